@@ -1,0 +1,84 @@
+// Collectives on host memory over any net plugin, driven as NCCL's proxy drives it: one service thread and one
+// progress thread per communicator, 8 steps of 512 KiB, slices of at most 1 MiB, rings over channels.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/proxy/bootstrap.h"
+#include "bench/proxy/net_plugin.h"
+#include "transport/base/result.h"
+
+namespace clustar::bench::proxy {
+
+enum class DataType : std::uint8_t { kFloat32, kFloat64, kInt32, kUint8 };
+enum class ReduceOp : std::uint8_t { kSum, kMax };
+enum class Protocol : std::uint8_t { kSimple, kLL, kLL128 };  // LL and LL128 give the wire sizes and posting rules only
+
+struct CommunicatorOptions {
+  int device = -1;  // net device of this rank; -1 = rank modulo devices
+  int channels = 1;
+  Protocol protocol = Protocol::kSimple;
+  std::uint64_t comm_id = 0;       // same on all ranks
+  int traffic_class = -1;          // -1 = undefined
+  std::chrono::milliseconds connect_timeout{30000};
+  // Time one transfer step may go without progress before the collective fails (0 = never).
+  std::chrono::milliseconds stall_timeout{0};
+};
+
+// What one collective did on this rank.
+struct CollectiveStats {
+  double seconds = 0;              // from start() to completion
+  std::uint64_t bytes_sent = 0;    // payload given to isend
+  std::uint64_t bytes_received = 0;
+  std::uint64_t steps = 0;         // transfers (isend) completed
+  std::vector<double> step_seconds;  // post to completion of each send step; filled when record_steps is set
+};
+
+// A started collective. The buffers must stay valid and untouched until wait() returned.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  virtual bool done() const = 0;                       // never blocks; any thread
+  virtual Result<CollectiveStats> wait() = 0;          // blocks; error names the failed plugin call and its result
+};
+
+// Thread rule: start calls from one thread at a time; collectives execute in start order, the same on all ranks.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;  // closes in NCCL's order, in-flight transfers included (abort)
+
+  static Result<std::unique_ptr<Communicator>> create(NetPlugin& plugin, Bootstrap& bootstrap,
+                                                      const CommunicatorOptions& options);
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual void record_steps(bool on) = 0;
+
+  // In place on `data`, count elements. Ring reduce-scatter then all-gather; summation order is fixed by the ring, so
+  // all ranks get bit-identical results and a run can be repeated bit for bit.
+  virtual std::unique_ptr<Pending> all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) = 0;
+  // `send` holds size() * recv_count elements; rank r receives block r into `recv`.
+  virtual std::unique_ptr<Pending> reduce_scatter(const void* send, void* recv, std::size_t recv_count, DataType type,
+                                                  ReduceOp op) = 0;
+  // `recv` holds size() * send_count elements.
+  virtual std::unique_ptr<Pending> all_gather(const void* send, void* recv, std::size_t send_count, DataType type) = 0;
+  virtual std::unique_ptr<Pending> broadcast(void* data, std::size_t count, DataType type, int root) = 0;
+
+  // Totals since creation: payload bytes, messages, and the plugin's answers "try again" (NULL request).
+  struct Totals {
+    std::uint64_t bytes_sent = 0;
+    std::uint64_t bytes_received = 0;
+    std::uint64_t messages_sent = 0;
+    std::uint64_t messages_received = 0;
+    std::uint64_t send_retries = 0;
+    std::uint64_t idle_yields = 0;
+  };
+  virtual Totals totals() const = 0;
+};
+
+}  // namespace clustar::bench::proxy

@@ -1,0 +1,91 @@
+// Loads any NCCL net plugin (.so, ncclNetPlugin_v6 .. v12) and gives its calls one shape.
+// Knows the ABI and nothing else of any plugin. One NetPlugin = one dlopen; PluginContext = one communicator's init.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nccl_plugin/abi/types.h"
+#include "transport/base/result.h"
+
+namespace clustar::bench::proxy {
+
+using Handle = std::array<std::byte, nccl_abi::kHandleBytes>;
+
+// Version-independent copy of ncclNetProperties; fields a version lacks keep the defaults NCCL's shims give them.
+struct NetProperties {
+  std::string name;
+  std::string pci_path;
+  std::uint64_t guid = 0;
+  int ptr_support = 0;
+  bool reg_is_global = false;
+  bool force_flush = false;
+  int speed_mbps = 0;
+  int port = 0;
+  float latency_us = 0;
+  int max_comms = 0;
+  int max_recvs = 1;
+  int device_type = 0;
+  int device_version = 0;
+  std::size_t max_p2p_bytes = 0;
+  std::size_t max_coll_bytes = 0;
+};
+
+// How a plugin's log lines reach the driver. Called from any thread that is inside a plugin call.
+struct LogLine {
+  int level;
+  unsigned long flags;
+  std::string text;
+};
+
+// Every method returns the plugin's ncclResult_t unchanged (nccl_abi::Result); thread rules are NCCL's
+// (nccl_abi docs: service thread for connect/accept/regMr/close, progress thread for isend/irecv/test/iflush).
+class NetPlugin {
+ public:
+  virtual ~NetPlugin() = default;
+
+  // Opens `path`; `version` 0 takes the newest table of 12..6 as NCCL does, else exactly that one.
+  // Errors: file cannot be opened (dlerror text), no ncclNetPlugin_vN exported (names what is looked for).
+  static Result<std::unique_ptr<NetPlugin>> open(const std::string& path, int version = 0);
+  // The versions a library exports, newest first; empty when it is no net plugin.
+  static Result<std::vector<int>> exported_versions(const std::string& path);
+
+  virtual int version() const = 0;
+  virtual const char* name() const = 0;
+  virtual bool has_make_v_device() const = 0;
+  virtual bool has_finalize() const = 0;
+  virtual bool has_set_net_attr() const = 0;
+
+  // One communicator's init: for v11+ the plugin's init with ctx; below, the first call inits the plugin (as NCCL's
+  // shims do) and the config is passed to connect. *ctx receives an object to pass on and to give to finalize().
+  virtual int init(std::uint64_t comm_id, int traffic_class, void** ctx) = 0;
+  virtual int finalize(void* ctx) = 0;
+  virtual int devices(int* count) = 0;
+  virtual int get_properties(int dev, NetProperties* out) = 0;
+  virtual int listen(void* ctx, int dev, Handle* handle, void** listen_comm) = 0;
+  virtual int connect(void* ctx, int dev, Handle* handle, void** send_comm) = 0;
+  virtual int accept(void* listen_comm, void** recv_comm) = 0;
+  virtual int reg_mr(void* comm, void* data, std::size_t size, int type, void** mhandle) = 0;
+  virtual int reg_mr_dma_buf(void* comm, void* data, std::size_t size, int type, std::uint64_t offset, int fd,
+                             void** mhandle) = 0;
+  virtual int dereg_mr(void* comm, void* mhandle) = 0;
+  virtual int isend(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void** request) = 0;
+  virtual int irecv(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
+                    void** request) = 0;
+  virtual int iflush(void* recv_comm, int n, void** data, int* sizes, void** mhandles, void** request) = 0;
+  virtual int test(void* request, int* done, int* sizes) = 0;
+  virtual int close_send(void* send_comm) = 0;
+  virtual int close_recv(void* recv_comm) = 0;
+  virtual int close_listen(void* listen_comm) = 0;
+  virtual int set_net_attr(void* ctx, nccl_abi::NetAttr* attr) = 0;
+
+  // Lines the plugin logged since the last call; the newest 4,096 are kept.
+  virtual std::vector<LogLine> take_log() = 0;
+};
+
+}  // namespace clustar::bench::proxy

@@ -1,0 +1,60 @@
+#include "bench/report/report.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+namespace clustar::bench::report {
+namespace {
+
+std::string first_line(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+std::string cpu_model() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+nlohmann::json machine() {
+  utsname kernel{};
+  uname(&kernel);
+  const double bytes = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  return {{"cpu", cpu_model()},
+          {"cores", sysconf(_SC_NPROCESSORS_ONLN)},
+          {"memory_gb", static_cast<int>(bytes / 1e9 + 0.5)},
+          {"kernel", kernel.release},
+          {"tcp_congestion_control", first_line("/proc/sys/net/ipv4/tcp_congestion_control")}};
+}
+
+}  // namespace
+
+nlohmann::json envelope(const std::string& command, nlohmann::json results) {
+  return {{"command", command}, {"version", CLUSTAR_VERSION}, {"machine", machine()}, {"results", std::move(results)}};
+}
+
+Result<void> write_json(const nlohmann::json& document, const std::string& path) {
+  if (path == "-") {
+    std::cout << document.dump(2) << "\n";
+    return {};
+  }
+  std::ofstream out(path);
+  out << document.dump(2) << "\n";
+  out.close();
+  if (!out) return fail(ErrorCode::kSystem, "cannot write '" + path + "': " + std::strerror(errno));
+  return {};
+}
+
+}  // namespace clustar::bench::report

@@ -1,0 +1,18 @@
+// The envelope of every JSON file that a command writes: command, version, machine, results.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "transport/base/result.h"
+
+namespace clustar::bench::report {
+
+// {command, version, machine{cpu, cores, memory_gb, kernel, tcp_congestion_control}, results}
+nlohmann::json envelope(const std::string& command, nlohmann::json results);
+
+// Writes pretty-printed JSON; "-" is standard output. Errors name the path and errno.
+Result<void> write_json(const nlohmann::json& document, const std::string& path);
+
+}  // namespace clustar::bench::report
