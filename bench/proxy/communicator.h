@@ -23,28 +23,34 @@ struct CommunicatorOptions {
   int device = -1;  // net device of this rank; -1 = rank modulo devices
   int channels = 1;
   Protocol protocol = Protocol::kSimple;
-  std::uint64_t comm_id = 0;       // same on all ranks
-  int traffic_class = -1;          // -1 = undefined
+  std::uint64_t comm_id = 0;  // same on all ranks
+  int traffic_class = -1;     // -1 = undefined
   std::chrono::milliseconds connect_timeout{30000};
   // Time one transfer step may go without progress before the collective fails (0 = never).
   std::chrono::milliseconds stall_timeout{0};
+  // Shared connections, as NCCL's PXN traffic: up to maxRecvs (and 8) channels use one send and one receive comm, a
+  // tag per channel, and their receives are posted as one grouped irecv. Same on all ranks.
+  bool group_channels = false;
+  // iflush after each received Simple slice, as NCCL does for GPU memory; host memory needs none.
+  bool force_flush = false;
 };
 
 // What one collective did on this rank.
 struct CollectiveStats {
-  double seconds = 0;              // from start() to completion
-  std::uint64_t bytes_sent = 0;    // payload given to isend
+  double seconds = 0;            // from start() to completion
+  std::uint64_t bytes_sent = 0;  // payload given to isend
   std::uint64_t bytes_received = 0;
-  std::uint64_t steps = 0;         // transfers (isend) completed
+  std::uint64_t steps = 0;           // transfers (isend) completed
   std::vector<double> step_seconds;  // post to completion of each send step; filled when record_steps is set
 };
 
-// A started collective. The buffers must stay valid and untouched until wait() returned.
+// A started collective. The buffers must stay valid and untouched until wait() returned. May outlive the communicator,
+// whose end completes it with an error.
 class Pending {
  public:
   virtual ~Pending() = default;
-  virtual bool done() const = 0;                       // never blocks; any thread
-  virtual Result<CollectiveStats> wait() = 0;          // blocks; error names the failed plugin call and its result
+  virtual bool done() const = 0;               // never blocks; any thread
+  virtual Result<CollectiveStats> wait() = 0;  // blocks; error names the failed plugin call and its result
 };
 
 // Thread rule: start calls from one thread at a time; collectives execute in start order, the same on all ranks.
@@ -52,12 +58,20 @@ class Communicator {
  public:
   virtual ~Communicator() = default;  // closes in NCCL's order, in-flight transfers included (abort)
 
+  // Collective: every rank calls it with the same channels, protocol and grouping. When it fails on one rank it fails
+  // on all, naming that rank. `plugin` must outlive the communicator and may serve several; `bootstrap` is used during
+  // this call only.
   static Result<std::unique_ptr<Communicator>> create(NetPlugin& plugin, Bootstrap& bootstrap,
                                                       const CommunicatorOptions& options);
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // Applies to collectives started afterwards.
   virtual void record_steps(bool on) = 0;
+  // Fails every pending and future collective, without closing anything yet. Any thread.
+  virtual void abort() = 0;
+  // What the destructor does, with the first error that a deregMr, close or finalize returned. Idempotent.
+  virtual Result<void> close() = 0;
 
   // In place on `data`, count elements. Ring reduce-scatter then all-gather; summation order is fixed by the ring, so
   // all ranks get bit-identical results and a run can be repeated bit for bit.

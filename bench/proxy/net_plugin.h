@@ -49,20 +49,24 @@ class NetPlugin {
  public:
   virtual ~NetPlugin() = default;
 
-  // Opens `path`; `version` 0 takes the newest table of 12..6 as NCCL does, else exactly that one.
+  // Opens `path`; `version` 0 takes the newest table of 12..6 as NCCL does, else exactly that one. A bare word is also
+  // tried as libnccl-net-<word>.so, as NCCL_NET_PLUGIN is. A slot that is NULL in the table answers kInternalError when
+  // it is called and leaves a WARN line in the log; optional slots are asked for by the has_ methods.
   // Errors: file cannot be opened (dlerror text), no ncclNetPlugin_vN exported (names what is looked for).
   static Result<std::unique_ptr<NetPlugin>> open(const std::string& path, int version = 0);
   // The versions a library exports, newest first; empty when it is no net plugin.
   static Result<std::vector<int>> exported_versions(const std::string& path);
 
   virtual int version() const = 0;
-  virtual const char* name() const = 0;
+  virtual const char* name() const = 0;  // "" when the table's name is NULL
   virtual bool has_make_v_device() const = 0;
   virtual bool has_finalize() const = 0;
   virtual bool has_set_net_attr() const = 0;
 
   // One communicator's init: for v11+ the plugin's init with ctx; below, the first call inits the plugin (as NCCL's
   // shims do) and the config is passed to connect. *ctx receives an object to pass on and to give to finalize().
+  // Sizes above what the version's table can carry (1 GiB per transfer up to v8, 2 GiB per registration up to v7) are
+  // kInternalError, as in those shims; the plugin is not called.
   virtual int init(std::uint64_t comm_id, int traffic_class, void** ctx) = 0;
   virtual int finalize(void* ctx) = 0;
   virtual int devices(int* count) = 0;
@@ -86,6 +90,8 @@ class NetPlugin {
 
   // Lines the plugin logged since the last call; the newest 4,096 are kept.
   virtual std::vector<LogLine> take_log() = 0;
+  // Text of the newest WARN line since open, "" when there was none; take_log does not clear it. Any thread.
+  virtual std::string last_warning() const { return {}; }
 };
 
 }  // namespace clustar::bench::proxy

@@ -1,0 +1,325 @@
+// clustar train: parses the command line, then runs one rank or launches all of them.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/cli/commands.h"
+#include "bench/proxy/bootstrap.h"
+#include "bench/proxy/net_plugin.h"
+#include "bench/report/report.h"
+#include "bench/trainer/config.h"
+#include "bench/trainer/launcher.h"
+#include "bench/trainer/metrics.h"
+#include "bench/trainer/model.h"
+#include "bench/trainer/progress_view.h"
+#include "bench/trainer/rank.h"
+#include "bench/trainer/record.h"
+
+namespace clustar::bench::cli {
+namespace {
+
+using nlohmann::json;
+using trainer::ProgressView;
+
+constexpr int kOk = 0;
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+constexpr int kMaxRanks = 256;
+constexpr double kMib = 1024 * 1024;
+
+struct Options {
+  trainer::TrainConfig config;
+  trainer::RankOptions rank;
+  int ranks = 1;
+  double bucket_mib = trainer::kDefaultBucketBytes / kMib;
+  double first_bucket_mib = trainer::kDefaultFirstBucketBytes / kMib;
+  double target_accuracy = 0;
+  int stall_timeout_s = 120;
+  int report_fd = -1;  // set in ranks that another process launched
+  std::string json_path;
+  bool describe = false;
+  bool no_progress = false;
+  bool quiet = false;
+  // Which of the options were given.
+  CLI::Option* ranks_given = nullptr;
+  CLI::Option* rank_given = nullptr;
+  CLI::Option* size_given = nullptr;
+  CLI::Option* root_given = nullptr;
+  CLI::Option* target_given = nullptr;
+
+  bool launched() const { return report_fd >= 0; }
+};
+
+int usage_error(const std::string& message) {
+  std::cerr << "clustar train: " << message << "\nRun 'clustar train --help' for more information.\n";
+  return kUsage;
+}
+
+int failure(const std::string& message) {
+  std::cerr << "clustar train: " << message << "\n";
+  return kFailed;
+}
+
+std::string default_plugin() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (self.parent_path().parent_path() / "lib" / "libnccl-net-clustar.so").string();
+}
+
+ProgressView::Style progress_style(const Options& options) {
+  if (options.quiet || options.launched()) return ProgressView::Style::kNone;
+  return !options.no_progress && isatty(STDERR_FILENO) != 0 ? ProgressView::Style::kBar : ProgressView::Style::kLines;
+}
+
+int write_results(const Options& options, const json& results) {
+  if (!options.quiet) {
+    // The table gives way to the JSON when that was asked for on standard output.
+    (options.json_path == "-" ? std::cerr : std::cout)
+        << (options.describe ? trainer::description(results) : trainer::summary(results)) << std::flush;
+  }
+  if (!options.json_path.empty()) {
+    const auto ok = report::write_json(report::envelope("train", results), options.json_path);
+    if (!ok) return failure(ok.error().message);
+  }
+  const json failed = results.value("failure", json(nullptr));
+  return failed.is_null() ? kOk : failure(failed.get<std::string>());
+}
+
+int describe(const Options& options) {
+  const auto model = trainer::make_model(options.config.model);
+  if (!model) return usage_error(model.error().message);
+  const auto plan =
+      trainer::plan_buckets(model->tensor_elements(), options.config.first_bucket_bytes, options.config.bucket_bytes);
+  return write_results(options, trainer::describe(*model, plan));
+}
+
+// One rank in this process: the only one, one of several started by hand, or one that launch_ranks() started.
+int run_one_rank(const Options& options) {
+  if (options.launched()) trainer::end_with_launcher();
+  ProgressView view(progress_style(options));
+  const bool shows = options.rank.rank == 0;
+  const auto results = trainer::run_rank(options.config, options.rank, [&](const trainer::Progress& progress) {
+    if (!shows) return;
+    if (options.launched()) {
+      trainer::write_record(options.report_fd, trainer::to_record(progress));
+    } else {
+      view.show(progress);
+    }
+  });
+  view.clear();
+  if (!results) {
+    if (!options.launched()) return failure(results.error().message);
+    trainer::write_record(options.report_fd, trainer::to_record(results.error()));
+    return kFailed;
+  }
+  if (options.launched()) {
+    if (shows) trainer::write_record(options.report_fd, {{"results", *results}});
+    return kOk;
+  }
+  if (shows) return write_results(options, *results);
+  return (*results)["failure"].is_null() ? kOk : failure((*results)["failure"].get<std::string>());
+}
+
+// This process's own argument list: its ranks get the same one and their rank.
+std::vector<std::string> own_arguments() {
+  std::ifstream in("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(in, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
+int launch_ranks(const Options& options) {
+  const auto root = proxy::Bootstrap::pick_loopback_root();
+  if (!root) return failure(root.error().message);
+  const std::vector<std::string> own = own_arguments();
+  ProgressView view(progress_style(options));
+  json results;
+  trainer::LaunchOptions launch;
+  launch.ranks = options.ranks;
+  launch.arguments = [&](int rank) {
+    std::vector<std::string> arguments = own;
+    for (std::string more :
+         {std::string("--rank"), std::to_string(rank), std::string("--size"), std::to_string(options.ranks),
+          std::string("--root"), *root, std::string("--report-fd"), std::to_string(trainer::kReportFd)}) {
+      arguments.push_back(std::move(more));
+    }
+    return arguments;
+  };
+  launch.on_record = [&](int, const json& record) {
+    trainer::Progress progress;
+    if (trainer::from_record(record, progress)) view.show(progress);
+    if (record.contains("results")) results = record["results"];
+  };
+  const auto ok = trainer::launch(launch);
+  view.clear();
+  if (!ok) return failure(ok.error().message);
+  if (results.is_null()) return failure("rank 0 ended without results");
+  return write_results(options, results);
+}
+
+// What the command line parser cannot check alone. Empty: all is well.
+std::string contradiction(const Options& options) {
+  const bool by_hand = options.rank_given->count() > 0;
+  if (by_hand != (options.size_given->count() > 0) || by_hand != (options.root_given->count() > 0)) {
+    return "--rank, --size and --root belong together";
+  }
+  const int ranks = by_hand ? options.rank.size : options.ranks;
+  if (by_hand && options.ranks_given->count() > 0 && options.ranks != options.rank.size) {
+    return fmt::format("--ranks {} and --size {} contradict each other; --size is enough", options.ranks,
+                       options.rank.size);
+  }
+  if (by_hand && options.rank.rank >= options.rank.size) {
+    return fmt::format("--rank {} does not exist among {} (allowed: 0 to {})", options.rank.rank, options.rank.size,
+                       options.rank.size - 1);
+  }
+  if (options.config.batch < ranks) {
+    return fmt::format("--batch {} gives some of the {} ranks nothing to do; allowed: {} or more", options.config.batch,
+                       ranks, ranks);
+  }
+  if (!options.config.data.empty() && !std::filesystem::exists(options.config.data)) {
+    return fmt::format("--data: there is no file or directory '{}'", options.config.data);
+  }
+  if (ranks == 1 || options.launched()) return {};
+  if (!std::filesystem::is_regular_file(options.rank.plugin)) {
+    return fmt::format("--plugin: there is no file '{}'; name an NCCL net plugin (.so)", options.rank.plugin);
+  }
+  const auto versions = proxy::NetPlugin::exported_versions(options.rank.plugin);
+  if (options.rank.plugin_version == 0 || !versions || versions->empty()) return {};
+  for (const int version : *versions) {
+    if (version == options.rank.plugin_version) return {};
+  }
+  return fmt::format("--plugin-version {}: '{}' exports {}", options.rank.plugin_version, options.rank.plugin,
+                     fmt::join(*versions, ", "));
+}
+
+int run(Options& options) {
+  options.config.bucket_bytes = static_cast<std::size_t>(options.bucket_mib * kMib);
+  options.config.first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_mib * kMib);
+  options.rank.stall_timeout = std::chrono::seconds(options.stall_timeout_s);
+  if (options.target_given->count() > 0) options.config.target_accuracy = options.target_accuracy;
+  if (options.rank.plugin.empty()) options.rank.plugin = default_plugin();
+  if (const std::string wrong = contradiction(options); !wrong.empty()) return usage_error(wrong);
+  if (options.describe) return describe(options);
+  if (options.rank_given->count() > 0 || options.ranks == 1) return run_one_rank(options);
+  // Before any rank starts, so that unusable data is reported once.
+  const auto model = trainer::make_model(options.config.model);
+  if (const auto data = trainer::load_data(options.config, *model); !data) return failure(data.error().message);
+  return launch_ranks(options);
+}
+
+void add_training_options(CLI::App& command, Options& options) {
+  const CLI::Validator known_model(
+      [](std::string& name) {
+        const auto model = trainer::make_model(name);
+        return model ? std::string() : model.error().message;
+      },
+      "lr|mlp");
+  command.add_option("--model", options.config.model, "Model: lr (784-10) or mlp (784-512-512-10)")
+      ->check(known_model)
+      ->capture_default_str();
+  command.add_option("--epochs", options.config.epochs, "Passes over the training examples")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  command
+      .add_option("--batch", options.config.batch,
+                  "Global batch: the examples of one step, of all ranks together, divided over the ranks. Shares "
+                  "differ by at most one example when it does not divide evenly")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command.add_option("--lr", options.config.rate, "Learning rate of SGD")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->capture_default_str();
+  command.add_option("--momentum", options.config.momentum, "Momentum of SGD")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command.add_option("--seed", options.config.seed, "Seed of initial weights, data split, order and generated data")
+      ->capture_default_str();
+  command.add_option("--data", options.config.data,
+                     "Directory with an IDX data set (MNIST's files, plain or .gz), or its images file; without it, "
+                     "digits are generated");
+  options.target_given = command
+                             .add_option("--target-accuracy", options.target_accuracy,
+                                         "Stop after the first epoch with this held-out accuracy (0 to 1)")
+                             ->check(CLI::Range(0.0, 1.0));
+}
+
+void add_transport_options(CLI::App& command, Options& options) {
+  options.ranks_given = command.add_option("--ranks", options.ranks, "Processes to train with, all on this machine")
+                            ->check(CLI::Range(1, kMaxRanks))
+                            ->capture_default_str();
+  command.add_option("--plugin", options.rank.plugin,
+                     "NCCL net plugin that carries the gradients [../lib/libnccl-net-clustar.so beside this program]");
+  command
+      .add_option("--plugin-version", options.rank.plugin_version,
+                  "Which ncclNetPlugin_v<N> to use: 6 to 12 [newest that the plugin exports]")
+      ->check(CLI::Range(6, 12));
+  command.add_option("--channels", options.rank.channels, "Rings that share each all-reduce")
+      ->check(CLI::Range(1, 32))
+      ->capture_default_str();
+  command.add_option("--bucket-mb", options.bucket_mib, "A gradient bucket is sent once it holds this many MiB")
+      ->check(CLI::Range(0.0001, 65536.0))
+      ->capture_default_str();
+  command.add_option("--first-bucket-mb", options.first_bucket_mib, "The same for the first bucket, MiB")
+      ->check(CLI::Range(0.0001, 65536.0))
+      ->capture_default_str();
+  const std::map<std::string, trainer::CheckEqual> checks{{"every", trainer::CheckEqual::kEvery},
+                                                          {"epoch", trainer::CheckEqual::kEpoch},
+                                                          {"off", trainer::CheckEqual::kOff}};
+  command
+      .add_option("--check-equal", options.config.check_equal,
+                  "Compare the ranks' parameters bit for bit after every step, at the end of each epoch, or never: "
+                  "every|epoch|off [every]")
+      ->transform(CLI::CheckedTransformer(checks).description(""));
+  command
+      .add_option("--stall-timeout", options.stall_timeout_s,
+                  "Fail when a transfer makes no progress for this many seconds (0 = wait for ever)")
+      ->check(CLI::Range(0, 86400))
+      ->capture_default_str();
+}
+
+void add_rank_options(CLI::App& command, Options& options) {
+  const std::string group = "Ranks on several hosts (start this command once per rank)";
+  options.rank_given = command.add_option("--rank", options.rank.rank, "Which rank this process is, from 0")
+                           ->check(CLI::Range(0, kMaxRanks - 1))
+                           ->group(group);
+  options.size_given = command.add_option("--size", options.rank.size, "How many ranks there are")
+                           ->check(CLI::Range(1, kMaxRanks))
+                           ->group(group);
+  options.root_given =
+      command.add_option("--root", options.rank.root, "HOST:PORT where rank 0 listens and the others find it")
+          ->group(group);
+  command.add_option("--report-fd", options.report_fd, "For ranks that this program launches itself")->group("");
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, int& status) {
+  const auto options = std::make_shared<Options>();
+  CLI::App& command = *app.add_subcommand("train", "Train a reference model over a net plugin and measure it");
+  add_training_options(command, *options);
+  add_transport_options(command, *options);
+  add_rank_options(command, *options);
+  command.add_flag("--describe", options->describe, "Print parameters, gradient bytes and buckets; train nothing");
+  command.add_option("--json", options->json_path, "Write the results to this file ('-' = standard output)");
+  command.add_flag("--no-progress", options->no_progress, "One line per epoch instead of a progress bar");
+  command.add_flag("--quiet", options->quiet, "No progress and no table");
+  command.footer(
+      "Optimiser: SGD with momentum on softmax cross entropy. One fifth of the examples, drawn by the seed, is held\n"
+      "out for the accuracy. Gradients travel in buckets by PyTorch DDP's rule while backward still runs.\n"
+      "The environment (CLUSTAR_*, NCCL_*) reaches the plugin unchanged.\n"
+      "Exit status: 0 done, 1 failed (a rank was lost, replicas differ, bad data), 2 wrong usage.\n"
+      "Example: clustar train --model mlp --ranks 4 --json result.json");
+  command.callback([options, &status] { status = run(*options); });
+}
+
+}  // namespace clustar::bench::cli

@@ -1,0 +1,269 @@
+#include "bench/proxy/communicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "bench/proxy/plugin_error.h"
+#include "bench/proxy/progress_engine.h"
+#include "bench/proxy/ring_links.h"
+#include "bench/proxy/service_thread.h"
+
+namespace clustar::bench::proxy {
+namespace {
+
+constexpr int kMaxChannels = 64;  // MAXCHANNELS
+constexpr int kMaxGroup = 8;      // NCCL_NET_MAX_RECVS in a shared operation with two-step slices
+
+template <class T>
+Result<std::vector<T>> gather(Bootstrap& bootstrap, const T& mine) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  auto all = bootstrap.all_gather(std::as_bytes(std::span(&mine, 1)));
+  if (!all) return tl::unexpected(all.error());
+  std::vector<T> out(static_cast<std::size_t>(bootstrap.size()));
+  std::memcpy(out.data(), all->data(), all->size());
+  return out;
+}
+
+struct Verdict {
+  std::uint32_t failed = 0;
+  std::uint32_t code = 0;
+  char text[1000] = "";
+};
+
+// Every rank says whether its phase worked; the first failure becomes everybody's.
+Result<void> agree(Bootstrap& bootstrap, const Result<void>& mine) {
+  Verdict verdict;
+  if (!mine) {
+    verdict.failed = 1;
+    verdict.code = static_cast<std::uint32_t>(mine.error().code);
+    mine.error().message.copy(verdict.text, sizeof verdict.text - 1);
+  }
+  auto all = gather(bootstrap, verdict);
+  // Without the others' answers our own failure is the better message.
+  if (!all) return mine ? tl::unexpected(all.error()) : mine;
+  for (std::size_t r = 0; r < all->size(); ++r) {
+    const Verdict& other = (*all)[r];
+    if (other.failed != 0) {
+      return fail(static_cast<ErrorCode>(other.code), fmt::format("rank {}: {}", r, other.text));
+    }
+  }
+  return {};
+}
+
+struct Agreement {
+  std::int32_t channels;
+  std::int32_t protocol;
+  std::int32_t grouped;
+  std::int32_t max_recvs;
+};
+
+class RingCommunicator final : public Communicator {
+ public:
+  RingCommunicator(NetPlugin& plugin, const CommunicatorOptions& options, int rank, int size)
+      : plugin_(plugin), options_(options), rank_(rank), size_(size) {}
+  ~RingCommunicator() override { static_cast<void>(close()); }
+
+  Result<void> open(Bootstrap& bootstrap);
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void record_steps(bool on) override { record_steps_ = on; }
+  void abort() override;
+  Result<void> close() override;
+
+  std::unique_ptr<Pending> all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+    return start({Collective::kAllReduce, data, data, count, type, op, 0}, count);
+  }
+  std::unique_ptr<Pending> reduce_scatter(const void* send, void* recv, std::size_t recv_count, DataType type,
+                                          ReduceOp op) override {
+    return start({Collective::kReduceScatter, send, recv, recv_count, type, op, 0}, recv_count);
+  }
+  std::unique_ptr<Pending> all_gather(const void* send, void* recv, std::size_t send_count, DataType type) override {
+    return start({Collective::kAllGather, send, recv, send_count, type, ReduceOp::kSum, 0}, send_count);
+  }
+  std::unique_ptr<Pending> broadcast(void* data, std::size_t count, DataType type, int root) override {
+    return start({Collective::kBroadcast, data, data, count, type, ReduceOp::kSum, root}, 0);
+  }
+  Totals totals() const override { return engine_ ? engine_->totals() : Totals{}; }
+
+ private:
+  Result<void> init_plugin();
+  Result<void> choose_device();
+  Result<int> agree_on_group(Bootstrap& bootstrap);
+  Result<void> connect_ring(Bootstrap& bootstrap, int group);
+  std::unique_ptr<Pending> start(const CollectiveRequest& request, std::size_t copied_if_alone);
+  Result<void> validate(const CollectiveRequest& request) const;
+
+  NetPlugin& plugin_;
+  CommunicatorOptions options_;
+  int rank_;
+  int size_;
+  int device_ = 0;
+  int max_recvs_ = 1;
+  bool record_steps_ = false;
+  bool initialised_ = false;
+  void* ctx_ = nullptr;
+  std::optional<ServiceThread> service_;
+  std::optional<RingLinks> links_;
+  std::optional<ProgressEngine> engine_;
+  bool closed_ = false;
+};
+
+Result<void> RingCommunicator::init_plugin() {
+  if (options_.channels < 1 || options_.channels > kMaxChannels) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} channels are not possible; allowed are 1 to {}", options_.channels, kMaxChannels));
+  }
+  const int result = plugin_.init(options_.comm_id, options_.traffic_class, &ctx_);
+  // NCCL hands finalize to a v11 plugin even when its init failed.
+  initialised_ = result == nccl_abi::kSuccess || plugin_.has_finalize();
+  if (result != nccl_abi::kSuccess) return tl::unexpected(plugin_error(plugin_, "init", result));
+  return choose_device();
+}
+
+Result<void> RingCommunicator::choose_device() {
+  int devices = 0;
+  int result = plugin_.devices(&devices);
+  if (result != nccl_abi::kSuccess) return tl::unexpected(plugin_error(plugin_, "devices", result));
+  if (devices < 1) return fail(ErrorCode::kUnavailable, "the plugin found no network device on this machine");
+  device_ = options_.device < 0 ? rank_ % devices : options_.device;
+  if (device_ >= devices) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("net device {} does not exist; the plugin has 0 to {}", device_, devices - 1));
+  }
+  NetProperties properties;
+  result = plugin_.get_properties(device_, &properties);
+  if (result != nccl_abi::kSuccess) return tl::unexpected(plugin_error(plugin_, "getProperties", result));
+  if ((properties.ptr_support & nccl_abi::kPtrHost) == 0) {
+    return fail(ErrorCode::kUnavailable,
+                "the plugin's device does not take host memory (ptrSupport lacks NCCL_PTR_HOST)");
+  }
+  if (properties.device_type != nccl_abi::kDeviceTypeHost) {
+    return fail(ErrorCode::kUnavailable,
+                "the plugin's device needs GPU code (netDeviceType); only host devices run here");
+  }
+  if (properties.max_coll_bytes == 0 || properties.max_coll_bytes > nccl_abi::kMaxBytesV9) {
+    return fail(ErrorCode::kInternal,
+                fmt::format("maxCollBytes is {}; NCCL allows 1 to 2^40", properties.max_coll_bytes));
+  }
+  max_recvs_ = std::max(1, properties.max_recvs);
+  return {};
+}
+
+Result<int> RingCommunicator::agree_on_group(Bootstrap& bootstrap) {
+  const Agreement mine{options_.channels, static_cast<std::int32_t>(options_.protocol), options_.group_channels ? 1 : 0,
+                       max_recvs_};
+  auto all = gather(bootstrap, mine);
+  if (!all) return tl::unexpected(all.error());
+  int group = options_.group_channels ? kMaxGroup : 1;
+  for (std::size_t r = 0; r < all->size(); ++r) {
+    const Agreement& other = (*all)[r];
+    if (other.channels != mine.channels || other.protocol != mine.protocol || other.grouped != mine.grouped) {
+      return fail(
+          ErrorCode::kInvalidUsage,
+          fmt::format("ranks {} and {} differ in channels ({} and {}), protocol ({} and {}) or grouping ({} and "
+                      "{}); all ranks need the same",
+                      rank_, r, mine.channels, other.channels, mine.protocol, other.protocol, mine.grouped,
+                      other.grouped));
+    }
+    group = std::min(group, other.max_recvs);
+  }
+  return group;
+}
+
+Result<void> RingCommunicator::connect_ring(Bootstrap& bootstrap, int group) {
+  const int next = (rank_ + 1) % size_;
+  links_.emplace(plugin_, ctx_,
+                 RingLinks::Config{device_, (rank_ + size_ - 1) % size_, next, options_.channels, group});
+  auto listening = service_->run([&] { return links_->listen(); });
+  const Result<void> listened = listening ? Result<void>{} : tl::unexpected(listening.error());
+  if (auto agreed = agree(bootstrap, listened); !agreed) return agreed;
+
+  auto handles = bootstrap.all_gather(std::as_bytes(std::span(*listening)));
+  if (!handles) return tl::unexpected(handles.error());
+  std::vector<Handle> next_handles(listening->size());
+  const std::size_t bytes = next_handles.size() * sizeof(Handle);
+  std::memcpy(next_handles.data(), handles->data() + static_cast<std::size_t>(next) * bytes, bytes);
+
+  const auto deadline = std::chrono::steady_clock::now() + options_.connect_timeout;
+  return agree(bootstrap, service_->run([&] { return links_->connect(next_handles, deadline); }));
+}
+
+Result<void> RingCommunicator::open(Bootstrap& bootstrap) {
+  if (auto agreed = agree(bootstrap, init_plugin()); !agreed) return agreed;
+  auto group = agree_on_group(bootstrap);
+  if (!group) return tl::unexpected(group.error());
+  if (size_ == 1) return {};
+  service_.emplace();
+  if (auto connected = connect_ring(bootstrap, *group); !connected) return connected;
+  engine_.emplace(plugin_, ctx_, links_->links(),
+                  ProgressEngine::Config{rank_, size_, options_.channels, options_.protocol, options_.force_flush,
+                                         options_.stall_timeout});
+  return {};
+}
+
+void RingCommunicator::abort() {
+  if (engine_) engine_->abort();
+}
+
+// NCCL's order: the progress thread first, then the connections on the service thread, then the plugin's context.
+Result<void> RingCommunicator::close() {
+  if (std::exchange(closed_, true)) return {};
+  Result<void> outcome;
+  if (engine_) engine_->stop();
+  if (links_) outcome = service_->run([&] { return links_->close(); });
+  service_.reset();
+  if (initialised_) {
+    const int result = plugin_.finalize(ctx_);
+    if (result != nccl_abi::kSuccess && outcome) outcome = tl::unexpected(plugin_error(plugin_, "finalize", result));
+  }
+  return outcome;
+}
+
+Result<void> RingCommunicator::validate(const CollectiveRequest& request) const {
+  const std::size_t limit = std::numeric_limits<std::ptrdiff_t>::max() / element_bytes(request.type);
+  if (request.count > limit / static_cast<std::size_t>(size_)) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{} elements do not fit an address space", request.count));
+  }
+  if (request.count > 0 && (request.input == nullptr || request.output == nullptr)) {
+    return fail(ErrorCode::kInvalidArgument, "a collective needs buffers; one is null");
+  }
+  if (request.root < 0 || request.root >= size_) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("root {} is not a rank of 0 to {}", request.root, size_ - 1));
+  }
+  if (closed_) return fail(ErrorCode::kInvalidUsage, "the communicator is closed");
+  return {};
+}
+
+std::unique_ptr<Pending> RingCommunicator::start(const CollectiveRequest& request, std::size_t copied_if_alone) {
+  const auto valid = validate(request);
+  if (valid && request.count > 0 && engine_) {
+    return std::make_unique<PendingCollective>(engine_->submit(request, record_steps_));
+  }
+  auto completion = std::make_shared<Completion>();
+  if (!valid) {
+    completion->finish(tl::unexpected(valid.error()));
+  } else {
+    if (copied_if_alone > 0 && size_ == 1 && request.input != request.output) {
+      std::memmove(request.output, request.input, copied_if_alone * element_bytes(request.type));
+    }
+    completion->finish(CollectiveStats{});
+  }
+  return std::make_unique<PendingCollective>(std::move(completion));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> Communicator::create(NetPlugin& plugin, Bootstrap& bootstrap,
+                                                           const CommunicatorOptions& options) {
+  auto communicator = std::make_unique<RingCommunicator>(plugin, options, bootstrap.rank(), bootstrap.size());
+  if (auto opened = communicator->open(bootstrap); !opened) return tl::unexpected(opened.error());
+  return std::unique_ptr<Communicator>(std::move(communicator));
+}
+
+}  // namespace clustar::bench::proxy

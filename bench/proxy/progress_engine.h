@@ -1,0 +1,123 @@
+// The proxy progress thread of one communicator: posts and tests transfers on all channels and runs the slice kernels
+// between them. Mirrors sendProxyProgress and recvProxyProgress of NCCL 2.28.9 src/transport/net.cc.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/proxy/operation.h"
+#include "bench/proxy/ring_links.h"
+#include "bench/proxy/slice_kernel.h"
+
+namespace clustar::bench::proxy {
+
+class ProgressEngine {
+ public:
+  struct Config {
+    int rank = 0;
+    int size = 2;
+    int channels = 1;
+    Protocol protocol = Protocol::kSimple;
+    bool flush = false;
+    std::chrono::milliseconds stall_timeout{0};
+  };
+  // `links` are connected and stay so until stop() returned.
+  ProgressEngine(NetPlugin& plugin, void* ctx, std::span<Link> links, const Config& config);
+  ~ProgressEngine();
+
+  // Takes a request that needs the network and starts it in turn.
+  std::shared_ptr<Completion> submit(const CollectiveRequest& request, bool record_steps);
+  void abort();
+  void stop();  // joins the thread; whatever is unfinished ends with an error, its transfers untested
+  Communicator::Totals totals() const;
+
+ private:
+  // Written by the progress thread only, so a plain load and store is enough; read by any.
+  class Counter {
+   public:
+    void add(std::uint64_t more = 1) { value_.store(read() + more, std::memory_order_relaxed); }
+    std::uint64_t read() const { return value_.load(std::memory_order_relaxed); }
+
+   private:
+    std::atomic<std::uint64_t> value_{0};
+  };
+  struct Counters {
+    Counter bytes_sent, bytes_received, messages_sent, messages_received, send_retries, idle_yields;
+  };
+  // Steps used so far on one channel's two connections.
+  struct ConnectionSteps {
+    std::uint64_t send = 0;
+    std::uint64_t receive = 0;
+  };
+
+  std::shared_ptr<Operation> make_operation(const CollectiveRequest& request, bool record_steps) const;
+  void loop();
+  bool take_work();  // false: stop
+  void fail_all(const Error& error);
+  bool pass();
+  void finish_front();
+
+  // Each returns whether something moved; an error of the plugin is left in error_.
+  bool progress_receive(Operation& op, std::size_t group);
+  bool post_receive(Operation& op, const Link& link, GroupWork& work);
+  bool test_receive(Operation& op, const Link& link, GroupWork& work);
+  bool flush_receive(const Operation& op, const Link& link, GroupWork& work);
+  bool test_flush(GroupWork& work);
+  bool run_kernel(Operation& op, std::size_t channel);
+  bool progress_send(Operation& op, std::size_t channel);
+  bool post_send(Operation& op, std::size_t channel);
+  bool test_send(Operation& op, std::size_t channel);
+
+  void begin_send(Operation& op, std::size_t channel);
+  void begin_receive(Operation& op, const Link& link, GroupWork& work);
+  bool receive_done(const Operation& op, const Link& link) const;
+  std::size_t depth(const Operation& op, const Link& link) const;
+  std::byte* slot(const std::vector<Registered>& buffers, const Link& link, std::size_t channel,
+                  std::uint64_t step) const;
+  int tag(int sender, std::size_t channel) const;
+  void tell_attributes(const Operation& op, bool send);
+  void idle();
+  std::string describe_wait(const Operation& op) const;
+  bool check(int result, const char* call, int peer, std::size_t channel);
+
+  NetPlugin& plugin_;
+  void* ctx_;
+  std::span<Link> links_;
+  Config config_;
+  int previous_;
+  int next_;
+  std::vector<std::size_t> link_of_;  // by channel
+  SliceKernel kernel_;
+  Counters counters_;
+
+  // Progress thread only.
+  std::deque<std::shared_ptr<Operation>> active_;
+  std::vector<ConnectionSteps> steps_;
+  std::vector<char> send_free_;     // by channel, within one pass
+  std::vector<char> receive_free_;  // by link
+  std::optional<Error> error_;      // final once set
+  std::optional<nccl_abi::NetAttr> told_;
+  bool flags_missing_ = false;
+  bool moved_since_clock_ = true;
+  std::chrono::steady_clock::time_point last_moved_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<Operation>> inbox_;  // guarded by mutex_
+  std::atomic<bool> news_{false};                  // inbox_, stop_ or abort_ changed
+  bool stop_ = false;                              // guarded by mutex_
+  bool abort_ = false;                             // guarded by mutex_
+  std::thread thread_;                             // last: starts when the rest is there
+};
+
+}  // namespace clustar::bench::proxy

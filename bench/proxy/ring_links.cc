@@ -1,0 +1,177 @@
+#include "bench/proxy/ring_links.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+
+#include "bench/proxy/plugin_error.h"
+
+namespace clustar::bench::proxy {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr Protocol kAllProtocols[] = {Protocol::kSimple, Protocol::kLL, Protocol::kLL128};
+static_assert(static_cast<int>(Protocol::kSimple) == 0 && static_cast<int>(Protocol::kLL128) == kProtocols - 1);
+
+nccl_abi::NetAttr undefined_attr() {
+  const nccl_abi::CommAttr none{-1, -1, -1, -1};
+  return {none, none, nccl_abi::kNetAttrUndefined, nccl_abi::kNetAttrUndefined, nccl_abi::kNetAttrUndefined};
+}
+
+}  // namespace
+
+MappedBuffer::~MappedBuffer() {
+  if (data_ != nullptr) munmap(data_, size_);
+}
+
+Result<MappedBuffer> MappedBuffer::create(std::size_t size) {
+  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) {
+    return fail(ErrorCode::kSystem,
+                fmt::format("no memory for a step buffer of {} bytes; use fewer channels or ranks per machine", size));
+  }
+  MappedBuffer buffer;
+  buffer.data_ = static_cast<std::byte*>(data);
+  buffer.size_ = size;
+  return buffer;
+}
+
+RingLinks::RingLinks(NetPlugin& plugin, void* ctx, const Config& config) : plugin_(plugin), ctx_(ctx), config_(config) {
+  for (int first = 0; first < config.channels; first += config.group) {
+    Link& link = links_.emplace_back();
+    link.first_channel = first;
+    link.channels = std::min(config.group, config.channels - first);
+  }
+}
+
+Result<std::vector<Handle>> RingLinks::listen() {
+  std::vector<Handle> handles;
+  for (Link& link : links_) {
+    Handle handle{};
+    const int result = plugin_.listen(ctx_, config_.device, &handle, &link.listen_comm);
+    if (result != nccl_abi::kSuccess) {
+      link.listen_comm = nullptr;
+      return tl::unexpected(plugin_error(plugin_, fmt::format("listen on device {}", config_.device), result));
+    }
+    if (link.listen_comm == nullptr) {
+      return fail(ErrorCode::kInternal, "listen succeeded without a listen comm, which NCCL does not allow");
+    }
+    handles.push_back(handle);
+  }
+  return handles;
+}
+
+Result<void> RingLinks::register_buffers(void* comm, int channels, std::vector<Registered>& buffers) {
+  for (const Protocol protocol : kAllProtocols) {
+    auto memory = MappedBuffer::create(buffer_bytes(protocol) * static_cast<std::size_t>(channels));
+    if (!memory) return tl::unexpected(memory.error());
+    void* mhandle = nullptr;
+    const int result = plugin_.reg_mr(comm, memory->data(), memory->size(), nccl_abi::kPtrHost, &mhandle);
+    if (result != nccl_abi::kSuccess) {
+      return tl::unexpected(
+          plugin_error(plugin_, fmt::format("regMr of {} bytes of host memory", memory->size()), result));
+    }
+    buffers.push_back(Registered{std::move(*memory), mhandle});
+  }
+  return {};
+}
+
+// True when the link got its send comm in this call.
+Result<bool> RingLinks::poll_connect(Link& link) {
+  if (link.send_comm != nullptr) return false;
+  const int result = plugin_.connect(ctx_, config_.device, &link.next_handle, &link.send_comm);
+  if (result != nccl_abi::kSuccess) {
+    link.send_comm = nullptr;
+    return tl::unexpected(plugin_error(
+        plugin_, fmt::format("connect to rank {} for channel {}", config_.next, link.first_channel), result));
+  }
+  if (link.send_comm == nullptr) return false;
+  if (auto done = register_buffers(link.send_comm, link.channels, link.send_buffers); !done) {
+    return tl::unexpected(done.error());
+  }
+  return true;
+}
+
+Result<bool> RingLinks::poll_accept(Link& link) {
+  if (link.recv_comm != nullptr) return false;
+  const int result = plugin_.accept(link.listen_comm, &link.recv_comm);
+  if (result != nccl_abi::kSuccess) {
+    link.recv_comm = nullptr;
+    return tl::unexpected(plugin_error(
+        plugin_, fmt::format("accept from rank {} for channel {}", config_.previous, link.first_channel), result));
+  }
+  if (link.recv_comm == nullptr) return false;
+  // NCCL closes the listen comm before it registers anything with the new comm.
+  const int closed = plugin_.close_listen(std::exchange(link.listen_comm, nullptr));
+  if (closed != nccl_abi::kSuccess) return tl::unexpected(plugin_error(plugin_, "closeListen", closed));
+  if (auto done = register_buffers(link.recv_comm, link.channels, link.recv_buffers); !done) {
+    return tl::unexpected(done.error());
+  }
+  return true;
+}
+
+std::string RingLinks::describe_unconnected() const {
+  std::string text;
+  for (const Link& link : links_) {
+    if (link.send_comm == nullptr)
+      text += fmt::format("; connect to rank {} (channel {})", config_.next, link.first_channel);
+    if (link.recv_comm == nullptr)
+      text += fmt::format("; accept from rank {} (channel {})", config_.previous, link.first_channel);
+  }
+  return text.empty() ? text : text.substr(2);
+}
+
+Result<void> RingLinks::connect(std::span<const Handle> next_handles, steady_clock::time_point deadline) {
+  for (std::size_t i = 0; i < links_.size(); ++i) links_[i].next_handle = next_handles[i];
+  nccl_abi::NetAttr attr = undefined_attr();
+  plugin_.set_net_attr(ctx_, &attr);  // NCCL ignores the result too
+  std::size_t open_ends = 2 * links_.size();
+  for (int idle_rounds = 0; open_ends > 0;) {
+    const std::size_t before = open_ends;
+    for (Link& link : links_) {
+      auto connected = poll_connect(link);
+      if (!connected) return tl::unexpected(connected.error());
+      auto accepted = poll_accept(link);
+      if (!accepted) return tl::unexpected(accepted.error());
+      open_ends -= static_cast<std::size_t>(*connected) + static_cast<std::size_t>(*accepted);
+    }
+    if (open_ends == before && steady_clock::now() >= deadline) {
+      return fail(ErrorCode::kRemote, fmt::format("not connected in time: still open are {}", describe_unconnected()));
+    }
+    idle_rounds = open_ends == before ? idle_rounds + 1 : 0;
+    // The peer may share this core, so a long wait sleeps instead of polling.
+    if (idle_rounds < 200) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+  return {};
+}
+
+Result<void> RingLinks::close() {
+  std::optional<Error> first;
+  const auto note = [&](const char* call, int result) {
+    if (result != nccl_abi::kSuccess && !first) first = plugin_error(plugin_, call, result);
+  };
+  for (Link& link : links_) {
+    for (Registered& buffer : link.send_buffers) note("deregMr", plugin_.dereg_mr(link.send_comm, buffer.mhandle));
+    if (link.send_comm != nullptr) note("closeSend", plugin_.close_send(std::exchange(link.send_comm, nullptr)));
+    for (Registered& buffer : link.recv_buffers) note("deregMr", plugin_.dereg_mr(link.recv_comm, buffer.mhandle));
+    if (link.recv_comm != nullptr) note("closeRecv", plugin_.close_recv(std::exchange(link.recv_comm, nullptr)));
+    if (link.listen_comm != nullptr) {
+      note("closeListen", plugin_.close_listen(std::exchange(link.listen_comm, nullptr)));
+    }
+    // After the comms: a transfer that was never tested may reach its buffer until its comm is closed.
+    link.send_buffers.clear();
+    link.recv_buffers.clear();
+  }
+  if (first) return tl::unexpected(*first);
+  return {};
+}
+
+}  // namespace clustar::bench::proxy

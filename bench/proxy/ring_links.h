@@ -1,0 +1,85 @@
+// The connections of one rank to its two ring neighbours, with their step buffers: set up and closed in the order of
+// NCCL 2.28.9 src/transport/net.cc (recvProxySetup, sendProxyConnect, recvProxyConnect, the two ...ProxyFree).
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "bench/proxy/net_plugin.h"
+#include "bench/proxy/steps.h"
+#include "transport/base/result.h"
+
+namespace clustar::bench::proxy {
+
+// Zeroed pages that cost nothing until they are touched.
+class MappedBuffer {
+ public:
+  MappedBuffer() = default;
+  ~MappedBuffer();
+  MappedBuffer(MappedBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  MappedBuffer& operator=(MappedBuffer&&) = delete;
+  static Result<MappedBuffer> create(std::size_t size);
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// One protocol buffer as the plugin knows it.
+struct Registered {
+  MappedBuffer memory;
+  void* mhandle = nullptr;
+};
+
+// One send comm to the next rank and one receive comm from the previous one, for one channel or a group of them.
+struct Link {
+  int first_channel = 0;
+  int channels = 1;
+  Handle next_handle{};  // the same buffer in every retry of connect: a plugin may keep state in it
+  void* listen_comm = nullptr;
+  void* send_comm = nullptr;
+  void* recv_comm = nullptr;
+  std::vector<Registered> send_buffers;  // by protocol; each holds buffer_bytes(protocol) per channel
+  std::vector<Registered> recv_buffers;
+};
+
+// All methods on the service thread, but links(), which the progress thread reads between connect() and close().
+class RingLinks {
+ public:
+  struct Config {
+    int device = 0;
+    int previous = 0;  // ranks, for messages
+    int next = 0;
+    int channels = 1;
+    int group = 1;  // channels per link
+  };
+  RingLinks(NetPlugin& plugin, void* ctx, const Config& config);
+
+  // One handle per link, for the previous rank to connect to.
+  Result<std::vector<Handle>> listen();
+  Result<void> connect(std::span<const Handle> next_handles, std::chrono::steady_clock::time_point deadline);
+  // Closes whatever is open; the first error, after trying everything.
+  Result<void> close();
+
+  std::span<Link> links() { return links_; }
+
+ private:
+  Result<bool> poll_connect(Link& link);
+  Result<bool> poll_accept(Link& link);
+  Result<void> register_buffers(void* comm, int channels, std::vector<Registered>& buffers);
+  std::string describe_unconnected() const;
+
+  NetPlugin& plugin_;
+  void* ctx_;
+  Config config_;
+  std::vector<Link> links_;
+};
+
+}  // namespace clustar::bench::proxy

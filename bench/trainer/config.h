@@ -1,0 +1,44 @@
+// What to train and how. All ranks of a run need the same TrainConfig; RankOptions differ from rank to rank.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "bench/trainer/buckets.h"
+#include "bench/trainer/digits.h"
+
+namespace clustar::bench::trainer {
+
+enum class CheckEqual : std::uint8_t { kEvery, kEpoch, kOff };  // after which steps replicas are compared
+
+struct TrainConfig {
+  std::string model = "mlp";
+  int epochs = 20;
+  int batch = 128;  // global: all ranks together
+  double rate = 0.1;
+  double momentum = 0.9;
+  std::uint64_t seed = 1;  // of initialisation, split, order of examples and generated data
+  std::size_t first_bucket_bytes = kDefaultFirstBucketBytes;
+  std::size_t bucket_bytes = kDefaultBucketBytes;
+  CheckEqual check_equal = CheckEqual::kEvery;
+  std::optional<double> target_accuracy;  // 0 to 1: stop after the epoch that reaches it
+  std::string data;                       // directory or images file; empty = generated digits
+  std::size_t generated = kDefaultDigits;
+};
+
+struct RankOptions {
+  int rank = 0;
+  int size = 1;
+  std::string root;        // host:port of rank 0's bootstrap; empty when size is 1
+  std::string plugin;      // path of the net plugin; not opened when size is 1
+  int plugin_version = 0;  // 0 = the newest it exports
+  int channels = 1;
+  std::chrono::milliseconds join_timeout{60000};
+  // A transfer or an exchange without progress for this long fails the run; 0 = wait for ever.
+  std::chrono::milliseconds stall_timeout{120000};
+};
+
+}  // namespace clustar::bench::trainer

@@ -1,0 +1,64 @@
+#include "bench/trainer/dataset.h"
+
+#include <fmt/format.h>
+
+#include "bench/trainer/digest.h"
+#include "bench/trainer/random.h"
+
+namespace clustar::bench::trainer {
+namespace {
+
+constexpr std::uint64_t kSplitStream = 2;
+constexpr std::uint64_t kFirstEpochStream = 1u << 20;
+
+}  // namespace
+
+Result<Split> split_dataset(const Dataset& dataset, std::uint64_t seed) {
+  constexpr std::size_t kParts = 5;
+  if (dataset.size() < kParts) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}' has {} examples; at least {} are needed to hold one fifth out", dataset.source,
+                            dataset.size(), kParts));
+  }
+  Rng rng(seed, kSplitStream);
+  std::vector<std::uint32_t> order = permutation(dataset.size(), rng);
+  const auto first_held_out = order.end() - static_cast<std::ptrdiff_t>(dataset.size() / kParts);
+  Split split;
+  split.held_out.assign(first_held_out, order.end());
+  order.erase(first_held_out, order.end());
+  split.train = std::move(order);
+  return split;
+}
+
+std::vector<std::uint32_t> epoch_order(const Split& split, std::uint64_t seed, int epoch) {
+  Rng rng(seed, kFirstEpochStream + static_cast<std::uint64_t>(epoch));
+  std::vector<std::uint32_t> order = permutation(split.train.size(), rng);
+  for (std::uint32_t& index : order) index = split.train[index];
+  return order;
+}
+
+std::span<const std::uint32_t> share(std::span<const std::uint32_t> list, int rank, int size) {
+  const auto r = static_cast<std::size_t>(rank);
+  const auto n = static_cast<std::size_t>(size);
+  const std::size_t from = list.size() * r / n;
+  return list.subspan(from, list.size() * (r + 1) / n - from);
+}
+
+void gather(const Dataset& dataset, std::span<const std::uint32_t> examples, Batch& batch) {
+  const std::size_t pixels = dataset.image_pixels();
+  batch.x.resize(examples.size() * pixels);
+  batch.labels.resize(examples.size());
+  for (std::size_t i = 0; i < examples.size(); ++i) {
+    const std::uint8_t* from = dataset.pixels.data() + examples[i] * pixels;
+    float* to = batch.x.data() + i * pixels;
+    for (std::size_t p = 0; p < pixels; ++p) to[p] = static_cast<float>(from[p]) * (1.0f / 255.0f);
+    batch.labels[i] = dataset.labels[examples[i]];
+  }
+}
+
+std::uint64_t digest(const Dataset& dataset) {
+  return digest(std::as_bytes(std::span(dataset.labels)),
+                digest(std::as_bytes(std::span(dataset.pixels)), dataset.rows));
+}
+
+}  // namespace clustar::bench::trainer

@@ -1,0 +1,51 @@
+// Labelled grey images in memory, their split into training and held-out examples, and the batches of an epoch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/result.h"
+
+namespace clustar::bench::trainer {
+
+struct Dataset {
+  std::string source;  // for people: the file, or what generated it
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  std::size_t classes = 0;
+  std::vector<std::uint8_t> pixels;  // size() x rows x columns, 0 = background
+  std::vector<std::uint8_t> labels;
+
+  std::size_t size() const { return labels.size(); }
+  std::size_t image_pixels() const { return rows * columns; }
+};
+
+// Indices into a data set. Held out is the last fifth (rounded down) of a seeded shuffle of all examples: files are
+// sorted by writer, so file order would train and test on different people.
+struct Split {
+  std::vector<std::uint32_t> train;
+  std::vector<std::uint32_t> held_out;
+};
+// kInvalidArgument for fewer than 5 examples.
+Result<Split> split_dataset(const Dataset& dataset, std::uint64_t seed);
+
+// The order in which an epoch (from 0) visits the training examples: a new shuffle for each epoch.
+std::vector<std::uint32_t> epoch_order(const Split& split, std::uint64_t seed, int epoch);
+
+// What rank `rank` of `size` takes of a list: contiguous shares in rank order whose lengths differ by at most one.
+std::span<const std::uint32_t> share(std::span<const std::uint32_t> list, int rank, int size);
+
+// One batch as the network takes it: pixels scaled to 0..1, and labels.
+struct Batch {
+  std::vector<float> x;
+  std::vector<std::uint8_t> labels;
+};
+void gather(const Dataset& dataset, std::span<const std::uint32_t> examples, Batch& batch);
+
+// Covers pixels, labels and their order.
+std::uint64_t digest(const Dataset& dataset);
+
+}  // namespace clustar::bench::trainer

@@ -1,0 +1,181 @@
+#include "bench/trainer/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "bench/trainer/gemm.h"
+
+namespace clustar::bench::trainer {
+namespace {
+
+using nlohmann::json;
+
+const char* to_string(CheckEqual check) {
+  switch (check) {
+    case CheckEqual::kEvery: return "every";
+    case CheckEqual::kEpoch: return "epoch";
+    case CheckEqual::kOff: return "off";
+  }
+  return "?";
+}
+
+double mean(const std::vector<RankTotals>& ranks, double RankTotals::*member) {
+  double sum = 0;
+  for (const RankTotals& rank : ranks) sum += rank.*member;
+  return ranks.empty() ? 0 : sum / static_cast<double>(ranks.size());
+}
+
+std::uint64_t sum(const std::vector<RankTotals>& ranks, std::uint64_t RankTotals::*member) {
+  std::uint64_t total = 0;
+  for (const RankTotals& rank : ranks) total += rank.*member;
+  return total;
+}
+
+double hidden(const RankTotals& rank) { return std::max(0.0, rank.total_comm_s - rank.exposed_comm_s); }
+
+// Per second, or 0 before anything was timed.
+double rate(std::uint64_t count, double seconds) { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
+
+json per_rank(const std::vector<RankTotals>& ranks) {
+  json all = json::array();
+  for (const RankTotals& rank : ranks) {
+    all.push_back({{"train_s", rank.train_s},
+                   {"compute_s", rank.compute_s},
+                   {"exposed_comm_s", rank.exposed_comm_s},
+                   {"hidden_comm_s", hidden(rank)},
+                   {"check_s", rank.check_s},
+                   {"evaluate_s", rank.evaluate_s},
+                   {"bytes_sent", rank.bytes_sent},
+                   {"bytes_received", rank.bytes_received},
+                   {"messages_sent", rank.messages_sent},
+                   {"messages_received", rank.messages_received},
+                   {"send_retries", rank.send_retries},
+                   {"idle_yields", rank.idle_yields}});
+  }
+  return all;
+}
+
+json per_epoch(const std::vector<EpochMetrics>& epochs) {
+  json result{{"loss", json::array()},
+              {"held_out_loss", json::array()},
+              {"accuracy", json::array()},
+              {"train_s", json::array()}};
+  for (const EpochMetrics& epoch : epochs) {
+    result["loss"].push_back(epoch.loss);
+    result["held_out_loss"].push_back(epoch.held_out_loss);
+    result["accuracy"].push_back(epoch.accuracy);
+    result["train_s"].push_back(epoch.train_s);
+  }
+  return result;
+}
+
+// Training seconds until the target was reached; null without a target or when it was missed.
+json time_to_target(const TrainReport& report) {
+  if (!report.target_reached) return nullptr;
+  double total = 0;
+  for (const EpochMetrics& epoch : report.epochs) total += epoch.train_s;
+  return total;
+}
+
+json config_json(const TrainConfig& config) {
+  return {{"epochs", config.epochs},
+          {"batch", config.batch},
+          {"rate", config.rate},
+          {"momentum", config.momentum},
+          {"seed", config.seed},
+          {"first_bucket_bytes", config.first_bucket_bytes},
+          {"bucket_bytes", config.bucket_bytes},
+          {"check_equal", to_string(config.check_equal)},
+          {"target_accuracy", config.target_accuracy ? json(*config.target_accuracy) : json(nullptr)}};
+}
+
+json transport_json(const RunInfo& info) {
+  if (info.plugin_path.empty()) return nullptr;
+  return {{"plugin", info.plugin_path},
+          {"name", info.plugin_name},
+          {"version", info.plugin_version},
+          {"device", info.device},
+          {"channels", info.channels}};
+}
+
+void add_totals(const TrainReport& report, json& results) {
+  const std::vector<RankTotals>& ranks = report.ranks;
+  const double train_s = mean(ranks, &RankTotals::train_s);
+  const double exposed_s = mean(ranks, &RankTotals::exposed_comm_s);
+  double hidden_s = 0;
+  for (const RankTotals& rank : ranks) hidden_s += hidden(rank) / static_cast<double>(ranks.size());
+  results.update({{"images_per_second", rate(report.images, train_s)},
+                  {"train_s", train_s},
+                  {"compute_s", mean(ranks, &RankTotals::compute_s)},
+                  {"exposed_comm_s", exposed_s},
+                  {"hidden_comm_s", hidden_s},
+                  {"check_s", mean(ranks, &RankTotals::check_s)},
+                  {"evaluate_s", mean(ranks, &RankTotals::evaluate_s)},
+                  {"bytes_sent", sum(ranks, &RankTotals::bytes_sent)},
+                  {"bytes_received", sum(ranks, &RankTotals::bytes_received)},
+                  {"messages_sent", sum(ranks, &RankTotals::messages_sent)},
+                  {"messages_received", sum(ranks, &RankTotals::messages_received)},
+                  {"per_rank", per_rank(ranks)}});
+}
+
+}  // namespace
+
+Result<void> gather_totals(const RankTotals& mine, proxy::Bootstrap* bootstrap, TrainReport& report) {
+  report.ranks.assign(1, mine);
+  if (bootstrap == nullptr) return {};
+  const auto gathered = bootstrap->all_gather(std::as_bytes(std::span(&mine, 1)));
+  if (!gathered) return tl::unexpected(gathered.error());
+  report.ranks.resize(static_cast<std::size_t>(bootstrap->size()));
+  std::memcpy(report.ranks.data(), gathered->data(), report.ranks.size() * sizeof(RankTotals));
+  return {};
+}
+
+json describe(const Model& model, const BucketPlan& plan) {
+  const std::vector<TensorSpec> tensors = model.tensors();
+  json buckets = json::array();
+  for (const Bucket& bucket : plan.buckets) {
+    json names = json::array();
+    for (const std::size_t tensor : bucket.tensors) names.push_back(tensors[tensor].name);
+    buckets.push_back({{"bytes", bucket.elements * sizeof(float)}, {"elements", bucket.elements}, {"tensors", names}});
+  }
+  return {{"model", model.name},
+          {"shape", model.shape},
+          {"parameters", plan.elements},
+          {"gradient_bytes", plan.elements * sizeof(float)},
+          {"buckets", buckets}};
+}
+
+json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
+                const TrainReport& report) {
+  json results = describe(model, plan);
+  results["ranks"] = report.ranks.size();
+  results["config"] = config_json(config);
+  results["data_source"] = info.data_source;
+  results["train_examples"] = info.train_examples;
+  results["held_out_examples"] = info.held_out_examples;
+  results["gemm"] = gemm_name();
+  results["transport"] = transport_json(info);
+  results["steps"] = report.steps;
+  results["images"] = report.images;
+  results["accuracy"] = report.epochs.empty() ? json(nullptr) : json(report.epochs.back().accuracy);
+  results["loss"] = report.epochs.empty() ? json(nullptr) : json(report.epochs.back().loss);
+  results["held_out_loss"] = report.epochs.empty() ? json(nullptr) : json(report.epochs.back().held_out_loss);
+  results["target_reached"] = config.target_accuracy ? json(report.target_reached) : json(nullptr);
+  results["time_to_target_s"] = time_to_target(report);
+  results["replicas_identical"] = report.replicas_identical ? json(*report.replicas_identical) : json(nullptr);
+  results["parameters_digest"] = fmt::format("{:016x}", report.parameters_digest);
+  // Every transport that the trainer can use so far delivers all bytes or fails: no byte was eligible to be lost and
+  // none is missing. A tolerant transport has to report both itself.
+  results["missing_bytes"] = 0;
+  results["eligible_bytes"] = 0;
+  results["failure"] = report.failure.empty() ? json(nullptr) : json(report.failure);
+  results["per_epoch"] = per_epoch(report.epochs);
+  add_totals(report, results);
+  return results;
+}
+
+}  // namespace clustar::bench::trainer

@@ -1,0 +1,79 @@
+// What a run measured, and its JSON form. Keys that tools rely on are listed at to_results().
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/proxy/bootstrap.h"
+#include "bench/trainer/buckets.h"
+#include "bench/trainer/config.h"
+#include "bench/trainer/model.h"
+#include "transport/base/result.h"
+
+namespace clustar::bench::trainer {
+
+// Sums over all steps on one rank. Plain data: it travels over the bootstrap as it is.
+struct RankTotals {
+  double train_s = 0;    // steps only: no evaluation, no replica check, no loading
+  double compute_s = 0;  // batch assembly, forward, backward, update
+  double exposed_comm_s = 0;
+  double total_comm_s = 0;       // exposed + hidden
+  double check_s = 0;            // replica checks
+  double evaluate_s = 0;         // held-out accuracy
+  std::uint64_t bytes_sent = 0;  // payload given to the plugin
+  std::uint64_t bytes_received = 0;
+  std::uint64_t messages_sent = 0;
+  std::uint64_t messages_received = 0;
+  std::uint64_t send_retries = 0;  // the plugin answered "try again"
+  std::uint64_t idle_yields = 0;
+};
+
+struct EpochMetrics {
+  double loss = 0;  // mean over the epoch's training examples, each before its own step
+  double held_out_loss = 0;
+  double accuracy = 0;  // of the held-out examples, 0 to 1
+  double train_s = 0;   // rank 0's
+};
+
+struct TrainReport {
+  std::vector<EpochMetrics> epochs;
+  std::uint64_t steps = 0;
+  std::uint64_t images = 0;  // trained on, all ranks together
+  std::vector<RankTotals> ranks;
+  std::optional<bool> replicas_identical;  // nothing: was not checked
+  bool target_reached = false;
+  std::uint64_t parameters_digest = 0;
+  std::string failure;  // empty: all went well
+};
+
+// What a report says beside the measurements.
+struct RunInfo {
+  std::string data_source;
+  std::size_t train_examples = 0;
+  std::size_t held_out_examples = 0;
+  std::string plugin_path;  // empty: one rank, no transport
+  std::string plugin_name;
+  int plugin_version = 0;
+  std::string device;
+  int channels = 0;
+};
+
+// Fills report.ranks by an exchange among all ranks (bootstrap null: one rank).
+Result<void> gather_totals(const RankTotals& mine, proxy::Bootstrap* bootstrap, TrainReport& report);
+
+// {parameters, gradient_bytes, buckets[], ...}: what --describe prints.
+nlohmann::json describe(const Model& model, const BucketPlan& plan);
+
+// {accuracy, loss, images_per_second, exposed_comm_s, compute_s, bytes_sent, replicas_identical, missing_bytes,
+// eligible_bytes, ...}. Seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
+nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
+                          const TrainReport& report);
+
+// The same for people, as a table. `results` is what to_results() or describe() made.
+std::string summary(const nlohmann::json& results);
+std::string description(const nlohmann::json& results);
+
+}  // namespace clustar::bench::trainer

@@ -1,0 +1,41 @@
+#include "bench/trainer/progress_view.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace clustar::bench::trainer {
+namespace {
+
+constexpr std::size_t kBarWidth = 30;
+constexpr std::chrono::milliseconds kRedraw{100};
+
+}  // namespace
+
+void ProgressView::show(const Progress& progress) {
+  if (style_ == Style::kNone) return;
+  if (progress.epoch_over) {
+    clear();
+    fmt::print(out_, "epoch {:>3}/{}  loss {:.4f}  held-out accuracy {:6.2f} %  {:.0f} images/s\n", progress.epoch,
+               progress.epochs, progress.loss, 100 * progress.accuracy, progress.images_per_second);
+    std::fflush(out_);
+    return;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (style_ != Style::kBar || now < redraw_at_ || progress.steps == 0) return;
+  redraw_at_ = now + kRedraw;
+  const std::size_t filled = kBarWidth * progress.step / progress.steps;
+  fmt::print(out_, "\r\x1b[Kepoch {:>3}/{}  [{}{}]  loss {:.4f}  {:.0f} images/s", progress.epoch, progress.epochs,
+             std::string(filled, '#'), std::string(kBarWidth - filled, '.'), progress.loss, progress.images_per_second);
+  std::fflush(out_);
+  bar_is_up_ = true;
+}
+
+void ProgressView::clear() {
+  if (!bar_is_up_) return;
+  fmt::print(out_, "\r\x1b[K");
+  std::fflush(out_);
+  bar_is_up_ = false;
+}
+
+}  // namespace clustar::bench::trainer

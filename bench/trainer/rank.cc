@@ -1,0 +1,164 @@
+#include "bench/trainer/rank.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "bench/proxy/bootstrap.h"
+#include "bench/proxy/communicator.h"
+#include "bench/proxy/net_plugin.h"
+#include "bench/trainer/digest.h"
+#include "bench/trainer/digits.h"
+#include "bench/trainer/gemm.h"
+#include "bench/trainer/idx.h"
+
+namespace clustar::bench::trainer {
+namespace {
+
+std::uint64_t digest_of(const std::string& text) { return digest(std::as_bytes(std::span(text))); }
+
+struct Setting {
+  const char* name;
+  std::uint64_t value;
+};
+
+// What has to be equal on all ranks, or they would wait for each other or train different things.
+std::vector<Setting> settings(const TrainConfig& config, const RankOptions& options, const Dataset& dataset) {
+  return {{"version of clustar", digest_of(CLUSTAR_VERSION)},
+          {"--model", digest_of(config.model)},
+          {"--epochs", static_cast<std::uint64_t>(config.epochs)},
+          {"--batch", static_cast<std::uint64_t>(config.batch)},
+          {"--lr", std::bit_cast<std::uint64_t>(config.rate)},
+          {"--momentum", std::bit_cast<std::uint64_t>(config.momentum)},
+          {"--seed", config.seed},
+          {"--first-bucket-mb", config.first_bucket_bytes},
+          {"--bucket-mb", config.bucket_bytes},
+          {"--check-equal", static_cast<std::uint64_t>(config.check_equal)},
+          {"--target-accuracy", std::bit_cast<std::uint64_t>(config.target_accuracy.value_or(-1))},
+          {"--channels", static_cast<std::uint64_t>(options.channels)},
+          {"data set (--data)", digest(dataset)}};
+}
+
+// Compares every rank's settings with rank 0's. Returns a number that rank 0 drew: the communicator's id.
+Result<std::uint64_t> agree(const std::vector<Setting>& mine, proxy::Bootstrap& bootstrap) {
+  std::random_device random;
+  std::vector<std::uint64_t> words{std::uint64_t{random()} << 32 | random()};
+  for (const Setting& setting : mine) words.push_back(setting.value);
+  const auto gathered = bootstrap.all_gather(std::as_bytes(std::span(words)));
+  if (!gathered) return tl::unexpected(gathered.error());
+  std::vector<std::uint64_t> all(gathered->size() / sizeof(std::uint64_t));
+  std::memcpy(all.data(), gathered->data(), gathered->size());
+  for (std::size_t at = words.size(); at < all.size(); ++at) {
+    const std::size_t column = at % words.size();
+    if (column == 0 || all[at] == all[column]) continue;
+    return fail(ErrorCode::kInvalidUsage, fmt::format("ranks 0 and {} differ in {}; start all ranks with the same",
+                                                      at / words.size(), mine[column - 1].name));
+  }
+  return all[0];
+}
+
+// What a run with more than one rank holds. Closed in the reverse order: communicator, plugin, bootstrap.
+struct Transport {
+  std::unique_ptr<proxy::Bootstrap> bootstrap;
+  std::unique_ptr<proxy::NetPlugin> plugin;
+  std::unique_ptr<proxy::Communicator> communicator;
+};
+
+std::string with_log(std::string message, proxy::NetPlugin& plugin) {
+  for (const proxy::LogLine& line : plugin.take_log()) {
+    if (line.level == nccl_abi::kLogWarn) message += fmt::format("\n  {} warned: {}", plugin.name(), line.text);
+  }
+  return message;
+}
+
+Result<void> connect(const TrainConfig& config, const RankOptions& options, const Dataset& dataset,
+                     Transport& transport, RunInfo& info) {
+  auto bootstrap = proxy::Bootstrap::join({.rank = options.rank,
+                                           .size = options.size,
+                                           .root = options.root,
+                                           .join_timeout = options.join_timeout,
+                                           .call_timeout = options.stall_timeout});
+  if (!bootstrap) return tl::unexpected(bootstrap.error());
+  transport.bootstrap = std::move(*bootstrap);
+  const auto id = agree(settings(config, options, dataset), *transport.bootstrap);
+  if (!id) return tl::unexpected(id.error());
+  auto plugin = proxy::NetPlugin::open(options.plugin, options.plugin_version);
+  if (!plugin) return tl::unexpected(plugin.error());
+  transport.plugin = std::move(*plugin);
+  proxy::CommunicatorOptions communicator_options;
+  communicator_options.channels = options.channels;
+  communicator_options.comm_id = *id;
+  communicator_options.stall_timeout = options.stall_timeout;
+  auto communicator = proxy::Communicator::create(*transport.plugin, *transport.bootstrap, communicator_options);
+  if (!communicator) {
+    return fail(communicator.error().code, with_log(communicator.error().message, *transport.plugin));
+  }
+  transport.communicator = std::move(*communicator);
+
+  info.plugin_path = options.plugin;
+  info.plugin_name = transport.plugin->name();
+  info.plugin_version = transport.plugin->version();
+  info.channels = options.channels;
+  int devices = 0;
+  proxy::NetProperties properties;
+  if (transport.plugin->devices(&devices) == nccl_abi::kSuccess && devices > 0 &&
+      transport.plugin->get_properties(options.rank % devices, &properties) == nccl_abi::kSuccess) {
+    info.device = properties.name;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Dataset> load_data(const TrainConfig& config, const Model& model) {
+  if (config.data.empty()) return generate_digits(config.generated, config.seed);
+  const auto pair = find_idx_pair(config.data);
+  if (!pair) return tl::unexpected(pair.error());
+  auto dataset = load_idx(*pair, model.classes);
+  if (dataset && (dataset->rows != model.image_rows || dataset->columns != model.image_columns)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}' has images of {} x {}; model {} takes {} x {}", pair->images, dataset->rows,
+                            dataset->columns, model.name, model.image_rows, model.image_columns));
+  }
+  return dataset;
+}
+
+Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& options, const ProgressSink& progress) {
+  use_one_thread();
+  const auto model = make_model(config.model);
+  if (!model) return tl::unexpected(model.error());
+  const BucketPlan plan = plan_buckets(model->tensor_elements(), config.first_bucket_bytes, config.bucket_bytes);
+  const auto dataset = load_data(config, *model);
+  if (!dataset) return tl::unexpected(dataset.error());
+  const auto split = split_dataset(*dataset, config.seed);
+  if (!split) return tl::unexpected(split.error());
+
+  RunInfo info;
+  info.data_source = dataset->source;
+  info.train_examples = split->train.size();
+  info.held_out_examples = split->held_out.size();
+  Transport transport;
+  if (options.size > 1) {
+    if (auto ok = connect(config, options, *dataset, transport, info); !ok) return tl::unexpected(ok.error());
+  }
+  Trainer trainer(config, *model, plan, *dataset, *split, {transport.communicator.get(), transport.bootstrap.get()},
+                  progress);
+  auto report = trainer.run();
+  // Before the trainer's buffers go: a transfer that a failure left behind may still write to them.
+  const Result<void> closed = transport.communicator ? transport.communicator->close() : Result<void>();
+  if (!report || !closed) {
+    Error error = report ? closed.error() : report.error();
+    if (transport.plugin) error.message = with_log(error.message, *transport.plugin);
+    return tl::unexpected(std::move(error));
+  }
+  return to_results(config, *model, plan, info, *report);
+}
+
+}  // namespace clustar::bench::trainer

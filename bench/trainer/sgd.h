@@ -1,0 +1,22 @@
+// Stochastic gradient descent with momentum, as PyTorch's SGD without dampening: v = m v + g; w = w - rate v.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace clustar::bench::trainer {
+
+class Sgd {
+ public:
+  Sgd(std::size_t elements, float rate, float momentum);
+  // Element by element in a fixed order: equal inputs give equal bits on every rank.
+  void step(std::span<float> parameters, std::span<const float> gradients);
+
+ private:
+  float rate_;
+  float momentum_;
+  std::vector<float> velocity_;
+};
+
+}  // namespace clustar::bench::trainer

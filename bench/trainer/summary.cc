@@ -1,0 +1,99 @@
+// The texts of metrics.h.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bench/trainer/metrics.h"
+
+namespace clustar::bench::trainer {
+namespace {
+
+using nlohmann::json;
+
+std::string row(const std::string& name, const std::string& value) { return fmt::format("  {:<22}{}\n", name, value); }
+
+std::string readable_bytes(double bytes) {
+  if (bytes >= 1e9) return fmt::format("{:.2f} GB", bytes / 1e9);
+  if (bytes >= 1e6) return fmt::format("{:.2f} MB", bytes / 1e6);
+  if (bytes >= 1e3) return fmt::format("{:.1f} kB", bytes / 1e3);
+  return fmt::format("{:.0f} B", bytes);
+}
+
+// 2678824 -> "2,678,824"
+std::string grouped(std::uint64_t value) {
+  std::string digits = std::to_string(value);
+  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  return digits;
+}
+
+std::string transport_text(const json& transport) {
+  if (transport.is_null()) return "none (one rank)";
+  return fmt::format("{} (net plugin v{}, device {}, {} channel{}), {}", transport["name"].get<std::string>(),
+                     transport["version"].get<int>(), transport["device"].get<std::string>(),
+                     transport["channels"].get<int>(), transport["channels"] == 1 ? "" : "s",
+                     transport["plugin"].get<std::string>());
+}
+
+std::string replicas_text(const json& results) {
+  if (results["ranks"] == 1) return "one replica";
+  const json& identical = results["replicas_identical"];
+  if (identical.is_null()) return "not checked";
+  const std::string check = results["config"]["check_equal"];
+  if (!identical.get<bool>()) return "DIFFERENT";
+  return check == "every" ? fmt::format("identical after each of {} steps", grouped(results["steps"]))
+                          : "identical after each epoch";
+}
+
+std::string communication_text(const json& results) {
+  if (results["ranks"] == 1) return "none";
+  return fmt::format("{:.3f} s exposed, {:.3f} s hidden behind backward", results["exposed_comm_s"].get<double>(),
+                     results["hidden_comm_s"].get<double>());
+}
+
+}  // namespace
+
+std::string summary(const json& results) {
+  std::string text =
+      fmt::format("\n{} on {}\n", results["model"].get<std::string>(), results["data_source"].get<std::string>());
+  const json& config = results["config"];
+  text += row("model", fmt::format("{} ({}), {} parameters, {} bytes of gradients in {} bucket{}",
+                                   results["model"].get<std::string>(), results["shape"].get<std::string>(),
+                                   grouped(results["parameters"]), grouped(results["gradient_bytes"]),
+                                   results["buckets"].size(), results["buckets"].size() == 1 ? "" : "s"));
+  text += row("data", fmt::format("{} training, {} held-out examples", grouped(results["train_examples"]),
+                                  grouped(results["held_out_examples"])));
+  text +=
+      row("ranks", fmt::format("{}, global batch {}", results["ranks"].get<std::size_t>(), config["batch"].get<int>()));
+  text += row("compute by", fmt::format("{}, one thread per rank", results["gemm"].get<std::string>()));
+  text += row("transport", transport_text(results["transport"]));
+  text += row("throughput", fmt::format("{:.0f} images/s", results["images_per_second"].get<double>()));
+  text += row("time per rank", fmt::format("{:.3f} s training, of it {:.3f} s compute",
+                                           results["train_s"].get<double>(), results["compute_s"].get<double>()));
+  text += row("communication", communication_text(results));
+  if (results["ranks"] != 1) {
+    text += row("sent, all ranks", fmt::format("{} in {} messages", readable_bytes(results["bytes_sent"]),
+                                               grouped(results["messages_sent"])));
+  }
+  if (!results["accuracy"].is_null()) {
+    text += row("loss", fmt::format("{:.4f} (training, last epoch)", results["loss"].get<double>()));
+    text += row("held-out accuracy", fmt::format("{:.2f} %", 100 * results["accuracy"].get<double>()));
+  }
+  text += row("replicas", replicas_text(results));
+  if (!results["failure"].is_null()) text += row("FAILED", results["failure"]);
+  return text;
+}
+
+std::string description(const json& results) {
+  std::string text = fmt::format("{}: {}\n", results["model"].get<std::string>(), results["shape"].get<std::string>());
+  text += row("parameters", grouped(results["parameters"]));
+  text += row("gradient bytes", grouped(results["gradient_bytes"]));
+  std::size_t number = 0;
+  for (const json& bucket : results["buckets"]) {
+    std::string names;
+    for (const json& name : bucket["tensors"]) names += (names.empty() ? "" : ", ") + name.get<std::string>();
+    text += row(fmt::format("bucket {}", ++number), fmt::format("{:>12} bytes: {}", grouped(bucket["bytes"]), names));
+  }
+  return text;
+}
+
+}  // namespace clustar::bench::trainer

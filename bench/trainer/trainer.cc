@@ -1,0 +1,190 @@
+#include "bench/trainer/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "bench/trainer/digest.h"
+#include "bench/trainer/loss.h"
+
+namespace clustar::bench::trainer {
+namespace {
+
+constexpr std::size_t kEvaluationBatch = 256;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::size_t largest_share(int batch, int ranks) { return static_cast<std::size_t>((batch + ranks - 1) / ranks); }
+
+}  // namespace
+
+Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan& plan, const Dataset& dataset,
+                 const Split& split, Links links, ProgressSink progress)
+    : config_(config),
+      dataset_(dataset),
+      split_(split),
+      links_(links),
+      progress_(std::move(progress)),
+      classes_(model.classes),
+      parameters_(plan.elements),
+      gradients_(plan.elements),
+      network_(model, plan, std::max(kEvaluationBatch, largest_share(config.batch, links.size()))),
+      reducer_(plan, gradients_, links.communicator),
+      sgd_(plan.elements, static_cast<float>(config.rate), static_cast<float>(config.momentum)),
+      check_(links.bootstrap) {
+  network_.initialise(parameters_, config.seed);
+}
+
+Result<TrainReport> Trainer::run() {
+  if (links_.bootstrap != nullptr && config_.check_equal != CheckEqual::kOff) report_.replicas_identical = true;
+  if (links_.bootstrap == nullptr) report_.replicas_identical = true;
+  for (int epoch = 0; epoch < config_.epochs && !is_over(); ++epoch) {
+    if (auto ok = run_epoch(epoch); !ok) return tl::unexpected(ok.error());
+  }
+  report_.parameters_digest = digest(std::as_bytes(std::span(parameters_)));
+  if (links_.communicator != nullptr) {
+    const auto traffic = links_.communicator->totals();
+    totals_.bytes_sent = traffic.bytes_sent;
+    totals_.bytes_received = traffic.bytes_received;
+    totals_.messages_sent = traffic.messages_sent;
+    totals_.messages_received = traffic.messages_received;
+    totals_.send_retries = traffic.send_retries;
+    totals_.idle_yields = traffic.idle_yields;
+  }
+  if (auto ok = gather_totals(totals_, links_.bootstrap, report_); !ok) return tl::unexpected(ok.error());
+  return std::move(report_);
+}
+
+bool Trainer::is_over() const { return !report_.failure.empty() || report_.target_reached; }
+
+double Trainer::images_per_second() const {
+  return totals_.train_s > 0 ? static_cast<double>(report_.images) / totals_.train_s : 0;
+}
+
+Result<void> Trainer::run_epoch(int epoch) {
+  const std::vector<std::uint32_t> order = epoch_order(split_, config_.seed, epoch);
+  const auto batch = static_cast<std::size_t>(config_.batch);
+  const double train_s_before = totals_.train_s;
+  Progress progress{.epoch = epoch + 1, .epochs = config_.epochs, .steps = (order.size() + batch - 1) / batch};
+  double loss = 0;
+  for (std::size_t at = 0; at < order.size() && !is_over(); at += batch) {
+    const std::size_t size = std::min(batch, order.size() - at);
+    const auto step_loss = run_step(std::span(order).subspan(at, size));
+    if (!step_loss) return tl::unexpected(step_loss.error());
+    loss += *step_loss;
+    ++report_.steps;
+    report_.images += size;
+    if (auto ok = check_replicas(at + batch >= order.size()); !ok) return ok;
+    ++progress.step;
+    progress.loss = *step_loss / static_cast<double>(largest_share(static_cast<int>(size), links_.size()));
+    progress.images_per_second = images_per_second();
+    if (progress_) progress_(progress);
+  }
+  return finish_epoch(epoch, loss, totals_.train_s - train_s_before);
+}
+
+// Returns the loss summed over this rank's share.
+Result<double> Trainer::run_step(std::span<const std::uint32_t> global_batch) {
+  const Clock::time_point start = Clock::now();
+  const auto mine = share(global_batch, links_.rank(), links_.size());
+  gather(dataset_, mine, batch_);
+  const std::span<const float> outputs = network_.forward(parameters_, batch_.x.data(), mine.size());
+  output_gradient_.resize(outputs.size());
+  const LossSum loss = softmax_cross_entropy(outputs, batch_.labels, classes_,
+                                             1.0f / static_cast<float>(global_batch.size()), output_gradient_);
+  network_.backward(parameters_, output_gradient_, gradients_,
+                    [this](std::size_t tensor) { reducer_.tensor_ready(tensor); });
+  const auto communication = reducer_.finish();
+  if (!communication) return tl::unexpected(communication.error());
+  sgd_.step(parameters_, gradients_);
+  const double step_s = seconds_since(start);
+  totals_.train_s += step_s;
+  totals_.compute_s += step_s - communication->exposed_s;
+  totals_.exposed_comm_s += communication->exposed_s;
+  totals_.total_comm_s += communication->total_s;
+  return loss.loss;
+}
+
+Result<void> Trainer::check_replicas(bool epoch_over) {
+  if (config_.check_equal == CheckEqual::kOff) return {};
+  const Clock::time_point start = Clock::now();
+  if (config_.check_equal == CheckEqual::kEvery || epoch_over) check_.record(report_.steps, parameters_);
+  if (check_.group_is_full() || epoch_over) {
+    const auto mismatch = check_.compare();
+    if (!mismatch) return tl::unexpected(mismatch.error());
+    if (*mismatch) {
+      report_.replicas_identical = false;
+      report_.failure = (*mismatch)->message;
+    }
+  }
+  totals_.check_s += seconds_since(start);
+  return {};
+}
+
+Result<Trainer::Evaluation> Trainer::evaluate() {
+  const Clock::time_point start = Clock::now();
+  std::span<const std::uint32_t> mine = share(split_.held_out, links_.rank(), links_.size());
+  LossSum sum;
+  while (!mine.empty()) {
+    const std::size_t size = std::min(kEvaluationBatch, mine.size());
+    gather(dataset_, mine.first(size), batch_);
+    const LossSum part =
+        softmax_cross_entropy(network_.forward(parameters_, batch_.x.data(), size), batch_.labels, classes_, 1.0f, {});
+    sum.loss += part.loss;
+    sum.correct += part.correct;
+    mine = mine.subspan(size);
+  }
+  const auto all = sum_over_ranks({sum.loss, static_cast<double>(sum.correct)});
+  if (!all) return tl::unexpected(all.error());
+  totals_.evaluate_s += seconds_since(start);
+  const auto count = static_cast<double>(split_.held_out.size());
+  return Evaluation{(*all)[0] / count, (*all)[1] / count};
+}
+
+Result<void> Trainer::finish_epoch(int epoch, double my_loss, double train_s) {
+  if (!report_.failure.empty()) return {};
+  const auto loss = sum_over_ranks({my_loss});
+  if (!loss) return tl::unexpected(loss.error());
+  const auto held_out = evaluate();
+  if (!held_out) return tl::unexpected(held_out.error());
+  EpochMetrics metrics;
+  metrics.loss = loss->front() / static_cast<double>(split_.train.size());
+  metrics.held_out_loss = held_out->loss;
+  metrics.accuracy = held_out->accuracy;
+  metrics.train_s = train_s;
+  report_.epochs.push_back(metrics);
+  if (!std::isfinite(metrics.loss)) {
+    report_.failure = fmt::format(
+        "the loss is not finite after epoch {}: the training diverged; try a smaller rate "
+        "than {}",
+        epoch + 1, config_.rate);
+  }
+  report_.target_reached = config_.target_accuracy && metrics.accuracy >= *config_.target_accuracy;
+  if (progress_) {
+    progress_({.epoch = epoch + 1,
+               .epochs = config_.epochs,
+               .epoch_over = true,
+               .loss = metrics.loss,
+               .accuracy = metrics.accuracy,
+               .images_per_second = images_per_second()});
+  }
+  return {};
+}
+
+Result<std::vector<double>> Trainer::sum_over_ranks(std::vector<double> mine) {
+  if (links_.bootstrap == nullptr) return mine;
+  const auto gathered = links_.bootstrap->all_gather(std::as_bytes(std::span(mine)));
+  if (!gathered) return tl::unexpected(gathered.error());
+  // Rank order on every rank, so that all of them get the same bits and take the same decisions.
+  std::vector<double> sums(mine.size());
+  for (std::size_t at = 0; at < gathered->size(); at += mine.size() * sizeof(double)) {
+    std::memcpy(mine.data(), gathered->data() + at, mine.size() * sizeof(double));
+    for (std::size_t i = 0; i < mine.size(); ++i) sums[i] += mine[i];
+  }
+  return sums;
+}
+
+}  // namespace clustar::bench::trainer

@@ -1,0 +1,94 @@
+// Data-parallel training of one model: one Trainer per rank.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "bench/proxy/bootstrap.h"
+#include "bench/proxy/communicator.h"
+#include "bench/trainer/config.h"
+#include "bench/trainer/dataset.h"
+#include "bench/trainer/metrics.h"
+#include "bench/trainer/model.h"
+#include "bench/trainer/reducer.h"
+#include "bench/trainer/replica_check.h"
+#include "bench/trainer/sgd.h"
+#include "transport/base/result.h"
+
+namespace clustar::bench::trainer {
+
+// How a rank reaches the others. Both null: there is one rank, and nothing is communicated.
+struct Links {
+  proxy::Communicator* communicator = nullptr;
+  proxy::Bootstrap* bootstrap = nullptr;
+
+  int rank() const { return bootstrap != nullptr ? bootstrap->rank() : 0; }
+  int size() const { return bootstrap != nullptr ? bootstrap->size() : 1; }
+};
+
+// After a step (epoch_over false) or an epoch. Numbers count from 1.
+struct Progress {
+  int epoch = 0;
+  int epochs = 0;
+  std::size_t step = 0;  // within the epoch
+  std::size_t steps = 0;
+  bool epoch_over = false;
+  double loss = 0;               // a step: of this rank's share; an epoch: of all
+  double accuracy = 0;           // epochs only
+  double images_per_second = 0;  // since training began, all ranks
+};
+using ProgressSink = std::function<void(const Progress&)>;
+
+// Every global batch of a seeded epoch order is split over the ranks into shares that differ by at most one example,
+// each weighted by 1 / global batch, so the sum of the ranks' gradients is the gradient of the joint batch exactly,
+// whatever divides what. Uses the calling thread only.
+class Trainer {
+ public:
+  // All arguments must outlive the trainer; `split` is of `dataset`, whose images fit `model`.
+  Trainer(const TrainConfig& config, const Model& model, const BucketPlan& plan, const Dataset& dataset,
+          const Split& split, Links links, ProgressSink progress);
+
+  // Once. A failed transfer or a lost rank is an error; replicas that differ and a loss that is not finite end the
+  // run with report.failure, because then all ranks know and the measurements are worth keeping.
+  Result<TrainReport> run();
+
+  // In the layout of the bucket plan.
+  std::span<const float> parameters() const { return parameters_; }
+
+ private:
+  struct Evaluation {
+    double loss = 0;
+    double accuracy = 0;
+  };
+  Result<void> run_epoch(int epoch);
+  Result<double> run_step(std::span<const std::uint32_t> global_batch);
+  Result<void> check_replicas(bool epoch_over);
+  Result<Evaluation> evaluate();
+  Result<void> finish_epoch(int epoch, double my_loss, double train_s);
+  // Sums of all ranks, for numbers that each rank has of its own examples.
+  Result<std::vector<double>> sum_over_ranks(std::vector<double> mine);
+  bool is_over() const;
+  double images_per_second() const;
+
+  const TrainConfig& config_;
+  const Dataset& dataset_;
+  const Split& split_;
+  Links links_;
+  ProgressSink progress_;
+  std::size_t classes_;
+  std::vector<float> parameters_;
+  std::vector<float> gradients_;
+  std::vector<float> output_gradient_;
+  Batch batch_;
+  Network network_;
+  GradientReducer reducer_;
+  Sgd sgd_;
+  ReplicaCheck check_;
+  RankTotals totals_;
+  TrainReport report_;
+};
+
+}  // namespace clustar::bench::trainer

@@ -1,0 +1,76 @@
+// What the plugin keeps per process and per communicator. The C tables are the only users.
+// Ownership: every comm and context holds the PluginState; the last one to go takes the transport with it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "nccl_plugin/abi/types.h"
+#include "transport/api/transport.h"
+#include "transport/base/config.h"
+#include "transport/base/system_clock.h"
+#include "transport/registry.h"
+
+namespace clustar::nccl_plugin {
+
+class PluginState {
+ public:
+  // Reads the configuration, chooses the transport, prints the banner. When the user asked for something that cannot be
+  // had (a bad setting, CLUSTAR_TRANSPORT, CLUSTAR_REQUIRE), the state is made all the same but refuses every
+  // connection: an error from init would make NCCL fall back to another transport in silence. Error: nothing was asked
+  // for and nothing works; NCCL may then look elsewhere.
+  static Result<std::shared_ptr<PluginState>> create(nccl_abi::DebugLogger logger);
+  ~PluginState();
+
+  // Null when every connection must be refused: refusal() says why.
+  transport::Transport* transport() const { return selection_.transport.get(); }
+  const Error& refusal() const { return *refusal_; }
+  std::size_t device_count() const;
+  // `device` < device_count().
+  transport::DeviceProperties properties(std::size_t device) const;
+  const Log& log() const { return log_; }
+
+ private:
+  explicit PluginState(nccl_abi::DebugLogger logger);
+
+  void print_banner(const Config& config) const;
+
+  Log log_;
+  SystemClock clock_;
+  transport::Selection selection_;
+  std::optional<Error> refusal_;
+};
+
+// One communicator's view (NCCL v11: init per communicator; below: one for the process).
+class CommContext {
+ public:
+  CommContext(std::shared_ptr<PluginState> plugin, std::uint64_t comm_id, int traffic_class)
+      : plugin_(std::move(plugin)), options_{comm_id, traffic_class} {}
+
+  const std::shared_ptr<PluginState>& plugin() const { return plugin_; }
+  const transport::ChannelOptions& options() const { return options_; }
+
+  // Connection attempts between two calls of connect(); NCCL keeps the number in the handle. Abandoned ones end with
+  // the context.
+  std::uint64_t add_pending(std::unique_ptr<transport::PendingConnect> pending);
+  transport::PendingConnect* find_pending(std::uint64_t id);
+  void erase_pending(std::uint64_t id);
+
+ private:
+  std::shared_ptr<PluginState> plugin_;
+  transport::ChannelOptions options_;
+  std::mutex mutex_;
+  std::uint64_t next_id_ = 1;
+  std::map<std::uint64_t, std::unique_ptr<transport::PendingConnect>> pending_;
+};
+
+// The process's state: made by the first user, shared by all, gone with the last.
+Result<std::shared_ptr<PluginState>> acquire_plugin(nccl_abi::DebugLogger logger);
+// The state if anyone holds it; null before init.
+std::shared_ptr<PluginState> current_plugin();
+
+}  // namespace clustar::nccl_plugin

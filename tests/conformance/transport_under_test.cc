@@ -1,0 +1,119 @@
+#include "tests/conformance/transport_under_test.h"
+
+#include <sched.h>
+
+#include <random>
+
+namespace clustar::transport::conformance {
+
+std::vector<TransportUnderTest> transports_under_test() { return tcp_under_test(); }
+
+bool poll_until(const std::function<bool()>& step, std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!step()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    sched_yield();
+  }
+  return true;
+}
+
+Connection connect(Transport& from, Transport& to) {
+  Connection connection;
+  auto listener = to.listen(0, {});
+  EXPECT_TRUE(listener) << listener.error().message;
+  if (!listener) return connection;
+  auto pending = from.connect(0, (*listener)->handle(), {});
+  EXPECT_TRUE(pending) << pending.error().message;
+  if (!pending) return connection;
+  const bool connected = poll_until([&] {
+    if (!connection.send) {
+      auto polled = (*pending)->poll();
+      EXPECT_TRUE(polled) << polled.error().message;
+      if (!polled) return true;
+      connection.send = std::move(*polled);
+    }
+    if (!connection.recv) {
+      auto polled = (*listener)->poll_accept();
+      EXPECT_TRUE(polled) << polled.error().message;
+      if (!polled) return true;
+      connection.recv = std::move(*polled);
+    }
+    return connection.send && connection.recv;
+  });
+  EXPECT_TRUE(connected) << "no connection within the limit";
+  return connection;
+}
+
+SendBuffer::SendBuffer(SendChannel& channel, std::size_t size, unsigned seed) : bytes(size) {
+  std::mt19937 random(seed);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  mr = std::move(channel.reg_mr(gdr::MemoryRef::host(bytes.data(), size)).value());
+}
+
+RecvBuffer::RecvBuffer(RecvChannel& channel, std::size_t size) : bytes(size, std::byte{0xee}) {
+  mr = std::move(channel.reg_mr(gdr::MemoryRef::host(bytes.data(), size)).value());
+}
+
+Request* must_send(SendChannel& channel, const Mr& mr, std::size_t offset, std::size_t length, int tag) {
+  Request* request = nullptr;
+  EXPECT_TRUE(poll_until([&] {
+    const auto sent = channel.send(mr, offset, length, tag, {});
+    EXPECT_TRUE(sent) << sent.error().message;
+    if (!sent) return true;
+    request = *sent;
+    return request != nullptr;
+  }));
+  return request;
+}
+
+Request* must_recv(RecvChannel& channel, const std::vector<RecvPart>& parts) {
+  Request* request = nullptr;
+  EXPECT_TRUE(poll_until([&] {
+    const auto posted = channel.recv(parts);
+    EXPECT_TRUE(posted) << posted.error().message;
+    if (!posted) return true;
+    request = *posted;
+    return request != nullptr;
+  }));
+  return request;
+}
+
+std::vector<std::vector<std::size_t>> finish(const std::vector<Request*>& requests) {
+  std::vector<std::vector<std::size_t>> sizes(requests.size());
+  std::vector<bool> done(requests.size(), false);
+  std::size_t open = requests.size();
+  EXPECT_TRUE(poll_until([&] {
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (done[i]) continue;
+      if (requests[i] == nullptr) return true;  // reported where it was posted
+      const auto progress = requests[i]->test();
+      EXPECT_TRUE(progress) << progress.error().message;
+      if (!progress) return true;
+      if (!progress->done) continue;
+      sizes[i].assign(progress->sizes.begin(), progress->sizes.end());
+      EXPECT_TRUE(progress->missing.empty());
+      done[i] = true;
+      --open;
+    }
+    return open == 0;
+  })) << open << " of " << requests.size() << " requests are not done";
+  return sizes;
+}
+
+Error await_error(Request& request, std::chrono::milliseconds limit) {
+  Error error{ErrorCode::kInternal, "nothing happened within the limit"};
+  poll_until(
+      [&] {
+        const auto progress = request.test();
+        if (!progress) {
+          error = progress.error();
+          return true;
+        }
+        if (progress->done) error.message = "the request completed";
+        return progress->done;
+      },
+      limit);
+  return error;
+}
+
+}  // namespace clustar::transport::conformance

@@ -1,0 +1,59 @@
+// What an implementation of waist 1 gives to the conformance suite, and the helpers that the suite is written in.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "transport/api/transport.h"
+#include "transport/base/log.h"
+
+namespace clustar::transport::conformance {
+
+struct TransportUnderTest {
+  std::string name;
+  // A transport on its own, as one process has it. `log` outlives it.
+  std::function<Result<std::unique_ptr<Transport>>(Log log)> create;
+};
+inline void PrintTo(const TransportUnderTest& under_test, std::ostream* out) { *out << under_test.name; }
+
+// One list for all suites; tcp_under_test.cc and its like add to it.
+std::vector<TransportUnderTest> transports_under_test();
+std::vector<TransportUnderTest> tcp_under_test();
+
+// Calls `step` until it answers true; fails the test after `limit`. The transports make progress only when called.
+bool poll_until(const std::function<bool()>& step, std::chrono::milliseconds limit = std::chrono::seconds(20));
+
+struct Connection {
+  std::unique_ptr<SendChannel> send;
+  std::unique_ptr<RecvChannel> recv;
+};
+// `from` connects to `to`; they may be the same transport.
+Connection connect(Transport& from, Transport& to);
+
+// Memory with a registration on each kind of channel.
+struct SendBuffer {
+  SendBuffer(SendChannel& channel, std::size_t size, unsigned seed);
+  std::vector<std::byte> bytes;
+  std::unique_ptr<Mr> mr;
+};
+struct RecvBuffer {
+  RecvBuffer(RecvChannel& channel, std::size_t size);
+  std::vector<std::byte> bytes;  // filled with 0xEE
+  std::unique_ptr<Mr> mr;
+};
+
+// Posts until the channel takes it.
+Request* must_send(SendChannel& channel, const Mr& mr, std::size_t offset, std::size_t length, int tag = 0);
+Request* must_recv(RecvChannel& channel, const std::vector<RecvPart>& parts);
+// Tests all until all are done; answers the sizes of each.
+std::vector<std::vector<std::size_t>> finish(const std::vector<Request*>& requests);
+// Tests until the request fails; the error, or an internal error if it completes or nothing happens in time.
+Error await_error(Request& request, std::chrono::milliseconds limit = std::chrono::seconds(20));
+
+}  // namespace clustar::transport::conformance

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""Real NCCL over our plugin on one GPU: two ranks as two processes, results checked bit for bit, evidence kept.
+
+Writes results.json, results.md and details.tar.gz (the ranks' logs, results and traces) into --out; docs/gpu-check.md
+explains them.
+Exit status: 0 all passed, 1 something failed, 2 wrong usage, 77 no NVIDIA GPU here.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+import gpu_report
+
+SKIP = 77
+RANKS = 2
+PLUGIN_NAME = "CLUSTAR"
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+LIMIT_S = 500       # all cases together; the promise is "under 9 minutes"
+CASE_LIMIT_S = 110  # one case
+
+# name, what it shows, environment of the ranks, through the logging shim?, must it fail?, largest size
+RING_SIMPLE = {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}
+DEFAULTS = {"NCCL_PROTO": "^LL128"}
+CASES = [
+    ("ring-simple", "our plugin, ring and Simple only", RING_SIMPLE, False, False),
+    ("defaults", "our plugin, NCCL's own choice of algorithm and protocol but LL128", DEFAULTS, False, False),
+    ("ring-simple-logged", "the same as ring-simple through the logging shim", RING_SIMPLE, True, False),
+    ("defaults-logged", "the same as defaults through the logging shim", DEFAULTS, True, False),
+    ("socket", "NCCL's own Socket transport, for comparison",
+     {**RING_SIMPLE, "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}, False, False),
+    ("no-silent-fallback", "the plugin's file is missing: NCCL must fail, not take another network",
+     {**RING_SIMPLE, "NCCL_NET_PLUGIN": "/nonexistent/libnccl-net-clustar.so"}, False, True),
+]
+
+
+def gpu_present():
+    return any(re.fullmatch(r"nvidia\d+", name) for name in os.listdir("/dev")) or bool(nvidia_smi("name"))
+
+
+def nvidia_smi(field):
+    if not shutil.which("nvidia-smi"):
+        return ""
+    try:
+        done = subprocess.run(["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"], capture_output=True,
+                              text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip() else ""
+
+
+def library_folders():
+    """Where libnccl.so.2 may be, best first: what the user set, Python's packages, the toolkit, the system."""
+    folders = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    probe = "import importlib.util as u; s = u.find_spec('nvidia'); print('\\n'.join(s.submodule_search_locations or []) if s else '')"
+    for python in dict.fromkeys((sys.executable, shutil.which("python3") or sys.executable)):
+        done = subprocess.run([python, "-c", probe], capture_output=True, text=True)
+        for package in done.stdout.split():
+            folders += [os.path.join(package, name, "lib") for name in ("nccl", "cu13", "cuda_runtime")]
+    return folders + ["/usr/local/cuda/lib64", "/usr/local/cuda/lib", "/usr/lib/x86_64-linux-gnu", "/usr/local/nvidia/lib64"]
+
+
+def find_library(name, folders):
+    for folder in folders:
+        if os.path.exists(os.path.join(folder, name)):
+            return os.path.realpath(os.path.join(folder, name))
+    return ""
+
+
+def machine():
+    cpu = ""
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
+        match = re.search(r"model name\s*: (.*)", stream.read())
+        cpu = match[1] if match else "unknown"
+    return {"gpu": nvidia_smi("name"), "driver": nvidia_smi("driver_version"), "gpu_memory": nvidia_smi("memory.total"),
+            "cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release()}
+
+
+def version():
+    with open(os.path.join(ROOT, "CMakeLists.txt"), encoding="utf-8") as stream:
+        match = re.search(r"project\(clustar VERSION ([\d.]+)", stream.read())
+    return match[1] if match else "unknown"
+
+
+def rank_environment(rank, case_env, logged, plugin, shim, csv, libraries):
+    """NCCL's and our settings of the caller do not leak in: every run is the one that the report describes."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("NCCL_", "CLUSTAR_", "NETLOG_"))}
+    environment.update({
+        "LD_LIBRARY_PATH": ":".join(libraries),
+        # Another host per rank: two ranks may then share the GPU, and only the network can join them.
+        "NCCL_HOSTID": f"clustar-gpu-check-{rank}", "NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MNNVL_ENABLE": "0",
+        "NCCL_SOCKET_IFNAME": "lo", "CLUSTAR_SOCKET_IFNAME": "lo", "NCCL_MAX_NCHANNELS": "2",
+        "NCCL_NET_PLUGIN": shim if logged else plugin, "NCCL_NET": PLUGIN_NAME,
+        "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV",
+    })
+    if logged:
+        environment.update({"NETLOG_PLUGIN": plugin, "NETLOG_FILE": csv})
+    environment.update(case_env)
+    return environment
+
+
+def stop(processes):
+    """Ends the ranks, each the leader of its own process group; nothing else."""
+    for signal_number, patience in ((signal.SIGTERM, 3), (signal.SIGKILL, 3)):
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal_number)
+        end = time.monotonic() + patience
+        while time.monotonic() < end and any(process.poll() is None for process in processes):
+            time.sleep(0.05)
+
+
+def run_ranks(program, case, paths, work, limit, max_bytes):
+    """Runs one case; returns (exit statuses, None where it had to be stopped; seconds)."""
+    name, _, env, logged, _ = case
+    processes, logs = [], []
+    start = time.monotonic()
+    try:
+        for rank in range(RANKS):
+            log = open(os.path.join(work, f"{name}.rank{rank}.log"), "wb")
+            logs.append(log)
+            csv = os.path.join(work, f"{name}.rank{rank}.csv")
+            command = [*program, "--rank", str(rank), "--size", str(RANKS), "--idfile", os.path.join(work, f"{name}.id"),
+                       "--max", str(max_bytes), "--deadline", str(max(int(limit) - 5, 1)),
+                       "--json", os.path.join(work, f"{name}.rank{rank}.json")]
+            environment = rank_environment(rank, env, logged, paths["plugin"], paths["shim"], csv, paths["libraries"])
+            processes.append(subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log,
+                                              stderr=subprocess.STDOUT, start_new_session=True))
+        # When one rank fails, the other only waits for it: a short grace, then it is stopped.
+        end = start + limit
+        while time.monotonic() < end and any(process.poll() is None for process in processes):
+            if any(process.poll() not in (None, 0) for process in processes):
+                end = min(end, time.monotonic() + 10)
+                break
+            time.sleep(0.1)
+        while time.monotonic() < end and any(process.poll() is None for process in processes):
+            time.sleep(0.1)
+        return [process.poll() for process in processes], time.monotonic() - start
+    finally:
+        stop(processes)
+        for log in logs:
+            log.close()
+
+
+def run_case(case, program, paths, work, limit, max_bytes):
+    name, description, env, logged, must_fail = case
+    statuses, seconds = run_ranks(program, case, paths, work, limit, max_bytes)
+    result = {"name": name, "description": description, "environment": env, "statuses": statuses,
+              "seconds": round(seconds, 1)}
+    result.update(gpu_report.read_case(work, name, RANKS, logged))
+    network = "Socket" if name == "socket" else PLUGIN_NAME
+    result["outcome"], result["reason"] = gpu_report.judge(result, network, logged, must_fail)
+    return result
+
+
+def run_cases(options, document, program, paths, work):
+    results = document["results"]
+    deadline = time.monotonic() + options.limit
+    for case in options.cases:
+        left = deadline - time.monotonic()
+        print(f"{case[0]}: {case[1]} ...", flush=True)
+        if left < 10:
+            outcome = {"name": case[0], "description": case[1], "outcome": "skipped", "reason": "no time left"}
+        else:
+            max_bytes = 8 if case[4] else options.max
+            outcome = run_case(case, program, paths, work, min(CASE_LIMIT_S, left - 5), max_bytes)
+        results["cases"].append(outcome)
+        results[outcome["outcome"]] += 1
+        print(f"  {outcome['outcome']}: {outcome['reason']}", flush=True)
+        # After every case: a run that is cut short leaves what it had.
+        gpu_report.write(document, options.out)
+
+
+def missing_binaries(paths):
+    names = {"program": "nccl-check", "plugin": "libnccl-net-clustar.so", "shim": "libnccl-net-clustar-log.so"}
+    return [f"{names[key]} ({paths[key]})" for key in names if not os.path.isfile(paths[key])]
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="gpu-check", description=__doc__.split("\n\n")[0],
+                                     epilog="Exit status: 0 passed, 1 failed, 2 wrong usage, 77 no NVIDIA GPU here.")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"), help="build folder with bin/ and lib/")
+    parser.add_argument("--out", default=os.environ.get("OUT") or os.path.join(ROOT, "build", "gpu-check"),
+                        help="where results go (default $OUT, else build/gpu-check)")
+    parser.add_argument("--only", help="names of cases, separated by commas: " + " ".join(case[0] for case in CASES))
+    parser.add_argument("--max", type=int, default=64 << 20, metavar="BYTES", help="largest message (default 64 MiB)")
+    parser.add_argument("--limit", type=int, default=LIMIT_S, metavar="S", help=f"seconds for all (default {LIMIT_S})")
+    options = parser.parse_args(arguments)
+    options.cases = CASES
+    if options.only:
+        wanted = options.only.split(",")
+        unknown = sorted(set(wanted) - {case[0] for case in CASES})
+        if unknown:
+            parser.error(f"--only: unknown case {', '.join(unknown)}; known: {', '.join(case[0] for case in CASES)}")
+        options.cases = [case for case in CASES if case[0] in wanted]
+    return options
+
+
+def main(arguments=None, has_gpu=gpu_present, program=None):
+    options = parse(arguments)
+    if not has_gpu():
+        print("SKIP: no NVIDIA GPU here; this check needs one, with its driver and NCCL (docs/gpu-check.md)")
+        return SKIP
+    build = os.path.abspath(options.build)
+    paths = {"program": os.path.join(build, "bin", "nccl-check"),
+             "plugin": os.path.join(build, "lib", "libnccl-net-clustar.so"),
+             "shim": os.path.join(build, "lib", "libnccl-net-clustar-log.so")}
+    missing = missing_binaries(paths)
+    if missing:
+        print(f"gpu-check: not built: {', '.join(missing)}", file=sys.stderr)
+        print("Build here, or elsewhere and bring build/release along: cmake --preset release && cmake --build --preset "
+              "release\n(nccl-check is built where CUDA's toolkit and nccl.h are found.)", file=sys.stderr)
+        return 1
+    folders = library_folders()
+    nccl = find_library("libnccl.so.2", folders)
+    if not nccl and program is None:
+        print("gpu-check: libnccl.so.2 not found in LD_LIBRARY_PATH, Python's nvidia packages, /usr/local/cuda or the "
+              "system.\nSet LD_LIBRARY_PATH to its folder, or: pip install nvidia-nccl-cu13", file=sys.stderr)
+        return 1
+    paths["libraries"] = [os.path.dirname(nccl)] + [folder for folder in folders if os.path.isdir(folder)]
+    os.makedirs(options.out, exist_ok=True)
+
+    document = {"command": "gpu-check", "version": version(), "machine": machine(), "nccl_library": nccl,
+                "results": {"passed": 0, "failed": 0, "skipped": 0, "cases": []}}
+    work = tempfile.mkdtemp(prefix="clustar-gpu-check-")
+    try:
+        run_cases(options, document, program or [paths["program"]], paths, work)
+    finally:
+        with tarfile.open(os.path.join(options.out, "details.tar.gz"), "w:gz") as archive:
+            archive.add(work, arcname="details")
+        shutil.rmtree(work, ignore_errors=True)
+    results = document["results"]
+    print(f"\nresults.json, results.md and details.tar.gz are in {options.out}")
+    print(f"{results['passed']} passed, {results['failed']} failed, {results['skipped']} skipped")
+    return 0 if results["failed"] == 0 and results["passed"] > 0 else 1
+
+
+if __name__ == "__main__":
+    # A stop from outside must still end the ranks: run_ranks does so on its way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    sys.exit(main())

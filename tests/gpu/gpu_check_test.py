@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""scripts/gpu-check without a GPU: its cases, bounds, verdicts and files, over a stand-in for nccl-check."""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+from unittest import mock
+
+import gpu_check
+import gpu_report
+
+FAKE = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_nccl_check.py")]
+
+
+class GpuCheck(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="clustar-gpu-test-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        for name in ("bin/nccl-check", "lib/libnccl-net-clustar.so", "lib/libnccl-net-clustar-log.so"):
+            path = os.path.join(self.folder, "build", name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            open(path, "w", encoding="utf-8").close()
+        self.out = os.path.join(self.folder, "out")
+
+    def run_check(self, mode, *arguments, has_gpu=True):
+        output = io.StringIO()
+        with mock.patch.dict(os.environ, {"FAKE_MODE": mode, "NCCL_ALGO": "Tree"}), contextlib.redirect_stdout(output), \
+                contextlib.redirect_stderr(output):
+            status = gpu_check.main(["--build", os.path.join(self.folder, "build"), "--out", self.out, *arguments],
+                                    has_gpu=lambda: has_gpu, program=FAKE)
+        return status, output.getvalue()
+
+    def results(self):
+        with open(os.path.join(self.out, "results.json"), encoding="utf-8") as stream:
+            return json.load(stream)["results"]
+
+    def outcomes(self):
+        return {case["name"]: case["outcome"] for case in self.results()["cases"]}
+
+    def test_no_gpu_is_a_skip_with_its_reason(self):
+        status, output = self.run_check("ok", has_gpu=False)
+        self.assertEqual(status, 77)
+        self.assertIn("SKIP: no NVIDIA GPU here", output)
+
+    def test_all_well(self):
+        status, output = self.run_check("ok")
+        self.assertEqual(status, 0, output)
+        self.assertEqual(self.outcomes(), {case[0]: "passed" for case in gpu_check.CASES})
+        case = self.results()["cases"][2]
+        self.assertEqual((case["networks"], case["plugin_api"], case["channels"]), (["CLUSTAR"], "v11", ["NET/CLUSTAR"]))
+        self.assertEqual(case["shim"][1]["by_size"], [
+            {"op": "AllReduce", "algo": "Ring", "proto": "Simple", "tag": "1", "bytes": 1048576, "count": 3}])
+        # 2 types, 5 runs each, 64 MiB; two ranks send 1 + 1/2 + 1/2 of it.
+        self.assertEqual(case["ring_formula_bytes"], 2 * 5 * 2 * (64 << 20))
+        with open(os.path.join(self.out, "results.md"), encoding="utf-8") as stream:
+            text = stream.read()
+        self.assertIn("**6 passed, 0 failed, 0 skipped**", text)
+        self.assertIn("| all_reduce | 64 MiB | yes | 100 (1.000) |", text)
+        self.assertIn("Using network CLUSTAR", text)
+        with tarfile.open(os.path.join(self.out, "details.tar.gz")) as archive:
+            self.assertIn("details/ring-simple-logged.rank1.csv", archive.getnames())
+
+    def test_wrong_bits_fail(self):
+        status, output = self.run_check("wrong", "--only", "ring-simple")
+        self.assertEqual(status, 1)
+        self.assertIn("2 of 6 results are wrong", output)
+        self.assertIn("rank 1: element 3 is 0x00000000", output)
+
+    def test_another_network_fails(self):
+        status, output = self.run_check("other_network", "--only", "ring-simple")
+        self.assertEqual(status, 1)
+        self.assertIn("wanted CLUSTAR", output)
+
+    def test_a_silent_fallback_fails(self):
+        status, output = self.run_check("silent_fallback", "--only", "no-silent-fallback")
+        self.assertEqual(status, 1)
+        self.assertIn("NCCL went on without the plugin, over Socket", output)
+
+    def test_a_trace_without_sends_fails(self):
+        status, output = self.run_check("no_trace", "--only", "ring-simple,ring-simple-logged")
+        self.assertEqual(status, 1)
+        self.assertEqual(self.outcomes(), {"ring-simple": "passed", "ring-simple-logged": "failed"})
+        self.assertIn("the logging shim saw no isend", output)
+
+    def test_a_rank_that_crashes_is_named(self):
+        status, output = self.run_check("crash", "--only", "ring-simple")
+        self.assertEqual(status, 1)
+        self.assertIn("rank 0 ended with status -6", output)
+
+    def test_a_rank_that_hangs_is_stopped_in_time(self):
+        start = time.monotonic()
+        with mock.patch.object(gpu_check, "CASE_LIMIT_S", 2):
+            status, output = self.run_check("hang", "--only", "ring-simple")
+        self.assertLess(time.monotonic() - start, 10)
+        self.assertEqual(status, 1)
+        self.assertIn("rank 1 did not end within the limit", output)
+
+    def test_no_time_left_skips(self):
+        status, output = self.run_check("ok", "--limit", "5")
+        self.assertEqual(status, 1, "nothing passed")
+        self.assertEqual(set(self.outcomes().values()), {"skipped"})
+        self.assertIn("no time left", output)
+
+    def test_missing_binaries_say_how_to_build(self):
+        os.remove(os.path.join(self.folder, "build/lib/libnccl-net-clustar.so"))
+        status, output = self.run_check("ok")
+        self.assertEqual(status, 1)
+        self.assertIn("libnccl-net-clustar.so", output)
+        self.assertIn("cmake --preset release", output)
+
+    def test_settings_of_the_caller_do_not_leak(self):
+        with mock.patch.dict(os.environ, {"NCCL_ALGO": "Tree", "CLUSTAR_IO": "udp", "NETLOG_FILE": "x"}):
+            plain = gpu_check.rank_environment(0, {"NCCL_PROTO": "Simple"}, False, "p.so", "s.so", "f", ["l"])
+            logged = gpu_check.rank_environment(1, {}, True, "p.so", "s.so", "f", ["l"])
+        self.assertFalse({"NCCL_ALGO", "CLUSTAR_IO", "NETLOG_FILE"} & set(plain))
+        self.assertEqual((plain["NCCL_NET_PLUGIN"], logged["NCCL_NET_PLUGIN"], logged["NETLOG_PLUGIN"]), ("p.so", "s.so", "p.so"))
+        self.assertNotEqual(plain["NCCL_HOSTID"], logged["NCCL_HOSTID"])
+
+    def test_log_lines_of_nccl(self):
+        log = gpu_report.read_log(
+            "a:1:2 [0] NCCL INFO Bootstrap: Using lo:127.0.0.1<0>\n"
+            "a:1:2 [0] NCCL INFO NET/Plugin: Loaded net plugin CLUSTAR (v11)\n"
+            "a:1:2 [0] NCCL INFO Using network CLUSTAR\n"
+            "a:1:2 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/CLUSTAR/0\n"
+            "a:1:2 [0] NCCL INFO Channel 01/0 : 1[0] -> 0[0] [receive] via NET/CLUSTAR/0\n")
+        self.assertEqual((log["networks"], log["plugin_api"]), (["CLUSTAR"], "v11"))
+        self.assertEqual(len(log["evidence"]), 3, "one line of each kind")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""clang-tidy (.clang-tidy) over every translation unit of a configured build, in parallel.
+
+A file whose text, included headers of ours, flags and checks are as in the last clean run is not run again.
+"""
+
+import argparse
+import concurrent.futures
+import functools
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+
+import tree
+
+# Flags that only g++ knows; clang-tidy would stop at them.
+GCC_ONLY = {"-fno-gnu-unique", "-static-libstdc++", "-static-libgcc"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+
+
+def load(root, build):
+    """[(source path relative to root, folder, its command as arguments)], our sources only, each once."""
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as stream:
+        database = json.load(stream)
+    sources = {}
+    for entry in database:
+        path = os.path.relpath(os.path.join(entry["directory"], entry["file"]), root).replace(os.sep, "/")
+        if path.endswith(".cc") and not path.startswith(("..", "build/")):
+            arguments = entry.get("arguments") or shlex.split(entry["command"])
+            sources[path] = entry["directory"], [argument for argument in arguments if argument not in GCC_ONLY]
+    return [(path, *sources[path]) for path in sorted(sources)]
+
+
+@functools.lru_cache(maxsize=None)
+def headers_of(root, path):
+    """`path` and, transitively, the headers of ours that it includes."""
+    seen, todo = {path}, [path]
+    while todo:
+        for name in INCLUDE.findall(tree.read(root, todo.pop())):
+            if name not in seen and os.path.isfile(os.path.join(root, name)):
+                seen.add(name)
+                todo.append(name)
+    return frozenset(seen)
+
+
+def fingerprint(root, path, arguments, config):
+    digest = hashlib.sha256(config)
+    digest.update("\0".join(argument.replace(root, ".") for argument in arguments).encode())
+    for name in sorted(headers_of(root, path)):
+        digest.update(name.encode() + b"\0" + tree.read(root, name).encode())
+    return digest.hexdigest()
+
+
+def tidy(tool, database, root, path, limit):
+    command = [tool, "--quiet", "-p", database, "--extra-arg=-Wno-unknown-warning-option", os.path.join(root, path)]
+    start = time.monotonic()
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return False, f"{path}: clang-tidy did not end within {limit} s", limit
+    return done.returncode == 0, (done.stdout + done.stderr).strip(), time.monotonic() - start
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--root", default=os.path.join(os.path.dirname(__file__), "..", ".."), help="the source tree")
+    parser.add_argument("--build", required=True, help="a configured build folder (compile_commands.json)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--limit", type=int, default=180, help="seconds for one file")
+    parser.add_argument("--tool", default="clang-tidy")
+    arguments = parser.parse_args()
+    root, build = os.path.abspath(arguments.root), os.path.abspath(arguments.build)
+    if not shutil.which(arguments.tool):
+        print("SKIP: clang-tidy is not installed; scripts/setup installs it")
+        return tree.SKIP
+    if not os.path.isfile(os.path.join(build, "compile_commands.json")):
+        print(f"{build} is not configured: cmake --preset release")
+        return 2
+
+    sources = load(root, build)
+    database = os.path.join(build, "clang-tidy")
+    os.makedirs(database, exist_ok=True)
+    with open(os.path.join(database, "compile_commands.json"), "w", encoding="utf-8") as stream:
+        json.dump([{"directory": folder, "file": os.path.join(root, path), "arguments": command}
+                   for path, folder, command in sources], stream)
+    version = subprocess.run([arguments.tool, "--version"], capture_output=True).stdout
+    config = tree.read(root, ".clang-tidy").encode() + version
+    cache_path = os.path.join(database, "clean.json")
+    try:
+        with open(cache_path, encoding="utf-8") as stream:
+            cache = json.load(stream)
+    except (OSError, ValueError):
+        cache = {}
+
+    wanted = {path: fingerprint(root, path, command, config) for path, _, command in sources}
+    stale = [path for path in wanted if cache.get(path) != wanted[path]]
+    clean = {path: mark for path, mark in wanted.items() if path not in stale}
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        jobs = {pool.submit(tidy, arguments.tool, database, root, path, arguments.limit): path for path in stale}
+        for job in concurrent.futures.as_completed(jobs):
+            good, text, seconds = job.result()
+            if good:
+                clean[jobs[job]] = wanted[jobs[job]]
+            else:
+                failed += 1
+                print(f"{jobs[job]} ({seconds:.0f} s):\n{text}", flush=True)
+    with open(cache_path, "w", encoding="utf-8") as stream:
+        json.dump(clean, stream)
+    print(f"clang-tidy: {len(sources)} files, {len(sources) - len(stale)} unchanged since they were clean, {failed} bad")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Small rules that a reader would otherwise have to check by eye; each check_* below is one rule."""
+
+import os
+import re
+
+import tree
+
+# Folders whose README is their parent's: one page says enough for both. So is every folder at the third level.
+COVERED_BY_PARENT = ("tests/", "scripts/", ".ci/", "nccl_plugin/abi/")
+README_LINES = 80
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)\s]*)?\)")
+# Written in pieces so that this file does not break its own rule.
+MACHINE_PATH = re.compile(r"(?<![\w.])/(" + "|".join(("work", "farm", "root", "home/[a-z]")) + r")(?=[/\w])|/tmp/bash_" + "jobs")
+MARKER = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
+TEXT = tree.CXX + (".py", ".md", ".txt", ".cmake", ".json", ".toml", ".yml", ".map")
+
+
+def at(text, position):
+    return text.count("\n", 0, position) + 1
+
+
+def is_text(path):
+    return path.endswith(TEXT) or path.startswith(("scripts/", ".ci/"))
+
+
+def check_readmes(root, paths):
+    """Every folder with sources has a README of one page; links in Markdown lead somewhere."""
+    folders = {path.rsplit("/", 1)[0] for path in paths if path.endswith(tree.CXX + (".py",)) and "/" in path}
+    folders |= {folder.split("/")[0] for folder in folders} | ({"docs"} if any(p.startswith("docs/") for p in paths) else set())
+    for folder in sorted(folders):
+        covered = folder.count("/") > 1 or (folder + "/").startswith(COVERED_BY_PARENT) and folder != "tests"
+        if not covered and f"{folder}/README.md" not in paths:
+            yield f"{folder}/README.md:1: missing: what it is for, main types, who may include it, how to add one more"
+    for path in paths:
+        if not path.endswith(".md"):
+            continue
+        text = tree.read(root, path)
+        if path.endswith("/README.md") and text.count("\n") > README_LINES:
+            yield f"{path}:{README_LINES}: a folder's README is one page ({README_LINES} lines)"
+        for match in LINK.finditer(text):
+            if not os.path.exists(os.path.join(root, os.path.dirname(path), match[1])):
+                yield f"{path}:{at(text, match.start())}: the link to {match[1]} leads nowhere"
+
+
+def check_machine_paths(root, paths):
+    """No path of the machine that something was written on."""
+    for path in filter(is_text, paths):
+        text = tree.read(root, path)
+        for match in MACHINE_PATH.finditer(text):
+            yield f"{path}:{at(text, match.start())}: '{match[0]}' is a path of one machine; users have none such"
+
+
+def check_markers(root, paths):
+    """Work left over belongs into an issue, not into a file."""
+    for path in filter(is_text, paths):
+        text = tree.read(root, path)
+        for match in MARKER.finditer(text):
+            yield f"{path}:{at(text, match.start())}: {match[0]}: finish it or write an issue"
+
+
+def check_skips(root, paths):
+    """A skipped test says why."""
+    for path in paths:
+        if not path.startswith("tests/"):
+            continue
+        text = tree.read(root, path)
+        if path.endswith(tree.CXX):
+            for match in re.finditer(r"GTEST_SKIP\(\)\s*(?!<<)\S", text):
+                yield f"{path}:{at(text, match.start())}: GTEST_SKIP() without a reason: << \"why, and what would run it\""
+            for match in re.finditer(r"\bTEST(_F|_P)?\(\s*\w+,\s*DISABLED_", text):
+                yield f"{path}:{at(text, match.start())}: DISABLED_: skip at run time with a reason, or delete the test"
+        elif path.endswith(".py"):
+            for match in re.finditer(r"@unittest\.skip\b(?!\w|If|Unless)(?!\(\s*f?[\"'])|skipTest\(\s*\)", text):
+                yield f"{path}:{at(text, match.start())}: a skip without a reason"
+
+
+def check_names(root, paths):
+    """x.h and x.cc in lower_snake; every header is guarded once; a .cc includes its own header first."""
+    for path in paths:
+        if not path.endswith(tree.CXX):
+            continue
+        stem, extension = os.path.splitext(path)
+        if not re.fullmatch(r"[a-z0-9_]+", stem.rsplit("/", 1)[-1]):
+            yield f"{path}:1: file names are lower_snake"
+        text = tree.read(root, path)
+        if extension == ".h" and "#pragma once" not in text:
+            yield f"{path}:1: a header starts with #pragma once"
+        if extension == ".cc" and f"{stem}.h" in paths:
+            first = re.search(r'^\s*#\s*include\s*[<"]([^>"]+)', text, re.MULTILINE)
+            if not first or first[1] != f"{stem}.h":
+                yield f"{path}:1: include \"{stem}.h\" first, which proves that the header stands alone"
+
+
+def check(root):
+    paths = tree.files(root)
+    for rule in (check_readmes, check_machine_paths, check_markers, check_skips, check_names):
+        yield from rule(root, paths)
+
+
+if __name__ == "__main__":
+    tree.run(check, __doc__)

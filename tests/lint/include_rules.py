@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Who may include whom. ROOMS is the project's table; THIRD_PARTY says which room may see which outside header."""
+
+import re
+
+import tree
+
+# Room (folder, or file without its extension) -> what it may include besides itself. The longest name that fits a
+# path is its room. A name with an extension is that one file.
+MEMORY = "gdr/memory.h"
+PACKET_IO = "transport/io/packet_io.h"
+ABI = "nccl_plugin/abi"
+RESULT = "transport/base/result.h"
+ROOMS = {
+    "transport/base": [],
+    "transport/api": ["transport/base", MEMORY],
+    "transport/io": ["transport/base", MEMORY],
+    "transport/io/udp": ["transport/base", PACKET_IO, MEMORY],
+    "transport/io/dpdk": ["transport/base", PACKET_IO, MEMORY],
+    "transport/io/verbs": ["transport/base", PACKET_IO, MEMORY],
+    "transport/sim": ["transport/base", PACKET_IO, MEMORY],
+    "transport/tcp": ["transport/base", "transport/api", "transport/io", MEMORY],
+    "transport/verbs": ["transport/base", "transport/api", "transport/io", MEMORY],
+    "transport/module": ["transport/base", "transport/api"],
+    "transport/registry": ["transport", "libfabric_shim", "mlt/driver", "gdr"],
+    "libfabric_shim": ["transport/base", "transport/api", "transport/io", MEMORY],
+    "mlt/core": ["transport/base"],
+    "mlt/driver": ["transport/base", "transport/api", PACKET_IO, "mlt/core", MEMORY],
+    "coflow/core": ["transport/base"],
+    "coflow/control": ["transport/base", "coflow/core"],
+    "coflow/enforce": ["transport/base", "transport/api", "coflow/core"],
+    "paraexpress/core": ["transport/base"],
+    "paraexpress/engine": ["transport/base", "transport/api", "paraexpress/core"],
+    "gdr": ["transport/base"],
+    "nccl_plugin": ["transport/base", "transport/api", "transport/registry", MEMORY, "coflow/control",
+                    "paraexpress/engine"],
+    "nccl_plugin/abi": [],
+    # These two drive any plugin and so must know nothing of ours beyond the ABI and how errors are reported.
+    "bench/proxy": [ABI, RESULT],
+    "bench/conform": ["bench/proxy", "bench/report", ABI, RESULT],
+    "bench": ["transport", "mlt", "coflow", "paraexpress", "gdr", "libfabric_shim", "nccl_plugin", "bench"],
+    "tests": ["transport", "mlt", "coflow", "paraexpress", "gdr", "libfabric_shim", "nccl_plugin", "bench", "tests"],
+}
+# (file, included) pairs that the table does not allow; each with its reason.
+EXCEPTIONS = {}
+
+CORES = ("mlt/core", "coflow/core", "paraexpress/core")
+# Outside header -> rooms that may include it (a prefix covers what is below it).
+SOCKETS = ("transport/tcp", "transport/io", "coflow/control", "bench", "tests")
+THIRD_PARTY = [
+    (r"(sys/(socket|epoll|un|select|eventfd)|netinet/.*|arpa/.*|net/.*|netdb|ifaddrs|poll|linux/(sockios|errqueue|if.*))\.h",
+     SOCKETS, "sockets"),
+    (r"boost/asio.*", ("coflow/control", "tests"), "Boost.Asio"),
+    (r"boost/.*", ("coflow", "tests"), "Boost"),
+    (r"infiniband/.*", ("transport/verbs", "transport/io/verbs", "tests"), "verbs"),
+    (r"rdma/(rdma|rsocket).*", ("transport/verbs", "transport/io/verbs", "tests"), "rdma-core"),
+    (r"rdma/fi_.*|rdma/fabric\.h", ("libfabric_shim", "tests"), "libfabric"),
+    (r"rte_.*", ("transport/io/dpdk", "tests"), "DPDK"),
+    (r"(cuda|cublas|cudnn|curand|nvml).*|gdrapi\.h", ("gdr", "bench/trainer", "tests/gpu"), "CUDA"),
+    (r"nccl.*\.h", ("bench/trainer", "tests/gpu"), "NCCL"),
+    (r"CLI/.*", ("bench/cli",), "CLI11 (slow to compile: one .cc per command)"),
+    (r"toml\.hpp|toml/.*", ("transport/base/config", "tests"), "toml11 (slow to compile: one .cc)"),
+    (r"nlohmann/.*", ("bench", "tests"), "JSON"),
+    (r"(oneapi/)?dnnl.*", ("bench/trainer", "tests"), "oneDNN"),
+    (r"zlib\.h", ("bench/trainer", "tests"), "zlib"),
+    (r"(gtest|gmock)/.*", ("tests",), "GoogleTest"),
+    (r"benchmark/.*", ("bench/micro",), "Google Benchmark"),
+]
+CORE_HEADERS = r"thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier|stop_token|chrono|random|" \
+               r"iostream|fstream|sstream|filesystem|cstdio|stdio\.h|cstdlib|stdlib\.h|ctime|time\.h|sys/.*|unistd\.h|" \
+               r"fcntl\.h|pthread\.h|signal\.h|csignal|dlfcn\.h|spdlog/.*"
+CLOCKS = re.compile(r"\b(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|__rdtsc|rdtsc)\b")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def allowed(target, names):
+    return any(target == name or target.startswith(name + "/") or target.startswith(name + ".") for name in names)
+
+
+def check_include(path, room, kind, target, own_top_folders):
+    """What is wrong with one #include; '' if nothing."""
+    if target.split("/")[0] in own_top_folders and "/" in target:
+        if (path, target) in EXCEPTIONS or allowed(target, [room] + ROOMS[room]):
+            return ""
+        return f"{room} may include {', '.join([room] + ROOMS[room])}; not {target}"
+    if kind == '"' and "/" not in target:
+        return f"'{target}': name it from the repository's root, as \"{path.rsplit('/', 1)[0]}/{target}\""
+    for pattern, rooms, name in THIRD_PARTY:
+        if re.fullmatch(pattern, target):
+            if not any(path == allowed_room or path.startswith((allowed_room + "/", allowed_room + "."))
+                       for allowed_room in rooms):
+                return f"<{target}>: {name} is for {', '.join(rooms)} only"
+            break
+    if room in CORES and re.fullmatch(CORE_HEADERS, target):
+        return f"<{target}>: a pure core has no thread, clock, log, file or environment; time and Rng are arguments"
+    return ""
+
+
+def check(root):
+    paths = [path for path in tree.files(root) if path.endswith(tree.CXX)]
+    own = {room.split("/")[0] for room in ROOMS}
+    for path in paths:
+        room = tree.room_of(path, ROOMS)
+        if room is None:
+            yield f"{path}:1: no rule for this folder; add it to ROOMS in tests/lint/include_rules.py"
+            continue
+        text = tree.read(root, path)
+        for match in INCLUDE.finditer(text):
+            problem = check_include(path, room, match[1], match[2], own)
+            if problem:
+                yield f"{path}:{text.count(chr(10), 0, match.start(2)) + 1}: {problem}"
+        if room in CORES:
+            code = tree.code_only(text)
+            for match in CLOCKS.finditer(code):
+                yield f"{path}:{code.count(chr(10), 0, match.start()) + 1}: {match[0]}: `now` is an argument in a core"
+    for path, target in EXCEPTIONS:
+        if path not in paths or f'"{target}"' not in tree.read(root, path):
+            yield f"tests/lint/include_rules.py:1: the exception {path} -> {target} is no longer needed; remove it"
+
+
+if __name__ == "__main__":
+    tree.run(check, __doc__)

@@ -1,0 +1,186 @@
+#include "bench/proxy/bootstrap.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "bench/proxy/socket_io.h"
+#include "tests/proxy/ranks.h"
+
+namespace clustar::bench::proxy {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using ::testing::HasSubstr;
+
+Bootstrap::Options options_for(int rank, int size, const std::string& root) {
+  Bootstrap::Options options;
+  options.rank = rank;
+  options.size = size;
+  options.root = root;
+  options.join_timeout = milliseconds(20000);
+  options.call_timeout = milliseconds(20000);
+  return options;
+}
+
+TEST(Bootstrap, GathersInRankOrder) {
+  for (const int size : {1, 2, 5, 8}) {
+    run_ranks(size, [size](Bootstrap& bootstrap) {
+      EXPECT_EQ(bootstrap.size(), size);
+      for (std::size_t bytes : {0u, 1u, 300'000u}) {
+        const std::vector<std::byte> mine(bytes, static_cast<std::byte>(bootstrap.rank() + 1));
+        const auto all = bootstrap.all_gather(mine);
+        ASSERT_TRUE(all) << all.error().message;
+        ASSERT_EQ(all->size(), bytes * static_cast<std::size_t>(size));
+        for (std::size_t i = 0; i < all->size(); ++i) {
+          ASSERT_EQ((*all)[i], static_cast<std::byte>(i / bytes + 1));
+        }
+        ASSERT_TRUE(bootstrap.barrier());
+      }
+    });
+  }
+}
+
+TEST(Bootstrap, StrangersAreDropped) {
+  const std::string root = *Bootstrap::pick_loopback_root();
+  const HostPort address = *parse_host_port(root);
+  std::thread rank0([&] {
+    auto bootstrap = Bootstrap::join(options_for(0, 2, root));
+    ASSERT_TRUE(bootstrap) << bootstrap.error().message;
+    EXPECT_TRUE((*bootstrap)->barrier());
+  });
+  // One says nothing, one talks rubbish, one leaves at once: all before the rank that is waited for.
+  std::vector<Fd> strangers;
+  while (strangers.size() < 3) {
+    if (auto fd = tcp_connect(address, steady_clock::now() + milliseconds(1000))) strangers.push_back(std::move(*fd));
+  }
+  const std::string rubbish(64, 'x');
+  EXPECT_EQ(send(strangers[1].get(), rubbish.data(), rubbish.size(), MSG_NOSIGNAL), 64);
+  strangers[2].reset();
+  auto bootstrap = Bootstrap::join(options_for(1, 2, root));
+  ASSERT_TRUE(bootstrap) << bootstrap.error().message;
+  EXPECT_TRUE((*bootstrap)->barrier());
+  rank0.join();
+}
+
+TEST(Bootstrap, MissingRanksAreNamedToEveryone) {
+  const std::string root = *Bootstrap::pick_loopback_root();
+  std::thread rank0([&] {
+    auto options = options_for(0, 4, root);
+    options.join_timeout = milliseconds(400);
+    const auto bootstrap = Bootstrap::join(options);
+    ASSERT_FALSE(bootstrap);
+    EXPECT_THAT(bootstrap.error().message, HasSubstr("2, 3 did not join"));
+  });
+  const auto bootstrap = Bootstrap::join(options_for(1, 4, root));
+  ASSERT_FALSE(bootstrap);
+  EXPECT_THAT(bootstrap.error().message, HasSubstr("2, 3 did not join"));
+  rank0.join();
+}
+
+TEST(Bootstrap, NobodyAtTheRoot) {
+  auto options = options_for(1, 2, *Bootstrap::pick_loopback_root());
+  options.join_timeout = milliseconds(200);
+  const auto bootstrap = Bootstrap::join(options);
+  ASSERT_FALSE(bootstrap);
+  EXPECT_THAT(bootstrap.error().message, HasSubstr("rank 1 could not join rank 0 at 127.0.0.1:"));
+}
+
+TEST(Bootstrap, ContradictionsAreErrors) {
+  for (const bool same_rank : {true, false}) {
+    const std::string root = *Bootstrap::pick_loopback_root();
+    std::thread rank0([&] {
+      const auto bootstrap = Bootstrap::join(options_for(0, 3, root));
+      ASSERT_FALSE(bootstrap);
+      EXPECT_EQ(bootstrap.error().code, ErrorCode::kInvalidUsage);
+    });
+    std::thread first([&] {
+      // Rank 0 may be gone before this one asks: then nobody can tell it why.
+      auto options = options_for(1, 3, root);
+      options.join_timeout = milliseconds(1000);
+      EXPECT_FALSE(Bootstrap::join(options));
+    });
+    const auto second = Bootstrap::join(same_rank ? options_for(1, 3, root) : options_for(2, 4, root));
+    EXPECT_FALSE(second);
+    first.join();
+    rank0.join();
+  }
+  EXPECT_FALSE(Bootstrap::join(options_for(3, 3, "127.0.0.1:1")));
+  for (const char* bad : {"", "host", "host:", ":5", "host:0", "host:65536", "host:5x", "::1:5", "[]:5"}) {
+    const auto bootstrap = Bootstrap::join(options_for(1, 2, bad));
+    ASSERT_FALSE(bootstrap);
+    EXPECT_EQ(bootstrap.error().code, ErrorCode::kInvalidArgument) << bad;
+  }
+}
+
+TEST(Bootstrap, ADeadRankIsNamedToTheOthers) {
+  run_ranks(4, [](Bootstrap& bootstrap) {
+    ASSERT_TRUE(bootstrap.barrier());
+    if (bootstrap.rank() == 2) return;  // its end closes the connection, as a dead process does
+    for (int i = 0; i < 2; ++i) {
+      const auto result = bootstrap.barrier();
+      ASSERT_FALSE(result);
+      EXPECT_EQ(result.error().code, ErrorCode::kRemote);
+      EXPECT_THAT(result.error().message, HasSubstr("rank 2"));
+    }
+  });
+}
+
+TEST(Bootstrap, ADeadRootIsNamed) {
+  run_ranks(3, [](Bootstrap& bootstrap) {
+    ASSERT_TRUE(bootstrap.barrier());
+    if (bootstrap.rank() == 0) return;
+    const auto result = bootstrap.barrier();
+    ASSERT_FALSE(result);
+    EXPECT_THAT(result.error().message, HasSubstr("rank 0"));
+  });
+}
+
+TEST(Bootstrap, DifferentSizesAreAnErrorForAll) {
+  run_ranks(3, [](Bootstrap& bootstrap) {
+    const std::vector<std::byte> mine(bootstrap.rank() == 1 ? 5 : 4);
+    const auto all = bootstrap.all_gather(mine);
+    ASSERT_FALSE(all);
+    EXPECT_EQ(all.error().code, ErrorCode::kInvalidUsage);
+    EXPECT_THAT(all.error().message, HasSubstr("rank 1 gave 5 bytes"));
+  });
+}
+
+TEST(Bootstrap, ALateRankIsAnErrorInTime) {
+  const std::string root = *Bootstrap::pick_loopback_root();
+  const auto late = [&](int rank) {
+    auto options = options_for(rank, 2, root);
+    options.call_timeout = milliseconds(300);
+    return Bootstrap::join(options);
+  };
+  std::thread rank0([&] {
+    const auto bootstrap = late(0);
+    ASSERT_TRUE(bootstrap);
+    const auto begin = steady_clock::now();
+    const auto result = (*bootstrap)->barrier();
+    ASSERT_FALSE(result);
+    EXPECT_THAT(result.error().message, HasSubstr("rank 1 did not reach the bootstrap call within 0.3 s"));
+    EXPECT_LT(steady_clock::now() - begin, milliseconds(5000));
+  });
+  const auto bootstrap = late(1);
+  ASSERT_TRUE(bootstrap);
+  rank0.join();
+}
+
+TEST(SocketIo, IpV6Address) {
+  const auto address = parse_host_port("[::1]:4711");
+  ASSERT_TRUE(address);
+  EXPECT_EQ(address->host, "::1");
+  EXPECT_EQ(address->port, "4711");
+}
+
+}  // namespace
+}  // namespace clustar::bench::proxy

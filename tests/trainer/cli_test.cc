@@ -1,0 +1,127 @@
+// `clustar train` as a user runs it: the executable, its exit status, its text and its JSON.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "tests/trainer/command.h"
+
+namespace clustar::bench::trainer {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Outcome train(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "train");
+  return run_clustar(arguments);
+}
+
+TEST(TrainUsage, HelpSaysWhatTheBatchIs) {
+  const Outcome help = train({"--help"});
+  EXPECT_EQ(help.status, 0);
+  EXPECT_THAT(help.out, AllOf(HasSubstr("Global batch"), HasSubstr("divided over the ranks"), HasSubstr("--plugin")));
+}
+
+TEST(TrainUsage, WrongValuesSayWhatIsAllowed) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{"--model", "vgg16"}, "available: lr, mlp"},
+      {{"--ranks", "0"}, "1"},
+      {{"--ranks", "many"}, "many"},
+      {{"--epochs", "-1"}, "1"},
+      {{"--check-equal", "sometimes"}, "every"},
+      {{"--plugin-version", "5"}, "6"},
+      {{"--target-accuracy", "97"}, "1"},
+      {{"--bucket-mb", "0"}, "0.0001"},
+      {{"--no-such-option"}, "--no-such-option"},
+      {{"--ranks", "4", "--batch", "3"}, "allowed: 4 or more"},
+      {{"--data", "/nonexistent/digits"}, "/nonexistent/digits"},
+      {{"--ranks", "2", "--plugin", "/nonexistent/plugin.so"}, "/nonexistent/plugin.so"},
+      {{"--rank", "0"}, "--rank, --size and --root belong together"},
+      {{"--rank", "2", "--size", "2", "--root", "127.0.0.1:1"}, "allowed: 0 to 1"},
+      {{"--rank", "0", "--size", "2", "--root", "127.0.0.1:1", "--ranks", "3"}, "contradict"},
+  };
+  for (const auto& [arguments, expected] : cases) {
+    const Outcome outcome = train(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments[0] << "\n" << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(expected)) << arguments[0];
+  }
+}
+
+TEST(TrainDescribe, TextAndJson) {
+  const TemporaryDirectory dir;
+  const Outcome text = train({"--model", "mlp", "--describe", "--json", dir.file("d.json")});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("669,706"), HasSubstr("2,678,824"), HasSubstr("bucket 2")));
+  const json document = dir.read_json("d.json");
+  EXPECT_EQ(document.at("command"), "train");
+  EXPECT_EQ(document.at("results").at("parameters"), 669706);
+  EXPECT_EQ(document.at("results").at("gradient_bytes"), 2678824);
+  EXPECT_EQ(document.at("results").at("buckets").size(), 2u);
+  const Outcome small = train(
+      {"--model", "mlp", "--describe", "--quiet", "--json", "-", "--first-bucket-mb", "0.01", "--bucket-mb", "1"});
+  EXPECT_EQ(json::parse(small.out).at("results").at("buckets").size(), 3u);
+}
+
+TEST(TrainOneRank, TrainsWithoutAnyPlugin) {
+  const TemporaryDirectory dir;
+  const Outcome outcome =
+      train({"--model", "lr", "--epochs", "2", "--plugin", "/nonexistent.so", "--json", dir.file("r.json")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("epoch   1/2"), HasSubstr("epoch   2/2")));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("none (one rank)"), HasSubstr("held-out accuracy"), HasSubstr("images/s")));
+  const json document = dir.read_json("r.json");
+  for (const char* key : {"command", "version", "machine", "results"}) EXPECT_TRUE(document.contains(key)) << key;
+  const json& results = document["results"];
+  for (const char* key : {"accuracy", "loss", "images_per_second", "exposed_comm_s", "compute_s", "bytes_sent",
+                          "replicas_identical", "missing_bytes", "eligible_bytes", "gemm", "data_source"}) {
+    EXPECT_TRUE(results.contains(key)) << key;
+  }
+  EXPECT_GT(results["accuracy"], 0.6);
+  EXPECT_EQ(results["bytes_sent"], 0);
+  EXPECT_EQ(results["exposed_comm_s"].get<double>() < 0.01, true);
+  EXPECT_EQ(results["replicas_identical"], true);
+  EXPECT_EQ(results["train_examples"], 8000);
+  EXPECT_EQ(results["held_out_examples"], 2000);
+}
+
+TEST(TrainOneRank, QuietIsQuietAndJsonOnStandardOutputIsPure) {
+  const Outcome quiet = train({"--model", "lr", "--epochs", "1", "--quiet"});
+  EXPECT_EQ(quiet.status, 0);
+  EXPECT_EQ(quiet.out + quiet.err, "");
+  const Outcome piped = train({"--model", "lr", "--epochs", "1", "--json", "-"});
+  EXPECT_EQ(json::parse(piped.out).at("results").at("model"), "lr");
+}
+
+TEST(TrainOneRank, BadDataIsNamed) {
+  const TemporaryDirectory dir;
+  dir.write("t10k-images-idx3-ubyte", std::string("\0\0\x08\x03\0\0\0\x0a\0\0\0\x1c\0\0\0\x1c", 16) + "short");
+  dir.write("t10k-labels-idx1-ubyte", "");
+  for (const char* ranks : {"1", "2"}) {
+    const Outcome outcome = train({"--data", dir.path(), "--ranks", ranks, "--plugin", CLUSTAR_ANY_PLUGIN});
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("t10k-images-idx3-ubyte"), HasSubstr("7840 bytes"), HasSubstr("only 5")));
+  }
+}
+
+TEST(TrainOneRank, UnwritableJsonIsAFailure) {
+  const Outcome outcome = train({"--model", "lr", "--epochs", "1", "--json", "/nonexistent/r.json"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("/nonexistent/r.json"));
+}
+
+// MNIST itself is not part of the sources: name its folder to run this.
+TEST(TrainMnist, ReachesTheBar) {
+  const char* folder = std::getenv("CLUSTAR_TEST_MNIST");
+  if (folder == nullptr) GTEST_SKIP() << "CLUSTAR_TEST_MNIST does not name a folder with MNIST's t10k files";
+  const TemporaryDirectory dir;
+  const Outcome outcome = train({"--model", "mlp", "--data", folder, "--epochs", "20", "--target-accuracy", "0.95",
+                                 "--quiet", "--json", dir.file("r.json")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_GE(dir.read_json("r.json")["results"]["accuracy"], 0.95);
+}
+
+}  // namespace
+}  // namespace clustar::bench::trainer

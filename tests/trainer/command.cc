@@ -1,0 +1,145 @@
+#include "tests/trainer/command.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+
+extern char** environ;
+
+namespace clustar::bench::trainer {
+
+using Clock = std::chrono::steady_clock;
+
+Command::Command(const std::vector<std::string>& arguments) : started_(Clock::now()) {
+  std::vector<std::string> owned{CLUSTAR_EXECUTABLE};
+  owned.insert(owned.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& argument : owned) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  int out[2];
+  int err[2];
+  if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, err[1], STDERR_FILENO);
+  if (posix_spawn(&pid_, CLUSTAR_EXECUTABLE, &actions, nullptr, argv.data(), environ) != 0) pid_ = -1;
+  posix_spawn_file_actions_destroy(&actions);
+  close(out[1]);
+  close(err[1]);
+  out_fd_ = out[0];
+  err_fd_ = err[0];
+}
+
+Command::~Command() {
+  if (pid_ > 0) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  if (out_fd_ >= 0) close(out_fd_);
+  if (err_fd_ >= 0) close(err_fd_);
+}
+
+// False when both pipes are at their end.
+bool Command::read_some(int timeout_ms) {
+  std::array<pollfd, 2> polled{{{out_fd_, POLLIN, 0}, {err_fd_, POLLIN, 0}}};
+  if (out_fd_ < 0 && err_fd_ < 0) return false;
+  if (poll(polled.data(), polled.size(), timeout_ms) <= 0) return true;
+  const auto take = [](const pollfd& entry, int& fd, std::string& into) {
+    if (entry.fd < 0 || entry.revents == 0) return;
+    std::array<char, 4096> block;
+    const ssize_t n = read(fd, block.data(), block.size());
+    if (n > 0) {
+      into.append(block.data(), static_cast<std::size_t>(n));
+    } else {
+      close(fd);
+      fd = -1;
+    }
+  };
+  take(polled[0], out_fd_, outcome_.out);
+  take(polled[1], err_fd_, outcome_.err);
+  return true;
+}
+
+bool Command::wait_for_error_text(const std::string& text, std::chrono::seconds limit) {
+  const auto until = Clock::now() + limit;
+  while (outcome_.err.find(text) == std::string::npos) {
+    if (Clock::now() > until || !read_some(100)) return false;
+  }
+  return true;
+}
+
+Outcome Command::wait(std::chrono::seconds limit) {
+  const auto until = Clock::now() + limit;
+  while (Clock::now() < until && read_some(100)) {
+  }
+  int status = 0;
+  pid_t ended = 0;
+  while (pid_ > 0 && (ended = waitpid(pid_, &status, WNOHANG)) == 0 && Clock::now() < until) usleep(2000);
+  if (ended == pid_) {
+    pid_ = -1;
+    outcome_.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  outcome_.seconds = std::chrono::duration<double>(Clock::now() - started_).count();
+  return outcome_;
+}
+
+Outcome run_clustar(const std::vector<std::string>& arguments) { return Command(arguments).wait(); }
+
+std::vector<Process> children_of(pid_t parent) {
+  std::vector<Process> found;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); })) continue;
+    std::ifstream stat_file(entry.path() / "stat");
+    std::string stat;
+    std::getline(stat_file, stat);
+    const std::size_t after_name = stat.rfind(')');
+    if (after_name == std::string::npos) continue;
+    std::istringstream fields(stat.substr(after_name + 1));
+    char state = 0;
+    pid_t ppid = 0;
+    fields >> state >> ppid;
+    if (ppid != parent) continue;
+    std::ifstream command_file(entry.path() / "cmdline", std::ios::binary);
+    std::string line{std::istreambuf_iterator<char>(command_file), {}};
+    std::replace(line.begin(), line.end(), '\0', ' ');
+    found.push_back({static_cast<pid_t>(std::stol(name)), line});
+  }
+  return found;
+}
+
+TemporaryDirectory::TemporaryDirectory() {
+  path_ = (std::filesystem::temp_directory_path() / "clustar-train-XXXXXX").string();
+  if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("no temporary directory");
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+void TemporaryDirectory::write(const std::string& name, const std::string& bytes) const {
+  std::ofstream(file(name), std::ios::binary) << bytes;
+}
+
+nlohmann::json TemporaryDirectory::read_json(const std::string& name) const {
+  std::ifstream in(file(name));
+  return nlohmann::json::parse(in);
+}
+
+}  // namespace clustar::bench::trainer

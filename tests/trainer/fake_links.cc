@@ -1,0 +1,128 @@
+#include "tests/trainer/fake_links.h"
+
+#include <cstring>
+
+namespace clustar::bench::trainer {
+
+void FakeWorld::join_reduction(std::uint64_t number, int rank, float* data, std::size_t count) {
+  const std::lock_guard lock(mutex_);
+  Reduction& reduction = reductions_[number];
+  reduction.buffers.resize(ranks_);
+  reduction.buffers[static_cast<std::size_t>(rank)] = data;
+  reduction.count = count;
+  if (++reduction.joined < ranks_) return;
+  for (std::size_t i = 0; i < count; ++i) {
+    float sum = reduction.buffers[0][i];
+    for (std::size_t r = 1; r < ranks_; ++r) sum += reduction.buffers[r][i];
+    for (float* buffer : reduction.buffers) buffer[i] = sum;
+  }
+  if (after_reduce) after_reduce(number, reduction.buffers, count);
+  reduction.done = true;
+  changed_.notify_all();
+}
+
+bool FakeWorld::reduction_done(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  return reductions_[number].done;
+}
+
+void FakeWorld::wait_reduction(std::uint64_t number) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return reductions_[number].done; });
+}
+
+std::vector<std::byte> FakeWorld::gather(std::uint64_t number, int rank, std::span<const std::byte> mine) {
+  std::unique_lock lock(mutex_);
+  Gathering& gathering = gatherings_[number];
+  gathering.all.resize(ranks_ * mine.size());
+  std::memcpy(gathering.all.data() + static_cast<std::size_t>(rank) * mine.size(), mine.data(), mine.size());
+  if (++gathering.joined == ranks_) changed_.notify_all();
+  changed_.wait(lock, [&] { return gathering.joined == ranks_; });
+  return gathering.all;
+}
+
+std::vector<std::size_t> FakeWorld::reduced() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::size_t> counts;
+  for (const auto& [number, reduction] : reductions_) counts.push_back(reduction.count);
+  return counts;
+}
+
+class FakePending final : public proxy::Pending {
+ public:
+  FakePending(FakeWorld& world, std::uint64_t number, std::size_t bytes)
+      : world_(world), number_(number), bytes_(bytes) {}
+  bool done() const override { return world_.reduction_done(number_); }
+  Result<proxy::CollectiveStats> wait() override {
+    world_.wait_reduction(number_);
+    if (number_ >= world_.fail_from) return fail(ErrorCode::kRemote, "the fake transport was told to fail");
+    proxy::CollectiveStats stats;
+    stats.bytes_sent = bytes_;
+    return stats;
+  }
+
+ private:
+  FakeWorld& world_;
+  std::uint64_t number_;
+  std::size_t bytes_;
+};
+
+class FakeCommunicator final : public proxy::Communicator {
+ public:
+  FakeCommunicator(FakeWorld& world, int rank) : world_(world), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return world_.size(); }
+  void record_steps(bool) override {}
+  void abort() override {}
+  Result<void> close() override { return {}; }
+  std::unique_ptr<proxy::Pending> all_reduce(void* data, std::size_t count, proxy::DataType, proxy::ReduceOp) override {
+    world_.join_reduction(next_, rank_, static_cast<float*>(data), count);
+    totals_.bytes_sent += count * sizeof(float);
+    ++totals_.messages_sent;
+    return std::make_unique<FakePending>(world_, next_++, count * sizeof(float));
+  }
+  std::unique_ptr<proxy::Pending> reduce_scatter(const void*, void*, std::size_t, proxy::DataType,
+                                                 proxy::ReduceOp) override {
+    return nullptr;
+  }
+  std::unique_ptr<proxy::Pending> all_gather(const void*, void*, std::size_t, proxy::DataType) override {
+    return nullptr;
+  }
+  std::unique_ptr<proxy::Pending> broadcast(void*, std::size_t, proxy::DataType, int) override { return nullptr; }
+  Totals totals() const override { return totals_; }
+
+ private:
+  FakeWorld& world_;
+  int rank_;
+  std::uint64_t next_ = 0;
+  Totals totals_;
+};
+
+class FakeBootstrap final : public proxy::Bootstrap {
+ public:
+  FakeBootstrap(FakeWorld& world, int rank) : world_(world), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return world_.size(); }
+  Result<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
+    return world_.gather(next_++, rank_, mine);
+  }
+  Result<void> barrier() override {
+    world_.gather(next_++, rank_, {});
+    return {};
+  }
+
+ private:
+  FakeWorld& world_;
+  int rank_;
+  std::uint64_t next_ = 0;
+};
+
+std::unique_ptr<proxy::Communicator> FakeWorld::communicator(int rank) {
+  return std::make_unique<FakeCommunicator>(*this, rank);
+}
+
+std::unique_ptr<proxy::Bootstrap> FakeWorld::bootstrap(int rank) {
+  return std::make_unique<FakeBootstrap>(*this, rank);
+}
+
+}  // namespace clustar::bench::trainer

@@ -1,0 +1,60 @@
+// Ranks as threads of one process: a communicator and a bootstrap that need no plugin and no socket.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "bench/proxy/bootstrap.h"
+#include "bench/proxy/communicator.h"
+
+namespace clustar::bench::trainer {
+
+// What the ranks share. Sums in rank order, so every rank gets the same bits.
+class FakeWorld {
+ public:
+  explicit FakeWorld(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}
+
+  // Called with each finished all-reduce's number (from 0) and every rank's buffer, to damage what a transport would.
+  std::function<void(std::uint64_t number, const std::vector<float*>& buffers, std::size_t count)> after_reduce;
+  // From this all-reduce on, every one fails.
+  std::uint64_t fail_from = UINT64_MAX;
+
+  std::unique_ptr<proxy::Communicator> communicator(int rank);
+  std::unique_ptr<proxy::Bootstrap> bootstrap(int rank);
+  int size() const { return static_cast<int>(ranks_); }
+  // The element counts of the all-reduces so far, in order.
+  std::vector<std::size_t> reduced() const;
+
+ private:
+  friend class FakeCommunicator;
+  friend class FakeBootstrap;
+  friend class FakePending;
+  struct Reduction {
+    std::vector<float*> buffers;
+    std::size_t joined = 0;
+    std::size_t count = 0;
+    bool done = false;
+  };
+  struct Gathering {
+    std::vector<std::byte> all;
+    std::size_t joined = 0;
+  };
+  void join_reduction(std::uint64_t number, int rank, float* data, std::size_t count);
+  bool reduction_done(std::uint64_t number);
+  void wait_reduction(std::uint64_t number);
+  std::vector<std::byte> gather(std::uint64_t number, int rank, std::span<const std::byte> mine);
+
+  std::size_t ranks_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::uint64_t, Reduction> reductions_;
+  std::map<std::uint64_t, Gathering> gatherings_;
+};
+
+}  // namespace clustar::bench::trainer

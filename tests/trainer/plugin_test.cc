@@ -1,0 +1,252 @@
+// Training in several processes over real net plugins.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/types.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "bench/proxy/bootstrap.h"
+#include "bench/proxy/communicator.h"
+#include "bench/proxy/net_plugin.h"
+#include "bench/trainer/digits.h"
+#include "bench/trainer/trainer.h"
+#include "tests/trainer/command.h"
+
+namespace clustar::bench::trainer {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Plugin {
+  const char* name;
+  const char* path;
+};
+
+class TrainOverPlugin : public ::testing::TestWithParam<Plugin> {
+ protected:
+  std::vector<std::string> arguments(std::vector<std::string> more) const {
+    std::vector<std::string> all{"train", "--plugin", GetParam().path, "--no-progress"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  // The results of a run that has to succeed.
+  json results(std::vector<std::string> more) const {
+    const TemporaryDirectory dir;
+    more.insert(more.end(), {"--json", dir.file("r.json")});
+    const Outcome outcome = run_clustar(arguments(more));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.status == 0 ? dir.read_json("r.json").at("results") : json();
+  }
+};
+
+TEST_P(TrainOverPlugin, FourRanksEqualOne) {
+  const std::vector<std::string> common{"--model", "mlp", "--epochs", "1", "--batch", "250"};
+  const json one = results(common);
+  std::vector<std::string> with_ranks = common;
+  with_ranks.insert(with_ranks.end(), {"--ranks", "4"});
+  const json four = results(with_ranks);
+  ASSERT_TRUE(four.is_object());
+  EXPECT_EQ(four["replicas_identical"], true);
+  EXPECT_EQ(four["ranks"], 4);
+  EXPECT_NEAR(four["loss"].get<double>(), one["loss"].get<double>(), 1e-3);
+  EXPECT_NEAR(four["accuracy"].get<double>(), one["accuracy"].get<double>(), 0.01);
+  // A ring sends 2 (n - 1) / n of the buffer from each rank: 2 (n - 1) in all, give or take the rounding of chunks.
+  const double expected = 32.0 * 2 * 3 * 2678824;
+  EXPECT_NEAR(four["bytes_sent"].get<double>(), expected, 0.01 * expected);
+  EXPECT_EQ(four["bytes_received"], four["bytes_sent"]);
+  EXPECT_GT(four["messages_sent"], 0);
+  EXPECT_GT(four["exposed_comm_s"], 0.0);
+  EXPECT_GE(four["hidden_comm_s"], 0.0);
+  EXPECT_EQ(four["transport"]["plugin"], GetParam().path);
+}
+
+// Element by element, which the command line does not show: four ranks as threads of this process, over the plugin.
+TEST_P(TrainOverPlugin, ParametersEqualThoseOfOneProcess) {
+  TrainConfig config;
+  config.model = "mlp";
+  config.epochs = 2;
+  config.batch = 50;
+  const Model model = *make_model(config.model);
+  // Small buckets, so that several are under way at a time.
+  const BucketPlan plan = plan_buckets(model.tensor_elements(), 10'000, 100'000);
+  ASSERT_EQ(plan.buckets.size(), 3u);
+  const Dataset dataset = generate_digits(400, 1);
+  const Split split = *split_dataset(dataset, 1);
+  Trainer alone(config, model, plan, dataset, split, {}, {});
+  ASSERT_TRUE(alone.run());
+
+  constexpr int kRanks = 4;
+  const auto root = proxy::Bootstrap::pick_loopback_root();
+  ASSERT_TRUE(root);
+  std::vector<std::vector<float>> parameters(kRanks);
+  std::vector<std::string> errors(kRanks);
+  const auto run_rank = [&](int rank) -> Result<void> {
+    auto bootstrap = proxy::Bootstrap::join({.rank = rank, .size = kRanks, .root = *root});
+    if (!bootstrap) return tl::unexpected(bootstrap.error());
+    auto plugin = proxy::NetPlugin::open(GetParam().path);
+    if (!plugin) return tl::unexpected(plugin.error());
+    proxy::CommunicatorOptions options;
+    options.channels = 2;
+    options.stall_timeout = std::chrono::seconds(30);
+    auto communicator = proxy::Communicator::create(**plugin, **bootstrap, options);
+    if (!communicator) return tl::unexpected(communicator.error());
+    Trainer trainer(config, model, plan, dataset, split, {communicator->get(), bootstrap->get()}, {});
+    const auto report = trainer.run();
+    if (!report) return tl::unexpected(report.error());
+    parameters[static_cast<std::size_t>(rank)].assign(trainer.parameters().begin(), trainer.parameters().end());
+    return (*communicator)->close();
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      if (const auto ok = run_rank(rank); !ok) errors[static_cast<std::size_t>(rank)] = ok.error().message;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(errors, ::testing::Each(std::string()));
+  EXPECT_THAT(parameters, ::testing::Each(parameters[0]));
+  ASSERT_EQ(parameters[0].size(), alone.parameters().size());
+  for (std::size_t i = 0; i < parameters[0].size(); ++i) {
+    ASSERT_NEAR(parameters[0][i], alone.parameters()[i], 1e-4) << i;
+  }
+}
+
+TEST_P(TrainOverPlugin, RepeatsBitForBit) {
+  const std::vector<std::string> options{"--model", "lr", "--epochs", "1", "--ranks", "3", "--channels", "2"};
+  const json first = results(options);
+  const json second = results(options);
+  ASSERT_TRUE(first.is_object() && second.is_object());
+  EXPECT_EQ(first["parameters_digest"], second["parameters_digest"]);
+  EXPECT_EQ(first["loss"], second["loss"]);
+}
+
+TEST_P(TrainOverPlugin, AKilledRankEndsTheRunSoonAndIsNamed) {
+  Command command(arguments({"--model", "mlp", "--epochs", "100000", "--ranks", "3"}));
+  ASSERT_TRUE(command.wait_for_error_text("epoch   1/"));
+  const std::vector<Process> ranks = children_of(command.pid());
+  ASSERT_EQ(ranks.size(), 3u);
+  for (const Process& rank : ranks) {
+    if (rank.command_line.find("--rank 1 ") != std::string::npos) kill(rank.pid, SIGKILL);
+  }
+  const auto before = std::chrono::steady_clock::now();
+  const Outcome outcome = command.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(15));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 was killed by signal 9"));
+  for (const Process& rank : ranks) EXPECT_NE(kill(rank.pid, 0), 0) << rank.command_line;
+}
+
+TEST_P(TrainOverPlugin, AnInterruptLeavesNothingBehind) {
+  for (const int signal : {SIGINT, SIGKILL}) {
+    Command command(arguments({"--model", "lr", "--epochs", "100000", "--ranks", "2"}));
+    ASSERT_TRUE(command.wait_for_error_text("epoch   1/"));
+    const std::vector<Process> ranks = children_of(command.pid());
+    ASSERT_EQ(ranks.size(), 2u);
+    kill(command.pid(), signal);
+    const Outcome outcome = command.wait();
+    EXPECT_EQ(outcome.status, signal == SIGINT ? 1 : 128 + SIGKILL) << outcome.err;
+    // After SIGKILL the kernel ends the ranks; whoever adopted them reaps them in its own time.
+    const auto runs = [](const Process& rank) {
+      std::ifstream stat("/proc/" + std::to_string(rank.pid) + "/stat");
+      std::string text;
+      std::getline(stat, text);
+      return !text.empty() && text.find(") Z ") == std::string::npos && text.find(") X ") == std::string::npos;
+    };
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    for (const Process& rank : ranks) {
+      while (runs(rank) && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+      EXPECT_FALSE(runs(rank)) << rank.command_line;
+    }
+  }
+}
+
+TEST_P(TrainOverPlugin, RanksStartedByHand) {
+  const auto root = proxy::Bootstrap::pick_loopback_root();
+  ASSERT_TRUE(root) << root.error().message;
+  const auto by_hand = [&](const std::string& rank, std::vector<std::string> more) {
+    std::vector<std::string> all =
+        arguments({"--model", "lr", "--epochs", "1", "--rank", rank, "--size", "2", "--root", *root});
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const TemporaryDirectory dir;
+  Command zero(by_hand("0", {"--json", dir.file("r.json")}));
+  Command one(by_hand("1", {}));
+  const Outcome second = one.wait();
+  const Outcome first = zero.wait();
+  EXPECT_EQ(first.status, 0) << first.err;
+  EXPECT_EQ(second.status, 0) << second.err;
+  EXPECT_EQ(second.out, "");
+  EXPECT_EQ(dir.read_json("r.json")["results"]["ranks"], 2);
+}
+
+TEST_P(TrainOverPlugin, ARankStartedByHandNoticesThatAnotherDied) {
+  const auto root = proxy::Bootstrap::pick_loopback_root();
+  ASSERT_TRUE(root);
+  const auto by_hand = [&](const std::string& rank) {
+    return arguments({"--model", "mlp", "--epochs", "100000", "--rank", rank, "--size", "2", "--root", *root});
+  };
+  Command zero(by_hand("0"));
+  Command one(by_hand("1"));
+  ASSERT_TRUE(zero.wait_for_error_text("epoch   1/"));
+  kill(one.pid(), SIGKILL);
+  const auto before = std::chrono::steady_clock::now();
+  const Outcome survivor = zero.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(15));
+  EXPECT_EQ(survivor.status, 1);
+  // Either in an all-reduce (the bucket is named) or in an exchange over the bootstrap (the rank is named).
+  EXPECT_THAT(survivor.err, ::testing::AnyOf(HasSubstr("all-reduce of gradient bucket"), HasSubstr("rank 1")));
+}
+
+TEST_P(TrainOverPlugin, RanksWithDifferentSettingsSaySo) {
+  const auto root = proxy::Bootstrap::pick_loopback_root();
+  ASSERT_TRUE(root);
+  const auto by_hand = [&](const std::string& rank, const std::string& seed) {
+    return arguments({"--model", "lr", "--epochs", "1", "--rank", rank, "--size", "2", "--root", *root, "--lr", seed});
+  };
+  Command zero(by_hand("0", "0.1"));
+  Command one(by_hand("1", "0.2"));
+  const Outcome second = one.wait();
+  EXPECT_EQ(second.status, 1);
+  EXPECT_THAT(second.err, HasSubstr("ranks 0 and 1 differ in --lr"));
+  EXPECT_EQ(zero.wait().status, 1);
+}
+
+TEST_P(TrainOverPlugin, AVersionItLacksIsAUsageError) {
+  // 6 to 12 are valid numbers, but no plugin of this build exports 7.
+  const Outcome outcome = run_clustar(arguments({"--ranks", "2", "--plugin-version", "7"}));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("--plugin-version 7"), HasSubstr("exports")));
+}
+
+std::vector<Plugin> plugins() {
+  std::vector<Plugin> all;
+#ifdef CLUSTAR_PLUGIN
+  all.push_back({"clustar", CLUSTAR_PLUGIN});
+#endif
+#ifdef SAMPLE_PLUGIN
+  all.push_back({"sample", SAMPLE_PLUGIN});
+#endif
+  return all;
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TrainOverPlugin);
+INSTANTIATE_TEST_SUITE_P(Plugins, TrainOverPlugin, ::testing::ValuesIn(plugins()),
+                         [](const auto& plugin) { return std::string(plugin.param.name); });
+
+TEST(TrainPlugin, AFileThatIsNoPluginIsNamed) {
+  const TemporaryDirectory dir;
+  dir.write("plugin.so", "not a shared object");
+  const Outcome outcome = run_clustar({"train", "--ranks", "2", "--model", "lr", "--plugin", dir.file("plugin.so")});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("plugin.so"));
+}
+
+}  // namespace
+}  // namespace clustar::bench::trainer

@@ -1,0 +1,265 @@
+// Whole training runs over a fake transport: correctness of data parallelism, its checks and its measurements.
+#include "bench/trainer/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "bench/trainer/digits.h"
+#include "bench/trainer/record.h"
+#include "tests/trainer/fake_links.h"
+
+namespace clustar::bench::trainer {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct RankOutcome {
+  Result<TrainReport> report = fail(ErrorCode::kInternal, "did not run");
+  std::vector<float> parameters;
+};
+
+struct Problem {
+  TrainConfig config;
+  Dataset dataset = generate_digits(400, 1);
+  Split split = *split_dataset(dataset, 1);
+  Model model;
+  BucketPlan plan;
+
+  explicit Problem(const std::string& name) : model(*make_model(name)) {
+    config.model = name;
+    config.epochs = 2;
+    config.batch = 50;  // 320 examples: six whole batches and one of 20
+    plan = plan_buckets(model.tensor_elements());
+  }
+
+  RankOutcome run(Links links, const ProgressSink& progress = {}) const {
+    Trainer trainer(config, model, plan, dataset, split, links, progress);
+    RankOutcome outcome;
+    outcome.report = trainer.run();
+    outcome.parameters.assign(trainer.parameters().begin(), trainer.parameters().end());
+    return outcome;
+  }
+
+  std::vector<RankOutcome> run_ranks(FakeWorld& world) const {
+    std::vector<RankOutcome> outcomes(static_cast<std::size_t>(world.size()));
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < world.size(); ++rank) {
+      threads.emplace_back([this, rank, &world, &outcomes] {
+        const auto communicator = world.communicator(rank);
+        const auto bootstrap = world.bootstrap(rank);
+        outcomes[static_cast<std::size_t>(rank)] = run({communicator.get(), bootstrap.get()});
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return outcomes;
+  }
+};
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(double{a[i]} - double{b[i]}));
+  return largest;
+}
+
+class ManyRanks : public ::testing::TestWithParam<std::tuple<const char*, int>> {};
+
+// 3 does not divide the batch of 50, and neither do 3 and 8 divide the last one of 20.
+TEST_P(ManyRanks, EqualOneProcessOnTheJointBatch) {
+  const auto [name, ranks] = GetParam();
+  const Problem problem(name);
+  const RankOutcome alone = problem.run({});
+  ASSERT_TRUE(alone.report) << alone.report.error().message;
+  FakeWorld world(ranks);
+  const std::vector<RankOutcome> together = problem.run_ranks(world);
+  const std::vector<float> start = [&] {
+    Problem untrained(name);
+    untrained.config.epochs = 0;
+    return untrained.run({}).parameters;
+  }();
+  ASSERT_GT(largest_difference(start, alone.parameters), 0.05);  // it did learn something
+  for (const RankOutcome& rank : together) {
+    ASSERT_TRUE(rank.report) << rank.report.error().message;
+    EXPECT_EQ(rank.parameters, together[0].parameters);
+    EXPECT_LT(largest_difference(rank.parameters, alone.parameters), 1e-4);
+    EXPECT_EQ(rank.report->replicas_identical, true);
+    EXPECT_EQ(rank.report->images, 640u);
+    EXPECT_EQ(rank.report->steps, 14u);
+    EXPECT_NEAR(rank.report->epochs.back().loss, alone.report->epochs.back().loss, 1e-3);
+    EXPECT_EQ(rank.report->epochs.back().accuracy, together[0].report->epochs.back().accuracy);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ManyRanks,
+                         ::testing::Combine(::testing::Values("lr", "mlp"), ::testing::Values(2, 3, 8)));
+
+TEST(Trainer, RepeatsBitForBit) {
+  const Problem problem("mlp");
+  EXPECT_EQ(problem.run({}).parameters, problem.run({}).parameters);
+}
+
+TEST(Trainer, Learns) {
+  Problem problem("mlp");
+  problem.dataset = generate_digits(2000, 1);
+  problem.split = *split_dataset(problem.dataset, 1);
+  problem.config.epochs = 6;
+  const RankOutcome outcome = problem.run({});
+  EXPECT_GT(outcome.report->epochs.back().accuracy, 0.8);
+  EXPECT_LT(outcome.report->epochs.back().loss, outcome.report->epochs.front().loss / 2);
+}
+
+TEST(Trainer, ReducesWholeBucketsInOrder) {
+  Problem problem("mlp");
+  problem.config.epochs = 1;
+  FakeWorld world(2);
+  problem.run_ranks(world);
+  const std::vector<std::size_t> reduced = world.reduced();
+  ASSERT_EQ(reduced.size(), 2u * 7);
+  for (std::size_t i = 0; i < reduced.size(); i += 2) {
+    EXPECT_EQ(reduced[i], problem.plan.buckets[0].elements);
+    EXPECT_EQ(reduced[i + 1], problem.plan.buckets[1].elements);
+  }
+}
+
+TEST(Trainer, ASmallDifferenceOnOneRankIsFoundAndNamed) {
+  Problem problem("lr");
+  FakeWorld world(3);
+  world.after_reduce = [](std::uint64_t number, const std::vector<float*>& buffers, std::size_t) {
+    if (number == 9) buffers[2][0] += 1e-3f;
+  };
+  for (const RankOutcome& rank : problem.run_ranks(world)) {
+    ASSERT_TRUE(rank.report);
+    EXPECT_EQ(rank.report->replicas_identical, false);
+    EXPECT_THAT(rank.report->failure, AllOf(HasSubstr("after step 10"), HasSubstr("rank 2 (")));
+    EXPECT_LE(rank.report->steps, 16u);
+  }
+}
+
+TEST(Trainer, TheCheckCanBeLimitedToEpochsOrOff) {
+  Problem problem("lr");
+  const auto damage = [](std::uint64_t number, const std::vector<float*>& buffers, std::size_t) {
+    if (number == 1) buffers[1][0] += 1;
+  };
+  FakeWorld by_epoch(2);
+  by_epoch.after_reduce = damage;
+  problem.config.check_equal = CheckEqual::kEpoch;
+  EXPECT_THAT(problem.run_ranks(by_epoch)[0].report->failure, HasSubstr("after step 7"));
+  FakeWorld off(2);
+  off.after_reduce = damage;
+  problem.config.check_equal = CheckEqual::kOff;
+  const auto outcomes = problem.run_ranks(off);
+  EXPECT_EQ(outcomes[0].report->failure, "");
+  EXPECT_EQ(outcomes[0].report->replicas_identical, std::nullopt);
+}
+
+TEST(Trainer, AFailedTransferIsAnErrorThatNamesTheBucket) {
+  Problem problem("mlp");
+  FakeWorld world(2);
+  world.fail_from = 5;
+  for (const RankOutcome& rank : problem.run_ranks(world)) {
+    ASSERT_FALSE(rank.report);
+    EXPECT_THAT(rank.report.error().message, AllOf(HasSubstr("bucket 2 of 2"), HasSubstr("told to fail")));
+  }
+}
+
+TEST(Trainer, StopsAtTheTarget) {
+  Problem problem("lr");
+  problem.config.epochs = 50;
+  problem.config.target_accuracy = 0.3;
+  FakeWorld world(2);
+  const auto outcomes = problem.run_ranks(world);
+  EXPECT_TRUE(outcomes[0].report->target_reached);
+  EXPECT_LT(outcomes[0].report->epochs.size(), 50u);
+  EXPECT_GE(outcomes[0].report->epochs.back().accuracy, 0.3);
+}
+
+TEST(Trainer, DivergenceIsAFailure) {
+  Problem problem("mlp");
+  problem.config.rate = 1000;
+  problem.config.epochs = 5;
+  EXPECT_THAT(problem.run({}).report->failure, HasSubstr("diverged"));
+}
+
+TEST(Trainer, MeasurementsAddUp) {
+  Problem problem("mlp");
+  FakeWorld world(2);
+  const auto outcomes = problem.run_ranks(world);
+  const TrainReport& report = *outcomes[1].report;
+  ASSERT_EQ(report.ranks.size(), 2u);
+  for (const RankTotals& rank : report.ranks) {
+    EXPECT_GT(rank.compute_s, 0);
+    EXPECT_GE(rank.exposed_comm_s, 0);
+    EXPECT_NEAR(rank.train_s, rank.compute_s + rank.exposed_comm_s, 1e-9);
+    EXPECT_EQ(rank.bytes_sent, 14u * 2678824);
+    EXPECT_EQ(rank.messages_sent, 28u);
+  }
+}
+
+TEST(Trainer, ReportsProgress) {
+  Problem problem("lr");
+  std::vector<Progress> seen;
+  problem.run({}, [&](const Progress& progress) { seen.push_back(progress); });
+  ASSERT_EQ(seen.size(), 2u * (7 + 1));
+  EXPECT_EQ(seen[6].step, 7u);
+  EXPECT_EQ(seen[6].steps, 7u);
+  EXPECT_TRUE(seen[7].epoch_over);
+  EXPECT_EQ(seen[15].epoch, 2);
+}
+
+TEST(Results, HaveTheKeysThatToolsRead) {
+  Problem problem("mlp");
+  FakeWorld world(2);
+  const auto outcomes = problem.run_ranks(world);
+  const nlohmann::json results =
+      to_results(problem.config, problem.model, problem.plan, RunInfo{}, *outcomes[0].report);
+  for (const char* key : {"accuracy", "loss", "images_per_second", "exposed_comm_s", "hidden_comm_s", "compute_s"}) {
+    EXPECT_TRUE(results.at(key).is_number()) << key;
+  }
+  EXPECT_EQ(results.at("bytes_sent"), 2u * 14 * 2678824);
+  EXPECT_EQ(results.at("replicas_identical"), true);
+  EXPECT_EQ(results.at("missing_bytes"), 0);
+  EXPECT_EQ(results.at("eligible_bytes"), 0);
+  EXPECT_EQ(results.at("parameters"), 669706);
+  EXPECT_EQ(results.at("gradient_bytes"), 2678824);
+  EXPECT_EQ(results.at("buckets").size(), 2u);
+  for (const char* key : {"loss", "accuracy", "train_s", "held_out_loss"}) {
+    EXPECT_EQ(results.at("per_epoch").at(key).size(), 2u) << key;
+  }
+  EXPECT_THAT(summary(results), AllOf(HasSubstr("669,706 parameters"), HasSubstr("identical after each of 14 steps"),
+                                      HasSubstr("exposed"), HasSubstr("images/s")));
+}
+
+TEST(Records, SurviveTheTrip) {
+  const Progress before{.epoch = 3,
+                        .epochs = 9,
+                        .step = 4,
+                        .steps = 63,
+                        .epoch_over = true,
+                        .loss = 0.5,
+                        .accuracy = 0.25,
+                        .images_per_second = 1e6};
+  Progress after;
+  ASSERT_TRUE(from_record(nlohmann::json::parse(to_record(before).dump()), after));
+  EXPECT_EQ(after.epoch, 3);
+  EXPECT_EQ(after.steps, 63u);
+  EXPECT_TRUE(after.epoch_over);
+  EXPECT_EQ(after.accuracy, 0.25);
+  Error error;
+  EXPECT_FALSE(from_record(to_record(before), error));
+  ASSERT_TRUE(from_record(to_record(Error{ErrorCode::kRemote, "gone"}), error));
+  EXPECT_EQ(error.code, ErrorCode::kRemote);
+  EXPECT_EQ(error.message, "gone");
+}
+
+TEST(Records, ALossThatIsNotFiniteStillArrives) {
+  Progress after;
+  EXPECT_TRUE(from_record(nlohmann::json::parse(to_record(Progress{.epoch = 1, .loss = NAN}).dump()), after));
+  EXPECT_EQ(after.epoch, 1);
+}
+
+}  // namespace
+}  // namespace clustar::bench::trainer

@@ -1,0 +1,138 @@
+// Waist 1: what every transport offers and everything above it uses. The shape is ncclNet's: nothing blocks, nothing
+// calls back; a null pointer means "not yet, call again"; destroying an object closes or deregisters it.
+//
+// Thread rule: the calls on one Listener, PendingConnect or channel (its requests included) come from one thread at a
+// time, except reg_mr and ~Mr, which may run beside them. Different objects are independent.
+// Lifetime rule: a Transport outlives all that it made; a channel outlives its requests' use; memory handed to send or
+// recv stays valid until the request is done or the channel is destroyed.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "gdr/memory.h"
+#include "transport/api/flow_tag.h"
+#include "transport/base/result.h"
+
+namespace clustar::transport {
+
+// What a listener gives to its future peers, carried by someone else (NCCL's bootstrap). The plugin keeps the last
+// 8 bytes of NCCL's 128 for itself.
+using Handle = std::array<std::byte, 120>;
+
+inline constexpr std::size_t kMaxRecvParts = 8;
+
+struct DeviceProperties {
+  std::string name;
+  std::string pci_path;  // sysfs path; empty = not a PCI device
+  std::uint64_t guid = 0;
+  int speed_mbps = 0;
+  int port = 1;
+  float latency_us = 0;
+  int max_channels = 0;
+  int max_recv_parts = 1;
+  std::uint32_t memory_kinds = 0;  // bit 1 << gdr::MemoryKind
+  bool global_registration = false;
+  // True when the bytes of a message become visible in order, 128-byte line by line (what NCCL's LL128 needs of a NIC
+  // that writes GPU memory). Host memory filled before `done` satisfies it too.
+  bool ordered_lines = false;
+};
+
+struct ChannelOptions {
+  std::uint64_t comm_id = 0;
+  int traffic_class = -1;  // NCCL's trafficClass; -1 = undefined
+};
+
+// Registered memory.
+class Mr {
+ public:
+  explicit Mr(gdr::MemoryRef memory) : memory_(memory) {}
+  virtual ~Mr() = default;
+  Mr(const Mr&) = delete;
+  Mr& operator=(const Mr&) = delete;
+  const gdr::MemoryRef& memory() const { return memory_; }
+
+ private:
+  gdr::MemoryRef memory_;
+};
+
+// Bytes of part `part` that the network lost and that read as zero. Only a loss-tolerant transport reports any.
+struct MissingRange {
+  std::uint32_t part;
+  std::uint64_t offset;
+  std::uint64_t length;
+};
+
+struct Progress {
+  bool done = false;
+  std::span<const std::size_t> sizes;  // valid when done: bytes per part (one for a send; none for a flush)
+  std::span<const MissingRange> missing;
+};
+
+class Request {
+ public:
+  // After done or an error the request belongs to the channel again and must not be tested any more; the spans in the
+  // answer stay valid until the channel's next call.
+  virtual Result<Progress> test() = 0;
+
+ protected:
+  ~Request() = default;
+};
+
+struct RecvPart {
+  const Mr* mr;
+  std::size_t offset;
+  std::size_t length;
+  int tag;
+};
+
+class SendChannel {
+ public:
+  virtual ~SendChannel() = default;
+  virtual Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) = 0;
+  // Sends `length` bytes (0 is a message too) to the receive that the peer posted with the same tag, in posting order
+  // per tag; when that receive is shorter, the message is cut. Null: too much outstanding, try again.
+  virtual Result<Request*> send(const Mr& mr, std::size_t offset, std::size_t length, int tag, const FlowTag& flow) = 0;
+};
+
+class RecvChannel {
+ public:
+  virtual ~RecvChannel() = default;
+  virtual Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) = 0;
+  // Posts up to kMaxRecvParts receives that complete together. Null: too much outstanding, try again.
+  virtual Result<Request*> recv(std::span<const RecvPart> parts) = 0;
+  // Makes received bytes visible to the memory's owner. Null: nothing to wait for.
+  virtual Result<Request*> flush(std::span<const RecvPart> parts) = 0;
+};
+
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual const Handle& handle() const = 0;
+  // Destroying the listener leaves accepted channels alone.
+  virtual Result<std::unique_ptr<RecvChannel>> poll_accept() = 0;
+};
+
+class PendingConnect {
+ public:
+  virtual ~PendingConnect() = default;
+  virtual Result<std::unique_ptr<SendChannel>> poll() = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual const char* name() const = 0;
+  virtual std::span<const DeviceProperties> devices() const = 0;
+  virtual Result<std::unique_ptr<Listener>> listen(int device, const ChannelOptions& options) = 0;
+  virtual Result<std::unique_ptr<PendingConnect>> connect(int device, const Handle& handle,
+                                                          const ChannelOptions& options) = 0;
+  // One line on what the network did since creation, for people.
+  virtual std::string summary() const = 0;
+};
+
+}  // namespace clustar::transport

@@ -1,0 +1,246 @@
+#include "transport/base/config.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <toml.hpp>
+
+extern char** environ;
+
+namespace clustar {
+namespace {
+
+using Setter = std::function<bool(Config&, const std::string&)>;
+using Getter = std::function<std::string(const Config&)>;
+
+struct Key {
+  std::string name;  // in the file; CLUSTAR_ + upper case in the environment
+  std::string allowed;
+  Setter set;
+  Getter get;
+};
+
+bool one_of(const std::string& value, const std::vector<std::string>& allowed) {
+  return std::find(allowed.begin(), allowed.end(), value) != allowed.end();
+}
+
+const std::vector<std::string>& transports() {
+  static const std::vector<std::string> names{"tcp", "mlt", "verbs", "ofi"};
+  return names;
+}
+
+template <class T>
+std::optional<T> number(const std::string& text, T low, T high) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high) return std::nullopt;
+  return value;
+}
+
+// A count of bytes: 65536, 64K, 1M.
+std::optional<std::uint32_t> byte_count(std::string text, std::uint32_t low, std::uint32_t high) {
+  std::uint64_t unit = 1;
+  if (!text.empty() && (text.back() == 'K' || text.back() == 'k')) unit = 1024;
+  if (!text.empty() && (text.back() == 'M' || text.back() == 'm')) unit = 1024 * 1024;
+  if (unit > 1) text.pop_back();
+  const auto value = number<std::uint64_t>(text, 0, high / unit);
+  if (!value || *value * unit < low) return std::nullopt;
+  return static_cast<std::uint32_t>(*value * unit);
+}
+
+Key bytes_key(const std::string& name, std::uint32_t Config::*field, std::uint32_t low, std::uint32_t high) {
+  return {name, fmt::format("bytes from {} to {} (suffix K or M allowed)", low, high),
+          [=](Config& config, const std::string& text) {
+            const auto value = byte_count(text, low, high);
+            if (value) config.*field = *value;
+            return value.has_value();
+          },
+          [=](const Config& config) { return std::to_string(config.*field); }};
+}
+
+Key choice_key(const std::string& name, std::string Config::*field, const std::vector<std::string>& allowed) {
+  return {name, fmt::format("{}", fmt::join(allowed, " | ")),
+          [=](Config& config, const std::string& text) {
+            config.*field = text;
+            return one_of(text, allowed);
+          },
+          [=](const Config& config) { return config.*field; }};
+}
+
+Key text_key(const std::string& name, std::string Config::*field, const std::string& allowed) {
+  return {name, allowed,
+          [=](Config& config, const std::string& text) {
+            config.*field = text;
+            return true;
+          },
+          [=](const Config& config) { return config.*field; }};
+}
+
+bool set_require(Config& config, const std::string& text) {
+  config.require.clear();
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t bar = std::min(rest.find('|'), rest.size());
+    config.require.emplace_back(rest.substr(0, bar));
+    if (!one_of(config.require.back(), transports())) return false;
+    rest.remove_prefix(std::min(bar + 1, rest.size()));
+  }
+  return true;
+}
+
+bool set_stall_timeout(Config& config, const std::string& text) {
+  char* end = nullptr;
+  const double seconds = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !std::isfinite(seconds) || seconds < 0 || seconds > 86400) return false;
+  config.stall_timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  return true;
+}
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> all{
+      choice_key("transport", &Config::transport, {"auto", "tcp", "mlt", "verbs", "ofi"}),
+      {"require", "one or more of tcp | mlt | verbs | ofi, joined by |", set_require,
+       [](const Config& config) { return fmt::format("{}", fmt::join(config.require, "|")); }},
+      text_key("socket_ifname", &Config::socket_ifname, "NCCL's syntax: prefix,prefix | =name,name | ^prefix"),
+      choice_key("socket_family", &Config::socket_family, {"any", "ipv4", "ipv6"}),
+      {"tcp_sockets", "a number from 1 to 16",
+       [](Config& config, const std::string& text) {
+         const auto value = number<int>(text, 1, 16);
+         if (value) config.tcp_sockets = *value;
+         return value.has_value();
+       },
+       [](const Config& config) { return std::to_string(config.tcp_sockets); }},
+      bytes_key("tcp_eager_bytes", &Config::tcp_eager_bytes, 0, 1 << 20),
+      // The lower bound keeps small receives, whose clear-to-send may wait for company, from exhausting the window.
+      bytes_key("tcp_window_bytes", &Config::tcp_window_bytes, 128 << 10, 64 << 20),
+      bytes_key("tcp_chunk_bytes", &Config::tcp_chunk_bytes, 4 << 10, 64 << 20),
+      bytes_key("tcp_notsent_bytes", &Config::tcp_notsent_bytes, 0, 1 << 30),
+      text_key("tcp_congestion", &Config::tcp_congestion, "a name in tcp_available_congestion_control"),
+      {"stall_timeout", "seconds from 0 (never) to 86400", set_stall_timeout,
+       [](const Config& config) { return fmt::format("{:g}", std::chrono::duration<double>(config.stall_timeout).count()); }},
+  };
+  return all;
+}
+
+std::string variable_of(const Key& key) {
+  std::string name = "CLUSTAR_" + key.name;
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return name;
+}
+
+std::string allowed_names(bool as_variables) {
+  std::vector<std::string> names;
+  for (const Key& key : keys()) names.push_back(as_variables ? variable_of(key) : key.name);
+  if (as_variables) names.emplace_back("CLUSTAR_CONFIG");
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Result<void> apply(Config& config, const Key& key, const std::string& shown_name, const std::string& value,
+                   const std::string& source) {
+  if (!key.set(config, value)) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{} = '{}' is not allowed: {}", shown_name, value, key.allowed));
+  }
+  config.sources[key.name] = source;
+  return {};
+}
+
+std::optional<std::string> scalar_text(const toml::value& value) {
+  if (value.is_string()) return value.as_string().str;
+  if (value.is_integer()) return std::to_string(value.as_integer());
+  if (value.is_floating()) return fmt::format("{}", value.as_floating());
+  return std::nullopt;
+}
+
+Result<void> apply_file(Config& config, const std::string& path) {
+  try {
+    const toml::value document = toml::parse(path);
+    for (const auto& [name, value] : document.as_table()) {
+      const auto key = std::find_if(keys().begin(), keys().end(), [&n = name](const Key& k) { return k.name == n; });
+      if (key == keys().end()) {
+        return fail(ErrorCode::kInvalidArgument,
+                    fmt::format("{}: unknown key '{}'; allowed: {}", path, name, allowed_names(false)));
+      }
+      const auto text = scalar_text(value);
+      if (!text) return fail(ErrorCode::kInvalidArgument, fmt::format("{}: '{}' must be a string or a number", path, name));
+      const auto applied = apply(config, *key, fmt::format("{}: {}", path, name), *text, "CLUSTAR_CONFIG " + path);
+      if (!applied) return applied;
+    }
+  } catch (const std::exception& error) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("CLUSTAR_CONFIG = '{}': {}", path, error.what()));
+  }
+  return {};
+}
+
+Result<void> apply_environment(Config& config, const std::map<std::string, std::string>& environment) {
+  for (const auto& [name, value] : environment) {
+    if (!name.starts_with("CLUSTAR_") || name.starts_with("CLUSTAR_TEST_") || name == "CLUSTAR_CONFIG") continue;
+    const auto key = std::find_if(keys().begin(), keys().end(), [&n = name](const Key& k) { return variable_of(k) == n; });
+    if (key == keys().end()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("unknown setting {}; allowed: {}", name, allowed_names(true)));
+    }
+    if (const auto applied = apply(config, *key, name, value, "environment"); !applied) return applied;
+  }
+  return {};
+}
+
+// What users already set for NCCL counts where its meaning is the same.
+Result<void> apply_nccl(Config& config, const std::map<std::string, std::string>& environment) {
+  const auto ifname = environment.find("NCCL_SOCKET_IFNAME");
+  if (ifname != environment.end() && !config.sources.contains("socket_ifname")) {
+    config.socket_ifname = ifname->second;
+    config.sources["socket_ifname"] = "NCCL_SOCKET_IFNAME";
+  }
+  const auto family = environment.find("NCCL_SOCKET_FAMILY");
+  if (family != environment.end() && !config.sources.contains("socket_family")) {
+    if (family->second != "AF_INET" && family->second != "AF_INET6") return {};
+    config.socket_family = family->second == "AF_INET" ? "ipv4" : "ipv6";
+    config.sources["socket_family"] = "NCCL_SOCKET_FAMILY";
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Config> Config::load_from(const std::map<std::string, std::string>& environment) {
+  Config config;
+  if (const auto path = environment.find("CLUSTAR_CONFIG"); path != environment.end()) {
+    if (const auto applied = apply_file(config, path->second); !applied) return tl::unexpected(applied.error());
+  }
+  if (const auto applied = apply_environment(config, environment); !applied) return tl::unexpected(applied.error());
+  if (const auto applied = apply_nccl(config, environment); !applied) return tl::unexpected(applied.error());
+  if (config.tcp_eager_bytes > config.tcp_window_bytes) {
+    return fail(ErrorCode::kInvalidArgument, "tcp_eager_bytes must not exceed tcp_window_bytes");
+  }
+  return config;
+}
+
+Result<Config> Config::load() {
+  std::map<std::string, std::string> environment;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = text.find('=');
+    const bool ours = text.starts_with("CLUSTAR_") || text.starts_with("NCCL_SOCKET_");
+    if (ours && equals != std::string_view::npos) environment.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return load_from(environment);
+}
+
+std::vector<std::string> Config::describe() const {
+  std::vector<std::string> lines;
+  for (const Key& key : keys()) {
+    const auto source = sources.find(key.name);
+    lines.push_back(
+        fmt::format("{} = {} ({})", key.name, key.get(*this), source == sources.end() ? "default" : source->second));
+  }
+  return lines;
+}
+
+}  // namespace clustar

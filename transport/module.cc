@@ -1,0 +1,58 @@
+#include "transport/module.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace clustar::transport {
+
+Module::~Module() {
+  if (library_ != nullptr) dlclose(library_);
+}
+
+Module::Module(Module&& other) noexcept
+    : library_(std::exchange(other.library_, nullptr)), entry_(std::exchange(other.entry_, nullptr)) {}
+
+Module& Module::operator=(Module&& other) noexcept {
+  std::swap(library_, other.library_);
+  std::swap(entry_, other.entry_);
+  return *this;
+}
+
+Result<Module> Module::open(const std::string& folder, const std::string& name) {
+  const std::string path = folder + "/libclustar-" + name + ".so";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    return fail(ErrorCode::kUnavailable, fmt::format("libclustar-{}.so is not beside the plugin", name));
+  }
+  Module module;
+  module.library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (module.library_ == nullptr) {
+    const char* reason = dlerror();
+    return fail(ErrorCode::kUnavailable, reason == nullptr ? path + " cannot be opened" : reason);
+  }
+  module.entry_ = static_cast<const ModuleEntry*>(dlsym(module.library_, "clustar_module"));
+  if (module.entry_ == nullptr) return fail(ErrorCode::kUnavailable, path + " is not a module of clustar");
+  const ModuleEntry& entry = *module.entry_;
+  const bool same_build = entry.abi == ModuleEntry::kAbi && entry.config_size == sizeof(Config) &&
+                          entry.version != nullptr && std::string_view(entry.version) == CLUSTAR_VERSION;
+  if (!same_build) {
+    return fail(ErrorCode::kUnavailable, path + " comes from another build; install plugin and modules together");
+  }
+  return module;
+}
+
+std::string Module::own_folder() {
+  static const char anchor = 0;
+  Dl_info info{};
+  if (dladdr(&anchor, &info) == 0 || info.dli_fname == nullptr) return ".";
+  std::error_code ignored;
+  const auto path = std::filesystem::canonical(info.dli_fname, ignored);
+  return path.empty() ? "." : path.parent_path().string();
+}
+
+}  // namespace clustar::transport

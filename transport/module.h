@@ -1,0 +1,46 @@
+// A backend with third-party libraries is a module: libclustar-<name>.so beside the plugin, so that the plugin itself
+// needs only libc. A module that cannot be opened is a reason, never a failure to load the plugin.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "transport/api/transport.h"
+#include "transport/base/config.h"
+#include "transport/base/log.h"
+#include "transport/base/time.h"
+
+namespace clustar::transport {
+
+// What a module exports as the data object `clustar_module`. Module and plugin come from one build: C++ objects cross,
+// exceptions do not.
+struct ModuleEntry {
+  static constexpr std::uint32_t kAbi = 1;
+  std::uint32_t abi;
+  std::uint32_t config_size;  // sizeof(Config), guards against mixed builds
+  const char* version;        // CLUSTAR_VERSION
+  Result<std::unique_ptr<Transport>> (*create)(const Config&, const Clock&, const Log&);
+};
+
+class Module {
+ public:
+  Module() = default;
+  ~Module();
+  Module(Module&& other) noexcept;
+  Module& operator=(Module&& other) noexcept;
+
+  // Opens libclustar-<name>.so in `folder`, RTLD_NOW | RTLD_LOCAL. Errors: absent, cannot be opened (the loader's
+  // reason), no entry, or of another build.
+  static Result<Module> open(const std::string& folder, const std::string& name);
+  // The folder of the shared object (or executable) that this code is part of.
+  static std::string own_folder();
+
+  const ModuleEntry& entry() const { return *entry_; }
+
+ private:
+  void* library_ = nullptr;
+  const ModuleEntry* entry_ = nullptr;
+};
+
+}  // namespace clustar::transport

@@ -1,0 +1,27 @@
+// Chooses the transport: the best that this build and machine can do, or the one that was asked for. Says why each
+// better one was not chosen.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/api/transport.h"
+#include "transport/base/config.h"
+#include "transport/base/log.h"
+#include "transport/base/time.h"
+#include "transport/module.h"
+
+namespace clustar::transport {
+
+struct Selection {
+  Module module;  // keeps the library of a module loaded; outlives the transport. Empty for a built-in one.
+  std::unique_ptr<Transport> transport;
+  std::vector<std::string> refused;  // "verbs: <reason>" for each better or required transport that was not taken
+};
+
+// `clock` outlives the selection. Errors: a named or required transport that does not work here (with the reason), or
+// none that does.
+Result<Selection> select_transport(const Config& config, const Clock& clock, const Log& log);
+
+}  // namespace clustar::transport

@@ -1,0 +1,64 @@
+// The connecting side of the handshake: opens the control and data sockets of one connection, shows the token on each,
+// and waits for the listener's welcome. Tries the handle's endpoints in turn.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/api/transport.h"
+#include "transport/tcp/nic.h"
+#include "transport/tcp/socket.h"
+
+namespace clustar::transport::tcp {
+
+class TcpPendingConnect final : public PendingConnect {
+ public:
+  // Errors: not a handle of ours, or settings that differ from the listener's (names the setting and both values).
+  static Result<std::unique_ptr<TcpPendingConnect>> start(Nic& nic, const Handle& handle);
+
+  Result<std::unique_ptr<SendChannel>> poll() override;
+
+ private:
+  // From the first SYN to the sockets being connected; afterwards only the peer's host bounds the wait, since the
+  // listener's process accepts when NCCL gets there.
+  static constexpr Duration kConnectTimeout = std::chrono::seconds(20);
+  // A refusal may pass (a host whose rules are just being set up); a listener that is gone stays refused.
+  static constexpr Duration kRefusedTimeout = std::chrono::seconds(1);
+  static constexpr Duration kRetryInterval = std::chrono::milliseconds(50);
+
+  enum class State : std::uint8_t { kIdle, kConnecting, kGreeting, kWaiting };
+  struct Line {
+    Socket socket;
+    bool connected = false;
+    std::array<std::byte, Hello::kSize> hello{};
+    std::size_t sent = 0;
+  };
+
+  TcpPendingConnect(Nic& nic, HandleInfo info) : nic_(nic), info_(std::move(info)) {}
+
+  Result<void> open_lines();
+  Result<bool> lines_connected();
+  Result<bool> greeted();
+  Result<std::unique_ptr<SendChannel>> await_welcome();
+  // Another try or another endpoint if one is left, else the error.
+  Result<std::unique_ptr<SendChannel>> on_failure(const Error& error);
+  Address remote() const { return Address(info_.endpoints[endpoint_]); }
+
+  Nic& nic_;
+  HandleInfo info_;
+  State state_ = State::kIdle;
+  std::size_t endpoint_ = 0;
+  std::vector<Line> lines_;
+  TimePoint first_try_{};
+  TimePoint next_try_{};
+  bool tried_ = false;
+  std::array<std::byte, Welcome::kSize> welcome_{};
+  std::size_t welcome_have_ = 0;
+};
+
+}  // namespace clustar::transport::tcp

@@ -1,0 +1,204 @@
+#include "transport/tcp/core/recv_matcher.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace clustar::transport::tcp {
+namespace {
+
+constexpr std::uint32_t slot_id(std::uint32_t index, std::uint16_t generation) {
+  return (static_cast<std::uint32_t>(generation) << 16) | index;
+}
+
+constexpr RecvMatcher::Placement protocol_error() { return {RecvMatcher::Placement::Kind::kProtocolError}; }
+
+}  // namespace
+
+RecvMatcher::RecvMatcher(const SharedSettings& settings) : settings_(settings) {
+  free_slots_.reserve(kMaxSlots);
+  active_.reserve(kMaxSlots);
+  for (std::uint32_t i = kMaxSlots; i-- > 0;) free_slots_.push_back(i);
+}
+
+std::uint32_t RecvMatcher::next_seq(int tag) {
+  for (TagCounter& counter : tags_) {
+    if (counter.tag == tag) return counter.next_seq++;
+  }
+  tags_.push_back({tag, 1});
+  return 0;
+}
+
+std::uint32_t RecvMatcher::take_slot(const Part& part, std::uint32_t seq, std::uint32_t group,
+                                     std::uint32_t part_index) {
+  const std::uint32_t index = free_slots_.back();
+  free_slots_.pop_back();
+  active_.push_back(index);
+  Slot& slot = slots_[index];
+  const auto generation = static_cast<std::uint16_t>(slot.generation + 1);
+  slot = Slot{};
+  slot.used = true;
+  slot.generation = generation;
+  slot.tag = part.tag;
+  slot.seq = seq;
+  slot.length = part.length;
+  slot.group = group;
+  slot.part = part_index;
+  return index;
+}
+
+std::optional<RecvMatcher::Posted> RecvMatcher::post(std::span<const Part> parts) {
+  assert(!parts.empty() && parts.size() <= kMaxRecvParts);
+  const auto free = std::find_if(groups_.begin(), groups_.end(), [](const Group& group) { return !group.used; });
+  if (free == groups_.end()) return std::nullopt;
+  const auto group = static_cast<std::uint32_t>(free - groups_.begin());
+  *free = Group{true, static_cast<std::uint32_t>(parts.size()), static_cast<std::uint32_t>(parts.size()), {}};
+  ++outstanding_;
+  clears_.clear();
+  early_matches_.clear();
+  for (std::uint32_t part = 0; part < parts.size(); ++part) {
+    const std::uint32_t seq = next_seq(parts[part].tag);
+    const std::uint32_t index = take_slot(parts[part], seq, group, part);
+    Slot& slot = slots_[index];
+    clears_.push_back({parts[part].tag, seq, slot_id(index, slot.generation), parts[part].length});
+    Early* early = find_early(parts[part].tag, seq);
+    if (early == nullptr) continue;
+    slot.bound = true;
+    const auto early_index = static_cast<std::uint32_t>(early - early_.data());
+    if (!early->arrived) {
+      early->matched = true;
+      early->slot = index;
+      continue;
+    }
+    const std::uint64_t bytes = std::min(early->bytes, slot.length);
+    early_matches_.push_back({part, early_index, bytes});
+    finish(index, bytes);
+  }
+  return Posted{group, &clears_, &early_matches_};
+}
+
+RecvMatcher::Slot* RecvMatcher::find_slot(const ChunkHeader& header, std::uint32_t* index) {
+  if (header.has_slot) {
+    *index = header.slot & 0xffff;
+    if (*index >= kMaxSlots) return nullptr;
+    Slot& slot = slots_[*index];
+    const bool same = slot.used && slot.generation == header.slot >> 16 && slot.tag == header.tag &&
+                      slot.seq == header.seq && !slot.bound;
+    return same ? &slot : nullptr;
+  }
+  for (const std::uint32_t candidate : active_) {
+    Slot& slot = slots_[candidate];
+    if (slot.tag == header.tag && slot.seq == header.seq && !slot.started && !slot.bound) {
+      *index = candidate;
+      return &slot;
+    }
+  }
+  return nullptr;
+}
+
+RecvMatcher::Early* RecvMatcher::find_early(int tag, std::uint32_t seq) {
+  if (early_used_ == 0) return nullptr;
+  for (Early& early : early_) {
+    if (early.used && !early.matched && early.tag == tag && early.seq == seq) return &early;
+  }
+  return nullptr;
+}
+
+bool RecvMatcher::is_future(int tag, std::uint32_t seq) const {
+  for (const TagCounter& counter : tags_) {
+    if (counter.tag == tag) return static_cast<std::int32_t>(seq - counter.next_seq) >= 0;
+  }
+  return true;
+}
+
+RecvMatcher::Placement RecvMatcher::on_header(const ChunkHeader& header) {
+  std::uint32_t index = 0;
+  Slot* slot = find_slot(header, &index);
+  if (slot == nullptr) return header.has_slot ? protocol_error() : place_early(header);
+  if (header.has_slot) {
+    const bool fits = header.total <= slot->length && (!slot->started || slot->total == header.total) &&
+                      header.length <= header.total - slot->received;
+    if (!fits) return protocol_error();
+  } else {
+    slot->bound = true;
+  }
+  if (!slot->started) ++partial_;
+  slot->started = true;
+  slot->total = header.total;
+  Placement placement{Placement::Kind::kPart};
+  placement.group = slot->group;
+  placement.part = slot->part;
+  placement.slot = index;
+  placement.offset = header.offset;
+  placement.keep = std::min<std::uint64_t>(header.length, slot->length);
+  return placement;
+}
+
+RecvMatcher::Placement RecvMatcher::place_early(const ChunkHeader& header) {
+  const bool allowed = header.total <= settings_.eager_bytes && early_bytes_ + header.total <= settings_.window_bytes &&
+                       early_used_ < kMaxEarly && is_future(header.tag, header.seq) &&
+                       find_early(header.tag, header.seq) == nullptr;
+  if (!allowed) return protocol_error();
+  auto free = std::find_if(early_.begin(), early_.end(), [](const Early& early) { return !early.used; });
+  if (free == early_.end()) free = early_.emplace(early_.end());
+  *free = Early{true, false, false, header.tag, header.seq, header.total, 0};
+  ++early_used_;
+  early_bytes_ += header.total;
+  Placement placement{Placement::Kind::kEarly};
+  placement.early = static_cast<std::uint32_t>(free - early_.begin());
+  placement.keep = header.length;
+  return placement;
+}
+
+void RecvMatcher::on_payload(const Placement& placement, const ChunkHeader& header) {
+  if (placement.kind == Placement::Kind::kEarly) {
+    Early& early = early_[placement.early];
+    early.arrived = true;
+    if (early.matched) late_matches_.push_back(placement.early);
+    return;
+  }
+  Slot& slot = slots_[placement.slot];
+  slot.received += header.length;
+  if (slot.received == slot.total) finish(placement.slot, std::min(slot.total, slot.length));
+}
+
+std::optional<RecvMatcher::EarlyMatch> RecvMatcher::take_late_match(std::uint32_t* group) {
+  if (late_matches_.empty()) return std::nullopt;
+  const std::uint32_t index = late_matches_.back();
+  late_matches_.pop_back();
+  const Early& early = early_[index];
+  const Slot& slot = slots_[early.slot];
+  *group = slot.group;
+  const EarlyMatch match{slot.part, index, std::min(early.bytes, slot.length)};
+  finish(early.slot, match.bytes);
+  return match;
+}
+
+void RecvMatcher::finish(std::uint32_t index, std::uint64_t bytes) {
+  Slot& slot = slots_[index];
+  if (slot.started) --partial_;
+  Group& group = groups_[slot.group];
+  group.sizes[slot.part] = bytes;
+  --group.open;
+  slot.used = false;
+  active_.erase(std::find(active_.begin(), active_.end(), index));
+  free_slots_.push_back(index);
+}
+
+std::span<const std::size_t> RecvMatcher::sizes(std::uint32_t group) const {
+  return std::span<const std::size_t>(groups_[group].sizes).first(groups_[group].parts);
+}
+
+void RecvMatcher::release(std::uint32_t group) {
+  assert(groups_[group].used && groups_[group].open == 0);
+  groups_[group].used = false;
+  --outstanding_;
+}
+
+void RecvMatcher::release_early(std::uint32_t index) {
+  Early& early = early_[index];
+  early_bytes_ -= early.bytes;
+  --early_used_;
+  early.used = false;
+}
+
+}  // namespace clustar::transport::tcp

@@ -1,0 +1,128 @@
+// Receiver's half of the matching protocol: finds the posted receive for each chunk by (tag, number), keeps eager
+// messages that came first, and says when a group of receives is complete. It never touches payload. Pure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/tcp/core/wire.h"
+
+namespace clustar::transport::tcp {
+
+class RecvMatcher {
+ public:
+  static constexpr std::uint32_t kMaxGroups = 32;  // NCCL_NET_MAX_REQUESTS
+
+  explicit RecvMatcher(const SharedSettings& settings);
+
+  struct Part {
+    int tag;
+    std::uint64_t length;
+  };
+  // An eager message that arrived before its receive: copy `bytes` from early buffer `early` to the part's memory, then
+  // release_early(early).
+  struct EarlyMatch {
+    std::uint32_t part;
+    std::uint32_t early;
+    std::uint64_t bytes;
+  };
+  struct Posted {
+    std::uint32_t group;
+    std::vector<ClearToSend>* clears;     // one per part, to be sent to the peer; valid until the next post()
+    std::vector<EarlyMatch>* early;       // valid until the next post()
+  };
+  // 1 .. kMaxRecvParts parts. nullopt: kMaxGroups are outstanding.
+  std::optional<Posted> post(std::span<const Part> parts);
+
+  // Where the payload that follows a chunk header goes: the first `keep` bytes to the target, the rest is cut off.
+  struct Placement {
+    enum class Kind : std::uint8_t { kPart, kEarly, kProtocolError } kind;
+    std::uint32_t group = 0;
+    std::uint32_t part = 0;
+    std::uint32_t slot = 0;
+    std::uint32_t early = 0;
+    std::uint64_t offset = 0;  // in the part's memory
+    std::uint64_t keep = 0;
+  };
+  Placement on_header(const ChunkHeader& header);
+
+  // All payload of the chunk behind `placement` arrived. A part that arrives complete completes its group with the last.
+  void on_payload(const Placement& placement, const ChunkHeader& header);
+  // Set when an early message, matched while it was still arriving, is complete now.
+  std::optional<EarlyMatch> take_late_match(std::uint32_t* group);
+
+  bool complete(std::uint32_t group) const { return groups_[group].open == 0; }
+  std::span<const std::size_t> sizes(std::uint32_t group) const;
+  // The group's request is over; its number may be given out again.
+  void release(std::uint32_t group);
+  void release_early(std::uint32_t early);
+
+  std::size_t outstanding() const { return outstanding_; }
+  // Posted receives of which a part, but not all, has arrived.
+  std::size_t partial() const { return partial_; }
+
+ private:
+  struct Slot {
+    bool used = false;
+    std::uint16_t generation = 0;
+    int tag = 0;
+    std::uint32_t seq = 0;
+    std::uint64_t length = 0;
+    std::uint32_t group = 0;
+    std::uint32_t part = 0;
+    bool started = false;
+    bool bound = false;  // to an eager message, whole or arriving: nothing else may fill it
+    std::uint64_t total = 0;
+    std::uint64_t received = 0;
+  };
+  struct Group {
+    bool used = false;
+    std::uint32_t parts = 0;
+    std::uint32_t open = 0;
+    std::array<std::size_t, kMaxRecvParts> sizes{};
+  };
+  struct Early {
+    bool used = false;
+    bool arrived = false;
+    bool matched = false;
+    int tag = 0;
+    std::uint32_t seq = 0;
+    std::uint64_t bytes = 0;
+    std::uint32_t slot = 0;
+  };
+  struct TagCounter {
+    int tag;
+    std::uint32_t next_seq;
+  };
+
+  static constexpr std::uint32_t kMaxEarly = 1024;
+
+  std::uint32_t next_seq(int tag);
+  std::uint32_t take_slot(const Part& part, std::uint32_t seq, std::uint32_t group, std::uint32_t part_index);
+  Slot* find_slot(const ChunkHeader& header, std::uint32_t* index);
+  Early* find_early(int tag, std::uint32_t seq);
+  Placement place_early(const ChunkHeader& header);
+  void finish(std::uint32_t slot, std::uint64_t bytes);
+  bool is_future(int tag, std::uint32_t seq) const;
+
+  SharedSettings settings_;
+  std::array<Slot, kMaxSlots> slots_;
+  std::vector<std::uint32_t> active_;  // used slots, oldest first
+  std::vector<std::uint32_t> free_slots_;
+  std::array<Group, kMaxGroups> groups_;
+  std::vector<Early> early_;
+  std::vector<std::uint32_t> late_matches_;  // early buffers
+  std::vector<TagCounter> tags_;
+  std::vector<ClearToSend> clears_;
+  std::vector<EarlyMatch> early_matches_;
+  std::uint64_t early_bytes_ = 0;
+  std::size_t early_used_ = 0;
+  std::size_t outstanding_ = 0;
+  std::size_t partial_ = 0;
+};
+
+}  // namespace clustar::transport::tcp

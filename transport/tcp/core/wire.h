@@ -1,0 +1,110 @@
+// Everything the TCP transport puts on the wire. Integers are big-endian; every parse checks magic, version and ranges
+// and answers nullopt for anything else.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/api/transport.h"
+
+namespace clustar::transport::tcp {
+
+inline constexpr std::uint16_t kWireVersion = 1;
+inline constexpr std::uint8_t kMaxDataSockets = 16;
+inline constexpr std::uint64_t kMaxMessageBytes = 1ull << 40;  // NCCL_MAX_NET_SIZE_BYTES
+inline constexpr std::uint32_t kMaxSlots = 256;                // 32 requests of 8 parts
+inline constexpr std::uint32_t kMaxChunkBytes = 1u << 30;
+
+using Token = std::array<std::byte, 16>;
+
+struct Endpoint {
+  bool ipv6 = false;
+  std::uint16_t port = 0;
+  std::array<std::byte, 16> address{};  // IPv4 in the first four bytes
+};
+
+// Settings that both ends must share; a difference is an error at connect that names the setting.
+struct SharedSettings {
+  std::uint32_t eager_bytes = 0;
+  std::uint32_t window_bytes = 0;
+
+  bool operator==(const SharedSettings&) const = default;
+};
+
+//  0       4       8      10  11  12      16      20                      36
+// | magic "CLUSTAR1"     | ver |n | 0 | eager | window | token (128 bit)  | n x endpoint (20) |
+// endpoint: | family 4 or 6 | 0 | port (2) | address (16) |
+struct HandleInfo {
+  Token token{};
+  SharedSettings settings;
+  std::vector<Endpoint> endpoints;  // 1 .. 4, in order of preference
+
+  static constexpr std::size_t kMaxEndpoints = 4;
+  static std::optional<HandleInfo> parse(const Handle& handle);
+  Handle serialize() const;
+};
+
+// First bytes on every socket, from the connecting side.
+//  0       4     6    7    8                 24              32      36       40
+// | magic | ver | role| n | token (128 bit) | connection id | eager | window |
+// role 0: the control socket; 1 .. n: data socket role - 1.
+struct Hello {
+  static constexpr std::size_t kSize = 40;
+  Token token{};
+  std::uint64_t connection_id = 0;
+  std::uint8_t role = 0;
+  std::uint8_t data_sockets = 0;
+  SharedSettings settings;
+
+  static std::optional<Hello> parse(std::span<const std::byte, kSize> bytes);
+  void serialize_to(std::span<std::byte, kSize> bytes) const;
+};
+
+// The accepting side's answer on the control socket, once all sockets of the connection are there.
+// | magic | version (2) | 0 (2) |
+struct Welcome {
+  static constexpr std::size_t kSize = 8;
+  static bool parse(std::span<const std::byte, kSize> bytes);
+  static void serialize_to(std::span<std::byte, kSize> bytes);
+};
+
+// In front of every chunk on a data socket. `length` bytes of payload follow.
+//  0      2       4     8     12     16      24       32       36     40
+// | magic | flags | tag | seq | slot | total | offset | length |  0   |
+// flags 1: `slot` answers a clear-to-send; without it the chunk is a whole eager message.
+struct ChunkHeader {
+  static constexpr std::size_t kSize = 40;
+  static constexpr std::uint16_t kHasSlot = 1;
+  bool has_slot = false;
+  std::int32_t tag = 0;
+  std::uint32_t seq = 0;
+  std::uint32_t slot = 0;
+  std::uint64_t total = 0;
+  std::uint64_t offset = 0;
+  std::uint32_t length = 0;
+
+  static std::optional<ChunkHeader> parse(std::span<const std::byte, kSize> bytes);
+  void serialize_to(std::span<std::byte, kSize> bytes) const;
+  std::string to_string() const;
+};
+
+// From receiver to sender on the control socket: a receive is posted.
+//  0      2   4     8     12     16       24
+// | magic | 0 | tag | seq | slot | length |
+struct ClearToSend {
+  static constexpr std::size_t kSize = 24;
+  std::int32_t tag = 0;
+  std::uint32_t seq = 0;
+  std::uint32_t slot = 0;
+  std::uint64_t length = 0;
+
+  static std::optional<ClearToSend> parse(std::span<const std::byte, kSize> bytes);
+  void serialize_to(std::span<std::byte, kSize> bytes) const;
+};
+
+}  // namespace clustar::transport::tcp

@@ -1,0 +1,44 @@
+// The network interfaces of this host as devices, chosen with NCCL's syntax.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/base/result.h"
+#include "transport/tcp/socket.h"
+
+namespace clustar::transport::tcp {
+
+struct Interface {
+  std::string name;
+  std::vector<Address> addresses;  // ports 0; the preferred family first; never empty
+  int speed_mbps = 0;
+  std::string pci_path;  // empty = not a PCI device
+};
+
+// NCCL's syntax of NCCL_SOCKET_IFNAME: "eth,ib" prefixes; "=eth0" exact names; "^docker" all but these prefixes;
+// "^=eth0" all but these names. An empty filter matches everything.
+class InterfaceFilter {
+ public:
+  explicit InterfaceFilter(std::string_view text);
+  bool matches(std::string_view name) const;
+
+ private:
+  bool exclude_ = false;
+  bool exact_ = false;
+  std::vector<std::string> names_;
+};
+
+enum class Family : std::uint8_t { kAny, kIpv4, kIpv6 };
+
+// Interfaces that are up and have a usable address (link-local IPv6 is not). Without a filter, as NCCL does: all but
+// loopback and docker, else docker, else loopback. `sysfs` is /sys, or a fixture of it.
+Result<std::vector<Interface>> find_interfaces(const std::string& filter, Family family,
+                                               const std::string& sysfs = "/sys");
+
+// Speed in Mbit/s from sysfs; 10000, NCCL's default, when the driver does not tell.
+int interface_speed(const std::string& sysfs, const std::string& name);
+std::string interface_pci_path(const std::string& sysfs, const std::string& name);
+
+}  // namespace clustar::transport::tcp

@@ -1,0 +1,132 @@
+#include "transport/tcp/listener.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "transport/tcp/recv_channel.h"
+
+namespace clustar::transport::tcp {
+
+Result<std::unique_ptr<TcpListener>> TcpListener::open(Nic& nic) {
+  std::unique_ptr<TcpListener> listener(new TcpListener(nic));
+  HandleInfo info;
+  info.settings = nic.context().settings.shared;
+  for (const Address& address : nic.interface().addresses) {
+    auto socket = listen_on(address, nic.context().settings.socket);
+    if (!socket) return tl::unexpected(socket.error());
+    info.endpoints.push_back(local_address(*socket).endpoint());
+    listener->listening_.push_back(std::move(*socket));
+  }
+  if (const auto filled = fill_random(listener->token_); !filled) return tl::unexpected(filled.error());
+  info.token = listener->token_;
+  listener->handle_ = info.serialize();
+  return listener;
+}
+
+Result<std::unique_ptr<RecvChannel>> TcpListener::poll_accept() {
+  if (const auto taken = take_newcomers(); !taken) return tl::unexpected(taken.error());
+  hear_newcomers();
+  drop_dead_gatherings();
+  for (auto gathering = gatherings_.begin(); gathering != gatherings_.end(); ++gathering) {
+    const bool whole = std::all_of(gathering->sockets.begin(), gathering->sockets.end(),
+                                   [](const Socket& socket) { return static_cast<bool>(socket); });
+    if (!whole) continue;
+    Gathering complete = std::move(*gathering);
+    gatherings_.erase(gathering);
+    return welcome(complete);
+  }
+  return nullptr;
+}
+
+Result<void> TcpListener::take_newcomers() {
+  const TimePoint deadline = nic_.context().clock.now() + kHelloTimeout;
+  for (const Socket& listening : listening_) {
+    for (std::size_t taken = 0; taken < kMaxNewcomers; ++taken) {
+      Newcomer newcomer;
+      auto socket = accept_from(listening, &newcomer.from);
+      if (!socket) return tl::unexpected(socket.error());
+      if (!*socket) break;
+      newcomer.socket = std::move(*socket);
+      newcomer.deadline = deadline;
+      if (newcomers_.size() == kMaxNewcomers) {
+        // A flood of silent connections must not keep peers out: the oldest stranger makes room.
+        newcomers_.erase(newcomers_.begin());
+        ++nic_.counters().strangers;
+      }
+      newcomers_.push_back(std::move(newcomer));
+    }
+  }
+  return {};
+}
+
+void TcpListener::hear_newcomers() {
+  const TimePoint now = nic_.context().clock.now();
+  std::erase_if(newcomers_, [&](Newcomer& newcomer) {
+    const Fate fate = hear(newcomer);
+    if (fate == Fate::kJoined) return true;
+    if (fate == Fate::kWaits && now < newcomer.deadline) return false;
+    ++nic_.counters().strangers;
+    nic_.context().log.info(fmt::format("tcp: dropped a connection from {} that did not show this listener's token",
+                                        newcomer.from.to_string()));
+    return true;
+  });
+}
+
+TcpListener::Fate TcpListener::hear(Newcomer& newcomer) {
+  while (newcomer.have < newcomer.bytes.size()) {
+    const IoResult got = read_some(newcomer.socket.fd(), std::span(newcomer.bytes).subspan(newcomer.have));
+    if (got.kind == IoResult::Kind::kWouldBlock) return Fate::kWaits;
+    if (got.kind != IoResult::Kind::kBytes) return Fate::kGone;
+    newcomer.have += got.bytes;
+  }
+  const auto hello = Hello::parse(newcomer.bytes);
+  if (!hello || hello->token != token_ || hello->settings != nic_.context().settings.shared) return Fate::kGone;
+  return admit(newcomer, *hello);
+}
+
+TcpListener::Fate TcpListener::admit(Newcomer& newcomer, const Hello& hello) {
+  auto gathering = std::find_if(gatherings_.begin(), gatherings_.end(), [&](const Gathering& known) {
+    return known.connection_id == hello.connection_id;
+  });
+  const std::size_t wanted = hello.data_sockets + std::size_t{1};
+  if (gathering == gatherings_.end()) {
+    if (gatherings_.size() == kMaxGatherings) return Fate::kGone;
+    gathering = gatherings_.emplace(gatherings_.end());
+    gathering->connection_id = hello.connection_id;
+    gathering->from = newcomer.from;
+    gathering->sockets.resize(wanted);
+  }
+  if (gathering->sockets.size() != wanted || gathering->sockets[hello.role]) return Fate::kGone;
+  gathering->sockets[hello.role] = std::move(newcomer.socket);
+  return Fate::kJoined;
+}
+
+// A connector that died half-way would otherwise be kept for as long as the listener lives.
+void TcpListener::drop_dead_gatherings() {
+  std::erase_if(gatherings_, [](const Gathering& gathering) {
+    return std::any_of(gathering.sockets.begin(), gathering.sockets.end(), [](const Socket& socket) {
+      if (!socket) return false;
+      std::byte next;
+      const ssize_t got = ::recv(socket.fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+      return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+    });
+  });
+}
+
+Result<std::unique_ptr<RecvChannel>> TcpListener::welcome(Gathering& gathering) {
+  std::array<std::byte, Welcome::kSize> bytes;
+  Welcome::serialize_to(bytes);
+  Socket control = std::move(gathering.sockets.front());
+  detect_dead_host(control);
+  // The first bytes on a fresh socket fit its buffer; if the connector is gone, the channel reports that.
+  write_some(control.fd(), std::span<const std::byte>(bytes));
+  std::vector<Socket> data(std::make_move_iterator(gathering.sockets.begin() + 1),
+                           std::make_move_iterator(gathering.sockets.end()));
+  const std::string peer = fmt::format("{} (to {})", gathering.from.to_string(), nic_.interface().name);
+  return std::make_unique<TcpRecvChannel>(nic_, std::move(control), std::move(data), peer);
+}
+
+}  // namespace clustar::transport::tcp

@@ -1,0 +1,45 @@
+#include "transport/tcp/nic.h"
+
+#include <memory>
+#include <utility>
+
+#include "transport/tcp/send_channel.h"
+
+namespace clustar::transport::tcp {
+
+Nic::Nic(Interface interface, const Context& context)
+    : interface_(std::move(interface)), context_(context), queue_(std::make_unique<FifoOrder>()) {}
+
+SendQueue::LaneId Nic::attach(TcpSendChannel* channel) {
+  const std::lock_guard lock(mutex_);
+  const SendQueue::LaneId lane = queue_.add_lane();
+  if (lane >= lanes_.size()) lanes_.resize(lane + 1);
+  lanes_[lane] = channel;
+  return lane;
+}
+
+void Nic::detach(SendQueue::LaneId lane) {
+  const std::lock_guard lock(mutex_);
+  queue_.remove_lane(lane);
+  lanes_[lane] = nullptr;
+}
+
+void Nic::push(SendQueue::LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes) {
+  queue_.push(lane, cookie, flow, bytes);
+}
+
+void Nic::pump() {
+  std::uint64_t moved = 0;
+  while (moved < kPumpBytes) {
+    const auto chunk = queue_.next(context_.settings.chunk_bytes);
+    if (!chunk) return;
+    if (lanes_[chunk->lane]->start_chunk(*chunk)) {
+      queue_.commit(*chunk);
+      moved += chunk->length;
+    } else {
+      queue_.block(chunk->lane);
+    }
+  }
+}
+
+}  // namespace clustar::transport::tcp

@@ -1,0 +1,68 @@
+// One network device: its send queue, and the engine that moves queued chunks to sockets.
+// Thread rule: the engine belongs to whoever holds mutex(). Data-path callers only try the lock and come back later, so
+// no call waits for another thread's system call; attach and detach (connect, close) wait.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "transport/api/send_queue.h"
+#include "transport/base/log.h"
+#include "transport/base/time.h"
+#include "transport/tcp/interfaces.h"
+#include "transport/tcp/settings.h"
+
+namespace clustar::transport::tcp {
+
+class TcpSendChannel;
+
+// What every part of one TcpTransport shares; the transport owns it and outlives them.
+struct Context {
+  Settings settings;
+  const Clock& clock;
+  Log log;
+};
+
+class Nic {
+ public:
+  Nic(Interface interface, const Context& context);
+
+  const Interface& interface() const { return interface_; }
+  const Context& context() const { return context_; }
+  std::mutex& mutex() { return mutex_; }
+
+  SendQueue::LaneId attach(TcpSendChannel* channel);
+  void detach(SendQueue::LaneId lane);
+
+  // The following need mutex() held.
+  void push(SendQueue::LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes);
+  void unblock(SendQueue::LaneId lane) { queue_.unblock(lane); }
+  // Hands chunks to sockets in the queue's order until all is sent or every lane with work is blocked; bounded, so that
+  // a very long message does not keep the caller.
+  void pump();
+
+  struct Counters {
+    std::atomic<std::uint64_t> messages_sent{0};
+    std::atomic<std::uint64_t> bytes_sent{0};
+    std::atomic<std::uint64_t> messages_received{0};
+    std::atomic<std::uint64_t> bytes_received{0};
+    std::atomic<std::uint64_t> early_messages{0};  // arrived before their receive: one copy more
+    std::atomic<std::uint64_t> strangers{0};       // connections to our port that did not show the token
+  };
+  Counters& counters() { return counters_; }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  static constexpr std::uint64_t kPumpBytes = 8 << 20;
+
+  const Interface interface_;
+  const Context& context_;
+  Counters counters_;
+  std::mutex mutex_;
+  SendQueue queue_;
+  std::vector<TcpSendChannel*> lanes_;
+};
+
+}  // namespace clustar::transport::tcp

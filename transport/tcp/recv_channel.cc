@@ -1,0 +1,202 @@
+#include "transport/tcp/recv_channel.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "transport/tcp/host_memory.h"
+
+namespace clustar::transport::tcp {
+
+TcpRecvChannel::TcpRecvChannel(Nic& nic, Socket control, std::vector<Socket> data, std::string peer)
+    : nic_(nic),
+      control_(std::move(control)),
+      peer_(std::move(peer)),
+      matcher_(nic.context().settings.shared),
+      placements_(data.size()),
+      watch_(nic.context().settings.stall_timeout) {
+  for (Socket& socket : data) readers_.emplace_back(std::move(socket));
+  for (std::uint32_t i = 0; i < requests_.size(); ++i) {
+    requests_[i].channel = this;
+    requests_[i].group = i;
+  }
+}
+
+Result<std::unique_ptr<Mr>> TcpRecvChannel::reg_mr(const gdr::MemoryRef& memory) { return register_host(memory); }
+
+Result<Request*> TcpRecvChannel::flush(std::span<const RecvPart>) { return nullptr; }
+
+Result<Request*> TcpRecvChannel::recv(std::span<const RecvPart> parts) {
+  if (parts.empty() || parts.size() > kMaxRecvParts) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("tcp: {} receives in one request; 1 to {} are allowed", parts.size(), kMaxRecvParts));
+  }
+  if (failed_) return tl::unexpected(*failed_);
+  std::array<RecvMatcher::Part, kMaxRecvParts> wanted;
+  for (std::size_t i = 0; i < parts.size(); ++i) wanted[i] = {parts[i].tag, parts[i].length};
+  const auto posted = matcher_.post(std::span(wanted).first(parts.size()));
+  if (!posted) return nullptr;
+  RecvRequest& request = requests_[posted->group];
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    request.targets[i] = parts[i].mr == nullptr ? nullptr : parts[i].mr->memory().address + parts[i].offset;
+  }
+  for (const auto& match : *posted->early) copy_early(posted->group, match);
+  announce(*posted->clears);
+  return &request;
+}
+
+void TcpRecvChannel::copy_early(std::uint32_t group, const RecvMatcher::EarlyMatch& match) {
+  if (match.bytes > 0) std::memcpy(requests_[group].targets[match.part], early_[match.early].data(), match.bytes);
+  matcher_.release_early(match.early);
+}
+
+// A sender with a long message waits for this, and its caller may not test our side before; so only small receives,
+// whose messages need no permission within the window, may wait for company.
+void TcpRecvChannel::announce(const std::vector<ClearToSend>& clears) {
+  const std::uint64_t lazy = std::min<std::uint64_t>(kLazyBytes, nic_.context().settings.shared.eager_bytes);
+  bool now = lazy == 0;
+  for (const ClearToSend& clear : clears) {
+    const std::size_t at = control_out_.size();
+    control_out_.resize(at + ClearToSend::kSize);
+    clear.serialize_to(std::span(control_out_).subspan(at).first<ClearToSend::kSize>());
+    now = now || clear.length > lazy;
+  }
+  if (now || control_out_.size() >= kLazyCount * ClearToSend::kSize) flush_clears();
+}
+
+void TcpRecvChannel::flush_clears() {
+  if (control_out_.empty() || !control_open_) return;
+  const IoResult sent = write_some(control_.fd(), std::span<const std::byte>(control_out_));
+  if (sent.kind == IoResult::Kind::kBytes) {
+    control_out_.erase(control_out_.begin(), control_out_.begin() + static_cast<std::ptrdiff_t>(sent.bytes));
+  } else if (sent.kind == IoResult::Kind::kError) {
+    // The sender may have closed after its last message, whose bytes are still ours to read: the data sockets decide.
+    control_open_ = false;
+  }
+}
+
+Result<Progress> TcpRecvChannel::test(std::uint32_t group) {
+  if (!matcher_.complete(group)) progress();
+  if (matcher_.complete(group)) {
+    matcher_.release(group);
+    return Progress{true, matcher_.sizes(group), {}};
+  }
+  if (failed_) return tl::unexpected(*failed_);
+  if (const auto stalled = check_stall()) return tl::unexpected(*stalled);
+  return Progress{};
+}
+
+void TcpRecvChannel::progress() {
+  if (failed_) return;
+  ++polls_;
+  drain(0);
+  const bool look_everywhere = matcher_.partial() > 0 || polls_ < hot_until_ || polls_ % kIdleSocketPolls == 0;
+  for (std::size_t i = 1; i < readers_.size() && look_everywhere; ++i) drain(i);
+  flush_clears();
+  if (failed_) return;
+  if (polls_ % kLivenessPolls == 0) check_control();
+  const bool all_closed = std::all_of(readers_.begin(), readers_.end(), [](const ChunkReader& r) { return r.closed(); });
+  if (all_closed && matcher_.outstanding() > 0) {
+    fail_with(fmt::format("the peer closed the connection or its process ended, with {} receives outstanding",
+                          matcher_.outstanding()));
+  }
+}
+
+void TcpRecvChannel::drain(std::size_t socket) {
+  ChunkReader& reader = readers_[socket];
+  for (int chunks = 0; chunks < kChunksPerPoll && !failed_;) {
+    switch (reader.step()) {
+      case ChunkReader::Step::kHeader: on_header(socket); break;
+      case ChunkReader::Step::kChunk:
+        on_chunk(socket);
+        ++chunks;
+        break;
+      case ChunkReader::Step::kWouldBlock:
+      case ChunkReader::Step::kClosed: return;
+      case ChunkReader::Step::kBroken: fail_with(reader.error()); return;
+    }
+  }
+}
+
+void TcpRecvChannel::on_header(std::size_t socket) {
+  if (socket > 0) hot_until_ = polls_ + kHotPolls;
+  ChunkReader& reader = readers_[socket];
+  const RecvMatcher::Placement placement = matcher_.on_header(reader.header());
+  placements_[socket] = placement;
+  switch (placement.kind) {
+    case RecvMatcher::Placement::Kind::kPart: {
+      std::byte* target = requests_[placement.group].targets[placement.part];
+      reader.set_target(target == nullptr ? nullptr : target + placement.offset, placement.keep);
+      return;
+    }
+    case RecvMatcher::Placement::Kind::kEarly:
+      if (placement.early >= early_.size()) early_.resize(placement.early + 1);
+      early_[placement.early].resize(reader.header().length);
+      reader.set_target(early_[placement.early].data(), placement.keep);
+      nic_.counters().early_messages.fetch_add(1, std::memory_order_relaxed);
+      return;
+    case RecvMatcher::Placement::Kind::kProtocolError:
+      fail_with("a chunk arrived that fits no receive: " + reader.header().to_string());
+      return;
+  }
+}
+
+void TcpRecvChannel::on_chunk(std::size_t socket) {
+  const ChunkHeader& header = readers_[socket].header();
+  matcher_.on_payload(placements_[socket], header);
+  std::uint32_t group = 0;
+  while (const auto match = matcher_.take_late_match(&group)) copy_early(group, *match);
+  if (header.offset + header.length == header.total) {
+    nic_.counters().messages_received.fetch_add(1, std::memory_order_relaxed);
+  }
+  nic_.counters().bytes_received.fetch_add(header.length, std::memory_order_relaxed);
+}
+
+// Nothing is expected here; what there is to learn is that the peer's host is gone.
+void TcpRecvChannel::check_control() {
+  if (!control_open_) return;
+  std::array<std::byte, 16> unexpected;
+  const IoResult got = read_some(control_.fd(), unexpected);
+  if (got.kind == IoResult::Kind::kBytes) {
+    fail_with("the peer sent bytes on the control connection, which is not part of the protocol");
+  } else if (got.kind == IoResult::Kind::kClosed) {
+    control_open_ = false;
+  } else if (got.kind == IoResult::Kind::kError) {
+    control_open_ = false;
+    if (got.error != ECONNRESET && got.error != EPIPE) {
+      fail_with("the peer's host does not answer: " + describe_errno(got.error));
+    }
+  }
+}
+
+std::uint64_t TcpRecvChannel::bytes_read() const {
+  std::uint64_t sum = 0;
+  for (const ChunkReader& reader : readers_) sum += reader.bytes_read();
+  return sum;
+}
+
+void TcpRecvChannel::fail_with(const std::string& what) {
+  if (failed_) return;
+  failed_ = Error{ErrorCode::kRemote, fmt::format("tcp: receiving from {}: {}", peer_, what)};
+  nic_.context().log.warn(failed_->message);
+}
+
+std::optional<Error> TcpRecvChannel::check_stall() {
+  if (polls_ % kLivenessPolls != 0) return std::nullopt;
+  const auto verdict = watch_.check(true, bytes_read(), nic_.context().clock.now());
+  if (verdict == StallWatch::Verdict::kFine) return std::nullopt;
+  const std::string what = fmt::format("{} has sent nothing for {:.0f} s ({} receives outstanding); its host answers",
+                                       peer_, std::chrono::duration<double>(watch_.silent()).count(),
+                                       matcher_.outstanding());
+  if (verdict == StallWatch::Verdict::kFail) {
+    fail_with(what + "; CLUSTAR_STALL_TIMEOUT is over");
+    return failed_;
+  }
+  nic_.context().log.warn("tcp: straggler: " + what);
+  return std::nullopt;
+}
+
+}  // namespace clustar::transport::tcp

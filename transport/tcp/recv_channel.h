@@ -1,0 +1,76 @@
+// Receiving end of a connection: reads chunks from the data sockets into posted receives and tells the sender on the
+// control socket what is posted. Used by one thread at a time; shares nothing with other channels but counters.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/api/transport.h"
+#include "transport/tcp/chunk_reader.h"
+#include "transport/tcp/core/recv_matcher.h"
+#include "transport/tcp/nic.h"
+#include "transport/tcp/socket.h"
+#include "transport/tcp/stall_watch.h"
+
+namespace clustar::transport::tcp {
+
+class TcpRecvChannel final : public RecvChannel {
+ public:
+  TcpRecvChannel(Nic& nic, Socket control, std::vector<Socket> data, std::string peer);
+
+  Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
+  Result<Request*> recv(std::span<const RecvPart> parts) override;
+  Result<Request*> flush(std::span<const RecvPart> parts) override;
+
+ private:
+  static constexpr std::uint64_t kLivenessPolls = 64;
+  static constexpr std::uint64_t kIdleSocketPolls = 16;
+  static constexpr std::uint64_t kHotPolls = 64;
+  static constexpr int kChunksPerPoll = 64;
+  // Receives up to this size announce themselves in batches, because their messages may come without being asked for.
+  static constexpr std::uint64_t kLazyBytes = 4096;
+  static constexpr std::size_t kLazyCount = 8;
+
+  struct RecvRequest final : Request {
+    Result<Progress> test() override { return channel->test(group); }
+
+    TcpRecvChannel* channel = nullptr;
+    std::uint32_t group = 0;
+    std::array<std::byte*, kMaxRecvParts> targets{};
+  };
+
+  Result<Progress> test(std::uint32_t group);
+  void progress();
+  void drain(std::size_t socket);
+  void on_header(std::size_t socket);
+  void on_chunk(std::size_t socket);
+  void copy_early(std::uint32_t group, const RecvMatcher::EarlyMatch& match);
+  void announce(const std::vector<ClearToSend>& clears);
+  void flush_clears();
+  void check_control();
+  void fail_with(const std::string& what);
+  std::optional<Error> check_stall();
+  std::uint64_t bytes_read() const;
+
+  Nic& nic_;
+  Socket control_;
+  const std::string peer_;
+  RecvMatcher matcher_;
+  std::vector<ChunkReader> readers_;
+  std::vector<RecvMatcher::Placement> placements_;  // of the chunk that each reader is in
+  std::array<RecvRequest, RecvMatcher::kMaxGroups> requests_;
+  std::vector<std::vector<std::byte>> early_;  // payload that came before its receive
+  std::vector<std::byte> control_out_;
+  bool control_open_ = true;
+  std::uint64_t polls_ = 0;
+  std::uint64_t hot_until_ = 0;  // poll number up to which every socket is looked at each time
+  StallWatch watch_;
+  std::optional<Error> failed_;
+};
+
+}  // namespace clustar::transport::tcp

@@ -1,0 +1,201 @@
+#include "transport/tcp/send_channel.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "transport/tcp/host_memory.h"
+
+namespace clustar::transport::tcp {
+
+TcpSendChannel::TcpSendChannel(Nic& nic, Socket control, std::vector<Socket> data, std::string peer)
+    : nic_(nic),
+      control_(std::move(control)),
+      data_(data.size()),
+      peer_(std::move(peer)),
+      matcher_(nic.context().settings.shared),
+      requests_(kMaxRequests),
+      watch_(nic.context().settings.stall_timeout) {
+  for (std::size_t i = 0; i < data.size(); ++i) data_[i].socket = std::move(data[i]);
+  for (std::uint32_t i = kMaxRequests; i-- > 0;) {
+    requests_[i].channel = this;
+    requests_[i].index = i;
+    free_requests_.push_back(i);
+  }
+  lane_ = nic_.attach(this);
+}
+
+TcpSendChannel::~TcpSendChannel() { nic_.detach(lane_); }
+
+Result<std::unique_ptr<Mr>> TcpSendChannel::reg_mr(const gdr::MemoryRef& memory) { return register_host(memory); }
+
+Result<Request*> TcpSendChannel::send(const Mr& mr, std::size_t offset, std::size_t length, int tag,
+                                      const FlowTag& flow) {
+  if (free_requests_.empty()) return nullptr;
+  const std::unique_lock lock(nic_.mutex(), std::try_to_lock);
+  if (!lock) return nullptr;
+  if (failed_) return tl::unexpected(*failed_);
+  if (matcher_.needs_clear(length)) {
+    read_control();
+    if (failed_) return tl::unexpected(*failed_);
+  }
+  const std::uint32_t index = free_requests_.back();
+  free_requests_.pop_back();
+  SendRequest& request = requests_[index];
+  request.done.store(false, std::memory_order_relaxed);
+  request.data = mr.memory().address + offset;
+  request.flow = flow;
+  if (const auto departure = matcher_.submit(index, tag, length)) depart(*departure);
+  nic_.pump();
+  return &request;
+}
+
+Result<Progress> TcpSendChannel::test(SendRequest& request) {
+  if (!request.done.load(std::memory_order_acquire)) {
+    const std::unique_lock lock(nic_.mutex(), std::try_to_lock);
+    if (!lock) return Progress{};
+    progress();
+    if (!request.done.load(std::memory_order_relaxed)) {
+      if (failed_) return tl::unexpected(*failed_);
+      if (const auto stalled = check_stall()) return tl::unexpected(*stalled);
+      return Progress{};
+    }
+  }
+  free_requests_.push_back(request.index);
+  return Progress{true, std::span<const std::size_t>(&request.size, 1), {}};
+}
+
+void TcpSendChannel::progress() {
+  if (failed_) return;
+  ++polls_;
+  if (matcher_.waiting() > 0 || polls_ % kLivenessPolls == 0) read_control();
+  for (DataSocket& out : data_) {
+    if (out.request != nullptr && !failed_) write_frame(out);
+  }
+  if (failed_) return;
+  nic_.unblock(lane_);
+  nic_.pump();
+}
+
+void TcpSendChannel::read_control() {
+  while (!failed_) {
+    const IoResult got = read_some(control_.fd(), std::span(control_in_).subspan(control_have_));
+    if (got.kind == IoResult::Kind::kWouldBlock) return;
+    if (got.kind == IoResult::Kind::kClosed) {
+      fail_with(ErrorCode::kRemote, "the peer closed the connection or its process ended");
+      return;
+    }
+    if (got.kind == IoResult::Kind::kError) {
+      fail_with(ErrorCode::kRemote, "control connection: " + describe_errno(got.error));
+      return;
+    }
+    control_have_ += got.bytes;
+    ++progress_marks_;
+    std::size_t used = 0;
+    for (; control_have_ - used >= ClearToSend::kSize; used += ClearToSend::kSize) {
+      const auto clear = ClearToSend::parse(std::span(control_in_).subspan(used).first<ClearToSend::kSize>());
+      const auto result = clear ? matcher_.on_clear_to_send(*clear)
+                                : SendMatcher::ClearResult{SendMatcher::Verdict::kProtocolError};
+      if (result.verdict == SendMatcher::Verdict::kProtocolError) {
+        fail_with(ErrorCode::kRemote, "the peer sent a clear-to-send that fits no receive");
+        return;
+      }
+      if (result.verdict == SendMatcher::Verdict::kDeparture) depart(result.departure);
+    }
+    std::memmove(control_in_.data(), control_in_.data() + used, control_have_ - used);
+    control_have_ -= used;
+  }
+}
+
+void TcpSendChannel::depart(const SendMatcher::Departure& departure) {
+  SendRequest& request = requests_[departure.cookie];
+  request.header = departure.header;
+  request.unsent = departure.header.total;
+  request.size = departure.header.total;
+  nic_.push(lane_, departure.cookie, request.flow, departure.header.total);
+}
+
+// Small messages keep to the first socket, which the receiver looks at first; long ones take turns.
+TcpSendChannel::DataSocket* TcpSendChannel::idle_socket(bool small) {
+  const std::size_t start = small ? 0 : next_socket_;
+  for (std::size_t i = 0; i < data_.size(); ++i) {
+    const std::size_t at = (start + i) % data_.size();
+    if (data_[at].request != nullptr) continue;
+    if (!small) next_socket_ = (at + 1) % data_.size();
+    return &data_[at];
+  }
+  return nullptr;
+}
+
+bool TcpSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
+  constexpr std::uint64_t kSmall = 64 * 1024;
+  if (failed_) return false;
+  SendRequest& request = requests_[chunk.cookie];
+  DataSocket* out = idle_socket(request.header.total <= kSmall);
+  if (out == nullptr) return false;
+  ChunkHeader header = request.header;
+  header.offset = chunk.offset;
+  header.length = static_cast<std::uint32_t>(chunk.length);
+  header.serialize_to(out->header);
+  out->request = &request;
+  out->header_sent = 0;
+  out->payload = request.data + chunk.offset;
+  out->payload_left = out->payload_size = chunk.length;
+  write_frame(*out);
+  return true;
+}
+
+void TcpSendChannel::write_frame(DataSocket& out) {
+  std::array<iovec, 2> parts{{
+      {out.header.data() + out.header_sent, out.header.size() - out.header_sent},
+      {const_cast<std::byte*>(out.payload), out.payload_left},
+  }};
+  const IoResult sent = write_some(out.socket.fd(), parts);
+  if (sent.kind == IoResult::Kind::kWouldBlock) return;
+  if (sent.kind == IoResult::Kind::kError) {
+    fail_with(ErrorCode::kRemote, "data connection: " + describe_errno(sent.error));
+    return;
+  }
+  ++progress_marks_;
+  const std::size_t of_header = std::min(sent.bytes, out.header.size() - out.header_sent);
+  out.header_sent += of_header;
+  out.payload += sent.bytes - of_header;
+  out.payload_left -= sent.bytes - of_header;
+  if (out.header_sent == out.header.size() && out.payload_left == 0) finish_frame(out);
+}
+
+void TcpSendChannel::finish_frame(DataSocket& out) {
+  SendRequest& request = *out.request;
+  out.request = nullptr;
+  request.unsent -= out.payload_size;
+  if (request.unsent > 0) return;
+  nic_.counters().messages_sent.fetch_add(1, std::memory_order_relaxed);
+  nic_.counters().bytes_sent.fetch_add(request.size, std::memory_order_relaxed);
+  request.done.store(true, std::memory_order_release);
+}
+
+void TcpSendChannel::fail_with(ErrorCode code, const std::string& what) {
+  if (failed_) return;
+  failed_ = Error{code, fmt::format("tcp: sending to {}: {}", peer_, what)};
+  nic_.context().log.warn(failed_->message);
+}
+
+std::optional<Error> TcpSendChannel::check_stall() {
+  if (polls_ % kLivenessPolls != 0) return std::nullopt;
+  const auto verdict = watch_.check(true, progress_marks_, nic_.context().clock.now());
+  if (verdict == StallWatch::Verdict::kFine) return std::nullopt;
+  const std::string what =
+      fmt::format("{} takes no data since {:.0f} s ({} sends wait for its receives); its host answers", peer_,
+                  std::chrono::duration<double>(watch_.silent()).count(), matcher_.waiting());
+  if (verdict == StallWatch::Verdict::kFail) {
+    fail_with(ErrorCode::kRemote, what + "; CLUSTAR_STALL_TIMEOUT is over");
+    return failed_;
+  }
+  nic_.context().log.warn("tcp: straggler: " + what);
+  return std::nullopt;
+}
+
+}  // namespace clustar::transport::tcp

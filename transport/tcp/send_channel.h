@@ -1,0 +1,89 @@
+// Sending end of a connection: several data sockets that only carry chunks away, and a control socket that only brings
+// clear-to-sends. Because nothing ever arrives on the data sockets, closing them never discards bytes in flight.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/api/transport.h"
+#include "transport/tcp/core/send_matcher.h"
+#include "transport/tcp/nic.h"
+#include "transport/tcp/socket.h"
+#include "transport/tcp/stall_watch.h"
+
+namespace clustar::transport::tcp {
+
+class TcpSendChannel final : public SendChannel {
+ public:
+  TcpSendChannel(Nic& nic, Socket control, std::vector<Socket> data, std::string peer);
+  ~TcpSendChannel() override;
+
+  Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
+  Result<Request*> send(const Mr& mr, std::size_t offset, std::size_t length, int tag, const FlowTag& flow) override;
+
+  // Called by Nic::pump with the NIC's lock held. False: no socket can take it now.
+  bool start_chunk(const SendQueue::Chunk& chunk);
+
+ private:
+  // 32 requests of up to 8 parts at the receiver are 256 sends here.
+  static constexpr std::size_t kMaxRequests = kMaxSlots;
+  static constexpr std::uint64_t kLivenessPolls = 64;
+
+  struct SendRequest final : Request {
+    Result<Progress> test() override { return channel->test(*this); }
+
+    TcpSendChannel* channel = nullptr;
+    std::uint32_t index = 0;
+    std::atomic<bool> done{false};  // set under the NIC's lock, by whichever thread pumps
+    const std::byte* data = nullptr;
+    FlowTag flow;
+    ChunkHeader header;
+    std::uint64_t unsent = 0;
+    std::size_t size = 0;  // what test reports
+  };
+
+  // A chunk that has begun to leave must leave whole before another may use its socket.
+  struct DataSocket {
+    Socket socket;
+    SendRequest* request = nullptr;  // null = idle
+    std::array<std::byte, ChunkHeader::kSize> header{};
+    std::size_t header_sent = 0;
+    const std::byte* payload = nullptr;
+    std::size_t payload_left = 0;
+    std::size_t payload_size = 0;
+  };
+
+  Result<Progress> test(SendRequest& request);
+  void progress();
+  void read_control();
+  void depart(const SendMatcher::Departure& departure);
+  DataSocket* idle_socket(bool small);
+  void write_frame(DataSocket& out);
+  void finish_frame(DataSocket& out);
+  void fail_with(ErrorCode code, const std::string& what);
+  std::optional<Error> check_stall();
+
+  Nic& nic_;
+  Socket control_;
+  std::vector<DataSocket> data_;
+  const std::string peer_;
+  SendMatcher matcher_;
+  std::vector<SendRequest> requests_;
+  std::vector<std::uint32_t> free_requests_;  // caller's thread only
+  std::array<std::byte, ClearToSend::kSize * 128> control_in_{};
+  std::size_t control_have_ = 0;
+  std::size_t next_socket_ = 0;
+  std::uint64_t polls_ = 0;
+  std::uint64_t progress_marks_ = 0;
+  StallWatch watch_;
+  std::optional<Error> failed_;
+  SendQueue::LaneId lane_;
+};
+
+}  // namespace clustar::transport::tcp

@@ -1,0 +1,35 @@
+// What the TCP transport takes from the project's Config.
+#pragma once
+
+#include <algorithm>
+
+#include "transport/base/config.h"
+#include "transport/tcp/core/wire.h"
+#include "transport/tcp/interfaces.h"
+#include "transport/tcp/socket.h"
+
+namespace clustar::transport::tcp {
+
+struct Settings {
+  SharedSettings shared;
+  SocketOptions socket;
+  std::uint8_t data_sockets = 1;
+  std::uint32_t chunk_bytes = 0;
+  Duration stall_timeout{0};
+  std::string interface_filter;
+  Family family = Family::kAny;
+
+  explicit Settings(const Config& config)
+      : shared{config.tcp_eager_bytes, config.tcp_window_bytes},
+        socket{config.tcp_congestion, config.tcp_notsent_bytes},
+        data_sockets(static_cast<std::uint8_t>(config.tcp_sockets)),
+        // A message that goes ahead of its receive is one chunk on the wire.
+        chunk_bytes(std::max(config.tcp_chunk_bytes, config.tcp_eager_bytes)),
+        stall_timeout(config.stall_timeout),
+        interface_filter(config.socket_ifname),
+        family(config.socket_family == "ipv4"   ? Family::kIpv4
+               : config.socket_family == "ipv6" ? Family::kIpv6
+                                                : Family::kAny) {}
+};
+
+}  // namespace clustar::transport::tcp

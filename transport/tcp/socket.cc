@@ -1,0 +1,205 @@
+#include "transport/tcp/socket.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace clustar::transport::tcp {
+namespace {
+
+void set_option(int fd, int level, int name, int value) { setsockopt(fd, level, name, &value, sizeof value); }
+
+Result<Socket> open_socket(bool ipv6, const SocketOptions& options) {
+  Socket socket(::socket(ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return fail(ErrorCode::kSystem, "socket: " + describe_errno(errno));
+  const int fd = socket.fd();
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  if (ipv6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  if (options.notsent_bytes > 0) {
+    set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(options.notsent_bytes));
+  }
+  const std::string& congestion = options.congestion;
+  if (!congestion.empty() &&
+      setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion.data(), static_cast<socklen_t>(congestion.size())) != 0) {
+    return fail(ErrorCode::kSystem,
+                fmt::format("TCP_CONGESTION '{}': {}; see /proc/sys/net/ipv4/tcp_available_congestion_control",
+                            congestion, describe_errno(errno)));
+  }
+  return socket;
+}
+
+IoResult classify(ssize_t result, bool reading) {
+  if (result > 0) return {IoResult::Kind::kBytes, static_cast<std::size_t>(result), 0};
+  if (result == 0) return {reading ? IoResult::Kind::kClosed : IoResult::Kind::kWouldBlock, 0, 0};
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return {IoResult::Kind::kWouldBlock, 0, 0};
+  return {IoResult::Kind::kError, 0, errno};
+}
+
+}  // namespace
+
+void Socket::close() {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+Address::Address(const Endpoint& endpoint) {
+  if (endpoint.ipv6) {
+    auto* in6 = reinterpret_cast<sockaddr_in6*>(&storage_);
+    in6->sin6_family = AF_INET6;
+    in6->sin6_port = htons(endpoint.port);
+    std::memcpy(&in6->sin6_addr, endpoint.address.data(), 16);
+  } else {
+    auto* in4 = reinterpret_cast<sockaddr_in*>(&storage_);
+    in4->sin_family = AF_INET;
+    in4->sin_port = htons(endpoint.port);
+    std::memcpy(&in4->sin_addr, endpoint.address.data(), 4);
+  }
+}
+
+Address Address::of(const sockaddr* address) {
+  Address result;
+  std::memcpy(&result.storage_, address, address->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+  return result;
+}
+
+socklen_t Address::length() const { return ipv6() ? sizeof(sockaddr_in6) : sizeof(sockaddr_in); }
+
+Endpoint Address::endpoint() const {
+  Endpoint endpoint;
+  endpoint.ipv6 = ipv6();
+  if (ipv6()) {
+    const auto* in6 = reinterpret_cast<const sockaddr_in6*>(&storage_);
+    endpoint.port = ntohs(in6->sin6_port);
+    std::memcpy(endpoint.address.data(), &in6->sin6_addr, 16);
+  } else {
+    const auto* in4 = reinterpret_cast<const sockaddr_in*>(&storage_);
+    endpoint.port = ntohs(in4->sin_port);
+    std::memcpy(endpoint.address.data(), &in4->sin_addr, 4);
+  }
+  return endpoint;
+}
+
+Address Address::with_port(std::uint16_t port) const {
+  Endpoint changed = endpoint();
+  changed.port = port;
+  return Address(changed);
+}
+
+std::string Address::to_string() const {
+  const Endpoint shown = endpoint();
+  char text[INET6_ADDRSTRLEN] = "?";
+  inet_ntop(shown.ipv6 ? AF_INET6 : AF_INET, shown.address.data(), text, sizeof text);
+  return fmt::format(fmt::runtime(shown.ipv6 ? "[{}]:{}" : "{}:{}"), text, shown.port);
+}
+
+IoResult read_some(int fd, std::span<iovec> into) {
+  return classify(::readv(fd, into.data(), static_cast<int>(into.size())), true);
+}
+
+IoResult read_some(int fd, std::span<std::byte> into) { return classify(::recv(fd, into.data(), into.size(), 0), true); }
+
+IoResult write_some(int fd, std::span<iovec> from) {
+  msghdr message{};
+  message.msg_iov = from.data();
+  message.msg_iovlen = from.size();
+  return classify(::sendmsg(fd, &message, MSG_NOSIGNAL), false);
+}
+
+IoResult write_some(int fd, std::span<const std::byte> from) {
+  return classify(::send(fd, from.data(), from.size(), MSG_NOSIGNAL), false);
+}
+
+Result<Socket> listen_on(const Address& address, const SocketOptions& options) {
+  auto socket = open_socket(address.ipv6(), options);
+  if (!socket) return socket;
+  const Address any_port = address.with_port(0);
+  if (::bind(socket->fd(), any_port.raw(), any_port.length()) != 0 || ::listen(socket->fd(), 1024) != 0) {
+    return fail(ErrorCode::kSystem, fmt::format("listen on {}: {}", address.to_string(), describe_errno(errno)));
+  }
+  return socket;
+}
+
+Result<Socket> accept_from(const Socket& listener, Address* peer) {
+  sockaddr_storage from{};
+  socklen_t length = sizeof from;
+  const int fd = ::accept4(listener.fd(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) {
+    switch (errno) {
+      // Errors of the connection that was about to be accepted, or nobody there: accept(2) says try again.
+      case EAGAIN:
+      case EINTR:
+      case ECONNABORTED:
+      case EPROTO:
+      case ENETDOWN:
+      case EHOSTUNREACH:
+      case ENETUNREACH:
+      case ETIMEDOUT: return Socket();
+      default: return fail(ErrorCode::kSystem, "accept: " + describe_errno(errno));
+    }
+  }
+  Socket socket(fd);
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  *peer = Address::of(reinterpret_cast<const sockaddr*>(&from));
+  return socket;
+}
+
+Result<Socket> start_connect(const Address& local, const Address& remote, const SocketOptions& options) {
+  auto socket = open_socket(remote.ipv6(), options);
+  if (!socket) return socket;
+  if (local.ipv6() == remote.ipv6()) {
+    set_option(socket->fd(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    const Address from = local.with_port(0);
+    if (::bind(socket->fd(), from.raw(), from.length()) != 0) {
+      return fail(ErrorCode::kSystem, fmt::format("bind to {}: {}", from.to_string(), describe_errno(errno)));
+    }
+  }
+  if (::connect(socket->fd(), remote.raw(), remote.length()) != 0 && errno != EINPROGRESS) {
+    return fail(ErrorCode::kRemote, fmt::format("connect to {}: {}", remote.to_string(), describe_errno(errno)));
+  }
+  return socket;
+}
+
+ConnectState connect_result(const Socket& socket, int* error) {
+  pollfd ready{socket.fd(), POLLOUT, 0};
+  if (::poll(&ready, 1, 0) <= 0) return ConnectState::kPending;
+  socklen_t length = sizeof *error;
+  *error = 0;
+  getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, error, &length);
+  return *error == 0 ? ConnectState::kConnected : ConnectState::kFailed;
+}
+
+void detect_dead_host(const Socket& socket) {
+  set_option(socket.fd(), SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPCNT, 4);
+  set_option(socket.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, 25000);
+}
+
+Address local_address(const Socket& socket) {
+  sockaddr_storage bound{};
+  socklen_t length = sizeof bound;
+  getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&bound), &length);
+  return Address::of(reinterpret_cast<const sockaddr*>(&bound));
+}
+
+Result<void> fill_random(std::span<std::byte> out) {
+  if (::getrandom(out.data(), out.size(), 0) != static_cast<ssize_t>(out.size())) {
+    return fail(ErrorCode::kSystem, "getrandom: " + describe_errno(errno));
+  }
+  return {};
+}
+
+std::string describe_errno(int error) {
+  char text[128];
+  return fmt::format("{} (errno {})", strerror_r(error, text, sizeof text), error);
+}
+
+}  // namespace clustar::transport::tcp

@@ -1,0 +1,88 @@
+// RAII over socket descriptors, and the address type of this transport.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "transport/base/result.h"
+#include "transport/tcp/core/wire.h"
+
+namespace clustar::transport::tcp {
+
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) : fd_(fd) {}
+  ~Socket() { close(); }
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    if (this != &other) {
+      close();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  int fd() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  void close();
+
+ private:
+  int fd_ = -1;
+};
+
+class Address {
+ public:
+  Address() = default;
+  explicit Address(const Endpoint& endpoint);
+  static Address of(const sockaddr* address);
+  const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+  socklen_t length() const;
+  bool ipv6() const { return storage_.ss_family == AF_INET6; }
+  Endpoint endpoint() const;
+  Address with_port(std::uint16_t port) const;
+  std::string to_string() const;  // 10.0.0.1:4711, [fd00::1]:4711
+
+ private:
+  sockaddr_storage storage_{};
+};
+
+// The outcome of one non-blocking read or write.
+struct IoResult {
+  enum class Kind : std::uint8_t { kBytes, kWouldBlock, kClosed, kError } kind;
+  std::size_t bytes = 0;
+  int error = 0;  // errno of kError
+};
+IoResult read_some(int fd, std::span<iovec> into);
+IoResult read_some(int fd, std::span<std::byte> into);
+IoResult write_some(int fd, std::span<iovec> from);
+IoResult write_some(int fd, std::span<const std::byte> from);
+
+struct SocketOptions {
+  std::string congestion;           // TCP_CONGESTION; empty = the kernel's default
+  std::uint32_t notsent_bytes = 0;  // TCP_NOTSENT_LOWAT; 0 = off
+};
+
+// All sockets here are non-blocking and close-on-exec.
+Result<Socket> listen_on(const Address& address, const SocketOptions& options);
+// kError with EAGAIN-like meanings never escapes: an empty Socket means that nobody waits in the backlog.
+Result<Socket> accept_from(const Socket& listener, Address* peer);
+// Starts a connection from `local` (its port is ignored); connect_result() tells how it went.
+Result<Socket> start_connect(const Address& local, const Address& remote, const SocketOptions& options);
+enum class ConnectState : std::uint8_t { kPending, kConnected, kFailed };
+ConnectState connect_result(const Socket& socket, int* error);
+
+// A host that is gone, as opposed to a process that is silent, is noticed on the control socket within 30 s: probes of
+// an idle connection, and a limit on unanswered bytes. Data sockets must not have that limit: it also ends connections
+// to a live host whose process does not read.
+void detect_dead_host(const Socket& socket);
+Address local_address(const Socket& socket);
+Result<void> fill_random(std::span<std::byte> out);
+std::string describe_errno(int error);
+
+}  // namespace clustar::transport::tcp

@@ -1,0 +1,76 @@
+#include "transport/tcp/tcp_transport.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "transport/tcp/connect.h"
+#include "transport/tcp/listener.h"
+
+namespace clustar::transport::tcp {
+namespace {
+
+DeviceProperties describe(const Interface& interface, std::size_t index) {
+  DeviceProperties properties;
+  properties.name = interface.name;
+  properties.pci_path = interface.pci_path;
+  properties.guid = index;
+  properties.speed_mbps = interface.speed_mbps;
+  properties.latency_us = 0;
+  properties.max_channels = 65536;
+  properties.max_recv_parts = kMaxRecvParts;
+  properties.memory_kinds = 1u << static_cast<unsigned>(gdr::MemoryKind::kHost);
+  properties.global_registration = false;
+  // The kernel's copy to user space promises no order within a line, and long messages arrive over several sockets.
+  properties.ordered_lines = false;
+  return properties;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> TcpTransport::create(const Config& config, const Clock& clock, Log log) {
+  std::unique_ptr<TcpTransport> transport(new TcpTransport(config, clock, std::move(log)));
+  const Settings& settings = transport->context_.settings;
+  auto interfaces = find_interfaces(settings.interface_filter, settings.family);
+  if (!interfaces) return tl::unexpected(interfaces.error());
+  for (Interface& interface : *interfaces) {
+    transport->properties_.push_back(describe(interface, transport->nics_.size()));
+    transport->nics_.push_back(std::make_unique<Nic>(std::move(interface), transport->context_));
+  }
+  return transport;
+}
+
+Result<Nic*> TcpTransport::nic(int device) {
+  if (device < 0 || static_cast<std::size_t>(device) >= nics_.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("tcp: device {} does not exist; 0 to {} do", device, nics_.size() - 1));
+  }
+  return nics_[static_cast<std::size_t>(device)].get();
+}
+
+Result<std::unique_ptr<Listener>> TcpTransport::listen(int device, const ChannelOptions&) {
+  const auto chosen = nic(device);
+  if (!chosen) return tl::unexpected(chosen.error());
+  return TcpListener::open(**chosen);
+}
+
+Result<std::unique_ptr<PendingConnect>> TcpTransport::connect(int device, const Handle& handle, const ChannelOptions&) {
+  const auto chosen = nic(device);
+  if (!chosen) return tl::unexpected(chosen.error());
+  return TcpPendingConnect::start(**chosen, handle);
+}
+
+std::string TcpTransport::summary() const {
+  std::string text = "tcp:";
+  for (const auto& device : nics_) {
+    const Nic::Counters& count = device->counters();
+    text += fmt::format(" {} sent {} messages / {} bytes, received {} / {}, {} before their receive, {} strangers dropped;",
+                        device->interface().name, count.messages_sent.load(), count.bytes_sent.load(),
+                        count.messages_received.load(), count.bytes_received.load(), count.early_messages.load(),
+                        count.strangers.load());
+  }
+  text.pop_back();
+  return text;
+}
+
+}  // namespace clustar::transport::tcp
