@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -48,7 +49,9 @@ int run_conform(const Arguments& arguments) {
   if (arguments.plugin.empty()) return usage_error("--plugin FILE is needed: the .so of an NCCL net plugin");
   conform::Options options;
   options.only = arguments.only;
-  options.env.plugin = arguments.plugin;
+  // dlopen looks for a bare name on the library path only; a file that is here is meant.
+  const bool is_file = std::filesystem::is_regular_file(arguments.plugin);
+  options.env.plugin = is_file ? std::filesystem::absolute(arguments.plugin).string() : arguments.plugin;
   options.env.version = arguments.version;
   options.env.freeze = to_milliseconds(arguments.freeze_s);
   options.env.death_bound = to_milliseconds(arguments.death_bound_s);

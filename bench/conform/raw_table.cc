@@ -23,6 +23,7 @@ const char* slot_name(Slot slot) {
 RawTable::RawTable(const std::string& plugin, int version) : version_(version) {
   note_call("dlopen");
   void* library = dlopen(plugin.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) library = dlopen(fmt::format("libnccl-net-{}.so", plugin).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) fail_check(dlerror());
   const std::string symbol = fmt::format("ncclNetPlugin_v{}", version);
   void* table = dlsym(library, symbol.c_str());

@@ -18,7 +18,7 @@ namespace clustar::bench::proxy {
 namespace {
 
 constexpr int kMaxChannels = 64;  // MAXCHANNELS
-constexpr int kMaxGroup = 8;      // NCCL_NET_MAX_RECVS in a shared operation with two-step slices
+constexpr int kMaxGroup = 8;      // as many subs as NCCL puts into one shared operation
 
 template <class T>
 Result<std::vector<T>> gather(Bootstrap& bootstrap, const T& mine) {

@@ -44,8 +44,10 @@ bool ProgressEngine::check(int result, const char* call, int peer, std::size_t c
   return false;
 }
 
+// NCCL's depth, but never less than a chunk: a ring whose kernels may not send a whole chunk ahead waits for itself.
 std::size_t ProgressEngine::depth(const Operation& op, const Link& link) const {
-  return static_cast<std::size_t>(std::max(1, std::min(kSteps, kSharedSteps / link.channels) / op.shape.slice_steps));
+  const int steps = std::min(kSteps, kSharedSteps / link.channels);
+  return static_cast<std::size_t>(std::max(steps, op.shape.chunk_steps) / op.shape.slice_steps);
 }
 
 std::byte* ProgressEngine::slot(const std::vector<Registered>& buffers, const Link& link, std::size_t channel,

@@ -7,7 +7,6 @@
 #include <vector>
 
 #ifdef CLUSTAR_HAVE_ONEDNN
-#include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
@@ -102,20 +101,11 @@ std::string gemm_name() {
   return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
 }
 
-void use_one_thread() {
-  // Asked of the OpenMP runtime that oneDNN brought along: linking one of our own could give the process two, and the
-  // environment must reach the net plugin unchanged.
-  using SetThreads = void (*)(int);
-  if (const auto set_threads = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"))) set_threads(1);
-}
-
 #else
 
 void gemm(const GemmShape& shape, const float* a, const float* b, float* c) { plain_gemm(shape, a, b, c); }
 
 std::string gemm_name() { return "plain GEMM (build without oneDNN)"; }
-
-void use_one_thread() {}
 
 #endif
 

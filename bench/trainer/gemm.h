@@ -1,4 +1,5 @@
-// Single-precision matrix products, row-major, one thread, the same bits for the same operands and shapes.
+// Single-precision matrix products, row-major, the same bits for the same operands and shapes. On the calling thread
+// only, given a ComputeThread.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +27,5 @@ void plain_gemm(const GemmShape& shape, const float* a, const float* b, float* c
 
 // What `gemm` is, for reports: "oneDNN 2.6.3" or "plain GEMM (build without oneDNN)".
 std::string gemm_name();
-
-// Keeps oneDNN to the calling thread. Call before the first product of each thread that computes.
-void use_one_thread();
 
 }  // namespace clustar::bench::trainer

@@ -14,9 +14,9 @@
 #include "bench/proxy/bootstrap.h"
 #include "bench/proxy/communicator.h"
 #include "bench/proxy/net_plugin.h"
+#include "bench/trainer/compute_thread.h"
 #include "bench/trainer/digest.h"
 #include "bench/trainer/digits.h"
-#include "bench/trainer/gemm.h"
 #include "bench/trainer/idx.h"
 
 namespace clustar::bench::trainer {
@@ -131,7 +131,7 @@ Result<Dataset> load_data(const TrainConfig& config, const Model& model) {
 }
 
 Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& options, const ProgressSink& progress) {
-  use_one_thread();
+  const ComputeThread settings_of_thread;  // before the communicator's threads, whose sums shall flush denormals too
   const auto model = make_model(config.model);
   if (!model) return tl::unexpected(model.error());
   const BucketPlan plan = plan_buckets(model->tensor_elements(), config.first_bucket_bytes, config.bucket_bytes);

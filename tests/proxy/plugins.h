@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct TestedPlugin {
   std::string name;
   std::string path;
 };
+inline void PrintTo(const TestedPlugin& plugin, std::ostream* out) { *out << plugin.name; }
 
 // The memory plugin always; the others when the build has them.
 inline std::vector<TestedPlugin> tested_plugins() {

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <thread>
 #include <tuple>
 #include <vector>
 
+#include "bench/trainer/compute_thread.h"
 #include "bench/trainer/gemm.h"
 #include "bench/trainer/loss.h"
 #include "bench/trainer/model.h"
@@ -183,6 +186,20 @@ TEST(Loss, KnownValues) {
   EXPECT_NEAR(sum.loss, std::log(2.0), 1e-12);
   EXPECT_EQ(sum.correct, 1u);  // of the tie, the first class counts
   EXPECT_THAT(gradient, ::testing::Pointwise(::testing::FloatEq(), {0.25f, -0.25f, 0.0f, 0.0f}));
+}
+
+TEST(ComputeThread, FlushesDenormalsAndRestores) {
+  const auto half = [] {
+    volatile float tiny = std::numeric_limits<float>::min();
+    return tiny * 0.5f;
+  };
+  ASSERT_GT(half(), 0.0f);
+  {
+    const ComputeThread thread;
+    EXPECT_EQ(half(), 0.0f);
+    std::thread([&] { EXPECT_EQ(half(), 0.0f); }).join();
+  }
+  EXPECT_GT(half(), 0.0f);
 }
 
 TEST(Sgd, MomentumAccumulates) {

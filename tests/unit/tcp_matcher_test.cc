@@ -98,9 +98,25 @@ TEST(RecvMatcher, RefusesWhatNoCorrectSenderSends) {
   EXPECT_EQ(kind_of([](ChunkHeader& h) { h.total = 101; }), Kind::kProtocolError) << "longer than posted";
   EXPECT_EQ(kind_of([](ChunkHeader&) {}), Kind::kPart);
   EXPECT_EQ(kind_of([](ChunkHeader& h) { h.total = 60; }), Kind::kProtocolError) << "the total changed in mid-message";
+  EXPECT_EQ(kind_of([](ChunkHeader& h) { h.length = 51; }), Kind::kProtocolError)
+      << "more than what is left, though none of the first chunk's payload has arrived yet";
   EXPECT_EQ(matcher.on_header(eager(9, 0, 1001)).kind, Kind::kProtocolError) << "too long to come early";
   for (std::uint32_t i = 0; i < 5; ++i) EXPECT_EQ(matcher.on_header(eager(9, i, 1000)).kind, Kind::kEarly);
   EXPECT_EQ(matcher.on_header(eager(9, 5, 1)).kind, Kind::kProtocolError) << "beyond the window";
+}
+
+TEST(RecvMatcher, AnEmptyMessageIsNotAcceptedTwice) {
+  using Kind = RecvMatcher::Placement::Kind;
+  RecvMatcher matcher(kSettings);
+  const std::array<RecvMatcher::Part, 1> part{{{4, 100}}};
+  const auto posted = matcher.post(part);
+  ASSERT_TRUE(posted);
+  ChunkHeader header;
+  header.has_slot = true;
+  header.tag = 4;
+  header.slot = posted->clears->front().slot;
+  EXPECT_EQ(matcher.on_header(header).kind, Kind::kPart);
+  EXPECT_EQ(matcher.on_header(header).kind, Kind::kProtocolError);
 }
 
 TEST(RecvMatcher, AnEarlyMessageIsNotAcceptedTwice) {

@@ -116,7 +116,7 @@ RecvMatcher::Placement RecvMatcher::on_header(const ChunkHeader& header) {
   if (slot == nullptr) return header.has_slot ? protocol_error() : place_early(header);
   if (header.has_slot) {
     const bool fits = header.total <= slot->length && (!slot->started || slot->total == header.total) &&
-                      header.length <= header.total - slot->received;
+                      header.length <= header.total - slot->claimed && (header.total > 0 || !slot->started);
     if (!fits) return protocol_error();
   } else {
     slot->bound = true;
@@ -124,6 +124,7 @@ RecvMatcher::Placement RecvMatcher::on_header(const ChunkHeader& header) {
   if (!slot->started) ++partial_;
   slot->started = true;
   slot->total = header.total;
+  slot->claimed += header.length;
   Placement placement{Placement::Kind::kPart};
   placement.group = slot->group;
   placement.part = slot->part;

@@ -77,7 +77,8 @@ class RecvMatcher {
     bool started = false;
     bool bound = false;  // to an eager message, whole or arriving: nothing else may fill it
     std::uint64_t total = 0;
-    std::uint64_t received = 0;
+    std::uint64_t claimed = 0;   // by headers; never more than total, so payload can complete the slot only once
+    std::uint64_t received = 0;  // of claimed
   };
   struct Group {
     bool used = false;

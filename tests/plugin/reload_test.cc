@@ -1,0 +1,76 @@
+#include <dirent.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "tests/plugin/plugin_under_test.h"
+
+namespace clustar::tests {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+#else
+constexpr bool kSanitized = false;
+#endif
+
+std::size_t resident_kib() {
+  std::ifstream in("/proc/self/statm");
+  std::size_t total = 0;
+  std::size_t resident = 0;
+  in >> total >> resident;
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) / 1024;
+}
+
+std::size_t entries(const char* folder) {
+  std::size_t count = 0;
+  DIR* dir = opendir(folder);
+  while (readdir(dir) != nullptr) ++count;
+  closedir(dir);
+  return count;
+}
+
+void cycle() {
+  const auto plugin = open_plugin(12);
+  void* context = nullptr;
+  ASSERT_EQ(plugin->init(1, -1, &context), nccl_abi::kSuccess);
+  const PluginConnection connection = connect_to_self(*plugin, context);
+  transfer(*plugin, connection, 1000);
+  close(*plugin, connection);
+  ASSERT_EQ(plugin->finalize(context), nccl_abi::kSuccess);
+}
+
+TEST(Reload, AThousandCyclesLeaveMemoryDescriptorsAndThreadsFlat) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's own bookkeeping of loaded objects grows with every reload";
+  const Environment environment(Variables{});
+  for (int i = 0; i < 50; ++i) cycle();
+  const std::size_t memory = resident_kib();
+  const std::size_t descriptors = entries("/proc/self/fd");
+  const std::size_t threads = entries("/proc/self/task");
+  for (int i = 0; i < 1000; ++i) cycle();
+  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
+  EXPECT_EQ(entries("/proc/self/task"), threads);
+  // A leak of one small object a cycle would show as tens of KiB; libstdc++'s pool alone would be 71 MB.
+  EXPECT_LT(resident_kib(), memory + 512);
+  RecordProperty("resident_kib_before", static_cast<int>(memory));
+  RecordProperty("resident_kib_after", static_cast<int>(resident_kib()));
+}
+
+TEST(Reload, TheLibraryReallyLeavesTheProcess) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers keep libraries loaded to symbolize reports";
+  const Environment environment(Variables{});
+  cycle();
+  EXPECT_EQ(dlopen(kPluginPath, RTLD_NOW | RTLD_NOLOAD), nullptr);
+}
+
+}  // namespace
+}  // namespace clustar::tests
