@@ -86,6 +86,11 @@ Result<std::vector<int>> NetPlugin::exported_versions(const std::string& path) {
   return versions;
 }
 
+std::mutex& AdaptorBase::set_up_mutex() {
+  static auto* mutex = new std::mutex;  // outlives every plugin
+  return *mutex;
+}
+
 int AdaptorBase::bad_call(std::string text, int result) {
   log_.add(nccl_abi::kLogWarn, nccl_abi::kLogNet, std::move(text));
   return result;

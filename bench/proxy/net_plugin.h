@@ -45,6 +45,7 @@ struct LogLine {
 
 // Every method returns the plugin's ncclResult_t unchanged (nccl_abi::Result); thread rules are NCCL's
 // (nccl_abi docs: service thread for connect/accept/regMr/close, progress thread for isend/irecv/test/iflush).
+// init, devices, get_properties and finalize are serialised in the process, as by NCCL's netPluginMutex.
 class NetPlugin {
  public:
   virtual ~NetPlugin() = default;

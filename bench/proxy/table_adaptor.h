@@ -38,6 +38,9 @@ class AdaptorBase : public NetPlugin {
 
   explicit AdaptorBase(Library library) : library_(std::move(library)) {}
 
+  // Plays NCCL's netPluginMutex: init, devices, getProperties and finalize run one at a time in a process.
+  static std::mutex& set_up_mutex();
+
   int missing(const char* slot);
   int too_large(const char* call, std::size_t size, std::size_t limit);
   int bad_call(std::string text, int result);
@@ -78,8 +81,8 @@ class TableAdaptor final : public AdaptorBase {
   int init(std::uint64_t comm_id, int traffic_class, void** ctx) override {
     *ctx = nullptr;
     if (table_->init == nullptr) return missing("init");
+    const std::lock_guard lock(set_up_mutex());
     if constexpr (kOwnContext) {
-      const std::lock_guard lock(mutex_);
       if (configs_.empty()) {
         int result;
         if constexpr (V == 10) {
@@ -100,9 +103,10 @@ class TableAdaptor final : public AdaptorBase {
   }
 
   int finalize(void* ctx) override {
+    const std::lock_guard lock(set_up_mutex());
     if constexpr (kOwnContext) {
-      const std::lock_guard lock(mutex_);
-      if (configs_.erase(ctx) == 0) return bad_call("finalize was given a context that init did not return", 4);
+      if (configs_.erase(ctx) == 0)
+        return bad_call("finalize was given a context that init did not return", nccl_abi::kInvalidArgument);
       return nccl_abi::kSuccess;
     } else {
       return table_->finalize != nullptr ? table_->finalize(ctx) : missing("finalize");
@@ -114,6 +118,7 @@ class TableAdaptor final : public AdaptorBase {
   int get_properties(int dev, NetProperties* out) override {
     if (table_->getProperties == nullptr) return missing("getProperties");
     Properties in{};
+    const std::lock_guard lock(set_up_mutex());
     const int result = table_->getProperties(dev, &in);
     if (result == nccl_abi::kSuccess) *out = convert_properties<V>(in);
     return result;
@@ -231,8 +236,7 @@ class TableAdaptor final : public AdaptorBase {
   static void* bytes(Handle* handle) { return handle != nullptr ? handle->data() : nullptr; }
 
   const Table* table_;
-  std::mutex mutex_;  // guards configs_ and the plugin's one init
-  std::unordered_map<void*, std::unique_ptr<nccl_abi::CommConfig>> configs_;
+  std::unordered_map<void*, std::unique_ptr<nccl_abi::CommConfig>> configs_;  // guarded by set_up_mutex()
 };
 
 }  // namespace clustar::bench::proxy

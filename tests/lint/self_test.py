@@ -14,6 +14,7 @@ import core_purity
 import getenv_only_in_config
 import house_rules
 import include_rules
+import shell_scripts
 import size_limits
 import thin_plugin
 import tree
@@ -204,6 +205,31 @@ class HouseRules(Planted):
     def test_file_name(self):
         self.plant("transport/base/BadName.cc", "\n")
         self.assert_caught(house_rules, "lower_snake")
+
+
+class ShellScripts(Planted):
+    HEAD = "#!/usr/bin/env bash\nset -euo pipefail\n"
+
+    def plant(self, path, text):
+        os.chmod(super().plant(path, text), 0o755)
+
+    def test_clean(self):
+        self.plant("scripts/a", self.HEAD + 'echo "$1"\n')
+        self.assert_clean(shell_scripts)
+
+    def test_going_on_after_an_error(self):
+        self.plant("scripts/a", "#!/usr/bin/env bash\necho\n")
+        self.assert_caught(shell_scripts, "set -euo pipefail")
+
+    def test_not_executable(self):
+        self.plant(".ci/run", self.HEAD)
+        os.chmod(os.path.join(self.root, ".ci/run"), 0o644)
+        self.assert_caught(shell_scripts, "not executable")
+
+    @unittest.skipUnless(shutil.which("shellcheck"), "shellcheck is not installed; scripts/setup installs it")
+    def test_shellcheck(self):
+        self.plant("scripts/a", self.HEAD + "rm -f $1\n")
+        self.assert_caught(shell_scripts, "scripts/a:3:", "SC2086")
 
 
 class ThinPlugin(Planted):

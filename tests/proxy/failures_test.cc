@@ -5,7 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <iterator>
 
 #include "tests/proxy/collectives.h"
 #include "tests/proxy/plugins.h"
@@ -205,6 +208,35 @@ TEST_P(AnyPlugin, APeerThatLeavesIsAnErrorInTime) {
     EXPECT_LT(steady_clock::now() - begin, seconds(15)) << stats.error().message;
     EXPECT_EQ(stats.error().code, ErrorCode::kRemote) << stats.error().message;
   });
+}
+
+std::ptrdiff_t entries(const char* folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+}
+
+TEST_P(AnyPlugin, NothingStaysOpen) {
+  std::ptrdiff_t descriptors = 0;
+  std::ptrdiff_t threads = 0;
+  for (int round = 0; round < 4; ++round) {
+    {
+      const auto plugin = open_plugin(GetParam().path);
+      run_ranks(3, [&](Bootstrap& bootstrap) {
+        CommunicatorOptions options;
+        options.channels = 3;
+        auto comm = Communicator::create(*plugin, bootstrap, options);
+        ASSERT_TRUE(comm) << comm.error().message;
+        check_all_reduce<float>(**comm, 100'000, ReduceOp::kSum, options);
+        ASSERT_TRUE(bootstrap.barrier());
+      });
+    }
+    // The first round may load what stays for good.
+    if (round == 0) {
+      descriptors = entries("/proc/self/fd");
+      threads = entries("/proc/self/task");
+    }
+    EXPECT_EQ(entries("/proc/self/fd"), descriptors);
+    EXPECT_EQ(entries("/proc/self/task"), threads);
+  }
 }
 
 int die_after_some_steps(const std::string& path, const std::string& root) {

@@ -15,11 +15,15 @@
 #include <thread>
 #include <vector>
 
-#include "nccl_plugin/abi/tables.h"
+#include "tests/proxy/memory_calls.h"
+
+namespace clustar::tests::memory {
+
+struct Context {
+  NetAttr attr{};
+};
 
 namespace {
-
-using namespace clustar::nccl_abi;  // NOLINT: the whole file speaks this ABI
 
 constexpr std::uint64_t kMagic = 0x6d656d6f72792121;
 constexpr int kConnectCalls = 3;
@@ -41,10 +45,6 @@ struct Pipe {
   std::list<Request*> posted;
   bool sender_gone = false;
   bool receiver_gone = false;
-};
-struct Context {
-  bool attributes_known = false;
-  NetAttr attr{};
 };
 struct Comm {
   bool sends;
@@ -85,8 +85,6 @@ struct State {
   long max_group = 0;
 };
 State g;
-Context g_shared_context;  // of the versions without one
-
 void violation(const std::string& text) { g.violations += text + "\n"; }
 int option(const char* name, int fallback) {
   const auto found = g.options.find(name);
@@ -142,17 +140,34 @@ void free_request(Request* request) {
   delete request;
 }
 
-int init_common(DebugLogger logger, const char* call) {
+}  // namespace
+
+Context* shared_context() {
+  static Context context;
+  return &context;
+}
+
+void note_traffic_class(int traffic_class) {
+  const std::lock_guard lock(g.mutex);
+  g.traffic_class = traffic_class;
+}
+void note_violation(const char* text) {
+  const std::lock_guard lock(g.mutex);
+  violation(text);
+}
+int max_recvs() {
+  const std::lock_guard lock(g.mutex);
+  return option("max_recvs", 8);
+}
+
+int init(DebugLogger logger) {
   const std::lock_guard lock(g.mutex);
   g.logger = logger;
-  return enter(call);
+  return enter("init");
 }
-int init_v9(DebugLogger logger) { return init_common(logger, "init"); }
-int init_v10(DebugLogger logger, ProfilerCallback) { return init_common(logger, "init"); }
-int init_v11(void** ctx, std::uint64_t, CommConfig* config, DebugLogger logger, ProfilerCallback) {
-  if (const int failed = init_common(logger, "init")) return failed;
+int init_context(void** ctx, DebugLogger logger) {
+  if (const int failed = init(logger)) return failed;
   const std::lock_guard lock(g.mutex);
-  g.traffic_class = config->traffic_class;
   auto* context = new Context;
   g.contexts.insert(context);
   *ctx = context;
@@ -173,31 +188,17 @@ int finalize(void* ctx) {
   return kSuccess;
 }
 
+int get_properties() {
+  const std::lock_guard lock(g.mutex);
+  return enter("getProperties");
+}
 int devices(int* count) {
   const std::lock_guard lock(g.mutex);
   *count = 2;
   return enter("devices");
 }
 
-template <class P>
-int properties(int dev, P* p) {
-  const std::lock_guard lock(g.mutex);
-  *p = P{};
-  p->name = "memory0";
-  p->guid = static_cast<std::uint64_t>(dev) + 1;
-  p->ptr_support = kPtrHost;
-  p->speed = 40000;
-  p->port = 1;
-  p->latency = 2.5f;
-  p->max_comms = 1000;
-  p->max_recvs = option("max_recvs", 8);
-  if constexpr (requires { p->reg_is_global; }) p->reg_is_global = 1;
-  if constexpr (requires { p->force_flush; }) p->force_flush = 1;
-  if constexpr (requires { p->max_p2p_bytes; }) p->max_p2p_bytes = p->max_coll_bytes = std::size_t{1} << 35;
-  return enter("getProperties");
-}
-
-int listen_in(Context* context, void* handle, void** listen_comm) {
+int listen(Context* context, void* handle, void** listen_comm) {
   const std::lock_guard lock(g.mutex);
   if (const int failed = enter("listen")) return failed;
   auto* listener = new Listener;
@@ -209,12 +210,8 @@ int listen_in(Context* context, void* handle, void** listen_comm) {
   *listen_comm = listener;
   return kSuccess;
 }
-int listen_v6(int, void* handle, void** listen_comm) { return listen_in(&g_shared_context, handle, listen_comm); }
-int listen_v11(void* ctx, int, void* handle, void** listen_comm) {
-  return listen_in(static_cast<Context*>(ctx), handle, listen_comm);
-}
 
-int connect_in(Context* context, void* handle, void** send_comm) {
+int connect(Context* context, void* handle, void** send_comm) {
   const std::lock_guard lock(g.mutex);
   if (const int failed = enter("connect")) return failed;
   *send_comm = nullptr;
@@ -234,25 +231,8 @@ int connect_in(Context* context, void* handle, void** send_comm) {
   *send_comm = comm;
   return kSuccess;
 }
-int connect_v6(int, void* handle, void** comm) { return connect_in(&g_shared_context, handle, comm); }
-int connect_v7(int, void* handle, void** comm, DeviceHandle** device) {
-  *device = nullptr;
-  return connect_in(&g_shared_context, handle, comm);
-}
-int connect_v10(int, CommConfig* config, void* handle, void** comm, DeviceHandle** device) {
-  *device = nullptr;
-  {
-    const std::lock_guard lock(g.mutex);
-    g.traffic_class = config->traffic_class;
-  }
-  return connect_in(&g_shared_context, handle, comm);
-}
-int connect_v11(void* ctx, int, void* handle, void** comm, DeviceHandle** device) {
-  *device = nullptr;
-  return connect_in(static_cast<Context*>(ctx), handle, comm);
-}
 
-int accept_v6(void* listen_comm, void** recv_comm) {
+int accept(void* listen_comm, void** recv_comm) {
   const std::lock_guard lock(g.mutex);
   if (const int failed = enter("accept")) return failed;
   *recv_comm = nullptr;
@@ -264,10 +244,6 @@ int accept_v6(void* listen_comm, void** recv_comm) {
   g.comms.insert(comm);
   *recv_comm = comm;
   return kSuccess;
-}
-int accept_v7(void* listen_comm, void** recv_comm, DeviceHandle** device) {
-  *device = nullptr;
-  return accept_v6(listen_comm, recv_comm);
 }
 
 int close_listen(void* listen_comm) {
@@ -293,10 +269,6 @@ int reg_mr(void* pointer, void* data, std::size_t size, int type, void** mhandle
   comm->mrs[*mhandle] = {static_cast<char*>(data), size};
   return kSuccess;
 }
-int reg_mr_v7(void* comm, void* data, int size, int type, void** mhandle) {
-  return reg_mr(comm, data, static_cast<std::size_t>(size), type, mhandle);
-}
-int reg_mr_dma_buf(void*, void*, std::size_t, int, std::uint64_t, int, void**) { return kInternalError; }
 int dereg_mr(void* pointer, void* mhandle) {
   const std::lock_guard lock(g.mutex);
   if (const int failed = enter("deregMr")) return failed;
@@ -309,7 +281,7 @@ int dereg_mr(void* pointer, void* mhandle) {
   return kSuccess;
 }
 
-int isend_v9(void* pointer, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+int isend(void* pointer, void* data, std::size_t size, int tag, void* mhandle, void** request) {
   const std::lock_guard lock(g.mutex);
   if (const int failed = enter("isend")) return failed;
   *request = nullptr;
@@ -317,7 +289,7 @@ int isend_v9(void* pointer, void* data, std::size_t size, int tag, void* mhandle
   if (comm == nullptr || !comm->sends) return kInvalidArgument;
   on_progress_thread(*comm, "isend");
   if (!registered(*comm, mhandle, data, size)) violation("isend of memory that is not registered");
-  if (comm->context != &g_shared_context && comm->context->attr.op == kNetAttrUndefined) {
+  if (comm->context != shared_context() && comm->context->attr.op == kNetAttrUndefined) {
     violation("isend before setNetAttr told the operation");
   }
   if (comm->pipe->receiver_gone) {
@@ -339,14 +311,8 @@ int isend_v9(void* pointer, void* data, std::size_t size, int tag, void* mhandle
   }
   return kSuccess;
 }
-int isend_v6(void* comm, void* data, int size, int tag, void* mhandle, void** request) {
-  return isend_v9(comm, data, static_cast<std::size_t>(size), tag, mhandle, request);
-}
-int isend_v10(void* comm, void* data, std::size_t size, int tag, void* mhandle, void*, void** request) {
-  return isend_v9(comm, data, size, tag, mhandle, request);
-}
 
-int irecv_v9(void* pointer, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
+int irecv(void* pointer, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
   const std::lock_guard lock(g.mutex);
   if (const int failed = enter("irecv")) return failed;
   const bool optional = *request == reinterpret_cast<void*>(kOptionalRecvCompletion);
@@ -371,19 +337,6 @@ int irecv_v9(void* pointer, int n, void** data, std::size_t* sizes, int* tags, v
   comm->pipe->posted.push_back(receive);
   *request = receive;
   return kSuccess;
-}
-int irecv_v6(void* comm, int n, void** data, int* sizes, int* tags, void** mhandles, void** request) {
-  if (*request != nullptr) {
-    const std::lock_guard lock(g.mutex);
-    violation("the optional-completion marker reached a table that does not know it");
-  }
-  std::vector<std::size_t> wide(sizes, sizes + n);
-  return irecv_v9(comm, n, data, wide.data(), tags, mhandles, request);
-}
-int irecv_v10(void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** phandles,
-              void** request) {
-  for (int i = 0; i < n; ++i) static_cast<void>(phandles[i]);  // there has to be an array
-  return irecv_v9(comm, n, data, sizes, tags, mhandles, request);
 }
 
 int iflush(void* pointer, int n, void** data, int* sizes, void** mhandles, void** request) {
@@ -451,6 +404,8 @@ int set_net_attr(void* ctx, NetAttr* attr) {
   return kSuccess;
 }
 
+namespace {
+
 void reset() {
   const std::lock_guard lock(g.mutex);
   g.calls.clear();
@@ -495,54 +450,9 @@ const char* violations() {
 }
 
 }  // namespace
+}  // namespace clustar::tests::memory
 
-#define MEMORY_EXPORT extern "C" __attribute__((visibility("default")))
-
-MEMORY_EXPORT clustar::tests::MemoryPluginControl memory_plugin_control;
-MEMORY_EXPORT TableV6 ncclNetPlugin_v6;
-MEMORY_EXPORT TableV7 ncclNetPlugin_v7;
-MEMORY_EXPORT TableV8 ncclNetPlugin_v8;
-MEMORY_EXPORT TableV9 ncclNetPlugin_v9;
-MEMORY_EXPORT TableV10 ncclNetPlugin_v10;
-MEMORY_EXPORT TableV11 ncclNetPlugin_v11;
-MEMORY_EXPORT TableV12 ncclNetPlugin_v12;
-
-clustar::tests::MemoryPluginControl memory_plugin_control = {reset, fail, set, count, traffic_class, violations};
-
-TableV6 ncclNetPlugin_v6 = {"Memory",       init_v9,    devices,    properties<PropertiesV6>,
-                            listen_v6,      connect_v6, accept_v6,  reg_mr_v7,
-                            reg_mr_dma_buf, dereg_mr,   isend_v6,   irecv_v6,
-                            iflush,         test,       close_send, close_recv,
-                            close_listen};
-TableV7 ncclNetPlugin_v7 = {"Memory",       init_v9,    devices,    properties<PropertiesV7>,
-                            listen_v6,      connect_v7, accept_v7,  reg_mr_v7,
-                            reg_mr_dma_buf, dereg_mr,   isend_v6,   irecv_v6,
-                            iflush,         test,       close_send, close_recv,
-                            close_listen,   nullptr,    nullptr};
-TableV8 ncclNetPlugin_v8 = {"Memory",       init_v9,    devices,    properties<PropertiesV8>,
-                            listen_v6,      connect_v7, accept_v7,  reg_mr,
-                            reg_mr_dma_buf, dereg_mr,   isend_v6,   irecv_v6,
-                            iflush,         test,       close_send, close_recv,
-                            close_listen,   nullptr,    nullptr};
-TableV9 ncclNetPlugin_v9 = {"Memory",       init_v9,    devices,    properties<PropertiesV9>,
-                            listen_v6,      connect_v7, accept_v7,  reg_mr,
-                            reg_mr_dma_buf, dereg_mr,   isend_v9,   irecv_v9,
-                            iflush,         test,       close_send, close_recv,
-                            close_listen,   nullptr,    nullptr,    nullptr};
-TableV10 ncclNetPlugin_v10 = {"Memory",       init_v10,    devices,    properties<PropertiesV9>,
-                              listen_v6,      connect_v10, accept_v7,  reg_mr,
-                              reg_mr_dma_buf, dereg_mr,    isend_v10,  irecv_v10,
-                              iflush,         test,        close_send, close_recv,
-                              close_listen,   nullptr,     nullptr,    nullptr};
-TableV11 ncclNetPlugin_v11 = {"Memory",       init_v11,    devices,    properties<PropertiesV11>,
-                              listen_v11,     connect_v11, accept_v7,  reg_mr,
-                              reg_mr_dma_buf, dereg_mr,    isend_v10,  irecv_v10,
-                              iflush,         test,        close_send, close_recv,
-                              close_listen,   nullptr,     nullptr,    nullptr,
-                              finalize,       set_net_attr};
-TableV12 ncclNetPlugin_v12 = {"Memory",       init_v11,    devices,    properties<PropertiesV12>,
-                              listen_v11,     connect_v11, accept_v7,  reg_mr,
-                              reg_mr_dma_buf, dereg_mr,    isend_v10,  irecv_v10,
-                              iflush,         test,        close_send, close_recv,
-                              close_listen,   nullptr,     nullptr,    nullptr,
-                              finalize,       set_net_attr};
+extern "C" __attribute__((visibility("default"))) clustar::tests::MemoryPluginControl memory_plugin_control;
+clustar::tests::MemoryPluginControl memory_plugin_control = {
+    clustar::tests::memory::reset, clustar::tests::memory::fail,          clustar::tests::memory::set,
+    clustar::tests::memory::count, clustar::tests::memory::traffic_class, clustar::tests::memory::violations};

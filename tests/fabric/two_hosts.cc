@@ -1,0 +1,66 @@
+#include "tests/fabric/two_hosts.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+namespace clustar::tests {
+namespace {
+
+// Runs `ip` with the words of `line`; false when it fails.
+bool ip(const std::string& line) { return std::system(("ip " + line + " 2>/dev/null").c_str()) == 0; }
+
+}  // namespace
+
+std::string TwoHosts::name(int host) const {
+  return "clustar-test-" + std::to_string(getpid()) + "-" + std::to_string(host);
+}
+
+TwoHosts::TwoHosts() {
+  if (geteuid() != 0) {
+    reason_ = "needs root, to make network namespaces";
+    return;
+  }
+  if (!ip("-V >/dev/null")) {
+    reason_ = "needs ip, of the package iproute2";
+    return;
+  }
+  // A middle namespace holds the switch, so that cutting the cable takes no link down at either host.
+  const std::string middle = name(2);
+  bool ok = ip("netns add " + middle) && ip("-n " + middle + " link add bridge0 type bridge") &&
+            ip("-n " + middle + " link set bridge0 up");
+  for (int host = 0; host < 2 && ok; ++host) {
+    const std::string port = "port" + std::to_string(host);
+    ok = ip("netns add " + name(host)) &&
+         ip("-n " + middle + " link add " + port + " type veth peer name wire netns " + name(host)) &&
+         ip("-n " + middle + " link set " + port + " master bridge0 up") &&
+         ip("-n " + name(host) + " addr add 10.77.0." + std::to_string(host + 1) + "/24 dev wire") &&
+         ip("-n " + name(host) + " link set lo up") && ip("-n " + name(host) + " link set wire up");
+  }
+  if (!ok) reason_ = "this kernel or container does not let root make namespaces, veth and a bridge";
+}
+
+TwoHosts::~TwoHosts() {
+  for (int host = 0; host < 3; ++host) ip("netns del " + name(host));
+}
+
+void TwoHosts::run_on(int host, const std::function<void()>& body) const {
+  const std::string path = "/var/run/netns/" + name(host);
+  std::thread thread([&] {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) std::abort();
+    ::close(fd);
+    body();
+  });
+  thread.join();
+}
+
+bool TwoHosts::cut() const { return ip("-n " + name(2) + " link set port1 nomaster"); }
+
+}  // namespace clustar::tests

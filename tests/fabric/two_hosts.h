@@ -1,0 +1,28 @@
+// Two network namespaces joined by a cable (veth), made and removed by one object.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace clustar::tests {
+
+class TwoHosts {
+ public:
+  TwoHosts();   // reason() is empty when it worked
+  ~TwoHosts();  // removes everything
+  TwoHosts(const TwoHosts&) = delete;
+  TwoHosts& operator=(const TwoHosts&) = delete;
+
+  const std::string& reason() const { return reason_; }
+  // Runs `body` on a thread of its own inside host 0 or 1, where the cable's end is called "wire".
+  void run_on(int host, const std::function<void()>& body) const;
+  // From now on nothing passes the cable, and nobody is told: as when a host loses power.
+  bool cut() const;
+
+ private:
+  std::string name(int host) const;
+
+  std::string reason_;
+};
+
+}  // namespace clustar::tests
