@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -35,6 +36,7 @@ constexpr int kOk = 0;
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 constexpr int kMaxRanks = 256;
+constexpr std::chrono::milliseconds kRelay{50};  // between two steps that rank 0 reports to its launcher
 constexpr double kMib = 1024 * 1024;
 
 struct Options {
@@ -56,6 +58,7 @@ struct Options {
   CLI::Option* size_given = nullptr;
   CLI::Option* root_given = nullptr;
   CLI::Option* target_given = nullptr;
+  CLI::Option* examples_given = nullptr;
 
   bool launched() const { return report_fd >= 0; }
 };
@@ -108,10 +111,17 @@ int run_one_rank(const Options& options) {
   if (options.launched()) trainer::end_with_launcher();
   ProgressView view(progress_style(options));
   const bool shows = options.rank.rank == 0;
+  std::chrono::steady_clock::time_point quiet_until{};
+  const auto relay = [&](const trainer::Progress& progress) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!progress.epoch_over && now < quiet_until) return;
+    quiet_until = now + kRelay;
+    trainer::write_record(options.report_fd, trainer::to_record(progress));
+  };
   const auto results = trainer::run_rank(options.config, options.rank, [&](const trainer::Progress& progress) {
     if (!shows) return;
     if (options.launched()) {
-      trainer::write_record(options.report_fd, trainer::to_record(progress));
+      relay(progress);
     } else {
       view.show(progress);
     }
@@ -185,6 +195,9 @@ std::string contradiction(const Options& options) {
   if (options.config.batch < ranks) {
     return fmt::format("--batch {} gives some of the {} ranks nothing to do; allowed: {} or more", options.config.batch,
                        ranks, ranks);
+  }
+  if (!options.config.data.empty() && options.examples_given->count() > 0) {
+    return "--examples is for generated digits; without --data only";
   }
   if (!options.config.data.empty() && !std::filesystem::exists(options.config.data)) {
     return fmt::format("--data: there is no file or directory '{}'", options.config.data);

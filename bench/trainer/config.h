@@ -26,7 +26,7 @@ struct TrainConfig {
   CheckEqual check_equal = CheckEqual::kEvery;
   std::optional<double> target_accuracy;  // 0 to 1: stop after the epoch that reaches it
   std::string data;                       // directory or images file; empty = generated digits
-  std::size_t generated = kDefaultDigits;
+  std::size_t generated = kDefaultDigits;  // how many, when `data` is empty
 };
 
 struct RankOptions {

@@ -75,7 +75,10 @@ std::string summary(const json& results) {
                                                grouped(results["messages_sent"])));
   }
   if (!results["accuracy"].is_null()) {
-    text += row("loss", fmt::format("{:.4f} (training, last epoch)", results["loss"].get<double>()));
+    // A loss that is not finite has become null on its way through JSON.
+    const json& loss = results["loss"];
+    text += row("loss", loss.is_number() ? fmt::format("{:.4f} (training, last epoch)", loss.get<double>())
+                                         : std::string("not finite"));
     text += row("held-out accuracy", fmt::format("{:.2f} %", 100 * results["accuracy"].get<double>()));
   }
   text += row("replicas", replicas_text(results));

@@ -16,6 +16,15 @@ namespace {
 // Runs `ip` with the words of `line`; false when it fails.
 bool ip(const std::string& line) { return std::system(("ip " + line + " 2>/dev/null").c_str()) == 0; }
 
+// The kernel brings a link up in its own time, and until then the interface does not count as running.
+bool wait_up(const std::string& host, const std::string& nic) {
+  for (int tries = 0; tries < 500; ++tries) {
+    if (ip("-n " + host + " link show dev " + nic + " | grep -q 'state UP'")) return true;
+    usleep(10000);
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string TwoHosts::name(int host) const {
@@ -41,7 +50,8 @@ TwoHosts::TwoHosts() {
          ip("-n " + middle + " link add " + port + " type veth peer name wire netns " + name(host)) &&
          ip("-n " + middle + " link set " + port + " master bridge0 up") &&
          ip("-n " + name(host) + " addr add 10.77.0." + std::to_string(host + 1) + "/24 dev wire") &&
-         ip("-n " + name(host) + " link set lo up") && ip("-n " + name(host) + " link set wire up");
+         ip("-n " + name(host) + " link set lo up") && ip("-n " + name(host) + " link set wire up") &&
+         wait_up(name(host), "wire");
   }
   if (!ok) reason_ = "this kernel or container does not let root make namespaces, veth and a bridge";
 }
@@ -59,6 +69,13 @@ void TwoHosts::run_on(int host, const std::function<void()>& body) const {
     body();
   });
   thread.join();
+}
+
+bool TwoHosts::add_nic(int host, const std::string& nic, const std::string& address) const {
+  const std::string in_host = "-n " + name(host) + " ";
+  return ip(in_host + "link add " + nic + " type veth peer name " + nic + "-far") &&
+         ip(in_host + "addr add " + address + " dev " + nic) && ip(in_host + "link set " + nic + " up") &&
+         ip(in_host + "link set " + nic + "-far up") && wait_up(name(host), nic);
 }
 
 bool TwoHosts::cut() const { return ip("-n " + name(2) + " link set port1 nomaster"); }

@@ -16,6 +16,8 @@ class TwoHosts {
   const std::string& reason() const { return reason_; }
   // Runs `body` on a thread of its own inside host 0 or 1, where the cable's end is called "wire".
   void run_on(int host, const std::function<void()>& body) const;
+  // Gives a host one more network interface, which leads nowhere.
+  bool add_nic(int host, const std::string& nic, const std::string& address) const;
   // From now on nothing passes the cable, and nobody is told: as when a host loses power.
   bool cut() const;
 

@@ -85,7 +85,10 @@ struct State {
   long max_group = 0;
 };
 State g;
-void violation(const std::string& text) { g.violations += text + "\n"; }
+// Each once: the first tells enough.
+void violation(const std::string& text) {
+  if (g.violations.find(text + "\n") == std::string::npos) g.violations += text + "\n";
+}
 int option(const char* name, int fallback) {
   const auto found = g.options.find(name);
   return found == g.options.end() ? fallback : found->second;
@@ -116,6 +119,10 @@ void on_progress_thread(Comm& comm, const char* call) {
   if (comm.progress == std::thread::id{}) comm.progress = self;
   if (comm.progress != self) violation(std::string(call) + " from two threads on one comm");
   if (self == comm.service) violation(std::string(call) + " on the service thread");
+}
+
+void on_service_thread(const Comm& comm, const char* call) {
+  if (comm.service != std::this_thread::get_id()) violation(std::string(call) + " off the service thread");
 }
 
 bool registered(const Comm& comm, void* mhandle, const void* data, std::size_t size) {
@@ -263,6 +270,7 @@ int reg_mr(void* pointer, void* data, std::size_t size, int type, void** mhandle
   if (const int failed = enter("regMr")) return failed;
   Comm* comm = comm_of(pointer, "regMr");
   if (comm == nullptr) return kInvalidArgument;
+  on_service_thread(*comm, "regMr");
   if (type != kPtrHost) violation("regMr of memory that is not the host's");
   if (g.listeners.contains(comm->listener)) violation("a receive buffer was registered before closeListen");
   *mhandle = new char;
@@ -289,8 +297,9 @@ int isend(void* pointer, void* data, std::size_t size, int tag, void* mhandle, v
   if (comm == nullptr || !comm->sends) return kInvalidArgument;
   on_progress_thread(*comm, "isend");
   if (!registered(*comm, mhandle, data, size)) violation("isend of memory that is not registered");
-  if (comm->context != shared_context() && comm->context->attr.op == kNetAttrUndefined) {
-    violation("isend before setNetAttr told the operation");
+  const NetAttr& attr = comm->context->attr;
+  if (comm->context != shared_context() && (attr.op == kNetAttrUndefined || attr.send.max_flows_per_peer < 1)) {
+    violation("isend before setNetAttr told the operation and the flows");
   }
   if (comm->pipe->receiver_gone) {
     g.logger(kLogWarn, kLogNet, __FILE__, __LINE__, "the receiver %s", "is gone");
@@ -382,9 +391,9 @@ int close_comm(void* pointer, bool sends) {
   const char* call = sends ? "closeSend" : "closeRecv";
   Comm* comm = comm_of(pointer, call);
   if (comm == nullptr) return kInvalidArgument;
+  on_service_thread(*comm, call);
   if (comm->sends != sends) violation(std::string(call) + " of the other kind of comm");
   if (!comm->mrs.empty()) violation(std::string(call) + " before deregMr");
-  if (comm->progress == std::this_thread::get_id()) violation(std::string(call) + " on the progress thread");
   (sends ? comm->pipe->sender_gone : comm->pipe->receiver_gone) = true;
   for (auto i = g.requests.begin(); i != g.requests.end();) {
     Request* request = *i++;

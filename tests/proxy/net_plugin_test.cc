@@ -127,6 +127,7 @@ TEST_P(EachVersion, CarriesAMessage) {
   ASSERT_EQ(plugin->reg_mr(recv_comm, to.data(), to.size(), nccl_abi::kPtrHost, &recv_mr), 0);
   std::thread([&] {
     nccl_abi::NetAttr attr{};
+    attr.send.max_flows_per_peer = 1;
     ASSERT_EQ(plugin->set_net_attr(ctx, &attr), 0);
     void* data = to.data();
     std::size_t size = to.size();

@@ -38,6 +38,8 @@ TEST(TrainUsage, WrongValuesSayWhatIsAllowed) {
       {{"--no-such-option"}, "--no-such-option"},
       {{"--ranks", "4", "--batch", "3"}, "allowed: 4 or more"},
       {{"--data", "/nonexistent/digits"}, "/nonexistent/digits"},
+      {{"--data", "/tmp", "--examples", "500"}, "--examples"},
+      {{"--examples", "4"}, "5"},
       {{"--ranks", "2", "--plugin", "/nonexistent/plugin.so"}, "/nonexistent/plugin.so"},
       {{"--rank", "0"}, "--rank, --size and --root belong together"},
       {{"--rank", "2", "--size", "2", "--root", "127.0.0.1:1"}, "allowed: 0 to 1"},
@@ -88,10 +90,10 @@ TEST(TrainOneRank, TrainsWithoutAnyPlugin) {
 }
 
 TEST(TrainOneRank, QuietIsQuietAndJsonOnStandardOutputIsPure) {
-  const Outcome quiet = train({"--model", "lr", "--epochs", "1", "--quiet"});
+  const Outcome quiet = train({"--model", "lr", "--examples", "500", "--epochs", "1", "--quiet"});
   EXPECT_EQ(quiet.status, 0);
   EXPECT_EQ(quiet.out + quiet.err, "");
-  const Outcome piped = train({"--model", "lr", "--epochs", "1", "--json", "-"});
+  const Outcome piped = train({"--model", "lr", "--examples", "500", "--epochs", "1", "--json", "-"});
   EXPECT_EQ(json::parse(piped.out).at("results").at("model"), "lr");
 }
 
@@ -107,7 +109,8 @@ TEST(TrainOneRank, BadDataIsNamed) {
 }
 
 TEST(TrainOneRank, UnwritableJsonIsAFailure) {
-  const Outcome outcome = train({"--model", "lr", "--epochs", "1", "--json", "/nonexistent/r.json"});
+  const Outcome outcome =
+      train({"--model", "lr", "--examples", "500", "--epochs", "1", "--json", "/nonexistent/r.json"});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("/nonexistent/r.json"));
 }

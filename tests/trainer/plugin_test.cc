@@ -46,7 +46,7 @@ class TrainOverPlugin : public ::testing::TestWithParam<Plugin> {
 };
 
 TEST_P(TrainOverPlugin, FourRanksEqualOne) {
-  const std::vector<std::string> common{"--model", "mlp", "--epochs", "1", "--batch", "250"};
+  const std::vector<std::string> common{"--model", "mlp", "--epochs", "2", "--batch", "250", "--examples", "2500"};
   const json one = results(common);
   std::vector<std::string> with_ranks = common;
   with_ranks.insert(with_ranks.end(), {"--ranks", "4"});
@@ -57,7 +57,7 @@ TEST_P(TrainOverPlugin, FourRanksEqualOne) {
   EXPECT_NEAR(four["loss"].get<double>(), one["loss"].get<double>(), 1e-3);
   EXPECT_NEAR(four["accuracy"].get<double>(), one["accuracy"].get<double>(), 0.01);
   // A ring sends 2 (n - 1) / n of the buffer from each rank: 2 (n - 1) in all, give or take the rounding of chunks.
-  const double expected = 32.0 * 2 * 3 * 2678824;
+  const double expected = 16.0 * 2 * 3 * 2678824;
   EXPECT_NEAR(four["bytes_sent"].get<double>(), expected, 0.01 * expected);
   EXPECT_EQ(four["bytes_received"], four["bytes_sent"]);
   EXPECT_GT(four["messages_sent"], 0);
@@ -118,7 +118,8 @@ TEST_P(TrainOverPlugin, ParametersEqualThoseOfOneProcess) {
 }
 
 TEST_P(TrainOverPlugin, RepeatsBitForBit) {
-  const std::vector<std::string> options{"--model", "lr", "--epochs", "1", "--ranks", "3", "--channels", "2"};
+  const std::vector<std::string> options{"--model", "lr",         "--epochs", "2",          "--ranks",
+                                         "3",       "--channels", "2",        "--examples", "1000"};
   const json first = results(options);
   const json second = results(options);
   ASSERT_TRUE(first.is_object() && second.is_object());
@@ -127,7 +128,7 @@ TEST_P(TrainOverPlugin, RepeatsBitForBit) {
 }
 
 TEST_P(TrainOverPlugin, AKilledRankEndsTheRunSoonAndIsNamed) {
-  Command command(arguments({"--model", "mlp", "--epochs", "100000", "--ranks", "3"}));
+  Command command(arguments({"--model", "mlp", "--epochs", "100000", "--ranks", "3", "--examples", "500"}));
   ASSERT_TRUE(command.wait_for_error_text("epoch   1/"));
   const std::vector<Process> ranks = children_of(command.pid());
   ASSERT_EQ(ranks.size(), 3u);
@@ -144,7 +145,7 @@ TEST_P(TrainOverPlugin, AKilledRankEndsTheRunSoonAndIsNamed) {
 
 TEST_P(TrainOverPlugin, AnInterruptLeavesNothingBehind) {
   for (const int signal : {SIGINT, SIGKILL}) {
-    Command command(arguments({"--model", "lr", "--epochs", "100000", "--ranks", "2"}));
+    Command command(arguments({"--model", "lr", "--epochs", "100000", "--ranks", "2", "--examples", "500"}));
     ASSERT_TRUE(command.wait_for_error_text("epoch   1/"));
     const std::vector<Process> ranks = children_of(command.pid());
     ASSERT_EQ(ranks.size(), 2u);
@@ -190,7 +191,8 @@ TEST_P(TrainOverPlugin, ARankStartedByHandNoticesThatAnotherDied) {
   const auto root = proxy::Bootstrap::pick_loopback_root();
   ASSERT_TRUE(root);
   const auto by_hand = [&](const std::string& rank) {
-    return arguments({"--model", "mlp", "--epochs", "100000", "--rank", rank, "--size", "2", "--root", *root});
+    return arguments(
+        {"--model", "mlp", "--examples", "500", "--epochs", "100000", "--rank", rank, "--size", "2", "--root", *root});
   };
   Command zero(by_hand("0"));
   Command one(by_hand("1"));
@@ -216,6 +218,16 @@ TEST_P(TrainOverPlugin, RanksWithDifferentSettingsSaySo) {
   EXPECT_EQ(second.status, 1);
   EXPECT_THAT(second.err, HasSubstr("ranks 0 and 1 differ in --lr"));
   EXPECT_EQ(zero.wait().status, 1);
+}
+
+TEST_P(TrainOverPlugin, DivergenceIsAFailureWithItsResults) {
+  const TemporaryDirectory dir;
+  const Outcome outcome = run_clustar(arguments({"--model", "mlp", "--examples", "500", "--epochs", "2", "--ranks", "2",
+                                                 "--lr", "1000", "--json", dir.file("r.json")}));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("diverged"));
+  EXPECT_THAT(outcome.out, HasSubstr("not finite"));
+  EXPECT_THAT(dir.read_json("r.json")["results"]["failure"].get<std::string>(), HasSubstr("diverged"));
 }
 
 TEST_P(TrainOverPlugin, AVersionItLacksIsAUsageError) {

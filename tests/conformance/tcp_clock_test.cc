@@ -1,0 +1,135 @@
+// What the TCP transport does when time passes, with a clock that the test turns.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/conformance/transport_under_test.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace clustar::transport::conformance {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+class TurnedClock final : public Clock {
+ public:
+  TimePoint now() const override { return TimePoint(Duration(nanoseconds_.load())); }
+  void advance(Duration by) { nanoseconds_ += by.count(); }
+
+ private:
+  std::atomic<std::int64_t> nanoseconds_{1000000000};
+};
+
+class TcpClock : public ::testing::Test {
+ protected:
+  void create(Duration stall_timeout) {
+    Config config;
+    config.socket_ifname = "=lo";
+    config.socket_family = "ipv4";
+    config.stall_timeout = stall_timeout;
+    Log log([this](LogLevel level, const std::string& text) {
+      const std::lock_guard lock(mutex_);
+      if (level == LogLevel::kWarn) warnings_ += text + "\n";
+    });
+    transport_ = std::move(tcp::TcpTransport::create(config, clock_, log).value());
+  }
+  std::string take_warnings() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(warnings_, {});
+  }
+  // Enough polls for a channel to look at the clock.
+  static void poll(Request& request) {
+    for (int i = 0; i < 200; ++i) {
+      const auto progress = request.test();
+      ASSERT_TRUE(progress) << progress.error().message;
+      ASSERT_FALSE(progress->done);
+    }
+  }
+
+  TurnedClock clock_;
+  std::mutex mutex_;
+  std::string warnings_;
+  std::unique_ptr<Transport> transport_;
+};
+
+TEST_F(TcpClock, ASilentPeerOnALiveHostIsNamedAfterTenSecondsAndNeverFails) {
+  create(seconds(0));
+  Connection connection = connect(*transport_, *transport_);
+  RecvBuffer to(*connection.recv, 64);
+  Request* recv = must_recv(*connection.recv, {{to.mr.get(), 0, 64, 0}});
+  poll(*recv);
+  clock_.advance(seconds(9));
+  poll(*recv);
+  EXPECT_EQ(take_warnings(), "");
+  clock_.advance(seconds(2));
+  poll(*recv);
+  EXPECT_THAT(take_warnings(), ::testing::AllOf(HasSubstr("straggler: 127.0.0.1:"), HasSubstr("for 11 s"),
+                                                HasSubstr("1 receives outstanding")));
+  poll(*recv);
+  EXPECT_EQ(take_warnings(), "") << "once per stall, then at doubling intervals";
+  clock_.advance(seconds(24 * 3600));
+  poll(*recv);
+  // It was only late: the message still arrives.
+  SendBuffer from(*connection.send, 64, 1);
+  finish({must_send(*connection.send, *from.mr, 0, 64), recv});
+  EXPECT_EQ(from.bytes, to.bytes);
+}
+
+TEST_F(TcpClock, AReceiverThatTakesNothingIsNamedToo) {
+  create(seconds(0));
+  Connection connection = connect(*transport_, *transport_);
+  SendBuffer from(*connection.send, 1 << 20, 1);
+  Request* send = must_send(*connection.send, *from.mr, 0, 1 << 20);
+  poll(*send);
+  clock_.advance(seconds(15));
+  poll(*send);
+  EXPECT_THAT(take_warnings(), HasSubstr("takes no data since 15 s"));
+}
+
+TEST_F(TcpClock, AStallTimeoutMakesItAnError) {
+  create(seconds(30));
+  Connection connection = connect(*transport_, *transport_);
+  RecvBuffer to(*connection.recv, 64);
+  Request* recv = must_recv(*connection.recv, {{to.mr.get(), 0, 64, 0}});
+  poll(*recv);
+  clock_.advance(seconds(29));
+  poll(*recv);
+  clock_.advance(seconds(2));
+  const Error error = await_error(*recv, seconds(5));
+  EXPECT_EQ(error.code, ErrorCode::kRemote);
+  EXPECT_THAT(error.message, HasSubstr("CLUSTAR_STALL_TIMEOUT"));
+}
+
+TEST_F(TcpClock, AStrangerWhoSaysNothingIsDroppedAfterFiveSecondsWhilePeersComeAndGo) {
+  create(seconds(0));
+  auto listener = std::move(transport_->listen(0, {}).value());
+  const auto info = tcp::HandleInfo::parse(listener->handle()).value();
+  const tcp::Address address(info.endpoints.front());
+  const tcp::Socket stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(stranger.fd(), address.raw(), address.length()), 0);
+  ASSERT_TRUE(listener->poll_accept());
+  auto pending = std::move(transport_->connect(0, listener->handle(), {}).value());
+  std::unique_ptr<SendChannel> send;
+  std::unique_ptr<RecvChannel> recv;
+  EXPECT_TRUE(poll_until([&] {
+    if (!send) send = std::move(pending->poll().value());
+    if (!recv) recv = std::move(listener->poll_accept().value());
+    return send && recv;
+  })) << "the peer must not wait for the stranger";
+  std::byte byte;
+  EXPECT_EQ(::recv(stranger.fd(), &byte, 1, MSG_DONTWAIT), -1) << "still open within its time";
+  clock_.advance(seconds(6));
+  ASSERT_TRUE(listener->poll_accept());
+  EXPECT_EQ(::recv(stranger.fd(), &byte, 1, MSG_DONTWAIT), 0) << "closed";
+  EXPECT_THAT(transport_->summary(), HasSubstr("1 strangers dropped"));
+}
+
+}  // namespace
+}  // namespace clustar::transport::conformance
