@@ -260,6 +260,10 @@ void add_training_options(CLI::App& command, Options& options) {
   command.add_option("--data", options.config.data,
                      "Directory with an IDX data set (MNIST's files, plain or .gz), or its images file; without it, "
                      "digits are generated");
+  options.examples_given =
+      command.add_option("--examples", options.config.generated, "How many digits to generate when there is no --data")
+          ->check(CLI::Range(5, 1'000'000))
+          ->capture_default_str();
   options.target_given = command
                              .add_option("--target-accuracy", options.target_accuracy,
                                          "Stop after the first epoch with this held-out accuracy (0 to 1)")

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -96,13 +97,25 @@ class Child {
     return text;
   }
 
-  std::string last_output_line() const {
-    std::array<char, 1024> tail{};
+  // The end of what the child printed.
+  std::string output() const {
+    std::string text(64 * 1024, '\0');
     const off_t size = lseek(output_, 0, SEEK_END);
-    const off_t from = std::max<off_t>(0, size - static_cast<off_t>(tail.size()));
-    const ssize_t n = pread(output_, tail.data(), tail.size(), from);
-    if (n <= 0) return {};
-    std::string text(tail.data(), static_cast<std::size_t>(n));
+    const off_t from = std::max<off_t>(0, size - static_cast<off_t>(text.size()));
+    const ssize_t n = pread(output_, text.data(), text.size(), from);
+    text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+    return text;
+  }
+
+  // A sanitizer's summary, when the plugin was built with one and it had something to say; "" otherwise.
+  std::string sanitizer_report() const {
+    const std::string text = output();
+    const auto begin = text.find("SUMMARY: ");
+    return begin == std::string::npos ? "" : text.substr(begin, text.find('\n', begin) - begin);
+  }
+
+  std::string last_output_line() const {
+    std::string text = output();
     while (!text.empty() && text.back() == '\n') text.pop_back();
     return text.substr(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1);
   }
@@ -166,6 +179,10 @@ Finding run_in_child(const std::function<std::string()>& body, milliseconds limi
   while (true) {
     if (auto verdict = child.poll_verdict(milliseconds(status ? 0 : 5))) {
       finding = *verdict;
+      const std::string report = child.sanitizer_report();
+      if (finding.outcome == Outcome::kPass && !report.empty()) {
+        finding = {Outcome::kFail, "a sanitizer reports: " + report, 0};
+      }
       break;
     }
     if (status) {

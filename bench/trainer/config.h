@@ -24,8 +24,8 @@ struct TrainConfig {
   std::size_t first_bucket_bytes = kDefaultFirstBucketBytes;
   std::size_t bucket_bytes = kDefaultBucketBytes;
   CheckEqual check_equal = CheckEqual::kEvery;
-  std::optional<double> target_accuracy;  // 0 to 1: stop after the epoch that reaches it
-  std::string data;                       // directory or images file; empty = generated digits
+  std::optional<double> target_accuracy;   // 0 to 1: stop after the epoch that reaches it
+  std::string data;                        // directory or images file; empty = generated digits
   std::size_t generated = kDefaultDigits;  // how many, when `data` is empty
 };
 

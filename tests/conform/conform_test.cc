@@ -148,6 +148,16 @@ TEST(Runner, CrashHangAndExitAreFindings) {
   EXPECT_EQ(fine.outcome, Outcome::kPass);
   EXPECT_EQ(fine.reason, "evidence");
 
+  const Finding reported = run_in_child(
+      []() -> std::string {
+        constexpr char kReport[] = "WARNING: ThreadSanitizer\nSUMMARY: ThreadSanitizer: data race f.cc:1 in f\n====\n";
+        EXPECT_GT(write(STDERR_FILENO, kReport, sizeof(kReport) - 1), 0);
+        return "evidence";
+      },
+      limit);
+  EXPECT_EQ(reported.outcome, Outcome::kFail);
+  EXPECT_EQ(reported.reason, "a sanitizer reports: SUMMARY: ThreadSanitizer: data race f.cc:1 in f");
+
   const Finding skipped = run_in_child([]() -> std::string { skip_check("why"); }, limit);
   EXPECT_EQ(skipped.outcome, Outcome::kSkip);
 }

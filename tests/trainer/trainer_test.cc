@@ -70,7 +70,8 @@ class ManyRanks : public ::testing::TestWithParam<std::tuple<const char*, int>> 
 
 // 3 does not divide the batch of 50, and neither do 3 and 8 divide the last one of 20.
 TEST_P(ManyRanks, EqualOneProcessOnTheJointBatch) {
-  const auto [name, ranks] = GetParam();
+  const char* name = std::get<0>(GetParam());
+  const int ranks = std::get<1>(GetParam());
   const Problem problem(name);
   const RankOutcome alone = problem.run({});
   ASSERT_TRUE(alone.report) << alone.report.error().message;

@@ -1,0 +1,190 @@
+#include "bench/fabric/fabric.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <utility>
+
+#include "bench/fabric/build.h"
+#include "bench/fabric/signals.h"
+#include "bench/fabric/state.h"
+#include "bench/fabric/tool.h"
+
+namespace clustar::bench::fabric {
+namespace {
+
+// Under the lock. Goes on after an error, so that as little as possible is left.
+Result<Removed> remove_locked(const std::string& name) {
+  Removed removed;
+  const std::vector<std::string> names = namespaces_of(name);
+  if (caller_is_inside(names)) {
+    return fail(ErrorCode::kInvalidUsage,
+                fmt::format("this command itself runs on a host of the fabric '{}'; leave that host first", name));
+  }
+  auto ended = end_inhabitants(names);
+  Result<void> done;
+  if (!ended) done = tl::unexpected(ended.error());
+  for (const std::string& one : names) {
+    const auto gone = remove_namespace(one);
+    if (gone) removed.namespaces.push_back(one);
+    if (!gone && done) done = gone;
+  }
+  remove_state(name);
+  if (!done) return tl::unexpected(done.error());
+  removed.ended = std::move(*ended);
+  return removed;
+}
+
+// What is wrong with the fabric that is there, or what it is instead; empty when it is `wanted`.
+std::string difference(const FabricStatus& there, const FabricSpec& wanted) {
+  if (!there.problems.empty()) return there.problems.front();
+  return there.spec == wanted ? "" : describe(there.spec);
+}
+
+Result<void> build_and_check(const FabricSpec& spec, const Tools& tools, const HeldSignals& signals) {
+  if (const auto done = build(spec, tools); !done) return done;
+  const auto there = inspect(spec.name);
+  if (!there) return tl::unexpected(there.error());
+  const std::string wrong = difference(*there, spec);
+  if (!wrong.empty()) {
+    return fail(ErrorCode::kInternal, fmt::format("the kernel made something else of the fabric: {}", wrong));
+  }
+  if (const auto done = write_state(spec); !done) return done;
+  if (signals.interrupted()) return fail(ErrorCode::kSystem, "interrupted");
+  return {};
+}
+
+Error incomplete(const std::string& name, const FabricStatus& there) {
+  const std::string fix = fmt::format("make it anew: clustar fabric up --name {0} ..., or remove it: clustar fabric down "
+                                      "--name {0}",
+                                      name);
+  return {ErrorCode::kUnavailable,
+          fmt::format("the fabric '{}' is not whole ({}); {}", name, there.problems.front(), fix)};
+}
+
+Error missing(const std::string& name) {
+  std::string others;
+  for (const std::string& other : fabric_names()) others += (others.empty() ? "" : ", ") + other;
+  return {ErrorCode::kUnavailable,
+          fmt::format("there is no fabric '{0}'{1}; make one: clustar fabric up --name {0}", name,
+                      others.empty() ? "" : fmt::format(" (there is: {})", others))};
+}
+
+}  // namespace
+
+const char* to_string(Change change) {
+  switch (change) {
+    case Change::kMade: return "made";
+    case Change::kUnchanged: return "unchanged";
+    case Change::kRebuilt: return "rebuilt";
+    case Change::kRepaired: return "repaired";
+  }
+  return "?";
+}
+
+Result<void> check_root() {
+  if (geteuid() == 0) return {};
+  return fail(ErrorCode::kUnavailable,
+              "needs root, because only root can make and enter network namespaces: run it with sudo");
+}
+
+Result<Fabric> Fabric::up(const FabricSpec& asked, UpReport* report) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto spec = checked(asked);
+  if (!spec) return tl::unexpected(spec.error());
+  if (const auto ok = check_root(); !ok) return tl::unexpected(ok.error());
+  const HeldSignals signals;
+  const auto lock = StateLock::take(StateLock::Mode::kChange);
+  if (!lock) return tl::unexpected(lock.error());
+  const auto tools = Tools::find(signals, lock->fd());
+  if (!tools) return tl::unexpected(tools.error());
+  const auto there = inspect(spec->name);
+  if (!there) return tl::unexpected(there.error());
+
+  UpReport done;
+  if (there->exists) {
+    done.before = difference(*there, *spec);
+    done.change = done.before.empty()          ? Change::kUnchanged
+                  : there->problems.empty()    ? Change::kRebuilt
+                                               : Change::kRepaired;
+  }
+  if (done.change == Change::kUnchanged) {
+    if (const auto written = write_state(*spec); !written) return tl::unexpected(written.error());
+  } else {
+    const auto inside = inhabitants(namespaces_of(spec->name));
+    if (!inside.empty()) {
+      return fail(ErrorCode::kInvalidUsage,
+                  fmt::format("the fabric '{0}' is there with other arguments or damaged ({1}), and {2}. End them, or let "
+                              "'clustar fabric down --name {0}' do so",
+                              spec->name, done.before, to_string(inside)));
+    }
+    Result<void> made;
+    if (const auto gone = remove_locked(spec->name); !gone) made = tl::unexpected(gone.error());
+    if (made) made = build_and_check(*spec, *tools, signals);
+    if (!made) {
+      const auto gone = remove_locked(spec->name);
+      return fail(made.error().code, made.error().message + (gone ? "" : "\nand then: " + gone.error().message));
+    }
+  }
+  done.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (report != nullptr) *report = done;
+  return Fabric(*spec);
+}
+
+Result<Fabric> Fabric::find(const std::string& name) {
+  if (const auto ok = check_name(name); !ok) return tl::unexpected(ok.error());
+  if (const auto ok = check_root(); !ok) return tl::unexpected(ok.error());
+  const auto there = inspect(name);
+  if (!there) return tl::unexpected(there.error());
+  if (!there->exists) return tl::unexpected(missing(name));
+  if (!there->problems.empty()) return tl::unexpected(incomplete(name, *there));
+  return Fabric(there->spec);
+}
+
+Result<Removed> Fabric::remove(const std::string& name) {
+  if (const auto ok = check_name(name); !ok) return tl::unexpected(ok.error());
+  if (const auto ok = check_root(); !ok) return tl::unexpected(ok.error());
+  const HeldSignals signals;
+  const auto lock = StateLock::take(StateLock::Mode::kChange);
+  if (!lock) return tl::unexpected(lock.error());
+  return remove_locked(name);
+}
+
+std::vector<std::string> Fabric::names() { return fabric_names(); }
+
+Result<void> Fabric::check_host(int host) const {
+  if (host >= 0 && host < spec_.hosts) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("the fabric '{}' has no host {}; allowed: 0 to {}", spec_.name, host, spec_.hosts - 1));
+}
+
+Result<void> Fabric::enter(int host) const {
+  if (const auto ok = check_host(host); !ok) return ok;
+  return enter_namespace(namespace_of(host));
+}
+
+Result<void> Fabric::enter_process(int host) const {
+  if (const auto ok = check_host(host); !ok) return ok;
+  return enter_namespace_with_sys(namespace_of(host));
+}
+
+Result<FabricStatus> Fabric::status() const {
+  const auto lock = StateLock::take(StateLock::Mode::kLook);
+  if (!lock) return tl::unexpected(lock.error());
+  auto there = inspect(spec_.name);
+  if (there && !there->exists) return tl::unexpected(missing(spec_.name));
+  const auto asked = read_state(spec_.name);
+  if (there && asked && *asked != there->spec) {
+    there->problems.push_back(fmt::format("it was made as {}; somebody has changed it since", describe(*asked)));
+  }
+  return there;
+}
+
+Result<PacketProof> Fabric::prove() const {
+  const auto lock = StateLock::take(StateLock::Mode::kLook);
+  if (!lock) return tl::unexpected(lock.error());
+  return prove_packets(spec_);
+}
+
+}  // namespace clustar::bench::fabric

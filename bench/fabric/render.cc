@@ -1,0 +1,133 @@
+#include "bench/fabric/render.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace clustar::bench::fabric {
+namespace {
+
+using nlohmann::json;
+
+json spec_json(const FabricSpec& spec) {
+  return {{"name", spec.name},
+          {"hosts", spec.hosts},
+          {"rate_bps", spec.rate_bps},
+          {"shaping", spec.rate_bps == 0 ? "off" : "htb+bfifo"},
+          {"buffer_bytes", spec.buffer_bytes},
+          {"burst_bytes", spec.rate_bps == 0 ? 0 : burst_bytes(spec.rate_bps, spec.mtu)},
+          {"mtu", spec.mtu}};
+}
+
+json traffic_json(const Traffic& traffic) {
+  return {{"packets", traffic.packets},
+          {"bytes", traffic.bytes},
+          {"drops", traffic.drops},
+          {"waiting_bytes", traffic.waiting_bytes}};
+}
+
+json processes_json(const std::vector<Inhabitant>& found) {
+  json list = json::array();
+  for (const Inhabitant& one : found) {
+    list.push_back({{"pid", one.pid}, {"command", one.command}, {"namespace", one.where}});
+  }
+  return list;
+}
+
+std::string proof_text(const std::optional<PacketProof>& proof) {
+  if (!proof) return "queues: not measured\n";
+  const std::string seen =
+      fmt::format("largest packet at the switch {} B, {} B allowed; {} of {} packets larger (burst of {} B from each host)",
+                  proof->largest_bytes, proof->allowed_bytes, proof->oversized_packets, proof->seen_packets,
+                  proof->burst_bytes);
+  if (!proof->complete()) return fmt::format("queues: NOT PROVED, the burst did not get through; {}\n", seen);
+  return fmt::format("queues: {}; {}\n", proof->per_packet() ? "per packet, proved" : "SUPER-PACKETS PASS", seen);
+}
+
+}  // namespace
+
+std::string up_text(const Fabric& fabric, const UpReport& report) {
+  const FabricSpec& spec = fabric.spec();
+  const std::string before = report.change == Change::kRebuilt    ? fmt::format(" (was: {})", report.before)
+                             : report.change == Change::kRepaired ? fmt::format(" ({})", report.before)
+                                                                  : "";
+  std::string text = fmt::format("fabric {} {} in {:.2f} s{}: {}\n", spec.name, to_string(report.change),
+                                 report.seconds, before, describe(spec));
+  const std::string name = spec.name == kDefaultName ? "" : fmt::format("--name {} ", spec.name);
+  return text + fmt::format("hosts 0 to {} are {} to {}; run on one: clustar fabric exec {}0 -- ping -c 1 {}\n",
+                            spec.hosts - 1, fabric.address(0), fabric.address(spec.hosts - 1), name, fabric.address(1));
+}
+
+json up_json(const Fabric& fabric, const UpReport& report) {
+  json results = spec_json(fabric.spec());
+  results["change"] = to_string(report.change);
+  results["before"] = report.before;
+  results["seconds"] = report.seconds;
+  results["addresses"] = json::array();
+  results["namespaces"] = json::array();
+  for (int host = 0; host < fabric.hosts(); ++host) {
+    results["addresses"].push_back(fabric.address(host));
+    results["namespaces"].push_back(fabric.namespace_of(host));
+  }
+  return results;
+}
+
+std::string removed_text(const std::string& name, const Removed& removed) {
+  if (removed.namespaces.empty()) return fmt::format("there is no fabric {}; nothing to remove\n", name);
+  std::string text = fmt::format("fabric {} removed: {} namespaces\n", name, removed.namespaces.size());
+  for (const Inhabitant& one : removed.ended) {
+    text += fmt::format("ended {} (pid {}) in {}\n", one.command, one.pid, one.where);
+  }
+  return text;
+}
+
+json removed_json(const std::string& name, const Removed& removed) {
+  return {{"name", name},
+          {"removed_namespaces", removed.namespaces},
+          {"ended_processes", processes_json(removed.ended)}};
+}
+
+std::string status_text(const FabricStatus& status, const std::optional<PacketProof>& proof) {
+  std::string text = fmt::format("fabric {}: {}\n", status.spec.name, describe(status.spec));
+  text += fmt::format("{:<5} {:<14} {:>6} {:>5} {:>10} | {:>12} {:>15} {:>8} | {:>12} {:>15} {:>8}\n", "host",
+                      "address", "rate", "MTU", "buffer B", "to: packets", "bytes", "drops", "from: packets", "bytes",
+                      "drops");
+  for (const PortStatus& port : status.ports) {
+    text += fmt::format("{:<5} {:<14} {:>6} {:>5} {:>10} | {:>12} {:>15} {:>8} | {:>12} {:>15} {:>8}\n",
+                        fmt::format("h{}", port.host), port.address.empty() ? "-" : port.address,
+                        rate_text(port.rate_bps), port.mtu, port.buffer_bytes, port.to_host.packets, port.to_host.bytes,
+                        port.to_host.drops, port.from_host.packets, port.from_host.bytes, port.from_host.drops);
+  }
+  for (const std::string& problem : status.problems) text += fmt::format("PROBLEM: {}\n", problem);
+  return text + proof_text(proof);
+}
+
+json status_json(const FabricStatus& status, const std::optional<PacketProof>& proof) {
+  json results = spec_json(status.spec);
+  results["problems"] = status.problems;
+  results["ports"] = json::array();
+  for (const PortStatus& port : status.ports) {
+    results["ports"].push_back({{"host", port.host},
+                                {"namespace", port.host_namespace},
+                                {"address", port.address},
+                                {"mtu", port.mtu},
+                                {"rate_bps", port.rate_bps},
+                                {"host_rate_bps", port.host_rate_bps},
+                                {"buffer_bytes", port.buffer_bytes},
+                                {"to_host", traffic_json(port.to_host)},
+                                {"from_host", traffic_json(port.from_host)}});
+  }
+  results["queues"] = nullptr;
+  if (proof) {
+    results["queues"] = {{"per_packet", proof->per_packet()},
+                         {"largest_packet_bytes", proof->largest_bytes},
+                         {"allowed_packet_bytes", proof->allowed_bytes},
+                         {"oversized_packets", proof->oversized_packets},
+                         {"seen_packets", proof->seen_packets},
+                         {"burst_bytes", proof->burst_bytes},
+                         {"arrived_bytes", proof->arrived_bytes}};
+  }
+  return results;
+}
+
+}  // namespace clustar::bench::fabric

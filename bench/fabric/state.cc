@@ -1,0 +1,106 @@
+#include "bench/fabric/state.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+namespace clustar::bench::fabric {
+namespace {
+
+constexpr const char* kFolder = "/run/clustar";
+constexpr auto kLockBound = std::chrono::seconds(30);
+
+// The folder goes when its last file goes; whoever locked it by then must look again.
+bool is_still_the_folder(int fd) {
+  struct stat opened {};
+  struct stat named {};
+  return fstat(fd, &opened) == 0 && stat(kFolder, &named) == 0 && opened.st_ino == named.st_ino &&
+         opened.st_dev == named.st_dev;
+}
+
+}  // namespace
+
+Result<StateLock> StateLock::take(Mode mode) {
+  const auto until = std::chrono::steady_clock::now() + kLockBound;
+  while (true) {
+    if (mkdir(kFolder, 0755) != 0 && errno != EEXIST) {
+      return fail(ErrorCode::kSystem, fmt::format("cannot make {}: {}", kFolder, std::strerror(errno)));
+    }
+    const int fd = open(kFolder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && errno != ENOENT) {
+      return fail(ErrorCode::kSystem, fmt::format("cannot open {}: {}", kFolder, std::strerror(errno)));
+    }
+    if (fd >= 0) {
+      if (flock(fd, (mode == Mode::kChange ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0 && is_still_the_folder(fd)) {
+        return StateLock(fd, mode);
+      }
+      close(fd);
+    }
+    if (std::chrono::steady_clock::now() > until) {
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("another clustar fabric command has held the lock on {} for {} s; wait for it or end it",
+                              kFolder, kLockBound.count()));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+StateLock::~StateLock() {
+  if (fd_ < 0) return;
+  // The folder goes when it is empty, and never under somebody else who only looks.
+  if (mode_ == Mode::kChange || flock(fd_, LOCK_EX | LOCK_NB) == 0) rmdir(kFolder);
+  close(fd_);
+}
+
+std::string state_path(const std::string& fabric) { return fmt::format("{}/fabric-{}.json", kFolder, fabric); }
+
+Result<void> write_state(const FabricSpec& spec) {
+  const nlohmann::json state = {{"version", CLUSTAR_VERSION},     {"name", spec.name}, {"hosts", spec.hosts},
+                                {"rate_bps", spec.rate_bps},      {"mtu", spec.mtu},
+                                {"buffer_bytes", spec.buffer_bytes}};
+  const std::string path = state_path(spec.name);
+  const std::string fresh = path + ".new";
+  std::ofstream out(fresh);
+  out << state.dump(2) << "\n";
+  out.close();
+  if (!out || std::rename(fresh.c_str(), path.c_str()) != 0) {
+    return fail(ErrorCode::kSystem, fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  }
+  return {};
+}
+
+std::optional<FabricSpec> read_state(const std::string& fabric) {
+  std::ifstream in(state_path(fabric));
+  const auto state = nlohmann::json::parse(in, nullptr, false);
+  if (!state.is_object()) return std::nullopt;
+  try {
+    FabricSpec spec;
+    spec.name = fabric;
+    spec.hosts = state.at("hosts").get<int>();
+    spec.rate_bps = state.at("rate_bps").get<std::uint64_t>();
+    spec.mtu = state.at("mtu").get<int>();
+    spec.buffer_bytes = state.at("buffer_bytes").get<std::uint64_t>();
+    return spec;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+bool remove_state(const std::string& fabric) {
+  const std::string path = state_path(fabric);
+  unlink((path + ".new").c_str());
+  return unlink(path.c_str()) == 0;
+}
+
+}  // namespace clustar::bench::fabric
