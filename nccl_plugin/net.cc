@@ -1,5 +1,7 @@
 #include "nccl_plugin/net.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstring>
 #include <memory>
@@ -8,8 +10,6 @@
 #include <set>
 #include <string>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "nccl_plugin/c_boundary.h"
 #include "nccl_plugin/plugin_state.h"
@@ -239,8 +239,9 @@ int net_reg_mr(void* comm, void* data, std::size_t size, int type, void** mhandl
     *mhandle = nullptr;
     Comm& owner = *static_cast<Comm*>(comm);
     if (type != nccl_abi::kPtrHost) {
-      const Error error{ErrorCode::kInvalidArgument,
-                        fmt::format("memory of type {} is not offered; NCCL_PTR_HOST ({}) is", type, nccl_abi::kPtrHost)};
+      const Error error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("memory of type {} is not offered; NCCL_PTR_HOST ({}) is", type, nccl_abi::kPtrHost)};
       return failed(*owner.plugin, "regMr", error);
     }
     auto mr = owner.reg_mr(gdr::MemoryRef::host(data, size));

@@ -1,9 +1,9 @@
 #include "nccl_plugin/plugin_state.h"
 
-#include <utility>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <utility>
 
 namespace clustar::nccl_plugin {
 namespace {
@@ -51,9 +51,10 @@ Result<std::shared_ptr<PluginState>> PluginState::create(nccl_abi::DebugLogger l
     state->refusal_ = selected.error();
   }
   if (state->refusal_) {
-    state->log_.warn(fmt::format("version {}: {}. Every connection will be refused, so that no other transport is taken "
-                                 "in silence",
-                                 CLUSTAR_VERSION, state->refusal_->message));
+    state->log_.warn(
+        fmt::format("version {}: {}. Every connection will be refused, so that no other transport is taken "
+                    "in silence",
+                    CLUSTAR_VERSION, state->refusal_->message));
   }
   return state;
 }

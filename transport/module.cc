@@ -1,12 +1,11 @@
 #include "transport/module.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <filesystem>
 #include <string_view>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace clustar::transport {
 

@@ -1,11 +1,11 @@
 #include "transport/registry.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "transport/tcp/tcp_transport.h"
 
@@ -50,8 +50,8 @@ Result<Selection> make(const Backend& backend, const Config& config, const Clock
 
 bool wanted(const Config& config, const std::string& name) {
   const bool named = config.transport == "auto" || config.transport == name;
-  const bool allowed = config.require.empty() ||
-                       std::find(config.require.begin(), config.require.end(), name) != config.require.end();
+  const bool allowed =
+      config.require.empty() || std::find(config.require.begin(), config.require.end(), name) != config.require.end();
   return named && allowed;
 }
 
@@ -69,12 +69,11 @@ Result<Selection> select_transport(const Config& config, const Clock& clock, con
     refused.push_back(fmt::format("{}: {}", backend.name, selection.error().message));
   }
   if (refused.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("CLUSTAR_TRANSPORT={} contradicts CLUSTAR_REQUIRE={}", config.transport,
-                            fmt::join(config.require, "|")));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("CLUSTAR_TRANSPORT={} contradicts CLUSTAR_REQUIRE={}",
+                                                         config.transport, fmt::join(config.require, "|")));
   }
-  return fail(ErrorCode::kUnavailable, fmt::format("no transport that was asked for works here ({})",
-                                                   fmt::join(refused, "; ")));
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("no transport that was asked for works here ({})", fmt::join(refused, "; ")));
 }
 
 }  // namespace clustar::transport

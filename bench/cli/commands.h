@@ -9,6 +9,7 @@ class App;
 namespace clustar::bench::cli {
 
 void add_conform(CLI::App& app, int& status);
+void add_fabric(CLI::App& app, int& status);
 void add_train(CLI::App& app, int& status);
 
 }  // namespace clustar::bench::cli

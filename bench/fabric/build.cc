@@ -66,11 +66,12 @@ std::string cable_lines(const FabricSpec& spec) {
 
 std::string queue_lines(const std::string& interface, const FabricSpec& spec, std::uint64_t queue_bytes) {
   const std::uint64_t burst = burst_bytes(spec.rate_bps, spec.mtu);
-  return fmt::format("qdisc add dev {0} root handle 1: htb default 1\n"
-                     "class add dev {0} parent 1: classid 1:1 htb rate {1}bit ceil {1}bit burst {2} cburst {2} "
-                     "quantum {3}\n"
-                     "qdisc add dev {0} parent 1:1 handle 10: bfifo limit {4}\n",
-                     interface, spec.rate_bps, burst, frame_bytes(spec.mtu), queue_bytes);
+  return fmt::format(
+      "qdisc add dev {0} root handle 1: htb default 1\n"
+      "class add dev {0} parent 1: classid 1:1 htb rate {1}bit ceil {1}bit burst {2} cburst {2} "
+      "quantum {3}\n"
+      "qdisc add dev {0} parent 1:1 handle 10: bfifo limit {4}\n",
+      interface, spec.rate_bps, burst, frame_bytes(spec.mtu), queue_bytes);
 }
 
 Result<void> build(const FabricSpec& spec, const Tools& tools) {

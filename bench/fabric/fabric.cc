@@ -56,9 +56,10 @@ Result<void> build_and_check(const FabricSpec& spec, const Tools& tools, const H
 }
 
 Error incomplete(const std::string& name, const FabricStatus& there) {
-  const std::string fix = fmt::format("make it anew: clustar fabric up --name {0} ..., or remove it: clustar fabric down "
-                                      "--name {0}",
-                                      name);
+  const std::string fix = fmt::format(
+      "make it anew: clustar fabric up --name {0} ..., or remove it: clustar fabric down "
+      "--name {0}",
+      name);
   return {ErrorCode::kUnavailable,
           fmt::format("the fabric '{}' is not whole ({}); {}", name, there.problems.front(), fix)};
 }
@@ -66,9 +67,8 @@ Error incomplete(const std::string& name, const FabricStatus& there) {
 Error missing(const std::string& name) {
   std::string others;
   for (const std::string& other : fabric_names()) others += (others.empty() ? "" : ", ") + other;
-  return {ErrorCode::kUnavailable,
-          fmt::format("there is no fabric '{0}'{1}; make one: clustar fabric up --name {0}", name,
-                      others.empty() ? "" : fmt::format(" (there is: {})", others))};
+  return {ErrorCode::kUnavailable, fmt::format("there is no fabric '{0}'{1}; make one: clustar fabric up --name {0}",
+                                               name, others.empty() ? "" : fmt::format(" (there is: {})", others))};
 }
 
 }  // namespace
@@ -105,19 +105,20 @@ Result<Fabric> Fabric::up(const FabricSpec& asked, UpReport* report) {
   UpReport done;
   if (there->exists) {
     done.before = difference(*there, *spec);
-    done.change = done.before.empty()          ? Change::kUnchanged
-                  : there->problems.empty()    ? Change::kRebuilt
-                                               : Change::kRepaired;
+    done.change = done.before.empty()       ? Change::kUnchanged
+                  : there->problems.empty() ? Change::kRebuilt
+                                            : Change::kRepaired;
   }
   if (done.change == Change::kUnchanged) {
     if (const auto written = write_state(*spec); !written) return tl::unexpected(written.error());
   } else {
     const auto inside = inhabitants(namespaces_of(spec->name));
     if (!inside.empty()) {
-      return fail(ErrorCode::kInvalidUsage,
-                  fmt::format("the fabric '{0}' is there with other arguments or damaged ({1}), and {2}. End them, or let "
-                              "'clustar fabric down --name {0}' do so",
-                              spec->name, done.before, to_string(inside)));
+      return fail(
+          ErrorCode::kInvalidUsage,
+          fmt::format("the fabric '{0}' is there with other arguments or damaged ({1}), and {2}. End them, or let "
+                      "'clustar fabric down --name {0}' do so",
+                      spec->name, done.before, to_string(inside)));
     }
     Result<void> made;
     if (const auto gone = remove_locked(spec->name); !gone) made = tl::unexpected(gone.error());
@@ -133,11 +134,8 @@ Result<Fabric> Fabric::up(const FabricSpec& asked, UpReport* report) {
 }
 
 Result<Fabric> Fabric::find(const std::string& name) {
-  if (const auto ok = check_name(name); !ok) return tl::unexpected(ok.error());
-  if (const auto ok = check_root(); !ok) return tl::unexpected(ok.error());
-  const auto there = inspect(name);
+  const auto there = status_of(name);
   if (!there) return tl::unexpected(there.error());
-  if (!there->exists) return tl::unexpected(missing(name));
   if (!there->problems.empty()) return tl::unexpected(incomplete(name, *there));
   return Fabric(there->spec);
 }
@@ -169,13 +167,16 @@ Result<void> Fabric::enter_process(int host) const {
   return enter_namespace_with_sys(namespace_of(host));
 }
 
-Result<FabricStatus> Fabric::status() const {
+Result<FabricStatus> Fabric::status_of(const std::string& name) {
+  if (const auto ok = check_name(name); !ok) return tl::unexpected(ok.error());
+  if (const auto ok = check_root(); !ok) return tl::unexpected(ok.error());
   const auto lock = StateLock::take(StateLock::Mode::kLook);
   if (!lock) return tl::unexpected(lock.error());
-  auto there = inspect(spec_.name);
-  if (there && !there->exists) return tl::unexpected(missing(spec_.name));
-  const auto asked = read_state(spec_.name);
-  if (there && asked && *asked != there->spec) {
+  auto there = inspect(name);
+  if (!there) return there;
+  if (!there->exists) return tl::unexpected(missing(name));
+  const auto asked = read_state(name);
+  if (asked && *asked != there->spec && there->problems.empty()) {
     there->problems.push_back(fmt::format("it was made as {}; somebody has changed it since", describe(*asked)));
   }
   return there;

@@ -7,8 +7,8 @@
 //   fabric->down();
 #pragma once
 
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/fabric/inspect.h"
@@ -60,8 +60,10 @@ class Fabric {
   // look up speeds there.
   Result<void> enter_process(int host) const;
 
-  Result<FabricStatus> status() const;
-  Result<PacketProof> prove() const;
+  // What is there, whole or not; kUnavailable when there is nothing of that name.
+  static Result<FabricStatus> status_of(const std::string& name);
+  Result<FabricStatus> status() const { return status_of(spec_.name); }
+  Result<PacketProof> prove() const;  // see probe.h
   Result<Removed> down() { return remove(spec_.name); }
 
  private:

@@ -162,9 +162,8 @@ Result<void> forbid_merging(const std::string& interface, Merging direction) {
   const auto left = merging_features(interface, direction);
   if (!left) return tl::unexpected(left.error());
   if (left->empty()) return {};
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("{}: the kernel keeps {} on; queues would hold 64 KB super-packets", interface,
-                          fmt::join(*left, ", ")));
+  return fail(ErrorCode::kUnavailable, fmt::format("{}: the kernel keeps {} on; queues would hold 64 KB super-packets",
+                                                   interface, fmt::join(*left, ", ")));
 }
 
 }  // namespace clustar::bench::fabric

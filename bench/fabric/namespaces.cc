@@ -165,7 +165,8 @@ std::vector<Inhabitant> inhabitants(const std::vector<std::string>& names) {
 }
 
 std::string to_string(const std::vector<Inhabitant>& found) {
-  std::string text = found.size() == 1 ? "1 process runs there: " : fmt::format("{} processes run there: ", found.size());
+  std::string text =
+      found.size() == 1 ? "1 process runs there: " : fmt::format("{} processes run there: ", found.size());
   for (std::size_t i = 0; i < found.size() && i < 5; ++i) {
     const Inhabitant& one = found[i];
     const std::string host = one.where.substr(one.where.rfind('-') + 1);

@@ -188,8 +188,6 @@ Result<std::vector<Link>> read_links() {
 
 Result<std::vector<Queue>> read_queues() { return read_queues_or_classes(RTM_GETQDISC, RTM_NEWQDISC, 0); }
 
-Result<std::vector<Queue>> read_classes(int link) {
-  return read_queues_or_classes(RTM_GETTCLASS, RTM_NEWTCLASS, link);
-}
+Result<std::vector<Queue>> read_classes(int link) { return read_queues_or_classes(RTM_GETTCLASS, RTM_NEWTCLASS, link); }
 
 }  // namespace clustar::bench::fabric

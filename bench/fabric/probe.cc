@@ -138,7 +138,8 @@ Result<void> start(const FabricSpec& spec, int from, Burst& burst) {
 bool advance(Burst& burst, std::uint64_t bytes) {
   static constexpr std::array<char, 65536> kZeros{};
   std::array<char, 65536> into;
-  if (!burst.receiver) burst.receiver = Fd(accept4(burst.listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!burst.receiver)
+    burst.receiver = Fd(accept4(burst.listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   while (burst.sent < bytes) {
     const std::size_t size = std::min<std::uint64_t>(kZeros.size(), bytes - burst.sent);
     const ssize_t n = send(burst.sender.get(), kZeros.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);

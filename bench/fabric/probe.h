@@ -9,12 +9,12 @@
 namespace clustar::bench::fabric {
 
 struct PacketProof {
-  std::uint64_t largest_bytes = 0;     // frame without FCS, among those that were looked at
-  std::uint64_t allowed_bytes = 0;     // MTU + 14
-  std::uint64_t seen_packets = 0;      // at all ports, in both directions: the burst and whatever else passed
-  std::uint64_t oversized_packets = 0; // of all that passed, not of a sample
-  std::uint64_t burst_bytes = 0;       // sent by each host to the next
-  std::uint64_t arrived_bytes = 0;     // of all hosts' bursts together
+  std::uint64_t largest_bytes = 0;      // frame without FCS, among those that were looked at
+  std::uint64_t allowed_bytes = 0;      // MTU + 14
+  std::uint64_t seen_packets = 0;       // at all ports, in both directions: the burst and whatever else passed
+  std::uint64_t oversized_packets = 0;  // of all that passed, not of a sample
+  std::uint64_t burst_bytes = 0;        // sent by each host to the next
+  std::uint64_t arrived_bytes = 0;      // of all hosts' bursts together
 
   bool complete() const { return arrived_bytes > 0 && seen_packets > 0; }
   bool per_packet() const { return complete() && oversized_packets == 0; }

@@ -36,10 +36,9 @@ json processes_json(const std::vector<Inhabitant>& found) {
 
 std::string proof_text(const std::optional<PacketProof>& proof) {
   if (!proof) return "queues: not measured\n";
-  const std::string seen =
-      fmt::format("largest packet at the switch {} B, {} B allowed; {} of {} packets larger (burst of {} B from each host)",
-                  proof->largest_bytes, proof->allowed_bytes, proof->oversized_packets, proof->seen_packets,
-                  proof->burst_bytes);
+  const std::string seen = fmt::format(
+      "largest packet at the switch {} B, {} B allowed; {} of {} packets larger (burst of {} B from each host)",
+      proof->largest_bytes, proof->allowed_bytes, proof->oversized_packets, proof->seen_packets, proof->burst_bytes);
   if (!proof->complete()) return fmt::format("queues: NOT PROVED, the burst did not get through; {}\n", seen);
   return fmt::format("queues: {}; {}\n", proof->per_packet() ? "per packet, proved" : "SUPER-PACKETS PASS", seen);
 }
@@ -82,16 +81,15 @@ std::string removed_text(const std::string& name, const Removed& removed) {
 }
 
 json removed_json(const std::string& name, const Removed& removed) {
-  return {{"name", name},
-          {"removed_namespaces", removed.namespaces},
-          {"ended_processes", processes_json(removed.ended)}};
+  return {
+      {"name", name}, {"removed_namespaces", removed.namespaces}, {"ended_processes", processes_json(removed.ended)}};
 }
 
 std::string status_text(const FabricStatus& status, const std::optional<PacketProof>& proof) {
   std::string text = fmt::format("fabric {}: {}\n", status.spec.name, describe(status.spec));
-  text += fmt::format("{:<5} {:<14} {:>6} {:>5} {:>10} | {:>12} {:>15} {:>8} | {:>12} {:>15} {:>8}\n", "host",
-                      "address", "rate", "MTU", "buffer B", "to: packets", "bytes", "drops", "from: packets", "bytes",
-                      "drops");
+  text +=
+      fmt::format("{:<5} {:<14} {:>6} {:>5} {:>10} | {:>12} {:>15} {:>8} | {:>12} {:>15} {:>8}\n", "host", "address",
+                  "rate", "MTU", "buffer B", "to: packets", "bytes", "drops", "from: packets", "bytes", "drops");
   for (const PortStatus& port : status.ports) {
     text += fmt::format("{:<5} {:<14} {:>6} {:>5} {:>10} | {:>12} {:>15} {:>8} | {:>12} {:>15} {:>8}\n",
                         fmt::format("h{}", port.host), port.address.empty() ? "-" : port.address,

@@ -1,10 +1,9 @@
 // A fabric's state as text for people and as JSON for tools.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "bench/fabric/fabric.h"
 

@@ -15,7 +15,8 @@ inline constexpr int kMaxMtu = 9216;
 inline constexpr std::uint64_t kMinRateBps = 1'000'000;
 inline constexpr std::uint64_t kMaxRateBps = 400'000'000'000;
 inline constexpr std::uint64_t kMaxBufferBytes = 1'000'000'000;
-// A NIC does not drop what its own host gave it: the queue in front of a host's line is made so long that it never does.
+// A NIC does not drop what its own host gave it: the queue in front of a host's line is made so long that it never
+// does.
 inline constexpr std::uint64_t kHostQueueBytes = 16'000'000;
 inline constexpr const char* kDefaultName = "clustar";
 

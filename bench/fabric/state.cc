@@ -11,9 +11,8 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <thread>
-
 #include <nlohmann/json.hpp>
+#include <thread>
 
 namespace clustar::bench::fabric {
 namespace {
@@ -66,9 +65,8 @@ StateLock::~StateLock() {
 std::string state_path(const std::string& fabric) { return fmt::format("{}/fabric-{}.json", kFolder, fabric); }
 
 Result<void> write_state(const FabricSpec& spec) {
-  const nlohmann::json state = {{"version", CLUSTAR_VERSION},     {"name", spec.name}, {"hosts", spec.hosts},
-                                {"rate_bps", spec.rate_bps},      {"mtu", spec.mtu},
-                                {"buffer_bytes", spec.buffer_bytes}};
+  const nlohmann::json state = {{"version", CLUSTAR_VERSION}, {"name", spec.name}, {"hosts", spec.hosts},
+                                {"rate_bps", spec.rate_bps},  {"mtu", spec.mtu},   {"buffer_bytes", spec.buffer_bytes}};
   const std::string path = state_path(spec.name);
   const std::string fresh = path + ".new";
   std::ofstream out(fresh);

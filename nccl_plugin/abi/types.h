@@ -32,8 +32,8 @@ using DebugLogger = void (*)(int level, unsigned long flags, const char* file, i
 using ProfilerCallback = int (*)(void** event_handle, int type, void* profiler_handle, std::int64_t plugin_id,
                                  void* extension_data);
 
-inline constexpr std::size_t kHandleBytes = 128;      // NCCL_NET_HANDLE_MAXSIZE
-inline constexpr int kMaxRequests = 32;               // NCCL_NET_MAX_REQUESTS; a sender may see 32 x maxRecvs
+inline constexpr std::size_t kHandleBytes = 128;        // NCCL_NET_HANDLE_MAXSIZE
+inline constexpr int kMaxRequests = 32;                 // NCCL_NET_MAX_REQUESTS; a sender may see 32 x maxRecvs
 inline constexpr std::size_t kMaxBytesV9 = 1ull << 40;  // NCCL_MAX_NET_SIZE_BYTES
 inline constexpr int kPtrHost = 0x1;
 inline constexpr int kPtrCuda = 0x2;
@@ -72,7 +72,14 @@ struct NetAttr {  // ncclNetAttr_v11_t, v12_t; masks are 1 << ncclFunc_t, 1 << a
 inline constexpr std::uint32_t kNetAttrUndefined = 0xffffffff;
 
 enum Func : int {
-  kBroadcast = 0, kReduce = 1, kAllGather = 2, kReduceScatter = 3, kAllReduce = 4, kSendRecv = 5, kSend = 6, kRecv = 7,
+  kBroadcast = 0,
+  kReduce = 1,
+  kAllGather = 2,
+  kReduceScatter = 3,
+  kAllReduce = 4,
+  kSendRecv = 5,
+  kSend = 6,
+  kRecv = 7,
 };
 enum Algo : int { kTree = 0, kRing = 1 };
 enum Proto : int { kLL = 0, kLL128 = 1, kSimple = 2 };

@@ -1,13 +1,12 @@
 // What the TCP transport does when time passes, with a clock that the test turns.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <mutex>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/conformance/transport_under_test.h"
 #include "transport/tcp/tcp_transport.h"

@@ -1,5 +1,6 @@
 // What every implementation of transport::Transport must do. The rules are those of transport/api/transport.h.
 #include <dirent.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
@@ -7,8 +8,6 @@
 #include <map>
 #include <random>
 #include <thread>
-
-#include <gtest/gtest.h>
 
 #include "tests/conformance/transport_under_test.h"
 
@@ -50,11 +49,12 @@ TEST_P(TransportConformance, DescribesItsDevices) {
 
 TEST_P(TransportConformance, MessagesOfEverySizeArriveWhole) {
   Connection connection = connect(*transport_, *transport_);
-  for (const std::size_t size : {0ul, 1ul, 8ul, 4095ul, 4096ul, 65536ul, 65537ul, (1ul << 20) - 1, 1ul << 20, (4ul << 20) + 1}) {
+  for (const std::size_t size :
+       {0ul, 1ul, 8ul, 4095ul, 4096ul, 65536ul, 65537ul, (1ul << 20) - 1, 1ul << 20, (4ul << 20) + 1}) {
     SendBuffer from(*connection.send, size, static_cast<unsigned>(size));
     RecvBuffer to(*connection.recv, size);
-    const auto sizes = finish({must_recv(*connection.recv, {{to.mr.get(), 0, size, 0}}),
-                               must_send(*connection.send, *from.mr, 0, size)});
+    const auto sizes = finish(
+        {must_recv(*connection.recv, {{to.mr.get(), 0, size, 0}}), must_send(*connection.send, *from.mr, 0, size)});
     EXPECT_EQ(sizes[0], std::vector<std::size_t>{size});
     EXPECT_EQ(sizes[1], std::vector<std::size_t>{size});
     EXPECT_EQ(from.bytes, to.bytes) << size;
@@ -106,8 +106,8 @@ TEST_P(TransportConformance, ALongerReceiveReportsTheTrueSize) {
   Connection connection = connect(*transport_, *transport_);
   SendBuffer from(*connection.send, 777, 4);
   RecvBuffer to(*connection.recv, 1 << 20);
-  const auto sizes = finish({must_recv(*connection.recv, {{to.mr.get(), 0, 1 << 20, 0}}),
-                             must_send(*connection.send, *from.mr, 0, 777)});
+  const auto sizes = finish(
+      {must_recv(*connection.recv, {{to.mr.get(), 0, 1 << 20, 0}}), must_send(*connection.send, *from.mr, 0, 777)});
   EXPECT_EQ(sizes[0][0], 777u);
   EXPECT_EQ(to.bytes[777], std::byte{0xee});
 }
@@ -140,9 +140,10 @@ TEST_P(TransportConformance, GroupedReceivesMatchByTagInAnyOrder) {
     const auto sizes = finish(requests);
     for (std::size_t i = 0; i < parts_allowed; ++i) {
       ASSERT_EQ(sizes[0][i], length[parts[i].tag]);
-      ASSERT_TRUE(std::equal(to.bytes.begin() + static_cast<long>(i * kSize),
-                             to.bytes.begin() + static_cast<long>(i * kSize + sizes[0][i]),
-                             from.bytes.begin() + static_cast<long>(static_cast<std::size_t>(parts[i].tag + 3) * kSize)));
+      ASSERT_TRUE(
+          std::equal(to.bytes.begin() + static_cast<long>(i * kSize),
+                     to.bytes.begin() + static_cast<long>(i * kSize + sizes[0][i]),
+                     from.bytes.begin() + static_cast<long>(static_cast<std::size_t>(parts[i].tag + 3) * kSize)));
     }
   }
 }
@@ -264,7 +265,8 @@ TEST_P(TransportConformance, ManyChannelsFromManyThreadsShareOneDevice) {
       RecvBuffer to(*connection.recv, 300000);
       for (int round = 0; round < 40; ++round) {
         const std::size_t size = round % 2 == 0 ? 300000 : 64;
-        finish({must_recv(*connection.recv, {{to.mr.get(), 0, size, 0}}), must_send(*connection.send, *from.mr, 0, size)});
+        finish(
+            {must_recv(*connection.recv, {{to.mr.get(), 0, size, 0}}), must_send(*connection.send, *from.mr, 0, size)});
         ASSERT_TRUE(std::equal(from.bytes.begin(), from.bytes.begin() + static_cast<long>(size), to.bytes.begin()));
       }
     });

@@ -96,7 +96,8 @@ std::vector<std::vector<std::size_t>> finish(const std::vector<Request*>& reques
       --open;
     }
     return open == 0;
-  })) << open << " of " << requests.size() << " requests are not done";
+  })) << open
+      << " of " << requests.size() << " requests are not done";
   return sizes;
 }
 

@@ -1,14 +1,14 @@
 // What an implementation of waist 1 gives to the conformance suite, and the helpers that the suite is written in.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "transport/api/transport.h"
 #include "transport/base/log.h"

@@ -1,9 +1,9 @@
 // A host that vanishes says nothing: no reset, no close. Whoever waits for it must learn of it within 30 s; nobody else
 // may. (A process that is stopped on a live host is no error; `clustar conform` tests that.)
+#include <gtest/gtest.h>
+
 #include <chrono>
 #include <thread>
-
-#include <gtest/gtest.h>
 
 #include "tests/conformance/transport_under_test.h"
 #include "tests/fabric/two_hosts.h"

@@ -38,6 +38,8 @@ ROOMS = {
     # These two drive any plugin and so must know nothing of ours beyond the ABI and how errors are reported.
     "bench/proxy": [ABI, RESULT],
     "bench/conform": ["bench/proxy", "bench/report", ABI, RESULT],
+    # Knows interfaces and queues, not what runs over them.
+    "bench/fabric": [RESULT],
     "bench": ["transport", "mlt", "coflow", "paraexpress", "gdr", "libfabric_shim", "nccl_plugin", "bench"],
     "tests": ["transport", "mlt", "coflow", "paraexpress", "gdr", "libfabric_shim", "nccl_plugin", "bench", "tests"],
 }

@@ -1,13 +1,13 @@
 // The plugin's .so behind bench/proxy's loader, with what the tests repeat.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "bench/proxy/net_plugin.h"
 

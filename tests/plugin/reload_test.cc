@@ -1,10 +1,9 @@
 #include <dirent.h>
 #include <dlfcn.h>
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <fstream>
-
-#include <gtest/gtest.h>
 
 #include "tests/plugin/plugin_under_test.h"
 

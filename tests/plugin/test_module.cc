@@ -15,5 +15,5 @@ Result<std::unique_ptr<Transport>> create(const Config& config, const Clock& clo
 }  // namespace clustar::transport
 
 extern "C" __attribute__((visibility("default"))) const clustar::transport::ModuleEntry clustar_module;
-const clustar::transport::ModuleEntry clustar_module = {
-    clustar::transport::ModuleEntry::kAbi, sizeof(clustar::Config), CLUSTAR_VERSION, clustar::transport::create};
+const clustar::transport::ModuleEntry clustar_module = {clustar::transport::ModuleEntry::kAbi, sizeof(clustar::Config),
+                                                        CLUSTAR_VERSION, clustar::transport::create};

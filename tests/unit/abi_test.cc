@@ -1,7 +1,7 @@
 // Sizes and offsets are asserted where the types are declared; here, that the tables are laid out slot by slot.
-#include <cstddef>
-
 #include <gtest/gtest.h>
+
+#include <cstddef>
 
 #include "nccl_plugin/abi/tables.h"
 

@@ -1,8 +1,8 @@
 #include "transport/base/bytes.h"
 
-#include <array>
-
 #include <gtest/gtest.h>
+
+#include <array>
 
 namespace clustar {
 namespace {

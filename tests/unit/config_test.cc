@@ -1,10 +1,10 @@
 #include "transport/base/config.h"
 
-#include <cstdio>
-#include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
 
 namespace clustar {
 namespace {
@@ -86,7 +86,8 @@ TEST(Config, BadFilesAreNamed) {
   EXPECT_THAT(error_of({{"CLUSTAR_CONFIG", "/nonexistent.toml"}}), HasSubstr("/nonexistent.toml"));
   {
     const ConfigFile file("tcp_socket = 3\n");
-    EXPECT_THAT(error_of({{"CLUSTAR_CONFIG", file.path()}}), AllOf(HasSubstr("'tcp_socket'"), HasSubstr("tcp_sockets")));
+    EXPECT_THAT(error_of({{"CLUSTAR_CONFIG", file.path()}}),
+                AllOf(HasSubstr("'tcp_socket'"), HasSubstr("tcp_sockets")));
   }
   {
     const ConfigFile file("tcp_sockets = [1]\n");

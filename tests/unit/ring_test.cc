@@ -1,9 +1,9 @@
 #include "transport/base/ring.h"
 
+#include <gtest/gtest.h>
+
 #include <deque>
 #include <random>
-
-#include <gtest/gtest.h>
 
 namespace clustar {
 namespace {

@@ -1,10 +1,10 @@
 #include "transport/api/send_queue.h"
 
+#include <gtest/gtest.h>
+
 #include <map>
 #include <random>
 #include <set>
-
-#include <gtest/gtest.h>
 
 namespace clustar::transport {
 namespace {
@@ -180,8 +180,8 @@ TEST(SendQueue, AgreesWithAModelUnderRandomUse) {
           auto best = model.end();
           for (auto it = model.begin(); it != model.end(); ++it) {
             if (blocked.contains(it->second.lane)) continue;
-            if (best == model.end() || std::pair(it->second.rank, it->second.arrival) <
-                                           std::pair(best->second.rank, best->second.arrival)) {
+            if (best == model.end() ||
+                std::pair(it->second.rank, it->second.arrival) < std::pair(best->second.rank, best->second.arrival)) {
               best = it;
             }
           }

@@ -1,11 +1,10 @@
-#include "transport/tcp/chunk_reader.h"
-
+#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <random>
 
-#include <gtest/gtest.h>
+#include "transport/tcp/chunk_reader.h"
 
 namespace clustar::transport::tcp {
 namespace {

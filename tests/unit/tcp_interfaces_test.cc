@@ -1,10 +1,10 @@
-#include "transport/tcp/interfaces.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "transport/tcp/interfaces.h"
 
 namespace clustar::transport::tcp {
 namespace {

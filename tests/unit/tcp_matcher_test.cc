@@ -1,11 +1,11 @@
 // Both halves of the matching protocol against each other over a simulated connection: several data sockets that keep
 // order only within themselves, a control socket, and every interleaving that a seed draws.
+#include <gtest/gtest.h>
+
 #include <deque>
 #include <map>
 #include <random>
 #include <set>
-
-#include <gtest/gtest.h>
 
 #include "transport/tcp/core/recv_matcher.h"
 #include "transport/tcp/core/send_matcher.h"

@@ -1,6 +1,6 @@
-#include "transport/tcp/stall_watch.h"
-
 #include <gtest/gtest.h>
+
+#include "transport/tcp/stall_watch.h"
 
 namespace clustar::transport::tcp {
 namespace {

@@ -1,8 +1,8 @@
-#include "transport/tcp/core/wire.h"
+#include <gtest/gtest.h>
 
 #include <random>
 
-#include <gtest/gtest.h>
+#include "transport/tcp/core/wire.h"
 
 namespace clustar::transport::tcp {
 namespace {

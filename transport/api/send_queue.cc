@@ -99,8 +99,7 @@ void SendQueue::reorder() {
 void SendQueue::link(std::uint32_t index) {
   Item& item = items_[index];
   std::uint32_t before = tail_;
-  while (before != kNone &&
-         std::tie(items_[before].rank, items_[before].arrival) > std::tie(item.rank, item.arrival)) {
+  while (before != kNone && std::tie(items_[before].rank, items_[before].arrival) > std::tie(item.rank, item.arrival)) {
     before = items_[before].prev;
   }
   item.prev = before;

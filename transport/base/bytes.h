@@ -1,4 +1,5 @@
-// Big-endian access to wire structs: offsets are template arguments, the length is checked once by the caller's span type.
+// Big-endian access to wire structs: offsets are template arguments, the length is checked once by the caller's span
+// type.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,7 @@
 #include "transport/base/config.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,9 +10,6 @@
 #include <functional>
 #include <optional>
 #include <string_view>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <toml.hpp>
 
 extern char** environ;
@@ -124,7 +123,9 @@ const std::vector<Key>& keys() {
       bytes_key("tcp_notsent_bytes", &Config::tcp_notsent_bytes, 0, 1 << 30),
       text_key("tcp_congestion", &Config::tcp_congestion, "a name in tcp_available_congestion_control"),
       {"stall_timeout", "seconds from 0 (never) to 86400", set_stall_timeout,
-       [](const Config& config) { return fmt::format("{:g}", std::chrono::duration<double>(config.stall_timeout).count()); }},
+       [](const Config& config) {
+         return fmt::format("{:g}", std::chrono::duration<double>(config.stall_timeout).count());
+       }},
   };
   return all;
 }
@@ -145,7 +146,8 @@ std::string allowed_names(bool as_variables) {
 Result<void> apply(Config& config, const Key& key, const std::string& shown_name, const std::string& value,
                    const std::string& source) {
   if (!key.set(config, value)) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{} = '{}' is not allowed: {}", shown_name, value, key.allowed));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} = '{}' is not allowed: {}", shown_name, value, key.allowed));
   }
   config.sources[key.name] = source;
   return {};
@@ -168,7 +170,8 @@ Result<void> apply_file(Config& config, const std::string& path) {
                     fmt::format("{}: unknown key '{}'; allowed: {}", path, name, allowed_names(false)));
       }
       const auto text = scalar_text(value);
-      if (!text) return fail(ErrorCode::kInvalidArgument, fmt::format("{}: '{}' must be a string or a number", path, name));
+      if (!text)
+        return fail(ErrorCode::kInvalidArgument, fmt::format("{}: '{}' must be a string or a number", path, name));
       const auto applied = apply(config, *key, fmt::format("{}: {}", path, name), *text, "CLUSTAR_CONFIG " + path);
       if (!applied) return applied;
     }
@@ -181,7 +184,8 @@ Result<void> apply_file(Config& config, const std::string& path) {
 Result<void> apply_environment(Config& config, const std::map<std::string, std::string>& environment) {
   for (const auto& [name, value] : environment) {
     if (!name.starts_with("CLUSTAR_") || name.starts_with("CLUSTAR_TEST_") || name == "CLUSTAR_CONFIG") continue;
-    const auto key = std::find_if(keys().begin(), keys().end(), [&n = name](const Key& k) { return variable_of(k) == n; });
+    const auto key =
+        std::find_if(keys().begin(), keys().end(), [&n = name](const Key& k) { return variable_of(k) == n; });
     if (key == keys().end()) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("unknown setting {}; allowed: {}", name, allowed_names(true)));

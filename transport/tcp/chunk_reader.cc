@@ -65,8 +65,8 @@ ChunkReader::Step ChunkReader::read_payload() {
   const std::size_t room = only_header ? ChunkHeader::kSize : staging_.size() - end_;
   std::array<iovec, 2> into{{{target_, keep_left_}, {staging_.data() + end_, room}}};
   const bool direct = keep_left_ > 0;
-  const IoResult got = direct ? read_some(socket_.fd(), into)
-                              : read_some(socket_.fd(), std::span(staging_).subspan(end_));
+  const IoResult got =
+      direct ? read_some(socket_.fd(), into) : read_some(socket_.fd(), std::span(staging_).subspan(end_));
   if (got.kind == IoResult::Kind::kBytes) {
     const std::size_t placed = direct ? std::min<std::uint64_t>(got.bytes, keep_left_) : 0;
     if (direct) {

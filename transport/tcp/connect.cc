@@ -1,10 +1,10 @@
 #include "transport/tcp/connect.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "transport/tcp/send_channel.h"
 
@@ -22,9 +22,10 @@ Result<void> compare_setting(const char* name, std::uint32_t here, std::uint32_t
 Result<std::unique_ptr<TcpPendingConnect>> TcpPendingConnect::start(Nic& nic, const Handle& handle) {
   auto info = HandleInfo::parse(handle);
   if (!info) {
-    return fail(ErrorCode::kInvalidArgument,
-                "tcp: this is not a handle of clustar's tcp transport of this version; do all ranks load the same plugin "
-                "with the same CLUSTAR_TRANSPORT?");
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "tcp: this is not a handle of clustar's tcp transport of this version; do all ranks load the same plugin "
+        "with the same CLUSTAR_TRANSPORT?");
   }
   const SharedSettings& here = nic.context().settings.shared;
   const Address peer(info->endpoints.front());
@@ -77,9 +78,8 @@ Result<void> TcpPendingConnect::open_lines() {
   const auto local = std::find_if(addresses.begin(), addresses.end(),
                                   [this](const Address& address) { return address.ipv6() == remote().ipv6(); });
   if (local == addresses.end()) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("tcp: {} has no {} address to reach {}", nic_.interface().name,
-                            remote().ipv6() ? "IPv6" : "IPv4", remote().to_string()));
+    return fail(ErrorCode::kUnavailable, fmt::format("tcp: {} has no {} address to reach {}", nic_.interface().name,
+                                                     remote().ipv6() ? "IPv6" : "IPv4", remote().to_string()));
   }
   for (std::uint8_t role = 0; role <= hello.data_sockets; ++role) {
     auto socket = start_connect(*local, remote(), nic_.context().settings.socket);

@@ -1,5 +1,7 @@
 #include "transport/tcp/interfaces.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -10,14 +12,12 @@
 #include <fstream>
 #include <memory>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 namespace clustar::transport::tcp {
 namespace {
 
 bool usable(const ifaddrs& entry, Family family) {
-  if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0 || (entry.ifa_flags & IFF_RUNNING) == 0) return false;
+  if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0 || (entry.ifa_flags & IFF_RUNNING) == 0)
+    return false;
   if (entry.ifa_addr->sa_family == AF_INET) return family != Family::kIpv6;
   if (entry.ifa_addr->sa_family != AF_INET6 || family == Family::kIpv4) return false;
   const auto* in6 = reinterpret_cast<const sockaddr_in6*>(entry.ifa_addr);
@@ -32,7 +32,8 @@ Result<std::vector<Interface>> all_interfaces(Family family, const std::string& 
   std::vector<Interface> found;
   for (const ifaddrs* entry = head; entry != nullptr; entry = entry->ifa_next) {
     if (!usable(*entry, family)) continue;
-    auto known = std::find_if(found.begin(), found.end(), [&](const Interface& i) { return i.name == entry->ifa_name; });
+    auto known =
+        std::find_if(found.begin(), found.end(), [&](const Interface& i) { return i.name == entry->ifa_name; });
     if (known == found.end()) known = found.insert(found.end(), Interface{entry->ifa_name, {}, 0, {}});
     known->addresses.push_back(Address::of(entry->ifa_addr).with_port(0));
   }

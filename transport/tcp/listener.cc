@@ -1,10 +1,10 @@
 #include "transport/tcp/listener.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "transport/tcp/recv_channel.h"
 
@@ -88,9 +88,8 @@ TcpListener::Fate TcpListener::hear(Newcomer& newcomer) {
 }
 
 TcpListener::Fate TcpListener::admit(Newcomer& newcomer, const Hello& hello) {
-  auto gathering = std::find_if(gatherings_.begin(), gatherings_.end(), [&](const Gathering& known) {
-    return known.connection_id == hello.connection_id;
-  });
+  auto gathering = std::find_if(gatherings_.begin(), gatherings_.end(),
+                                [&](const Gathering& known) { return known.connection_id == hello.connection_id; });
   const std::size_t wanted = hello.data_sockets + std::size_t{1};
   if (gathering == gatherings_.end()) {
     if (gatherings_.size() == kMaxGatherings) return Fate::kGone;

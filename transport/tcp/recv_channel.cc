@@ -1,11 +1,11 @@
 #include "transport/tcp/recv_channel.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "transport/tcp/host_memory.h"
 
@@ -98,7 +98,8 @@ void TcpRecvChannel::progress() {
   flush_clears();
   if (failed_) return;
   if (polls_ % kLivenessPolls == 0) check_control();
-  const bool all_closed = std::all_of(readers_.begin(), readers_.end(), [](const ChunkReader& r) { return r.closed(); });
+  const bool all_closed =
+      std::all_of(readers_.begin(), readers_.end(), [](const ChunkReader& r) { return r.closed(); });
   if (all_closed && matcher_.outstanding() > 0) {
     fail_with(fmt::format("the peer closed the connection or its process ended, with {} receives outstanding",
                           matcher_.outstanding()));
@@ -188,9 +189,9 @@ std::optional<Error> TcpRecvChannel::check_stall() {
   if (polls_ % kLivenessPolls != 0) return std::nullopt;
   const auto verdict = watch_.check(true, bytes_read(), nic_.context().clock.now());
   if (verdict == StallWatch::Verdict::kFine) return std::nullopt;
-  const std::string what = fmt::format("{} has sent nothing for {:.0f} s ({} receives outstanding); its host answers",
-                                       peer_, std::chrono::duration<double>(watch_.silent()).count(),
-                                       matcher_.outstanding());
+  const std::string what =
+      fmt::format("{} has sent nothing for {:.0f} s ({} receives outstanding); its host answers", peer_,
+                  std::chrono::duration<double>(watch_.silent()).count(), matcher_.outstanding());
   if (verdict == StallWatch::Verdict::kFail) {
     fail_with(what + "; CLUSTAR_STALL_TIMEOUT is over");
     return failed_;

@@ -1,11 +1,11 @@
 #include "transport/tcp/send_channel.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "transport/tcp/host_memory.h"
 
@@ -97,8 +97,8 @@ void TcpSendChannel::read_control() {
     std::size_t used = 0;
     for (; control_have_ - used >= ClearToSend::kSize; used += ClearToSend::kSize) {
       const auto clear = ClearToSend::parse(std::span(control_in_).subspan(used).first<ClearToSend::kSize>());
-      const auto result = clear ? matcher_.on_clear_to_send(*clear)
-                                : SendMatcher::ClearResult{SendMatcher::Verdict::kProtocolError};
+      const auto result =
+          clear ? matcher_.on_clear_to_send(*clear) : SendMatcher::ClearResult{SendMatcher::Verdict::kProtocolError};
       if (result.verdict == SendMatcher::Verdict::kProtocolError) {
         fail_with(ErrorCode::kRemote, "the peer sent a clear-to-send that fits no receive");
         return;

@@ -1,6 +1,7 @@
 #include "transport/tcp/socket.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -9,8 +10,6 @@
 
 #include <cerrno>
 #include <cstring>
-
-#include <fmt/format.h>
 
 namespace clustar::transport::tcp {
 namespace {
@@ -103,7 +102,9 @@ IoResult read_some(int fd, std::span<iovec> into) {
   return classify(::readv(fd, into.data(), static_cast<int>(into.size())), true);
 }
 
-IoResult read_some(int fd, std::span<std::byte> into) { return classify(::recv(fd, into.data(), into.size(), 0), true); }
+IoResult read_some(int fd, std::span<std::byte> into) {
+  return classify(::recv(fd, into.data(), into.size(), 0), true);
+}
 
 IoResult write_some(int fd, std::span<iovec> from) {
   msghdr message{};

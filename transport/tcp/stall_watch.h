@@ -1,5 +1,5 @@
-// Tells a silent peer from a quiet one, in given time: warns after 10 s without progress while work is outstanding, then
-// at doubling intervals; fails only when a limit was set. A dead host is not its business (see detect_dead_host).
+// Tells a silent peer from a quiet one, in given time: warns after 10 s without progress while work is outstanding,
+// then at doubling intervals; fails only when a limit was set. A dead host is not its business (see detect_dead_host).
 #pragma once
 
 #include <cstdint>

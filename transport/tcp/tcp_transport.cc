@@ -1,8 +1,8 @@
 #include "transport/tcp/tcp_transport.h"
 
-#include <utility>
-
 #include <fmt/format.h>
+
+#include <utility>
 
 #include "transport/tcp/connect.h"
 #include "transport/tcp/listener.h"
@@ -64,10 +64,10 @@ std::string TcpTransport::summary() const {
   std::string text = "tcp:";
   for (const auto& device : nics_) {
     const Nic::Counters& count = device->counters();
-    text += fmt::format(" {} sent {} messages / {} bytes, received {} / {}, {} before their receive, {} strangers dropped;",
-                        device->interface().name, count.messages_sent.load(), count.bytes_sent.load(),
-                        count.messages_received.load(), count.bytes_received.load(), count.early_messages.load(),
-                        count.strangers.load());
+    text += fmt::format(
+        " {} sent {} messages / {} bytes, received {} / {}, {} before their receive, {} strangers dropped;",
+        device->interface().name, count.messages_sent.load(), count.bytes_sent.load(), count.messages_received.load(),
+        count.bytes_received.load(), count.early_messages.load(), count.strangers.load());
   }
   text.pop_back();
   return text;

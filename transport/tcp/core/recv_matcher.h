@@ -32,8 +32,8 @@ class RecvMatcher {
   };
   struct Posted {
     std::uint32_t group;
-    std::vector<ClearToSend>* clears;     // one per part, to be sent to the peer; valid until the next post()
-    std::vector<EarlyMatch>* early;       // valid until the next post()
+    std::vector<ClearToSend>* clears;  // one per part, to be sent to the peer; valid until the next post()
+    std::vector<EarlyMatch>* early;    // valid until the next post()
   };
   // 1 .. kMaxRecvParts parts. nullopt: kMaxGroups are outstanding.
   std::optional<Posted> post(std::span<const Part> parts);
@@ -50,7 +50,8 @@ class RecvMatcher {
   };
   Placement on_header(const ChunkHeader& header);
 
-  // All payload of the chunk behind `placement` arrived. A part that arrives complete completes its group with the last.
+  // All payload of the chunk behind `placement` arrived. A part that arrives complete completes its group with the
+  // last.
   void on_payload(const Placement& placement, const ChunkHeader& header);
   // Set when an early message, matched while it was still arriving, is complete now.
   std::optional<EarlyMatch> take_late_match(std::uint32_t* group);

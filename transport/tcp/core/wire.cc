@@ -67,7 +67,8 @@ Handle HandleInfo::serialize() const {
   writer.store<16>(settings.window_bytes);
   writer.copy_from<20>(std::span<const std::byte, 16>(token));
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
-    serialize_endpoint(endpoints[i], std::span(handle).subspan(kEndpointsAt + i * kEndpointSize).first<kEndpointSize>());
+    serialize_endpoint(endpoints[i],
+                       std::span(handle).subspan(kEndpointsAt + i * kEndpointSize).first<kEndpointSize>());
   }
   return handle;
 }
