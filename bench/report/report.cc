@@ -7,7 +7,6 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
-
 #include <nlohmann/json.hpp>
 
 namespace clustar::bench::report {

@@ -1,9 +1,8 @@
 // The envelope of every JSON file that a command writes: command, version, machine, results.
 #pragma once
 
-#include <string>
-
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "transport/base/result.h"
 
