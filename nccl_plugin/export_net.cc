@@ -2,11 +2,11 @@
 // Left null on purpose: regMrDmaBuf, getDeviceMr, irecvConsumed, makeVDevice (host memory, no fusion yet).
 
 #include <array>
-#include <climits>
 #include <cstddef>
 #include <cstdint>
 
 #include "nccl_plugin/abi/tables.h"
+#include "nccl_plugin/c_boundary.h"
 #include "nccl_plugin/net.h"
 
 namespace clustar::nccl_plugin {
@@ -16,9 +16,8 @@ using namespace nccl_abi;
 
 constexpr const char* kName = "clustar";
 
-// NCCL reads the sizes as int below v9, so it must not be offered more.
 template <class Properties>
-int get_properties(int device, Properties* out) {
+int fill_properties(int device, Properties* out) {
   const auto found = net_device(device);
   if (!found || out == nullptr) return kInvalidArgument;
   const transport::DeviceProperties& from = found->properties;
@@ -42,11 +41,17 @@ int get_properties(int device, Properties* out) {
     out->max_p2p_bytes = kMaxBytesV9;
     out->max_coll_bytes = kMaxBytesV9;
   }
+  if constexpr (requires { out->max_multi_request_size; }) out->max_multi_request_size = 1;
   if constexpr (requires { out->rail_id; }) {
     out->rail_id = -1;
     out->plane_id = -1;
   }
   return kSuccess;
+}
+
+template <class Properties>
+int get_properties(int device, Properties* out) {
+  return guarded([&] { return fill_properties(device, out); });
 }
 
 int init_v8(DebugLogger logger) { return net_init_process(logger); }

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <climits>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -327,7 +329,10 @@ int net_test(void* request, int* done, int* sizes) {
     if (!progress) return to_nccl(progress.error().code);
     if (!progress->done) return int{nccl_abi::kSuccess};
     if (sizes != nullptr) {
-      for (std::size_t i = 0; i < progress->sizes.size(); ++i) sizes[i] = static_cast<int>(progress->sizes[i]);
+      // NCCL's sizes are int whatever the message may be; it only asks whether they are 0.
+      for (std::size_t i = 0; i < progress->sizes.size(); ++i) {
+        sizes[i] = static_cast<int>(std::min<std::size_t>(progress->sizes[i], INT_MAX));
+      }
     }
     *done = 1;
     return int{nccl_abi::kSuccess};

@@ -130,5 +130,83 @@ TEST_F(TcpClock, AStrangerWhoSaysNothingIsDroppedAfterFiveSecondsWhilePeersComeA
   EXPECT_THAT(transport_->summary(), HasSubstr("1 strangers dropped"));
 }
 
+// A peer written by hand: it shows the token on every socket, and can then lose one of them only.
+class HandMadeSender {
+ public:
+  explicit HandMadeSender(const Handle& handle) {
+    const auto info = tcp::HandleInfo::parse(handle).value();
+    const tcp::Address address(info.endpoints.front());
+    tcp::Hello hello;
+    hello.token = info.token;
+    hello.settings = info.settings;
+    hello.data_sockets = 1;
+    for (std::uint8_t role = 0; role < 2; ++role) {
+      hello.role = role;
+      std::array<std::byte, tcp::Hello::kSize> bytes;
+      hello.serialize_to(bytes);
+      sockets_[role] = tcp::Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      EXPECT_EQ(::connect(sockets_[role].fd(), address.raw(), address.length()), 0);
+      EXPECT_EQ(::send(sockets_[role].fd(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    }
+  }
+  void lose_control(bool reset) {
+    const linger at_once{reset ? 1 : 0, 0};
+    setsockopt(sockets_[0].fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    sockets_[0].close();
+  }
+  void send(std::span<const std::byte> bytes) {
+    EXPECT_EQ(::send(sockets_[1].fd(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  }
+
+ private:
+  std::array<tcp::Socket, 2> sockets_;
+};
+
+TEST_F(TcpClock, ALostControlConnectionIsAnErrorWithinThreeSecondsUnlessBytesStillCome) {
+  for (const bool reset : {true, false}) {
+    create(seconds(0));
+    auto listener = std::move(transport_->listen(0, {}).value());
+    HandMadeSender sender(listener->handle());
+    std::unique_ptr<RecvChannel> recv;
+    ASSERT_TRUE(poll_until([&] {
+      recv = std::move(listener->poll_accept().value());
+      return recv != nullptr;
+    }));
+    RecvBuffer to(*recv, 100);
+    Request* request = must_recv(*recv, {{to.mr.get(), 0, 100, 0}});
+    sender.lose_control(reset);
+    poll(*request);
+    clock_.advance(seconds(2));
+    const std::array<std::byte, 10> first_bytes{};  // of a header: the sender is at work
+    sender.send(first_bytes);
+    poll(*request);
+    clock_.advance(seconds(2));
+    poll(*request);
+    clock_.advance(seconds(1));
+    const Error error = await_error(*request, seconds(5));
+    EXPECT_EQ(error.code, ErrorCode::kRemote);
+    EXPECT_THAT(error.message, HasSubstr("control connection was reset or closed"));
+  }
+}
+
+TEST_F(TcpClock, GarbageBehindTheRightTokenBreaksThatConnectionOnly) {
+  create(seconds(0));
+  auto listener = std::move(transport_->listen(0, {}).value());
+  HandMadeSender sender(listener->handle());
+  std::unique_ptr<RecvChannel> recv;
+  ASSERT_TRUE(poll_until([&] {
+    recv = std::move(listener->poll_accept().value());
+    return recv != nullptr;
+  }));
+  RecvBuffer to(*recv, 100);
+  Request* request = must_recv(*recv, {{to.mr.get(), 0, 100, 0}});
+  sender.send(std::vector<std::byte>(200, std::byte{'x'}));
+  EXPECT_THAT(await_error(*request, seconds(5)).message, HasSubstr("not a chunk of this protocol"));
+  Connection other = connect(*transport_, *transport_);
+  SendBuffer from(*other.send, 100, 1);
+  RecvBuffer into(*other.recv, 100);
+  finish({must_recv(*other.recv, {{into.mr.get(), 0, 100, 0}}), must_send(*other.send, *from.mr, 0, 100)});
+}
+
 }  // namespace
 }  // namespace clustar::transport::conformance

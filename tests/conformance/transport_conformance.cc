@@ -349,6 +349,24 @@ TEST_P(TransportConformance, ChannelsCloseWithRequestsInFlight) {
   finish({must_recv(*connection.recv, {{to.mr.get(), 0, 100, 0}}), must_send(*connection.send, *from.mr, 0, 100)});
 }
 
+// NCCL deregisters before it closes; what is still queued must not be read any more.
+TEST_P(TransportConformance, DeregisteringMemoryEndsTheSendsThatUseIt) {
+  Connection connection = connect(*transport_, *transport_);
+  auto from = std::make_unique<SendBuffer>(*connection.send, 8 << 20, 1);
+  Request* send = must_send(*connection.send, *from->mr, 0, 8 << 20);
+  from->mr.reset();
+  const Error error = await_error(*send);
+  EXPECT_EQ(error.code, ErrorCode::kInvalidUsage) << error.message;
+}
+
+TEST_P(TransportConformance, ARegistrationMayOutliveItsChannel) {
+  Connection connection = connect(*transport_, *transport_);
+  SendBuffer from(*connection.send, 100, 1);
+  RecvBuffer to(*connection.recv, 100);
+  connection.send.reset();
+  connection.recv.reset();
+}
+
 TEST_P(TransportConformance, AListenerServesSeveralPeersAndMayCloseAfterwards) {
   auto listener = transport_->listen(0, {});
   ASSERT_TRUE(listener);

@@ -2,6 +2,7 @@
 // may. (A process that is stopped on a live host is no error; `clustar conform` tests that.)
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -46,6 +47,18 @@ TEST(DeadHost, BothSurvivorsLearnOfItWithinThirtySeconds) {
     }));
   });
   ASSERT_TRUE(connection.send && connection.recv);
+  // A second connection stays idle while the host dies, as between two collectives: its receive comes later.
+  std::unique_ptr<PendingConnect> idle_pending;
+  Connection idle;
+  hosts.run_on(0, [&] {
+    idle_pending = std::move(left->connect(0, listener->handle(), {}).value());
+    ASSERT_TRUE(poll_until([&] {
+      if (!idle.send) idle.send = std::move(idle_pending->poll().value());
+      if (!idle.recv) idle.recv = std::move(listener->poll_accept().value());
+      return idle.send && idle.recv;
+    }));
+  });
+  ASSERT_TRUE(idle.send && idle.recv);
   SendBuffer from(*connection.send, 8 << 20, 1);
   RecvBuffer to(*connection.recv, 8 << 20);
   finish({must_recv(*connection.recv, {{to.mr.get(), 0, 1000, 0}}), must_send(*connection.send, *from.mr, 0, 1000)});
@@ -69,6 +82,14 @@ TEST(DeadHost, BothSurvivorsLearnOfItWithinThirtySeconds) {
   EXPECT_LT(sender_after, 30.0);
   EXPECT_LT(receiver_after, 30.0);
   EXPECT_GT(sender_after, 5.0) << "a host that is silent for a moment is not dead";
+  std::this_thread::sleep_for(std::chrono::duration<double>(std::max(0.0, 32.0 - seconds())));
+  RecvBuffer late(*idle.recv, 1 << 20);
+  const auto posted = idle.recv->recv(std::vector<RecvPart>{{late.mr.get(), 0, 1 << 20, 0}});
+  if (posted) {
+    ASSERT_NE(*posted, nullptr);
+    const Error late_error = await_error(**posted, std::chrono::seconds(5));
+    EXPECT_EQ(late_error.code, ErrorCode::kRemote) << late_error.message;
+  }
   std::printf("sender's error after %.1f s, receiver's after %.1f s: %s\n", sender_after, receiver_after,
               error.message.c_str());
 }

@@ -63,6 +63,14 @@ TEST(SendMatcher, RefusesClearsOutOfOrderAndFloods) {
   EXPECT_EQ(matcher.on_clear_to_send(clear(1, 0, 0, 10)).verdict, SendMatcher::Verdict::kProtocolError);
 }
 
+TEST(SendMatcher, TheCallersTagsAreNotLimited) {
+  SendMatcher matcher(SharedSettings{0, 0});
+  for (int tag = 0; tag < 20000; ++tag) EXPECT_FALSE(matcher.submit(static_cast<std::uint32_t>(tag), tag, 10));
+  const auto result = matcher.on_clear_to_send(clear(19999, 0, 1, 10));
+  ASSERT_EQ(result.verdict, SendMatcher::Verdict::kDeparture);
+  EXPECT_EQ(result.departure.cookie, 19999u);
+}
+
 ChunkHeader eager(int tag, std::uint32_t seq, std::uint64_t total) {
   ChunkHeader header;
   header.tag = tag;
@@ -135,6 +143,32 @@ TEST(RecvMatcher, AnEarlyMessageIsNotAcceptedTwice) {
   EXPECT_TRUE(matcher.complete(posted->group));
   EXPECT_EQ(matcher.sizes(posted->group)[0], 6u);
   EXPECT_EQ(matcher.on_header(eager(1, 0, 10)).kind, Kind::kProtocolError) << "that number is over";
+}
+
+// The sender takes a message off its window when it hears of the receive; the receiver must not count it longer, though
+// the message's last bytes may still be under way on a slow socket.
+TEST(RecvMatcher, AWholeWindowMayComeBesideAMatchedMessageThatIsStillArriving) {
+  using Kind = RecvMatcher::Placement::Kind;
+  RecvMatcher matcher(kSettings);
+  const auto slow = matcher.on_header(eager(0, 0, 1000));
+  ASSERT_EQ(slow.kind, Kind::kEarly);
+  const std::array<RecvMatcher::Part, 1> part{{{0, 1000}}};
+  const auto posted = matcher.post(part);
+  ASSERT_TRUE(posted);
+  EXPECT_TRUE(posted->early->empty());
+  for (std::uint32_t seq = 1; seq <= 5; ++seq) {
+    const auto placed = matcher.on_header(eager(0, seq, 1000));
+    ASSERT_EQ(placed.kind, Kind::kEarly) << seq;
+    matcher.on_payload(placed, eager(0, seq, 1000));
+  }
+  EXPECT_EQ(matcher.on_header(eager(0, 6, 1)).kind, Kind::kProtocolError) << "one more is beyond the window";
+  matcher.on_payload(slow, eager(0, 0, 1000));
+  std::uint32_t group = 99;
+  const auto late = matcher.take_late_match(&group);
+  ASSERT_TRUE(late);
+  EXPECT_EQ(group, posted->group);
+  matcher.release_early(late->early);
+  EXPECT_TRUE(matcher.complete(group));
 }
 
 TEST(RecvMatcher, GroupsAreBoundedAsNcclsRequests) {

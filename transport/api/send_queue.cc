@@ -10,27 +10,21 @@ namespace clustar::transport {
 SendQueue::SendQueue(std::unique_ptr<SendOrder> order) : order_(std::move(order)) {}
 
 SendQueue::LaneId SendQueue::add_lane() {
-  const auto free = std::find(lanes_.begin(), lanes_.end(), LaneState::kFree);
-  if (free != lanes_.end()) {
-    *free = LaneState::kOpen;
-    return static_cast<LaneId>(free - lanes_.begin());
-  }
-  lanes_.push_back(LaneState::kOpen);
-  return static_cast<LaneId>(lanes_.size() - 1);
+  auto free = std::find_if(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.used; });
+  if (free == lanes_.end()) free = lanes_.emplace(lanes_.end());
+  *free = Lane{};
+  free->used = true;
+  return static_cast<LaneId>(free - lanes_.begin());
 }
 
 void SendQueue::remove_lane(LaneId lane) {
-  assert(lane < lanes_.size() && lanes_[lane] != LaneState::kFree);
-  for (std::uint32_t i = head_; i != kNone;) {
-    const std::uint32_t next = items_[i].next;
-    if (items_[i].lane == lane) erase(i);
-    i = next;
-  }
-  lanes_[lane] = LaneState::kFree;
+  assert(lane < lanes_.size() && lanes_[lane].used);
+  while (lanes_[lane].head != kNone) erase(lanes_[lane].head);
+  lanes_[lane].used = false;
 }
 
 void SendQueue::push(LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes) {
-  assert(lane < lanes_.size() && lanes_[lane] != LaneState::kFree);
+  assert(lane < lanes_.size() && lanes_[lane].used);
   std::uint32_t index;
   if (free_items_.empty()) {
     index = static_cast<std::uint32_t>(items_.size());
@@ -41,20 +35,20 @@ void SendQueue::push(LaneId lane, std::uint64_t cookie, const FlowTag& flow, std
   }
   items_[index] = Item{lane, cookie, flow, bytes, 0, order_->rank(flow, bytes), next_arrival_++, kNone, kNone};
   link(index);
+  update_ready(lane);
   ++size_;
   queued_bytes_ += bytes;
 }
 
 std::optional<SendQueue::Chunk> SendQueue::next(std::uint64_t max_chunk) const {
   assert(max_chunk > 0);
-  for (std::uint32_t i = head_; i != kNone; i = items_[i].next) {
-    const Item& item = items_[i];
-    if (lanes_[item.lane] == LaneState::kBlocked) continue;
-    const std::uint64_t remaining = item.bytes - item.sent;
-    const std::uint64_t length = std::min(remaining, max_chunk);
-    return Chunk{item.lane, item.cookie, item.sent, length, length == remaining, i};
-  }
-  return std::nullopt;
+  if (ready_.empty()) return std::nullopt;
+  const LaneId lane = *std::min_element(
+      ready_.begin(), ready_.end(), [this](LaneId a, LaneId b) { return goes_before(lanes_[a].head, lanes_[b].head); });
+  const Item& item = items_[lanes_[lane].head];
+  const std::uint64_t remaining = item.bytes - item.sent;
+  const std::uint64_t length = std::min(remaining, max_chunk);
+  return Chunk{lane, item.cookie, item.sent, length, length == remaining, lanes_[lane].head};
 }
 
 void SendQueue::commit(const Chunk& chunk) {
@@ -74,9 +68,15 @@ void SendQueue::commit(const Chunk& chunk) {
   }
 }
 
-void SendQueue::block(LaneId lane) { lanes_[lane] = LaneState::kBlocked; }
+void SendQueue::block(LaneId lane) {
+  lanes_[lane].blocked = true;
+  update_ready(lane);
+}
 
-void SendQueue::unblock(LaneId lane) { lanes_[lane] = LaneState::kOpen; }
+void SendQueue::unblock(LaneId lane) {
+  lanes_[lane].blocked = false;
+  update_ready(lane);
+}
 
 void SendQueue::set_order(std::unique_ptr<SendOrder> order) {
   order_ = std::move(order);
@@ -85,40 +85,63 @@ void SendQueue::set_order(std::unique_ptr<SendOrder> order) {
 
 void SendQueue::reorder() {
   std::vector<std::uint32_t> queued;
-  queued.reserve(size_);
-  for (std::uint32_t i = head_; i != kNone; i = items_[i].next) queued.push_back(i);
-  for (const std::uint32_t i : queued) items_[i].rank = order_->rank(items_[i].flow, items_[i].bytes - items_[i].sent);
-  std::sort(queued.begin(), queued.end(), [this](std::uint32_t a, std::uint32_t b) {
-    return std::tie(items_[a].rank, items_[a].arrival) < std::tie(items_[b].rank, items_[b].arrival);
-  });
-  head_ = tail_ = kNone;
-  for (const std::uint32_t i : queued) link(i);
+  for (Lane& lane : lanes_) {
+    queued.clear();
+    for (std::uint32_t i = lane.head; i != kNone; i = items_[i].next) {
+      items_[i].rank = order_->rank(items_[i].flow, items_[i].bytes - items_[i].sent);
+      queued.push_back(i);
+    }
+    std::sort(queued.begin(), queued.end(), [this](std::uint32_t a, std::uint32_t b) { return goes_before(a, b); });
+    lane.head = lane.tail = kNone;
+    for (const std::uint32_t i : queued) link(i);
+  }
+}
+
+bool SendQueue::goes_before(std::uint32_t a, std::uint32_t b) const {
+  return std::tie(items_[a].rank, items_[a].arrival) < std::tie(items_[b].rank, items_[b].arrival);
 }
 
 // Walks from the tail: under FIFO and for late arrivals of equal rank that is one step.
 void SendQueue::link(std::uint32_t index) {
   Item& item = items_[index];
-  std::uint32_t before = tail_;
-  while (before != kNone && std::tie(items_[before].rank, items_[before].arrival) > std::tie(item.rank, item.arrival)) {
-    before = items_[before].prev;
-  }
+  Lane& lane = lanes_[item.lane];
+  std::uint32_t before = lane.tail;
+  while (before != kNone && goes_before(index, before)) before = items_[before].prev;
   item.prev = before;
-  item.next = before == kNone ? head_ : items_[before].next;
-  (item.prev == kNone ? head_ : items_[item.prev].next) = index;
-  (item.next == kNone ? tail_ : items_[item.next].prev) = index;
+  item.next = before == kNone ? lane.head : items_[before].next;
+  (item.prev == kNone ? lane.head : items_[item.prev].next) = index;
+  (item.next == kNone ? lane.tail : items_[item.next].prev) = index;
 }
 
 void SendQueue::unlink(std::uint32_t index) {
   const Item& item = items_[index];
-  (item.prev == kNone ? head_ : items_[item.prev].next) = item.next;
-  (item.next == kNone ? tail_ : items_[item.next].prev) = item.prev;
+  Lane& lane = lanes_[item.lane];
+  (item.prev == kNone ? lane.head : items_[item.prev].next) = item.next;
+  (item.next == kNone ? lane.tail : items_[item.next].prev) = item.prev;
 }
 
 void SendQueue::erase(std::uint32_t index) {
   unlink(index);
+  update_ready(items_[index].lane);
   queued_bytes_ -= items_[index].bytes - items_[index].sent;
   --size_;
   free_items_.push_back(index);
+}
+
+void SendQueue::update_ready(LaneId id) {
+  Lane& lane = lanes_[id];
+  const bool ready = !lane.blocked && lane.head != kNone;
+  if (ready == (lane.ready_at != kNone)) return;
+  if (ready) {
+    lane.ready_at = static_cast<std::uint32_t>(ready_.size());
+    ready_.push_back(id);
+    return;
+  }
+  const LaneId moved = ready_.back();
+  ready_[lane.ready_at] = moved;
+  lanes_[moved].ready_at = lane.ready_at;
+  ready_.pop_back();
+  lane.ready_at = kNone;
 }
 
 }  // namespace clustar::transport

@@ -75,18 +75,27 @@ class SendQueue {
     std::uint32_t prev = kNone;
     std::uint32_t next = kNone;
   };
-  enum class LaneState : std::uint8_t { kFree, kOpen, kBlocked };
+  // Each lane keeps its items in sending order; next() compares the first items of the lanes in ready_ only, so lanes
+  // that are blocked or empty cost nothing.
+  struct Lane {
+    bool used = false;
+    bool blocked = false;
+    std::uint32_t head = kNone;
+    std::uint32_t tail = kNone;
+    std::uint32_t ready_at = kNone;  // its place in ready_
+  };
 
+  bool goes_before(std::uint32_t a, std::uint32_t b) const;
   void link(std::uint32_t index);
   void unlink(std::uint32_t index);
   void erase(std::uint32_t index);
+  void update_ready(LaneId lane);
 
   std::unique_ptr<SendOrder> order_;
-  std::vector<Item> items_;  // slab; linked in sending order from head_ to tail_
+  std::vector<Item> items_;  // slab
   std::vector<std::uint32_t> free_items_;
-  std::vector<LaneState> lanes_;
-  std::uint32_t head_ = kNone;
-  std::uint32_t tail_ = kNone;
+  std::vector<Lane> lanes_;
+  std::vector<LaneId> ready_;  // open lanes with items, in no order
   std::uint64_t next_arrival_ = 0;
   std::size_t size_ = 0;
   std::uint64_t queued_bytes_ = 0;

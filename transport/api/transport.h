@@ -1,5 +1,6 @@
 // Waist 1: what every transport offers and everything above it uses. The shape is ncclNet's: nothing blocks, nothing
 // calls back; a null pointer means "not yet, call again"; destroying an object closes or deregisters it.
+// Bytes move only within calls: a message needs the requests of both its ends to be tested.
 //
 // Thread rule: the calls on one Listener, PendingConnect or channel (its requests included) come from one thread at a
 // time, except reg_mr and ~Mr, which may run beside them. Different objects are independent.

@@ -95,10 +95,9 @@ bool set_require(Config& config, const std::string& text) {
 }
 
 bool set_stall_timeout(Config& config, const std::string& text) {
-  char* end = nullptr;
-  const double seconds = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !std::isfinite(seconds) || seconds < 0 || seconds > 86400) return false;
-  config.stall_timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  const auto seconds = number<double>(text, 0, 86400);
+  if (!seconds || !std::isfinite(*seconds)) return false;
+  config.stall_timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*seconds));
   return true;
 }
 

@@ -27,6 +27,18 @@ Result<std::unique_ptr<TcpPendingConnect>> TcpPendingConnect::start(Nic& nic, co
         "tcp: this is not a handle of clustar's tcp transport of this version; do all ranks load the same plugin "
         "with the same CLUSTAR_TRANSPORT?");
   }
+  const auto& addresses = nic.interface().addresses;
+  const auto reachable = [&](const Endpoint& endpoint) {
+    return std::any_of(addresses.begin(), addresses.end(),
+                       [&](const Address& address) { return address.ipv6() == endpoint.ipv6; });
+  };
+  const std::string offered = Address(info->endpoints.front()).to_string();
+  std::erase_if(info->endpoints, [&](const Endpoint& endpoint) { return !reachable(endpoint); });
+  if (info->endpoints.empty()) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("tcp: {} has no address of the family to reach {}; see CLUSTAR_SOCKET_FAMILY",
+                            nic.interface().name, offered));
+  }
   const SharedSettings& here = nic.context().settings.shared;
   const Address peer(info->endpoints.front());
   if (const auto same = compare_setting("CLUSTAR_TCP_EAGER_BYTES", here.eager_bytes, info->settings.eager_bytes, peer);
@@ -44,9 +56,8 @@ Result<std::unique_ptr<TcpPendingConnect>> TcpPendingConnect::start(Nic& nic, co
 Result<std::unique_ptr<SendChannel>> TcpPendingConnect::poll() {
   if (state_ == State::kIdle) {
     const TimePoint now = nic_.context().clock.now();
-    if (tried_ && now < next_try_) return nullptr;
-    if (!tried_) first_try_ = now;
-    tried_ = true;
+    if (failures_ > 0 && now < next_try_) return nullptr;
+    try_began_ = now;
     if (const auto opened = open_lines(); !opened) return on_failure(opened.error());
     state_ = State::kConnecting;
   }
@@ -67,6 +78,7 @@ Result<std::unique_ptr<SendChannel>> TcpPendingConnect::poll() {
 
 Result<void> TcpPendingConnect::open_lines() {
   lines_.clear();
+  welcome_have_ = 0;
   Hello hello;
   hello.token = info_.token;
   hello.settings = nic_.context().settings.shared;
@@ -77,10 +89,6 @@ Result<void> TcpPendingConnect::open_lines() {
   const auto& addresses = nic_.interface().addresses;
   const auto local = std::find_if(addresses.begin(), addresses.end(),
                                   [this](const Address& address) { return address.ipv6() == remote().ipv6(); });
-  if (local == addresses.end()) {
-    return fail(ErrorCode::kUnavailable, fmt::format("tcp: {} has no {} address to reach {}", nic_.interface().name,
-                                                     remote().ipv6() ? "IPv6" : "IPv4", remote().to_string()));
-  }
   for (std::uint8_t role = 0; role <= hello.data_sockets; ++role) {
     auto socket = start_connect(*local, remote(), nic_.context().settings.socket);
     if (!socket) return tl::unexpected(socket.error());
@@ -106,7 +114,7 @@ Result<bool> TcpPendingConnect::lines_connected() {
                                                     nic_.interface().name, describe_errno(error)));
     }
   }
-  if (!all && nic_.context().clock.now() - first_try_ > kConnectTimeout) {
+  if (!all && nic_.context().clock.now() - try_began_ > kConnectTimeout) {
     return fail(ErrorCode::kRemote,
                 fmt::format("tcp: connect to {} from {}: no answer within {} s; check routes and firewalls between the "
                             "hosts, or choose the interface by CLUSTAR_SOCKET_IFNAME",
@@ -136,11 +144,11 @@ Result<std::unique_ptr<SendChannel>> TcpPendingConnect::await_welcome() {
     const IoResult got = read_some(lines_.front().socket.fd(), std::span(welcome_).subspan(welcome_have_));
     if (got.kind == IoResult::Kind::kWouldBlock) return nullptr;
     if (got.kind != IoResult::Kind::kBytes) {
-      return fail(ErrorCode::kRemote,
-                  fmt::format("tcp: {} closed the connection before accepting it: {}", remote().to_string(),
-                              got.kind == IoResult::Kind::kClosed
-                                  ? "the listener was closed, its process ended, or it refused the token"
-                                  : describe_errno(got.error)));
+      return on_failure({ErrorCode::kRemote,
+                         fmt::format("tcp: {} closed the connection before accepting it: {}", remote().to_string(),
+                                     got.kind == IoResult::Kind::kClosed
+                                         ? "the listener was closed, its process ended, or it refused the token"
+                                         : describe_errno(got.error))});
     }
     welcome_have_ += got.bytes;
   }
@@ -154,19 +162,20 @@ Result<std::unique_ptr<SendChannel>> TcpPendingConnect::await_welcome() {
 }
 
 Result<std::unique_ptr<SendChannel>> TcpPendingConnect::on_failure(const Error& error) {
+  if (error.code != ErrorCode::kRemote) return tl::unexpected(error);
   lines_.clear();
   state_ = State::kIdle;
   const TimePoint now = nic_.context().clock.now();
-  if (endpoint_ + 1 < info_.endpoints.size()) {
-    ++endpoint_;
-    tried_ = false;
-    return nullptr;
+  if (!first_error_) {
+    first_error_ = error;
+    first_failure_ = now;
   }
-  if (error.code == ErrorCode::kRemote && now - first_try_ < kRefusedTimeout) {
-    next_try_ = now + kRetryInterval;
-    return nullptr;
-  }
-  return tl::unexpected(error);
+  ++failures_;
+  const bool all_tried = failures_ >= info_.endpoints.size();
+  if (all_tried && now - first_failure_ >= kRetryTimeout) return tl::unexpected(*first_error_);
+  endpoint_ = (endpoint_ + 1) % info_.endpoints.size();
+  next_try_ = all_tried ? now + kRetryInterval : now;
+  return nullptr;
 }
 
 }  // namespace clustar::transport::tcp

@@ -24,11 +24,12 @@ class TcpPendingConnect final : public PendingConnect {
   Result<std::unique_ptr<SendChannel>> poll() override;
 
  private:
-  // From the first SYN to the sockets being connected; afterwards only the peer's host bounds the wait, since the
-  // listener's process accepts when NCCL gets there.
+  // Per try, from the first SYN to the sockets being connected; afterwards only the peer's host bounds the wait, since
+  // the listener's process accepts when NCCL gets there.
   static constexpr Duration kConnectTimeout = std::chrono::seconds(20);
-  // A refusal may pass (a host whose rules are just being set up); a listener that is gone stays refused.
-  static constexpr Duration kRefusedTimeout = std::chrono::seconds(1);
+  // From the first failure. A refusal may pass (rules that are just being set up), and a listener takes a process that
+  // was paused in mid-greeting for a stranger; a listener that is gone stays gone.
+  static constexpr Duration kRetryTimeout = std::chrono::seconds(1);
   static constexpr Duration kRetryInterval = std::chrono::milliseconds(50);
 
   enum class State : std::uint8_t { kIdle, kConnecting, kGreeting, kWaiting };
@@ -45,7 +46,7 @@ class TcpPendingConnect final : public PendingConnect {
   Result<bool> lines_connected();
   Result<bool> greeted();
   Result<std::unique_ptr<SendChannel>> await_welcome();
-  // Another try or another endpoint if one is left, else the error.
+  // Another try at the next endpoint while time is left, else the first error.
   Result<std::unique_ptr<SendChannel>> on_failure(const Error& error);
   Address remote() const { return Address(info_.endpoints[endpoint_]); }
 
@@ -53,10 +54,12 @@ class TcpPendingConnect final : public PendingConnect {
   HandleInfo info_;
   State state_ = State::kIdle;
   std::size_t endpoint_ = 0;
+  std::size_t failures_ = 0;
   std::vector<Line> lines_;
-  TimePoint first_try_{};
+  TimePoint try_began_{};
+  TimePoint first_failure_{};
   TimePoint next_try_{};
-  bool tried_ = false;
+  std::optional<Error> first_error_;
   std::array<std::byte, Welcome::kSize> welcome_{};
   std::size_t welcome_have_ = 0;
 };

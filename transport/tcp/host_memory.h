@@ -7,12 +7,12 @@
 
 namespace clustar::transport::tcp {
 
-inline Result<std::unique_ptr<Mr>> register_host(const gdr::MemoryRef& memory) {
+inline Result<void> check_host(const gdr::MemoryRef& memory) {
   if (memory.kind != gdr::MemoryKind::kHost) {
     return fail(ErrorCode::kInvalidArgument,
                 std::string("tcp registers host memory only, not ") + gdr::to_string(memory.kind));
   }
-  return std::make_unique<Mr>(memory);
+  return {};
 }
 
 }  // namespace clustar::transport::tcp

@@ -93,7 +93,7 @@ Result<std::vector<Interface>> find_interfaces(const std::string& filter, Family
                             "up and with an address: {}",
                             filter, fmt::join(names, ", ")));
   }
-  for (const char* fallback : {"^lo,docker", "docker", "lo"}) {
+  for (const char* fallback : {"ib", "^lo,docker", "docker", "lo"}) {
     auto chosen = matching(*all, InterfaceFilter(fallback));
     if (!chosen.empty()) return chosen;
   }

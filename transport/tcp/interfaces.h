@@ -32,8 +32,8 @@ class InterfaceFilter {
 
 enum class Family : std::uint8_t { kAny, kIpv4, kIpv6 };
 
-// Interfaces that are up and have a usable address (link-local IPv6 is not). Without a filter, as NCCL does: all but
-// loopback and docker, else docker, else loopback. `sysfs` is /sys, or a fixture of it.
+// Interfaces that are up and have a usable address (link-local IPv6 is not). Without a filter, as NCCL does: IP over
+// InfiniBand (ib*), else all but loopback and docker, else docker, else loopback. `sysfs` is /sys, or a fixture of it.
 Result<std::vector<Interface>> find_interfaces(const std::string& filter, Family family,
                                                const std::string& sysfs = "/sys");
 

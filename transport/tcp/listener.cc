@@ -13,13 +13,20 @@ namespace clustar::transport::tcp {
 Result<std::unique_ptr<TcpListener>> TcpListener::open(Nic& nic) {
   std::unique_ptr<TcpListener> listener(new TcpListener(nic));
   HandleInfo info;
+  Error last_error;
   info.settings = nic.context().settings.shared;
   for (const Address& address : nic.interface().addresses) {
     auto socket = listen_on(address, nic.context().settings.socket);
-    if (!socket) return tl::unexpected(socket.error());
+    if (!socket) {
+      // An address may have gone since the interfaces were listed; the others serve.
+      nic.context().log.info("tcp: " + socket.error().message);
+      last_error = socket.error();
+      continue;
+    }
     info.endpoints.push_back(local_address(*socket).endpoint());
     listener->listening_.push_back(std::move(*socket));
   }
+  if (info.endpoints.empty()) return tl::unexpected(last_error);
   if (const auto filled = fill_random(listener->token_); !filled) return tl::unexpected(filled.error());
   info.token = listener->token_;
   listener->handle_ = info.serialize();
@@ -47,7 +54,13 @@ Result<void> TcpListener::take_newcomers() {
     for (std::size_t taken = 0; taken < kMaxNewcomers; ++taken) {
       Newcomer newcomer;
       auto socket = accept_from(listening, &newcomer.from);
-      if (!socket) return tl::unexpected(socket.error());
+      if (!socket) {
+        // Out of descriptors: strangers give theirs up before a peer is turned away.
+        if (newcomers_.empty()) return tl::unexpected(socket.error());
+        newcomers_.erase(newcomers_.begin());
+        ++nic_.counters().strangers;
+        continue;
+      }
       if (!*socket) break;
       newcomer.socket = std::move(*socket);
       newcomer.deadline = deadline;
@@ -124,6 +137,7 @@ Result<std::unique_ptr<RecvChannel>> TcpListener::welcome(Gathering& gathering) 
   write_some(control.fd(), std::span<const std::byte>(bytes));
   std::vector<Socket> data(std::make_move_iterator(gathering.sockets.begin() + 1),
                            std::make_move_iterator(gathering.sockets.end()));
+  for (const Socket& socket : data) probe_when_idle(socket);
   const std::string peer = fmt::format("{} (to {})", gathering.from.to_string(), nic_.interface().name);
   return std::make_unique<TcpRecvChannel>(nic_, std::move(control), std::move(data), peer);
 }

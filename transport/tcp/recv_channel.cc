@@ -25,7 +25,10 @@ TcpRecvChannel::TcpRecvChannel(Nic& nic, Socket control, std::vector<Socket> dat
   }
 }
 
-Result<std::unique_ptr<Mr>> TcpRecvChannel::reg_mr(const gdr::MemoryRef& memory) { return register_host(memory); }
+Result<std::unique_ptr<Mr>> TcpRecvChannel::reg_mr(const gdr::MemoryRef& memory) {
+  if (const auto allowed = check_host(memory); !allowed) return tl::unexpected(allowed.error());
+  return std::make_unique<Mr>(memory);
+}
 
 Result<Request*> TcpRecvChannel::flush(std::span<const RecvPart>) { return nullptr; }
 
@@ -53,8 +56,8 @@ void TcpRecvChannel::copy_early(std::uint32_t group, const RecvMatcher::EarlyMat
   matcher_.release_early(match.early);
 }
 
-// A sender with a long message waits for this, and its caller may not test our side before; so only small receives,
-// whose messages need no permission within the window, may wait for company.
+// A sender with a long message waits for this. A small message mostly needs no permission, so a small receive may wait
+// for company, or for its caller's next test, which sends what is held back.
 void TcpRecvChannel::announce(const std::vector<ClearToSend>& clears) {
   const std::uint64_t lazy = std::min<std::uint64_t>(kLazyBytes, nic_.context().settings.shared.eager_bytes);
   bool now = lazy == 0;
@@ -73,9 +76,15 @@ void TcpRecvChannel::flush_clears() {
   if (sent.kind == IoResult::Kind::kBytes) {
     control_out_.erase(control_out_.begin(), control_out_.begin() + static_cast<std::ptrdiff_t>(sent.bytes));
   } else if (sent.kind == IoResult::Kind::kError) {
-    // The sender may have closed after its last message, whose bytes are still ours to read: the data sockets decide.
-    control_open_ = false;
+    on_control_error(sent.error);
   }
+}
+
+// A reset is how a sender that closed looks like from here; its last bytes are still ours to read. Anything else is the
+// kernel's one and only report that the host does not answer.
+void TcpRecvChannel::on_control_error(int error) {
+  control_open_ = false;
+  if (error != ECONNRESET && error != EPIPE) fail_with("the peer's host does not answer: " + describe_errno(error));
 }
 
 Result<Progress> TcpRecvChannel::test(std::uint32_t group) {
@@ -98,6 +107,7 @@ void TcpRecvChannel::progress() {
   flush_clears();
   if (failed_) return;
   if (polls_ % kLivenessPolls == 0) check_control();
+  if (failed_) return;
   const bool all_closed =
       std::all_of(readers_.begin(), readers_.end(), [](const ChunkReader& r) { return r.closed(); });
   if (all_closed && matcher_.outstanding() > 0) {
@@ -158,7 +168,10 @@ void TcpRecvChannel::on_chunk(std::size_t socket) {
 
 // Nothing is expected here; what there is to learn is that the peer's host is gone.
 void TcpRecvChannel::check_control() {
-  if (!control_open_) return;
+  if (!control_open_) {
+    check_lost_control(nic_.context().clock.now());
+    return;
+  }
   std::array<std::byte, 16> unexpected;
   const IoResult got = read_some(control_.fd(), unexpected);
   if (got.kind == IoResult::Kind::kBytes) {
@@ -166,10 +179,19 @@ void TcpRecvChannel::check_control() {
   } else if (got.kind == IoResult::Kind::kClosed) {
     control_open_ = false;
   } else if (got.kind == IoResult::Kind::kError) {
-    control_open_ = false;
-    if (got.error != ECONNRESET && got.error != EPIPE) {
-      fail_with("the peer's host does not answer: " + describe_errno(got.error));
-    }
+    on_control_error(got.error);
+  }
+}
+
+// Control gone, data connections open, and nothing coming: the peer rebooted, or something between dropped the
+// connection. The data connections would never tell, since nothing is written to them here.
+void TcpRecvChannel::check_lost_control(TimePoint now) {
+  const std::uint64_t bytes = bytes_read();
+  if (!mark_ || bytes != bytes_at_mark_) {
+    mark_ = now;
+    bytes_at_mark_ = bytes;
+  } else if (now - *mark_ > kLostControlTimeout) {
+    fail_with("the control connection was reset or closed, and nothing comes on the others");
   }
 }
 

@@ -32,7 +32,10 @@ class TcpRecvChannel final : public RecvChannel {
   static constexpr std::uint64_t kIdleSocketPolls = 16;
   static constexpr std::uint64_t kHotPolls = 64;
   static constexpr int kChunksPerPoll = 64;
-  // Receives up to this size announce themselves in batches, because their messages may come without being asked for.
+  // A closing sender loses its control connection and its data connections together.
+  static constexpr Duration kLostControlTimeout = std::chrono::milliseconds(2500);
+  // Receives up to this size announce themselves in batches, because their messages mostly come without being asked
+  // for.
   static constexpr std::uint64_t kLazyBytes = 4096;
   static constexpr std::size_t kLazyCount = 8;
 
@@ -53,6 +56,8 @@ class TcpRecvChannel final : public RecvChannel {
   void announce(const std::vector<ClearToSend>& clears);
   void flush_clears();
   void check_control();
+  void on_control_error(int error);
+  void check_lost_control(TimePoint now);
   void fail_with(const std::string& what);
   std::optional<Error> check_stall();
   std::uint64_t bytes_read() const;
@@ -67,6 +72,8 @@ class TcpRecvChannel final : public RecvChannel {
   std::vector<std::vector<std::byte>> early_;  // payload that came before its receive
   std::vector<std::byte> control_out_;
   bool control_open_ = true;
+  std::uint64_t bytes_at_mark_ = 0;  // while control is lost: what had arrived at mark_
+  std::optional<TimePoint> mark_;
   std::uint64_t polls_ = 0;
   std::uint64_t hot_until_ = 0;  // poll number up to which every socket is looked at each time
   StallWatch watch_;

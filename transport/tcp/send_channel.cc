@@ -13,6 +13,7 @@ namespace clustar::transport::tcp {
 
 TcpSendChannel::TcpSendChannel(Nic& nic, Socket control, std::vector<Socket> data, std::string peer)
     : nic_(nic),
+      anchor_(std::make_shared<Anchor>(Anchor{nic, this})),
       control_(std::move(control)),
       data_(data.size()),
       peer_(std::move(peer)),
@@ -28,9 +29,40 @@ TcpSendChannel::TcpSendChannel(Nic& nic, Socket control, std::vector<Socket> dat
   lane_ = nic_.attach(this);
 }
 
-TcpSendChannel::~TcpSendChannel() { nic_.detach(lane_); }
+TcpSendChannel::~TcpSendChannel() {
+  nic_.detach(lane_);
+  const std::lock_guard lock(nic_.mutex());
+  anchor_->channel = nullptr;
+}
 
-Result<std::unique_ptr<Mr>> TcpSendChannel::reg_mr(const gdr::MemoryRef& memory) { return register_host(memory); }
+// After an abort NCCL deregisters, then closes. Between the two, another communicator's thread may pump this channel's
+// queue, and must not read memory that its owner has taken back.
+class TcpSendChannel::SendMr final : public Mr {
+ public:
+  SendMr(const gdr::MemoryRef& memory, std::shared_ptr<Anchor> anchor) : Mr(memory), anchor_(std::move(anchor)) {}
+  ~SendMr() override {
+    const std::lock_guard lock(anchor_->nic.mutex());
+    if (anchor_->channel != nullptr) anchor_->channel->on_deregister(memory());
+  }
+
+ private:
+  std::shared_ptr<Anchor> anchor_;
+};
+
+Result<std::unique_ptr<Mr>> TcpSendChannel::reg_mr(const gdr::MemoryRef& memory) {
+  if (const auto allowed = check_host(memory); !allowed) return tl::unexpected(allowed.error());
+  return std::make_unique<SendMr>(memory, anchor_);
+}
+
+void TcpSendChannel::on_deregister(const gdr::MemoryRef& memory) {
+  const auto uses = [&](const SendRequest& request) {
+    return request.data != nullptr && request.data >= memory.address && request.data < memory.address + memory.length &&
+           !request.done.load(std::memory_order_relaxed);
+  };
+  if (failed_ || std::none_of(requests_.begin(), requests_.end(), uses)) return;
+  failed_ = Error{ErrorCode::kInvalidUsage,
+                  fmt::format("tcp: sending to {}: memory was deregistered while sends used it", peer_)};
+}
 
 Result<Request*> TcpSendChannel::send(const Mr& mr, std::size_t offset, std::size_t length, int tag,
                                       const FlowTag& flow) {

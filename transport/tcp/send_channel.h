@@ -31,6 +31,13 @@ class TcpSendChannel final : public SendChannel {
   bool start_chunk(const SendQueue::Chunk& chunk);
 
  private:
+  class SendMr;
+  // Lets a registration outlive its channel.
+  struct Anchor {
+    Nic& nic;
+    TcpSendChannel* channel;  // guarded by the NIC's lock; null once the channel is gone
+  };
+
   // 32 requests of up to 8 parts at the receiver are 256 sends here.
   static constexpr std::size_t kMaxRequests = kMaxSlots;
   static constexpr std::uint64_t kLivenessPolls = 64;
@@ -66,10 +73,12 @@ class TcpSendChannel final : public SendChannel {
   DataSocket* idle_socket(bool small);
   void write_frame(DataSocket& out);
   void finish_frame(DataSocket& out);
+  void on_deregister(const gdr::MemoryRef& memory);
   void fail_with(ErrorCode code, const std::string& what);
   std::optional<Error> check_stall();
 
   Nic& nic_;
+  std::shared_ptr<Anchor> anchor_;
   Socket control_;
   std::vector<DataSocket> data_;
   const std::string peer_;

@@ -176,11 +176,15 @@ ConnectState connect_result(const Socket& socket, int* error) {
   return *error == 0 ? ConnectState::kConnected : ConnectState::kFailed;
 }
 
-void detect_dead_host(const Socket& socket) {
+void probe_when_idle(const Socket& socket) {
   set_option(socket.fd(), SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPIDLE, 5);
   set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPCNT, 4);
+}
+
+void detect_dead_host(const Socket& socket) {
+  probe_when_idle(socket);
   set_option(socket.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, 25000);
 }
 

@@ -77,9 +77,10 @@ Result<Socket> start_connect(const Address& local, const Address& remote, const 
 enum class ConnectState : std::uint8_t { kPending, kConnected, kFailed };
 ConnectState connect_result(const Socket& socket, int* error);
 
-// A host that is gone, as opposed to a process that is silent, is noticed on the control socket within 30 s: probes of
-// an idle connection, and a limit on unanswered bytes. Data sockets must not have that limit: it also ends connections
-// to a live host whose process does not read.
+// A host that is gone, as opposed to a process that is silent, is noticed within 30 s by probes of an idle connection.
+void probe_when_idle(const Socket& socket);
+// The same, and a limit on unanswered bytes: for control sockets. Data sockets must not have that limit: it also ends
+// connections to a live host whose process does not read.
 void detect_dead_host(const Socket& socket);
 Address local_address(const Socket& socket);
 Result<void> fill_random(std::span<std::byte> out);

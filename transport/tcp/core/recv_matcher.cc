@@ -20,13 +20,7 @@ RecvMatcher::RecvMatcher(const SharedSettings& settings) : settings_(settings) {
   for (std::uint32_t i = kMaxSlots; i-- > 0;) free_slots_.push_back(i);
 }
 
-std::uint32_t RecvMatcher::next_seq(int tag) {
-  for (TagCounter& counter : tags_) {
-    if (counter.tag == tag) return counter.next_seq++;
-  }
-  tags_.push_back({tag, 1});
-  return 0;
-}
+std::uint32_t RecvMatcher::next_seq(int tag) { return next_seq_[tag]++; }
 
 std::uint32_t RecvMatcher::take_slot(const Part& part, std::uint32_t seq, std::uint32_t group,
                                      std::uint32_t part_index) {
@@ -63,6 +57,10 @@ std::optional<RecvMatcher::Posted> RecvMatcher::post(std::span<const Part> parts
     Early* early = find_early(parts[part].tag, seq);
     if (early == nullptr) continue;
     slot.bound = true;
+    // The sender takes this message off its window when it hears of the receive, so it leaves ours now as well, even
+    // if its last bytes are still to come.
+    early_bytes_ -= early->bytes;
+    --early_used_;
     const auto early_index = static_cast<std::uint32_t>(early - early_.data());
     if (!early->arrived) {
       early->matched = true;
@@ -104,10 +102,8 @@ RecvMatcher::Early* RecvMatcher::find_early(int tag, std::uint32_t seq) {
 }
 
 bool RecvMatcher::is_future(int tag, std::uint32_t seq) const {
-  for (const TagCounter& counter : tags_) {
-    if (counter.tag == tag) return static_cast<std::int32_t>(seq - counter.next_seq) >= 0;
-  }
-  return true;
+  const auto next = next_seq_.find(tag);
+  return next == next_seq_.end() || static_cast<std::int32_t>(seq - next->second) >= 0;
 }
 
 RecvMatcher::Placement RecvMatcher::on_header(const ChunkHeader& header) {
@@ -195,11 +191,6 @@ void RecvMatcher::release(std::uint32_t group) {
   --outstanding_;
 }
 
-void RecvMatcher::release_early(std::uint32_t index) {
-  Early& early = early_[index];
-  early_bytes_ -= early.bytes;
-  --early_used_;
-  early.used = false;
-}
+void RecvMatcher::release_early(std::uint32_t index) { early_[index].used = false; }
 
 }  // namespace clustar::transport::tcp

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "transport/tcp/core/wire.h"
@@ -96,11 +97,6 @@ class RecvMatcher {
     std::uint64_t bytes = 0;
     std::uint32_t slot = 0;
   };
-  struct TagCounter {
-    int tag;
-    std::uint32_t next_seq;
-  };
-
   static constexpr std::uint32_t kMaxEarly = 1024;
 
   std::uint32_t next_seq(int tag);
@@ -117,12 +113,12 @@ class RecvMatcher {
   std::vector<std::uint32_t> free_slots_;
   std::array<Group, kMaxGroups> groups_;
   std::vector<Early> early_;
-  std::vector<std::uint32_t> late_matches_;  // early buffers
-  std::vector<TagCounter> tags_;
+  std::vector<std::uint32_t> late_matches_;          // early buffers
+  std::unordered_map<int, std::uint32_t> next_seq_;  // by tag; grows with the caller's tags only
   std::vector<ClearToSend> clears_;
   std::vector<EarlyMatch> early_matches_;
-  std::uint64_t early_bytes_ = 0;
-  std::size_t early_used_ = 0;
+  std::uint64_t early_bytes_ = 0;  // of early messages without a receive; what the window bounds
+  std::size_t early_used_ = 0;     // their number
   std::size_t outstanding_ = 0;
   std::size_t partial_ = 0;
 };

@@ -1,22 +1,12 @@
 #include "transport/tcp/core/send_matcher.h"
 
 #include <algorithm>
-#include <cassert>
 
 namespace clustar::transport::tcp {
 
 bool SendMatcher::fits_window(std::uint64_t bytes) const {
   return bytes <= settings_.eager_bytes && eager_messages_ < kMaxEagerMessages &&
          eager_bytes_ + bytes <= settings_.window_bytes;
-}
-
-SendMatcher::Tag* SendMatcher::find_or_add(int tag) {
-  for (Tag& known : tags_) {
-    if (known.tag == tag) return &known;
-  }
-  if (tags_.size() == kMaxTags) return nullptr;
-  tags_.emplace_back().tag = tag;
-  return &tags_.back();
 }
 
 SendMatcher::Departure SendMatcher::matched(std::uint32_t cookie, std::uint64_t bytes, const ClearToSend& clear) {
@@ -30,19 +20,18 @@ SendMatcher::Departure SendMatcher::matched(std::uint32_t cookie, std::uint64_t 
 }
 
 std::optional<SendMatcher::Departure> SendMatcher::submit(std::uint32_t cookie, int tag, std::uint64_t bytes) {
-  Tag* state = find_or_add(tag);
-  assert(state != nullptr && "the caller's tags are ranks; kMaxTags bounds the peer's");
-  const std::uint32_t seq = state->next_seq++;
-  if (!state->clears.empty()) {
+  Tag& state = tags_[tag];
+  const std::uint32_t seq = state.next_seq++;
+  if (!state.clears.empty()) {
     --clears_held_;
-    return matched(cookie, bytes, state->clears.pop_front());
+    return matched(cookie, bytes, state.clears.pop_front());
   }
   if (!fits_window(bytes)) {
-    state->unmatched.push_back({cookie, bytes, false});
+    state.unmatched.push_back({cookie, bytes, false});
     ++waiting_;
     return std::nullopt;
   }
-  state->unmatched.push_back({cookie, bytes, true});
+  state.unmatched.push_back({cookie, bytes, true});
   eager_bytes_ += bytes;
   ++eager_messages_;
   ChunkHeader header;
@@ -53,17 +42,20 @@ std::optional<SendMatcher::Departure> SendMatcher::submit(std::uint32_t cookie, 
 }
 
 SendMatcher::ClearResult SendMatcher::on_clear_to_send(const ClearToSend& clear) {
-  Tag* state = find_or_add(clear.tag);
-  if (state == nullptr || clear.seq != state->next_clear_seq) return {Verdict::kProtocolError};
-  if (state->unmatched.empty()) {
-    if (clears_held_ == kMaxSlots) return {Verdict::kProtocolError};
-    ++state->next_clear_seq;
+  const auto known = tags_.find(clear.tag);
+  if (clears_held_ == kMaxSlots && (known == tags_.end() || known->second.unmatched.empty())) {
+    return {Verdict::kProtocolError};
+  }
+  if (clear.seq != (known == tags_.end() ? 0 : known->second.next_clear_seq)) return {Verdict::kProtocolError};
+  Tag& state = tags_[clear.tag];
+  if (state.unmatched.empty()) {
+    ++state.next_clear_seq;
     ++clears_held_;
-    state->clears.push_back(clear);
+    state.clears.push_back(clear);
     return {Verdict::kNoted};
   }
-  ++state->next_clear_seq;
-  const Sent sent = state->unmatched.pop_front();
+  ++state.next_clear_seq;
+  const Sent sent = state.unmatched.pop_front();
   if (sent.eager) {
     eager_bytes_ -= sent.bytes;
     --eager_messages_;

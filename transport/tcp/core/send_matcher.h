@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
+#include <unordered_map>
 
 #include "transport/base/ring.h"
 #include "transport/tcp/core/wire.h"
@@ -39,7 +39,6 @@ class SendMatcher {
   bool needs_clear(std::uint64_t bytes) const { return !fits_window(bytes); }
 
  private:
-  static constexpr std::size_t kMaxTags = 4096;
   static constexpr std::uint32_t kMaxEagerMessages = 1024;
 
   struct Sent {  // numbered, and its receive not known yet
@@ -49,7 +48,6 @@ class SendMatcher {
   };
   // Invariant: not both `unmatched` and `clears` hold something.
   struct Tag {
-    int tag = 0;
     std::uint32_t next_seq = 0;        // of the next message
     std::uint32_t next_clear_seq = 0;  // of the next clear-to-send
     Ring<Sent> unmatched;
@@ -57,11 +55,11 @@ class SendMatcher {
   };
 
   bool fits_window(std::uint64_t bytes) const;
-  Tag* find_or_add(int tag);
   static Departure matched(std::uint32_t cookie, std::uint64_t bytes, const ClearToSend& clear);
 
   SharedSettings settings_;
-  std::vector<Tag> tags_;
+  // Grows with the caller's tags, and with the peer's by no more than the clear-to-sends that may be held.
+  std::unordered_map<int, Tag> tags_;
   std::uint64_t eager_bytes_ = 0;  // sent ahead of receives that are not known yet
   std::uint32_t eager_messages_ = 0;
   std::size_t waiting_ = 0;

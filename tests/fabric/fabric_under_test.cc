@@ -1,0 +1,70 @@
+#include "tests/fabric/fabric_under_test.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "bench/fabric/state.h"
+
+namespace clustar::bench::fabric {
+namespace {
+
+// Asks the machine without the code under test.
+std::string why_not() {
+  if (geteuid() != 0) return "needs root, to make network namespaces";
+  const std::string name = "clustar-test-" + std::to_string(getpid()) + "-probe";
+  const std::string in = " -n " + name + " ";
+  const std::string script = "{ ip netns add " + name + " && ip" + in + "link add bridge0 type bridge && ip" + in +
+                             "link add left type veth peer name right && tc" + in +
+                             "qdisc add dev left root handle 1: htb default 1 && tc" + in +
+                             "class add dev left parent 1: classid 1:1 htb rate 1mbit && tc" + in +
+                             "qdisc add dev left parent 1:1 bfifo limit 10000; } >/dev/null 2>&1; r=$?; ip netns del " +
+                             name + " 2>/dev/null; exit $r";
+  if (std::system(script.c_str()) == 0) return "";
+  return "needs iproute2 and a kernel that lets root make namespaces, veth, bridge, htb and bfifo";
+}
+
+}  // namespace
+
+void FabricTest::SetUp() {
+  static const std::string reason = why_not();
+  if (!reason.empty()) GTEST_SKIP() << reason;
+}
+
+void FabricTest::TearDown() {
+  if (geteuid() != 0) return;
+  const auto removed = Fabric::remove(name_);
+  EXPECT_TRUE(removed) << removed.error().message;
+  EXPECT_TRUE(nothing_left());
+}
+
+FabricSpec FabricTest::spec(int hosts, std::uint64_t rate_bps) const {
+  FabricSpec wanted;
+  wanted.name = name_;
+  wanted.hosts = hosts;
+  wanted.rate_bps = rate_bps;
+  return wanted;
+}
+
+Fabric FabricTest::must_up(const FabricSpec& wanted, UpReport* report) const {
+  auto fabric = Fabric::up(wanted, report);
+  if (!fabric) throw std::runtime_error(fabric.error().message);
+  return *fabric;
+}
+
+bool FabricTest::nothing_left() const {
+  return namespaces_of(name_).empty() && !std::filesystem::exists(state_path(name_));
+}
+
+void on_host(const Fabric& fabric, int host, const std::function<void()>& body) {
+  std::thread thread([&] {
+    const auto entered = fabric.enter(host);
+    ASSERT_TRUE(entered) << entered.error().message;
+    body();
+  });
+  thread.join();
+}
+
+}  // namespace clustar::bench::fabric

@@ -1,0 +1,30 @@
+// A fabric of the test's own name, removed at the end of each test whatever happened.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "bench/fabric/fabric.h"
+
+namespace clustar::bench::fabric {
+
+class FabricTest : public ::testing::Test {
+ protected:
+  void SetUp() override;     // skips with the reason where fabrics cannot be made
+  void TearDown() override;  // removes, and checks that nothing is left
+
+  FabricSpec spec(int hosts, std::uint64_t rate_bps) const;
+  Fabric must_up(const FabricSpec& spec, UpReport* report = nullptr) const;
+  // No namespace, no half namespace and no state file of this name.
+  bool nothing_left() const;
+
+  const std::string name_ = "t" + std::to_string(getpid());
+};
+
+// Runs `body` on a thread of its own on that host, and waits.
+void on_host(const Fabric& fabric, int host, const std::function<void()>& body);
+
+}  // namespace clustar::bench::fabric
