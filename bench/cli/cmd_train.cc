@@ -59,6 +59,7 @@ struct Options {
   CLI::Option* root_given = nullptr;
   CLI::Option* target_given = nullptr;
   CLI::Option* examples_given = nullptr;
+  CLI::Option* check_given = nullptr;
 
   bool launched() const { return report_fd >= 0; }
 };
@@ -202,7 +203,11 @@ std::string contradiction(const Options& options) {
   if (!options.config.data.empty() && !std::filesystem::exists(options.config.data)) {
     return fmt::format("--data: there is no file or directory '{}'", options.config.data);
   }
-  if (ranks == 1 || options.launched()) return {};
+  if (options.config.no_communication && options.check_given->count() > 0 &&
+      options.config.check_equal != trainer::CheckEqual::kOff) {
+    return "--no-communication lets the replicas drift apart, so they cannot be compared; leave --check-equal out";
+  }
+  if (ranks == 1 || options.launched() || options.config.no_communication) return {};
   if (!std::filesystem::is_regular_file(options.rank.plugin)) {
     return fmt::format("--plugin: there is no file '{}'; name an NCCL net plugin (.so)", options.rank.plugin);
   }
@@ -222,6 +227,7 @@ int run(Options& options) {
   if (options.target_given->count() > 0) options.config.target_accuracy = options.target_accuracy;
   if (options.rank.plugin.empty()) options.rank.plugin = default_plugin();
   if (const std::string wrong = contradiction(options); !wrong.empty()) return usage_error(wrong);
+  if (options.config.no_communication) options.config.check_equal = trainer::CheckEqual::kOff;
   if (options.describe) return describe(options);
   if (options.rank_given->count() > 0 || options.ranks == 1) return run_one_rank(options);
   // Before any rank starts, so that unusable data is reported once.
@@ -292,11 +298,15 @@ void add_transport_options(CLI::App& command, Options& options) {
   const std::map<std::string, trainer::CheckEqual> checks{{"every", trainer::CheckEqual::kEvery},
                                                           {"epoch", trainer::CheckEqual::kEpoch},
                                                           {"off", trainer::CheckEqual::kOff}};
-  command
-      .add_option("--check-equal", options.config.check_equal,
-                  "Compare the ranks' parameters bit for bit after every step, at the end of each epoch, or never: "
-                  "every|epoch|off [every]")
-      ->transform(CLI::CheckedTransformer(checks).description(""));
+  options.check_given =
+      command
+          .add_option("--check-equal", options.config.check_equal,
+                      "Compare the ranks' parameters bit for bit after every step, at the end of each epoch, or never: "
+                      "every|epoch|off [every]")
+          ->transform(CLI::CheckedTransformer(checks).description(""));
+  command.add_flag("--no-communication", options.config.no_communication,
+                   "The same steps with the collectives left out, replicas unchecked: the throughput that no transport "
+                   "can exceed. Loss and accuracy mean nothing then");
   command
       .add_option("--stall-timeout", options.stall_timeout_s,
                   "Fail when a transfer makes no progress for this many seconds (0 = wait for ever)")

@@ -10,8 +10,10 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("Example: clustar train --model mlp --ranks 4\nEach command has its own --help.");
   int status = 0;
+  clustar::bench::cli::add_ab(app, status);
   clustar::bench::cli::add_conform(app, status);
   clustar::bench::cli::add_fabric(app, status);
+  clustar::bench::cli::add_perf(app, status);
   clustar::bench::cli::add_train(app, status);
   try {
     app.parse(argc, argv);

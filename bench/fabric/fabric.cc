@@ -14,14 +14,17 @@
 namespace clustar::bench::fabric {
 namespace {
 
+Result<void> check_outside(const std::string& name) {
+  if (!caller_is_inside(namespaces_of(name))) return {};
+  return fail(ErrorCode::kInvalidUsage,
+              fmt::format("this command itself runs on a host of the fabric '{}'; leave that host first", name));
+}
+
 // Under the lock. Goes on after an error, so that as little as possible is left.
 Result<Removed> remove_locked(const std::string& name) {
   Removed removed;
+  if (const auto ok = check_outside(name); !ok) return tl::unexpected(ok.error());
   const std::vector<std::string> names = namespaces_of(name);
-  if (caller_is_inside(names)) {
-    return fail(ErrorCode::kInvalidUsage,
-                fmt::format("this command itself runs on a host of the fabric '{}'; leave that host first", name));
-  }
   auto ended = end_inhabitants(names);
   Result<void> done;
   if (!ended) done = tl::unexpected(ended.error());
@@ -95,7 +98,7 @@ Result<Fabric> Fabric::up(const FabricSpec& asked, UpReport* report) {
   if (!spec) return tl::unexpected(spec.error());
   if (const auto ok = check_root(); !ok) return tl::unexpected(ok.error());
   const HeldSignals signals;
-  const auto lock = StateLock::take(StateLock::Mode::kChange);
+  const auto lock = StateLock::take(StateLock::Mode::kChange, &signals);
   if (!lock) return tl::unexpected(lock.error());
   const auto tools = Tools::find(signals, lock->fd());
   if (!tools) return tl::unexpected(tools.error());
@@ -112,6 +115,7 @@ Result<Fabric> Fabric::up(const FabricSpec& asked, UpReport* report) {
   if (done.change == Change::kUnchanged) {
     if (const auto written = write_state(*spec); !written) return tl::unexpected(written.error());
   } else {
+    if (const auto ok = check_outside(spec->name); !ok) return tl::unexpected(ok.error());
     const auto inside = inhabitants(namespaces_of(spec->name));
     if (!inside.empty()) {
       return fail(
@@ -144,7 +148,7 @@ Result<Removed> Fabric::remove(const std::string& name) {
   if (const auto ok = check_name(name); !ok) return tl::unexpected(ok.error());
   if (const auto ok = check_root(); !ok) return tl::unexpected(ok.error());
   const HeldSignals signals;
-  const auto lock = StateLock::take(StateLock::Mode::kChange);
+  const auto lock = StateLock::take(StateLock::Mode::kChange, &signals);
   if (!lock) return tl::unexpected(lock.error());
   return remove_locked(name);
 }

@@ -7,7 +7,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
-#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -25,6 +24,7 @@
 #include <thread>
 #include <utility>
 
+#include "bench/fabric/pidfd.h"
 #include "bench/fabric/spec.h"
 
 namespace clustar::bench::fabric {
@@ -198,9 +198,9 @@ Result<std::vector<Inhabitant>> end_inhabitants(const std::vector<std::string>& 
         if (is_new) ended.push_back(one);
         if (!is_new && signal == SIGTERM) continue;  // has been asked
         // The descriptor pins the process, so that its number cannot pass to a stranger between look and signal.
-        const int fd = pidfd_open(one.pid, 0);
+        const int fd = open_pidfd(one.pid);
         if (fd < 0) continue;
-        if (where_is(std::to_string(one.pid), ids_of(names))) pidfd_send_signal(fd, signal, nullptr, 0);
+        if (where_is(std::to_string(one.pid), ids_of(names))) signal_pidfd(fd, signal);
         close(fd);
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(5));

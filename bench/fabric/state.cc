@@ -30,7 +30,7 @@ bool is_still_the_folder(int fd) {
 
 }  // namespace
 
-Result<StateLock> StateLock::take(Mode mode) {
+Result<StateLock> StateLock::take(Mode mode, const HeldSignals* signals) {
   const auto until = std::chrono::steady_clock::now() + kLockBound;
   while (true) {
     if (mkdir(kFolder, 0755) != 0 && errno != EEXIST) {
@@ -46,6 +46,7 @@ Result<StateLock> StateLock::take(Mode mode) {
       }
       close(fd);
     }
+    if (signals != nullptr && signals->interrupted()) return fail(ErrorCode::kSystem, "interrupted");
     if (std::chrono::steady_clock::now() > until) {
       return fail(ErrorCode::kUnavailable,
                   fmt::format("another clustar fabric command has held the lock on {} for {} s; wait for it or end it",

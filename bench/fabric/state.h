@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "bench/fabric/signals.h"
 #include "bench/fabric/spec.h"
 #include "transport/base/result.h"
 
@@ -16,8 +17,8 @@ namespace clustar::bench::fabric {
 class StateLock {
  public:
   enum class Mode { kChange, kLook };
-  // Waits up to 30 s for others; kUnavailable then.
-  static Result<StateLock> take(Mode mode);
+  // Waits up to 30 s for others; kUnavailable then, kSystem when `signals` (null: none) says that it was interrupted.
+  static Result<StateLock> take(Mode mode, const HeldSignals* signals = nullptr);
   ~StateLock();
   StateLock(StateLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)), mode_(other.mode_) {}
   StateLock& operator=(StateLock&&) = delete;

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +16,8 @@
 #include <cstring>
 #include <sstream>
 #include <utility>
+
+#include "bench/fabric/pidfd.h"
 
 namespace clustar::bench::fabric {
 namespace {
@@ -122,7 +123,7 @@ Result<ToolOutput> Tools::run(const std::vector<std::string>& arguments, const s
   const pid_t pid = fork();
   if (pid < 0) return fail(ErrorCode::kSystem, fmt::format("cannot start {}: {}", argv[0], std::strerror(errno)));
   if (pid == 0) become(argv.data(), in.fd(), err.fd(), held_fd_, parent);
-  const int pidfd = pidfd_open(pid, 0);
+  const int pidfd = open_pidfd(pid);
   const std::string why = pidfd < 0 ? std::string("cannot be watched") : await(pidfd, *signals_);
   if (pidfd >= 0) close(pidfd);
   if (!why.empty()) kill(pid, SIGKILL);

@@ -24,6 +24,9 @@ struct TrainConfig {
   std::size_t first_bucket_bytes = kDefaultFirstBucketBytes;
   std::size_t bucket_bytes = kDefaultBucketBytes;
   CheckEqual check_equal = CheckEqual::kEvery;
+  // The same steps without any collective: the ranks train apart, which shows what the best possible transport could
+  // reach. Its loss and accuracy mean nothing, and check_equal has to be kOff.
+  bool no_communication = false;
   std::optional<double> target_accuracy;   // 0 to 1: stop after the epoch that reaches it
   std::string data;                        // directory or images file; empty = generated digits
   std::size_t generated = kDefaultDigits;  // how many, when `data` is empty

@@ -87,12 +87,29 @@ struct Rank {
   bool failed() const { return status && *status != 0 && !ended_by_us; }
 };
 
+std::vector<std::string> environment_of(const LaunchOptions& options) {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (options.environment.count(text.substr(0, text.find('='))) == 0) all.push_back(text);
+  }
+  for (const auto& [name, value] : options.environment) all.push_back(name + "=" + value);
+  return all;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (std::string& text : texts) all.push_back(text.data());
+  all.push_back(nullptr);
+  return all;
+}
+
 // Exec arguments and file actions of one spawn.
 Result<pid_t> spawn(const LaunchOptions& options, int rank, int pipe_end, const sigset_t& mask) {
   std::vector<std::string> arguments = options.arguments(rank);
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
+  std::vector<std::string> environment = environment_of(options);
+  const std::vector<char*> argv = pointers(arguments);
+  const std::vector<char*> envp = pointers(environment);
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&actions);
@@ -103,7 +120,7 @@ Result<pid_t> spawn(const LaunchOptions& options, int rank, int pipe_end, const 
   posix_spawnattr_setsigmask(&attributes, &mask);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, options.executable.c_str(), &actions, &attributes, argv.data(), environ);
+  const int error = posix_spawn(&pid, options.executable.c_str(), &actions, &attributes, argv.data(), envp.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (error != 0) {

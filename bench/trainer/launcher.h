@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@ struct LaunchOptions {
   int ranks = 1;
   std::string executable = "/proc/self/exe";
   std::function<std::vector<std::string>(int rank)> arguments;  // argv, with argv[0]
+  // Set on top of the launcher's environment, which else reaches the ranks unchanged.
+  std::map<std::string, std::string> environment;
   // Every line that a rank writes to kReportFd, on the calling thread. Lines that are no JSON object are left out.
   std::function<void(int rank, const nlohmann::json& record)> on_record;
   // After the first failure the others may report theirs for this long: the first to notice is not always the cause.
@@ -27,8 +30,8 @@ struct LaunchOptions {
 };
 
 // Blocks until all ranks ended, with SIGINT, SIGTERM and SIGHUP taken over meanwhile (call it from a process without
-// other threads that expect them). The environment reaches the ranks unchanged. Error: what ended the run, named by
-// rank with its own error, exit status or signal; by then all ranks are gone.
+// other threads that expect them). Error: what ended the run, named by rank with its own error, exit status or signal;
+// by then all ranks are gone.
 Result<void> launch(const LaunchOptions& options);
 
 // Call first in a launched rank: the kernel then ends it with its launcher, however that ends.

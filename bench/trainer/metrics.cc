@@ -73,6 +73,16 @@ json per_epoch(const std::vector<EpochMetrics>& epochs) {
   return result;
 }
 
+json curve_json(const std::vector<CurvePoint>& curve) {
+  json result{{"step", json::array()}, {"loss", json::array()}, {"train_s", json::array()}};
+  for (const CurvePoint& point : curve) {
+    result["step"].push_back(point.step);
+    result["loss"].push_back(point.loss);
+    result["train_s"].push_back(point.train_s);
+  }
+  return result;
+}
+
 // Training seconds until the target was reached; null without a target or when it was missed.
 json time_to_target(const TrainReport& report) {
   if (!report.target_reached) return nullptr;
@@ -90,6 +100,7 @@ json config_json(const TrainConfig& config) {
           {"first_bucket_bytes", config.first_bucket_bytes},
           {"bucket_bytes", config.bucket_bytes},
           {"check_equal", to_string(config.check_equal)},
+          {"no_communication", config.no_communication},
           {"target_accuracy", config.target_accuracy ? json(*config.target_accuracy) : json(nullptr)}};
 }
 
@@ -174,6 +185,7 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["eligible_bytes"] = 0;
   results["failure"] = report.failure.empty() ? json(nullptr) : json(report.failure);
   results["per_epoch"] = per_epoch(report.epochs);
+  results["curve"] = curve_json(report.curve);
   add_totals(report, results);
   return results;
 }

@@ -38,8 +38,17 @@ struct EpochMetrics {
   double train_s = 0;   // rank 0's
 };
 
+// How the loss went, at most kMaxCurvePoints of them over a run.
+struct CurvePoint {
+  std::uint64_t step = 0;  // the last of those that the point stands for
+  double loss = 0;         // mean over their examples on this rank
+  double train_s = 0;      // of this rank, up to then
+};
+inline constexpr std::uint64_t kMaxCurvePoints = 400;
+
 struct TrainReport {
   std::vector<EpochMetrics> epochs;
+  std::vector<CurvePoint> curve;
   std::uint64_t steps = 0;
   std::uint64_t images = 0;  // trained on, all ranks together
   std::vector<RankTotals> ranks;
@@ -68,7 +77,8 @@ Result<void> gather_totals(const RankTotals& mine, proxy::Bootstrap* bootstrap, 
 nlohmann::json describe(const Model& model, const BucketPlan& plan);
 
 // {accuracy, loss, images_per_second, exposed_comm_s, compute_s, bytes_sent, replicas_identical, missing_bytes,
-// eligible_bytes, ...}. Seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
+// eligible_bytes, curve, ...}; `curve` is of the rank that calls. Seconds are means over ranks, bytes and messages
+// sums; per_rank and per_epoch have the rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
                           const TrainReport& report);
 

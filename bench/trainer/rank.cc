@@ -42,6 +42,7 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
           {"--bucket-mb", config.bucket_bytes},
           {"--check-equal", static_cast<std::uint64_t>(config.check_equal)},
           {"--target-accuracy", std::bit_cast<std::uint64_t>(config.target_accuracy.value_or(-1))},
+          {"--no-communication", config.no_communication ? 1u : 0u},
           {"--channels", static_cast<std::uint64_t>(options.channels)},
           {"data set (--data)", digest(dataset)}};
 }
@@ -89,6 +90,7 @@ Result<void> connect(const TrainConfig& config, const RankOptions& options, cons
   transport.bootstrap = std::move(*bootstrap);
   const auto id = agree(settings(config, options, dataset), *transport.bootstrap);
   if (!id) return tl::unexpected(id.error());
+  if (config.no_communication) return {};
   auto plugin = proxy::NetPlugin::open(options.plugin, options.plugin_version);
   if (!plugin) return tl::unexpected(plugin.error());
   transport.plugin = std::move(*plugin);

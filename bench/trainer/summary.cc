@@ -26,7 +26,11 @@ std::string grouped(std::uint64_t value) {
   return digits;
 }
 
-std::string transport_text(const json& transport) {
+bool without_communication(const json& results) { return results["config"]["no_communication"].get<bool>(); }
+
+std::string transport_text(const json& results) {
+  const json& transport = results["transport"];
+  if (without_communication(results)) return "none (--no-communication: every rank trains apart)";
   if (transport.is_null()) return "none (one rank)";
   return fmt::format("{} (net plugin v{}, device {}, {} channel{}), {}", transport["name"].get<std::string>(),
                      transport["version"].get<int>(), transport["device"].get<std::string>(),
@@ -45,6 +49,7 @@ std::string replicas_text(const json& results) {
 }
 
 std::string communication_text(const json& results) {
+  if (without_communication(results)) return "none: this throughput is a ceiling, its loss and accuracy mean nothing";
   if (results["ranks"] == 1) return "none";
   return fmt::format("{:.3f} s exposed, {:.3f} s hidden behind backward", results["exposed_comm_s"].get<double>(),
                      results["hidden_comm_s"].get<double>());
@@ -65,7 +70,7 @@ std::string summary(const json& results) {
   text +=
       row("ranks", fmt::format("{}, global batch {}", results["ranks"].get<std::size_t>(), config["batch"].get<int>()));
   text += row("compute by", fmt::format("{}, one thread per rank", results["gemm"].get<std::string>()));
-  text += row("transport", transport_text(results["transport"]));
+  text += row("transport", transport_text(results));
   text += row("throughput", fmt::format("{:.0f} images/s", results["images_per_second"].get<double>()));
   text += row("time per rank", fmt::format("{:.3f} s training, of it {:.3f} s compute",
                                            results["train_s"].get<double>(), results["compute_s"].get<double>()));

@@ -81,9 +81,19 @@ Result<void> Trainer::run_epoch(int epoch) {
     ++progress.step;
     progress.loss = *step_loss / static_cast<double>(largest_share(static_cast<int>(size), links_.size()));
     progress.images_per_second = images_per_second();
+    extend_curve(progress.loss, progress.steps);
     if (progress_) progress_(progress);
   }
   return finish_epoch(epoch, loss, totals_.train_s - train_s_before);
+}
+
+void Trainer::extend_curve(double loss, std::size_t steps_of_epoch) {
+  const std::uint64_t total = steps_of_epoch * static_cast<std::uint64_t>(config_.epochs);
+  curve_loss_ += loss;
+  if (++curve_steps_ * kMaxCurvePoints < total) return;
+  report_.curve.push_back({report_.steps, curve_loss_ / static_cast<double>(curve_steps_), totals_.train_s});
+  curve_loss_ = 0;
+  curve_steps_ = 0;
 }
 
 // Returns the loss summed over this rank's share.

@@ -20,7 +20,8 @@
 
 namespace clustar::bench::trainer {
 
-// How a rank reaches the others. Both null: there is one rank, and nothing is communicated.
+// How a rank reaches the others. Both null: there is one rank, and nothing is communicated. Only the communicator null:
+// the ranks train apart (TrainConfig::no_communication).
 struct Links {
   proxy::Communicator* communicator = nullptr;
   proxy::Bootstrap* bootstrap = nullptr;
@@ -70,6 +71,7 @@ class Trainer {
   Result<void> finish_epoch(int epoch, double my_loss, double train_s);
   // Sums of all ranks, for numbers that each rank has of its own examples.
   Result<std::vector<double>> sum_over_ranks(std::vector<double> mine);
+  void extend_curve(double loss, std::size_t steps_of_epoch);
   bool is_over() const;
   double images_per_second() const;
 
@@ -89,6 +91,8 @@ class Trainer {
   ReplicaCheck check_;
   RankTotals totals_;
   TrainReport report_;
+  double curve_loss_ = 0;  // summed since the curve's last point
+  std::uint64_t curve_steps_ = 0;
 };
 
 }  // namespace clustar::bench::trainer

@@ -15,7 +15,6 @@
 namespace clustar::bench::fabric {
 namespace {
 
-using trainer::Command;
 using trainer::Outcome;
 using trainer::run_clustar;
 using trainer::TemporaryDirectory;

@@ -38,8 +38,11 @@ ROOMS = {
     # These two drive any plugin and so must know nothing of ours beyond the ABI and how errors are reported.
     "bench/proxy": [ABI, RESULT],
     "bench/conform": ["bench/proxy", "bench/report", ABI, RESULT],
+    "bench/perf": ["bench/proxy", ABI, RESULT],
     # Knows interfaces and queues, not what runs over them.
     "bench/fabric": [RESULT],
+    # Conducts trainers over fabrics. Of perf only the statistics, so that both tools mean the same by an interval.
+    "bench/ab": ["bench/fabric", "bench/perf/statistics.h", "bench/proxy", "bench/trainer", "transport/base"],
     "bench": ["transport", "mlt", "coflow", "paraexpress", "gdr", "libfabric_shim", "nccl_plugin", "bench"],
     "tests": ["transport", "mlt", "coflow", "paraexpress", "gdr", "libfabric_shim", "nccl_plugin", "bench", "tests"],
 }

@@ -1,0 +1,41 @@
+// One side of a comparison: a net plugin and the environment that it runs with.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "transport/base/result.h"
+
+namespace clustar::bench::ab {
+
+using Settings = std::map<std::string, std::string>;  // environment variables
+
+struct Arm {
+  std::string name;
+  Settings settings;
+  std::string plugin;  // path
+};
+
+// "CLUSTAR_TCP_SOCKETS=1,CLUSTAR_TCP_CONGESTION=cubic,plugin=/path/to/plugin.so" or "" for the defaults. A comma
+// separates, and \, is a comma in a value. Without plugin= it is `plugin`; without `name` the text says who it is.
+// kInvalidArgument: no such form, a name twice, no such plugin.
+Result<Arm> parse_arm(const std::string& text, const std::string& name, const std::string& plugin);
+
+// Whether our own plugin would take the settings, given the rest of the environment. kInvalidArgument names the key and
+// what is allowed.
+Result<void> check_settings(const Arm& arm, const Settings& inherited);
+
+// Variables of this process that matter to a training run: CLUSTAR_*, NCCL_*, OMP_*, ONEDNN_*, DNNL_*.
+Settings inherited_settings();
+
+// The TCP congestion control under the arm: its own setting, else an inherited one, else `kernel_default`.
+struct Congestion {
+  std::string name;
+  bool explicitly = false;
+};
+Congestion congestion_of(const Arm& arm, const Settings& inherited, const std::string& kernel_default);
+
+// "CLUSTAR_TCP_SOCKETS=1 CLUSTAR_TCP_CONGESTION=cubic"
+std::string to_string(const Settings& settings);
+
+}  // namespace clustar::bench::ab

@@ -1,0 +1,125 @@
+#include "bench/ab/experiment.h"
+
+#include <fmt/format.h>
+#include <string.h>
+
+#include <chrono>
+#include <utility>
+
+#include "bench/ab/interrupt.h"
+
+namespace clustar::bench::ab {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr double kMib = 1024 * 1024;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::map<std::string, std::string> environment_of(const Arm& arm, const Testbed& testbed) {
+  std::map<std::string, std::string> environment = arm.settings;
+  // emplace: an arm may say otherwise.
+  environment.emplace("CLUSTAR_SOCKET_IFNAME", testbed.interface());
+  environment.emplace("NCCL_SOCKET_IFNAME", testbed.interface());
+  return environment;
+}
+
+Result<Run> run_once(const Plan& plan, Testbed& testbed, Role role, int round, const Progress& progress) {
+  const auto before = testbed.counters();
+  if (!before) return tl::unexpected(before.error());
+  const Clock::time_point start = Clock::now();
+  const Arm& arm = role == Role::kCandidate ? plan.candidate : plan.baseline;
+  auto results = testbed.run({.arguments = train_arguments(plan, role, round),
+                              .environment = environment_of(arm, testbed),
+                              .on_record = progress.on_record});
+  if (!results) return tl::unexpected(results.error());
+  Run run{.role = role, .round = round, .train = std::move(*results), .network = {}, .wall_s = seconds_since(start)};
+  const auto after = testbed.counters();
+  if (!after) return tl::unexpected(after.error());
+  run.network = {after->packets - before->packets, after->bytes - before->bytes, after->drops - before->drops};
+  if (!(run.train["images_per_second"].get<double>() > 0)) {
+    return fail(ErrorCode::kInternal, "nothing was measured: 0 images/s");
+  }
+  return run;
+}
+
+}  // namespace
+
+const char* to_string(Role role) {
+  switch (role) {
+    case Role::kBaseline: return "baseline";
+    case Role::kCandidate: return "candidate";
+    case Role::kCeiling: return "no communication";
+  }
+  return "?";
+}
+
+std::vector<Role> order_of_round(int round) {
+  if (round % 2 == 0) return {Role::kBaseline, Role::kCeiling, Role::kCandidate};
+  return {Role::kCandidate, Role::kCeiling, Role::kBaseline};
+}
+
+std::vector<std::string> train_arguments(const Plan& plan, Role role, int round) {
+  const trainer::TrainConfig& config = plan.train;
+  std::vector<std::string> arguments;
+  const auto add = [&](const char* option, const auto& value) {
+    arguments.emplace_back(option);
+    arguments.push_back(fmt::format("{}", value));
+  };
+  add("--model", config.model);
+  add("--epochs", config.epochs);
+  add("--batch", config.batch);
+  add("--lr", config.rate);
+  add("--momentum", config.momentum);
+  add("--seed", config.seed + static_cast<std::uint64_t>(round));
+  if (config.data.empty()) {
+    add("--examples", config.generated);
+  } else {
+    add("--data", config.data);
+  }
+  add("--bucket-mb", static_cast<double>(config.bucket_bytes) / kMib);
+  add("--first-bucket-mb", static_cast<double>(config.first_bucket_bytes) / kMib);
+  add("--channels", plan.channels);
+  add("--stall-timeout", plan.stall_timeout_s);
+  if (role == Role::kCeiling) {
+    arguments.emplace_back("--no-communication");
+  } else {
+    add("--plugin", role == Role::kBaseline ? plan.baseline.plugin : plan.candidate.plugin);
+    if (config.target_accuracy) add("--target-accuracy", *config.target_accuracy);
+  }
+  return arguments;
+}
+
+std::vector<double> Outcomes::by_round(Role role, const std::string& key) const {
+  std::vector<double> values;
+  // Rounds run one after the other, and each has every role once.
+  for (const Run& run : runs) {
+    if (run.role == role) values.push_back(run.train.at(key).get<double>());
+  }
+  return values;
+}
+
+Result<Outcomes> conduct(const Plan& plan, Testbed& testbed, const Progress& progress) {
+  const Clock::time_point start = Clock::now();
+  Outcomes outcomes;
+  outcomes.kernel_congestion_control = testbed.congestion_control();
+  const int total = plan.rounds * static_cast<int>(order_of_round(0).size());
+  for (int round = 0; round < plan.rounds; ++round) {
+    for (const Role role : order_of_round(round)) {
+      if (const int signal = Interrupt::signal_number(); signal != 0) {
+        return fail(ErrorCode::kSystem, fmt::format("interrupted by signal {} ({})", signal, strsignal(signal)));
+      }
+      auto run = run_once(plan, testbed, role, round, progress);
+      if (!run) {
+        return fail(run.error().code, fmt::format("round {} of {}, {}: {}", round + 1, plan.rounds, to_string(role),
+                                                  run.error().message));
+      }
+      outcomes.runs.push_back(std::move(*run));
+      if (progress.on_run) progress.on_run(static_cast<int>(outcomes.runs.size()), total, outcomes.runs.back());
+    }
+  }
+  outcomes.seconds = seconds_since(start);
+  return outcomes;
+}
+
+}  // namespace clustar::bench::ab

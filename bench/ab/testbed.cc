@@ -1,0 +1,146 @@
+#include "bench/ab/testbed.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "bench/proxy/bootstrap.h"
+#include "bench/trainer/launcher.h"
+#include "bench/trainer/record.h"
+
+namespace clustar::bench::ab {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kPrefix = "ab-";
+constexpr int kFirstPort = 21000;  // on host 0; another one for each run, so that none waits for an old socket
+constexpr int kPorts = 8000;
+
+std::string own_executable() {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? "/proc/self/exe" : path.string();
+}
+
+// The process that made a comparison's fabric; nothing for other fabrics.
+std::optional<pid_t> maker_of(const std::string& fabric) {
+  pid_t pid = 0;
+  if (!fabric.starts_with(kPrefix)) return std::nullopt;
+  const char* const from = fabric.data() + std::string_view(kPrefix).size();
+  const char* const end = fabric.data() + fabric.size();
+  const auto [rest, error] = std::from_chars(from, end, pid);
+  if (error != std::errc() || rest != end || pid <= 0) return std::nullopt;
+  return pid;
+}
+
+void remove_orphans() {
+  for (const std::string& name : fabric::Fabric::names()) {
+    const auto maker = maker_of(name);
+    if (!maker || kill(*maker, 0) == 0 || errno != ESRCH) continue;
+    const auto removed = fabric::Fabric::remove(name);
+    if (!removed) std::cerr << fmt::format("clustar ab: left of an earlier run: {}\n", removed.error().message);
+  }
+}
+
+}  // namespace
+
+Result<Testbed> Testbed::on_fabric(fabric::FabricSpec spec) {
+  if (const auto ok = fabric::check_root(); !ok) return tl::unexpected(ok.error());
+  remove_orphans();
+  spec.name = fmt::format("{}{}", kPrefix, getpid());
+  auto made = fabric::Fabric::up(spec);
+  if (!made) return tl::unexpected(made.error());
+  Testbed testbed(spec.hosts);
+  testbed.fabric_ = std::move(*made);
+  return testbed;
+}
+
+Testbed Testbed::on_loopback(int ranks) { return Testbed(ranks); }
+
+Testbed::Testbed(Testbed&& other) noexcept
+    : ranks_(other.ranks_), fabric_(std::exchange(other.fabric_, std::nullopt)), runs_(other.runs_) {}
+
+Testbed::~Testbed() {
+  if (!fabric_) return;
+  const auto removed = fabric_->down();
+  if (!removed) {
+    std::cerr << fmt::format("clustar ab: cannot remove its fabric: {}; try: clustar fabric down --name {}\n",
+                             removed.error().message, fabric_->spec().name);
+  }
+}
+
+std::string Testbed::congestion_control() const {
+  std::string name;
+  // The kernel shows each thread the values of the network namespace that it is in.
+  const auto read = [&]() -> Result<void> {
+    std::ifstream in("/proc/sys/net/ipv4/tcp_congestion_control");
+    std::getline(in, name);
+    return {};
+  };
+  if (!fabric_) {
+    (void)read();
+  } else {
+    (void)fabric::run_inside(fabric_->namespace_of(0), read);
+  }
+  return name.empty() ? "unknown" : name;
+}
+
+Result<SwitchCounters> Testbed::counters() const {
+  SwitchCounters sum;
+  if (!fabric_) return sum;
+  const auto status = fabric_->status();
+  if (!status) return tl::unexpected(status.error());
+  for (const fabric::PortStatus& port : status->ports) {
+    sum.packets += port.to_host.packets;
+    sum.bytes += port.to_host.bytes;
+    sum.drops += port.to_host.drops;
+  }
+  return sum;
+}
+
+Result<json> Testbed::run(const Job& job) {
+  std::string root;
+  if (fabric_) {
+    root = fmt::format("{}:{}", fabric_->address(0), kFirstPort + runs_++ % kPorts);
+  } else {
+    const auto picked = proxy::Bootstrap::pick_loopback_root();
+    if (!picked) return tl::unexpected(picked.error());
+    root = *picked;
+  }
+  const std::string executable = own_executable();
+  json results;
+  trainer::LaunchOptions launch;
+  launch.ranks = ranks_;
+  launch.environment = job.environment;
+  launch.arguments = [&](int rank) {
+    std::vector<std::string> arguments{executable};
+    if (fabric_) {
+      arguments.insert(arguments.end(),
+                       {"fabric", "exec", "--name", fabric_->spec().name, std::to_string(rank), "--", executable});
+    }
+    arguments.insert(arguments.end(), {"train", "--rank", std::to_string(rank), "--size", std::to_string(ranks_),
+                                       "--root", root, "--report-fd", std::to_string(trainer::kReportFd)});
+    arguments.insert(arguments.end(), job.arguments.begin(), job.arguments.end());
+    return arguments;
+  };
+  launch.on_record = [&](int rank, const json& record) {
+    if (rank != 0) return;
+    if (record.contains("results")) results = record["results"];
+    if (job.on_record) job.on_record(record);
+  };
+  if (const auto ok = trainer::launch(launch); !ok) return tl::unexpected(ok.error());
+  if (results.is_null()) return fail(ErrorCode::kInternal, "rank 0 ended without results");
+  if (!results["failure"].is_null()) return fail(ErrorCode::kInternal, results["failure"].get<std::string>());
+  return results;
+}
+
+}  // namespace clustar::bench::ab

@@ -1,0 +1,60 @@
+// Where the ranks of a comparison run: the hosts of a fabric made for it, or this machine's loopback.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/fabric/fabric.h"
+#include "transport/base/result.h"
+
+namespace clustar::bench::ab {
+
+// At the switch's ports, all together.
+struct SwitchCounters {
+  std::uint64_t packets = 0, bytes = 0, drops = 0;
+};
+
+// What is started once per rank.
+struct Job {
+  std::vector<std::string> arguments;  // after "clustar train", without --rank, --size and --root
+  std::map<std::string, std::string> environment;
+  std::function<void(const nlohmann::json& record)> on_record;  // of rank 0; may be empty
+};
+
+class Testbed {
+ public:
+  // Makes a fabric named ab-<process id>, and removes those that comparisons left which were killed. Errors: see
+  // Fabric::up().
+  static Result<Testbed> on_fabric(fabric::FabricSpec spec);
+  static Testbed on_loopback(int ranks);
+  // Ends what runs on the fabric and removes it.
+  ~Testbed();
+  Testbed(Testbed&& other) noexcept;
+  Testbed& operator=(Testbed&&) = delete;
+
+  int ranks() const { return ranks_; }
+  const std::optional<fabric::Fabric>& fabric() const { return fabric_; }
+  const char* interface() const { return fabric_ ? fabric::kHostInterface : "lo"; }
+  // The kernel's default where the ranks run.
+  std::string congestion_control() const;
+  Result<SwitchCounters> counters() const;  // zeros on loopback
+
+  // Runs `clustar train` as one rank per host and returns rank 0's results. Errors name the rank that failed; by then
+  // all have ended. A run that failed after it had begun to measure is an error too.
+  Result<nlohmann::json> run(const Job& job);
+
+ private:
+  explicit Testbed(int ranks) : ranks_(ranks) {}
+
+  int ranks_;
+  std::optional<fabric::Fabric> fabric_;
+  int runs_ = 0;
+};
+
+}  // namespace clustar::bench::ab

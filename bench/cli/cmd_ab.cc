@@ -1,0 +1,341 @@
+// clustar ab: parses the command line, conducts the comparison, prints and writes what came out.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/ab/experiment.h"
+#include "bench/ab/interrupt.h"
+#include "bench/ab/results.h"
+#include "bench/cli/commands.h"
+#include "bench/report/report.h"
+#include "bench/trainer/model.h"
+#include "bench/trainer/progress_view.h"
+#include "bench/trainer/rank.h"
+#include "bench/trainer/record.h"
+
+namespace clustar::bench::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kOk = 0;
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+constexpr int kMaxRanks = 64;
+constexpr double kMib = 1024 * 1024;
+
+struct Options {
+  ab::Plan plan;
+  std::string baseline = "CLUSTAR_TCP_SOCKETS=1,CLUSTAR_TCP_CONGESTION=cubic";
+  std::string candidate = "CLUSTAR_TCP_SOCKETS=4,CLUSTAR_TCP_CONGESTION=cubic";
+  std::string baseline_name;
+  std::string candidate_name;
+  std::string plugin;
+  bool local = false;
+  std::string rate = "200M";
+  int mtu = 1500;
+  std::string buffer;
+  double bucket_mib = trainer::kDefaultBucketBytes / kMib;
+  double first_bucket_mib = trainer::kDefaultFirstBucketBytes / kMib;
+  double target_accuracy = 0;
+  std::string json_path;
+  std::string report_path;
+  bool no_progress = false;
+  CLI::Option* rate_given = nullptr;
+  CLI::Option* mtu_given = nullptr;
+  CLI::Option* buffer_given = nullptr;
+  CLI::Option* target_given = nullptr;
+  CLI::Option* examples_given = nullptr;
+};
+
+int complain(int status, const std::string& message) {
+  std::cerr << "clustar ab: " << message << "\n";
+  if (status == kUsage) std::cerr << "Run 'clustar ab --help' for more information.\n";
+  return status;
+}
+
+std::string default_plugin() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (self.parent_path().parent_path() / "lib" / "libnccl-net-clustar.so").string();
+}
+
+Result<void> writable(const std::string& option, const std::string& path) {
+  if (path.empty() || path == "-" || std::ofstream(path, std::ios::app)) return {};
+  return fail(ErrorCode::kInvalidArgument, fmt::format("{}: cannot write '{}': {}", option, path, strerror(errno)));
+}
+
+Result<fabric::FabricSpec> fabric_spec(const Options& options) {
+  fabric::FabricSpec spec;
+  spec.hosts = options.plan.ranks;
+  spec.mtu = options.mtu;
+  const auto rate = fabric::parse_rate(options.rate);
+  if (!rate) return fail(rate.error().code, "--rate: " + rate.error().message);
+  spec.rate_bps = *rate;
+  if (!options.buffer.empty()) {
+    const auto buffer = fabric::parse_size(options.buffer);
+    if (!buffer) return fail(buffer.error().code, "--buffer: " + buffer.error().message);
+    if (*buffer == 0) return fail(ErrorCode::kInvalidArgument, "--buffer 0: a port without a queue passes nothing");
+    spec.buffer_bytes = *buffer;
+  }
+  return fabric::checked(spec);
+}
+
+Result<ab::Arm> arm(const std::string& option, const std::string& text, const std::string& name,
+                    const std::string& plugin) {
+  auto parsed = ab::parse_arm(text, name, plugin);
+  if (!parsed) return fail(parsed.error().code, option + ": " + parsed.error().message);
+  // Settings of another plugin are its own business.
+  if (parsed->plugin == std::filesystem::absolute(default_plugin())) {
+    const auto ok = ab::check_settings(*parsed, ab::inherited_settings());
+    if (!ok) return fail(ok.error().code, option + ": " + ok.error().message);
+  }
+  return parsed;
+}
+
+// Fills the plan; what is wrong with it is kInvalidArgument.
+Result<void> complete(Options& options) {
+  ab::Plan& plan = options.plan;
+  if (options.plugin.empty()) options.plugin = default_plugin();
+  auto baseline = arm("--baseline", options.baseline, options.baseline_name, options.plugin);
+  if (!baseline) return tl::unexpected(baseline.error());
+  auto candidate = arm("--candidate", options.candidate, options.candidate_name, options.plugin);
+  if (!candidate) return tl::unexpected(candidate.error());
+  plan.baseline = *baseline;
+  plan.candidate = *candidate;
+  if (options.local) {
+    if (options.rate_given->count() + options.mtu_given->count() + options.buffer_given->count() > 0) {
+      return fail(ErrorCode::kInvalidArgument, "--rate, --mtu and --buffer belong to a fabric; --local has none");
+    }
+  } else {
+    const auto spec = fabric_spec(options);
+    if (!spec) return tl::unexpected(spec.error());
+    plan.fabric = *spec;
+  }
+  trainer::TrainConfig& train = plan.train;
+  train.bucket_bytes = static_cast<std::size_t>(options.bucket_mib * kMib);
+  train.first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_mib * kMib);
+  if (options.target_given->count() > 0) train.target_accuracy = options.target_accuracy;
+  if (train.batch < plan.ranks) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--batch {} gives some of the {} ranks nothing to do", train.batch, plan.ranks));
+  }
+  if (!train.data.empty()) {
+    if (!std::filesystem::exists(train.data)) {
+      return fail(ErrorCode::kInvalidArgument, fmt::format("--data: there is no '{}'", train.data));
+    }
+    if (options.examples_given->count() > 0) {
+      return fail(ErrorCode::kInvalidArgument, "--examples is for generated digits; without --data only");
+    }
+  }
+  if (const auto ok = writable("--json", options.json_path); !ok) return ok;
+  return writable("--report", options.report_path);
+}
+
+// A line per run on standard error, and on a terminal a bar within each.
+class View {
+ public:
+  View(const ab::Plan& plan, bool bar)
+      : plan_(plan), bar_(bar ? trainer::ProgressView::Style::kBar : trainer::ProgressView::Style::kNone) {}
+
+  void on_record(const json& record) {
+    trainer::Progress progress;
+    if (trainer::from_record(record, progress)) bar_.show(progress);
+  }
+  void on_run(int done, int total, const ab::Run& run) {
+    bar_.clear();
+    std::cerr << fmt::format("[{}/{}] round {}/{}  {:<17} {:>9.0f} images/s  exposed {:.3f} of {:.3f} s\n", done, total,
+                             run.round + 1, plan_.rounds, ab::to_string(run.role),
+                             run.train["images_per_second"].get<double>(), run.train["exposed_comm_s"].get<double>(),
+                             run.train["train_s"].get<double>());
+  }
+  void clear() { bar_.clear(); }
+
+ private:
+  const ab::Plan& plan_;
+  trainer::ProgressView bar_;
+};
+
+struct Measured {
+  ab::Outcomes outcomes;
+  std::optional<fabric::PacketProof> proof;
+};
+
+// The testbed lives in here only: whatever happens, it is gone on return.
+Result<Measured> measure(const Options& options) {
+  const ab::Plan& plan = options.plan;
+  // Before any rank starts, so that unusable data is reported once.
+  const auto model = trainer::make_model(plan.train.model);
+  if (!model) return tl::unexpected(model.error());
+  if (const auto data = trainer::load_data(plan.train, *model); !data) return tl::unexpected(data.error());
+  auto testbed =
+      plan.fabric ? ab::Testbed::on_fabric(*plan.fabric) : Result<ab::Testbed>(ab::Testbed::on_loopback(plan.ranks));
+  if (!testbed) return tl::unexpected(testbed.error());
+  Measured measured;
+  if (testbed->fabric()) {
+    const auto proof = testbed->fabric()->prove();
+    if (!proof) return tl::unexpected(proof.error());
+    measured.proof = *proof;
+  }
+  View view(plan, !options.no_progress && isatty(STDERR_FILENO) != 0);
+  auto outcomes =
+      ab::conduct(plan, *testbed,
+                  {.on_run = [&](int done, int total, const ab::Run& run) { view.on_run(done, total, run); },
+                   .on_record = [&](const json& record) { view.on_record(record); }});
+  view.clear();
+  if (!outcomes) return tl::unexpected(outcomes.error());
+  measured.outcomes = std::move(*outcomes);
+  return measured;
+}
+
+Result<void> write_text(const std::string& path, const std::string& text) {
+  std::ofstream out(path);
+  out << text;
+  out.close();
+  if (out) return {};
+  return fail(ErrorCode::kSystem, fmt::format("cannot write '{}': {}", path, strerror(errno)));
+}
+
+int run(Options& options) {
+  if (const auto ok = complete(options); !ok) return complain(kUsage, ok.error().message);
+  const ab::Interrupt interrupt;
+  if (options.plan.rounds < ab::kRoundsForVerdict) {
+    std::cerr << fmt::format("clustar ab: warning: {} of at least {} rounds; there will be no verdict\n",
+                             options.plan.rounds, ab::kRoundsForVerdict);
+  }
+  const auto measured = measure(options);
+  if (!measured) {
+    std::string message = measured.error().message;
+    if (!options.local && measured.error().code == ErrorCode::kUnavailable) {
+      message += "\nWithout a fabric, on loopback: clustar ab --local ...";
+    }
+    return complain(kFailed, message);
+  }
+  const ab::Outcomes& outcomes = measured->outcomes;
+  const char* const key = "images_per_second";
+  const ab::Verdict verdict =
+      ab::judge(outcomes.by_round(ab::Role::kBaseline, key), outcomes.by_round(ab::Role::kCandidate, key),
+                outcomes.by_round(ab::Role::kCeiling, key));
+  const json result = ab::to_json(options.plan, outcomes, verdict, measured->proof);
+  const json document = report::envelope("ab", json::array({result}));
+  (options.json_path == "-" ? std::cerr : std::cout) << ab::table(result) << std::flush;
+  if (!options.json_path.empty()) {
+    if (const auto ok = report::write_json(document, options.json_path); !ok)
+      return complain(kFailed, ok.error().message);
+  }
+  if (!options.report_path.empty()) {
+    if (const auto ok = write_text(options.report_path, ab::html(document)); !ok) {
+      return complain(kFailed, ok.error().message);
+    }
+  }
+  return verdict.outcome == ab::Outcome::kAboveCeiling ? kFailed : kOk;
+}
+
+void add_arm_options(CLI::App& command, Options& options) {
+  const std::string group = "Arms";
+  command.add_option("--baseline", options.baseline, "Arm A: NAME=VALUE settings and plugin=PATH, separated by commas")
+      ->group(group)
+      ->capture_default_str();
+  command.add_option("--candidate", options.candidate, "Arm B, in the same way")->group(group)->capture_default_str();
+  command.add_option("--baseline-name", options.baseline_name, "What tables call it [its settings]")->group(group);
+  command.add_option("--candidate-name", options.candidate_name, "What tables call it [its settings]")->group(group);
+  command
+      .add_option("--plugin", options.plugin,
+                  "NCCL net plugin of arms that name none [../lib/libnccl-net-clustar.so beside this program]")
+      ->group(group);
+  command.add_option("--rounds", options.plan.rounds, "Runs of each arm; fewer than 5 give no verdict")
+      ->check(CLI::Range(1, 1000))
+      ->group(group)
+      ->capture_default_str();
+}
+
+void add_place_options(CLI::App& command, Options& options) {
+  const std::string group = "Place";
+  command.add_option("--hosts,--ranks", options.plan.ranks, "Hosts of the fabric, or ranks on loopback; a rank each")
+      ->check(CLI::Range(2, kMaxRanks))
+      ->group(group)
+      ->capture_default_str();
+  command.add_flag("--local", options.local, "All ranks on loopback: no root, no fabric, no link rate")->group(group);
+  options.rate_given =
+      command.add_option("--rate", options.rate, "Of each port of the fabric: 200M, 1G; off: no shaping")
+          ->type_name("RATE")
+          ->group(group)
+          ->capture_default_str();
+  options.mtu_given = command.add_option("--mtu", options.mtu, "Of the fabric, bytes of an IP packet")
+                          ->check(CLI::Range(fabric::kMinMtu, fabric::kMaxMtu))
+                          ->group(group)
+                          ->capture_default_str();
+  options.buffer_given =
+      command
+          .add_option("--buffer", options.buffer, "Of each switch port: 100k, 64Ki [5 ms of the rate, at least 100k]")
+          ->type_name("BYTES")
+          ->group(group);
+}
+
+void add_training_options(CLI::App& command, Options& options) {
+  const std::string group = "Training (as clustar train)";
+  trainer::TrainConfig& train = options.plan.train;
+  train.epochs = 2;
+  train.generated = 4000;
+  const CLI::Validator known_model(
+      [](std::string& name) {
+        const auto model = trainer::make_model(name);
+        return model ? std::string() : model.error().message;
+      },
+      "lr|mlp");
+  const auto add = [&](const char* name, auto& value, const char* what) {
+    return command.add_option(name, value, what)->group(group)->capture_default_str();
+  };
+  add("--model", train.model, "Model: lr or mlp")->check(known_model);
+  add("--epochs", train.epochs, "Passes over the training examples in each run")->check(CLI::Range(1, 100000));
+  add("--batch", train.batch, "Global batch")->check(CLI::Range(1, 1 << 20));
+  add("--lr", train.rate, "Learning rate")->check(CLI::Range(0.0, 1000.0));
+  add("--momentum", train.momentum, "Momentum")->check(CLI::Range(0.0, 1.0));
+  add("--seed", train.seed, "Seed of the first round; each round adds one, the same for both arms");
+  add("--data", train.data, "Directory with an IDX data set (MNIST's files); without it, digits are generated");
+  options.examples_given =
+      add("--examples", train.generated, "Digits to generate without --data")->check(CLI::Range(5, 1'000'000));
+  options.target_given =
+      command
+          .add_option("--target-accuracy", options.target_accuracy,
+                      "End a run after the epoch with this held-out accuracy (0 to 1), and compare the time to it")
+          ->check(CLI::Range(0.0, 1.0))
+          ->group(group);
+  add("--channels", options.plan.channels, "Rings that share each all-reduce")->check(CLI::Range(1, 32));
+  add("--bucket-mb", options.bucket_mib, "Size of a gradient bucket, MiB")->check(CLI::Range(0.0001, 65536.0));
+  add("--first-bucket-mb", options.first_bucket_mib, "Of the first one, MiB")->check(CLI::Range(0.0001, 65536.0));
+  add("--stall-timeout", options.plan.stall_timeout_s, "A run without progress for this many seconds fails")
+      ->check(CLI::Range(1, 86400));
+}
+
+}  // namespace
+
+void add_ab(CLI::App& app, int& status) {
+  const auto options = std::make_shared<Options>();
+  CLI::App& command = *app.add_subcommand("ab", "Compare two transports or settings by training over both, in turns");
+  add_arm_options(command, *options);
+  add_place_options(command, *options);
+  add_training_options(command, *options);
+  command.add_option("--json", options->json_path, "Write the results to this file ('-' = standard output)");
+  command.add_option("--report", options->report_path, "Write a report with plots, one HTML file")
+      ->type_name("FILE.html");
+  command.add_flag("--no-progress", options->no_progress, "No bar within a run, only a line after it");
+  command.footer(
+      "The arms take turns (A B, B A, ...) with the same seed and data in each round, and every round also trains\n"
+      "without communication: a gain above that is a failure. The fabric (needs root) is made for the comparison and\n"
+      "removed after it. Exit status: 0 measured, 1 failed or above the ceiling, 2 wrong usage.\n"
+      "Example: clustar ab --hosts 4 --rate 200M --baseline 'CLUSTAR_TCP_SOCKETS=1,CLUSTAR_TCP_CONGESTION=cubic' \\\n"
+      "    --candidate 'CLUSTAR_TCP_SOCKETS=4,CLUSTAR_TCP_CONGESTION=cubic' --report ab.html");
+  command.callback([options, &status] { status = run(*options); });
+}
+
+}  // namespace clustar::bench::cli

@@ -1,0 +1,273 @@
+// `clustar perf`: the command line of the microbenchmark.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "bench/cli/commands.h"
+#include "bench/perf/arm.h"
+#include "bench/perf/perf.h"
+#include "bench/perf/server.h"
+#include "bench/perf/socket_hook.h"
+#include "bench/perf/table.h"
+#include "bench/perf/worker.h"
+#include "bench/report/report.h"
+
+namespace clustar::bench::cli {
+namespace {
+
+struct Arguments {
+  perf::Options options;
+  std::string plugin;
+  int plugin_version = 0;
+  std::string vs;
+  int vs_version = 0;
+  int device = 0;
+  std::vector<std::string> tests;
+  std::vector<std::string> bytes;
+  std::string congestion;
+  double timeout_s = 30;
+  bool no_pin = false;
+  std::string json;
+  bool server = false;
+  std::string bind = "0.0.0.0";
+  int port = perf::kDefaultPort;
+  std::string client;
+  bool worker = false;
+};
+
+std::string command_line() {
+  std::ifstream in("/proc/self/cmdline", std::ios::binary);
+  std::string line{std::istreambuf_iterator<char>(in), {}};
+  if (!line.empty()) line.pop_back();
+  std::replace(line.begin(), line.end(), '\0', ' ');
+  return line;
+}
+
+int usage_error(const std::string& message) {
+  std::cerr << "clustar perf: " << message << "\n";
+  return 2;
+}
+
+int failure(const std::string& message) {
+  std::cerr << "clustar perf: " << message << "\n";
+  return 1;
+}
+
+// dlopen looks for a bare name on the library path only; a file that is here is meant.
+std::string plugin_path(const std::string& given) {
+  return std::filesystem::is_regular_file(given) ? std::filesystem::absolute(given).string() : given;
+}
+
+perf::PluginSpec spec_of(const std::string& path, int version, int device) {
+  return {plugin_path(path), version, device};
+}
+
+constexpr std::size_t kMaxBytes = 256u << 20;
+
+// "8", "64K", "4M".
+Result<std::size_t> parse_bytes(const std::string& text) {
+  std::size_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string suffix(end, text.data() + text.size());
+  const std::size_t factor = suffix.empty()                   ? 1
+                             : suffix == "K" || suffix == "k" ? 1024
+                             : suffix == "M" || suffix == "m" ? 1024 * 1024
+                                                              : 0;
+  if (error != std::errc() || factor == 0 || value < 1 || value > kMaxBytes / factor) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--bytes '{}': 1 to 256M are possible, with K or M for 1024 and 1048576", text));
+  }
+  return value * factor;
+}
+
+// The client's HOST[:PORT], [IPv6][:PORT].
+std::string with_port(const std::string& host) {
+  const bool has_port = host.find(':') != std::string::npos && host.back() != ']';
+  return has_port ? host : fmt::format("{}:{}", host, perf::kDefaultPort);
+}
+
+Result<perf::Options> to_options(const Arguments& arguments) {
+  perf::Options options = arguments.options;
+  options.a = spec_of(arguments.plugin, arguments.plugin_version, arguments.device);
+  if (!arguments.vs.empty()) options.b = spec_of(arguments.vs, arguments.vs_version, arguments.device);
+  for (const std::string& name : arguments.tests) {
+    const auto test = perf::parse_test(name);
+    if (!test) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--test '{}': possible are latency, bandwidth, rate, incast, busbw", name));
+    }
+    options.tests.push_back(*test);
+  }
+  for (const std::string& text : arguments.bytes) {
+    const auto bytes = parse_bytes(text);
+    if (!bytes) return tl::unexpected(bytes.error());
+    options.bytes.push_back(*bytes);
+  }
+  options.pin = !arguments.no_pin;
+  options.timeout = std::chrono::milliseconds(std::llround(arguments.timeout_s * 1e3));
+  if (!arguments.client.empty()) options.server = with_port(arguments.client);
+  if (arguments.congestion == "default") {
+    options.congestion.clear();
+  } else if (!arguments.congestion.empty()) {
+    options.congestion = arguments.congestion;
+    // Found out now, and not from a worker.
+    if (auto ok = perf::set_congestion_control(options.congestion); !ok) return tl::unexpected(ok.error());
+    (void)perf::set_congestion_control("");
+  } else if (auto ok = perf::set_congestion_control("cubic"); !ok) {
+    options.congestion.clear();
+  } else {
+    (void)perf::set_congestion_control("");
+  }
+  return options;
+}
+
+std::atomic<bool> g_stop{false};
+
+int run_server(const Arguments& arguments) {
+  perf::ServerOptions options;
+  options.a = spec_of(arguments.plugin, arguments.plugin_version, arguments.device);
+  if (!arguments.vs.empty()) options.b = spec_of(arguments.vs, arguments.vs_version, arguments.device);
+  options.bind = arguments.bind;
+  options.port = arguments.port;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, [](int) { g_stop = true; });
+  const auto served = perf::serve(options, g_stop, [](const std::string& line) { std::cerr << line << "\n"; });
+  return served ? 0 : failure(served.error().message);
+}
+
+int run_perf(const Arguments& arguments) {
+  if (arguments.worker) {
+    std::optional<perf::PluginSpec> plugin;
+    if (!arguments.plugin.empty()) plugin = spec_of(arguments.plugin, arguments.plugin_version, arguments.device);
+    return perf::run_worker(plugin);
+  }
+  if (arguments.plugin.empty()) return usage_error("--plugin FILE is needed: the .so of an NCCL net plugin");
+  if (arguments.server) return run_server(arguments);
+  const auto options = to_options(arguments);
+  if (!options) return usage_error(options.error().message);
+  if (!arguments.json.empty() && arguments.json != "-" && !std::ofstream(arguments.json, std::ios::app)) {
+    return usage_error(fmt::format("cannot write '{}': {}", arguments.json, std::strerror(errno)));
+  }
+  // JSON on standard output stays parseable: people's lines go to standard error then.
+  std::ostream& out = arguments.json == "-" ? std::cerr : std::cout;
+  const bool live = isatty(STDERR_FILENO) != 0;
+  const char* clear = live ? "\r\x1b[K" : "";
+  perf::Events events;
+  events.on_start = [&](const nlohmann::json& arms) { out << perf::header(arms, *options) << std::flush; };
+  events.on_step = [&](const perf::Row& row, const std::string& what) {
+    if (live)
+      std::cerr << clear << perf::to_string(row.test) << " " << perf::size_text(row.bytes) << ": " << what
+                << std::flush;
+  };
+  events.on_row = [&](const perf::RowResult& row) {
+    if (live) std::cerr << clear << std::flush;
+    out << perf::line(row) << std::flush;
+  };
+  const auto report = perf::run(*options, events);
+  if (live) std::cerr << clear << std::flush;
+  if (!report) {
+    // No such plugin or device is the command line's fault, not the plugin's.
+    const bool usage = report.error().code == ErrorCode::kUnavailable;
+    return usage ? usage_error(report.error().message) : failure(report.error().message);
+  }
+  out << perf::footer(*report, *options) << std::flush;
+  if (!arguments.json.empty()) {
+    auto document = report::envelope("perf", perf::results_to_json(*report, *options));
+    document["command_line"] = command_line();
+    document["settings"] = perf::settings_to_json(*options);
+    document["arms"] = report->arms;
+    document["warnings"] = report->warnings;
+    if (auto ok = report::write_json(document, arguments.json); !ok) return failure(ok.error().message);
+  }
+  for (const std::string& warning : report->warnings) std::cerr << "clustar perf: " << warning << "\n";
+  return report->warnings.empty() ? 0 : 1;
+}
+
+void add_measuring(CLI::App& command, Arguments& arguments) {
+  command.add_option("--test", arguments.tests, "Comma list of latency, bandwidth, rate, incast, busbw (default: all)")
+      ->delimiter(',')
+      ->type_name("TEST");
+  command.add_option("--bytes", arguments.bytes, "Comma list of message sizes, with K or M (default: each test's own)")
+      ->delimiter(',')
+      ->type_name("N");
+  command.add_option("--rounds", arguments.options.rounds, "Samples of each arm, taken in turn")
+      ->check(CLI::Range(5, 1000))
+      ->capture_default_str();
+  command.add_option("--seconds", arguments.options.seconds, "Length of one sample")
+      ->check(CLI::Range(0.001, 60.0))
+      ->capture_default_str();
+  command.add_option("--senders", arguments.options.senders, "Senders of the incast")
+      ->check(CLI::Range(1, 63))
+      ->capture_default_str();
+  command.add_flag("--limits", arguments.options.limits, "Measure plain TCP in the same run as arm L");
+  command
+      .add_option("--limit-streams", arguments.options.limit_streams, "Sockets of arm L: as many as the plugin uses")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command
+      .add_option("--congestion", arguments.congestion,
+                  "TCP congestion control of every arm; 'default' leaves the kernel's (default: cubic where offered)")
+      ->type_name("NAME");
+  command.add_flag("--no-pin", arguments.no_pin, "Do not pin receiver and senders to a core each");
+  command.add_option("--seed", arguments.options.seed, "Of message contents and of the bootstrap")
+      ->capture_default_str();
+  command.add_option("--timeout", arguments.timeout_s, "Seconds without progress after which a run fails")
+      ->check(CLI::Range(0.5, 3600.0))
+      ->capture_default_str();
+}
+
+void add_hosts(CLI::App& command, Arguments& arguments) {
+  auto* server = command.add_flag("--server", arguments.server, "Hold the receivers for a client, until interrupted");
+  command.add_option("--port", arguments.port, "Where the server listens")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str()
+      ->needs(server);
+  command.add_option("--bind", arguments.bind, "Address that the server listens on")
+      ->capture_default_str()
+      ->needs(server);
+  command.add_option("--client", arguments.client, "Measure against the server on this host, [IPv6] in brackets")
+      ->type_name("HOST[:PORT]")
+      ->excludes(server);
+}
+
+}  // namespace
+
+void add_perf(CLI::App& app, int& status) {
+  auto* command =
+      app.add_subcommand("perf", "Measure any NCCL net plugin, or two side by side; no GPU and no NCCL needed");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("--plugin", arguments->plugin, "Arm A: a path, or a name as in NCCL_NET_PLUGIN")
+      ->type_name("FILE");
+  command->add_option("--vs", arguments->vs, "Arm B, measured in turn with A")->type_name("FILE");
+  const auto versions = CLI::Range(6, 12) | CLI::IsMember({0});
+  command->add_option("--plugin-version", arguments->plugin_version, "Table of A to use (default: its newest)")
+      ->check(versions);
+  command->add_option("--vs-version", arguments->vs_version, "Table of B to use")->check(versions);
+  command->add_option("--device", arguments->device, "Net device of both plugins")
+      ->check(CLI::Range(0, 1023))
+      ->capture_default_str();
+  add_measuring(*command, *arguments);
+  add_hosts(*command, *arguments);
+  command->add_option("--json", arguments->json, "Write the results to this file; - is standard output")
+      ->type_name("FILE");
+  command->add_flag("--worker", arguments->worker)->group("");
+  command->footer(
+      "Exit status: 0 ok, 1 a run failed or the arms were not on equal terms, 2 wrong usage.\n"
+      "Example: clustar perf --plugin ./libnccl-net-clustar.so --vs ./libnccl-net-other.so --limits --json perf.json");
+  command->callback([arguments, &status] { status = run_perf(*arguments); });
+}
+
+}  // namespace clustar::bench::cli

@@ -1,0 +1,90 @@
+// The measured loops. They poll as NCCL's proxy does: up to 8 requests posted, test on the oldest, and when nothing
+// moved either sched_yield (spinning, as NCCL) or a short sleep (to see what the transfer itself costs).
+// Every loop is started by the receiver ("go"), timed by its clock, and ends with a message whose content is checked.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/perf/memory.h"
+#include "bench/perf/statistics.h"
+#include "bench/perf/wire.h"
+#include "transport/base/result.h"
+
+namespace clustar::bench::perf {
+
+inline constexpr std::size_t kPosted = 8;
+// The start of each buffer is for "go"; messages lie behind it.
+inline constexpr std::size_t kGoBytes = 8;
+inline constexpr std::size_t kMessagesAt = 4096;
+inline constexpr std::size_t kColdBytes = 64u << 20;
+
+enum class Loop : std::uint8_t { kStream, kPingPong, kIncast };
+
+struct Task {
+  Loop loop = Loop::kStream;
+  std::size_t bytes = 0;
+  std::uint64_t count = 0;  // messages, round trips, or rounds
+  std::uint64_t seed = 0;   // of this sample; decides the content of the last message
+  bool spin = true;
+  int peers = 1;  // rank 0: senders that take part
+  int rank = 0;
+};
+
+struct Sample {
+  double seconds = 0;  // rank 0
+  double cpu_s = 0;    // user and system time of this process, all its threads
+  std::uint64_t delivered_bytes = 0;
+  std::vector<double> message_us;  // each round trip, or each message of an incast
+};
+
+// How much memory each rank needs for a task.
+struct Sizes {
+  std::size_t send = 0;
+  std::size_t receive = 0;
+};
+Sizes buffer_sizes(Loop loop, std::size_t bytes, int peers, int rank);
+
+class Driver {
+ public:
+  // `progress` counts completions, for a watchdog. No message for `stall` is an error.
+  Driver(Wire& wire, const Memory& send, const Memory& receive, std::atomic<std::uint64_t>& progress,
+         std::chrono::milliseconds stall)
+      : wire_(wire), send_(send), receive_(receive), progress_(progress), stall_(stall) {}
+
+  Result<Sample> run(const Task& task);
+
+ private:
+  class Idle;
+  class Ring;
+
+  Result<void> stream_send(const Task& task, Idle& idle, Sample& sample);
+  Result<void> stream_receive(const Task& task, Idle& idle, Sample& sample);
+  Result<void> ping(const Task& task, Idle& idle, Sample& sample);
+  Result<void> pong(const Task& task, Idle& idle, Sample& sample);
+  Result<void> incast_send(const Task& task, Idle& idle);
+  Result<void> incast_receive(const Task& task, Idle& idle, Sample& sample);
+  struct Round;
+  Result<bool> step_round(const Task& task, std::uint64_t round, Round& state, Sample& sample);
+
+  // Posts and waits for one request.
+  Result<void> send_one(int channel, std::size_t offset, std::size_t bytes, Idle& idle);
+  Result<void> receive_one(int channel, std::size_t offset, std::size_t bytes, Idle& idle);
+  Result<std::size_t> finish(void* request, Idle& idle);
+  Result<void> check(std::size_t offset, const Task& task, int sender) const;
+
+  Wire& wire_;
+  const Memory& send_;
+  const Memory& receive_;
+  std::atomic<std::uint64_t>& progress_;
+  std::chrono::milliseconds stall_;
+};
+
+// User and system seconds of this process so far.
+double cpu_seconds();
+
+}  // namespace clustar::bench::perf

@@ -1,0 +1,287 @@
+#include "bench/perf/perf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "bench/perf/arm.h"
+
+namespace clustar::bench::perf {
+namespace {
+
+constexpr std::size_t kKiB = 1024;
+constexpr std::size_t kMiB = 1024 * kKiB;
+constexpr std::array kAllTests = {Test::kLatency, Test::kBandwidth, Test::kRate, Test::kIncast, Test::kBusbw};
+
+std::vector<std::size_t> own_sizes(Test test) {
+  switch (test) {
+    case Test::kLatency: return {8, kKiB, 64 * kKiB};
+    case Test::kBandwidth: return {64 * kKiB, 256 * kKiB, kMiB, 4 * kMiB, 16 * kMiB, 64 * kMiB};
+    case Test::kRate: return {4 * kKiB};
+    case Test::kIncast: return {64 * kKiB};
+    case Test::kBusbw: return {kMiB, 64 * kMiB};
+  }
+  return {};
+}
+
+Loop loop_of(Test test) {
+  return test == Test::kLatency ? Loop::kPingPong : test == Test::kIncast ? Loop::kIncast : Loop::kStream;
+}
+
+bool has_limit(Test test) { return test == Test::kLatency || test == Test::kBandwidth; }
+bool has_cpu(Test test) { return test == Test::kBandwidth || test == Test::kRate; }
+
+// Fewest repetitions that a sample's figure can be taken from.
+std::uint64_t least_count(Test test, int senders) {
+  switch (test) {
+    case Test::kLatency: return 100;
+    case Test::kIncast: return static_cast<std::uint64_t>((100 + senders - 1) / senders);  // a p99 needs 100 messages
+    case Test::kBusbw: return 1;
+    default: return 8;  // as many as are posted
+  }
+}
+
+// What is compared in a row.
+double figure(const Row& row, std::uint64_t count, const SampleResult& sample) {
+  switch (row.test) {
+    case Test::kLatency: return sample.p50_us;
+    case Test::kIncast: return sample.p99_us;
+    case Test::kRate: return static_cast<double>(count) / sample.seconds / 1e3;
+    case Test::kBandwidth:
+    case Test::kBusbw: return sample.gbps();
+  }
+  return 0;
+}
+
+class Run {
+ public:
+  Run(const Options& options, const Events& events) : options_(options), events_(events) {}
+
+  Result<Report> all() {
+    if (auto ok = start(); !ok) return tl::unexpected(ok.error());
+    if (events_.on_start) events_.on_start(report_.arms);
+    for (const Row& row : plan(options_)) {
+      auto result = measure(row);
+      if (!result) {
+        Error error = result.error();
+        error.message = fmt::format("{} of {} bytes: {}", to_string(row.test), row.bytes, error.message);
+        return tl::unexpected(std::move(error));
+      }
+      report_.rows.push_back(std::move(*result));
+      if (events_.on_row) events_.on_row(report_.rows.back());
+    }
+    if (auto ok = change_busbw(false); !ok) return tl::unexpected(ok.error());
+    for (const auto& arm : arms_) {
+      if (auto ok = arm->stop(); !ok) report_.warnings.push_back("closing: " + ok.error().message);
+    }
+    return std::move(report_);
+  }
+
+ private:
+  struct Lane {
+    Arm* arm = nullptr;
+    ArmValues values;
+    std::vector<double> seconds;
+  };
+
+  Result<void> start() {
+    const auto rows = plan(options_);
+    const auto any = [&](auto&& predicate) { return std::any_of(rows.begin(), rows.end(), predicate); };
+    ArmOptions common;
+    common.congestion = options_.congestion;
+    common.pin = options_.pin;
+    common.timeout = options_.timeout;
+    common.executable = options_.executable;
+    common.server = options_.server;
+    common.senders = any([](const Row& row) { return row.test == Test::kIncast; }) ? options_.senders : 1;
+    const auto add = [&](const char* key, const char* name, const std::optional<PluginSpec>& plugin) -> Result<void> {
+      ArmOptions own = common;
+      own.name = name;
+      own.plugin = plugin;
+      own.streams = options_.limit_streams;
+      if (!plugin) own.senders = 1;
+      auto arm = Arm::start(own);
+      if (!arm) return tl::unexpected(arm.error());
+      report_.arms[key] = (*arm)->description();
+      arms_.push_back(std::move(*arm));
+      return {};
+    };
+    if (auto ok = add("a", "A", options_.a); !ok) return ok;
+    if (options_.b) {
+      if (auto ok = add("b", "B", *options_.b); !ok) return ok;
+    }
+    if (options_.limits && any([](const Row& row) { return has_limit(row.test); })) {
+      if (auto ok = add("limit", "L", std::nullopt); !ok) return ok;
+    }
+    check_terms();
+    return {};
+  }
+
+  void check_terms() {
+    if (options_.congestion.empty()) return;
+    for (const auto& arm : arms_) {
+      const std::string used = arm->description().value("congestion_control", "");
+      if (arm->description().value("tcp_sockets", 0) == 0 || used == options_.congestion) continue;
+      report_.warnings.push_back(
+          fmt::format("arm {} has TCP sockets with congestion control {}, not only {}: it is "
+                      "not on equal terms",
+                      arm->name(), used, options_.congestion));
+    }
+  }
+
+  // The communicators have threads of their own and exist only while they are measured.
+  Result<void> change_busbw(bool open) {
+    if (open == busbw_open_) return {};
+    busbw_open_ = open;
+    for (const auto& arm : arms_) {
+      if (arm->name() == "L") continue;
+      if (auto ok = open ? arm->busbw_open() : arm->busbw_close(); !ok) return ok;
+    }
+    return {};
+  }
+
+  Result<SampleResult> sample(Lane& lane, const Row& row, bool spin) {
+    const std::uint64_t seed = options_.seed * 1'000'000 + ++samples_;
+    if (row.test == Test::kBusbw) return lane.arm->busbw_sample(row.bytes, lane.values.count, seed);
+    return lane.arm->sample(lane.values.count, seed, spin);
+  }
+
+  // Finds the count for a sample of the wanted length, and warms up on the way.
+  Result<void> calibrate(Lane& lane, const Row& row) {
+    const std::uint64_t least = least_count(row.test, options_.senders);
+    lane.values.count = least;
+    for (int attempt = 0; attempt < 12; ++attempt) {
+      const auto tried = sample(lane, row, true);
+      if (!tried) return tl::unexpected(tried.error());
+      const double factor = options_.seconds / std::max(tried->seconds, 1e-7);
+      const double wanted = std::ceil(static_cast<double>(lane.values.count) * std::min(factor, 50.0));
+      lane.values.count = std::clamp(static_cast<std::uint64_t>(wanted), least, std::uint64_t{4'000'000});
+      if (factor < 4) break;
+    }
+    return {};
+  }
+
+  Result<void> measure_lane(Lane& lane, const Row& row) {
+    const auto timed = sample(lane, row, true);
+    if (!timed) return tl::unexpected(timed.error());
+    lane.values.values.push_back(figure(row, lane.values.count, *timed));
+    lane.values.gbps.push_back(timed->gbps());
+    lane.values.histogram.merge(timed->histogram);
+    lane.seconds.push_back(timed->seconds);
+    if (!has_cpu(row.test)) return {};
+    lane.values.cpu_spinning.push_back(timed->cpu_s / (timed->delivered_bytes * 8e-9));
+    const auto slept = sample(lane, row, false);
+    if (!slept) return tl::unexpected(slept.error());
+    lane.values.cpu_sleeping.push_back(slept->cpu_s / (slept->delivered_bytes * 8e-9));
+    return {};
+  }
+
+  Result<RowResult> measure(const Row& row) {
+    const bool busbw = row.test == Test::kBusbw;
+    if (auto ok = change_busbw(busbw); !ok) return tl::unexpected(ok.error());
+    std::vector<Lane> lanes;
+    for (const auto& arm : arms_) {
+      if (arm->name() == "L" && !has_limit(row.test)) continue;
+      lanes.push_back({arm.get(), {}, {}});
+    }
+    const auto step = [&](const std::string& what) {
+      if (events_.on_step) events_.on_step(row, what);
+    };
+    for (Lane& lane : lanes) {
+      step(fmt::format("arm {} warms up", lane.arm->name()));
+      if (busbw) continue;
+      if (auto ok = lane.arm->prepare(loop_of(row.test), row.bytes); !ok) return tl::unexpected(ok.error());
+    }
+    for (Lane& lane : lanes) {
+      if (auto ok = calibrate(lane, row); !ok) return tl::unexpected(ok.error());
+    }
+    for (int round = 0; round < options_.rounds; ++round) {
+      for (std::size_t i = 0; i < lanes.size(); ++i) {
+        // A B, then B A: what drifts in one direction favours neither.
+        Lane& lane = lanes[round % 2 == 0 ? i : lanes.size() - 1 - i];
+        step(fmt::format("round {} of {}, arm {}", round + 1, options_.rounds, lane.arm->name()));
+        if (auto ok = measure_lane(lane, row); !ok) return tl::unexpected(ok.error());
+      }
+    }
+    for (Lane& lane : lanes) {
+      if (busbw) continue;
+      if (auto ok = lane.arm->release(); !ok) return tl::unexpected(ok.error());
+    }
+    return compare(row, std::move(lanes));
+  }
+
+  RowResult compare(const Row& row, std::vector<Lane> lanes) const {
+    RowResult result;
+    result.row = row;
+    for (Lane& lane : lanes) {
+      lane.values.sample_seconds = median(lane.seconds);
+      if (lane.arm->name() == "A")
+        result.a = std::move(lane.values);
+      else if (lane.arm->name() == "B")
+        result.b = std::move(lane.values);
+      else
+        result.limit = std::move(lane.values);
+    }
+    if (result.b) result.ratio = paired_ratio(result.a.values, result.b->values, options_.seed);
+    if (result.limit) result.limit_ratio = paired_ratio(result.a.values, result.limit->values, options_.seed);
+    return result;
+  }
+
+  const Options& options_;
+  const Events& events_;
+  Report report_;
+  std::vector<std::unique_ptr<Arm>> arms_;
+  bool busbw_open_ = false;
+  std::uint64_t samples_ = 0;
+};
+
+}  // namespace
+
+const char* to_string(Test test) {
+  switch (test) {
+    case Test::kLatency: return "latency";
+    case Test::kBandwidth: return "bandwidth";
+    case Test::kRate: return "rate";
+    case Test::kIncast: return "incast";
+    case Test::kBusbw: return "busbw";
+  }
+  return "?";
+}
+
+std::optional<Test> parse_test(const std::string& name) {
+  for (const Test test : kAllTests) {
+    if (name == to_string(test)) return test;
+  }
+  return std::nullopt;
+}
+
+const char* unit_of(Test test) {
+  switch (test) {
+    case Test::kLatency:
+    case Test::kIncast: return "us";
+    case Test::kRate: return "kmsg/s";
+    default: return "Gbit/s";
+  }
+}
+
+bool lower_is_better(Test test) { return test == Test::kLatency || test == Test::kIncast; }
+
+std::vector<Row> plan(const Options& options) {
+  std::vector<Row> rows;
+  for (const Test test : kAllTests) {
+    if (!options.tests.empty() && std::find(options.tests.begin(), options.tests.end(), test) == options.tests.end()) {
+      continue;
+    }
+    for (const std::size_t bytes : options.bytes.empty() ? own_sizes(test) : options.bytes)
+      rows.push_back({test, bytes});
+  }
+  return rows;
+}
+
+Result<Report> run(const Options& options, const Events& events) { return Run(options, events).all(); }
+
+}  // namespace clustar::bench::perf

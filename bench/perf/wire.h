@@ -1,0 +1,54 @@
+// What a driver measures over: connections between rank 0 and each other rank, one channel per direction and peer.
+// Two kinds: any NCCL net plugin, and plain TCP sockets as the limit of what this path gives.
+// Nothing here blocks but connect(). One thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/perf/memory.h"
+#include "transport/base/result.h"
+
+namespace clustar::bench::perf {
+
+using Clock = std::chrono::steady_clock;
+
+class Wire {
+ public:
+  virtual ~Wire() = default;
+
+  // Opens `count` listeners; each answer is an opaque text to give to the peer that shall connect there.
+  virtual Result<std::vector<std::string>> listen(int count) = 0;
+  // Outgoing channel k goes to handles[k]; incoming channel k is who connects to the k-th listener.
+  virtual Result<void> connect(const std::vector<std::string>& handles, Clock::time_point deadline) = 0;
+  // Registers for every outgoing (incoming) channel the memory it sends from (receives into). Both outlive detach().
+  virtual Result<void> attach(const Memory& send, const Memory& receive) = 0;
+  virtual Result<void> detach() = 0;
+  // Closes everything; idempotent. Error: the first that a close returned.
+  virtual Result<void> close() = 0;
+
+  // A request, or null: try again later.
+  virtual Result<void*> post_send(int channel, std::size_t offset, std::size_t bytes) = 0;
+  virtual Result<void*> post_receive(int channel, std::size_t offset, std::size_t bytes) = 0;
+  // The size when done; the request is gone then.
+  virtual Result<std::optional<std::size_t>> test(void* request) = 0;
+};
+
+struct PluginDescription {
+  std::string name;  // the plugin's own
+  int version = 0;   // of its table
+  std::string device;
+  int speed_mbps = 0;
+};
+
+struct PluginSpec {
+  std::string path;
+  int version = 0;  // 0 = the newest it exports
+  int device = 0;
+};
+
+}  // namespace clustar::bench::perf

@@ -1,0 +1,17 @@
+// A process that measures: one rank of one arm. It does what the coordinator asks over its control connection and
+// sleeps in between, so that it does not disturb the arm that is being measured.
+#pragma once
+
+#include <optional>
+
+#include "bench/perf/wire.h"
+
+namespace clustar::bench::perf {
+
+// The descriptor that carries the control connection of a spawned worker.
+inline constexpr int kControlFd = 3;
+
+// Without a plugin it is an end of the TCP limit. Returns the exit status. Ends when the control connection does.
+int run_worker(const std::optional<PluginSpec>& plugin);
+
+}  // namespace clustar::bench::perf

@@ -1,0 +1,73 @@
+#include "bench/ab/arm.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace clustar::bench::ab {
+namespace {
+
+const std::string kFile = "/proc/self/exe";  // any file does where none is opened
+
+TEST(AbArm, SettingsAndPluginComeFromOneText) {
+  const auto arm = parse_arm("CLUSTAR_TCP_SOCKETS=4,plugin=" + kFile + ",NCCL_X=a=b,EMPTY=", "", "/absent.so");
+  ASSERT_TRUE(arm) << arm.error().message;
+  EXPECT_EQ(arm->plugin, kFile);
+  EXPECT_EQ(arm->settings, (Settings{{"CLUSTAR_TCP_SOCKETS", "4"}, {"NCCL_X", "a=b"}, {"EMPTY", ""}}));
+}
+
+TEST(AbArm, AnEscapedCommaBelongsToTheValue) {
+  const auto arm = parse_arm("CLUSTAR_SOCKET_IFNAME=eth0\\,ib0", "two NICs", kFile);
+  ASSERT_TRUE(arm) << arm.error().message;
+  EXPECT_EQ(arm->settings.at("CLUSTAR_SOCKET_IFNAME"), "eth0,ib0");
+  EXPECT_EQ(arm->name, "two NICs");
+}
+
+TEST(AbArm, WithoutANameItsSettingsAreTheName) {
+  EXPECT_EQ(parse_arm("CLUSTAR_TCP_SOCKETS=4", "", kFile)->name, "CLUSTAR_TCP_SOCKETS=4");
+  EXPECT_EQ(parse_arm("", "", kFile)->name, "defaults");
+  EXPECT_EQ(parse_arm("plugin=" + kFile, "", "/absent.so")->name, "exe");
+}
+
+TEST(AbArm, WhatIsNoSettingIsNamed) {
+  for (const char* text : {"CLUSTAR_TCP_SOCKETS", "=4", "A=1,,B=2", "1A=2", "A B=1", "A=1,"}) {
+    const auto arm = parse_arm(text, "", kFile);
+    ASSERT_FALSE(arm) << text;
+    EXPECT_EQ(arm.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(arm.error().message.find("NAME=VALUE"), std::string::npos) << arm.error().message;
+  }
+  EXPECT_FALSE(parse_arm("A=1,A=2", "", kFile));
+  EXPECT_FALSE(parse_arm("plugin=" + kFile + ",plugin=" + kFile, "", kFile));
+}
+
+TEST(AbArm, AnAbsentPluginIsNamed) {
+  const auto arm = parse_arm("plugin=/nowhere/x.so", "", kFile);
+  ASSERT_FALSE(arm);
+  EXPECT_NE(arm.error().message.find("/nowhere/x.so"), std::string::npos);
+  EXPECT_FALSE(parse_arm("", "", "/nowhere/default.so"));
+}
+
+TEST(AbArm, OurPluginsSettingsAreCheckedBeforeAnythingRuns) {
+  const Settings none;
+  EXPECT_TRUE(check_settings({"", {{"CLUSTAR_TCP_SOCKETS", "4"}, {"NCCL_DEBUG", "INFO"}}, ""}, none));
+  const auto unknown = check_settings({"", {{"CLUSTAR_TCP_SOKETS", "4"}}, ""}, none);
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().message.find("SOKETS"), std::string::npos) << unknown.error().message;
+  EXPECT_FALSE(check_settings({"", {{"CLUSTAR_TCP_SOCKETS", "400"}}, ""}, none));
+  EXPECT_TRUE(check_settings({"", {{"CLUSTAR_TCP_SOCKETS", "4"}}, ""}, {{"CLUSTAR_TCP_SOCKETS", "400"}}))
+      << "an arm overrides what is inherited";
+}
+
+TEST(AbArm, CongestionControlIsTheArmsThenTheInheritedThenTheKernels) {
+  const Arm with{"", {{"CLUSTAR_TCP_CONGESTION", "reno"}}, ""};
+  const Arm without{"", {}, ""};
+  const Settings inherited{{"CLUSTAR_TCP_CONGESTION", "cubic"}};
+  EXPECT_EQ(congestion_of(with, inherited, "bbr").name, "reno");
+  EXPECT_EQ(congestion_of(without, inherited, "bbr").name, "cubic");
+  EXPECT_TRUE(congestion_of(without, inherited, "bbr").explicitly);
+  EXPECT_EQ(congestion_of(without, {}, "bbr").name, "bbr");
+  EXPECT_FALSE(congestion_of(without, {}, "bbr").explicitly);
+}
+
+}  // namespace
+}  // namespace clustar::bench::ab

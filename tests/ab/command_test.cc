@@ -1,0 +1,177 @@
+// `clustar ab` on loopback, as a user runs it.
+#include "tests/trainer/command.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace clustar::bench::ab {
+namespace {
+
+using trainer::Command;
+using trainer::Outcome;
+using trainer::TemporaryDirectory;
+using Words = std::vector<std::string>;
+
+Outcome run_ab(Words words) {
+  words.insert(words.begin(), "ab");
+  return trainer::run_clustar(words);
+}
+
+Words tiny(const Words& more = {}) {
+  Words words{"--local", "--ranks", "2", "--rounds", "2", "--examples", "200", "--epochs", "1", "--batch", "16"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(AbCommand, MeasuresBothArmsAndTheCeiling) {
+  const TemporaryDirectory folder;
+  const Outcome outcome = run_ab(tiny({"--json", folder.file("ab.json"), "--report", folder.file("ab.html"),
+                                       "--baseline-name", "one", "--candidate-name", "many"}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  EXPECT_NE(outcome.err.find("warning: 2 of at least 5 rounds"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("[6/6] round 2/2"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.out.find("images/s"), std::string::npos);
+  const nlohmann::json file = folder.read_json("ab.json");
+  EXPECT_EQ(file["command"], "ab");
+  const nlohmann::json& result = file["results"].at(0);
+  EXPECT_EQ(result["model"], "mlp");
+  EXPECT_EQ(result["baseline"], "one");
+  EXPECT_EQ(result["candidate"], "many");
+  for (const char* key :
+       {"images_per_second_a", "images_per_second_b", "ratio", "ratio_low", "ratio_high", "ceiling_ratio"}) {
+    EXPECT_GT(result[key].get<double>(), 0) << key;
+  }
+  EXPECT_TRUE(result["time_to_accuracy_ratio"].is_null());
+  EXPECT_LE(result["ratio_low"], result["ratio"]);
+  EXPECT_LE(result["ratio"], result["ratio_high"]);
+  // The same arithmetic in both arms, so the same bits.
+  EXPECT_EQ(result["max_loss_difference"], 0.0);
+  EXPECT_TRUE(result["parameters_equal"].get<bool>());
+  EXPECT_TRUE(result["replicas_identical"].get<bool>());
+  std::vector<std::string> order;
+  for (const auto& run : result["runs"]) {
+    order.push_back(run["arm"]);
+    EXPECT_EQ(run["arm"] == "no communication", run["bytes_sent"] == 0);
+  }
+  EXPECT_EQ(order, (Words{"baseline", "no communication", "candidate", "candidate", "no communication", "baseline"}));
+  const std::string page = text_of(folder.file("ab.html"));
+  EXPECT_NE(page.find("<svg "), std::string::npos);
+  EXPECT_EQ(page.find("http"), std::string::npos);
+}
+
+TEST(AbCommand, ComparesTheTimeToATarget) {
+  const TemporaryDirectory folder;
+  const Outcome outcome =
+      run_ab({"--local", "--ranks", "2", "--rounds", "1", "--examples", "500", "--epochs", "30", "--batch", "64",
+              "--model", "lr", "--target-accuracy", "0.5", "--json", folder.file("ab.json")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  const nlohmann::json result = folder.read_json("ab.json")["results"].at(0);
+  EXPECT_GT(result["time_to_accuracy_ratio"].get<double>(), 0);
+  EXPECT_EQ(result["time_to_accuracy"]["rounds_reached"], 1);
+}
+
+TEST(AbCommand, WrongUsageIsStatusTwoAndSaysWhatIsAllowed) {
+  const std::vector<std::pair<Words, std::string>> cases{
+      {tiny({"--nonsense"}), "--nonsense"},
+      {tiny({"--rounds", "0"}), "--rounds"},
+      {tiny({"--baseline", "nonsense"}), "NAME=VALUE"},
+      {tiny({"--candidate", "CLUSTAR_TCP_SOCKETS=99"}), "--candidate: "},
+      {tiny({"--candidate", "CLUSTAR_NO_SUCH=1"}), "NO_SUCH"},
+      {tiny({"--candidate", "plugin=/nowhere/p.so"}), "/nowhere/p.so"},
+      {tiny({"--plugin", "/nowhere/q.so"}), "/nowhere/q.so"},
+      {tiny({"--rate", "100M"}), "--local"},
+      {tiny({"--batch", "1"}), "--batch"},
+      {tiny({"--model", "transformer"}), "lr"},
+      {tiny({"--data", "/nowhere"}), "/nowhere"},
+      {tiny({"--json", "/nowhere/x.json"}), "--json"},
+      {{"--rate", "fast"}, "--rate"},
+      {{"--buffer", "0"}, "--buffer"},
+      {{"--hosts", "1"}, "--hosts"}};
+  for (const auto& [words, expected] : cases) {
+    const Outcome outcome = run_ab(words);
+    EXPECT_EQ(outcome.status, 2) << expected << ": " << outcome.err;
+    EXPECT_NE(outcome.err.find(expected), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(AbCommand, AnArmThatCannotTrainIsNamed) {
+  const Outcome outcome = run_ab(tiny({"--candidate", "CLUSTAR_TCP_CONGESTION=nosuch"}));
+  EXPECT_EQ(outcome.status, 1) << outcome.out;
+  EXPECT_NE(outcome.err.find("round 1 of 2, candidate: "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("nosuch"), std::string::npos) << outcome.err;
+}
+
+// Ranks of a comparison that is in its first run.
+std::vector<trainer::Process> wait_for_ranks(const Command& command, std::size_t count) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  std::vector<trainer::Process> ranks;
+  while (ranks.size() < count && std::chrono::steady_clock::now() < until) {
+    ranks = trainer::children_of(command.pid());
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return ranks;
+}
+
+Words long_run() { return {"ab", "--local", "--ranks", "2", "--rounds", "5", "--epochs", "1000"}; }
+
+bool gone(pid_t pid) { return kill(pid, 0) != 0; }
+
+TEST(AbCommand, AKilledRankEndsItAndIsNamed) {
+  Command command(long_run());
+  const auto ranks = wait_for_ranks(command, 2);
+  ASSERT_EQ(ranks.size(), 2u);
+  kill(ranks[1].pid, SIGKILL);
+  const Outcome outcome = command.wait();
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.err.find("round 1 of 5, baseline: rank"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("killed by signal 9"), std::string::npos) << outcome.err;
+  for (const auto& rank : ranks) EXPECT_TRUE(gone(rank.pid)) << rank.command_line;
+}
+
+TEST(AbCommand, AnInterruptEndsItsRanks) {
+  Command command(long_run());
+  const auto ranks = wait_for_ranks(command, 2);
+  ASSERT_EQ(ranks.size(), 2u);
+  kill(command.pid(), SIGINT);
+  const Outcome outcome = command.wait();
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.err.find("interrupted"), std::string::npos) << outcome.err;
+  for (const auto& rank : ranks) EXPECT_TRUE(gone(rank.pid)) << rank.command_line;
+}
+
+TEST(TrainWithoutCommunication, SendsNothingAndSaysSo) {
+  const TemporaryDirectory folder;
+  const Outcome outcome =
+      trainer::run_clustar({"train", "--ranks", "2", "--model", "lr", "--examples", "200", "--epochs", "1",
+                            "--no-communication", "--json", folder.file("t.json")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("--no-communication"), std::string::npos) << outcome.out;
+  const nlohmann::json results = folder.read_json("t.json")["results"];
+  EXPECT_EQ(results["ranks"], 2);
+  EXPECT_EQ(results["bytes_sent"], 0);
+  EXPECT_EQ(results["exposed_comm_s"], 0.0);
+  EXPECT_TRUE(results["replicas_identical"].is_null());
+  EXPECT_TRUE(results["config"]["no_communication"].get<bool>());
+  EXPECT_GT(results["images_per_second"].get<double>(), 0);
+}
+
+TEST(TrainWithoutCommunication, CannotCompareReplicas) {
+  EXPECT_EQ(trainer::run_clustar({"train", "--ranks", "2", "--no-communication", "--check-equal", "every"}).status, 2);
+}
+
+}  // namespace
+}  // namespace clustar::bench::ab

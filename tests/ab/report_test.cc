@@ -1,0 +1,188 @@
+// JSON, table and page from made-up runs.
+#include "bench/report/report.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "bench/ab/plot.h"
+#include "bench/ab/results.h"
+
+namespace clustar::bench::ab {
+namespace {
+
+using nlohmann::json;
+
+Run run(Role role, int round, double images_per_second, double first_loss = 2.0) {
+  Run result{.role = role, .round = round, .train = {}, .network = {10, 1000, 1}, .wall_s = 1};
+  result.train = {{"images_per_second", images_per_second},
+                  {"train_s", 1.0},
+                  {"compute_s", 0.4},
+                  {"exposed_comm_s", role == Role::kCeiling ? 0.0 : 0.6},
+                  {"hidden_comm_s", 0.1},
+                  {"steps", 10},
+                  {"images", 1000},
+                  {"bytes_sent", 5000},
+                  {"messages_sent", 50},
+                  {"accuracy", 0.9},
+                  {"loss", 0.5},
+                  {"time_to_target_s", role == Role::kCandidate ? 2.0 : 3.0},
+                  {"replicas_identical", role == Role::kCeiling ? json(nullptr) : json(true)},
+                  {"parameters_digest", fmt::format("{}", first_loss)},
+                  {"per_epoch", {{"loss", {1.0, 0.5}}, {"accuracy", {0.5, 0.9}}, {"train_s", {0.5, 0.5}}}},
+                  {"curve", {{"step", {5, 10}}, {"loss", {first_loss, 0.5}}, {"train_s", {0.5, 1.0}}}},
+                  {"transport", nullptr},
+                  {"config", {{"epochs", 2}, {"seed", 1}}},
+                  {"shape", "784-10"},
+                  {"data_source", "made up"},
+                  {"gradient_bytes", 31400},
+                  {"gemm", "by hand"}};
+  return result;
+}
+
+Plan plan(int rounds = 5) {
+  Plan result;
+  result.baseline = {"one <socket>", {{"CLUSTAR_TCP_SOCKETS", "1"}, {"CLUSTAR_TCP_CONGESTION", "cubic"}}, "/x.so"};
+  result.candidate = {"four", {{"CLUSTAR_TCP_SOCKETS", "4"}, {"CLUSTAR_TCP_CONGESTION", "cubic"}}, "/x.so"};
+  result.rounds = rounds;
+  result.train.model = "lr";
+  return result;
+}
+
+Outcomes outcomes(int rounds = 5) {
+  Outcomes result;
+  for (int round = 0; round < rounds; ++round) {
+    result.runs.push_back(run(Role::kBaseline, round, 100 + round));
+    result.runs.push_back(run(Role::kCeiling, round, 300 + round));
+    result.runs.push_back(run(Role::kCandidate, round, 200 + 2 * round));
+  }
+  result.kernel_congestion_control = "bbr";
+  return result;
+}
+
+json result_of(const Plan& what, const Outcomes& measured) {
+  const auto rates = [&](Role role) { return measured.by_round(role, "images_per_second"); };
+  return to_json(what, measured, judge(rates(Role::kBaseline), rates(Role::kCandidate), rates(Role::kCeiling)),
+                 std::nullopt);
+}
+
+bool warns(const json& result, const std::string& text) {
+  for (const json& warning : result["warnings"]) {
+    if (warning.get<std::string>().find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST(AbResults, HaveTheContractsKeys) {
+  Plan what = plan();
+  what.train.target_accuracy = 0.8;
+  const json result = result_of(what, outcomes());
+  EXPECT_EQ(result["model"], "lr");
+  EXPECT_EQ(result["baseline"], "one <socket>");
+  EXPECT_EQ(result["candidate"], "four");
+  EXPECT_DOUBLE_EQ(result["images_per_second_a"], 102);
+  EXPECT_DOUBLE_EQ(result["images_per_second_b"], 204);
+  EXPECT_DOUBLE_EQ(result["ratio"], 2);
+  EXPECT_DOUBLE_EQ(result["ratio_low"], 2);
+  EXPECT_DOUBLE_EQ(result["ratio_high"], 2);
+  EXPECT_DOUBLE_EQ(result["time_to_accuracy_ratio"], 1.5) << "above 1: the candidate is sooner";
+  EXPECT_NEAR(result["ceiling_ratio"].get<double>(), 2.96, 0.05);
+  EXPECT_EQ(result["runs"].size(), 15u);
+  EXPECT_DOUBLE_EQ(result["arms"][0]["exposed_comm_ms_per_step"], 60);
+  EXPECT_EQ(result["arms"][1]["switch_drops_total"], 5);
+  EXPECT_TRUE(result["replicas_identical"].get<bool>());
+  EXPECT_TRUE(result["warnings"].empty()) << result["warnings"];
+}
+
+TEST(AbResults, WithoutATargetThereIsNoTimeToIt) {
+  EXPECT_TRUE(result_of(plan(), outcomes())["time_to_accuracy_ratio"].is_null());
+}
+
+TEST(AbResults, ATargetThatOneArmMissesIsAWarning) {
+  Plan what = plan();
+  what.train.target_accuracy = 0.8;
+  Outcomes measured = outcomes();
+  measured.runs[2].train["time_to_target_s"] = nullptr;
+  const json result = result_of(what, measured);
+  EXPECT_EQ(result["time_to_accuracy"]["rounds_reached"], 4);
+  EXPECT_TRUE(warns(result, "only 4 of 5")) << result["warnings"];
+  for (ab::Run& one : measured.runs) one.train["time_to_target_s"] = nullptr;
+  EXPECT_TRUE(result_of(what, measured)["time_to_accuracy_ratio"].is_null());
+}
+
+TEST(AbResults, ArmsThatTrainedDifferentlyAreFoundOut) {
+  Outcomes measured = outcomes();
+  const json equal = result_of(plan(), measured);
+  EXPECT_TRUE(equal["parameters_equal"].get<bool>());
+  EXPECT_EQ(equal["max_loss_difference"], 0.0);
+  measured.runs[5] = run(Role::kCandidate, 1, 202, 2.25);
+  const json result = result_of(plan(), measured);
+  EXPECT_FALSE(result["parameters_equal"].get<bool>());
+  EXPECT_DOUBLE_EQ(result["max_loss_difference"], 0.25);
+  EXPECT_TRUE(warns(result, "did not train the same")) << result["warnings"];
+}
+
+TEST(AbResults, ArmsNameTheirCongestionControl) {
+  Plan what = plan();
+  what.candidate.settings.erase("CLUSTAR_TCP_CONGESTION");
+  const json result = result_of(what, outcomes());
+  EXPECT_EQ(result["arms"][0]["congestion_control"], "cubic");
+  EXPECT_EQ(result["arms"][1]["congestion_control"], "bbr");
+  EXPECT_TRUE(warns(result, "'four' leaves TCP's congestion control to the kernel (bbr)")) << result["warnings"];
+}
+
+TEST(AbResults, FewRoundsAreAWarning) { EXPECT_TRUE(warns(result_of(plan(3), outcomes(3)), "3 of at least 5 rounds")); }
+
+TEST(AbTable, SaysWhatCountsInWords) {
+  const std::string text = table(result_of(plan(), outcomes()));
+  for (const char* part : {"one <socket>", "congestion control: cubic", "images/s", "2.000  (2.000 to 2.000)",
+                           "ceiling", "exposed comm", "The candidate is faster"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  }
+}
+
+TEST(AbHtml, IsOnePageThatNeedsNothingElse) {
+  const std::string page = html(report::envelope("ab", json::array({result_of(plan(), outcomes())})));
+  EXPECT_TRUE(page.starts_with("<!DOCTYPE html>"));
+  EXPECT_EQ(page.find("http"), std::string::npos);
+  EXPECT_FALSE(std::regex_search(page, std::regex("(src|href)=|@import|url\\(|<script")));
+  EXPECT_NE(page.find("prefers-color-scheme: dark"), std::string::npos);
+  EXPECT_NE(page.find("one &lt;socket&gt;"), std::string::npos);
+  EXPECT_EQ(page.find("one <socket>"), std::string::npos) << "names must be escaped";
+  std::size_t svgs = 0;
+  for (std::size_t at = 0; (at = page.find("<svg ", at)) != std::string::npos; ++at) ++svgs;
+  EXPECT_EQ(svgs, 6u);
+  EXPECT_EQ(page.find("nan"), std::string::npos);
+  EXPECT_EQ(page.find("inf\""), std::string::npos);
+  // The one setting that differs is marked, the equal one is not.
+  EXPECT_NE(page.find("<tr class=differs><td>CLUSTAR_TCP_SOCKETS</td><td>1</td><td>4</td>"), std::string::npos);
+  EXPECT_NE(page.find("<tr><td>CLUSTAR_TCP_CONGESTION</td>"), std::string::npos);
+}
+
+TEST(AbPlot, TicksAreRoundAndCoverTheRange) {
+  for (const auto& [low, high] : std::vector<std::pair<double, double>>{{0, 1}, {0, 1234}, {0.95, 1.07}, {-3, 8}}) {
+    const std::vector<double> values = ticks(low, high, 5);
+    EXPECT_LE(values.front(), low + 1e-9);
+    EXPECT_GE(values.back(), high - 1e-9);
+    EXPECT_GE(values.size(), 4u);
+    EXPECT_LE(values.size(), 9u);
+  }
+}
+
+TEST(AbPlot, EmptyAndConstantDataMakeAPlotToo) {
+  LineChart chart;
+  chart.title = "nothing";
+  chart.series = {{"none", "a", {}}, {"flat", "b", {{1, 5}, {1, 5}}}};
+  chart.from_zero = false;
+  const std::string svg = line_chart(chart);
+  EXPECT_EQ(svg.find("nan"), std::string::npos) << svg;
+  EXPECT_EQ(svg.find("inf"), std::string::npos) << svg;
+  EXPECT_NE(bar_chart("empty", "ms", {}).find("</svg>"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace clustar::bench::ab

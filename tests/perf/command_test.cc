@@ -1,0 +1,222 @@
+// `clustar perf` as a user runs it: exit status, table, JSON, and what happens when a worker dies.
+#include "tests/trainer/command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/proxy/bootstrap.h"
+
+namespace clustar::bench::perf {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using trainer::children_of;
+using trainer::Command;
+using trainer::Outcome;
+using trainer::run_clustar;
+using trainer::TemporaryDirectory;
+
+const std::string kOurs = CLUSTAR_PLUGIN;
+const std::string kSample = SAMPLE_PLUGIN;
+
+class Perf : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("CLUSTAR_SOCKET_IFNAME", "lo", 1);
+    unsetenv("SAMPLE_DEFECT");
+  }
+  static std::vector<std::string> with(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "perf");
+    return arguments;
+  }
+  static Outcome perf(const std::vector<std::string>& arguments) { return run_clustar(with(arguments)); }
+};
+
+void expect_keys(const json& row, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) EXPECT_TRUE(row.contains(key)) << key << " in " << row.dump();
+}
+
+TEST_F(Perf, TwoPluginsAndTheLimitByEveryTest) {
+  const TemporaryDirectory dir;
+  const Outcome outcome = perf({"--plugin", kOurs, "--vs", kSample, "--limits", "--seconds", "0.01", "--bytes", "64K",
+                                "--senders", "3", "--json", dir.file("p.json")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("latency"), HasSubstr("bandwidth"), HasSubstr("rate"), HasSubstr("incast"),
+                                 HasSubstr("busbw"), HasSubstr("A/B")));
+  const json document = dir.read_json("p.json");
+  expect_keys(document, {"command", "version", "machine", "results", "command_line", "settings", "arms", "warnings"});
+  EXPECT_EQ(document["command"], "perf");
+  ASSERT_EQ(document["results"].size(), 5u);
+  for (const json& row : document["results"]) {
+    expect_keys(row, {"test", "bytes", "a", "b", "unit", "ratio", "p50_us", "p99_us", "p999_us", "ratio_low",
+                      "ratio_high", "goodput_gbps", "a_min", "a_max", "cpu_s_per_gbit", "rounds", "congestion_control",
+                      "offload_mode", "better"});
+    EXPECT_EQ(row["bytes"], 65536);
+    EXPECT_EQ(row["a_samples"].size(), 5u);
+    for (const char* key : {"a", "b", "ratio", "goodput_gbps"}) EXPECT_GT(row[key], 0) << row.dump();
+    EXPECT_LE(row["ratio_low"], row["ratio"]);
+    EXPECT_GE(row["ratio_high"], row["ratio"]);
+    EXPECT_LE(row["a_min"], row["a"]);
+    EXPECT_GE(row["a_max"], row["a"]);
+    EXPECT_EQ(row["offload_mode"], "loopback");
+    const std::string test = row["test"];
+    EXPECT_EQ(row.contains("limit_ratio"), test == "latency" || test == "bandwidth") << test;
+    EXPECT_EQ(row["p50_us"].is_number(), test == "latency" || test == "incast") << test;
+    EXPECT_EQ(row["cpu_s_per_gbit"].is_number(), test == "bandwidth" || test == "rate") << test;
+  }
+}
+
+// reno is compiled into every kernel and nobody's default: what reads it back was set by us, in both plugins' sockets.
+TEST_F(Perf, EveryArmUsesTheCongestionControl) {
+  const Outcome outcome = perf({"--plugin", kOurs, "--vs", kSample, "--limits", "--congestion", "reno", "--test",
+                                "bandwidth", "--bytes", "64K", "--seconds", "0.01", "--json", "-"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json document = json::parse(outcome.out);
+  for (const char* arm : {"a", "b", "limit"}) {
+    EXPECT_EQ(document["arms"][arm]["congestion_control"], "reno") << arm;
+    EXPECT_GT(document["arms"][arm]["tcp_sockets"], 0) << arm;
+  }
+  EXPECT_EQ(document["results"][0]["congestion_control_b"], "reno");
+}
+
+TEST_F(Perf, SameAgainstSame) {
+  const Outcome outcome = perf(
+      {"--plugin", kSample, "--vs", kSample, "--test", "latency", "--bytes", "8", "--seconds", "0.02", "--json", "-"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json row = json::parse(outcome.out)["results"][0];
+  // A busy machine moves single samples a lot; far off means that the arms were not treated alike.
+  EXPECT_GT(row["ratio"], 0.4) << row.dump();
+  EXPECT_LT(row["ratio"], 2.5) << row.dump();
+}
+
+TEST_F(Perf, WrongUsage) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{}, "--plugin FILE is needed"},
+      {{"--plugin", "/nonexistent/plugin.so", "--test", "rate"}, "/nonexistent/plugin.so"},
+      {{"--plugin", "libm.so.6", "--test", "rate"}, "no net plugin"},
+      {{"--plugin", kSample, "--vs", "/nonexistent/plugin.so", "--test", "rate"}, "arm B"},
+      {{"--plugin", kSample, "--test", "speed"}, "latency, bandwidth, rate, incast, busbw"},
+      {{"--plugin", kSample, "--bytes", "1G"}, "256M"},
+      {{"--plugin", kSample, "--bytes", "0"}, "1 to 256M"},
+      {{"--plugin", kSample, "--rounds", "4"}, "5"},
+      {{"--plugin", kSample, "--seconds", "0"}, "0.001"},
+      {{"--plugin", kSample, "--senders", "0"}, "1"},
+      {{"--plugin", kSample, "--device", "3", "--test", "rate"}, "device 3"},
+      {{"--plugin", kSample, "--congestion", "nonsense"}, "this kernel offers"},
+      {{"--plugin", kSample, "--plugin-version", "8"}, "8"},
+      {{"--plugin", kSample, "--port", "1"}, "--server"},
+      {{"--plugin", kSample, "--server", "--client", "x"}, "--client"},
+      {{"--plugin", kSample, "--json", "/nonexistent/p.json"}, "/nonexistent/p.json"},
+      {{"--plugin", kSample, "--nonsense"}, "--nonsense"},
+  };
+  for (const auto& [arguments, expected] : cases) {
+    const Outcome outcome = perf(arguments);
+    EXPECT_EQ(outcome.status, 2) << expected << "\n" << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(expected));
+  }
+  EXPECT_EQ(perf({"--help"}).status, 0);
+}
+
+TEST_F(Perf, CorruptedDataIsFound) {
+  setenv("SAMPLE_DEFECT", "corrupt_large", 1);
+  const Outcome outcome = perf({"--plugin", kSample, "--test", "bandwidth", "--bytes", "256K", "--seconds", "0.01"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("wrong data"), HasSubstr("byte 65536")));
+}
+
+class PerfDeath : public Perf {
+ protected:
+  // A run that is in the middle of measuring, and its workers.
+  static std::vector<trainer::Process> wait_for_workers(const Command& command, std::size_t count) {
+    std::vector<trainer::Process> workers;
+    for (int i = 0; i < 1000 && workers.size() < count; ++i) {
+      usleep(10'000);
+      workers = children_of(command.pid());
+    }
+    usleep(500'000);
+    return workers;
+  }
+  static bool is_gone(pid_t pid) {
+    for (int i = 0; i < 300 && kill(pid, 0) == 0; ++i) {
+      // One whose parent died may stay a zombie where nobody reaps.
+      for (const auto& process : children_of(1)) {
+        if (process.pid == pid && process.command_line.empty()) return true;
+      }
+      usleep(10'000);
+    }
+    return kill(pid, 0) != 0;
+  }
+  const std::vector<std::string> long_run_ = with({"--plugin", kOurs, "--vs", kSample, "--test", "bandwidth", "--bytes",
+                                                   "64K", "--seconds", "5", "--timeout", "1"});
+};
+
+TEST_F(PerfDeath, AKilledWorkerIsNamedAndNobodyIsLeft) {
+  Command command(long_run_);
+  const auto workers = wait_for_workers(command, 4);
+  ASSERT_EQ(workers.size(), 4u);
+  kill(workers[1].pid, SIGKILL);
+  const Outcome outcome = command.wait(std::chrono::seconds(15));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("was killed by signal 9"), HasSubstr(std::to_string(workers[1].pid))));
+  for (const auto& worker : workers) EXPECT_TRUE(is_gone(worker.pid)) << worker.pid;
+}
+
+TEST_F(PerfDeath, AStoppedWorkerIsAnErrorWithinTheBound) {
+  Command command(long_run_);
+  const auto workers = wait_for_workers(command, 4);
+  ASSERT_EQ(workers.size(), 4u);
+  kill(workers[0].pid, SIGSTOP);
+  const Outcome outcome = command.wait(std::chrono::seconds(30));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("no sign of life"), HasSubstr(std::to_string(workers[0].pid))));
+  for (const auto& worker : workers) EXPECT_TRUE(is_gone(worker.pid)) << worker.pid;
+}
+
+TEST_F(PerfDeath, WorkersEndWithTheCoordinator) {
+  std::vector<trainer::Process> workers;
+  {
+    Command command(long_run_);
+    workers = wait_for_workers(command, 4);
+    ASSERT_EQ(workers.size(), 4u);
+  }
+  for (const auto& worker : workers) EXPECT_TRUE(is_gone(worker.pid)) << worker.pid;
+}
+
+TEST_F(Perf, ServerAndClient) {
+  const auto root = proxy::Bootstrap::pick_loopback_root();
+  ASSERT_TRUE(root);
+  const std::string port = root->substr(root->rfind(':') + 1);
+  Command server(with({"--server", "--bind", "127.0.0.1", "--port", port, "--plugin", kSample}));
+  ASSERT_TRUE(server.wait_for_error_text("listening"));
+  const std::vector<std::string> client{
+      "--client", "127.0.0.1:" + port, "--plugin", kSample, "--test", "latency,busbw", "--bytes", "4K", "--seconds",
+      "0.01",     "--limits",          "--json",   "-"};
+  const Outcome outcome = perf(client);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json document = json::parse(outcome.out);
+  EXPECT_EQ(document["results"].size(), 2u);
+  EXPECT_EQ(document["settings"]["server"], "127.0.0.1:" + port);
+  // A server loads only what it was started with.
+  auto with_b = client;
+  with_b.insert(with_b.end(), {"--vs", kSample});
+  const Outcome refused = perf(with_b);
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("no plugin for arm 'B'"));
+  kill(server.pid(), SIGTERM);
+  EXPECT_EQ(server.wait().status, 0);
+  const Outcome nobody = perf(client);
+  EXPECT_EQ(nobody.status, 1);
+  EXPECT_THAT(nobody.err, HasSubstr("start 'clustar perf --server' there"));
+}
+
+}  // namespace
+}  // namespace clustar::bench::perf
