@@ -47,9 +47,10 @@ std::string time_line(const json& result) {
 
 std::string table(const json& result) {
   const json& arms = result["arms"];
-  std::string text = fmt::format("\n{} ({}) on {}; {} round{}\n", result["model"].get<std::string>(),
-                                 result["shape"].get<std::string>(), result["place"]["text"].get<std::string>(),
-                                 result["rounds"].get<int>(), result["rounds"] == 1 ? "" : "s");
+  std::string text =
+      fmt::format("\n{} ({}) on {}; {} round{} in {:.0f} s\n", result["model"].get<std::string>(),
+                  result["shape"].get<std::string>(), result["place"]["text"].get<std::string>(),
+                  result["rounds"].get<int>(), result["rounds"] == 1 ? "" : "s", result["seconds"].get<double>());
   text += arm_text('A', arms[0]) + arm_text('B', arms[1]) + "\n";
   text += line("median of the rounds", "A", "B", "B/A  (95 % interval)");
   text += line("images/s", fmt::format("{:.0f}", arms[0]["images_per_second"].get<double>()),

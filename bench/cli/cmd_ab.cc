@@ -227,15 +227,18 @@ int run(Options& options) {
                 outcomes.by_round(ab::Role::kCeiling, key));
   const json result = ab::to_json(options.plan, outcomes, verdict, measured->proof);
   const json document = report::envelope("ab", json::array({result}));
-  (options.json_path == "-" ? std::cerr : std::cout) << ab::table(result) << std::flush;
+  std::ostream& people = options.json_path == "-" ? std::cerr : std::cout;
+  people << ab::table(result) << std::flush;
   if (!options.json_path.empty()) {
-    if (const auto ok = report::write_json(document, options.json_path); !ok)
+    if (const auto ok = report::write_json(document, options.json_path); !ok) {
       return complain(kFailed, ok.error().message);
+    }
   }
   if (!options.report_path.empty()) {
     if (const auto ok = write_text(options.report_path, ab::html(document)); !ok) {
       return complain(kFailed, ok.error().message);
     }
+    people << fmt::format("Report with plots: {}\n", std::filesystem::absolute(options.report_path).string());
   }
   return verdict.outcome == ab::Outcome::kAboveCeiling ? kFailed : kOk;
 }

@@ -76,8 +76,6 @@ perf::PluginSpec spec_of(const std::string& path, int version, int device) {
   return {plugin_path(path), version, device};
 }
 
-constexpr std::size_t kMaxBytes = 256u << 20;
-
 // "8", "64K", "4M".
 Result<std::size_t> parse_bytes(const std::string& text) {
   std::size_t value = 0;
@@ -87,7 +85,7 @@ Result<std::size_t> parse_bytes(const std::string& text) {
                              : suffix == "K" || suffix == "k" ? 1024
                              : suffix == "M" || suffix == "m" ? 1024 * 1024
                                                               : 0;
-  if (error != std::errc() || factor == 0 || value < 1 || value > kMaxBytes / factor) {
+  if (error != std::errc() || factor == 0 || value < 1 || value > perf::kMaxMessageBytes / factor) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("--bytes '{}': 1 to 256M are possible, with K or M for 1024 and 1048576", text));
   }
@@ -210,7 +208,7 @@ void add_measuring(CLI::App& command, Arguments& arguments) {
       ->check(CLI::Range(0.001, 60.0))
       ->capture_default_str();
   command.add_option("--senders", arguments.options.senders, "Senders of the incast")
-      ->check(CLI::Range(1, 63))
+      ->check(CLI::Range(1, perf::kMaxPeers))
       ->capture_default_str();
   command.add_flag("--limits", arguments.options.limits, "Measure plain TCP in the same run as arm L");
   command

@@ -22,6 +22,9 @@ inline constexpr std::size_t kPosted = 8;
 inline constexpr std::size_t kGoBytes = 8;
 inline constexpr std::size_t kMessagesAt = 4096;
 inline constexpr std::size_t kColdBytes = 64u << 20;
+inline constexpr std::size_t kMaxMessageBytes = 256u << 20;
+inline constexpr std::uint64_t kMaxCount = 4'000'000;
+inline constexpr int kMaxPeers = 63;
 
 enum class Loop : std::uint8_t { kStream, kPingPong, kIncast };
 

@@ -159,7 +159,7 @@ class Run {
       if (!tried) return tl::unexpected(tried.error());
       const double factor = options_.seconds / std::max(tried->seconds, 1e-7);
       const double wanted = std::ceil(static_cast<double>(lane.values.count) * std::min(factor, 50.0));
-      lane.values.count = std::clamp(static_cast<std::uint64_t>(wanted), least, std::uint64_t{4'000'000});
+      lane.values.count = std::clamp(static_cast<std::uint64_t>(wanted), least, kMaxCount);
       if (factor < 4) break;
     }
     return {};

@@ -80,7 +80,7 @@ class Worker {
     if (name == "busbw_close") return busbw_close();
     if (name == "quit") return quit();
     return fail(ErrorCode::kInvalidUsage, fmt::format("unknown command '{}'", name));
-  } catch (const json::exception& error) {
+  } catch (const std::exception& error) {
     return fail(ErrorCode::kInvalidUsage, fmt::format("command '{}': {}", name, error.what()));
   }
 
@@ -123,6 +123,7 @@ class Worker {
     if (!wire_) return fail(ErrorCode::kInvalidUsage, "nothing is open yet");
     const std::vector<std::string> handles = command.at("handles");
     if (auto ok = wire_->connect(handles, Clock::now() + timeout_); !ok) return tl::unexpected(ok.error());
+    connected_ = static_cast<int>(handles.size());
     const TcpSockets sockets = tcp_sockets(control_.fd());
     return json{{"tcp_sockets", sockets.count}, {"congestion", sockets.controls}};
   }
@@ -131,6 +132,11 @@ class Worker {
     loop_ = static_cast<Loop>(command.at("loop").get<int>());
     bytes_ = command.at("bytes");
     peers_ = command.at("peers");
+    // From another host this may be anything.
+    if (!wire_ || loop_ > Loop::kIncast || bytes_ < 1 || bytes_ > kMaxMessageBytes || peers_ < 1 ||
+        peers_ > (rank_ == 0 ? connected_ : kMaxPeers)) {
+      return fail(ErrorCode::kInvalidUsage, "what to prepare makes no sense");
+    }
     const Sizes sizes = buffer_sizes(loop_, bytes_, peers_, rank_);
     auto send = Memory::allocate(sizes.send);
     if (!send) return tl::unexpected(send.error());
@@ -145,6 +151,9 @@ class Worker {
 
   Result<json> sample(const json& command) {
     Task task{loop_, bytes_, command.at("count"), command.at("seed"), command.at("spin"), peers_, rank_};
+    if (send_.size() == 0 || task.count < 1 || task.count > kMaxCount) {
+      return fail(ErrorCode::kInvalidUsage, "nothing is prepared, or the count makes no sense");
+    }
     Driver driver(*wire_, send_, receive_, watchdog_.progress(), timeout_);
     auto sample = driver.run(task);
     if (!sample) return tl::unexpected(sample.error());
@@ -152,6 +161,7 @@ class Worker {
   }
 
   Result<json> release() {
+    if (!wire_) return fail(ErrorCode::kInvalidUsage, "nothing is open yet");
     if (auto ok = wire_->detach(); !ok) return tl::unexpected(ok.error());
     send_ = Memory();
     receive_ = Memory();
@@ -173,12 +183,15 @@ class Worker {
   }
 
   Result<json> busbw_sample(const json& command) {
-    auto sample = busbw_->run(command.at("bytes"), command.at("count"), command.at("seed"), watchdog_.progress());
+    const std::size_t bytes = command.at("bytes");
+    if (!busbw_ || bytes > kMaxMessageBytes) return fail(ErrorCode::kInvalidUsage, "no all-reduce is open");
+    auto sample = busbw_->run(bytes, command.at("count"), command.at("seed"), watchdog_.progress());
     if (!sample) return tl::unexpected(sample.error());
     return to_message(*sample);
   }
 
   Result<json> busbw_close() {
+    if (!busbw_) return fail(ErrorCode::kInvalidUsage, "no all-reduce is open");
     auto ok = busbw_->close();
     busbw_.reset();
     if (!ok) return tl::unexpected(ok.error());
@@ -211,6 +224,7 @@ class Worker {
   Loop loop_ = Loop::kStream;
   std::size_t bytes_ = 0;
   int peers_ = 1;
+  int connected_ = 0;
   // Order matters: the wire is closed before its memory is freed, the communicator before its plugin.
   Memory send_;
   Memory receive_;

@@ -45,6 +45,7 @@ TEST(AbCommand, MeasuresBothArmsAndTheCeiling) {
   EXPECT_NE(outcome.err.find("warning: 2 of at least 5 rounds"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("[6/6] round 2/2"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.out.find("images/s"), std::string::npos);
+  EXPECT_NE(outcome.out.find("Report with plots: " + folder.file("ab.html")), std::string::npos) << outcome.out;
   const nlohmann::json file = folder.read_json("ab.json");
   EXPECT_EQ(file["command"], "ab");
   const nlohmann::json& result = file["results"].at(0);

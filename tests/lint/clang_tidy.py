@@ -67,6 +67,12 @@ def tidy(tool, database, root, path, limit):
     return done.returncode == 0, (done.stdout + done.stderr).strip(), time.monotonic() - start
 
 
+def save(clean, path):
+    with open(path + ".part", "w", encoding="utf-8") as stream:
+        json.dump(clean, stream)
+    os.replace(path + ".part", path)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", default=os.path.join(os.path.dirname(__file__), "..", ".."), help="the source tree")
@@ -108,11 +114,11 @@ def main():
             good, text, seconds = job.result()
             if good:
                 clean[jobs[job]] = wanted[jobs[job]]
+                save(clean, cache_path)  # a run that is cut short keeps what it found out
             else:
                 failed += 1
                 print(f"{jobs[job]} ({seconds:.0f} s):\n{text}", flush=True)
-    with open(cache_path, "w", encoding="utf-8") as stream:
-        json.dump(clean, stream)
+    save(clean, cache_path)
     print(f"clang-tidy: {len(sources)} files, {len(sources) - len(stale)} unchanged since they were clean, {failed} bad")
     return 1 if failed else 0
 

@@ -112,7 +112,7 @@ TEST_F(Perf, WrongUsage) {
       {{"--plugin", kSample, "--senders", "0"}, "1"},
       {{"--plugin", kSample, "--device", "3", "--test", "rate"}, "device 3"},
       {{"--plugin", kSample, "--congestion", "nonsense"}, "this kernel offers"},
-      {{"--plugin", kSample, "--plugin-version", "8"}, "8"},
+      {{"--plugin", kSample, "--plugin-version", "10", "--test", "rate"}, "v10"},
       {{"--plugin", kSample, "--port", "1"}, "--server"},
       {{"--plugin", kSample, "--server", "--client", "x"}, "--client"},
       {{"--plugin", kSample, "--json", "/nonexistent/p.json"}, "/nonexistent/p.json"},
