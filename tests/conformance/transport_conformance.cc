@@ -83,6 +83,40 @@ TEST_P(TransportConformance, SendsMayComeLongBeforeTheirReceives) {
   }
 }
 
+// Receives come one at a time, each only after the one before is done, and the messages are sent long before.
+TEST_P(TransportConformance, ReceivesMayComeOneByOneForMessagesOfAnyMix) {
+  Connection connection = connect(*transport_, *transport_);
+  constexpr std::size_t kSizes[] = {200000, 10, 65536, 0, 1000000, 1, 70000, 64};
+  SendBuffer from(*connection.send, 1000000, 2);
+  RecvBuffer to(*connection.recv, 1000000);
+  for (const int tags : {1, 3}) {
+    std::vector<Request*> sends;
+    for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+      sends.push_back(must_send(*connection.send, *from.mr, 0, kSizes[i], static_cast<int>(i) % tags));
+    }
+    std::vector<bool> sent(sends.size(), false);
+    for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+      Request* recv = must_recv(*connection.recv, {{to.mr.get(), 0, 1000000, static_cast<int>(i) % tags}});
+      ASSERT_TRUE(poll_until([&] {
+        for (std::size_t s = 0; s < sends.size(); ++s) {
+          if (!sent[s]) sent[s] = sends[s]->test().value().done;
+        }
+        const auto progress = recv->test().value();
+        EXPECT_TRUE(!progress.done || progress.sizes[0] == kSizes[i]);
+        return progress.done;
+      })) << "message "
+          << i << " of " << kSizes[i] << " bytes, " << tags << " tags";
+      ASSERT_TRUE(std::equal(to.bytes.begin(), to.bytes.begin() + static_cast<long>(kSizes[i]), from.bytes.begin()));
+    }
+    ASSERT_TRUE(poll_until([&] {
+      for (std::size_t s = 0; s < sends.size(); ++s) {
+        if (!sent[s]) sent[s] = sends[s]->test().value().done;
+      }
+      return std::find(sent.begin(), sent.end(), false) == sent.end();
+    }));
+  }
+}
+
 TEST_P(TransportConformance, AShorterReceiveCutsTheMessageAndTouchesNothingElse) {
   Connection connection = connect(*transport_, *transport_);
   for (const std::size_t posted : {0ul, 10ul, 5000ul, 150000ul}) {

@@ -84,6 +84,7 @@ class Receiver {
     if (header.length == 0 && header.total > 0) return;  // the parser refuses it
     const auto placement = matcher_.on_header(header);
     switch (placement.kind) {
+      case RecvMatcher::Placement::Kind::kWait:
       case RecvMatcher::Placement::Kind::kProtocolError: return;
       case RecvMatcher::Placement::Kind::kPart:
         require(placement.offset + placement.keep <= lengths_.at(placement.group).at(placement.part));

@@ -80,6 +80,43 @@ ChunkHeader eager(int tag, std::uint32_t seq, std::uint64_t total) {
   return header;
 }
 
+// A receive of a tag that nobody sends: while it is posted, the receiver must look behind messages without a receive.
+void wait_for_another_tag(RecvMatcher& matcher) {
+  const std::array<RecvMatcher::Part, 1> part{{{1 << 20, 8}}};
+  ASSERT_TRUE(matcher.post(part));
+}
+
+TEST(RecvMatcher, AMessageNobodyWaitsBehindStaysWithTheKernel) {
+  using Kind = RecvMatcher::Placement::Kind;
+  RecvMatcher matcher(kSettings);
+  EXPECT_EQ(matcher.on_header(eager(1, 0, 10)).kind, Kind::kWait);
+  EXPECT_EQ(matcher.on_header(eager(1, 0, 10)).kind, Kind::kWait) << "asking again changes nothing";
+  const std::array<RecvMatcher::Part, 1> older{{{1, 10}}};
+  const auto posted = matcher.post(older);
+  ASSERT_TRUE(posted);
+  EXPECT_EQ(matcher.on_header(eager(1, 1, 10)).kind, Kind::kEarly) << "an older message may be behind it";
+  EXPECT_EQ(matcher.on_header(eager(1, 0, 10)).kind, Kind::kPart);
+  EXPECT_EQ(matcher.on_header(eager(1, 2, 10)).kind, Kind::kWait) << "the only receive is getting its message";
+  wait_for_another_tag(matcher);
+  EXPECT_EQ(matcher.on_header(eager(1, 2, 10)).kind, Kind::kEarly);
+}
+
+// A long message waits for permission while a short one of the same tag overtakes it and stands before it on the
+// socket.
+TEST(Matchers, AnOvertakenMessageIsReachedThoughItsOvertakerHasNoReceive) {
+  using Kind = RecvMatcher::Placement::Kind;
+  SendMatcher sender(kSettings);
+  RecvMatcher receiver(kSettings);
+  EXPECT_FALSE(sender.submit(0, 7, 5000));
+  const auto overtaker = sender.submit(1, 7, 10);
+  ASSERT_TRUE(overtaker);
+  const std::array<RecvMatcher::Part, 1> part{{{7, 5000}}};
+  const auto posted = receiver.post(part);
+  ASSERT_TRUE(posted);
+  ASSERT_EQ(sender.on_clear_to_send(posted->clears->front()).verdict, SendMatcher::Verdict::kDeparture);
+  EXPECT_EQ(receiver.on_header(overtaker->header).kind, Kind::kEarly);
+}
+
 TEST(RecvMatcher, RefusesWhatNoCorrectSenderSends) {
   using Kind = RecvMatcher::Placement::Kind;
   RecvMatcher matcher(kSettings);
@@ -108,6 +145,7 @@ TEST(RecvMatcher, RefusesWhatNoCorrectSenderSends) {
   EXPECT_EQ(kind_of([](ChunkHeader& h) { h.total = 60; }), Kind::kProtocolError) << "the total changed in mid-message";
   EXPECT_EQ(kind_of([](ChunkHeader& h) { h.length = 51; }), Kind::kProtocolError)
       << "more than what is left, though none of the first chunk's payload has arrived yet";
+  wait_for_another_tag(matcher);
   EXPECT_EQ(matcher.on_header(eager(9, 0, 1001)).kind, Kind::kProtocolError) << "too long to come early";
   for (std::uint32_t i = 0; i < 5; ++i) EXPECT_EQ(matcher.on_header(eager(9, i, 1000)).kind, Kind::kEarly);
   EXPECT_EQ(matcher.on_header(eager(9, 5, 1)).kind, Kind::kProtocolError) << "beyond the window";
@@ -130,6 +168,7 @@ TEST(RecvMatcher, AnEmptyMessageIsNotAcceptedTwice) {
 TEST(RecvMatcher, AnEarlyMessageIsNotAcceptedTwice) {
   using Kind = RecvMatcher::Placement::Kind;
   RecvMatcher matcher(kSettings);
+  wait_for_another_tag(matcher);
   const auto first = matcher.on_header(eager(1, 0, 10));
   ASSERT_EQ(first.kind, Kind::kEarly);
   EXPECT_EQ(matcher.on_header(eager(1, 0, 10)).kind, Kind::kProtocolError);
@@ -150,6 +189,7 @@ TEST(RecvMatcher, AnEarlyMessageIsNotAcceptedTwice) {
 TEST(RecvMatcher, AWholeWindowMayComeBesideAMatchedMessageThatIsStillArriving) {
   using Kind = RecvMatcher::Placement::Kind;
   RecvMatcher matcher(kSettings);
+  wait_for_another_tag(matcher);
   const auto slow = matcher.on_header(eager(0, 0, 1000));
   ASSERT_EQ(slow.kind, Kind::kEarly);
   const std::array<RecvMatcher::Part, 1> part{{{0, 1000}}};
@@ -184,6 +224,8 @@ class Simulation {
   explicit Simulation(std::uint64_t seed) : random_(seed), sender_(kSettings), receiver_(kSettings) {
     sockets_.resize(1 + random_() % 4);
     tags_ = 1 + static_cast<int>(random_() % 5);
+    // From a caller that waits for each receive to one that posts all it can.
+    max_groups_ = std::array<std::size_t, 3>{1, 3, 64}[random_() % 3];
   }
 
   void run() {
@@ -261,7 +303,7 @@ class Simulation {
   }
 
   void post() {
-    if (receives_left_ == 0) return;
+    if (receives_left_ == 0 || groups_.size() >= max_groups_) return;
     std::vector<RecvMatcher::Part> parts;
     Group group;
     for (std::size_t wanted = 1 + random_() % kMaxRecvParts; wanted > 0 && receives_left_ > 0; --wanted) {
@@ -301,8 +343,12 @@ class Simulation {
     Reading& reading = reading_[socket];
     if (reading.active || sockets_[socket].empty()) return;
     reading = {true, sockets_[socket].front(), {}};
-    sockets_[socket].pop_front();
     reading.placement = receiver_.on_header(reading.piece.header);
+    if (reading.placement.kind == RecvMatcher::Placement::Kind::kWait) {  // it stays where it is and blocks its socket
+      reading.active = false;
+      return;
+    }
+    sockets_[socket].pop_front();
     ASSERT_NE(reading.placement.kind, RecvMatcher::Placement::Kind::kProtocolError) << reading.piece.header.to_string();
     if (reading.placement.kind == RecvMatcher::Placement::Kind::kEarly) {
       early_[reading.placement.early] = reading.piece.message;
@@ -354,6 +400,7 @@ class Simulation {
   SendMatcher sender_;
   RecvMatcher receiver_;
   int tags_ = 1;
+  std::size_t max_groups_ = 64;
   std::vector<Message> messages_;
   std::map<int, std::deque<std::uint32_t>> to_post_;
   std::size_t receives_left_ = 0;

@@ -62,11 +62,11 @@ ChunkReader::Step ChunkReader::read_payload() {
   }
   // Behind a long payload another long one is likely: staging only its header keeps its bytes out of our copy.
   const bool only_header = keep_left_ >= kLongPayload;
-  const std::size_t room = only_header ? ChunkHeader::kSize : staging_.size() - end_;
+  const std::size_t room = only_header ? ChunkHeader::kSize : staging_room();
   std::array<iovec, 2> into{{{target_, keep_left_}, {staging_.data() + end_, room}}};
   const bool direct = keep_left_ > 0;
   const IoResult got =
-      direct ? read_some(socket_.fd(), into) : read_some(socket_.fd(), std::span(staging_).subspan(end_));
+      direct ? read_some(socket_.fd(), into) : read_some(socket_.fd(), std::span(staging_).subspan(end_, room));
   if (got.kind == IoResult::Kind::kBytes) {
     const std::size_t placed = direct ? std::min<std::uint64_t>(got.bytes, keep_left_) : 0;
     if (direct) {
@@ -76,6 +76,12 @@ ChunkReader::Step ChunkReader::read_payload() {
     end_ += got.bytes - placed;
   }
   return on_read(got, direct ? into[0].iov_len + room : room);
+}
+
+// After a long message the next is likely long, too: then only its header is worth staging.
+std::size_t ChunkReader::staging_room() const {
+  if (state_ == State::kHeader && header_.length >= kLongPayload) return ChunkHeader::kSize - end_;
+  return staging_.size() - end_;
 }
 
 ChunkReader::Step ChunkReader::on_read(const IoResult& got, std::size_t asked) {

@@ -39,6 +39,7 @@ class ChunkReader {
   Step parse_header();
   void take_staged();
   Step read_payload();
+  std::size_t staging_room() const;
   Step on_read(const IoResult& got, std::size_t asked);
   Step broken(std::string what);
   std::size_t staged() const { return end_ - begin_; }

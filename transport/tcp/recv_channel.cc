@@ -17,6 +17,7 @@ TcpRecvChannel::TcpRecvChannel(Nic& nic, Socket control, std::vector<Socket> dat
       peer_(std::move(peer)),
       matcher_(nic.context().settings.shared),
       placements_(data.size()),
+      held_(data.size(), false),
       watch_(nic.context().settings.stall_timeout) {
   for (Socket& socket : data) readers_.emplace_back(std::move(socket));
   for (std::uint32_t i = 0; i < requests_.size(); ++i) {
@@ -118,9 +119,12 @@ void TcpRecvChannel::progress() {
 
 void TcpRecvChannel::drain(std::size_t socket) {
   ChunkReader& reader = readers_[socket];
+  if (held_[socket] && !on_header(socket)) return;
   for (int chunks = 0; chunks < kChunksPerPoll && !failed_;) {
     switch (reader.step()) {
-      case ChunkReader::Step::kHeader: on_header(socket); break;
+      case ChunkReader::Step::kHeader:
+        if (!on_header(socket)) return;
+        break;
       case ChunkReader::Step::kChunk:
         on_chunk(socket);
         ++chunks;
@@ -132,27 +136,31 @@ void TcpRecvChannel::drain(std::size_t socket) {
   }
 }
 
-void TcpRecvChannel::on_header(std::size_t socket) {
+// False: nothing can be done with this socket now.
+bool TcpRecvChannel::on_header(std::size_t socket) {
   if (socket > 0) hot_until_ = polls_ + kHotPolls;
   ChunkReader& reader = readers_[socket];
   const RecvMatcher::Placement placement = matcher_.on_header(reader.header());
   placements_[socket] = placement;
+  held_[socket] = placement.kind == RecvMatcher::Placement::Kind::kWait;
   switch (placement.kind) {
     case RecvMatcher::Placement::Kind::kPart: {
       std::byte* target = requests_[placement.group].targets[placement.part];
       reader.set_target(target == nullptr ? nullptr : target + placement.offset, placement.keep);
-      return;
+      return true;
     }
     case RecvMatcher::Placement::Kind::kEarly:
       if (placement.early >= early_.size()) early_.resize(placement.early + 1);
       early_[placement.early].resize(reader.header().length);
       reader.set_target(early_[placement.early].data(), placement.keep);
       nic_.counters().early_messages.fetch_add(1, std::memory_order_relaxed);
-      return;
+      return true;
+    case RecvMatcher::Placement::Kind::kWait: return false;
     case RecvMatcher::Placement::Kind::kProtocolError:
       fail_with("a chunk arrived that fits no receive: " + reader.header().to_string());
-      return;
+      return false;
   }
+  return false;
 }
 
 void TcpRecvChannel::on_chunk(std::size_t socket) {

@@ -50,7 +50,7 @@ class TcpRecvChannel final : public RecvChannel {
   Result<Progress> test(std::uint32_t group);
   void progress();
   void drain(std::size_t socket);
-  void on_header(std::size_t socket);
+  bool on_header(std::size_t socket);
   void on_chunk(std::size_t socket);
   void copy_early(std::uint32_t group, const RecvMatcher::EarlyMatch& match);
   void announce(const std::vector<ClearToSend>& clears);
@@ -68,6 +68,7 @@ class TcpRecvChannel final : public RecvChannel {
   RecvMatcher matcher_;
   std::vector<ChunkReader> readers_;
   std::vector<RecvMatcher::Placement> placements_;  // of the chunk that each reader is in
+  std::vector<bool> held_;                          // the reader's header waits for its receive
   std::array<RecvRequest, RecvMatcher::kMaxGroups> requests_;
   std::vector<std::vector<std::byte>> early_;  // payload that came before its receive
   std::vector<std::byte> control_out_;

@@ -135,6 +135,7 @@ RecvMatcher::Placement RecvMatcher::place_early(const ChunkHeader& header) {
                        early_used_ < kMaxEarly && is_future(header.tag, header.seq) &&
                        find_early(header.tag, header.seq) == nullptr;
   if (!allowed) return protocol_error();
+  if (!anyone_waits()) return {Placement::Kind::kWait};
   auto free = std::find_if(early_.begin(), early_.end(), [](const Early& early) { return !early.used; });
   if (free == early_.end()) free = early_.emplace(early_.end());
   *free = Early{true, false, false, header.tag, header.seq, header.total, 0};
@@ -144,6 +145,11 @@ RecvMatcher::Placement RecvMatcher::place_early(const ChunkHeader& header) {
   placement.early = static_cast<std::uint32_t>(free - early_.begin());
   placement.keep = header.length;
   return placement;
+}
+
+// A receive that is bound has its message, or is getting it from another socket.
+bool RecvMatcher::anyone_waits() const {
+  return std::any_of(active_.begin(), active_.end(), [&](std::uint32_t index) { return !slots_[index].bound; });
 }
 
 void RecvMatcher::on_payload(const Placement& placement, const ChunkHeader& header) {

@@ -41,7 +41,9 @@ class RecvMatcher {
 
   // Where the payload that follows a chunk header goes: the first `keep` bytes to the target, the rest is cut off.
   struct Placement {
-    enum class Kind : std::uint8_t { kPart, kEarly, kProtocolError } kind;
+    // kWait: no receive is posted that is not complete, so nobody waits for what may be behind this on its socket.
+    // Leave the payload with the kernel, which costs no copy, and ask again after the next post().
+    enum class Kind : std::uint8_t { kPart, kEarly, kWait, kProtocolError } kind;
     std::uint32_t group = 0;
     std::uint32_t part = 0;
     std::uint32_t slot = 0;
@@ -104,6 +106,7 @@ class RecvMatcher {
   Slot* find_slot(const ChunkHeader& header, std::uint32_t* index);
   Early* find_early(int tag, std::uint32_t seq);
   Placement place_early(const ChunkHeader& header);
+  bool anyone_waits() const;
   void finish(std::uint32_t slot, std::uint64_t bytes);
   bool is_future(int tag, std::uint32_t seq) const;
 
