@@ -16,6 +16,7 @@
 #include "bench/ab/interrupt.h"
 #include "bench/ab/results.h"
 #include "bench/cli/commands.h"
+#include "bench/cli/options.h"
 #include "bench/report/report.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/progress_view.h"
@@ -301,8 +302,8 @@ void add_training_options(CLI::App& command, Options& options) {
   add("--model", train.model, "Model: lr or mlp")->check(known_model);
   add("--epochs", train.epochs, "Passes over the training examples in each run")->check(CLI::Range(1, 100000));
   add("--batch", train.batch, "Global batch")->check(CLI::Range(1, 1 << 20));
-  add("--lr", train.rate, "Learning rate")->check(CLI::Range(0.0, 1000.0));
-  add("--momentum", train.momentum, "Momentum")->check(CLI::Range(0.0, 1.0));
+  add("--lr", train.rate, "Learning rate")->check(number_between(0.0, 1000.0));
+  add("--momentum", train.momentum, "Momentum")->check(number_between(0.0, 1.0));
   add("--seed", train.seed, "Seed of the first round; each round adds one, the same for both arms");
   add("--data", train.data, "Directory with an IDX data set (MNIST's files); without it, digits are generated");
   options.examples_given =
@@ -311,11 +312,11 @@ void add_training_options(CLI::App& command, Options& options) {
       command
           .add_option("--target-accuracy", options.target_accuracy,
                       "End a run after the epoch with this held-out accuracy (0 to 1), and compare the time to it")
-          ->check(CLI::Range(0.0, 1.0))
+          ->check(number_between(0.0, 1.0))
           ->group(group);
   add("--channels", options.plan.channels, "Rings that share each all-reduce")->check(CLI::Range(1, 32));
-  add("--bucket-mb", options.bucket_mib, "Size of a gradient bucket, MiB")->check(CLI::Range(0.0001, 65536.0));
-  add("--first-bucket-mb", options.first_bucket_mib, "Of the first one, MiB")->check(CLI::Range(0.0001, 65536.0));
+  add("--bucket-mb", options.bucket_mib, "Size of a gradient bucket, MiB")->check(number_between(0.0001, 65536.0));
+  add("--first-bucket-mb", options.first_bucket_mib, "Of the first one, MiB")->check(number_between(0.0001, 65536.0));
   add("--stall-timeout", options.plan.stall_timeout_s, "A run without progress for this many seconds fails")
       ->check(CLI::Range(1, 86400));
 }

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/options.h"
 #include "bench/conform/conform.h"
 #include "bench/report/report.h"
 
@@ -60,8 +61,8 @@ int run_conform(const Arguments& arguments) {
   std::ostream& out = arguments.json == "-" ? std::cerr : std::cout;
   const bool live = isatty(STDOUT_FILENO) != 0 && arguments.json != "-";
   // Found out now, not after a minute of checks.
-  if (!arguments.json.empty() && arguments.json != "-" && !std::ofstream(arguments.json, std::ios::app)) {
-    return usage_error(fmt::format("cannot write '{}': {}", arguments.json, std::strerror(errno)));
+  if (const auto writable = report::check_writable(arguments.json); !writable) {
+    return usage_error("--json: " + writable.error().message);
   }
   const auto on_start = [&](const conform::Check& check, int version) {
     if (live) out << fmt::format("....  {} v{}\r", check.name, version) << std::flush;
@@ -76,7 +77,10 @@ int run_conform(const Arguments& arguments) {
   out << conform::to_table(*report) << std::flush;
   if (!arguments.json.empty()) {
     const auto written = report::write_json(report::envelope("conform", conform::to_json(*report)), arguments.json);
-    if (!written) return usage_error(written.error().message);
+    if (!written) {
+      std::cerr << "clustar conform: " << written.error().message << "\n";
+      return 1;
+    }
   }
   return report->count(conform::Outcome::kFail) == 0 ? 0 : 1;
 }
@@ -95,13 +99,13 @@ void add_conform(CLI::App& app, int& status) {
       ->add_option("--version", arguments->version, "Test this table only (default: all exported; long checks newest)")
       ->check(CLI::Range(6, 12));
   command->add_option("--freeze", arguments->freeze_s, "Seconds for which a peer is stopped")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(number_between(0.0, 3600.0))
       ->capture_default_str();
   command->add_option("--death-bound", arguments->death_bound_s, "Seconds within which a dead peer must be an error")
-      ->check(CLI::Range(0.1, 600.0))
+      ->check(number_between(0.1, 600.0))
       ->capture_default_str();
   command->add_option("--timeout", arguments->timeout_s, "Seconds for one check, without freeze and death bound")
-      ->check(CLI::Range(0.5, 600.0))
+      ->check(number_between(0.5, 600.0))
       ->capture_default_str();
   command->add_option("--json", arguments->json, "Write the results to this file; - is standard output")
       ->type_name("FILE");

@@ -18,6 +18,7 @@
 #include <optional>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/options.h"
 #include "bench/perf/arm.h"
 #include "bench/perf/perf.h"
 #include "bench/perf/server.h"
@@ -205,7 +206,7 @@ void add_measuring(CLI::App& command, Arguments& arguments) {
       ->check(CLI::Range(5, 1000))
       ->capture_default_str();
   command.add_option("--seconds", arguments.options.seconds, "Length of one sample")
-      ->check(CLI::Range(0.001, 60.0))
+      ->check(number_between(0.001, 60.0))
       ->capture_default_str();
   command.add_option("--senders", arguments.options.senders, "Senders of the incast")
       ->check(CLI::Range(1, perf::kMaxPeers))
@@ -223,7 +224,7 @@ void add_measuring(CLI::App& command, Arguments& arguments) {
   command.add_option("--seed", arguments.options.seed, "Of message contents and of the bootstrap")
       ->capture_default_str();
   command.add_option("--timeout", arguments.timeout_s, "Seconds without progress after which a run fails")
-      ->check(CLI::Range(0.5, 3600.0))
+      ->check(number_between(0.5, 3600.0))
       ->capture_default_str();
 }
 

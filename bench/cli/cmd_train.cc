@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/options.h"
 #include "bench/proxy/bootstrap.h"
 #include "bench/proxy/net_plugin.h"
 #include "bench/report/report.h"
@@ -207,12 +209,29 @@ std::string contradiction(const Options& options) {
       options.config.check_equal != trainer::CheckEqual::kOff) {
     return "--no-communication lets the replicas drift apart, so they cannot be compared; leave --check-equal out";
   }
+  if (const auto writable = report::check_writable(options.launched() ? "" : options.json_path); !writable) {
+    return "--json: " + writable.error().message;
+  }
+  if (by_hand) {
+    const std::size_t colon = options.rank.root.rfind(':');
+    const std::string port = colon == std::string::npos ? "" : options.rank.root.substr(colon + 1);
+    int number = 0;
+    const auto parsed = std::from_chars(port.data(), port.data() + port.size(), number);
+    const bool good = colon > 0 && parsed.ec == std::errc() && parsed.ptr == port.data() + port.size() && number >= 1 &&
+                      number <= 65535;
+    if (!good) return fmt::format("--root '{}' is not HOST:PORT with a port from 1 to 65535", options.rank.root);
+  }
   if (ranks == 1 || options.launched() || options.config.no_communication) return {};
   if (!std::filesystem::is_regular_file(options.rank.plugin)) {
-    return fmt::format("--plugin: there is no file '{}'; name an NCCL net plugin (.so)", options.rank.plugin);
+    return fmt::format("--plugin: '{}' is not a file; name an NCCL net plugin (.so)", options.rank.plugin);
   }
   const auto versions = proxy::NetPlugin::exported_versions(options.rank.plugin);
-  if (options.rank.plugin_version == 0 || !versions || versions->empty()) return {};
+  if (!versions) return "--plugin: " + versions.error().message;
+  if (versions->empty()) {
+    return fmt::format("--plugin: '{}' exports no ncclNetPlugin_v6 .. v12, so it is no NCCL net plugin",
+                       options.rank.plugin);
+  }
+  if (options.rank.plugin_version == 0) return {};
   for (const int version : *versions) {
     if (version == options.rank.plugin_version) return {};
   }
@@ -225,7 +244,9 @@ int run(Options& options) {
   options.config.first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_mib * kMib);
   options.rank.stall_timeout = std::chrono::seconds(options.stall_timeout_s);
   if (options.target_given->count() > 0) options.config.target_accuracy = options.target_accuracy;
-  if (options.rank.plugin.empty()) options.rank.plugin = default_plugin();
+  // Absolute, because dlopen looks for a bare name on its own path and not here.
+  options.rank.plugin =
+      options.rank.plugin.empty() ? default_plugin() : std::filesystem::absolute(options.rank.plugin).string();
   if (const std::string wrong = contradiction(options); !wrong.empty()) return usage_error(wrong);
   if (options.config.no_communication) options.config.check_equal = trainer::CheckEqual::kOff;
   if (options.describe) return describe(options);
@@ -256,16 +277,16 @@ void add_training_options(CLI::App& command, Options& options) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command.add_option("--lr", options.config.rate, "Learning rate of SGD")
-      ->check(CLI::Range(0.0, 1000.0))
+      ->check(number_between(0.0, 1000.0))
       ->capture_default_str();
   command.add_option("--momentum", options.config.momentum, "Momentum of SGD")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_between(0.0, 1.0))
       ->capture_default_str();
   command.add_option("--seed", options.config.seed, "Seed of initial weights, data split, order and generated data")
       ->capture_default_str();
   command.add_option("--data", options.config.data,
-                     "Directory with an IDX data set (MNIST's files, plain or .gz), or its images file; without it, "
-                     "digits are generated");
+                     "Directory with an IDX data set (MNIST's files, plain or .gz; of several, t10k comes first), or "
+                     "its images file; without it, digits are generated");
   options.examples_given =
       command.add_option("--examples", options.config.generated, "How many digits to generate when there is no --data")
           ->check(CLI::Range(5, 1'000'000))
@@ -273,7 +294,7 @@ void add_training_options(CLI::App& command, Options& options) {
   options.target_given = command
                              .add_option("--target-accuracy", options.target_accuracy,
                                          "Stop after the first epoch with this held-out accuracy (0 to 1)")
-                             ->check(CLI::Range(0.0, 1.0));
+                             ->check(number_between(0.0, 1.0));
 }
 
 void add_transport_options(CLI::App& command, Options& options) {
@@ -290,10 +311,10 @@ void add_transport_options(CLI::App& command, Options& options) {
       ->check(CLI::Range(1, 32))
       ->capture_default_str();
   command.add_option("--bucket-mb", options.bucket_mib, "A gradient bucket is sent once it holds this many MiB")
-      ->check(CLI::Range(0.0001, 65536.0))
+      ->check(number_between(0.0001, 65536.0))
       ->capture_default_str();
   command.add_option("--first-bucket-mb", options.first_bucket_mib, "The same for the first bucket, MiB")
-      ->check(CLI::Range(0.0001, 65536.0))
+      ->check(number_between(0.0001, 65536.0))
       ->capture_default_str();
   const std::map<std::string, trainer::CheckEqual> checks{{"every", trainer::CheckEqual::kEvery},
                                                           {"epoch", trainer::CheckEqual::kEpoch},
@@ -303,7 +324,14 @@ void add_transport_options(CLI::App& command, Options& options) {
           .add_option("--check-equal", options.config.check_equal,
                       "Compare the ranks' parameters bit for bit after every step, at the end of each epoch, or never: "
                       "every|epoch|off [every]")
-          ->transform(CLI::CheckedTransformer(checks).description(""));
+          ->transform(CLI::Validator(
+              [checks](std::string& text) {
+                const auto known = checks.find(text);
+                if (known == checks.end()) return "'" + text + "' is none of every, epoch, off";
+                text = std::to_string(static_cast<int>(known->second));
+                return std::string();
+              },
+              ""));
   command.add_flag("--no-communication", options.config.no_communication,
                    "The same steps with the collectives left out, replicas unchecked: the throughput that no transport "
                    "can exceed. Loss and accuracy mean nothing then");

@@ -44,9 +44,16 @@ nlohmann::json envelope(const std::string& command, nlohmann::json results) {
   return {{"command", command}, {"version", CLUSTAR_VERSION}, {"machine", machine()}, {"results", std::move(results)}};
 }
 
+Result<void> check_writable(const std::string& path) {
+  if (path.empty() || path == "-" || std::ofstream(path, std::ios::app)) return {};
+  return fail(ErrorCode::kInvalidArgument, "cannot write '" + path + "': " + std::strerror(errno));
+}
+
 Result<void> write_json(const nlohmann::json& document, const std::string& path) {
   if (path == "-") {
-    std::cout << document.dump(2) << "\n";
+    std::cout << document.dump(2) << std::endl;
+    if (!std::cout)
+      return fail(ErrorCode::kSystem, std::string("cannot write to standard output: ") + std::strerror(errno));
     return {};
   }
   std::ofstream out(path);

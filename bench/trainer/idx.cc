@@ -91,6 +91,10 @@ Result<std::unique_ptr<Source>> open_source(const std::string& path) {
   if (fs::is_directory(path, ignored)) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is a directory, not an IDX file", path));
   }
+  // Opening a pipe would wait for its other end.
+  if (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored)) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is not a regular file, so not an IDX file", path));
+  }
   if (is_gzip_name(path)) {
 #ifdef CLUSTAR_HAVE_ZLIB
     errno = 0;

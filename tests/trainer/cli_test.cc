@@ -108,11 +108,30 @@ TEST(TrainOneRank, BadDataIsNamed) {
   }
 }
 
-TEST(TrainOneRank, UnwritableJsonIsAFailure) {
+TEST(TrainOneRank, UnwritableJsonIsFoundOutBeforeTheTraining) {
   const Outcome outcome =
       train({"--model", "lr", "--examples", "500", "--epochs", "1", "--json", "/nonexistent/r.json"});
-  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.out, "");
   EXPECT_THAT(outcome.err, HasSubstr("/nonexistent/r.json"));
+}
+
+TEST(TrainOneRank, AFullDiskIsAFailure) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  const Outcome outcome = train({"--model", "lr", "--examples", "500", "--epochs", "1", "--json", "/dev/full"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("cannot write '/dev/full'"));
+}
+
+TEST(TrainUsage, ValuesThatAreNoNumbersOrNoHostAreNamed) {
+  EXPECT_THAT(train({"--lr", "nan"}).err, HasSubstr("'nan' is not a number from 0 to 1000"));
+  EXPECT_THAT(train({"--bucket-mb", "nan"}).err, HasSubstr("'nan'"));
+  EXPECT_THAT(train({"--check-equal", "foo"}).err, HasSubstr("every, epoch, off"));
+  for (const char* root : {"foo", ":", "host:", ":1", "host:0", "host:99999", "host:1x"}) {
+    const Outcome outcome = train({"--rank", "0", "--size", "2", "--root", root});
+    EXPECT_EQ(outcome.status, 2) << root;
+    EXPECT_THAT(outcome.err, HasSubstr("HOST:PORT")) << root;
+  }
 }
 
 // MNIST itself is not part of the sources: name its folder to run this.

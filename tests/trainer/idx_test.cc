@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
 #ifdef CLUSTAR_HAVE_ZLIB
 #include <zlib.h>
 #endif
@@ -211,6 +215,16 @@ TEST_F(Idx, GzipIsRefusedWithTheFix) {
   EXPECT_THAT(file.error().message, AllOf(HasSubstr("gunzip"), HasSubstr("CLUSTAR_WITH_ZLIB")));
 }
 #endif
+
+// Opening a pipe that nobody writes to would wait for ever.
+TEST(Idx, APipeIsNoFile) {
+  const std::string path = ::testing::TempDir() + "clustar_idx_pipe_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const auto read = read_idx(path, 3);
+  std::remove(path.c_str());
+  ASSERT_FALSE(read);
+  EXPECT_NE(read.error().message.find("not a regular file"), std::string::npos);
+}
 
 }  // namespace
 }  // namespace clustar::bench::trainer

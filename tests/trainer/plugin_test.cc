@@ -256,7 +256,7 @@ TEST(TrainPlugin, AFileThatIsNoPluginIsNamed) {
   const TemporaryDirectory dir;
   dir.write("plugin.so", "not a shared object");
   const Outcome outcome = run_clustar({"train", "--ranks", "2", "--model", "lr", "--plugin", dir.file("plugin.so")});
-  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("plugin.so"));
 }
 

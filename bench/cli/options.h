@@ -1,0 +1,26 @@
+// Checks of option values that the commands share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <sstream>
+#include <string>
+
+namespace clustar::bench::cli {
+
+// A number from `low` to `high`. CLI::Range lets "nan" through, which compares false with both ends.
+inline CLI::Validator number_between(double low, double high) {
+  std::ostringstream range;
+  range << "a number from " << low << " to " << high;
+  const std::string allowed = range.str();
+  return CLI::Validator(
+      [=](std::string& text) {
+        double value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool good = error == std::errc() && end == text.data() + text.size() && value >= low && value <= high;
+        return good ? std::string() : "'" + text + "' is not " + allowed;
+      },
+      "");
+}
+
+}  // namespace clustar::bench::cli
