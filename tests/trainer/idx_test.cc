@@ -217,7 +217,7 @@ TEST_F(Idx, GzipIsRefusedWithTheFix) {
 #endif
 
 // Opening a pipe that nobody writes to would wait for ever.
-TEST(Idx, APipeIsNoFile) {
+TEST_F(Idx, APipeIsNoFile) {
   const std::string path = ::testing::TempDir() + "clustar_idx_pipe_" + std::to_string(getpid());
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   const auto read = read_idx(path, 3);
