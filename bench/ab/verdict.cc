@@ -49,11 +49,11 @@ Verdict judge(std::span<const double> baseline, std::span<const double> candidat
   verdict.ceiling = perf::paired_ratio(ceiling, baseline, kBootstrapSeed);
   const bool gain = verdict.ratio.low > 1;
   const bool enough = baseline.size() >= kRoundsForVerdict;
-  const bool above = enough ? verdict.ratio.ratio > verdict.ceiling.ratio : verdict.ratio.low > verdict.ceiling.high;
-  if (gain && above) {
-    verdict.outcome = Outcome::kAboveCeiling;
-  } else if (!enough) {
+  // Few rounds have no honest interval (one has no width at all), so they cannot say that a gain is impossible.
+  if (!enough) {
     verdict.outcome = Outcome::kTooFewRounds;
+  } else if (gain && verdict.ratio.ratio > verdict.ceiling.ratio) {
+    verdict.outcome = Outcome::kAboveCeiling;
   } else if (gain) {
     verdict.outcome = Outcome::kFaster;
   } else {

@@ -26,8 +26,8 @@ struct Verdict {
   std::string text;             // one or two sentences
 };
 
-// Images per second by round: equal lengths, at least one, all positive. kAboveCeiling: a gain (the interval is above
-// 1) whose ratio is above the ceiling's; with too few rounds only if the intervals do not even touch.
+// Images per second by round: equal lengths, at least one, all positive. kAboveCeiling: enough rounds, and a gain (the
+// interval is above 1) whose ratio is above the ceiling's.
 Verdict judge(std::span<const double> baseline, std::span<const double> candidate, std::span<const double> ceiling);
 
 }  // namespace clustar::bench::ab

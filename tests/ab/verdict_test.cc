@@ -65,9 +65,9 @@ TEST(AbVerdict, FewerThanFiveRoundsGiveNone) {
   EXPECT_NE(verdict.text.find("it takes 5"), std::string::npos) << verdict.text;
 }
 
-TEST(AbVerdict, TwoRoundsFailOnlyFarAboveTheCeiling) {
-  EXPECT_EQ(judge(Rounds{100, 100}, Rounds{150, 230}, Rounds{170, 200}).outcome, Outcome::kTooFewRounds);
-  EXPECT_EQ(judge(Rounds{100, 100}, Rounds{250, 230}, Rounds{170, 200}).outcome, Outcome::kAboveCeiling);
+TEST(AbVerdict, FewRoundsCannotSayThatAGainIsImpossible) {
+  EXPECT_EQ(judge(Rounds{100}, Rounds{300}, Rounds{200}).outcome, Outcome::kTooFewRounds);
+  EXPECT_EQ(judge(Rounds{100, 100}, Rounds{250, 230}, Rounds{170, 200}).outcome, Outcome::kTooFewRounds);
 }
 
 }  // namespace
