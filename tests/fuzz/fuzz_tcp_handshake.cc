@@ -1,11 +1,13 @@
 // A stranger at the port of a real listener on loopback: whatever it sends, it is not let in unless it shows the token,
 // and the listener goes on serving.
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -61,7 +63,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // Closing by reset leaves no TIME_WAIT behind, of which thousands would use up the ports.
   const linger reset{1, 0};
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-  if (::connect(fd, remote.raw(), remote.length()) != 0) std::abort();
+  // Each stranger from another loopback address: one address has 28,000 ports, and a socket that the listener closed
+  // first keeps its port for a while.
+  static std::uint32_t strangers = 0;
+  sockaddr_in from{};
+  from.sin_family = AF_INET;
+  from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + strangers++ % 60000);
+  if (::bind(fd, reinterpret_cast<const sockaddr*>(&from), sizeof from) != 0 ||
+      ::connect(fd, remote.raw(), remote.length()) != 0) {
+    std::perror("the machine gives no connection on loopback");
+    std::abort();
+  }
   if (!bytes.empty()) ::send(fd, bytes.data(), std::min<std::size_t>(bytes.size(), 1024), MSG_NOSIGNAL);
   const auto polled = target.listener->poll_accept();
   if (!polled) std::abort();
