@@ -1,11 +1,13 @@
 // A stranger at the port of a real listener on loopback: whatever it sends, it is not let in unless it shows the token,
 // and the listener goes on serving.
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -38,6 +40,21 @@ struct Target {
   }
 };
 
+// A blocking connect that libFuzzer's own timer signal interrupts goes on in the background: wait for its end.
+bool connect_fully(int fd, const Address& remote) {
+  if (::connect(fd, remote.raw(), remote.length()) == 0) return true;
+  if (errno != EINTR) return false;
+  pollfd writable{fd, POLLOUT, 0};
+  while (::poll(&writable, 1, -1) < 0) {
+    if (errno != EINTR) return false;
+  }
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return false;
+  errno = error;
+  return error == 0;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -69,8 +86,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   sockaddr_in from{};
   from.sin_family = AF_INET;
   from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + strangers++ % 60000);
-  if (::bind(fd, reinterpret_cast<const sockaddr*>(&from), sizeof from) != 0 ||
-      ::connect(fd, remote.raw(), remote.length()) != 0) {
+  if (::bind(fd, reinterpret_cast<const sockaddr*>(&from), sizeof from) != 0 || !connect_fully(fd, remote)) {
     std::perror("the machine gives no connection on loopback");
     std::abort();
   }
