@@ -268,7 +268,10 @@ std::string check_connect_to_dead(const Env& env) {
 
 // Sends to the check and receives from it, until told to stop.
 void frozen_role(const Env& env, Channel& channel) {
-  Session session(env);
+  // The stop may come within a call, whose length then includes it.
+  Env stopped = env;
+  stopped.call_bound += env.freeze;
+  Session session(stopped);
   Listening listening = session.listen();
   channel.put(listening.handle);
   auto handle = channel.get<proxy::Handle>(env.stuck_bound);
