@@ -16,7 +16,7 @@
 
 namespace clustar::bench::ab {
 
-inline constexpr int kDefaultRounds = 5;
+inline constexpr int kDefaultRounds = 6;
 
 // kCeiling is the baseline without its collectives.
 enum class Role : std::uint8_t { kBaseline, kCandidate, kCeiling };

@@ -27,7 +27,7 @@ struct Options {
   int limit_streams = 2;
   std::vector<Test> tests;         // empty = all
   std::vector<std::size_t> bytes;  // empty = each test's own sizes
-  int rounds = 5;
+  int rounds = 6;
   double seconds = 0.3;              // of one sample
   int senders = 4;                   // of an incast
   std::string congestion = "cubic";  // "" = the kernel's default

@@ -19,6 +19,20 @@ double median_in_place(std::span<double> values) {
   return (*std::max_element(values.begin(), middle) + *middle) / 2;
 }
 
+// Of n ordered values, how many may be left out at each end so that the rest still covers the distribution's median in
+// at least 95 % of cases: a value lies on either side of the median with probability one half.
+std::size_t trimmed_ends(std::size_t n) {
+  double tail = std::ldexp(1.0, -static_cast<int>(n));  // P(Binomial(n, 1/2) <= left_out)
+  double term = tail;
+  std::size_t left_out = 0;
+  for (; 2 * (left_out + 1) < n; ++left_out) {
+    term *= static_cast<double>(n - left_out) / static_cast<double>(left_out + 1);
+    tail += term;
+    if (2 * tail > 0.05) break;
+  }
+  return left_out;
+}
+
 }  // namespace
 
 double median(std::span<const double> values) {
@@ -54,7 +68,10 @@ RatioEstimate paired_ratio(std::span<const double> a, std::span<const double> b,
     for (double& value : drawn) value = ratios[random() % n];
     one = median_in_place(drawn);
   }
-  return {median(ratios), quantile(medians, 0.025), quantile(medians, 0.975)};
+  std::sort(ratios.begin(), ratios.end());
+  const std::size_t trimmed = trimmed_ends(n);
+  return {median(ratios), std::min(ratios[trimmed], quantile(medians, 0.025)),
+          std::max(ratios[n - 1 - trimmed], quantile(medians, 0.975))};
 }
 
 // Values below 2^kSubBits have a bucket each; above, the kSubBits bits after the leading one choose it.

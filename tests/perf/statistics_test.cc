@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace clustar::bench::perf {
@@ -92,18 +93,20 @@ struct Simulation {
 };
 
 TEST(PairedRatio, SameAgainstSameContainsOne) {
-  for (const int rounds : {5, 6, 9, 20}) {
+  // Pairs, and how many of 400 intervals must contain the truth: 95 % less three standard deviations; 5 pairs give 93.8
+  // %.
+  for (const auto& [rounds, least] : {std::pair{5, 360}, {6, 367}, {7, 367}, {11, 367}, {20, 367}}) {
     int covered = 0;
     std::vector<double> a, b;
-    for (std::uint64_t run = 0; run < 200; ++run) {
+    for (std::uint64_t run = 0; run < 400; ++run) {
       Simulation simulation(1000 * run + static_cast<std::uint64_t>(rounds));
       simulation.pairs(rounds, 1.0, 0.2, a, b);
       const RatioEstimate estimate = paired_ratio(a, b, run);
       covered += estimate.low <= 1 && estimate.high >= 1 ? 1 : 0;
     }
-    EXPECT_GE(covered, 180) << rounds << " rounds";
+    EXPECT_GE(covered, least) << rounds << " rounds";
     // An interval that always contains 1 says nothing.
-    EXPECT_LT(covered, 200) << rounds << " rounds";
+    EXPECT_LT(covered, 400) << rounds << " rounds";
   }
 }
 

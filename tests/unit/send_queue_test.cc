@@ -27,6 +27,20 @@ class ByTable final : public SendOrder {
   const std::map<std::uint64_t, std::uint64_t>& ranks_;
 };
 
+// Its own class first, then least remaining bytes; `reversed` turns the classes round.
+class ByClassThenLeft final : public SendOrder {
+ public:
+  ByClassThenLeft(bool by_left, const bool& reversed) : by_left_(by_left), reversed_(reversed) {}
+  std::uint64_t rank(const FlowTag& flow, std::uint64_t remaining_bytes) const override {
+    const std::uint64_t first = reversed_ ? 3 - flow.bytes : flow.bytes;
+    return first * 10000 + (by_left_ ? remaining_bytes : 0);
+  }
+
+ private:
+  bool by_left_;
+  const bool& reversed_;
+};
+
 std::vector<std::uint64_t> drain(SendQueue& queue, std::uint64_t chunk) {
   std::vector<std::uint64_t> cookies;
   while (const auto next = queue.next(chunk)) {
@@ -134,25 +148,37 @@ TEST(SendQueue, ReorderAppliesAChangedDecisionToWhatWaits) {
   EXPECT_EQ(drain(queue, 100), (std::vector<std::uint64_t>{2, 1}));
 }
 
-// Random pushes, blocks, lane ends and drains against a plain model: every byte leaves once, in rank order.
+// Random pushes, blocks, lane ends, drains and changes of the order against a plain model: every byte leaves once, in
+// rank order.
 TEST(SendQueue, AgreesWithAModelUnderRandomUse) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     std::mt19937_64 random(seed);
-    SendQueue queue(std::make_unique<SmallestFirst>());
+    bool reversed = false;
+    const ByClassThenLeft order(seed % 2 == 0, reversed);
+    SendQueue queue(std::make_unique<ByClassThenLeft>(order));
     struct Waiting {
       SendQueue::LaneId lane;
       std::uint64_t rank, arrival, left;
     };
     std::map<std::uint64_t, Waiting> model;  // by cookie
-    std::set<SendQueue::LaneId> lanes{queue.add_lane(), queue.add_lane(), queue.add_lane()};
+    const auto place = [&](const Waiting& message) {
+      return std::pair(order.rank({0, 0, message.rank}, message.left), message.arrival);
+    };
+    std::set<SendQueue::LaneId> lanes;
+    for (unsigned i = 0; i <= seed % 20; ++i) lanes.insert(queue.add_lane());
     std::set<SendQueue::LaneId> blocked;
     std::uint64_t cookie = 0;
     for (int step = 0; step < 300; ++step) {
       const auto lane = *std::next(lanes.begin(), static_cast<std::ptrdiff_t>(random() % lanes.size()));
-      switch (random() % 8) {
+      switch (random() % 9) {
         case 0:
         case 1:
-        case 2: {
+        case 2:
+        case 8: {
+          if (random() % 20 == 0) {
+            reversed = !reversed;
+            queue.reorder();
+          }
           const std::uint64_t bytes = random() % 5 == 0 ? 0 : random() % 1000;
           const std::uint64_t rank = random() % 4;
           queue.push(lane, ++cookie, {0, 0, rank}, bytes);
@@ -180,10 +206,7 @@ TEST(SendQueue, AgreesWithAModelUnderRandomUse) {
           auto best = model.end();
           for (auto it = model.begin(); it != model.end(); ++it) {
             if (blocked.contains(it->second.lane)) continue;
-            if (best == model.end() ||
-                std::pair(it->second.rank, it->second.arrival) < std::pair(best->second.rank, best->second.arrival)) {
-              best = it;
-            }
+            if (best == model.end() || place(it->second) < place(best->second)) best = it;
           }
           ASSERT_EQ(chunk.has_value(), best != model.end()) << "seed " << seed;
           if (!chunk) break;

@@ -43,8 +43,7 @@ void SendQueue::push(LaneId lane, std::uint64_t cookie, const FlowTag& flow, std
 std::optional<SendQueue::Chunk> SendQueue::next(std::uint64_t max_chunk) const {
   assert(max_chunk > 0);
   if (ready_.empty()) return std::nullopt;
-  const LaneId lane = *std::min_element(
-      ready_.begin(), ready_.end(), [this](LaneId a, LaneId b) { return goes_before(lanes_[a].head, lanes_[b].head); });
+  const LaneId lane = ready_.front();
   const Item& item = items_[lanes_[lane].head];
   const std::uint64_t remaining = item.bytes - item.sent;
   const std::uint64_t length = std::min(remaining, max_chunk);
@@ -65,6 +64,7 @@ void SendQueue::commit(const Chunk& chunk) {
     unlink(chunk.item);
     item.rank = rank;
     link(chunk.item);
+    update_ready(chunk.lane);
   }
 }
 
@@ -95,6 +95,7 @@ void SendQueue::reorder() {
     lane.head = lane.tail = kNone;
     for (const std::uint32_t i : queued) link(i);
   }
+  for (std::size_t place = ready_.size() / 2; place-- > 0;) sift_down(place);
 }
 
 bool SendQueue::goes_before(std::uint32_t a, std::uint32_t b) const {
@@ -128,20 +129,54 @@ void SendQueue::erase(std::uint32_t index) {
   free_items_.push_back(index);
 }
 
+// To be called after the lane's first item or its being blocked may have changed.
 void SendQueue::update_ready(LaneId id) {
   Lane& lane = lanes_[id];
   const bool ready = !lane.blocked && lane.head != kNone;
-  if (ready == (lane.ready_at != kNone)) return;
   if (ready) {
-    lane.ready_at = static_cast<std::uint32_t>(ready_.size());
-    ready_.push_back(id);
+    if (lane.ready_at == kNone) {
+      lane.ready_at = static_cast<std::uint32_t>(ready_.size());
+      ready_.push_back(id);
+    }
+    sift_up(lane.ready_at);
+    sift_down(lane.ready_at);
     return;
   }
-  const LaneId moved = ready_.back();
-  ready_[lane.ready_at] = moved;
-  lanes_[moved].ready_at = lane.ready_at;
-  ready_.pop_back();
+  if (lane.ready_at == kNone) return;
+  const std::size_t hole = lane.ready_at;
   lane.ready_at = kNone;
+  const LaneId moved = ready_.back();
+  ready_.pop_back();
+  if (moved == id) return;
+  put(hole, moved);
+  sift_up(hole);
+  sift_down(lanes_[moved].ready_at);
+}
+
+void SendQueue::put(std::size_t place, LaneId lane) {
+  ready_[place] = lane;
+  lanes_[lane].ready_at = static_cast<std::uint32_t>(place);
+}
+
+bool SendQueue::lane_before(LaneId a, LaneId b) const { return goes_before(lanes_[a].head, lanes_[b].head); }
+
+void SendQueue::sift_up(std::size_t place) {
+  const LaneId lane = ready_[place];
+  for (; place > 0 && lane_before(lane, ready_[(place - 1) / 2]); place = (place - 1) / 2) {
+    put(place, ready_[(place - 1) / 2]);
+  }
+  put(place, lane);
+}
+
+void SendQueue::sift_down(std::size_t place) {
+  const LaneId lane = ready_[place];
+  for (std::size_t child = 2 * place + 1; child < ready_.size(); child = 2 * place + 1) {
+    if (child + 1 < ready_.size() && lane_before(ready_[child + 1], ready_[child])) ++child;
+    if (!lane_before(ready_[child], lane)) break;
+    put(place, ready_[child]);
+    place = child;
+  }
+  put(place, lane);
 }
 
 }  // namespace clustar::transport

@@ -75,14 +75,14 @@ class SendQueue {
     std::uint32_t prev = kNone;
     std::uint32_t next = kNone;
   };
-  // Each lane keeps its items in sending order; next() compares the first items of the lanes in ready_ only, so lanes
-  // that are blocked or empty cost nothing.
+  // Each lane keeps its items in sending order; ready_ is a heap of the lanes that are neither blocked nor empty, by
+  // their first items, so thousands of connections cost a logarithm and the others nothing.
   struct Lane {
     bool used = false;
     bool blocked = false;
     std::uint32_t head = kNone;
     std::uint32_t tail = kNone;
-    std::uint32_t ready_at = kNone;  // its place in ready_
+    std::uint32_t ready_at = kNone;  // its place in the heap
   };
 
   bool goes_before(std::uint32_t a, std::uint32_t b) const;
@@ -90,12 +90,16 @@ class SendQueue {
   void unlink(std::uint32_t index);
   void erase(std::uint32_t index);
   void update_ready(LaneId lane);
+  bool lane_before(LaneId a, LaneId b) const;
+  void put(std::size_t place, LaneId lane);
+  void sift_up(std::size_t place);
+  void sift_down(std::size_t place);
 
   std::unique_ptr<SendOrder> order_;
   std::vector<Item> items_;  // slab
   std::vector<std::uint32_t> free_items_;
   std::vector<Lane> lanes_;
-  std::vector<LaneId> ready_;  // open lanes with items, in no order
+  std::vector<LaneId> ready_;  // heap: parent of i is (i - 1) / 2, children go after it
   std::uint64_t next_arrival_ = 0;
   std::size_t size_ = 0;
   std::uint64_t queued_bytes_ = 0;

@@ -1,0 +1,79 @@
+// clustar-micro and its table as a user runs them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace clustar::bench::micro {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Outcome {
+  int status;
+  std::string text;  // both streams
+};
+
+Outcome run(const std::string& command) {
+  std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  std::string text;
+  std::array<char, 4096> buffer;
+  while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), got);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text};
+}
+
+const std::string kMicro = CLUSTAR_MICRO;
+const std::string kTable = std::string(CLUSTAR_SOURCE) + "/scripts/micro-table --binary " + kMicro;
+
+TEST(Micro, EveryBenchmarkRunsAndTheTableNamesIt) {
+  const auto folder = std::filesystem::temp_directory_path() / ("clustar-micro-" + std::to_string(getpid()));
+  const Outcome outcome =
+      run(kTable + " --repetitions 2 --min-time 0.0001 --out " + (folder / "sub" / "micro").string());
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, Not(HasSubstr("failed")));
+  std::ifstream file(folder / "sub" / "micro.json");
+  const auto document = nlohmann::json::parse(file);
+  for (const std::string part :
+       {"handle/parse", "chunk_header/serialize", "send_queue/", "send_matcher/", "recv_matcher/",
+        "plugin/test_idle_request", "plugin/message_one_thread", "limit/memcpy", "limit/internet_checksum"}) {
+    EXPECT_THAT(document.dump(), HasSubstr(part));
+    EXPECT_THAT(outcome.text, HasSubstr("| " + part));
+  }
+  for (const auto& benchmark : document["benchmarks"])
+    EXPECT_FALSE(benchmark.value("error_occurred", false)) << benchmark;
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Micro, WrongUseSaysWhatIsAllowed) {
+  EXPECT_EQ(run(kMicro + " --help").status, 0);
+  const Outcome unknown = run(kMicro + " --benchmark_no_such_thing");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.text, HasSubstr("unknown option"));
+  const Outcome absent = run(kMicro + " --plugin /nowhere/plugin.so");
+  EXPECT_EQ(absent.status, 2);
+  EXPECT_THAT(absent.text, HasSubstr("/nowhere/plugin.so"));
+  EXPECT_EQ(run(kMicro + " --plugin").status, 2);
+  EXPECT_EQ(run(kMicro + " --benchmark_filter=nothing_like_it").status, 2);
+  EXPECT_EQ(run(kTable + " --repetitions 0").status, 2);
+}
+
+TEST(Micro, AFileThatIsNoPluginFailsItsBenchmarksOnly) {
+  const Outcome outcome =
+      run(kMicro + " --plugin " + kMicro + " --benchmark_min_time=0.0001 --benchmark_filter='plugin/|hello'");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.text, HasSubstr("cannot open net plugin"));
+  EXPECT_THAT(outcome.text, HasSubstr("hello/parse"));
+}
+
+}  // namespace
+}  // namespace clustar::bench::micro
