@@ -24,7 +24,7 @@ struct Options {
   PluginSpec a;
   std::optional<PluginSpec> b;
   bool limits = false;
-  int limit_streams = 2;
+  int limit_streams = 1;
   std::vector<Test> tests;         // empty = all
   std::vector<std::size_t> bytes;  // empty = each test's own sizes
   int rounds = 6;

@@ -22,7 +22,7 @@ struct Config {
   // any | ipv4 | ipv6; taken from NCCL_SOCKET_FAMILY (AF_INET, AF_INET6) when unset.
   std::string socket_family = "any";
   // Data sockets per connection, 1 .. 16.
-  int tcp_sockets = 2;
+  int tcp_sockets = 1;
   // Largest message that may go ahead of its receive.
   std::uint32_t tcp_eager_bytes = 64 * 1024;
   // Bytes per connection that may be ahead of their receives.

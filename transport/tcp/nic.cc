@@ -29,17 +29,28 @@ void Nic::push(SendQueue::LaneId lane, std::uint64_t cookie, const FlowTag& flow
 }
 
 void Nic::pump() {
+  deferred_.store(false, std::memory_order_relaxed);
   std::uint64_t moved = 0;
   while (moved < kPumpBytes) {
     const auto chunk = queue_.next(context_.settings.chunk_bytes);
-    if (!chunk) return;
-    if (lanes_[chunk->lane]->start_chunk(*chunk)) {
+    if (!chunk) break;
+    TcpSendChannel* channel = lanes_[chunk->lane];
+    if (channel->start_chunk(*chunk)) {
       queue_.commit(*chunk);
       moved += chunk->length;
+      if (touched_.empty() || touched_.back() != channel) touched_.push_back(channel);
     } else {
       queue_.block(chunk->lane);
     }
   }
+  for (TcpSendChannel* channel : touched_) channel->flush_gathered();
+  touched_.clear();
+}
+
+void Nic::pump_deferred() {
+  if (!deferred_.load(std::memory_order_relaxed)) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock) pump();
 }
 
 }  // namespace clustar::transport::tcp

@@ -39,9 +39,16 @@ class Nic {
   // The following need mutex() held.
   void push(SendQueue::LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes);
   void unblock(SendQueue::LaneId lane) { queue_.unblock(lane); }
+  std::size_t queued() const { return queue_.size(); }
+  std::uint64_t queued_bytes() const { return queue_.queued_bytes(); }
+  // What was pushed may wait for the next call of whatever channel.
+  void defer() { deferred_.store(true, std::memory_order_relaxed); }
   // Hands chunks to sockets in the queue's order until all is sent or every lane with work is blocked; bounded, so that
   // a very long message does not keep the caller.
   void pump();
+
+  // Needs no lock. Every caller on the data path comes by here, so nothing stays deferred.
+  void pump_deferred();
 
   struct Counters {
     std::atomic<std::uint64_t> messages_sent{0};
@@ -63,6 +70,8 @@ class Nic {
   std::mutex mutex_;
   SendQueue queue_;
   std::vector<TcpSendChannel*> lanes_;
+  std::vector<TcpSendChannel*> touched_;  // by the pump that runs: what they gathered is still to be flushed
+  std::atomic<bool> deferred_{false};
 };
 
 }  // namespace clustar::transport::tcp

@@ -57,22 +57,26 @@ void TcpRecvChannel::copy_early(std::uint32_t group, const RecvMatcher::EarlyMat
   matcher_.release_early(match.early);
 }
 
-// A sender with a long message waits for this. A small message mostly needs no permission, so a small receive may wait
-// for company, or for its caller's next test, which sends what is held back.
+// A sender with a long message waits for this. A small message needs no permission until the window is used up, so a
+// small receive waits for company, or until its caller has looked for its message some times in vain: else each
+// small message would cost a system call here and a packet on the way.
 void TcpRecvChannel::announce(const std::vector<ClearToSend>& clears) {
   const std::uint64_t lazy = std::min<std::uint64_t>(kLazyBytes, nic_.context().settings.shared.eager_bytes);
   bool now = lazy == 0;
+  if (control_out_.empty()) clears_due_ = polls_ + kLazyPolls;
   for (const ClearToSend& clear : clears) {
     const std::size_t at = control_out_.size();
     control_out_.resize(at + ClearToSend::kSize);
     clear.serialize_to(std::span(control_out_).subspan(at).first<ClearToSend::kSize>());
     now = now || clear.length > lazy;
   }
-  if (now || control_out_.size() >= kLazyCount * ClearToSend::kSize) flush_clears();
+  if (!now && control_out_.size() < kLazyCount * ClearToSend::kSize) return;
+  clears_due_ = polls_;
+  flush_clears();
 }
 
 void TcpRecvChannel::flush_clears() {
-  if (control_out_.empty() || !control_open_) return;
+  if (control_out_.empty() || !control_open_ || polls_ < clears_due_) return;
   const IoResult sent = write_some(control_.fd(), std::span<const std::byte>(control_out_));
   if (sent.kind == IoResult::Kind::kBytes) {
     control_out_.erase(control_out_.begin(), control_out_.begin() + static_cast<std::ptrdiff_t>(sent.bytes));
@@ -89,6 +93,7 @@ void TcpRecvChannel::on_control_error(int error) {
 }
 
 Result<Progress> TcpRecvChannel::test(std::uint32_t group) {
+  nic_.pump_deferred();
   if (!matcher_.complete(group)) progress();
   if (matcher_.complete(group)) {
     matcher_.release(group);

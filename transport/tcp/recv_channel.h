@@ -37,7 +37,8 @@ class TcpRecvChannel final : public RecvChannel {
   // Receives up to this size announce themselves in batches, because their messages mostly come without being asked
   // for.
   static constexpr std::uint64_t kLazyBytes = 4096;
-  static constexpr std::size_t kLazyCount = 8;
+  static constexpr std::size_t kLazyCount = 32;
+  static constexpr std::uint64_t kLazyPolls = 64;
 
   struct RecvRequest final : Request {
     Result<Progress> test() override { return channel->test(group); }
@@ -72,6 +73,7 @@ class TcpRecvChannel final : public RecvChannel {
   std::array<RecvRequest, RecvMatcher::kMaxGroups> requests_;
   std::vector<std::vector<std::byte>> early_;  // payload that came before its receive
   std::vector<std::byte> control_out_;
+  std::uint64_t clears_due_ = 0;  // poll number from which control_out_ is written
   bool control_open_ = true;
   std::uint64_t bytes_at_mark_ = 0;  // while control is lost: what had arrived at mark_
   std::optional<TimePoint> mark_;

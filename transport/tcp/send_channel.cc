@@ -15,12 +15,11 @@ TcpSendChannel::TcpSendChannel(Nic& nic, Socket control, std::vector<Socket> dat
     : nic_(nic),
       anchor_(std::make_shared<Anchor>(Anchor{nic, this})),
       control_(std::move(control)),
-      data_(data.size()),
       peer_(std::move(peer)),
       matcher_(nic.context().settings.shared),
       requests_(kMaxRequests),
       watch_(nic.context().settings.stall_timeout) {
-  for (std::size_t i = 0; i < data.size(); ++i) data_[i].socket = std::move(data[i]);
+  for (Socket& socket : data) data_.emplace_back(std::move(socket));
   for (std::uint32_t i = kMaxRequests; i-- > 0;) {
     requests_[i].channel = this;
     requests_[i].index = i;
@@ -70,7 +69,8 @@ Result<Request*> TcpSendChannel::send(const Mr& mr, std::size_t offset, std::siz
   const std::unique_lock lock(nic_.mutex(), std::try_to_lock);
   if (!lock) return nullptr;
   if (failed_) return tl::unexpected(*failed_);
-  if (matcher_.needs_clear(length)) {
+  // Looked at before it is needed, too: thousands of unread clear-to-sends at once would hold up one message.
+  if (matcher_.needs_clear(length) || ++sends_ % kControlSends == 0) {
     read_control();
     if (failed_) return tl::unexpected(*failed_);
   }
@@ -81,7 +81,11 @@ Result<Request*> TcpSendChannel::send(const Mr& mr, std::size_t offset, std::siz
   request.data = mr.memory().address + offset;
   request.flow = flow;
   if (const auto departure = matcher_.submit(index, tag, length)) depart(*departure);
-  nic_.pump();
+  if (length <= kGatherMessage && nic_.queued_bytes() < kGatherBytes && nic_.queued() < kGatherCount) {
+    nic_.defer();
+  } else {
+    nic_.pump();
+  }
   return &request;
 }
 
@@ -104,9 +108,7 @@ void TcpSendChannel::progress() {
   if (failed_) return;
   ++polls_;
   if (matcher_.waiting() > 0 || polls_ % kLivenessPolls == 0) read_control();
-  for (DataSocket& out : data_) {
-    if (out.request != nullptr && !failed_) write_frame(out);
-  }
+  flush_gathered();
   if (failed_) return;
   nic_.unblock(lane_);
   nic_.pump();
@@ -150,14 +152,16 @@ void TcpSendChannel::depart(const SendMatcher::Departure& departure) {
   nic_.push(lane_, departure.cookie, request.flow, departure.header.total);
 }
 
-// Small messages keep to the first socket, which the receiver looks at first; long ones take turns.
-TcpSendChannel::DataSocket* TcpSendChannel::idle_socket(bool small) {
+// Small messages keep to the first socket, which the receiver looks at first; long ones take turns. A chunk that has
+// begun to leave must leave whole before another may use its socket.
+ChunkWriter* TcpSendChannel::writer_for(bool small) {
   const std::size_t start = small ? 0 : next_socket_;
   for (std::size_t i = 0; i < data_.size(); ++i) {
     const std::size_t at = (start + i) % data_.size();
-    if (data_[at].request != nullptr) continue;
+    ChunkWriter& writer = data_[at];
+    if (!writer.takes_more()) continue;
     if (!small) next_socket_ = (at + 1) % data_.size();
-    return &data_[at];
+    return &writer;
   }
   return nullptr;
 }
@@ -165,44 +169,36 @@ TcpSendChannel::DataSocket* TcpSendChannel::idle_socket(bool small) {
 bool TcpSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   constexpr std::uint64_t kSmall = 64 * 1024;
   if (failed_) return false;
-  SendRequest& request = requests_[chunk.cookie];
-  DataSocket* out = idle_socket(request.header.total <= kSmall);
-  if (out == nullptr) return false;
+  const SendRequest& request = requests_[chunk.cookie];
+  ChunkWriter* writer = writer_for(request.header.total <= kSmall);
+  if (writer == nullptr) return false;
   ChunkHeader header = request.header;
   header.offset = chunk.offset;
   header.length = static_cast<std::uint32_t>(chunk.length);
-  header.serialize_to(out->header);
-  out->request = &request;
-  out->header_sent = 0;
-  out->payload = request.data + chunk.offset;
-  out->payload_left = out->payload_size = chunk.length;
-  write_frame(*out);
+  writer->add(header, request.data + chunk.offset, static_cast<std::uint32_t>(chunk.cookie));
+  if (request.header.total > kGatherMessage || !writer->takes_more()) flush(*writer);
   return true;
 }
 
-void TcpSendChannel::write_frame(DataSocket& out) {
-  std::array<iovec, 2> parts{{
-      {out.header.data() + out.header_sent, out.header.size() - out.header_sent},
-      {const_cast<std::byte*>(out.payload), out.payload_left},
-  }};
-  const IoResult sent = write_some(out.socket.fd(), parts);
-  if (sent.kind == IoResult::Kind::kWouldBlock) return;
-  if (sent.kind == IoResult::Kind::kError) {
-    fail_with(ErrorCode::kRemote, "data connection: " + describe_errno(sent.error));
-    return;
+void TcpSendChannel::flush_gathered() {
+  for (ChunkWriter& writer : data_) {
+    if (!writer.empty() && !failed_) flush(writer);
   }
-  ++progress_marks_;
-  const std::size_t of_header = std::min(sent.bytes, out.header.size() - out.header_sent);
-  out.header_sent += of_header;
-  out.payload += sent.bytes - of_header;
-  out.payload_left -= sent.bytes - of_header;
-  if (out.header_sent == out.header.size() && out.payload_left == 0) finish_frame(out);
 }
 
-void TcpSendChannel::finish_frame(DataSocket& out) {
-  SendRequest& request = *out.request;
-  out.request = nullptr;
-  request.unsent -= out.payload_size;
+void TcpSendChannel::flush(ChunkWriter& writer) {
+  const IoResult written = writer.flush();
+  if (written.kind == IoResult::Kind::kError) {
+    fail_with(ErrorCode::kRemote, "data connection: " + describe_errno(written.error));
+    return;
+  }
+  if (written.bytes > 0) ++progress_marks_;
+  while (const auto sent = writer.take_sent()) finish_chunk(*sent);
+}
+
+void TcpSendChannel::finish_chunk(const ChunkWriter::Sent& sent) {
+  SendRequest& request = requests_[sent.cookie];
+  request.unsent -= sent.bytes;
   if (request.unsent > 0) return;
   nic_.counters().messages_sent.fetch_add(1, std::memory_order_relaxed);
   nic_.counters().bytes_sent.fetch_add(request.size, std::memory_order_relaxed);

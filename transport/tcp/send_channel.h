@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "transport/api/transport.h"
+#include "transport/tcp/chunk_writer.h"
 #include "transport/tcp/core/send_matcher.h"
 #include "transport/tcp/nic.h"
 #include "transport/tcp/socket.h"
@@ -27,8 +28,10 @@ class TcpSendChannel final : public SendChannel {
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
   Result<Request*> send(const Mr& mr, std::size_t offset, std::size_t length, int tag, const FlowTag& flow) override;
 
-  // Called by Nic::pump with the NIC's lock held. False: no socket can take it now.
+  // Called by Nic::pump with the NIC's lock held. False: no socket can take it now. A small chunk may only be gathered:
+  // flush_gathered() ends the pump.
   bool start_chunk(const SendQueue::Chunk& chunk);
+  void flush_gathered();
 
  private:
   class SendMr;
@@ -41,6 +44,12 @@ class TcpSendChannel final : public SendChannel {
   // 32 requests of up to 8 parts at the receiver are 256 sends here.
   static constexpr std::size_t kMaxRequests = kMaxSlots;
   static constexpr std::uint64_t kLivenessPolls = 64;
+  static constexpr std::uint64_t kControlSends = 64;
+  // A message up to this size waits, when it may, for others to share its system call: until the next test of any
+  // request, or until so much is queued.
+  static constexpr std::uint64_t kGatherMessage = 16 * 1024;
+  static constexpr std::uint64_t kGatherBytes = 32 * 1024;
+  static constexpr std::size_t kGatherCount = 8;
 
   struct SendRequest final : Request {
     Result<Progress> test() override { return channel->test(*this); }
@@ -55,24 +64,13 @@ class TcpSendChannel final : public SendChannel {
     std::size_t size = 0;  // what test reports
   };
 
-  // A chunk that has begun to leave must leave whole before another may use its socket.
-  struct DataSocket {
-    Socket socket;
-    SendRequest* request = nullptr;  // null = idle
-    std::array<std::byte, ChunkHeader::kSize> header{};
-    std::size_t header_sent = 0;
-    const std::byte* payload = nullptr;
-    std::size_t payload_left = 0;
-    std::size_t payload_size = 0;
-  };
-
   Result<Progress> test(SendRequest& request);
   void progress();
   void read_control();
   void depart(const SendMatcher::Departure& departure);
-  DataSocket* idle_socket(bool small);
-  void write_frame(DataSocket& out);
-  void finish_frame(DataSocket& out);
+  ChunkWriter* writer_for(bool small);
+  void flush(ChunkWriter& writer);
+  void finish_chunk(const ChunkWriter::Sent& sent);
   void on_deregister(const gdr::MemoryRef& memory);
   void fail_with(ErrorCode code, const std::string& what);
   std::optional<Error> check_stall();
@@ -80,7 +78,7 @@ class TcpSendChannel final : public SendChannel {
   Nic& nic_;
   std::shared_ptr<Anchor> anchor_;
   Socket control_;
-  std::vector<DataSocket> data_;
+  std::vector<ChunkWriter> data_;
   const std::string peer_;
   SendMatcher matcher_;
   std::vector<SendRequest> requests_;
@@ -89,6 +87,7 @@ class TcpSendChannel final : public SendChannel {
   std::size_t control_have_ = 0;
   std::size_t next_socket_ = 0;
   std::uint64_t polls_ = 0;
+  std::uint64_t sends_ = 0;
   std::uint64_t progress_marks_ = 0;
   StallWatch watch_;
   std::optional<Error> failed_;
