@@ -32,9 +32,10 @@ void Nic::pump() {
   deferred_.store(false, std::memory_order_relaxed);
   std::uint64_t moved = 0;
   while (moved < kPumpBytes) {
-    const auto chunk = queue_.next(context_.settings.chunk_bytes);
-    if (!chunk) break;
-    TcpSendChannel* channel = lanes_[chunk->lane];
+    const auto first = queue_.next(context_.settings.chunk_bytes);
+    if (!first) break;
+    TcpSendChannel* channel = lanes_[first->lane];
+    const auto chunk = queue_.next(channel->chunk_limit(first->cookie));
     if (channel->start_chunk(*chunk)) {
       queue_.commit(*chunk);
       moved += chunk->length;

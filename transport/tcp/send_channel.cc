@@ -166,8 +166,16 @@ ChunkWriter* TcpSendChannel::writer_for(bool small) {
   return nullptr;
 }
 
+// A message spreads over all sockets, so that the first is complete first; a message per socket would have several
+// share the line and all arrive late.
+std::uint64_t TcpSendChannel::chunk_limit(std::uint64_t cookie) const {
+  const std::uint64_t most = nic_.context().settings.chunk_bytes;
+  if (data_.size() == 1) return most;
+  const std::uint64_t share = (requests_[cookie].header.total + data_.size() - 1) / data_.size();
+  return std::clamp(share, std::min(kSmall, most), most);
+}
+
 bool TcpSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
-  constexpr std::uint64_t kSmall = 64 * 1024;
   if (failed_) return false;
   const SendRequest& request = requests_[chunk.cookie];
   ChunkWriter* writer = writer_for(request.header.total <= kSmall);

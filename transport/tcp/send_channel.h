@@ -28,7 +28,10 @@ class TcpSendChannel final : public SendChannel {
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
   Result<Request*> send(const Mr& mr, std::size_t offset, std::size_t length, int tag, const FlowTag& flow) override;
 
-  // Called by Nic::pump with the NIC's lock held. False: no socket can take it now. A small chunk may only be gathered:
+  // The following are called by Nic::pump with the NIC's lock held.
+  // How much of the message may go to one socket at a time.
+  std::uint64_t chunk_limit(std::uint64_t cookie) const;
+  // False: no socket can take it now. A small chunk may only be gathered:
   // flush_gathered() ends the pump.
   bool start_chunk(const SendQueue::Chunk& chunk);
   void flush_gathered();
@@ -50,6 +53,8 @@ class TcpSendChannel final : public SendChannel {
   static constexpr std::uint64_t kGatherMessage = 16 * 1024;
   static constexpr std::uint64_t kGatherBytes = 32 * 1024;
   static constexpr std::size_t kGatherCount = 8;
+  // Up to this size a message stays on one socket.
+  static constexpr std::uint64_t kSmall = 64 * 1024;
 
   struct SendRequest final : Request {
     Result<Progress> test() override { return channel->test(*this); }
