@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "bench/perf/failure.h"
 #include "bench/perf/interface.h"
 
 namespace clustar::bench::perf {
@@ -106,6 +107,12 @@ Result<void> Arm::open_all() {
   const auto side = [](const json& answer) {
     return json{{"core", answer.value("core", -1)}, {"interface", answer.value("interface", json())}};
   };
+  for (const json& answer : *answers) {
+    const json cores = answer.value("cores", json::array());
+    const bool sound = cores.is_array() && std::all_of(cores.begin(), cores.end(),
+                                                       [](const json& core) { return core.is_number_unsigned(); });
+    cores_.push_back(sound ? cores.get<std::vector<int>>() : std::vector<int>());
+  }
   description_ = {{"receiver", side(answers->front())}, {"sender", side(answers->back())}};
   if (options_.plugin) description_["plugin"] = answers->back().value("plugin", json());
   // The senders' control connections end in this process; how they reach the server shows at the receiver's.
@@ -194,32 +201,30 @@ Result<Arm::Messages> Arm::ask(const Messages& commands) {
   return answers;
 }
 
-// A process that died is the cause, then an error of its own, then silence; who only lost its peer comes last.
-Error Arm::verdict(Pending& pending) {
-  std::optional<std::pair<int, Error>> found;
+Error Arm::verdict(const Pending& pending) {
+  std::vector<Failure> failures;
   std::string lost_peer;
-  const auto offer = [&](int weight, Error error) {
-    if (!found || weight < found->first) found = {weight, std::move(error)};
-  };
   for (std::size_t i = 0; i < pending.answers.size(); ++i) {
     Worker& worker = workers_[i];
-    if (pending.errors[i]) {
-      const std::string text = fmt::format("{}: {}", worker.label, pending.errors[i]->message);
-      const bool remote = pending.errors[i]->code == ErrorCode::kRemote;
-      if (remote) lost_peer = text;
-      offer(remote ? 3 : 1, {pending.errors[i]->code, text});
+    if (const auto& error = pending.errors[i]) {
+      const std::string text = fmt::format("{}: {}", worker.label, error->message);
+      failures.push_back({kind_of(*error), pending.heard[i], {error->code, text}});
+      if (failures.back().kind == FailureKind::kLostPeer) lost_peer = text;
     } else if (pending.closed[i]) {
       const std::string how = worker.process.pid() > 0 ? worker.process.ended(std::chrono::milliseconds(500)) : "";
-      offer(0, {ErrorCode::kRemote,
-                fmt::format("{} {}", worker.label, how.empty() ? "closed its control connection" : how)});
+      const std::string text = fmt::format("{} {}", worker.label, how.empty() ? "closed its control connection" : how);
+      failures.push_back({FailureKind::kDied, pending.heard[i], {ErrorCode::kRemote, text}});
     } else if (!pending.answers[i]) {
       const double silent = std::chrono::duration<double>(Clock::now() - pending.heard[i]).count();
-      offer(2, {ErrorCode::kRemote, fmt::format("{} gave no sign of life for {:.1f} s", worker.label, silent)});
+      const std::string text = fmt::format("{} gave no sign of life for {:.1f} s", worker.label, silent);
+      failures.push_back({FailureKind::kSilent, pending.heard[i], {ErrorCode::kRemote, text}});
     }
   }
-  if (!found) return Error{ErrorCode::kInternal, "no answer"};
-  if (found->first == 2 && !lost_peer.empty()) found->second.message += "; " + lost_peer;
-  return found->second;
+  const Failure* cause = cause_of(failures);
+  if (cause == nullptr) return Error{ErrorCode::kInternal, "no answer"};
+  Error error = cause->error;
+  if (cause->kind == FailureKind::kSilent && !lost_peer.empty()) error.message += "; " + lost_peer;
+  return error;
 }
 
 Result<Arm::Messages> Arm::ask_same(const json& command, int ranks) {
@@ -267,6 +272,14 @@ Result<void> Arm::busbw_close() {
   return {};
 }
 
+Result<std::vector<Usage>> Arm::usage() {
+  const auto answers = ask_same({{"do", "usage"}}, static_cast<int>(workers_.size()));
+  if (!answers) return tl::unexpected(answers.error());
+  std::vector<Usage> usages;
+  for (const json& answer : *answers) usages.push_back(usage_from(answer));
+  return usages;
+}
+
 Result<void> Arm::stop() {
   const auto answers = ask_same({{"do", "quit"}}, static_cast<int>(workers_.size()));
   if (!answers) return tl::unexpected(answers.error());
@@ -282,7 +295,10 @@ Result<void> Arm::stop() {
 
 Result<SampleResult> Arm::join(const Messages& answers) {
   SampleResult result;
-  for (const json& answer : answers) result.cpu_s += answer.value("cpu_s", 0.0);
+  for (const json& answer : answers) {
+    result.cpu_s += answer.value("cpu_s", 0.0);
+    result.unsized += answer.value("unsized", std::uint64_t{0});
+  }
   const json& receiver = answers.front();
   result.seconds = receiver.value("seconds", 0.0);
   result.delivered_bytes = receiver.value("delivered_bytes", 0.0);

@@ -10,6 +10,7 @@
 
 #include "bench/perf/control.h"
 #include "bench/perf/driver.h"
+#include "bench/perf/other_cpu.h"
 #include "bench/perf/process.h"
 #include "transport/base/result.h"
 
@@ -36,6 +37,7 @@ struct SampleResult {
   double delivered_bytes = 0;
   double p50_us = 0;
   double p99_us = 0;
+  std::uint64_t unsized = 0;  // as Sample's
   Histogram histogram;
 
   double gbps() const { return seconds > 0 ? delivered_bytes * 8e-9 / seconds : 0; }
@@ -49,6 +51,8 @@ class Arm {
   const std::string& name() const { return options_.name; }
   // {plugin, receiver{core, interface, ...}, sender{...}, tcp_sockets, congestion_control}
   const nlohmann::json& description() const { return description_; }
+  // By rank: where it may run.
+  const std::vector<std::vector<int>>& cores() const { return cores_; }
 
   Result<void> prepare(Loop loop, std::size_t bytes);
   // Repetitions `count`, content `seed`; `spin` as in Task.
@@ -58,6 +62,9 @@ class Arm {
   Result<void> busbw_open();
   Result<SampleResult> busbw_sample(std::size_t bytes, std::uint64_t count, std::uint64_t seed);
   Result<void> busbw_close();
+
+  // By rank.
+  Result<std::vector<Usage>> usage();
 
   // Closes the plugin in each worker. Error: the first that failed there.
   Result<void> stop();
@@ -80,12 +87,13 @@ class Arm {
   Result<Messages> ask_same(const nlohmann::json& command, int ranks);
   struct Pending;
   void take_messages(Pending& pending);
-  Error verdict(Pending& pending);
+  Error verdict(const Pending& pending);
   static Result<SampleResult> join(const Messages& answers);
 
   ArmOptions options_;
   std::vector<Worker> workers_;
   nlohmann::json description_;
+  std::vector<std::vector<int>> cores_;
   int sampled_ranks_ = 2;  // that take part in the prepared loop
 };
 

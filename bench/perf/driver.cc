@@ -38,12 +38,6 @@ double microseconds(Clock::duration time) { return std::chrono::duration<double,
 // NCCL reads the size of a receive only.
 enum class Kind : std::uint8_t { kSend, kReceive };
 
-Result<void> check_size(Kind kind, std::size_t got, std::size_t expected) {
-  if (kind == Kind::kSend || got == expected) return {};
-  return fail(ErrorCode::kInternal,
-              fmt::format("wrong data: test reported {} bytes for a message of {} bytes", got, expected));
-}
-
 }  // namespace
 
 double cpu_seconds() {
@@ -99,8 +93,8 @@ class Driver::Idle {
 // Messages in order, up to kPosted of them under way.
 class Driver::Ring {
  public:
-  Ring(Wire& wire, Kind kind, std::uint64_t count, std::size_t bytes)
-      : wire_(wire), kind_(kind), count_(count), bytes_(bytes) {}
+  Ring(Driver& driver, Kind kind, std::uint64_t count, std::size_t bytes)
+      : driver_(driver), kind_(kind), count_(count), bytes_(bytes) {}
 
   bool done() const { return tested_ == count_; }
   // `post(i)` posts message i. True when something was posted or completed.
@@ -118,10 +112,12 @@ class Driver::Ring {
   }
   Result<bool> test_oldest() {
     if (tested_ == posted_) return false;
-    auto size = wire_.test(requests_[tested_ % kPosted]);
-    if (!size) return tl::unexpected(size.error());
-    if (!*size) return false;
-    if (auto ok = check_size(kind_, **size, bytes_); !ok) return tl::unexpected(ok.error());
+    const auto tested = driver_.wire_.test(requests_[tested_ % kPosted]);
+    if (!tested) return tl::unexpected(tested.error());
+    if (!tested->done) return false;
+    if (kind_ == Kind::kReceive) {
+      if (auto ok = driver_.check_size(*tested, bytes_); !ok) return tl::unexpected(ok.error());
+    }
     ++tested_;
     return true;
   }
@@ -142,7 +138,7 @@ class Driver::Ring {
   }
 
  private:
-  Wire& wire_;
+  Driver& driver_;
   Kind kind_;
   std::uint64_t count_;
   std::size_t bytes_;
@@ -172,7 +168,18 @@ Result<Sample> Driver::run(const Task& task) {
   if (!result) return tl::unexpected(result.error());
   // The stream loops take their own, before the content is checked.
   if (task.loop != Loop::kStream) sample.cpu_s = cpu_seconds() - cpu_before;
+  sample.unsized = unsized_;
   return sample;
+}
+
+Result<void> Driver::check_size(const Tested& tested, std::size_t expected) {
+  if (!tested.size) {
+    ++unsized_;
+    return {};
+  }
+  if (*tested.size == expected) return {};
+  return fail(ErrorCode::kInternal,
+              fmt::format("wrong data: test reported {} bytes for a message of {} bytes", *tested.size, expected));
 }
 
 Result<void> Driver::check(std::size_t offset, const Task& task, int sender) const {
@@ -182,13 +189,13 @@ Result<void> Driver::check(std::size_t offset, const Task& task, int sender) con
                                                 *wrong, task.bytes, sender));
 }
 
-Result<std::size_t> Driver::finish(void* request, Idle& idle) {
+Result<Tested> Driver::finish(void* request, Idle& idle) {
   for (;;) {
-    auto size = wire_.test(request);
-    if (!size) return tl::unexpected(size.error());
-    if (*size) {
+    auto tested = wire_.test(request);
+    if (!tested) return tested;
+    if (tested->done) {
       idle.moved();
-      return **size;
+      return tested;
     }
     if (auto ok = idle.wait(); !ok) return tl::unexpected(ok.error());
   }
@@ -211,8 +218,8 @@ Result<void> Driver::receive_one(int channel, std::size_t offset, std::size_t by
     auto request = wire_.post_receive(channel, offset, bytes);
     if (!request) return tl::unexpected(request.error());
     if (*request != nullptr) {
-      const auto size = finish(*request, idle);
-      return size ? check_size(Kind::kReceive, *size, bytes) : tl::unexpected(size.error());
+      const auto tested = finish(*request, idle);
+      return tested ? check_size(*tested, bytes) : tl::unexpected(tested.error());
     }
     if (auto ok = idle.wait(); !ok) return ok;
   }
@@ -221,7 +228,7 @@ Result<void> Driver::receive_one(int channel, std::size_t offset, std::size_t by
 Result<void> Driver::stream_send(const Task& task, Idle& idle, Sample& sample) {
   if (auto go = receive_one(0, 0, kGoBytes, idle); !go) return go;
   const double cpu_before = cpu_seconds();
-  Ring ring(wire_, Kind::kSend, task.count, task.bytes);
+  Ring ring(*this, Kind::kSend, task.count, task.bytes);
   const std::uint64_t last = task.count - 1;
   auto ok = ring.run([&](std::uint64_t i) { return wire_.post_send(0, send_offset(task, i, last), task.bytes); }, idle);
   sample.cpu_s = cpu_seconds() - cpu_before;
@@ -229,7 +236,7 @@ Result<void> Driver::stream_send(const Task& task, Idle& idle, Sample& sample) {
 }
 
 Result<void> Driver::stream_receive(const Task& task, Idle& idle, Sample& sample) {
-  Ring ring(wire_, Kind::kReceive, task.count, task.bytes);
+  Ring ring(*this, Kind::kReceive, task.count, task.bytes);
   const auto post = [&](std::uint64_t i) { return wire_.post_receive(0, receive_offset(task, i), task.bytes); };
   if (auto ok = ring.post(post); !ok) return tl::unexpected(ok.error());
   const double cpu_before = cpu_seconds();
@@ -246,8 +253,8 @@ Result<void> Driver::stream_receive(const Task& task, Idle& idle, Sample& sample
 Result<void> Driver::ping(const Task& task, Idle& idle, Sample& sample) {
   for (std::uint64_t i = 0; i <= task.count; ++i) {
     const auto begin = Clock::now();
-    Ring receive(wire_, Kind::kReceive, 1, task.bytes);
-    Ring send(wire_, Kind::kSend, 1, task.bytes);
+    Ring receive(*this, Kind::kReceive, 1, task.bytes);
+    Ring send(*this, Kind::kSend, 1, task.bytes);
     const auto post_receive = [&](std::uint64_t) { return wire_.post_receive(0, receive_offset(task, i), task.bytes); };
     const auto post_send = [&](std::uint64_t) {
       return wire_.post_send(0, send_offset(task, i, task.count), task.bytes);
@@ -326,16 +333,16 @@ Result<bool> Driver::step_round(const Task& task, std::uint64_t round, Round& st
       moved = moved || peer.go != nullptr;
     }
     if (peer.go != nullptr && !peer.went) {
-      auto size = wire_.test(peer.go);
-      if (!size) return tl::unexpected(size.error());
-      peer.went = size->has_value();
+      const auto tested = wire_.test(peer.go);
+      if (!tested) return tl::unexpected(tested.error());
+      peer.went = tested->done;
       moved = moved || peer.went;
     }
     if (peer.receive != nullptr && !peer.received) {
-      auto size = wire_.test(peer.receive);
-      if (!size) return tl::unexpected(size.error());
-      if (!*size) continue;
-      if (auto ok = check_size(Kind::kReceive, **size, task.bytes); !ok) return tl::unexpected(ok.error());
+      const auto tested = wire_.test(peer.receive);
+      if (!tested) return tl::unexpected(tested.error());
+      if (!tested->done) continue;
+      if (auto ok = check_size(*tested, task.bytes); !ok) return tl::unexpected(ok.error());
       peer.received = moved = true;
       if (state.timed) sample.message_us.push_back(microseconds(Clock::now() - state.begin));
     }

@@ -42,6 +42,7 @@ struct Sample {
   double seconds = 0;  // rank 0
   double cpu_s = 0;    // user and system time of this process, all its threads
   std::uint64_t delivered_bytes = 0;
+  std::uint64_t unsized = 0;       // receives whose size the wire did not report
   std::vector<double> message_us;  // each round trip, or each message of an incast
 };
 
@@ -77,7 +78,8 @@ class Driver {
   // Posts and waits for one request.
   Result<void> send_one(int channel, std::size_t offset, std::size_t bytes, Idle& idle);
   Result<void> receive_one(int channel, std::size_t offset, std::size_t bytes, Idle& idle);
-  Result<std::size_t> finish(void* request, Idle& idle);
+  Result<Tested> finish(void* request, Idle& idle);
+  Result<void> check_size(const Tested& tested, std::size_t expected);
   Result<void> check(std::size_t offset, const Task& task, int sender) const;
 
   Wire& wire_;
@@ -85,6 +87,7 @@ class Driver {
   const Memory& receive_;
   std::atomic<std::uint64_t>& progress_;
   std::chrono::milliseconds stall_;
+  std::uint64_t unsized_ = 0;
 };
 
 // User and system seconds of this process so far.

@@ -13,6 +13,8 @@
 namespace clustar::bench::perf {
 namespace {
 
+using nlohmann::json;
+
 constexpr std::size_t kKiB = 1024;
 constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr std::array kAllTests = {Test::kLatency, Test::kBandwidth, Test::kRate, Test::kIncast, Test::kBusbw};
@@ -65,7 +67,7 @@ class Run {
     if (auto ok = start(); !ok) return tl::unexpected(ok.error());
     if (events_.on_start) events_.on_start(report_.arms);
     for (const Row& row : plan(options_)) {
-      auto result = measure(row);
+      auto result = measure_and_watch(row);
       if (!result) {
         Error error = result.error();
         error.message = fmt::format("{} of {} bytes: {}", to_string(row.test), row.bytes, error.message);
@@ -107,6 +109,7 @@ class Run {
       auto arm = Arm::start(own);
       if (!arm) return tl::unexpected(arm.error());
       report_.arms[key] = (*arm)->description();
+      report_.arms[key]["notes"] = json::array();
       arms_.push_back(std::move(*arm));
       return {};
     };
@@ -147,7 +150,12 @@ class Run {
   Result<SampleResult> sample(Lane& lane, const Row& row, bool spin) {
     const std::uint64_t seed = options_.seed * 1'000'000 + ++samples_;
     if (row.test == Test::kBusbw) return lane.arm->busbw_sample(row.bytes, lane.values.count, seed);
-    return lane.arm->sample(lane.values.count, seed, spin);
+    auto sample = lane.arm->sample(lane.values.count, seed, spin);
+    if (sample && sample->unsized > 0) {
+      json& notes = report_.arms[lane.arm->name() == "B" ? "b" : "a"]["notes"];
+      if (notes.empty()) notes.push_back("test does not report received sizes");
+    }
+    return sample;
   }
 
   // Finds the count for a sample of the wanted length, and warms up on the way.
@@ -212,6 +220,44 @@ class Run {
       if (auto ok = lane.arm->release(); !ok) return tl::unexpected(ok.error());
     }
     return compare(row, std::move(lanes));
+  }
+
+  // This process, then all workers.
+  Result<std::vector<Usage>> usages() const {
+    std::vector<Usage> all{usage_now()};
+    for (const auto& arm : arms_) {
+      auto workers = arm->usage();
+      if (!workers) return tl::unexpected(workers.error());
+      all.insert(all.end(), workers->begin(), workers->end());
+    }
+    return all;
+  }
+
+  // The whole row with its warm-up: the longer, the less the kernel's coarse ticks matter.
+  Result<RowResult> measure_and_watch(const Row& row) {
+    const auto before = usages();
+    if (!before) return tl::unexpected(before.error());
+    const auto begin = Clock::now();
+    auto result = measure(row);
+    if (!result) return result;
+    const auto after = usages();
+    if (!after) return tl::unexpected(after.error());
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    std::vector<Party> parties{{before->front(), after->front(), {}}};
+    for (const auto& arm : arms_) {
+      for (std::size_t rank = 0; rank < arm->cores().size(); ++rank) {
+        const std::size_t i = parties.size();
+        const bool measures = rank < 2 || row.test == Test::kIncast;
+        parties.push_back({before->at(i), after->at(i), measures ? arm->cores()[rank] : std::vector<int>()});
+      }
+    }
+    const std::string here = parties.front().before.machine;
+    result->other_cpu = other_cpu(parties, here, seconds);
+    for (const Party& party : parties) {
+      if (party.before.machine == here || result->other_cpu_server) continue;
+      result->other_cpu_server = other_cpu(parties, party.before.machine, seconds);
+    }
+    return result;
   }
 
   RowResult compare(const Row& row, std::vector<Lane> lanes) const {

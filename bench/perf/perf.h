@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/perf/other_cpu.h"
 #include "bench/perf/statistics.h"
 #include "bench/perf/wire.h"
 #include "transport/base/result.h"
@@ -64,10 +65,14 @@ struct RowResult {
   std::optional<ArmValues> limit;
   std::optional<RatioEstimate> ratio;        // a / b
   std::optional<RatioEstimate> limit_ratio;  // a / limit
+  std::optional<OtherCpu> other_cpu;         // here, over the whole row
+  std::optional<OtherCpu> other_cpu_server;  // the same on the server's machine, when that is another
 };
+// What to bear in mind with a row. Unlike a warning a note changes no exit status.
+std::vector<std::string> notes(const RowResult& result);
 
 struct Report {
-  nlohmann::json arms;  // {a, b, limit}: Arm::description()
+  nlohmann::json arms;  // {a, b, limit}: Arm::description() and "notes" on the arm
   std::vector<RowResult> rows;
   std::vector<std::string> warnings;  // a plugin that failed to unload, arms on unequal terms
 };

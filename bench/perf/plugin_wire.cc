@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string_view>
 #include <utility>
 
 #include "bench/proxy/plugin_error.h"
@@ -31,6 +32,15 @@ bool from_hex(const std::string& text, proxy::Handle* handle) {
   return true;
 }
 
+// kInternal is left for what a worker finds itself: see failure.h.
+Error call_error(const proxy::NetPlugin& plugin, std::string_view what, int result) {
+  Error error = proxy::plugin_error(plugin, what, result);
+  if (error.code == ErrorCode::kInternal) error.code = ErrorCode::kSystem;
+  return error;
+}
+
+constexpr int kSizeNotReported = -1;
+
 }  // namespace
 
 Result<std::unique_ptr<PluginWire>> PluginWire::open(const PluginSpec& spec) {
@@ -43,7 +53,7 @@ Result<std::unique_ptr<PluginWire>> PluginWire::open(const PluginSpec& spec) {
 
 Result<void> PluginWire::init(const PluginSpec& spec) {
   const auto bad = [&](const char* what, int result) {
-    return tl::unexpected(proxy::plugin_error(*plugin_, fmt::format("{} of '{}'", what, spec.path), result));
+    return tl::unexpected(call_error(*plugin_, fmt::format("{} of '{}'", what, spec.path), result));
   };
   if (int result = plugin_->init(0x70657266, nccl_abi::kTrafficClassUndefined, &ctx_); result != kSuccess) {
     return bad("init", result);
@@ -73,7 +83,7 @@ Result<std::vector<std::string>> PluginWire::listen(int count) {
     proxy::Handle handle{};
     void* comm = nullptr;
     const int result = plugin_->listen(ctx_, device_, &handle, &comm);
-    if (result != kSuccess) return tl::unexpected(proxy::plugin_error(*plugin_, "listen", result));
+    if (result != kSuccess) return tl::unexpected(call_error(*plugin_, "listen", result));
     if (comm == nullptr) return fail(ErrorCode::kInternal, "listen returned ncclSuccess and no listenComm");
     listeners_.push_back(comm);
     handles.push_back(to_hex(handle));
@@ -93,13 +103,13 @@ Result<void> PluginWire::connect(const std::vector<std::string>& handles, Clock:
     for (std::size_t i = 0; i < outgoing_.size(); ++i) {
       if (outgoing_[i].comm != nullptr) continue;
       const int result = plugin_->connect(ctx_, device_, &binary[i], &outgoing_[i].comm);
-      if (result != kSuccess) return tl::unexpected(proxy::plugin_error(*plugin_, "connect", result));
+      if (result != kSuccess) return tl::unexpected(call_error(*plugin_, "connect", result));
       open -= outgoing_[i].comm != nullptr ? 1 : 0;
     }
     for (std::size_t i = 0; i < incoming_.size(); ++i) {
       if (incoming_[i].comm != nullptr) continue;
       const int result = plugin_->accept(listeners_[i], &incoming_[i].comm);
-      if (result != kSuccess) return tl::unexpected(proxy::plugin_error(*plugin_, "accept", result));
+      if (result != kSuccess) return tl::unexpected(call_error(*plugin_, "accept", result));
       open -= incoming_[i].comm != nullptr ? 1 : 0;
     }
     if (open == before) {
@@ -114,7 +124,7 @@ Result<void> PluginWire::connect(const std::vector<std::string>& handles, Clock:
 
 Result<void> PluginWire::attach_one(Channel& channel, const Memory& memory) {
   const int result = plugin_->reg_mr(channel.comm, memory.data(), memory.size(), nccl_abi::kPtrHost, &channel.mhandle);
-  if (result != kSuccess) return tl::unexpected(proxy::plugin_error(*plugin_, "regMr", result));
+  if (result != kSuccess) return tl::unexpected(call_error(*plugin_, "regMr", result));
   channel.memory = memory.data();
   return {};
 }
@@ -130,7 +140,7 @@ Result<void> PluginWire::attach(const Memory& send, const Memory& receive) {
 }
 
 void PluginWire::note(Result<void>& first, const char* call, int result) const {
-  if (result != kSuccess && first) first = tl::unexpected(proxy::plugin_error(*plugin_, call, result));
+  if (result != kSuccess && first) first = tl::unexpected(call_error(*plugin_, call, result));
 }
 
 Result<void> PluginWire::detach() {
@@ -168,7 +178,7 @@ Result<void*> PluginWire::post_send(int channel, std::size_t offset, std::size_t
   const Channel& at = outgoing_[static_cast<std::size_t>(channel)];
   void* request = nullptr;
   const int result = plugin_->isend(at.comm, at.memory + offset, bytes, 0, at.mhandle, &request);
-  if (result != kSuccess) return tl::unexpected(proxy::plugin_error(*plugin_, "isend", result));
+  if (result != kSuccess) return tl::unexpected(call_error(*plugin_, "isend", result));
   return request;
 }
 
@@ -179,17 +189,18 @@ Result<void*> PluginWire::post_receive(int channel, std::size_t offset, std::siz
   int tag = 0;
   void* request = nullptr;
   const int result = plugin_->irecv(at.comm, 1, &data, &bytes, &tag, &mhandle, &request);
-  if (result != kSuccess) return tl::unexpected(proxy::plugin_error(*plugin_, "irecv", result));
+  if (result != kSuccess) return tl::unexpected(call_error(*plugin_, "irecv", result));
   return request;
 }
 
-Result<std::optional<std::size_t>> PluginWire::test(void* request) {
+Result<Tested> PluginWire::test(void* request) {
   int done = 0;
-  int size = 0;
+  int size = kSizeNotReported;
   const int result = plugin_->test(request, &done, &size);
-  if (result != kSuccess) return tl::unexpected(proxy::plugin_error(*plugin_, "test", result));
-  if (done == 0) return std::optional<std::size_t>();
-  return std::optional<std::size_t>(static_cast<std::size_t>(size));
+  if (result != kSuccess) return tl::unexpected(call_error(*plugin_, "test", result));
+  if (done == 0) return Tested{};
+  if (size == kSizeNotReported) return Tested{true, std::nullopt};
+  return Tested{true, static_cast<std::size_t>(size)};
 }
 
 }  // namespace clustar::bench::perf

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "bench/perf/perf.h"
@@ -31,6 +33,13 @@ void add_arm(json& row, const ArmValues& arm, const std::string& key, const std:
   row["sample_s" + suffix] = arm.sample_seconds;
 }
 
+json used_or_null(const std::optional<OtherCpu>& other) { return other ? json(other->used) : json(); }
+
+std::string note_on(const OtherCpu& other, const char* where) {
+  return fmt::format("{}other processes used {:.1f} of the {} core{} in user time alone: repeat on an idle machine",
+                     where, other.used, other.cores, other.cores == 1 ? "" : "s");
+}
+
 void add_ratio(json& row, const std::optional<RatioEstimate>& ratio, const std::string& key) {
   if (!ratio) return;
   row[key] = ratio->ratio;
@@ -39,6 +48,15 @@ void add_ratio(json& row, const std::optional<RatioEstimate>& ratio, const std::
 }
 
 }  // namespace
+
+std::vector<std::string> notes(const RowResult& result) {
+  std::vector<std::string> all;
+  if (result.other_cpu && result.other_cpu->disturbs()) all.push_back(note_on(*result.other_cpu, ""));
+  if (result.other_cpu_server && result.other_cpu_server->disturbs()) {
+    all.push_back(note_on(*result.other_cpu_server, "on the server's machine "));
+  }
+  return all;
+}
 
 json results_to_json(const Report& report, const Options& options) {
   json results = json::array();
@@ -63,6 +81,9 @@ json results_to_json(const Report& report, const Options& options) {
     if (result.row.test == Test::kIncast) row["senders"] = options.senders;
     add_ratio(row, result.ratio, "ratio");
     add_ratio(row, result.limit_ratio, "limit_ratio");
+    row["other_cpu"] = used_or_null(result.other_cpu);
+    row["other_cpu_server"] = used_or_null(result.other_cpu_server);
+    row["notes"] = notes(result);
     results.push_back(std::move(row));
   }
   return results;

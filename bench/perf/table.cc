@@ -54,6 +54,12 @@ std::string describe(const char* name, const json& arm) {
                      arm.value("congestion_control", ""), core("receiver"), core("sender"));
 }
 
+std::string notes_text(const char* name, const json& arm) {
+  std::string text;
+  for (const json& note : arm["notes"]) text += fmt::format("arm {}: {}\n", name, note.get<std::string>());
+  return text;
+}
+
 }  // namespace
 
 std::string size_text(std::size_t bytes) {
@@ -88,12 +94,15 @@ std::string line(const RowResult& result) {
   text += cpu_text("A", result.a);
   if (result.b) text += cpu_text("B", *result.b);
   if (result.limit) text += cpu_text("L", *result.limit);
+  for (const std::string& note : notes(result)) text += fmt::format("    {}\n", note);
   return text;
 }
 
 std::string footer(const Report& report, const Options& options) {
   std::string text = "\nmedian [min-max] of the rounds; us: lower is better (round trip p50, incast message p99)\n";
+  text += notes_text("A", report.arms["a"]);
   if (!options.b) return text;
+  text += notes_text("B", report.arms["b"]);
   int above = 0, below = 0;
   for (const RowResult& row : report.rows) {
     const bool lower = lower_is_better(row.row.test);

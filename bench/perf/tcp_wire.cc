@@ -135,16 +135,16 @@ Result<void> TcpWire::progress(Stream& stream, bool sends) {
   return {};
 }
 
-Result<std::optional<std::size_t>> TcpWire::test(void* handle) {
+Result<Tested> TcpWire::test(void* handle) {
   auto& request = *static_cast<Request*>(handle);
   if (request.moved < request.size) {
     for (Stream& stream : streams_) {
       if (auto ok = progress(stream, request.sends); !ok) return tl::unexpected(ok.error());
     }
-    if (request.moved < request.size) return std::optional<std::size_t>();
+    if (request.moved < request.size) return Tested{};
   }
   request.in_use = false;
-  return std::optional<std::size_t>(request.size);
+  return Tested{true, request.size};
 }
 
 }  // namespace clustar::bench::perf

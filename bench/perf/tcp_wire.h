@@ -26,7 +26,7 @@ class TcpWire final : public Wire {
   Result<void> close() override;
   Result<void*> post_send(int channel, std::size_t offset, std::size_t bytes) override;
   Result<void*> post_receive(int channel, std::size_t offset, std::size_t bytes) override;
-  Result<std::optional<std::size_t>> test(void* request) override;
+  Result<Tested> test(void* request) override;
 
  private:
   // A system call moves at most this much, so that one stream cannot keep the thread from the others.

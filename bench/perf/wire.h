@@ -17,6 +17,12 @@ namespace clustar::bench::perf {
 
 using Clock = std::chrono::steady_clock;
 
+// What a test said of a request.
+struct Tested {
+  bool done = false;
+  std::optional<std::size_t> size;  // NCCL does without it, so a plugin may leave it out
+};
+
 class Wire {
  public:
   virtual ~Wire() = default;
@@ -34,8 +40,8 @@ class Wire {
   // A request, or null: try again later.
   virtual Result<void*> post_send(int channel, std::size_t offset, std::size_t bytes) = 0;
   virtual Result<void*> post_receive(int channel, std::size_t offset, std::size_t bytes) = 0;
-  // The size when done; the request is gone then.
-  virtual Result<std::optional<std::size_t>> test(void* request) = 0;
+  // The request is gone when done.
+  virtual Result<Tested> test(void* request) = 0;
 };
 
 struct PluginDescription {

@@ -19,6 +19,7 @@
 #include "bench/perf/control.h"
 #include "bench/perf/driver.h"
 #include "bench/perf/interface.h"
+#include "bench/perf/other_cpu.h"
 #include "bench/perf/plugin_wire.h"
 #include "bench/perf/socket_hook.h"
 #include "bench/perf/tcp_wire.h"
@@ -31,12 +32,7 @@ using nlohmann::json;
 
 // The receiver has the first allowed core, senders share the others. -1 when there is only one.
 int pin(int rank) {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return -1;
-  std::vector<int> cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
-  }
+  const std::vector<int> cores = allowed_cores();
   if (cores.size() < 2) return -1;
   const std::size_t index = rank == 0 ? 0 : 1 + static_cast<std::size_t>(rank - 1) % (cores.size() - 1);
   cpu_set_t mine;
@@ -74,6 +70,7 @@ class Worker {
     if (name == "prepare") return prepare(command);
     if (name == "sample") return sample(command);
     if (name == "release") return release();
+    if (name == "usage") return to_json(usage_now());
     if (name == "busbw_root") return busbw_root();
     if (name == "busbw_open") return busbw_open(command);
     if (name == "busbw_sample") return busbw_sample(command);
@@ -92,7 +89,8 @@ class Worker {
     prctl(PR_SET_TIMERSLACK, 1000);
     if (auto set = set_congestion_control(command.at("congestion")); !set) return tl::unexpected(set.error());
     const std::string address = local_address(control_.fd());
-    json answer = {{"core", core}, {"interface", to_json(interface_of(address))}, {"pid", getpid()}};
+    json answer = {
+        {"core", core}, {"cores", allowed_cores()}, {"interface", to_json(interface_of(address))}, {"pid", getpid()}};
     if (!spec_) {
       const int streams = command.at("streams");
       if (streams < 1 || streams > 64) return fail(ErrorCode::kInvalidArgument, "1 to 64 streams are possible");
@@ -206,7 +204,10 @@ class Worker {
   }
 
   static json to_message(Sample& sample) {
-    json message = {{"seconds", sample.seconds}, {"cpu_s", sample.cpu_s}, {"delivered_bytes", sample.delivered_bytes}};
+    json message = {{"seconds", sample.seconds},
+                    {"cpu_s", sample.cpu_s},
+                    {"delivered_bytes", sample.delivered_bytes},
+                    {"unsized", sample.unsized}};
     if (sample.message_us.empty()) return message;
     Histogram histogram;
     for (const double us : sample.message_us) histogram.add(static_cast<std::uint64_t>(us * 1e3));
@@ -237,6 +238,8 @@ class Worker {
 
 int run_worker(const std::optional<PluginSpec>& plugin) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The kernel names a process after the path that it was started by, which may be /proc/self/exe.
+  prctl(PR_SET_NAME, kProcessName);
   // A plugin's own text must not end up in the coordinator's JSON.
   dup2(STDERR_FILENO, STDOUT_FILENO);
   return Worker(plugin).run();

@@ -10,6 +10,8 @@ namespace clustar::bench::perf {
 
 // The descriptor that carries the control connection of a spawned worker.
 inline constexpr int kControlFd = 3;
+// What process lists show.
+inline constexpr const char* kProcessName = "clustar-perf";
 
 // Without a plugin it is an end of the TCP limit. Returns the exit status. Ends when the control connection does.
 int run_worker(const std::optional<PluginSpec>& plugin);

@@ -6,9 +6,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/proxy/bootstrap.h"
@@ -27,12 +30,14 @@ using trainer::TemporaryDirectory;
 
 const std::string kOurs = CLUSTAR_PLUGIN;
 const std::string kSample = SAMPLE_PLUGIN;
+const std::string kOdd = ODD_PLUGIN;
 
 class Perf : public ::testing::Test {
  protected:
   void SetUp() override {
     setenv("CLUSTAR_SOCKET_IFNAME", "lo", 1);
     unsetenv("SAMPLE_DEFECT");
+    unsetenv("PERF_ODD");
   }
   static std::vector<std::string> with(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "perf");
@@ -57,9 +62,28 @@ TEST_F(Perf, TwoPluginsAndTheLimitByEveryTest) {
   EXPECT_EQ(document["command"], "perf");
   ASSERT_EQ(document["results"].size(), 5u);
   for (const json& row : document["results"]) {
-    expect_keys(row, {"test", "bytes", "a", "b", "unit", "ratio", "p50_us", "p99_us", "p999_us", "ratio_low",
-                      "ratio_high", "goodput_gbps", "a_min", "a_max", "cpu_s_per_gbit", "rounds", "congestion_control",
-                      "offload_mode", "better"});
+    expect_keys(row, {"test",
+                      "bytes",
+                      "a",
+                      "b",
+                      "unit",
+                      "ratio",
+                      "p50_us",
+                      "p99_us",
+                      "p999_us",
+                      "ratio_low",
+                      "ratio_high",
+                      "goodput_gbps",
+                      "a_min",
+                      "a_max",
+                      "cpu_s_per_gbit",
+                      "rounds",
+                      "congestion_control",
+                      "offload_mode",
+                      "better",
+                      "other_cpu",
+                      "other_cpu_server",
+                      "notes"});
     EXPECT_EQ(row["bytes"], 65536);
     EXPECT_EQ(row["a_samples"].size(), 6u);
     for (const char* key : {"a", "b", "ratio", "goodput_gbps"}) EXPECT_GT(row[key], 0) << row.dump();
@@ -133,6 +157,61 @@ TEST_F(Perf, CorruptedDataIsFound) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("wrong data"), HasSubstr("byte 65536")));
 }
 
+TEST_F(Perf, AWrongSizeIsAnErrorInEveryTest) {
+  setenv("SAMPLE_DEFECT", "wrong_sizes", 1);
+  for (const auto& [test, expected] :
+       {std::pair("bandwidth", "wrong data: test reported"), {"busbw", "completed with"}}) {
+    const Outcome outcome = perf({"--plugin", kSample, "--test", test, "--bytes", "64K", "--seconds", "0.01"});
+    EXPECT_EQ(outcome.status, 1) << test;
+    EXPECT_THAT(outcome.err, HasSubstr(expected));
+  }
+}
+
+TEST_F(Perf, APluginThatReportsNoSizesIsMeasured) {
+  const TemporaryDirectory dir;
+  setenv("PERF_ODD", "no_sizes", 1);
+  const Outcome outcome = perf({"--plugin", kSample, "--vs", kOdd, "--seconds", "0.01", "--bytes", "64K", "--senders",
+                                "2", "--json", dir.file("p.json")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("arm B: test does not report received sizes"));
+  EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("arm A: test does not")));
+  const json document = dir.read_json("p.json");
+  EXPECT_EQ(document["results"].size(), 5u);
+  EXPECT_TRUE(document["warnings"].empty()) << document["warnings"].dump();
+  EXPECT_TRUE(document["arms"]["a"]["notes"].empty());
+  EXPECT_EQ(document["arms"]["b"]["notes"], json::array({"test does not report received sizes"}));
+}
+
+// The receiver's plugin calls it ncclSystemError that the sender has given up.
+TEST_F(Perf, TheFindingIsNamedAndNotWhatItDidToThePeer) {
+  setenv("PERF_ODD", "wrong_go", 1);
+  const Outcome outcome = perf({"--plugin", kOdd, "--test", "bandwidth", "--bytes", "64K", "--seconds", "0.01"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("arm A, sender 1"), HasSubstr("wrong data: test reported 0 bytes")));
+}
+
+TEST_F(Perf, ABusyMachineIsNoted) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> others;
+  for (int i = 0; i < 2; ++i) {
+    others.emplace_back([&] {
+      while (!stop.load(std::memory_order_relaxed)) {
+      }
+    });
+  }
+  const TemporaryDirectory dir;
+  const Outcome outcome = perf(
+      {"--plugin", kSample, "--test", "bandwidth", "--bytes", "64K", "--seconds", "0.1", "--json", dir.file("p.json")});
+  stop = true;
+  for (std::thread& other : others) other.join();
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("    other processes used "), HasSubstr("repeat on an idle machine")));
+  const json row = dir.read_json("p.json")["results"][0];
+  EXPECT_GT(row["other_cpu"], 0.05) << row.dump();
+  EXPECT_TRUE(row["other_cpu_server"].is_null());
+  ASSERT_EQ(row["notes"].size(), 1u);
+}
+
 class PerfDeath : public Perf {
  protected:
   // A run that is in the middle of measuring, and its workers.
@@ -181,6 +260,16 @@ TEST_F(PerfDeath, AStoppedWorkerIsAnErrorWithinTheBound) {
   for (const auto& worker : workers) EXPECT_TRUE(is_gone(worker.pid)) << worker.pid;
 }
 
+TEST_F(PerfDeath, WorkersAreRecognisable) {
+  Command command(long_run_);
+  for (const auto& worker : wait_for_workers(command, 4)) {
+    std::ifstream file("/proc/" + std::to_string(worker.pid) + "/comm");
+    std::string name;
+    std::getline(file, name);
+    EXPECT_EQ(name, "clustar-perf");
+  }
+}
+
 TEST_F(PerfDeath, WorkersEndWithTheCoordinator) {
   std::vector<trainer::Process> workers;
   {
@@ -205,6 +294,9 @@ TEST_F(Perf, ServerAndClient) {
   const json document = json::parse(outcome.out);
   EXPECT_EQ(document["results"].size(), 2u);
   EXPECT_EQ(document["settings"]["server"], "127.0.0.1:" + port);
+  // One machine, though the receiver belongs to the server.
+  EXPECT_TRUE(document["results"][0]["other_cpu"].is_number());
+  EXPECT_TRUE(document["results"][0]["other_cpu_server"].is_null());
   // A server loads only what it was started with.
   auto with_b = client;
   with_b.insert(with_b.end(), {"--vs", kSample});
