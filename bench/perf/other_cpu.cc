@@ -101,4 +101,16 @@ std::optional<OtherCpu> other_cpu(const std::vector<Party>& parties, const std::
   return OtherCpu{std::max(all - own, 0.0) / seconds, static_cast<int>(cores.size()), seconds};
 }
 
+void add(std::optional<OtherCpu>& sum, const std::optional<OtherCpu>& round) {
+  if (!round) return;
+  if (!sum) {
+    sum = round;
+    return;
+  }
+  const double seconds = sum->seconds + round->seconds;
+  sum->used = (sum->used * sum->seconds + round->used * round->seconds) / seconds;
+  sum->cores = std::max(sum->cores, round->cores);
+  sum->seconds = seconds;
+}
+
 }  // namespace clustar::bench::perf

@@ -44,4 +44,11 @@ struct OtherCpu {
 // What others used on `machine` in `seconds`. None when nobody measures there or its times are not known.
 std::optional<OtherCpu> other_cpu(const std::vector<Party>& parties, const std::string& machine, double seconds);
 
+// The mean over the rounds of a row, on each machine.
+struct OtherCpuSum {
+  std::optional<OtherCpu> here;
+  std::optional<OtherCpu> server;
+};
+void add(std::optional<OtherCpu>& sum, const std::optional<OtherCpu>& round);
+
 }  // namespace clustar::bench::perf

@@ -67,7 +67,7 @@ class Run {
     if (auto ok = start(); !ok) return tl::unexpected(ok.error());
     if (events_.on_start) events_.on_start(report_.arms);
     for (const Row& row : plan(options_)) {
-      auto result = measure_and_watch(row);
+      auto result = measure(row);
       if (!result) {
         Error error = result.error();
         error.message = fmt::format("{} of {} bytes: {}", to_string(row.test), row.bytes, error.message);
@@ -85,6 +85,7 @@ class Run {
 
  private:
   struct Lane {
+    std::size_t arm_index = 0;
     Arm* arm = nullptr;
     ArmValues values;
     std::vector<double> seconds;
@@ -111,6 +112,7 @@ class Run {
       report_.arms[key] = (*arm)->description();
       report_.arms[key]["notes"] = json::array();
       arms_.push_back(std::move(*arm));
+      arm_options_.push_back(std::move(own));
       return {};
     };
     if (auto ok = add("a", "A", options_.a); !ok) return ok;
@@ -188,13 +190,40 @@ class Run {
     return {};
   }
 
+  // New processes, since where a process's memory and sockets happen to lie may favour it for its whole life: what
+  // repeats within a run but not between runs would make the interval too narrow.
+  Result<void> renew(Lane& lane, const Row& row, bool measured_before) {
+    auto& arm = arms_[lane.arm_index];
+    const bool busbw = row.test == Test::kBusbw;
+    if (busbw && measured_before) {
+      if (auto ok = arm->busbw_close(); !ok) return ok;
+    }
+    if (auto ok = arm->stop(); !ok) report_.warnings.push_back("closing: " + ok.error().message);
+    arm.reset();
+    auto fresh = Arm::start(arm_options_[lane.arm_index]);
+    if (!fresh) return tl::unexpected(fresh.error());
+    arm = std::move(*fresh);
+    lane.arm = arm.get();
+    if (busbw) return arm->busbw_open();
+    return arm->prepare(loop_of(row.test), row.bytes);
+  }
+
+  Result<void> warm_up(Lane& lane, const Row& row) {
+    const std::uint64_t count = lane.values.count;
+    lane.values.count = std::max(least_count(row.test, options_.senders), count / 4);
+    const auto warm = sample(lane, row, true);
+    lane.values.count = count;
+    if (!warm) return tl::unexpected(warm.error());
+    return {};
+  }
+
   Result<RowResult> measure(const Row& row) {
     const bool busbw = row.test == Test::kBusbw;
     if (auto ok = change_busbw(busbw); !ok) return tl::unexpected(ok.error());
     std::vector<Lane> lanes;
-    for (const auto& arm : arms_) {
-      if (arm->name() == "L" && !has_limit(row.test)) continue;
-      lanes.push_back({arm.get(), {}, {}});
+    for (std::size_t i = 0; i < arms_.size(); ++i) {
+      if (arms_[i]->name() == "L" && !has_limit(row.test)) continue;
+      lanes.push_back({i, arms_[i].get(), {}, {}});
     }
     const auto step = [&](const std::string& what) {
       if (events_.on_step) events_.on_step(row, what);
@@ -207,19 +236,40 @@ class Run {
     for (Lane& lane : lanes) {
       if (auto ok = calibrate(lane, row); !ok) return tl::unexpected(ok.error());
     }
+    OtherCpuSum others;
     for (int round = 0; round < options_.rounds; ++round) {
-      for (std::size_t i = 0; i < lanes.size(); ++i) {
-        // A B, then B A: what drifts in one direction favours neither.
-        Lane& lane = lanes[round % 2 == 0 ? i : lanes.size() - 1 - i];
-        step(fmt::format("round {} of {}, arm {}", round + 1, options_.rounds, lane.arm->name()));
-        if (auto ok = measure_lane(lane, row); !ok) return tl::unexpected(ok.error());
-      }
+      if (auto ok = measure_round(lanes, row, round, step, others); !ok) return tl::unexpected(ok.error());
     }
     for (Lane& lane : lanes) {
       if (busbw) continue;
       if (auto ok = lane.arm->release(); !ok) return tl::unexpected(ok.error());
     }
-    return compare(row, std::move(lanes));
+    RowResult result = compare(row, std::move(lanes));
+    result.other_cpu = others.here;
+    result.other_cpu_server = others.server;
+    return result;
+  }
+
+  // One pair: A B, then B A, in starting as in measuring, so that what drifts in one direction favours neither.
+  template <class Step>
+  Result<void> measure_round(std::vector<Lane>& lanes, const Row& row, int round, const Step& step,
+                             OtherCpuSum& others) {
+    const auto each = [&](auto&& action) -> Result<void> {
+      for (std::size_t i = 0; i < lanes.size(); ++i) {
+        Lane& lane = lanes[round % 2 == 0 ? i : lanes.size() - 1 - i];
+        if (auto ok = action(lane); !ok) return ok;
+      }
+      return {};
+    };
+    if (auto ok = each([&](Lane& lane) { return renew(lane, row, true); }); !ok) return ok;
+    const auto watch = begin_watch();
+    if (!watch) return tl::unexpected(watch.error());
+    if (auto ok = each([&](Lane& lane) { return warm_up(lane, row); }); !ok) return ok;
+    auto ok = each([&](Lane& lane) {
+      step(fmt::format("round {} of {}, arm {}", round + 1, options_.rounds, lane.arm->name()));
+      return measure_lane(lane, row);
+    });
+    return ok ? end_watch(*watch, row, others) : ok;
   }
 
   // This process, then all workers.
@@ -233,31 +283,37 @@ class Run {
     return all;
   }
 
-  // The whole row with its warm-up: the longer, the less the kernel's coarse ticks matter.
-  Result<RowResult> measure_and_watch(const Row& row) {
-    const auto before = usages();
+  struct Watch {
+    std::vector<Usage> before;
+    Clock::time_point begin;
+  };
+  Result<Watch> begin_watch() const {
+    auto before = usages();
     if (!before) return tl::unexpected(before.error());
-    const auto begin = Clock::now();
-    auto result = measure(row);
-    if (!result) return result;
+    return Watch{std::move(*before), Clock::now()};
+  }
+
+  // Of the round that ends; `sums` averages over the row, because the kernel's ticks are coarse.
+  Result<void> end_watch(const Watch& watch, const Row& row, OtherCpuSum& sums) const {
     const auto after = usages();
     if (!after) return tl::unexpected(after.error());
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    std::vector<Party> parties{{before->front(), after->front(), {}}};
+    const double seconds = std::chrono::duration<double>(Clock::now() - watch.begin).count();
+    std::vector<Party> parties{{watch.before.front(), after->front(), {}}};
     for (const auto& arm : arms_) {
       for (std::size_t rank = 0; rank < arm->cores().size(); ++rank) {
         const std::size_t i = parties.size();
         const bool measures = rank < 2 || row.test == Test::kIncast;
-        parties.push_back({before->at(i), after->at(i), measures ? arm->cores()[rank] : std::vector<int>()});
+        parties.push_back({watch.before.at(i), after->at(i), measures ? arm->cores()[rank] : std::vector<int>()});
       }
     }
     const std::string here = parties.front().before.machine;
-    result->other_cpu = other_cpu(parties, here, seconds);
+    add(sums.here, other_cpu(parties, here, seconds));
     for (const Party& party : parties) {
-      if (party.before.machine == here || result->other_cpu_server) continue;
-      result->other_cpu_server = other_cpu(parties, party.before.machine, seconds);
+      if (party.before.machine == here) continue;
+      add(sums.server, other_cpu(parties, party.before.machine, seconds));
+      break;
     }
-    return result;
+    return {};
   }
 
   RowResult compare(const Row& row, std::vector<Lane> lanes) const {
@@ -281,6 +337,7 @@ class Run {
   const Events& events_;
   Report report_;
   std::vector<std::unique_ptr<Arm>> arms_;
+  std::vector<ArmOptions> arm_options_;  // of each, to start it anew
   bool busbw_open_ = false;
   std::uint64_t samples_ = 0;
 };

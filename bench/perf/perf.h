@@ -65,7 +65,7 @@ struct RowResult {
   std::optional<ArmValues> limit;
   std::optional<RatioEstimate> ratio;        // a / b
   std::optional<RatioEstimate> limit_ratio;  // a / limit
-  std::optional<OtherCpu> other_cpu;         // here, over the whole row
+  std::optional<OtherCpu> other_cpu;         // here, over the rounds
   std::optional<OtherCpu> other_cpu_server;  // the same on the server's machine, when that is another
 };
 // What to bear in mind with a row. Unlike a warning a note changes no exit status.

@@ -59,18 +59,25 @@ void TcpRecvChannel::copy_early(std::uint32_t group, const RecvMatcher::EarlyMat
 
 // A sender with a long message waits for this. A small message needs no permission until the window is used up, so a
 // small receive waits for company, or until its caller has looked for its message some times in vain: else each
-// small message would cost a system call here and a packet on the way.
+// small message would cost a system call here and a packet on the way. NCCL posts receives as long as a message may
+// get, so what came last tells more about the next message than its receive's length.
 void TcpRecvChannel::announce(const std::vector<ClearToSend>& clears) {
-  const std::uint64_t lazy = std::min<std::uint64_t>(kLazyBytes, nic_.context().settings.shared.eager_bytes);
-  bool now = lazy == 0;
-  if (control_out_.empty()) clears_due_ = polls_ + kLazyPolls;
+  const SharedSettings& shared = nic_.context().settings.shared;
+  bool now = shared.eager_bytes == 0;
+  if (control_out_.empty()) {
+    clears_due_ = polls_ + kLazyPolls;
+    held_bytes_ = 0;
+  }
   for (const ClearToSend& clear : clears) {
     const std::size_t at = control_out_.size();
     control_out_.resize(at + ClearToSend::kSize);
     clear.serialize_to(std::span(control_out_).subspan(at).first<ClearToSend::kSize>());
-    now = now || clear.length > lazy;
+    held_bytes_ += std::min<std::uint64_t>(clear.length, shared.eager_bytes);
+    now = now || (clear.length > shared.eager_bytes && eager_run_ < kEagerRun);
   }
-  if (!now && control_out_.size() < kLazyCount * ClearToSend::kSize) return;
+  // Of the sender's window, this much it may believe to be in use although it is not.
+  const bool room = control_out_.size() < kLazyCount * ClearToSend::kSize && held_bytes_ < shared.window_bytes / 4;
+  if (!now && room) return;
   clears_due_ = polls_;
   flush_clears();
 }
@@ -173,6 +180,7 @@ void TcpRecvChannel::on_chunk(std::size_t socket) {
   matcher_.on_payload(placements_[socket], header);
   std::uint32_t group = 0;
   while (const auto match = matcher_.take_late_match(&group)) copy_early(group, *match);
+  eager_run_ = header.total > nic_.context().settings.shared.eager_bytes ? 0 : eager_run_ + 1;
   if (header.offset + header.length == header.total) {
     nic_.counters().messages_received.fetch_add(1, std::memory_order_relaxed);
   }

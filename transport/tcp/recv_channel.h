@@ -34,9 +34,9 @@ class TcpRecvChannel final : public RecvChannel {
   static constexpr int kChunksPerPoll = 64;
   // A closing sender loses its control connection and its data connections together.
   static constexpr Duration kLostControlTimeout = std::chrono::milliseconds(2500);
-  // Receives up to this size announce themselves in batches, because their messages mostly come without being asked
-  // for.
-  static constexpr std::uint64_t kLazyBytes = 4096;
+  // Receives of eager size, and all receives after so many eager messages in a row, announce themselves in batches,
+  // because their messages mostly come without being asked for.
+  static constexpr std::uint32_t kEagerRun = 16;
   static constexpr std::size_t kLazyCount = 32;
   static constexpr std::uint64_t kLazyPolls = 64;
 
@@ -73,6 +73,8 @@ class TcpRecvChannel final : public RecvChannel {
   std::array<RecvRequest, RecvMatcher::kMaxGroups> requests_;
   std::vector<std::vector<std::byte>> early_;  // payload that came before its receive
   std::vector<std::byte> control_out_;
+  std::uint64_t held_bytes_ = 0;  // that the receives in control_out_ may take from the sender's window
+  std::uint32_t eager_run_ = 0;   // eager messages since the last one that was not
   std::uint64_t clears_due_ = 0;  // poll number from which control_out_ is written
   bool control_open_ = true;
   std::uint64_t bytes_at_mark_ = 0;  // while control is lost: what had arrived at mark_
