@@ -1,0 +1,175 @@
+#include "mlt/core/congestion.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "mlt/core/options_check.h"
+
+namespace clustar::mlt {
+
+namespace {
+
+constexpr double kMaxRtt = 10e9;                 // ns; larger samples are cut
+constexpr std::uint64_t kMaxBytes = 1ull << 40;  // of one event; larger ones are cut
+
+double in_ns(Duration duration) { return std::clamp(static_cast<double>(duration.count()), 1.0, kMaxRtt); }
+
+void check(const WindowOptions& options) {
+  require_option(options.segment >= 64 && options.segment <= 65535, "Congestion: segment must be 64 .. 65535 B");
+  require_option(options.maximum >= options.segment && options.maximum <= 1u << 30,
+                 "Congestion: maximum must be segment .. 1 GiB");
+  require_option(options.initial >= options.segment && options.initial <= options.maximum,
+                 "Congestion: initial must be segment .. maximum");
+  require_option(options.mark_gain > 0 && options.mark_gain <= 1, "Congestion: mark_gain must be above 0, at most 1");
+}
+
+std::uint64_t paced_rate(double window, Duration srtt) {
+  constexpr double kGain = 1.25;
+  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(window * kGain * 1e9 / in_ns(srtt)));
+}
+
+// A window that was not even half used says nothing about the network's room (RFC 7661).
+bool was_used(const Epoch::Totals& totals, double window) { return totals.acked * 2 >= window; }
+
+double grown(double window, const WindowOptions& options, const Epoch::Totals& totals, bool starting) {
+  const double step = starting ? std::min(totals.acked, window) : options.segment;
+  return std::min(window + step, static_cast<double>(options.maximum));
+}
+
+double cut_by(double window, const WindowOptions& options, double fraction) {
+  return std::max(window * (1 - fraction), static_cast<double>(options.segment));
+}
+
+}  // namespace
+
+bool Epoch::on_ack(const AckSample& sample, TimePoint now) {
+  const auto bytes = static_cast<double>(std::min(sample.bytes, kMaxBytes));
+  const double rtt = in_ns(sample.rtt);
+  sums_.acked += bytes;
+  sums_.marked += static_cast<double>(std::min({sample.marked, sample.bytes, kMaxBytes}));
+  sums_.rtt += rtt * bytes;
+  sums_.min_rtt += std::min(rtt, in_ns(sample.min_rtt)) * bytes;
+  srtt_ = sampled_ ? srtt_ + (rtt - srtt_) / 8 : rtt;
+  sampled_ = true;
+  const bool idle = now - last_ack_ > 2 * round_trip() && now >= end_;
+  last_ack_ = now;
+  only_loss_since_.reset();
+  if (!running_ || idle) {
+    running_ = true;
+    end_ = now + round_trip();
+    return false;
+  }
+  return now >= end_;
+}
+
+bool Epoch::on_loss(std::uint64_t bytes, TimePoint now) {
+  sums_.lost += static_cast<double>(std::min(bytes, kMaxBytes));
+  if (!only_loss_since_) only_loss_since_ = now;
+  return now >= end_ && now - *only_loss_since_ >= 2 * round_trip();
+}
+
+Epoch::Totals Epoch::take(TimePoint now) {
+  Totals totals = sums_;
+  if (totals.acked > 0) {
+    totals.rtt /= totals.acked;
+    totals.min_rtt /= totals.acked;
+  }
+  sums_ = {};
+  only_loss_since_.reset();
+  end_ = now + round_trip();
+  return totals;
+}
+
+FixedRate::FixedRate(const Options& options) : options_(options) {
+  require_option(options.window >= 1, "FixedRate: window must be at least 1 B");
+  require_option(options.rate >= 1, "FixedRate: rate must be at least 1 B/s");
+}
+
+DctcpSwift::DctcpSwift(const Options& options) : options_(options), window_(static_cast<double>(options.initial)) {
+  constexpr Duration kSecond = std::chrono::seconds(1);
+  check(options);
+  require_option(options.queue_target >= std::chrono::microseconds(1) && options.queue_target <= kSecond,
+                 "DctcpSwift: queue_target must be 1 us .. 1 s");
+  require_option(options.scaling_range >= Duration::zero() && options.scaling_range <= kSecond,
+                 "DctcpSwift: scaling_range must be 0 .. 1 s");
+  require_option(options.beta > 0 && options.beta <= 1, "DctcpSwift: beta must be above 0, at most 1");
+  require_option(options.max_cut > 0 && options.max_cut <= 0.9, "DctcpSwift: max_cut must be above 0, at most 0.9");
+  require_option(options.drain_epochs >= 16 && options.drain_epochs <= 1u << 20,
+                 "DctcpSwift: drain_epochs must be 16 .. 1048576");
+  require_option(options.severe_loss >= 0 && options.severe_loss <= 1, "DctcpSwift: severe_loss must be 0 .. 1");
+}
+
+void DctcpSwift::on_ack(const AckSample& sample, TimePoint now) {
+  if (epoch_.on_ack(sample, now)) decide(epoch_.take(now));
+}
+
+void DctcpSwift::on_loss(std::uint64_t bytes, TimePoint now) {
+  if (epoch_.on_loss(bytes, now)) decide(epoch_.take(now));
+}
+
+double DctcpSwift::target(double min_rtt) const {
+  // Swift has 1 / sqrt(window) here; the square root is left out because windows of 2 to 10 packets are the ones to
+  // help.
+  const double scaling = static_cast<double>(options_.scaling_range.count()) * options_.segment / window_;
+  return min_rtt + static_cast<double>(options_.queue_target.count()) + scaling;
+}
+
+void DctcpSwift::decide(const Epoch::Totals& totals) {
+  if (totals.acked > 0) alpha_ += options_.mark_gain * (totals.mark_fraction() - alpha_);
+  const double limit = target(totals.min_rtt);
+  const bool late = totals.acked > 0 && totals.rtt > limit;
+  const bool marked = totals.marked > 0;
+  const double loss = totals.loss_fraction();
+  double cut = 0;
+  if (marked) cut = alpha_ / 2;
+  if (late) cut = std::max(cut, options_.beta * (totals.rtt - limit) / totals.rtt);
+  if (late || marked || loss > options_.severe_loss) cut = std::max(cut, loss);
+  cut = std::min(cut, options_.max_cut);
+  if (drain_left_ > 0) {
+    // The first of its round trips still sees the queue that was there before.
+    if (--drain_left_ == 0) window_ = cut_by(resume_, options_, cut);
+    return;
+  }
+  if (cut > 0) {
+    window_ = cut_by(window_, options_, cut);
+  } else if (was_used(totals, window_)) {
+    window_ = grown(window_, options_, totals, starting_);
+  }
+  if (++since_drain_ >= options_.drain_epochs || (starting_ && cut > 0)) start_drain();
+  if (cut > 0) starting_ = false;
+}
+
+void DctcpSwift::start_drain() {
+  resume_ = window_;
+  window_ = cut_by(window_, options_, 0.75);
+  drain_left_ = 2;  // one until the queue is shorter, one to see it
+  since_drain_ = 0;
+}
+
+std::uint64_t DctcpSwift::rate_bytes_per_s(Duration srtt) const { return paced_rate(window_, srtt); }
+
+Dctcp::Dctcp(const Options& options) : options_(options), window_(static_cast<double>(options.initial)) {
+  check(options);
+}
+
+void Dctcp::on_ack(const AckSample& sample, TimePoint now) {
+  if (epoch_.on_ack(sample, now)) decide(epoch_.take(now));
+}
+
+void Dctcp::on_loss(std::uint64_t bytes, TimePoint now) {
+  if (epoch_.on_loss(bytes, now)) decide(epoch_.take(now));
+}
+
+void Dctcp::decide(const Epoch::Totals& totals) {
+  if (totals.acked > 0) alpha_ += options_.mark_gain * (totals.mark_fraction() - alpha_);
+  if (totals.lost > 0 || totals.marked > 0) {
+    window_ = cut_by(window_, options_, totals.lost > 0 ? 0.5 : alpha_ / 2);
+    starting_ = false;
+  } else if (was_used(totals, window_)) {
+    window_ = grown(window_, options_, totals, starting_);
+  }
+}
+
+std::uint64_t Dctcp::rate_bytes_per_s(Duration srtt) const { return paced_rate(window_, srtt); }
+
+}  // namespace clustar::mlt

@@ -1,0 +1,187 @@
+// How much of a connection may be in flight. Three controllers of one shape: value types, fed by acknowledgements.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include "transport/base/time.h"
+
+namespace clustar::mlt {
+
+// One acknowledgement, of one path or of all. Bytes are counted once over all paths. Implausible numbers (more marked
+// than acknowledged, times that are not positive) are cut to what is possible.
+struct AckSample {
+  std::uint64_t bytes = 0;   // newly delivered
+  std::uint64_t marked = 0;  // of them: arrived with CE
+  Duration rtt{};            // of the newest packet it covers
+  Duration min_rtt{};        // without queues: RttEstimator::min_rtt() of that path
+};
+
+// What happened within about one round trip: decisions fall once per epoch, on its means, so that one slow path of many
+// does not decide alone.
+class Epoch {
+ public:
+  struct Totals {
+    double acked = 0;  // bytes
+    double marked = 0;
+    double lost = 0;
+    double rtt = 0;      // ns, mean weighted by bytes
+    double min_rtt = 0;  // ns, likewise
+    double mark_fraction() const { return acked > 0 ? marked / acked : 0; }
+    double loss_fraction() const { return lost > 0 ? lost / (lost + acked) : 0; }
+  };
+
+  // True: an epoch ended with this event, which it includes; take() it. Losses end one only when none but losses came
+  // for two round trips, so that those reported before their acknowledgements are not judged alone. The first
+  // acknowledgement after an idle time begins an epoch instead of ending one.
+  bool on_ack(const AckSample& sample, TimePoint now);
+  bool on_loss(std::uint64_t bytes, TimePoint now);
+  Totals take(TimePoint now);
+
+ private:
+  Duration round_trip() const { return Duration(static_cast<Duration::rep>(srtt_)); }
+
+  Totals sums_;        // rtt and min_rtt: times bytes, until take()
+  double srtt_ = 1e6;  // ns; until the first sample
+  bool sampled_ = false;
+  bool running_ = false;
+  TimePoint end_{};
+  TimePoint last_ack_{};
+  std::optional<TimePoint> only_loss_since_;
+};
+
+// No control: for tests, and for a path whose rate is somebody else's business.
+class FixedRate {
+ public:
+  struct Options {
+    std::uint64_t window = 1 << 20;      // bytes, >= 1
+    std::uint64_t rate = 1'000'000'000;  // bytes/s, >= 1
+  };
+  FixedRate() : FixedRate(Options{}) {}
+  explicit FixedRate(const Options& options);  // std::invalid_argument
+
+  void on_ack(const AckSample&, TimePoint) {}
+  void on_loss(std::uint64_t, TimePoint) {}
+  std::uint64_t window_bytes() const { return options_.window; }
+  std::uint64_t rate_bytes_per_s(Duration) const { return options_.rate; }
+
+ private:
+  Options options_;
+};
+
+struct WindowOptions {
+  std::uint32_t segment = 1448;       // bytes of a packet, 64 .. 65,535: the increase, and the smallest window
+  std::uint64_t initial = 64 * 1024;  // bytes, segment .. maximum
+  std::uint64_t maximum = 64u << 20;  // bytes, segment .. 1 GiB
+  double mark_gain = 1.0 / 16;        // g of RFC 8257, section 3.3: (0, 1]
+};
+
+// DCTCP's fraction of marks and Swift's target delay (Kumar et al., SIGCOMM 2020), whichever asks for more. Once per
+// round trip:
+//   below the target and unmarked: one segment more, or double until the first congestion; only if the window was used
+//   else: less by max(alpha / 2, beta (delay - target) / delay), at most by max_cut
+// The target is min_rtt + queue_target + a share that shrinks as the window grows (Swift's flow scaling, section 3.5),
+// which helps small windows.
+//
+// Who starts behind another's standing queue takes it for the empty network (the latecomer known from LEDBAT, RFC 6817)
+// and would starve the other. Hence a drain at the end of start-up and every drain_epochs: for two round trips the
+// window is a quarter. A flow that dominates the queue so sees the empty network, and its target falls. Costs 1.5 /
+// drain_epochs.
+//
+// Loss alone is not congestion: gray links and tolerated loss must not slow a sender. It adds its fraction to the
+// choice above when there is delay or marking too, or when more than severe_loss of an epoch is lost.
+class DctcpSwift {
+ public:
+  struct Options : WindowOptions {
+    Duration queue_target = std::chrono::microseconds(50);    // 1 us .. 1 s
+    Duration scaling_range = std::chrono::microseconds(100);  // added at a window of one segment, 0 .. 1 s
+    double beta = 0.8;                                        // (0, 1]
+    double max_cut = 0.5;                                     // (0, 0.9]
+    std::uint32_t drain_epochs = 512;                         // 16 .. 2^20
+    double severe_loss = 0.2;                                 // [0, 1]
+  };
+  DctcpSwift() : DctcpSwift(Options{}) {}
+  explicit DctcpSwift(const Options& options);  // std::invalid_argument
+
+  void on_ack(const AckSample& sample, TimePoint now);
+  void on_loss(std::uint64_t bytes, TimePoint now);
+  std::uint64_t window_bytes() const { return static_cast<std::uint64_t>(window_); }
+  std::uint64_t rate_bytes_per_s(Duration srtt) const;
+  double alpha() const { return alpha_; }
+
+ private:
+  void decide(const Epoch::Totals& totals);
+  double target(double min_rtt) const;
+  void start_drain();
+
+  Options options_;
+  Epoch epoch_;
+  double window_;
+  double resume_ = 0;             // window after the drain
+  std::uint32_t drain_left_ = 0;  // epochs
+  std::uint32_t since_drain_ = 0;
+  double alpha_ = 1;  // RFC 8257, section 3.3: the first mark is taken seriously
+  bool starting_ = true;
+};
+
+// DCTCP as RFC 8257 has it, loss halves: the peer of fairness tests and the baseline of measurements.
+class Dctcp {
+ public:
+  using Options = WindowOptions;
+  Dctcp() : Dctcp(Options{}) {}
+  explicit Dctcp(const Options& options);  // std::invalid_argument
+
+  void on_ack(const AckSample& sample, TimePoint now);
+  void on_loss(std::uint64_t bytes, TimePoint now);
+  std::uint64_t window_bytes() const { return static_cast<std::uint64_t>(window_); }
+  std::uint64_t rate_bytes_per_s(Duration srtt) const;
+  double alpha() const { return alpha_; }
+
+ private:
+  void decide(const Epoch::Totals& totals);
+
+  Options options_;
+  Epoch epoch_;
+  double window_;
+  double alpha_ = 1;
+  bool starting_ = true;
+};
+
+// One of the three; DctcpSwift by default. A copy is a value: options may hold one that connections start from.
+class Congestion {
+ public:
+  using Controller = std::variant<DctcpSwift, Dctcp, FixedRate>;
+  Congestion() = default;
+  // NOLINTBEGIN(google-explicit-constructor): an alternative is a Congestion
+  Congestion(const DctcpSwift& controller) : controller_(controller) {}
+  Congestion(const Dctcp& controller) : controller_(controller) {}
+  Congestion(const FixedRate& controller) : controller_(controller) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  void on_ack(const AckSample& sample, TimePoint now) {
+    std::visit([&](auto& controller) { controller.on_ack(sample, now); }, controller_);
+  }
+  void on_ack(std::uint64_t bytes, std::uint64_t marked, Duration rtt, Duration min_rtt, TimePoint now) {
+    on_ack(AckSample{bytes, marked, rtt, min_rtt}, now);
+  }
+  // Declared lost, on any path; a spurious one is not taken back.
+  void on_loss(std::uint64_t bytes, TimePoint now) {
+    std::visit([&](auto& controller) { controller.on_loss(bytes, now); }, controller_);
+  }
+  // Bytes that may be in flight, >= one segment.
+  std::uint64_t window_bytes() const {
+    return std::visit([](const auto& controller) { return controller.window_bytes(); }, controller_);
+  }
+  // For the pacer: 1.25 windows per round trip, so that pacing never starves the window (BBR's and Linux' gains are
+  // 1.2 to 1.25 outside of start-up). At least 1.
+  std::uint64_t rate_bytes_per_s(Duration srtt) const {
+    return std::visit([&](const auto& controller) { return controller.rate_bytes_per_s(srtt); }, controller_);
+  }
+  const Controller& controller() const { return controller_; }
+
+ private:
+  Controller controller_;
+};
+
+}  // namespace clustar::mlt

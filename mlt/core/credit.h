@@ -1,0 +1,66 @@
+// How a receiving host shares its line among those who send to it: enough credit in total to keep the line busy, little
+// enough that a switch need not store it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "transport/base/ring.h"
+#include "transport/base/time.h"
+
+namespace clustar::mlt {
+
+class CreditShare {
+ public:
+  // `total`: bytes that all senders together may have under way: line rate x round trip and some slack.
+  CreditShare(std::uint64_t total, std::uint32_t segment)
+      : total_(std::max<std::uint64_t>(total, segment)),
+        segment_(segment),
+        most_(std::max<std::uint64_t>(1, total_ / (2 * segment))) {}
+
+  // A connection has posted receives and nothing came yet: its part, as one of `receivers` connections, of three fifths
+  // of the total, so that whoever begins need not ask and all may begin at once; when so much is promised, 0: it has to
+  // ask. Credit cannot be taken back, so the first to post may not have what the last will need.
+  std::uint32_t promise(std::uint32_t receivers) {
+    const std::uint64_t most = total_ / 5 * 3;
+    const std::uint64_t part = std::max<std::uint64_t>(2, most / std::max(1u, receivers) / segment_) * segment_;
+    if (promised_ + part > most) return 0;
+    promised_ += part;
+    return static_cast<std::uint32_t>(part);
+  }
+  void promise_over(std::uint32_t bytes) { promised_ -= bytes; }
+  // Of a connection that is being served.
+  std::uint32_t window() const {
+    return static_cast<std::uint32_t>(std::max<std::uint64_t>(segment_, total_ / std::max<std::uint64_t>(1, serving_)));
+  }
+
+  // True: it is served at once; else it waits for its turn.
+  bool begin(std::uint32_t connection) {
+    if (serving_ < most_) {
+      ++serving_;
+      return true;
+    }
+    waiting_.push_back(connection);
+    return false;
+  }
+  // A served connection has nothing more to receive.
+  void end() { --serving_; }
+  // Who may begin now, if anybody waits; the caller asks begin() for it, when it still wants to.
+  bool next(std::uint32_t* connection) {
+    if (serving_ >= most_ || waiting_.empty()) return false;
+    *connection = waiting_.pop_front();
+    return true;
+  }
+  std::uint64_t serving() const { return serving_; }
+
+ private:
+  std::uint64_t total_;
+  std::uint32_t segment_;
+  std::uint64_t most_;  // served at once: each needs two segments under way
+  std::uint64_t serving_ = 0;
+  std::uint64_t promised_ = 0;  // bytes, to connections from which nothing came yet
+  Ring<std::uint32_t> waiting_;
+};
+
+}  // namespace clustar::mlt

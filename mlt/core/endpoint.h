@@ -1,0 +1,126 @@
+// All connections of one NIC: whose packet it is, whose turn it is, and how the line is shared among those who send
+// here. Pure. After each input, and at next_timeout(), poll_transmit and poll_event until both are empty.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "mlt/core/credit.h"
+#include "mlt/core/ledger.h"
+#include "mlt/core/options.h"
+#include "mlt/core/receiver.h"
+#include "mlt/core/sender.h"
+#include "mlt/core/wire.h"
+#include "transport/base/ring.h"
+#include "transport/base/time.h"
+
+namespace clustar::mlt {
+
+class Endpoint {
+ public:
+  using ConnectionId = std::uint32_t;
+  struct PeerLost {};
+  struct Unstage {
+    std::uint32_t receive;
+  };
+  struct Event {
+    ConnectionId connection;
+    std::variant<SendDone, ReceiveDone, Unstage, PeerLost> what;
+  };
+  struct Arrival {
+    ConnectionId connection = 0;
+    Placement placement;
+  };
+  struct Outgoing {
+    ConnectionId connection;
+    std::uint32_t peer;
+    Transmit transmit;
+  };
+  struct Counters {
+    std::uint64_t packets = 0;
+    std::uint64_t malformed = 0;  // no packet of this protocol
+    std::uint64_t strangers = 0;  // of no connection here
+  };
+
+  // `options` outlives the endpoint.
+  Endpoint(const Options& options, std::uint64_t seed);
+
+  // `secret` was chosen at random by the receiving side; both sides of a connection have the same. One direction each.
+  ConnectionId open_sender(std::uint32_t peer, std::uint64_t secret, TimePoint now);
+  ConnectionId open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint now);
+  void close(ConnectionId connection);
+
+  std::optional<std::uint32_t> send(ConnectionId connection, std::uint32_t bytes, std::int32_t tag,
+                                    const SendTerms& terms, TimePoint now);
+  std::optional<std::uint32_t> post(ConnectionId connection, std::int32_t tag, std::uint32_t length, TimePoint now);
+  void release(ConnectionId connection, std::uint32_t receive) { connections_[connection].receiver->release(receive); }
+
+  // `payload`: bytes behind the header. The placement is to be carried out before the next call.
+  Arrival on_packet(std::span<const std::byte> header, std::uint32_t payload, bool marked, TimePoint now);
+  TimePoint next_timeout() const;
+  void on_timeout(TimePoint now);
+
+  // Control packets first; then data, connections in turns.
+  std::optional<Outgoing> poll_transmit(TimePoint now);
+  std::optional<Event> poll_event();
+
+  Sender& sender(ConnectionId connection) { return *connections_[connection].sender; }
+  Receiver& receiver(ConnectionId connection) { return *connections_[connection].receiver; }
+  LedgerBook& ledgers() { return ledgers_; }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  struct Connection {
+    bool used = false;
+    std::uint32_t peer = 0;
+    std::uint64_t secret = 0;
+    std::unique_ptr<Sender> sender;  // one of the two
+    std::unique_ptr<Receiver> receiver;
+    bool in_ready = false;
+    bool in_control = false;
+    bool in_events = false;
+    bool posted = false;         // receives wait for a first packet
+    std::uint32_t promised = 0;  // credit that it has for that
+    bool served = false;         // has its share of the line
+    bool waits = false;          // for it
+    bool lost_told = false;
+    std::uint32_t window = 0;       // of credit while served
+    std::uint64_t placed_seen = 0;  // bytes that `window` has grown by
+    TimePoint armed = TimePoint::max();
+  };
+  struct Timer {
+    TimePoint at;
+    ConnectionId connection;
+    bool operator<(const Timer& other) const {  // the heap's top is the earliest; ties by number
+      return at != other.at ? at > other.at : connection > other.connection;
+    }
+  };
+
+  ConnectionId open(std::uint32_t peer, std::uint64_t secret);
+  void after_input(ConnectionId id, TimePoint now);
+  void share_line(ConnectionId id);
+  void serve_waiting();
+  void arm(ConnectionId id);
+  void queue_control(ConnectionId id);
+
+  const Options& options_;
+  std::uint64_t seed_;
+  std::vector<Connection> connections_;
+  std::vector<ConnectionId> free_;
+  std::unordered_map<std::uint64_t, ConnectionId> by_secret_;  // looked up only, never walked
+  LedgerBook ledgers_;
+  CreditShare share_;
+  std::uint32_t receivers_ = 0;  // connections that receive here
+  Ring<ConnectionId> ready_;
+  Ring<ConnectionId> control_;
+  Ring<ConnectionId> events_;
+  std::vector<Timer> timers_;
+  Counters counters_;
+};
+
+}  // namespace clustar::mlt

@@ -1,0 +1,48 @@
+// What can be chosen of the protocol, and what it tells its caller.
+#pragma once
+
+#include <cstdint>
+
+#include "mlt/core/congestion.h"
+#include "mlt/core/paths.h"
+#include "transport/base/time.h"
+
+namespace clustar::mlt {
+
+enum class Mode : std::uint8_t {
+  kNormal,
+  // Comparison modes, for measurements only.
+  kGoBackN,         // what an RC NIC does: in order on one path, everything behind a loss is sent again
+  kStaticDeadline,  // a message ends at a fixed time after its first packet, whatever is missing: breaks the loss
+                    // contract
+};
+
+struct Options {
+  Mode mode = Mode::kNormal;
+  std::uint16_t segment = 1408;            // payload bytes of a packet, kMinSegment ..
+  std::uint8_t paths = 8;                  // 1 .. kMaxPaths
+  std::uint32_t burst_bytes = 16 * 1024;   // consecutive packets on one path (UCCL-Tran: 16 KiB costs 4 %, 32 KiB 18 %)
+  std::uint32_t unscheduled_bytes = 4096;  // of a message whose receive is not known to be posted; at most 16 KiB
+  std::uint32_t max_messages = 256;        // not settled, of one connection
+  std::uint32_t max_staged = 64;           // messages that came before their receives, of one connection
+  std::uint32_t max_in_flight = 1u << 14;  // packets of one path
+  std::uint8_t ack_every = 16;             // packets
+  Duration ack_delay = std::chrono::microseconds(25);
+  std::uint8_t reorder_packets = 3;  // later packets of a path that make an earlier one lost (RFC 5681's three)
+  Duration gap_floor = std::chrono::microseconds(50);  // quiet time before a receiver decides about a gap
+  Duration probe_floor = std::chrono::microseconds(500);
+  Duration probe_cap = std::chrono::milliseconds(100);
+  Duration initial_rtt = std::chrono::microseconds(100);
+  Duration base_rtt = std::chrono::microseconds(20);  // of the fabric without queues: sizes the credit
+  Duration peer_timeout = std::chrono::seconds(30);   // unanswered probes for so long are an error
+  Duration static_deadline = std::chrono::milliseconds(1);
+  std::uint64_t line_rate = 12'500'000'000;  // bytes/s of the NIC
+  std::uint32_t credit_slack = 32 * 1024;    // bytes of credit beyond line rate x round trip
+  Congestion congestion;
+  PathOptions path;
+
+  // Size of a staging buffer: the unscheduled part of a message in whole packets.
+  std::uint32_t staging_bytes() const { return (unscheduled_bytes + segment - 1) / segment * segment; }
+};
+
+}  // namespace clustar::mlt

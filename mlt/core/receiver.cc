@@ -1,0 +1,451 @@
+#include "mlt/core/receiver.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace clustar::mlt {
+namespace {
+
+constexpr std::uint32_t kStagedPackets = 64;  // bits of Message::staged
+
+}  // namespace
+
+Receiver::Receiver(const Options& options, std::uint64_t secret)
+    : options_(options), secret_(secret), messages_(options.max_messages), paths_(options.paths) {}
+
+std::optional<std::uint32_t> Receiver::post(std::int32_t tag, std::uint32_t length, LedgerBook& ledgers,
+                                            TimePoint now) {
+  if (outstanding_ == options_.max_messages) return std::nullopt;
+  std::uint32_t id = 0;
+  if (free_receives_.empty()) {
+    id = static_cast<std::uint32_t>(receives_.size());
+    receives_.emplace_back();
+  } else {
+    id = free_receives_.back();
+    free_receives_.pop_back();
+  }
+  Receive& receive = receives_[id];
+  receive = Receive{};
+  receive.used = true;
+  receive.tag = tag;
+  receive.tag_seq = tag_posts_[tag]++;
+  receive.length = length;
+  receive.posted_due = true;
+  posts_.push_back(id);
+  ++outstanding_;
+  demand_ += length;
+  for (std::uint32_t m = messages_.base(); m != messages_.end(); ++m) {
+    const Message& message = messages_[m];
+    const bool waits = message.state != Message::State::kUnseen && message.has_open && message.receive == kNone;
+    if (waits && message.open.tag == tag && message.open.tag_seq == receive.tag_seq) {
+      match(m, id, ledgers, now);
+      break;
+    }
+  }
+  return id;
+}
+
+void Receiver::release(std::uint32_t receive) {
+  receives_[receive].used = false;
+  free_receives_.push_back(receive);
+}
+
+Receiver::Message* Receiver::find_or_open(std::uint32_t id, std::uint32_t bytes, std::uint16_t segment, TimePoint now) {
+  if (!messages_.reaches(id)) return nullptr;
+  while (!messages_.contains(id)) {
+    Message& fresh = messages_.push();
+    PacketBitmap storage = std::move(fresh.got);
+    fresh = Message{};
+    fresh.got = std::move(storage);
+  }
+  Message& message = messages_[id];
+  if (message.state == Message::State::kUnseen) {
+    message.state = Message::State::kArriving;
+    message.bytes = bytes;
+    message.segment = segment;
+    message.packets = packet_count(bytes, segment);
+    if (!message.got.reset(message.packets)) return nullptr;
+    message.first_at = message.last_at = now;
+  } else if (message.bytes != bytes || message.segment != segment) {
+    return nullptr;
+  }
+  return &message;
+}
+
+void Receiver::take_open(std::uint32_t id, Message& message, const OpenRecord& open, LedgerBook& ledgers,
+                         TimePoint now) {
+  if (message.has_open) return;
+  message.has_open = true;
+  message.open = open;
+  for (std::uint32_t r = 0; r < receives_.size(); ++r) {
+    const Receive& receive = receives_[r];
+    if (receive.used && !receive.matched && receive.tag == open.tag && receive.tag_seq == open.tag_seq) {
+      match(id, r, ledgers, now);
+      return;
+    }
+  }
+}
+
+void Receiver::match(std::uint32_t id, std::uint32_t receive_id, LedgerBook& ledgers, TimePoint now) {
+  Message& message = messages_[id];
+  Receive& receive = receives_[receive_id];
+  receive.matched = true;
+  receive.message = id;
+  message.receive = receive_id;
+  demand_ -= receive.length;
+  if (message.bytes > receive.length) {
+    message.truncated = true;
+    --outstanding_;
+    done_.push_back({receive_id, message.bytes, 0, true});
+    message.state = Message::State::kComplete;
+    make_state_due(id, message);
+    return;
+  }
+  demand_ += message.bytes - message.received_bytes;
+  if (message.staging != kNone) unstage_.push_back(receive_id);
+  count_eligible(message, ledgers);
+  if (message.state == Message::State::kComplete) {
+    --outstanding_;
+    done_.push_back({receive_id, message.bytes, 0, false});
+  } else {
+    arm(message, now);
+  }
+}
+
+void Receiver::count_eligible(Message& message, LedgerBook& ledgers) {
+  if (!message.open.tolerant || message.eligible_counted) return;
+  message.eligible_counted = true;
+  const OpenRecord& open = message.open;
+  ledgers.open(collective_of(open), {open.collective_bytes, open.ranks, open.edges, open.tolerance_ppm});
+  ledgers.add_eligible(collective_of(open), message.bytes);
+}
+
+bool Receiver::in_order_only(const Message& message, const DataHeader& header) const {
+  return options_.mode != Mode::kGoBackN || header.index == message.received;
+}
+
+Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, bool marked, LedgerBook& ledgers,
+                            TimePoint now) {
+  if (header.path >= paths_.size() || header.secret != secret_ ||
+      payload != packet_bytes(header.index, header.message_bytes, header.segment)) {
+    ++counters_.ignored;
+    return {};
+  }
+  active_ = true;
+  note_sent(header.sent_units);
+  if (distance(header.message, messages_.base()) < 0) {  // settled: a late copy
+    ++counters_.duplicates;
+    track_path(header, marked, now);
+    return {};
+  }
+  Message* message = find_or_open(header.message, header.message_bytes, header.segment, now);
+  if (message == nullptr) {
+    ++counters_.ignored;
+    return {};
+  }
+  if (header.open) {
+    take_open(header.message, *message, *header.open, ledgers, now);
+    settle(header.open->settled_below, header.message);
+  }
+  const bool over = message->state != Message::State::kArriving;
+  if (over || message->got.test(header.index)) {
+    ++counters_.duplicates;
+    track_path(header, marked, now);
+    if (over) make_state_due(header.message, *message);
+    return {};
+  }
+  if (!in_order_only(*message, header)) {
+    paths_[header.path].due = ack_due_ = true;
+    return {};
+  }
+  const Placement placement = place(*message, header, payload);
+  if (placement.kind == Placement::Kind::kDrop) {
+    message->refused = true;
+    ++counters_.refused;
+    return {};
+  }
+  track_path(header, marked, now);
+  counters_.placed_bytes += payload;
+  message->received_bytes += payload;
+  if (message->receive != kNone) demand_ -= payload;
+  arrived(header.message, *message, header, now);
+  return placement;
+}
+
+Placement Receiver::place(Message& message, const DataHeader& header, std::uint32_t payload) {
+  const std::uint32_t offset = header.index * header.segment;
+  if (message.receive != kNone) return {Placement::Kind::kPlace, message.receive, offset, payload};
+  if (!message.has_open) return {};
+  const std::uint32_t order = order_of(message, header.message, header.index);
+  const std::uint32_t staged_at = order * header.segment;
+  if (order >= kStagedPackets || staged_at + payload > options_.staging_bytes()) return {};
+  if (message.staging == kNone) {
+    if (!staging_free_.empty()) {
+      message.staging = staging_free_.back();
+      staging_free_.pop_back();
+    } else if (staging_used_ < options_.max_staged) {
+      message.staging = staging_used_++;
+    } else {
+      return {};
+    }
+  }
+  message.staged |= std::uint64_t{1} << order;
+  return {Placement::Kind::kStage, message.staging, staged_at, payload};
+}
+
+std::uint32_t Receiver::order_of(const Message& message, std::uint32_t id, std::uint32_t index) const {
+  const std::uint32_t first = message.open.tolerant ? first_index(secret_, id, message.packets) : 0;
+  return index >= first ? index - first : index + message.packets - first;
+}
+
+void Receiver::arrived(std::uint32_t id, Message& message, const DataHeader& header, TimePoint now) {
+  message.got.set(header.index);
+  ++message.received;
+  if (header.important) ++message.important;
+  message.sent_known = std::max(message.sent_known, order_of(message, id, header.index) + 1);
+  const Duration gap = now - message.last_at;
+  message.spacing = (message.spacing * 7 + gap) / 8;
+  message.last_at = now;
+  if (message.received == message.packets) {
+    finish(id, message, Message::State::kComplete);
+  } else {
+    arm(message, now);
+  }
+}
+
+void Receiver::arm(Message& message, TimePoint now) {
+  if (message.receive == kNone || message.state != Message::State::kArriving) return;
+  if (options_.mode == Mode::kStaticDeadline) {
+    message.decide_at = message.first_at + options_.static_deadline;
+  } else if (message.open.tolerant && message.sent_known == message.packets) {
+    message.decide_at = now + quiet_time(message);
+  } else {
+    return;
+  }
+  decide_at_ = std::min(decide_at_, message.decide_at);
+}
+
+Duration Receiver::quiet_time(const Message& message) const {
+  return std::max(options_.gap_floor, message.spacing * 2);
+}
+
+void Receiver::track_path(const DataHeader& header, bool marked, TimePoint now) {
+  Path& path = paths_[header.path];
+  bool now_due = header.ack_now;
+  if (!path.seen) {
+    path.seen = true;
+    path.largest = header.path_seq;
+    path.largest_at = now;
+    now_due = now_due || header.path_seq != 0;
+  } else if (const std::int32_t ahead = distance(header.path_seq, path.largest); ahead > 0) {
+    path.before = ahead >= 64 ? 0 : path.before << ahead;
+    if (ahead <= 64) path.before |= std::uint64_t{1} << (ahead - 1);
+    path.largest = header.path_seq;
+    path.largest_at = now;
+    now_due = now_due || ahead > 1;
+  } else if (ahead < 0 && ahead >= -64) {
+    path.before |= std::uint64_t{1} << (-ahead - 1);
+    now_due = true;
+  }
+  if (marked) ++path.marked;
+  ++path.unacked;
+  path.due = true;
+  if (now_due || path.unacked >= options_.ack_every) {
+    ack_due_ = true;
+  } else {
+    ack_at_ = std::min(ack_at_, now + options_.ack_delay);
+  }
+}
+
+void Receiver::finish(std::uint32_t id, Message& message, Message::State state) {
+  message.state = state;
+  message.decide_at = TimePoint::max();
+  const bool partial = state == Message::State::kPartial;
+  const std::uint32_t missing = message.bytes - message.received_bytes;
+  if (message.receive != kNone) {
+    demand_ -= missing;
+    --outstanding_;
+    if (outstanding_ == 0) active_ = false;
+    done_.push_back({message.receive, message.bytes, missing, false});
+  }
+  if (partial) {
+    ++counters_.partial_messages;
+    counters_.missing_bytes += missing;
+  }
+  while (messages_.contains(finished_below_) && messages_[finished_below_].state == Message::State::kComplete) {
+    ++finished_below_;
+  }
+  if (!partial && distance(finished_below_, id) > 0) {
+    ack_due_ = true;  // it says so
+  } else {
+    make_state_due(id, message);
+  }
+}
+
+// Messages that the sender has forgotten need no memory here, once they have a receive. `id` is the message whose
+// packet said so.
+void Receiver::settle(std::uint32_t below, std::uint32_t id) {
+  if (distance(below, id) > 0) return;
+  while (!messages_.empty() && distance(messages_.base(), below) < 0) {
+    const Message& first = messages_[messages_.base()];
+    const bool over = first.state == Message::State::kComplete || first.state == Message::State::kPartial;
+    if (!over || first.receive == kNone || first.state_due || held(messages_.base())) return;
+    messages_.pop();
+  }
+  if (distance(finished_below_, messages_.base()) < 0) finished_below_ = messages_.base();
+  while (messages_.contains(finished_below_) && messages_[finished_below_].state == Message::State::kComplete) {
+    ++finished_below_;
+  }
+}
+
+// The caller may still ask for its staged packets or its missing ranges.
+bool Receiver::held(std::uint32_t id) const {
+  const Receive& receive = receives_[messages_[id].receive];
+  return receive.used && receive.matched && receive.message == id;
+}
+
+void Receiver::on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now) {
+  if (probe.secret != secret_) {
+    ++counters_.ignored;
+    return;
+  }
+  active_ = true;
+  note_sent(probe.sent_units);
+  if (distance(probe.message, messages_.base()) < 0) {
+    settled_probe_ = probe.message;
+    return;
+  }
+  Message* message = find_or_open(probe.message, probe.message_bytes, probe.segment, now);
+  if (message == nullptr) {
+    ++counters_.ignored;
+    return;
+  }
+  take_open(probe.message, *message, probe.open, ledgers, now);
+  settle(probe.open.settled_below, probe.message);
+  if (message->state == Message::State::kArriving && probe.sent > message->sent_known) {
+    message->sent_known = probe.sent;
+    arm(*message, now);
+  }
+  const bool arriving = message->state == Message::State::kArriving && message->receive != kNone;
+  if (arriving && !receives_[message->receive].posted_due) {
+    receives_[message->receive].posted_due = true;
+    posts_.push_back(message->receive);
+  }
+  make_state_due(probe.message, *message);
+}
+
+void Receiver::make_state_due(std::uint32_t id, Message& message) {
+  if (message.state_due) return;
+  message.state_due = true;
+  message.state_base = 0;
+  states_.push_back(id);
+}
+
+TimePoint Receiver::next_timeout() const { return std::min(ack_at_, decide_at_); }
+
+void Receiver::on_timeout(LedgerBook& ledgers, TimePoint now) {
+  if (ack_at_ <= now) {
+    ack_due_ = true;
+    ack_at_ = TimePoint::max();
+  }
+  if (decide_at_ > now) return;
+  decide_at_ = TimePoint::max();
+  for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
+    Message& message = messages_[id];
+    if (message.state != Message::State::kArriving) continue;
+    if (message.decide_at <= now) decide(id, message, ledgers, now);
+    decide_at_ = std::min(decide_at_, message.decide_at);
+  }
+}
+
+// How many of the packets that are not important may be missing for good.
+std::uint32_t Receiver::tolerable(const Message& message, const LedgerBook& ledgers, std::uint32_t missing) const {
+  if (!message.open.tolerant || message.refused) return 0;
+  std::uint32_t count = std::min(missing, message_cap_packets(message.packets));
+  while (count > 0 &&
+         !ledgers.allows(collective_of(message.open), message.open.stage, std::uint64_t{count} * message.segment)) {
+    --count;
+  }
+  return count;
+}
+
+void Receiver::decide(std::uint32_t id, Message& message, LedgerBook& ledgers, TimePoint now) {
+  message.decide_at = TimePoint::max();
+  if (options_.mode == Mode::kStaticDeadline) {
+    finish(id, message, Message::State::kPartial);
+    return;
+  }
+  const std::uint32_t missing = message.packets - message.received;
+  const std::uint32_t important = message.open.important - std::min(message.important, message.open.important);
+  const std::uint32_t others = missing - std::min(missing, important);
+  const std::uint32_t allowed = tolerable(message, ledgers, others);
+  const bool enough = important == 0 && others <= allowed;
+  if (enough &&
+      ledgers.charge(collective_of(message.open), message.open.stage, message.bytes - message.received_bytes)) {
+    finish(id, message, Message::State::kPartial);
+    return;
+  }
+  message.want = others - allowed;
+  make_state_due(id, message);
+  message.decide_at = now + std::max<Duration>(options_.probe_floor, quiet_time(message) * 2);
+}
+
+void Receiver::note_sent(std::uint32_t sent) {
+  if (distance(sent, sent_units_) > 0) sent_units_ = sent;
+}
+
+void Receiver::grant(std::uint32_t window) {
+  const auto wanted = static_cast<std::uint32_t>(std::min<std::uint64_t>(window, demand_));
+  const std::uint32_t credit = sent_units_ + units(wanted);
+  if (distance(credit, credit_units_) > 0) credit_units_ = credit;
+  // Often enough that the sender never waits for the rest of a window that has long arrived; the last of it at once.
+  const std::int32_t untold = distance(credit_units_, told_units_);
+  const std::uint32_t step = std::max(units(std::uint64_t{2} * options_.segment), units(window) / 8);
+  if (untold >= static_cast<std::int32_t>(step) || (untold > 0 && wanted == demand_)) ack_due_ = true;
+}
+
+std::optional<ReceiveDone> Receiver::poll_done() {
+  if (done_.empty()) return std::nullopt;
+  return done_.pop_front();
+}
+
+std::optional<std::uint32_t> Receiver::poll_unstage() {
+  if (unstage_.empty()) return std::nullopt;
+  return unstage_.pop_front();
+}
+
+std::optional<Receiver::Range> Receiver::missing(std::uint32_t receive, std::uint32_t from) const {
+  const Receive& posted = receives_[receive];
+  if (!posted.matched || !messages_.contains(posted.message)) return std::nullopt;
+  const Message& message = messages_[posted.message];
+  if (from >= message.bytes) return std::nullopt;
+  const std::uint32_t first = message.got.first_clear(from / message.segment);
+  if (first >= message.packets) return std::nullopt;
+  const std::uint32_t end = std::min(message.packets, message.got.first_set(first));
+  const std::uint32_t offset = first * message.segment;
+  return Range{offset, std::min(message.bytes, end * message.segment) - offset};
+}
+
+std::optional<Receiver::Staged> Receiver::staged(std::uint32_t receive, std::uint32_t from) const {
+  const Receive& posted = receives_[receive];
+  if (!posted.matched || !messages_.contains(posted.message)) return std::nullopt;
+  const Message& message = messages_[posted.message];
+  if (message.staging == kNone) return std::nullopt;
+  for (std::uint32_t order = from; order < kStagedPackets; ++order) {
+    if ((message.staged >> order & 1) == 0) continue;
+    const std::uint32_t first = message.open.tolerant ? first_index(secret_, posted.message, message.packets) : 0;
+    const std::uint32_t index = (first + order) % message.packets;
+    return Staged{message.staging, order, order * message.segment, index * message.segment,
+                  packet_bytes(index, message.bytes, message.segment)};
+  }
+  return std::nullopt;
+}
+
+void Receiver::unstaged(std::uint32_t receive) {
+  Message& message = messages_[receives_[receive].message];
+  staging_free_.push_back(message.staging);
+  message.staging = kNone;
+  message.staged = 0;
+}
+
+}  // namespace clustar::mlt

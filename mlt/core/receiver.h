@@ -1,0 +1,198 @@
+// Receiving end of one connection: places packets, acknowledges them by path, decides what may stay missing.
+// Pure. Order of calls within one moment: packets, timeout, then polling.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "mlt/core/bitmap.h"
+#include "mlt/core/ledger.h"
+#include "mlt/core/options.h"
+#include "mlt/core/window.h"
+#include "mlt/core/wire.h"
+#include "transport/base/ring.h"
+#include "transport/base/time.h"
+
+namespace clustar::mlt {
+
+// Where the payload of a packet goes.
+struct Placement {
+  enum class Kind : std::uint8_t {
+    kDrop,   // nowhere: a duplicate, a stranger, or nothing to hold it
+    kPlace,  // to `offset` of receive `id`
+    kStage,  // to `offset` of staging buffer `id` (Receiver::staged() tells where it belongs later)
+  } kind = Kind::kDrop;
+  std::uint32_t id = 0;
+  std::uint32_t offset = 0;
+  std::uint32_t length = 0;
+};
+
+struct ReceiveDone {
+  std::uint32_t receive = 0;
+  std::uint32_t bytes = 0;    // of the message
+  std::uint32_t missing = 0;  // of them; Receiver::missing() names the ranges until release()
+  bool truncated = false;     // the message is longer than the receive; nothing was placed
+};
+
+class Receiver {
+ public:
+  struct Counters {
+    std::uint64_t placed_bytes = 0;
+    std::uint64_t duplicates = 0;
+    std::uint64_t refused = 0;  // packets that came before their receive and found no staging
+    std::uint64_t ignored = 0;  // packets that contradict what is known
+    std::uint64_t missing_bytes = 0;
+    std::uint64_t partial_messages = 0;
+  };
+
+  Receiver(const Options& options, std::uint64_t secret);
+
+  // Receives with the same tag are filled in the order of posting. Returns the receive's id, 0 .. max_messages - 1;
+  // nullopt when so many are outstanding.
+  std::optional<std::uint32_t> post(std::int32_t tag, std::uint32_t length, LedgerBook& ledgers, TimePoint now);
+  // The receive's ReceiveDone was handled; its id may come again.
+  void release(std::uint32_t receive);
+
+  Placement on_data(const DataHeader& header, std::uint32_t payload, bool marked, LedgerBook& ledgers, TimePoint now);
+  void on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now);
+
+  TimePoint next_timeout() const;
+  void on_timeout(LedgerBook& ledgers, TimePoint now);
+
+  // The next control packet, most urgent first.
+  std::optional<Packet> poll_control(TimePoint now);
+  bool has_control() const;
+  std::optional<ReceiveDone> poll_done();
+
+  // Ranges of receive `id` that are missing, from byte `from`; nullopt: no more.
+  struct Range {
+    std::uint32_t offset;
+    std::uint32_t length;
+  };
+  std::optional<Range> missing(std::uint32_t receive, std::uint32_t from) const;
+  // The next staged packet, beginning with the `from`-th, of the message that was matched to `receive`: copy `length`
+  // bytes from `buffer_offset` of staging buffer `buffer` to `offset` of the receive; go on with number + 1. nullopt:
+  // no more; then unstaged(receive).
+  struct Staged {
+    std::uint32_t buffer;
+    std::uint32_t number;
+    std::uint32_t buffer_offset;
+    std::uint32_t offset;
+    std::uint32_t length;
+  };
+  std::optional<Staged> staged(std::uint32_t receive, std::uint32_t from) const;
+  void unstaged(std::uint32_t receive);
+  // Receives whose messages have staged packets to be copied, in order of matching.
+  std::optional<std::uint32_t> poll_unstage();
+
+  // Demand for credit: bytes of posted receives that have not arrived.
+  std::uint64_t demand() const { return demand_; }
+  // Data or a probe came since the last receive was finished.
+  bool active() const { return active_; }
+  // Lets the sender be `window` bytes ahead of what it is known to have sent.
+  void grant(std::uint32_t window);
+
+  bool idle() const { return messages_.empty() && outstanding_ == 0; }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  static constexpr std::uint32_t kNone = 0xffffffff;
+  struct Path {
+    bool seen = false;
+    bool due = false;
+    std::uint8_t unacked = 0;
+    std::uint16_t marked = 0;
+    std::uint32_t largest = 0;
+    std::uint64_t before = 0;
+    TimePoint largest_at{};
+  };
+  struct Message {
+    enum class State : std::uint8_t { kUnseen, kArriving, kComplete, kPartial };
+    State state = State::kUnseen;
+    bool has_open = false;
+    bool refused = false;  // some packet found no place: nothing of it may be charged to the ledger
+    bool truncated = false;
+    bool state_due = false;  // a STOP, or the answer to a probe
+    bool eligible_counted = false;
+    std::uint32_t bytes = 0;
+    std::uint16_t segment = 0;
+    std::uint32_t packets = 0;
+    std::uint32_t received = 0;
+    std::uint32_t received_bytes = 0;
+    std::uint64_t staged = 0;      // bit i: the i-th packet in sending order lies in the staging buffer
+    std::uint32_t important = 0;   // received
+    std::uint32_t sent_known = 0;  // the first so many packets, in sending order, are known to have been sent
+    std::uint32_t receive = kNone;
+    std::uint32_t staging = kNone;
+    std::uint32_t state_base = 0;  // window of the state packet that comes next
+    std::uint32_t want = 0;        // to be sent again, of the windows still to be told
+    OpenRecord open;
+    PacketBitmap got;
+    TimePoint first_at{};
+    TimePoint last_at{};
+    TimePoint decide_at = TimePoint::max();
+    Duration spacing{0};  // smoothed time between packets
+  };
+  struct Receive {
+    bool used = false;
+    bool posted_due = false;
+    std::int32_t tag = 0;
+    std::uint32_t tag_seq = 0;
+    std::uint32_t length = 0;
+    bool matched = false;
+    std::uint32_t message = 0;  // id, once matched
+  };
+
+  static CollectiveId collective_of(const OpenRecord& open) { return {open.communicator, open.collective}; }
+  Message* find_or_open(std::uint32_t id, std::uint32_t bytes, std::uint16_t segment, TimePoint now);
+  void take_open(std::uint32_t id, Message& message, const OpenRecord& open, LedgerBook& ledgers, TimePoint now);
+  void match(std::uint32_t id, std::uint32_t receive, LedgerBook& ledgers, TimePoint now);
+  void count_eligible(Message& message, LedgerBook& ledgers);
+  Placement place(Message& message, const DataHeader& header, std::uint32_t payload);
+  std::uint32_t order_of(const Message& message, std::uint32_t id, std::uint32_t index) const;
+  void track_path(const DataHeader& header, bool marked, TimePoint now);
+  void arrived(std::uint32_t id, Message& message, const DataHeader& header, TimePoint now);
+  void finish(std::uint32_t id, Message& message, Message::State state);
+  void decide(std::uint32_t id, Message& message, LedgerBook& ledgers, TimePoint now);
+  std::uint32_t tolerable(const Message& message, const LedgerBook& ledgers, std::uint32_t missing) const;
+  Duration quiet_time(const Message& message) const;
+  void arm(Message& message, TimePoint now);
+  void settle(std::uint32_t below, std::uint32_t id);
+  bool held(std::uint32_t id) const;
+  void make_state_due(std::uint32_t id, Message& message);
+  State state_of(std::uint32_t id, Message& message);
+  Ack next_ack(TimePoint now);
+  void note_sent(std::uint32_t units);
+  bool in_order_only(const Message& message, const DataHeader& header) const;
+
+  const Options& options_;
+  const std::uint64_t secret_;
+  Window<Message> messages_;
+  std::vector<Receive> receives_;
+  std::vector<std::uint32_t> free_receives_;
+  std::unordered_map<std::int32_t, std::uint32_t> tag_posts_;
+  std::vector<std::uint32_t> staging_free_;
+  std::uint32_t staging_used_ = 0;
+  std::vector<Path> paths_;
+  std::size_t next_path_ = 0;
+  bool ack_due_ = false;
+  TimePoint ack_at_ = TimePoint::max();
+  TimePoint decide_at_ = TimePoint::max();  // not after any message's
+  Ring<std::uint32_t> states_;              // messages with state_due
+  Ring<std::uint32_t> posts_;               // receives with posted_due
+  Ring<std::uint32_t> unstage_;
+  Ring<ReceiveDone> done_;
+  std::uint32_t outstanding_ = 0;
+  std::uint64_t demand_ = 0;
+  bool active_ = false;
+  std::uint32_t sent_units_ = 0;
+  std::uint32_t credit_units_ = 0;
+  std::uint32_t told_units_ = 0;  // credit in the latest packet
+  std::uint32_t finished_below_ = 0;
+  std::optional<std::uint32_t> settled_probe_;  // a probe asked for a message that is forgotten here
+  Counters counters_;
+};
+
+}  // namespace clustar::mlt

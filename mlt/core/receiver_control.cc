@@ -1,0 +1,97 @@
+// What a receiver tells its sender.
+#include <algorithm>
+#include <utility>
+
+#include "mlt/core/receiver.h"
+
+namespace clustar::mlt {
+
+bool Receiver::has_control() const {
+  return ack_due_ || !posts_.empty() || !states_.empty() || settled_probe_.has_value();
+}
+
+std::optional<Packet> Receiver::poll_control(TimePoint now) {
+  told_units_ = credit_units_;
+  while (!posts_.empty()) {
+    const Receive& receive = receives_[posts_.front()];
+    receives_[posts_.pop_front()].posted_due = false;
+    if (!receive.used) continue;
+    return Posted{secret_, receive.tag, receive.tag_seq, receive.length, credit_units_};
+  }
+  if (settled_probe_) {
+    State state;
+    state.secret = secret_;
+    state.stop = state.complete = true;
+    state.message = *std::exchange(settled_probe_, std::nullopt);
+    state.credit_units = credit_units_;
+    state.finished_below = finished_below_;
+    return state;
+  }
+  while (!states_.empty()) {
+    const std::uint32_t id = states_.front();
+    if (!messages_.contains(id)) {
+      states_.pop_front();
+      continue;
+    }
+    return state_of(id, messages_[id]);
+  }
+  if (!ack_due_) return std::nullopt;
+  return next_ack(now);
+}
+
+// One window of the message's state; the message stays at the front until all windows are told.
+State Receiver::state_of(std::uint32_t id, Message& message) {
+  State state;
+  state.secret = secret_;
+  state.message = id;
+  state.credit_units = credit_units_;
+  state.finished_below = finished_below_;
+  state.stop = message.state != Message::State::kArriving;
+  state.complete = message.state == Message::State::kComplete;
+  if (!state.complete) {
+    state.base = message.state_base;
+    state.count = static_cast<std::uint16_t>(std::min<std::uint32_t>(State::kWindow, message.packets - state.base));
+    std::uint32_t missing = 0;
+    for (std::uint16_t i = 0; i < state.count; ++i) {
+      if (message.got.test(state.base + i)) continue;
+      state.missing[i / 8] |= std::byte{0x80} >> (i % 8);
+      ++missing;
+    }
+    state.want = static_cast<std::uint16_t>(std::min(message.want, missing));
+    message.want -= state.want;
+    message.state_base += state.count;
+  }
+  if (state.complete || message.state_base >= message.packets) {
+    message.state_due = false;
+    states_.pop_front();
+  }
+  return state;
+}
+
+Ack Receiver::next_ack(TimePoint now) {
+  Ack ack;
+  ack.secret = secret_;
+  ack.credit_units = credit_units_;
+  ack.finished_below = finished_below_;
+  bool more = false;
+  for (std::size_t looked = 0; looked < paths_.size(); ++looked) {
+    Path& path = paths_[next_path_];
+    if (path.due && ack.count == Ack::kMaxBlocks) {
+      more = true;
+      break;
+    }
+    if (path.due && path.seen) {
+      const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(now - path.largest_at).count();
+      ack.blocks[ack.count++] = {static_cast<std::uint8_t>(next_path_), path.marked, path.largest, path.before,
+                                 static_cast<std::uint16_t>(std::min<std::int64_t>(waited, 0xffff))};
+      path.due = false;
+      path.unacked = 0;
+    }
+    next_path_ = (next_path_ + 1) % paths_.size();
+  }
+  ack_due_ = more;
+  if (!more) ack_at_ = TimePoint::max();
+  return ack;
+}
+
+}  // namespace clustar::mlt

@@ -1,0 +1,184 @@
+// Sending end of one connection: which packet of which message goes next, on which path, and what has become of it.
+// Pure. It never sees payload: a Transmit says which bytes of which message belong behind the header.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "mlt/core/bitmap.h"
+#include "mlt/core/congestion.h"
+#include "mlt/core/options.h"
+#include "mlt/core/pacer.h"
+#include "mlt/core/paths.h"
+#include "mlt/core/rtt.h"
+#include "mlt/core/window.h"
+#include "mlt/core/wire.h"
+#include "transport/base/ring.h"
+#include "transport/base/rng.h"
+#include "transport/base/time.h"
+
+namespace clustar::mlt {
+
+// Service classes, 7 first; how they map to DSCP is Classes' business (importance.h).
+struct SendTerms {
+  std::uint8_t bulk_class = 3;  // of first transmissions
+  bool tolerant = false;        // loss within the collective's terms; else all of the following is ignored
+  std::uint16_t stage = 0;
+  std::uint64_t communicator = 0;
+  std::uint32_t collective = 0;
+  std::uint16_t ranks = 0;
+  std::uint16_t edges = 0;
+  std::uint64_t collective_bytes = 0;
+  std::uint32_t tolerance_ppm = 0;
+  const PacketBitmap* important = nullptr;  // packets that may not be missing; copied; null: none
+};
+
+struct SendDone {
+  std::uint32_t message = 0;
+  std::uint32_t missing_packets = 0;  // Sender::delivered() tells which, until the next call
+};
+
+struct Transmit {
+  Packet header;
+  std::uint8_t path = 0;
+  std::uint8_t traffic_class = 7;
+  bool ect = false;
+  std::uint32_t message = 0;  // payload: `length` bytes from `offset` of this message; 0 bytes for control
+  std::uint32_t offset = 0;
+  std::uint32_t length = 0;
+};
+
+class Sender {
+ public:
+  struct Counters {
+    std::uint64_t packets = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t retransmitted = 0;  // packets
+    std::uint64_t lost = 0;           // packets given up as lost on their path
+    std::uint64_t probes = 0;
+    std::uint64_t ignored = 0;  // control packets that contradict what is known
+  };
+
+  Sender(const Options& options, std::uint64_t secret, std::uint64_t seed);
+
+  // Returns the message's number; nullopt when options.max_messages are not settled yet. At most kMaxMessageBytes.
+  std::optional<std::uint32_t> send(std::uint32_t bytes, std::int32_t tag, const SendTerms& terms, TimePoint now);
+
+  void on_ack(const Ack& ack, TimePoint now);
+  void on_posted(const Posted& posted, TimePoint now);
+  void on_state(const State& state, TimePoint now);
+
+  TimePoint next_timeout() const;
+  void on_timeout(TimePoint now);
+
+  // Probes go first, then retransmissions, then new data in order of sending. nullopt: nothing may go now; ask again
+  // after an input or at next_timeout().
+  std::optional<Transmit> poll_transmit(TimePoint now);
+  std::optional<SendDone> poll_done();
+  const PacketBitmap& delivered(std::uint32_t message) const { return messages_[message].delivered; }
+
+  bool idle() const { return messages_.empty(); }
+  // The peer has not answered for options.peer_timeout.
+  bool peer_lost() const { return peer_lost_; }
+  const Counters& counters() const { return counters_; }
+  Duration round_trip() const { return rtt_.srtt(); }
+
+ private:
+  struct Message {
+    bool done = false;
+    bool posted = false;
+    bool open_known = false;  // the peer acknowledged a packet with the record
+    bool probe_due = false;
+    std::uint32_t bytes = 0;
+    std::uint32_t packets = 0;
+    std::uint32_t first = 0;      // index of the packet that goes first
+    std::uint32_t sent = 0;       // first transmissions so far
+    std::uint32_t scheduled = 0;  // bytes first sent before the receive was known to be posted
+    std::uint8_t bulk_class = 3;
+    OpenRecord open;
+    PacketBitmap delivered;
+    PacketBitmap in_flight;
+    PacketBitmap resend;
+    PacketBitmap important;
+    PacketBitmap stop_windows;  // of a STOP with missing packets: which have come
+    std::uint8_t backoff = 0;
+    TimePoint touched_at{};  // latest transmission or delivery
+    TimePoint probed_at{};
+  };
+  struct Record {  // one packet on its way
+    std::uint32_t message = 0;
+    std::uint32_t index = 0;
+    std::uint32_t bytes = 0;
+    bool settled = true;
+    bool with_open = false;
+    TimePoint sent_at{};
+  };
+  struct Path {
+    explicit Path(std::uint32_t bound) : records(bound) {}
+    Window<Record> records;  // by path_seq; its base is the oldest that is not settled
+    std::uint32_t largest = 0;
+    bool acked = false;
+    std::uint16_t marked = 0;
+    TimePoint lost_at = TimePoint::max();  // when an unsettled record before `largest` counts as lost
+  };
+
+  std::optional<Transmit> next_probe(TimePoint now);
+  std::optional<Transmit> next_resend(TimePoint now);
+  std::optional<Transmit> next_new(TimePoint now);
+  Transmit data(std::uint32_t id, Message& message, std::uint32_t index, bool again, TimePoint now);
+  std::uint8_t path_for(std::uint32_t bytes, bool again, TimePoint now);
+  bool window_open(std::uint32_t bytes) const;
+  void settle_all_of(std::uint32_t id, TimePoint now);
+  void on_block(const AckBlock& block, TimePoint now);
+  void settle(Record& record, bool delivered, TimePoint now);
+  void find_losses(std::uint8_t path, TimePoint now);
+  // `network`: it was lost there, and not thrown away by the receiver.
+  void lose(std::uint8_t path, Record& record, bool network, TimePoint now);
+  void mark_resend(Message& message, std::uint32_t index);
+  void take_credit(std::uint32_t credit, std::uint32_t finished_below, TimePoint now);
+  void finish(std::uint32_t id, Message& message, bool complete, TimePoint now);
+  void arm_probe(const Message& message);
+  Duration probe_wait(const Message& message) const;
+  void touch(Message& message, TimePoint now);
+  void go_back(Path& path, TimePoint now);
+  bool held_back(TimePoint now);
+  void reconcile(std::uint32_t id, const State& state, TimePoint now);
+  void make_probe_due(Message& message);
+  bool may_start(const Message& message, std::uint32_t bytes) const;
+  void pop_settled();
+
+  const Options& options_;
+  const std::uint64_t secret_;
+  Rng rng_;
+  Window<Message> messages_;
+  std::vector<Path> paths_;
+  PathSelector selector_;
+  RttEstimator rtt_;
+  Congestion congestion_;
+  Pacer pacer_;
+  std::unordered_map<std::int32_t, std::uint32_t> tag_sends_;
+  struct Ready {  // (tag, tag_seq) of receives that were posted before their messages were sent
+    std::int32_t tag;
+    std::uint32_t tag_seq;
+  };
+  std::vector<Ready> posted_early_;
+  std::uint64_t in_flight_ = 0;  // bytes
+  std::uint32_t sent_units_ = 0;
+  std::uint32_t credit_units_ = 0;
+  std::uint32_t next_new_ = 0;  // no message before it has first transmissions left
+  std::uint32_t resends_ = 0;   // of all messages
+  std::uint32_t probes_due_ = 0;
+  std::uint8_t burst_path_ = 0;
+  std::uint32_t burst_left_ = 0;
+  bool paced_ = false;  // the pacer alone held back the latest packet
+  TimePoint send_at_{};
+  TimePoint probe_at_ = TimePoint::max();  // not after any message's
+  TimePoint heard_at_{};                   // the peer's latest packet, or the first message after idling
+  bool peer_lost_ = false;
+  Ring<SendDone> done_;
+  Counters counters_;
+};
+
+}  // namespace clustar::mlt

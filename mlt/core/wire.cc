@@ -1,0 +1,285 @@
+#include "mlt/core/wire.h"
+
+#include <cstring>
+
+#include "transport/base/bytes.h"
+
+namespace clustar::mlt {
+namespace {
+
+constexpr std::uint8_t kRetransmission = 1, kImportant = 2, kAckNow = 4, kHasOpen = 8;
+constexpr std::uint8_t kStop = 1, kComplete = 2;
+constexpr std::size_t kPrefix = 12;
+constexpr std::size_t kAckFixed = 24;
+
+template <std::size_t Size>
+using Bytes = std::span<const std::byte, Size>;
+
+bool message_in_range(std::uint32_t bytes, std::uint16_t segment) {
+  return bytes <= kMaxMessageBytes && segment >= kMinSegment && packet_count(bytes, segment) <= kMaxPackets;
+}
+
+std::optional<OpenRecord> parse_open(Bytes<OpenRecord::kSize> bytes) {
+  const WireReader reader(bytes);
+  OpenRecord open;
+  open.tag = static_cast<std::int32_t>(reader.load<std::uint32_t, 0>());
+  open.tag_seq = reader.load<std::uint32_t, 4>();
+  open.settled_below = reader.load<std::uint32_t, 8>();
+  open.stage = reader.load<std::uint16_t, 12>();
+  const auto flags = reader.load<std::uint16_t, 14>();
+  open.tolerant = (flags & OpenRecord::kTolerant) != 0;
+  open.communicator = reader.load<std::uint64_t, 16>();
+  open.collective = reader.load<std::uint32_t, 24>();
+  open.ranks = reader.load<std::uint16_t, 28>();
+  open.edges = reader.load<std::uint16_t, 30>();
+  open.collective_bytes = reader.load<std::uint64_t, 32>();
+  open.tolerance_ppm = reader.load<std::uint32_t, 40>();
+  open.important = reader.load<std::uint32_t, 44>();
+  if ((flags & ~OpenRecord::kTolerant) != 0 || open.tolerance_ppm > 1'000'000 || open.important > kMaxPackets) {
+    return std::nullopt;
+  }
+  return open;
+}
+
+void write_open(const OpenRecord& open, std::span<std::byte, OpenRecord::kSize> out) {
+  WireWriter writer(out);
+  writer.store<0>(static_cast<std::uint32_t>(open.tag));
+  writer.store<4>(open.tag_seq);
+  writer.store<8>(open.settled_below);
+  writer.store<12>(open.stage);
+  writer.store<14>(open.tolerant ? OpenRecord::kTolerant : std::uint16_t{0});
+  writer.store<16>(open.communicator);
+  writer.store<24>(open.collective);
+  writer.store<28>(open.ranks);
+  writer.store<30>(open.edges);
+  writer.store<32>(open.collective_bytes);
+  writer.store<40>(open.tolerance_ppm);
+  writer.store<44>(open.important);
+}
+
+std::optional<Packet> parse_data(std::span<const std::byte> bytes) {
+  if (bytes.size() < DataHeader::kSize) return std::nullopt;
+  const WireReader reader(bytes.first<DataHeader::kSize>());
+  const auto flags = reader.load<std::uint8_t, 2>();
+  DataHeader data;
+  data.path = reader.load<std::uint8_t, 3>();
+  data.secret = reader.load<std::uint64_t, 4>();
+  data.retransmission = (flags & kRetransmission) != 0;
+  data.important = (flags & kImportant) != 0;
+  data.ack_now = (flags & kAckNow) != 0;
+  data.message = reader.load<std::uint32_t, 12>();
+  data.index = reader.load<std::uint32_t, 16>();
+  data.path_seq = reader.load<std::uint32_t, 20>();
+  data.message_bytes = reader.load<std::uint32_t, 24>();
+  data.segment = reader.load<std::uint16_t, 28>();
+  data.tx_us = reader.load<std::uint32_t, 32>();
+  data.sent_units = reader.load<std::uint32_t, 36>();
+  const bool has_open = (flags & kHasOpen) != 0;
+  const std::size_t length = DataHeader::kSize + (has_open ? OpenRecord::kSize : 0);
+  if (bytes.size() != length || flags > 15 || data.path >= kMaxPaths ||
+      !message_in_range(data.message_bytes, data.segment) ||
+      data.index >= packet_count(data.message_bytes, data.segment)) {
+    return std::nullopt;
+  }
+  if (has_open) {
+    data.open = parse_open(bytes.subspan<DataHeader::kSize, OpenRecord::kSize>());
+    if (!data.open || data.open->important > packet_count(data.message_bytes, data.segment)) return std::nullopt;
+  }
+  return data;
+}
+
+std::optional<Packet> parse_ack(std::span<const std::byte> bytes) {
+  if (bytes.size() < kAckFixed) return std::nullopt;
+  const WireReader reader(bytes.first<kAckFixed>());
+  Ack ack;
+  ack.secret = reader.load<std::uint64_t, 4>();
+  ack.credit_units = reader.load<std::uint32_t, 12>();
+  ack.finished_below = reader.load<std::uint32_t, 16>();
+  ack.count = reader.load<std::uint8_t, 20>();
+  if (ack.count > Ack::kMaxBlocks || bytes.size() != kAckFixed + ack.count * AckBlock::kSize) return std::nullopt;
+  for (std::size_t i = 0; i < ack.count; ++i) {
+    const WireReader block(bytes.subspan(kAckFixed + i * AckBlock::kSize).first<AckBlock::kSize>());
+    AckBlock& out = ack.blocks[i];
+    out.path = block.load<std::uint8_t, 0>();
+    out.marked = block.load<std::uint16_t, 2>();
+    out.largest = block.load<std::uint32_t, 4>();
+    out.before = block.load<std::uint64_t, 8>();
+    out.delay_us = block.load<std::uint16_t, 16>();
+    if (out.path >= kMaxPaths) return std::nullopt;
+  }
+  return ack;
+}
+
+std::optional<Packet> parse_posted(std::span<const std::byte> bytes) {
+  if (bytes.size() != Posted::kSize) return std::nullopt;
+  const WireReader reader(bytes.first<Posted::kSize>());
+  Posted posted;
+  posted.secret = reader.load<std::uint64_t, 4>();
+  posted.tag = static_cast<std::int32_t>(reader.load<std::uint32_t, 12>());
+  posted.tag_seq = reader.load<std::uint32_t, 16>();
+  posted.length = reader.load<std::uint32_t, 20>();
+  posted.credit_units = reader.load<std::uint32_t, 24>();
+  if (posted.length > kMaxMessageBytes) return std::nullopt;
+  return posted;
+}
+
+std::optional<Packet> parse_state(std::span<const std::byte> bytes) {
+  if (bytes.size() != State::kSize) return std::nullopt;
+  const WireReader reader(bytes.first<State::kSize>());
+  const auto flags = reader.load<std::uint8_t, 2>();
+  State state;
+  state.secret = reader.load<std::uint64_t, 4>();
+  state.stop = (flags & kStop) != 0;
+  state.complete = (flags & kComplete) != 0;
+  state.message = reader.load<std::uint32_t, 12>();
+  state.credit_units = reader.load<std::uint32_t, 16>();
+  state.base = reader.load<std::uint32_t, 20>();
+  state.count = reader.load<std::uint16_t, 24>();
+  state.want = reader.load<std::uint16_t, 26>();
+  state.finished_below = reader.load<std::uint32_t, 28>();
+  reader.copy_to<32>(std::span(state.missing));
+  if (flags > 3 || state.count > State::kWindow || state.base > kMaxPackets || (state.complete && !state.stop)) {
+    return std::nullopt;
+  }
+  return state;
+}
+
+std::optional<Packet> parse_probe(std::span<const std::byte> bytes) {
+  if (bytes.size() != Probe::kSize) return std::nullopt;
+  const WireReader reader(bytes.first<Probe::kSize>());
+  Probe probe;
+  probe.secret = reader.load<std::uint64_t, 4>();
+  probe.message = reader.load<std::uint32_t, 12>();
+  probe.sent = reader.load<std::uint32_t, 16>();
+  probe.message_bytes = reader.load<std::uint32_t, 20>();
+  probe.segment = reader.load<std::uint16_t, 24>();
+  probe.sent_units = reader.load<std::uint32_t, 28>();
+  const auto open = parse_open(bytes.subspan<32, OpenRecord::kSize>());
+  if (!open || !message_in_range(probe.message_bytes, probe.segment)) return std::nullopt;
+  const std::uint32_t packets = packet_count(probe.message_bytes, probe.segment);
+  if (probe.sent > packets || open->important > packets) return std::nullopt;
+  probe.open = *open;
+  return probe;
+}
+
+template <std::size_t Size>
+void write_prefix(WireWriter<Size>& writer, PacketType type, std::uint8_t flags, std::uint8_t path,
+                  std::uint64_t secret) {
+  writer.template store<0>(kWireVersion);
+  writer.template store<1>(static_cast<std::uint8_t>(type));
+  writer.template store<2>(flags);
+  writer.template store<3>(path);
+  writer.template store<4>(secret);
+}
+
+std::size_t write(const DataHeader& data, std::span<std::byte> out) {
+  const auto flags =
+      static_cast<std::uint8_t>((data.retransmission ? kRetransmission : 0) | (data.important ? kImportant : 0) |
+                                (data.ack_now ? kAckNow : 0) | (data.open ? kHasOpen : 0));
+  WireWriter writer(out.first<DataHeader::kSize>());
+  write_prefix(writer, PacketType::kData, flags, data.path, data.secret);
+  writer.store<12>(data.message);
+  writer.store<16>(data.index);
+  writer.store<20>(data.path_seq);
+  writer.store<24>(data.message_bytes);
+  writer.store<28>(data.segment);
+  writer.store<32>(data.tx_us);
+  writer.store<36>(data.sent_units);
+  if (!data.open) return DataHeader::kSize;
+  write_open(*data.open, out.subspan<DataHeader::kSize, OpenRecord::kSize>());
+  return DataHeader::kSize + OpenRecord::kSize;
+}
+
+std::size_t write(const Ack& ack, std::span<std::byte> out) {
+  WireWriter writer(out.first<kAckFixed>());
+  write_prefix(writer, PacketType::kAck, 0, 0, ack.secret);
+  writer.store<12>(ack.credit_units);
+  writer.store<16>(ack.finished_below);
+  writer.store<20>(ack.count);
+  for (std::size_t i = 0; i < ack.count; ++i) {
+    WireWriter block(out.subspan(kAckFixed + i * AckBlock::kSize).first<AckBlock::kSize>());
+    block.store<0>(ack.blocks[i].path);
+    block.store<2>(ack.blocks[i].marked);
+    block.store<4>(ack.blocks[i].largest);
+    block.store<8>(ack.blocks[i].before);
+    block.store<16>(ack.blocks[i].delay_us);
+  }
+  return kAckFixed + ack.count * AckBlock::kSize;
+}
+
+std::size_t write(const Posted& posted, std::span<std::byte> out) {
+  WireWriter writer(out.first<Posted::kSize>());
+  write_prefix(writer, PacketType::kPosted, 0, 0, posted.secret);
+  writer.store<12>(static_cast<std::uint32_t>(posted.tag));
+  writer.store<16>(posted.tag_seq);
+  writer.store<20>(posted.length);
+  writer.store<24>(posted.credit_units);
+  return Posted::kSize;
+}
+
+std::size_t write(const State& state, std::span<std::byte> out) {
+  WireWriter writer(out.first<State::kSize>());
+  const auto flags = static_cast<std::uint8_t>((state.stop ? kStop : 0) | (state.complete ? kComplete : 0));
+  write_prefix(writer, PacketType::kState, flags, 0, state.secret);
+  writer.store<12>(state.message);
+  writer.store<16>(state.credit_units);
+  writer.store<20>(state.base);
+  writer.store<24>(state.count);
+  writer.store<26>(state.want);
+  writer.store<28>(state.finished_below);
+  writer.copy_from<32>(std::span<const std::byte, State::kWindow / 8>(state.missing));
+  return State::kSize;
+}
+
+std::size_t write(const Probe& probe, std::span<std::byte> out) {
+  WireWriter writer(out.first<Probe::kSize>());
+  write_prefix(writer, PacketType::kProbe, 0, 0, probe.secret);
+  writer.store<12>(probe.message);
+  writer.store<16>(probe.sent);
+  writer.store<20>(probe.message_bytes);
+  writer.store<24>(probe.segment);
+  writer.store<28>(probe.sent_units);
+  write_open(probe.open, out.subspan<32, OpenRecord::kSize>());
+  return Probe::kSize;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> peek_secret(std::span<const std::byte> bytes) {
+  if (bytes.size() < kPrefix || std::to_integer<std::uint8_t>(bytes[0]) != kWireVersion) return std::nullopt;
+  return WireReader(bytes.first<kPrefix>()).load<std::uint64_t, 4>();
+}
+
+std::optional<Packet> parse(std::span<const std::byte> bytes) {
+  if (!peek_secret(bytes)) return std::nullopt;
+  switch (static_cast<PacketType>(bytes[1])) {
+    case PacketType::kData: return parse_data(bytes);
+    case PacketType::kAck: return parse_ack(bytes);
+    case PacketType::kPosted: return parse_posted(bytes);
+    case PacketType::kState: return parse_state(bytes);
+    case PacketType::kProbe: return parse_probe(bytes);
+  }
+  return std::nullopt;
+}
+
+std::size_t serialize(const Packet& packet, std::span<std::byte> out) {
+  return std::visit([&](const auto& known) { return write(known, out); }, packet);
+}
+
+std::uint32_t first_index(std::uint64_t secret, std::uint32_t message, std::uint32_t packets) {
+  // A mixing function of splitmix64's kind: neighbouring messages begin far apart.
+  std::uint64_t z = secret + std::uint64_t{message} * 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return static_cast<std::uint32_t>((z ^ (z >> 31)) % packets);
+}
+
+CompactHeader CompactHeader::decode(std::uint32_t word) {
+  return {static_cast<std::uint8_t>(word >> 24), (word >> 4) & (kMaxPackets - 1), static_cast<std::uint8_t>(word & 15)};
+}
+
+std::uint32_t CompactHeader::encode() const {
+  return std::uint32_t{slot} << 24 | (index & (kMaxPackets - 1)) << 4 | (generation & 15u);
+}
+
+}  // namespace clustar::mlt

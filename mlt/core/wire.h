@@ -1,0 +1,190 @@
+// What MLT puts on the wire. Integers are big-endian; parse answers nullopt for every packet that is not exactly one of
+// these, with all fields in range. Every packet carries the connection's 64-bit secret, which whoever cannot read the
+// handshake has to guess.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <variant>
+
+namespace clustar::mlt {
+
+inline constexpr std::uint8_t kWireVersion = 1;
+inline constexpr std::uint8_t kMaxPaths = 32;
+inline constexpr std::uint32_t kMaxMessageBytes = 1u << 30;
+inline constexpr std::uint32_t kMaxPackets = 1u << 20;  // of one message
+inline constexpr std::uint16_t kMinSegment = 64;
+inline constexpr std::uint32_t kMaxOutstanding = 4096;  // messages of one connection that are not settled
+inline constexpr std::size_t kMaxHeader = 96;
+
+// Sent bytes and credit are counted in units of 64 bytes, modulo 2^32.
+inline constexpr std::uint32_t kUnitBytes = 64;
+constexpr std::uint32_t units(std::uint64_t bytes) {
+  return static_cast<std::uint32_t>((bytes + kUnitBytes - 1) / kUnitBytes);
+}
+// a - b of two counters that wrap, as a signed distance.
+constexpr std::int32_t distance(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b); }
+
+enum class PacketType : std::uint8_t { kData = 1, kAck = 2, kPosted = 3, kState = 4, kProbe = 5 };
+
+// Identity of a message and what may be lost of it. Rides on data packets until one of them is acknowledged, and on
+// every probe. A message whose record never arrived is reliable.
+//  0     4         8               12      14      16              24            28      30      32           40    44
+// | tag | tag_seq | settled_below | stage | flags | communicator | collective  | ranks | edges | coll_bytes | ppm |
+// important | flags 1: loss is tolerated within the terms.
+struct OpenRecord {
+  static constexpr std::size_t kSize = 48;
+  static constexpr std::uint16_t kTolerant = 1;
+  std::int32_t tag = 0;
+  std::uint32_t tag_seq = 0;        // of the messages with this tag
+  std::uint32_t settled_below = 0;  // the sender has forgotten the messages below
+  std::uint16_t stage = 0;          // k of the reduce-scatter step: a missing byte costs k + 1 contributions
+  bool tolerant = false;
+  std::uint64_t communicator = 0;
+  std::uint32_t collective = 0;
+  std::uint16_t ranks = 0;
+  std::uint16_t edges = 0;
+  std::uint64_t collective_bytes = 0;
+  std::uint32_t tolerance_ppm = 0;  // parts per million, at most 1,000,000
+  std::uint32_t important = 0;      // packets of the message that may not be missing
+
+  bool operator==(const OpenRecord&) const = default;
+};
+
+//  0     1      2       3      4        12        16      20         24              28           30  32        36
+// | ver | type | flags | path | secret | message | index | path_seq | message_bytes | segment    | 0 | tx_us   |
+// sent_units | flags 1: retransmission, 2: important, 4: acknowledge at once, 8: an OpenRecord follows.
+struct DataHeader {
+  static constexpr std::size_t kSize = 40;
+  std::uint64_t secret = 0;
+  std::uint8_t path = 0;
+  bool retransmission = false;
+  bool important = false;
+  bool ack_now = false;
+  std::uint32_t message = 0;
+  std::uint32_t index = 0;     // payload belongs at index * segment
+  std::uint32_t path_seq = 0;  // counts all data packets of the connection on this path
+  std::uint32_t message_bytes = 0;
+  std::uint16_t segment = 0;  // payload bytes of every packet but the last
+  std::uint32_t tx_us = 0;
+  std::uint32_t sent_units = 0;  // of the connection, this packet included
+  std::optional<OpenRecord> open;
+
+  bool operator==(const DataHeader&) const = default;
+};
+
+// Selective acknowledgement of up to three paths.
+//  0                           12             16               20      24
+// | ver | type | 0 | 0 | secret | credit_units | finished_below | n | 0 | n x block |
+// block: | path (1) | 0 (1) | marked (2) | largest (4) | before (8) | delay_us (2) | 0 (2) |
+struct AckBlock {
+  static constexpr std::size_t kSize = 20;
+  std::uint8_t path = 0;
+  std::uint16_t marked = 0;    // packets of the path that arrived with CE so far, modulo 2^16
+  std::uint32_t largest = 0;   // path_seq
+  std::uint64_t before = 0;    // bit i: largest - 1 - i arrived
+  std::uint16_t delay_us = 0;  // how long `largest` waited for this acknowledgement
+
+  bool operator==(const AckBlock&) const = default;
+};
+struct Ack {
+  static constexpr std::size_t kMaxBlocks = 3;
+  std::uint64_t secret = 0;
+  std::uint32_t credit_units = 0;
+  std::uint32_t finished_below = 0;  // every message below has arrived completely
+  std::uint8_t count = 0;
+  std::array<AckBlock, kMaxBlocks> blocks{};
+
+  bool operator==(const Ack&) const = default;
+};
+
+// A receive was posted.
+//  0                           12    16        20       24
+// | ver | type | 0 | 0 | secret | tag | tag_seq | length | credit_units |
+struct Posted {
+  static constexpr std::size_t kSize = 28;
+  std::uint64_t secret = 0;
+  std::int32_t tag = 0;
+  std::uint32_t tag_seq = 0;
+  std::uint32_t length = 0;
+  std::uint32_t credit_units = 0;
+
+  bool operator==(const Posted&) const = default;
+};
+
+// What of a message is missing: a window of 512 packets; the other windows follow in packets of their own.
+//  0                               12        16             20     24      26     28               32
+// | ver | type | flags | 0 | secret | message | credit_units | base | count | want | finished_below | bitmap (64) |
+// flags 1: STOP, the message is over; 2: nothing is missing. bitmap: bit i of byte i / 8, from the highest: base + i is
+// missing.
+struct State {
+  static constexpr std::size_t kSize = 96;
+  static constexpr std::uint16_t kWindow = 512;
+  std::uint64_t secret = 0;
+  bool stop = false;
+  bool complete = false;
+  std::uint32_t message = 0;
+  std::uint32_t credit_units = 0;
+  std::uint32_t base = 0;
+  std::uint16_t count = 0;  // bits that are valid
+  std::uint16_t want = 0;   // how many of the missing, besides the important ones, must be sent again
+  std::uint32_t finished_below = 0;
+  std::array<std::byte, kWindow / 8> missing{};
+
+  bool operator==(const State&) const = default;
+};
+
+// The sender asks for the state of a message; also its request for credit.
+//  0                           12        16     20              24        26  28           32
+// | ver | type | 0 | 0 | secret | message | sent | message_bytes | segment | 0 | sent_units | OpenRecord |
+struct Probe {
+  static constexpr std::size_t kSize = 32 + OpenRecord::kSize;
+  std::uint64_t secret = 0;
+  std::uint32_t message = 0;
+  std::uint32_t sent = 0;  // packets sent at least once, in sending order
+  std::uint32_t message_bytes = 0;
+  std::uint16_t segment = 0;
+  std::uint32_t sent_units = 0;
+  OpenRecord open;
+
+  bool operator==(const Probe&) const = default;
+};
+
+using Packet = std::variant<DataHeader, Ack, Posted, State, Probe>;
+
+// `bytes` is the packet's header; payload is not looked at.
+std::optional<Packet> parse(std::span<const std::byte> bytes);
+// The secret of a packet of any type, before anything else is believed.
+std::optional<std::uint64_t> peek_secret(std::span<const std::byte> bytes);
+// Writes to the front of `out` (at least kMaxHeader bytes) and returns the length.
+std::size_t serialize(const Packet& packet, std::span<std::byte> out);
+
+// Packets of a message: at least 1, for an empty message too.
+constexpr std::uint32_t packet_count(std::uint32_t bytes, std::uint16_t segment) {
+  return bytes == 0 ? 1 : (bytes + segment - 1) / segment;
+}
+constexpr std::uint32_t packet_bytes(std::uint32_t index, std::uint32_t bytes, std::uint16_t segment) {
+  const std::uint64_t begin = std::uint64_t{index} * segment;
+  return begin >= bytes ? 0 : static_cast<std::uint32_t>(bytes - begin < segment ? bytes - begin : segment);
+}
+// The packet that a tolerant message begins with: a function of the message, so that what comes last, and is lost
+// first, is not always the same part of the model. Both ends compute it. A reliable message begins with 0.
+std::uint32_t first_index(std::uint64_t secret, std::uint32_t message, std::uint32_t packets);
+
+// For backends that carry 32 bits only (an RDMA immediate): what identifies a packet of a receive whose slot both know.
+//  31     24 23        4 3         0
+// | slot (8) | index (20) | generation (4) |
+struct CompactHeader {
+  std::uint8_t slot = 0;
+  std::uint32_t index = 0;  // below kMaxPackets
+  std::uint8_t generation = 0;
+
+  static CompactHeader decode(std::uint32_t word);
+  std::uint32_t encode() const;
+  bool operator==(const CompactHeader&) const = default;
+};
+
+}  // namespace clustar::mlt

@@ -1,0 +1,154 @@
+// The MLT core over the simulated network: what it must do in named situations. Seed sweeps are in mlt_sweep_test.cc.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "tests/sim/mlt_world.h"
+
+namespace clustar::mlt::test {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using ::testing::IsEmpty;
+
+// 100 Gbit/s, 10 us there and back.
+struct Star {
+  explicit Star(std::uint32_t hosts, const Options& given = {}, std::uint64_t buffer = 1 << 20, std::uint64_t seed = 1)
+      : simulation({seed, 66}), options(given) {
+    sim::StarOptions star;
+    star.hosts = hosts;
+    star.link.delay = Duration(2500);
+    star.switches.buffer_bytes = buffer;
+    star.switches.mark_above = sim::every_class<std::uint64_t>(65 * 1500);
+    star.host.tx_queue_packets = 4;
+    network = sim::Network::star(simulation, star);
+    options.base_rtt = microseconds(10);
+    world = std::make_unique<World>(simulation, *network, options, seed);
+  }
+  sim::Simulation simulation;
+  Options options;
+  std::unique_ptr<sim::Network> network;
+  std::unique_ptr<World> world;
+};
+
+SendTerms tolerant(std::uint32_t ppm, std::uint64_t collective_bytes) {
+  SendTerms terms;
+  terms.tolerant = true;
+  terms.ranks = terms.edges = 8;
+  terms.collective_bytes = collective_bytes;
+  terms.tolerance_ppm = ppm;
+  return terms;
+}
+
+double seconds(Duration d) { return static_cast<double>(d.count()) * 1e-9; }
+
+TEST(MltSim, MessagesOfAllSizesArriveOnACleanNetwork) {
+  Star star(2);
+  for (const std::uint32_t bytes : {0u, 1u, 1408u, 1409u, 65536u, 1u << 20}) star.world->transfer(0, 1, bytes);
+  EXPECT_TRUE(star.world->finish());
+  EXPECT_EQ(star.world->finished().size(), 6u);
+  EXPECT_THAT(star.world->violations(), IsEmpty());
+  EXPECT_EQ(star.world->host(0).core().sender(0).counters().retransmitted, 0u);
+}
+
+// Bit/s of messages of 1 MiB, 16 outstanding.
+double stream(Star& star, std::size_t messages) {
+  std::size_t sent = 0;
+  while (star.world->finished().size() < messages && star.world->now() < TimePoint(std::chrono::seconds(5))) {
+    for (; sent < messages && sent < star.world->finished().size() + 16; ++sent) star.world->transfer(0, 1, 1 << 20);
+    if (!star.simulation.step()) break;
+  }
+  EXPECT_EQ(star.world->finished().size(), messages);
+  EXPECT_THAT(star.world->violations(), IsEmpty());
+  return static_cast<double>(messages << 23) / seconds(star.world->now() - TimePoint{});
+}
+
+TEST(MltSim, RandomLossCostsLittleMoreThanWhatIsLost) {
+  const auto goodput = [](Mode mode, double loss) {
+    Options options;
+    options.mode = mode;
+    Star star(2, options);
+    if (loss > 0) star.network->down(1).faults().add(sim::RandomLoss{loss});
+    return stream(star, 256);
+  };
+  const double clean = goodput(Mode::kNormal, 0);
+  EXPECT_GT(clean, 92e9);  // of 93.0: headers and Ethernet take the rest
+  const struct { double loss, bar; } rows[] = {{1.0 / 4096, 0.99}, {1.0 / 1024, 0.97}, {1.0 / 256, 0.95}};
+  for (const auto& row : rows) {
+    const double ours = goodput(Mode::kNormal, row.loss) / clean;
+    EXPECT_GE(ours, row.bar) << row.loss;
+    EXPECT_GT(ours, goodput(Mode::kGoBackN, row.loss) / clean) << row.loss;
+  }
+}
+
+TEST(MltSim, AnIncastTakesHardlyLongerThanTheLineNeeds) {
+  Star star(16, {}, 100'000);
+  for (std::uint32_t i = 1; i < 16; ++i) star.world->connect(i, 0);
+  Rng rng(5);
+  std::vector<double> rounds;
+  for (int round = 0; round < 100; ++round) {
+    for (std::uint32_t i = 1; i < 16; ++i) star.world->post(i, 0, 128 << 10);
+    star.simulation.run_for(microseconds(30));
+    const TimePoint begin = star.world->now();
+    // Not all in the same nanosecond.
+    std::vector<std::uint32_t> order(15);
+    for (std::uint32_t i = 0; i < 15; ++i) order[i] = i + 1;
+    for (std::size_t i = 14; i > 0; --i) std::swap(order[i], order[rng.below(i + 1)]);
+    for (const std::uint32_t i : order) {
+      star.world->send(i, 0, 128 << 10);
+      star.simulation.run_for(Duration(static_cast<Duration::rep>(rng.below(100))));
+    }
+    ASSERT_TRUE(star.world->finish(milliseconds(500)));
+    rounds.push_back(seconds(star.world->now() - begin));
+    star.simulation.run_for(microseconds(50));
+  }
+  std::sort(rounds.begin(), rounds.end());
+  // Every byte on the wire at line rate, and one way over the empty network.
+  const double wire_bytes =
+      15 * ((128 << 10) + packet_count(128 << 10, star.options.segment) * (66.0 + DataHeader::kSize));
+  EXPECT_LE(rounds[98], 1.05 * (wire_bytes * 8 / 100e9 + 5e-6));
+  EXPECT_EQ(star.network->drops().total(), 0u);
+  EXPECT_THAT(star.world->violations(), IsEmpty());
+}
+
+TEST(MltSim, AFrozenSenderLosesNothingOnACleanNetwork) {
+  Star star(2);
+  star.network->host(0).freeze(TimePoint(microseconds(40)), TimePoint(milliseconds(50)));
+  for (int i = 0; i < 8; ++i) star.world->transfer(0, 1, 1 << 20, tolerant(100'000, 8 << 20));
+  EXPECT_TRUE(star.world->finish());
+  EXPECT_GT(star.world->now(), TimePoint(milliseconds(50)));
+  EXPECT_THAT(star.world->violations(), IsEmpty());
+  for (const Finished& message : star.world->finished()) EXPECT_EQ(message.missing, 0u);
+}
+
+TEST(MltSim, ToleratedLossIsTakenAndBounded) {
+  for (const double loss : {0.005, 0.02, 0.1}) {
+    Star star(2);
+    star.network->down(1).faults().add(sim::RandomLoss{loss});
+    constexpr std::uint32_t kMessages = 32, kPpm = 10'000;
+    for (std::uint32_t i = 0; i < kMessages; ++i) star.world->transfer(0, 1, 1 << 20, tolerant(kPpm, kMessages << 20));
+    EXPECT_TRUE(star.world->finish());
+    EXPECT_THAT(star.world->violations(), IsEmpty());
+    std::uint64_t missing = 0;
+    for (const Finished& message : star.world->finished()) missing += message.missing;
+    EXPECT_GT(missing, 0u) << loss;
+    EXPECT_LE(missing, (std::uint64_t{kMessages} << 20) * kPpm / 1'000'000) << loss;
+  }
+}
+
+TEST(MltSim, ADeadPeerIsAnErrorWithinTheBound) {
+  Options options;
+  options.peer_timeout = milliseconds(200);
+  Star star(2, options);
+  star.network->host(1).freeze(TimePoint(microseconds(20)), TimePoint(std::chrono::seconds(100)));
+  star.world->transfer(0, 1, 1 << 20);
+  EXPECT_FALSE(star.world->finish(milliseconds(400)));
+  EXPECT_TRUE(star.world->host(0).lost_a_peer());
+}
+
+}  // namespace
+}  // namespace clustar::mlt::test

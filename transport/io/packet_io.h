@@ -1,0 +1,116 @@
+// Waist 2: unreliable, unordered packets in bursts. A backend moves bytes and says what it knows about each packet; it
+// keeps no connection, retransmits nothing and knows no protocol.
+//
+// Thread rule: one thread at a time calls send, receive, release, expect, cancel and wait; reg_mr and ~Mr may run
+// beside them. Lifetime rule: a PacketIo outlives its Mrs and is destroyed after all received packets were released.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "gdr/memory.h"
+#include "transport/base/result.h"
+#include "transport/base/time.h"
+
+namespace clustar::transport::io {
+
+using PeerId = std::uint32_t;  // a remote endpoint, as the backend numbers it
+
+// Memory that the backend may read from and write to.
+class Mr {
+ public:
+  explicit Mr(gdr::MemoryRef memory) : memory_(memory) {}
+  virtual ~Mr() = default;
+  Mr(const Mr&) = delete;
+  Mr& operator=(const Mr&) = delete;
+  const gdr::MemoryRef& memory() const { return memory_; }
+
+ private:
+  gdr::MemoryRef memory_;
+};
+
+struct MemorySlice {
+  const Mr* mr = nullptr;  // null: an empty slice
+  std::size_t offset = 0;
+  std::size_t length = 0;
+};
+
+// Bytes that travel in front of the payload and are copied when the packet is handed over.
+class Header {
+ public:
+  static constexpr std::size_t kMax = 96;
+  Header() = default;
+  explicit Header(std::size_t size) : size_(size <= kMax ? size : kMax) {}
+  std::span<std::byte> bytes() { return std::span(bytes_).first(size_); }
+  std::span<const std::byte> bytes() const { return std::span(bytes_).first(size_); }
+
+ private:
+  std::array<std::byte, kMax> bytes_{};
+  std::size_t size_ = 0;
+};
+
+enum class Ecn : std::uint8_t { kNotEct = 0, kEct1 = 1, kEct0 = 2, kCe = 3 };  // RFC 3168, section 5
+
+struct TxPacket {
+  PeerId peer = 0;
+  std::uint8_t path = 0;  // < Capabilities::paths; packets of one path keep their order unless the network breaks it
+  std::uint8_t traffic_class = 0;  // 0 .. 7, 7 is served first
+  bool ect = false;                // a switch may mark this packet instead of dropping it
+  Header header;
+  MemorySlice payload;  // unchanged until wait() or a later send() has handed the packet on: see Capabilities::copies
+};
+
+struct RxPacket {
+  PeerId peer = 0;
+  std::uint8_t path = 0;
+  std::uint8_t traffic_class = 0;  // as sent; 7 when trimmed
+  Ecn ecn = Ecn::kNotEct;
+  bool trimmed = false;  // a switch cut the payload off
+  TimePoint rx_time{};
+  std::span<const std::byte> header;
+  std::span<const std::byte> payload;  // empty when it was placed by a Landing
+  std::uint64_t cookie = 0;            // the backend's, for release()
+};
+
+struct Capabilities {
+  std::size_t max_packet = 0;  // header and payload together
+  std::size_t header_bytes = Header::kMax;
+  std::uint8_t paths = 1;
+  bool marks = false;               // reports Ecn::kCe
+  bool landing = false;             // expect() places payload
+  bool copies = true;               // payload memory is free again when send() returns
+  std::uint64_t line_rate_bps = 0;  // 0 = unknown
+};
+
+// A hint that was accepted by expect().
+struct Landing {
+  std::uint64_t id = 0;  // 0 = not accepted
+};
+
+class PacketIo {
+ public:
+  virtual ~PacketIo() = default;
+  virtual const Capabilities& capabilities() const = 0;
+  virtual Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) = 0;
+
+  // Takes packets from the front, returns how many; the caller keeps the rest and offers them first next time. That is
+  // back-pressure, not loss. kInvalidArgument: the first packet not taken can never be sent (too long, no such path or
+  // class, memory that is not registered, no header); the device goes on. Any other error is the device's end.
+  virtual Result<std::size_t> send(std::span<const TxPacket> packets) = 0;
+  // Fills packets from the front, returns how many; their spans stay valid until release().
+  virtual Result<std::size_t> receive(std::span<RxPacket> packets) = 0;
+  virtual void release(std::span<const RxPacket> packets) = 0;
+
+  // Hint: payload of message `slot` from `peer` belongs to `target`, cut into segments of `segment_bytes`.
+  virtual Landing expect(PeerId peer, std::uint32_t slot, const MemorySlice& target, std::size_t segment_bytes) = 0;
+  virtual void cancel(Landing landing) = 0;
+
+  // Returns when something can be received; after a send() that took less than it was offered, also when more can be
+  // sent; at the latest after `timeout`.
+  virtual void wait(Duration timeout) = 0;
+};
+
+}  // namespace clustar::transport::io
