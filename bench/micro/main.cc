@@ -26,7 +26,7 @@ machine itself allows (memcpy, checksums, sums).
   --help                    this text
 
 example: CLUSTAR_SOCKET_IFNAME=lo clustar-micro --benchmark_filter=send_queue
-exit status: 0 all ran; 1 a call of the plugin failed; 2 wrong usage
+exit status: 0 all ran; 1 a call of the plugin failed, or the output file cannot be written; 2 wrong usage
 )";
 
 std::string default_plugin() {

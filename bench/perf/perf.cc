@@ -122,20 +122,21 @@ class Run {
     if (options_.limits && any([](const Row& row) { return has_limit(row.test); })) {
       if (auto ok = add("limit", "L", std::nullopt); !ok) return ok;
     }
-    check_terms();
+    for (const auto& arm : arms_) check_terms(*arm);
     return {};
   }
 
-  void check_terms() {
+  // Of every pair of processes; said once.
+  void check_terms(const Arm& arm) {
     if (options_.congestion.empty()) return;
-    for (const auto& arm : arms_) {
-      const std::string used = arm->description().value("congestion_control", "");
-      if (arm->description().value("tcp_sockets", 0) == 0 || used == options_.congestion) continue;
-      report_.warnings.push_back(
-          fmt::format("arm {} has TCP sockets with congestion control {}, not only {}: it is "
-                      "not on equal terms",
-                      arm->name(), used, options_.congestion));
-    }
+    const std::string used = arm.description().value("congestion_control", "");
+    if (arm.description().value("tcp_sockets", 0) == 0 || used == options_.congestion) return;
+    std::string warning = fmt::format(
+        "arm {} has TCP sockets with congestion control {}, not only {}: it is "
+        "not on equal terms",
+        arm.name(), used, options_.congestion);
+    auto& said = report_.warnings;
+    if (std::find(said.begin(), said.end(), warning) == said.end()) said.push_back(std::move(warning));
   }
 
   // The communicators have threads of their own and exist only while they are measured.
@@ -192,10 +193,10 @@ class Run {
 
   // New processes, since where a process's memory and sockets happen to lie may favour it for its whole life: what
   // repeats within a run but not between runs would make the interval too narrow.
-  Result<void> renew(Lane& lane, const Row& row, bool measured_before) {
+  Result<void> renew(Lane& lane, const Row& row) {
     auto& arm = arms_[lane.arm_index];
     const bool busbw = row.test == Test::kBusbw;
-    if (busbw && measured_before) {
+    if (busbw) {
       if (auto ok = arm->busbw_close(); !ok) return ok;
     }
     if (auto ok = arm->stop(); !ok) report_.warnings.push_back("closing: " + ok.error().message);
@@ -204,16 +205,25 @@ class Run {
     if (!fresh) return tl::unexpected(fresh.error());
     arm = std::move(*fresh);
     lane.arm = arm.get();
+    check_terms(*arm);
     if (busbw) return arm->busbw_open();
     return arm->prepare(loop_of(row.test), row.bytes);
   }
 
+  // A quarter of a sample. When that shows that the count is far off, because something disturbed the calibration, the
+  // count follows.
   Result<void> warm_up(Lane& lane, const Row& row) {
+    const std::uint64_t least = least_count(row.test, options_.senders);
     const std::uint64_t count = lane.values.count;
-    lane.values.count = std::max(least_count(row.test, options_.senders), count / 4);
+    lane.values.count = std::max(least, count / 4);
     const auto warm = sample(lane, row, true);
+    const double part = static_cast<double>(lane.values.count) / static_cast<double>(count);
     lane.values.count = count;
     if (!warm) return tl::unexpected(warm.error());
+    const double factor = options_.seconds * part / std::max(warm->seconds, 1e-7);
+    if (factor > 0.25 && factor < 4) return {};
+    const double wanted = std::ceil(static_cast<double>(count) * std::min(factor, 50.0));
+    lane.values.count = std::clamp(static_cast<std::uint64_t>(wanted), least, kMaxCount);
     return {};
   }
 
@@ -261,7 +271,7 @@ class Run {
       }
       return {};
     };
-    if (auto ok = each([&](Lane& lane) { return renew(lane, row, true); }); !ok) return ok;
+    if (auto ok = each([&](Lane& lane) { return renew(lane, row); }); !ok) return ok;
     const auto watch = begin_watch();
     if (!watch) return tl::unexpected(watch.error());
     if (auto ok = each([&](Lane& lane) { return warm_up(lane, row); }); !ok) return ok;

@@ -20,7 +20,13 @@ TransportUnderTest tcp(const std::string& name, const std::function<void(Config&
 std::vector<TransportUnderTest> tcp_under_test() {
   return {
       tcp("tcp", [](Config&) {}),
-      tcp("tcp_one_socket", [](Config& config) { config.tcp_sockets = 1; }),
+      tcp("tcp_two_sockets", [](Config& config) { config.tcp_sockets = 2; }),
+      // A message that goes ahead of its receive is one chunk, however many sockets there are.
+      tcp("tcp_long_ahead",
+          [](Config& config) {
+            config.tcp_sockets = 3;
+            config.tcp_eager_bytes = 1024 * 1024;
+          }),
       tcp("tcp_many_small_chunks",
           [](Config& config) {
             config.tcp_sockets = 7;

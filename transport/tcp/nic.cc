@@ -30,6 +30,7 @@ void Nic::push(SendQueue::LaneId lane, std::uint64_t cookie, const FlowTag& flow
 
 void Nic::pump() {
   deferred_.store(false, std::memory_order_relaxed);
+  deferred_bytes_ = deferred_messages_ = 0;
   std::uint64_t moved = 0;
   while (moved < kPumpBytes) {
     const auto first = queue_.next(context_.settings.chunk_bytes);

@@ -39,15 +39,19 @@ class Nic {
   // The following need mutex() held.
   void push(SendQueue::LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes);
   void unblock(SendQueue::LaneId lane) { queue_.unblock(lane); }
-  std::size_t queued() const { return queue_.size(); }
-  std::uint64_t queued_bytes() const { return queue_.queued_bytes(); }
-  // What was pushed may wait for the next call of whatever channel.
-  void defer() { deferred_.store(true, std::memory_order_relaxed); }
+  // What was pushed may wait for the next test of a request that is not done.
+  void defer(std::uint64_t bytes) {
+    deferred_.store(true, std::memory_order_relaxed);
+    deferred_bytes_ += bytes;
+    ++deferred_messages_;
+  }
+  std::uint64_t deferred_bytes() const { return deferred_bytes_; }
+  std::size_t deferred_messages() const { return deferred_messages_; }
   // Hands chunks to sockets in the queue's order until all is sent or every lane with work is blocked; bounded, so that
   // a very long message does not keep the caller.
   void pump();
 
-  // Needs no lock. Every caller on the data path comes by here, so nothing stays deferred.
+  // Needs no lock. For callers that test receives only.
   void pump_deferred();
 
   struct Counters {
@@ -72,6 +76,8 @@ class Nic {
   std::vector<TcpSendChannel*> lanes_;
   std::vector<TcpSendChannel*> touched_;  // by the pump that runs: what they gathered is still to be flushed
   std::atomic<bool> deferred_{false};
+  std::uint64_t deferred_bytes_ = 0;  // since the latest pump
+  std::size_t deferred_messages_ = 0;
 };
 
 }  // namespace clustar::transport::tcp

@@ -58,14 +58,15 @@ void TcpRecvChannel::copy_early(std::uint32_t group, const RecvMatcher::EarlyMat
 }
 
 // A sender with a long message waits for this. A small message needs no permission until the window is used up, so a
-// small receive waits for company, or until its caller has looked for its message some times in vain: else each
+// small receive waits for company, for kLazyTime at most: else each
 // small message would cost a system call here and a packet on the way. NCCL posts receives as long as a message may
 // get, so what came last tells more about the next message than its receive's length.
 void TcpRecvChannel::announce(const std::vector<ClearToSend>& clears) {
   const SharedSettings& shared = nic_.context().settings.shared;
   bool now = shared.eager_bytes == 0;
+  if (!control_open_) return;
   if (control_out_.empty()) {
-    clears_due_ = polls_ + kLazyPolls;
+    clears_due_ = nic_.context().clock.now() + kLazyTime;
     held_bytes_ = 0;
   }
   for (const ClearToSend& clear : clears) {
@@ -78,12 +79,13 @@ void TcpRecvChannel::announce(const std::vector<ClearToSend>& clears) {
   // Of the sender's window, this much it may believe to be in use although it is not.
   const bool room = control_out_.size() < kLazyCount * ClearToSend::kSize && held_bytes_ < shared.window_bytes / 4;
   if (!now && room) return;
-  clears_due_ = polls_;
+  clears_due_ = TimePoint::min();
   flush_clears();
 }
 
 void TcpRecvChannel::flush_clears() {
-  if (control_out_.empty() || !control_open_ || polls_ < clears_due_) return;
+  if (control_out_.empty() || !control_open_) return;
+  if (clears_due_ != TimePoint::min() && nic_.context().clock.now() < clears_due_) return;
   const IoResult sent = write_some(control_.fd(), std::span<const std::byte>(control_out_));
   if (sent.kind == IoResult::Kind::kBytes) {
     control_out_.erase(control_out_.begin(), control_out_.begin() + static_cast<std::ptrdiff_t>(sent.bytes));

@@ -38,7 +38,8 @@ class TcpRecvChannel final : public RecvChannel {
   // because their messages mostly come without being asked for.
   static constexpr std::uint32_t kEagerRun = 16;
   static constexpr std::size_t kLazyCount = 32;
-  static constexpr std::uint64_t kLazyPolls = 64;
+  // More than a round trip in a rack, and little for a long message that comes after small ones.
+  static constexpr Duration kLazyTime = std::chrono::microseconds(20);
 
   struct RecvRequest final : Request {
     Result<Progress> test() override { return channel->test(group); }
@@ -75,7 +76,7 @@ class TcpRecvChannel final : public RecvChannel {
   std::vector<std::byte> control_out_;
   std::uint64_t held_bytes_ = 0;  // that the receives in control_out_ may take from the sender's window
   std::uint32_t eager_run_ = 0;   // eager messages since the last one that was not
-  std::uint64_t clears_due_ = 0;  // poll number from which control_out_ is written
+  TimePoint clears_due_{};        // when control_out_ is written at the latest; min(): now
   bool control_open_ = true;
   std::uint64_t bytes_at_mark_ = 0;  // while control is lost: what had arrived at mark_
   std::optional<TimePoint> mark_;

@@ -81,8 +81,8 @@ Result<Request*> TcpSendChannel::send(const Mr& mr, std::size_t offset, std::siz
   request.data = mr.memory().address + offset;
   request.flow = flow;
   if (const auto departure = matcher_.submit(index, tag, length)) depart(*departure);
-  if (length <= kGatherMessage && nic_.queued_bytes() < kGatherBytes && nic_.queued() < kGatherCount) {
-    nic_.defer();
+  if (length <= kGatherMessage && nic_.deferred_bytes() < kGatherBytes && nic_.deferred_messages() < kGatherCount) {
+    nic_.defer(length);
   } else {
     nic_.pump();
   }
@@ -170,8 +170,10 @@ ChunkWriter* TcpSendChannel::writer_for(bool small) {
 // share the line and all arrive late.
 std::uint64_t TcpSendChannel::chunk_limit(std::uint64_t cookie) const {
   const std::uint64_t most = nic_.context().settings.chunk_bytes;
-  if (data_.size() == 1) return most;
-  const std::uint64_t share = (requests_[cookie].header.total + data_.size() - 1) / data_.size();
+  const ChunkHeader& header = requests_[cookie].header;
+  // What goes ahead of its receive is one chunk on the wire.
+  if (data_.size() == 1 || !header.has_slot) return most;
+  const std::uint64_t share = (header.total + data_.size() - 1) / data_.size();
   return std::clamp(share, std::min(kSmall, most), most);
 }
 
