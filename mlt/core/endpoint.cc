@@ -143,6 +143,7 @@ void Endpoint::share_line(ConnectionId id) {
   if (wants && !connection.served && !connection.waits) {
     connection.served = share_.begin(id);
     connection.waits = !connection.served;
+    connection.window = std::max<std::uint32_t>(2 * options_.segment, connection.window);
   } else if (!wants && connection.served) {
     connection.served = false;
     share_.end();
@@ -183,8 +184,20 @@ void Endpoint::arm(ConnectionId id) {
       connection.receiver != nullptr ? connection.receiver->next_timeout() : connection.sender->next_timeout();
   if (next >= connection.armed) return;
   connection.armed = next;
+  if (timers_.size() > 4 * connections_.size() + 64) drop_stale_timers();
   timers_.push_back({next, id});
   std::push_heap(timers_.begin(), timers_.end());
+}
+
+// Each time an earlier one is armed, the later one stays behind.
+void Endpoint::drop_stale_timers() {
+  timers_.clear();
+  for (ConnectionId id = 0; id < connections_.size(); ++id) {
+    if (connections_[id].used && connections_[id].armed != TimePoint::max()) {
+      timers_.push_back({connections_[id].armed, id});
+    }
+  }
+  std::make_heap(timers_.begin(), timers_.end());
 }
 
 TimePoint Endpoint::next_timeout() const { return timers_.empty() ? TimePoint::max() : timers_.front().at; }
@@ -214,6 +227,7 @@ std::optional<Endpoint::Outgoing> Endpoint::poll_transmit(TimePoint now) {
       if (auto packet = connection.receiver->poll_control(now)) {
         Transmit out;
         out.header = std::move(*packet);
+        out.path = connection.receiver->control_path();
         return Outgoing{id, connection.peer, std::move(out)};
       }
       arm(id);

@@ -73,6 +73,8 @@ class Endpoint {
   Receiver& receiver(ConnectionId connection) { return *connections_[connection].receiver; }
   LedgerBook& ledgers() { return ledgers_; }
   const Counters& counters() const { return counters_; }
+  // Pending, with those that an earlier one overtook: at most 65 and four for each connection.
+  std::size_t timers() const { return timers_.size(); }
 
  private:
   struct Connection {
@@ -106,6 +108,7 @@ class Endpoint {
   void share_line(ConnectionId id);
   void serve_waiting();
   void arm(ConnectionId id);
+  void drop_stale_timers();
   void queue_control(ConnectionId id);
 
   const Options& options_;

@@ -15,7 +15,7 @@ Receiver::Receiver(const Options& options, std::uint64_t secret)
 
 std::optional<std::uint32_t> Receiver::post(std::int32_t tag, std::uint32_t length, LedgerBook& ledgers,
                                             TimePoint now) {
-  if (outstanding_ == options_.max_messages) return std::nullopt;
+  if (free_receives_.empty() && receives_.size() == options_.max_messages) return std::nullopt;
   std::uint32_t id = 0;
   if (free_receives_.empty()) {
     id = static_cast<std::uint32_t>(receives_.size());
@@ -51,7 +51,10 @@ void Receiver::release(std::uint32_t receive) {
 }
 
 Receiver::Message* Receiver::find_or_open(std::uint32_t id, std::uint32_t bytes, std::uint16_t segment, TimePoint now) {
-  if (!messages_.reaches(id)) return nullptr;
+  if (!messages_.reaches(id)) {
+    if (distance(id, refused_below_) >= 0) refused_below_ = id + 1;
+    return nullptr;
+  }
   while (!messages_.contains(id)) {
     Message& fresh = messages_.push();
     PacketBitmap storage = std::move(fresh.got);
@@ -66,6 +69,7 @@ Receiver::Message* Receiver::find_or_open(std::uint32_t id, std::uint32_t bytes,
     message.packets = packet_count(bytes, segment);
     if (!message.got.reset(message.packets)) return nullptr;
     message.first_at = message.last_at = now;
+    message.refused = distance(id, refused_below_) < 0;
   } else if (message.bytes != bytes || message.segment != segment) {
     return nullptr;
   }
@@ -95,7 +99,8 @@ void Receiver::match(std::uint32_t id, std::uint32_t receive_id, LedgerBook& led
   demand_ -= receive.length;
   if (message.bytes > receive.length) {
     message.truncated = true;
-    --outstanding_;
+    free_staging(message);
+    receive_over();
     done_.push_back({receive_id, message.bytes, 0, true});
     message.state = Message::State::kComplete;
     make_state_due(id, message);
@@ -105,11 +110,16 @@ void Receiver::match(std::uint32_t id, std::uint32_t receive_id, LedgerBook& led
   if (message.staging != kNone) unstage_.push_back(receive_id);
   count_eligible(message, ledgers);
   if (message.state == Message::State::kComplete) {
-    --outstanding_;
+    receive_over();
     done_.push_back({receive_id, message.bytes, 0, false});
   } else {
     arm(message, now);
   }
+}
+
+void Receiver::receive_over() {
+  --outstanding_;
+  if (outstanding_ == 0) active_ = false;
 }
 
 void Receiver::count_eligible(Message& message, LedgerBook& ledgers) {
@@ -138,15 +148,13 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
     track_path(header, marked, now);
     return {};
   }
+  if (header.open) settle(header.open->settled_below, header.message);  // it may make the room for this message
   Message* message = find_or_open(header.message, header.message_bytes, header.segment, now);
   if (message == nullptr) {
     ++counters_.ignored;
     return {};
   }
-  if (header.open) {
-    take_open(header.message, *message, *header.open, ledgers, now);
-    settle(header.open->settled_below, header.message);
-  }
+  if (header.open) take_open(header.message, *message, *header.open, ledgers, now);
   const bool over = message->state != Message::State::kArriving;
   if (over || message->got.test(header.index)) {
     ++counters_.duplicates;
@@ -203,7 +211,8 @@ void Receiver::arrived(std::uint32_t id, Message& message, const DataHeader& hea
   ++message.received;
   if (header.important) ++message.important;
   message.sent_known = std::max(message.sent_known, order_of(message, id, header.index) + 1);
-  const Duration gap = now - message.last_at;
+  // A pause for want of credit or of the sender's processor says nothing about the spacing of packets.
+  const Duration gap = std::min(now - message.last_at, options_.probe_floor);
   message.spacing = (message.spacing * 7 + gap) / 8;
   message.last_at = now;
   if (message.received == message.packets) {
@@ -231,6 +240,7 @@ Duration Receiver::quiet_time(const Message& message) const {
 
 void Receiver::track_path(const DataHeader& header, bool marked, TimePoint now) {
   Path& path = paths_[header.path];
+  control_path_ = header.path;
   bool now_due = header.ack_now;
   if (!path.seen) {
     path.seen = true;
@@ -264,8 +274,7 @@ void Receiver::finish(std::uint32_t id, Message& message, Message::State state) 
   const std::uint32_t missing = message.bytes - message.received_bytes;
   if (message.receive != kNone) {
     demand_ -= missing;
-    --outstanding_;
-    if (outstanding_ == 0) active_ = false;
+    receive_over();
     done_.push_back({message.receive, message.bytes, missing, false});
   }
   if (partial) {
@@ -293,6 +302,7 @@ void Receiver::settle(std::uint32_t below, std::uint32_t id) {
     messages_.pop();
   }
   if (distance(finished_below_, messages_.base()) < 0) finished_below_ = messages_.base();
+  if (distance(refused_below_, messages_.base()) < 0) refused_below_ = messages_.base();
   while (messages_.contains(finished_below_) && messages_[finished_below_].state == Message::State::kComplete) {
     ++finished_below_;
   }
@@ -310,18 +320,20 @@ void Receiver::on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now) 
     return;
   }
   active_ = true;
+  control_path_ = static_cast<std::uint8_t>((control_path_ + 1) % paths_.size());  // the last answer may be lost there
   note_sent(probe.sent_units);
   if (distance(probe.message, messages_.base()) < 0) {
     settled_probe_ = probe.message;
     return;
   }
+  settle(probe.open.settled_below, probe.message);
   Message* message = find_or_open(probe.message, probe.message_bytes, probe.segment, now);
   if (message == nullptr) {
     ++counters_.ignored;
+    ack_due_ = true;  // no room yet, as long as an earlier message waits for its receive; but somebody is here
     return;
   }
   take_open(probe.message, *message, probe.open, ledgers, now);
-  settle(probe.open.settled_below, probe.message);
   if (message->state == Message::State::kArriving && probe.sent > message->sent_known) {
     message->sent_known = probe.sent;
     arm(*message, now);
@@ -335,9 +347,9 @@ void Receiver::on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now) 
 }
 
 void Receiver::make_state_due(std::uint32_t id, Message& message) {
+  message.state_base = 0;
   if (message.state_due) return;
   message.state_due = true;
-  message.state_base = 0;
   states_.push_back(id);
 }
 
@@ -395,13 +407,15 @@ void Receiver::note_sent(std::uint32_t sent) {
 }
 
 void Receiver::grant(std::uint32_t window) {
-  const auto wanted = static_cast<std::uint32_t>(std::min<std::uint64_t>(window, demand_));
+  // Every packet costs whole units: many small messages need more of them than their bytes would.
+  const std::uint64_t demand = demand_ + std::uint64_t{kUnitBytes} * outstanding_;
+  const auto wanted = static_cast<std::uint32_t>(std::min<std::uint64_t>(window, demand));
   const std::uint32_t credit = sent_units_ + units(wanted);
   if (distance(credit, credit_units_) > 0) credit_units_ = credit;
   // Often enough that the sender never waits for the rest of a window that has long arrived; the last of it at once.
   const std::int32_t untold = distance(credit_units_, told_units_);
   const std::uint32_t step = std::max(units(std::uint64_t{2} * options_.segment), units(window) / 8);
-  if (untold >= static_cast<std::int32_t>(step) || (untold > 0 && wanted == demand_)) ack_due_ = true;
+  if (untold >= static_cast<std::int32_t>(step) || (untold > 0 && wanted == demand)) ack_due_ = true;
 }
 
 std::optional<ReceiveDone> Receiver::poll_done() {
@@ -441,8 +455,10 @@ std::optional<Receiver::Staged> Receiver::staged(std::uint32_t receive, std::uin
   return std::nullopt;
 }
 
-void Receiver::unstaged(std::uint32_t receive) {
-  Message& message = messages_[receives_[receive].message];
+void Receiver::unstaged(std::uint32_t receive) { free_staging(messages_[receives_[receive].message]); }
+
+void Receiver::free_staging(Message& message) {
+  if (message.staging == kNone) return;
   staging_free_.push_back(message.staging);
   message.staging = kNone;
   message.staged = 0;

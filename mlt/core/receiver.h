@@ -64,6 +64,8 @@ class Receiver {
   // The next control packet, most urgent first.
   std::optional<Packet> poll_control(TimePoint now);
   bool has_control() const;
+  // Where it goes: a path by which something came lately; after a probe, another one.
+  std::uint8_t control_path() const { return control_path_; }
   std::optional<ReceiveDone> poll_done();
 
   // Ranges of receive `id` that are missing, from byte `from`; nullopt: no more.
@@ -149,6 +151,8 @@ class Receiver {
   Message* find_or_open(std::uint32_t id, std::uint32_t bytes, std::uint16_t segment, TimePoint now);
   void take_open(std::uint32_t id, Message& message, const OpenRecord& open, LedgerBook& ledgers, TimePoint now);
   void match(std::uint32_t id, std::uint32_t receive, LedgerBook& ledgers, TimePoint now);
+  void receive_over();
+  void free_staging(Message& message);
   void count_eligible(Message& message, LedgerBook& ledgers);
   Placement place(Message& message, const DataHeader& header, std::uint32_t payload);
   std::uint32_t order_of(const Message& message, std::uint32_t id, std::uint32_t index) const;
@@ -177,6 +181,7 @@ class Receiver {
   std::uint32_t staging_used_ = 0;
   std::vector<Path> paths_;
   std::size_t next_path_ = 0;
+  std::uint8_t control_path_ = 0;
   bool ack_due_ = false;
   TimePoint ack_at_ = TimePoint::max();
   TimePoint decide_at_ = TimePoint::max();  // not after any message's
@@ -191,6 +196,7 @@ class Receiver {
   std::uint32_t credit_units_ = 0;
   std::uint32_t told_units_ = 0;  // credit in the latest packet
   std::uint32_t finished_below_ = 0;
+  std::uint32_t refused_below_ = 0;             // packets of messages below found no room for their message
   std::optional<std::uint32_t> settled_probe_;  // a probe asked for a message that is forgotten here
   Counters counters_;
 };

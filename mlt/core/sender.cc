@@ -37,6 +37,7 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   if (messages_.full() || bytes > kMaxMessageBytes) return std::nullopt;
   const std::uint32_t packets = packet_count(bytes, options_.segment);
   if (packets > kMaxPackets) return std::nullopt;
+  if (terms.tolerant && terms.important != nullptr && terms.important->size() != packets) return std::nullopt;
   if (messages_.empty()) heard_at_ = now;
   const std::uint32_t id = messages_.end();
   Message& message = messages_.push();
@@ -79,10 +80,11 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
     *early = posted_early_.back();
     posted_early_.pop_back();
   }
+  if (is_mouse(message)) ++unsent_mice_;
   // Without credit and without the right to begin, the receiver must learn that somebody waits; it knows when there is
   // more on the way.
-  if (in_flight_ == 0 && !may_start(message, packet_bytes(message.first, bytes, options_.segment)))
-    make_probe_due(message);
+  const bool may = is_mouse(message) || may_start(message, packet_bytes(message.first, bytes, options_.segment));
+  if (in_flight_ == 0 && !may) make_probe_due(message);
   arm_probe(message);
   return id;
 }
@@ -94,7 +96,7 @@ void Sender::make_probe_due(Message& message) {
 }
 
 bool Sender::may_start(const Message& message, std::uint32_t bytes) const {
-  if (message.posted) return distance(credit_units_, sent_units_ + units(bytes)) >= 0;
+  if (message.posted) return bytes == 0 || distance(credit_units_, sent_units_ + units(bytes)) >= 0;
   return options_.unscheduled_bytes > 0 &&
          (message.scheduled == 0 || message.scheduled + bytes <= options_.unscheduled_bytes);
 }
@@ -179,6 +181,7 @@ void Sender::on_block(const AckBlock& block, TimePoint now) {
     delivered += path.records[seq].bytes;
     selector_.on_ack(block.path, rtt > Duration::zero() ? rtt : rtt_.srtt(), news && packets < marks, now);
     ++packets;
+    path.lost_in_row = 0;
     settle(path.records[seq], true, now);
   };
   deliver(block.largest);
@@ -239,6 +242,7 @@ void Sender::lose(std::uint8_t path, Record& record, bool network, TimePoint now
   if (network) {
     congestion_.on_loss(record.bytes, now);
     selector_.on_loss(path, now);
+    ++paths_[path].lost_in_row;
   }
   settle(record, false, now);
   if (!messages_.contains(record.message)) return;
@@ -375,8 +379,10 @@ void Sender::on_timeout(TimePoint now) {
     if (message.done) continue;
     if (message.touched_at + probe_wait(message) <= now) {
       make_probe_due(message);
-      message.touched_at = now;
       message.backoff = std::min<std::uint8_t>(message.backoff + 1, kMaxBackoff);
+      // Up to a quarter early, at random: no rhythm, or what is lost in a rhythm may take every probe.
+      const auto quarter = static_cast<std::uint64_t>(probe_wait(message).count() / 4);
+      message.touched_at = now - Duration(static_cast<Duration::rep>(rng_.below(quarter + 1)));
     }
     arm_probe(message);
   }

@@ -80,10 +80,15 @@ class Sender {
   const PacketBitmap& delivered(std::uint32_t message) const { return messages_[message].delivered; }
 
   bool idle() const { return messages_.empty(); }
+  // send() would refuse: the oldest message that is not settled has options.max_messages behind it.
+  bool full() const { return messages_.full(); }
   // The peer has not answered for options.peer_timeout.
   bool peer_lost() const { return peer_lost_; }
   const Counters& counters() const { return counters_; }
   Duration round_trip() const { return rtt_.srtt(); }
+  std::uint64_t window_bytes() const { return congestion_.window_bytes(); }
+  std::uint64_t in_flight_bytes() const { return in_flight_; }
+  std::int32_t credit_left() const { return distance(credit_units_, sent_units_); }  // in units
 
  private:
   struct Message {
@@ -121,6 +126,7 @@ class Sender {
     std::uint32_t largest = 0;
     bool acked = false;
     std::uint16_t marked = 0;
+    std::uint32_t lost_in_row = 0;
     TimePoint lost_at = TimePoint::max();  // when an unsettled record before `largest` counts as lost
   };
 
@@ -129,6 +135,10 @@ class Sender {
   std::optional<Transmit> next_new(TimePoint now);
   Transmit data(std::uint32_t id, Message& message, std::uint32_t index, bool again, TimePoint now);
   std::uint8_t path_for(std::uint32_t bytes, bool again, TimePoint now);
+  std::optional<Transmit> next_mouse(TimePoint now);
+  bool is_mouse(const Message& message) const;
+  bool lane_full() const;
+  std::uint8_t urgent_path() const;
   bool window_open(std::uint32_t bytes) const;
   void settle_all_of(std::uint32_t id, TimePoint now);
   void on_block(const AckBlock& block, TimePoint now);
@@ -170,6 +180,7 @@ class Sender {
   std::uint32_t next_new_ = 0;  // no message before it has first transmissions left
   std::uint32_t resends_ = 0;   // of all messages
   std::uint32_t probes_due_ = 0;
+  std::uint32_t unsent_mice_ = 0;
   std::uint8_t burst_path_ = 0;
   std::uint32_t burst_left_ = 0;
   bool paced_ = false;  // the pacer alone held back the latest packet

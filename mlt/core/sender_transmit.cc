@@ -9,6 +9,8 @@ namespace {
 constexpr std::uint8_t kControlClass = 7;
 constexpr std::uint8_t kResendClass = 6;
 constexpr std::uint8_t kImportantClass = 5;
+constexpr std::uint32_t kLeastBurstBytes = 1024;  // of a burst; a thousand tiny packets on one path are no burst
+constexpr std::uint32_t kSidelinedDoubt = 4;      // as much as so many losses in a row
 
 }  // namespace
 
@@ -35,7 +37,9 @@ std::optional<Transmit> Sender::next_probe(TimePoint now) {
     message.open.settled_below = messages_.base();
     Transmit out;
     out.header = Probe{secret_, id, message.sent, message.bytes, options_.segment, sent_units_, message.open};
-    out.path = selector_.best();
+    // Nobody says whether a probe arrived: every other one takes the next path, whatever is known of that.
+    const auto turn = static_cast<std::uint8_t>(counters_.probes / 2 % paths_.size());
+    out.path = counters_.probes % 2 == 1 ? urgent_path() : turn;
     out.traffic_class = kControlClass;
     return out;
   }
@@ -43,9 +47,16 @@ std::optional<Transmit> Sender::next_probe(TimePoint now) {
   return std::nullopt;
 }
 
+bool Sender::lane_full() const {
+  return std::any_of(paths_.begin(), paths_.end(), [](const Path& path) { return path.records.full(); });
+}
+
+bool Sender::is_mouse(const Message& message) const {
+  return message.packets == 1 && message.bytes <= options_.unscheduled_bytes;
+}
+
 bool Sender::window_open(std::uint32_t bytes) const {
-  const bool full = std::any_of(paths_.begin(), paths_.end(), [](const Path& path) { return path.records.full(); });
-  return !full && (in_flight_ == 0 || in_flight_ + bytes <= congestion_.window_bytes());
+  return !lane_full() && (in_flight_ == 0 || in_flight_ + bytes <= congestion_.window_bytes());
 }
 
 bool Sender::held_back(TimePoint now) {
@@ -74,11 +85,29 @@ std::optional<Transmit> Sender::next_resend(TimePoint now) {
   return std::nullopt;
 }
 
+// A message of one packet neither waits for credit nor behind a long one: what it may add to a queue is one packet.
+std::optional<Transmit> Sender::next_mouse(TimePoint now) {
+  if (held_back(now)) return std::nullopt;
+  for (std::uint32_t id = next_new_; id != messages_.end(); ++id) {
+    Message& message = messages_[id];
+    if (message.done || message.sent > 0 || !is_mouse(message)) continue;
+    --unsent_mice_;
+    ++message.sent;
+    return data(id, message, 0, false, now);
+  }
+  unsent_mice_ = 0;
+  return std::nullopt;
+}
+
 std::optional<Transmit> Sender::next_new(TimePoint now) {
   if (distance(next_new_, messages_.base()) < 0) next_new_ = messages_.base();
   while (messages_.contains(next_new_) &&
          (messages_[next_new_].done || messages_[next_new_].sent == messages_[next_new_].packets)) {
     ++next_new_;
+  }
+  if (unsent_mice_ > 0 && !lane_full()) {
+    if (auto mouse = next_mouse(now)) return mouse;
+    if (paced_) return std::nullopt;
   }
   for (std::uint32_t id = next_new_; id != messages_.end(); ++id) {
     Message& message = messages_[id];
@@ -88,17 +117,34 @@ std::optional<Transmit> Sender::next_new(TimePoint now) {
     const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
     if (!may_start(message, bytes)) continue;
     if (!window_open(bytes) || held_back(now)) return std::nullopt;
-    ++message.sent;
+    if (message.sent++ == 0 && is_mouse(message)) --unsent_mice_;
     if (!message.posted) message.scheduled += bytes;
     return data(id, message, index, false, now);
   }
   return std::nullopt;
 }
 
+// For what must not be lost again: a path that delivered its latest packets, the fastest of them. One that has no
+// sample yet may be dead.
+std::uint8_t Sender::urgent_path() const {
+  // One that is sidelined too: the only good one may have failed since.
+  const auto doubt = [&](std::uint32_t p) {
+    const bool good = selector_.state(p) == PathSelector::State::kGood;
+    return paths_[p].lost_in_row + (paths_[p].acked ? 0 : 1) + (good ? 0 : kSidelinedDoubt);
+  };
+  std::uint32_t best = selector_.best();
+  for (std::uint32_t p = 0; p < paths_.size(); ++p) {
+    if (doubt(p) > doubt(best)) continue;
+    if (doubt(p) < doubt(best) || selector_.srtt(p) < selector_.srtt(best)) best = p;
+  }
+  return static_cast<std::uint8_t>(best);
+}
+
 // First transmissions go in bursts; what is sent again takes the best path.
 std::uint8_t Sender::path_for(std::uint32_t bytes, bool again, TimePoint now) {
-  if (again) return selector_.best();
-  if (burst_left_ < bytes || burst_left_ == 0) {
+  if (again) return urgent_path();
+  const bool sidelined = selector_.state(burst_path_) == PathSelector::State::kSidelined;
+  if (burst_left_ < bytes || burst_left_ == 0 || sidelined) {
     const PathSelector::Choice choice = selector_.choose(rng_, now);
     burst_path_ = choice.path;
     burst_left_ = options_.burst_bytes;
@@ -106,7 +152,7 @@ std::uint8_t Sender::path_for(std::uint32_t bytes, bool again, TimePoint now) {
       burst_left_ = std::min(burst_left_, std::uint32_t{options_.path.probe_packets} * options_.segment);
     }
   }
-  burst_left_ -= std::min(burst_left_, std::max(1u, bytes));
+  burst_left_ -= std::min(burst_left_, std::max(kLeastBurstBytes, bytes));
   return burst_path_;
 }
 
@@ -128,7 +174,10 @@ Transmit Sender::data(std::uint32_t id, Message& message, std::uint32_t index, b
       static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count());
   sent_units_ += units(bytes);
   header.sent_units = sent_units_;
-  header.ack_now = again || burst_left_ == 0 || message.sent == message.packets;
+  // A small window that is full waits for this one's acknowledgement.
+  const std::uint64_t window = congestion_.window_bytes();
+  const bool waits = in_flight_ + 2ull * options_.segment > window && window < 16ull * options_.segment;
+  header.ack_now = again || waits || burst_left_ == 0 || message.sent == message.packets;
   if (!message.open_known) {
     message.open.settled_below = messages_.base();
     header.open = message.open;

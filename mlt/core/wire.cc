@@ -76,7 +76,7 @@ std::optional<Packet> parse_data(std::span<const std::byte> bytes) {
   data.sent_units = reader.load<std::uint32_t, 36>();
   const bool has_open = (flags & kHasOpen) != 0;
   const std::size_t length = DataHeader::kSize + (has_open ? OpenRecord::kSize : 0);
-  if (bytes.size() != length || flags > 15 || data.path >= kMaxPaths ||
+  if (bytes.size() != length || flags > 15 || reader.load<std::uint16_t, 30>() != 0 || data.path >= kMaxPaths ||
       !message_in_range(data.message_bytes, data.segment) ||
       data.index >= packet_count(data.message_bytes, data.segment)) {
     return std::nullopt;
@@ -96,7 +96,11 @@ std::optional<Packet> parse_ack(std::span<const std::byte> bytes) {
   ack.credit_units = reader.load<std::uint32_t, 12>();
   ack.finished_below = reader.load<std::uint32_t, 16>();
   ack.count = reader.load<std::uint8_t, 20>();
-  if (ack.count > Ack::kMaxBlocks || bytes.size() != kAckFixed + ack.count * AckBlock::kSize) return std::nullopt;
+  const bool reserved = reader.load<std::uint16_t, 2>() != 0 || reader.load<std::uint8_t, 21>() != 0 ||
+                        reader.load<std::uint16_t, 22>() != 0;
+  if (reserved || ack.count > Ack::kMaxBlocks || bytes.size() != kAckFixed + ack.count * AckBlock::kSize) {
+    return std::nullopt;
+  }
   for (std::size_t i = 0; i < ack.count; ++i) {
     const WireReader block(bytes.subspan(kAckFixed + i * AckBlock::kSize).first<AckBlock::kSize>());
     AckBlock& out = ack.blocks[i];
@@ -105,7 +109,8 @@ std::optional<Packet> parse_ack(std::span<const std::byte> bytes) {
     out.largest = block.load<std::uint32_t, 4>();
     out.before = block.load<std::uint64_t, 8>();
     out.delay_us = block.load<std::uint16_t, 16>();
-    if (out.path >= kMaxPaths) return std::nullopt;
+    const bool block_reserved = block.load<std::uint8_t, 1>() != 0 || block.load<std::uint16_t, 18>() != 0;
+    if (block_reserved || out.path >= kMaxPaths) return std::nullopt;
   }
   return ack;
 }
@@ -119,7 +124,7 @@ std::optional<Packet> parse_posted(std::span<const std::byte> bytes) {
   posted.tag_seq = reader.load<std::uint32_t, 16>();
   posted.length = reader.load<std::uint32_t, 20>();
   posted.credit_units = reader.load<std::uint32_t, 24>();
-  if (posted.length > kMaxMessageBytes) return std::nullopt;
+  if (reader.load<std::uint16_t, 2>() != 0 || posted.length > kMaxMessageBytes) return std::nullopt;
   return posted;
 }
 
@@ -138,8 +143,11 @@ std::optional<Packet> parse_state(std::span<const std::byte> bytes) {
   state.want = reader.load<std::uint16_t, 26>();
   state.finished_below = reader.load<std::uint32_t, 28>();
   reader.copy_to<32>(std::span(state.missing));
-  if (flags > 3 || state.count > State::kWindow || state.base > kMaxPackets || (state.complete && !state.stop)) {
-    return std::nullopt;
+  const bool in_range = flags <= 3 && reader.load<std::uint8_t, 3>() == 0 && state.count <= State::kWindow &&
+                        state.base <= kMaxPackets - state.count && state.want <= state.count;
+  if (!in_range || (state.complete && (!state.stop || state.base != 0 || state.count != 0))) return std::nullopt;
+  for (std::uint32_t i = state.count; i < State::kWindow; ++i) {
+    if ((state.missing[i / 8] & std::byte{0x80} >> (i % 8)) != std::byte{0}) return std::nullopt;
   }
   return state;
 }
@@ -155,6 +163,7 @@ std::optional<Packet> parse_probe(std::span<const std::byte> bytes) {
   probe.segment = reader.load<std::uint16_t, 24>();
   probe.sent_units = reader.load<std::uint32_t, 28>();
   const auto open = parse_open(bytes.subspan<32, OpenRecord::kSize>());
+  if (reader.load<std::uint16_t, 2>() != 0 || reader.load<std::uint16_t, 26>() != 0) return std::nullopt;
   if (!open || !message_in_range(probe.message_bytes, probe.segment)) return std::nullopt;
   const std::uint32_t packets = packet_count(probe.message_bytes, probe.segment);
   if (probe.sent > packets || open->important > packets) return std::nullopt;

@@ -156,6 +156,7 @@ void MltHost::done(std::uint32_t connection, const ReceiveDone& what, TimePoint 
   const auto [bytes, sent_at] = sent[entry->second.number];
   if (bytes != what.bytes) world_.violate(fmt::format("{} bytes arrived of a message of {}", what.bytes, bytes));
   std::uint32_t missing = 0;
+  std::vector<std::uint32_t> missing_packets;
   Receiver& receiver = core_.receiver(connection);
   for (auto range = receiver.missing(what.receive, 0); range && what.missing > 0;
        range = receiver.missing(what.receive, range->offset + range->length)) {
@@ -163,14 +164,16 @@ void MltHost::done(std::uint32_t connection, const ReceiveDone& what, TimePoint 
     for (std::uint32_t at = range->offset; at < range->offset + range->length; at += options_.segment) {
       if (entry->second.placed[at / options_.segment]) world_.violate("present content is called missing");
       entry->second.placed[at / options_.segment] = true;
+      missing_packets.push_back(at / options_.segment);
     }
   }
   if (missing != what.missing) world_.violate(fmt::format("{} bytes missing, ranges name {}", what.missing, missing));
   const std::uint32_t packets = packet_count(bytes, options_.segment);
-  for (std::uint32_t i = 0; i < packets; ++i) {
+  for (std::uint32_t i = 0; bytes > 0 && i < packets; ++i) {  // of an empty message, what is missing is nothing
     if (!entry->second.placed[i]) world_.violate("a hole that nobody counted");
   }
-  world_.finished_.push_back({peer, host_.id(), bytes, what.missing, std::max(sent_at, entry->second.posted), now});
+  world_.finished_.push_back({peer, host_.id(), bytes, what.missing, std::max(sent_at, entry->second.posted), now,
+                              entry->second.number, std::move(missing_packets)});
   --world_.outstanding_;
   incoming_.erase(entry);
   core_.release(connection, what.receive);

@@ -24,6 +24,8 @@ struct Finished {  // one message, as its receiver saw it
   std::uint32_t missing;
   TimePoint begun;  // when it was sent or its receive posted, whichever was later
   TimePoint done;
+  std::size_t number = 0;                      // of the messages from this source to this destination
+  std::vector<std::uint32_t> missing_packets;  // by index
 };
 
 class World;
