@@ -57,25 +57,28 @@ void TcpRecvChannel::copy_early(std::uint32_t group, const RecvMatcher::EarlyMat
   matcher_.release_early(match.early);
 }
 
-// A sender with a long message waits for this. A small message needs no permission until the window is used up, so a
-// small receive waits for company, for kLazyTime at most: else each
-// small message would cost a system call here and a packet on the way. NCCL posts receives as long as a message may
-// get, so what came last tells more about the next message than its receive's length.
+// A sender with a long message waits for this. A small message needs no permission until the window is used up, so what
+// a small message is likely to fill waits for company, for a bounded time: else each small message would cost a system
+// call here and a packet on the way. NCCL posts receives as long as a message may get, so what came last tells more
+// about the next message than its receive's length.
 void TcpRecvChannel::announce(const std::vector<ClearToSend>& clears) {
-  const SharedSettings& shared = nic_.context().settings.shared;
-  bool now = shared.eager_bytes == 0;
   if (!control_open_) return;
+  const SharedSettings& shared = nic_.context().settings.shared;
   if (control_out_.empty()) {
-    clears_due_ = nic_.context().clock.now() + kLazyTime;
+    clears_due_ = TimePoint::max();
     held_bytes_ = 0;
   }
+  bool now = shared.eager_bytes == 0;
+  bool maybe_long = false;
   for (const ClearToSend& clear : clears) {
     const std::size_t at = control_out_.size();
     control_out_.resize(at + ClearToSend::kSize);
     clear.serialize_to(std::span(control_out_).subspan(at).first<ClearToSend::kSize>());
     held_bytes_ += std::min<std::uint64_t>(clear.length, shared.eager_bytes);
-    now = now || (clear.length > shared.eager_bytes && eager_run_ < kEagerRun);
+    maybe_long = maybe_long || clear.length > shared.eager_bytes;
   }
+  now = now || (maybe_long && eager_run_ < kEagerRun);
+  clears_due_ = std::min(clears_due_, nic_.context().clock.now() + (maybe_long ? kLazyTime : kLazySmallTime));
   // Of the sender's window, this much it may believe to be in use although it is not.
   const bool room = control_out_.size() < kLazyCount * ClearToSend::kSize && held_bytes_ < shared.window_bytes / 4;
   if (!now && room) return;

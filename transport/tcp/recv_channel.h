@@ -38,8 +38,9 @@ class TcpRecvChannel final : public RecvChannel {
   // because their messages mostly come without being asked for.
   static constexpr std::uint32_t kEagerRun = 16;
   static constexpr std::size_t kLazyCount = 32;
-  // More than a round trip in a rack, and little for a long message that comes after small ones.
+  // Little for a long message that comes after small ones; a receive that no long message fits into may wait longer.
   static constexpr Duration kLazyTime = std::chrono::microseconds(20);
+  static constexpr Duration kLazySmallTime = std::chrono::microseconds(200);
 
   struct RecvRequest final : Request {
     Result<Progress> test() override { return channel->test(group); }
