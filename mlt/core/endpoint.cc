@@ -226,9 +226,9 @@ std::optional<Endpoint::Outgoing> Endpoint::poll_transmit(TimePoint now) {
     if (connection.used && connection.receiver != nullptr) {
       if (auto packet = connection.receiver->poll_control(now)) {
         Transmit out;
-        out.header = std::move(*packet);
+        out.header = *packet;
         out.path = connection.receiver->control_path();
-        return Outgoing{id, connection.peer, std::move(out)};
+        return Outgoing{id, connection.peer, out};
       }
       arm(id);
     }
@@ -241,7 +241,7 @@ std::optional<Endpoint::Outgoing> Endpoint::poll_transmit(TimePoint now) {
     if (connection.used && connection.sender != nullptr) {
       if (auto transmit = connection.sender->poll_transmit(now)) {
         ready_.push_back(id);
-        return Outgoing{id, connection.peer, std::move(*transmit)};
+        return Outgoing{id, connection.peer, *transmit};
       }
       arm(id);
     }
