@@ -180,7 +180,7 @@ void MltHost::done(std::uint32_t connection, const ReceiveDone& what, TimePoint 
 }
 
 World::World(sim::Simulation& simulation, sim::Network& network, const Options& options, std::uint64_t seed)
-    : simulation_(simulation), network_(network), options_(options), seed_(seed) {
+    : simulation_(simulation), options_(options), seed_(seed) {
   for (std::uint32_t i = 0; i < network.hosts(); ++i) {
     hosts_.push_back(std::make_unique<MltHost>(*this, network.host(i), options_, seed * 1000003 + i));
   }

@@ -101,7 +101,6 @@ class World {
   static std::uint64_t content(std::uint64_t secret, std::uint32_t message, std::uint32_t offset);
 
   sim::Simulation& simulation_;
-  sim::Network& network_;
   Options options_;
   std::uint64_t seed_;
   std::vector<std::unique_ptr<MltHost>> hosts_;
