@@ -193,20 +193,24 @@ class Run {
 
   // New processes, since where a process's memory and sockets happen to lie may favour it for its whole life: what
   // repeats within a run but not between runs would make the interval too narrow.
+  // All old ones end before the first new one starts, or each arm would inherit its own memory.
+  void retire(Lane& lane, const Row& row) {
+    auto& arm = arms_[lane.arm_index];
+    auto ok = row.test == Test::kBusbw ? arm->busbw_close() : Result<void>();
+    if (ok) ok = arm->stop();
+    if (!ok) report_.warnings.push_back("closing: " + ok.error().message);
+    lane.arm = nullptr;
+  }
+
   Result<void> renew(Lane& lane, const Row& row) {
     auto& arm = arms_[lane.arm_index];
-    const bool busbw = row.test == Test::kBusbw;
-    if (busbw) {
-      if (auto ok = arm->busbw_close(); !ok) return ok;
-    }
-    if (auto ok = arm->stop(); !ok) report_.warnings.push_back("closing: " + ok.error().message);
     arm.reset();
     auto fresh = Arm::start(arm_options_[lane.arm_index]);
     if (!fresh) return tl::unexpected(fresh.error());
     arm = std::move(*fresh);
     lane.arm = arm.get();
     check_terms(*arm);
-    if (busbw) return arm->busbw_open();
+    if (row.test == Test::kBusbw) return arm->busbw_open();
     return arm->prepare(loop_of(row.test), row.bytes);
   }
 
@@ -271,6 +275,7 @@ class Run {
       }
       return {};
     };
+    for (Lane& lane : lanes) retire(lane, row);
     if (auto ok = each([&](Lane& lane) { return renew(lane, row); }); !ok) return ok;
     const auto watch = begin_watch();
     if (!watch) return tl::unexpected(watch.error());
