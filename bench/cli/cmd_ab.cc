@@ -28,9 +28,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kOk = 0;
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
 constexpr int kMaxRanks = 64;
 constexpr double kMib = 1024 * 1024;
 

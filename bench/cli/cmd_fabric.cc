@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/options.h"
 #include "bench/fabric/fabric.h"
 #include "bench/fabric/render.h"
 #include "bench/report/report.h"
@@ -25,9 +26,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kOk = 0;
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
 // What a shell says of a command that cannot be run, and of one that is not there.
 constexpr int kCannotRun = 126;
 constexpr int kNotFound = 127;

@@ -34,9 +34,6 @@ namespace {
 using nlohmann::json;
 using trainer::ProgressView;
 
-constexpr int kOk = 0;
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
 constexpr int kMaxRanks = 256;
 constexpr std::chrono::milliseconds kRelay{50};  // between two steps that rank 0 reports to its launcher
 constexpr double kMib = 1024 * 1024;

@@ -1,4 +1,4 @@
-// Checks of option values that the commands share.
+// What the commands share: exit statuses, and checks of option values.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,6 +7,10 @@
 #include <string>
 
 namespace clustar::bench::cli {
+
+inline constexpr int kOk = 0;
+inline constexpr int kFailed = 1;
+inline constexpr int kUsage = 2;
 
 // A number from `low` to `high`. CLI::Range lets "nan" through, which compares false with both ends.
 inline CLI::Validator number_between(double low, double high) {

@@ -1,41 +1,11 @@
 #include "bench/trainer/random.h"
 
-#include <bit>
 #include <numeric>
 #include <utility>
 
 namespace clustar::bench::trainer {
-namespace {
-
-std::uint64_t splitmix(std::uint64_t& state) {
-  state += 0x9e3779b97f4a7c15u;
-  std::uint64_t z = state;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
-}  // namespace
-
-Rng::Rng(std::uint64_t seed, std::uint64_t stream) {
-  std::uint64_t mix = stream;
-  std::uint64_t state = seed ^ splitmix(mix);
-  for (std::uint64_t& word : state_) word = splitmix(state);
-}
-
-std::uint64_t Rng::next() {
-  const std::uint64_t result = std::rotl(state_[1] * 5, 7) * 9;
-  const std::uint64_t t = state_[1] << 17;
-  state_[2] ^= state_[0];
-  state_[3] ^= state_[1];
-  state_[1] ^= state_[2];
-  state_[0] ^= state_[3];
-  state_[2] ^= t;
-  state_[3] = std::rotl(state_[3], 45);
-  return result;
-}
-
-double Rng::uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
+// The state that the words of splitmix64 at `seed`, changed by the stream's own first word, fill.
+Rng::Rng(std::uint64_t seed, std::uint64_t stream) : words_(seed ^ mix64(stream + kGoldenGamma)) {}
 
 double Rng::uniform(double low, double high) { return low + (high - low) * uniform(); }
 

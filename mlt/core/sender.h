@@ -85,10 +85,6 @@ class Sender {
   // The peer has not answered for options.peer_timeout.
   bool peer_lost() const { return peer_lost_; }
   const Counters& counters() const { return counters_; }
-  Duration round_trip() const { return rtt_.srtt(); }
-  std::uint64_t window_bytes() const { return congestion_.window_bytes(); }
-  std::uint64_t in_flight_bytes() const { return in_flight_; }
-  std::int32_t credit_left() const { return distance(credit_units_, sent_units_); }  // in units
 
  private:
   struct Message {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "transport/base/bytes.h"
+#include "transport/base/rng.h"
 
 namespace clustar::mlt {
 namespace {
@@ -276,11 +277,8 @@ std::size_t serialize(const Packet& packet, std::span<std::byte> out) {
 }
 
 std::uint32_t first_index(std::uint64_t secret, std::uint32_t message, std::uint32_t packets) {
-  // A mixing function of splitmix64's kind: neighbouring messages begin far apart.
-  std::uint64_t z = secret + std::uint64_t{message} * 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return static_cast<std::uint32_t>((z ^ (z >> 31)) % packets);
+  // Neighbouring messages begin far apart.
+  return static_cast<std::uint32_t>(mix64(secret + std::uint64_t{message} * kGoldenGamma) % packets);
 }
 
 CompactHeader CompactHeader::decode(std::uint32_t word) {

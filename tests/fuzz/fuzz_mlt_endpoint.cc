@@ -13,26 +13,15 @@
 #include <vector>
 
 #include "mlt/core/endpoint.h"
+#include "tests/fuzz/input.h"
 
 namespace {
 
 using namespace clustar;
 using namespace clustar::mlt;
 
-void require(bool holds) {
-  if (!holds) std::abort();
-}
-
-class Input {
- public:
-  Input(const std::uint8_t* data, std::size_t size) : bytes_(data, size) {}
-  bool empty() const { return at_ >= bytes_.size(); }
-  std::uint32_t byte() { return empty() ? 0 : bytes_[at_++]; }
-
- private:
-  std::span<const std::uint8_t> bytes_;
-  std::size_t at_ = 0;
-};
+using fuzz::Input;
+using fuzz::require;
 
 constexpr std::uint64_t kSecret = 0x1234567890abcdef;
 constexpr std::uint32_t kTags = 3;

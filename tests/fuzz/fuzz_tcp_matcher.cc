@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "tests/fuzz/input.h"
 #include "transport/tcp/core/recv_matcher.h"
 #include "transport/tcp/core/send_matcher.h"
 
@@ -15,21 +16,13 @@ namespace {
 using namespace clustar::transport;
 using namespace clustar::transport::tcp;
 
-void require(bool holds) {
-  if (!holds) std::abort();
+using clustar::fuzz::Input;
+using clustar::fuzz::require;
+
+std::uint64_t size(Input& input) {
+  const std::uint64_t high = input.byte() << 4;
+  return high + input.byte() % 16;
 }
-
-class Input {
- public:
-  Input(const std::uint8_t* data, std::size_t size) : bytes_(data, size) {}
-  bool empty() const { return at_ >= bytes_.size(); }
-  std::uint32_t byte() { return empty() ? 0 : bytes_[at_++]; }
-  std::uint64_t size() { return (byte() << 4) + byte() % 16; }
-
- private:
-  std::span<const std::uint8_t> bytes_;
-  std::size_t at_ = 0;
-};
 
 constexpr SharedSettings kSettings{1000, 4000};
 
@@ -53,7 +46,7 @@ class Receiver {
   void post(Input& input) {
     std::vector<RecvMatcher::Part> parts;
     for (std::uint32_t n = 1 + input.byte() % kMaxRecvParts; n > 0; --n) {
-      parts.push_back({static_cast<int>(input.byte() % 3), input.size()});
+      parts.push_back({static_cast<int>(input.byte() % 3), size(input)});
     }
     const auto posted = matcher_.post(parts);
     if (!posted) return;
@@ -78,8 +71,8 @@ class Receiver {
       header.seq = input.byte() % 8;
       header.slot = input.byte() | (input.byte() << 16);
     }
-    header.total = input.size();
-    header.offset = header.has_slot ? std::min<std::uint64_t>(input.size(), header.total) : 0;
+    header.total = size(input);
+    header.offset = header.has_slot ? std::min<std::uint64_t>(size(input), header.total) : 0;
     header.length = static_cast<std::uint32_t>(header.total - header.offset);
     if (header.length == 0 && header.total > 0) return;  // the parser refuses it
     const auto placement = matcher_.on_header(header);
@@ -146,7 +139,7 @@ class Sender {
   void step(Input& input) {
     if (input.byte() % 2 == 0) {
       if (outstanding_ == kMaxSlots) return;
-      const std::uint64_t bytes = input.size();
+      const std::uint64_t bytes = size(input);
       ++outstanding_;
       const auto departure = matcher_.submit(next_++, static_cast<int>(input.byte() % 3), bytes);
       if (departure) {
@@ -155,7 +148,7 @@ class Sender {
       }
       return;
     }
-    const ClearToSend clear{static_cast<int>(input.byte() % 4), input.byte() % 8, input.byte(), input.size()};
+    const ClearToSend clear{static_cast<int>(input.byte() % 4), input.byte() % 8, input.byte(), size(input)};
     const auto result = matcher_.on_clear_to_send(clear);
     if (result.verdict != SendMatcher::Verdict::kDeparture) return;
     --outstanding_;

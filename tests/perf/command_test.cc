@@ -234,30 +234,28 @@ class PerfDeath : public Perf {
     }
     return kill(pid, 0) != 0;
   }
+  // Signals one worker of a long run: the run must fail with `text`, name that worker, and leave nobody behind.
+  static void expect_failure(const std::vector<std::string>& run, std::size_t victim, int signal,
+                             std::chrono::seconds limit, const char* text) {
+    Command command(run);
+    const auto workers = wait_for_workers(command, 4);
+    ASSERT_EQ(workers.size(), 4u);
+    kill(workers[victim].pid, signal);
+    const Outcome outcome = command.wait(limit);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr(text), HasSubstr(std::to_string(workers[victim].pid))));
+    for (const auto& worker : workers) EXPECT_TRUE(is_gone(worker.pid)) << worker.pid;
+  }
   const std::vector<std::string> long_run_ = with({"--plugin", kOurs, "--vs", kSample, "--test", "bandwidth", "--bytes",
                                                    "64K", "--seconds", "5", "--timeout", "1"});
 };
 
 TEST_F(PerfDeath, AKilledWorkerIsNamedAndNobodyIsLeft) {
-  Command command(long_run_);
-  const auto workers = wait_for_workers(command, 4);
-  ASSERT_EQ(workers.size(), 4u);
-  kill(workers[1].pid, SIGKILL);
-  const Outcome outcome = command.wait(std::chrono::seconds(15));
-  EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("was killed by signal 9"), HasSubstr(std::to_string(workers[1].pid))));
-  for (const auto& worker : workers) EXPECT_TRUE(is_gone(worker.pid)) << worker.pid;
+  expect_failure(long_run_, 1, SIGKILL, std::chrono::seconds(15), "was killed by signal 9");
 }
 
 TEST_F(PerfDeath, AStoppedWorkerIsAnErrorWithinTheBound) {
-  Command command(long_run_);
-  const auto workers = wait_for_workers(command, 4);
-  ASSERT_EQ(workers.size(), 4u);
-  kill(workers[0].pid, SIGSTOP);
-  const Outcome outcome = command.wait(std::chrono::seconds(30));
-  EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("no sign of life"), HasSubstr(std::to_string(workers[0].pid))));
-  for (const auto& worker : workers) EXPECT_TRUE(is_gone(worker.pid)) << worker.pid;
+  expect_failure(long_run_, 0, SIGSTOP, std::chrono::seconds(30), "no sign of life");
 }
 
 TEST_F(PerfDeath, WorkersAreRecognisable) {

@@ -6,21 +6,10 @@
 #include <fstream>
 
 #include "tests/plugin/plugin_under_test.h"
+#include "tests/sanitized.h"
 
 namespace clustar::tests {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-#else
-constexpr bool kSanitized = false;
-#endif
 
 std::size_t resident_kib() {
   std::ifstream in("/proc/self/statm");

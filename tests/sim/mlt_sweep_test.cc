@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/sanitized.h"
 #include "tests/sim/mlt_world.h"
 #include "transport/base/rng.h"
 
@@ -21,17 +22,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-#else
-constexpr bool kSanitized = false;
-#endif
+using tests::kSanitized;
 #ifdef __OPTIMIZE__
 constexpr std::uint64_t kMessages = kSanitized ? 10'000 : 100'000;
 #else

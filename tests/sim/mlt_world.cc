@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/base/rng.h"
+
 namespace clustar::mlt::test {
 
 MltHost::MltHost(World& world, sim::Host& host, const Options& options, std::uint64_t seed)
@@ -187,10 +189,7 @@ World::World(sim::Simulation& simulation, sim::Network& network, const Options& 
 }
 
 std::uint64_t World::secret(std::uint32_t from, std::uint32_t to) const {
-  std::uint64_t z = seed_ * 0x9e3779b97f4a7c15 + (std::uint64_t{from} << 32 | to) + 1;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
+  return mix64(seed_ * kGoldenGamma + (std::uint64_t{from} << 32 | to) + 1);
 }
 
 std::uint64_t World::content(std::uint64_t secret, std::uint32_t message, std::uint32_t offset) {

@@ -5,16 +5,21 @@
 
 namespace clustar {
 
+// The finalizer of splitmix64 (Steele, Lea, Flood 2014): inputs that differ by one bit give unrelated words.
+constexpr std::uint64_t mix64(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+inline constexpr std::uint64_t kGoldenGamma = 0x9e3779b97f4a7c15;  // splitmix64's step
+
 // xoshiro256** 1.0 (Blackman and Vigna, 2018), seeded by splitmix64.
 class Rng {
  public:
   explicit Rng(std::uint64_t seed) {
     for (std::uint64_t& word : state_) {
-      seed += 0x9e3779b97f4a7c15;
-      std::uint64_t z = seed;
-      z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-      z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-      word = z ^ (z >> 31);
+      seed += kGoldenGamma;
+      word = mix64(seed);
     }
   }
 

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
+#include "transport/base/rng.h"
+
 namespace clustar::transport::sim {
 
 std::uint32_t ecmp_choice(HostId source, HostId destination, std::uint8_t path, std::uint32_t choices) {
-  // Two rounds of splitmix64's finalizer: neighbouring hosts and paths must not give neighbouring spines.
-  std::uint64_t z = (std::uint64_t{source} << 32 | destination) + 0x9e3779b97f4a7c15 * (path + 1ull);
-  for (int round = 0; round < 2; ++round) {
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    z ^= z >> 31;
-  }
+  // Twice, because neighbouring hosts and paths must not give neighbouring spines.
+  const std::uint64_t z = mix64(mix64((std::uint64_t{source} << 32 | destination) + kGoldenGamma * (path + 1ull)));
   return static_cast<std::uint32_t>(((z >> 32) * choices) >> 32);
 }
 
