@@ -25,6 +25,16 @@ TEST(TrainUsage, HelpSaysWhatTheBatchIs) {
   EXPECT_THAT(help.out, AllOf(HasSubstr("Global batch"), HasSubstr("divided over the ranks"), HasSubstr("--plugin")));
 }
 
+TEST(Usage, AnUnknownCommandIsNamedBesideTheKnownOnes) {
+  const Outcome outcome = run_clustar({"prf"});
+  EXPECT_EQ(outcome.status, 2);
+  for (const char* word : {"'prf'", "ab", "conform", "fabric", "perf", "train"}) {
+    EXPECT_NE(outcome.err.find(word), std::string::npos) << outcome.err;
+  }
+  EXPECT_EQ(run_clustar({}).status, 2);
+  EXPECT_EQ(run_clustar({"--help"}).status, 0);
+}
+
 TEST(TrainUsage, WrongValuesSayWhatIsAllowed) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
       {{"--model", "vgg16"}, "available: lr, mlp"},
