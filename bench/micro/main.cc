@@ -16,8 +16,8 @@ namespace {
 constexpr std::string_view kUsage =
     R"(usage: clustar-micro [--plugin FILE] [Google Benchmark's options]
 
-Times the parts that every message passes: wire codecs, matchers, send queue, the calls of a net plugin, and what the
-machine itself allows (memcpy, checksums, sums).
+Times the parts that every message passes: wire codecs, matchers, send queue, the core of MLT, the calls of a net
+plugin, and what the machine itself allows (memcpy, checksums, sums).
 
   --plugin FILE             the plugin whose calls are timed (default: libnccl-net-clustar.so of this build)
   --benchmark_filter=REGEX  only these, for example --benchmark_filter='plugin/.*'

@@ -97,6 +97,7 @@ DctcpSwift::DctcpSwift(const Options& options) : options_(options), window_(stat
   require_option(options.drain_epochs >= 16 && options.drain_epochs <= 1u << 20,
                  "DctcpSwift: drain_epochs must be 16 .. 1048576");
   require_option(options.severe_loss >= 0 && options.severe_loss <= 1, "DctcpSwift: severe_loss must be 0 .. 1");
+  require_option(options.burst_epochs <= 1u << 20, "DctcpSwift: burst_epochs must be 0 .. 1048576");
 }
 
 void DctcpSwift::on_ack(const AckSample& sample, TimePoint now) {
@@ -123,7 +124,7 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
   double cut = 0;
   if (marked) cut = alpha_ / 2;
   if (late) cut = std::max(cut, options_.beta * (totals.rtt - limit) / totals.rtt);
-  if (late || marked || loss > options_.severe_loss) cut = std::max(cut, loss);
+  if (late || marked) cut = std::max(cut, loss);
   cut = std::min(cut, options_.max_cut);
   if (drain_left_ > 0) {
     // The first of its round trips still sees the queue that was there before.
@@ -132,11 +133,30 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
   }
   if (cut > 0) {
     window_ = cut_by(window_, options_, cut);
-  } else if (was_used(totals, window_)) {
+    before_loss_ = severe_epochs_ = 0;
+  } else if (loss > options_.severe_loss) {
+    on_severe_loss(loss);
+  } else if (!recover() && was_used(totals, window_)) {
     window_ = grown(window_, options_, totals, starting_);
   }
   if (++since_drain_ >= options_.drain_epochs || (starting_ && cut > 0)) start_drain();
   if (cut > 0) starting_ = false;
+}
+
+void DctcpSwift::on_severe_loss(double loss) {
+  starting_ = false;
+  // A little less each time, or a window that is too large for a shallow buffer would come back for ever.
+  if (severe_epochs_ == 0) before_loss_ = std::max(window_, before_loss_ * 7 / 8);
+  const double least = ++severe_epochs_ <= options_.burst_epochs ? before_loss_ / 4 : 0;
+  window_ = std::max(std::min(least, window_), cut_by(window_, options_, std::min(loss, options_.max_cut)));
+}
+
+bool DctcpSwift::recover() {
+  severe_epochs_ = 0;
+  if (before_loss_ <= window_) return false;
+  window_ = std::min(before_loss_, window_ + std::max<double>(options_.segment, before_loss_ / 4));
+  if (window_ == before_loss_) before_loss_ = 0;
+  return true;
 }
 
 void DctcpSwift::start_drain() {

@@ -90,7 +90,9 @@ struct WindowOptions {
 // drain_epochs.
 //
 // Loss alone is not congestion: gray links and tolerated loss must not slow a sender. It adds its fraction to the
-// choice above when there is delay or marking too, or when more than severe_loss of an epoch is lost.
+// choice above when there is delay or marking too. When more than severe_loss of an epoch is lost and nothing else
+// speaks of congestion, it may be a shallow buffer or a burst of errors: the window is cut, for the first burst_epochs
+// to a quarter at most, and what was taken comes back by a quarter per clean round trip instead of a segment.
 class DctcpSwift {
  public:
   struct Options : WindowOptions {
@@ -100,6 +102,7 @@ class DctcpSwift {
     double max_cut = 0.5;                                     // (0, 0.9]
     std::uint32_t drain_epochs = 512;                         // 16 .. 2^20
     double severe_loss = 0.2;                                 // [0, 1]
+    std::uint32_t burst_epochs = 64;                          // 0 .. 2^20
   };
   DctcpSwift() : DctcpSwift(Options{}) {}
   explicit DctcpSwift(const Options& options);  // std::invalid_argument
@@ -114,6 +117,8 @@ class DctcpSwift {
   void decide(const Epoch::Totals& totals);
   double target(double min_rtt) const;
   void start_drain();
+  void on_severe_loss(double loss);
+  bool recover();
 
   Options options_;
   Epoch epoch_;
@@ -123,6 +128,8 @@ class DctcpSwift {
   std::uint32_t since_drain_ = 0;
   double alpha_ = 1;  // RFC 8257, section 3.3: the first mark is taken seriously
   bool starting_ = true;
+  double before_loss_ = 0;           // window, until it is reached again; 0: no severe loss took anything
+  std::uint32_t severe_epochs_ = 0;  // in a row
 };
 
 // DCTCP as RFC 8257 has it, loss halves: the peer of fairness tests and the baseline of measurements.

@@ -4,10 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
-
-#include "transport/base/ring.h"
-#include "transport/base/time.h"
 
 namespace clustar::mlt {
 
@@ -35,23 +31,14 @@ class CreditShare {
     return static_cast<std::uint32_t>(std::max<std::uint64_t>(segment_, total_ / std::max<std::uint64_t>(1, serving_)));
   }
 
-  // True: it is served at once; else it waits for its turn.
-  bool begin(std::uint32_t connection) {
-    if (serving_ < most_) {
-      ++serving_;
-      return true;
-    }
-    waiting_.push_back(connection);
-    return false;
-  }
-  // A served connection has nothing more to receive.
-  void end() { --serving_; }
-  // Who may begin now, if anybody waits; the caller asks begin() for it, when it still wants to.
-  bool next(std::uint32_t* connection) {
-    if (serving_ >= most_ || waiting_.empty()) return false;
-    *connection = waiting_.pop_front();
+  // One more connection is served; false: it has to wait until another one ends.
+  bool begin() {
+    if (serving_ >= most_) return false;
+    ++serving_;
     return true;
   }
+  void end() { --serving_; }
+  bool room() const { return serving_ < most_; }
   std::uint64_t serving() const { return serving_; }
 
  private:
@@ -60,7 +47,6 @@ class CreditShare {
   std::uint64_t most_;  // served at once: each needs two segments under way
   std::uint64_t serving_ = 0;
   std::uint64_t promised_ = 0;  // bytes, to connections from which nothing came yet
-  Ring<std::uint32_t> waiting_;
 };
 
 }  // namespace clustar::mlt

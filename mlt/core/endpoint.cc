@@ -1,14 +1,25 @@
 #include "mlt/core/endpoint.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 namespace clustar::mlt {
 
+namespace {
+
+const Options& checked(const Options& options) {
+  options.check();
+  return options;
+}
+
+}  // namespace
+
 Endpoint::Endpoint(const Options& options, std::uint64_t seed)
-    : options_(options),
+    : options_(checked(options)),
       seed_(seed),
       ledgers_(LedgerBook::Options{}),
+      allowances_(LedgerBook::Options{}),
       share_(static_cast<std::uint64_t>(static_cast<double>(options.line_rate) *
                                         std::chrono::duration<double>(options.base_rtt).count()) +
                  options.credit_slack,
@@ -24,11 +35,13 @@ Endpoint::ConnectionId Endpoint::open(std::uint32_t peer, std::uint64_t secret) 
   }
   Connection& connection = connections_[id];
   // A closed connection's places in the rings are still there and must not be taken twice.
-  const bool in_ready = connection.in_ready, in_control = connection.in_control, in_events = connection.in_events;
-  connection = Connection{};
-  connection.in_ready = in_ready;
-  connection.in_control = in_control;
-  connection.in_events = in_events;
+  Connection fresh;
+  fresh.in_ready = connection.in_ready;
+  fresh.in_control = connection.in_control;
+  fresh.in_events = connection.in_events;
+  fresh.in_served = connection.in_served;
+  fresh.in_waiting = connection.in_waiting;
+  connection = std::move(fresh);
   connection.used = true;
   connection.peer = peer;
   connection.secret = secret;
@@ -38,12 +51,13 @@ Endpoint::ConnectionId Endpoint::open(std::uint32_t peer, std::uint64_t secret) 
 
 Endpoint::ConnectionId Endpoint::open_sender(std::uint32_t peer, std::uint64_t secret, TimePoint) {
   const ConnectionId id = open(peer, secret);
-  connections_[id].sender = std::make_unique<Sender>(options_, secret, seed_ ^ secret);
+  connections_[id].sender = std::make_unique<Sender>(options_, allowances_, secret, seed_ ^ secret);
   return id;
 }
 
-Endpoint::ConnectionId Endpoint::open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint) {
+Endpoint::ConnectionId Endpoint::open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint now) {
   const ConnectionId id = open(peer, secret);
+  connections_[id].heard_at = now;
   connections_[id].receiver = std::make_unique<Receiver>(options_, secret);
   ++receivers_;
   return id;
@@ -52,9 +66,8 @@ Endpoint::ConnectionId Endpoint::open_receiver(std::uint32_t peer, std::uint64_t
 void Endpoint::close(ConnectionId id) {
   Connection& connection = connections_[id];
   by_secret_.erase(connection.secret);
-  share_.promise_over(connection.promised);
-  if (connection.served) share_.end();
-  connection.posted = connection.served = connection.waits = connection.used = false;
+  if (connection.share != ShareState::kIdle) change_share(connection, ShareState::kIdle);
+  connection.used = false;
   if (connection.receiver != nullptr) --receivers_;
   connection.sender.reset();
   connection.receiver.reset();
@@ -90,11 +103,14 @@ Endpoint::Arrival Endpoint::on_packet(std::span<const std::byte> header, std::ui
     return {};
   }
   Arrival arrival{known->second, {}};
+  bool heard = false;
   Connection& connection = connections_[arrival.connection];
   if (connection.receiver != nullptr) {
     if (const auto* data = std::get_if<DataHeader>(&*packet)) {
+      heard = true;
       arrival.placement = connection.receiver->on_data(*data, payload, marked, ledgers_, now);
     } else if (const auto* probe = std::get_if<Probe>(&*packet)) {
+      heard = true;
       connection.receiver->on_probe(*probe, ledgers_, now);
     }
   } else {
@@ -102,7 +118,7 @@ Endpoint::Arrival Endpoint::on_packet(std::span<const std::byte> header, std::ui
     if (const auto* posted = std::get_if<Posted>(&*packet)) connection.sender->on_posted(*posted, now);
     if (const auto* state = std::get_if<State>(&*packet)) connection.sender->on_state(*state, now);
   }
-  after_input(arrival.connection, now);
+  after_input(arrival.connection, now, heard);
   return arrival;
 }
 
@@ -113,10 +129,12 @@ void Endpoint::queue_control(ConnectionId id) {
   control_.push_back(id);
 }
 
-void Endpoint::after_input(ConnectionId id, TimePoint) {
+void Endpoint::after_input(ConnectionId id, TimePoint now, bool heard) {
   Connection& connection = connections_[id];
   if (connection.receiver != nullptr) {
-    share_line(id);
+    if (heard) connection.heard_at = now;
+    share_line(id, heard);
+    retire_silent(now);
     queue_control(id);
   } else if (!connection.in_ready) {
     connection.in_ready = true;
@@ -127,53 +145,88 @@ void Endpoint::after_input(ConnectionId id, TimePoint) {
     events_.push_back(id);
   }
   arm(id);
+#ifndef __OPTIMIZE__
+  assert(connection.receiver != nullptr ? connection.receiver->is_consistent() : connection.sender->is_consistent());
+#endif
 }
 
-void Endpoint::share_line(ConnectionId id) {
+void Endpoint::change_share(Connection& connection, ShareState next) {
+  if (connection.share == ShareState::kPromised) share_.promise_over(std::exchange(connection.promised, 0));
+  if (connection.share == ShareState::kServed) share_.end();
+  set_state(connection.share, next);
+}
+
+void Endpoint::share_line(ConnectionId id, bool heard) {
   Connection& connection = connections_[id];
   Receiver& receiver = *connection.receiver;
-  const bool wants = receiver.active() && receiver.demand() > 0;
-  const bool posted = !receiver.active() && receiver.demand() > 0;
-  if (posted && !connection.posted) {
-    connection.promised = share_.promise(receivers_);
-  } else if (!posted && connection.posted) {
-    share_.promise_over(std::exchange(connection.promised, 0));
-  }
-  connection.posted = posted;
-  if (wants && !connection.served && !connection.waits) {
-    connection.served = share_.begin(id);
-    connection.waits = !connection.served;
-    connection.window = std::max<std::uint32_t>(2 * options_.segment, connection.window);
-  } else if (!wants && connection.served) {
-    connection.served = false;
-    share_.end();
-    serve_waiting();
-  }
-  if (connection.served) {
-    // Grows by what arrives, as in slow start: all who begin together are heard of before any has a large share.
-    const std::uint64_t placed = receiver.counters().placed_bytes;
-    const std::uint64_t grown = connection.window + (placed - connection.placed_seen);
-    connection.placed_seen = placed;
-    connection.window = static_cast<std::uint32_t>(std::min<std::uint64_t>(share_.window(), grown));
-    receiver.grant(connection.window);
-  }
-  if (posted) {
+  const ShareState was = connection.share;
+  if (receiver.demand() == 0) {
+    if (was != ShareState::kIdle) change_share(connection, ShareState::kIdle);
+    if (was == ShareState::kServed) serve_waiting();
+  } else if (!receiver.active()) {
+    if (was == ShareState::kIdle) {
+      change_share(connection, ShareState::kPromised);
+      connection.promised = share_.promise(receivers_);
+    }
     connection.placed_seen = receiver.counters().placed_bytes;
     connection.window = std::max<std::uint32_t>(2 * options_.segment, connection.promised);
     receiver.grant(connection.promised);
+  } else {
+    const bool asks = was == ShareState::kIdle || was == ShareState::kPromised || (was == ShareState::kSilent && heard);
+    if (asks) serve(id);
+    if (connection.share == ShareState::kServed) grant_share(connection);
   }
 }
 
+void Endpoint::serve(ConnectionId id) {
+  Connection& connection = connections_[id];
+  connection.window = std::max<std::uint32_t>(2 * options_.segment, connection.window);
+  if (share_.begin()) {
+    change_share(connection, ShareState::kServed);
+    if (!std::exchange(connection.in_served, true)) served_.push_back(id);
+  } else {
+    change_share(connection, ShareState::kWaiting);
+    if (!std::exchange(connection.in_waiting, true)) waiting_.push_back(id);
+  }
+}
+
+// Grows by what arrives, as in slow start: all who begin together are heard of before any has a large share.
+void Endpoint::grant_share(Connection& connection) {
+  const std::uint64_t placed = connection.receiver->counters().placed_bytes;
+  const std::uint64_t grown = connection.window + (placed - connection.placed_seen);
+  connection.placed_seen = placed;
+  connection.window = static_cast<std::uint32_t>(std::min<std::uint64_t>(share_.window(), grown));
+  connection.receiver->grant(connection.window);
+}
+
+// A sender that died, or was stopped, must not keep its part of the line from the others. One look at a time is enough:
+// each packet brings one.
+void Endpoint::retire_silent(TimePoint now) {
+  if (served_.empty()) return;
+  const ConnectionId id = served_.pop_front();
+  Connection& connection = connections_[id];
+  const bool served = connection.used && connection.share == ShareState::kServed;
+  if (served && now - connection.heard_at <= options_.probe_floor) {
+    served_.push_back(id);
+    return;
+  }
+  connection.in_served = false;
+  if (!served) return;
+  connection.window = 0;
+  change_share(connection, ShareState::kSilent);
+  serve_waiting();
+}
+
 void Endpoint::serve_waiting() {
-  for (ConnectionId id = 0; share_.next(&id);) {
+  while (!waiting_.empty() && share_.room()) {
+    const ConnectionId id = waiting_.pop_front();
     Connection& connection = connections_[id];
-    if (!connection.used || !connection.waits) continue;
-    connection.waits = false;
-    Receiver& receiver = *connection.receiver;
-    if (!receiver.active() || receiver.demand() == 0) continue;
-    connection.served = share_.begin(id);
-    connection.window = 2 * options_.segment;
-    receiver.grant(connection.window);
+    connection.in_waiting = false;
+    if (!connection.used || connection.share != ShareState::kWaiting) continue;
+    connection.window = 0;
+    connection.placed_seen = connection.receiver->counters().placed_bytes;
+    serve(id);
+    grant_share(connection);
     queue_control(id);
   }
 }
@@ -184,7 +237,9 @@ void Endpoint::arm(ConnectionId id) {
       connection.receiver != nullptr ? connection.receiver->next_timeout() : connection.sender->next_timeout();
   if (next >= connection.armed) return;
   connection.armed = next;
-  if (timers_.size() > 4 * connections_.size() + 64) drop_stale_timers();
+  const std::size_t most = 4 * connections_.size() + 64;
+  if (timers_.size() > most) drop_stale_timers();
+  if (timers_.capacity() <= most) timers_.reserve(2 * most);
   timers_.push_back({next, id});
   std::push_heap(timers_.begin(), timers_.end());
 }
@@ -228,6 +283,7 @@ std::optional<Endpoint::Outgoing> Endpoint::poll_transmit(TimePoint now) {
         Transmit out;
         out.header = *packet;
         out.path = connection.receiver->control_path();
+        out.traffic_class = options_.classes.traffic_class(PacketKind::kControl);
         return Outgoing{id, connection.peer, out};
       }
       arm(id);
@@ -265,6 +321,23 @@ std::optional<Endpoint::Event> Endpoint::poll_event() {
     events_.pop_front();
   }
   return std::nullopt;
+}
+
+bool Endpoint::is_consistent() const {
+  std::uint64_t served = 0;
+  std::uint32_t receivers = 0;
+  for (const Connection& connection : connections_) {
+    if (!connection.used) continue;
+    if (connection.share == ShareState::kServed) {
+      ++served;
+      if (!connection.in_served) return false;
+    }
+    if (connection.share == ShareState::kWaiting && !connection.in_waiting) return false;
+    if (connection.receiver != nullptr) ++receivers;
+    if (connection.receiver != nullptr && !connection.receiver->is_consistent()) return false;
+    if (connection.sender != nullptr && !connection.sender->is_consistent()) return false;
+  }
+  return served == share_.serving() && receivers == receivers_;
 }
 
 }  // namespace clustar::mlt

@@ -15,6 +15,7 @@
 #include "mlt/core/options.h"
 #include "mlt/core/receiver.h"
 #include "mlt/core/sender.h"
+#include "mlt/core/states.h"
 #include "mlt/core/wire.h"
 #include "transport/base/ring.h"
 #include "transport/base/time.h"
@@ -47,7 +48,7 @@ class Endpoint {
     std::uint64_t strangers = 0;  // of no connection here
   };
 
-  // `options` outlives the endpoint.
+  // `options` outlives the endpoint; std::invalid_argument when they are not allowed (Options::check).
   Endpoint(const Options& options, std::uint64_t seed);
 
   // `secret` was chosen at random by the receiving side; both sides of a connection have the same. One direction each.
@@ -75,6 +76,8 @@ class Endpoint {
   const Counters& counters() const { return counters_; }
   // Pending, with those that an earlier one overtook: at most 65 and four for each connection.
   std::size_t timers() const { return timers_.size(); }
+  // Whether sums and states agree with each other. Looks at everything: for tests.
+  bool is_consistent() const;
 
  private:
   struct Connection {
@@ -86,13 +89,14 @@ class Endpoint {
     bool in_ready = false;
     bool in_control = false;
     bool in_events = false;
-    bool posted = false;         // receives wait for a first packet
-    std::uint32_t promised = 0;  // credit that it has for that
-    bool served = false;         // has its share of the line
-    bool waits = false;          // for it
+    bool in_served = false;
+    bool in_waiting = false;
     bool lost_told = false;
-    std::uint32_t window = 0;       // of credit while served
+    ShareState share = ShareState::kIdle;
+    std::uint32_t promised = 0;     // credit while kPromised
+    std::uint32_t window = 0;       // of credit while kServed
     std::uint64_t placed_seen = 0;  // bytes that `window` has grown by
+    TimePoint heard_at{};           // latest data or probe
     TimePoint armed = TimePoint::max();
   };
   struct Timer {
@@ -104,8 +108,12 @@ class Endpoint {
   };
 
   ConnectionId open(std::uint32_t peer, std::uint64_t secret);
-  void after_input(ConnectionId id, TimePoint now);
-  void share_line(ConnectionId id);
+  void after_input(ConnectionId id, TimePoint now, bool heard = false);
+  void share_line(ConnectionId id, bool heard);
+  void change_share(Connection& connection, ShareState next);
+  void grant_share(Connection& connection);
+  void serve(ConnectionId id);
+  void retire_silent(TimePoint now);
   void serve_waiting();
   void arm(ConnectionId id);
   void drop_stale_timers();
@@ -117,11 +125,14 @@ class Endpoint {
   std::vector<ConnectionId> free_;
   std::unordered_map<std::uint64_t, ConnectionId> by_secret_;  // looked up only, never walked
   LedgerBook ledgers_;
+  LedgerBook allowances_;  // of what is sent from here (Sender)
   CreditShare share_;
   std::uint32_t receivers_ = 0;  // connections that receive here
   Ring<ConnectionId> ready_;
   Ring<ConnectionId> control_;
   Ring<ConnectionId> events_;
+  Ring<ConnectionId> served_;   // with some that no longer are
+  Ring<ConnectionId> waiting_;  // likewise
   std::vector<Timer> timers_;
   Counters counters_;
 };

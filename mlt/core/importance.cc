@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "mlt/core/bitmap.h"
 #include "mlt/core/options_check.h"
+#include "mlt/core/wire.h"
 
 namespace clustar::mlt {
 
@@ -82,6 +84,18 @@ bool MagnitudeSampler::important(std::span<const std::byte> payload, FloatType t
 double MagnitudeSampler::threshold() const {
   return threshold_ <= 0 ? 0
                          : static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(threshold_ / kMillion)));
+}
+
+bool mark_important(MagnitudeSampler& sampler, std::span<const std::byte> message, FloatType type,
+                    std::uint16_t segment, PacketBitmap& important) {
+  if (segment < kMinSegment || segment % size_of(type) != 0 || message.size() > kMaxMessageBytes) return false;
+  const auto bytes = static_cast<std::uint32_t>(message.size());
+  if (!important.reset(packet_count(bytes, segment))) return false;
+  for (std::uint32_t i = 0; i < important.size(); ++i) {
+    const auto packet = message.subspan(std::size_t{i} * segment, packet_bytes(i, bytes, segment));
+    if (sampler.important(packet, type)) important.set(i);
+  }
+  return true;
 }
 
 Classes::Classes(const Options& options) : options_(options) {

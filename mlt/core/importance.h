@@ -46,21 +46,29 @@ class MagnitudeSampler {
   std::int64_t threshold_ = 0;  // bits of a positive float, a piecewise linear logarithm, times 10^6
 };
 
+class PacketBitmap;
+// Marks in `important`, resized to the message, each packet of `message` that `sampler` finds important. `segment`:
+// payload bytes of a packet, a multiple of the value's size, so that none is cut. False: the message has more packets
+// than a bitmap holds, or the segment is not such a multiple.
+[[nodiscard]] bool mark_important(MagnitudeSampler& sampler, std::span<const std::byte> message, FloatType type,
+                                  std::uint16_t segment, PacketBitmap& important);
+
 // What a packet is to the switches, most protected first.
 enum class PacketKind : std::uint8_t {
   kControl,         // acknowledgements, credit, probes
-  kReliable,        // what may not be lost: retransmissions, reliable messages, the gather half
+  kReliable,        // what somebody waits for: retransmissions, small reliable messages
   kImportant,       // lossy message, large gradients
+  kReliableBulk,    // long reliable messages: the gather half; in a class of their own, or mice would stand behind them
   kFrontLayerBulk,  // needed first by the next forward pass: served before the back layers, dropped before them too
   kBackLayerBulk,   // has time: may wait, is marked rather than dropped
 };
-inline constexpr std::size_t kPacketKinds = 5;
+inline constexpr std::size_t kPacketKinds = 6;
 
 // Traffic class and DSCP of each kind. Value type.
 class Classes {
  public:
   struct Options {
-    std::array<std::uint8_t, kPacketKinds> traffic_class{7, 6, 5, 3, 1};  // by PacketKind, each 0 .. 7
+    std::array<std::uint8_t, kPacketKinds> traffic_class{7, 6, 5, 4, 3, 1};  // by PacketKind, each 0 .. 7
     std::uint32_t front_ppm = 500'000;  // of a step's collectives that count as front layers, 0 .. 1,000,000
   };
   Classes() : Classes(Options{}) {}

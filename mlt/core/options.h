@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mlt/core/congestion.h"
+#include "mlt/core/importance.h"
 #include "mlt/core/paths.h"
 #include "transport/base/time.h"
 
@@ -25,11 +26,12 @@ struct Options {
   std::uint32_t unscheduled_bytes = 4096;  // of a message whose receive is not known to be posted; at most 16 KiB
   std::uint32_t max_messages = 256;        // not settled, of one connection
   std::uint32_t max_staged = 64;           // messages that came before their receives, of one connection
+  std::uint32_t max_tags = 4096;           // different ones that a connection may use
   std::uint32_t max_in_flight = 1u << 14;  // packets of one path
   std::uint8_t ack_every = 16;             // packets
   Duration ack_delay = std::chrono::microseconds(25);
   std::uint8_t reorder_packets = 3;  // later packets of a path that make an earlier one lost (RFC 5681's three)
-  Duration gap_floor = std::chrono::microseconds(50);  // quiet time before a receiver decides about a gap
+  Duration gap_floor = std::chrono::microseconds(50);  // quiet time before a receiver decides about a gap, or asks
   Duration probe_floor = std::chrono::microseconds(500);
   Duration probe_cap = std::chrono::milliseconds(100);
   Duration initial_rtt = std::chrono::microseconds(100);
@@ -40,6 +42,10 @@ struct Options {
   std::uint32_t credit_slack = 32 * 1024;    // bytes of credit beyond line rate x round trip
   Congestion congestion;
   PathOptions path;
+  Classes classes;
+  std::uint32_t mouse_bytes = 16 * 1024;  // reliable messages up to this size pass the others in the switches
+
+  void check() const;  // std::invalid_argument names the option and what is allowed
 
   // Size of a staging buffer: the unscheduled part of a message in whole packets.
   std::uint32_t staging_bytes() const { return (unscheduled_bytes + segment - 1) / segment * segment; }

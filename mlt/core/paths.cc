@@ -43,7 +43,7 @@ PathSelector::Choice PathSelector::choose(Rng& rng, TimePoint now) {
       }
       if (path.state == State::kGood) continue;
       if (path.state == State::kSidelined && now >= path.until && due == kMaxPaths) {
-        path.state = State::kProbing;
+        set_state(path.state, State::kProbing);
         path.probe_acks = 0;
         path.lost_in_row = 0;
         path.since = now;
@@ -132,7 +132,7 @@ void PathSelector::sideline(std::uint32_t index, TimePoint now) {
     ++sidelined_;
     if (now - path.since >= options_.backoff_max) path.backoff = options_.backoff;
   }
-  path.state = State::kSidelined;
+  set_state(path.state, State::kSidelined);
   path.lost_in_row = 0;
   path.since = now;
   path.until = now + path.backoff;
@@ -143,7 +143,7 @@ void PathSelector::sideline(std::uint32_t index, TimePoint now) {
 
 void PathSelector::restore(std::uint32_t index, TimePoint now) {
   Path& path = paths_[index];
-  path.state = State::kGood;
+  set_state(path.state, State::kGood);
   path.since = now;
   list_good();
   // On parole: half of what sidelines it is taken as read, so that a path still bad goes sooner than the first time.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mlt/core/states.h"
 #include "transport/base/rng.h"
 #include "transport/base/time.h"
 
@@ -41,7 +42,7 @@ struct PathOptions {
 class PathSelector {
  public:
   static constexpr std::uint32_t kMaxPaths = 32;
-  enum class State : std::uint8_t { kGood, kSidelined, kProbing };
+  using State = PathState;
 
   PathSelector(std::uint32_t paths, const PathOptions& options);  // 1 .. kMaxPaths; std::invalid_argument
 

@@ -11,11 +11,11 @@ constexpr std::uint32_t kStagedPackets = 64;  // bits of Message::staged
 }  // namespace
 
 Receiver::Receiver(const Options& options, std::uint64_t secret)
-    : options_(options), secret_(secret), messages_(options.max_messages), paths_(options.paths) {}
+    : options_(options), secret_(secret), messages_(options.max_messages), lanes_(options.paths) {}
 
 std::optional<std::uint32_t> Receiver::post(std::int32_t tag, std::uint32_t length, LedgerBook& ledgers,
                                             TimePoint now) {
-  if (free_receives_.empty() && receives_.size() == options_.max_messages) return std::nullopt;
+  if (full() || (!tag_posts_.contains(tag) && tag_posts_.size() >= options_.max_tags)) return std::nullopt;
   std::uint32_t id = 0;
   if (free_receives_.empty()) {
     id = static_cast<std::uint32_t>(receives_.size());
@@ -36,7 +36,7 @@ std::optional<std::uint32_t> Receiver::post(std::int32_t tag, std::uint32_t leng
   demand_ += length;
   for (std::uint32_t m = messages_.base(); m != messages_.end(); ++m) {
     const Message& message = messages_[m];
-    const bool waits = message.state != Message::State::kUnseen && message.has_open && message.receive == kNone;
+    const bool waits = message.state != ReceiveState::kUnseen && message.has_open && message.receive == kNone;
     if (waits && message.open.tag == tag && message.open.tag_seq == receive.tag_seq) {
       match(m, id, ledgers, now);
       break;
@@ -62,8 +62,8 @@ Receiver::Message* Receiver::find_or_open(std::uint32_t id, std::uint32_t bytes,
     fresh.got = std::move(storage);
   }
   Message& message = messages_[id];
-  if (message.state == Message::State::kUnseen) {
-    message.state = Message::State::kArriving;
+  if (message.state == ReceiveState::kUnseen) {
+    set_state(message.state, ReceiveState::kStaging);
     message.bytes = bytes;
     message.segment = segment;
     message.packets = packet_count(bytes, segment);
@@ -98,21 +98,24 @@ void Receiver::match(std::uint32_t id, std::uint32_t receive_id, LedgerBook& led
   message.receive = receive_id;
   demand_ -= receive.length;
   if (message.bytes > receive.length) {
-    message.truncated = true;
+    set_state(message.state, ReceiveState::kTruncated);
     free_staging(message);
     receive_over();
     done_.push_back({receive_id, message.bytes, 0, true});
-    message.state = Message::State::kComplete;
-    make_state_due(id, message);
+    tell_over(id, message);
     return;
   }
   demand_ += message.bytes - message.received_bytes;
   if (message.staging != kNone) unstage_.push_back(receive_id);
   count_eligible(message, ledgers);
-  if (message.state == Message::State::kComplete) {
+  if (message.state == ReceiveState::kStored) {
+    set_state(message.state, ReceiveState::kComplete);
     receive_over();
     done_.push_back({receive_id, message.bytes, 0, false});
+    receive.posted_due = false;  // what is told now says it
+    tell_over(id, message);
   } else {
+    set_state(message.state, ReceiveState::kArriving);
     arm(message, now);
   }
 }
@@ -136,7 +139,7 @@ bool Receiver::in_order_only(const Message& message, const DataHeader& header) c
 
 Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, bool marked, LedgerBook& ledgers,
                             TimePoint now) {
-  if (header.path >= paths_.size() || header.secret != secret_ ||
+  if (header.path >= lanes_.paths() || header.secret != secret_ ||
       payload != packet_bytes(header.index, header.message_bytes, header.segment)) {
     ++counters_.ignored;
     return {};
@@ -155,7 +158,7 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
     return {};
   }
   if (header.open) take_open(header.message, *message, *header.open, ledgers, now);
-  const bool over = message->state != Message::State::kArriving;
+  const bool over = !message->growing();
   if (over || message->got.test(header.index)) {
     ++counters_.duplicates;
     track_path(header, marked, now);
@@ -163,7 +166,7 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
     return {};
   }
   if (!in_order_only(*message, header)) {
-    paths_[header.path].due = ack_due_ = true;
+    lane_of(header).due = ack_due_ = true;
     return {};
   }
   const Placement placement = place(*message, header, payload);
@@ -214,63 +217,57 @@ void Receiver::arrived(std::uint32_t id, Message& message, const DataHeader& hea
   // A pause for want of credit or of the sender's processor says nothing about the spacing of packets.
   const Duration gap = std::min(now - message.last_at, options_.probe_floor);
   message.spacing = (message.spacing * 7 + gap) / 8;
+  message.pause = std::max(gap, message.pause - message.pause / 32);
   message.last_at = now;
   if (message.received == message.packets) {
-    finish(id, message, Message::State::kComplete);
+    finish(id, message, message.receive == kNone ? ReceiveState::kStored : ReceiveState::kComplete);
   } else {
     arm(message, now);
   }
 }
 
-void Receiver::arm(Message& message, TimePoint now) {
-  if (message.receive == kNone || message.state != Message::State::kArriving) return;
-  if (options_.mode == Mode::kStaticDeadline) {
-    message.decide_at = message.first_at + options_.static_deadline;
-  } else if (message.open.tolerant && message.sent_known == message.packets) {
-    message.decide_at = now + quiet_time(message);
-  } else {
-    return;
-  }
-  decide_at_ = std::min(decide_at_, message.decide_at);
-}
-
-Duration Receiver::quiet_time(const Message& message) const {
-  return std::max(options_.gap_floor, message.spacing * 2);
+Receiver::Lane& Receiver::lane_of(const DataHeader& header) {
+  return lanes_[lanes_.number_or_make(header.path, header.traffic_class, [&](std::uint8_t path) {
+    Lane lane;
+    lane.path = path;
+    lane.traffic_class = header.traffic_class;
+    return lane;
+  })];
 }
 
 void Receiver::track_path(const DataHeader& header, bool marked, TimePoint now) {
-  Path& path = paths_[header.path];
+  Lane& lane = lane_of(header);
   control_path_ = header.path;
   bool now_due = header.ack_now;
-  if (!path.seen) {
-    path.seen = true;
-    path.largest = header.path_seq;
-    path.largest_at = now;
+  if (!lane.seen) {
+    lane.seen = true;
+    lane.largest = header.path_seq;
+    lane.largest_at = now;
     now_due = now_due || header.path_seq != 0;
-  } else if (const std::int32_t ahead = distance(header.path_seq, path.largest); ahead > 0) {
-    path.before = ahead >= 64 ? 0 : path.before << ahead;
-    if (ahead <= 64) path.before |= std::uint64_t{1} << (ahead - 1);
-    path.largest = header.path_seq;
-    path.largest_at = now;
+  } else if (const std::int32_t ahead = distance(header.path_seq, lane.largest); ahead > 0) {
+    lane.before = ahead >= 64 ? 0 : lane.before << ahead;
+    if (ahead <= 64) lane.before |= std::uint64_t{1} << (ahead - 1);
+    lane.largest = header.path_seq;
+    lane.largest_at = now;
     now_due = now_due || ahead > 1;
   } else if (ahead < 0 && ahead >= -64) {
-    path.before |= std::uint64_t{1} << (-ahead - 1);
+    lane.before |= std::uint64_t{1} << (-ahead - 1);
     now_due = true;
   }
-  if (marked) ++path.marked;
-  ++path.unacked;
-  path.due = true;
-  if (now_due || path.unacked >= options_.ack_every) {
+  if (marked) ++lane.marked;
+  ++lane.unacked;
+  lane.due = true;
+  if (now_due || lane.unacked >= options_.ack_every) {
     ack_due_ = true;
   } else {
     ack_at_ = std::min(ack_at_, now + options_.ack_delay);
   }
 }
 
-void Receiver::finish(std::uint32_t id, Message& message, Message::State state) {
-  message.state = state;
-  message.decide_at = TimePoint::max();
-  const bool partial = state == Message::State::kPartial;
+void Receiver::finish(std::uint32_t id, Message& message, ReceiveState state) {
+  set_state(message.state, state);
+  message.decide_at = message.ask_at = TimePoint::max();
+  const bool partial = state == ReceiveState::kPartial;
   const std::uint32_t missing = message.bytes - message.received_bytes;
   if (message.receive != kNone) {
     demand_ -= missing;
@@ -281,10 +278,19 @@ void Receiver::finish(std::uint32_t id, Message& message, Message::State state) 
     ++counters_.partial_messages;
     counters_.missing_bytes += missing;
   }
-  while (messages_.contains(finished_below_) && messages_[finished_below_].state == Message::State::kComplete) {
-    ++finished_below_;
-  }
-  if (!partial && distance(finished_below_, id) > 0) {
+  tell_over(id, message);
+}
+
+void Receiver::advance_finished() {
+  const auto finished = [](const Message& message) {
+    return message.state == ReceiveState::kComplete || message.state == ReceiveState::kTruncated;
+  };
+  while (messages_.contains(finished_below_) && finished(messages_[finished_below_])) ++finished_below_;
+}
+
+void Receiver::tell_over(std::uint32_t id, Message& message) {
+  advance_finished();
+  if (distance(finished_below_, id) > 0 && message.state == ReceiveState::kComplete) {
     ack_due_ = true;  // it says so
   } else {
     make_state_due(id, message);
@@ -297,15 +303,12 @@ void Receiver::settle(std::uint32_t below, std::uint32_t id) {
   if (distance(below, id) > 0) return;
   while (!messages_.empty() && distance(messages_.base(), below) < 0) {
     const Message& first = messages_[messages_.base()];
-    const bool over = first.state == Message::State::kComplete || first.state == Message::State::kPartial;
-    if (!over || first.receive == kNone || first.state_due || held(messages_.base())) return;
+    if (!first.over() || first.state_due || held(messages_.base())) return;
     messages_.pop();
   }
   if (distance(finished_below_, messages_.base()) < 0) finished_below_ = messages_.base();
   if (distance(refused_below_, messages_.base()) < 0) refused_below_ = messages_.base();
-  while (messages_.contains(finished_below_) && messages_[finished_below_].state == Message::State::kComplete) {
-    ++finished_below_;
-  }
+  advance_finished();
 }
 
 // The caller may still ask for its staged packets or its missing ranges.
@@ -320,7 +323,7 @@ void Receiver::on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now) 
     return;
   }
   active_ = true;
-  control_path_ = static_cast<std::uint8_t>((control_path_ + 1) % paths_.size());  // the last answer may be lost there
+  control_path_ = static_cast<std::uint8_t>((control_path_ + 1) % lanes_.paths());  // the last answer may be lost there
   note_sent(probe.sent_units);
   if (distance(probe.message, messages_.base()) < 0) {
     settled_probe_ = probe.message;
@@ -334,14 +337,13 @@ void Receiver::on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now) 
     return;
   }
   take_open(probe.message, *message, probe.open, ledgers, now);
-  if (message->state == Message::State::kArriving && probe.sent > message->sent_known) {
+  if (message->growing() && probe.sent > message->sent_known) {
     message->sent_known = probe.sent;
     arm(*message, now);
   }
-  const bool arriving = message->state == Message::State::kArriving && message->receive != kNone;
-  if (arriving && !receives_[message->receive].posted_due) {
-    receives_[message->receive].posted_due = true;
-    posts_.push_back(message->receive);
+  if (message->state == ReceiveState::kArriving && probe.settled && message->open.tolerant) {
+    message->decide_at = now;
+    decide_at_ = std::min(decide_at_, now);
   }
   make_state_due(probe.message, *message);
 }
@@ -351,55 +353,6 @@ void Receiver::make_state_due(std::uint32_t id, Message& message) {
   if (message.state_due) return;
   message.state_due = true;
   states_.push_back(id);
-}
-
-TimePoint Receiver::next_timeout() const { return std::min(ack_at_, decide_at_); }
-
-void Receiver::on_timeout(LedgerBook& ledgers, TimePoint now) {
-  if (ack_at_ <= now) {
-    ack_due_ = true;
-    ack_at_ = TimePoint::max();
-  }
-  if (decide_at_ > now) return;
-  decide_at_ = TimePoint::max();
-  for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
-    Message& message = messages_[id];
-    if (message.state != Message::State::kArriving) continue;
-    if (message.decide_at <= now) decide(id, message, ledgers, now);
-    decide_at_ = std::min(decide_at_, message.decide_at);
-  }
-}
-
-// How many of the packets that are not important may be missing for good.
-std::uint32_t Receiver::tolerable(const Message& message, const LedgerBook& ledgers, std::uint32_t missing) const {
-  if (!message.open.tolerant || message.refused) return 0;
-  std::uint32_t count = std::min(missing, message_cap_packets(message.packets));
-  while (count > 0 &&
-         !ledgers.allows(collective_of(message.open), message.open.stage, std::uint64_t{count} * message.segment)) {
-    --count;
-  }
-  return count;
-}
-
-void Receiver::decide(std::uint32_t id, Message& message, LedgerBook& ledgers, TimePoint now) {
-  message.decide_at = TimePoint::max();
-  if (options_.mode == Mode::kStaticDeadline) {
-    finish(id, message, Message::State::kPartial);
-    return;
-  }
-  const std::uint32_t missing = message.packets - message.received;
-  const std::uint32_t important = message.open.important - std::min(message.important, message.open.important);
-  const std::uint32_t others = missing - std::min(missing, important);
-  const std::uint32_t allowed = tolerable(message, ledgers, others);
-  const bool enough = important == 0 && others <= allowed;
-  if (enough &&
-      ledgers.charge(collective_of(message.open), message.open.stage, message.bytes - message.received_bytes)) {
-    finish(id, message, Message::State::kPartial);
-    return;
-  }
-  message.want = others - allowed;
-  make_state_due(id, message);
-  message.decide_at = now + std::max<Duration>(options_.probe_floor, quiet_time(message) * 2);
 }
 
 void Receiver::note_sent(std::uint32_t sent) {
@@ -462,6 +415,29 @@ void Receiver::free_staging(Message& message) {
   staging_free_.push_back(message.staging);
   message.staging = kNone;
   message.staged = 0;
+}
+
+bool Receiver::is_consistent() const {
+  std::uint64_t demand = 0;
+  std::uint32_t outstanding = 0, staging = 0;
+  for (const Receive& receive : receives_) {
+    if (!receive.used) continue;
+    if (!receive.matched) {
+      demand += receive.length;
+      ++outstanding;
+    } else if (messages_.contains(receive.message) && messages_[receive.message].state == ReceiveState::kArriving) {
+      demand += messages_[receive.message].bytes - messages_[receive.message].received_bytes;
+      ++outstanding;
+    }
+  }
+  for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
+    const Message& message = messages_[id];
+    if (message.staging != kNone) ++staging;
+    const bool matched = message.state == ReceiveState::kArriving || message.over();
+    if (matched != (message.receive != kNone)) return false;
+    if (message.growing() && message.received >= message.packets) return false;
+  }
+  return demand == demand_ && outstanding == outstanding_ && staging + staging_free_.size() == staging_used_;
 }
 
 }  // namespace clustar::mlt

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "mlt/core/bitmap.h"
+#include "mlt/core/lanes.h"
 #include "mlt/core/ledger.h"
 #include "mlt/core/options.h"
+#include "mlt/core/states.h"
 #include "mlt/core/window.h"
 #include "mlt/core/wire.h"
 #include "transport/base/ring.h"
@@ -49,9 +51,10 @@ class Receiver {
 
   Receiver(const Options& options, std::uint64_t secret);
 
-  // Receives with the same tag are filled in the order of posting. Returns the receive's id, 0 .. max_messages - 1;
-  // nullopt when so many are outstanding.
+  // Receives with the same tag are filled in the order of posting. Returns the receive's id, 0 .. max_messages - 1.
+  // nullopt: when full(), for now; else for good, because it has one tag more than options.max_tags.
   std::optional<std::uint32_t> post(std::int32_t tag, std::uint32_t length, LedgerBook& ledgers, TimePoint now);
+  bool full() const { return free_receives_.empty() && receives_.size() == options_.max_messages; }
   // The receive's ReceiveDone was handled; its id may come again.
   void release(std::uint32_t receive);
 
@@ -98,10 +101,14 @@ class Receiver {
 
   bool idle() const { return messages_.empty() && outstanding_ == 0; }
   const Counters& counters() const { return counters_; }
+  // Whether sums and states agree with each other. Looks at everything: for debug builds and tests.
+  bool is_consistent() const;
 
  private:
   static constexpr std::uint32_t kNone = 0xffffffff;
-  struct Path {
+  struct Lane {
+    std::uint8_t path = 0;
+    std::uint8_t traffic_class = 0;
     bool seen = false;
     bool due = false;
     std::uint8_t unacked = 0;
@@ -111,11 +118,11 @@ class Receiver {
     TimePoint largest_at{};
   };
   struct Message {
-    enum class State : std::uint8_t { kUnseen, kArriving, kComplete, kPartial };
-    State state = State::kUnseen;
+    ReceiveState state = ReceiveState::kUnseen;
     bool has_open = false;
-    bool refused = false;  // some packet found no place: nothing of it may be charged to the ledger
-    bool truncated = false;
+    bool refused = false;    // some packet found no place: nothing of it may be charged to the ledger
+    bool asks = false;       // the state that is due asks the sender for an answer
+    bool decided = false;    // all were sent, and things were quiet once: `allowed` ends it at once
     bool state_due = false;  // a STOP, or the answer to a probe
     bool eligible_counted = false;
     std::uint32_t bytes = 0;
@@ -130,12 +137,19 @@ class Receiver {
     std::uint32_t staging = kNone;
     std::uint32_t state_base = 0;  // window of the state packet that comes next
     std::uint32_t want = 0;        // to be sent again, of the windows still to be told
+    std::uint32_t allowed = 0;     // packets that may be missing, by the latest decision
+    std::uint8_t asked = 0;        // times, since the latest packet
     OpenRecord open;
     PacketBitmap got;
     TimePoint first_at{};
     TimePoint last_at{};
     TimePoint decide_at = TimePoint::max();
+    TimePoint ask_at = TimePoint::max();
     Duration spacing{0};  // smoothed time between packets
+    Duration pause{0};    // the longest of late
+
+    bool over() const { return state >= ReceiveState::kComplete; }
+    bool growing() const { return state == ReceiveState::kStaging || state == ReceiveState::kArriving; }
   };
   struct Receive {
     bool used = false;
@@ -156,12 +170,17 @@ class Receiver {
   void count_eligible(Message& message, LedgerBook& ledgers);
   Placement place(Message& message, const DataHeader& header, std::uint32_t payload);
   std::uint32_t order_of(const Message& message, std::uint32_t id, std::uint32_t index) const;
+  Lane& lane_of(const DataHeader& header);
   void track_path(const DataHeader& header, bool marked, TimePoint now);
   void arrived(std::uint32_t id, Message& message, const DataHeader& header, TimePoint now);
-  void finish(std::uint32_t id, Message& message, Message::State state);
+  void finish(std::uint32_t id, Message& message, ReceiveState state);
+  void tell_over(std::uint32_t id, Message& message);
+  void advance_finished();
+  void ask(std::uint32_t id, Message& message, TimePoint now);
+  Duration ask_time(const Message& message) const;
   void decide(std::uint32_t id, Message& message, LedgerBook& ledgers, TimePoint now);
   std::uint32_t tolerable(const Message& message, const LedgerBook& ledgers, std::uint32_t missing) const;
-  Duration quiet_time(const Message& message) const;
+  Duration fallback_time(const Message& message) const;
   void arm(Message& message, TimePoint now);
   void settle(std::uint32_t below, std::uint32_t id);
   bool held(std::uint32_t id) const;
@@ -179,8 +198,8 @@ class Receiver {
   std::unordered_map<std::int32_t, std::uint32_t> tag_posts_;
   std::vector<std::uint32_t> staging_free_;
   std::uint32_t staging_used_ = 0;
-  std::vector<Path> paths_;
-  std::size_t next_path_ = 0;
+  Lanes<Lane> lanes_;
+  std::uint32_t next_lane_ = 0;
   std::uint8_t control_path_ = 0;
   bool ack_due_ = false;
   TimePoint ack_at_ = TimePoint::max();

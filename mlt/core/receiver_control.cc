@@ -13,15 +13,14 @@ bool Receiver::has_control() const {
 std::optional<Packet> Receiver::poll_control(TimePoint now) {
   told_units_ = credit_units_;
   while (!posts_.empty()) {
-    const Receive& receive = receives_[posts_.front()];
-    receives_[posts_.pop_front()].posted_due = false;
-    if (!receive.used) continue;
+    Receive& receive = receives_[posts_.pop_front()];
+    if (!receive.used || !std::exchange(receive.posted_due, false)) continue;
     return Posted{secret_, receive.tag, receive.tag_seq, receive.length, credit_units_};
   }
   if (settled_probe_) {
     State state;
     state.secret = secret_;
-    state.stop = state.complete = true;
+    state.stop = state.complete = state.matched = true;
     state.message = *std::exchange(settled_probe_, std::nullopt);
     state.credit_units = credit_units_;
     state.finished_below = finished_below_;
@@ -46,8 +45,10 @@ State Receiver::state_of(std::uint32_t id, Message& message) {
   state.message = id;
   state.credit_units = credit_units_;
   state.finished_below = finished_below_;
-  state.stop = message.state != Message::State::kArriving;
-  state.complete = message.state == Message::State::kComplete;
+  state.stop = !message.growing();
+  state.complete = state.stop && message.state != ReceiveState::kPartial;
+  state.matched = message.receive != kNone;
+  state.asks = message.asks && !state.stop;
   if (!state.complete) {
     state.base = message.state_base;
     state.count = static_cast<std::uint16_t>(std::min<std::uint32_t>(State::kWindow, message.packets - state.base));
@@ -62,7 +63,7 @@ State Receiver::state_of(std::uint32_t id, Message& message) {
     message.state_base += state.count;
   }
   if (state.complete || message.state_base >= message.packets) {
-    message.state_due = false;
+    message.state_due = message.asks = false;
     states_.pop_front();
   }
   return state;
@@ -74,20 +75,21 @@ Ack Receiver::next_ack(TimePoint now) {
   ack.credit_units = credit_units_;
   ack.finished_below = finished_below_;
   bool more = false;
-  for (std::size_t looked = 0; looked < paths_.size(); ++looked) {
-    Path& path = paths_[next_path_];
-    if (path.due && ack.count == Ack::kMaxBlocks) {
+  for (std::uint32_t looked = 0; looked < lanes_.size(); ++looked) {
+    Lane& lane = lanes_[next_lane_];
+    if (lane.due && ack.count == Ack::kMaxBlocks) {
       more = true;
       break;
     }
-    if (path.due && path.seen) {
-      const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(now - path.largest_at).count();
-      ack.blocks[ack.count++] = {static_cast<std::uint8_t>(next_path_), path.marked, path.largest, path.before,
-                                 static_cast<std::uint16_t>(std::min<std::int64_t>(waited, 0xffff))};
-      path.due = false;
-      path.unacked = 0;
+    if (lane.due && lane.seen) {
+      const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(now - lane.largest_at).count();
+      ack.blocks[ack.count++] = {lane.path,   lane.traffic_class,
+                                 lane.marked, lane.largest,
+                                 lane.before, static_cast<std::uint16_t>(std::min<std::int64_t>(waited, 0xffff))};
+      lane.due = false;
+      lane.unacked = 0;
     }
-    next_path_ = (next_path_ + 1) % paths_.size();
+    next_lane_ = (next_lane_ + 1) % lanes_.size();
   }
   ack_due_ = more;
   if (!more) ack_at_ = TimePoint::max();

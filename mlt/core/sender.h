@@ -9,10 +9,14 @@
 
 #include "mlt/core/bitmap.h"
 #include "mlt/core/congestion.h"
+#include "mlt/core/importance.h"
+#include "mlt/core/lanes.h"
+#include "mlt/core/ledger.h"
 #include "mlt/core/options.h"
 #include "mlt/core/pacer.h"
 #include "mlt/core/paths.h"
 #include "mlt/core/rtt.h"
+#include "mlt/core/states.h"
 #include "mlt/core/window.h"
 #include "mlt/core/wire.h"
 #include "transport/base/ring.h"
@@ -21,10 +25,9 @@
 
 namespace clustar::mlt {
 
-// Service classes, 7 first; how they map to DSCP is Classes' business (importance.h).
 struct SendTerms {
-  std::uint8_t bulk_class = 3;  // of first transmissions
-  bool tolerant = false;        // loss within the collective's terms; else all of the following is ignored
+  bool tolerant = false;  // loss within the collective's terms; else all of the following is ignored
+  PacketKind bulk = PacketKind::kBackLayerBulk;  // of what is not important: Classes::bulk()
   std::uint16_t stage = 0;
   std::uint64_t communicator = 0;
   std::uint32_t collective = 0;
@@ -32,7 +35,7 @@ struct SendTerms {
   std::uint16_t edges = 0;
   std::uint64_t collective_bytes = 0;
   std::uint32_t tolerance_ppm = 0;
-  const PacketBitmap* important = nullptr;  // packets that may not be missing; copied; null: none
+  const PacketBitmap* important = nullptr;  // packets that may not be missing (mark_important()); copied; null: none
 };
 
 struct SendDone {
@@ -61,9 +64,11 @@ class Sender {
     std::uint64_t ignored = 0;  // control packets that contradict what is known
   };
 
-  Sender(const Options& options, std::uint64_t secret, std::uint64_t seed);
+  // `allowances` is the endpoint's: what of its tolerant messages may probably stay missing.
+  Sender(const Options& options, LedgerBook& allowances, std::uint64_t secret, std::uint64_t seed);
 
-  // Returns the message's number; nullopt when options.max_messages are not settled yet. At most kMaxMessageBytes.
+  // Returns the message's number. nullopt: when full(), for now; else for good, because the message is longer than
+  // kMaxMessageBytes, its map of important packets has another size, or it has one tag more than options.max_tags.
   std::optional<std::uint32_t> send(std::uint32_t bytes, std::int32_t tag, const SendTerms& terms, TimePoint now);
 
   void on_ack(const Ack& ack, TimePoint now);
@@ -80,16 +85,18 @@ class Sender {
   const PacketBitmap& delivered(std::uint32_t message) const { return messages_[message].delivered; }
 
   bool idle() const { return messages_.empty(); }
-  // send() would refuse: the oldest message that is not settled has options.max_messages behind it.
+  // send() would refuse: the oldest message that is not over has options.max_messages behind it. A message is over when
+  // it is complete in its receive, so whoever sends more than that without receives waits for one of them.
   bool full() const { return messages_.full(); }
   // The peer has not answered for options.peer_timeout.
   bool peer_lost() const { return peer_lost_; }
   const Counters& counters() const { return counters_; }
+  // Whether sums and states agree with each other. Looks at everything: for debug builds and tests.
+  bool is_consistent() const;
 
  private:
   struct Message {
-    bool done = false;
-    bool posted = false;
+    SendState state = SendState::kFree;
     bool open_known = false;  // the peer acknowledged a packet with the record
     bool probe_due = false;
     std::uint32_t bytes = 0;
@@ -97,7 +104,9 @@ class Sender {
     std::uint32_t first = 0;      // index of the packet that goes first
     std::uint32_t sent = 0;       // first transmissions so far
     std::uint32_t scheduled = 0;  // bytes first sent before the receive was known to be posted
-    std::uint8_t bulk_class = 3;
+    std::uint32_t tolerated = 0;  // losses that are not sent again unless the receiver wants them
+    bool wanted = false;          // it did
+    PacketKind kind = PacketKind::kReliable;
     OpenRecord open;
     PacketBitmap delivered;
     PacketBitmap in_flight;
@@ -107,6 +116,9 @@ class Sender {
     std::uint8_t backoff = 0;
     TimePoint touched_at{};  // latest transmission or delivery
     TimePoint probed_at{};
+
+    // Nothing more has to be sent of it.
+    bool done() const { return state == SendState::kStored || state == SendState::kOver; }
   };
   struct Record {  // one packet on its way
     std::uint32_t message = 0;
@@ -116,13 +128,17 @@ class Sender {
     bool with_open = false;
     TimePoint sent_at{};
   };
-  struct Path {
-    explicit Path(std::uint32_t bound) : records(bound) {}
+  struct Path {  // all its lanes
+    bool acked = false;
+    std::uint32_t lost_in_row = 0;
+  };
+  struct Lane {
+    Lane(std::uint32_t bound, std::uint8_t number) : records(bound), path(number) {}
     Window<Record> records;  // by path_seq; its base is the oldest that is not settled
-    std::uint32_t largest = 0;
+    std::uint8_t path;
     bool acked = false;
     std::uint16_t marked = 0;
-    std::uint32_t lost_in_row = 0;
+    std::uint32_t largest = 0;
     TimePoint lost_at = TimePoint::max();  // when an unsettled record before `largest` counts as lost
   };
 
@@ -130,6 +146,7 @@ class Sender {
   std::optional<Transmit> next_resend(TimePoint now);
   std::optional<Transmit> next_new(TimePoint now);
   Transmit data(std::uint32_t id, Message& message, std::uint32_t index, bool again, TimePoint now);
+  PacketKind kind_of(const Message& message, std::uint32_t index, bool again) const;
   std::uint8_t path_for(std::uint32_t bytes, bool again, TimePoint now);
   std::optional<Transmit> next_mouse(TimePoint now);
   bool is_mouse(const Message& message) const;
@@ -137,30 +154,43 @@ class Sender {
   std::uint8_t urgent_path() const;
   bool window_open(std::uint32_t bytes) const;
   void settle_all_of(std::uint32_t id, TimePoint now);
+  void sent_one(Message& message);
+  void heard(TimePoint now);
+  void receive_posted(Message& message, TimePoint now);
   void on_block(const AckBlock& block, TimePoint now);
   void settle(Record& record, bool delivered, TimePoint now);
-  void find_losses(std::uint8_t path, TimePoint now);
-  // `network`: it was lost there, and not thrown away by the receiver.
-  void lose(std::uint8_t path, Record& record, bool network, TimePoint now);
+  void find_losses(Lane& lane, TimePoint now);
+  enum class Evidence : std::uint8_t {
+    kOrder,      // something later came by its lane
+    kTime,       // silence: it may still be on its way, in a lower class
+    kDiscarded,  // the receiver threw it away
+  };
+  void lose(Lane& lane, Record& record, Evidence evidence, TimePoint now);
+  bool may_miss(Message& message, const Record& record);
+  static void pop_records(Lane& lane);
+  bool quiet(const Message& message) const;
   void mark_resend(Message& message, std::uint32_t index);
   void take_credit(std::uint32_t credit, std::uint32_t finished_below, TimePoint now);
-  void finish(std::uint32_t id, Message& message, bool complete, TimePoint now);
+  void finish(std::uint32_t id, Message& message, SendState state, bool complete, TimePoint now);
   void arm_probe(const Message& message);
   Duration probe_wait(const Message& message) const;
   void touch(Message& message, TimePoint now);
-  void go_back(Path& path, TimePoint now);
+  void go_back(Lane& lane, TimePoint now);
   bool held_back(TimePoint now);
   void reconcile(std::uint32_t id, const State& state, TimePoint now);
   void make_probe_due(Message& message);
+  void forget_probe(Message& message);
   bool may_start(const Message& message, std::uint32_t bytes) const;
   void pop_settled();
 
   const Options& options_;
+  LedgerBook& allowances_;
   const std::uint64_t secret_;
   Rng rng_;
   Window<Message> messages_;
-  std::vector<Path> paths_;
   PathSelector selector_;
+  std::vector<Path> paths_;
+  Lanes<Lane> lanes_;
   RttEstimator rtt_;
   Congestion congestion_;
   Pacer pacer_;
@@ -182,7 +212,8 @@ class Sender {
   bool paced_ = false;  // the pacer alone held back the latest packet
   TimePoint send_at_{};
   TimePoint probe_at_ = TimePoint::max();  // not after any message's
-  TimePoint heard_at_{};                   // the peer's latest packet, or the first message after idling
+  TimePoint watched_at_{};                 // until then `silence_` counts
+  Duration silence_{};                     // since the peer's latest packet, or the first message after idling
   bool peer_lost_ = false;
   Ring<SendDone> done_;
   Counters counters_;

@@ -6,9 +6,6 @@
 namespace clustar::mlt {
 namespace {
 
-constexpr std::uint8_t kControlClass = 7;
-constexpr std::uint8_t kResendClass = 6;
-constexpr std::uint8_t kImportantClass = 5;
 constexpr std::uint32_t kLeastBurstBytes = 1024;  // of a burst; a thousand tiny packets on one path are no burst
 constexpr std::uint32_t kSidelinedDoubt = 4;      // as much as so many losses in a row
 
@@ -36,11 +33,13 @@ std::optional<Transmit> Sender::next_probe(TimePoint now) {
     message.probed_at = now;
     message.open.settled_below = messages_.base();
     Transmit out;
-    out.header = Probe{secret_, id, message.sent, message.bytes, options_.segment, sent_units_, message.open};
+    const bool settled =
+        message.state == SendState::kSent && message.in_flight.count() == 0 && message.resend.count() == 0;
+    out.header = Probe{secret_, settled, id, message.sent, message.bytes, options_.segment, sent_units_, message.open};
     // Nobody says whether a probe arrived: every other one takes the next path, whatever is known of that.
     const auto turn = static_cast<std::uint8_t>(counters_.probes / 2 % paths_.size());
     out.path = counters_.probes % 2 == 1 ? urgent_path() : turn;
-    out.traffic_class = kControlClass;
+    out.traffic_class = options_.classes.traffic_class(PacketKind::kControl);
     return out;
   }
   probes_due_ = 0;
@@ -48,7 +47,7 @@ std::optional<Transmit> Sender::next_probe(TimePoint now) {
 }
 
 bool Sender::lane_full() const {
-  return std::any_of(paths_.begin(), paths_.end(), [](const Path& path) { return path.records.full(); });
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.records.full(); });
 }
 
 bool Sender::is_mouse(const Message& message) const {
@@ -68,7 +67,7 @@ bool Sender::held_back(TimePoint now) {
 std::optional<Transmit> Sender::next_resend(TimePoint now) {
   for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
     Message& message = messages_[id];
-    if (message.done || message.resend.count() == 0) continue;
+    if (message.done() || message.resend.count() == 0) continue;
     std::uint32_t index = message.resend.first_set(0);
     for (std::uint32_t i = index; i < message.packets; i = message.resend.first_set(i + 1)) {
       if (!message.important.test(i)) continue;
@@ -90,9 +89,8 @@ std::optional<Transmit> Sender::next_mouse(TimePoint now) {
   if (held_back(now)) return std::nullopt;
   for (std::uint32_t id = next_new_; id != messages_.end(); ++id) {
     Message& message = messages_[id];
-    if (message.done || message.sent > 0 || !is_mouse(message)) continue;
-    --unsent_mice_;
-    ++message.sent;
+    if (message.done() || message.sent > 0 || !is_mouse(message)) continue;
+    sent_one(message);
     return data(id, message, 0, false, now);
   }
   unsent_mice_ = 0;
@@ -102,7 +100,7 @@ std::optional<Transmit> Sender::next_mouse(TimePoint now) {
 std::optional<Transmit> Sender::next_new(TimePoint now) {
   if (distance(next_new_, messages_.base()) < 0) next_new_ = messages_.base();
   while (messages_.contains(next_new_) &&
-         (messages_[next_new_].done || messages_[next_new_].sent == messages_[next_new_].packets)) {
+         (messages_[next_new_].done() || messages_[next_new_].sent == messages_[next_new_].packets)) {
     ++next_new_;
   }
   if (unsent_mice_ > 0 && !lane_full()) {
@@ -111,17 +109,22 @@ std::optional<Transmit> Sender::next_new(TimePoint now) {
   }
   for (std::uint32_t id = next_new_; id != messages_.end(); ++id) {
     Message& message = messages_[id];
-    if (message.done || message.sent == message.packets) continue;
+    if (message.done() || message.sent == message.packets) continue;
     std::uint32_t index = message.first + message.sent;
     if (index >= message.packets) index -= message.packets;
     const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
     if (!may_start(message, bytes)) continue;
     if (!window_open(bytes) || held_back(now)) return std::nullopt;
-    if (message.sent++ == 0 && is_mouse(message)) --unsent_mice_;
-    if (!message.posted) message.scheduled += bytes;
+    if (message.state == SendState::kOffered) message.scheduled += bytes;
+    sent_one(message);
     return data(id, message, index, false, now);
   }
   return std::nullopt;
+}
+
+void Sender::sent_one(Message& message) {
+  if (message.sent++ == 0 && is_mouse(message)) --unsent_mice_;
+  if (message.sent == message.packets) set_state(message.state, SendState::kSent);
 }
 
 // For what must not be lost again: a path that delivered its latest packets, the fastest of them. One that has no
@@ -156,13 +159,23 @@ std::uint8_t Sender::path_for(std::uint32_t bytes, bool again, TimePoint now) {
   return burst_path_;
 }
 
+PacketKind Sender::kind_of(const Message& message, std::uint32_t index, bool again) const {
+  if (options_.mode == Mode::kGoBackN) return PacketKind::kReliableBulk;  // one lane: nothing may pass
+  if (again) return PacketKind::kReliable;
+  return message.important.test(index) ? PacketKind::kImportant : message.kind;
+}
+
 Transmit Sender::data(std::uint32_t id, Message& message, std::uint32_t index, bool again, TimePoint now) {
   const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
   const std::uint8_t path = path_for(bytes, again, now);
-  Path& lane = paths_[path];
+  const PacketKind kind = kind_of(message, index, again);
+  const std::uint8_t traffic_class = options_.classes.traffic_class(kind);
+  Lane& lane = lanes_[lanes_.number_or_make(
+      path, traffic_class, [this](std::uint8_t number) { return Lane(options_.max_in_flight, number); })];
   DataHeader header;
   header.secret = secret_;
   header.path = path;
+  header.traffic_class = traffic_class;
   header.retransmission = again;
   header.important = message.important.test(index);
   header.message = id;
@@ -193,7 +206,7 @@ Transmit Sender::data(std::uint32_t id, Message& message, std::uint32_t index, b
   Transmit out;
   out.header = header;
   out.path = path;
-  out.traffic_class = again ? kResendClass : header.important ? kImportantClass : message.bulk_class;
+  out.traffic_class = traffic_class;
   out.ect = true;
   out.message = id;
   out.offset = index * options_.segment;

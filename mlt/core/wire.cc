@@ -9,7 +9,8 @@ namespace clustar::mlt {
 namespace {
 
 constexpr std::uint8_t kRetransmission = 1, kImportant = 2, kAckNow = 4, kHasOpen = 8;
-constexpr std::uint8_t kStop = 1, kComplete = 2;
+constexpr std::uint8_t kStop = 1, kComplete = 2, kMatched = 4, kAsks = 8;
+constexpr std::uint8_t kSettled = 1;
 constexpr std::size_t kPrefix = 12;
 constexpr std::size_t kAckFixed = 24;
 
@@ -63,7 +64,8 @@ std::optional<Packet> parse_data(std::span<const std::byte> bytes) {
   const WireReader reader(bytes.first<DataHeader::kSize>());
   const auto flags = reader.load<std::uint8_t, 2>();
   DataHeader data;
-  data.path = reader.load<std::uint8_t, 3>();
+  data.path = path_of(reader.load<std::uint8_t, 3>());
+  data.traffic_class = class_of(reader.load<std::uint8_t, 3>());
   data.secret = reader.load<std::uint64_t, 4>();
   data.retransmission = (flags & kRetransmission) != 0;
   data.important = (flags & kImportant) != 0;
@@ -77,7 +79,7 @@ std::optional<Packet> parse_data(std::span<const std::byte> bytes) {
   data.sent_units = reader.load<std::uint32_t, 36>();
   const bool has_open = (flags & kHasOpen) != 0;
   const std::size_t length = DataHeader::kSize + (has_open ? OpenRecord::kSize : 0);
-  if (bytes.size() != length || flags > 15 || reader.load<std::uint16_t, 30>() != 0 || data.path >= kMaxPaths ||
+  if (bytes.size() != length || flags > 15 || reader.load<std::uint16_t, 30>() != 0 ||
       !message_in_range(data.message_bytes, data.segment) ||
       data.index >= packet_count(data.message_bytes, data.segment)) {
     return std::nullopt;
@@ -105,13 +107,14 @@ std::optional<Packet> parse_ack(std::span<const std::byte> bytes) {
   for (std::size_t i = 0; i < ack.count; ++i) {
     const WireReader block(bytes.subspan(kAckFixed + i * AckBlock::kSize).first<AckBlock::kSize>());
     AckBlock& out = ack.blocks[i];
-    out.path = block.load<std::uint8_t, 0>();
+    out.path = path_of(block.load<std::uint8_t, 0>());
+    out.traffic_class = class_of(block.load<std::uint8_t, 0>());
     out.marked = block.load<std::uint16_t, 2>();
     out.largest = block.load<std::uint32_t, 4>();
     out.before = block.load<std::uint64_t, 8>();
     out.delay_us = block.load<std::uint16_t, 16>();
     const bool block_reserved = block.load<std::uint8_t, 1>() != 0 || block.load<std::uint16_t, 18>() != 0;
-    if (block_reserved || out.path >= kMaxPaths) return std::nullopt;
+    if (block_reserved) return std::nullopt;
   }
   return ack;
 }
@@ -137,6 +140,8 @@ std::optional<Packet> parse_state(std::span<const std::byte> bytes) {
   state.secret = reader.load<std::uint64_t, 4>();
   state.stop = (flags & kStop) != 0;
   state.complete = (flags & kComplete) != 0;
+  state.matched = (flags & kMatched) != 0;
+  state.asks = (flags & kAsks) != 0;
   state.message = reader.load<std::uint32_t, 12>();
   state.credit_units = reader.load<std::uint32_t, 16>();
   state.base = reader.load<std::uint32_t, 20>();
@@ -144,9 +149,10 @@ std::optional<Packet> parse_state(std::span<const std::byte> bytes) {
   state.want = reader.load<std::uint16_t, 26>();
   state.finished_below = reader.load<std::uint32_t, 28>();
   reader.copy_to<32>(std::span(state.missing));
-  const bool in_range = flags <= 3 && reader.load<std::uint8_t, 3>() == 0 && state.count <= State::kWindow &&
+  const bool in_range = flags <= 15 && reader.load<std::uint8_t, 3>() == 0 && state.count <= State::kWindow &&
                         state.base <= kMaxPackets - state.count && state.want <= state.count;
   if (!in_range || (state.complete && (!state.stop || state.base != 0 || state.count != 0))) return std::nullopt;
+  if (state.asks && state.stop) return std::nullopt;
   for (std::uint32_t i = state.count; i < State::kWindow; ++i) {
     if ((state.missing[i / 8] & std::byte{0x80} >> (i % 8)) != std::byte{0}) return std::nullopt;
   }
@@ -164,21 +170,26 @@ std::optional<Packet> parse_probe(std::span<const std::byte> bytes) {
   probe.segment = reader.load<std::uint16_t, 24>();
   probe.sent_units = reader.load<std::uint32_t, 28>();
   const auto open = parse_open(bytes.subspan<32, OpenRecord::kSize>());
-  if (reader.load<std::uint16_t, 2>() != 0 || reader.load<std::uint16_t, 26>() != 0) return std::nullopt;
+  const auto flags = reader.load<std::uint8_t, 2>();
+  if (flags > kSettled || reader.load<std::uint8_t, 3>() != 0 || reader.load<std::uint16_t, 26>() != 0) {
+    return std::nullopt;
+  }
+  probe.settled = (flags & kSettled) != 0;
   if (!open || !message_in_range(probe.message_bytes, probe.segment)) return std::nullopt;
   const std::uint32_t packets = packet_count(probe.message_bytes, probe.segment);
   if (probe.sent > packets || open->important > packets) return std::nullopt;
+  if (probe.settled && probe.sent != packets) return std::nullopt;
   probe.open = *open;
   return probe;
 }
 
 template <std::size_t Size>
-void write_prefix(WireWriter<Size>& writer, PacketType type, std::uint8_t flags, std::uint8_t path,
+void write_prefix(WireWriter<Size>& writer, PacketType type, std::uint8_t flags, std::uint8_t lane,
                   std::uint64_t secret) {
   writer.template store<0>(kWireVersion);
   writer.template store<1>(static_cast<std::uint8_t>(type));
   writer.template store<2>(flags);
-  writer.template store<3>(path);
+  writer.template store<3>(lane);
   writer.template store<4>(secret);
 }
 
@@ -187,7 +198,7 @@ std::size_t write(const DataHeader& data, std::span<std::byte> out) {
       static_cast<std::uint8_t>((data.retransmission ? kRetransmission : 0) | (data.important ? kImportant : 0) |
                                 (data.ack_now ? kAckNow : 0) | (data.open ? kHasOpen : 0));
   WireWriter writer(out.first<DataHeader::kSize>());
-  write_prefix(writer, PacketType::kData, flags, data.path, data.secret);
+  write_prefix(writer, PacketType::kData, flags, lane_of(data.path, data.traffic_class), data.secret);
   writer.store<12>(data.message);
   writer.store<16>(data.index);
   writer.store<20>(data.path_seq);
@@ -208,7 +219,7 @@ std::size_t write(const Ack& ack, std::span<std::byte> out) {
   writer.store<20>(ack.count);
   for (std::size_t i = 0; i < ack.count; ++i) {
     WireWriter block(out.subspan(kAckFixed + i * AckBlock::kSize).first<AckBlock::kSize>());
-    block.store<0>(ack.blocks[i].path);
+    block.store<0>(lane_of(ack.blocks[i].path, ack.blocks[i].traffic_class));
     block.store<2>(ack.blocks[i].marked);
     block.store<4>(ack.blocks[i].largest);
     block.store<8>(ack.blocks[i].before);
@@ -229,7 +240,8 @@ std::size_t write(const Posted& posted, std::span<std::byte> out) {
 
 std::size_t write(const State& state, std::span<std::byte> out) {
   WireWriter writer(out.first<State::kSize>());
-  const auto flags = static_cast<std::uint8_t>((state.stop ? kStop : 0) | (state.complete ? kComplete : 0));
+  const auto flags = static_cast<std::uint8_t>((state.stop ? kStop : 0) | (state.complete ? kComplete : 0) |
+                                               (state.matched ? kMatched : 0) | (state.asks ? kAsks : 0));
   write_prefix(writer, PacketType::kState, flags, 0, state.secret);
   writer.store<12>(state.message);
   writer.store<16>(state.credit_units);
@@ -243,7 +255,7 @@ std::size_t write(const State& state, std::span<std::byte> out) {
 
 std::size_t write(const Probe& probe, std::span<std::byte> out) {
   WireWriter writer(out.first<Probe::kSize>());
-  write_prefix(writer, PacketType::kProbe, 0, 0, probe.secret);
+  write_prefix(writer, PacketType::kProbe, probe.settled ? kSettled : 0, 0, probe.secret);
   writer.store<12>(probe.message);
   writer.store<16>(probe.sent);
   writer.store<20>(probe.message_bytes);

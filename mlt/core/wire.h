@@ -28,6 +28,13 @@ constexpr std::uint32_t units(std::uint64_t bytes) {
 // a - b of two counters that wrap, as a signed distance.
 constexpr std::int32_t distance(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b); }
 
+// The byte that names a lane.
+constexpr std::uint8_t lane_of(std::uint8_t path, std::uint8_t traffic_class) {
+  return static_cast<std::uint8_t>(traffic_class << 5 | path);
+}
+constexpr std::uint8_t path_of(std::uint8_t lane) { return lane & (kMaxPaths - 1); }
+constexpr std::uint8_t class_of(std::uint8_t lane) { return lane >> 5; }
+
 enum class PacketType : std::uint8_t { kData = 1, kAck = 2, kPosted = 3, kState = 4, kProbe = 5 };
 
 // Identity of a message and what may be lost of it. Rides on data packets until one of them is acknowledged, and on
@@ -55,18 +62,20 @@ struct OpenRecord {
 };
 
 //  0     1      2       3      4        12        16      20         24              28           30  32        36
-// | ver | type | flags | path | secret | message | index | path_seq | message_bytes | segment    | 0 | tx_us   |
-// sent_units | flags 1: retransmission, 2: important, 4: acknowledge at once, 8: an OpenRecord follows.
+// | ver | type | flags | lane | secret | message | index | path_seq | message_bytes | segment    | 0 | tx_us   |
+// sent_units | lane: class (3 bits), path (5). flags 1: retransmission, 2: important, 4: acknowledge at once, 8: an
+// OpenRecord follows.
 struct DataHeader {
   static constexpr std::size_t kSize = 40;
   std::uint64_t secret = 0;
   std::uint8_t path = 0;
+  std::uint8_t traffic_class = 0;
   bool retransmission = false;
   bool important = false;
   bool ack_now = false;
   std::uint32_t message = 0;
   std::uint32_t index = 0;     // payload belongs at index * segment
-  std::uint32_t path_seq = 0;  // counts all data packets of the connection on this path
+  std::uint32_t path_seq = 0;  // counts all data packets of the connection on this lane
   std::uint32_t message_bytes = 0;
   std::uint16_t segment = 0;  // payload bytes of every packet but the last
   std::uint32_t tx_us = 0;
@@ -76,14 +85,16 @@ struct DataHeader {
   bool operator==(const DataHeader&) const = default;
 };
 
-// Selective acknowledgement of up to three paths.
+// Selective acknowledgement of up to three lanes. A lane is a path and a traffic class: within it packets stay in
+// order, while switches let one class pass another.
 //  0                           12             16               20      24
 // | ver | type | 0 | 0 | secret | credit_units | finished_below | n | 0 | n x block |
-// block: | path (1) | 0 (1) | marked (2) | largest (4) | before (8) | delay_us (2) | 0 (2) |
+// block: | lane (1) | 0 (1) | marked (2) | largest (4) | before (8) | delay_us (2) | 0 (2) |
 struct AckBlock {
   static constexpr std::size_t kSize = 20;
   std::uint8_t path = 0;
-  std::uint16_t marked = 0;    // packets of the path that arrived with CE so far, modulo 2^16
+  std::uint8_t traffic_class = 0;
+  std::uint16_t marked = 0;    // packets of the lane that arrived with CE so far, modulo 2^16
   std::uint32_t largest = 0;   // path_seq
   std::uint64_t before = 0;    // bit i: largest - 1 - i arrived
   std::uint16_t delay_us = 0;  // how long `largest` waited for this acknowledgement
@@ -94,7 +105,7 @@ struct Ack {
   static constexpr std::size_t kMaxBlocks = 3;
   std::uint64_t secret = 0;
   std::uint32_t credit_units = 0;
-  std::uint32_t finished_below = 0;  // every message below has arrived completely
+  std::uint32_t finished_below = 0;  // every message below has arrived completely, and has its receive
   std::uint8_t count = 0;
   std::array<AckBlock, kMaxBlocks> blocks{};
 
@@ -118,14 +129,16 @@ struct Posted {
 // What of a message is missing: a window of 512 packets; the other windows follow in packets of their own.
 //  0                               12        16             20     24      26     28               32
 // | ver | type | flags | 0 | secret | message | credit_units | base | count | want | finished_below | bitmap (64) |
-// flags 1: STOP, the message is over; 2: nothing is missing. bitmap: bit i of byte i / 8, from the highest: base + i is
-// missing.
+// flags 1: STOP, the message is over; 2: nothing is missing; 4: it has its receive; 8: the receiver asks, silence made
+// it doubt. bitmap: bit i of byte i / 8, from the highest: base + i is missing.
 struct State {
   static constexpr std::size_t kSize = 96;
   static constexpr std::uint16_t kWindow = 512;
   std::uint64_t secret = 0;
   bool stop = false;
   bool complete = false;
+  bool matched = false;
+  bool asks = false;  // only of a message that is not over
   std::uint32_t message = 0;
   std::uint32_t credit_units = 0;
   std::uint32_t base = 0;
@@ -138,11 +151,13 @@ struct State {
 };
 
 // The sender asks for the state of a message; also its request for credit.
-//  0                           12        16     20              24        26  28           32
-// | ver | type | 0 | 0 | secret | message | sent | message_bytes | segment | 0 | sent_units | OpenRecord |
+//  0                               12        16     20              24        26  28           32
+// | ver | type | flags | 0 | secret | message | sent | message_bytes | segment | 0 | sent_units | OpenRecord |
+// flags 1: all was sent and nothing of it is on its way: what is missing will not come by itself.
 struct Probe {
   static constexpr std::size_t kSize = 32 + OpenRecord::kSize;
   std::uint64_t secret = 0;
+  bool settled = false;
   std::uint32_t message = 0;
   std::uint32_t sent = 0;  // packets sent at least once, in sending order
   std::uint32_t message_bytes = 0;

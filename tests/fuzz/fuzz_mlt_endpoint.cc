@@ -4,6 +4,7 @@
 // behaves again, everything must end.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -26,6 +27,7 @@ using fuzz::require;
 constexpr std::uint64_t kSecret = 0x1234567890abcdef;
 constexpr std::uint32_t kTags = 3;
 constexpr int kEndless = 200'000;
+constexpr Duration kFlight = std::chrono::microseconds(5);
 
 Options options_from(Input& input) {
   Options options;
@@ -56,30 +58,47 @@ class Pair {
 
   void step(Input& input) {
     const std::uint32_t what = input.byte();
+    const bool variant = (what & 16) != 0;
     switch (what % 16) {
       case 0:
-      case 1: send(input.byte() % kTags, size(input), (what & 16) != 0, input.byte()); break;
+      case 1: {
+        // One after the other: arguments are evaluated in whatever order a compiler likes.
+        const std::uint32_t tag = input.byte() % kTags;
+        const std::uint32_t bytes = size(input);
+        send(tag, bytes, variant, input.byte());
+        break;
+      }
       case 2:
       case 3: post(input.byte() % kTags, 64 * 1024); break;
-      case 4: post(input.byte() % kTags, size(input)); break;
+      case 4: {
+        const std::uint32_t tag = input.byte() % kTags;
+        post(tag, size(input));
+        break;
+      }
       case 5:
       case 6:
       case 7: deliver(forth_, input.byte(), true); break;
       case 8:
       case 9: deliver(back_, input.byte(), false); break;
-      case 10: drop(input.byte() % 2 == 0 ? forth_ : back_, input.byte()); break;
-      case 11: duplicate(input.byte() % 2 == 0 ? forth_ : back_, input.byte()); break;
+      case 10:
+      case 11: {
+        std::vector<Wire>& queue = input.byte() % 2 == 0 ? forth_ : back_;
+        what % 16 == 10 ? drop(queue, input.byte()) : duplicate(queue, input.byte());
+        break;
+      }
       case 12: pass(Duration(input.byte() * 4000 + 1)); break;
       case 13: pass(Duration(input.byte() * 2'000'000 + 1)); break;
-      case 14: drain(1000, (what & 16) != 0); break;
-      default: hostile(input, (what & 16) != 0); break;
+      case 14: drain(1000, variant); break;
+      default: hostile(input, variant); break;
     }
   }
 
-  // Nothing is lost any more, and each message gets its receive: all must end.
+  // Nothing is lost any more, and each message gets its receive: all must end. Packets take their time, or a round trip
+  // of half a second, which the input may have made, would never be forgotten: one of no time is no sample.
   void settle() {
     for (int round = 0; round < 6000 && !over(); ++round) {
       drain(kEndless, true);
+      now_ += kFlight;
       while (!forth_.empty()) deliver(forth_, 0, true);
       while (!back_.empty()) deliver(back_, 0, false);
       for (std::uint32_t tag = 0; tag < kTags; ++tag) {

@@ -69,7 +69,8 @@ class Receiver {
     } else {
       header.tag = static_cast<int>(input.byte() % 3);
       header.seq = input.byte() % 8;
-      header.slot = input.byte() | (input.byte() << 16);
+      header.slot = input.byte();
+      header.slot |= input.byte() << 16;
     }
     header.total = size(input);
     header.offset = header.has_slot ? std::min<std::uint64_t>(size(input), header.total) : 0;

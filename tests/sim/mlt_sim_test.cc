@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "bench/sim/experiments.h"
 #include "tests/sim/mlt_world.h"
 
 namespace clustar::mlt::test {
@@ -114,6 +116,28 @@ TEST(MltSim, AnIncastTakesHardlyLongerThanTheLineNeeds) {
   EXPECT_EQ(star.network->drops().total(), 0u);
   EXPECT_THAT(star.world->violations(), IsEmpty());
 }
+
+// Short runs of what clustar-sim measures, with its bars.
+class MltExperiment : public testing::TestWithParam<const char*> {};
+
+TEST_P(MltExperiment, MeetsItsBars) {
+  bench::sim::Settings settings;
+  settings.length = bench::sim::Length::kQuick;
+  std::size_t bars = 0;
+  for (const bench::sim::Experiment& experiment : bench::sim::experiments()) {
+    if (experiment.name != std::string(GetParam())) continue;
+    for (const bench::sim::Row& row : experiment.run(settings)) {
+      if (!row.bar) continue;
+      ++bars;
+      const bench::sim::Figure& figure = row.figures[row.bar->figure];
+      EXPECT_TRUE(row.met()) << row.situation << ", " << row.arm << ": " << figure.name << " is " << figure.value
+                             << ", the bar " << row.bar->limit;
+    }
+  }
+  EXPECT_GT(bars, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Short, MltExperiment, testing::Values("bad-path", "mice", "fairness"));
 
 TEST(MltSim, AFrozenSenderLosesNothingOnACleanNetwork) {
   Star star(2);

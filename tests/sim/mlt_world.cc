@@ -10,14 +10,12 @@
 namespace clustar::mlt::test {
 
 MltHost::MltHost(World& world, sim::Host& host, const Options& options, std::uint64_t seed)
-    : world_(world), host_(host), options_(options), core_(options, seed) {
-  host_.attach(this);
-}
+    : bench::sim::MltHost(host, options, seed), world_(world), options_(options) {}
 
 std::uint32_t MltHost::connection_to(std::uint32_t host) {
   const auto [entry, fresh] = to_.try_emplace(host, 0);
   if (fresh) {
-    entry->second = core_.open_sender(host, world_.secret(host_.id(), host), world_.now());
+    entry->second = open_sender(host, world_.secret(id(), host));
     if (peer_of_.size() <= entry->second) peer_of_.resize(entry->second + 1);
     peer_of_[entry->second] = host;
   }
@@ -27,51 +25,56 @@ std::uint32_t MltHost::connection_to(std::uint32_t host) {
 std::uint32_t MltHost::connection_from(std::uint32_t host) {
   const auto [entry, fresh] = from_.try_emplace(host, 0);
   if (fresh) {
-    entry->second = core_.open_receiver(host, world_.secret(host, host_.id()), world_.now());
+    entry->second = open_receiver(host, world_.secret(host, id()));
     if (peer_of_.size() <= entry->second) peer_of_.resize(entry->second + 1);
     peer_of_[entry->second] = host;
   }
   return entry->second;
 }
 
-void MltHost::send(std::uint32_t to, std::uint32_t bytes, const SendTerms& terms, TimePoint now) {
-  if (!core_.send(connection_to(to), bytes, 7, terms, now)) world_.violate("a send was refused");
-  pump(now);
+void MltHost::close_to(std::uint32_t host) {
+  close(to_.at(host));
+  to_.erase(host);
 }
 
-void MltHost::post(std::uint32_t from, std::uint32_t bytes, TimePoint now) {
-  const std::uint32_t connection = connection_from(from);
-  const auto receive = core_.post(connection, 7, bytes, now);
-  if (!receive) {
-    world_.violate("a receive was refused");
-    return;
-  }
-  Incoming& incoming = incoming_[{connection, *receive}];
-  incoming = {bytes, world_.posted_[{from, host_.id()}]++, std::vector<bool>(packet_count(bytes, options_.segment)),
-              now};
-  pump(now);
+void MltHost::close_from(std::uint32_t host) {
+  const std::uint32_t connection = from_.at(host);
+  if (core().receiver(connection).demand() > 0) world_.violate("closed in the middle of something");
+  close(connection);
+  from_.erase(host);
 }
 
-void MltHost::on_packet(sim::SimPacket& packet, TimePoint now) {
-  // What UDP's checksum and a NIC do: a damaged packet never gets here.
-  if (packet.corrupted || packet.trimmed) return;
-  const auto arrival =
-      core_.on_packet(packet.header.bytes(), packet.payload_bytes, packet.ecn == transport::io::Ecn::kCe, now);
+void MltHost::send_to(std::uint32_t to, std::uint32_t bytes, const SendTerms& terms) {
+  if (!send(connection_to(to), bytes, 7, terms)) world_.violate("a send was refused");
+}
+
+void MltHost::post_from(std::uint32_t from, std::uint32_t bytes) {
+  posting_ = bytes;
+  if (!post(connection_from(from), 7, bytes)) world_.violate("a receive was refused");
+}
+
+void MltHost::on_posted(ConnectionId connection, std::uint32_t receive) {
+  incoming_[{connection, receive}] = {posting_, world_.posted_[{peer_of_[connection], id()}]++,
+                                      std::vector<bool>(packet_count(posting_, options_.segment)), world_.now()};
+}
+
+std::uint64_t MltHost::content(const DataHeader& header, const Transmit& transmit) {
+  return World::content(header.secret, transmit.message, transmit.offset);
+}
+
+void MltHost::on_placed(const mlt::Endpoint::Arrival& arrival, const sim::SimPacket& packet) {
   const Placement& placement = arrival.placement;
-  if (placement.kind != Placement::Kind::kDrop) {
-    const auto parsed = parse(packet.header.bytes());
-    const auto& data = std::get<DataHeader>(*parsed);
-    const std::uint32_t at = data.index * data.segment;
-    if (packet.payload_tag != World::content(data.secret, data.message, at)) world_.violate("foreign content");
-    if (placement.length != packet.payload_bytes) world_.violate("a placement of another length");
-    if (placement.kind == Placement::Kind::kPlace) {
-      if (placement.offset != at) world_.violate("content at another offset");
-      place(arrival.connection, placement.id, placement.offset, placement.length);
-    } else {
-      staged_[{arrival.connection, placement.id}][placement.offset] = at;
-    }
+  const auto parsed = parse(packet.header.bytes());
+  const auto& data = std::get<DataHeader>(*parsed);
+  const std::uint32_t at = data.index * data.segment;
+  if (packet.payload_tag != World::content(data.secret, data.message, at)) world_.violate("foreign content");
+  if (placement.length != packet.payload_bytes) world_.violate("a placement of another length");
+  if (placement.kind == Placement::Kind::kPlace) {
+    if (placement.offset != at) world_.violate("content at another offset");
+    place(arrival.connection, placement.id, placement.offset, placement.length);
+  } else {
+    staged_[{arrival.connection, placement.id}][placement.offset] = at;
   }
-  pump(now);
 }
 
 void MltHost::place(std::uint32_t connection, std::uint32_t receive, std::uint32_t offset, std::uint32_t length) {
@@ -87,79 +90,37 @@ void MltHost::place(std::uint32_t connection, std::uint32_t receive, std::uint32
   incoming.placed[index] = true;
 }
 
-TimePoint MltHost::on_wake(TimePoint now) {
-  core_.on_timeout(now);
-  pump(now);
-  return core_.next_timeout();
-}
-
-void MltHost::pump(TimePoint now) {
-  while (const auto event = core_.poll_event()) handle(*event, now);
-  while (true) {
-    if (!has_pending_) {
-      auto out = core_.poll_transmit(now);
-      if (!out) break;
-      const Transmit& transmit = out->transmit;
-      pending_ = sim::SimPacket{};
-      pending_.destination = out->peer;
-      pending_.path = transmit.path;
-      pending_.traffic_class = transmit.traffic_class;
-      pending_.ecn = transmit.ect ? transport::io::Ecn::kEct0 : transport::io::Ecn::kNotEct;
-      std::array<std::byte, kMaxHeader> bytes{};
-      const std::size_t size = serialize(transmit.header, bytes);
-      pending_.header = transport::io::Header(size);
-      std::copy_n(bytes.begin(), size, pending_.header.bytes().begin());
-      pending_.payload_bytes = transmit.length;
-      if (std::holds_alternative<DataHeader>(transmit.header)) {
-        pending_.payload_tag =
-            World::content(std::get<DataHeader>(transmit.header).secret, transmit.message, transmit.offset);
-      }
-      has_pending_ = true;
-    }
-    if (!host_.send(pending_)) break;
-    has_pending_ = false;
+void MltHost::on_unstage(ConnectionId connection, std::uint32_t receive) {
+  const Receiver& receiver = core().receiver(connection);
+  std::uint32_t buffer = 0;
+  bool any = false;
+  for (auto staged = receiver.staged(receive, 0); staged; staged = receiver.staged(receive, staged->number + 1)) {
+    any = true;
+    buffer = staged->buffer;
+    const auto& held = staged_[{connection, staged->buffer}];
+    const auto found = held.find(staged->buffer_offset);
+    if (found == held.end() || found->second != staged->offset) world_.violate("staging held something else");
+    place(connection, receive, staged->offset, staged->length);
   }
-  while (const auto event = core_.poll_event()) handle(*event, now);
-  host_.set_wake(std::max(core_.next_timeout(), now + Duration(1)));
+  if (any) staged_.erase({connection, buffer});
 }
 
-void MltHost::handle(const mlt::Endpoint::Event& event, TimePoint now) {
-  if (const auto* unstage = std::get_if<mlt::Endpoint::Unstage>(&event.what)) {
-    Receiver& receiver = core_.receiver(event.connection);
-    std::uint32_t buffer = 0;
-    bool any = false;
-    for (auto staged = receiver.staged(unstage->receive, 0); staged;
-         staged = receiver.staged(unstage->receive, staged->number + 1)) {
-      any = true;
-      buffer = staged->buffer;
-      const auto& held = staged_[{event.connection, staged->buffer}];
-      const auto found = held.find(staged->buffer_offset);
-      if (found == held.end() || found->second != staged->offset) world_.violate("staging held something else");
-      place(event.connection, unstage->receive, staged->offset, staged->length);
-    }
-    if (any) staged_.erase({event.connection, buffer});
-    receiver.unstaged(unstage->receive);
-  } else if (const auto* received = std::get_if<ReceiveDone>(&event.what)) {
-    done(event.connection, *received, now);
-  } else if (const auto* sent = std::get_if<SendDone>(&event.what)) {
-    ++sends_done_;
-    sender_missing_ += sent->missing_packets;
-  } else {
-    lost_a_peer_ = true;
-  }
+void MltHost::on_sent(ConnectionId, const SendDone& what, TimePoint) {
+  ++sends_done_;
+  sender_missing_ += what.missing_packets;
 }
 
-void MltHost::done(std::uint32_t connection, const ReceiveDone& what, TimePoint now) {
+void MltHost::on_received(ConnectionId connection, const ReceiveDone& what, TimePoint now) {
   const auto entry = incoming_.find({connection, what.receive});
   if (entry == incoming_.end()) return world_.violate("a receive was done twice");
   const std::uint32_t peer = peer_of_[connection];
-  const auto& sent = world_.sent_[{peer, host_.id()}];
+  const auto& sent = world_.sent_[{peer, id()}];
   if (entry->second.number >= sent.size()) return world_.violate("done before it was sent");
   const auto [bytes, sent_at] = sent[entry->second.number];
   if (bytes != what.bytes) world_.violate(fmt::format("{} bytes arrived of a message of {}", what.bytes, bytes));
   std::uint32_t missing = 0;
   std::vector<std::uint32_t> missing_packets;
-  Receiver& receiver = core_.receiver(connection);
+  const Receiver& receiver = core().receiver(connection);
   for (auto range = receiver.missing(what.receive, 0); range && what.missing > 0;
        range = receiver.missing(what.receive, range->offset + range->length)) {
     missing += range->length;
@@ -174,11 +135,10 @@ void MltHost::done(std::uint32_t connection, const ReceiveDone& what, TimePoint 
   for (std::uint32_t i = 0; bytes > 0 && i < packets; ++i) {  // of an empty message, what is missing is nothing
     if (!entry->second.placed[i]) world_.violate("a hole that nobody counted");
   }
-  world_.finished_.push_back({peer, host_.id(), bytes, what.missing, std::max(sent_at, entry->second.posted), now,
+  world_.finished_.push_back({peer, id(), bytes, what.missing, std::max(sent_at, entry->second.posted), now,
                               entry->second.number, std::move(missing_packets)});
   --world_.outstanding_;
   incoming_.erase(entry);
-  core_.release(connection, what.receive);
 }
 
 World::World(sim::Simulation& simulation, sim::Network& network, const Options& options, std::uint64_t seed)
@@ -189,7 +149,9 @@ World::World(sim::Simulation& simulation, sim::Network& network, const Options& 
 }
 
 std::uint64_t World::secret(std::uint32_t from, std::uint32_t to) const {
-  return mix64(seed_ * kGoldenGamma + (std::uint64_t{from} << 32 | to) + 1);
+  const auto entry = reopened_.find({from, to});
+  const std::uint64_t generation = entry == reopened_.end() ? 0 : entry->second;
+  return mix64(mix64(seed_ * kGoldenGamma + (std::uint64_t{from} << 32 | to) + 1) + generation);
 }
 
 std::uint64_t World::content(std::uint64_t secret, std::uint32_t message, std::uint32_t offset) {
@@ -205,15 +167,22 @@ void World::connect(std::uint32_t from, std::uint32_t to) {
   hosts_[to]->connection_from(from);
 }
 
+void World::reopen(std::uint32_t from, std::uint32_t to) {
+  hosts_[from]->close_to(to);
+  hosts_[to]->close_from(from);
+  ++reopened_[{from, to}];
+  connect(from, to);
+}
+
 void World::post(std::uint32_t from, std::uint32_t to, std::uint32_t bytes) {
   ++outstanding_;
   connect(from, to);
-  hosts_[to]->post(from, bytes, now());
+  hosts_[to]->post_from(from, bytes);
 }
 
 void World::send(std::uint32_t from, std::uint32_t to, std::uint32_t bytes, const SendTerms& terms) {
   sent_[{from, to}].push_back({bytes, now()});
-  hosts_[from]->send(to, bytes, terms, now());
+  hosts_[from]->send_to(to, bytes, terms);
 }
 
 void World::transfer(std::uint32_t from, std::uint32_t to, std::uint32_t bytes, const SendTerms& terms) {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bench/sim/mlt_host.h"
 #include "mlt/core/endpoint.h"
 #include "transport/sim/host.h"
 #include "transport/sim/simulation.h"
@@ -30,22 +31,28 @@ struct Finished {  // one message, as its receiver saw it
 
 class World;
 
-class MltHost final : public sim::Endpoint {
+class MltHost final : public bench::sim::MltHost {
  public:
   MltHost(World& world, sim::Host& host, const Options& options, std::uint64_t seed);
 
-  void on_packet(sim::SimPacket& packet, TimePoint now) override;
-  TimePoint on_wake(TimePoint now) override;
-  void on_room(TimePoint now) override { pump(now); }
-
-  void send(std::uint32_t to, std::uint32_t bytes, const SendTerms& terms, TimePoint now);
-  void post(std::uint32_t from, std::uint32_t bytes, TimePoint now);
-  mlt::Endpoint& core() { return core_; }
+  void send_to(std::uint32_t to, std::uint32_t bytes, const SendTerms& terms);
+  void post_from(std::uint32_t from, std::uint32_t bytes);
   std::uint64_t sends_done() const { return sends_done_; }
   std::uint64_t sender_missing_packets() const { return sender_missing_; }
   bool lost_a_peer() const { return lost_a_peer_; }
   std::uint32_t connection_to(std::uint32_t host);
   std::uint32_t connection_from(std::uint32_t host);
+  void close_to(std::uint32_t host);
+  void close_from(std::uint32_t host);
+
+ protected:
+  std::uint64_t content(const DataHeader& header, const Transmit& transmit) override;
+  void on_placed(const mlt::Endpoint::Arrival& arrival, const sim::SimPacket& packet) override;
+  void on_unstage(ConnectionId connection, std::uint32_t receive) override;
+  void on_posted(ConnectionId connection, std::uint32_t receive) override;
+  void on_received(ConnectionId connection, const ReceiveDone& what, TimePoint now) override;
+  void on_sent(ConnectionId connection, const SendDone& what, TimePoint now) override;
+  void on_peer_lost(ConnectionId) override { lost_a_peer_ = true; }
 
  private:
   struct Incoming {  // one receive
@@ -54,21 +61,15 @@ class MltHost final : public sim::Endpoint {
     std::vector<bool> placed;
     TimePoint posted{};
   };
-  void pump(TimePoint now);
-  void handle(const mlt::Endpoint::Event& event, TimePoint now);
   void place(std::uint32_t connection, std::uint32_t receive, std::uint32_t offset, std::uint32_t length);
-  void done(std::uint32_t connection, const ReceiveDone& what, TimePoint now);
 
   World& world_;
-  sim::Host& host_;
   const Options& options_;
-  mlt::Endpoint core_;
   std::unordered_map<std::uint32_t, std::uint32_t> to_, from_;            // host -> connection
   std::vector<std::uint32_t> peer_of_;                                    // connection -> host
   std::map<std::pair<std::uint32_t, std::uint32_t>, Incoming> incoming_;  // (connection, receive)
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::map<std::uint32_t, std::uint64_t>> staged_;
-  bool has_pending_ = false;
-  sim::SimPacket pending_;
+  std::uint32_t posting_ = 0;  // bytes
   std::uint64_t sends_done_ = 0;
   std::uint64_t sender_missing_ = 0;
   bool lost_a_peer_ = false;
@@ -81,6 +82,8 @@ class World {
   MltHost& host(std::uint32_t id) { return *hosts_[id]; }
   // Both ends of a connection exist before either is used; the first transfer does it, too.
   void connect(std::uint32_t from, std::uint32_t to);
+  // Closes the connection at both ends, which must be idle, and opens it anew.
+  void reopen(std::uint32_t from, std::uint32_t to);
   // One message with its receive, both now.
   void transfer(std::uint32_t from, std::uint32_t to, std::uint32_t bytes, const SendTerms& terms = {});
   void post(std::uint32_t from, std::uint32_t to, std::uint32_t bytes);
@@ -107,6 +110,7 @@ class World {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::pair<std::uint32_t, TimePoint>>>
       sent_;  // sizes, times
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t> posted_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> reopened_;  // times
   std::vector<Finished> finished_;
   std::vector<std::string> violations_;
   std::uint64_t outstanding_ = 0;

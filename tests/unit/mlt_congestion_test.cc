@@ -256,16 +256,45 @@ TEST(DctcpSwift, CutsByMarksDelayAndSevereLoss) {
   EXPECT_NEAR(cut(1'000'000, 1'000'000, microseconds(100)), 500'000, 10) << "alpha starts at 1";
   EXPECT_NEAR(cut(1'000'000, 0, microseconds(200)), 1'000'000 * (1 - 0.8 * 50 / 200), 10) << "the target is 150 us";
   EXPECT_NEAR(cut(1'000'000, 0, milliseconds(1)), 500'000, 10) << "never more than half";
-  EXPECT_NEAR(cut(700'000, 0, microseconds(100), 300'000), 700'000, 10);
   EXPECT_NEAR(cut(700'000, 0, microseconds(155), 300'000), 700'000, 10) << "and delay: the larger of the two";
   EXPECT_NEAR(cut(900'000, 0, microseconds(155), 100'000), 900'000, 10) << "little loss counts with delay only";
   Steps alone{DctcpSwift(large())};
   EXPECT_GT(alone.round(850'000, 0, microseconds(100), 150'000), 1'000'000u) << "15 % loss without delay is no reason";
 }
 
+TEST(DctcpSwift, WhatABurstOfErrorsTookComesBackByQuarters) {
+  Steps steps{DctcpSwift(large())};
+  EXPECT_EQ(steps.round(700'000, 0, microseconds(100), 300'000), 700'000u);
+  EXPECT_EQ(steps.round(400'000, 0, microseconds(100), 600'000), 350'000u);
+  for (int i = 0; i < 60; ++i) {
+    EXPECT_EQ(steps.round(300'000, 0, microseconds(100), 700'000), 250'000u) << "a quarter";
+  }
+  EXPECT_EQ(steps.round(250'000, 0, microseconds(100)), 500'000u);
+  EXPECT_EQ(steps.round(500'000, 0, microseconds(100)), 750'000u);
+  EXPECT_EQ(steps.round(500'000, 0, microseconds(100)), 1'000'000u);
+  EXPECT_EQ(steps.round(1'000'000, 0, microseconds(100)), 1'000'000u + kSegment) << "and then as always";
+  for (int i = 0; i < 70; ++i) steps.round(300'000, 0, microseconds(100), 700'000);
+  EXPECT_LT(steps.congestion.window_bytes(), 10'000u) << "what lasts is no burst";
+}
+
+TEST(DctcpSwift, AShallowBufferWithoutMarksIsNoBurstOfErrors) {
+  for (const std::size_t buffer : {5, 20}) {
+    Bottleneck link;
+    link.buffer = buffer;
+    ClosedLoop loop(link);
+    for (int i = 0; i < 4; ++i) loop.add(DctcpSwift(large()));
+    loop.run(milliseconds(50));
+    loop.run(milliseconds(100));
+    EXPECT_GT(loop.utilisation(), 0.8) << buffer;
+    std::uint64_t windows = 0;
+    for (std::size_t flow = 0; flow < 4; ++flow) windows += loop.congestion(flow).window_bytes();
+    EXPECT_LT(windows, 2u * 100 * kSegment) << "twice the pipe, " << buffer;
+  }
+}
+
 TEST(DctcpSwift, ADeadNetworkLeavesOneSegment) {
   Steps steps{DctcpSwift(large())};
-  for (int i = 0; i < 60; ++i) steps.round(0, 0, microseconds(100), 100'000);
+  for (int i = 0; i < 400; ++i) steps.round(0, 0, microseconds(100), 100'000);
   EXPECT_EQ(steps.congestion.window_bytes(), kSegment);
 }
 

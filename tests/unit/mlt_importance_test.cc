@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "mlt/core/bitmap.h"
 #include "mlt/core/importance.h"
 #include "transport/base/rng.h"
 
@@ -183,16 +184,37 @@ TEST(MagnitudeSampler, RefusesBadOptions) {
   EXPECT_THROW(MagnitudeSampler({.samples = 65}), std::invalid_argument);
 }
 
+TEST(MarkImportant, FindsThePacketsWithTheLargestGradients) {
+  std::vector<float> gradients(100 * 352);  // 100 packets of 1,408 B
+  Rng rng(3);
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const bool large = i / 352 % 20 == 7;
+    gradients[i] = static_cast<float>((rng.uniform() - 0.5) * (large ? 100 : 1));
+  }
+  const auto bytes = std::as_bytes(std::span(gradients));
+  MagnitudeSampler sampler;
+  PacketBitmap important;
+  for (int step = 0; step < 10; ++step) ASSERT_TRUE(mark_important(sampler, bytes, FloatType::kF32, 1408, important));
+  EXPECT_EQ(important.size(), 100u);
+  for (std::uint32_t packet = 7; packet < 100; packet += 20) EXPECT_TRUE(important.test(packet)) << packet;
+  EXPECT_LE(important.count(), 8u) << "a twentieth, and what the threshold wanders";
+  EXPECT_TRUE(mark_important(sampler, bytes.first(0), FloatType::kF32, 1408, important));
+  EXPECT_EQ(important.size(), 1u) << "an empty message has one packet";
+  EXPECT_FALSE(mark_important(sampler, bytes, FloatType::kF32, 1410, important)) << "would cut a value";
+  EXPECT_FALSE(mark_important(sampler, bytes, FloatType::kF32, 0, important));
+}
+
 TEST(Classes, MapKindsToClassesAndCodePoints) {
   const Classes classes;
   EXPECT_EQ(classes.traffic_class(PacketKind::kControl), 7);
   EXPECT_EQ(classes.traffic_class(PacketKind::kReliable), 6);
   EXPECT_EQ(classes.traffic_class(PacketKind::kImportant), 5);
+  EXPECT_EQ(classes.traffic_class(PacketKind::kReliableBulk), 4);
   EXPECT_EQ(classes.traffic_class(PacketKind::kFrontLayerBulk), 3);
   EXPECT_EQ(classes.traffic_class(PacketKind::kBackLayerBulk), 1);
   EXPECT_EQ(classes.dscp(PacketKind::kControl), 56) << "CS7";
   EXPECT_EQ(classes.dscp(PacketKind::kBackLayerBulk), 8) << "CS1";
-  EXPECT_THROW(Classes({.traffic_class = {8, 6, 5, 3, 1}}), std::invalid_argument);
+  EXPECT_THROW(Classes({.traffic_class = {8, 6, 5, 4, 3, 1}}), std::invalid_argument);
   EXPECT_THROW(Classes({.front_ppm = 1'000'001}), std::invalid_argument);
 }
 

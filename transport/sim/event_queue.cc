@@ -5,24 +5,33 @@
 
 namespace clustar::transport::sim {
 
-void EventQueue::push_near(TimePoint at, EventTarget& target, std::uint32_t kind, std::uint32_t argument) {
+std::uint32_t EventQueue::take_chunk() {
   if (free_ == kNone) {
-    free_ = static_cast<std::uint32_t>(nodes_.size());
-    nodes_.push_back({nullptr, 0, 0, kNone});
+    free_ = static_cast<std::uint32_t>(chunks_.size());
+    chunks_.emplace_back();
   }
-  const std::uint32_t node = free_;
-  free_ = nodes_[node].next;
-  nodes_[node] = {&target, kind, argument, kNone};
+  const std::uint32_t taken = free_;
+  Chunk& chunk = chunks_[taken];
+  free_ = chunk.next;
+  chunk.next = kNone;
+  chunk.begin = chunk.end = 0;
+  return taken;
+}
+
+void EventQueue::push_near(TimePoint at, EventTarget& target, std::uint32_t kind, std::uint32_t argument) {
   const std::uint32_t slot = slot_of(at);
   List& list = wheel_[slot];
   if (list.head == kNone) {
-    list.head = node;
+    list.head = list.tail = take_chunk();
     words_[slot / 64] |= std::uint64_t{1} << (slot % 64);
     summary_[slot / 4096] |= std::uint64_t{1} << (slot / 64 % 64);
-  } else {
-    nodes_[list.tail].next = node;
+  } else if (chunks_[list.tail].end == Chunk::kEvents) {
+    const std::uint32_t more = take_chunk();
+    chunks_[list.tail].next = more;
+    list.tail = more;
   }
-  list.tail = node;
+  Chunk& chunk = chunks_[list.tail];
+  chunk.events[chunk.end++] = {&target, kind, argument};
   ++near_;
 }
 
@@ -91,17 +100,33 @@ TimePoint EventQueue::next_time() const {
   return now_ + Duration((first_slot() - slot_of(now_)) & (kHorizon - 1));
 }
 
+// At the first event of a chunk, whose targets were asked for at the first of the chunk before.
+void EventQueue::look_ahead(const Chunk& chunk) const {
+  for (std::uint32_t i = 1; i < chunk.end; ++i) {
+    const Near& event = chunk.events[i];
+    event.target->prepare(event.kind, event.argument);
+  }
+  if (chunk.next == kNone) return;
+  const Chunk& next = chunks_[chunk.next];
+  for (std::uint32_t i = 0; i < next.end; ++i) prefetch(next.events[i].target, 128);
+  if (next.next != kNone) prefetch(&chunks_[next.next], sizeof(Chunk));
+}
+
 void EventQueue::happen(std::uint32_t slot) {
   List& list = wheel_[slot];
   const std::uint32_t index = list.head;
-  const Near event = nodes_[index];
-  list.head = event.next;
-  if (list.head == kNone) {
-    words_[slot / 64] &= ~(std::uint64_t{1} << (slot % 64));
-    if (words_[slot / 64] == 0) summary_[slot / 4096] &= ~(std::uint64_t{1} << (slot / 64 % 64));
+  Chunk& chunk = chunks_[index];
+  if (chunk.begin == 0) look_ahead(chunk);
+  const Near event = chunk.events[chunk.begin++];
+  if (chunk.begin == chunk.end) {
+    list.head = chunk.next;
+    if (list.head == kNone) {
+      words_[slot / 64] &= ~(std::uint64_t{1} << (slot % 64));
+      if (words_[slot / 64] == 0) summary_[slot / 4096] &= ~(std::uint64_t{1} << (slot / 64 % 64));
+    }
+    chunk.next = free_;
+    free_ = index;
   }
-  nodes_[index].next = free_;
-  free_ = index;
   --near_;
   ++processed_;
   event.target->on_event(event.kind, event.argument);

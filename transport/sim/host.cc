@@ -6,7 +6,6 @@
 #include <cstring>
 
 namespace clustar::transport::sim {
-
 Host::Host(Simulation& simulation, HostId id, const HostOptions& options)
     : simulation_(simulation), id_(id), options_(options), wake_(simulation.events(), *this, kWake) {}
 
@@ -78,6 +77,11 @@ void Host::on_event(std::uint32_t kind, std::uint32_t argument) {
       return;
     case kThaw: return thaw();
   }
+}
+
+void Host::prepare(std::uint32_t kind, std::uint32_t argument) const {
+  prefetch(endpoint_, 128);
+  if (kind == kArrival) simulation_.packets().prepare(argument, sizeof(PacketPool::Slot));
 }
 
 void Host::arrive(PacketId id) {

@@ -59,6 +59,7 @@ class Host final : private EventTarget {
   enum Kind : std::uint32_t { kWake = kNodeEvents, kFreeze, kThaw };
 
   void on_event(std::uint32_t kind, std::uint32_t argument) override;
+  void prepare(std::uint32_t kind, std::uint32_t argument) const override;
   void arrive(PacketId id);
   void deliver(PacketId id);
   void wake();

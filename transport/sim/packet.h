@@ -8,6 +8,7 @@
 
 #include "transport/base/time.h"
 #include "transport/io/packet_io.h"
+#include "transport/sim/event_queue.h"
 
 namespace clustar::transport::sim {
 
@@ -37,7 +38,7 @@ inline constexpr PacketId kNoPacket = 0xffffffff;
 // Packets by number, at fixed addresses; free ones are reused last in, first out, while they are still in the cache.
 class PacketPool {
  public:
-  struct Slot {
+  struct alignas(64) Slot {
     PacketId next = kNoPacket;     // in a queue, or in the free list
     std::uint32_t wire_bytes = 0;  // with the overhead of lower layers
     SimPacket packet;
@@ -47,6 +48,7 @@ class PacketPool {
     if (free_ == kNoPacket) grow();
     const PacketId id = free_;
     free_ = (*this)[id].next;
+    if (free_ != kNoPacket) prepare(free_, sizeof(Slot));  // with many hosts even this one may have left the cache
     ++in_use_;
     return id;
   }
@@ -56,6 +58,9 @@ class PacketPool {
     free_ = id;
     --in_use_;
   }
+  static constexpr std::size_t kFirstBytes = 64;  // of a slot: all that switches look at
+  // Asks for the first `bytes` of a packet that is on its way.
+  void prepare(PacketId id, std::size_t bytes) const { prefetch(&blocks_[id / kBlock][id % kBlock], bytes); }
   Slot& operator[](PacketId id) { return blocks_[id / kBlock][id % kBlock]; }
   std::size_t in_use() const { return in_use_; }
   std::size_t capacity() const { return blocks_.size() * kBlock; }

@@ -32,6 +32,10 @@ Port* Switch::route(const SimPacket& packet) {
       .get();
 }
 
+void Switch::prepare(std::uint32_t kind, std::uint32_t argument) const {
+  if (kind == kArrival) simulation_.packets().prepare(argument, PacketPool::kFirstBytes);
+}
+
 void Switch::on_event(std::uint32_t kind, std::uint32_t argument) {
   if (kind != kArrival) return;
   const PacketId id = argument;

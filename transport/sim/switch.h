@@ -61,6 +61,7 @@ class Switch final : private EventTarget {
 
  private:
   void on_event(std::uint32_t kind, std::uint32_t argument) override;
+  void prepare(std::uint32_t kind, std::uint32_t argument) const override;
   Port* route(const SimPacket& packet);
   // Cuts the packet if that is allowed and lets it fit.
   bool trim(PacketPool::Slot& slot, std::uint64_t occupied, Port& port);

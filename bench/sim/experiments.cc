@@ -1,0 +1,20 @@
+#include "bench/sim/experiments.h"
+
+namespace clustar::bench::sim {
+namespace {
+
+constexpr Experiment kExperiments[] = {
+    {"loss", "goodput of reliable 1 MiB messages under random loss", run_loss},
+    {"incast", "15 hosts send 128 KiB each to one, 100 kB of buffer", run_incast},
+    {"bad-path", "1 MiB messages with one bad path of eight", run_bad_path},
+    {"micro-bursts", "message times under short bursts of heavy loss, with and without tolerance", run_micro_bursts},
+    {"mice", "1 KiB messages beside eight streams of 1 MiB messages", run_mice},
+    {"fairness", "two flows on one link: MLT and MLT, MLT and DCTCP", run_fairness},
+    {"scale", "CPU time per packet of an all-to-all over 64, 256 and 1,024 hosts", run_scale},
+};
+
+}  // namespace
+
+std::span<const Experiment> experiments() { return kExperiments; }
+
+}  // namespace clustar::bench::sim

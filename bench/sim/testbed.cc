@@ -1,0 +1,172 @@
+#include "bench/sim/testbed.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "transport/base/rng.h"
+
+namespace clustar::bench::sim {
+
+namespace {
+
+// A harness that asks for more than the core's bounds allow has no result to show.
+void demand(bool good, const char* what) {
+  if (good) return;
+  std::fprintf(stderr, "clustar-sim: %s\n", what);
+  std::abort();
+}
+
+}  // namespace
+
+class Testbed::Node final : public MltHost {
+ public:
+  Node(Testbed& bed, transport::sim::Host& host, const mlt::Options& options, std::uint64_t seed)
+      : MltHost(host, options, seed), bed_(bed) {}
+
+  std::uint32_t add(ConnectionId connection, std::uint32_t lane) {
+    if (lanes_.size() <= connection) lanes_.resize(connection + 1);
+    lanes_[connection].number = lane;
+    return connection;
+  }
+  void post_with_tag(ConnectionId connection, std::uint32_t bytes, std::int32_t tag) {
+    posting_ = tag;
+    demand(post(connection, tag, bytes).has_value(), "a receive was refused");
+  }
+
+ private:
+  struct Receive {
+    TimePoint posted{};
+    std::int32_t tag = 0;
+  };
+  struct Incoming {
+    std::uint32_t number = 0;
+    std::vector<Receive> receives;  // by the core's number
+  };
+
+  void on_posted(ConnectionId connection, std::uint32_t receive) override {
+    auto& receives = lanes_[connection].receives;
+    if (receives.size() <= receive) receives.resize(receive + 1);
+    receives[receive] = {now(), posting_};
+  }
+  void on_received(ConnectionId connection, const mlt::ReceiveDone& done, TimePoint now) override {
+    const Receive& receive = lanes_[connection].receives[done.receive];
+    bed_.done({lanes_[connection].number, receive.tag, done.bytes, done.missing, receive.posted, now});
+  }
+
+  Testbed& bed_;
+  std::vector<Incoming> lanes_;  // by connection
+  std::int32_t posting_ = 0;
+};
+
+Testbed::Testbed(const Setup& setup) : simulation_({.seed = setup.seed}), seed_(setup.seed) {
+  options_.push_back(std::make_unique<mlt::Options>(setup.options));
+  options_[0]->base_rtt = kRoundTrip;
+  transport::sim::SwitchOptions switches;
+  switches.buffer_bytes = setup.buffer_bytes;
+  switches.mark_above = transport::sim::every_class<std::uint64_t>(kMarkAbove);
+  transport::sim::HostOptions host;
+  host.tx_queue_packets = 4;
+  transport::sim::LinkOptions link;
+  link.rate_bps = kLineBitsPerSecond;
+  if (setup.leaf_spine) {
+    link.delay = kRoundTrip / 8;
+    network_ = transport::sim::Network::leaf_spine(simulation_, {.leaves = 2,
+                                                                 .hosts_per_leaf = setup.hosts / 2,
+                                                                 .spines = 1,
+                                                                 .host_link = link,
+                                                                 .fabric_link = link,
+                                                                 .host = host,
+                                                                 .switches = switches});
+  } else {
+    link.delay = kRoundTrip / 4;
+    network_ = transport::sim::Network::star(simulation_,
+                                             {.hosts = setup.hosts, .link = link, .host = host, .switches = switches});
+  }
+  for (std::uint32_t id = 0; id < network_->hosts(); ++id) {
+    nodes_.push_back(std::make_unique<Node>(*this, network_->host(id), *options_[0], mix64(seed_ + id * kGoldenGamma)));
+  }
+}
+
+Testbed::~Testbed() = default;
+
+void Testbed::set_options(std::uint32_t host, const mlt::Options& options) {
+  options_.push_back(std::make_unique<mlt::Options>(options));
+  options_.back()->base_rtt = kRoundTrip;
+  nodes_[host] =
+      std::make_unique<Node>(*this, network_->host(host), *options_.back(), mix64(seed_ + host * kGoldenGamma));
+}
+
+std::uint32_t Testbed::connect(std::uint32_t from, std::uint32_t to) {
+  const auto number = static_cast<std::uint32_t>(lanes_.size());
+  const std::uint64_t secret = mix64(mix64(seed_ + kGoldenGamma) + number);
+  lanes_.push_back({from, to, nodes_[from]->add(nodes_[from]->open_sender(to, secret), number),
+                    nodes_[to]->add(nodes_[to]->open_receiver(from, secret), number)});
+  return number;
+}
+
+void Testbed::disconnect(std::uint32_t lane) {
+  nodes_[lanes_[lane].from]->close(lanes_[lane].sender);
+  nodes_[lanes_[lane].to]->close(lanes_[lane].receiver);
+}
+
+void Testbed::post(std::uint32_t lane, std::uint32_t bytes, std::int32_t tag) {
+  ++outstanding_;
+  nodes_[lanes_[lane].to]->post_with_tag(lanes_[lane].receiver, bytes, tag);
+}
+
+void Testbed::send(std::uint32_t lane, std::uint32_t bytes, const mlt::SendTerms& terms, std::int32_t tag) {
+  demand(nodes_[lanes_[lane].from]->send(lanes_[lane].sender, bytes, tag, terms).has_value(), "a send was refused");
+}
+
+bool Testbed::finish(Duration limit) {
+  const TimePoint end = now() + limit;
+  while (outstanding_ > 0 && now() < end) {
+    if (!simulation_.step()) break;
+  }
+  return outstanding_ == 0;
+}
+
+mlt::Sender& Testbed::sender(std::uint32_t lane) {
+  return nodes_[lanes_[lane].from]->core().sender(lanes_[lane].sender);
+}
+
+mlt::Receiver& Testbed::receiver(std::uint32_t lane) {
+  return nodes_[lanes_[lane].to]->core().receiver(lanes_[lane].receiver);
+}
+
+void Testbed::done(const Done& what) {
+  --outstanding_;
+  if (handler_) handler_(what);
+}
+
+double seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
+double microseconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-3; }
+
+double wire_bytes(std::uint32_t bytes, const mlt::Options& options) {
+  const double overhead = mlt::DataHeader::kSize + transport::sim::SimulationOptions{}.overhead_bytes;
+  return bytes + mlt::packet_count(bytes, options.segment) * overhead;
+}
+
+double quantile(std::vector<double>& values, double q) {
+  if (values.empty()) return 0;
+  const auto rank = static_cast<std::size_t>(std::ceil(q * static_cast<double>(values.size())));
+  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(std::clamp<std::size_t>(rank, 1, values.size()) - 1);
+  std::nth_element(values.begin(), nth, values.end());
+  return *nth;
+}
+
+mlt::SendTerms ring_terms(std::uint32_t tolerance_ppm, std::uint64_t collective_bytes) {
+  mlt::SendTerms terms;
+  terms.tolerant = true;
+  terms.communicator = 1;
+  terms.ranks = terms.edges = 8;
+  terms.collective_bytes = collective_bytes;
+  terms.tolerance_ppm = tolerance_ppm;
+  return terms;
+}
+
+}  // namespace clustar::bench::sim

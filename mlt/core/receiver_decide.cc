@@ -1,0 +1,101 @@
+// When a receiver decides what may stay missing of a message, and when silence makes it ask.
+#include <algorithm>
+
+#include "mlt/core/receiver.h"
+
+namespace clustar::mlt {
+namespace {
+
+constexpr std::uint8_t kSteady = 4;  // questions before they get rarer
+constexpr std::uint8_t kMostQuestions = 16;
+
+}  // namespace
+
+void Receiver::arm(Message& message, TimePoint now) {
+  if (message.state != ReceiveState::kArriving) return;
+  if (options_.mode == Mode::kStaticDeadline) {
+    message.decide_at = message.first_at + options_.static_deadline;
+  } else if (message.open.tolerant && message.sent_known == message.packets) {
+    const bool enough = message.decided && message.packets - message.received <= message.allowed;
+    // The sender knows best: its probe says when nothing is on its way. This is for when that is lost.
+    message.decide_at = enough ? now : now + fallback_time(message);
+  }
+  if (options_.mode == Mode::kNormal) {
+    message.asked = 0;
+    message.ask_at = now + ask_time(message);
+  }
+  decide_at_ = std::min({decide_at_, message.decide_at, message.ask_at});
+}
+
+// Long enough for what comes in bursts, and for one round trip in which the sender waits for credit.
+Duration Receiver::ask_time(const Message& message) const {
+  const Duration floor = std::max(options_.gap_floor, 2 * options_.base_rtt);
+  return std::max(floor, std::min(4 * message.pause, options_.probe_floor));
+}
+
+// The sender might go on and does not: it lost the end of the message, or credit, or its processor.
+void Receiver::ask(std::uint32_t id, Message& message, TimePoint now) {
+  message.ask_at = TimePoint::max();
+  if (distance(told_units_, sent_units_) <= 0) return;
+  message.asked = std::min<std::uint8_t>(message.asked + 1, kMostQuestions);
+  const int doublings = std::max(0, message.asked - kSteady);
+  message.ask_at = now + std::min(options_.probe_cap, ask_time(message) * (1 << doublings));
+  message.asks = true;
+  make_state_due(id, message);
+}
+
+Duration Receiver::fallback_time(const Message& message) const {
+  return std::max(options_.probe_floor, message.spacing * 2);
+}
+
+TimePoint Receiver::next_timeout() const { return std::min(ack_at_, decide_at_); }
+
+void Receiver::on_timeout(LedgerBook& ledgers, TimePoint now) {
+  if (ack_at_ <= now) {
+    ack_due_ = true;
+    ack_at_ = TimePoint::max();
+  }
+  if (decide_at_ > now) return;
+  decide_at_ = TimePoint::max();
+  for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
+    Message& message = messages_[id];
+    if (message.state != ReceiveState::kArriving) continue;
+    if (message.decide_at <= now) decide(id, message, ledgers, now);
+    if (message.ask_at <= now) ask(id, message, now);
+    decide_at_ = std::min({decide_at_, message.decide_at, message.ask_at});
+  }
+}
+
+// How many of the packets that are not important may be missing for good.
+std::uint32_t Receiver::tolerable(const Message& message, const LedgerBook& ledgers, std::uint32_t missing) const {
+  if (!message.open.tolerant || message.refused) return 0;
+  const std::uint32_t most = std::min(missing, message_cap_packets(message.packets));
+  const std::uint64_t headroom = ledgers.headroom(collective_of(message.open), message.open.stage);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(most, headroom / message.segment));
+}
+
+void Receiver::decide(std::uint32_t id, Message& message, LedgerBook& ledgers, TimePoint now) {
+  message.decide_at = TimePoint::max();
+  if (options_.mode == Mode::kStaticDeadline) {
+    finish(id, message, ReceiveState::kPartial);
+    return;
+  }
+  const std::uint32_t missing = message.packets - message.received;
+  const std::uint32_t important = message.open.important - std::min(message.important, message.open.important);
+  const std::uint32_t others = missing - std::min(missing, important);
+  const std::uint32_t allowed = tolerable(message, ledgers, others);
+  const bool enough = important == 0 && others <= allowed;
+  if (enough &&
+      ledgers.charge(collective_of(message.open), message.open.stage, message.bytes - message.received_bytes)) {
+    finish(id, message, ReceiveState::kPartial);
+    return;
+  }
+  message.decided = true;
+  message.allowed = allowed;
+  message.want = others - allowed;
+  make_state_due(id, message);
+  // Unless they come.
+  message.decide_at = now + fallback_time(message);
+}
+
+}  // namespace clustar::mlt

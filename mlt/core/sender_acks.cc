@@ -1,0 +1,256 @@
+// What a sender learns from its receiver.
+#include <algorithm>
+
+#include "mlt/core/sender.h"
+
+namespace clustar::mlt {
+
+void Sender::take_credit(std::uint32_t credit, std::uint32_t finished_below, TimePoint now) {
+  if (distance(credit, credit_units_) > 0) credit_units_ = credit;
+  if (distance(finished_below, messages_.end()) > 0) {
+    ++counters_.ignored;
+    return;
+  }
+  for (std::uint32_t id = messages_.base(); distance(id, finished_below) < 0; ++id) {
+    Message& message = messages_[id];
+    if (message.state == SendState::kSent) finish(id, message, SendState::kOver, true, now);
+    receive_posted(message, now);
+  }
+  heard(now);
+}
+
+void Sender::on_posted(const Posted& posted, TimePoint now) {
+  take_credit(posted.credit_units, messages_.base(), now);
+  for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
+    Message& message = messages_[id];
+    if (message.open.tag == posted.tag && message.open.tag_seq == posted.tag_seq) {
+      receive_posted(message, now);
+      return;
+    }
+  }
+  const auto sent = tag_sends_.find(posted.tag);
+  const bool past = sent != tag_sends_.end() && distance(posted.tag_seq, sent->second) < 0;
+  const bool known = std::any_of(posted_early_.begin(), posted_early_.end(), [&](const Ready& ready) {
+    return ready.tag == posted.tag && ready.tag_seq == posted.tag_seq;
+  });
+  if (past || known) return;
+  if (posted_early_.size() >= options_.max_messages) {
+    ++counters_.ignored;
+    return;
+  }
+  posted_early_.push_back({posted.tag, posted.tag_seq});
+}
+
+void Sender::on_ack(const Ack& ack, TimePoint now) {
+  for (std::size_t i = 0; i < ack.count; ++i) on_block(ack.blocks[i], now);
+  take_credit(ack.credit_units, ack.finished_below, now);
+  pop_settled();
+}
+
+void Sender::on_block(const AckBlock& block, TimePoint now) {
+  const bool known = block.path < lanes_.paths() && lanes_.has(block.traffic_class);
+  if (!known || distance(block.largest, lanes_[lanes_.number(block.path, block.traffic_class)].records.end()) >= 0) {
+    ++counters_.ignored;
+    return;
+  }
+  Lane& lane = lanes_[lanes_.number(block.path, block.traffic_class)];
+  const std::uint16_t marks = static_cast<std::uint16_t>(block.marked - lane.marked);
+  const bool news = !lane.acked || distance(block.largest, lane.largest) > 0;
+  Duration rtt{};
+  if (news) {
+    if (lane.records.contains(block.largest) && !lane.records[block.largest].settled) {
+      rtt = now - lane.records[block.largest].sent_at - std::chrono::microseconds(block.delay_us);
+      if (rtt > Duration::zero()) rtt_.sample(rtt, now);
+    }
+    lane.largest = block.largest;
+    lane.acked = paths_[block.path].acked = true;
+    lane.marked = block.marked;
+  }
+  std::uint64_t delivered = 0;
+  std::uint32_t packets = 0;
+  const auto deliver = [&](std::uint32_t seq) {
+    if (!lane.records.contains(seq) || lane.records[seq].settled) return;
+    delivered += lane.records[seq].bytes;
+    selector_.on_ack(block.path, rtt > Duration::zero() ? rtt : rtt_.srtt(), news && packets < marks, now);
+    ++packets;
+    paths_[block.path].lost_in_row = 0;
+    settle(lane.records[seq], true, now);
+  };
+  deliver(block.largest);
+  for (std::uint32_t i = 0; i < 64; ++i) {
+    if ((block.before >> i & 1) != 0) deliver(block.largest - 1 - i);
+  }
+  if (delivered > 0) {
+    const std::uint64_t marked = news ? delivered * std::min<std::uint32_t>(marks, packets) / packets : 0;
+    congestion_.on_ack(delivered, marked, rtt > Duration::zero() ? rtt : rtt_.srtt(), rtt_.min_rtt(), now);
+    pacer_.set_rate(std::min(options_.line_rate, congestion_.rate_bytes_per_s(rtt_.srtt())), now);
+  }
+  if (options_.mode == Mode::kGoBackN && !news && delivered == 0) go_back(lane, now);
+  find_losses(lane, now);
+}
+
+// The receiver repeated itself: something came out of order there, and was thrown away with all behind it. Once per
+// round trip, or what was sent again would be lost again.
+void Sender::go_back(Lane& lane, TimePoint now) {
+  if (lane.records.empty() || lane.records[lane.records.base()].sent_at + rtt_.min_rtt() > now) return;
+  for (std::uint32_t seq = lane.records.base(); seq != lane.records.end(); ++seq) {
+    if (lane.records[seq].settled) continue;
+    lose(lane, lane.records[seq], seq == lane.records.base() ? Evidence::kOrder : Evidence::kDiscarded, now);
+  }
+}
+
+// The packet is no longer on its way.
+void Sender::settle(Record& record, bool delivered, TimePoint now) {
+  record.settled = true;
+  in_flight_ -= record.bytes;
+  if (!messages_.contains(record.message)) return;
+  Message& message = messages_[record.message];
+  if (message.done()) return;
+  message.in_flight.clear(record.index);
+  if (!delivered) return;
+  touch(message, now);
+  if (record.with_open) message.open_known = true;
+  if (message.delivered.set(record.index) && message.resend.clear(record.index)) --resends_;
+  if (message.open.tolerant && quiet(message)) make_probe_due(message);
+}
+
+// All was sent, nothing is on its way or due, and something is missing: the receiver need not wait before it decides.
+bool Sender::quiet(const Message& message) const {
+  return message.state == SendState::kSent && message.in_flight.count() == 0 && message.resend.count() == 0 &&
+         !message.delivered.all();
+}
+
+void Sender::find_losses(Lane& lane, TimePoint now) {
+  lane.lost_at = TimePoint::max();
+  const Duration patience = rtt_.srtt() + rtt_.srtt() / 4;
+  for (std::uint32_t seq = lane.records.base(); lane.acked && distance(seq, lane.largest) < 0; ++seq) {
+    Record& record = lane.records[seq];
+    if (record.settled) continue;
+    const TimePoint late = record.sent_at + patience;
+    if (distance(lane.largest, seq) >= options_.reorder_packets || late <= now) {
+      lose(lane, record, Evidence::kOrder, now);
+    } else {
+      lane.lost_at = std::min(lane.lost_at, late);
+    }
+  }
+  pop_records(lane);
+}
+
+void Sender::lose(Lane& lane, Record& record, Evidence evidence, TimePoint now) {
+  ++counters_.lost;
+  if (evidence != Evidence::kDiscarded) {
+    congestion_.on_loss(record.bytes, now);
+    selector_.on_loss(lane.path, now);
+    ++paths_[lane.path].lost_in_row;
+  }
+  settle(record, false, now);
+  if (!messages_.contains(record.message)) return;
+  Message& message = messages_[record.message];
+  if (message.done() || message.delivered.test(record.index)) return;
+  if (evidence != Evidence::kOrder || !may_miss(message, record)) {
+    mark_resend(message, record.index);
+  } else if (message.open.tolerant && quiet(message)) {
+    make_probe_due(message);
+  }
+}
+
+// Whether a lost packet probably need not be sent again: the receiver decides, this only saves the round trip in which
+// it would want what exceeds its budget. Once it wanted some, it wants all that are lost again.
+bool Sender::may_miss(Message& message, const Record& record) {
+  if (options_.mode == Mode::kStaticDeadline) return true;
+  const OpenRecord& open = message.open;
+  if (!open.tolerant || message.wanted || message.important.test(record.index)) return false;
+  if (message.tolerated >= message_cap_packets(message.packets)) return false;
+  if (!allowances_.charge({open.communicator, open.collective}, open.stage, record.bytes)) return false;
+  ++message.tolerated;
+  return true;
+}
+
+void Sender::mark_resend(Message& message, std::uint32_t index) {
+  if (message.resend.set(index)) ++resends_;
+}
+
+void Sender::receive_posted(Message& message, TimePoint now) {
+  if (message.state == SendState::kOffered) {
+    set_state(message.state, SendState::kSending);
+    touch(message, now);
+  } else if (message.state == SendState::kStored) {
+    set_state(message.state, SendState::kOver);
+    forget_probe(message);
+  }
+}
+
+void Sender::on_state(const State& state, TimePoint now) {
+  take_credit(state.credit_units, state.finished_below, now);
+  if (!messages_.contains(state.message)) return;
+  Message& message = messages_[state.message];
+  if (state.matched) receive_posted(message, now);
+  if (message.done()) return;
+  if (state.stop && !state.matched && (!state.complete || message.state != SendState::kSent)) {
+    ++counters_.ignored;
+    return;
+  }
+  if (state.complete) {
+    finish(state.message, message, state.matched ? SendState::kOver : SendState::kStored, true, now);
+    return;
+  }
+  const bool window_known = state.base % State::kWindow == 0 && state.base + state.count <= message.packets &&
+                            (state.count == State::kWindow || state.base + state.count == message.packets);
+  if (!window_known || (state.stop && !message.open.tolerant && options_.mode != Mode::kStaticDeadline)) {
+    ++counters_.ignored;
+    return;
+  }
+  reconcile(state.message, state, now);
+  if (state.asks && message.open.tolerant) make_probe_due(message);
+  if (!state.stop) return;
+  if (message.stop_windows.size() == 0) {
+    if (!message.stop_windows.reset((message.packets + State::kWindow - 1) / State::kWindow)) return;
+  }
+  message.stop_windows.set(state.base / State::kWindow);
+  if (message.stop_windows.all()) finish(state.message, message, SendState::kOver, false, now);
+}
+
+// What the receiver has and has not, against what is on its way.
+void Sender::reconcile(std::uint32_t id, const State& state, TimePoint now) {
+  Message& message = messages_[id];
+  const auto missing = [&](std::uint32_t index) {
+    const std::uint32_t i = index - state.base;
+    return (state.missing[i / 8] & std::byte{0x80} >> (i % 8)) != std::byte{0};
+  };
+  // What had the time to arrive before the receiver wrote this, and is not there, is lost.
+  const TimePoint cutoff = std::max(message.probed_at, now - rtt_.srtt() - rtt_.srtt() / 4);
+  for (std::uint32_t i = 0; message.in_flight.count() > 0 && i < lanes_.size(); ++i) {
+    Lane& lane = lanes_[i];
+    for (std::uint32_t seq = lane.records.base(); seq != lane.records.end(); ++seq) {
+      Record& record = lane.records[seq];
+      const bool ours = !record.settled && record.message == id && record.index >= state.base &&
+                        record.index < state.base + state.count;
+      if (!ours) continue;
+      if (!missing(record.index)) {
+        settle(record, true, now);
+      } else if (record.sent_at <= cutoff) {
+        lose(lane, record, Evidence::kTime, now);
+      }
+    }
+    pop_records(lane);
+  }
+  if (state.want > 0) message.wanted = true;
+  std::uint32_t want = state.want;
+  for (std::uint32_t index = state.base; index < state.base + state.count; ++index) {
+    if (!missing(index)) {
+      if (message.delivered.set(index) && message.resend.clear(index)) --resends_;
+      continue;
+    }
+    const std::uint32_t order =
+        index >= message.first ? index - message.first : index + message.packets - message.first;
+    if (state.stop || order >= message.sent || message.in_flight.test(index) || message.resend.test(index)) continue;
+    if (!message.open.tolerant || message.important.test(index)) {
+      mark_resend(message, index);
+    } else if (want > 0) {
+      --want;
+      mark_resend(message, index);
+    }
+  }
+}
+
+}  // namespace clustar::mlt

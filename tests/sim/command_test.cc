@@ -1,0 +1,88 @@
+// clustar-sim as a user runs it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+namespace clustar::bench::sim {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Outcome {
+  int status;
+  std::string text;  // both streams
+};
+
+Outcome run(const std::string& arguments) {
+  std::FILE* pipe = popen((std::string(CLUSTAR_SIM) + " " + arguments + " 2>&1").c_str(), "r");
+  std::string text;
+  std::array<char, 4096> buffer;
+  while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), got);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text};
+}
+
+TEST(SimCommand, ExperimentsRunAndTheTableAndTheJsonSayTheSame) {
+  const auto file = std::filesystem::temp_directory_path() / ("clustar-sim-" + std::to_string(getpid()) + ".json");
+  const Outcome outcome = run("--quick --experiment incast,mice,micro-bursts,scale --json " + file.string());
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("posted before"));
+  EXPECT_THAT(outcome.text, HasSubstr(": met]"));
+  std::ifstream stream(file);
+  const auto document = nlohmann::json::parse(stream);
+  EXPECT_EQ(document["command"], "sim");
+  EXPECT_TRUE(document.contains("version") && document.contains("machine"));
+  std::set<std::string> seen;
+  for (const auto& row : document["results"]) {
+    seen.insert(row["experiment"].get<std::string>());
+    EXPECT_THAT(outcome.text, HasSubstr(row["situation"].get<std::string>()));
+    EXPECT_FALSE(row["figures"].empty());
+  }
+  EXPECT_EQ(seen, (std::set<std::string>{"incast", "mice", "micro-bursts", "scale"}));
+  std::filesystem::remove(file);
+}
+
+TEST(SimCommand, TheSameSeedGivesTheSameFigures) {
+  const std::string arguments = "--quick --experiment incast --seed 7 --json -";
+  const Outcome first = run(arguments);
+  EXPECT_EQ(first.text, run(arguments).text);
+  EXPECT_NE(first.text, run("--quick --experiment incast --seed 8 --json -").text);
+}
+
+TEST(SimCommand, AMissedBarIsAFailureOnlyUnderCheck) {
+  // A burst in every message leaves nothing to choose: its bar is out of reach.
+  const std::string arguments = "--quick --experiment micro-bursts --burst-gap-us 100";
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.text, HasSubstr("MISSED"));
+  EXPECT_EQ(run(arguments + " --check").status, 1);
+  EXPECT_EQ(run("--quick --experiment mice --check").status, 0);
+}
+
+TEST(SimCommand, WrongUseSaysWhatIsAllowed) {
+  EXPECT_EQ(run("--help").status, 0);
+  EXPECT_THAT(run("--list").text, HasSubstr("bad-path"));
+  const Outcome unknown = run("--experiment loss,nothing");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.text, HasSubstr("'nothing'"));
+  EXPECT_THAT(unknown.text, HasSubstr("micro-bursts"));
+  EXPECT_EQ(run("--seeds 0").status, 2);
+  EXPECT_EQ(run("--seeds").status, 2);
+  EXPECT_EQ(run("--burst-gap-us=1").status, 2);
+  EXPECT_EQ(run("--no-such-option").status, 2);
+  EXPECT_EQ(run("loss").status, 2);
+  EXPECT_EQ(run("--quick --experiment mice --json /nowhere/sim.json").status, 1);
+}
+
+}  // namespace
+}  // namespace clustar::bench::sim

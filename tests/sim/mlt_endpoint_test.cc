@@ -1,0 +1,241 @@
+// Two endpoints and a cable: what one connection does in named situations.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <stdexcept>
+
+#include "tests/sim/direct.h"
+
+namespace clustar::mlt::test {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(MltEndpoint, AMessageTooLongForItsReceiveGivesItsStagingBack) {
+  Options options;
+  options.max_staged = 1;
+  Direct direct(options);
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(direct.send(100));
+    direct.run(milliseconds(1));
+    ASSERT_TRUE(direct.post(10));
+    direct.run(milliseconds(1));
+    EXPECT_EQ(direct.truncated, i + 1);
+  }
+  EXPECT_EQ(direct.to.receiver(direct.receiver).counters().refused, 0u);
+}
+
+TEST(MltEndpoint, AFullWindowOfMessagesMakesRoomForTheNext) {
+  Options options;
+  options.max_messages = 4;
+  Direct direct(options);
+  for (int round = 0; round < 5; ++round) {
+    for (int i = 0; i < 4; ++i) ASSERT_TRUE(direct.post(1000) && direct.send(1000));
+    direct.run(milliseconds(5));
+    ASSERT_EQ(direct.received, 4 * (round + 1));
+    ASSERT_EQ(direct.sent, 4 * (round + 1));
+  }
+  EXPECT_EQ(direct.to.receiver(direct.receiver).counters().ignored, 0u);
+}
+
+TEST(MltEndpoint, ReceivesAreBoundedUntilTheyAreReleased) {
+  Options options;
+  options.max_messages = 4;
+  Direct direct(options);
+  Endpoint& to = direct.to;
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(to.post(direct.receiver, 7, 0, direct.now));
+  EXPECT_FALSE(to.post(direct.receiver, 7, 0, direct.now));
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(direct.send(0));
+  direct.run(microseconds(20));
+  EXPECT_TRUE(to.post(direct.receiver, 7, 0, direct.now));
+}
+
+TEST(MltEndpoint, ALongMessageFollowsATinyOneThatCameUnposted) {
+  for (const std::uint32_t unscheduled : {0u, 4096u}) {
+    Options options;
+    options.unscheduled_bytes = unscheduled;
+    Direct direct(options);
+    ASSERT_TRUE(direct.send(1));
+    direct.run(milliseconds(2));
+    ASSERT_TRUE(direct.post(1));
+    direct.run(milliseconds(2));
+    ASSERT_TRUE(direct.post(1 << 20) && direct.send(1 << 20));
+    direct.run(milliseconds(20));
+    EXPECT_EQ(direct.received, 2) << unscheduled;
+    EXPECT_EQ(direct.sent, 2) << unscheduled;
+  }
+}
+
+TEST(MltEndpoint, AMapOfImportantPacketsOfAnotherSizeIsRefused) {
+  Direct direct(Options{});
+  PacketBitmap important;
+  ASSERT_TRUE(important.reset(3));
+  SendTerms terms;
+  terms.tolerant = true;
+  terms.important = &important;
+  EXPECT_FALSE(direct.from.send(direct.sender, 1408, 7, terms, direct.now));
+  EXPECT_TRUE(direct.from.send(direct.sender, 3 * 1408, 7, terms, direct.now));
+}
+
+// A probe of a message for which the receiver has no room is no silence.
+TEST(MltEndpoint, AReceiveThatWaitsForMinutesIsNoLostPeer) {
+  Options options;
+  options.max_messages = 4;
+  Direct direct(options);
+  ASSERT_TRUE(direct.send(100'000));
+  direct.run(std::chrono::minutes(2));
+  EXPECT_FALSE(direct.from.sender(direct.sender).peer_lost());
+  ASSERT_TRUE(direct.post(100'000));
+  direct.run(seconds(1));
+  EXPECT_EQ(direct.received, 1);
+}
+
+// The oldest messages wait for receives that do not come; those of another tag pass them, however many.
+TEST(MltEndpoint, MessagesWithoutReceivesDoNotHoldUpAnotherTag) {
+  Options options;
+  options.max_messages = 4;
+  Direct direct(options);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(direct.send(100, 1));
+  direct.run(milliseconds(1));
+  EXPECT_EQ(direct.sent, 3) << "staged: their memory is free again";
+  ASSERT_TRUE(direct.post(100, 2));
+  ASSERT_TRUE(direct.send(100, 2));
+  direct.run(milliseconds(1));
+  EXPECT_EQ(direct.received, 1);
+  EXPECT_FALSE(direct.send(100, 2)) << "four of one connection, three of them unreceived";
+  EXPECT_TRUE(direct.from.sender(direct.sender).full());
+  direct.run(seconds(2));
+  ASSERT_TRUE(direct.post(100, 1));
+  direct.run(milliseconds(1));
+  EXPECT_EQ(direct.received, 2);
+  ASSERT_TRUE(direct.send(100, 2) && direct.post(100, 2));
+  direct.run(milliseconds(1));
+  EXPECT_EQ(direct.received, 3);
+  EXPECT_EQ(direct.to.receiver(direct.receiver).counters().ignored, 0u);
+}
+
+TEST(MltEndpoint, TagsAreBounded) {
+  Options options;
+  options.max_tags = 2;
+  Direct direct(options);
+  EXPECT_TRUE(direct.send(1, 1) && direct.send(1, 2) && direct.send(1, 1));
+  EXPECT_FALSE(direct.send(1, 3));
+  EXPECT_FALSE(direct.from.sender(direct.sender).full()) << "so it is no matter of waiting";
+  EXPECT_TRUE(direct.post(1, 1) && direct.post(1, 2));
+  EXPECT_FALSE(direct.post(1, 3));
+  EXPECT_FALSE(direct.to.receiver(direct.receiver).full());
+}
+
+TEST(MltEndpoint, OptionsAreChecked) {
+  const auto refused = [](auto change) {
+    Options options;
+    change(options);
+    EXPECT_THROW(Endpoint(options, 1), std::invalid_argument);
+  };
+  refused([](Options& o) { o.segment = 63; });
+  refused([](Options& o) { o.paths = 0; });
+  refused([](Options& o) { o.paths = 33; });
+  refused([](Options& o) { o.unscheduled_bytes = 16 * 1024 + 1; });
+  refused([](Options& o) { o.max_messages = 0; });
+  refused([](Options& o) { o.max_tags = 0; });
+  refused([](Options& o) { o.max_in_flight = 0; });
+  refused([](Options& o) { o.ack_every = 0; });
+  refused([](Options& o) { o.probe_floor = o.probe_cap + Duration(1); });
+  refused([](Options& o) { o.base_rtt = Duration(0); });
+  refused([](Options& o) { o.line_rate = 0; });
+  refused([](Options& o) { o.peer_timeout = o.probe_cap; });
+}
+
+TEST(MltEndpoint, ATimeInWhichNobodyCalledIsNoSilenceOfThePeer) {
+  Direct direct;
+  ASSERT_TRUE(direct.send(100'000));
+  direct.run(milliseconds(1));
+  direct.now += std::chrono::minutes(2);
+  direct.run(milliseconds(200));
+  EXPECT_FALSE(direct.from.sender(direct.sender).peer_lost());
+  direct.loses_control = [](const Packet&) { return true; };
+  direct.run(seconds(40));
+  EXPECT_TRUE(direct.from.sender(direct.sender).peer_lost()) << "this is";
+}
+
+TEST(MltEndpoint, EachKindOfPacketHasItsClass) {
+  const auto classes_of = [](std::uint32_t bytes, const SendTerms& terms, const Options& options = {}) {
+    Direct direct(options);
+    EXPECT_TRUE(direct.post(bytes) && direct.send(bytes, 7, terms));
+    direct.run(milliseconds(5));
+    EXPECT_EQ(direct.received, 1);
+    std::set<int> classes;
+    for (const Transmit& transmit : direct.data) classes.insert(transmit.traffic_class);
+    return classes;
+  };
+  EXPECT_EQ(classes_of(16 * 1024, {}), std::set<int>{6}) << "small and reliable";
+  EXPECT_EQ(classes_of(16 * 1024 + 1, {}), std::set<int>{4}) << "long and reliable";
+  SendTerms terms;
+  terms.tolerant = true;
+  terms.bulk = PacketKind::kFrontLayerBulk;
+  EXPECT_EQ(classes_of(100'000, terms), std::set<int>{3});
+  terms.bulk = PacketKind::kBackLayerBulk;
+  PacketBitmap important;
+  ASSERT_TRUE(important.reset(packet_count(100'000, Options{}.segment)));
+  important.set(3);
+  terms.important = &important;
+  EXPECT_EQ(classes_of(100'000, terms), (std::set<int>{1, 5}));
+  Options options;
+  options.classes = Classes({.traffic_class = {7, 2, 5, 4, 3, 0}});
+  EXPECT_EQ(classes_of(100'000, terms, options), (std::set<int>{0, 5}));
+  EXPECT_EQ(classes_of(100, {}, options), std::set<int>{2});
+}
+
+TEST(MltEndpoint, TheReceiverAsksForATailThatDoesNotCome) {
+  Direct direct;
+  bool once = true;
+  direct.loses = [&](const DataHeader& header) {
+    const bool last = header.index + 1 == packet_count(header.message_bytes, header.segment);
+    return last && std::exchange(once, false);
+  };
+  ASSERT_TRUE(direct.post(100'000) && direct.send(100'000));
+  EXPECT_LT(direct.run_until_received(1), microseconds(200)) << "a probe would come after half a millisecond";
+  EXPECT_FALSE(once);
+}
+
+SendTerms tolerant_terms() {
+  SendTerms terms;
+  terms.tolerant = true;
+  terms.ranks = terms.edges = 4;
+  terms.collective_bytes = 100 << 20;
+  terms.tolerance_ppm = 100'000;
+  return terms;
+}
+
+TEST(MltEndpoint, WhatTheBudgetAllowsIsNeitherSentAgainNorWaitedFor) {
+  Direct direct;
+  direct.loses = [](const DataHeader& header) { return header.index % 50 == 7; };
+  ASSERT_TRUE(direct.post(1 << 20) && direct.send(1 << 20, 7, tolerant_terms()));
+  const Duration took = direct.run_until_received(1);
+  EXPECT_EQ(direct.from.sender(direct.sender).counters().retransmitted, 0u);
+  EXPECT_EQ(direct.missing, 15 * 1408u);
+  Direct clean;
+  ASSERT_TRUE(clean.post(1 << 20) && clean.send(1 << 20, 7, tolerant_terms()));
+  EXPECT_LT(took, clean.run_until_received(1) + microseconds(100));
+}
+
+// The cap of a message is a tenth: of what is lost beyond it nobody has to ask for.
+TEST(MltEndpoint, TheExcessIsSentAgainAtOnce) {
+  Direct direct;
+  direct.loses = [](const DataHeader& header) { return !header.retransmission && header.index % 5 == 0; };
+  ASSERT_TRUE(direct.post(1 << 20) && direct.send(1 << 20, 7, tolerant_terms()));
+  const Duration took = direct.run_until_received(1);
+  EXPECT_GT(direct.missing, 0u);
+  EXPECT_LE(direct.missing, 74 * 1408u);
+  const std::uint64_t again = direct.from.sender(direct.sender).counters().retransmitted;
+  EXPECT_GE(again, 149u - 74u);
+  EXPECT_LE(again, 80u);
+  Direct clean;
+  ASSERT_TRUE(clean.post(1 << 20) && clean.send(1 << 20, 7, tolerant_terms()));
+  EXPECT_LT(took, clean.run_until_received(1) + microseconds(150));
+}
+
+}  // namespace
+}  // namespace clustar::mlt::test
