@@ -40,9 +40,9 @@ struct OracleMessage {
   TimePoint done{};
 };
 
-// The messages, one after the other, of a sender that fills the line, learns of each loss at once, sends nothing twice
-// for nothing, and ends a message when all but the fraction `may_miss` of its packets are there: nobody can do better
-// under the schedule.
+// The messages, one after the other, of a sender that fills the line, learns of each loss a round trip later, sends
+// nothing twice for nothing, and ends a message when all but the fraction `may_miss` of its packets are there: nobody
+// can do better under the schedule.
 std::vector<OracleMessage> oracle(const BurstSchedule& schedule, std::uint32_t bytes, double may_miss, Duration run,
                                   std::uint64_t seed);
 

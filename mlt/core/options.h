@@ -31,7 +31,7 @@ struct Options {
   std::uint8_t ack_every = 16;             // packets
   Duration ack_delay = std::chrono::microseconds(25);
   std::uint8_t reorder_packets = 3;  // later packets of a path that make an earlier one lost (RFC 5681's three)
-  Duration gap_floor = std::chrono::microseconds(50);  // quiet time before a receiver decides about a gap, or asks
+  Duration gap_floor = std::chrono::microseconds(20);  // quiet time before a receiver decides about a gap, or asks
   Duration probe_floor = std::chrono::microseconds(500);
   Duration probe_cap = std::chrono::milliseconds(100);
   Duration initial_rtt = std::chrono::microseconds(100);

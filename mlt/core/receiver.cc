@@ -217,7 +217,8 @@ void Receiver::arrived(std::uint32_t id, Message& message, const DataHeader& hea
   // A pause for want of credit or of the sender's processor says nothing about the spacing of packets.
   const Duration gap = std::min(now - message.last_at, options_.probe_floor);
   message.spacing = (message.spacing * 7 + gap) / 8;
-  message.pause = std::max(gap, message.pause - message.pause / 32);
+  message.pause -= message.pause / 32;
+  if (message.asked == 0) message.pause = std::max(gap, message.pause);  // else losses made it, not the sender
   message.last_at = now;
   if (message.received == message.packets) {
     finish(id, message, message.receive == kNone ? ReceiveState::kStored : ReceiveState::kComplete);

@@ -6,8 +6,9 @@
 namespace clustar::mlt {
 namespace {
 
-constexpr std::uint8_t kSteady = 4;  // questions before they get rarer
-constexpr std::uint8_t kMostQuestions = 16;
+constexpr int kSteady = 4;  // questions before they get rarer
+constexpr int kSteadyAtTheEnd = 16;
+constexpr std::uint8_t kMostQuestions = 28;
 
 }  // namespace
 
@@ -30,15 +31,19 @@ void Receiver::arm(Message& message, TimePoint now) {
 // Long enough for what comes in bursts, and for one round trip in which the sender waits for credit.
 Duration Receiver::ask_time(const Message& message) const {
   const Duration floor = std::max(options_.gap_floor, 2 * options_.base_rtt);
-  return std::max(floor, std::min(4 * message.pause, options_.probe_floor));
+  return std::clamp(2 * message.pause, floor, 8 * floor);
 }
 
-// The sender might go on and does not: it lost the end of the message, or credit, or its processor.
+// The sender has credit and does not go on: all that is on its way was lost, or it has no processor. The end of a
+// message is worth more questions: in the middle, pauses are the sender's own, and what comes later tells of losses.
 void Receiver::ask(std::uint32_t id, Message& message, TimePoint now) {
   message.ask_at = TimePoint::max();
-  if (distance(told_units_, sent_units_) <= 0) return;
+  const std::int32_t credit = distance(told_units_, sent_units_);
+  if (credit <= 0) return;
+  const std::uint64_t unsent = std::uint64_t{message.packets - message.sent_known} * message.segment;
+  const bool end = credit >= static_cast<std::int32_t>(units(unsent));
   message.asked = std::min<std::uint8_t>(message.asked + 1, kMostQuestions);
-  const int doublings = std::max(0, message.asked - kSteady);
+  const int doublings = std::max(0, message.asked - (end ? kSteadyAtTheEnd : kSteady));
   message.ask_at = now + std::min(options_.probe_cap, ask_time(message) * (1 << doublings));
   message.asks = true;
   make_state_due(id, message);
