@@ -301,7 +301,7 @@ void Receiver::tell_over(std::uint32_t id, Message& message) {
 // Messages that the sender has forgotten need no memory here, once they have a receive. `id` is the message whose
 // packet said so.
 void Receiver::settle(std::uint32_t below, std::uint32_t id) {
-  if (distance(below, id) > 0) return;
+  if (distance(below, id) > 0 || distance(below, messages_.base()) <= 0) return;
   while (!messages_.empty() && distance(messages_.base(), below) < 0) {
     const Message& first = messages_[messages_.base()];
     if (!first.over() || first.state_due || held(messages_.base())) return;

@@ -123,15 +123,18 @@ void Sender::touch(Message& message, TimePoint now) {
 }
 
 TimePoint Sender::next_timeout() const {
-  TimePoint next = probe_at_;
-  for (const Lane& lane : lanes_) next = std::min(next, lane.lost_at);
+  const TimePoint next = std::min(probe_at_, loss_at_);
   return paced_ ? std::min(next, send_at_) : next;
 }
 
 void Sender::on_timeout(TimePoint now) {
   if (send_at_ <= now) paced_ = false;
-  for (Lane& lane : lanes_) {
-    if (lane.lost_at <= now) find_losses(lane, now);
+  if (loss_at_ <= now) {
+    loss_at_ = TimePoint::max();
+    for (Lane& lane : lanes_) {
+      if (lane.lost_at <= now) find_losses(lane, now);
+      loss_at_ = std::min(loss_at_, lane.lost_at);
+    }
   }
   if (probe_at_ > now) return;
   probe_at_ = TimePoint::max();
@@ -189,6 +192,7 @@ void Sender::settle_all_of(std::uint32_t id, TimePoint now) {
 }
 
 void Sender::pop_records(Lane& lane) {
+  if (lane.records.full() && lane.records[lane.records.base()].settled) --full_lanes_;
   while (!lane.records.empty() && lane.records[lane.records.base()].settled) lane.records.pop();
 }
 
@@ -223,12 +227,16 @@ bool Sender::is_consistent() const {
     if (message.sent == 0 && is_mouse(message)) ++mice;
   }
   std::uint64_t in_flight = 0;
+  std::uint32_t full = 0;
   for (const Lane& lane : lanes_) {
+    if (lane.records.full()) ++full;
+    if (lane.lost_at < loss_at_) return false;
     for (std::uint32_t seq = lane.records.base(); seq != lane.records.end(); ++seq) {
       if (!lane.records[seq].settled) in_flight += lane.records[seq].bytes;
     }
   }
-  return resends == resends_ && probes == probes_due_ && mice == unsent_mice_ && in_flight == in_flight_;
+  return full == full_lanes_ && resends == resends_ && probes == probes_due_ && mice == unsent_mice_ &&
+         in_flight == in_flight_;
 }
 
 }  // namespace clustar::mlt

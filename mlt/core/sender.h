@@ -150,7 +150,6 @@ class Sender {
   std::uint8_t path_for(std::uint32_t bytes, bool again, TimePoint now);
   std::optional<Transmit> next_mouse(TimePoint now);
   bool is_mouse(const Message& message) const;
-  bool lane_full() const;
   std::uint8_t urgent_path() const;
   bool window_open(std::uint32_t bytes) const;
   void settle_all_of(std::uint32_t id, TimePoint now);
@@ -167,7 +166,7 @@ class Sender {
   };
   void lose(Lane& lane, Record& record, Evidence evidence, TimePoint now);
   bool may_miss(Message& message, const Record& record);
-  static void pop_records(Lane& lane);
+  void pop_records(Lane& lane);
   bool quiet(const Message& message) const;
   void mark_resend(Message& message, std::uint32_t index);
   void take_credit(std::uint32_t credit, std::uint32_t finished_below, TimePoint now);
@@ -211,6 +210,8 @@ class Sender {
   std::uint32_t burst_left_ = 0;
   bool paced_ = false;  // the pacer alone held back the latest packet
   TimePoint send_at_{};
+  std::uint32_t full_lanes_ = 0;
+  TimePoint loss_at_ = TimePoint::max();   // not after any lane's
   TimePoint probe_at_ = TimePoint::max();  // not after any message's
   TimePoint watched_at_{};                 // until then `silence_` counts
   Duration silence_{};                     // since the peer's latest packet, or the first message after idling

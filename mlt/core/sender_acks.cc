@@ -131,6 +131,7 @@ void Sender::find_losses(Lane& lane, TimePoint now) {
       lose(lane, record, Evidence::kOrder, now);
     } else {
       lane.lost_at = std::min(lane.lost_at, late);
+      loss_at_ = std::min(loss_at_, late);
     }
   }
   pop_records(lane);

@@ -46,16 +46,12 @@ std::optional<Transmit> Sender::next_probe(TimePoint now) {
   return std::nullopt;
 }
 
-bool Sender::lane_full() const {
-  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.records.full(); });
-}
-
 bool Sender::is_mouse(const Message& message) const {
   return message.packets == 1 && message.bytes <= options_.unscheduled_bytes;
 }
 
 bool Sender::window_open(std::uint32_t bytes) const {
-  return !lane_full() && (in_flight_ == 0 || in_flight_ + bytes <= congestion_.window_bytes());
+  return full_lanes_ == 0 && (in_flight_ == 0 || in_flight_ + bytes <= congestion_.window_bytes());
 }
 
 bool Sender::held_back(TimePoint now) {
@@ -103,7 +99,7 @@ std::optional<Transmit> Sender::next_new(TimePoint now) {
          (messages_[next_new_].done() || messages_[next_new_].sent == messages_[next_new_].packets)) {
     ++next_new_;
   }
-  if (unsent_mice_ > 0 && !lane_full()) {
+  if (unsent_mice_ > 0 && full_lanes_ == 0) {
     if (auto mouse = next_mouse(now)) return mouse;
     if (paced_) return std::nullopt;
   }
@@ -196,6 +192,7 @@ Transmit Sender::data(std::uint32_t id, Message& message, std::uint32_t index, b
     header.open = message.open;
   }
   lane.records.push() = Record{id, index, bytes, false, header.open.has_value(), now};
+  if (lane.records.full()) ++full_lanes_;
   in_flight_ += bytes;
   message.in_flight.set(index);
   touch(message, now);

@@ -91,6 +91,7 @@ class Pair {
       case 14: drain(1000, variant); break;
       default: hostile(input, variant); break;
     }
+    require(sender_.is_consistent() && receiver_.is_consistent());
   }
 
   // Nothing is lost any more, and each message gets its receive: all must end. Packets take their time, or a round trip
