@@ -213,12 +213,15 @@ void Receiver::arrived(std::uint32_t id, Message& message, const DataHeader& hea
   message.got.set(header.index);
   ++message.received;
   if (header.important) ++message.important;
-  message.sent_known = std::max(message.sent_known, order_of(message, id, header.index) + 1);
+  const std::uint32_t order = order_of(message, id, header.index);
+  const bool goes_on = !header.retransmission && order >= message.sent_known;
+  message.sent_known = std::max(message.sent_known, order + 1);
   // A pause for want of credit or of the sender's processor says nothing about the spacing of packets.
   const Duration gap = std::min(now - message.last_at, options_.probe_floor);
   message.spacing = (message.spacing * 7 + gap) / 8;
   message.pause -= message.pause / 32;
-  if (message.asked == 0) message.pause = std::max(gap, message.pause);  // else losses made it, not the sender
+  // When it was asked for and only what is sent again comes, losses made the pause and not the sender.
+  if (message.asked == 0 || goes_on) message.pause = std::max(gap, message.pause);
   message.last_at = now;
   if (message.received == message.packets) {
     finish(id, message, message.receive == kNone ? ReceiveState::kStored : ReceiveState::kComplete);

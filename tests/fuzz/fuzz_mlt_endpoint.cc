@@ -97,7 +97,7 @@ class Pair {
   // Nothing is lost any more, and each message gets its receive: all must end. Packets take their time, or a round trip
   // of half a second, which the input may have made, would never be forgotten: one of no time is no sample.
   void settle() {
-    for (int round = 0; round < 6000 && !over(); ++round) {
+    for (int round = 0; round < 20000 && !over(); ++round) {
       drain(kEndless, true);
       now_ += kFlight;
       while (!forth_.empty()) deliver(forth_, 0, true);
