@@ -18,10 +18,15 @@ constexpr std::uint32_t kBurst = 32;         // packets that a driver takes from
 constexpr std::uint32_t kPacketBytes = 128;  // around the payload: headers, preamble, gap; or a control packet
 constexpr int kMostIdle = 100'000;           // rounds without a data packet: something waits for ever
 
+PairOptions opted_in(PairOptions options) {
+  options.core.max_tolerance_ppm = 1'000'000;
+  return options;
+}
+
 }  // namespace
 
 MltPair::MltPair(const PairOptions& options)
-    : options_(options), terms_(options.terms), from_(options_.core, 1), to_(options_.core, 2) {
+    : options_(opted_in(options)), terms_(options.terms), from_(options_.core, 1), to_(options_.core, 2) {
   for (std::uint32_t i = 0; i < options_.connections; ++i) {
     const std::uint64_t secret = mix64(i + 1);
     const Endpoint::ConnectionId from = from_.open_sender(2, secret, now_);

@@ -65,6 +65,7 @@ class Testbed::Node final : public MltHost {
 Testbed::Testbed(const Setup& setup) : simulation_({.seed = setup.seed}), seed_(setup.seed) {
   options_.push_back(std::make_unique<mlt::Options>(setup.options));
   options_[0]->base_rtt = kRoundTrip;
+  options_[0]->max_tolerance_ppm = 1'000'000;
   transport::sim::SwitchOptions switches;
   switches.buffer_bytes = setup.buffer_bytes;
   switches.mark_above = transport::sim::every_class<std::uint64_t>(kMarkAbove);
@@ -96,6 +97,7 @@ Testbed::~Testbed() = default;
 void Testbed::set_options(std::uint32_t host, const mlt::Options& options) {
   options_.push_back(std::make_unique<mlt::Options>(options));
   options_.back()->base_rtt = kRoundTrip;
+  options_.back()->max_tolerance_ppm = 1'000'000;
   nodes_[host] =
       std::make_unique<Node>(*this, network_->host(host), *options_.back(), mix64(seed_ + host * kGoldenGamma));
 }

@@ -1,7 +1,6 @@
 #include "mlt/core/congestion.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "mlt/core/options_check.h"
 
@@ -41,6 +40,12 @@ double cut_by(double window, const WindowOptions& options, double fraction) {
 }
 
 }  // namespace
+
+double set_segment_of(WindowOptions& options, double window, std::uint32_t bytes) {
+  options.segment = std::clamp(bytes, 64u, 65535u);
+  options.maximum = std::max<std::uint64_t>(options.maximum, options.segment);
+  return std::max<double>(window, options.segment);
+}
 
 bool Epoch::on_ack(const AckSample& sample, TimePoint now) {
   const auto bytes = static_cast<double>(std::min(sample.bytes, kMaxBytes));

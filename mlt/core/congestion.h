@@ -65,6 +65,7 @@ class FixedRate {
   void on_loss(std::uint64_t, TimePoint) {}
   std::uint64_t window_bytes() const { return options_.window; }
   std::uint64_t rate_bytes_per_s(Duration) const { return options_.rate; }
+  void set_segment(std::uint32_t) {}
 
  private:
   Options options_;
@@ -76,6 +77,9 @@ struct WindowOptions {
   std::uint64_t maximum = 64u << 20;  // bytes, segment .. 1 GiB
   double mark_gain = 1.0 / 16;        // g of RFC 8257, section 3.3: (0, 1]
 };
+
+// For a sender that knows its packets' size: 64 .. 65,535. Returns the window, now a segment at least.
+double set_segment_of(WindowOptions& options, double window, std::uint32_t bytes);
 
 // DCTCP's fraction of marks and Swift's target delay (Kumar et al., SIGCOMM 2020), whichever asks for more. Once per
 // round trip:
@@ -111,7 +115,7 @@ class DctcpSwift {
   void on_loss(std::uint64_t bytes, TimePoint now);
   std::uint64_t window_bytes() const { return static_cast<std::uint64_t>(window_); }
   std::uint64_t rate_bytes_per_s(Duration srtt) const;
-  double alpha() const { return alpha_; }
+  void set_segment(std::uint32_t bytes) { window_ = set_segment_of(options_, window_, bytes); }
 
  private:
   void decide(const Epoch::Totals& totals);
@@ -143,7 +147,7 @@ class Dctcp {
   void on_loss(std::uint64_t bytes, TimePoint now);
   std::uint64_t window_bytes() const { return static_cast<std::uint64_t>(window_); }
   std::uint64_t rate_bytes_per_s(Duration srtt) const;
-  double alpha() const { return alpha_; }
+  void set_segment(std::uint32_t bytes) { window_ = set_segment_of(options_, window_, bytes); }
 
  private:
   void decide(const Epoch::Totals& totals);
@@ -185,7 +189,9 @@ class Congestion {
   std::uint64_t rate_bytes_per_s(Duration srtt) const {
     return std::visit([&](const auto& controller) { return controller.rate_bytes_per_s(srtt); }, controller_);
   }
-  const Controller& controller() const { return controller_; }
+  void set_segment(std::uint32_t bytes) {
+    std::visit([&](auto& controller) { controller.set_segment(bytes); }, controller_);
+  }
 
  private:
   Controller controller_;

@@ -51,10 +51,18 @@ class Endpoint {
   // `options` outlives the endpoint; std::invalid_argument when they are not allowed (Options::check).
   Endpoint(const Options& options, std::uint64_t seed);
 
-  // `secret` was chosen at random by the receiving side; both sides of a connection have the same. One direction each.
+  // Both sides of a connection have the same secret, which nobody can guess; knows(secret) is false. One direction
+  // each.
   ConnectionId open_sender(std::uint32_t peer, std::uint64_t secret, TimePoint now);
   ConnectionId open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint now);
+  bool knows(std::uint64_t secret) const { return by_secret_.contains(secret); }
+  // Nothing may be asked of the connection afterwards; its id may come again.
   void close(ConnectionId connection);
+  // Its collectives are over, and the id will not be used again.
+  void forget_communicator(std::uint64_t communicator) {
+    ledgers_.forget(communicator);
+    allowances_.forget(communicator);
+  }
 
   std::optional<std::uint32_t> send(ConnectionId connection, std::uint32_t bytes, std::int32_t tag,
                                     const SendTerms& terms, TimePoint now);
@@ -135,6 +143,7 @@ class Endpoint {
   Ring<ConnectionId> waiting_;  // likewise
   std::vector<Timer> timers_;
   Counters counters_;
+  std::uint64_t inputs_ = 0;  // debug builds count them
 };
 
 }  // namespace clustar::mlt

@@ -18,29 +18,35 @@ enum class Mode : std::uint8_t {
                     // contract
 };
 
+// Ranges are in options.cc, which names them when it refuses. Both ends of a connection need the same paths,
+// max_messages, max_staged, unscheduled_bytes and mode; the rest is each end's own.
 struct Options {
   Mode mode = Mode::kNormal;
-  std::uint16_t segment = 1408;            // payload bytes of a packet, kMinSegment ..
-  std::uint8_t paths = 8;                  // 1 .. kMaxPaths
-  std::uint32_t burst_bytes = 16 * 1024;   // consecutive packets on one path (UCCL-Tran: 16 KiB costs 4 %, 32 KiB 18 %)
-  std::uint32_t unscheduled_bytes = 4096;  // of a message whose receive is not known to be posted; at most 16 KiB
+  std::uint16_t segment = 1408;           // payload bytes of a packet, kMinSegment ..
+  std::uint8_t paths = 8;                 // 1 .. kMaxPaths
+  std::uint32_t burst_bytes = 16 * 1024;  // consecutive packets on one path (UCCL-Tran: 16 KiB costs 4 %, 32 KiB 18 %)
+  // Of a message whose receive is not known to be posted; a packet at least, unless 0. A connection has at most 16 KiB,
+  // or one packet, under way without credit, messages of one packet that pass long ones included.
+  std::uint32_t unscheduled_bytes = 4096;
   std::uint32_t max_messages = 256;        // not settled, of one connection
   std::uint32_t max_staged = 64;           // messages that came before their receives, of one connection
   std::uint32_t max_tags = 4096;           // different ones that a connection may use
-  std::uint32_t max_in_flight = 1u << 14;  // packets of one path
+  std::uint32_t max_in_flight = 1u << 14;  // packets of one lane; records grow to what is ever under way
   std::uint8_t ack_every = 16;             // packets
   Duration ack_delay = std::chrono::microseconds(25);
-  std::uint8_t reorder_packets = 3;  // later packets of a path that make an earlier one lost (RFC 5681's three)
-  Duration gap_floor = std::chrono::microseconds(20);  // quiet time before a receiver decides about a gap, or asks
+  std::uint8_t reorder_packets = 3;  // later packets of a lane that make an earlier one lost (RFC 5681's three)
+  Duration gap_floor = std::chrono::microseconds(20);  // silence before a receiver asks; 2 base_rtt at least
   Duration probe_floor = std::chrono::microseconds(500);
   Duration probe_cap = std::chrono::milliseconds(100);
   Duration initial_rtt = std::chrono::microseconds(100);
   Duration base_rtt = std::chrono::microseconds(20);  // of the fabric without queues: sizes the credit
   Duration peer_timeout = std::chrono::seconds(30);   // unanswered probes for so long are an error
   Duration static_deadline = std::chrono::milliseconds(1);
+  // What a peer may ask to lose, in parts per million; above it all is reliable. 0: the communicator did not opt in.
+  std::uint32_t max_tolerance_ppm = 0;
   std::uint64_t line_rate = 12'500'000'000;  // bytes/s of the NIC
   std::uint32_t credit_slack = 32 * 1024;    // bytes of credit beyond line rate x round trip
-  Congestion congestion;
+  Congestion congestion;                     // its segment becomes ours
   PathOptions path;
   Classes classes;
   std::uint32_t mouse_bytes = 16 * 1024;  // reliable messages up to this size pass the others in the switches

@@ -15,7 +15,8 @@ Receiver::Receiver(const Options& options, std::uint64_t secret)
 
 std::optional<std::uint32_t> Receiver::post(std::int32_t tag, std::uint32_t length, LedgerBook& ledgers,
                                             TimePoint now) {
-  if (full() || (!tag_posts_.contains(tag) && tag_posts_.size() >= options_.max_tags)) return std::nullopt;
+  if (full() || length > kMaxMessageBytes || (!tag_posts_.contains(tag) && tag_posts_.size() >= options_.max_tags))
+    return std::nullopt;
   std::uint32_t id = 0;
   if (free_receives_.empty()) {
     id = static_cast<std::uint32_t>(receives_.size());
@@ -125,16 +126,21 @@ void Receiver::receive_over() {
   if (outstanding_ == 0) active_ = false;
 }
 
+// What the peer may ask for is this end's to say.
+bool Receiver::may_lose(const Message& message) const {
+  return message.open.tolerant && message.open.tolerance_ppm <= options_.max_tolerance_ppm;
+}
+
 void Receiver::count_eligible(Message& message, LedgerBook& ledgers) {
-  if (!message.open.tolerant || message.eligible_counted) return;
+  if (!may_lose(message) || message.eligible_counted) return;
   message.eligible_counted = true;
   const OpenRecord& open = message.open;
   ledgers.open(collective_of(open), {open.collective_bytes, open.ranks, open.edges, open.tolerance_ppm});
   ledgers.add_eligible(collective_of(open), message.bytes);
 }
 
-bool Receiver::in_order_only(const Message& message, const DataHeader& header) const {
-  return options_.mode != Mode::kGoBackN || header.index == message.received;
+bool Receiver::discards(const Message& message, const DataHeader& header) const {
+  return options_.mode == Mode::kGoBackN && header.index != message.received;
 }
 
 Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, bool marked, LedgerBook& ledgers,
@@ -148,7 +154,7 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
   note_sent(header.sent_units);
   if (distance(header.message, messages_.base()) < 0) {  // settled: a late copy
     ++counters_.duplicates;
-    track_path(header, marked, now);
+    track_lane(header, marked, now);
     return {};
   }
   if (header.open) settle(header.open->settled_below, header.message);  // it may make the room for this message
@@ -161,11 +167,11 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
   const bool over = !message->growing();
   if (over || message->got.test(header.index)) {
     ++counters_.duplicates;
-    track_path(header, marked, now);
+    track_lane(header, marked, now);
     if (over) make_state_due(header.message, *message);
     return {};
   }
-  if (!in_order_only(*message, header)) {
+  if (discards(*message, header)) {
     lane_of(header).due = ack_due_ = true;
     return {};
   }
@@ -175,7 +181,7 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
     ++counters_.refused;
     return {};
   }
-  track_path(header, marked, now);
+  track_lane(header, marked, now);
   counters_.placed_bytes += payload;
   message->received_bytes += payload;
   if (message->receive != kNone) demand_ -= payload;
@@ -239,7 +245,7 @@ Receiver::Lane& Receiver::lane_of(const DataHeader& header) {
   })];
 }
 
-void Receiver::track_path(const DataHeader& header, bool marked, TimePoint now) {
+void Receiver::track_lane(const DataHeader& header, bool marked, TimePoint now) {
   Lane& lane = lane_of(header);
   control_path_ = header.path;
   bool now_due = header.ack_now;

@@ -1,4 +1,4 @@
-// Receiving end of one connection: places packets, acknowledges them by path, decides what may stay missing.
+// Receiving end of one connection: places packets, acknowledges them by lane, decides what may stay missing.
 // Pure. Order of calls within one moment: packets, timeout, then polling.
 #pragma once
 
@@ -52,7 +52,8 @@ class Receiver {
   Receiver(const Options& options, std::uint64_t secret);
 
   // Receives with the same tag are filled in the order of posting. Returns the receive's id, 0 .. max_messages - 1.
-  // nullopt: when full(), for now; else for good, because it has one tag more than options.max_tags.
+  // nullopt: when full(), for now; else for good, because it is longer than kMaxMessageBytes or has one tag more than
+  // options.max_tags.
   std::optional<std::uint32_t> post(std::int32_t tag, std::uint32_t length, LedgerBook& ledgers, TimePoint now);
   bool full() const { return free_receives_.empty() && receives_.size() == options_.max_messages; }
   // The receive's ReceiveDone was handled; its id may come again.
@@ -167,11 +168,12 @@ class Receiver {
   void match(std::uint32_t id, std::uint32_t receive, LedgerBook& ledgers, TimePoint now);
   void receive_over();
   void free_staging(Message& message);
+  bool may_lose(const Message& message) const;
   void count_eligible(Message& message, LedgerBook& ledgers);
   Placement place(Message& message, const DataHeader& header, std::uint32_t payload);
   std::uint32_t order_of(const Message& message, std::uint32_t id, std::uint32_t index) const;
   Lane& lane_of(const DataHeader& header);
-  void track_path(const DataHeader& header, bool marked, TimePoint now);
+  void track_lane(const DataHeader& header, bool marked, TimePoint now);
   void arrived(std::uint32_t id, Message& message, const DataHeader& header, TimePoint now);
   void finish(std::uint32_t id, Message& message, ReceiveState state);
   void tell_over(std::uint32_t id, Message& message);
@@ -188,7 +190,7 @@ class Receiver {
   State state_of(std::uint32_t id, Message& message);
   Ack next_ack(TimePoint now);
   void note_sent(std::uint32_t units);
-  bool in_order_only(const Message& message, const DataHeader& header) const;
+  bool discards(const Message& message, const DataHeader& header) const;
 
   const Options& options_;
   const std::uint64_t secret_;

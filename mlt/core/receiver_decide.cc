@@ -73,7 +73,7 @@ void Receiver::on_timeout(LedgerBook& ledgers, TimePoint now) {
 
 // How many of the packets that are not important may be missing for good.
 std::uint32_t Receiver::tolerable(const Message& message, const LedgerBook& ledgers, std::uint32_t missing) const {
-  if (!message.open.tolerant || message.refused) return 0;
+  if (!may_lose(message) || message.refused) return 0;
   const std::uint32_t most = std::min(missing, message_cap_packets(message.packets));
   const std::uint64_t headroom = ledgers.headroom(collective_of(message.open), message.open.stage);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(most, headroom / message.segment));

@@ -7,6 +7,7 @@ namespace clustar::mlt {
 namespace {
 
 constexpr std::uint8_t kMaxBackoff = 12;
+constexpr std::uint32_t kUncreditedBytes = 16 * 1024;  // of one connection, on their way
 
 RttOptions rtt_options(const Options& options) {
   RttOptions rtt;
@@ -29,7 +30,9 @@ Sender::Sender(const Options& options, LedgerBook& allowances, std::uint64_t sec
       lanes_(static_cast<std::uint8_t>(selector_.size())),
       rtt_(rtt_options(options)),
       congestion_(options.congestion),
-      pacer_(options.line_rate, options.burst_bytes, TimePoint{}) {}
+      pacer_(options.line_rate, options.burst_bytes, TimePoint{}) {
+  congestion_.set_segment(options.segment);
+}
 
 std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag, const SendTerms& terms,
                                           TimePoint now) {
@@ -37,6 +40,7 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   const std::uint32_t packets = packet_count(bytes, options_.segment);
   if (packets > kMaxPackets) return std::nullopt;
   if (terms.tolerant && terms.important != nullptr && terms.important->size() != packets) return std::nullopt;
+  if (terms.tolerant && terms.tolerance_ppm > options_.max_tolerance_ppm) return std::nullopt;
   const auto counted = tag_sends_.find(tag);
   if (counted == tag_sends_.end() && tag_sends_.size() >= options_.max_tags) return std::nullopt;
   if (messages_.empty()) heard(now);
@@ -46,7 +50,7 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   message.open_known = message.probe_due = message.wanted = false;
   message.bytes = bytes;
   message.packets = packets;
-  message.sent = message.scheduled = message.tolerated = 0;
+  message.sent = message.unscheduled = message.tolerated = 0;
   message.backoff = 0;
   message.touched_at = now;
   message.probed_at = TimePoint{};
@@ -104,8 +108,12 @@ void Sender::make_probe_due(Message& message) {
 bool Sender::may_start(const Message& message, std::uint32_t bytes) const {
   if (message.state != SendState::kOffered)
     return bytes == 0 || distance(credit_units_, sent_units_ + units(bytes)) >= 0;
-  return options_.unscheduled_bytes > 0 &&
-         (message.scheduled == 0 || message.scheduled + bytes <= options_.unscheduled_bytes);
+  return options_.unscheduled_bytes > 0 && uncredited_room(bytes) &&
+         (message.unscheduled == 0 || message.unscheduled + bytes <= options_.unscheduled_bytes);
+}
+
+bool Sender::uncredited_room(std::uint32_t bytes) const {
+  return uncredited_bytes_ == 0 || uncredited_bytes_ + bytes <= kUncreditedBytes;
 }
 
 Duration Sender::probe_wait(const Message& message) const {
@@ -227,16 +235,19 @@ bool Sender::is_consistent() const {
     if (message.sent == 0 && is_mouse(message)) ++mice;
   }
   std::uint64_t in_flight = 0;
-  std::uint32_t full = 0;
+  std::uint32_t full = 0, uncredited = 0;
   for (const Lane& lane : lanes_) {
     if (lane.records.full()) ++full;
     if (lane.lost_at < loss_at_) return false;
     for (std::uint32_t seq = lane.records.base(); seq != lane.records.end(); ++seq) {
-      if (!lane.records[seq].settled) in_flight += lane.records[seq].bytes;
+      const Record& record = lane.records[seq];
+      if (record.settled) continue;
+      in_flight += record.bytes;
+      if (record.uncredited) uncredited += record.bytes;
     }
   }
-  return full == full_lanes_ && resends == resends_ && probes == probes_due_ && mice == unsent_mice_ &&
-         in_flight == in_flight_;
+  return full == full_lanes_ && uncredited == uncredited_bytes_ && resends == resends_ && probes == probes_due_ &&
+         mice == unsent_mice_ && in_flight == in_flight_;
 }
 
 }  // namespace clustar::mlt

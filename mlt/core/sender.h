@@ -59,7 +59,7 @@ class Sender {
     std::uint64_t packets = 0;
     std::uint64_t bytes = 0;
     std::uint64_t retransmitted = 0;  // packets
-    std::uint64_t lost = 0;           // packets given up as lost on their path
+    std::uint64_t lost = 0;           // packets given up as lost on their lane
     std::uint64_t probes = 0;
     std::uint64_t ignored = 0;  // control packets that contradict what is known
   };
@@ -68,7 +68,8 @@ class Sender {
   Sender(const Options& options, LedgerBook& allowances, std::uint64_t secret, std::uint64_t seed);
 
   // Returns the message's number. nullopt: when full(), for now; else for good, because the message is longer than
-  // kMaxMessageBytes, its map of important packets has another size, or it has one tag more than options.max_tags.
+  // kMaxMessageBytes, its map of important packets has another size, it may lose more than options.max_tolerance_ppm,
+  // or it has one tag more than options.max_tags.
   std::optional<std::uint32_t> send(std::uint32_t bytes, std::int32_t tag, const SendTerms& terms, TimePoint now);
 
   void on_ack(const Ack& ack, TimePoint now);
@@ -101,11 +102,11 @@ class Sender {
     bool probe_due = false;
     std::uint32_t bytes = 0;
     std::uint32_t packets = 0;
-    std::uint32_t first = 0;      // index of the packet that goes first
-    std::uint32_t sent = 0;       // first transmissions so far
-    std::uint32_t scheduled = 0;  // bytes first sent before the receive was known to be posted
-    std::uint32_t tolerated = 0;  // losses that are not sent again unless the receiver wants them
-    bool wanted = false;          // it did
+    std::uint32_t first = 0;        // index of the packet that goes first
+    std::uint32_t sent = 0;         // first transmissions so far
+    std::uint32_t unscheduled = 0;  // bytes first sent before the receive was known to be posted
+    std::uint32_t tolerated = 0;    // losses that are not sent again unless the receiver wants them
+    bool wanted = false;            // it did
     PacketKind kind = PacketKind::kReliable;
     OpenRecord open;
     PacketBitmap delivered;
@@ -126,6 +127,7 @@ class Sender {
     std::uint32_t bytes = 0;
     bool settled = true;
     bool with_open = false;
+    bool uncredited = false;
     TimePoint sent_at{};
   };
   struct Path {  // all its lanes
@@ -145,7 +147,13 @@ class Sender {
   std::optional<Transmit> next_probe(TimePoint now);
   std::optional<Transmit> next_resend(TimePoint now);
   std::optional<Transmit> next_new(TimePoint now);
-  Transmit data(std::uint32_t id, Message& message, std::uint32_t index, bool again, TimePoint now);
+  enum class Sort : std::uint8_t {
+    kScheduled,   // within the receiver's credit
+    kUncredited,  // before it, or past it
+    kAgain,
+  };
+  Transmit data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now);
+  bool uncredited_room(std::uint32_t bytes) const;
   PacketKind kind_of(const Message& message, std::uint32_t index, bool again) const;
   std::uint8_t path_for(std::uint32_t bytes, bool again, TimePoint now);
   std::optional<Transmit> next_mouse(TimePoint now);
@@ -157,6 +165,8 @@ class Sender {
   void heard(TimePoint now);
   void receive_posted(Message& message, TimePoint now);
   void on_block(const AckBlock& block, TimePoint now);
+  void credit_delivery(std::uint8_t path, std::uint32_t packets, std::uint64_t bytes, std::uint32_t marks, Duration rtt,
+                       TimePoint now);
   void settle(Record& record, bool delivered, TimePoint now);
   void find_losses(Lane& lane, TimePoint now);
   enum class Evidence : std::uint8_t {
@@ -206,6 +216,7 @@ class Sender {
   std::uint32_t resends_ = 0;   // of all messages
   std::uint32_t probes_due_ = 0;
   std::uint32_t unsent_mice_ = 0;
+  std::uint32_t uncredited_bytes_ = 0;  // on their way
   std::uint8_t burst_path_ = 0;
   std::uint32_t burst_left_ = 0;
   bool paced_ = false;  // the pacer alone held back the latest packet

@@ -71,22 +71,27 @@ void Sender::on_block(const AckBlock& block, TimePoint now) {
   const auto deliver = [&](std::uint32_t seq) {
     if (!lane.records.contains(seq) || lane.records[seq].settled) return;
     delivered += lane.records[seq].bytes;
-    selector_.on_ack(block.path, rtt > Duration::zero() ? rtt : rtt_.srtt(), news && packets < marks, now);
     ++packets;
-    paths_[block.path].lost_in_row = 0;
     settle(lane.records[seq], true, now);
   };
   deliver(block.largest);
   for (std::uint32_t i = 0; i < 64; ++i) {
     if ((block.before >> i & 1) != 0) deliver(block.largest - 1 - i);
   }
-  if (delivered > 0) {
-    const std::uint64_t marked = news ? delivered * std::min<std::uint32_t>(marks, packets) / packets : 0;
-    congestion_.on_ack(delivered, marked, rtt > Duration::zero() ? rtt : rtt_.srtt(), rtt_.min_rtt(), now);
-    pacer_.set_rate(std::min(options_.line_rate, congestion_.rate_bytes_per_s(rtt_.srtt())), now);
-  }
   if (options_.mode == Mode::kGoBackN && !news && delivered == 0) go_back(lane, now);
   find_losses(lane, now);
+  credit_delivery(block.path, packets, delivered, news ? marks : 0, rtt, now);
+}
+
+// After the losses that the same packet showed, as PathSelector wants it. `rtt`: 0 when it was not measured.
+void Sender::credit_delivery(std::uint8_t path, std::uint32_t packets, std::uint64_t bytes, std::uint32_t marks,
+                             Duration rtt, TimePoint now) {
+  if (packets == 0) return;
+  if (rtt <= Duration::zero()) rtt = rtt_.srtt();
+  for (std::uint32_t i = 0; i < packets; ++i) selector_.on_ack(path, rtt, i < marks, now);
+  paths_[path].lost_in_row = 0;
+  congestion_.on_ack(bytes, bytes * std::min(marks, packets) / packets, rtt, rtt_.min_rtt(), now);
+  pacer_.set_rate(std::min(options_.line_rate, congestion_.rate_bytes_per_s(rtt_.srtt())), now);
 }
 
 // The receiver repeated itself: something came out of order there, and was thrown away with all behind it. Once per
@@ -103,6 +108,7 @@ void Sender::go_back(Lane& lane, TimePoint now) {
 void Sender::settle(Record& record, bool delivered, TimePoint now) {
   record.settled = true;
   in_flight_ -= record.bytes;
+  if (record.uncredited) uncredited_bytes_ -= record.bytes;
   if (!messages_.contains(record.message)) return;
   Message& message = messages_[record.message];
   if (message.done()) return;
@@ -222,18 +228,23 @@ void Sender::reconcile(std::uint32_t id, const State& state, TimePoint now) {
   const TimePoint cutoff = std::max(message.probed_at, now - rtt_.srtt() - rtt_.srtt() / 4);
   for (std::uint32_t i = 0; message.in_flight.count() > 0 && i < lanes_.size(); ++i) {
     Lane& lane = lanes_[i];
+    std::uint32_t packets = 0;
+    std::uint64_t bytes = 0;
     for (std::uint32_t seq = lane.records.base(); seq != lane.records.end(); ++seq) {
       Record& record = lane.records[seq];
       const bool ours = !record.settled && record.message == id && record.index >= state.base &&
                         record.index < state.base + state.count;
       if (!ours) continue;
       if (!missing(record.index)) {
+        ++packets;
+        bytes += record.bytes;
         settle(record, true, now);
       } else if (record.sent_at <= cutoff) {
         lose(lane, record, Evidence::kTime, now);
       }
     }
     pop_records(lane);
+    credit_delivery(lane.path, packets, bytes, 0, Duration::zero(), now);
   }
   if (state.want > 0) message.wanted = true;
   std::uint32_t want = state.want;

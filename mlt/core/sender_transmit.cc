@@ -1,5 +1,6 @@
 // Which packet a sender sends next.
 #include <algorithm>
+#include <cassert>
 
 #include "mlt/core/sender.h"
 
@@ -42,7 +43,7 @@ std::optional<Transmit> Sender::next_probe(TimePoint now) {
     out.traffic_class = options_.classes.traffic_class(PacketKind::kControl);
     return out;
   }
-  probes_due_ = 0;
+  assert(probes_due_ == 0);
   return std::nullopt;
 }
 
@@ -65,7 +66,8 @@ std::optional<Transmit> Sender::next_resend(TimePoint now) {
     Message& message = messages_[id];
     if (message.done() || message.resend.count() == 0) continue;
     std::uint32_t index = message.resend.first_set(0);
-    for (std::uint32_t i = index; i < message.packets; i = message.resend.first_set(i + 1)) {
+    const bool any = message.important.count() > 0;
+    for (std::uint32_t i = index; any && i < message.packets; i = message.resend.first_set(i + 1)) {
       if (!message.important.test(i)) continue;
       index = i;
       break;
@@ -74,22 +76,23 @@ std::optional<Transmit> Sender::next_resend(TimePoint now) {
     if (!window_open(bytes) || held_back(now)) return std::nullopt;
     message.resend.clear(index);
     --resends_;
-    return data(id, message, index, true, now);
+    return data(id, message, index, Sort::kAgain, now);
   }
-  resends_ = 0;
+  assert(resends_ == 0);
   return std::nullopt;
 }
 
-// A message of one packet neither waits for credit nor behind a long one: what it may add to a queue is one packet.
+// A message of one packet neither waits for credit nor behind a long one; what such messages add to a queue is bounded.
 std::optional<Transmit> Sender::next_mouse(TimePoint now) {
   if (held_back(now)) return std::nullopt;
   for (std::uint32_t id = next_new_; id != messages_.end(); ++id) {
     Message& message = messages_[id];
     if (message.done() || message.sent > 0 || !is_mouse(message)) continue;
+    if (!uncredited_room(message.bytes)) return std::nullopt;
     sent_one(message);
-    return data(id, message, 0, false, now);
+    return data(id, message, 0, Sort::kUncredited, now);
   }
-  unsent_mice_ = 0;
+  assert(unsent_mice_ == 0);
   return std::nullopt;
 }
 
@@ -111,9 +114,10 @@ std::optional<Transmit> Sender::next_new(TimePoint now) {
     const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
     if (!may_start(message, bytes)) continue;
     if (!window_open(bytes) || held_back(now)) return std::nullopt;
-    if (message.state == SendState::kOffered) message.scheduled += bytes;
+    const bool offered = message.state == SendState::kOffered;
+    if (offered) message.unscheduled += bytes;
     sent_one(message);
-    return data(id, message, index, false, now);
+    return data(id, message, index, offered ? Sort::kUncredited : Sort::kScheduled, now);
   }
   return std::nullopt;
 }
@@ -161,7 +165,8 @@ PacketKind Sender::kind_of(const Message& message, std::uint32_t index, bool aga
   return message.important.test(index) ? PacketKind::kImportant : message.kind;
 }
 
-Transmit Sender::data(std::uint32_t id, Message& message, std::uint32_t index, bool again, TimePoint now) {
+Transmit Sender::data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now) {
+  const bool again = sort == Sort::kAgain;
   const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
   const std::uint8_t path = path_for(bytes, again, now);
   const PacketKind kind = kind_of(message, index, again);
@@ -191,7 +196,9 @@ Transmit Sender::data(std::uint32_t id, Message& message, std::uint32_t index, b
     message.open.settled_below = messages_.base();
     header.open = message.open;
   }
-  lane.records.push() = Record{id, index, bytes, false, header.open.has_value(), now};
+  const bool uncredited = sort == Sort::kUncredited;
+  if (uncredited) uncredited_bytes_ += bytes;
+  lane.records.push() = Record{id, index, bytes, false, header.open.has_value(), uncredited, now};
   if (lane.records.full()) ++full_lanes_;
   in_flight_ += bytes;
   message.in_flight.set(index);

@@ -77,8 +77,8 @@ struct DataHeader {
   std::uint32_t index = 0;     // payload belongs at index * segment
   std::uint32_t path_seq = 0;  // counts all data packets of the connection on this lane
   std::uint32_t message_bytes = 0;
-  std::uint16_t segment = 0;  // payload bytes of every packet but the last
-  std::uint32_t tx_us = 0;
+  std::uint16_t segment = 0;     // payload bytes of every packet but the last
+  std::uint32_t tx_us = 0;       // for who reads captures; the core keeps its own times
   std::uint32_t sent_units = 0;  // of the connection, this packet included
   std::optional<OpenRecord> open;
 
@@ -105,7 +105,7 @@ struct Ack {
   static constexpr std::size_t kMaxBlocks = 3;
   std::uint64_t secret = 0;
   std::uint32_t credit_units = 0;
-  std::uint32_t finished_below = 0;  // every message below has arrived completely, and has its receive
+  std::uint32_t finished_below = 0;  // every message below is complete in its receive, or longer than it
   std::uint8_t count = 0;
   std::array<AckBlock, kMaxBlocks> blocks{};
 

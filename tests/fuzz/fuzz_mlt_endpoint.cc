@@ -41,6 +41,7 @@ Options options_from(Input& input) {
   options.credit_slack = (bits & 64) != 0 ? 0 : 32 * 1024;
   options.line_rate = (bits & 128) != 0 ? 1'000'000'000 : 12'500'000'000;
   options.peer_timeout = std::chrono::hours(1);
+  options.max_tolerance_ppm = 1'000'000;
   return options;
 }
 

@@ -15,9 +15,14 @@
 
 namespace clustar::mlt::test {
 
+inline Options opted_in(Options options = {}) {
+  options.max_tolerance_ppm = 1'000'000;
+  return options;
+}
+
 class Direct {
  public:
-  explicit Direct(const Options& given = {}) : options(given), from(options, 1), to(options, 2) {
+  explicit Direct(const Options& given = opted_in()) : options(given), from(options, 1), to(options, 2) {
     sender = from.open_sender(2, kSecret, now);
     receiver = to.open_receiver(1, kSecret, now);
   }

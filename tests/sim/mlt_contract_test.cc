@@ -26,6 +26,7 @@ struct TwoHosts {
     star.host.tx_queue_packets = 4;
     network = sim::Network::star(simulation, star);
     options.base_rtt = microseconds(10);
+    options.max_tolerance_ppm = 1'000'000;
     world = std::make_unique<World>(simulation, *network, options, seed);
   }
   ~TwoHosts() {

@@ -69,7 +69,7 @@ TEST(MltEndpoint, ALongMessageFollowsATinyOneThatCameUnposted) {
 }
 
 TEST(MltEndpoint, AMapOfImportantPacketsOfAnotherSizeIsRefused) {
-  Direct direct(Options{});
+  Direct direct;
   PacketBitmap important;
   ASSERT_TRUE(important.reset(3));
   SendTerms terms;
@@ -162,7 +162,7 @@ TEST(MltEndpoint, ATimeInWhichNobodyCalledIsNoSilenceOfThePeer) {
 
 TEST(MltEndpoint, EachKindOfPacketHasItsClass) {
   const auto classes_of = [](std::uint32_t bytes, const SendTerms& terms, const Options& options = {}) {
-    Direct direct(options);
+    Direct direct(opted_in(options));
     EXPECT_TRUE(direct.post(bytes) && direct.send(bytes, 7, terms));
     direct.run(milliseconds(5));
     EXPECT_EQ(direct.received, 1);
@@ -235,6 +235,42 @@ TEST(MltEndpoint, TheExcessIsSentAgainAtOnce) {
   Direct clean;
   ASSERT_TRUE(clean.post(1 << 20) && clean.send(1 << 20, 7, tolerant_terms()));
   EXPECT_LT(took, clean.run_until_received(1) + microseconds(150));
+}
+
+TEST(MltEndpoint, NothingMayBeLostOfWhoDidNotOptIn) {
+  for (const bool sender_too : {false, true}) {
+    Direct direct(sender_too ? opted_in() : Options{});
+    EXPECT_EQ(direct.send(100'000, 7, tolerant_terms()), sender_too);
+  }
+  Direct direct;
+  ASSERT_TRUE(direct.send(1 << 20, 7, tolerant_terms()));
+  direct.options.max_tolerance_ppm = 0;  // from now on, and for the receiver
+  direct.loses = [](const DataHeader& header) { return !header.retransmission && header.index % 50 == 7; };
+  ASSERT_TRUE(direct.post(1 << 20));
+  direct.run_until_received(1);
+  EXPECT_EQ(direct.missing, 0u) << "the receiver's word counts";
+}
+
+TEST(MltEndpoint, ManySmallMessagesDoNotFloodWhoDidNotAsk) {
+  Direct direct;
+  direct.loses_control = [](const Packet&) { return true; };
+  for (int i = 0; i < 200; ++i) ASSERT_TRUE(direct.send(1400));
+  direct.run(microseconds(100));
+  std::uint64_t bytes = 0;
+  for (const Transmit& transmit : direct.data) bytes += transmit.length;
+  EXPECT_GE(bytes, 11u * 1400u);
+  EXPECT_LE(bytes, 16u * 1024u);
+}
+
+TEST(MltEndpoint, WhatCannotBeSentOrReceivedIsRefused) {
+  Direct direct;
+  EXPECT_FALSE(direct.send(kMaxMessageBytes + 1));
+  EXPECT_FALSE(direct.post(kMaxMessageBytes + 1));
+  SendTerms terms = tolerant_terms();
+  terms.tolerance_ppm = 1'000'001;
+  EXPECT_FALSE(direct.send(1000, 7, terms));
+  EXPECT_FALSE(direct.from.sender(direct.sender).full());
+  EXPECT_TRUE(direct.post(kMaxMessageBytes));
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ struct Star {
     star.host.tx_queue_packets = 4;
     network = sim::Network::star(simulation, star);
     options.base_rtt = microseconds(10);
+    options.max_tolerance_ppm = 1'000'000;
     world = std::make_unique<World>(simulation, *network, options, seed);
   }
   sim::Simulation simulation;

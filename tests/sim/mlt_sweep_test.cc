@@ -162,6 +162,7 @@ class Trial {
     plan_.clean = rng_.chance(0.15);
     if (!plan_.clean) add_faults(*network_, plan_, rng_);
     plan_.options.base_rtt = microseconds(10);
+    plan_.options.max_tolerance_ppm = 1'000'000;
     world_ = std::make_unique<World>(simulation_, *network_, plan_.options, seed);
     for (const Flow& flow : plan_.flows) {
       Lane lane;
