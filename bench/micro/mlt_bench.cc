@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mlt/core/bitmap.h"
+#include "mlt/core/classes.h"
 #include "mlt/core/congestion.h"
 #include "mlt/core/importance.h"
 #include "mlt/core/ledger.h"
@@ -268,7 +269,7 @@ void bitmap_holes(benchmark::State& state) {
 }
 BENCHMARK(bitmap_holes)->Name("mlt/bitmap/every_hole_of_1%")->ArgName("packets")->Arg(745)->Arg(16'384);
 
-// The window of one state packet, 512 packets from the wire's bit order and back.
+// The window of one state packet: 512 packets in the wire's bit order.
 void bitmap_extract(benchmark::State& state) {
   PacketBitmap bitmap = bitmap_of(state);
   for (std::uint32_t i = 50; i < bitmap.size(); i += 100) bitmap.set(i);
@@ -279,17 +280,6 @@ void bitmap_extract(benchmark::State& state) {
   }
 }
 BENCHMARK(bitmap_extract)->Name("mlt/bitmap/window_extract")->ArgName("packets")->Arg(745)->Arg(16'384);
-
-void bitmap_merge(benchmark::State& state) {
-  PacketBitmap bitmap = bitmap_of(state);
-  std::array<std::byte, State::kWindow / 8> window{};
-  window.fill(std::byte{0x11});
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(window);
-    benchmark::DoNotOptimize(bitmap.merge(0, window));
-  }
-}
-BENCHMARK(bitmap_merge)->Name("mlt/bitmap/window_merge")->ArgName("packets")->Arg(745)->Arg(16'384);
 
 // ---- timing and congestion
 

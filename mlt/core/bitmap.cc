@@ -21,13 +21,6 @@ std::uint64_t mirror_bytes(std::uint64_t v) {
   return (v >> 4 & 0x0f0f0f0f0f0f0f0f) | (v & 0x0f0f0f0f0f0f0f0f) << 4;
 }
 
-std::uint64_t load_window(std::span<const std::byte> window, std::size_t at) {
-  std::uint64_t value = 0;
-  const std::size_t bytes = std::min<std::size_t>(8, window.size() - at);
-  for (std::size_t k = 0; k < bytes; ++k) value |= std::to_integer<std::uint64_t>(window[at + k]) << (8 * k);
-  return mirror_bytes(value);
-}
-
 // Bits [from, to) of one word; 0 <= from < to <= 64.
 std::uint64_t mask(std::uint32_t from, std::uint32_t to) { return (~std::uint64_t{0} >> (64 - (to - from))) << from; }
 
@@ -107,35 +100,6 @@ void PacketBitmap::extract(std::uint32_t base, std::span<std::byte> out) const {
     const std::size_t bytes = std::min<std::size_t>(8, out.size() - at);
     for (std::size_t k = 0; k < bytes; ++k) out[at + k] = static_cast<std::byte>(value >> (8 * k));
   }
-}
-
-std::optional<std::uint32_t> PacketBitmap::merge(std::uint32_t base, std::span<const std::byte> window) {
-  // The whole window is checked before the first bit changes.
-  for (std::size_t at = 0; at < window.size(); at += 8) {
-    const std::uint64_t value = load_window(window, at);
-    if (value == 0) continue;
-    const std::uint64_t last = base + std::uint64_t{8} * at + 63 - static_cast<std::uint64_t>(std::countl_zero(value));
-    if (last >= size_) return std::nullopt;
-  }
-  std::uint32_t changed = 0;
-  for (std::size_t at = 0; at < window.size(); at += 8) {
-    const std::uint64_t value = load_window(window, at);
-    if (value == 0) continue;
-    const std::uint64_t first_index = base + std::uint64_t{8} * at;
-    const auto i = static_cast<std::uint32_t>(first_index / 64);
-    const auto shift = static_cast<std::uint32_t>(first_index % 64);
-    const std::uint64_t low = value << shift & ~words_[i];
-    words_[i] |= low;
-    changed += popcount(low);
-    const std::uint64_t spill = shift == 0 ? 0 : value >> (64 - shift);
-    if (spill != 0) {  // checked above: these indices exist
-      const std::uint64_t high = spill & ~words_[i + 1];
-      words_[i + 1] |= high;
-      changed += popcount(high);
-    }
-  }
-  count_ += changed;
-  return changed;
 }
 
 }  // namespace clustar::mlt

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,7 +12,7 @@ namespace clustar::mlt {
 // size.
 class PacketBitmap {
  public:
-  static constexpr std::uint32_t kMaxSize = 1u << 20;  // packets of a message: 1.4 GiB at 1448 B
+  static constexpr std::uint32_t kMaxSize = 1u << 20;  // packets of a message: 1.4 GiB at 1,408 B
 
   PacketBitmap() = default;
   // Room for `capacity` bits (cut at kMaxSize); size() is 0.
@@ -45,9 +44,6 @@ class PacketBitmap {
   // The window [base, base + 8 * out.size()) in network order: index base + 8 k + j is bit 7 - j of byte k: the
   // leftmost bit is the first packet. Indices behind size() are written as 0.
   void extract(std::uint32_t base, std::span<std::byte> out) const;
-  // Sets what is set in such a window and returns how many bits are new. nullopt, and nothing changes, when the window
-  // names an index behind size(): the window came from the wire.
-  std::optional<std::uint32_t> merge(std::uint32_t base, std::span<const std::byte> window);
 
  private:
   std::uint32_t words_in_use() const { return (size_ + 63) / 64; }

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "mlt/core/classes.h"
 #include "mlt/core/congestion.h"
-#include "mlt/core/importance.h"
 #include "mlt/core/paths.h"
 #include "transport/base/time.h"
 

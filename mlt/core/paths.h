@@ -62,8 +62,6 @@ class PathSelector {
   // Of path < size().
   State state(std::uint32_t path) const { return paths_[path].state; }
   Duration srtt(std::uint32_t path) const { return Duration(static_cast<Duration::rep>(paths_[path].srtt)); }
-  double mark_fraction(std::uint32_t path) const { return paths_[path].marks; }
-  double loss_fraction(std::uint32_t path) const { return paths_[path].loss; }
   std::uint64_t sidelined() const { return sidelined_; }  // how often any was
   // A good path of least score, for what must not be lost.
   std::uint8_t best() const;

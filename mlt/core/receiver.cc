@@ -284,10 +284,7 @@ void Receiver::finish(std::uint32_t id, Message& message, ReceiveState state) {
     receive_over();
     done_.push_back({message.receive, message.bytes, missing, false});
   }
-  if (partial) {
-    ++counters_.partial_messages;
-    counters_.missing_bytes += missing;
-  }
+  if (partial) counters_.missing_bytes += missing;
   tell_over(id, message);
 }
 

@@ -46,7 +46,6 @@ class Receiver {
     std::uint64_t refused = 0;  // packets that came before their receive and found no staging
     std::uint64_t ignored = 0;  // packets that contradict what is known
     std::uint64_t missing_bytes = 0;
-    std::uint64_t partial_messages = 0;
   };
 
   Receiver(const Options& options, std::uint64_t secret);

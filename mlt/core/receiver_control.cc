@@ -52,12 +52,10 @@ State Receiver::state_of(std::uint32_t id, Message& message) {
   if (!state.complete) {
     state.base = message.state_base;
     state.count = static_cast<std::uint16_t>(std::min<std::uint32_t>(State::kWindow, message.packets - state.base));
-    std::uint32_t missing = 0;
-    for (std::uint16_t i = 0; i < state.count; ++i) {
-      if (message.got.test(state.base + i)) continue;
-      state.missing[i / 8] |= std::byte{0x80} >> (i % 8);
-      ++missing;
-    }
+    message.got.extract(state.base, state.missing);
+    for (std::byte& byte : state.missing) byte = ~byte;
+    for (std::uint32_t i = state.count; i < State::kWindow; ++i) state.missing[i / 8] &= ~(std::byte{0x80} >> (i % 8));
+    const std::uint32_t missing = state.count - message.got.count(state.base, state.base + state.count);
     state.want = static_cast<std::uint16_t>(std::min(message.want, missing));
     message.want -= state.want;
     message.state_base += state.count;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "mlt/core/bitmap.h"
+#include "mlt/core/classes.h"
 #include "mlt/core/congestion.h"
-#include "mlt/core/importance.h"
 #include "mlt/core/lanes.h"
 #include "mlt/core/ledger.h"
 #include "mlt/core/options.h"

@@ -220,10 +220,7 @@ void Sender::on_state(const State& state, TimePoint now) {
 // What the receiver has and has not, against what is on its way.
 void Sender::reconcile(std::uint32_t id, const State& state, TimePoint now) {
   Message& message = messages_[id];
-  const auto missing = [&](std::uint32_t index) {
-    const std::uint32_t i = index - state.base;
-    return (state.missing[i / 8] & std::byte{0x80} >> (i % 8)) != std::byte{0};
-  };
+  const auto missing = [&](std::uint32_t index) { return state.is_missing(index - state.base); };
   // What had the time to arrive before the receiver wrote this, and is not there, is lost.
   const TimePoint cutoff = std::max(message.probed_at, now - rtt_.srtt() - rtt_.srtt() / 4);
   for (std::uint32_t i = 0; message.in_flight.count() > 0 && i < lanes_.size(); ++i) {

@@ -154,7 +154,7 @@ std::optional<Packet> parse_state(std::span<const std::byte> bytes) {
   if (!in_range || (state.complete && (!state.stop || state.base != 0 || state.count != 0))) return std::nullopt;
   if (state.asks && state.stop) return std::nullopt;
   for (std::uint32_t i = state.count; i < State::kWindow; ++i) {
-    if ((state.missing[i / 8] & std::byte{0x80} >> (i % 8)) != std::byte{0}) return std::nullopt;
+    if (state.is_missing(i)) return std::nullopt;
   }
   return state;
 }

@@ -147,6 +147,7 @@ struct State {
   std::uint32_t finished_below = 0;
   std::array<std::byte, kWindow / 8> missing{};
 
+  bool is_missing(std::uint32_t i) const { return (missing[i / 8] & std::byte{0x80} >> (i % 8)) != std::byte{0}; }
   bool operator==(const State&) const = default;
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mlt/core/bitmap.h"
+#include "mlt/core/classes.h"
 #include "mlt/core/importance.h"
 #include "transport/base/rng.h"
 

@@ -106,6 +106,8 @@ State random_state(Rng& rng) {
   state.secret = any<std::uint64_t>(rng);
   state.complete = rng.chance(0.3);
   state.stop = state.complete || rng.chance(0.5);
+  state.matched = rng.chance(0.5);
+  state.asks = !state.stop && rng.chance(0.5);
   state.message = any<std::uint32_t>(rng);
   state.credit_units = any<std::uint32_t>(rng);
   state.finished_below = any<std::uint32_t>(rng);
@@ -124,7 +126,8 @@ Probe random_probe(Rng& rng) {
   Probe probe;
   probe.secret = any<std::uint64_t>(rng);
   probe.message = any<std::uint32_t>(rng);
-  probe.sent = static_cast<std::uint32_t>(rng.below(shape.packets + 1ull));
+  probe.settled = rng.chance(0.3);
+  probe.sent = probe.settled ? shape.packets : static_cast<std::uint32_t>(rng.below(shape.packets + 1ull));
   probe.message_bytes = shape.bytes;
   probe.segment = shape.segment;
   probe.sent_units = any<std::uint32_t>(rng);
@@ -269,6 +272,22 @@ TEST(MltWire, OpenRecordFieldsAreCheckedAtTheirEdges) {
   ASSERT_TRUE(parse(bytes));
   bytes[32 + 15] = std::byte{2};  // an unknown flag
   EXPECT_FALSE(parse(bytes));
+}
+
+TEST(MltWire, FlagsThatContradictThemselvesAreRefused) {
+  State state;
+  state.asks = true;
+  EXPECT_TRUE(accepted(state));
+  state.stop = true;
+  EXPECT_FALSE(accepted(state)) << "who stops has nothing to ask";
+  Probe probe;
+  probe.message_bytes = 1000;
+  probe.segment = 100;
+  probe.sent = 10;
+  probe.settled = true;
+  EXPECT_TRUE(accepted(probe));
+  probe.sent = 9;
+  EXPECT_FALSE(accepted(probe)) << "settled before all was sent";
 }
 
 TEST(MltWire, AckFieldsAreCheckedAtTheirEdges) {
