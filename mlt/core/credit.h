@@ -11,7 +11,7 @@ class CreditShare {
  public:
   // `total`: bytes that all senders together may have under way: line rate x round trip and some slack.
   CreditShare(std::uint64_t total, std::uint32_t segment)
-      : total_(std::max<std::uint64_t>(total, segment)),
+      : total_(std::clamp<std::uint64_t>(total, segment, 1u << 30)),
         segment_(segment),
         most_(std::max<std::uint64_t>(1, total_ / (2 * segment))) {}
 

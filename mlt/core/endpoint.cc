@@ -8,6 +8,8 @@ namespace clustar::mlt {
 
 namespace {
 
+constexpr std::uint64_t kTurnBytes = 64 * 1024;
+
 const Options& checked(const Options& options) {
   options.check();
   return options;
@@ -51,15 +53,17 @@ Endpoint::ConnectionId Endpoint::open(std::uint32_t peer, std::uint64_t secret) 
 }
 
 Endpoint::ConnectionId Endpoint::open_sender(std::uint32_t peer, std::uint64_t secret, TimePoint) {
+  auto sender = std::make_unique<Sender>(options_, allowances_, secret, seed_ ^ secret);
   const ConnectionId id = open(peer, secret);
-  connections_[id].sender = std::make_unique<Sender>(options_, allowances_, secret, seed_ ^ secret);
+  connections_[id].sender = std::move(sender);
   return id;
 }
 
 Endpoint::ConnectionId Endpoint::open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint now) {
+  auto receiver = std::make_unique<Receiver>(options_, secret);
   const ConnectionId id = open(peer, secret);
   connections_[id].heard_at = now;
-  connections_[id].receiver = std::make_unique<Receiver>(options_, secret);
+  connections_[id].receiver = std::move(receiver);
   ++receivers_;
   return id;
 }
@@ -179,6 +183,7 @@ void Endpoint::share_line(ConnectionId id, bool heard) {
     const bool asks = was == ShareState::kIdle || was == ShareState::kPromised || (was == ShareState::kSilent && heard);
     if (asks) serve(id);
     if (connection.share == ShareState::kServed) grant_share(connection);
+    if (connection.share == ShareState::kServed && !waiting_.empty()) end_turn(id);
   }
 }
 
@@ -187,11 +192,22 @@ void Endpoint::serve(ConnectionId id) {
   connection.window = std::max<std::uint32_t>(2 * options_.segment, connection.window);
   if (share_.begin()) {
     change_share(connection, ShareState::kServed);
+    connection.turn_from = connection.receiver->counters().placed_bytes;
     if (!std::exchange(connection.in_served, true)) served_.push_back(id);
   } else {
     change_share(connection, ShareState::kWaiting);
     if (!std::exchange(connection.in_waiting, true)) waiting_.push_back(id);
   }
+}
+
+// A stream that never ends must not keep the line from those who wait.
+void Endpoint::end_turn(ConnectionId id) {
+  Connection& connection = connections_[id];
+  if (connection.receiver->counters().placed_bytes - connection.turn_from < kTurnBytes) return;
+  connection.window = 0;
+  change_share(connection, ShareState::kWaiting);
+  if (!std::exchange(connection.in_waiting, true)) waiting_.push_back(id);
+  serve_waiting();
 }
 
 // Grows by what arrives, as in slow start: all who begin together are heard of before any has a large share.

@@ -104,6 +104,7 @@ class Endpoint {
     std::uint32_t promised = 0;     // credit while kPromised
     std::uint32_t window = 0;       // of credit while kServed
     std::uint64_t placed_seen = 0;  // bytes that `window` has grown by
+    std::uint64_t turn_from = 0;    // bytes placed when it became kServed
     TimePoint heard_at{};           // latest data or probe
     TimePoint armed = TimePoint::max();
   };
@@ -121,6 +122,7 @@ class Endpoint {
   void change_share(Connection& connection, ShareState next);
   void grant_share(Connection& connection);
   void serve(ConnectionId id);
+  void end_turn(ConnectionId id);
   void retire_silent(TimePoint now);
   void serve_waiting();
   void arm(ConnectionId id);

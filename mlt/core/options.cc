@@ -32,6 +32,7 @@ void Options::check() const {
   require_option(max_tolerance_ppm <= 1'000'000, "mlt: max_tolerance_ppm must be at most 1000000");
   require_option(peer_timeout <= std::chrono::hours(24), "mlt: peer_timeout must be at most 24 h");
   require_option(line_rate >= 1000 && line_rate <= 1'000'000'000'000, "mlt: line_rate must be 1 kB/s .. 1 TB/s");
+  (void)PathSelector(paths, path);  // refuses what it does not allow
   require_option(credit_slack <= 1u << 30, "mlt: credit_slack must be at most 1 GiB");
 }
 

@@ -6,6 +6,7 @@
 namespace clustar::mlt {
 namespace {
 
+constexpr std::uint32_t kSomeWindows = 8;     // 4,096 packets: all of most messages
 constexpr std::uint32_t kStagedPackets = 64;  // bits of Message::staged
 
 }  // namespace
@@ -168,7 +169,7 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
   if (over || message->got.test(header.index)) {
     ++counters_.duplicates;
     track_lane(header, marked, now);
-    if (over) make_state_due(header.message, *message);
+    if (over) make_state_due(header.message, *message, Tell::kSome);
     return {};
   }
   if (discards(*message, header)) {
@@ -222,9 +223,8 @@ void Receiver::arrived(std::uint32_t id, Message& message, const DataHeader& hea
   const std::uint32_t order = order_of(message, id, header.index);
   const bool goes_on = !header.retransmission && order >= message.sent_known;
   message.sent_known = std::max(message.sent_known, order + 1);
-  // A pause for want of credit or of the sender's processor says nothing about the spacing of packets.
+  // A pause for want of credit or of the sender's processor says nothing about the sender's pace.
   const Duration gap = std::min(now - message.last_at, options_.probe_floor);
-  message.spacing = (message.spacing * 7 + gap) / 8;
   message.pause -= message.pause / 32;
   // When it was asked for and only what is sent again comes, losses made the pause and not the sender.
   if (message.asked == 0 || goes_on) message.pause = std::max(gap, message.pause);
@@ -300,7 +300,7 @@ void Receiver::tell_over(std::uint32_t id, Message& message) {
   if (distance(finished_below_, id) > 0 && message.state == ReceiveState::kComplete) {
     ack_due_ = true;  // it says so
   } else {
-    make_state_due(id, message);
+    make_state_due(id, message, Tell::kAll);
   }
 }
 
@@ -352,11 +352,18 @@ void Receiver::on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now) 
     message->decide_at = now;
     decide_at_ = std::min(decide_at_, now);
   }
-  make_state_due(probe.message, *message);
+  make_state_due(probe.message, *message, Tell::kSome);
 }
 
-void Receiver::make_state_due(std::uint32_t id, Message& message) {
-  message.state_base = 0;
+void Receiver::make_state_due(std::uint32_t id, Message& message, Tell tell) {
+  const std::uint32_t windows = (message.packets + State::kWindow - 1) / State::kWindow;
+  if (tell == Tell::kAll) {
+    message.state_base = 0;
+    message.skips = false;
+  } else if (!message.state_due) {
+    message.skips = windows > kSomeWindows && message.growing();
+  }
+  message.state_left = std::max(message.state_left, tell == Tell::kAll ? windows : std::min(windows, kSomeWindows));
   if (message.state_due) return;
   message.state_due = true;
   states_.push_back(id);

@@ -121,8 +121,9 @@ class Receiver {
     ReceiveState state = ReceiveState::kUnseen;
     bool has_open = false;
     bool refused = false;    // some packet found no place: nothing of it may be charged to the ledger
+    bool skips = false;      // the state that is due leaves out windows of which all is here
     bool asks = false;       // the state that is due asks the sender for an answer
-    bool decided = false;    // all were sent, and things were quiet once: `allowed` ends it at once
+    bool decided = false;    // nothing was on its way once: down to `allowed` missing ends it at once
     bool state_due = false;  // a STOP, or the answer to a probe
     bool eligible_counted = false;
     std::uint32_t bytes = 0;
@@ -135,7 +136,8 @@ class Receiver {
     std::uint32_t sent_known = 0;  // the first so many packets, in sending order, are known to have been sent
     std::uint32_t receive = kNone;
     std::uint32_t staging = kNone;
-    std::uint32_t state_base = 0;  // window of the state packet that comes next
+    std::uint32_t state_base = 0;  // first packet of the window that is told next
+    std::uint32_t state_left = 0;  // windows still to be told
     std::uint32_t want = 0;        // to be sent again, of the windows still to be told
     std::uint32_t allowed = 0;     // packets that may be missing, by the latest decision
     std::uint8_t asked = 0;        // times, since the latest packet
@@ -145,8 +147,7 @@ class Receiver {
     TimePoint last_at{};
     TimePoint decide_at = TimePoint::max();
     TimePoint ask_at = TimePoint::max();
-    Duration spacing{0};  // smoothed time between packets
-    Duration pause{0};    // the longest of late
+    Duration pause{0};  // the longest between packets of late
 
     bool over() const { return state >= ReceiveState::kComplete; }
     bool growing() const { return state == ReceiveState::kStaging || state == ReceiveState::kArriving; }
@@ -179,13 +180,14 @@ class Receiver {
   void advance_finished();
   void ask(std::uint32_t id, Message& message, TimePoint now);
   Duration ask_time(const Message& message) const;
-  void decide(std::uint32_t id, Message& message, LedgerBook& ledgers, TimePoint now);
+  void decide(std::uint32_t id, Message& message, LedgerBook& ledgers);
   std::uint32_t tolerable(const Message& message, const LedgerBook& ledgers, std::uint32_t missing) const;
-  Duration fallback_time(const Message& message) const;
   void arm(Message& message, TimePoint now);
   void settle(std::uint32_t below, std::uint32_t id);
   bool held(std::uint32_t id) const;
-  void make_state_due(std::uint32_t id, Message& message);
+  // Of a long message an answer tells some windows, the next answer others; an end or a wish tells all.
+  enum class Tell : std::uint8_t { kSome, kAll };
+  void make_state_due(std::uint32_t id, Message& message, Tell tell);
   State state_of(std::uint32_t id, Message& message);
   Ack next_ack(TimePoint now);
   void note_sent(std::uint32_t units);

@@ -38,7 +38,7 @@ std::optional<Packet> Receiver::poll_control(TimePoint now) {
   return next_ack(now);
 }
 
-// One window of the message's state; the message stays at the front until all windows are told.
+// One window of the message's state; the message stays at the front until those that are due are told.
 State Receiver::state_of(std::uint32_t id, Message& message) {
   State state;
   state.secret = secret_;
@@ -50,6 +50,15 @@ State Receiver::state_of(std::uint32_t id, Message& message) {
   state.matched = message.receive != kNone;
   state.asks = message.asks && !state.stop;
   if (!state.complete) {
+    const auto next = [&](std::uint32_t base) {
+      return base + State::kWindow < message.packets ? base + State::kWindow : 0;
+    };
+    const auto whole = [&](std::uint32_t base) {
+      return message.got.first_clear(base) >= std::min<std::uint32_t>(base + State::kWindow, message.packets);
+    };
+    for (std::uint32_t n = 0; message.skips && n < message.packets / State::kWindow && whole(message.state_base); ++n) {
+      message.state_base = next(message.state_base);
+    }
     state.base = message.state_base;
     state.count = static_cast<std::uint16_t>(std::min<std::uint32_t>(State::kWindow, message.packets - state.base));
     message.got.extract(state.base, state.missing);
@@ -58,9 +67,11 @@ State Receiver::state_of(std::uint32_t id, Message& message) {
     const std::uint32_t missing = state.count - message.got.count(state.base, state.base + state.count);
     state.want = static_cast<std::uint16_t>(std::min(message.want, missing));
     message.want -= state.want;
-    message.state_base += state.count;
+    message.state_base = next(state.base);
+    --message.state_left;
   }
-  if (state.complete || message.state_base >= message.packets) {
+  if (state.complete || message.state_left == 0) {
+    message.state_left = 0;
     message.state_due = message.asks = false;
     states_.pop_front();
   }

@@ -16,10 +16,8 @@ void Receiver::arm(Message& message, TimePoint now) {
   if (message.state != ReceiveState::kArriving) return;
   if (options_.mode == Mode::kStaticDeadline) {
     message.decide_at = message.first_at + options_.static_deadline;
-  } else if (message.open.tolerant && message.sent_known == message.packets) {
-    const bool enough = message.decided && message.packets - message.received <= message.allowed;
-    // The sender knows best: its probe says when nothing is on its way. This is for when that is lost.
-    message.decide_at = enough ? now : now + fallback_time(message);
+  } else if (message.decided && message.packets - message.received <= message.allowed) {
+    message.decide_at = now;
   }
   if (options_.mode == Mode::kNormal) {
     message.asked = 0;
@@ -46,11 +44,7 @@ void Receiver::ask(std::uint32_t id, Message& message, TimePoint now) {
   const int doublings = std::max(0, message.asked - (end ? kSteadyAtTheEnd : kSteady));
   message.ask_at = now + std::min(options_.probe_cap, ask_time(message) * (1 << doublings));
   message.asks = true;
-  make_state_due(id, message);
-}
-
-Duration Receiver::fallback_time(const Message& message) const {
-  return std::max(options_.probe_floor, message.spacing * 2);
+  make_state_due(id, message, Tell::kSome);
 }
 
 TimePoint Receiver::next_timeout() const { return std::min(ack_at_, decide_at_); }
@@ -65,7 +59,7 @@ void Receiver::on_timeout(LedgerBook& ledgers, TimePoint now) {
   for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
     Message& message = messages_[id];
     if (message.state != ReceiveState::kArriving) continue;
-    if (message.decide_at <= now) decide(id, message, ledgers, now);
+    if (message.decide_at <= now) decide(id, message, ledgers);
     if (message.ask_at <= now) ask(id, message, now);
     decide_at_ = std::min({decide_at_, message.decide_at, message.ask_at});
   }
@@ -79,7 +73,9 @@ std::uint32_t Receiver::tolerable(const Message& message, const LedgerBook& ledg
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(most, headroom / message.segment));
 }
 
-void Receiver::decide(std::uint32_t id, Message& message, LedgerBook& ledgers, TimePoint now) {
+// Only after the sender said that all was sent and nothing is on its way: silence is no proof, for packets may wait in
+// a path or a class that others pass. Silence makes the receiver ask.
+void Receiver::decide(std::uint32_t id, Message& message, LedgerBook& ledgers) {
   message.decide_at = TimePoint::max();
   if (options_.mode == Mode::kStaticDeadline) {
     finish(id, message, ReceiveState::kPartial);
@@ -98,9 +94,7 @@ void Receiver::decide(std::uint32_t id, Message& message, LedgerBook& ledgers, T
   message.decided = true;
   message.allowed = allowed;
   message.want = others - allowed;
-  make_state_due(id, message);
-  // Unless they come.
-  message.decide_at = now + fallback_time(message);
+  make_state_due(id, message, Tell::kAll);
 }
 
 }  // namespace clustar::mlt

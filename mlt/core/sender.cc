@@ -7,6 +7,7 @@ namespace clustar::mlt {
 namespace {
 
 constexpr std::uint8_t kMaxBackoff = 12;
+constexpr int kRareUnposted = 8;
 constexpr std::uint32_t kUncreditedBytes = 16 * 1024;  // of one connection, on their way
 
 RttOptions rtt_options(const Options& options) {
@@ -41,13 +42,14 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   if (packets > kMaxPackets) return std::nullopt;
   if (terms.tolerant && terms.important != nullptr && terms.important->size() != packets) return std::nullopt;
   if (terms.tolerant && terms.tolerance_ppm > options_.max_tolerance_ppm) return std::nullopt;
+  const bool tolerant = terms.tolerant && options_.mode != Mode::kGoBackN;  // an RC NIC knows no such thing
   const auto counted = tag_sends_.find(tag);
   if (counted == tag_sends_.end() && tag_sends_.size() >= options_.max_tags) return std::nullopt;
   if (messages_.empty()) heard(now);
   const std::uint32_t id = messages_.end();
   Message& message = messages_.push();
   message.state = SendState::kFree;
-  message.open_known = message.probe_due = message.wanted = false;
+  message.open_known = message.probe_due = message.wanted = message.posted = false;
   message.bytes = bytes;
   message.packets = packets;
   message.sent = message.unscheduled = message.tolerated = 0;
@@ -57,14 +59,14 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   const bool reset = message.delivered.reset(packets) && message.in_flight.reset(packets) &&
                      message.resend.reset(packets) && message.stop_windows.reset(0) && message.important.reset(0);
   if (!reset) return std::nullopt;
-  message.kind = terms.tolerant                  ? terms.bulk
+  message.kind = tolerant                        ? terms.bulk
                  : bytes <= options_.mouse_bytes ? PacketKind::kReliable
                                                  : PacketKind::kReliableBulk;
   OpenRecord& open = message.open = OpenRecord{};
   open.tag = tag;
   open.tag_seq = tag_sends_[tag]++;
   message.first = 0;
-  if (terms.tolerant) {
+  if (tolerant) {
     open.tolerant = true;
     open.stage = terms.stage;
     open.communicator = terms.communicator;
@@ -87,6 +89,7 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   });
   set_state(message.state, early == posted_early_.end() ? SendState::kOffered : SendState::kSending);
   if (early != posted_early_.end()) {
+    message.posted = true;
     *early = posted_early_.back();
     posted_early_.pop_back();
   }
@@ -117,7 +120,9 @@ bool Sender::uncredited_room(std::uint32_t bytes) const {
 }
 
 Duration Sender::probe_wait(const Message& message) const {
-  return std::min(options_.probe_cap, rtt_.probe_timeout() * (1 << message.backoff));
+  // Who has no receive yet may wait for minutes; when it is posted, the receiver says so, and asks until it is heard.
+  const Duration most = options_.probe_cap * (message.posted ? 1 : kRareUnposted);
+  return std::min(most, rtt_.probe_timeout() * (1 << message.backoff));
 }
 
 void Sender::arm_probe(const Message& message) {
@@ -148,7 +153,7 @@ void Sender::on_timeout(TimePoint now) {
   probe_at_ = TimePoint::max();
   if (messages_.empty()) return;
   // A step longer than probes are apart was no silence of the peer: nobody asked it.
-  silence_ += std::min(now - watched_at_, 2 * options_.probe_cap);
+  silence_ += std::min(now - watched_at_, 2 * kRareUnposted * options_.probe_cap);
   watched_at_ = now;
   if (silence_ >= options_.peer_timeout) {
     peer_lost_ = true;

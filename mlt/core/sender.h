@@ -98,6 +98,7 @@ class Sender {
  private:
   struct Message {
     SendState state = SendState::kFree;
+    bool posted = false;      // its receive is known to be there
     bool open_known = false;  // the peer acknowledged a packet with the record
     bool probe_due = false;
     std::uint32_t bytes = 0;

@@ -178,6 +178,7 @@ void Sender::mark_resend(Message& message, std::uint32_t index) {
 }
 
 void Sender::receive_posted(Message& message, TimePoint now) {
+  message.posted = true;
   if (message.state == SendState::kOffered) {
     set_state(message.state, SendState::kSending);
     touch(message, now);

@@ -64,7 +64,8 @@ bool Sender::held_back(TimePoint now) {
 std::optional<Transmit> Sender::next_resend(TimePoint now) {
   for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
     Message& message = messages_[id];
-    if (message.done() || message.resend.count() == 0) continue;
+    // What found no room before its receive would find none again.
+    if (message.done() || message.resend.count() == 0 || !message.posted) continue;
     std::uint32_t index = message.resend.first_set(0);
     const bool any = message.important.count() > 0;
     for (std::uint32_t i = index; any && i < message.packets; i = message.resend.first_set(i + 1)) {
@@ -78,7 +79,6 @@ std::optional<Transmit> Sender::next_resend(TimePoint now) {
     --resends_;
     return data(id, message, index, Sort::kAgain, now);
   }
-  assert(resends_ == 0);
   return std::nullopt;
 }
 
@@ -202,7 +202,11 @@ Transmit Sender::data(std::uint32_t id, Message& message, std::uint32_t index, S
   if (lane.records.full()) ++full_lanes_;
   in_flight_ += bytes;
   message.in_flight.set(index);
-  touch(message, now);
+  if (again) {
+    message.touched_at = now;  // and probes stay as rare as they are, until something arrives
+  } else {
+    touch(message, now);
+  }
   pacer_.on_sent(bytes, now);
   ++counters_.packets;
   counters_.bytes += bytes;

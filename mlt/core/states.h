@@ -87,6 +87,7 @@ inline constexpr std::array kShareTransitions = {
     Transition<ShareState>{ShareState::kWaiting, ShareState::kServed, "a share is free"},
     Transition<ShareState>{ShareState::kWaiting, ShareState::kIdle, "all received"},
     Transition<ShareState>{ShareState::kServed, ShareState::kIdle, "all received"},
+    Transition<ShareState>{ShareState::kServed, ShareState::kWaiting, "had its turn, others wait"},
     Transition<ShareState>{ShareState::kServed, ShareState::kSilent, "nothing came for long"},
     Transition<ShareState>{ShareState::kSilent, ShareState::kServed, "data or a probe came"},
     Transition<ShareState>{ShareState::kSilent, ShareState::kWaiting, "the same, no share free"},

@@ -45,8 +45,10 @@ class Direct {
       for (const auto* cable : {&forth, &back}) {
         if (!cable->empty()) next = std::min(next, cable->front().at);
       }
+      if (!held.empty()) next = std::min(next, now + std::chrono::microseconds(100));
       if (next > until) break;
       now = std::max(next, now);
+      let_go();
       deliver(forth, to);
       deliver(back, from);
       from.on_timeout(now);
@@ -75,7 +77,9 @@ class Direct {
   int received = 0;
   int truncated = 0;
   std::uint64_t missing = 0;                              // bytes
+  std::uint64_t sent_missing = 0;                         // packets, as the sender has it
   std::vector<Transmit> data;                             // all data packets that left
+  std::function<bool(const DataHeader&)> holds = {};      // on the way forth: until it no longer does
   std::function<bool(const DataHeader&)> loses = {};      // on the way forth
   std::function<bool(const Packet&)> loses_control = {};  // on the way forth or back
 
@@ -85,6 +89,18 @@ class Direct {
     std::vector<std::byte> header;
     std::uint32_t payload;
   };
+  void let_go() {
+    for (std::size_t i = 0; i < held.size();) {
+      const auto packet = parse(held[i].header);
+      if (holds(std::get<DataHeader>(*packet))) {
+        ++i;
+        continue;
+      }
+      held[i].at = now + kOneWay;
+      forth.push_back(std::move(held[i]));
+      held.erase(held.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
   void deliver(std::deque<Flying>& cable, Endpoint& endpoint) {
     while (!cable.empty() && cable.front().at <= now) {
       const Flying packet = std::move(cable.front());
@@ -109,7 +125,8 @@ class Direct {
       std::array<std::byte, kMaxHeader> bytes{};
       const std::size_t size = serialize(packet, bytes);
       const auto end = bytes.begin() + static_cast<std::ptrdiff_t>(size);
-      cable.push_back({now + kOneWay, {bytes.begin(), end}, out->transmit.length});
+      std::deque<Flying>& to_queue = header != nullptr && holds && holds(*header) ? held : cable;
+      to_queue.push_back({now + kOneWay, {bytes.begin(), end}, out->transmit.length});
     }
   }
   void events() {
@@ -124,12 +141,16 @@ class Direct {
       }
     }
     while (const auto event = from.poll_event()) {
-      if (std::holds_alternative<SendDone>(event->what)) ++sent;
+      if (const auto* done = std::get_if<SendDone>(&event->what)) {
+        ++sent;
+        sent_missing += done->missing_packets;
+      }
     }
   }
 
   std::deque<Flying> forth;
   std::deque<Flying> back;
+  std::deque<Flying> held;
 };
 
 }  // namespace clustar::mlt::test

@@ -216,6 +216,8 @@ TEST(MltEndpoint, WhatTheBudgetAllowsIsNeitherSentAgainNorWaitedFor) {
   const Duration took = direct.run_until_received(1);
   EXPECT_EQ(direct.from.sender(direct.sender).counters().retransmitted, 0u);
   EXPECT_EQ(direct.missing, 15 * 1408u);
+  direct.run(milliseconds(1));
+  EXPECT_EQ(direct.sent_missing, 15u) << "and its sender knows";
   Direct clean;
   ASSERT_TRUE(clean.post(1 << 20) && clean.send(1 << 20, 7, tolerant_terms()));
   EXPECT_LT(took, clean.run_until_received(1) + microseconds(100));
@@ -271,6 +273,85 @@ TEST(MltEndpoint, WhatCannotBeSentOrReceivedIsRefused) {
   EXPECT_FALSE(direct.send(1000, 7, terms));
   EXPECT_FALSE(direct.from.sender(direct.sender).full());
   EXPECT_TRUE(direct.post(kMaxMessageBytes));
+}
+
+TEST(MltEndpoint, ABudgetWithRoomDoesNotLiftTheCapOfAMessage) {
+  Direct direct;
+  const TimePoint until = direct.now + milliseconds(5);
+  direct.loses = [&](const DataHeader& header) { return header.index % 5 == 0 && direct.now < until; };
+  ASSERT_TRUE(direct.post(1 << 20) && direct.send(1 << 20, 7, tolerant_terms()));
+  direct.run(until - direct.now - microseconds(1));
+  EXPECT_EQ(direct.received, 0) << "a fifth is missing, a tenth may be";
+  direct.run(milliseconds(20));
+  EXPECT_EQ(direct.received, 1);
+  EXPECT_LE(direct.missing, 74u * 1408u);
+}
+
+// One packet waits for 3 ms in a path that the others pass, and the sender falls asleep: all was sent, nothing is lost.
+TEST(MltEndpoint, SilenceIsNoProofOfLoss) {
+  Direct direct;
+  direct.holds = [&](const DataHeader& header) {
+    return header.path == 3 && direct.now < TimePoint(seconds(1) + milliseconds(3));
+  };
+  direct.loses_control = [&](const Packet& packet) { return std::holds_alternative<Probe>(packet); };
+  ASSERT_TRUE(direct.post(1 << 20) && direct.send(1 << 20, 7, tolerant_terms()));
+  direct.run(milliseconds(50));
+  EXPECT_EQ(direct.received, 1);
+  EXPECT_EQ(direct.missing, 0u);
+}
+
+TEST(MltEndpoint, APacketOfAnotherLengthThanItSaysIsIgnored) {
+  Direct direct;
+  ASSERT_TRUE(direct.post(3000));
+  DataHeader header;
+  header.secret = Direct::kSecret;
+  header.message_bytes = 3000;
+  header.segment = 1408;
+  header.open = OpenRecord{};
+  header.open->tag = 7;
+  std::array<std::byte, kMaxHeader> bytes{};
+  const std::size_t size = serialize(header, bytes);
+  for (const std::uint32_t length : {0u, 1407u, 1409u}) {
+    const auto arrival = direct.to.on_packet(std::span(bytes).first(size), length, false, direct.now);
+    EXPECT_EQ(arrival.placement.kind, Placement::Kind::kDrop);
+  }
+  EXPECT_EQ(direct.to.receiver(direct.receiver).counters().ignored, 3u);
+}
+
+TEST(MltEndpoint, AProbeIsAnsweredByFewPackets) {
+  Direct direct;
+  ASSERT_TRUE(direct.post(kMaxMessageBytes) && direct.send(kMaxMessageBytes));
+  direct.loses = [](const DataHeader&) { return true; };
+  direct.run(milliseconds(2));
+  int states = 0;
+  bool probed = false;
+  direct.loses_control = [&](const Packet& packet) {
+    probed = probed || std::holds_alternative<Probe>(packet);
+    states += std::holds_alternative<State>(packet) ? 1 : 0;
+    return std::holds_alternative<Probe>(packet) && states > 0;
+  };
+  direct.run(milliseconds(2));
+  EXPECT_TRUE(probed);
+  EXPECT_GT(states, 0);
+  EXPECT_LE(states, 8 * 16) << "of 1,490 windows, 8 to each question";
+}
+
+TEST(MltEndpoint, ManyMessagesWithoutReceivesAreQuiet) {
+  Direct direct;
+  for (int i = 0; i < 256; ++i) ASSERT_TRUE(direct.send(4000));
+  direct.run(seconds(2));
+  int probes = 0;
+  direct.loses_control = [&](const Packet& packet) {
+    probes += std::holds_alternative<Probe>(packet) ? 1 : 0;
+    return false;
+  };
+  const std::size_t before = direct.data.size();
+  direct.run(seconds(1));
+  EXPECT_LE(probes, 1000);
+  EXPECT_EQ(direct.data.size(), before) << "what found no room would find none again";
+  for (int i = 0; i < 256; ++i) ASSERT_TRUE(direct.post(4000));
+  direct.run(milliseconds(500));
+  EXPECT_EQ(direct.received, 256);
 }
 
 }  // namespace
