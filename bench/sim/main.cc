@@ -157,7 +157,10 @@ int run(Command& command) {
     for (const Row& row : rows) missed = missed || !row.met();
     for (auto& row : to_json(*experiment, rows)) results.push_back(std::move(row));
     if (command.json != "-") std::fputs(table(*experiment, rows).c_str(), stdout);
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0) {
+      std::fprintf(stderr, "clustar-sim: the table cannot be written\n");
+      return kFailed;
+    }
   }
   if (!command.json.empty()) {
     const auto written = report::write_json(report::envelope("sim", std::move(results)), command.json);

@@ -37,6 +37,8 @@ inline void PrintTo(const PacketIoUnderTest& under_test, std::ostream* out) { *o
 // One list for all suites; packet_io_sim_under_test.cc and its like add to it.
 std::vector<PacketIoUnderTest> packet_ios_under_test();
 std::vector<PacketIoUnderTest> sim_under_test();
+// The same with decorators around each end; those that change packets are set to change nothing.
+std::vector<PacketIoUnderTest> decorated(const PacketIoUnderTest& plain);
 
 // A received packet by value.
 struct Received {

@@ -15,6 +15,7 @@ ROOMS = {
     "transport/base": [],
     "transport/api": ["transport/base", MEMORY],
     "transport/io": ["transport/base", MEMORY],
+    "transport/io/decorators": ["transport/base", PACKET_IO, MEMORY],
     "transport/io/udp": ["transport/base", PACKET_IO, MEMORY],
     "transport/io/dpdk": ["transport/base", PACKET_IO, MEMORY],
     "transport/io/verbs": ["transport/base", PACKET_IO, MEMORY],

@@ -1,0 +1,395 @@
+-- Wireshark dissector of MLT, the loss-tolerant transport, as mlt/core/wire.h defines it. README.md beside this file
+-- tells how to install it. Runs on Lua 5.1 to 5.4, so without their differing bit operators.
+
+local mlt = Proto("clustar_mlt", "Clustar MLT")
+
+mlt.prefs.length_byte = Pref.bool("One byte of header length in front", true,
+  "Over kernel UDP, and in files of PcapIo, a byte with the header's length precedes each packet")
+mlt.prefs.heuristic = Pref.bool("Look for MLT on every UDP port", true,
+  "By version, type, exact lengths and reserved bytes; without it only port 61074 and Decode As")
+
+local PORT = 61074  -- of PcapIo's files
+local TYPES = {[1] = "DATA", [2] = "ACK", [3] = "POSTED", [4] = "STATE", [5] = "PROBE"}
+local DATA, ACK, POSTED, STATE, PROBE = 1, 2, 3, 4, 5
+local SIZE = {[DATA] = 40, [ACK] = 24, [POSTED] = 28, [STATE] = 96, [PROBE] = 80}  -- without what may follow
+local OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 48, 20, 3, 512
+local MAX_MESSAGE, MAX_PACKETS, MIN_SEGMENT, MAX_PPM = 2 ^ 30, 2 ^ 20, 64, 1000000
+local MAX_RANGES = 16  -- of missing packets, shown as text
+
+local f = {}
+local function field(name, make, ...) f[name] = make("clustar_mlt." .. name, ...) end
+local function flag(name, label, mask, bits) field(name, ProtoField.bool, label, bits or 8, nil, mask) end
+
+field("header_length", ProtoField.uint8, "Header length", base.DEC)
+field("version", ProtoField.uint8, "Version", base.DEC)
+field("type", ProtoField.uint8, "Type", base.DEC, TYPES)
+field("flags", ProtoField.uint8, "Flags", base.HEX)
+field("reserved", ProtoField.bytes, "Reserved")
+field("secret", ProtoField.uint64, "Connection secret", base.HEX)
+field("message", ProtoField.uint32, "Message", base.DEC)
+field("lane", ProtoField.uint8, "Lane", base.HEX)
+field("lane.class", ProtoField.uint8, "Traffic class", base.DEC, nil, 0xe0)
+field("lane.path", ProtoField.uint8, "Path", base.DEC, nil, 0x1f)
+field("credit_units", ProtoField.uint32, "Credit (units of 64 bytes)", base.DEC)
+field("finished_below", ProtoField.uint32, "Finished below", base.DEC)
+field("message_bytes", ProtoField.uint32, "Message bytes", base.DEC)
+field("segment", ProtoField.uint16, "Segment bytes", base.DEC)
+field("sent_units", ProtoField.uint32, "Sent (units of 64 bytes)", base.DEC)
+field("tag", ProtoField.int32, "Tag", base.DEC)
+field("tag_seq", ProtoField.uint32, "Tag sequence", base.DEC)
+field("packets", ProtoField.uint32, "Packets of the message", base.DEC)
+
+flag("data.retransmission", "Retransmission", 0x01)
+flag("data.important", "Important", 0x02)
+flag("data.ack_now", "Acknowledge at once", 0x04)
+flag("data.has_open", "An open record follows", 0x08)
+field("data.index", ProtoField.uint32, "Index", base.DEC)
+field("data.path_seq", ProtoField.uint32, "Sequence on the lane", base.DEC)
+field("data.tx_us", ProtoField.uint32, "Sent at (us)", base.DEC)
+field("data.payload", ProtoField.bytes, "Payload")
+
+field("open", ProtoField.none, "Open record")
+field("open.settled_below", ProtoField.uint32, "Settled below", base.DEC)
+field("open.stage", ProtoField.uint16, "Stage of the reduce-scatter", base.DEC)
+field("open.flags", ProtoField.uint16, "Flags", base.HEX)
+flag("open.tolerant", "Tolerant", 0x0001, 16)
+field("open.communicator", ProtoField.uint64, "Communicator", base.HEX)
+field("open.collective", ProtoField.uint32, "Collective", base.DEC)
+field("open.ranks", ProtoField.uint16, "Ranks", base.DEC)
+field("open.edges", ProtoField.uint16, "Network edges of the ring", base.DEC)
+field("open.collective_bytes", ProtoField.uint64, "Collective bytes", base.DEC)
+field("open.tolerance_ppm", ProtoField.uint32, "Tolerance (ppm)", base.DEC)
+field("open.important", ProtoField.uint32, "Important packets", base.DEC)
+
+field("ack.count", ProtoField.uint8, "Blocks", base.DEC)
+field("ack.block", ProtoField.none, "Block")
+field("ack.marked", ProtoField.uint16, "Marked so far (mod 2^16)", base.DEC)
+field("ack.largest", ProtoField.uint32, "Largest sequence", base.DEC)
+field("ack.before", ProtoField.uint64, "Arrived before it (bit i: largest - 1 - i)", base.HEX)
+field("ack.missing", ProtoField.uint8, "Not arrived of those 64", base.DEC)
+field("ack.delay_us", ProtoField.uint16, "Delay of the acknowledgement (us)", base.DEC)
+
+field("posted.length", ProtoField.uint32, "Length", base.DEC)
+
+flag("state.stop", "Stop: the message is over", 0x01)
+flag("state.complete", "Nothing is missing", 0x02)
+flag("state.matched", "It has its receive", 0x04)
+flag("state.asks", "The receiver asks", 0x08)
+field("state.base", ProtoField.uint32, "First packet of the window", base.DEC)
+field("state.count", ProtoField.uint16, "Valid bits", base.DEC)
+field("state.want", ProtoField.uint16, "Wanted of the missing", base.DEC)
+field("state.bitmap", ProtoField.bytes, "Missing (bitmap)")
+field("state.missing", ProtoField.uint16, "Missing packets in the window", base.DEC)
+field("state.ranges", ProtoField.string, "Missing packets")
+
+flag("probe.settled", "All was sent, nothing is on its way", 0x01)
+field("probe.sent", ProtoField.uint32, "Packets sent at least once", base.DEC)
+
+local fields = {}
+for _, one in pairs(f) do fields[#fields + 1] = one end
+mlt.fields = fields
+
+local function malformed(name, label)
+  return ProtoExpert.new("clustar_mlt.malformed." .. name, label, expert.group.MALFORMED, expert.severity.ERROR)
+end
+local e = {
+  version = malformed("version", "The version is not 1"),
+  type = malformed("type", "There is no such type"),
+  length = malformed("length", "The header's length fits no packet of this type"),
+  reserved = malformed("reserved", "Reserved bytes or flags are not 0"),
+  range = malformed("range", "A value is out of its range"),
+  payload = ProtoExpert.new("clustar_mlt.payload", "The payload is not what the header says", expert.group.PROTOCOL,
+    expert.severity.WARN),
+}
+mlt.experts = {e.version, e.type, e.length, e.reserved, e.range, e.payload}
+
+local function has(flags, bit) return math.floor(flags / bit) % 2 == 1 end
+local function packet_count(bytes, segment)
+  if bytes == 0 or segment == 0 then return 1 end
+  return math.floor((bytes + segment - 1) / segment)
+end
+local function whole(number) return string.format("%.0f", number) end
+
+-- One packet while it is taken apart: header from `at`, `length` bytes of it.
+local Packet = {}
+Packet.__index = Packet
+function Packet:range(offset, size) return self.tvb(self.at + offset, size) end
+function Packet:uint(offset, size) return self:range(offset, size):uint() end
+function Packet:add(tree, name, offset, size) return tree:add(f[name], self:range(offset, size)) end
+function Packet:wrong(what, text)
+  if text then self.tree:add_proto_expert_info(e[what], text) else self.tree:add_proto_expert_info(e[what]) end
+end
+function Packet:check(good, what, text) if not good then self:wrong(what, text) end end
+function Packet:zero(tree, offset, size)
+  self:add(tree, "reserved", offset, size)
+  self:check(self:uint(offset, size) == 0, "reserved", "Byte " .. offset .. " of the header: reserved, and not 0")
+end
+function Packet:flags(most, names)
+  local tree = self:add(self.tree, "flags", 2, 1)
+  for _, name in ipairs(names) do self:add(tree, name, 2, 1) end
+  local flags = self:uint(2, 1)
+  self:check(flags <= most, "reserved", "There are no such flags")
+  return flags
+end
+function Packet:lane(tree, offset)
+  local lane = self:add(tree, "lane", offset, 1)
+  self:add(lane, "lane.class", offset, 1)
+  self:add(lane, "lane.path", offset, 1)
+  local byte = self:uint(offset, 1)
+  return "path " .. byte % 32 .. " class " .. math.floor(byte / 32)
+end
+-- Returns the number of packets.
+function Packet:message_size(bytes_at, segment_at)
+  self:add(self.tree, "message_bytes", bytes_at, 4)
+  self:add(self.tree, "segment", segment_at, 2)
+  local bytes, segment = self:uint(bytes_at, 4), self:uint(segment_at, 2)
+  local packets = packet_count(bytes, segment)
+  self.tree:add(f.packets, self:range(bytes_at, 4), packets):set_generated()
+  self:check(bytes <= MAX_MESSAGE, "range", "A message has at most 2^30 bytes")
+  self:check(segment >= MIN_SEGMENT, "range", "A segment has at least 64 bytes")
+  self:check(packets <= MAX_PACKETS, "range", "A message has at most 2^20 packets")
+  return packets
+end
+function Packet:open(at, packets)
+  local tree = self:add(self.tree, "open", at, OPEN_SIZE)
+  self:add(tree, "tag", at, 4)
+  self:add(tree, "tag_seq", at + 4, 4)
+  self:add(tree, "open.settled_below", at + 8, 4)
+  self:add(tree, "open.stage", at + 12, 2)
+  local flags = self:add(tree, "open.flags", at + 14, 2)
+  self:add(flags, "open.tolerant", at + 14, 2)
+  self:add(tree, "open.communicator", at + 16, 8)
+  self:add(tree, "open.collective", at + 24, 4)
+  self:add(tree, "open.ranks", at + 28, 2)
+  self:add(tree, "open.edges", at + 30, 2)
+  self:add(tree, "open.collective_bytes", at + 32, 8)
+  self:add(tree, "open.tolerance_ppm", at + 40, 4)
+  self:add(tree, "open.important", at + 44, 4)
+  self:check(self:uint(at + 14, 2) <= 1, "reserved", "There are no such flags of an open record")
+  self:check(self:uint(at + 40, 4) <= MAX_PPM, "range", "The tolerance is at most 1,000,000 ppm")
+  self:check(self:uint(at + 44, 4) <= packets, "range", "More packets are important than the message has")
+  return "tag " .. self:range(at, 4):int() .. (self:uint(at + 14, 2) % 2 == 1 and " tolerant" or "")
+end
+
+local dissect = {}
+
+dissect[DATA] = function(p)
+  local flags = p:flags(15, {"data.retransmission", "data.important", "data.ack_now", "data.has_open"})
+  local lane = p:lane(p.tree, 3)
+  p:add(p.tree, "secret", 4, 8)
+  p:add(p.tree, "message", 12, 4)
+  p:add(p.tree, "data.index", 16, 4)
+  p:add(p.tree, "data.path_seq", 20, 4)
+  local packets = p:message_size(24, 28)
+  p:zero(p.tree, 30, 2)
+  p:add(p.tree, "data.tx_us", 32, 4)
+  p:add(p.tree, "sent_units", 36, 4)
+  local index, bytes, segment = p:uint(16, 4), p:uint(24, 4), p:uint(28, 2)
+  p:check(index < packets, "range", "The message has no packet of this index")
+  local info = "message " .. p:uint(12, 4) .. " packet " .. index .. "/" .. whole(packets) .. " " .. lane .. " seq " ..
+    p:uint(20, 4)
+  if has(flags, 8) then info = info .. " " .. p:open(SIZE[DATA], packets) end
+  if has(flags, 1) then info = info .. " [retransmission]" end
+  if has(flags, 2) then info = info .. " [important]" end
+
+  local expected = math.max(0, math.min(segment, bytes - index * segment))
+  local begin = p.at + p.length
+  local actual = p.tvb:reported_len() - begin
+  local captured = p.tvb:len() - begin
+  if captured > 0 then p.tree:add(f["data.payload"], p.tvb(begin, captured)) end
+  p:check(actual == expected, "payload", whole(actual) .. " bytes of payload; the header says " .. whole(expected))
+  return info
+end
+
+-- Zeroes of a 64-bit field among its `valid` lowest bits.
+local function zeroes(p, at, valid)
+  local count = 0
+  for bit = 0, valid - 1 do
+    if not has(p:uint(at + 7 - math.floor(bit / 8), 1), 2 ^ (bit % 8)) then count = count + 1 end
+  end
+  return count
+end
+
+dissect[ACK] = function(p)
+  p:zero(p.tree, 2, 2)
+  p:add(p.tree, "secret", 4, 8)
+  p:add(p.tree, "credit_units", 12, 4)
+  p:add(p.tree, "finished_below", 16, 4)
+  p:add(p.tree, "ack.count", 20, 1)
+  p:zero(p.tree, 21, 3)
+  local info = "finished below " .. p:uint(16, 4)
+  for i = 0, p:uint(20, 1) - 1 do
+    local at = SIZE[ACK] + i * BLOCK_SIZE
+    local tree = p:add(p.tree, "ack.block", at, BLOCK_SIZE)
+    local lane = p:lane(tree, at)
+    p:zero(tree, at + 1, 1)
+    p:add(tree, "ack.marked", at + 2, 2)
+    p:add(tree, "ack.largest", at + 4, 4)
+    p:add(tree, "ack.before", at + 8, 8)
+    local largest = p:uint(at + 4, 4)
+    -- A lane begins with sequence 0.
+    local missing = zeroes(p, at + 8, math.min(64, largest))
+    tree:add(f["ack.missing"], p:range(at + 8, 8), missing):set_generated()
+    p:add(tree, "ack.delay_us", at + 16, 2)
+    p:zero(tree, at + 18, 2)
+    tree:append_text(": " .. lane .. ", largest " .. largest .. ", " .. missing .. " missing")
+    info = info .. " | " .. lane .. " largest " .. largest .. " missing " .. missing
+  end
+  return info
+end
+
+dissect[POSTED] = function(p)
+  p:zero(p.tree, 2, 2)
+  p:add(p.tree, "secret", 4, 8)
+  p:add(p.tree, "tag", 12, 4)
+  p:add(p.tree, "tag_seq", 16, 4)
+  p:add(p.tree, "posted.length", 20, 4)
+  p:add(p.tree, "credit_units", 24, 4)
+  p:check(p:uint(20, 4) <= MAX_MESSAGE, "range", "A message has at most 2^30 bytes")
+  return "tag " .. p:range(12, 4):int() .. " seq " .. p:uint(16, 4) .. " length " .. p:uint(20, 4)
+end
+
+-- Of the bitmap's first `valid` bits: how many are set, and which packets that is; whether a later one is set.
+local function read_bitmap(p, at, first, valid)
+  local count, ranges, begin, beyond = 0, {}, nil, false
+  local function close(last)
+    if begin then ranges[#ranges + 1] = whole(begin) .. (last > begin and "-" .. whole(last) or "") end
+    begin = nil
+  end
+  for i = 0, WINDOW - 1 do
+    local set = has(p:uint(at + math.floor(i / 8), 1), 2 ^ (7 - i % 8))
+    if i >= valid then
+      beyond = beyond or set
+    elseif set then
+      count = count + 1
+      begin = begin or first + i
+    else
+      close(first + i - 1)
+    end
+  end
+  close(first + valid - 1)
+  local text = table.concat(ranges, ", ", 1, math.min(#ranges, MAX_RANGES))
+  if #ranges > MAX_RANGES then text = text .. ", ..." end
+  return count, text, beyond
+end
+
+dissect[STATE] = function(p)
+  local flags = p:flags(15, {"state.stop", "state.complete", "state.matched", "state.asks"})
+  p:zero(p.tree, 3, 1)
+  p:add(p.tree, "secret", 4, 8)
+  p:add(p.tree, "message", 12, 4)
+  p:add(p.tree, "credit_units", 16, 4)
+  p:add(p.tree, "state.base", 20, 4)
+  p:add(p.tree, "state.count", 24, 2)
+  p:add(p.tree, "state.want", 26, 2)
+  p:add(p.tree, "finished_below", 28, 4)
+  p:add(p.tree, "state.bitmap", 32, WINDOW / 8)
+  local first, valid, want = p:uint(20, 4), p:uint(24, 2), p:uint(26, 2)
+  local missing, text, beyond = read_bitmap(p, 32, first, math.min(valid, WINDOW))
+  p.tree:add(f["state.missing"], p:range(32, WINDOW / 8), missing):set_generated()
+  p.tree:add(f["state.ranges"], p:range(32, WINDOW / 8), text):set_generated()
+  local stop, complete, asks = has(flags, 1), has(flags, 2), has(flags, 8)
+  p:check(valid <= WINDOW, "range", "A window has 512 packets")
+  p:check(first + valid <= MAX_PACKETS, "range", "A message has at most 2^20 packets")
+  p:check(want <= valid, "range", "More packets are wanted than the window has")
+  p:check(not beyond, "range", "A bit beyond the valid ones is set")
+  p:check(not complete or (stop and first == 0 and valid == 0), "range",
+    "Where nothing is missing, the message is over and the window empty")
+  p:check(not (asks and stop), "range", "The receiver asks about a message that is over")
+  local info = "message " .. p:uint(12, 4)
+  if stop then info = info .. " STOP" end
+  if complete then info = info .. " complete" end
+  if asks then info = info .. " asks" end
+  if not complete then info = info .. " missing " .. missing .. " of " .. first .. "+" .. valid .. " want " .. want end
+  return info
+end
+
+dissect[PROBE] = function(p)
+  local settled = p:flags(1, {"probe.settled"}) % 2 == 1
+  p:zero(p.tree, 3, 1)
+  p:add(p.tree, "secret", 4, 8)
+  p:add(p.tree, "message", 12, 4)
+  p:add(p.tree, "probe.sent", 16, 4)
+  local packets = p:message_size(20, 24)
+  p:zero(p.tree, 26, 2)
+  p:add(p.tree, "sent_units", 28, 4)
+  local sent = p:uint(16, 4)
+  p:check(sent <= packets, "range", "More packets were sent than the message has")
+  p:check(not settled or sent == packets, "range", "All was sent, and less than all")
+  local open = p:open(32, packets)
+  return "message " .. p:uint(12, 4) .. " sent " .. sent .. "/" .. whole(packets) .. (settled and " settled " or " ") ..
+    open
+end
+
+-- The header's length by its first bytes; nil if they are of no packet.
+local function header_size(tvb, at)
+  local left = tvb:len() - at
+  if left < 12 or tvb(at, 1):uint() ~= 1 then return nil end
+  local kind = tvb(at + 1, 1):uint()
+  local size = SIZE[kind]
+  if size == nil or left < size then return nil end
+  if kind == DATA and has(tvb(at + 2, 1):uint(), 8) then size = size + OPEN_SIZE end
+  if kind == ACK then
+    local blocks = tvb(at + 20, 1):uint()
+    if blocks > MAX_BLOCKS then return nil end
+    size = size + blocks * BLOCK_SIZE
+  end
+  return left >= size and size or nil
+end
+
+local function header_at() return mlt.prefs.length_byte and 1 or 0 end
+
+function mlt.dissector(tvb, pinfo, root)
+  local at = header_at()
+  if tvb:len() < at + 2 then return 0 end
+  pinfo.cols.protocol = "MLT"
+  local tree = root:add(mlt, tvb())
+  local p = setmetatable({tvb = tvb, at = at, tree = tree}, Packet)
+  local size = header_size(tvb, at)
+  p.length = size or tvb:len() - at
+  if at == 1 then
+    tree:add(f.header_length, tvb(0, 1))
+    if size and tvb(0, 1):uint() ~= size then
+      p:wrong("length", "The header of such a packet has " .. size .. " bytes")
+    end
+  end
+  p:add(tree, "version", 0, 1)
+  p:add(tree, "type", 1, 1)
+  local kind = p:uint(1, 1)
+  local name = TYPES[kind] or ("type " .. kind)
+  p:check(p:uint(0, 1) == 1, "version")
+  p:check(TYPES[kind] ~= nil, "type")
+  pinfo.cols.info = name
+  if size == nil then
+    if p:uint(0, 1) == 1 and TYPES[kind] then p:wrong("length") end
+    return tvb:len()
+  end
+  if kind ~= DATA then p:check(tvb:reported_len() == at + size, "length") end
+  local info = name .. " " .. dissect[kind](p)
+  pinfo.cols.info = info
+  tree:append_text(", " .. info)
+  return tvb:len()
+end
+
+-- Offsets and sizes of what is reserved, after the first four bytes.
+local RESERVED = {[DATA] = {30, 2}, [ACK] = {21, 3}, [PROBE] = {26, 2}}
+
+-- Strict, because it sees every UDP packet that no one else claims.
+local function looks_like_mlt(tvb)
+  local at = header_at()
+  local size = header_size(tvb, at)
+  if size == nil or (at == 1 and tvb(0, 1):uint() ~= size) then return false end
+  local kind = tvb(at + 1, 1):uint()
+  if kind ~= DATA and tvb:reported_len() ~= at + size then return false end
+  if kind ~= DATA and tvb(at + 3, 1):uint() ~= 0 then return false end
+  if tvb(at + 2, 1):uint() > 15 then return false end
+  local reserved = RESERVED[kind]
+  return reserved == nil or tvb(at + reserved[1], reserved[2]):uint() == 0
+end
+
+mlt:register_heuristic("udp", function(tvb, pinfo, root)
+  if not mlt.prefs.heuristic or not looks_like_mlt(tvb) then return false end
+  mlt.dissector(tvb, pinfo, root)
+  return true
+end)
+DissectorTable.get("udp.port"):add(PORT, mlt)

@@ -1,0 +1,40 @@
+// What the decorators share: all calls go to the PacketIo inside. A decorator overrides what it changes.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "transport/io/packet_io.h"
+
+namespace clustar::transport::io {
+
+class ForwardingIo : public PacketIo {
+ public:
+  explicit ForwardingIo(std::unique_ptr<PacketIo> inner) : inner_(std::move(inner)) {}
+
+  const Capabilities& capabilities() const override { return inner_->capabilities(); }
+  Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override { return inner_->reg_mr(memory); }
+  Result<std::size_t> send(std::span<const TxPacket> packets) override { return inner_->send(packets); }
+  Result<std::size_t> receive(std::span<RxPacket> packets) override { return inner_->receive(packets); }
+  void release(std::span<const RxPacket> packets) override { inner_->release(packets); }
+  Landing expect(PeerId peer, std::uint32_t slot, const MemorySlice& target, std::size_t segment_bytes) override {
+    return inner_->expect(peer, slot, target, segment_bytes);
+  }
+  void cancel(Landing landing) override { inner_->cancel(landing); }
+  void wait(Duration timeout) override { inner_->wait(timeout); }
+
+  PacketIo& inner() { return *inner_; }
+
+ private:
+  std::unique_ptr<PacketIo> inner_;
+};
+
+// The slice's bytes, which are in host memory; empty if they are not, or lie outside of it.
+inline std::span<const std::byte> host_bytes(const MemorySlice& slice) {
+  if (slice.mr == nullptr || slice.mr->memory().kind != gdr::MemoryKind::kHost) return {};
+  const gdr::MemoryRef& memory = slice.mr->memory();
+  if (slice.offset > memory.length || slice.length > memory.length - slice.offset) return {};
+  return {memory.address + slice.offset, slice.length};
+}
+
+}  // namespace clustar::transport::io
