@@ -39,6 +39,7 @@ std::vector<PacketIoUnderTest> packet_ios_under_test();
 std::vector<PacketIoUnderTest> sim_under_test();
 // The same with decorators around each end; those that change packets are set to change nothing.
 std::vector<PacketIoUnderTest> decorated(const PacketIoUnderTest& plain);
+std::vector<PacketIoUnderTest> udp_under_test();
 
 // A received packet by value.
 struct Received {

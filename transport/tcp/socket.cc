@@ -44,10 +44,6 @@ IoResult classify(ssize_t result, bool reading) {
 
 }  // namespace
 
-void Socket::close() {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
-
 Address::Address(const Endpoint& endpoint) {
   if (endpoint.ipv6) {
     auto* in6 = reinterpret_cast<sockaddr_in6*>(&storage_);
@@ -200,11 +196,6 @@ Result<void> fill_random(std::span<std::byte> out) {
     return fail(ErrorCode::kSystem, "getrandom: " + describe_errno(errno));
   }
   return {};
-}
-
-std::string describe_errno(int error) {
-  char text[128];
-  return fmt::format("{} (errno {})", strerror_r(error, text, sizeof text), error);
 }
 
 }  // namespace clustar::transport::tcp

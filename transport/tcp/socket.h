@@ -8,33 +8,14 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 
+#include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
 #include "transport/tcp/core/wire.h"
 
 namespace clustar::transport::tcp {
 
-class Socket {
- public:
-  Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
-  ~Socket() { close(); }
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    if (this != &other) {
-      close();
-      fd_ = std::exchange(other.fd_, -1);
-    }
-    return *this;
-  }
-  int fd() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  void close();
-
- private:
-  int fd_ = -1;
-};
+using Socket = FileDescriptor;
 
 class Address {
  public:
@@ -84,6 +65,5 @@ void probe_when_idle(const Socket& socket);
 void detect_dead_host(const Socket& socket);
 Address local_address(const Socket& socket);
 Result<void> fill_random(std::span<std::byte> out);
-std::string describe_errno(int error);
 
 }  // namespace clustar::transport::tcp

@@ -1,0 +1,70 @@
+// One sendmmsg: packets of one path in order, runs of them joined into messages that the kernel cuts (UDP_SEGMENT).
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "transport/io/packet_io.h"
+#include "transport/io/udp/address.h"
+#include "transport/io/udp/frame.h"
+
+namespace clustar::transport::io::udp {
+
+// DSCP = traffic class << 3, the class selectors of RFC 2474; in the TOS byte it stands above the two bits of ECN.
+constexpr std::uint8_t tos_of(std::uint8_t traffic_class, Ecn ecn) {
+  return static_cast<std::uint8_t>(traffic_class << 5 | static_cast<std::uint8_t>(ecn));
+}
+constexpr std::uint8_t class_of(std::uint8_t tos) { return tos >> 5; }
+constexpr Ecn ecn_of(std::uint8_t tos) { return static_cast<Ecn>(tos & 3); }
+
+class TxBatch {
+ public:
+  static constexpr std::size_t kSegments = 64;  // UDP_MAX_SEGMENTS of kernels before 6.9
+  static constexpr std::size_t kPackets = 512;
+
+  // `most_messages` per sendmmsg; `most_bytes` of UDP payload per message.
+  TxBatch(std::size_t most_messages, std::size_t most_bytes);
+
+  void clear() { packets_ = messages_ = 0; }
+  // False: full. The packet's payload must stay until send(); `to` must stay as well.
+  bool add(const TxPacket& packet, const SocketAddress& to, bool join);
+  bool empty() const { return messages_ == 0; }
+  // Messages handed over, or -1 with errno, which concerns the first.
+  int send(int fd);
+  // Packets and bytes in the first `messages`.
+  std::size_t packets_in(std::size_t messages) const;
+  std::size_t bytes_in(std::size_t messages) const;
+
+ private:
+  struct Start {  // a frame's length byte and header: copied, so that the two are one piece
+    std::array<std::byte, kFrameBytes + Header::kMax> bytes;
+  };
+  struct alignas(cmsghdr) Message {
+    std::byte control[48];  // TOS, and the length of a segment
+    std::size_t packets = 0;
+    std::size_t bytes = 0;
+    std::size_t segment = 0;  // length of all but the last
+    std::size_t latest = 0;   // length of the last
+    PeerId peer = 0;
+    std::uint8_t tos = 0;
+  };
+  bool joins(const Message& message, PeerId peer, std::uint8_t tos, std::size_t length) const;
+  void open(PeerId peer, std::uint8_t tos, const SocketAddress& to, std::size_t length);
+  void write_control(Message& message, msghdr& header) const;
+
+  std::size_t most_bytes_;
+  std::size_t packets_ = 0;
+  std::size_t messages_ = 0;
+  bool ipv6_ = false;
+  std::vector<Start> starts_;
+  std::vector<iovec> pieces_;
+  std::vector<Message> states_;
+  std::vector<mmsghdr> headers_;
+};
+
+}  // namespace clustar::transport::io::udp

@@ -1,0 +1,445 @@
+#include "transport/io/udp/udp_io.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cerrno>
+#include <utility>
+
+namespace clustar::transport::io::udp {
+namespace {
+
+constexpr std::size_t kLeastPacket = 64;
+constexpr std::size_t kGroBuffer = 65536;
+constexpr std::uint8_t kMostClass = 7;
+// How long wait() sleeps when the kernel was out of memory: nothing tells when there is some again.
+constexpr Duration kMemoryPause = std::chrono::microseconds(100);
+
+Result<void> check_options(const UdpOptions& options) {
+  const auto outside = [](const char* name, std::size_t value, std::size_t low, std::size_t high) {
+    return fail(ErrorCode::kInvalidArgument, std::string("udp: ") + name + " is " + std::to_string(value) +
+                                                 "; allowed is " + std::to_string(low) + " to " + std::to_string(high));
+  };
+  if (options.paths < 1 || options.paths > UdpIo::kMostPaths) return outside("paths", options.paths, 1, 32);
+  if (options.send_batch < 1 || options.send_batch > 256) return outside("send_batch", options.send_batch, 1, 256);
+  if (options.receive_batch < 1 || options.receive_batch > 256) {
+    return outside("receive_batch", options.receive_batch, 1, 256);
+  }
+  if (options.receive_buffers < 1 || options.receive_buffers > 65536) {
+    return outside("receive_buffers", options.receive_buffers, 1, 65536);
+  }
+  if (options.first_port > 65536 - options.paths) {
+    return outside("first_port", options.first_port, 0, 65536u - options.paths);
+  }
+  if (options.max_packet > 0 && options.max_packet < kLeastPacket) {
+    return outside("max_packet", options.max_packet, kLeastPacket, 65506);
+  }
+  return {};
+}
+
+// What the network, not this device, answers: reported once, and the socket goes on.
+bool of_the_network(int error) {
+  switch (error) {
+    case ECONNREFUSED:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case ENETDOWN:
+    case ENONET:
+    case EPROTO:
+    case ENOPROTOOPT:  // ICMP "protocol unreachable"
+    case ETIMEDOUT:
+    case EACCES:  // an administrator's route or firewall
+    case EPERM: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+UdpIo::UdpIo(const UdpOptions& options, const IpAddress& local)
+    : tx_(options.send_batch, most_udp_payload(local.ipv6)), rx_(options.receive_batch) {
+  local_.ip = local;
+  capabilities_.paths = options.paths;
+  capabilities_.marks = true;
+}
+
+Result<std::unique_ptr<UdpIo>> UdpIo::open(const UdpOptions& options) {
+  if (auto valid = check_options(options); !valid) return tl::unexpected(valid.error());
+  const auto local = resolve_local(options.local);
+  if (!local) return tl::unexpected(local.error());
+  std::unique_ptr<UdpIo> io(new UdpIo(options, *local));
+  if (auto opened = io->open_sockets(options); !opened) return tl::unexpected(opened.error());
+  const Link link = link_of(*local);
+  io->set_limits(options, link);
+  if (io->capabilities_.max_packet < kLeastPacket) {
+    return fail(ErrorCode::kUnavailable, "udp: an MTU of " + std::to_string(link.mtu) + " bytes leaves no room");
+  }
+  const std::size_t buffer = io->gro_ ? kGroBuffer : std::min((link.mtu + 63) / 64 * 64, kGroBuffer);
+  io->pool_.emplace(options.receive_buffers, buffer);
+  return io;
+}
+
+Result<void> UdpIo::open_sockets(const UdpOptions& options) {
+  epoll_ = FileDescriptor(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return fail(ErrorCode::kSystem, "udp: epoll_create1: " + describe_errno(errno));
+  const SocketSettings settings{options.send_buffer_bytes, options.receive_buffer_bytes, options.allow_gro};
+  gso_ = options.allow_gso;
+  gro_ = options.allow_gro;
+  for (std::uint32_t k = 0; k < options.paths; ++k) {
+    const auto port = static_cast<std::uint16_t>(options.first_port == 0 ? 0 : options.first_port + k);
+    auto socket = open_path(local_.ip, port, settings);
+    if (!socket) return tl::unexpected(socket.error());
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u32 = k;
+    if (::epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, socket->file.fd(), &event) != 0) {
+      return fail(ErrorCode::kSystem, "udp: epoll_ctl: " + describe_errno(errno));
+    }
+    gso_ = gso_ && socket->gso;
+    gro_ = gro_ && socket->gro;
+    local_.ports.push_back(socket->port);
+    paths_.push_back({std::move(*socket)});
+  }
+  receive_buffer_bytes_ = receive_buffer_of(paths_[0].socket.file);
+  return {};
+}
+
+void UdpIo::set_limits(const UdpOptions& options, const Link& link) {
+  capabilities_.line_rate_bps = link.rate_bps;
+  capabilities_.max_packet = most_udp_payload(local_.ip.ipv6) - kFrameBytes;
+  if (options.max_packet > 0) capabilities_.max_packet = std::min(capabilities_.max_packet, options.max_packet);
+  lower_mtu(link.mtu);
+  counters_.mtu_changes = 0;
+}
+
+bool UdpIo::lower_mtu(std::size_t mtu) {
+  const std::size_t around = datagram_overhead(local_.ip.ipv6) + kFrameBytes;
+  const std::size_t most = mtu > around ? mtu - around : 0;
+  if (most >= capabilities_.max_packet) return false;
+  capabilities_.max_packet = most;
+  capabilities_.header_bytes = std::min(Header::kMax, most);
+  ++counters_.mtu_changes;
+  return true;
+}
+
+Result<PeerId> UdpIo::add_peer(const UdpAddress& address) {
+  const std::string name = address.ip.to_string();
+  if (address.ip.ipv6 != local_.ip.ipv6 || address.ip.is_any()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "udp: " + name + " cannot be a peer of " + local_.ip.to_string() + ": one address family, no wildcard");
+  }
+  if (address.ports.size() != paths_.size()) {
+    return fail(ErrorCode::kInvalidUsage, "udp: peer " + name + " has " + std::to_string(address.ports.size()) +
+                                              " paths, this end " + std::to_string(paths_.size()) +
+                                              ": both must be configured with the same number");
+  }
+  if (std::ranges::find(address.ports, 0) != address.ports.end()) {
+    return fail(ErrorCode::kInvalidArgument, "udp: peer " + name + " has a path with port 0");
+  }
+  auto peer = peers_.add(address);
+  if (!peer) return peer;
+  // Never below what every path carries: that would be a wrong answer, not a route.
+  const std::size_t mtu = route_mtu(local_.ip, SocketAddress(address.ip, address.ports[0]));
+  if (mtu >= least_mtu(local_.ip.ipv6)) lower_mtu(mtu);
+  return peer;
+}
+
+Result<void> UdpIo::remove_peer(PeerId peer) {
+  if (!peers_.remove(peer)) {
+    return fail(ErrorCode::kInvalidArgument, "udp: there is no peer " + std::to_string(peer));
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Mr>> UdpIo::reg_mr(const gdr::MemoryRef& memory) {
+  if (memory.kind != gdr::MemoryKind::kHost) {
+    return fail(ErrorCode::kUnavailable, std::string("kernel UDP reaches host memory only; memory of kind '") +
+                                             gdr::to_string(memory.kind) + "' cannot be registered");
+  }
+  if (memory.address == nullptr && memory.length > 0) {
+    return fail(ErrorCode::kInvalidArgument, "memory to be registered has a length but no address");
+  }
+  return std::make_unique<Mr>(memory);
+}
+
+const SocketAddress* UdpIo::destination(const TxPacket& packet) const {
+  const MemorySlice& slice = packet.payload;
+  const std::size_t header = packet.header.bytes().size();
+  const std::size_t most = capabilities_.max_packet;
+  const bool readable = slice.mr == nullptr ? slice.length == 0
+                                            : slice.length <= slice.mr->memory().length &&
+                                                  slice.offset <= slice.mr->memory().length - slice.length;
+  const bool valid = readable && header > 0 && slice.length <= most && header + slice.length <= most &&
+                     packet.path < paths_.size() && packet.traffic_class <= kMostClass;
+  const auto* peer = valid ? peers_.find(packet.peer) : nullptr;
+  return peer != nullptr ? &(*peer)[packet.path] : nullptr;
+}
+
+std::string UdpIo::refusal(const TxPacket& packet) const {
+  const MemorySlice& slice = packet.payload;
+  const std::size_t header = packet.header.bytes().size();
+  const std::size_t most = capabilities_.max_packet;
+  if (header == 0) return "udp: a packet needs a header of at least 1 byte";
+  if (slice.length > most || header + slice.length > most) {
+    return "udp: a packet of " + std::to_string(header) + " + " + std::to_string(slice.length) +
+           " bytes was offered; the limit is now " + std::to_string(most);
+  }
+  if (packet.path >= paths_.size()) {
+    return "udp: there is no path " + std::to_string(packet.path) + "; paths are below " +
+           std::to_string(paths_.size());
+  }
+  if (packet.traffic_class > kMostClass) {
+    return "udp: there is no traffic class " + std::to_string(packet.traffic_class) + "; classes are 0 to 7";
+  }
+  if (!peers_.known(packet.peer)) return "udp: there is no peer " + std::to_string(packet.peer);
+  return "udp: a payload of " + std::to_string(slice.length) + " bytes at offset " + std::to_string(slice.offset) +
+         " is outside of its registered memory";
+}
+
+void UdpIo::fill_batch(std::span<const TxPacket> packets) {
+  tx_.clear();
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    const TxPacket& packet = packets[i];
+    if (packet.path != packets[0].path) return;  // another socket, so another call
+    const SocketAddress* to = destination(packet);
+    const bool join = gso_ && (singly_ == 0 || i > singly_);
+    if (to == nullptr || !tx_.add(packet, *to, join)) return;
+  }
+}
+
+Result<std::size_t> UdpIo::send(std::span<const TxPacket> packets) {
+  full_ = 0;
+  no_memory_ = false;
+  std::size_t taken = 0;
+  while (taken < packets.size()) {
+    const std::span<const TxPacket> rest = packets.subspan(taken);
+    // What went before a failure is on its way; the next call tells of it.
+    fill_batch(rest);
+    if (tx_.empty()) {
+      if (taken > 0) break;
+      return fail(ErrorCode::kInvalidArgument, refusal(rest[0]));
+    }
+    const int sent = tx_.send(paths_[rest[0].path].socket.file.fd());
+    const int error = sent < 0 ? errno : EAGAIN;
+    ++counters_.send_calls;
+    if (sent > 0) {
+      taken += after_sent(static_cast<std::size_t>(sent));
+      continue;
+    }
+    const auto done = on_failure(error, rest[0]);
+    if (!done) {
+      if (taken > 0) break;
+      return tl::unexpected(done.error());
+    }
+    if (!*done) break;
+    taken += **done;
+  }
+  return taken;
+}
+
+std::size_t UdpIo::after_sent(std::size_t messages) {
+  const std::size_t packets = tx_.packets_in(messages);
+  counters_.messages_sent += messages;
+  counters_.packets_sent += packets;
+  counters_.bytes_sent += tx_.bytes_in(messages);
+  pass_singly(packets);
+  return packets;
+}
+
+void UdpIo::pass_singly(std::size_t packets) {
+  retried_ = false;
+  if (singly_ == 0) return;
+  singly_ -= std::min(singly_, packets);
+  if (singly_ > 0) return;
+  if (gso_suspect_) gso_ = false;
+  gso_suspect_ = false;
+}
+
+UdpIo::Failure UdpIo::classify(int error) const {
+  const bool joined = tx_.packets_in(1) > 1;
+  switch (error) {
+    case EINTR: return Failure::kAgain;
+    case EAGAIN:
+    case ENOBUFS:
+    case ENOMEM: return Failure::kFull;
+    case EMSGSIZE: return joined ? Failure::kJoined : Failure::kTooLong;
+    case EFAULT: return joined ? Failure::kJoined : Failure::kMemory;
+    case EIO:
+    case EINVAL:
+    case EOPNOTSUPP: return joined ? Failure::kJoined : Failure::kDevice;
+    default: return of_the_network(error) ? Failure::kNoRoute : Failure::kDevice;
+  }
+}
+
+Result<std::optional<std::size_t>> UdpIo::on_failure(int error, const TxPacket& first) {
+  const std::size_t packets = tx_.packets_in(1);
+  switch (classify(error)) {
+    case Failure::kAgain: return 0;
+    case Failure::kFull:
+      ++counters_.back_pressure;
+      if (error == EAGAIN) {
+        full_ |= std::uint32_t{1} << first.path;
+      } else {
+        no_memory_ = true;
+      }
+      return std::nullopt;
+    case Failure::kJoined:
+      ++counters_.gso_fallbacks;
+      singly_ = packets;
+      gso_suspect_ = error != EFAULT;
+      return 0;
+    case Failure::kTooLong: return on_too_long(first);
+    case Failure::kNoRoute:
+      // An error of an earlier packet is reported in place of sending this one, once.
+      ++counters_.refused;
+      if (!std::exchange(retried_, true)) return 0;
+      counters_.unreachable += packets;
+      pass_singly(packets);
+      return packets;
+    case Failure::kMemory:
+      gso_suspect_ = false;
+      return fail(ErrorCode::kInvalidArgument, "udp: a packet's registered memory cannot be read");
+    case Failure::kDevice: break;
+  }
+  return fail(ErrorCode::kSystem, "udp: sendmmsg from " + local_.ip.to_string() + ": " + describe_errno(error));
+}
+
+Result<std::optional<std::size_t>> UdpIo::on_too_long(const TxPacket& first) {
+  const bool ipv6 = local_.ip.ipv6;
+  const std::size_t length = kFrameBytes + first.header.bytes().size() + first.payload.length;
+  const std::size_t mtu = route_mtu(local_.ip, (*peers_.find(first.peer))[first.path]);
+  const bool explains = mtu >= least_mtu(ipv6) && mtu < length + datagram_overhead(ipv6);
+  // A route that takes the packet has changed meanwhile; one that says so twice lies.
+  if (!explains && !std::exchange(retried_, true)) return 0;
+  singly_ = 0;
+  gso_suspect_ = retried_ = false;
+  lower_mtu(explains ? mtu : least_mtu(ipv6));
+  return fail(ErrorCode::kInvalidArgument, "udp: the route does not take a datagram of " + std::to_string(length) +
+                                               " bytes any more; the limit of a packet is now " +
+                                               std::to_string(capabilities_.max_packet));
+}
+
+// Asking costs half of reading in vain, even with one path.
+std::uint32_t UdpIo::ready_paths() {
+  epoll_event events[kMostPaths];
+  const int count = ::epoll_wait(epoll_.fd(), events, static_cast<int>(paths_.size()), 0);
+  ++counters_.poll_calls;
+  std::uint32_t ready = 0;
+  for (int i = 0; i < count; ++i) ready |= std::uint32_t{1} << events[i].data.u32;
+  return ready;
+}
+
+Result<std::size_t> UdpIo::receive(std::span<RxPacket> packets) {
+  std::size_t filled = deliver(packets);
+  if (filled == packets.size()) return filled;
+  if (pool_->free() == 0) {
+    ++counters_.pool_empty;
+    return filled;
+  }
+  std::uint32_t ready = ready_paths();
+  while (ready != 0 && filled < packets.size()) {
+    const std::uint32_t from_next = ready >> next_path_;
+    const auto path =
+        static_cast<std::uint8_t>(from_next != 0 ? next_path_ + std::countr_zero(from_next) : std::countr_zero(ready));
+    next_path_ = static_cast<std::uint8_t>((path + 1) % paths_.size());
+    ready &= ~(std::uint32_t{1} << path);
+    const auto read = read_path(path, packets.size() - filled);
+    filled += deliver(packets.subspan(filled));
+    if (read) continue;
+    if (filled > 0) break;  // the next call tells
+    return tl::unexpected(read.error());
+  }
+  return filled;
+}
+
+Result<void> UdpIo::read_path(std::uint8_t path, std::size_t most) {
+  if (pool_->free() == 0) return {};
+  const int received = rx_.receive(paths_[path].socket.file.fd(), *pool_, most);
+  const int error = errno;
+  ++counters_.receive_calls;
+  if (received < 0) {
+    if (error == EAGAIN || error == EINTR || error == ENOBUFS || error == ENOMEM) return {};
+    if (!of_the_network(error) && error != EMSGSIZE) {
+      return fail(ErrorCode::kSystem, "udp: recvmmsg on " + local_.ip.to_string() + ": " + describe_errno(error));
+    }
+    ++counters_.refused;
+    return {};
+  }
+  const TimePoint now = clock_.now();
+  for (std::size_t i = 0; i < static_cast<std::size_t>(received); ++i) accept(path, i, now);
+  return {};
+}
+
+void UdpIo::accept(std::uint8_t path, std::size_t index, TimePoint now) {
+  const Arrival arrival = rx_.arrival(index);
+  const std::size_t datagrams =
+      arrival.segment > 0 ? (arrival.length + arrival.segment - 1) / arrival.segment : std::size_t{1};
+  ++counters_.messages_received;
+  if (arrival.tells_drops) {
+    counters_.kernel_drops += arrival.drops - std::exchange(paths_[path].drops, arrival.drops);
+  }
+  const auto peer = peers_.sender(rx_.from(index), path);
+  if (peer && !arrival.truncated && arrival.length > 0) {
+    waiting_.push_back({arrival, 0, *peer, path, now});
+    return;
+  }
+  std::uint64_t& cause = !peer ? counters_.strangers : arrival.truncated ? counters_.truncated : counters_.malformed;
+  cause += datagrams;
+  pool_->drop(arrival.buffer);
+}
+
+std::size_t UdpIo::deliver(std::span<RxPacket> packets) {
+  std::size_t filled = 0;
+  while (filled < packets.size() && !waiting_.empty()) {
+    Waiting& message = waiting_.front();
+    const Arrival& arrival = message.arrival;
+    const auto bytes = std::span<const std::byte>(pool_->bytes(arrival.buffer)).first(arrival.length);
+    const bool known = peers_.known(message.peer);  // it may have been removed since
+    while (filled < packets.size() && message.next < arrival.length) {
+      const std::size_t length = std::min(arrival.segment, arrival.length - message.next);
+      const auto frame = parse_frame(bytes.subspan(message.next, length));
+      message.next += static_cast<std::uint32_t>(length);
+      if (!known || !frame) {
+        ++(known ? counters_.malformed : counters_.strangers);
+        continue;
+      }
+      pool_->hold(arrival.buffer);
+      ++counters_.packets_received;
+      counters_.bytes_received += length;
+      packets[filled++] = {message.peer, message.path,  class_of(arrival.tos), ecn_of(arrival.tos), false,
+                           message.time, frame->header, frame->payload,        arrival.buffer};
+    }
+    if (message.next < arrival.length) break;
+    pool_->drop(arrival.buffer);
+    waiting_.pop_front();
+  }
+  return filled;
+}
+
+void UdpIo::release(std::span<const RxPacket> packets) {
+  for (const RxPacket& packet : packets) {
+    [[maybe_unused]] const bool held =
+        packet.cookie < pool_->size() && pool_->drop(static_cast<BufferId>(packet.cookie));
+    assert(held);
+  }
+}
+
+void UdpIo::wait(Duration timeout) {
+  if (!waiting_.empty() || timeout <= Duration::zero()) return;
+  if (no_memory_) timeout = std::min(timeout, kMemoryPause);
+  pollfd watched[1 + kMostPaths];
+  nfds_t count = 0;
+  if (pool_->free() > 0) watched[count++] = {epoll_.fd(), POLLIN, 0};
+  for (std::uint32_t rest = full_; rest != 0; rest &= rest - 1) {
+    watched[count++] = {paths_[static_cast<std::size_t>(std::countr_zero(rest))].socket.file.fd(), POLLOUT, 0};
+  }
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
+  const timespec limit{static_cast<std::time_t>(seconds.count()), static_cast<long>((timeout - seconds).count())};
+  ::ppoll(watched, count, &limit, nullptr);
+}
+
+}  // namespace clustar::transport::io::udp
