@@ -145,7 +145,7 @@ class Endpoint {
   Ring<ConnectionId> waiting_;  // likewise
   std::vector<Timer> timers_;
   Counters counters_;
-  std::uint64_t inputs_ = 0;  // debug builds count them
+  std::uint64_t inputs_ = 0;
 };
 
 }  // namespace clustar::mlt
