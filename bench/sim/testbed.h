@@ -60,7 +60,6 @@ class Testbed {
 
   // Until all posted receives are done; false when `limit` has passed before.
   bool finish(Duration limit);
-  std::uint64_t outstanding() const { return outstanding_; }
 
   mlt::Sender& sender(std::uint32_t lane);
   mlt::Receiver& receiver(std::uint32_t lane);

@@ -99,7 +99,6 @@ class Receiver {
   // Lets the sender be `window` bytes ahead of what it is known to have sent.
   void grant(std::uint32_t window);
 
-  bool idle() const { return messages_.empty() && outstanding_ == 0; }
   const Counters& counters() const { return counters_; }
   // Whether sums and states agree with each other. Looks at everything: for debug builds and tests.
   bool is_consistent() const;

@@ -42,7 +42,8 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   if (packets > kMaxPackets) return std::nullopt;
   if (terms.tolerant && terms.important != nullptr && terms.important->size() != packets) return std::nullopt;
   if (terms.tolerant && terms.tolerance_ppm > options_.max_tolerance_ppm) return std::nullopt;
-  const bool tolerant = terms.tolerant && options_.mode != Mode::kGoBackN;  // an RC NIC knows no such thing
+  // An empty message has nothing to lose, and an RC NIC knows no such thing.
+  const bool tolerant = terms.tolerant && bytes > 0 && options_.mode != Mode::kGoBackN;
   const auto counted = tag_sends_.find(tag);
   if (counted == tag_sends_.end() && tag_sends_.size() >= options_.max_tags) return std::nullopt;
   if (messages_.empty()) heard(now);

@@ -85,7 +85,6 @@ class Sender {
   std::optional<SendDone> poll_done();
   const PacketBitmap& delivered(std::uint32_t message) const { return messages_[message].delivered; }
 
-  bool idle() const { return messages_.empty(); }
   // send() would refuse: the oldest message that is not over has options.max_messages behind it. A message is over when
   // it is complete in its receive, so whoever sends more than that without receives waits for one of them.
   bool full() const { return messages_.full(); }

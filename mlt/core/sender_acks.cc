@@ -116,6 +116,7 @@ void Sender::settle(Record& record, bool delivered, TimePoint now) {
   if (!delivered) return;
   touch(message, now);
   if (record.with_open) message.open_known = true;
+  if (message.stop_windows.size() > 0) return;  // it came after the end, and counts as missing
   if (message.delivered.set(record.index) && message.resend.clear(record.index)) --resends_;
   if (message.open.tolerant && quiet(message)) make_probe_due(message);
 }
@@ -208,12 +209,12 @@ void Sender::on_state(const State& state, TimePoint now) {
     ++counters_.ignored;
     return;
   }
+  if (state.stop && message.stop_windows.size() == 0) {
+    if (!message.stop_windows.reset((message.packets + State::kWindow - 1) / State::kWindow)) return;
+  }
   reconcile(state.message, state, now);
   if (state.asks && message.open.tolerant) make_probe_due(message);
   if (!state.stop) return;
-  if (message.stop_windows.size() == 0) {
-    if (!message.stop_windows.reset((message.packets + State::kWindow - 1) / State::kWindow)) return;
-  }
   message.stop_windows.set(state.base / State::kWindow);
   if (message.stop_windows.all()) finish(state.message, message, SendState::kOver, false, now);
 }
@@ -251,6 +252,7 @@ void Sender::reconcile(std::uint32_t id, const State& state, TimePoint now) {
       if (message.delivered.set(index) && message.resend.clear(index)) --resends_;
       continue;
     }
+    if (state.stop) message.delivered.clear(index);  // acknowledged when it came too late
     const std::uint32_t order =
         index >= message.first ? index - message.first : index + message.packets - message.first;
     if (state.stop || order >= message.sent || message.in_flight.test(index) || message.resend.test(index)) continue;

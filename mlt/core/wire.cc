@@ -1,7 +1,5 @@
 #include "mlt/core/wire.h"
 
-#include <cstring>
-
 #include "transport/base/bytes.h"
 #include "transport/base/rng.h"
 

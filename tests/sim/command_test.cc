@@ -16,7 +16,6 @@ namespace clustar::bench::sim {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 struct Outcome {
   int status;

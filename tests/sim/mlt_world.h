@@ -92,9 +92,7 @@ class World {
   bool finish(Duration limit = std::chrono::seconds(10));
 
   const std::vector<Finished>& finished() const { return finished_; }
-  void clear() { finished_.clear(); }
   const std::vector<std::string>& violations() const { return violations_; }
-  std::uint64_t outstanding() const { return outstanding_; }
   std::uint64_t secret(std::uint32_t from, std::uint32_t to) const;
   TimePoint now() const { return simulation_.now(); }
 
