@@ -4,7 +4,7 @@
 #include <memory>
 #include <tuple>
 
-#include "tests/sim/mlt_world.h"
+#include "tests/sim/mlt_star.h"
 
 namespace clustar::mlt::test {
 namespace {
@@ -16,19 +16,9 @@ using std::chrono::seconds;
 constexpr std::uint32_t kPpm = 10'000;
 constexpr std::uint32_t kMessageBytes = 256 * 1024;
 
-struct TwoHosts {
-  explicit TwoHosts(Options given = {}, std::uint64_t seed = 1, std::uint32_t hosts = 2)
-      : simulation({seed, 66}), options(given) {
-    sim::StarOptions star;
-    star.hosts = hosts;
-    star.link.delay = Duration(2500);
-    star.switches.mark_above = sim::every_class<std::uint64_t>(65 * 1500);
-    star.host.tx_queue_packets = 4;
-    network = sim::Network::star(simulation, star);
-    options.base_rtt = microseconds(10);
-    options.max_tolerance_ppm = 1'000'000;
-    world = std::make_unique<World>(simulation, *network, options, seed);
-  }
+struct TwoHosts : Star {
+  explicit TwoHosts(const Options& given = {}, std::uint64_t seed = 1, std::uint32_t hosts = 2)
+      : Star(hosts, given, 1 << 20, seed) {}
   ~TwoHosts() {
     for (const std::string& what : world->violations()) ADD_FAILURE() << what;
   }
@@ -37,11 +27,6 @@ struct TwoHosts {
     for (const Finished& done : world->finished()) sum += done.missing;
     return sum;
   }
-
-  sim::Simulation simulation;
-  Options options;
-  std::unique_ptr<sim::Network> network;
-  std::unique_ptr<World> world;
 };
 
 SendTerms terms_of(std::uint16_t ranks, std::uint16_t stage, std::uint32_t ppm = kPpm, std::uint32_t collective = 1) {
