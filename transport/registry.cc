@@ -7,45 +7,49 @@
 #include <array>
 #include <utility>
 
+#include "mlt/driver/mlt_transport.h"
+#include "mlt/driver/udp_device.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace clustar::transport {
 namespace {
 
-enum class Kind : std::uint8_t { kBuiltIn, kModule, kAbsent };
+using Create = Result<std::unique_ptr<Transport>> (*)(const Config&, const Clock&, const Log&);
 struct Backend {
   const char* name;
-  Kind kind;
+  Create create;           // null: a module
+  const char* not_chosen;  // why it is not taken unless it is asked for; null: it is
 };
+
+Result<std::unique_ptr<Transport>> create_tcp(const Config& config, const Clock& clock, const Log& log) {
+  return tcp::TcpTransport::create(config, clock, log);
+}
+
+Result<std::unique_ptr<Transport>> create_mlt(const Config& config, const Clock& clock, const Log& log) {
+  return mlt::driver::MltTransport::create(config, clock, log, mlt::driver::open_udp_device);
+}
+
 // Best first.
 constexpr std::array<Backend, 4> kBackends{{
-    {"verbs", Kind::kModule},
-    {"ofi", Kind::kModule},
-    {"mlt", Kind::kAbsent},
-    {"tcp", Kind::kBuiltIn},
+    {"verbs", nullptr, nullptr},
+    {"ofi", nullptr, nullptr},
+    {"mlt", create_mlt, "only by CLUSTAR_TRANSPORT=mlt or CLUSTAR_REQUIRE=mlt in this version"},
+    {"tcp", create_tcp, nullptr},
 }};
 
 Result<Selection> make(const Backend& backend, const Config& config, const Clock& clock, const Log& log) {
   Selection selection;
-  switch (backend.kind) {
-    case Kind::kAbsent: return fail(ErrorCode::kUnavailable, "not in this build");
-    case Kind::kBuiltIn: {
-      auto transport = tcp::TcpTransport::create(config, clock, log);
-      if (!transport) return tl::unexpected(transport.error());
-      selection.transport = std::move(*transport);
-      return selection;
-    }
-    case Kind::kModule: {
-      auto module = Module::open(Module::own_folder(), backend.name);
-      if (!module) return tl::unexpected(module.error());
-      auto transport = module->entry().create(config, clock, log);
-      if (!transport) return tl::unexpected(transport.error());
-      selection.module = std::move(*module);
-      selection.transport = std::move(*transport);
-      return selection;
-    }
+  Create create = backend.create;
+  if (create == nullptr) {
+    auto module = Module::open(Module::own_folder(), backend.name);
+    if (!module) return tl::unexpected(module.error());
+    create = module->entry().create;
+    selection.module = std::move(*module);
   }
-  return fail(ErrorCode::kInternal, "unknown kind of backend");
+  auto transport = create(config, clock, log);
+  if (!transport) return tl::unexpected(transport.error());
+  selection.transport = std::move(*transport);
+  return selection;
 }
 
 bool wanted(const Config& config, const std::string& name) {
@@ -61,6 +65,12 @@ Result<Selection> select_transport(const Config& config, const Clock& clock, con
   std::vector<std::string> refused;
   for (const Backend& backend : kBackends) {
     if (!wanted(config, backend.name)) continue;
+    const bool asked_for = config.transport == backend.name || std::find(config.require.begin(), config.require.end(),
+                                                                         backend.name) != config.require.end();
+    if (backend.not_chosen != nullptr && !asked_for) {
+      refused.push_back(fmt::format("{}: {}", backend.name, backend.not_chosen));
+      continue;
+    }
     auto selection = make(backend, config, clock, log);
     if (selection) {
       selection->refused = std::move(refused);

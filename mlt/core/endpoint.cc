@@ -15,6 +15,12 @@ const Options& checked(const Options& options) {
   return options;
 }
 
+// Which end a packet that begins with a secret is for.
+bool to_receiver(std::span<const std::byte> header) {
+  const auto type = static_cast<PacketType>(header[1]);
+  return type == PacketType::kData || type == PacketType::kProbe;
+}
+
 }  // namespace
 
 Endpoint::Endpoint(const Options& options, std::uint64_t seed)
@@ -27,8 +33,8 @@ Endpoint::Endpoint(const Options& options, std::uint64_t seed)
                  options.credit_slack,
              options.segment) {}
 
-Endpoint::ConnectionId Endpoint::open(std::uint32_t peer, std::uint64_t secret) {
-  assert(!knows(secret));
+Endpoint::ConnectionId Endpoint::open(std::uint32_t peer, std::uint64_t secret, End end) {
+  assert(!knows(secret, end));
   ConnectionId id = static_cast<ConnectionId>(connections_.size());
   if (free_.empty()) {
     connections_.emplace_back();
@@ -48,20 +54,20 @@ Endpoint::ConnectionId Endpoint::open(std::uint32_t peer, std::uint64_t secret) 
   connection.used = true;
   connection.peer = peer;
   connection.secret = secret;
-  by_secret_[secret] = id;
+  by_secret_[static_cast<std::size_t>(end)][secret] = id;
   return id;
 }
 
 Endpoint::ConnectionId Endpoint::open_sender(std::uint32_t peer, std::uint64_t secret, TimePoint) {
   auto sender = std::make_unique<Sender>(options_, allowances_, secret, seed_ ^ secret);
-  const ConnectionId id = open(peer, secret);
+  const ConnectionId id = open(peer, secret, End::kSends);
   connections_[id].sender = std::move(sender);
   return id;
 }
 
 Endpoint::ConnectionId Endpoint::open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint now) {
   auto receiver = std::make_unique<Receiver>(options_, secret);
-  const ConnectionId id = open(peer, secret);
+  const ConnectionId id = open(peer, secret, End::kReceives);
   connections_[id].heard_at = now;
   connections_[id].receiver = std::move(receiver);
   ++receivers_;
@@ -70,7 +76,7 @@ Endpoint::ConnectionId Endpoint::open_receiver(std::uint32_t peer, std::uint64_t
 
 void Endpoint::close(ConnectionId id) {
   Connection& connection = connections_[id];
-  by_secret_.erase(connection.secret);
+  by_secret_[connection.receiver != nullptr ? 1 : 0].erase(connection.secret);
   if (connection.share != ShareState::kIdle) change_share(connection, ShareState::kIdle);
   connection.used = false;
   if (connection.receiver != nullptr) --receivers_;
@@ -97,8 +103,9 @@ Endpoint::Arrival Endpoint::on_packet(std::span<const std::byte> header, std::ui
                                       TimePoint now) {
   ++counters_.packets;
   const auto secret = peek_secret(header);
-  const auto known = secret ? by_secret_.find(*secret) : by_secret_.end();
-  if (known == by_secret_.end()) {
+  const BySecret& ends = known(secret && to_receiver(header) ? End::kReceives : End::kSends);
+  const auto found = secret ? ends.find(*secret) : ends.end();
+  if (found == ends.end()) {
     ++(secret ? counters_.strangers : counters_.malformed);
     return {};
   }
@@ -107,7 +114,7 @@ Endpoint::Arrival Endpoint::on_packet(std::span<const std::byte> header, std::ui
     ++counters_.malformed;
     return {};
   }
-  Arrival arrival{known->second, {}};
+  Arrival arrival{found->second, {}};
   bool heard = false;
   Connection& connection = connections_[arrival.connection];
   if (connection.receiver != nullptr) {

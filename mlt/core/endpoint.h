@@ -2,6 +2,8 @@
 // here. Pure. After each input, and at next_timeout(), poll_transmit and poll_event until both are empty.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -51,11 +53,12 @@ class Endpoint {
   // `options` outlives the endpoint; std::invalid_argument when they are not allowed (Options::check).
   Endpoint(const Options& options, std::uint64_t seed);
 
-  // Both sides of a connection have the same secret, which nobody can guess; knows(secret) is false. One direction
-  // each.
+  // Both sides of a connection have the same secret, which nobody can guess; knows() is false. One direction each. Both
+  // ends may be here, where a host sends to itself.
   ConnectionId open_sender(std::uint32_t peer, std::uint64_t secret, TimePoint now);
   ConnectionId open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint now);
-  bool knows(std::uint64_t secret) const { return by_secret_.contains(secret); }
+  enum class End : std::uint8_t { kSends, kReceives };
+  bool knows(std::uint64_t secret, End end) const { return known(end).contains(secret); }
   // Nothing may be asked of the connection afterwards; its id may come again.
   void close(ConnectionId connection);
   // Its collectives are over, and the id will not be used again.
@@ -116,7 +119,9 @@ class Endpoint {
     }
   };
 
-  ConnectionId open(std::uint32_t peer, std::uint64_t secret);
+  using BySecret = std::unordered_map<std::uint64_t, ConnectionId>;  // looked up only, never walked
+  const BySecret& known(End end) const { return by_secret_[static_cast<std::size_t>(end)]; }
+  ConnectionId open(std::uint32_t peer, std::uint64_t secret, End end);
   void after_input(ConnectionId id, TimePoint now, bool heard = false);
   void share_line(ConnectionId id, bool heard);
   void change_share(Connection& connection, ShareState next);
@@ -133,7 +138,7 @@ class Endpoint {
   std::uint64_t seed_;
   std::vector<Connection> connections_;
   std::vector<ConnectionId> free_;
-  std::unordered_map<std::uint64_t, ConnectionId> by_secret_;  // looked up only, never walked
+  std::array<BySecret, 2> by_secret_;  // by End
   LedgerBook ledgers_;
   LedgerBook allowances_;  // of what is sent from here (Sender)
   CreditShare share_;

@@ -25,6 +25,7 @@ struct Options {
   std::uint16_t segment = 1408;           // payload bytes of a packet, kMinSegment ..
   std::uint8_t paths = 8;                 // 1 .. kMaxPaths
   std::uint32_t burst_bytes = 16 * 1024;  // consecutive packets on one path (UCCL-Tran: 16 KiB costs 4 %, 32 KiB 18 %)
+  std::uint32_t pace_bytes = 0;           // may leave at once, however short the time since the last; 0: burst_bytes
   // Of a message whose receive is not known to be posted; a packet at least, unless 0. A connection has at most 16 KiB,
   // or one packet, under way without credit, messages of one packet that pass long ones included.
   std::uint32_t unscheduled_bytes = 4096;
@@ -49,6 +50,9 @@ struct Options {
   Congestion congestion;                     // its segment becomes ours
   PathOptions path;
   Classes classes;
+  // A message longer than its receive arrives as any other and the caller keeps what fits; else the receive ends at
+  // once, truncated, with nothing placed.
+  bool cut_long = false;
   std::uint32_t mouse_bytes = 16 * 1024;  // reliable messages up to this size pass the others in the switches
 
   void check() const;  // std::invalid_argument names the option and what is allowed

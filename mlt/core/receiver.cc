@@ -99,7 +99,7 @@ void Receiver::match(std::uint32_t id, std::uint32_t receive_id, LedgerBook& led
   receive.message = id;
   message.receive = receive_id;
   demand_ -= receive.length;
-  if (message.bytes > receive.length) {
+  if (message.bytes > receive.length && !options_.cut_long) {
     set_state(message.state, ReceiveState::kTruncated);
     free_staging(message);
     receive_over();
@@ -286,6 +286,13 @@ void Receiver::finish(std::uint32_t id, Message& message, ReceiveState state) {
   }
   if (partial) counters_.missing_bytes += missing;
   tell_over(id, message);
+}
+
+void Receiver::repeat_ends() {
+  for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
+    if (messages_[id].over()) make_state_due(id, messages_[id], Tell::kAll);
+  }
+  ack_due_ = true;
 }
 
 void Receiver::advance_finished() {

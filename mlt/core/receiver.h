@@ -27,7 +27,7 @@ struct Placement {
     kStage,  // to `offset` of staging buffer `id` (Receiver::staged() tells where it belongs later)
   } kind = Kind::kDrop;
   std::uint32_t id = 0;
-  std::uint32_t offset = 0;
+  std::uint32_t offset = 0;  // with Options::cut_long it may lie behind the receive's end
   std::uint32_t length = 0;
 };
 
@@ -67,6 +67,9 @@ class Receiver {
   // The next control packet, most urgent first.
   std::optional<Packet> poll_control(TimePoint now);
   bool has_control() const;
+  // For a caller that closes and has a sure way to tell the sender: all that it may not know of messages that are over
+  // becomes due once more.
+  void repeat_ends();
   // Where it goes: a path by which something came lately; after a probe, another one.
   std::uint8_t control_path() const { return control_path_; }
   std::optional<ReceiveDone> poll_done();

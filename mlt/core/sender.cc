@@ -31,7 +31,7 @@ Sender::Sender(const Options& options, LedgerBook& allowances, std::uint64_t sec
       lanes_(static_cast<std::uint8_t>(selector_.size())),
       rtt_(rtt_options(options)),
       congestion_(options.congestion),
-      pacer_(options.line_rate, options.burst_bytes, TimePoint{}) {
+      pacer_(options.line_rate, options.pace_bytes > 0 ? options.pace_bytes : options.burst_bytes, TimePoint{}) {
   congestion_.set_segment(options.segment);
 }
 

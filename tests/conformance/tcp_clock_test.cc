@@ -110,8 +110,8 @@ TEST_F(TcpClock, AStrangerWhoSaysNothingIsDroppedAfterFiveSecondsWhilePeersComeA
   create(seconds(0));
   auto listener = std::move(transport_->listen(0, {}).value());
   const auto info = tcp::HandleInfo::parse(listener->handle()).value();
-  const tcp::Address address(info.endpoints.front());
-  const tcp::Socket stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const net::Address address(info.endpoints.front());
+  const net::Socket stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(::connect(stranger.fd(), address.raw(), address.length()), 0);
   ASSERT_TRUE(listener->poll_accept());
   auto pending = std::move(transport_->connect(0, listener->handle(), {}).value());
@@ -135,7 +135,7 @@ class HandMadeSender {
  public:
   explicit HandMadeSender(const Handle& handle) {
     const auto info = tcp::HandleInfo::parse(handle).value();
-    const tcp::Address address(info.endpoints.front());
+    const net::Address address(info.endpoints.front());
     tcp::Hello hello;
     hello.token = info.token;
     hello.settings = info.settings;
@@ -144,7 +144,7 @@ class HandMadeSender {
       hello.role = role;
       std::array<std::byte, tcp::Hello::kSize> bytes;
       hello.serialize_to(bytes);
-      sockets_[role] = tcp::Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      sockets_[role] = net::Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       EXPECT_EQ(::connect(sockets_[role].fd(), address.raw(), address.length()), 0);
       EXPECT_EQ(::send(sockets_[role].fd(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
     }
@@ -159,7 +159,7 @@ class HandMadeSender {
   }
 
  private:
-  std::array<tcp::Socket, 2> sockets_;
+  std::array<net::Socket, 2> sockets_;
 };
 
 TEST_F(TcpClock, ALostControlConnectionIsAnErrorWithinThreeSecondsUnlessBytesStillCome) {

@@ -25,6 +25,7 @@ inline void PrintTo(const TransportUnderTest& under_test, std::ostream* out) { *
 // One list for all suites; tcp_under_test.cc and its like add to it.
 std::vector<TransportUnderTest> transports_under_test();
 std::vector<TransportUnderTest> tcp_under_test();
+std::vector<TransportUnderTest> mlt_under_test();
 
 // Calls `step` until it answers true; fails the test after `limit`. The transports make progress only when called.
 bool poll_until(const std::function<bool()>& step, std::chrono::milliseconds limit = std::chrono::seconds(20));

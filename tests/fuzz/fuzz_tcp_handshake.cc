@@ -41,7 +41,7 @@ struct Target {
 };
 
 // A blocking connect that libFuzzer's own timer signal interrupts goes on in the background: wait for its end.
-bool connect_fully(int fd, const Address& remote) {
+bool connect_fully(int fd, const net::Address& remote) {
   if (::connect(fd, remote.raw(), remote.length()) == 0) return true;
   if (errno != EINTR) return false;
   pollfd writable{fd, POLLOUT, 0};
@@ -75,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     bytes.assign(right.begin(), right.end());
     token_shown = true;
   }
-  const Address remote(target.info.endpoints.front());
+  const net::Address remote(target.info.endpoints.front());
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   // Closing by reset leaves no TIME_WAIT behind, of which thousands would use up the ports.
   const linger reset{1, 0};

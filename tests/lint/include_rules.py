@@ -20,13 +20,16 @@ ROOMS = {
     "transport/io/dpdk": ["transport/base", PACKET_IO, MEMORY],
     "transport/io/verbs": ["transport/base", PACKET_IO, MEMORY],
     "transport/sim": ["transport/base", PACKET_IO, MEMORY],
-    "transport/tcp": ["transport/base", "transport/api", "transport/io", MEMORY],
+    "transport/net": ["transport/base"],
+    "transport/tcp": ["transport/base", "transport/api", "transport/io", "transport/net", MEMORY],
     "transport/verbs": ["transport/base", "transport/api", "transport/io", MEMORY],
     "transport/module": ["transport/base", "transport/api"],
     "transport/registry": ["transport", "libfabric_shim", "mlt/driver", "gdr"],
     "libfabric_shim": ["transport/base", "transport/api", "transport/io", MEMORY],
     "mlt/core": ["transport/base"],
-    "mlt/driver": ["transport/base", "transport/api", PACKET_IO, "mlt/core", MEMORY],
+    "mlt/driver": ["transport/base", "transport/api", "transport/net", PACKET_IO, "mlt/core", MEMORY],
+    # The one place that knows which datagrams there are.
+    "mlt/driver/udp_device": ["transport/base", "transport/net", PACKET_IO, "transport/io/udp", "mlt/driver", MEMORY],
     "coflow/core": ["transport/base"],
     "coflow/control": ["transport/base", "coflow/core"],
     "coflow/enforce": ["transport/base", "transport/api", "coflow/core"],
@@ -52,7 +55,7 @@ EXCEPTIONS = {}
 
 CORES = ("mlt/core", "coflow/core", "paraexpress/core")
 # Outside header -> rooms that may include it (a prefix covers what is below it).
-SOCKETS = ("transport/tcp", "transport/io", "coflow/control", "bench", "tests")
+SOCKETS = ("transport/net", "transport/tcp", "transport/io", "coflow/control", "bench", "tests")
 THIRD_PARTY = [
     (r"(sys/(socket|epoll|un|select|eventfd)|netinet/.*|arpa/.*|net/.*|netdb|ifaddrs|poll|linux/(sockios|errqueue|if.*))\.h",
      SOCKETS, "sockets"),

@@ -13,13 +13,13 @@ struct Pair {
   Pair() {
     int fds[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-    far = Socket(fds[0]);
-    reader = std::make_unique<ChunkReader>(Socket(fds[1]));
+    far = net::Socket(fds[0]);
+    reader = std::make_unique<ChunkReader>(net::Socket(fds[1]));
   }
   void write(std::span<const std::byte> bytes) {
     ASSERT_EQ(::send(far.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
   }
-  Socket far;
+  net::Socket far;
   std::unique_ptr<ChunkReader> reader;
 };
 

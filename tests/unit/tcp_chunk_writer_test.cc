@@ -17,8 +17,8 @@ struct Pair {
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     const int small = 8192;
     EXPECT_EQ(setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
-    far = Socket(fds[0]);
-    writer = std::make_unique<ChunkWriter>(Socket(fds[1]));
+    far = net::Socket(fds[0]);
+    writer = std::make_unique<ChunkWriter>(net::Socket(fds[1]));
   }
   // Appends what has arrived.
   void read_into(std::vector<std::byte>& stream, std::size_t most) const {
@@ -26,7 +26,7 @@ struct Pair {
     const auto got = ::recv(far.fd(), buffer.data(), buffer.size(), 0);
     if (got > 0) stream.insert(stream.end(), buffer.begin(), buffer.begin() + got);
   }
-  Socket far;
+  net::Socket far;
   std::unique_ptr<ChunkWriter> writer;
 };
 
@@ -64,14 +64,14 @@ TEST(ChunkWriter, AnyMixOfChunksAndPartialWritesGivesTheSameStream) {
         pair.writer->add(header_of(added, length), payload, 1000 + added);
         ++added;
       }
-      const IoResult written = pair.writer->flush();
-      ASSERT_NE(written.kind, IoResult::Kind::kError);
+      const net::IoResult written = pair.writer->flush();
+      ASSERT_NE(written.kind, net::IoResult::Kind::kError);
       while (const auto done = pair.writer->take_sent()) {
         ASSERT_EQ(done->cookie, 1000 + sent) << "seed " << seed;
         ASSERT_EQ(done->bytes, lengths[sent]) << "seed " << seed;
         ++sent;
       }
-      if (written.kind == IoResult::Kind::kWouldBlock) {
+      if (written.kind == net::IoResult::Kind::kWouldBlock) {
         ASSERT_FALSE(pair.writer->takes_more());
       }
       pair.read_into(arrived, 1 + random() % 50000);
@@ -88,8 +88,8 @@ TEST(ChunkWriter, GathersUpToItsBoundAndWritesAllByOneCall) {
   for (; pair.writer->takes_more(); ++added) pair.writer->add(header_of(added, 100), payload.data(), added);
   EXPECT_EQ(added, ChunkWriter::kMaxFrames);
   EXPECT_FALSE(pair.writer->take_sent().has_value());
-  const IoResult written = pair.writer->flush();
-  EXPECT_EQ(written.kind, IoResult::Kind::kBytes);
+  const net::IoResult written = pair.writer->flush();
+  EXPECT_EQ(written.kind, net::IoResult::Kind::kBytes);
   EXPECT_EQ(written.bytes, added * (100 + ChunkHeader::kSize));
   while (pair.writer->take_sent()) --added;
   EXPECT_EQ(added, 0u);
@@ -99,9 +99,9 @@ TEST(ChunkWriter, GathersUpToItsBoundAndWritesAllByOneCall) {
 
 TEST(ChunkWriter, AClosedPeerIsAnError) {
   Pair pair;
-  pair.far = Socket();
+  pair.far = net::Socket();
   pair.writer->add(header_of(0, 0), nullptr, 0);
-  EXPECT_EQ(pair.writer->flush().kind, IoResult::Kind::kError);
+  EXPECT_EQ(pair.writer->flush().kind, net::IoResult::Kind::kError);
   EXPECT_FALSE(pair.writer->take_sent().has_value());
 }
 

@@ -121,6 +121,7 @@ const std::vector<Key>& keys() {
       bytes_key("tcp_chunk_bytes", &Config::tcp_chunk_bytes, 4 << 10, 64 << 20),
       bytes_key("tcp_notsent_bytes", &Config::tcp_notsent_bytes, 0, 1 << 30),
       text_key("tcp_congestion", &Config::tcp_congestion, "a name in tcp_available_congestion_control"),
+      choice_key("engine", &Config::engine, {"auto", "inline", "thread"}),
       {"stall_timeout", "seconds from 0 (never) to 86400", set_stall_timeout,
        [](const Config& config) {
          return fmt::format("{:g}", std::chrono::duration<double>(config.stall_timeout).count());

@@ -33,6 +33,8 @@ struct Config {
   std::uint32_t tcp_notsent_bytes = 1024 * 1024;
   // TCP_CONGESTION of every socket; empty = the kernel's default.
   std::string tcp_congestion;
+  // Who moves mlt's bytes: inline (callers only), thread, or auto: callers, and a thread when they are silent.
+  std::string engine = "auto";
   // A silent live peer fails the connection after this time; 0 = never, it is only named in a warning.
   Duration stall_timeout{0};
 

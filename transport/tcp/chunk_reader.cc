@@ -7,7 +7,7 @@
 
 namespace clustar::transport::tcp {
 
-ChunkReader::ChunkReader(Socket socket) : socket_(std::move(socket)), staging_(kStaging) {}
+ChunkReader::ChunkReader(net::Socket socket) : socket_(std::move(socket)), staging_(kStaging) {}
 
 void ChunkReader::set_target(std::byte* target, std::uint64_t keep) {
   target_ = target;
@@ -65,9 +65,9 @@ ChunkReader::Step ChunkReader::read_payload() {
   const std::size_t room = only_header ? ChunkHeader::kSize : staging_room();
   std::array<iovec, 2> into{{{target_, keep_left_}, {staging_.data() + end_, room}}};
   const bool direct = keep_left_ > 0;
-  const IoResult got =
-      direct ? read_some(socket_.fd(), into) : read_some(socket_.fd(), std::span(staging_).subspan(end_, room));
-  if (got.kind == IoResult::Kind::kBytes) {
+  const net::IoResult got = direct ? net::read_some(socket_.fd(), into)
+                                   : net::read_some(socket_.fd(), std::span(staging_).subspan(end_, room));
+  if (got.kind == net::IoResult::Kind::kBytes) {
     const std::size_t placed = direct ? std::min<std::uint64_t>(got.bytes, keep_left_) : 0;
     if (direct) {
       target_ += placed;
@@ -84,20 +84,20 @@ std::size_t ChunkReader::staging_room() const {
   return staging_.size() - end_;
 }
 
-ChunkReader::Step ChunkReader::on_read(const IoResult& got, std::size_t asked) {
+ChunkReader::Step ChunkReader::on_read(const net::IoResult& got, std::size_t asked) {
   switch (got.kind) {
-    case IoResult::Kind::kBytes:
+    case net::IoResult::Kind::kBytes:
       bytes_read_ += got.bytes;
       drained_ = got.bytes < asked;
       return Step::kChunk;
-    case IoResult::Kind::kWouldBlock: return Step::kWouldBlock;
-    case IoResult::Kind::kClosed:
+    case net::IoResult::Kind::kWouldBlock: return Step::kWouldBlock;
+    case net::IoResult::Kind::kClosed:
       if (state_ == State::kPayload || staged() > 0) {
         return broken("the peer's process ended or closed the connection in the middle of a message");
       }
       state_ = State::kClosed;
       return Step::kClosed;
-    case IoResult::Kind::kError: return broken("data connection: " + describe_errno(got.error));
+    case net::IoResult::Kind::kError: return broken("data connection: " + describe_errno(got.error));
   }
   return Step::kBroken;
 }

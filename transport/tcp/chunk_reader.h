@@ -6,14 +6,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/net/socket.h"
 #include "transport/tcp/core/wire.h"
-#include "transport/tcp/socket.h"
 
 namespace clustar::transport::tcp {
 
 class ChunkReader {
  public:
-  explicit ChunkReader(Socket socket);
+  explicit ChunkReader(net::Socket socket);
 
   enum class Step : std::uint8_t {
     kHeader,      // header() is new: call set_target() before the next step
@@ -40,11 +40,11 @@ class ChunkReader {
   void take_staged();
   Step read_payload();
   std::size_t staging_room() const;
-  Step on_read(const IoResult& got, std::size_t asked);
+  Step on_read(const net::IoResult& got, std::size_t asked);
   Step broken(std::string what);
   std::size_t staged() const { return end_ - begin_; }
 
-  Socket socket_;
+  net::Socket socket_;
   std::vector<std::byte> staging_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;

@@ -19,8 +19,8 @@ void ChunkWriter::add(const ChunkHeader& header, const std::byte* payload, std::
   gathered_ += frame.header.size() + frame.payload_size;
 }
 
-IoResult ChunkWriter::flush() {
-  if (sent_ == count_) return {IoResult::Kind::kBytes, 0, 0};
+net::IoResult ChunkWriter::flush() {
+  if (sent_ == count_) return {net::IoResult::Kind::kBytes, 0, 0};
   std::array<iovec, 2 * kMaxFrames> parts;
   std::size_t used = 0;
   for (std::size_t i = sent_; i < count_; ++i) {
@@ -30,9 +30,9 @@ IoResult ChunkWriter::flush() {
     }
     if (frame.payload_left > 0) parts[used++] = {const_cast<std::byte*>(frame.payload), frame.payload_left};
   }
-  const IoResult written = write_some(socket_.fd(), std::span(parts).first(used));
+  const net::IoResult written = net::write_some(socket_.fd(), std::span(parts).first(used));
   stuck_ = true;
-  if (written.kind != IoResult::Kind::kBytes) return written;
+  if (written.kind != net::IoResult::Kind::kBytes) return written;
   for (std::size_t left = written.bytes; sent_ < count_; ++sent_) {
     Frame& frame = frames_[sent_];
     const std::size_t of_header = std::min(left, frame.header.size() - frame.header_sent);
@@ -43,7 +43,7 @@ IoResult ChunkWriter::flush() {
     frame.payload_left -= of_payload;
     left -= of_payload;
     if (frame.header_sent < frame.header.size() || frame.payload_left > 0) {
-      return {IoResult::Kind::kWouldBlock, written.bytes, 0};
+      return {net::IoResult::Kind::kWouldBlock, written.bytes, 0};
     }
   }
   stuck_ = false;

@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "transport/net/socket.h"
 #include "transport/tcp/core/wire.h"
-#include "transport/tcp/socket.h"
 
 namespace clustar::transport::tcp {
 
@@ -18,7 +18,7 @@ class ChunkWriter {
   static constexpr std::size_t kMaxFrames = 16;
   static constexpr std::size_t kMaxGathered = 64 * 1024;
 
-  explicit ChunkWriter(Socket socket) : socket_(std::move(socket)) {}
+  explicit ChunkWriter(net::Socket socket) : socket_(std::move(socket)) {}
 
   bool empty() const { return first_ == count_; }
   // False when the socket is full, or when as much has been gathered as may be: flush() first.
@@ -27,7 +27,7 @@ class ChunkWriter {
   void add(const ChunkHeader& header, const std::byte* payload, std::uint32_t cookie);
 
   // Writes what the socket takes. kWouldBlock: some of it is left. Afterwards take_sent() names what went.
-  IoResult flush();
+  net::IoResult flush();
   struct Sent {
     std::uint32_t cookie;
     std::uint64_t bytes;
@@ -45,7 +45,7 @@ class ChunkWriter {
     std::uint32_t cookie = 0;
   };
 
-  Socket socket_;
+  net::Socket socket_;
   std::array<Frame, kMaxFrames> frames_;
   std::size_t first_ = 0;  // taken by take_sent() up to here
   std::size_t sent_ = 0;   // written completely up to here

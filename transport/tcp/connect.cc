@@ -11,7 +11,7 @@
 namespace clustar::transport::tcp {
 namespace {
 
-Result<void> compare_setting(const char* name, std::uint32_t here, std::uint32_t there, const Address& peer) {
+Result<void> compare_setting(const char* name, std::uint32_t here, std::uint32_t there, const net::Address& peer) {
   if (here == there) return {};
   return fail(ErrorCode::kInvalidUsage, fmt::format("tcp: {} is {} here and {} at {}; set it to the same on all ranks",
                                                     name, here, there, peer.to_string()));
@@ -30,9 +30,9 @@ Result<std::unique_ptr<TcpPendingConnect>> TcpPendingConnect::start(Nic& nic, co
   const auto& addresses = nic.interface().addresses;
   const auto reachable = [&](const Endpoint& endpoint) {
     return std::any_of(addresses.begin(), addresses.end(),
-                       [&](const Address& address) { return address.ipv6() == endpoint.ipv6; });
+                       [&](const net::Address& address) { return address.ipv6() == endpoint.ipv6; });
   };
-  const std::string offered = Address(info->endpoints.front()).to_string();
+  const std::string offered = net::Address(info->endpoints.front()).to_string();
   std::erase_if(info->endpoints, [&](const Endpoint& endpoint) { return !reachable(endpoint); });
   if (info->endpoints.empty()) {
     return fail(ErrorCode::kUnavailable,
@@ -40,7 +40,7 @@ Result<std::unique_ptr<TcpPendingConnect>> TcpPendingConnect::start(Nic& nic, co
                             nic.interface().name, offered));
   }
   const SharedSettings& here = nic.context().settings.shared;
-  const Address peer(info->endpoints.front());
+  const net::Address peer(info->endpoints.front());
   if (const auto same = compare_setting("CLUSTAR_TCP_EAGER_BYTES", here.eager_bytes, info->settings.eager_bytes, peer);
       !same) {
     return tl::unexpected(same.error());
@@ -84,15 +84,15 @@ Result<void> TcpPendingConnect::open_lines() {
   hello.settings = nic_.context().settings.shared;
   hello.data_sockets = nic_.context().settings.data_sockets;
   std::array<std::byte, 8> id;
-  if (const auto filled = fill_random(id); !filled) return filled;
+  if (const auto filled = net::fill_random(id); !filled) return filled;
   std::copy(id.begin(), id.end(), reinterpret_cast<std::byte*>(&hello.connection_id));
   const auto& addresses = nic_.interface().addresses;
   const auto local = std::find_if(addresses.begin(), addresses.end(),
-                                  [this](const Address& address) { return address.ipv6() == remote().ipv6(); });
+                                  [this](const net::Address& address) { return address.ipv6() == remote().ipv6(); });
   for (std::uint8_t role = 0; role <= hello.data_sockets; ++role) {
-    auto socket = start_connect(*local, remote(), nic_.context().settings.socket);
+    auto socket = net::start_connect(*local, remote(), nic_.context().settings.socket);
     if (!socket) return tl::unexpected(socket.error());
-    if (role == 0) detect_dead_host(*socket);
+    if (role == 0) net::detect_dead_host(*socket);
     Line& line = lines_.emplace_back();
     line.socket = std::move(*socket);
     hello.role = role;
@@ -106,10 +106,10 @@ Result<bool> TcpPendingConnect::lines_connected() {
   for (Line& line : lines_) {
     if (line.connected) continue;
     int error = 0;
-    switch (connect_result(line.socket, &error)) {
-      case ConnectState::kConnected: line.connected = true; break;
-      case ConnectState::kPending: all = false; break;
-      case ConnectState::kFailed:
+    switch (net::connect_result(line.socket, &error)) {
+      case net::ConnectState::kConnected: line.connected = true; break;
+      case net::ConnectState::kPending: all = false; break;
+      case net::ConnectState::kFailed:
         return fail(ErrorCode::kRemote, fmt::format("tcp: connect to {} from {}: {}", remote().to_string(),
                                                     nic_.interface().name, describe_errno(error)));
     }
@@ -128,8 +128,9 @@ Result<bool> TcpPendingConnect::greeted() {
   bool all = true;
   for (Line& line : lines_) {
     if (line.sent == line.hello.size()) continue;
-    const IoResult sent = write_some(line.socket.fd(), std::span<const std::byte>(line.hello).subspan(line.sent));
-    if (sent.kind == IoResult::Kind::kError) {
+    const net::IoResult sent =
+        net::write_some(line.socket.fd(), std::span<const std::byte>(line.hello).subspan(line.sent));
+    if (sent.kind == net::IoResult::Kind::kError) {
       return fail(ErrorCode::kRemote,
                   fmt::format("tcp: greeting {}: {}", remote().to_string(), describe_errno(sent.error)));
     }
@@ -141,12 +142,12 @@ Result<bool> TcpPendingConnect::greeted() {
 
 Result<std::unique_ptr<SendChannel>> TcpPendingConnect::await_welcome() {
   while (welcome_have_ < welcome_.size()) {
-    const IoResult got = read_some(lines_.front().socket.fd(), std::span(welcome_).subspan(welcome_have_));
-    if (got.kind == IoResult::Kind::kWouldBlock) return nullptr;
-    if (got.kind != IoResult::Kind::kBytes) {
+    const net::IoResult got = net::read_some(lines_.front().socket.fd(), std::span(welcome_).subspan(welcome_have_));
+    if (got.kind == net::IoResult::Kind::kWouldBlock) return nullptr;
+    if (got.kind != net::IoResult::Kind::kBytes) {
       return on_failure({ErrorCode::kRemote,
                          fmt::format("tcp: {} closed the connection before accepting it: {}", remote().to_string(),
-                                     got.kind == IoResult::Kind::kClosed
+                                     got.kind == net::IoResult::Kind::kClosed
                                          ? "the listener was closed, its process ended, or it refused the token"
                                          : describe_errno(got.error))});
     }
@@ -155,7 +156,7 @@ Result<std::unique_ptr<SendChannel>> TcpPendingConnect::await_welcome() {
   if (!Welcome::parse(welcome_)) {
     return fail(ErrorCode::kRemote, fmt::format("tcp: {} answered with another protocol", remote().to_string()));
   }
-  std::vector<Socket> data;
+  std::vector<net::Socket> data;
   for (std::size_t i = 1; i < lines_.size(); ++i) data.push_back(std::move(lines_[i].socket));
   const std::string peer = fmt::format("{} (from {})", remote().to_string(), nic_.interface().name);
   return std::make_unique<TcpSendChannel>(nic_, std::move(lines_.front().socket), std::move(data), peer);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "transport/api/transport.h"
+#include "transport/net/socket.h"
 #include "transport/tcp/nic.h"
-#include "transport/tcp/socket.h"
 
 namespace clustar::transport::tcp {
 
@@ -34,7 +34,7 @@ class TcpPendingConnect final : public PendingConnect {
 
   enum class State : std::uint8_t { kIdle, kConnecting, kGreeting, kWaiting };
   struct Line {
-    Socket socket;
+    net::Socket socket;
     bool connected = false;
     std::array<std::byte, Hello::kSize> hello{};
     std::size_t sent = 0;
@@ -48,7 +48,7 @@ class TcpPendingConnect final : public PendingConnect {
   Result<std::unique_ptr<SendChannel>> await_welcome();
   // Another try at the next endpoint while time is left, else the first error.
   Result<std::unique_ptr<SendChannel>> on_failure(const Error& error);
-  Address remote() const { return Address(info_.endpoints[endpoint_]); }
+  net::Address remote() const { return net::Address(info_.endpoints[endpoint_]); }
 
   Nic& nic_;
   HandleInfo info_;

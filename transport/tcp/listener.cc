@@ -15,19 +15,19 @@ Result<std::unique_ptr<TcpListener>> TcpListener::open(Nic& nic) {
   HandleInfo info;
   Error last_error;
   info.settings = nic.context().settings.shared;
-  for (const Address& address : nic.interface().addresses) {
-    auto socket = listen_on(address, nic.context().settings.socket);
+  for (const net::Address& address : nic.interface().addresses) {
+    auto socket = net::listen_on(address, nic.context().settings.socket);
     if (!socket) {
       // An address may have gone since the interfaces were listed; the others serve.
       nic.context().log.info("tcp: " + socket.error().message);
       last_error = socket.error();
       continue;
     }
-    info.endpoints.push_back(local_address(*socket).endpoint());
+    info.endpoints.push_back(net::local_address(*socket).endpoint());
     listener->listening_.push_back(std::move(*socket));
   }
   if (info.endpoints.empty()) return tl::unexpected(last_error);
-  if (const auto filled = fill_random(listener->token_); !filled) return tl::unexpected(filled.error());
+  if (const auto filled = net::fill_random(listener->token_); !filled) return tl::unexpected(filled.error());
   info.token = listener->token_;
   listener->handle_ = info.serialize();
   return listener;
@@ -39,7 +39,7 @@ Result<std::unique_ptr<RecvChannel>> TcpListener::poll_accept() {
   drop_dead_gatherings();
   for (auto gathering = gatherings_.begin(); gathering != gatherings_.end(); ++gathering) {
     const bool whole = std::all_of(gathering->sockets.begin(), gathering->sockets.end(),
-                                   [](const Socket& socket) { return static_cast<bool>(socket); });
+                                   [](const net::Socket& socket) { return static_cast<bool>(socket); });
     if (!whole) continue;
     Gathering complete = std::move(*gathering);
     gatherings_.erase(gathering);
@@ -50,10 +50,10 @@ Result<std::unique_ptr<RecvChannel>> TcpListener::poll_accept() {
 
 Result<void> TcpListener::take_newcomers() {
   const TimePoint deadline = nic_.context().clock.now() + kHelloTimeout;
-  for (const Socket& listening : listening_) {
+  for (const net::Socket& listening : listening_) {
     for (std::size_t taken = 0; taken < kMaxNewcomers; ++taken) {
       Newcomer newcomer;
-      auto socket = accept_from(listening, &newcomer.from);
+      auto socket = net::accept_from(listening, &newcomer.from);
       if (!socket) {
         // Out of descriptors: strangers give theirs up before a peer is turned away.
         if (newcomers_.empty()) return tl::unexpected(socket.error());
@@ -90,9 +90,9 @@ void TcpListener::hear_newcomers() {
 
 TcpListener::Fate TcpListener::hear(Newcomer& newcomer) {
   while (newcomer.have < newcomer.bytes.size()) {
-    const IoResult got = read_some(newcomer.socket.fd(), std::span(newcomer.bytes).subspan(newcomer.have));
-    if (got.kind == IoResult::Kind::kWouldBlock) return Fate::kWaits;
-    if (got.kind != IoResult::Kind::kBytes) return Fate::kGone;
+    const net::IoResult got = net::read_some(newcomer.socket.fd(), std::span(newcomer.bytes).subspan(newcomer.have));
+    if (got.kind == net::IoResult::Kind::kWouldBlock) return Fate::kWaits;
+    if (got.kind != net::IoResult::Kind::kBytes) return Fate::kGone;
     newcomer.have += got.bytes;
   }
   const auto hello = Hello::parse(newcomer.bytes);
@@ -119,7 +119,7 @@ TcpListener::Fate TcpListener::admit(Newcomer& newcomer, const Hello& hello) {
 // A connector that died half-way would otherwise be kept for as long as the listener lives.
 void TcpListener::drop_dead_gatherings() {
   std::erase_if(gatherings_, [](const Gathering& gathering) {
-    return std::any_of(gathering.sockets.begin(), gathering.sockets.end(), [](const Socket& socket) {
+    return std::any_of(gathering.sockets.begin(), gathering.sockets.end(), [](const net::Socket& socket) {
       if (!socket) return false;
       std::byte next;
       const ssize_t got = ::recv(socket.fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -131,13 +131,13 @@ void TcpListener::drop_dead_gatherings() {
 Result<std::unique_ptr<RecvChannel>> TcpListener::welcome(Gathering& gathering) {
   std::array<std::byte, Welcome::kSize> bytes;
   Welcome::serialize_to(bytes);
-  Socket control = std::move(gathering.sockets.front());
-  detect_dead_host(control);
+  net::Socket control = std::move(gathering.sockets.front());
+  net::detect_dead_host(control);
   // The first bytes on a fresh socket fit its buffer; if the connector is gone, the channel reports that.
-  write_some(control.fd(), std::span<const std::byte>(bytes));
-  std::vector<Socket> data(std::make_move_iterator(gathering.sockets.begin() + 1),
-                           std::make_move_iterator(gathering.sockets.end()));
-  for (const Socket& socket : data) probe_when_idle(socket);
+  net::write_some(control.fd(), std::span<const std::byte>(bytes));
+  std::vector<net::Socket> data(std::make_move_iterator(gathering.sockets.begin() + 1),
+                                std::make_move_iterator(gathering.sockets.end()));
+  for (const net::Socket& socket : data) net::probe_when_idle(socket);
   const std::string peer = fmt::format("{} (to {})", gathering.from.to_string(), nic_.interface().name);
   return std::make_unique<TcpRecvChannel>(nic_, std::move(control), std::move(data), peer);
 }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "transport/api/transport.h"
+#include "transport/net/socket.h"
 #include "transport/tcp/nic.h"
-#include "transport/tcp/socket.h"
 
 namespace clustar::transport::tcp {
 
@@ -27,16 +27,16 @@ class TcpListener final : public Listener {
   static constexpr std::size_t kMaxGatherings = 256;
 
   struct Newcomer {  // has not said a whole hello yet
-    Socket socket;
-    Address from;
+    net::Socket socket;
+    net::Address from;
     TimePoint deadline;
     std::array<std::byte, Hello::kSize> bytes{};
     std::size_t have = 0;
   };
   struct Gathering {  // showed the token; some of its sockets are still to come
     std::uint64_t connection_id = 0;
-    Address from;
-    std::vector<Socket> sockets;  // [0] control, then data; empty until it came
+    net::Address from;
+    std::vector<net::Socket> sockets;  // [0] control, then data; empty until it came
   };
   enum class Fate : std::uint8_t { kWaits, kGone, kJoined };
 
@@ -50,7 +50,7 @@ class TcpListener final : public Listener {
   Result<std::unique_ptr<RecvChannel>> welcome(Gathering& gathering);
 
   Nic& nic_;
-  std::vector<Socket> listening_;
+  std::vector<net::Socket> listening_;
   Token token_{};
   Handle handle_{};
   std::vector<Newcomer> newcomers_;

@@ -7,7 +7,7 @@
 
 namespace clustar::transport::tcp {
 
-Nic::Nic(Interface interface, const Context& context)
+Nic::Nic(net::Interface interface, const Context& context)
     : interface_(std::move(interface)), context_(context), queue_(std::make_unique<FifoOrder>()) {}
 
 SendQueue::LaneId Nic::attach(TcpSendChannel* channel) {

@@ -11,7 +11,7 @@
 #include "transport/api/send_queue.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
-#include "transport/tcp/interfaces.h"
+#include "transport/net/interfaces.h"
 #include "transport/tcp/settings.h"
 
 namespace clustar::transport::tcp {
@@ -27,9 +27,9 @@ struct Context {
 
 class Nic {
  public:
-  Nic(Interface interface, const Context& context);
+  Nic(net::Interface interface, const Context& context);
 
-  const Interface& interface() const { return interface_; }
+  const net::Interface& interface() const { return interface_; }
   const Context& context() const { return context_; }
   std::mutex& mutex() { return mutex_; }
 
@@ -68,7 +68,7 @@ class Nic {
  private:
   static constexpr std::uint64_t kPumpBytes = 8 << 20;
 
-  const Interface interface_;
+  const net::Interface interface_;
   const Context& context_;
   Counters counters_;
   std::mutex mutex_;

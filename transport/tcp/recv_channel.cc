@@ -11,7 +11,7 @@
 
 namespace clustar::transport::tcp {
 
-TcpRecvChannel::TcpRecvChannel(Nic& nic, Socket control, std::vector<Socket> data, std::string peer)
+TcpRecvChannel::TcpRecvChannel(Nic& nic, net::Socket control, std::vector<net::Socket> data, std::string peer)
     : nic_(nic),
       control_(std::move(control)),
       peer_(std::move(peer)),
@@ -19,7 +19,7 @@ TcpRecvChannel::TcpRecvChannel(Nic& nic, Socket control, std::vector<Socket> dat
       placements_(data.size()),
       held_(data.size(), false),
       watch_(nic.context().settings.stall_timeout) {
-  for (Socket& socket : data) readers_.emplace_back(std::move(socket));
+  for (net::Socket& socket : data) readers_.emplace_back(std::move(socket));
   for (std::uint32_t i = 0; i < requests_.size(); ++i) {
     requests_[i].channel = this;
     requests_[i].group = i;
@@ -89,10 +89,10 @@ void TcpRecvChannel::announce(const std::vector<ClearToSend>& clears) {
 void TcpRecvChannel::flush_clears() {
   if (control_out_.empty() || !control_open_) return;
   if (clears_due_ != TimePoint::min() && nic_.context().clock.now() < clears_due_) return;
-  const IoResult sent = write_some(control_.fd(), std::span<const std::byte>(control_out_));
-  if (sent.kind == IoResult::Kind::kBytes) {
+  const net::IoResult sent = net::write_some(control_.fd(), std::span<const std::byte>(control_out_));
+  if (sent.kind == net::IoResult::Kind::kBytes) {
     control_out_.erase(control_out_.begin(), control_out_.begin() + static_cast<std::ptrdiff_t>(sent.bytes));
-  } else if (sent.kind == IoResult::Kind::kError) {
+  } else if (sent.kind == net::IoResult::Kind::kError) {
     on_control_error(sent.error);
   }
 }
@@ -199,12 +199,12 @@ void TcpRecvChannel::check_control() {
     return;
   }
   std::array<std::byte, 16> unexpected;
-  const IoResult got = read_some(control_.fd(), unexpected);
-  if (got.kind == IoResult::Kind::kBytes) {
+  const net::IoResult got = net::read_some(control_.fd(), unexpected);
+  if (got.kind == net::IoResult::Kind::kBytes) {
     fail_with("the peer sent bytes on the control connection, which is not part of the protocol");
-  } else if (got.kind == IoResult::Kind::kClosed) {
+  } else if (got.kind == net::IoResult::Kind::kClosed) {
     control_open_ = false;
-  } else if (got.kind == IoResult::Kind::kError) {
+  } else if (got.kind == net::IoResult::Kind::kError) {
     on_control_error(got.error);
   }
 }
@@ -236,11 +236,11 @@ void TcpRecvChannel::fail_with(const std::string& what) {
 std::optional<Error> TcpRecvChannel::check_stall() {
   if (polls_ % kLivenessPolls != 0) return std::nullopt;
   const auto verdict = watch_.check(true, bytes_read(), nic_.context().clock.now());
-  if (verdict == StallWatch::Verdict::kFine) return std::nullopt;
+  if (verdict == net::StallWatch::Verdict::kFine) return std::nullopt;
   const std::string what =
       fmt::format("{} has sent nothing for {:.0f} s ({} receives outstanding); its host answers", peer_,
                   std::chrono::duration<double>(watch_.silent()).count(), matcher_.outstanding());
-  if (verdict == StallWatch::Verdict::kFail) {
+  if (verdict == net::StallWatch::Verdict::kFail) {
     fail_with(what + "; CLUSTAR_STALL_TIMEOUT is over");
     return failed_;
   }

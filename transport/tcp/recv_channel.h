@@ -11,17 +11,17 @@
 #include <vector>
 
 #include "transport/api/transport.h"
+#include "transport/net/socket.h"
+#include "transport/net/stall_watch.h"
 #include "transport/tcp/chunk_reader.h"
 #include "transport/tcp/core/recv_matcher.h"
 #include "transport/tcp/nic.h"
-#include "transport/tcp/socket.h"
-#include "transport/tcp/stall_watch.h"
 
 namespace clustar::transport::tcp {
 
 class TcpRecvChannel final : public RecvChannel {
  public:
-  TcpRecvChannel(Nic& nic, Socket control, std::vector<Socket> data, std::string peer);
+  TcpRecvChannel(Nic& nic, net::Socket control, std::vector<net::Socket> data, std::string peer);
 
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
   Result<Request*> recv(std::span<const RecvPart> parts) override;
@@ -66,7 +66,7 @@ class TcpRecvChannel final : public RecvChannel {
   std::uint64_t bytes_read() const;
 
   Nic& nic_;
-  Socket control_;
+  net::Socket control_;
   const std::string peer_;
   RecvMatcher matcher_;
   std::vector<ChunkReader> readers_;
@@ -83,7 +83,7 @@ class TcpRecvChannel final : public RecvChannel {
   std::optional<TimePoint> mark_;
   std::uint64_t polls_ = 0;
   std::uint64_t hot_until_ = 0;  // poll number up to which every socket is looked at each time
-  StallWatch watch_;
+  net::StallWatch watch_;
   std::optional<Error> failed_;
 };
 

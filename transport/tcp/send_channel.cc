@@ -11,7 +11,7 @@
 
 namespace clustar::transport::tcp {
 
-TcpSendChannel::TcpSendChannel(Nic& nic, Socket control, std::vector<Socket> data, std::string peer)
+TcpSendChannel::TcpSendChannel(Nic& nic, net::Socket control, std::vector<net::Socket> data, std::string peer)
     : nic_(nic),
       anchor_(std::make_shared<Anchor>(Anchor{nic, this})),
       control_(std::move(control)),
@@ -19,7 +19,7 @@ TcpSendChannel::TcpSendChannel(Nic& nic, Socket control, std::vector<Socket> dat
       matcher_(nic.context().settings.shared),
       requests_(kMaxRequests),
       watch_(nic.context().settings.stall_timeout) {
-  for (Socket& socket : data) data_.emplace_back(std::move(socket));
+  for (net::Socket& socket : data) data_.emplace_back(std::move(socket));
   for (std::uint32_t i = kMaxRequests; i-- > 0;) {
     requests_[i].channel = this;
     requests_[i].index = i;
@@ -116,13 +116,13 @@ void TcpSendChannel::progress() {
 
 void TcpSendChannel::read_control() {
   while (!failed_) {
-    const IoResult got = read_some(control_.fd(), std::span(control_in_).subspan(control_have_));
-    if (got.kind == IoResult::Kind::kWouldBlock) return;
-    if (got.kind == IoResult::Kind::kClosed) {
+    const net::IoResult got = net::read_some(control_.fd(), std::span(control_in_).subspan(control_have_));
+    if (got.kind == net::IoResult::Kind::kWouldBlock) return;
+    if (got.kind == net::IoResult::Kind::kClosed) {
       fail_with(ErrorCode::kRemote, "the peer closed the connection or its process ended");
       return;
     }
-    if (got.kind == IoResult::Kind::kError) {
+    if (got.kind == net::IoResult::Kind::kError) {
       fail_with(ErrorCode::kRemote, "control connection: " + describe_errno(got.error));
       return;
     }
@@ -197,8 +197,8 @@ void TcpSendChannel::flush_gathered() {
 }
 
 void TcpSendChannel::flush(ChunkWriter& writer) {
-  const IoResult written = writer.flush();
-  if (written.kind == IoResult::Kind::kError) {
+  const net::IoResult written = writer.flush();
+  if (written.kind == net::IoResult::Kind::kError) {
     fail_with(ErrorCode::kRemote, "data connection: " + describe_errno(written.error));
     return;
   }
@@ -224,11 +224,11 @@ void TcpSendChannel::fail_with(ErrorCode code, const std::string& what) {
 std::optional<Error> TcpSendChannel::check_stall() {
   if (polls_ % kLivenessPolls != 0) return std::nullopt;
   const auto verdict = watch_.check(true, progress_marks_, nic_.context().clock.now());
-  if (verdict == StallWatch::Verdict::kFine) return std::nullopt;
+  if (verdict == net::StallWatch::Verdict::kFine) return std::nullopt;
   const std::string what =
       fmt::format("{} takes no data since {:.0f} s ({} sends wait for its receives); its host answers", peer_,
                   std::chrono::duration<double>(watch_.silent()).count(), matcher_.waiting());
-  if (verdict == StallWatch::Verdict::kFail) {
+  if (verdict == net::StallWatch::Verdict::kFail) {
     fail_with(ErrorCode::kRemote, what + "; CLUSTAR_STALL_TIMEOUT is over");
     return failed_;
   }

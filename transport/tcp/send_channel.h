@@ -12,17 +12,17 @@
 #include <vector>
 
 #include "transport/api/transport.h"
+#include "transport/net/socket.h"
+#include "transport/net/stall_watch.h"
 #include "transport/tcp/chunk_writer.h"
 #include "transport/tcp/core/send_matcher.h"
 #include "transport/tcp/nic.h"
-#include "transport/tcp/socket.h"
-#include "transport/tcp/stall_watch.h"
 
 namespace clustar::transport::tcp {
 
 class TcpSendChannel final : public SendChannel {
  public:
-  TcpSendChannel(Nic& nic, Socket control, std::vector<Socket> data, std::string peer);
+  TcpSendChannel(Nic& nic, net::Socket control, std::vector<net::Socket> data, std::string peer);
   ~TcpSendChannel() override;
 
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
@@ -82,7 +82,7 @@ class TcpSendChannel final : public SendChannel {
 
   Nic& nic_;
   std::shared_ptr<Anchor> anchor_;
-  Socket control_;
+  net::Socket control_;
   std::vector<ChunkWriter> data_;
   const std::string peer_;
   SendMatcher matcher_;
@@ -94,7 +94,7 @@ class TcpSendChannel final : public SendChannel {
   std::uint64_t polls_ = 0;
   std::uint64_t sends_ = 0;
   std::uint64_t progress_marks_ = 0;
-  StallWatch watch_;
+  net::StallWatch watch_;
   std::optional<Error> failed_;
   SendQueue::LaneId lane_;
 };

@@ -4,20 +4,20 @@
 #include <algorithm>
 
 #include "transport/base/config.h"
+#include "transport/net/interfaces.h"
+#include "transport/net/socket.h"
 #include "transport/tcp/core/wire.h"
-#include "transport/tcp/interfaces.h"
-#include "transport/tcp/socket.h"
 
 namespace clustar::transport::tcp {
 
 struct Settings {
   SharedSettings shared;
-  SocketOptions socket;
+  net::SocketOptions socket;
   std::uint8_t data_sockets = 1;
   std::uint32_t chunk_bytes = 0;
   Duration stall_timeout{0};
   std::string interface_filter;
-  Family family = Family::kAny;
+  net::Family family = net::Family::kAny;
 
   explicit Settings(const Config& config)
       : shared{config.tcp_eager_bytes, config.tcp_window_bytes},
@@ -27,9 +27,9 @@ struct Settings {
         chunk_bytes(std::max(config.tcp_chunk_bytes, config.tcp_eager_bytes)),
         stall_timeout(config.stall_timeout),
         interface_filter(config.socket_ifname),
-        family(config.socket_family == "ipv4"   ? Family::kIpv4
-               : config.socket_family == "ipv6" ? Family::kIpv6
-                                                : Family::kAny) {}
+        family(config.socket_family == "ipv4"   ? net::Family::kIpv4
+               : config.socket_family == "ipv6" ? net::Family::kIpv6
+                                                : net::Family::kAny) {}
 };
 
 }  // namespace clustar::transport::tcp

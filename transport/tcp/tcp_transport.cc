@@ -10,7 +10,7 @@
 namespace clustar::transport::tcp {
 namespace {
 
-DeviceProperties describe(const Interface& interface, std::size_t index) {
+DeviceProperties describe(const net::Interface& interface, std::size_t index) {
   DeviceProperties properties;
   properties.name = interface.name;
   properties.pci_path = interface.pci_path;
@@ -31,9 +31,9 @@ DeviceProperties describe(const Interface& interface, std::size_t index) {
 Result<std::unique_ptr<Transport>> TcpTransport::create(const Config& config, const Clock& clock, Log log) {
   std::unique_ptr<TcpTransport> transport(new TcpTransport(config, clock, std::move(log)));
   const Settings& settings = transport->context_.settings;
-  auto interfaces = find_interfaces(settings.interface_filter, settings.family);
+  auto interfaces = net::find_interfaces(settings.interface_filter, settings.family);
   if (!interfaces) return tl::unexpected(interfaces.error());
-  for (Interface& interface : *interfaces) {
+  for (net::Interface& interface : *interfaces) {
     transport->properties_.push_back(describe(interface, transport->nics_.size()));
     transport->nics_.push_back(std::make_unique<Nic>(std::move(interface), transport->context_));
   }

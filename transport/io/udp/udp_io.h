@@ -79,6 +79,8 @@ class UdpIo final : public PacketIo {
   // What waits from it is dropped; what was received stays valid until released.
   Result<void> remove_peer(PeerId peer);
   std::size_t peers() const { return peers_.size(); }
+  // Readable when something can be received: for a thread that sleeps without holding the device.
+  int readable_fd() const { return epoll_.fd(); }
 
   const UdpCounters& counters() const { return counters_; }
   Offloads offloads() const { return {gso_, gro_}; }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "transport/api/transport.h"
+#include "transport/net/endpoint.h"
 
 namespace clustar::transport::tcp {
 
@@ -22,11 +23,7 @@ inline constexpr std::uint32_t kMaxChunkBytes = 1u << 30;
 
 using Token = std::array<std::byte, 16>;
 
-struct Endpoint {
-  bool ipv6 = false;
-  std::uint16_t port = 0;
-  std::array<std::byte, 16> address{};  // IPv4 in the first four bytes
-};
+using net::Endpoint;
 
 // Settings that both ends must share; a difference is an error at connect that names the setting.
 struct SharedSettings {

@@ -1,4 +1,4 @@
-// RAII over socket descriptors, and the address type of this transport.
+// RAII over socket descriptors, and their addresses.
 #pragma once
 
 #include <sys/socket.h>
@@ -11,9 +11,9 @@
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
-#include "transport/tcp/core/wire.h"
+#include "transport/net/endpoint.h"
 
-namespace clustar::transport::tcp {
+namespace clustar::transport::net {
 
 using Socket = FileDescriptor;
 
@@ -66,4 +66,4 @@ void detect_dead_host(const Socket& socket);
 Address local_address(const Socket& socket);
 Result<void> fill_random(std::span<std::byte> out);
 
-}  // namespace clustar::transport::tcp
+}  // namespace clustar::transport::net

@@ -1,4 +1,4 @@
-#include "transport/tcp/interfaces.h"
+#include "transport/net/interfaces.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 #include <fstream>
 #include <memory>
 
-namespace clustar::transport::tcp {
+namespace clustar::transport::net {
 namespace {
 
 bool usable(const ifaddrs& entry, Family family) {
@@ -40,7 +40,7 @@ Result<std::vector<Interface>> all_interfaces(Family family, const std::string& 
   for (Interface& interface : found) {
     std::stable_partition(interface.addresses.begin(), interface.addresses.end(),
                           [](const Address& address) { return !address.ipv6(); });
-    if (interface.addresses.size() > HandleInfo::kMaxEndpoints) interface.addresses.resize(HandleInfo::kMaxEndpoints);
+    if (interface.addresses.size() > kMaxAddresses) interface.addresses.resize(kMaxAddresses);
     interface.speed_mbps = interface_speed(sysfs, interface.name);
     interface.pci_path = interface_pci_path(sysfs, interface.name);
   }
@@ -113,4 +113,4 @@ std::string interface_pci_path(const std::string& sysfs, const std::string& name
   return real ? std::string(real.get()) : std::string();
 }
 
-}  // namespace clustar::transport::tcp
+}  // namespace clustar::transport::net

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "transport/tcp/interfaces.h"
+#include "transport/net/interfaces.h"
 
-namespace clustar::transport::tcp {
+namespace clustar::transport::net {
 namespace {
 
 TEST(InterfaceFilter, PrefixesExactNamesAndExclusions) {
@@ -60,4 +60,4 @@ TEST(Interfaces, SpeedAndPciPathComeFromSysfs) {
 }
 
 }  // namespace
-}  // namespace clustar::transport::tcp
+}  // namespace clustar::transport::net

@@ -1,14 +1,17 @@
 // The network interfaces of this host as devices, chosen with NCCL's syntax.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "transport/base/result.h"
-#include "transport/tcp/socket.h"
+#include "transport/net/socket.h"
 
-namespace clustar::transport::tcp {
+namespace clustar::transport::net {
+
+inline constexpr std::size_t kMaxAddresses = 4;  // of one interface, so that a handle holds them
 
 struct Interface {
   std::string name;
@@ -41,4 +44,4 @@ Result<std::vector<Interface>> find_interfaces(const std::string& filter, Family
 int interface_speed(const std::string& sysfs, const std::string& name);
 std::string interface_pci_path(const std::string& sysfs, const std::string& name);
 
-}  // namespace clustar::transport::tcp
+}  // namespace clustar::transport::net

@@ -6,7 +6,7 @@
 
 #include "transport/base/time.h"
 
-namespace clustar::transport::tcp {
+namespace clustar::transport::net {
 
 class StallWatch {
  public:
@@ -28,4 +28,4 @@ class StallWatch {
   bool watching_ = false;
 };
 
-}  // namespace clustar::transport::tcp
+}  // namespace clustar::transport::net

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "transport/tcp/stall_watch.h"
+#include "transport/net/stall_watch.h"
 
-namespace clustar::transport::tcp {
+namespace clustar::transport::net {
 namespace {
 
 using std::chrono::seconds;
@@ -44,4 +44,4 @@ TEST(StallWatch, FailsOnlyWhenALimitIsSet) {
 }
 
 }  // namespace
-}  // namespace clustar::transport::tcp
+}  // namespace clustar::transport::net

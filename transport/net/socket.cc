@@ -1,4 +1,4 @@
-#include "transport/tcp/socket.h"
+#include "transport/net/socket.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace clustar::transport::tcp {
+namespace clustar::transport::net {
 namespace {
 
 void set_option(int fd, int level, int name, int value) { setsockopt(fd, level, name, &value, sizeof value); }
@@ -198,4 +198,4 @@ Result<void> fill_random(std::span<std::byte> out) {
   return {};
 }
 
-}  // namespace clustar::transport::tcp
+}  // namespace clustar::transport::net

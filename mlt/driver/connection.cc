@@ -1,0 +1,94 @@
+#include "mlt/driver/connection.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+namespace clustar::mlt::driver {
+
+// After an abort NCCL deregisters, then closes. Between the two the engine, driven by others, must neither read nor
+// write memory that its owner has taken back.
+class Connection::ChannelMr final : public transport::Mr {
+ public:
+  ChannelMr(const gdr::MemoryRef& memory, std::unique_ptr<io::Mr> mr, std::shared_ptr<Anchor> anchor)
+      : Mr(memory), mr_(std::move(mr)), anchor_(std::move(anchor)) {}
+  ~ChannelMr() override {
+    const std::lock_guard lock(anchor_->engine.mutex());
+    if (anchor_->connection != nullptr) anchor_->connection->on_deregister(*this);
+    mr_.reset();
+  }
+  const io::Mr* io_mr() const { return mr_.get(); }
+
+ private:
+  std::unique_ptr<io::Mr> mr_;
+  std::shared_ptr<Anchor> anchor_;
+};
+
+Connection::Connection(Engine& engine, net::Socket control, std::string doing, std::string peer)
+    : engine_(engine),
+      control_(std::move(control)),
+      peer_(std::move(peer)),
+      doing_(std::move(doing)),
+      anchor_(std::make_shared<Anchor>(Anchor{engine, this})),
+      watch_(engine.context().stall_timeout) {}
+
+Result<void> Connection::attach(Engine::End end, const net::Address& host, const Ports& ports, std::uint64_t secret) {
+  const auto attached = engine_.attach(*this, end, host, ports, secret, id_);
+  if (!attached) return tl::unexpected(attached.error());
+  return {};
+}
+
+Result<std::unique_ptr<transport::Mr>> Connection::register_memory(const gdr::MemoryRef& memory) {
+  if (memory.kind != gdr::MemoryKind::kHost) {
+    return fail(ErrorCode::kInvalidArgument,
+                std::string("mlt registers host memory only, not ") + gdr::to_string(memory.kind));
+  }
+  auto mr = engine_.reg_mr(memory);
+  if (!mr) return tl::unexpected(mr.error());
+  return std::make_unique<ChannelMr>(memory, std::move(*mr), anchor_);
+}
+
+const io::Mr* Connection::io_mr(const transport::Mr& mr) { return static_cast<const ChannelMr&>(mr).io_mr(); }
+
+void Connection::on_deregister(const transport::Mr& mr) {
+  engine_.drain_posts(engine_.context().clock.now());
+  if (!broken() && uses(mr)) fail_with(ErrorCode::kInvalidUsage, "memory was deregistered while requests used it");
+}
+
+void Connection::leave() {
+  anchor_->connection = nullptr;
+  engine_.forget(*this);
+  if (id_) engine_.close(*id_);
+  id_.reset();
+}
+
+void Connection::fail_with(ErrorCode code, const std::string& what) {
+  if (broken()) return;
+  error_ = Error{code, fmt::format("mlt: {} {}: {}", doing_, peer_, what)};
+  if (id_) engine_.close(*id_);
+  id_.reset();
+  failed_.store(true, std::memory_order_release);
+  engine_.context().log.warn(error_.message);
+}
+
+void Connection::on_failure(const Error& error) { fail_with(error.code, error.message); }
+
+void Connection::check(TimePoint now) {
+  if (control_open_) read_control();
+  if (!broken()) check_stall(now);
+}
+
+void Connection::check_stall(TimePoint now) {
+  const auto verdict = watch_.check(outstanding_ > 0, progress(), now);
+  if (verdict == net::StallWatch::Verdict::kFine) return;
+  const std::string what = fmt::format("{} has done nothing for {:.0f} s ({}); its host answers", peer_,
+                                       std::chrono::duration<double>(watch_.silent()).count(), waiting());
+  if (verdict == net::StallWatch::Verdict::kFail) {
+    fail_with(ErrorCode::kRemote, what + "; CLUSTAR_STALL_TIMEOUT is over");
+  } else {
+    engine_.context().log.warn("mlt: straggler: " + what);
+  }
+}
+
+}  // namespace clustar::mlt::driver

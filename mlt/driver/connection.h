@@ -1,0 +1,79 @@
+// What the two kinds of channel have in common: a place in the engine, a TCP connection that tells whether the peer is
+// still there, and how it ends.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "mlt/driver/engine.h"
+#include "transport/api/transport.h"
+#include "transport/net/socket.h"
+#include "transport/net/stall_watch.h"
+
+namespace clustar::mlt::driver {
+
+class Connection : public Engine::Client {
+ public:
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Both before the first request.
+  Result<void> attach(Engine::End end, const net::Address& host, const Ports& ports, std::uint64_t secret);
+  net::Socket& control() { return control_; }
+
+  void check(TimePoint now) final;
+  void on_failure(const Error& error) final;
+
+ protected:
+  // `doing`: "sending to" or "receiving from".
+  Connection(Engine& engine, net::Socket control, std::string doing, std::string peer);
+  // The derived class has called leave() before.
+  ~Connection() = default;
+
+  virtual void read_control() = 0;
+  // Of the peer: a count that changes whenever it did something.
+  virtual std::uint64_t progress() const = 0;
+  virtual std::string waiting() const = 0;  // "3 sends wait for its receives"
+
+  // Lets a registration outlive its channel.
+  struct Anchor {
+    Engine& engine;
+    Connection* connection;  // guarded by the engine's lock; null once the channel is gone
+  };
+  class ChannelMr;
+  // Host memory only.
+  Result<std::unique_ptr<transport::Mr>> register_memory(const gdr::MemoryRef& memory);
+  static const io::Mr* io_mr(const transport::Mr& mr);
+  virtual bool uses(const transport::Mr& mr) const = 0;  // in a request that is not done
+
+  // The following are for whoever holds the engine's lock.
+  void fail_with(ErrorCode code, const std::string& what);
+  bool broken() const { return failed_.load(std::memory_order_relaxed); }
+  Engine::ConnectionId id() const { return *id_; }
+  void leave();
+
+  // For the channel's caller.
+  bool has_failed() const { return failed_.load(std::memory_order_acquire); }
+  const Error& error() const { return error_; }  // once has_failed()
+
+  Engine& engine_;
+  net::Socket control_;
+  bool control_open_ = true;
+  std::uint32_t outstanding_ = 0;  // requests that were submitted and are not done
+  const std::string peer_;
+
+ private:
+  void on_deregister(const transport::Mr& mr);
+  void check_stall(TimePoint now);
+
+  const std::string doing_;
+  const std::shared_ptr<Anchor> anchor_;
+  std::optional<Engine::ConnectionId> id_;
+  net::StallWatch watch_;
+  Error error_;  // written once, before failed_
+  std::atomic<bool> failed_{false};
+};
+
+}  // namespace clustar::mlt::driver

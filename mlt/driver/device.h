@@ -1,0 +1,34 @@
+// What the driver needs of a NIC: packets, and the addresses of its peers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "mlt/driver/handshake.h"
+#include "transport/base/result.h"
+#include "transport/io/packet_io.h"
+#include "transport/net/interfaces.h"
+
+namespace clustar::mlt::driver {
+
+namespace io = transport::io;
+namespace net = transport::net;
+
+struct Device {
+  std::unique_ptr<io::PacketIo> io;
+  Ports ports;  // of this side, one per path
+  // Called as PacketIo's data path is: by one thread at a time.
+  std::function<Result<io::PeerId>(const net::Address& host, std::span<const std::uint16_t>)> add_peer;
+  std::function<void(io::PeerId)> remove_peer;
+  std::function<std::string()> describe;  // what it did, for people
+  // Readable when something can be received: lets a thread sleep without holding the device. -1: there is none.
+  int readable_fd = -1;
+};
+
+// Opens the device that has this address.
+using OpenDevice = std::function<Result<Device>(const net::Interface& interface, const net::Address& local)>;
+
+}  // namespace clustar::mlt::driver

@@ -1,0 +1,54 @@
+#include "mlt/driver/driver_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mlt/core/wire.h"
+
+namespace clustar::mlt::driver {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+Result<Options> options_for(const transport::io::Capabilities& capabilities, int speed_mbps) {
+  constexpr int kUnknownSpeed = 100'000;  // Mbit/s: pacing is the wire's business, and there may be none
+  constexpr std::size_t kLongest = 8900;  // loss costs a packet, and jumbo frames are 9,000 bytes
+  const std::size_t room = capabilities.max_packet - std::min(capabilities.max_packet, kMaxHeader);
+  const std::size_t segment = std::min(room, kLongest) / kUnitBytes * kUnitBytes;
+  if (segment < kMinSegment) {
+    return fail(ErrorCode::kUnavailable, fmt::format("mlt: packets of {} bytes leave no room for {} bytes of payload",
+                                                     capabilities.max_packet, kMinSegment));
+  }
+  Options options;
+  options.segment = static_cast<std::uint16_t>(segment);
+  options.paths = std::min(capabilities.paths, kMaxPaths);
+  options.unscheduled_bytes = 16 * 1024;  // what may go ahead of its receive: the core's most
+  options.max_in_flight = 4096;
+  // A run of packets on one path is one system call, and one packet of the kernel where it has UDP_SEGMENT.
+  options.burst_bytes = 64 * 1024;
+  // A process that naps between its turns sends no more than this per turn.
+  options.pace_bytes = 256 * 1024;
+  options.cut_long = true;  // transport.h: a shorter receive cuts the message
+  // The kernel and the scheduler make the round trip, not the fabric: a process that is not running answers when it
+  // runs.
+  options.base_rtt = microseconds(100);
+  options.initial_rtt = microseconds(500);
+  options.gap_floor = microseconds(200);
+  options.probe_floor = milliseconds(2);
+  options.ack_delay = microseconds(100);
+  // Of a line's rate by base_rtt a sender could not fill the time between two turns of the receiver's process.
+  options.credit_slack = 1024 * 1024;
+  options.line_rate = static_cast<std::uint64_t>(speed_mbps > 0 ? speed_mbps : kUnknownSpeed) * 1'000'000 / 8;
+  DctcpSwift::Options congestion;
+  congestion.queue_target = milliseconds(1);  // pauses of the scheduler are no queue
+  congestion.initial = 256 * 1024;
+  congestion.maximum = 8u << 20;
+  options.congestion = DctcpSwift(congestion);
+  // Architecture: a live host whose process is silent is a straggler, never an error of its own; the control connection
+  // tells about hosts. The core's longest:
+  options.peer_timeout = std::chrono::hours(24);
+  return options;
+}
+
+}  // namespace clustar::mlt::driver

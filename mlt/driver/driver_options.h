@@ -1,0 +1,13 @@
+// The core's options for a host's own network stack.
+#pragma once
+
+#include "mlt/core/options.h"
+#include "transport/base/result.h"
+#include "transport/io/packet_io.h"
+
+namespace clustar::mlt::driver {
+
+// `speed_mbps`: of the wire; 0 = unknown. Error: packets too small for this protocol.
+Result<Options> options_for(const transport::io::Capabilities& capabilities, int speed_mbps);
+
+}  // namespace clustar::mlt::driver

@@ -1,0 +1,346 @@
+#include "mlt/driver/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transport/net/socket.h"
+
+namespace clustar::mlt::driver {
+
+Result<std::unique_ptr<Engine>> Engine::open(Device device, const Options& options, std::string name,
+                                             const Context& context) {
+  if (!device.io->capabilities().copies) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("mlt: {} reads payload after send(), which is not supported", name));
+  }
+  auto waker = net::Waker::create();
+  if (!waker) return tl::unexpected(waker.error());
+  std::uint64_t seed = 0;
+  if (const auto filled = net::fill_random(std::as_writable_bytes(std::span(&seed, 1))); !filled) {
+    return tl::unexpected(filled.error());
+  }
+  try {
+    return std::unique_ptr<Engine>(
+        new Engine(std::move(device), options, std::move(name), context, std::move(*waker), seed));
+  } catch (const std::exception& error) {
+    return fail(ErrorCode::kInvalidArgument, error.what());
+  }
+}
+
+Engine::Engine(Device device, const Options& options, std::string name, const Context& context, net::Waker waker,
+               std::uint64_t seed)
+    : context_(context),
+      name_(std::move(name)),
+      options_(options),
+      device_(std::move(device)),
+      core_(options_, seed),
+      waker_(std::move(waker)) {
+  if (context_.mode != EngineMode::kInline) thread_ = std::thread([this] { run(); });
+}
+
+Engine::~Engine() {
+  if (!thread_.joinable()) return;
+  stop_ = true;
+  waker_.wake();
+  thread_.join();
+}
+
+Result<void> Engine::attach(Client& client, End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
+                            std::optional<ConnectionId>& id) {
+  const std::lock_guard lock(mutex_);
+  if (lost_) return tl::unexpected(*lost_);
+  if (core_.knows(secret, end)) return fail(ErrorCode::kRemote, "mlt: the connection's number is in use already");
+  std::string key = host.with_port(0).to_string();
+  for (const std::uint16_t port : ports.all()) key += fmt::format(",{}", port);
+  Peer& peer = peers_[key];
+  if (peer.users == 0) {
+    const auto added = device_.add_peer(host, ports.all());
+    if (!added) {
+      peers_.erase(key);
+      return tl::unexpected(added.error());
+    }
+    peer.id = *added;
+  }
+  ++peer.users;
+  const TimePoint now = context_.clock.now();
+  id = end == End::kSends ? core_.open_sender(peer.id, secret, now) : core_.open_receiver(peer.id, secret, now);
+  if (*id >= attached_.size()) attached_.resize(*id + 1);
+  attached_[*id] = {&client, key, end};
+  return {};
+}
+
+void Engine::close(ConnectionId id) {
+  keep_pending([&](const Pending& pending) { return pending.connection != id; });
+  Attached gone = std::exchange(attached_[id], Attached{});
+  if (gone.end == End::kSends) {
+    counters_.retransmissions += core_.sender(id).counters().retransmitted;
+  }
+  core_.close(id);
+  const auto peer = peers_.find(gone.peer);
+  if (--peer->second.users > 0) return;
+  device_.remove_peer(peer->second.id);
+  peers_.erase(peer);
+}
+
+void Engine::forget(Client& client) {
+  std::erase(retries_, &client);
+  const std::lock_guard lock(posts_mutex_);
+  std::erase_if(posts_, [&](const Post& post) { return post.client == &client; });
+}
+
+template <class Keep>
+void Engine::keep_pending(Keep keep) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < pending_count_; ++i) {
+    if (!keep(pending_[i])) continue;
+    if (kept != i) {
+      tx_[kept] = tx_[i];
+      pending_[kept] = pending_[i];
+    }
+    ++kept;
+  }
+  pending_count_ = kept;
+}
+
+// A packet that the device did not take yet may be a needless repetition of what has arrived meanwhile.
+void Engine::drop_pending(ConnectionId connection, std::uint32_t message) {
+  if (pending_count_ == 0) return;
+  keep_pending([&](const Pending& pending) {
+    return pending.connection != connection || !pending.data || pending.message != message;
+  });
+}
+
+void Engine::count_stranger() {
+  const std::lock_guard lock(mutex_);
+  ++counters_.strangers;
+}
+
+Engine::Counters Engine::counters() {
+  const std::lock_guard lock(mutex_);
+  Counters sum = counters_;
+  for (ConnectionId id = 0; id < attached_.size(); ++id) {
+    if (attached_[id].client == nullptr || attached_[id].end != End::kSends) continue;
+    sum.retransmissions += core_.sender(id).counters().retransmitted;
+  }
+  sum.strangers += core_.counters().strangers + core_.counters().malformed;
+  return sum;
+}
+
+std::string Engine::describe_device() {
+  const std::lock_guard lock(mutex_);
+  return device_.describe ? device_.describe() : std::string();
+}
+
+void Engine::post(Client& client, std::uint32_t request, std::size_t bytes) {
+  if (context_.mode != EngineMode::kThread) {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock) {
+      const TimePoint now = context_.clock.now();
+      caller_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+      drain_posts(now);
+      client.submit(request, now);
+      handle_events(now);
+      if (bytes > kSmall || ++gathered_ >= kGather) transmit(now);
+      if (asleep_.load(std::memory_order_relaxed)) wake_thread();
+      return;
+    }
+  }
+  {
+    const std::lock_guard lock(posts_mutex_);
+    posts_.push_back({&client, request});
+    has_posts_.store(true);  // before it is asked whether the thread sleeps: sequentially consistent
+  }
+  wake_thread();
+}
+
+void Engine::drain_posts(TimePoint now) {
+  if (!has_posts_.load(std::memory_order_acquire)) return;
+  {
+    const std::lock_guard lock(posts_mutex_);
+    draining_.swap(posts_);
+    has_posts_.store(false, std::memory_order_relaxed);
+  }
+  for (const Post& post : draining_) post.client->submit(post.request, now);
+  draining_.clear();
+}
+
+void Engine::poke() {
+  if (context_.mode == EngineMode::kThread) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;
+  const TimePoint now = context_.clock.now();
+  caller_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  turn(now);
+  if (asleep_.load(std::memory_order_relaxed)) wake_thread();
+}
+
+bool Engine::turn(TimePoint now) {
+  const bool posted = has_posts_.load(std::memory_order_relaxed);
+  drain_posts(now);
+  if (lost_) return false;
+  bool busy = receive(now) || posted;
+  if (core_.next_timeout() <= now) {
+    core_.on_timeout(now);
+    busy = true;
+  }
+  handle_events(now);
+  busy = transmit(now) || busy;
+  if (now >= check_at_) check_some(now);
+  return busy;
+}
+
+bool Engine::receive(TimePoint now) {
+  bool any = false;
+  for (int burst = 0; burst < kReceiveBursts; ++burst) {
+    const auto got = device_.io->receive(rx_);
+    if (!got) {
+      fail_device(got.error());
+      return any;
+    }
+    for (const io::RxPacket& packet : std::span(rx_).first(*got)) {
+      if (packet.trimmed) continue;  // the core does not know them yet: a loss
+      const auto arrival = core_.on_packet(packet.header, static_cast<std::uint32_t>(packet.payload.size()),
+                                           packet.ecn == io::Ecn::kCe, now);
+      if (arrival.placement.kind == Placement::Kind::kDrop) continue;
+      attached_[arrival.connection].client->place(arrival.placement, packet.payload);
+    }
+    device_.io->release(std::span(rx_).first(*got));
+    counters_.packets_received += *got;
+    any = any || *got > 0;
+    if (*got < rx_.size()) break;
+  }
+  return any;
+}
+
+void Engine::handle_events(TimePoint now) {
+  while (const auto event = core_.poll_event()) {
+    Client* client = attached_[event->connection].client;
+    if (client != nullptr) client->on_event(*event, now);
+  }
+  if (retries_.empty()) return;
+  retrying_.swap(retries_);
+  for (Client* client : retrying_) client->retry(now);
+  retrying_.clear();
+}
+
+// Fills one more slot of tx_; false: the core has nothing.
+bool Engine::next_pending(TimePoint now) {
+  const auto out = core_.poll_transmit(now);
+  if (!out) return false;
+  const Transmit& transmit = out->transmit;
+  io::TxPacket& packet = tx_[pending_count_];
+  packet.peer = out->peer;
+  packet.path = transmit.path;
+  packet.traffic_class = transmit.traffic_class;
+  packet.ect = transmit.ect;
+  std::array<std::byte, kMaxHeader> bytes;
+  const std::size_t size = serialize(transmit.header, bytes);
+  packet.header = io::Header(size);
+  std::memcpy(packet.header.bytes().data(), bytes.data(), size);
+  packet.payload = {};
+  if (transmit.length > 0) packet.payload = attached_[out->connection].client->payload(transmit);
+  pending_[pending_count_] = {out->connection, transmit.message, std::holds_alternative<DataHeader>(transmit.header)};
+  ++pending_count_;
+  return true;
+}
+
+bool Engine::transmit(TimePoint now) {
+  gathered_ = 0;
+  bool any = false;
+  for (int burst = 0; burst < kSendBursts && !lost_; ++burst) {
+    bool more = true;
+    while (more && pending_count_ < kBurst) more = next_pending(now);
+    if (pending_count_ == 0) return any;
+    const auto sent = device_.io->send(std::span(tx_).first(pending_count_));
+    if (!sent) {
+      if (sent.error().code != ErrorCode::kInvalidArgument) {
+        fail_device(sent.error());
+        return any;
+      }
+      refuse_first(sent.error());
+      continue;
+    }
+    counters_.packets_sent += *sent;
+    any = any || *sent > 0;
+    const bool full = *sent < pending_count_;
+    std::size_t index = 0;
+    if (*sent > 0) keep_pending([&](const Pending&) { return index++ >= *sent; });
+    if (full || !more) return any;
+  }
+  return any;
+}
+
+// Such a packet can never leave: its connection would wait for ever.
+void Engine::refuse_first(const Error& error) {
+  const ConnectionId id = pending_[0].connection;
+  Client* client = attached_[id].client;
+  if (client == nullptr) {
+    std::size_t index = 0;
+    keep_pending([&](const Pending&) { return index++ > 0; });
+    return;
+  }
+  client->on_failure({ErrorCode::kSystem, "the device refused a packet: " + error.message});
+}
+
+void Engine::check_some(TimePoint now) {
+  check_at_ = now + kCheckInterval;
+  for (std::size_t i = 0; i < std::min(attached_.size(), kChecksPerTurn); ++i) {
+    next_check_ = (next_check_ + 1) % attached_.size();
+    if (attached_[next_check_].client != nullptr) attached_[next_check_].client->check(now);
+  }
+}
+
+void Engine::fail_device(const Error& error) {
+  lost_ = Error{ErrorCode::kSystem, fmt::format("mlt: device {}: {}", name_, error.message)};
+  for (std::size_t id = 0; id < attached_.size(); ++id) {
+    if (attached_[id].client != nullptr) attached_[id].client->on_failure(*lost_);
+  }
+}
+
+bool Engine::callers_are_silent() const {
+  const auto now = context_.clock.now().time_since_epoch().count();
+  return now - caller_at_.load(std::memory_order_relaxed) > kSilence.count();
+}
+
+void Engine::sleep(int fd, Duration timeout) {
+  asleep_.store(true);
+  if (!has_posts_.load() && !stop_) waker_.wait(fd, timeout);
+  asleep_.store(false);
+}
+
+void Engine::wake_thread() {
+  if (asleep_.exchange(false)) waker_.wake();
+}
+
+Duration Engine::sleep_time() {
+  const TimePoint now = context_.clock.now();
+  const TimePoint next = core_.next_timeout();
+  Duration time = next == TimePoint::max() ? kLongestSleep : std::min(next - now, kLongestSleep);
+  if (pending_count_ > 0 || device_.readable_fd < 0) time = std::min(time, kBlind);  // nobody tells when there is room
+  return std::max(time, Duration(0));
+}
+
+// Awake once per kSilence while callers do the work; when they are silent, whenever something comes or is due.
+void Engine::run() {
+  TimePoint worked_at{};
+  while (!stop_) {
+    if (context_.mode == EngineMode::kAuto && !callers_are_silent()) {
+      waker_.wait(-1, kSilence);
+      continue;
+    }
+    Duration time{};
+    {
+      const std::lock_guard lock(mutex_);
+      const TimePoint now = context_.clock.now();
+      if (turn(now)) worked_at = now;
+      time = sleep_time();
+    }
+    const bool spins = context_.mode == EngineMode::kThread && context_.clock.now() - worked_at < kSpin;
+    if (!spins) sleep(device_.readable_fd, time);
+  }
+}
+
+}  // namespace clustar::mlt::driver

@@ -1,0 +1,194 @@
+// The engine of one device: it brings packets from a PacketIo to the MLT core and back, for all connections of the
+// device.
+//
+// Thread rule: the engine belongs to whoever holds mutex(). Callers of the data path only try the lock; who does not
+// get it leaves its request in a queue that the holder empties. attach, detach and deregistration wait for it. Lifetime
+// rule: a Client detaches itself before it is destroyed; after that nothing calls it, and nothing reads or writes the
+// memory of its requests.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mlt/core/endpoint.h"
+#include "mlt/driver/device.h"
+#include "transport/base/log.h"
+#include "transport/base/time.h"
+#include "transport/net/waker.h"
+
+namespace clustar::mlt::driver {
+
+// Who moves the bytes.
+enum class EngineMode : std::uint8_t {
+  kInline,  // only callers, within send, recv and test
+  kThread,  // only a thread of the engine; callers post and look
+  kAuto,    // callers; when they are silent, a thread that else sleeps
+};
+
+// What every part of one MltTransport shares; the transport owns it and outlives them.
+struct Context {
+  const Clock& clock;
+  Log log;
+  EngineMode mode = EngineMode::kAuto;
+  Duration stall_timeout{0};
+};
+
+class Engine {
+ public:
+  using ConnectionId = Endpoint::ConnectionId;
+
+  // The upper half of a connection. All calls are made with the engine's lock held.
+  class Client {
+   public:
+    virtual void submit(std::uint32_t request, TimePoint now) = 0;  // what was posted
+    virtual io::MemorySlice payload(const Transmit& transmit) = 0;
+    virtual void place(const Placement& placement, std::span<const std::byte> payload) = 0;
+    virtual void on_event(const Endpoint::Event& event, TimePoint now) = 0;
+    virtual void retry(TimePoint now) = 0;  // after want_retry(): the core may have room again
+    virtual void check(TimePoint now) = 0;  // now and then: is the peer still there?
+    virtual void on_failure(const Error& error) = 0;
+
+   protected:
+    ~Client() = default;
+  };
+
+  struct Counters {
+    std::uint64_t messages_sent = 0;
+    std::uint64_t bytes_sent = 0;
+    std::uint64_t messages_received = 0;
+    std::uint64_t bytes_received = 0;
+    std::uint64_t missing_bytes = 0;
+    std::uint64_t packets_sent = 0;
+    std::uint64_t packets_received = 0;
+    std::uint64_t retransmissions = 0;  // packets
+    std::uint64_t strangers = 0;        // packets of no connection, and greetings without the token
+  };
+
+  static Result<std::unique_ptr<Engine>> open(Device device, const Options& options, std::string name,
+                                              const Context& context);
+  ~Engine();
+
+  const Context& context() const { return context_; }
+  const std::string& name() const { return name_; }
+  const Options& options() const { return options_; }
+  const Ports& ports() const { return device_.ports; }
+  Result<std::unique_ptr<io::Mr>> reg_mr(const gdr::MemoryRef& memory) { return device_.io->reg_mr(memory); }
+  std::mutex& mutex() { return mutex_; }
+
+  // Waits for the lock. `id` is written with it held: the client may be called before this returns.
+  using End = Endpoint::End;
+  Result<void> attach(Client& client, End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
+                      std::optional<ConnectionId>& id);
+  void count_stranger();
+  Counters counters();
+  std::string describe_device();
+
+  // With the lock held. Nothing is sent for the connection, or placed into its memory, afterwards.
+  void close(ConnectionId connection);
+  // Forgets what the client posted or wanted, too.
+  void forget(Client& client);
+  // Before a request that reads `message` is done.
+  void drop_pending(ConnectionId connection, std::uint32_t message);
+  void want_retry(Client& client) { retries_.push_back(&client); }
+  void drain_posts(TimePoint now);
+  void handle_events(TimePoint now);
+  Endpoint& core() { return core_; }
+  Counters& count() { return counters_; }
+
+  // Without it. A request of so many bytes is to be submitted; small ones may wait for the next poke().
+  void post(Client& client, std::uint32_t request, std::size_t bytes);
+  // Some progress, unless somebody else is at it.
+  void poke();
+
+ private:
+  static constexpr std::size_t kBurst = 64;
+  static constexpr int kReceiveBursts = 4;   // per turn
+  static constexpr int kSendBursts = 8;      // per turn
+  static constexpr std::size_t kGather = 8;  // small requests that may wait for each other
+  static constexpr std::size_t kSmall = 16 * 1024;
+  static constexpr std::size_t kChecksPerTurn = 32;
+  static constexpr Duration kCheckInterval = std::chrono::milliseconds(1);
+  // Callers that did not come for so long are taken for silent.
+  static constexpr Duration kSilence = std::chrono::milliseconds(1);
+  static constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
+  static constexpr Duration kSpin = std::chrono::microseconds(50);    // of the engine's thread, after there was work
+  static constexpr Duration kBlind = std::chrono::microseconds(200);  // between looks at a device without descriptor
+
+  struct Post {
+    Client* client;
+    std::uint32_t request;
+  };
+  struct Pending {  // whose packet tx_[i] is
+    ConnectionId connection = 0;
+    std::uint32_t message = 0;
+    bool data = false;
+  };
+  struct Attached {
+    Client* client = nullptr;
+    std::string peer;
+    Endpoint::End end = Endpoint::End::kSends;
+  };
+  struct Peer {
+    io::PeerId id = 0;
+    std::uint32_t users = 0;
+  };
+
+  Engine(Device device, const Options& options, std::string name, const Context& context, net::Waker waker,
+         std::uint64_t seed);
+
+  bool turn(TimePoint now);  // true: something happened
+  bool receive(TimePoint now);
+  bool transmit(TimePoint now);
+  bool next_pending(TimePoint now);
+  template <class Keep>
+  void keep_pending(Keep keep);
+  void refuse_first(const Error& error);
+  void check_some(TimePoint now);
+  void fail_device(const Error& error);
+  void run();
+  Duration sleep_time();
+  bool callers_are_silent() const;
+  void sleep(int fd, Duration timeout);
+  void wake_thread();
+
+  const Context& context_;
+  const std::string name_;
+  const Options options_;
+  std::mutex mutex_;
+  Device device_;
+  Endpoint core_;
+  Counters counters_;               // of what is over: see counters()
+  std::vector<Attached> attached_;  // by the core's number
+  std::map<std::string, Peer> peers_;
+  std::vector<Client*> retries_;
+  std::vector<Client*> retrying_;
+  std::array<io::TxPacket, kBurst> tx_;
+  std::array<Pending, kBurst> pending_;
+  std::size_t pending_count_ = 0;
+  std::array<io::RxPacket, kBurst> rx_;
+  std::size_t gathered_ = 0;
+  std::size_t next_check_ = 0;
+  TimePoint check_at_{};
+  std::optional<Error> lost_;  // the device
+
+  std::mutex posts_mutex_;
+  std::vector<Post> posts_;
+  std::vector<Post> draining_;
+  std::atomic<bool> has_posts_{false};
+
+  net::Waker waker_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> asleep_{false};
+  std::atomic<std::int64_t> caller_at_{0};  // ns of the clock: the latest call
+  std::thread thread_;
+};
+
+}  // namespace clustar::mlt::driver

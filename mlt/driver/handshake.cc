@@ -1,0 +1,165 @@
+#include "mlt/driver/handshake.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mlt/core/wire.h"
+#include "mlt/driver/siphash.h"
+#include "transport/base/bytes.h"
+
+namespace clustar::mlt::driver {
+namespace {
+
+constexpr std::uint64_t kHandleMagic = 0x434c5553544d4c54;  // "CLUSTMLT"
+constexpr std::uint32_t kHelloMagic = 0x434c4d48;           // "CLMH"
+constexpr std::uint32_t kWelcomeMagic = 0x434c4d57;         // "CLMW"
+constexpr std::size_t kEndpointAt = 40;
+static_assert(kEndpointAt + 20 <= std::tuple_size_v<transport::Handle>);
+
+template <std::size_t At, std::size_t Size>
+Ports load_ports(const WireReader<Size>& reader, std::uint16_t count) {
+  Ports ports;
+  ports.count = static_cast<std::uint8_t>(std::min<std::size_t>(count, kMaxPorts));
+  std::array<std::byte, 2 * kMaxPorts> raw;
+  reader.template copy_to<At>(std::span(raw));
+  for (std::size_t i = 0; i < ports.count; ++i) {
+    ports.port[i] = static_cast<std::uint16_t>(std::to_integer<unsigned>(raw[2 * i]) << 8 |
+                                               std::to_integer<unsigned>(raw[2 * i + 1]));
+  }
+  return ports;
+}
+
+template <std::size_t At, std::size_t Size>
+void store_ports(WireWriter<Size>& writer, const Ports& ports) {
+  std::array<std::byte, 2 * kMaxPorts> raw{};
+  for (std::size_t i = 0; i < ports.count; ++i) {
+    raw[2 * i] = static_cast<std::byte>(ports.port[i] >> 8);
+    raw[2 * i + 1] = static_cast<std::byte>(ports.port[i] & 0xff);
+  }
+  writer.template copy_from<At>(std::span<const std::byte, 2 * kMaxPorts>(raw));
+}
+
+bool sensible(std::uint16_t count, const Ports& ports) {
+  const auto all = ports.all();
+  return count >= 1 && count <= kMaxPorts && std::find(all.begin(), all.end(), 0) == all.end();
+}
+
+std::string differs(const char* what, std::uint64_t here, std::uint64_t there, const char* advice) {
+  return fmt::format("{} is {} here and {} at the peer; {}", what, here, there, advice);
+}
+
+}  // namespace
+
+SharedSettings SharedSettings::of(const Options& options) {
+  return {options.segment, options.paths, static_cast<std::uint16_t>(options.max_messages),
+          static_cast<std::uint16_t>(options.max_staged), options.unscheduled_bytes};
+}
+
+std::optional<std::string> difference(const SharedSettings& here, const SharedSettings& there) {
+  constexpr const char* kSameBuild = "all ranks must load the same plugin";
+  if (here.segment != there.segment) {
+    return differs("segment (payload bytes of a packet, from the interface's MTU)", here.segment, there.segment,
+                   "set the same MTU on all hosts");
+  }
+  if (here.paths != there.paths) return differs("paths", here.paths, there.paths, kSameBuild);
+  if (here.max_messages != there.max_messages) {
+    return differs("max_messages", here.max_messages, there.max_messages, kSameBuild);
+  }
+  if (here.max_staged != there.max_staged) {
+    return differs("max_staged", here.max_staged, there.max_staged, kSameBuild);
+  }
+  if (here.unscheduled_bytes != there.unscheduled_bytes) {
+    return differs("unscheduled_bytes", here.unscheduled_bytes, there.unscheduled_bytes, kSameBuild);
+  }
+  return std::nullopt;
+}
+
+std::optional<HandleInfo> HandleInfo::parse(const transport::Handle& handle) {
+  const WireReader reader{std::span<const std::byte, std::tuple_size_v<transport::Handle>>(handle)};
+  const auto family = reader.load<std::uint8_t, kEndpointAt>();
+  HandleInfo info;
+  info.endpoint.port = reader.load<std::uint16_t, kEndpointAt + 2>();
+  if (reader.load<std::uint64_t, 0>() != kHandleMagic || reader.load<std::uint16_t, 8>() != kHandshakeVersion ||
+      (family != 4 && family != 6) || info.endpoint.port == 0) {
+    return std::nullopt;
+  }
+  info.settings = {reader.load<std::uint16_t, 10>(), reader.load<std::uint8_t, 13>(), reader.load<std::uint16_t, 16>(),
+                   reader.load<std::uint16_t, 18>(), reader.load<std::uint32_t, 20>()};
+  reader.copy_to<24>(std::span<std::byte, 16>(info.token));
+  info.endpoint.ipv6 = family == 6;
+  reader.copy_to<kEndpointAt + 4>(std::span<std::byte, 16>(info.endpoint.address));
+  return info;
+}
+
+transport::Handle HandleInfo::serialize() const {
+  transport::Handle handle;
+  WireWriter writer{std::span<std::byte, std::tuple_size_v<transport::Handle>>(handle)};
+  writer.store<0>(kHandleMagic);
+  writer.store<8>(kHandshakeVersion);
+  writer.store<10>(settings.segment);
+  writer.store<13>(settings.paths);
+  writer.store<16>(settings.max_messages);
+  writer.store<18>(settings.max_staged);
+  writer.store<20>(settings.unscheduled_bytes);
+  writer.copy_from<24>(std::span<const std::byte, 16>(token));
+  writer.store<kEndpointAt>(static_cast<std::uint8_t>(endpoint.ipv6 ? 6 : 4));
+  writer.store<kEndpointAt + 2>(endpoint.port);
+  writer.copy_from<kEndpointAt + 4>(std::span<const std::byte, 16>(endpoint.address));
+  return handle;
+}
+
+std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {
+  const WireReader reader(bytes);
+  const auto count = reader.load<std::uint16_t, 6>();
+  Hello hello;
+  hello.ports = load_ports<44>(reader, count);
+  if (reader.load<std::uint32_t, 0>() != kHelloMagic || reader.load<std::uint16_t, 4>() != kHandshakeVersion ||
+      !sensible(count, hello.ports)) {
+    return std::nullopt;
+  }
+  reader.copy_to<8>(std::span<std::byte, 16>(hello.token));
+  hello.connection_id = reader.load<std::uint64_t, 24>();
+  hello.settings = {reader.load<std::uint16_t, 32>(), reader.load<std::uint8_t, 34>(), reader.load<std::uint16_t, 36>(),
+                    reader.load<std::uint16_t, 38>(), reader.load<std::uint32_t, 40>()};
+  return hello;
+}
+
+void Hello::serialize_to(std::span<std::byte, kSize> bytes) const {
+  WireWriter writer(bytes);
+  writer.store<0>(kHelloMagic);
+  writer.store<4>(kHandshakeVersion);
+  writer.store<6>(static_cast<std::uint16_t>(ports.count));
+  writer.copy_from<8>(std::span<const std::byte, 16>(token));
+  writer.store<24>(connection_id);
+  writer.store<32>(settings.segment);
+  writer.store<34>(settings.paths);
+  writer.store<36>(settings.max_messages);
+  writer.store<38>(settings.max_staged);
+  writer.store<40>(settings.unscheduled_bytes);
+  store_ports<44>(writer, ports);
+}
+
+std::optional<Welcome> Welcome::parse(std::span<const std::byte, kSize> bytes) {
+  const WireReader reader(bytes);
+  const auto count = reader.load<std::uint16_t, 6>();
+  Welcome welcome;
+  welcome.ports = load_ports<8>(reader, count);
+  if (reader.load<std::uint32_t, 0>() != kWelcomeMagic || reader.load<std::uint16_t, 4>() != kHandshakeVersion ||
+      !sensible(count, welcome.ports)) {
+    return std::nullopt;
+  }
+  return welcome;
+}
+
+void Welcome::serialize_to(std::span<std::byte, kSize> bytes) const {
+  WireWriter writer(bytes);
+  writer.store<0>(kWelcomeMagic);
+  writer.store<4>(kHandshakeVersion);
+  writer.store<6>(static_cast<std::uint16_t>(ports.count));
+  store_ports<8>(writer, ports);
+}
+
+std::uint64_t secret_of(const Token& token, std::uint64_t connection_id) { return siphash(token, connection_id); }
+
+}  // namespace clustar::mlt::driver

@@ -1,0 +1,103 @@
+#include "mlt/driver/mlt_transport.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "mlt/driver/connect.h"
+#include "mlt/driver/driver_options.h"
+#include "mlt/driver/listener.h"
+
+namespace clustar::mlt::driver {
+namespace {
+
+transport::DeviceProperties describe(const net::Interface& interface, std::size_t index) {
+  transport::DeviceProperties properties;
+  properties.name = interface.name;
+  properties.pci_path = interface.pci_path;
+  properties.guid = index;
+  properties.speed_mbps = interface.speed_mbps;
+  properties.max_channels = 65536;
+  properties.max_recv_parts = transport::kMaxRecvParts;
+  properties.memory_kinds = 1u << static_cast<unsigned>(gdr::MemoryKind::kHost);
+  properties.ordered_lines = false;  // packets are placed as they come
+  return properties;
+}
+
+net::Family family_of(const std::string& name) {
+  if (name == "ipv4") return net::Family::kIpv4;
+  return name == "ipv6" ? net::Family::kIpv6 : net::Family::kAny;
+}
+
+EngineMode mode_of(const std::string& name) {
+  if (name == "inline") return EngineMode::kInline;
+  return name == "thread" ? EngineMode::kThread : EngineMode::kAuto;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<transport::Transport>> MltTransport::create(const Config& config, const Clock& clock, Log log,
+                                                                   OpenDevice open_device) {
+  std::unique_ptr<MltTransport> made(new MltTransport(clock, std::move(log), std::move(open_device)));
+  made->context_.mode = mode_of(config.engine);
+  made->context_.stall_timeout = config.stall_timeout;
+  auto interfaces = net::find_interfaces(config.socket_ifname, family_of(config.socket_family));
+  if (!interfaces) return tl::unexpected(interfaces.error());
+  for (net::Interface& interface : *interfaces) {
+    made->properties_.push_back(describe(interface, made->nics_.size()));
+    made->nics_.push_back({std::move(interface), nullptr});
+  }
+  return made;
+}
+
+Result<MltTransport::Nic*> MltTransport::nic(int device) {
+  if (device < 0 || static_cast<std::size_t>(device) >= nics_.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("mlt: device {} does not exist; 0 to {} do", device, nics_.size() - 1));
+  }
+  Nic& chosen = nics_[static_cast<std::size_t>(device)];
+  const std::lock_guard lock(mutex_);
+  if (chosen.engine != nullptr) return &chosen;
+  auto opened = open_device_(chosen.interface, chosen.interface.addresses.front());
+  if (!opened) return tl::unexpected(opened.error());
+  // What virtual interfaces say of their speed is made up.
+  const bool has_wire = !chosen.interface.pci_path.empty();
+  const auto options = options_for(opened->io->capabilities(), has_wire ? chosen.interface.speed_mbps : 0);
+  if (!options) return tl::unexpected(options.error());
+  auto engine = Engine::open(std::move(*opened), *options, chosen.interface.name, context_);
+  if (!engine) return tl::unexpected(engine.error());
+  chosen.engine = std::move(*engine);
+  return &chosen;
+}
+
+Result<std::unique_ptr<transport::Listener>> MltTransport::listen(int device, const transport::ChannelOptions&) {
+  const auto chosen = nic(device);
+  if (!chosen) return tl::unexpected(chosen.error());
+  return MltListener::open(*(*chosen)->engine, (*chosen)->interface.addresses.front());
+}
+
+Result<std::unique_ptr<transport::PendingConnect>> MltTransport::connect(int device, const transport::Handle& handle,
+                                                                         const transport::ChannelOptions&) {
+  const auto chosen = nic(device);
+  if (!chosen) return tl::unexpected(chosen.error());
+  return MltPendingConnect::start(*(*chosen)->engine, (*chosen)->interface.addresses.front(), handle);
+}
+
+std::string MltTransport::summary() const {
+  std::string text = "mlt:";
+  const std::lock_guard lock(mutex_);
+  for (const Nic& nic : nics_) {
+    if (nic.engine == nullptr) continue;
+    const Engine::Counters count = nic.engine->counters();
+    text += fmt::format(
+        " {} sent {} messages / {} bytes, received {} / {}, {} bytes missing; {} packets sent, {} of them again, {} "
+        "received, {} strangers dropped;",
+        nic.interface.name, count.messages_sent, count.bytes_sent, count.messages_received, count.bytes_received,
+        count.missing_bytes, count.packets_sent, count.retransmissions, count.packets_received, count.strangers);
+    if (const std::string device = nic.engine->describe_device(); !device.empty()) text += " " + device + ";";
+  }
+  text.pop_back();
+  return text;
+}
+
+}  // namespace clustar::mlt::driver

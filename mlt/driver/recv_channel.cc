@@ -1,0 +1,216 @@
+#include "mlt/driver/recv_channel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace clustar::mlt::driver {
+
+using transport::Progress;
+using transport::RecvPart;
+using transport::Request;
+
+MltRecvChannel::MltRecvChannel(Engine& engine, net::Socket control, std::string peer)
+    : Connection(engine, std::move(control), "receiving from", std::move(peer)),
+      groups_(kMaxGroups),
+      part_of_(engine.options().max_messages),
+      staging_(engine.options().max_staged) {
+  for (std::uint32_t i = kMaxGroups; i-- > 0;) {
+    groups_[i].channel = this;
+    groups_[i].index = i;
+    free_groups_.push_back(i);
+  }
+}
+
+MltRecvChannel::~MltRecvChannel() {
+  const std::lock_guard lock(engine_.mutex());
+  if (!broken()) say_last_words();
+  leave();
+}
+
+Result<std::unique_ptr<transport::Mr>> MltRecvChannel::reg_mr(const gdr::MemoryRef& memory) {
+  return register_memory(memory);
+}
+
+Result<Request*> MltRecvChannel::flush(std::span<const RecvPart>) { return nullptr; }
+
+Result<Request*> MltRecvChannel::recv(std::span<const RecvPart> parts) {
+  if (parts.empty() || parts.size() > transport::kMaxRecvParts) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("mlt: {} receives in one request; 1 to {} are allowed",
+                                                         parts.size(), transport::kMaxRecvParts));
+  }
+  if (has_failed()) return tl::unexpected(error());
+  if (free_groups_.empty()) return nullptr;
+  Group& group = groups_[free_groups_.back()];
+  free_groups_.pop_back();
+  group.done.store(false, std::memory_order_relaxed);
+  group.count = parts.size();
+  group.missing.clear();
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    std::byte* target = parts[i].mr == nullptr ? nullptr : parts[i].mr->memory().address + parts[i].offset;
+    group.parts[i] = {parts[i].mr, target, parts[i].length, parts[i].tag};
+    bytes += parts[i].length;
+  }
+  engine_.post(*this, group.index, bytes);
+  return &group;
+}
+
+Result<Progress> MltRecvChannel::test(Group& group) {
+  if (!group.done.load(std::memory_order_acquire)) {
+    engine_.poke();
+    const bool failed = has_failed();  // before `done`: nothing becomes done after a failure
+    if (!group.done.load(std::memory_order_acquire)) {
+      if (failed) return tl::unexpected(error());
+      return Progress{};
+    }
+  }
+  free_groups_.push_back(group.index);
+  return Progress{true, std::span<const std::size_t>(group.sizes).first(group.count), group.missing};
+}
+
+void MltRecvChannel::submit(std::uint32_t index, TimePoint now) {
+  if (broken()) return;
+  Group& group = groups_[index];
+  group.submitted = true;
+  group.open = static_cast<std::uint32_t>(group.count);
+  ++outstanding_;
+  for (std::uint32_t i = 0; i < group.count; ++i) {
+    const auto length = static_cast<std::uint32_t>(std::min<std::size_t>(group.parts[i].length, kMaxMessageBytes));
+    const auto receive = engine_.core().post(id(), group.parts[i].tag, length, now);
+    if (!receive) {
+      fail_with(ErrorCode::kInvalidUsage, fmt::format("tag {} is one more than the {} different ones of a connection",
+                                                      group.parts[i].tag, engine_.options().max_tags));
+      return;
+    }
+    part_of_[*receive] = {index, i};
+  }
+  if (control_open_) return;
+  engine_.handle_events(now);  // a message of a peer that closed may be here already, whole
+  fail_if_waiting();
+}
+
+void MltRecvChannel::copy(std::uint32_t receive, std::size_t offset, std::span<const std::byte> bytes) {
+  const PartRef where = part_of_[receive];
+  const Part& part = groups_[where.group].parts[where.part];
+  if (offset >= part.length || bytes.empty()) return;  // the message is longer than its receive
+  std::memcpy(part.target + offset, bytes.data(), std::min(bytes.size(), part.length - offset));
+}
+
+std::span<std::byte> MltRecvChannel::staging(std::uint32_t buffer) {
+  const std::size_t size = engine_.options().staging_bytes();
+  if (!staging_[buffer]) staging_[buffer] = std::make_unique_for_overwrite<std::byte[]>(size);
+  return {staging_[buffer].get(), size};
+}
+
+void MltRecvChannel::place(const Placement& placement, std::span<const std::byte> payload) {
+  if (placement.kind == Placement::Kind::kPlace) {
+    copy(placement.id, placement.offset, payload.first(placement.length));
+  } else if (placement.length > 0) {
+    std::memcpy(staging(placement.id).subspan(placement.offset, placement.length).data(), payload.data(),
+                placement.length);
+  }
+}
+
+void MltRecvChannel::on_event(const Endpoint::Event& event, TimePoint) {
+  if (const auto* unstage = std::get_if<Endpoint::Unstage>(&event.what)) on_unstage(unstage->receive);
+  if (const auto* done = std::get_if<ReceiveDone>(&event.what)) on_done(*done);
+}
+
+void MltRecvChannel::on_unstage(std::uint32_t receive) {
+  Receiver& receiver = engine_.core().receiver(id());
+  for (auto part = receiver.staged(receive, 0); part; part = receiver.staged(receive, part->number + 1)) {
+    copy(receive, part->offset, staging(part->buffer).subspan(part->buffer_offset, part->length));
+  }
+  receiver.unstaged(receive);
+}
+
+// What is missing reads as zero before the request is done.
+void MltRecvChannel::on_done(const ReceiveDone& done) {
+  const PartRef where = part_of_[done.receive];
+  Group& group = groups_[where.group];
+  const Part& part = group.parts[where.part];
+  const Receiver& receiver = engine_.core().receiver(id());
+  if (done.missing > 0) {
+    std::uint32_t from = 0;
+    while (const auto range = receiver.missing(done.receive, from)) {
+      from = range->offset + range->length;
+      if (range->offset >= part.length) break;
+      const std::size_t length = std::min<std::size_t>(range->length, part.length - range->offset);
+      std::memset(part.target + range->offset, 0, length);
+      group.missing.push_back({where.part, range->offset, length});
+      engine_.count().missing_bytes += length;
+    }
+  }
+  group.sizes[where.part] = std::min<std::size_t>(done.bytes, part.length);
+  engine_.core().release(id(), done.receive);
+  ++finished_;
+  ++engine_.count().messages_received;
+  engine_.count().bytes_received += group.sizes[where.part];
+  if (--group.open > 0) return;
+  group.submitted = false;
+  --outstanding_;
+  group.done.store(true, std::memory_order_release);
+}
+
+// The acknowledgement of the last messages may have been lost, and nobody is here to answer probes any more: over TCP
+// it arrives even if this process ends. The first bytes on this connection but the welcome fit its buffer.
+void MltRecvChannel::say_last_words() {
+  if (!control_open_) return;
+  Receiver& receiver = engine_.core().receiver(id());
+  const TimePoint now = engine_.context().clock.now();
+  receiver.repeat_ends();
+  std::vector<std::byte> words;
+  while (const auto packet = receiver.poll_control(now)) {
+    std::array<std::byte, kMaxHeader> bytes;
+    const std::size_t size = serialize(*packet, bytes);
+    words.push_back(static_cast<std::byte>(size));
+    words.insert(words.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
+  }
+  if (!words.empty()) net::write_some(control_.fd(), std::span<const std::byte>(words));
+}
+
+// A sender says nothing here; what there is to learn is that it is gone. Of what it sent, all that it was told to be
+// done with is here: only receives that are not filled yet must fail.
+void MltRecvChannel::read_control() {
+  std::array<std::byte, 16> unexpected;
+  const net::IoResult got = net::read_some(control_.fd(), std::span(unexpected));
+  if (got.kind == net::IoResult::Kind::kWouldBlock) return;
+  if (got.kind == net::IoResult::Kind::kBytes) {
+    fail_with(ErrorCode::kRemote, "the peer sent bytes on the control connection, which is not part of the protocol");
+    return;
+  }
+  control_open_ = false;
+  const bool gone = got.kind == net::IoResult::Kind::kClosed || got.error == ECONNRESET || got.error == EPIPE;
+  if (!gone) {
+    fail_with(ErrorCode::kRemote, "the peer's host does not answer: " + describe_errno(got.error));
+    return;
+  }
+  fail_if_waiting();
+}
+
+void MltRecvChannel::fail_if_waiting() {
+  if (broken() || outstanding_ == 0) return;
+  fail_with(ErrorCode::kRemote, fmt::format("the peer closed the connection or its process ended, with {} receives "
+                                            "outstanding",
+                                            outstanding_));
+}
+
+std::uint64_t MltRecvChannel::progress() const {
+  return broken() ? finished_ : finished_ + engine_.core().receiver(id()).counters().placed_bytes;
+}
+
+std::string MltRecvChannel::waiting() const { return fmt::format("{} receives outstanding", outstanding_); }
+
+bool MltRecvChannel::uses(const transport::Mr& mr) const {
+  return std::any_of(groups_.begin(), groups_.end(), [&](const Group& group) {
+    const auto parts = std::span(group.parts).first(group.submitted ? group.count : 0);
+    return std::any_of(parts.begin(), parts.end(), [&](const Part& part) { return part.mr == &mr; });
+  });
+}
+
+}  // namespace clustar::mlt::driver

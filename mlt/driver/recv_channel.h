@@ -1,0 +1,79 @@
+// Receiving end of a connection.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mlt/driver/connection.h"
+
+namespace clustar::mlt::driver {
+
+class MltRecvChannel final : public transport::RecvChannel, public Connection {
+ public:
+  MltRecvChannel(Engine& engine, net::Socket control, std::string peer);
+  ~MltRecvChannel() override;
+
+  Result<std::unique_ptr<transport::Mr>> reg_mr(const gdr::MemoryRef& memory) override;
+  Result<transport::Request*> recv(std::span<const transport::RecvPart> parts) override;
+  Result<transport::Request*> flush(std::span<const transport::RecvPart> parts) override;
+
+  void submit(std::uint32_t index, TimePoint now) override;
+  io::MemorySlice payload(const Transmit&) override { return {}; }
+  void place(const Placement& placement, std::span<const std::byte> payload) override;
+  void on_event(const Endpoint::Event& event, TimePoint now) override;
+  void retry(TimePoint) override {}
+
+ private:
+  static constexpr std::uint32_t kMaxGroups = 32;
+
+  struct Part {
+    const transport::Mr* mr = nullptr;
+    std::byte* target = nullptr;
+    std::size_t length = 0;
+    int tag = 0;
+  };
+  // One request: receives that complete together.
+  struct Group final : transport::Request {
+    Result<transport::Progress> test() override { return channel->test(*this); }
+
+    MltRecvChannel* channel = nullptr;
+    std::uint32_t index = 0;
+    std::atomic<bool> done{true};  // set with the engine's lock held
+    bool submitted = false;        // guarded by the engine's lock, as the counts below
+    std::uint32_t open = 0;        // parts that are not done
+    std::size_t count = 0;
+    std::array<Part, transport::kMaxRecvParts> parts{};
+    std::array<std::size_t, transport::kMaxRecvParts> sizes{};
+    std::vector<transport::MissingRange> missing;
+  };
+  struct PartRef {
+    std::uint32_t group = 0;
+    std::uint32_t part = 0;
+  };
+
+  Result<transport::Progress> test(Group& group);
+  void copy(std::uint32_t receive, std::size_t offset, std::span<const std::byte> bytes);
+  std::span<std::byte> staging(std::uint32_t buffer);
+  void on_unstage(std::uint32_t receive);
+  void on_done(const ReceiveDone& done);
+  void say_last_words();
+  void fail_if_waiting();
+  void read_control() override;
+  std::uint64_t progress() const override;
+  std::string waiting() const override;
+  bool uses(const transport::Mr& mr) const override;
+
+  std::vector<Group> groups_;
+  std::vector<std::uint32_t> free_groups_;  // caller's thread only
+  // The following with the engine's lock held.
+  std::vector<PartRef> part_of_;  // by the core's receive
+  std::vector<std::unique_ptr<std::byte[]>> staging_;
+  std::uint64_t finished_ = 0;
+};
+
+}  // namespace clustar::mlt::driver

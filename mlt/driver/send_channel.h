@@ -1,0 +1,69 @@
+// Sending end of a connection.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mlt/driver/connection.h"
+#include "transport/base/ring.h"
+
+namespace clustar::mlt::driver {
+
+class MltSendChannel final : public transport::SendChannel, public Connection {
+ public:
+  MltSendChannel(Engine& engine, net::Socket control, std::string peer);
+  ~MltSendChannel() override;
+
+  Result<std::unique_ptr<transport::Mr>> reg_mr(const gdr::MemoryRef& memory) override;
+  // Messages of more than kMaxMessageBytes are refused.
+  Result<transport::Request*> send(const transport::Mr& mr, std::size_t offset, std::size_t length, int tag,
+                                   const transport::FlowTag& flow) override;
+
+  void submit(std::uint32_t index, TimePoint now) override;
+  io::MemorySlice payload(const Transmit& transmit) override;
+  void place(const Placement&, std::span<const std::byte>) override {}
+  void on_event(const Endpoint::Event& event, TimePoint now) override;
+  void retry(TimePoint now) override;
+
+ private:
+  // 32 requests of up to 8 parts at the receiver are 256 sends here.
+  static constexpr std::uint32_t kMaxRequests = 256;
+
+  struct SendRequest final : transport::Request {
+    Result<transport::Progress> test() override { return channel->test(*this); }
+
+    MltSendChannel* channel = nullptr;
+    std::uint32_t index = 0;
+    std::atomic<bool> done{true};  // set with the engine's lock held
+    bool submitted = false;        // guarded by the engine's lock
+    const transport::Mr* mr = nullptr;
+    const io::Mr* memory = nullptr;
+    std::size_t offset = 0;
+    std::size_t length = 0;
+    int tag = 0;
+    transport::FlowTag flow;  // for whoever orders the sends of a device
+  };
+
+  Result<transport::Progress> test(SendRequest& request);
+  void begin(SendRequest& request, TimePoint now);
+  void read_control() override;
+  bool take_last_words();
+  std::uint64_t progress() const override;
+  std::string waiting() const override;
+  bool uses(const transport::Mr& mr) const override;
+
+  std::vector<SendRequest> requests_;
+  std::vector<std::uint32_t> free_requests_;  // caller's thread only
+  // The following with the engine's lock held.
+  std::vector<std::uint32_t> request_of_;  // by message, modulo max_messages: the core has no more at a time
+  Ring<std::uint32_t> backlog_;            // submitted, and the core was full
+  std::vector<std::byte> control_in_;      // begins with the frame that is not whole yet
+  std::uint64_t finished_ = 0;
+};
+
+}  // namespace clustar::mlt::driver

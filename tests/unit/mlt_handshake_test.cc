@@ -1,0 +1,100 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mlt/driver/handshake.h"
+#include "mlt/driver/siphash.h"
+#include "transport/base/rng.h"
+
+namespace clustar::mlt::driver {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Token counted() {
+  Token token;
+  for (std::size_t i = 0; i < token.size(); ++i) token[i] = static_cast<std::byte>(i);
+  return token;
+}
+
+Ports some_ports() {
+  Ports ports;
+  ports.count = 3;
+  ports.port = {4711, 65535, 1};
+  return ports;
+}
+
+TEST(SipHash, ThePapersVectorOfEightBytes) { EXPECT_EQ(siphash(counted(), 0x0706050403020100), 0x93f5f5799a932462u); }
+
+TEST(MltHandshake, WhatIsWrittenIsRead) {
+  HandleInfo info;
+  info.token = counted();
+  info.settings = {8896, 8, 256, 64, 16384};
+  info.endpoint.ipv6 = true;
+  info.endpoint.port = 77;
+  info.endpoint.address[15] = std::byte{1};
+  const auto handle = HandleInfo::parse(info.serialize());
+  ASSERT_TRUE(handle);
+  EXPECT_EQ(handle->token, info.token);
+  EXPECT_EQ(handle->settings, info.settings);
+  EXPECT_EQ(handle->endpoint.address, info.endpoint.address);
+  EXPECT_EQ(handle->endpoint.port, 77);
+
+  const Hello hello{counted(), 0x123456789abcdef0, info.settings, some_ports()};
+  std::array<std::byte, Hello::kSize> bytes;
+  hello.serialize_to(bytes);
+  const auto heard = Hello::parse(bytes);
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(heard->token, hello.token);
+  EXPECT_EQ(heard->connection_id, hello.connection_id);
+  EXPECT_EQ(heard->settings, hello.settings);
+  EXPECT_EQ(heard->ports, hello.ports);
+
+  std::array<std::byte, Welcome::kSize> answer;
+  Welcome{some_ports()}.serialize_to(answer);
+  ASSERT_TRUE(Welcome::parse(answer));
+  EXPECT_EQ(Welcome::parse(answer)->ports, some_ports());
+}
+
+TEST(MltHandshake, GarbageIsRefused) {
+  Rng random(1);
+  for (int i = 0; i < 10000; ++i) {
+    std::array<std::byte, Hello::kSize> bytes;
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
+    EXPECT_FALSE(Hello::parse(bytes));
+    EXPECT_FALSE(Welcome::parse(std::span(bytes).first<Welcome::kSize>()));
+  }
+  std::array<std::byte, Hello::kSize> bytes;
+  Hello hello{counted(), 1, {}, some_ports()};
+  hello.ports.port[1] = 0;
+  hello.serialize_to(bytes);
+  EXPECT_FALSE(Hello::parse(bytes)) << "port 0";
+  hello.ports = {};
+  hello.serialize_to(bytes);
+  EXPECT_FALSE(Hello::parse(bytes)) << "no port";
+  hello.ports = some_ports();
+  hello.serialize_to(bytes);
+  bytes[7] = std::byte{17};
+  EXPECT_FALSE(Hello::parse(bytes)) << "more ports than there is room for";
+}
+
+TEST(MltHandshake, ADifferenceNamesTheSettingAndBothValues) {
+  const SharedSettings here{8896, 8, 256, 64, 16384};
+  EXPECT_FALSE(difference(here, here));
+  SharedSettings there = here;
+  there.segment = 1344;
+  EXPECT_THAT(*difference(here, there), AllOf(HasSubstr("segment"), HasSubstr("8896 here"), HasSubstr("1344")));
+  there = here;
+  there.unscheduled_bytes = 4096;
+  EXPECT_THAT(*difference(here, there), AllOf(HasSubstr("unscheduled_bytes"), HasSubstr("16384"), HasSubstr("4096")));
+}
+
+TEST(MltHandshake, TheSecretNeedsTheToken) {
+  Token other = counted();
+  other[0] = std::byte{1};
+  EXPECT_NE(secret_of(counted(), 5), secret_of(other, 5));
+  EXPECT_NE(secret_of(counted(), 5), secret_of(counted(), 6));
+}
+
+}  // namespace
+}  // namespace clustar::mlt::driver
