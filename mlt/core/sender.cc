@@ -227,6 +227,25 @@ std::optional<SendDone> Sender::poll_done() {
   return done_.pop_front();
 }
 
+std::optional<DataHeader> Sender::repeat(std::uint32_t id, std::uint32_t index) const {
+  if (!messages_.contains(id)) return std::nullopt;
+  const Message& message = messages_[id];
+  if (message.done() || index >= message.packets || message.delivered.test(index)) return std::nullopt;
+  DataHeader header;
+  header.secret = secret_;
+  header.traffic_class = options_.classes.traffic_class(message.kind);
+  header.retransmission = true;
+  header.important = message.important.test(index);
+  header.message = id;
+  header.index = index;
+  header.message_bytes = message.bytes;
+  header.segment = options_.segment;
+  header.sent_units = sent_units_;
+  header.open = message.open;
+  header.open->settled_below = messages_.base();
+  return header;
+}
+
 bool Sender::is_consistent() const {
   std::uint32_t resends = 0, probes = 0, mice = 0;
   for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {

@@ -85,6 +85,9 @@ class Sender {
   std::optional<SendDone> poll_done();
   const PacketBitmap& delivered(std::uint32_t message) const { return messages_[message].delivered; }
 
+  // For a caller that closes and has a sure way to tell the receiver: the packet, unless it is known to be there.
+  std::optional<DataHeader> repeat(std::uint32_t message, std::uint32_t index) const;
+
   // send() would refuse: the oldest message that is not over has options.max_messages behind it. A message is over when
   // it is complete in its receive, so whoever sends more than that without receives waits for one of them.
   bool full() const { return messages_.full(); }

@@ -88,9 +88,10 @@ std::optional<Transmit> Sender::next_mouse(TimePoint now) {
   for (std::uint32_t id = next_new_; id != messages_.end(); ++id) {
     Message& message = messages_[id];
     if (message.done() || message.sent > 0 || !is_mouse(message)) continue;
-    if (!uncredited_room(message.bytes)) return std::nullopt;
+    const bool credited = message.state != SendState::kOffered && may_start(message, message.bytes);
+    if (!credited && !uncredited_room(message.bytes)) return std::nullopt;
     sent_one(message);
-    return data(id, message, 0, Sort::kUncredited, now);
+    return data(id, message, 0, credited ? Sort::kScheduled : Sort::kUncredited, now);
   }
   assert(unsent_mice_ == 0);
   return std::nullopt;

@@ -87,6 +87,7 @@ void Engine::close(ConnectionId id) {
 
 void Engine::forget(Client& client) {
   std::erase(retries_, &client);
+  std::erase_if(offered_, [&](const Post& post) { return post.client == &client; });
   const std::lock_guard lock(posts_mutex_);
   std::erase_if(posts_, [&](const Post& post) { return post.client == &client; });
 }
@@ -143,7 +144,11 @@ void Engine::post(Client& client, std::uint32_t request, std::size_t bytes) {
       drain_posts(now);
       client.submit(request, now);
       handle_events(now);
-      if (bytes > kSmall || ++gathered_ >= kGather) transmit(now);
+      if (bytes > kSmall) {
+        transmit(now);
+      } else if (++gathered_ >= kGather) {
+        turn(now, nullptr);  // acknowledgements too: who has no request to wait for does not ask for them
+      }
       if (asleep_.load(std::memory_order_relaxed)) wake_thread();
       return;
     }
@@ -167,27 +172,31 @@ void Engine::drain_posts(TimePoint now) {
   draining_.clear();
 }
 
-void Engine::poke() {
+void Engine::poke(const std::atomic<bool>& done) {
   if (context_.mode == EngineMode::kThread) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
   const TimePoint now = context_.clock.now();
   caller_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
-  turn(now);
+  turn(now, context_.mode == EngineMode::kAuto ? &done : nullptr);
   if (asleep_.load(std::memory_order_relaxed)) wake_thread();
 }
 
-bool Engine::turn(TimePoint now) {
+// Who waits for `done` posts what comes next as soon as it is: what else is to be said travels with that. If nothing is
+// posted, the thread says it when it finds the callers silent.
+bool Engine::turn(TimePoint now, const std::atomic<bool>* done) {
   const bool posted = has_posts_.load(std::memory_order_relaxed);
   drain_posts(now);
   if (lost_) return false;
+  if (gathered_ > 0) transmit(now);
   bool busy = receive(now) || posted;
   if (core_.next_timeout() <= now) {
     core_.on_timeout(now);
     busy = true;
   }
   handle_events(now);
-  busy = transmit(now) || busy;
+  const bool waits = done != nullptr && busy && done->load(std::memory_order_relaxed);
+  if (!waits) busy = transmit(now) || busy;
   if (now >= check_at_) check_some(now);
   return busy;
 }
@@ -242,17 +251,45 @@ bool Engine::next_pending(TimePoint now) {
   std::memcpy(packet.header.bytes().data(), bytes.data(), size);
   packet.payload = {};
   if (transmit.length > 0) packet.payload = attached_[out->connection].client->payload(transmit);
-  pending_[pending_count_] = {out->connection, transmit.message, std::holds_alternative<DataHeader>(transmit.header)};
+  // Answers to probes keep their path: the latest may have been lost on the other.
+  const bool follows = std::holds_alternative<Ack>(transmit.header) || std::holds_alternative<Posted>(transmit.header);
+  pending_[pending_count_] = {out->connection, transmit.message, std::holds_alternative<DataHeader>(transmit.header),
+                              follows};
   ++pending_count_;
   return true;
 }
 
+// Small packets for one peer that travel together are one datagram.
+void Engine::gather(std::size_t from) {
+  constexpr std::uint8_t kUrgent = 6;  // a class in which nothing long goes
+  const io::TxPacket* latest = nullptr;
+  for (std::size_t i = pending_count_; i-- > from;) {
+    io::TxPacket& packet = tx_[i];
+    const bool small = packet.traffic_class >= kUrgent && packet.payload.length <= kTiny;
+    if (pending_[i].follows && latest != nullptr && latest->peer == packet.peer) {
+      packet.path = latest->path;
+      packet.traffic_class = latest->traffic_class;
+      packet.ect = latest->ect;
+    }
+    if (small) latest = &packet;
+  }
+}
+
 bool Engine::transmit(TimePoint now) {
   gathered_ = 0;
+  const bool any = send_bursts(now);
+  for (const Post& post : offered_) post.client->on_offered(post.request);
+  offered_.clear();
+  return any;
+}
+
+bool Engine::send_bursts(TimePoint now) {
   bool any = false;
   for (int burst = 0; burst < kSendBursts && !lost_; ++burst) {
     bool more = true;
+    const std::size_t fresh = pending_count_;
     while (more && pending_count_ < kBurst) more = next_pending(now);
+    gather(fresh);
     if (pending_count_ == 0) return any;
     const auto sent = device_.io->send(std::span(tx_).first(pending_count_));
     if (!sent) {
@@ -335,7 +372,7 @@ void Engine::run() {
     {
       const std::lock_guard lock(mutex_);
       const TimePoint now = context_.clock.now();
-      if (turn(now)) worked_at = now;
+      if (turn(now, nullptr)) worked_at = now;
       time = sleep_time();
     }
     const bool spins = context_.mode == EngineMode::kThread && context_.clock.now() - worked_at < kSpin;

@@ -52,8 +52,9 @@ class Engine {
     virtual io::MemorySlice payload(const Transmit& transmit) = 0;
     virtual void place(const Placement& placement, std::span<const std::byte> payload) = 0;
     virtual void on_event(const Endpoint::Event& event, TimePoint now) = 0;
-    virtual void retry(TimePoint now) = 0;  // after want_retry(): the core may have room again
-    virtual void check(TimePoint now) = 0;  // now and then: is the peer still there?
+    virtual void retry(TimePoint now) = 0;               // after want_retry(): the core may have room again
+    virtual void on_offered(std::uint32_t request) = 0;  // after want_offered(): the device was offered what may go
+    virtual void check(TimePoint now) = 0;               // now and then: is the peer still there?
     virtual void on_failure(const Error& error) = 0;
 
    protected:
@@ -98,6 +99,7 @@ class Engine {
   // Before a request that reads `message` is done.
   void drop_pending(ConnectionId connection, std::uint32_t message);
   void want_retry(Client& client) { retries_.push_back(&client); }
+  void want_offered(Client& client, std::uint32_t request) { offered_.push_back({&client, request}); }
   void drain_posts(TimePoint now);
   void handle_events(TimePoint now);
   Endpoint& core() { return core_; }
@@ -105,8 +107,8 @@ class Engine {
 
   // Without it. A request of so many bytes is to be submitted; small ones may wait for the next poke().
   void post(Client& client, std::uint32_t request, std::size_t bytes);
-  // Some progress, unless somebody else is at it.
-  void poke();
+  // Some progress, unless somebody else is at it, for a caller who waits until `done`.
+  void poke(const std::atomic<bool>& done);
 
  private:
   static constexpr std::size_t kBurst = 64;
@@ -114,6 +116,7 @@ class Engine {
   static constexpr int kSendBursts = 8;      // per turn
   static constexpr std::size_t kGather = 8;  // small requests that may wait for each other
   static constexpr std::size_t kSmall = 16 * 1024;
+  static constexpr std::size_t kTiny = 400;  // payload that leaves room for others in a datagram
   static constexpr std::size_t kChecksPerTurn = 32;
   static constexpr Duration kCheckInterval = std::chrono::milliseconds(1);
   // Callers that did not come for so long are taken for silent.
@@ -130,6 +133,7 @@ class Engine {
     ConnectionId connection = 0;
     std::uint32_t message = 0;
     bool data = false;
+    bool follows = false;  // may go where another packet for its peer goes
   };
   struct Attached {
     Client* client = nullptr;
@@ -144,10 +148,12 @@ class Engine {
   Engine(Device device, const Options& options, std::string name, const Context& context, net::Waker waker,
          std::uint64_t seed);
 
-  bool turn(TimePoint now);  // true: something happened
+  bool turn(TimePoint now, const std::atomic<bool>* done);  // true: something happened
   bool receive(TimePoint now);
   bool transmit(TimePoint now);
+  bool send_bursts(TimePoint now);
   bool next_pending(TimePoint now);
+  void gather(std::size_t from);
   template <class Keep>
   void keep_pending(Keep keep);
   void refuse_first(const Error& error);
@@ -170,6 +176,7 @@ class Engine {
   std::map<std::string, Peer> peers_;
   std::vector<Client*> retries_;
   std::vector<Client*> retrying_;
+  std::vector<Post> offered_;
   std::array<io::TxPacket, kBurst> tx_;
   std::array<Pending, kBurst> pending_;
   std::size_t pending_count_ = 0;

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "mlt/driver/last_words.h"
+
 namespace clustar::mlt::driver {
 
 using transport::Progress;
@@ -62,7 +64,7 @@ Result<Request*> MltRecvChannel::recv(std::span<const RecvPart> parts) {
 
 Result<Progress> MltRecvChannel::test(Group& group) {
   if (!group.done.load(std::memory_order_acquire)) {
-    engine_.poke();
+    engine_.poke(group.done);
     const bool failed = has_failed();  // before `done`: nothing becomes done after a failure
     if (!group.done.load(std::memory_order_acquire)) {
       if (failed) return tl::unexpected(error());
@@ -90,6 +92,7 @@ void MltRecvChannel::submit(std::uint32_t index, TimePoint now) {
     part_of_[*receive] = {index, i};
   }
   if (control_open_) return;
+  hear_last_words();
   engine_.handle_events(now);  // a message of a peer that closed may be here already, whole
   fail_if_waiting();
 }
@@ -168,22 +171,28 @@ void MltRecvChannel::say_last_words() {
   while (const auto packet = receiver.poll_control(now)) {
     std::array<std::byte, kMaxHeader> bytes;
     const std::size_t size = serialize(*packet, bytes);
-    words.push_back(static_cast<std::byte>(size));
-    words.insert(words.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
+    LastWord::append(words, std::span<const std::byte>(bytes).first(size), {});
   }
   if (!words.empty()) net::write_some(control_.fd(), std::span<const std::byte>(words));
 }
 
-// A sender says nothing here; what there is to learn is that it is gone. Of what it sent, all that it was told to be
-// done with is here: only receives that are not filled yet must fail.
+// A sender says nothing here until it closes; then it repeats the messages whose sends are done and that may not have
+// arrived. Only receives that are not filled then must fail.
 void MltRecvChannel::read_control() {
-  std::array<std::byte, 16> unexpected;
-  const net::IoResult got = net::read_some(control_.fd(), std::span(unexpected));
-  if (got.kind == net::IoResult::Kind::kWouldBlock) return;
-  if (got.kind == net::IoResult::Kind::kBytes) {
-    fail_with(ErrorCode::kRemote, "the peer sent bytes on the control connection, which is not part of the protocol");
+  std::array<std::byte, 4096> in;
+  net::IoResult got = net::read_some(control_.fd(), std::span(in));
+  bool more = false;
+  for (; got.kind == net::IoResult::Kind::kBytes; got = net::read_some(control_.fd(), std::span(in))) {
+    control_in_.insert(control_in_.end(), in.begin(), in.begin() + static_cast<std::ptrdiff_t>(got.bytes));
+    more = true;
+    if (control_in_.size() > kMaxLastWords) break;
+  }
+  if (more && !hear_last_words()) {
+    fail_with(ErrorCode::kRemote, "bytes of another protocol on the control connection");
     return;
   }
+  if (more) engine_.handle_events(engine_.context().clock.now());
+  if (broken() || got.kind == net::IoResult::Kind::kWouldBlock) return;
   control_open_ = false;
   const bool gone = got.kind == net::IoResult::Kind::kClosed || got.error == ECONNRESET || got.error == EPIPE;
   if (!gone) {
@@ -191,6 +200,27 @@ void MltRecvChannel::read_control() {
     return;
   }
   fail_if_waiting();
+}
+
+// What finds no room now is offered again when a receive was posted. False: this is not the protocol.
+bool MltRecvChannel::hear_last_words() {
+  if (control_in_.size() > kMaxLastWords) return false;
+  const TimePoint now = engine_.context().clock.now();
+  std::span<const std::byte> rest(control_in_);
+  while (!broken() && rest.size() >= LastWord::kPrefix) {
+    const auto word = LastWord::parse(rest);
+    if (!word) return false;
+    const std::size_t length = LastWord::kPrefix + word->header + word->payload;
+    if (rest.size() < length) break;
+    const auto header = rest.subspan(LastWord::kPrefix, word->header);
+    const auto payload = rest.subspan(LastWord::kPrefix + word->header, word->payload);
+    rest = rest.subspan(length);
+    const auto arrival = engine_.core().on_packet(header, word->payload, false, now);
+    if (arrival.placement.kind == Placement::Kind::kDrop) continue;
+    if (arrival.connection != id()) return false;
+    place(arrival.placement, payload);
+  }
+  return true;
 }
 
 void MltRecvChannel::fail_if_waiting() {

@@ -27,6 +27,7 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   void place(const Placement& placement, std::span<const std::byte> payload) override;
   void on_event(const Endpoint::Event& event, TimePoint now) override;
   void retry(TimePoint) override {}
+  void on_offered(std::uint32_t) override {}
 
  private:
   static constexpr std::uint32_t kMaxGroups = 32;
@@ -62,6 +63,7 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   void on_unstage(std::uint32_t receive);
   void on_done(const ReceiveDone& done);
   void say_last_words();
+  bool hear_last_words();
   void fail_if_waiting();
   void read_control() override;
   std::uint64_t progress() const override;
@@ -73,6 +75,7 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   // The following with the engine's lock held.
   std::vector<PartRef> part_of_;  // by the core's receive
   std::vector<std::unique_ptr<std::byte[]>> staging_;
+  std::vector<std::byte> control_in_;  // what the sender said before it closed
   std::uint64_t finished_ = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 namespace clustar::mlt::driver {
@@ -14,7 +15,7 @@ using transport::Request;
 MltSendChannel::MltSendChannel(Engine& engine, net::Socket control, std::string peer)
     : Connection(engine, std::move(control), "sending to", std::move(peer)),
       requests_(kMaxRequests),
-      request_of_(engine.options().max_messages) {
+      outgoing_(engine.options().max_messages) {
   for (std::uint32_t i = kMaxRequests; i-- > 0;) {
     requests_[i].channel = this;
     requests_[i].index = i;
@@ -24,6 +25,7 @@ MltSendChannel::MltSendChannel(Engine& engine, net::Socket control, std::string 
 
 MltSendChannel::~MltSendChannel() {
   const std::lock_guard lock(engine_.mutex());
+  if (!broken()) say_last_words();
   leave();
 }
 
@@ -55,7 +57,7 @@ Result<Request*> MltSendChannel::send(const transport::Mr& mr, std::size_t offse
 
 Result<Progress> MltSendChannel::test(SendRequest& request) {
   if (!request.done.load(std::memory_order_acquire)) {
-    engine_.poke();
+    engine_.poke(request.done);
     const bool failed = has_failed();  // before `done`: nothing becomes done after a failure
     if (!request.done.load(std::memory_order_acquire)) {
       if (failed) return tl::unexpected(error());
@@ -71,12 +73,18 @@ void MltSendChannel::submit(std::uint32_t index, TimePoint now) {
   SendRequest& request = requests_[index];
   request.submitted = true;
   ++outstanding_;
-  if (backlog_.empty() && !engine_.core().sender(id()).full()) {
+  if (backlog_.empty() && may_begin(request)) {
     begin(request, now);
   } else {
     if (backlog_.empty()) engine_.want_retry(*this);
     backlog_.push_back(index);
   }
+}
+
+// A short message waits for a place for its copy, which comes before its own acknowledgement would.
+bool MltSendChannel::may_begin(const SendRequest& request) const {
+  const bool copied = request.length <= kBufferedBytes && copies_mr_ != nullptr;
+  return !engine_.core().sender(id()).full() && !(copied && free_copies_.empty());
 }
 
 void MltSendChannel::begin(SendRequest& request, TimePoint now) {
@@ -90,12 +98,48 @@ void MltSendChannel::begin(SendRequest& request, TimePoint now) {
                     request.tag, engine_.options().max_tags, request.length, engine_.options().segment));
     return;
   }
-  request_of_[*message % request_of_.size()] = request.index;
+  next_ = *message + 1;
+  Outgoing& outgoing = outgoing_[*message % outgoing_.size()];
+  outgoing = {request.memory, request.offset, static_cast<std::uint32_t>(request.length), request.index, std::nullopt};
+  if (buffer(request, outgoing)) engine_.want_offered(*this, request.index);
+}
+
+// Short messages are copied: their sends need not wait for an acknowledgement, as those of kernel TCP do not.
+bool MltSendChannel::buffer(SendRequest& request, Outgoing& outgoing) {
+  if (request.length > kBufferedBytes) return false;
+  if (copies_mr_ == nullptr) {
+    copies_.resize(kBufferedBytes * kBufferedSends);
+    auto mr = engine_.reg_mr(gdr::MemoryRef::host(copies_.data(), copies_.size()));
+    if (!mr) return false;
+    copies_mr_ = std::move(*mr);
+    for (std::uint32_t i = kBufferedSends; i-- > 0;) free_copies_.push_back(i);
+  }
+  const std::uint32_t copy = free_copies_.back();
+  free_copies_.pop_back();
+  const std::size_t offset = copy * kBufferedBytes;
+  if (request.length > 0) {
+    std::memcpy(&copies_[offset], request.mr->memory().address + request.offset, request.length);
+  }
+  outgoing.memory = copies_mr_.get();
+  outgoing.offset = offset;
+  outgoing.request.reset();
+  outgoing.copy = copy;
+  request.mr = nullptr;
+  return true;
+}
+
+void MltSendChannel::on_offered(std::uint32_t index) {
+  if (!broken()) finish(requests_[index]);
+}
+
+void MltSendChannel::finish(SendRequest& request) {
+  request.submitted = false;
+  request.done.store(true, std::memory_order_release);
 }
 
 void MltSendChannel::retry(TimePoint now) {
   while (!broken() && !backlog_.empty()) {
-    if (engine_.core().sender(id()).full()) {
+    if (!may_begin(requests_[backlog_.front()])) {
       engine_.want_retry(*this);
       return;
     }
@@ -104,8 +148,8 @@ void MltSendChannel::retry(TimePoint now) {
 }
 
 io::MemorySlice MltSendChannel::payload(const Transmit& transmit) {
-  const SendRequest& request = requests_[request_of_[transmit.message % request_of_.size()]];
-  return {request.memory, request.offset + transmit.offset, transmit.length};
+  const Outgoing& outgoing = outgoing_[transmit.message % outgoing_.size()];
+  return {outgoing.memory, outgoing.offset + transmit.offset, transmit.length};
 }
 
 void MltSendChannel::on_event(const Endpoint::Event& event, TimePoint) {
@@ -115,14 +159,39 @@ void MltSendChannel::on_event(const Endpoint::Event& event, TimePoint) {
   }
   const auto* sent = std::get_if<SendDone>(&event.what);
   if (sent == nullptr) return;
-  SendRequest& request = requests_[request_of_[sent->message % request_of_.size()]];
+  const Outgoing& outgoing = outgoing_[sent->message % outgoing_.size()];
   engine_.drop_pending(id(), sent->message);
-  request.submitted = false;
   --outstanding_;
   ++finished_;
   ++engine_.count().messages_sent;
-  engine_.count().bytes_sent += request.length;
-  request.done.store(true, std::memory_order_release);
+  engine_.count().bytes_sent += outgoing.length;
+  if (outgoing.copy) free_copies_.push_back(*outgoing.copy);
+  if (outgoing.request) finish(requests_[*outgoing.request]);
+}
+
+// Sends of short messages are done before their messages have arrived: over TCP these do so even if this process ends.
+// The first bytes on this connection but the hello fit its buffer.
+void MltSendChannel::say_last_words() {
+  if (!control_open_ || free_copies_.size() == (copies_mr_ != nullptr ? kBufferedSends : 0)) return;
+  engine_.handle_events(engine_.context().clock.now());
+  const Sender& sender = engine_.core().sender(id());
+  const std::uint16_t segment = engine_.options().segment;
+  std::vector<std::byte> words;
+  for (std::uint32_t back = static_cast<std::uint32_t>(outgoing_.size()); back > 0; --back) {
+    const std::uint32_t message = next_ - back;
+    const Outgoing& outgoing = outgoing_[message % outgoing_.size()];
+    if (!outgoing.copy) continue;
+    for (std::uint32_t index = 0; index < packet_count(outgoing.length, segment); ++index) {
+      const auto header = sender.repeat(message, index);
+      if (!header) continue;
+      std::array<std::byte, kMaxHeader> bytes;
+      const std::size_t size = serialize(*header, bytes);
+      const std::size_t offset = outgoing.offset + index * std::size_t{segment};
+      LastWord::append(words, std::span<const std::byte>(bytes).first(size),
+                       std::span(copies_).subspan(offset, packet_bytes(index, outgoing.length, segment)));
+    }
+  }
+  if (!words.empty()) net::write_some(control_.fd(), std::span<const std::byte>(words));
 }
 
 // A receiver says nothing here until it closes; then it repeats what the last packets may have failed to tell.
@@ -146,16 +215,15 @@ void MltSendChannel::read_control() {
   }
 }
 
-// Frames of a length byte and a packet of the protocol.
 bool MltSendChannel::take_last_words() {
   const TimePoint now = engine_.context().clock.now();
   std::size_t used = 0;
-  while (control_in_.size() > used) {
-    const auto length = std::to_integer<std::size_t>(control_in_[used]);
-    if (length == 0 || length > kMaxHeader) return false;
-    if (control_in_.size() - used - 1 < length) break;
-    engine_.core().on_packet(std::span(control_in_).subspan(used + 1, length), 0, false, now);
-    used += 1 + length;
+  while (control_in_.size() - used >= LastWord::kPrefix) {
+    const auto word = LastWord::parse(std::span(control_in_).subspan(used));
+    if (!word || word->payload > 0) return false;
+    if (control_in_.size() - used < LastWord::kPrefix + word->header) break;
+    engine_.core().on_packet(std::span(control_in_).subspan(used + LastWord::kPrefix, word->header), 0, false, now);
+    used += LastWord::kPrefix + word->header;
   }
   control_in_.erase(control_in_.begin(), control_in_.begin() + static_cast<std::ptrdiff_t>(used));
   engine_.handle_events(now);

@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "mlt/driver/connection.h"
+#include "mlt/driver/last_words.h"
 #include "transport/base/ring.h"
 
 namespace clustar::mlt::driver {
@@ -29,6 +31,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   void place(const Placement&, std::span<const std::byte>) override {}
   void on_event(const Endpoint::Event& event, TimePoint now) override;
   void retry(TimePoint now) override;
+  void on_offered(std::uint32_t index) override;
 
  private:
   // 32 requests of up to 8 parts at the receiver are 256 sends here.
@@ -39,9 +42,9 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
 
     MltSendChannel* channel = nullptr;
     std::uint32_t index = 0;
-    std::atomic<bool> done{true};  // set with the engine's lock held
-    bool submitted = false;        // guarded by the engine's lock
-    const transport::Mr* mr = nullptr;
+    std::atomic<bool> done{true};       // set with the engine's lock held
+    bool submitted = false;             // guarded by the engine's lock
+    const transport::Mr* mr = nullptr;  // null: not read any more
     const io::Mr* memory = nullptr;
     std::size_t offset = 0;
     std::size_t length = 0;
@@ -49,8 +52,21 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
     transport::FlowTag flow;  // for whoever orders the sends of a device
   };
 
+  // What the core sends: it may outlive its request, whose payload was copied.
+  struct Outgoing {
+    const io::Mr* memory = nullptr;
+    std::size_t offset = 0;
+    std::uint32_t length = 0;
+    std::optional<std::uint32_t> request;
+    std::optional<std::uint32_t> copy;
+  };
+
   Result<transport::Progress> test(SendRequest& request);
   void begin(SendRequest& request, TimePoint now);
+  bool may_begin(const SendRequest& request) const;
+  bool buffer(SendRequest& request, Outgoing& outgoing);
+  void finish(SendRequest& request);
+  void say_last_words();
   void read_control() override;
   bool take_last_words();
   std::uint64_t progress() const override;
@@ -60,9 +76,13 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   std::vector<SendRequest> requests_;
   std::vector<std::uint32_t> free_requests_;  // caller's thread only
   // The following with the engine's lock held.
-  std::vector<std::uint32_t> request_of_;  // by message, modulo max_messages: the core has no more at a time
-  Ring<std::uint32_t> backlog_;            // submitted, and the core was full
-  std::vector<std::byte> control_in_;      // begins with the frame that is not whole yet
+  std::vector<Outgoing> outgoing_;  // by message, modulo max_messages: the core has no more at a time
+  std::uint32_t next_ = 0;          // message
+  std::vector<std::byte> copies_;   // of payload: kBufferedSends places
+  std::unique_ptr<io::Mr> copies_mr_;
+  std::vector<std::uint32_t> free_copies_;
+  Ring<std::uint32_t> backlog_;        // submitted, and the core was full
+  std::vector<std::byte> control_in_;  // begins with the frame that is not whole yet
   std::uint64_t finished_ = 0;
 };
 

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -216,7 +218,7 @@ TEST_F(MltDriver, WhoClosesLeavesNoDoubtAboutWhatArrived) {
   const auto there = create(
       "auto", [&](std::unique_ptr<io::PacketIo> inner) { return std::make_unique<MuteIo>(std::move(inner), mute); });
   Connection connection = connect(*here, *there);
-  constexpr std::size_t kSize = 3000;
+  constexpr std::size_t kSize = 9000;  // too long to be copied, when the send is done
   SendBuffer from(*connection.send, kSize, 1);
   RecvBuffer to(*connection.recv, 9 * kSize);
   Request* kept = must_recv(*connection.recv, {{to.mr.get(), 8 * kSize, kSize, 99}});  // never filled
@@ -240,6 +242,44 @@ TEST_F(MltDriver, WhoClosesLeavesNoDoubtAboutWhatArrived) {
   }));
   connection.recv.reset();
   finish(sends);
+}
+
+// Sends of short messages are done before anything has arrived.
+TEST_F(MltDriver, WhoClosesRepeatsWhatWasDoneAndDidNotArrive) {
+  std::atomic<bool> mute{true};
+  const auto here = create(
+      "auto", [&](std::unique_ptr<io::PacketIo> inner) { return std::make_unique<MuteIo>(std::move(inner), mute); });
+  const auto there = create();
+  for (const std::size_t size : {std::size_t{0}, std::size_t{3}, std::size_t{4096}}) {
+    for (const bool posted_before : {true, false}) {
+      Connection connection = connect(*here, *there);
+      constexpr std::size_t kCount = 20;
+      SendBuffer from(*connection.send, kCount * size + 1, 7);
+      RecvBuffer to(*connection.recv, kCount * size + 1);
+      std::vector<Request*> receives, sends;
+      const auto post = [&] {
+        for (std::size_t i = 0; i < kCount; ++i) {
+          receives.push_back(must_recv(*connection.recv, {{to.mr.get(), i * size, size, static_cast<int>(i % 3)}}));
+        }
+      };
+      if (posted_before) post();
+      for (std::size_t i = 0; i < kCount; ++i) {
+        sends.push_back(must_send(*connection.send, *from.mr, i * size, size, static_cast<int>(i % 3)));
+      }
+      finish(sends);
+      const std::vector<std::byte> sent(from.bytes.begin(), from.bytes.end() - 1);
+      from.mr.reset();  // nothing reads it any more
+      std::ranges::fill(from.bytes, std::byte{0xdd});
+      connection.send.reset();
+      if (!posted_before) post();
+      finish(receives);
+      EXPECT_TRUE(std::ranges::equal(sent, std::span(to.bytes).first(kCount * size)));
+      // What was not sent does not come.
+      const auto more = connection.recv->recv(std::array{RecvPart{to.mr.get(), 0, 1, 0}});
+      const auto fails = [&] { return !more || *more == nullptr || !(*more)->test(); };
+      EXPECT_TRUE(poll_until(fails));
+    }
+  }
 }
 
 TEST_F(MltDriver, LossDuplicatesAndReorderingCostTimeOnly) {

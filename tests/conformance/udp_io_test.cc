@@ -100,8 +100,8 @@ TEST(UdpIo, ARunOfEqualPacketsIsOneMessageAndItsEndMayBeShorter) {
   EXPECT_EQ(pair.a->counters().send_calls, 1u);
   EXPECT_EQ(pair.b->counters().messages_received, 1u);
   EXPECT_EQ(pair.b->counters().receive_calls, 1u);
-  // 64 packets at most, and no more bytes than one IP packet: 70 short ones are two messages, 60 long ones as well.
-  pair.send(std::vector<TxPacket>(70, pair.packet(1, 100)));
+  // 64 datagrams at most, and no more bytes than one IP packet: 70 short ones are two messages, 60 long ones as well.
+  pair.send(std::vector<TxPacket>(70, pair.packet(1, 600)));
   EXPECT_EQ(pair.a->counters().messages_sent, 3u);
   pair.send(std::vector<TxPacket>(60, pair.packet(1, 1400)));
   EXPECT_EQ(pair.a->counters().messages_sent, 5u);
@@ -192,6 +192,54 @@ TEST(UdpIo, ACoalescedBufferReturnsWithItsLastPacket) {
   }
 }
 
+TEST(UdpIo, SmallNeighboursShareADatagramAndArriveApart) {
+  for (const bool gso : {true, false}) {
+    UdpOptions options = with(loopback(), gso, gso);
+    options.max_packet = 1400;
+    Pair pair(options);
+    std::vector<TxPacket> packets;
+    for (std::uint32_t i = 0; i < 40; ++i) packets.push_back(pair.packet(i, i % 3 == 0 ? 0 : i));
+    packets[20].path = 1;  // another socket
+    packets[30].traffic_class = 3;
+    pair.send(packets);
+    const auto taken = take(*pair.b, packets.size());
+    ASSERT_EQ(taken.size(), packets.size());
+    std::vector<std::uint32_t> numbers;
+    for (const auto& one : taken) {
+      const std::uint32_t number = number_of(one.header);
+      EXPECT_EQ(one.payload.size(), number % 3 == 0 ? 0 : number);
+      EXPECT_EQ(one.path, number == 20 ? 1 : 0);
+      EXPECT_EQ(one.traffic_class, number == 30 ? 3 : packets[0].traffic_class);
+      if (number != 20) numbers.push_back(number);
+    }
+    EXPECT_TRUE(std::ranges::is_sorted(numbers));
+    EXPECT_LE(pair.a->counters().messages_sent, 6u);  // 4 runs, of which one may need a second datagram
+  }
+}
+
+TEST(UdpIo, ALittleLessThanItsNeighboursDoesNotEndARun) {
+  Pair pair(loopback());
+  if (!pair.a->offloads().gso) GTEST_SKIP() << "needs a kernel with UDP_SEGMENT";
+  std::vector<TxPacket> packets;
+  for (std::uint32_t i = 0; i < 30; ++i) packets.push_back(pair.packet(i, i % 3 == 2 ? 1350 - i : 1400));
+  pair.send(packets);
+  const auto taken = take(*pair.b, packets.size());
+  ASSERT_EQ(taken.size(), packets.size());
+  for (std::uint32_t i = 0; i < taken.size(); ++i) {
+    EXPECT_EQ(number_of(taken[i].header), i);
+    EXPECT_EQ(taken[i].payload.size(), packets[i].payload.length);
+  }
+  EXPECT_EQ(pair.a->counters().messages_sent, 1u);
+  EXPECT_EQ(pair.b->counters().malformed, 0u);
+}
+
+TEST(UdpIo, MoreSmallPacketsThanAMessageHasPiecesAreAllSent) {
+  Pair pair(loopback());
+  std::vector<TxPacket> packets(3000, pair.packet(1, 5));
+  pair.send(packets);
+  EXPECT_EQ(take(*pair.b, packets.size()).size(), packets.size());
+}
+
 TEST(UdpIo, WhatASocketsBufferDidNotHoldIsCounted) {
   UdpOptions small = with(loopback(1), true, false);
   small.receive_buffer_bytes = 64 << 10;
@@ -208,7 +256,7 @@ TEST(UdpIo, ABusyPathDoesNotHideAnother) {
   UdpOptions options = with(loopback(4), true, false);
   options.receive_batch = 4;
   Pair pair(options);
-  pair.send(std::vector<TxPacket>(500, pair.packet(1, 200, 1)));
+  pair.send(std::vector<TxPacket>(500, pair.packet(1, 600, 1)));
   pair.send(std::vector<TxPacket>(1, pair.packet(2, 200, 0)));
   pair.send(std::vector<TxPacket>(1, pair.packet(3, 200, 3)));
   std::vector<std::uint32_t> seen;
@@ -239,16 +287,16 @@ TEST(UdpIo, PeersThatCannotBeAreRefused) {
 
 TEST(UdpIo, ARemovedPeerIsAStrangerAndItsNumberIsNotReused) {
   Pair pair(loopback());
-  pair.send(std::vector<TxPacket>(10, pair.packet(1, 100)));
+  pair.send(std::vector<TxPacket>(10, pair.packet(1, 600)));
   RxPacket held[10];
   ASSERT_EQ(pair.b->receive(std::span(held, 4)).value(), 4u);
   ASSERT_TRUE(pair.b->remove_peer(pair.a_of_b));
   EXPECT_FALSE(pair.b->remove_peer(pair.a_of_b));
   EXPECT_TRUE(take(*pair.b, 1).empty());
   EXPECT_EQ(pair.b->counters().strangers, 6u);
-  EXPECT_EQ(held[3].payload.size(), 100u);  // what was received stays valid
+  EXPECT_EQ(held[3].payload.size(), 600u);  // what was received stays valid
   pair.b->release(std::span(held, 4));
-  pair.send(std::vector<TxPacket>(5, pair.packet(1, 100)));
+  pair.send(std::vector<TxPacket>(5, pair.packet(1, 600)));
   EXPECT_TRUE(take(*pair.b, 1).empty());
   EXPECT_EQ(pair.b->counters().strangers, 11u);
   const PeerId again = pair.b->add_peer(pair.a->local()).value();

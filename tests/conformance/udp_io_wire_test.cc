@@ -20,15 +20,24 @@ std::vector<std::byte> datagram(std::size_t length, unsigned first) {
   return bytes;
 }
 
+// Begins with the framing of a packet with something behind it.
+std::vector<std::byte> packed(std::initializer_list<unsigned> framing, std::size_t more = 0) {
+  std::vector<std::byte> bytes;
+  for (const unsigned one : framing) bytes.push_back(static_cast<std::byte>(one));
+  bytes.insert(bytes.end(), more, std::byte{0x5a});
+  return bytes;
+}
+
 TEST(UdpFrame, ParsesWhatASenderMakesOnly) {
   EXPECT_FALSE(parse_frame({}));
-  for (const unsigned first : {0u, 97u, 128u, 255u}) EXPECT_FALSE(parse_frame(datagram(300, first))) << first;
+  for (const unsigned first : {0u, unsigned{Header::kMax} + 1, 255u})
+    EXPECT_FALSE(parse_frame(datagram(300, first))) << first;
   EXPECT_FALSE(parse_frame(datagram(1, 1)));
-  EXPECT_FALSE(parse_frame(datagram(96, 96)));
-  const auto bytes = datagram(97, 96);
+  EXPECT_FALSE(parse_frame(datagram(Header::kMax, Header::kMax)));
+  const auto bytes = datagram(Header::kMax + 1, Header::kMax);
   const auto whole = parse_frame(bytes);
   ASSERT_TRUE(whole);
-  EXPECT_EQ(whole->header.size(), 96u);
+  EXPECT_EQ(whole->header.size(), Header::kMax);
   EXPECT_TRUE(whole->payload.empty());
   const auto shortest = datagram(3, 1);
   EXPECT_EQ(parse_frame(shortest)->payload.size(), 1u);
@@ -67,7 +76,16 @@ TEST(UdpWire, MalformedDatagramsAreCountedAndHoldNoBuffer) {
   RawSocket peer;
   ASSERT_TRUE(io->add_peer(peer.address()));
   const std::vector<std::vector<std::byte>> bad = {
-      {}, datagram(1, 1), datagram(50, 0), datagram(300, 97), datagram(300, 255), datagram(10, 10)};
+      {},
+      datagram(1, 1),
+      datagram(300, Header::kMax + 1),
+      datagram(300, 255),  // padding, and nothing before it
+      datagram(10, 10),
+      packed({0, 0, 0, 4}),           // no header
+      packed({0, 4, 0, 0}, 3),        // a header that is longer than the datagram
+      packed({0, 4, 0xff, 0xff}, 9),  // a payload that is
+      packed({0, 4, 0}),
+      packed({0})};
   for (int round = 0; round < 5; ++round) {
     for (const auto& one : bad) ASSERT_TRUE(peer.send(io->local(), one));
     EXPECT_TRUE(take(*io, 1).empty());
@@ -75,6 +93,33 @@ TEST(UdpWire, MalformedDatagramsAreCountedAndHoldNoBuffer) {
   EXPECT_EQ(io->counters().malformed, 5 * bad.size());
   ASSERT_TRUE(peer.send(io->local(), datagram(11, 10)));
   EXPECT_EQ(take(*io, 1).size(), 1u);
+}
+
+TEST(UdpWire, PacketsThatShareADatagramArriveApart) {
+  const auto io = must_open(loopback(1));
+  RawSocket peer;
+  ASSERT_TRUE(io->add_peer(peer.address()));
+  auto bytes = packed({0, 2, 0, 3}, 5);
+  for (const std::byte one : packed({0, 1, 0, 0}, 1)) bytes.push_back(one);
+  const auto two = bytes;
+  ASSERT_TRUE(peer.send(io->local(), two));  // the last one in the longer framing
+  for (const std::byte one : datagram(7, 4)) bytes.push_back(one);
+  ASSERT_TRUE(peer.send(io->local(), bytes));
+  bytes = two;
+  bytes.insert(bytes.end(), 9, kPadding);
+  ASSERT_TRUE(peer.send(io->local(), bytes));
+  bytes = two;
+  bytes.push_back(std::byte{200});  // garbage behind them
+  ASSERT_TRUE(peer.send(io->local(), bytes));
+  const auto taken = take(*io, 9);
+  ASSERT_EQ(taken.size(), 9u);
+  const std::size_t headers[] = {2, 1, 2, 1, 4, 2, 1, 2, 1};
+  const std::size_t payloads[] = {3, 0, 3, 0, 2, 3, 0, 3, 0};
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    EXPECT_EQ(taken[i].header.size(), headers[i]);
+    EXPECT_EQ(taken[i].payload.size(), payloads[i]);
+  }
+  EXPECT_EQ(io->counters().malformed, 1u);
 }
 
 TEST(UdpWire, EveryGarbageDatagramIsEitherAPacketOrCounted) {
@@ -94,8 +139,15 @@ TEST(UdpWire, EveryGarbageDatagramIsEitherAPacketOrCounted) {
       if (bytes.size() / segment >= 60) segment = bytes.size();
       if (!peer.send(io->local(), bytes, segment < bytes.size() ? segment : 0)) continue;
       for (std::size_t at = 0; at < bytes.size(); at += segment) {
-        ++sent;
-        good += parse_frame(std::span(bytes).subspan(at, std::min(segment, bytes.size() - at))).has_value();
+        const std::size_t end = std::min(at + segment, bytes.size());
+        for (std::size_t next = at; next < end;) {
+          if (next > at && bytes[next] == kPadding) break;
+          ++sent;
+          const auto frame = parse_frame(std::span(bytes).subspan(next, end - next));
+          if (!frame) break;
+          ++good;
+          next += frame->length;
+        }
       }
       if (i % 20 == 19) take(*io, good - io->counters().packets_received);
     }

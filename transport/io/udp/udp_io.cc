@@ -206,8 +206,9 @@ void UdpIo::fill_batch(std::span<const TxPacket> packets) {
     const TxPacket& packet = packets[i];
     if (packet.path != packets[0].path) return;  // another socket, so another call
     const SocketAddress* to = destination(packet);
-    const bool join = gso_ && (singly_ == 0 || i > singly_);
-    if (to == nullptr || !tx_.add(packet, *to, join)) return;
+    const bool alone = singly_ > 0 && i <= singly_;
+    const TxBatch::Allowed allowed{alone ? 0 : kFrameBytes + capabilities_.max_packet, gso_ && !alone};
+    if (to == nullptr || !tx_.add(packet, *to, allowed)) return;
   }
 }
 
@@ -290,7 +291,7 @@ Result<std::optional<std::size_t>> UdpIo::on_failure(int error, const TxPacket& 
     case Failure::kJoined:
       ++counters_.gso_fallbacks;
       singly_ = packets;
-      gso_suspect_ = error != EFAULT;
+      gso_suspect_ = error != EFAULT && tx_.datagrams_in(1) > 1;
       return 0;
     case Failure::kTooLong: return on_too_long(first);
     case Failure::kNoRoute:
@@ -400,13 +401,20 @@ std::size_t UdpIo::deliver(std::span<RxPacket> packets) {
     const auto bytes = std::span<const std::byte>(pool_->bytes(arrival.buffer)).first(arrival.length);
     const bool known = peers_.known(message.peer);  // it may have been removed since
     while (filled < packets.size() && message.next < arrival.length) {
-      const std::size_t length = std::min(arrival.segment, arrival.length - message.next);
-      const auto frame = parse_frame(bytes.subspan(message.next, length));
-      message.next += static_cast<std::uint32_t>(length);
-      if (!known || !frame) {
-        ++(known ? counters_.malformed : counters_.strangers);
+      const std::uint32_t end = std::min((message.next / arrival.segment + 1) * arrival.segment, arrival.length);
+      const bool begins = message.next % arrival.segment == 0;
+      if (!begins && bytes[message.next] == kPadding) {
+        message.next = end;
         continue;
       }
+      const auto frame = parse_frame(bytes.subspan(message.next, end - message.next));
+      if (!known || !frame) {
+        ++(known ? counters_.malformed : counters_.strangers);
+        message.next = end;
+        continue;
+      }
+      const std::size_t length = frame->length;
+      message.next += static_cast<std::uint32_t>(length);
       pool_->hold(arrival.buffer);
       ++counters_.packets_received;
       counters_.bytes_received += length;

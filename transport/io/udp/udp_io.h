@@ -39,7 +39,8 @@ struct UdpOptions {
   bool allow_gro = true;                       // the same for UDP_GRO
 };
 
-// Since open. Packets are those of TxPacket and RxPacket; messages are what one entry of sendmmsg or recvmmsg carries.
+// Since open. Packets are those of TxPacket and RxPacket; small neighbours share a datagram; messages are what one
+// entry of sendmmsg or recvmmsg carries: a datagram or a run of them.
 struct UdpCounters {
   std::uint64_t packets_sent = 0;
   std::uint64_t bytes_sent = 0;  // with headers and framing, without UDP's and IP's
@@ -55,7 +56,7 @@ struct UdpCounters {
   std::uint64_t gso_fallbacks = 0;  // a joined message was refused, and its packets sent one by one
   std::uint64_t mtu_changes = 0;    // max_packet became smaller
   std::uint64_t refused = 0;        // errors that the network reported to a socket (ECONNREFUSED and its like)
-  // Packets lost, by cause.
+  // Lost, by cause: packets of those sent, datagrams of those received.
   std::uint64_t unreachable = 0;   // sent while the kernel had no way to the peer
   std::uint64_t kernel_drops = 0;  // arrived while a socket's buffer was full (SO_RXQ_OVFL)
   std::uint64_t strangers = 0;     // from an address that is no peer's
@@ -109,7 +110,7 @@ class UdpIo final : public PacketIo {
   // A message that was read and not yet given out whole; it holds its buffer.
   struct Waiting {
     Arrival arrival;
-    std::uint32_t next = 0;  // offset of the next datagram
+    std::uint32_t next = 0;  // offset of the next packet
     PeerId peer = 0;
     std::uint8_t path = 0;
     TimePoint time{};
