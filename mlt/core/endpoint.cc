@@ -109,8 +109,7 @@ Endpoint::Arrival Endpoint::on_packet(std::span<const std::byte> header, std::ui
     ++(secret ? counters_.strangers : counters_.malformed);
     return {};
   }
-  const auto packet = parse(header);
-  if (!packet) {
+  if (!parse(header, packet_)) {
     ++counters_.malformed;
     return {};
   }
@@ -118,17 +117,17 @@ Endpoint::Arrival Endpoint::on_packet(std::span<const std::byte> header, std::ui
   bool heard = false;
   Connection& connection = connections_[arrival.connection];
   if (connection.receiver != nullptr) {
-    if (const auto* data = std::get_if<DataHeader>(&*packet)) {
+    if (const auto* data = std::get_if<DataHeader>(&packet_)) {
       heard = true;
       arrival.placement = connection.receiver->on_data(*data, payload, marked, ledgers_, now);
-    } else if (const auto* probe = std::get_if<Probe>(&*packet)) {
+    } else if (const auto* probe = std::get_if<Probe>(&packet_)) {
       heard = true;
       connection.receiver->on_probe(*probe, ledgers_, now);
     }
   } else {
-    if (const auto* ack = std::get_if<Ack>(&*packet)) connection.sender->on_ack(*ack, now);
-    if (const auto* posted = std::get_if<Posted>(&*packet)) connection.sender->on_posted(*posted, now);
-    if (const auto* state = std::get_if<State>(&*packet)) connection.sender->on_state(*state, now);
+    if (const auto* ack = std::get_if<Ack>(&packet_)) connection.sender->on_ack(*ack, now);
+    if (const auto* posted = std::get_if<Posted>(&packet_)) connection.sender->on_posted(*posted, now);
+    if (const auto* state = std::get_if<State>(&packet_)) connection.sender->on_state(*state, now);
   }
   after_input(arrival.connection, now, heard);
   return arrival;
@@ -299,17 +298,20 @@ void Endpoint::on_timeout(TimePoint now) {
   }
 }
 
-std::optional<Endpoint::Outgoing> Endpoint::poll_transmit(TimePoint now) {
+bool Endpoint::poll_transmit(TimePoint now, Outgoing& out) {
   while (!control_.empty()) {
     const ConnectionId id = control_.front();
     Connection& connection = connections_[id];
     if (connection.used && connection.receiver != nullptr) {
       if (auto packet = connection.receiver->poll_control(now)) {
-        Transmit out;
-        out.header = *packet;
-        out.path = connection.receiver->control_path();
-        out.traffic_class = options_.classes.traffic_class(PacketKind::kControl);
-        return Outgoing{id, connection.peer, out};
+        Transmit& transmit = out.transmit;
+        transmit = Transmit{};
+        transmit.header = *packet;
+        transmit.path = connection.receiver->control_path();
+        transmit.traffic_class = options_.classes.traffic_class(PacketKind::kControl);
+        out.connection = id;
+        out.peer = connection.peer;
+        return true;
       }
       arm(id);
     }
@@ -320,15 +322,17 @@ std::optional<Endpoint::Outgoing> Endpoint::poll_transmit(TimePoint now) {
     const ConnectionId id = ready_.pop_front();
     Connection& connection = connections_[id];
     if (connection.used && connection.sender != nullptr) {
-      if (auto transmit = connection.sender->poll_transmit(now)) {
+      if (connection.sender->poll_transmit(now, out.transmit)) {
         ready_.push_back(id);
-        return Outgoing{id, connection.peer, *transmit};
+        out.connection = id;
+        out.peer = connection.peer;
+        return true;
       }
       arm(id);
     }
     connection.in_ready = false;
   }
-  return std::nullopt;
+  return false;
 }
 
 std::optional<Endpoint::Event> Endpoint::poll_event() {

@@ -40,8 +40,8 @@ class Endpoint {
     Placement placement;
   };
   struct Outgoing {
-    ConnectionId connection;
-    std::uint32_t peer;
+    ConnectionId connection = 0;
+    std::uint32_t peer = 0;
     Transmit transmit;
   };
   struct Counters {
@@ -77,8 +77,14 @@ class Endpoint {
   TimePoint next_timeout() const;
   void on_timeout(TimePoint now);
 
-  // Control packets first; then data, connections in turns.
-  std::optional<Outgoing> poll_transmit(TimePoint now);
+  // Control packets first; then data, connections in turns. False: nothing may go now. The header is written where it
+  // stays: a copy of it costs as much as making it.
+  bool poll_transmit(TimePoint now, Outgoing& out);
+  std::optional<Outgoing> poll_transmit(TimePoint now) {
+    std::optional<Outgoing> out(std::in_place);
+    if (!poll_transmit(now, *out)) out.reset();
+    return out;
+  }
   std::optional<Event> poll_event();
 
   Sender& sender(ConnectionId connection) { return *connections_[connection].sender; }
@@ -149,6 +155,7 @@ class Endpoint {
   Ring<ConnectionId> served_;   // with some that no longer are
   Ring<ConnectionId> waiting_;  // likewise
   std::vector<Timer> timers_;
+  Packet packet_;  // the latest that came
   Counters counters_;
   std::uint64_t inputs_ = 0;
 };

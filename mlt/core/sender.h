@@ -79,9 +79,9 @@ class Sender {
   TimePoint next_timeout() const;
   void on_timeout(TimePoint now);
 
-  // Probes go first, then retransmissions, then new data in order of sending. nullopt: nothing may go now; ask again
+  // Probes go first, then retransmissions, then new data in order of sending. False: nothing may go now; ask again
   // after an input or at next_timeout().
-  std::optional<Transmit> poll_transmit(TimePoint now);
+  bool poll_transmit(TimePoint now, Transmit& out);
   std::optional<SendDone> poll_done();
   const PacketBitmap& delivered(std::uint32_t message) const { return messages_[message].delivered; }
 
@@ -147,19 +147,19 @@ class Sender {
     TimePoint lost_at = TimePoint::max();  // when an unsettled record before `largest` counts as lost
   };
 
-  std::optional<Transmit> next_probe(TimePoint now);
-  std::optional<Transmit> next_resend(TimePoint now);
-  std::optional<Transmit> next_new(TimePoint now);
+  bool next_probe(TimePoint now, Transmit& out);
+  bool next_resend(TimePoint now, Transmit& out);
+  bool next_new(TimePoint now, Transmit& out);
   enum class Sort : std::uint8_t {
     kScheduled,   // within the receiver's credit
     kUncredited,  // before it, or past it
     kAgain,
   };
-  Transmit data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now);
+  bool data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now, Transmit& out);
   bool uncredited_room(std::uint32_t bytes) const;
   PacketKind kind_of(const Message& message, std::uint32_t index, bool again) const;
   std::uint8_t path_for(std::uint32_t bytes, bool again, TimePoint now);
-  std::optional<Transmit> next_mouse(TimePoint now);
+  bool next_mouse(TimePoint now, Transmit& out);
   bool is_mouse(const Message& message) const;
   std::uint8_t urgent_path() const;
   bool window_open(std::uint32_t bytes) const;

@@ -12,19 +12,19 @@ constexpr std::uint32_t kSidelinedDoubt = 4;      // as much as so many losses i
 
 }  // namespace
 
-std::optional<Transmit> Sender::poll_transmit(TimePoint now) {
+bool Sender::poll_transmit(TimePoint now, Transmit& out) {
   paced_ = false;
-  if (peer_lost_) return std::nullopt;
-  if (probes_due_ > 0) return next_probe(now);
-  if (messages_.empty()) return std::nullopt;
+  if (peer_lost_) return false;
+  if (probes_due_ > 0) return next_probe(now, out);
+  if (messages_.empty()) return false;
   if (resends_ > 0) {
-    if (auto again = next_resend(now)) return again;
-    if (paced_) return std::nullopt;
+    if (next_resend(now, out)) return true;
+    if (paced_) return false;
   }
-  return next_new(now);
+  return next_new(now, out);
 }
 
-std::optional<Transmit> Sender::next_probe(TimePoint now) {
+bool Sender::next_probe(TimePoint now, Transmit& out) {
   for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
     Message& message = messages_[id];
     if (!message.probe_due) continue;
@@ -33,7 +33,6 @@ std::optional<Transmit> Sender::next_probe(TimePoint now) {
     ++counters_.probes;
     message.probed_at = now;
     message.open.settled_below = messages_.base();
-    Transmit out;
     const bool settled =
         message.state == SendState::kSent && message.in_flight.count() == 0 && message.resend.count() == 0;
     out.header = Probe{secret_, settled, id, message.sent, message.bytes, options_.segment, sent_units_, message.open};
@@ -41,10 +40,12 @@ std::optional<Transmit> Sender::next_probe(TimePoint now) {
     const auto turn = static_cast<std::uint8_t>(counters_.probes / 2 % paths_.size());
     out.path = counters_.probes % 2 == 1 ? urgent_path() : turn;
     out.traffic_class = options_.classes.traffic_class(PacketKind::kControl);
-    return out;
+    out.ect = false;
+    out.message = out.offset = out.length = 0;
+    return true;
   }
   assert(probes_due_ == 0);
-  return std::nullopt;
+  return false;
 }
 
 bool Sender::is_mouse(const Message& message) const {
@@ -61,7 +62,7 @@ bool Sender::held_back(TimePoint now) {
   return paced_;
 }
 
-std::optional<Transmit> Sender::next_resend(TimePoint now) {
+bool Sender::next_resend(TimePoint now, Transmit& out) {
   for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
     Message& message = messages_[id];
     // What found no room before its receive would find none again.
@@ -74,38 +75,38 @@ std::optional<Transmit> Sender::next_resend(TimePoint now) {
       break;
     }
     const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
-    if (!window_open(bytes) || held_back(now)) return std::nullopt;
+    if (!window_open(bytes) || held_back(now)) return false;
     message.resend.clear(index);
     --resends_;
-    return data(id, message, index, Sort::kAgain, now);
+    return data(id, message, index, Sort::kAgain, now, out);
   }
-  return std::nullopt;
+  return false;
 }
 
 // A message of one packet neither waits for credit nor behind a long one; what such messages add to a queue is bounded.
-std::optional<Transmit> Sender::next_mouse(TimePoint now) {
-  if (held_back(now)) return std::nullopt;
+bool Sender::next_mouse(TimePoint now, Transmit& out) {
+  if (held_back(now)) return false;
   for (std::uint32_t id = next_new_; id != messages_.end(); ++id) {
     Message& message = messages_[id];
     if (message.done() || message.sent > 0 || !is_mouse(message)) continue;
     const bool credited = message.state != SendState::kOffered && may_start(message, message.bytes);
-    if (!credited && !uncredited_room(message.bytes)) return std::nullopt;
+    if (!credited && !uncredited_room(message.bytes)) return false;
     sent_one(message);
-    return data(id, message, 0, credited ? Sort::kScheduled : Sort::kUncredited, now);
+    return data(id, message, 0, credited ? Sort::kScheduled : Sort::kUncredited, now, out);
   }
   assert(unsent_mice_ == 0);
-  return std::nullopt;
+  return false;
 }
 
-std::optional<Transmit> Sender::next_new(TimePoint now) {
+bool Sender::next_new(TimePoint now, Transmit& out) {
   if (distance(next_new_, messages_.base()) < 0) next_new_ = messages_.base();
   while (messages_.contains(next_new_) &&
          (messages_[next_new_].done() || messages_[next_new_].sent == messages_[next_new_].packets)) {
     ++next_new_;
   }
   if (unsent_mice_ > 0 && full_lanes_ == 0) {
-    if (auto mouse = next_mouse(now)) return mouse;
-    if (paced_) return std::nullopt;
+    if (next_mouse(now, out)) return true;
+    if (paced_) return false;
   }
   for (std::uint32_t id = next_new_; id != messages_.end(); ++id) {
     Message& message = messages_[id];
@@ -114,13 +115,13 @@ std::optional<Transmit> Sender::next_new(TimePoint now) {
     if (index >= message.packets) index -= message.packets;
     const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
     if (!may_start(message, bytes)) continue;
-    if (!window_open(bytes) || held_back(now)) return std::nullopt;
+    if (!window_open(bytes) || held_back(now)) return false;
     const bool offered = message.state == SendState::kOffered;
     if (offered) message.unscheduled += bytes;
     sent_one(message);
-    return data(id, message, index, offered ? Sort::kUncredited : Sort::kScheduled, now);
+    return data(id, message, index, offered ? Sort::kUncredited : Sort::kScheduled, now, out);
   }
-  return std::nullopt;
+  return false;
 }
 
 void Sender::sent_one(Message& message) {
@@ -166,7 +167,7 @@ PacketKind Sender::kind_of(const Message& message, std::uint32_t index, bool aga
   return message.important.test(index) ? PacketKind::kImportant : message.kind;
 }
 
-Transmit Sender::data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now) {
+bool Sender::data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now, Transmit& out) {
   const bool again = sort == Sort::kAgain;
   const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
   const std::uint8_t path = path_for(bytes, again, now);
@@ -174,7 +175,8 @@ Transmit Sender::data(std::uint32_t id, Message& message, std::uint32_t index, S
   const std::uint8_t traffic_class = options_.classes.traffic_class(kind);
   Lane& lane = lanes_[lanes_.number_or_make(
       path, traffic_class, [this](std::uint8_t number) { return Lane(options_.max_in_flight, number); })];
-  DataHeader header;
+  if (!std::holds_alternative<DataHeader>(out.header)) out.header.emplace<DataHeader>();
+  auto& header = *std::get_if<DataHeader>(&out.header);  // all of it is written: clearing it first would cost as much
   header.secret = secret_;
   header.path = path;
   header.traffic_class = traffic_class;
@@ -193,7 +195,9 @@ Transmit Sender::data(std::uint32_t id, Message& message, std::uint32_t index, S
   const std::uint64_t window = congestion_.window_bytes();
   const bool waits = in_flight_ + 2ull * options_.segment > window && window < 16ull * options_.segment;
   header.ack_now = again || waits || burst_left_ == 0 || message.sent == message.packets;
-  if (!message.open_known) {
+  if (message.open_known) {
+    header.open.reset();
+  } else {
     message.open.settled_below = messages_.base();
     header.open = message.open;
   }
@@ -212,15 +216,13 @@ Transmit Sender::data(std::uint32_t id, Message& message, std::uint32_t index, S
   ++counters_.packets;
   counters_.bytes += bytes;
   if (again) ++counters_.retransmitted;
-  Transmit out;
-  out.header = header;
   out.path = path;
   out.traffic_class = traffic_class;
   out.ect = true;
   out.message = id;
   out.offset = index * options_.segment;
   out.length = bytes;
-  return out;
+  return true;
 }
 
 }  // namespace clustar::mlt

@@ -19,9 +19,8 @@ bool message_in_range(std::uint32_t bytes, std::uint16_t segment) {
   return bytes <= kMaxMessageBytes && segment >= kMinSegment && packet_count(bytes, segment) <= kMaxPackets;
 }
 
-std::optional<OpenRecord> parse_open(Bytes<OpenRecord::kSize> bytes) {
+bool parse_open(Bytes<OpenRecord::kSize> bytes, OpenRecord& open) {
   const WireReader reader(bytes);
-  OpenRecord open;
   open.tag = static_cast<std::int32_t>(reader.load<std::uint32_t, 0>());
   open.tag_seq = reader.load<std::uint32_t, 4>();
   open.settled_below = reader.load<std::uint32_t, 8>();
@@ -35,10 +34,7 @@ std::optional<OpenRecord> parse_open(Bytes<OpenRecord::kSize> bytes) {
   open.collective_bytes = reader.load<std::uint64_t, 32>();
   open.tolerance_ppm = reader.load<std::uint32_t, 40>();
   open.important = reader.load<std::uint32_t, 44>();
-  if ((flags & ~OpenRecord::kTolerant) != 0 || open.tolerance_ppm > 1'000'000 || open.important > kMaxPackets) {
-    return std::nullopt;
-  }
-  return open;
+  return (flags & ~OpenRecord::kTolerant) == 0 && open.tolerance_ppm <= 1'000'000 && open.important <= kMaxPackets;
 }
 
 void write_open(const OpenRecord& open, std::span<std::byte, OpenRecord::kSize> out) {
@@ -57,11 +53,10 @@ void write_open(const OpenRecord& open, std::span<std::byte, OpenRecord::kSize> 
   writer.store<44>(open.important);
 }
 
-std::optional<Packet> parse_data(std::span<const std::byte> bytes) {
-  if (bytes.size() < DataHeader::kSize) return std::nullopt;
+bool parse_data(std::span<const std::byte> bytes, DataHeader& data) {
+  if (bytes.size() < DataHeader::kSize) return false;
   const WireReader reader(bytes.first<DataHeader::kSize>());
   const auto flags = reader.load<std::uint8_t, 2>();
-  DataHeader data;
   data.path = path_of(reader.load<std::uint8_t, 3>());
   data.traffic_class = class_of(reader.load<std::uint8_t, 3>());
   data.secret = reader.load<std::uint64_t, 4>();
@@ -80,19 +75,21 @@ std::optional<Packet> parse_data(std::span<const std::byte> bytes) {
   if (bytes.size() != length || flags > 15 || reader.load<std::uint16_t, 30>() != 0 ||
       !message_in_range(data.message_bytes, data.segment) ||
       data.index >= packet_count(data.message_bytes, data.segment)) {
-    return std::nullopt;
+    return false;
   }
-  if (has_open) {
-    data.open = parse_open(bytes.subspan<DataHeader::kSize, OpenRecord::kSize>());
-    if (!data.open || data.open->important > packet_count(data.message_bytes, data.segment)) return std::nullopt;
+  if (!has_open) {
+    data.open.reset();
+  } else {
+    if (!data.open) data.open.emplace();
+    const bool known = parse_open(bytes.subspan<DataHeader::kSize, OpenRecord::kSize>(), *data.open);
+    if (!known || data.open->important > packet_count(data.message_bytes, data.segment)) return false;
   }
-  return data;
+  return true;
 }
 
-std::optional<Packet> parse_ack(std::span<const std::byte> bytes) {
-  if (bytes.size() < kAckFixed) return std::nullopt;
+bool parse_ack(std::span<const std::byte> bytes, Ack& ack) {
+  if (bytes.size() < kAckFixed) return false;
   const WireReader reader(bytes.first<kAckFixed>());
-  Ack ack;
   ack.secret = reader.load<std::uint64_t, 4>();
   ack.credit_units = reader.load<std::uint32_t, 12>();
   ack.finished_below = reader.load<std::uint32_t, 16>();
@@ -100,7 +97,7 @@ std::optional<Packet> parse_ack(std::span<const std::byte> bytes) {
   const bool reserved = reader.load<std::uint16_t, 2>() != 0 || reader.load<std::uint8_t, 21>() != 0 ||
                         reader.load<std::uint16_t, 22>() != 0;
   if (reserved || ack.count > Ack::kMaxBlocks || bytes.size() != kAckFixed + ack.count * AckBlock::kSize) {
-    return std::nullopt;
+    return false;
   }
   for (std::size_t i = 0; i < ack.count; ++i) {
     const WireReader block(bytes.subspan(kAckFixed + i * AckBlock::kSize).first<AckBlock::kSize>());
@@ -112,29 +109,27 @@ std::optional<Packet> parse_ack(std::span<const std::byte> bytes) {
     out.before = block.load<std::uint64_t, 8>();
     out.delay_us = block.load<std::uint16_t, 16>();
     const bool block_reserved = block.load<std::uint8_t, 1>() != 0 || block.load<std::uint16_t, 18>() != 0;
-    if (block_reserved) return std::nullopt;
+    if (block_reserved) return false;
   }
-  return ack;
+  return true;
 }
 
-std::optional<Packet> parse_posted(std::span<const std::byte> bytes) {
-  if (bytes.size() != Posted::kSize) return std::nullopt;
+bool parse_posted(std::span<const std::byte> bytes, Posted& posted) {
+  if (bytes.size() != Posted::kSize) return false;
   const WireReader reader(bytes.first<Posted::kSize>());
-  Posted posted;
   posted.secret = reader.load<std::uint64_t, 4>();
   posted.tag = static_cast<std::int32_t>(reader.load<std::uint32_t, 12>());
   posted.tag_seq = reader.load<std::uint32_t, 16>();
   posted.length = reader.load<std::uint32_t, 20>();
   posted.credit_units = reader.load<std::uint32_t, 24>();
-  if (reader.load<std::uint16_t, 2>() != 0 || posted.length > kMaxMessageBytes) return std::nullopt;
-  return posted;
+  if (reader.load<std::uint16_t, 2>() != 0 || posted.length > kMaxMessageBytes) return false;
+  return true;
 }
 
-std::optional<Packet> parse_state(std::span<const std::byte> bytes) {
-  if (bytes.size() != State::kSize) return std::nullopt;
+bool parse_state(std::span<const std::byte> bytes, State& state) {
+  if (bytes.size() != State::kSize) return false;
   const WireReader reader(bytes.first<State::kSize>());
   const auto flags = reader.load<std::uint8_t, 2>();
-  State state;
   state.secret = reader.load<std::uint64_t, 4>();
   state.stop = (flags & kStop) != 0;
   state.complete = (flags & kComplete) != 0;
@@ -149,36 +144,41 @@ std::optional<Packet> parse_state(std::span<const std::byte> bytes) {
   reader.copy_to<32>(std::span(state.missing));
   const bool in_range = flags <= 15 && reader.load<std::uint8_t, 3>() == 0 && state.count <= State::kWindow &&
                         state.base <= kMaxPackets - state.count && state.want <= state.count;
-  if (!in_range || (state.complete && (!state.stop || state.base != 0 || state.count != 0))) return std::nullopt;
-  if (state.asks && state.stop) return std::nullopt;
+  if (!in_range || (state.complete && (!state.stop || state.base != 0 || state.count != 0))) return false;
+  if (state.asks && state.stop) return false;
   for (std::uint32_t i = state.count; i < State::kWindow; ++i) {
-    if (state.is_missing(i)) return std::nullopt;
+    if (state.is_missing(i)) return false;
   }
-  return state;
+  return true;
 }
 
-std::optional<Packet> parse_probe(std::span<const std::byte> bytes) {
-  if (bytes.size() != Probe::kSize) return std::nullopt;
+bool parse_probe(std::span<const std::byte> bytes, Probe& probe) {
+  if (bytes.size() != Probe::kSize) return false;
   const WireReader reader(bytes.first<Probe::kSize>());
-  Probe probe;
   probe.secret = reader.load<std::uint64_t, 4>();
   probe.message = reader.load<std::uint32_t, 12>();
   probe.sent = reader.load<std::uint32_t, 16>();
   probe.message_bytes = reader.load<std::uint32_t, 20>();
   probe.segment = reader.load<std::uint16_t, 24>();
   probe.sent_units = reader.load<std::uint32_t, 28>();
-  const auto open = parse_open(bytes.subspan<32, OpenRecord::kSize>());
+  if (!parse_open(bytes.subspan<32, OpenRecord::kSize>(), probe.open)) return false;
   const auto flags = reader.load<std::uint8_t, 2>();
   if (flags > kSettled || reader.load<std::uint8_t, 3>() != 0 || reader.load<std::uint16_t, 26>() != 0) {
-    return std::nullopt;
+    return false;
   }
   probe.settled = (flags & kSettled) != 0;
-  if (!open || !message_in_range(probe.message_bytes, probe.segment)) return std::nullopt;
+  if (!message_in_range(probe.message_bytes, probe.segment)) return false;
   const std::uint32_t packets = packet_count(probe.message_bytes, probe.segment);
-  if (probe.sent > packets || open->important > packets) return std::nullopt;
-  if (probe.settled && probe.sent != packets) return std::nullopt;
-  probe.open = *open;
-  return probe;
+  if (probe.sent > packets || probe.open.important > packets) return false;
+  if (probe.settled && probe.sent != packets) return false;
+  return true;
+}
+
+// Into what `packet` holds already, if it is of the same kind: clearing a header costs as much as reading it.
+template <class Header>
+bool read(std::span<const std::byte> bytes, bool parse(std::span<const std::byte>, Header&), Packet& packet) {
+  if (!std::holds_alternative<Header>(packet)) packet.emplace<Header>();
+  return parse(bytes, *std::get_if<Header>(&packet));
 }
 
 template <std::size_t Size>
@@ -270,16 +270,22 @@ std::optional<std::uint64_t> peek_secret(std::span<const std::byte> bytes) {
   return WireReader(bytes.first<kPrefix>()).load<std::uint64_t, 4>();
 }
 
-std::optional<Packet> parse(std::span<const std::byte> bytes) {
-  if (!peek_secret(bytes)) return std::nullopt;
+bool parse(std::span<const std::byte> bytes, Packet& packet) {
+  if (!peek_secret(bytes)) return false;
   switch (static_cast<PacketType>(bytes[1])) {
-    case PacketType::kData: return parse_data(bytes);
-    case PacketType::kAck: return parse_ack(bytes);
-    case PacketType::kPosted: return parse_posted(bytes);
-    case PacketType::kState: return parse_state(bytes);
-    case PacketType::kProbe: return parse_probe(bytes);
+    case PacketType::kData: return read(bytes, parse_data, packet);
+    case PacketType::kAck: return read(bytes, parse_ack, packet);
+    case PacketType::kPosted: return read(bytes, parse_posted, packet);
+    case PacketType::kState: return read(bytes, parse_state, packet);
+    case PacketType::kProbe: return read(bytes, parse_probe, packet);
   }
-  return std::nullopt;
+  return false;
+}
+
+std::optional<Packet> parse(std::span<const std::byte> bytes) {
+  std::optional<Packet> packet(std::in_place);
+  if (!parse(bytes, *packet)) packet.reset();
+  return packet;
 }
 
 std::size_t serialize(const Packet& packet, std::span<std::byte> out) {

@@ -173,6 +173,8 @@ using Packet = std::variant<DataHeader, Ack, Posted, State, Probe>;
 
 // `bytes` is the packet's header; payload is not looked at.
 std::optional<Packet> parse(std::span<const std::byte> bytes);
+// The same into `packet`, which holds anything after false; the cheapest when it held a packet of this type.
+bool parse(std::span<const std::byte> bytes, Packet& packet);
 // The secret of a packet of any type, before anything else is believed.
 std::optional<std::uint64_t> peek_secret(std::span<const std::byte> bytes);
 // Writes to the front of `out` (at least kMaxHeader bytes) and returns the length.

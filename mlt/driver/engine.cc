@@ -237,23 +237,20 @@ void Engine::handle_events(TimePoint now) {
 
 // Fills one more slot of tx_; false: the core has nothing.
 bool Engine::next_pending(TimePoint now) {
-  const auto out = core_.poll_transmit(now);
-  if (!out) return false;
-  const Transmit& transmit = out->transmit;
+  if (!core_.poll_transmit(now, out_)) return false;
+  const Transmit& transmit = out_.transmit;
   io::TxPacket& packet = tx_[pending_count_];
-  packet.peer = out->peer;
+  packet.peer = out_.peer;
   packet.path = transmit.path;
   packet.traffic_class = transmit.traffic_class;
   packet.ect = transmit.ect;
-  std::array<std::byte, kMaxHeader> bytes;
-  const std::size_t size = serialize(transmit.header, bytes);
-  packet.header = io::Header(size);
-  std::memcpy(packet.header.bytes().data(), bytes.data(), size);
+  packet.header.resize(io::Header::kMax);
+  packet.header.resize(serialize(transmit.header, packet.header.bytes()));
   packet.payload = {};
-  if (transmit.length > 0) packet.payload = attached_[out->connection].client->payload(transmit);
+  if (transmit.length > 0) packet.payload = attached_[out_.connection].client->payload(transmit);
   // Answers to probes keep their path: the latest may have been lost on the other.
   const bool follows = std::holds_alternative<Ack>(transmit.header) || std::holds_alternative<Posted>(transmit.header);
-  pending_[pending_count_] = {out->connection, transmit.message, std::holds_alternative<DataHeader>(transmit.header),
+  pending_[pending_count_] = {out_.connection, transmit.message, std::holds_alternative<DataHeader>(transmit.header),
                               follows};
   ++pending_count_;
   return true;

@@ -177,6 +177,7 @@ class Engine {
   std::vector<Client*> retries_;
   std::vector<Client*> retrying_;
   std::vector<Post> offered_;
+  Endpoint::Outgoing out_;
   std::array<io::TxPacket, kBurst> tx_;
   std::array<Pending, kBurst> pending_;
   std::size_t pending_count_ = 0;

@@ -44,6 +44,7 @@ class Header {
   static constexpr std::size_t kMax = 96;
   Header() = default;
   explicit Header(std::size_t size) : size_(size <= kMax ? size : kMax) {}
+  void resize(std::size_t size) { size_ = size <= kMax ? size : kMax; }  // keeps what is there
   std::span<std::byte> bytes() { return std::span(bytes_).first(size_); }
   std::span<const std::byte> bytes() const { return std::span(bytes_).first(size_); }
 

@@ -19,7 +19,7 @@ class BufferPool {
   std::size_t free() const { return free_.size(); }
   std::size_t size() const { return holders_.size(); }
   std::size_t buffer_bytes() const { return bytes_each_; }
-  std::span<std::byte> bytes(BufferId buffer) { return {memory_.get() + buffer * bytes_each_, bytes_each_}; }
+  std::span<std::byte> bytes(BufferId buffer) { return {memory_.get() + buffer * stride_, bytes_each_}; }
 
   // The most recently released first: it may still be in a cache. Needs free() > 0; the caller is the only holder.
   BufferId take();
@@ -29,6 +29,7 @@ class BufferPool {
 
  private:
   std::size_t bytes_each_;
+  std::size_t stride_;
   std::unique_ptr<std::byte[]> memory_;
   std::vector<std::uint32_t> holders_;
   std::vector<BufferId> free_;
