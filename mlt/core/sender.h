@@ -91,6 +91,8 @@ class Sender {
   // send() would refuse: the oldest message that is not over has options.max_messages behind it. A message is over when
   // it is complete in its receive, so whoever sends more than that without receives waits for one of them.
   bool full() const { return messages_.full(); }
+  // Of messages whose turn has not come yet.
+  std::uint64_t unsent_bytes() const { return std::uint64_t{unsent_packets_} * options_.segment; }
   // The peer has not answered for options.peer_timeout.
   bool peer_lost() const { return peer_lost_; }
   const Counters& counters() const { return counters_; }
@@ -219,6 +221,7 @@ class Sender {
   std::uint32_t resends_ = 0;   // of all messages
   std::uint32_t probes_due_ = 0;
   std::uint32_t unsent_mice_ = 0;
+  std::uint32_t unsent_packets_ = 0;
   std::uint32_t uncredited_bytes_ = 0;  // on their way
   std::uint8_t burst_path_ = 0;
   std::uint32_t burst_left_ = 0;

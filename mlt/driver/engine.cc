@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <limits>
 #include <utility>
 
 #include "transport/net/socket.h"
@@ -37,6 +37,7 @@ Engine::Engine(Device device, const Options& options, std::string name, const Co
       options_(options),
       device_(std::move(device)),
       core_(options_, seed),
+      queue_(std::make_unique<transport::FifoOrder>()),
       waker_(std::move(waker)) {
   if (context_.mode != EngineMode::kInline) thread_ = std::thread([this] { run(); });
 }
@@ -69,6 +70,10 @@ Result<void> Engine::attach(Client& client, End end, const net::Address& host, c
   id = end == End::kSends ? core_.open_sender(peer.id, secret, now) : core_.open_receiver(peer.id, secret, now);
   if (*id >= attached_.size()) attached_.resize(*id + 1);
   attached_[*id] = {&client, key, end};
+  if (end == End::kReceives) return {};
+  const auto lane = attached_[*id].lane = queue_.add_lane();
+  if (lane >= by_lane_.size()) by_lane_.resize(lane + 1);
+  by_lane_[lane] = *id;
   return {};
 }
 
@@ -77,6 +82,8 @@ void Engine::close(ConnectionId id) {
   Attached gone = std::exchange(attached_[id], Attached{});
   if (gone.end == End::kSends) {
     counters_.retransmissions += core_.sender(id).counters().retransmitted;
+    queue_.remove_lane(gone.lane);
+    std::erase(blocked_, gone.lane);
   }
   core_.close(id);
   const auto peer = peers_.find(gone.peer);
@@ -86,7 +93,6 @@ void Engine::close(ConnectionId id) {
 }
 
 void Engine::forget(Client& client) {
-  std::erase(retries_, &client);
   std::erase_if(offered_, [&](const Post& post) { return post.client == &client; });
   const std::lock_guard lock(posts_mutex_);
   std::erase_if(posts_, [&](const Post& post) { return post.client == &client; });
@@ -229,10 +235,29 @@ void Engine::handle_events(TimePoint now) {
     Client* client = attached_[event->connection].client;
     if (client != nullptr) client->on_event(*event, now);
   }
-  if (retries_.empty()) return;
-  retrying_.swap(retries_);
-  for (Client* client : retrying_) client->retry(now);
-  retrying_.clear();
+  if (blocked_.empty()) return;
+  for (const auto lane : blocked_) queue_.unblock(lane);
+  blocked_.clear();
+  begin_sends(now);
+}
+
+void Engine::enqueue(ConnectionId id, std::uint32_t request, const transport::FlowTag& flow, std::uint64_t bytes) {
+  queue_.push(attached_[id].lane, request, flow, bytes);
+}
+
+// What the core has not begun to send stays in the queue, where it can be ordered.
+void Engine::begin_sends(TimePoint now) {
+  while (const auto chunk = queue_.next(std::numeric_limits<std::uint64_t>::max())) {
+    Client* client = attached_[by_lane_[chunk->lane]].client;
+    const auto request = static_cast<std::uint32_t>(chunk->cookie);
+    if (client->may_begin(request)) {
+      queue_.commit(*chunk);  // first: a send that fails closes the connection, and its lane is gone
+      client->begin(request, now);
+    } else {
+      queue_.block(chunk->lane);
+      blocked_.push_back(chunk->lane);
+    }
+  }
 }
 
 // Fills one more slot of tx_; false: the core has nothing.

@@ -20,6 +20,7 @@
 
 #include "mlt/core/endpoint.h"
 #include "mlt/driver/device.h"
+#include "transport/api/send_queue.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
 #include "transport/net/waker.h"
@@ -52,7 +53,9 @@ class Engine {
     virtual io::MemorySlice payload(const Transmit& transmit) = 0;
     virtual void place(const Placement& placement, std::span<const std::byte> payload) = 0;
     virtual void on_event(const Endpoint::Event& event, TimePoint now) = 0;
-    virtual void retry(TimePoint now) = 0;               // after want_retry(): the core may have room again
+    // Of a send that enqueue() put into the send queue: whether the core may take it now, and that it does.
+    virtual bool may_begin(std::uint32_t) { return true; }
+    virtual void begin(std::uint32_t, TimePoint) {}
     virtual void on_offered(std::uint32_t request) = 0;  // after want_offered(): the device was offered what may go
     virtual void check(TimePoint now) = 0;               // now and then: is the peer still there?
     virtual void on_failure(const Error& error) = 0;
@@ -98,7 +101,9 @@ class Engine {
   void forget(Client& client);
   // Before a request that reads `message` is done.
   void drop_pending(ConnectionId connection, std::uint32_t message);
-  void want_retry(Client& client) { retries_.push_back(&client); }
+  // A send waits for its turn in the order of the queue of all connections.
+  void enqueue(ConnectionId connection, std::uint32_t request, const transport::FlowTag& flow, std::uint64_t bytes);
+  void begin_sends(TimePoint now);
   void want_offered(Client& client, std::uint32_t request) { offered_.push_back({&client, request}); }
   void drain_posts(TimePoint now);
   void handle_events(TimePoint now);
@@ -139,6 +144,7 @@ class Engine {
     Client* client = nullptr;
     std::string peer;
     Endpoint::End end = Endpoint::End::kSends;
+    transport::SendQueue::LaneId lane = 0;  // of one that sends
   };
   struct Peer {
     io::PeerId id = 0;
@@ -174,8 +180,9 @@ class Engine {
   Counters counters_;               // of what is over: see counters()
   std::vector<Attached> attached_;  // by the core's number
   std::map<std::string, Peer> peers_;
-  std::vector<Client*> retries_;
-  std::vector<Client*> retrying_;
+  transport::SendQueue queue_;
+  std::vector<ConnectionId> by_lane_;
+  std::vector<transport::SendQueue::LaneId> blocked_;
   std::vector<Post> offered_;
   Endpoint::Outgoing out_;
   std::array<io::TxPacket, kBurst> tx_;

@@ -26,7 +26,6 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   io::MemorySlice payload(const Transmit&) override { return {}; }
   void place(const Placement& placement, std::span<const std::byte> payload) override;
   void on_event(const Endpoint::Event& event, TimePoint now) override;
-  void retry(TimePoint) override {}
   void on_offered(std::uint32_t) override {}
 
  private:

@@ -73,21 +73,19 @@ void MltSendChannel::submit(std::uint32_t index, TimePoint now) {
   SendRequest& request = requests_[index];
   request.submitted = true;
   ++outstanding_;
-  if (backlog_.empty() && may_begin(request)) {
-    begin(request, now);
-  } else {
-    if (backlog_.empty()) engine_.want_retry(*this);
-    backlog_.push_back(index);
-  }
+  engine_.enqueue(id(), index, request.flow, request.length);
+  engine_.begin_sends(now);
 }
 
 // A short message waits for a place for its copy, which comes before its own acknowledgement would.
-bool MltSendChannel::may_begin(const SendRequest& request) const {
-  const bool copied = request.length <= kBufferedBytes && copies_mr_ != nullptr;
-  return !engine_.core().sender(id()).full() && !(copied && free_copies_.empty());
+bool MltSendChannel::may_begin(std::uint32_t index) {
+  const Sender& sender = engine_.core().sender(id());
+  const bool copied = requests_[index].length <= kBufferedBytes && copies_mr_ != nullptr;
+  return !sender.full() && sender.unsent_bytes() < kAheadBytes && !(copied && free_copies_.empty());
 }
 
-void MltSendChannel::begin(SendRequest& request, TimePoint now) {
+void MltSendChannel::begin(std::uint32_t index, TimePoint now) {
+  SendRequest& request = requests_[index];
   const auto message =
       engine_.core().send(id(), static_cast<std::uint32_t>(request.length), request.tag, SendTerms{}, now);
   if (!message) {
@@ -135,16 +133,6 @@ void MltSendChannel::on_offered(std::uint32_t index) {
 void MltSendChannel::finish(SendRequest& request) {
   request.submitted = false;
   request.done.store(true, std::memory_order_release);
-}
-
-void MltSendChannel::retry(TimePoint now) {
-  while (!broken() && !backlog_.empty()) {
-    if (!may_begin(requests_[backlog_.front()])) {
-      engine_.want_retry(*this);
-      return;
-    }
-    begin(requests_[backlog_.pop_front()], now);
-  }
 }
 
 io::MemorySlice MltSendChannel::payload(const Transmit& transmit) {

@@ -12,7 +12,6 @@
 
 #include "mlt/driver/connection.h"
 #include "mlt/driver/last_words.h"
-#include "transport/base/ring.h"
 
 namespace clustar::mlt::driver {
 
@@ -30,10 +29,13 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   io::MemorySlice payload(const Transmit& transmit) override;
   void place(const Placement&, std::span<const std::byte>) override {}
   void on_event(const Endpoint::Event& event, TimePoint now) override;
-  void retry(TimePoint now) override;
+  bool may_begin(std::uint32_t index) override;
+  void begin(std::uint32_t index, TimePoint now) override;
   void on_offered(std::uint32_t index) override;
 
  private:
+  // So many bytes of a connection leave the send queue before they can be sent: what is to be sent next must be there.
+  static constexpr std::uint64_t kAheadBytes = 1 << 20;
   // 32 requests of up to 8 parts at the receiver are 256 sends here.
   static constexpr std::uint32_t kMaxRequests = 256;
 
@@ -62,8 +64,6 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   };
 
   Result<transport::Progress> test(SendRequest& request);
-  void begin(SendRequest& request, TimePoint now);
-  bool may_begin(const SendRequest& request) const;
   bool buffer(SendRequest& request, Outgoing& outgoing);
   void finish(SendRequest& request);
   void say_last_words();
@@ -81,7 +81,6 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   std::vector<std::byte> copies_;   // of payload: kBufferedSends places
   std::unique_ptr<io::Mr> copies_mr_;
   std::vector<std::uint32_t> free_copies_;
-  Ring<std::uint32_t> backlog_;        // submitted, and the core was full
   std::vector<std::byte> control_in_;  // begins with the frame that is not whole yet
   std::uint64_t finished_ = 0;
 };
