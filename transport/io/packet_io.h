@@ -72,7 +72,7 @@ struct RxPacket {
   bool trimmed = false;  // a switch cut the payload off
   TimePoint rx_time{};
   std::span<const std::byte> header;
-  std::span<const std::byte> payload;  // empty when it was placed by a Landing
+  std::span<const std::byte> payload;  // empty when it was placed by a Landing: its bytes are there
   std::uint64_t cookie = 0;            // the backend's, for release()
 };
 
@@ -105,8 +105,14 @@ class PacketIo {
   virtual Result<std::size_t> receive(std::span<RxPacket> packets) = 0;
   virtual void release(std::span<const RxPacket> packets) = 0;
 
-  // Hint: payload of message `slot` from `peer` belongs to `target`, cut into segments of `segment_bytes`.
+  // Hint: payload of message `slot` from `peer` belongs to `target`, cut into segments of `segment_bytes`; none of it
+  // has come so far. Until cancel() the backend may write into every segment whose packet receive() has not yet
+  // returned, also bytes that belong elsewhere, and into no other one: who reads a segment before its packet was
+  // returned, as a GPU that polls flags in the payload does, must not be given away. What the caller fills in by other
+  // means (a packet that it returned itself, a retransmission by another device) it fills in after cancel().
   virtual Landing expect(PeerId peer, std::uint32_t slot, const MemorySlice& target, std::size_t segment_bytes) = 0;
+  // Nothing is written from now on. Segments whose packets were not returned have any bytes; packets that were placed
+  // before may still be returned. A Landing that is not in use is ignored.
   virtual void cancel(Landing landing) = 0;
 
   // Returns when something can be received; after a send() that took less than it was offered, also when more can be

@@ -39,6 +39,18 @@ void read_control(const cmsghdr& control, Arrival& arrival) {
 
 }  // namespace
 
+Arrival read_arrival(const msghdr& message, std::size_t length) {
+  Arrival arrival;
+  arrival.length = static_cast<std::uint32_t>(length);
+  arrival.truncated = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+  auto& header = const_cast<msghdr&>(message);  // CMSG_NXTHDR takes no const
+  for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr; control = CMSG_NXTHDR(&header, control)) {
+    read_control(*control, arrival);
+  }
+  if (arrival.segment == 0 || arrival.segment > arrival.length) arrival.segment = arrival.length;
+  return arrival;
+}
+
 RxBatch::RxBatch(std::size_t most_messages) : slots_(most_messages), messages_(most_messages) {
   for (std::size_t i = 0; i < most_messages; ++i) {
     msghdr& header = messages_[i].msg_hdr;
@@ -70,16 +82,8 @@ int RxBatch::receive(int fd, BufferPool& pool, std::size_t most) {
 }
 
 Arrival RxBatch::arrival(std::size_t index) const {
-  const mmsghdr& message = messages_[index];
-  Arrival arrival;
+  Arrival arrival = read_arrival(messages_[index].msg_hdr, messages_[index].msg_len);
   arrival.buffer = slots_[index].buffer;
-  arrival.length = message.msg_len;
-  arrival.truncated = (message.msg_hdr.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
-  auto& header = const_cast<msghdr&>(message.msg_hdr);  // CMSG_NXTHDR takes no const
-  for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr; control = CMSG_NXTHDR(&header, control)) {
-    read_control(*control, arrival);
-  }
-  if (arrival.segment == 0 || arrival.segment > arrival.length) arrival.segment = arrival.length;
   return arrival;
 }
 

@@ -23,6 +23,10 @@ struct Arrival {
   std::uint32_t drops = 0;  // of this socket since it was opened, modulo 2^32
 };
 
+inline constexpr std::size_t kControlBytes = 96;  // TOS, segment size and drops: 24 bytes each
+// What the kernel said about a message of `length` bytes; the buffer is left out.
+Arrival read_arrival(const msghdr& message, std::size_t length);
+
 class RxBatch {
  public:
   explicit RxBatch(std::size_t most_messages);
@@ -35,7 +39,7 @@ class RxBatch {
 
  private:
   struct alignas(cmsghdr) Slot {
-    std::byte control[96];  // TOS, segment size and drops: 24 bytes each
+    std::byte control[kControlBytes];
     SocketAddress from;
     iovec bytes;
     BufferId buffer;

@@ -80,6 +80,12 @@ Result<std::unique_ptr<UdpIo>> UdpIo::open(const UdpOptions& options) {
   }
   const std::size_t buffer = io->gro_ ? kGroBuffer : std::min((link.mtu + 63) / 64 * 64, kGroBuffer);
   io->pool_.emplace(options.receive_buffers, buffer);
+  if (options.locate != nullptr && io->gro_) {
+    io->locate_ = options.locate;
+    io->least_segment_ = options.landing_least_segment;
+    io->scatter_ = std::make_unique<ScatterRead>();
+    io->capabilities_.landing = true;
+  }
   return io;
 }
 
@@ -152,6 +158,7 @@ Result<void> UdpIo::remove_peer(PeerId peer) {
   if (!peers_.remove(peer)) {
     return fail(ErrorCode::kInvalidArgument, "udp: there is no peer " + std::to_string(peer));
   }
+  landings_.forget(peer);
   return {};
 }
 
@@ -358,32 +365,38 @@ Result<std::size_t> UdpIo::receive(std::span<RxPacket> packets) {
 }
 
 Result<void> UdpIo::read_path(std::uint8_t path, std::size_t most) {
+  if (!landings_.empty()) {
+    const auto done = read_into_landings(path, most);
+    if (!done) return tl::unexpected(done.error());
+    if (*done) return {};
+  }
   if (pool_->free() == 0) return {};
   const int received = rx_.receive(paths_[path].socket.file.fd(), *pool_, most);
   const int error = errno;
   ++counters_.receive_calls;
-  if (received < 0) {
-    if (error == EAGAIN || error == EINTR || error == ENOBUFS || error == ENOMEM) return {};
-    if (!of_the_network(error) && error != EMSGSIZE) {
-      return fail(ErrorCode::kSystem, "udp: recvmmsg on " + local_.ip.to_string() + ": " + describe_errno(error));
-    }
-    ++counters_.refused;
-    return {};
-  }
+  if (received < 0) return on_receive_error(error);
   const TimePoint now = clock_.now();
-  for (std::size_t i = 0; i < static_cast<std::size_t>(received); ++i) accept(path, i, now);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(received); ++i) accept(path, rx_.arrival(i), rx_.from(i), now);
   return {};
 }
 
-void UdpIo::accept(std::uint8_t path, std::size_t index, TimePoint now) {
-  const Arrival arrival = rx_.arrival(index);
+Result<void> UdpIo::on_receive_error(int error) {
+  if (error == EAGAIN || error == EINTR || error == ENOBUFS || error == ENOMEM) return {};
+  if (!of_the_network(error) && error != EMSGSIZE) {
+    return fail(ErrorCode::kSystem, "udp: recvmmsg on " + local_.ip.to_string() + ": " + describe_errno(error));
+  }
+  ++counters_.refused;
+  return {};
+}
+
+void UdpIo::accept(std::uint8_t path, const Arrival& arrival, const SocketAddress& from, TimePoint now) {
   const std::size_t datagrams =
       arrival.segment > 0 ? (arrival.length + arrival.segment - 1) / arrival.segment : std::size_t{1};
   ++counters_.messages_received;
   if (arrival.tells_drops) {
     counters_.kernel_drops += arrival.drops - std::exchange(paths_[path].drops, arrival.drops);
   }
-  const auto peer = peers_.sender(rx_.from(index), path);
+  const auto peer = peers_.sender(from, path);
   if (peer && !arrival.truncated && arrival.length > 0) {
     waiting_.push_back({arrival, 0, *peer, path, now});
     return;
@@ -415,6 +428,7 @@ std::size_t UdpIo::deliver(std::span<RxPacket> packets) {
       }
       const std::size_t length = frame->length;
       message.next += static_cast<std::uint32_t>(length);
+      if (!landings_.empty()) mark_delivered(message.peer, frame->header);
       pool_->hold(arrival.buffer);
       ++counters_.packets_received;
       counters_.bytes_received += length;
