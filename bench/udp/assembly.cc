@@ -3,29 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
+#include "transport/base/stream_copy.h"
 
 namespace clustar::bench::udp {
-namespace {
-
-void stream(std::byte* to, const std::byte* from, std::size_t bytes) {
-#ifdef __SSE2__
-  const std::size_t in_front = std::min(bytes, (16 - reinterpret_cast<std::uintptr_t>(to) % 16) % 16);
-  std::memcpy(to, from, in_front);
-  std::size_t at = in_front;
-  for (; at + 16 <= bytes; at += 16) {
-    const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at));
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to + at), some);
-  }
-  std::memcpy(to + at, from + at, bytes - at);
-#else
-  std::memcpy(to, from, bytes);
-#endif
-}
-
-}  // namespace
 
 Assembly::Assembly(const Shape& shape, std::span<std::byte> target)
     : shape_(shape), target_(target), came_(shape.segments, 0) {}
@@ -47,7 +27,7 @@ void Assembly::take(std::span<const std::byte> message, std::size_t segment_byte
     }
     const std::byte* payload = datagram.data() + kHeaderBytes;
     if (copy == Copy::kUsual) std::memcpy(place(segment), payload, shape_.payload_bytes);
-    if (copy == Copy::kStreaming) stream(place(segment), payload, shape_.payload_bytes);
+    if (copy == Copy::kStreaming) stream_copy(place(segment), payload, shape_.payload_bytes);
     mark(segment);
   }
 }

@@ -9,12 +9,20 @@
 #include <utility>
 
 #include "mlt/driver/last_words.h"
+#include "transport/base/stream_copy.h"
 
 namespace clustar::mlt::driver {
 
 using transport::Progress;
 using transport::RecvPart;
 using transport::Request;
+
+namespace {
+
+// Receives from this size on are written past the caches: they are longer than what comes at a time is read.
+constexpr std::size_t kStreamedBytes = 64 * 1024;
+
+}  // namespace
 
 MltRecvChannel::MltRecvChannel(Engine& engine, net::Socket control, std::string peer)
     : Connection(engine, std::move(control), "receiving from", std::move(peer)),
@@ -101,7 +109,12 @@ void MltRecvChannel::copy(std::uint32_t receive, std::size_t offset, std::span<c
   const PartRef where = part_of_[receive];
   const Part& part = groups_[where.group].parts[where.part];
   if (offset >= part.length || bytes.empty()) return;  // the message is longer than its receive
-  std::memcpy(part.target + offset, bytes.data(), std::min(bytes.size(), part.length - offset));
+  const std::size_t length = std::min(bytes.size(), part.length - offset);
+  if (part.length >= kStreamedBytes) {
+    stream_copy(part.target + offset, bytes.data(), length);
+  } else {
+    std::memcpy(part.target + offset, bytes.data(), length);
+  }
 }
 
 std::span<std::byte> MltRecvChannel::staging(std::uint32_t buffer) {
@@ -155,6 +168,7 @@ void MltRecvChannel::on_done(const ReceiveDone& done) {
   ++engine_.count().messages_received;
   engine_.count().bytes_received += group.sizes[where.part];
   if (--group.open > 0) return;
+  order_streamed();
   group.submitted = false;
   --outstanding_;
   group.done.store(true, std::memory_order_release);

@@ -1,0 +1,13 @@
+// A copy past the caches, for destinations that are long and not read soon: they need not be fetched first, and push
+// nothing out. clustar-udp-bench ("copy-stream") measures it against memcpy.
+#pragma once
+
+#include <cstddef>
+
+namespace clustar {
+
+// `from` and `to` do not overlap. What was written may be seen late by others: order_streamed() before telling them.
+void stream_copy(std::byte* to, const std::byte* from, std::size_t length);
+void order_streamed();
+
+}  // namespace clustar
