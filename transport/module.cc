@@ -45,13 +45,4 @@ Result<Module> Module::open(const std::string& folder, const std::string& name) 
   return module;
 }
 
-std::string Module::own_folder() {
-  static const char anchor = 0;
-  Dl_info info{};
-  if (dladdr(&anchor, &info) == 0 || info.dli_fname == nullptr) return ".";
-  std::error_code ignored;
-  const auto path = std::filesystem::canonical(info.dli_fname, ignored);
-  return path.empty() ? "." : path.parent_path().string();
-}
-
 }  // namespace clustar::transport

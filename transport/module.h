@@ -33,8 +33,6 @@ class Module {
   // Opens libclustar-<name>.so in `folder`, RTLD_NOW | RTLD_LOCAL. Errors: absent, cannot be opened (the loader's
   // reason), no entry, or of another build.
   static Result<Module> open(const std::string& folder, const std::string& name);
-  // The folder of the shared object (or executable) that this code is part of.
-  static std::string own_folder();
 
   const ModuleEntry& entry() const { return *entry_; }
 

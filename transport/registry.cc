@@ -9,6 +9,7 @@
 
 #include "mlt/driver/mlt_transport.h"
 #include "mlt/driver/udp_device.h"
+#include "transport/base/own_folder.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace clustar::transport {
@@ -19,6 +20,7 @@ struct Backend {
   const char* name;
   Create create;           // null: a module
   const char* not_chosen;  // why it is not taken unless it is asked for; null: it is
+  bool protects;           // every packet, by CLUSTAR_PSK_FILE: which asks for the best of these
 };
 
 Result<std::unique_ptr<Transport>> create_tcp(const Config& config, const Clock& clock, const Log& log) {
@@ -31,17 +33,17 @@ Result<std::unique_ptr<Transport>> create_mlt(const Config& config, const Clock&
 
 // Best first.
 constexpr std::array<Backend, 4> kBackends{{
-    {"verbs", nullptr, nullptr},
-    {"ofi", nullptr, nullptr},
-    {"mlt", create_mlt, "only by CLUSTAR_TRANSPORT=mlt or CLUSTAR_REQUIRE=mlt in this version"},
-    {"tcp", create_tcp, nullptr},
+    {"verbs", nullptr, nullptr, false},
+    {"ofi", nullptr, nullptr, false},
+    {"mlt", create_mlt, "only by CLUSTAR_TRANSPORT=mlt, CLUSTAR_REQUIRE=mlt or CLUSTAR_PSK_FILE in this version", true},
+    {"tcp", create_tcp, nullptr, false},
 }};
 
 Result<Selection> make(const Backend& backend, const Config& config, const Clock& clock, const Log& log) {
   Selection selection;
   Create create = backend.create;
   if (create == nullptr) {
-    auto module = Module::open(Module::own_folder(), backend.name);
+    auto module = Module::open(own_folder(), backend.name);
     if (!module) return tl::unexpected(module.error());
     create = module->entry().create;
     selection.module = std::move(*module);
@@ -65,8 +67,17 @@ Result<Selection> select_transport(const Config& config, const Clock& clock, con
   std::vector<std::string> refused;
   for (const Backend& backend : kBackends) {
     if (!wanted(config, backend.name)) continue;
-    const bool asked_for = config.transport == backend.name || std::find(config.require.begin(), config.require.end(),
-                                                                         backend.name) != config.require.end();
+    const bool protect = !config.psk_file.empty();
+    if (protect && !backend.protects) {
+      refused.push_back(
+          fmt::format("{}: CLUSTAR_PSK_FILE is set, and {} protects nothing; use CLUSTAR_TRANSPORT=mlt or "
+                      "auto, or do without CLUSTAR_PSK_FILE",
+                      backend.name, backend.name));
+      continue;
+    }
+    const bool asked_for =
+        protect || config.transport == backend.name ||
+        std::find(config.require.begin(), config.require.end(), backend.name) != config.require.end();
     if (backend.not_chosen != nullptr && !asked_for) {
       refused.push_back(fmt::format("{}: {}", backend.name, backend.not_chosen));
       continue;

@@ -14,6 +14,7 @@ local DATA, ACK, POSTED, STATE, PROBE = 1, 2, 3, 4, 5
 local SIZE = {[DATA] = 40, [ACK] = 24, [POSTED] = 28, [STATE] = 96, [PROBE] = 80}  -- without what may follow
 local OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 48, 20, 3, 512
 local MAX_MESSAGE, MAX_PACKETS, MIN_SEGMENT, MAX_PPM = 2 ^ 30, 2 ^ 20, 64, 1000000
+local SEAL = 24  -- behind the header of a packet under a pre-shared key: counter and tag (mlt/driver/seal.h)
 local MAX_RANGES = 16  -- of missing packets, shown as text
 
 local f = {}
@@ -84,6 +85,10 @@ field("state.ranges", ProtoField.string, "Missing packets")
 
 flag("probe.settled", "All was sent, nothing is on its way", 0x01)
 field("probe.sent", ProtoField.uint32, "Packets sent at least once", base.DEC)
+
+field("seal", ProtoField.none, "Seal (pre-shared key)")
+field("seal.counter", ProtoField.uint64, "Counter", base.DEC)
+field("seal.tag", ProtoField.bytes, "Tag")
 
 local fields = {}
 for _, one in pairs(f) do fields[#fields + 1] = one end
@@ -337,6 +342,17 @@ local function header_size(tvb, at)
   return left >= size and size or nil
 end
 
+-- Bytes of the seal behind a header of `size` bytes: SEAL or 0.
+local function seal_size(tvb, at, size)
+  if at == 1 then return tvb(0, 1):uint() == size + SEAL and SEAL or 0 end
+  local beyond = tvb:reported_len() - at - size
+  if tvb(at + 1, 1):uint() == DATA then
+    local index, bytes, segment = tvb(at + 16, 4):uint(), tvb(at + 24, 4):uint(), tvb(at + 28, 2):uint()
+    beyond = beyond - math.max(0, math.min(segment, bytes - index * segment))
+  end
+  return beyond == SEAL and SEAL or 0
+end
+
 local function header_at() return mlt.prefs.length_byte and 1 or 0 end
 
 function mlt.dissector(tvb, pinfo, root)
@@ -346,11 +362,12 @@ function mlt.dissector(tvb, pinfo, root)
   local tree = root:add(mlt, tvb())
   local p = setmetatable({tvb = tvb, at = at, tree = tree}, Packet)
   local size = header_size(tvb, at)
-  p.length = size or tvb:len() - at
+  local seal = size and seal_size(tvb, at, size) or 0
+  p.length = size and size + seal or tvb:len() - at
   if at == 1 then
     tree:add(f.header_length, tvb(0, 1))
-    if size and tvb(0, 1):uint() ~= size then
-      p:wrong("length", "The header of such a packet has " .. size .. " bytes")
+    if size and tvb(0, 1):uint() ~= size + seal then
+      p:wrong("length", "The header of such a packet has " .. size .. " bytes, or " .. size + SEAL .. " with its seal")
     end
   end
   p:add(tree, "version", 0, 1)
@@ -364,8 +381,13 @@ function mlt.dissector(tvb, pinfo, root)
     if p:uint(0, 1) == 1 and TYPES[kind] then p:wrong("length") end
     return tvb:len()
   end
-  if kind ~= DATA then p:check(tvb:reported_len() == at + size, "length") end
+  if kind ~= DATA then p:check(tvb:reported_len() == at + size + seal, "length") end
   local info = name .. " " .. dissect[kind](p)
+  if seal > 0 and tvb:len() >= at + size + seal then
+    local branch = p:add(tree, "seal", size, SEAL)
+    p:add(branch, "seal.counter", size, 8)
+    p:add(branch, "seal.tag", size + 8, 16)
+  end
   pinfo.cols.info = info
   tree:append_text(", " .. info)
   return tvb:len()
@@ -378,9 +400,11 @@ local RESERVED = {[DATA] = {30, 2}, [ACK] = {21, 3}, [PROBE] = {26, 2}}
 local function looks_like_mlt(tvb)
   local at = header_at()
   local size = header_size(tvb, at)
-  if size == nil or (at == 1 and tvb(0, 1):uint() ~= size) then return false end
+  if size == nil then return false end
+  local seal = seal_size(tvb, at, size)
+  if at == 1 and tvb(0, 1):uint() ~= size + seal then return false end
   local kind = tvb(at + 1, 1):uint()
-  if kind ~= DATA and tvb:reported_len() ~= at + size then return false end
+  if kind ~= DATA and tvb:reported_len() ~= at + size + seal then return false end
   if kind ~= DATA and tvb(at + 3, 1):uint() ~= 0 then return false end
   if tvb(at + 2, 1):uint() > 15 then return false end
   local reserved = RESERVED[kind]

@@ -99,21 +99,27 @@ std::optional<std::uint32_t> Endpoint::post(ConnectionId id, std::int32_t tag, s
   return receive;
 }
 
+std::optional<Endpoint::ConnectionId> Endpoint::find(std::span<const std::byte> header) const {
+  const auto secret = peek_secret(header);
+  if (!secret) return std::nullopt;
+  const BySecret& ends = known(to_receiver(header) ? End::kReceives : End::kSends);
+  const auto found = ends.find(*secret);
+  return found == ends.end() ? std::nullopt : std::optional(found->second);
+}
+
 Endpoint::Arrival Endpoint::on_packet(std::span<const std::byte> header, std::uint32_t payload, bool marked,
                                       TimePoint now) {
   ++counters_.packets;
-  const auto secret = peek_secret(header);
-  const BySecret& ends = known(secret && to_receiver(header) ? End::kReceives : End::kSends);
-  const auto found = secret ? ends.find(*secret) : ends.end();
-  if (found == ends.end()) {
-    ++(secret ? counters_.strangers : counters_.malformed);
+  const auto found = find(header);
+  if (!found) {
+    ++(peek_secret(header) ? counters_.strangers : counters_.malformed);
     return {};
   }
   if (!parse(header, packet_)) {
     ++counters_.malformed;
     return {};
   }
-  Arrival arrival{found->second, {}};
+  Arrival arrival{*found, {}};
   bool heard = false;
   Connection& connection = connections_[arrival.connection];
   if (connection.receiver != nullptr) {

@@ -23,7 +23,10 @@ Result<std::unique_ptr<MltPendingConnect>> MltPendingConnect::start(Engine& engi
                                                      "CLUSTAR_SOCKET_FAMILY",
                                                      engine.name(), local.to_string(), remote.to_string()));
   }
-  if (const auto differs = difference(SharedSettings::of(engine.options()), info->settings)) {
+  const Protection* protection = engine.context().protection.get();
+  const bool same_psk = info->psk_mode == (protection == nullptr ? PskMode::kNone : protection->mode());
+  // With another pre-shared key segments may differ, too; the handshake tells both sides which setting it is.
+  if (const auto differs = same_psk ? difference(SharedSettings::of(engine.options()), info->settings) : std::nullopt) {
     return fail(ErrorCode::kInvalidUsage, fmt::format("mlt: connect to {}: {}", remote.to_string(), *differs));
   }
   return std::unique_ptr<MltPendingConnect>(new MltPendingConnect(engine, local, *info));
@@ -49,7 +52,18 @@ Result<std::unique_ptr<transport::SendChannel>> MltPendingConnect::poll() {
     if (!*done) return nullptr;
     state_ = State::kWaiting;
   }
-  return await_welcome();
+  if (state_ == State::kWaiting) {
+    const auto done = welcomed();
+    if (!done) return on_failure(done.error());
+    if (!*done) return nullptr;
+    if (engine_.context().protection == nullptr) return attach();
+    if (const auto said = confirm(); !said) return on_failure(said.error());
+    state_ = State::kConfirmed;
+  }
+  const auto done = ready();
+  if (!done) return on_failure(done.error());
+  if (!*done) return nullptr;
+  return attach();
 }
 
 Result<void> MltPendingConnect::open() {
@@ -61,7 +75,22 @@ Result<void> MltPendingConnect::open() {
   if (!socket) return tl::unexpected(socket.error());
   socket_ = std::move(*socket);
   net::detect_dead_host(socket_);
-  Hello{info_.token, connection_id_, info_.settings, engine_.ports()}.serialize_to(hello_);
+  return write_hello();
+}
+
+Result<void> MltPendingConnect::write_hello() {
+  Hello hello{info_.token, connection_id_, info_.settings, engine_.ports(), {}};
+  const Protection* protection = engine_.context().protection.get();
+  if (protection != nullptr) {
+    hello.psk.mode = protection->mode();
+    if (const auto filled = net::fill_random(hello.psk.nonce); !filled) return filled;
+  }
+  hello.serialize_to(hello_);
+  if (protection == nullptr) return {};
+  const auto proof = protection->prove(Protection::kHello, {std::span(hello_).first<Hello::kProofAt>()});
+  if (!proof) return tl::unexpected(proof.error());
+  hello.psk.proof = *proof;
+  hello.serialize_to(hello_);
   return {};
 }
 
@@ -92,27 +121,83 @@ Result<bool> MltPendingConnect::greeted() {
   return sent_ == hello_.size();
 }
 
-Result<std::unique_ptr<transport::SendChannel>> MltPendingConnect::await_welcome() {
-  while (have_ < welcome_.size()) {
-    const net::IoResult got = net::read_some(socket_.fd(), std::span(welcome_).subspan(have_));
-    if (got.kind == net::IoResult::Kind::kWouldBlock) return nullptr;
+Result<bool> MltPendingConnect::read_exactly(std::span<std::byte> into) {
+  while (have_ < into.size()) {
+    const net::IoResult got = net::read_some(socket_.fd(), into.subspan(have_));
+    if (got.kind == net::IoResult::Kind::kWouldBlock) return false;
     if (got.kind != net::IoResult::Kind::kBytes) {
-      return on_failure(
-          {ErrorCode::kRemote, fmt::format("mlt: {} closed the connection before accepting it: {}", remote_.to_string(),
-                                           got.kind == net::IoResult::Kind::kClosed
-                                               ? "the listener was closed, its process ended, or it refused the token"
-                                               : describe_errno(got.error))});
+      return fail(ErrorCode::kRemote,
+                  fmt::format("mlt: {} closed the connection before accepting it: {}", remote_.to_string(),
+                              got.kind == net::IoResult::Kind::kClosed
+                                  ? "the listener was closed, its process ended, or it refused the token"
+                                  : describe_errno(got.error)));
     }
     have_ += got.bytes;
   }
+  have_ = 0;
+  return true;
+}
+
+Result<bool> MltPendingConnect::welcomed() {
+  const auto read = read_exactly(welcome_);
+  if (!read || !*read) return read;
   const auto welcome = Welcome::parse(welcome_);
-  if (!welcome || welcome->ports.count != engine_.ports().count) {
-    return fail(ErrorCode::kRemote, fmt::format("mlt: {} answered with another protocol", remote_.to_string()));
+  if (!welcome) {
+    return fail(ErrorCode::kInvalidUsage, fmt::format("mlt: {} answered with another protocol", remote_.to_string()));
+  }
+  if (const auto checked = check(*welcome); !checked) return tl::unexpected(checked.error());
+  return true;
+}
+
+Result<void> MltPendingConnect::check(const Welcome& welcome) const {
+  const Protection* protection = engine_.context().protection.get();
+  const PskMode mode = protection == nullptr ? PskMode::kNone : protection->mode();
+  const auto refuse = [&](const std::string& why) {
+    return fail(ErrorCode::kInvalidUsage,
+                fmt::format("mlt: connect to {} from {}: {}", remote_.to_string(), engine_.name(), why));
+  };
+  Verdict verdict = welcome.verdict;
+  if (verdict == Verdict::kFine) verdict = compare(mode, welcome.psk.mode);
+  if (verdict != Verdict::kFine) return refuse(explain(verdict, mode, welcome.psk.mode));
+  if (welcome.ports.count != engine_.ports().count) return refuse("it answered with another protocol");
+  if (protection != nullptr && !protection->proves(welcome.psk.proof, Protection::kWelcome,
+                                                   {hello_, std::span(welcome_).first<Welcome::kProofAt>()})) {
+    return refuse("psk_file: the answer is not from somebody who has the secret");
+  }
+  return {};
+}
+
+Result<void> MltPendingConnect::confirm() {
+  const auto proof = engine_.context().protection->prove(Protection::kConfirm, {hello_, welcome_});
+  if (!proof) return tl::unexpected(proof.error());
+  // Few bytes on a fresh socket fit its buffer.
+  const net::IoResult sent = net::write_some(socket_.fd(), std::span<const std::byte>(*proof));
+  if (sent.kind == net::IoResult::Kind::kBytes && sent.bytes == proof->size()) return {};
+  return fail(ErrorCode::kRemote,
+              fmt::format("mlt: {} closed the connection before accepting it", remote_.to_string()));
+}
+
+Result<bool> MltPendingConnect::ready() {
+  const auto read = read_exactly(ready_);
+  if (!read || !*read) return read;
+  if (engine_.context().protection->proves(ready_, Protection::kReady, {hello_, welcome_})) return true;
+  return fail(ErrorCode::kInvalidUsage, fmt::format("mlt: connect to {} from {}: the answer is not from somebody who "
+                                                    "has the secret of psk_file",
+                                                    remote_.to_string(), engine_.name()));
+}
+
+Result<std::unique_ptr<transport::SendChannel>> MltPendingConnect::attach() {
+  const auto welcome = Welcome::parse(welcome_);
+  std::optional<Session> session;
+  if (const auto& protection = engine_.context().protection) {
+    const auto derived = protection->session(*Hello::parse(hello_), *welcome);
+    if (!derived) return tl::unexpected(derived.error());
+    session = *derived;
   }
   const std::string peer = fmt::format("{} (from {})", remote_.to_string(), engine_.name());
   auto channel = std::make_unique<MltSendChannel>(engine_, std::move(socket_), peer);
-  const auto attached =
-      channel->attach(Engine::End::kSends, remote_, welcome->ports, secret_of(info_.token, connection_id_));
+  const auto attached = channel->attach(Engine::End::kSends, remote_, welcome->ports,
+                                        secret_of(info_.token, connection_id_), session ? &*session : nullptr);
   if (!attached) return tl::unexpected(attached.error());
   return channel;
 }

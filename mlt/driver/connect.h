@@ -1,5 +1,5 @@
 // The connecting side of the handshake: shows the token on a TCP connection, tells its ports, and waits for the
-// listener's.
+// listener's. With a pre-shared key both prove that they have it before either is open for packets.
 #pragma once
 
 #include <array>
@@ -31,15 +31,21 @@ class MltPendingConnect final : public transport::PendingConnect {
   static constexpr Duration kRetryTimeout = std::chrono::seconds(1);
   static constexpr Duration kRetryInterval = std::chrono::milliseconds(50);
 
-  enum class State : std::uint8_t { kIdle, kConnecting, kGreeting, kWaiting };
+  enum class State : std::uint8_t { kIdle, kConnecting, kGreeting, kWaiting, kConfirmed };
 
   MltPendingConnect(Engine& engine, const net::Address& local, const HandleInfo& info)
       : engine_(engine), local_(local), info_(info), remote_(info.endpoint) {}
 
   Result<void> open();
   Result<bool> connected();
+  Result<void> write_hello();
   Result<bool> greeted();
-  Result<std::unique_ptr<transport::SendChannel>> await_welcome();
+  Result<bool> read_exactly(std::span<std::byte> into);  // false: not all of it yet
+  Result<bool> welcomed();
+  Result<void> check(const Welcome& welcome) const;
+  Result<void> confirm();
+  Result<bool> ready();
+  Result<std::unique_ptr<transport::SendChannel>> attach();
   // Another try while time is left, else the first error.
   Result<std::unique_ptr<transport::SendChannel>> on_failure(const Error& error);
 
@@ -53,7 +59,8 @@ class MltPendingConnect final : public transport::PendingConnect {
   std::array<std::byte, Hello::kSize> hello_{};
   std::size_t sent_ = 0;
   std::array<std::byte, Welcome::kSize> welcome_{};
-  std::size_t have_ = 0;
+  Proof ready_{};
+  std::size_t have_ = 0;  // of the welcome, or the ready
   TimePoint try_began_{};
   TimePoint first_failure_{};
   TimePoint next_try_{};

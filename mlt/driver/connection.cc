@@ -33,8 +33,9 @@ Connection::Connection(Engine& engine, net::Socket control, std::string doing, s
       anchor_(std::make_shared<Anchor>(Anchor{engine, this})),
       watch_(engine.context().stall_timeout) {}
 
-Result<void> Connection::attach(Engine::End end, const net::Address& host, const Ports& ports, std::uint64_t secret) {
-  const auto attached = engine_.attach(*this, end, host, ports, secret, id_);
+Result<void> Connection::attach(Engine::End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
+                                const Session* session) {
+  const auto attached = engine_.attach(*this, end, host, ports, secret, session, id_);
   if (!attached) return tl::unexpected(attached.error());
   return {};
 }

@@ -19,8 +19,9 @@ class Connection : public Engine::Client {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Both before the first request.
-  Result<void> attach(Engine::End end, const net::Address& host, const Ports& ports, std::uint64_t secret);
+  // Both before the first request. `session`: null without a pre-shared key.
+  Result<void> attach(Engine::End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
+                      const Session* session);
   net::Socket& control() { return control_; }
 
   void check(TimePoint now) final;

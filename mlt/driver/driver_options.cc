@@ -11,10 +11,10 @@ namespace clustar::mlt::driver {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-Result<Options> options_for(const transport::io::Capabilities& capabilities, int speed_mbps) {
+Result<Options> options_for(const transport::io::Capabilities& capabilities, int speed_mbps, std::size_t seal_bytes) {
   constexpr int kUnknownSpeed = 100'000;  // Mbit/s: pacing is the wire's business, and there may be none
   constexpr std::size_t kLongest = 8900;  // loss costs a packet, and jumbo frames are 9,000 bytes
-  const std::size_t room = capabilities.max_packet - std::min(capabilities.max_packet, kMaxHeader);
+  const std::size_t room = capabilities.max_packet - std::min(capabilities.max_packet, kMaxHeader + seal_bytes);
   const std::size_t segment = std::min(room, kLongest) / kUnitBytes * kUnitBytes;
   if (segment < kMinSegment) {
     return fail(ErrorCode::kUnavailable, fmt::format("mlt: packets of {} bytes leave no room for {} bytes of payload",

@@ -7,7 +7,8 @@
 
 namespace clustar::mlt::driver {
 
-// `speed_mbps`: of the wire; 0 = unknown. Error: packets too small for this protocol.
-Result<Options> options_for(const transport::io::Capabilities& capabilities, int speed_mbps);
+// `speed_mbps`: of the wire; 0 = unknown. `seal_bytes`: what is added to each packet's header; 0 = nothing. Error:
+// packets too small for this protocol.
+Result<Options> options_for(const transport::io::Capabilities& capabilities, int speed_mbps, std::size_t seal_bytes);
 
 }  // namespace clustar::mlt::driver

@@ -22,20 +22,27 @@ Result<std::unique_ptr<Engine>> Engine::open(Device device, const Options& optio
   if (const auto filled = net::fill_random(std::as_writable_bytes(std::span(&seed, 1))); !filled) {
     return tl::unexpected(filled.error());
   }
+  std::unique_ptr<Sealing> sealing;
+  if (context.protection != nullptr) {
+    auto made = Sealing::create(*context.protection, *device.io, options.segment, kBurst);
+    if (!made) return tl::unexpected(made.error());
+    sealing = std::move(*made);
+  }
   try {
     return std::unique_ptr<Engine>(
-        new Engine(std::move(device), options, std::move(name), context, std::move(*waker), seed));
+        new Engine(std::move(device), options, std::move(name), context, std::move(*waker), seed, std::move(sealing)));
   } catch (const std::exception& error) {
     return fail(ErrorCode::kInvalidArgument, error.what());
   }
 }
 
 Engine::Engine(Device device, const Options& options, std::string name, const Context& context, net::Waker waker,
-               std::uint64_t seed)
+               std::uint64_t seed, std::unique_ptr<Sealing> sealing)
     : context_(context),
       name_(std::move(name)),
       options_(options),
       device_(std::move(device)),
+      sealing_(std::move(sealing)),
       core_(options_, seed),
       queue_(std::make_unique<transport::FifoOrder>()),
       waker_(std::move(waker)) {
@@ -50,9 +57,12 @@ Engine::~Engine() {
 }
 
 Result<void> Engine::attach(Client& client, End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
-                            std::optional<ConnectionId>& id) {
+                            const Session* session, std::optional<ConnectionId>& id) {
   const std::lock_guard lock(mutex_);
   if (lost_) return tl::unexpected(*lost_);
+  if ((session != nullptr) != (sealing_ != nullptr)) {
+    return fail(ErrorCode::kInternal, "mlt: a connection without its keys");
+  }
   if (core_.knows(secret, end)) return fail(ErrorCode::kRemote, "mlt: the connection's number is in use already");
   std::string key = host.with_port(0).to_string();
   for (const std::uint16_t port : ports.all()) key += fmt::format(",{}", port);
@@ -68,6 +78,7 @@ Result<void> Engine::attach(Client& client, End end, const net::Address& host, c
   ++peer.users;
   const TimePoint now = context_.clock.now();
   id = end == End::kSends ? core_.open_sender(peer.id, secret, now) : core_.open_receiver(peer.id, secret, now);
+  if (sealing_) sealing_->add(*id, end, *session, options_.paths);
   if (*id >= attached_.size()) attached_.resize(*id + 1);
   attached_[*id] = {&client, key, end};
   if (end == End::kReceives) return {};
@@ -86,6 +97,7 @@ void Engine::close(ConnectionId id) {
     std::erase(blocked_, gone.lane);
   }
   core_.close(id);
+  if (sealing_) sealing_->remove(id);
   const auto peer = peers_.find(gone.peer);
   if (--peer->second.users > 0) return;
   device_.remove_peer(peer->second.id);
@@ -133,6 +145,10 @@ Engine::Counters Engine::counters() {
     sum.retransmissions += core_.sender(id).counters().retransmitted;
   }
   sum.strangers += core_.counters().strangers + core_.counters().malformed;
+  if (sealing_) {
+    sum.unauthenticated += sealing_->counters().unauthenticated;
+    sum.replayed += sealing_->counters().replayed;
+  }
   return sum;
 }
 
@@ -217,10 +233,13 @@ bool Engine::receive(TimePoint now) {
     }
     for (const io::RxPacket& packet : std::span(rx_).first(*got)) {
       if (packet.trimmed) continue;  // the core does not know them yet: a loss
-      const auto arrival = core_.on_packet(packet.header, static_cast<std::uint32_t>(packet.payload.size()),
-                                           packet.ecn == io::Ecn::kCe, now);
+      auto header = packet.header;
+      auto payload = packet.payload;
+      if (sealing_ && !sealing_->open(core_, packet, header, payload)) continue;
+      const auto arrival =
+          core_.on_packet(header, static_cast<std::uint32_t>(payload.size()), packet.ecn == io::Ecn::kCe, now);
       if (arrival.placement.kind == Placement::Kind::kDrop) continue;
-      attached_[arrival.connection].client->place(arrival.placement, packet.payload);
+      attached_[arrival.connection].client->place(arrival.placement, payload);
     }
     device_.io->release(std::span(rx_).first(*got));
     counters_.packets_received += *got;
@@ -297,6 +316,20 @@ void Engine::gather(std::size_t from) {
   }
 }
 
+// When their paths are known: they are part of the nonces.
+void Engine::seal_fresh() {
+  for (std::size_t i = 0; i < pending_count_;) {
+    Pending& pending = pending_[i];
+    if (!pending.sealed && !sealing_->seal(pending.connection, tx_[i], std::span(tx_).first(i))) {
+      // Takes its packets away.
+      attached_[pending.connection].client->on_failure({ErrorCode::kSystem, "its packets can no longer be sealed"});
+      continue;
+    }
+    pending.sealed = true;
+    ++i;
+  }
+}
+
 bool Engine::transmit(TimePoint now) {
   gathered_ = 0;
   const bool any = send_bursts(now);
@@ -312,6 +345,7 @@ bool Engine::send_bursts(TimePoint now) {
     const std::size_t fresh = pending_count_;
     while (more && pending_count_ < kBurst) more = next_pending(now);
     gather(fresh);
+    if (sealing_) seal_fresh();
     if (pending_count_ == 0) return any;
     const auto sent = device_.io->send(std::span(tx_).first(pending_count_));
     if (!sent) {

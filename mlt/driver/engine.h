@@ -20,6 +20,7 @@
 
 #include "mlt/core/endpoint.h"
 #include "mlt/driver/device.h"
+#include "mlt/driver/sealing.h"
 #include "transport/api/send_queue.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
@@ -40,6 +41,7 @@ struct Context {
   Log log;
   EngineMode mode = EngineMode::kAuto;
   Duration stall_timeout{0};
+  std::unique_ptr<const Protection> protection{};  // null: there is no pre-shared key
 };
 
 class Engine {
@@ -74,6 +76,8 @@ class Engine {
     std::uint64_t packets_received = 0;
     std::uint64_t retransmissions = 0;  // packets
     std::uint64_t strangers = 0;        // packets of no connection, and greetings without the token
+    std::uint64_t unauthenticated = 0;  // Sealing::Counters
+    std::uint64_t replayed = 0;
   };
 
   static Result<std::unique_ptr<Engine>> open(Device device, const Options& options, std::string name,
@@ -87,10 +91,11 @@ class Engine {
   Result<std::unique_ptr<io::Mr>> reg_mr(const gdr::MemoryRef& memory) { return device_.io->reg_mr(memory); }
   std::mutex& mutex() { return mutex_; }
 
-  // Waits for the lock. `id` is written with it held: the client may be called before this returns.
+  // Waits for the lock. `id` is written with it held: the client may be called before this returns. `session`: null
+  // without a pre-shared key.
   using End = Endpoint::End;
   Result<void> attach(Client& client, End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
-                      std::optional<ConnectionId>& id);
+                      const Session* session, std::optional<ConnectionId>& id);
   void count_stranger();
   Counters counters();
   std::string describe_device();
@@ -109,6 +114,7 @@ class Engine {
   void handle_events(TimePoint now);
   Endpoint& core() { return core_; }
   Counters& count() { return counters_; }
+  Sealing* sealing() { return sealing_.get(); }  // null without a pre-shared key
 
   // Without it. A request of so many bytes is to be submitted; small ones may wait for the next poke().
   void post(Client& client, std::uint32_t request, std::size_t bytes);
@@ -139,6 +145,7 @@ class Engine {
     std::uint32_t message = 0;
     bool data = false;
     bool follows = false;  // may go where another packet for its peer goes
+    bool sealed = false;
   };
   struct Attached {
     Client* client = nullptr;
@@ -152,7 +159,7 @@ class Engine {
   };
 
   Engine(Device device, const Options& options, std::string name, const Context& context, net::Waker waker,
-         std::uint64_t seed);
+         std::uint64_t seed, std::unique_ptr<Sealing> sealing);
 
   bool turn(TimePoint now, const std::atomic<bool>* done);  // true: something happened
   bool receive(TimePoint now);
@@ -160,6 +167,7 @@ class Engine {
   bool send_bursts(TimePoint now);
   bool next_pending(TimePoint now);
   void gather(std::size_t from);
+  void seal_fresh();
   template <class Keep>
   void keep_pending(Keep keep);
   void refuse_first(const Error& error);
@@ -176,6 +184,7 @@ class Engine {
   const Options options_;
   std::mutex mutex_;
   Device device_;
+  const std::unique_ptr<Sealing> sealing_;
   Endpoint core_;
   Counters counters_;               // of what is over: see counters()
   std::vector<Attached> attached_;  // by the core's number

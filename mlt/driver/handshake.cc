@@ -45,11 +45,58 @@ bool sensible(std::uint16_t count, const Ports& ports) {
   return count >= 1 && count <= kMaxPorts && std::find(all.begin(), all.end(), 0) == all.end();
 }
 
+std::optional<PskMode> psk_mode_of(std::uint8_t byte) {
+  if (byte > static_cast<std::uint8_t>(PskMode::kEncrypt)) return std::nullopt;
+  return static_cast<PskMode>(byte);
+}
+
+template <std::size_t At, std::size_t Size>
+void load_psk(const WireReader<Size>& reader, Psk& psk) {
+  reader.template copy_to<At>(std::span(psk.nonce));
+  reader.template copy_to<At + 32>(std::span(psk.proof));
+}
+
+template <std::size_t At, std::size_t Size>
+void store_psk(WireWriter<Size>& writer, const Psk& psk) {
+  writer.template copy_from<At>(std::span<const std::byte, 32>(psk.nonce));
+  writer.template copy_from<At + 32>(std::span<const std::byte, 32>(psk.proof));
+}
+
+const char* name_of(PskMode mode) {
+  switch (mode) {
+    case PskMode::kNone: return "not set";
+    case PskMode::kAuthenticate: return "authenticate";
+    case PskMode::kEncrypt: return "encrypt";
+  }
+  return "?";
+}
+
 std::string differs(const char* what, std::uint64_t here, std::uint64_t there, const char* advice) {
   return fmt::format("{} is {} here and {} at the peer; {}", what, here, there, advice);
 }
 
 }  // namespace
+
+Verdict compare(PskMode here, PskMode there) {
+  if (here == there) return Verdict::kFine;
+  return here == PskMode::kNone || there == PskMode::kNone ? Verdict::kPskFile : Verdict::kPskMode;
+}
+
+std::string explain(Verdict verdict, PskMode here, PskMode there) {
+  switch (verdict) {
+    case Verdict::kFine: break;
+    case Verdict::kPskFile:
+      return fmt::format(
+          "psk_file is {} here and {} at the peer; set CLUSTAR_PSK_FILE to the same secret on all "
+          "ranks, or on none",
+          here == PskMode::kNone ? "not set" : "set", there == PskMode::kNone ? "not set" : "set");
+    case Verdict::kPskSecret: return "psk_file: the peer's secret is another; copy the same file to all hosts";
+    case Verdict::kPskMode:
+      return fmt::format("psk_mode is {} here and {} at the peer; set the same CLUSTAR_PSK_MODE on all ranks",
+                         name_of(here), name_of(there));
+  }
+  return "nothing is wrong";
+}
 
 SharedSettings SharedSettings::of(const Options& options) {
   return {options.segment, options.paths, static_cast<std::uint16_t>(options.max_messages),
@@ -78,10 +125,12 @@ std::optional<std::string> difference(const SharedSettings& here, const SharedSe
 std::optional<HandleInfo> HandleInfo::parse(const transport::Handle& handle) {
   const WireReader reader{std::span<const std::byte, std::tuple_size_v<transport::Handle>>(handle)};
   const auto family = reader.load<std::uint8_t, kEndpointAt>();
+  const auto psk_mode = psk_mode_of(reader.load<std::uint8_t, 12>());
   HandleInfo info;
+  info.psk_mode = psk_mode.value_or(PskMode::kNone);
   info.endpoint.port = reader.load<std::uint16_t, kEndpointAt + 2>();
   if (reader.load<std::uint64_t, 0>() != kHandleMagic || reader.load<std::uint16_t, 8>() != kHandshakeVersion ||
-      (family != 4 && family != 6) || info.endpoint.port == 0) {
+      (family != 4 && family != 6) || info.endpoint.port == 0 || !psk_mode) {
     return std::nullopt;
   }
   info.settings = {reader.load<std::uint16_t, 10>(), reader.load<std::uint8_t, 13>(), reader.load<std::uint16_t, 16>(),
@@ -98,6 +147,7 @@ transport::Handle HandleInfo::serialize() const {
   writer.store<0>(kHandleMagic);
   writer.store<8>(kHandshakeVersion);
   writer.store<10>(settings.segment);
+  writer.store<12>(static_cast<std::uint8_t>(psk_mode));
   writer.store<13>(settings.paths);
   writer.store<16>(settings.max_messages);
   writer.store<18>(settings.max_staged);
@@ -112,12 +162,15 @@ transport::Handle HandleInfo::serialize() const {
 std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {
   const WireReader reader(bytes);
   const auto count = reader.load<std::uint16_t, 6>();
+  const auto mode = psk_mode_of(reader.load<std::uint8_t, 76>());
   Hello hello;
   hello.ports = load_ports<44>(reader, count);
   if (reader.load<std::uint32_t, 0>() != kHelloMagic || reader.load<std::uint16_t, 4>() != kHandshakeVersion ||
-      !sensible(count, hello.ports)) {
+      !sensible(count, hello.ports) || !mode) {
     return std::nullopt;
   }
+  hello.psk.mode = *mode;
+  load_psk<80>(reader, hello.psk);
   reader.copy_to<8>(std::span<std::byte, 16>(hello.token));
   hello.connection_id = reader.load<std::uint64_t, 24>();
   hello.settings = {reader.load<std::uint16_t, 32>(), reader.load<std::uint8_t, 34>(), reader.load<std::uint16_t, 36>(),
@@ -138,17 +191,24 @@ void Hello::serialize_to(std::span<std::byte, kSize> bytes) const {
   writer.store<38>(settings.max_staged);
   writer.store<40>(settings.unscheduled_bytes);
   store_ports<44>(writer, ports);
+  writer.store<76>(static_cast<std::uint8_t>(psk.mode));
+  store_psk<80>(writer, psk);
 }
 
 std::optional<Welcome> Welcome::parse(std::span<const std::byte, kSize> bytes) {
   const WireReader reader(bytes);
   const auto count = reader.load<std::uint16_t, 6>();
+  const auto verdict = reader.load<std::uint8_t, 40>();
+  const auto mode = psk_mode_of(reader.load<std::uint8_t, 41>());
   Welcome welcome;
   welcome.ports = load_ports<8>(reader, count);
   if (reader.load<std::uint32_t, 0>() != kWelcomeMagic || reader.load<std::uint16_t, 4>() != kHandshakeVersion ||
-      !sensible(count, welcome.ports)) {
+      !sensible(count, welcome.ports) || verdict > static_cast<std::uint8_t>(Verdict::kPskMode) || !mode) {
     return std::nullopt;
   }
+  welcome.verdict = static_cast<Verdict>(verdict);
+  welcome.psk.mode = *mode;
+  load_psk<44>(reader, welcome.psk);
   return welcome;
 }
 
@@ -158,6 +218,9 @@ void Welcome::serialize_to(std::span<std::byte, kSize> bytes) const {
   writer.store<4>(kHandshakeVersion);
   writer.store<6>(static_cast<std::uint16_t>(ports.count));
   store_ports<8>(writer, ports);
+  writer.store<40>(static_cast<std::uint8_t>(verdict));
+  writer.store<41>(static_cast<std::uint8_t>(psk.mode));
+  store_psk<44>(writer, psk);
 }
 
 std::uint64_t secret_of(const Token& token, std::uint64_t connection_id) { return siphash(token, connection_id); }

@@ -15,7 +15,7 @@
 
 namespace clustar::mlt::driver {
 
-inline constexpr std::uint16_t kHandshakeVersion = 1;
+inline constexpr std::uint16_t kHandshakeVersion = 2;
 inline constexpr std::size_t kMaxPorts = 16;
 
 using Token = std::array<std::byte, 16>;
@@ -44,12 +44,39 @@ struct Ports {
   bool operator==(const Ports&) const = default;
 };
 
-//  0       8     10      12     14     16             20            24                40
-// | magic | ver | segm. | paths | 0   | messages, staged | unscheduled | token (128 bit) | endpoint (20) |
+// With a pre-shared key the two sides prove to each other that they have it, and open nothing before:
+//   connecting side: hello                       accepting side: refuses, or welcome
+//                    confirm, open for packets                   open for packets, ready
+// Each nonce is fresh, and each proof covers all that was said: a hello that is played again gets a welcome with
+// another nonce, and no further.
+enum class PskMode : std::uint8_t { kNone = 0, kAuthenticate = 1, kEncrypt = 2 };
+using Proof = std::array<std::byte, 32>;
+using PskNonce = std::array<std::byte, 32>;
+struct Psk {
+  PskMode mode = PskMode::kNone;
+  PskNonce nonce{};  // zero without a pre-shared key, as the proof
+  Proof proof{};
+};
+
+// Why a greeting goes no further.
+enum class Verdict : std::uint8_t {
+  kFine = 0,
+  kPskFile = 1,    // one side has a pre-shared key, the other has none
+  kPskSecret = 2,  // not the same secret
+  kPskMode = 3,
+};
+// Of the modes alone: the secrets can still differ.
+Verdict compare(PskMode here, PskMode there);
+// "psk_mode is <here> here and <there> at the peer: <what to do>"; names the setting.
+std::string explain(Verdict verdict, PskMode here, PskMode there);
+
+//  0       8     10      12         13      14  16                20            24                40
+// | magic | ver | segm. | psk mode | paths | 0 | messages, staged | unscheduled | token (128 bit) | endpoint (20) |
 // endpoint: | family 4 or 6 | 0 | port (2) | address (16) |
 struct HandleInfo {
   Token token{};
   SharedSettings settings;
+  PskMode psk_mode = PskMode::kNone;  // what it is decides the handshake, not this
   transport::net::Endpoint endpoint;
 
   static std::optional<HandleInfo> parse(const transport::Handle& handle);
@@ -58,25 +85,31 @@ struct HandleInfo {
 
 // First bytes from the connecting side.
 //  0       4     6       8               24              32      34           36             40            44
-// | magic | ver | count | token (128 b) | connection id | segm. | paths | 0 | messages, staged | unscheduled | 16 x
-// port |
+// | magic | ver | count | token (128 b) | connection id | segm. | paths | 0 | messages, staged | unscheduled | ...
+//  44          76         77  80            112          144
+// | 16 x port | psk mode | 0 | nonce (32) | proof (32) |
 struct Hello {
-  static constexpr std::size_t kSize = 76;
+  static constexpr std::size_t kSize = 144;
+  static constexpr std::size_t kProofAt = 112;
   Token token{};
   std::uint64_t connection_id = 0;  // random
   SharedSettings settings;
   Ports ports;
+  Psk psk;
 
   static std::optional<Hello> parse(std::span<const std::byte, kSize> bytes);
   void serialize_to(std::span<std::byte, kSize> bytes) const;
 };
 
 // The accepting side's answer.
-//  0       4     6       8
-// | magic | ver | count | 16 x port |
+//  0       4     6       8           40        41         42  44           76           108
+// | magic | ver | count | 16 x port | verdict | psk mode | 0 | nonce (32) | proof (32) |
 struct Welcome {
-  static constexpr std::size_t kSize = 40;
+  static constexpr std::size_t kSize = 108;
+  static constexpr std::size_t kProofAt = 76;
   Ports ports;
+  Verdict verdict = Verdict::kFine;
+  Psk psk;
 
   static std::optional<Welcome> parse(std::span<const std::byte, kSize> bytes);
   void serialize_to(std::span<std::byte, kSize> bytes) const;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mlt/core/wire.h"
+#include "mlt/driver/seal.h"
 
 namespace clustar::mlt::driver {
 
@@ -20,7 +21,7 @@ inline constexpr std::size_t kBufferedBytes = 4096;
 inline constexpr std::uint32_t kBufferedSends = 32;  // of one connection
 // All that a sender may have to repeat, in packets of the shortest segment.
 inline constexpr std::size_t kMaxLastWords =
-    kBufferedSends * (kBufferedBytes + (kBufferedBytes / kMinSegment) * (4 + kMaxHeader));
+    kBufferedSends * (kBufferedBytes + (kBufferedBytes / kMinSegment) * (4 + kMaxHeader + kSealBytes));
 
 struct LastWord {
   static constexpr std::size_t kPrefix = 4;
@@ -31,7 +32,7 @@ struct LastWord {
   static std::optional<LastWord> parse(std::span<const std::byte> bytes) {
     const auto at = [&](std::size_t i) { return std::to_integer<std::uint32_t>(bytes[i]); };
     const LastWord word{at(0), at(1) << 16 | at(2) << 8 | at(3)};
-    if (word.header == 0 || word.header > kMaxHeader || word.payload > 0xffff) return std::nullopt;
+    if (word.header == 0 || word.header > kMaxHeader + kSealBytes || word.payload > 0xffff) return std::nullopt;
     return word;
   }
   static void append(std::vector<std::byte>& words, std::span<const std::byte> header,

@@ -1,5 +1,6 @@
-// Accepts connections, and lets nobody in who cannot show the handle's token. A stranger costs a descriptor for at most
-// kHelloTimeout and never delays a peer.
+// Accepts connections, and lets nobody in who cannot show the handle's token and, with a pre-shared key, prove to have
+// it. A stranger costs a descriptor for at most kHelloTimeout, or kConfirmTimeout for who plays a hello again, and
+// never delays a peer.
 #pragma once
 
 #include <array>
@@ -23,23 +24,34 @@ class MltListener final : public transport::Listener {
 
  private:
   static constexpr Duration kHelloTimeout = std::chrono::seconds(5);
+  // Its process may be busy; who comes too late says hello again.
+  static constexpr Duration kConfirmTimeout = std::chrono::seconds(60);
   static constexpr std::size_t kMaxNewcomers = 256;
 
   struct Newcomer {
     net::Socket socket;
     net::Address from;
     TimePoint deadline;
-    std::array<std::byte, Hello::kSize> bytes{};
-    std::size_t have = 0;
+    std::array<std::byte, Hello::kSize> hello{};
+    std::array<std::byte, Welcome::kSize> welcome{};
+    Proof confirm{};
+    bool welcomed = false;  // its confirm is awaited
+    std::size_t have = 0;   // of the hello, or the confirm
+    Verdict verdict = Verdict::kFine;
   };
-  enum class Fate : std::uint8_t { kWaits, kGone, kPeer };
+  enum class Fate : std::uint8_t { kWaits, kGone, kPeer, kRefused };
 
   explicit MltListener(Engine& engine) : engine_(engine) {}
 
   Result<void> take_newcomers();
+  PskMode psk_mode() const;
+  static Fate read(Newcomer& newcomer, std::span<std::byte> into);
   Fate hear(Newcomer& newcomer) const;
+  Verdict judge(const Newcomer& newcomer, const Hello& hello) const;
+  Fate challenge(Newcomer& newcomer) const;
   void drop(const Newcomer& newcomer);
-  Result<std::unique_ptr<transport::RecvChannel>> welcome(Newcomer& newcomer, const Hello& hello);
+  Error refuse(const Newcomer& newcomer) const;
+  Result<std::unique_ptr<transport::RecvChannel>> admit(Newcomer& newcomer);
 
   Engine& engine_;
   net::Socket listening_;

@@ -41,6 +41,13 @@ Result<std::unique_ptr<transport::Transport>> MltTransport::create(const Config&
   std::unique_ptr<MltTransport> made(new MltTransport(clock, std::move(log), std::move(open_device)));
   made->context_.mode = mode_of(config.engine);
   made->context_.stall_timeout = config.stall_timeout;
+  auto protection = Protection::create(config);
+  if (!protection) return tl::unexpected(protection.error());
+  made->context_.protection = std::move(*protection);
+  if (made->context_.protection != nullptr) {
+    made->context_.log.info(
+        fmt::format("mlt: every packet is sealed ({}, {})", config.psk_mode, made->context_.protection->library()));
+  }
   auto interfaces = net::find_interfaces(config.socket_ifname, family_of(config.socket_family));
   if (!interfaces) return tl::unexpected(interfaces.error());
   for (net::Interface& interface : *interfaces) {
@@ -62,7 +69,8 @@ Result<MltTransport::Nic*> MltTransport::nic(int device) {
   if (!opened) return tl::unexpected(opened.error());
   // What virtual interfaces say of their speed is made up.
   const bool has_wire = !chosen.interface.pci_path.empty();
-  const auto options = options_for(opened->io->capabilities(), has_wire ? chosen.interface.speed_mbps : 0);
+  const auto options = options_for(opened->io->capabilities(), has_wire ? chosen.interface.speed_mbps : 0,
+                                   context_.protection == nullptr ? 0 : kSealBytes);
   if (!options) return tl::unexpected(options.error());
   auto engine = Engine::open(std::move(*opened), *options, chosen.interface.name, context_);
   if (!engine) return tl::unexpected(engine.error());
@@ -94,6 +102,10 @@ std::string MltTransport::summary() const {
         "received, {} strangers dropped;",
         nic.interface.name, count.messages_sent, count.bytes_sent, count.messages_received, count.bytes_received,
         count.missing_bytes, count.packets_sent, count.retransmissions, count.packets_received, count.strangers);
+    if (context_.protection != nullptr) {
+      text +=
+          fmt::format(" {} unauthenticated and {} replayed packets dropped;", count.unauthenticated, count.replayed);
+    }
     if (const std::string device = nic.engine->describe_device(); !device.empty()) text += " " + device + ";";
   }
   text.pop_back();

@@ -100,7 +100,7 @@ void MltRecvChannel::submit(std::uint32_t index, TimePoint now) {
     part_of_[*receive] = {index, i};
   }
   if (control_open_) return;
-  hear_last_words();
+  offer_last_words(0);
   engine_.handle_events(now);  // a message of a peer that closed may be here already, whole
   fail_if_waiting();
 }
@@ -183,8 +183,10 @@ void MltRecvChannel::say_last_words() {
   receiver.repeat_ends();
   std::vector<std::byte> words;
   while (const auto packet = receiver.poll_control(now)) {
-    std::array<std::byte, kMaxHeader> bytes;
-    const std::size_t size = serialize(*packet, bytes);
+    std::array<std::byte, kMaxHeader + kSealBytes> bytes;
+    std::size_t size = serialize(*packet, bytes);
+    if (engine_.sealing() != nullptr) size = engine_.sealing()->seal_control(id(), bytes, size, {}, nullptr);
+    if (size == 0) break;
     LastWord::append(words, std::span<const std::byte>(bytes).first(size), {});
   }
   if (!words.empty()) net::write_some(control_.fd(), std::span<const std::byte>(words));
@@ -216,20 +218,38 @@ void MltRecvChannel::read_control() {
   fail_if_waiting();
 }
 
-// What finds no room now is offered again when a receive was posted. False: this is not the protocol.
+// False: this is not the protocol.
 bool MltRecvChannel::hear_last_words() {
-  if (control_in_.size() > kMaxLastWords) return false;
-  const TimePoint now = engine_.context().clock.now();
-  std::span<const std::byte> rest(control_in_);
-  while (!broken() && rest.size() >= LastWord::kPrefix) {
-    const auto word = LastWord::parse(rest);
+  const std::size_t before = words_.size();
+  const std::span<std::byte> in(control_in_);
+  std::size_t used = 0;
+  while (in.size() - used >= LastWord::kPrefix) {
+    const auto word = LastWord::parse(in.subspan(used));
     if (!word) return false;
     const std::size_t length = LastWord::kPrefix + word->header + word->payload;
-    if (rest.size() < length) break;
-    const auto header = rest.subspan(LastWord::kPrefix, word->header);
-    const auto payload = rest.subspan(LastWord::kPrefix + word->header, word->payload);
-    rest = rest.subspan(length);
-    const auto arrival = engine_.core().on_packet(header, word->payload, false, now);
+    if (in.size() - used < length) break;
+    std::optional<std::span<const std::byte>> header = in.subspan(used + LastWord::kPrefix, word->header);
+    const auto payload = in.subspan(used + LastWord::kPrefix + word->header, word->payload);
+    if (engine_.sealing() != nullptr) {
+      header = engine_.sealing()->open_control(id(), *header, payload, payload.data());
+    }
+    if (header) LastWord::append(words_, *header, payload);
+    used += length;
+  }
+  control_in_.erase(control_in_.begin(), control_in_.begin() + static_cast<std::ptrdiff_t>(used));
+  return words_.size() + control_in_.size() <= kMaxLastWords && offer_last_words(before);
+}
+
+// What finds no room now is offered again when a receive was posted.
+bool MltRecvChannel::offer_last_words(std::size_t from) {
+  const TimePoint now = engine_.context().clock.now();
+  std::span<const std::byte> rest = std::span(words_).subspan(from);
+  while (!broken() && !rest.empty()) {
+    const LastWord word = *LastWord::parse(rest);
+    const auto header = rest.subspan(LastWord::kPrefix, word.header);
+    const auto payload = rest.subspan(LastWord::kPrefix + word.header, word.payload);
+    rest = rest.subspan(LastWord::kPrefix + word.header + word.payload);
+    const auto arrival = engine_.core().on_packet(header, word.payload, false, now);
     if (arrival.placement.kind == Placement::Kind::kDrop) continue;
     if (arrival.connection != id()) return false;
     place(arrival.placement, payload);

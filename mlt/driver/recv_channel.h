@@ -63,6 +63,7 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   void on_done(const ReceiveDone& done);
   void say_last_words();
   bool hear_last_words();
+  bool offer_last_words(std::size_t from);
   void fail_if_waiting();
   void read_control() override;
   std::uint64_t progress() const override;
@@ -74,7 +75,8 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   // The following with the engine's lock held.
   std::vector<PartRef> part_of_;  // by the core's receive
   std::vector<std::unique_ptr<std::byte[]>> staging_;
-  std::vector<std::byte> control_in_;  // what the sender said before it closed
+  std::vector<std::byte> control_in_;  // begins with what is not whole yet
+  std::vector<std::byte> words_;       // what the sender said before it closed, in clear
   std::uint64_t finished_ = 0;
 };
 

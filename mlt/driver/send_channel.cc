@@ -172,11 +172,15 @@ void MltSendChannel::say_last_words() {
     for (std::uint32_t index = 0; index < packet_count(outgoing.length, segment); ++index) {
       const auto header = sender.repeat(message, index);
       if (!header) continue;
-      std::array<std::byte, kMaxHeader> bytes;
-      const std::size_t size = serialize(*header, bytes);
+      std::array<std::byte, kMaxHeader + kSealBytes> bytes;
+      std::size_t size = serialize(*header, bytes);
       const std::size_t offset = outgoing.offset + index * std::size_t{segment};
-      LastWord::append(words, std::span<const std::byte>(bytes).first(size),
-                       std::span(copies_).subspan(offset, packet_bytes(index, outgoing.length, segment)));
+      const auto payload = std::span(copies_).subspan(offset, packet_bytes(index, outgoing.length, segment));
+      // Nothing reads the copy any more, so it may be encrypted where it is.
+      if (engine_.sealing() != nullptr) {
+        size = engine_.sealing()->seal_control(id(), bytes, size, payload, payload.data());
+      }
+      if (size > 0) LastWord::append(words, std::span<const std::byte>(bytes).first(size), payload);
     }
   }
   if (!words.empty()) net::write_some(control_.fd(), std::span<const std::byte>(words));
@@ -205,12 +209,15 @@ void MltSendChannel::read_control() {
 
 bool MltSendChannel::take_last_words() {
   const TimePoint now = engine_.context().clock.now();
+  const std::span<const std::byte> in(control_in_);
   std::size_t used = 0;
-  while (control_in_.size() - used >= LastWord::kPrefix) {
-    const auto word = LastWord::parse(std::span(control_in_).subspan(used));
+  while (in.size() - used >= LastWord::kPrefix) {
+    const auto word = LastWord::parse(in.subspan(used));
     if (!word || word->payload > 0) return false;
-    if (control_in_.size() - used < LastWord::kPrefix + word->header) break;
-    engine_.core().on_packet(std::span(control_in_).subspan(used + LastWord::kPrefix, word->header), 0, false, now);
+    if (in.size() - used < LastWord::kPrefix + word->header) break;
+    std::optional<std::span<const std::byte>> packet = in.subspan(used + LastWord::kPrefix, word->header);
+    if (engine_.sealing() != nullptr) packet = engine_.sealing()->open_control(id(), *packet, {}, nullptr);
+    if (packet) engine_.core().on_packet(*packet, 0, false, now);
     used += LastWord::kPrefix + word->header;
   }
   control_in_.erase(control_in_.begin(), control_in_.begin() + static_cast<std::ptrdiff_t>(used));

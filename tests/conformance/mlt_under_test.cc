@@ -1,6 +1,7 @@
 #include "mlt/driver/mlt_transport.h"
 #include "mlt/driver/udp_device.h"
 #include "tests/conformance/transport_under_test.h"
+#include "tests/psk_file.h"
 #include "transport/base/system_clock.h"
 
 namespace clustar::transport::conformance {
@@ -17,6 +18,15 @@ TransportUnderTest mlt(const std::string& name, const std::function<void(Config&
           }};
 }
 
+// Read when a transport is made, and gone with the process.
+std::function<void(Config&)> with_psk(const std::string& mode) {
+  return [mode](Config& config) {
+    static const tests::PskFile file("the secret of the conformance suite");
+    config.psk_file = file.path();
+    config.psk_mode = mode;
+  };
+}
+
 }  // namespace
 
 std::vector<TransportUnderTest> mlt_under_test() {
@@ -25,6 +35,8 @@ std::vector<TransportUnderTest> mlt_under_test() {
       mlt("mlt_inline", [](Config& config) { config.engine = "inline"; }),
       mlt("mlt_thread", [](Config& config) { config.engine = "thread"; }),
       mlt("mlt_ipv6", [](Config& config) { config.socket_family = "ipv6"; }),
+      mlt("mlt_psk", with_psk("authenticate")),
+      mlt("mlt_psk_encrypt", with_psk("encrypt")),
   };
 }
 

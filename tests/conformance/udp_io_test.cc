@@ -63,14 +63,14 @@ TEST(UdpIo, OffloadsChangeNothingButTheCost) {
       std::vector<TxPacket> packets;
       for (std::uint32_t number = 0; packets.size() < 2000;) {
         const std::size_t run = 1 + rng.next() % 90;
-        const std::size_t length = rng.next() % 1400;
+        const std::size_t length = rng.next() % (1472 - Header::kMax);
         const auto path = static_cast<std::uint8_t>(rng.next() % 4);
         const auto traffic_class = static_cast<std::uint8_t>(rng.next() % 8);
         for (std::size_t i = 0; i < run; ++i, ++number) {
           packets.push_back(pair.packet(number, i + 1 < run ? length : length / 2, path, number * 16));
           packets.back().traffic_class = traffic_class;
           packets.back().ect = number % 200 < 100;
-          if (number % 7 == 0) packets.back().header = Header(1 + number % 96);
+          if (number % 7 == 0) packets.back().header = Header(1 + number % Header::kMax);
         }
       }
       std::vector<Taken> taken;

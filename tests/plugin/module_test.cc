@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "tests/plugin/plugin_under_test.h"
+#include "tests/psk_file.h"
 
 namespace clustar::tests {
 namespace {
@@ -68,6 +69,37 @@ TEST(Modules, AModuleWithoutItsHardwareGivesItsReasonAndTheNextBestIsTaken) {
   fs::copy_file(CLUSTAR_TEST_MODULE, installation.module("verbs"));
   const std::string banner = banner_of(installation, {{"CLUSTAR_TCP_SOCKETS", "13"}});
   EXPECT_THAT(banner, HasSubstr("not chosen: verbs: no device of this kind"));
+}
+
+TEST(Modules, AKeyWithoutTheCryptoModuleIsRefusedAndNothingElseIsTaken) {
+  const Installation installation;
+  const PskFile file("a secret of the tests");
+  const Environment environment(Variables{{"CLUSTAR_PSK_FILE", file.path()}});
+  const auto plugin = open_plugin(11, installation.plugin());
+  void* context = nullptr;
+  EXPECT_EQ(plugin->init(1, -1, &context), nccl_abi::kSuccess);
+  Handle handle{};
+  void* comm = nullptr;
+  EXPECT_EQ(plugin->listen(context, 0, &handle, &comm), nccl_abi::kSystemError);
+  EXPECT_EQ(plugin->finalize(context), nccl_abi::kSuccess);
+  const std::string log = joined_log(*plugin);
+  EXPECT_THAT(log, HasSubstr("libclustar-crypto.so is not beside the plugin"));
+  EXPECT_THAT(log, HasSubstr("tcp protects nothing"));
+}
+
+TEST(Modules, AKeyTakesTheTransportThatProtectsByTheModuleBeside) {
+  const std::string module = CLUSTAR_CRYPTO_MODULE;
+  if (module.empty()) GTEST_SKIP() << "this build has no crypto module: no OpenSSL 3 (package libssl-dev)";
+  const Installation installation;
+  fs::copy_file(module, installation.module("crypto"));
+  const PskFile file("a secret of the tests");
+  for (const char* mode : {"authenticate", "encrypt"}) {
+    const std::string log = banner_of(installation, {{"CLUSTAR_PSK_FILE", file.path()}, {"CLUSTAR_PSK_MODE", mode}});
+    EXPECT_THAT(log, HasSubstr("transport mlt"));
+    EXPECT_THAT(log, HasSubstr(" 0 unauthenticated and 0 replayed"));
+    EXPECT_THAT(log, HasSubstr("OpenSSL 3"));
+    EXPECT_THAT(log, ::testing::Not(HasSubstr("a secret")));
+  }
 }
 
 }  // namespace

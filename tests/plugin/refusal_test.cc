@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/plugin/plugin_under_test.h"
+#include "tests/psk_file.h"
 
 namespace clustar::tests {
 namespace {
@@ -43,6 +44,18 @@ TEST(Refusal, ATransportThatIsNotThere) {
 TEST(Refusal, ARequirementThatIsNotMet) {
   EXPECT_THAT(expect_refusal({{"CLUSTAR_REQUIRE", "ofi|verbs"}}), AllOf(HasSubstr("ofi:"), HasSubstr("verbs:")));
   EXPECT_THAT(expect_refusal({{"CLUSTAR_REQUIRE", "mlt"}, {"CLUSTAR_TRANSPORT", "tcp"}}), HasSubstr("contradicts"));
+}
+
+TEST(Refusal, AKeyWhereNothingWouldBeProtected) {
+  const PskFile good("a secret of the tests");
+  const PskFile open("a secret of the tests", 0644);
+  EXPECT_THAT(expect_refusal({{"CLUSTAR_PSK_FILE", good.path()}, {"CLUSTAR_TRANSPORT", "tcp"}}),
+              AllOf(HasSubstr("tcp protects nothing"), HasSubstr("CLUSTAR_TRANSPORT=mlt")));
+  EXPECT_THAT(expect_refusal({{"CLUSTAR_PSK_FILE", good.path()}, {"CLUSTAR_REQUIRE", "tcp"}}),
+              HasSubstr("tcp protects nothing"));
+  EXPECT_THAT(expect_refusal({{"CLUSTAR_PSK_FILE", open.path()}}),
+              AllOf(HasSubstr("mlt: psk_file " + open.path()), HasSubstr("chmod 600"), HasSubstr("tcp protects")));
+  EXPECT_THAT(expect_refusal({{"CLUSTAR_PSK_MODE", "encrypt"}}), HasSubstr("CLUSTAR_PSK_FILE"));
 }
 
 TEST(Refusal, ASettingThatIsWrong) {

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "tests/plugin/plugin_under_test.h"
+#include "tests/psk_file.h"
 #include "tests/sanitized.h"
 
 namespace clustar::tests {
@@ -49,6 +50,26 @@ TEST(Reload, AThousandCyclesLeaveMemoryDescriptorsAndThreadsFlat) {
   EXPECT_EQ(entries("/proc/self/task"), threads);
   // A leak of one small object a cycle would show as tens of KiB; libstdc++'s pool alone would be 71 MB.
   EXPECT_LT(resident_kib(), memory + 512);
+  RecordProperty("resident_kib_before", static_cast<int>(memory));
+  RecordProperty("resident_kib_after", static_cast<int>(resident_kib()));
+}
+
+// OpenSSL itself stays: it is linked so.
+TEST(Reload, AKeyAndItsModuleLeaveNothingBehind) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's own bookkeeping of loaded objects grows with every reload";
+  const std::string module = CLUSTAR_CRYPTO_MODULE;
+  if (module.empty()) GTEST_SKIP() << "this build has no crypto module: no OpenSSL 3 (package libssl-dev)";
+  const PskFile file("a secret of the tests");
+  const Environment environment(Variables{{"CLUSTAR_PSK_FILE", file.path()}, {"CLUSTAR_PSK_MODE", "encrypt"}});
+  for (int i = 0; i < 50; ++i) cycle();
+  const std::size_t memory = resident_kib();
+  const std::size_t descriptors = entries("/proc/self/fd");
+  const std::size_t threads = entries("/proc/self/task");
+  for (int i = 0; i < 300; ++i) cycle();
+  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
+  EXPECT_EQ(entries("/proc/self/task"), threads);
+  EXPECT_LT(resident_kib(), memory + 512);
+  EXPECT_EQ(dlopen(module.c_str(), RTLD_NOW | RTLD_NOLOAD), nullptr);
   RecordProperty("resident_kib_before", static_cast<int>(memory));
   RecordProperty("resident_kib_after", static_cast<int>(resident_kib()));
 }

@@ -70,6 +70,18 @@ TEST(Config, UnknownNamesAndBadValuesNameTheKeyAndWhatIsAllowed) {
               HasSubstr("must not exceed"));
 }
 
+TEST(Config, WhatWouldProtectNothingIsAnError) {
+  const auto config = Config::load_from({{"CLUSTAR_PSK_FILE", "/etc/psk"}, {"CLUSTAR_PSK_MODE", "encrypt"}});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->psk_file, "/etc/psk");
+  EXPECT_EQ(config->psk_mode, "encrypt");
+  EXPECT_EQ(Config::load_from({{"CLUSTAR_PSK_FILE", "/etc/psk"}})->psk_mode, "authenticate");
+  EXPECT_THAT(error_of({{"CLUSTAR_PSK_MODE", "encrypt"}}), HasSubstr("psk_mode protects nothing without psk_file"));
+  EXPECT_THAT(error_of({{"CLUSTAR_PSK_FILE", ""}}), HasSubstr("CLUSTAR_PSK_FILE"));
+  EXPECT_THAT(error_of({{"CLUSTAR_PSK_FILE", "/etc/psk"}, {"CLUSTAR_PSK_MODE", "none"}}),
+              HasSubstr("authenticate | encrypt"));
+}
+
 TEST(Config, TestVariablesAreLeftAlone) { EXPECT_TRUE(Config::load_from({{"CLUSTAR_TEST_MNIST", "x"}})); }
 
 TEST(Config, EnvironmentBeatsFileBeatsDefault) {

@@ -40,7 +40,7 @@ TEST(MltHandshake, WhatIsWrittenIsRead) {
   EXPECT_EQ(handle->endpoint.address, info.endpoint.address);
   EXPECT_EQ(handle->endpoint.port, 77);
 
-  const Hello hello{counted(), 0x123456789abcdef0, info.settings, some_ports()};
+  const Hello hello{counted(), 0x123456789abcdef0, info.settings, some_ports(), {}};
   std::array<std::byte, Hello::kSize> bytes;
   hello.serialize_to(bytes);
   const auto heard = Hello::parse(bytes);
@@ -51,9 +51,52 @@ TEST(MltHandshake, WhatIsWrittenIsRead) {
   EXPECT_EQ(heard->ports, hello.ports);
 
   std::array<std::byte, Welcome::kSize> answer;
-  Welcome{some_ports()}.serialize_to(answer);
+  Welcome{some_ports(), Verdict::kFine, {}}.serialize_to(answer);
   ASSERT_TRUE(Welcome::parse(answer));
   EXPECT_EQ(Welcome::parse(answer)->ports, some_ports());
+}
+
+TEST(MltHandshake, APreSharedKeysPartIsReadAsWritten) {
+  Psk psk{PskMode::kEncrypt, {}, {}};
+  psk.nonce.fill(std::byte{3});
+  psk.nonce[31] = std::byte{4};
+  psk.proof.fill(std::byte{5});
+  psk.proof[31] = std::byte{6};
+  const auto same = [&](const Psk& read) {
+    return read.mode == psk.mode && read.nonce == psk.nonce && read.proof == psk.proof;
+  };
+  std::array<std::byte, Hello::kSize> bytes;
+  Hello{counted(), 1, {}, some_ports(), psk}.serialize_to(bytes);
+  ASSERT_TRUE(Hello::parse(bytes));
+  EXPECT_TRUE(same(Hello::parse(bytes)->psk));
+  EXPECT_TRUE(std::equal(psk.proof.begin(), psk.proof.end(), bytes.begin() + Hello::kProofAt));
+  bytes[76] = std::byte{3};
+  EXPECT_FALSE(Hello::parse(bytes)) << "no such mode";
+
+  std::array<std::byte, Welcome::kSize> answer;
+  Welcome{some_ports(), Verdict::kPskMode, psk}.serialize_to(answer);
+  ASSERT_TRUE(Welcome::parse(answer));
+  EXPECT_EQ(Welcome::parse(answer)->verdict, Verdict::kPskMode);
+  EXPECT_TRUE(same(Welcome::parse(answer)->psk));
+  EXPECT_TRUE(std::equal(psk.proof.begin(), psk.proof.end(), answer.begin() + Welcome::kProofAt));
+  answer[40] = std::byte{4};
+  EXPECT_FALSE(Welcome::parse(answer)) << "no such verdict";
+
+  HandleInfo info;
+  info.endpoint.port = 1;
+  info.psk_mode = PskMode::kAuthenticate;
+  EXPECT_EQ(HandleInfo::parse(info.serialize())->psk_mode, PskMode::kAuthenticate);
+}
+
+TEST(MltHandshake, AVerdictNamesTheSettingAndBothEnds) {
+  EXPECT_EQ(compare(PskMode::kNone, PskMode::kNone), Verdict::kFine);
+  EXPECT_EQ(compare(PskMode::kNone, PskMode::kEncrypt), Verdict::kPskFile);
+  EXPECT_EQ(compare(PskMode::kAuthenticate, PskMode::kEncrypt), Verdict::kPskMode);
+  EXPECT_THAT(explain(Verdict::kPskFile, PskMode::kNone, PskMode::kEncrypt),
+              AllOf(HasSubstr("psk_file is not set here and set at the peer"), HasSubstr("CLUSTAR_PSK_FILE")));
+  EXPECT_THAT(explain(Verdict::kPskSecret, PskMode::kEncrypt, PskMode::kEncrypt), HasSubstr("psk_file"));
+  EXPECT_THAT(explain(Verdict::kPskMode, PskMode::kAuthenticate, PskMode::kEncrypt),
+              AllOf(HasSubstr("psk_mode is authenticate here and encrypt"), HasSubstr("CLUSTAR_PSK_MODE")));
 }
 
 TEST(MltHandshake, GarbageIsRefused) {
@@ -65,7 +108,7 @@ TEST(MltHandshake, GarbageIsRefused) {
     EXPECT_FALSE(Welcome::parse(std::span(bytes).first<Welcome::kSize>()));
   }
   std::array<std::byte, Hello::kSize> bytes;
-  Hello hello{counted(), 1, {}, some_ports()};
+  Hello hello{counted(), 1, {}, some_ports(), {}};
   hello.ports.port[1] = 0;
   hello.serialize_to(bytes);
   EXPECT_FALSE(Hello::parse(bytes)) << "port 0";

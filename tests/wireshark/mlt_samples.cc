@@ -149,6 +149,22 @@ DataHeader data_header() {
           .open = {}};
 }
 
+// Under a pre-shared key: mlt/driver/seal.h.
+constexpr std::size_t kSealBytes = 24;
+Sample sealed(const char* name, Sample sample, std::uint64_t counter) {
+  sample.name = name;
+  for (std::size_t i = 0; i < kSealBytes; ++i) {
+    const auto byte = i < 8 ? static_cast<std::byte>(counter >> (56 - 8 * i)) : static_cast<std::byte>(0xa0 + i);
+    sample.header.push_back(byte);
+  }
+  sample.expect64("seal.counter", counter);
+  return sample;
+}
+
+bool is_packet(const std::vector<std::byte>& header) {
+  return parse(header) || (header.size() > kSealBytes && parse(std::span(header).first(header.size() - kSealBytes)));
+}
+
 std::vector<Sample> valid_samples() {
   std::vector<Sample> all;
   DataHeader data = data_header();
@@ -162,6 +178,7 @@ std::vector<Sample> valid_samples() {
   all.push_back(data_sample("data_empty_message", data));
   data = {.index = 1, .message_bytes = 1000, .segment = 200, .open = OpenRecord{}};
   all.push_back(data_sample("data_full_segment", data));
+  all.push_back(sealed("data_sealed", data_sample("", data), 0x0102030405060708));
 
   Ack ack{.secret = 9, .credit_units = 0xffffffff, .finished_below = 12, .count = 0, .blocks = {}};
   all.push_back(ack_sample("ack_empty", ack, {}));
@@ -170,6 +187,7 @@ std::vector<Sample> valid_samples() {
   ack.blocks[1] = {31, 0, 1, 100, 0xf0f0f0f0f0f0f0f5, 0};
   ack.blocks[2] = {0, 2, 0, 3, 0b101, 65535};
   all.push_back(ack_sample("ack_three", ack, {0, 30, 1}));
+  all.push_back(sealed("ack_sealed", ack_sample("", ack, {0, 30, 1}), 77));
 
   const Posted posted{.secret = 3, .tag = -1, .tag_seq = 4, .length = kMaxMessageBytes, .credit_units = 5};
   Sample out = sample("posted", posted);
@@ -251,7 +269,7 @@ std::vector<Sample> mutants(const std::vector<Sample>& valid) {
 }
 
 void print(const Sample& sample) {
-  std::printf("packet %s %d %02x", sample.name.c_str(), parse(sample.header).has_value(),
+  std::printf("packet %s %d %02x", sample.name.c_str(), is_packet(sample.header),
               static_cast<unsigned>(sample.header.size()));
   for (const std::byte byte : sample.header) std::printf("%02x", std::to_integer<unsigned>(byte));
   for (std::size_t i = 0; i < sample.payload; ++i) std::printf("00");

@@ -122,6 +122,13 @@ const std::vector<Key>& keys() {
       bytes_key("tcp_notsent_bytes", &Config::tcp_notsent_bytes, 0, 1 << 30),
       text_key("tcp_congestion", &Config::tcp_congestion, "a name in tcp_available_congestion_control"),
       choice_key("engine", &Config::engine, {"auto", "inline", "thread"}),
+      {"psk_file", "the path of a file that only its owner may read",
+       [](Config& config, const std::string& text) {
+         config.psk_file = text;
+         return !text.empty();  // which would pass for no protection
+       },
+       [](const Config& config) { return config.psk_file; }},
+      choice_key("psk_mode", &Config::psk_mode, {"authenticate", "encrypt"}),
       {"stall_timeout", "seconds from 0 (never) to 86400", set_stall_timeout,
        [](const Config& config) {
          return fmt::format("{:g}", std::chrono::duration<double>(config.stall_timeout).count());
@@ -222,6 +229,9 @@ Result<Config> Config::load_from(const std::map<std::string, std::string>& envir
   if (const auto applied = apply_nccl(config, environment); !applied) return tl::unexpected(applied.error());
   if (config.tcp_eager_bytes > config.tcp_window_bytes) {
     return fail(ErrorCode::kInvalidArgument, "tcp_eager_bytes must not exceed tcp_window_bytes");
+  }
+  if (config.sources.contains("psk_mode") && config.psk_file.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "psk_mode protects nothing without psk_file: set CLUSTAR_PSK_FILE, too");
   }
   return config;
 }

@@ -35,6 +35,11 @@ struct Config {
   std::string tcp_congestion;
   // Who moves mlt's bytes: inline (callers only), thread, or auto: callers, and a thread when they are silent.
   std::string engine = "auto";
+  // File with the secret that all ranks share; with it only transports that protect every packet may be used. Empty: no
+  // protection.
+  std::string psk_file;
+  // authenticate: header and payload, which travels in clear; encrypt: the payload, too.
+  std::string psk_mode = "authenticate";
   // A silent live peer fails the connection after this time; 0 = never, it is only named in a warning.
   Duration stall_timeout{0};
 

@@ -41,7 +41,7 @@ struct MemorySlice {
 // Bytes that travel in front of the payload and are copied when the packet is handed over.
 class Header {
  public:
-  static constexpr std::size_t kMax = 96;
+  static constexpr std::size_t kMax = 128;
   Header() = default;
   explicit Header(std::size_t size) : size_(size <= kMax ? size : kMax) {}
   void resize(std::size_t size) { size_ = size <= kMax ? size : kMax; }  // keeps what is there

@@ -1,0 +1,111 @@
+#include "mlt/driver/sealing.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace clustar::mlt::driver {
+
+namespace io = transport::io;
+
+static_assert(kMaxHeader + kSealBytes <= io::Header::kMax);
+
+Sealing::Sealing(const Protection& protection, std::size_t segment, std::size_t pending)
+    : protection_(protection), encrypts_(protection.mode() == PskMode::kEncrypt), segment_(segment) {
+  if (!encrypts_) return;
+  sealed_.resize(segment * pending);
+  slot_used_.resize(pending);
+  received_.resize(segment);
+}
+
+Result<std::unique_ptr<Sealing>> Sealing::create(const Protection& protection, io::PacketIo& io, std::size_t segment,
+                                                 std::size_t pending) {
+  std::unique_ptr<Sealing> made(new Sealing(protection, segment, pending));
+  if (!made->encrypts_) return made;
+  auto mr = io.reg_mr(gdr::MemoryRef::host(made->sealed_.data(), made->sealed_.size()));
+  if (!mr) return tl::unexpected(mr.error());
+  made->sealed_mr_ = std::move(*mr);
+  return made;
+}
+
+void Sealing::add(Endpoint::ConnectionId id, Endpoint::End end, const Session& session, std::uint8_t paths) {
+  if (id >= seals_.size()) seals_.resize(id + 1);
+  const auto side = end == Endpoint::End::kSends ? Seal::Side::kSender : Seal::Side::kReceiver;
+  seals_[id] = std::make_unique<Seal>(protection_.crypto(), session, side, paths);
+}
+
+void Sealing::remove(Endpoint::ConnectionId id) { seals_[id].reset(); }
+
+// Packets leave in order, but a message that ended takes its own with it: who holds a slot is looked up once per round.
+std::size_t Sealing::take_slot(std::span<const io::TxPacket> pending) {
+  const auto find_free = [&] {
+    while (next_slot_ < slot_used_.size() && slot_used_[next_slot_]) ++next_slot_;
+    return next_slot_ < slot_used_.size();
+  };
+  if (!find_free()) {
+    std::fill(slot_used_.begin(), slot_used_.end(), false);
+    for (const io::TxPacket& packet : pending) {
+      if (packet.payload.mr == sealed_mr_.get()) slot_used_[packet.payload.offset / segment_] = true;
+    }
+    next_slot_ = 0;
+    find_free();  // fewer are pending than there are slots
+  }
+  slot_used_[next_slot_] = true;
+  return next_slot_;
+}
+
+bool Sealing::seal(Endpoint::ConnectionId id, io::TxPacket& packet, std::span<const io::TxPacket> pending) {
+  const auto bare = packet.header.bytes();
+  io::Header header(bare.size() + kSealBytes);
+  std::memcpy(header.bytes().data(), bare.data(), bare.size());
+  packet.header = header;
+  std::span<const std::byte> payload;
+  if (packet.payload.length > 0) {
+    payload = {packet.payload.mr->memory().address + packet.payload.offset, packet.payload.length};
+  }
+  std::byte* cipher = nullptr;
+  if (encrypts_ && !payload.empty()) {
+    const std::size_t offset = take_slot(pending) * segment_;
+    cipher = sealed_.data() + offset;
+    packet.payload = {sealed_mr_.get(), offset, payload.size()};
+  }
+  return seals_[id]->seal(packet.path, packet.header.bytes(), payload, cipher);
+}
+
+bool Sealing::count(Seal::Opened opened) {
+  if (opened == Seal::Opened::kReplayed) ++counters_.replayed;
+  if (opened == Seal::Opened::kForged) ++counters_.unauthenticated;
+  return opened == Seal::Opened::kGenuine;
+}
+
+bool Sealing::open(const Endpoint& core, const io::RxPacket& packet, std::span<const std::byte>& header,
+                   std::span<const std::byte>& payload) {
+  const auto id = core.find(header);
+  if (!id) return true;
+  const bool encrypted = encrypts_ && !payload.empty();
+  const bool fits = !encrypted || payload.size() <= received_.size();
+  if (!fits || packet.path >= kMaxPaths) return count(Seal::Opened::kForged);
+  std::byte* plain = encrypted ? received_.data() : nullptr;
+  if (!count(seals_[*id]->open(packet.path, header, payload, plain))) return false;
+  header = header.first(header.size() - kSealBytes);
+  if (encrypted) payload = std::span<const std::byte>(received_).first(payload.size());
+  return true;
+}
+
+std::size_t Sealing::seal_control(Endpoint::ConnectionId id, std::span<std::byte> bytes, std::size_t size,
+                                  std::span<const std::byte> payload, std::byte* cipher) {
+  const bool encrypted = encrypts_ && !payload.empty();
+  const bool sealed =
+      seals_[id]->seal(Seal::kControlPath, bytes.first(size + kSealBytes), payload, encrypted ? cipher : nullptr);
+  return sealed ? size + kSealBytes : 0;
+}
+
+std::optional<std::span<const std::byte>> Sealing::open_control(Endpoint::ConnectionId id,
+                                                                std::span<const std::byte> bytes,
+                                                                std::span<const std::byte> payload, std::byte* plain) {
+  const bool encrypted = encrypts_ && !payload.empty();
+  if (bytes.size() < kSealBytes) return std::nullopt;
+  if (!count(seals_[id]->open(Seal::kControlPath, bytes, payload, encrypted ? plain : nullptr))) return std::nullopt;
+  return bytes.first(bytes.size() - kSealBytes);
+}
+
+}  // namespace clustar::mlt::driver
