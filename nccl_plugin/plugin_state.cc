@@ -43,7 +43,8 @@ Result<std::shared_ptr<PluginState>> PluginState::create(nccl_abi::DebugLogger l
     state->selection_ = std::move(*selected);
     state->print_banner(*config);
   } else {
-    const bool asked = config->transport != "auto" || !config->require.empty() || !config->psk_file.empty();
+    const bool asked = config->transport != "auto" || !config->require.empty() || !config->psk_file.empty() ||
+                       !config->inject_faults.empty();
     if (!asked) {
       state->log_.warn(fmt::format("version {} cannot be used here: {}", CLUSTAR_VERSION, selected.error().message));
       return tl::unexpected(selected.error());

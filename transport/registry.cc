@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "mlt/driver/faulty_device.h"
 #include "mlt/driver/mlt_transport.h"
 #include "mlt/driver/udp_device.h"
 #include "transport/base/own_folder.h"
@@ -28,7 +29,17 @@ Result<std::unique_ptr<Transport>> create_tcp(const Config& config, const Clock&
 }
 
 Result<std::unique_ptr<Transport>> create_mlt(const Config& config, const Clock& clock, const Log& log) {
-  return mlt::driver::MltTransport::create(config, clock, log, mlt::driver::open_udp_device);
+  mlt::driver::OpenDevice open = mlt::driver::open_udp_device;
+  if (!config.inject_faults.empty()) {
+    const auto spec = io::FaultSpec::parse(config.inject_faults);
+    if (!spec) return tl::unexpected(spec.error());
+    log.warn(
+        fmt::format("CLUSTAR_INJECT_FAULTS={}: this process disturbs the packets that it sends, on purpose; unset "
+                    "it for anything but experiments",
+                    config.inject_faults));
+    open = mlt::driver::with_faults(std::move(open), *spec);
+  }
+  return mlt::driver::MltTransport::create(config, clock, log, open);
 }
 
 // Best first.
@@ -61,9 +72,20 @@ bool wanted(const Config& config, const std::string& name) {
   return named && allowed;
 }
 
+// Before any transport is tried: else the faults that were asked for could be left out in silence.
+Result<void> check_faults(const Config& config) {
+  if (const auto sound = config.check(); !sound) return sound;
+  if (const auto spec = io::FaultSpec::parse(config.inject_faults); !spec) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("CLUSTAR_INJECT_FAULTS = '{}': {}", config.inject_faults, spec.error().message));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Selection> select_transport(const Config& config, const Clock& clock, const Log& log) {
+  if (const auto faults = check_faults(config); !faults) return tl::unexpected(faults.error());
   std::vector<std::string> refused;
   for (const Backend& backend : kBackends) {
     if (!wanted(config, backend.name)) continue;

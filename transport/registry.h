@@ -20,8 +20,8 @@ struct Selection {
   std::vector<std::string> refused;  // "verbs: <reason>" for each better or required transport that was not taken
 };
 
-// `clock` outlives the selection. Errors: a named or required transport that does not work here (with the reason), or
-// none that does.
+// `clock` outlives the selection. Errors: a named or required transport that does not work here (with the reason),
+// none that does, or faults to inject (Config::inject_faults) that are no faults or not for mlt.
 Result<Selection> select_transport(const Config& config, const Clock& clock, const Log& log);
 
 }  // namespace clustar::transport

@@ -49,8 +49,8 @@ std::string default_name(const Arm& arm, bool own_plugin) {
 
 }  // namespace
 
-Result<Arm> parse_arm(const std::string& text, const std::string& name, const std::string& plugin) {
-  Arm arm{.name = name, .settings = {}, .plugin = {}};
+Result<Settings> parse_settings(const std::string& text) {
+  Settings settings;
   for (const std::string& part : split(text)) {
     const std::size_t equals = part.find('=');
     const std::string key = part.substr(0, equals);
@@ -60,12 +60,18 @@ Result<Arm> parse_arm(const std::string& text, const std::string& name, const st
                               "separated by commas (\\, is a comma in a value)",
                               part));
     }
-    const std::string value = part.substr(equals + 1);
-    if (key == "plugin" ? !arm.plugin.empty() : arm.settings.count(key) > 0) {
+    if (!settings.emplace(key, part.substr(equals + 1)).second) {
       return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is set twice", key));
     }
-    (key == "plugin" ? arm.plugin : arm.settings[key]) = value;
   }
+  return settings;
+}
+
+Result<Arm> parse_arm(const std::string& text, const std::string& name, const std::string& plugin) {
+  auto settings = parse_settings(text);
+  if (!settings) return tl::unexpected(settings.error());
+  Arm arm{.name = name, .settings = std::move(*settings), .plugin = {}};
+  if (auto node = arm.settings.extract("plugin"); !node.empty()) arm.plugin = std::move(node.mapped());
   const bool own_plugin = arm.plugin.empty();
   if (own_plugin) arm.plugin = plugin;
   if (!std::filesystem::is_regular_file(arm.plugin)) {
@@ -99,6 +105,12 @@ Settings inherited_settings() {
 }
 
 Congestion congestion_of(const Arm& arm, const Settings& inherited, const std::string& kernel_default) {
+  for (const Settings* settings : {&arm.settings, &inherited}) {
+    const auto transport = settings->find("CLUSTAR_TRANSPORT");
+    if (transport == settings->end()) continue;
+    if (transport->second == "mlt") return {"mlt's own", true};
+    break;
+  }
   for (const Settings* settings : {&arm.settings, &inherited}) {
     const auto found = settings->find(kCongestion);
     if (found != settings->end() && !found->second.empty()) return {found->second, true};

@@ -16,6 +16,9 @@ struct Arm {
   std::string plugin;  // path
 };
 
+// "NAME=VALUE,NAME=VALUE"; \, is a comma in a value. kInvalidArgument: no such form, a name twice.
+Result<Settings> parse_settings(const std::string& text);
+
 // "CLUSTAR_TCP_SOCKETS=1,CLUSTAR_TCP_CONGESTION=cubic,plugin=/path/to/plugin.so" or "" for the defaults. A comma
 // separates, and \, is a comma in a value. Without plugin= it is `plugin`; without `name` the text says who it is.
 // kInvalidArgument: no such form, a name twice, no such plugin.
@@ -28,7 +31,8 @@ Result<void> check_settings(const Arm& arm, const Settings& inherited);
 // Variables of this process that matter to a training run: CLUSTAR_*, NCCL_*, OMP_*, ONEDNN_*, DNNL_*.
 Settings inherited_settings();
 
-// The TCP congestion control under the arm: its own setting, else an inherited one, else `kernel_default`.
+// The TCP congestion control under the arm: its own setting, else an inherited one, else `kernel_default`. Of mlt,
+// which brings its own, "mlt's own".
 struct Congestion {
   std::string name;
   bool explicitly = false;

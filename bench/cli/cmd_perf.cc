@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "bench/cli/arms.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
 #include "bench/perf/arm.h"
@@ -36,6 +37,11 @@ struct Arguments {
   int plugin_version = 0;
   std::string vs;
   int vs_version = 0;
+  std::string environment;
+  std::string vs_environment;
+  std::string limits;  // "": none
+  double inject_loss = 0;
+  std::string inject_faults;
   int device = 0;
   std::vector<std::string> tests;
   std::vector<std::string> bytes;
@@ -74,7 +80,46 @@ std::string plugin_path(const std::string& given) {
 }
 
 perf::PluginSpec spec_of(const std::string& path, int version, int device) {
-  return {plugin_path(path), version, device};
+  return {plugin_path(path), version, device, {}};
+}
+
+// The arms as the options describe them, at both ends of a measurement.
+struct Arms {
+  perf::PluginSpec a;
+  std::optional<perf::PluginSpec> b;
+  Faults faults;
+};
+
+Result<Arms> arms_of(const Arguments& arguments) {
+  Arms arms;
+  auto faults = parse_faults(arguments.inject_loss, arguments.inject_faults);
+  if (!faults) return tl::unexpected(faults.error());
+  arms.faults = std::move(*faults);
+  auto environment = parse_environment(arguments.environment);
+  if (!environment) return fail(environment.error().code, "--env: " + environment.error().message);
+  if (auto ok = inject(arms.faults, *environment); !ok) return tl::unexpected(ok.error());
+  arms.a = spec_of(arguments.plugin, arguments.plugin_version, arguments.device);
+  arms.a.environment = std::move(*environment);
+  if (arguments.vs.empty() && arguments.vs_environment.empty()) return arms;
+  auto vs_environment = parse_environment(arguments.vs_environment);
+  if (!vs_environment) return fail(vs_environment.error().code, "--vs-env: " + vs_environment.error().message);
+  arms.b = spec_of(arguments.vs.empty() ? arguments.plugin : arguments.vs, arguments.vs_version, arguments.device);
+  arms.b->environment = std::move(*vs_environment);
+  return arms;
+}
+
+// A file that CLUSTAR_CONFIG names may choose the transport, too. What is no setting of ours says nothing about A,
+// which may be another's plugin.
+bool is_mlt(const perf::PluginSpec& spec) {
+  const auto config = config_of(spec.environment);
+  return config && runs_mlt(*config);
+}
+
+void set_limits(const std::string& limits, perf::Options& options) {
+  if (limits.empty()) return;
+  const std::string chosen = limits != "fitting" ? limits : is_mlt(options.a) ? "udp" : "tcp";
+  options.limit_tcp = chosen != "udp";
+  options.limit_udp = chosen != "tcp";
 }
 
 // "8", "64K", "4M".
@@ -101,8 +146,13 @@ std::string with_port(const std::string& host) {
 
 Result<perf::Options> to_options(const Arguments& arguments) {
   perf::Options options = arguments.options;
-  options.a = spec_of(arguments.plugin, arguments.plugin_version, arguments.device);
-  if (!arguments.vs.empty()) options.b = spec_of(arguments.vs, arguments.vs_version, arguments.device);
+  auto arms = arms_of(arguments);
+  if (!arms) return tl::unexpected(arms.error());
+  options.a = std::move(arms->a);
+  options.b = std::move(arms->b);
+  options.inject_faults = arms->faults.text;
+  options.inject_loss = arms->faults.loss;
+  set_limits(arguments.limits, options);
   for (const std::string& name : arguments.tests) {
     const auto test = perf::parse_test(name);
     if (!test) {
@@ -138,8 +188,10 @@ std::atomic<bool> g_stop{false};
 
 int run_server(const Arguments& arguments) {
   perf::ServerOptions options;
-  options.a = spec_of(arguments.plugin, arguments.plugin_version, arguments.device);
-  if (!arguments.vs.empty()) options.b = spec_of(arguments.vs, arguments.vs_version, arguments.device);
+  auto arms = arms_of(arguments);
+  if (!arms) return usage_error(arms.error().message);
+  options.a = std::move(arms->a);
+  options.b = std::move(arms->b);
   options.bind = arguments.bind;
   options.port = arguments.port;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, [](int) { g_stop = true; });
@@ -175,12 +227,16 @@ int run_perf(const Arguments& arguments) {
     if (live) std::cerr << clear << std::flush;
     out << perf::line(row) << std::flush;
   };
-  const auto report = perf::run(*options, events);
+  auto report = perf::run(*options, events);
   if (live) std::cerr << clear << std::flush;
   if (!report) {
     // No such plugin or device is the command line's fault, not the plugin's.
     const bool usage = report.error().code == ErrorCode::kUnavailable;
     return usage ? usage_error(report.error().message) : failure(report.error().message);
+  }
+  const std::string plugin = report->arms["a"]["plugin"].value("name", "");
+  if (!options->inject_faults.empty() && plugin != "clustar") {
+    report->warnings.push_back(fmt::format("arm A is {}: only clustar injects faults, so it met none", plugin));
   }
   out << perf::footer(*report, *options) << std::flush;
   if (!arguments.json.empty()) {
@@ -211,7 +267,11 @@ void add_measuring(CLI::App& command, Arguments& arguments) {
   command.add_option("--senders", arguments.options.senders, "Senders of the incast")
       ->check(CLI::Range(1, perf::kMaxPeers))
       ->capture_default_str();
-  command.add_flag("--limits", arguments.options.limits, "Measure plain TCP in the same run as arm L");
+  command
+      .add_flag("--limits{fitting}", arguments.limits,
+                "Measure what the path gives without a plugin in the same run: --limits=tcp plain TCP as arm L, "
+                "--limits=udp bare UDP as arm U, --limits=both; --limits alone takes udp where A runs mlt, else tcp")
+      ->check(CLI::IsMember({"fitting", "tcp", "udp", "both"}));
   command
       .add_option("--limit-streams", arguments.options.limit_streams, "Sockets of arm L: as many as the plugin uses")
       ->check(CLI::Range(1, 64))
@@ -225,6 +285,34 @@ void add_measuring(CLI::App& command, Arguments& arguments) {
       ->capture_default_str();
   command.add_option("--timeout", arguments.timeout_s, "Seconds without progress after which a run fails")
       ->check(number_between(0.5, 3600.0))
+      ->capture_default_str();
+}
+
+void add_arms(CLI::App& command, Arguments& arguments) {
+  command.add_option("--plugin", arguments.plugin, "Arm A: a path, or a name as in NCCL_NET_PLUGIN")->type_name("FILE");
+  command.add_option("--vs", arguments.vs, "Arm B, measured in turn with A; with --vs-env alone it is A's plugin")
+      ->type_name("FILE");
+  command
+      .add_option("--env", arguments.environment,
+                  "Environment of arm A alone: NAME=VALUE,... (\\, is a comma in a value)")
+      ->type_name("LIST");
+  command.add_option("--vs-env", arguments.vs_environment, "The same of arm B")->type_name("LIST");
+  command
+      .add_option("--inject-loss", arguments.inject_loss,
+                  "Lose this fraction of what each end of arm A sends, data and acknowledgements alike; A has to run "
+                  "mlt. On two hosts give it to the server too")
+      ->check(number_between(0, kMaxInjectedLoss))
+      ->type_name("Q");
+  command
+      .add_option("--inject-faults", arguments.inject_faults,
+                  "The same for any fault, e.g. burst=0.001/0.2/0.8,delay=100us (see docs/settings.md)")
+      ->type_name("SPEC");
+  const auto versions = CLI::Range(6, 12) | CLI::IsMember({0});
+  command.add_option("--plugin-version", arguments.plugin_version, "Table of A to use (default: its newest)")
+      ->check(versions);
+  command.add_option("--vs-version", arguments.vs_version, "Table of B to use")->check(versions);
+  command.add_option("--device", arguments.device, "Net device of both plugins")
+      ->check(CLI::Range(0, 1023))
       ->capture_default_str();
 }
 
@@ -248,16 +336,7 @@ void add_perf(CLI::App& app, int& status) {
   auto* command =
       app.add_subcommand("perf", "Measure any NCCL net plugin, or two side by side; no GPU and no NCCL needed");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("--plugin", arguments->plugin, "Arm A: a path, or a name as in NCCL_NET_PLUGIN")
-      ->type_name("FILE");
-  command->add_option("--vs", arguments->vs, "Arm B, measured in turn with A")->type_name("FILE");
-  const auto versions = CLI::Range(6, 12) | CLI::IsMember({0});
-  command->add_option("--plugin-version", arguments->plugin_version, "Table of A to use (default: its newest)")
-      ->check(versions);
-  command->add_option("--vs-version", arguments->vs_version, "Table of B to use")->check(versions);
-  command->add_option("--device", arguments->device, "Net device of both plugins")
-      ->check(CLI::Range(0, 1023))
-      ->capture_default_str();
+  add_arms(*command, *arguments);
   add_measuring(*command, *arguments);
   add_hosts(*command, *arguments);
   command->add_option("--json", arguments->json, "Write the results to this file; - is standard output")
@@ -265,7 +344,9 @@ void add_perf(CLI::App& app, int& status) {
   command->add_flag("--worker", arguments->worker)->group("");
   command->footer(
       "Exit status: 0 ok, 1 a run failed or the arms were not on equal terms, 2 wrong usage.\n"
-      "Example: clustar perf --plugin ./libnccl-net-clustar.so --vs ./libnccl-net-other.so --limits --json perf.json");
+      "Example: clustar perf --plugin ./libnccl-net-clustar.so --vs ./libnccl-net-other.so --limits --json perf.json\n"
+      "MLT against TCP: clustar perf --plugin ./libnccl-net-clustar.so --env CLUSTAR_TRANSPORT=mlt \\\n"
+      "           --vs-env CLUSTAR_TRANSPORT=tcp,CLUSTAR_TCP_CONGESTION=bbr --limits");
   command->callback([arguments, &status] { status = run_perf(*arguments); });
 }
 

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/arms.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
 #include "bench/proxy/bootstrap.h"
@@ -51,6 +52,8 @@ struct Options {
   bool describe = false;
   bool no_progress = false;
   bool quiet = false;
+  double inject_loss = 0;
+  std::string inject_faults;
   // Which of the options were given.
   CLI::Option* ranks_given = nullptr;
   CLI::Option* rank_given = nullptr;
@@ -236,6 +239,19 @@ std::string contradiction(const Options& options) {
                      fmt::join(*versions, ", "));
 }
 
+// Into this process's environment, where its plugin finds them, or its ranks'.
+Result<void> inject_faults(Options& options) {
+  const auto faults = parse_faults(options.inject_loss, options.inject_faults);
+  if (!faults) return tl::unexpected(faults.error());
+  options.config.inject_faults = faults->text;
+  options.config.inject_loss = faults->loss;
+  if (options.launched()) return {};  // inherited
+  ab::Settings settings;
+  if (auto ok = inject(*faults, settings); !ok) return ok;
+  for (const auto& [name, value] : settings) setenv(name.c_str(), value.c_str(), 1);
+  return {};
+}
+
 int run(Options& options) {
   options.config.bucket_bytes = static_cast<std::size_t>(options.bucket_mib * kMib);
   options.config.first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_mib * kMib);
@@ -245,6 +261,7 @@ int run(Options& options) {
   options.rank.plugin =
       options.rank.plugin.empty() ? default_plugin() : std::filesystem::absolute(options.rank.plugin).string();
   if (const std::string wrong = contradiction(options); !wrong.empty()) return usage_error(wrong);
+  if (const auto injected = inject_faults(options); !injected) return usage_error(injected.error().message);
   if (options.config.no_communication) options.config.check_equal = trainer::CheckEqual::kOff;
   if (options.describe) return describe(options);
   if (options.rank_given->count() > 0 || options.ranks == 1) return run_one_rank(options);
@@ -333,6 +350,16 @@ void add_transport_options(CLI::App& command, Options& options) {
                    "The same steps with the collectives left out, replicas unchecked: the throughput that no transport "
                    "can exceed. Loss and accuracy mean nothing then");
   command
+      .add_option("--inject-loss", options.inject_loss,
+                  "Lose this fraction of the packets that each rank sends, data and acknowledgements alike; needs "
+                  "CLUSTAR_TRANSPORT=mlt")
+      ->check(number_between(0, kMaxInjectedLoss))
+      ->type_name("Q");
+  command
+      .add_option("--inject-faults", options.inject_faults,
+                  "The same for any fault, e.g. burst=0.001/0.2/0.8,delay=100us (see docs/settings.md)")
+      ->type_name("SPEC");
+  command
       .add_option("--stall-timeout", options.stall_timeout_s,
                   "Fail when a transfer makes no progress for this many seconds (0 = wait for ever)")
       ->check(CLI::Range(0, 86400))
@@ -370,7 +397,8 @@ void add_train(CLI::App& app, int& status) {
       "out for the accuracy. Gradients travel in buckets by PyTorch DDP's rule while backward still runs.\n"
       "The environment (CLUSTAR_*, NCCL_*) reaches the plugin unchanged.\n"
       "Exit status: 0 done, 1 failed (a rank was lost, replicas differ, bad data), 2 wrong usage.\n"
-      "Example: clustar train --model mlp --ranks 4 --json result.json");
+      "Example: clustar train --model mlp --ranks 4 --json result.json\n"
+      "With loss: CLUSTAR_TRANSPORT=mlt clustar train --ranks 2 --inject-loss 0.01");
   command.callback([options, &status] { status = run(*options); });
 }
 

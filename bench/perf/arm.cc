@@ -80,7 +80,9 @@ Result<std::unique_ptr<Control>> Arm::connect_server() const {
   }
   auto control = std::make_unique<Control>(std::move(*fd));
   json answer;
-  const bool sent = control->send({{"hello", "clustar perf"}, {"version", CLUSTAR_VERSION}, {"arm", options_.name}});
+  json hello = {{"hello", "clustar perf"}, {"version", CLUSTAR_VERSION}, {"arm", options_.name}};
+  if (options_.plugin) hello["environment"] = options_.plugin->environment;
+  const bool sent = control->send(hello);
   if (!sent || control->wait(&answer, deadline) != Control::State::kMessage) {
     return fail(ErrorCode::kRemote, fmt::format("{} does not answer as 'clustar perf --server'", *options_.server));
   }
@@ -100,6 +102,7 @@ Result<void> Arm::open_all() {
                         {"pin", options_.pin},
                         {"congestion", options_.congestion},
                         {"streams", options_.streams},
+                        {"udp", options_.udp},
                         {"timeout_ms", options_.timeout.count()}});
   }
   const auto answers = ask(commands);
@@ -114,7 +117,10 @@ Result<void> Arm::open_all() {
     cores_.push_back(sound ? cores.get<std::vector<int>>() : std::vector<int>());
   }
   description_ = {{"receiver", side(answers->front())}, {"sender", side(answers->back())}};
-  if (options_.plugin) description_["plugin"] = answers->back().value("plugin", json());
+  if (options_.plugin) {
+    description_["plugin"] = answers->back().value("plugin", json());
+    description_["environment"] = options_.plugin->environment;
+  }
   // The senders' control connections end in this process; how they reach the server shows at the receiver's.
   if (options_.server) {
     description_["sender"]["interface"] = to_json(interface_of(local_address(workers_.front().control->fd())));
@@ -302,6 +308,7 @@ Result<SampleResult> Arm::join(const Messages& answers) {
   const json& receiver = answers.front();
   result.seconds = receiver.value("seconds", 0.0);
   result.delivered_bytes = receiver.value("delivered_bytes", 0.0);
+  result.lost = {receiver.value("lost_packets", std::uint64_t{0}), receiver.value("lost_bytes", std::uint64_t{0})};
   result.p50_us = receiver.value("p50_us", 0.0);
   result.p99_us = receiver.value("p99_us", 0.0);
   std::vector<std::pair<std::size_t, std::uint64_t>> buckets;

@@ -19,8 +19,9 @@ namespace clustar::bench::perf {
 inline constexpr int kDefaultPort = 18515;
 
 struct ArmOptions {
-  std::string name;                  // "A", "B", "L": also what a server is asked for
-  std::optional<PluginSpec> plugin;  // none: the TCP limit
+  std::string name;                  // "A", "B", "L", "U": also what a server is asked for
+  std::optional<PluginSpec> plugin;  // none: a limit
+  bool udp = false;                  // the limit is UDP's
   int senders = 1;
   int streams = 1;  // of the TCP limit
   std::string congestion;
@@ -38,6 +39,7 @@ struct SampleResult {
   double p50_us = 0;
   double p99_us = 0;
   std::uint64_t unsized = 0;  // as Sample's
+  Loss lost;
   Histogram histogram;
 
   double gbps() const { return seconds > 0 ? delivered_bytes * 8e-9 / seconds : 0; }

@@ -43,6 +43,7 @@ struct Sample {
   double cpu_s = 0;    // user and system time of this process, all its threads
   std::uint64_t delivered_bytes = 0;
   std::uint64_t unsized = 0;       // receives whose size the wire did not report
+  Loss lost;                       // what the wire lost of them; not in delivered_bytes
   std::vector<double> message_us;  // each round trip, or each message of an incast
 };
 
@@ -79,6 +80,7 @@ class Driver {
   Result<void> send_one(int channel, std::size_t offset, std::size_t bytes, Idle& idle);
   Result<void> receive_one(int channel, std::size_t offset, std::size_t bytes, Idle& idle);
   Result<Tested> finish(void* request, Idle& idle);
+  Result<void> settle(Idle& idle);
   Result<void> check_size(const Tested& tested, std::size_t expected);
   Result<void> check(std::size_t offset, const Task& task, int sender) const;
 

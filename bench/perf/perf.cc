@@ -17,6 +17,7 @@ using nlohmann::json;
 
 constexpr std::size_t kKiB = 1024;
 constexpr std::size_t kMiB = 1024 * kKiB;
+constexpr const char* kCongestion = "CLUSTAR_TCP_CONGESTION";
 constexpr std::array kAllTests = {Test::kLatency, Test::kBandwidth, Test::kRate, Test::kIncast, Test::kBusbw};
 
 std::vector<std::size_t> own_sizes(Test test) {
@@ -32,6 +33,14 @@ std::vector<std::size_t> own_sizes(Test test) {
 
 Loop loop_of(Test test) {
   return test == Test::kLatency ? Loop::kPingPong : test == Test::kIncast ? Loop::kIncast : Loop::kStream;
+}
+
+bool is_limit(const Arm& arm) { return arm.name() == "L" || arm.name() == "U"; }
+
+void add_loss(ArmValues& values, const SampleResult& sample) {
+  values.lost.packets += sample.lost.packets;
+  values.lost.bytes += sample.lost.bytes;
+  values.delivered_bytes += sample.delivered_bytes;
 }
 
 bool has_limit(Test test) { return test == Test::kLatency || test == Test::kBandwidth; }
@@ -106,7 +115,10 @@ class Run {
       own.name = name;
       own.plugin = plugin;
       own.streams = options_.limit_streams;
+      own.udp = own.name == "U";
       if (!plugin) own.senders = 1;
+      // Else the hook and the plugin would each set one of its own, and listeners and connections differ.
+      if (plugin && plugin->environment.count(kCongestion) > 0) own.congestion = plugin->environment.at(kCongestion);
       auto arm = Arm::start(own);
       if (!arm) return tl::unexpected(arm.error());
       report_.arms[key] = (*arm)->description();
@@ -119,22 +131,29 @@ class Run {
     if (options_.b) {
       if (auto ok = add("b", "B", *options_.b); !ok) return ok;
     }
-    if (options_.limits && any([](const Row& row) { return has_limit(row.test); })) {
-      if (auto ok = add("limit", "L", std::nullopt); !ok) return ok;
+    if (any([](const Row& row) { return has_limit(row.test); })) {
+      if (options_.limit_tcp) {
+        if (auto ok = add("limit", "L", std::nullopt); !ok) return ok;
+      }
+      if (options_.limit_udp) {
+        if (auto ok = add("limit_udp", "U", std::nullopt); !ok) return ok;
+      }
     }
-    for (const auto& arm : arms_) check_terms(*arm);
+    for (std::size_t i = 0; i < arms_.size(); ++i) check_terms(i);
     return {};
   }
 
   // Of every pair of processes; said once.
-  void check_terms(const Arm& arm) {
-    if (options_.congestion.empty()) return;
+  void check_terms(std::size_t index) {
+    const Arm& arm = *arms_[index];
+    const std::string& wanted = arm_options_[index].congestion;
+    if (wanted.empty()) return;
     const std::string used = arm.description().value("congestion_control", "");
-    if (arm.description().value("tcp_sockets", 0) == 0 || used == options_.congestion) return;
+    if (arm.description().value("tcp_sockets", 0) == 0 || used == wanted) return;
     std::string warning = fmt::format(
         "arm {} has TCP sockets with congestion control {}, not only {}: it is "
         "not on equal terms",
-        arm.name(), used, options_.congestion);
+        arm.name(), used, wanted);
     auto& said = report_.warnings;
     if (std::find(said.begin(), said.end(), warning) == said.end()) said.push_back(std::move(warning));
   }
@@ -144,7 +163,7 @@ class Run {
     if (open == busbw_open_) return {};
     busbw_open_ = open;
     for (const auto& arm : arms_) {
-      if (arm->name() == "L") continue;
+      if (is_limit(*arm)) continue;
       if (auto ok = open ? arm->busbw_open() : arm->busbw_close(); !ok) return ok;
     }
     return {};
@@ -154,6 +173,7 @@ class Run {
     const std::uint64_t seed = options_.seed * 1'000'000 + ++samples_;
     if (row.test == Test::kBusbw) return lane.arm->busbw_sample(row.bytes, lane.values.count, seed);
     auto sample = lane.arm->sample(lane.values.count, seed, spin);
+    if (sample) add_loss(lane.values, *sample);
     if (sample && sample->unsized > 0) {
       json& notes = report_.arms[lane.arm->name() == "B" ? "b" : "a"]["notes"];
       if (notes.empty()) notes.push_back("test does not report received sizes");
@@ -209,7 +229,7 @@ class Run {
     if (!fresh) return tl::unexpected(fresh.error());
     arm = std::move(*fresh);
     lane.arm = arm.get();
-    check_terms(*arm);
+    check_terms(lane.arm_index);
     if (row.test == Test::kBusbw) return arm->busbw_open();
     return arm->prepare(loop_of(row.test), row.bytes);
   }
@@ -236,7 +256,7 @@ class Run {
     if (auto ok = change_busbw(busbw); !ok) return tl::unexpected(ok.error());
     std::vector<Lane> lanes;
     for (std::size_t i = 0; i < arms_.size(); ++i) {
-      if (arms_[i]->name() == "L" && !has_limit(row.test)) continue;
+      if (is_limit(*arms_[i]) && !has_limit(row.test)) continue;
       lanes.push_back({i, arms_[i].get(), {}, {}});
     }
     const auto step = [&](const std::string& what) {
@@ -340,11 +360,16 @@ class Run {
         result.a = std::move(lane.values);
       else if (lane.arm->name() == "B")
         result.b = std::move(lane.values);
-      else
+      else if (lane.arm->name() == "L")
         result.limit = std::move(lane.values);
+      else
+        result.limit_udp = std::move(lane.values);
     }
     if (result.b) result.ratio = paired_ratio(result.a.values, result.b->values, options_.seed);
     if (result.limit) result.limit_ratio = paired_ratio(result.a.values, result.limit->values, options_.seed);
+    if (result.limit_udp) {
+      result.limit_udp_ratio = paired_ratio(result.a.values, result.limit_udp->values, options_.seed);
+    }
     return result;
   }
 

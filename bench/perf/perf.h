@@ -1,4 +1,4 @@
-// `clustar perf`: measures one net plugin, or two next to each other, and what plain TCP gives on the same path.
+// `clustar perf`: measures one net plugin, or two next to each other, and what plain TCP or bare UDP gives on the path.
 #pragma once
 
 #include <chrono>
@@ -24,14 +24,18 @@ std::optional<Test> parse_test(const std::string& name);
 struct Options {
   PluginSpec a;
   std::optional<PluginSpec> b;
-  bool limits = false;
-  int limit_streams = 1;
+  bool limit_tcp = false;
+  bool limit_udp = false;
+  int limit_streams = 1;           // of the TCP limit
   std::vector<Test> tests;         // empty = all
   std::vector<std::size_t> bytes;  // empty = each test's own sizes
   int rounds = 6;
   double seconds = 0.3;              // of one sample
   int senders = 4;                   // of an incast
-  std::string congestion = "cubic";  // "" = the kernel's default
+  std::string congestion = "cubic";  // "" = the kernel's default; an arm's CLUSTAR_TCP_CONGESTION comes before it
+  // Faults injected into arm A by its environment, for the report: as FaultSpec's text, and its fraction of loss.
+  std::string inject_faults;
+  double inject_loss = 0;
   bool pin = true;
   std::uint64_t seed = 1;
   std::chrono::milliseconds timeout{30000};
@@ -53,6 +57,8 @@ struct ArmValues {
   std::vector<double> gbps;
   std::vector<double> cpu_sleeping;  // seconds per Gbit, both sides; empty where not measured
   std::vector<double> cpu_spinning;
+  Loss lost;  // in all samples
+  double delivered_bytes = 0;
   Histogram histogram;        // of round trips or incast messages
   std::uint64_t count = 0;    // repetitions in one sample
   double sample_seconds = 0;  // median
@@ -63,8 +69,10 @@ struct RowResult {
   ArmValues a;
   std::optional<ArmValues> b;
   std::optional<ArmValues> limit;
+  std::optional<ArmValues> limit_udp;
   std::optional<RatioEstimate> ratio;        // a / b
   std::optional<RatioEstimate> limit_ratio;  // a / limit
+  std::optional<RatioEstimate> limit_udp_ratio;
   std::optional<OtherCpu> other_cpu;         // here, over the rounds
   std::optional<OtherCpu> other_cpu_server;  // the same on the server's machine, when that is another
 };
@@ -72,7 +80,7 @@ struct RowResult {
 std::vector<std::string> notes(const RowResult& result);
 
 struct Report {
-  nlohmann::json arms;  // {a, b, limit}: Arm::description() and "notes" on the arm
+  nlohmann::json arms;  // {a, b, limit, limit_udp}: Arm::description() and "notes" on the arm
   std::vector<RowResult> rows;
   std::vector<std::string> warnings;  // a plugin that failed to unload, arms on unequal terms
 };

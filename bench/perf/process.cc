@@ -69,13 +69,24 @@ Result<Process> spawn_worker(const std::string& executable, proxy::Fd control,
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string name(*entry, strcspn(*entry, "="));
+    if (!plugin || plugin->environment.count(name) == 0) variables.emplace_back(*entry);
+  }
+  if (plugin) {
+    for (const auto& [name, value] : plugin->environment) variables.push_back(name + "=" + value);
+  }
+  std::vector<char*> envp;
+  for (std::string& variable : variables) envp.push_back(variable.data());
+  envp.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   // Also clears close-on-exec when it happens to be that descriptor already.
   posix_spawn_file_actions_adddup2(&actions, control.get(), kControlFd);
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, executable.c_str(), &actions, nullptr, argv.data(), environ);
+  const int error = posix_spawn(&pid, executable.c_str(), &actions, nullptr, argv.data(), envp.data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
     return fail(ErrorCode::kSystem, fmt::format("cannot start a worker ({}): {}", executable, std::strerror(error)));

@@ -78,9 +78,16 @@ json results_to_json(const Report& report, const Options& options) {
       add_arm(row, *result.limit, "limit", "_limit");
       row["congestion_control_limit"] = report.arms["limit"]["congestion_control"];
     }
+    if (result.limit_udp) {
+      add_arm(row, *result.limit_udp, "limit_udp", "_limit_udp");
+      row["lost_packets_limit_udp"] = result.limit_udp->lost.packets;
+      row["lost_bytes_limit_udp"] = result.limit_udp->lost.bytes;
+    }
+    row["inject_loss"] = options.inject_loss;
     if (result.row.test == Test::kIncast) row["senders"] = options.senders;
     add_ratio(row, result.ratio, "ratio");
     add_ratio(row, result.limit_ratio, "limit_ratio");
+    add_ratio(row, result.limit_udp_ratio, "limit_udp_ratio");
     row["other_cpu"] = used_or_null(result.other_cpu);
     row["other_cpu_server"] = used_or_null(result.other_cpu_server);
     row["notes"] = notes(result);
@@ -100,7 +107,9 @@ json settings_to_json(const Options& options) {
                    {"cold_buffer_bytes", 64u << 20},
                    {"interval", "95 %, percentile bootstrap of the median of paired ratios, 10000 resamples"}};
   settings["server"] = options.server ? json(*options.server) : json();
-  if (options.limits) settings["limit_streams"] = options.limit_streams;
+  if (options.limit_tcp) settings["limit_streams"] = options.limit_streams;
+  settings["inject_loss"] = options.inject_loss;
+  settings["inject_faults"] = options.inject_faults.empty() ? json() : json(options.inject_faults);
   return settings;
 }
 

@@ -18,8 +18,22 @@ namespace {
 
 using nlohmann::json;
 
-// The plugin of the arm, none for the TCP limit; or why not.
-Result<std::optional<PluginSpec>> choose(const ServerOptions& options, const json& hello) {
+std::string text_of(const std::map<std::string, std::string>& environment) {
+  std::string text;
+  for (const auto& [name, value] : environment) text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
+  return text.empty() ? "nothing" : text;
+}
+
+// A transport of one name at both ends: else the client would find out by an error in the middle, or not at all.
+Result<std::optional<PluginSpec>> with_environment(const PluginSpec& spec, const json& hello, const char* option) {
+  const auto asked = hello.value("environment", std::map<std::string, std::string>());
+  if (asked == spec.environment) return std::optional(spec);
+  return fail(ErrorCode::kInvalidUsage, fmt::format("the client's {} is {}, this server's {}; give both the same",
+                                                    option, text_of(asked), text_of(spec.environment)));
+}
+
+// The plugin of the arm, none for a limit; or why not.
+Result<std::optional<PluginSpec>> choose(const ServerOptions& options, const json& hello) try {
   if (hello.value("hello", "") != "clustar perf") {
     return fail(ErrorCode::kInvalidUsage, "the first line is not clustar perf's");
   }
@@ -30,11 +44,13 @@ Result<std::optional<PluginSpec>> choose(const ServerOptions& options, const jso
         fmt::format("the server is clustar {}, the client {}; use the same on both hosts", CLUSTAR_VERSION, version));
   }
   const std::string arm = hello.value("arm", "");
-  if (arm == "A" && options.a) return options.a;
-  if (arm == "B" && options.b) return options.b;
-  if (arm == "L") return std::optional<PluginSpec>();
+  if (arm == "A" && options.a) return with_environment(*options.a, hello, "--env");
+  if (arm == "B" && options.b) return with_environment(*options.b, hello, "--vs-env");
+  if (arm == "L" || arm == "U") return std::optional<PluginSpec>();
   return fail(ErrorCode::kInvalidUsage, fmt::format("no plugin for arm '{}' here; start the server with {}", arm,
                                                     arm == "B" ? "--vs" : "--plugin"));
+} catch (const json::exception&) {
+  return fail(ErrorCode::kInvalidUsage, "the client's first line makes no sense");
 }
 
 Result<Process> admit(const ServerOptions& options, proxy::Fd client) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 namespace clustar::bench::perf {
@@ -39,12 +40,22 @@ std::string cpu_text(const char* name, const ArmValues& values) {
                      median(values.cpu_sleeping), median(values.cpu_spinning));
 }
 
+std::string loss_text(const char* name, const ArmValues& values) {
+  if (values.lost.packets == 0) return "";
+  const double all = values.delivered_bytes + static_cast<double>(values.lost.bytes);
+  return fmt::format("    {}: {} packets lost, {:.4f} % of the bytes; they do not count as delivered\n", name,
+                     values.lost.packets, 100 * static_cast<double>(values.lost.bytes) / all);
+}
+
 std::string describe(const char* name, const json& arm) {
-  std::string what = "plain TCP";
+  std::string what = std::strcmp(name, "U") == 0 ? "bare UDP" : "plain TCP";
   if (arm.contains("plugin")) {
     const json& plugin = arm["plugin"];
     what = fmt::format("{} v{} ({}), device {}", plugin.value("name", ""), plugin.value("version", 0),
                        plugin.value("path", ""), plugin.value("device", ""));
+    for (const auto& [variable, value] : arm["environment"].items()) {
+      what += fmt::format(" {}={}", variable, value.get<std::string>());
+    }
   }
   const auto core = [&](const char* side) {
     const int number = arm[side].value("core", -1);
@@ -72,6 +83,10 @@ std::string header(const json& arms, const Options& options) {
   std::string text = describe("A", arms["a"]);
   if (options.b) text += describe("B", arms["b"]);
   if (arms.contains("limit")) text += describe("L", arms["limit"]);
+  if (arms.contains("limit_udp")) text += describe("U", arms["limit_udp"]);
+  if (!options.inject_faults.empty()) {
+    text += fmt::format("faults injected into A, in both directions: {}\n", options.inject_faults);
+  }
   const json& interface = arms["a"]["sender"]["interface"];
   text += fmt::format("path: {} {}, MTU {}, {}; {} rounds of {} s\n", options.server ? "to" : "on this machine,",
                       options.server ? fmt::format("{} by {}", *options.server, interface.value("name", ""))
@@ -79,7 +94,8 @@ std::string header(const json& arms, const Options& options) {
                       interface.value("mtu", 0), interface.value("mode", ""), options.rounds, options.seconds);
   text += fmt::format("\n{:<10}{:>8}  {:<7} {:<24}", "test", "bytes", "unit", "A");
   if (options.b) text += fmt::format(" {:<24} {:<24}", "B", "A/B [95 %]");
-  if (arms.contains("limit")) text += fmt::format(" {:<24} {}", "L (plain TCP)", "A/L [95 %]");
+  if (arms.contains("limit")) text += fmt::format(" {:<24} {:<24}", "L (plain TCP)", "A/L [95 %]");
+  if (arms.contains("limit_udp")) text += fmt::format(" {:<24} {}", "U (bare UDP)", "A/U [95 %]");
   return text + "\n";
 }
 
@@ -88,12 +104,16 @@ std::string line(const RowResult& result) {
   std::string text = fmt::format("{:<10}{:>8}  {:<7} {:<24}", to_string(test), size_text(result.row.bytes),
                                  unit_of(test), values_text(result.a));
   if (result.b) text += fmt::format(" {:<24} {:<24}", values_text(*result.b), ratio_text(result.ratio));
-  if (result.limit) text += fmt::format(" {:<24} {}", values_text(*result.limit), ratio_text(result.limit_ratio));
+  if (result.limit) text += fmt::format(" {:<24} {:<24}", values_text(*result.limit), ratio_text(result.limit_ratio));
+  if (result.limit_udp) {
+    text += fmt::format(" {:<24} {}", values_text(*result.limit_udp), ratio_text(result.limit_udp_ratio));
+  }
   text += "\n" + quantiles_text("A", result.a);
   if (result.b) text += quantiles_text("B", *result.b);
   text += cpu_text("A", result.a);
   if (result.b) text += cpu_text("B", *result.b);
   if (result.limit) text += cpu_text("L", *result.limit);
+  if (result.limit_udp) text += cpu_text("U", *result.limit_udp) + loss_text("U", *result.limit_udp);
   for (const std::string& note : notes(result)) text += fmt::format("    {}\n", note);
   return text;
 }

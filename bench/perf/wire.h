@@ -1,10 +1,12 @@
 // What a driver measures over: connections between rank 0 and each other rank, one channel per direction and peer.
-// Two kinds: any NCCL net plugin, and plain TCP sockets as the limit of what this path gives.
+// Three kinds: any NCCL net plugin, and plain TCP sockets or bare UDP as the limit of what this path gives.
 // Nothing here blocks but connect(). One thread.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +23,12 @@ using Clock = std::chrono::steady_clock;
 struct Tested {
   bool done = false;
   std::optional<std::size_t> size;  // NCCL does without it, so a plugin may leave it out
+};
+
+// What a wire that may lose has lost. Bytes are those of messages.
+struct Loss {
+  std::uint64_t packets = 0;
+  std::uint64_t bytes = 0;
 };
 
 class Wire {
@@ -42,6 +50,13 @@ class Wire {
   virtual Result<void*> post_receive(int channel, std::size_t offset, std::size_t bytes) = 0;
   // The request is gone when done.
   virtual Result<Tested> test(void* request) = 0;
+
+  // False: messages do not end up at the offsets that were posted, so their content is not to be compared.
+  virtual bool places() const { return true; }
+  // Of incoming messages, since the last call.
+  virtual Loss take_loss() { return {}; }
+  // Polled after the last message of a sample, outside of the timed part, until true: the peer needs this side no more.
+  virtual Result<bool> settled() { return true; }
 };
 
 struct PluginDescription {
@@ -55,6 +70,7 @@ struct PluginSpec {
   std::string path;
   int version = 0;  // 0 = the newest it exports
   int device = 0;
+  std::map<std::string, std::string> environment = {};  // of the arm's workers, on top of what they inherit
 };
 
 }  // namespace clustar::bench::perf

@@ -23,6 +23,7 @@
 #include "bench/perf/plugin_wire.h"
 #include "bench/perf/socket_hook.h"
 #include "bench/perf/tcp_wire.h"
+#include "bench/perf/udp_wire.h"
 #include "bench/perf/watchdog.h"
 
 namespace clustar::bench::perf {
@@ -94,7 +95,11 @@ class Worker {
     if (!spec_) {
       const int streams = command.at("streams");
       if (streams < 1 || streams > 64) return fail(ErrorCode::kInvalidArgument, "1 to 64 streams are possible");
-      wire_ = std::make_unique<TcpWire>(rank_, address, streams);
+      if (command.value("udp", false)) {
+        wire_ = std::make_unique<UdpWire>(rank_, address);
+      } else {
+        wire_ = std::make_unique<TcpWire>(rank_, address, streams);
+      }
       return answer;
     }
     auto wire = PluginWire::open(*spec_);
@@ -207,7 +212,9 @@ class Worker {
     json message = {{"seconds", sample.seconds},
                     {"cpu_s", sample.cpu_s},
                     {"delivered_bytes", sample.delivered_bytes},
-                    {"unsized", sample.unsized}};
+                    {"unsized", sample.unsized},
+                    {"lost_packets", sample.lost.packets},
+                    {"lost_bytes", sample.lost.bytes}};
     if (sample.message_us.empty()) return message;
     Histogram histogram;
     for (const double us : sample.message_us) histogram.add(static_cast<std::uint64_t>(us * 1e3));

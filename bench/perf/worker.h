@@ -13,7 +13,8 @@ inline constexpr int kControlFd = 3;
 // What process lists show.
 inline constexpr const char* kProcessName = "clustar-perf";
 
-// Without a plugin it is an end of the TCP limit. Returns the exit status. Ends when the control connection does.
+// Without a plugin it is an end of a limit, TCP or UDP as its coordinator says. Returns the exit status. Ends when the
+// control connection does.
 int run_worker(const std::optional<PluginSpec>& plugin);
 
 }  // namespace clustar::bench::perf

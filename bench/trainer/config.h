@@ -27,8 +27,11 @@ struct TrainConfig {
   // The same steps without any collective: the ranks train apart, which shows what the best possible transport could
   // reach. Its loss and accuracy mean nothing, and check_equal has to be kOff.
   bool no_communication = false;
-  std::optional<double> target_accuracy;   // 0 to 1: stop after the epoch that reaches it
-  std::string data;                        // directory or images file; empty = generated digits
+  std::optional<double> target_accuracy;  // 0 to 1: stop after the epoch that reaches it
+  std::string data;                       // directory or images file; empty = generated digits
+  // What the environment makes the plugin inject, for the report: as FaultSpec's text, and its fraction of loss.
+  std::string inject_faults;
+  double inject_loss = 0;
   std::size_t generated = kDefaultDigits;  // how many, when `data` is empty
 };
 

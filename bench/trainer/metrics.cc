@@ -170,6 +170,8 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["held_out_examples"] = info.held_out_examples;
   results["gemm"] = gemm_name();
   results["transport"] = transport_json(info);
+  results["inject_loss"] = config.inject_loss;
+  results["inject_faults"] = config.inject_faults.empty() ? json(nullptr) : json(config.inject_faults);
   results["steps"] = report.steps;
   results["images"] = report.images;
   results["accuracy"] = report.epochs.empty() ? json(nullptr) : json(report.epochs.back().accuracy);

@@ -71,6 +71,9 @@ std::string summary(const json& results) {
       row("ranks", fmt::format("{}, global batch {}", results["ranks"].get<std::size_t>(), config["batch"].get<int>()));
   text += row("compute by", fmt::format("{}, one thread per rank", results["gemm"].get<std::string>()));
   text += row("transport", transport_text(results));
+  if (!results["inject_faults"].is_null()) {
+    text += row("injected on purpose", results["inject_faults"].get<std::string>() + ", into what each rank sends");
+  }
   text += row("throughput", fmt::format("{:.0f} images/s", results["images_per_second"].get<double>()));
   text += row("time per rank", fmt::format("{:.3f} s training, of it {:.3f} s compute",
                                            results["train_s"].get<double>(), results["compute_s"].get<double>()));

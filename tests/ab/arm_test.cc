@@ -67,6 +67,8 @@ TEST(AbArm, CongestionControlIsTheArmsThenTheInheritedThenTheKernels) {
   EXPECT_TRUE(congestion_of(without, inherited, "bbr").explicitly);
   EXPECT_EQ(congestion_of(without, {}, "bbr").name, "bbr");
   EXPECT_FALSE(congestion_of(without, {}, "bbr").explicitly);
+  EXPECT_EQ(congestion_of({"", {{"CLUSTAR_TRANSPORT", "mlt"}}, ""}, inherited, "bbr").name, "mlt's own");
+  EXPECT_EQ(congestion_of({"", {{"CLUSTAR_TRANSPORT", "tcp"}}, ""}, {{"CLUSTAR_TRANSPORT", "mlt"}}, "bbr").name, "bbr");
 }
 
 }  // namespace

@@ -258,35 +258,61 @@ TEST_P(MltPsk, LossCorruptionAndDuplicatesCostTimeOnly) {
                                       ::testing::Not(HasSubstr(" 0 replayed"))));
 }
 
+// Says that it sent what it threw away.
+class MuteIo final : public io::ForwardingIo {
+ public:
+  MuteIo(std::unique_ptr<io::PacketIo> inner, const std::atomic<bool>& quiet)
+      : ForwardingIo(std::move(inner)), quiet_(quiet) {}
+  Result<std::size_t> send(std::span<const io::TxPacket> packets) override {
+    return quiet_ ? Result<std::size_t>(packets.size()) : ForwardingIo::send(packets);
+  }
+
+ private:
+  const std::atomic<bool>& quiet_;
+};
+
 // As mlt_driver_test, over the sealed words on the TCP connection.
 TEST_P(MltPsk, WhoClosesLeavesNoDoubtAboutWhatArrived) {
   std::atomic<bool> mute{false};
-  class MuteIo final : public io::ForwardingIo {
-   public:
-    MuteIo(std::unique_ptr<io::PacketIo> inner, const std::atomic<bool>& quiet)
-        : ForwardingIo(std::move(inner)), quiet_(quiet) {}
-    Result<std::size_t> send(std::span<const io::TxPacket> packets) override {
-      return quiet_ ? Result<std::size_t>(packets.size()) : ForwardingIo::send(packets);
-    }
-
-   private:
-    const std::atomic<bool>& quiet_;
-  };
   const auto here = create(GetParam());
   const auto there = create(GetParam(), "a secret of the tests",
                             [&](auto inner) { return std::make_unique<MuteIo>(std::move(inner), mute); });
   Connection connection = connect(*here, *there);
-  SendBuffer from(*connection.send, 3000, 1);
-  RecvBuffer to(*connection.recv, 3000);
-  Request* receive = must_recv(*connection.recv, {{to.mr.get(), 0, 3000, 0}});
+  SendBuffer from(*connection.send, 9000, 1);
+  RecvBuffer to(*connection.recv, 9000);
+  Request* receive = must_recv(*connection.recv, {{to.mr.get(), 0, 9000, 0}});
   ASSERT_FALSE(poll_until([&] { return receive->test().value().done; }, milliseconds(20)));
   mute = true;
-  Request* send = must_send(*connection.send, *from.mr, 0, 3000);
+  Request* send = must_send(*connection.send, *from.mr, 0, 9000);
   ASSERT_TRUE(poll_until([&] { return receive->test().value().done; }));
   EXPECT_FALSE(send->test().value().done);
   connection.recv.reset();
   finish({send});
   EXPECT_EQ(from.bytes, to.bytes);
+}
+
+TEST_P(MltPsk, WhoClosesRepeatsWhatWasDoneAndDidNotArrive) {
+  std::atomic<bool> mute{true};
+  const auto here = create(GetParam(), "a secret of the tests",
+                           [&](auto inner) { return std::make_unique<MuteIo>(std::move(inner), mute); });
+  const auto there = create(GetParam());
+  for (const bool posted_before : {true, false}) {
+    Connection connection = connect(*here, *there);
+    SendBuffer from(*connection.send, 3000, 1);
+    RecvBuffer to(*connection.recv, 3000);
+    std::vector<Request*> receives;
+    const auto post = [&] {
+      for (std::size_t i = 0; i < 3; ++i) {
+        receives.push_back(must_recv(*connection.recv, {{to.mr.get(), i * 1000, 1000, 0}}));
+      }
+    };
+    if (posted_before) post();
+    for (std::size_t i = 0; i < 3; ++i) finish({must_send(*connection.send, *from.mr, i * 1000, 1000)});
+    connection.send.reset();
+    if (!posted_before) post();
+    finish(receives);
+    EXPECT_EQ(from.bytes, to.bytes);
+  }
 }
 
 // Both sides' errors of a handshake that must fail.

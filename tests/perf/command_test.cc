@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "bench/proxy/bootstrap.h"
@@ -38,6 +39,7 @@ class Perf : public ::testing::Test {
     setenv("CLUSTAR_SOCKET_IFNAME", "lo", 1);
     unsetenv("SAMPLE_DEFECT");
     unsetenv("PERF_ODD");
+    unsetenv("CLUSTAR_TRANSPORT");
   }
   static std::vector<std::string> with(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "perf");
@@ -112,6 +114,65 @@ TEST_F(Perf, EveryArmUsesTheCongestionControl) {
   EXPECT_EQ(document["results"][0]["congestion_control_b"], "reno");
 }
 
+// By one file of a plugin and an environment for each arm.
+TEST_F(Perf, MltAgainstTcpAndBothLimits) {
+  const Outcome outcome = perf({"--plugin", kOurs, "--env", "CLUSTAR_TRANSPORT=mlt", "--vs-env",
+                                "CLUSTAR_TRANSPORT=tcp,CLUSTAR_TCP_CONGESTION=reno", "--limits=both", "--test",
+                                "latency,bandwidth,rate", "--bytes", "64K", "--seconds", "0.01", "--json", "-"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("U  bare UDP"), HasSubstr("CLUSTAR_TRANSPORT=mlt"), HasSubstr("A/U [95 %]")));
+  const json document = json::parse(outcome.out);
+  EXPECT_EQ(document["arms"]["a"]["environment"], json({{"CLUSTAR_TRANSPORT", "mlt"}}));
+  EXPECT_EQ(document["arms"]["b"]["congestion_control"], "reno") << "an arm's own comes first";
+  EXPECT_EQ(document["arms"]["limit_udp"]["tcp_sockets"], 0);
+  EXPECT_TRUE(document["warnings"].empty()) << document["warnings"].dump();
+  for (const json& row : document["results"]) {
+    EXPECT_EQ(row["inject_loss"], 0.0);
+    const bool limited = row["test"] != "rate";
+    EXPECT_EQ(row.contains("limit_ratio"), limited);
+    EXPECT_EQ(row.contains("limit_udp_ratio"), limited);
+    if (!limited) continue;
+    expect_keys(row,
+                {"limit", "limit_udp", "limit_udp_ratio_low", "limit_udp_ratio_high", "goodput_gbps_limit_udp",
+                 "cpu_s_per_gbit_limit_udp", "p99_us_limit_udp", "lost_packets_limit_udp", "lost_bytes_limit_udp"});
+    EXPECT_GT(row["limit_udp"], 0);
+  }
+}
+
+TEST_F(Perf, TheLimitAloneIsThatOfTheTransport) {
+  for (const auto& [transport, limit, other] :
+       {std::tuple("mlt", "limit_udp", "limit"), {"tcp", "limit", "limit_udp"}}) {
+    const Outcome outcome = perf({"--plugin", kOurs, "--env", std::string("CLUSTAR_TRANSPORT=") + transport, "--limits",
+                                  "--test", "latency", "--bytes", "8", "--seconds", "0.01", "--json", "-"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const json row = json::parse(outcome.out)["results"][0];
+    EXPECT_TRUE(row.contains(limit)) << transport;
+    EXPECT_FALSE(row.contains(other)) << transport;
+  }
+}
+
+TEST_F(Perf, LossOnPurposeIsReported) {
+  const Outcome outcome =
+      perf({"--plugin", kOurs, "--env", "CLUSTAR_TRANSPORT=mlt", "--vs-env", "CLUSTAR_TRANSPORT=mlt", "--inject-loss",
+            "0.05", "--test", "bandwidth", "--bytes", "1M", "--seconds", "0.01", "--json", "-"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("faults injected into A, in both directions: loss=0.05"));
+  const json document = json::parse(outcome.out);
+  EXPECT_EQ(document["results"][0]["inject_loss"], 0.05);
+  EXPECT_EQ(document["settings"]["inject_loss"], 0.05);
+  EXPECT_EQ(document["settings"]["inject_faults"], "loss=0.05");
+  EXPECT_EQ(document["arms"]["a"]["environment"]["CLUSTAR_INJECT_FAULTS"], "loss=0.05");
+  EXPECT_FALSE(document["arms"]["b"]["environment"].contains("CLUSTAR_INJECT_FAULTS"));
+}
+
+TEST_F(Perf, LossOnPurposeInAnothersPluginIsAWarning) {
+  const Outcome outcome = perf({"--plugin", kSample, "--env", "CLUSTAR_TRANSPORT=mlt", "--inject-loss", "0.05",
+                                "--test", "latency", "--bytes", "8", "--seconds", "0.01"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("only clustar injects faults"));
+}
+
 TEST_F(Perf, SameAgainstSame) {
   const Outcome outcome = perf(
       {"--plugin", kSample, "--vs", kSample, "--test", "latency", "--bytes", "8", "--seconds", "0.02", "--json", "-"});
@@ -144,6 +205,16 @@ TEST_F(Perf, WrongUsage) {
       {{"--plugin", kSample, "--server", "--client", "x"}, "--client"},
       {{"--plugin", kSample, "--json", "/nonexistent/p.json"}, "/nonexistent/p.json"},
       {{"--plugin", kSample, "--nonsense"}, "--nonsense"},
+      {{"--plugin", kSample, "--limits=ip"}, "tcp,udp,both"},
+      {{"--plugin", kSample, "--env", "NAME"}, "NAME=VALUE"},
+      {{"--plugin", kSample, "--vs-env", "A=1,A=2"}, "'A' is set twice"},
+      {{"--plugin", kSample, "--env", "plugin=x.so"}, "--plugin"},
+      {{"--plugin", kOurs, "--inject-loss", "0.6"}, "from 0 to 0.5"},
+      {{"--plugin", kOurs, "--inject-loss", "-1"}, "from 0 to 0.5"},
+      {{"--plugin", kOurs, "--inject-loss", "0.1"}, "CLUSTAR_TRANSPORT=mlt"},
+      {{"--plugin", kOurs, "--env", "CLUSTAR_TRANSPORT=tcp", "--inject-loss", "0.1"}, "the transport is tcp"},
+      {{"--plugin", kOurs, "--env", "CLUSTAR_TRANSPORT=mlt", "--inject-faults", "lose=1"}, "loss, burst"},
+      {{"--plugin", kOurs, "--inject-loss", "0.1", "--inject-faults", "loss=0.1"}, "exclude each other"},
   };
   for (const auto& [arguments, expected] : cases) {
     const Outcome outcome = perf(arguments);
@@ -289,7 +360,7 @@ TEST_F(Perf, ServerAndClient) {
   ASSERT_TRUE(server.wait_for_error_text("listening"));
   const std::vector<std::string> client{
       "--client", "127.0.0.1:" + port, "--plugin", kSample, "--test", "latency,busbw", "--bytes", "4K", "--seconds",
-      "0.01",     "--limits",          "--json",   "-"};
+      "0.01",     "--limits=both",     "--json",   "-"};
   const Outcome outcome = perf(client);
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const json document = json::parse(outcome.out);
@@ -298,6 +369,12 @@ TEST_F(Perf, ServerAndClient) {
   // One machine, though the receiver belongs to the server.
   EXPECT_TRUE(document["results"][0]["other_cpu"].is_number());
   EXPECT_TRUE(document["results"][0]["other_cpu_server"].is_null());
+  // Nor does it run it with other settings.
+  auto with_environment = client;
+  with_environment.insert(with_environment.end(), {"--env", "SAMPLE=1"});
+  const Outcome differs = perf(with_environment);
+  EXPECT_EQ(differs.status, 1);
+  EXPECT_THAT(differs.err, AllOf(HasSubstr("--env is SAMPLE=1"), HasSubstr("this server's nothing")));
   // A server loads only what it was started with.
   auto with_b = client;
   with_b.insert(with_b.end(), {"--vs", kSample});

@@ -136,6 +136,8 @@ TEST(TrainOneRank, AFullDiskIsAFailure) {
 TEST(TrainUsage, ValuesThatAreNoNumbersOrNoHostAreNamed) {
   EXPECT_THAT(train({"--lr", "nan"}).err, HasSubstr("'nan' is not a number from 0 to 1000"));
   EXPECT_THAT(train({"--bucket-mb", "nan"}).err, HasSubstr("'nan'"));
+  EXPECT_THAT(train({"--inject-loss", "0.6"}).err, HasSubstr("'0.6' is not a number from 0 to 0.5"));
+  EXPECT_THAT(train({"--inject-faults", "lose=1"}).err, AllOf(HasSubstr("'lose'"), HasSubstr("loss, burst")));
   EXPECT_THAT(train({"--check-equal", "foo"}).err, HasSubstr("every, epoch, off"));
   for (const char* root : {"foo", ":", "host:", ":1", "host:0", "host:99999", "host:1x"}) {
     const Outcome outcome = train({"--rank", "0", "--size", "2", "--root", root});

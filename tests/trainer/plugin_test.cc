@@ -252,6 +252,31 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TrainOverPlugin);
 INSTANTIATE_TEST_SUITE_P(Plugins, TrainOverPlugin, ::testing::ValuesIn(plugins()),
                          [](const auto& plugin) { return std::string(plugin.param.name); });
 
+#ifdef CLUSTAR_PLUGIN
+TEST(TrainPlugin, LossOnPurposeCostsNoReplica) {
+  const TemporaryDirectory dir;
+  setenv("CLUSTAR_TRANSPORT", "mlt", 1);
+  const Outcome outcome =
+      run_clustar({"train", "--plugin", CLUSTAR_PLUGIN, "--ranks", "2", "--epochs", "1", "--examples", "1000",
+                   "--inject-loss", "0.01", "--no-progress", "--json", dir.file("r.json")});
+  unsetenv("CLUSTAR_TRANSPORT");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("loss=0.01, into what each rank sends"));
+  const json results = dir.read_json("r.json").at("results");
+  EXPECT_EQ(results["replicas_identical"], true);
+  EXPECT_EQ(results["inject_loss"], 0.01);
+  EXPECT_EQ(results["inject_faults"], "loss=0.01");
+}
+
+TEST(TrainPlugin, LossOnPurposeIsForMltOnly) {
+  for (const char* option : {"--inject-loss=0.01", "--inject-faults=loss=0.01"}) {
+    const Outcome outcome = run_clustar({"train", "--plugin", CLUSTAR_PLUGIN, "--ranks", "2", option});
+    EXPECT_EQ(outcome.status, 2) << option;
+    EXPECT_THAT(outcome.err, HasSubstr("CLUSTAR_TRANSPORT=mlt")) << option;
+  }
+}
+#endif
+
 TEST(TrainPlugin, AFileThatIsNoPluginIsNamed) {
   const TemporaryDirectory dir;
   dir.write("plugin.so", "not a shared object");

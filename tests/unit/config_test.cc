@@ -111,6 +111,17 @@ TEST(Config, BadFilesAreNamed) {
   }
 }
 
+TEST(Config, FaultsAreForMltOnly) {
+  EXPECT_THAT(error_of({{"CLUSTAR_INJECT_FAULTS", "loss=0.01"}}),
+              AllOf(HasSubstr("mlt only"), HasSubstr("CLUSTAR_TRANSPORT=mlt")));
+  EXPECT_THAT(error_of({{"CLUSTAR_INJECT_FAULTS", "loss=0.01"}, {"CLUSTAR_TRANSPORT", "tcp"}}), HasSubstr("is tcp"));
+  EXPECT_THAT(error_of({{"CLUSTAR_INJECT_FAULTS", "loss=0.01"}, {"CLUSTAR_REQUIRE", "mlt|tcp"}}), HasSubstr("is auto"));
+  EXPECT_TRUE(Config::load_from({{"CLUSTAR_INJECT_FAULTS", "loss=0.01"}, {"CLUSTAR_REQUIRE", "mlt"}}));
+  const auto config = Config::load_from({{"CLUSTAR_INJECT_FAULTS", "loss=0.01"}, {"CLUSTAR_TRANSPORT", "mlt"}});
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->inject_faults, "loss=0.01");
+}
+
 TEST(Config, NcclsInterfaceSettingCountsUnlessOursIsSet) {
   const auto theirs = Config::load_from({{"NCCL_SOCKET_IFNAME", "=eth1"}, {"NCCL_SOCKET_FAMILY", "AF_INET6"}});
   ASSERT_TRUE(theirs);

@@ -133,6 +133,8 @@ const std::vector<Key>& keys() {
        [](const Config& config) {
          return fmt::format("{:g}", std::chrono::duration<double>(config.stall_timeout).count());
        }},
+      // The registry reads it: here nothing knows what faults there are.
+      text_key("inject_faults", &Config::inject_faults, "faults such as loss=0.01"),
   };
   return all;
 }
@@ -227,13 +229,26 @@ Result<Config> Config::load_from(const std::map<std::string, std::string>& envir
   }
   if (const auto applied = apply_environment(config, environment); !applied) return tl::unexpected(applied.error());
   if (const auto applied = apply_nccl(config, environment); !applied) return tl::unexpected(applied.error());
-  if (config.tcp_eager_bytes > config.tcp_window_bytes) {
+  if (const auto sound = config.check(); !sound) return tl::unexpected(sound.error());
+  return config;
+}
+
+Result<void> Config::check() const {
+  if (tcp_eager_bytes > tcp_window_bytes) {
     return fail(ErrorCode::kInvalidArgument, "tcp_eager_bytes must not exceed tcp_window_bytes");
   }
-  if (config.sources.contains("psk_mode") && config.psk_file.empty()) {
+  const bool only_mlt = transport == "mlt" || (transport == "auto" && !psk_file.empty()) ||
+                        (transport == "auto" && require == std::vector<std::string>{"mlt"});
+  if (!inject_faults.empty() && !only_mlt) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("inject_faults works with mlt only, and the transport is {}; set CLUSTAR_TRANSPORT=mlt or "
+                            "unset CLUSTAR_INJECT_FAULTS",
+                            transport));
+  }
+  if (sources.contains("psk_mode") && psk_file.empty()) {
     return fail(ErrorCode::kInvalidArgument, "psk_mode protects nothing without psk_file: set CLUSTAR_PSK_FILE, too");
   }
-  return config;
+  return {};
 }
 
 Result<Config> Config::load() {

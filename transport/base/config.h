@@ -42,6 +42,9 @@ struct Config {
   std::string psk_mode = "authenticate";
   // A silent live peer fails the connection after this time; 0 = never, it is only named in a warning.
   Duration stall_timeout{0};
+  // For experiments: faults that mlt injects into what it sends, as FaultSpec's text; empty = none. Other transports
+  // refuse to work with it.
+  std::string inject_faults;
 
   // key -> where its value comes from: "default", "CLUSTAR_CONFIG (path)", "environment", "NCCL_SOCKET_IFNAME".
   std::map<std::string, std::string> sources;
@@ -51,6 +54,9 @@ struct Config {
   static Result<Config> load();
   // The same from given variables, for tests.
   static Result<Config> load_from(const std::map<std::string, std::string>& environment);
+
+  // What load() checks of several settings together; for a Config that was made otherwise.
+  Result<void> check() const;
 
   // One "key = value (source)" per setting.
   std::vector<std::string> describe() const;
