@@ -232,6 +232,7 @@ std::string check_dead_before_accept(const Env& env) {
   for (const auto begin = Clock::now(); link.recv_comm == nullptr && Clock::now() - begin < milliseconds(300);) {
     const int result = session.try_accept(listening.comm, &link.recv_comm);
     if (result != nccl_abi::kSuccess) {
+      session.close_listen(listening.comm);
       return fmt::format("accept gives {}", result_name(result));
     }
     usleep(1000);
@@ -239,9 +240,11 @@ std::string check_dead_before_accept(const Env& env) {
   if (link.recv_comm == nullptr) {
     note_step("the real peer connects after the killed one");
     Link real = session.link_to(listening);
+    session.close_listen(listening.comm);
     exchange(session, real, 4096, 1);
     return "accept gives a NULL comm; the next peer gets in";
   }
+  session.close_listen(listening.comm);
   Stream stream(session, link.recv_comm, false, 1);
   return "accept gives a comm; " + await_death(session, stream);
 }

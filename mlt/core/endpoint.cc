@@ -58,8 +58,9 @@ Endpoint::ConnectionId Endpoint::open(std::uint32_t peer, std::uint64_t secret, 
   return id;
 }
 
-Endpoint::ConnectionId Endpoint::open_sender(std::uint32_t peer, std::uint64_t secret, TimePoint) {
-  auto sender = std::make_unique<Sender>(options_, allowances_, secret, seed_ ^ secret);
+Endpoint::ConnectionId Endpoint::open_sender(std::uint32_t peer, std::uint64_t secret, TimePoint,
+                                             const Options& options) {
+  auto sender = std::make_unique<Sender>(options, allowances_, secret, seed_ ^ secret);
   const ConnectionId id = open(peer, secret, End::kSends);
   connections_[id].sender = std::move(sender);
   return id;

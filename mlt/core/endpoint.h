@@ -55,7 +55,11 @@ class Endpoint {
 
   // Both sides of a connection have the same secret, which nobody can guess; knows() is false. One direction each. Both
   // ends may be here, where a host sends to itself.
-  ConnectionId open_sender(std::uint32_t peer, std::uint64_t secret, TimePoint now);
+  ConnectionId open_sender(std::uint32_t peer, std::uint64_t secret, TimePoint now) {
+    return open_sender(peer, secret, now, options_);
+  }
+  // With options of its own, which outlive the connection: a smaller segment where its route takes no more.
+  ConnectionId open_sender(std::uint32_t peer, std::uint64_t secret, TimePoint now, const Options& options);
   ConnectionId open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint now);
   enum class End : std::uint8_t { kSends, kReceives };
   bool knows(std::uint64_t secret, End end) const { return known(end).contains(secret); }

@@ -8,6 +8,8 @@ namespace {
 
 constexpr std::uint32_t kSomeWindows = 8;     // 4,096 packets: all of most messages
 constexpr std::uint32_t kStagedPackets = 64;  // bits of Message::staged
+constexpr std::uint8_t kBlockPackets = 48;    // of the 65 that a block tells: the rest is for those that come late
+constexpr std::size_t kMostFullBlocks = 256;
 
 }  // namespace
 
@@ -248,6 +250,10 @@ Receiver::Lane& Receiver::lane_of(const DataHeader& header) {
 void Receiver::track_lane(const DataHeader& header, bool marked, TimePoint now) {
   Lane& lane = lane_of(header);
   control_path_ = header.path;
+  if (lane.unacked >= kBlockPackets && full_blocks_.size() < kMostFullBlocks) {
+    full_blocks_.push_back(block_of(lane, now));
+    ack_due_ = true;
+  }
   bool now_due = header.ack_now;
   if (!lane.seen) {
     lane.seen = true;

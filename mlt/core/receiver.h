@@ -113,7 +113,7 @@ class Receiver {
     std::uint8_t traffic_class = 0;
     bool seen = false;
     bool due = false;
-    std::uint8_t unacked = 0;
+    std::uint8_t unacked = 0;  // since the latest block
     std::uint16_t marked = 0;
     std::uint32_t largest = 0;
     std::uint64_t before = 0;
@@ -175,6 +175,7 @@ class Receiver {
   Placement place(Message& message, const DataHeader& header, std::uint32_t payload);
   std::uint32_t order_of(const Message& message, std::uint32_t id, std::uint32_t index) const;
   Lane& lane_of(const DataHeader& header);
+  AckBlock block_of(Lane& lane, TimePoint now) const;
   void track_lane(const DataHeader& header, bool marked, TimePoint now);
   void arrived(std::uint32_t id, Message& message, const DataHeader& header, TimePoint now);
   void finish(std::uint32_t id, Message& message, ReceiveState state);
@@ -205,6 +206,7 @@ class Receiver {
   std::uint32_t staging_used_ = 0;
   Lanes<Lane> lanes_;
   std::uint32_t next_lane_ = 0;
+  Ring<AckBlock> full_blocks_;  // of lanes on which more came since the last acknowledgement than a block tells
   std::uint8_t control_path_ = 0;
   bool ack_due_ = false;
   TimePoint ack_at_ = TimePoint::max();

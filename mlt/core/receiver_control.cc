@@ -78,12 +78,22 @@ State Receiver::state_of(std::uint32_t id, Message& message) {
   return state;
 }
 
+AckBlock Receiver::block_of(Lane& lane, TimePoint now) const {
+  const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(now - lane.largest_at).count();
+  lane.due = false;
+  lane.unacked = 0;
+  return {lane.path,    lane.traffic_class, lane.marked,
+          lane.largest, lane.before,        static_cast<std::uint16_t>(std::min<std::int64_t>(waited, 0xffff))};
+}
+
+// Oldest first, so that a sender never takes for lost what a later block no longer tells.
 Ack Receiver::next_ack(TimePoint now) {
   Ack ack;
   ack.secret = secret_;
   ack.credit_units = credit_units_;
   ack.finished_below = finished_below_;
-  bool more = false;
+  while (!full_blocks_.empty() && ack.count < Ack::kMaxBlocks) ack.blocks[ack.count++] = full_blocks_.pop_front();
+  bool more = !full_blocks_.empty();
   for (std::uint32_t looked = 0; looked < lanes_.size(); ++looked) {
     Lane& lane = lanes_[next_lane_];
     if (lane.due && ack.count == Ack::kMaxBlocks) {
@@ -91,12 +101,7 @@ Ack Receiver::next_ack(TimePoint now) {
       break;
     }
     if (lane.due && lane.seen) {
-      const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(now - lane.largest_at).count();
-      ack.blocks[ack.count++] = {lane.path,   lane.traffic_class,
-                                 lane.marked, lane.largest,
-                                 lane.before, static_cast<std::uint16_t>(std::min<std::int64_t>(waited, 0xffff))};
-      lane.due = false;
-      lane.unacked = 0;
+      ack.blocks[ack.count++] = block_of(lane, now);
     }
     next_lane_ = (next_lane_ + 1) % lanes_.size();
   }

@@ -91,6 +91,7 @@ class Sender {
   // send() would refuse: the oldest message that is not over has options.max_messages behind it. A message is over when
   // it is complete in its receive, so whoever sends more than that without receives waits for one of them.
   bool full() const { return messages_.full(); }
+  std::uint16_t segment() const { return options_.segment; }
   // Of messages whose turn has not come yet.
   std::uint64_t unsent_bytes() const { return std::uint64_t{unsent_packets_} * options_.segment; }
   // The peer has not answered for options.peer_timeout.

@@ -4,6 +4,11 @@
 #include "mlt/core/sender.h"
 
 namespace clustar::mlt {
+namespace {
+
+constexpr std::int32_t kToldPackets = 64;  // before the largest, by an AckBlock
+
+}  // namespace
 
 void Sender::take_credit(std::uint32_t credit, std::uint32_t finished_below, TimePoint now) {
   if (distance(credit, credit_units_) > 0) credit_units_ = credit;
@@ -134,7 +139,10 @@ void Sender::find_losses(Lane& lane, TimePoint now) {
     Record& record = lane.records[seq];
     if (record.settled) continue;
     const TimePoint late = record.sent_at + patience;
-    if (distance(lane.largest, seq) >= options_.reorder_packets || late <= now) {
+    // Of earlier ones the latest block tells nothing, and the one that does may be on its way.
+    const std::int32_t behind = distance(lane.largest, seq);
+    const bool passed = behind >= options_.reorder_packets && behind <= kToldPackets;
+    if (passed || late <= now) {
       lose(lane, record, Evidence::kOrder, now);
     } else {
       lane.lost_at = std::min(lane.lost_at, late);

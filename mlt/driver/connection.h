@@ -52,6 +52,7 @@ class Connection : public Engine::Client {
   // The following are for whoever holds the engine's lock.
   void fail_with(ErrorCode code, const std::string& what);
   bool broken() const { return failed_.load(std::memory_order_relaxed); }
+  bool attached() const { return id_.has_value(); }  // false once broken, and if attach() failed
   Engine::ConnectionId id() const { return *id_; }
   void leave();
 

@@ -23,6 +23,9 @@ struct Device {
   // Called as PacketIo's data path is: by one thread at a time.
   std::function<Result<io::PeerId>(const net::Address& host, std::span<const std::uint16_t>)> add_peer;
   std::function<void(io::PeerId)> remove_peer;
+  // After capabilities().max_packet became smaller: packets of the former length pass from now on. False: they pass
+  // already, or never will. Empty: never.
+  std::function<bool()> allow_fragments;
   std::function<std::string()> describe;  // what it did, for people
   // Readable when something can be received: lets a thread sleep without holding the device. -1: there is none.
   int readable_fd = -1;

@@ -11,8 +11,7 @@ namespace clustar::mlt::driver {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-Result<Options> options_for(const transport::io::Capabilities& capabilities, int speed_mbps, std::size_t seal_bytes) {
-  constexpr int kUnknownSpeed = 100'000;  // Mbit/s: pacing is the wire's business, and there may be none
+Result<std::uint16_t> segment_for(const transport::io::Capabilities& capabilities, std::size_t seal_bytes) {
   constexpr std::size_t kLongest = 8900;  // loss costs a packet, and jumbo frames are 9,000 bytes
   const std::size_t room = capabilities.max_packet - std::min(capabilities.max_packet, kMaxHeader + seal_bytes);
   const std::size_t segment = std::min(room, kLongest) / kUnitBytes * kUnitBytes;
@@ -20,8 +19,15 @@ Result<Options> options_for(const transport::io::Capabilities& capabilities, int
     return fail(ErrorCode::kUnavailable, fmt::format("mlt: packets of {} bytes leave no room for {} bytes of payload",
                                                      capabilities.max_packet, kMinSegment));
   }
+  return static_cast<std::uint16_t>(segment);
+}
+
+Result<Options> options_for(const transport::io::Capabilities& capabilities, int speed_mbps, std::size_t seal_bytes) {
+  constexpr int kUnknownSpeed = 100'000;  // Mbit/s: pacing is the wire's business, and there may be none
+  const auto segment = segment_for(capabilities, seal_bytes);
+  if (!segment) return tl::unexpected(segment.error());
   Options options;
-  options.segment = static_cast<std::uint16_t>(segment);
+  options.segment = *segment;
   options.paths = std::min(capabilities.paths, kMaxPaths);
   options.unscheduled_bytes = 16 * 1024;  // what may go ahead of its receive: the core's most
   options.max_in_flight = 4096;

@@ -1,14 +1,18 @@
 // The core's options for a host's own network stack.
 #pragma once
 
+#include <cstdint>
+
 #include "mlt/core/options.h"
 #include "transport/base/result.h"
 #include "transport/io/packet_io.h"
 
 namespace clustar::mlt::driver {
 
-// `speed_mbps`: of the wire; 0 = unknown. `seal_bytes`: what is added to each packet's header; 0 = nothing. Error:
-// packets too small for this protocol.
+// Payload of a full packet: a multiple of 64 B. `seal_bytes`: what is added to each packet's header; 0 = nothing.
+// Error: packets too small for this protocol.
+Result<std::uint16_t> segment_for(const transport::io::Capabilities& capabilities, std::size_t seal_bytes);
+// `speed_mbps`: of the wire; 0 = unknown. Error: packets too small for this protocol.
 Result<Options> options_for(const transport::io::Capabilities& capabilities, int speed_mbps, std::size_t seal_bytes);
 
 }  // namespace clustar::mlt::driver

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "mlt/driver/driver_options.h"
 #include "transport/net/socket.h"
 
 namespace clustar::mlt::driver {
@@ -77,7 +78,8 @@ Result<void> Engine::attach(Client& client, End end, const net::Address& host, c
   }
   ++peer.users;
   const TimePoint now = context_.clock.now();
-  id = end == End::kSends ? core_.open_sender(peer.id, secret, now) : core_.open_receiver(peer.id, secret, now);
+  id = end == End::kSends ? core_.open_sender(peer.id, secret, now, sender_options())
+                          : core_.open_receiver(peer.id, secret, now);
   if (sealing_) sealing_->add(*id, end, *session, options_.paths);
   if (*id >= attached_.size()) attached_.resize(*id + 1);
   attached_[*id] = {&client, key, end};
@@ -86,6 +88,15 @@ Result<void> Engine::attach(Client& client, End end, const net::Address& host, c
   if (lane >= by_lane_.size()) by_lane_.resize(lane + 1);
   by_lane_[lane] = *id;
   return {};
+}
+
+// The route may take less by now than when the device was opened. Receivers go by what each packet says.
+const Options& Engine::sender_options() {
+  const auto segment = segment_for(device_.io->capabilities(), sealing_ ? kSealBytes : 0);
+  if (!segment || *segment >= options_.segment) return options_;
+  Options& shorter = shorter_.try_emplace(*segment, options_).first->second;
+  shorter.segment = *segment;
+  return shorter;
 }
 
 void Engine::close(ConnectionId id) {
@@ -366,8 +377,17 @@ bool Engine::send_bursts(TimePoint now) {
   return any;
 }
 
-// Such a packet can never leave: its connection would wait for ever.
+// Such a packet can never leave, and its connection would wait for ever; unless its route takes less than it did: the
+// core cannot cut messages anew that are under way, so the device cuts the packets.
 void Engine::refuse_first(const Error& error) {
+  if (device_.allow_fragments && device_.allow_fragments()) {
+    context_.log.warn(
+        fmt::format("mlt: {}: {}. From now on connections that began before send their packets in IP "
+                    "fragments, of which the loss of one loses all; new ones send shorter packets. Give "
+                    "all hosts and switches their MTU back, then start anew",
+                    name_, error.message));
+    return;
+  }
   const ConnectionId id = pending_[0].connection;
   Client* client = attached_[id].client;
   if (client == nullptr) {
@@ -425,14 +445,17 @@ void Engine::run() {
       continue;
     }
     Duration time{};
+    bool lost = false;
     {
       const std::lock_guard lock(mutex_);
       const TimePoint now = context_.clock.now();
       if (turn(now, nullptr)) worked_at = now;
       time = sleep_time();
+      lost = lost_.has_value();
     }
     const bool spins = context_.mode == EngineMode::kThread && context_.clock.now() - worked_at < kSpin;
-    if (!spins) sleep(device_.readable_fd, time);
+    // A device that is lost may be readable for ever.
+    if (!spins) sleep(lost ? -1 : device_.readable_fd, lost ? kLongestSleep : time);
   }
 }
 

@@ -171,6 +171,7 @@ class Engine {
   template <class Keep>
   void keep_pending(Keep keep);
   void refuse_first(const Error& error);
+  const Options& sender_options();
   void check_some(TimePoint now);
   void fail_device(const Error& error);
   void run();
@@ -182,6 +183,7 @@ class Engine {
   const Context& context_;
   const std::string name_;
   const Options options_;
+  std::map<std::uint16_t, Options> shorter_;  // with a smaller segment, by it; before core_, which refers to them
   std::mutex mutex_;
   Device device_;
   const std::unique_ptr<Sealing> sealing_;

@@ -23,8 +23,14 @@ Result<std::unique_ptr<MltListener>> MltListener::open(Engine& engine, const net
   return listener;
 }
 
+// Those who are here are heard first: only who had the time to speak may have to make room for others.
 Result<std::unique_ptr<transport::RecvChannel>> MltListener::poll_accept() {
+  if (auto heard = hear_all(); !heard || *heard != nullptr) return heard;
   if (const auto taken = take_newcomers(); !taken) return tl::unexpected(taken.error());
+  return hear_all();
+}
+
+Result<std::unique_ptr<transport::RecvChannel>> MltListener::hear_all() {
   const TimePoint now = engine_.context().clock.now();
   for (auto newcomer = newcomers_.begin(); newcomer != newcomers_.end();) {
     const Fate fate = hear(*newcomer);

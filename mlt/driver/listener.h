@@ -46,6 +46,7 @@ class MltListener final : public transport::Listener {
   Result<void> take_newcomers();
   PskMode psk_mode() const;
   static Fate read(Newcomer& newcomer, std::span<std::byte> into);
+  Result<std::unique_ptr<transport::RecvChannel>> hear_all();  // the first peer among them; null: none
   Fate hear(Newcomer& newcomer) const;
   Verdict judge(const Newcomer& newcomer, const Hello& hello) const;
   Fate challenge(Newcomer& newcomer) const;

@@ -38,7 +38,7 @@ MltRecvChannel::MltRecvChannel(Engine& engine, net::Socket control, std::string 
 
 MltRecvChannel::~MltRecvChannel() {
   const std::lock_guard lock(engine_.mutex());
-  if (!broken()) say_last_words();
+  if (attached()) say_last_words();
   leave();
 }
 

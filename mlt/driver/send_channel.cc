@@ -163,7 +163,7 @@ void MltSendChannel::say_last_words() {
   if (!control_open_ || free_copies_.size() == (copies_mr_ != nullptr ? kBufferedSends : 0)) return;
   engine_.handle_events(engine_.context().clock.now());
   const Sender& sender = engine_.core().sender(id());
-  const std::uint16_t segment = engine_.options().segment;
+  const std::uint16_t segment = sender.segment();
   std::vector<std::byte> words;
   for (std::uint32_t back = static_cast<std::uint32_t>(outgoing_.size()); back > 0; --back) {
     const std::uint32_t message = next_ - back;

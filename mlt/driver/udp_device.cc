@@ -27,7 +27,8 @@ std::string describe(const udp::UdpIo& io) {
   const udp::UdpCounters& count = io.counters();
   return "udp: " + std::to_string(count.send_calls) + " send calls, " + std::to_string(count.receive_calls) +
          " receive calls, " + std::to_string(count.kernel_drops) + " dropped by the kernel, " +
-         std::to_string(count.strangers) + " from strangers";
+         std::to_string(count.strangers) + " from strangers" +
+         (count.fragmented > 0 ? ", " + std::to_string(count.fragmented) + " sent in fragments" : "");
 }
 
 }  // namespace
@@ -46,6 +47,7 @@ Result<Device> open_udp_device(const net::Interface&, const net::Address& local)
     return io->add_peer({ip_of(host), {ports.begin(), ports.end()}});
   };
   device.remove_peer = [io](io::PeerId peer) { static_cast<void>(io->remove_peer(peer)); };
+  device.allow_fragments = [io] { return io->allow_fragments(); };
   device.describe = [io] { return describe(*io); };
   device.readable_fd = io->readable_fd();
   device.io = std::move(*opened);

@@ -488,6 +488,8 @@ TEST_P(TransportConformance, AThousandConnectTransferCloseCyclesLeakNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Implementations, TransportConformance, ::testing::ValuesIn(transports_under_test()),
                          [](const auto& suite) { return suite.param.name; });
+INSTANTIATE_TEST_SUITE_P(MltElsewhere, TransportConformance, ::testing::ValuesIn(mlt_elsewhere_under_test()),
+                         [](const auto& suite) { return suite.param.name; });
 
 }  // namespace
 }  // namespace clustar::transport::conformance

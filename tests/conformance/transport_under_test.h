@@ -26,6 +26,8 @@ inline void PrintTo(const TransportUnderTest& under_test, std::ostream* out) { *
 std::vector<TransportUnderTest> transports_under_test();
 std::vector<TransportUnderTest> tcp_under_test();
 std::vector<TransportUnderTest> mlt_under_test();
+// Not among them, for they need more libraries: MLT over transport/sim, and over UDP with faults.
+std::vector<TransportUnderTest> mlt_elsewhere_under_test();
 
 // Calls `step` until it answers true; fails the test after `limit`. The transports make progress only when called.
 bool poll_until(const std::function<bool()>& step, std::chrono::milliseconds limit = std::chrono::seconds(20));

@@ -78,6 +78,17 @@ bool TwoHosts::add_nic(int host, const std::string& nic, const std::string& addr
          ip(in_host + "link set " + nic + "-far up") && wait_up(name(host), nic);
 }
 
+bool TwoHosts::set_mtu(int bytes) const {
+  const std::string middle = "-n " + name(2) + " link set ";
+  const std::string mtu = " mtu " + std::to_string(bytes);
+  return ip(middle + "port0" + mtu) && ip(middle + "port1" + mtu) && ip(middle + "bridge0" + mtu) &&
+         set_mtu(0, bytes) && set_mtu(1, bytes);
+}
+
+bool TwoHosts::set_mtu(int host, int bytes) const {
+  return ip("-n " + name(host) + " link set wire mtu " + std::to_string(bytes));
+}
+
 bool TwoHosts::cut() const { return ip("-n " + name(2) + " link set port1 nomaster"); }
 
 }  // namespace clustar::tests

@@ -18,6 +18,9 @@ class TwoHosts {
   void run_on(int host, const std::function<void()>& body) const;
   // Gives a host one more network interface, which leads nowhere.
   bool add_nic(int host, const std::string& nic, const std::string& address) const;
+  // Of the whole cable, or of one host's end of it.
+  bool set_mtu(int bytes) const;
+  bool set_mtu(int host, int bytes) const;
   // From now on nothing passes the cable, and nobody is told: as when a host loses power.
   bool cut() const;
 

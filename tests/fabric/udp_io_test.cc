@@ -93,6 +93,69 @@ TEST(UdpBetweenHosts, FullPacketsCrossACableOfEveryMtuAndAShrunkOneIsNoticed) {
   }
 }
 
+// For who has cut its messages for the MTU that was.
+TEST(UdpBetweenHosts, LongPacketsPassInFragmentsOnceAllowedAndShortOnesAreStillJoined) {
+  const tests::TwoHosts hosts;
+  if (!hosts.reason().empty()) GTEST_SKIP() << hosts.reason();
+  ASSERT_TRUE(hosts.set_mtu(9000));
+  Hosts ends(hosts);
+  const std::size_t once = ends.a->capabilities().max_packet;
+  ASSERT_EQ(once, 9000u - 28 - 1);
+  hosts.run_on(1, [&] { ASSERT_TRUE(ends.b->add_peer(ends.a->local())); });
+  const auto send = [&](std::vector<TxPacket> burst) {
+    std::size_t taken = 0;
+    for (int tries = 0; tries < 1000 && taken < burst.size(); ++tries) {
+      const auto accepted = ends.a->send(std::span(burst).subspan(taken));
+      if (!accepted) return accepted.error().message;
+      taken += *accepted;
+      if (taken < burst.size()) ends.a->wait(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(taken, burst.size());
+    return std::string();
+  };
+  const auto come = [&](std::size_t count, std::size_t length) {
+    for (const Taken& one : take(*ends.b, count)) {
+      EXPECT_EQ(one.header.size() + one.payload.size(), length);
+      EXPECT_TRUE(std::ranges::all_of(one.payload, [](std::byte byte) { return byte == std::byte{0x3c}; }));
+      --count;
+    }
+    EXPECT_EQ(count, 0u);
+  };
+  hosts.run_on(0, [&] {
+    ends.peer = ends.a->add_peer(ends.b->local()).value();
+    EXPECT_FALSE(ends.a->allow_fragments()) << "nothing became smaller";
+    ASSERT_TRUE(hosts.set_mtu(1500));
+    EXPECT_NE(send({ends.packet(once)}), "");
+    EXPECT_NE(send({ends.packet(once)}), "") << "not before it is allowed";
+    EXPECT_TRUE(ends.a->allow_fragments());
+    EXPECT_FALSE(ends.a->allow_fragments()) << "once";
+    EXPECT_EQ(send(std::vector<TxPacket>(20, ends.packet(once))), "");
+    EXPECT_NE(send({ends.packet(once + 1)}), "");
+  });
+  come(20, once);
+  EXPECT_EQ(ends.a->counters().fragmented, 20u);
+
+  const std::size_t fits = ends.a->capabilities().max_packet;
+  ASSERT_EQ(fits, 1500u - 28 - 1);
+  const std::uint64_t messages = ends.a->counters().messages_sent;
+  std::vector<TxPacket> mixed(10, ends.packet(fits));
+  mixed.insert(mixed.begin(), ends.packet(once));
+  hosts.run_on(0, [&] { EXPECT_EQ(send(mixed), ""); });
+  EXPECT_EQ(take(*ends.b, mixed.size()).size(), mixed.size());
+  EXPECT_LE(ends.a->counters().messages_sent - messages, ends.a->offloads().gso ? 3u : mixed.size());
+
+  // A second time it shows only where packets are joined, and joining goes on with shorter ones.
+  const bool joins = ends.a->offloads().gso;
+  hosts.run_on(0, [&] {
+    ASSERT_TRUE(hosts.set_mtu(1300));
+    EXPECT_EQ(send(std::vector<TxPacket>(10, ends.packet(fits))), "");
+  });
+  come(10, fits);
+  EXPECT_EQ(ends.a->offloads().gso, joins);
+  EXPECT_EQ(ends.a->capabilities().max_packet, joins ? 1300u - 28 - 1 : fits);
+  EXPECT_EQ(ends.a->counters().gso_fallbacks, joins ? 1u : 0u);
+}
+
 TEST(UdpBetweenHosts, ARouteWithASmallerMtuLowersTheLimitWhenItsPeerIsAdded) {
   const tests::TwoHosts hosts;
   if (!hosts.reason().empty()) GTEST_SKIP() << hosts.reason();

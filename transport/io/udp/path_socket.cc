@@ -78,6 +78,13 @@ Result<PathSocket> open_path(const IpAddress& local, std::uint16_t port, const S
   return path;
 }
 
+bool allow_fragments(const FileDescriptor& socket, bool ipv6) {
+  const int fd = socket.fd();
+  if (!ipv6) return set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_WANT);
+  return set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_WANT) &&
+         set_option(fd, IPPROTO_IPV6, IPV6_DONTFRAG, 0);
+}
+
 std::size_t receive_buffer_of(const FileDescriptor& socket) {
   return static_cast<std::size_t>(std::max(get_option(socket.fd(), SOL_SOCKET, SO_RCVBUF, 0), 0));
 }

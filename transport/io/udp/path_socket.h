@@ -31,8 +31,11 @@ struct PathSocket {
   bool gro = false;  // UDP_GRO was asked for and is on
 };
 
-// Non-blocking, close-on-exec, bound; never fragments; reports TOS and the kernel's drops with what it receives.
+// Non-blocking, close-on-exec, bound; never fragments before allow_fragments(); reports TOS and the kernel's drops with
+// what it receives.
 Result<PathSocket> open_path(const IpAddress& local, std::uint16_t port, const SocketSettings& settings);
+// From now on what is longer than the route's MTU leaves as IP fragments; what is not still never becomes one.
+bool allow_fragments(const FileDescriptor& socket, bool ipv6);
 // Bytes of the kernel's bookkeeping (payload and overhead) that may wait in the socket.
 std::size_t receive_buffer_of(const FileDescriptor& socket);
 

@@ -120,6 +120,7 @@ void UdpIo::set_limits(const UdpOptions& options, const Link& link) {
   if (options.max_packet > 0) capabilities_.max_packet = std::min(capabilities_.max_packet, options.max_packet);
   lower_mtu(link.mtu);
   counters_.mtu_changes = 0;
+  once_ = capabilities_.max_packet;
 }
 
 bool UdpIo::lower_mtu(std::size_t mtu) {
@@ -130,6 +131,20 @@ bool UdpIo::lower_mtu(std::size_t mtu) {
   capabilities_.header_bytes = std::min(Header::kMax, most);
   ++counters_.mtu_changes;
   return true;
+}
+
+// Never below what every path carries: that would be a wrong answer, not a route.
+bool UdpIo::lower_to_route(const SocketAddress& peer) {
+  const std::size_t mtu = route_mtu(local_.ip, peer);
+  return mtu >= least_mtu(local_.ip.ipv6) && lower_mtu(mtu);
+}
+
+bool UdpIo::allow_fragments() {
+  if (fragments_ || capabilities_.max_packet >= once_) return false;
+  for (const Path& path : paths_) {
+    if (!udp::allow_fragments(path.socket.file, local_.ip.ipv6)) return false;
+  }
+  return fragments_ = true;
 }
 
 Result<PeerId> UdpIo::add_peer(const UdpAddress& address) {
@@ -148,9 +163,7 @@ Result<PeerId> UdpIo::add_peer(const UdpAddress& address) {
   }
   auto peer = peers_.add(address);
   if (!peer) return peer;
-  // Never below what every path carries: that would be a wrong answer, not a route.
-  const std::size_t mtu = route_mtu(local_.ip, SocketAddress(address.ip, address.ports[0]));
-  if (mtu >= least_mtu(local_.ip.ipv6)) lower_mtu(mtu);
+  lower_to_route(SocketAddress(address.ip, address.ports[0]));
   return peer;
 }
 
@@ -176,11 +189,10 @@ Result<std::unique_ptr<Mr>> UdpIo::reg_mr(const gdr::MemoryRef& memory) {
 const SocketAddress* UdpIo::destination(const TxPacket& packet) const {
   const MemorySlice& slice = packet.payload;
   const std::size_t header = packet.header.bytes().size();
-  const std::size_t most = capabilities_.max_packet;
   const bool readable = slice.mr == nullptr ? slice.length == 0
                                             : slice.length <= slice.mr->memory().length &&
                                                   slice.offset <= slice.mr->memory().length - slice.length;
-  const bool valid = readable && header > 0 && slice.length <= most && header + slice.length <= most &&
+  const bool valid = readable && header > 0 && slice.length <= most() && header + slice.length <= most() &&
                      packet.path < paths_.size() && packet.traffic_class <= kMostClass;
   const auto* peer = valid ? peers_.find(packet.peer) : nullptr;
   return peer != nullptr ? &(*peer)[packet.path] : nullptr;
@@ -189,11 +201,10 @@ const SocketAddress* UdpIo::destination(const TxPacket& packet) const {
 std::string UdpIo::refusal(const TxPacket& packet) const {
   const MemorySlice& slice = packet.payload;
   const std::size_t header = packet.header.bytes().size();
-  const std::size_t most = capabilities_.max_packet;
   if (header == 0) return "udp: a packet needs a header of at least 1 byte";
-  if (slice.length > most || header + slice.length > most) {
+  if (slice.length > most() || header + slice.length > most()) {
     return "udp: a packet of " + std::to_string(header) + " + " + std::to_string(slice.length) +
-           " bytes was offered; the limit is now " + std::to_string(most);
+           " bytes was offered; the limit is now " + std::to_string(most());
   }
   if (packet.path >= paths_.size()) {
     return "udp: there is no path " + std::to_string(packet.path) + "; paths are below " +
@@ -213,7 +224,9 @@ void UdpIo::fill_batch(std::span<const TxPacket> packets) {
     const TxPacket& packet = packets[i];
     if (packet.path != packets[0].path) return;  // another socket, so another call
     const SocketAddress* to = destination(packet);
-    const bool alone = singly_ > 0 && i <= singly_;
+    // The kernel joins only what fits, and whoever follows would be joined to the packet before.
+    const bool cut = !fits(packet) || (i > 0 && !fits(packets[i - 1]));
+    const bool alone = cut || (singly_ > 0 && i <= singly_);
     const TxBatch::Allowed allowed{alone ? 0 : kFrameBytes + capabilities_.max_packet, gso_ && !alone};
     if (to == nullptr || !tx_.add(packet, *to, allowed)) return;
   }
@@ -235,7 +248,12 @@ Result<std::size_t> UdpIo::send(std::span<const TxPacket> packets) {
     const int error = sent < 0 ? errno : EAGAIN;
     ++counters_.send_calls;
     if (sent > 0) {
-      taken += after_sent(static_cast<std::size_t>(sent));
+      const std::size_t packets_sent = after_sent(static_cast<std::size_t>(sent));
+      if (fragments_) {
+        counters_.fragmented += static_cast<std::uint64_t>(
+            std::ranges::count_if(rest.first(packets_sent), [this](const TxPacket& packet) { return !fits(packet); }));
+      }
+      taken += packets_sent;
       continue;
     }
     const auto done = on_failure(error, rest[0]);
@@ -298,7 +316,9 @@ Result<std::optional<std::size_t>> UdpIo::on_failure(int error, const TxPacket& 
     case Failure::kJoined:
       ++counters_.gso_fallbacks;
       singly_ = packets;
-      gso_suspect_ = error != EFAULT && tx_.datagrams_in(1) > 1;
+      // With fragments allowed an MTU that becomes smaller again shows here only, for single packets pass.
+      gso_suspect_ = error != EFAULT && tx_.datagrams_in(1) > 1 &&
+                     !(fragments_ && lower_to_route((*peers_.find(first.peer))[first.path]));
       return 0;
     case Failure::kTooLong: return on_too_long(first);
     case Failure::kNoRoute:

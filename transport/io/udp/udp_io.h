@@ -65,6 +65,7 @@ struct UdpCounters {
   std::uint64_t pool_empty = 0;      // receive() did not read because all buffers were out
   std::uint64_t gso_fallbacks = 0;   // a joined message was refused, and its packets sent one by one
   std::uint64_t mtu_changes = 0;     // max_packet became smaller
+  std::uint64_t fragmented = 0;      // packets longer than max_packet, sent since allow_fragments()
   std::uint64_t refused = 0;         // errors that the network reported to a socket (ECONNREFUSED and its like)
   // Lost, by cause: packets of those sent, datagrams of those received.
   std::uint64_t unreachable = 0;   // sent while the kernel had no way to the peer
@@ -92,6 +93,11 @@ class UdpIo final : public PacketIo {
   std::size_t peers() const { return peers_.size(); }
   // Readable when something can be received: for a thread that sleeps without holding the device.
   int readable_fd() const { return epoll_.fd(); }
+
+  // For who cannot cut again what was cut for a larger MTU: packets as long as max_packet once was pass from now on, as
+  // IP fragments, of which the loss of one loses all. Those within max_packet are not affected. False: max_packet never
+  // became smaller, or they pass already.
+  bool allow_fragments();
 
   const UdpCounters& counters() const { return counters_; }
   Offloads offloads() const { return {gso_, gro_}; }
@@ -133,6 +139,11 @@ class UdpIo final : public PacketIo {
   Result<void> open_sockets(const UdpOptions& options);
   void set_limits(const UdpOptions& options, const Link& link);
   bool lower_mtu(std::size_t mtu);
+  bool lower_to_route(const SocketAddress& peer);
+  std::size_t most() const { return fragments_ ? once_ : capabilities_.max_packet; }
+  bool fits(const TxPacket& packet) const {
+    return packet.header.bytes().size() + packet.payload.length <= capabilities_.max_packet;
+  }
 
   // Null for a packet that can never be sent; refusal() says why.
   const SocketAddress* destination(const TxPacket& packet) const;
@@ -168,6 +179,9 @@ class UdpIo final : public PacketIo {
   std::vector<Path> paths_;
   FileDescriptor epoll_;
   std::size_t receive_buffer_bytes_ = 0;
+
+  std::size_t once_ = 0;    // max_packet at open
+  bool fragments_ = false;  // what is longer than max_packet may leave in fragments
 
   bool gso_ = false;
   bool gro_ = false;

@@ -1,0 +1,74 @@
+#include "tests/conformance/mlt_bed.h"
+
+#include <cctype>
+#include <filesystem>
+#include <utility>
+
+#include "mlt/driver/udp_device.h"
+
+namespace clustar::transport::conformance {
+
+std::unique_ptr<Transport> MltBed::create(const Setup& setup) {
+  Config config;
+  config.socket_ifname = setup.interfaces;
+  config.socket_family = setup.family;
+  config.engine = setup.engine;
+  Log log([this](LogLevel level, const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    if (level == LogLevel::kWarn) warnings_ += text + "\n";
+  });
+  const driver::OpenDevice inner = setup.open ? setup.open : driver::open_udp_device;
+  const auto open = [this, inner, wrap = setup.wrap](const net::Interface& interface, const net::Address& local) {
+    auto device = inner(interface, local);
+    if (!device) return device;
+    if (wrap) device->io = wrap(std::move(device->io));
+    const std::lock_guard lock(mutex_);
+    ports_.push_back(device->ports);
+    return device;
+  };
+  auto made = driver::MltTransport::create(config, clock_, log, open);
+  EXPECT_TRUE(made) << made.error().message;
+  return made ? std::move(*made) : nullptr;
+}
+
+std::vector<driver::Ports> MltBed::ports() {
+  const std::lock_guard lock(mutex_);
+  return ports_;
+}
+
+std::string MltBed::take_warnings() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(warnings_, {});
+}
+
+bool transfer(Connection& connection, std::size_t size, unsigned seed, int tag) {
+  SendBuffer from(*connection.send, size, seed);
+  RecvBuffer to(*connection.recv, size);
+  finish({must_recv(*connection.recv, {{to.mr.get(), 0, size, tag}}),
+          must_send(*connection.send, *from.mr, 0, size, tag)});
+  EXPECT_TRUE(from.bytes == to.bytes) << "a message of " << size << " bytes, seed " << seed;
+  return !::testing::Test::HasFailure();
+}
+
+std::uint64_t count(const std::string& text, const std::string& words) {
+  const std::size_t end = text.find(words);
+  EXPECT_NE(end, std::string::npos) << words << " is not in: " << text;
+  if (end == std::string::npos) return 0;
+  std::size_t begin = end;
+  while (begin > 0 && std::isdigit(static_cast<unsigned char>(text[begin - 1])) != 0) --begin;
+  return std::stoull(text.substr(begin, end - begin));
+}
+
+namespace {
+
+std::size_t entries(const char* folder) {
+  const std::filesystem::directory_iterator all(folder);
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+}  // namespace
+
+std::size_t open_descriptors() { return entries("/proc/self/fd"); }
+std::size_t running_threads() { return entries("/proc/self/task"); }
+
+}  // namespace clustar::transport::conformance

@@ -1,0 +1,53 @@
+// An MltTransport on loopback whose devices a test can wrap, count and talk to.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "mlt/driver/device.h"
+#include "mlt/driver/mlt_transport.h"
+#include "tests/conformance/transport_under_test.h"
+#include "transport/base/system_clock.h"
+#include "transport/io/decorators/forwarding_io.h"
+
+namespace clustar::transport::conformance {
+
+namespace driver = mlt::driver;
+
+class MltBed : public ::testing::Test {
+ protected:
+  using Wrap = std::function<std::unique_ptr<io::PacketIo>(std::unique_ptr<io::PacketIo>)>;
+  struct Setup {
+    std::string engine = "auto";
+    Wrap wrap = {};
+    std::string interfaces = "=lo";
+    std::string family = "ipv4";
+    driver::OpenDevice open = {};  // default: kernel UDP
+  };
+
+  std::unique_ptr<Transport> create(const Setup& setup);
+  // Of the devices that were opened, in order.
+  std::vector<driver::Ports> ports();
+  std::string take_warnings();
+
+ private:
+  SystemClock clock_;
+  std::mutex mutex_;
+  std::vector<driver::Ports> ports_;
+  std::string warnings_;
+};
+
+// One message of `size` bytes, compared byte for byte; false, with the test failed, when it did not arrive so.
+bool transfer(Connection& connection, std::size_t size, unsigned seed = 1, int tag = 0);
+// The number in front of `words` in a summary: count(text, " strangers dropped").
+std::uint64_t count(const std::string& text, const std::string& words);
+std::size_t open_descriptors();
+std::size_t running_threads();
+
+}  // namespace clustar::transport::conformance
