@@ -20,7 +20,7 @@ using transport::Request;
 namespace {
 
 // Receives from this size on are written past the caches: they are longer than what comes at a time is read.
-constexpr std::size_t kStreamedBytes = 64 * 1024;
+constexpr std::size_t kStreamedBytes = 4096;
 
 }  // namespace
 

@@ -45,9 +45,10 @@ bool TxBatch::joins(const Message& message, PeerId peer, std::uint8_t tos, std::
 // Whether a packet of `length` fits behind the latest one, in its datagram.
 bool TxBatch::shares(const Message& message, PeerId peer, std::uint8_t tos, std::size_t length,
                      std::size_t most) const {
-  const std::size_t grown = message.latest + kPackedFrameBytes - kFrameBytes + length;
+  const std::size_t more = kPackedFrameBytes - kFrameBytes + length;
   const std::size_t room = message.datagrams == 1 ? most : std::min(most, message.segment);
-  return message.peer == peer && message.tos == tos && length <= kSmall && grown <= room;
+  return message.peer == peer && message.tos == tos && length <= kSmall && message.latest + more <= room &&
+         message.bytes + more <= most_bytes_;
 }
 
 // The latest packet gets one behind it in its datagram: its framing tells where it ends.
