@@ -38,10 +38,11 @@ std::optional<std::uint32_t> Receiver::post(std::int32_t tag, std::uint32_t leng
   posts_.push_back(id);
   ++outstanding_;
   demand_ += length;
-  for (std::uint32_t m = messages_.base(); m != messages_.end(); ++m) {
+  for (std::uint32_t m = messages_.base(); unmatched_ > 0 && m != messages_.end(); ++m) {
     const Message& message = messages_[m];
     const bool waits = message.state != ReceiveState::kUnseen && message.has_open && message.receive == kNone;
     if (waits && message.open.tag == tag && message.open.tag_seq == receive.tag_seq) {
+      --unmatched_;
       match(m, id, ledgers, now);
       break;
     }
@@ -92,6 +93,7 @@ void Receiver::take_open(std::uint32_t id, Message& message, const OpenRecord& o
       return;
     }
   }
+  ++unmatched_;
 }
 
 void Receiver::match(std::uint32_t id, std::uint32_t receive_id, LedgerBook& ledgers, TimePoint now) {
@@ -446,7 +448,7 @@ void Receiver::free_staging(Message& message) {
 
 bool Receiver::is_consistent() const {
   std::uint64_t demand = 0;
-  std::uint32_t outstanding = 0, staging = 0;
+  std::uint32_t outstanding = 0, staging = 0, unmatched = 0;
   for (const Receive& receive : receives_) {
     if (!receive.used) continue;
     if (!receive.matched) {
@@ -460,11 +462,13 @@ bool Receiver::is_consistent() const {
   for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
     const Message& message = messages_[id];
     if (message.staging != kNone) ++staging;
+    if (message.has_open && message.receive == kNone) ++unmatched;
     const bool matched = message.state == ReceiveState::kArriving || message.over();
     if (matched != (message.receive != kNone)) return false;
     if (message.growing() && message.received >= message.packets) return false;
   }
-  return demand == demand_ && outstanding == outstanding_ && staging + staging_free_.size() == staging_used_;
+  return demand == demand_ && outstanding == outstanding_ && unmatched == unmatched_ &&
+         staging + staging_free_.size() == staging_used_;
 }
 
 }  // namespace clustar::mlt

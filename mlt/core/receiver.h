@@ -216,6 +216,7 @@ class Receiver {
   Ring<std::uint32_t> unstage_;
   Ring<ReceiveDone> done_;
   std::uint32_t outstanding_ = 0;
+  std::uint32_t unmatched_ = 0;  // messages whose record came before their receive
   std::uint64_t demand_ = 0;
   bool active_ = false;
   std::uint32_t sent_units_ = 0;

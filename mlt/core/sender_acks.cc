@@ -26,19 +26,23 @@ void Sender::take_credit(std::uint32_t credit, std::uint32_t finished_below, Tim
 
 void Sender::on_posted(const Posted& posted, TimePoint now) {
   take_credit(posted.credit_units, messages_.base(), now);
-  for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
-    Message& message = messages_[id];
-    if (message.open.tag == posted.tag && message.open.tag_seq == posted.tag_seq) {
+  const auto sent = tag_sends_.find(posted.tag);
+  const std::int32_t later = sent == tag_sends_.end() ? 0 : distance(sent->second, posted.tag_seq);
+  if (later > 0) {
+    // At least so many messages are not before it: with one tag it is the first that is looked at.
+    const auto window = static_cast<std::int32_t>(messages_.end() - messages_.base());
+    for (std::int32_t back = later; back <= window; ++back) {
+      Message& message = messages_[messages_.end() - static_cast<std::uint32_t>(back)];
+      if (message.open.tag != posted.tag || message.open.tag_seq != posted.tag_seq) continue;
       receive_posted(message, now);
       return;
     }
+    return;
   }
-  const auto sent = tag_sends_.find(posted.tag);
-  const bool past = sent != tag_sends_.end() && distance(posted.tag_seq, sent->second) < 0;
   const bool known = std::any_of(posted_early_.begin(), posted_early_.end(), [&](const Ready& ready) {
     return ready.tag == posted.tag && ready.tag_seq == posted.tag_seq;
   });
-  if (past || known) return;
+  if (known) return;
   if (posted_early_.size() >= options_.max_messages) {
     ++counters_.ignored;
     return;

@@ -9,7 +9,7 @@
 
 namespace clustar::mlt::driver {
 
-// Payload of a full packet: a multiple of 64 B. `seal_bytes`: what is added to each packet's header; 0 = nothing.
+// Payload of a full packet: a multiple of 16 B. `seal_bytes`: what is added to each packet's header; 0 = nothing.
 // Error: packets too small for this protocol.
 Result<std::uint16_t> segment_for(const transport::io::Capabilities& capabilities, std::size_t seal_bytes);
 // `speed_mbps`: of the wire; 0 = unknown. Error: packets too small for this protocol.

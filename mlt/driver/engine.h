@@ -125,7 +125,7 @@ class Engine {
   static constexpr std::size_t kBurst = 64;
   static constexpr int kReceiveBursts = 4;   // per turn
   static constexpr int kSendBursts = 8;      // per turn
-  static constexpr std::size_t kGather = 8;  // small requests that may wait for each other
+  static constexpr std::size_t kGather = 16;  // small requests that may wait for each other
   static constexpr std::size_t kSmall = 16 * 1024;
   static constexpr std::size_t kTiny = 400;  // payload that leaves room for others in a datagram
   static constexpr std::size_t kChecksPerTurn = 32;
