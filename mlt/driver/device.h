@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "mlt/driver/handshake.h"
 #include "transport/base/result.h"
@@ -27,8 +28,9 @@ struct Device {
   // already, or never will. Empty: never.
   std::function<bool()> allow_fragments;
   std::function<std::string()> describe;  // what it did, for people
-  // Readable when something can be received: lets a thread sleep without holding the device. -1: there is none.
-  int readable_fd = -1;
+  // One of them is readable when something can be received: lets a thread sleep without holding the device. None: it
+  // must look now and then.
+  std::vector<int> readable_fds;
 };
 
 // Opens the device that has this address.

@@ -418,9 +418,9 @@ bool Engine::callers_are_silent() const {
   return now - caller_at_.load(std::memory_order_relaxed) > kSilence.count();
 }
 
-void Engine::sleep(int fd, Duration timeout) {
+void Engine::sleep(std::span<const int> readable, Duration timeout) {
   asleep_.store(true);
-  if (!has_posts_.load() && !stop_) waker_.wait(fd, timeout);
+  if (!has_posts_.load() && !stop_) waker_.wait(readable, timeout);
   asleep_.store(false);
 }
 
@@ -432,7 +432,8 @@ Duration Engine::sleep_time() {
   const TimePoint now = context_.clock.now();
   const TimePoint next = core_.next_timeout();
   Duration time = next == TimePoint::max() ? kLongestSleep : std::min(next - now, kLongestSleep);
-  if (pending_count_ > 0 || device_.readable_fd < 0) time = std::min(time, kBlind);  // nobody tells when there is room
+  if (pending_count_ > 0 || device_.readable_fds.empty())
+    time = std::min(time, kBlind);  // nobody tells when there is room
   return std::max(time, Duration(0));
 }
 
@@ -441,7 +442,7 @@ void Engine::run() {
   TimePoint worked_at{};
   while (!stop_) {
     if (context_.mode == EngineMode::kAuto && !callers_are_silent()) {
-      waker_.wait(-1, kSilence);
+      waker_.wait({}, kSilence);
       continue;
     }
     Duration time{};
@@ -455,7 +456,12 @@ void Engine::run() {
     }
     const bool spins = context_.mode == EngineMode::kThread && context_.clock.now() - worked_at < kSpin;
     // A device that is lost may be readable for ever.
-    if (!spins) sleep(lost ? -1 : device_.readable_fd, lost ? kLongestSleep : time);
+    if (spins) continue;
+    if (lost) {
+      sleep({}, kLongestSleep);
+    } else {
+      sleep(device_.readable_fds, time);
+    }
   }
 }
 

@@ -123,8 +123,8 @@ class Engine {
 
  private:
   static constexpr std::size_t kBurst = 64;
-  static constexpr int kReceiveBursts = 4;   // per turn
-  static constexpr int kSendBursts = 8;      // per turn
+  static constexpr int kReceiveBursts = 4;    // per turn
+  static constexpr int kSendBursts = 8;       // per turn
   static constexpr std::size_t kGather = 16;  // small requests that may wait for each other
   static constexpr std::size_t kSmall = 16 * 1024;
   static constexpr std::size_t kTiny = 400;  // payload that leaves room for others in a datagram
@@ -177,7 +177,7 @@ class Engine {
   void run();
   Duration sleep_time();
   bool callers_are_silent() const;
-  void sleep(int fd, Duration timeout);
+  void sleep(std::span<const int> readable, Duration timeout);
   void wake_thread();
 
   const Context& context_;

@@ -41,7 +41,7 @@ Result<Device> wrap(Device device, const net::Address& local, const io::FaultSpe
   if (!faulty) return tl::unexpected(faulty.error());
   // A packet that is held back leaves inside of a later call, and no descriptor becomes readable for it: whoever sleeps
   // must look in between.
-  if (spec.copies()) device.readable_fd = -1;
+  if (spec.copies()) device.readable_fds.clear();
   device.describe = [io = faulty->get(), inner = std::move(device.describe), text = given.to_string()] {
     return (inner ? inner() + "; " : std::string()) + describe(*io, text);
   };

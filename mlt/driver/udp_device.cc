@@ -49,7 +49,7 @@ Result<Device> open_udp_device(const net::Interface&, const net::Address& local)
   device.remove_peer = [io](io::PeerId peer) { static_cast<void>(io->remove_peer(peer)); };
   device.allow_fragments = [io] { return io->allow_fragments(); };
   device.describe = [io] { return describe(*io); };
-  device.readable_fd = io->readable_fd();
+  device.readable_fds = io->readable_fds();
   device.io = std::move(*opened);
   return device;
 }

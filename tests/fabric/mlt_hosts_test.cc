@@ -141,7 +141,7 @@ TEST_F(MltHosts, AFullSocketIsBackPressureAndNotLoss) {
     };
     device.remove_peer = [udp](io::PeerId peer) { static_cast<void>(udp->remove_peer(peer)); };
     device.describe = [udp] { return std::to_string(udp->counters().back_pressure) + " times full"; };
-    device.readable_fd = udp->readable_fd();
+    device.readable_fds = udp->readable_fds();
     device.io = std::move(*opened);
     return device;
   };

@@ -15,14 +15,17 @@ Result<Waker> Waker::create() {
   return Waker(std::move(event));
 }
 
-void Waker::wait(int fd, Duration timeout) {
-  pollfd watched[2] = {{event_.fd(), POLLIN, 0}, {fd, POLLIN, 0}};
+void Waker::wait(std::span<const int> readable, Duration timeout) {
+  pollfd watched[1 + kMost];
+  nfds_t count = 0;
+  watched[count++] = {event_.fd(), POLLIN, 0};
+  for (const int fd : readable.first(std::min(readable.size(), kMost))) watched[count++] = {fd, POLLIN, 0};
   const auto nanoseconds = std::max<Duration::rep>(0, timeout.count());
   const timespec limit{static_cast<time_t>(nanoseconds / 1'000'000'000),
                        static_cast<long>(nanoseconds % 1'000'000'000)};
-  if (::ppoll(watched, fd < 0 ? 1 : 2, &limit, nullptr) <= 0 || watched[0].revents == 0) return;
-  eventfd_t count = 0;
-  ::eventfd_read(event_.fd(), &count);
+  if (::ppoll(watched, count, &limit, nullptr) <= 0 || watched[0].revents == 0) return;
+  eventfd_t wakes = 0;
+  ::eventfd_read(event_.fd(), &wakes);
 }
 
 void Waker::wake() { ::eventfd_write(event_.fd(), 1); }

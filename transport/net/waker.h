@@ -1,5 +1,7 @@
-// Where a thread sleeps until a descriptor is readable, somebody wakes it, or its time is over.
+// Where a thread sleeps until one of some descriptors is readable, somebody wakes it, or its time is over.
 #pragma once
+
+#include <span>
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
@@ -11,8 +13,9 @@ class Waker {
  public:
   static Result<Waker> create();
 
-  // `fd` < 0: for none. A wake() before counts. One thread at a time.
-  void wait(int fd, Duration timeout);
+  // Up to kMost descriptors. A wake() before counts. One thread at a time.
+  static constexpr std::size_t kMost = 64;
+  void wait(std::span<const int> readable, Duration timeout);
   void wake();  // any thread
 
  private:

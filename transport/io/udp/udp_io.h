@@ -57,7 +57,7 @@ struct UdpCounters {
   std::uint64_t bytes_received = 0;
   std::uint64_t messages_received = 0;
   std::uint64_t receive_calls = 0;
-  std::uint64_t poll_calls = 0;      // epoll_wait
+  std::uint64_t poll_calls = 0;
   std::uint64_t back_pressure = 0;   // send() ended because a socket was full
   std::uint64_t peek_calls = 0;      // recvmsg with MSG_PEEK, while there are landings
   std::uint64_t packets_placed = 0;  // whose payload the kernel put where it belongs
@@ -92,7 +92,7 @@ class UdpIo final : public PacketIo {
   Result<void> remove_peer(PeerId peer);
   std::size_t peers() const { return peers_.size(); }
   // Readable when something can be received: for a thread that sleeps without holding the device.
-  int readable_fd() const { return epoll_.fd(); }
+  std::vector<int> readable_fds() const;
 
   // For who cannot cut again what was cut for a larger MTU: packets as long as max_packet once was pass from now on, as
   // IP fragments, of which the loss of one loses all. Those within max_packet are not affected. False: max_packet never
@@ -177,7 +177,6 @@ class UdpIo final : public PacketIo {
   UdpCounters counters_;
   PeerTable peers_;
   std::vector<Path> paths_;
-  FileDescriptor epoll_;
   std::size_t receive_buffer_bytes_ = 0;
 
   std::size_t once_ = 0;    // max_packet at open
