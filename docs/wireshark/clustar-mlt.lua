@@ -1,10 +1,12 @@
--- Wireshark dissector of MLT, the loss-tolerant transport, as mlt/core/wire.h defines it. README.md beside this file
--- tells how to install it. Runs on Lua 5.1 to 5.4, so without their differing bit operators.
+-- Wireshark dissector of MLT, the loss-tolerant transport, as mlt/core/wire.h defines it, in the datagrams that
+-- transport/io/udp/frame.h defines. README.md beside this file tells how to install it. Runs on Lua 5.1 to 5.4, so
+-- without their differing bit operators.
 
 local mlt = Proto("clustar_mlt", "Clustar MLT")
 
 mlt.prefs.length_byte = Pref.bool("One byte of header length in front", true,
-  "Over kernel UDP, and in files of PcapIo, a byte with the header's length precedes each packet")
+  "Over kernel UDP, and in files of PcapIo, a byte with the header's length precedes each packet; small packets share " ..
+  "datagrams")
 mlt.prefs.heuristic = Pref.bool("Look for MLT on every UDP port", true,
   "By version, type, exact lengths and reserved bytes; without it only port 61074 and Decode As")
 
@@ -15,6 +17,7 @@ local SIZE = {[DATA] = 40, [ACK] = 24, [POSTED] = 28, [STATE] = 96, [PROBE] = 80
 local OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 48, 20, 3, 512
 local MAX_MESSAGE, MAX_PACKETS, MIN_SEGMENT, MAX_PPM = 2 ^ 30, 2 ^ 20, 64, 1000000
 local SEAL = 24  -- behind the header of a packet under a pre-shared key: counter and tag (mlt/driver/seal.h)
+local MAX_HEADER, PADDING = 128, 0xff
 local MAX_RANGES = 16  -- of missing packets, shown as text
 
 local f = {}
@@ -22,6 +25,8 @@ local function field(name, make, ...) f[name] = make("clustar_mlt." .. name, ...
 local function flag(name, label, mask, bits) field(name, ProtoField.bool, label, bits or 8, nil, mask) end
 
 field("header_length", ProtoField.uint8, "Header length", base.DEC)
+field("payload_length", ProtoField.uint16, "Payload length", base.DEC)
+field("padding", ProtoField.bytes, "Padding")
 field("version", ProtoField.uint8, "Version", base.DEC)
 field("type", ProtoField.uint8, "Type", base.DEC, TYPES)
 field("flags", ProtoField.uint8, "Flags", base.HEX)
@@ -98,6 +103,7 @@ local function malformed(name, label)
   return ProtoExpert.new("clustar_mlt.malformed." .. name, label, expert.group.MALFORMED, expert.severity.ERROR)
 end
 local e = {
+  framing = malformed("framing", "The datagram is not framed as packets are"),
   version = malformed("version", "The version is not 1"),
   type = malformed("type", "There is no such type"),
   length = malformed("length", "The header's length fits no packet of this type"),
@@ -106,16 +112,18 @@ local e = {
   payload = ProtoExpert.new("clustar_mlt.payload", "The payload is not what the header says", expert.group.PROTOCOL,
     expert.severity.WARN),
 }
-mlt.experts = {e.version, e.type, e.length, e.reserved, e.range, e.payload}
+mlt.experts = {e.framing, e.version, e.type, e.length, e.reserved, e.range, e.payload}
 
 local function has(flags, bit) return math.floor(flags / bit) % 2 == 1 end
 local function packet_count(bytes, segment)
   if bytes == 0 or segment == 0 then return 1 end
   return math.floor((bytes + segment - 1) / segment)
 end
+local function payload_bytes(index, bytes, segment) return math.max(0, math.min(segment, bytes - index * segment)) end
 local function whole(number) return string.format("%.0f", number) end
 
--- One packet while it is taken apart: header from `at`, `length` bytes of it.
+-- One packet while it is taken apart: header from `at`, payload from `payload_at` (as it travels: under a pre-shared
+-- key it may be encrypted), and `finish` is behind both.
 local Packet = {}
 Packet.__index = Packet
 function Packet:range(offset, size) return self.tvb(self.at + offset, size) end
@@ -197,11 +205,10 @@ dissect[DATA] = function(p)
   if has(flags, 1) then info = info .. " [retransmission]" end
   if has(flags, 2) then info = info .. " [important]" end
 
-  local expected = math.max(0, math.min(segment, bytes - index * segment))
-  local begin = p.at + p.length
-  local actual = p.tvb:reported_len() - begin
-  local captured = p.tvb:len() - begin
-  if captured > 0 then p.tree:add(f["data.payload"], p.tvb(begin, captured)) end
+  local expected = payload_bytes(index, bytes, segment)
+  local actual = p.finish - p.payload_at
+  local captured = math.min(p.finish, p.tvb:len()) - p.payload_at
+  if captured > 0 then p.tree:add(f["data.payload"], p.tvb(p.payload_at, captured)) end
   p:check(actual == expected, "payload", whole(actual) .. " bytes of payload; the header says " .. whole(expected))
   return info
 end
@@ -326,49 +333,72 @@ dissect[PROBE] = function(p)
     open
 end
 
--- The header's length by its first bytes; nil if they are of no packet.
-local function header_size(tvb, at)
-  local left = tvb:len() - at
-  if left < 12 or tvb(at, 1):uint() ~= 1 then return nil end
-  local kind = tvb(at + 1, 1):uint()
-  local size = SIZE[kind]
-  if size == nil or left < size then return nil end
-  if kind == DATA and has(tvb(at + 2, 1):uint(), 8) then size = size + OPEN_SIZE end
-  if kind == ACK then
-    local blocks = tvb(at + 20, 1):uint()
-    if blocks > MAX_BLOCKS then return nil end
-    size = size + blocks * BLOCK_SIZE
-  end
-  return left >= size and size or nil
+-- Where the packet lies that begins at `begin`: its header at `at`, of `header` bytes (nil: its type tells), and all of
+-- it before `finish`. Or nil and what is wrong with the framing; nil alone where the capture was cut.
+local function frame_at(tvb, begin)
+  local captured, total = tvb:len(), tvb:reported_len()
+  if not mlt.prefs.length_byte then return {begin = begin, at = begin, finish = total} end
+  if begin >= captured then return nil end
+  local packed = tvb(begin, 1):uint() == 0
+  local at = begin + (packed and 4 or 1)
+  if at >= total then return nil, "Nothing is behind the framing" end
+  if at > captured then return nil end
+  local header = tvb(packed and begin + 1 or begin, 1):uint()
+  if header == 0 or header > MAX_HEADER then return nil, "A header has 1 to " .. MAX_HEADER .. " bytes, not " .. header end
+  if at + header > total then return nil, "The header is longer than the rest of the datagram" end
+  local finish = packed and at + header + tvb(begin + 2, 2):uint() or total
+  if finish > total then return nil, "The payload is longer than the rest of the datagram" end
+  return {begin = begin, at = at, header = header, finish = finish, packed = packed}
 end
 
--- Bytes of the seal behind a header of `size` bytes: SEAL or 0.
-local function seal_size(tvb, at, size)
-  if at == 1 then return tvb(0, 1):uint() == size + SEAL and SEAL or 0 end
-  local beyond = tvb:reported_len() - at - size
+-- The header's length by its first bytes. Or nil, and true where the capture was cut within it.
+local function header_size(tvb, frame)
+  local at, left, captured = frame.at, frame.finish - frame.at, math.min(frame.finish, tvb:len()) - frame.at
+  local function byte(offset) return tvb(at + offset, 1):uint() end
+  if captured < 3 then return nil, left > captured end
+  local kind = byte(1)
+  local size = SIZE[kind]
+  if byte(0) ~= 1 or size == nil or left < size then return nil, false end
+  if kind == DATA and has(byte(2), 8) then size = size + OPEN_SIZE end
+  if kind == ACK then
+    if captured <= 20 then return nil, true end
+    if byte(20) > MAX_BLOCKS then return nil, false end
+    size = size + byte(20) * BLOCK_SIZE
+  end
+  if left < size then return nil, false end
+  if captured < size then return nil, true end
+  return size
+end
+
+-- Bytes of the seal behind a header of `size` bytes: SEAL or 0. Without the byte of length it is what is left over.
+local function seal_size(tvb, frame, size)
+  if frame.header then return frame.header == size + SEAL and SEAL or 0 end
+  local at, beyond = frame.at, frame.finish - frame.at - size
   if tvb(at + 1, 1):uint() == DATA then
     local index, bytes, segment = tvb(at + 16, 4):uint(), tvb(at + 24, 4):uint(), tvb(at + 28, 2):uint()
-    beyond = beyond - math.max(0, math.min(segment, bytes - index * segment))
+    beyond = beyond - payload_bytes(index, bytes, segment)
   end
   return beyond == SEAL and SEAL or 0
 end
 
-local function header_at() return mlt.prefs.length_byte and 1 or 0 end
+-- What is wrong where the framing and the type of a packet do not agree; nil if they do.
+local function wrong_length(frame, kind, size, seal)
+  if frame.header and frame.header ~= size + seal then
+    return "The header of such a packet has " .. size .. " bytes, or " .. size + SEAL .. " with its seal"
+  end
+  if kind ~= DATA and frame.finish ~= frame.at + size + seal then return "Such a packet has no payload" end
+end
 
-function mlt.dissector(tvb, pinfo, root)
-  local at = header_at()
-  if tvb:len() < at + 2 then return 0 end
-  pinfo.cols.protocol = "MLT"
-  local tree = root:add(mlt, tvb())
-  local p = setmetatable({tvb = tvb, at = at, tree = tree}, Packet)
-  local size = header_size(tvb, at)
-  local seal = size and seal_size(tvb, at, size) or 0
-  p.length = size and size + seal or tvb:len() - at
-  if at == 1 then
-    tree:add(f.header_length, tvb(0, 1))
-    if size and tvb(0, 1):uint() ~= size + seal then
-      p:wrong("length", "The header of such a packet has " .. size .. " bytes, or " .. size + SEAL .. " with its seal")
-    end
+-- Returns the packet's part of the info column.
+local function dissect_packet(tvb, frame, root)
+  local captured = math.min(frame.finish, tvb:len())
+  local tree = root:add(mlt, tvb(frame.begin, captured - frame.begin))
+  local p = setmetatable({tvb = tvb, at = frame.at, finish = frame.finish, tree = tree}, Packet)
+  if frame.header then tree:add(f.header_length, tvb(frame.begin + (frame.packed and 1 or 0), 1)) end
+  if frame.packed then tree:add(f.payload_length, tvb(frame.begin + 2, 2)) end
+  if captured < frame.at + 2 then
+    p:check(frame.finish >= frame.at + 2, "length")
+    return captured < frame.finish and "[cut]" or "[too short]"
   end
   p:add(tree, "version", 0, 1)
   p:add(tree, "type", 1, 1)
@@ -376,35 +406,63 @@ function mlt.dissector(tvb, pinfo, root)
   local name = TYPES[kind] or ("type " .. kind)
   p:check(p:uint(0, 1) == 1, "version")
   p:check(TYPES[kind] ~= nil, "type")
-  pinfo.cols.info = name
+  local size, cut = header_size(tvb, frame)
   if size == nil then
-    if p:uint(0, 1) == 1 and TYPES[kind] then p:wrong("length") end
-    return tvb:len()
+    if not cut and p:uint(0, 1) == 1 and TYPES[kind] then p:wrong("length") end
+    return name .. (cut and " [cut]" or "")
   end
-  if kind ~= DATA then p:check(tvb:reported_len() == at + size + seal, "length") end
+  local seal = seal_size(tvb, frame, size)
+  local problem = wrong_length(frame, kind, size, seal)
+  p:check(problem == nil, "length", problem)
+  p.payload_at = frame.at + (frame.header or size + seal)
   local info = name .. " " .. dissect[kind](p)
-  if seal > 0 and tvb:len() >= at + size + seal then
+  if seal > 0 and captured >= frame.at + size + seal then
     local branch = p:add(tree, "seal", size, SEAL)
     p:add(branch, "seal.counter", size, 8)
     p:add(branch, "seal.tag", size + 8, 16)
   end
-  pinfo.cols.info = info
   tree:append_text(", " .. info)
-  return tvb:len()
+  return info
+end
+
+function mlt.dissector(tvb, pinfo, root)
+  local captured, total = tvb:len(), tvb:reported_len()
+  if captured == 0 then return 0 end
+  pinfo.cols.protocol = "MLT"
+  local infos, begin = {}, 0
+  while begin < total do
+    local rest = begin < captured and tvb(begin, captured - begin)
+    if mlt.prefs.length_byte and begin > 0 and rest and tvb(begin, 1):uint() == PADDING then
+      local tree = root:add(mlt, rest)
+      tree:append_text(", padding")
+      tree:add(f.padding, rest)
+      break
+    end
+    local frame, problem = frame_at(tvb, begin)
+    if problem then
+      local tree = root:add(mlt, rest)
+      tree:append_text(", wrong framing")
+      tree:add_proto_expert_info(e.framing, problem)
+    end
+    infos[#infos + 1] = frame and dissect_packet(tvb, frame, root) or problem and "[wrong framing]" or "[cut]"
+    begin = frame and frame.finish or total
+  end
+  pinfo.cols.info = table.concat(infos, "; ")
+  return captured
 end
 
 -- Offsets and sizes of what is reserved, after the first four bytes.
 local RESERVED = {[DATA] = {30, 2}, [ACK] = {21, 3}, [PROBE] = {26, 2}}
 
--- Strict, because it sees every UDP packet that no one else claims.
+-- Strict, because it sees every UDP packet that no one else claims; about the first packet of the datagram only, so
+-- that what is wrong behind it is shown.
 local function looks_like_mlt(tvb)
-  local at = header_at()
-  local size = header_size(tvb, at)
-  if size == nil then return false end
-  local seal = seal_size(tvb, at, size)
-  if at == 1 and tvb(0, 1):uint() ~= size + seal then return false end
+  local frame = frame_at(tvb, 0)
+  local size = frame and header_size(tvb, frame)
+  if not size then return false end
+  local at = frame.at
   local kind = tvb(at + 1, 1):uint()
-  if kind ~= DATA and tvb:reported_len() ~= at + size + seal then return false end
+  if wrong_length(frame, kind, size, seal_size(tvb, frame, size)) then return false end
   if kind ~= DATA and tvb(at + 3, 1):uint() ~= 0 then return false end
   if tvb(at + 2, 1):uint() > 15 then return false end
   local reserved = RESERVED[kind]

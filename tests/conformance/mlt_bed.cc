@@ -1,10 +1,15 @@
 #include "tests/conformance/mlt_bed.h"
 
+#include <sys/socket.h>
+
 #include <cctype>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
+#include "mlt/driver/handshake.h"
 #include "mlt/driver/udp_device.h"
+#include "tests/psk_file.h"
 
 namespace clustar::transport::conformance {
 
@@ -13,6 +18,11 @@ std::unique_ptr<Transport> MltBed::create(const Setup& setup) {
   config.socket_ifname = setup.interfaces;
   config.socket_family = setup.family;
   config.engine = setup.engine;
+  std::optional<tests::PskFile> psk;  // is read once, by create
+  if (!setup.psk_mode.empty()) {
+    config.psk_file = psk.emplace(setup.secret).path();
+    config.psk_mode = setup.psk_mode;
+  }
   Log log([this](LogLevel level, const std::string& text) {
     const std::lock_guard lock(mutex_);
     if (level == LogLevel::kWarn) warnings_ += text + "\n";
@@ -48,6 +58,15 @@ bool transfer(Connection& connection, std::size_t size, unsigned seed, int tag) 
           must_send(*connection.send, *from.mr, 0, size, tag)});
   EXPECT_TRUE(from.bytes == to.bytes) << "a message of " << size << " bytes, seed " << seed;
   return !::testing::Test::HasFailure();
+}
+
+net::Socket dial(const Handle& handle) {
+  const net::Address address(driver::HandleInfo::parse(handle)->endpoint);
+  net::Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(::connect(socket.fd(), address.raw(), address.length()), 0);
+  const timeval limit{10, 0};
+  setsockopt(socket.fd(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  return socket;
 }
 
 std::uint64_t count(const std::string& text, const std::string& words) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,10 +16,35 @@
 #include "tests/conformance/transport_under_test.h"
 #include "transport/base/system_clock.h"
 #include "transport/io/decorators/forwarding_io.h"
+#include "transport/net/socket.h"
 
 namespace clustar::transport::conformance {
 
 namespace driver = mlt::driver;
+
+// The real time, and what a test has added.
+class TurnedClock final : public Clock {
+ public:
+  TimePoint now() const override { return system_.now() + Duration(ahead_.load()); }
+  void advance(Duration by) { ahead_ += by.count(); }
+
+ private:
+  SystemClock system_;
+  std::atomic<std::int64_t> ahead_{0};
+};
+
+// Says that it sent what it threw away, while `mute` is set.
+class MuteIo final : public io::ForwardingIo {
+ public:
+  MuteIo(std::unique_ptr<io::PacketIo> inner, const std::atomic<bool>& mute)
+      : ForwardingIo(std::move(inner)), mute_(mute) {}
+  Result<std::size_t> send(std::span<const io::TxPacket> packets) override {
+    return mute_ ? Result<std::size_t>(packets.size()) : ForwardingIo::send(packets);
+  }
+
+ private:
+  const std::atomic<bool>& mute_;
+};
 
 class MltBed : public ::testing::Test {
  protected:
@@ -29,6 +55,8 @@ class MltBed : public ::testing::Test {
     std::string interfaces = "=lo";
     std::string family = "ipv4";
     driver::OpenDevice open = {};  // default: kernel UDP
+    std::string psk_mode = {};     // empty: no pre-shared key
+    std::string secret = {};
   };
 
   std::unique_ptr<Transport> create(const Setup& setup);
@@ -36,8 +64,9 @@ class MltBed : public ::testing::Test {
   std::vector<driver::Ports> ports();
   std::string take_warnings();
 
+  TurnedClock clock_;
+
  private:
-  SystemClock clock_;
   std::mutex mutex_;
   std::vector<driver::Ports> ports_;
   std::string warnings_;
@@ -45,6 +74,8 @@ class MltBed : public ::testing::Test {
 
 // One message of `size` bytes, compared byte for byte; false, with the test failed, when it did not arrive so.
 bool transfer(Connection& connection, std::size_t size, unsigned seed = 1, int tag = 0);
+// A TCP connection to where a listener waits, whose reads give up after 10 s.
+net::Socket dial(const Handle& handle);
 // The number in front of `words` in a summary: count(text, " strangers dropped").
 std::uint64_t count(const std::string& text, const std::string& words);
 std::size_t open_descriptors();

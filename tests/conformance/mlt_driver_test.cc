@@ -7,15 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <mutex>
 #include <thread>
 
 #include "mlt/core/wire.h"
 #include "mlt/driver/handshake.h"
-#include "mlt/driver/mlt_transport.h"
-#include "mlt/driver/udp_device.h"
-#include "tests/conformance/transport_under_test.h"
-#include "transport/base/system_clock.h"
+#include "tests/conformance/mlt_bed.h"
 #include "transport/io/decorators/faulty_io.h"
 #include "transport/io/decorators/forwarding_io.h"
 
@@ -25,30 +21,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
-namespace driver = mlt::driver;
-
-class TurnedClock final : public Clock {
- public:
-  TimePoint now() const override { return system_.now() + Duration(ahead_.load()); }
-  void advance(Duration by) { ahead_ += by.count(); }
-
- private:
-  SystemClock system_;
-  std::atomic<std::int64_t> ahead_{0};
-};
-
-// Says that it sent what it threw away, while `mute` is set.
-class MuteIo final : public io::ForwardingIo {
- public:
-  MuteIo(std::unique_ptr<io::PacketIo> inner, const std::atomic<bool>& mute)
-      : ForwardingIo(std::move(inner)), mute_(mute) {}
-  Result<std::size_t> send(std::span<const io::TxPacket> packets) override {
-    return mute_ ? Result<std::size_t>(packets.size()) : ForwardingIo::send(packets);
-  }
-
- private:
-  const std::atomic<bool>& mute_;
-};
 
 // Takes one packet in three calls.
 class NarrowIo final : public io::ForwardingIo {
@@ -63,48 +35,12 @@ class NarrowIo final : public io::ForwardingIo {
   int calls_ = 0;
 };
 
-class MltDriver : public ::testing::Test {
+class MltDriver : public MltBed {
  protected:
-  using Wrap = std::function<std::unique_ptr<io::PacketIo>(std::unique_ptr<io::PacketIo>)>;
-
   std::unique_ptr<Transport> create(const std::string& engine = "auto", const Wrap& wrap = {}) {
-    Config config;
-    config.socket_ifname = "=lo";
-    config.socket_family = "ipv4";
-    config.engine = engine;
-    Log log([this](LogLevel level, const std::string& text) {
-      const std::lock_guard lock(mutex_);
-      if (level == LogLevel::kWarn) warnings_ += text + "\n";
-    });
-    const auto open = [wrap](const net::Interface& interface, const net::Address& local) {
-      auto device = driver::open_udp_device(interface, local);
-      if (device && wrap) device->io = wrap(std::move(device->io));
-      return device;
-    };
-    return std::move(driver::MltTransport::create(config, clock_, log, open).value());
+    return MltBed::create({.engine = engine, .wrap = wrap});
   }
-  std::string take_warnings() {
-    const std::lock_guard lock(mutex_);
-    return std::exchange(warnings_, {});
-  }
-  static void transfer(Connection& connection, std::size_t size) {
-    SendBuffer from(*connection.send, size, 1);
-    RecvBuffer to(*connection.recv, size);
-    finish({must_recv(*connection.recv, {{to.mr.get(), 0, size, 0}}), must_send(*connection.send, *from.mr, 0, size)});
-    ASSERT_EQ(from.bytes, to.bytes);
-  }
-
-  TurnedClock clock_;
-  std::mutex mutex_;
-  std::string warnings_;
 };
-
-net::Socket dial(const Handle& handle) {
-  const net::Address address(driver::HandleInfo::parse(handle)->endpoint);
-  net::Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_EQ(::connect(socket.fd(), address.raw(), address.length()), 0);
-  return socket;
-}
 
 net::Socket greet(const Handle& handle, const driver::Token& token) {
   const auto info = driver::HandleInfo::parse(handle).value();

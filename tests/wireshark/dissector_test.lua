@@ -33,15 +33,28 @@ local function compare(sample, pinfo)
   end
 end
 
+-- Whatever was not captured, what was is not to blame.
+local function try_cut(sample, bytes, length)
+  for _, heuristic in ipairs({false, true}) do
+    local accepted, pinfo = stub.dissect(bytes, heuristic, length)
+    check(#stub.experts == 0, sample.name, "an expert info on a capture that was cut to", #bytes, "of", length)
+    check(not accepted or #bytes == 0 or pinfo.cols.protocol == "MLT", sample.name, "cut: columns")
+  end
+end
+
 local function try(sample)
   packets = packets + 1
   local bytes = unhex(sample.hex)
   stub.proto.prefs.length_byte = true
+  if sample.length > #bytes then return try_cut(sample, bytes, sample.length) end
   local _, pinfo = stub.dissect(bytes)
   check(malformed() ~= sample.valid, sample.name, "malformed is", malformed(), sample.hex)
   for _, one in ipairs(stub.added) do seen[one.abbr] = true end
   if not sample.valid then
     invalid = invalid + 1
+    local last = stub.experts[#stub.experts]
+    local framing = last ~= nil and last.abbr == "clustar_mlt.malformed.framing"
+    check(sample.name == "prefix" or framing == (sample.name == "wrong_framing"), sample.name, "framing", sample.hex)
     stub.dissect(bytes, true)  -- must not fail either
     return
   end
@@ -50,16 +63,25 @@ local function try(sample)
   local accepted, again = stub.dissect(bytes, true)
   check(accepted, sample.name, "the heuristic refused it")
   compare(sample, again)
-  if sample.name == "mutant" then return end
+  if sample.name == "mutant" or sample.name == "prefix" then return end
   check(#stub.experts == 0, sample.name, "an expert info on a good packet")
+  local packed = bytes:byte(1) == 0
   -- A capture that was cut within the payload.
-  if values("clustar_mlt.data.payload") ~= "" then
+  if not packed and values("clustar_mlt.data.payload") ~= "" then
     check(stub.dissect(bytes:sub(1, -2), true, #bytes) and #stub.experts == 0, sample.name, "cut")
     stub.dissect(bytes:sub(1, -2), true)
     check(#stub.experts == 1 and not malformed(), sample.name, "a payload that is too short")
   end
-  for cut = 0, #bytes - 1 do stub.dissect(bytes:sub(1, cut), true) end
+  for cut = 0, #bytes - 1 do
+    stub.dissect(bytes:sub(1, cut), true)
+    try_cut(sample, bytes:sub(1, cut), #bytes)
+  end
   stub.proto.prefs.length_byte = false
+  for cut = 0, #bytes do stub.dissect(bytes:sub(1, cut), false, #bytes) end
+  if packed then
+    check(not stub.dissect(bytes, true), sample.name, "is not a packet without the byte of length")
+    return
+  end
   accepted, again = stub.dissect(bytes:sub(2), true)
   check(accepted and #stub.experts == 0, sample.name, "without the byte of length")
   compare(sample, again)
@@ -69,9 +91,9 @@ end
 
 local samples = {}
 for line in io.lines(arg[3]) do
-  local name, valid, hex = line:match("^packet (%S+) ([01]) (%x+)$")
+  local name, valid, hex, length = line:match("^packet (%S+) ([01]) (%x+) (%d+)$")
   if name then
-    samples[#samples + 1] = {name = name, valid = valid == "1", hex = hex, fields = {}}
+    samples[#samples + 1] = {name = name, valid = valid == "1", hex = hex, length = tonumber(length), fields = {}}
   else
     local abbr, value = line:match("^(%S+) (.*)$")
     local fields = samples[#samples].fields
@@ -86,6 +108,13 @@ for _, field in ipairs(stub.proto.fields) do check(seen[field.abbr], field.abbr,
 check(not stub.dissect("", true) and not stub.dissect("\1", true), "nothing is not MLT")
 check(not stub.dissect(string.rep("\0", 200), true), "zeroes are not MLT")
 check(not stub.dissect("\40\1\1\1" .. string.rep("\1", 196), true), "ones are not MLT")
+for _, sample in ipairs(samples) do
+  local bytes = unhex(sample.hex)
+  if sample.name == "posted" then
+    check(not stub.dissect(bytes .. "x", true), "a payload behind what has none")
+    check(not stub.dissect(string.char(bytes:byte(1) + 1) .. bytes:sub(2) .. "x", true), "a longer header")
+  end
+end
 stub.proto.prefs.heuristic = false
 check(not stub.dissect(unhex(samples[1].hex), true), "the preference turns the heuristic off")
 check(packets > 1000 and invalid > 300 and packets - invalid > 300, "few packets", packets, invalid)

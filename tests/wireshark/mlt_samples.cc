@@ -1,6 +1,8 @@
-// Packets for the test of docs/wireshark/clustar-mlt.lua: writes them as PcapIo does to a file, and to stdout what the
-// dissector must find in them. Lines: "packet <name> <valid> <UDP payload in hex>", then "<field> <value>" each.
+// Datagrams for the test of docs/wireshark/clustar-mlt.lua: writes them to a file, and to stdout what the dissector
+// must find in them. Lines: "packet <name> <valid> <UDP payload in hex> <its bytes before the capture was cut>", then
+// "<field> <value>" each.
 // "@info" is the text of the info column. Values are decimal, fields of 64 bits and bytes hexadecimal, flags 0 or 1.
+#include <algorithm>
 #include <array>
 #include <cinttypes>
 #include <cstdio>
@@ -8,18 +10,32 @@
 #include <vector>
 
 #include "mlt/core/wire.h"
-#include "tests/unit/recording_io.h"
-#include "transport/io/decorators/pcap_io.h"
+#include "mlt/driver/seal.h"
+#include "transport/base/bytes.h"
+#include "transport/base/rng.h"
+#include "transport/io/decorators/pcapng_writer.h"
+#include "transport/io/udp/frame.h"
 
 namespace clustar::mlt {
 namespace {
 
 namespace io = transport::io;
 
+std::string hex(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte byte : bytes) {
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x", std::to_integer<unsigned>(byte));
+    text += digits.data();
+  }
+  return text;
+}
+
 struct Sample {
   std::string name;
   std::vector<std::byte> header;
   std::size_t payload = 0;
+  std::byte fill{};  // of the payload
   std::vector<std::string> fields;
 
   void expect(const char* field, std::int64_t value) { add(field, std::to_string(value)); }
@@ -78,6 +94,7 @@ Sample data_sample(const char* name, const DataHeader& data) {
   expect_size(out, data.message_bytes, data.segment);
   out.expect("data.tx_us", data.tx_us);
   out.expect("sent_units", data.sent_units);
+  if (out.payload > 0) out.add("data.payload", std::string(2 * out.payload, '0'));
   if (data.open) expect_open(out, *data.open);
   return out;
 }
@@ -149,20 +166,27 @@ DataHeader data_header() {
           .open = {}};
 }
 
-// Under a pre-shared key: mlt/driver/seal.h.
-constexpr std::size_t kSealBytes = 24;
-Sample sealed(const char* name, Sample sample, std::uint64_t counter) {
+// Under a pre-shared key: a counter and a tag behind the core's header, the payload as it was or encrypted.
+constexpr std::size_t kSealBytes = driver::kSealBytes;
+Sample sealed(const char* name, Sample sample, std::uint64_t counter, bool encrypted = false) {
   sample.name = name;
-  for (std::size_t i = 0; i < kSealBytes; ++i) {
-    const auto byte = i < 8 ? static_cast<std::byte>(counter >> (56 - 8 * i)) : static_cast<std::byte>(0xa0 + i);
-    sample.header.push_back(byte);
-  }
+  std::array<std::byte, kSealBytes> seal;
+  WireWriter(std::span(seal)).store<0>(counter);
+  for (std::size_t i = sizeof counter; i < kSealBytes; ++i) seal[i] = static_cast<std::byte>(0xa0 + i + counter);
+  sample.header.insert(sample.header.end(), seal.begin(), seal.end());
   sample.expect64("seal.counter", counter);
+  sample.add("seal.tag", hex(std::span(seal).subspan<sizeof counter>()));
+  if (encrypted && sample.payload > 0) {
+    sample.fill = std::byte{0x5c};
+    std::erase_if(sample.fields, [](const std::string& field) { return field.starts_with("data.payload "); });
+    sample.add("data.payload", hex(std::vector(sample.payload, sample.fill)));
+  }
   return sample;
 }
 
-bool is_packet(const std::vector<std::byte>& header) {
-  return parse(header) || (header.size() > kSealBytes && parse(std::span(header).first(header.size() - kSealBytes)));
+// As the core takes it, with a seal or without: whether the seal is genuine cannot be seen.
+bool is_packet(std::span<const std::byte> header) {
+  return parse(header) || (header.size() > kSealBytes && parse(header.first(header.size() - kSealBytes)));
 }
 
 std::vector<Sample> valid_samples() {
@@ -179,6 +203,9 @@ std::vector<Sample> valid_samples() {
   data = {.index = 1, .message_bytes = 1000, .segment = 200, .open = OpenRecord{}};
   all.push_back(data_sample("data_full_segment", data));
   all.push_back(sealed("data_sealed", data_sample("", data), 0x0102030405060708));
+  all.push_back(sealed("data_encrypted", data_sample("", data), 0x7fffffffffffffff, true));
+  data.open = {};
+  all.push_back(sealed("data_without_open_encrypted", data_sample("", data), 0, true));
 
   Ack ack{.secret = 9, .credit_units = 0xffffffff, .finished_below = 12, .count = 0, .blocks = {}};
   all.push_back(ack_sample("ack_empty", ack, {}));
@@ -203,6 +230,7 @@ std::vector<Sample> valid_samples() {
   state.missing[0] = std::byte{0x9c};   // 512, 515-517
   state.missing[12] = std::byte{0x30};  // 610-611
   all.push_back(state_sample("state_ranges", state, 6, "512, 515-517, 610-611"));
+  all.push_back(sealed("state_sealed", state_sample("", state, 6, "512, 515-517, 610-611"), 5));
   state = {.stop = true, .count = State::kWindow, .finished_below = 3};
   state.missing.fill(std::byte{0xff});
   all.push_back(state_sample("state_all", state, 512, "0-511"));
@@ -257,7 +285,7 @@ std::vector<Sample> mutants(const std::vector<Sample>& valid) {
     const std::size_t at = rng.below(mutant.header.size());
     switch (rng.below(8)) {
       case 0: mutant.header.resize(std::max<std::size_t>(at, 2)); break;
-      case 1: mutant.header.resize(std::min(mutant.header.size() + 1 + rng.below(40), kMaxHeader)); break;
+      case 1: mutant.header.resize(std::min(mutant.header.size() + 1 + rng.below(40), io::Header::kMax)); break;
       case 2: mutant.header[rng.below(4)] = static_cast<std::byte>(rng.below(20)); break;
       case 3: mutant.header[at] = std::byte{0xff}; break;
       case 4: mutant.header[at] = std::byte{0}; break;
@@ -268,35 +296,196 @@ std::vector<Sample> mutants(const std::vector<Sample>& valid) {
   return all;
 }
 
-void print(const Sample& sample) {
-  std::printf("packet %s %d %02x", sample.name.c_str(), is_packet(sample.header),
-              static_cast<unsigned>(sample.header.size()));
-  for (const std::byte byte : sample.header) std::printf("%02x", std::to_integer<unsigned>(byte));
-  for (std::size_t i = 0; i < sample.payload; ++i) std::printf("00");
-  std::printf("\n");
-  for (const std::string& field : sample.fields) std::printf("%s\n", field.c_str());
+// What one UDP datagram carries.
+struct Datagram {
+  static constexpr std::uint16_t kPort = 61074, kOtherPort = 9;  // the dissector's own, and one that it has to look at
+  std::string name;
+  std::vector<std::byte> bytes;
+  std::vector<std::string> fields;
+  bool valid = true;
+  std::size_t length = 0;  // more than `bytes` where the capture was cut
+  std::uint16_t port = kPort;
+};
+
+// With what follows in the same datagram, or as its last packet.
+void append(std::vector<std::byte>& bytes, const Sample& packet, bool packed) {
+  if (packed) {
+    bytes.push_back(std::byte{0});
+    bytes.push_back(static_cast<std::byte>(packet.header.size()));
+    bytes.push_back(static_cast<std::byte>(packet.payload >> 8));
+    bytes.push_back(static_cast<std::byte>(packet.payload & 0xff));
+  } else {
+    bytes.push_back(static_cast<std::byte>(packet.header.size()));
+  }
+  bytes.insert(bytes.end(), packet.header.begin(), packet.header.end());
+  bytes.resize(bytes.size() + packet.payload, packet.fill);
+}
+
+Datagram alone(const Sample& packet) {
+  Datagram out{.name = packet.name, .bytes = {}, .fields = packet.fields, .valid = is_packet(packet.header)};
+  append(out.bytes, packet, false);
+  return out;
+}
+
+enum class Verdict { kGood, kWrongPacket, kWrongFraming };
+
+// Whether a receiver takes all of it: what UdpIo does with a datagram, and the core with its packets.
+Verdict judge(std::span<const std::byte> rest) {
+  Verdict verdict = Verdict::kGood;
+  for (bool first = true; !rest.empty(); first = false) {
+    if (!first && rest[0] == io::udp::kPadding) return verdict;
+    const auto frame = io::udp::parse_frame(rest);
+    if (!frame) return Verdict::kWrongFraming;
+    if (!is_packet(frame->header)) verdict = Verdict::kWrongPacket;
+    rest = rest.subspan(frame->length);
+  }
+  return verdict;
+}
+
+// `plain_last`: the last packet has the short framing, which is that of all others alone.
+Datagram packed(const char* name, const std::vector<Sample>& packets, bool plain_last, std::size_t padding = 0) {
+  Datagram out{.name = name, .bytes = {}, .fields = {}};
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    const bool plain = plain_last && i + 1 == packets.size();
+    append(out.bytes, packets[i], !plain);
+    out.fields.push_back("header_length " + std::to_string(packets[i].header.size()));
+    if (!plain) out.fields.push_back("payload_length " + std::to_string(packets[i].payload));
+    std::ranges::copy_if(packets[i].fields, std::back_inserter(out.fields),
+                         [](const std::string& field) { return !field.starts_with("@info"); });
+  }
+  out.bytes.insert(out.bytes.end(), padding, io::udp::kPadding);
+  if (padding > 0) out.fields.push_back("padding " + hex(std::vector(padding, io::udp::kPadding)));
+  return out;
+}
+
+std::vector<Datagram> packed_datagrams() {
+  const Ack ack{.secret = 9, .finished_below = 12, .count = 1, .blocks = {{{2, 1, 0, 1, 1, 3}}}};
+  const Sample acks = ack_sample("ack", ack, {0});
+  Sample posted = sample("posted", Posted{.secret = 3, .tag = 1, .tag_seq = 4, .length = 5});
+  posted.fields.insert(posted.fields.end(), {"tag 1", "tag_seq 4", "posted.length 5", "credit_units 0"});
+  DataHeader header = data_header();
+  const Sample data = data_sample("data", header);
+  header.index = 1;
+  header.open = open_record();
+  const Sample opening = data_sample("data", header);
+  std::vector<Datagram> all;
+  all.push_back(packed("ack_posted", {acks, posted}, true));
+  all.back().fields.push_back(
+      "@info ACK finished below 12 | path 2 class 1 largest 1 missing 0; POSTED tag 1 seq 4 length 5");
+  all.push_back(packed("posted_data", {posted, data}, true));
+  all.push_back(packed("data_data", {opening, data}, true));
+  all.push_back(packed("three", {data, acks, opening}, true));
+  all.push_back(packed("all_in_the_longer_framing", {data, posted}, false));
+  all.push_back(packed("data_padding", {data}, false, 9));
+  all.push_back(packed("posted_data_padding", {posted, data}, false, 1));
+  const Sample sealed_ack = sealed("ack", acks, 1), sealed_posted = sealed("posted", posted, 2);
+  const Sample sealed_data = sealed("data", data, 3), encrypted = sealed("opening", opening, 4, true);
+  all.push_back(packed("sealed_ack_posted", {sealed_ack, sealed_posted}, true));
+  all.back().fields.push_back(
+      "@info ACK finished below 12 | path 2 class 1 largest 1 missing 0; POSTED tag 1 seq 4 length 5");
+  all.push_back(packed("sealed_and_encrypted", {sealed_posted, sealed_data, encrypted}, true));
+  all.push_back(packed("encrypted_padding", {encrypted, sealed_ack}, false, 9));
+  all.push_back(packed("sealed_behind_clear", {acks, sealed_posted, data}, true));
+  return all;
+}
+
+// What a sender does not make: each with something wrong behind a good packet, and alone.
+std::vector<Datagram> wrong_framings() {
+  const Sample data = data_sample("data", data_header());
+  const auto of = [](std::initializer_list<unsigned> bytes, std::size_t more) {
+    std::vector<std::byte> out(bytes.size() + more, std::byte{1});
+    std::ranges::transform(bytes, out.begin(), [](unsigned one) { return static_cast<std::byte>(one); });
+    return out;
+  };
+  constexpr unsigned kTooLong = io::Header::kMax + 1;
+  const std::vector<std::vector<std::byte>> tails = {of({0}, 0),
+                                                     of({0, 40, 0}, 0),
+                                                     of({0, 40, 0, 0}, 0),
+                                                     of({0, 0, 0, 4}, 4),
+                                                     of({0, kTooLong, 0, 0}, kTooLong),
+                                                     of({0, 40, 0, 0}, 9),
+                                                     of({0, 40, 0, 10}, 49),
+                                                     of({kTooLong}, kTooLong),
+                                                     of({254}, 300),
+                                                     of({40}, 39),
+                                                     of({0, 1, 0, 0}, 1),
+                                                     of({1}, 1),
+                                                     of({0, 10, 0, 0}, 40)};
+  std::vector<Datagram> all;
+  for (const auto& tail : tails) {
+    all.push_back({.name = "wrong_framing", .bytes = tail, .fields = {}});
+    Datagram behind = packed("wrong_framing", {data}, false);
+    behind.bytes.insert(behind.bytes.end(), tail.begin(), tail.end());
+    all.push_back(behind);
+  }
+  all.push_back({.name = "wrong_framing", .bytes = of({255, 255, 255}, 0), .fields = {}});  // padding, and no packet
+  Sample posted = sample("posted", Posted{.secret = 3});
+  posted.payload = 5;  // what only data has
+  all.push_back(alone(posted));
+  for (Datagram& one : all) {
+    one.valid = false;
+    one.name = judge(one.bytes) == Verdict::kWrongFraming ? "wrong_framing" : "wrong_packet";
+    one.fields.clear();
+  }
+  return all;
+}
+
+std::vector<Datagram> all_datagrams() {
+  std::vector<Datagram> all;
+  const std::vector<Sample> valid = valid_samples();
+  for (const auto& packets : {valid, mutants(valid), near_misses()}) {
+    for (const Sample& one : packets) all.push_back(alone(one));
+  }
+  for (const Datagram& whole : packed_datagrams()) {
+    all.push_back(whole);
+    all.push_back(whole);
+    all.back().port = Datagram::kOtherPort;
+    for (std::size_t i = 1; i < whole.bytes.size(); ++i) {
+      Datagram prefix{.name = "prefix", .bytes = {whole.bytes.begin(), whole.bytes.begin() + i}, .fields = {}};
+      prefix.valid = judge(prefix.bytes) == Verdict::kGood;
+      all.push_back(prefix);
+      all.push_back({.name = "cut", .bytes = prefix.bytes, .fields = {}, .length = whole.bytes.size()});
+    }
+  }
+  for (const Datagram& one : wrong_framings()) all.push_back(one);
+  for (Datagram& one : all) one.length = std::max(one.length, one.bytes.size());
+  return all;
+}
+
+void print(const Datagram& one) {
+  std::printf("packet %s %d %s %zu\n", one.name.c_str(), one.valid, hex(one.bytes).c_str(), one.length);
+  for (const std::string& field : one.fields) std::printf("%s\n", field.c_str());
+}
+
+// IPv4 from 192.0.2.1 to 10.0.0.0 and UDP, without checksums.
+std::vector<std::byte> envelope(const Datagram& one) {
+  constexpr std::size_t kIp = 20, kUdp = 8;
+  std::vector<std::byte> out(kIp + kUdp);
+  WireWriter ip{std::span(out).first<kIp>()};
+  ip.store<0>(std::uint8_t{0x45});
+  ip.store<2>(static_cast<std::uint16_t>(kIp + kUdp + one.length));
+  ip.store<8>(std::uint8_t{64});
+  ip.store<9>(std::uint8_t{17});
+  ip.store<12>(std::uint32_t{0xc0000201});
+  ip.store<16>(std::uint32_t{0x0a000000});
+  WireWriter udp{std::span(out).subspan<kIp, kUdp>()};
+  udp.store<0>(std::uint16_t{49152});
+  udp.store<2>(one.port);
+  udp.store<4>(static_cast<std::uint16_t>(kUdp + one.length));
+  return out;
 }
 
 int run(const char* file) {
-  std::vector<Sample> samples = valid_samples();
-  std::vector<Sample> others = mutants(samples);
-  for (Sample& one : near_misses()) others.push_back(std::move(one));
-  for (Sample& one : others) samples.push_back(std::move(one));
-  std::vector<std::byte> zeroes(1024);
-  const io::Mr mr(gdr::MemoryRef::host(zeroes.data(), zeroes.size()));
-  io::PcapIoOptions options;
-  options.file.path = file;
-  io::PcapIo pcap(std::make_unique<io::RecordingIo>(), options);
-  for (const Sample& sample : samples) {
-    print(sample);
-    io::TxPacket packet;
-    packet.header = io::Header(sample.header.size());
-    std::ranges::copy(sample.header, packet.header.bytes().begin());
-    packet.payload = {&mr, 0, sample.payload};
-    if (!pcap.send(std::span(&packet, 1))) return 1;
+  io::PcapngOptions options;
+  options.path = file;
+  io::PcapngWriter writer(options);
+  for (const Datagram& one : all_datagrams()) {
+    print(one);
+    const auto front = envelope(one);
+    writer.write(Duration(0), io::PcapngWriter::Direction::kOutbound, front, one.bytes, front.size() + one.length);
   }
-  pcap.flush();
-  return pcap.file().skipped() == 0 && std::fflush(stdout) == 0 ? 0 : 1;
+  writer.flush();
+  return writer.skipped() == 0 && std::fflush(stdout) == 0 ? 0 : 1;
 }
 
 }  // namespace
