@@ -94,7 +94,7 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
     *early = posted_early_.back();
     posted_early_.pop_back();
   }
-  unsent_packets_ += packets;
+  message.posted ? unsent_packets_ += packets : ++unposted_;
   if (is_mouse(message)) ++unsent_mice_;
   // Without credit and without the right to begin, the receiver must learn that somebody waits; it knows when there is
   // more on the way.
@@ -189,7 +189,7 @@ void Sender::finish(std::uint32_t id, Message& message, SendState state, bool co
   resends_ -= message.resend.count();
   forget_probe(message);
   if (message.sent == 0 && is_mouse(message)) --unsent_mice_;
-  unsent_packets_ -= message.packets - message.sent;
+  message.posted ? unsent_packets_ -= message.packets - message.sent : --unposted_;
   set_state(message.state, state);
   if (message.in_flight.count() > 0) settle_all_of(id, now);
   const std::uint32_t missing = complete ? 0 : message.delivered.missing();
@@ -249,7 +249,7 @@ std::optional<DataHeader> Sender::repeat(std::uint32_t id, std::uint32_t index) 
 }
 
 bool Sender::is_consistent() const {
-  std::uint32_t resends = 0, probes = 0, mice = 0, unsent = 0;
+  std::uint32_t resends = 0, probes = 0, mice = 0, unsent = 0, unposted = 0;
   for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
     const Message& message = messages_[id];
     if (message.probe_due) ++probes;
@@ -259,7 +259,7 @@ bool Sender::is_consistent() const {
     if (offered && (all_sent || message.in_flight.count() > message.sent)) return false;
     if (message.done()) continue;
     resends += message.resend.count();
-    unsent += message.packets - message.sent;
+    message.posted ? unsent += message.packets - message.sent : ++unposted;
     if (message.sent == 0 && is_mouse(message)) ++mice;
   }
   std::uint64_t in_flight = 0;
@@ -275,7 +275,7 @@ bool Sender::is_consistent() const {
     }
   }
   return full == full_lanes_ && uncredited == uncredited_bytes_ && resends == resends_ && probes == probes_due_ &&
-         mice == unsent_mice_ && unsent == unsent_packets_ && in_flight == in_flight_;
+         mice == unsent_mice_ && unsent == unsent_packets_ && unposted == unposted_ && in_flight == in_flight_;
 }
 
 }  // namespace clustar::mlt

@@ -92,7 +92,10 @@ class Sender {
   // it is complete in its receive, so whoever sends more than that without receives waits for one of them.
   bool full() const { return messages_.full(); }
   std::uint16_t segment() const { return options_.segment; }
-  // Of messages whose turn has not come yet.
+  // Messages that are not done and have no receive, as far as is known: its caller may wait for what is sent after
+  // them.
+  std::uint32_t unposted() const { return unposted_; }
+  // Of the others, what is still to be sent for the first time.
   std::uint64_t unsent_bytes() const { return std::uint64_t{unsent_packets_} * options_.segment; }
   // The peer has not answered for options.peer_timeout.
   bool peer_lost() const { return peer_lost_; }
@@ -222,7 +225,8 @@ class Sender {
   std::uint32_t resends_ = 0;   // of all messages
   std::uint32_t probes_due_ = 0;
   std::uint32_t unsent_mice_ = 0;
-  std::uint32_t unsent_packets_ = 0;
+  std::uint32_t unposted_ = 0;          // messages
+  std::uint32_t unsent_packets_ = 0;    // of messages that are not among these
   std::uint32_t uncredited_bytes_ = 0;  // on their way
   std::uint8_t burst_path_ = 0;
   std::uint32_t burst_left_ = 0;

@@ -191,6 +191,10 @@ void Sender::mark_resend(Message& message, std::uint32_t index) {
 }
 
 void Sender::receive_posted(Message& message, TimePoint now) {
+  if (!message.posted && !message.done()) {
+    unsent_packets_ += message.packets - message.sent;
+    --unposted_;
+  }
   message.posted = true;
   if (message.state == SendState::kOffered) {
     set_state(message.state, SendState::kSending);

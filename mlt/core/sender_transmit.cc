@@ -126,7 +126,7 @@ bool Sender::next_new(TimePoint now, Transmit& out) {
 
 void Sender::sent_one(Message& message) {
   if (message.sent++ == 0 && is_mouse(message)) --unsent_mice_;
-  --unsent_packets_;
+  if (message.posted) --unsent_packets_;
   if (message.sent == message.packets) set_state(message.state, SendState::kSent);
 }
 

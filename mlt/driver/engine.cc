@@ -334,6 +334,7 @@ void Engine::seal_fresh() {
     if (!pending.sealed && !sealing_->seal(pending.connection, tx_[i], std::span(tx_).first(i))) {
       // Takes its packets away.
       attached_[pending.connection].client->on_failure({ErrorCode::kSystem, "its packets can no longer be sealed"});
+      i = 0;  // those before this one, too
       continue;
     }
     pending.sealed = true;

@@ -5,6 +5,7 @@
 // | H | P (24 b) | header, H bytes | payload, P bytes |
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "mlt/core/wire.h"
 #include "mlt/driver/seal.h"
+#include "transport/base/time.h"
 
 namespace clustar::mlt::driver {
 
@@ -22,6 +24,8 @@ inline constexpr std::uint32_t kBufferedSends = 32;  // of one connection
 // All that a sender may have to repeat, in packets of the shortest segment.
 inline constexpr std::size_t kMaxLastWords =
     kBufferedSends * (kBufferedBytes + (kBufferedBytes / kMinSegment) * (4 + kMaxHeader + kSealBytes));
+// How long who closes waits, a few times at most, for room for them.
+inline constexpr Duration kLastWordsWait = std::chrono::milliseconds(100);
 
 struct LastWord {
   static constexpr std::size_t kPrefix = 4;

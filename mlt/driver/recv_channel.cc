@@ -37,9 +37,13 @@ MltRecvChannel::MltRecvChannel(Engine& engine, net::Socket control, std::string 
 }
 
 MltRecvChannel::~MltRecvChannel() {
-  const std::lock_guard lock(engine_.mutex());
-  if (attached()) say_last_words();
-  leave();
+  std::vector<std::byte> words;
+  {
+    const std::lock_guard lock(engine_.mutex());
+    if (attached()) words = last_words();
+    leave();
+  }
+  net::write_last(control_, words, kLastWordsWait);
 }
 
 Result<std::unique_ptr<transport::Mr>> MltRecvChannel::reg_mr(const gdr::MemoryRef& memory) {
@@ -175,9 +179,9 @@ void MltRecvChannel::on_done(const ReceiveDone& done) {
 }
 
 // The acknowledgement of the last messages may have been lost, and nobody is here to answer probes any more: over TCP
-// it arrives even if this process ends. The first bytes on this connection but the welcome fit its buffer.
-void MltRecvChannel::say_last_words() {
-  if (!control_open_) return;
+// it arrives even if this process ends.
+std::vector<std::byte> MltRecvChannel::last_words() {
+  if (!control_open_) return {};
   Receiver& receiver = engine_.core().receiver(id());
   const TimePoint now = engine_.context().clock.now();
   receiver.repeat_ends();
@@ -189,7 +193,7 @@ void MltRecvChannel::say_last_words() {
     if (size == 0) break;
     LastWord::append(words, std::span<const std::byte>(bytes).first(size), {});
   }
-  if (!words.empty()) net::write_some(control_.fd(), std::span<const std::byte>(words));
+  return words;
 }
 
 // A sender says nothing here until it closes; then it repeats the messages whose sends are done and that may not have
@@ -249,9 +253,9 @@ bool MltRecvChannel::offer_last_words(std::size_t from) {
     const auto header = rest.subspan(LastWord::kPrefix, word.header);
     const auto payload = rest.subspan(LastWord::kPrefix + word.header, word.payload);
     rest = rest.subspan(LastWord::kPrefix + word.header + word.payload);
+    if (engine_.core().find(header) != id()) return false;  // before the core believes it: it has the seal of this one
     const auto arrival = engine_.core().on_packet(header, word.payload, false, now);
     if (arrival.placement.kind == Placement::Kind::kDrop) continue;
-    if (arrival.connection != id()) return false;
     place(arrival.placement, payload);
   }
   return true;

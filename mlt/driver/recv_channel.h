@@ -61,7 +61,7 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   std::span<std::byte> staging(std::uint32_t buffer);
   void on_unstage(std::uint32_t receive);
   void on_done(const ReceiveDone& done);
-  void say_last_words();
+  std::vector<std::byte> last_words();
   bool hear_last_words();
   bool offer_last_words(std::size_t from);
   void fail_if_waiting();

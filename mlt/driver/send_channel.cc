@@ -24,9 +24,13 @@ MltSendChannel::MltSendChannel(Engine& engine, net::Socket control, std::string 
 }
 
 MltSendChannel::~MltSendChannel() {
-  const std::lock_guard lock(engine_.mutex());
-  if (!broken()) say_last_words();
-  leave();
+  std::vector<std::byte> words;
+  {
+    const std::lock_guard lock(engine_.mutex());
+    if (!broken()) words = last_words();
+    leave();
+  }
+  net::write_last(control_, words, kLastWordsWait);
 }
 
 Result<std::unique_ptr<transport::Mr>> MltSendChannel::reg_mr(const gdr::MemoryRef& memory) {
@@ -77,11 +81,13 @@ void MltSendChannel::submit(std::uint32_t index, TimePoint now) {
   engine_.begin_sends(now);
 }
 
-// A short message waits for a place for its copy, which comes before its own acknowledgement would.
+// A short message waits for a place for its copy, which comes before its own acknowledgement would; unless it comes
+// only after receives that may themselves wait for this message.
 bool MltSendChannel::may_begin(std::uint32_t index) {
   const Sender& sender = engine_.core().sender(id());
   const bool copied = requests_[index].length <= kBufferedBytes && copies_mr_ != nullptr;
-  return !sender.full() && sender.unsent_bytes() < kAheadBytes && !(copied && free_copies_.empty());
+  return !sender.full() && sender.unsent_bytes() < kAheadBytes &&
+         !(copied && free_copies_.empty() && sender.unposted() == 0);
 }
 
 void MltSendChannel::begin(std::uint32_t index, TimePoint now) {
@@ -112,6 +118,7 @@ bool MltSendChannel::buffer(SendRequest& request, Outgoing& outgoing) {
     copies_mr_ = std::move(*mr);
     for (std::uint32_t i = kBufferedSends; i-- > 0;) free_copies_.push_back(i);
   }
+  if (free_copies_.empty()) return false;
   const std::uint32_t copy = free_copies_.back();
   free_copies_.pop_back();
   const std::size_t offset = copy * kBufferedBytes;
@@ -158,10 +165,10 @@ void MltSendChannel::on_event(const Endpoint::Event& event, TimePoint) {
 }
 
 // Sends of short messages are done before their messages have arrived: over TCP these do so even if this process ends.
-// The first bytes on this connection but the hello fit its buffer.
-void MltSendChannel::say_last_words() {
-  if (!control_open_ || free_copies_.size() == (copies_mr_ != nullptr ? kBufferedSends : 0)) return;
+std::vector<std::byte> MltSendChannel::last_words() {
+  if (!control_open_ || free_copies_.size() == (copies_mr_ != nullptr ? kBufferedSends : 0)) return {};
   engine_.handle_events(engine_.context().clock.now());
+  if (broken()) return {};
   const Sender& sender = engine_.core().sender(id());
   const std::uint16_t segment = sender.segment();
   std::vector<std::byte> words;
@@ -183,17 +190,19 @@ void MltSendChannel::say_last_words() {
       if (size > 0) LastWord::append(words, std::span<const std::byte>(bytes).first(size), payload);
     }
   }
-  if (!words.empty()) net::write_some(control_.fd(), std::span<const std::byte>(words));
+  return words;
 }
 
 // A receiver says nothing here until it closes; then it repeats what the last packets may have failed to tell.
 void MltSendChannel::read_control() {
   std::array<std::byte, 4096> in;
-  while (!broken()) {
+  // A bounded part at a time: a peer that never stops must not keep the engine from its other connections.
+  for (std::size_t heard = 0; heard < kMaxLastWords && !broken();) {
     const net::IoResult got = net::read_some(control_.fd(), std::span(in));
     switch (got.kind) {
       case net::IoResult::Kind::kWouldBlock: return;
       case net::IoResult::Kind::kBytes:
+        heard += got.bytes;
         control_in_.insert(control_in_.end(), in.begin(), in.begin() + static_cast<std::ptrdiff_t>(got.bytes));
         if (!take_last_words()) fail_with(ErrorCode::kRemote, "bytes of another protocol on the control connection");
         break;
@@ -217,7 +226,7 @@ bool MltSendChannel::take_last_words() {
     if (in.size() - used < LastWord::kPrefix + word->header) break;
     std::optional<std::span<const std::byte>> packet = in.subspan(used + LastWord::kPrefix, word->header);
     if (engine_.sealing() != nullptr) packet = engine_.sealing()->open_control(id(), *packet, {}, nullptr);
-    if (packet) engine_.core().on_packet(*packet, 0, false, now);
+    if (packet && engine_.core().find(*packet) == id()) engine_.core().on_packet(*packet, 0, false, now);
     used += LastWord::kPrefix + word->header;
   }
   control_in_.erase(control_in_.begin(), control_in_.begin() + static_cast<std::ptrdiff_t>(used));

@@ -66,7 +66,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   Result<transport::Progress> test(SendRequest& request);
   bool buffer(SendRequest& request, Outgoing& outgoing);
   void finish(SendRequest& request);
-  void say_last_words();
+  std::vector<std::byte> last_words();
   void read_control() override;
   bool take_last_words();
   std::uint64_t progress() const override;

@@ -35,6 +35,20 @@ class NarrowIo final : public io::ForwardingIo {
   int calls_ = 0;
 };
 
+// Counts the calls that brought something.
+class CountingIo final : public io::ForwardingIo {
+ public:
+  CountingIo(std::unique_ptr<io::PacketIo> inner, std::atomic<int>& calls)
+      : ForwardingIo(std::move(inner)), calls_(calls) {}
+  Result<std::size_t> send(std::span<const io::TxPacket> packets) override {
+    ++calls_;
+    return ForwardingIo::send(packets);
+  }
+
+ private:
+  std::atomic<int>& calls_;
+};
+
 class MltDriver : public MltBed {
  protected:
   std::unique_ptr<Transport> create(const std::string& engine = "auto", const Wrap& wrap = {}) {
@@ -218,6 +232,33 @@ TEST_F(MltDriver, WhoClosesRepeatsWhatWasDoneAndDidNotArrive) {
   }
 }
 
+// What is repeated finds no room there before its receive, and no one to send it once more.
+TEST_F(MltDriver, WhatWasRepeatedWaitsForItsReceive) {
+  std::atomic<bool> mute{false};
+  const auto here = create(
+      "auto", [&](std::unique_ptr<io::PacketIo> inner) { return std::make_unique<MuteIo>(std::move(inner), mute); });
+  const auto there = create();
+  Connection connection = connect(*here, *there);
+  constexpr std::size_t kKept = 64;  // Options::max_staged
+  constexpr std::size_t kCount = kKept + 20;
+  constexpr std::size_t kSize = 2000;
+  SendBuffer from(*connection.send, kCount * kSize, 3);
+  RecvBuffer to(*connection.recv, kCount * kSize);
+  const auto send = [&](std::size_t i) { finish({must_send(*connection.send, *from.mr, i * kSize, kSize)}); };
+  for (std::size_t i = 0; i < kKept; ++i) send(i);
+  ASSERT_TRUE(poll_until([&] { return here->summary().find("sent 64 messages") != std::string::npos; }))
+      << here->summary();
+  mute = true;
+  for (std::size_t i = kKept; i < kCount; ++i) send(i);
+  connection.send.reset();
+  // Its words are heard before the receives are posted, but for the first.
+  for (std::size_t i = 0; i < kCount; ++i) {
+    finish({must_recv(*connection.recv, {{to.mr.get(), i * kSize, kSize, 0}})});
+    if (i == 0) std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_EQ(from.bytes, to.bytes);
+}
+
 TEST_F(MltDriver, LossDuplicatesAndReorderingCostTimeOnly) {
   const auto bad = [](std::uint64_t seed) {
     return [seed](std::unique_ptr<io::PacketIo> inner) -> std::unique_ptr<io::PacketIo> {
@@ -311,6 +352,41 @@ TEST_F(MltDriver, InlineOnlyCallersMoveBytes) {
   Request* send = must_send(*connection.send, *from.mr, 0, 1 << 20);
   EXPECT_FALSE(poll_until([&] { return send->test().value().done; }, milliseconds(100)));
   finish({recv, send});
+}
+
+TEST_F(MltDriver, AnAcknowledgementTravelsWithTheAnswer) {
+  std::atomic<int> calls{0};
+  const auto here = create();
+  const auto there = create("auto", [&](std::unique_ptr<io::PacketIo> inner) {
+    return std::make_unique<CountingIo>(std::move(inner), calls);
+  });
+  Connection asks = connect(*here, *there);
+  Connection answers = connect(*there, *here);
+  constexpr int kRounds = 500;
+  for (int round = 0; round < kRounds; ++round) {
+    transfer(asks, 64);
+    transfer(answers, 64);
+  }
+  // One for the receive, one for the answer. Seldom one more: this thread may be stopped long enough to look silent.
+  EXPECT_LT(calls, 2 * kRounds + kRounds / 2);
+}
+
+// Nothing more is posted there: its thread acknowledges instead.
+TEST_F(MltDriver, WhoTakesAMessageAndPostsNothingMoreAcknowledgesIt) {
+  const auto here = create("inline");
+  const auto there = create();
+  for (const std::size_t size : {std::size_t{9000}, std::size_t{1} << 20}) {
+    Connection connection = connect(*here, *there);
+    SendBuffer from(*connection.send, size, 1);
+    RecvBuffer to(*connection.recv, size);
+    Request* recv = must_recv(*connection.recv, {{to.mr.get(), 0, size, 0}});
+    Request* send = must_send(*connection.send, *from.mr, 0, size);
+    ASSERT_TRUE(poll_until([&] {
+      static_cast<void>(send->test().value().done);
+      return recv->test().value().done;
+    }));
+    ASSERT_TRUE(poll_until([&] { return send->test().value().done; }));
+  }
 }
 
 TEST_F(MltDriver, FourThreadsShareAnEngine) {

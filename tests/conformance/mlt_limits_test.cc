@@ -101,6 +101,46 @@ TEST_F(MltLimits, ThirtyTwoReceivesOfEightPartsTakeTheirSendsInAnyOrder) {
   }
 }
 
+// Tags match, not the order of sending: who waits for a later message first must get it.
+TEST_F(MltLimits, ALongMessageWithoutAReceiveHoldsUpNoOtherTag) {
+  constexpr std::size_t kLong = 4 << 20;
+  for (const char* engine : {"auto", "inline", "thread"}) {
+    const auto transport = create({.engine = engine});
+    Connection connection = connect(*transport, *transport);
+    SendBuffer from(*connection.send, kLong, 1);
+    RecvBuffer to(*connection.recv, kLong);
+    for (const std::size_t size : {std::size_t{0}, std::size_t{100}, std::size_t{50000}, kLong}) {
+      Request* waits = must_send(*connection.send, *from.mr, 0, kLong, 1);
+      Request* later = must_send(*connection.send, *from.mr, 0, size, 2);
+      Request* first = must_recv(*connection.recv, {{to.mr.get(), 0, kLong, 2}});
+      ASSERT_TRUE(poll_until([&] { return waits->test().value().done || first->test().value().done; }))
+          << engine << ", " << size << " bytes";
+      finish({later, must_recv(*connection.recv, {{to.mr.get(), 0, kLong, 1}}), waits});
+      EXPECT_EQ(from.bytes, to.bytes);
+    }
+  }
+}
+
+// More than the receiver keeps without a receive, and than the sender keeps copies of.
+TEST_F(MltLimits, ShortMessagesWithoutReceivesHoldUpNoOtherTag) {
+  constexpr std::size_t kSize = 4096;
+  constexpr std::size_t kSends = 200;
+  for (const char* engine : {"auto", "inline", "thread"}) {
+    const auto transport = create({.engine = engine});
+    Connection connection = connect(*transport, *transport);
+    SendBuffer from(*connection.send, kSize, 1);
+    RecvBuffer to(*connection.recv, kSize);
+    std::vector<Request*> sends;
+    for (std::size_t i = 0; i < kSends; ++i) sends.push_back(must_send(*connection.send, *from.mr, 0, kSize, 1));
+    sends.push_back(must_send(*connection.send, *from.mr, 0, kSize, 2));
+    Request* first = must_recv(*connection.recv, {{to.mr.get(), 0, kSize, 2}});
+    ASSERT_TRUE(poll_until([&] { return first->test().value().done; })) << engine;
+    EXPECT_EQ(from.bytes, to.bytes);
+    for (std::size_t i = 0; i < kSends; ++i) finish({must_recv(*connection.recv, {{to.mr.get(), 0, kSize, 1}})});
+    finish(sends);
+  }
+}
+
 TEST_F(MltLimits, EmptyMessagesAreMessages) {
   const auto transport = create({});
   Connection connection = connect(*transport, *transport);

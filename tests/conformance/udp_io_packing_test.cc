@@ -174,5 +174,19 @@ TEST(UdpPacking, WhatSharesTheLastDatagramDoesNotMakeAMessageTooLong) {
   EXPECT_EQ(pair.a->offloads().gso, gso);
 }
 
+TEST(UdpPacking, TheFramingOfWhatSharesCountsInTheLengthOfAMessage) {
+  UdpOptions options = loopback();
+  options.max_packet = 1472;
+  Pair pair(options);
+  const bool gso = pair.a->offloads().gso;
+  // Three in a datagram; what the framing of those that share adds makes 162 of them too long for one message.
+  const std::vector<TxPacket> packets(165, pair.packet(1, 400));
+  pair.send(packets);
+  EXPECT_EQ(take(*pair.b, packets.size()).size(), packets.size());
+  EXPECT_EQ(pair.a->counters().gso_fallbacks, 0u);
+  EXPECT_EQ(pair.a->offloads().gso, gso);
+  EXPECT_EQ(pair.a->counters().bytes_sent, pair.b->counters().bytes_received);
+}
+
 }  // namespace
 }  // namespace clustar::transport::io::udp

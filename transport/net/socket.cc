@@ -8,8 +8,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 
 namespace clustar::transport::net {
 namespace {
@@ -111,6 +113,28 @@ IoResult write_some(int fd, std::span<iovec> from) {
 
 IoResult write_some(int fd, std::span<const std::byte> from) {
   return classify(::send(fd, from.data(), from.size(), MSG_NOSIGNAL), false);
+}
+
+bool write_last(const Socket& socket, std::span<const std::byte> from, Duration limit) {
+  constexpr int kMostWaits = 16;
+  int room = 0;
+  socklen_t length = sizeof room;
+  const int wanted = static_cast<int>(std::min<std::size_t>(from.size(), std::numeric_limits<int>::max() / 2));
+  // The kernel counts twice of what it is asked for: half is for its own bookkeeping.
+  if (::getsockopt(socket.fd(), SOL_SOCKET, SO_SNDBUF, &room, &length) == 0 && room / 2 < wanted) {
+    set_option(socket.fd(), SOL_SOCKET, SO_SNDBUF, wanted);
+  }
+  for (int waits = 0; !from.empty();) {
+    const IoResult written = write_some(socket.fd(), from);
+    if (written.kind == IoResult::Kind::kBytes) {
+      from = from.subspan(written.bytes);
+      continue;
+    }
+    if (written.kind != IoResult::Kind::kWouldBlock || ++waits > kMostWaits) return false;
+    pollfd watched{socket.fd(), POLLOUT, 0};
+    ::poll(&watched, 1, static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()));
+  }
+  return true;
 }
 
 Result<Socket> listen_on(const Address& address, const SocketOptions& options) {

@@ -11,6 +11,7 @@
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
+#include "transport/base/time.h"
 #include "transport/net/endpoint.h"
 
 namespace clustar::transport::net {
@@ -43,6 +44,9 @@ IoResult read_some(int fd, std::span<iovec> into);
 IoResult read_some(int fd, std::span<std::byte> into);
 IoResult write_some(int fd, std::span<iovec> from);
 IoResult write_some(int fd, std::span<const std::byte> from);
+// All of it, before the socket is closed: makes the socket's buffer large enough where the system allows that, else
+// waits up to 16 times for `limit` each. False: not all could be written.
+bool write_last(const Socket& socket, std::span<const std::byte> from, Duration limit);
 
 struct SocketOptions {
   std::string congestion;           // TCP_CONGESTION; empty = the kernel's default
