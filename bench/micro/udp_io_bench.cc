@@ -206,7 +206,8 @@ void udp_io_place(benchmark::State& state) {
   report(state, payload);
   const auto& counters = (*b)->counters();
   const auto all = static_cast<double>(counters.packets_received);
-  state.counters["placed_each"] = static_cast<double>(counters.packets_placed) / (all > 0 ? all : 1);
+  // Aggregates of zeroes are no numbers, which JSON does not know.
+  if (counters.packets_placed > 0) state.counters["placed_each"] = static_cast<double>(counters.packets_placed) / all;
 }
 
 void idle_receive(benchmark::State& state) {

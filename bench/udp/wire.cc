@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -51,6 +52,23 @@ const char* to_string(Carriage carriage) {
   return "?";
 }
 
+namespace {
+
+// The kernel connects a queue to an interface a while after its link is up; until then what is sent is dropped.
+Result<void> await_carrier() {
+  const FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  for (int looks = 0; looks < 500; ++looks) {
+    ifreq request{};
+    std::strcpy(request.ifr_name, "wire");
+    const bool known = ::ioctl(socket.fd(), SIOCGIFFLAGS, &request) == 0;
+    if (known && (request.ifr_flags & IFF_RUNNING) != 0) return {};
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return fail(ErrorCode::kUnavailable, "wire: the veth pair has no carrier after 5 s");
+}
+
+}  // namespace
+
 Result<Wire> Wire::make(int mtu, Carriage carriage) {
   if (::geteuid() != 0) return fail(ErrorCode::kUnavailable, "wire: network namespaces need root: run it with sudo");
   Wire wire;
@@ -75,6 +93,10 @@ Result<Wire> Wire::make(int mtu, Carriage carriage) {
       static_cast<void>(ip(std::string("addr add ") + address6(host) + "/64 dev wire nodad 2>/dev/null"));
       done = set_carriage(host, carriage);
     });
+  }
+  if (!done) return tl::unexpected(done.error());
+  for (int host = 0; host < 2 && done; ++host) {
+    wire.run_on(host, [&] { done = await_carrier(); });
   }
   if (!done) return tl::unexpected(done.error());
   return wire;

@@ -9,6 +9,7 @@ namespace {
 constexpr std::uint32_t kSomeWindows = 8;     // 4,096 packets: all of most messages
 constexpr std::uint32_t kStagedPackets = 64;  // bits of Message::staged
 constexpr std::uint8_t kBlockPackets = 48;    // of the 65 that a block tells: the rest is for those that come late
+constexpr std::int32_t kToldPackets = 64;     // before the largest
 constexpr std::size_t kMostFullBlocks = 256;
 
 }  // namespace
@@ -252,7 +253,9 @@ Receiver::Lane& Receiver::lane_of(const DataHeader& header) {
 void Receiver::track_lane(const DataHeader& header, bool marked, TimePoint now) {
   Lane& lane = lane_of(header);
   control_path_ = header.path;
-  if (lane.unacked >= kBlockPackets && full_blocks_.size() < kMostFullBlocks) {
+  const std::int32_t ahead = lane.seen ? distance(header.path_seq, lane.largest) : 0;
+  const bool slides_out = lane.unacked > 0 && distance(header.path_seq, lane.untold) > kToldPackets;
+  if ((lane.unacked >= kBlockPackets || slides_out) && full_blocks_.size() < kMostFullBlocks) {
     full_blocks_.push_back(block_of(lane, now));
     ack_due_ = true;
   }
@@ -262,7 +265,7 @@ void Receiver::track_lane(const DataHeader& header, bool marked, TimePoint now) 
     lane.largest = header.path_seq;
     lane.largest_at = now;
     now_due = now_due || header.path_seq != 0;
-  } else if (const std::int32_t ahead = distance(header.path_seq, lane.largest); ahead > 0) {
+  } else if (ahead > 0) {
     lane.before = ahead >= 64 ? 0 : lane.before << ahead;
     if (ahead <= 64) lane.before |= std::uint64_t{1} << (ahead - 1);
     lane.largest = header.path_seq;
@@ -273,7 +276,7 @@ void Receiver::track_lane(const DataHeader& header, bool marked, TimePoint now) 
     now_due = true;
   }
   if (marked) ++lane.marked;
-  ++lane.unacked;
+  if (lane.unacked++ == 0 || distance(header.path_seq, lane.untold) < 0) lane.untold = header.path_seq;
   lane.due = true;
   if (now_due || lane.unacked >= options_.ack_every) {
     ack_due_ = true;

@@ -114,6 +114,7 @@ class Receiver {
     bool seen = false;
     bool due = false;
     std::uint8_t unacked = 0;  // since the latest block
+    std::uint32_t untold = 0;  // the first of them
     std::uint16_t marked = 0;
     std::uint32_t largest = 0;
     std::uint64_t before = 0;

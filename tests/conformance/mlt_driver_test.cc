@@ -12,6 +12,7 @@
 #include "mlt/core/wire.h"
 #include "mlt/driver/handshake.h"
 #include "tests/conformance/mlt_bed.h"
+#include "tests/conformance/udp_io_pair.h"
 #include "transport/io/decorators/faulty_io.h"
 #include "transport/io/decorators/forwarding_io.h"
 
@@ -230,6 +231,32 @@ TEST_F(MltDriver, WhoClosesRepeatsWhatWasDoneAndDidNotArrive) {
       EXPECT_TRUE(poll_until(fails));
     }
   }
+}
+
+TEST_F(MltDriver, WhatIsRepeatedIsMoreThanASmallBufferTakes) {
+  std::atomic<bool> mute{true};
+  bool small = false;
+  const std::string skip = io::udp::in_own_network([&] {
+    small = io::udp::shell("for f in tcp_wmem tcp_rmem; do echo 4096 4096 4096 > /proc/sys/net/ipv4/$f || exit; done");
+    if (!small) return;
+    const auto here = create(
+        "auto", [&](std::unique_ptr<io::PacketIo> inner) { return std::make_unique<MuteIo>(std::move(inner), mute); });
+    const auto there = create();
+    Connection connection = connect(*here, *there);
+    constexpr std::size_t kCount = 32;
+    constexpr std::size_t kSize = 4096;
+    SendBuffer from(*connection.send, kCount * kSize, 7);
+    RecvBuffer to(*connection.recv, kCount * kSize);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      finish({must_send(*connection.send, *from.mr, i * kSize, kSize)});
+    }
+    connection.send.reset();
+    for (std::size_t i = 0; i < kCount; ++i) {
+      finish({must_recv(*connection.recv, {{to.mr.get(), i * kSize, kSize, 0}})});
+    }
+    EXPECT_EQ(from.bytes, to.bytes);
+  });
+  if (!small) GTEST_SKIP() << (skip.empty() ? "needs /proc/sys to be writable" : skip);
 }
 
 // What is repeated finds no room there before its receive, and no one to send it once more.

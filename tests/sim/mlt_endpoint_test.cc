@@ -354,5 +354,45 @@ TEST(MltEndpoint, ManyMessagesWithoutReceivesAreQuiet) {
   EXPECT_EQ(direct.received, 256);
 }
 
+// However many packets come between two looks at what is to be sent, and whatever is lost between them.
+TEST(MltEndpoint, EachPacketThatCameInOrderIsAcknowledged) {
+  Options options;
+  options.segment = 64;
+  LedgerBook ledgers{LedgerBook::Options{}};
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Rng rng(seed);
+    Receiver receiver(options, 1);
+    TimePoint now{std::chrono::seconds(1)};
+    DataHeader data;
+    data.secret = 1;
+    data.segment = 64;
+    data.message_bytes = 64 * 20000;
+    data.open.emplace();
+    ASSERT_TRUE(receiver.post(0, data.message_bytes, ledgers, now));
+    std::set<std::uint32_t> came, told;
+    while (data.index < 19000) {
+      for (std::uint64_t burst = 1 + rng.below(300); burst > 0; --burst) {
+        if (rng.below(20) == 0) data.path_seq += static_cast<std::uint32_t>(rng.below(rng.below(4) == 0 ? 120 : 4));
+        now += std::chrono::microseconds(1);
+        receiver.on_data(data, 64, false, ledgers, now);
+        came.insert(data.path_seq++);
+        ++data.index;
+      }
+      receiver.on_timeout(ledgers, now += std::chrono::seconds(1));
+      while (const auto packet = receiver.poll_control(now)) {
+        const auto* ack = std::get_if<Ack>(&*packet);
+        for (std::size_t i = 0; ack != nullptr && i < ack->count; ++i) {
+          const AckBlock& block = ack->blocks[i];
+          told.insert(block.largest);
+          for (std::uint32_t back = 0; back < 64; ++back) {
+            if ((block.before >> back & 1) != 0) told.insert(block.largest - 1 - back);
+          }
+        }
+      }
+      ASSERT_TRUE(came == told) << "seed " << seed;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace clustar::mlt::test
