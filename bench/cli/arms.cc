@@ -2,14 +2,26 @@
 
 #include <fmt/format.h>
 
+#include "bench/cli/options.h"
 #include "transport/io/decorators/fault_spec.h"
 
 namespace clustar::bench::cli {
 namespace {
 
 constexpr const char* kVariable = "CLUSTAR_INJECT_FAULTS";
+constexpr double kMaxInjectedLoss = 0.5;
 
 }  // namespace
+
+void add_fault_options(CLI::App& command, double& loss, std::string& faults, const std::string& what) {
+  command.add_option("--inject-loss", loss, "Lose this fraction of " + what)
+      ->check(number_between(0, kMaxInjectedLoss))
+      ->type_name("Q");
+  command
+      .add_option("--inject-faults", faults,
+                  "The same for any fault, e.g. burst=0.001/0.2/0.8,delay=100us (see docs/settings.md)")
+      ->type_name("SPEC");
+}
 
 Result<Faults> parse_faults(double loss, const std::string& text) {
   if (text.empty()) return Faults{loss > 0 ? fmt::format("loss={}", loss) : "", loss};

@@ -112,7 +112,7 @@ Result<Arms> arms_of(const Arguments& arguments) {
 // which may be another's plugin.
 bool is_mlt(const perf::PluginSpec& spec) {
   const auto config = config_of(spec.environment);
-  return config && runs_mlt(*config);
+  return config && config->only_mlt();
 }
 
 void set_limits(const std::string& limits, perf::Options& options) {
@@ -297,16 +297,9 @@ void add_arms(CLI::App& command, Arguments& arguments) {
                   "Environment of arm A alone: NAME=VALUE,... (\\, is a comma in a value)")
       ->type_name("LIST");
   command.add_option("--vs-env", arguments.vs_environment, "The same of arm B")->type_name("LIST");
-  command
-      .add_option("--inject-loss", arguments.inject_loss,
-                  "Lose this fraction of what each end of arm A sends, data and acknowledgements alike; A has to run "
-                  "mlt. On two hosts give it to the server too")
-      ->check(number_between(0, kMaxInjectedLoss))
-      ->type_name("Q");
-  command
-      .add_option("--inject-faults", arguments.inject_faults,
-                  "The same for any fault, e.g. burst=0.001/0.2/0.8,delay=100us (see docs/settings.md)")
-      ->type_name("SPEC");
+  add_fault_options(command, arguments.inject_loss, arguments.inject_faults,
+                    "what each end of arm A sends, data and acknowledgements alike; A has to run mlt. On two hosts "
+                    "give it to the server too");
   const auto versions = CLI::Range(6, 12) | CLI::IsMember({0});
   command.add_option("--plugin-version", arguments.plugin_version, "Table of A to use (default: its newest)")
       ->check(versions);

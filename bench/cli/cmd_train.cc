@@ -349,16 +349,9 @@ void add_transport_options(CLI::App& command, Options& options) {
   command.add_flag("--no-communication", options.config.no_communication,
                    "The same steps with the collectives left out, replicas unchecked: the throughput that no transport "
                    "can exceed. Loss and accuracy mean nothing then");
-  command
-      .add_option("--inject-loss", options.inject_loss,
-                  "Lose this fraction of the packets that each rank sends, data and acknowledgements alike; needs "
-                  "CLUSTAR_TRANSPORT=mlt")
-      ->check(number_between(0, kMaxInjectedLoss))
-      ->type_name("Q");
-  command
-      .add_option("--inject-faults", options.inject_faults,
-                  "The same for any fault, e.g. burst=0.001/0.2/0.8,delay=100us (see docs/settings.md)")
-      ->type_name("SPEC");
+  add_fault_options(command, options.inject_loss, options.inject_faults,
+                    "the packets that each rank sends, data and acknowledgements alike; needs "
+                    "CLUSTAR_TRANSPORT=mlt");
   command
       .add_option("--stall-timeout", options.stall_timeout_s,
                   "Fail when a transfer makes no progress for this many seconds (0 = wait for ever)")

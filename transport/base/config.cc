@@ -233,13 +233,16 @@ Result<Config> Config::load_from(const std::map<std::string, std::string>& envir
   return config;
 }
 
+bool Config::only_mlt() const {
+  if (transport != "auto") return transport == "mlt";
+  return !psk_file.empty() || require == std::vector<std::string>{"mlt"};
+}
+
 Result<void> Config::check() const {
   if (tcp_eager_bytes > tcp_window_bytes) {
     return fail(ErrorCode::kInvalidArgument, "tcp_eager_bytes must not exceed tcp_window_bytes");
   }
-  const bool only_mlt = transport == "mlt" || (transport == "auto" && !psk_file.empty()) ||
-                        (transport == "auto" && require == std::vector<std::string>{"mlt"});
-  if (!inject_faults.empty() && !only_mlt) {
+  if (!inject_faults.empty() && !only_mlt()) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("inject_faults works with mlt only, and the transport is {}; set CLUSTAR_TRANSPORT=mlt or "
                             "unset CLUSTAR_INJECT_FAULTS",

@@ -55,6 +55,8 @@ struct Config {
   // The same from given variables, for tests.
   static Result<Config> load_from(const std::map<std::string, std::string>& environment);
 
+  // No other transport may be chosen.
+  bool only_mlt() const;
   // What load() checks of several settings together; for a Config that was made otherwise.
   Result<void> check() const;
 
