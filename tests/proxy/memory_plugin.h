@@ -9,8 +9,9 @@ struct MemoryPluginControl {
   void (*reset)();
   // The named call fails with `result` once it was made `after` more times, and then always.
   void (*fail)(const char* call, long after, int result);
-  // "max_recvs" (8), "busy_every" (5: every fifth isend and irecv answers NULL), "log_lines" (lines logged at once),
-  // "never_connect", "lose_flags" (deliver sends without their last 16 bytes), "short_receive" (report one byte less).
+  // "max_recvs" (8), "busy_every" (5: every fifth isend or irecv of a comm answers NULL), "log_lines" (lines logged at
+  // once), "never_connect", "lose_flags" (deliver sends without their last 16 bytes), "short_receive" (report one byte
+  // less).
   void (*set)(const char* option, int value);
   long (*count)(const char* what);  // calls by name; also, as they are now, "comms", "contexts", "requests",
                                     // "listeners", "max_in_flight", "max_group"; "optional_receives"
