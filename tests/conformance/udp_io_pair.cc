@@ -28,10 +28,10 @@ std::unique_ptr<UdpIo> must_open(const UdpOptions& options) {
   return std::move(*io);
 }
 
-std::vector<Taken> take(UdpIo& io, std::size_t count) {
+std::vector<Taken> take(UdpIo& io, std::size_t count, std::chrono::milliseconds quiet_for) {
   std::vector<Taken> all;
   RxPacket burst[64];
-  for (int quiet = 0; quiet < 20 && all.size() < count;) {
+  for (int quiet = 0; quiet < quiet_for / std::chrono::milliseconds(10) && all.size() < count;) {
     const auto received = io.receive(burst);
     EXPECT_TRUE(received) << received.error().message;
     if (!received) break;

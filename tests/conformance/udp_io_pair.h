@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -28,8 +29,10 @@ struct Taken {
   std::vector<std::byte> payload;
   bool operator==(const Taken&) const = default;
 };
-// Receives and releases until `count` came or nothing came for 200 ms.
-std::vector<Taken> take(UdpIo& io, std::size_t count);
+// Receives and releases until `count` came or nothing came for `quiet`.
+std::vector<Taken> take(UdpIo& io, std::size_t count, std::chrono::milliseconds quiet = std::chrono::milliseconds(200));
+// Between hosts the kernel asks again for a neighbour's address after 1 s.
+inline constexpr std::chrono::milliseconds kNeighbourWait{3000};
 
 struct Pair {
   explicit Pair(const UdpOptions& sender, std::optional<UdpOptions> receiver = {});

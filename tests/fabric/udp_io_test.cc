@@ -84,7 +84,7 @@ TEST(UdpBetweenHosts, FullPacketsCrossACableOfEveryMtuAndAShrunkOneIsNoticed) {
     EXPECT_EQ(ends.a->capabilities().max_packet, 1280u - 28 - 1);
     EXPECT_EQ(send_burst(), ErrorCode::kInternal);
   });
-  const auto taken = take(*ends.b, sent);
+  const auto taken = take(*ends.b, sent, kNeighbourWait);
   EXPECT_EQ(taken.size(), sent);
   EXPECT_EQ(sent, 200u);
   for (const Taken& one : taken) {
@@ -114,7 +114,7 @@ TEST(UdpBetweenHosts, LongPacketsPassInFragmentsOnceAllowedAndShortOnesAreStillJ
     return std::string();
   };
   const auto come = [&](std::size_t count, std::size_t length) {
-    for (const Taken& one : take(*ends.b, count)) {
+    for (const Taken& one : take(*ends.b, count, kNeighbourWait)) {
       EXPECT_EQ(one.header.size() + one.payload.size(), length);
       EXPECT_TRUE(std::ranges::all_of(one.payload, [](std::byte byte) { return byte == std::byte{0x3c}; }));
       --count;
@@ -141,7 +141,7 @@ TEST(UdpBetweenHosts, LongPacketsPassInFragmentsOnceAllowedAndShortOnesAreStillJ
   std::vector<TxPacket> mixed(10, ends.packet(fits));
   mixed.insert(mixed.begin(), ends.packet(once));
   hosts.run_on(0, [&] { EXPECT_EQ(send(mixed), ""); });
-  EXPECT_EQ(take(*ends.b, mixed.size()).size(), mixed.size());
+  EXPECT_EQ(take(*ends.b, mixed.size(), kNeighbourWait).size(), mixed.size());
   EXPECT_LE(ends.a->counters().messages_sent - messages, ends.a->offloads().gso ? 3u : mixed.size());
 
   // A second time it shows only where packets are joined, and joining goes on with shorter ones.
@@ -185,7 +185,7 @@ TEST(UdpBetweenHosts, ADeviceWithoutOffloadsLosesNothing) {
       }
     });
     ASSERT_EQ(sent, 200u);
-    EXPECT_EQ(take(*ends.b, 200).size(), 200u);
+    EXPECT_EQ(take(*ends.b, 200, kNeighbourWait).size(), 200u);
     EXPECT_LE(ends.a->counters().gso_fallbacks, 1u);  // once is enough to know
     EXPECT_TRUE(ends.a->counters().gso_fallbacks == 0 || !ends.a->offloads().gso);
     RecordProperty("gso_fallbacks", static_cast<int>(ends.a->counters().gso_fallbacks));

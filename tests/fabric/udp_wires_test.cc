@@ -86,7 +86,7 @@ void expect_limit(Ends& ends, std::size_t limit) {
   ASSERT_EQ(ends.b.io->capabilities().max_packet, limit);
   const Source source(*ends.a.io);
   send_all(*ends.a.io, std::vector<TxPacket>(20, source.packet(ends.a.far, limit)));
-  const auto taken = take(*ends.b.io, 20);
+  const auto taken = take(*ends.b.io, 20, kNeighbourWait);
   ASSERT_EQ(taken.size(), 20u);
   for (const Taken& one : taken) {
     ASSERT_EQ(one.payload.size(), limit - 40);
@@ -153,7 +153,7 @@ TEST(UdpOverWires, DscpAndEcnOfEveryPacketSurviveJoining) {
         packets[i].header.bytes()[0] = static_cast<std::byte>(i);
       }
       send_all(*ends.a.io, packets);
-      const auto taken = take(*ends.b.io, packets.size());
+      const auto taken = take(*ends.b.io, packets.size(), kNeighbourWait);
       ASSERT_EQ(taken.size(), packets.size());
       for (const Taken& one : taken) {
         const TxPacket& sent = packets[std::to_integer<std::size_t>(one.header[0])];
@@ -203,7 +203,7 @@ TEST(UdpOverWires, AMarkOfTheNetworkIsSeenAsCe) {
       std::vector<TxPacket> packets(200, source.packet(ends.a.far, 1400));
       for (TxPacket& one : packets) one.ect = ect;
       send_all(*ends.a.io, packets);
-      const auto taken = take(*ends.b.io, packets.size());
+      const auto taken = take(*ends.b.io, packets.size(), kNeighbourWait);
       ASSERT_EQ(taken.size(), packets.size());
       const auto marked = std::ranges::count(taken, Ecn::kCe, &Taken::ecn);
       EXPECT_EQ(marked, ect ? 200 : 0);
@@ -251,7 +251,7 @@ TEST(UdpOverWires, SeveralAddressesOfOneHostDoNotMix) {
       TxPacket packet = source.packet(peers[back ? 1 : 0][i], 1000);
       packet.header.bytes()[0] = static_cast<std::byte>(i);
       send_all(from, std::vector<TxPacket>(50, packet));
-      const auto taken = take(to, 50);
+      const auto taken = take(to, 50, kNeighbourWait);
       ASSERT_EQ(taken.size(), 50u);
       for (const Taken& one : taken) {
         EXPECT_EQ(one.header[0], static_cast<std::byte>(i));

@@ -28,7 +28,7 @@ class Command {
   pid_t pid() const { return pid_; }
   // Waits until `text` is in what it wrote to standard error. False at the limit or when it ended first.
   bool wait_for_error_text(const std::string& text, std::chrono::seconds limit = std::chrono::seconds(30));
-  Outcome wait(std::chrono::seconds limit = std::chrono::seconds(50));
+  Outcome wait(std::chrono::seconds limit = std::chrono::seconds(200));
 
  private:
   bool read_some(int timeout_ms);
