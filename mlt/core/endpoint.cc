@@ -66,8 +66,9 @@ Endpoint::ConnectionId Endpoint::open_sender(std::uint32_t peer, std::uint64_t s
   return id;
 }
 
-Endpoint::ConnectionId Endpoint::open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint now) {
-  auto receiver = std::make_unique<Receiver>(options_, secret);
+Endpoint::ConnectionId Endpoint::open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint now,
+                                               const Options& options) {
+  auto receiver = std::make_unique<Receiver>(options, secret);
   const ConnectionId id = open(peer, secret, End::kReceives);
   connections_[id].heard_at = now;
   connections_[id].receiver = std::move(receiver);

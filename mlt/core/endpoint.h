@@ -60,7 +60,11 @@ class Endpoint {
   }
   // With options of its own, which outlive the connection: a smaller segment where its route takes no more.
   ConnectionId open_sender(std::uint32_t peer, std::uint64_t secret, TimePoint now, const Options& options);
-  ConnectionId open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint now);
+  ConnectionId open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint now) {
+    return open_receiver(peer, secret, now, options_);
+  }
+  // Likewise: with a max_tolerance_ppm of its own, where some peers may lose and others not.
+  ConnectionId open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint now, const Options& options);
   enum class End : std::uint8_t { kSends, kReceives };
   bool knows(std::uint64_t secret, End end) const { return known(end).contains(secret); }
   // Whose packet it says it is, by its secret and type alone: for who verifies packets before on_packet sees them.
@@ -96,6 +100,7 @@ class Endpoint {
   Sender& sender(ConnectionId connection) { return *connections_[connection].sender; }
   Receiver& receiver(ConnectionId connection) { return *connections_[connection].receiver; }
   LedgerBook& ledgers() { return ledgers_; }
+  const LedgerBook& ledgers() const { return ledgers_; }
   const Counters& counters() const { return counters_; }
   // Pending, with those that an earlier one overtook: at most 65 and four for each connection.
   std::size_t timers() const { return timers_.size(); }

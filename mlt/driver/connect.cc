@@ -9,7 +9,8 @@
 namespace clustar::mlt::driver {
 
 Result<std::unique_ptr<MltPendingConnect>> MltPendingConnect::start(Engine& engine, const net::Address& local,
-                                                                    const transport::Handle& handle) {
+                                                                    const transport::Handle& handle,
+                                                                    const transport::ChannelOptions& channel) {
   const auto info = HandleInfo::parse(handle);
   if (!info) {
     return fail(
@@ -26,10 +27,11 @@ Result<std::unique_ptr<MltPendingConnect>> MltPendingConnect::start(Engine& engi
   const Protection* protection = engine.context().protection.get();
   const bool same_psk = info->psk_mode == (protection == nullptr ? PskMode::kNone : protection->mode());
   // With another pre-shared key segments may differ, too; the handshake tells both sides which setting it is.
-  if (const auto differs = same_psk ? difference(SharedSettings::of(engine.options()), info->settings) : std::nullopt) {
+  const auto here = SharedSettings::of(engine.options(), channel.max_tolerance_ppm);
+  if (const auto differs = same_psk ? difference(here, info->settings) : std::nullopt) {
     return fail(ErrorCode::kInvalidUsage, fmt::format("mlt: connect to {}: {}", remote.to_string(), *differs));
   }
-  return std::unique_ptr<MltPendingConnect>(new MltPendingConnect(engine, local, *info));
+  return std::unique_ptr<MltPendingConnect>(new MltPendingConnect(engine, local, *info, channel));
 }
 
 Result<std::unique_ptr<transport::SendChannel>> MltPendingConnect::poll() {
@@ -79,7 +81,8 @@ Result<void> MltPendingConnect::open() {
 }
 
 Result<void> MltPendingConnect::write_hello() {
-  Hello hello{info_.token, connection_id_, info_.settings, engine_.ports(), {}};
+  const auto settings = SharedSettings::of(engine_.options(), channel_.max_tolerance_ppm);
+  Hello hello{info_.token, connection_id_, settings, engine_.ports(), {}};
   const Protection* protection = engine_.context().protection.get();
   if (protection != nullptr) {
     hello.psk.mode = protection->mode();
@@ -196,8 +199,9 @@ Result<std::unique_ptr<transport::SendChannel>> MltPendingConnect::attach() {
   }
   const std::string peer = fmt::format("{} (from {})", remote_.to_string(), engine_.name());
   auto channel = std::make_unique<MltSendChannel>(engine_, std::move(socket_), peer);
-  const auto attached = channel->attach(Engine::End::kSends, remote_, welcome->ports,
-                                        secret_of(info_.token, connection_id_), session ? &*session : nullptr);
+  const auto attached =
+      channel->attach(Engine::End::kSends, remote_, welcome->ports, secret_of(info_.token, connection_id_), channel_,
+                      session ? &*session : nullptr);
   if (!attached) return tl::unexpected(attached.error());
   return channel;
 }

@@ -19,7 +19,8 @@ class MltPendingConnect final : public transport::PendingConnect {
  public:
   // Errors: not a handle of ours, another family, or settings that differ from the listener's.
   static Result<std::unique_ptr<MltPendingConnect>> start(Engine& engine, const net::Address& local,
-                                                          const transport::Handle& handle);
+                                                          const transport::Handle& handle,
+                                                          const transport::ChannelOptions& channel);
 
   Result<std::unique_ptr<transport::SendChannel>> poll() override;
 
@@ -33,8 +34,9 @@ class MltPendingConnect final : public transport::PendingConnect {
 
   enum class State : std::uint8_t { kIdle, kConnecting, kGreeting, kWaiting, kConfirmed };
 
-  MltPendingConnect(Engine& engine, const net::Address& local, const HandleInfo& info)
-      : engine_(engine), local_(local), info_(info), remote_(info.endpoint) {}
+  MltPendingConnect(Engine& engine, const net::Address& local, const HandleInfo& info,
+                    const transport::ChannelOptions& channel)
+      : engine_(engine), local_(local), info_(info), remote_(info.endpoint), channel_(channel) {}
 
   Result<void> open();
   Result<bool> connected();
@@ -53,6 +55,7 @@ class MltPendingConnect final : public transport::PendingConnect {
   const net::Address local_;
   const HandleInfo info_;
   const net::Address remote_;
+  const transport::ChannelOptions channel_;
   State state_ = State::kIdle;
   net::Socket socket_;
   std::uint64_t connection_id_ = 0;

@@ -34,8 +34,9 @@ Connection::Connection(Engine& engine, net::Socket control, std::string doing, s
       watch_(engine.context().stall_timeout) {}
 
 Result<void> Connection::attach(Engine::End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
-                                const Session* session) {
-  const auto attached = engine_.attach(*this, end, host, ports, secret, session, id_);
+                                const transport::ChannelOptions& channel, const Session* session) {
+  channel_ = channel;
+  const auto attached = engine_.attach(*this, end, host, ports, secret, channel, session, id_);
   if (!attached) return tl::unexpected(attached.error());
   return {};
 }

@@ -21,7 +21,7 @@ class Connection : public Engine::Client {
 
   // Both before the first request. `session`: null without a pre-shared key.
   Result<void> attach(Engine::End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
-                      const Session* session);
+                      const transport::ChannelOptions& channel, const Session* session);
   net::Socket& control() { return control_; }
 
   void check(TimePoint now) final;
@@ -65,6 +65,7 @@ class Connection : public Engine::Client {
   bool control_open_ = true;
   std::uint32_t outstanding_ = 0;  // requests that were submitted and are not done
   const std::string peer_;
+  transport::ChannelOptions channel_;  // from attach() on
 
  private:
   void on_deregister(const transport::Mr& mr);

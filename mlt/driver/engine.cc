@@ -58,7 +58,8 @@ Engine::~Engine() {
 }
 
 Result<void> Engine::attach(Client& client, End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
-                            const Session* session, std::optional<ConnectionId>& id) {
+                            const transport::ChannelOptions& channel, const Session* session,
+                            std::optional<ConnectionId>& id) {
   const std::lock_guard lock(mutex_);
   if (lost_) return tl::unexpected(*lost_);
   if ((session != nullptr) != (sealing_ != nullptr)) {
@@ -78,11 +79,13 @@ Result<void> Engine::attach(Client& client, End end, const net::Address& host, c
   }
   ++peer.users;
   const TimePoint now = context_.clock.now();
-  id = end == End::kSends ? core_.open_sender(peer.id, secret, now, sender_options())
-                          : core_.open_receiver(peer.id, secret, now);
+  auto options = connection_options(end, channel);
+  id = end == End::kSends ? core_.open_sender(peer.id, secret, now, *options)
+                          : core_.open_receiver(peer.id, secret, now, *options);
   if (sealing_) sealing_->add(*id, end, *session, options_.paths);
   if (*id >= attached_.size()) attached_.resize(*id + 1);
-  attached_[*id] = {&client, key, end};
+  attached_[*id] = {&client, key, end, std::move(options), channel.comm_id};
+  ++communicators_[channel.comm_id];
   if (end == End::kReceives) return {};
   const auto lane = attached_[*id].lane = queue_.add_lane();
   if (lane >= by_lane_.size()) by_lane_.resize(lane + 1);
@@ -90,13 +93,23 @@ Result<void> Engine::attach(Client& client, End end, const net::Address& host, c
   return {};
 }
 
-// The route may take less by now than when the device was opened. Receivers go by what each packet says.
-const Options& Engine::sender_options() {
+// The route may take less by now than when the device was opened; receivers go by what each packet says. What may be
+// lost is the communicator's to say, whatever the device's options are.
+std::unique_ptr<const Options> Engine::connection_options(End end, const transport::ChannelOptions& channel) const {
+  auto options = std::make_unique<Options>(options_);
+  options->max_tolerance_ppm = channel.max_tolerance_ppm;
+  if (end == End::kReceives) return options;
   const auto segment = segment_for(device_.io->capabilities(), sealing_ ? kSealBytes : 0);
-  if (!segment || *segment >= options_.segment) return options_;
-  Options& shorter = shorter_.try_emplace(*segment, options_).first->second;
-  shorter.segment = *segment;
-  return shorter;
+  if (segment) options->segment = std::min(*segment, options->segment);
+  return options;
+}
+
+// With its last connection its collectives are over: the core remembers a bounded number of communicators.
+void Engine::leave_communicator(std::uint64_t communicator) {
+  const auto found = communicators_.find(communicator);
+  if (--found->second > 0) return;
+  communicators_.erase(found);
+  core_.forget_communicator(communicator);
 }
 
 void Engine::close(ConnectionId id) {
@@ -107,7 +120,8 @@ void Engine::close(ConnectionId id) {
     queue_.remove_lane(gone.lane);
     std::erase(blocked_, gone.lane);
   }
-  core_.close(id);
+  core_.close(id);  // before its options
+  leave_communicator(gone.communicator);
   if (sealing_) sealing_->remove(id);
   const auto peer = peers_.find(gone.peer);
   if (--peer->second.users > 0) return;
@@ -155,6 +169,10 @@ Engine::Counters Engine::counters() {
     if (attached_[id].client == nullptr || attached_[id].end != End::kSends) continue;
     sum.retransmissions += core_.sender(id).counters().retransmitted;
   }
+  const LossCounters& losses = core_.ledgers().totals();
+  sum.eligible_bytes = losses.eligible_bytes;
+  sum.charged = losses.charged;
+  sum.refused = losses.refused;
   sum.strangers += core_.counters().strangers + core_.counters().malformed;
   if (sealing_) {
     sum.unauthenticated += sealing_->counters().unauthenticated;

@@ -22,6 +22,7 @@
 #include "mlt/driver/device.h"
 #include "mlt/driver/sealing.h"
 #include "transport/api/send_queue.h"
+#include "transport/api/transport.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
 #include "transport/net/waker.h"
@@ -71,7 +72,11 @@ class Engine {
     std::uint64_t bytes_sent = 0;
     std::uint64_t messages_received = 0;
     std::uint64_t bytes_received = 0;
-    std::uint64_t missing_bytes = 0;
+    std::uint64_t missing_bytes = 0;    // filled with zero
+    std::uint64_t missing_packets = 0;  // of messages sent: what their receivers did without
+    std::uint64_t eligible_bytes = 0;   // LedgerBook::totals(): of messages received that may lose,
+    std::uint64_t charged = 0;          // contribution-bytes that were given up,
+    std::uint64_t refused = 0;          // and how often the bound did not allow it
     std::uint64_t packets_sent = 0;
     std::uint64_t packets_received = 0;
     std::uint64_t retransmissions = 0;  // packets
@@ -91,11 +96,12 @@ class Engine {
   Result<std::unique_ptr<io::Mr>> reg_mr(const gdr::MemoryRef& memory) { return device_.io->reg_mr(memory); }
   std::mutex& mutex() { return mutex_; }
 
-  // Waits for the lock. `id` is written with it held: the client may be called before this returns. `session`: null
-  // without a pre-shared key.
+  // Waits for the lock. `id` is written with it held: the client may be called before this returns. `channel` says what
+  // the connection may lose; `session`: null without a pre-shared key.
   using End = Endpoint::End;
   Result<void> attach(Client& client, End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
-                      const Session* session, std::optional<ConnectionId>& id);
+                      const transport::ChannelOptions& channel, const Session* session,
+                      std::optional<ConnectionId>& id);
   void count_stranger();
   Counters counters();
   std::string describe_device();
@@ -151,6 +157,8 @@ class Engine {
     Client* client = nullptr;
     std::string peer;
     Endpoint::End end = Endpoint::End::kSends;
+    std::unique_ptr<const Options> options{};  // its own
+    std::uint64_t communicator = 0;
     transport::SendQueue::LaneId lane = 0;  // of one that sends
   };
   struct Peer {
@@ -171,7 +179,8 @@ class Engine {
   template <class Keep>
   void keep_pending(Keep keep);
   void refuse_first(const Error& error);
-  const Options& sender_options();
+  std::unique_ptr<const Options> connection_options(End end, const transport::ChannelOptions& channel) const;
+  void leave_communicator(std::uint64_t communicator);
   void check_some(TimePoint now);
   void fail_device(const Error& error);
   void run();
@@ -183,14 +192,14 @@ class Engine {
   const Context& context_;
   const std::string name_;
   const Options options_;
-  std::map<std::uint16_t, Options> shorter_;  // with a smaller segment, by it; before core_, which refers to them
   std::mutex mutex_;
   Device device_;
   const std::unique_ptr<Sealing> sealing_;
+  std::vector<Attached> attached_;  // by the core's number; before core_, which refers to their options
   Endpoint core_;
-  Counters counters_;               // of what is over: see counters()
-  std::vector<Attached> attached_;  // by the core's number
+  Counters counters_;  // of what is over: see counters()
   std::map<std::string, Peer> peers_;
+  std::map<std::uint64_t, std::uint32_t> communicators_;  // how many connections each has here
   transport::SendQueue queue_;
   std::vector<ConnectionId> by_lane_;
   std::vector<transport::SendQueue::LaneId> blocked_;

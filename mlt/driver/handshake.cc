@@ -15,7 +15,8 @@ constexpr std::uint64_t kHandleMagic = 0x434c5553544d4c54;  // "CLUSTMLT"
 constexpr std::uint32_t kHelloMagic = 0x434c4d48;           // "CLMH"
 constexpr std::uint32_t kWelcomeMagic = 0x434c4d57;         // "CLMW"
 constexpr std::size_t kEndpointAt = 40;
-static_assert(kEndpointAt + 20 <= std::tuple_size_v<transport::Handle>);
+constexpr std::size_t kToleranceAt = 60;  // in the handle
+static_assert(kToleranceAt + 4 <= std::tuple_size_v<transport::Handle>);
 
 template <std::size_t At, std::size_t Size>
 Ports load_ports(const WireReader<Size>& reader, std::uint16_t count) {
@@ -71,7 +72,23 @@ const char* name_of(PskMode mode) {
   return "?";
 }
 
-std::string differs(const char* what, std::uint64_t here, std::uint64_t there, const char* advice) {
+// Of the comparison modes; who does not know the byte has another version.
+std::optional<Mode> mode_of(std::uint8_t byte) {
+  if (byte > static_cast<std::uint8_t>(Mode::kStaticDeadline)) return std::nullopt;
+  return static_cast<Mode>(byte);
+}
+
+const char* name_of(Mode mode) {
+  switch (mode) {
+    case Mode::kNormal: return "normal";
+    case Mode::kGoBackN: return "go_back_n";
+    case Mode::kStaticDeadline: return "static_deadline";
+  }
+  return "?";
+}
+
+template <class Value>
+std::string differs(const char* what, Value here, Value there, const char* advice) {
   return fmt::format("{} is {} here and {} at the peer; {}", what, here, there, advice);
 }
 
@@ -98,13 +115,21 @@ std::string explain(Verdict verdict, PskMode here, PskMode there) {
   return "nothing is wrong";
 }
 
-SharedSettings SharedSettings::of(const Options& options) {
-  return {options.segment, options.paths, static_cast<std::uint16_t>(options.max_messages),
-          static_cast<std::uint16_t>(options.max_staged), options.unscheduled_bytes};
+SharedSettings SharedSettings::of(const Options& options, std::uint32_t max_tolerance_ppm) {
+  return {options.segment,
+          options.paths,
+          static_cast<std::uint16_t>(options.max_messages),
+          static_cast<std::uint16_t>(options.max_staged),
+          options.unscheduled_bytes,
+          options.mode,
+          max_tolerance_ppm};
 }
 
 std::optional<std::string> difference(const SharedSettings& here, const SharedSettings& there) {
   constexpr const char* kSameBuild = "all ranks must load the same plugin";
+  if (here.mode != there.mode) {
+    return differs("mode", name_of(here.mode), name_of(there.mode), "benchmarks give both ends the same");
+  }
   if (here.segment != there.segment) {
     return differs("segment (payload bytes of a packet, from the interface's MTU)", here.segment, there.segment,
                    "set the same MTU on all hosts");
@@ -119,6 +144,10 @@ std::optional<std::string> difference(const SharedSettings& here, const SharedSe
   if (here.unscheduled_bytes != there.unscheduled_bytes) {
     return differs("unscheduled_bytes", here.unscheduled_bytes, there.unscheduled_bytes, kSameBuild);
   }
+  if (here.max_tolerance_ppm != there.max_tolerance_ppm) {
+    return differs("max_tolerance_ppm (what the communicator may lose)", here.max_tolerance_ppm,
+                   there.max_tolerance_ppm, "let all ranks opt in to loss alike, or none");
+  }
   return std::nullopt;
 }
 
@@ -126,15 +155,18 @@ std::optional<HandleInfo> HandleInfo::parse(const transport::Handle& handle) {
   const WireReader reader{std::span<const std::byte, std::tuple_size_v<transport::Handle>>(handle)};
   const auto family = reader.load<std::uint8_t, kEndpointAt>();
   const auto psk_mode = psk_mode_of(reader.load<std::uint8_t, 12>());
+  const auto mode = mode_of(reader.load<std::uint8_t, 14>());
   HandleInfo info;
   info.psk_mode = psk_mode.value_or(PskMode::kNone);
   info.endpoint.port = reader.load<std::uint16_t, kEndpointAt + 2>();
   if (reader.load<std::uint64_t, 0>() != kHandleMagic || reader.load<std::uint16_t, 8>() != kHandshakeVersion ||
-      (family != 4 && family != 6) || info.endpoint.port == 0 || !psk_mode) {
+      (family != 4 && family != 6) || info.endpoint.port == 0 || !psk_mode || !mode) {
     return std::nullopt;
   }
-  info.settings = {reader.load<std::uint16_t, 10>(), reader.load<std::uint8_t, 13>(), reader.load<std::uint16_t, 16>(),
-                   reader.load<std::uint16_t, 18>(), reader.load<std::uint32_t, 20>()};
+  info.settings = {reader.load<std::uint16_t, 10>(),          reader.load<std::uint8_t, 13>(),
+                   reader.load<std::uint16_t, 16>(),          reader.load<std::uint16_t, 18>(),
+                   reader.load<std::uint32_t, 20>(),          *mode,
+                   reader.load<std::uint32_t, kToleranceAt>()};
   reader.copy_to<24>(std::span<std::byte, 16>(info.token));
   info.endpoint.ipv6 = family == 6;
   reader.copy_to<kEndpointAt + 4>(std::span<std::byte, 16>(info.endpoint.address));
@@ -149,6 +181,7 @@ transport::Handle HandleInfo::serialize() const {
   writer.store<10>(settings.segment);
   writer.store<12>(static_cast<std::uint8_t>(psk_mode));
   writer.store<13>(settings.paths);
+  writer.store<14>(static_cast<std::uint8_t>(settings.mode));
   writer.store<16>(settings.max_messages);
   writer.store<18>(settings.max_staged);
   writer.store<20>(settings.unscheduled_bytes);
@@ -156,25 +189,29 @@ transport::Handle HandleInfo::serialize() const {
   writer.store<kEndpointAt>(static_cast<std::uint8_t>(endpoint.ipv6 ? 6 : 4));
   writer.store<kEndpointAt + 2>(endpoint.port);
   writer.copy_from<kEndpointAt + 4>(std::span<const std::byte, 16>(endpoint.address));
+  writer.store<kToleranceAt>(settings.max_tolerance_ppm);
   return handle;
 }
 
 std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {
   const WireReader reader(bytes);
   const auto count = reader.load<std::uint16_t, 6>();
-  const auto mode = psk_mode_of(reader.load<std::uint8_t, 76>());
+  const auto psk_mode = psk_mode_of(reader.load<std::uint8_t, 76>());
+  const auto mode = mode_of(reader.load<std::uint8_t, 35>());
   Hello hello;
   hello.ports = load_ports<44>(reader, count);
   if (reader.load<std::uint32_t, 0>() != kHelloMagic || reader.load<std::uint16_t, 4>() != kHandshakeVersion ||
-      !sensible(count, hello.ports) || !mode) {
+      !sensible(count, hello.ports) || !psk_mode || !mode) {
     return std::nullopt;
   }
-  hello.psk.mode = *mode;
-  load_psk<80>(reader, hello.psk);
+  hello.psk.mode = *psk_mode;
+  load_psk<84>(reader, hello.psk);
   reader.copy_to<8>(std::span<std::byte, 16>(hello.token));
   hello.connection_id = reader.load<std::uint64_t, 24>();
-  hello.settings = {reader.load<std::uint16_t, 32>(), reader.load<std::uint8_t, 34>(), reader.load<std::uint16_t, 36>(),
-                    reader.load<std::uint16_t, 38>(), reader.load<std::uint32_t, 40>()};
+  hello.settings = {reader.load<std::uint16_t, 32>(), reader.load<std::uint8_t, 34>(),
+                    reader.load<std::uint16_t, 36>(), reader.load<std::uint16_t, 38>(),
+                    reader.load<std::uint32_t, 40>(), *mode,
+                    reader.load<std::uint32_t, 80>()};
   return hello;
 }
 
@@ -187,12 +224,14 @@ void Hello::serialize_to(std::span<std::byte, kSize> bytes) const {
   writer.store<24>(connection_id);
   writer.store<32>(settings.segment);
   writer.store<34>(settings.paths);
+  writer.store<35>(static_cast<std::uint8_t>(settings.mode));
   writer.store<36>(settings.max_messages);
   writer.store<38>(settings.max_staged);
   writer.store<40>(settings.unscheduled_bytes);
   store_ports<44>(writer, ports);
   writer.store<76>(static_cast<std::uint8_t>(psk.mode));
-  store_psk<80>(writer, psk);
+  writer.store<80>(settings.max_tolerance_ppm);
+  store_psk<84>(writer, psk);
 }
 
 std::optional<Welcome> Welcome::parse(std::span<const std::byte, kSize> bytes) {

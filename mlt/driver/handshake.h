@@ -15,7 +15,7 @@
 
 namespace clustar::mlt::driver {
 
-inline constexpr std::uint16_t kHandshakeVersion = 2;
+inline constexpr std::uint16_t kHandshakeVersion = 3;
 inline constexpr std::size_t kMaxPorts = 16;
 
 using Token = std::array<std::byte, 16>;
@@ -27,8 +27,11 @@ struct SharedSettings {
   std::uint16_t max_messages = 0;
   std::uint16_t max_staged = 0;
   std::uint32_t unscheduled_bytes = 0;
+  Mode mode = Mode::kNormal;
+  std::uint32_t max_tolerance_ppm = 0;  // 0 .. 1,000,000: of the channel, not of the device
 
-  static SharedSettings of(const Options& options);
+  // `options`: the device's; what may be lost is each channel's own.
+  static SharedSettings of(const Options& options, std::uint32_t max_tolerance_ppm);
   bool operator==(const SharedSettings&) const = default;
 };
 // "<setting> is <here> here and <there> at the peer: <what to do>", of the first that differs.
@@ -70,8 +73,10 @@ Verdict compare(PskMode here, PskMode there);
 // "psk_mode is <here> here and <there> at the peer: <what to do>"; names the setting.
 std::string explain(Verdict verdict, PskMode here, PskMode there);
 
-//  0       8     10      12         13      14  16                20            24                40
-// | magic | ver | segm. | psk mode | paths | 0 | messages, staged | unscheduled | token (128 bit) | endpoint (20) |
+//  0       8     10      12         13      14     15  16                20            24                40
+// | magic | ver | segm. | psk mode | paths | mode | 0 | messages, staged | unscheduled | token (128 bit) | ...
+//  40              60
+// | endpoint (20) | max_tolerance_ppm |
 // endpoint: | family 4 or 6 | 0 | port (2) | address (16) |
 struct HandleInfo {
   Token token{};
@@ -84,13 +89,13 @@ struct HandleInfo {
 };
 
 // First bytes from the connecting side.
-//  0       4     6       8               24              32      34           36             40            44
-// | magic | ver | count | token (128 b) | connection id | segm. | paths | 0 | messages, staged | unscheduled | ...
-//  44          76         77  80            112          144
-// | 16 x port | psk mode | 0 | nonce (32) | proof (32) |
+//  0       4     6       8               24              32      34      35     36                 40            44
+// | magic | ver | count | token (128 b) | connection id | segm. | paths | mode | messages, staged | unscheduled | ...
+//  44          76         77  80                  84           116          148
+// | 16 x port | psk mode | 0 | max_tolerance_ppm | nonce (32) | proof (32) |
 struct Hello {
-  static constexpr std::size_t kSize = 144;
-  static constexpr std::size_t kProofAt = 112;
+  static constexpr std::size_t kSize = 148;
+  static constexpr std::size_t kProofAt = 116;
   Token token{};
   std::uint64_t connection_id = 0;  // random
   SharedSettings settings;

@@ -8,14 +8,15 @@
 
 namespace clustar::mlt::driver {
 
-Result<std::unique_ptr<MltListener>> MltListener::open(Engine& engine, const net::Address& address) {
-  std::unique_ptr<MltListener> listener(new MltListener(engine));
+Result<std::unique_ptr<MltListener>> MltListener::open(Engine& engine, const net::Address& address,
+                                                       const transport::ChannelOptions& channel) {
+  std::unique_ptr<MltListener> listener(new MltListener(engine, channel));
   auto socket = net::listen_on(address, {});
   if (!socket) return tl::unexpected(socket.error());
   if (const auto filled = net::fill_random(listener->token_); !filled) return tl::unexpected(filled.error());
   HandleInfo info;
   info.token = listener->token_;
-  info.settings = SharedSettings::of(engine.options());
+  info.settings = listener->settings();
   info.psk_mode = listener->psk_mode();
   info.endpoint = net::local_address(*socket).endpoint();
   listener->listening_ = std::move(*socket);
@@ -94,7 +95,7 @@ MltListener::Fate MltListener::hear(Newcomer& newcomer) const {
     }
     newcomer.verdict = judge(newcomer, *hello);
     if (newcomer.verdict != Verdict::kFine) return Fate::kRefused;
-    if (const auto differs = difference(SharedSettings::of(engine_.options()), hello->settings)) {
+    if (const auto differs = difference(settings(), hello->settings)) {
       engine_.context().log.warn(fmt::format("mlt: refused {}: {}", newcomer.from.to_string(), *differs));
       return Fate::kGone;
     }
@@ -177,8 +178,9 @@ Result<std::unique_ptr<transport::RecvChannel>> MltListener::admit(Newcomer& new
   net::detect_dead_host(newcomer.socket);
   const std::string peer = fmt::format("{} (to {})", newcomer.from.to_string(), engine_.name());
   auto channel = std::make_unique<MltRecvChannel>(engine_, std::move(newcomer.socket), peer);
-  const auto attached = channel->attach(Engine::End::kReceives, newcomer.from, hello->ports,
-                                        secret_of(token_, hello->connection_id), session ? &*session : nullptr);
+  const auto attached =
+      channel->attach(Engine::End::kReceives, newcomer.from, hello->ports, secret_of(token_, hello->connection_id),
+                      channel_, session ? &*session : nullptr);
   if (!attached) return tl::unexpected(attached.error());
   // The first bytes on a fresh socket fit its buffer; if the connector is gone, the channel reports that.
   net::write_some(channel->control().fd(), answer);

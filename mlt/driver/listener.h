@@ -17,7 +17,8 @@ namespace clustar::mlt::driver {
 
 class MltListener final : public transport::Listener {
  public:
-  static Result<std::unique_ptr<MltListener>> open(Engine& engine, const net::Address& address);
+  static Result<std::unique_ptr<MltListener>> open(Engine& engine, const net::Address& address,
+                                                   const transport::ChannelOptions& channel);
 
   const transport::Handle& handle() const override { return handle_; }
   Result<std::unique_ptr<transport::RecvChannel>> poll_accept() override;
@@ -41,10 +42,11 @@ class MltListener final : public transport::Listener {
   };
   enum class Fate : std::uint8_t { kWaits, kGone, kPeer, kRefused };
 
-  explicit MltListener(Engine& engine) : engine_(engine) {}
+  MltListener(Engine& engine, const transport::ChannelOptions& channel) : engine_(engine), channel_(channel) {}
 
   Result<void> take_newcomers();
   PskMode psk_mode() const;
+  SharedSettings settings() const { return SharedSettings::of(engine_.options(), channel_.max_tolerance_ppm); }
   static Fate read(Newcomer& newcomer, std::span<std::byte> into);
   Result<std::unique_ptr<transport::RecvChannel>> hear_all();  // the first peer among them; null: none
   Fate hear(Newcomer& newcomer) const;
@@ -55,6 +57,7 @@ class MltListener final : public transport::Listener {
   Result<std::unique_ptr<transport::RecvChannel>> admit(Newcomer& newcomer);
 
   Engine& engine_;
+  const transport::ChannelOptions channel_;
   net::Socket listening_;
   Token token_{};
   transport::Handle handle_{};

@@ -34,11 +34,19 @@ EngineMode mode_of(const std::string& name) {
   return name == "thread" ? EngineMode::kThread : EngineMode::kAuto;
 }
 
+Result<void> check(const transport::ChannelOptions& options) {
+  constexpr std::uint32_t kAll = 1'000'000;
+  if (options.max_tolerance_ppm <= kAll) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("mlt: max_tolerance_ppm is {}; 0 to {} are allowed", options.max_tolerance_ppm, kAll));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<transport::Transport>> MltTransport::create(const Config& config, const Clock& clock, Log log,
-                                                                   OpenDevice open_device) {
-  std::unique_ptr<MltTransport> made(new MltTransport(clock, std::move(log), std::move(open_device)));
+                                                                   OpenDevice open_device, Adjust adjust) {
+  std::unique_ptr<MltTransport> made(
+      new MltTransport(clock, std::move(log), std::move(open_device), std::move(adjust)));
   made->context_.mode = mode_of(config.engine);
   made->context_.stall_timeout = config.stall_timeout;
   auto protection = Protection::create(config);
@@ -69,26 +77,35 @@ Result<MltTransport::Nic*> MltTransport::nic(int device) {
   if (!opened) return tl::unexpected(opened.error());
   // What virtual interfaces say of their speed is made up.
   const bool has_wire = !chosen.interface.pci_path.empty();
-  const auto options = options_for(opened->io->capabilities(), has_wire ? chosen.interface.speed_mbps : 0,
-                                   context_.protection == nullptr ? 0 : kSealBytes);
+  auto options = options_for(opened->io->capabilities(), has_wire ? chosen.interface.speed_mbps : 0,
+                             context_.protection == nullptr ? 0 : kSealBytes);
   if (!options) return tl::unexpected(options.error());
+  const std::uint8_t paths = options->paths;
+  if (adjust_) adjust_(*options);
+  if (options->paths > paths) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("mlt: {} paths on {}; at most {} are allowed", options->paths,
+                                                         chosen.interface.name, paths));
+  }
   auto engine = Engine::open(std::move(*opened), *options, chosen.interface.name, context_);
   if (!engine) return tl::unexpected(engine.error());
   chosen.engine = std::move(*engine);
   return &chosen;
 }
 
-Result<std::unique_ptr<transport::Listener>> MltTransport::listen(int device, const transport::ChannelOptions&) {
+Result<std::unique_ptr<transport::Listener>> MltTransport::listen(int device,
+                                                                  const transport::ChannelOptions& options) {
+  if (const auto checked = check(options); !checked) return tl::unexpected(checked.error());
   const auto chosen = nic(device);
   if (!chosen) return tl::unexpected(chosen.error());
-  return MltListener::open(*(*chosen)->engine, (*chosen)->interface.addresses.front());
+  return MltListener::open(*(*chosen)->engine, (*chosen)->interface.addresses.front(), options);
 }
 
 Result<std::unique_ptr<transport::PendingConnect>> MltTransport::connect(int device, const transport::Handle& handle,
-                                                                         const transport::ChannelOptions&) {
+                                                                         const transport::ChannelOptions& options) {
+  if (const auto checked = check(options); !checked) return tl::unexpected(checked.error());
   const auto chosen = nic(device);
   if (!chosen) return tl::unexpected(chosen.error());
-  return MltPendingConnect::start(*(*chosen)->engine, (*chosen)->interface.addresses.front(), handle);
+  return MltPendingConnect::start(*(*chosen)->engine, (*chosen)->interface.addresses.front(), handle, options);
 }
 
 std::string MltTransport::summary() const {
@@ -98,10 +115,12 @@ std::string MltTransport::summary() const {
     if (nic.engine == nullptr) continue;
     const Engine::Counters count = nic.engine->counters();
     text += fmt::format(
-        " {} sent {} messages / {} bytes, received {} / {}, {} bytes missing; {} packets sent, {} of them again, {} "
-        "received, {} strangers dropped;",
+        " {} sent {} messages / {} bytes, received {} / {}, {} bytes missing of {} eligible, {} "
+        "contribution-bytes charged, {} charges refused, {} packets missing at peers; {} packets sent, {} of them "
+        "again, {} received, {} strangers dropped;",
         nic.interface.name, count.messages_sent, count.bytes_sent, count.messages_received, count.bytes_received,
-        count.missing_bytes, count.packets_sent, count.retransmissions, count.packets_received, count.strangers);
+        count.missing_bytes, count.eligible_bytes, count.charged, count.refused, count.missing_packets,
+        count.packets_sent, count.retransmissions, count.packets_received, count.strangers);
     if (context_.protection != nullptr) {
       text +=
           fmt::format(" {} unauthenticated and {} replayed packets dropped;", count.unauthenticated, count.replayed);

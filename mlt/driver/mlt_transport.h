@@ -1,6 +1,7 @@
 // The loss-tolerant transport over packets: waist 1 by mlt/core on waist 2.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,10 +18,16 @@ namespace clustar::mlt::driver {
 
 class MltTransport final : public transport::Transport {
  public:
-  // `clock` outlives the transport. `open_device` is called at the first listen or connect of each interface. Error: no
-  // usable interface.
+  // Changes the core's options of a device after driver_options made them. For benchmarks only, which compare modes
+  // (kStaticDeadline breaks the loss contract, for every channel) and numbers of paths: nobody checks what is changed
+  // but Options::check and the handshake, which refuses a peer with another mode or other paths. What may be lost is
+  // not among it: that is ChannelOptions::max_tolerance_ppm.
+  using Adjust = std::function<void(Options&)>;
+
+  // `clock` outlives the transport. `open_device` is called at the first listen or connect of each interface, and
+  // `adjust` after it. Error: no usable interface.
   static Result<std::unique_ptr<transport::Transport>> create(const Config& config, const Clock& clock, Log log,
-                                                              OpenDevice open_device);
+                                                              OpenDevice open_device, Adjust adjust = {});
 
   const char* name() const override { return "mlt"; }
   std::span<const transport::DeviceProperties> devices() const override { return properties_; }
@@ -35,13 +42,14 @@ class MltTransport final : public transport::Transport {
     std::unique_ptr<Engine> engine;  // null until it is used
   };
 
-  MltTransport(const Clock& clock, Log log, OpenDevice open_device)
-      : context_{clock, std::move(log)}, open_device_(std::move(open_device)) {}
+  MltTransport(const Clock& clock, Log log, OpenDevice open_device, Adjust adjust)
+      : context_{clock, std::move(log)}, open_device_(std::move(open_device)), adjust_(std::move(adjust)) {}
 
   Result<Nic*> nic(int device);
 
   Context context_;
   const OpenDevice open_device_;
+  const Adjust adjust_;
   mutable std::mutex mutex_;  // of the engines' pointers
   std::vector<Nic> nics_;
   std::vector<transport::DeviceProperties> properties_;

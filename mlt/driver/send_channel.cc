@@ -90,10 +90,36 @@ bool MltSendChannel::may_begin(std::uint32_t index) {
          !(copied && free_copies_.empty() && sender.unposted() == 0);
 }
 
+// What the receiver would not lose anyway, the sender need not offer.
+SendTerms MltSendChannel::terms_of(const SendRequest& request) {
+  const transport::LossTerms& loss = request.flow.loss;
+  const bool asks = loss.tolerance_ppm > 0 && request.length >= transport::FlowTag::kMinTolerantBytes;
+  if (!asks || loss.tolerance_ppm > channel_.max_tolerance_ppm) return {};
+  if (loss.communicator != channel_.comm_id) {
+    if (!std::exchange(warned_, true)) {
+      engine_.context().log.warn(fmt::format(
+          "mlt: sending to {} reliably: the loss terms name the communicator {:x}, the channel belongs to {:x}; give "
+          "FlowTag::loss the ChannelOptions::comm_id",
+          peer_, loss.communicator, channel_.comm_id));
+    }
+    return {};
+  }
+  SendTerms terms;
+  terms.tolerant = true;
+  terms.stage = loss.stage;
+  terms.communicator = loss.communicator;
+  terms.collective = loss.collective;
+  terms.ranks = loss.ranks;
+  terms.edges = loss.edges;
+  terms.collective_bytes = loss.collective_bytes;
+  terms.tolerance_ppm = loss.tolerance_ppm;
+  return terms;
+}
+
 void MltSendChannel::begin(std::uint32_t index, TimePoint now) {
   SendRequest& request = requests_[index];
   const auto message =
-      engine_.core().send(id(), static_cast<std::uint32_t>(request.length), request.tag, SendTerms{}, now);
+      engine_.core().send(id(), static_cast<std::uint32_t>(request.length), request.tag, terms_of(request), now);
   if (!message) {
     fail_with(
         ErrorCode::kInvalidUsage,
@@ -159,6 +185,7 @@ void MltSendChannel::on_event(const Endpoint::Event& event, TimePoint) {
   --outstanding_;
   ++finished_;
   ++engine_.count().messages_sent;
+  engine_.count().missing_packets += sent->missing_packets;
   engine_.count().bytes_sent += outgoing.length;
   if (outgoing.copy) free_copies_.push_back(*outgoing.copy);
   if (outgoing.request) finish(requests_[*outgoing.request]);

@@ -51,7 +51,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
     std::size_t offset = 0;
     std::size_t length = 0;
     int tag = 0;
-    transport::FlowTag flow;  // for whoever orders the sends of a device
+    transport::FlowTag flow;  // whose turn it is, and what may be lost
   };
 
   // What the core sends: it may outlive its request, whose payload was copied.
@@ -64,6 +64,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   };
 
   Result<transport::Progress> test(SendRequest& request);
+  SendTerms terms_of(const SendRequest& request);
   bool buffer(SendRequest& request, Outgoing& outgoing);
   void finish(SendRequest& request);
   std::vector<std::byte> last_words();
@@ -83,6 +84,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   std::vector<std::uint32_t> free_copies_;
   std::vector<std::byte> control_in_;  // begins with the frame that is not whole yet
   std::uint64_t finished_ = 0;
+  bool warned_ = false;  // of loss terms that are another communicator's
 };
 
 }  // namespace clustar::mlt::driver

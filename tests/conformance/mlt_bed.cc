@@ -36,7 +36,7 @@ std::unique_ptr<Transport> MltBed::create(const Setup& setup) {
     ports_.push_back(device->ports);
     return device;
   };
-  auto made = driver::MltTransport::create(config, clock_, log, open);
+  auto made = driver::MltTransport::create(config, clock_, log, open, setup.adjust);
   EXPECT_TRUE(made) << made.error().message;
   return made ? std::move(*made) : nullptr;
 }

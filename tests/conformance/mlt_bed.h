@@ -57,6 +57,7 @@ class MltBed : public ::testing::Test {
     driver::OpenDevice open = {};  // default: kernel UDP
     std::string psk_mode = {};     // empty: no pre-shared key
     std::string secret = {};
+    driver::MltTransport::Adjust adjust = {};
   };
 
   std::unique_ptr<Transport> create(const Setup& setup);

@@ -21,12 +21,12 @@ bool poll_until(const std::function<bool()>& step, std::chrono::milliseconds lim
   return true;
 }
 
-Connection connect(Transport& from, Transport& to) {
+Connection connect(Transport& from, Transport& to, const ChannelOptions& options) {
   Connection connection;
-  auto listener = to.listen(0, {});
+  auto listener = to.listen(0, options);
   EXPECT_TRUE(listener) << listener.error().message;
   if (!listener) return connection;
-  auto pending = from.connect(0, (*listener)->handle(), {});
+  auto pending = from.connect(0, (*listener)->handle(), options);
   EXPECT_TRUE(pending) << pending.error().message;
   if (!pending) return connection;
   const bool connected = poll_until([&] {
@@ -58,10 +58,11 @@ RecvBuffer::RecvBuffer(RecvChannel& channel, std::size_t size) : bytes(size, std
   mr = std::move(channel.reg_mr(gdr::MemoryRef::host(bytes.data(), size)).value());
 }
 
-Request* must_send(SendChannel& channel, const Mr& mr, std::size_t offset, std::size_t length, int tag) {
+Request* must_send(SendChannel& channel, const Mr& mr, std::size_t offset, std::size_t length, int tag,
+                   const FlowTag& flow) {
   Request* request = nullptr;
   EXPECT_TRUE(poll_until([&] {
-    const auto sent = channel.send(mr, offset, length, tag, {});
+    const auto sent = channel.send(mr, offset, length, tag, flow);
     EXPECT_TRUE(sent) << sent.error().message;
     if (!sent) return true;
     request = *sent;

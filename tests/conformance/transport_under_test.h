@@ -37,7 +37,7 @@ struct Connection {
   std::unique_ptr<RecvChannel> recv;
 };
 // `from` connects to `to`; they may be the same transport.
-Connection connect(Transport& from, Transport& to);
+Connection connect(Transport& from, Transport& to, const ChannelOptions& options = {});
 
 // Memory with a registration on each kind of channel.
 struct SendBuffer {
@@ -52,7 +52,8 @@ struct RecvBuffer {
 };
 
 // Posts until the channel takes it.
-Request* must_send(SendChannel& channel, const Mr& mr, std::size_t offset, std::size_t length, int tag = 0);
+Request* must_send(SendChannel& channel, const Mr& mr, std::size_t offset, std::size_t length, int tag = 0,
+                   const FlowTag& flow = {});
 Request* must_recv(RecvChannel& channel, const std::vector<RecvPart>& parts);
 // Tests all until all are done; answers the sizes of each.
 std::vector<std::vector<std::size_t>> finish(const std::vector<Request*>& requests);

@@ -253,6 +253,31 @@ TEST(MltEndpoint, NothingMayBeLostOfWhoDidNotOptIn) {
   EXPECT_EQ(direct.missing, 0u) << "the receiver's word counts";
 }
 
+TEST(MltEndpoint, EachConnectionHasALimitOfItsOwnAtBothEnds) {
+  const SendTerms terms = tolerant_terms();
+  for (const bool enough : {true, false}) {
+    Options own = opted_in();
+    own.max_tolerance_ppm = terms.tolerance_ppm - (enough ? 0 : 1);
+    Direct direct(enough ? Options{} : opted_in());  // the endpoints' own would say the opposite
+    direct.from.close(direct.sender);
+    direct.to.close(direct.receiver);
+    const Options asking = opted_in();
+    direct.sender = direct.from.open_sender(2, Direct::kSecret, direct.now, asking);
+    direct.receiver = direct.to.open_receiver(1, Direct::kSecret, direct.now, own);
+    direct.loses = [](const DataHeader& header) { return !header.retransmission && header.index % 50 == 7; };
+    ASSERT_TRUE(direct.post(1 << 20) && direct.send(1 << 20, 7, terms));
+    direct.run_until_received(1);
+    EXPECT_EQ(direct.missing > 0, enough);
+    EXPECT_EQ(direct.to.ledgers().totals().eligible_bytes > 0, enough);
+    const Options none;
+    direct.from.close(direct.sender);
+    direct.sender = direct.from.open_sender(2, Direct::kSecret + 1, direct.now, none);
+    EXPECT_FALSE(direct.send(1 << 20, 7, terms));
+    direct.from.close(direct.sender);  // before its options
+    direct.to.close(direct.receiver);
+  }
+}
+
 TEST(MltEndpoint, ManySmallMessagesDoNotFloodWhoDidNotAsk) {
   Direct direct;
   direct.loses_control = [](const Packet&) { return true; };

@@ -22,7 +22,7 @@ class Client final : public Engine::Client {
     const net::Endpoint host{false, 1, {std::byte{127}, {}, {}, std::byte{1}}};
     Ports ports{engine_.options().paths, {}};
     ports.port.fill(9);
-    ASSERT_TRUE(engine_.attach(*this, Engine::End::kSends, net::Address(host), ports, secret, &session, id));
+    ASSERT_TRUE(engine_.attach(*this, Engine::End::kSends, net::Address(host), ports, secret, {}, &session, id));
   }
   void send(std::size_t offset) {
     const std::lock_guard lock(engine_.mutex());

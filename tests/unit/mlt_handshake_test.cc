@@ -29,7 +29,7 @@ TEST(SipHash, ThePapersVectorOfEightBytes) { EXPECT_EQ(siphash(counted(), 0x0706
 TEST(MltHandshake, WhatIsWrittenIsRead) {
   HandleInfo info;
   info.token = counted();
-  info.settings = {8896, 8, 256, 64, 16384};
+  info.settings = {8896, 8, 256, 64, 16384, Mode::kStaticDeadline, 10'000};
   info.endpoint.ipv6 = true;
   info.endpoint.port = 77;
   info.endpoint.address[15] = std::byte{1};
@@ -72,6 +72,9 @@ TEST(MltHandshake, APreSharedKeysPartIsReadAsWritten) {
   EXPECT_TRUE(std::equal(psk.proof.begin(), psk.proof.end(), bytes.begin() + Hello::kProofAt));
   bytes[76] = std::byte{3};
   EXPECT_FALSE(Hello::parse(bytes)) << "no such mode";
+  bytes[76] = std::byte{2};
+  bytes[35] = std::byte{3};
+  EXPECT_FALSE(Hello::parse(bytes)) << "no such mode of the core";
 
   std::array<std::byte, Welcome::kSize> answer;
   Welcome{some_ports(), Verdict::kPskMode, psk}.serialize_to(answer);
@@ -122,7 +125,7 @@ TEST(MltHandshake, GarbageIsRefused) {
 }
 
 TEST(MltHandshake, ADifferenceNamesTheSettingAndBothValues) {
-  const SharedSettings here{8896, 8, 256, 64, 16384};
+  const SharedSettings here{8896, 8, 256, 64, 16384, Mode::kNormal, 10'000};
   EXPECT_FALSE(difference(here, here));
   SharedSettings there = here;
   there.segment = 1344;
@@ -130,6 +133,18 @@ TEST(MltHandshake, ADifferenceNamesTheSettingAndBothValues) {
   there = here;
   there.unscheduled_bytes = 4096;
   EXPECT_THAT(*difference(here, there), AllOf(HasSubstr("unscheduled_bytes"), HasSubstr("16384"), HasSubstr("4096")));
+  there = here;
+  there.mode = Mode::kGoBackN;
+  EXPECT_THAT(*difference(here, there), HasSubstr("mode is normal here and go_back_n at the peer"));
+  there = here;
+  there.paths = 1;
+  EXPECT_THAT(*difference(here, there), HasSubstr("paths is 8 here and 1 at the peer"));
+  there = here;
+  there.max_tolerance_ppm = 0;
+  EXPECT_THAT(*difference(here, there), AllOf(HasSubstr("max_tolerance_ppm"), HasSubstr("is 10000 here and 0 at")));
+  Options options;
+  options.max_tolerance_ppm = 1;
+  EXPECT_EQ(SharedSettings::of(options, 5).max_tolerance_ppm, 5u) << "the channel's";
 }
 
 TEST(MltHandshake, TheSecretNeedsTheToken) {

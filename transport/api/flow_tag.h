@@ -5,10 +5,30 @@
 
 namespace clustar::transport {
 
+// What a loss-tolerant transport may lose of the collective that a message belongs to: point 3 of the loss contract
+// (architecture guide), where S, n, E, k and p are these. All 0, the default: reliable, byte for byte; so is every
+// message of a transport that never loses (TCP), of a channel that did not opt in (ChannelOptions::max_tolerance_ppm)
+// or for less than tolerance_ppm, and of less than FlowTag::kMinTolerantBytes. Who fills it in answers for the data:
+// floats, in a reduce-scatter step of a ring, in NCCL's Simple protocol. The same for all messages of a collective but
+// for the stage; terms that contradict each other, or make no sense, allow nothing (mlt/core/ledger.h).
+struct LossTerms {
+  std::uint64_t communicator = 0;      // the channel's ChannelOptions::comm_id; another one: reliable
+  std::uint32_t collective = 0;        // its number in the communicator: grows by one, may wrap; alike on all ranks
+  std::uint64_t collective_bytes = 0;  // S: of one rank's input; 0 = unknown = reliable
+  std::uint16_t ranks = 0;             // n: 2 ..
+  std::uint16_t edges = 0;             // E: how often the ring crosses the network, 1 .. n
+  std::uint16_t stage = 0;             // k: reduce-scatter step of the message, 0 .. n - 2: sums of k + 1 ranks
+  std::uint32_t tolerance_ppm = 0;     // p in parts per million, 0 .. 1,000,000; 0 = reliable
+};
+
 struct FlowTag {
+  // Point 2 of the loss contract: shorter messages are reliable.
+  static constexpr std::uint32_t kMinTolerantBytes = 64 * 1024;
+
   std::uint8_t traffic_class = 0;
   std::uint64_t coflow = 0;  // 0 = unidentified
   std::uint64_t bytes = 0;   // size of the whole coflow on this edge; 0 = unknown
+  LossTerms loss{};
 };
 
 }  // namespace clustar::transport

@@ -33,7 +33,9 @@ void SendQueue::push(LaneId lane, std::uint64_t cookie, const FlowTag& flow, std
     index = free_items_.back();
     free_items_.pop_back();
   }
-  items_[index] = Item{lane, cookie, flow, bytes, 0, order_->rank(flow, bytes), next_arrival_++, kNone, kNone};
+  const std::uint64_t rank = order_->rank({flow.traffic_class, flow.coflow, flow.bytes}, bytes);
+  items_[index] =
+      Item{lane, flow.traffic_class, cookie, flow.coflow, flow.bytes, bytes, 0, rank, next_arrival_++, kNone, kNone};
   link(index);
   update_ready(lane);
   ++size_;
@@ -59,7 +61,7 @@ void SendQueue::commit(const Chunk& chunk) {
     erase(chunk.item);
     return;
   }
-  const std::uint64_t rank = order_->rank(item.flow, item.bytes - item.sent);
+  const std::uint64_t rank = order_->rank(item.flow(), item.bytes - item.sent);
   if (rank != item.rank) {
     unlink(chunk.item);
     item.rank = rank;
@@ -88,7 +90,7 @@ void SendQueue::reorder() {
   for (Lane& lane : lanes_) {
     queued.clear();
     for (std::uint32_t i = lane.head; i != kNone; i = items_[i].next) {
-      items_[i].rank = order_->rank(items_[i].flow, items_[i].bytes - items_[i].sent);
+      items_[i].rank = order_->rank(items_[i].flow(), items_[i].bytes - items_[i].sent);
       queued.push_back(i);
     }
     std::sort(queued.begin(), queued.end(), [this](std::uint32_t a, std::uint32_t b) { return goes_before(a, b); });

@@ -13,7 +13,8 @@
 namespace clustar::transport {
 
 // Smaller rank goes first; equal ranks go in arrival order. Must be a function of its arguments and of the order's own
-// state only; after that state changed, the owner calls SendQueue::reorder().
+// state only; after that state changed, the owner calls SendQueue::reorder(). FlowTag::loss is nothing to order by: the
+// queue does not keep it, and rank() sees none.
 class SendOrder {
  public:
   virtual ~SendOrder() = default;
@@ -66,14 +67,18 @@ class SendQueue {
   static constexpr std::uint32_t kNone = 0xffffffff;
   struct Item {
     LaneId lane = 0;
+    std::uint8_t traffic_class = 0;
     std::uint64_t cookie = 0;
-    FlowTag flow;
+    std::uint64_t coflow = 0;
+    std::uint64_t coflow_bytes = 0;
     std::uint64_t bytes = 0;
     std::uint64_t sent = 0;
     std::uint64_t rank = 0;
     std::uint64_t arrival = 0;
     std::uint32_t prev = kNone;
     std::uint32_t next = kNone;
+
+    FlowTag flow() const { return {traffic_class, coflow, coflow_bytes}; }
   };
   // Each lane keeps its items in sending order; ready_ is a heap of the lanes that are neither blocked nor empty, by
   // their first items, so thousands of connections cost a logarithm and the others nothing.

@@ -1,0 +1,77 @@
+// The comparison modes over UDP, which benchmarks turn on by MltTransport::Adjust.
+#include <gmock/gmock.h>
+
+#include "tests/conformance/mlt_loss_bed.h"
+
+namespace clustar::transport::conformance {
+namespace {
+
+using mlt::Mode;
+using mlt::Options;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kMiB = 1 << 20;
+
+class MltModes : public MltLossBed {
+ protected:
+  static driver::MltTransport::Adjust mode(Mode mode) {
+    return [mode](Options& options) { options.mode = mode; };
+  }
+};
+
+TEST_F(MltModes, GoBackNDeliversEveryByteUnderLoss) {
+  const auto from = create({.wrap = faults("loss=0.01"), .adjust = mode(Mode::kGoBackN)});
+  const auto to = create({.adjust = mode(Mode::kGoBackN)});
+  std::vector<Connection> channels;
+  channels.push_back(connect(*from, *to, kOptedIn));
+  const Came came = run(channels, 8, kMiB, {.loss = one_percent_of(8 * kMiB)});
+  EXPECT_EQ(came.missing, 0u) << "an RC NIC knows no loss";
+  EXPECT_EQ(came.different, 0u);
+  EXPECT_GT(count(from->summary(), " of them again"), 0u);
+}
+
+TEST_F(MltModes, AStaticDeadlineEndsAMessageWithItsLossReported) {
+  const auto from = create({.wrap = faults("loss=0.2"), .adjust = mode(Mode::kStaticDeadline)});
+  const auto to = create({.adjust = mode(Mode::kStaticDeadline)});
+  std::vector<Connection> channels;
+  channels.push_back(connect(*from, *to, kOptedIn));
+  const Came came = run(channels, 8, kMiB, {.loss = one_percent_of(8 * kMiB)});
+  EXPECT_GT(came.missing, 0u);
+  EXPECT_EQ(came.not_zero, 0u);
+  EXPECT_EQ(came.different, 0u);
+  EXPECT_THAT(came.sizes, Each(kMiB));
+  EXPECT_EQ(count(to->summary(), " bytes missing"), came.missing);
+}
+
+TEST_F(MltModes, BothEndsHaveTheSameModeAndPaths) {
+  const auto plain = create({});
+  const auto gbn = create({.adjust = mode(Mode::kGoBackN)});
+  const auto narrow = create({.adjust = [](Options& options) { options.paths = 1; }});
+  const auto refusal = [](Transport& from, Transport& to) {
+    const auto listener = std::move(to.listen(0, {}).value());
+    const auto refused = from.connect(0, listener->handle(), {});
+    return refused ? std::string("connected") : refused.error().message;
+  };
+  EXPECT_THAT(refusal(*plain, *gbn), HasSubstr("mode is normal here and go_back_n at the peer"));
+  EXPECT_THAT(refusal(*gbn, *plain), HasSubstr("mode is go_back_n here and normal at the peer"));
+  EXPECT_THAT(refusal(*narrow, *plain), HasSubstr("paths is 1 here and 8 at the peer"));
+  EXPECT_EQ(refusal(*narrow, *narrow), "connected");
+}
+
+TEST_F(MltModes, WhatIsNotAllowedIsAnError) {
+  const auto wide = create({.adjust = [](Options& options) { options.paths = 9; }});
+  EXPECT_THAT(wide->listen(0, {}).error().message, AllOf(HasSubstr("9 paths"), HasSubstr("at most 8")));
+  const auto wrong = create({.adjust = [](Options& options) { options.segment = 0; }});
+  EXPECT_THAT(wrong->listen(0, {}).error().message, HasSubstr("segment"));
+}
+
+TEST_F(MltModes, OnePathIsEnough) {
+  const auto transport = create({.adjust = [](Options& options) { options.paths = 1; }});
+  Connection connection = connect(*transport, *transport);
+  EXPECT_TRUE(transfer(connection, 4 * kMiB));
+}
+
+}  // namespace
+}  // namespace clustar::transport::conformance
