@@ -16,74 +16,57 @@
 #include <vector>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/fabric_command.h"
 #include "bench/cli/options.h"
 #include "bench/fabric/fabric.h"
 #include "bench/fabric/render.h"
+#include "bench/fabric/render_ports.h"
 #include "bench/report/report.h"
 
 namespace clustar::bench::cli {
-namespace {
-
 using nlohmann::json;
+
+int fabric_error(const Error& error) {
+  std::cerr << "clustar fabric: " << error.message << "\n";
+  return error.code == ErrorCode::kInvalidArgument ? kUsage : kFailed;
+}
+
+int fabric_usage_error(const std::string& message) { return fabric_error({ErrorCode::kInvalidArgument, message}); }
+
+// Found out before anything is made or removed.
+bool cannot_write(const std::string& path, int& status) {
+  if (path.empty() || path == "-" || std::ofstream(path, std::ios::app)) return false;
+  status = fabric_usage_error(fmt::format("--json: cannot write '{}': {}", path, std::strerror(errno)));
+  return true;
+}
+
+// The text gives way to the JSON when that was asked for on standard output.
+int show_fabric(const FabricArguments& arguments, const std::string& text, const json& results) {
+  (arguments.json_path == "-" ? std::cerr : std::cout) << text << std::flush;
+  if (arguments.json_path.empty()) return kOk;
+  const auto written = report::write_json(report::envelope("fabric", results), arguments.json_path);
+  return written ? kOk : fabric_error(written.error());
+}
+
+CLI::App& add_fabric_command(CLI::App& app, const std::string& name, const std::string& what,
+                             FabricArguments& arguments) {
+  CLI::App& command = *app.add_subcommand(name, what);
+  command.add_option("--name", arguments.spec.name, "Which fabric, when there are several")->capture_default_str();
+  return command;
+}
+
+void add_fabric_json(CLI::App& command, FabricArguments& arguments) {
+  command.add_option("--json", arguments.json_path, "Write the results to this file; - is standard output")
+      ->type_name("FILE");
+}
+
+namespace {
 
 // What a shell says of a command that cannot be run, and of one that is not there.
 constexpr int kCannotRun = 126;
 constexpr int kNotFound = 127;
 
-struct Arguments {
-  fabric::FabricSpec spec;
-  std::string rate = "1G";
-  std::string buffer;
-  std::string host;
-  std::vector<std::string> command;  // only counted: CLI11 rewrites arguments in brackets
-  std::string json_path;
-  bool all = false;
-  bool no_probe = false;
-};
-
-int report_error(const Error& error) {
-  std::cerr << "clustar fabric: " << error.message << "\n";
-  return error.code == ErrorCode::kInvalidArgument ? kUsage : kFailed;
-}
-
-int usage_error(const std::string& message) { return report_error({ErrorCode::kInvalidArgument, message}); }
-
-// Found out before anything is made or removed.
-bool cannot_write(const std::string& path, int& status) {
-  if (path.empty() || path == "-" || std::ofstream(path, std::ios::app)) return false;
-  status = usage_error(fmt::format("--json: cannot write '{}': {}", path, std::strerror(errno)));
-  return true;
-}
-
-// The text gives way to the JSON when that was asked for on standard output.
-int show(const Arguments& arguments, const std::string& text, const json& results) {
-  (arguments.json_path == "-" ? std::cerr : std::cout) << text << std::flush;
-  if (arguments.json_path.empty()) return kOk;
-  const auto written = report::write_json(report::envelope("fabric", results), arguments.json_path);
-  return written ? kOk : report_error(written.error());
-}
-
-int up(Arguments arguments) {
-  const auto rate = fabric::parse_rate(arguments.rate);
-  if (!rate) return usage_error("--rate: " + rate.error().message);
-  arguments.spec.rate_bps = *rate;
-  if (!arguments.buffer.empty()) {
-    const auto buffer = fabric::parse_size(arguments.buffer);
-    if (!buffer) return usage_error("--buffer: " + buffer.error().message);
-    if (*buffer == 0)
-      return usage_error("--buffer 0: a port without a queue passes nothing; leave it out for the default");
-    arguments.spec.buffer_bytes = *buffer;
-  }
-  if (const auto spec = fabric::checked(arguments.spec); !spec) return report_error(spec.error());
-  int status = kOk;
-  if (cannot_write(arguments.json_path, status)) return status;
-  fabric::UpReport report;
-  const auto made = fabric::Fabric::up(arguments.spec, &report);
-  if (!made) return report_error(made.error());
-  return show(arguments, fabric::up_text(*made, report), fabric::up_json(*made, report));
-}
-
-int down(const Arguments& arguments) {
+int down(const FabricArguments& arguments) {
   int status = kOk;
   if (cannot_write(arguments.json_path, status)) return status;
   std::string text;
@@ -92,32 +75,36 @@ int down(const Arguments& arguments) {
   for (const std::string& name : names) {
     const auto removed = fabric::Fabric::remove(name);
     if (!removed) {
-      status = report_error(removed.error());
+      status = fabric_error(removed.error());
       continue;
     }
     text += fabric::removed_text(name, *removed);
     results.push_back(fabric::removed_json(name, *removed));
   }
   if (names.empty()) text = "there is no fabric; nothing to remove\n";
-  const int shown = show(arguments, text, results);
+  const int shown = show_fabric(arguments, text, results);
   return std::max(status, shown);
 }
 
-int show_status(const Arguments& arguments) {
+int show_status(const FabricArguments& arguments) {
   int status = kOk;
   if (cannot_write(arguments.json_path, status)) return status;
+  if (arguments.watch_s > 0) {
+    if (!arguments.json_path.empty()) return fabric_usage_error("--watch writes no file; leave out --json or --watch");
+    return watch_fabric(arguments.spec.name, arguments.watch_s);
+  }
   const auto there = fabric::Fabric::status_of(arguments.spec.name);
-  if (!there) return report_error(there.error());
+  if (!there) return fabric_error(there.error());
   std::optional<fabric::PacketProof> proof;
   if (!arguments.no_probe && there->problems.empty()) {
     const auto fabric = fabric::Fabric::find(arguments.spec.name);
-    if (!fabric) return report_error(fabric.error());
+    if (!fabric) return fabric_error(fabric.error());
     const auto proved = fabric->prove();
-    if (!proved) return report_error(proved.error());
+    if (!proved) return fabric_error(proved.error());
     proof = *proved;
   }
-  status = show(arguments, fabric::status_text(*there, proof), fabric::status_json(*there, proof));
-  const bool good = there->problems.empty() && (!proof || proof->per_packet());
+  status = show_fabric(arguments, fabric::status_text(*there, proof), fabric::status_json(*there, proof));
+  const bool good = there->problems.empty() && (!proof || proof->per_packet()) && fabric::super_packets(*there) == 0;
   return good ? status : kFailed;
 }
 
@@ -133,25 +120,31 @@ std::vector<std::string> command_after_dashes() {
   return command;
 }
 
-int exec(const Arguments& arguments) {
-  const std::vector<std::string> command = command_after_dashes();
-  if (command.empty()) return usage_error("the command comes after --, as in: clustar fabric exec 0 -- ip addr");
-  const char* const digits = arguments.host.c_str() + (arguments.host.starts_with('h') ? 1 : 0);
-  const char* const end = arguments.host.c_str() + arguments.host.size();
+Result<int> parse_host(const std::string& text) {
+  const char* const digits = text.c_str() + (text.starts_with('h') ? 1 : 0);
+  const char* const end = text.c_str() + text.size();
   int host = -1;
   const auto [rest, error] = std::from_chars(digits, end, host);
-  if (error != std::errc() || rest != end || host < 0) {
-    return usage_error(fmt::format("'{}' is not a host; allowed: a number from 0, or h0, h1, ...", arguments.host));
-  }
+  if (error == std::errc() && rest == end && host >= 0) return host;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' is not a host; allowed: a number from 0, or h0, h1, ...", text));
+}
+
+int exec(const FabricArguments& arguments) {
+  const std::vector<std::string> command = command_after_dashes();
+  if (command.empty()) return fabric_usage_error("the command comes after --, as in: clustar fabric exec 0 -- ip addr");
+  const auto parsed = parse_host(arguments.host);
+  if (!parsed) return fabric_error(parsed.error());
+  const int host = *parsed;
   const auto there = fabric::Fabric::status_of(arguments.spec.name);
-  if (!there) return report_error(there.error());
+  if (!there) return fabric_error(there.error());
   const auto is_it = [&](const fabric::PortStatus& port) { return port.host == host; };
   if (std::none_of(there->ports.begin(), there->ports.end(), is_it)) {
-    return usage_error(fmt::format("the fabric '{}' has no host {}; allowed: 0 to {}", arguments.spec.name, host,
-                                   there->spec.hosts - 1));
+    return fabric_usage_error(fmt::format("the fabric '{}' has no host {}; allowed: 0 to {}", arguments.spec.name, host,
+                                          there->spec.hosts - 1));
   }
   const auto entered = fabric::enter_namespace_with_sys(fabric::host_namespace(arguments.spec.name, host));
-  if (!entered) return report_error(entered.error());
+  if (!entered) return fabric_error(entered.error());
   std::vector<std::string> owned = command;
   std::vector<char*> argv;
   for (std::string& argument : owned) argv.push_back(argument.data());
@@ -163,62 +156,30 @@ int exec(const Arguments& arguments) {
   return why == ENOENT ? kNotFound : kCannotRun;
 }
 
-CLI::App& add(CLI::App& app, const std::string& name, const std::string& what, Arguments& arguments) {
-  CLI::App& command = *app.add_subcommand(name, what);
-  command.add_option("--name", arguments.spec.name, "Which fabric, when there are several")->capture_default_str();
-  return command;
-}
-
-void add_json(CLI::App& command, Arguments& arguments) {
-  command.add_option("--json", arguments.json_path, "Write the results to this file; - is standard output")
-      ->type_name("FILE");
-}
-
-void add_up(CLI::App& app, const std::shared_ptr<Arguments>& arguments, int& status) {
-  CLI::App& command = add(app, "up", "Make the fabric; nothing happens when just this one is there", *arguments);
-  fabric::FabricSpec& spec = arguments->spec;
-  command.add_option("--hosts", spec.hosts, "Hosts around the switch")
-      ->check(CLI::Range(fabric::kMinHosts, fabric::kMaxHosts))
-      ->capture_default_str();
-  command
-      .add_option("--rate", arguments->rate,
-                  "Of each port, both directions, in bit/s: 200M, 1G, 10gbit; off: no shaping")
-      ->type_name("RATE")
-      ->capture_default_str();
-  command.add_option("--mtu", spec.mtu, "Bytes of an IP packet")
-      ->check(CLI::Range(fabric::kMinMtu, fabric::kMaxMtu))
-      ->capture_default_str();
-  command
-      .add_option("--buffer", arguments->buffer,
-                  "What may wait at a switch port for its host, in bytes: 100k, 64Ki [5 ms of the rate, at least 100k]")
-      ->type_name("BYTES");
-  add_json(command, *arguments);
-  command.footer(
-      "A fabric of that name with other arguments is made anew, unless processes run in it.\n"
-      "Example: clustar fabric up --hosts 4 --rate 200M --mtu 1500 --buffer 100k");
-  command.callback([arguments, &status] { status = up(*arguments); });
-}
-
-void add_down(CLI::App& app, const std::shared_ptr<Arguments>& arguments, int& status) {
-  CLI::App& command =
-      add(app, "down", "Remove the fabric and end what runs in it, also after a crash or a half-made one", *arguments);
+void add_down(CLI::App& app, const std::shared_ptr<FabricArguments>& arguments, int& status) {
+  CLI::App& command = add_fabric_command(
+      app, "down", "Remove the fabric and end what runs in it, also after a crash or a half-made one", *arguments);
   command.add_flag("--all", arguments->all, "Every fabric of clustar on this machine");
-  add_json(command, *arguments);
+  add_fabric_json(command, *arguments);
   command.footer("Example: clustar fabric down");
   command.callback([arguments, &status] { status = down(*arguments); });
 }
 
-void add_status(CLI::App& app, const std::shared_ptr<Arguments>& arguments, int& status) {
-  CLI::App& command = add(app, "status", "Show ports and counters, and prove that queues hold packets", *arguments);
+void add_status(CLI::App& app, const std::shared_ptr<FabricArguments>& arguments, int& status) {
+  CLI::App& command =
+      add_fabric_command(app, "status", "Show ports and counters, and prove that queues hold packets", *arguments);
   command.add_flag("--no-probe", arguments->no_probe, "No burst of traffic, and so no proof");
-  add_json(command, *arguments);
+  command.add_option("--watch", arguments->watch_s, "Show it every so many seconds, without a probe, until Ctrl-C")
+      ->check(number_between(0.1, 3600))
+      ->type_name("SECONDS");
+  add_fabric_json(command, *arguments);
   command.footer(
       "Exit status: 0 whole and, when probed, per packet; 1 otherwise.\nExample: clustar fabric status --json f.json");
   command.callback([arguments, &status] { status = show_status(*arguments); });
 }
 
-void add_exec(CLI::App& app, const std::shared_ptr<Arguments>& arguments, int& status) {
-  CLI::App& command = add(app, "exec", "Run a command on a host", *arguments);
+void add_exec(CLI::App& app, const std::shared_ptr<FabricArguments>& arguments, int& status) {
+  CLI::App& command = add_fabric_command(app, "exec", "Run a command on a host", *arguments);
   command.add_option("HOST", arguments->host, "0 or h0, 1 or h1, ...")->required();
   command.add_option("CMD", arguments->command, "The command and its arguments, after --")->required();
   command.footer(
@@ -230,15 +191,17 @@ void add_exec(CLI::App& app, const std::shared_ptr<Arguments>& arguments, int& s
 }  // namespace
 
 void add_fabric(CLI::App& app, int& status) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<FabricArguments>();
   CLI::App& command = *app.add_subcommand("fabric", "Emulate hosts and a switch on this machine; needs root");
   command.require_subcommand(0, 1);
   // CLI11's own message would not say what is allowed.
   command.callback([&command, &status] {
-    if (command.get_subcommands().empty()) status = usage_error("say what to do; allowed: up, down, status, exec");
+    if (command.get_subcommands().empty())
+      status = fabric_usage_error("say what to do; allowed: up, down, set, status, exec");
   });
-  add_up(command, arguments, status);
+  add_fabric_up(command, arguments, status);
   add_down(command, arguments, status);
+  add_fabric_set(command, arguments, status);
   add_status(command, arguments, status);
   add_exec(command, arguments, status);
   command.footer(

@@ -2,10 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
+#include <vector>
 
+#include "bench/fabric/delay/forwarder.h"
+#include "bench/fabric/delay/wire.h"
 #include "bench/fabric/interface.h"
 #include "bench/fabric/namespaces.h"
+#include "bench/fabric/ports.h"
+#include "bench/fabric/router.h"
+#include "bench/fabric/topology.h"
 
 namespace clustar::bench::fabric {
 namespace {
@@ -14,84 +21,154 @@ constexpr const char* kNeedsNamespaces =
     "needs network namespaces (CONFIG_NET_NS) and a writable /run/netns; in a container, start it with --privileged";
 constexpr const char* kNeedsLinks =
     "needs the kernel modules veth and bridge (CONFIG_VETH, CONFIG_BRIDGE): modprobe -a veth bridge";
-constexpr const char* kNeedsQueues =
-    "needs the queueing disciplines htb and bfifo (CONFIG_NET_SCH_HTB, CONFIG_NET_SCH_FIFO): modprobe sch_htb; or "
-    "--rate off, which needs neither";
+constexpr const char* kNeedsRoutes = "needs multipath routes (CONFIG_IP_ROUTE_MULTIPATH)";
 
-std::string namespace_lines(const FabricSpec& spec) {
-  std::string lines = fmt::format("netns add {}\n", switch_namespace(spec.name));
-  for (int host = 0; host < spec.hosts; ++host) {
-    lines += fmt::format("netns add {}\n", host_namespace(spec.name, host));
+std::string namespace_lines(const Topology& topology) {
+  std::string lines;
+  // Switches first: whoever sees hosts alone knows that the fabric is half-made.
+  for (std::size_t i = static_cast<std::size_t>(topology.hosts); i < topology.nodes.size(); ++i) {
+    lines += fmt::format("netns add {}\n", topology.nodes[i].net_namespace);
   }
+  for (int host = 0; host < topology.hosts; ++host) {
+    lines += fmt::format("netns add {}\n", host_namespace(topology.fabric, host));
+  }
+  if (topology.has_delay()) lines += fmt::format("netns add {}\n", wire_namespace(topology.fabric));
   return lines;
 }
 
-Result<void> each_host(const FabricSpec& spec, const std::function<Result<void>(int)>& body) {
-  for (int host = 0; host < spec.hosts; ++host) {
-    const auto done = run_inside(host_namespace(spec.name, host), [&] { return body(host); });
+Result<void> each_node(const Topology& topology, const std::function<Result<void>(int)>& body) {
+  for (std::size_t node = 0; node < topology.nodes.size(); ++node) {
+    const auto done = run_inside(topology.nodes[node].net_namespace, [&] { return body(static_cast<int>(node)); });
     if (!done) return done;
   }
   return {};
 }
 
-Result<void> set_up_host(int host) {
-  if (const auto done = set_up("lo"); !done) return done;
-  if (const auto done = forbid_merging(kHostInterface, Merging::kSending); !done) return done;
-  if (const auto done = set_address(kHostInterface, host_address(host), kPrefixLength); !done) return done;
+const Node& node_at(const Topology& topology, int node) { return topology.nodes[static_cast<std::size_t>(node)]; }
+
+// "port0 mtu 1500 address 02:...", as both ends of `ip link add ... type veth peer name ...` begin.
+std::string end_words(const LinkEnd& end, int mtu) {
+  return fmt::format("{} mtu {}{}", end.interface, mtu, end.mac.empty() ? "" : " address " + end.mac);
+}
+
+// For `ip -batch` in a switch's namespace: the links whose second end is there, and a bridge around them.
+std::string cable_lines(const Topology& topology, int node) {
+  const bool bridge = node_at(topology, node).kind == NodeKind::kBridgeSwitch;
+  std::string lines;
+  if (bridge) {
+    int mtu = 0;
+    for (const TopologyLink& link : topology.links) mtu = std::max(mtu, link.mtu);
+    lines += fmt::format("link add {} mtu {} type bridge mcast_snooping 0\n", kBridge, mtu);
+  }
+  for (const TopologyLink& link : topology.links) {
+    if (link.ends[1].node != node) continue;
+    const std::string own = end_words(link.ends[1], link.mtu);
+    if (link.delay_ns != 0) {
+      const WireCable cable{static_cast<int>(&link - topology.links.data()), {}, {}, 0, 0, 0, false};
+      lines += fmt::format("link add {} type veth peer name {} mtu {} netns {}\n", own, cable.far_half(), link.mtu,
+                           wire_namespace(topology.fabric));
+    } else {
+      lines += fmt::format("link add {} type veth peer name {} netns {}\n", own, end_words(link.ends[0], link.mtu),
+                           node_at(topology, link.ends[0].node).net_namespace);
+    }
+    if (bridge) lines += fmt::format("link set {} master {} up\n", link.ends[1].interface, kBridge);
+  }
+  return lines + (bridge ? fmt::format("link set {} up\n", kBridge) : "");
+}
+
+// The halves towards the first ends, and netem across where the kernel has it. The forwarder comes last of all.
+Result<void> join_halves(const Topology& topology, const Tools& tools) {
+  const std::string wire = wire_namespace(topology.fabric);
+  const auto cables = wire_cables(topology);
+  if (const auto done = tools.ip_batch(wire, wire_lines(topology), kNeedsLinks); !done) return done;
+  const auto per_packet = run_inside(wire, [&] {
+    Result<void> done;
+    for (const WireCable& cable : cables) {
+      if (done) done = forbid_merging(cable.near_half(), Merging::kReceiving);
+      if (done) done = forbid_merging(cable.far_half(), Merging::kReceiving);
+    }
+    return done;
+  });
+  if (!per_packet || !tools.tc_batch(wire, netem_trial_lines(), "")) return per_packet;
+  if (const auto done = tools.ip_batch(wire, netem_bridge_lines(cables), kNeedsLinks); !done) return done;
+  return tools.tc_batch(wire, netem_lines(cables), kNeedsQueues);
+}
+
+// Where no netem was to be had.
+Result<void> carry_delay(const Topology& topology) {
+  bool netem = false;
+  const auto looked = run_inside(wire_namespace(topology.fabric), [&]() -> Result<void> {
+    const auto there = read_wire();
+    if (!there) return tl::unexpected(there.error());
+    netem = there->netem;
+    return {};
+  });
+  if (!looked || netem) return looked;
+  return start_forwarder(topology.fabric, wire_cables(topology));
+}
+
+Result<void> lay_cables(const Topology& topology, const Tools& tools) {
+  for (int node = topology.hosts; node < static_cast<int>(topology.nodes.size()); ++node) {
+    const std::string lines = cable_lines(topology, node);
+    if (lines.empty()) continue;
+    const auto done = tools.ip_batch(node_at(topology, node).net_namespace, lines, kNeedsLinks);
+    if (!done) return done;
+  }
+  return topology.has_delay() ? join_halves(topology, tools) : Result<void>();
+}
+
+// Nothing may merge packets on the way. Hosts around a bridge get their address here, without a tool. All links are up
+// before the first route: the kernel takes a route over a link without carrier for dead, and for up to a second.
+Result<void> set_up_node(const Topology& topology, int node) {
+  const bool is_host = node < topology.hosts;
+  for (const TopologyLink& link : topology.links) {
+    for (const LinkEnd& end : link.ends) {
+      if (end.node != node) continue;
+      const auto done = forbid_merging(end.interface, is_host ? Merging::kSending : Merging::kReceiving);
+      if (!done) return done;
+      if (!topology.is_routed()) continue;
+      if (const auto up = set_up(end.interface); !up) return up;
+    }
+  }
+  if (node_at(topology, node).kind == NodeKind::kBridgeSwitch) return {};
+  if (const auto done = set_up("lo"); !done || topology.is_routed()) return done;
+  if (const auto done = set_address(kHostInterface, host_address(node), kPrefixLength); !done) return done;
   return set_up(kHostInterface);
 }
 
-Result<void> shape(const FabricSpec& spec, const Tools& tools) {
-  std::string ports;
-  for (int host = 0; host < spec.hosts; ++host) ports += queue_lines(port_name(host), spec, spec.buffer_bytes);
-  if (const auto done = tools.tc_batch(switch_namespace(spec.name), ports, kNeedsQueues); !done) return done;
-  const std::string own = queue_lines(kHostInterface, spec, kHostQueueBytes);
-  for (int host = 0; host < spec.hosts; ++host) {
-    if (const auto done = tools.tc_batch(host_namespace(spec.name, host), own, kNeedsQueues); !done) return done;
+Result<void> lay_routes(const Topology& topology, const Tools& tools) {
+  const auto lines = route_lines(topology);
+  for (std::size_t node = 0; node < topology.nodes.size(); ++node) {
+    const auto done = tools.ip_batch(topology.nodes[node].net_namespace, lines[node], kNeedsRoutes);
+    if (!done) return done;
   }
   return {};
 }
 
 }  // namespace
 
-std::string cable_lines(const FabricSpec& spec) {
-  std::string lines = fmt::format("link add {} mtu {} type bridge mcast_snooping 0\n", kBridge, spec.mtu);
-  for (int host = 0; host < spec.hosts; ++host) {
-    lines += fmt::format("link add {0} mtu {1} type veth peer name {2} mtu {1} address {3} netns {4}\n",
-                         port_name(host), spec.mtu, kHostInterface, host_mac(host), host_namespace(spec.name, host));
-    lines += fmt::format("link set {} master {} up\n", port_name(host), kBridge);
-  }
-  return lines + fmt::format("link set {} up\n", kBridge);
-}
-
-std::string queue_lines(const std::string& interface, const FabricSpec& spec, std::uint64_t queue_bytes) {
-  const std::uint64_t burst = burst_bytes(spec.rate_bps, spec.mtu);
-  return fmt::format(
-      "qdisc add dev {0} root handle 1: htb default 1\n"
-      "class add dev {0} parent 1: classid 1:1 htb rate {1}bit ceil {1}bit burst {2} cburst {2} "
-      "quantum {3}\n"
-      "qdisc add dev {0} parent 1:1 handle 10: bfifo limit {4}\n",
-      interface, spec.rate_bps, burst, frame_bytes(spec.mtu), queue_bytes);
-}
-
-Result<void> build(const FabricSpec& spec, const Tools& tools) {
-  const std::string middle = switch_namespace(spec.name);
-  if (const auto done = tools.ip_batch("", namespace_lines(spec), kNeedsNamespaces); !done) return done;
-  const auto silent = [] {
+Result<void> build(const FabricSpec& spec, const Tools& tools, std::string& note) {
+  const Topology topology = topology_of(spec);
+  if (const auto done = tools.ip_batch("", namespace_lines(topology), kNeedsNamespaces); !done) return done;
+  const auto prepared = each_node(topology, [&](int node) {
     keep_new_interfaces_silent();
-    return Result<void>();
-  };
-  if (const auto done = run_inside(middle, silent); !done) return done;
-  if (const auto done = each_host(spec, [&](int) { return silent(); }); !done) return done;
-  if (const auto done = tools.ip_batch(middle, cable_lines(spec), kNeedsLinks); !done) return done;
-  const auto ports = run_inside(middle, [&] {
-    Result<void> done;
-    for (int host = 0; host < spec.hosts && done; ++host) done = forbid_merging(port_name(host), Merging::kReceiving);
-    return done;
+    return node_at(topology, node).kind == NodeKind::kRouter ? make_router(node - topology.hosts) : Result<void>();
   });
-  if (!ports) return ports;
-  if (const auto done = each_host(spec, set_up_host); !done) return done;
-  return spec.rate_bps == 0 ? Result<void>() : shape(spec, tools);
+  if (!prepared) return prepared;
+  if (topology.has_delay()) {
+    const auto silent = run_inside(wire_namespace(spec.name), [] {
+      keep_new_interfaces_silent();
+      return Result<void>();
+    });
+    if (!silent) return silent;
+  }
+  if (const auto done = lay_cables(topology, tools); !done) return done;
+  if (const auto done = each_node(topology, [&](int node) { return set_up_node(topology, node); }); !done) return done;
+  if (topology.is_routed()) {
+    if (const auto done = lay_routes(topology, tools); !done) return done;
+  }
+  if (const auto done = equip_ports(spec, topology, tools, note); !done || !topology.has_delay()) return done;
+  return carry_delay(topology);
 }
 
 }  // namespace clustar::bench::fabric

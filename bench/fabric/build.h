@@ -9,12 +9,9 @@
 
 namespace clustar::bench::fabric {
 
-// Namespaces, bridge, cables, addresses, offloads, queues. `spec` is checked(), and nothing of its name exists.
-Result<void> build(const FabricSpec& spec, const Tools& tools);
-
-// The lines for `tc -batch` that give `interface` a line of the spec's rate behind a queue of `queue_bytes`.
-std::string queue_lines(const std::string& interface, const FabricSpec& spec, std::uint64_t queue_bytes);
-// The lines for `ip -batch` in the switch's namespace: a bridge, and a cable to each host.
-std::string cable_lines(const FabricSpec& spec);
+// Namespaces, cables, switches, addresses and routes, offloads, queues. `spec` is checked(), and nothing of its name
+// exists.
+// `note`: what it had to do without, and why.
+Result<void> build(const FabricSpec& spec, const Tools& tools, std::string& note);
 
 }  // namespace clustar::bench::fabric

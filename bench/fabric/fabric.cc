@@ -7,12 +7,21 @@
 #include <utility>
 
 #include "bench/fabric/build.h"
+#include "bench/fabric/delay/forwarder.h"
 #include "bench/fabric/signals.h"
 #include "bench/fabric/state.h"
 #include "bench/fabric/tool.h"
 
 namespace clustar::bench::fabric {
 namespace {
+
+// The fabric's own process is neither a reason to keep the fabric nor news when it ends.
+std::vector<Inhabitant> strangers(const std::string& name, std::vector<Inhabitant> inside) {
+  std::erase_if(inside, [&](const Inhabitant& one) {
+    return one.where == wire_namespace(name) && one.command == kForwarderCommand;
+  });
+  return inside;
+}
 
 Result<void> check_outside(const std::string& name) {
   if (!caller_is_inside(namespaces_of(name))) return {};
@@ -35,21 +44,23 @@ Result<Removed> remove_locked(const std::string& name) {
   }
   remove_state(name);
   if (!done) return tl::unexpected(done.error());
-  removed.ended = std::move(*ended);
+  removed.ended = strangers(name, std::move(*ended));
   return removed;
 }
 
-// What is wrong with the fabric that is there, or what it is instead; empty when it is `wanted`.
-std::string difference(const FabricStatus& there, const FabricSpec& wanted) {
+// What is wrong with the fabric that is there, or how it differs; empty when it is `wanted`.
+std::string wrong_with(const FabricStatus& there, const FabricSpec& wanted) {
   if (!there.problems.empty()) return there.problems.front();
-  return there.spec == wanted ? "" : describe(there.spec);
+  const std::string what = difference(there.spec, wanted);
+  return what.empty() ? "" : fmt::format("{}: {}", describe(there.spec), what);
 }
 
-Result<void> build_and_check(const FabricSpec& spec, const Tools& tools, const HeldSignals& signals) {
-  if (const auto done = build(spec, tools); !done) return done;
+Result<void> build_and_check(const FabricSpec& spec, const Tools& tools, const HeldSignals& signals,
+                             std::string& note) {
+  if (const auto done = build(spec, tools, note); !done) return done;
   const auto there = inspect(spec.name);
   if (!there) return tl::unexpected(there.error());
-  const std::string wrong = difference(*there, spec);
+  const std::string wrong = wrong_with(*there, spec);
   if (!wrong.empty()) {
     return fail(ErrorCode::kInternal, fmt::format("the kernel made something else of the fabric: {}", wrong));
   }
@@ -107,7 +118,7 @@ Result<Fabric> Fabric::up(const FabricSpec& asked, UpReport* report) {
 
   UpReport done;
   if (there->exists) {
-    done.before = difference(*there, *spec);
+    done.before = wrong_with(*there, *spec);
     done.change = done.before.empty()       ? Change::kUnchanged
                   : there->problems.empty() ? Change::kRebuilt
                                             : Change::kRepaired;
@@ -116,7 +127,7 @@ Result<Fabric> Fabric::up(const FabricSpec& asked, UpReport* report) {
     if (const auto written = write_state(*spec); !written) return tl::unexpected(written.error());
   } else {
     if (const auto ok = check_outside(spec->name); !ok) return tl::unexpected(ok.error());
-    const auto inside = inhabitants(namespaces_of(spec->name));
+    const auto inside = strangers(spec->name, inhabitants(namespaces_of(spec->name)));
     if (!inside.empty()) {
       return fail(
           ErrorCode::kInvalidUsage,
@@ -126,7 +137,7 @@ Result<Fabric> Fabric::up(const FabricSpec& asked, UpReport* report) {
     }
     Result<void> made;
     if (const auto gone = remove_locked(spec->name); !gone) made = tl::unexpected(gone.error());
-    if (made) made = build_and_check(*spec, *tools, signals);
+    if (made) made = build_and_check(*spec, *tools, signals, done.note);
     if (!made) {
       const auto gone = remove_locked(spec->name);
       return fail(made.error().code, made.error().message + (gone ? "" : "\nand then: " + gone.error().message));
@@ -151,6 +162,14 @@ Result<Removed> Fabric::remove(const std::string& name) {
   const auto lock = StateLock::take(StateLock::Mode::kChange, &signals);
   if (!lock) return tl::unexpected(lock.error());
   return remove_locked(name);
+}
+
+std::vector<SwitchPort> Fabric::ports() const { return switch_ports(topology_of(spec_)); }
+
+std::vector<std::string> Fabric::switch_namespaces() const {
+  std::vector<std::string> names;
+  for (const std::string& name : switches_of(spec_)) names.push_back(switch_namespace(spec_.name, name));
+  return names;
 }
 
 std::vector<std::string> Fabric::names() { return fabric_names(); }
@@ -180,8 +199,10 @@ Result<FabricStatus> Fabric::status_of(const std::string& name) {
   if (!there) return there;
   if (!there->exists) return tl::unexpected(missing(name));
   const auto asked = read_state(name);
-  if (asked && *asked != there->spec && there->problems.empty()) {
-    there->problems.push_back(fmt::format("it was made as {}; somebody has changed it since", describe(*asked)));
+  const std::string changed = asked ? difference(there->spec, *asked) : "";
+  if (!changed.empty()) {
+    there->problems.push_back(
+        fmt::format("it was made as {}; somebody has changed it since: {}", describe(*asked), changed));
   }
   return there;
 }

@@ -1,5 +1,5 @@
-// An emulated fabric on one machine: hosts (network namespaces) around a switch (a bridge in a namespace of its own),
-// each port with a rate and a buffer, packets of the MTU and no larger in every queue. Needs root.
+// An emulated fabric on one machine: hosts (network namespaces) around a switch (a bridge in a namespace of its own) or
+// several (routers), each port with a rate and a buffer, packets of the MTU and no larger in every queue. Needs root.
 //
 //   auto fabric = Fabric::up({.hosts = 2, .rate_bps = 200'000'000});
 //   const pid_t pid = fork();
@@ -15,6 +15,7 @@
 #include "bench/fabric/namespaces.h"
 #include "bench/fabric/probe.h"
 #include "bench/fabric/spec.h"
+#include "bench/fabric/topology.h"
 #include "transport/base/result.h"
 
 namespace clustar::bench::fabric {
@@ -27,6 +28,7 @@ struct UpReport {
   Change change = Change::kMade;
   std::string before;  // kRebuilt: what was there; kRepaired: what was wrong with it
   double seconds = 0;
+  std::string note;  // what the fabric does without, and why; empty: nothing
 };
 
 // What remove() did.
@@ -52,6 +54,10 @@ class Fabric {
   int hosts() const { return spec_.hosts; }
   std::string address(int host) const { return host_address(host); }
   std::string namespace_of(int host) const { return host_namespace(spec_.name, host); }
+
+  // Every port of every switch: what rules per port are attached to. Switch by switch, in the topology's order.
+  std::vector<SwitchPort> ports() const;
+  std::vector<std::string> switch_namespaces() const;
 
   // Moves the calling thread, and what it starts from then on, to the host. In a multi-threaded process or between fork
   // and exec alike; there is no way back but to end the thread.

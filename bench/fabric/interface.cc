@@ -136,6 +136,20 @@ std::string address_of(const std::string& interface) {
   return inet_ntop(AF_INET, &in.sin_addr, text.data(), text.size()) == nullptr ? "" : text.data();
 }
 
+std::string read_ipv4_setting(const std::string& name) {
+  std::ifstream in("/proc/sys/net/ipv4/" + name);
+  std::string value;
+  std::getline(in, value);
+  return value;
+}
+
+bool write_ipv4_setting(const std::string& name, const std::string& value) {
+  std::ofstream out("/proc/sys/net/ipv4/" + name);
+  out << value << "\n";
+  out.close();
+  return !out.fail();
+}
+
 void keep_new_interfaces_silent() {
   // Missing in a kernel without IPv6, which is silent anyway.
   std::ofstream("/proc/sys/net/ipv6/conf/default/addr_gen_mode") << "1\n";

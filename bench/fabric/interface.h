@@ -11,6 +11,9 @@ namespace clustar::bench::fabric {
 Result<void> set_up(const std::string& interface);
 Result<void> set_address(const std::string& interface, const std::string& address, int prefix_length);
 std::string address_of(const std::string& interface);  // "" without one
+// /proc/sys/net/ipv4/NAME of the calling thread's namespace: "" where the kernel has none; write says whether it could.
+std::string read_ipv4_setting(const std::string& name);
+bool write_ipv4_setting(const std::string& name, const std::string& value);
 // No IPv6 address of its own on interfaces that are made here from now on: nobody speaks unasked.
 void keep_new_interfaces_silent();
 

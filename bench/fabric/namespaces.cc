@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <exception>
@@ -74,14 +73,10 @@ std::optional<NamespaceName> parse_namespace(const std::string& name) {
   NamespaceName parsed;
   parsed.fabric = name.substr(kPrefix.size(), last - kPrefix.size());
   if (!check_name(parsed.fabric)) return std::nullopt;
-  const std::string end = name.substr(last + 1);
-  if (end == "sw") return parsed;
-  const auto [rest, error] = std::from_chars(end.data() + 1, end.data() + end.size(), parsed.host);
-  if (!end.starts_with('h') || error != std::errc() || rest != end.data() + end.size()) return std::nullopt;
-  if (parsed.host < 0 || parsed.host >= kMaxHosts || host_namespace(parsed.fabric, parsed.host) != name) {
-    return std::nullopt;
-  }
-  return parsed;
+  parsed.node = name.substr(last + 1);
+  parsed.host = host_number(parsed.node);
+  if (parsed.host >= 0 || parsed.node == "wire" || check_switch_name(parsed.node)) return parsed;
+  return std::nullopt;
 }
 
 std::string namespace_path(const std::string& name) { return fmt::format("{}/{}", kFolder, name); }
@@ -100,7 +95,7 @@ std::vector<std::string> namespaces_of(const std::string& fabric) {
     if (parsed && (fabric.empty() || parsed->fabric == fabric)) found.emplace_back(*parsed, name);
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.first.fabric, a.first.host) < std::pair(b.first.fabric, b.first.host);
+    return std::pair(a.first.fabric, node_rank(a.first.node)) < std::pair(b.first.fabric, node_rank(b.first.node));
   });
   std::vector<std::string> names;
   for (const auto& [parsed, name] : found) names.push_back(name);

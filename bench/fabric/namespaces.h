@@ -15,15 +15,18 @@ namespace clustar::bench::fabric {
 
 struct NamespaceName {
   std::string fabric;
-  int host = -1;  // -1: the switch
+  int host = -1;     // -1: a switch, or the wires
+  std::string node;  // "h3", "sw", "leaf0"; "wire" for the cables that are cut
+
+  bool is_switch() const { return host < 0 && node != "wire"; }
 };
-// "clustar-NAME-h3" or "clustar-NAME-sw"; nothing for a name that is not ours.
+// "clustar-NAME-h3", "clustar-NAME-sw", "clustar-NAME-leaf0", "clustar-NAME-wire"; nothing for a name that is not ours.
 std::optional<NamespaceName> parse_namespace(const std::string& name);
 
 std::string namespace_path(const std::string& name);
 // False for what is not there, and for the bare file that a killed `ip netns add` leaves.
 bool is_namespace(const std::string& name);
-// The names that belong to `fabric`, hosts in order, half-made ones too. Empty: all fabrics.
+// The names that belong to `fabric`, wires and hosts in order, then switches, half-made ones too. Empty: all fabrics.
 std::vector<std::string> namespaces_of(const std::string& fabric);
 std::vector<std::string> fabric_names();
 

@@ -1,5 +1,6 @@
 #include "bench/fabric/netlink.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <linux/gen_stats.h>
 #include <linux/if_link.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -169,7 +171,10 @@ Result<std::vector<Link>> read_links() {
     for_each_attribute(data + aligned(sizeof(ifinfomsg)), size - aligned(sizeof(ifinfomsg)),
                        [&](int kind, const char* value, std::size_t length) {
                          if (kind == IFLA_IFNAME) link.name.assign(value, strnlen(value, length));
+                         if (kind == IFLA_IFALIAS) link.alias.assign(value, strnlen(value, length));
                          if (kind == IFLA_MTU) link.mtu = load<int>(value, length);
+                         // Not IFF_RUNNING, which follows up to a second later.
+                         if (kind == IFLA_CARRIER) link.carrier = load<std::uint8_t>(value, length) != 0;
                          if (kind == IFLA_MASTER) link.master = load<int>(value, length);
                          if (kind != IFLA_STATS64) return;
                          const auto counts = load<rtnl_link_stats64>(value, length);
@@ -189,5 +194,52 @@ Result<std::vector<Link>> read_links() {
 Result<std::vector<Queue>> read_queues() { return read_queues_or_classes(RTM_GETQDISC, RTM_NEWQDISC, 0); }
 
 Result<std::vector<Queue>> read_classes(int link) { return read_queues_or_classes(RTM_GETTCLASS, RTM_NEWTCLASS, link); }
+
+namespace {
+
+constexpr unsigned kUnusable = RTNH_F_DEAD | RTNH_F_LINKDOWN;
+
+void read_next_hops(const char* data, std::size_t size, Route& route) {
+  while (size >= sizeof(rtnexthop)) {
+    const auto hop = load<rtnexthop>(data, size);
+    if (hop.rtnh_len < sizeof(hop) || hop.rtnh_len > size) return;
+    if ((hop.rtnh_flags & kUnusable) == 0) route.links.push_back(hop.rtnh_ifindex);
+    const std::size_t step = std::min(aligned(hop.rtnh_len), size);
+    data += step;
+    size -= step;
+  }
+}
+
+}  // namespace
+
+Result<std::vector<Route>> read_routes() {
+  std::vector<Route> routes;
+  rtmsg body{};
+  body.rtm_family = AF_INET;
+  const auto done = dump(RTM_GETROUTE, body, [&](int type, const char* data, std::size_t size) {
+    if (type != RTM_NEWROUTE || size < sizeof(rtmsg)) return;
+    const auto head = load<rtmsg>(data, size);
+    if (head.rtm_table != RT_TABLE_MAIN || head.rtm_type != RTN_UNICAST) return;
+    if (head.rtm_dst_len != 0 && head.rtm_dst_len != 32) return;
+    Route route;
+    for_each_attribute(data + aligned(sizeof(rtmsg)), size - aligned(sizeof(rtmsg)),
+                       [&](int kind, const char* value, std::size_t length) {
+                         if (kind == RTA_DST) {
+                           std::array<char, INET_ADDRSTRLEN> text{};
+                           const auto address = load<in_addr>(value, length);
+                           if (inet_ntop(AF_INET, &address, text.data(), text.size()) != nullptr) {
+                             route.destination = text.data();
+                           }
+                         }
+                         if (kind == RTA_OIF && (head.rtm_flags & kUnusable) == 0) {
+                           route.links.push_back(load<int>(value, length));
+                         }
+                         if (kind == RTA_MULTIPATH) read_next_hops(value, length, route);
+                       });
+    routes.push_back(route);
+  });
+  if (!done) return tl::unexpected(done.error());
+  return routes;
+}
 
 }  // namespace clustar::bench::fabric

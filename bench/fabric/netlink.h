@@ -12,9 +12,11 @@ namespace clustar::bench::fabric {
 struct Link {
   int index = 0;
   std::string name;
+  std::string alias;
   int mtu = 0;
   int master = 0;  // index of the bridge, 0 without
   bool up = false;
+  bool carrier = false;  // the other end is up too
   std::uint64_t rx_packets = 0, rx_bytes = 0, rx_drops = 0;
   std::uint64_t tx_packets = 0, tx_bytes = 0, tx_drops = 0;
 };
@@ -31,5 +33,12 @@ struct Queue {
 };
 Result<std::vector<Queue>> read_queues();           // of every link
 Result<std::vector<Queue>> read_classes(int link);  // of one link
+
+// An IPv4 route of the main table to one address, or the default route.
+struct Route {
+  std::string destination;  // "10.88.0.1"; "" for the default route
+  std::vector<int> links;   // the next hops' links that are alive
+};
+Result<std::vector<Route>> read_routes();
 
 }  // namespace clustar::bench::fabric

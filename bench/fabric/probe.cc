@@ -5,6 +5,7 @@
 #include <linux/filter.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -15,10 +16,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/fabric/namespaces.h"
+#include "bench/fabric/topology.h"
 
 namespace clustar::bench::fabric {
 namespace {
@@ -51,10 +54,10 @@ tl::unexpected<Error> failed(const char* what) {
   return fail(ErrorCode::kSystem, fmt::format("cannot {}: {}", what, std::strerror(errno)));
 }
 
-// Sees every frame longer than `longer_than` on every interface of the namespace that it was opened in.
+// Sees every frame longer than `longer_than` on an interface of the namespace that it was opened in; on all with "".
 class Tap {
  public:
-  Result<void> open(std::uint32_t longer_than) {
+  Result<void> open(const std::string& interface, std::uint32_t longer_than) {
     fd_ = Fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     std::array<sock_filter, 4> code{{{BPF_LD | BPF_W | BPF_LEN, 0, 0, 0},
                                      {BPF_JMP | BPF_JGT | BPF_K, 0, 1, longer_than},
@@ -64,6 +67,7 @@ class Tap {
     sockaddr_ll everything{};
     everything.sll_family = AF_PACKET;
     everything.sll_protocol = htons(ETH_P_ALL);
+    everything.sll_ifindex = interface.empty() ? 0 : static_cast<int>(if_nametoindex(interface.c_str()));
     // Nothing comes before bind, so nothing passes by the filter.
     if (!fd_ || setsockopt(fd_.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) != 0 ||
         bind(fd_.get(), reinterpret_cast<const sockaddr*>(&everything), sizeof(everything)) != 0) {
@@ -81,16 +85,33 @@ class Tap {
     return largest_;
   }
   // All that passed the filter, also those that found no room here.
-  std::uint64_t count() const {
+  std::uint64_t count() {
     tpacket_stats stats{};
     socklen_t length = sizeof(stats);
     getsockopt(fd_.get(), SOL_PACKET, PACKET_STATISTICS, &stats, &length);
-    return stats.tp_packets;
+    return count_ += stats.tp_packets;  // the kernel's own counter begins anew at each reading
   }
 
  private:
   Fd fd_;
-  std::uint64_t largest_ = 0;
+  std::uint64_t largest_ = 0, count_ = 0;
+};
+
+// The taps of a switch: one pair for all ports, or a pair for each when their MTUs differ.
+struct Watch {
+  std::string switch_name;
+  std::vector<Tap> samples;
+  std::vector<Tap> oversized;
+
+  void drain() {
+    for (Tap& tap : samples) tap.largest();
+    for (Tap& tap : oversized) tap.largest();
+  }
+  std::uint64_t seen() {
+    std::uint64_t sum = 0;
+    for (Tap& tap : samples) sum += tap.count();
+    return sum;
+  }
 };
 
 struct Burst {
@@ -110,8 +131,8 @@ sockaddr_in address_of_host(int host, std::uint16_t port_in_network_order) {
 }
 
 // Sockets stay in the namespace they were made in, whichever thread uses them.
-Result<void> start(const FabricSpec& spec, int from, Burst& burst) {
-  const int to = (from + 1) % spec.hosts;
+Result<void> start(const FabricSpec& spec, int from, int distance, Burst& burst) {
+  const int to = (from + distance) % spec.hosts;
   sockaddr_in address = address_of_host(to, 0);
   const auto listening = run_inside(host_namespace(spec.name, to), [&]() -> Result<void> {
     burst.listener = Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -156,47 +177,105 @@ bool advance(Burst& burst, std::uint64_t bytes) {
   return burst.arrived < bytes;
 }
 
-void run_bursts(std::vector<Burst>& bursts, std::uint64_t bytes, Tap& sample, Tap& oversized) {
-  const auto until = Clock::now() + kBound;
+void run_bursts(std::vector<Burst>& bursts, std::uint64_t bytes, std::vector<Watch>& watches, Clock::time_point until) {
   while (Clock::now() < until) {
-    std::vector<pollfd> polled{{sample.fd(), POLLIN, 0}};
+    std::vector<pollfd> polled;
     for (Burst& burst : bursts) {
       if (!advance(burst, bytes)) continue;
       polled.push_back({burst.receiver ? burst.receiver.get() : burst.listener.get(), POLLIN, 0});
       if (burst.sent < bytes) polled.push_back({burst.sender.get(), POLLOUT, 0});
     }
-    sample.largest();
-    oversized.largest();
-    if (polled.size() == 1) return;
+    for (Watch& watch : watches) watch.drain();
+    if (polled.empty()) return;
+    for (const Watch& watch : watches) polled.push_back({watch.samples.front().fd(), POLLIN, 0});
     poll(polled.data(), polled.size(), 100);
   }
 }
 
+Result<Watch> watch_switch(const Topology& topology, const Node& node) {
+  Watch watch;
+  watch.switch_name = node.name;
+  std::vector<SwitchPort> ports = switch_ports(topology);
+  std::erase_if(ports, [&](const SwitchPort& port) { return port.switch_namespace != node.net_namespace; });
+  const bool alike =
+      std::all_of(ports.begin(), ports.end(), [&](const SwitchPort& port) { return port.mtu == ports.front().mtu; });
+  if (alike) {
+    ports.resize(1);
+    ports.front().interface.clear();
+  }
+  const auto opened = run_inside(node.net_namespace, [&]() -> Result<void> {
+    for (const SwitchPort& port : ports) {
+      watch.samples.emplace_back();
+      watch.oversized.emplace_back();
+      if (const auto done = watch.samples.back().open(port.interface, 0); !done) return done;
+      const auto limit = static_cast<std::uint32_t>(frame_bytes(port.mtu));
+      if (const auto done = watch.oversized.back().open(port.interface, limit); !done) return done;
+    }
+    return {};
+  });
+  if (!opened) return tl::unexpected(opened.error());
+  return watch;
+}
+
+// One burst from every host to the one `distance` further; what has arrived.
+Result<std::uint64_t> burst_once(const FabricSpec& spec, int distance, std::uint64_t bytes, std::vector<Watch>& watches,
+                                 Clock::time_point until) {
+  std::vector<Burst> bursts(static_cast<std::size_t>(spec.hosts));
+  for (int host = 0; host < spec.hosts; ++host) {
+    const auto started = start(spec, host, distance, bursts[static_cast<std::size_t>(host)]);
+    if (!started) return tl::unexpected(started.error());
+  }
+  run_bursts(bursts, bytes, watches, until);
+  std::uint64_t arrived = 0;
+  for (const Burst& burst : bursts) arrived += burst.arrived;
+  return arrived;
+}
+
+// Which switch a flow passes is the hash's choice: with a hundred tries of all hosts, no spine of 64 stays unseen.
+constexpr int kTries = 100;
+
 }  // namespace
 
 Result<PacketProof> prove_packets(const FabricSpec& spec) {
+  const Topology topology = topology_of(spec);
   PacketProof proof;
-  proof.allowed_bytes = frame_bytes(spec.mtu);
+  int mtu = 0;
+  for (const TopologyLink& link : topology.links) mtu = std::max(mtu, link.mtu);
+  proof.allowed_bytes = frame_bytes(mtu);
   proof.burst_bytes = 256 * 1024;
-  if (spec.rate_bps != 0) proof.burst_bytes = std::min(proof.burst_bytes, spec.rate_bps / 8 / 50);
-  proof.burst_bytes = std::max(proof.burst_bytes, 16 * frame_bytes(spec.mtu));
-  Tap sample;
-  Tap oversized;
-  const auto watching = run_inside(switch_namespace(spec.name), [&]() -> Result<void> {
-    if (const auto done = sample.open(0); !done) return done;
-    return oversized.open(static_cast<std::uint32_t>(proof.allowed_bytes));
-  });
-  if (!watching) return tl::unexpected(watching.error());
-  std::vector<Burst> bursts(static_cast<std::size_t>(spec.hosts));
-  for (int host = 0; host < spec.hosts; ++host) {
-    const auto started = start(spec, host, bursts[static_cast<std::size_t>(host)]);
-    if (!started) return tl::unexpected(started.error());
+  for (const TopologyLink& link : topology.links) {
+    const std::uint64_t rate_bps = link.ends[0].rate_bps;
+    if (rate_bps != 0) proof.burst_bytes = std::min(proof.burst_bytes, rate_bps / 8 / 50);
   }
-  run_bursts(bursts, proof.burst_bytes, sample, oversized);
-  for (const Burst& burst : bursts) proof.arrived_bytes += burst.arrived;
-  proof.largest_bytes = std::max(sample.largest(), oversized.largest());
-  proof.seen_packets = sample.count();
-  proof.oversized_packets = oversized.count();
+  proof.burst_bytes = std::max(proof.burst_bytes, 16 * frame_bytes(mtu));
+  std::vector<Watch> watches;
+  for (std::size_t i = static_cast<std::size_t>(spec.hosts); i < topology.nodes.size(); ++i) {
+    auto watch = watch_switch(topology, topology.nodes[i]);
+    if (!watch) return tl::unexpected(watch.error());
+    watches.push_back(std::move(*watch));
+  }
+  const auto all_seen = [&] {
+    return std::all_of(watches.begin(), watches.end(), [](Watch& watch) { return watch.seen() > 0; });
+  };
+  const auto until = Clock::now() + kBound;
+  for (int one = 0; one < kTries && (one == 0 || (!all_seen() && Clock::now() < until)); ++one) {
+    // Neighbours by number often share a leaf, so routed fabrics begin with the host farthest by number.
+    const int distance = topology.is_routed() ? 1 + (spec.hosts / 2 + one - 1) % (spec.hosts - 1) : 1;
+    const std::uint64_t bytes = one == 0 ? proof.burst_bytes : 16 * frame_bytes(mtu);
+    const auto arrived = burst_once(spec, distance, bytes, watches, until);
+    if (!arrived) return tl::unexpected(arrived.error());
+    proof.arrived_bytes += *arrived;
+  }
+  for (Watch& watch : watches) {
+    watch.drain();
+    if (watch.seen() == 0) proof.unseen_switches.push_back(watch.switch_name);
+    proof.seen_packets += watch.seen();
+    for (Tap& tap : watch.samples) proof.largest_bytes = std::max(proof.largest_bytes, tap.largest());
+    for (Tap& tap : watch.oversized) {
+      proof.largest_bytes = std::max(proof.largest_bytes, tap.largest());
+      proof.oversized_packets += tap.count();
+    }
+  }
   return proof;
 }
 

@@ -14,6 +14,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bench/fabric/delay/forwarder.h"
+
 namespace clustar::bench::fabric {
 namespace {
 
@@ -66,8 +68,24 @@ StateLock::~StateLock() {
 std::string state_path(const std::string& fabric) { return fmt::format("{}/fabric-{}.json", kFolder, fabric); }
 
 Result<void> write_state(const FabricSpec& spec) {
-  const nlohmann::json state = {{"version", CLUSTAR_VERSION}, {"name", spec.name}, {"hosts", spec.hosts},
-                                {"rate_bps", spec.rate_bps},  {"mtu", spec.mtu},   {"buffer_bytes", spec.buffer_bytes}};
+  nlohmann::json state = {{"version", CLUSTAR_VERSION},
+                          {"name", spec.name},
+                          {"hosts", spec.hosts},
+                          {"rate_bps", spec.rate_bps},
+                          {"mtu", spec.mtu},
+                          {"buffer_bytes", spec.buffer_bytes},
+                          {"delay_ns", spec.delay_ns},
+                          {"spines", spec.spines},
+                          {"leaves", spec.leaves},
+                          {"uplink_rate_bps", spec.uplink_rate_bps},
+                          {"uplink_buffer_bytes", spec.uplink_buffer_bytes},
+                          {"switches", spec.switches},
+                          {"links", nlohmann::json::array()}};
+  for (const LinkSpec& link : spec.links) {
+    state["links"].push_back({link.a, link.b, link.rate_bps, link.buffer_bytes, link.mtu, link.delay_ns});
+  }
+  state["rules"] = nlohmann::json::object();
+  for (const auto& [port, own] : spec.rules.ports) state["rules"][port] = to_json(own);
   const std::string path = state_path(spec.name);
   const std::string fresh = path + ".new";
   std::ofstream out(fresh);
@@ -90,6 +108,23 @@ std::optional<FabricSpec> read_state(const std::string& fabric) {
     spec.rate_bps = state.at("rate_bps").get<std::uint64_t>();
     spec.mtu = state.at("mtu").get<int>();
     spec.buffer_bytes = state.at("buffer_bytes").get<std::uint64_t>();
+    spec.delay_ns = state.at("delay_ns").get<std::uint64_t>();
+    spec.spines = state.at("spines").get<int>();
+    spec.leaves = state.at("leaves").get<int>();
+    spec.uplink_rate_bps = state.at("uplink_rate_bps").get<std::uint64_t>();
+    spec.uplink_buffer_bytes = state.at("uplink_buffer_bytes").get<std::uint64_t>();
+    spec.switches = state.at("switches").get<std::vector<std::string>>();
+    for (const auto& link : state.at("links")) {
+      spec.links.push_back({link.at(0).get<std::string>(), link.at(1).get<std::string>(),
+                            link.at(2).get<std::uint64_t>(), link.at(3).get<std::uint64_t>(), link.at(4).get<int>(),
+                            link.at(5).get<std::uint64_t>()});
+    }
+    const nlohmann::json all = state.value("rules", nlohmann::json::object());
+    for (const auto& [port, own] : all.items()) {
+      const auto rules = rules_from_json(own);
+      if (!rules) return std::nullopt;
+      spec.rules.ports[port] = *rules;
+    }
     return spec;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -99,6 +134,7 @@ std::optional<FabricSpec> read_state(const std::string& fabric) {
 bool remove_state(const std::string& fabric) {
   const std::string path = state_path(fabric);
   unlink((path + ".new").c_str());
+  unlink(forwarder_file(fabric).c_str());
   return unlink(path.c_str()) == 0;
 }
 

@@ -89,6 +89,27 @@ TEST_F(FabricCommand, UpStatusExecDown) {
   EXPECT_TRUE(contains(outcome.out, "nothing to remove")) << outcome.out;
 }
 
+TEST_F(FabricCommand, StatusShowsEveryPortOfEverySwitch) {
+  const TemporaryDirectory folder;
+  ASSERT_EQ(run({"up", "--hosts", "4", "--spine", "2", "--rate", "100M", "--json", folder.file("up.json")}).status, 0);
+  EXPECT_EQ(folder.read_json("up.json")["results"]["switches"].size(), 4U);
+  const Outcome outcome = run({"status", "--json", folder.file("status.json")});
+  ASSERT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "spine1   to-leaf0")) << outcome.out;
+  const auto document = folder.read_json("status.json");
+  const auto& status = document["results"];
+  EXPECT_EQ(status["topology"], "leaf-spine");
+  EXPECT_EQ(status["uplink_rate_bps"], 100'000'000);
+  EXPECT_TRUE(status["queues"]["per_packet"]);
+  ASSERT_EQ(status["switches"].size(), 4U);
+  EXPECT_EQ(status["switches"][3]["name"], "spine1");
+  const auto& port = status["switches"][0]["ports"][2];
+  EXPECT_EQ(port["interface"], "to-spine0");
+  EXPECT_EQ(port["peer"], "spine0");
+  EXPECT_EQ(port["rate_bps"], 100'000'000);
+  EXPECT_TRUE(port["sent"]["drops"].is_number() && port["received"]["packets"].is_number());
+}
+
 TEST_F(FabricCommand, ExecRunsOnTheHostAndPassesEverythingThrough) {
   must_up(spec(2, 0));
   Outcome outcome = run({"exec", "h1", "--", "ip", "-o", "-4", "addr", "show", "dev", "eth0"});
@@ -169,11 +190,18 @@ TEST(FabricUsage, WrongFlagsAreNamedWithWhatIsAllowed) {
       {{"up", "--buffer", "0"}, "default"},
       {{"up", "--rate", "off", "--buffer", "1M"}, "a buffer needs a rate"},
       {{"up", "--name", "A/B"}, "a-z"},
-      {{"up", "--loss", "1"}, "--loss"},
+      {{"up", "--delay", "1"}, "--delay"},
       {{"up", "--json", "/no/such/folder/x.json"}, "cannot write"},
+      {{"up", "--spine", "0"}, "allowed: 1 to 64"},
+      {{"up", "--spine", "2", "--leaves", "5"}, "allowed: 2 to 4"},
+      {{"up", "--leaves", "2"}, "--spine"},
+      {{"up", "--spine", "--uplink-rate", "off"}, "--rate off"},
+      {{"up", "--delay", "2s"}, "allowed: 0 to 100ms"},
+      {{"up", "--topology", "/no/such.toml"}, "cannot read"},
+      {{"up", "--topology", "x.toml", "--hosts", "3"}, "--hosts"},
       {{"sideways"}, "sideways"},
       {{"exec", "0", "true"}, "--"},
-      {{}, "allowed: up, down, status, exec"},
+      {{}, "allowed: up, down, set, status, exec"},
   };
   for (const auto& [arguments, expected] : wrong) {
     std::vector<std::string> all{"fabric"};

@@ -54,11 +54,15 @@ class HeldTools {
 class FabricCrash : public FabricTest {
  protected:
   std::vector<std::string> up() const { return {"fabric", "up", "--hosts", "2", "--rate", "200M", "--name", name_}; }
+  std::vector<std::string> up_tiers() const {
+    return {"fabric", "up", "--hosts", "2", "--spine", "2", "--rate", "200M", "--name", name_};
+  }
 
   // Starts `up`, waits until it hangs in that step, and sends it the signal.
-  int cut(int step, bool whole, int signal) const {
+  int cut(int step, bool whole, int signal) const { return cut(up(), step, whole, signal); }
+  int cut(const std::vector<std::string>& arguments, int step, bool whole, int signal) const {
     const HeldTools tools(step, whole);
-    Command command(up());
+    Command command(arguments);
     EXPECT_TRUE(eventually([&] { return std::filesystem::exists(tools.held()); })) << "step " << step;
     kill(command.pid(), signal);
     return command.wait(10s).status;
@@ -75,6 +79,24 @@ TEST_F(FabricCrash, DownClearsUpAfterAKillInAnyStep) {
       EXPECT_TRUE(nothing_left());
     }
   }
+}
+
+// Of its 16 steps: namespaces, cables of a leaf and of a spine, routes of a host and of a switch, queues.
+TEST_F(FabricCrash, SeveralSwitchesAreClearedUpAsOneIs) {
+  for (const int step : {1, 2, 4, 6, 9, 12}) {
+    SCOPED_TRACE("step " + std::to_string(step));
+    EXPECT_EQ(cut(up_tiers(), step, false, SIGKILL), 128 + SIGKILL);
+    EXPECT_FALSE(namespaces_of(name_).empty());
+    if (step % 2 == 0) {
+      const auto outcome = run_clustar(up_tiers());
+      EXPECT_EQ(outcome.status, 0) << outcome.err;
+      EXPECT_NE(outcome.out.find("repaired"), std::string::npos) << outcome.out;
+    }
+    EXPECT_EQ(run_clustar({"fabric", "down", "--name", name_}).status, 0);
+    EXPECT_TRUE(nothing_left());
+  }
+  EXPECT_EQ(cut(up_tiers(), 5, true, SIGINT), 128 + SIGINT);
+  EXPECT_TRUE(nothing_left());
 }
 
 TEST_F(FabricCrash, UpGoesOnAfterAKill) {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "bench/fabric/build.h"
+#include "bench/fabric/ports.h"
 #include "bench/fabric/namespaces.h"
 
 namespace clustar::bench::fabric {
@@ -61,7 +61,7 @@ TEST(FabricSpec, TheBucketHoldsTenFrames) {
   EXPECT_EQ(burst_bytes(200'000'000, 9000), 90'140U);
   EXPECT_EQ(burst_bytes(10'000'000'000, 1500), 62'500U);
   const FabricSpec spec = checked({.rate_bps = 200'000'000}).value();
-  const std::string lines = queue_lines("port0", spec, spec.buffer_bytes);
+  const std::string lines = queue_lines(topology_of(spec).links.front().ends[1], spec.mtu);
   EXPECT_NE(lines.find("rate 200000000bit ceil 200000000bit burst 15140 cburst 15140"), std::string::npos) << lines;
   EXPECT_NE(lines.find("bfifo limit 125000"), std::string::npos) << lines;
 }

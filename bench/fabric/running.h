@@ -1,0 +1,21 @@
+// Changes of a fabric that is up, without making it anew: packets go on passing meanwhile. Needs root.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "bench/fabric/spec.h"
+#include "transport/base/result.h"
+
+namespace clustar::bench::fabric {
+
+// Lets `edit` change the rules of each port at `place` (see places.h; "": of every port), one after another.
+// kUnavailable when the fabric is not there, not whole, or has no switch program; kInvalidArgument: the place, or what
+// `edit` made of the rules; no port has changed then. Returns the spec as it is now.
+Result<FabricSpec> change_rules(const std::string& fabric, const std::string& place,
+                                const std::function<Result<void>(PortRules&)>& edit);
+
+// The switch program's counters, at every port.
+Result<void> reset_counters(const std::string& fabric);
+
+}  // namespace clustar::bench::fabric
