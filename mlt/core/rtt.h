@@ -10,10 +10,11 @@
 namespace clustar::mlt {
 
 struct RttOptions {
-  Duration initial = std::chrono::milliseconds(1);  // srtt before the first sample: floor's order, not 1 s
-  Duration floor = std::chrono::microseconds(500);  // of probe_timeout(), 1 us .. cap
-  Duration cap = std::chrono::milliseconds(100);    // of probe_timeout(), <= 10 s
-  Duration min_window = std::chrono::seconds(10);   // how long a minimum counts, as BBR's, > 0
+  Duration initial = std::chrono::milliseconds(1);        // srtt before the first sample: floor's order, not 1 s
+  Duration floor = std::chrono::microseconds(500);        // of probe_timeout(), 1 us .. cap
+  Duration cap = std::chrono::milliseconds(100);          // of probe_timeout(), <= 10 s
+  Duration min_window = std::chrono::seconds(10);         // how long a minimum counts, as BBR's, > 0
+  Duration peak_window = std::chrono::milliseconds(250);  // how long a maximum counts, twice as long at most, > 0
 };
 
 // Gains of RFC 6298, section 2 (1/8 and 1/4). The minimum over a sliding window keeps three candidates, as K. Nichols'
@@ -31,11 +32,13 @@ class RttEstimator {
                    "RttEstimator: floor must be 1 us .. cap");
     require_option(options.cap <= kMaxSample, "RttEstimator: cap must be at most 10 s");
     require_option(options.min_window > Duration::zero(), "RttEstimator: min_window must be above 0");
+    require_option(options.peak_window > Duration::zero(), "RttEstimator: peak_window must be above 0");
   }
 
   // Samples outside (0, kMaxSample] are ignored: they come from the wire.
   void sample(Duration rtt, TimePoint now) {
     if (rtt <= Duration::zero() || rtt > kMaxSample) return;
+    track_peak(rtt, now);
     if (!has_sample_) {
       srtt_ = rtt;
       rttvar_ = rtt / 2;
@@ -53,14 +56,33 @@ class RttEstimator {
   Duration srtt() const { return has_sample_ ? srtt_ : options_.initial; }
   Duration rttvar() const { return has_sample_ ? rttvar_ : options_.initial / 2; }
   Duration min_rtt() const { return has_sample_ ? minimum_[0].rtt : options_.initial; }
-  // srtt + 4 rttvar within [floor, cap]; the caller doubles it for each probe in vain.
-  Duration probe_timeout() const { return std::clamp(srtt() + 4 * rttvar(), options_.floor, options_.cap); }
+  // What was sent so long ago has arrived or is lost: 1.25 times the longest round trip of late, within cap, since a
+  // queue that was there comes back and srtt() forgets it within a few packets; and 1.25 srtt() at least, whatever that
+  // is.
+  Duration patience() const {
+    const Duration peak = std::min(std::max(peaks_[0], peaks_[1]), options_.cap);
+    return std::max(srtt(), peak) * 5 / 4;
+  }
+  // srtt + 4 rttvar, and patience() at least, within [floor, cap]; the caller doubles it for each probe in vain.
+  Duration probe_timeout() const {
+    return std::clamp(std::max(srtt() + 4 * rttvar(), patience()), options_.floor, options_.cap);
+  }
 
  private:
   struct Candidate {
     Duration rtt{};
     TimePoint at{};
   };
+
+  // The maxima of this span of time and of the one before.
+  void track_peak(Duration rtt, TimePoint now) {
+    if (now - peak_since_ > options_.peak_window) {
+      peaks_[1] = now - peak_since_ > 2 * options_.peak_window ? Duration::zero() : peaks_[0];
+      peaks_[0] = Duration::zero();
+      peak_since_ = now;
+    }
+    peaks_[0] = std::max(peaks_[0], rtt);
+  }
 
   // minimum_: best, second best after it, third best after that.
   void track_minimum(Duration rtt, TimePoint now) {
@@ -90,6 +112,8 @@ class RttEstimator {
   Duration srtt_{};
   Duration rttvar_{};
   std::array<Candidate, 3> minimum_{};
+  std::array<Duration, 2> peaks_{};
+  TimePoint peak_since_{};
 };
 
 }  // namespace clustar::mlt

@@ -125,7 +125,6 @@ class Sender {
     PacketBitmap stop_windows;  // of a STOP with missing packets: which have come
     std::uint8_t backoff = 0;
     TimePoint touched_at{};  // latest transmission or delivery
-    TimePoint probed_at{};
 
     // Nothing more has to be sent of it.
     bool done() const { return state == SendState::kStored || state == SendState::kOver; }
@@ -151,9 +150,12 @@ class Sender {
     std::uint16_t marked = 0;
     std::uint32_t largest = 0;
     TimePoint lost_at = TimePoint::max();  // when an unsettled record before `largest` counts as lost
+    // The latest that counted as lost because it had the time to arrive: when it comes after all, that was too short.
+    std::optional<std::uint32_t> doubted;
+    TimePoint doubted_sent_at{};
   };
 
-  bool next_probe(TimePoint now, Transmit& out);
+  bool next_probe(Transmit& out);
   bool next_resend(TimePoint now, Transmit& out);
   bool next_new(TimePoint now, Transmit& out);
   enum class Sort : std::uint8_t {

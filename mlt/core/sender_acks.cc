@@ -70,6 +70,9 @@ void Sender::on_block(const AckBlock& block, TimePoint now) {
     if (lane.records.contains(block.largest) && !lane.records[block.largest].settled) {
       rtt = now - lane.records[block.largest].sent_at - std::chrono::microseconds(block.delay_us);
       if (rtt > Duration::zero()) rtt_.sample(rtt, now);
+    } else if (lane.doubted && distance(block.largest, *lane.doubted) <= 0) {
+      // Its record may be gone; it left no later than the one that is known.
+      rtt_.sample(now - lane.doubted_sent_at - std::chrono::microseconds(block.delay_us), now);
     }
     lane.largest = block.largest;
     lane.acked = paths_[block.path].acked = true;
@@ -240,7 +243,7 @@ void Sender::reconcile(std::uint32_t id, const State& state, TimePoint now) {
   Message& message = messages_[id];
   const auto missing = [&](std::uint32_t index) { return state.is_missing(index - state.base); };
   // What had the time to arrive before the receiver wrote this, and is not there, is lost.
-  const TimePoint cutoff = std::max(message.probed_at, now - rtt_.srtt() - rtt_.srtt() / 4);
+  const TimePoint cutoff = now - rtt_.patience();
   for (std::uint32_t i = 0; message.in_flight.count() > 0 && i < lanes_.size(); ++i) {
     Lane& lane = lanes_[i];
     std::uint32_t packets = 0;
@@ -255,6 +258,8 @@ void Sender::reconcile(std::uint32_t id, const State& state, TimePoint now) {
         bytes += record.bytes;
         settle(record, true, now);
       } else if (record.sent_at <= cutoff) {
+        lane.doubted = seq;
+        lane.doubted_sent_at = record.sent_at;
         lose(lane, record, Evidence::kTime, now);
       }
     }

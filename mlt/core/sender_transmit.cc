@@ -15,7 +15,7 @@ constexpr std::uint32_t kSidelinedDoubt = 4;      // as much as so many losses i
 bool Sender::poll_transmit(TimePoint now, Transmit& out) {
   paced_ = false;
   if (peer_lost_) return false;
-  if (probes_due_ > 0) return next_probe(now, out);
+  if (probes_due_ > 0) return next_probe(out);
   if (messages_.empty()) return false;
   if (resends_ > 0) {
     if (next_resend(now, out)) return true;
@@ -24,14 +24,13 @@ bool Sender::poll_transmit(TimePoint now, Transmit& out) {
   return next_new(now, out);
 }
 
-bool Sender::next_probe(TimePoint now, Transmit& out) {
+bool Sender::next_probe(Transmit& out) {
   for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
     Message& message = messages_[id];
     if (!message.probe_due) continue;
     message.probe_due = false;
     --probes_due_;
     ++counters_.probes;
-    message.probed_at = now;
     message.open.settled_below = messages_.base();
     const bool settled =
         message.state == SendState::kSent && message.in_flight.count() == 0 && message.resend.count() == 0;

@@ -24,6 +24,11 @@ Result<std::uint16_t> segment_for(const transport::io::Capabilities& capabilitie
   return static_cast<std::uint16_t>(segment);
 }
 
+std::uint32_t credit_slack_for(std::uint64_t line_rate) {
+  constexpr std::uint64_t kTurnsPerSecond = 1000;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(line_rate / kTurnsPerSecond, 32 * 1024, 1024 * 1024));
+}
+
 Result<Options> options_for(const transport::io::Capabilities& capabilities, int speed_mbps, std::size_t seal_bytes) {
   constexpr int kUnknownSpeed = 100'000;  // Mbit/s: pacing is the wire's business, and there may be none
   const auto segment = segment_for(capabilities, seal_bytes);
@@ -45,9 +50,8 @@ Result<Options> options_for(const transport::io::Capabilities& capabilities, int
   options.gap_floor = microseconds(200);
   options.probe_floor = milliseconds(2);
   options.ack_delay = microseconds(100);
-  // Of a line's rate by base_rtt a sender could not fill the time between two turns of the receiver's process.
-  options.credit_slack = 1024 * 1024;
   options.line_rate = static_cast<std::uint64_t>(speed_mbps > 0 ? speed_mbps : kUnknownSpeed) * 1'000'000 / 8;
+  options.credit_slack = credit_slack_for(options.line_rate);
   DctcpSwift::Options congestion;
   congestion.queue_target = milliseconds(1);  // pauses of the scheduler are no queue
   congestion.initial = 256 * 1024;

@@ -12,6 +12,9 @@ namespace clustar::mlt::driver {
 // Payload of a full packet: a multiple of 16 B. `seal_bytes`: what is added to each packet's header; 0 = nothing.
 // Error: packets too small for this protocol.
 Result<std::uint16_t> segment_for(const transport::io::Capabilities& capabilities, std::size_t seal_bytes);
+// Options::credit_slack for a line of so many bytes/s: what it carries between two turns of the receiver's process, so
+// that senders can fill that time. More would only wait in a switch, which may have less room.
+std::uint32_t credit_slack_for(std::uint64_t line_rate);
 // `speed_mbps`: of the wire; 0 = unknown. Error: packets too small for this protocol.
 Result<Options> options_for(const transport::io::Capabilities& capabilities, int speed_mbps, std::size_t seal_bytes);
 

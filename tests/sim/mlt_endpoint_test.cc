@@ -209,6 +209,29 @@ SendTerms tolerant_terms() {
   return terms;
 }
 
+// Switches let control pass bulk: the answer to a probe says that all of a queue is missing.
+TEST(MltEndpoint, WhatWaitsInASwitchIsNotSentAgain) {
+  constexpr std::uint32_t kBytes = 8 * 1408;
+  Direct direct;
+  TimePoint served{};
+  direct.holds = [&](const DataHeader&) { return direct.now < served; };
+  const auto through_a_queue = [&] {
+    const std::size_t before = direct.data.size();
+    const int received = direct.received;
+    served = direct.now + milliseconds(6);
+    EXPECT_TRUE(direct.post(kBytes) && direct.send(kBytes));
+    direct.run(milliseconds(20));
+    EXPECT_EQ(direct.received, received + 1);
+    return direct.data.size() - before;
+  };
+  EXPECT_GE(through_a_queue(), 8u);  // what nobody has seen yet may be taken for loss
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(direct.post(kBytes) && direct.send(kBytes));
+    direct.run(milliseconds(1));
+  }
+  EXPECT_EQ(through_a_queue(), 8u);
+}
+
 TEST(MltEndpoint, WhatTheBudgetAllowsIsNeitherSentAgainNorWaitedFor) {
   Direct direct;
   direct.loses = [](const DataHeader& header) { return header.index % 50 == 7; };

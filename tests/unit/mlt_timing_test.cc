@@ -82,11 +82,39 @@ TEST(RttEstimator, MinimumIsNeverBelowTheWindowsAndNeverFarAbove) {
   }
 }
 
+TEST(RttEstimator, PatienceRemembersTheQueueOfLate) {
+  RttEstimator rtt({.peak_window = milliseconds(100)});
+  EXPECT_EQ(rtt.patience(), microseconds(1250)) << "no sample yet";
+  rtt.sample(milliseconds(8), at(milliseconds(1)));
+  for (int i = 0; i < 50; ++i) rtt.sample(microseconds(100), at(milliseconds(2)));
+  EXPECT_LT(rtt.srtt(), microseconds(150));
+  EXPECT_EQ(rtt.patience(), milliseconds(10));
+  EXPECT_EQ(rtt.probe_timeout(), milliseconds(10)) << "or the probe would find all of the queue missing";
+  rtt.sample(microseconds(100), at(milliseconds(102)));
+  EXPECT_EQ(rtt.patience(), milliseconds(10)) << "the span before counts, too";
+  rtt.sample(microseconds(100), at(milliseconds(203)));
+  EXPECT_LT(rtt.patience(), microseconds(200));
+  rtt.sample(milliseconds(8), at(milliseconds(204)));
+  rtt.sample(microseconds(100), at(seconds(5)));
+  EXPECT_LT(rtt.patience(), milliseconds(2)) << "after a pause neither span is of late";
+}
+
+TEST(RttEstimator, APauseOfAProcessDoesNotMakeItWaitAsLongAgain) {
+  RttEstimator rtt({.cap = milliseconds(100)});
+  for (int i = 0; i < 50; ++i) rtt.sample(microseconds(100), at(milliseconds(1)));
+  rtt.sample(seconds(3), at(milliseconds(2)));
+  for (int i = 0; i < 50; ++i) rtt.sample(microseconds(100), at(milliseconds(3)));
+  EXPECT_EQ(rtt.patience(), rtt.srtt() < milliseconds(100) ? milliseconds(125) : rtt.srtt() * 5 / 4);
+  for (int i = 0; i < 50; ++i) rtt.sample(milliseconds(300), at(milliseconds(4)));
+  EXPECT_GT(rtt.patience(), milliseconds(300)) << "a line that is really so slow";
+}
+
 TEST(RttEstimator, RefusesBadOptions) {
   EXPECT_THROW(RttEstimator({.initial = Duration::zero()}), std::invalid_argument);
   EXPECT_THROW(RttEstimator({.floor = seconds(1)}), std::invalid_argument) << "above the cap";
   EXPECT_THROW(RttEstimator({.cap = seconds(11)}), std::invalid_argument);
   EXPECT_THROW(RttEstimator({.min_window = Duration::zero()}), std::invalid_argument);
+  EXPECT_THROW(RttEstimator({.peak_window = Duration::zero()}), std::invalid_argument);
 }
 
 // Rates that no number of ns divides: after an hour not one ns is off.
