@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "bench/fabric/ports.h"
 #include "bench/fabric/namespaces.h"
+#include "bench/fabric/ports.h"
 
 namespace clustar::bench::fabric {
 namespace {
