@@ -8,30 +8,18 @@
 
 #include "bench/ab/plot.h"
 #include "bench/ab/results.h"
+#include "bench/report/page.h"
 
 namespace clustar::bench::ab {
 namespace {
 
 using nlohmann::json;
+using report::cell;
+using report::row;
+using report::show;
 
+// After kPageStyle: that of the plots.
 constexpr const char* kStyle = R"css(
-:root { color-scheme: light dark; --back: #ffffff; --text: #1b1f24; --dim: #59636e; --rule: #d1d9e0; --a: #1f6feb;
-  --b: #bc4c00; --c: #57606a; --wait: #d1242f; --good: #1a7f37; }
-@media (prefers-color-scheme: dark) { :root { --back: #0d1117; --text: #e6edf3; --dim: #9198a1; --rule: #3d444d;
-  --a: #58a6ff; --b: #f0883e; --c: #8b949e; --wait: #ff7b72; --good: #3fb950; } }
-body { background: var(--back); color: var(--text); font: 15px/1.5 system-ui, sans-serif; margin: 0 auto;
-  max-width: 1320px; padding: 1.5rem; }
-h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-p { margin: .3rem 0; } .dim { color: var(--dim); }
-.verdict { border-left: 4px solid var(--c); padding: .5rem 1rem; margin: 1rem 0; font-size: 1.05rem; }
-.verdict.faster { border-color: var(--good); } .verdict.slower, .verdict.above { border-color: var(--wait); }
-.warning { color: var(--wait); }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .92rem; }
-th, td { border-bottom: 1px solid var(--rule); padding: .25rem .8rem; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-table.text td, table.text th { text-align: left; white-space: normal; overflow-wrap: anywhere; }
-table.text td:first-child { white-space: nowrap; overflow-wrap: normal; }
-tr.differs td { font-weight: 600; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem; }
 .plots svg { width: 100%; height: auto; border: 1px solid var(--rule); border-radius: 6px; }
 svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
@@ -54,25 +42,6 @@ const std::vector<Kind>& kinds() {
                                      {"candidate", "B (candidate)", "b"},
                                      {"no communication", "no communication", "c"}};
   return all;
-}
-
-std::string cell(const std::string& text, const char* tag = "td") {
-  return fmt::format("<{0}>{1}</{0}>", tag, escaped(text));
-}
-
-std::string row(const std::vector<std::string>& cells, const char* tag = "td") {
-  std::string text = "<tr>";
-  for (const std::string& one : cells) text += cell(one, tag);
-  return text + "</tr>\n";
-}
-
-// A value as people read it; nothing for null.
-std::string show(const json& value, int digits = 3) {
-  if (value.is_null()) return "-";
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_number_float()) return fmt::format("{:.{}f}", value.get<double>(), digits);
-  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
-  return value.dump();
 }
 
 std::string interval(const json& from, const std::string& key) {
@@ -285,10 +254,8 @@ std::string html(const json& document) {
                                     : verdict == "slower"          ? "slower"
                                                                    : "";
   std::string page =
-      "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8>\n<meta name=viewport "
-      "content=\"width=device-width, initial-scale=1\">\n<title>" +
-      escaped(fmt::format("clustar ab: {} against {}", show(result["candidate"]), show(result["baseline"]))) +
-      "</title>\n<style>" + kStyle + "</style></head><body>\n";
+      report::page_head(fmt::format("clustar ab: {} against {}", show(result["candidate"]), show(result["baseline"])),
+                        std::string(report::kPageStyle) + kStyle);
   page += fmt::format("<h1>{} on {}</h1>\n<p>A, the baseline: <b>{}</b>. B, the candidate: <b>{}</b>.</p>\n",
                       escaped(show(result["model"])), escaped(show(result["place"]["text"])),
                       escaped(show(result["baseline"])), escaped(show(result["candidate"])));
@@ -305,7 +272,7 @@ std::string html(const json& document) {
   page += "<h2>What differs between the arms</h2>\n" + settings_table(result);
   page += "<h2>What was the same</h2>\n" + environment_table(document, result);
   page += "<h2>All runs, in their order</h2>\n" + runs_table(result);
-  return page + "</body></html>\n";
+  return page + report::kPageEnd;
 }
 
 }  // namespace clustar::bench::ab

@@ -116,21 +116,6 @@ std::string grid(const LineChart& chart, const Axes& axes, const std::vector<dou
 
 }  // namespace
 
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&': result += "&amp;"; break;
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '"': result += "&quot;"; break;
-      case '\'': result += "&#39;"; break;
-      default: result += c;
-    }
-  }
-  return result;
-}
-
 std::vector<double> ticks(double low, double high, int count) {
   if (!(high > low) || count < 1) return {low};
   const double rough = (high - low) / count;

@@ -6,10 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "bench/report/page.h"
+
 namespace clustar::bench::ab {
 
-// & < > and quotes.
-std::string escaped(const std::string& text);
+using report::escaped;
 
 // About `count` round numbers that cover low..high.
 std::vector<double> ticks(double low, double high, int count);

@@ -195,14 +195,6 @@ Result<Measured> measure(const Options& options) {
   return measured;
 }
 
-Result<void> write_text(const std::string& path, const std::string& text) {
-  std::ofstream out(path);
-  out << text;
-  out.close();
-  if (out) return {};
-  return fail(ErrorCode::kSystem, fmt::format("cannot write '{}': {}", path, strerror(errno)));
-}
-
 int run(Options& options) {
   if (const auto ok = complete(options); !ok) return complain(kUsage, ok.error().message);
   const ab::Interrupt interrupt;
@@ -233,7 +225,7 @@ int run(Options& options) {
     }
   }
   if (!options.report_path.empty()) {
-    if (const auto ok = write_text(options.report_path, ab::html(document)); !ok) {
+    if (const auto ok = report::write_text(ab::html(document), options.report_path); !ok) {
       return complain(kFailed, ok.error().message);
     }
     people << fmt::format("Report with plots: {}\n", std::filesystem::absolute(options.report_path).string());

@@ -19,7 +19,9 @@
 
 #include "bench/cli/arms.h"
 #include "bench/cli/commands.h"
+#include "bench/cli/lossy_suite.h"
 #include "bench/cli/options.h"
+#include "bench/lossy/worker.h"
 #include "bench/perf/arm.h"
 #include "bench/perf/perf.h"
 #include "bench/perf/server.h"
@@ -54,6 +56,7 @@ struct Arguments {
   int port = perf::kDefaultPort;
   std::string client;
   bool worker = false;
+  SuiteArguments suite;
 };
 
 std::string command_line() {
@@ -146,6 +149,9 @@ std::string with_port(const std::string& host) {
 
 Result<perf::Options> to_options(const Arguments& arguments) {
   perf::Options options = arguments.options;
+  if (options.rounds < 5 || options.rounds > 1000) {
+    return fail(ErrorCode::kInvalidArgument, "--rounds: 5 to 1000 are possible");
+  }
   auto arms = arms_of(arguments);
   if (!arms) return tl::unexpected(arms.error());
   options.a = std::move(arms->a);
@@ -200,12 +206,16 @@ int run_server(const Arguments& arguments) {
 }
 
 int run_perf(const Arguments& arguments) {
+  if (!arguments.suite.worker.empty()) return lossy::run_worker(arguments.suite.worker);
+  if (!arguments.suite.name.empty()) return run_suite(arguments.suite, arguments.json, command_line());
   if (arguments.worker) {
     std::optional<perf::PluginSpec> plugin;
     if (!arguments.plugin.empty()) plugin = spec_of(arguments.plugin, arguments.plugin_version, arguments.device);
     return perf::run_worker(plugin);
   }
-  if (arguments.plugin.empty()) return usage_error("--plugin FILE is needed: the .so of an NCCL net plugin");
+  if (arguments.plugin.empty()) {
+    return usage_error("--plugin FILE is needed: the .so of an NCCL net plugin; or --suite lossy");
+  }
   if (arguments.server) return run_server(arguments);
   const auto options = to_options(arguments);
   if (!options) return usage_error(options.error().message);
@@ -258,9 +268,11 @@ void add_measuring(CLI::App& command, Arguments& arguments) {
   command.add_option("--bytes", arguments.bytes, "Comma list of message sizes, with K or M (default: each test's own)")
       ->delimiter(',')
       ->type_name("N");
-  command.add_option("--rounds", arguments.options.rounds, "Samples of each arm, taken in turn")
-      ->check(CLI::Range(5, 1000))
-      ->capture_default_str();
+  command
+      .add_option_function<int>(
+          "--rounds", [&arguments](int rounds) { arguments.options.rounds = arguments.suite.rounds = rounds; },
+          "Samples of each arm, taken in turn (default: 6; of a suite, those of each scenario)")
+      ->check(CLI::Range(1, 1'000'000));
   command.add_option("--seconds", arguments.options.seconds, "Length of one sample")
       ->check(number_between(0.001, 60.0))
       ->capture_default_str();
@@ -281,8 +293,11 @@ void add_measuring(CLI::App& command, Arguments& arguments) {
                   "TCP congestion control of every arm; 'default' leaves the kernel's (default: cubic where offered)")
       ->type_name("NAME");
   command.add_flag("--no-pin", arguments.no_pin, "Do not pin receiver and senders to a core each");
-  command.add_option("--seed", arguments.options.seed, "Of message contents and of the bootstrap")
-      ->capture_default_str();
+  command
+      .add_option_function<std::uint64_t>(
+          "--seed", [&arguments](std::uint64_t seed) { arguments.options.seed = arguments.suite.seed = seed; },
+          "Of message contents and of the bootstrap; of a suite, of losses and bursts (default: 1)")
+      ->type_name("N");
   command.add_option("--timeout", arguments.timeout_s, "Seconds without progress after which a run fails")
       ->check(number_between(0.5, 3600.0))
       ->capture_default_str();
@@ -332,6 +347,7 @@ void add_perf(CLI::App& app, int& status) {
   add_arms(*command, *arguments);
   add_measuring(*command, *arguments);
   add_hosts(*command, *arguments);
+  add_suite_options(*command, arguments->suite);
   command->add_option("--json", arguments->json, "Write the results to this file; - is standard output")
       ->type_name("FILE");
   command->add_flag("--worker", arguments->worker)->group("");
@@ -339,7 +355,8 @@ void add_perf(CLI::App& app, int& status) {
       "Exit status: 0 ok, 1 a run failed or the arms were not on equal terms, 2 wrong usage.\n"
       "Example: clustar perf --plugin ./libnccl-net-clustar.so --vs ./libnccl-net-other.so --limits --json perf.json\n"
       "MLT against TCP: clustar perf --plugin ./libnccl-net-clustar.so --env CLUSTAR_TRANSPORT=mlt \\\n"
-      "           --vs-env CLUSTAR_TRANSPORT=tcp,CLUSTAR_TCP_CONGESTION=bbr --limits");
+      "           --vs-env CLUSTAR_TRANSPORT=tcp,CLUSTAR_TCP_CONGESTION=bbr --limits\n"
+      "A lossy fabric, TCP beside MLT: clustar perf --suite lossy --quick --json lossy.json");
   command->callback([arguments, &status] { status = run_perf(*arguments); });
 }
 

@@ -12,6 +12,7 @@ void add_ab(CLI::App& app, int& status);
 void add_conform(CLI::App& app, int& status);
 void add_fabric(CLI::App& app, int& status);
 void add_perf(CLI::App& app, int& status);
+void add_report(CLI::App& app, int& status);
 void add_train(CLI::App& app, int& status);
 
 }  // namespace clustar::bench::cli

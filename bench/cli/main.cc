@@ -31,6 +31,7 @@ int main(int argc, char** argv) {
   clustar::bench::cli::add_conform(app, status);
   clustar::bench::cli::add_fabric(app, status);
   clustar::bench::cli::add_perf(app, status);
+  clustar::bench::cli::add_report(app, status);
   clustar::bench::cli::add_train(app, status);
   if (const std::string unknown = unknown_command(app, argc, argv); !unknown.empty()) {
     std::cerr << unknown << "\nRun clustar --help for more information.\n";

@@ -49,6 +49,14 @@ Result<void> check_writable(const std::string& path) {
   return fail(ErrorCode::kInvalidArgument, "cannot write '" + path + "': " + std::strerror(errno));
 }
 
+Result<void> write_text(const std::string& text, const std::string& path) {
+  std::ofstream out(path);
+  out << text;
+  out.close();
+  if (out) return {};
+  return fail(ErrorCode::kSystem, "cannot write '" + path + "': " + std::strerror(errno));
+}
+
 Result<void> write_json(const nlohmann::json& document, const std::string& path) {
   if (path == "-") {
     std::cout << document.dump(2) << std::endl;
@@ -56,11 +64,7 @@ Result<void> write_json(const nlohmann::json& document, const std::string& path)
       return fail(ErrorCode::kSystem, std::string("cannot write to standard output: ") + std::strerror(errno));
     return {};
   }
-  std::ofstream out(path);
-  out << document.dump(2) << "\n";
-  out.close();
-  if (!out) return fail(ErrorCode::kSystem, "cannot write '" + path + "': " + std::strerror(errno));
-  return {};
+  return write_text(document.dump(2) + "\n", path);
 }
 
 }  // namespace clustar::bench::report

@@ -14,6 +14,9 @@ nlohmann::json envelope(const std::string& command, nlohmann::json results);
 // Whether write_json could write there, to be found out before long work. "-" and "" always can.
 Result<void> check_writable(const std::string& path);
 
+// Errors name the path and errno.
+Result<void> write_text(const std::string& text, const std::string& path);
+
 // Writes pretty-printed JSON; "-" is standard output. Errors name the path and errno.
 Result<void> write_json(const nlohmann::json& document, const std::string& path);
 

@@ -43,10 +43,14 @@ TEST(SwitchRules, ReadsLosses) {
     ASSERT_FALSE(set_loss_model(rules, text)) << text;
     EXPECT_NE(set_loss_model(rules, text).error().message.find("ge:P,R,G,B"), std::string::npos) << text;
   }
-  for (const char* text : {"", "every=1s", "every=1s,length=1ms", "every=1s,length=1ms,loss=75%,x=1", "every=1"}) {
+  for (const char* text :
+       {"", "every=1s", "every=1s,length=1ms", "every=1s,length=1ms,loss=75%,x=1", "every=1",
+        "every=1s-2s,length=1ms,loss=75%", "every=1s,length=1ms-2ms-3ms,loss=75%", "every=1s,length=1ms-,loss=75%"}) {
     EXPECT_FALSE(set_bursts(rules, text)) << text;
   }
   EXPECT_FALSE(set_dead(rules, "yes"));
+  ASSERT_TRUE(set_bursts(rules, "every=400ms,length=5ms-50ms,loss=60%-90%,jitter=200ms"));
+  EXPECT_EQ(rules.bursts, (Bursts{400'000'000, 5'000'000, 0.6, 50'000'000, 0.9, 200'000'000}));
   ASSERT_TRUE(set_loss(rules, "none") && set_loss_model(rules, "none") && set_bursts(rules, "none"));
   ASSERT_TRUE(set_dead(rules, "off"));
   EXPECT_EQ(rules, LossRules());
@@ -98,6 +102,12 @@ TEST(SwitchRules, RefusesWhatCannotBeAndNamesWhatIsAllowed) {
   EXPECT_NE(refusal(rules).find("1ms to 3600s"), std::string::npos);
   rules.from_host.bursts = {1'000'000, 1'000'001, 1};
   EXPECT_NE(refusal(rules).find("length"), std::string::npos);
+  rules.from_host.bursts = {2'000'000, 500'000, 0.5, 400'000};
+  EXPECT_NE(refusal(rules).find("from the least to the most"), std::string::npos);
+  rules.from_host.bursts = {2'000'000, 500'000, 0.5, 0, 0.4};
+  EXPECT_NE(refusal(rules).find("from the least to the most"), std::string::npos);
+  rules.from_host.bursts = {2'000'000, 500'000, 0.5, 1'000'000, 0, 1'000'001};
+  EXPECT_NE(refusal(rules).find("1000001 ns late"), std::string::npos);
   rules = {};
   rules.to_host.gilbert_elliott = {true, 0, 1, 0, 1};
   EXPECT_NE(refusal(rules).find("never becomes bad"), std::string::npos);
@@ -128,6 +138,7 @@ TEST(SwitchRules, JsonTakesThemThereAndBack) {
   ASSERT_TRUE(set_trim(rules, "1,2"));
   ASSERT_TRUE(set_loss_model(rules.to_host, "ge:1%,25%,0,50%"));
   ASSERT_TRUE(set_bursts(rules.from_host, "every=200ms,length=20ms,loss=75%"));
+  ASSERT_TRUE(set_bursts(rules.to_host, "every=400ms,length=5ms-50ms,loss=60%-90%,jitter=200ms"));
   rules.seed = 99;
   rules = checked(rules, kLine).value();
   EXPECT_EQ(rules_from_json(nlohmann::json::parse(to_json(rules).dump())).value(), rules);
@@ -135,6 +146,14 @@ TEST(SwitchRules, JsonTakesThemThereAndBack) {
   for (const char* text : {"null", "[]", "{}", R"({"classes": [], "to_host": {}, "from_host": {}})"}) {
     EXPECT_FALSE(rules_from_json(nlohmann::json::parse(text))) << text;
   }
+}
+
+TEST(SwitchRules, SaysWhatBurstsAre) {
+  PortRules rules;
+  ASSERT_TRUE(set_bursts(rules.to_host, "every=200ms,length=20ms,loss=75%"));
+  EXPECT_EQ(describe(rules), "bursts of 20 ms every 200 ms with 75% loss");
+  ASSERT_TRUE(set_bursts(rules.to_host, "every=400ms,length=5ms-50ms,loss=60%-90%,jitter=200ms"));
+  EXPECT_EQ(describe(rules), "bursts of 5 to 50 ms every 400 ms and up to 200 ms later with 60% to 90% loss");
 }
 
 TEST(SwitchRules, SaysWhatTheyAre) {

@@ -126,6 +126,43 @@ TEST_F(SwitchTest, BurstsLoseOnlyWhileTheyLast) {
   EXPECT_EQ(counters(fabric).to_host().dropped_loss, within + 1);
 }
 
+// Each change of the rules begins a first period anew, drawn from the seed: short tests see many bursts.
+TEST_F(SwitchTest, BurstsAreDrawnFromTheirRanges) {
+  constexpr std::uint64_t kHour = kMaxBurstPeriodNs;
+  PortRules rules;
+  const Fabric fabric = must_switch(0, 0, rules);
+  const Receiver receiver(fabric);
+  std::uint64_t before = 0;
+  std::vector<std::uint64_t> losses;
+  rules.to_host.bursts = {kHour, kHour / 2, 0.2, 0, 0.8};
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6, 1}) {
+    rules.seed = seed;
+    change(fabric, rules);
+    send(fabric, receiver, 0, 300);
+    const std::uint64_t now = counters(fabric).to_host().dropped_loss;
+    losses.push_back(now - before);
+    before = now;
+  }
+  EXPECT_EQ(losses.front(), losses.back()) << "the same seed";
+  const auto [least, most] = std::minmax_element(losses.begin(), losses.end());
+  // A loss of 20 % takes 60, one of 80 % takes 240; five standard deviations.
+  EXPECT_GE(*least, 25U);
+  EXPECT_LE(*most, 275U);
+  // Six draws from 20 to 80 % that lie within 10 % of each other have a chance of 1e-3, and these seeds are fixed.
+  EXPECT_GT(*most - *least, 60U);
+}
+
+TEST_F(SwitchTest, JitterLetsBurstsBeginLater) {
+  constexpr std::uint64_t kHour = kMaxBurstPeriodNs;
+  PortRules rules;
+  rules.to_host.bursts = {kHour, 1'000'000'000, 1, 0, 0, kHour - 1'000'000'000};
+  const Fabric fabric = must_switch(0, 0, rules);
+  const Receiver receiver(fabric);
+  // A burst of a second begins somewhere within the hour.
+  send(fabric, receiver, 0, 300);
+  EXPECT_EQ(counters(fabric).to_host().dropped_loss, 0U);
+}
+
 TEST_F(SwitchTest, ADeadLinkIsSwitchedOnAndOffWhilePacketsPass) {
   const Fabric fabric = must_switch(kSlow * 100, 0, {}, 3);
   const Receiver receiver(fabric);

@@ -49,7 +49,8 @@ ROOMS = {
     # Knows interfaces and queues, not what runs over them.
     "bench/fabric": [RESULT],
     # Conducts trainers over fabrics. Of perf only the statistics, so that both tools mean the same by an interval.
-    "bench/ab": ["bench/fabric", "bench/perf/statistics.h", "bench/proxy", "bench/trainer", "transport/base"],
+    "bench/ab": ["bench/fabric", "bench/perf/statistics.h", "bench/proxy", "bench/report", "bench/trainer",
+                 "transport/base"],
     "bench": ["transport", "mlt", "coflow", "paraexpress", "gdr", "libfabric_shim", "nccl_plugin", "bench"],
     "tests": ["transport", "mlt", "coflow", "paraexpress", "gdr", "libfabric_shim", "nccl_plugin", "bench", "tests"],
 }

@@ -32,6 +32,8 @@ struct switch_loss_rules {
   __u64 to_bad, to_good, loss_good, loss_bad;
   __u64 burst_every_ns; /* 0: no bursts */
   __u64 burst_length_ns, burst_loss;
+  __u64 burst_longest_ns, burst_highest_loss; /* 0: all are of that length, of that loss */
+  __u64 burst_jitter_ns;
   __u64 dead; /* 0 or 1 */
 };
 
@@ -65,6 +67,7 @@ struct switch_counters {
 struct switch_loss_state {
   __u64 random;
   __u64 origin_ns; /* when the first period of bursts began */
+  __u64 burst_seed;
   __u64 bad;
 };
 

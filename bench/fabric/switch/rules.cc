@@ -61,7 +61,9 @@ Result<void> check_gilbert_elliott(GilbertElliott& rules) {
 }
 
 Result<void> check_bursts(Bursts& rules) {
-  if (const auto ok = round_probability(rules.loss, "bursts"); !ok) return ok;
+  for (double* value : {&rules.loss, &rules.highest_loss}) {
+    if (const auto ok = round_probability(*value, "bursts"); !ok) return ok;
+  }
   if (rules.every_ns == 0) {
     rules = {};
     return {};
@@ -71,6 +73,18 @@ Result<void> check_bursts(Bursts& rules) {
   }
   if (rules.length_ns == 0 || rules.length_ns > rules.every_ns || rules.loss == 0) {
     return wrong("bursts: allowed: a length above 0 and up to the time from one to the next, and a loss above 0%");
+  }
+  if (rules.longest_ns == rules.length_ns) rules.longest_ns = 0;
+  if (rules.highest_loss == rules.loss) rules.highest_loss = 0;
+  const std::uint64_t longest = rules.longest_ns == 0 ? rules.length_ns : rules.longest_ns;
+  if (longest < rules.length_ns || (rules.highest_loss > 0 && rules.highest_loss < rules.loss)) {
+    return wrong("bursts: allowed: ranges from the least to the most, as length=5ms-50ms,loss=60%-90%");
+  }
+  if (longest > rules.every_ns || rules.jitter_ns > rules.every_ns - longest) {
+    return wrong(
+        fmt::format("bursts of up to {} ns that begin up to {} ns late; allowed: both together up to the time "
+                    "from one to the next, {} ns",
+                    longest, rules.jitter_ns, rules.every_ns));
   }
   return {};
 }
@@ -83,6 +97,14 @@ Result<void> check_loss(LossRules& rules) {
 
 std::string percent(double value) { return fmt::format("{:.6g}%", value * 100); }
 
+std::string describe(const Bursts& bursts) {
+  const auto ms = [](std::uint64_t ns) { return fmt::format("{:.6g}", static_cast<double>(ns) / 1e6); };
+  return fmt::format("bursts of {}{} ms every {} ms{} with {}{} loss", ms(bursts.length_ns),
+                     bursts.longest_ns > 0 ? " to " + ms(bursts.longest_ns) : "", ms(bursts.every_ns),
+                     bursts.jitter_ns > 0 ? fmt::format(" and up to {} ms later", ms(bursts.jitter_ns)) : "",
+                     percent(bursts.loss), bursts.highest_loss > 0 ? " to " + percent(bursts.highest_loss) : "");
+}
+
 void describe_loss(const LossRules& rules, const char* direction, std::vector<std::string>& parts) {
   if (rules.dead) parts.push_back(fmt::format("dead{}", direction));
   if (rules.random > 0) parts.push_back(fmt::format("loss {}{}", percent(rules.random), direction));
@@ -90,11 +112,7 @@ void describe_loss(const LossRules& rules, const char* direction, std::vector<st
     parts.push_back(fmt::format("Gilbert-Elliott {},{},{},{} (mean {}){}", percent(ge.to_bad), percent(ge.to_good),
                                 percent(ge.loss_good), percent(ge.loss_bad), percent(ge.mean_loss()), direction));
   }
-  if (const auto& bursts = rules.bursts; bursts.every_ns > 0) {
-    parts.push_back(fmt::format("bursts of {:.6g} ms every {:.6g} ms with {} loss{}",
-                                static_cast<double>(bursts.length_ns) / 1e6, static_cast<double>(bursts.every_ns) / 1e6,
-                                percent(bursts.loss), direction));
-  }
+  if (rules.bursts.every_ns > 0) parts.push_back(describe(rules.bursts) + direction);
 }
 
 std::string describe_marking(const ClassRules& rules) {
@@ -131,8 +149,12 @@ json loss_json(const LossRules& rules) {
         {"to_bad", ge.to_bad}, {"to_good", ge.to_good}, {"loss_good", ge.loss_good}, {"loss_bad", ge.loss_bad}};
   }
   if (rules.bursts.every_ns > 0) {
-    result["bursts"] = {
-        {"every_ns", rules.bursts.every_ns}, {"length_ns", rules.bursts.length_ns}, {"loss", rules.bursts.loss}};
+    result["bursts"] = {{"every_ns", rules.bursts.every_ns},
+                        {"length_ns", rules.bursts.length_ns},
+                        {"loss", rules.bursts.loss},
+                        {"longest_ns", rules.bursts.longest_ns},
+                        {"highest_loss", rules.bursts.highest_loss},
+                        {"jitter_ns", rules.bursts.jitter_ns}};
   }
   return result;
 }
@@ -145,7 +167,12 @@ LossRules loss_from(const json& from) {
     rules.gilbert_elliott = {true, ge.at("to_bad"), ge.at("to_good"), ge.at("loss_good"), ge.at("loss_bad")};
   }
   if (const json bursts = from.value("bursts", json()); bursts.is_object()) {
-    rules.bursts = {bursts.at("every_ns"), bursts.at("length_ns"), bursts.at("loss")};
+    rules.bursts = {bursts.at("every_ns"),
+                    bursts.at("length_ns"),
+                    bursts.at("loss"),
+                    bursts.value("longest_ns", std::uint64_t{0}),
+                    bursts.value("highest_loss", 0.0),
+                    bursts.value("jitter_ns", std::uint64_t{0})};
   }
   return rules;
 }

@@ -42,11 +42,16 @@ struct GilbertElliott {
   bool operator==(const GilbertElliott&) const = default;
 };
 
-// Every `every_ns` a burst of `length_ns`, in which packets are lost with `loss`. The first begins with the first
-// packet after the rules were set. every_ns 0: none.
+// Every `every_ns` a burst of `length_ns`, in which packets are lost with `loss`. The first period begins with the
+// first packet after the rules were set. every_ns 0: none.
 struct Bursts {
   std::uint64_t every_ns = 0, length_ns = 0;
   double loss = 0;
+  // Length and loss of each burst are drawn anew, evenly from the above up to these; 0: they are the above.
+  std::uint64_t longest_ns = 0;
+  double highest_loss = 0;
+  // Each begins up to so much later than its period, drawn too. With the longest burst it fits in the period.
+  std::uint64_t jitter_ns = 0;
 
   bool operator==(const Bursts&) const = default;
 };

@@ -79,6 +79,23 @@ Result<void> named(const char* what, const Result<void>& done) {
   return fail(done.error().code, fmt::format("{}: {}", what, done.error().message));
 }
 
+template <class Value>
+Result<void> set_one(const std::string& text, Result<Value> (*parse)(const std::string&), Value& value) {
+  const auto parsed = parse(text);
+  if (!parsed) return tl::unexpected(parsed.error());
+  value = *parsed;
+  return {};
+}
+
+// "5ms" or "5ms-50ms"; `most` is left alone without a range.
+template <class Value>
+Result<void> set_range(const std::string& text, Result<Value> (*parse)(const std::string&), Value& least, Value& most) {
+  const auto ends = split(text, '-');
+  if (ends.size() > 2) return fail(ErrorCode::kInvalidArgument, "a range has two ends");
+  if (const auto done = set_one(ends[0], parse, least); !done || ends.size() == 1) return done;
+  return set_one(ends[1], parse, most);
+}
+
 Result<void> apply_losses(const RuleTexts& texts, LossRules& rules) {
   const struct {
     const char* name;
@@ -145,7 +162,9 @@ Result<void> set_loss_model(LossRules& rules, const std::string& text) {
 }
 
 Result<void> set_bursts(LossRules& rules, const std::string& text) {
-  constexpr const char* kAllowed = "every=TIME,length=TIME,loss=PROBABILITY, as every=200ms,length=20ms,loss=75%; none";
+  constexpr const char* kAllowed =
+      "every=TIME,length=TIME[-TIME],loss=PROBABILITY[-PROBABILITY][,jitter=TIME], as every=200ms,length=20ms,loss=75% "
+      "or every=400ms,length=5ms-50ms,loss=60%-90%,jitter=200ms; none";
   if (text == "none") {
     rules.bursts = {};
     return {};
@@ -155,17 +174,12 @@ Result<void> set_bursts(LossRules& rules, const std::string& text) {
     const std::size_t at = part.find('=');
     const std::string key = part.substr(0, at);
     const std::string value = at == std::string::npos ? "" : part.substr(at + 1);
-    if (key == "loss") {
-      const auto loss = parse_probability(value);
-      if (!loss) return tl::unexpected(loss.error());
-      bursts.loss = *loss;
-    } else if (key == "every" || key == "length") {
-      const auto time = parse_duration_ns(value);
-      if (!time) return tl::unexpected(time.error());
-      (key == "every" ? bursts.every_ns : bursts.length_ns) = *time;
-    } else {
-      return wrong(text, "a rule for bursts", kAllowed);
-    }
+    Result<void> done = fail(ErrorCode::kInvalidArgument, "");
+    if (key == "loss") done = set_range(value, parse_probability, bursts.loss, bursts.highest_loss);
+    if (key == "length") done = set_range(value, parse_duration_ns, bursts.length_ns, bursts.longest_ns);
+    if (key == "every") done = set_one(value, parse_duration_ns, bursts.every_ns);
+    if (key == "jitter") done = set_one(value, parse_duration_ns, bursts.jitter_ns);
+    if (!done) return wrong(text, "a rule for bursts", kAllowed);
   }
   if (bursts.every_ns == 0 || bursts.length_ns == 0 || bursts.loss == 0) {
     return wrong(text, "a rule for bursts", kAllowed);

@@ -17,7 +17,7 @@ Result<std::uint64_t> parse_duration_ns(const std::string& text);  // "200ms", "
 
 Result<void> set_loss(LossRules& rules, const std::string& text);        // "1%"
 Result<void> set_loss_model(LossRules& rules, const std::string& text);  // "ge:1%,25%,0,50%": to bad, to good, losses
-Result<void> set_bursts(LossRules& rules, const std::string& text);      // "every=200ms,length=20ms,loss=75%"
+Result<void> set_bursts(LossRules& rules, const std::string& text);      // "every=200ms,length=5ms-50ms,loss=75%"
 Result<void> set_dead(LossRules& rules, const std::string& text);        // "on", "off"
 
 // "[CLASSES=]KMIN:KMAX:PMAX"; CLASSES is a number, a list or a range (3, 1,2, 0-6); without it all eight.

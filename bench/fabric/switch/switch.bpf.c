@@ -59,6 +59,11 @@ INLINE void raise_to(__u64* maximum, __u64 value) {
   if (value > *maximum) *maximum = value;
 }
 
+/* Evenly from 0 to `most`, the same for the same seed and number. */
+INLINE __u64 drawn(__u64 seed, __u64 number, __u64 most) {
+  return most ? mixed(seed + number * 0x9e3779b97f4a7c15ULL) % (most + 1) : 0;
+}
+
 INLINE void adopt(const struct switch_rules* rules, struct switch_state* state, __u64 now) {
   int i;
   if (state->epoch != rules->epoch) {
@@ -67,6 +72,7 @@ INLINE void adopt(const struct switch_rules* rules, struct switch_state* state, 
     for (i = 0; i < SWITCH_DIRECTIONS; ++i) {
       state->loss[i].random = mixed(seed + i);
       state->loss[i].origin_ns = now;
+      state->loss[i].burst_seed = mixed(seed + SWITCH_DIRECTIONS + 1 + i);
       state->loss[i].bad = 0;
     }
     state->mark_random = mixed(seed + SWITCH_DIRECTIONS);
@@ -77,6 +83,24 @@ INLINE void adopt(const struct switch_rules* rules, struct switch_state* state, 
     state->counter_epoch = rules->counter_epoch;
     for (i = 0; i < (int)(sizeof(state->counters) / sizeof(__u64)); ++i) words[i] = 0;
   }
+}
+
+/* The chance to be lost to a burst at `now`, in parts of 2^32. A burst is drawn from the number of its period, not from
+ * the packets that came before: when bursts come does not depend on what is sent. */
+INLINE __u64 burst_loss(const struct switch_loss_rules* rules, const struct switch_loss_state* state, __u64 now) {
+  __u64 number, at, length = rules->burst_length_ns, loss = rules->burst_loss;
+  if (rules->burst_every_ns == 0 || now < state->origin_ns) return 0;
+  number = (now - state->origin_ns) / rules->burst_every_ns * 3;
+  at = (now - state->origin_ns) % rules->burst_every_ns;
+  if (rules->burst_jitter_ns) {
+    const __u64 begin = drawn(state->burst_seed, number, rules->burst_jitter_ns);
+    if (at < begin) return 0;
+    at -= begin;
+  }
+  if (rules->burst_longest_ns) length += drawn(state->burst_seed, number + 1, rules->burst_longest_ns - length);
+  if (at >= length) return 0;
+  if (rules->burst_highest_loss) loss += drawn(state->burst_seed, number + 2, rules->burst_highest_loss - loss);
+  return loss;
 }
 
 INLINE int is_lost(const struct switch_loss_rules* rules, struct switch_loss_state* state, __u64 now) {
@@ -92,11 +116,8 @@ INLINE int is_lost(const struct switch_loss_rules* rules, struct switch_loss_sta
     }
     if (next_random(&state->random) < (state->bad ? rules->loss_bad : rules->loss_good)) lost = 1;
   }
-  if (rules->burst_every_ns && now >= state->origin_ns &&
-      (now - state->origin_ns) % rules->burst_every_ns < rules->burst_length_ns &&
-      next_random(&state->random) < rules->burst_loss) {
-    lost = 1;
-  }
+  const __u64 burst = burst_loss(rules, state, now);
+  if (burst && next_random(&state->random) < burst) lost = 1;
   return lost;
 }
 

@@ -76,9 +76,19 @@ double probability(std::uint64_t value) { return static_cast<double>(value) / kP
 
 switch_loss_rules to_kernel(const LossRules& rules) {
   const GilbertElliott& ge = rules.gilbert_elliott;
-  return {parts(rules.random),      ge.on ? 1ULL : 0ULL,     parts(ge.to_bad),      parts(ge.to_good),
-          parts(ge.loss_good),      parts(ge.loss_bad),      rules.bursts.every_ns, rules.bursts.length_ns,
-          parts(rules.bursts.loss), rules.dead ? 1ULL : 0ULL};
+  return {parts(rules.random),
+          ge.on ? 1ULL : 0ULL,
+          parts(ge.to_bad),
+          parts(ge.to_good),
+          parts(ge.loss_good),
+          parts(ge.loss_bad),
+          rules.bursts.every_ns,
+          rules.bursts.length_ns,
+          parts(rules.bursts.loss),
+          rules.bursts.longest_ns,
+          parts(rules.bursts.highest_loss),
+          rules.bursts.jitter_ns,
+          rules.dead ? 1ULL : 0ULL};
 }
 
 LossRules from_kernel(const switch_loss_rules& rules) {
@@ -88,7 +98,12 @@ LossRules from_kernel(const switch_loss_rules& rules) {
     result.gilbert_elliott = {true, probability(rules.to_bad), probability(rules.to_good), probability(rules.loss_good),
                               probability(rules.loss_bad)};
   }
-  result.bursts = {rules.burst_every_ns, rules.burst_length_ns, probability(rules.burst_loss)};
+  result.bursts = {rules.burst_every_ns,
+                   rules.burst_length_ns,
+                   probability(rules.burst_loss),
+                   rules.burst_longest_ns,
+                   probability(rules.burst_highest_loss),
+                   rules.burst_jitter_ns};
   result.dead = rules.dead != 0;
   return result;
 }

@@ -1,0 +1,38 @@
+// What is compared: transports, each with the settings that decide how it meets loss.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/base/result.h"
+
+namespace clustar::bench::lossy {
+
+enum class Carrier : std::uint8_t {
+  kTcp,         // plain kernel TCP sockets
+  kMptcp,       // the same with IPPROTO_MPTCP
+  kClustarTcp,  // transport/tcp through waist 1
+  kMlt,         // mlt/driver through waist 1
+};
+
+enum class MltMode : std::uint8_t { kNormal, kGoBackN, kStaticDeadline };
+
+struct Arm {
+  std::string name;   // on the command line and in the JSON
+  std::string label;  // for people
+  Carrier carrier = Carrier::kTcp;
+  std::string congestion = {};  // of TCP's sockets
+  std::uint32_t rto_min_us =
+      200000;  // of the hosts' namespaces while this arm's sockets are made; the kernel's default
+  MltMode mode = MltMode::kNormal;
+  std::uint32_t tolerance_ppm = 0;  // of each round's bytes at a receiver; 0 = reliable
+  int paths = 0;                    // of MLT; 0 = its own choice
+};
+
+const std::vector<Arm>& all_arms();
+// kInvalidArgument naming the arms that there are.
+Result<Arm> find_arm(const std::string& name);
+const char* to_string(Carrier carrier);
+
+}  // namespace clustar::bench::lossy

@@ -1,0 +1,86 @@
+#include "bench/lossy/arm_transport.h"
+
+#include <chrono>
+#include <utility>
+
+#include "mlt/driver/mlt_transport.h"
+#include "mlt/driver/udp_device.h"
+#include "transport/base/config.h"
+
+namespace clustar::bench::lossy {
+namespace {
+
+using mlt::driver::MltTransport;
+
+constexpr std::uint64_t kCommunicator = 1;
+
+Config config_of(const Terms& terms) {
+  Config config;
+  config.transport = terms.arm.carrier == Carrier::kMlt ? "mlt" : "tcp";
+  config.socket_ifname = "=eth0";
+  config.socket_family = "ipv4";
+  config.tcp_congestion = terms.arm.congestion;
+  return config;
+}
+
+MltTransport::Adjust adjust_for(const Terms& terms) {
+  return [terms](mlt::Options& options) {
+    // What a NIC would say of its line.
+    options.line_rate = terms.rate_bps / 8;
+    if (terms.arm.paths > 0) options.paths = static_cast<std::uint8_t>(terms.arm.paths);
+    if (terms.arm.mode == MltMode::kGoBackN) {
+      options.mode = mlt::Mode::kGoBackN;
+      options.paths = 1;
+    }
+    if (terms.arm.mode == MltMode::kStaticDeadline) {
+      options.mode = mlt::Mode::kStaticDeadline;
+      options.static_deadline = std::chrono::nanoseconds(terms.deadline_ns);
+    }
+  };
+}
+
+}  // namespace
+
+Result<ArmTransport> make_transport(const Terms& terms, const Clock& clock, const Log& log) {
+  ArmTransport made;
+  made.readable = std::make_shared<std::vector<int>>();
+  const Config config = config_of(terms);
+  if (terms.arm.carrier == Carrier::kClustarTcp) {
+    auto selected = transport::select_transport(config, clock, log);
+    if (!selected) return tl::unexpected(selected.error());
+    made.selection = std::move(*selected);
+    return made;
+  }
+  const auto open = [readable = made.readable](const auto& interface, const auto& local) {
+    auto device = mlt::driver::open_udp_device(interface, local);
+    if (device) *readable = device->readable_fds;
+    return device;
+  };
+  auto created = MltTransport::create(config, clock, log, open, adjust_for(terms));
+  if (!created) return tl::unexpected(created.error());
+  made.selection.transport = std::move(*created);
+  return made;
+}
+
+transport::ChannelOptions channel_options(const Terms& terms) {
+  transport::ChannelOptions options;
+  options.max_tolerance_ppm = terms.arm.tolerance_ppm;
+  options.comm_id = kCommunicator;
+  return options;
+}
+
+transport::FlowTag flow_tag(const Terms& terms, std::uint32_t round) {
+  transport::FlowTag flow;
+  if (terms.arm.tolerance_ppm == 0) return flow;
+  const auto ranks = static_cast<std::uint16_t>(terms.senders + 1);
+  flow.loss.communicator = kCommunicator;
+  flow.loss.collective = round;
+  flow.loss.collective_bytes = terms.round_bytes();
+  flow.loss.ranks = ranks;
+  flow.loss.edges = ranks;
+  flow.loss.stage = 0;
+  flow.loss.tolerance_ppm = terms.arm.tolerance_ppm;
+  return flow;
+}
+
+}  // namespace clustar::bench::lossy

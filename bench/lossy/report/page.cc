@@ -1,0 +1,211 @@
+#include "bench/lossy/report/page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "bench/lossy/report/fields.h"
+#include "bench/lossy/report/palette.h"
+#include "bench/lossy/report/section.h"
+#include "bench/report/page.h"
+
+namespace clustar::bench::lossy_report {
+namespace {
+
+using nlohmann::json;
+using report::cell;
+using report::escaped;
+using report::row;
+
+// After report::kPageStyle.
+constexpr const char* kStyle = R"css(
+h1 + p { color: var(--dim); } section { border-top: 1px solid var(--rule); margin-top: 2.5rem; }
+section h2 { font-size: 1.25rem; margin-top: 1.2rem; } .question { font-size: 1.05rem; }
+code, pre { font: .88em ui-monospace, monospace; } code { color: var(--dim); }
+pre { border: 1px solid var(--rule); border-radius: 6px; padding: .5rem .8rem; margin: .3rem 0; overflow-x: auto; }
+dl.setup { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .6rem 0 1rem; }
+dl.setup dt { color: var(--dim); } dl.setup dd { margin: 0; overflow-wrap: anywhere; }
+table.arms th, table.arms td { padding: .25rem .5rem; } table.arms th:first-child, table.arms td:first-child {
+  padding-left: 0; } table.arms td:first-child { white-space: normal; min-width: 15rem; }
+table.arms th { white-space: normal; vertical-align: bottom; } td code { white-space: nowrap; }
+.scroll { margin: .6rem 0; } td { font-variant-numeric: tabular-nums; }
+td.why { text-align: left; white-space: normal; } td.left, th.left { text-align: left; }
+td.best { color: var(--good); font-weight: 600; } a { color: var(--a); text-decoration: none; }
+.badge { display: inline-block; border: 1px solid; border-radius: 1em; padding: 0 .6em; font-size: .85em;
+  color: var(--dim); } .badge.met { color: var(--good); } .badge.missed { color: var(--wait); font-weight: 600; }
+.swatch { width: 34px; height: 10px; margin-right: .5rem; vertical-align: middle; }
+.keys { display: flex; flex-wrap: wrap; gap: .2rem 1.4rem; margin: 1rem 0 .6rem; font-size: .92rem; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem;
+  align-items: start; }
+figure { border: 1px solid var(--rule); border-radius: 6px; margin: 0; padding: .6rem .6rem .2rem; overflow-x: auto; }
+figcaption { font-size: .92rem; font-weight: 600; } svg.plot { display: block; width: 100%; min-width: 440px;
+  height: auto; } svg.plot text { font: 12px system-ui, sans-serif; }
+.notes { color: var(--dim); margin: 1rem 0; padding-left: 1.2rem; })css";
+
+struct Count {
+  int met = 0, missed = 0, unknown = 0;
+  int all() const { return met + missed + unknown; }
+};
+
+Count count_bars(const json& scenarios) {
+  Count count;
+  for (const json& scenario : scenarios) {
+    for (const json& bar : list(scenario, "bars")) {
+      const json& met = field(bar, "met");
+      ++(!met.is_boolean() ? count.unknown : met.get<bool>() ? count.met : count.missed);
+    }
+  }
+  return count;
+}
+
+std::string verdict(const Count& count) {
+  if (count.all() == 0) return "<div class=verdict>No bar was set.</div>\n";
+  std::string words = fmt::format("{} of {} bars met", count.met, count.all());
+  if (count.missed > 0) words += fmt::format(", {} missed", count.missed);
+  if (count.unknown > 0) words += fmt::format(", {} not measured", count.unknown);
+  const char* kind = count.missed > 0 ? "slower" : count.unknown > 0 ? "" : "faster";
+  return fmt::format("<div class=\"verdict {}\">{}.</div>\n", kind, words);
+}
+
+std::string bar_row(const json& bar, const std::string& title, std::size_t index) {
+  const auto least = number(bar, "at_least"), most = number(bar, "at_most");
+  const std::string wanted = least  ? fmt::format("at least {:g}", *least)
+                             : most ? fmt::format("at most {:g}", *most)
+                                    : "-";
+  const json& spread = list(bar, "spread");
+  const std::string blocks =
+      spread.size() == 2 ? fixed(number(spread[0]), 2) + " to " + fixed(number(spread[1]), 2) : "-";
+  const json& met = field(bar, "met");
+  const char* badge = !met.is_boolean() ? "<span class=badge>not measured</span>"
+                      : met.get<bool>() ? "<span class=\"badge met\">&#10003; met</span>"
+                                        : "<span class=\"badge missed\">&#10007; missed</span>";
+  return fmt::format("<tr><td><a href=\"#{}\">{}</a></td><td class=left>{}</td>", anchor(index), escaped(title),
+                     escaped(text(bar, "text", "-"))) +
+         cell(wanted) + cell(fixed(number(bar, "figure"), 3)) + cell(blocks) + "<td>" + badge + "</td></tr>\n";
+}
+
+std::string bars_table(const json& scenarios) {
+  std::string rows;
+  for (std::size_t i = 0; i < scenarios.size(); ++i) {
+    for (const json& bar : list(scenarios[i], "bars")) rows += bar_row(bar, title_of(scenarios[i]), i);
+  }
+  if (rows.empty()) return "";
+  return "<div class=scroll><table><tr><th>scenario</th><th class=left>bar</th><th>wanted</th><th>measured</th>"
+         "<th>by block</th><th>result</th></tr>\n" +
+         rows + "</table></div>\n";
+}
+
+std::optional<double> p99_over_ideal(const json& scenario, const std::string& arm_name) {
+  const auto ideal = number(scenario, "ideal_ms");
+  for (const json& arm : list(scenario, "arms")) {
+    const auto p99 = number(arm, "p99_ms");
+    if (text(arm, "name") == arm_name && p99 && ideal && *ideal > 0) return *p99 / *ideal;
+  }
+  return std::nullopt;
+}
+
+// Arms by scenarios, where an arm is one job and has its figure.
+std::string overview(const json& scenarios, const Palette& palette) {
+  std::vector<std::string> arms;
+  std::vector<std::size_t> columns;
+  for (std::size_t i = 0; i < scenarios.size(); ++i) {
+    bool any = false;
+    for (const json& arm : list(scenarios[i], "arms")) {
+      const std::string name = text(arm, "name");
+      if (!list(arm, "jobs").empty() || !p99_over_ideal(scenarios[i], name)) continue;
+      any = true;
+      if (std::find(arms.begin(), arms.end(), name) == arms.end()) arms.push_back(name);
+    }
+    if (any) columns.push_back(i);
+  }
+  if (arms.empty()) return "";
+  std::string rows = "<tr><th>arm</th>";
+  for (const std::size_t i : columns) {
+    rows += fmt::format("<th><a href=\"#{}\">{}</a></th>", anchor(i), escaped(text(scenarios[i], "name", "-")));
+  }
+  rows += "</tr>\n";
+  for (const std::string& arm : arms) {
+    rows += "<tr><td>" + palette.of(arm).swatch() + escaped(arm) + "</td>";
+    for (const std::size_t i : columns) {
+      const auto value = p99_over_ideal(scenarios[i], arm);
+      bool best = value.has_value();
+      for (const std::string& other : arms)
+        best = best && p99_over_ideal(scenarios[i], other).value_or(*value) >= *value;
+      rows += fmt::format("<td{}>{}</td>", best ? " class=best" : "", fixed(value, 2));
+    }
+    rows += "</tr>\n";
+  }
+  return "<h2>p99 of the round time over the ideal, by arm and scenario</h2>\n<div class=scroll><table>" + rows +
+         "</table></div>\n<p class=dim>1 is the line's own time; the best of a column in bold. Solid: clustar's " +
+         "transports. Dashed: the kernel's TCP and MPTCP.</p>\n";
+}
+
+std::string other_cpu_text(const json& other) {
+  if (!other.is_object()) return any_text(other);
+  std::string words = fmt::format("{} of {} cores, over {} s", fixed(number(other, "cores_used"), 2),
+                                  fixed(number(other, "cores"), 0), fixed(number(other, "seconds"), 0));
+  if (const json& disturbs = field(other, "disturbs"); disturbs.is_boolean() && disturbs.get<bool>()) {
+    words += ": enough to disturb the figures";
+  }
+  return words;
+}
+
+std::string conditions(const json& document, const json& results) {
+  std::string html = "<h2>Conditions</h2>\n<dl class=setup>";
+  const auto add = [&](const std::string& what, const std::string& value) {
+    html += "<dt>" + escaped(what) + "</dt><dd>" + escaped(value) + "</dd>";
+  };
+  if (const std::string line = text(document, "command_line"); !line.empty()) add("Command", line);
+  add("clustar", any_text(field(document, "version")));
+  if (const json& machine = field(document, "machine"); machine.is_object()) {
+    for (const auto& [name, value] : machine.items()) add(name, any_text(value));
+  }
+  add("Load average before", any_text(field(results, "load_average_before")));
+  add("Load average after", any_text(field(results, "load_average_after")));
+  add("CPU used by others", other_cpu_text(field(results, "other_cpu")));
+  return html + "</dl>\n";
+}
+
+std::string warnings(const json& results) {
+  std::string html;
+  const auto add = [&](const std::string& words) { html += "<p class=warning>" + escaped(words) + "</p>\n"; };
+  const json& disturbs = field(field(results, "other_cpu"), "disturbs");
+  if (disturbs.is_boolean() && disturbs.get<bool>()) {
+    add("Others used the CPU while this was measured: ratios hold better than times.");
+  }
+  for (const json& scenario : list(results, "scenarios")) {
+    for (const json& arm : list(scenario, "arms")) {
+      const std::string failure = text(arm, "failure");
+      if (!failure.empty()) add(text(scenario, "name") + ", " + text(arm, "name") + " failed: " + failure);
+    }
+  }
+  return html;
+}
+
+}  // namespace
+
+bool can_draw(const json& document) { return field(field(document, "results"), "scenarios").is_array(); }
+
+Page make_page(const json& document, const GnuplotOptions& gnuplot) {
+  const json& results = field(document, "results");
+  const json& scenarios = list(results, "scenarios");
+  const Palette palette(scenarios);
+  Plotter plotter(gnuplot);
+  std::string sections;
+  for (std::size_t i = 0; i < scenarios.size(); ++i) sections += section(scenarios[i], i, palette, plotter);
+  Page page{.html = {}, .plots = plotter.plots(), .problems = plotter.problems()};
+  page.html = report::page_head("clustar perf --suite lossy", std::string(report::kPageStyle) + kPaletteStyle + kStyle);
+  page.html += "<h1>Transports over a lossy fabric</h1>\n<p>Report of <code>clustar perf --suite lossy</code></p>\n";
+  page.html += verdict(count_bars(scenarios)) + warnings(results);
+  for (const std::string& problem : page.problems) {
+    page.html += "<p class=warning>Plots are missing: " + escaped(problem) +
+                 ". Then draw this page again: <code>clustar report FILE.json -o FILE.html</code></p>\n";
+  }
+  page.html += bars_table(scenarios) + overview(scenarios, palette) + conditions(document, results);
+  if (scenarios.empty()) page.html += "<p>The file has no scenario.</p>\n";
+  page.html += sections + report::kPageEnd;
+  return page;
+}
+
+}  // namespace clustar::bench::lossy_report

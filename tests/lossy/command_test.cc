@@ -1,0 +1,178 @@
+// `clustar perf --suite lossy` on fabrics of its own, which are gone afterwards however it ends. Needs root.
+#include "tests/trainer/command.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/fabric/fabric.h"
+
+namespace clustar::bench::lossy {
+namespace {
+
+using nlohmann::json;
+using trainer::Command;
+using trainer::Outcome;
+using trainer::TemporaryDirectory;
+using Words = std::vector<std::string>;
+
+bool is_left(pid_t pid) { return !fabric::namespaces_of("lossy-" + std::to_string(pid)).empty(); }
+
+class LossyCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root, to make network namespaces";
+    fabric::FabricSpec spec{.name = "lossy-test-" + std::to_string(getpid()), .hosts = 2};
+    spec.rules.all.to_host.random = 0.5;
+    const auto made = fabric::Fabric::up(spec);
+    if (!made) GTEST_SKIP() << "no fabric can be made here: " << made.error().message;
+    EXPECT_TRUE(fabric::Fabric::remove(made->spec().name));
+  }
+};
+
+Words long_run() {
+  return {"perf", "--suite", "lossy", "--scenario", "loss", "--arms", "tcp-cubic", "--rounds", "100000"};
+}
+
+// Receiver and sender of long_run()'s arm, not those of the one-way time; empty when they do not come.
+std::vector<trainer::Process> wait_for_workers(const Command& command) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::chrono::steady_clock::now() < until) {
+    std::vector<trainer::Process> workers;
+    for (const auto& child : trainer::children_of(command.pid())) {
+      if (child.command_line.find("clustar:tcp-cubic perf --suite-worker") != std::string::npos)
+        workers.push_back(child);
+    }
+    if (workers.size() == 2) return workers;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return {};
+}
+
+TEST_F(LossyCommand, MeasuresArmsThatLosePacketsAndDeliverEveryByte) {
+  const TemporaryDirectory folder;
+  Command command({"perf", "--suite", "lossy", "--scenario", "loss", "--arms", "tcp-cubic-rto5,mlt-p0", "--rounds", "3",
+                   "--seed", "11", "--json", folder.file("r.json"), "--report", folder.file("r.html")});
+  const pid_t pid = command.pid();
+  const Outcome outcome = command.wait();
+  ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  EXPECT_FALSE(is_left(pid));
+  EXPECT_NE(outcome.err.find("this takes about"), std::string::npos) << outcome.err;
+  const json document = folder.read_json("r.json");
+  EXPECT_EQ(document["suite"], "lossy");
+  const json& results = document["results"];
+  EXPECT_EQ(results["load_average_before"].size(), 3u);
+  EXPECT_TRUE(results.contains("load_average_after"));
+  EXPECT_TRUE(results.contains("other_cpu"));
+  ASSERT_EQ(results["scenarios"].size(), 1u);
+  const json& scenario = results["scenarios"][0];
+  EXPECT_EQ(scenario["rounds"], 3);
+  EXPECT_EQ(scenario["fabric"]["seed"], 11);
+  EXPECT_EQ(scenario["delay_mode"], "queueing only");
+  std::ifstream page(folder.file("r.html"));
+  const std::string html{std::istreambuf_iterator<char>(page), {}};
+  EXPECT_NE(html.find(scenario["title"]), std::string::npos) << html.substr(0, 500);
+  EXPECT_GT(scenario["one_way_ms"].get<double>(), 0);
+  ASSERT_EQ(scenario["arms"].size(), 2u);
+  for (const json& arm : scenario["arms"]) {
+    EXPECT_EQ(arm["rounds"], 3) << arm;
+    EXPECT_EQ(arm["delivered_bytes"], 3u << 20) << arm;
+    EXPECT_EQ(arm["missing_bytes"], 0) << arm;
+    // Of some 3,000 packets; none at all has a chance of 1e-13.
+    EXPECT_GT(arm["lost_packets"], 0) << arm;
+    EXPECT_GT(arm["retransmitted"], 0) << arm;
+    EXPECT_GT(arm["min_ms"].get<double>(), 30) << "1 MiB at 200 Mbit/s: the line is the limit";
+    EXPECT_EQ(arm["lost_packets"], arm["switch"]["dropped_loss"]) << arm;
+    EXPECT_GT(arm["switch"]["packets"], 2000) << arm;
+    EXPECT_LE(arm["switch"]["deepest_bytes"], 125'000) << "the buffer";
+    EXPECT_GT(arm["cpu_s_per_gbit"].get<double>(), 0) << arm;
+  }
+  const json& facts = scenario["arms"][0]["facts"][0]["sender"];
+  EXPECT_EQ(facts["congestion"], "cubic");
+  EXPECT_LT(facts["rto_us"], 150'000) << "the minimum was set to 5 ms";
+}
+
+TEST_F(LossyCommand, TwoJobsShareALine) {
+  const TemporaryDirectory folder;
+  const Outcome outcome = trainer::run_clustar({"perf", "--suite", "lossy", "--scenario", "shared", "--arms", "tcp-bbr",
+                                                "--rounds", "1", "--json", folder.file("r.json")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  const json scenario = folder.read_json("r.json")["results"]["scenarios"][0];
+  const json& jobs = scenario["arms"][0]["jobs"];
+  ASSERT_EQ(jobs.size(), 2u);
+  EXPECT_NEAR(jobs[0]["share_of_fair"].get<double>() + jobs[1]["share_of_fair"].get<double>(), 2, 1e-6);
+}
+
+TEST_F(LossyCommand, AKilledWorkerIsNamed) {
+  Command command(long_run());
+  const pid_t pid = command.pid();
+  const auto workers = wait_for_workers(command);
+  ASSERT_EQ(workers.size(), 2u);
+  kill(workers[1].pid, SIGKILL);
+  const Outcome outcome = command.wait();
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.err.find("killed by signal 9"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("(pid " + std::to_string(workers[1].pid) + ")"), std::string::npos) << outcome.err;
+  EXPECT_FALSE(is_left(pid));
+  for (const auto& worker : workers) EXPECT_NE(kill(worker.pid, 0), 0) << worker.command_line;
+}
+
+TEST_F(LossyCommand, WithoutAOneWayTimeTheRunGoesOn) {
+  const TemporaryDirectory folder;
+  Words words = long_run();
+  words.back() = "1";
+  words.insert(words.end(), {"--json", folder.file("r.json")});
+  Command command(words);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  bool killed = false;
+  while (!killed && std::chrono::steady_clock::now() < until) {
+    for (const auto& child : trainer::children_of(command.pid())) {
+      if (child.command_line.find("clustar:mlt-p0 perf") != std::string::npos) killed = kill(child.pid, SIGKILL) == 0;
+      if (killed) break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_TRUE(killed);
+  const Outcome outcome = command.wait();
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json scenario = folder.read_json("r.json")["results"]["scenarios"][0];
+  EXPECT_EQ(scenario["one_way_ms"], 0);
+  EXPECT_EQ(scenario["arms"][0]["rounds"], 1);
+  ASSERT_FALSE(scenario["notes"].empty());
+  EXPECT_NE(scenario["notes"][0].get<std::string>().find("one-way time could not be measured"), std::string::npos);
+}
+
+TEST_F(LossyCommand, AnInterruptLeavesNothing) {
+  Command command(long_run());
+  const pid_t pid = command.pid();
+  const auto workers = wait_for_workers(command);
+  ASSERT_EQ(workers.size(), 2u);
+  kill(pid, SIGINT);
+  const Outcome outcome = command.wait();
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.err.find("interrupted"), std::string::npos) << outcome.err;
+  EXPECT_FALSE(is_left(pid));
+  for (const auto& worker : workers) EXPECT_NE(kill(worker.pid, 0), 0) << worker.command_line;
+}
+
+TEST(LossyUsage, WrongNamesSayWhatIsAllowed) {
+  const Outcome arm = trainer::run_clustar({"perf", "--suite", "lossy", "--arms", "tcp"});
+  EXPECT_EQ(arm.status, 2);
+  EXPECT_NE(arm.err.find("tcp-cubic-rto5"), std::string::npos) << arm.err;
+  const Outcome scenario = trainer::run_clustar({"perf", "--suite", "lossy", "--scenario", "lost"});
+  EXPECT_EQ(scenario.status, 2);
+  EXPECT_NE(scenario.err.find("micro-bursts"), std::string::npos) << scenario.err;
+  EXPECT_EQ(trainer::run_clustar({"perf", "--suite", "other"}).status, 2);
+  EXPECT_EQ(trainer::run_clustar({"perf", "--quick"}).status, 2) << "options of the suite need --suite";
+}
+
+}  // namespace
+}  // namespace clustar::bench::lossy

@@ -1,0 +1,135 @@
+#include "bench/lossy/results.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bench/lossy/suite.h"
+
+namespace clustar::bench::lossy {
+namespace {
+
+using nlohmann::json;
+
+ArmOutcome measured(const std::string& name, std::vector<std::vector<double>> blocks) {
+  ArmOutcome arm;
+  arm.samples.name = name;
+  arm.label = "the label of " + name;
+  arm.transport = "tcp";
+  for (const auto& block : blocks) {
+    arm.message_ms.insert(arm.message_ms.end(), block.begin(), block.end());
+    for (const double ms : block) arm.seconds += ms / 1e3;
+  }
+  arm.samples.block_ms = std::move(blocks);
+  arm.delivered_bytes = 1'000'000;
+  arm.cpu_s = 0.004;
+  arm.retransmitted = 7;
+  return arm;
+}
+
+ScenarioOutcome outcome() {
+  ScenarioOutcome out;
+  out.scenario = scenarios(false).front();
+  out.rounds = 4;
+  out.ideal_ms = 9;
+  out.seed = 5;
+  out.delay_mode = "queueing only";
+  out.notes = {"a note"};
+  out.arms.push_back(measured("mlt-p0", {{10, 10}, {10, 11}}));
+  out.arms.push_back(measured("tcp-bbr", {{40, 50}, {60, 50}}));
+  out.arms[0].switches.to_receiver = {.packets = 10, .dropped_buffer = 3, .deepest_bytes = 900};
+  out.arms[1].switches.to_receiver = {.packets = 20, .deepest_bytes = 400};
+  ArmOutcome skipped;
+  skipped.samples.name = "mlt-p1";
+  skipped.skipped = "this build cannot";
+  out.arms.push_back(skipped);
+  ArmOutcome failed = measured("tcp-cubic", {{10}});
+  failed.failure = "its receiver was killed by signal 9";
+  out.arms.push_back(failed);
+  return out;
+}
+
+TEST(LossyResults, HaveTheKeysThatPlotsAreMadeFrom) {
+  const json scenario = to_json(outcome());
+  for (const char* key : {"name", "title", "question", "fabric", "message_bytes", "senders", "messages", "rounds",
+                          "ideal_ms", "one_way_ms", "delay_mode", "arms", "bars", "notes", "switch"}) {
+    EXPECT_TRUE(scenario.contains(key)) << key;
+  }
+  for (const char* key : {"hosts", "rate_bps", "mtu", "buffer_bytes", "topology", "rules"}) {
+    EXPECT_TRUE(scenario["fabric"].contains(key)) << key;
+  }
+  EXPECT_EQ(scenario["fabric"]["buffer_bytes"], 125'000) << "5 ms of 200 Mbit/s";
+  EXPECT_EQ(scenario["fabric"]["ecn_marks_above_bytes"], 37'500);
+  const json& rules = scenario["fabric"]["rules"];
+  ASSERT_EQ(rules.size(), 2u) << rules;
+  EXPECT_EQ(rules[0]["port"], "h0");
+  EXPECT_EQ(rules[0]["loss"], "loss 1%, all classes marked above 37500 B");
+  EXPECT_EQ(rules[1]["port"], "every other port");
+  EXPECT_EQ(rules[1]["loss"], "all classes marked above 37500 B");
+  EXPECT_EQ(rules[0]["rules"]["seed"], 5);
+  const json& arm = scenario["arms"][0];
+  for (const char* key : {"name",          "label",          "transport",      "rounds",
+                          "p50_ms",        "p90_ms",         "p99_ms",         "p999_ms",
+                          "mean_ms",       "min_ms",         "max_ms",         "message_p99_ms",
+                          "cdf",           "goodput_gbps",   "lost_packets",   "delivered_bytes",
+                          "missing_bytes", "eligible_bytes", "cpu_s_per_gbit", "blocks",
+                          "retransmitted"}) {
+    EXPECT_TRUE(arm.contains(key)) << key;
+  }
+  EXPECT_EQ(arm["rounds"], 4);
+  EXPECT_EQ(arm["p99_ms"], 11);
+  EXPECT_EQ(arm["blocks"], json({10, 10}));
+  EXPECT_NEAR(arm["goodput_gbps"].get<double>(), 0.008 / 0.041, 1e-9);
+  EXPECT_NEAR(arm["cpu_s_per_gbit"].get<double>(), 0.5, 1e-9);
+  EXPECT_EQ(arm["retransmitted"], 7);
+  EXPECT_EQ(arm["switch"]["deepest_bytes"], 900);
+  EXPECT_EQ(scenario["switch"]["packets"], 30) << "of all arms";
+  EXPECT_EQ(scenario["switch"]["deepest_bytes"], 900) << "the largest";
+  EXPECT_EQ(scenario["switch"]["dropped_buffer"], 3);
+  EXPECT_EQ(scenario["notes"].back(), "a note");
+  EXPECT_LE(arm["cdf"].size(), 200u);
+}
+
+TEST(LossyResults, BarsSayFigureLimitAndSpread) {
+  const json scenario = to_json(outcome());
+  for (const json& bar : scenario["bars"]) {
+    EXPECT_NE(bar.contains("at_least"), bar.contains("at_most")) << bar;
+    EXPECT_TRUE(bar.contains("text") && bar.contains("figure") && bar.contains("met")) << bar;
+    EXPECT_EQ(bar["figure"].is_null(), bar["met"].is_null()) << bar;
+  }
+  const json& bbr = scenario["bars"][2];
+  EXPECT_NEAR(bbr["figure"].get<double>(), 60.0 / 11, 1e-9);
+  EXPECT_EQ(bbr["met"], true);
+  EXPECT_TRUE(scenario["bars"][1]["figure"].is_null()) << "mlt-p1 was not measured";
+}
+
+TEST(LossyResults, TheTableNamesWhatIsMissing) {
+  const std::string text = table(to_json(outcome()));
+  EXPECT_NE(text.find("not measured: this build cannot"), std::string::npos) << text;
+  EXPECT_NE(text.find("FAILED: its receiver was killed by signal 9"), std::string::npos) << text;
+  EXPECT_NE(text.find("at least 4: met"), std::string::npos) << text;
+}
+
+TEST(LossyResults, FailuresAreListedButNotWhatCannotBeMeasuredHere) {
+  const auto failed = failures({{"scenarios", json::array({to_json(outcome())})}});
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_EQ(failed[0], "loss/tcp-cubic: its receiver was killed by signal 9");
+}
+
+TEST(LossyResults, SharesOfJobs) {
+  ScenarioOutcome out;
+  out.scenario = choose_scenarios({"shared"}, false)->front();
+  ArmOutcome arm = measured("mlt-p0+tcp-cubic", {{1000}});
+  arm.samples.block_shares = {{{"mlt-p0", 0.05, 0.5}, {"tcp-cubic", 0.15, 1.5}}};
+  out.arms.push_back(arm);
+  const json scenario = to_json(out);
+  const json& jobs = scenario["arms"][0]["jobs"];
+  ASSERT_EQ(jobs.size(), 2u);
+  EXPECT_EQ(jobs[1]["name"], "tcp-cubic");
+  EXPECT_EQ(jobs[1]["share_of_fair"], 1.5);
+  EXPECT_EQ(scenario["bars"][0]["figure"], 0.5);
+  EXPECT_EQ(scenario["bars"][0]["met"], true);
+}
+
+}  // namespace
+}  // namespace clustar::bench::lossy

@@ -1,0 +1,104 @@
+#include "bench/lossy/scenario.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "bench/lossy/arm.h"
+#include "bench/lossy/experiment.h"
+
+namespace clustar::bench::lossy {
+namespace {
+
+TEST(LossyScenario, EachIsSound) {
+  std::set<std::string> names;
+  for (const Scenario& scenario : scenarios(true)) {
+    EXPECT_TRUE(names.insert(scenario.name).second) << scenario.name;
+    EXPECT_FALSE(scenario.question.empty()) << scenario.name;
+    EXPECT_GT(scenario.expected_ms, 0) << scenario.name;
+    const auto spec = lossy_fabric(scenario, "x", 7);
+    EXPECT_TRUE(spec) << scenario.name << ": " << spec.error().message;
+    std::set<std::string> arms(scenario.arms.begin(), scenario.arms.end());
+    for (const std::string& name : scenario.arms) {
+      const auto jobs = jobs_of(name);
+      for (const std::string& job : jobs) EXPECT_TRUE(find_arm(job)) << job;
+      EXPECT_GT(scenario.fabric.hosts, static_cast<int>(jobs.size()) * scenario.senders) << scenario.name;
+    }
+    for (const std::string& quick : scenario.quick_arms) EXPECT_TRUE(arms.contains(quick)) << quick;
+    for (const BarSpec& bar : scenario.bars) EXPECT_TRUE(arms.contains(bar.arm)) << bar.arm;
+  }
+}
+
+TEST(LossyScenario, PercentilesComeFromAThousandRounds) {
+  for (const Scenario& scenario : scenarios(false)) {
+    for (const BarSpec& bar : scenario.bars) {
+      const bool quotes = bar.kind != BarSpec::Kind::kCpuOver && bar.kind != BarSpec::Kind::kShare;
+      EXPECT_GE(scenario.rounds, quotes ? 1000 : 1) << scenario.name;
+    }
+  }
+}
+
+TEST(LossyScenario, AQuickRunTakesAboutAMinute) {
+  double seconds = 0;
+  lossy::Run run;
+  run.quick = true;
+  for (const Scenario& scenario : scenarios(false)) seconds += estimated_seconds(scenario, run);
+  EXPECT_LT(seconds, 90);
+}
+
+TEST(LossyScenario, NamesChoose) {
+  const auto two = choose_scenarios({"cpu", "loss-5"}, false);
+  ASSERT_TRUE(two);
+  ASSERT_EQ(two->size(), 2u);
+  EXPECT_EQ(two->front().name, "cpu");
+  EXPECT_DOUBLE_EQ(two->back().losses.front().rules.random, 0.05);
+  const auto wrong = choose_scenarios({"lost"}, false);
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(wrong.error().message.find("micro-bursts"), std::string::npos) << "names what there is";
+  EXPECT_FALSE(find_arm("tcp"));
+}
+
+TEST(LossyScenario, AnArmIsChosenByAnyOfItsJobs) {
+  EXPECT_EQ(jobs_of("a+b"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(jobs_of("a"), std::vector<std::string>{"a"});
+  EXPECT_EQ(choose_arms({"a", "a+b", "c"}, {"b", "c"}), (std::vector<std::string>{"a+b", "c"}));
+  EXPECT_EQ(choose_arms({"a", "b"}, {}), (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(LossyScenario, TheIdealCountsEveryFrameAndOneWayTime) {
+  // MTU 1500: 1500 - 20 - 8 - 40 - 48 in multiples of 16 is 1376.
+  EXPECT_EQ(mlt_wire_bytes(1376, 1500), 1376u + 40 + 8 + 20 + 14 + 48);
+  EXPECT_EQ(mlt_wire_bytes(1377, 1500), 1377u + 2 * (40 + 8 + 20 + 14) + 48);
+  Scenario scenario;
+  scenario.fabric.rate_bps = 8'000'000;  // a byte per microsecond
+  scenario.message_bytes = 1376;
+  scenario.senders = 2;
+  EXPECT_NEAR(ideal_ms(scenario, 0.5), 2 * 1.506 + 0.5, 1e-9);
+}
+
+TEST(LossyScenario, EveryPortMarksAndOnlyTheScenariosPortsLose) {
+  const Scenario scenario = choose_scenarios({"bad-path"}, false)->front();
+  const auto clean = clean_fabric(scenario, "x");
+  const auto spec = lossy_fabric(scenario, "x", 7);
+  ASSERT_TRUE(clean && spec);
+  EXPECT_EQ(spec->rules.ports.size(), 18u) << "8 links between switches and 2 to hosts";
+  for (const auto& [place, rules] : spec->rules.ports) {
+    const bool bad = place.starts_with("spine0:");
+    EXPECT_NEAR(rules.to_host.random, bad ? 0.05 : 0, 1e-9) << place;
+    EXPECT_EQ(rules.seed, bad ? 7u : 1u) << place;
+    EXPECT_EQ(rules.classes[3].mark_min_bytes, 37'500u) << "30 % of 125 kB";
+    EXPECT_EQ(clean->rules.of(place).to_host, fabric::LossRules()) << place;
+  }
+}
+
+TEST(LossyScenario, MicroBurstsAreThoseOfTheIssue) {
+  const auto spec = lossy_fabric(choose_scenarios({"micro-bursts"}, false)->front(), "x", 1);
+  ASSERT_TRUE(spec);
+  EXPECT_EQ(describe(spec->rules.of("h0")),
+            "bursts of 5 to 50 ms every 400 ms and up to 350 ms later with 60% to 90% loss, all classes marked above "
+            "37500 B");
+}
+
+}  // namespace
+}  // namespace clustar::bench::lossy
