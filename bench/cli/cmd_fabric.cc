@@ -197,13 +197,14 @@ void add_fabric(CLI::App& app, int& status) {
   // CLI11's own message would not say what is allowed.
   command.callback([&command, &status] {
     if (command.get_subcommands().empty())
-      status = fabric_usage_error("say what to do; allowed: up, down, set, status, exec");
+      status = fabric_usage_error("say what to do; allowed: up, down, set, status, exec, selftest");
   });
   add_fabric_up(command, arguments, status);
   add_down(command, arguments, status);
   add_fabric_set(command, arguments, status);
   add_status(command, arguments, status);
   add_exec(command, arguments, status);
+  add_fabric_selftest(command, status);
   command.footer(
       "Exit status: 0 done, 1 failed (no root, a kernel module is missing), 2 wrong usage.\n"
       "Example: clustar fabric up --hosts 2 --rate 200M; clustar fabric exec 0 -- ping 10.88.0.2; clustar fabric down");

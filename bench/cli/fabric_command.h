@@ -57,6 +57,7 @@ Result<void> apply_options(const fabric::RuleTexts& texts, fabric::PortRules& ru
 // Shows the fabric's status every so many seconds until Ctrl-C. Returns the exit status.
 int watch_fabric(const std::string& name, double seconds);
 
+void add_fabric_selftest(CLI::App& app, int& status);
 void add_fabric_set(CLI::App& app, const std::shared_ptr<FabricArguments>& arguments, int& status);
 void add_fabric_up(CLI::App& app, const std::shared_ptr<FabricArguments>& arguments, int& status);
 

@@ -201,7 +201,7 @@ TEST(FabricUsage, WrongFlagsAreNamedWithWhatIsAllowed) {
       {{"up", "--topology", "x.toml", "--hosts", "3"}, "--hosts"},
       {{"sideways"}, "sideways"},
       {{"exec", "0", "true"}, "--"},
-      {{}, "allowed: up, down, set, status, exec"},
+      {{}, "allowed: up, down, set, status, exec, selftest"},
   };
   for (const auto& [arguments, expected] : wrong) {
     std::vector<std::string> all{"fabric"};

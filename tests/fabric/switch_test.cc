@@ -3,11 +3,8 @@
 // Ports of 1 Mbit/s stand still while a burst of some milliseconds comes in; what little they carry meanwhile is
 // computed from the time that the burst took, so that a busy machine changes nothing.
 #include <linux/bpf.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -16,12 +13,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstddef>
 #include <cstring>
 #include <thread>
 
 #include "bench/fabric/running.h"
 #include "bench/fabric/state.h"
+#include "tests/fabric/forbid_bpf.h"
 #include "tests/fabric/switch_under_test.h"
 
 namespace clustar::bench::fabric {
@@ -267,7 +264,7 @@ TEST_F(SwitchTest, TheBufferHoldsWhatItSaysSharedByAllClasses) {
   EXPECT_EQ(receiver.take(to.packets).size(), to.packets) << "behind the program nothing is dropped";
   const auto status = fabric.status();
   ASSERT_TRUE(status);
-  EXPECT_EQ(status->ports[0].backstop_drops, 0U);
+  EXPECT_EQ(status->switches[0].ports[0].backstop_drops, 0U);
   EXPECT_EQ(status->ports[0].to_host.drops, to.dropped_buffer);
   EXPECT_EQ(status->ports[0].to_host.packets, to.packets);
 
@@ -376,15 +373,6 @@ TEST_F(SwitchTest, KnowsTheClassOfIpv6AndPutsArpFirst) {
   EXPECT_EQ(after.classes[3].packets, 7U);
   EXPECT_EQ(after.classes[2].packets, 1U);
   EXPECT_GE(after.classes[7].packets, 1U) << "what ARP asked";
-}
-
-// From then on this process and its children have no bpf().
-bool forbid_bpf() {
-  sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-                        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_bpf, 0, 1),
-                        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-  const sock_fprog program{4, code};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
 TEST_F(SwitchTest, WhereTheKernelRefusesAPlainFabricStillWorksAndRulesAreAnError) {

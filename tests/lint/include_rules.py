@@ -48,6 +48,8 @@ ROOMS = {
     "bench/perf": ["bench/proxy", ABI, RESULT],
     # Knows interfaces and queues, not what runs over them.
     "bench/fabric": [RESULT],
+    # Says on what cores others were busy while it measured.
+    "bench/fabric/selftest": ["bench/fabric", "bench/perf/other_cpu.h", RESULT],
     # Conducts trainers over fabrics. Of perf only the statistics, so that both tools mean the same by an interval.
     "bench/ab": ["bench/fabric", "bench/perf/statistics.h", "bench/proxy", "bench/report", "bench/trainer",
                  "transport/base"],

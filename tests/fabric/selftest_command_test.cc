@@ -1,0 +1,79 @@
+// `clustar fabric selftest` as a user runs it.
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/fabric/fabric_under_test.h"
+#include "tests/trainer/command.h"
+
+namespace clustar::bench::fabric {
+namespace {
+
+using trainer::Command;
+using trainer::Outcome;
+using trainer::run_clustar;
+using trainer::TemporaryDirectory;
+
+class SelftestCommand : public FabricTest {};
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST_F(SelftestCommand, NothingFailsOnThisMachine) {
+  const TemporaryDirectory folder;
+  const Outcome outcome = run_clustar({"fabric", "selftest", "--quick", "--json", folder.file("selftest.json")});
+  ASSERT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  std::printf("%s", outcome.out.c_str());
+  EXPECT_TRUE(contains(outcome.out, " passed, 0 failed, ")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.err, "clustar fabric selftest: ")) << "progress";
+  const auto document = folder.read_json("selftest.json");
+  EXPECT_EQ(document["command"], "fabric");
+  const auto& results = document["results"];
+  EXPECT_EQ(results["failed"], 0);
+  EXPECT_GT(results["passed"], 0);
+  EXPECT_EQ(results["rate_bps"], 200'000'000);
+  for (const char* key : {"skipped", "load_average", "others_used_cores", "cores", "seconds", "mtu", "buffer_bytes"}) {
+    EXPECT_TRUE(results[key].is_number()) << key;
+  }
+  EXPECT_EQ(results["checks"].size(), results["passed"].get<std::size_t>() + results["skipped"].get<std::size_t>());
+  for (const auto& check : results["checks"]) {
+    for (const char* key : {"name", "what", "unit", "outcome", "reason"}) EXPECT_TRUE(check[key].is_string()) << key;
+    if (check["outcome"] == "skipped") {
+      EXPECT_NE(check["reason"], "") << check;
+      continue;
+    }
+    EXPECT_EQ(check["reason"], "");
+    ASSERT_TRUE(check["measured"].is_number() && check["asked"].is_number() && check["allowed"].size() == 2) << check;
+    EXPECT_GE(check["measured"], check["allowed"][0]);
+    EXPECT_LE(check["measured"], check["allowed"][1]);
+  }
+}
+
+TEST_F(SelftestCommand, WrongUsage) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> wrong{
+      {{"--rate", "off"}, "--rate"},        {{"--rate", "fast"}, "--rate"},
+      {{"--buffer", "0"}, "--buffer"},      {{"--buffer", "1k"}, "24 frames"},
+      {{"--mtu", "100"}, "--mtu"},          {{"--only", "rate,speed"}, "no check 'speed'; allowed: marking"},
+      {{"--only", "backstop"}, "name one"}, {{"--json", "/no/such/folder/x"}, "--json"},
+  };
+  for (const auto& [arguments, message] : wrong) {
+    std::vector<std::string> all{"fabric", "selftest"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const Outcome outcome = run_clustar(all);
+    EXPECT_EQ(outcome.status, 2) << message;
+    EXPECT_TRUE(contains(outcome.err, message)) << outcome.err;
+  }
+}
+
+TEST_F(SelftestCommand, CtrlCLeavesNothing) {
+  Command command({"fabric", "selftest"});
+  ASSERT_TRUE(command.wait_for_error_text("first packet marked"));
+  const std::string name = "selftest-" + std::to_string(command.pid());
+  EXPECT_FALSE(namespaces_of(name).empty());
+  kill(command.pid(), SIGINT);
+  const Outcome outcome = command.wait(std::chrono::seconds(40));
+  EXPECT_EQ(outcome.status, 128 + SIGINT) << outcome.err;
+  EXPECT_TRUE(namespaces_of(name).empty());
+}
+
+}  // namespace
+}  // namespace clustar::bench::fabric
