@@ -69,7 +69,7 @@ Result<SwitchRules> checked(const SwitchRules& rules, const Topology& topology) 
     named += rules.ports.count(place);
     auto own = checked(rules.of(place), PortLine{port.rate_bps, port.buffer_bytes});
     if (!own) return fail(own.error().code, fmt::format("port {}: {}", place, own.error().message));
-    if (*own != PortRules()) normal.ports[place] = std::move(*own);
+    if (*own != PortRules()) normal.ports[place] = *own;
   }
   if (named == rules.ports.size()) return normal;
   for (const auto& [place, own] : rules.ports) {

@@ -79,11 +79,11 @@ class Worker {
  private:
   template <class T>
   static T take(Result<T> result) {
-    if (!result) throw result.error();
+    if (!result) throw Error(result.error());
     return std::move(*result);
   }
   static json require(const Result<void>& result) {
-    if (!result) throw result.error();
+    if (!result) throw Error(result.error());
     return json::object();
   }
 
@@ -210,7 +210,7 @@ int run_worker(const std::string& in_namespace) {
   prctl(PR_SET_TIMERSLACK, 1UL);  // short sleeps as short as they say
   Control control{proxy::Fd(kControlFd)};
   try {
-    if (const auto entered = fabric::enter_namespace(in_namespace); !entered) throw entered.error();
+    if (const auto entered = fabric::enter_namespace(in_namespace); !entered) throw Error(entered.error());
     Worker worker(control);
     for (;;) {
       pollfd polled{control.fd(), POLLIN, 0};

@@ -244,7 +244,7 @@ json to_json(const PortRules& rules) {
 Result<PortRules> rules_from_json(const json& from) {
   try {
     PortRules rules;
-    const json classes = from.at("classes");
+    const json& classes = from.at("classes");
     if (!classes.is_array() || classes.size() != rules.classes.size()) return wrong("rules: allowed: 8 classes");
     for (std::size_t i = 0; i < rules.classes.size(); ++i) rules.classes[i] = class_from(classes[i]);
     rules.to_host = loss_from(from.at("to_host"));

@@ -16,7 +16,6 @@ namespace {
 using nlohmann::json;
 using report::cell;
 using report::escaped;
-using report::row;
 
 // After report::kPageStyle.
 constexpr const char* kStyle = R"css(
