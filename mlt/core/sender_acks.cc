@@ -73,6 +73,7 @@ void Sender::on_block(const AckBlock& block, TimePoint now) {
     } else if (lane.doubted && distance(block.largest, *lane.doubted) <= 0) {
       // Its record may be gone; it left no later than the one that is known.
       rtt_.sample(now - lane.doubted_sent_at - std::chrono::microseconds(block.delay_us), now);
+      lane.doubted.reset();
     }
     lane.largest = block.largest;
     lane.acked = paths_[block.path].acked = true;

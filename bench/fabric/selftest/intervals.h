@@ -7,6 +7,8 @@
 namespace clustar::bench::fabric::selftest {
 
 inline constexpr double kConfidence = 0.99;
+// Where time decides which packets are drawn for, so that each run is another draw and not the seed's.
+inline constexpr double kTimedConfidence = 0.999;
 inline constexpr double kDeviations = 2.5758;  // of a normal distribution, for kConfidence
 
 struct Interval {

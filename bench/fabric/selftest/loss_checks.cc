@@ -133,7 +133,7 @@ Result<void> check_bursts(Lab& lab, Range& range) {
     return {};
   }
   lab.judge(row("bursts", "lost within", kLoss * static_cast<double>(found.in), static_cast<double>(found.in_lost),
-                binomial_interval(found.in, kLoss), "packets"));
+                binomial_interval(found.in, kLoss, kTimedConfidence), "packets"));
   lab.judge(row("bursts", "lost outside", 0, static_cast<double>(found.out_lost), {0, 0}, "packets"));
   return {};
 }

@@ -74,14 +74,14 @@ Result<void> check_marking(Lab& lab, Range& range) {
   if (!carried) return tl::unexpected(carried.error());
   const double one = static_cast<double>(frame), bytes = static_cast<double>(threshold);
   const double first_possible = std::floor(bytes / one) + 1, last_possible = std::floor((bytes + *carried) / one) + 1;
-  double first = ect + 1, unmarked = 0, wrong = 0;
+  double first = 0, unmarked = 0, wrong = 0;  // 0: none was marked
   for (const Arrival& arrival : range.arrivals()) {
     const bool marked = (arrival.tos & 3) == kCe;
     const double at = arrival.sequence + 1.0;
     if (at > ect) {
       wrong += marked ? 1 : 0;
     } else if (marked) {
-      first = std::min(first, at);
+      first = first == 0 ? at : std::min(first, at);
     } else if (at > last_possible) {
       ++unmarked;
     }
