@@ -220,7 +220,8 @@ json to_json(const ScenarioOutcome& outcome) {
   std::vector<ArmSamples> samples;
   for (const ArmOutcome& arm : outcome.arms) {
     out["arms"].push_back(arm_json(arm));
-    samples.push_back(arm.samples);
+    // The round that ended an arm has no time, and would have been its longest.
+    if (arm.failure.empty()) samples.push_back(arm.samples);
     for (const json& job : arm.facts) {
       const json& sender = job["sender"];
       if (sender.value("subflows", 2) > 1) continue;

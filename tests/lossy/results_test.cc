@@ -103,6 +103,15 @@ TEST(LossyResults, BarsSayFigureLimitAndSpread) {
   EXPECT_TRUE(scenario["bars"][1]["figure"].is_null()) << "mlt-p1 was not measured";
 }
 
+// What it measured before it failed may look good.
+TEST(LossyResults, AFailedArmMeetsNoBar) {
+  ScenarioOutcome with_failure = outcome();
+  with_failure.arms[0].failure = "a message did not end in time";
+  for (const json& bar : to_json(with_failure)["bars"]) {
+    EXPECT_TRUE(bar["figure"].is_null() && !bar["met"].is_boolean()) << bar;
+  }
+}
+
 TEST(LossyResults, TheTableNamesWhatIsMissing) {
   const std::string text = table(to_json(outcome()));
   EXPECT_NE(text.find("not measured: this build cannot"), std::string::npos) << text;
