@@ -66,7 +66,7 @@ TEST_F(SelftestCommand, WrongUsage) {
 
 TEST_F(SelftestCommand, CtrlCLeavesNothing) {
   Command command({"fabric", "selftest"});
-  ASSERT_TRUE(command.wait_for_error_text("first packet marked"));
+  ASSERT_TRUE(command.wait_for_error_text(" rate"));  // judged, or skipped on a busy machine
   const std::string name = "selftest-" + std::to_string(command.pid());
   EXPECT_FALSE(namespaces_of(name).empty());
   kill(command.pid(), SIGINT);
