@@ -1,17 +1,14 @@
 #include "bench/ab/testbed.h"
 
 #include <fmt/format.h>
-#include <signal.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "bench/fabric/process_fabric.h"
 #include "bench/proxy/bootstrap.h"
 #include "bench/trainer/launcher.h"
 #include "bench/trainer/record.h"
@@ -21,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kPrefix = "ab-";
+constexpr const char* kPrefix = "ab";
 constexpr int kFirstPort = 21000;  // on host 0; another one for each run, so that none waits for an old socket
 constexpr int kPorts = 8000;
 
@@ -31,23 +28,9 @@ std::string own_executable() {
   return error ? "/proc/self/exe" : path.string();
 }
 
-// The process that made a comparison's fabric; nothing for other fabrics.
-std::optional<pid_t> maker_of(const std::string& fabric) {
-  pid_t pid = 0;
-  if (!fabric.starts_with(kPrefix)) return std::nullopt;
-  const char* const from = fabric.data() + std::string_view(kPrefix).size();
-  const char* const end = fabric.data() + fabric.size();
-  const auto [rest, error] = std::from_chars(from, end, pid);
-  if (error != std::errc() || rest != end || pid <= 0) return std::nullopt;
-  return pid;
-}
-
-void remove_orphans() {
-  for (const std::string& name : fabric::Fabric::names()) {
-    const auto maker = maker_of(name);
-    if (!maker || kill(*maker, 0) == 0 || errno != ESRCH) continue;
-    const auto removed = fabric::Fabric::remove(name);
-    if (!removed) std::cerr << fmt::format("clustar ab: left of an earlier run: {}\n", removed.error().message);
+void tidy_up() {
+  for (const std::string& problem : fabric::remove_orphans(kPrefix)) {
+    std::cerr << fmt::format("clustar ab: left of an earlier run: {}\n", problem);
   }
 }
 
@@ -55,8 +38,8 @@ void remove_orphans() {
 
 Result<Testbed> Testbed::on_fabric(fabric::FabricSpec spec) {
   if (const auto ok = fabric::check_root(); !ok) return tl::unexpected(ok.error());
-  remove_orphans();
-  spec.name = fmt::format("{}{}", kPrefix, getpid());
+  tidy_up();
+  spec.name = fabric::process_fabric_name(kPrefix);
   auto made = fabric::Fabric::up(spec);
   if (!made) return tl::unexpected(made.error());
   Testbed testbed(spec.hosts);

@@ -1,17 +1,13 @@
 #include "bench/lossy/testbed.h"
 
 #include <fmt/format.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <charconv>
 #include <iostream>
-#include <optional>
 #include <utility>
 #include <vector>
 
+#include "bench/fabric/process_fabric.h"
 #include "bench/fabric/running.h"
 #include "bench/fabric/switch/switch_program.h"
 #include "bench/lossy/tool.h"
@@ -19,25 +15,11 @@
 namespace clustar::bench::lossy {
 namespace {
 
-constexpr const char* kPrefix = "lossy-";
+constexpr const char* kPrefix = "lossy";
 
-// The process that made a suite's fabric; nothing for other fabrics.
-std::optional<pid_t> maker_of(const std::string& name) {
-  pid_t pid = 0;
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  const char* const from = name.data() + std::string_view(kPrefix).size();
-  const char* const end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(from, end, pid);
-  if (error != std::errc() || rest != end || pid <= 0) return std::nullopt;
-  return pid;
-}
-
-void remove_orphans() {
-  for (const std::string& name : fabric::Fabric::names()) {
-    const auto maker = maker_of(name);
-    if (!maker || kill(*maker, 0) == 0 || errno != ESRCH) continue;
-    const auto removed = fabric::Fabric::remove(name);
-    if (!removed) std::cerr << fmt::format("clustar perf: left of an earlier run: {}\n", removed.error().message);
+void tidy_up() {
+  for (const std::string& problem : fabric::remove_orphans(kPrefix)) {
+    std::cerr << fmt::format("clustar perf: left of an earlier run: {}\n", problem);
   }
 }
 
@@ -55,13 +37,13 @@ Result<void> tune_tcp(const fabric::Fabric& fabric) {
 
 }  // namespace
 
-std::string own_fabric_name() { return fmt::format("{}{}", kPrefix, getpid()); }
+std::string own_fabric_name() { return fabric::process_fabric_name(kPrefix); }
 
 Result<std::unique_ptr<Testbed>> Testbed::make(const Scenario& scenario, std::uint64_t seed) {
   if (const auto ok = fabric::check_root(); !ok) return tl::unexpected(ok.error());
   const auto spec = clean_fabric(scenario, own_fabric_name());
   if (!spec) return tl::unexpected(spec.error());
-  remove_orphans();
+  tidy_up();
   auto made = fabric::Fabric::up(*spec);
   if (!made) return tl::unexpected(made.error());
   std::unique_ptr<Testbed> testbed(new Testbed(scenario, seed, std::move(*made)));

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "bench/fabric/process_fabric.h"
 #include "bench/fabric/selftest/lab.h"
 #include "bench/fabric/signals.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr double kSlowSeconds = 0.3;  // in which the slow line empties a full buffer
 constexpr std::uint64_t kDelayNs = 2'000'000;
+constexpr const char* kPrefix = "selftest";
 constexpr const char* kBackstop = "backstop";
 constexpr const char* kCounters = "counters";
 
@@ -69,7 +71,7 @@ class Run {
   Lab lab_;
   const std::function<void(const std::string&)>& progress_;
   BusyWatch watch_;
-  std::string name_ = fmt::format("selftest-{}", getpid());
+  std::string name_ = process_fabric_name(kPrefix);
   std::string without_program_;
   bool made_ = false;
   int queued_ = 0;  // ranges whose port has a queue
@@ -258,6 +260,9 @@ Result<Report> run(const Options& asked, const std::function<void(const std::str
   const auto options = checked(asked);
   if (!options) return tl::unexpected(options.error());
   if (const auto ok = check_root(); !ok) return tl::unexpected(ok.error());
+  for (const std::string& problem : remove_orphans(kPrefix)) {
+    if (progress) progress("left of an earlier run: " + problem);
+  }
   return Run(*options, hooks, progress).all();
 }
 
