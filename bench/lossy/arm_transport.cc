@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "mlt/driver/driver_options.h"
 #include "mlt/driver/mlt_transport.h"
 #include "mlt/driver/udp_device.h"
 #include "transport/base/config.h"
@@ -27,6 +28,7 @@ MltTransport::Adjust adjust_for(const Terms& terms) {
   return [terms](mlt::Options& options) {
     // What a NIC would say of its line.
     options.line_rate = terms.rate_bps / 8;
+    options.credit_slack = mlt::driver::credit_slack_for(options.line_rate);
     if (terms.arm.paths > 0) options.paths = static_cast<std::uint8_t>(terms.arm.paths);
     if (terms.arm.mode == MltMode::kGoBackN) {
       options.mode = mlt::Mode::kGoBackN;

@@ -103,6 +103,8 @@ DctcpSwift::DctcpSwift(const Options& options) : options_(options), window_(stat
                  "DctcpSwift: drain_epochs must be 16 .. 1048576");
   require_option(options.severe_loss >= 0 && options.severe_loss <= 1, "DctcpSwift: severe_loss must be 0 .. 1");
   require_option(options.burst_epochs <= 1u << 20, "DctcpSwift: burst_epochs must be 0 .. 1048576");
+  require_option(options.yield_epochs >= 1 && options.yield_epochs <= 1u << 20,
+                 "DctcpSwift: yield_epochs must be 1 .. 1048576");
 }
 
 void DctcpSwift::on_ack(const AckSample& sample, TimePoint now) {
@@ -133,8 +135,14 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
   cut = std::min(cut, options_.max_cut);
   if (drain_left_ > 0) {
     // The first of its round trips still sees the queue that was there before.
-    if (--drain_left_ == 0) window_ = cut_by(resume_, options_, cut);
+    if (--drain_left_ > 0) return;
+    if (competing_ && totals.acked > 0) competing_ = totals.rtt - totals.min_rtt > queue_before_ / 2;
+    window_ = cut_by(resume_, options_, competing_ ? 0 : cut);
     return;
+  }
+  if (totals.acked > 0) queue_before_ = totals.rtt - totals.min_rtt;
+  if (competing_ || (totals.acked > 0 && is_yielding(late || totals.mark_fraction() > 0.5, queue_before_))) {
+    return compete(totals);
   }
   if (cut > 0) {
     window_ = cut_by(window_, options_, cut);
@@ -146,6 +154,36 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
   }
   if (++since_drain_ >= options_.drain_epochs || (starting_ && cut > 0)) start_drain();
   if (cut > 0) starting_ = false;
+}
+
+// A queue of our own would have shrunk with the window.
+bool DctcpSwift::is_yielding(bool late, double queue) {
+  if (!late) {
+    late_epochs_ = 0;
+    return false;
+  }
+  const bool gave_way = late_epochs_ > 0 && window_ <= std::max(late_from_ / 4, 2.0 * options_.segment);
+  if (late_epochs_ == 0 || (gave_way && queue <= late_queue_ / 2)) {
+    late_from_ = window_;
+    late_queue_ = queue;
+    late_epochs_ = 1;
+    return false;
+  }
+  return ++late_epochs_ > options_.yield_epochs && gave_way;
+}
+
+void DctcpSwift::compete(const Epoch::Totals& totals) {
+  constexpr std::uint32_t kDrainEpochs = 256;
+  competing_ = true;
+  starting_ = false;
+  late_epochs_ = severe_epochs_ = 0;
+  before_loss_ = 0;
+  if (totals.lost > 0) {
+    window_ = cut_by(window_, options_, 0.5);
+  } else if (was_used(totals, window_)) {
+    window_ = grown(window_, options_, totals, false);
+  }
+  if (++since_drain_ >= std::min(kDrainEpochs, options_.drain_epochs)) start_drain();
 }
 
 void DctcpSwift::on_severe_loss(double loss) {

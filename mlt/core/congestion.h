@@ -97,6 +97,13 @@ double set_segment_of(WindowOptions& options, double window, std::uint32_t bytes
 // choice above when there is delay or marking too. When more than severe_loss of an epoch is lost and nothing else
 // speaks of congestion, it may be a shallow buffer or a burst of errors: the window is cut, for the first burst_epochs
 // to a quarter at most, and what was taken comes back by a quarter per clean round trip instead of a segment.
+//
+// Beside a flow that fills the queue until it overflows (TCP's cubic and Reno), who keeps to a target delay is left
+// with nothing; likewise who heeds marks beside one whose packets are not marked. So when delay or marks stay for
+// yield_epochs although the window was cut to a quarter, the queue is somebody else's: then neither counts any more,
+// and the window grows by a segment and halves at losses, as theirs do (as Copa's competitive mode: Arun and
+// Balakrishnan, NSDI 2018). It ends when a drain, more frequent now, halves the queue: then the queue is mostly our
+// own.
 class DctcpSwift {
  public:
   struct Options : WindowOptions {
@@ -107,6 +114,7 @@ class DctcpSwift {
     std::uint32_t drain_epochs = 512;                         // 16 .. 2^20
     double severe_loss = 0.2;                                 // [0, 1]
     std::uint32_t burst_epochs = 64;                          // 0 .. 2^20
+    std::uint32_t yield_epochs = 8;                           // in a row, before it competes: 1 .. 2^20
   };
   DctcpSwift() : DctcpSwift(Options{}) {}
   explicit DctcpSwift(const Options& options);  // std::invalid_argument
@@ -120,6 +128,8 @@ class DctcpSwift {
  private:
   void decide(const Epoch::Totals& totals);
   double target(double min_rtt) const;
+  bool is_yielding(bool late, double queue);
+  void compete(const Epoch::Totals& totals);
   void start_drain();
   void on_severe_loss(double loss);
   bool recover();
@@ -134,6 +144,11 @@ class DctcpSwift {
   bool starting_ = true;
   double before_loss_ = 0;           // window, until it is reached again; 0: no severe loss took anything
   std::uint32_t severe_epochs_ = 0;  // in a row
+  std::uint32_t late_epochs_ = 0;    // in a row
+  double late_from_ = 0;             // window when they began
+  double late_queue_ = 0;            // ns, likewise
+  bool competing_ = false;
+  double queue_before_ = 0;  // ns, when the drain began
 };
 
 // DCTCP as RFC 8257 has it, loss halves: the peer of fairness tests and the baseline of measurements.

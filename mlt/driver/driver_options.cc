@@ -25,8 +25,8 @@ Result<std::uint16_t> segment_for(const transport::io::Capabilities& capabilitie
 }
 
 std::uint32_t credit_slack_for(std::uint64_t line_rate) {
-  constexpr std::uint64_t kTurnsPerSecond = 1000;
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(line_rate / kTurnsPerSecond, 32 * 1024, 1024 * 1024));
+  constexpr std::uint64_t kTurnsPerSecond = 500;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(line_rate / kTurnsPerSecond, 64 * 1024, 1024 * 1024));
 }
 
 Result<Options> options_for(const transport::io::Capabilities& capabilities, int speed_mbps, std::size_t seal_bytes) {

@@ -127,6 +127,7 @@ std::string MltTransport::summary() const {
     }
     if (const std::string device = nic.engine->describe_device(); !device.empty()) text += " " + device + ";";
   }
+  if (text.back() == ':') return text + " nothing was sent or received";
   text.pop_back();
   return text;
 }

@@ -33,6 +33,8 @@ class ClosedLoop {
   explicit ClosedLoop(const Bottleneck& link) : link_(link) {}
 
   void add(const Congestion& congestion) { flows_.emplace_back().congestion = congestion; }
+  // It sends no more; what it has under way arrives.
+  void remove_last() { flows_.back().ended = true; }
   void set_loss(double probability) { link_.random_loss = probability; }
   void set_slot(Duration slot) { link_.slot = slot; }
 
@@ -69,6 +71,7 @@ class ClosedLoop {
     RttEstimator rtt;
     std::uint64_t in_flight = 0;
     std::uint64_t delivered = 0;  // packets
+    bool ended = false;
   };
   struct Packet {
     std::size_t flow;
@@ -101,7 +104,7 @@ class ClosedLoop {
       progress = false;
       for (std::size_t i = 0; i < flows_.size(); ++i) {
         Flow& flow = flows_[i];
-        if (flow.in_flight + kSegment > flow.congestion.window_bytes()) continue;
+        if (flow.ended || flow.in_flight + kSegment > flow.congestion.window_bytes()) continue;
         progress = true;
         flow.in_flight += kSegment;
         const Packet packet{i, now_, queue_.size() >= link_.mark_above, queue_.size() >= link_.buffer};
@@ -363,6 +366,38 @@ TEST(Dctcp, SharesALinkThatMarksWithDctcpSwift) {
   loop.run(milliseconds(800));
   EXPECT_LT(ratio(loop, 0, 1), 2);
   EXPECT_GT(ratio(loop, 0, 1), 0.5);
+}
+
+// A buffer without marks that is far deeper than the target, and a flow that fills it (Dctcp without marks is Reno).
+TEST(DctcpSwift, GetsItsShareBesideAFlowThatFillsTheQueue) {
+  for (const bool first : {true, false}) {
+    ClosedLoop loop({.base = microseconds(100), .buffer = 1000});
+    if (first) loop.add(DctcpSwift());
+    loop.add(Dctcp());
+    if (!first) {
+      loop.run(seconds(1));
+      loop.add(DctcpSwift());
+    }
+    loop.run(seconds(4));
+    loop.run(seconds(8));
+    const double share = static_cast<double>(loop.delivered(first ? 0 : 1)) /
+                         static_cast<double>(loop.delivered(0) + loop.delivered(1));
+    EXPECT_GT(share, 0.25) << first;
+    EXPECT_LT(share, 0.75) << first;
+  }
+}
+
+// And when the other one ends, the queue is short again.
+TEST(DctcpSwift, KeepsToItsTargetAgainWhenTheOtherHasEnded) {
+  ClosedLoop loop({.base = microseconds(100), .buffer = 2000});
+  loop.add(DctcpSwift());
+  loop.add(Dctcp());
+  loop.run(seconds(2));
+  loop.remove_last();
+  loop.run(seconds(1));
+  loop.run(seconds(1));
+  EXPECT_GT(loop.utilisation(), 0.9);
+  EXPECT_LT(loop.mean_queue(), 200);
 }
 
 TEST(Congestion, RateIsAQuarterAboveTheWindowPerRoundTrip) {
