@@ -380,8 +380,8 @@ TEST(DctcpSwift, GetsItsShareBesideAFlowThatFillsTheQueue) {
     }
     loop.run(seconds(4));
     loop.run(seconds(8));
-    const double share = static_cast<double>(loop.delivered(first ? 0 : 1)) /
-                         static_cast<double>(loop.delivered(0) + loop.delivered(1));
+    const double share =
+        static_cast<double>(loop.delivered(first ? 0 : 1)) / static_cast<double>(loop.delivered(0) + loop.delivered(1));
     EXPECT_GT(share, 0.25) << first;
     EXPECT_LT(share, 0.75) << first;
   }
