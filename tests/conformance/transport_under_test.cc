@@ -87,22 +87,24 @@ std::vector<std::vector<std::size_t>> finish(const std::vector<Request*>& reques
   std::vector<std::vector<std::size_t>> sizes(requests.size());
   std::vector<bool> done(requests.size(), false);
   std::size_t open = requests.size();
-  EXPECT_TRUE(poll_until([&] {
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      if (done[i]) continue;
-      if (requests[i] == nullptr) return true;  // reported where it was posted
-      const auto progress = requests[i]->test();
-      EXPECT_TRUE(progress) << progress.error().message;
-      if (!progress) return true;
-      if (!progress->done) continue;
-      sizes[i].assign(progress->sizes.begin(), progress->sizes.end());
-      EXPECT_TRUE(progress->missing.empty());
-      done[i] = true;
-      --open;
-    }
-    return open == 0;
-  })) << open
-      << " of " << requests.size() << " requests are not done";
+  EXPECT_TRUE(poll_until(
+      [&] {
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+          if (done[i]) continue;
+          if (requests[i] == nullptr) return true;  // reported where it was posted
+          const auto progress = requests[i]->test();
+          EXPECT_TRUE(progress) << progress.error().message;
+          if (!progress) return true;
+          if (!progress->done) continue;
+          sizes[i].assign(progress->sizes.begin(), progress->sizes.end());
+          EXPECT_TRUE(progress->missing.empty());
+          done[i] = true;
+          --open;
+        }
+        return open == 0;
+      },
+      std::chrono::seconds(60)))  // a gibibyte, under ThreadSanitizer, beside other tests
+      << open << " of " << requests.size() << " requests are not done";
   return sizes;
 }
 
