@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
+
+#include "bench/report/range.h"
 
 namespace clustar::bench::ab {
 namespace {
+
+using report::Range;
 
 constexpr double kWidth = 640;
 constexpr double kHeight = 320;
@@ -20,16 +23,6 @@ constexpr double kBarHeight = 30;
 constexpr double kBarGap = 14;
 constexpr double kBarLabels = 130;  // width of the column of labels
 constexpr double kBarNumbers = 70;  // of that of the totals
-
-struct Range {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-  void take(double value) {
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-  bool empty() const { return low > high; }
-};
 
 std::string number(double value) {
   if (value != 0 && std::abs(value) >= 10000) return fmt::format("{:.3g}k", value / 1000);

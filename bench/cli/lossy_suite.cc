@@ -21,8 +21,10 @@ void add_suite_options(CLI::App& command, SuiteArguments& arguments) {
                                    "lossy: TCP, MPTCP and MLT through a lossy fabric of its own (needs root)");
   suite->check(CLI::IsMember({"lossy"}))->excludes("--plugin")->excludes("--server")->excludes("--client");
   command
-      .add_option("--scenario", arguments.scenarios,
-                  "Comma list of loss, incast, micro-bursts, bad-path, shared, cpu (default: all)")
+      .add_option(
+          "--scenario", arguments.scenarios,
+          "Comma list of loss, incast, micro-bursts, bad-path, shared, cpu (default: all of these); and loss-0, "
+          "loss-0.1, loss-5, which --full adds")
       ->delimiter(',')
       ->type_name("NAME")
       ->needs(suite);
@@ -33,8 +35,10 @@ void add_suite_options(CLI::App& command, SuiteArguments& arguments) {
       ->delimiter(',')
       ->type_name("NAME")
       ->needs(suite);
-  auto* quick = command.add_flag("--quick", arguments.quick, "Few rounds and arms: about a minute")->needs(suite);
-  command.add_flag("--full", arguments.full, "Situations beyond the bars, too")->needs(suite)->excludes(quick);
+  auto* quick = command.add_flag("--quick", arguments.quick, "Few rounds and arms: a minute or two")->needs(suite);
+  command.add_flag("--full", arguments.full, "Situations beyond the bars, too: loss-0, loss-0.1, loss-5")
+      ->needs(suite)
+      ->excludes(quick);
   command.add_option("--report", arguments.report, "The results as a page with plots (package gnuplot-nox)")
       ->type_name("FILE.html")
       ->needs(suite);

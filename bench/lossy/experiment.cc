@@ -7,102 +7,15 @@
 #include <numeric>
 #include <utility>
 
-#include "bench/lossy/crew.h"
+#include "bench/lossy/stage.h"
 
 namespace clustar::bench::lossy {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::chrono::milliseconds kRoundLimit{30'000};
-// Senders hear of a round before it begins, so that none begins later for being told last.
-constexpr std::int64_t kLeadNs = 1'000'000;
 constexpr int kOneWayRounds = 30;
 constexpr std::size_t kOneWayBytes = 1024;  // one packet
-
-std::int64_t now_ns() { return SteadyClock::now().time_since_epoch().count(); }
-
-struct RoundOutcome {
-  std::int64_t go_ns = 0;
-  std::vector<CrewRound> jobs;
-};
-
-// What runs one arm: a crew for each of its jobs.
-class Stage {
- public:
-  static Result<Stage> start(const std::string& arm, const Terms& terms, const Run& run, const fabric::Fabric& fabric) {
-    Stage stage;
-    int first_sender = 1;
-    for (const std::string& job : jobs_of(arm)) {
-      Terms own = terms;
-      const auto found = find_arm(job);
-      if (!found) return tl::unexpected(found.error());
-      own.arm = *found;
-      auto crew = Crew::start(run.executable, fabric, own, first_sender);
-      if (!crew) return tl::unexpected(crew.error());
-      first_sender += terms.senders;
-      stage.crews_.push_back(std::move(*crew));
-    }
-    return stage;
-  }
-
-  Result<RoundOutcome> round() {
-    const std::uint32_t number = ++number_;
-    RoundOutcome outcome;
-    const auto limit = kRoundLimit * (crews_.front()->terms().messages > 1 ? 4 : 1);
-    for (const auto& crew : crews_) {
-      if (const auto ready = crew->prepare(number, limit); !ready) return tl::unexpected(ready.error());
-    }
-    outcome.go_ns = now_ns() + kLeadNs;
-    for (const auto& crew : crews_) {
-      if (const auto gone = crew->go(outcome.go_ns); !gone) return tl::unexpected(gone.error());
-    }
-    for (const auto& crew : crews_) {
-      auto done = crew->finish();
-      if (!done) return tl::unexpected(done.error());
-      outcome.jobs.push_back(std::move(*done));
-    }
-    return outcome;
-  }
-
-  Result<json> facts() {
-    json all = json::array();
-    for (const auto& crew : crews_) {
-      auto one = crew->facts();
-      if (!one) return one;
-      (*one)["job"] = crew->terms().arm.name;
-      all.push_back(std::move(*one));
-    }
-    return all;
-  }
-
-  // The kernel's own word on the minimum RTO is the RTO that it works with.
-  Result<void> check(const json& facts) const {
-    for (std::size_t i = 0; i < crews_.size(); ++i) {
-      const Arm& arm = crews_[i]->terms().arm;
-      const json& sender = facts.at(i).at("sender");
-      if (!sender.contains("rto_us")) continue;
-      const std::uint32_t rto = sender["rto_us"];
-      const bool is_short = arm.rto_min_us < 100'000;
-      if (rto >= arm.rto_min_us && (!is_short || rto < 150'000)) continue;
-      return fail(ErrorCode::kSystem, fmt::format("{}: the kernel works with an RTO of {} us where the minimum was set "
-                                                  "to {} us",
-                                                  arm.name, rto, arm.rto_min_us));
-    }
-    return {};
-  }
-
-  void sleep() {
-    for (const auto& crew : crews_) crew->sleep();
-  }
-  void wake() {
-    for (const auto& crew : crews_) crew->wake();
-  }
-
- private:
-  std::vector<std::unique_ptr<Crew>> crews_;
-  std::uint32_t number_ = 0;
-};
 
 struct Candidate {
   ArmOutcome outcome;
@@ -117,37 +30,14 @@ std::uint64_t retransmitted(const json& facts) {
   return sum;
 }
 
-std::int64_t last_arrival(const CrewRound& round) {
-  std::int64_t last = 0;
-  for (const Arrival& arrival : round.arrivals) last = std::max(last, arrival.at_ns);
-  return last;
-}
-
-// While all jobs were at it: the one that is first leaves the line to the others.
-std::vector<JobShare> shares_of(const RoundOutcome& round, const std::vector<std::string>& names, std::size_t bytes) {
-  std::int64_t until = last_arrival(round.jobs.front());
-  for (const CrewRound& job : round.jobs) until = std::min(until, last_arrival(job));
-  std::vector<JobShare> shares;
-  double sum = 0;
-  for (std::size_t i = 0; i < round.jobs.size(); ++i) {
-    double bits = 0;
-    for (const Arrival& arrival : round.jobs[i].arrivals) {
-      if (arrival.at_ns <= until) bits += 8.0 * static_cast<double>(bytes - arrival.missing);
-    }
-    shares.push_back({names[i], bits / static_cast<double>(until - round.go_ns), 0});
-    sum += shares.back().goodput_gbps;
-  }
-  for (JobShare& share : shares) {
-    share.share = sum > 0 ? share.goodput_gbps / sum * static_cast<double>(shares.size()) : 0;
-  }
-  return shares;
-}
-
-void add_round(ArmOutcome& arm, const RoundOutcome& round, const Terms& terms, bool tolerant) {
+void add_round(ArmOutcome& arm, const RoundOutcome& round, const Terms& terms) {
   const auto names = jobs_of(arm.samples.name);
   std::int64_t end = round.go_ns;
   double cpu = 0, bits = 0;
-  for (const CrewRound& job : round.jobs) {
+  for (std::size_t i = 0; i < round.jobs.size(); ++i) {
+    const CrewRound& job = round.jobs[i];
+    const auto found = find_arm(names[i]);
+    const bool tolerant = found && may_lose(*found);
     end = std::max(end, last_arrival(job));
     cpu += job.cpu_s;
     for (const Arrival& arrival : job.arrivals) {
@@ -162,7 +52,7 @@ void add_round(ArmOutcome& arm, const RoundOutcome& round, const Terms& terms, b
   const double ms = static_cast<double>(end - round.go_ns) / 1e6;
   arm.samples.block_ms.back().push_back(ms);
   if (bits > 0) arm.samples.block_cpu.back().push_back(cpu / (bits / 1e9));
-  if (names.size() > 1) arm.samples.block_shares.back() = shares_of(round, names, terms.message_bytes);
+  if (names.size() > 1) arm.samples.block_shares.back().push_back(shares_of(round, names, terms.message_bytes));
   arm.seconds += ms / 1e3;
   arm.cpu_s += cpu;
 }
@@ -190,8 +80,8 @@ class Experiment {
     const std::vector<int> blocks = plan_blocks(outcome_.rounds, scenario_.blocks);
     begin_ = SteadyClock::now();
     for (std::size_t i = 0; i < blocks.size(); ++i) {
-      for (Candidate& candidate : candidates_) {
-        if (const auto ok = block(candidate, i, blocks); !ok) return tl::unexpected(ok.error());
+      for (const std::size_t turn : turn_order(candidates_.size(), i, run_.seed)) {
+        if (const auto ok = block(candidates_[turn], i, blocks); !ok) return tl::unexpected(ok.error());
       }
     }
     for (Candidate& candidate : candidates_) outcome_.arms.push_back(std::move(candidate.outcome));
@@ -206,7 +96,7 @@ class Experiment {
     Terms terms;
     terms.message_bytes = kOneWayBytes;
     terms.rate_bps = scenario_.fabric.rate_bps;
-    auto stage = Stage::start("mlt-p0", terms, run_, testbed_.fabric());
+    auto stage = Stage::start("mlt-p0", terms, run_.executable, testbed_.fabric());
     if (!stage) return tl::unexpected(stage.error());
     std::vector<double> ms;
     for (int i = 0; i < kOneWayRounds; ++i) {
@@ -272,28 +162,15 @@ class Experiment {
 
   Result<void> connect(Candidate& candidate) {
     candidate.stage.reset();
-    auto stage = Stage::start(candidate.outcome.samples.name, terms_, run_, testbed_.fabric());
+    auto stage = Stage::start(candidate.outcome.samples.name, terms_, run_.executable, testbed_.fabric());
     if (!stage) return tl::unexpected(stage.error());
     candidate.stage = std::make_unique<Stage>(std::move(*stage));
     for (int i = 0; i < (scenario_.messages > 1 ? 1 : run_.warm_up); ++i) {
       if (const auto round = candidate.stage->round(); !round) return tl::unexpected(round.error());
     }
-    return take_facts(candidate, true);
-  }
-
-  static Result<void> take_facts(Candidate& candidate, bool fresh) {
-    auto facts = candidate.stage->facts();
-    if (!facts) return tl::unexpected(facts.error());
     // Later the kernel may have backed off from an RTO.
-    if (fresh) {
-      if (const auto ok = candidate.stage->check(*facts); !ok) return ok;
-    }
-    ArmOutcome& arm = candidate.outcome;
-    const std::uint64_t count = retransmitted(*facts);
-    // Counters begin anew with new connections; what warm-ups sent again is not the arm's.
-    if (!fresh) arm.retransmitted += count - retransmitted(arm.facts);
-    arm.facts = std::move(*facts);
-    return {};
+    const auto facts = candidate.stage->facts();
+    return facts ? candidate.stage->check(*facts) : tl::unexpected(facts.error());
   }
 
   Result<void> block(Candidate& candidate, std::size_t index, const std::vector<int>& blocks) {
@@ -301,19 +178,20 @@ class Experiment {
     ArmOutcome& arm = candidate.outcome;
     arm.samples.block_ms.emplace_back();
     arm.samples.block_cpu.emplace_back();
+    arm.samples.block_machine_cpu.emplace_back();
     arm.samples.block_shares.emplace_back();
     report(fmt::format("{}, block {} of {}, {} rounds; {}", arm.samples.name, index + 1, blocks.size(), blocks[index],
                        remaining(index, blocks)));
     candidate.stage->wake();
     Result<void> done = scenario_.fresh_connections && index > 0 ? connect(candidate) : Result<void>();
-    if (done) done = testbed_.reset_counters();
-    if (done) done = rounds(candidate, blocks[index]);
-    if (const auto counts = testbed_.counts(); counts) {
-      arm.switches += *counts;
-    } else if (done) {
-      done = tl::unexpected(counts.error());
+    if (done) done = begin_counting(candidate);
+    if (done) {
+      const std::uint64_t before = arm.delivered_bytes;
+      done = rounds(candidate, blocks[index]);
+      const auto counted = end_counting(arm, before);
+      if (done) done = counted;
     }
-    if (done) done = take_facts(candidate, false);
+    if (done) done = take_facts(candidate, true);
     if (done) {
       candidate.stage->sleep();
       return {};
@@ -325,15 +203,54 @@ class Experiment {
     return {};
   }
 
+  // After the round that does not count: the first after a pause finds cold caches and timers of the pause; long
+  // streams do not notice.
+  Result<void> begin_counting(Candidate& candidate) {
+    if (scenario_.messages == 1) {
+      if (const auto round = candidate.stage->round(); !round) return tl::unexpected(round.error());
+    }
+    if (const auto ok = take_facts(candidate, false); !ok) return ok;
+    if (const auto ok = testbed_.reset_counters(); !ok) return ok;
+    const auto counts = count_machine(testbed_.fabric());
+    if (!counts) return tl::unexpected(counts.error());
+    before_ = *counts;
+    // Counting took time of its own.
+    before_.busy_s = busy_seconds_now();
+    return {};
+  }
+
+  Result<void> end_counting(ArmOutcome& arm, std::uint64_t delivered_before) {
+    const auto machine = count_machine(testbed_.fabric());
+    const auto counts = testbed_.counts();
+    if (!counts) return tl::unexpected(counts.error());
+    arm.switches += *counts;
+    arm.samples.super_packets = arm.switches.to_receiver.super_packets;
+    if (!machine) return tl::unexpected(machine.error());
+    const MachineCounts used = *machine - before_;
+    arm.interface_drops += used.interface_drops;
+    arm.softnet_drops += used.softnet_drops;
+    const double gbit = 8e-9 * static_cast<double>(arm.delivered_bytes - delivered_before);
+    if (machine->busy_s <= 0 || gbit <= 0) return {};
+    arm.machine_cpu_s += used.busy_s;
+    arm.samples.block_machine_cpu.back().push_back(used.busy_s / gbit);
+    return {};
+  }
+
+  // What was sent again before a turn's counted rounds, in warm-ups too, is not the arm's.
+  static Result<void> take_facts(Candidate& candidate, bool counted) {
+    auto facts = candidate.stage->facts();
+    if (!facts) return tl::unexpected(facts.error());
+    ArmOutcome& arm = candidate.outcome;
+    if (counted) arm.retransmitted += retransmitted(*facts) - retransmitted(arm.facts);
+    arm.facts = std::move(*facts);
+    return {};
+  }
+
   Result<void> rounds(Candidate& candidate, int count) {
-    const std::string& name = candidate.outcome.samples.name;
-    const auto arm = find_arm(jobs_of(name).front());
-    // The first after a pause finds cold caches and timers of the pause; long streams do not notice.
-    const int unmeasured = scenario_.messages > 1 ? 0 : 1;
-    for (int i = -unmeasured; i < count; ++i) {
+    for (int i = 0; i < count; ++i) {
       const auto round = candidate.stage->round();
       if (!round) return tl::unexpected(round.error());
-      if (i >= 0) add_round(candidate.outcome, *round, terms_, arm && may_lose(*arm));
+      add_round(candidate.outcome, *round, terms_);
     }
     return {};
   }
@@ -355,6 +272,7 @@ class Experiment {
   Terms terms_;
   ScenarioOutcome outcome_;
   std::vector<Candidate> candidates_;
+  MachineCounts before_;  // of the turn
   SteadyClock::time_point begin_;
 };
 
@@ -384,7 +302,11 @@ Result<ScenarioOutcome> conduct(const Scenario& scenario, const Run& run) {
     return skipped;
   }
   if (!testbed) return tl::unexpected(testbed.error());
-  return Experiment(scenario, run, **testbed).conduct();
+  const OtherCpuWatch watch;
+  // Its processes are waited for when it ends, so that their CPU is not taken for others'.
+  auto outcome = Experiment(scenario, run, **testbed).conduct();
+  if (outcome) outcome->other_cpu = watch.now();
+  return outcome;
 }
 
 }  // namespace clustar::bench::lossy

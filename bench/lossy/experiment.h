@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/lossy/figures.h"
+#include "bench/lossy/machine.h"
 #include "bench/lossy/scenario.h"
 #include "bench/lossy/testbed.h"
 #include "transport/base/result.h"
@@ -21,11 +23,13 @@ struct ArmOutcome {
   std::string failure;  // what ended it; what was measured until then stays
   std::vector<double> message_ms;
   std::uint64_t delivered_bytes = 0, missing_bytes = 0, eligible_bytes = 0;
-  SwitchCounts switches;  // while it ran
-  double seconds = 0;     // of measured rounds
-  double cpu_s = 0;
-  std::uint64_t retransmitted = 0;                  // packets, by all senders
-  nlohmann::json facts = nlohmann::json::object();  // by job: what was read back after the last round
+  SwitchCounts switches;     // while it ran
+  double seconds = 0;        // of measured rounds
+  double cpu_s = 0;          // of the arm's processes at both ends
+  double machine_cpu_s = 0;  // of everybody, interrupts included, during its turns; 0 = not known
+  std::uint64_t interface_drops = 0, softnet_drops = 0;  // during its turns: see MachineCounts
+  std::uint64_t retransmitted = 0;                       // packets, by all senders
+  nlohmann::json facts = nlohmann::json::object();       // by job: what was read back at the end of the last turn
 };
 
 struct ScenarioOutcome {
@@ -38,6 +42,7 @@ struct ScenarioOutcome {
   double deadline_ms = 0;  // of the static-deadline arm
   std::string delay_mode;
   std::uint64_t backstop_drops = 0;
+  std::optional<perf::OtherCpu> other_cpu;  // nothing: not known
   std::vector<std::string> notes;
   std::vector<ArmOutcome> arms;
 };

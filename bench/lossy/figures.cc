@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <random>
 
 #include "bench/perf/statistics.h"
 
@@ -22,43 +23,71 @@ std::vector<double> pick(const std::vector<std::vector<double>>& blocks, Block w
 
 std::optional<double> ratio(double a, double b) { return b > 0 ? std::optional(a / b) : std::nullopt; }
 
-double smallest_share(const ArmSamples& arm, Block which) {
-  std::vector<double> sums;
-  std::size_t blocks = 0;
+// "Each job within 2x of its fair share" is meant of each job in each round: a mean over rounds would let one make up
+// for another.
+std::optional<double> smallest_share(const ArmSamples& arm, Block which) {
+  std::optional<double> smallest;
   for (std::size_t i = 0; i < arm.block_shares.size(); ++i) {
     if (which != kAll && which != i) continue;
-    const auto& jobs = arm.block_shares[i];
-    if (jobs.empty()) continue;
-    sums.resize(std::max(sums.size(), jobs.size()));
-    for (std::size_t job = 0; job < jobs.size(); ++job) sums[job] += jobs[job].share;
-    ++blocks;
+    for (const auto& round : arm.block_shares[i]) {
+      for (const JobShare& job : round) smallest = std::min(smallest.value_or(job.share), job.share);
+    }
   }
-  return blocks == 0 ? 0 : *std::min_element(sums.begin(), sums.end()) / static_cast<double>(blocks);
+  return smallest;
 }
 
-std::optional<double> figure_of(const BarSpec& spec, const ArmSamples& arm, const ArmSamples* other, double ideal,
-                                Block which) {
+bool has_machine_cpu(const ArmSamples& arm) { return !pick(arm.block_machine_cpu, kAll).empty(); }
+
+// What a figure is made from.
+struct Question {
+  BarSpec::Kind kind;
+  const ArmSamples& arm;
+  const ArmSamples& other;
+  double ideal_ms = 0;
+  bool by_machine = false;  // CPU
+};
+
+std::optional<double> figure_of(const Question& asked, Block which) {
   using Kind = BarSpec::Kind;
-  const Times own = times_of(pick(arm.block_ms, which));
-  switch (spec.kind) {
+  const Times own = times_of(pick(asked.arm.block_ms, which));
+  switch (asked.kind) {
     case Kind::kP99OverP50: return ratio(own.p99, own.p50);
-    case Kind::kP99OverIdeal: return ratio(own.p99, ideal);
-    case Kind::kP99Over: return ratio(times_of(pick(other->block_ms, which)).p99, own.p99);
-    case Kind::kCpuOver:
-      return ratio(perf::median(pick(arm.block_cpu, which)), perf::median(pick(other->block_cpu, which)));
-    case Kind::kShare: return smallest_share(arm, which);
+    case Kind::kP99OverIdeal: return ratio(own.p99, asked.ideal_ms);
+    case Kind::kP99Over: return ratio(times_of(pick(asked.other.block_ms, which)).p99, own.p99);
+    case Kind::kCpuOver: {
+      const auto cpu = asked.by_machine ? &ArmSamples::block_machine_cpu : &ArmSamples::block_cpu;
+      return ratio(perf::median(pick(asked.arm.*cpu, which)), perf::median(pick(asked.other.*cpu, which)));
+    }
+    case Kind::kShare: return smallest_share(asked.arm, which);
   }
   return std::nullopt;
 }
 
-std::string text_of(const BarSpec& spec) {
+std::string text_of(const BarSpec& spec, bool by_machine, bool machine_is_ours) {
   using Kind = BarSpec::Kind;
   switch (spec.kind) {
     case Kind::kP99OverP50: return fmt::format("{}: p99 over p50", spec.arm);
     case Kind::kP99OverIdeal: return fmt::format("{}: p99 over ideal", spec.arm);
     case Kind::kP99Over: return fmt::format("{}: p99 times better than {}", spec.arm, spec.other);
-    case Kind::kCpuOver: return fmt::format("{}: CPU per Gbit over {}", spec.arm, spec.other);
-    case Kind::kShare: return fmt::format("{}: smaller share over the fair one", spec.arm);
+    case Kind::kCpuOver:
+      return fmt::format("{}: CPU per Gbit over {}, {}", spec.arm, spec.other,
+                         by_machine        ? "of the whole machine"
+                         : machine_is_ours ? "of the processes"
+                                           : "of the processes, as others used the machine's");
+    case Kind::kShare: return fmt::format("{}: smallest share of a job in a round over the fair one", spec.arm);
+  }
+  return "";
+}
+
+std::string void_because(const ArmSamples& arm, const ArmSamples& other, const Conditions& conditions) {
+  if (conditions.backstop_drops > 0) {
+    return fmt::format("{} packets were dropped behind the switch program, where no rule asks for it",
+                       conditions.backstop_drops);
+  }
+  for (const ArmSamples* one : {&arm, &other}) {
+    if (one->super_packets == 0) continue;
+    return fmt::format("{} packets of {} at the switch were several in one, which no real line carries",
+                       one->super_packets, one->name);
   }
   return "";
 }
@@ -96,20 +125,41 @@ std::vector<std::pair<double, double>> distribution(std::vector<double> ms, std:
 
 std::vector<double> ArmSamples::all_ms() const { return pick(block_ms, kAll); }
 
-Bar judge(const BarSpec& spec, const std::vector<ArmSamples>& arms, double ideal_ms) {
-  Bar bar{.text = text_of(spec), .limit = spec.limit, .at_least = spec.at_least, .figure = std::nullopt};
+Bar judge(const BarSpec& spec, const std::vector<ArmSamples>& arms, const Conditions& conditions) {
+  using Kind = BarSpec::Kind;
+  Bar bar{.text = text_of(spec, conditions.machine_is_ours, true),
+          .limit = spec.limit,
+          .at_least = spec.at_least,
+          .figure = std::nullopt,
+          .figure_less_bucket = std::nullopt,
+          .void_because = {}};
   const ArmSamples* const arm = find(arms, spec.arm);
   const ArmSamples* const other = spec.other.empty() ? arm : find(arms, spec.other);
   if (arm == nullptr || other == nullptr) return bar;
-  bar.figure = figure_of(spec, *arm, other, ideal_ms, kAll);
+  const Question asked{.kind = spec.kind,
+                       .arm = *arm,
+                       .other = *other,
+                       .ideal_ms = conditions.ideal_ms,
+                       .by_machine = conditions.machine_is_ours && has_machine_cpu(*arm) && has_machine_cpu(*other)};
+  bar.text = text_of(spec, asked.by_machine, conditions.machine_is_ours);
+  bar.figure = figure_of(asked, kAll);
   if (!bar.figure) return bar;
-  bar.low = bar.high = *bar.figure;
-  for (Block block = 0; block < std::min(arm->block_ms.size(), other->block_ms.size()); ++block) {
-    const auto one = figure_of(spec, *arm, other, ideal_ms, block);
-    if (!one) continue;
-    bar.low = block == 0 ? *one : std::min(bar.low, *one);
-    bar.high = block == 0 ? *one : std::max(bar.high, *one);
+  bar.void_because = void_because(*arm, *other, conditions);
+  if (spec.kind != Kind::kCpuOver && spec.kind != Kind::kShare) {
+    bar.indicative = std::min(arm->all_ms().size(), other->all_ms().size()) < kRoundsForPercentiles;
   }
+  if (spec.kind == Kind::kP99OverIdeal) {
+    bar.figure_less_bucket = ratio(*bar.figure * conditions.ideal_ms, conditions.ideal_ms - conditions.bucket_ms);
+  }
+  std::optional<double> low, high;
+  for (Block block = 0; block < std::min(arm->block_ms.size(), other->block_ms.size()); ++block) {
+    const auto one = figure_of(asked, block);
+    if (!one) continue;
+    low = std::min(low.value_or(*one), *one);
+    high = std::max(high.value_or(*one), *one);
+  }
+  bar.low = low.value_or(*bar.figure);
+  bar.high = high.value_or(*bar.figure);
   return bar;
 }
 
@@ -118,6 +168,17 @@ std::vector<int> plan_blocks(int rounds, int blocks) {
   std::vector<int> sizes;
   for (int i = 0; i < count; ++i) sizes.push_back(rounds * (i + 1) / count - rounds * i / count);
   return sizes;
+}
+
+std::vector<std::size_t> turn_order(std::size_t arms, std::size_t block, std::uint64_t seed) {
+  std::vector<std::size_t> order(arms);
+  if (arms == 0) return order;
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937_64 random(seed + block / arms);
+  // Not std::shuffle, which each library does in its own way.
+  for (std::size_t i = arms - 1; i > 0; --i) std::swap(order[i], order[random() % (i + 1)]);
+  std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(block % arms), order.end());
+  return order;
 }
 
 }  // namespace clustar::bench::lossy

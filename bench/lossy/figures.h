@@ -30,10 +30,25 @@ struct JobShare {
 struct ArmSamples {
   std::string name;
   std::vector<std::vector<double>> block_ms;   // round times, by block
-  std::vector<std::vector<double>> block_cpu;  // CPU seconds per Gbit, by block and round
-  std::vector<std::vector<JobShare>> block_shares;
+  std::vector<std::vector<double>> block_cpu;  // CPU seconds per Gbit of the arm's processes, by block and round
+  std::vector<std::vector<double>> block_machine_cpu;  // the same of the whole machine; one per block, or none
+  std::vector<std::vector<std::vector<JobShare>>> block_shares;  // by block, round and job
+  std::uint64_t super_packets = 0;                               // that the switch had to count as one packet
 
   std::vector<double> all_ms() const;
+};
+
+// Below this many rounds percentiles are indicative.
+inline constexpr std::size_t kRoundsForPercentiles = 1000;
+
+// What a scenario's bars are judged with besides the samples.
+struct Conditions {
+  double ideal_ms = 0;
+  double bucket_ms = 0;  // by which a round may be faster than the ideal: see fabric::burst_bytes()
+  // Nobody else used the CPU, so that what the kernel did for the traffic in nobody's name is told by the machine's
+  // CPU.
+  bool machine_is_ours = false;
+  std::uint64_t backstop_drops = 0;
 };
 
 struct Bar {
@@ -42,12 +57,19 @@ struct Bar {
   bool at_least = false;
   // Nothing when an arm that it needs was not measured.
   std::optional<double> figure;
-  double low = 0, high = 0;  // the same figure in single blocks: its spread
-  bool met() const { return figure && (at_least ? *figure >= limit : *figure <= limit); }
+  double low = 0, high = 0;                  // the same figure in single blocks: its spread
+  std::optional<double> figure_less_bucket;  // with kP99OverIdeal: against the ideal less Conditions::bucket_ms
+  bool indicative = false;                   // a percentile of fewer than kRoundsForPercentiles rounds
+  std::string void_because;                  // what was measured is not what was asked for: neither met nor missed
+  bool met() const { return figure && void_because.empty() && (at_least ? *figure >= limit : *figure <= limit); }
 };
-Bar judge(const BarSpec& spec, const std::vector<ArmSamples>& arms, double ideal_ms);
+Bar judge(const BarSpec& spec, const std::vector<ArmSamples>& arms, const Conditions& conditions);
 
 // The sizes of `blocks` turns that make up `rounds`; fewer when there are not so many rounds.
 std::vector<int> plan_blocks(int rounds, int blocks);
+
+// Who is at its turn when, in block number `block`: a seeded order, one place further with every block, and another
+// order after as many blocks as there are arms. So each arm is at each place once in that many blocks.
+std::vector<std::size_t> turn_order(std::size_t arms, std::size_t block, std::uint64_t seed);
 
 }  // namespace clustar::bench::lossy

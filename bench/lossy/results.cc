@@ -10,7 +10,7 @@
 
 #include "bench/fabric/places.h"
 #include "bench/fabric/topology.h"
-#include "bench/perf/statistics.h"
+#include "bench/lossy/arm.h"
 
 namespace clustar::bench::lossy {
 namespace {
@@ -74,6 +74,7 @@ json counters_json(const fabric::ClassCounters& counters) {
           {"dropped_selective", counters.dropped_selective},
           {"trimmed", counters.trimmed},
           {"super_packets", counters.super_packets},
+          {"largest_bytes", counters.largest_bytes},
           {"deepest_bytes", counters.deepest_bytes}};
 }
 
@@ -99,21 +100,20 @@ json jobs_json(const ArmSamples& samples) {
   json jobs = json::array();
   const auto names = jobs_of(samples.name);
   for (std::size_t job = 0; job < names.size(); ++job) {
-    std::vector<double> goodput, share;
+    double goodput = 0, share = 0;
+    json shares = json::array();
     for (const auto& block : samples.block_shares) {
-      if (block.size() != names.size()) continue;
-      goodput.push_back(block[job].goodput_gbps);
-      share.push_back(block[job].share);
+      for (const auto& round : block) {
+        goodput += round.at(job).goodput_gbps;
+        share += round.at(job).share;
+        shares.push_back(round.at(job).share);
+      }
     }
-    const auto mean = [](const std::vector<double>& values) {
-      double sum = 0;
-      for (const double value : values) sum += value;
-      return values.empty() ? 0 : sum / static_cast<double>(values.size());
-    };
+    const double rounds = std::max(static_cast<double>(shares.size()), 1.0);
     jobs.push_back({{"name", names[job]},
-                    {"goodput_gbps", mean(goodput)},
-                    {"share_of_fair", mean(share)},
-                    {"share_by_block", share}});
+                    {"goodput_gbps", goodput / rounds},
+                    {"share_of_fair", share / rounds},
+                    {"share_by_round", std::move(shares)}});
   }
   return jobs;
 }
@@ -127,27 +127,32 @@ json arm_json(const ArmOutcome& arm) {
   if (all.empty()) return out;
   const Times times = times_of(all);
   const Times messages = times_of(arm.message_ms);
-  const double bits = 8.0 * static_cast<double>(arm.delivered_bytes);
-  out.update({{"p50_ms", times.p50},
-              {"p90_ms", times.p90},
-              {"p99_ms", times.p99},
-              {"p999_ms", times.p999},
-              {"mean_ms", times.mean},
-              {"min_ms", times.min},
-              {"max_ms", times.max},
-              {"message_p50_ms", messages.p50},
-              {"message_p99_ms", messages.p99},
-              {"goodput_gbps", arm.seconds > 0 ? bits / 1e9 / arm.seconds : 0},
-              {"delivered_bytes", arm.delivered_bytes},
-              {"missing_bytes", arm.missing_bytes},
-              {"eligible_bytes", arm.eligible_bytes},
-              {"lost_packets", arm.switches.lost},
-              {"queue_drops", arm.switches.to_receiver.dropped_buffer},
-              {"switch", counters_json(arm.switches.to_receiver)},
-              {"cpu_s_per_gbit", bits > 0 ? arm.cpu_s / (bits / 1e9) : 0},
-              {"retransmitted", arm.retransmitted},
-              {"blocks", block_medians(arm.samples)},
-              {"facts", arm.facts}});
+  const bool enough = all.size() >= kRoundsForPercentiles;
+  const double gbit = 8e-9 * static_cast<double>(arm.delivered_bytes);
+  out.update(
+      {{"p50_ms", times.p50},
+       {"p90_ms", times.p90},
+       {"p99_ms", times.p99},
+       {"p999_ms", enough ? json(times.p999) : json(nullptr)},
+       {"indicative", !enough},
+       {"mean_ms", times.mean},
+       {"min_ms", times.min},
+       {"max_ms", times.max},
+       {"message_p50_ms", messages.p50},
+       {"message_p99_ms", messages.p99},
+       {"goodput_gbps", arm.seconds > 0 ? gbit / arm.seconds : 0},
+       {"delivered_bytes", arm.delivered_bytes},
+       {"missing_bytes", arm.missing_bytes},
+       {"eligible_bytes", arm.eligible_bytes},
+       {"lost_packets", arm.switches.lost},
+       {"queue_drops", arm.switches.to_receiver.dropped_buffer},
+       {"switch", counters_json(arm.switches.to_receiver)},
+       {"host_drops", {{"interfaces", arm.interface_drops}, {"softnet", arm.softnet_drops}}},
+       {"cpu_s_per_gbit", gbit > 0 ? arm.cpu_s / gbit : 0},
+       {"machine_cpu_s_per_gbit", gbit > 0 && arm.machine_cpu_s > 0 ? json(arm.machine_cpu_s / gbit) : json(nullptr)},
+       {"retransmitted", arm.retransmitted},
+       {"blocks", block_medians(arm.samples)},
+       {"facts", arm.facts}});
   json curve = json::array();
   for (const auto& [ms, fraction] : distribution(all, kCurvePoints)) curve.push_back({ms, fraction});
   out["cdf"] = std::move(curve);
@@ -156,46 +161,73 @@ json arm_json(const ArmOutcome& arm) {
 }
 
 json bar_json(const Bar& bar) {
-  json out{{"text", bar.text}, {"met", bar.figure ? json(bar.met()) : json(nullptr)}};
+  const bool judged = bar.figure && bar.void_because.empty();
+  json out{{"text", bar.text}, {"met", judged ? json(bar.met()) : json(nullptr)}};
   out[bar.at_least ? "at_least" : "at_most"] = bar.limit;
   out["figure"] = bar.figure ? json(*bar.figure) : json(nullptr);
-  if (bar.figure) out["spread"] = {bar.low, bar.high};
+  if (!bar.figure) return out;
+  out["spread"] = {bar.low, bar.high};
+  out["indicative"] = bar.indicative;
+  if (bar.figure_less_bucket) out["figure_less_bucket"] = *bar.figure_less_bucket;
+  if (!bar.void_because.empty()) out["void_because"] = bar.void_because;
   return out;
 }
 
-std::string arm_line(const json& arm) {
-  const std::string name = arm["name"];
-  if (arm["rounds"] == 0) {
-    return fmt::format("  {:<18} {}\n", name,
-                       arm.contains("failure") ? "FAILED: " + arm["failure"].get<std::string>()
-                                               : "not measured: " + arm.value("skipped", ""));
-  }
-  const auto figure = [&](const char* key) { return arm[key].get<double>(); };
-  std::string line = fmt::format("  {:<18} {:>6} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>8.4f} {:>9.4f}", name,
-                                 arm["rounds"].get<int>(), figure("p50_ms"), figure("p90_ms"), figure("p99_ms"),
-                                 figure("max_ms"), figure("goodput_gbps"), figure("cpu_s_per_gbit"));
-  if (const auto eligible = arm["eligible_bytes"].get<double>(); eligible > 0) {
-    line += fmt::format("  {:.3f} % missing", 100 * figure("missing_bytes") / eligible);
-  }
-  for (const json& job : arm.value("jobs", json::array())) {
-    line += fmt::format("  {} {:.2f}", job["name"].get<std::string>(), job["share_of_fair"].get<double>());
-  }
-  if (arm.contains("failure")) line += "\n    then FAILED: " + arm["failure"].get<std::string>();
-  return line + "\n";
+bool has_mptcp(const std::string& name) {
+  const auto arm = find_arm(name);
+  return arm && arm->carrier == Carrier::kMptcp;
 }
 
-std::string bar_line(const json& bar) {
-  const bool at_least = bar.contains("at_least");
-  const std::string wanted =
-      fmt::format("{} {:g}", at_least ? "at least" : "at most", bar[at_least ? "at_least" : "at_most"].get<double>());
-  if (bar["figure"].is_null())
-    return fmt::format("  bar  {}: {}: not measured\n", bar["text"].get<std::string>(), wanted);
-  return fmt::format("  bar  {}: {:.3f} ({:.3f} to {:.3f} by block), {}: {}\n", bar["text"].get<std::string>(),
-                     bar["figure"].get<double>(), bar["spread"][0].get<double>(), bar["spread"][1].get<double>(),
-                     wanted, bar["met"].get<bool>() ? "met" : "MISSED");
+// A connection that the other end, or a middle, did not want as MPTCP is plain TCP, and looks the same from above.
+std::string subflow_note(const ArmOutcome& arm) {
+  for (const json& job : arm.facts) {
+    if (!has_mptcp(job.value("job", ""))) continue;
+    const json sender = job.value("sender", json::object());
+    const json subflows = sender.value("subflows", json());
+    if (!subflows.is_number()) {
+      return fmt::format("{}: the kernel does not say how many subflows it has: it may be plain TCP.",
+                         arm.samples.name);
+    }
+    if (subflows <= 1) return fmt::format("{}: MPTCP made one subflow only.", arm.samples.name);
+  }
+  return "";
+}
+
+std::string drops_note(const ArmOutcome& arm) {
+  if (arm.interface_drops + arm.softnet_drops == 0) return "";
+  return fmt::format(
+      "{}: {} packets were dropped by the hosts' interfaces and {} by the cores' input queues (those of everybody on "
+      "this machine): losses that no rule asked for.",
+      arm.samples.name, arm.interface_drops, arm.softnet_drops);
+}
+
+double bucket_ms(const Scenario& scenario) {
+  const fabric::FabricSpec& fabric = scenario.fabric;
+  return static_cast<double>(fabric::burst_bytes(fabric.rate_bps, fabric.mtu)) * 8e3 /
+         static_cast<double>(fabric.rate_bps);
+}
+
+json other_cpu_json(const ScenarioOutcome& outcome) {
+  return outcome.other_cpu ? to_json(*outcome.other_cpu) : json(nullptr);
+}
+
+json notes_json(const ScenarioOutcome& outcome) {
+  json notes = outcome.scenario.notes;
+  for (const std::string& note : outcome.notes) notes.push_back(note);
+  for (const ArmOutcome& arm : outcome.arms) {
+    for (const std::string& note : {subflow_note(arm), drops_note(arm)}) {
+      if (!note.empty()) notes.push_back(note);
+    }
+  }
+  return notes;
 }
 
 }  // namespace
+
+json to_json(const perf::OtherCpu& other) {
+  return {
+      {"cores_used", other.used}, {"cores", other.cores}, {"seconds", other.seconds}, {"disturbs", other.disturbs()}};
+}
 
 json to_json(const ScenarioOutcome& outcome) {
   const Scenario& scenario = outcome.scenario;
@@ -211,44 +243,25 @@ json to_json(const ScenarioOutcome& outcome) {
            {"one_way_ms", outcome.one_way_ms},
            {"deadline_ms", outcome.deadline_ms},
            {"delay_mode", outcome.delay_mode},
+           {"bucket_ms", bucket_ms(scenario)},
            {"arms", json::array()},
            {"bars", json::array()},
            {"switch", switch_json(outcome)},
-           {"notes", scenario.notes}};
-  for (const std::string& note : outcome.notes) out["notes"].push_back(note);
+           {"other_cpu", other_cpu_json(outcome)},
+           {"notes", notes_json(outcome)}};
   if (!outcome.skipped.empty()) out["skipped"] = outcome.skipped;
   std::vector<ArmSamples> samples;
   for (const ArmOutcome& arm : outcome.arms) {
     out["arms"].push_back(arm_json(arm));
     // The round that ended an arm has no time, and would have been its longest.
     if (arm.failure.empty()) samples.push_back(arm.samples);
-    for (const json& job : arm.facts) {
-      const json& sender = job["sender"];
-      if (sender.value("subflows", 2) > 1) continue;
-      out["notes"].push_back(fmt::format("{}: MPTCP made one subflow only.", arm.samples.name));
-    }
   }
-  for (const BarSpec& bar : scenario.bars) out["bars"].push_back(bar_json(judge(bar, samples, outcome.ideal_ms)));
+  const Conditions conditions{.ideal_ms = outcome.ideal_ms,
+                              .bucket_ms = bucket_ms(scenario),
+                              .machine_is_ours = outcome.other_cpu && !outcome.other_cpu->disturbs(),
+                              .backstop_drops = outcome.backstop_drops};
+  for (const BarSpec& bar : scenario.bars) out["bars"].push_back(bar_json(judge(bar, samples, conditions)));
   return out;
-}
-
-std::string table(const json& scenario) {
-  std::string text =
-      fmt::format("\n{}: {}\n", scenario["name"].get<std::string>(), scenario["title"].get<std::string>());
-  if (scenario.contains("skipped")) return text + "  not measured: " + scenario["skipped"].get<std::string>() + "\n";
-  text += fmt::format("  ideal {:.2f} ms, one way unloaded {:.3f} ms\n", scenario["ideal_ms"].get<double>(),
-                      scenario["one_way_ms"].get<double>());
-  text += fmt::format("  {:<18} {:>6} {:>9} {:>9} {:>9} {:>9} {:>8} {:>9}\n", "arm", "rounds", "p50 ms", "p90 ms",
-                      "p99 ms", "max ms", "Gbit/s", "CPU s/Gb");
-  for (const json& arm : scenario["arms"]) text += arm_line(arm);
-  const json& port = scenario["switch"];
-  text += fmt::format("  switch port {}: {} packets, {} marked, lost to rules {}, to the buffer {}, deepest {} B\n",
-                      port["port"].get<std::string>(), port["packets"].get<std::uint64_t>(),
-                      port["marked"].get<std::uint64_t>(), port["dropped_loss"].get<std::uint64_t>(),
-                      port["dropped_buffer"].get<std::uint64_t>(), port["deepest_bytes"].get<std::uint64_t>());
-  for (const json& bar : scenario["bars"]) text += bar_line(bar);
-  for (const json& note : scenario["notes"]) text += "  note: " + note.get<std::string>() + "\n";
-  return text;
 }
 
 }  // namespace clustar::bench::lossy

@@ -1,8 +1,7 @@
-// Outcomes as JSON, which plots and pages are made from, and as a table for people.
+// Outcomes as JSON, which plots and pages are made from.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 
 #include "bench/lossy/experiment.h"
 
@@ -10,7 +9,7 @@ namespace clustar::bench::lossy {
 
 // The keys are in README.md.
 nlohmann::json to_json(const ScenarioOutcome& outcome);
-// Of one scenario's JSON.
-std::string table(const nlohmann::json& scenario);
+// {cores_used, cores, seconds, disturbs}
+nlohmann::json to_json(const perf::OtherCpu& other);
 
 }  // namespace clustar::bench::lossy

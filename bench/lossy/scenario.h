@@ -27,8 +27,8 @@ struct BarSpec {
     kP99OverP50,    // of `arm`
     kP99OverIdeal,  // of `arm`
     kP99Over,       // p99 of `other` over p99 of `arm`: how many times better `arm` is
-    kCpuOver,       // CPU seconds per Gbit of `arm` over those of `other`
-    kShare,         // the smaller share of a bottleneck over the fair one, of `arm`, which has several jobs
+    kCpuOver,       // CPU seconds per Gbit of `arm` over those of `other`: the machine's when nobody else used it
+    kShare,         // the smallest share of a job in a round over the fair one, of `arm`, which has several jobs
   };
   Kind kind;
   std::string arm;
@@ -51,7 +51,7 @@ struct Scenario {
   int window = 1;    // of them at a time
   int rounds = 1000;
   int quick_rounds = 40;
-  int blocks = 10;  // in turns with those of the other arms
+  int blocks = 10;  // in turns with those of the other arms, in an order that changes from block to block
   // Each block has connections of its own: their ports choose the paths of who uses one.
   bool fresh_connections = false;
   double expected_ms = 0;  // of a round, for the estimate of how long it takes

@@ -1,21 +1,22 @@
 #include "bench/lossy/suite.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
-#include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "bench/ab/interrupt.h"
 #include "bench/lossy/arm.h"
 #include "bench/lossy/experiment.h"
+#include "bench/lossy/machine.h"
 #include "bench/lossy/results.h"
-#include "bench/perf/other_cpu.h"
+#include "bench/lossy/table.h"
 
 namespace clustar::bench::lossy {
 namespace {
@@ -33,78 +34,91 @@ std::string own_executable() {
   return error ? "/proc/self/exe" : path.string();
 }
 
-// User time of everybody on all cores but of the suite's own processes.
-class OtherCpuWatch {
- public:
-  OtherCpuWatch() : before_(usage()), begin_(std::chrono::steady_clock::now()) {}
-  // When all workers have been waited for.
-  json now() const {
-    const perf::Usage after = usage();
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin_;
-    const auto other = perf::other_cpu({{before_, after, perf::allowed_cores()}}, after.machine, seconds.count());
-    if (!other) return nullptr;
-    return {{"cores_used", other->used},
-            {"cores", other->cores},
-            {"seconds", other->seconds},
-            {"disturbs", other->disturbs()}};
+Result<void> check(const SuiteOptions& options, const std::vector<Scenario>& chosen) {
+  std::set<std::string> allowed;
+  for (const Scenario& scenario : chosen) {
+    for (const std::string& arm : scenario.arms) {
+      for (std::string& job : jobs_of(arm)) allowed.insert(std::move(job));
+    }
   }
-
- private:
-  static perf::Usage usage() {
-    perf::Usage usage = perf::usage_now();
-    rusage children{};
-    getrusage(RUSAGE_CHILDREN, &children);
-    usage.own_s += static_cast<double>(children.ru_utime.tv_sec) + static_cast<double>(children.ru_utime.tv_usec) / 1e6;
-    return usage;
-  }
-
-  perf::Usage before_;
-  std::chrono::steady_clock::time_point begin_;
-};
-
-Result<void> check(const SuiteOptions& options) {
   for (const std::string& name : options.arms) {
     if (const auto arm = find_arm(name); !arm) return tl::unexpected(arm.error());
+    if (allowed.contains(name)) continue;
+    return fail(ErrorCode::kInvalidArgument, fmt::format("no scenario of this run has the arm '{}'; their arms are: {}",
+                                                         name, fmt::join(allowed, ", ")));
   }
   if (options.rounds >= 0 && options.rounds <= 1'000'000) return {};
   return fail(ErrorCode::kInvalidArgument, "rounds: 1 to 1000000 are possible");
 }
 
+std::vector<Scenario> with_arms(const std::vector<Scenario>& chosen, const Run& run) {
+  std::vector<Scenario> left;
+  for (const Scenario& scenario : chosen) {
+    if (!arms_of(scenario, run).empty()) left.push_back(scenario);
+  }
+  return left;
+}
+
+void announce(const std::vector<Scenario>& scenarios, const Run& run) {
+  if (!run.progress) return;
+  double estimate = 0;
+  for (const Scenario& scenario : scenarios) estimate += estimated_seconds(scenario, run);
+  run.progress(estimate < 120 ? fmt::format("this takes about {:.0f} s", estimate)
+                              : fmt::format("this takes about {:.0f} minutes", std::ceil(estimate / 60)));
+}
+
 }  // namespace
 
 Result<json> run_suite(const SuiteOptions& options, const SuiteEvents& events) {
-  if (const auto ok = check(options); !ok) return tl::unexpected(ok.error());
   const auto chosen = choose_scenarios(options.scenarios, options.full);
   if (!chosen) return tl::unexpected(chosen.error());
-  Run run{.executable = options.executable.empty() ? own_executable() : options.executable,
-          .rounds = options.rounds,
-          .quick = options.quick,
-          .arms = options.arms,
-          .seed = options.seed,
-          .progress = events.progress};
+  if (const auto ok = check(options, *chosen); !ok) return tl::unexpected(ok.error());
+  const Run run{.executable = options.executable.empty() ? own_executable() : options.executable,
+                .rounds = options.rounds,
+                .quick = options.quick,
+                .arms = options.arms,
+                .seed = options.seed,
+                .progress = events.progress};
+  const std::vector<Scenario> scenarios = with_arms(*chosen, run);
   const ab::Interrupt interrupt;
-  double estimate = 0;
-  for (const Scenario& scenario : *chosen) estimate += estimated_seconds(scenario, run);
-  if (events.progress) {
-    events.progress(estimate < 120 ? fmt::format("this takes about {:.0f} s", estimate)
-                                   : fmt::format("this takes about {:.0f} minutes", std::ceil(estimate / 60)));
-  }
+  announce(scenarios, run);
   const OtherCpuWatch watch;
-  json results{{"scenarios", json::array()}, {"load_average_before", load_average()}};
-  for (const Scenario& scenario : *chosen) {
-    if (arms_of(scenario, run).empty()) continue;
+  json results{{"scenarios", json::array()},
+               {"interrupted", false},
+               {"unfinished", json::array()},
+               {"load_average_before", load_average()}};
+  bool goes_on = true;
+  for (const Scenario& scenario : scenarios) {
+    if (!goes_on) {
+      results["unfinished"].push_back(scenario.name);
+      continue;
+    }
     const auto outcome = conduct(scenario, run);
-    if (!outcome) return tl::unexpected(outcome.error());
-    results["scenarios"].push_back(to_json(*outcome));
-    if (events.scenario) events.scenario(table(results["scenarios"].back()));
+    if (outcome) {
+      results["scenarios"].push_back(to_json(*outcome));
+      if (events.scenario) events.scenario(table(results["scenarios"].back()));
+      continue;
+    }
+    results["interrupted"] = ab::Interrupt::signal_number() != 0;
+    // What is complete is worth keeping.
+    if (results["scenarios"].empty() && results["interrupted"] == false) return tl::unexpected(outcome.error());
+    results["ended_by"] = outcome.error().message;
+    results["unfinished"].push_back(scenario.name);
+    goes_on = false;
   }
   results["load_average_after"] = load_average();
-  results["other_cpu"] = watch.now();
+  const auto other = watch.now();
+  results["other_cpu"] = other ? to_json(*other) : json(nullptr);
   return results;
 }
 
 std::vector<std::string> failures(const json& results) {
   std::vector<std::string> failed;
+  if (const auto ended = results.find("ended_by"); ended != results.end()) {
+    failed.push_back(fmt::format("{}; complete and kept: {} scenarios, not measured: {}", ended->get<std::string>(),
+                                 results["scenarios"].size(),
+                                 fmt::join(results["unfinished"].get<std::vector<std::string>>(), ", ")));
+  }
   for (const json& scenario : results["scenarios"]) {
     for (const json& arm : scenario["arms"]) {
       if (!arm.contains("failure")) continue;

@@ -26,12 +26,14 @@ struct SuiteEvents {
   std::function<void(const std::string& table)> scenario;  // each scenario's table
 };
 
-// {"scenarios": [...], "load_average_before", "load_average_after", "other_cpu"}. kInvalidArgument: names or rounds.
-// kUnavailable: no fabric can be made here. kSystem "interrupted" after SIGINT, SIGTERM or SIGHUP; nothing is left
-// then.
+// {"scenarios": [...], "interrupted", "unfinished": [names], "ended_by", "load_average_before", "load_average_after",
+// "other_cpu"}. SIGINT, SIGTERM and SIGHUP, and a fabric that cannot be made any more, end it early: the scenarios that
+// are complete are kept, and "ended_by" says why. Nothing of it is left on the machine. Errors: kInvalidArgument: names
+// or rounds. kUnavailable: no fabric can be made here.
 Result<nlohmann::json> run_suite(const SuiteOptions& options, const SuiteEvents& events);
 
-// Names of arms that failed, "scenario/arm: why"; of run_suite()'s result.
+// What went wrong in run_suite()'s result, for people: why it ended early, and arms that failed,
+// "scenario/arm: why".
 std::vector<std::string> failures(const nlohmann::json& results);
 
 }  // namespace clustar::bench::lossy

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/fabric/fabric.h"
+#include "tests/lossy/needs_fabric.h"
 
 namespace clustar::bench::lossy {
 namespace {
@@ -26,17 +26,7 @@ using Words = std::vector<std::string>;
 
 bool is_left(pid_t pid) { return !fabric::namespaces_of("lossy-" + std::to_string(pid)).empty(); }
 
-class LossyCommand : public testing::Test {
- protected:
-  void SetUp() override {
-    if (geteuid() != 0) GTEST_SKIP() << "needs root, to make network namespaces";
-    fabric::FabricSpec spec{.name = "lossy-test-" + std::to_string(getpid()), .hosts = 2};
-    spec.rules.all.to_host.random = 0.5;
-    const auto made = fabric::Fabric::up(spec);
-    if (!made) GTEST_SKIP() << "no fabric can be made here: " << made.error().message;
-    EXPECT_TRUE(fabric::Fabric::remove(made->spec().name));
-  }
-};
+using LossyCommand = NeedsLossyFabric;
 
 Words long_run() {
   return {"perf", "--suite", "lossy", "--scenario", "loss", "--arms", "tcp-cubic", "--rounds", "100000"};
@@ -72,6 +62,7 @@ TEST_F(LossyCommand, MeasuresArmsThatLosePacketsAndDeliverEveryByte) {
   EXPECT_EQ(results["load_average_before"].size(), 3u);
   EXPECT_TRUE(results.contains("load_average_after"));
   EXPECT_TRUE(results.contains("other_cpu"));
+  EXPECT_EQ(results["interrupted"], false);
   ASSERT_EQ(results["scenarios"].size(), 1u);
   const json& scenario = results["scenarios"][0];
   EXPECT_EQ(scenario["rounds"], 3);
@@ -92,6 +83,11 @@ TEST_F(LossyCommand, MeasuresArmsThatLosePacketsAndDeliverEveryByte) {
     EXPECT_GT(arm["min_ms"].get<double>(), 30) << "1 MiB at 200 Mbit/s: the line is the limit";
     EXPECT_EQ(arm["lost_packets"], arm["switch"]["dropped_loss"]) << arm;
     EXPECT_GT(arm["switch"]["packets"], 2000) << arm;
+    EXPECT_LT(arm["switch"]["packets"], 3500)
+        << "three rounds of some 770; not each block's first, which is not counted";
+    EXPECT_TRUE(arm["host_drops"]["interfaces"].is_number() && arm["host_drops"]["softnet"].is_number()) << arm;
+    EXPECT_EQ(arm["switch"]["super_packets"], 0) << arm;
+    EXPECT_LE(arm["switch"]["largest_bytes"], 1514) << "each packet is one of the wire";
     EXPECT_LE(arm["switch"]["deepest_bytes"], 125'000) << "the buffer";
     EXPECT_GT(arm["cpu_s_per_gbit"].get<double>(), 0) << arm;
   }
@@ -102,12 +98,13 @@ TEST_F(LossyCommand, MeasuresArmsThatLosePacketsAndDeliverEveryByte) {
 
 TEST_F(LossyCommand, TwoJobsShareALine) {
   const TemporaryDirectory folder;
-  const Outcome outcome = trainer::run_clustar({"perf", "--suite", "lossy", "--scenario", "shared", "--arms", "tcp-bbr",
-                                                "--rounds", "1", "--json", folder.file("r.json")});
+  const Outcome outcome = trainer::run_clustar({"perf", "--suite", "lossy", "--scenario", "shared", "--arms",
+                                                "clustar-tcp", "--rounds", "1", "--json", folder.file("r.json")});
   ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
   const json scenario = folder.read_json("r.json")["results"]["scenarios"][0];
   const json& jobs = scenario["arms"][0]["jobs"];
   ASSERT_EQ(jobs.size(), 2u);
+  EXPECT_EQ(jobs[0]["share_by_round"].size(), 1u);
   EXPECT_NEAR(jobs[0]["share_of_fair"].get<double>() + jobs[1]["share_of_fair"].get<double>(), 2, 1e-6);
 }
 
@@ -163,6 +160,39 @@ TEST_F(LossyCommand, AnInterruptLeavesNothing) {
   for (const auto& worker : workers) EXPECT_NE(kill(worker.pid, 0), 0) << worker.command_line;
 }
 
+// What is complete was worth its time.
+TEST_F(LossyCommand, AnInterruptKeepsTheScenariosThatAreComplete) {
+  const TemporaryDirectory folder;
+  Command command({"perf", "--suite", "lossy", "--scenario", "loss,incast", "--arms", "tcp-cubic", "--rounds", "60",
+                   "--json", folder.file("r.json"), "--report", folder.file("r.html")});
+  const pid_t pid = command.pid();
+  // Only the incast has more than one sender.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  std::size_t workers = 0;
+  while (workers < 10 && std::chrono::steady_clock::now() < until) {
+    workers = 0;
+    for (const auto& child : trainer::children_of(pid)) {
+      workers += child.command_line.find("clustar:tcp-cubic perf --suite-worker") != std::string::npos ? 1 : 0;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_GE(workers, 10u);
+  kill(pid, SIGINT);
+  const Outcome outcome = command.wait();
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_FALSE(is_left(pid));
+  EXPECT_NE(outcome.err.find("complete and kept: 1 scenarios, not measured: incast"), std::string::npos) << outcome.err;
+  const json results = folder.read_json("r.json")["results"];
+  EXPECT_EQ(results["interrupted"], true);
+  EXPECT_EQ(results["unfinished"], json({"incast"}));
+  ASSERT_EQ(results["scenarios"].size(), 1u);
+  EXPECT_EQ(results["scenarios"][0]["name"], "loss");
+  EXPECT_EQ(results["scenarios"][0]["arms"][0]["rounds"], 60);
+  std::ifstream page(folder.file("r.html"));
+  const std::string html{std::istreambuf_iterator<char>(page), {}};
+  EXPECT_NE(html.find("Ended early"), std::string::npos) << html.substr(0, 500);
+}
+
 TEST(LossyUsage, WrongNamesSayWhatIsAllowed) {
   const Outcome arm = trainer::run_clustar({"perf", "--suite", "lossy", "--arms", "tcp"});
   EXPECT_EQ(arm.status, 2);
@@ -170,6 +200,12 @@ TEST(LossyUsage, WrongNamesSayWhatIsAllowed) {
   const Outcome scenario = trainer::run_clustar({"perf", "--suite", "lossy", "--scenario", "lost"});
   EXPECT_EQ(scenario.status, 2);
   EXPECT_NE(scenario.err.find("micro-bursts"), std::string::npos) << scenario.err;
+  const Outcome absent =
+      trainer::run_clustar({"perf", "--suite", "lossy", "--scenario", "loss", "--arms", "tcp-cubic,mptcp"});
+  EXPECT_EQ(absent.status, 2) << "it would have been left out without a word";
+  EXPECT_NE(absent.err.find("no scenario of this run has the arm 'mptcp'; their arms are: clustar-tcp, mlt-deadline"),
+            std::string::npos)
+      << absent.err;
   EXPECT_EQ(trainer::run_clustar({"perf", "--suite", "other"}).status, 2);
   EXPECT_EQ(trainer::run_clustar({"perf", "--quick"}).status, 2) << "options of the suite need --suite";
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/lossy/suite.h"
+#include "bench/lossy/table.h"
 
 namespace clustar::bench::lossy {
 namespace {
@@ -51,8 +52,9 @@ ScenarioOutcome outcome() {
 
 TEST(LossyResults, HaveTheKeysThatPlotsAreMadeFrom) {
   const json scenario = to_json(outcome());
-  for (const char* key : {"name", "title", "question", "fabric", "message_bytes", "senders", "messages", "rounds",
-                          "ideal_ms", "one_way_ms", "delay_mode", "arms", "bars", "notes", "switch"}) {
+  for (const char* key :
+       {"name", "title", "question", "fabric", "message_bytes", "senders", "messages", "rounds", "ideal_ms",
+        "one_way_ms", "delay_mode", "arms", "bars", "notes", "switch", "bucket_ms", "other_cpu"}) {
     EXPECT_TRUE(scenario.contains(key)) << key;
   }
   for (const char* key : {"hosts", "rate_bps", "mtu", "buffer_bytes", "topology", "rules"}) {
@@ -68,12 +70,30 @@ TEST(LossyResults, HaveTheKeysThatPlotsAreMadeFrom) {
   EXPECT_EQ(rules[1]["loss"], "all classes marked above 37500 B");
   EXPECT_EQ(rules[0]["rules"]["seed"], 5);
   const json& arm = scenario["arms"][0];
-  for (const char* key : {"name",          "label",          "transport",      "rounds",
-                          "p50_ms",        "p90_ms",         "p99_ms",         "p999_ms",
-                          "mean_ms",       "min_ms",         "max_ms",         "message_p99_ms",
-                          "cdf",           "goodput_gbps",   "lost_packets",   "delivered_bytes",
-                          "missing_bytes", "eligible_bytes", "cpu_s_per_gbit", "blocks",
-                          "retransmitted"}) {
+  for (const char* key : {"name",
+                          "label",
+                          "transport",
+                          "rounds",
+                          "p50_ms",
+                          "p90_ms",
+                          "p99_ms",
+                          "p999_ms",
+                          "mean_ms",
+                          "min_ms",
+                          "max_ms",
+                          "message_p99_ms",
+                          "cdf",
+                          "goodput_gbps",
+                          "lost_packets",
+                          "delivered_bytes",
+                          "missing_bytes",
+                          "eligible_bytes",
+                          "cpu_s_per_gbit",
+                          "blocks",
+                          "retransmitted",
+                          "indicative",
+                          "machine_cpu_s_per_gbit",
+                          "host_drops"}) {
     EXPECT_TRUE(arm.contains(key)) << key;
   }
   EXPECT_EQ(arm["rounds"], 4);
@@ -125,17 +145,85 @@ TEST(LossyResults, FailuresAreListedButNotWhatCannotBeMeasuredHere) {
   EXPECT_EQ(failed[0], "loss/tcp-cubic: its receiver was killed by signal 9");
 }
 
+TEST(LossyResults, PercentilesOfFewRoundsAreIndicativeAndOneInAThousandIsNone) {
+  ScenarioOutcome out = outcome();
+  const json few = to_json(out);
+  EXPECT_EQ(few["arms"][0]["indicative"], true);
+  EXPECT_TRUE(few["arms"][0]["p999_ms"].is_null());
+  EXPECT_NE(table(few).find("percentiles are indicative"), std::string::npos) << table(few);
+  EXPECT_NE(table(few).find("met (indicative)"), std::string::npos) << table(few);
+  out.arms = {measured("mlt-p0", {std::vector<double>(1000, 10)})};
+  const json many = to_json(out);
+  EXPECT_EQ(many["arms"][0]["indicative"], false);
+  EXPECT_EQ(many["arms"][0]["p999_ms"], 10);
+  EXPECT_EQ(table(many).find("indicative"), std::string::npos) << table(many);
+}
+
+TEST(LossyResults, AVoidBarIsNeitherMetNorMissed) {
+  ScenarioOutcome out = outcome();
+  out.backstop_drops = 2;
+  const json scenario = to_json(out);
+  const json& bar = scenario["bars"][2];
+  EXPECT_TRUE(bar["met"].is_null()) << bar;
+  EXPECT_TRUE(bar["figure"].is_number()) << bar;
+  EXPECT_NE(bar["void_because"].get<std::string>().find("2 packets"), std::string::npos) << bar;
+  EXPECT_NE(table(scenario).find("VOID: 2 packets"), std::string::npos) << table(scenario);
+}
+
+TEST(LossyResults, SubflowsThatAreNotKnownAreNotTakenForSome) {
+  ScenarioOutcome out = outcome();
+  out.scenario.notes.clear();
+  out.notes.clear();
+  out.arms = {measured("mptcp", {{10}})};
+  const auto notes = [&](const json& sender) {
+    out.arms[0].facts = json::array({{{"job", "mptcp"}, {"sender", sender}}});
+    return to_json(out)["notes"].dump();
+  };
+  EXPECT_NE(notes({{"congestion", "cubic"}}).find("may be plain TCP"), std::string::npos);
+  EXPECT_NE(notes({{"subflows", nullptr}}).find("may be plain TCP"), std::string::npos);
+  EXPECT_NE(notes({{"subflows", 1}}).find("one subflow only"), std::string::npos);
+  EXPECT_EQ(notes({{"subflows", 4}}), "[]");
+  out.arms[0].facts = json::array({{{"job", "tcp-cubic"}, {"sender", {{"congestion", "cubic"}}}}});
+  EXPECT_EQ(to_json(out)["notes"], json::array()) << "TCP has none";
+}
+
+TEST(LossyResults, DropsThatNoRuleAskedForAreNoted) {
+  ScenarioOutcome out = outcome();
+  out.arms[1].interface_drops = 4;
+  out.arms[1].softnet_drops = 1;
+  const json scenario = to_json(out);
+  EXPECT_EQ(scenario["arms"][1]["host_drops"], json({{"interfaces", 4}, {"softnet", 1}}));
+  const std::string note = scenario["notes"].back();
+  EXPECT_NE(note.find("tcp-bbr: 4 packets were dropped by the hosts' interfaces and 1 "), std::string::npos) << note;
+}
+
+TEST(LossyResults, TheSwitchSaysHowLargeItsLargestPacketWas) {
+  ScenarioOutcome out = outcome();
+  out.arms[0].switches.to_receiver.largest_bytes = 1514;
+  EXPECT_EQ(to_json(out)["arms"][0]["switch"]["largest_bytes"], 1514);
+  EXPECT_EQ(to_json(out)["switch"]["largest_bytes"], 1514);
+}
+
+TEST(LossyResults, WhoEndedEarlySaysWhatWasNotMeasured) {
+  const auto failed =
+      failures({{"scenarios", json::array()}, {"ended_by", "interrupted"}, {"unfinished", {"incast", "cpu"}}});
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_EQ(failed[0], "interrupted; complete and kept: 0 scenarios, not measured: incast, cpu");
+}
+
 TEST(LossyResults, SharesOfJobs) {
   ScenarioOutcome out;
   out.scenario = choose_scenarios({"shared"}, false)->front();
   ArmOutcome arm = measured("mlt-p0+tcp-cubic", {{1000}});
-  arm.samples.block_shares = {{{"mlt-p0", 0.05, 0.5}, {"tcp-cubic", 0.15, 1.5}}};
+  arm.samples.block_shares = {
+      {{{"mlt-p0", 0.05, 0.5}, {"tcp-cubic", 0.15, 1.5}}, {{"mlt-p0", 0.07, 0.7}, {"tcp-cubic", 0.13, 1.3}}}};
   out.arms.push_back(arm);
   const json scenario = to_json(out);
   const json& jobs = scenario["arms"][0]["jobs"];
   ASSERT_EQ(jobs.size(), 2u);
   EXPECT_EQ(jobs[1]["name"], "tcp-cubic");
-  EXPECT_EQ(jobs[1]["share_of_fair"], 1.5);
+  EXPECT_NEAR(jobs[1]["share_of_fair"].get<double>(), 1.4, 1e-9) << "of both rounds of the block";
+  EXPECT_EQ(jobs[1]["share_by_round"], json({1.5, 1.3}));
   EXPECT_EQ(scenario["bars"][0]["figure"], 0.5);
   EXPECT_EQ(scenario["bars"][0]["met"], true);
 }

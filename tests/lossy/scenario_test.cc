@@ -38,6 +38,20 @@ TEST(LossyScenario, PercentilesComeFromAThousandRounds) {
   }
 }
 
+// What differs in nothing but what it does about losses has no place where none are; a second path is in bad-path
+// alone.
+TEST(LossyScenario, ArmsAreWhereTheyMakeSense) {
+  const std::vector<std::string> everywhere{"tcp-cubic", "tcp-bbr", "tcp-cubic-rto5", "tcp-bbr-rto5", "clustar-tcp",
+                                            "mlt-p0",    "mlt-p1",  "mlt-gbn",        "mlt-deadline"};
+  for (const char* name : {"loss", "incast", "micro-bursts", "bad-path", "loss-0", "loss-5"}) {
+    const Scenario scenario = choose_scenarios({name}, true)->front();
+    const std::set<std::string> arms(scenario.arms.begin(), scenario.arms.end());
+    for (const std::string& arm : everywhere) EXPECT_TRUE(arms.contains(arm)) << name << " has no " << arm;
+    EXPECT_EQ(arms.contains("mptcp"), scenario.fabric.spines > 0) << name;
+    EXPECT_EQ(arms.contains("mlt-1path"), scenario.fabric.spines > 0) << name;
+  }
+}
+
 TEST(LossyScenario, AQuickRunTakesAboutAMinute) {
   double seconds = 0;
   lossy::Run run;

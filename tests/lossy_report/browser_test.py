@@ -41,6 +41,25 @@ def console_lines(log):
     return [line for line in log.splitlines() if "CONSOLE" in line]
 
 
+MEASURE = """<script>addEventListener('load', () => {
+  const cut = [...document.querySelectorAll('.scroll')].filter((box) => box.scrollWidth > box.clientWidth + 1);
+  document.body.setAttribute('data-cut', cut.map((box) => box.firstElementChild.className || 'table').join(' '));
+  document.body.setAttribute('data-wide', document.documentElement.scrollWidth > innerWidth + 1);
+});</script>"""
+
+
+def check_widths(folder, chromium, page):
+    """No table is cut off at the usual width, the bars' none at all, and the page itself never scrolls sideways."""
+    measured = os.path.join(folder, "measured.html")
+    with open(page, encoding="utf-8") as source, open(measured, "w", encoding="utf-8") as file:
+        file.write(source.read().replace("</body>", MEASURE + "</body>"))
+    for width, allowed in ((1300, ()), (800, ("arms", "table"))):
+        dom, _ = browse(folder, chromium, ["--dump-dom", f"--window-size={width},2600"], measured)
+        assert 'data-wide="false"' in dom, f"the page is wider than {width} pixels"
+        cut = dom.split('data-cut="', 1)[1].split('"', 1)[0].split()
+        assert set(cut) <= set(allowed), f"cut off at {width} pixels: {cut}"
+
+
 def pixel_kinds(path):
     """How many kinds of pixels an 8-bit RGB or RGBA PNG has, as its filters left them: a blank one has next to none."""
     with open(path, "rb") as file:
@@ -88,6 +107,7 @@ def main():
         assert plots == expected > 0, f"{plots} plots in the DOM, {expected} were drawn"
         curves = dom.count("var(--s")
         assert curves > expected, f"{curves} coloured things in {plots} plots"
+        check_widths(folder, chromium, page)
         for scheme, number in (("dark", 0), ("light", 1)):
             picture = os.path.join(folder, scheme + ".png")
             _, log = browse(folder, chromium, ["--window-size=1300,2600", f"--screenshot={picture}",

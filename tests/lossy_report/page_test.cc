@@ -64,10 +64,31 @@ TEST(Page, OfAWholeDocumentHasEverything) {
   EXPECT_EQ(page.plots, kPlotsInIt);
   EXPECT_EQ(count(page.html, "<svg class=\"plot\""), static_cast<std::size_t>(kPlotsInIt));
   EXPECT_EQ(misfit(page.html), "");
-  EXPECT_THAT(page.html, HasSubstr("6 of 18 bars met, 6 missed, 6 not measured."));
+  EXPECT_THAT(page.html, HasSubstr("6 of 24 bars met, 6 missed, 6 not measured, 6 void."));
   EXPECT_THAT(page.html, HasSubstr("clustar perf --suite lossy --scenario micro-bursts --rounds 1000"));
   EXPECT_THAT(page.html, HasSubstr("made up: the kernel has no MPTCP"));
   EXPECT_THAT(page.html, HasSubstr("0.12 of 2 cores"));
+}
+
+// A transport that may leave bytes out is no rival of those that deliver all.
+TEST(Page, TheBestIsAmongTheReliable) {
+  const auto page = make_page(json::parse(R"({"results":{"scenarios":[{"name":"s","ideal_ms":10,"arms":[
+    {"name":"mlt-p1","p99_ms":10,"eligible_bytes":1000,"missing_bytes":5},
+    {"name":"mlt-p0","p99_ms":12,"eligible_bytes":0,"missing_bytes":0,"indicative":true},
+    {"name":"tcp","p99_ms":13,"eligible_bytes":0,"missing_bytes":0}]}]}})"));
+  EXPECT_THAT(page.html, HasSubstr("<td class=best>1.20</td>"));
+  EXPECT_EQ(count(page.html, "class=best"), 1U);
+  EXPECT_THAT(page.html, HasSubstr("percentiles are indicative"));
+}
+
+TEST(Page, SaysThatItEndedEarlyAndWhatIsVoid) {
+  json document = made_up_document();
+  document["results"]["ended_by"] = "interrupted";
+  document["results"]["unfinished"] = {"incast", "cpu"};
+  const Page page = make_page(document, kNoGnuplot);
+  EXPECT_THAT(page.html, HasSubstr("Ended early: interrupted; not measured: incast, cpu."));
+  EXPECT_THAT(page.html, HasSubstr("<span class=\"badge missed\">void</span><span class=reason>indicative</span>"));
+  EXPECT_THAT(page.html, HasSubstr("<span class=reason>2 packets were dropped behind the switch program"));
 }
 
 TEST(Page, RefersToNothingOutside) {

@@ -31,7 +31,8 @@ table.arms th { white-space: normal; vertical-align: bottom; } td code { white-s
 .scroll { margin: .6rem 0; } td { font-variant-numeric: tabular-nums; }
 td.why { text-align: left; white-space: normal; } td.left, th.left { text-align: left; }
 td.best { color: var(--good); font-weight: 600; } a { color: var(--a); text-decoration: none; }
-.badge { display: inline-block; border: 1px solid; border-radius: 1em; padding: 0 .6em; font-size: .85em;
+.badge { display: inline-block; white-space: nowrap; border: 1px solid; border-radius: 1em; padding: 0 .6em;
+  font-size: .85em;
   color: var(--dim); } .badge.met { color: var(--good); } .badge.missed { color: var(--wait); font-weight: 600; }
 .swatch { width: 34px; height: 10px; margin-right: .5rem; vertical-align: middle; }
 .keys { display: flex; flex-wrap: wrap; gap: .2rem 1.4rem; margin: 1rem 0 .6rem; font-size: .92rem; }
@@ -40,11 +41,17 @@ td.best { color: var(--good); font-weight: 600; } a { color: var(--a); text-deco
 figure { border: 1px solid var(--rule); border-radius: 6px; margin: 0; padding: .6rem .6rem .2rem; overflow-x: auto; }
 figcaption { font-size: .92rem; font-weight: 600; } svg.plot { display: block; width: 100%; min-width: 440px;
   height: auto; } svg.plot text { font: 12px system-ui, sans-serif; }
+table.bars td, table.bars th { white-space: normal; } table.bars td:nth-child(n+4) { white-space: nowrap; }
+td .reason { display: block; color: var(--dim); font-size: .92em; }
+.indicative { color: var(--dim); font-size: .92rem; }
+@media (max-width: 1000px) { body { padding: 1rem; } table { font-size: .82rem; } th, td { padding: .2rem .35rem; }
+  table.arms th, table.arms td { padding: .2rem .22rem; } table.arms { font-size: .72rem; }
+  table.arms td:first-child { min-width: 8rem; } }
 .notes { color: var(--dim); margin: 1rem 0; padding-left: 1.2rem; })css";
 
 struct Count {
-  int met = 0, missed = 0, unknown = 0;
-  int all() const { return met + missed + unknown; }
+  int met = 0, missed = 0, unknown = 0, without_value = 0;
+  int all() const { return met + missed + unknown + without_value; }
 };
 
 Count count_bars(const json& scenarios) {
@@ -52,7 +59,11 @@ Count count_bars(const json& scenarios) {
   for (const json& scenario : scenarios) {
     for (const json& bar : list(scenario, "bars")) {
       const json& met = field(bar, "met");
-      ++(!met.is_boolean() ? count.unknown : met.get<bool>() ? count.met : count.missed);
+      const bool is_void = !text(bar, "void_because").empty();
+      ++(is_void             ? count.without_value
+         : !met.is_boolean() ? count.unknown
+         : met.get<bool>()   ? count.met
+                             : count.missed);
     }
   }
   return count;
@@ -63,8 +74,22 @@ std::string verdict(const Count& count) {
   std::string words = fmt::format("{} of {} bars met", count.met, count.all());
   if (count.missed > 0) words += fmt::format(", {} missed", count.missed);
   if (count.unknown > 0) words += fmt::format(", {} not measured", count.unknown);
-  const char* kind = count.missed > 0 ? "slower" : count.unknown > 0 ? "" : "faster";
+  if (count.without_value > 0) words += fmt::format(", {} void", count.without_value);
+  const char* kind = count.missed > 0 ? "slower" : count.unknown + count.without_value > 0 ? "" : "faster";
   return fmt::format("<div class=\"verdict {}\">{}.</div>\n", kind, words);
+}
+
+std::string badge(const json& bar) {
+  const json& met = field(bar, "met");
+  const json& indicative = field(bar, "indicative");
+  const std::string because = text(bar, "void_because");
+  std::string html = !because.empty()    ? "<span class=\"badge missed\">void</span>"
+                     : !met.is_boolean() ? "<span class=badge>not measured</span>"
+                     : met.get<bool>()   ? "<span class=\"badge met\">&#10003; met</span>"
+                                         : "<span class=\"badge missed\">&#10007; missed</span>";
+  if (indicative.is_boolean() && indicative.get<bool>()) html += "<span class=reason>indicative</span>";
+  if (!because.empty()) html += "<span class=reason>" + escaped(because) + "</span>";
+  return html;
 }
 
 std::string bar_row(const json& bar, const std::string& title, std::size_t index) {
@@ -75,33 +100,41 @@ std::string bar_row(const json& bar, const std::string& title, std::size_t index
   const json& spread = list(bar, "spread");
   const std::string blocks =
       spread.size() == 2 ? fixed(number(spread[0]), 2) + " to " + fixed(number(spread[1]), 2) : "-";
-  const json& met = field(bar, "met");
-  const char* badge = !met.is_boolean() ? "<span class=badge>not measured</span>"
-                      : met.get<bool>() ? "<span class=\"badge met\">&#10003; met</span>"
-                                        : "<span class=\"badge missed\">&#10007; missed</span>";
-  return fmt::format("<tr><td><a href=\"#{}\">{}</a></td><td class=left>{}</td>", anchor(index), escaped(title),
-                     escaped(text(bar, "text", "-"))) +
-         cell(wanted) + cell(fixed(number(bar, "figure"), 3)) + cell(blocks) + "<td>" + badge + "</td></tr>\n";
+  return fmt::format("<tr><td><a href=\"#{}\">{}</a></td><td class=left>{}</td><td class=left>{}</td>", anchor(index),
+                     escaped(title), escaped(text(bar, "text", "-")), badge(bar)) +
+         cell(wanted) + cell(fixed(number(bar, "figure"), 3)) + cell(blocks) + "</tr>\n";
 }
 
+// The outcome stands before the figures, so that a narrow window does not cut it off.
 std::string bars_table(const json& scenarios) {
   std::string rows;
   for (std::size_t i = 0; i < scenarios.size(); ++i) {
     for (const json& bar : list(scenarios[i], "bars")) rows += bar_row(bar, title_of(scenarios[i]), i);
   }
   if (rows.empty()) return "";
-  return "<div class=scroll><table><tr><th>scenario</th><th class=left>bar</th><th>wanted</th><th>measured</th>"
-         "<th>by block</th><th>result</th></tr>\n" +
+  return "<div class=scroll><table class=bars><tr><th>scenario</th><th class=left>bar</th><th class=left>result</th>"
+         "<th>wanted</th><th>measured</th><th>by block</th></tr>\n" +
          rows + "</table></div>\n";
 }
 
-std::optional<double> p99_over_ideal(const json& scenario, const std::string& arm_name) {
-  const auto ideal = number(scenario, "ideal_ms");
+const json& arm_of(const json& scenario, const std::string& name) {
+  static const json nothing;
   for (const json& arm : list(scenario, "arms")) {
-    const auto p99 = number(arm, "p99_ms");
-    if (text(arm, "name") == arm_name && p99 && ideal && *ideal > 0) return *p99 / *ideal;
+    if (text(arm, "name") == name) return arm;
   }
-  return std::nullopt;
+  return nothing;
+}
+
+std::optional<double> p99_over_ideal(const json& scenario, const std::string& arm_name) {
+  const auto ideal = number(scenario, "ideal_ms"), p99 = number(arm_of(scenario, arm_name), "p99_ms");
+  return p99 && ideal && *ideal > 0 ? std::optional(*p99 / *ideal) : std::nullopt;
+}
+
+// Who may leave bytes out has it easier than who must deliver all.
+std::optional<double> reliable_p99_over_ideal(const json& scenario, const std::string& arm_name) {
+  const json& arm = arm_of(scenario, arm_name);
+  const bool reliable = number(arm, "eligible_bytes").value_or(0) <= 0 && number(arm, "missing_bytes").value_or(0) <= 0;
+  return reliable && text(arm, "failure").empty() ? p99_over_ideal(scenario, arm_name) : std::nullopt;
 }
 
 // Arms by scenarios, where an arm is one job and has its figure.
@@ -121,23 +154,26 @@ std::string overview(const json& scenarios, const Palette& palette) {
   if (arms.empty()) return "";
   std::string rows = "<tr><th>arm</th>";
   for (const std::size_t i : columns) {
-    rows += fmt::format("<th><a href=\"#{}\">{}</a></th>", anchor(i), escaped(text(scenarios[i], "name", "-")));
+    rows += fmt::format("<th><a href=\"#{}\">{}</a>{}</th>", anchor(i), escaped(text(scenarios[i], "name", "-")),
+                        is_indicative(scenarios[i]) ? " *" : "");
   }
   rows += "</tr>\n";
   for (const std::string& arm : arms) {
     rows += "<tr><td>" + palette.of(arm).swatch() + escaped(arm) + "</td>";
     for (const std::size_t i : columns) {
       const auto value = p99_over_ideal(scenarios[i], arm);
-      bool best = value.has_value();
-      for (const std::string& other : arms)
-        best = best && p99_over_ideal(scenarios[i], other).value_or(*value) >= *value;
+      bool best = reliable_p99_over_ideal(scenarios[i], arm).has_value();
+      for (const std::string& other : arms) {
+        best = best && reliable_p99_over_ideal(scenarios[i], other).value_or(*value) >= *value;
+      }
       rows += fmt::format("<td{}>{}</td>", best ? " class=best" : "", fixed(value, 2));
     }
     rows += "</tr>\n";
   }
   return "<h2>p99 of the round time over the ideal, by arm and scenario</h2>\n<div class=scroll><table>" + rows +
-         "</table></div>\n<p class=dim>1 is the line's own time; the best of a column in bold. Solid: clustar's " +
-         "transports. Dashed: the kernel's TCP and MPTCP.</p>\n";
+         "</table></div>\n<p class=dim>1 is the line's own time; the best of a column in bold, among those that " +
+         "deliver every byte. *: indicative, fewer than 1,000 rounds. Solid: clustar's transports. Dashed: the " +
+         "kernel's TCP and MPTCP.</p>\n";
 }
 
 std::string other_cpu_text(const json& other) {
@@ -169,6 +205,9 @@ std::string conditions(const json& document, const json& results) {
 std::string warnings(const json& results) {
   std::string html;
   const auto add = [&](const std::string& words) { html += "<p class=warning>" + escaped(words) + "</p>\n"; };
+  if (const std::string reason = text(results, "ended_by"); !reason.empty()) {
+    add("Ended early: " + reason + "; not measured: " + any_text(field(results, "unfinished")) + ".");
+  }
   const json& disturbs = field(field(results, "other_cpu"), "disturbs");
   if (disturbs.is_boolean() && disturbs.get<bool>()) {
     add("Others used the CPU while this was measured: ratios hold better than times.");

@@ -5,29 +5,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "bench/lossy/report/svg.h"
+#include "bench/report/range.h"
 
 namespace clustar::bench::lossy_report {
 namespace {
+
+using report::Range;
 
 constexpr int kWidth = 600, kHeight = 330;
 constexpr int kBarStep = 30, kBarFrame = 62;  // pixels per bar, and above and below of them
 constexpr double kLogSpan = 4;                // from here on an axis is logarithmic
 constexpr std::size_t kMaxPoints = 1000;      // of a curve
 constexpr std::size_t kMaxLabel = 20;         // characters
-
-struct Range {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-  void take(double value) {
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-  bool empty() const { return low > high; }
-  double span() const { return low > 0 ? high / low : 1; }
-};
 
 std::string head(int height) {
   std::string script =

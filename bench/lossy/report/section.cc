@@ -57,7 +57,7 @@ std::string arm_row(const json& arm, const json& scenario, const Palette& palett
   const std::string skipped = text(arm, "skipped"), failure = text(arm, "failure");
   std::string html = "<tr>" + arm_cell(arm, palette);
   if (!number(arm, "p50_ms") && !(skipped + failure).empty()) {
-    return html + fmt::format("<td colspan=12 class=\"why{}\">{}</td></tr>\n", failure.empty() ? "" : " warning",
+    return html + fmt::format("<td colspan=13 class=\"why{}\">{}</td></tr>\n", failure.empty() ? "" : " warning",
                               escaped(failure.empty() ? "not measured: " + skipped : "failed: " + failure));
   }
   const auto p99 = number(arm, "p99_ms");
@@ -66,19 +66,28 @@ std::string arm_row(const json& arm, const json& scenario, const Palette& palett
     html += cell(milliseconds(number(arm, key)));
   html += cell(ratio(p99, number(arm, "p50_ms"))) + cell(ratio(p99, number(scenario, "ideal_ms"))) +
           cell(block_range(arm)) + cell(fixed(number(arm, "goodput_gbps"), 4)) +
-          cell(fixed(number(arm, "cpu_s_per_gbit"), 4)) + cell(missing_share(arm)) + "</tr>\n";
+          cell(fixed(number(arm, "cpu_s_per_gbit"), 4)) + cell(fixed(number(arm, "machine_cpu_s_per_gbit"), 4)) +
+          cell(missing_share(arm)) + "</tr>\n";
   if (failure.empty()) return html;
-  return html + "<tr><td colspan=13 class=\"why warning\">then failed: " + escaped(failure) + "</td></tr>\n";
+  return html + "<tr><td colspan=14 class=\"why warning\">then failed: " + escaped(failure) + "</td></tr>\n";
 }
 
 std::string arms_table(const json& scenario, const Palette& palette) {
   if (list(scenario, "arms").empty()) return "<p class=dim>No arm was measured.</p>\n";
   std::string html = "<div class=scroll><table class=arms>" +
                      row({"arm", "rounds", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms", "p99 / p50",
-                          "p99 / ideal", "p50 by block, ms", "Gbit/s", "CPU s/Gbit", "missing"},
+                          "p99 / ideal", "p50 by block, ms", "Gbit/s", "CPU s/Gbit", "whole machine", "missing"},
                          "th");
   for (const json& arm : list(scenario, "arms")) html += arm_row(arm, scenario, palette);
-  return html + "</table></div>\n";
+  html += "</table></div>\n";
+  if (is_indicative(scenario)) {
+    html += "<p class=indicative>Fewer than 1,000 rounds: percentiles are indicative.</p>\n";
+  }
+  const json& disturbs = field(field(scenario, "other_cpu"), "disturbs");
+  if (disturbs.is_boolean() && disturbs.get<bool>()) {
+    html += "<p class=indicative>Others used the CPU meanwhile: the whole machine's has theirs, too.</p>\n";
+  }
+  return html;
 }
 
 std::string jobs_table(const json& scenario) {
@@ -86,12 +95,12 @@ std::string jobs_table(const json& scenario) {
   for (const json& arm : list(scenario, "arms")) {
     for (const json& job : list(arm, "jobs")) {
       rows += row({name_of(arm), text(job, "name", "-"), fixed(number(job, "goodput_gbps"), 4),
-                   fixed(number(job, "share_of_fair"), 3), any_text(field(job, "share_by_block"))});
+                   fixed(number(job, "share_of_fair"), 3), any_text(field(job, "share_by_round"))});
     }
   }
   if (rows.empty()) return "";
   return "<div class=scroll><table>" +
-         row({"jobs together", "job", "Gbit/s", "share of the fair one", "by block"}, "th") + rows + "</table></div>\n";
+         row({"jobs together", "job", "Gbit/s", "share of the fair one", "by round"}, "th") + rows + "</table></div>\n";
 }
 
 std::string rules_text(const json& rules) {
@@ -136,6 +145,9 @@ std::string setup(const json& scenario) {
   std::string ideal = milliseconds(number(scenario, "ideal_ms")) + " ms: all layer-2 bytes at the port's rate";
   if (const auto one_way = number(scenario, "one_way_ms")) {
     ideal += fmt::format(", and one unloaded one-way time of {} ms", milliseconds(one_way));
+  }
+  if (const auto bucket = number(scenario, "bucket_ms")) {
+    ideal += fmt::format("; after a pause the shaper may make a round {} ms faster", milliseconds(bucket));
   }
   add("Ideal", ideal);
   add("Delay", any_text(field(scenario, "delay_mode")));
@@ -182,15 +194,26 @@ BarPlot bars(const json& scenario, const Palette& palette, const char* key, cons
   return plot;
 }
 
+// Marks each arm's bar with another of its figures.
+void mark(BarPlot& plot, const json& scenario, const char* key) {
+  for (BarRow& row_of_arm : plot.rows) {
+    for (const json& arm : list(scenario, "arms")) {
+      if (name_of(arm) == row_of_arm.label) row_of_arm.mark = number(arm, key);
+    }
+  }
+}
+
 BarPlot p99_bars(const json& scenario, const Palette& palette) {
   BarPlot plot = bars(scenario, palette, "p99_ms", "{:.4g}", "milliseconds");
   plot.may_be_log = true;
   plot.reference = number(scenario, "ideal_ms");
-  for (BarRow& row_of_arm : plot.rows) {
-    for (const json& arm : list(scenario, "arms")) {
-      if (name_of(arm) == row_of_arm.label) row_of_arm.mark = number(arm, "p50_ms");
-    }
-  }
+  mark(plot, scenario, "p50_ms");
+  return plot;
+}
+
+BarPlot cpu_bars(const json& scenario, const Palette& palette) {
+  BarPlot plot = bars(scenario, palette, "cpu_s_per_gbit", "{:.4f}", "CPU seconds per Gbit");
+  mark(plot, scenario, "machine_cpu_s_per_gbit");
   return plot;
 }
 
@@ -219,7 +242,7 @@ std::string plots(const json& scenario, const Palette& palette, Plotter& plotter
   html += plotter.figure(tail_script(times), "The slowest tenth of the rounds: each decade up is ten times rarer", {});
   add_bars(p99_bars(scenario, palette), "p99 of the round time; the line across a bar is its p50");
   add_bars(bars(scenario, palette, "goodput_gbps", "{:.4f}", "Gbit/s"), "Goodput: delivered bytes only");
-  add_bars(bars(scenario, palette, "cpu_s_per_gbit", "{:.4f}", "CPU seconds per Gbit"), "CPU of both ends");
+  add_bars(cpu_bars(scenario, palette), "CPU of both ends' processes; the line is the whole machine's");
   add_bars(share_bars(scenario, palette), "Share of the port, job by job; jobs of one colour ran together, 1 is fair");
   if (html.empty()) return "";
   std::string keys;
@@ -255,6 +278,14 @@ std::string Plotter::figure(const std::string& script, const std::string& captio
 }
 
 std::string title_of(const json& scenario) { return text(scenario, "title", text(scenario, "name", "(no title)")); }
+
+bool is_indicative(const json& scenario) {
+  for (const json& arm : list(scenario, "arms")) {
+    const json& indicative = field(arm, "indicative");
+    if (indicative.is_boolean() && indicative.get<bool>()) return true;
+  }
+  return false;
+}
 
 std::string anchor(std::size_t index) { return fmt::format("s{}", index); }
 

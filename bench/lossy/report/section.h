@@ -29,6 +29,8 @@ class Plotter {
 
 // What the scenario is called, in words for people.
 std::string title_of(const nlohmann::json& scenario);
+// Whether an arm had too few rounds for its percentiles.
+bool is_indicative(const nlohmann::json& scenario);
 // "s<index>": the section's id.
 std::string anchor(std::size_t index);
 
