@@ -90,8 +90,7 @@ int show_status(const FabricArguments& arguments) {
   int status = kOk;
   if (cannot_write(arguments.json_path, status)) return status;
   if (arguments.watch_s > 0) {
-    if (!arguments.json_path.empty()) return fabric_usage_error("--watch writes no file; leave out --json or --watch");
-    return watch_fabric(arguments.spec.name, arguments.watch_s);
+    return watch_fabric(arguments.spec.name, arguments.watch_s, arguments.json_path);
   }
   const auto there = fabric::Fabric::status_of(arguments.spec.name);
   if (!there) return fabric_error(there.error());
@@ -169,7 +168,9 @@ void add_status(CLI::App& app, const std::shared_ptr<FabricArguments>& arguments
   CLI::App& command =
       add_fabric_command(app, "status", "Show ports and counters, and prove that queues hold packets", *arguments);
   command.add_flag("--no-probe", arguments->no_probe, "No burst of traffic, and so no proof");
-  command.add_option("--watch", arguments->watch_s, "Show it every so many seconds, without a probe, until Ctrl-C")
+  command
+      .add_option("--watch", arguments->watch_s,
+                  "Show it every so many seconds, without a probe, until Ctrl-C; --json: one object per line")
       ->check(number_between(0.1, 3600))
       ->type_name("SECONDS");
   add_fabric_json(command, *arguments);
@@ -184,7 +185,7 @@ void add_exec(CLI::App& app, const std::shared_ptr<FabricArguments>& arguments, 
   command.add_option("CMD", arguments->command, "The command and its arguments, after --")->required();
   command.footer(
       "Input, output and exit status are the command's own (127: there is no such command).\n"
-      "Example: clustar fabric exec 0 -- ping -c 1 10.88.0.2");
+      "Example: clustar fabric exec 0 -- ip addr");
   command.callback([arguments, &status] { status = exec(*arguments); });
 }
 
@@ -207,7 +208,7 @@ void add_fabric(CLI::App& app, int& status) {
   add_fabric_selftest(command, status);
   command.footer(
       "Exit status: 0 done, 1 failed (no root, a kernel module is missing), 2 wrong usage.\n"
-      "Example: clustar fabric up --hosts 2 --rate 200M; clustar fabric exec 0 -- ping 10.88.0.2; clustar fabric down");
+      "Example: clustar fabric up --hosts 2 --rate 200M; clustar fabric exec 0 -- ip addr; clustar fabric down");
 }
 
 }  // namespace clustar::bench::cli

@@ -4,9 +4,15 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
 #include <cmath>
+#include <cstring>
 #include <ctime>
+#include <fstream>
 #include <iostream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -21,6 +27,15 @@
 
 namespace clustar::bench::cli {
 namespace {
+
+// CLI11 itself takes -1 for the largest one. "" when it is a seed.
+std::string seed_problem(const std::string& text) {
+  std::uint64_t seed = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, seed);
+  if (error == std::errc() && rest == end) return "";
+  return fmt::format("'{}' is no seed; allowed: 0 to {}", text, std::numeric_limits<std::uint64_t>::max());
+}
 
 // Waits; true when the user asked to end.
 bool interrupted_within(const sigset_t& signals, double seconds) {
@@ -67,7 +82,10 @@ void add_rule_options(CLI::App& command, fabric::RuleTexts& options) {
       ->type_name("RULE")
       ->group("Rules of the switch");
   text("--trim", options.trim, "CLASSES", "Cut what the buffer cannot hold to its headers, as 1 or 0-6");
-  command.add_option("--seed", options.seed, "Of losses and marks")->type_name("N")->group("Rules of the switch");
+  command.add_option("--seed", options.seed, "Of losses and marks")
+      ->check(CLI::Validator(seed_problem, "0 to 18446744073709551615"))
+      ->type_name("N")
+      ->group("Rules of the switch");
 }
 
 Result<void> apply_options(const fabric::RuleTexts& texts, fabric::PortRules& rules) {
@@ -75,25 +93,57 @@ Result<void> apply_options(const fabric::RuleTexts& texts, fabric::PortRules& ru
   return done ? done : fail(done.error().code, "--" + done.error().message);
 }
 
-int watch_fabric(const std::string& name, double seconds) {
+namespace {
+
+// Lines of JSON, to a file or to standard output.
+class JsonLines {
+ public:
+  explicit JsonLines(const std::string& path) : path_(path) {
+    if (!path.empty() && path != "-") file_.open(path);
+  }
+  // False when it could not be written; errno says why.
+  bool write(const nlohmann::json& object) {
+    if (path_.empty()) return true;
+    std::ostream& out = path_ == "-" ? std::cout : file_;
+    return static_cast<bool>(out << object.dump() << std::endl);
+  }
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+};
+
+// Until the output ends or Ctrl-C.
+int watch(const std::string& name, double seconds, const std::string& json_path, const sigset_t& signals) {
+  JsonLines lines(json_path);
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  const auto begin = std::chrono::steady_clock::now();
+  do {
+    const auto there = fabric::Fabric::status_of(name);
+    if (!there) return fabric_error(there.error());
+    nlohmann::json object = status_json(*there, std::nullopt);
+    object["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (!lines.write(object)) {
+      if (json_path == "-") return kOk;  // whoever read has seen enough
+      return fabric_error({ErrorCode::kSystem, fmt::format("cannot write '{}': {}", json_path, std::strerror(errno))});
+    }
+    if (json_path == "-") continue;
+    const std::string text = status_text(*there, std::nullopt);
+    std::cout << (terminal ? page(text) : text + "\n") << std::flush;
+  } while (std::cout && !interrupted_within(signals, seconds));
+  return kOk;
+}
+
+}  // namespace
+
+int watch_fabric(const std::string& name, double seconds, const std::string& json_path) {
   sigset_t signals{}, before{};
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, &before);
   std::cerr << "Ctrl-C ends this\n";
-  const bool terminal = isatty(STDOUT_FILENO) == 1;
-  int status = kOk;
-  do {
-    const auto there = fabric::Fabric::status_of(name);
-    if (!there) {
-      std::cerr << "clustar fabric: " << there.error().message << "\n";
-      status = kFailed;
-      break;
-    }
-    std::cout << (terminal ? page(status_text(*there, std::nullopt)) : status_text(*there, std::nullopt) + "\n")
-              << std::flush;
-  } while (std::cout && !interrupted_within(signals, seconds));
+  const int status = watch(name, seconds, json_path, signals);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return status;
 }

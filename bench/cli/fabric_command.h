@@ -23,6 +23,7 @@ struct FabricArguments {
   std::string uplink_rate;
   std::string uplink_buffer;
   std::string delay;
+  std::string delay_by;
   std::string topology;             // a file; then nothing above but the name counts
   std::vector<std::string> spines;  // none or one: the number may be left out
   std::string host;
@@ -54,8 +55,9 @@ void add_rule_options(CLI::App& command, fabric::RuleTexts& texts);
 // Changes what the options speak of; the error names the option.
 Result<void> apply_options(const fabric::RuleTexts& texts, fabric::PortRules& rules);
 
-// Shows the fabric's status every so many seconds until Ctrl-C. Returns the exit status.
-int watch_fabric(const std::string& name, double seconds);
+// Shows the fabric's status every so many seconds until Ctrl-C; with `json_path` ("-": instead of the text) also as one
+// JSON object per line. Returns the exit status.
+int watch_fabric(const std::string& name, double seconds, const std::string& json_path);
 
 void add_fabric_selftest(CLI::App& app, int& status);
 void add_fabric_set(CLI::App& app, const std::shared_ptr<FabricArguments>& arguments, int& status);

@@ -59,6 +59,7 @@ Result<fabric::FabricSpec> read_form(const FabricArguments& arguments) {
       read_option("--uplink-rate", arguments.uplink_rate, parse_uplink_rate, spec.uplink_rate_bps),
       read_option("--uplink-buffer", arguments.uplink_buffer, parse_buffer, spec.uplink_buffer_bytes),
       read_option("--delay", arguments.delay, fabric::parse_delay, spec.delay_ns),
+      read_option("--delay-by", arguments.delay_by, fabric::parse_delay_by, spec.delay_by),
   };
   for (const Result<void>& one : read) {
     if (!one) return tl::unexpected(one.error());
@@ -101,6 +102,12 @@ void add_lines(CLI::App& command, FabricArguments& arguments) {
       ->type_name("BYTES");
   command.add_option("--delay", arguments.delay, "Of propagation on each link, one way: 800ns, 50us, 1.5ms [none]")
       ->type_name("TIME");
+  command
+      .add_option(
+          "--delay-by", arguments.delay_by,
+          "Who carries the delay: the kernel's netem, a forwarder (a process), or auto: netem where there is one "
+          "[auto]")
+      ->type_name("netem|forwarder|auto");
 }
 
 void add_tiers(CLI::App& command, FabricArguments& arguments) {
@@ -142,7 +149,7 @@ void add_fabric_up(CLI::App& app, const std::shared_ptr<FabricArguments>& argume
                           .add_option("--topology", arguments->topology,
                                       "Switches, hosts and links as this TOML file says (docs/fabric.md)")
                           ->type_name("FILE");
-  for (const char* other : {"--hosts", "--rate", "--mtu", "--buffer", "--delay", "--spine"}) {
+  for (const char* other : {"--hosts", "--rate", "--mtu", "--buffer", "--delay", "--delay-by", "--spine"}) {
     file->excludes(command.get_option(other));
   }
   add_rule_options(command, arguments->rules);

@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include "bench/fabric/delay/forwarder.h"
 #include "bench/fabric/delay/wire.h"
 #include "bench/fabric/interface.h"
 #include "bench/fabric/namespaces.h"
+#include "bench/fabric/netlink.h"
 #include "bench/fabric/ports.h"
 #include "bench/fabric/router.h"
 #include "bench/fabric/topology.h"
@@ -17,10 +20,15 @@
 namespace clustar::bench::fabric {
 namespace {
 
+constexpr auto kAwakeBound = std::chrono::seconds(20);
 constexpr const char* kNeedsNamespaces =
     "needs network namespaces (CONFIG_NET_NS) and a writable /run/netns; in a container, start it with --privileged";
 constexpr const char* kNeedsLinks =
     "needs the kernel modules veth and bridge (CONFIG_VETH, CONFIG_BRIDGE): modprobe -a veth bridge";
+constexpr const char* kNeedsNetem =
+    "a delay by netem needs a kernel with CONFIG_NET_SCH_NETEM (modprobe sch_netem); elsewhere: --delay-by forwarder, "
+    "or "
+    "auto";
 constexpr const char* kNeedsRoutes = "needs multipath routes (CONFIG_IP_ROUTE_MULTIPATH)";
 
 std::string namespace_lines(const Topology& topology) {
@@ -77,7 +85,7 @@ std::string cable_lines(const Topology& topology, int node) {
 }
 
 // The halves towards the first ends, and netem across where the kernel has it. The forwarder comes last of all.
-Result<void> join_halves(const Topology& topology, const Tools& tools) {
+Result<void> join_halves(const Topology& topology, DelayBy by, const Tools& tools) {
   const std::string wire = wire_namespace(topology.fabric);
   const auto cables = wire_cables(topology);
   if (const auto done = tools.ip_batch(wire, wire_lines(topology), kNeedsLinks); !done) return done;
@@ -89,7 +97,10 @@ Result<void> join_halves(const Topology& topology, const Tools& tools) {
     }
     return done;
   });
-  if (!per_packet || !tools.tc_batch(wire, netem_trial_lines(), "")) return per_packet;
+  if (!per_packet || by == DelayBy::kForwarder) return per_packet;
+  const auto trial = tools.tc_batch(wire, netem_trial_lines(), kNeedsNetem);
+  if (!trial && by == DelayBy::kNetem) return fail(ErrorCode::kUnavailable, trial.error().message);
+  if (!trial) return {};
   if (const auto done = tools.ip_batch(wire, netem_bridge_lines(cables), kNeedsLinks); !done) return done;
   return tools.tc_batch(wire, netem_lines(cables), kNeedsQueues);
 }
@@ -107,14 +118,14 @@ Result<void> carry_delay(const Topology& topology) {
   return start_forwarder(topology.fabric, wire_cables(topology));
 }
 
-Result<void> lay_cables(const Topology& topology, const Tools& tools) {
+Result<void> lay_cables(const Topology& topology, DelayBy by, const Tools& tools) {
   for (int node = topology.hosts; node < static_cast<int>(topology.nodes.size()); ++node) {
     const std::string lines = cable_lines(topology, node);
     if (lines.empty()) continue;
     const auto done = tools.ip_batch(node_at(topology, node).net_namespace, lines, kNeedsLinks);
     if (!done) return done;
   }
-  return topology.has_delay() ? join_halves(topology, tools) : Result<void>();
+  return topology.has_delay() ? join_halves(topology, by, tools) : Result<void>();
 }
 
 // Nothing may merge packets on the way. Hosts around a bridge get their address here, without a tool. All links are up
@@ -136,6 +147,43 @@ Result<void> set_up_node(const Topology& topology, int node) {
   return set_up(kHostInterface);
 }
 
+// In the calling thread's namespace: the first link that has its carrier and does not pass packets yet; "" without.
+Result<std::string> waking_link() {
+  const auto links = read_links();
+  if (!links) return tl::unexpected(links.error());
+  for (const Link& link : *links) {
+    if (link.up && link.carrier && !link.running) return link.name;
+  }
+  return std::string();
+}
+
+// The kernel acts on a new carrier by a worker of its own, which is late on busy cores; who sends at once would lose
+// the first packets of a fabric that is up.
+Result<void> await_links(const Topology& topology, const HeldSignals& signals) {
+  std::vector<std::string> names;
+  for (const Node& node : topology.nodes) names.push_back(node.net_namespace);
+  if (topology.has_delay()) names.push_back(wire_namespace(topology.fabric));
+  const auto until = std::chrono::steady_clock::now() + kAwakeBound;
+  for (const std::string& name : names) {
+    const auto awake = run_inside(name, [&]() -> Result<void> {
+      for (auto link = waking_link();; link = waking_link()) {
+        if (!link) return tl::unexpected(link.error());
+        if (link->empty()) return {};
+        if (signals.interrupted()) return fail(ErrorCode::kSystem, "interrupted");
+        if (std::chrono::steady_clock::now() > until) {
+          return fail(ErrorCode::kSystem,
+                      fmt::format("{} in {} has a carrier and passes nothing; the machine may be too "
+                                  "busy: try again",
+                                  *link, name));
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+    if (!awake) return awake;
+  }
+  return {};
+}
+
 Result<void> lay_routes(const Topology& topology, const Tools& tools) {
   const auto lines = route_lines(topology);
   for (std::size_t node = 0; node < topology.nodes.size(); ++node) {
@@ -147,7 +195,7 @@ Result<void> lay_routes(const Topology& topology, const Tools& tools) {
 
 }  // namespace
 
-Result<void> build(const FabricSpec& spec, const Tools& tools, std::string& note) {
+Result<void> build(const FabricSpec& spec, const Tools& tools, const HeldSignals& signals, std::string& note) {
   const Topology topology = topology_of(spec);
   if (const auto done = tools.ip_batch("", namespace_lines(topology), kNeedsNamespaces); !done) return done;
   const auto prepared = each_node(topology, [&](int node) {
@@ -162,12 +210,13 @@ Result<void> build(const FabricSpec& spec, const Tools& tools, std::string& note
     });
     if (!silent) return silent;
   }
-  if (const auto done = lay_cables(topology, tools); !done) return done;
+  if (const auto done = lay_cables(topology, spec.delay_by, tools); !done) return done;
   if (const auto done = each_node(topology, [&](int node) { return set_up_node(topology, node); }); !done) return done;
   if (topology.is_routed()) {
     if (const auto done = lay_routes(topology, tools); !done) return done;
   }
-  if (const auto done = equip_ports(spec, topology, tools, note); !done || !topology.has_delay()) return done;
+  if (const auto done = equip_ports(spec, topology, tools, note); !done) return done;
+  if (const auto done = await_links(topology, signals); !done || !topology.has_delay()) return done;
   return carry_delay(topology);
 }
 

@@ -12,6 +12,6 @@ namespace clustar::bench::fabric {
 // Namespaces, cables, switches, addresses and routes, offloads, queues. `spec` is checked(), and nothing of its name
 // exists.
 // `note`: what it had to do without, and why.
-Result<void> build(const FabricSpec& spec, const Tools& tools, std::string& note);
+Result<void> build(const FabricSpec& spec, const Tools& tools, const HeldSignals& signals, std::string& note);
 
 }  // namespace clustar::bench::fabric

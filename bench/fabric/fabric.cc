@@ -48,25 +48,63 @@ Result<Removed> remove_locked(const std::string& name) {
   return removed;
 }
 
+// "" when it is what is wanted.
+std::string differs(const FabricStatus& there, const FabricSpec& wanted) {
+  const std::string what = difference(there.spec, wanted);
+  const DelayCarrier carrier = there.delay.carrier;
+  if (!what.empty() || wanted.delay_by == DelayBy::kAuto ||
+      to_string(wanted.delay_by) == std::string(to_string(carrier)))
+    return what;
+  return fmt::format("a delay by {} instead of {}", to_string(carrier), to_string(wanted.delay_by));
+}
+
 // What is wrong with the fabric that is there, or how it differs; empty when it is `wanted`.
 std::string wrong_with(const FabricStatus& there, const FabricSpec& wanted) {
   if (!there.problems.empty()) return there.problems.front();
-  const std::string what = difference(there.spec, wanted);
+  const std::string what = differs(there, wanted);
   return what.empty() ? "" : fmt::format("{}: {}", describe(there.spec), what);
 }
 
-Result<void> build_and_check(const FabricSpec& spec, const Tools& tools, const HeldSignals& signals,
-                             std::string& note) {
-  if (const auto done = build(spec, tools, note); !done) return done;
+// Damaged in nothing but that its forwarder has died: then that one starts again, whatever runs on the hosts meanwhile.
+// What is there afterwards.
+Result<FabricStatus> revive_forwarder(const FabricStatus& there, const FabricSpec& wanted) {
+  const bool only_that = there.exists && there.problems.size() == 1 && there.delay.forwarder_is_missing();
+  if (!only_that || wanted.delay_by == DelayBy::kNetem || !differs(there, wanted).empty()) return there;
+  if (const auto started = start_forwarder(wanted.name, wire_cables(topology_of(wanted))); !started) return there;
+  return inspect(wanted.name);
+}
+
+Result<void> build_and_check(const FabricSpec& spec, const Tools& tools, const HeldSignals& signals, UpReport& report) {
+  if (const auto done = build(spec, tools, signals, report.note); !done) return done;
   const auto there = inspect(spec.name);
   if (!there) return tl::unexpected(there.error());
   const std::string wrong = wrong_with(*there, spec);
   if (!wrong.empty()) {
     return fail(ErrorCode::kInternal, fmt::format("the kernel made something else of the fabric: {}", wrong));
   }
+  report.delay = there->delay.carrier;
   if (const auto done = write_state(spec); !done) return done;
   if (signals.interrupted()) return fail(ErrorCode::kSystem, "interrupted");
   return {};
+}
+
+// Under the lock: in the place of what is there, unless somebody uses that.
+Result<void> make_anew(const FabricSpec& spec, const Tools& tools, const HeldSignals& signals, UpReport& report) {
+  if (const auto ok = check_outside(spec.name); !ok) return ok;
+  const auto inside = strangers(spec.name, inhabitants(namespaces_of(spec.name)));
+  if (!inside.empty()) {
+    return fail(
+        ErrorCode::kInvalidUsage,
+        fmt::format("the fabric '{0}' is there with other arguments or damaged ({1}), and {2}. End them, or let "
+                    "'clustar fabric down --name {0}' do so",
+                    spec.name, report.before, to_string(inside)));
+  }
+  Result<void> made;
+  if (const auto gone = remove_locked(spec.name); !gone) made = tl::unexpected(gone.error());
+  if (made) made = build_and_check(spec, tools, signals, report);
+  if (made) return {};
+  const auto gone = remove_locked(spec.name);
+  return fail(made.error().code, made.error().message + (gone ? "" : "\nand then: " + gone.error().message));
 }
 
 Error incomplete(const std::string& name, const FabricStatus& there) {
@@ -113,10 +151,13 @@ Result<Fabric> Fabric::up(const FabricSpec& asked, UpReport* report) {
   if (!lock) return tl::unexpected(lock.error());
   const auto tools = Tools::find(signals, lock->fd());
   if (!tools) return tl::unexpected(tools.error());
-  const auto there = inspect(spec->name);
+  const auto found = inspect(spec->name);
+  if (!found) return tl::unexpected(found.error());
+  const auto there = revive_forwarder(*found, *spec);
   if (!there) return tl::unexpected(there.error());
 
   UpReport done;
+  done.delay = there->delay.carrier;
   if (there->exists) {
     done.before = wrong_with(*there, *spec);
     done.change = done.before.empty()       ? Change::kUnchanged
@@ -125,23 +166,12 @@ Result<Fabric> Fabric::up(const FabricSpec& asked, UpReport* report) {
   }
   if (done.change == Change::kUnchanged) {
     if (const auto written = write_state(*spec); !written) return tl::unexpected(written.error());
-  } else {
-    if (const auto ok = check_outside(spec->name); !ok) return tl::unexpected(ok.error());
-    const auto inside = strangers(spec->name, inhabitants(namespaces_of(spec->name)));
-    if (!inside.empty()) {
-      return fail(
-          ErrorCode::kInvalidUsage,
-          fmt::format("the fabric '{0}' is there with other arguments or damaged ({1}), and {2}. End them, or let "
-                      "'clustar fabric down --name {0}' do so",
-                      spec->name, done.before, to_string(inside)));
+    if (!found->problems.empty()) {
+      done.change = Change::kRepaired;
+      done.before = found->problems.front();
     }
-    Result<void> made;
-    if (const auto gone = remove_locked(spec->name); !gone) made = tl::unexpected(gone.error());
-    if (made) made = build_and_check(*spec, *tools, signals, done.note);
-    if (!made) {
-      const auto gone = remove_locked(spec->name);
-      return fail(made.error().code, made.error().message + (gone ? "" : "\nand then: " + gone.error().message));
-    }
+  } else if (const auto made = make_anew(*spec, *tools, signals, done); !made) {
+    return tl::unexpected(made.error());
   }
   done.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (report != nullptr) *report = done;

@@ -29,6 +29,7 @@ struct UpReport {
   std::string before;  // kRebuilt: what was there; kRepaired: what was wrong with it
   double seconds = 0;
   std::string note;  // what the fabric does without, and why; empty: nothing
+  DelayCarrier delay = DelayCarrier::kNone;
 };
 
 // What remove() did.

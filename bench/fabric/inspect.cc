@@ -130,7 +130,7 @@ class Inspector {
     for (const Inhabitant& one : inhabitants({wire})) {
       if (one.command == kForwarderCommand) status_.delay.pid = one.pid;
     }
-    if (status_.delay.pid == 0) {
+    if (status_.delay.forwarder_is_missing()) {
       problem(
           fmt::format("the delay forwarder ({}) does not run, so links with a delay carry nothing", kForwarderCommand));
     }

@@ -168,6 +168,7 @@ Result<std::vector<Link>> read_links() {
     Link link;
     link.index = head.ifi_index;
     link.up = (head.ifi_flags & IFF_UP) != 0;
+    link.running = (head.ifi_flags & IFF_RUNNING) != 0;
     for_each_attribute(data + aligned(sizeof(ifinfomsg)), size - aligned(sizeof(ifinfomsg)),
                        [&](int kind, const char* value, std::size_t length) {
                          if (kind == IFLA_IFNAME) link.name.assign(value, strnlen(value, length));

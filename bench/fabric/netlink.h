@@ -17,6 +17,7 @@ struct Link {
   int master = 0;  // index of the bridge, 0 without
   bool up = false;
   bool carrier = false;  // the other end is up too
+  bool running = false;  // and the kernel has acted on that: until then it and a bridge around it drop what comes
   std::uint64_t rx_packets = 0, rx_bytes = 0, rx_drops = 0;
   std::uint64_t tx_packets = 0, tx_bytes = 0, tx_drops = 0;
 };

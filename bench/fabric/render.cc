@@ -142,10 +142,11 @@ std::string up_text(const Fabric& fabric, const UpReport& report) {
                                                                   : "";
   std::string text = fmt::format("fabric {} {} in {:.2f} s{}: {}\n", spec.name, to_string(report.change),
                                  report.seconds, before, describe(spec));
+  if (report.delay != DelayCarrier::kNone) text += fmt::format("delay by {}\n", to_string(report.delay));
   if (!report.note.empty()) text += fmt::format("without rules and priorities: {}\n", report.note);
   const std::string name = spec.name == kDefaultName ? "" : fmt::format("--name {} ", spec.name);
-  return text + fmt::format("hosts 0 to {} are {} to {}; run on one: clustar fabric exec {}0 -- ping -c 1 {}\n",
-                            spec.hosts - 1, fabric.address(0), fabric.address(spec.hosts - 1), name, fabric.address(1));
+  return text + fmt::format("hosts 0 to {} are {} to {}; run on one: clustar fabric exec {}0 -- ip addr\n",
+                            spec.hosts - 1, fabric.address(0), fabric.address(spec.hosts - 1), name);
 }
 
 json up_json(const Fabric& fabric, const UpReport& report) {
@@ -154,6 +155,7 @@ json up_json(const Fabric& fabric, const UpReport& report) {
   results["before"] = report.before;
   results["seconds"] = report.seconds;
   results["note"] = report.note;
+  results["delay_by"] = to_string(report.delay);
   results["switches"] = json::array();
   for (const std::string& one : fabric.switch_namespaces()) results["switches"].push_back(one);
   results["addresses"] = json::array();

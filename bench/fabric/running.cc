@@ -29,6 +29,10 @@ Result<FabricStatus> must_inspect(const std::string& fabric) {
   return there;
 }
 
+Result<void> set_rules(const SwitchPort& port, const SwitchRules& rules) {
+  return run_inside(port.switch_namespace, [&] { return change_port(port.interface, rules.of(port_place(port))); });
+}
+
 }  // namespace
 
 Result<FabricSpec> change_rules(const std::string& fabric, const std::string& place,
@@ -46,13 +50,19 @@ Result<FabricSpec> change_rules(const std::string& fabric, const std::string& pl
   if (!wanted) return wanted;
   const auto ports = ports_at(topology_of(spec), place);
   if (!ports) return tl::unexpected(ports.error());
-  for (const SwitchPort& port : *ports) {
-    const auto changed = run_inside(port.switch_namespace,
-                                    [&] { return change_port(port.interface, wanted->rules.of(port_place(port))); });
-    if (!changed) return tl::unexpected(changed.error());
+  Result<void> done;
+  std::size_t changed = 0;
+  for (; done && changed < ports->size(); ++changed) done = set_rules((*ports)[changed], wanted->rules);
+  if (done) done = write_state(*wanted);
+  if (done) return wanted;
+  // All or nothing: a port that has failed may have changed, too. Newest first, and on after an error.
+  std::string left;
+  while (changed-- > 0) {
+    const auto back = set_rules((*ports)[changed], there->spec.rules);
+    if (!back)
+      left += fmt::format("\nand port {} keeps the new rules: {}", port_place((*ports)[changed]), back.error().message);
   }
-  if (const auto written = write_state(*wanted); !written) return tl::unexpected(written.error());
-  return wanted;
+  return fail(done.error().code, done.error().message + left);
 }
 
 Result<void> reset_counters(const std::string& fabric) {

@@ -11,7 +11,8 @@ namespace clustar::bench::fabric {
 
 // Lets `edit` change the rules of each port at `place` (see places.h; "": of every port), one after another.
 // kUnavailable when the fabric is not there, not whole, or has no switch program; kInvalidArgument: the place, or what
-// `edit` made of the rules; no port has changed then. Returns the spec as it is now.
+// `edit` made of the rules. After an error every port has the rules from before, or the error names it. In order with
+// `up`, `down` and other changes. Returns the spec as it is now.
 Result<FabricSpec> change_rules(const std::string& fabric, const std::string& place,
                                 const std::function<Result<void>(PortRules&)>& edit);
 

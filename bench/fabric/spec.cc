@@ -105,6 +105,24 @@ std::string delay_text(std::uint64_t ns) {
                                : fmt::format("{}ms", value / 1e6);
 }
 
+const char* to_string(DelayBy by) {
+  switch (by) {
+    case DelayBy::kAuto: return "auto";
+    case DelayBy::kNetem: return "netem";
+    case DelayBy::kForwarder: return "forwarder";
+  }
+  return "?";
+}
+
+Result<DelayBy> parse_delay_by(const std::string& text) {
+  for (const DelayBy by : {DelayBy::kAuto, DelayBy::kNetem, DelayBy::kForwarder}) {
+    if (text == to_string(by)) return by;
+  }
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("'{}' carries no delay; allowed: netem, forwarder, auto (netem where the kernel has it)", text));
+}
+
 std::string rate_text(std::uint64_t bps) {
   if (bps == 0) return "off";
   if (bps >= 1'000'000'000 && bps % 1'000'000 == 0) return fmt::format("{}G", static_cast<double>(bps) / 1e9);
@@ -228,6 +246,10 @@ std::string rules_text(const FabricSpec& spec) {
 Result<FabricSpec> checked(FabricSpec spec) {
   auto form = checked_form(std::move(spec));
   if (!form) return form;
+  if (form->delay_by != DelayBy::kAuto && !topology_of(*form).has_delay()) {
+    return wrong(
+        fmt::format("delay-by {} without a delay; give links one (delay) or leave it out", to_string(form->delay_by)));
+  }
   auto rules = checked(form->rules, topology_of(*form));
   if (!rules) return tl::unexpected(rules.error());
   form->rules = std::move(*rules);

@@ -37,6 +37,11 @@ struct LinkSpec {
   bool operator==(const LinkSpec&) const = default;
 };
 
+// Who carries propagation delay; kAuto: netem where the kernel has it, the forwarder elsewhere.
+enum class DelayBy { kAuto, kNetem, kForwarder };
+const char* to_string(DelayBy by);  // "auto", "netem", "forwarder"
+Result<DelayBy> parse_delay_by(const std::string& text);
+
 // Three forms: hosts around one switch; two tiers of switches (spines > 0); any links at all (links not empty).
 struct FabricSpec {
   std::string name = kDefaultName;  // 1 to 32 of a-z 0-9 -, a letter or digit first and last
@@ -46,7 +51,8 @@ struct FabricSpec {
   int mtu = 1500;
   // Bytes that may wait at a switch port for the line to its host. 0: default_buffer_bytes(). Only with a rate.
   std::uint64_t buffer_bytes = 0;
-  std::uint64_t delay_ns = 0;  // of propagation on each link, one way; 0 to 100 ms
+  std::uint64_t delay_ns = 0;         // of propagation on each link, one way; 0 to 100 ms
+  DelayBy delay_by = DelayBy::kAuto;  // only with a delay on some link; a fabric that is up is read back as kAuto
 
   // Two tiers: every leaf is linked to every spine, hosts sit on the leaves in blocks of (nearly) equal size.
   int spines = 0;

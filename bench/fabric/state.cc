@@ -92,7 +92,9 @@ Result<void> write_state(const FabricSpec& spec) {
   out << state.dump(2) << "\n";
   out.close();
   if (!out || std::rename(fresh.c_str(), path.c_str()) != 0) {
-    return fail(ErrorCode::kSystem, fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+    const int why = errno;
+    unlink(fresh.c_str());
+    return fail(ErrorCode::kSystem, fmt::format("cannot write {} (is /run full?): {}", path, std::strerror(why)));
   }
   return {};
 }

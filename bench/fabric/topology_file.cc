@@ -27,6 +27,25 @@ class Wrong : public std::runtime_error {
       : std::runtime_error(fmt::format("{}: {}", where.location().line(), message)) {}
 };
 
+constexpr std::size_t kMaxFileBytes = 1 << 20;  // 250 hosts and 250 switches need 100 kB
+constexpr int kMaxDepth = 64;
+
+// The parser and what it makes call themselves for each bracket within another and each dot of a key, which a file
+// could go on with until the stack is gone. Counts those in texts and comments, too: nothing that anybody writes. The
+// line; 0: all is well.
+std::size_t nested_too_deeply(const std::string& content) {
+  std::size_t line = 1;
+  int brackets = 0, dots = 0;
+  for (const char c : content) {
+    if (c == '\n') ++line;
+    if (c == '[' || c == '{') ++brackets;
+    if (c == ']' || c == '}') brackets = std::max(0, brackets - 1);
+    dots = c == '\n' || c == '=' || c == '"' ? 0 : dots + (c == '.' ? 1 : 0);
+    if (brackets > kMaxDepth || dots > kMaxDepth) return line;
+  }
+  return 0;
+}
+
 void allow_keys(const toml::value& table, const std::string& where, const std::vector<std::string>& allowed) {
   if (!table.is_table()) throw Wrong(table, fmt::format("{}: must be a table", where));
   for (const auto& [key, value] : table.as_table()) {
@@ -120,7 +139,7 @@ void read_rules(const toml::value& table, FabricSpec& spec) {
 }
 
 FabricSpec read_document(const toml::value& document, const std::string& name) {
-  allow_keys(document, "the file", {"hosts", "switches", "defaults", "links", "rules"});
+  allow_keys(document, "the file", {"hosts", "switches", "defaults", "links", "rules", "delay-by"});
   for (const char* needed : {"hosts", "switches", "links"}) {
     if (find(document, needed) == nullptr) throw Wrong(document, fmt::format("'{}' is missing", needed));
   }
@@ -133,6 +152,11 @@ FabricSpec read_document(const toml::value& document, const std::string& name) {
   if (const auto* defaults = find(document, "defaults")) {
     allow_keys(*defaults, "defaults", {"rate", "buffer", "mtu", "delay"});
     read_properties(*defaults, usual);
+  }
+  if (const auto* by = find(document, "delay-by")) {
+    const auto parsed = parse_delay_by(by->is_string() ? by->as_string().str : "");
+    if (!parsed) throw Wrong(*by, "delay-by: " + parsed.error().message);
+    spec.delay_by = *parsed;
   }
   const toml::value& links = *find(document, "links");
   if (!links.is_array() || links.as_array().empty()) throw Wrong(links, "links: must be [[links]], one for each link");
@@ -162,6 +186,13 @@ FabricSpec read_document(const toml::value& document, const std::string& name) {
 
 Result<FabricSpec> parse_topology(const std::string& content, const std::string& path, const std::string& name) {
   const auto wrong = [&](const std::string& message) { return fail(ErrorCode::kInvalidArgument, message); };
+  if (content.size() > kMaxFileBytes) {
+    return wrong(fmt::format("{}: too large for a topology; allowed: {} bytes", path, kMaxFileBytes));
+  }
+  if (const std::size_t line = nested_too_deeply(content); line != 0) {
+    return wrong(
+        fmt::format("{}:{}: more than {} levels of brackets or dots; a topology needs 3", path, line, kMaxDepth));
+  }
   try {
     std::istringstream in(content);
     const toml::value document = toml::parse(in, path);
@@ -182,11 +213,15 @@ Result<FabricSpec> parse_topology(const std::string& content, const std::string&
 }
 
 Result<FabricSpec> read_topology_file(const std::string& path, const std::string& name) {
+  errno = 0;
   std::ifstream in(path);
-  std::ostringstream content;
-  if (in) content << in.rdbuf();
-  if (!in) return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
-  return parse_topology(content.str(), path, name);
+  std::string content(kMaxFileBytes + 1, '\0');
+  if (in) in.read(content.data(), static_cast<std::streamsize>(content.size()));
+  if (!in.is_open() || in.bad() || errno != 0) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
+  }
+  content.resize(static_cast<std::size_t>(in.gcount()));
+  return parse_topology(content, path, name);
 }
 
 }  // namespace clustar::bench::fabric

@@ -9,7 +9,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "tests/fabric/command_under_test.h"
 #include "tests/fabric/fabric_under_test.h"
 
 namespace clustar::bench::fabric {
@@ -21,15 +23,11 @@ using trainer::TemporaryDirectory;
 
 class FabricCommand : public FabricTest {
  protected:
-  Outcome run(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin() + 1, {"--name", name_});
-    arguments.insert(arguments.begin(), "fabric");
-    return run_clustar(arguments);
-  }
+  Outcome run(std::vector<std::string> arguments) const { return run_fabric(name_, std::move(arguments)); }
 };
 
 // Exit status, and both outputs together.
-Outcome shell(const std::string& script) {
+Outcome in_shell(const std::string& script) {
   Outcome outcome;
   FILE* pipe = popen(("exec 2>&1; " + script).c_str(), "r");
   if (pipe == nullptr) return outcome;
@@ -38,8 +36,6 @@ Outcome shell(const std::string& script) {
   outcome.status = WEXITSTATUS(pclose(pipe));
   return outcome;
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST_F(FabricCommand, UpStatusExecDown) {
   const TemporaryDirectory folder;
@@ -121,7 +117,7 @@ TEST_F(FabricCommand, ExecRunsOnTheHostAndPassesEverythingThrough) {
   EXPECT_EQ(outcome.err, "err\n");
   outcome = run({"exec", "0", "--", "printf", "%s|", "[a,b]", "", "--", "--help", "a b"});
   EXPECT_EQ(outcome.out, "[a,b]||--|--help|a b|");
-  outcome = shell("echo hello | " CLUSTAR_EXECUTABLE " fabric exec --name " + name_ + " 0 -- tr a-z A-Z");
+  outcome = in_shell("echo hello | " CLUSTAR_EXECUTABLE " fabric exec --name " + name_ + " 0 -- tr a-z A-Z");
   EXPECT_EQ(outcome.out, "HELLO\n");
   EXPECT_EQ(run({"exec", "0", "--", "no-such-command"}).status, 127);
   EXPECT_EQ(run({"exec", "0", "--", "/"}).status, 126);
@@ -148,22 +144,37 @@ TEST_F(FabricCommand, SaysWhatTheKernelLacksAndLeavesNothing) {
   folder.write("tc", "#!/bin/sh\necho 'Error: Specified qdisc kind is unknown.' >&2\nexit 2\n");
   ASSERT_EQ(chmod(folder.file("tc").c_str(), 0755), 0);
   const std::string up = CLUSTAR_EXECUTABLE " fabric up --name " + name_ + " --hosts 2 --rate 200M";
-  Outcome outcome = shell("PATH=" + folder.path() + ":$PATH " + up);
+  Outcome outcome = in_shell("PATH=" + folder.path() + ":$PATH " + up);
   EXPECT_EQ(outcome.status, 1);
   EXPECT_TRUE(contains(outcome.out, "qdisc kind is unknown") && contains(outcome.out, "modprobe sch_htb"))
       << outcome.out;
   EXPECT_TRUE(nothing_left());
 
   folder.write("hidden", "not executable");
-  outcome = shell("tc=$(PATH=$PATH:/usr/sbin:/sbin command -v tc) && unshare -m sh -c 'mount --bind " +
-                  folder.file("hidden") + " '$(readlink -f $tc)' && " + up + "'");
+  outcome = in_shell("tc=$(PATH=$PATH:/usr/sbin:/sbin command -v tc) && unshare -m sh -c 'mount --bind " +
+                     folder.file("hidden") + " '$(readlink -f $tc)' && " + up + "'");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_TRUE(contains(outcome.out, "apt-get install iproute2")) << outcome.out;
   EXPECT_TRUE(nothing_left());
 }
 
+// On a file system of its own that has no room, under /run/clustar, in a mount namespace.
+TEST_F(FabricCommand, AFullDiskIsAnErrorAndLeavesNothing) {
+  const std::string up = CLUSTAR_EXECUTABLE " fabric up --name " + name_ + " --hosts 2 ";
+  const std::string full =
+      "mkdir -p /run/clustar && mount -t tmpfs -o size=16k tmpfs /run/clustar || exit 77; "
+      "head -c 100000 /dev/zero > /run/clustar/fill 2>/dev/null; ";
+  for (const std::string& more : {std::string(), std::string("--delay 10us --delay-by forwarder")}) {
+    const Outcome outcome = in_shell("unshare -m sh -c '" + full + up + more + "; s=$?; ls /run/clustar; exit $s'");
+    if (outcome.status == 77) GTEST_SKIP() << "needs unshare (util-linux) and tmpfs";
+    EXPECT_EQ(outcome.status, 1) << outcome.out;
+    EXPECT_TRUE(contains(outcome.out, "is /run full?): No space left on device\nfill\n")) << outcome.out;
+    EXPECT_TRUE(namespaces_of(name_).empty());
+  }
+}
+
 TEST_F(FabricCommand, SaysThatItNeedsRoot) {
-  if (shell("setpriv --reuid 65534 --regid 65534 --clear-groups true").status != 0) {
+  if (in_shell("setpriv --reuid 65534 --regid 65534 --clear-groups true").status != 0) {
     GTEST_SKIP() << "needs setpriv (util-linux), to be somebody else than root";
   }
   const TemporaryDirectory folder;  // the build folder may be closed to others
@@ -171,7 +182,7 @@ TEST_F(FabricCommand, SaysThatItNeedsRoot) {
   std::filesystem::copy_file(CLUSTAR_EXECUTABLE, folder.file("clustar"));
   for (const char* what : {"up", "down", "status", "exec 0 -- true"}) {
     const Outcome outcome =
-        shell("setpriv --reuid 65534 --regid 65534 --clear-groups " + folder.file("clustar") + " fabric " + what);
+        in_shell("setpriv --reuid 65534 --regid 65534 --clear-groups " + folder.file("clustar") + " fabric " + what);
     EXPECT_EQ(outcome.status, 1) << what;
     EXPECT_TRUE(contains(outcome.out, "needs root") && contains(outcome.out, "sudo")) << what << ": " << outcome.out;
   }
@@ -197,6 +208,8 @@ TEST(FabricUsage, WrongFlagsAreNamedWithWhatIsAllowed) {
       {{"up", "--leaves", "2"}, "--spine"},
       {{"up", "--spine", "--uplink-rate", "off"}, "--rate off"},
       {{"up", "--delay", "2s"}, "allowed: 0 to 100ms"},
+      {{"up", "--delay", "1ms", "--delay-by", "magic"}, "allowed: netem, forwarder, auto"},
+      {{"up", "--delay-by", "netem"}, "without a delay"},
       {{"up", "--topology", "/no/such.toml"}, "cannot read"},
       {{"up", "--topology", "x.toml", "--hosts", "3"}, "--hosts"},
       {{"sideways"}, "sideways"},

@@ -21,15 +21,6 @@ using trainer::TemporaryDirectory;
 
 constexpr int kSteps = 5;  // of `up` with 2 hosts: namespaces, cables, queues of the ports, of host 0, of host 1
 
-bool eventually(const std::function<bool()>& condition) {
-  const auto until = std::chrono::steady_clock::now() + 10s;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
-}
-
 // Puts itself before ip and tc: the n-th call does its first two lines or all of them, and then hangs.
 class HeldTools {
  public:

@@ -90,6 +90,35 @@ TEST(DelayLine, KeepsContentsWhereverTheRingWraps) {
   EXPECT_GT(line.dropped(), 500U);
 }
 
+// What it may take and what it takes are two things: a cable that hardly anything is on costs 64 KiB.
+TEST(DelayLine, MemoryGrowsWithWhatIsUnderWayAndKeepsIt) {
+  constexpr std::size_t kCapacity = 1'000'000;
+  DelayLine line(1'000, kCapacity);
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_TRUE(line.push(packet(1'000, i % 100), i));
+    if (i == 40) {
+      EXPECT_EQ(line.memory_bytes(), 64U * 1024);
+    }
+  }
+  EXPECT_EQ(line.memory_bytes(), kCapacity);
+  EXPECT_FALSE(line.push(packet(1, 1), 1'000)) << "never beyond the capacity";
+  const auto all = take(line, 10'000);
+  ASSERT_EQ(all.size(), 1000U);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(all[static_cast<std::size_t>(i)], i % 100);
+}
+
+TEST(DelayLine, GrowsInTheMiddleOfARing) {
+  DelayLine line(1'000, 200'000);
+  for (int i = 0; i < 60; ++i) ASSERT_TRUE(line.push(packet(1'000, i), 0));
+  std::array<std::span<const std::byte>, 30> due;
+  ASSERT_EQ(line.due(1'000, due), 30U);
+  line.pop(30);
+  for (int i = 60; i < 150; ++i) ASSERT_TRUE(line.push(packet(1'000, i), 0));
+  const auto all = take(line, 1'000);
+  ASSERT_EQ(all.size(), 120U);
+  for (int i = 0; i < 120; ++i) ASSERT_EQ(all[static_cast<std::size_t>(i)], 30 + i);
+}
+
 TEST(DelayLine, CapacityFollowsTheBandwidthDelayProduct) {
   EXPECT_EQ(delay_capacity(1'000'000'000, 1'000'000), 250'000U + 512 * 1024);
   EXPECT_EQ(delay_capacity(400'000'000'000, 100'000'000), 64U * 1024 * 1024);

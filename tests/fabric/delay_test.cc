@@ -2,10 +2,10 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -33,9 +33,7 @@ class DelayTest : public FabricTest {
   int forwarder() const { return Fabric::status_of(name_).value().delay.pid; }
 
   static bool ends(int pid) {
-    const auto until = Clock::now() + 10s;
-    while (kill(pid, 0) == 0 && Clock::now() < until) std::this_thread::sleep_for(5ms);
-    return kill(pid, 0) != 0 && errno == ESRCH;
+    return eventually([&] { return has_ended(pid); });
   }
 };
 
@@ -98,7 +96,7 @@ TEST_F(DelayTest, PacketsKeepTheirOrder) {
   close(receiver);
 }
 
-TEST_F(DelayTest, ADeadForwarderIsNamedAndUpRepairs) {
+TEST_F(DelayTest, ADeadForwarderIsNamedAndUpStartsAnother) {
   const FabricSpec wanted = delayed(2, 100'000);
   must_up(wanted);
   const int pid = forwarder();
@@ -111,10 +109,24 @@ TEST_F(DelayTest, ADeadForwarderIsNamedAndUpRepairs) {
   EXPECT_TRUE(ends(pid));
   const auto problems = Fabric::status_of(name_)->problems;
   ASSERT_EQ(problems.size(), 1U);
-  EXPECT_NE(problems.front().find("clustar-delay) does not run"), std::string::npos) << problems.front();
-  const Fabric mended = must_up(wanted, &report);
+  EXPECT_TRUE(contains(problems.front(), "clustar-delay) does not run")) << problems.front();
+  // Nothing else is made anew: whoever is on a host stays there.
+  const pid_t inside = fork();
+  if (inside == 0) {
+    if (!enter_namespace(host_namespace(name_, 1))) _exit(1);
+    pause();
+    _exit(0);
+  }
+  EXPECT_TRUE(eventually([&] { return !inhabitants({host_namespace(name_, 1)}).empty(); }));
+  const auto mended = Fabric::up(wanted, &report);
+  kill(inside, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(waitpid(inside, &status, 0), inside);
+  EXPECT_TRUE(WIFSIGNALED(status)) << "it was there until now";
+  ASSERT_TRUE(mended) << mended.error().message;
   EXPECT_EQ(report.change, Change::kRepaired);
-  EXPECT_TRUE(ping(mended, 0, 1));
+  EXPECT_TRUE(contains(report.before, "does not run")) << report.before;
+  EXPECT_TRUE(ping(*mended, 0, 1));
 
   const int second = forwarder();
   const auto removed = Fabric::remove(name_);
@@ -122,6 +134,30 @@ TEST_F(DelayTest, ADeadForwarderIsNamedAndUpRepairs) {
   EXPECT_TRUE(removed->ended.empty()) << "its own process is no news";
   EXPECT_TRUE(ends(second));
   EXPECT_FALSE(std::filesystem::exists(forwarder_file(name_)));
+}
+
+TEST_F(DelayTest, WhoCarriesItCanBeChosen) {
+  FabricSpec wanted = delayed(2, 100'000);
+  wanted.delay_by = DelayBy::kForwarder;
+  UpReport report;
+  must_up(wanted, &report);
+  EXPECT_EQ(report.delay, DelayCarrier::kForwarder);
+  EXPECT_EQ(Fabric::status_of(name_)->delay.carrier, DelayCarrier::kForwarder);
+  must_up(delayed(2, 100'000), &report);
+  EXPECT_EQ(report.change, Change::kUnchanged) << "auto is content with either";
+
+  wanted.delay_by = DelayBy::kNetem;
+  const auto made = Fabric::up(wanted, &report);
+  if (made) {
+    EXPECT_EQ(report.change, Change::kRebuilt);
+    EXPECT_TRUE(contains(report.before, "a delay by forwarder instead of netem")) << report.before;
+    EXPECT_EQ(Fabric::status_of(name_)->delay.carrier, DelayCarrier::kNetem);
+  } else {
+    EXPECT_EQ(made.error().code, ErrorCode::kUnavailable);
+    EXPECT_TRUE(contains(made.error().message, "CONFIG_NET_SCH_NETEM")) << made.error().message;
+    EXPECT_TRUE(contains(made.error().message, "--delay-by forwarder")) << made.error().message;
+    EXPECT_TRUE(nothing_left());
+  }
 }
 
 TEST_F(DelayTest, TheForwarderEndsWithItsNamespace) {

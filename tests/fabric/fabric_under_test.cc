@@ -1,9 +1,12 @@
 #include "tests/fabric/fabric_under_test.h"
 
+#include <arpa/inet.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <thread>
 
@@ -32,6 +35,9 @@ std::string why_not() {
 void FabricTest::SetUp() {
   static const std::string reason = why_not();
   if (!reason.empty()) GTEST_SKIP() << reason;
+  // Of a test that was killed and had this process id.
+  const auto removed = Fabric::remove(name_);
+  EXPECT_TRUE(removed) << removed.error().message;
 }
 
 void FabricTest::TearDown() {
@@ -58,6 +64,33 @@ Fabric FabricTest::must_up(const FabricSpec& wanted, UpReport* report) const {
 bool FabricTest::nothing_left() const {
   return namespaces_of(name_).empty() && !std::filesystem::exists(state_path(name_));
 }
+
+sockaddr_in address_of_host(int host, std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  inet_pton(AF_INET, host_address(host).c_str(), &address.sin_addr);
+  return address;
+}
+
+bool eventually(const std::function<bool()>& condition) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+bool has_ended(int pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+  std::string stat;
+  std::getline(in, stat);
+  const std::size_t name_end = stat.rfind(')');  // proc(5): the state follows the name
+  return name_end == std::string::npos || stat.compare(name_end, 3, ") Z") == 0;
+}
+
+void shell(const std::string& command) { ASSERT_EQ(std::system(command.c_str()), 0) << command; }
 
 void on_host(const Fabric& fabric, int host, const std::function<void()>& body) {
   std::thread thread([&] {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -24,6 +25,16 @@ class FabricTest : public ::testing::Test {
 
   const std::string name_ = "t" + std::to_string(getpid());
 };
+
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+// Waits for it, at most 10 s.
+bool eventually(const std::function<bool()>& condition);
+// False while there is such a process, but for one that only waits to be taken note of.
+bool has_ended(int pid);
+// By the shell; fails the test when it fails.
+void shell(const std::string& command);
+
+sockaddr_in address_of_host(int host, std::uint16_t port);
 
 // Runs `body` on a thread of its own on that host, and waits.
 void on_host(const Fabric& fabric, int host, const std::function<void()>& body);

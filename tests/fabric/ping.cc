@@ -1,6 +1,5 @@
 #include "tests/fabric/ping.h"
 
-#include <arpa/inet.h>
 #include <netinet/ip_icmp.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,14 +10,6 @@
 #include "tests/fabric/fabric_under_test.h"
 
 namespace clustar::bench::fabric {
-
-sockaddr_in address_of_host(int host, std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  inet_pton(AF_INET, host_address(host).c_str(), &address.sin_addr);
-  return address;
-}
 
 std::optional<std::chrono::steady_clock::duration> ping(const Fabric& fabric, int from, int to) {
   std::optional<std::chrono::steady_clock::duration> trip;

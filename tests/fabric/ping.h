@@ -1,17 +1,12 @@
 // Packets between hosts of an emulated fabric.
 #pragma once
 
-#include <netinet/in.h>
-
 #include <chrono>
-#include <cstdint>
 #include <optional>
 
 #include "bench/fabric/fabric.h"
 
 namespace clustar::bench::fabric {
-
-sockaddr_in address_of_host(int host, std::uint16_t port);
 
 // Round trip of an ICMP echo, with a patience of 2 s. (`ping` itself is not on every machine.)
 std::optional<std::chrono::steady_clock::duration> ping(const Fabric& fabric, int from, int to);

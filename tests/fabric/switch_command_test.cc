@@ -2,10 +2,15 @@
 // it knows of the switch it found in the kernel.
 #include <signal.h>
 
+#include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
 
+#include "tests/fabric/command_under_test.h"
 #include "tests/fabric/switch_under_test.h"
-#include "tests/trainer/command.h"
 
 namespace clustar::bench::fabric {
 namespace {
@@ -16,19 +21,13 @@ using trainer::run_clustar;
 
 class SwitchCommand : public SwitchTest {
  protected:
-  Outcome command(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin() + 1, {"--name", name_});
-    arguments.insert(arguments.begin(), "fabric");
-    return run_clustar(arguments);
-  }
+  Outcome command(std::vector<std::string> arguments) const { return run_fabric(name_, std::move(arguments)); }
   json results(const std::vector<std::string>& arguments) const {
     const Outcome outcome = command(arguments);
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return json::parse(outcome.out, nullptr, false)["results"];
   }
 };
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST_F(SwitchCommand, UpSetStatus) {
   const std::vector<std::string> up{"up",
@@ -123,9 +122,11 @@ TEST_F(SwitchCommand, WrongRulesAreWrongUsage) {
       {{"set", "--loss-model", "x"}, "ge:P,R,G,B"},
       {{"set", "--ecn", "200k:300k:1"}, "Kmin <= Kmax <= the buffer, 125000"},
       {{"set", "2", "--loss", "1%"}, "h0 to h1"},
+      {{"set", "--seed", "-1"}, "18446744073709551615"},
+      {{"set", "--seed", "99999999999999999999"}, "--seed"},
       {{"set", "--direction", "up", "--loss", "1%"}, "--direction"},
       {{"up", "--rate", "off", "--trim", "1"}, "need a rate"},
-      {{"status", "--watch", "1", "--json", "-"}, "--watch"},
+      {{"status", "--watch", "1", "--json", "/no/such/folder/x"}, "--json"},
   };
   for (const auto& [arguments, message] : wrong) {
     const Outcome outcome = command(arguments);
@@ -143,6 +144,40 @@ TEST_F(SwitchCommand, WatchEndsAtCtrlC) {
   const Outcome outcome = watch.wait(std::chrono::seconds(20));
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_TRUE(contains(outcome.out, "fabric " + name_ + ": 2 hosts")) << outcome.out;
+}
+
+TEST_F(SwitchCommand, WatchWritesAnObjectPerLine) {
+  must_up(spec(2, 0));
+  const trainer::TemporaryDirectory folder;
+  const std::string path = folder.file("status.json");
+  for (const std::string& to : {std::string("-"), path}) {
+    trainer::Command watch({"fabric", "status", "--name", name_, "--watch", "0.1", "--json", to});
+    ASSERT_TRUE(watch.wait_for_error_text("Ctrl-C ends this"));
+    const auto lines = [&] {
+      std::ifstream in(path);
+      return std::count(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>(), '\n');
+    };
+    if (to == path) {
+      EXPECT_TRUE(eventually([&] { return lines() >= 2; }));
+    }
+    kill(watch.pid(), SIGINT);
+    const Outcome outcome = watch.wait(std::chrono::seconds(20));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(contains(outcome.out, "2 hosts"), to == path) << "text, or JSON alone";
+    std::ifstream file(path);
+    std::istringstream out(outcome.out);
+    std::istream& in = to == path ? static_cast<std::istream&>(file) : out;
+    double before = -1;
+    int count = 0;
+    for (std::string line; std::getline(in, line); ++count) {
+      const json object = json::parse(line, nullptr, false);
+      ASSERT_TRUE(object.is_object()) << line;
+      EXPECT_EQ(object["name"], name_);
+      EXPECT_GT(object["seconds"].get<double>(), before);
+      before = object["seconds"];
+    }
+    EXPECT_GE(count, 1);
+  }
 }
 
 }  // namespace

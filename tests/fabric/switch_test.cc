@@ -346,9 +346,9 @@ TEST_F(SwitchTest, KnowsTheClassOfIpv6AndPutsArpFirst) {
   const Fabric fabric = must_switch(kSlow * 100, 0, {});
   for (int host = 0; host < 2; ++host) {
     const std::string in = " -n " + fabric.namespace_of(host) + " ";
-    run("ip" + in + "addr add fd00::" + std::to_string(host + 1) + "/64 dev eth0 nodad");
-    run("ip" + in + "neigh replace fd00::" + std::to_string(2 - host) + " lladdr " + host_mac(1 - host) +
-        " dev eth0 nud permanent");
+    shell("ip" + in + "addr add fd00::" + std::to_string(host + 1) + "/64 dev eth0 nodad");
+    shell("ip" + in + "neigh replace fd00::" + std::to_string(2 - host) + " lladdr " + host_mac(1 - host) +
+          " dev eth0 nud permanent");
   }
   ASSERT_TRUE(reset_counters(name_));
   on_host(fabric, 1, [] {
@@ -365,7 +365,7 @@ TEST_F(SwitchTest, KnowsTheClassOfIpv6AndPutsArpFirst) {
     }
     close(fd);
   });
-  run("ip -n " + fabric.namespace_of(1) + " neigh del 10.88.0.1 dev eth0");
+  shell("ip -n " + fabric.namespace_of(1) + " neigh del 10.88.0.1 dev eth0");
   const Receiver receiver(fabric);
   send(fabric, receiver, tos_of(2), 1);
   ASSERT_EQ(receiver.take(1).size(), 1U);
@@ -420,7 +420,7 @@ TEST_F(SwitchTest, TheProgramGoesWithTheFabricAndALostOneIsNoticed) {
   ASSERT_TRUE(status && status->ports[0].program);
   const std::uint32_t program = status->ports[0].program->program_id;
   EXPECT_TRUE(is_loaded(program));
-  run("tc -n " + switch_namespace(name_) + " qdisc del dev port1 clsact");
+  shell("tc -n " + switch_namespace(name_) + " qdisc del dev port1 clsact");
   const auto spoilt = fabric.status();
   ASSERT_TRUE(spoilt && !spoilt->problems.empty());
   EXPECT_NE(spoilt->problems.front().find("lost its switch program"), std::string::npos) << spoilt->problems.front();

@@ -29,14 +29,6 @@ std::uint64_t seen(const PortCounters& counters) {
   return to.packets + to.dropped();
 }
 
-sockaddr_in address_of_host(const Fabric& fabric, int host, std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  inet_pton(AF_INET, fabric.address(host).c_str(), &address.sin_addr);
-  return address;
-}
-
 }  // namespace
 
 Receiver::Receiver(const Fabric& fabric) {
@@ -45,7 +37,7 @@ Receiver::Receiver(const Fabric& fabric) {
     const int on = 1, bytes = 32 << 20;
     ASSERT_EQ(setsockopt(fd_, IPPROTO_IP, IP_RECVTOS, &on, sizeof(on)), 0);
     ASSERT_EQ(setsockopt(fd_, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)), 0);
-    sockaddr_in address = address_of_host(fabric, 0, 0);
+    sockaddr_in address = address_of_host(0, 0);
     socklen_t length = sizeof(address);
     ASSERT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), length), 0);
     ASSERT_EQ(getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length), 0);
@@ -95,8 +87,6 @@ void SwitchTest::SetUp() {
   if (!reason.empty()) GTEST_SKIP() << reason;
 }
 
-void SwitchTest::run(const std::string& command) const { ASSERT_EQ(std::system(command.c_str()), 0) << command; }
-
 Fabric SwitchTest::must_switch(std::uint64_t rate_bps, std::uint64_t buffer_bytes, const PortRules& rules, int hosts) {
   FabricSpec wanted = spec(hosts, rate_bps);
   wanted.buffer_bytes = buffer_bytes;
@@ -105,15 +95,15 @@ Fabric SwitchTest::must_switch(std::uint64_t rate_bps, std::uint64_t buffer_byte
   for (int from = 0; from < hosts; ++from) {
     for (int to = 0; to < hosts; ++to) {
       if (from == to) continue;
-      run(fmt::format("ip -n {} neigh replace {} lladdr {} dev eth0 nud permanent", fabric.namespace_of(from),
-                      fabric.address(to), host_mac(to)));
+      shell(fmt::format("ip -n {} neigh replace {} lladdr {} dev eth0 nud permanent", fabric.namespace_of(from),
+                        fabric.address(to), host_mac(to)));
     }
   }
   return fabric;
 }
 
 void SwitchTest::unleash(const Fabric& fabric) const {
-  run(fmt::format("tc -n {} qdisc del dev eth0 root", fabric.namespace_of(1)));
+  shell(fmt::format("tc -n {} qdisc del dev eth0 root", fabric.namespace_of(1)));
 }
 
 void SwitchTest::send(const Fabric& fabric, const Receiver& to, std::uint8_t tos, int count, std::size_t frame_bytes,
@@ -123,7 +113,7 @@ void SwitchTest::send(const Fabric& fabric, const Receiver& to, std::uint8_t tos
     fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     const int value = tos;
     ASSERT_EQ(setsockopt(fd, IPPROTO_IP, IP_TOS, &value, sizeof(value)), 0);
-    const sockaddr_in address = address_of_host(fabric, 0, to.port());
+    const sockaddr_in address = address_of_host(0, to.port());
     ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
   });
   std::vector<char> payload(frame_bytes - kHeaders);

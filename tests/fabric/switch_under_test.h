@@ -54,7 +54,6 @@ class SwitchTest : public FabricTest {
             std::uint32_t first = 0) const;
   PortCounters counters(const Fabric& fabric, int host = 0) const;
   void change(const Fabric& fabric, const PortRules& rules) const;  // of host 0's port
-  void run(const std::string& command) const;                       // by the shell; fails the test when it fails
 };
 
 }  // namespace clustar::bench::fabric

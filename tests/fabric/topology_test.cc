@@ -12,6 +12,7 @@
 #include "bench/fabric/next_hops.h"
 #include "bench/fabric/router.h"
 #include "bench/fabric/topology_file.h"
+#include "tests/fabric/fabric_under_test.h"
 
 namespace clustar::bench::fabric {
 namespace {
@@ -26,8 +27,6 @@ FabricSpec tiers(int hosts, int spines, int leaves, std::uint64_t rate_bps) {
   spec.rate_bps = rate_bps;
   return spec;
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(FabricTopology, ASingleSwitchIsABridge) {
   FabricSpec spec;
@@ -242,7 +241,17 @@ TEST(FabricTopologyFile, NamesTheLineAndWhatIsAllowed) {
     EXPECT_EQ(spec.error().code, ErrorCode::kInvalidArgument);
     EXPECT_TRUE(contains(spec.error().message, expected)) << expected << "\n" << spec.error().message;
   }
-  EXPECT_TRUE(contains(read_topology_file("/no/such.toml", "mine").error().message, "cannot read '/no/such.toml'"));
+  // Each of these once had the stack or the machine's memory.
+  for (const std::string& deep :
+       {std::string(200'000, '['), "a" + std::string(100, '.') + "a = 1", "[" + std::string(100, '{')}) {
+    const auto spec = parse_topology("\nhosts = " + deep, "x.toml", "mine");
+    ASSERT_FALSE(spec);
+    EXPECT_TRUE(contains(spec.error().message, "x.toml:2: more than 64 levels")) << spec.error().message;
+  }
+  EXPECT_TRUE(contains(read_topology_file("/dev/zero", "mine").error().message, "allowed: 1048576 bytes"));
+  EXPECT_TRUE(contains(read_topology_file("/", "mine").error().message, "cannot read '/': Is a directory"));
+  EXPECT_TRUE(contains(read_topology_file("/no/such.toml", "mine").error().message,
+                       "cannot read '/no/such.toml': No such file"));
 }
 
 }  // namespace

@@ -1,16 +1,41 @@
 #include "bench/fabric/delay/delay_line.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace clustar::bench::fabric {
 namespace {
 
 constexpr std::size_t kSmallestPacket = 64;
+constexpr std::size_t kFirstBytes = 64 * 1024;
+
+std::size_t records_for(std::size_t bytes) { return bytes / kSmallestPacket + 1; }
 
 }  // namespace
 
 DelayLine::DelayLine(std::uint64_t delay_ns, std::size_t capacity_bytes)
-    : delay_ns_(delay_ns), memory_(capacity_bytes), records_(capacity_bytes / kSmallestPacket + 1) {}
+    : delay_ns_(delay_ns),
+      capacity_bytes_(capacity_bytes),
+      memory_(std::min(capacity_bytes, kFirstBytes)),
+      records_(records_for(memory_.size())) {}
+
+bool DelayLine::grow() {
+  if (memory_.size() >= capacity_bytes_) return false;
+  std::vector<std::byte> memory(std::min(capacity_bytes_, 2 * memory_.size()));
+  std::vector<Record> records(records_for(memory.size()));
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < count_; ++i) {
+    const Record& one = record(i);
+    std::copy_n(memory_.begin() + static_cast<std::ptrdiff_t>(one.offset), one.bytes,
+                memory.begin() + static_cast<std::ptrdiff_t>(end));
+    records[i] = {end, one.bytes, one.due_ns};
+    end += one.bytes;
+  }
+  memory_ = std::move(memory);
+  records_ = std::move(records);
+  first_ = 0;
+  return true;
+}
 
 std::optional<std::size_t> DelayLine::room_for(std::size_t bytes) const {
   if (count_ == 0) return bytes <= memory_.size() ? std::optional<std::size_t>(0) : std::nullopt;
@@ -25,7 +50,8 @@ std::optional<std::size_t> DelayLine::room_for(std::size_t bytes) const {
 }
 
 bool DelayLine::push(std::span<const std::byte> packet, std::int64_t arrived_ns) {
-  const auto offset = packet.empty() ? std::nullopt : room_for(packet.size());
+  auto offset = packet.empty() ? std::nullopt : room_for(packet.size());
+  while (!offset && !packet.empty() && packet.size() <= capacity_bytes_ && grow()) offset = room_for(packet.size());
   if (!offset) {
     ++dropped_;
     return false;

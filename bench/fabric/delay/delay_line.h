@@ -1,5 +1,5 @@
 // The packets that are under way on one direction of a cable: each leaves a fixed time after it came, in the same
-// order. Pure: time is an argument, and all memory is taken at the start.
+// order. Pure: time is an argument. Memory grows with what is under way, up to a bound, and is kept.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,16 @@ class DelayLine {
   bool push(std::span<const std::byte> packet, std::int64_t arrived_ns);
   // When the oldest packet is due; nothing when none is under way.
   std::optional<std::int64_t> next_due() const;
-  // The packets that are due, oldest first, as many as `out` takes; returns how many. Valid until the next pop().
+  // The packets that are due, oldest first, as many as `out` takes; returns how many. Valid until the next push() or
+  // pop().
   std::size_t due(std::int64_t now, std::span<std::span<const std::byte>> out) const;
   // Forgets the `packets` oldest ones; no more than are under way.
   void pop(std::size_t packets);
 
   std::size_t waiting_packets() const { return count_; }
   std::uint64_t dropped() const { return dropped_; }
+  // That it has taken for packets so far; at most the capacity.
+  std::size_t memory_bytes() const { return memory_.size(); }
 
  private:
   struct Record {
@@ -34,8 +37,11 @@ class DelayLine {
   };
   const Record& record(std::size_t i) const { return records_[(first_ + i) % records_.size()]; }
   std::optional<std::size_t> room_for(std::size_t bytes) const;
+  // False when it has all that it may have.
+  bool grow();
 
   std::uint64_t delay_ns_;
+  std::size_t capacity_bytes_;
   std::vector<std::byte> memory_;  // packets lie in one piece each; a ring of them
   std::vector<Record> records_;    // a ring: count_ of them from first_ on
   std::size_t first_ = 0, count_ = 0;

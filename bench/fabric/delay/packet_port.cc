@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 namespace clustar::bench::fabric {
@@ -22,14 +23,15 @@ constexpr std::size_t kHeadBytes = 10;
 constexpr std::size_t kGsoTypeAt = 1;
 constexpr int kSocketBytes = 16 * 1024 * 1024;  // what may come while the process does not run
 constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kStep = kSecond / 1000;  // more than a lost core or NTP's slewing makes of it
 
-std::int64_t wall_clock_ns() {
+std::int64_t clock_ns(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
+  clock_gettime(clock, &now);
   return now.tv_sec * kSecond + now.tv_nsec;
 }
 
-// Since the kernel's time stamp; 0 when there is none or the wall clock was set in between.
+// Since the kernel's time stamp, which is of the wall clock; 0 when there is none or it cannot be.
 std::int64_t age_of(const msghdr& message, std::int64_t now) {
   for (const cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr;
        one = CMSG_NXTHDR(const_cast<msghdr*>(&message), const_cast<cmsghdr*>(one))) {
@@ -84,11 +86,14 @@ std::span<const PacketPort::Arrival> PacketPort::receive() {
     messages[i].msg_hdr.msg_controllen = sizeof(controls[i].bytes);
   }
   const int n = recvmmsg(fd_, messages.data(), kPacketBatch, MSG_DONTWAIT, nullptr);
-  const std::int64_t now = wall_clock_ns();
+  const std::int64_t now = clock_ns(CLOCK_REALTIME), ahead = now - clock_ns(CLOCK_MONOTONIC);
+  // Somebody has set the wall clock: stamps from before say nothing of age, and a packet must never go too early.
+  const bool was_set = std::abs(ahead - wall_ahead_ns_) > kStep;
+  wall_ahead_ns_ = ahead;
   for (std::size_t i = 0; n > 0 && i < static_cast<std::size_t>(n); ++i) {
     const std::span<const std::byte> packet(memory_.data() + i * slot_bytes_, messages[i].msg_len);
     const bool cut = (messages[i].msg_hdr.msg_flags & MSG_TRUNC) != 0 || packet.size() < kHeadBytes;
-    arrivals_[i] = {packet, age_of(messages[i].msg_hdr, now), cut || packet[kGsoTypeAt] != std::byte{0}};
+    arrivals_[i] = {packet, was_set ? 0 : age_of(messages[i].msg_hdr, now), cut || packet[kGsoTypeAt] != std::byte{0}};
   }
   return std::span(arrivals_).first(static_cast<std::size_t>(std::max(n, 0)));
 }

@@ -28,7 +28,10 @@ class PacketPort {
   PacketPort() = default;
   ~PacketPort();
   PacketPort(PacketPort&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), memory_(std::move(other.memory_)), slot_bytes_(other.slot_bytes_) {}
+      : fd_(std::exchange(other.fd_, -1)),
+        memory_(std::move(other.memory_)),
+        slot_bytes_(other.slot_bytes_),
+        wall_ahead_ns_(other.wall_ahead_ns_) {}
   PacketPort& operator=(PacketPort&&) = delete;
 
   // In the calling thread's namespace. Frames may have up to `mtu` + 14 bytes.
@@ -45,6 +48,7 @@ class PacketPort {
   int fd_ = -1;
   std::vector<std::byte> memory_;
   std::size_t slot_bytes_ = 0;
+  std::int64_t wall_ahead_ns_ = 0;  // of the monotonic clock, at the last receive()
   std::array<Arrival, kPacketBatch> arrivals_{};
 };
 

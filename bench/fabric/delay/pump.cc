@@ -46,7 +46,14 @@ SharedCounters SharedCounters::make(const std::string& path, std::size_t directi
   unlink(path.c_str());
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   const std::size_t size = std::max<std::size_t>(1, directions) * sizeof(DirectionCounters);
-  if (fd >= 0) (void)!ftruncate(fd, static_cast<off_t>(size));
+  // With its memory: a hole that a full file system cannot fill would end whoever looks at it by SIGBUS.
+  const int full = fd < 0 ? 0 : posix_fallocate(fd, 0, static_cast<off_t>(size));
+  if (full != 0) {
+    close(fd);
+    unlink(path.c_str());
+    errno = full;
+    return {};
+  }
   return map(fd, directions, PROT_READ | PROT_WRITE);
 }
 
@@ -61,7 +68,8 @@ SharedCounters::~SharedCounters() {
 Result<void> Pump::open(const std::vector<WireCable>& cables, const std::string& counters_path) {
   counters_ = SharedCounters::make(counters_path, 2 * cables.size());
   if (counters_.at(0) == nullptr) {
-    return fail(ErrorCode::kSystem, fmt::format("cannot write {}: {}", counters_path, std::strerror(errno)));
+    return fail(ErrorCode::kSystem,
+                fmt::format("cannot write {} (is /run full?): {}", counters_path, std::strerror(errno)));
   }
   for (const WireCable& cable : cables) {
     for (const std::string& half : {cable.near_half(), cable.far_half()}) {

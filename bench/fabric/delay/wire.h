@@ -39,6 +39,8 @@ struct DelayStatus {
   DelayCarrier carrier = DelayCarrier::kNone;
   int pid = 0;  // of the forwarder
   std::vector<DelayTraffic> directions;
+
+  bool forwarder_is_missing() const { return carrier == DelayCarrier::kForwarder && pid == 0; }
 };
 
 // The cables with a delay of this topology.

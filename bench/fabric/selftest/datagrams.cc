@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <limits>
 
 namespace clustar::bench::fabric::selftest {
 namespace {
@@ -43,13 +44,28 @@ Result<void> prepare(int fd, const sockaddr_in& own) {
   return ok ? Result<void>() : system_error("a UDP socket for the probes");
 }
 
-}  // namespace
-
-std::int64_t now_ns() {
+std::int64_t clock_ns(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
+  clock_gettime(clock, &now);
   return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
+
+// How far the wall clock, which stamps packets, is ahead of the monotonic one. The narrowest of a few readings, since a
+// thread may lose its core between two of them.
+std::int64_t wall_ahead_ns() {
+  std::int64_t ahead = 0, narrowest = std::numeric_limits<std::int64_t>::max();
+  for (int i = 0; i < 8 && narrowest > 300; ++i) {
+    const std::int64_t before = now_ns(), wall = clock_ns(CLOCK_REALTIME), after = now_ns();
+    if (after - before >= narrowest) continue;
+    narrowest = after - before;
+    ahead = wall - (before + narrowest / 2);
+  }
+  return ahead;
+}
+
+}  // namespace
+
+std::int64_t now_ns() { return clock_ns(CLOCK_MONOTONIC); }
 
 Fd::~Fd() {
   if (fd_ >= 0) close(fd_);
@@ -91,6 +107,8 @@ Result<void> Datagrams::send(const Fabric& fabric, int host, std::uint16_t port,
 void Datagrams::take(std::vector<Arrival>& all, int timeout_ms) const {
   std::array<char, 64> start{};
   alignas(cmsghdr) std::array<char, 128> control{};
+  // Anew each time: only a packet that waits here while somebody sets the wall clock gets a wrong time.
+  std::int64_t ahead = wall_ahead_ns();
   for (bool waited = timeout_ms <= 0;;) {
     iovec into{start.data(), start.size()};
     msghdr message{};
@@ -103,6 +121,7 @@ void Datagrams::take(std::vector<Arrival>& all, int timeout_ms) const {
       if (waited) return;
       pollfd readable{fd(), POLLIN, 0};
       poll(&readable, 1, timeout_ms);
+      ahead = wall_ahead_ns();
       waited = true;
       continue;
     }
@@ -115,7 +134,7 @@ void Datagrams::take(std::vector<Arrival>& all, int timeout_ms) const {
       if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_TIMESTAMPNS) continue;
       timespec at{};
       std::memcpy(&at, CMSG_DATA(head), sizeof(at));
-      one.at_ns = static_cast<std::int64_t>(at.tv_sec) * 1'000'000'000 + at.tv_nsec;
+      one.at_ns = static_cast<std::int64_t>(at.tv_sec) * 1'000'000'000 + at.tv_nsec - ahead;
     }
     all.push_back(one);
   }

@@ -17,7 +17,7 @@ constexpr std::uint8_t tos_of(int traffic_class, std::uint8_t ecn = 0) {
   return static_cast<std::uint8_t>(traffic_class << 5 | ecn);
 }
 
-// Nanoseconds of CLOCK_REALTIME: the clock of the kernel's stamps on packets.
+// Nanoseconds of CLOCK_MONOTONIC, which nobody can set; arrivals are told in it, too.
 std::int64_t now_ns();
 
 class Fd {

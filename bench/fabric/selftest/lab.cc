@@ -28,6 +28,10 @@ void Lab::before(const Fabric& fabric, const std::string& check) const {
   if (hooks_.before_check) hooks_.before_check(fabric, check);
 }
 
+void Lab::burst_sent(const std::string& check) const {
+  if (hooks_.burst_sent) hooks_.burst_sent(check);
+}
+
 Result<void> Lab::begin(Range& range, const std::string& check, const PortRules& rules) {
   if (const auto ok = range.begin(rules); !ok) return ok;
   before(range.fabric(), check);

@@ -42,6 +42,8 @@ class Lab {
   // To be called by every check whose packets passed the port under test: the counters' second opinion.
   Result<void> compare(const Range& range, const std::string& check);
   void before(const Fabric& fabric, const std::string& check) const;
+  // Calls the test's hook: a burst of `check` has been sent, and may not have met the switch yet.
+  void burst_sent(const std::string& check) const;
 
   // `row` has all but outcome and reason. A miss on the excused side while `busy` says something is a skip.
   void judge(Check row, Excused excused = Excused::kNothing, const std::string& busy = "");

@@ -62,6 +62,9 @@ std::string text(const Report& report) {
       fmt::format("{} passed, {} failed, {} skipped in {:.1f} s; load average {:.1f}, others used {:.2f} of {} cores\n",
                   report.count(Outcome::kPassed), report.count(Outcome::kFailed), report.count(Outcome::kSkipped),
                   report.seconds, report.load_average, report.other_cores, report.cores);
+  if (options.strict && report.count(Outcome::kSkipped) > 0) {
+    all += fmt::format("strict: the {} skipped rows count as failed\n", report.count(Outcome::kSkipped));
+  }
   return all;
 }
 
@@ -92,6 +95,7 @@ nlohmann::json to_json(const Report& report) {
           {"mtu", options.mtu},
           {"buffer_bytes", options.buffer_bytes},
           {"quick", options.quick},
+          {"strict", options.strict},
           {"without_switch_program", report.without_program},
           {"seconds", report.seconds},
           {"load_average", report.load_average},

@@ -22,6 +22,7 @@ struct Options {
   std::uint64_t buffer_bytes = 0;        // kLeastBufferFrames frames at least; 0: default_buffer_bytes()
   std::vector<std::string> only = {};    // names of check_names(); empty: all
   bool quick = false;                    // fewer packets, wider intervals
+  bool strict = false;                   // a row that was not measured counts as failed; see Report::good()
 };
 
 enum class Outcome { kPassed, kFailed, kSkipped };
@@ -48,12 +49,17 @@ struct Report {
   int cores = 0;
 
   int count(Outcome outcome) const;
+  // Nothing failed and, if that was asked for, nothing was skipped.
+  bool good() const { return count(Outcome::kFailed) == 0 && (!options.strict || count(Outcome::kSkipped) == 0); }
 };
 
 // For tests of the selftest itself.
 struct Hooks {
   // Called when the fabric is up and the rules of `check` are set, before its packets.
   std::function<void(const Fabric& fabric, const std::string& check)> before_check;
+  // Called when a burst of `check` into a standing queue has been sent: what it waits for is time that passes
+  // meanwhile.
+  std::function<void(const std::string& check)> burst_sent;
 };
 
 const std::vector<std::string>& check_names();

@@ -179,8 +179,25 @@ INLINE enum verdict admit(const struct switch_rules* rules, struct switch_state*
   return PASS;
 }
 
+/* A datagram that was let in trimmed and then could not be cut (its sender left a checksum to be computed beyond the
+ * cut): dropped for want of room after all. Checked for 0, since counters may have been reset in between. */
+INLINE void take_back(struct switch_state* state, __u32 class_, __u64 rate) {
+  struct switch_class_counters* own = &state->counters.classes[class_ & SWITCH_TOP_CLASS];
+  struct switch_class_counters* top = &state->counters.classes[SWITCH_TOP_CLASS];
+  own->dropped_buffer += 1;
+  if (own->trimmed && top->packets && top->bytes >= SWITCH_TRIM_BYTES) {
+    own->trimmed -= 1;
+    top->packets -= 1;
+    top->bytes -= SWITCH_TRIM_BYTES;
+  }
+  if (rate && state->depth[SWITCH_TOP_CLASS] >= SWITCH_TRIM_BYTES) {
+    state->depth[SWITCH_TOP_CLASS] -= SWITCH_TRIM_BYTES;
+    state->total -= SWITCH_TRIM_BYTES;
+  }
+}
+
 /* Traffic class of IPv4 and IPv6 alike is the top three bits of DSCP. Whatever else there is (ARP) is what a network
- * cannot do without, and goes first. */
+ * cannot do without, and goes first. A VLAN tag is no matter: the kernel has taken it out of the frame by now. */
 INLINE void look_at(struct __sk_buff* skb, struct packet* packet) {
   struct iphdr ip;
   __u8 start[2];
@@ -239,7 +256,12 @@ int to_host(struct __sk_buff* skb) {
   if (verdict == DROP) return TC_ACT_SHOT;
   skb->priority = SWITCH_LEAF + (verdict == TRIM ? SWITCH_TOP_CLASS : packet.class_);
   if (verdict == MARK) bpf_skb_ecn_set_ce(skb);
-  if (verdict == TRIM && trim(skb)) return TC_ACT_SHOT;
+  if (verdict == TRIM && trim(skb)) {
+    bpf_spin_lock(&state->lock);
+    take_back(state, packet.class_, rules->rate);
+    bpf_spin_unlock(&state->lock);
+    return TC_ACT_SHOT;
+  }
   return TC_ACT_OK;
 }
 
