@@ -30,7 +30,8 @@ void add_suite_options(CLI::App& command, SuiteArguments& arguments) {
       ->needs(suite);
   command
       .add_option("--arms", arguments.arms,
-                  "Comma list of tcp-cubic, tcp-bbr, tcp-cubic-rto5, tcp-bbr-rto5, mptcp, clustar-tcp, mlt-p0, mlt-p1, "
+                  "Comma list of tcp-cubic, tcp-bbr, tcp-cubic-rto5, tcp-bbr-rto5, tcp-cubic-ecn, mptcp, clustar-tcp, "
+                  "mlt-p0, mlt-p1, "
                   "mlt-gbn, mlt-deadline, mlt-1path (default: those of each scenario)")
       ->delimiter(',')
       ->type_name("NAME")

@@ -18,14 +18,14 @@
 namespace clustar::bench::fabric {
 namespace {
 
-constexpr std::uint32_t kLineClass = 0x00010001;  // 1:1, HTB's class with the line's rate
+constexpr std::uint32_t kLineClass = 0x00010001;  // 1:1, HTB's class with the line's rate, and TBF's only class
 
-// The queues of one interface: HTB with its rate, and the bfifo in it.
+// The queues of one interface: HTB or TBF with its rate, and the bfifo in it.
 struct Line {
   bool shaped = false;
   int leaves = 0;  // of the eight strict classes
   std::uint64_t rate_bps = 0, buffer_bytes = 0;
-  Traffic sent;  // by HTB; a link without it has its own counters
+  Traffic sent;  // by HTB or TBF; a link without it has its own counters
 };
 
 Line line_of(const Link& link, const std::vector<Queue>& queues) {
@@ -33,8 +33,9 @@ Line line_of(const Link& link, const std::vector<Queue>& queues) {
   line.sent = {link.tx_packets, link.tx_bytes, link.tx_drops, 0};
   for (const Queue& queue : queues) {
     if (queue.link != link.index) continue;
-    if (queue.kind == "htb") {
+    if (queue.kind == "htb" || queue.kind == "tbf") {
       line.shaped = true;
+      line.rate_bps = queue.rate_bps;  // HTB's is its class's
       line.sent = {queue.packets, queue.bytes, queue.drops, queue.backlog_bytes};
     }
     if (queue.kind == "bfifo" && queue.parent == kLineClass) line.buffer_bytes = queue.limit_bytes;
@@ -43,7 +44,7 @@ Line line_of(const Link& link, const std::vector<Queue>& queues) {
   if (!line.shaped) return line;
   const auto classes = read_classes(link.index);
   for (const Queue& one : classes ? *classes : std::vector<Queue>()) {
-    if (one.handle == kLineClass) line.rate_bps = one.rate_bps;
+    if (one.handle == kLineClass && one.kind == "htb") line.rate_bps = one.rate_bps;
   }
   return line;
 }

@@ -118,6 +118,15 @@ void read_statistics(const char* data, std::size_t size, Queue& queue) {
 
 void read_options(const char* data, std::size_t size, Queue& queue) {
   if (queue.kind == "bfifo") queue.limit_bytes = load<tc_fifo_qopt>(data, size).limit;
+  if (queue.kind == "tbf") {
+    for_each_attribute(data, size, [&](int type, const char* value, std::size_t length) {
+      if (type == TCA_TBF_PARMS) {
+        queue.rate_bps = std::max(queue.rate_bps, std::uint64_t{load<tc_tbf_qopt>(value, length).rate.rate} * 8);
+      } else if (type == TCA_TBF_RATE64) {
+        queue.rate_bps = load<std::uint64_t>(value, length) * 8;
+      }
+    });
+  }
   if (queue.kind != "htb") return;
   for_each_attribute(data, size, [&](int type, const char* value, std::size_t length) {
     if (type == TCA_HTB_PARMS) {

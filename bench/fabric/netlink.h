@@ -28,7 +28,7 @@ struct Queue {
   int link = 0;
   std::string kind;
   std::uint32_t handle = 0, parent = 0;  // major << 16 | minor, as tc writes 1:1
-  std::uint64_t rate_bps = 0;            // HTB's class
+  std::uint64_t rate_bps = 0;            // TBF's, or HTB's class
   std::uint64_t limit_bytes = 0;         // bfifo
   std::uint64_t packets = 0, bytes = 0, drops = 0, backlog_bytes = 0;
 };

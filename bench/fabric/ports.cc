@@ -29,17 +29,26 @@ Result<void> attach_programs(const FabricSpec& spec, const Topology& topology) {
   return {};
 }
 
+// 64 KB are a millisecond of it.
+constexpr std::uint64_t kCutBelow = 500'000'000;
+
 }  // namespace
 
 std::string queue_lines(const LinkEnd& end, int mtu) {
   if (end.rate_bps == 0) return "";
   const std::uint64_t burst = burst_bytes(end.rate_bps, mtu);
+  if (end.rate_bps > kCutBelow) {
+    return fmt::format(
+        "qdisc add dev {0} root handle 1: htb default 1\n"
+        "class add dev {0} parent 1: classid 1:1 htb rate {1}bit ceil {1}bit burst {2} cburst {2} "
+        "quantum {3}\n"
+        "qdisc add dev {0} parent 1:1 handle 10: bfifo limit {4}\n",
+        end.interface, end.rate_bps, burst, frame_bytes(mtu), end.queue_bytes);
+  }
   return fmt::format(
-      "qdisc add dev {0} root handle 1: htb default 1\n"
-      "class add dev {0} parent 1: classid 1:1 htb rate {1}bit ceil {1}bit burst {2} cburst {2} "
-      "quantum {3}\n"
-      "qdisc add dev {0} parent 1:1 handle 10: bfifo limit {4}\n",
-      end.interface, end.rate_bps, burst, frame_bytes(mtu), end.queue_bytes);
+      "qdisc add dev {0} root handle 1: tbf rate {1}bit burst {2} limit {3}\n"
+      "qdisc add dev {0} parent 1:1 handle 10: bfifo limit {3}\n",
+      end.interface, end.rate_bps, burst, end.queue_bytes);
 }
 
 std::string class_queue_lines(const LinkEnd& end, int mtu) {

@@ -5,8 +5,7 @@
 namespace clustar::bench::lossy {
 namespace {
 
-constexpr std::uint32_t kDefaultRto = 200'000;
-constexpr std::uint32_t kShortRto = 5'000;
+constexpr std::uint32_t kShortRtoUs = 5'000;
 
 std::vector<Arm> make_arms() {
   const auto tcp = [](std::string name, std::string label, std::string congestion, std::uint32_t rto) {
@@ -20,10 +19,11 @@ std::vector<Arm> make_arms() {
     return Arm{.name = std::move(name), .label = std::move(label), .carrier = Carrier::kMlt};
   };
   std::vector<Arm> arms{
-      tcp("tcp-cubic", "TCP cubic", "cubic", kDefaultRto),
-      tcp("tcp-bbr", "TCP bbr", "bbr", kDefaultRto),
-      tcp("tcp-cubic-rto5", "TCP cubic, rto_min 5 ms", "cubic", kShortRto),
-      tcp("tcp-bbr-rto5", "TCP bbr, rto_min 5 ms", "bbr", kShortRto),
+      tcp("tcp-cubic", "TCP cubic", "cubic", kDefaultRtoUs),
+      tcp("tcp-bbr", "TCP bbr", "bbr", kDefaultRtoUs),
+      tcp("tcp-cubic-rto5", "TCP cubic, rto_min 5 ms", "cubic", kShortRtoUs),
+      tcp("tcp-bbr-rto5", "TCP bbr, rto_min 5 ms", "bbr", kShortRtoUs),
+      tcp("tcp-cubic-ecn", "TCP cubic with ECN, rto_min 5 ms", "cubic", kShortRtoUs),
       Arm{.name = "mptcp", .label = "MPTCP cubic", .carrier = Carrier::kMptcp, .congestion = "cubic"},
       Arm{.name = "clustar-tcp", .label = "clustar TCP, cubic", .carrier = Carrier::kClustarTcp, .congestion = "cubic"},
       mlt("mlt-p0", "MLT, reliable"),
@@ -33,6 +33,7 @@ std::vector<Arm> make_arms() {
       mlt("mlt-1path", "MLT, reliable, one path"),
   };
   for (Arm& arm : arms) {
+    if (arm.name == "tcp-cubic-ecn") arm.ecn = true;
     if (arm.name == "mlt-p1") arm.tolerance_ppm = 10'000;
     if (arm.name == "mlt-gbn") arm.mode = MltMode::kGoBackN;
     if (arm.name == "mlt-deadline") arm.mode = MltMode::kStaticDeadline;
@@ -66,5 +67,7 @@ const char* to_string(Carrier carrier) {
   }
   return "?";
 }
+
+bool is_kernel_tcp(const Arm& arm) { return arm.carrier != Carrier::kMlt; }
 
 }  // namespace clustar::bench::lossy

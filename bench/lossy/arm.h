@@ -18,13 +18,16 @@ enum class Carrier : std::uint8_t {
 
 enum class MltMode : std::uint8_t { kNormal, kGoBackN, kStaticDeadline };
 
+inline constexpr std::uint32_t kDefaultRtoUs = 200'000;
+
 struct Arm {
   std::string name;   // on the command line and in the JSON
   std::string label;  // for people
   Carrier carrier = Carrier::kTcp;
   std::string congestion = {};  // of TCP's sockets
-  std::uint32_t rto_min_us =
-      200000;  // of the hosts' namespaces while this arm's sockets are made; the kernel's default
+  // Both of the hosts' namespaces while this arm's connections are made; the kernel's defaults.
+  std::uint32_t rto_min_us = kDefaultRtoUs;
+  bool ecn = false;  // asks for it (tcp_ecn 1), else only when the peer asks (2)
   MltMode mode = MltMode::kNormal;
   std::uint32_t tolerance_ppm = 0;  // of each round's bytes at a receiver; 0 = reliable
   int paths = 0;                    // of MLT; 0 = its own choice
@@ -34,5 +37,7 @@ const std::vector<Arm>& all_arms();
 // kInvalidArgument naming the arms that there are.
 Result<Arm> find_arm(const std::string& name);
 const char* to_string(Carrier carrier);
+// Whether the kernel's TCP moves its messages, so that the kernel's settings are the arm's.
+bool is_kernel_tcp(const Arm& arm);
 
 }  // namespace clustar::bench::lossy

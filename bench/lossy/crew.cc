@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "bench/ab/interrupt.h"
+#include "bench/lossy/kernel_tcp.h"
 #include "bench/lossy/tool.h"
 #include "bench/lossy/worker.h"
 
@@ -44,6 +45,12 @@ Result<perf::Process> spawn(const std::string& executable, const std::string& ar
   return fail(ErrorCode::kSystem, fmt::format("cannot start a worker ({}): {}", executable, std::strerror(error)));
 }
 
+SetSysctl sysctls_of(const fabric::Fabric& fabric, int host) {
+  return [name_space = fabric.namespace_of(host)](const std::string& name, const std::string& value) {
+    return set_sysctl(name_space, name, value);
+  };
+}
+
 }  // namespace
 
 Result<void> check_interrupt() {
@@ -54,16 +61,17 @@ Result<void> check_interrupt() {
 Result<std::unique_ptr<Crew>> Crew::start(const std::string& executable, const fabric::Fabric& fabric,
                                           const Terms& terms, int first_sender) {
   std::unique_ptr<Crew> crew(new Crew(terms));
-  const auto rto = std::to_string(terms.arm.rto_min_us);
   for (int i = 0; i <= terms.senders; ++i) {
     const int host = i == 0 ? 0 : first_sender + i - 1;
-    // A socket takes it when it is made; an accepted one has its listener's.
-    if (const auto set = set_sysctl(fabric.namespace_of(host), "net.ipv4.tcp_rto_min_us", rto); !set) {
-      return tl::unexpected(set.error());
-    }
+    const auto set = set_kernel_tcp(terms.arm, sysctls_of(fabric, host));
+    if (!set) return tl::unexpected(set.error());
     if (const auto added = crew->add(executable, fabric, host); !added) return tl::unexpected(added.error());
   }
   if (const auto opened = crew->open(fabric); !opened) return tl::unexpected(opened.error());
+  for (const Member& member : crew->members_) {
+    const auto reset = reset_kernel_tcp(terms.arm, sysctls_of(fabric, member.host));
+    if (!reset) return tl::unexpected(reset.error());
+  }
   return crew;
 }
 

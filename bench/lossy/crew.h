@@ -35,8 +35,8 @@ class Crew {
     std::unique_ptr<perf::Control> control;
   };
 
-  // Starts `executable` on host 0 and on the hosts from `first_sender` on and connects them. Sets the hosts' rto_min
-  // for the sockets that are made meanwhile. kUnavailable: this build or machine cannot run the arm.
+  // Starts `executable` on host 0 and on the hosts from `first_sender` on and connects them. The hosts' TCP has the
+  // arm's settings until then, and the defaults afterwards. kUnavailable: this build or machine cannot run the arm.
   static Result<std::unique_ptr<Crew>> start(const std::string& executable, const fabric::Fabric& fabric,
                                              const Terms& terms, int first_sender);
   ~Crew();

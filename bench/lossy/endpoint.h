@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/lossy/arm.h"
+#include "transport/api/transport.h"
 #include "transport/base/result.h"
 
 namespace clustar::bench::lossy {
@@ -38,7 +39,7 @@ struct Terms {
 struct Ended {
   int peer = 0;  // at the receiver, the sender's index; 0 at a sender
   int slot = 0;
-  std::uint64_t missing = 0;  // bytes
+  std::vector<transport::MissingRange> missing = {};  // at the receiver
 };
 
 class Endpoint {

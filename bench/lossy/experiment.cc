@@ -162,6 +162,11 @@ class Experiment {
 
   Result<void> connect(Candidate& candidate) {
     candidate.stage.reset();
+    for (const std::string& job : jobs_of(candidate.outcome.samples.name)) {
+      const auto arm = find_arm(job);
+      if (!arm) return tl::unexpected(arm.error());
+      if (const auto able = testbed_.check(*arm); !able) return able;
+    }
     auto stage = Stage::start(candidate.outcome.samples.name, terms_, run_.executable, testbed_.fabric());
     if (!stage) return tl::unexpected(stage.error());
     candidate.stage = std::make_unique<Stage>(std::move(*stage));

@@ -1,4 +1,5 @@
-// Plain TCP or MPTCP: one connection per sender, non-blocking, TCP_NODELAY, woken by ppoll on the sockets.
+// Plain TCP or MPTCP: one connection per sender, non-blocking, TCP_NODELAY, woken by ppoll on the sockets: a
+// receiver of TCP on a slow line when the message, or 128 KiB of it, is there.
 #pragma once
 
 #include <deque>
@@ -33,9 +34,11 @@ class TcpEndpoint final : public Endpoint {
     proxy::Fd fd;
     std::vector<std::byte> memory;
     std::deque<Message> messages;
+    std::size_t wakes_at = 1;  // its SO_RCVLOWAT
   };
 
   Result<proxy::Fd> open_socket() const;
+  void wake_late(Stream& stream) const;
   Result<void> move(Stream& stream, int peer, std::vector<Ended>& ended);
 
   Terms terms_;

@@ -48,10 +48,7 @@ Result<std::unique_ptr<Testbed>> Testbed::make(const Scenario& scenario, std::ui
   if (!made) return tl::unexpected(made.error());
   std::unique_ptr<Testbed> testbed(new Testbed(scenario, seed, std::move(*made)));
   if (const auto tuned = tune_tcp(testbed->fabric_); !tuned) return tl::unexpected(tuned.error());
-  if (spec->spines > 1) {
-    const auto allowed = allow_subflows(testbed->fabric_, spec->spines);
-    if (!allowed) return tl::unexpected(allowed.error());
-  }
+  if (spec->spines > 1) testbed->subflows_ = allow_subflows(testbed->fabric_, spec->spines);
   return testbed;
 }
 
@@ -60,6 +57,13 @@ Testbed::~Testbed() {
   if (removed) return;
   std::cerr << fmt::format("clustar perf: cannot remove its fabric: {}; try: clustar fabric down --name {}\n",
                            removed.error().message, fabric_.spec().name);
+}
+
+Result<void> Testbed::check(const Arm& arm) const {
+  if (arm.carrier != Carrier::kMptcp || subflows_) return {};
+  return fail(ErrorCode::kUnavailable, fmt::format("MPTCP's subflows cannot be set up, which needs a kernel with MPTCP "
+                                                   "and an iproute2 that knows it (5.8): {}",
+                                                   subflows_.error().message));
 }
 
 Result<void> Testbed::begin_loss() {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "bench/fabric/fabric.h"
+#include "bench/lossy/arm.h"
 #include "bench/lossy/scenario.h"
 #include "transport/base/result.h"
 
@@ -28,6 +29,8 @@ class Testbed {
   Testbed& operator=(const Testbed&) = delete;
 
   const fabric::Fabric& fabric() const { return fabric_; }
+  // kUnavailable: this machine cannot run the arm, and why.
+  Result<void> check(const Arm& arm) const;
   // From here on packets are lost as the scenario says.
   Result<void> begin_loss();
 
@@ -46,6 +49,7 @@ class Testbed {
   Scenario scenario_;
   std::uint64_t seed_;
   fabric::Fabric fabric_;
+  Result<void> subflows_;  // whether MPTCP may use several paths
 };
 
 // Lets MPTCP on the fabric use `paths` subflows to host 0.

@@ -77,6 +77,7 @@ Result<std::string> run_here(const std::string& path, const std::vector<std::str
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return text;
+  while (!text.empty() && text.back() == '\n') text.pop_back();
   return fail(ErrorCode::kSystem, fmt::format("{} failed: {}", fmt::join(arguments, " "), text));
 }
 
@@ -107,6 +108,9 @@ Result<void> set_sysctl(const std::string& in_namespace, const std::string& name
     // The kernel shows each thread the values of the network namespace that it is in.
     std::string path = "/proc/sys/" + name;
     std::replace(path.begin() + 10, path.end(), '.', '/');
+    if (access(path.c_str(), F_OK) != 0) {
+      return fail(ErrorCode::kUnavailable, fmt::format("this kernel has no sysctl {}", name));
+    }
     std::ofstream(path) << value << std::flush;
     std::ifstream in(path);
     std::string found{std::istreambuf_iterator<char>(in), {}};

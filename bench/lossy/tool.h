@@ -16,7 +16,8 @@ Result<std::string> run_tool(const std::vector<std::string>& arguments, const st
                              const std::string& in_namespace, const std::string& package,
                              std::chrono::milliseconds limit = std::chrono::seconds(5));
 
-// Writes /proc/sys/<name with / for .> in the namespace and reads it back; kSystem when it says otherwise.
+// Writes /proc/sys/<name with / for .> in the namespace and reads it back; kSystem when it says otherwise,
+// kUnavailable when this kernel has none of that name.
 Result<void> set_sysctl(const std::string& in_namespace, const std::string& name, const std::string& value);
 
 }  // namespace clustar::bench::lossy

@@ -23,7 +23,8 @@ class TransportEndpoint final : public Endpoint {
   Result<void> post(int peer, int slot, std::uint32_t round) override;
   Result<void> progress(std::vector<Ended>& ended) override;
   // MLT: in ppoll on the packets' sockets, 0.5 ms at most (0.2 ms at the receiver), because the core's own timers are
-  // not seen from here; the engine's thread sleeps as long as this one calls once per millisecond. clustar TCP: 50 us.
+  // not seen from here. While packets come it does not listen for the first 0.15 ms, so that it is not woken for each.
+  // clustar TCP: 50 us.
   void sleep() override;
   Result<nlohmann::json> facts() override;
 
@@ -50,6 +51,7 @@ class TransportEndpoint final : public Endpoint {
   bool sends_;
   SystemClock clock_;
   ArmTransport made_;
+  bool traffic_ = false;  // when it last slept
   std::vector<std::unique_ptr<transport::Listener>> listeners_;
   std::vector<Channel> channels_;
 };

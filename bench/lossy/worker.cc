@@ -7,13 +7,12 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include <cstring>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "bench/fabric/namespaces.h"
+#include "bench/lossy/receipt.h"
 #include "bench/lossy/tcp_endpoint.h"
 #include "bench/lossy/transport_endpoint.h"
 #include "bench/perf/control.h"
@@ -23,8 +22,6 @@ namespace {
 
 using nlohmann::json;
 using perf::Control;
-
-constexpr std::size_t kStampEvery = 4096;
 
 std::int64_t now_ns() { return SteadyClock::now().time_since_epoch().count(); }
 
@@ -39,26 +36,6 @@ double cpu_seconds() {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
   };
   return seconds(own.ru_utime) + seconds(own.ru_stime);
-}
-
-// 8 bytes per page that say which message this is: cheap enough to be compared in every round.
-std::uint64_t stamp(int sender, std::uint64_t sequence, std::size_t page) {
-  return (sequence << 24 ^ static_cast<std::uint64_t>(sender) << 56 ^ page) * 0x9E3779B97F4A7C15u;
-}
-
-void write_stamps(std::span<std::byte> memory, int sender, std::uint64_t sequence) {
-  for (std::size_t at = 0; at + 8 <= memory.size(); at += kStampEvery) {
-    const std::uint64_t value = stamp(sender, sequence, at / kStampEvery);
-    std::memcpy(memory.data() + at, &value, sizeof value);
-  }
-}
-
-bool stamps_match(std::span<const std::byte> memory, int sender, std::uint64_t sequence) {
-  for (std::size_t at = 0; at + 8 <= memory.size(); at += kStampEvery) {
-    const std::uint64_t value = stamp(sender, sequence, at / kStampEvery);
-    if (std::memcmp(memory.data() + at, &value, sizeof value) != 0) return false;
-  }
-  return true;
 }
 
 // The commands of one worker; answers are JSON objects, an error is thrown as Error.
@@ -106,6 +83,7 @@ class Worker {
     number_ = command.at("number");
     const auto deadline = in_ms(command);
     const auto peers = static_cast<std::size_t>(sends_ ? 1 : terms_.senders);
+    missing_ = 0;
     posted_.assign(peers, 0);
     slots_.assign(peers, std::vector<std::uint64_t>(static_cast<std::size_t>(terms_.window)));
     if (!sends_) post_first();
@@ -152,8 +130,7 @@ class Worker {
       require(endpoint_->progress(ended));
       const std::int64_t at = now_ns();
       for (const Ended& one : ended) {
-        check(one);
-        if (!sends_) messages.push_back({one.peer, at, one.missing});
+        if (!sends_) messages.push_back({one.peer, at, check(one)});
         if (posted_[static_cast<std::size_t>(one.peer)] < terms_.messages) post(one.peer, one.slot);
         --left;
       }
@@ -165,11 +142,15 @@ class Worker {
     }
   }
 
-  void check(const Ended& one) {
-    if (sends_ || one.missing > 0) return;
+  // Returns how many of its bytes are missing.
+  std::uint64_t check(const Ended& one) {
     const std::uint64_t sequence = slots_[static_cast<std::size_t>(one.peer)][static_cast<std::size_t>(one.slot)];
-    if (stamps_match(endpoint_->memory(one.peer, one.slot), one.peer, sequence)) return;
-    throw Error{ErrorCode::kInternal, fmt::format("a message of sender {} has other bytes than were sent", one.peer)};
+    require(check_bytes(endpoint_->memory(one.peer, one.slot), one.peer, sequence, one.missing));
+    std::uint64_t missing = 0;
+    for (const transport::MissingRange& range : one.missing) missing += range.length;
+    missing_ += missing;
+    require(check_missing(terms_, number_, missing_));
+    return missing;
   }
 
   Control& control_;
@@ -178,6 +159,7 @@ class Worker {
   int index_ = 0;
   std::unique_ptr<Endpoint> endpoint_;
   std::uint32_t number_ = 0;
+  std::uint64_t missing_ = 0;                      // bytes of this round
   std::vector<int> posted_;                        // in this round, by peer
   std::vector<std::vector<std::uint64_t>> slots_;  // which message lies there
 };

@@ -7,6 +7,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -15,11 +16,13 @@
 
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bench/fabric/netlink.h"
@@ -105,6 +108,46 @@ void switch_segmentation_on(const Fabric& fabric, int host) {
     }
     close(fd);
   });
+}
+
+// What waits in eth0's queue of this host: packets, bytes. By tc, which tells packets apart from what they were cut
+// from.
+std::pair<int, int> waiting_at(const std::string& net_namespace) {
+  const std::string command = "tc -n " + net_namespace + " -s qdisc show dev eth0 root";
+  FILE* const pipe = popen(command.c_str(), "r");
+  std::string text(4096, '\0');
+  text.resize(fread(text.data(), 1, text.size(), pipe));
+  pclose(pipe);
+  int bytes = -1, packets = -1;
+  const auto at = text.find("backlog ");
+  if (at != std::string::npos) std::sscanf(text.c_str() + at, "backlog %db %dp", &bytes, &packets);
+  return {packets, bytes};
+}
+
+// UDP_SEGMENT, and TCP alike, hand packets of 64 KB to the queue of the host, whatever its offloads are. A line that is
+// shaped by those sends each at once.
+TEST_F(FabricTest, AHostsLineCarriesPacketsNotWhatTheKernelCutsThemFrom) {
+  const Fabric fabric = must_up(spec(2, 10'000'000));
+  on_host(fabric, 1, [&] {
+    const int fd = make_socket(SOCK_DGRAM);
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(9);
+    inet_pton(AF_INET, fabric.address(0).c_str(), &to.sin_addr);
+    const int segment = 1472, buffer = 1 << 20;
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &buffer, sizeof(buffer));
+    ASSERT_EQ(setsockopt(fd, SOL_UDP, UDP_SEGMENT, &segment, sizeof(segment)), 0);
+    const std::vector<std::byte> bytes(40 * 1472);
+    for (int i = 0; i < 6; ++i) {  // 0.28 s of the line
+      ASSERT_EQ(sendto(fd, bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to)),
+                static_cast<ssize_t>(bytes.size()))
+          << std::strerror(errno);
+    }
+    close(fd);
+  });
+  const auto [packets, waiting] = waiting_at(fabric.namespace_of(1));
+  ASSERT_GE(packets, 0);
+  EXPECT_LE(waiting, packets * 1514) << packets << " packets";
 }
 
 TEST_F(FabricTest, MakesWhatWasAskedFor) {

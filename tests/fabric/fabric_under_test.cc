@@ -20,14 +20,15 @@ std::string why_not() {
   if (geteuid() != 0) return "needs root, to make network namespaces";
   const std::string name = "clustar-test-" + std::to_string(getpid()) + "-probe";
   const std::string in = " -n " + name + " ";
-  const std::string script = "{ ip netns add " + name + " && ip" + in + "link add bridge0 type bridge && ip" + in +
-                             "link add left type veth peer name right && tc" + in +
-                             "qdisc add dev left root handle 1: htb default 1 && tc" + in +
-                             "class add dev left parent 1: classid 1:1 htb rate 1mbit && tc" + in +
-                             "qdisc add dev left parent 1:1 bfifo limit 10000; } >/dev/null 2>&1; r=$?; ip netns del " +
-                             name + " 2>/dev/null; exit $r";
+  const std::string script =
+      "{ ip netns add " + name + " && ip" + in + "link add bridge0 type bridge && ip" + in +
+      "link add left type veth peer name right && tc" + in + "qdisc add dev left root handle 1: htb default 1 && tc" +
+      in + "class add dev left parent 1: classid 1:1 htb rate 1mbit && tc" + in +
+      "qdisc add dev left parent 1:1 bfifo limit 10000 && tc" + in +
+      "qdisc add dev right root tbf rate 1mbit burst 10000 limit 10000; } >/dev/null 2>&1; r=$?; ip netns del " + name +
+      " 2>/dev/null; exit $r";
   if (std::system(script.c_str()) == 0) return "";
-  return "needs iproute2 and a kernel that lets root make namespaces, veth, bridge, htb and bfifo";
+  return "needs iproute2 and a kernel that lets root make namespaces, veth, bridge, htb, tbf and bfifo";
 }
 
 }  // namespace
