@@ -145,12 +145,13 @@ Scenario shared() {
   s.rounds = 10;
   s.quick_rounds = 1;
   s.expected_ms = 4500;
-  s.arms = {"tcp-cubic+tcp-cubic",  "tcp-cubic+tcp-bbr", "mlt-p0+tcp-cubic", "mlt-p0+tcp-bbr",
-            "mlt-p0+tcp-cubic-ecn", "mlt-p1+tcp-cubic",  "mlt-p1+tcp-bbr",   "clustar-tcp+tcp-cubic",
-            "mlt-p0+mlt-p0"};
+  s.arms = {"tcp-cubic+tcp-cubic", "tcp-cubic+tcp-bbr",     "mlt-p0+tcp-cubic",
+            "mlt-p0+tcp-bbr",      "mlt-p0+tcp-cubic-ecn",  "mlt-p1+tcp-cubic",
+            "mlt-p1+tcp-bbr",      "clustar-tcp+tcp-cubic", "mlt-p0+mlt-p0"};
   s.quick_arms = {"mlt-p0+tcp-cubic"};
   s.notes = {
-      "A share is taken while both jobs send; 1 is half of what both got together. The bar holds each job of each round "
+      "A share is taken while both jobs send; 1 is half of what both got together. The bar holds each job of each "
+      "round "
       "to it: with two jobs, nobody below 0.5 also means nobody above 1.5."};
   s.bars = {at_least(Kind::kShare, "mlt-p0+tcp-cubic", 0.5), at_least(Kind::kShare, "mlt-p0+tcp-bbr", 0.5)};
   return s;

@@ -7,6 +7,7 @@ constexpr Experiment kExperiments[] = {
     {"loss", "goodput of reliable 1 MiB messages under random loss", run_loss},
     {"incast", "15 hosts send 128 KiB each to one, 100 kB of buffer", run_incast},
     {"bad-path", "1 MiB messages with one bad path of eight", run_bad_path},
+    {"bad-spine", "the lossy suite's bad-path: 200 Mbit/s, four spines, one loses 5 %", run_bad_spine},
     {"micro-bursts", "message times under short bursts of heavy loss, with and without tolerance", run_micro_bursts},
     {"mice", "1 KiB messages beside eight streams of 1 MiB messages", run_mice},
     {"fairness", "two flows on one link: MLT and MLT, MLT and DCTCP", run_fairness},

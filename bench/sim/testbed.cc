@@ -62,28 +62,31 @@ class Testbed::Node final : public MltHost {
   std::int32_t posting_ = 0;
 };
 
-Testbed::Testbed(const Setup& setup) : simulation_({.seed = setup.seed}), seed_(setup.seed) {
+Testbed::Testbed(const Setup& setup) : simulation_({.seed = setup.seed}), seed_(setup.seed), base_rtt_(setup.base_rtt) {
   options_.push_back(std::make_unique<mlt::Options>(setup.options));
-  options_[0]->base_rtt = kRoundTrip;
+  options_[0]->base_rtt = base_rtt_;
   options_[0]->max_tolerance_ppm = 1'000'000;
   transport::sim::SwitchOptions switches;
   switches.buffer_bytes = setup.buffer_bytes;
-  switches.mark_above = transport::sim::every_class<std::uint64_t>(kMarkAbove);
+  switches.mark_above = transport::sim::every_class<std::uint64_t>(setup.mark_above);
   transport::sim::HostOptions host;
   host.tx_queue_packets = 4;
   transport::sim::LinkOptions link;
-  link.rate_bps = kLineBitsPerSecond;
+  link.rate_bps = setup.line_bps;
   if (setup.leaf_spine) {
-    link.delay = kRoundTrip / 8;
+    link.delay = setup.round_trip / 8;
+    transport::sim::LinkOptions from_host = link;
+    if (setup.from_host_bps > 0) from_host.rate_bps = setup.from_host_bps;
     network_ = transport::sim::Network::leaf_spine(simulation_, {.leaves = 2,
                                                                  .hosts_per_leaf = setup.hosts / 2,
-                                                                 .spines = 1,
+                                                                 .spines = setup.spines,
                                                                  .host_link = link,
+                                                                 .from_host = from_host,
                                                                  .fabric_link = link,
                                                                  .host = host,
                                                                  .switches = switches});
   } else {
-    link.delay = kRoundTrip / 4;
+    link.delay = setup.round_trip / 4;
     network_ = transport::sim::Network::star(simulation_,
                                              {.hosts = setup.hosts, .link = link, .host = host, .switches = switches});
   }
@@ -96,7 +99,7 @@ Testbed::~Testbed() = default;
 
 void Testbed::set_options(std::uint32_t host, const mlt::Options& options) {
   options_.push_back(std::make_unique<mlt::Options>(options));
-  options_.back()->base_rtt = kRoundTrip;
+  options_.back()->base_rtt = base_rtt_;
   options_.back()->max_tolerance_ppm = 1'000'000;
   nodes_[host] =
       std::make_unique<Node>(*this, network_->host(host), *options_.back(), mix64(seed_ + host * kGoldenGamma));

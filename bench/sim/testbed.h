@@ -32,7 +32,13 @@ struct Setup {
   mlt::Options options = {};
   std::uint64_t buffer_bytes = 1 << 20;  // of each switch port
   std::uint64_t seed = 1;
-  bool leaf_spine = false;  // the hosts behind two leaves joined by one spine, all links alike; else a star
+  bool leaf_spine = false;  // the hosts behind two leaves joined by spines, all links alike; else a star
+  std::uint32_t spines = 1;
+  std::uint64_t line_bps = kLineBitsPerSecond;
+  std::uint64_t from_host_bps = 0;  // leaf_spine: how fast a host's packets reach its leaf; 0: line_bps
+  Duration round_trip = kRoundTrip;
+  Duration base_rtt = kRoundTrip;  // Options::base_rtt of all hosts
+  std::uint64_t mark_above = kMarkAbove;
 };
 
 class Testbed {
@@ -77,6 +83,7 @@ class Testbed {
 
   transport::sim::Simulation simulation_;
   std::uint64_t seed_;
+  Duration base_rtt_;
   std::vector<std::unique_ptr<mlt::Options>> options_;  // [0]: of all hosts without their own
   std::unique_ptr<transport::sim::Network> network_;
   std::vector<std::unique_ptr<Node>> nodes_;

@@ -136,12 +136,12 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
   if (drain_left_ > 0) {
     // The first of its round trips still sees the queue that was there before.
     if (--drain_left_ > 0) return;
-    if (competing_ && totals.acked > 0) competing_ = totals.rtt - totals.min_rtt > queue_before_ / 2;
+    if (competing_ && totals.acked > 0) competing_ = totals.rtt - totals.min_rtt > queue_before_ / 4;
     window_ = cut_by(resume_, options_, competing_ ? 0 : cut);
     return;
   }
   if (totals.acked > 0) queue_before_ = totals.rtt - totals.min_rtt;
-  if (competing_ || (totals.acked > 0 && is_yielding(late || totals.mark_fraction() > 0.5, queue_before_))) {
+  if (competing_ || (totals.acked > 0 && is_yielding(queue_before_ > 2 * (limit - totals.min_rtt), queue_before_))) {
     return compete(totals);
   }
   if (cut > 0) {
@@ -152,7 +152,7 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
   } else if (!recover() && was_used(totals, window_)) {
     window_ = grown(window_, options_, totals, starting_);
   }
-  if (++since_drain_ >= options_.drain_epochs || (starting_ && cut > 0)) start_drain();
+  if (++since_drain_ >= options_.drain_epochs || (starting_ && cut > 0)) start_drain(window_);
   if (cut > 0) starting_ = false;
 }
 
@@ -174,16 +174,28 @@ bool DctcpSwift::is_yielding(bool late, double queue) {
 
 void DctcpSwift::compete(const Epoch::Totals& totals) {
   constexpr std::uint32_t kDrainEpochs = 256;
+  // Who comes back was wrong to leave: it tests more rarely, up to every sixth loss.
+  if (!competing_) {
+    test_after_losses_ = std::min(test_after_losses_ + 1, 6u);
+    losses_ = 0;
+  }
   competing_ = true;
   starting_ = false;
   late_epochs_ = severe_epochs_ = 0;
   before_loss_ = 0;
   if (totals.lost > 0) {
-    window_ = cut_by(window_, options_, 0.5);
-  } else if (was_used(totals, window_)) {
-    window_ = grown(window_, options_, totals, false);
+    const double halved = cut_by(window_, options_, 0.5);
+    if (++losses_ < test_after_losses_) {
+      window_ = halved;
+      return;
+    }
+    losses_ = 0;
+    start_drain(halved);
+    drain_left_ = 3;  // a deep queue takes one more
+    return;
   }
-  if (++since_drain_ >= std::min(kDrainEpochs, options_.drain_epochs)) start_drain();
+  if (was_used(totals, window_)) window_ = grown(window_, options_, totals, false);
+  if (++since_drain_ >= std::min(kDrainEpochs, options_.drain_epochs)) start_drain(window_);
 }
 
 void DctcpSwift::on_severe_loss(double loss) {
@@ -202,8 +214,8 @@ bool DctcpSwift::recover() {
   return true;
 }
 
-void DctcpSwift::start_drain() {
-  resume_ = window_;
+void DctcpSwift::start_drain(double resume) {
+  resume_ = resume;
   window_ = cut_by(window_, options_, 0.75);
   drain_left_ = 2;  // one until the queue is shorter, one to see it
   since_drain_ = 0;

@@ -99,11 +99,12 @@ double set_segment_of(WindowOptions& options, double window, std::uint32_t bytes
 // to a quarter at most, and what was taken comes back by a quarter per clean round trip instead of a segment.
 //
 // Beside a flow that fills the queue until it overflows (TCP's cubic and Reno), who keeps to a target delay is left
-// with nothing; likewise who heeds marks beside one whose packets are not marked. So when delay or marks stay for
-// yield_epochs although the window was cut to a quarter, the queue is somebody else's: then neither counts any more,
-// and the window grows by a segment and halves at losses, as theirs do (as Copa's competitive mode: Arun and
-// Balakrishnan, NSDI 2018). It ends when a drain, more frequent now, halves the queue: then the queue is mostly our
-// own.
+// with nothing; likewise who heeds marks beside one whose packets are not marked. So when the queue stays above twice
+// what is aimed at for yield_epochs although the window was cut to a quarter, it is somebody else's: then neither delay
+// nor marks count any more, and the window grows by a segment and halves at losses, as theirs do (as Copa's competitive
+// mode: Arun and Balakrishnan, NSDI 2018). It ends when a drain shortens the queue to a quarter: then it was our own,
+// or that of others who compete and drain with us. Losses are when they do, so that is when drains begin, and every 256
+// epochs at the latest.
 class DctcpSwift {
  public:
   struct Options : WindowOptions {
@@ -130,7 +131,7 @@ class DctcpSwift {
   double target(double min_rtt) const;
   bool is_yielding(bool late, double queue);
   void compete(const Epoch::Totals& totals);
-  void start_drain();
+  void start_drain(double resume);
   void on_severe_loss(double loss);
   bool recover();
 
@@ -148,7 +149,9 @@ class DctcpSwift {
   double late_from_ = 0;             // window when they began
   double late_queue_ = 0;            // ns, likewise
   bool competing_ = false;
-  double queue_before_ = 0;  // ns, when the drain began
+  std::uint32_t losses_ = 0;             // epochs with some, since the latest test whether the queue is ours
+  std::uint32_t test_after_losses_ = 0;  // 1 at first, at most 6
+  double queue_before_ = 0;              // ns, when the drain began
 };
 
 // DCTCP as RFC 8257 has it, loss halves: the peer of fairness tests and the baseline of measurements.

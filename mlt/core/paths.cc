@@ -95,14 +95,14 @@ void PathSelector::on_loss(std::uint32_t index, TimePoint now) {
   if (is_silent(index)) sideline(index, now);
 }
 
-double PathSelector::others_loss(std::uint32_t index, double unknown) const {
+double PathSelector::others_loss(std::uint32_t index, double unknown, std::uint32_t part) const {
   std::array<double, kMaxPaths> losses{};
   std::uint32_t count = 0;
   for (std::uint32_t i = 0; i < good_count_; ++i) {
     const Path& other = paths_[good_[i]];
     if (good_[i] != index) losses[count++] = other.outcomes < kEnough ? unknown : other.loss;
   }
-  const auto middle = losses.begin() + (count - 1) / 2;
+  const auto middle = losses.begin() + (count - 1) / part;
   std::nth_element(losses.begin(), middle, losses.begin() + count);
   return *middle;
 }
@@ -110,13 +110,13 @@ double PathSelector::others_loss(std::uint32_t index, double unknown) const {
 bool PathSelector::is_lossy(std::uint32_t index) const {
   const double loss = paths_[index].loss;
   return loss > options_.loss_threshold && paths_[index].outcomes >= kEnough && good_count_ > 2 &&
-         loss > options_.loss_threshold + 2 * others_loss(index, loss);
+         loss > options_.loss_threshold + 2.5 * others_loss(index, loss, 3);
 }
 
 bool PathSelector::is_silent(std::uint32_t index) const {
   const Path& path = paths_[index];
   if (path.lost_in_row < options_.silent_losses || good_count_ < 2) return false;
-  const double enough = options_.silent_losses * (1 + 2 * others_loss(index, 0));
+  const double enough = options_.silent_losses * (1 + 2 * others_loss(index, 0, 2));
   if (path.lost_in_row < static_cast<std::uint32_t>(enough)) return false;
   const TimePoint since = path.row_since - srtt(index);
   std::uint32_t delivering = 0;
@@ -148,7 +148,7 @@ void PathSelector::restore(std::uint32_t index, TimePoint now) {
   list_good();
   // On parole: half of what sidelines it is taken as read, so that a path still bad goes sooner than the first time.
   path.loss = 0;
-  path.loss = std::max(options_.loss_threshold / 2, good_count_ > 1 ? others_loss(index, 0) : 0);
+  path.loss = std::max(options_.loss_threshold / 2, good_count_ > 1 ? others_loss(index, 0, 2) : 0);
 }
 
 void PathSelector::list_good() {

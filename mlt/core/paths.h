@@ -12,7 +12,7 @@
 namespace clustar::mlt {
 
 struct PathOptions {
-  double loss_threshold = 0.02;                      // (0, 1): sidelined above this plus twice the others' median
+  double loss_threshold = 0.02;                      // (0, 1): sidelined above this and what the others lose
   std::uint8_t silent_losses = 8;                    // in a row, 2 .. 255: a path is silent, if the others are not
   Duration backoff = std::chrono::milliseconds(10);  // until the first probe, 1 us .. backoff_max
   Duration backoff_max = std::chrono::seconds(1);    // doubled up to here, <= 1 hour
@@ -28,13 +28,13 @@ struct PathOptions {
 //
 // Two rules sideline a path; both compare, so that loss which all paths share (at the receiver's port, or while a burst
 // passes) sidelines none:
-//   lossy: its loss fraction exceeds loss_threshold + 2 * the median of the other good paths; looked at when it
-//   delivers,
-//     which leaves the losses of all paths time to be counted. At least two paths stay good.
-//   silent: at least silent_losses * (1 + 2 * that median) packets in a row were lost, and at least half of the others
-//     delivered within a round trip before the first of them was declared lost, or since. One path stays good. (At the
-//     end of an outage of all paths, some may be sidelined for one back-off: their last losses are declared among the
-//     first deliveries of the others.)
+//   lossy: its loss fraction exceeds loss_threshold + 2.5 * the lower third of the other good paths (several of a
+//     connection's paths may take the same bad link); looked at when it delivers, which leaves the losses of all paths
+//     time to be counted. At least two paths stay good.
+//   silent: at least silent_losses * (1 + 2 * the others' median) packets in a row were lost, and at least half of the
+//     others delivered within a round trip before the first of them was declared lost, or since. One path stays good.
+//     (At the end of an outage of all paths, some may be sidelined for one back-off: their last losses are declared
+//     among the first deliveries of the others.)
 // A path with fewer than 128 outcomes is neither called lossy nor compared with.
 // After a back-off that doubles with each failure, one burst of at most probe_packets probes it: all delivered, or
 // some and none lost within probe_timeout, brings it back; any loss sidelines it anew. The back-off starts over when a
@@ -87,8 +87,9 @@ class PathSelector {
   static constexpr std::uint32_t kEnough = 128;
   static constexpr std::uint32_t kFull = 256;
   static void count(Path& path, bool lost);
-  // Median of the other good paths, of which there must be one; `unknown` stands for those with too few outcomes.
-  double others_loss(std::uint32_t path, double unknown) const;
+  // Of the other good paths, of which there must be one, that above which all but a `part`-th of them are (2: the
+  // median, 3: the lower third); `unknown` stands for those with too few outcomes.
+  double others_loss(std::uint32_t path, double unknown, std::uint32_t part) const;
   void sideline(std::uint32_t path, TimePoint now);
   void restore(std::uint32_t path, TimePoint now);
   void list_good();

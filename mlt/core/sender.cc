@@ -50,7 +50,7 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   const std::uint32_t id = messages_.end();
   Message& message = messages_.push();
   message.state = SendState::kFree;
-  message.open_known = message.probe_due = message.wanted = message.posted = false;
+  message.open_known = message.probe_due = message.wanted = message.posted = message.tail_again = false;
   message.bytes = bytes;
   message.packets = packets;
   message.sent = message.unscheduled = message.tolerated = 0;
@@ -146,7 +146,7 @@ void Sender::on_timeout(TimePoint now) {
   if (loss_at_ <= now) {
     loss_at_ = TimePoint::max();
     for (Lane& lane : lanes_) {
-      if (lane.lost_at <= now) find_losses(lane, now);
+      if (lane.lost_at <= now) find_losses(lane, Asked::kByTimer, now);
       loss_at_ = std::min(loss_at_, lane.lost_at);
     }
   }

@@ -92,15 +92,14 @@ class Sender {
   // it is complete in its receive, so whoever sends more than that without receives waits for one of them.
   bool full() const { return messages_.full(); }
   std::uint16_t segment() const { return options_.segment; }
-  // Messages that are not done and have no receive, as far as is known: its caller may wait for what is sent after
-  // them.
+  // Messages not done without a known receive: their caller may wait for what is sent after them.
   std::uint32_t unposted() const { return unposted_; }
-  // Of the others, what is still to be sent for the first time.
+  // Of the others, still to be sent for the first time.
   std::uint64_t unsent_bytes() const { return std::uint64_t{unsent_packets_} * options_.segment; }
   // The peer has not answered for options.peer_timeout.
   bool peer_lost() const { return peer_lost_; }
   const Counters& counters() const { return counters_; }
-  // Whether sums and states agree with each other. Looks at everything: for debug builds and tests.
+  // For debug builds and tests: looks at everything.
   bool is_consistent() const;
 
  private:
@@ -109,6 +108,7 @@ class Sender {
     bool posted = false;      // its receive is known to be there
     bool open_known = false;  // the peer acknowledged a packet with the record
     bool probe_due = false;
+    bool tail_again = false;  // its last packets went again before they were surely lost; until one of it arrives
     std::uint32_t bytes = 0;
     std::uint32_t packets = 0;
     std::uint32_t first = 0;        // index of the packet that goes first
@@ -125,7 +125,6 @@ class Sender {
     PacketBitmap stop_windows;  // of a STOP with missing packets: which have come
     std::uint8_t backoff = 0;
     TimePoint touched_at{};  // latest transmission or delivery
-
     // Nothing more has to be sent of it.
     bool done() const { return state == SendState::kStored || state == SendState::kOver; }
   };
@@ -149,12 +148,11 @@ class Sender {
     bool acked = false;
     std::uint16_t marked = 0;
     std::uint32_t largest = 0;
-    TimePoint lost_at = TimePoint::max();  // when an unsettled record before `largest` counts as lost
+    TimePoint lost_at = TimePoint::max();  // when to look whether unsettled records are lost
     // The latest that counted as lost because it had the time to arrive: when it comes after all, that was too short.
     std::optional<std::uint32_t> doubted;
     TimePoint doubted_sent_at{};
   };
-
   bool next_probe(Transmit& out);
   bool next_resend(TimePoint now, Transmit& out);
   bool next_new(TimePoint now, Transmit& out);
@@ -179,7 +177,10 @@ class Sender {
   void credit_delivery(std::uint8_t path, std::uint32_t packets, std::uint64_t bytes, std::uint32_t marks, Duration rtt,
                        TimePoint now);
   void settle(Record& record, bool delivered, TimePoint now);
-  void find_losses(Lane& lane, TimePoint now);
+  enum class Asked : std::uint8_t { kByAck, kByTimer };
+  void find_losses(Lane& lane, Asked asked, TimePoint now);
+  void find_lost_tail(Lane& lane, std::uint32_t seq, Asked asked, TimePoint now);
+  void check_losses_at(Lane& lane, TimePoint at);
   enum class Evidence : std::uint8_t {
     kOrder,      // something later came by its lane
     kTime,       // silence: it may still be on its way, in a lower class
@@ -236,6 +237,8 @@ class Sender {
   TimePoint send_at_{};
   std::uint32_t full_lanes_ = 0;
   TimePoint loss_at_ = TimePoint::max();   // not after any lane's
+  TimePoint newest_delivered_{};           // when the latest packet left of those that have arrived, of all lanes
+  bool tails_wait_ = false;                // for one to arrive that left after them
   TimePoint probe_at_ = TimePoint::max();  // not after any message's
   TimePoint watched_at_{};                 // until then `silence_` counts
   Duration silence_{};                     // since the peer's latest packet, or the first message after idling

@@ -7,6 +7,7 @@ namespace clustar::mlt {
 namespace {
 
 constexpr std::int32_t kToldPackets = 64;  // before the largest, by an AckBlock
+constexpr std::uint32_t kTailPackets = 2;
 
 }  // namespace
 
@@ -51,7 +52,14 @@ void Sender::on_posted(const Posted& posted, TimePoint now) {
 }
 
 void Sender::on_ack(const Ack& ack, TimePoint now) {
+  const TimePoint newest = newest_delivered_;
   for (std::size_t i = 0; i < ack.count; ++i) on_block(ack.blocks[i], now);
+  if (tails_wait_ && newest_delivered_ > newest) {
+    tails_wait_ = false;
+    for (Lane& lane : lanes_) {
+      if (!lane.records.empty()) check_losses_at(lane, now + rtt_.srtt() / 4);
+    }
+  }
   take_credit(ack.credit_units, ack.finished_below, now);
   pop_settled();
 }
@@ -92,7 +100,7 @@ void Sender::on_block(const AckBlock& block, TimePoint now) {
     if ((block.before >> i & 1) != 0) deliver(block.largest - 1 - i);
   }
   if (options_.mode == Mode::kGoBackN && !news && delivered == 0) go_back(lane, now);
-  find_losses(lane, now);
+  find_losses(lane, Asked::kByAck, now);
   credit_delivery(block.path, packets, delivered, news ? marks : 0, rtt, now);
 }
 
@@ -120,6 +128,7 @@ void Sender::go_back(Lane& lane, TimePoint now) {
 // The packet is no longer on its way.
 void Sender::settle(Record& record, bool delivered, TimePoint now) {
   record.settled = true;
+  if (delivered) newest_delivered_ = std::max(newest_delivered_, record.sent_at);
   in_flight_ -= record.bytes;
   if (record.uncredited) uncredited_bytes_ -= record.bytes;
   if (!messages_.contains(record.message)) return;
@@ -128,6 +137,7 @@ void Sender::settle(Record& record, bool delivered, TimePoint now) {
   message.in_flight.clear(record.index);
   if (!delivered) return;
   touch(message, now);
+  message.tail_again = false;
   if (record.with_open) message.open_known = true;
   if (message.stop_windows.size() > 0) return;  // it came after the end, and counts as missing
   if (message.delivered.set(record.index) && message.resend.clear(record.index)) --resends_;
@@ -140,10 +150,11 @@ bool Sender::quiet(const Message& message) const {
          !message.delivered.all();
 }
 
-void Sender::find_losses(Lane& lane, TimePoint now) {
+void Sender::find_losses(Lane& lane, Asked asked, TimePoint now) {
   lane.lost_at = TimePoint::max();
   const Duration patience = rtt_.srtt() + rtt_.srtt() / 4;
-  for (std::uint32_t seq = lane.records.base(); lane.acked && distance(seq, lane.largest) < 0; ++seq) {
+  std::uint32_t seq = lane.records.base();
+  for (; lane.acked && distance(seq, lane.largest) < 0; ++seq) {
     Record& record = lane.records[seq];
     if (record.settled) continue;
     const TimePoint late = record.sent_at + patience;
@@ -153,11 +164,40 @@ void Sender::find_losses(Lane& lane, TimePoint now) {
     if (passed || late <= now) {
       lose(lane, record, Evidence::kOrder, now);
     } else {
-      lane.lost_at = std::min(lane.lost_at, late);
-      loss_at_ = std::min(loss_at_, late);
+      check_losses_at(lane, late);
     }
   }
+  find_lost_tail(lane, seq, asked, now);
   pop_records(lane);
+}
+
+void Sender::check_losses_at(Lane& lane, TimePoint at) {
+  lane.lost_at = std::min(lane.lost_at, at);
+  loss_at_ = std::min(loss_at_, at);
+}
+
+// What is behind the latest that came by this lane, when nothing follows it there because the next burst took another
+// path. As in RFC 8985, section 6.2: lost, when something that left later has come, by whatever lane, and this had the
+// time to do so as well. The lanes' queues differ, hence the long patience; acknowledgements of one moment come one by
+// one, hence none is lost within a quarter of a round trip after one of them.
+void Sender::find_lost_tail(Lane& lane, std::uint32_t seq, Asked asked, TimePoint now) {
+  if (paths_.size() == 1) return;
+  const Duration patience = rtt_.patience();
+  for (; seq != lane.records.end(); ++seq) {
+    Record& record = lane.records[seq];
+    if (record.settled) continue;
+    const TimePoint late = record.sent_at + patience;
+    if (asked == Asked::kByAck || late > now) {
+      return check_losses_at(lane, std::max(late, now + rtt_.srtt() / 4));
+    }
+    if (record.sent_at >= newest_delivered_) {
+      tails_wait_ = true;
+      return;
+    }
+    lane.doubted = seq;
+    lane.doubted_sent_at = record.sent_at;
+    lose(lane, record, Evidence::kOrder, now);
+  }
 }
 
 void Sender::lose(Lane& lane, Record& record, Evidence evidence, TimePoint now) {
@@ -243,8 +283,10 @@ void Sender::on_state(const State& state, TimePoint now) {
 void Sender::reconcile(std::uint32_t id, const State& state, TimePoint now) {
   Message& message = messages_[id];
   const auto missing = [&](std::uint32_t index) { return state.is_missing(index - state.base); };
-  // What had the time to arrive before the receiver wrote this, and is not there, is lost.
-  const TimePoint cutoff = now - rtt_.patience();
+  // What had the time to arrive before the receiver wrote this, and is not there, is lost. The last packets alone may
+  // go again sooner, once, as the tail probe of RFC 8985, section 7.2, does: so few make no queue if that was wrong.
+  const bool tail = state.asks && !message.tail_again && in_flight_ <= std::uint64_t{kTailPackets} * options_.segment;
+  const TimePoint cutoff = now - (tail ? std::min(rtt_.patience(), 2 * rtt_.srtt()) : rtt_.patience());
   for (std::uint32_t i = 0; message.in_flight.count() > 0 && i < lanes_.size(); ++i) {
     Lane& lane = lanes_[i];
     std::uint32_t packets = 0;
@@ -261,6 +303,7 @@ void Sender::reconcile(std::uint32_t id, const State& state, TimePoint now) {
       } else if (record.sent_at <= cutoff) {
         lane.doubted = seq;
         lane.doubted_sent_at = record.sent_at;
+        message.tail_again = message.tail_again || tail;
         lose(lane, record, Evidence::kTime, now);
       }
     }

@@ -200,6 +200,32 @@ TEST(MltEndpoint, TheReceiverAsksForATailThatDoesNotCome) {
   EXPECT_FALSE(once);
 }
 
+// Path 0 swallows a whole burst, and nothing follows there while the message goes on elsewhere for a millisecond.
+TEST(MltEndpoint, ALostEndOfABurstIsSeenByWhatComesOnOtherPaths) {
+  Options options;
+  options.paths = 2;
+  Direct direct(options);
+  ASSERT_TRUE(direct.post(1 << 20) && direct.send(1 << 20));
+  direct.run_until_received(1);  // now round trips are known
+  std::optional<TimePoint> lost;
+  std::optional<TimePoint> again;
+  std::uint8_t path = 0;
+  std::uint32_t index = 0;
+  direct.loses = [&](const DataHeader& header) {
+    if (!lost && header.message == 1 && header.index == 100) {
+      lost = direct.now;
+      path = header.path;
+      index = header.index;
+    }
+    if (lost && header.index == index && header.retransmission) again = again.value_or(direct.now);
+    return lost && !again && header.path == path;
+  };
+  ASSERT_TRUE(direct.post(16 << 20) && direct.send(16 << 20));
+  direct.run_until_received(2);
+  ASSERT_TRUE(lost && again);
+  EXPECT_LT(*again - *lost, microseconds(300)) << "not only when the message has come to its end";
+}
+
 SendTerms tolerant_terms() {
   SendTerms terms;
   terms.tolerant = true;

@@ -400,6 +400,41 @@ TEST(DctcpSwift, KeepsToItsTargetAgainWhenTheOtherHasEnded) {
   EXPECT_LT(loop.mean_queue(), 200);
 }
 
+// Neither do several that compete hold each other there.
+TEST(DctcpSwift, SeveralKeepToTheirTargetAgainWhenTheOtherHasEnded) {
+  for (const int flows : {2, 4}) {
+    ClosedLoop loop({.base = microseconds(100), .buffer = 1000});
+    for (int i = 0; i < flows; ++i) {
+      loop.add(DctcpSwift());
+      loop.run(milliseconds(1));
+    }
+    loop.add(Dctcp());
+    loop.run(seconds(1));
+    loop.remove_last();
+    loop.run(seconds(4));
+    loop.run(milliseconds(500));
+    EXPECT_GT(loop.utilisation(), 0.9) << flows;
+    EXPECT_LT(loop.mean_queue(), 200) << flows;
+  }
+}
+
+// Each holds a part of the queue that the others cannot shorten, but nobody is a stranger.
+TEST(DctcpSwift, ManyOfItsKindDoNotCompete) {
+  for (const Duration base : {microseconds(10), microseconds(100)}) {
+    for (const int flows : {2, 8, 30}) {
+      ClosedLoop loop({.base = base, .buffer = 1000});
+      for (int i = 0; i < flows; ++i) {
+        loop.add(DctcpSwift());
+        loop.run(microseconds(700));
+      }
+      loop.run(milliseconds(300));
+      loop.run(milliseconds(300));
+      EXPECT_GT(loop.utilisation(), 0.98) << flows;
+      EXPECT_LT(loop.mean_queue(), 330) << flows;
+    }
+  }
+}
+
 TEST(Congestion, RateIsAQuarterAboveTheWindowPerRoundTrip) {
   DctcpSwift::Options options;
   options.initial = 100'000;

@@ -124,6 +124,19 @@ TEST(PathSelector, LossThatAllShareSidelinesNone) {
   }
 }
 
+// ECMP gives most of them the same bad link now and then.
+TEST(PathSelector, MostPathsMayBeLossy) {
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5}) {
+    Network network(8, seed);
+    for (const std::uint32_t path : {0u, 2u, 3u, 5u, 6u}) network.loss[path] = 0.05;
+    network.run(seconds(1));
+    network.run(seconds(4));
+    double bad = 0;
+    for (const std::uint32_t path : {0u, 2u, 3u, 5u, 6u}) bad += network.share(path);
+    EXPECT_LT(bad, 0.1) << "seed " << seed;
+  }
+}
+
 TEST(PathSelector, ASilentPathIsSidelinedWithinARound) {
   Network network(8, 3);
   network.run(milliseconds(500));

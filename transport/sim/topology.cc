@@ -58,7 +58,7 @@ std::unique_ptr<Network> Network::leaf_spine(Simulation& simulation, const LeafS
   }
   for (HostId id = 0; id < hosts; ++id) {
     Switch& leaf = network->switch_at(id / options.hosts_per_leaf);
-    network->host(id).connect(options.host_link, leaf.node());
+    network->host(id).connect(options.from_host.value_or(options.host_link), leaf.node());
     leaf.add_port(options.host_link, network->host(id).node());
   }
   for (std::uint32_t leaf = 0; leaf < options.leaves; ++leaf) {

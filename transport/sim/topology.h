@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "transport/sim/host.h"
@@ -25,6 +26,7 @@ struct LeafSpineOptions {
   std::uint32_t hosts_per_leaf = 2;
   std::uint32_t spines = 2;
   LinkOptions host_link;
+  std::optional<LinkOptions> from_host = {};  // the direction from the host, where it differs from host_link
   LinkOptions fabric_link;
   HostOptions host;
   SwitchOptions switches;
