@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bench/lossy/stage.h"
+#include "bench/lossy/stalls.h"
 
 namespace clustar::bench::lossy {
 namespace {
@@ -30,27 +31,32 @@ std::uint64_t retransmitted(const json& facts) {
   return sum;
 }
 
-void add_round(ArmOutcome& arm, const RoundOutcome& round, const Terms& terms) {
-  const auto names = jobs_of(arm.samples.name);
+std::int64_t end_of(const RoundOutcome& round) {
   std::int64_t end = round.go_ns;
+  for (const CrewRound& job : round.jobs) end = std::max(end, last_arrival(job));
+  return end;
+}
+
+// Bytes and CPU are of all rounds, times of those that count.
+void add_round(ArmOutcome& arm, const RoundOutcome& round, const Terms& terms, bool counts) {
+  const auto names = jobs_of(arm.samples.name);
   double cpu = 0, bits = 0;
   for (std::size_t i = 0; i < round.jobs.size(); ++i) {
     const CrewRound& job = round.jobs[i];
     const auto found = find_arm(names[i]);
     const bool tolerant = found && may_lose(*found);
-    end = std::max(end, last_arrival(job));
     cpu += job.cpu_s;
     for (const Arrival& arrival : job.arrivals) {
       const std::uint64_t delivered = terms.message_bytes - arrival.missing;
-      arm.message_ms.push_back(static_cast<double>(arrival.at_ns - round.go_ns) / 1e6);
+      if (counts) arm.message_ms.push_back(static_cast<double>(arrival.at_ns - round.go_ns) / 1e6);
       arm.delivered_bytes += delivered;
       arm.missing_bytes += arrival.missing;
       arm.eligible_bytes += tolerant ? terms.message_bytes : 0;
       bits += 8.0 * static_cast<double>(delivered);
     }
   }
-  const double ms = static_cast<double>(end - round.go_ns) / 1e6;
-  arm.samples.block_ms.back().push_back(ms);
+  const double ms = static_cast<double>(end_of(round) - round.go_ns) / 1e6;
+  (counts ? arm.samples.block_ms.back() : arm.samples.stalled_ms).push_back(ms);
   if (bits > 0) arm.samples.block_cpu.back().push_back(cpu / (bits / 1e9));
   if (names.size() > 1) arm.samples.block_shares.back().push_back(shares_of(round, names, terms.message_bytes));
   arm.seconds += ms / 1e3;
@@ -64,6 +70,7 @@ class Experiment {
     outcome_.scenario = scenario;
     outcome_.rounds = rounds_of(scenario, run);
     outcome_.seed = run.seed;
+    outcome_.stalls_known = stalls_.works();
   }
 
   Result<ScenarioOutcome> conduct() {
@@ -252,12 +259,21 @@ class Experiment {
   }
 
   Result<void> rounds(Candidate& candidate, int count) {
-    for (int i = 0; i < count; ++i) {
+    int repeated = 0;
+    for (int counted = 0; counted < count;) {
       const auto round = candidate.stage->round();
       if (!round) return tl::unexpected(round.error());
-      add_round(candidate.outcome, *round, terms_);
+      // A machine that stands still all the time is what it is: then these rounds count.
+      const bool again = repeated < count && stood_still(*round);
+      add_round(candidate.outcome, *round, terms_, !again);
+      ++(again ? repeated : counted);
     }
     return {};
+  }
+
+  // A stream takes seconds, and hardly any of them pass without; its figures are means.
+  bool stood_still(const RoundOutcome& round) {
+    return scenario_.messages == 1 && stalls_.works() && stalls_.longest(round.go_ns, end_of(round)) > 0;
   }
 
   std::string remaining(std::size_t index, const std::vector<int>& blocks) const {
@@ -278,6 +294,7 @@ class Experiment {
   ScenarioOutcome outcome_;
   std::vector<Candidate> candidates_;
   MachineCounts before_;  // of the turn
+  StallWatch stalls_;
   SteadyClock::time_point begin_;
 };
 

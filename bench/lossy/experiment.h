@@ -19,9 +19,9 @@ struct ArmOutcome {
   ArmSamples samples;
   std::string label;
   std::string transport;
-  std::string skipped;  // why it was not measured: this build or machine cannot
-  std::string failure;  // what ended it; what was measured until then stays
-  std::vector<double> message_ms;
+  std::string skipped;             // why it was not measured: this build or machine cannot
+  std::string failure;             // what ended it; what was measured until then stays
+  std::vector<double> message_ms;  // of rounds that count
   std::uint64_t delivered_bytes = 0, missing_bytes = 0, eligible_bytes = 0;
   SwitchCounts switches;     // while it ran
   double seconds = 0;        // of measured rounds
@@ -41,6 +41,7 @@ struct ScenarioOutcome {
   double ideal_ms = 0;
   double deadline_ms = 0;  // of the static-deadline arm
   std::string delay_mode;
+  bool stalls_known = false;  // see StallWatch
   std::uint64_t backstop_drops = 0;
   std::optional<perf::OtherCpu> other_cpu;  // nothing: not known
   std::vector<std::string> notes;

@@ -44,16 +44,23 @@ struct Question {
   const ArmSamples& arm;
   const ArmSamples& other;
   double ideal_ms = 0;
-  bool by_machine = false;  // CPU
+  bool by_machine = false;   // CPU
+  bool with_stalls = false;  // over all blocks
 };
+
+std::vector<double> times_asked(const ArmSamples& arm, const Question& asked, Block which) {
+  std::vector<double> ms = pick(arm.block_ms, which);
+  if (asked.with_stalls) ms.insert(ms.end(), arm.stalled_ms.begin(), arm.stalled_ms.end());
+  return ms;
+}
 
 std::optional<double> figure_of(const Question& asked, Block which) {
   using Kind = BarSpec::Kind;
-  const Times own = times_of(pick(asked.arm.block_ms, which));
+  const Times own = times_of(times_asked(asked.arm, asked, which));
   switch (asked.kind) {
     case Kind::kP99OverP50: return ratio(own.p99, own.p50);
     case Kind::kP99OverIdeal: return ratio(own.p99, asked.ideal_ms);
-    case Kind::kP99Over: return ratio(times_of(pick(asked.other.block_ms, which)).p99, own.p99);
+    case Kind::kP99Over: return ratio(times_of(times_asked(asked.other, asked, which)).p99, own.p99);
     case Kind::kCpuOver: {
       const auto cpu = asked.by_machine ? &ArmSamples::block_machine_cpu : &ArmSamples::block_cpu;
       return ratio(perf::median(pick(asked.arm.*cpu, which)), perf::median(pick(asked.other.*cpu, which)));
@@ -132,15 +139,16 @@ Bar judge(const BarSpec& spec, const std::vector<ArmSamples>& arms, const Condit
           .at_least = spec.at_least,
           .figure = std::nullopt,
           .figure_less_bucket = std::nullopt,
+          .figure_with_stalls = std::nullopt,
           .void_because = {}};
   const ArmSamples* const arm = find(arms, spec.arm);
   const ArmSamples* const other = spec.other.empty() ? arm : find(arms, spec.other);
   if (arm == nullptr || other == nullptr) return bar;
-  const Question asked{.kind = spec.kind,
-                       .arm = *arm,
-                       .other = *other,
-                       .ideal_ms = conditions.ideal_ms,
-                       .by_machine = conditions.machine_is_ours && has_machine_cpu(*arm) && has_machine_cpu(*other)};
+  Question asked{.kind = spec.kind,
+                 .arm = *arm,
+                 .other = *other,
+                 .ideal_ms = conditions.ideal_ms,
+                 .by_machine = conditions.machine_is_ours && has_machine_cpu(*arm) && has_machine_cpu(*other)};
   bar.text = text_of(spec, asked.by_machine, conditions.machine_is_ours);
   bar.figure = figure_of(asked, kAll);
   if (!bar.figure) return bar;
@@ -150,6 +158,11 @@ Bar judge(const BarSpec& spec, const std::vector<ArmSamples>& arms, const Condit
   }
   if (spec.kind == Kind::kP99OverIdeal) {
     bar.figure_less_bucket = ratio(*bar.figure * conditions.ideal_ms, conditions.ideal_ms - conditions.bucket_ms);
+  }
+  if (arm->stalled_ms.size() + other->stalled_ms.size() > 0) {
+    asked.with_stalls = true;
+    bar.figure_with_stalls = figure_of(asked, kAll);
+    asked.with_stalls = false;
   }
   std::optional<double> low, high;
   for (Block block = 0; block < std::min(arm->block_ms.size(), other->block_ms.size()); ++block) {

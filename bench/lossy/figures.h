@@ -33,9 +33,10 @@ struct ArmSamples {
   std::vector<std::vector<double>> block_cpu;  // CPU seconds per Gbit of the arm's processes, by block and round
   std::vector<std::vector<double>> block_machine_cpu;  // the same of the whole machine; one per block, or none
   std::vector<std::vector<std::vector<JobShare>>> block_shares;  // by block, round and job
-  std::uint64_t super_packets = 0;                               // that the switch had to count as one packet
+  std::vector<double> stalled_ms;   // rounds that do not count, since this machine stood still in them; not in block_ms
+  std::uint64_t super_packets = 0;  // that the switch had to count as one packet
 
-  std::vector<double> all_ms() const;
+  std::vector<double> all_ms() const;  // that count
 };
 
 // Below this many rounds percentiles are indicative.
@@ -59,6 +60,7 @@ struct Bar {
   std::optional<double> figure;
   double low = 0, high = 0;                  // the same figure in single blocks: its spread
   std::optional<double> figure_less_bucket;  // with kP99OverIdeal: against the ideal less Conditions::bucket_ms
+  std::optional<double> figure_with_stalls;  // with stalled rounds too; nothing where there are none
   bool indicative = false;                   // a percentile of fewer than kRoundsForPercentiles rounds
   std::string void_because;                  // what was measured is not what was asked for: neither met nor missed
   bool met() const { return figure && void_because.empty() && (at_least ? *figure >= limit : *figure <= limit); }

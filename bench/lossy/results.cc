@@ -11,6 +11,7 @@
 #include "bench/fabric/places.h"
 #include "bench/fabric/topology.h"
 #include "bench/lossy/arm.h"
+#include "bench/lossy/stalls.h"
 
 namespace clustar::bench::lossy {
 namespace {
@@ -118,6 +119,12 @@ json jobs_json(const ArmSamples& samples) {
   return jobs;
 }
 
+std::vector<double> with_stalls(const ArmSamples& samples) {
+  std::vector<double> ms = samples.all_ms();
+  ms.insert(ms.end(), samples.stalled_ms.begin(), samples.stalled_ms.end());
+  return ms;
+}
+
 json arm_json(const ArmOutcome& arm) {
   json out{{"name", arm.samples.name}, {"label", arm.label}, {"transport", arm.transport}};
   if (!arm.skipped.empty()) out["skipped"] = arm.skipped;
@@ -151,6 +158,8 @@ json arm_json(const ArmOutcome& arm) {
        {"cpu_s_per_gbit", gbit > 0 ? arm.cpu_s / gbit : 0},
        {"machine_cpu_s_per_gbit", gbit > 0 && arm.machine_cpu_s > 0 ? json(arm.machine_cpu_s / gbit) : json(nullptr)},
        {"retransmitted", arm.retransmitted},
+       {"stalled_rounds", arm.samples.stalled_ms.size()},
+       {"p99_with_stalls_ms", times_of(with_stalls(arm.samples)).p99},
        {"blocks", block_medians(arm.samples)},
        {"facts", arm.facts}});
   json curve = json::array();
@@ -168,6 +177,7 @@ json bar_json(const Bar& bar) {
   if (!bar.figure) return out;
   out["spread"] = {bar.low, bar.high};
   out["indicative"] = bar.indicative;
+  if (bar.figure_with_stalls) out["figure_with_stalls"] = *bar.figure_with_stalls;
   if (bar.figure_less_bucket) out["figure_less_bucket"] = *bar.figure_less_bucket;
   if (!bar.void_because.empty()) out["void_because"] = bar.void_because;
   return out;
@@ -201,6 +211,26 @@ std::string drops_note(const ArmOutcome& arm) {
       arm.samples.name, arm.interface_drops, arm.softnet_drops);
 }
 
+// The rounds that were repeated, and what they would have changed.
+std::string stalls_note(const ScenarioOutcome& outcome) {
+  if (!outcome.stalls_known) {
+    return "It is not known when this machine stood still, since threads may not have SCHED_FIFO here: all rounds "
+           "count, and long ones may be the machine's.";
+  }
+  std::string arms;
+  for (const ArmOutcome& arm : outcome.arms) {
+    const std::vector<double>& stalled = arm.samples.stalled_ms;
+    if (stalled.empty()) continue;
+    arms += fmt::format("{}{} {} rounds, p99 {:.2f} ms", arms.empty() ? "" : "; ", arm.samples.name, stalled.size(),
+                        times_of(with_stalls(arm.samples)).p99);
+  }
+  if (arms.empty()) return "";
+  return fmt::format(
+      "In some rounds this machine stood still: one of its cores was away for more than {} ms, by a watch of its own. "
+      "They were repeated, and do not count. How many, and p99 with them: {}.",
+      kStallNs / 1'000'000, arms);
+}
+
 double bucket_ms(const Scenario& scenario) {
   const fabric::FabricSpec& fabric = scenario.fabric;
   return static_cast<double>(fabric::burst_bytes(fabric.rate_bps, fabric.mtu)) * 8e3 /
@@ -214,6 +244,7 @@ json other_cpu_json(const ScenarioOutcome& outcome) {
 json notes_json(const ScenarioOutcome& outcome) {
   json notes = outcome.scenario.notes;
   for (const std::string& note : outcome.notes) notes.push_back(note);
+  if (const std::string note = stalls_note(outcome); !note.empty()) notes.push_back(note);
   for (const ArmOutcome& arm : outcome.arms) {
     for (const std::string& note : {subflow_note(arm), drops_note(arm)}) {
       if (!note.empty()) notes.push_back(note);

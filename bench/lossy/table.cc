@@ -48,6 +48,9 @@ std::string bar_line(const json& bar) {
                        : bar["met"] == true         ? "met"
                                                     : "MISSED";
   if (bar.value("indicative", false)) result += " (indicative)";
+  if (bar.contains("figure_with_stalls")) {
+    result += fmt::format("; {} with stalled rounds", figure(bar, "figure_with_stalls", 3));
+  }
   if (bar.contains("figure_less_bucket")) {
     result += fmt::format("; {} of the ideal less the shaper's bucket", figure(bar, "figure_less_bucket", 3));
   }

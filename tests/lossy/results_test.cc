@@ -35,6 +35,7 @@ ScenarioOutcome outcome() {
   out.ideal_ms = 9;
   out.seed = 5;
   out.delay_mode = "queueing only";
+  out.stalls_known = true;
   out.notes = {"a note"};
   out.arms.push_back(measured("mlt-p0", {{10, 10}, {10, 11}}));
   out.arms.push_back(measured("tcp-bbr", {{40, 50}, {60, 50}}));
@@ -226,6 +227,28 @@ TEST(LossyResults, SharesOfJobs) {
   EXPECT_EQ(jobs[1]["share_by_round"], json({1.5, 1.3}));
   EXPECT_EQ(scenario["bars"][0]["figure"], 0.5);
   EXPECT_EQ(scenario["bars"][0]["met"], true);
+}
+
+TEST(LossyResults, StalledRoundsDoNotCountAndAreTold) {
+  ScenarioOutcome out = outcome();
+  out.scenario.bars = {
+      {.kind = BarSpec::Kind::kP99OverP50, .arm = "mlt-p0", .other = "", .limit = 1.15, .at_least = false}};
+  out.arms[0].samples.stalled_ms = {30, 140};
+  const json scenario = to_json(out);
+  const json& arm = scenario["arms"][0];
+  EXPECT_EQ(arm["rounds"], 4);
+  EXPECT_EQ(arm["p99_ms"], 11);
+  EXPECT_EQ(arm["stalled_rounds"], 2);
+  EXPECT_EQ(arm["p99_with_stalls_ms"], 140);
+  EXPECT_EQ(scenario["bars"][0]["met"], true);
+  EXPECT_NEAR(scenario["bars"][0]["figure_with_stalls"].get<double>(), 14, 0.01);
+  const std::string note = scenario["notes"].back();
+  EXPECT_NE(note.find("mlt-p0 2 rounds, p99 140.00 ms"), std::string::npos) << note;
+  EXPECT_EQ(note.find("tcp-bbr"), std::string::npos) << note;
+  EXPECT_NE(table(scenario).find("14.000 with stalled rounds"), std::string::npos);
+
+  out.stalls_known = false;
+  EXPECT_NE(to_json(out)["notes"].dump().find("SCHED_FIFO"), std::string::npos);
 }
 
 }  // namespace

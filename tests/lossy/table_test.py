@@ -9,7 +9,7 @@ import unittest
 
 SCRIPT, BUILD = sys.argv[1], sys.argv[2]
 
-ARM = {"name": "mlt-p0", "rounds": 1000, "p50_ms": 44.1, "p99_ms": 46.2, "p999_ms": 50.3, "goodput_gbps": 0.19, "missing_bytes": 0,
+ARM = {"name": "mlt-p0", "rounds": 1000, "p50_ms": 44.1, "p99_ms": 46.2, "p999_ms": 50.3, "stalled_rounds": 7, "p99_with_stalls_ms": 48.9, "goodput_gbps": 0.19, "missing_bytes": 0,
        "eligible_bytes": 0, "retransmitted": 12345, "cpu_s_per_gbit": 0.41, "machine_cpu_s_per_gbit": 0.61}
 BARS = [{"text": "mlt-p0: p99 over p50", "at_most": 1.15, "figure": 1.048, "spread": [1.01, 1.2], "met": True},
         {"text": "mlt-p0: p99 over ideal", "at_most": 1.05, "figure": 1.06, "figure_less_bucket": 1.07, "spread": [1, 2],
@@ -55,7 +55,7 @@ class Conversion(unittest.TestCase):
 
     def test_figures_and_bars(self):
         text = self.convert(document())
-        for line in ("| mlt-p0 | 1,000 | 44.10 | 46.20 | 50.30 | 0.1900 | 0 | 12,345 | 0.4100 | 0.6100 |",
+        for line in ("| mlt-p0 | 1,000 | 44.10 | 46.20 | 50.30 | 7 | 48.90 | 0.1900 | 0 | 12,345 | 0.4100 | 0.6100 |",
                      "| loss | mlt-p0: p99 over p50 | at most 1.15 | 1.048 | 1.010 to 1.200 | met |",
                      "| loss | a\\|b | at least 3 | 2.000 | 1.000 to 2.000 | void: 2 packets |",
                      "| loss | not there | at least 3 | - | - | not measured |",
@@ -64,7 +64,7 @@ class Conversion(unittest.TestCase):
             self.assertIn(line, text)
         for line in text.splitlines():
             if line.startswith("| mlt") or line.startswith("| mptcp"):
-                self.assertEqual(line.count(" | "), 9, line)
+                self.assertEqual(line.count(" | "), 11, line)
 
     def test_an_early_end_is_said(self):
         content = document()
