@@ -58,6 +58,14 @@ Result<void> write_page(const nlohmann::json& document, const std::string& path)
   return written;
 }
 
+std::string load_text(const nlohmann::json& results, const char* key) {
+  std::string text;
+  for (const nlohmann::json& one : results.value(key, nlohmann::json::array())) {
+    if (one.is_number()) text += fmt::format("{}{:.1f}", text.empty() ? "" : ", ", one.get<double>());
+  }
+  return text.empty() ? "not known" : text;
+}
+
 }  // namespace
 
 int run_suite(const SuiteArguments& arguments, const std::string& json, const std::string& command_line) {
@@ -90,6 +98,8 @@ int run_suite(const SuiteArguments& arguments, const std::string& json, const st
     say(results.error().message);
     return results.error().code == ErrorCode::kInvalidArgument ? kUsage : kFailed;
   }
+  out << "\nload average before " << load_text(*results, "load_average_before") << "; after "
+      << load_text(*results, "load_average_after") << "\n";
   auto document = report::envelope("perf", *results);
   document["suite"] = "lossy";
   document["command_line"] = command_line;

@@ -192,14 +192,17 @@ Result<CrewRound> Crew::finish() {
 
 Result<json> Crew::facts() {
   json all;
-  std::uint64_t again = 0;
+  std::optional<std::uint64_t> again = 0;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     auto one = ask(members_[i], {{"do", "facts"}}, kSetup);
     if (!one) return one;
-    if (i > 0) again += one->value("retransmitted_packets", std::uint64_t{0});
+    if (i > 0) {
+      const auto own = one->find("retransmitted_packets");
+      again = again && own != one->end() ? std::optional(*again + own->get<std::uint64_t>()) : std::nullopt;
+    }
     if (i <= 1) all[i == 0 ? "receiver" : "sender"] = std::move(*one);
   }
-  all["retransmitted_packets"] = again;
+  if (again) all["retransmitted_packets"] = *again;
   return all;
 }
 

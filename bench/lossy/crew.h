@@ -48,7 +48,8 @@ class Crew {
   Result<void> go(std::int64_t at_ns);
   Result<CrewRound> finish();
 
-  // What the first sender and the receiver read back; retransmitted_packets of all senders.
+  // What the first sender and the receiver read back; retransmitted_packets of all senders, where each of
+  // them knows.
   Result<nlohmann::json> facts();
   // Stopped processes take no turns in the scheduler, whatever threads they have.
   void sleep();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "bench/lossy/stage.h"
@@ -25,9 +26,14 @@ struct Candidate {
 
 bool may_lose(const Arm& arm) { return arm.tolerance_ppm > 0 || arm.mode == MltMode::kStaticDeadline; }
 
-std::uint64_t retransmitted(const json& facts) {
+// By all jobs; nothing where one does not know.
+std::optional<std::uint64_t> retransmitted(const json& facts) {
   std::uint64_t sum = 0;
-  for (const json& job : facts) sum += job.value("retransmitted_packets", std::uint64_t{0});
+  for (const json& job : facts) {
+    const auto own = job.find("retransmitted_packets");
+    if (own == job.end()) return std::nullopt;
+    sum += own->get<std::uint64_t>();
+  }
   return sum;
 }
 
@@ -63,6 +69,15 @@ void add_round(ArmOutcome& arm, const RoundOutcome& round, const Terms& terms, b
   arm.cpu_s += cpu;
 }
 
+// How many cores are busy while all arms are asleep: what others, the kernel's own threads and interrupts cost.
+std::optional<double> idle_cores() {
+  constexpr double kSeconds = 1;
+  const double before = busy_seconds_now();
+  std::this_thread::sleep_for(std::chrono::duration<double>(kSeconds));
+  const double after = busy_seconds_now();
+  return before > 0 ? std::optional((after - before) / kSeconds) : std::nullopt;
+}
+
 class Experiment {
  public:
   Experiment(const Scenario& scenario, const Run& run, Testbed& testbed)
@@ -70,7 +85,8 @@ class Experiment {
     outcome_.scenario = scenario;
     outcome_.rounds = rounds_of(scenario, run);
     outcome_.seed = run.seed;
-    outcome_.stalls_known = stalls_.works();
+    if (scenario.messages == 1) stalls_ = std::make_unique<StallWatch>();
+    outcome_.stalls_known = stalls_ == nullptr || stalls_->works();
   }
 
   Result<ScenarioOutcome> conduct() {
@@ -84,6 +100,7 @@ class Experiment {
       if (const auto ok = start(name); !ok) return tl::unexpected(ok.error());
     }
     if (const auto lossy = testbed_.begin_loss(); !lossy) return tl::unexpected(lossy.error());
+    if (scenario_.messages > 1) outcome_.idle_cores = idle_cores();
     const std::vector<int> blocks = plan_blocks(outcome_.rounds, scenario_.blocks);
     begin_ = SteadyClock::now();
     for (std::size_t i = 0; i < blocks.size(); ++i) {
@@ -240,7 +257,7 @@ class Experiment {
     if (!machine) return tl::unexpected(machine.error());
     const MachineCounts used = *machine - before_;
     arm.interface_drops += used.interface_drops;
-    arm.softnet_drops += used.softnet_drops;
+    arm.samples.softnet_drops += used.softnet_drops;
     const double gbit = 8e-9 * static_cast<double>(arm.delivered_bytes - delivered_before);
     if (machine->busy_s <= 0 || gbit <= 0) return {};
     arm.machine_cpu_s += used.busy_s;
@@ -253,7 +270,8 @@ class Experiment {
     auto facts = candidate.stage->facts();
     if (!facts) return tl::unexpected(facts.error());
     ArmOutcome& arm = candidate.outcome;
-    if (counted) arm.retransmitted += retransmitted(*facts) - retransmitted(arm.facts);
+    const auto before = retransmitted(arm.facts), now = retransmitted(*facts);
+    if (counted && before && now) arm.retransmitted = arm.retransmitted.value_or(0) + *now - *before;
     arm.facts = std::move(*facts);
     return {};
   }
@@ -271,9 +289,8 @@ class Experiment {
     return {};
   }
 
-  // A stream takes seconds, and hardly any of them pass without; its figures are means.
   bool stood_still(const RoundOutcome& round) {
-    return scenario_.messages == 1 && stalls_.works() && stalls_.longest(round.go_ns, end_of(round)) > 0;
+    return stalls_ != nullptr && stalls_->works() && stalls_->longest(round.go_ns, end_of(round)) > 0;
   }
 
   std::string remaining(std::size_t index, const std::vector<int>& blocks) const {
@@ -294,7 +311,8 @@ class Experiment {
   ScenarioOutcome outcome_;
   std::vector<Candidate> candidates_;
   MachineCounts before_;  // of the turn
-  StallWatch stalls_;
+  std::unique_ptr<StallWatch>
+      stalls_;  // null with streams: hardly a second passes without, and their figures are means
   SteadyClock::time_point begin_;
 };
 

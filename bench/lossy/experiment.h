@@ -23,13 +23,13 @@ struct ArmOutcome {
   std::string failure;             // what ended it; what was measured until then stays
   std::vector<double> message_ms;  // of rounds that count
   std::uint64_t delivered_bytes = 0, missing_bytes = 0, eligible_bytes = 0;
-  SwitchCounts switches;     // while it ran
-  double seconds = 0;        // of measured rounds
-  double cpu_s = 0;          // of the arm's processes at both ends
-  double machine_cpu_s = 0;  // of everybody, interrupts included, during its turns; 0 = not known
-  std::uint64_t interface_drops = 0, softnet_drops = 0;  // during its turns: see MachineCounts
-  std::uint64_t retransmitted = 0;                       // packets, by all senders
-  nlohmann::json facts = nlohmann::json::object();       // by job: what was read back at the end of the last turn
+  SwitchCounts switches;                       // while it ran
+  double seconds = 0;                          // of measured rounds
+  double cpu_s = 0;                            // of the arm's processes at both ends
+  double machine_cpu_s = 0;                    // of everybody, interrupts included, during its turns; 0 = not known
+  std::uint64_t interface_drops = 0;           // during its turns: see MachineCounts
+  std::optional<std::uint64_t> retransmitted;  // packets, by all senders; nothing: not known
+  nlohmann::json facts = nlohmann::json::object();  // by job: what was read back at the end of the last turn
 };
 
 struct ScenarioOutcome {
@@ -44,6 +44,7 @@ struct ScenarioOutcome {
   bool stalls_known = false;  // see StallWatch
   std::uint64_t backstop_drops = 0;
   std::optional<perf::OtherCpu> other_cpu;  // nothing: not known
+  std::optional<double> idle_cores;         // busy while all arms slept, before streams; nothing: not measured
   std::vector<std::string> notes;
   std::vector<ArmOutcome> arms;
 };

@@ -92,6 +92,10 @@ std::string void_because(const ArmSamples& arm, const ArmSamples& other, const C
                        conditions.backstop_drops);
   }
   for (const ArmSamples* one : {&arm, &other}) {
+    if (one->softnet_drops > 0) {
+      return fmt::format("{} packets were dropped by the cores' input queues while {} had its turns",
+                         one->softnet_drops, one->name);
+    }
     if (one->super_packets == 0) continue;
     return fmt::format("{} packets of {} at the switch were several in one, which no real line carries",
                        one->super_packets, one->name);

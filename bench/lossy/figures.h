@@ -34,6 +34,7 @@ struct ArmSamples {
   std::vector<std::vector<double>> block_machine_cpu;  // the same of the whole machine; one per block, or none
   std::vector<std::vector<std::vector<JobShare>>> block_shares;  // by block, round and job
   std::vector<double> stalled_ms;   // rounds that do not count, since this machine stood still in them; not in block_ms
+  std::uint64_t softnet_drops = 0;  // see MachineCounts
   std::uint64_t super_packets = 0;  // that the switch had to count as one packet
 
   std::vector<double> all_ms() const;  // that count

@@ -154,10 +154,10 @@ json arm_json(const ArmOutcome& arm) {
        {"lost_packets", arm.switches.lost},
        {"queue_drops", arm.switches.to_receiver.dropped_buffer},
        {"switch", counters_json(arm.switches.to_receiver)},
-       {"host_drops", {{"interfaces", arm.interface_drops}, {"softnet", arm.softnet_drops}}},
+       {"host_drops", {{"interfaces", arm.interface_drops}, {"softnet", arm.samples.softnet_drops}}},
        {"cpu_s_per_gbit", gbit > 0 ? arm.cpu_s / gbit : 0},
        {"machine_cpu_s_per_gbit", gbit > 0 && arm.machine_cpu_s > 0 ? json(arm.machine_cpu_s / gbit) : json(nullptr)},
-       {"retransmitted", arm.retransmitted},
+       {"retransmitted", arm.retransmitted ? json(*arm.retransmitted) : json(nullptr)},
        {"stalled_rounds", arm.samples.stalled_ms.size()},
        {"p99_with_stalls_ms", times_of(with_stalls(arm.samples)).p99},
        {"blocks", block_medians(arm.samples)},
@@ -204,11 +204,11 @@ std::string subflow_note(const ArmOutcome& arm) {
 }
 
 std::string drops_note(const ArmOutcome& arm) {
-  if (arm.interface_drops + arm.softnet_drops == 0) return "";
+  if (arm.interface_drops + arm.samples.softnet_drops == 0) return "";
   return fmt::format(
       "{}: {} packets were dropped by the hosts' interfaces and {} by the cores' input queues (those of everybody on "
       "this machine): losses that no rule asked for.",
-      arm.samples.name, arm.interface_drops, arm.softnet_drops);
+      arm.samples.name, arm.interface_drops, arm.samples.softnet_drops);
 }
 
 // The rounds that were repeated, and what they would have changed.
@@ -231,6 +231,19 @@ std::string stalls_note(const ScenarioOutcome& outcome) {
       kStallNs / 1'000'000, arms);
 }
 
+// The kernel keeps the minimum in its own ticks, rounded up.
+std::string rto_note(const ArmOutcome& arm) {
+  for (const json& job : arm.facts) {
+    const auto known = find_arm(job.value("job", ""));
+    if (!known || known->rto_min_us == 0 || known->rto_min_us >= 100'000) continue;
+    const json rto = job.value("sender", json::object()).value("rto_us", json());
+    if (!rto.is_number()) continue;
+    return fmt::format("{}: with a minimum of {} ms the kernel works with an RTO of {} ms (its ticks are coarse).",
+                       arm.samples.name, known->rto_min_us / 1000, rto.get<std::uint64_t>() / 1000);
+  }
+  return "";
+}
+
 double bucket_ms(const Scenario& scenario) {
   const fabric::FabricSpec& fabric = scenario.fabric;
   return static_cast<double>(fabric::burst_bytes(fabric.rate_bps, fabric.mtu)) * 8e3 /
@@ -241,12 +254,18 @@ json other_cpu_json(const ScenarioOutcome& outcome) {
   return outcome.other_cpu ? to_json(*outcome.other_cpu) : json(nullptr);
 }
 
+// Others' user time tells of programs; what the kernel does for them, and for itself, shows while all arms sleep.
+bool machine_is_ours(const ScenarioOutcome& outcome) {
+  constexpr double kIdleCores = 0.05;
+  return outcome.other_cpu && !outcome.other_cpu->disturbs() && outcome.idle_cores.value_or(0) <= kIdleCores;
+}
+
 json notes_json(const ScenarioOutcome& outcome) {
   json notes = outcome.scenario.notes;
   for (const std::string& note : outcome.notes) notes.push_back(note);
   if (const std::string note = stalls_note(outcome); !note.empty()) notes.push_back(note);
   for (const ArmOutcome& arm : outcome.arms) {
-    for (const std::string& note : {subflow_note(arm), drops_note(arm)}) {
+    for (const std::string& note : {subflow_note(arm), drops_note(arm), rto_note(arm)}) {
       if (!note.empty()) notes.push_back(note);
     }
   }
@@ -279,6 +298,7 @@ json to_json(const ScenarioOutcome& outcome) {
            {"bars", json::array()},
            {"switch", switch_json(outcome)},
            {"other_cpu", other_cpu_json(outcome)},
+           {"idle_cores", outcome.idle_cores ? json(*outcome.idle_cores) : json(nullptr)},
            {"notes", notes_json(outcome)}};
   if (!outcome.skipped.empty()) out["skipped"] = outcome.skipped;
   std::vector<ArmSamples> samples;
@@ -289,7 +309,7 @@ json to_json(const ScenarioOutcome& outcome) {
   }
   const Conditions conditions{.ideal_ms = outcome.ideal_ms,
                               .bucket_ms = bucket_ms(scenario),
-                              .machine_is_ours = outcome.other_cpu && !outcome.other_cpu->disturbs(),
+                              .machine_is_ours = machine_is_ours(outcome),
                               .backstop_drops = outcome.backstop_drops};
   for (const BarSpec& bar : scenario.bars) out["bars"].push_back(bar_json(judge(bar, samples, conditions)));
   return out;

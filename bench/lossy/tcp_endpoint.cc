@@ -225,11 +225,9 @@ Result<nlohmann::json> TcpEndpoint::facts() {
   if (terms_.arm.ecn && !ecn) {
     return fail(ErrorCode::kSystem, "the connection has no ECN although its namespace asks for it (tcp_ecn=1)");
   }
-  nlohmann::json facts{{"congestion", *congestion},
-                       {"ecn", ecn},
-                       {"rto_us", info.tcpi_rto},
-                       {"rtt_us", info.tcpi_rtt},
-                       {"retransmitted_packets", info.tcpi_total_retrans}};
+  nlohmann::json facts{{"congestion", *congestion}, {"ecn", ecn}, {"rto_us", info.tcpi_rto}, {"rtt_us", info.tcpi_rtt}};
+  // MPTCP shows the first subflow's.
+  if (terms_.arm.carrier != Carrier::kMptcp) facts["retransmitted_packets"] = info.tcpi_total_retrans;
   if (terms_.arm.carrier == Carrier::kMptcp) {
     std::array<std::byte, 256> mptcp{};  // mptcp_info; its first byte is the number of subflows beyond the first
     socklen_t size = mptcp.size();

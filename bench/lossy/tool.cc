@@ -15,6 +15,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "bench/fabric/namespaces.h"
 #include "bench/proxy/socket_io.h"
@@ -45,6 +46,16 @@ bool collect(int fd, std::string& out, SteadyClock::time_point until) {
   return false;
 }
 
+// The status that it ends with; killed when it has not ended by `until`, though it has closed its output.
+int wait_for(pid_t pid, SteadyClock::time_point until) {
+  int status = 0;
+  while (waitpid(pid, &status, WNOHANG) == 0) {
+    if (SteadyClock::now() > until) kill(pid, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return status;
+}
+
 Result<std::string> run_here(const std::string& path, const std::vector<std::string>& arguments,
                              const std::string& input, std::chrono::milliseconds limit) {
   int in[2], out[2];
@@ -72,10 +83,9 @@ Result<std::string> run_here(const std::string& path, const std::vector<std::str
   if (write(in_write.get(), input.data(), input.size()) < 0 && errno != EPIPE) kill(pid, SIGKILL);
   in_write.reset();
   std::string text;
-  if (!collect(out_read.get(), text, SteadyClock::now() + limit)) kill(pid, SIGKILL);
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  const auto until = SteadyClock::now() + limit;
+  if (!collect(out_read.get(), text, until)) kill(pid, SIGKILL);
+  const int status = wait_for(pid, until);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return text;
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return fail(ErrorCode::kSystem, fmt::format("{} failed: {}", fmt::join(arguments, " "), text));

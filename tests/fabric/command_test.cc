@@ -158,14 +158,17 @@ TEST_F(FabricCommand, SaysWhatTheKernelLacksAndLeavesNothing) {
   EXPECT_TRUE(nothing_left());
 }
 
-// On a file system of its own that has no room, under /run/clustar, in a mount namespace.
+// On a file system of its own that has no room, under /run/clustar, in a mount namespace. A file outside of it keeps
+// that folder: else who removes the last fabric meanwhile removes the folder too, and with it the mount.
 TEST_F(FabricCommand, AFullDiskIsAnErrorAndLeavesNothing) {
   const std::string up = CLUSTAR_EXECUTABLE " fabric up --name " + name_ + " --hosts 2 ";
-  const std::string full =
-      "mkdir -p /run/clustar && mount -t tmpfs -o size=16k tmpfs /run/clustar || exit 77; "
-      "head -c 100000 /dev/zero > /run/clustar/fill 2>/dev/null; ";
+  const std::string keep = "/run/clustar/" + name_ + ".keep";
+  const std::string full = "for i in 1 2 3 4 5 6 7 8 9; do mkdir -p /run/clustar && touch " + keep +
+                           " && break; done; mount -t tmpfs -o size=16k tmpfs /run/clustar || exit 77; "
+                           "head -c 100000 /dev/zero > /run/clustar/fill 2>/dev/null; ";
   for (const std::string& more : {std::string(), std::string("--delay 10us --delay-by forwarder")}) {
     const Outcome outcome = in_shell("unshare -m sh -c '" + full + up + more + "; s=$?; ls /run/clustar; exit $s'");
+    in_shell("rm -f " + keep);
     if (outcome.status == 77) GTEST_SKIP() << "needs unshare (util-linux) and tmpfs";
     EXPECT_EQ(outcome.status, 1) << outcome.out;
     EXPECT_TRUE(contains(outcome.out, "is /run full?): No space left on device\nfill\n")) << outcome.out;

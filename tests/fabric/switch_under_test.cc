@@ -82,6 +82,8 @@ void SwitchTest::SetUp() {
   static const std::string reason = [this] {
     UpReport report;
     must_up(spec(2, 0), &report);
+    const auto removed = Fabric::remove(name_);
+    EXPECT_TRUE(removed) << removed.error().message;
     return report.note;
   }();
   if (!reason.empty()) GTEST_SKIP() << reason;

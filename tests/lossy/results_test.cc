@@ -191,7 +191,7 @@ TEST(LossyResults, SubflowsThatAreNotKnownAreNotTakenForSome) {
 TEST(LossyResults, DropsThatNoRuleAskedForAreNoted) {
   ScenarioOutcome out = outcome();
   out.arms[1].interface_drops = 4;
-  out.arms[1].softnet_drops = 1;
+  out.arms[1].samples.softnet_drops = 1;
   const json scenario = to_json(out);
   EXPECT_EQ(scenario["arms"][1]["host_drops"], json({{"interfaces", 4}, {"softnet", 1}}));
   const std::string note = scenario["notes"].back();

@@ -20,7 +20,12 @@ using LossySubset = NeedsLossyFabric;
 
 void check_arm(const json& arm) {
   ASSERT_FALSE(arm.contains("failure")) << arm;
-  ASSERT_FALSE(arm.contains("skipped")) << arm;
+  // A kernel without bbr, or whose minimum RTO cannot be set, leaves those arms out, and says so.
+  if (arm.contains("skipped")) {
+    EXPECT_FALSE(arm["skipped"].get<std::string>().empty());
+    EXPECT_NE(arm["transport"], "mlt") << arm;
+    return;
+  }
   EXPECT_GT(arm["rounds"], 0) << arm;
   for (const char* key : {"p50_ms", "p99_ms", "goodput_gbps", "cpu_s_per_gbit", "delivered_bytes"}) {
     ASSERT_TRUE(arm[key].is_number()) << key << ": " << arm;

@@ -83,7 +83,7 @@ std::string badge(const json& bar) {
   const json& met = field(bar, "met");
   const json& indicative = field(bar, "indicative");
   const std::string because = text(bar, "void_because");
-  std::string html = !because.empty()    ? "<span class=\"badge missed\">void</span>"
+  std::string html = !because.empty()    ? "<span class=badge>void</span>"
                      : !met.is_boolean() ? "<span class=badge>not measured</span>"
                      : met.get<bool>()   ? "<span class=\"badge met\">&#10003; met</span>"
                                          : "<span class=\"badge missed\">&#10007; missed</span>";
@@ -100,9 +100,15 @@ std::string bar_row(const json& bar, const std::string& title, std::size_t index
   const json& spread = list(bar, "spread");
   const std::string blocks =
       spread.size() == 2 ? fixed(number(spread[0]), 2) + " to " + fixed(number(spread[1]), 2) : "-";
+  std::string measured = cell(fixed(number(bar, "figure"), 3));
+  std::string others;
+  if (const auto less = number(bar, "figure_less_bucket"))
+    others += fmt::format("; {:.3f} of the ideal less the bucket", *less);
+  if (const auto all = number(bar, "figure_with_stalls")) others += fmt::format("; {:.3f} with stalled rounds", *all);
+  const std::string said = others.empty() ? "" : "<span class=reason>" + escaped(others.substr(2)) + "</span>";
   return fmt::format("<tr><td><a href=\"#{}\">{}</a></td><td class=left>{}</td><td class=left>{}</td>", anchor(index),
-                     escaped(title), escaped(text(bar, "text", "-")), badge(bar)) +
-         cell(wanted) + cell(fixed(number(bar, "figure"), 3)) + cell(blocks) + "</tr>\n";
+                     escaped(title), escaped(text(bar, "text", "-")), badge(bar) + said) +
+         cell(wanted) + measured + cell(blocks) + "</tr>\n";
 }
 
 // The outcome stands before the figures, so that a narrow window does not cut it off.

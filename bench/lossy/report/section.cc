@@ -1,9 +1,12 @@
 #include "bench/lossy/report/section.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 #include "bench/lossy/report/fields.h"
 #include "bench/lossy/report/plots.h"
@@ -302,11 +305,18 @@ std::string section(const json& scenario, std::size_t index, const Palette& pale
   std::string notes;
   for (const json& note : list(scenario, "notes")) notes += "<li>" + escaped(any_text(note)) + "</li>";
   if (!notes.empty()) html += "<ul class=notes>" + notes + "</ul>\n";
-  const auto rounds = number(scenario, "rounds");
+  const auto rounds = number(scenario, "rounds"), seed = number(field(scenario, "fabric"), "seed");
+  std::set<std::string> arms;
+  for (const json& arm : list(scenario, "arms")) {
+    std::istringstream jobs(text(arm, "name"));
+    for (std::string job; std::getline(jobs, job, '+');) arms.insert(job);
+  }
   html += "<p class=dim>Once more, as root:</p><pre>" +
-          escaped(fmt::format("clustar perf --suite lossy --scenario {}{} --json lossy.json",
+          escaped(fmt::format("clustar perf --suite lossy --scenario {}{}{}{} --json lossy.json",
                               shell_word(text(scenario, "name", "NAME")),
-                              rounds && *rounds >= 1 ? fmt::format(" --rounds {:.0f}", *rounds) : "")) +
+                              arms.empty() ? "" : " --arms " + shell_word(fmt::format("{}", fmt::join(arms, ","))),
+                              rounds && *rounds >= 1 ? fmt::format(" --rounds {:.0f}", *rounds) : "",
+                              seed ? fmt::format(" --seed {:.0f}", *seed) : "")) +
           "</pre></section>\n";
   return html;
 }
