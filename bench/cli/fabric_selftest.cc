@@ -76,7 +76,8 @@ void add_fabric_selftest(CLI::App& app, int& status) {
   command.add_option("--json", arguments->json_path, "Write the results to this file; - is standard output")
       ->type_name("FILE");
   command.footer(
-      "Exit status: 0 nothing failed, 1 something failed (with --strict: or was skipped), 2 wrong usage. What is\n"
+      "Exit status: 0 nothing failed, 1 something failed (with --strict: or was skipped, or has no row), 2 wrong "
+      "usage. What is\n"
       "skipped says why.\n"
       "Example: clustar fabric selftest --quick; clustar fabric selftest --rate 1G --only rate,drain");
   command.callback([arguments, &status] { status = run_selftest(*arguments); });

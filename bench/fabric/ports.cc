@@ -61,10 +61,11 @@ std::string class_queue_lines(const LinkEnd& end, int mtu) {
   // HTB's prio orders only what is borrowed: with next to no rate of their own the classes are strict.
   for (int i = 0; i < kClasses; ++i) {
     lines += fmt::format(
-        "class add dev {0} parent 1:1 classid 1:1{1} htb rate 8kbit ceil {2}bit burst 1600 cburst {3} prio {4} quantum "
+        "class add dev {0} parent 1:1 classid 1:1{1} htb rate 8kbit ceil {2}bit burst {7} cburst {3} prio {4} quantum "
         "{5}\n"
         "qdisc add dev {0} parent 1:1{1} handle 1{1}: bfifo limit {6}\n",
-        end.interface, i, end.rate_bps, burst, kClasses - 1 - i, frame_bytes(mtu), backstop_bytes(end.queue_bytes));
+        end.interface, i, end.rate_bps, burst, kClasses - 1 - i, frame_bytes(mtu), backstop_bytes(end.queue_bytes),
+        kLeafBurstBytes);
   }
   return lines;
 }

@@ -16,6 +16,8 @@ inline constexpr const char* kNeedsQueues =
     "modprobe sch_htb sch_tbf; or --rate off, which needs none";
 inline constexpr std::uint32_t kLeafClass = 0x00010010;  // 1:10, of class 0; 1:17 is that of class 7
 
+inline constexpr int kLeafBurstBytes = 1600;  // that a class may send by its own rate, whatever its priority
+
 // The switch program enforces the buffer; HTB's queues only hold what its virtual queue says that they hold, and what
 // a late scheduler adds to that.
 constexpr std::uint64_t backstop_bytes(std::uint64_t buffer_bytes) { return 4 * buffer_bytes; }

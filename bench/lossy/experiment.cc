@@ -253,7 +253,9 @@ class Experiment {
     const auto counts = testbed_.counts();
     if (!counts) return tl::unexpected(counts.error());
     arm.switches += *counts;
-    arm.samples.super_packets = arm.switches.to_receiver.super_packets;
+    const auto several_in_one = testbed_.super_packets();
+    if (!several_in_one) return tl::unexpected(several_in_one.error());
+    arm.samples.super_packets += *several_in_one;
     if (!machine) return tl::unexpected(machine.error());
     const MachineCounts used = *machine - before_;
     arm.interface_drops += used.interface_drops;

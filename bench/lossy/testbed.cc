@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/fabric/process_fabric.h"
+#include "bench/fabric/render_ports.h"
 #include "bench/fabric/running.h"
 #include "bench/fabric/switch/switch_program.h"
 #include "bench/lossy/tool.h"
@@ -132,6 +133,12 @@ Result<std::uint64_t> Testbed::backstop_drops() const {
     for (const fabric::SwitchPortStatus& port : one.ports) sum += port.backstop_drops;
   }
   return sum;
+}
+
+Result<std::uint64_t> Testbed::super_packets() const {
+  const auto status = fabric_.status();
+  if (!status) return tl::unexpected(status.error());
+  return fabric::super_packets(*status);
 }
 
 Result<std::string> Testbed::delay_mode() const {

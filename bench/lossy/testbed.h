@@ -39,6 +39,9 @@ class Testbed {
   // What HTB dropped behind the switch program, at all ports, since the fabric was made: 0, unless the CPU was far
   // behind the lines.
   Result<std::uint64_t> backstop_drops() const;
+  // Packets at any port of any switch, spines too, that were several in one, since the counters were reset; one counts
+  // at each port that it passes. Looks at all of the fabric, so it takes longer than counts().
+  Result<std::uint64_t> super_packets() const;
   // "queueing only", or who carries the links' delay.
   Result<std::string> delay_mode() const;
 

@@ -115,6 +115,7 @@ void switch_segmentation_on(const Fabric& fabric, int host) {
 std::pair<int, int> waiting_at(const std::string& net_namespace) {
   const std::string command = "tc -n " + net_namespace + " -s qdisc show dev eth0 root";
   FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return {-1, -1};
   std::string text(4096, '\0');
   text.resize(fread(text.data(), 1, text.size(), pipe));
   pclose(pipe);
@@ -127,7 +128,7 @@ std::pair<int, int> waiting_at(const std::string& net_namespace) {
 // UDP_SEGMENT, and TCP alike, hand packets of 64 KB to the queue of the host, whatever its offloads are. A line that is
 // shaped by those sends each at once.
 TEST_F(FabricTest, AHostsLineCarriesPacketsNotWhatTheKernelCutsThemFrom) {
-  const Fabric fabric = must_up(spec(2, 10'000'000));
+  const Fabric fabric = must_up(spec(2, 1'000'000));
   on_host(fabric, 1, [&] {
     const int fd = make_socket(SOCK_DGRAM);
     sockaddr_in to{};
@@ -138,7 +139,7 @@ TEST_F(FabricTest, AHostsLineCarriesPacketsNotWhatTheKernelCutsThemFrom) {
     setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &buffer, sizeof(buffer));
     ASSERT_EQ(setsockopt(fd, SOL_UDP, UDP_SEGMENT, &segment, sizeof(segment)), 0);
     const std::vector<std::byte> bytes(40 * 1472);
-    for (int i = 0; i < 6; ++i) {  // 0.28 s of the line
+    for (int i = 0; i < 6; ++i) {  // 2.8 s of the line
       ASSERT_EQ(sendto(fd, bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to)),
                 static_cast<ssize_t>(bytes.size()))
           << std::strerror(errno);
@@ -146,7 +147,8 @@ TEST_F(FabricTest, AHostsLineCarriesPacketsNotWhatTheKernelCutsThemFrom) {
     close(fd);
   });
   const auto [packets, waiting] = waiting_at(fabric.namespace_of(1));
-  ASSERT_GE(packets, 0);
+  ASSERT_GE(packets, 0) << "tc has not said what waits";
+  if (packets == 0) GTEST_SKIP() << "the machine was too slow to look: nothing waits any more";
   EXPECT_LE(waiting, packets * 1514) << packets << " packets";
 }
 

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -215,7 +217,7 @@ TEST_F(SelftestTest, ABurstThatWasTooSlowNeitherPassesNorFails) {
 // A line that empties its queue at once leaves nothing that could be in order.
 TEST_F(SelftestTest, AnOrderOfFewPacketsIsNotMeasured) {
   Hooks hooks;
-  hooks.before_check = [](const Fabric& fabric, const std::string&) { set_rate(fabric, 1'000'000'000); };
+  hooks.before_check = [](const Fabric& fabric, const std::string&) { set_rate(fabric, 100'000'000'000); };
   const auto report = run({.rate_bps = 50'000'000, .only = {"order"}, .quick = true}, {}, hooks);
   ASSERT_TRUE(report) << report.error().message;
   int seen = 0;
@@ -223,6 +225,7 @@ TEST_F(SelftestTest, AnOrderOfFewPacketsIsNotMeasured) {
     if (one.what != "packets that a lower class overtook") continue;
     ++seen;
     EXPECT_EQ(one.outcome, Outcome::kSkipped) << text(*report);
+    EXPECT_TRUE(contains(one.reason, "still waited") || contains(one.reason, "the machine was busy")) << one.reason;
   }
   EXPECT_EQ(seen, 1);
   EXPECT_TRUE(report->good()) << "but not where all must be measured";
@@ -230,8 +233,10 @@ TEST_F(SelftestTest, AnOrderOfFewPacketsIsNotMeasured) {
 
 TEST(SelftestReport, StrictTakesWhatWasSkippedForFailed) {
   Report report;
+  report.options.only = {"rate"};
   EXPECT_TRUE(report.good());
   report.checks.emplace_back();
+  report.checks.back().name = "rate";
   EXPECT_TRUE(report.good());
   report.options.strict = true;
   EXPECT_FALSE(report.good());
@@ -240,6 +245,25 @@ TEST(SelftestReport, StrictTakesWhatWasSkippedForFailed) {
   report.options.strict = false;
   report.checks.back().outcome = Outcome::kFailed;
   EXPECT_FALSE(report.good());
+}
+
+TEST(SelftestReport, StrictMissesACheckWithoutARow) {
+  Report report;
+  for (const std::string& name : check_names()) {
+    EXPECT_TRUE(report.good());
+    report.options.strict = true;
+    EXPECT_FALSE(report.good());
+    EXPECT_TRUE(contains(text(report), "strict: no row of " + name)) << text(report);
+    report.options.strict = false;
+    report.checks.emplace_back();
+    report.checks.back().name = name;
+    report.checks.back().outcome = Outcome::kPassed;
+  }
+  EXPECT_TRUE(report.without_row().empty());
+  report.options.strict = true;
+  EXPECT_TRUE(report.good());
+  report.options.only = {"rate", "nothing"};
+  EXPECT_EQ(report.without_row(), (std::vector<std::string>{"nothing"}));
 }
 
 TEST_F(SelftestTest, ALineThatIsTooSlowNeverPasses) {
@@ -253,6 +277,41 @@ TEST_F(SelftestTest, ALineThatIsTooSlowNeverPasses) {
     EXPECT_NE(one.outcome, Outcome::kPassed) << text(*report);
     EXPECT_TRUE(one.outcome == Outcome::kFailed || one.reason.find("busy") != std::string::npos) << one.reason;
   }
+}
+
+// For this process, and the threads and processes that it starts from now on.
+bool forbid_settings() {
+  return unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/proc", nullptr, MS_PRIVATE, nullptr) == 0 &&
+         mount("/proc/sys", "/proc/sys", nullptr, MS_BIND, nullptr) == 0 &&
+         mount(nullptr, "/proc/sys", nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr) == 0;
+}
+
+TEST_F(SelftestTest, WhatNeedsAFabricThatTheMachineCannotMakeIsSkippedByName) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(60);
+    Hooks hooks;
+    hooks.before_check = [](const Fabric&, const std::string&) {
+      if (!forbid_settings()) _exit(1);
+    };
+    auto report = run({.rate_bps = 50'000'000, .only = {"dead-link", "ecmp"}, .quick = true}, {}, hooks);
+    if (!report) _exit(2);
+    std::fputs(text(*report).c_str(), stdout);
+    std::fflush(stdout);
+    if (of(*report, Outcome::kPassed) != Names{"dead-link"}) _exit(3);
+    if (of(*report, Outcome::kSkipped) != Names{"ecmp"}) _exit(4);
+    if (!contains(report->checks.back().reason, "CONFIG_IP_ROUTE_MULTIPATH")) _exit(5);
+    if (!report->good()) _exit(6);
+    report->options.strict = true;
+    if (report->good()) _exit(7);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(namespaces_of("selftest-" + std::to_string(child)).empty());
 }
 
 TEST_F(SelftestTest, WithoutEbpfRateAndBufferAreStillMeasured) {

@@ -195,6 +195,16 @@ TEST(FabricTopologyFile, ReadsWhatIsThere) {
   EXPECT_EQ(spec->mtu, 9000);
 }
 
+TEST(FabricTopologyFile, CommentsAndTextsAreNoLevels) {
+  const std::string dots(200, '.'), brackets(200, '[');
+  EXPECT_TRUE(
+      parse_topology("# " + dots + " \"" + brackets + "\n" + kHead + "# it's '''\n" + kLinks, "x.toml", "mine"));
+  const auto spec =
+      parse_topology(std::string(kHead) + kLinks + "rate = \"" + dots + brackets + "\"\n", "x.toml", "mine");
+  ASSERT_FALSE(spec);
+  EXPECT_TRUE(contains(spec.error().message, "is not a rate")) << spec.error().message;
+}
+
 TEST(FabricTopologyFile, OneSwitchMayBeABridgeWithUnequalPorts) {
   const auto spec = parse_topology(
       "hosts = 2\nswitches = [\"sw\"]\nlinks = [{between = [\"h0\", \"sw\"]}, "
@@ -242,11 +252,24 @@ TEST(FabricTopologyFile, NamesTheLineAndWhatIsAllowed) {
     EXPECT_TRUE(contains(spec.error().message, expected)) << expected << "\n" << spec.error().message;
   }
   // Each of these once had the stack or the machine's memory.
+  const auto times = [](int n, const std::string& one) {
+    std::string text;
+    for (int i = 0; i < n; ++i) text += one;
+    return text;
+  };
   for (const std::string& deep :
-       {std::string(200'000, '['), "a" + std::string(100, '.') + "a = 1", "[" + std::string(100, '{')}) {
+       {std::string(200'000, '['), "a" + std::string(100, '.') + "a = 1", "[" + std::string(100, '{'),
+        "{" + times(100'000, "\"a\".") + "a = 1}", "{" + times(100'000, "\"=\".") + "a = 1}",
+        "{" + times(100'000, "'\\'.") + "a = 1}", times(100'000, "[\"]\","), times(100'000, "['\\]',"),
+        times(100'000, "[\"\\\"]\",")}) {
     const auto spec = parse_topology("\nhosts = " + deep, "x.toml", "mine");
     ASSERT_FALSE(spec);
-    EXPECT_TRUE(contains(spec.error().message, "x.toml:2: more than 64 levels")) << spec.error().message;
+    ASSERT_TRUE(contains(spec.error().message, "x.toml:2: more than 64 levels")) << spec.error().message;
+  }
+  for (const char* quotes : {"\"\"\"", "'''"}) {
+    const auto spec = parse_topology("hosts = " + std::string(quotes) + "\n# " + quotes, "x.toml", "mine");
+    ASSERT_FALSE(spec);
+    EXPECT_TRUE(contains(spec.error().message, "x.toml:1: a text of several lines")) << spec.error().message;
   }
   EXPECT_TRUE(contains(read_topology_file("/dev/zero", "mine").error().message, "allowed: 1048576 bytes"));
   EXPECT_TRUE(contains(read_topology_file("/", "mine").error().message, "cannot read '/': Is a directory"));

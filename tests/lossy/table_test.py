@@ -43,6 +43,45 @@ class Usage(unittest.TestCase):
             self.assertIn(expected, done.stderr)
 
 
+class Runs(unittest.TestCase):
+    """With a suite that is a script: it fails before it writes, or writes and fails."""
+
+    def run_with(self, suite):
+        build, results, table = pathlib.Path(self.folder, "bin"), pathlib.Path(self.folder, "r.json"), pathlib.Path(self.folder, "r.md")
+        build.mkdir(exist_ok=True)
+        (build / "clustar").write_text("#!/bin/sh\n" + suite, encoding="utf-8")
+        (build / "clustar").chmod(0o755)
+        old = json.dumps(document())
+        results.write_text(old, encoding="utf-8")
+        table.write_text("old table", encoding="utf-8")
+        done = run("--build", self.folder, "--json", str(results), "--out", str(table))
+        return done, results.read_text(encoding="utf-8") == old, table.read_text(encoding="utf-8")
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def test_results_of_an_earlier_run_are_not_todays(self):
+        done, is_old, table = self.run_with("exit 1\n")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertTrue(is_old)
+        self.assertEqual(table, "old table")
+        self.assertIn("wrote no results; as they were before", done.stderr)
+
+    def test_what_an_interrupted_run_wrote_is_kept(self):
+        new = document()
+        new["results"].update(ended_by="interrupted", unfinished=["cpu"])
+        source = pathlib.Path(self.folder, "new")
+        source.write_text(json.dumps(new), encoding="utf-8")
+        done, is_old, table = self.run_with(f'while [ "$1" != --json ]; do shift; done; cp "{source}" "$2"; exit 1\n')
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertFalse(is_old)
+        self.assertIn("not measured: cpu", table)
+        self.assertEqual(done.stdout, table)
+
+
 class Conversion(unittest.TestCase):
     def convert(self, content):
         with tempfile.TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/fabric/ports.h"
 #include "bench/fabric/selftest/lab.h"
 
 namespace clustar::bench::fabric::selftest {
@@ -15,7 +16,6 @@ constexpr double kTolerance = 0.03;
 constexpr int kTries = 3;
 constexpr double kOverload = 1.6;       // what is offered, in parts of the rate
 constexpr double kLeastOverload = 1.1;  // less does not fill the queue
-constexpr int kHtbLeafBurst = 1600;
 
 Interval around(double value) { return {value * (1 - kTolerance), value * (1 + kTolerance)}; }
 
@@ -150,7 +150,7 @@ Result<void> check_drain(Lab& lab, Range& range) {
     const double bits = 8.0 * (static_cast<double>(frame * range.arrivals().size()) - bucket);
     Interval allowed = around(asked);
     // The class's own bucket, and the packet that goes while there is anything in it.
-    allowed.high += 8.0 * static_cast<double>(kHtbLeafBurst + frame) / seconds;
+    allowed.high += 8.0 * static_cast<double>(kLeafBurstBytes + frame) / seconds;
     if (range.carried(*settled) > 0.5 * static_cast<double>(range.buffer_bytes())) {
       lab.skip("drain", "of a full buffer", too_slow(offered_rate(range, -1), range));
       return {};

@@ -9,14 +9,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/fabric/ports.h"
 #include "bench/fabric/selftest/lab.h"
 
 namespace clustar::bench::fabric::selftest {
 namespace {
 
-constexpr int kTries = 4;            // for a burst that came in so quickly that it says something
-constexpr double kWidest = 0.05;     // of the buffer: what the line may have carried meanwhile
-constexpr int kHtbLeafBurst = 1600;  // bytes that a class may send of its own, whatever its priority (ports.cc)
+constexpr int kTries = 4;         // for a burst that came in so quickly that it says something
+constexpr double kWidest = 0.05;  // of the buffer: what the line may have carried meanwhile
 
 std::uint64_t part(const Range& range, double share) {
   return static_cast<std::uint64_t>(share * static_cast<double>(range.buffer_bytes()));
@@ -261,7 +261,7 @@ Result<void> check_order(Lab& lab, Range& range) {
                                              [&](const Arrival& one) { return one.at_ns > burst->settled_ns; }));
   const std::size_t all = range.sent().size();
   // Each class has a next to no rate of its own, whose bucket lets its first packets out of order.
-  const double own = kAbove * (std::floor(kHtbLeafBurst / static_cast<double>(frame)) + 1);
+  const double own = kAbove * (std::floor(kLeafBurstBytes / static_cast<double>(frame)) + 1);
   judge(lab, *burst,
         row("order", "packets lost", 0, static_cast<double>(all - range.arrivals().size()), {0, 0}, "packets"));
   // Where hardly any still waited there was nothing to put in order.

@@ -65,6 +65,9 @@ std::string text(const Report& report) {
   if (options.strict && report.count(Outcome::kSkipped) > 0) {
     all += fmt::format("strict: the {} skipped rows count as failed\n", report.count(Outcome::kSkipped));
   }
+  if (const auto names = report.without_row(); !names.empty()) {
+    all += fmt::format("{}no row of {}\n", options.strict ? "strict: " : "", fmt::join(names, ", "));
+  }
   return all;
 }
 
@@ -91,6 +94,7 @@ nlohmann::json to_json(const Report& report) {
           {"failed", report.count(Outcome::kFailed)},
           {"skipped", report.count(Outcome::kSkipped)},
           {"checks", checks},
+          {"without_row", report.without_row()},
           {"rate_bps", options.rate_bps},
           {"mtu", options.mtu},
           {"buffer_bytes", options.buffer_bytes},

@@ -53,7 +53,8 @@ class Run {
   Result<void> interrupted() const {
     return signals_.interrupted() ? fail(ErrorCode::kSystem, "interrupted; its fabric was removed") : Result<void>();
   }
-  // kSystem when interrupted, kUnavailable when no fabric can be made at all; what else goes wrong is a failed check.
+  // kSystem when interrupted, kUnavailable when no fabric can be made at all. What else goes wrong is a failed check;
+  // what the machine lacks for one fabric, when it could make others, is a skipped one.
   Result<void> ranged(const char* what, std::uint64_t rate_bps, const std::vector<RangeCheck>& checks);
   Result<void> alone(const char* check, bool needs_program, const FabricSpec& spec,
                      const std::function<Result<void>(const Fabric&)>& measure);
@@ -82,9 +83,11 @@ Result<Fabric> Run::up(const FabricSpec& spec, const std::vector<std::string>& c
   UpReport report;
   auto made = Fabric::up(spec, &report);
   if (const auto ok = interrupted(); !ok) return tl::unexpected(ok.error());
-  if (!made && (!made_ || made.error().code == ErrorCode::kUnavailable)) return made;
+  if (!made && !made_) return made;
   if (!made) {
-    for (const std::string& check : checks) lab_.fail(check, "the fabric could not be made: " + made.error().message);
+    const bool lacks = made.error().code == ErrorCode::kUnavailable;
+    const std::string reason = "the fabric could not be made: " + made.error().message;
+    for (const std::string& check : checks) lacks ? lab_.skip(check, "", reason) : lab_.fail(check, reason);
     return made;
   }
   made_ = true;
@@ -214,6 +217,20 @@ const char* to_string(Outcome outcome) {
 int Report::count(Outcome outcome) const {
   return static_cast<int>(
       std::count_if(checks.begin(), checks.end(), [&](const Check& one) { return one.outcome == outcome; }));
+}
+
+std::vector<std::string> Report::without_row() const {
+  std::vector<std::string> names;
+  for (const std::string& name : options.only.empty() ? check_names() : options.only) {
+    const bool there = std::any_of(checks.begin(), checks.end(), [&](const Check& one) { return one.name == name; });
+    if (!there) names.push_back(name);
+  }
+  return names;
+}
+
+bool Report::good() const {
+  if (count(Outcome::kFailed) > 0) return false;
+  return !options.strict || (count(Outcome::kSkipped) == 0 && without_row().empty());
 }
 
 const std::vector<std::string>& check_names() {

@@ -49,8 +49,10 @@ struct Report {
   int cores = 0;
 
   int count(Outcome outcome) const;
-  // Nothing failed and, if that was asked for, nothing was skipped.
-  bool good() const { return count(Outcome::kFailed) == 0 && (!options.strict || count(Outcome::kSkipped) == 0); }
+  // Checks that were asked for and said nothing, not even that they were skipped.
+  std::vector<std::string> without_row() const;
+  // Nothing failed and, with options.strict, nothing was skipped and every check that was asked for has a row.
+  bool good() const;
 };
 
 // For tests of the selftest itself.
