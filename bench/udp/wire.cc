@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "bench/fabric/interface.h"
@@ -55,6 +56,13 @@ const char* to_string(Carriage carriage) {
 namespace {
 
 // The kernel connects a queue to an interface a while after its link is up; until then what is sent is dropped.
+// Until a neighbour's address is known the kernel keeps 208 KiB of packets for it and drops the rest: three of 65 KB.
+void keep_for_unknown_neighbours() {
+  for (const char* family : {"ipv4", "ipv6"}) {
+    std::ofstream(std::string("/proc/sys/net/") + family + "/neigh/wire/unres_qlen_bytes") << (16 << 20);
+  }
+}
+
 Result<void> await_carrier() {
   const FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   for (int looks = 0; looks < 500; ++looks) {
@@ -89,6 +97,7 @@ Result<Wire> Wire::make(int mtu, Carriage carriage) {
         done = fail(ErrorCode::kUnavailable, "wire: a veth pair cannot be made; it needs the package iproute2");
         return;
       }
+      keep_for_unknown_neighbours();
       // Known to be nobody else's, so it needs no second of asking.
       static_cast<void>(ip(std::string("addr add ") + address6(host) + "/64 dev wire nodad 2>/dev/null"));
       done = set_carriage(host, carriage);

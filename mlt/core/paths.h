@@ -35,7 +35,7 @@ struct PathOptions {
 //     others delivered within a round trip before the first of them was declared lost, or since. One path stays good.
 //     (At the end of an outage of all paths, some may be sidelined for one back-off: their last losses are declared
 //     among the first deliveries of the others.)
-// A path with fewer than 128 outcomes is neither called lossy nor compared with.
+// A path with fewer than 256 outcomes is neither called lossy nor compared with.
 // After a back-off that doubles with each failure, one burst of at most probe_packets probes it: all delivered, or
 // some and none lost within probe_timeout, brings it back; any loss sidelines it anew. The back-off starts over when a
 // path stayed good for backoff_max.
@@ -84,7 +84,7 @@ class PathSelector {
   double score(std::uint32_t path) const { return paths_[path].srtt * (1 + paths_[path].marks); }
   bool is_lossy(std::uint32_t path) const;
   bool is_silent(std::uint32_t path) const;
-  static constexpr std::uint32_t kEnough = 128;
+  static constexpr std::uint32_t kEnough = 256;
   static constexpr std::uint32_t kFull = 256;
   static void count(Path& path, bool lost);
   // Of the other good paths, of which there must be one, that above which all but a `part`-th of them are (2: the

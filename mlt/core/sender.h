@@ -96,11 +96,9 @@ class Sender {
   std::uint32_t unposted() const { return unposted_; }
   // Of the others, still to be sent for the first time.
   std::uint64_t unsent_bytes() const { return std::uint64_t{unsent_packets_} * options_.segment; }
-  // The peer has not answered for options.peer_timeout.
-  bool peer_lost() const { return peer_lost_; }
+  bool peer_lost() const { return peer_lost_; }  // it has not answered for options.peer_timeout
   const Counters& counters() const { return counters_; }
-  // For debug builds and tests: looks at everything.
-  bool is_consistent() const;
+  bool is_consistent() const;  // for debug builds and tests: looks at everything
 
  private:
   struct Message {
@@ -125,8 +123,7 @@ class Sender {
     PacketBitmap stop_windows;  // of a STOP with missing packets: which have come
     std::uint8_t backoff = 0;
     TimePoint touched_at{};  // latest transmission or delivery
-    // Nothing more has to be sent of it.
-    bool done() const { return state == SendState::kStored || state == SendState::kOver; }
+    bool done() const { return state == SendState::kStored || state == SendState::kOver; }  // nothing more to send
   };
   struct Record {  // one packet on its way
     std::uint32_t message = 0;
@@ -149,6 +146,7 @@ class Sender {
     std::uint16_t marked = 0;
     std::uint32_t largest = 0;
     TimePoint lost_at = TimePoint::max();  // when to look whether unsettled records are lost
+    TimePoint tail_at{};                   // not before: one of its tail was given up, and the receiver asked
     // The latest that counted as lost because it had the time to arrive: when it comes after all, that was too short.
     std::optional<std::uint32_t> doubted;
     TimePoint doubted_sent_at{};
@@ -180,14 +178,17 @@ class Sender {
   enum class Asked : std::uint8_t { kByAck, kByTimer };
   void find_losses(Lane& lane, Asked asked, TimePoint now);
   void find_lost_tail(Lane& lane, std::uint32_t seq, Asked asked, TimePoint now);
+  void wake_tails(TimePoint newest, TimePoint now);
+  void take_state(const State& state, TimePoint now);
   void check_losses_at(Lane& lane, TimePoint at);
   enum class Evidence : std::uint8_t {
-    kOrder,      // something later came by its lane
-    kTime,       // silence: it may still be on its way, in a lower class
+    kOrder,      // something later came by its lane: a tolerant message may miss it, and its budget is charged
+    kLate,       // something later came by another lane, and this had the time to: it may miss it, uncharged
+    kTime,       // silence, and the receiver lacks it: sent again; like kLate it may still come, in a lower class
     kDiscarded,  // the receiver threw it away
   };
   void lose(Lane& lane, Record& record, Evidence evidence, TimePoint now);
-  bool may_miss(Message& message, const Record& record);
+  bool may_miss(Message& message, const Record& record, Evidence evidence);
   void pop_records(Lane& lane);
   bool quiet(const Message& message) const;
   void mark_resend(Message& message, std::uint32_t index);
@@ -226,8 +227,7 @@ class Sender {
   std::uint32_t credit_units_ = 0;
   std::uint32_t next_new_ = 0;  // no message before it has first transmissions left
   std::uint32_t resends_ = 0;   // of all messages
-  std::uint32_t probes_due_ = 0;
-  std::uint32_t unsent_mice_ = 0;
+  std::uint32_t probes_due_ = 0, unsent_mice_ = 0;
   std::uint32_t unposted_ = 0;          // messages
   std::uint32_t unsent_packets_ = 0;    // of messages that are not among these
   std::uint32_t uncredited_bytes_ = 0;  // on their way

@@ -54,14 +54,18 @@ void Sender::on_posted(const Posted& posted, TimePoint now) {
 void Sender::on_ack(const Ack& ack, TimePoint now) {
   const TimePoint newest = newest_delivered_;
   for (std::size_t i = 0; i < ack.count; ++i) on_block(ack.blocks[i], now);
-  if (tails_wait_ && newest_delivered_ > newest) {
-    tails_wait_ = false;
-    for (Lane& lane : lanes_) {
-      if (!lane.records.empty()) check_losses_at(lane, now + rtt_.srtt() / 4);
-    }
-  }
+  wake_tails(newest, now);
   take_credit(ack.credit_units, ack.finished_below, now);
   pop_settled();
+}
+
+// `newest`: newest_delivered_ before what has just been heard.
+void Sender::wake_tails(TimePoint newest, TimePoint now) {
+  if (!tails_wait_ || newest_delivered_ <= newest) return;
+  tails_wait_ = false;
+  for (Lane& lane : lanes_) {
+    if (!lane.records.empty()) check_losses_at(lane, now + rtt_.srtt() / 4);
+  }
 }
 
 void Sender::on_block(const AckBlock& block, TimePoint now) {
@@ -179,25 +183,35 @@ void Sender::check_losses_at(Lane& lane, TimePoint at) {
 // What is behind the latest that came by this lane, when nothing follows it there because the next burst took another
 // path. As in RFC 8985, section 6.2: lost, when something that left later has come, by whatever lane, and this had the
 // time to do so as well. The lanes' queues differ, hence the long patience; acknowledgements of one moment come one by
-// one, hence none is lost within a quarter of a round trip after one of them.
+// one, hence none is lost within a quarter of a round trip after one of them. The receiver acknowledges once, so all of
+// the tail may have arrived and only that be lost: one packet is given up, and of the others the receiver is asked.
 void Sender::find_lost_tail(Lane& lane, std::uint32_t seq, Asked asked, TimePoint now) {
-  if (paths_.size() == 1) return;
-  const Duration patience = rtt_.patience();
-  for (; seq != lane.records.end(); ++seq) {
-    Record& record = lane.records[seq];
-    if (record.settled) continue;
-    const TimePoint late = record.sent_at + patience;
-    if (asked == Asked::kByAck || late > now) {
-      return check_losses_at(lane, std::max(late, now + rtt_.srtt() / 4));
-    }
-    if (record.sent_at >= newest_delivered_) {
-      tails_wait_ = true;
-      return;
-    }
-    lane.doubted = seq;
-    lane.doubted_sent_at = record.sent_at;
-    lose(lane, record, Evidence::kOrder, now);
+  if (options_.mode == Mode::kGoBackN) return;
+  while (seq != lane.records.end() && lane.records[seq].settled) ++seq;
+  if (seq == lane.records.end()) return;
+  Record& first = lane.records[seq];
+  const TimePoint late = std::max(first.sent_at + rtt_.patience(), lane.tail_at);
+  if (asked == Asked::kByAck || late > now) {
+    return check_losses_at(lane, std::max(late, now + rtt_.srtt() / 4));
   }
+  if (first.sent_at >= newest_delivered_) {
+    tails_wait_ = true;
+    return;
+  }
+  lane.doubted = seq;
+  lane.doubted_sent_at = first.sent_at;
+  lose(lane, first, Evidence::kLate, now);
+  bool more = false;
+  for (++seq; seq != lane.records.end(); ++seq) {
+    const Record& record = lane.records[seq];
+    if (record.settled) continue;
+    more = true;
+    if (messages_.contains(record.message) && !messages_[record.message].done()) {
+      make_probe_due(messages_[record.message]);
+    }
+  }
+  lane.tail_at = now + rtt_.patience();
+  if (more) check_losses_at(lane, lane.tail_at);
 }
 
 void Sender::lose(Lane& lane, Record& record, Evidence evidence, TimePoint now) {
@@ -211,7 +225,7 @@ void Sender::lose(Lane& lane, Record& record, Evidence evidence, TimePoint now) 
   if (!messages_.contains(record.message)) return;
   Message& message = messages_[record.message];
   if (message.done() || message.delivered.test(record.index)) return;
-  if (evidence != Evidence::kOrder || !may_miss(message, record)) {
+  if (!may_miss(message, record, evidence)) {
     mark_resend(message, record.index);
   } else if (message.open.tolerant && quiet(message)) {
     make_probe_due(message);
@@ -219,13 +233,17 @@ void Sender::lose(Lane& lane, Record& record, Evidence evidence, TimePoint now) 
 }
 
 // Whether a lost packet probably need not be sent again: the receiver decides, this only saves the round trip in which
-// it would want what exceeds its budget. Once it wanted some, it wants all that are lost again.
-bool Sender::may_miss(Message& message, const Record& record) {
+// it would want what exceeds its budget. Once it wanted some, it wants all that are lost again. For what may only be
+// late nothing is charged: when it comes after all the receiver charges nothing either.
+bool Sender::may_miss(Message& message, const Record& record, Evidence evidence) {
+  if (evidence != Evidence::kOrder && evidence != Evidence::kLate) return false;
   if (options_.mode == Mode::kStaticDeadline) return true;
   const OpenRecord& open = message.open;
   if (!open.tolerant || message.wanted || message.important.test(record.index)) return false;
   if (message.tolerated >= message_cap_packets(message.packets)) return false;
-  if (!allowances_.charge({open.communicator, open.collective}, open.stage, record.bytes)) return false;
+  const CollectiveId collective{open.communicator, open.collective};
+  if (evidence == Evidence::kLate) return allowances_.allows(collective, open.stage, record.bytes);
+  if (!allowances_.charge(collective, open.stage, record.bytes)) return false;
   ++message.tolerated;
   return true;
 }
@@ -250,6 +268,12 @@ void Sender::receive_posted(Message& message, TimePoint now) {
 }
 
 void Sender::on_state(const State& state, TimePoint now) {
+  const TimePoint newest = newest_delivered_;
+  take_state(state, now);
+  wake_tails(newest, now);
+}
+
+void Sender::take_state(const State& state, TimePoint now) {
   take_credit(state.credit_units, state.finished_below, now);
   if (!messages_.contains(state.message)) return;
   Message& message = messages_[state.message];

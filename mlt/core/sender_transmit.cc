@@ -205,7 +205,7 @@ bool Sender::data(std::uint32_t id, Message& message, std::uint32_t index, Sort 
   if (uncredited) uncredited_bytes_ += bytes;
   lane.records.push() = Record{id, index, bytes, false, header.open.has_value(), uncredited, now};
   if (lane.records.full()) ++full_lanes_;
-  if (paths_.size() > 1) check_losses_at(lane, now + rtt_.patience());
+  if (options_.mode != Mode::kGoBackN) check_losses_at(lane, now + rtt_.patience());
   in_flight_ += bytes;
   message.in_flight.set(index);
   if (again) {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -52,6 +53,8 @@ TwoHosts::TwoHosts() {
          ip("-n " + name(host) + " addr add 10.77.0." + std::to_string(host + 1) + "/24 dev wire") &&
          ip("-n " + name(host) + " link set lo up") && ip("-n " + name(host) + " link set wire up") &&
          wait_up(name(host), "wire");
+    // Until a neighbour's address is known the kernel keeps 208 KiB of packets for it and drops the rest.
+    if (ok) run_on(host, [] { std::ofstream("/proc/sys/net/ipv4/neigh/wire/unres_qlen_bytes") << (16 << 20); });
   }
   if (!ok) reason_ = "this kernel or container does not let root make namespaces, veth and a bridge";
 }

@@ -77,7 +77,8 @@ TEST_F(LossyCommand, MeasuresArmsThatLosePacketsAndDeliverEveryByte) {
   ASSERT_EQ(scenario["arms"].size(), 2u);
   for (const json& arm : scenario["arms"]) {
     EXPECT_EQ(arm["rounds"], 3) << arm;
-    EXPECT_EQ(arm["delivered_bytes"], 3u << 20) << arm;
+    const unsigned all = 3 + arm["stalled_rounds"].get<unsigned>();  // which are repeated
+    EXPECT_EQ(arm["delivered_bytes"], all << 20) << arm;
     EXPECT_EQ(arm["missing_bytes"], 0) << arm;
     // Of some 3,000 packets; none at all has a chance of 1e-13.
     EXPECT_GT(arm["lost_packets"], 0) << arm;
@@ -85,8 +86,8 @@ TEST_F(LossyCommand, MeasuresArmsThatLosePacketsAndDeliverEveryByte) {
     EXPECT_GT(arm["min_ms"].get<double>(), 30) << "1 MiB at 200 Mbit/s: the line is the limit";
     EXPECT_EQ(arm["lost_packets"], arm["switch"]["dropped_loss"]) << arm;
     EXPECT_GT(arm["switch"]["packets"], 2000) << arm;
-    EXPECT_LT(arm["switch"]["packets"], 3500)
-        << "three rounds of some 770; not each block's first, which is not counted";
+    EXPECT_LT(arm["switch"]["packets"], all * 1150)
+        << "some 770 per round; not each block's first, which is not counted";
     EXPECT_TRUE(arm["host_drops"]["interfaces"].is_number() && arm["host_drops"]["softnet"].is_number()) << arm;
     EXPECT_EQ(arm["switch"]["super_packets"], 0) << arm;
     EXPECT_LE(arm["switch"]["largest_bytes"], 1514) << "each packet is one of the wire";

@@ -435,6 +435,22 @@ TEST(DctcpSwift, ManyOfItsKindDoNotCompete) {
   }
 }
 
+// Those that begin at next to nothing have nothing to give way with, and their number makes the queue.
+TEST(DctcpSwift, ManyThatBeginSmallDoNotCompete) {
+  for (const std::uint64_t segments : {1, 2, 8}) {
+    for (const int flows : {60, 120}) {
+      DctcpSwift::Options options;
+      options.initial = segments * kSegment;
+      ClosedLoop loop({.base = microseconds(10), .buffer = 2000});
+      for (int i = 0; i < flows; ++i) loop.add(DctcpSwift(options));
+      loop.run(milliseconds(300));
+      loop.run(milliseconds(300));
+      EXPECT_GT(loop.utilisation(), 0.98) << flows;
+      EXPECT_LT(loop.mean_queue(), 300) << flows << " flows that began at " << segments;
+    }
+  }
+}
+
 TEST(Congestion, RateIsAQuarterAboveTheWindowPerRoundTrip) {
   DctcpSwift::Options options;
   options.initial = 100'000;
