@@ -108,19 +108,7 @@ Result<SwitchCounts> Testbed::counts() const {
 }
 
 SwitchCounts& SwitchCounts::operator+=(const SwitchCounts& other) {
-  fabric::ClassCounters& to = to_receiver;
-  const fabric::ClassCounters& more = other.to_receiver;
-  to.packets += more.packets;
-  to.bytes += more.bytes;
-  to.marked += more.marked;
-  to.dropped_buffer += more.dropped_buffer;
-  to.dropped_selective += more.dropped_selective;
-  to.dropped_loss += more.dropped_loss;
-  to.trimmed += more.trimmed;
-  to.super_packets += more.super_packets;
-  to.largest_bytes = std::max(to.largest_bytes, more.largest_bytes);
-  to.deepest_bytes = std::max(to.deepest_bytes, more.deepest_bytes);
-  to.depth_bytes = more.depth_bytes;
+  to_receiver += other.to_receiver;
   lost += other.lost;
   return *this;
 }

@@ -1,6 +1,7 @@
 #include "tests/fabric/fabric_under_test.h"
 
 #include <arpa/inet.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -72,6 +73,18 @@ sockaddr_in address_of_host(int host, std::uint16_t port) {
   address.sin_port = htons(port);
   inet_pton(AF_INET, host_address(host).c_str(), &address.sin_addr);
   return address;
+}
+
+int udp_receiver(const Fabric& fabric, int host, std::uint16_t port) {
+  int fd = -1;
+  on_host(fabric, host, [&] {
+    fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const timeval bound{2, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound));
+    const sockaddr_in own = address_of_host(host, port);
+    EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&own), sizeof(own)), 0);
+  });
+  return fd;
 }
 
 bool eventually(const std::function<bool()>& condition) {

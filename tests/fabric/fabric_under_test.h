@@ -35,6 +35,8 @@ bool has_ended(int pid);
 void shell(const std::string& command);
 
 sockaddr_in address_of_host(int host, std::uint16_t port);
+// A UDP socket bound to `port` of `host`, on which a receive waits 2 s at most; the caller closes it.
+int udp_receiver(const Fabric& fabric, int host, std::uint16_t port);
 
 // Runs `body` on a thread of its own on that host, and waits.
 void on_host(const Fabric& fabric, int host, const std::function<void()>& body);

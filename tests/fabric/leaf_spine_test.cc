@@ -38,14 +38,7 @@ class LeafSpineTest : public FabricTest {
       return sent;
     };
     const auto before = count();
-    int receiver = -1;
-    on_host(fabric, 3, [&] {
-      receiver = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-      const timeval bound{2, 0};
-      setsockopt(receiver, SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound));
-      const sockaddr_in own = address_of_host(3, 4791);
-      EXPECT_EQ(bind(receiver, reinterpret_cast<const sockaddr*>(&own), sizeof(own)), 0);
-    });
+    const int receiver = udp_receiver(fabric, 3, 4791);
     on_host(fabric, 0, [&] {
       const sockaddr_in to = address_of_host(3, 4791);
       for (int i = 0; i < ports; ++i) {

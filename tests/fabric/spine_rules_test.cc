@@ -59,14 +59,7 @@ class SpineRulesTest : public FabricTest {
   // Sends kPackets of each flow from host 0 to host 3; returns how many arrived, by source port. The switches have
   // seen all when the last has come or been counted as lost.
   static std::map<std::uint16_t, int> flows(const Fabric& fabric) {
-    int receiver = -1;
-    on_host(fabric, 3, [&] {
-      receiver = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-      const timeval bound{2, 0};
-      setsockopt(receiver, SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound));
-      const sockaddr_in own = address_of_host(3, 4791);
-      ASSERT_EQ(bind(receiver, reinterpret_cast<const sockaddr*>(&own), sizeof(own)), 0);
-    });
+    const int receiver = udp_receiver(fabric, 3, 4791);
     on_host(fabric, 0, [&] {
       for (int i = 0; i < kFlows * kPackets; ++i) {
         const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -31,6 +31,8 @@ struct ClassCounters {
   std::uint64_t depth_bytes = 0, deepest_bytes = 0;
 
   std::uint64_t dropped() const { return dropped_buffer + dropped_selective + dropped_loss; }
+  // Counts are added; of the largest and the deepest the larger stays, of the depth the later, `more`'s.
+  ClassCounters& operator+=(const ClassCounters& more);
 };
 
 // What came from the host. Lost packets did not count as packets.
