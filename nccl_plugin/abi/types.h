@@ -80,8 +80,19 @@ enum Func : int {
   kSendRecv = 5,
   kSend = 6,
   kRecv = 7,
+  kAlltoAll = 8,
+  kScatter = 9,
+  kGather = 10,
 };
-enum Algo : int { kTree = 0, kRing = 1 };
+enum Algo : int {
+  kTree = 0,
+  kRing = 1,
+  kCollnetDirect = 2,
+  kCollnetChain = 3,
+  kNvls = 4,
+  kNvlsTree = 5,
+  kPat = 6,
+};
 enum Proto : int { kLL = 0, kLL128 = 1, kSimple = 2 };
 
 static_assert(sizeof(CommConfig) == 4);

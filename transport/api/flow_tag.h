@@ -21,6 +21,27 @@ struct LossTerms {
   std::uint32_t tolerance_ppm = 0;     // p in parts per million, 0 .. 1,000,000; 0 = reliable
 };
 
+// Which collective, and what of it, a message is. Numbers are NCCL's (ncclFunc_t, algorithm, protocol); kUnknown where
+// the source did not say. Made by the sender, who alone can know; a transport that carries it gives it to the receiver,
+// to count and to schedule by, never to decide what may be lost: that is LossTerms.
+struct MessageIdentity {
+  static constexpr std::uint8_t kUnknown = 0xff;
+
+  bool known = false;              // false: nothing below means anything
+  bool local_number = false;       // `number` counts starts on the sending rank: p2p, replays of a captured graph
+  std::uint64_t communicator = 0;  // NCCL's commId
+  std::uint64_t number = 0;        // of this function in the communicator, alike on all ranks
+  std::uint64_t total_bytes = 0;   // of one rank's input; of the message for p2p
+  std::uint32_t transfer = 0;      // t: network transfer of the channel, from 0
+  std::uint16_t channel = 0;       // 0 .. 255
+  std::uint8_t function = kUnknown;
+  std::uint8_t datatype = kUnknown;  // ncclDataType_t
+  std::uint8_t algorithm = kUnknown;
+  std::uint8_t protocol = kUnknown;
+
+  bool operator==(const MessageIdentity&) const = default;
+};
+
 struct FlowTag {
   // Point 2 of the loss contract: shorter messages are reliable.
   static constexpr std::uint32_t kMinTolerantBytes = 64 * 1024;
@@ -29,6 +50,13 @@ struct FlowTag {
   std::uint64_t coflow = 0;  // 0 = unidentified
   std::uint64_t bytes = 0;   // size of the whole coflow on this edge; 0 = unknown
   LossTerms loss{};
+  MessageIdentity identity{};
+};
+
+// What a receiver learns of a message from its sender.
+struct ReceivedMessage {
+  MessageIdentity identity{};
+  LossTerms loss{};  // tolerance_ppm 0: it was reliable
 };
 
 }  // namespace clustar::transport

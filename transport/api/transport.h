@@ -17,6 +17,7 @@
 
 #include "gdr/memory.h"
 #include "transport/api/flow_tag.h"
+#include "transport/base/config.h"
 #include "transport/base/result.h"
 
 namespace clustar::transport {
@@ -50,6 +51,10 @@ struct ChannelOptions {
   // 0 .. 1,000,000. 0: everything is reliable, whatever a FlowTag or a peer says. Both ends of a channel say the same,
   // else it is not connected. A transport that never loses (TCP) ignores it.
   std::uint32_t max_tolerance_ppm = 0;
+  // NCCL's rank in the communicator, for messages; -1 = unknown.
+  int rank = -1;
+  // Both ends say the same, else it is not connected; the error names the setting and both ranks.
+  SharedDigests config{};
 };
 
 // Registered memory.
@@ -76,6 +81,8 @@ struct Progress {
   bool done = false;
   std::span<const std::size_t> sizes;  // valid when done: bytes per part (one for a send; none for a flush)
   std::span<const MissingRange> missing;
+  // Of a receive, when done: what the sender said of each part's message. Empty from a transport that carries none.
+  std::span<const ReceivedMessage> messages{};
 };
 
 class Request {

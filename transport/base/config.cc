@@ -233,6 +233,29 @@ Result<Config> Config::load_from(const std::map<std::string, std::string>& envir
   return config;
 }
 
+std::span<const char* const> Config::shared_keys() {
+  static constexpr std::array keys{"CLUSTAR_LOSS_TOLERANCE",          "CLUSTAR_LOSS_TRAFFIC_CLASSES",
+                                   "CLUSTAR_LOSS_RULES",              "CLUSTAR_LOSS_WARMUP",
+                                   "CLUSTAR_LOSS_CRITICAL_TOLERANCE", "CLUSTAR_LOSS_CRITICAL_DROP",
+                                   "CLUSTAR_LOSS_TRUST_PROFILER",     "CLUSTAR_TUNER"};
+  static_assert(keys.size() <= std::tuple_size_v<SharedDigests>);
+  return keys;
+}
+
+SharedDigests Config::shared_digests() const {
+  SharedDigests digests{};
+  std::size_t next = 0;
+  for (const char* name : shared_keys()) {
+    const auto key = std::find_if(keys().begin(), keys().end(), [&](const Key& k) { return variable_of(k) == name; });
+    std::uint32_t digest = 2166136261u;  // FNV-1a
+    if (key != keys().end()) {
+      for (const char c : key->get(*this)) digest = (digest ^ static_cast<unsigned char>(c)) * 16777619u;
+    }
+    digests[next++] = digest;
+  }
+  return digests;
+}
+
 bool Config::only_mlt() const {
   if (transport != "auto") return transport == "mlt";
   return !psk_file.empty() || require == std::vector<std::string>{"mlt"};

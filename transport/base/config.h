@@ -2,8 +2,10 @@
 // config.cc is the only file that reads the environment.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,9 @@
 #include "transport/base/time.h"
 
 namespace clustar {
+
+// What all ranks need alike, boiled down: one number per setting of Config::shared_keys(), 0 beyond them.
+using SharedDigests = std::array<std::uint32_t, 8>;
 
 struct Config {
   // tcp | mlt | verbs | ofi, or auto: the best that works here. A named one that does not work is an error.
@@ -45,6 +50,26 @@ struct Config {
   // For experiments: faults that mlt injects into what it sends, as FaultSpec's text; empty = none. Other transports
   // refuse to work with it.
   std::string inject_faults;
+  // What mlt may lose of gradients (the plugin's policy reads these; docs/loss.md). No class and no rule: nothing.
+  // p of collectives that opted in, unless their rule has its own: parts per million, 0 .. 100,000.
+  std::uint32_t loss_tolerance_ppm = 10'000;
+  // Communicators whose trafficClass is in one of these ranges opt in: "160-167,200"; empty = none.
+  std::string loss_traffic_classes;
+  // Rules that opt in, joined by ';': "comm=dp*,ranks=4-64,bytes=1M-,func=allreduce,p=0.01"; empty = none.
+  std::string loss_rules;
+  // All-reduces and reduce-scatters of each communicator that stay reliable at first.
+  std::uint32_t loss_warmup = 100;
+  // p while the model is in a critical phase, parts per million; loss_tolerance where it is not set.
+  std::uint32_t loss_critical_tolerance_ppm = 0;
+  // Relative fall of the reported gradient norm that makes the phase critical, 0 .. 1.
+  double loss_critical_drop = 0.5;
+  // Lose also where NCCL gives no second opinion on a message (net API below v11).
+  bool loss_trust_profiler = false;
+  // on: the tuner steers collectives that opted in to RING and SIMPLE; off: it only forbids what the transport cannot
+  // do.
+  std::string tuner = "on";
+  // Profiler library that gets all of NCCL's events, too; empty = none.
+  std::string chain_profiler;
 
   // key -> where its value comes from: "default", "CLUSTAR_CONFIG (path)", "environment", "NCCL_SOCKET_IFNAME".
   std::map<std::string, std::string> sources;
@@ -59,6 +84,11 @@ struct Config {
   bool only_mlt() const;
   // What load() checks of several settings together; for a Config that was made otherwise.
   Result<void> check() const;
+
+  // Settings that change what all ranks must agree on: CLUSTAR_ names, in the order of shared_digests().
+  static std::span<const char* const> shared_keys();
+  // Equal for equal values, whatever their source.
+  SharedDigests shared_digests() const;
 
   // One "key = value (source)" per setting.
   std::vector<std::string> describe() const;

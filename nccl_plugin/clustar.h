@@ -1,0 +1,96 @@
+/* clustar's C API: what the plugin knows of your collectives, and what it lets you tell it.
+ *
+ * The plugin is already in your process; take its table from there, so that nothing is loaded twice:
+ *
+ *   void* plugin = dlopen("libnccl-net-clustar.so", RTLD_NOW | RTLD_NOLOAD);   (or its path)
+ *   const clustarApi_v1_t* api = dlsym(plugin, "clustarApi_v1");
+ *
+ * Versions: a table never changes once released; more functions make clustarApi_v2, beside it. Every function may be
+ * called from any thread, never blocks on the network, returns 0 or one of CLUSTAR_E*, and writes nothing on error.
+ * Structs carry their size in `size`, set by the caller, so that they can grow at their end.
+ * Functions, algorithms, protocols and datatypes are NCCL's numbers (ncclFunc_t, NCCL_ALGO_*, NCCL_PROTO_*,
+ * ncclDataType_t); 255 = not known. */
+#ifndef CLUSTAR_H
+#define CLUSTAR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CLUSTAR_OK 0
+#define CLUSTAR_EINVAL 1    /* a null pointer, a size that no version has, a value out of range */
+#define CLUSTAR_ENOTFOUND 2 /* no such collective: not received here, or too long ago */
+
+/* Sums of this process since the plugin was loaded. Bytes are those of receives. */
+typedef struct {
+  size_t size;
+  uint64_t delivered_bytes; /* that the network brought, of all receives */
+  uint64_t missing_bytes;   /* that read as zero instead */
+  uint64_t eligible_bytes;  /* of messages that might have lost some */
+  uint64_t sent_messages;
+  uint64_t identified_messages; /* of those sent: whose collective is known */
+  uint64_t tolerant_messages;   /* of those sent: that may lose */
+} clustarTotals_v1;
+
+/* What this process received of one collective. */
+typedef struct {
+  size_t size;
+  uint64_t comm_id; /* NCCL's commHash */
+  uint64_t number;  /* of this function in the communicator; see local_number */
+  uint8_t function;
+  uint8_t datatype;
+  uint8_t algorithm;
+  uint8_t protocol;
+  uint8_t local_number; /* 1: `number` counts starts on the sending rank (p2p, CUDA graphs) */
+  uint64_t total_bytes; /* of one rank's input */
+  uint64_t messages;
+  uint64_t delivered_bytes;
+  uint64_t missing_bytes;
+  uint64_t eligible_bytes;
+  uint64_t contributions;  /* missing bytes times the ranks whose sums they carried: the loss ledger's charge */
+  uint32_t missing_ranges; /* how many clustarMissing_v1 there were, kept or not */
+} clustarCollective_v1;
+
+/* A range that the network lost and that read as zero. A plugin does not know the ring's order, so this says where in
+ * the collective's traffic it was, not which elements. */
+typedef struct {
+  uint32_t channel;
+  uint32_t loop;
+  uint32_t stage; /* k of the reduce-scatter: the bytes carried the sums of k + 1 ranks */
+  uint32_t slice;
+  uint64_t offset; /* within the message */
+  uint64_t bytes;
+} clustarMissing_v1;
+
+typedef struct {
+  size_t size; /* of this table */
+  const char* version;
+  int (*getTotals)(clustarTotals_v1* out);
+  /* How many of the messages sent were reliable for reason `index` (0 ..): its name and count. CLUSTAR_ENOTFOUND past
+   * the last. */
+  int (*getReason)(uint32_t index, const char** name, uint64_t* messages);
+  int (*getCollective)(uint64_t comm_id, uint8_t function, uint64_t number, clustarCollective_v1* out);
+  /* The newest `capacity` collectives that this process received of, newest first; each out[i].size is set by the
+   * caller. *count receives how many. At most 4,096 are kept. */
+  int (*listCollectives)(clustarCollective_v1* out, size_t capacity, size_t* count);
+  /* The ranges that a collective lost here, in order of arrival; *count receives how many there are, of which
+   * `capacity` were written. The newest 65,536 of the process are kept. */
+  int (*listMissing)(uint64_t comm_id, uint8_t function, uint64_t number, clustarMissing_v1* out, size_t capacity,
+                     size_t* count);
+  /* The norm of the gradient after the latest step (> 0). A fall by loss_critical_drop (0.5 = half) since the last call
+   * makes the phase critical until the next one: collectives that start then lose loss_critical_tolerance at most
+   * (DBLP, arXiv 2605.01989). Call it on every rank after the same step, before its next collective. */
+  int (*reportGradientNorm)(double norm);
+  /* The same decided by yourself: 1 critical, 0 not. */
+  int (*setCritical)(int critical);
+} clustarApi_v1_t;
+
+extern const clustarApi_v1_t clustarApi_v1;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
