@@ -65,6 +65,26 @@ typedef struct {
   uint64_t bytes;
 } clustarMissing_v1;
 
+/* Which collective, and what of it, one network transfer is. */
+typedef struct {
+  size_t size;
+  uint64_t comm_id;
+  uint64_t number; /* as in clustarCollective_v1 */
+  uint64_t total_bytes;
+  uint32_t ranks;
+  uint32_t channel;
+  uint32_t transfer;           /* t, from 0 */
+  uint32_t transfers;          /* of the channel's proxy operation */
+  uint32_t loop, stage, slice; /* when has_phase */
+  uint8_t function;
+  uint8_t datatype;
+  uint8_t algorithm;
+  uint8_t protocol;
+  uint8_t local_number;
+  uint8_t has_phase; /* 1: a ring all-reduce, reduce-scatter or all-gather in the Simple protocol */
+  uint8_t reducing;  /* 1: a reduce-scatter step */
+} clustarMessage_v1;
+
 typedef struct {
   size_t size; /* of this table */
   const char* version;
@@ -86,6 +106,11 @@ typedef struct {
   int (*reportGradientNorm)(double norm);
   /* The same decided by yourself: 1 critical, 0 not. */
   int (*setCritical)(int critical);
+  /* For net plugins that wrap this one, and for tests: whose transfer it is that NCCL gave `phandle` for, in isend.
+   * `callback` is the profiler callback (ncclProfilerCallback_t) that NCCL gave to the net plugin's init. Call it where
+   * isend is called, in that thread. CLUSTAR_ENOTFOUND: not identified. */
+  int (*identify)(int (*callback)(void** event, int type, void* phandle, int64_t plugin_id, void* data), void* phandle,
+                  clustarMessage_v1* out);
 } clustarApi_v1_t;
 
 extern const clustarApi_v1_t clustarApi_v1;

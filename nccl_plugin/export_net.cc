@@ -54,10 +54,11 @@ int get_properties(int device, Properties* out) {
   return guarded([&] { return fill_properties(device, out); });
 }
 
-int init_v8(DebugLogger logger) { return net_init_process(logger); }
-int init_v10(DebugLogger logger, ProfilerCallback) { return net_init_process(logger); }
-int init_v11(void** context, std::uint64_t comm_id, CommConfig* config, DebugLogger logger, ProfilerCallback) {
-  return net_init(context, comm_id, config == nullptr ? kTrafficClassUndefined : config->traffic_class, logger);
+int init_v8(DebugLogger logger) { return net_init_process(logger, nullptr); }
+int init_v10(DebugLogger logger, ProfilerCallback callback) { return net_init_process(logger, callback); }
+int init_v11(void** context, std::uint64_t comm_id, CommConfig* config, DebugLogger logger, ProfilerCallback callback) {
+  const int traffic_class = config == nullptr ? kTrafficClassUndefined : config->traffic_class;
+  return net_init(context, {true, comm_id, traffic_class, callback}, logger);
 }
 
 int listen_v8(int device, void* handle, void** listen_comm) {
@@ -91,10 +92,10 @@ int accept_v8(void* listen_comm, void** recv_comm, DeviceHandle** device_handle)
 
 int isend_v8(void* send_comm, void* data, int size, int tag, void* mhandle, void** request) {
   if (size < 0) return kInvalidArgument;
-  return net_isend(send_comm, data, static_cast<std::size_t>(size), tag, mhandle, request);
+  return net_isend(send_comm, data, static_cast<std::size_t>(size), tag, mhandle, nullptr, request);
 }
-int isend_v10(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void*, void** request) {
-  return net_isend(send_comm, data, size, tag, mhandle, request);
+int isend_v9(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+  return net_isend(send_comm, data, size, tag, mhandle, nullptr, request);
 }
 
 int irecv_v8(void* recv_comm, int n, void** data, int* sizes, int* tags, void** mhandles, void** request) {
@@ -114,8 +115,7 @@ int irecv_v10(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags
   return net_irecv(recv_comm, n, data, sizes, tags, mhandles, request);
 }
 
-// What the transfer belongs to. Taken in v11 and later; nothing is decided by it yet.
-int set_net_attr(void*, NetAttr*) { return kSuccess; }
+int set_net_attr(void* context, NetAttr* attr) { return net_set_attr(context, attr); }
 
 }  // namespace
 }  // namespace clustar::nccl_plugin
@@ -163,7 +163,7 @@ const clustar::nccl_abi::TableV9 ncclNetPlugin_v9 = {
     .regMr = net_reg_mr,
     .regMrDmaBuf = nullptr,
     .deregMr = net_dereg_mr,
-    .isend = net_isend,
+    .isend = isend_v9,
     .irecv = irecv_v9,
     .iflush = net_iflush,
     .test = net_test,
@@ -186,7 +186,7 @@ const clustar::nccl_abi::TableV10 ncclNetPlugin_v10 = {
     .regMr = net_reg_mr,
     .regMrDmaBuf = nullptr,
     .deregMr = net_dereg_mr,
-    .isend = isend_v10,
+    .isend = net_isend,
     .irecv = irecv_v10,
     .iflush = net_iflush,
     .test = net_test,
@@ -212,7 +212,7 @@ constexpr Table table_v11() {
       .regMr = net_reg_mr,
       .regMrDmaBuf = nullptr,
       .deregMr = net_dereg_mr,
-      .isend = isend_v10,
+      .isend = net_isend,
       .irecv = irecv_v10,
       .iflush = net_iflush,
       .test = net_test,

@@ -14,7 +14,9 @@
 #include <utility>
 
 #include "nccl_plugin/c_boundary.h"
+#include "nccl_plugin/message_flow.h"
 #include "nccl_plugin/plugin_state.h"
+#include "nccl_plugin/process.h"
 
 namespace clustar::nccl_plugin {
 namespace {
@@ -36,6 +38,9 @@ struct SendComm final : Comm {
   }
   std::unique_ptr<transport::SendChannel> channel;
   std::uint8_t traffic_class = 0;
+  std::uint64_t context = 0;  // whose connection it is: CommContext::serial()
+  nccl_abi::ProfilerCallback callback = nullptr;
+  ChannelFacts facts;
 };
 struct RecvComm final : Comm {
   using Comm::Comm;
@@ -108,6 +113,35 @@ const char* immortal(const std::string& text) {
   return texts.insert(text).first->c_str();
 }
 
+// What setNetAttr said last on this thread. NCCL calls it from the progress thread just before isend, and with
+// undefined values from the service thread (v2.28.9 src/transport/net.cc setXferNetAttrs).
+struct ThreadAttributes {
+  std::uint64_t context = 0;  // CommContext::serial(); an address might come back
+  std::uint32_t op = nccl_abi::kNetAttrUndefined;
+  std::uint32_t algo = nccl_abi::kNetAttrUndefined;
+  std::uint32_t proto = nccl_abi::kNetAttrUndefined;
+};
+thread_local ThreadAttributes thread_attributes;
+
+NetGuard guard_of(const SendComm& comm) {
+  const ThreadAttributes& told = thread_attributes;
+  return {comm.facts.knows_comm, told.context != 0 && told.context == comm.context, told.op, told.algo, told.proto};
+}
+
+// So many messages without one that is identified mean that no profiler of ours is loaded.
+constexpr std::uint64_t kUnidentifiedWarning = 256;
+
+void count_sent(const SendComm& comm, const MessageFlow& flow) {
+  SendCounters& sends = process_sends();
+  sends.add(flow);
+  if (comm.plugin->policy().off() || sends.identified() > 0 || sends.sent() != kUnidentifiedWarning) return;
+  comm.plugin->log().warn(
+      fmt::format("loss is allowed by the settings, but none of the first {} messages could be told its collective, so "
+                  "nothing is lost: set NCCL_PROFILER_PLUGIN (and NCCL_TUNER_PLUGIN) to the same file as "
+                  "NCCL_NET_PLUGIN; NCCL 2.27 or later is needed",
+                  kUnidentifiedWarning));
+}
+
 std::unique_ptr<CommContext>& process_context_slot() {
   static std::unique_ptr<CommContext> context;
   return context;
@@ -115,24 +149,26 @@ std::unique_ptr<CommContext>& process_context_slot() {
 
 }  // namespace
 
-int net_init(void** context, std::uint64_t comm_id, int traffic_class, nccl_abi::DebugLogger logger) {
+int net_init(void** context, const CommInit& init, nccl_abi::DebugLogger logger) {
   return guarded([&] {
     if (any_null(context)) return int{nccl_abi::kInvalidArgument};
     *context = nullptr;
     auto plugin = acquire_plugin(logger);
     if (!plugin) return to_nccl(plugin.error().code);
-    *context = new CommContext(std::move(*plugin), comm_id, traffic_class);
+    *context = new CommContext(std::move(*plugin), init);
     return int{nccl_abi::kSuccess};
   });
 }
 
-int net_init_process(nccl_abi::DebugLogger logger) {
+int net_init_process(nccl_abi::DebugLogger logger, nccl_abi::ProfilerCallback callback) {
   return guarded([&] {
     const std::lock_guard lock(statics_mutex());
     if (process_context_slot()) return int{nccl_abi::kSuccess};
     auto plugin = acquire_plugin(logger);
     if (!plugin) return to_nccl(plugin.error().code);
-    process_context_slot() = std::make_unique<CommContext>(std::move(*plugin), 0, nccl_abi::kTrafficClassUndefined);
+    CommInit init;
+    init.callback = callback;
+    process_context_slot() = std::make_unique<CommContext>(std::move(*plugin), init);
     return int{nccl_abi::kSuccess};
   });
 }
@@ -215,6 +251,10 @@ int net_connect(void* context, int device, void* handle, void** send_comm, int t
     auto send = std::make_unique<SendComm>(comm.plugin());
     send->channel = std::move(*channel);
     send->traffic_class = static_cast<std::uint8_t>(options.traffic_class < 0 ? 0 : options.traffic_class);
+    send->context = comm.serial();
+    send->callback = comm.init().callback;
+    send->facts = {comm.init().comm_id, comm.init().knows_comm,
+                   comm.plugin()->may_lose() ? options.max_tolerance_ppm : 0};
     *send_comm = static_cast<Comm*>(send.release());
     return int{nccl_abi::kSuccess};
   });
@@ -261,17 +301,19 @@ int net_dereg_mr(void* comm, void* mhandle) {
   });
 }
 
-int net_isend(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void** request) {
+int net_isend(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void* phandle, void** request) {
   return guarded([&] {
     if (any_null(send_comm, request)) return int{nccl_abi::kInvalidArgument};
     *request = nullptr;
     auto& comm = static_cast<SendComm&>(*static_cast<Comm*>(send_comm));
     const auto range = locate("isend", data, size, mhandle);
     if (!range) return failed(*comm.plugin, "isend", range.error());
-    const transport::FlowTag flow{comm.traffic_class, 0, 0};
+    const MessageFlow flow =
+        flow_of(comm.plugin->policy(), comm.callback, phandle, comm.facts, guard_of(comm), size, comm.traffic_class);
     const auto sent =
-        comm.channel->send(range->mr == nullptr ? empty_mr() : *range->mr, range->offset, size, tag, flow);
+        comm.channel->send(range->mr == nullptr ? empty_mr() : *range->mr, range->offset, size, tag, flow.tag);
     if (!sent) return failed(*comm.plugin, "isend", sent.error());
+    if (*sent != nullptr) count_sent(comm, flow);
     *request = *sent;
     return int{nccl_abi::kSuccess};
   });
@@ -328,6 +370,7 @@ int net_test(void* request, int* done, int* sizes) {
     // The channel logged what happened when it happened; a request has no way to its plugin.
     if (!progress) return to_nccl(progress.error().code);
     if (!progress->done) return int{nccl_abi::kSuccess};
+    if (!progress->messages.empty()) process_receptions().add(*progress);
     if (sizes != nullptr) {
       // NCCL's sizes are int whatever the message may be; it only asks whether they are 0.
       for (std::size_t i = 0; i < progress->sizes.size(); ++i) {
@@ -335,6 +378,14 @@ int net_test(void* request, int* done, int* sizes) {
       }
     }
     *done = 1;
+    return int{nccl_abi::kSuccess};
+  });
+}
+
+int net_set_attr(void* context, const nccl_abi::NetAttr* attr) {
+  return guarded([&] {
+    if (any_null(context, attr)) return int{nccl_abi::kInvalidArgument};
+    thread_attributes = {static_cast<const CommContext*>(context)->serial(), attr->op, attr->algo, attr->proto};
     return int{nccl_abi::kSuccess};
   });
 }

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <atomic>
 #include <utility>
+
+#include "nccl_plugin/process.h"
 
 namespace clustar::nccl_plugin {
 namespace {
@@ -21,6 +25,11 @@ std::mutex& process_mutex() {
   return mutex;
 }
 
+std::uint64_t next_serial() {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 std::weak_ptr<PluginState>& process_state() {
   static std::weak_ptr<PluginState> state;
   return state;
@@ -31,7 +40,20 @@ std::weak_ptr<PluginState>& process_state() {
 PluginState::PluginState(nccl_abi::DebugLogger logger) : log_(make_log(logger)) {}
 
 PluginState::~PluginState() {
-  if (selection_.transport) log_.info(selection_.transport->summary());
+  if (!selection_.transport) return;
+  log_.info(selection_.transport->summary());
+  if (process_sends().sent() > 0) log_.info(process_sends().summary());
+}
+
+// Error: no transport, or a setting that makes no sense.
+Result<void> PluginState::choose() {
+  auto policy = LossPolicy::create(config_);
+  if (!policy) return tl::unexpected(policy.error());
+  policy_ = std::move(*policy);
+  auto selected = transport::select_transport(config_, clock_, log_);
+  if (!selected) return tl::unexpected(selected.error());
+  selection_ = std::move(*selected);
+  return {};
 }
 
 Result<std::shared_ptr<PluginState>> PluginState::create(nccl_abi::DebugLogger logger) {
@@ -39,17 +61,20 @@ Result<std::shared_ptr<PluginState>> PluginState::create(nccl_abi::DebugLogger l
   auto config = Config::load();
   if (!config) {
     state->refusal_ = config.error();
-  } else if (auto selected = transport::select_transport(*config, state->clock_, state->log_); selected) {
-    state->selection_ = std::move(*selected);
-    state->print_banner(*config);
   } else {
-    const bool asked = config->transport != "auto" || !config->require.empty() || !config->psk_file.empty() ||
-                       !config->inject_faults.empty();
-    if (!asked) {
-      state->log_.warn(fmt::format("version {} cannot be used here: {}", CLUSTAR_VERSION, selected.error().message));
-      return tl::unexpected(selected.error());
+    state->config_ = std::move(*config);
+    if (const auto chosen = state->choose(); chosen) {
+      state->print_banner();
+    } else {
+      const Config& asked_for = state->config_;
+      const bool asked = asked_for.transport != "auto" || !asked_for.require.empty() || !asked_for.psk_file.empty() ||
+                         !asked_for.inject_faults.empty() || chosen.error().code == ErrorCode::kInvalidArgument;
+      if (!asked) {
+        state->log_.warn(fmt::format("version {} cannot be used here: {}", CLUSTAR_VERSION, chosen.error().message));
+        return tl::unexpected(chosen.error());
+      }
+      state->refusal_ = chosen.error();
     }
-    state->refusal_ = selected.error();
   }
   if (state->refusal_) {
     state->log_.warn(
@@ -58,6 +83,18 @@ Result<std::shared_ptr<PluginState>> PluginState::create(nccl_abi::DebugLogger l
                     CLUSTAR_VERSION, state->refusal_->message));
   }
   return state;
+}
+
+bool PluginState::may_lose() const {
+  if (!selection_.transport) return false;
+  const auto devices = selection_.transport->devices();
+  return std::any_of(devices.begin(), devices.end(), [](const auto& device) { return device.may_lose; });
+}
+
+bool PluginState::ordered_lines() const {
+  if (!selection_.transport) return false;
+  const auto devices = selection_.transport->devices();
+  return std::all_of(devices.begin(), devices.end(), [](const auto& device) { return device.ordered_lines; });
 }
 
 std::size_t PluginState::device_count() const {
@@ -74,7 +111,7 @@ transport::DeviceProperties PluginState::properties(std::size_t device) const {
   return refused;
 }
 
-void PluginState::print_banner(const Config& config) const {
+void PluginState::print_banner() const {
   std::vector<std::string> devices;
   for (const auto& device : selection_.transport->devices()) {
     devices.push_back(fmt::format("{} ({} Mbit/s{})", device.name, device.speed_mbps,
@@ -83,10 +120,47 @@ void PluginState::print_banner(const Config& config) const {
   log_.info(fmt::format("clustar {}: transport {}, devices: {}", CLUSTAR_VERSION, selection_.transport->name(),
                         fmt::join(devices, ", ")));
   for (const std::string& reason : selection_.refused) log_.info("not chosen: " + reason);
-  if (!selection_.transport->devices().front().ordered_lines) {
-    log_.info(fmt::format("{} gives no order of 128-byte lines: set NCCL_PROTO=^LL128", selection_.transport->name()));
+  if (!ordered_lines()) {
+    log_.info(
+        fmt::format("{} gives no order of 128-byte lines: LL128 is masked where NCCL_TUNER_PLUGIN is this "
+                    "library; without it set NCCL_PROTO=^LL128",
+                    selection_.transport->name()));
   }
-  for (const std::string& line : config.describe()) log_.info("config: " + line);
+  if (!policy_.off() && !may_lose()) {
+    log_.warn(fmt::format("loss_rules or loss_traffic_classes are set, but {} never loses: set CLUSTAR_TRANSPORT=mlt",
+                          selection_.transport->name()));
+  }
+  for (const std::string& line : config_.describe()) log_.info("config: " + line);
+}
+
+CommContext::CommContext(std::shared_ptr<PluginState> plugin, const CommInit& init)
+    : plugin_(std::move(plugin)), init_(init), serial_(next_serial()) {
+  if (init_.knows_comm) process_registry().add_net(init_.comm_id, init_.traffic_class);
+}
+
+CommContext::~CommContext() {
+  if (init_.knows_comm) process_registry().remove_net(init_.comm_id);
+}
+
+transport::ChannelOptions CommContext::options() const {
+  transport::ChannelOptions options;
+  options.comm_id = init_.comm_id;
+  options.traffic_class = init_.traffic_class;
+  options.config = plugin_->config().shared_digests();
+  const LossPolicy& policy = plugin_->policy();
+  if (init_.knows_comm) {
+    const auto facts = process_registry().find(init_.comm_id);
+    if (facts) {
+      options.rank = facts->rank;
+      options.max_tolerance_ppm = policy.channel_tolerance_ppm(*facts);
+    }
+  } else if (policy.trusts_profiler_alone()) {
+    // Whose connection this will be is not known: the ceiling of all rules; each message is judged by its own.
+    for (const LossRule& rule : policy.rules()) {
+      options.max_tolerance_ppm = std::max(options.max_tolerance_ppm, rule.tolerance_ppm);
+    }
+  }
+  return options;
 }
 
 std::uint64_t CommContext::add_pending(std::unique_ptr<transport::PendingConnect> pending) {

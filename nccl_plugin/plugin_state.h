@@ -10,6 +10,7 @@
 #include <string>
 
 #include "nccl_plugin/abi/types.h"
+#include "nccl_plugin/policy.h"
 #include "transport/api/transport.h"
 #include "transport/base/config.h"
 #include "transport/base/system_clock.h"
@@ -33,26 +34,50 @@ class PluginState {
   // `device` < device_count().
   transport::DeviceProperties properties(std::size_t device) const;
   const Log& log() const { return log_; }
+  const LossPolicy& policy() const { return policy_; }
+  const Config& config() const { return config_; }
+  // The transport can lose what the policy allows; else every message is reliable.
+  bool may_lose() const;
+  // The transport places 128-byte lines in order, on all devices.
+  bool ordered_lines() const;
 
  private:
   explicit PluginState(nccl_abi::DebugLogger logger);
 
-  void print_banner(const Config& config) const;
+  Result<void> choose();
+  void print_banner() const;
 
   Log log_;
+  Config config_;
+  LossPolicy policy_;
   SystemClock clock_;
   transport::Selection selection_;
   std::optional<Error> refusal_;
 };
 
+// What init brings.
+struct CommInit {
+  bool knows_comm = false;  // v11 and later; below there is one context for the process, and comm_id means nothing
+  std::uint64_t comm_id = 0;
+  int traffic_class = nccl_abi::kTrafficClassUndefined;
+  nccl_abi::ProfilerCallback callback = nullptr;  // null below v10
+};
+
 // One communicator's view (NCCL v11: init per communicator; below: one for the process).
 class CommContext {
  public:
-  CommContext(std::shared_ptr<PluginState> plugin, std::uint64_t comm_id, int traffic_class)
-      : plugin_(std::move(plugin)), options_{comm_id, traffic_class} {}
+  CommContext(std::shared_ptr<PluginState> plugin, const CommInit& init);
+  ~CommContext();
+  CommContext(const CommContext&) = delete;
+  CommContext& operator=(const CommContext&) = delete;
 
   const std::shared_ptr<PluginState>& plugin() const { return plugin_; }
-  const transport::ChannelOptions& options() const { return options_; }
+  const CommInit& init() const { return init_; }
+  // Of this context and no other of the process; from 1.
+  std::uint64_t serial() const { return serial_; }
+  // Of a connection that is made now: the profiler, which brings the communicator's name and size, was initialised
+  // since (NCCL v2.28.9 src/init.cc: net, profiler, then the ring's connections).
+  transport::ChannelOptions options() const;
 
   // Connection attempts between two calls of connect(); NCCL keeps the number in the handle. Abandoned ones end with
   // the context.
@@ -62,7 +87,8 @@ class CommContext {
 
  private:
   std::shared_ptr<PluginState> plugin_;
-  transport::ChannelOptions options_;
+  CommInit init_;
+  std::uint64_t serial_;
   std::mutex mutex_;
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, std::unique_ptr<transport::PendingConnect>> pending_;

@@ -21,6 +21,7 @@ transport::DeviceProperties describe(const net::Interface& interface, std::size_
   properties.max_recv_parts = transport::kMaxRecvParts;
   properties.memory_kinds = 1u << static_cast<unsigned>(gdr::MemoryKind::kHost);
   properties.ordered_lines = false;  // packets are placed as they come
+  properties.may_lose = true;
   return properties;
 }
 

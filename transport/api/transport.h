@@ -42,6 +42,7 @@ struct DeviceProperties {
   // True when the bytes of a message become visible in order, 128-byte line by line (what NCCL's LL128 needs of a NIC
   // that writes GPU memory). Host memory filled before `done` satisfies it too.
   bool ordered_lines = false;
+  bool may_lose = false;  // loses what FlowTag::loss allows; else every message is reliable
 };
 
 struct ChannelOptions {

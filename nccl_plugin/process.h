@@ -1,0 +1,21 @@
+// What the plugin keeps once per process, whatever NCCL loads first and ends last. All of it lives until dlclose:
+// NCCL's stopEvent has no context, and the C API may be asked at any time.
+#pragma once
+
+#include <atomic>
+
+#include "nccl_plugin/comm_registry.h"
+#include "nccl_plugin/message_flow.h"
+#include "nccl_plugin/profiler.h"
+#include "nccl_plugin/reception_book.h"
+
+namespace clustar::nccl_plugin {
+
+CommRegistry& process_registry();
+SendCounters& process_sends();
+ReceptionBook& process_receptions();
+// The model is in a phase in which it needs its gradients: set by the user through clustar.h.
+std::atomic<bool>& critical_phase();
+Profiler& process_profiler();
+
+}  // namespace clustar::nccl_plugin

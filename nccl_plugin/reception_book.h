@@ -1,0 +1,86 @@
+// What this process received of each collective, and where the holes were: the memory behind clustar.h.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "transport/api/transport.h"
+
+namespace clustar::nccl_plugin {
+
+struct CollectiveKey {
+  std::uint64_t communicator = 0;
+  std::uint64_t number = 0;
+  std::uint8_t function = 0;
+
+  bool operator==(const CollectiveKey&) const = default;
+};
+
+struct Reception {
+  transport::MessageIdentity identity;  // of its first message here
+  std::uint64_t messages = 0;
+  std::uint64_t delivered_bytes = 0;
+  std::uint64_t missing_bytes = 0;
+  std::uint64_t eligible_bytes = 0;
+  std::uint64_t contributions = 0;  // missing bytes times (k + 1)
+  std::uint32_t missing_ranges = 0;
+};
+
+struct Hole {
+  std::uint32_t channel = 0;
+  std::uint32_t loop = 0;
+  std::uint32_t stage = 0;
+  std::uint32_t slice = 0;
+  std::uint64_t offset = 0;  // within the message
+  std::uint64_t bytes = 0;
+};
+
+// Any thread; a lock per completed receive, held for a look-up among eight. Nothing is allocated but at the first hole.
+class ReceptionBook {
+ public:
+  static constexpr std::size_t kWays = 8;
+  static constexpr std::size_t kSets = 512;  // kWays * kSets collectives; the oldest of a set goes first
+  static constexpr std::size_t kHoles = 65536;
+
+  struct Totals {
+    std::uint64_t delivered_bytes = 0;
+    std::uint64_t missing_bytes = 0;
+    std::uint64_t eligible_bytes = 0;
+  };
+
+  // A receive that is done; `progress.messages` is not empty.
+  void add(const transport::Progress& progress);
+  Totals totals() const;
+  std::optional<Reception> find(const CollectiveKey& key) const;
+  // Newest first, by their first message.
+  std::vector<Reception> list(std::size_t capacity) const;
+  // In order of arrival; what was pushed out by newer holes is not among them.
+  std::vector<Hole> holes(const CollectiveKey& key) const;
+
+ private:
+  struct Record {
+    CollectiveKey key;
+    std::uint64_t serial = 0;  // of its first message; 0 = free
+    Reception reception;
+  };
+  struct KeptHole {
+    std::uint64_t serial = 0;
+    Hole hole;
+  };
+  Record& record_of(const transport::MessageIdentity& identity);
+  const Record* lookup(const CollectiveKey& key) const;
+  void add_hole(Record& record, const transport::ReceivedMessage& message, const transport::MissingRange& range);
+
+  mutable std::mutex mutex_;
+  std::vector<Record> records_ = std::vector<Record>(kWays * kSets);
+  std::vector<KeptHole> holes_;  // ring, empty until the first
+  std::uint64_t holes_seen_ = 0;
+  std::uint64_t serial_ = 0;
+  Totals totals_;
+};
+
+}  // namespace clustar::nccl_plugin
