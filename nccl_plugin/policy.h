@@ -31,6 +31,7 @@ enum class Reason : std::uint8_t {
   kUnknownSize,  // ranks, nodes or bytes of the collective are not known
   kCaptured,     // replay of a captured graph: its number is not alike on all ranks (NCCL profiler.cc, StartTaskEvents)
   kWarmUp,
+  kCritical,     // loss_critical_tolerance leaves nothing
   kStepsDiffer,  // the operation's transfers do not fit the ring formula, or did not come in order
   kGatherPhase,
   kSmallMessage,     // below FlowTag::kMinTolerantBytes
@@ -57,8 +58,8 @@ struct LossRule {
   Range<std::uint64_t> bytes;  // S
   Range<int> traffic_class;    // an undefined class is in no range
   bool any_class = true;
-  int function = -1;  // ncclFunc_t; -1 = all-reduce and reduce-scatter
-  std::uint32_t tolerance_ppm = 0;
+  int function = -1;                // ncclFunc_t; -1 = all-reduce and reduce-scatter
+  std::uint32_t tolerance_ppm = 0;  // 0: reliable, whatever later rules say
 
   bool operator==(const LossRule&) const = default;
 };
@@ -94,7 +95,7 @@ class LossPolicy {
   // Reads the loss_* settings. Error: names the setting, what is wrong and what is allowed.
   static Result<LossPolicy> create(const Config& config);
 
-  // No rule: no communicator opts in.
+  // No rule that allows any loss: no communicator opts in.
   bool off() const { return rules_.empty(); }
   // The most that any collective of the communicator may ask for: the connection's ceiling. 0: not opted in.
   std::uint32_t channel_tolerance_ppm(const CommFacts& comm) const;
@@ -104,14 +105,15 @@ class LossPolicy {
   // Whether messages may be lost where NCCL gives no second guard.
   bool trusts_profiler_alone() const { return trusts_profiler_alone_; }
   double critical_drop() const { return critical_drop_; }
+  std::uint64_t warm_up() const { return warm_up_; }
+  // The first that fits counts.
   const std::vector<LossRule>& rules() const { return rules_; }
 
  private:
   const LossRule* match(const CommFacts& comm, const CollectiveFacts& collective) const;
 
   std::vector<LossRule> rules_;
-  std::uint32_t critical_ppm_ = 0;
-  bool has_critical_ = false;
+  std::uint32_t critical_ppm_ = kMaxTolerancePpm;
   double critical_drop_ = 0.5;
   std::uint64_t warm_up_ = 0;
   bool trusts_profiler_alone_ = false;
@@ -143,6 +145,7 @@ struct Decision {
   transport::LossTerms loss;  // of reason kLossy; else all 0: reliable
 };
 
+// The only source of lossy decisions: it checks the whole contract again, whatever the verdict says.
 Decision decide(const LossPolicy& policy, const MessageFacts& message, const ChannelFacts& channel,
                 const NetGuard& guard);
 

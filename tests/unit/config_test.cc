@@ -122,6 +122,80 @@ TEST(Config, FaultsAreForMltOnly) {
   EXPECT_EQ(config->inject_faults, "loss=0.01");
 }
 
+TEST(Config, LossIsOffAndItsKeysAreTyped) {
+  const Config none = Config::load_from({}).value();
+  EXPECT_EQ(none.loss_tolerance_ppm, 10'000u);
+  EXPECT_EQ(none.loss_traffic_classes + none.loss_rules + none.chain_profiler, "");
+  EXPECT_EQ(none.loss_critical_tolerance_ppm, std::nullopt);
+  EXPECT_EQ(none.tuner, "on");
+  EXPECT_THAT(none.describe(), Contains("loss_tolerance = 0.01 (default)"));
+
+  const auto config = Config::load_from({{"CLUSTAR_LOSS_TOLERANCE", "0.0123456"},
+                                         {"CLUSTAR_LOSS_TRAFFIC_CLASSES", "160-167"},
+                                         {"CLUSTAR_LOSS_RULES", "comm=dp*,p=0.02; comm=tp*, p=0"},
+                                         {"CLUSTAR_LOSS_WARMUP", "4294967295"},
+                                         {"CLUSTAR_LOSS_CRITICAL_TOLERANCE", "0"},
+                                         {"CLUSTAR_LOSS_CRITICAL_DROP", "1"},
+                                         {"CLUSTAR_LOSS_TRUST_PROFILER", "1"},
+                                         {"CLUSTAR_TUNER", "off"},
+                                         {"CLUSTAR_CHAIN_PROFILER", "inspector"}});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->loss_tolerance_ppm, 12'346u);
+  EXPECT_EQ(config->loss_traffic_classes, "160-167");
+  EXPECT_EQ(config->loss_rules, "comm=dp*,p=0.02; comm=tp*, p=0");
+  EXPECT_EQ(config->loss_warmup, 4294967295u);
+  EXPECT_EQ(config->loss_critical_tolerance_ppm, 0u);
+  EXPECT_EQ(config->loss_critical_drop, 1.0);
+  EXPECT_TRUE(config->loss_trust_profiler);
+  EXPECT_EQ(config->tuner, "off");
+  EXPECT_EQ(config->chain_profiler, "inspector");
+}
+
+TEST(Config, LossOutOfRangeSaysWhatIsAllowed) {
+  const struct {
+    const char* name;
+    std::vector<const char*> values;
+    const char* allowed;
+  } kBad[] = {
+      {"CLUSTAR_LOSS_TOLERANCE", {"0.11", "0.1000001", "-0.01", "1%", "", "nan", "inf"}, "fraction from 0 to 0.1"},
+      {"CLUSTAR_LOSS_CRITICAL_TOLERANCE", {"0.2", "-1", "", "nan"}, "fraction from 0 to 0.1"},
+      {"CLUSTAR_LOSS_WARMUP", {"-1", "4294967296", "1.5", ""}, "from 0 to 4294967295"},
+      {"CLUSTAR_LOSS_CRITICAL_DROP", {"0", "-0.1", "1.01", "nan", ""}, "above 0 and up to 1"},
+      {"CLUSTAR_LOSS_TRUST_PROFILER", {"yes", "2", ""}, "0 | 1"},
+      {"CLUSTAR_TUNER", {"1", "", "ON"}, "on | off"},
+  };
+  for (const auto& bad : kBad) {
+    for (const char* value : bad.values) {
+      EXPECT_THAT(error_of({{bad.name, value}}), AllOf(HasSubstr(bad.name), HasSubstr(bad.allowed))) << value;
+    }
+  }
+}
+
+TEST(Config, DigestsDifferExactlyWhereRanksWouldDisagree) {
+  const auto digests = [](const std::map<std::string, std::string>& environment) {
+    return Config::load_from(environment).value().shared_digests();
+  };
+  const SharedDigests none = digests({});
+  EXPECT_EQ(digests({{"CLUSTAR_LOSS_TOLERANCE", "1e-2"}, {"CLUSTAR_TUNER", "on"}, {"CLUSTAR_TCP_SOCKETS", "4"}}), none);
+  // What counts where it is not set.
+  EXPECT_EQ(digests({{"CLUSTAR_LOSS_CRITICAL_TOLERANCE", "0.01"}}), none);
+  const std::map<std::string, std::string> others{
+      {"CLUSTAR_LOSS_TOLERANCE", "0.02"},       {"CLUSTAR_LOSS_TRAFFIC_CLASSES", "160"},
+      {"CLUSTAR_LOSS_RULES", "p=0.01"},         {"CLUSTAR_LOSS_WARMUP", "0"},
+      {"CLUSTAR_LOSS_CRITICAL_TOLERANCE", "0"}, {"CLUSTAR_LOSS_CRITICAL_DROP", "0.25"},
+      {"CLUSTAR_LOSS_TRUST_PROFILER", "1"},     {"CLUSTAR_TUNER", "off"},
+  };
+  const auto keys = Config::shared_keys();
+  ASSERT_EQ(others.size(), keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    std::map<std::string, std::string> changed{*others.find(keys[i])};
+    // Else the tolerance of critical phases would follow it, and rightly differ, too.
+    if (std::string(keys[i]) == "CLUSTAR_LOSS_TOLERANCE") changed["CLUSTAR_LOSS_CRITICAL_TOLERANCE"] = "0.01";
+    const SharedDigests now = digests(changed);
+    for (std::size_t j = 0; j < now.size(); ++j) EXPECT_EQ(now[j] != none[j], i == j) << keys[i] << " " << j;
+  }
+}
+
 TEST(Config, NcclsInterfaceSettingCountsUnlessOursIsSet) {
   const auto theirs = Config::load_from({{"NCCL_SOCKET_IFNAME", "=eth1"}, {"NCCL_SOCKET_FAMILY", "AF_INET6"}});
   ASSERT_TRUE(theirs);

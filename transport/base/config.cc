@@ -8,9 +8,11 @@
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <toml.hpp>
+#include <utility>
 
 extern char** environ;
 
@@ -101,8 +103,66 @@ bool set_stall_timeout(Config& config, const std::string& text) {
   return true;
 }
 
-const std::vector<Key>& keys() {
-  static const std::vector<Key> all{
+// A share of 1, kept in parts per million.
+std::optional<std::uint32_t> share_ppm(const std::string& text, double high) {
+  const auto share = number<double>(text, 0, high);
+  if (!share || !std::isfinite(*share)) return std::nullopt;
+  return static_cast<std::uint32_t>(std::lround(*share * 1e6));
+}
+
+std::string share_text(std::uint32_t ppm) { return fmt::format("{:g}", ppm / 1e6); }
+
+constexpr double kMaxTolerance = 0.1;
+constexpr const char* kTolerances = "a fraction from 0 to 0.1";
+
+std::vector<Key> loss_keys() {
+  return {
+      {"loss_tolerance", kTolerances,
+       [](Config& config, const std::string& text) {
+         const auto ppm = share_ppm(text, kMaxTolerance);
+         if (ppm) config.loss_tolerance_ppm = *ppm;
+         return ppm.has_value();
+       },
+       [](const Config& config) { return share_text(config.loss_tolerance_ppm); }},
+      // The plugin's policy reads these two: here nothing knows what a communicator is.
+      text_key("loss_traffic_classes", &Config::loss_traffic_classes, "traffic classes such as 160-167,200"),
+      text_key("loss_rules", &Config::loss_rules, "rules such as comm=dp*,bytes=1M-,p=0.01; comm=tp*,p=0"),
+      {"loss_warmup", "a number from 0 to 4294967295",
+       [](Config& config, const std::string& text) {
+         const auto value = number<std::uint32_t>(text, 0, std::numeric_limits<std::uint32_t>::max());
+         if (value) config.loss_warmup = *value;
+         return value.has_value();
+       },
+       [](const Config& config) { return std::to_string(config.loss_warmup); }},
+      // Shown, and so compared between ranks, as what counts.
+      {"loss_critical_tolerance", kTolerances,
+       [](Config& config, const std::string& text) {
+         config.loss_critical_tolerance_ppm = share_ppm(text, kMaxTolerance);
+         return config.loss_critical_tolerance_ppm.has_value();
+       },
+       [](const Config& config) {
+         return share_text(config.loss_critical_tolerance_ppm.value_or(config.loss_tolerance_ppm));
+       }},
+      {"loss_critical_drop", "a fraction above 0 and up to 1",
+       [](Config& config, const std::string& text) {
+         const auto value = number<double>(text, std::numeric_limits<double>::min(), 1);
+         if (value) config.loss_critical_drop = *value;
+         return value.has_value() && std::isfinite(*value);
+       },
+       [](const Config& config) { return fmt::format("{}", config.loss_critical_drop); }},
+      {"loss_trust_profiler", "0 | 1",
+       [](Config& config, const std::string& text) {
+         config.loss_trust_profiler = text == "1";
+         return text == "0" || text == "1";
+       },
+       [](const Config& config) { return config.loss_trust_profiler ? "1" : "0"; }},
+      choice_key("tuner", &Config::tuner, {"on", "off"}),
+      text_key("chain_profiler", &Config::chain_profiler, "a path or name of a profiler library, as NCCL takes it"),
+  };
+}
+
+std::vector<Key> all_keys() {
+  std::vector<Key> all{
       choice_key("transport", &Config::transport, {"auto", "tcp", "mlt", "verbs", "ofi"}),
       {"require", "one or more of tcp | mlt | verbs | ofi, joined by |", set_require,
        [](const Config& config) { return fmt::format("{}", fmt::join(config.require, "|")); }},
@@ -136,6 +196,12 @@ const std::vector<Key>& keys() {
       // The registry reads it: here nothing knows what faults there are.
       text_key("inject_faults", &Config::inject_faults, "faults such as loss=0.01"),
   };
+  for (Key& key : loss_keys()) all.push_back(std::move(key));
+  return all;
+}
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> all = all_keys();
   return all;
 }
 
@@ -234,10 +300,14 @@ Result<Config> Config::load_from(const std::map<std::string, std::string>& envir
 }
 
 std::span<const char* const> Config::shared_keys() {
-  static constexpr std::array keys{"CLUSTAR_LOSS_TOLERANCE",          "CLUSTAR_LOSS_TRAFFIC_CLASSES",
-                                   "CLUSTAR_LOSS_RULES",              "CLUSTAR_LOSS_WARMUP",
-                                   "CLUSTAR_LOSS_CRITICAL_TOLERANCE", "CLUSTAR_LOSS_CRITICAL_DROP",
-                                   "CLUSTAR_LOSS_TRUST_PROFILER",     "CLUSTAR_TUNER"};
+  static constexpr std::array keys{"CLUSTAR_LOSS_TOLERANCE",
+                                   "CLUSTAR_LOSS_TRAFFIC_CLASSES",
+                                   "CLUSTAR_LOSS_RULES",
+                                   "CLUSTAR_LOSS_WARMUP",
+                                   "CLUSTAR_LOSS_CRITICAL_TOLERANCE",
+                                   "CLUSTAR_LOSS_CRITICAL_DROP",
+                                   "CLUSTAR_LOSS_TRUST_PROFILER",
+                                   "CLUSTAR_TUNER"};
   static_assert(keys.size() <= std::tuple_size_v<SharedDigests>);
   return keys;
 }

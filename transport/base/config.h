@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,9 +60,10 @@ struct Config {
   std::string loss_rules;
   // All-reduces and reduce-scatters of each communicator that stay reliable at first.
   std::uint32_t loss_warmup = 100;
-  // p while the model is in a critical phase, parts per million; loss_tolerance where it is not set.
-  std::uint32_t loss_critical_tolerance_ppm = 0;
-  // Relative fall of the reported gradient norm that makes the phase critical, 0 .. 1.
+  // The most that any rule allows while the model is in a critical phase, parts per million, 0 .. 100,000; unset:
+  // loss_tolerance_ppm.
+  std::optional<std::uint32_t> loss_critical_tolerance_ppm;
+  // Relative fall of the reported gradient norm that makes the phase critical, above 0 and up to 1.
   double loss_critical_drop = 0.5;
   // Lose also where NCCL gives no second opinion on a message (net API below v11).
   bool loss_trust_profiler = false;
