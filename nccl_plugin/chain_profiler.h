@@ -10,29 +10,41 @@
 
 namespace clustar::nccl_plugin {
 
-// Knows the library and its table; whose event is whose is Profiler's business. Any thread.
+// Knows the library and its tables; whose event is whose is Profiler's business. Any thread. `version` is that of the
+// table by which NCCL calls us, 4 to 6: the library's newest table that is not newer takes the call, so that only what
+// an older table lacks is left out. Returns what the library returns, 0 = success; success without a table.
 class ChainProfiler {
  public:
-  // Opens `path` as NCCL does (a name without '/' also as libnccl-profiler-<name>.so) and takes its newest table of v6,
-  // v5, v4 that NCCL's `version` can be translated to: descriptors are handed on as they are when the versions are the
-  // same; a v5 or v6 event reaches a v4 profiler without what v4 lacks, events unknown to the older one do not.
-  // Errors: cannot be opened (the loader's reason), exports none of these, is this plugin itself.
+  // Opens `path` as NCCL does: a name without '/' also as libnccl-profiler-<name>.so.
+  // Errors: kUnavailable: cannot be opened (with the loader's reason), exports none of v4, v5, v6; kInvalidUsage: it is
+  // this plugin itself.
   static Result<std::unique_ptr<ChainProfiler>> open(const std::string& path);
   ~ChainProfiler();
+  ChainProfiler(const ChainProfiler&) = delete;
+  ChainProfiler& operator=(const ChainProfiler&) = delete;
 
-  int version() const;
+  // Version of the table that takes calls of `version`; 0: the library is too new for this NCCL.
+  int table_for(int version) const;
+  // Name that the library gives itself.
+  std::string name() const;
+
+  // The library may keep `mask` and change it later: it lives as long as the context.
   int init(int version, void** context, std::uint64_t comm_id, int* mask, const char* comm_name, int nodes, int ranks,
-           int rank, nccl_abi::DebugLogger logger);
-  // `event` is a descriptor of `version` (EventV4, EventV5, EventV6) whose parents are the chained profiler's own.
-  int start(void* context, void** handle, int version, const void* event);
-  int stop(void* handle);
-  int record(void* handle, int state, const void* args);
-  int finalize(void* context);
+           int rank, nccl_abi::DebugLogger logger) const;
+  // `event` is a descriptor of `version` (EventV4, EventV5, EventV6) whose parents are the library's own. *handle
+  // becomes null when the older table has no such event.
+  int start(int version, void* context, void** handle, const void* event) const;
+  int stop(int version, void* handle) const;
+  int record(int version, void* handle, int state, const void* args) const;
+  int finalize(int version, void* context) const;
 
  private:
-  struct Impl;
-  explicit ChainProfiler(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  ChainProfiler() = default;
+
+  void* library_ = nullptr;
+  const nccl_abi::ProfilerV4* v4_ = nullptr;
+  const nccl_abi::ProfilerV5* v5_ = nullptr;
+  const nccl_abi::ProfilerV6* v6_ = nullptr;
 };
 
 }  // namespace clustar::nccl_plugin
