@@ -263,10 +263,10 @@ std::vector<std::string> choose_arms(const std::vector<std::string>& arms, const
 }
 
 std::uint64_t mlt_wire_bytes(std::size_t message_bytes, int mtu) {
-  // As the driver cuts: a full packet has room for the opening record, in multiples of 16 bytes.
+  // As the driver cuts: a full packet has room for the opening record, in multiples of 8 bytes.
   constexpr std::size_t kRecord = mlt::DataHeader::kSize + mlt::OpenRecord::kSize;
   const std::size_t room = static_cast<std::size_t>(mtu) - kIp - kUdp - kRecord;
-  const std::size_t segment = std::min<std::size_t>(room, 8900) / 16 * 16;
+  const std::size_t segment = std::min<std::size_t>(room, 8900) / 8 * 8;
   const std::size_t packets = std::max<std::size_t>((message_bytes + segment - 1) / segment, 1);
   // The record rides on the packets until one of them is acknowledged; counted once.
   return message_bytes + packets * (mlt::DataHeader::kSize + kUdp + kIp + kEthernet) + mlt::OpenRecord::kSize;

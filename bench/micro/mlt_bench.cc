@@ -38,6 +38,7 @@ OpenRecord open_record() {
   open.collective = 5;
   open.ranks = open.edges = 16;
   open.collective_bytes = 256 << 20;
+  open.identity.known = true;
   open.tolerance_ppm = 10'000;
   return open;
 }

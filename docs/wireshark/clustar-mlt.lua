@@ -13,8 +13,8 @@ mlt.prefs.heuristic = Pref.bool("Look for MLT on every UDP port", true,
 local PORT = 61074  -- of PcapIo's files
 local TYPES = {[1] = "DATA", [2] = "ACK", [3] = "POSTED", [4] = "STATE", [5] = "PROBE"}
 local DATA, ACK, POSTED, STATE, PROBE = 1, 2, 3, 4, 5
-local SIZE = {[DATA] = 40, [ACK] = 24, [POSTED] = 28, [STATE] = 96, [PROBE] = 80}  -- without what may follow
-local OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 48, 20, 3, 512
+local SIZE = {[DATA] = 40, [ACK] = 24, [POSTED] = 28, [STATE] = 96, [PROBE] = 95}  -- without what may follow
+local VERSION, OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 2, 63, 20, 3, 512
 local MAX_MESSAGE, MAX_PACKETS, MIN_SEGMENT, MAX_PPM = 2 ^ 30, 2 ^ 20, 64, 1000000
 local SEAL = 24  -- behind the header of a packet under a pre-shared key: counter and tag (mlt/driver/seal.h)
 local MAX_HEADER, PADDING = 128, 0xff
@@ -57,8 +57,10 @@ field("data.payload", ProtoField.bytes, "Payload")
 field("open", ProtoField.none, "Open record")
 field("open.settled_below", ProtoField.uint32, "Settled below", base.DEC)
 field("open.stage", ProtoField.uint16, "Stage of the reduce-scatter", base.DEC)
-field("open.flags", ProtoField.uint16, "Flags", base.HEX)
-flag("open.tolerant", "Tolerant", 0x0001, 16)
+field("open.flags", ProtoField.uint8, "Flags", base.HEX)
+flag("open.tolerant", "Tolerant", 0x01)
+flag("open.identified", "The identity is known", 0x02)
+flag("open.local_number", "The number is the sender's own", 0x04)
 field("open.communicator", ProtoField.uint64, "Communicator", base.HEX)
 field("open.collective", ProtoField.uint32, "Collective", base.DEC)
 field("open.ranks", ProtoField.uint16, "Ranks", base.DEC)
@@ -66,6 +68,13 @@ field("open.edges", ProtoField.uint16, "Network edges of the ring", base.DEC)
 field("open.collective_bytes", ProtoField.uint64, "Collective bytes", base.DEC)
 field("open.tolerance_ppm", ProtoField.uint32, "Tolerance (ppm)", base.DEC)
 field("open.important", ProtoField.uint32, "Important packets", base.DEC)
+field("open.number", ProtoField.uint64, "Number of the collective", base.DEC)
+field("open.transfer", ProtoField.uint32, "Transfer of the channel", base.DEC)
+field("open.channel", ProtoField.uint8, "Channel", base.DEC)
+field("open.function", ProtoField.uint8, "Function", base.DEC)
+field("open.datatype", ProtoField.uint8, "Data type", base.DEC)
+field("open.algorithm", ProtoField.uint8, "Algorithm (15: unknown)", base.DEC, nil, 0xf0)
+field("open.protocol", ProtoField.uint8, "Protocol (15: unknown)", base.DEC, nil, 0x0f)
 
 field("ack.count", ProtoField.uint8, "Blocks", base.DEC)
 field("ack.block", ProtoField.none, "Block")
@@ -104,7 +113,7 @@ local function malformed(name, label)
 end
 local e = {
   framing = malformed("framing", "The datagram is not framed as packets are"),
-  version = malformed("version", "The version is not 1"),
+  version = malformed("version", "The version is not " .. VERSION),
   type = malformed("type", "There is no such type"),
   length = malformed("length", "The header's length fits no packet of this type"),
   reserved = malformed("reserved", "Reserved bytes or flags are not 0"),
@@ -169,8 +178,11 @@ function Packet:open(at, packets)
   self:add(tree, "tag_seq", at + 4, 4)
   self:add(tree, "open.settled_below", at + 8, 4)
   self:add(tree, "open.stage", at + 12, 2)
-  local flags = self:add(tree, "open.flags", at + 14, 2)
-  self:add(flags, "open.tolerant", at + 14, 2)
+  local flags = self:add(tree, "open.flags", at + 14, 1)
+  for _, name in ipairs({"open.tolerant", "open.identified", "open.local_number"}) do
+    self:add(flags, name, at + 14, 1)
+  end
+  self:add(tree, "open.channel", at + 15, 1)
   self:add(tree, "open.communicator", at + 16, 8)
   self:add(tree, "open.collective", at + 24, 4)
   self:add(tree, "open.ranks", at + 28, 2)
@@ -178,10 +190,24 @@ function Packet:open(at, packets)
   self:add(tree, "open.collective_bytes", at + 32, 8)
   self:add(tree, "open.tolerance_ppm", at + 40, 4)
   self:add(tree, "open.important", at + 44, 4)
-  self:check(self:uint(at + 14, 2) <= 1, "reserved", "There are no such flags of an open record")
+  self:add(tree, "open.number", at + 48, 8)
+  self:add(tree, "open.transfer", at + 56, 4)
+  self:add(tree, "open.function", at + 60, 1)
+  self:add(tree, "open.datatype", at + 61, 1)
+  self:add(tree, "open.algorithm", at + 62, 1)
+  self:add(tree, "open.protocol", at + 62, 1)
+  local bits = self:uint(at + 14, 1)
+  self:check(bits <= 7, "reserved", "There are no such flags of an open record")
+  local anything = self:uint(at + 15, 1) + (has(bits, 4) and 1 or 0)
+  for i = 48, 62 do anything = anything + self:uint(at + i, 1) end
+  self:check(has(bits, 2) or anything == 0, "reserved", "The identity is not known, and not 0")
   self:check(self:uint(at + 40, 4) <= MAX_PPM, "range", "The tolerance is at most 1,000,000 ppm")
   self:check(self:uint(at + 44, 4) <= packets, "range", "More packets are important than the message has")
-  return "tag " .. self:range(at, 4):int() .. (self:uint(at + 14, 2) % 2 == 1 and " tolerant" or "")
+  local info = "tag " .. self:range(at, 4):int()
+  if has(bits, 2) then
+    info = info .. " function " .. self:uint(at + 60, 1) .. " transfer " .. self:uint(at + 56, 4)
+  end
+  return info .. (has(bits, 1) and " tolerant" or "")
 end
 
 local dissect = {}
@@ -358,7 +384,7 @@ local function header_size(tvb, frame)
   if captured < 3 then return nil, left > captured end
   local kind = byte(1)
   local size = SIZE[kind]
-  if byte(0) ~= 1 or size == nil or left < size then return nil, false end
+  if byte(0) ~= VERSION or size == nil or left < size then return nil, false end
   if kind == DATA and has(byte(2), 8) then size = size + OPEN_SIZE end
   if kind == ACK then
     if captured <= 20 then return nil, true end
@@ -404,11 +430,11 @@ local function dissect_packet(tvb, frame, root)
   p:add(tree, "type", 1, 1)
   local kind = p:uint(1, 1)
   local name = TYPES[kind] or ("type " .. kind)
-  p:check(p:uint(0, 1) == 1, "version")
+  p:check(p:uint(0, 1) == VERSION, "version")
   p:check(TYPES[kind] ~= nil, "type")
   local size, cut = header_size(tvb, frame)
   if size == nil then
-    if not cut and p:uint(0, 1) == 1 and TYPES[kind] then p:wrong("length") end
+    if not cut and p:uint(0, 1) == VERSION and TYPES[kind] then p:wrong("length") end
     return name .. (cut and " [cut]" or "")
   end
   local seal = seal_size(tvb, frame, size)

@@ -74,6 +74,11 @@ class Receiver {
   std::uint8_t control_path() const { return control_path_; }
   std::optional<ReceiveDone> poll_done();
 
+  // What the sender said of the message of `receive`, from its ReceiveDone until release().
+  const OpenRecord& opened(std::uint32_t receive) const { return messages_[receives_[receive].message].open; }
+  // Whether it might have lost some of it: the sender offered it, and this end allows as much.
+  bool tolerates(std::uint32_t receive) const { return may_lose(messages_[receives_[receive].message]); }
+
   // Ranges of receive `id` that are missing, from byte `from`; nullopt: no more.
   struct Range {
     std::uint32_t offset;

@@ -65,25 +65,13 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   OpenRecord& open = message.open = OpenRecord{};
   open.tag = tag;
   open.tag_seq = tag_sends_[tag]++;
-  message.first = 0;
-  if (tolerant) {
-    open.tolerant = true;
-    open.stage = terms.stage;
+  open.identity = terms.identity;
+  if (tolerant || terms.identity.known) {
     open.communicator = terms.communicator;
-    open.collective = terms.collective;
-    open.ranks = terms.ranks;
-    open.edges = terms.edges;
     open.collective_bytes = terms.collective_bytes;
-    open.tolerance_ppm = terms.tolerance_ppm;
-    message.first = first_index(secret_, id, packets);
-    if (terms.important != nullptr) {
-      message.important = *terms.important;
-      open.important = message.important.count();
-    }
-    const CollectiveId collective{open.communicator, open.collective};
-    allowances_.open(collective, {open.collective_bytes, open.ranks, open.edges, open.tolerance_ppm});
-    allowances_.add_eligible(collective, bytes);
   }
+  message.first = 0;
+  if (tolerant) allow_loss(id, message, terms);
   const auto early = std::find_if(posted_early_.begin(), posted_early_.end(), [&](const Ready& ready) {
     return ready.tag == tag && ready.tag_seq == open.tag_seq;
   });
@@ -101,6 +89,24 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   if (in_flight_ == 0 && !may) make_probe_due(message);
   arm_probe(message);
   return id;
+}
+
+void Sender::allow_loss(std::uint32_t id, Message& message, const SendTerms& terms) {
+  OpenRecord& open = message.open;
+  open.tolerant = true;
+  open.stage = terms.stage;
+  open.collective = terms.collective;
+  open.ranks = terms.ranks;
+  open.edges = terms.edges;
+  open.tolerance_ppm = terms.tolerance_ppm;
+  message.first = first_index(secret_, id, message.packets);
+  if (terms.important != nullptr) {
+    message.important = *terms.important;
+    open.important = message.important.count();
+  }
+  const CollectiveId collective{open.communicator, open.collective};
+  allowances_.open(collective, {open.collective_bytes, open.ranks, open.edges, open.tolerance_ppm});
+  allowances_.add_eligible(collective, message.bytes);
 }
 
 void Sender::make_probe_due(Message& message) {

@@ -26,7 +26,7 @@
 namespace clustar::mlt {
 
 struct SendTerms {
-  bool tolerant = false;  // loss within the collective's terms; else all of the following is ignored
+  bool tolerant = false;  // loss within the collective's terms; else the following, but for the identity, is ignored
   PacketKind bulk = PacketKind::kBackLayerBulk;  // of what is not important: Classes::bulk()
   std::uint16_t stage = 0;
   std::uint64_t communicator = 0;
@@ -36,6 +36,7 @@ struct SendTerms {
   std::uint64_t collective_bytes = 0;
   std::uint32_t tolerance_ppm = 0;
   const PacketBitmap* important = nullptr;  // packets that may not be missing (mark_important()); copied; null: none
+  Identity identity;                        // where it is known, `communicator` and `collective_bytes` are its own, too
 };
 
 struct SendDone {
@@ -107,8 +108,7 @@ class Sender {
     bool open_known = false;  // the peer acknowledged a packet with the record
     bool probe_due = false;
     bool tail_again = false;  // its last packets went again before they were surely lost; until one of it arrives
-    std::uint32_t bytes = 0;
-    std::uint32_t packets = 0;
+    std::uint32_t bytes = 0, packets = 0;
     std::uint32_t first = 0;        // index of the packet that goes first
     std::uint32_t sent = 0;         // first transmissions so far
     std::uint32_t unscheduled = 0;  // bytes first sent before the receive was known to be posted
@@ -151,6 +151,7 @@ class Sender {
     std::optional<std::uint32_t> doubted;
     TimePoint doubted_sent_at{};
   };
+  void allow_loss(std::uint32_t id, Message& message, const SendTerms& terms);
   bool next_probe(Transmit& out);
   bool next_resend(TimePoint now, Transmit& out);
   bool next_new(TimePoint now, Transmit& out);
@@ -223,8 +224,7 @@ class Sender {
   };
   std::vector<Ready> posted_early_;
   std::uint64_t in_flight_ = 0;  // bytes
-  std::uint32_t sent_units_ = 0;
-  std::uint32_t credit_units_ = 0;
+  std::uint32_t sent_units_ = 0, credit_units_ = 0;
   std::uint32_t next_new_ = 0;  // no message before it has first transmissions left
   std::uint32_t resends_ = 0;   // of all messages
   std::uint32_t probes_due_ = 0, unsent_mice_ = 0;

@@ -19,13 +19,41 @@ bool message_in_range(std::uint32_t bytes, std::uint16_t segment) {
   return bytes <= kMaxMessageBytes && segment >= kMinSegment && packet_count(bytes, segment) <= kMaxPackets;
 }
 
+constexpr std::uint8_t kNoNibble = 15;
+
+std::uint8_t of_nibble(unsigned nibble) {
+  return nibble == kNoNibble ? Identity::kUnknown : static_cast<std::uint8_t>(nibble);
+}
+
+std::uint8_t nibbles_of(const Identity& identity) {
+  const auto nibble = [](std::uint8_t value) { return value > Identity::kMaxNibble ? kNoNibble : value; };
+  return static_cast<std::uint8_t>(nibble(identity.algorithm) << 4 | nibble(identity.protocol));
+}
+
+bool parse_identity(const WireReader<OpenRecord::kSize>& reader, std::uint8_t flags, Identity& identity) {
+  const auto channel = reader.load<std::uint8_t, 15>();
+  const auto number = reader.load<std::uint64_t, 48>();
+  const auto transfer = reader.load<std::uint32_t, 56>();
+  const auto function = reader.load<std::uint8_t, 60>();
+  const auto datatype = reader.load<std::uint8_t, 61>();
+  const auto nibbles = reader.load<std::uint8_t, 62>();
+  const bool local = (flags & OpenRecord::kLocalNumber) != 0;
+  if ((flags & OpenRecord::kIdentified) == 0) {
+    identity = {};
+    return !local && (channel | number | transfer | function | datatype | nibbles) == 0;
+  }
+  identity = {
+      true, local, number, transfer, channel, function, datatype, of_nibble(nibbles >> 4u), of_nibble(nibbles & 15u)};
+  return true;
+}
+
 bool parse_open(Bytes<OpenRecord::kSize> bytes, OpenRecord& open) {
   const WireReader reader(bytes);
   open.tag = static_cast<std::int32_t>(reader.load<std::uint32_t, 0>());
   open.tag_seq = reader.load<std::uint32_t, 4>();
   open.settled_below = reader.load<std::uint32_t, 8>();
   open.stage = reader.load<std::uint16_t, 12>();
-  const auto flags = reader.load<std::uint16_t, 14>();
+  const auto flags = reader.load<std::uint8_t, 14>();
   open.tolerant = (flags & OpenRecord::kTolerant) != 0;
   open.communicator = reader.load<std::uint64_t, 16>();
   open.collective = reader.load<std::uint32_t, 24>();
@@ -34,7 +62,9 @@ bool parse_open(Bytes<OpenRecord::kSize> bytes, OpenRecord& open) {
   open.collective_bytes = reader.load<std::uint64_t, 32>();
   open.tolerance_ppm = reader.load<std::uint32_t, 40>();
   open.important = reader.load<std::uint32_t, 44>();
-  return (flags & ~OpenRecord::kTolerant) == 0 && open.tolerance_ppm <= 1'000'000 && open.important <= kMaxPackets;
+  constexpr unsigned kAll = OpenRecord::kTolerant | OpenRecord::kIdentified | OpenRecord::kLocalNumber;
+  return flags <= kAll && open.tolerance_ppm <= 1'000'000 && open.important <= kMaxPackets &&
+         parse_identity(reader, flags, open.identity);
 }
 
 void write_open(const OpenRecord& open, std::span<std::byte, OpenRecord::kSize> out) {
@@ -43,7 +73,11 @@ void write_open(const OpenRecord& open, std::span<std::byte, OpenRecord::kSize> 
   writer.store<4>(open.tag_seq);
   writer.store<8>(open.settled_below);
   writer.store<12>(open.stage);
-  writer.store<14>(open.tolerant ? OpenRecord::kTolerant : std::uint16_t{0});
+  const Identity& identity = open.identity;
+  const bool local = identity.known && identity.local_number;
+  writer.store<14>(static_cast<std::uint8_t>((open.tolerant ? OpenRecord::kTolerant : 0) |
+                                             (identity.known ? OpenRecord::kIdentified : 0) |
+                                             (local ? OpenRecord::kLocalNumber : 0)));
   writer.store<16>(open.communicator);
   writer.store<24>(open.collective);
   writer.store<28>(open.ranks);
@@ -51,6 +85,13 @@ void write_open(const OpenRecord& open, std::span<std::byte, OpenRecord::kSize> 
   writer.store<32>(open.collective_bytes);
   writer.store<40>(open.tolerance_ppm);
   writer.store<44>(open.important);
+  if (!identity.known) return;
+  writer.store<15>(identity.channel);
+  writer.store<48>(identity.number);
+  writer.store<56>(identity.transfer);
+  writer.store<60>(identity.function);
+  writer.store<61>(identity.datatype);
+  writer.store<62>(nibbles_of(identity));
 }
 
 bool parse_data(std::span<const std::byte> bytes, DataHeader& data) {
@@ -264,6 +305,9 @@ std::size_t write(const Probe& probe, std::span<std::byte> out) {
 }
 
 }  // namespace
+
+static_assert(kMaxHeader == DataHeader::kSize + OpenRecord::kSize && kMaxHeader >= State::kSize &&
+              kMaxHeader >= Probe::kSize && kMaxHeader >= kAckFixed + Ack::kMaxBlocks * AckBlock::kSize);
 
 std::optional<std::uint64_t> peek_secret(std::span<const std::byte> bytes) {
   if (bytes.size() < kPrefix || std::to_integer<std::uint8_t>(bytes[0]) != kWireVersion) return std::nullopt;

@@ -12,13 +12,13 @@
 
 namespace clustar::mlt {
 
-inline constexpr std::uint8_t kWireVersion = 1;
+inline constexpr std::uint8_t kWireVersion = 2;
 inline constexpr std::uint8_t kMaxPaths = 32;
 inline constexpr std::uint32_t kMaxMessageBytes = 1u << 30;
 inline constexpr std::uint32_t kMaxPackets = 1u << 20;  // of one message
 inline constexpr std::uint16_t kMinSegment = 64;
 inline constexpr std::uint32_t kMaxOutstanding = 4096;  // messages of one connection that are not settled
-inline constexpr std::size_t kMaxHeader = 96;
+inline constexpr std::size_t kMaxHeader = 103;
 
 // Sent bytes and credit are counted in units of 64 bytes, modulo 2^32.
 inline constexpr std::uint32_t kUnitBytes = 64;
@@ -37,14 +37,39 @@ constexpr std::uint8_t class_of(std::uint8_t lane) { return lane >> 5; }
 
 enum class PacketType : std::uint8_t { kData = 1, kAck = 2, kPosted = 3, kState = 4, kProbe = 5 };
 
-// Identity of a message and what may be lost of it. Rides on data packets until one of them is acknowledged, and on
-// every probe. A message whose record never arrived is reliable.
-//  0     4         8               12      14      16              24            28      30      32           40    44
-// | tag | tag_seq | settled_below | stage | flags | communicator | collective  | ranks | edges | coll_bytes | ppm |
-// important | flags 1: loss is tolerated within the terms.
+// Which collective a message belongs to, and which of its transfers it is: for the receiver to count and to schedule
+// by, never to decide what may be lost. Numbers of functions, types, algorithms and protocols are the caller's.
+struct Identity {
+  static constexpr std::uint8_t kUnknown = 0xff;
+  static constexpr std::uint8_t kMaxNibble = 14;  // of an algorithm or protocol that is known
+
+  bool known = false;         // false: nothing else means anything, and zeroes travel
+  bool local_number = false;  // `number` counts on the sending rank only
+  std::uint64_t number = 0;   // of the function in the communicator
+  std::uint32_t transfer = 0;
+  std::uint8_t channel = 0;
+  std::uint8_t function = kUnknown;
+  std::uint8_t datatype = kUnknown;
+  std::uint8_t algorithm = kUnknown;  // above kMaxNibble it arrives as kUnknown; so does the protocol
+  std::uint8_t protocol = kUnknown;
+
+  bool operator==(const Identity&) const = default;
+};
+
+// What a message is and what may be lost of it. Rides on data packets until one of them is acknowledged, and on every
+// probe. A message whose record never arrived is reliable. One byte more, and 4 KiB would need a fourth packet on
+// Ethernet (mlt/driver/driver_options).
+//  0     4         8               12      14      15        16             24           28      30      32
+// | tag | tag_seq | settled_below | stage | flags | channel | communicator | collective | ranks | edges | ...
+//  32           40    44          48       56         60         61         62                     63
+// | coll_bytes | ppm | important | number | transfer | function | datatype | algorithm, protocol  |
+// flags 1: loss is tolerated within the terms; 2: the identity is known; 4: its number is local. The identity has the
+// communicator and coll_bytes in common with the terms. algorithm, protocol: four bits each, 15 = not known.
 struct OpenRecord {
-  static constexpr std::size_t kSize = 48;
-  static constexpr std::uint16_t kTolerant = 1;
+  static constexpr std::size_t kSize = 63;
+  static constexpr std::uint8_t kTolerant = 1;
+  static constexpr std::uint8_t kIdentified = 2;
+  static constexpr std::uint8_t kLocalNumber = 4;
   std::int32_t tag = 0;
   std::uint32_t tag_seq = 0;        // of the messages with this tag
   std::uint32_t settled_below = 0;  // the sender has forgotten the messages below
@@ -57,6 +82,7 @@ struct OpenRecord {
   std::uint64_t collective_bytes = 0;
   std::uint32_t tolerance_ppm = 0;  // parts per million, at most 1,000,000
   std::uint32_t important = 0;      // packets of the message that may not be missing
+  Identity identity;
 
   bool operator==(const OpenRecord&) const = default;
 };

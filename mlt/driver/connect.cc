@@ -19,6 +19,10 @@ Result<std::unique_ptr<MltPendingConnect>> MltPendingConnect::start(Engine& engi
         "with the same CLUSTAR_TRANSPORT?");
   }
   const net::Address remote(info->endpoint);
+  if (const auto differs = difference(transport::SharedConfig::of(channel), local.to_string(), info->config,
+                                      remote.to_string(), Config::shared_keys())) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("mlt: connect to {}: {}", remote.to_string(), *differs));
+  }
   if (local.ipv6() != remote.ipv6()) {
     return fail(ErrorCode::kUnavailable, fmt::format("mlt: {} has the address {}, which cannot reach {}; see "
                                                      "CLUSTAR_SOCKET_FAMILY",

@@ -13,8 +13,10 @@ using std::chrono::milliseconds;
 
 Result<std::uint16_t> segment_for(const transport::io::Capabilities& capabilities, std::size_t seal_bytes) {
   constexpr std::size_t kLongest = 8900;  // loss costs a packet, and jumbo frames are 9,000 bytes
-  constexpr std::size_t kAligned = 16;    // so that 4 KiB are three packets on Ethernet
+  constexpr std::size_t kAligned = 8;     // a loss cuts no element
   constexpr std::size_t kDataHeader = DataHeader::kSize + OpenRecord::kSize;
+  constexpr std::size_t kUdpOnEthernet = 1500 - 20 - 8 - 1;  // with IPv4; a byte is the framing's
+  static_assert(3 * ((kUdpOnEthernet - kDataHeader) / kAligned * kAligned) >= 4096, "4 KiB are to be three packets");
   const std::size_t room = capabilities.max_packet - std::min(capabilities.max_packet, kDataHeader + seal_bytes);
   const std::size_t segment = std::min(room, kLongest) / kAligned * kAligned;
   if (segment < kMinSegment) {

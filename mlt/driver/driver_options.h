@@ -9,7 +9,7 @@
 
 namespace clustar::mlt::driver {
 
-// Payload of a full packet: a multiple of 16 B. `seal_bytes`: what is added to each packet's header; 0 = nothing.
+// Payload of a full packet: a multiple of 8 B. `seal_bytes`: what is added to each packet's header; 0 = nothing.
 // Error: packets too small for this protocol.
 Result<std::uint16_t> segment_for(const transport::io::Capabilities& capabilities, std::size_t seal_bytes);
 // Options::credit_slack for a line of so many bytes/s: what it carries between two turns of the receiver's process, so

@@ -16,7 +16,7 @@ constexpr std::uint32_t kHelloMagic = 0x434c4d48;           // "CLMH"
 constexpr std::uint32_t kWelcomeMagic = 0x434c4d57;         // "CLMW"
 constexpr std::size_t kEndpointAt = 40;
 constexpr std::size_t kToleranceAt = 60;  // in the handle
-static_assert(kToleranceAt + 4 <= std::tuple_size_v<transport::Handle>);
+constexpr std::size_t kConfigAt = 64;
 
 template <std::size_t At, std::size_t Size>
 Ports load_ports(const WireReader<Size>& reader, std::uint16_t count) {
@@ -170,6 +170,10 @@ std::optional<HandleInfo> HandleInfo::parse(const transport::Handle& handle) {
   reader.copy_to<24>(std::span<std::byte, 16>(info.token));
   info.endpoint.ipv6 = family == 6;
   reader.copy_to<kEndpointAt + 4>(std::span<std::byte, 16>(info.endpoint.address));
+  const auto config =
+      transport::SharedConfig::parse(std::span(handle).subspan<kConfigAt, transport::SharedConfig::kSize>());
+  if (!config) return std::nullopt;
+  info.config = *config;
   return info;
 }
 
@@ -190,6 +194,7 @@ transport::Handle HandleInfo::serialize() const {
   writer.store<kEndpointAt + 2>(endpoint.port);
   writer.copy_from<kEndpointAt + 4>(std::span<const std::byte, 16>(endpoint.address));
   writer.store<kToleranceAt>(settings.max_tolerance_ppm);
+  config.serialize_to(std::span(handle).subspan<kConfigAt, transport::SharedConfig::kSize>());
   return handle;
 }
 

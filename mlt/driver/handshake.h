@@ -10,12 +10,13 @@
 #include <string>
 
 #include "mlt/core/options.h"
+#include "transport/api/shared_config.h"
 #include "transport/api/transport.h"
 #include "transport/net/endpoint.h"
 
 namespace clustar::mlt::driver {
 
-inline constexpr std::uint16_t kHandshakeVersion = 3;
+inline constexpr std::uint16_t kHandshakeVersion = 4;
 inline constexpr std::size_t kMaxPorts = 16;
 
 using Token = std::array<std::byte, 16>;
@@ -75,14 +76,15 @@ std::string explain(Verdict verdict, PskMode here, PskMode there);
 
 //  0       8     10      12         13      14     15  16                20            24                40
 // | magic | ver | segm. | psk mode | paths | mode | 0 | messages, staged | unscheduled | token (128 bit) | ...
-//  40              60
-// | endpoint (20) | max_tolerance_ppm |
+//  40              60                  64              96
+// | endpoint (20) | max_tolerance_ppm | digests (8 x 4) | rank |
 // endpoint: | family 4 or 6 | 0 | port (2) | address (16) |
 struct HandleInfo {
   Token token{};
   SharedSettings settings;
   PskMode psk_mode = PskMode::kNone;  // what it is decides the handshake, not this
   transport::net::Endpoint endpoint;
+  transport::SharedConfig config;
 
   static std::optional<HandleInfo> parse(const transport::Handle& handle);
   transport::Handle serialize() const;

@@ -18,6 +18,7 @@ Result<std::unique_ptr<MltListener>> MltListener::open(Engine& engine, const net
   info.token = listener->token_;
   info.settings = listener->settings();
   info.psk_mode = listener->psk_mode();
+  info.config = transport::SharedConfig::of(channel);
   info.endpoint = net::local_address(*socket).endpoint();
   listener->listening_ = std::move(*socket);
   listener->handle_ = info.serialize();

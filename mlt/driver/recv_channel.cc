@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "mlt/driver/identity.h"
 #include "mlt/driver/last_words.h"
 #include "transport/base/stream_copy.h"
 
@@ -84,7 +85,8 @@ Result<Progress> MltRecvChannel::test(Group& group) {
     }
   }
   free_groups_.push_back(group.index);
-  return Progress{true, std::span<const std::size_t>(group.sizes).first(group.count), group.missing};
+  return Progress{true, std::span<const std::size_t>(group.sizes).first(group.count), group.missing,
+                  std::span<const transport::ReceivedMessage>(group.messages).first(group.count)};
 }
 
 void MltRecvChannel::submit(std::uint32_t index, TimePoint now) {
@@ -167,6 +169,7 @@ void MltRecvChannel::on_done(const ReceiveDone& done) {
     }
   }
   group.sizes[where.part] = std::min<std::size_t>(done.bytes, part.length);
+  group.messages[where.part] = received_message(receiver.opened(done.receive), receiver.tolerates(done.receive));
   engine_.core().release(id(), done.receive);
   ++finished_;
   ++engine_.count().messages_received;

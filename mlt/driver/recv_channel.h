@@ -49,6 +49,7 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
     std::size_t count = 0;
     std::array<Part, transport::kMaxRecvParts> parts{};
     std::array<std::size_t, transport::kMaxRecvParts> sizes{};
+    std::array<transport::ReceivedMessage, transport::kMaxRecvParts> messages{};
     std::vector<transport::MissingRange> missing;
   };
   struct PartRef {

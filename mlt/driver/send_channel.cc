@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "mlt/driver/identity.h"
+
 namespace clustar::mlt::driver {
 
 using transport::Progress;
@@ -93,27 +95,33 @@ bool MltSendChannel::may_begin(std::uint32_t index) {
 // What the receiver would not lose anyway, the sender need not offer.
 SendTerms MltSendChannel::terms_of(const SendRequest& request) {
   const transport::LossTerms& loss = request.flow.loss;
+  const transport::MessageIdentity& identity = request.flow.identity;
   const bool asks = loss.tolerance_ppm > 0 && request.length >= transport::FlowTag::kMinTolerantBytes;
-  if (!asks || loss.tolerance_ppm > channel_.max_tolerance_ppm) return {};
+  if (!asks || loss.tolerance_ppm > channel_.max_tolerance_ppm) return send_terms(nullptr, identity);
   if (loss.communicator != channel_.comm_id) {
-    if (!std::exchange(warned_, true)) {
-      engine_.context().log.warn(fmt::format(
-          "mlt: sending to {} reliably: the loss terms name the communicator {:x}, the channel belongs to {:x}; give "
-          "FlowTag::loss the ChannelOptions::comm_id",
-          peer_, loss.communicator, channel_.comm_id));
+    if (!warned_) {
+      warn_reliable(
+          fmt::format("the loss terms name the communicator {:x}, the channel belongs to {:x}; give FlowTag::loss the "
+                      "ChannelOptions::comm_id",
+                      loss.communicator, channel_.comm_id));
     }
-    return {};
+    return send_terms(nullptr, identity);
   }
-  SendTerms terms;
-  terms.tolerant = true;
-  terms.stage = loss.stage;
-  terms.communicator = loss.communicator;
-  terms.collective = loss.collective;
-  terms.ranks = loss.ranks;
-  terms.edges = loss.edges;
-  terms.collective_bytes = loss.collective_bytes;
-  terms.tolerance_ppm = loss.tolerance_ppm;
-  return terms;
+  if (!agrees(loss, identity)) {
+    if (!warned_) {
+      warn_reliable(fmt::format(
+          "the loss terms name the communicator {:x} and {} bytes, the message's identity {:x} and {}; give "
+          "FlowTag::loss and FlowTag::identity the same",
+          loss.communicator, loss.collective_bytes, identity.communicator, identity.total_bytes));
+    }
+    return send_terms(nullptr, identity);
+  }
+  return send_terms(&loss, identity);
+}
+
+void MltSendChannel::warn_reliable(const std::string& why) {
+  warned_ = true;
+  engine_.context().log.warn(fmt::format("mlt: sending to {} reliably: {}", peer_, why));
 }
 
 void MltSendChannel::begin(std::uint32_t index, TimePoint now) {

@@ -51,7 +51,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
     std::size_t offset = 0;
     std::size_t length = 0;
     int tag = 0;
-    transport::FlowTag flow;  // whose turn it is, and what may be lost
+    transport::FlowTag flow;  // whose turn it is, what it is, and what may be lost
   };
 
   // What the core sends: it may outlive its request, whose payload was copied.
@@ -65,6 +65,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
 
   Result<transport::Progress> test(SendRequest& request);
   SendTerms terms_of(const SendRequest& request);
+  void warn_reliable(const std::string& why);  // unless warned_: a message must not cost a text
   bool buffer(SendRequest& request, Outgoing& outgoing);
   void finish(SendRequest& request);
   std::vector<std::byte> last_words();
@@ -84,7 +85,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   std::vector<std::uint32_t> free_copies_;
   std::vector<std::byte> control_in_;  // begins with the frame that is not whole yet
   std::uint64_t finished_ = 0;
-  bool warned_ = false;  // of loss terms that are another communicator's
+  bool warned_ = false;  // of loss terms that contradict the channel or the identity
 };
 
 }  // namespace clustar::mlt::driver

@@ -176,6 +176,40 @@ TEST_F(MltLoss, TheShortestTolerantMessageIsEligible) {
   EXPECT_EQ(eligible(*transport), FlowTag::kMinTolerantBytes);
 }
 
+// Its identity and its loss terms have one communicator and one total on the wire.
+TEST_F(MltLoss, AMessageWhoseIdentityContradictsItsTermsIsReliable) {
+  struct Case {
+    std::uint64_t communicator, bytes;
+    bool tolerated;
+  };
+  const LossTerms loss = one_percent_of(kMiB);
+  for (const Case& one : {Case{kCommunicator, loss.collective_bytes, true},
+                          Case{kCommunicator + 1, loss.collective_bytes, false}, Case{kCommunicator, kMiB, false}}) {
+    const auto transport = create({});
+    const Connection channel = connect(*transport, *transport, kOptedIn);
+    SendBuffer out(*channel.send, kMiB, 1);
+    RecvBuffer in(*channel.recv, kMiB);
+    FlowTag flow{.loss = loss};
+    flow.identity.known = true;
+    flow.identity.communicator = one.communicator;
+    flow.identity.total_bytes = one.bytes;
+    Request* received = must_recv(*channel.recv, {{in.mr.get(), 0, kMiB, 0}});
+    Request* sent = must_send(*channel.send, *out.mr, 0, kMiB, 0, flow);
+    ASSERT_TRUE(poll_until([&] {
+      if (sent != nullptr && sent->test().value().done) sent = nullptr;
+      const Progress progress = received->test().value();
+      if (!progress.done) return false;
+      EXPECT_EQ(progress.messages.size(), 1u);
+      EXPECT_EQ(progress.messages[0].identity, flow.identity);
+      EXPECT_EQ(progress.messages[0].loss.tolerance_ppm, one.tolerated ? kOnePercent : 0u);
+      EXPECT_EQ(progress.messages[0].loss.collective, one.tolerated ? loss.collective : 0u);
+      return true;
+    }));
+    EXPECT_EQ(eligible(*transport), one.tolerated ? kMiB : 0u);
+    EXPECT_EQ(take_warnings().find("FlowTag::identity") != std::string::npos, !one.tolerated);
+  }
+}
+
 TEST_F(MltLoss, BothEndsOptInAlike) {
   const auto from = create({});
   const auto to = create({});

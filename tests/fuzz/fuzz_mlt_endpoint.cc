@@ -120,6 +120,7 @@ class Pair {
     std::uint32_t message;
     std::uint32_t bytes;
     bool tolerant;
+    Identity identity;
   };
   struct Posted {
     std::uint32_t tag;
@@ -160,11 +161,16 @@ class Pair {
       for (std::uint32_t i = 0; i < important.size(); i += 3) important.set(i);
       if (bits / 8 % 2 == 0) terms.important = &important;
     }
+    if (bits / 16 % 2 == 1) {
+      terms.identity.known = true;
+      terms.identity.number = sends_;
+      terms.identity.channel = static_cast<std::uint8_t>(bits);
+    }
     const bool awaited = posted_[tag] > sent_[tag].size();
     if (!awaited && crowded()) return false;
     const auto message = sender_.send(to_, bytes, static_cast<std::int32_t>(tag), terms, now_);
     if (!message) return false;
-    sent_[tag].push_back({*message, bytes, tolerant});
+    sent_[tag].push_back({*message, bytes, tolerant, terms.identity});
     if (awaited) --ahead_;
     ++sends_;
     events();
@@ -281,6 +287,8 @@ class Pair {
       const Sent& sent = sent_[posted.tag].at(posted.seq);
       require(what.bytes == sent.bytes && what.truncated == (sent.bytes > posted.length));
       require(missing == 0 || sent.tolerant);
+      require(core.opened(what.receive).identity == sent.identity);
+      require(core.tolerates(what.receive) == (sent.tolerant && sent.bytes > 0));
       for (std::uint32_t i = 0; i < packet_count(what.bytes, options_.segment) && !what.truncated; ++i) {
         require(what.bytes == 0 || posted.placed[i]);
       }
@@ -334,7 +342,8 @@ class Pair {
     const bool forth = input.byte() % 2 == 0;
     std::vector<Wire>& queue = forth ? forth_ : back_;
     if (forge || queue.empty()) {
-      constexpr std::array<std::size_t, 8> kLengths = {40, 88, 24, 44, 84, 28, 96, 80};
+      constexpr std::array<std::size_t, 8> kLengths = {DataHeader::kSize,  kMaxHeader,   24,          44, 84,
+                                                       mlt::Posted::kSize, State::kSize, Probe::kSize};
       packet.header.resize(kLengths[input.byte() % kLengths.size()]);
       for (std::byte& byte : packet.header) byte = static_cast<std::byte>(input.byte());
       packet.header[0] = std::byte{kWireVersion};

@@ -27,16 +27,24 @@ void check_handle(std::span<const std::uint8_t> input) {
   if (!info) return;
   const auto again = HandleInfo::parse(info->serialize());
   require(again && again->token == info->token && again->endpoints.size() == info->endpoints.size());
+  require(again->config == info->config);
 }
 
 void check_chunk(std::span<const std::uint8_t> input) {
-  const auto header = ChunkHeader::parse(take<ChunkHeader::kSize>(input));
+  auto header = ChunkHeader::parse(take<ChunkHeader::kSize>(input));
   if (!header) return;
   require(header->offset <= header->total && header->length <= header->total - header->offset);
   require(header->total <= kMaxMessageBytes);
   std::array<std::byte, ChunkHeader::kSize> bytes;
   header->serialize_to(bytes);
-  require(ChunkHeader::parse(bytes)->to_string() == header->to_string());
+  auto again = ChunkHeader::parse(bytes);
+  require(again->to_string() == header->to_string());
+  if (!header->identity.known) return;
+  const std::size_t behind = std::min(input.size(), ChunkHeader::kSize);
+  if (!header->parse_identity(take<ChunkHeader::kIdentitySize>(input.subspan(behind)))) return;
+  std::array<std::byte, ChunkHeader::kIdentitySize> identity;
+  header->serialize_identity_to(identity);
+  require(again->parse_identity(identity) && again->identity == header->identity);
 }
 
 }  // namespace

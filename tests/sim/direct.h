@@ -78,6 +78,7 @@ class Direct {
   int truncated = 0;
   std::uint64_t missing = 0;                              // bytes
   std::uint64_t sent_missing = 0;                         // packets, as the sender has it
+  std::vector<OpenRecord> opened;                         // of each message that was received
   std::vector<Transmit> data;                             // all data packets that left
   std::function<bool(const DataHeader&)> holds = {};      // on the way forth: until it no longer does
   std::function<bool(const DataHeader&)> loses = {};      // on the way forth
@@ -137,6 +138,7 @@ class Direct {
         ++received;
         truncated += done->truncated ? 1 : 0;
         missing += done->missing;
+        opened.push_back(to.receiver(receiver).opened(done->receive));
         to.release(receiver, done->receive);
       }
     }

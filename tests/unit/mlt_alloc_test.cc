@@ -110,6 +110,7 @@ PairOptions tolerant(PairOptions options) {
   options.terms.communicator = 1;
   options.terms.ranks = options.terms.edges = 4;
   options.terms.collective_bytes = options.collective_bytes = 64 * kMiB;
+  options.terms.identity.known = true;
   options.terms.tolerance_ppm = 20'000;
   return options;
 }

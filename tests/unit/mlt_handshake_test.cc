@@ -33,12 +33,14 @@ TEST(MltHandshake, WhatIsWrittenIsRead) {
   info.endpoint.ipv6 = true;
   info.endpoint.port = 77;
   info.endpoint.address[15] = std::byte{1};
+  info.config = {{1, 2, 3, 4, 5, 6, 7, 0xffffffff}, 1023};
   const auto handle = HandleInfo::parse(info.serialize());
   ASSERT_TRUE(handle);
   EXPECT_EQ(handle->token, info.token);
   EXPECT_EQ(handle->settings, info.settings);
   EXPECT_EQ(handle->endpoint.address, info.endpoint.address);
   EXPECT_EQ(handle->endpoint.port, 77);
+  EXPECT_EQ(handle->config, info.config);
 
   const Hello hello{counted(), 0x123456789abcdef0, info.settings, some_ports(), {}};
   std::array<std::byte, Hello::kSize> bytes;
@@ -145,6 +147,15 @@ TEST(MltHandshake, ADifferenceNamesTheSettingAndBothValues) {
   Options options;
   options.max_tolerance_ppm = 1;
   EXPECT_EQ(SharedSettings::of(options, 5).max_tolerance_ppm, 5u) << "the channel's";
+}
+
+TEST(MltHandshake, AHandleOfAnotherVersionIsRefused) {
+  HandleInfo info;
+  info.endpoint.port = 1;
+  transport::Handle handle = info.serialize();
+  EXPECT_EQ(HandleInfo::parse(handle)->config, transport::SharedConfig{});
+  handle[9] = std::byte{kHandshakeVersion - 1};
+  EXPECT_FALSE(HandleInfo::parse(handle));
 }
 
 TEST(MltHandshake, TheSecretNeedsTheToken) {

@@ -29,6 +29,24 @@ T any(Rng& rng) {  // the edges as often as the rest
   }
 }
 
+Identity random_identity(Rng& rng) {
+  const auto nibble = [&] {
+    const auto value = static_cast<std::uint8_t>(rng.below(Identity::kMaxNibble + 2u));
+    return value > Identity::kMaxNibble ? Identity::kUnknown : value;
+  };
+  Identity identity;
+  identity.known = true;
+  identity.local_number = rng.chance(0.5);
+  identity.number = any<std::uint64_t>(rng);
+  identity.transfer = any<std::uint32_t>(rng);
+  identity.channel = any<std::uint8_t>(rng);
+  identity.function = any<std::uint8_t>(rng);
+  identity.datatype = any<std::uint8_t>(rng);
+  identity.algorithm = nibble();
+  identity.protocol = nibble();
+  return identity;
+}
+
 OpenRecord random_open(Rng& rng, std::uint32_t packets) {
   OpenRecord open;
   open.tag = static_cast<std::int32_t>(any<std::uint32_t>(rng));
@@ -43,6 +61,7 @@ OpenRecord random_open(Rng& rng, std::uint32_t packets) {
   open.collective_bytes = any<std::uint64_t>(rng);
   open.tolerance_ppm = static_cast<std::uint32_t>(rng.below(1'000'001));
   open.important = static_cast<std::uint32_t>(rng.below(std::uint64_t{packets} + 1));
+  if (rng.chance(0.5)) open.identity = random_identity(rng);
   return open;
 }
 
@@ -270,8 +289,46 @@ TEST(MltWire, OpenRecordFieldsAreCheckedAtTheirEdges) {
   Bytes bytes = wire(probe);
   bytes[32 + 44 + 3] = std::byte{0};
   ASSERT_TRUE(parse(bytes));
-  bytes[32 + 15] = std::byte{2};  // an unknown flag
+  bytes[32 + 14] = std::byte{8};  // an unknown flag
   EXPECT_FALSE(parse(bytes));
+}
+
+TEST(MltWire, AnIdentityIsKnownOrAllZero) {
+  Probe probe;
+  probe.message_bytes = 1000;
+  probe.segment = 100;
+  const Bytes unknown = wire(probe);
+  ASSERT_TRUE(parse(unknown));
+  constexpr std::size_t kFlags = 32 + 14;
+  for (const std::size_t at : {15, 48, 55, 56, 59, 60, 61, 62}) {
+    Bytes bytes = unknown;
+    bytes[32 + at] = std::byte{1};
+    EXPECT_FALSE(parse(bytes)) << "byte " << at << " of what is not known";
+    bytes[kFlags] |= std::byte{OpenRecord::kIdentified};
+    EXPECT_TRUE(parse(bytes)) << at;
+  }
+  Bytes bytes = unknown;
+  bytes[kFlags] = std::byte{OpenRecord::kLocalNumber};
+  EXPECT_FALSE(parse(bytes)) << "a local number of nothing";
+}
+
+// Four bits each: what they cannot say is not known.
+TEST(MltWire, AlgorithmAndProtocolAreNotKnownAboveFourteen) {
+  Probe probe;
+  probe.message_bytes = 1000;
+  probe.segment = 100;
+  Identity& identity = probe.open.identity;
+  identity.known = true;
+  for (const int value : {0, 1, 14, 15, 16, 254, 255}) {
+    identity.algorithm = static_cast<std::uint8_t>(value);
+    identity.protocol = 3;
+    const auto parsed = parse(wire(probe));
+    ASSERT_TRUE(parsed);
+    const Identity& read = std::get<Probe>(*parsed).open.identity;
+    EXPECT_EQ(read.algorithm, value <= 14 ? value : Identity::kUnknown);
+    EXPECT_EQ(read.protocol, 3);
+    EXPECT_EQ(read.function, Identity::kUnknown);
+  }
 }
 
 TEST(MltWire, FlagsThatContradictThemselvesAreRefused) {

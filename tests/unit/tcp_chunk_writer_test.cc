@@ -34,13 +34,18 @@ ChunkHeader header_of(std::uint32_t seq, std::uint32_t length) {
   ChunkHeader header;
   header.seq = seq;
   header.total = header.length = length;
+  header.identity.known = seq % 3 == 1;
   return header;
 }
 
 void append(std::vector<std::byte>& stream, const ChunkHeader& header, const std::byte* payload) {
   const std::size_t at = stream.size();
-  stream.resize(at + ChunkHeader::kSize);
-  header.serialize_to(std::span(stream).subspan(at).first<ChunkHeader::kSize>());
+  stream.resize(at + header.size());
+  const auto bytes = std::span(stream).subspan(at);
+  header.serialize_to(bytes.first<ChunkHeader::kSize>());
+  if (header.identity.known) {
+    header.serialize_identity_to(bytes.subspan<ChunkHeader::kSize, ChunkHeader::kIdentitySize>());
+  }
   stream.insert(stream.end(), payload, payload + header.length);
 }
 
@@ -85,12 +90,16 @@ TEST(ChunkWriter, GathersUpToItsBoundAndWritesAllByOneCall) {
   const Pair pair;
   std::vector<std::byte> payload(100, std::byte{7});
   std::uint32_t added = 0;
-  for (; pair.writer->takes_more(); ++added) pair.writer->add(header_of(added, 100), payload.data(), added);
+  std::size_t bytes = 0;
+  for (; pair.writer->takes_more(); ++added) {
+    pair.writer->add(header_of(added, 100), payload.data(), added);
+    bytes += header_of(added, 100).size() + 100;
+  }
   EXPECT_EQ(added, ChunkWriter::kMaxFrames);
   EXPECT_FALSE(pair.writer->take_sent().has_value());
   const net::IoResult written = pair.writer->flush();
   EXPECT_EQ(written.kind, net::IoResult::Kind::kBytes);
-  EXPECT_EQ(written.bytes, added * (100 + ChunkHeader::kSize));
+  EXPECT_EQ(written.bytes, bytes);
   while (pair.writer->take_sent()) --added;
   EXPECT_EQ(added, 0u);
   EXPECT_TRUE(pair.writer->empty());

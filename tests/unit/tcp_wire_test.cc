@@ -19,6 +19,7 @@ HandleInfo sample_handle() {
   v6.port = 9;
   v6.address[15] = std::byte{1};
   info.endpoints = {v4, v6};
+  info.config = {{9, 8, 7, 6, 5, 4, 3, 0xffffffff}, 1023};
   return info;
 }
 
@@ -28,6 +29,7 @@ TEST(HandleInfo, SurvivesTheRoundTrip) {
   ASSERT_TRUE(parsed);
   EXPECT_EQ(parsed->token, info.token);
   EXPECT_EQ(parsed->settings, info.settings);
+  EXPECT_EQ(parsed->config, info.config);
   ASSERT_EQ(parsed->endpoints.size(), 2u);
   EXPECT_EQ(parsed->endpoints[0].port, 4711);
   EXPECT_FALSE(parsed->endpoints[0].ipv6);
@@ -49,11 +51,40 @@ TEST(HandleInfo, RefusesWhatIsNotOne) {
     EXPECT_FALSE(HandleInfo::parse(bad)) << count;
   }
   Handle bad_family = good;
-  bad_family[36] = std::byte{5};
+  bad_family[72] = std::byte{5};
   EXPECT_FALSE(HandleInfo::parse(bad_family));
   Handle no_port = good;
-  no_port[38] = no_port[39] = std::byte{0};
+  no_port[74] = no_port[75] = std::byte{0};
   EXPECT_FALSE(HandleInfo::parse(no_port));
+  Handle no_rank = good;
+  no_rank[68] = std::byte{0x80};
+  EXPECT_FALSE(HandleInfo::parse(no_rank));
+  Handle beyond = good;
+  beyond[10] = std::byte{3};
+  beyond[100] = std::byte{6};
+  beyond[102] = std::byte{1};
+  EXPECT_TRUE(HandleInfo::parse(beyond));
+  beyond[72] = std::byte{6};  // and so the others are further behind
+  EXPECT_FALSE(HandleInfo::parse(beyond));
+}
+
+TEST(HandleInfo, TakesAsManyEndpointsAsItHasRoomFor) {
+  Endpoint v4, v6;
+  v4.port = v6.port = 1;
+  v6.ipv6 = true;
+  const auto fits = [](const std::vector<Endpoint>& offered) {
+    HandleInfo info;
+    for (const Endpoint& one : offered) {
+      if (info.has_room(one)) info.endpoints.push_back(one);
+    }
+    const auto parsed = HandleInfo::parse(info.serialize());
+    EXPECT_TRUE(parsed && parsed->endpoints.size() == info.endpoints.size());
+    return info.endpoints.size();
+  };
+  EXPECT_EQ(fits({v4, v4, v4, v4, v4}), 4u);
+  EXPECT_EQ(fits({v4, v4, v4, v6}), 4u);
+  EXPECT_EQ(fits({v4, v6, v6}), 3u);
+  EXPECT_EQ(fits({v6, v6, v6}), 2u);
 }
 
 TEST(Hello, RoundTripAndRanges) {
@@ -101,6 +132,29 @@ TEST(ChunkHeader, RoundTripOfBothForms) {
   EXPECT_EQ(parsed->slot, header.slot);
   EXPECT_EQ(parsed->offset, header.offset);
   EXPECT_EQ(parsed->to_string(), header.to_string());
+}
+
+TEST(ChunkHeader, CarriesTheIdentityOfTheMessageWithItsFirstBytes) {
+  ChunkHeader header;
+  header.total = header.length = 5;
+  header.identity = {true, true, ~0ull, ~0ull - 1, ~0ull - 2, ~0u, 0xffff, 1, 2, 3, MessageIdentity::kUnknown};
+  std::array<std::byte, ChunkHeader::kMaxSize> bytes;
+  const auto fixed = std::span(bytes).first<ChunkHeader::kSize>();
+  const auto rest = std::span(bytes).subspan<ChunkHeader::kSize>();
+  header.serialize_to(fixed);
+  header.serialize_identity_to(rest);
+  auto parsed = ChunkHeader::parse(fixed);
+  ASSERT_TRUE(parsed && parsed->identity.known);
+  EXPECT_EQ(parsed->size(), ChunkHeader::kMaxSize);
+  ASSERT_TRUE(parsed->parse_identity(rest));
+  EXPECT_EQ(parsed->identity, header.identity);
+  bytes.back() = std::byte{2};
+  EXPECT_FALSE(parsed->parse_identity(rest)) << "an unknown flag";
+  header.has_slot = true;
+  header.offset = 1;
+  header.length = 4;
+  header.serialize_to(fixed);
+  EXPECT_FALSE(ChunkHeader::parse(fixed)) << "only with the first bytes";
 }
 
 TEST(ChunkHeader, RefusesRangesThatContradict) {

@@ -47,7 +47,7 @@ def read(samples):
 def same(field, shown, expected):
     if field in ("state.ranges", "data.payload", "padding", "seal.tag", "@info"):
         return shown == expected
-    if field in HEX_FIELDS or field in ("open.collective_bytes", "seal.counter"):
+    if field in HEX_FIELDS or field in ("open.collective_bytes", "open.number", "seal.counter"):
         return int(shown, 0) == int(expected, 16)
     return {"True": 1, "False": 0}.get(shown, None) == int(expected) or shown.lstrip("-")[:1].isdigit() and \
         int(shown, 0) == int(expected)

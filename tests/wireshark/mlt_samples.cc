@@ -4,13 +4,12 @@
 // "@info" is the text of the info column. Values are decimal, fields of 64 bits and bytes hexadecimal, flags 0 or 1.
 #include <algorithm>
 #include <array>
-#include <cinttypes>
 #include <cstdio>
 #include <string>
 #include <vector>
 
 #include "mlt/core/wire.h"
-#include "mlt/driver/seal.h"
+#include "tests/wireshark/samples.h"
 #include "transport/base/bytes.h"
 #include "transport/base/rng.h"
 #include "transport/io/decorators/pcapng_writer.h"
@@ -20,169 +19,6 @@ namespace clustar::mlt {
 namespace {
 
 namespace io = transport::io;
-
-std::string hex(std::span<const std::byte> bytes) {
-  std::string text;
-  for (const std::byte byte : bytes) {
-    std::array<char, 3> digits{};
-    std::snprintf(digits.data(), digits.size(), "%02x", std::to_integer<unsigned>(byte));
-    text += digits.data();
-  }
-  return text;
-}
-
-struct Sample {
-  std::string name;
-  std::vector<std::byte> header;
-  std::size_t payload = 0;
-  std::byte fill{};  // of the payload
-  std::vector<std::string> fields;
-
-  void expect(const char* field, std::int64_t value) { add(field, std::to_string(value)); }
-  void expect64(const char* field, std::uint64_t value) {
-    std::array<char, 20> text{};
-    std::snprintf(text.data(), text.size(), "%016" PRIx64, value);
-    add(field, text.data());
-  }
-  void add(const char* field, const std::string& value) { fields.push_back(std::string(field) + " " + value); }
-};
-
-Sample sample(const char* name, const Packet& packet, std::size_t payload = 0) {
-  Sample out{.name = name, .header = std::vector<std::byte>(kMaxHeader), .payload = payload, .fields = {}};
-  out.header.resize(serialize(packet, out.header));
-  out.expect("version", kWireVersion);
-  out.expect("type", static_cast<int>(packet.index()) + 1);
-  out.expect64("secret", std::visit([](const auto& known) { return known.secret; }, packet));
-  return out;
-}
-
-void expect_open(Sample& out, const OpenRecord& open) {
-  out.expect("tag", open.tag);
-  out.expect("tag_seq", open.tag_seq);
-  out.expect("open.settled_below", open.settled_below);
-  out.expect("open.stage", open.stage);
-  out.expect("open.flags", open.tolerant);
-  out.expect("open.tolerant", open.tolerant);
-  out.expect64("open.communicator", open.communicator);
-  out.expect("open.collective", open.collective);
-  out.expect("open.ranks", open.ranks);
-  out.expect("open.edges", open.edges);
-  out.expect64("open.collective_bytes", open.collective_bytes);
-  out.expect("open.tolerance_ppm", open.tolerance_ppm);
-  out.expect("open.important", open.important);
-}
-
-void expect_size(Sample& out, std::uint32_t bytes, std::uint16_t segment) {
-  out.expect("message_bytes", bytes);
-  out.expect("segment", segment);
-  out.expect("packets", packet_count(bytes, segment));
-}
-
-Sample data_sample(const char* name, const DataHeader& data) {
-  Sample out = sample(name, data, packet_bytes(data.index, data.message_bytes, data.segment));
-  out.expect("lane", lane_of(data.path, data.traffic_class));
-  out.expect("lane.class", data.traffic_class);
-  out.expect("lane.path", data.path);
-  out.expect("flags", data.retransmission | data.important << 1 | data.ack_now << 2 | data.open.has_value() << 3);
-  out.expect("data.retransmission", data.retransmission);
-  out.expect("data.important", data.important);
-  out.expect("data.ack_now", data.ack_now);
-  out.expect("data.has_open", data.open.has_value());
-  out.expect("message", data.message);
-  out.expect("data.index", data.index);
-  out.expect("data.path_seq", data.path_seq);
-  expect_size(out, data.message_bytes, data.segment);
-  out.expect("data.tx_us", data.tx_us);
-  out.expect("sent_units", data.sent_units);
-  if (out.payload > 0) out.add("data.payload", std::string(2 * out.payload, '0'));
-  if (data.open) expect_open(out, *data.open);
-  return out;
-}
-
-Sample ack_sample(const char* name, const Ack& ack, const std::vector<int>& missing) {
-  Sample out = sample(name, ack);
-  out.expect("credit_units", ack.credit_units);
-  out.expect("finished_below", ack.finished_below);
-  out.expect("ack.count", ack.count);
-  for (std::size_t i = 0; i < ack.count; ++i) {
-    const AckBlock& block = ack.blocks[i];
-    out.expect("lane", lane_of(block.path, block.traffic_class));
-    out.expect("lane.class", block.traffic_class);
-    out.expect("lane.path", block.path);
-    out.expect("ack.marked", block.marked);
-    out.expect("ack.largest", block.largest);
-    out.expect64("ack.before", block.before);
-    out.expect("ack.missing", missing[i]);
-    out.expect("ack.delay_us", block.delay_us);
-  }
-  return out;
-}
-
-Sample state_sample(const char* name, const State& state, int missing, const char* ranges) {
-  Sample out = sample(name, state);
-  out.expect("flags", state.stop | state.complete << 1 | state.matched << 2 | state.asks << 3);
-  out.expect("state.stop", state.stop);
-  out.expect("state.complete", state.complete);
-  out.expect("state.matched", state.matched);
-  out.expect("state.asks", state.asks);
-  out.expect("message", state.message);
-  out.expect("credit_units", state.credit_units);
-  out.expect("state.base", state.base);
-  out.expect("state.count", state.count);
-  out.expect("state.want", state.want);
-  out.expect("finished_below", state.finished_below);
-  out.expect("state.missing", missing);
-  out.add("state.ranges", ranges);
-  return out;
-}
-
-OpenRecord open_record() {
-  return {.tag = -5,
-          .tag_seq = 6,
-          .settled_below = 0xfffffff0,
-          .stage = 3,
-          .tolerant = true,
-          .communicator = 0xfedcba9876543210,
-          .collective = 77,
-          .ranks = 8,
-          .edges = 4,
-          .collective_bytes = 0x8000000000000001,
-          .tolerance_ppm = 1'000'000,
-          .important = 2};
-}
-
-DataHeader data_header() {
-  return {.secret = 0x8123456789abcdef,
-          .path = 31,
-          .traffic_class = 5,
-          .important = true,
-          .message = 0xfffffffe,
-          .index = 2,
-          .path_seq = 0x80000001,
-          .message_bytes = 250,
-          .segment = 100,
-          .tx_us = 0xdeadbeef,
-          .sent_units = 17,
-          .open = {}};
-}
-
-// Under a pre-shared key: a counter and a tag behind the core's header, the payload as it was or encrypted.
-constexpr std::size_t kSealBytes = driver::kSealBytes;
-Sample sealed(const char* name, Sample sample, std::uint64_t counter, bool encrypted = false) {
-  sample.name = name;
-  std::array<std::byte, kSealBytes> seal;
-  WireWriter(std::span(seal)).store<0>(counter);
-  for (std::size_t i = sizeof counter; i < kSealBytes; ++i) seal[i] = static_cast<std::byte>(0xa0 + i + counter);
-  sample.header.insert(sample.header.end(), seal.begin(), seal.end());
-  sample.expect64("seal.counter", counter);
-  sample.add("seal.tag", hex(std::span(seal).subspan<sizeof counter>()));
-  if (encrypted && sample.payload > 0) {
-    sample.fill = std::byte{0x5c};
-    std::erase_if(sample.fields, [](const std::string& field) { return field.starts_with("data.payload "); });
-    sample.add("data.payload", hex(std::vector(sample.payload, sample.fill)));
-  }
-  return sample;
-}
 
 // As the core takes it, with a seal or without: whether the seal is genuine cannot be seen.
 bool is_packet(std::span<const std::byte> header) {
@@ -198,6 +34,11 @@ std::vector<Sample> valid_samples() {
   data.path = 1;
   data.open = open_record();
   all.push_back(data_sample("data_open", data));
+  data.open = identified_record();
+  all.push_back(data_sample("data_identified", data));
+  all.back().add("@info",
+                 "DATA message 4294967294 packet 2/3 path 1 class 5 seq 2147483649 tag -5 function 4 transfer "
+                 "4294967293 tolerant [retransmission] [important]");
   data = {.secret = 1, .segment = kMinSegment, .open = {}};
   all.push_back(data_sample("data_empty_message", data));
   data = {.index = 1, .message_bytes = 1000, .segment = 200, .open = OpenRecord{}};
@@ -255,6 +96,10 @@ std::vector<Sample> valid_samples() {
   out.expect("sent_units", 9);
   expect_open(out, probe.open);
   all.push_back(out);
+  const Probe identified{.secret = 2, .message_bytes = 250, .segment = 100, .open = identified_record()};
+  out = sample("probe_identified", identified);
+  expect_open(out, identified.open);
+  all.push_back(out);
   return all;
 }
 
@@ -271,6 +116,11 @@ std::vector<Sample> near_misses() {
   data.message_bytes = 100;
   data.segment = kMinSegment - 1;
   all.push_back(sample("near_miss", data));
+  data.segment = 100;
+  data.open = identified_record();
+  Sample unknown = sample("near_miss", data);
+  unknown.header[DataHeader::kSize + 14] = std::byte{OpenRecord::kTolerant};  // and an identity all the same
+  all.push_back(unknown);
   for (Sample& one : all) one.fields.clear();
   return all;
 }

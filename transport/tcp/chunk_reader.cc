@@ -18,7 +18,9 @@ void ChunkReader::set_target(std::byte* target, std::uint64_t keep) {
 ChunkReader::Step ChunkReader::step() {
   for (;;) {
     if (state_ == State::kClosed) return error_.empty() ? Step::kClosed : Step::kBroken;
-    if (state_ == State::kHeader && staged() >= ChunkHeader::kSize) return parse_header();
+    if (state_ == State::kHeader && staged() >= ChunkHeader::kSize) {
+      if (const Step step = parse_header(); step != Step::kWouldBlock) return step;
+    }
     if (state_ == State::kPayload) {
       take_staged();
       if (keep_left_ == 0 && drop_left_ == 0) {
@@ -32,9 +34,16 @@ ChunkReader::Step ChunkReader::step() {
 }
 
 ChunkReader::Step ChunkReader::parse_header() {
-  const auto header = ChunkHeader::parse(std::span(staging_).subspan(begin_).first<ChunkHeader::kSize>());
+  const auto bytes = std::span<const std::byte>(staging_).subspan(begin_);
+  auto header = ChunkHeader::parse(bytes.first<ChunkHeader::kSize>());
+  if (header && header->identity.known) {
+    identities_ = true;
+    if (staged() < ChunkHeader::kMaxSize) return Step::kWouldBlock;
+    const auto identity = bytes.subspan<ChunkHeader::kSize, ChunkHeader::kIdentitySize>();
+    if (!header->parse_identity(identity)) header.reset();
+  }
   if (!header) return broken("what arrived is not a chunk of this protocol");
-  begin_ += ChunkHeader::kSize;
+  begin_ += header->size();
   header_ = *header;
   state_ = State::kPayload;
   return Step::kHeader;
@@ -62,7 +71,7 @@ ChunkReader::Step ChunkReader::read_payload() {
   }
   // Behind a long payload another long one is likely: staging only its header keeps its bytes out of our copy.
   const bool only_header = keep_left_ >= kLongPayload;
-  const std::size_t room = only_header ? ChunkHeader::kSize : staging_room();
+  const std::size_t room = only_header ? header_room() : staging_room();
   std::array<iovec, 2> into{{{target_, keep_left_}, {staging_.data() + end_, room}}};
   const bool direct = keep_left_ > 0;
   const net::IoResult got = direct ? net::read_some(socket_.fd(), into)
@@ -80,7 +89,7 @@ ChunkReader::Step ChunkReader::read_payload() {
 
 // After a long message the next is likely long, too: then only its header is worth staging.
 std::size_t ChunkReader::staging_room() const {
-  if (state_ == State::kHeader && header_.length >= kLongPayload) return ChunkHeader::kSize - end_;
+  if (state_ == State::kHeader && header_.length >= kLongPayload) return header_room() - end_;
   return staging_.size() - end_;
 }
 

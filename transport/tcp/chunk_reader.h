@@ -36,10 +36,11 @@ class ChunkReader {
   static constexpr std::size_t kStaging = 32 * 1024;
   static constexpr std::size_t kLongPayload = 16 * 1024;
 
-  Step parse_header();
+  Step parse_header();  // kWouldBlock: not all of it is here
   void take_staged();
   Step read_payload();
   std::size_t staging_room() const;
+  std::size_t header_room() const { return identities_ ? ChunkHeader::kMaxSize : ChunkHeader::kSize; }
   Step on_read(const net::IoResult& got, std::size_t asked);
   Step broken(std::string what);
   std::size_t staged() const { return end_ - begin_; }
@@ -51,6 +52,7 @@ class ChunkReader {
   State state_ = State::kHeader;
   bool drained_ = false;  // the last read got less than it asked for: reading again now would only say so
   ChunkHeader header_;
+  bool identities_ = false;  // the peer sends them: headers are longer, mostly
   std::byte* target_ = nullptr;
   std::uint64_t keep_left_ = 0;
   std::uint64_t drop_left_ = 0;

@@ -11,12 +11,15 @@ namespace clustar::transport::tcp {
 void ChunkWriter::add(const ChunkHeader& header, const std::byte* payload, std::uint32_t cookie) {
   assert(takes_more());
   Frame& frame = frames_[count_++];
-  header.serialize_to(frame.header);
+  const auto bytes = std::span(frame.header);
+  header.serialize_to(bytes.first<ChunkHeader::kSize>());
+  if (header.identity.known) header.serialize_identity_to(bytes.subspan<ChunkHeader::kSize>());
+  frame.header_size = header.size();
   frame.header_sent = 0;
   frame.payload = payload;
   frame.payload_left = frame.payload_size = header.length;
   frame.cookie = cookie;
-  gathered_ += frame.header.size() + frame.payload_size;
+  gathered_ += frame.header_size + frame.payload_size;
 }
 
 net::IoResult ChunkWriter::flush() {
@@ -25,8 +28,8 @@ net::IoResult ChunkWriter::flush() {
   std::size_t used = 0;
   for (std::size_t i = sent_; i < count_; ++i) {
     Frame& frame = frames_[i];
-    if (frame.header_sent < frame.header.size()) {
-      parts[used++] = {frame.header.data() + frame.header_sent, frame.header.size() - frame.header_sent};
+    if (frame.header_sent < frame.header_size) {
+      parts[used++] = {frame.header.data() + frame.header_sent, frame.header_size - frame.header_sent};
     }
     if (frame.payload_left > 0) parts[used++] = {const_cast<std::byte*>(frame.payload), frame.payload_left};
   }
@@ -35,14 +38,14 @@ net::IoResult ChunkWriter::flush() {
   if (written.kind != net::IoResult::Kind::kBytes) return written;
   for (std::size_t left = written.bytes; sent_ < count_; ++sent_) {
     Frame& frame = frames_[sent_];
-    const std::size_t of_header = std::min(left, frame.header.size() - frame.header_sent);
+    const std::size_t of_header = std::min(left, frame.header_size - frame.header_sent);
     frame.header_sent += of_header;
     left -= of_header;
     const std::size_t of_payload = std::min(left, frame.payload_left);
     frame.payload += of_payload;
     frame.payload_left -= of_payload;
     left -= of_payload;
-    if (frame.header_sent < frame.header.size() || frame.payload_left > 0) {
+    if (frame.header_sent < frame.header_size || frame.payload_left > 0) {
       return {net::IoResult::Kind::kWouldBlock, written.bytes, 0};
     }
   }

@@ -37,7 +37,8 @@ class ChunkWriter {
 
  private:
   struct Frame {
-    std::array<std::byte, ChunkHeader::kSize> header{};
+    std::array<std::byte, ChunkHeader::kMaxSize> header{};
+    std::size_t header_size = 0;
     std::size_t header_sent = 0;
     const std::byte* payload = nullptr;
     std::size_t payload_left = 0;

@@ -19,7 +19,8 @@ Result<void> compare_setting(const char* name, std::uint32_t here, std::uint32_t
 
 }  // namespace
 
-Result<std::unique_ptr<TcpPendingConnect>> TcpPendingConnect::start(Nic& nic, const Handle& handle) {
+Result<std::unique_ptr<TcpPendingConnect>> TcpPendingConnect::start(Nic& nic, const Handle& handle,
+                                                                    const ChannelOptions& channel) {
   auto info = HandleInfo::parse(handle);
   if (!info) {
     return fail(
@@ -28,11 +29,15 @@ Result<std::unique_ptr<TcpPendingConnect>> TcpPendingConnect::start(Nic& nic, co
         "with the same CLUSTAR_TRANSPORT?");
   }
   const auto& addresses = nic.interface().addresses;
+  const std::string offered = net::Address(info->endpoints.front()).to_string();
+  if (const auto differs = difference(SharedConfig::of(channel), addresses.front().to_string(), info->config, offered,
+                                      Config::shared_keys())) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("tcp: connect to {}: {}", offered, *differs));
+  }
   const auto reachable = [&](const Endpoint& endpoint) {
     return std::any_of(addresses.begin(), addresses.end(),
                        [&](const net::Address& address) { return address.ipv6() == endpoint.ipv6; });
   };
-  const std::string offered = net::Address(info->endpoints.front()).to_string();
   std::erase_if(info->endpoints, [&](const Endpoint& endpoint) { return !reachable(endpoint); });
   if (info->endpoints.empty()) {
     return fail(ErrorCode::kUnavailable,

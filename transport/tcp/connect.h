@@ -18,8 +18,9 @@ namespace clustar::transport::tcp {
 
 class TcpPendingConnect final : public PendingConnect {
  public:
-  // Errors: not a handle of ours, or settings that differ from the listener's (names the setting and both values).
-  static Result<std::unique_ptr<TcpPendingConnect>> start(Nic& nic, const Handle& handle);
+  // Errors: not a handle of ours, or settings that differ from the listener's (names the setting).
+  static Result<std::unique_ptr<TcpPendingConnect>> start(Nic& nic, const Handle& handle,
+                                                          const ChannelOptions& channel);
 
   Result<std::unique_ptr<SendChannel>> poll() override;
 

@@ -10,11 +10,12 @@
 
 namespace clustar::transport::tcp {
 
-Result<std::unique_ptr<TcpListener>> TcpListener::open(Nic& nic) {
+Result<std::unique_ptr<TcpListener>> TcpListener::open(Nic& nic, const ChannelOptions& channel) {
   std::unique_ptr<TcpListener> listener(new TcpListener(nic));
   HandleInfo info;
   Error last_error;
   info.settings = nic.context().settings.shared;
+  info.config = SharedConfig::of(channel);
   for (const net::Address& address : nic.interface().addresses) {
     auto socket = net::listen_on(address, nic.context().settings.socket);
     if (!socket) {
@@ -23,7 +24,9 @@ Result<std::unique_ptr<TcpListener>> TcpListener::open(Nic& nic) {
       last_error = socket.error();
       continue;
     }
-    info.endpoints.push_back(net::local_address(*socket).endpoint());
+    const Endpoint endpoint = net::local_address(*socket).endpoint();
+    if (!info.has_room(endpoint)) break;
+    info.endpoints.push_back(endpoint);
     listener->listening_.push_back(std::move(*socket));
   }
   if (info.endpoints.empty()) return tl::unexpected(last_error);

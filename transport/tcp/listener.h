@@ -16,7 +16,7 @@ namespace clustar::transport::tcp {
 
 class TcpListener final : public Listener {
  public:
-  static Result<std::unique_ptr<TcpListener>> open(Nic& nic);
+  static Result<std::unique_ptr<TcpListener>> open(Nic& nic, const ChannelOptions& channel);
 
   const Handle& handle() const override { return handle_; }
   Result<std::unique_ptr<RecvChannel>> poll_accept() override;

@@ -109,7 +109,7 @@ Result<Progress> TcpRecvChannel::test(std::uint32_t group) {
   if (!matcher_.complete(group)) progress();
   if (matcher_.complete(group)) {
     matcher_.release(group);
-    return Progress{true, matcher_.sizes(group), {}};
+    return Progress{true, matcher_.sizes(group), {}, matcher_.messages(group)};
   }
   if (failed_) return tl::unexpected(*failed_);
   if (const auto stalled = check_stall()) return tl::unexpected(*stalled);

@@ -48,16 +48,17 @@ Result<Nic*> TcpTransport::nic(int device) {
   return nics_[static_cast<std::size_t>(device)].get();
 }
 
-Result<std::unique_ptr<Listener>> TcpTransport::listen(int device, const ChannelOptions&) {
+Result<std::unique_ptr<Listener>> TcpTransport::listen(int device, const ChannelOptions& options) {
   const auto chosen = nic(device);
   if (!chosen) return tl::unexpected(chosen.error());
-  return TcpListener::open(**chosen);
+  return TcpListener::open(**chosen, options);
 }
 
-Result<std::unique_ptr<PendingConnect>> TcpTransport::connect(int device, const Handle& handle, const ChannelOptions&) {
+Result<std::unique_ptr<PendingConnect>> TcpTransport::connect(int device, const Handle& handle,
+                                                              const ChannelOptions& options) {
   const auto chosen = nic(device);
   if (!chosen) return tl::unexpected(chosen.error());
-  return TcpPendingConnect::start(**chosen, handle);
+  return TcpPendingConnect::start(**chosen, handle, options);
 }
 
 std::string TcpTransport::summary() const {

@@ -45,7 +45,9 @@ std::optional<RecvMatcher::Posted> RecvMatcher::post(std::span<const Part> parts
   const auto free = std::find_if(groups_.begin(), groups_.end(), [](const Group& group) { return !group.used; });
   if (free == groups_.end()) return std::nullopt;
   const auto group = static_cast<std::uint32_t>(free - groups_.begin());
-  *free = Group{true, static_cast<std::uint32_t>(parts.size()), static_cast<std::uint32_t>(parts.size()), {}};
+  free->used = true;
+  free->parts = free->open = static_cast<std::uint32_t>(parts.size());
+  std::fill_n(free->messages.begin(), parts.size(), ReceivedMessage{});
   ++outstanding_;
   clears_.clear();
   early_matches_.clear();
@@ -57,6 +59,7 @@ std::optional<RecvMatcher::Posted> RecvMatcher::post(std::span<const Part> parts
     Early* early = find_early(parts[part].tag, seq);
     if (early == nullptr) continue;
     slot.bound = true;
+    free->messages[part].identity = early->identity;
     // The sender takes this message off its window when it hears of the receive, so it leaves ours now as well, even
     // if its last bytes are still to come.
     early_bytes_ -= early->bytes;
@@ -121,6 +124,7 @@ RecvMatcher::Placement RecvMatcher::on_header(const ChunkHeader& header) {
   slot->started = true;
   slot->total = header.total;
   slot->claimed += header.length;
+  if (header.identity.known) groups_[slot->group].messages[slot->part].identity = header.identity;
   Placement placement{Placement::Kind::kPart};
   placement.group = slot->group;
   placement.part = slot->part;
@@ -138,7 +142,7 @@ RecvMatcher::Placement RecvMatcher::place_early(const ChunkHeader& header) {
   if (!anyone_waits()) return {Placement::Kind::kWait};
   auto free = std::find_if(early_.begin(), early_.end(), [](const Early& early) { return !early.used; });
   if (free == early_.end()) free = early_.emplace(early_.end());
-  *free = Early{true, false, false, header.tag, header.seq, header.total, 0};
+  *free = Early{true, false, false, header.tag, header.seq, header.total, 0, header.identity};
   ++early_used_;
   early_bytes_ += header.total;
   Placement placement{Placement::Kind::kEarly};
@@ -189,6 +193,10 @@ void RecvMatcher::finish(std::uint32_t index, std::uint64_t bytes) {
 
 std::span<const std::size_t> RecvMatcher::sizes(std::uint32_t group) const {
   return std::span<const std::size_t>(groups_[group].sizes).first(groups_[group].parts);
+}
+
+std::span<const ReceivedMessage> RecvMatcher::messages(std::uint32_t group) const {
+  return std::span<const ReceivedMessage>(groups_[group].messages).first(groups_[group].parts);
 }
 
 void RecvMatcher::release(std::uint32_t group) {

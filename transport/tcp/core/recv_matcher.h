@@ -61,6 +61,7 @@ class RecvMatcher {
 
   bool complete(std::uint32_t group) const { return groups_[group].open == 0; }
   std::span<const std::size_t> sizes(std::uint32_t group) const;
+  std::span<const ReceivedMessage> messages(std::uint32_t group) const;
   // The group's request is over; its number may be given out again.
   void release(std::uint32_t group);
   void release_early(std::uint32_t early);
@@ -89,6 +90,7 @@ class RecvMatcher {
     std::uint32_t parts = 0;
     std::uint32_t open = 0;
     std::array<std::size_t, kMaxRecvParts> sizes{};
+    std::array<ReceivedMessage, kMaxRecvParts> messages{};
   };
   struct Early {
     bool used = false;
@@ -98,6 +100,7 @@ class RecvMatcher {
     std::uint32_t seq = 0;
     std::uint64_t bytes = 0;
     std::uint32_t slot = 0;
+    MessageIdentity identity{};
   };
   static constexpr std::uint32_t kMaxEarly = 1024;
 

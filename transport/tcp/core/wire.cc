@@ -13,26 +13,38 @@ constexpr std::uint32_t kHelloMagic = 0x434c5348;           // "CLSH"
 constexpr std::uint32_t kWelcomeMagic = 0x434c5357;         // "CLSW"
 constexpr std::uint16_t kChunkMagic = 0x434b;               // "CK"
 constexpr std::uint16_t kClearMagic = 0x4354;               // "CT"
-constexpr std::size_t kEndpointSize = 20;
-constexpr std::size_t kEndpointsAt = 36;
-static_assert(kEndpointsAt + HandleInfo::kMaxEndpoints * kEndpointSize <= std::tuple_size_v<Handle>);
+constexpr std::uint16_t kLocalNumber = 1;                   // of an identity's flags
+constexpr std::size_t kConfigAt = 36;
+constexpr std::size_t kEndpointsAt = kConfigAt + SharedConfig::kSize;
+constexpr std::size_t kEndpointFixed = 4;  // in front of the address
 
-std::optional<Endpoint> parse_endpoint(std::span<const std::byte, kEndpointSize> bytes) {
-  const WireReader reader(bytes);
+constexpr std::size_t address_size(bool ipv6) { return ipv6 ? 16 : 4; }
+std::size_t size_of(const Endpoint& endpoint) { return kEndpointFixed + address_size(endpoint.ipv6); }
+std::size_t size_of(const std::vector<Endpoint>& endpoints) {
+  std::size_t size = 0;
+  for (const Endpoint& endpoint : endpoints) size += size_of(endpoint);
+  return size;
+}
+
+// From the front of `bytes`.
+std::optional<Endpoint> parse_endpoint(std::span<const std::byte> bytes) {
+  if (bytes.size() < kEndpointFixed) return std::nullopt;
+  const WireReader reader(bytes.first<kEndpointFixed>());
   const auto family = reader.load<std::uint8_t, 0>();
   Endpoint endpoint;
   endpoint.port = reader.load<std::uint16_t, 2>();
-  if ((family != 4 && family != 6) || endpoint.port == 0) return std::nullopt;
+  if ((family != 4 && family != 6) || reader.load<std::uint8_t, 1>() != 0 || endpoint.port == 0) return std::nullopt;
   endpoint.ipv6 = family == 6;
-  reader.copy_to<4>(std::span<std::byte, 16>(endpoint.address));
+  if (bytes.size() < size_of(endpoint)) return std::nullopt;
+  std::ranges::copy(bytes.subspan(kEndpointFixed, address_size(endpoint.ipv6)), endpoint.address.begin());
   return endpoint;
 }
 
-void serialize_endpoint(const Endpoint& endpoint, std::span<std::byte, kEndpointSize> bytes) {
-  WireWriter writer(bytes);
+void serialize_endpoint(const Endpoint& endpoint, std::span<std::byte> bytes) {
+  WireWriter writer(bytes.first<kEndpointFixed>());
   writer.store<0>(static_cast<std::uint8_t>(endpoint.ipv6 ? 6 : 4));
   writer.store<2>(endpoint.port);
-  writer.copy_from<4>(std::span<const std::byte, 16>(endpoint.address));
+  std::ranges::copy(std::span(endpoint.address).first(address_size(endpoint.ipv6)), bytes.begin() + kEndpointFixed);
 }
 
 }  // namespace
@@ -47,17 +59,27 @@ std::optional<HandleInfo> HandleInfo::parse(const Handle& handle) {
   HandleInfo info;
   info.settings = {reader.load<std::uint32_t, 12>(), reader.load<std::uint32_t, 16>()};
   reader.copy_to<20>(std::span<std::byte, 16>(info.token));
+  const auto config = SharedConfig::parse(std::span(handle).subspan<kConfigAt, SharedConfig::kSize>());
+  if (!config) return std::nullopt;
+  info.config = *config;
+  std::span<const std::byte> rest = std::span(handle).subspan<kEndpointsAt>();
   for (std::size_t i = 0; i < count; ++i) {
-    const auto at = std::span(handle).subspan(kEndpointsAt + i * kEndpointSize).first<kEndpointSize>();
-    const auto endpoint = parse_endpoint(at);
+    const auto endpoint = parse_endpoint(rest);
     if (!endpoint) return std::nullopt;
     info.endpoints.push_back(*endpoint);
+    rest = rest.subspan(size_of(*endpoint));
   }
   return info;
 }
 
+bool HandleInfo::has_room(const Endpoint& next) const {
+  return endpoints.size() < kMaxEndpoints &&
+         kEndpointsAt + size_of(endpoints) + size_of(next) <= std::tuple_size_v<Handle>;
+}
+
 Handle HandleInfo::serialize() const {
   assert(!endpoints.empty() && endpoints.size() <= kMaxEndpoints);
+  assert(kEndpointsAt + size_of(endpoints) <= std::tuple_size_v<Handle>);
   Handle handle;
   WireWriter writer{std::span<std::byte, std::tuple_size_v<Handle>>(handle)};
   writer.store<0>(kHandleMagic);
@@ -66,9 +88,11 @@ Handle HandleInfo::serialize() const {
   writer.store<12>(settings.eager_bytes);
   writer.store<16>(settings.window_bytes);
   writer.copy_from<20>(std::span<const std::byte, 16>(token));
-  for (std::size_t i = 0; i < endpoints.size(); ++i) {
-    serialize_endpoint(endpoints[i],
-                       std::span(handle).subspan(kEndpointsAt + i * kEndpointSize).first<kEndpointSize>());
+  config.serialize_to(std::span(handle).subspan<kConfigAt, SharedConfig::kSize>());
+  std::span<std::byte> rest = std::span(handle).subspan<kEndpointsAt>();
+  for (const Endpoint& endpoint : endpoints) {
+    serialize_endpoint(endpoint, rest);
+    rest = rest.subspan(size_of(endpoint));
   }
   return handle;
 }
@@ -114,9 +138,10 @@ void Welcome::serialize_to(std::span<std::byte, kSize> bytes) {
 std::optional<ChunkHeader> ChunkHeader::parse(std::span<const std::byte, kSize> bytes) {
   const WireReader reader(bytes);
   const auto flags = reader.load<std::uint16_t, 2>();
-  if (reader.load<std::uint16_t, 0>() != kChunkMagic || (flags & ~kHasSlot) != 0) return std::nullopt;
+  if (reader.load<std::uint16_t, 0>() != kChunkMagic || flags > (kHasSlot | kHasIdentity)) return std::nullopt;
   ChunkHeader header;
   header.has_slot = (flags & kHasSlot) != 0;
+  header.identity.known = (flags & kHasIdentity) != 0;
   header.tag = static_cast<std::int32_t>(reader.load<std::uint32_t, 4>());
   header.seq = reader.load<std::uint32_t, 8>();
   header.slot = reader.load<std::uint32_t, 12>();
@@ -127,7 +152,8 @@ std::optional<ChunkHeader> ChunkHeader::parse(std::span<const std::byte, kSize> 
   const bool in_range = header.total <= kMaxMessageBytes && header.length <= kMaxChunkBytes &&
                         header.offset <= header.total && header.length <= header.total - header.offset &&
                         (header.length > 0 || header.total == 0) &&
-                        (header.has_slot || (header.offset == 0 && header.length == header.total));
+                        (header.has_slot || (header.offset == 0 && header.length == header.total)) &&
+                        (header.offset == 0 || !header.identity.known);
   if (!in_range) return std::nullopt;
   return header;
 }
@@ -135,13 +161,45 @@ std::optional<ChunkHeader> ChunkHeader::parse(std::span<const std::byte, kSize> 
 void ChunkHeader::serialize_to(std::span<std::byte, kSize> bytes) const {
   WireWriter writer(bytes);
   writer.store<0>(kChunkMagic);
-  writer.store<2>(static_cast<std::uint16_t>(has_slot ? kHasSlot : 0));
+  writer.store<2>(static_cast<std::uint16_t>((has_slot ? kHasSlot : 0) | (identity.known ? kHasIdentity : 0)));
   writer.store<4>(static_cast<std::uint32_t>(tag));
   writer.store<8>(seq);
   writer.store<12>(slot);
   writer.store<16>(total);
   writer.store<24>(offset);
   writer.store<32>(length);
+}
+
+bool ChunkHeader::parse_identity(std::span<const std::byte, kIdentitySize> bytes) {
+  const WireReader reader(bytes);
+  const auto flags = reader.load<std::uint16_t, 34>();
+  if (flags > kLocalNumber) return false;
+  identity.known = true;
+  identity.local_number = flags == kLocalNumber;
+  identity.communicator = reader.load<std::uint64_t, 0>();
+  identity.number = reader.load<std::uint64_t, 8>();
+  identity.total_bytes = reader.load<std::uint64_t, 16>();
+  identity.transfer = reader.load<std::uint32_t, 24>();
+  identity.channel = reader.load<std::uint16_t, 28>();
+  identity.function = reader.load<std::uint8_t, 30>();
+  identity.datatype = reader.load<std::uint8_t, 31>();
+  identity.algorithm = reader.load<std::uint8_t, 32>();
+  identity.protocol = reader.load<std::uint8_t, 33>();
+  return true;
+}
+
+void ChunkHeader::serialize_identity_to(std::span<std::byte, kIdentitySize> bytes) const {
+  WireWriter writer(bytes);
+  writer.store<0>(identity.communicator);
+  writer.store<8>(identity.number);
+  writer.store<16>(identity.total_bytes);
+  writer.store<24>(identity.transfer);
+  writer.store<28>(identity.channel);
+  writer.store<30>(identity.function);
+  writer.store<31>(identity.datatype);
+  writer.store<32>(identity.algorithm);
+  writer.store<33>(identity.protocol);
+  writer.store<34>(identity.local_number ? kLocalNumber : std::uint16_t{0});
 }
 
 std::string ChunkHeader::to_string() const {

@@ -10,12 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "transport/api/flow_tag.h"
+#include "transport/api/shared_config.h"
 #include "transport/api/transport.h"
 #include "transport/net/endpoint.h"
 
 namespace clustar::transport::tcp {
 
-inline constexpr std::uint16_t kWireVersion = 1;
+inline constexpr std::uint16_t kWireVersion = 2;
 inline constexpr std::uint8_t kMaxDataSockets = 16;
 inline constexpr std::uint64_t kMaxMessageBytes = 1ull << 40;  // NCCL_MAX_NET_SIZE_BYTES
 inline constexpr std::uint32_t kMaxSlots = 256;                // 32 requests of 8 parts
@@ -33,15 +35,18 @@ struct SharedSettings {
   bool operator==(const SharedSettings&) const = default;
 };
 
-//  0       4       8      10  11  12      16      20                      36
-// | magic "CLUSTAR1"     | ver |n | 0 | eager | window | token (128 bit)  | n x endpoint (20) |
-// endpoint: | family 4 or 6 | 0 | port (2) | address (16) |
+//  0       4       8      10  11  12      16      20                 36              68     72
+// | magic "CLUSTAR1"     | ver |n | 0 | eager | window | token (128 b) | digests (8 x 4) | rank | n x endpoint |
+// endpoint: | family 4 or 6 | 0 | port (2) | address (4 or 16) |
 struct HandleInfo {
   Token token{};
   SharedSettings settings;
+  SharedConfig config;
   std::vector<Endpoint> endpoints;  // 1 .. 4, in order of preference
 
   static constexpr std::size_t kMaxEndpoints = 4;
+  // Whether `next` finds room behind the endpoints that are there.
+  bool has_room(const Endpoint& next) const;
   static std::optional<HandleInfo> parse(const Handle& handle);
   Handle serialize() const;
 };
@@ -72,11 +77,18 @@ struct Welcome {
 
 // In front of every chunk on a data socket. `length` bytes of payload follow.
 //  0      2       4     8     12     16      24       32       36     40
-// | magic | flags | tag | seq | slot | total | offset | length |  0   |
-// flags 1: `slot` answers a clear-to-send; without it the chunk is a whole eager message.
+// | magic | flags | tag | seq | slot | total | offset | length |  0   | identity |
+// flags 1: `slot` answers a clear-to-send; without it the chunk is a whole eager message; 2: the identity follows, of
+// the chunk at offset 0 only.
+//  0              8        16            24         28        30         31         32          33         34      36
+// | communicator | number | total_bytes | transfer | channel | function | datatype | algorithm | protocol | flags |
+// flags 1: the number is local.
 struct ChunkHeader {
   static constexpr std::size_t kSize = 40;
+  static constexpr std::size_t kIdentitySize = 36;
+  static constexpr std::size_t kMaxSize = kSize + kIdentitySize;
   static constexpr std::uint16_t kHasSlot = 1;
+  static constexpr std::uint16_t kHasIdentity = 2;
   bool has_slot = false;
   std::int32_t tag = 0;
   std::uint32_t seq = 0;
@@ -84,9 +96,14 @@ struct ChunkHeader {
   std::uint64_t total = 0;
   std::uint64_t offset = 0;
   std::uint32_t length = 0;
+  MessageIdentity identity{};
 
+  std::size_t size() const { return identity.known ? kMaxSize : kSize; }
+  // When `identity.known` is set, parse_identity() of what follows has still to be called.
   static std::optional<ChunkHeader> parse(std::span<const std::byte, kSize> bytes);
+  bool parse_identity(std::span<const std::byte, kIdentitySize> bytes);
   void serialize_to(std::span<std::byte, kSize> bytes) const;
+  void serialize_identity_to(std::span<std::byte, kIdentitySize> bytes) const;
   std::string to_string() const;
 };
 

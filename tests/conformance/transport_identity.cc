@@ -1,0 +1,103 @@
+// What the ends of a channel learn of each other's messages and settings. The rules are those of
+// transport/api/transport.h.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/transport_under_test.h"
+
+namespace clustar::transport::conformance {
+namespace {
+
+class TransportIdentity : public ::testing::TestWithParam<TransportUnderTest> {
+ protected:
+  void SetUp() override {
+    auto created = GetParam().create(Log());
+    if (!created) GTEST_SKIP() << GetParam().name << " cannot run here: " << created.error().message;
+    transport_ = std::move(*created);
+  }
+
+  std::unique_ptr<Transport> transport_;
+};
+
+MessageIdentity identity_of(std::uint64_t number) {
+  MessageIdentity identity;
+  identity.known = true;
+  identity.local_number = number % 2 == 1;
+  identity.communicator = 0xfedcba9876543210;
+  identity.number = ~number;
+  identity.total_bytes = 1ull << 40;
+  identity.transfer = static_cast<std::uint32_t>(number);
+  identity.channel = static_cast<std::uint16_t>(200 + number);
+  identity.function = static_cast<std::uint8_t>(number);
+  identity.datatype = 7;
+  if (number != 2) identity.algorithm = 1;
+  identity.protocol = 2;
+  return identity;
+}
+
+// Before their receive and after it, in one packet and in many, and between messages of which nothing is known.
+TEST_P(TransportIdentity, TheReceiverLearnsWhatItsMessageIs) {
+  Connection connection = connect(*transport_, *transport_);
+  constexpr std::size_t kSizes[] = {0, 8, 4096, 70000, 3 << 20};
+  constexpr std::size_t kMost = 3 << 20;
+  SendBuffer from(*connection.send, kMost, 1);
+  RecvBuffer to(*connection.recv, std::size(kSizes) * kMost);
+  for (const bool early : {true, false}) {
+    std::vector<Request*> sends;
+    std::vector<RecvPart> parts;
+    for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+      parts.push_back({to.mr.get(), i * kMost, kMost, static_cast<int>(i)});
+    }
+    Request* received = early ? nullptr : must_recv(*connection.recv, parts);
+    for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+      const FlowTag flow{.identity = i == 3 ? MessageIdentity{} : identity_of(i)};
+      sends.push_back(must_send(*connection.send, *from.mr, 0, kSizes[i], static_cast<int>(i), flow));
+    }
+    if (early) received = must_recv(*connection.recv, parts);
+    bool done = false;
+    ASSERT_TRUE(poll_until([&] {
+      std::erase_if(sends, [](Request* send) { return send->test().value().done; });
+      if (done) return sends.empty();
+      const Progress progress = received->test().value();
+      if (!progress.done) return false;
+      done = true;
+      EXPECT_EQ(progress.messages.size(), std::size(kSizes));
+      for (std::size_t i = 0; i < progress.messages.size(); ++i) {
+        EXPECT_EQ(progress.messages[i].identity, i == 3 ? MessageIdentity{} : identity_of(i)) << i << ", " << early;
+        EXPECT_EQ(progress.messages[i].loss.tolerance_ppm, 0u);
+      }
+      return sends.empty();
+    }));
+  }
+}
+
+TEST_P(TransportIdentity, BothEndsNeedTheSameConfiguration) {
+  ChannelOptions here;
+  here.rank = 3;
+  here.config = {1, 2, 3};
+  connect(*transport_, *transport_, here);
+  ChannelOptions there = here;
+  there.config[2] = 4;
+  for (const int rank : {7, -1}) {
+    there.rank = rank;
+    const auto listener = std::move(transport_->listen(0, there).value());
+    const auto refused = transport_->connect(0, listener->handle(), here);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+    const std::string& message = refused.error().message;
+    EXPECT_NE(message.find(Config::shared_keys()[2]), std::string::npos) << message;
+    EXPECT_NE(message.find("than on rank 3; set it alike on all ranks"), std::string::npos) << message;
+    EXPECT_EQ(message.find("is another on rank 7") != std::string::npos, rank == 7) << message;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Implementations, TransportIdentity, ::testing::ValuesIn(transports_under_test()),
+                         [](const auto& suite) { return suite.param.name; });
+INSTANTIATE_TEST_SUITE_P(MltElsewhere, TransportIdentity, ::testing::ValuesIn(mlt_elsewhere_under_test()),
+                         [](const auto& suite) { return suite.param.name; });
+
+}  // namespace
+}  // namespace clustar::transport::conformance

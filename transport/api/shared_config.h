@@ -1,0 +1,37 @@
+// What both ends of a channel must have alike of their configuration (ChannelOptions::config), compared before the
+// first byte.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "transport/api/transport.h"
+#include "transport/base/config.h"
+
+namespace clustar::transport {
+
+// What a listener says of itself in its handle.
+//  0                   32     36
+// | digests (8 x 4) | rank |   big-endian; rank 0xffffffff = unknown
+struct SharedConfig {
+  static constexpr std::size_t kSize = 36;
+  SharedDigests digests{};
+  int rank = -1;  // -1 = unknown
+
+  static SharedConfig of(const ChannelOptions& options) { return {options.config, std::max(options.rank, -1)}; }
+  // Nothing for a negative rank other than -1.
+  static std::optional<SharedConfig> parse(std::span<const std::byte, kSize> bytes);
+  void serialize_to(std::span<std::byte, kSize> bytes) const;
+  bool operator==(const SharedConfig&) const = default;
+};
+
+// "<setting> is another on rank <there> than on rank <here>; <what to do>", of the first that differs; a rank that is
+// not known is named by its address. `keys`: Config::shared_keys().
+std::optional<std::string> difference(const SharedConfig& here, const std::string& address_here,
+                                      const SharedConfig& there, const std::string& address_there,
+                                      std::span<const char* const> keys);
+
+}  // namespace clustar::transport
