@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Real NCCL over our plugin on one GPU: two ranks as two processes, results checked bit for bit, evidence kept.
+"""Real NCCL over our plugin on one GPU: ranks as processes, results checked bit for bit, evidence kept.
 
 Writes results.json, results.md and details.tar.gz (the ranks' logs, results and traces) into --out; docs/gpu-check.md
 explains them.
@@ -7,7 +7,7 @@ Exit status: 0 all passed, 1 something failed, 2 wrong usage, 77 no NVIDIA GPU h
 """
 
 import argparse
-import json
+import dataclasses
 import os
 import platform
 import re
@@ -22,24 +22,57 @@ import time
 import gpu_report
 
 SKIP = 77
-RANKS = 2
 PLUGIN_NAME = "CLUSTAR"
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 LIMIT_S = 500       # all cases together; the promise is "under 9 minutes"
 CASE_LIMIT_S = 110  # one case
 
-# name, what it shows, environment of the ranks, through the logging shim?, must it fail?, largest size
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    description: str
+    environment: dict
+    ranks: int = 2
+    logged: bool = False     # through the logging shim
+    must_fail: bool = False
+    profiled: bool = False   # the plugin is NCCL's profiler and tuner, too
+    trace: str = ""          # what gpu_trace judges of the shim's rows; "" = nothing
+    min_bytes: int = 8
+    max_bytes: int = 64 << 20
+    arguments: tuple = ()    # more for nccl-check
+
+
 RING_SIMPLE = {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}
+TWO_CHANNELS = {**RING_SIMPLE, "NCCL_MIN_NCHANNELS": "2"}
 DEFAULTS = {"NCCL_PROTO": "^LL128"}
+FEW = ("--iterations", "2")
 CASES = [
-    ("ring-simple", "our plugin, ring and Simple only", RING_SIMPLE, False, False),
-    ("defaults", "our plugin, NCCL's own choice of algorithm and protocol but LL128", DEFAULTS, False, False),
-    ("ring-simple-logged", "the same as ring-simple through the logging shim", RING_SIMPLE, True, False),
-    ("defaults-logged", "the same as defaults through the logging shim", DEFAULTS, True, False),
-    ("socket", "NCCL's own Socket transport, for comparison",
-     {**RING_SIMPLE, "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}, False, False),
-    ("no-silent-fallback", "the plugin's file is missing: NCCL must fail, not take another network",
-     {**RING_SIMPLE, "NCCL_NET_PLUGIN": "/nonexistent/libnccl-net-clustar.so"}, False, True),
+    Case("ring-simple", "our plugin, ring and Simple only", RING_SIMPLE),
+    Case("defaults", "our plugin, NCCL's own choice of algorithm and protocol but LL128", DEFAULTS),
+    Case("ring-simple-logged", "the same as ring-simple through the logging shim", RING_SIMPLE, logged=True),
+    Case("defaults-logged", "the same as defaults through the logging shim", DEFAULTS, logged=True),
+    Case("profiled-2", "each send's collective, phase and bytes against the ring's formula, 2 ranks", TWO_CHANNELS,
+         logged=True, profiled=True, trace="ring", arguments=FEW),
+    Case("profiled-3", "the same with 3 ranks", TWO_CHANNELS, ranks=3, logged=True, profiled=True, trace="ring",
+         arguments=FEW),
+    Case("profiled-defaults", "NCCL's own choice, from which our tuner takes LL128", {}, logged=True, profiled=True,
+         trace="defaults", arguments=FEW),
+    Case("split", "communicators made by ncclCommSplit, with own and with shared resources", TWO_CHANNELS, ranks=3,
+         logged=True, profiled=True, trace="split", min_bytes=4096, max_bytes=2 << 20, arguments=(*FEW, "--split", "1")),
+    Case("graph", "an all-reduce and a reduce-scatter in a CUDA graph, replayed 5 times with other inputs", TWO_CHANNELS,
+         logged=True, profiled=True, trace="graph", min_bytes=4096, max_bytes=16 << 20, arguments=("--graph", "5")),
+    Case("one-connection", "CUDA_DEVICE_MAX_CONNECTIONS=1: kernels of all streams queue behind each other",
+         {**TWO_CHANNELS, "CUDA_DEVICE_MAX_CONNECTIONS": "1"}, logged=True, profiled=True, trace="ring",
+         max_bytes=16 << 20, arguments=FEW),
+    Case("loss-off-is-exact", "mlt with every collective opted in to loss, on a network that loses nothing",
+         {**TWO_CHANNELS, "CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_LOSS_RULES": "p=0.01", "CLUSTAR_LOSS_WARMUP": "0"},
+         profiled=True, max_bytes=16 << 20, arguments=FEW),
+    Case("socket", "NCCL's own Socket transport, for comparison",
+         {**RING_SIMPLE, "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}),
+    Case("no-silent-fallback", "the plugin's file is missing: NCCL must fail, not take another network",
+         {**RING_SIMPLE, "NCCL_NET_PLUGIN": "/nonexistent/libnccl-net-clustar.so"}, must_fail=True, max_bytes=8),
 ]
 
 
@@ -91,20 +124,24 @@ def version():
     return match[1] if match else "unknown"
 
 
-def rank_environment(rank, case_env, logged, plugin, shim, csv, libraries):
+def rank_environment(rank, case, plugin, shim, csv, libraries):
     """NCCL's and our settings of the caller do not leak in: every run is the one that the report describes."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("NCCL_", "CLUSTAR_", "NETLOG_"))}
+    ours = ("NCCL_", "CLUSTAR_", "NETLOG_", "CUDA_DEVICE_MAX_CONNECTIONS")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
     environment.update({
         "LD_LIBRARY_PATH": ":".join(libraries),
-        # Another host per rank: two ranks may then share the GPU, and only the network can join them.
+        # Another host per rank: they may then share the GPU, and only the network can join them.
         "NCCL_HOSTID": f"clustar-gpu-check-{rank}", "NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MNNVL_ENABLE": "0",
         "NCCL_SOCKET_IFNAME": "lo", "CLUSTAR_SOCKET_IFNAME": "lo", "NCCL_MAX_NCHANNELS": "2",
-        "NCCL_NET_PLUGIN": shim if logged else plugin, "NCCL_NET": PLUGIN_NAME,
+        "NCCL_NET_PLUGIN": shim if case.logged else plugin, "NCCL_NET": PLUGIN_NAME,
         "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV",
     })
-    if logged:
+    if case.logged:
         environment.update({"NETLOG_PLUGIN": plugin, "NETLOG_FILE": csv})
-    environment.update(case_env)
+    if case.profiled:
+        # The same path as the net plugin's: one library, one state (NCCL looks for others when these are not set).
+        environment.update({"NCCL_PROFILER_PLUGIN": plugin, "NCCL_TUNER_PLUGIN": plugin})
+    environment.update(case.environment)
     return environment
 
 
@@ -121,18 +158,19 @@ def stop(processes):
 
 def run_ranks(program, case, paths, work, limit, max_bytes):
     """Runs one case; returns (exit statuses, None where it had to be stopped; seconds)."""
-    name, _, env, logged, _ = case
+    name = case.name
     processes, logs = [], []
     start = time.monotonic()
     try:
-        for rank in range(RANKS):
+        for rank in range(case.ranks):
             log = open(os.path.join(work, f"{name}.rank{rank}.log"), "wb")
             logs.append(log)
             csv = os.path.join(work, f"{name}.rank{rank}.csv")
-            command = [*program, "--rank", str(rank), "--size", str(RANKS), "--idfile", os.path.join(work, f"{name}.id"),
-                       "--max", str(max_bytes), "--deadline", str(max(int(limit) - 5, 1)),
-                       "--json", os.path.join(work, f"{name}.rank{rank}.json")]
-            environment = rank_environment(rank, env, logged, paths["plugin"], paths["shim"], csv, paths["libraries"])
+            command = [*program, "--rank", str(rank), "--size", str(case.ranks), "--idfile", os.path.join(work, f"{name}.id"),
+                       "--min", str(min(case.min_bytes, max_bytes)), "--max", str(min(case.max_bytes, max_bytes)),
+                       "--deadline", str(max(int(limit) - 5, 1)),
+                       "--json", os.path.join(work, f"{name}.rank{rank}.json"), *case.arguments]
+            environment = rank_environment(rank, case, paths["plugin"], paths["shim"], csv, paths["libraries"])
             processes.append(subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log,
                                               stderr=subprocess.STDOUT, start_new_session=True))
         # When one rank fails, the other only waits for it: a short grace, then it is stopped.
@@ -152,13 +190,12 @@ def run_ranks(program, case, paths, work, limit, max_bytes):
 
 
 def run_case(case, program, paths, work, limit, max_bytes):
-    name, description, env, logged, must_fail = case
     statuses, seconds = run_ranks(program, case, paths, work, limit, max_bytes)
-    result = {"name": name, "description": description, "environment": env, "statuses": statuses,
-              "seconds": round(seconds, 1)}
-    result.update(gpu_report.read_case(work, name, RANKS, logged))
-    network = "Socket" if name == "socket" else PLUGIN_NAME
-    result["outcome"], result["reason"] = gpu_report.judge(result, network, logged, must_fail)
+    result = {"name": case.name, "description": case.description, "environment": case.environment, "ranks": case.ranks,
+              "statuses": statuses, "seconds": round(seconds, 1)}
+    result.update(gpu_report.read_case(work, case))
+    network = "Socket" if case.environment.get("NCCL_NET") == "Socket" else PLUGIN_NAME
+    result["outcome"], result["reason"] = gpu_report.judge(result, case, network)
     return result
 
 
@@ -167,12 +204,11 @@ def run_cases(options, document, program, paths, work):
     deadline = time.monotonic() + options.limit
     for case in options.cases:
         left = deadline - time.monotonic()
-        print(f"{case[0]}: {case[1]} ...", flush=True)
+        print(f"{case.name}: {case.description} ...", flush=True)
         if left < 10:
-            outcome = {"name": case[0], "description": case[1], "outcome": "skipped", "reason": "no time left"}
+            outcome = {"name": case.name, "description": case.description, "outcome": "skipped", "reason": "no time left"}
         else:
-            max_bytes = 8 if case[4] else options.max
-            outcome = run_case(case, program, paths, work, min(CASE_LIMIT_S, left - 5), max_bytes)
+            outcome = run_case(case, program, paths, work, min(CASE_LIMIT_S, left - 5), options.max)
         results["cases"].append(outcome)
         results[outcome["outcome"]] += 1
         print(f"  {outcome['outcome']}: {outcome['reason']}", flush=True)
@@ -191,17 +227,17 @@ def parse(arguments):
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"), help="build folder with bin/ and lib/")
     parser.add_argument("--out", default=os.environ.get("OUT") or os.path.join(ROOT, "build", "gpu-check"),
                         help="where results go (default $OUT, else build/gpu-check)")
-    parser.add_argument("--only", help="names of cases, separated by commas: " + " ".join(case[0] for case in CASES))
+    parser.add_argument("--only", help="names of cases, separated by commas: " + " ".join(case.name for case in CASES))
     parser.add_argument("--max", type=int, default=64 << 20, metavar="BYTES", help="largest message (default 64 MiB)")
     parser.add_argument("--limit", type=int, default=LIMIT_S, metavar="S", help=f"seconds for all (default {LIMIT_S})")
     options = parser.parse_args(arguments)
     options.cases = CASES
     if options.only:
         wanted = options.only.split(",")
-        unknown = sorted(set(wanted) - {case[0] for case in CASES})
+        unknown = sorted(set(wanted) - {case.name for case in CASES})
         if unknown:
-            parser.error(f"--only: unknown case {', '.join(unknown)}; known: {', '.join(case[0] for case in CASES)}")
-        options.cases = [case for case in CASES if case[0] in wanted]
+            parser.error(f"--only: unknown case {', '.join(unknown)}; known: {', '.join(case.name for case in CASES)}")
+        options.cases = [case for case in CASES if case.name in wanted]
     return options
 
 

@@ -52,20 +52,24 @@ class GpuCheck(unittest.TestCase):
     def test_all_well(self):
         status, output = self.run_check("ok")
         self.assertEqual(status, 0, output)
-        self.assertEqual(self.outcomes(), {case[0]: "passed" for case in gpu_check.CASES})
+        self.assertEqual(self.outcomes(), {case.name: "passed" for case in gpu_check.CASES})
         case = self.results()["cases"][2]
         self.assertEqual((case["networks"], case["plugin_api"], case["channels"]), (["CLUSTAR"], "v11", ["NET/CLUSTAR"]))
-        self.assertEqual(case["shim"][1]["by_size"], [
-            {"op": "AllReduce", "algo": "Ring", "proto": "Simple", "tag": "1", "bytes": 1048576, "count": 3}])
-        # 2 types, 5 runs each, 64 MiB; two ranks send 1 + 1/2 + 1/2 of it.
+        # 2 types, 5 runs each, 64 MiB; two ranks send 1 + 1/2 + 1/2 of it, in transfers of 1 MiB.
         self.assertEqual(case["ring_formula_bytes"], 2 * 5 * 2 * (64 << 20))
+        self.assertEqual(case["shim"][1]["sent_bytes"], case["ring_formula_bytes"])
+        self.assertEqual(case["shim"][1]["by_size"][0], {"op": "AllReduce", "algo": "Ring", "proto": "Simple", "tag": "1",
+                                                         "bytes": 1 << 20, "count": 2 * 5 * 64})
         with open(os.path.join(self.out, "results.md"), encoding="utf-8") as stream:
             text = stream.read()
-        self.assertIn("**6 passed, 0 failed, 0 skipped**", text)
+        self.assertIn("**13 passed, 0 failed, 0 skipped**", text)
         self.assertIn("| all_reduce | 64 MiB | yes | 100 (1.000) |", text)
         self.assertIn("Using network CLUSTAR", text)
         with tarfile.open(os.path.join(self.out, "details.tar.gz")) as archive:
             self.assertIn("details/ring-simple-logged.rank1.csv", archive.getnames())
+        self.assertIn("- profiler CLUSTAR (v5), tuner CLUSTAR (v5)", text)
+        self.assertIn("of 4 communicators", text)
+        self.assertIn("collectives replayed on rank 0 have", text)
 
     def test_wrong_bits_fail(self):
         status, output = self.run_check("wrong", "--only", "ring-simple")
@@ -88,6 +92,24 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertEqual(self.outcomes(), {"ring-simple": "passed", "ring-simple-logged": "failed"})
         self.assertIn("the logging shim saw no isend", output)
+
+    def test_a_profiler_that_is_not_loaded_fails(self):
+        status, output = self.run_check("no_profiler", "--only", "profiled-2,loss-off-is-exact,ring-simple")
+        self.assertEqual(status, 1)
+        self.assertEqual(self.outcomes(), {"ring-simple": "passed", "profiled-2": "failed", "loss-off-is-exact": "failed"})
+        self.assertIn("rank 1: NCCL's log names no plugin among its profilers", output)
+
+    def test_a_deviation_from_the_ring_fails_with_its_row(self):
+        status, output = self.run_check("gap", "--only", "profiled-3", "--max", "65536")
+        self.assertEqual(status, 1)
+        self.assertIn("transfer is not 3 of 8: rank 1, line ", output)
+        with open(os.path.join(self.out, "results.md"), encoding="utf-8") as stream:
+            self.assertIn("- deviation: transfer is not 3 of 8", stream.read())
+
+    def test_ll128_despite_the_tuner_fails(self):
+        status, output = self.run_check("ll128", "--only", "profiled-defaults", "--max", "65536")
+        self.assertEqual(status, 1)
+        self.assertIn("LL128, which the tuner must forbid: rank 0, line 2", output)
 
     def test_a_rank_that_crashes_is_named(self):
         status, output = self.run_check("crash", "--only", "ring-simple")
@@ -117,10 +139,13 @@ class GpuCheck(unittest.TestCase):
 
     def test_settings_of_the_caller_do_not_leak(self):
         with mock.patch.dict(os.environ, {"NCCL_ALGO": "Tree", "CLUSTAR_IO": "udp", "NETLOG_FILE": "x"}):
-            plain = gpu_check.rank_environment(0, {"NCCL_PROTO": "Simple"}, False, "p.so", "s.so", "f", ["l"])
-            logged = gpu_check.rank_environment(1, {}, True, "p.so", "s.so", "f", ["l"])
+            plain = gpu_check.rank_environment(0, gpu_check.Case("a", "", {"NCCL_PROTO": "Simple"}), "p.so", "s.so", "f", ["l"])
+            logged = gpu_check.rank_environment(1, gpu_check.Case("b", "", {}, logged=True, profiled=True), "p.so", "s.so", "f",
+                                                ["l"])
         self.assertFalse({"NCCL_ALGO", "CLUSTAR_IO", "NETLOG_FILE"} & set(plain))
         self.assertEqual((plain["NCCL_NET_PLUGIN"], logged["NCCL_NET_PLUGIN"], logged["NETLOG_PLUGIN"]), ("p.so", "s.so", "p.so"))
+        self.assertEqual((logged["NCCL_PROFILER_PLUGIN"], logged["NCCL_TUNER_PLUGIN"]), ("p.so", "p.so"))
+        self.assertNotIn("NCCL_PROFILER_PLUGIN", plain)
         self.assertNotEqual(plain["NCCL_HOSTID"], logged["NCCL_HOSTID"])
 
     def test_log_lines_of_nccl(self):
@@ -132,6 +157,15 @@ class GpuCheck(unittest.TestCase):
             "a:1:2 [0] NCCL INFO Channel 01/0 : 1[0] -> 0[0] [receive] via NET/CLUSTAR/0\n")
         self.assertEqual((log["networks"], log["plugin_api"]), (["CLUSTAR"], "v11"))
         self.assertEqual(len(log["evidence"]), 3, "one line of each kind")
+        self.assertEqual((log["profiler"], log["tuner"]), ("", ""))
+
+    def test_log_lines_of_profiler_and_tuner(self):
+        older = gpu_report.read_log("a:1:2 [0] NCCL INFO PROFILER/Plugin: loaded CLUSTAR\n"
+                                    "a:1:2 [0] NCCL INFO TUNER/Plugin: Using tuner plugin CLUSTAR\n")
+        newer = gpu_report.read_log("a:1:2 [0] NCCL INFO PROFILER/Plugin: Loaded CLUSTAR (v6)\n"
+                                    "a:1:2 [0] NCCL INFO TUNER/Plugin: Using CLUSTAR (v6)\n")
+        self.assertEqual((older["profiler"], older["tuner"]), ("CLUSTAR", "CLUSTAR"))
+        self.assertEqual((newer["profiler"], newer["tuner"]), ("CLUSTAR (v6)", "CLUSTAR (v6)"))
 
 
 if __name__ == "__main__":

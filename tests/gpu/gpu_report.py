@@ -6,9 +6,11 @@ import json
 import os
 import re
 
-EVIDENCE = re.compile(r"NCCL version|NET/Plugin|Loaded net plugin|Using network|via NET/|Duplicate GPU|WARN|log shim|"
+import gpu_trace
+
+EVIDENCE = re.compile(r"NCCL version|NET/Plugin|Loaded net plugin|Using network|via NET/|PROFILER/Plugin|TUNER/Plugin|Duplicate GPU|WARN|log shim|"
                       r"\bCLUSTAR\b|time is up|nccl-check:")
-EVIDENCE_LINES = 14
+EVIDENCE_LINES = 18
 SEND_ROWS = 200
 
 
@@ -39,6 +41,9 @@ def read_log(text):
     return {"nccl_version": first(r"NCCL version ([\w.+]+)"),
             "networks": sorted(set(re.findall(r"Using network (\S+)", text))),
             "plugin_api": first(r"Loaded net plugin \S+ \((v\d+)\)"),
+            # NCCL 2.27 writes "loaded NAME", "Using tuner plugin NAME"; later ones "Loaded NAME (v5)", "Using NAME (v5)".
+            "profiler": first(r"PROFILER/Plugin: [Ll]oaded (\S+(?: \(v\d+\))?)"),
+            "tuner": first(r"TUNER/Plugin: Using (?:tuner plugin )?(\S+(?: \(v\d+\))?)"),
             "channels": sorted(set(re.findall(r"via (NET/[^/\s]+)", text))),
             "evidence": unique[:EVIDENCE_LINES]}
 
@@ -67,25 +72,27 @@ def read_shim(path):
             "failed_calls": failures, "by_size": rows, "distinct": len(sends)}
 
 
-def ring_bytes(results, size):
+def ring_bytes(results):
     """Payload that one rank of a ring would send for these collectives, the checked run and the timed ones."""
     factor = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
-    return sum(result["bytes"] * factor[result["collective"]] * (size - 1) // size * (result["iterations"] + 1)
-               for result in results)
+    return sum(result["bytes"] * factor[result["collective"]] * (result["ranks"] - 1) // result["ranks"] *
+               (result["iterations"] + 1) for result in results)
 
 
-def read_case(out, name, ranks, logged):
+def read_case(out, spec):
+    name, ranks = spec.name, spec.ranks
     reports = [read_json(os.path.join(out, f"{name}.rank{rank}.json")) for rank in range(ranks)]
     logs = [read_log(read_text(os.path.join(out, f"{name}.rank{rank}.log"))) for rank in range(ranks)]
     case = {"networks": sorted(set().union(*(log["networks"] for log in logs))),
             "ranks_with_network": sum(bool(log["networks"]) for log in logs),
             "channels": sorted(set().union(*(log["channels"] for log in logs))),
             "nccl_version": logs[0]["nccl_version"], "plugin_api": logs[0]["plugin_api"],
+            "profilers": [log["profiler"] for log in logs], "tuners": [log["tuner"] for log in logs],
             "evidence": logs[0]["evidence"], "ranks_reported": sum(report is not None for report in reports)}
     merged = []
     if all(reports):
         for rows in zip(*(report["results"] for report in reports)):
-            row = dict(rows[0])
+            row = {"communicator": "world", "ranks": ranks, **rows[0]}
             row["correct"] = all(other["correct"] for other in rows)
             row["time_us"] = max(other["time_us"] for other in rows)
             for key in ("algbw_gbytes_per_s", "busbw_gbytes_per_s"):
@@ -94,16 +101,32 @@ def read_case(out, name, ranks, logged):
                                            if other.get("first_wrong"))
             merged.append(row)
     case["collectives"] = merged
-    if logged:
-        case["shim"] = [read_shim(os.path.join(out, f"{name}.rank{rank}.csv")) for rank in range(ranks)]
-        case["ring_formula_bytes"] = ring_bytes(merged, ranks)
+    traces = [os.path.join(out, f"{name}.rank{rank}.csv") for rank in range(ranks)]
+    if spec.logged:
+        case["shim"] = [read_shim(path) for path in traces]
+        case["ring_formula_bytes"] = ring_bytes(merged)
+    if spec.trace:
+        api = case["plugin_api"]
+        case["trace_deviation"], case["identity"] = gpu_trace.judge(
+            spec.trace, [gpu_trace.rows_of(path) for path in traces], ranks, merged, api != "" and int(api[1:]) >= 11)
     return case
 
 
-def judge(case, network, logged, must_fail):
+def judge_plugins(case, spec):
+    """Why the profiler, the tuner or the trace is not as it must be; empty if all is well."""
+    for kind in ("profilers", "tuners") if spec.profiled else ():
+        for rank, name in enumerate(case[kind]):
+            if "clustar" not in name.lower():
+                return f"rank {rank}: NCCL's log names {name or 'no plugin'} among its {kind}, not ours"
+    if spec.trace and case["trace_deviation"]:
+        return case["trace_deviation"]
+    return ""
+
+
+def judge(case, spec, network):
     """('passed' | 'failed', why)"""
     statuses = case["statuses"]
-    if must_fail:
+    if spec.must_fail:
         if any(status == 0 for status in statuses) or case["ranks_reported"]:
             return "failed", f"NCCL went on without the plugin, over {', '.join(case['networks']) or 'an unnamed network'}"
         if all(status is None for status in statuses):
@@ -124,13 +147,18 @@ def judge(case, network, logged, must_fail):
         return "failed", "a rank wrote no results"
     if [name.lower() for name in case["networks"]] != [network.lower()] or case["ranks_with_network"] != len(statuses):
         return "failed", f"NCCL's log names network {case['networks'] or 'none'}, wanted {network} on every rank"
-    if logged:
+    if spec.logged:
         for rank, shim in enumerate(case["shim"]):
             if not shim or not shim["sends"]:
                 return "failed", f"rank {rank}: the logging shim saw no isend"
             if shim["failed_calls"]:
                 return "failed", f"rank {rank}: {shim['failed_calls']} calls of the plugin failed"
-    return "passed", f"{len(case['collectives'])} results bit-identical over {case['networks'][0]}"
+    if why := judge_plugins(case, spec):
+        return "failed", why
+    text = f"{len(case['collectives'])} results bit-identical over {case['networks'][0]}"
+    if spec.trace:
+        text += f", {case['identity']['identified']} of {case['identity']['sends']} sends identified"
+    return "passed", text
 
 
 def size_text(size):
@@ -140,6 +168,24 @@ def size_text(size):
     return f"{size} B"
 
 
+def identity_lines(cases):
+    lines = []
+    for case in cases:
+        identity = case.get("identity")
+        if not identity:
+            continue
+        lines += ["", f"## Whose the sends were: {case['name']}", "",
+                  f"- {identity['identified']} of {identity['sends']} sends identified, of {identity['communicators']} "
+                  f"communicators, up to {identity['most_loops']} loops",
+                  f"- profiler {case['profilers'][0] or 'none'}, tuner {case['tuners'][0] or 'none'}",
+                  f"- deviation: {case['trace_deviation'] or 'none'}"]
+        lines += [f"- {identity['replays']}"] if "replays" in identity else []
+        lines += [f"- numbers of {key}: {value}" for key, value in identity["numbers"].items()]
+        lines += [f"- {kind['count']} sends of {kind['func']}, {kind['algo']}, {kind['proto']}"
+                  for kind in identity["kinds"]]
+    return lines
+
+
 def markdown(document):
     results, machine = document["results"], document["machine"]
     cases = results["cases"]
@@ -147,16 +193,19 @@ def markdown(document):
     lines = ["# GPU check", "",
              f"{machine.get('gpu') or 'unknown GPU'}, driver {machine.get('driver') or 'unknown'}, NCCL {version}; "
              f"{machine['cpu']}, {machine['cores']} cores, kernel {machine['kernel']}; clustar {document['version']}.", "",
-             "Two ranks share one GPU, which serves them in turns: this shows that NCCL over the plugin is correct; its "
+             "The ranks share one GPU, which serves them in turns: this shows that NCCL over the plugin is correct; its "
              "times say nothing about a network.", "",
              f"**{results['passed']} passed, {results['failed']} failed, {results['skipped']} skipped**", "",
-             "| case | outcome | network | plugin API | results checked | time | what |", "|---|---|---|---|---|---|---|"]
+             "| case | outcome | ranks | network | plugin API | results checked | time | what |",
+             "|---|---|---|---|---|---|---|---|"]
     for case in cases:
-        lines.append(f"| {case['name']} | {case['outcome']} | {', '.join(case.get('networks', [])) or '-'} | "
+        lines.append(f"| {case['name']} | {case['outcome']} | {case.get('ranks', '-')} | {', '.join(case.get('networks', [])) or '-'} | "
                      f"{case.get('plugin_api') or '-'} | {len(case.get('collectives', []))} | {case.get('seconds', 0):.0f} s | "
                      f"{case['description']}: {case['reason']} |")
 
-    timed = [case for case in cases if case.get("collectives")]
+    # Other ranks, sizes and communicators are no comparison.
+    timed = [case for case in cases if case.get("collectives") and case["ranks"] == 2 and
+             case.get("identity") is None]
     if timed:
         lines += ["", "## Time and bus bandwidth, float32", "",
                   "| collective | bytes | correct | " + " | ".join(f"{case['name']}, us (GB/s)" for case in timed) + " |",
@@ -183,6 +232,7 @@ def markdown(document):
             lines += [f"| {row['op']} | {row['algo']} | {row['proto']} | {row['tag']} | {row['bytes']} | {row['count']} |"
                       for row in case["shim"][0]["by_size"][:15]]
 
+    lines += identity_lines(cases)
     lines += ["", "## Evidence: lines of rank 0's log", ""]
     for case in cases:
         lines += [f"{case['name']}:", "```", *(case.get("evidence") or ["(none)"]), "```"]

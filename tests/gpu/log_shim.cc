@@ -6,13 +6,16 @@
 //   NETLOG_FILE    the CSV file, appended to; one process each
 //
 // Rows: time_ns (CLOCK_MONOTONIC), thread, call, object (comm or context), request, tag (memory type for regMr), bytes,
-// result, op, algo, proto (NCCL's last setNetAttr in this thread; '-' where it gave none). Grouped receives separate
-// their tags and sizes by ';'. Calls that answered "try again" (no request, no comm, not done) are no rows.
+// result, op, algo, proto (NCCL's last setNetAttr in this thread; '-' where it gave none); then, of isends whose
+// collective the wrapped plugin can name (clustarApi_v1.identify; '-' elsewhere): func, number, local_number, channel,
+// transfer, transfers, loop, stage, slice, reducing, total_bytes, comm, ranks, coll_algo, coll_proto. Grouped receives
+// separate their tags and sizes by ';'. Calls that answered "try again" (no request, no comm, not done) are no rows.
 #include <dlfcn.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +25,7 @@
 #include <type_traits>
 
 #include "nccl_plugin/abi/tables.h"
+#include "nccl_plugin/clustar.h"
 
 #define SHIM_EXPORT __attribute__((visibility("default")))
 
@@ -38,6 +42,11 @@ namespace {
 
 namespace abi = clustar::nccl_abi;
 
+constexpr const char* kHeader =
+    "time_ns,thread,call,object,request,tag,bytes,result,op,algo,proto,func,number,local_number,channel,transfer,"
+    "transfers,loop,stage,slice,reducing,total_bytes,comm,ranks,coll_algo,coll_proto\n";
+constexpr const char* kNoIdentity = "-,-,-,-,-,-,-,-,-,-,-,-,-,-,-";
+
 // The file, shared by all threads. Rows reach the disk at every close, finalize and unload.
 class CsvLog {
  public:
@@ -48,20 +57,18 @@ class CsvLog {
   std::string open(const char* path) {
     file_ = std::fopen(path, "ae");
     if (file_ == nullptr) return std::string("cannot write NETLOG_FILE '") + path + "': " + std::strerror(errno);
-    if (std::ftell(file_) == 0) {
-      std::fputs("time_ns,thread,call,object,request,tag,bytes,result,op,algo,proto\n", file_);
-    }
+    if (std::ftell(file_) == 0) std::fputs(kHeader, file_);
     return {};
   }
   void row(const char* call, const void* object, const void* request, const char* tag, const char* bytes, int result,
-           const char* attributes) {
+           const char* attributes, const char* identity) {
     if (file_ == nullptr) return;
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
     const std::int64_t time_ns = std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
     const std::scoped_lock lock(mutex_);
-    std::fprintf(file_, "%" PRId64 ",%ld,%s,%p,%p,%s,%s,%d,%s\n", time_ns, syscall(SYS_gettid), call, object, request,
-                 tag, bytes, result, attributes);
+    std::fprintf(file_, "%" PRId64 ",%ld,%s,%p,%p,%s,%s,%d,%s,%s\n", time_ns, syscall(SYS_gettid), call, object,
+                 request, tag, bytes, result, attributes, identity);
   }
   void flush() {
     if (file_ != nullptr) std::fflush(file_);
@@ -76,27 +83,57 @@ CsvLog g_log;
 std::string g_error;  // why nothing can be forwarded; empty when all is well
 thread_local abi::NetAttr t_attributes{{}, {}, abi::kNetAttrUndefined, abi::kNetAttrUndefined, abi::kNetAttrUndefined};
 
+// The wrapped plugin's; null: it cannot tell.
+const clustarApi_v1_t* g_api = nullptr;
+// NCCL gives the same function to every communicator of the process.
+std::atomic<abi::ProfilerCallback> g_profiler = nullptr;
+
+constexpr const char* kOps[] = {"Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "SendRecv",
+                                "Send",      "Recv",   "AlltoAll",  "Scatter",       "Gather"};
+constexpr const char* kAlgos[] = {"Tree", "Ring", "CollnetDirect", "CollnetChain", "Nvls", "NvlsTree", "Pat"};
+constexpr const char* kProtos[] = {"LL", "LL128", "Simple"};
+
 template <std::size_t N>
-const char* name_of(std::uint32_t mask, const char* const (&names)[N]) {
+const char* name_of_mask(std::uint32_t mask, const char* const (&names)[N]) {
   if (mask == 0 || mask == abi::kNetAttrUndefined) return "-";
   for (std::size_t bit = 0; bit < N; ++bit) {
     if (mask == 1u << bit) return names[bit];
   }
   return "several";
 }
+template <std::size_t N>
+const char* name_of(std::uint8_t number, const char* const (&names)[N]) {
+  return number < N ? names[number] : "-";
+}
 
 std::string attributes() {
-  static constexpr const char* kOps[] = {"Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "SendRecv",
-                                         "Send",      "Recv",   "AlltoAll",  "Scatter",       "Gather"};
-  static constexpr const char* kAlgos[] = {"Tree", "Ring", "CollnetDirect", "CollnetChain", "Nvls", "NvlsTree", "Pat"};
-  static constexpr const char* kProtos[] = {"LL", "LL128", "Simple"};
-  return std::string(name_of(t_attributes.op, kOps)) + "," + name_of(t_attributes.algo, kAlgos) + "," +
-         name_of(t_attributes.proto, kProtos);
+  return std::string(name_of_mask(t_attributes.op, kOps)) + "," + name_of_mask(t_attributes.algo, kAlgos) + "," +
+         name_of_mask(t_attributes.proto, kProtos);
+}
+
+// Within isend, in its thread, once NCCL's request was taken: a refused one would ask again and again.
+std::string identity_of(void* phandle) {
+  clustarMessage_v1 message{};
+  message.size = sizeof message;
+  const auto profiler = g_profiler.load(std::memory_order_acquire);
+  if (g_api == nullptr || profiler == nullptr || g_api->identify(profiler, phandle, &message) != CLUSTAR_OK) {
+    return kNoIdentity;
+  }
+  char phase[64] = "-,-,-,-";
+  if (message.has_phase != 0) {
+    std::snprintf(phase, sizeof phase, "%u,%u,%u,%u", message.loop, message.stage, message.slice, message.reducing);
+  }
+  char text[320];
+  std::snprintf(text, sizeof text, "%s,%" PRIu64 ",%u,%u,%u,%u,%s,%" PRIu64 ",%016" PRIx64 ",%u,%s,%s",
+                name_of(message.function, kOps), message.number, message.local_number, message.channel,
+                message.transfer, message.transfers, phase, message.total_bytes, message.comm_id, message.ranks,
+                name_of(message.algorithm, kAlgos), name_of(message.protocol, kProtos));
+  return text;
 }
 
 void row(const char* call, const void* object, int result, const void* request = nullptr, const std::string& tag = "-",
-         const std::string& bytes = "-") {
-  g_log.row(call, object, request, tag.c_str(), bytes.c_str(), result, attributes().c_str());
+         const std::string& bytes = "-", const std::string& identity = kNoIdentity) {
+  g_log.row(call, object, request, tag.c_str(), bytes.c_str(), result, attributes().c_str(), identity.c_str());
 }
 
 template <class T>
@@ -120,6 +157,7 @@ struct Shim {
   // v10
   static int init_v10(abi::DebugLogger logger, abi::ProfilerCallback profiler) {
     if (inner == nullptr) return refuse(logger);
+    g_profiler.store(profiler, std::memory_order_release);
     const int result = inner->init(logger, profiler);
     row("init", nullptr, result);
     return result;
@@ -139,6 +177,7 @@ struct Shim {
   static int init(void** ctx, std::uint64_t comm_id, abi::CommConfig* config, abi::DebugLogger logger,
                   abi::ProfilerCallback profiler) {
     if (inner == nullptr) return refuse(logger);
+    g_profiler.store(profiler, std::memory_order_release);
     const int result = inner->init(ctx, comm_id, config, logger, profiler);
     row("init", *ctx, result);
     return result;
@@ -196,7 +235,7 @@ struct Shim {
   static int isend(void* comm, void* data, std::size_t size, int tag, void* mhandle, void* phandle, void** request) {
     const int result = inner->isend(comm, data, size, tag, mhandle, phandle, request);
     if (result != abi::kSuccess || *request != nullptr) {
-      row("isend", comm, result, *request, std::to_string(tag), std::to_string(size));
+      row("isend", comm, result, *request, std::to_string(tag), std::to_string(size), identity_of(phandle));
     }
     return result;
   }
@@ -231,6 +270,11 @@ struct Shim {
   static int close_recv(void* comm) { return closed("closeRecv", comm, inner->closeRecv(comm)); }
   static int close_listen(void* comm) { return closed("closeListen", comm, inner->closeListen(comm)); }
 };
+
+const clustarApi_v1_t* api_of(void* library) {
+  const auto* const api = static_cast<const clustarApi_v1_t*>(dlsym(library, "clustarApi_v1"));
+  return api != nullptr && api->size >= sizeof(clustarApi_v1_t) ? api : nullptr;
+}
 
 template <class Table>
 void fill(Table& out, void* library, const char* symbol) {
@@ -288,6 +332,7 @@ bool load() {
     g_error = g_log.open(file);
   }
   if (!g_error.empty()) library = nullptr;
+  if (library != nullptr) g_api = api_of(library);
   fill(ncclNetPlugin_v10, library, "ncclNetPlugin_v10");
   fill(ncclNetPlugin_v11, library, "ncclNetPlugin_v11");
   fill(ncclNetPlugin_v12, library, "ncclNetPlugin_v12");

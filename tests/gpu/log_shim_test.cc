@@ -1,4 +1,5 @@
 // The logging shim without a GPU: one transfer through it over a real plugin, and what it wrote about it.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -13,6 +14,8 @@
 #include <vector>
 
 #include "bench/proxy/net_plugin.h"
+#include "nccl_plugin/abi/tables.h"
+#include "nccl_plugin/clustar.h"
 
 namespace clustar {
 namespace {
@@ -183,6 +186,106 @@ TEST_F(LogShim, WritesWhatATransferAsked) {
     EXPECT_EQ(rows("regMr").size(), 2u);
   }
   EXPECT_GT(tried, 0) << "the wrapped plugin exports none of v10, v11, v12";
+}
+
+// The columns of a row from `func` on, joined as in the file.
+std::string identity(const std::map<std::string, std::string>& row) {
+  std::string out;
+  for (const char* name : {"func", "number", "local_number", "channel", "transfer", "transfers", "loop", "stage",
+                           "slice", "reducing", "total_bytes", "comm", "ranks", "coll_algo", "coll_proto"}) {
+    out += (out.empty() ? "" : ",") + row.at(name);
+  }
+  return out;
+}
+
+int g_asked;
+// Stands for NCCL's callback: `phandle` is the answer.
+int answer(void**, int, void* phandle, std::int64_t, void* data) {
+  ++g_asked;
+  if (phandle == nullptr) return nccl_abi::kInternalError;
+  *static_cast<clustarMessage_v1*>(data) = *static_cast<clustarMessage_v1*>(phandle);
+  return 0;
+}
+
+int init(const nccl_abi::TableV10& table, void**, nccl_abi::ProfilerCallback callback) {
+  return table.init(nullptr, callback);
+}
+template <class Table>
+int init(const Table& table, void** ctx, nccl_abi::ProfilerCallback callback) {
+  return table.init(ctx, 1, nullptr, nullptr, callback);
+}
+
+// Sends of `messages` (null: not identified; of `busy`: not taken) through the shim over the plugin that identifies.
+template <class Table>
+void send_all(const char* symbol, const std::vector<clustarMessage_v1*>& messages, nccl_abi::ProfilerCallback callback,
+              std::size_t busy = 0) {
+  void* const library = dlopen(SHIM_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto* const table = static_cast<const Table*>(dlsym(library, symbol));
+  ASSERT_NE(table, nullptr);
+  void* ctx = nullptr;
+  ASSERT_EQ(init(*table, &ctx, callback), 0);
+  for (clustarMessage_v1* message : messages) {
+    void* request = nullptr;
+    for (std::size_t i = 0; i < busy; ++i)
+      EXPECT_EQ(table->isend(nullptr, nullptr, 0, 3, nullptr, message, &request), 0);
+    EXPECT_EQ(table->isend(nullptr, nullptr, 4096, 3, nullptr, message, &request), 0);
+    EXPECT_NE(request, nullptr);
+  }
+  EXPECT_EQ(table->closeSend(nullptr), 0);
+  dlclose(library);
+}
+
+clustarMessage_v1 reduce_scatter_step() {
+  clustarMessage_v1 message{};
+  message.size = sizeof message;
+  message.comm_id = 0xabcdef;
+  message.number = 41;
+  message.total_bytes = 1u << 26;
+  message.ranks = 3;
+  message.channel = 1;
+  message.transfer = 9;
+  message.transfers = 16;
+  message.loop = 1;
+  message.slice = 1;
+  message.function = nccl_abi::kAllReduce;
+  message.algorithm = nccl_abi::kRing;
+  message.protocol = nccl_abi::kSimple;
+  message.has_phase = 1;
+  message.reducing = 1;
+  return message;
+}
+
+TEST_F(LogShim, WritesWhichCollectiveEachSendIs) {
+  wrap(SHIM_IDENTIFYING_PLUGIN);
+  clustarMessage_v1 step = reduce_scatter_step();
+  clustarMessage_v1 point_to_point = step;
+  point_to_point.function = nccl_abi::kSend;
+  point_to_point.algorithm = point_to_point.protocol = 255;
+  point_to_point.local_number = 1;
+  point_to_point.has_phase = 0;
+  const std::vector<clustarMessage_v1*> messages = {&step, &point_to_point, nullptr};
+  g_asked = 0;
+  send_all<nccl_abi::TableV10>("ncclNetPlugin_v10", messages, answer);
+  send_all<nccl_abi::TableV11>("ncclNetPlugin_v11", messages, answer, 5);
+  send_all<nccl_abi::TableV12>("ncclNetPlugin_v12", messages, answer);
+  EXPECT_EQ(g_asked, 9) << "sends that were not taken are not asked about";
+  const auto sends = rows("isend");
+  ASSERT_EQ(sends.size(), 9u);
+  for (std::size_t i = 0; i < sends.size(); i += 3) {
+    EXPECT_EQ(identity(sends[i]), "AllReduce,41,0,1,9,16,1,0,1,1,67108864,0000000000abcdef,3,Ring,Simple");
+    EXPECT_EQ(identity(sends[i + 1]), "Send,41,1,1,9,16,-,-,-,-,67108864,0000000000abcdef,3,-,-");
+    EXPECT_EQ(identity(sends[i + 2]), "-,-,-,-,-,-,-,-,-,-,-,-,-,-,-");
+  }
+  for (const auto& row : rows("init")) EXPECT_EQ(identity(row), "-,-,-,-,-,-,-,-,-,-,-,-,-,-,-");
+}
+
+TEST_F(LogShim, AsksNobodyWithoutNcclsCallback) {
+  wrap(SHIM_IDENTIFYING_PLUGIN);
+  clustarMessage_v1 step = reduce_scatter_step();
+  send_all<nccl_abi::TableV11>("ncclNetPlugin_v11", {&step}, nullptr);
+  ASSERT_EQ(rows("isend").size(), 1u);
+  EXPECT_EQ(rows("isend")[0].at("func"), "-");
 }
 
 TEST_F(LogShim, AMissingPluginIsAnErrorOfInit) {
