@@ -10,8 +10,7 @@
  * Structs carry their size in `size`, set by the caller, so that they can grow at their end.
  * Functions, algorithms, protocols and datatypes are NCCL's numbers (ncclFunc_t, NCCL_ALGO_*, NCCL_PROTO_*,
  * ncclDataType_t); 255 = not known. */
-#ifndef CLUSTAR_H
-#define CLUSTAR_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -117,5 +116,4 @@ extern const clustarApi_v1_t clustarApi_v1;
 
 #ifdef __cplusplus
 }
-#endif
 #endif

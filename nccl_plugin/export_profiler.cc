@@ -8,6 +8,7 @@
 
 #include "nccl_plugin/abi/profiler.h"
 #include "nccl_plugin/c_boundary.h"
+#include "nccl_plugin/process.h"
 #include "nccl_plugin/profiler.h"
 #include "nccl_plugin/profiler_source.h"
 

@@ -1,30 +1,30 @@
 #include "nccl_plugin/process.h"
 
+#include <cstddef>
+#include <new>
+
 namespace clustar::nccl_plugin {
+namespace {
 
-CommRegistry& process_registry() {
-  static CommRegistry registry;
-  return registry;
+// In the library's own zeroed memory, which dlclose takes away: nothing is left behind, and nothing is destroyed.
+template <class T, class... Arguments>
+T& immortal(Arguments&&... arguments) {
+  alignas(T) static std::byte storage[sizeof(T)];
+  static T* const made = new (storage) T(arguments...);
+  return *made;
 }
 
-SendCounters& process_sends() {
-  static SendCounters counters;
-  return counters;
-}
+}  // namespace
 
-ReceptionBook& process_receptions() {
-  static ReceptionBook book;
-  return book;
-}
+CommRegistry& process_registry() { return immortal<CommRegistry>(); }
+SendCounters& process_sends() { return immortal<SendCounters>(); }
+ReceptionBook& process_receptions() { return immortal<ReceptionBook>(); }
 
 std::atomic<bool>& critical_phase() {
-  static std::atomic<bool> critical{false};
+  static constinit std::atomic<bool> critical{false};
   return critical;
 }
 
-Profiler& process_profiler() {
-  static Profiler profiler({}, process_registry(), critical_phase());
-  return profiler;
-}
+Profiler& process_profiler() { return immortal<Profiler>(Profiler::Options{}, process_registry(), critical_phase()); }
 
 }  // namespace clustar::nccl_plugin

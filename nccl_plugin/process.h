@@ -1,5 +1,6 @@
-// What the plugin keeps once per process, whatever NCCL loads first and ends last. All of it lives until dlclose:
-// NCCL's stopEvent has no context, and the C API may be asked at any time.
+// What the plugin keeps once per process, whatever NCCL loads first and ends last. It lives until the library is
+// unloaded and has no destructors: NCCL's stopEvent has no context, the C API may be asked at any time, and NCCL's
+// proxy threads may still run when a process exits without destroying its communicators.
 #pragma once
 
 #include <atomic>
@@ -12,10 +13,10 @@
 namespace clustar::nccl_plugin {
 
 CommRegistry& process_registry();
+Profiler& process_profiler();
 SendCounters& process_sends();
 ReceptionBook& process_receptions();
 // The model is in a phase in which it needs its gradients: set by the user through clustar.h.
 std::atomic<bool>& critical_phase();
-Profiler& process_profiler();
 
 }  // namespace clustar::nccl_plugin

@@ -1,12 +1,11 @@
 #include "nccl_plugin/profiler_source.h"
 
-#include <cstddef>
 #include <mutex>
-#include <new>
 #include <string>
 #include <utility>
 
 #include "nccl_plugin/abi/types.h"
+#include "nccl_plugin/plugin_state.h"
 #include "transport/base/config.h"
 
 namespace clustar::nccl_plugin {
@@ -23,7 +22,9 @@ Log make_log(nccl_abi::DebugLogger logger) {
 Result<std::shared_ptr<ProfilerSource>> make_source(nccl_abi::DebugLogger logger) {
   auto source = std::make_shared<ProfilerSource>();
   source->log = make_log(logger);
-  const auto config = Config::load();
+  const auto plugin = current_plugin();
+  // A configuration that the net plugin refused is refused here, too, in the same words.
+  const auto config = plugin && plugin->transport() != nullptr ? Result<Config>(plugin->config()) : Config::load();
   if (!config) return tl::unexpected(config.error());
   auto policy = LossPolicy::create(*config);
   if (!policy) return tl::unexpected(policy.error());
@@ -48,23 +49,6 @@ Result<std::shared_ptr<ProfilerSource>> profiler_source(nccl_abi::DebugLogger lo
   auto source = make_source(logger);
   if (source) shared = *source;
   return source;
-}
-
-Profiler& process_profiler() {
-  alignas(Profiler) static std::byte storage[sizeof(Profiler)];
-  static Profiler* const made = new (storage) Profiler({}, process_registry(), critical_phase());
-  return *made;
-}
-
-CommRegistry& process_registry() {
-  alignas(CommRegistry) static std::byte storage[sizeof(CommRegistry)];
-  static CommRegistry* const made = new (storage) CommRegistry();
-  return *made;
-}
-
-std::atomic<bool>& critical_phase() {
-  static constinit std::atomic<bool> critical{false};
-  return critical;
 }
 
 }  // namespace clustar::nccl_plugin

@@ -47,12 +47,11 @@ const ReceptionBook::Record* ReceptionBook::lookup(const CollectiveKey& key) con
 
 void ReceptionBook::add_hole(Record& record, const transport::ReceivedMessage& message,
                              const transport::MissingRange& range) {
-  if (holes_.empty()) holes_.resize(kHoles);
   const std::uint32_t ranks = message.loss.ranks;
   const std::uint32_t stages = record.key.function == nccl_abi::kAllReduce ? 2 * (ranks - 1) : ranks - 1;
   const std::uint32_t t = message.identity.transfer;
   const std::uint32_t per_loop = stages * kRingSlices;
-  Hole hole;
+  Hole hole{};
   hole.channel = message.identity.channel;
   hole.loop = per_loop == 0 ? 0 : t / per_loop;
   hole.stage = message.loss.stage;
@@ -117,7 +116,7 @@ std::vector<Hole> ReceptionBook::holes(const CollectiveKey& key) const {
   const std::lock_guard lock(mutex_);
   std::vector<Hole> out;
   const Record* record = lookup(key);
-  if (record == nullptr || holes_.empty()) return out;
+  if (record == nullptr) return out;
   const std::uint64_t first = holes_seen_ > kHoles ? holes_seen_ - kHoles : 0;
   for (std::uint64_t i = first; i < holes_seen_; ++i) {
     const KeptHole& kept = holes_[i % kHoles];

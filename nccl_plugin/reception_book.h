@@ -31,15 +31,16 @@ struct Reception {
 };
 
 struct Hole {
-  std::uint32_t channel = 0;
-  std::uint32_t loop = 0;
-  std::uint32_t stage = 0;
-  std::uint32_t slice = 0;
-  std::uint64_t offset = 0;  // within the message
-  std::uint64_t bytes = 0;
+  std::uint32_t channel;
+  std::uint32_t loop;
+  std::uint32_t stage;
+  std::uint32_t slice;
+  std::uint64_t offset;  // within the message
+  std::uint64_t bytes;
 };
 
-// Any thread; a lock per completed receive, held for a look-up among eight. Nothing is allocated but at the first hole.
+// Any thread; a lock per completed receive, held for a look-up among eight. A few MB, never on a stack; owns no other
+// memory, so that the process's own one needs no destruction (process.h).
 class ReceptionBook {
  public:
   static constexpr std::size_t kWays = 8;
@@ -51,6 +52,8 @@ class ReceptionBook {
     std::uint64_t missing_bytes = 0;
     std::uint64_t eligible_bytes = 0;
   };
+
+  ReceptionBook() {}  // not defaulted, which would write over every hole at once
 
   // A receive that is done; `progress.messages` is not empty.
   void add(const transport::Progress& progress);
@@ -68,7 +71,7 @@ class ReceptionBook {
     Reception reception;
   };
   struct KeptHole {
-    std::uint64_t serial = 0;
+    std::uint64_t serial;  // of its record
     Hole hole;
   };
   Record& record_of(const transport::MessageIdentity& identity);
@@ -76,8 +79,8 @@ class ReceptionBook {
   void add_hole(Record& record, const transport::ReceivedMessage& message, const transport::MissingRange& range);
 
   mutable std::mutex mutex_;
-  std::vector<Record> records_ = std::vector<Record>(kWays * kSets);
-  std::vector<KeptHole> holes_;  // ring, empty until the first
+  std::array<Record, kWays * kSets> records_;
+  std::array<KeptHole, kHoles> holes_;  // ring; unwritten beyond the first holes_seen_
   std::uint64_t holes_seen_ = 0;
   std::uint64_t serial_ = 0;
   Totals totals_;

@@ -41,9 +41,10 @@ std::uint64_t worthwhile_bytes(std::uint32_t ranks) {
 }
 
 void tune(const TunerFacts& facts, const LossPolicy& policy, int function, std::uint64_t bytes, CostTable table) {
+  if (facts.comm.nodes == 1) return;
   const float* const wanted = table.at(kRing, kSimple);
-  const bool steer = facts.steer && wanted != nullptr && *wanted >= 0 && facts.comm.nodes > 1 &&
-                     bytes >= worthwhile_bytes(facts.comm.ranks) && may_lose(facts, policy, function, bytes);
+  const bool steer = facts.steer && wanted != nullptr && *wanted >= 0 && bytes >= worthwhile_bytes(facts.comm.ranks) &&
+                     may_lose(facts, policy, function, bytes);
   for (int algorithm = 0; algorithm < table.algorithms; ++algorithm) {
     for (int protocol = 0; protocol < table.protocols; ++protocol) {
       float* const cost = table.at(algorithm, protocol);

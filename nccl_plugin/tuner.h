@@ -30,9 +30,9 @@ std::uint64_t worthwhile_bytes(std::uint32_t ranks);
 
 // Changes `table` for one collective of `bytes` (of one rank's input, as NCCL counts): LL128 is forbidden without
 // ordered lines, even when nothing else is left (NCCL then says that it has no choice, which beats wrong sums). Where
-// the policy lets the collective lose, it crosses nodes and it is worthwhile, all but RING with SIMPLE is forbidden, if
-// that is offered. On one node NCCL's choice rarely uses the network, and a ring could only be slower.
-// Never revives what NCCL ignores.
+// the policy lets the collective lose and it is worthwhile, all but RING with SIMPLE is forbidden, if that is offered.
+// On one node nothing is changed: NVLink orders its lines, and NCCL takes LL128 over anything else only when it is told
+// to (v2.28.9 src/graph/tuning.cc). Never revives what NCCL ignores.
 void tune(const TunerFacts& facts, const LossPolicy& policy, int function, std::uint64_t bytes, CostTable table);
 
 }  // namespace clustar::nccl_plugin

@@ -1,19 +1,23 @@
 #include "nccl_plugin/tuner_source.h"
 
-#include <utility>
-
-#include "transport/base/config.h"
+#include "nccl_plugin/plugin_state.h"
+#include "nccl_plugin/process.h"
 
 namespace clustar::nccl_plugin {
 
-Result<std::shared_ptr<const TunerSource>> tuner_source(nccl_abi::DebugLogger) {
-  const auto config = Config::load();
-  if (!config) return tl::unexpected(config.error());
-  auto policy = LossPolicy::create(*config);
-  if (!policy) return tl::unexpected(policy.error());
+Result<std::shared_ptr<const TunerSource>> tuner_source(nccl_abi::DebugLogger /*logger*/) {
+  const auto plugin = current_plugin();
   auto source = std::make_shared<TunerSource>();
-  source->policy = std::move(*policy);
-  source->steer = config->tuner == "on";
+  if (!plugin || plugin->transport() == nullptr) {
+    // Another net plugin carries the traffic, or none will: NCCL's choice is not ours to change.
+    source->ordered_lines = true;
+    source->steer = false;
+    return source;
+  }
+  source->policy = plugin->policy();
+  source->registry = &process_registry();
+  source->ordered_lines = plugin->ordered_lines();
+  source->steer = plugin->config().tuner == "on" && plugin->may_lose();
   return source;
 }
 

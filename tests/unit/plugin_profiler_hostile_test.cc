@@ -154,6 +154,41 @@ TEST(PluginProfilerHostile, AnAnswerIsRightOrNone) {
   }
 }
 
+TEST(PluginProfilerHostile, AContextMayCloseUnderItsEvents) {
+  CommRegistry registry;
+  const std::atomic<bool> critical{false};
+  const auto profiler = std::make_unique<Profiler>(
+      Profiler::Options{.contexts = 2, .collectives = 64, .operations = 64, .others = 8}, registry, critical);
+  Profiler::Opening opening;
+  opening.comm = {.comm_id = 1, .name = "a name that needs memory of its own", .ranks = 2, .nodes = 2, .rank = 0};
+  opening.version = kVersion;
+  std::atomic<void*> context{nullptr};
+  std::atomic<bool> over{false};
+  const auto work = [&] {
+    TestComm comm(*profiler, kVersion);
+    for (std::uint64_t i = 0; !over; ++i) {
+      comm.context = context;
+      void* const coll = comm.coll({.number = i}, nullptr);
+      comm.stop(coll);
+      comm.stop(comm.op(coll, 2));
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 2; ++i) threads.emplace_back(work);
+    for (int i = 0; i < 60; ++i) {
+      const auto opened = profiler->open(opening, nullptr);
+      if (!opened) continue;
+      context = *opened;
+      std::this_thread::yield();
+      profiler->close(*opened);
+      profiler->close(*opened);
+    }
+    over = true;
+  }
+  EXPECT_GE(profiler->counters().stale, 60u);
+}
+
 TEST(PluginProfilerHostile, TheSecondProfilerSeesEachEventOnceAndNoneAfterItsEnd) {
   constexpr const char* kPath = CLUSTAR_CHAINED "_v5.so";
   void* const library = ::dlopen(kPath, RTLD_NOW | RTLD_LOCAL);

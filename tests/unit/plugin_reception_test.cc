@@ -1,6 +1,7 @@
 // What the plugin remembers of received collectives, and how a message becomes a coflow.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <set>
 #include <vector>
 
@@ -53,7 +54,8 @@ Received tolerant(const MessageIdentity& identity, std::size_t size, std::uint16
 }
 
 TEST(ReceptionBook, CountsWhatCameAndWhatIsMissing) {
-  ReceptionBook book;
+  const auto owner = std::make_unique<ReceptionBook>();
+  ReceptionBook& book = *owner;
   // n = 4: a loop is 2 * 3 stages of 2 slices = 12 transfers; t = 12 + 5 is loop 1, stage 2, slice 1.
   book.add(tolerant(all_reduce(3, 17, 2), 1000, 4, 2, {{0, 100, 50}, {0, 900, 100}}).progress());
   book.add(tolerant(all_reduce(3, 0), 500, 4, 0, {}).progress());
@@ -78,7 +80,8 @@ TEST(ReceptionBook, CountsWhatCameAndWhatIsMissing) {
 }
 
 TEST(ReceptionBook, PartsOfOneReceiveBelongToTheirOwnMessages) {
-  ReceptionBook book;
+  const auto owner = std::make_unique<ReceptionBook>();
+  ReceptionBook& book = *owner;
   Received received = tolerant(all_reduce(1), 100, 2, 0, {{1, 10, 5}});
   received.sizes.push_back(200);
   received.messages.push_back(received.messages[0]);
@@ -89,7 +92,8 @@ TEST(ReceptionBook, PartsOfOneReceiveBelongToTheirOwnMessages) {
 }
 
 TEST(ReceptionBook, UnidentifiedAndReliableMessagesCountInTheTotalsOnly) {
-  ReceptionBook book;
+  const auto owner = std::make_unique<ReceptionBook>();
+  ReceptionBook& book = *owner;
   Received received;
   received.sizes = {300};
   received.messages.resize(1);
@@ -100,7 +104,8 @@ TEST(ReceptionBook, UnidentifiedAndReliableMessagesCountInTheTotalsOnly) {
 }
 
 TEST(ReceptionBook, KeepsTheNewestAndListsThemNewestFirst) {
-  ReceptionBook book;
+  const auto owner = std::make_unique<ReceptionBook>();
+  ReceptionBook& book = *owner;
   constexpr std::uint64_t kMany = 3 * ReceptionBook::kSets * ReceptionBook::kWays;
   for (std::uint64_t i = 0; i < kMany; ++i) book.add(tolerant(all_reduce(i), 10, 2, 0, {{0, 0, 1}}).progress());
   EXPECT_FALSE(book.find({77, 0, nccl_abi::kAllReduce}));
@@ -113,7 +118,8 @@ TEST(ReceptionBook, KeepsTheNewestAndListsThemNewestFirst) {
 }
 
 TEST(ReceptionBook, HolesArePushedOutByNewerOnesButStayCounted) {
-  ReceptionBook book;
+  const auto owner = std::make_unique<ReceptionBook>();
+  ReceptionBook& book = *owner;
   const CollectiveKey key{77, 5, nccl_abi::kAllReduce};
   for (std::size_t i = 0; i < ReceptionBook::kHoles + 10; ++i) {
     book.add(tolerant(all_reduce(5), 10, 2, 0, {{0, i, 1}}).progress());

@@ -93,6 +93,7 @@ std::vector<std::string> tuned(const TunerFacts& facts, const LossPolicy& policy
 }
 
 const std::vector<std::string> kRingSimple{"1/2"};
+const std::vector<std::string> kAll = choices(Table(kAlgorithms, kProtocols));
 const std::vector<std::string> kAllButLL128{"0/0", "0/2", "1/0", "1/2", "2/0", "2/2", "3/0",
                                             "3/2", "4/0", "4/2", "5/0", "5/2", "6/0", "6/2"};
 
@@ -122,7 +123,7 @@ TEST(Tuner, SteersWhatMayLoseWhereItIsWorthIt) {
     EXPECT_EQ(tuned(facts, policy, function, std::uint64_t{1} << 40), kRingSimple);
     EXPECT_EQ(tuned(facts, policy, function, least - 1), kAllButLL128);
     EXPECT_EQ(tuned(facts_of(4, 4, "tp0"), policy, function, least), kAllButLL128);
-    EXPECT_EQ(tuned(facts_of(4, 1, "dp0"), policy, function, least), kAllButLL128) << "one node";
+    EXPECT_EQ(tuned(facts_of(4, 1, "dp0"), policy, function, least), kAll) << "one node";
     EXPECT_EQ(tuned(facts_of(0, 0, "dp0"), policy, function, least), kAllButLL128) << "sizes are not known";
   }
   for (const int function : {int{nccl_abi::kAllGather}, int{nccl_abi::kBroadcast}, int{nccl_abi::kReduce}, -1, 99}) {
