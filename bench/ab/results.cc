@@ -49,6 +49,9 @@ json run_json(const Run& run, const Plan& plan) {
                           "parameters_digest",
                           "missing_bytes",
                           "eligible_bytes",
+                          "delivered_bytes",
+                          "identified_messages",
+                          "tolerant_messages",
                           "per_epoch",
                           "curve",
                           "transport"}) {

@@ -17,6 +17,7 @@
 
 #include "bench/cli/arms.h"
 #include "bench/cli/commands.h"
+#include "bench/cli/loss_options.h"
 #include "bench/cli/options.h"
 #include "bench/proxy/bootstrap.h"
 #include "bench/proxy/net_plugin.h"
@@ -54,6 +55,7 @@ struct Options {
   bool quiet = false;
   double inject_loss = 0;
   std::string inject_faults;
+  double loss_tolerance = 0;
   // Which of the options were given.
   CLI::Option* ranks_given = nullptr;
   CLI::Option* rank_given = nullptr;
@@ -62,6 +64,7 @@ struct Options {
   CLI::Option* target_given = nullptr;
   CLI::Option* examples_given = nullptr;
   CLI::Option* check_given = nullptr;
+  CLI::Option* loss_given = nullptr;
 
   bool launched() const { return report_fd >= 0; }
 };
@@ -240,15 +243,23 @@ std::string contradiction(const Options& options) {
 }
 
 // Into this process's environment, where its plugin finds them, or its ranks'.
-Result<void> inject_faults(Options& options) {
+Result<void> set_environment(Options& options) {
   const auto faults = parse_faults(options.inject_loss, options.inject_faults);
   if (!faults) return tl::unexpected(faults.error());
   options.config.inject_faults = faults->text;
   options.config.inject_loss = faults->loss;
-  if (options.launched()) return {};  // inherited
-  ab::Settings settings;
-  if (auto ok = inject(*faults, settings); !ok) return ok;
-  for (const auto& [name, value] : settings) setenv(name.c_str(), value.c_str(), 1);
+  if (!options.launched()) {  // else inherited
+    ab::Settings settings;
+    if (options.loss_tolerance > 0) {
+      if (auto ok = tolerate_loss(options.loss_tolerance, settings); !ok) return ok;
+    } else if (options.loss_given->count() > 0) {
+      for (const char* opts_in : {"CLUSTAR_LOSS_RULES", "CLUSTAR_LOSS_TRAFFIC_CLASSES"}) unsetenv(opts_in);
+    }
+    if (auto ok = inject(*faults, settings); !ok) return ok;
+    for (const auto& [name, value] : settings) setenv(name.c_str(), value.c_str(), 1);
+  }
+  // What our plugin would refuse it refuses itself, and another plugin does not read it.
+  if (const auto config = config_of({})) options.config.loss_bound_ppm = loss_bound_ppm(*config);
   return {};
 }
 
@@ -261,7 +272,7 @@ int run(Options& options) {
   options.rank.plugin =
       options.rank.plugin.empty() ? default_plugin() : std::filesystem::absolute(options.rank.plugin).string();
   if (const std::string wrong = contradiction(options); !wrong.empty()) return usage_error(wrong);
-  if (const auto injected = inject_faults(options); !injected) return usage_error(injected.error().message);
+  if (const auto set = set_environment(options); !set) return usage_error(set.error().message);
   if (options.config.no_communication) options.config.check_equal = trainer::CheckEqual::kOff;
   if (options.describe) return describe(options);
   if (options.rank_given->count() > 0 || options.ranks == 1) return run_one_rank(options);
@@ -352,6 +363,7 @@ void add_transport_options(CLI::App& command, Options& options) {
   add_fault_options(command, options.inject_loss, options.inject_faults,
                     "the packets that each rank sends, data and acknowledgements alike; needs "
                     "CLUSTAR_TRANSPORT=mlt");
+  options.loss_given = add_loss_option(command, options.loss_tolerance);
   command
       .add_option("--stall-timeout", options.stall_timeout_s,
                   "Fail when a transfer makes no progress for this many seconds (0 = wait for ever)")
@@ -391,7 +403,8 @@ void add_train(CLI::App& app, int& status) {
       "The environment (CLUSTAR_*, NCCL_*) reaches the plugin unchanged.\n"
       "Exit status: 0 done, 1 failed (a rank was lost, replicas differ, bad data), 2 wrong usage.\n"
       "Example: clustar train --model mlp --ranks 4 --json result.json\n"
-      "With loss: CLUSTAR_TRANSPORT=mlt clustar train --ranks 2 --inject-loss 0.01");
+      "With loss: CLUSTAR_TRANSPORT=mlt clustar train --ranks 2 --inject-loss 0.01\n"
+      "With loss that may stay: clustar train --ranks 4 --loss-tolerance 0.01 --inject-loss 0.02");
   command.callback([options, &status] { status = run(*options); });
 }
 

@@ -157,7 +157,7 @@ int Session::post(Transfer& transfer) {
     const Part& part = transfer.parts.front();
     std::byte* data = part.region->data() + part.offset;
     result = bounded("isend", [&] {
-      return net_->isend(transfer.comm, data, part.size, part.tag, part.region->mhandle(), &transfer.request);
+      return net_->isend(transfer.comm, data, part.size, part.tag, part.region->mhandle(), nullptr, &transfer.request);
     });
   } else {
     std::vector<void*> data(n), mhandles(n);
@@ -172,7 +172,7 @@ int Session::post(Transfer& transfer) {
     }
     result = bounded("irecv", [&] {
       return net_->irecv(transfer.comm, static_cast<int>(n), data.data(), sizes.data(), tags.data(), mhandles.data(),
-                         &transfer.request);
+                         nullptr, &transfer.request);
     });
   }
   transfer.busy += transfer.request == nullptr ? 1 : 0;

@@ -56,12 +56,14 @@ class Loop {
   void* post_recv(std::size_t bytes) {
     void *request = nullptr, *data = in_.data();
     int tag = 1;
-    while (request == nullptr) must(net_->irecv(recv_, 1, &data, &bytes, &tag, &in_mr_, &request), "irecv", *net_);
+    while (request == nullptr)
+      must(net_->irecv(recv_, 1, &data, &bytes, &tag, &in_mr_, nullptr, &request), "irecv", *net_);
     return request;
   }
   void* post_send(std::size_t bytes) {
     void* request = nullptr;
-    while (request == nullptr) must(net_->isend(send_, out_.data(), bytes, 1, out_mr_, &request), "isend", *net_);
+    while (request == nullptr)
+      must(net_->isend(send_, out_.data(), bytes, 1, out_mr_, nullptr, &request), "isend", *net_);
     return request;
   }
   bool test(void* request) {

@@ -177,7 +177,7 @@ Result<void> PluginWire::close() {
 Result<void*> PluginWire::post_send(int channel, std::size_t offset, std::size_t bytes) {
   const Channel& at = outgoing_[static_cast<std::size_t>(channel)];
   void* request = nullptr;
-  const int result = plugin_->isend(at.comm, at.memory + offset, bytes, 0, at.mhandle, &request);
+  const int result = plugin_->isend(at.comm, at.memory + offset, bytes, 0, at.mhandle, nullptr, &request);
   if (result != kSuccess) return tl::unexpected(call_error(*plugin_, "isend", result));
   return request;
 }
@@ -188,7 +188,7 @@ Result<void*> PluginWire::post_receive(int channel, std::size_t offset, std::siz
   void* mhandle = at.mhandle;
   int tag = 0;
   void* request = nullptr;
-  const int result = plugin_->irecv(at.comm, 1, &data, &bytes, &tag, &mhandle, &request);
+  const int result = plugin_->irecv(at.comm, 1, &data, &bytes, &tag, &mhandle, nullptr, &request);
   if (result != kSuccess) return tl::unexpected(call_error(*plugin_, "irecv", result));
   return request;
 }

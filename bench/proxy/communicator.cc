@@ -9,10 +9,13 @@
 #include <type_traits>
 #include <utility>
 
+#include "bench/proxy/comm_profiler.h"
+#include "bench/proxy/nccl_names.h"
 #include "bench/proxy/plugin_error.h"
 #include "bench/proxy/progress_engine.h"
 #include "bench/proxy/ring_links.h"
 #include "bench/proxy/service_thread.h"
+#include "bench/proxy/tuner_plugin.h"
 
 namespace clustar::bench::proxy {
 namespace {
@@ -72,6 +75,8 @@ class RingCommunicator final : public Communicator {
   Result<void> open(Bootstrap& bootstrap);
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  int profiler_version() const override { return profiler_ ? profiler_->version() : 0; }
+  int tuner_version() const override { return tuner_ ? tuner_->version() : 0; }
   void record_steps(bool on) override { record_steps_ = on; }
   void abort() override;
   Result<void> close() override;
@@ -94,6 +99,9 @@ class RingCommunicator final : public Communicator {
  private:
   Result<void> init_plugin();
   Result<void> choose_device();
+  Result<void> init_profiler();
+  Result<void> init_tuner();
+  Result<Protocol> choose_protocol(const CollectiveRequest& request);
   Result<int> agree_on_group(Bootstrap& bootstrap);
   Result<void> connect_ring(Bootstrap& bootstrap, int group);
   std::unique_ptr<Pending> start(const CollectiveRequest& request, std::size_t copied_if_alone);
@@ -108,6 +116,9 @@ class RingCommunicator final : public Communicator {
   bool record_steps_ = false;
   bool initialised_ = false;
   void* ctx_ = nullptr;
+  std::optional<CommProfiler> profiler_;
+  std::unique_ptr<TunerPlugin> tuner_;
+  void* tuner_context_ = nullptr;
   std::optional<ServiceThread> service_;
   std::optional<RingLinks> links_;
   std::optional<ProgressEngine> engine_;
@@ -123,7 +134,55 @@ Result<void> RingCommunicator::init_plugin() {
   // NCCL hands finalize to a v11 plugin even when its init failed.
   initialised_ = result == nccl_abi::kSuccess || plugin_.has_finalize();
   if (result != nccl_abi::kSuccess) return tl::unexpected(plugin_error(plugin_, "init", result));
-  return choose_device();
+  if (auto chosen = choose_device(); !chosen) return chosen;
+  return init_profiler();
+}
+
+// 0: none.
+int wanted_version(int option, const NetPlugin& plugin) {
+  if (option != 0) return std::max(option, 0);
+  return paired_version(plugin.version());
+}
+
+// Before listen and connect, as NCCL does it. A profiler whose init fails is left out, which NCCL calls "continue
+// without profiler".
+Result<void> RingCommunicator::init_profiler() {
+  std::unique_ptr<ProfilerPlugin> plugin;
+  void* context = nullptr;
+  if (const int version = wanted_version(options_.profiler_version, plugin_); version != 0) {
+    auto opened = ProfilerPlugin::open(plugin_.path(), version);
+    if (!opened) return tl::unexpected(opened.error());
+    plugin = std::move(*opened);
+  }
+  // Each rank is a node of its own: all its transfers cross the network.
+  const ProfiledComm comm{options_.comm_id, options_.comm_name, size_, size_, rank_};
+  if (plugin && plugin->init(comm, plugin_.logger(), &context) != nccl_abi::kSuccess) plugin.reset();
+  profiler_.emplace(std::move(plugin), context, rank_);
+  return {};
+}
+
+Result<void> RingCommunicator::init_tuner() {
+  const int version = wanted_version(options_.tuner_version, plugin_);
+  if (version == 0) return {};
+  auto opened = TunerPlugin::open(plugin_.path(), version);
+  if (!opened) return tl::unexpected(opened.error());
+  if (!*opened) return {};
+  const auto ranks = static_cast<std::size_t>(size_);
+  const int result = (*opened)->init({options_.comm_id, ranks, ranks}, plugin_.logger(), &tuner_context_);
+  if (result != nccl_abi::kSuccess) return tl::unexpected(plugin_error(plugin_, "the tuner's init", result));
+  tuner_ = std::move(*opened);
+  return {};
+}
+
+// All ranks get the same answer, or their kernels wait for each other, here as under NCCL.
+Result<Protocol> RingCommunicator::choose_protocol(const CollectiveRequest& request) {
+  if (!tuner_) return options_.protocol;
+  CostTable costs = offered_costs(options_.protocol);
+  int channels = 0;  // a tuner's wish for fewer or more; the rings here are what the user asked for
+  const int result = tuner_->get_coll_info(tuner_context_, function_of(request.collective),
+                                           collective_bytes(request, size_), costs, &channels);
+  if (result != nccl_abi::kSuccess) return tl::unexpected(plugin_error(plugin_, "the tuner's getCollInfo", result));
+  return cheapest_ring(costs, function_name(request.collective));
 }
 
 Result<void> RingCommunicator::choose_device() {
@@ -198,12 +257,18 @@ Result<void> RingCommunicator::open(Bootstrap& bootstrap) {
   if (auto agreed = agree(bootstrap, init_plugin()); !agreed) return agreed;
   auto group = agree_on_group(bootstrap);
   if (!group) return tl::unexpected(group.error());
-  if (size_ == 1) return {};
+  if (size_ == 1) return init_tuner();
   service_.emplace();
   if (auto connected = connect_ring(bootstrap, *group); !connected) return connected;
+  if (auto agreed = agree(bootstrap, init_tuner()); !agreed) return agreed;
   engine_.emplace(plugin_, ctx_, links_->links(),
-                  ProgressEngine::Config{rank_, size_, options_.channels, options_.protocol, options_.force_flush,
-                                         options_.stall_timeout});
+                  ProgressEngine::Config{.rank = rank_,
+                                         .size = size_,
+                                         .channels = options_.channels,
+                                         .protocol = options_.protocol,
+                                         .flush = options_.force_flush,
+                                         .profiler = &*profiler_,
+                                         .stall_timeout = options_.stall_timeout});
   return {};
 }
 
@@ -211,17 +276,20 @@ void RingCommunicator::abort() {
   if (engine_) engine_->abort();
 }
 
-// NCCL's order: the progress thread first, then the connections on the service thread, then the plugin's context.
+// NCCL's order: the progress thread first, then the connections on the service thread, then the contexts of tuner,
+// profiler and net plugin (init.cc commCleanup, commFree).
 Result<void> RingCommunicator::close() {
   if (std::exchange(closed_, true)) return {};
   Result<void> outcome;
   if (engine_) engine_->stop();
   if (links_) outcome = service_->run([&] { return links_->close(); });
   service_.reset();
-  if (initialised_) {
-    const int result = plugin_.finalize(ctx_);
-    if (result != nccl_abi::kSuccess && outcome) outcome = tl::unexpected(plugin_error(plugin_, "finalize", result));
-  }
+  const auto note = [&](const char* call, int result) {
+    if (result != nccl_abi::kSuccess && outcome) outcome = tl::unexpected(plugin_error(plugin_, call, result));
+  };
+  if (tuner_) note("the tuner's finalize", tuner_->finalize(tuner_context_));
+  if (profiler_) note("the profiler's finalize", profiler_->finalize());
+  if (initialised_) note("finalize", plugin_.finalize(ctx_));
   return outcome;
 }
 
@@ -241,9 +309,11 @@ Result<void> RingCommunicator::validate(const CollectiveRequest& request) const 
 }
 
 std::unique_ptr<Pending> RingCommunicator::start(const CollectiveRequest& request, std::size_t copied_if_alone) {
-  const auto valid = validate(request);
+  auto valid = validate(request);
   if (valid && request.count > 0 && engine_) {
-    return std::make_unique<PendingCollective>(engine_->submit(request, record_steps_));
+    const auto protocol = choose_protocol(request);
+    if (protocol) return std::make_unique<PendingCollective>(engine_->submit(request, *protocol, record_steps_));
+    valid = tl::unexpected(protocol.error());
   }
   auto completion = std::make_shared<Completion>();
   if (!valid) {

@@ -33,6 +33,11 @@ struct CommunicatorOptions {
   bool group_channels = false;
   // iflush after each received Simple slice, as NCCL does for GPU memory; host memory needs none.
   bool force_flush = false;
+  std::string comm_name;  // ncclConfig_t.commName, for the profiler
+  // The profiler and the tuner of the plugin's library, each in the newest version up to this one, 4 to 6; 0 = as the
+  // NCCL that loads this version of the net plugin (net v12: 6, v11: 5, v10: 4, below: none), -1 = none.
+  int profiler_version = 0;
+  int tuner_version = 0;
 };
 
 // What one collective did on this rank.
@@ -40,8 +45,9 @@ struct CollectiveStats {
   double seconds = 0;            // from start() to completion
   std::uint64_t bytes_sent = 0;  // payload given to isend
   std::uint64_t bytes_received = 0;
-  std::uint64_t steps = 0;           // transfers (isend) completed
-  std::vector<double> step_seconds;  // post to completion of each send step; filled when record_steps is set
+  std::uint64_t steps = 0;                // transfers (isend) completed
+  Protocol protocol = Protocol::kSimple;  // what the tuner left of the communicator's
+  std::vector<double> step_seconds;       // post to completion of each send step; filled when record_steps is set
 };
 
 // A started collective. The buffers must stay valid and untouched until wait() returned. May outlive the communicator,
@@ -66,6 +72,9 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // Of the tables in use; 0 = none.
+  virtual int profiler_version() const { return 0; }
+  virtual int tuner_version() const { return 0; }
   // Applies to collectives started afterwards.
   virtual void record_steps(bool on) = 0;
   // Fails every pending and future collective, without closing anything yet. Any thread.

@@ -1,6 +1,5 @@
 #include "bench/proxy/net_plugin.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "bench/proxy/table_adaptor.h"
@@ -11,38 +10,16 @@ namespace {
 constexpr int kNewest = 12;
 constexpr int kOldest = 6;
 
-// The names NCCL tries for one entry of NCCL_NET_PLUGIN.
-std::vector<std::string> file_names(const std::string& path) {
-  std::vector<std::string> names{path};
-  const bool is_file = path.find('/') != std::string::npos || (path.starts_with("lib") && path.ends_with(".so"));
-  if (!is_file) names.push_back(fmt::format("libnccl-net-{}.so", path));
-  return names;
-}
-
-Result<Library> open_library(const std::string& path) {
-  // dlopen("") is the program itself, and would look like a library without tables.
-  if (path.empty()) return fail(ErrorCode::kInvalidArgument, "the path of the net plugin is empty; give a .so file");
-  std::string reasons;
-  for (const std::string& name : file_names(path)) {
-    dlerror();
-    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return Library(library);
-    const char* reason = dlerror();
-    if (!reasons.empty()) reasons += "; ";
-    reasons += reason != nullptr ? reason : "no reason given by dlopen";
-  }
-  return fail(ErrorCode::kUnavailable, fmt::format("cannot open net plugin '{}': {}", path, reasons));
-}
-
-void* find_table(const Library& library, int version) {
-  return dlsym(library.get(), fmt::format("ncclNetPlugin_v{}", version).c_str());
+void* find_table(const OpenedLibrary& opened, int version) {
+  return find_symbol(opened.library.get(), fmt::format("ncclNetPlugin_v{}", version));
 }
 
 template <int V>
-std::unique_ptr<NetPlugin> adapt(Library& library, void* table) {
+std::unique_ptr<NetPlugin> adapt(OpenedLibrary& library, void* table) {
   return std::make_unique<TableAdaptor<V>>(std::move(library), static_cast<const typename Abi<V>::Table*>(table));
 }
 
-std::unique_ptr<NetPlugin> adapt(int version, Library& library, void* table) {
+std::unique_ptr<NetPlugin> adapt(int version, OpenedLibrary& library, void* table) {
   switch (version) {
     case 6: return adapt<6>(library, table);
     case 7: return adapt<7>(library, table);
@@ -105,11 +82,6 @@ int AdaptorBase::too_large(const char* call, std::size_t size, std::size_t limit
   return bad_call(
       fmt::format("{} of {} bytes: ncclNetPlugin_v{} carries at most {} bytes per call", call, size, version(), limit),
       nccl_abi::kInternalError);
-}
-
-int AdaptorBase::ignore_profiler_event(void** /*event_handle*/, int /*type*/, void* /*profiler_handle*/,
-                                       std::int64_t /*plugin_id*/, void* /*extension_data*/) {
-  return nccl_abi::kSuccess;
 }
 
 }  // namespace clustar::bench::proxy

@@ -58,6 +58,8 @@ class NetPlugin {
   // The versions a library exports, newest first; empty when it is no net plugin.
   static Result<std::vector<int>> exported_versions(const std::string& path);
 
+  // Under which the loader found the library: opening it again gives the same one, with its profiler and its tuner.
+  virtual const std::string& path() const = 0;
   virtual int version() const = 0;
   virtual const char* name() const = 0;  // "" when the table's name is NULL
   virtual bool has_make_v_device() const = 0;
@@ -79,9 +81,12 @@ class NetPlugin {
   virtual int reg_mr_dma_buf(void* comm, void* data, std::size_t size, int type, std::uint64_t offset, int fd,
                              void** mhandle) = 0;
   virtual int dereg_mr(void* comm, void* mhandle) = 0;
-  virtual int isend(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void** request) = 0;
-  virtual int irecv(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
+  // phandle, one per receive in phandles: what the plugin hands back to NCCL's profiler callback (profiler_callback.h).
+  // Null, or no array: no events. Tables below v10 do not take them.
+  virtual int isend(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void* phandle,
                     void** request) = 0;
+  virtual int irecv(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
+                    void** phandles, void** request) = 0;
   virtual int iflush(void* recv_comm, int n, void** data, int* sizes, void** mhandles, void** request) = 0;
   virtual int test(void* request, int* done, int* sizes) = 0;
   virtual int close_send(void* send_comm) = 0;
@@ -89,6 +94,9 @@ class NetPlugin {
   virtual int close_listen(void* listen_comm) = 0;
   virtual int set_net_attr(void* ctx, nccl_abi::NetAttr* attr) = 0;
 
+  // What NCCL gives each plugin to log with, for the profiler and the tuner of the same library. As long as this
+  // object.
+  virtual nccl_abi::DebugLogger logger() const = 0;
   // Lines the plugin logged since the last call; the newest 4,096 are kept.
   virtual std::vector<LogLine> take_log() = 0;
   // Text of the newest WARN line since open, "" when there was none; take_log does not clear it. Any thread.

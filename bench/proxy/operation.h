@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "bench/proxy/comm_profiler.h"
 #include "bench/proxy/communicator.h"
+#include "bench/proxy/profiler_callback.h"
 #include "bench/proxy/ring_program.h"
 
 namespace clustar::bench::proxy {
@@ -52,8 +54,11 @@ struct CollectiveRequest {
   int root = 0;
 };
 
+// Of all ranks' blocks: NCCL's size of the collective, the larger of one rank's input and output.
+std::size_t collective_bytes(const CollectiveRequest& request, int ranks);
+
 // Counters are slices since the operation began; a later stage never overtakes an earlier one:
-// filled (kernel) >= transmitted (isend accepted) >= sent (test done).
+// posted (buffer given to the kernel) >= filled (kernel) >= transmitted (isend accepted) >= sent (test done).
 struct ChannelWork {
   RingProgram program;
   std::size_t actions = 0;
@@ -62,6 +67,7 @@ struct ChannelWork {
   std::size_t sends = 0;
   bool send_begun = false;
   std::uint64_t send_base = 0;  // step of the connection at which this operation starts
+  std::size_t posted = 0;
   std::size_t filled = 0;
   std::size_t transmitted = 0;
   std::size_t sent = 0;
@@ -72,6 +78,9 @@ struct ChannelWork {
   std::size_t receives = 0;
   std::uint64_t receive_base = 0;
   std::size_t consumed = 0;
+
+  ProxySub send_sub;
+  ProxySub receive_sub;
 };
 
 // Receives of the channels that share a comm are posted together: posted >= received (test done) >= ready (flushed).
@@ -84,8 +93,11 @@ struct GroupWork {
   std::array<void*, kSteps> requests{};  // of the receive, then of its flush
 };
 
+// Stays where it is: the plugin holds phandles into it.
 struct Operation {
   CollectiveRequest request;
+  Protocol protocol = Protocol::kSimple;
+  TaskEvents events;
   StepShape shape;
   bool record_steps = false;
   std::chrono::steady_clock::time_point started_at;

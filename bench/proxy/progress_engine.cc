@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace clustar::bench::proxy {
 namespace {
@@ -33,6 +34,7 @@ ProgressEngine::ProgressEngine(NetPlugin& plugin, void* ctx, std::span<Link> lin
       next_((config.rank + 1) % config.size),
       link_of_(static_cast<std::size_t>(config.channels)),
       kernel_(config.protocol),
+      simple_kernel_(Protocol::kSimple),
       steps_(link_of_.size()),
       send_free_(link_of_.size()),
       receive_free_(links.size()) {
@@ -44,22 +46,23 @@ ProgressEngine::ProgressEngine(NetPlugin& plugin, void* ctx, std::span<Link> lin
 
 ProgressEngine::~ProgressEngine() { stop(); }
 
-std::shared_ptr<Operation> ProgressEngine::make_operation(const CollectiveRequest& request, bool record_steps) const {
+std::shared_ptr<Operation> ProgressEngine::make_operation(const CollectiveRequest& request, Protocol protocol,
+                                                          bool record_steps) const {
   auto op = std::make_shared<Operation>();
   op->request = request;
-  op->shape = step_shape(request.collective, config_.protocol);
+  op->protocol = protocol;
+  op->stats.protocol = protocol;
+  op->shape = step_shape(request.collective, protocol);
   op->record_steps = record_steps;
   op->started_at = steady_clock::now();
   op->channels.resize(link_of_.size());
   op->groups.resize(links_.size());
   const std::size_t element = element_bytes(request.type);
-  const bool by_block =
-      request.collective == Collective::kReduceScatter || request.collective == Collective::kAllGather;
-  const std::size_t total = request.count * element * (by_block ? static_cast<std::size_t>(config_.size) : 1);
+  const std::size_t total = collective_bytes(request, config_.size);
   for (std::size_t c = 0; c < op->channels.size(); ++c) {
     ChannelWork& work = op->channels[c];
     const ChannelPart part = channel_part(static_cast<int>(c), config_.channels, request.count, total, element);
-    work.program = RingProgram(request.collective, config_.protocol, {config_.rank, config_.size, request.root}, part,
+    work.program = RingProgram(request.collective, protocol, {config_.rank, config_.size, request.root}, part,
                                request.count, element);
     work.actions = work.program.actions();
     work.sends = work.program.sends();
@@ -70,19 +73,33 @@ std::shared_ptr<Operation> ProgressEngine::make_operation(const CollectiveReques
   return op;
 }
 
-std::shared_ptr<Completion> ProgressEngine::submit(const CollectiveRequest& request, bool record_steps) {
-  auto op = make_operation(request, record_steps);
-  auto completion = op->completion;
+Result<void> ProgressEngine::queue(std::shared_ptr<Operation> op) {
   {
     const std::lock_guard lock(mutex_);
-    if (stop_) {
-      completion->finish(fail(ErrorCode::kInvalidUsage, "the communicator is closed"));
-      return completion;
-    }
+    if (stop_) return fail(ErrorCode::kInvalidUsage, "the communicator is closed");
     inbox_.push_back(std::move(op));
     news_.store(true, std::memory_order_relaxed);
   }
   changed_.notify_one();
+  return {};
+}
+
+std::shared_ptr<Completion> ProgressEngine::submit(const CollectiveRequest& request, Protocol protocol,
+                                                   bool record_steps) {
+  auto op = make_operation(request, protocol, record_steps);
+  auto completion = op->completion;
+  TaskEvents events;
+  if (config_.profiler != nullptr) {
+    const auto used = std::count_if(op->channels.begin(), op->channels.end(),
+                                    [](const ChannelWork& work) { return work.actions > 0; });
+    events = op->events = config_.profiler->start_task(request, protocol, static_cast<int>(used));
+    for (ChannelWork& work : op->channels) {
+      config_.profiler->prepare(work.send_sub, events);
+      config_.profiler->prepare(work.receive_sub, events);
+    }
+  }
+  if (auto queued = queue(std::move(op)); !queued) completion->finish(tl::unexpected(queued.error()));
+  if (config_.profiler != nullptr) config_.profiler->stop_task(events);
   return completion;
 }
 
@@ -133,14 +150,36 @@ bool ProgressEngine::take_work() {
     moved_since_clock_ = true;
   }
   news_.store(false, std::memory_order_relaxed);
-  for (auto& op : inbox_) active_.push_back(std::move(op));
-  inbox_.clear();
+  auto arrived = std::exchange(inbox_, {});
   if (abort_ && !error_) error_ = Error{ErrorCode::kInvalidUsage, "the communicator was aborted"};
-  return !stop_;
+  const bool go_on = !stop_;
+  lock.unlock();  // the profiler's business must not keep who submits
+  for (auto& op : arrived) {
+    if (go_on && !error_) start_ops(*op);
+    active_.push_back(std::move(op));
+  }
+  return go_on;
+}
+
+// As NCCL's ProxyAppend: when the progress thread takes the operations, by channel, the receive first.
+void ProgressEngine::start_ops(Operation& op) const {
+  const auto chunk =
+      static_cast<int>(wire_shape(op.protocol).step_bytes * static_cast<std::size_t>(op.shape.chunk_steps));
+  for (std::size_t c = 0; c < op.channels.size(); ++c) {
+    ChannelWork& work = op.channels[c];
+    ProxyOpFacts facts{static_cast<int>(c), previous_, static_cast<int>(work.receives), chunk * op.shape.slice_steps,
+                       false};
+    if (work.receives > 0) start_op(work.receive_sub, facts);
+    facts = {facts.channel, next_, static_cast<int>(work.sends), facts.chunk_bytes, true};
+    if (work.sends > 0) start_op(work.send_sub, facts);
+  }
 }
 
 void ProgressEngine::fail_all(const Error& error) {
-  for (const auto& op : active_) op->completion->finish(tl::unexpected(error));
+  for (auto& op : active_) {
+    op->completion->finish(tl::unexpected(error));
+    failed_.push_back(std::move(op));
+  }
   active_.clear();
 }
 

@@ -29,14 +29,16 @@ class ProgressEngine {
     int channels = 1;
     Protocol protocol = Protocol::kSimple;
     bool flush = false;
+    CommProfiler* profiler = nullptr;  // outlives the engine
     std::chrono::milliseconds stall_timeout{0};
   };
   // `links` are connected and stay so until stop() returned.
   ProgressEngine(NetPlugin& plugin, void* ctx, std::span<Link> links, const Config& config);
   ~ProgressEngine();
 
-  // Takes a request that needs the network and starts it in turn.
-  std::shared_ptr<Completion> submit(const CollectiveRequest& request, bool record_steps);
+  // Takes a request that needs the network and starts it in turn; `protocol` is the communicator's or kSimple. The
+  // profiler sees it start and, as under NCCL, stop before this returns.
+  std::shared_ptr<Completion> submit(const CollectiveRequest& request, Protocol protocol, bool record_steps);
   void abort();
   void stop();  // joins the thread; whatever is unfinished ends with an error, its transfers untested
   Communicator::Totals totals() const;
@@ -60,9 +62,12 @@ class ProgressEngine {
     std::uint64_t receive = 0;
   };
 
-  std::shared_ptr<Operation> make_operation(const CollectiveRequest& request, bool record_steps) const;
+  std::shared_ptr<Operation> make_operation(const CollectiveRequest& request, Protocol protocol,
+                                            bool record_steps) const;
+  Result<void> queue(std::shared_ptr<Operation> op);
   void loop();
   bool take_work();  // false: stop
+  void start_ops(Operation& op) const;
   void fail_all(const Error& error);
   bool pass();
   void finish_front();
@@ -72,17 +77,19 @@ class ProgressEngine {
   bool post_receive(Operation& op, const Link& link, GroupWork& work);
   bool test_receive(Operation& op, const Link& link, GroupWork& work);
   bool flush_receive(const Operation& op, const Link& link, GroupWork& work);
-  bool test_flush(GroupWork& work);
+  bool test_flush(Operation& op, const Link& link, GroupWork& work);
   bool run_kernel(Operation& op, std::size_t channel);
   bool progress_send(Operation& op, std::size_t channel);
+  void post_steps(Operation& op, std::size_t channel);
   bool post_send(Operation& op, std::size_t channel);
   bool test_send(Operation& op, std::size_t channel);
 
   void begin_send(Operation& op, std::size_t channel);
   void begin_receive(Operation& op, const Link& link, GroupWork& work);
+  void end_receive(Operation& op, std::size_t channel);
   bool receive_done(const Operation& op, const Link& link) const;
   std::size_t depth(const Operation& op, const Link& link) const;
-  std::byte* slot(const std::vector<Registered>& buffers, const Link& link, std::size_t channel,
+  std::byte* slot(const Operation& op, const std::vector<Registered>& buffers, std::size_t channel,
                   std::uint64_t step) const;
   int tag(int sender, std::size_t channel) const;
   void tell_attributes(const Operation& op, bool send);
@@ -97,11 +104,13 @@ class ProgressEngine {
   int previous_;
   int next_;
   std::vector<std::size_t> link_of_;  // by channel
-  SliceKernel kernel_;
+  SliceKernel kernel_;                // of the communicator's protocol
+  SliceKernel simple_kernel_;         // of collectives whose protocol a tuner changed
   Counters counters_;
 
   // Progress thread only.
   std::deque<std::shared_ptr<Operation>> active_;
+  std::vector<std::shared_ptr<Operation>> failed_;  // kept: the plugin may still hold their phandles
   std::vector<ConnectionSteps> steps_;
   std::vector<char> send_free_;     // by channel, within one pass
   std::vector<char> receive_free_;  // by link

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstring>
 
+#include "bench/proxy/comm_profiler.h"
+#include "bench/proxy/nccl_names.h"
 #include "bench/proxy/plugin_error.h"
 #include "bench/proxy/progress_engine.h"
 
@@ -18,25 +20,6 @@ constexpr int kMaxTestSizes = 64;  // NCCL hands test() this many
 constexpr int kSizeNotReported = -1;
 
 void* marker() { return reinterpret_cast<void*>(nccl_abi::kOptionalRecvCompletion); }
-
-int function_of(Collective collective) {
-  switch (collective) {
-    case Collective::kBroadcast: return nccl_abi::kBroadcast;
-    case Collective::kAllGather: return nccl_abi::kAllGather;
-    case Collective::kReduceScatter: return nccl_abi::kReduceScatter;
-    case Collective::kAllReduce: break;
-  }
-  return nccl_abi::kAllReduce;
-}
-
-int protocol_of(Protocol protocol) {
-  switch (protocol) {
-    case Protocol::kLL: return nccl_abi::kLL;
-    case Protocol::kLL128: return nccl_abi::kLL128;
-    case Protocol::kSimple: break;
-  }
-  return nccl_abi::kSimple;
-}
 
 }  // namespace
 
@@ -52,11 +35,12 @@ std::size_t ProgressEngine::depth(const Operation& op, const Link& link) const {
   return static_cast<std::size_t>(std::max(steps, op.shape.chunk_steps) / op.shape.slice_steps);
 }
 
-std::byte* ProgressEngine::slot(const std::vector<Registered>& buffers, const Link& link, std::size_t channel,
+std::byte* ProgressEngine::slot(const Operation& op, const std::vector<Registered>& buffers, std::size_t channel,
                                 std::uint64_t step) const {
+  const Link& link = links_[link_of_[channel]];
   const std::size_t within = channel - static_cast<std::size_t>(link.first_channel);
-  return buffers[static_cast<std::size_t>(config_.protocol)].memory.data() + within * buffer_bytes(config_.protocol) +
-         step % kSteps * wire_shape(config_.protocol).step_bytes;
+  return buffers[static_cast<std::size_t>(op.protocol)].memory.data() + within * buffer_bytes(op.protocol) +
+         step % kSteps * wire_shape(op.protocol).step_bytes;
 }
 
 // NCCL's tag is the sender's rank; channels that share a comm need one each.
@@ -73,7 +57,7 @@ void ProgressEngine::tell_attributes(const Operation& op, bool send) {
   (send ? attr.send : attr.recv) = {1, 1, config_.channels, config_.channels};
   attr.op = 1u << function_of(op.request.collective);
   attr.algo = 1u << nccl_abi::kRing;
-  attr.proto = 1u << protocol_of(config_.protocol);
+  attr.proto = 1u << protocol_of(op.protocol);
   if (told_ && std::memcmp(&*told_, &attr, sizeof attr) == 0) return;
   told_ = attr;
   plugin_.set_net_attr(ctx_, &attr);
@@ -86,6 +70,7 @@ void ProgressEngine::begin_receive(Operation& op, const Link& link, GroupWork& w
     ChannelWork& channel = op.channels[c];
     channel.receive_base = round_up(steps_[c].receive, static_cast<std::size_t>(op.shape.chunk_steps));
     steps_[c].receive = channel.receive_base + channel.receives * static_cast<std::size_t>(op.shape.slice_steps);
+    record_op_in_progress(channel.receive_sub);
   }
 }
 
@@ -95,6 +80,7 @@ void ProgressEngine::begin_send(Operation& op, std::size_t channel) {
   work.send_begun = true;
   work.send_base = round_up(steps_[channel].send, static_cast<std::size_t>(op.shape.chunk_steps));
   steps_[channel].send = work.send_base + work.sends * static_cast<std::size_t>(op.shape.slice_steps);
+  record_op_in_progress(work.send_sub);
 }
 
 bool ProgressEngine::receive_done(const Operation& op, const Link& link) const {
@@ -105,13 +91,25 @@ bool ProgressEngine::receive_done(const Operation& op, const Link& link) const {
   return true;
 }
 
+// NCCL's kernel tells the proxy, which then ends the step, and all operations of a shared connection at once.
+void ProgressEngine::end_receive(Operation& op, std::size_t channel) {
+  ChannelWork& work = op.channels[channel];
+  stop_step(work.receive_sub, work.consumed);
+  ++work.consumed;
+  const Link& link = links_[link_of_[channel]];
+  if (!receive_done(op, link)) return;
+  for (int i = 0; i < link.channels; ++i) {
+    stop_op(op.channels[static_cast<std::size_t>(link.first_channel + i)].receive_sub);
+  }
+}
+
 bool ProgressEngine::progress_receive(Operation& op, std::size_t group) {
   Link& link = links_[group];
   GroupWork& work = op.groups[group];
   if (!work.begun) begin_receive(op, link, work);
   bool moved = post_receive(op, link, work);
   if (!error_) moved |= test_receive(op, link, work);
-  if (!error_) moved |= test_flush(work);
+  if (!error_) moved |= test_flush(op, link, work);
   return moved;
 }
 
@@ -121,25 +119,31 @@ bool ProgressEngine::post_receive(Operation& op, const Link& link, GroupWork& wo
   std::array<std::size_t, kMaxTestSizes> sizes{};
   std::array<int, kMaxTestSizes> tags{};
   std::array<void*, kMaxTestSizes> mhandles{};
+  std::array<void*, kMaxTestSizes> phandles{};
+  std::array<ProxySub*, kMaxTestSizes> active{};
   std::size_t subs = 0;
   const auto slice_steps = static_cast<std::size_t>(op.shape.slice_steps);
   for (int i = 0; i < link.channels; ++i) {
     const auto c = static_cast<std::size_t>(link.first_channel + i);
-    const ChannelWork& channel = op.channels[c];
+    ChannelWork& channel = op.channels[c];
     if (work.posted >= channel.receives) continue;
     if (work.posted >= channel.consumed + depth(op, link)) return false;
-    data[subs] = slot(link.recv_buffers, link, c, channel.receive_base + work.posted * slice_steps);
-    sizes[subs] = wire_shape(config_.protocol).step_bytes * slice_steps;
+    // As NCCL at every attempt: a receive that the plugin cannot take yet leaves a step that nothing stops.
+    start_step(channel.receive_sub, work.posted);
+    active[subs] = &channel.receive_sub;
+    phandles[subs] = channel.receive_sub.phandle(work.posted);
+    data[subs] = slot(op, link.recv_buffers, c, channel.receive_base + work.posted * slice_steps);
+    sizes[subs] = wire_shape(op.protocol).step_bytes * slice_steps;
     tags[subs] = tag(previous_, c);
-    mhandles[subs] = link.recv_buffers[static_cast<std::size_t>(config_.protocol)].mhandle;
+    mhandles[subs] = link.recv_buffers[static_cast<std::size_t>(op.protocol)].mhandle;
     ++subs;
   }
   tell_attributes(op, false);
   void*& request = work.requests[work.posted % kSteps];
-  const bool optional = config_.protocol != Protocol::kSimple && subs == 1;
+  const bool optional = op.protocol != Protocol::kSimple && subs == 1;
   request = optional ? marker() : nullptr;
   const int result = plugin_.irecv(link.recv_comm, static_cast<int>(subs), data.data(), sizes.data(), tags.data(),
-                                   mhandles.data(), &request);
+                                   mhandles.data(), phandles.data(), &request);
   const auto channel = static_cast<std::size_t>(link.first_channel);
   if (!check(result, "irecv", previous_, channel) || request == nullptr) return false;
   if (request == marker()) {
@@ -149,6 +153,7 @@ bool ProgressEngine::post_receive(Operation& op, const Link& link, GroupWork& wo
                                previous_, channel)};
     return false;
   }
+  for (std::size_t i = 0; i < subs; ++i) record_step(*active[i], work.posted, kStateRecvWait);
   ++work.posted;
   return true;
 }
@@ -166,13 +171,13 @@ bool ProgressEngine::test_receive(Operation& op, const Link& link, GroupWork& wo
   std::size_t sub = 0;
   for (int i = 0; i < link.channels; ++i) {
     const auto c = static_cast<std::size_t>(link.first_channel + i);
-    const ChannelWork& channel = op.channels[c];
+    ChannelWork& channel = op.channels[c];
     if (work.received >= channel.receives) continue;
     const std::size_t expected =
-        wire_bytes(config_.protocol, channel.program.receive(work.received).count * element_bytes(op.request.type));
+        wire_bytes(op.protocol, channel.program.receive(work.received).count * element_bytes(op.request.type));
     const int got = sizes[sub++];
     // LL and LL128 may complete before the size is known: there the flags tell.
-    if (config_.protocol == Protocol::kSimple && got != kSizeNotReported && got != static_cast<int>(expected)) {
+    if (op.protocol == Protocol::kSimple && got != kSizeNotReported && got != static_cast<int>(expected)) {
       error_ = Error{ErrorCode::kInternal,
                      fmt::format("a receive from rank {} on channel {} completed with {} bytes where {} were sent",
                                  previous_, c, got, expected)};
@@ -180,12 +185,14 @@ bool ProgressEngine::test_receive(Operation& op, const Link& link, GroupWork& wo
     }
     total += expected;
     if (got > 0) reported += static_cast<std::size_t>(got);
+    channel.receive_sub.transfer_size = static_cast<std::size_t>(std::max(got, 0));
+    record_step(channel.receive_sub, work.received, kStateRecvFlushWait);
     counters_.messages_received.add();
   }
   counters_.bytes_received.add(total);
   op.stats.bytes_received += total;
   work.requests[work.received % kSteps] = nullptr;
-  if (config_.flush && config_.protocol == Protocol::kSimple && reported > 0 && !flush_receive(op, link, work)) {
+  if (config_.flush && op.protocol == Protocol::kSimple && reported > 0 && !flush_receive(op, link, work)) {
     return false;
   }
   ++work.received;
@@ -202,9 +209,9 @@ bool ProgressEngine::flush_receive(const Operation& op, const Link& link, GroupW
     const auto c = static_cast<std::size_t>(link.first_channel + i);
     const ChannelWork& channel = op.channels[c];
     if (work.received >= channel.receives) continue;
-    data[subs] = slot(link.recv_buffers, link, c, channel.receive_base + work.received * slice_steps);
+    data[subs] = slot(op, link.recv_buffers, c, channel.receive_base + work.received * slice_steps);
     sizes[subs] = static_cast<int>(channel.program.receive(work.received).count * element_bytes(op.request.type));
-    mhandles[subs] = link.recv_buffers[static_cast<std::size_t>(config_.protocol)].mhandle;
+    mhandles[subs] = link.recv_buffers[static_cast<std::size_t>(op.protocol)].mhandle;
     ++subs;
   }
   const int result = plugin_.iflush(link.recv_comm, static_cast<int>(subs), data.data(), sizes.data(), mhandles.data(),
@@ -213,13 +220,17 @@ bool ProgressEngine::flush_receive(const Operation& op, const Link& link, GroupW
 }
 
 // A flush without a request is complete at once, and so is a receive that needs none.
-bool ProgressEngine::test_flush(GroupWork& work) {
+bool ProgressEngine::test_flush(Operation& op, const Link& link, GroupWork& work) {
   if (work.ready == work.received) return false;
   void*& request = work.requests[work.ready % kSteps];
   if (request != nullptr) {
     int done = 0;
     if (!check(plugin_.test(request, &done, nullptr), "test of a flush", previous_, 0) || done == 0) return false;
     request = nullptr;
+  }
+  for (int i = 0; i < link.channels; ++i) {
+    ChannelWork& channel = op.channels[static_cast<std::size_t>(link.first_channel + i)];
+    if (work.ready < channel.receives) record_step(channel.receive_sub, work.ready, kStateRecvGpuWait);
   }
   ++work.ready;
   return true;
@@ -233,8 +244,8 @@ bool ProgressEngine::run_kernel(Operation& op, std::size_t channel) {
   if (action.receive && work.consumed >= op.groups[link_of_[channel]].ready) return false;
   if (action.send) {
     if (!send_free_[channel]) return false;
-    begin_send(op, channel);
-    if (work.filled >= work.sent + depth(op, link)) return false;
+    post_steps(op, channel);
+    if (work.filled == work.posted) return false;
   }
   const auto slice_steps = static_cast<std::size_t>(op.shape.slice_steps);
   SliceMemory memory;
@@ -242,15 +253,16 @@ bool ProgressEngine::run_kernel(Operation& op, std::size_t channel) {
   memory.output = static_cast<std::byte*>(op.request.output);
   memory.receive_step = work.receive_base + work.consumed * slice_steps;
   memory.send_step = work.send_base + work.filled * slice_steps;
-  if (action.receive) memory.receive_slot = slot(link.recv_buffers, link, channel, memory.receive_step);
-  if (action.send) memory.send_slot = slot(link.send_buffers, link, channel, memory.send_step);
-  if (!kernel_.run(action, memory, op.request.type, op.request.op)) {
+  if (action.receive) memory.receive_slot = slot(op, link.recv_buffers, channel, memory.receive_step);
+  if (action.send) memory.send_slot = slot(op, link.send_buffers, channel, memory.send_step);
+  SliceKernel& kernel = op.protocol == Protocol::kSimple ? simple_kernel_ : kernel_;
+  if (!kernel.run(action, memory, op.request.type, op.request.op)) {
     flags_missing_ = true;
     return false;
   }
-  if (action.receive) ++work.consumed;
+  if (action.receive) end_receive(op, channel);
   if (action.send) {
-    work.send_sizes[work.filled % kSteps] = wire_bytes(config_.protocol, action.count * element_bytes(op.request.type));
+    work.send_sizes[work.filled % kSteps] = wire_bytes(op.protocol, action.count * element_bytes(op.request.type));
     ++work.filled;
   }
   ++work.action;
@@ -258,9 +270,22 @@ bool ProgressEngine::run_kernel(Operation& op, std::size_t channel) {
 }
 
 bool ProgressEngine::progress_send(Operation& op, std::size_t channel) {
+  post_steps(op, channel);
   bool moved = post_send(op, channel);
   if (!error_) moved |= test_send(op, channel);
   return moved;
+}
+
+// Gives the kernel the buffers that it may fill; for a profiler the transfers begin here.
+void ProgressEngine::post_steps(Operation& op, std::size_t channel) {
+  ChannelWork& work = op.channels[channel];
+  if (work.posted == work.sends) return;
+  begin_send(op, channel);
+  const std::size_t limit = std::min(work.sends, work.sent + depth(op, links_[link_of_[channel]]));
+  for (; work.posted < limit; ++work.posted) {
+    start_step(work.send_sub, work.posted);
+    record_step(work.send_sub, work.posted, kStateSendGpuWait);
+  }
 }
 
 bool ProgressEngine::post_send(Operation& op, std::size_t channel) {
@@ -269,13 +294,14 @@ bool ProgressEngine::post_send(Operation& op, std::size_t channel) {
   const Link& link = links_[link_of_[channel]];
   const std::size_t index = work.transmitted % kSteps;
   const std::size_t size = work.send_sizes[index];
-  std::byte* data = slot(link.send_buffers, link, channel,
+  std::byte* data = slot(op, link.send_buffers, channel,
                          work.send_base + work.transmitted * static_cast<std::size_t>(op.shape.slice_steps));
+  record_step(work.send_sub, work.transmitted, kStateSendPeerWait);
   tell_attributes(op, true);
   work.send_requests[index] = nullptr;
-  const int result =
-      plugin_.isend(link.send_comm, data, size, tag(config_.rank, channel),
-                    link.send_buffers[static_cast<std::size_t>(config_.protocol)].mhandle, &work.send_requests[index]);
+  const int result = plugin_.isend(link.send_comm, data, size, tag(config_.rank, channel),
+                                   link.send_buffers[static_cast<std::size_t>(op.protocol)].mhandle,
+                                   work.send_sub.phandle(work.transmitted), &work.send_requests[index]);
   if (!check(result, "isend", next_, channel)) return false;
   if (work.send_requests[index] == nullptr) {
     counters_.send_retries.add();
@@ -285,6 +311,8 @@ bool ProgressEngine::post_send(Operation& op, std::size_t channel) {
   op.stats.bytes_sent += size;
   counters_.bytes_sent.add(size);
   counters_.messages_sent.add();
+  work.send_sub.transfer_size = size;
+  record_step(work.send_sub, work.transmitted, kStateSendWait);
   ++work.transmitted;
   return true;
 }
@@ -302,7 +330,8 @@ bool ProgressEngine::test_send(Operation& op, std::size_t channel) {
         std::chrono::duration<double>(steady_clock::now() - work.send_times[index]).count());
   }
   ++op.stats.steps;
-  ++work.sent;
+  stop_step(work.send_sub, work.sent);
+  if (++work.sent == work.sends) stop_op(work.send_sub);
   return true;
 }
 

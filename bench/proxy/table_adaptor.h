@@ -3,8 +3,6 @@
 // limits).
 #pragma once
 
-#include <dlfcn.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -18,25 +16,25 @@
 
 #include "bench/proxy/log_capture.h"
 #include "bench/proxy/net_plugin.h"
+#include "bench/proxy/plugin_library.h"
+#include "bench/proxy/profiler_callback.h"
 #include "bench/proxy/table_traits.h"
 
 namespace clustar::bench::proxy {
-
-struct LibraryCloser {
-  void operator()(void* library) const { dlclose(library); }
-};
-using Library = std::unique_ptr<void, LibraryCloser>;
 
 // The part that does not depend on the version.
 class AdaptorBase : public NetPlugin {
  public:
   std::vector<LogLine> take_log() final { return log_.take(); }
   std::string last_warning() const final { return log_.last_warning(); }
+  nccl_abi::DebugLogger logger() const final { return log_.logger(); }
+  const std::string& path() const final { return path_; }
 
  protected:
   static constexpr int kMaxSubs = 64;  // NCCL_PROXY_MAX_SUBS
 
-  explicit AdaptorBase(Library library) : library_(std::move(library)) {}
+  explicit AdaptorBase(OpenedLibrary opened)
+      : path_(std::move(opened.name)), callback_(opened.library.get()), library_(std::move(opened.library)) {}
 
   // Plays NCCL's netPluginMutex: init, devices, getProperties and finalize run one at a time in a process.
   static std::mutex& set_up_mutex();
@@ -45,12 +43,10 @@ class AdaptorBase : public NetPlugin {
   int too_large(const char* call, std::size_t size, std::size_t limit);
   int bad_call(std::string text, int result);
 
-  // Given to plugins that require a profiler callback; says success and keeps the event handle as it is.
-  static int ignore_profiler_event(void** event_handle, int type, void* profiler_handle, std::int64_t plugin_id,
-                                   void* extension_data);
-
-  // Order matters: the library is closed before its log slot is freed.
+  // Order matters: the library is closed before its log slot and its callback are freed.
   LogCapture log_;
+  std::string path_;
+  ProfilerCallbackSlot callback_;
   Library library_;
 };
 
@@ -61,7 +57,7 @@ class TableAdaptor final : public AdaptorBase {
   static constexpr bool kOwnContext = V <= 10;  // the plugin knows no ctx: ours stands in
 
  public:
-  TableAdaptor(Library library, const Table* table) : AdaptorBase(std::move(library)), table_(table) {}
+  TableAdaptor(OpenedLibrary library, const Table* table) : AdaptorBase(std::move(library)), table_(table) {}
 
   int version() const override { return V; }
   const char* name() const override { return table_->name != nullptr ? table_->name : ""; }
@@ -86,7 +82,7 @@ class TableAdaptor final : public AdaptorBase {
       if (configs_.empty()) {
         int result;
         if constexpr (V == 10) {
-          result = table_->init(log_.logger(), &ignore_profiler_event);
+          result = table_->init(log_.logger(), callback_.callback());
         } else {
           result = table_->init(log_.logger());
         }
@@ -98,7 +94,7 @@ class TableAdaptor final : public AdaptorBase {
       return nccl_abi::kSuccess;
     } else {
       nccl_abi::CommConfig config{traffic_class};
-      return table_->init(ctx, comm_id, &config, log_.logger(), &ignore_profiler_event);
+      return table_->init(ctx, comm_id, &config, log_.logger(), callback_.callback());
     }
   }
 
@@ -175,7 +171,8 @@ class TableAdaptor final : public AdaptorBase {
     return table_->deregMr != nullptr ? table_->deregMr(comm, mhandle) : missing("deregMr");
   }
 
-  int isend(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void** request) override {
+  int isend(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void* phandle,
+            void** request) override {
     if (table_->isend == nullptr) return missing("isend");
     if constexpr (V <= 8) {
       if (size > kMaxTransferV8) return too_large("isend", size, kMaxTransferV8);
@@ -183,11 +180,11 @@ class TableAdaptor final : public AdaptorBase {
     } else if constexpr (V == 9) {
       return table_->isend(send_comm, data, size, tag, mhandle, request);
     } else {
-      return table_->isend(send_comm, data, size, tag, mhandle, nullptr, request);
+      return table_->isend(send_comm, data, size, tag, mhandle, phandle, request);
     }
   }
 
-  int irecv(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles,
+  int irecv(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** phandles,
             void** request) override {
     if (table_->irecv == nullptr) return missing("irecv");
     if (n > kMaxSubs) return bad_call("irecv groups at most 64 receives", nccl_abi::kInvalidArgument);
@@ -203,8 +200,9 @@ class TableAdaptor final : public AdaptorBase {
     } else if constexpr (V == 9) {
       return table_->irecv(recv_comm, n, data, sizes, tags, mhandles, request);
     } else {
-      std::array<void*, kMaxSubs> profiler_handles{};
-      return table_->irecv(recv_comm, n, data, sizes, tags, mhandles, profiler_handles.data(), request);
+      std::array<void*, kMaxSubs> none{};
+      return table_->irecv(recv_comm, n, data, sizes, tags, mhandles, phandles != nullptr ? phandles : none.data(),
+                           request);
     }
   }
 

@@ -32,6 +32,9 @@ struct TrainConfig {
   // What the environment makes the plugin inject, for the report: as FaultSpec's text, and its fraction of loss.
   std::string inject_faults;
   double inject_loss = 0;
+  // What the environment lets the plugin lose of the bytes that are eligible on each rank: parts per million. More is a
+  // failure of the run. 0: nothing.
+  std::uint32_t loss_bound_ppm = 0;
   std::size_t generated = kDefaultDigits;  // how many, when `data` is empty
 };
 

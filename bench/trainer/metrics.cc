@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/trainer/gemm.h"
+#include "bench/trainer/loss_report.h"
 
 namespace clustar::bench::trainer {
 namespace {
@@ -55,6 +56,7 @@ json per_rank(const std::vector<RankTotals>& ranks) {
                    {"messages_received", rank.messages_received},
                    {"send_retries", rank.send_retries},
                    {"idle_yields", rank.idle_yields}});
+    all.back().update(loss_json(rank.loss));
   }
   return all;
 }
@@ -106,11 +108,10 @@ json config_json(const TrainConfig& config) {
 
 json transport_json(const RunInfo& info) {
   if (info.plugin_path.empty()) return nullptr;
-  return {{"plugin", info.plugin_path},
-          {"name", info.plugin_name},
-          {"version", info.plugin_version},
-          {"device", info.device},
-          {"channels", info.channels}};
+  return {{"plugin", info.plugin_path},         {"name", info.plugin_name},
+          {"version", info.plugin_version},     {"device", info.device},
+          {"channels", info.channels},          {"profiler_version", info.profiler_version},
+          {"tuner_version", info.tuner_version}};
 }
 
 void add_totals(const TrainReport& report, json& results) {
@@ -181,10 +182,8 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["time_to_target_s"] = time_to_target(report);
   results["replicas_identical"] = report.replicas_identical ? json(*report.replicas_identical) : json(nullptr);
   results["parameters_digest"] = fmt::format("{:016x}", report.parameters_digest);
-  // Every transport that the trainer can use so far delivers all bytes or fails: no byte was eligible to be lost and
-  // none is missing. A tolerant transport has to report both itself.
-  results["missing_bytes"] = 0;
-  results["eligible_bytes"] = 0;
+  results["loss_bound"] = config.loss_bound_ppm / 1e6;
+  results.update(loss_json(report.ranks));
   results["failure"] = report.failure.empty() ? json(nullptr) : json(report.failure);
   results["per_epoch"] = per_epoch(report.epochs);
   results["curve"] = curve_json(report.curve);

@@ -10,6 +10,7 @@
 #include "bench/proxy/bootstrap.h"
 #include "bench/trainer/buckets.h"
 #include "bench/trainer/config.h"
+#include "bench/trainer/loss_meter.h"
 #include "bench/trainer/model.h"
 #include "transport/base/result.h"
 
@@ -29,6 +30,7 @@ struct RankTotals {
   std::uint64_t messages_received = 0;
   std::uint64_t send_retries = 0;  // the plugin answered "try again"
   std::uint64_t idle_yields = 0;
+  LossCounts loss;
 };
 
 struct EpochMetrics {
@@ -68,6 +70,8 @@ struct RunInfo {
   int plugin_version = 0;
   std::string device;
   int channels = 0;
+  int profiler_version = 0;  // 0 = none
+  int tuner_version = 0;
 };
 
 // Fills report.ranks by an exchange among all ranks (bootstrap null: one rank).
@@ -77,8 +81,8 @@ Result<void> gather_totals(const RankTotals& mine, proxy::Bootstrap* bootstrap, 
 nlohmann::json describe(const Model& model, const BucketPlan& plan);
 
 // {accuracy, loss, images_per_second, exposed_comm_s, compute_s, bytes_sent, replicas_identical, missing_bytes,
-// eligible_bytes, curve, ...}; `curve` is of the rank that calls. Seconds are means over ranks, bytes and messages
-// sums; per_rank and per_epoch have the rest.
+// eligible_bytes, delivered_bytes, curve, ...}; the losses are null where the plugin does not tell them; `curve` is of
+// the rank that calls. Seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
                           const TrainReport& report);
 

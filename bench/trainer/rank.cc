@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -14,13 +15,18 @@
 #include "bench/proxy/bootstrap.h"
 #include "bench/proxy/communicator.h"
 #include "bench/proxy/net_plugin.h"
+#include "bench/proxy/plugin_library.h"
 #include "bench/trainer/compute_thread.h"
 #include "bench/trainer/digest.h"
 #include "bench/trainer/digits.h"
 #include "bench/trainer/idx.h"
+#include "bench/trainer/loss_meter.h"
 
 namespace clustar::bench::trainer {
 namespace {
+
+// ncclConfig_t.commName: what loss rules can name.
+constexpr const char* kCommName = "train";
 
 std::uint64_t digest_of(const std::string& text) { return digest(std::as_bytes(std::span(text))); }
 
@@ -44,6 +50,7 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
           {"--target-accuracy", std::bit_cast<std::uint64_t>(config.target_accuracy.value_or(-1))},
           {"--no-communication", config.no_communication ? 1u : 0u},
           {"--channels", static_cast<std::uint64_t>(options.channels)},
+          {"what may be lost (--loss-tolerance, CLUSTAR_LOSS_*)", config.loss_bound_ppm},
           {"data set (--data)", digest(dataset)}};
 }
 
@@ -69,8 +76,20 @@ Result<std::uint64_t> agree(const std::vector<Setting>& mine, proxy::Bootstrap& 
 struct Transport {
   std::unique_ptr<proxy::Bootstrap> bootstrap;
   std::unique_ptr<proxy::NetPlugin> plugin;
+  proxy::Library library;  // the plugin's, for its C API
+  std::optional<LossMeter> loss;
   std::unique_ptr<proxy::Communicator> communicator;
 };
+
+// Any plugin will do: one without our C API just does not tell what it lost.
+Result<void> meter_losses(Transport& transport) {
+  auto opened = proxy::open_library(transport.plugin->path());
+  if (!opened) return tl::unexpected(opened.error());
+  transport.library = std::move(opened->library);
+  transport.loss.emplace(
+      static_cast<const clustarApi_v1_t*>(proxy::find_symbol(transport.library.get(), "clustarApi_v1")));
+  return {};
+}
 
 std::string with_log(std::string message, proxy::NetPlugin& plugin) {
   for (const proxy::LogLine& line : plugin.take_log()) {
@@ -94,9 +113,11 @@ Result<void> connect(const TrainConfig& config, const RankOptions& options, cons
   auto plugin = proxy::NetPlugin::open(options.plugin, options.plugin_version);
   if (!plugin) return tl::unexpected(plugin.error());
   transport.plugin = std::move(*plugin);
+  if (auto ok = meter_losses(transport); !ok) return ok;
   proxy::CommunicatorOptions communicator_options;
   communicator_options.channels = options.channels;
   communicator_options.comm_id = *id;
+  communicator_options.comm_name = kCommName;
   communicator_options.stall_timeout = options.stall_timeout;
   auto communicator = proxy::Communicator::create(*transport.plugin, *transport.bootstrap, communicator_options);
   if (!communicator) {
@@ -108,6 +129,8 @@ Result<void> connect(const TrainConfig& config, const RankOptions& options, cons
   info.plugin_name = transport.plugin->name();
   info.plugin_version = transport.plugin->version();
   info.channels = options.channels;
+  info.profiler_version = transport.communicator->profiler_version();
+  info.tuner_version = transport.communicator->tuner_version();
   int devices = 0;
   proxy::NetProperties properties;
   if (transport.plugin->devices(&devices) == nccl_abi::kSuccess && devices > 0 &&
@@ -150,8 +173,9 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
   if (options.size > 1) {
     if (auto ok = connect(config, options, *dataset, transport, info); !ok) return tl::unexpected(ok.error());
   }
-  Trainer trainer(config, *model, plan, *dataset, *split, {transport.communicator.get(), transport.bootstrap.get()},
-                  progress);
+  Trainer trainer(
+      config, *model, plan, *dataset, *split,
+      {transport.communicator.get(), transport.bootstrap.get(), transport.loss ? &*transport.loss : nullptr}, progress);
   auto report = trainer.run();
   // Before the trainer's buffers go: a transfer that a failure left behind may still write to them.
   const Result<void> closed = transport.communicator ? transport.communicator->close() : Result<void>();

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/trainer/loss_report.h"
 #include "bench/trainer/metrics.h"
 
 namespace clustar::bench::trainer {
@@ -82,6 +83,7 @@ std::string summary(const json& results) {
     text += row("sent, all ranks", fmt::format("{} in {} messages", readable_bytes(results["bytes_sent"]),
                                                grouped(results["messages_sent"])));
   }
+  for (const auto& [name, value] : loss_rows(results)) text += row(name, value);
   if (!results["accuracy"].is_null()) {
     // A loss that is not finite has become null on its way through JSON.
     const json& loss = results["loss"];

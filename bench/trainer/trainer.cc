@@ -9,6 +9,7 @@
 
 #include "bench/trainer/digest.h"
 #include "bench/trainer/loss.h"
+#include "bench/trainer/loss_report.h"
 
 namespace clustar::bench::trainer {
 namespace {
@@ -53,8 +54,12 @@ Result<TrainReport> Trainer::run() {
     totals_.messages_received = traffic.messages_received;
     totals_.send_retries = traffic.send_retries;
     totals_.idle_yields = traffic.idle_yields;
+    if (links_.loss != nullptr) totals_.loss = links_.loss->read();
+  } else {
+    totals_.loss.known = true;  // what was not sent was not lost
   }
   if (auto ok = gather_totals(totals_, links_.bootstrap, report_); !ok) return tl::unexpected(ok.error());
+  if (report_.failure.empty()) report_.failure = ledger_breach(report_.ranks, config_.loss_bound_ppm);
   return std::move(report_);
 }
 

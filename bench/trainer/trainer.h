@@ -11,6 +11,7 @@
 #include "bench/proxy/communicator.h"
 #include "bench/trainer/config.h"
 #include "bench/trainer/dataset.h"
+#include "bench/trainer/loss_meter.h"
 #include "bench/trainer/metrics.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/reducer.h"
@@ -25,6 +26,7 @@ namespace clustar::bench::trainer {
 struct Links {
   proxy::Communicator* communicator = nullptr;
   proxy::Bootstrap* bootstrap = nullptr;
+  const LossMeter* loss = nullptr;  // null: what the communicator's plugin loses is not known
 
   int rank() const { return bootstrap != nullptr ? bootstrap->rank() : 0; }
   int size() const { return bootstrap != nullptr ? bootstrap->size() : 1; }
@@ -52,8 +54,9 @@ class Trainer {
   Trainer(const TrainConfig& config, const Model& model, const BucketPlan& plan, const Dataset& dataset,
           const Split& split, Links links, ProgressSink progress);
 
-  // Once. A failed transfer or a lost rank is an error; replicas that differ and a loss that is not finite end the
-  // run with report.failure, because then all ranks know and the measurements are worth keeping.
+  // Once. A failed transfer or a lost rank is an error; replicas that differ, a loss that is not finite and more
+  // missing bytes than allowed end the run with report.failure, because then all ranks know and the measurements are
+  // worth keeping.
   Result<TrainReport> run();
 
   // In the layout of the bucket plan.

@@ -116,10 +116,10 @@ void transfer(NetPlugin& plugin) {
   int tag = 7;
   ASSERT_TRUE(soon([&] {
     if (receive == nullptr) {
-      EXPECT_EQ(plugin.irecv(receiver, 1, &data, &posted, &tag, &in_mr, &receive), 0);
+      EXPECT_EQ(plugin.irecv(receiver, 1, &data, &posted, &tag, &in_mr, nullptr, &receive), 0);
     }
     if (send == nullptr) {
-      EXPECT_EQ(plugin.isend(sender, out.data(), out.size(), tag, out_mr, &send), 0);
+      EXPECT_EQ(plugin.isend(sender, out.data(), out.size(), tag, out_mr, nullptr, &send), 0);
     }
     return receive != nullptr && send != nullptr;
   }));

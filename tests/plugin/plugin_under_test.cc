@@ -65,10 +65,10 @@ void transfer(NetPlugin& plugin, const PluginConnection& connection, std::size_t
   void* recv = nullptr;
   void* data = to.data();
   int tag = 3;
-  ASSERT_EQ(plugin.irecv(connection.recv, 1, &data, &size, &tag, &to_mr, &recv), nccl_abi::kSuccess);
+  ASSERT_EQ(plugin.irecv(connection.recv, 1, &data, &size, &tag, &to_mr, nullptr, &recv), nccl_abi::kSuccess);
   ASSERT_NE(recv, nullptr);
   ASSERT_TRUE(poll_until([&] {
-    EXPECT_EQ(plugin.isend(connection.send, from.data(), size, tag, from_mr, &send), nccl_abi::kSuccess);
+    EXPECT_EQ(plugin.isend(connection.send, from.data(), size, tag, from_mr, nullptr, &send), nccl_abi::kSuccess);
     return send != nullptr;
   }));
   int sent = 0;

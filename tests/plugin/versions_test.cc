@@ -54,18 +54,20 @@ TEST_P(PluginVersion, WrongArgumentsAreErrorsAndTheCommSurvives) {
   EXPECT_EQ(mr, nullptr);
   ASSERT_EQ(plugin->reg_mr(connection.send, memory.data(), 100, nccl_abi::kPtrHost, &mr), nccl_abi::kSuccess);
   void* request = nullptr;
-  EXPECT_EQ(plugin->isend(connection.send, memory.data(), 101, 0, mr, &request), nccl_abi::kInvalidArgument);
-  EXPECT_EQ(plugin->isend(connection.send, memory.data() - 1, 10, 0, mr, &request), nccl_abi::kInvalidArgument);
-  EXPECT_EQ(plugin->isend(connection.send, memory.data(), 10, 0, nullptr, &request), nccl_abi::kInvalidArgument);
+  EXPECT_EQ(plugin->isend(connection.send, memory.data(), 101, 0, mr, nullptr, &request), nccl_abi::kInvalidArgument);
+  EXPECT_EQ(plugin->isend(connection.send, memory.data() - 1, 10, 0, mr, nullptr, &request),
+            nccl_abi::kInvalidArgument);
+  EXPECT_EQ(plugin->isend(connection.send, memory.data(), 10, 0, nullptr, nullptr, &request),
+            nccl_abi::kInvalidArgument);
   EXPECT_EQ(request, nullptr);
   EXPECT_THAT(joined_log(*plugin), HasSubstr("outside the registered 100 bytes"));
   std::vector<void*> data(9, memory.data());
   std::vector<std::size_t> sizes(9, 1);
   std::vector<int> tags(9, 0);
   std::vector<void*> mrs(9, mr);
-  EXPECT_EQ(plugin->irecv(connection.recv, 9, data.data(), sizes.data(), tags.data(), mrs.data(), &request),
+  EXPECT_EQ(plugin->irecv(connection.recv, 9, data.data(), sizes.data(), tags.data(), mrs.data(), nullptr, &request),
             nccl_abi::kInvalidArgument);
-  EXPECT_EQ(plugin->irecv(connection.recv, 0, data.data(), sizes.data(), tags.data(), mrs.data(), &request),
+  EXPECT_EQ(plugin->irecv(connection.recv, 0, data.data(), sizes.data(), tags.data(), mrs.data(), nullptr, &request),
             nccl_abi::kInvalidArgument);
   int done = 0;
   EXPECT_EQ(plugin->test(nullptr, &done, nullptr), nccl_abi::kInvalidArgument);

@@ -27,6 +27,7 @@ CommunicatorOptions options_of(const RingCase& setup) {
   options.group_channels = setup.grouped;
   options.force_flush = setup.flush;
   options.comm_id = 0x1234;
+  options.tuner_version = -1;  // the protocol of the case, also where the plugin's tuner would forbid it
   options.stall_timeout = std::chrono::seconds(40);
   return options;
 }

@@ -9,6 +9,15 @@ namespace clustar::tests::memory {
 
 using namespace nccl_abi;  // NOLINT: both files speak this ABI
 
+// What a library made of this plugin and more does beside it. Null: nothing.
+struct Hooks {
+  void (*called)(const char* call) = nullptr;  // at the start of each call
+  void (*given)(ProfilerCallback callback) = nullptr;
+  // An isend or irecv of v10 and later was accepted.
+  void (*posted)(bool is_send, int n, void** phandles) = nullptr;
+};
+Hooks& hooks();
+
 struct Context;
 Context* shared_context();  // of the versions without one
 

@@ -98,6 +98,7 @@ int option(const char* name, int fallback) {
 // Counts the call; non-zero is the failure that a test asked for.
 int enter(const char* call) {
   ++g.calls[call];
+  if (hooks().called != nullptr) hooks().called(call);
   const auto found = g.failures.find(call);
   if (found == g.failures.end()) return 0;
   if (found->second.first > 0) {

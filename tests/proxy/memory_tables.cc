@@ -7,9 +7,13 @@
 namespace clustar::tests::memory {
 namespace {
 
-int init_v10(DebugLogger logger, ProfilerCallback) { return init(logger); }
+int init_v10(DebugLogger logger, ProfilerCallback callback) {
+  if (hooks().given != nullptr) hooks().given(callback);
+  return init(logger);
+}
 
-int init_v11(void** ctx, std::uint64_t, CommConfig* config, DebugLogger logger, ProfilerCallback) {
+int init_v11(void** ctx, std::uint64_t, CommConfig* config, DebugLogger logger, ProfilerCallback callback) {
+  if (hooks().given != nullptr) hooks().given(callback);
   note_traffic_class(config->traffic_class);
   return init_context(ctx, logger);
 }
@@ -70,8 +74,10 @@ int isend_v6(void* comm, void* data, int size, int tag, void* mhandle, void** re
   return isend(comm, data, static_cast<std::size_t>(size), tag, mhandle, request);
 }
 
-int isend_v10(void* comm, void* data, std::size_t size, int tag, void* mhandle, void*, void** request) {
-  return isend(comm, data, size, tag, mhandle, request);
+int isend_v10(void* comm, void* data, std::size_t size, int tag, void* mhandle, void* phandle, void** request) {
+  const int result = isend(comm, data, size, tag, mhandle, request);
+  if (hooks().posted != nullptr && result == kSuccess && *request != nullptr) hooks().posted(true, 1, &phandle);
+  return result;
 }
 
 int irecv_v6(void* comm, int n, void** data, int* sizes, int* tags, void** mhandles, void** request) {
@@ -85,10 +91,18 @@ int irecv_v6(void* comm, int n, void** data, int* sizes, int* tags, void** mhand
 int irecv_v10(void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** phandles,
               void** request) {
   for (int i = 0; i < n; ++i) static_cast<void>(phandles[i]);  // there has to be an array
-  return irecv(comm, n, data, sizes, tags, mhandles, request);
+  const int result = irecv(comm, n, data, sizes, tags, mhandles, request);
+  if (hooks().posted != nullptr && result == kSuccess && *request != nullptr) hooks().posted(false, n, phandles);
+  return result;
 }
 
 }  // namespace
+
+Hooks& hooks() {
+  static Hooks instance;
+  return instance;
+}
+
 }  // namespace clustar::tests::memory
 
 using namespace clustar::tests::memory;  // NOLINT: the tables below are C names

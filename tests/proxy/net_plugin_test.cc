@@ -71,8 +71,8 @@ TEST_P(EmptyTable, EveryCallIsACleanError) {
   EXPECT_EQ(plugin->reg_mr(nullptr, nullptr, 1, 1, &pointer), failed);
   EXPECT_EQ(plugin->reg_mr_dma_buf(nullptr, nullptr, 1, 1, 0, 0, &pointer), failed);
   EXPECT_EQ(plugin->dereg_mr(nullptr, nullptr), failed);
-  EXPECT_EQ(plugin->isend(nullptr, nullptr, 0, 0, nullptr, &pointer), failed);
-  EXPECT_EQ(plugin->irecv(nullptr, 1, &pointer, &size, &number, &pointer, &pointer), failed);
+  EXPECT_EQ(plugin->isend(nullptr, nullptr, 0, 0, nullptr, nullptr, &pointer), failed);
+  EXPECT_EQ(plugin->irecv(nullptr, 1, &pointer, &size, &number, &pointer, nullptr, &pointer), failed);
   EXPECT_EQ(plugin->iflush(nullptr, 1, &pointer, &number, &pointer, &pointer), failed);
   EXPECT_EQ(plugin->test(nullptr, &number, &number), failed);
   EXPECT_EQ(plugin->close_send(nullptr), failed);
@@ -133,9 +133,9 @@ TEST_P(EachVersion, CarriesAMessage) {
     std::size_t size = to.size();
     int tag = 5;
     void* receive = reinterpret_cast<void*>(nccl_abi::kOptionalRecvCompletion);
-    ASSERT_EQ(plugin->irecv(recv_comm, 1, &data, &size, &tag, &recv_mr, &receive), 0);
+    ASSERT_EQ(plugin->irecv(recv_comm, 1, &data, &size, &tag, &recv_mr, nullptr, &receive), 0);
     void* send = nullptr;
-    ASSERT_EQ(plugin->isend(send_comm, from.data(), from.size(), 5, send_mr, &send), 0);
+    ASSERT_EQ(plugin->isend(send_comm, from.data(), from.size(), 5, send_mr, nullptr, &send), 0);
     int done = 0;
     int got = 0;
     for (int i = 0; i < 10 && done == 0; ++i) ASSERT_EQ(plugin->test(receive, &done, &got), 0);
@@ -174,9 +174,9 @@ TEST_P(EachVersion, SizesBeyondTheTableDoNotReachThePlugin) {
   int tag = 0;
   void* data = nullptr;
   if (GetParam() <= 8) {
-    EXPECT_EQ(plugin->isend(nullptr, nullptr, size, 0, nullptr, &request), nccl_abi::kInternalError);
+    EXPECT_EQ(plugin->isend(nullptr, nullptr, size, 0, nullptr, nullptr, &request), nccl_abi::kInternalError);
     EXPECT_THAT(plugin->last_warning(), HasSubstr("at most 1073741824"));
-    EXPECT_EQ(plugin->irecv(nullptr, 1, &data, &size, &tag, &data, &request), nccl_abi::kInternalError);
+    EXPECT_EQ(plugin->irecv(nullptr, 1, &data, &size, &tag, &data, nullptr, &request), nccl_abi::kInternalError);
     EXPECT_EQ(memory_plugin().count("isend") + memory_plugin().count("irecv"), 0);
   }
   if (GetParam() <= 7) {
@@ -186,7 +186,7 @@ TEST_P(EachVersion, SizesBeyondTheTableDoNotReachThePlugin) {
   std::array<void*, 65> many{};
   std::array<std::size_t, 65> sizes{};
   std::array<int, 65> tags{};
-  EXPECT_EQ(plugin->irecv(nullptr, 65, many.data(), sizes.data(), tags.data(), many.data(), &request),
+  EXPECT_EQ(plugin->irecv(nullptr, 65, many.data(), sizes.data(), tags.data(), many.data(), nullptr, &request),
             nccl_abi::kInvalidArgument);
 }
 

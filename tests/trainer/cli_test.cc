@@ -50,6 +50,8 @@ TEST(TrainUsage, WrongValuesSayWhatIsAllowed) {
       {{"--data", "/nonexistent/digits"}, "/nonexistent/digits"},
       {{"--data", "/tmp", "--examples", "500"}, "--examples"},
       {{"--examples", "4"}, "5"},
+      {{"--loss-tolerance", "0.2"}, "'0.2' is not a number from 0 to 0.1"},
+      {{"--loss-tolerance", "some"}, "'some'"},
       {{"--ranks", "2", "--plugin", "/nonexistent/plugin.so"}, "/nonexistent/plugin.so"},
       {{"--rank", "0"}, "--rank, --size and --root belong together"},
       {{"--rank", "2", "--size", "2", "--root", "127.0.0.1:1"}, "allowed: 0 to 1"},

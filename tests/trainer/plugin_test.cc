@@ -268,6 +268,35 @@ TEST(TrainPlugin, LossOnPurposeCostsNoReplica) {
   EXPECT_EQ(results["inject_faults"], "loss=0.01");
 }
 
+TEST(TrainPlugin, LossToleranceIsForMltOnly) {
+  setenv("CLUSTAR_TRANSPORT", "tcp", 1);
+  const Outcome outcome = run_clustar({"train", "--plugin", CLUSTAR_PLUGIN, "--ranks", "2", "--loss-tolerance=0.01"});
+  unsetenv("CLUSTAR_TRANSPORT");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("the transport is tcp"), HasSubstr("CLUSTAR_TRANSPORT=mlt")));
+}
+
+// Without CLUSTAR_TRANSPORT: the option brings what it needs. Every rank keeps its ledger, or the run would fail.
+TEST(TrainPlugin, ToleratedLossKeepsReplicasEqual) {
+  const TemporaryDirectory dir;
+  setenv("CLUSTAR_LOSS_WARMUP", "2", 1);
+  const Outcome outcome =
+      run_clustar({"train", "--plugin", CLUSTAR_PLUGIN, "--ranks", "2", "--epochs", "1", "--examples", "1000",
+                   "--loss-tolerance", "0.05", "--inject-loss", "0.02", "--no-progress", "--json", dir.file("r.json")});
+  unsetenv("CLUSTAR_LOSS_WARMUP");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json results = dir.read_json("r.json").at("results");
+  EXPECT_EQ(results["replicas_identical"], true);
+  EXPECT_EQ(results["loss_bound"], 0.05);
+  EXPECT_GT(results["eligible_bytes"], 0u);
+  EXPECT_GT(results["missing_bytes"], 0u);
+  EXPECT_GT(results["tolerant_messages"], 0u);
+  EXPECT_EQ(results["identified_messages"], results["messages_sent"]);
+  for (const json& rank : results["per_rank"]) {
+    EXPECT_LE(rank["missing_bytes"].get<double>(), 0.05 * rank["eligible_bytes"].get<double>());
+  }
+}
+
 TEST(TrainPlugin, LossOnPurposeIsForMltOnly) {
   for (const char* option : {"--inject-loss=0.01", "--inject-faults=loss=0.01"}) {
     const Outcome outcome = run_clustar({"train", "--plugin", CLUSTAR_PLUGIN, "--ranks", "2", option});

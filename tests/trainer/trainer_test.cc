@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -185,6 +186,35 @@ TEST(Trainer, DivergenceIsAFailure) {
   EXPECT_THAT(problem.run({}).report->failure, HasSubstr("diverged"));
 }
 
+// A plugin that loses 60 bytes of 1,000 with each look at its totals.
+int lose_more(clustarTotals_v1* out) {
+  static std::atomic<std::uint64_t> looks{0};
+  const std::uint64_t n = looks.fetch_add(1);
+  *out = {};
+  out->size = sizeof *out;
+  out->missing_bytes = 60 * n;
+  out->eligible_bytes = 1000 * n;
+  return CLUSTAR_OK;
+}
+
+TEST(Trainer, MoreMissingThanAllowedFailsTheRun) {
+  Problem problem("lr");
+  clustarApi_v1_t api{};
+  api.getTotals = lose_more;
+  api.getReason = [](std::uint32_t, const char**, std::uint64_t*) { return CLUSTAR_ENOTFOUND; };
+  for (const std::uint32_t bound : {60'000u, 50'000u}) {
+    problem.config.loss_bound_ppm = bound;
+    FakeWorld world(1);
+    const auto communicator = world.communicator(0);
+    const auto bootstrap = world.bootstrap(0);
+    const LossMeter meter(&api);
+    const RankOutcome outcome = problem.run({communicator.get(), bootstrap.get(), &meter});
+    ASSERT_TRUE(outcome.report);
+    EXPECT_EQ(outcome.report->ranks[0].loss.missing_bytes, 60u);
+    EXPECT_EQ(outcome.report->failure.empty(), bound == 60'000u) << outcome.report->failure;
+  }
+}
+
 TEST(Trainer, MeasurementsAddUp) {
   Problem problem("mlp");
   FakeWorld world(2);
@@ -222,8 +252,13 @@ TEST(Results, HaveTheKeysThatToolsRead) {
   }
   EXPECT_EQ(results.at("bytes_sent"), 2u * 14 * 2678824);
   EXPECT_EQ(results.at("replicas_identical"), true);
-  EXPECT_EQ(results.at("missing_bytes"), 0);
-  EXPECT_EQ(results.at("eligible_bytes"), 0);
+  // The fake communicator has no plugin that could tell.
+  EXPECT_TRUE(results.at("missing_bytes").is_null());
+  EXPECT_TRUE(results.at("eligible_bytes").is_null());
+  const nlohmann::json alone =
+      to_results(problem.config, problem.model, problem.plan, RunInfo{}, *problem.run({}).report);
+  EXPECT_EQ(alone.at("missing_bytes"), 0);
+  EXPECT_EQ(alone.at("eligible_bytes"), 0);
   EXPECT_EQ(results.at("parameters"), 669706);
   EXPECT_EQ(results.at("gradient_bytes"), 2678824);
   EXPECT_EQ(results.at("buckets").size(), 2u);

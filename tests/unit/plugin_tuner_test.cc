@@ -93,7 +93,10 @@ std::vector<std::string> tuned(const TunerFacts& facts, const LossPolicy& policy
 }
 
 const std::vector<std::string> kRingSimple{"1/2"};
-const std::vector<std::string> kAll = choices(Table(kAlgorithms, kProtocols));
+const std::vector<std::string> kAll = [] {
+  Table table(kAlgorithms, kProtocols);
+  return choices(table);
+}();
 const std::vector<std::string> kAllButLL128{"0/0", "0/2", "1/0", "1/2", "2/0", "2/2", "3/0",
                                             "3/2", "4/0", "4/2", "5/0", "5/2", "6/0", "6/2"};
 

@@ -1,0 +1,42 @@
+#include "bench/trainer/loss_meter.h"
+
+#include <cstring>
+
+namespace clustar::bench::trainer {
+
+LossMeter::LossMeter(const clustarApi_v1_t* api) : api_(api) { before_ = total(); }
+
+LossCounts LossMeter::total() const {
+  LossCounts counts;
+  clustarTotals_v1 totals{};
+  totals.size = sizeof totals;
+  if (api_ == nullptr || api_->getTotals(&totals) != CLUSTAR_OK) return counts;
+  counts.known = true;
+  counts.delivered_bytes = totals.delivered_bytes;
+  counts.missing_bytes = totals.missing_bytes;
+  counts.eligible_bytes = totals.eligible_bytes;
+  counts.sent_messages = totals.sent_messages;
+  counts.identified_messages = totals.identified_messages;
+  counts.tolerant_messages = totals.tolerant_messages;
+  for (std::size_t i = 0; i < counts.reasons.size(); ++i) {
+    LossCounts::Reason& reason = counts.reasons[i];
+    const char* name = nullptr;
+    if (api_->getReason(static_cast<std::uint32_t>(i), &name, &reason.messages) != CLUSTAR_OK) break;
+    if (name != nullptr) std::strncpy(reason.name, name, sizeof reason.name - 1);
+  }
+  return counts;
+}
+
+LossCounts LossMeter::read() const {
+  LossCounts now = total();
+  now.delivered_bytes -= before_.delivered_bytes;
+  now.missing_bytes -= before_.missing_bytes;
+  now.eligible_bytes -= before_.eligible_bytes;
+  now.sent_messages -= before_.sent_messages;
+  now.identified_messages -= before_.identified_messages;
+  now.tolerant_messages -= before_.tolerant_messages;
+  for (std::size_t i = 0; i < now.reasons.size(); ++i) now.reasons[i].messages -= before_.reasons[i].messages;
+  return now;
+}
+
+}  // namespace clustar::bench::trainer

@@ -1,0 +1,42 @@
+// What the plugin lost of a rank's gradients, as its public C API tells (nccl_plugin/clustar.h).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "nccl_plugin/clustar.h"
+
+namespace clustar::bench::trainer {
+
+// Plain data: it travels over the bootstrap as it is.
+struct LossCounts {
+  static constexpr std::size_t kReasons = 32;
+  struct Reason {
+    char name[32] = "";  // empty: none
+    std::uint64_t messages = 0;
+  };
+  bool known = false;  // false: the plugin does not tell, and nothing below means anything
+  std::uint64_t delivered_bytes = 0;
+  std::uint64_t missing_bytes = 0;
+  std::uint64_t eligible_bytes = 0;
+  std::uint64_t sent_messages = 0;
+  std::uint64_t identified_messages = 0;
+  std::uint64_t tolerant_messages = 0;
+  std::array<Reason, kReasons> reasons{};  // why messages that were sent are reliable
+};
+
+class LossMeter {
+ public:
+  // `api` null: the plugin has none. It outlives the meter. Counts from now on: a process may have run before.
+  explicit LossMeter(const clustarApi_v1_t* api);
+  LossCounts read() const;
+
+ private:
+  LossCounts total() const;
+
+  const clustarApi_v1_t* api_;
+  LossCounts before_;
+};
+
+}  // namespace clustar::bench::trainer
