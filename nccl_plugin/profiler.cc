@@ -274,6 +274,8 @@ void* Profiler::start_step(const ProfilerEvent& event) {
   if (event.parent == nullptr) return nullptr;
   const EventHandle parent = decode(event.parent);
   const Reader operation(operations_, parent, HandleKind::kOperation);
+  // A step that is none leaves the order of those behind it unknown.
+  if (operation && event.step < 0) operation->next_step.store(kOutOfOrder, std::memory_order_relaxed);
   if (!operation || event.step < 0) {
     count_stale();
     return nullptr;
