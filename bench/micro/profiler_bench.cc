@@ -7,13 +7,16 @@
 #include <cstring>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 
+#include "nccl_plugin/message_flow.h"
 #include "nccl_plugin/profiler.h"
 
 namespace clustar::bench::micro {
 namespace {
 
 using namespace nccl_abi;
+using nccl_plugin::LossPolicy;
 using nccl_plugin::MessageQuery;
 using nccl_plugin::Profiler;
 
@@ -28,8 +31,9 @@ EventV5 event_of(std::uint64_t type, void* parent) {
 // A communicator with one all-reduce under way.
 class Communicator {
  public:
-  Communicator() {
+  explicit Communicator(std::shared_ptr<const LossPolicy> policy = nullptr) {
     Profiler::Opening opening;
+    opening.policy = std::move(policy);
     opening.comm = {.comm_id = 1, .name = "dp", .ranks = 8, .nodes = 8, .rank = 0, .traffic_class = -1};
     const auto opened = profiler_->open(opening, nullptr);
     if (!opened) throw std::runtime_error(opened.error().message);
@@ -54,7 +58,7 @@ class Communicator {
   void* start_operation(void* collective) {
     EventV5 event = event_of(kEventProxyOp, collective);
     event.proxy_op.pid = ::getpid();
-    event.proxy_op.steps = 1 << 20;
+    event.proxy_op.steps = 14 * 2 * 4096;  // whole loops of 8 ranks
     event.proxy_op.is_send = 1;
     return start(&event);
   }
@@ -99,6 +103,39 @@ void identify_message(benchmark::State& state) {
   }
 }
 BENCHMARK(identify_message)->Name("profiler/identify_message");
+
+// The whole of what isend adds: NCCL's callback (here with the body of ncclProfilerCallback), the answer, the verdict
+// and the FlowTag of a message that may lose, and the counting.
+Communicator* callback_target = nullptr;
+struct EventHandle {  // NCCL's ncclProxyEventHandle
+  void* step;
+  void* sub;
+};
+int callback(void** event, int type, void* phandle, std::int64_t, void* data) {
+  if (type != kProfilerStart) return kSuccess;
+  *event = callback_target->ask(static_cast<EventHandle*>(phandle)->step, static_cast<MessageQuery*>(data));
+  return kSuccess;
+}
+
+void flow_of_isend(benchmark::State& state) {
+  Config config;
+  config.loss_rules = "func=allreduce";
+  config.loss_warmup = 0;
+  const auto policy = std::make_shared<const LossPolicy>(LossPolicy::create(config).value());
+  Communicator comm(policy);
+  callback_target = &comm;
+  EventHandle handle{comm.start_step(0), nullptr};
+  const nccl_plugin::ChannelFacts channel{1, true, 10'000};
+  const nccl_plugin::NetGuard guard{true, true, 1u << kAllReduce, 1u << kRing, 1u << kSimple};
+  nccl_plugin::SendCounters counters;
+  for (auto _ : state) {
+    const auto flow = nccl_plugin::flow_of(*policy, callback, &handle, channel, guard, 1 << 20, 0);
+    counters.add(flow);
+    benchmark::DoNotOptimize(flow);
+  }
+  if (counters.of(nccl_plugin::Reason::kLossy) != counters.sent()) state.SkipWithError(counters.summary().c_str());
+}
+BENCHMARK(flow_of_isend)->Name("profiler/flow_of_isend");
 
 void step_and_message(benchmark::State& state) {
   Communicator comm;
