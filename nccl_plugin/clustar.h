@@ -7,7 +7,8 @@
  *
  * Versions: a table never changes once released; more functions make clustarApi_v2, beside it. Every function may be
  * called from any thread, never blocks on the network, returns 0 or one of CLUSTAR_E*, and writes nothing on error.
- * Structs carry their size in `size`, set by the caller, so that they can grow at their end.
+ * Structs carry their size in `size`, set by the caller in each element of an array: CLUSTAR_EINVAL unless it is the
+ * size of this version's struct. CLUSTAR_EINVAL also where a pointer is null that must not be.
  * Functions, algorithms, protocols and datatypes are NCCL's numbers (ncclFunc_t, NCCL_ALGO_*, NCCL_PROTO_*,
  * ncclDataType_t); 255 = not known. */
 #pragma once
@@ -21,7 +22,8 @@ extern "C" {
 
 #define CLUSTAR_OK 0
 #define CLUSTAR_EINVAL 1    /* a null pointer, a size that no version has, a value out of range */
-#define CLUSTAR_ENOTFOUND 2 /* no such collective: not received here, or too long ago */
+#define CLUSTAR_ENOTFOUND 2 /* no such thing: never seen here, or too long ago */
+#define CLUSTAR_ENOMEM 3
 
 /* Sums of this process since the plugin was loaded. Bytes are those of receives. */
 typedef struct {
@@ -51,11 +53,14 @@ typedef struct {
   uint64_t eligible_bytes;
   uint64_t contributions;  /* missing bytes times the ranks whose sums they carried: the loss ledger's charge */
   uint32_t missing_ranges; /* how many clustarMissing_v1 there were, kept or not */
+  uint32_t ranks;          /* of the communicator; 0 = not known any more */
+  char comm_name[64];      /* ncclConfig_t.commName, cut to 63 characters; "" = none, or not known any more */
 } clustarCollective_v1;
 
 /* A range that the network lost and that read as zero. A plugin does not know the ring's order, so this says where in
  * the collective's traffic it was, not which elements. */
 typedef struct {
+  size_t size;
   uint32_t channel;
   uint32_t loop;
   uint32_t stage; /* k of the reduce-scatter: the bytes carried the sums of k + 1 ranks */
@@ -91,19 +96,23 @@ typedef struct {
   /* How many of the messages sent were reliable for reason `index` (0 ..): its name and count. CLUSTAR_ENOTFOUND past
    * the last. */
   int (*getReason)(uint32_t index, const char** name, uint64_t* messages);
-  int (*getCollective)(uint64_t comm_id, uint8_t function, uint64_t number, clustarCollective_v1* out);
-  /* The newest `capacity` collectives that this process received of, newest first; each out[i].size is set by the
-   * caller. *count receives how many. At most 4,096 are kept. */
+  /* CLUSTAR_ENOTFOUND: nothing of it was received here, or newer collectives took its place. */
+  int (*getCollective)(uint64_t comm_id, uint8_t function, uint8_t local_number, uint64_t number,
+                       clustarCollective_v1* out);
+  /* The newest `capacity` collectives that this process received of, newest first. *count receives how many. 4,096 are
+   * kept; of collectives whose numbers happen to collide an older one may go before. */
   int (*listCollectives)(clustarCollective_v1* out, size_t capacity, size_t* count);
-  /* The ranges that a collective lost here, in order of arrival; *count receives how many there are, of which
-   * `capacity` were written. The newest 65,536 of the process are kept. */
-  int (*listMissing)(uint64_t comm_id, uint8_t function, uint64_t number, clustarMissing_v1* out, size_t capacity,
-                     size_t* count);
-  /* The norm of the gradient after the latest step (> 0). A fall by loss_critical_drop (0.5 = half) since the last call
-   * makes the phase critical until the next one: collectives that start then lose loss_critical_tolerance at most
-   * (DBLP, arXiv 2605.01989). Call it on every rank after the same step, before its next collective. */
+  /* The ranges that a collective lost here, in order of arrival; *count receives how many there are, of which at most
+   * `capacity` were written. The newest 65,536 of the process are kept. CLUSTAR_ENOTFOUND as above. */
+  int (*listMissing)(uint64_t comm_id, uint8_t function, uint8_t local_number, uint64_t number, clustarMissing_v1* out,
+                     size_t capacity, size_t* count);
+  /* The norm of the gradient after the latest step; CLUSTAR_EINVAL unless finite and > 0. A fall by loss_critical_drop
+   * (0.5 = half) since the last different norm makes the phase critical until the next one: collectives that start then
+   * lose loss_critical_tolerance at most (DBLP, arXiv 2605.01989). The phase is the process's. Call it on every rank
+   * after the same step, before its next collective; where NCCL starts collectives from a callback of its own (after a
+   * graph was captured) ranks may see the change at different collectives, of which the smaller p then holds. */
   int (*reportGradientNorm)(double norm);
-  /* The same decided by yourself: 1 critical, 0 not. */
+  /* The same decided by yourself: 1 critical, 0 not; else CLUSTAR_EINVAL. */
   int (*setCritical)(int critical);
   /* For net plugins that wrap this one, and for tests: whose transfer it is that NCCL gave `phandle` for, in isend.
    * `callback` is the profiler callback (ncclProfilerCallback_t) that NCCL gave to the net plugin's init. Call it where

@@ -18,9 +18,10 @@ struct CommFacts {
   int rank = -1;           // of the first user in this process
   int traffic_class = -1;  // -1 = undefined
 
-  // E of the loss contract: how often the ring crosses the network. The number of nodes; on one node, where only
-  // transfers that bypass P2P and shared memory come here, every hop may: the number of ranks, the stricter bound.
-  std::uint32_t edges() const { return nodes > 1 ? nodes : ranks; }
+  // E of the loss contract, for one process: its number of ranks. A ring enters a node once, but each of its channels
+  // may enter by another rank, whose process counts for itself: G processes of a node with p * S * n / (G * nodes) each
+  // keep what the node may lose, p * S * n / nodes.
+  std::uint32_t edges() const { return ranks; }
 };
 
 // Any thread. Several users of one id (ranks that are threads of one process; net and profiler) count as references.

@@ -37,10 +37,20 @@ constexpr std::array kProtocols = {
     Word{"LL128", nccl_abi::kLL128},
 };
 constexpr std::array kDatatypes = {
-    Word{"ncclFloat32", 7}, Word{"ncclBfloat16", 9}, Word{"ncclFloat16", 6},     Word{"ncclInt8", 0},
-    Word{"Unknown", 1},     Word{"ncclInt32", 2},    Word{"ncclUint32", 3},      Word{"ncclInt64", 4},
-    Word{"ncclUint64", 5},  Word{"ncclFloat64", 8},  Word{"ncclFloat8e4m3", 10}, Word{"ncclFloat8e5m2", 11},
+    Word{"ncclFloat32", nccl_abi::kFloat32},
+    Word{"ncclBfloat16", nccl_abi::kBfloat16},
+    Word{"ncclFloat16", nccl_abi::kFloat16},
+    Word{"ncclInt8", nccl_abi::kInt8},
+    Word{"Unknown", nccl_abi::kUint8},
+    Word{"ncclInt32", nccl_abi::kInt32},
+    Word{"ncclUint32", nccl_abi::kUint32},
+    Word{"ncclInt64", nccl_abi::kInt64},
+    Word{"ncclUint64", nccl_abi::kUint64},
+    Word{"ncclFloat64", nccl_abi::kFloat64},
+    Word{"ncclFloat8e4m3", nccl_abi::kFloat8e4m3},
+    Word{"ncclFloat8e5m2", nccl_abi::kFloat8e5m2},
 };
+// Bytes of an element, by ncclDataType_t.
 constexpr std::array<std::uint32_t, 12> kSizes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 
 template <std::size_t kWords>

@@ -1,8 +1,10 @@
 // clustarApi_v1: the C API of clustar.h.
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
+#include <exception>
+#include <iterator>
+#include <mutex>
 
 #include "nccl_plugin/clustar.h"
 #include "nccl_plugin/phase.h"
@@ -12,13 +14,13 @@
 namespace clustar::nccl_plugin {
 namespace {
 
-// The wall that no exception passes; a full memory is the only one there is.
+// The wall that no exception passes.
 template <class Body>
 int api_call(Body&& body) noexcept {
   try {
     return body();
-  } catch (...) {
-    return CLUSTAR_ENOTFOUND;
+  } catch (const std::exception&) {
+    return CLUSTAR_ENOMEM;  // the only one there is
   }
 }
 
@@ -37,6 +39,12 @@ void fill(const Reception& from, clustarCollective_v1& to) {
   to.eligible_bytes = from.eligible_bytes;
   to.contributions = from.contributions;
   to.missing_ranges = from.missing_ranges;
+  to.ranks = 0;
+  std::fill(std::begin(to.comm_name), std::end(to.comm_name), '\0');
+  if (const auto comm = process_registry().find(from.identity.communicator)) {
+    to.ranks = comm->ranks;
+    comm->name.copy(to.comm_name, sizeof to.comm_name - 1);
+  }
 }
 
 int get_totals(clustarTotals_v1* out) {
@@ -66,10 +74,11 @@ int get_reason(std::uint32_t index, const char** name, std::uint64_t* messages) 
   });
 }
 
-int get_collective(std::uint64_t comm_id, std::uint8_t function, std::uint64_t number, clustarCollective_v1* out) {
+int get_collective(std::uint64_t comm_id, std::uint8_t function, std::uint8_t local_number, std::uint64_t number,
+                   clustarCollective_v1* out) {
   return api_call([&] {
-    if (out == nullptr || out->size != sizeof *out) return CLUSTAR_EINVAL;
-    const auto found = process_receptions().find({comm_id, number, function});
+    if (out == nullptr || out->size != sizeof *out || local_number > 1) return CLUSTAR_EINVAL;
+    const auto found = process_receptions().find({comm_id, number, function, local_number == 1});
     if (!found) return CLUSTAR_ENOTFOUND;
     fill(*found, *out);
     return CLUSTAR_OK;
@@ -89,27 +98,34 @@ int list_collectives(clustarCollective_v1* out, std::size_t capacity, std::size_
   });
 }
 
-int list_missing(std::uint64_t comm_id, std::uint8_t function, std::uint64_t number, clustarMissing_v1* out,
-                 std::size_t capacity, std::size_t* count) {
+int list_missing(std::uint64_t comm_id, std::uint8_t function, std::uint8_t local_number, std::uint64_t number,
+                 clustarMissing_v1* out, std::size_t capacity, std::size_t* count) {
   return api_call([&] {
-    if (count == nullptr || (out == nullptr && capacity > 0)) return CLUSTAR_EINVAL;
-    const CollectiveKey key{comm_id, number, function};
+    if (count == nullptr || (out == nullptr && capacity > 0) || local_number > 1) return CLUSTAR_EINVAL;
+    for (std::size_t i = 0; i < capacity; ++i) {
+      if (out[i].size != sizeof *out) return CLUSTAR_EINVAL;
+    }
+    const CollectiveKey key{comm_id, number, function, local_number == 1};
     if (!process_receptions().find(key)) return CLUSTAR_ENOTFOUND;
     const auto holes = process_receptions().holes(key);
     for (std::size_t i = 0; i < std::min(capacity, holes.size()); ++i) {
       const Hole& hole = holes[i];
-      out[i] = {hole.channel, hole.loop, hole.stage, hole.slice, hole.offset, hole.bytes};
+      out[i] = {sizeof *out, hole.channel, hole.loop, hole.stage, hole.slice, hole.offset, hole.bytes};
     }
     *count = holes.size();
     return CLUSTAR_OK;
   });
 }
 
-// DBLP (arXiv 2605.01989): the phase is critical while the norm falls by `drop` of itself between two reports.
+// DBLP (arXiv 2605.01989): the phase is critical while the norm falls by `drop` of itself between two reports. Of ranks
+// that are threads of one process all but the first repeat a norm, which changes nothing.
 void report_norm(double norm, double drop) {
-  static std::atomic<double> last{0};
-  const double before = last.exchange(norm, std::memory_order_relaxed);
-  critical_phase().store(before > 0 && (before - norm) / before >= drop, std::memory_order_relaxed);
+  static std::mutex mutex;
+  static double last = 0;
+  const std::lock_guard lock(mutex);
+  if (norm == last) return;
+  critical_phase().store(last > 0 && (last - norm) / last >= drop, std::memory_order_relaxed);
+  last = norm;
 }
 
 int report_gradient_norm(double norm) {

@@ -65,10 +65,10 @@ MessageFlow flow_of(const LossPolicy& policy, nccl_abi::ProfilerCallback callbac
   return flow;
 }
 
-void SendCounters::add(const MessageFlow& flow) {
-  sent_.fetch_add(1, std::memory_order_relaxed);
+std::uint64_t SendCounters::add(const MessageFlow& flow) {
   if (flow.tag.identity.known) identified_.fetch_add(1, std::memory_order_relaxed);
   reasons_[static_cast<std::size_t>(flow.reason)].fetch_add(1, std::memory_order_relaxed);
+  return sent_.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 std::string SendCounters::summary() const {

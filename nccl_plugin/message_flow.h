@@ -19,7 +19,8 @@ struct MessageFlow {
   Reason reason = Reason::kUnidentified;
 };
 
-// Asks NCCL's `callback` about `phandle`: `facts` and `identity` of the answer; not known when either is null.
+// Asks NCCL's `callback` whose transfer `phandle` stands for. Identity not known: either is null, or no event of ours
+// leads from it to a collective; MessageFacts::unidentified says why.
 MessageQuery ask(nccl_abi::ProfilerCallback callback, void* phandle);
 
 // Asks NCCL's `callback` about `phandle` (either may be null: unidentified). Nothing of what NCCL hands over is looked
@@ -36,7 +37,8 @@ std::uint64_t edge_bytes(int function, std::uint64_t bytes, std::uint32_t ranks)
 // What this process sent, by the reason why it was reliable. Any thread.
 class SendCounters {
  public:
-  void add(const MessageFlow& flow);
+  // How many messages there are now.
+  std::uint64_t add(const MessageFlow& flow);
   std::uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
   std::uint64_t identified() const { return identified_.load(std::memory_order_relaxed); }
   std::uint64_t of(Reason reason) const {

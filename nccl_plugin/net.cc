@@ -107,7 +107,7 @@ std::mutex& statics_mutex() {
 }
 
 // NCCL keeps the pointers that getProperties gave it.
-const char* immortal(const std::string& text) {
+const char* interned(const std::string& text) {
   static std::set<std::string> texts;
   const std::lock_guard lock(statics_mutex());
   return texts.insert(text).first->c_str();
@@ -133,8 +133,8 @@ constexpr std::uint64_t kUnidentifiedWarning = 256;
 
 void count_sent(const SendComm& comm, const MessageFlow& flow) {
   SendCounters& sends = process_sends();
-  sends.add(flow);
-  if (comm.plugin->policy().off() || sends.identified() > 0 || sends.sent() != kUnidentifiedWarning) return;
+  const std::uint64_t sent = sends.add(flow);
+  if (sent != kUnidentifiedWarning || comm.plugin->policy().off() || sends.identified() > 0) return;
   comm.plugin->log().warn(
       fmt::format("loss is allowed by the settings, but none of the first {} messages could be told its collective, so "
                   "nothing is lost: set NCCL_PROFILER_PLUGIN (and NCCL_TUNER_PLUGIN) to the same file as "
@@ -199,8 +199,8 @@ std::optional<NetDevice> net_device(int device) {
   const auto plugin = current_plugin();
   if (!plugin || device < 0 || static_cast<std::size_t>(device) >= plugin->device_count()) return std::nullopt;
   NetDevice found{nullptr, nullptr, plugin->properties(static_cast<std::size_t>(device))};
-  found.name = immortal(found.properties.name);
-  if (!found.properties.pci_path.empty()) found.pci_path = immortal(found.properties.pci_path);
+  found.name = interned(found.properties.name);
+  if (!found.properties.pci_path.empty()) found.pci_path = interned(found.properties.pci_path);
   return found;
 }
 

@@ -19,6 +19,9 @@ struct Phase {
   bool operator==(const Phase&) const = default;
 };
 
+// Transfers of one loop on a channel: 0 for a function without phases or ranks < 2.
+std::uint32_t transfers_per_loop(int function, std::uint32_t ranks);
+
 // Phase of transfer `transfer` (t, from 0) of `transfers` that one channel's proxy operation makes, send side and
 // receive side alike, in a collective `function` (ncclFunc_t) over `ranks` ranks. nullopt: the function has no phases
 // here (all but all-reduce, reduce-scatter, all-gather), ranks < 2, t outside the operation, or transfers that are not

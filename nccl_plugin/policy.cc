@@ -18,9 +18,9 @@ using nccl_abi::kReduceScatter;
 using nccl_abi::kRing;
 using nccl_abi::kSimple;
 
-// ncclDataType_t (NCCL v2.28.9 src/nccl.h.in): float16, float32, float64, bfloat16 and the two float8 end the list.
-constexpr int kFirstFloat = 6;
-constexpr int kLastFloat = 11;
+// float16, float32, float64, bfloat16 and the two float8 end NCCL's list of types.
+constexpr int kFirstFloat = nccl_abi::kFloat16;
+constexpr int kLastFloat = nccl_abi::kFloat8e5m2;
 
 constexpr bool is_reduction(int function) { return function == kAllReduce || function == kReduceScatter; }
 
@@ -184,7 +184,7 @@ Decision decide(const LossPolicy& policy, const MessageFacts& message, const Cha
   }
   if (channel.tolerance_ppm < message.verdict.tolerance_ppm) return {Reason::kChannelReliable, {}};
   return {Reason::kLossy,
-          {.communicator = channel.comm_id,
+          {.communicator = message.comm_id,
            .collective = message.ledger_number,
            .collective_bytes = collective.bytes,
            .ranks = static_cast<std::uint16_t>(message.ranks),

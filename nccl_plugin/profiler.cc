@@ -57,7 +57,7 @@ clustar::Result<void*> Profiler::open(const Opening& opening, int* mask) {
   const auto place = contexts_.claim();
   if (!place) {
     return fail(ErrorCode::kUnavailable, "more than " + std::to_string(kMaxContexts) +
-                                             " communicators at a time: this one's messages are reliable");
+                                             " communicators at a time; this one's messages are not identified");
   }
   pid_.store(::getpid(), std::memory_order_relaxed);
   Context& context = *place->object;
@@ -264,6 +264,7 @@ void* Profiler::start_operation(void* context, const ProfilerEvent& event) {
       return nullptr;
     }
   }
+  operation.is_send = event.is_send;
   operation.facts.transfers = static_cast<std::uint32_t>(std::max(event.steps, 0));
   operation.identity.channel = event.channel;
   word->publish();
@@ -318,6 +319,7 @@ void Profiler::answer(void* parent, MessageQuery* query) {
   if (!operation) return count_stale();
   const std::uint64_t word = operation->steps[handle.slot].word.load(std::memory_order_acquire);
   if (!StepWord::names(word, handle.turn)) return count_stale();
+  if (!operation->is_send) return;  // the handle of a receive says nothing of a message that is sent
   query->facts = operation->facts;
   query->identity = operation->identity;
   query->facts.size = size;

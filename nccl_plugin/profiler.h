@@ -116,6 +116,7 @@ class Profiler {
   struct Operation {
     void* context = nullptr;
     void* chained = nullptr;
+    bool is_send = false;
     EventHandle parent;  // kNone: none is held
     MessageFacts facts;
     transport::MessageIdentity identity;

@@ -20,7 +20,6 @@ ProfilerEvent read(const Event& event, int version) {
   ProfilerEvent out;
   out.type = event.type;
   out.parent = event.parent;
-  out.rank = event.rank;
   out.version = version;
   out.original = &event;
   switch (out.type) {
@@ -29,12 +28,10 @@ ProfilerEvent read(const Event& event, int version) {
       out.func = event.p2p.func;
       out.datatype = event.p2p.datatype;
       out.count = event.p2p.count;
-      out.peer = event.p2p.peer;
       break;
     case kEventProxyOp:
       out.pid = event.proxy_op.pid;
       out.channel = event.proxy_op.channel;
-      out.peer = event.proxy_op.peer;
       out.steps = event.proxy_op.steps;
       out.is_send = event.proxy_op.is_send != 0;
       break;

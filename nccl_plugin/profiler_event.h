@@ -11,7 +11,6 @@ namespace clustar::nccl_plugin {
 struct ProfilerEvent {
   std::uint64_t type = 0;  // one bit of nccl_abi::ProfilerEvent
   void* parent = nullptr;
-  int rank = 0;
   // Coll, P2p
   std::uint64_t number = 0;
   const char* func = nullptr;
@@ -19,7 +18,6 @@ struct ProfilerEvent {
   const char* algo = nullptr;
   const char* proto = nullptr;
   std::uint64_t count = 0;
-  int peer = -1;
   // CollApi, P2pApi
   bool graph_captured = false;
   // ProxyOp

@@ -9,7 +9,7 @@ namespace clustar::nccl_plugin {
 namespace {
 
 CollectiveKey key_of(const transport::MessageIdentity& identity) {
-  return {identity.communicator, identity.number, identity.function};
+  return {identity.communicator, identity.number, identity.function, identity.local_number};
 }
 
 std::size_t set_of(const CollectiveKey& key) {
@@ -18,6 +18,7 @@ std::size_t set_of(const CollectiveKey& key) {
   identity.communicator = key.communicator;
   identity.number = key.number;
   identity.function = key.function;
+  identity.local_number = key.local_number;
   return static_cast<std::size_t>(coflow_of(identity) % ReceptionBook::kSets) * ReceptionBook::kWays;
 }
 
@@ -47,10 +48,8 @@ const ReceptionBook::Record* ReceptionBook::lookup(const CollectiveKey& key) con
 
 void ReceptionBook::add_hole(Record& record, const transport::ReceivedMessage& message,
                              const transport::MissingRange& range) {
-  const std::uint32_t ranks = message.loss.ranks;
-  const std::uint32_t stages = record.key.function == nccl_abi::kAllReduce ? 2 * (ranks - 1) : ranks - 1;
   const std::uint32_t t = message.identity.transfer;
-  const std::uint32_t per_loop = stages * kRingSlices;
+  const std::uint32_t per_loop = transfers_per_loop(record.key.function, message.loss.ranks);
   Hole hole{};
   hole.channel = message.identity.channel;
   hole.loop = per_loop == 0 ? 0 : t / per_loop;
@@ -101,14 +100,17 @@ std::optional<Reception> ReceptionBook::find(const CollectiveKey& key) const {
 }
 
 std::vector<Reception> ReceptionBook::list(std::size_t capacity) const {
-  const std::lock_guard lock(mutex_);
-  std::vector<const Record*> newest;
-  for (const Record& record : records_) {
-    if (record.serial != 0) newest.push_back(&record);
+  std::vector<Record> all;
+  all.reserve(records_.size());
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Record& record : records_) {
+      if (record.serial != 0) all.push_back(record);
+    }
   }
-  std::sort(newest.begin(), newest.end(), [](const Record* a, const Record* b) { return a->serial > b->serial; });
+  std::sort(all.begin(), all.end(), [](const Record& a, const Record& b) { return a.serial > b.serial; });
   std::vector<Reception> out;
-  for (std::size_t i = 0; i < std::min(capacity, newest.size()); ++i) out.push_back(newest[i]->reception);
+  for (std::size_t i = 0; i < std::min(capacity, all.size()); ++i) out.push_back(all[i].reception);
   return out;
 }
 

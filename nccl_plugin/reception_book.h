@@ -16,6 +16,7 @@ struct CollectiveKey {
   std::uint64_t communicator = 0;
   std::uint64_t number = 0;
   std::uint8_t function = 0;
+  bool local_number = false;  // replays of a graph must not meet the collectives that NCCL numbered
 
   bool operator==(const CollectiveKey&) const = default;
 };

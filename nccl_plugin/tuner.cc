@@ -11,8 +11,6 @@ namespace {
 
 using namespace nccl_abi;
 
-constexpr int kFloat32 = 7;  // ncclDataType_t
-
 // Whether the policy lets a collective of floats lose once warm-up is over. A tuner knows neither datatype nor ordinal,
 // and the phases of the model pass: the choice must not change with them.
 bool may_lose(const TunerFacts& facts, const LossPolicy& policy, int function, std::uint64_t bytes) {

@@ -1,10 +1,24 @@
 #include "bench/trainer/loss_meter.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace clustar::bench::trainer {
 
-LossMeter::LossMeter(const clustarApi_v1_t* api) : api_(api) { before_ = total(); }
+LossMeter::LossMeter(const clustarApi_v1_t* api) : api_(api), before_(total()) {
+  for (const clustarCollective_v1& collective : collectives()) earlier_.insert(collective.comm_id);
+}
+
+std::vector<clustarCollective_v1> LossMeter::collectives() const {
+  constexpr std::size_t kKept = 4096;
+  std::vector<clustarCollective_v1> out(kKept);
+  for (clustarCollective_v1& collective : out) collective.size = sizeof collective;
+  std::size_t count = 0;
+  const bool told = api_ != nullptr && api_->listCollectives != nullptr &&
+                    api_->listCollectives(out.data(), out.size(), &count) == CLUSTAR_OK;
+  out.resize(told ? count : 0);
+  return out;
+}
 
 LossCounts LossMeter::total() const {
   LossCounts counts;
@@ -35,6 +49,11 @@ LossCounts LossMeter::read() const {
   now.sent_messages -= before_.sent_messages;
   now.identified_messages -= before_.identified_messages;
   now.tolerant_messages -= before_.tolerant_messages;
+  for (const clustarCollective_v1& collective : collectives()) {
+    if (earlier_.contains(collective.comm_id) || collective.total_bytes == 0) continue;
+    now.worst_charge = std::max(
+        now.worst_charge, static_cast<double>(collective.contributions) / static_cast<double>(collective.total_bytes));
+  }
   for (std::size_t i = 0; i < now.reasons.size(); ++i) now.reasons[i].messages -= before_.reasons[i].messages;
   return now;
 }

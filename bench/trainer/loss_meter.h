@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <set>
+#include <vector>
 
 #include "nccl_plugin/clustar.h"
 
@@ -23,6 +25,9 @@ struct LossCounts {
   std::uint64_t sent_messages = 0;
   std::uint64_t identified_messages = 0;
   std::uint64_t tolerant_messages = 0;
+  // Of the collectives that the plugin still remembers: the most that one lost here, contributions for each byte of its
+  // input. The loss contract's ledger bounds it by p (p * S * n / E of S, where each rank is a node).
+  double worst_charge = 0;
   std::array<Reason, kReasons> reasons{};  // why messages that were sent are reliable
 };
 
@@ -34,9 +39,11 @@ class LossMeter {
 
  private:
   LossCounts total() const;
+  std::vector<clustarCollective_v1> collectives() const;
 
   const clustarApi_v1_t* api_;
   LossCounts before_;
+  std::set<std::uint64_t> earlier_;  // communicators of earlier runs in this process
 };
 
 }  // namespace clustar::bench::trainer

@@ -24,6 +24,7 @@ LossCounts sum_of(const std::vector<RankTotals>& ranks) {
     sum.sent_messages += rank.loss.sent_messages;
     sum.identified_messages += rank.loss.identified_messages;
     sum.tolerant_messages += rank.loss.tolerant_messages;
+    sum.worst_charge = std::max(sum.worst_charge, rank.loss.worst_charge);
     // All ranks run the same plugin, so a reason has the same place on each.
     for (std::size_t i = 0; i < sum.reasons.size(); ++i) {
       if (rank.loss.reasons[i].name[0] == '\0') continue;
@@ -49,6 +50,12 @@ std::string ledger_breach(const std::vector<RankTotals>& ranks, std::uint32_t bo
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const LossCounts& loss = ranks[r].loss;
     const double allowed = static_cast<double>(loss.eligible_bytes) * bound_ppm / kMillion;
+    if (loss.known && loss.worst_charge > bound_ppm / kMillion) {
+      return fmt::format(
+          "the loss ledger was broken: on rank {} one collective lost {:.6f} contributions for each byte of its input, "
+          "where at most {:.6f} may be",
+          r, loss.worst_charge, bound_ppm / kMillion);
+    }
     if (!loss.known || static_cast<double>(loss.missing_bytes) <= allowed) continue;
     return fmt::format(
         "the loss ledger was broken: on rank {} {} bytes are missing of {} that were eligible, where at most {:.0f} "
@@ -65,6 +72,7 @@ json loss_json(const LossCounts& counts) {
           {"eligible_bytes", number(counts.eligible_bytes)},
           {"identified_messages", number(counts.identified_messages)},
           {"tolerant_messages", number(counts.tolerant_messages)},
+          {"worst_charge", counts.known ? json(counts.worst_charge) : json(nullptr)},
           {"reliable_reasons", counts.known ? reasons_json(counts) : json(nullptr)}};
 }
 

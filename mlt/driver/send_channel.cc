@@ -98,7 +98,7 @@ SendTerms MltSendChannel::terms_of(const SendRequest& request) {
   const transport::MessageIdentity& identity = request.flow.identity;
   const bool asks = loss.tolerance_ppm > 0 && request.length >= transport::FlowTag::kMinTolerantBytes;
   if (!asks || loss.tolerance_ppm > channel_.max_tolerance_ppm) return send_terms(nullptr, identity);
-  if (loss.communicator != channel_.comm_id) {
+  if (channel_.comm_id != 0 && loss.communicator != channel_.comm_id) {
     if (!warned_) {
       warn_reliable(
           fmt::format("the loss terms name the communicator {:x}, the channel belongs to {:x}; give FlowTag::loss the "

@@ -93,6 +93,21 @@ enum Algo : int {
   kNvlsTree = 5,
   kPat = 6,
 };
+// ncclDataType_t (NCCL v2.28.9 src/nccl.h.in)
+enum DataType : int {
+  kInt8 = 0,
+  kUint8 = 1,
+  kInt32 = 2,
+  kUint32 = 3,
+  kInt64 = 4,
+  kUint64 = 5,
+  kFloat16 = 6,
+  kFloat32 = 7,
+  kFloat64 = 8,
+  kBfloat16 = 9,
+  kFloat8e4m3 = 10,
+  kFloat8e5m2 = 11,
+};
 enum Proto : int { kLL = 0, kLL128 = 1, kSimple = 2 };
 
 static_assert(sizeof(CommConfig) == 4);

@@ -78,6 +78,14 @@ TEST(LossLedger, HoldsOnEachRank) {
   EXPECT_NE(ledger_breach({lost(1, 1000)}, 0), "") << "nobody opted in";
 }
 
+TEST(LossLedger, HoldsForEachCollective) {
+  RankTotals rank = lost(1, 1000);
+  rank.loss.worst_charge = 0.0099;
+  EXPECT_EQ(ledger_breach({rank}, 10'000), "");
+  rank.loss.worst_charge = 0.0101;
+  EXPECT_THAT(ledger_breach({lost(0, 0), rank}, 10'000), HasSubstr("rank 1 one collective lost 0.010100"));
+}
+
 TEST(LossReport, OneRankThatDoesNotTellMakesTheSumUnknown) {
   const json both = loss_json(std::vector<RankTotals>{lost(3, 100), lost(4, 200)});
   EXPECT_EQ(both["missing_bytes"], 7);

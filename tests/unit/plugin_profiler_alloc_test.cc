@@ -1,4 +1,4 @@
-// Identity allocates nothing per collective, operation, step or message: operator new of this executable counts.
+// Identity, verdict and book-keeping allocate nothing per collective, operation, step or message: operator new of this executable counts.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -7,7 +7,9 @@
 #include <new>
 #include <vector>
 
+#include "nccl_plugin/message_flow.h"
 #include "nccl_plugin/profiler.h"
+#include "nccl_plugin/reception_book.h"
 #include "tests/unit/plugin_profiler_events.h"
 #include "transport/base/config.h"
 
@@ -65,6 +67,13 @@ TEST(PluginProfilerAlloc, EventsAndAnswersAllocateNothing) {
   opening.policy = std::make_shared<const LossPolicy>(*policy);
   TestComm comm(*profiler, 5);
   comm.open(opening);
+  const NetGuard guard{true, true, 1u << nccl_abi::kAllReduce, 1u << nccl_abi::kRing, 1u << nccl_abi::kSimple};
+  SendCounters sends;
+  const auto book = std::make_unique<ReceptionBook>();
+  const std::size_t size = 1 << 20;
+  const transport::MissingRange hole{0, 0, 1000};
+  transport::ReceivedMessage received;
+  received.loss.ranks = 4;
   allocations = 0;
   counting = true;
   for (std::uint64_t i = 0; i < 10'000; ++i) {
@@ -75,13 +84,20 @@ TEST(PluginProfilerAlloc, EventsAndAnswersAllocateNothing) {
     void* const op = comm.op(coll, 12);
     for (int t = 0; t < 12; ++t) {
       void* const step = comm.step(op, t);
-      if (comm.ask(step).identity.number != i) ++allocations;
+      const MessageQuery query = comm.ask(step);
+      if (query.identity.number != i) ++allocations;
+      MessageFlow flow{{.coflow = coflow_of(query.identity), .identity = query.identity}, Reason::kLossy};
+      flow.reason = decide(*policy, query.facts, {1, true, 20'000}, guard).reason;
+      sends.add(flow);
+      received.identity = query.identity;
+      book->add({true, {&size, 1}, {&hole, 1}, {&received, 1}});
       comm.stop(step);
     }
     comm.stop(op);
   }
   counting = false;
   EXPECT_EQ(allocations, 0u);
+  EXPECT_EQ(sends.sent(), 120'000u);
   comm.close();
 }
 

@@ -85,7 +85,7 @@ TEST_P(PluginProfiler, AMessageKnowsItsCollective) {
     EXPECT_TRUE(facts.in_order);
     EXPECT_EQ(facts.comm_id, kComm);
     EXPECT_EQ(facts.ranks, kRanks);
-    EXPECT_EQ(facts.edges, 2u);
+    EXPECT_EQ(facts.edges, kRanks);
     EXPECT_EQ(facts.transfers, 12u);
     EXPECT_EQ(facts.transfer, static_cast<std::uint32_t>(t));
     EXPECT_EQ(facts.size, 77u) << "the caller's";

@@ -59,7 +59,7 @@ TEST(ReceptionBook, CountsWhatCameAndWhatIsMissing) {
   // n = 4: a loop is 2 * 3 stages of 2 slices = 12 transfers; t = 12 + 5 is loop 1, stage 2, slice 1.
   book.add(tolerant(all_reduce(3, 17, 2), 1000, 4, 2, {{0, 100, 50}, {0, 900, 100}}).progress());
   book.add(tolerant(all_reduce(3, 0), 500, 4, 0, {}).progress());
-  const auto found = book.find({77, 3, nccl_abi::kAllReduce});
+  const auto found = book.find({77, 3, nccl_abi::kAllReduce, false});
   ASSERT_TRUE(found);
   EXPECT_EQ(found->messages, 2u);
   EXPECT_EQ(found->delivered_bytes, 1350u);
@@ -69,7 +69,7 @@ TEST(ReceptionBook, CountsWhatCameAndWhatIsMissing) {
   EXPECT_EQ(found->missing_ranges, 2u);
   EXPECT_EQ(book.totals().missing_bytes, 150u);
   EXPECT_EQ(book.totals().eligible_bytes, 1500u);
-  const auto holes = book.holes({77, 3, nccl_abi::kAllReduce});
+  const auto holes = book.holes({77, 3, nccl_abi::kAllReduce, false});
   ASSERT_EQ(holes.size(), 2u);
   EXPECT_EQ(holes[1].channel, 2u);
   EXPECT_EQ(holes[1].loop, 1u);
@@ -87,8 +87,19 @@ TEST(ReceptionBook, PartsOfOneReceiveBelongToTheirOwnMessages) {
   received.messages.push_back(received.messages[0]);
   received.messages[1].identity.number = 2;
   book.add(received.progress());
-  EXPECT_EQ(book.find({77, 1, nccl_abi::kAllReduce})->missing_bytes, 0u);
-  EXPECT_EQ(book.find({77, 2, nccl_abi::kAllReduce})->missing_bytes, 5u);
+  EXPECT_EQ(book.find({77, 1, nccl_abi::kAllReduce, false})->missing_bytes, 0u);
+  EXPECT_EQ(book.find({77, 2, nccl_abi::kAllReduce, false})->missing_bytes, 5u);
+}
+
+TEST(ReceptionBook, ReplaysOfAGraphAreNotTheCollectivesThatNcclNumbered) {
+  const auto owner = std::make_unique<ReceptionBook>();
+  ReceptionBook& book = *owner;
+  MessageIdentity replay = all_reduce(3);
+  replay.local_number = true;
+  book.add(tolerant(all_reduce(3), 1000, 4, 0, {{0, 0, 10}}).progress());
+  book.add(tolerant(replay, 500, 4, 0, {}).progress());
+  EXPECT_EQ(book.find({77, 3, nccl_abi::kAllReduce, false})->missing_bytes, 10u);
+  EXPECT_EQ(book.find({77, 3, nccl_abi::kAllReduce, true})->delivered_bytes, 500u);
 }
 
 TEST(ReceptionBook, UnidentifiedAndReliableMessagesCountInTheTotalsOnly) {
@@ -108,19 +119,19 @@ TEST(ReceptionBook, KeepsTheNewestAndListsThemNewestFirst) {
   ReceptionBook& book = *owner;
   constexpr std::uint64_t kMany = 3 * ReceptionBook::kSets * ReceptionBook::kWays;
   for (std::uint64_t i = 0; i < kMany; ++i) book.add(tolerant(all_reduce(i), 10, 2, 0, {{0, 0, 1}}).progress());
-  EXPECT_FALSE(book.find({77, 0, nccl_abi::kAllReduce}));
-  EXPECT_TRUE(book.holes({77, 0, nccl_abi::kAllReduce}).empty());
+  EXPECT_FALSE(book.find({77, 0, nccl_abi::kAllReduce, false}));
+  EXPECT_TRUE(book.holes({77, 0, nccl_abi::kAllReduce, false}).empty());
   const auto newest = book.list(100);
   ASSERT_EQ(newest.size(), 100u);
   for (std::size_t i = 0; i < newest.size(); ++i) EXPECT_EQ(newest[i].identity.number, kMany - 1 - i);
   EXPECT_EQ(book.list(1 << 20).size(), ReceptionBook::kSets * ReceptionBook::kWays);
-  EXPECT_EQ(book.holes({77, kMany - 1, nccl_abi::kAllReduce}).size(), 1u);
+  EXPECT_EQ(book.holes({77, kMany - 1, nccl_abi::kAllReduce, false}).size(), 1u);
 }
 
 TEST(ReceptionBook, HolesArePushedOutByNewerOnesButStayCounted) {
   const auto owner = std::make_unique<ReceptionBook>();
   ReceptionBook& book = *owner;
-  const CollectiveKey key{77, 5, nccl_abi::kAllReduce};
+  const CollectiveKey key{77, 5, nccl_abi::kAllReduce, false};
   for (std::size_t i = 0; i < ReceptionBook::kHoles + 10; ++i) {
     book.add(tolerant(all_reduce(5), 10, 2, 0, {{0, i, 1}}).progress());
   }

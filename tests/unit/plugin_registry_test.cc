@@ -70,7 +70,7 @@ TEST(CommRegistry, RemovingWhatIsNotThereIsNothing) {
 }
 
 TEST(CommFacts, EdgesAreNodesOrOnOneNodeRanks) {
-  EXPECT_EQ(facts_of(1, "", 8, 4, 0).edges(), 4u);
+  EXPECT_EQ(facts_of(1, "", 8, 4, 0).edges(), 8u);
   EXPECT_EQ(facts_of(1, "", 8, 1, 0).edges(), 8u);
 }
 

@@ -39,14 +39,14 @@ struct DeviceProperties {
   int max_recv_parts = 1;
   std::uint32_t memory_kinds = 0;  // bit 1 << gdr::MemoryKind
   bool global_registration = false;
-  // True when the bytes of a message become visible in order, 128-byte line by line (what NCCL's LL128 needs of a NIC
-  // that writes GPU memory). Host memory filled before `done` satisfies it too.
+  // True when the bytes of a message become visible in order, 128-byte line by line: what NCCL's LL128 needs, whose
+  // kernels look at the lines while the message arrives, in host memory as well.
   bool ordered_lines = false;
   bool may_lose = false;  // loses what FlowTag::loss allows; else every message is reliable
 };
 
 struct ChannelOptions {
-  std::uint64_t comm_id = 0;
+  std::uint64_t comm_id = 0;  // 0: not known, messages of several communicators may come
   int traffic_class = -1;  // NCCL's trafficClass; -1 = undefined
   // The communicator's opt-in to loss: what FlowTag::loss may allow to lose on this channel, in parts per million,
   // 0 .. 1,000,000. 0: everything is reliable, whatever a FlowTag or a peer says. Both ends of a channel say the same,

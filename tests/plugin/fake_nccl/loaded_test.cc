@@ -181,8 +181,9 @@ TEST(FakeNcclLoadedOnce, WhatWasReceivedCanBeReadByCollective) {
     clustarCollective_v1 found{};
     found.size = sizeof found;
     const std::uint64_t number = numbers[task.function]++;
-    ASSERT_EQ(library.api()->getCollective(options.comm.id, static_cast<std::uint8_t>(task.function), number, &found),
-              CLUSTAR_OK)
+    ASSERT_EQ(
+        library.api()->getCollective(options.comm.id, static_cast<std::uint8_t>(task.function), 0, number, &found),
+        CLUSTAR_OK)
         << function_name(task.function) << " " << number;
     EXPECT_EQ(found.total_bytes, input_bytes(options.comm, task));
     EXPECT_EQ(found.algorithm, task.algorithm);
@@ -221,7 +222,7 @@ TEST(FakeNcclLoadedOnce, LossIsCountedWithinTheBudgetAndReadsAsZero) {
   for (std::uint64_t number = 0; number < 6; ++number) {
     clustarCollective_v1 found{};
     found.size = sizeof found;
-    ASSERT_EQ(library.api()->getCollective(options.comm.id, kAllReduce, number, &found), CLUSTAR_OK);
+    ASSERT_EQ(library.api()->getCollective(options.comm.id, kAllReduce, 0, number, &found), CLUSTAR_OK);
     // The first one is warm-up.
     EXPECT_EQ(found.eligible_bytes > 0, number > 0);
     if (number == 0) {
@@ -230,9 +231,9 @@ TEST(FakeNcclLoadedOnce, LossIsCountedWithinTheBudgetAndReadsAsZero) {
     // Point 3 of the contract, on each of the ring's 4 edges: charged p * S * n / E, missing p of the eligible bytes.
     EXPECT_LE(found.contributions, 4 * (bytes / 20));
     EXPECT_LE(found.missing_bytes, found.eligible_bytes / 20);
-    std::vector<clustarMissing_v1> holes(4096);
+    std::vector<clustarMissing_v1> holes(4096, clustarMissing_v1{.size = sizeof(clustarMissing_v1)});
     std::size_t count = 0;
-    ASSERT_EQ(library.api()->listMissing(options.comm.id, kAllReduce, number, holes.data(), holes.size(), &count),
+    ASSERT_EQ(library.api()->listMissing(options.comm.id, kAllReduce, 0, number, holes.data(), holes.size(), &count),
               CLUSTAR_OK);
     EXPECT_EQ(count, found.missing_ranges);
     std::uint64_t sum = 0;

@@ -158,10 +158,10 @@ Expectation expect(const PolicyTruth& policy, const Communicator& comm, int prof
     out.identity.algorithm = static_cast<std::uint8_t>(task.algorithm);
     out.identity.protocol = static_cast<std::uint8_t>(task.protocol);
   }
-  out.terms.communicator = wire.channel.comm_id;  // the ledger is the connection's
+  out.terms.communicator = comm.id;
   out.terms.collective_bytes = input_bytes(comm, task);
   out.terms.ranks = static_cast<std::uint16_t>(comm.ranks);
-  out.terms.edges = static_cast<std::uint16_t>(comm.nodes > 1 ? comm.nodes : comm.ranks);
+  out.terms.edges = static_cast<std::uint16_t>(comm.ranks);
   out.terms.stage = static_cast<std::uint16_t>(truth.stage);
   out.terms.tolerance_ppm = p;
   return out;

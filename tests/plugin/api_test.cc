@@ -1,0 +1,108 @@
+// clustarApi_v1 as a program finds it: by dlsym in the library that NCCL has loaded.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "nccl_plugin/abi/types.h"
+#include "nccl_plugin/clustar.h"
+
+namespace clustar {
+namespace {
+
+class PluginApi : public testing::Test {
+ protected:
+  void SetUp() override {
+    library_ = dlopen(CLUSTAR_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library_, nullptr) << dlerror();
+    api_ = static_cast<const clustarApi_v1_t*>(dlsym(library_, "clustarApi_v1"));
+    ASSERT_NE(api_, nullptr);
+    ASSERT_EQ(api_->size, sizeof *api_);
+  }
+  void TearDown() override {
+    if (library_ != nullptr) dlclose(library_);
+  }
+
+  void* library_ = nullptr;
+  const clustarApi_v1_t* api_ = nullptr;
+};
+
+TEST_F(PluginApi, SaysWhatIsWrongWithACallAndWritesNothing) {
+  EXPECT_EQ(api_->getTotals(nullptr), CLUSTAR_EINVAL);
+  clustarTotals_v1 totals;
+  std::memset(&totals, 0x5a, sizeof totals);
+  totals.size = sizeof totals - 1;
+  EXPECT_EQ(api_->getTotals(&totals), CLUSTAR_EINVAL);
+  EXPECT_EQ(totals.sent_messages, 0x5a5a5a5a5a5a5a5aull);
+
+  const char* name = nullptr;
+  std::uint64_t messages = 0;
+  EXPECT_EQ(api_->getReason(0, nullptr, &messages), CLUSTAR_EINVAL);
+  EXPECT_EQ(api_->getReason(0, &name, nullptr), CLUSTAR_EINVAL);
+  EXPECT_EQ(api_->getReason(std::numeric_limits<std::uint32_t>::max(), &name, &messages), CLUSTAR_ENOTFOUND);
+
+  clustarCollective_v1 collective{};
+  EXPECT_EQ(api_->getCollective(1, 4, 0, 0, &collective), CLUSTAR_EINVAL) << "its size is not set";
+  collective.size = sizeof collective;
+  EXPECT_EQ(api_->getCollective(1, 4, 2, 0, &collective), CLUSTAR_EINVAL) << "local_number is 0 or 1";
+  EXPECT_EQ(api_->getCollective(1, 4, 0, 0, &collective), CLUSTAR_ENOTFOUND);
+  EXPECT_EQ(api_->getCollective(1, 4, 0, 0, nullptr), CLUSTAR_EINVAL);
+
+  std::size_t count = 7;
+  EXPECT_EQ(api_->listCollectives(nullptr, 1, &count), CLUSTAR_EINVAL);
+  EXPECT_EQ(api_->listCollectives(&collective, 1, nullptr), CLUSTAR_EINVAL);
+  std::array<clustarCollective_v1, 2> two{{collective, {}}};
+  EXPECT_EQ(api_->listCollectives(two.data(), two.size(), &count), CLUSTAR_EINVAL) << "the second has no size";
+  EXPECT_EQ(count, 7u);
+  EXPECT_EQ(api_->listCollectives(nullptr, 0, &count), CLUSTAR_OK);
+  EXPECT_EQ(count, 0u);
+
+  clustarMissing_v1 missing{};
+  EXPECT_EQ(api_->listMissing(1, 4, 0, 0, &missing, 1, &count), CLUSTAR_EINVAL) << "its size is not set";
+  missing.size = sizeof missing;
+  EXPECT_EQ(api_->listMissing(1, 4, 0, 0, &missing, 1, nullptr), CLUSTAR_EINVAL);
+  EXPECT_EQ(api_->listMissing(1, 4, 0, 0, nullptr, 1, &count), CLUSTAR_EINVAL);
+  EXPECT_EQ(api_->listMissing(1, 4, 0, 0, &missing, 1, &count), CLUSTAR_ENOTFOUND);
+
+  clustarMessage_v1 message{};
+  message.size = sizeof message;
+  const auto silent = [](void**, int, void*, std::int64_t, void*) { return 0; };
+  int phandle = 0;
+  EXPECT_EQ(api_->identify(nullptr, &phandle, &message), CLUSTAR_EINVAL);
+  EXPECT_EQ(api_->identify(silent, &phandle, nullptr), CLUSTAR_EINVAL);
+  EXPECT_EQ(api_->identify(silent, nullptr, &message), CLUSTAR_ENOTFOUND);
+  EXPECT_EQ(api_->identify(silent, &phandle, &message), CLUSTAR_ENOTFOUND);
+}
+
+TEST_F(PluginApi, NamesEveryReasonOnce) {
+  std::array<std::string, 64> names;
+  std::uint32_t index = 0;
+  const char* name = nullptr;
+  std::uint64_t messages = 1;
+  for (; api_->getReason(index, &name, &messages) == CLUSTAR_OK; ++index) {
+    ASSERT_LT(index, names.size());
+    names[index] = name;
+    EXPECT_FALSE(names[index].empty());
+    EXPECT_EQ(messages, 0u);
+    for (std::uint32_t before = 0; before < index; ++before) EXPECT_NE(names[before], names[index]);
+  }
+  EXPECT_GT(index, 10u);
+}
+
+TEST_F(PluginApi, TakesANormOnlyIfItIsOne) {
+  for (const double bad : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    EXPECT_EQ(api_->reportGradientNorm(bad), CLUSTAR_EINVAL) << bad;
+  }
+  EXPECT_EQ(api_->reportGradientNorm(1.0), CLUSTAR_OK);
+  EXPECT_EQ(api_->setCritical(2), CLUSTAR_EINVAL);
+  EXPECT_EQ(api_->setCritical(-1), CLUSTAR_EINVAL);
+  EXPECT_EQ(api_->setCritical(1), CLUSTAR_OK);
+  EXPECT_EQ(api_->setCritical(0), CLUSTAR_OK);
+}
+
+}  // namespace
+}  // namespace clustar
