@@ -5,10 +5,10 @@
 
 #include <atomic>
 
-#include "nccl_plugin/comm_registry.h"
-#include "nccl_plugin/message_flow.h"
-#include "nccl_plugin/profiler.h"
-#include "nccl_plugin/reception_book.h"
+#include "nccl_plugin/api/reception_book.h"
+#include "nccl_plugin/loss/comm_registry.h"
+#include "nccl_plugin/net/message_flow.h"
+#include "nccl_plugin/profiler/profiler.h"
 
 namespace clustar::nccl_plugin {
 

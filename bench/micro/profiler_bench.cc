@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "nccl_plugin/message_flow.h"
-#include "nccl_plugin/profiler.h"
+#include "nccl_plugin/net/message_flow.h"
+#include "nccl_plugin/profiler/profiler.h"
 
 namespace clustar::bench::micro {
 namespace {

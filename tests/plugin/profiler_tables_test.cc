@@ -10,7 +10,7 @@
 #include <string>
 
 #include "nccl_plugin/abi/profiler.h"
-#include "nccl_plugin/profiler.h"
+#include "nccl_plugin/profiler/profiler.h"
 #include "tests/plugin/plugin_under_test.h"
 #include "tests/sanitized.h"
 

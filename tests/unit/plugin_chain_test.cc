@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "nccl_plugin/profiler.h"
+#include "nccl_plugin/profiler/profiler.h"
 #include "tests/unit/chained_profiler.h"
 #include "tests/unit/plugin_profiler_events.h"
 

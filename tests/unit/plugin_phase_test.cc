@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "nccl_plugin/abi/types.h"
-#include "nccl_plugin/phase.h"
+#include "nccl_plugin/loss/phase.h"
 
 namespace clustar::nccl_plugin {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "nccl_plugin/abi/types.h"
-#include "nccl_plugin/policy.h"
+#include "nccl_plugin/loss/policy.h"
 #include "transport/base/rng.h"
 
 namespace clustar::nccl_plugin {

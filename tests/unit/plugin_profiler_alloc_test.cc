@@ -1,4 +1,5 @@
-// Identity, verdict and book-keeping allocate nothing per collective, operation, step or message: operator new of this executable counts.
+// Identity, verdict and book-keeping allocate nothing per collective, operation, step or message: operator new of this
+// executable counts.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -7,9 +8,9 @@
 #include <new>
 #include <vector>
 
-#include "nccl_plugin/message_flow.h"
-#include "nccl_plugin/profiler.h"
-#include "nccl_plugin/reception_book.h"
+#include "nccl_plugin/api/reception_book.h"
+#include "nccl_plugin/net/message_flow.h"
+#include "nccl_plugin/profiler/profiler.h"
 #include "tests/unit/plugin_profiler_events.h"
 #include "transport/base/config.h"
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <memory>
 
-#include "nccl_plugin/profiler.h"
+#include "nccl_plugin/profiler/profiler.h"
 
 namespace clustar::nccl_plugin {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "nccl_plugin/profiler.h"
+#include "nccl_plugin/profiler/profiler.h"
 #include "tests/unit/plugin_profiler_events.h"
 #include "transport/base/config.h"
 

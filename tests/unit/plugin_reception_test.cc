@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "nccl_plugin/abi/types.h"
-#include "nccl_plugin/message_flow.h"
-#include "nccl_plugin/reception_book.h"
+#include "nccl_plugin/api/reception_book.h"
+#include "nccl_plugin/net/message_flow.h"
 
 namespace clustar::nccl_plugin {
 namespace {

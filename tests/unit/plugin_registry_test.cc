@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "nccl_plugin/comm_registry.h"
+#include "nccl_plugin/loss/comm_registry.h"
 
 namespace clustar::nccl_plugin {
 namespace {

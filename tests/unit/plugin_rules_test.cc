@@ -4,7 +4,7 @@
 #include <string>
 
 #include "nccl_plugin/abi/types.h"
-#include "nccl_plugin/loss_rules.h"
+#include "nccl_plugin/loss/loss_rules.h"
 #include "transport/base/rng.h"
 
 namespace clustar::nccl_plugin {

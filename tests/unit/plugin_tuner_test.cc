@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "nccl_plugin/abi/tuner.h"
-#include "nccl_plugin/tuner.h"
-#include "nccl_plugin/tuner_source.h"
+#include "nccl_plugin/tuner/tuner.h"
+#include "nccl_plugin/tuner/tuner_source.h"
 #include "transport/base/rng.h"
 
 extern "C" const clustar::nccl_abi::TunerV4 ncclTunerPlugin_v4;

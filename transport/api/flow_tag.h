@@ -12,8 +12,8 @@ namespace clustar::transport {
 // floats, in a reduce-scatter step of a ring, in NCCL's Simple protocol. The same for all messages of a collective but
 // for the stage; terms that contradict each other, or make no sense, allow nothing (mlt/core/ledger.h).
 struct LossTerms {
-  std::uint64_t communicator = 0;      // the channel's ChannelOptions::comm_id, where that is not 0; another one: reliable
-  std::uint32_t collective = 0;        // its number in the communicator: grows by one, may wrap; alike on all ranks
+  std::uint64_t communicator = 0;  // the channel's ChannelOptions::comm_id, where that is not 0; another one: reliable
+  std::uint32_t collective = 0;    // its number in the communicator: grows by one, may wrap; alike on all ranks
   std::uint64_t collective_bytes = 0;  // S: of one rank's input; 0 = unknown = reliable
   std::uint16_t ranks = 0;             // n: 2 ..
   std::uint16_t edges = 0;             // E: how often the ring crosses the network, 1 .. n

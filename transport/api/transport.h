@@ -47,7 +47,7 @@ struct DeviceProperties {
 
 struct ChannelOptions {
   std::uint64_t comm_id = 0;  // 0: not known, messages of several communicators may come
-  int traffic_class = -1;  // NCCL's trafficClass; -1 = undefined
+  int traffic_class = -1;     // NCCL's trafficClass; -1 = undefined
   // The communicator's opt-in to loss: what FlowTag::loss may allow to lose on this channel, in parts per million,
   // 0 .. 1,000,000. 0: everything is reliable, whatever a FlowTag or a peer says. Both ends of a channel say the same,
   // else it is not connected. A transport that never loses (TCP) ignores it.

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "nccl_plugin/abi/types.h"
-#include "nccl_plugin/profiler.h"
+#include "nccl_plugin/profiler/profiler.h"
 #include "tests/plugin/fake_nccl/model.h"
 
 namespace clustar::tests::fake_nccl {

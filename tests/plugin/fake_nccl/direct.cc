@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "nccl_plugin/abi/profiler.h"
-#include "nccl_plugin/phase.h"
+#include "nccl_plugin/loss/phase.h"
 
 namespace clustar::tests::fake_nccl {
 

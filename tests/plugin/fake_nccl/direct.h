@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "nccl_plugin/comm_registry.h"
-#include "nccl_plugin/message_flow.h"
-#include "nccl_plugin/policy.h"
-#include "nccl_plugin/profiler.h"
+#include "nccl_plugin/loss/comm_registry.h"
+#include "nccl_plugin/loss/policy.h"
+#include "nccl_plugin/net/message_flow.h"
+#include "nccl_plugin/profiler/profiler.h"
 #include "tests/plugin/fake_nccl/core.h"
 #include "tests/plugin/fake_nccl/oracle.h"
 #include "transport/base/rng.h"

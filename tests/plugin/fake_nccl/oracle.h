@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "nccl_plugin/policy.h"
+#include "nccl_plugin/loss/policy.h"
 #include "tests/plugin/fake_nccl/core.h"
 #include "transport/api/flow_tag.h"
 #include "transport/base/config.h"
