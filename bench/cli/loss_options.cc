@@ -3,28 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "bench/cli/arms.h"
 #include "bench/cli/options.h"
+#include "nccl_plugin/loss/policy.h"
 
 namespace clustar::bench::cli {
 namespace {
 
 constexpr double kCeiling = 0.1;
-constexpr std::uint32_t kCeilingPpm = 100'000;
-
-// The p of a rule's "p=0.01"; the ceiling for what does not read as a number, since the plugin's own reading counts.
-std::uint32_t share_ppm(std::string_view text) {
-  double share = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
-  if (error != std::errc() || end != text.data() + text.size() || !(share >= 0 && share <= kCeiling))
-    return kCeilingPpm;
-  return static_cast<std::uint32_t>(std::lround(share * 1e6));
-}
 
 }  // namespace
 
@@ -60,14 +49,11 @@ Result<void> tolerate_loss(double tolerance, ab::Settings& settings) {
 }
 
 std::uint32_t loss_bound_ppm(const Config& config) {
-  if (config.loss_rules.empty() && config.loss_traffic_classes.empty()) return 0;
-  std::uint32_t bound = config.loss_tolerance_ppm;
-  std::string_view rest = config.loss_rules;
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find_first_of(",; "), rest.size());
-    const std::string_view item = rest.substr(0, end);
-    if (item.starts_with("p=")) bound = std::max(bound, share_ppm(item.substr(2)));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+  const auto policy = nccl_plugin::LossPolicy::create(config);
+  std::uint32_t bound = 0;
+  // Settings that make no sense are the plugin's to refuse: it says which one.
+  for (const nccl_plugin::LossRule& rule : policy ? policy->rules() : std::vector<nccl_plugin::LossRule>{}) {
+    bound = std::max(bound, rule.tolerance_ppm);
   }
   return bound;
 }

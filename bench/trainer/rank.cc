@@ -36,6 +36,7 @@ struct Setting {
 };
 
 // What has to be equal on all ranks, or they would wait for each other or train different things.
+// Not what may be lost: the plugin compares its own settings when it connects, and says which one differs or is wrong.
 std::vector<Setting> settings(const TrainConfig& config, const RankOptions& options, const Dataset& dataset) {
   return {{"version of clustar", digest_of(CLUSTAR_VERSION)},
           {"--model", digest_of(config.model)},
@@ -50,7 +51,6 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
           {"--target-accuracy", std::bit_cast<std::uint64_t>(config.target_accuracy.value_or(-1))},
           {"--no-communication", config.no_communication ? 1u : 0u},
           {"--channels", static_cast<std::uint64_t>(options.channels)},
-          {"what may be lost (--loss-tolerance, CLUSTAR_LOSS_*)", config.loss_bound_ppm},
           {"data set (--data)", digest(dataset)}};
 }
 

@@ -6,8 +6,10 @@
 
 #include <cmath>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "bench/proxy/bootstrap.h"
 #include "bench/proxy/communicator.h"
@@ -274,6 +276,41 @@ TEST(TrainPlugin, LossToleranceIsForMltOnly) {
   unsetenv("CLUSTAR_TRANSPORT");
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("the transport is tcp"), HasSubstr("CLUSTAR_TRANSPORT=mlt")));
+}
+
+// The plugin's own words, which name the setting, reach the user of both ranks.
+TEST(TrainPlugin, RanksThatDifferInLossNameTheSetting) {
+  const auto root = proxy::Bootstrap::pick_loopback_root();
+  ASSERT_TRUE(root);
+  const auto by_hand = [&](const char* rules, const std::string& rank) {
+    setenv("CLUSTAR_LOSS_RULES", rules, 1);
+    auto command = std::make_unique<Command>(std::vector<std::string>{"train", "--plugin", CLUSTAR_PLUGIN, "--model",
+                                                                      "lr", "--epochs", "1", "--examples", "500",
+                                                                      "--rank", rank, "--size", "2", "--root", *root});
+    unsetenv("CLUSTAR_LOSS_RULES");
+    return command;
+  };
+  const std::pair<const char*, const char*> wrong[] = {{"p=0.02", "CLUSTAR_LOSS_RULES is another on rank"},
+                                                       {"q=0.02", "unknown key 'q'"}};
+  for (const auto& [rules, message] : wrong) {
+    const auto zero = by_hand("p=0.01", "0");
+    const auto one = by_hand(rules, "1");
+    for (const Outcome& outcome : {one->wait(), zero->wait()}) {
+      EXPECT_EQ(outcome.status, 1);
+      EXPECT_THAT(outcome.err, HasSubstr(message));
+    }
+  }
+}
+
+// As the plugin reads them; a bound below what it allows would fail the run.
+TEST(TrainPlugin, BlanksInRulesDoNotHideTheBound) {
+  const TemporaryDirectory dir;
+  setenv("CLUSTAR_LOSS_RULES", "func = allreduce , p = 0.1", 1);
+  const Outcome outcome = run_clustar({"train", "--plugin", CLUSTAR_PLUGIN, "--ranks", "2", "--epochs", "1",
+                                       "--examples", "500", "--no-progress", "--json", dir.file("r.json")});
+  unsetenv("CLUSTAR_LOSS_RULES");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(dir.read_json("r.json").at("results")["loss_bound"], 0.1);
 }
 
 // Without CLUSTAR_TRANSPORT: the option brings what it needs. Every rank keeps its ledger, or the run would fail.
