@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -65,6 +64,8 @@ struct Options {
   CLI::Option* examples_given = nullptr;
   CLI::Option* check_given = nullptr;
   CLI::Option* loss_given = nullptr;
+  CLI::Option* codec_path_given = nullptr;
+  CLI::Option* topk_given = nullptr;
 
   bool launched() const { return report_fd >= 0; }
 };
@@ -183,6 +184,19 @@ int launch_ranks(const Options& options) {
   return write_results(options, results);
 }
 
+std::string codec_contradiction(const Options& options) {
+  using trainer::Codec;
+  const Codec codec = options.config.codec.codec;
+  if (codec == Codec::kNone && options.codec_path_given->count() > 0) {
+    return "--codec-path needs a codec; add --codec onebit or --codec topk";
+  }
+  if (codec != Codec::kTopK && options.topk_given->count() > 0) return "--topk-fraction is for --codec topk only";
+  if (codec != Codec::kNone && options.config.no_communication) {
+    return "--no-communication sends no gradients, so there is nothing to encode; leave --codec out";
+  }
+  return {};
+}
+
 // What the command line parser cannot check alone. Empty: all is well.
 std::string contradiction(const Options& options) {
   const bool by_hand = options.rank_given->count() > 0;
@@ -212,6 +226,7 @@ std::string contradiction(const Options& options) {
       options.config.check_equal != trainer::CheckEqual::kOff) {
     return "--no-communication lets the replicas drift apart, so they cannot be compared; leave --check-equal out";
   }
+  if (const std::string wrong = codec_contradiction(options); !wrong.empty()) return wrong;
   if (const auto writable = report::check_writable(options.launched() ? "" : options.json_path); !writable) {
     return "--json: " + writable.error().message;
   }
@@ -288,8 +303,9 @@ void add_training_options(CLI::App& command, Options& options) {
         const auto model = trainer::make_model(name);
         return model ? std::string() : model.error().message;
       },
-      "lr|mlp");
-  command.add_option("--model", options.config.model, "Model: lr (784-10) or mlp (784-512-512-10)")
+      "lr|mlp|cnn");
+  command
+      .add_option("--model", options.config.model, "Model: lr (784-10), mlp (784-512-512-10) or cnn (two convolutions)")
       ->check(known_model)
       ->capture_default_str();
   command.add_option("--epochs", options.config.epochs, "Passes over the training examples")
@@ -341,22 +357,12 @@ void add_transport_options(CLI::App& command, Options& options) {
   command.add_option("--first-bucket-mb", options.first_bucket_mib, "The same for the first bucket, MiB")
       ->check(number_between(0.0001, 65536.0))
       ->capture_default_str();
-  const std::map<std::string, trainer::CheckEqual> checks{{"every", trainer::CheckEqual::kEvery},
-                                                          {"epoch", trainer::CheckEqual::kEpoch},
-                                                          {"off", trainer::CheckEqual::kOff}};
   options.check_given =
       command
           .add_option("--check-equal", options.config.check_equal,
                       "Compare the ranks' parameters bit for bit after every step, at the end of each epoch, or never: "
                       "every|epoch|off [every]")
-          ->transform(CLI::Validator(
-              [checks](std::string& text) {
-                const auto known = checks.find(text);
-                if (known == checks.end()) return "'" + text + "' is none of every, epoch, off";
-                text = std::to_string(static_cast<int>(known->second));
-                return std::string();
-              },
-              ""));
+          ->transform(choice({"every", "epoch", "off"}));
   command.add_flag("--no-communication", options.config.no_communication,
                    "The same steps with the collectives left out, replicas unchecked: the throughput that no transport "
                    "can exceed. Loss and accuracy mean nothing then");
@@ -369,6 +375,32 @@ void add_transport_options(CLI::App& command, Options& options) {
                   "Fail when a transfer makes no progress for this many seconds (0 = wait for ever)")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();
+}
+
+void add_codec_options(CLI::App& command, Options& options) {
+  const std::string group = "Gradient codecs (lossy, with error feedback)";
+  trainer::CodecOptions& codec = options.config.codec;
+  command
+      .add_option(
+          "--codec", codec.codec,
+          "What encodes each gradient bucket: none|onebit|topk. onebit: a sign per element and two means; topk: "
+          "the largest elements. What a step leaves out is added to the next step's gradient [none]")
+      ->transform(choice({"none", "onebit", "topk"}))
+      ->group(group);
+  options.codec_path_given =
+      command
+          .add_option("--codec-path", codec.path,
+                      "How an encoded bucket travels: gather|reduce. gather: small, by all-gather, which is always "
+                      "reliable; reduce: decoded again, by the all-reduce, so that only what it does to training "
+                      "shows and a tolerant transport applies [gather]")
+          ->transform(choice({"gather", "reduce"}))
+          ->group(group);
+  options.topk_given = command
+                           .add_option("--topk-fraction", codec.topk_fraction,
+                                       "Of a bucket's elements that --codec topk sends; at least one")
+                           ->check(number_between(1e-9, 1.0))
+                           ->capture_default_str()
+                           ->group(group);
 }
 
 void add_rank_options(CLI::App& command, Options& options) {
@@ -392,6 +424,7 @@ void add_train(CLI::App& app, int& status) {
   CLI::App& command = *app.add_subcommand("train", "Train a reference model over a net plugin and measure it");
   add_training_options(command, *options);
   add_transport_options(command, *options);
+  add_codec_options(command, *options);
   add_rank_options(command, *options);
   command.add_flag("--describe", options->describe, "Print parameters, gradient bytes and buckets; train nothing");
   command.add_option("--json", options->json_path, "Write the results to this file ('-' = standard output)");

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace clustar::bench::cli {
 
@@ -23,6 +26,18 @@ inline CLI::Validator number_between(double low, double high) {
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         const bool good = error == std::errc() && end == text.data() + text.size() && value >= low && value <= high;
         return good ? std::string() : "'" + text + "' is not " + allowed;
+      },
+      "");
+}
+
+// One of `names`, for an option that is an enumeration with these values in this order, from 0.
+inline CLI::Validator choice(std::vector<std::string> names) {
+  return CLI::Validator(
+      [names = std::move(names)](std::string& text) {
+        const auto known = std::find(names.begin(), names.end(), text);
+        if (known == names.end()) return "'" + text + "' is none of " + CLI::detail::join(names, ", ");
+        text = std::to_string(known - names.begin());
+        return std::string();
       },
       "");
 }

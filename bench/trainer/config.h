@@ -8,6 +8,7 @@
 #include <string>
 
 #include "bench/trainer/buckets.h"
+#include "bench/trainer/codec.h"
 #include "bench/trainer/digits.h"
 
 namespace clustar::bench::trainer {
@@ -27,6 +28,7 @@ struct TrainConfig {
   // The same steps without any collective: the ranks train apart, which shows what the best possible transport could
   // reach. Its loss and accuracy mean nothing, and check_equal has to be kOff.
   bool no_communication = false;
+  CodecOptions codec;                     // of every bucket; kNone with no_communication
   std::optional<double> target_accuracy;  // 0 to 1: stop after the epoch that reaches it
   std::string data;                       // directory or images file; empty = generated digits
   // What the environment makes the plugin inject, for the report: as FaultSpec's text, and its fraction of loss.

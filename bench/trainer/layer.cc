@@ -17,7 +17,9 @@ class Linear final : public Layer {
   std::string name() const override { return fmt::format("linear {}-{}", inputs_, outputs_); }
   std::size_t inputs() const override { return inputs_; }
   std::size_t outputs() const override { return outputs_; }
-  std::vector<TensorSpec> tensors() const override { return {{"weight", outputs_ * inputs_}, {"bias", outputs_}}; }
+  std::vector<TensorSpec> tensors() const override {
+    return {{"weight", outputs_ * inputs_, inputs_}, {"bias", outputs_, 1}};
+  }
 
   void initialise(std::span<float* const> parameters, Rng& rng) const override {
     const double bound = 1 / std::sqrt(static_cast<double>(inputs_));

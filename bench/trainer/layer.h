@@ -15,6 +15,7 @@ namespace clustar::bench::trainer {
 struct TensorSpec {
   std::string name;  // within the layer: "weight", "bias"
   std::size_t elements = 0;
+  std::size_t columns = 1;  // of the matrix that it is, row-major: weights have a row per output
 };
 
 // Operands of one call. All matrices are batch x width, row-major. Pointers a call does not name may be null.
@@ -26,6 +27,7 @@ struct LayerCall {
   float* y = nullptr;                        // its output
   const float* dy = nullptr;                 // gradient of the loss by y
   float* dx = nullptr;                       // gradient of the loss by x
+  float* scratch = nullptr;                  // Layer::scratch() floats, undefined before and after a call
 };
 
 class Layer {
@@ -36,6 +38,8 @@ class Layer {
   virtual std::size_t inputs() const = 0;
   virtual std::size_t outputs() const = 0;
   virtual std::vector<TensorSpec> tensors() const { return {}; }
+  // Floats that every call needs beside its operands.
+  virtual std::size_t scratch() const { return 0; }
   virtual void initialise(std::span<float* const> /*parameters*/, Rng& /*rng*/) const {}
 
   // parameters, x -> y

@@ -48,6 +48,7 @@ json per_rank(const std::vector<RankTotals>& ranks) {
                    {"compute_s", rank.compute_s},
                    {"exposed_comm_s", rank.exposed_comm_s},
                    {"hidden_comm_s", hidden(rank)},
+                   {"codec_s", rank.codec_s},
                    {"check_s", rank.check_s},
                    {"evaluate_s", rank.evaluate_s},
                    {"bytes_sent", rank.bytes_sent},
@@ -93,6 +94,13 @@ json time_to_target(const TrainReport& report) {
   return total;
 }
 
+json codec_json(const CodecOptions& options) {
+  if (options.codec == Codec::kNone) return nullptr;
+  json codec{{"name", to_string(options.codec)}, {"path", to_string(options.path)}};
+  if (options.codec == Codec::kTopK) codec["topk_fraction"] = options.topk_fraction;
+  return codec;
+}
+
 json config_json(const TrainConfig& config) {
   return {{"epochs", config.epochs},
           {"batch", config.batch},
@@ -103,6 +111,7 @@ json config_json(const TrainConfig& config) {
           {"bucket_bytes", config.bucket_bytes},
           {"check_equal", to_string(config.check_equal)},
           {"no_communication", config.no_communication},
+          {"codec", codec_json(config.codec)},
           {"target_accuracy", config.target_accuracy ? json(*config.target_accuracy) : json(nullptr)}};
 }
 
@@ -125,6 +134,7 @@ void add_totals(const TrainReport& report, json& results) {
                   {"compute_s", mean(ranks, &RankTotals::compute_s)},
                   {"exposed_comm_s", exposed_s},
                   {"hidden_comm_s", hidden_s},
+                  {"codec_s", mean(ranks, &RankTotals::codec_s)},
                   {"check_s", mean(ranks, &RankTotals::check_s)},
                   {"evaluate_s", mean(ranks, &RankTotals::evaluate_s)},
                   {"bytes_sent", sum(ranks, &RankTotals::bytes_sent)},

@@ -22,6 +22,7 @@ struct RankTotals {
   double compute_s = 0;  // batch assembly, forward, backward, update
   double exposed_comm_s = 0;
   double total_comm_s = 0;       // exposed + hidden
+  double codec_s = 0;            // encoding, within compute_s, and decoding, within exposed_comm_s
   double check_s = 0;            // replica checks
   double evaluate_s = 0;         // held-out accuracy
   std::uint64_t bytes_sent = 0;  // payload given to the plugin

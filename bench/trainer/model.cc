@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
+#include "bench/trainer/image_layers.h"
+
 namespace clustar::bench::trainer {
 namespace {
 
@@ -19,6 +23,27 @@ Model digits_model(std::string name, std::string shape, const std::vector<std::s
   return model;
 }
 
+// LeNet-5's shape (LeCun et al., Proc. IEEE 86(11), 1998) with ReLU and max pooling.
+Model digits_cnn() {
+  constexpr std::size_t kFilters[] = {16, 32};
+  constexpr std::size_t kKernel = 5;
+  constexpr std::size_t kHidden = 128;
+  Model model{
+      "cnn", "28x28, conv 5x5x16, pool 2, conv 5x5x32, pool 2, 512-128-10, ReLU", kImageSide, kImageSide, kClasses, {}};
+  ImageShape image{kImageSide, kImageSide, 1};
+  for (const std::size_t filters : kFilters) {
+    model.layers.push_back(make_conv2d(image, filters, kKernel));
+    image = conv2d_output(image, filters, kKernel);
+    model.layers.push_back(make_relu(image.elements()));
+    model.layers.push_back(make_max_pool(image, 2));
+    image = max_pool_output(image, 2);
+  }
+  model.layers.push_back(make_linear(image.elements(), kHidden));
+  model.layers.push_back(make_relu(kHidden));
+  model.layers.push_back(make_linear(kHidden, kClasses));
+  return model;
+}
+
 }  // namespace
 
 std::vector<TensorSpec> Model::tensors() const {
@@ -28,7 +53,8 @@ std::vector<TensorSpec> Model::tensors() const {
     std::vector<TensorSpec> own = layer->tensors();
     if (own.empty()) continue;
     ++number;
-    for (TensorSpec& tensor : own) all.push_back({fmt::format("{}.{}", number, tensor.name), tensor.elements});
+    for (TensorSpec& tensor : own)
+      all.push_back({fmt::format("{}.{}", number, tensor.name), tensor.elements, tensor.columns});
   }
   return all;
 }
@@ -40,20 +66,23 @@ std::vector<std::size_t> Model::tensor_elements() const {
 }
 
 const std::vector<std::string>& model_names() {
-  static const std::vector<std::string> names{"lr", "mlp"};
+  static const std::vector<std::string> names{"lr", "mlp", "cnn"};
   return names;
 }
 
 Result<Model> make_model(const std::string& name) {
   if (name == "lr") return digits_model(name, "784-10, logistic regression", {784, 10});
   if (name == "mlp") return digits_model(name, "784-512-512-10, ReLU", {784, 512, 512, 10});
+  if (name == "cnn") return digits_cnn();
   return fail(ErrorCode::kInvalidArgument, fmt::format("there is no model '{}' in this version; available: {}", name,
                                                        fmt::join(model_names(), ", ")));
 }
 
 Network::Network(const Model& model, const BucketPlan& plan, std::size_t max_batch) {
   std::size_t tensor = 0;
+  std::size_t scratch = 0;
   for (const auto& layer : model.layers) {
+    scratch = std::max(scratch, layer->scratch());
     Stage stage{layer.get(), tensor, {}, std::vector<float>(max_batch * layer->outputs()), {}};
     const std::size_t count = layer->tensors().size();
     for (std::size_t i = 0; i < count; ++i) stage.offsets.push_back(plan.tensor_offset[tensor + i]);
@@ -61,6 +90,7 @@ Network::Network(const Model& model, const BucketPlan& plan, std::size_t max_bat
     if (!stages_.empty()) stage.input_gradient.resize(max_batch * layer->inputs());
     stages_.push_back(std::move(stage));
   }
+  scratch_.resize(scratch);
 }
 
 template <class Float>
@@ -85,6 +115,7 @@ std::span<const float> Network::forward(std::span<const float> parameters, const
     call.parameters = own;
     call.x = x;
     call.y = stage.output.data();
+    call.scratch = scratch_.data();
     stage.layer->forward(call);
     x = stage.output.data();
   }
@@ -106,6 +137,7 @@ void Network::backward(std::span<const float> parameters, std::span<const float>
     call.y = stage.output.data();
     call.dy = dy;
     call.dx = stage.input_gradient.data();
+    call.scratch = scratch_.data();
     stage.layer->backward_parameters(call);
     for (std::size_t t = stage.offsets.size(); t-- > 0;) ready(stage.first_tensor + t);
     if (i > 0) stage.layer->backward_input(call);

@@ -61,6 +61,7 @@ class Network {
   static std::vector<Float*> tensor_pointers(const Stage& stage, Float* base);
 
   std::vector<Stage> stages_;
+  std::vector<float> scratch_;  // of the layer that runs
   const float* input_ = nullptr;
   std::size_t batch_ = 0;
 };

@@ -50,6 +50,9 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
           {"--check-equal", static_cast<std::uint64_t>(config.check_equal)},
           {"--target-accuracy", std::bit_cast<std::uint64_t>(config.target_accuracy.value_or(-1))},
           {"--no-communication", config.no_communication ? 1u : 0u},
+          {"--codec", static_cast<std::uint64_t>(config.codec.codec)},
+          {"--codec-path", static_cast<std::uint64_t>(config.codec.path)},
+          {"--topk-fraction", std::bit_cast<std::uint64_t>(config.codec.topk_fraction)},
           {"--channels", static_cast<std::uint64_t>(options.channels)},
           {"data set (--data)", digest(dataset)}};
 }

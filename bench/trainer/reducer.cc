@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 namespace clustar::bench::trainer {
@@ -11,56 +10,108 @@ namespace {
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
+// In the order in which they lie in the bucket.
+std::vector<Matrix> matrices_of(const Bucket& bucket, const std::vector<TensorSpec>& tensors) {
+  std::vector<Matrix> matrices;
+  for (const std::size_t tensor : bucket.tensors) {
+    const auto& [name, elements, columns] = tensors[tensor];
+    matrices.push_back({elements / columns, columns});
+  }
+  return matrices;
+}
+
 }  // namespace
 
-GradientReducer::GradientReducer(const BucketPlan& plan, std::span<float> gradients, proxy::Communicator* communicator)
-    : plan_(plan), gradients_(gradients), communicator_(communicator), bucket_of_(plan.tensor_offset.size()) {
+GradientReducer::GradientReducer(const BucketPlan& plan, std::span<float> gradients, proxy::Communicator* communicator,
+                                 const CodecOptions& codec, const std::vector<TensorSpec>& tensors)
+    : plan_(plan),
+      gradients_(gradients),
+      communicator_(communicator),
+      options_(codec),
+      bucket_of_(plan.tensor_offset.size()) {
+  const int ranks = communicator != nullptr && gathers() ? communicator->size() : 0;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
-    missing_.push_back(plan.buckets[b].tensors.size());
-    for (const std::size_t tensor : plan.buckets[b].tensors) bucket_of_[tensor] = b;
+    const Bucket& bucket = plan.buckets[b];
+    missing_.push_back(bucket.tensors.size());
+    for (const std::size_t tensor : bucket.tensors) bucket_of_[tensor] = b;
+    if (!encodes()) continue;
+    encoded_.emplace_back(make_codec(codec, matrices_of(bucket, tensors)),
+                          gradients.subspan(bucket.offset, bucket.elements), ranks);
   }
 }
 
 void GradientReducer::tensor_ready(std::size_t tensor) {
   --missing_[bucket_of_[tensor]];
-  if (communicator_ == nullptr) return;
+  if (communicator_ == nullptr && !encodes()) return;
   while (in_flight_.size() < plan_.buckets.size() && missing_[in_flight_.size()] == 0) {
-    const Bucket& bucket = plan_.buckets[in_flight_.size()];
+    const std::size_t bucket = in_flight_.size();
+    if (encodes()) encode(bucket);
     const Clock::time_point now = Clock::now();
-    in_flight_.push_back({communicator_->all_reduce(gradients_.data() + bucket.offset, bucket.elements,
-                                                    proxy::DataType::kFloat32, proxy::ReduceOp::kSum),
-                          now});
+    in_flight_.push_back({communicator_ != nullptr ? start(bucket) : nullptr, now});
   }
+}
+
+void GradientReducer::encode(std::size_t bucket) {
+  const Clock::time_point start = Clock::now();
+  if (const auto ok = encoded_[bucket].encode(); !ok) keep_error(bucket, to_string(options_.codec), ok.error());
+  if (communicator_ == nullptr || !gathers()) encoded_[bucket].decode_own();
+  step_.codec_s += seconds(Clock::now() - start);
+}
+
+std::unique_ptr<proxy::Pending> GradientReducer::start(std::size_t bucket) {
+  if (gathers()) {
+    EncodedBucket& encoded = encoded_[bucket];
+    return communicator_->all_gather(encoded.own().data(), encoded.all().data(), encoded.own().size(),
+                                     proxy::DataType::kUint8);
+  }
+  return communicator_->all_reduce(gradients_.data() + plan_.buckets[bucket].offset, plan_.buckets[bucket].elements,
+                                   proxy::DataType::kFloat32, proxy::ReduceOp::kSum);
 }
 
 Result<StepCommunication> GradientReducer::finish() {
   for (std::size_t b = 0; b < missing_.size(); ++b) missing_[b] = plan_.buckets[b].tensors.size();
-  StepCommunication step;
-  if (communicator_ == nullptr) return step;
-  const Clock::time_point backward_over = Clock::now();
-  // Buckets overlap in time (a later one queues behind an earlier one), so their times are united, not added.
-  Clock::time_point covered_to = in_flight_.empty() ? backward_over : in_flight_.front().started;
-  std::optional<Error> error;
-  for (std::size_t b = 0; b < in_flight_.size(); ++b) {
-    // After a failure the later buckets are aborted, and waited for too: until then they may write to the gradients.
-    const auto stats = in_flight_[b].pending->wait();
-    if (!stats && !error) {
-      error = stats.error();
-      error->message = fmt::format("all-reduce of gradient bucket {} of {} ({} bytes) failed: {}", b + 1,
-                                   plan_.buckets.size(), plan_.buckets[b].elements * sizeof(float), error->message);
-      communicator_->abort();
-    }
-    if (!stats) continue;
-    const auto length = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(stats->seconds));
-    const Clock::time_point end = in_flight_[b].started + length;
-    const Clock::time_point from = std::max(covered_to, in_flight_[b].started);
-    if (end > from) step.total_s += seconds(end - from);
-    covered_to = std::max(covered_to, end);
+  if (communicator_ != nullptr) {
+    const Clock::time_point backward_over = Clock::now();
+    // Buckets overlap in time (a later one queues behind an earlier one), so their times are united, not added.
+    Clock::time_point covered_to = in_flight_.empty() ? backward_over : in_flight_.front().started;
+    for (std::size_t b = 0; b < in_flight_.size(); ++b) wait(b, covered_to);
+    step_.exposed_s = seconds(Clock::now() - backward_over);
   }
   in_flight_.clear();
-  if (error) return tl::unexpected(*std::move(error));
-  step.exposed_s = seconds(Clock::now() - backward_over);
+  const StepCommunication step = std::exchange(step_, {});
+  if (error_) return tl::unexpected(*std::exchange(error_, std::nullopt));
   return step;
+}
+
+void GradientReducer::wait(std::size_t bucket, Clock::time_point& covered_to) {
+  // After a failure the later buckets are aborted, and waited for too: until then they may write to the gradients.
+  const auto stats = in_flight_[bucket].pending->wait();
+  if (!stats) {
+    keep_error(bucket, gathers() ? "all-gather" : "all-reduce", stats.error());
+    communicator_->abort();
+    return;
+  }
+  const auto length = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(stats->seconds));
+  const Clock::time_point end = in_flight_[bucket].started + length;
+  const Clock::time_point from = std::max(covered_to, in_flight_[bucket].started);
+  if (end > from) step_.total_s += seconds(end - from);
+  covered_to = std::max(covered_to, end);
+  if (encodes()) decode(bucket);
+}
+
+void GradientReducer::decode(std::size_t bucket) {
+  const Clock::time_point start = Clock::now();
+  EncodedBucket& encoded = encoded_[bucket];
+  const auto ok = gathers() ? encoded.decode_all() : encoded.check_sum();
+  if (!ok) keep_error(bucket, to_string(options_.codec), ok.error());
+  step_.codec_s += seconds(Clock::now() - start);
+}
+
+void GradientReducer::keep_error(std::size_t bucket, const std::string& what, const Error& error) {
+  if (error_) return;
+  error_ = Error{error.code,
+                 fmt::format("{} of gradient bucket {} of {} ({} bytes) failed: {}", what, bucket + 1,
+                             plan_.buckets.size(), plan_.buckets[bucket].elements * sizeof(float), error.message)};
 }
 
 }  // namespace clustar::bench::trainer

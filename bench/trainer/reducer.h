@@ -4,11 +4,16 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "bench/proxy/communicator.h"
 #include "bench/trainer/buckets.h"
+#include "bench/trainer/codec.h"
+#include "bench/trainer/encoded_bucket.h"
+#include "bench/trainer/layer.h"
 #include "transport/base/result.h"
 
 namespace clustar::bench::trainer {
@@ -19,32 +24,49 @@ using Clock = std::chrono::steady_clock;
 struct StepCommunication {
   double total_s = 0;    // time in which at least one bucket was under way
   double exposed_s = 0;  // time that compute stood still for it: from the end of backward to the last bucket's arrival
+  double codec_s = 0;    // encoding, which is part of compute, and decoding, which is part of exposed_s
 };
 
 // One step: tensor_ready() for every tensor, then finish(). The gradients must stay untouched in between, but for
-// those of tensors that are not ready yet. Without a communicator nothing is sent and nothing waits.
+// those of tensors that are not ready yet. Without a communicator nothing is sent and nothing waits; a codec still
+// encodes and decodes, so that one rank shows what it costs in accuracy.
 class GradientReducer {
  public:
-  // `plan` and `communicator` must outlive the reducer.
-  GradientReducer(const BucketPlan& plan, std::span<float> gradients, proxy::Communicator* communicator);
+  // `plan` and `communicator` must outlive the reducer, and the reducer the communicator's last collective. `tensors`,
+  // those of the plan, are asked for by codecs only.
+  GradientReducer(const BucketPlan& plan, std::span<float> gradients, proxy::Communicator* communicator,
+                  const CodecOptions& codec = {}, const std::vector<TensorSpec>& tensors = {});
 
   // Starts each bucket whose last tensor this was, in bucket order whatever the order of tensors: collectives must
   // start in the same order on all ranks.
   void tensor_ready(std::size_t tensor);
-  // Call when backward is over: waits for all buckets. Errors name the bucket.
+  // Call when backward is over: waits for all buckets. Errors name the bucket. A gradient that a codec cannot encode
+  // is an error on every rank in the same step, as long as its bucket or blob arrives.
   Result<StepCommunication> finish();
 
  private:
   struct InFlight {
-    std::unique_ptr<proxy::Pending> pending;
+    std::unique_ptr<proxy::Pending> pending;  // null without a communicator
     Clock::time_point started;
   };
+  bool encodes() const { return options_.codec != Codec::kNone; }
+  bool gathers() const { return encodes() && options_.path == CodecPath::kGather; }
+  void encode(std::size_t bucket);
+  std::unique_ptr<proxy::Pending> start(std::size_t bucket);
+  void wait(std::size_t bucket, Clock::time_point& covered_to);
+  void decode(std::size_t bucket);
+  void keep_error(std::size_t bucket, const std::string& what, const Error& error);
+
   const BucketPlan& plan_;
   std::span<float> gradients_;
   proxy::Communicator* communicator_;
+  CodecOptions options_;
+  std::vector<EncodedBucket> encoded_;  // by bucket; empty without a codec
   std::vector<std::size_t> bucket_of_;  // by tensor
   std::vector<std::size_t> missing_;    // by bucket: tensors that are not ready
   std::vector<InFlight> in_flight_;     // by bucket, as far as started
+  StepCommunication step_;
+  std::optional<Error> error_;  // the step's first
 };
 
 }  // namespace clustar::bench::trainer

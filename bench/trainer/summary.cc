@@ -49,6 +49,14 @@ std::string replicas_text(const json& results) {
                           : "identical after each epoch";
 }
 
+std::string codec_text(const json& results) {
+  const json& codec = results["config"]["codec"];
+  std::string text = codec["name"];
+  if (codec.contains("topk_fraction")) text += fmt::format(" {} %", 100 * codec["topk_fraction"].get<double>());
+  text += codec["path"] == "gather" ? ", blobs by all-gather" : ", decoded and all-reduced in float32";
+  return fmt::format("{}, {:.3f} s per rank", text, results["codec_s"].get<double>());
+}
+
 std::string communication_text(const json& results) {
   if (without_communication(results)) return "none: this throughput is a ceiling, its loss and accuracy mean nothing";
   if (results["ranks"] == 1) return "none";
@@ -72,6 +80,7 @@ std::string summary(const json& results) {
       row("ranks", fmt::format("{}, global batch {}", results["ranks"].get<std::size_t>(), config["batch"].get<int>()));
   text += row("compute by", fmt::format("{}, one thread per rank", results["gemm"].get<std::string>()));
   text += row("transport", transport_text(results));
+  if (!config["codec"].is_null()) text += row("gradient codec", codec_text(results));
   if (!results["inject_faults"].is_null()) {
     text += row("injected on purpose", results["inject_faults"].get<std::string>() + ", into what each rank sends");
   }

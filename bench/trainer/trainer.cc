@@ -33,7 +33,7 @@ Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan
       parameters_(plan.elements),
       gradients_(plan.elements),
       network_(model, plan, std::max(kEvaluationBatch, largest_share(config.batch, links.size()))),
-      reducer_(plan, gradients_, links.communicator),
+      reducer_(plan, gradients_, links.communicator, config.codec, model.tensors()),
       sgd_(plan.elements, static_cast<float>(config.rate), static_cast<float>(config.momentum)),
       check_(links.bootstrap) {
   network_.initialise(parameters_, config.seed);
@@ -120,6 +120,7 @@ Result<double> Trainer::run_step(std::span<const std::uint32_t> global_batch) {
   totals_.compute_s += step_s - communication->exposed_s;
   totals_.exposed_comm_s += communication->exposed_s;
   totals_.total_comm_s += communication->total_s;
+  totals_.codec_s += communication->codec_s;
   return loss.loss;
 }
 

@@ -37,12 +37,18 @@ TEST(Usage, AnUnknownCommandIsNamedBesideTheKnownOnes) {
 
 TEST(TrainUsage, WrongValuesSayWhatIsAllowed) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
-      {{"--model", "vgg16"}, "available: lr, mlp"},
+      {{"--model", "vgg16"}, "available: lr, mlp, cnn"},
       {{"--ranks", "0"}, "1"},
       {{"--ranks", "many"}, "many"},
       {{"--epochs", "-1"}, "1"},
       {{"--check-equal", "sometimes"}, "every"},
       {{"--plugin-version", "5"}, "6"},
+      {{"--codec", "zip"}, "none of none, onebit, topk"},
+      {{"--codec", "topk", "--codec-path", "scatter"}, "none of gather, reduce"},
+      {{"--codec", "topk", "--topk-fraction", "0"}, "--topk-fraction"},
+      {{"--codec", "onebit", "--topk-fraction", "0.1"}, "for --codec topk only"},
+      {{"--codec-path", "reduce"}, "--codec onebit or --codec topk"},
+      {{"--codec", "onebit", "--no-communication"}, "leave --codec out"},
       {{"--target-accuracy", "97"}, "1"},
       {{"--bucket-mb", "0"}, "0.0001"},
       {{"--no-such-option"}, "--no-such-option"},

@@ -1,6 +1,7 @@
 #include "tests/trainer/fake_links.h"
 
 #include <cstring>
+#include <optional>
 
 namespace clustar::bench::trainer {
 
@@ -32,8 +33,17 @@ void FakeWorld::wait_reduction(std::uint64_t number) {
 }
 
 std::vector<std::byte> FakeWorld::gather(std::uint64_t number, int rank, std::span<const std::byte> mine) {
+  return gather_into(gatherings_, number, rank, mine);
+}
+
+std::vector<std::byte> FakeWorld::gather_block(std::uint64_t number, int rank, std::span<const std::byte> mine) {
+  return gather_into(gathered_blocks_, number, rank, mine);
+}
+
+std::vector<std::byte> FakeWorld::gather_into(std::map<std::uint64_t, Gathering>& gatherings, std::uint64_t number,
+                                              int rank, std::span<const std::byte> mine) {
   std::unique_lock lock(mutex_);
-  Gathering& gathering = gatherings_[number];
+  Gathering& gathering = gatherings[number];
   gathering.all.resize(ranks_ * mine.size());
   std::memcpy(gathering.all.data() + static_cast<std::size_t>(rank) * mine.size(), mine.data(), mine.size());
   if (++gathering.joined == ranks_) changed_.notify_all();
@@ -50,12 +60,13 @@ std::vector<std::size_t> FakeWorld::reduced() const {
 
 class FakePending final : public proxy::Pending {
  public:
-  FakePending(FakeWorld& world, std::uint64_t number, std::size_t bytes)
+  // Without a number it is complete.
+  FakePending(FakeWorld& world, std::optional<std::uint64_t> number, std::size_t bytes)
       : world_(world), number_(number), bytes_(bytes) {}
-  bool done() const override { return world_.reduction_done(number_); }
+  bool done() const override { return !number_ || world_.reduction_done(*number_); }
   Result<proxy::CollectiveStats> wait() override {
-    world_.wait_reduction(number_);
-    if (number_ >= world_.fail_from) return fail(ErrorCode::kRemote, "the fake transport was told to fail");
+    if (number_) world_.wait_reduction(*number_);
+    if (number_ && *number_ >= world_.fail_from) return fail(ErrorCode::kRemote, "the fake transport was told to fail");
     proxy::CollectiveStats stats;
     stats.bytes_sent = bytes_;
     return stats;
@@ -63,7 +74,7 @@ class FakePending final : public proxy::Pending {
 
  private:
   FakeWorld& world_;
-  std::uint64_t number_;
+  std::optional<std::uint64_t> number_;
   std::size_t bytes_;
 };
 
@@ -85,8 +96,16 @@ class FakeCommunicator final : public proxy::Communicator {
                                                  proxy::ReduceOp) override {
     return nullptr;
   }
-  std::unique_ptr<proxy::Pending> all_gather(const void*, void*, std::size_t, proxy::DataType) override {
-    return nullptr;
+  // Complete when it returns.
+  std::unique_ptr<proxy::Pending> all_gather(const void* send, void* recv, std::size_t bytes,
+                                             proxy::DataType) override {
+    const std::vector<std::byte> all =
+        world_.gather_block(next_gather_++, rank_, {static_cast<const std::byte*>(send), bytes});
+    std::memcpy(recv, all.data(), all.size());
+    const std::size_t sent = bytes * static_cast<std::size_t>(world_.size() - 1);
+    totals_.bytes_sent += sent;
+    ++totals_.messages_sent;
+    return std::make_unique<FakePending>(world_, std::nullopt, sent);
   }
   std::unique_ptr<proxy::Pending> broadcast(void*, std::size_t, proxy::DataType, int) override { return nullptr; }
   Totals totals() const override { return totals_; }
@@ -95,6 +114,7 @@ class FakeCommunicator final : public proxy::Communicator {
   FakeWorld& world_;
   int rank_;
   std::uint64_t next_ = 0;
+  std::uint64_t next_gather_ = 0;
   Totals totals_;
 };
 

@@ -48,13 +48,18 @@ class FakeWorld {
   void join_reduction(std::uint64_t number, int rank, float* data, std::size_t count);
   bool reduction_done(std::uint64_t number);
   void wait_reduction(std::uint64_t number);
+  // Of the bootstraps, and of the communicators.
   std::vector<std::byte> gather(std::uint64_t number, int rank, std::span<const std::byte> mine);
+  std::vector<std::byte> gather_block(std::uint64_t number, int rank, std::span<const std::byte> mine);
+  std::vector<std::byte> gather_into(std::map<std::uint64_t, Gathering>& gatherings, std::uint64_t number, int rank,
+                                     std::span<const std::byte> mine);
 
   std::size_t ranks_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::uint64_t, Reduction> reductions_;
   std::map<std::uint64_t, Gathering> gatherings_;
+  std::map<std::uint64_t, Gathering> gathered_blocks_;
 };
 
 }  // namespace clustar::bench::trainer

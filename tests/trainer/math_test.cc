@@ -169,13 +169,15 @@ TEST(Network, InitialisationDependsOnTheSeedOnly) {
 TEST(Models, ParameterCounts) {
   EXPECT_EQ(plan_buckets(make_model("lr")->tensor_elements()).elements, 7850u);
   EXPECT_EQ(plan_buckets(make_model("mlp")->tensor_elements()).elements, 669706u);
+  EXPECT_EQ(plan_buckets(make_model("cnn")->tensor_elements()).elements, 80202u);
 }
 
 TEST(Models, AnUnknownNameNamesTheKnownOnes) {
   const auto model = make_model("vgg16");
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(model.error().message, ::testing::AllOf(::testing::HasSubstr("vgg16"), ::testing::HasSubstr("lr, mlp")));
+  EXPECT_THAT(model.error().message,
+              ::testing::AllOf(::testing::HasSubstr("vgg16"), ::testing::HasSubstr("lr, mlp, cnn")));
 }
 
 TEST(Loss, KnownValues) {

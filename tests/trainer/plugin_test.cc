@@ -119,6 +119,27 @@ TEST_P(TrainOverPlugin, ParametersEqualThoseOfOneProcess) {
   }
 }
 
+// The CNN's bucket has 80,202 elements in matrices of 25, 1, 400, 1, 512, 1, 128 and 1 columns.
+TEST_P(TrainOverPlugin, CodecsKeepReplicasEqualAndSendLess) {
+  const std::vector<std::string> common{"--model", "cnn", "--epochs",   "4",   "--lr",    "0.02",
+                                        "--batch", "100", "--examples", "800", "--ranks", "4"};
+  constexpr double kSteps = 4 * 7;
+  constexpr double kReduced = kSteps * 2 * 3 * 320808;  // a ring all-reduce, all four ranks
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), common.begin(), common.end());
+    const json run = results(more);
+    EXPECT_EQ(run["replicas_identical"], true);
+    EXPECT_GT(run["codec_s"], 0.0);
+    EXPECT_LT(run["per_epoch"]["loss"].back(), run["per_epoch"]["loss"].front());
+    return run["bytes_sent"].get<double>();
+  };
+  const double kOneBitBlob = 80202 / 8 + 1 + 8 * (25 + 400 + 512 + 128 + 4);
+  const double kTopKBlob = 8 * 803;
+  EXPECT_EQ(with({"--codec", "onebit"}), kSteps * 4 * 3 * kOneBitBlob);
+  EXPECT_EQ(with({"--codec", "topk"}), kSteps * 4 * 3 * kTopKBlob);
+  EXPECT_NEAR(with({"--codec", "topk", "--codec-path", "reduce"}), kReduced, 0.01 * kReduced);
+}
+
 TEST_P(TrainOverPlugin, RepeatsBitForBit) {
   const std::vector<std::string> options{"--model", "lr",         "--epochs", "2",          "--ranks",
                                          "3",       "--channels", "2",        "--examples", "1000"};

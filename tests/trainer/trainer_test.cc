@@ -97,15 +97,19 @@ TEST_P(ManyRanks, EqualOneProcessOnTheJointBatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ManyRanks,
-                         ::testing::Combine(::testing::Values("lr", "mlp"), ::testing::Values(2, 3, 8)));
+                         ::testing::Combine(::testing::Values("lr", "mlp", "cnn"), ::testing::Values(2, 3, 8)));
 
 TEST(Trainer, RepeatsBitForBit) {
-  const Problem problem("mlp");
-  EXPECT_EQ(problem.run({}).parameters, problem.run({}).parameters);
+  for (const char* name : {"mlp", "cnn"}) {
+    const Problem problem(name);
+    EXPECT_EQ(problem.run({}).parameters, problem.run({}).parameters) << name;
+  }
 }
 
-TEST(Trainer, Learns) {
-  Problem problem("mlp");
+class EveryModel : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EveryModel, Learns) {
+  Problem problem(GetParam());
   problem.dataset = generate_digits(1500, 1);
   problem.split = *split_dataset(problem.dataset, 1);
   problem.config.epochs = 5;
@@ -113,6 +117,8 @@ TEST(Trainer, Learns) {
   EXPECT_GT(outcome.report->epochs.back().accuracy, 0.7);
   EXPECT_LT(outcome.report->epochs.back().loss, outcome.report->epochs.front().loss / 2);
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, EveryModel, ::testing::Values("mlp", "cnn"));
 
 TEST(Trainer, ReducesWholeBucketsInOrder) {
   Problem problem("mlp");
