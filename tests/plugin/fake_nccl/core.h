@@ -23,6 +23,8 @@ namespace clustar::tests::fake_nccl {
 
 // A profiler's descriptor before a version's layout is given to it.
 struct Event : nccl_plugin::ProfilerEvent {
+  int rank = 0;
+  int peer = -1;
   void* group = nullptr;  // coll.parentGroup, p2p.parentGroup
   bool foreign = false;   // another process's operation, with that process's context (PXN)
 };
