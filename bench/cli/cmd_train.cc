@@ -273,8 +273,12 @@ Result<void> set_environment(Options& options) {
     if (auto ok = inject(*faults, settings); !ok) return ok;
     for (const auto& [name, value] : settings) setenv(name.c_str(), value.c_str(), 1);
   }
-  // What our plugin would refuse it refuses itself, and another plugin does not read it.
-  if (const auto config = config_of({})) options.config.loss_bound_ppm = loss_bound_ppm(*config);
+  // Once, before any rank starts, and not by each rank's plugin among the complaints of its neighbours.
+  const auto config = config_of({});
+  if (!config) return tl::unexpected(config.error());
+  const auto bound = loss_bound_ppm(*config);
+  if (!bound) return tl::unexpected(bound.error());
+  options.config.loss_bound_ppm = *bound;
   return {};
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "bench/cli/arms.h"
 #include "bench/cli/options.h"
@@ -48,13 +47,11 @@ Result<void> tolerate_loss(double tolerance, ab::Settings& settings) {
   return fail(ErrorCode::kInvalidArgument, "--loss-tolerance: " + after.error().message);
 }
 
-std::uint32_t loss_bound_ppm(const Config& config) {
+Result<std::uint32_t> loss_bound_ppm(const Config& config) {
   const auto policy = nccl_plugin::LossPolicy::create(config);
+  if (!policy) return tl::unexpected(policy.error());
   std::uint32_t bound = 0;
-  // Settings that make no sense are the plugin's to refuse: it says which one.
-  for (const nccl_plugin::LossRule& rule : policy ? policy->rules() : std::vector<nccl_plugin::LossRule>{}) {
-    bound = std::max(bound, rule.tolerance_ppm);
-  }
+  for (const nccl_plugin::LossRule& rule : policy->rules()) bound = std::max(bound, rule.tolerance_ppm);
   return bound;
 }
 

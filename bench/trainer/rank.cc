@@ -21,6 +21,7 @@
 #include "bench/trainer/digits.h"
 #include "bench/trainer/idx.h"
 #include "bench/trainer/loss_meter.h"
+#include "transport/base/config.h"
 
 namespace clustar::bench::trainer {
 namespace {
@@ -36,25 +37,31 @@ struct Setting {
 };
 
 // What has to be equal on all ranks, or they would wait for each other or train different things.
-// Not what may be lost: the plugin compares its own settings when it connects, and says which one differs or is wrong.
+// The plugin compares its own settings, too, but only with its neighbours in the ring: the others would wait for those.
 std::vector<Setting> settings(const TrainConfig& config, const RankOptions& options, const Dataset& dataset) {
-  return {{"version of clustar", digest_of(CLUSTAR_VERSION)},
-          {"--model", digest_of(config.model)},
-          {"--epochs", static_cast<std::uint64_t>(config.epochs)},
-          {"--batch", static_cast<std::uint64_t>(config.batch)},
-          {"--lr", std::bit_cast<std::uint64_t>(config.rate)},
-          {"--momentum", std::bit_cast<std::uint64_t>(config.momentum)},
-          {"--seed", config.seed},
-          {"--first-bucket-mb", config.first_bucket_bytes},
-          {"--bucket-mb", config.bucket_bytes},
-          {"--check-equal", static_cast<std::uint64_t>(config.check_equal)},
-          {"--target-accuracy", std::bit_cast<std::uint64_t>(config.target_accuracy.value_or(-1))},
-          {"--no-communication", config.no_communication ? 1u : 0u},
-          {"--codec", static_cast<std::uint64_t>(config.codec.codec)},
-          {"--codec-path", static_cast<std::uint64_t>(config.codec.path)},
-          {"--topk-fraction", std::bit_cast<std::uint64_t>(config.codec.topk_fraction)},
-          {"--channels", static_cast<std::uint64_t>(options.channels)},
-          {"data set (--data)", digest(dataset)}};
+  std::vector<Setting> all{{"version of clustar", digest_of(CLUSTAR_VERSION)},
+                           {"--model", digest_of(config.model)},
+                           {"--epochs", static_cast<std::uint64_t>(config.epochs)},
+                           {"--batch", static_cast<std::uint64_t>(config.batch)},
+                           {"--lr", std::bit_cast<std::uint64_t>(config.rate)},
+                           {"--momentum", std::bit_cast<std::uint64_t>(config.momentum)},
+                           {"--seed", config.seed},
+                           {"--first-bucket-mb", config.first_bucket_bytes},
+                           {"--bucket-mb", config.bucket_bytes},
+                           {"--check-equal", static_cast<std::uint64_t>(config.check_equal)},
+                           {"--target-accuracy", std::bit_cast<std::uint64_t>(config.target_accuracy.value_or(-1))},
+                           {"--no-communication", config.no_communication ? 1u : 0u},
+                           {"--codec", static_cast<std::uint64_t>(config.codec.codec)},
+                           {"--codec-path", static_cast<std::uint64_t>(config.codec.path)},
+                           {"--topk-fraction", std::bit_cast<std::uint64_t>(config.codec.topk_fraction)},
+                           {"--channels", static_cast<std::uint64_t>(options.channels)},
+                           {"data set (--data)", digest(dataset)}};
+  if (const auto plugin = Config::load()) {
+    const SharedDigests digests = plugin->shared_digests();
+    const auto keys = Config::shared_keys();
+    for (std::size_t i = 0; i < keys.size(); ++i) all.push_back({keys[i], digests[i]});
+  }
+  return all;
 }
 
 // Compares every rank's settings with rank 0's. Returns a number that rank 0 drew: the communicator's id.

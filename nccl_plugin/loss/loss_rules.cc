@@ -88,7 +88,7 @@ bool read_tolerance(std::string_view text, LossRule& rule) {
   const auto share = number<double>(text);
   if (!share || !std::isfinite(*share) || *share < 0 || *share * 1e6 > kMaxTolerancePpm) return false;
   rule.tolerance_ppm = static_cast<std::uint32_t>(std::lround(*share * 1e6));
-  return true;
+  return rule.tolerance_ppm > 0 || *share == 0;
 }
 
 struct Key {
@@ -106,13 +106,14 @@ constexpr Key kGrammar[] = {
      [](std::string_view value, LossRule& rule) { return read_range(value, rule.ranks); }},
     {"bytes", "N, N-M, N- or -M with sizes such as 65536, 64K, 1M, 2G",
      [](std::string_view value, LossRule& rule) { return read_range(value, rule.bytes, true); }},
-    {"class", "N, N-M, N- or -M with traffic classes from 0 to 2147483647",
+    // No -M: a class of -1 is NCCL's word for none.
+    {"class", "N, N-M or N- with traffic classes from 0 to 2147483647",
      [](std::string_view value, LossRule& rule) {
        rule.any_class = false;
-       return read_range(value, rule.traffic_class);
+       return !value.starts_with('-') && read_range(value, rule.traffic_class);
      }},
     {"func", "allreduce, reducescatter or any", read_function},
-    {"p", "a fraction from 0 to 0.1, where 0 means reliable", read_tolerance},
+    {"p", "0, which means reliable, or a fraction from 0.000001 to 0.1", read_tolerance},
 };
 constexpr std::size_t kKeyCount = std::size(kGrammar);
 
@@ -174,9 +175,9 @@ Result<std::vector<LossRule>> parse_traffic_classes(std::string_view text, std::
     LossRule rule;
     rule.tolerance_ppm = tolerance_ppm;
     rule.any_class = false;
-    if (!read_range(part, rule.traffic_class)) {
+    if (part.starts_with('-') || !read_range(part, rule.traffic_class)) {
       return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("CLUSTAR_LOSS_TRAFFIC_CLASSES: range {} ('{}') is not allowed: N, N-M, N- or -M with "
+                  fmt::format("CLUSTAR_LOSS_TRAFFIC_CLASSES: range {} ('{}') is not allowed: N, N-M or N- with "
                               "traffic classes from 0 to 2147483647, joined by ','",
                               rules.size() + 1, part));
     }

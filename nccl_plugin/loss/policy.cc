@@ -152,7 +152,8 @@ CollectiveVerdict LossPolicy::judge(const CommFacts& comm, const CollectiveFacts
   const bool opted_in = by_comm ? channel_tolerance_ppm(comm) > 0 : rule != nullptr && rule->tolerance_ppm > 0;
   if (!opted_in) return {Reason::kNotOptedIn};
   if (const Reason reason = reason_of(collective); reason != Reason::kLossy) return {reason};
-  if (comm.nodes == 0 || !has_size(collective.bytes, comm.ranks, comm.edges())) return {Reason::kUnknownSize};
+  if (comm.nodes == 0 || comm.nodes > comm.ranks || !has_size(collective.bytes, comm.ranks, comm.edges()))
+    return {Reason::kUnknownSize};
   if (collective.captured) return {Reason::kCaptured};
   if (collective.ordinal < warm_up_) return {Reason::kWarmUp};
   const std::uint32_t ppm = critical ? std::min(rule->tolerance_ppm, critical_ppm_) : rule->tolerance_ppm;

@@ -283,7 +283,7 @@ Reason checked(const LossPolicy& policy, const MessageFacts& message, const Chan
     EXPECT_EQ(terms.collective_bytes, 0u);
     return expected;
   }
-  EXPECT_EQ(terms.communicator, channel.comm_id);
+  EXPECT_EQ(terms.communicator, message.comm_id);
   EXPECT_EQ(terms.collective, message.ledger_number);
   EXPECT_EQ(terms.collective_bytes, message.collective.bytes);
   EXPECT_EQ(terms.ranks, message.ranks);

@@ -69,13 +69,13 @@ TEST(LossRules, ErrorsNameTheRuleTheKeyAndWhatIsAllowed) {
     const char* problem;
     const char* allowed;
   } kBad[] = {
-      {"p=0.11", "rule 1 ('p=0.11')", "p = '0.11'", "0 to 0.1"},
-      {"p=0.1000002", "rule 1", "p = '0.1000002'", "0 to 0.1"},
-      {"p=-0.01", "rule 1", "p = '-0.01'", "0 to 0.1"},
-      {"p=nan", "rule 1", "p = 'nan'", "0 to 0.1"},
-      {"p=1%", "rule 1", "p = '1%'", "0 to 0.1"},
-      {"p=", "rule 1", "p = ''", "0 to 0.1"},
-      {"p", "rule 1", "'p' has no value", "0 to 0.1"},
+      {"p=0.11", "rule 1 ('p=0.11')", "p = '0.11'", "0.000001 to 0.1"},
+      {"p=0.1000002", "rule 1", "p = '0.1000002'", "0.000001 to 0.1"},
+      {"p=-0.01", "rule 1", "p = '-0.01'", "0.000001 to 0.1"},
+      {"p=nan", "rule 1", "p = 'nan'", "0.000001 to 0.1"},
+      {"p=1%", "rule 1", "p = '1%'", "0.000001 to 0.1"},
+      {"p=", "rule 1", "p = ''", "0.000001 to 0.1"},
+      {"p", "rule 1", "'p' has no value", "0.000001 to 0.1"},
       {"comm=a;p=0.01;prob=0.1", "rule 3 ('prob=0.1')", "unknown key 'prob'", "comm, ranks, bytes, class, func, p"},
       {"P=0.01", "rule 1", "unknown key 'P'", "comm, ranks"},
       {"=3", "rule 1", "unknown key ''", "comm, ranks"},
@@ -123,7 +123,7 @@ TEST(TrafficClasses, EachRangeIsARule) {
   EXPECT_EQ(rules[1], expected);
   EXPECT_EQ(rules[2].traffic_class.high, 0x7fffffff);
   EXPECT_TRUE(parse_traffic_classes(" ", 1).value().empty());
-  for (const char* bad : {"160;161", "a", "-1-", "160,", ",", "167-160", "2147483648", "160 167", "1K"}) {
+  for (const char* bad : {"160;161", "a", "-1", "-1-", "160,", ",", "167-160", "2147483648", "160 167", "1K"}) {
     const auto refused = parse_traffic_classes(bad, 1);
     ASSERT_FALSE(refused) << bad;
     EXPECT_THAT(refused.error().message,

@@ -107,13 +107,15 @@ bool set_stall_timeout(Config& config, const std::string& text) {
 std::optional<std::uint32_t> share_ppm(const std::string& text, double high) {
   const auto share = number<double>(text, 0, high);
   if (!share || !std::isfinite(*share)) return std::nullopt;
-  return static_cast<std::uint32_t>(std::lround(*share * 1e6));
+  const auto ppm = static_cast<std::uint32_t>(std::lround(*share * 1e6));
+  if (ppm == 0 && *share > 0) return std::nullopt;  // else too little would mean nothing
+  return ppm;
 }
 
 std::string share_text(std::uint32_t ppm) { return fmt::format("{:g}", ppm / 1e6); }
 
 constexpr double kMaxTolerance = 0.1;
-constexpr const char* kTolerances = "a fraction from 0 to 0.1";
+constexpr const char* kTolerances = "0, or a fraction from 0.000001 to 0.1";
 
 std::vector<Key> loss_keys() {
   return {

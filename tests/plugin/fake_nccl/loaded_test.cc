@@ -231,7 +231,9 @@ TEST(FakeNcclLoadedOnce, LossIsCountedWithinTheBudgetAndReadsAsZero) {
     // Point 3 of the contract, on each of the ring's 4 edges: charged p * S * n / E, missing p of the eligible bytes.
     EXPECT_LE(found.contributions, 4 * (bytes / 20));
     EXPECT_LE(found.missing_bytes, found.eligible_bytes / 20);
-    std::vector<clustarMissing_v1> holes(4096, clustarMissing_v1{.size = sizeof(clustarMissing_v1)});
+    clustarMissing_v1 empty{};
+    empty.size = sizeof empty;
+    std::vector<clustarMissing_v1> holes(4096, empty);
     std::size_t count = 0;
     ASSERT_EQ(library.api()->listMissing(options.comm.id, kAllReduce, 0, number, holes.data(), holes.size(), &count),
               CLUSTAR_OK);
