@@ -17,8 +17,8 @@ CLI::Option* add_loss_option(CLI::App& command, double& tolerance);
 // rest that the user set stay. kInvalidArgument: settings that our plugin refuses, a transport that cannot lose.
 Result<void> tolerate_loss(double tolerance, ab::Settings& settings);
 
-// The most that the plugin may lose of what is eligible on a rank, in parts per million; 0: nobody opted in. Error: rules
-// that the plugin would refuse.
+// The most that the plugin may lose of what is eligible on a rank, in parts per million; 0: nobody opted in. Error:
+// rules that the plugin would refuse.
 Result<std::uint32_t> loss_bound_ppm(const Config& config);
 
 }  // namespace clustar::bench::cli

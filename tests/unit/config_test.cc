@@ -157,7 +157,9 @@ TEST(Config, LossOutOfRangeSaysWhatIsAllowed) {
     std::vector<const char*> values;
     const char* allowed;
   } kBad[] = {
-      {"CLUSTAR_LOSS_TOLERANCE", {"0.11", "0.1000001", "-0.01", "1%", "", "nan", "inf"}, "fraction from 0.000001 to 0.1"},
+      {"CLUSTAR_LOSS_TOLERANCE",
+       {"0.11", "0.1000001", "-0.01", "1%", "", "nan", "inf"},
+       "fraction from 0.000001 to 0.1"},
       {"CLUSTAR_LOSS_CRITICAL_TOLERANCE", {"0.2", "-1", "", "nan"}, "fraction from 0.000001 to 0.1"},
       {"CLUSTAR_LOSS_WARMUP", {"-1", "4294967296", "1.5", ""}, "from 0 to 4294967295"},
       {"CLUSTAR_LOSS_CRITICAL_DROP", {"0", "-0.1", "1.01", "nan", ""}, "above 0 and up to 1"},
