@@ -31,7 +31,8 @@ struct State {
   std::vector<Record> records;
   std::vector<std::unique_ptr<Event>> events;  // kept after their stop: a handle may come back
   std::set<const Event*> known;
-  std::set<const Context*> contexts;
+  std::set<const Context*> contexts;             // between init and finalize
+  std::vector<std::unique_ptr<Context>> memory;  // of all: events point to it until reset()
   std::map<std::string, int> failures;
   std::string violations;
   int mask = kEventNetPlugin;
@@ -165,7 +166,7 @@ int open_context(int version, void** context, std::uint64_t comm, int* mask, con
   record.text = text_of(name);
   if (const int result = failure("profiler_init"); result != kSuccess) return result;
   *mask = g.mask;
-  auto* made = new Context{comm, rank, version};
+  auto* made = g.memory.emplace_back(std::make_unique<Context>(Context{comm, rank, version})).get();
   g.contexts.insert(made);
   *context = made;
   return kSuccess;
@@ -190,7 +191,6 @@ int finalize(void* context) {
   Record& record = add(Call::kProfilerFinalize);
   record.comm = made->comm;
   record.rank = made->rank;
-  // Not freed: events point to it until reset().
   return kSuccess;
 }
 
@@ -275,9 +275,7 @@ void called(const char* call) {
 
 void reset() {
   const std::lock_guard lock(g.mutex);
-  std::set<Context*> contexts;
-  for (const auto& event : g.events) contexts.insert(event->context);
-  for (Context* context : contexts) delete context;
+  std::erase_if(g.memory, [](const auto& context) { return !g.contexts.contains(context.get()); });
   g.records.clear();
   g.events.clear();
   g.known.clear();
