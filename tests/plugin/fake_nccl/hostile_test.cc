@@ -90,7 +90,7 @@ TEST(FakeNcclHostile, ApplicationAndProgressThreadsOfManyCommunicatorsAtOnce) {
     auto ended = std::make_shared<std::atomic<bool>>(false);
     auto launched = std::make_shared<std::atomic<std::uint64_t>>(0);
     auto completed = std::make_shared<std::atomic<std::uint64_t>>(0);
-    threads.emplace_back([&rank, ended, launched, completed, launches] {
+    threads.emplace_back([&rank, ended, launched, completed] {
       Rng rng(rank.comm.id);
       for (int i = 0; i < launches; ++i) {
         // NCCL's own queues bound how far the application can be ahead of the proxy.
