@@ -321,7 +321,8 @@ TEST(Profiler, ThePairedVersionServes) {
 
 TEST(Profiler, AnotherVersionCanBeChosen) {
   const auto plugin = open_plugin(PROXY_TEST_RECORDING_PLUGIN, 12);
-  for (const auto& [wanted, used] : std::map<int, int>{{-1, 0}, {4, 4}, {5, 5}, {6, 6}}) {
+  for (const auto& pair : std::map<int, int>{{-1, 0}, {4, 4}, {5, 5}, {6, 6}}) {
+    const int wanted = pair.first, used = pair.second;  // clang 14 captures no structured bindings
     recorder().reset();
     run_ranks(2, [&](Bootstrap& bootstrap) {
       auto options = options_of({}, kFirst);
