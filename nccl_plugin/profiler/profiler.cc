@@ -89,9 +89,10 @@ clustar::Result<void*> Profiler::open(const Opening& opening, int* mask) {
   }
   if (mask != nullptr) {
     const std::uint64_t api = opening.version >= 5 ? std::uint64_t{kEventCollApi} : 0;
-    const std::uint64_t own = kOwnEvents | api;
-    *mask = static_cast<int>(own);
-    if (context.chain) *mask |= context.chain_mask;
+    int wanted = static_cast<int>(kOwnEvents | api);
+    if (context.chain) wanted |= context.chain_mask;
+    // One mask for all of NCCL's communicators, which read it meanwhile: it never shrinks, not even for a moment.
+    std::atomic_ref(*mask).fetch_or(wanted, std::memory_order_relaxed);
   }
   ObjectWord* const word = contexts_.word(place->index);
   word->publish();

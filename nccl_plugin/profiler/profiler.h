@@ -71,7 +71,7 @@ class Profiler {
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
-  // A communicator's context: an opaque handle. `mask` receives what NCCL shall report; it is not kept. Error:
+  // A communicator's context: an opaque handle. What NCCL shall report is added to `mask`, which is not kept. Error:
   // kUnavailable: too many communicators.
   Result<void*> open(const Opening& opening, int* mask);
   // Its events are forgotten, stopped or not. Waits for calls that are under way in other threads. Not a context of
