@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bench/trainer/compute_thread.h"
 #include "bench/trainer/digits.h"
 #include "bench/trainer/record.h"
 #include "tests/trainer/fake_links.h"
@@ -39,6 +40,7 @@ struct Problem {
   }
 
   RankOutcome run(Links links, const ProgressSink& progress = {}) const {
+    const ComputeThread compute;  // as a rank does: oneDNN's idle threads would spin beside other tests
     Trainer trainer(config, model, plan, dataset, split, links, progress);
     RankOutcome outcome;
     outcome.report = trainer.run();
