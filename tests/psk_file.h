@@ -9,13 +9,15 @@
 #include <cstdio>
 #include <string>
 
+#include "tests/temp_path.h"
+
 namespace clustar::tests {
 
 class PskFile {
  public:
   explicit PskFile(const std::string& secret, int mode = 0600) {
     static int number = 0;
-    path_ = ::testing::TempDir() + "clustar_psk_" + std::to_string(getpid()) + "_" + std::to_string(++number);
+    path_ = temp_path("psk_" + std::to_string(++number));
     const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     EXPECT_EQ(::write(fd, secret.data(), secret.size()), static_cast<ssize_t>(secret.size()));
     EXPECT_EQ(fchmod(fd, static_cast<mode_t>(mode)), 0);

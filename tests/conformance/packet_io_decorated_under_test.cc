@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/conformance/packet_io_under_test.h"
+#include "tests/temp_path.h"
 #include "transport/io/decorators/faulty_io.h"
 #include "transport/io/decorators/pcap_io.h"
 #include "transport/io/decorators/trace_io.h"
@@ -83,8 +84,7 @@ Decorate faulty(const char* spec) {
 
 // Takes its file away with it.
 struct TemporaryPcap {
-  explicit TemporaryPcap(std::size_t end)
-      : path(testing::TempDir() + "clustar_conformance_" + std::to_string(::getpid()) + "_" + std::to_string(end)) {}
+  explicit TemporaryPcap(std::size_t end) : path(tests::temp_path("conformance_" + std::to_string(end))) {}
   ~TemporaryPcap() { std::filesystem::remove(path); }
   TemporaryPcap(const TemporaryPcap&) = delete;
   TemporaryPcap& operator=(const TemporaryPcap&) = delete;

@@ -16,6 +16,7 @@
 #include "bench/proxy/net_plugin.h"
 #include "nccl_plugin/abi/tables.h"
 #include "nccl_plugin/clustar.h"
+#include "tests/temp_path.h"
 
 namespace clustar {
 namespace {
@@ -35,7 +36,7 @@ std::vector<std::string> split(const std::string& line) {
 class LogShim : public testing::Test {
  protected:
   void SetUp() override {
-    file_ = testing::TempDir() + "netlog-" + std::to_string(getpid()) + ".csv";
+    file_ = tests::temp_path("netlog", ".csv");
     wrap(SHIM_TEST_PLUGIN);
     setenv("NETLOG_FILE", file_.c_str(), 1);
   }

@@ -75,6 +75,16 @@ def check_skips(root, paths):
                 yield f"{path}:{at(text, match.start())}: a skip without a reason"
 
 
+def check_temporary_files(root, paths):
+    """Each test is a process, and several run at once: a file's name must be the process's own."""
+    for path in paths:
+        if not path.startswith("tests/") or not path.endswith(tree.CXX) or path == "tests/temp_path.h":
+            continue
+        text = tree.read(root, path)
+        for match in re.finditer(r"\bTempDir\(\)\s*\+|temp_directory_path\(\)\s*/(?!\s*\"[^\"]*X{6})", text):
+            yield f"{path}:{at(text, match.start())}: use tests/temp_path.h, or mkdtemp: other tests run beside this one"
+
+
 def check_names(root, paths):
     """x.h and x.cc in lower_snake; every header is guarded once; a .cc includes its own header first."""
     for path in paths:
@@ -94,7 +104,7 @@ def check_names(root, paths):
 
 def check(root):
     paths = tree.files(root)
-    for rule in (check_readmes, check_machine_paths, check_markers, check_skips, check_names):
+    for rule in (check_readmes, check_machine_paths, check_markers, check_skips, check_temporary_files, check_names):
         yield from rule(root, paths)
 
 

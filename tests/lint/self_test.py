@@ -195,6 +195,11 @@ class HouseRules(Planted):
         self.plant("tests/unit/a_test.cc", "GTEST_SKIP()" + ";\n")
         self.assert_caught(house_rules, "GTEST_SKIP")
 
+    def test_a_temporary_file_of_all_tests(self):
+        self.plant("tests/README.md", "Tests.\n")
+        self.plant("tests/unit/a_test.cc", "auto a = ::testing::TempDir() + \"a\";\n")
+        self.assert_caught(house_rules, "tests/unit/a_test.cc:1:", "temp_path")
+
     def test_header_guard_and_own_header(self):
         self.plant("transport/base/a.h", "\n")
         self.assert_caught(house_rules, "#pragma once")

@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/temp_path.h"
+
 namespace clustar::bench::micro {
 namespace {
 
@@ -36,7 +38,7 @@ const std::string kMicro = CLUSTAR_MICRO;
 const std::string kTable = std::string(CLUSTAR_SOURCE) + "/scripts/micro-table --binary " + kMicro;
 
 TEST(Micro, EveryBenchmarkRunsAndTheTableNamesIt) {
-  const auto folder = std::filesystem::temp_directory_path() / ("clustar-micro-" + std::to_string(getpid()));
+  const auto folder = std::filesystem::path(tests::temp_path("micro"));
   const Outcome outcome =
       run(kTable + " --repetitions 2 --min-time 0.0001 --out " + (folder / "sub" / "micro").string());
   EXPECT_EQ(outcome.status, 0) << outcome.text;

@@ -7,6 +7,7 @@
 
 #include "tests/plugin/plugin_under_test.h"
 #include "tests/psk_file.h"
+#include "tests/temp_path.h"
 
 namespace clustar::tests {
 namespace {
@@ -17,7 +18,7 @@ using ::testing::HasSubstr;
 // An installation: the plugin in a folder of its own, where modules can be put beside it.
 class Installation {
  public:
-  Installation() : folder_(fs::path(::testing::TempDir()) / ("clustar_install_" + std::to_string(getpid()))) {
+  Installation() : folder_(tests::temp_path("install")) {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
     fs::copy_file(kPluginPath, plugin());

@@ -12,6 +12,8 @@
 #include <set>
 #include <string>
 
+#include "tests/temp_path.h"
+
 namespace clustar::bench::sim {
 namespace {
 
@@ -32,7 +34,7 @@ Outcome run(const std::string& arguments) {
 }
 
 TEST(SimCommand, ExperimentsRunAndTheTableAndTheJsonSayTheSame) {
-  const auto file = std::filesystem::temp_directory_path() / ("clustar-sim-" + std::to_string(getpid()) + ".json");
+  const auto file = std::filesystem::path(tests::temp_path("sim", ".json"));
   const Outcome outcome = run("--quick --experiment incast,mice,micro-bursts,scale --json " + file.string());
   EXPECT_EQ(outcome.status, 0) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("posted before"));

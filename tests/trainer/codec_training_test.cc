@@ -9,6 +9,7 @@
 #include "bench/trainer/digits.h"
 #include "bench/trainer/trainer.h"
 #include "tests/trainer/fake_links.h"
+#include "tests/trainer/problem.h"
 
 namespace clustar::bench::trainer {
 namespace {
@@ -16,46 +17,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-struct RankOutcome {
-  Result<TrainReport> report = fail(ErrorCode::kInternal, "did not run");
-  std::vector<float> parameters;
-};
-
-struct Problem {
-  TrainConfig config;
-  Dataset dataset = generate_digits(400, 1);
-  Split split = *split_dataset(dataset, 1);
-  Model model = *make_model("lr");
-  BucketPlan plan = plan_buckets(model.tensor_elements(), 8, 8);  // the biases travel apart from the weights
-
-  explicit Problem(const CodecOptions& codec) {
-    config.model = "lr";
+struct CodecProblem : Problem {
+  explicit CodecProblem(const CodecOptions& codec) : Problem("lr") {
+    plan = plan_buckets(model.tensor_elements(), 8, 8);  // the biases travel apart from the weights
     config.codec = codec;
     config.epochs = 6;
-    config.batch = 50;
     config.rate = 0.02;
-  }
-
-  RankOutcome run(Links links) const {
-    Trainer trainer(config, model, plan, dataset, split, links, {});
-    RankOutcome outcome;
-    outcome.report = trainer.run();
-    outcome.parameters.assign(trainer.parameters().begin(), trainer.parameters().end());
-    return outcome;
-  }
-
-  std::vector<RankOutcome> run_ranks(FakeWorld& world) const {
-    std::vector<RankOutcome> outcomes(static_cast<std::size_t>(world.size()));
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < world.size(); ++rank) {
-      threads.emplace_back([this, rank, &world, &outcomes] {
-        const auto communicator = world.communicator(rank);
-        const auto bootstrap = world.bootstrap(rank);
-        outcomes[static_cast<std::size_t>(rank)] = run({communicator.get(), bootstrap.get()});
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return outcomes;
   }
 };
 
@@ -69,7 +36,7 @@ class CodecTraining : public ::testing::TestWithParam<NamedCodec> {};
 
 // 7,840 weights in 784 columns, and 10 biases. The fake all-reduce counts the buffer once.
 TEST_P(CodecTraining, ReplicasAreEqualAtEveryStepAndLearn) {
-  const Problem problem(GetParam().options);
+  const CodecProblem problem(GetParam().options);
   FakeWorld world(3);
   const std::vector<RankOutcome> outcomes = problem.run_ranks(world);
   for (const RankOutcome& rank : outcomes) {
@@ -84,23 +51,23 @@ TEST_P(CodecTraining, ReplicasAreEqualAtEveryStepAndLearn) {
 }
 
 TEST_P(CodecTraining, RepeatsBitForBit) {
-  const Problem problem(GetParam().options);
+  const CodecProblem problem(GetParam().options);
   FakeWorld first(2);
   FakeWorld second(2);
   EXPECT_EQ(problem.run_ranks(first)[0].parameters, problem.run_ranks(second)[1].parameters);
 }
 
 TEST_P(CodecTraining, OneRankEncodesToo) {
-  const Problem problem(GetParam().options);
+  const CodecProblem problem(GetParam().options);
   const RankOutcome with = problem.run({});
   ASSERT_TRUE(with.report);
   EXPECT_GT(with.report->ranks[0].codec_s, 0);
-  EXPECT_NE(with.parameters, Problem({}).run({}).parameters);
+  EXPECT_NE(with.parameters, CodecProblem({}).run({}).parameters);
 }
 
 // Whichever way its gradient is lost, no rank waits for another for ever, and none goes on with other parameters.
 TEST_P(CodecTraining, DivergenceIsAnErrorOnEveryRank) {
-  Problem problem(GetParam().options);
+  CodecProblem problem(GetParam().options);
   problem.config.rate = 3e38;  // weights, then outputs that no float32 holds
   FakeWorld world(3);
   for (const RankOutcome& rank : problem.run_ranks(world)) {
@@ -124,11 +91,12 @@ TEST(TopKOfEverything, EqualsNoCodec) {
   FakeWorld plain(3);
   FakeWorld gathered(3);
   FakeWorld reduced(3);
-  const auto without = Problem({}).run_ranks(plain)[0].parameters;
-  EXPECT_EQ(Problem({.codec = Codec::kTopK, .topk_fraction = 1}).run_ranks(gathered)[0].parameters, without);
-  EXPECT_EQ(
-      Problem({.codec = Codec::kTopK, .path = CodecPath::kReduce, .topk_fraction = 1}).run_ranks(reduced)[0].parameters,
-      without);
+  const auto without = CodecProblem({}).run_ranks(plain)[0].parameters;
+  EXPECT_EQ(CodecProblem({.codec = Codec::kTopK, .topk_fraction = 1}).run_ranks(gathered)[0].parameters, without);
+  EXPECT_EQ(CodecProblem({.codec = Codec::kTopK, .path = CodecPath::kReduce, .topk_fraction = 1})
+                .run_ranks(reduced)[0]
+                .parameters,
+            without);
 }
 
 // One rank's infinity: the others hear of it in the same step, over the transport alone.
@@ -161,7 +129,7 @@ TEST(GradientReducer, ADivergedRankIsNamedByTheOthers) {
 }
 
 TEST(CodecResults, NameTheCodec) {
-  const Problem problem({.codec = Codec::kTopK, .topk_fraction = 0.02});
+  const CodecProblem problem({.codec = Codec::kTopK, .topk_fraction = 0.02});
   FakeWorld world(2);
   const auto outcomes = problem.run_ranks(world);
   const nlohmann::json results =

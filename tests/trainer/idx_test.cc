@@ -15,6 +15,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/temp_path.h"
+
 namespace clustar::bench::trainer {
 namespace {
 
@@ -218,7 +220,7 @@ TEST_F(Idx, GzipIsRefusedWithTheFix) {
 
 // Opening a pipe that nobody writes to would wait for ever.
 TEST_F(Idx, APipeIsNoFile) {
-  const std::string path = ::testing::TempDir() + "clustar_idx_pipe_" + std::to_string(getpid());
+  const std::string path = tests::temp_path("idx_pipe");
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   const auto read = read_idx(path, 3);
   std::remove(path.c_str());

@@ -94,7 +94,7 @@ TEST(Launcher, AnExecutableThatIsNotThere) {
 
 TEST(Launcher, AnInterruptEndsAll) {
   LaunchOptions options = scripts({"echo '{}' >&3; exec sleep 60", kSleepLong, kIgnoreTerm});
-  options.on_record = [](int, const nlohmann::json&) { kill(getpid(), SIGINT); };
+  options.on_record = [](int, const nlohmann::json&) { raise(SIGINT); };
   EXPECT_THAT(error_of(options), HasSubstr("interrupted by signal 2"));
 }
 

@@ -9,59 +9,16 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "bench/trainer/compute_thread.h"
 #include "bench/trainer/digits.h"
 #include "bench/trainer/record.h"
 #include "tests/trainer/fake_links.h"
+#include "tests/trainer/problem.h"
 
 namespace clustar::bench::trainer {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-struct RankOutcome {
-  Result<TrainReport> report = fail(ErrorCode::kInternal, "did not run");
-  std::vector<float> parameters;
-};
-
-struct Problem {
-  TrainConfig config;
-  Dataset dataset = generate_digits(400, 1);
-  Split split = *split_dataset(dataset, 1);
-  Model model;
-  BucketPlan plan;
-
-  explicit Problem(const std::string& name) : model(*make_model(name)) {
-    config.model = name;
-    config.epochs = 2;
-    config.batch = 50;  // 320 examples: six whole batches and one of 20
-    plan = plan_buckets(model.tensor_elements());
-  }
-
-  RankOutcome run(Links links, const ProgressSink& progress = {}) const {
-    const ComputeThread compute;  // as a rank does: oneDNN's idle threads would spin beside other tests
-    Trainer trainer(config, model, plan, dataset, split, links, progress);
-    RankOutcome outcome;
-    outcome.report = trainer.run();
-    outcome.parameters.assign(trainer.parameters().begin(), trainer.parameters().end());
-    return outcome;
-  }
-
-  std::vector<RankOutcome> run_ranks(FakeWorld& world) const {
-    std::vector<RankOutcome> outcomes(static_cast<std::size_t>(world.size()));
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < world.size(); ++rank) {
-      threads.emplace_back([this, rank, &world, &outcomes] {
-        const auto communicator = world.communicator(rank);
-        const auto bootstrap = world.bootstrap(rank);
-        outcomes[static_cast<std::size_t>(rank)] = run({communicator.get(), bootstrap.get()});
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return outcomes;
-  }
-};
 
 double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
   double largest = 0;

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <fstream>
 
+#include "tests/temp_path.h"
+
 namespace clustar {
 namespace {
 
@@ -15,7 +17,7 @@ using ::testing::HasSubstr;
 
 class ConfigFile {
  public:
-  explicit ConfigFile(const std::string& text) : path_(std::string(::testing::TempDir()) + "clustar_config_test.toml") {
+  explicit ConfigFile(const std::string& text) : path_(tests::temp_path("config", ".toml")) {
     std::ofstream(path_) << text;
   }
   ~ConfigFile() { std::remove(path_.c_str()); }

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/temp_path.h"
+
 // A process may export functions of OpenSSL's names, from a library of its own: nobody may call them for us.
 extern "C" __attribute__((visibility("default"))) int EVP_EncryptUpdate() { std::abort(); }
 extern "C" __attribute__((visibility("default"))) int EVP_DecryptFinal_ex() { std::abort(); }
@@ -141,7 +143,7 @@ std::string error_in(const fs::path& folder) {
 }
 
 TEST(CryptoLoader, WhatIsMissingOrForeignIsAReasonWithItsFix) {
-  const fs::path folder = fs::path(::testing::TempDir()) / ("clustar_crypto_" + std::to_string(getpid()));
+  const fs::path folder = tests::temp_path("crypto");
   fs::create_directories(folder);
   EXPECT_THAT(error_in(folder), AllOf(HasSubstr("libclustar-crypto.so is not beside"), HasSubstr("libssl-dev")));
   std::ofstream(folder / "libclustar-crypto.so") << "not an object file";

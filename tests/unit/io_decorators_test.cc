@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/temp_path.h"
 #include "tests/unit/recording_io.h"
 #include "transport/io/decorators/pcap_io.h"
 #include "transport/io/decorators/trace_io.h"
@@ -90,7 +91,7 @@ unsigned word_at(const Block& block, std::size_t at) { return byte_at(block, at)
 
 struct PcapBed {
   explicit PcapBed(const char* name, PcapngOptions file = {}) {
-    if (file.path.empty()) file.path = testing::TempDir() + "clustar_" + name + ".pcapng";
+    if (file.path.empty()) file.path = tests::temp_path(name, ".pcapng");
     path = file.path;
     auto owned = std::make_unique<RecordingIo>();
     inner = owned.get();
@@ -206,7 +207,7 @@ TEST(PcapIo, TheFileStaysWithinItsLimit) {
 }
 
 TEST(PcapIo, TroubleWithTheFileDoesNotReachTheTraffic) {
-  PcapBed missing("missing", {.path = testing::TempDir() + "no_such_folder/x.pcapng"});
+  PcapBed missing("missing", {.path = tests::temp_path("no_such_folder") + "/x.pcapng"});
   EXPECT_EQ(missing.io->send(missing.packets.sequence(5)).value(), 5u);
   EXPECT_THAT(missing.io->file().stopped(), HasSubstr("cannot be opened"));
   EXPECT_EQ(missing.io->file().skipped(), 5u);

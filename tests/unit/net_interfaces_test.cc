@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/temp_path.h"
 #include "transport/net/interfaces.h"
 
 namespace clustar::transport::net {
@@ -43,7 +44,7 @@ TEST(Interfaces, AFilterThatMatchesNothingNamesWhatThereIs) {
 
 TEST(Interfaces, SpeedAndPciPathComeFromSysfs) {
   namespace fs = std::filesystem;
-  const fs::path root = fs::path(::testing::TempDir()) / "clustar_sysfs_fixture";
+  const fs::path root = tests::temp_path("sysfs");
   fs::remove_all(root);
   fs::create_directories(root / "devices/pci0000:00/0000:00:05.0");
   fs::create_directories(root / "class/net/ens5");

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "tests/psk_file.h"
+#include "tests/temp_path.h"
 
 namespace clustar::transport::crypto {
 namespace {
@@ -54,7 +55,7 @@ TEST(PskFile, WhatIsNoFileIsRefusedAtOnce) {
   EXPECT_THAT(content("/nonexistent/psk"), AllOf(HasSubstr("/nonexistent/psk"), HasSubstr("No such file")));
   EXPECT_THAT(content(::testing::TempDir()), HasSubstr("not a regular file"));
   EXPECT_THAT(content("/dev/zero"), HasSubstr("not a regular file"));
-  const std::string fifo = ::testing::TempDir() + "clustar_psk_fifo_" + std::to_string(getpid());
+  const std::string fifo = tests::temp_path("psk_fifo");
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_THAT(content(fifo), HasSubstr("not a regular file"));
   std::remove(fifo.c_str());

@@ -125,6 +125,16 @@ std::vector<Task> mix(const Communicator& comm) {
           task_of(kSend, 100'000)};
 }
 
+// A job's tasks of all kinds, and the reasons that the C API counted meanwhile against the oracle's.
+std::pair<Counters, Counters> run_mix(const Library& library, Job& job, const JobOptions& options) {
+  const Counters before = Counters::read(*library.api());
+  for (const Task& task : mix(options.comm)) job.launch(0, task);
+  finish(job);
+  const Counters after = Counters::read(*library.api());
+  expect_reasons(before, after, job.tally());
+  return {before, after};
+}
+
 struct Versions {
   int net;
   int profiler;
@@ -142,11 +152,7 @@ TEST_P(FakeNcclLoaded, EveryMessageIsIdentifiedAndDecidedAsTheContractSays) {
   options.comm = communicator(0xc0 + static_cast<std::uint64_t>(options.net_version), 3);
   options.policy = &truth();
   Job job(library, options);
-  const Counters before = Counters::read(*library.api());
-  for (const Task& task : mix(options.comm)) job.launch(0, task);
-  finish(job);
-  const Counters after = Counters::read(*library.api());
-  expect_reasons(before, after, job.tally());
+  const auto [before, after] = run_mix(library, job, options);
   expect_bytes(before, after, job.tally());
   if (options.profiler_version != 0) {
     EXPECT_EQ(job.tally().identified.load(), job.tally().sent.load());
@@ -263,11 +269,7 @@ TEST(FakeNcclLoadedOnce, ATransportThatNeverLosesSaysSo) {
   options.policy = &truth();
   options.transport_may_lose = false;
   Job job(library, options);
-  const Counters before = Counters::read(*library.api());
-  for (const Task& task : mix(options.comm)) job.launch(0, task);
-  finish(job);
-  const Counters after = Counters::read(*library.api());
-  expect_reasons(before, after, job.tally());
+  const auto [before, after] = run_mix(library, job, options);
   expect_bytes(before, after, job.tally());
   EXPECT_EQ(job.tally().identified.load(), job.tally().sent.load());
 }
@@ -279,11 +281,7 @@ TEST(FakeNcclLoadedOnce, WithoutRulesEverythingIsIdentifiedAndReliable) {
   options.comm = communicator(0x0ff, 2);
   options.policy = &nothing();
   Job job(library, options);
-  const Counters before = Counters::read(*library.api());
-  for (const Task& task : mix(options.comm)) job.launch(0, task);
-  finish(job);
-  const Counters after = Counters::read(*library.api());
-  expect_reasons(before, after, job.tally());
+  const auto [before, after] = run_mix(library, job, options);
   EXPECT_EQ(after.totals.eligible_bytes, before.totals.eligible_bytes);
   EXPECT_EQ(job.tally().identified.load(), job.tally().sent.load());
 }
@@ -333,11 +331,7 @@ TEST(FakeNcclLoadedOnce, WithoutSetNetAttrNothingIsLost) {
   options.policy = &truth();
   options.set_net_attr = false;
   Job job(library, options);
-  const Counters before = Counters::read(*library.api());
-  for (const Task& task : mix(options.comm)) job.launch(0, task);
-  finish(job);
-  const Counters after = Counters::read(*library.api());
-  expect_reasons(before, after, job.tally());
+  const auto [before, after] = run_mix(library, job, options);
   EXPECT_EQ(job.tally().reasons[0].load(), 0u);
   EXPECT_GT(job.tally().reasons[static_cast<std::size_t>(Reason::kNoSecondGuard)].load(), 0u);
 }

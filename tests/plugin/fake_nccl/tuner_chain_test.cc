@@ -11,6 +11,7 @@
 #include "nccl_plugin/abi/tuner.h"
 #include "tests/plugin/fake_nccl/loaded.h"
 #include "tests/plugin/plugin_under_test.h"
+#include "tests/temp_path.h"
 #include "transport/base/rng.h"
 
 namespace clustar::tests::fake_nccl {
@@ -133,7 +134,7 @@ std::map<std::string, std::uint64_t> figures(const std::string& path) {
 }
 
 TEST_P(FakeNcclChain, ReceivesAllEventsWithItsOwnParents) {
-  const std::string path = ::testing::TempDir() + "clustar_chain_" + std::to_string(getpid());
+  const std::string path = tests::temp_path("chain");
   const Environment environment(
       {{"CLUSTAR_TRANSPORT", "mlt"}, {"CLUSTAR_CHAIN_PROFILER", GetParam().path}, {"CLUSTAR_TEST_CHAIN_FILE", path}});
   std::uint64_t sent = 0;
