@@ -106,6 +106,17 @@ typedef struct {
    * `capacity` were written. The newest 65,536 of the process are kept. CLUSTAR_ENOTFOUND as above. */
   int (*listMissing)(uint64_t comm_id, uint8_t function, uint8_t local_number, uint64_t number, clustarMissing_v1* out,
                      size_t capacity, size_t* count);
+  /* For who exchanges gradients by send and receive and adds them up himself (an all-to-all all-reduce): which bytes of
+   * the `number`-th send (from 0) of rank `sender` to this process in the communicator read as zero. Of a
+   * clustarMissing_v1 `loop` and `stage` are 0 and `slice` is the network transfer of the channel, from 0; order,
+   * *count and capacity as above. Complete once the receive is done. CLUSTAR_ENOTFOUND: nothing is known of that send:
+   * nothing of it is missing, unless 4,096 others came since. */
+  int (*listMissingFrom)(uint64_t comm_id, uint32_t sender, uint64_t number, clustarMissing_v1* out, size_t capacity,
+                         size_t* count);
+  /* The same of the `number`-th send of this process to rank `receiver`: which bytes that one does without, so that the
+   * caller can add them to what he sends next (a residual). Complete once the send is done. */
+  int (*listLostTo)(uint64_t comm_id, uint32_t receiver, uint64_t number, clustarMissing_v1* out, size_t capacity,
+                    size_t* count);
   /* The norm of the gradient after the latest step; CLUSTAR_EINVAL unless finite and > 0. A fall by loss_critical_drop
    * (0.5 = half) since the last different norm makes the phase critical until the next one: collectives that start then
    * lose loss_critical_tolerance at most (DBLP, arXiv 2605.01989). The phase is the process's. Call it on every rank

@@ -17,6 +17,13 @@ namespace clustar::bench::proxy {
 
 enum class DataType : std::uint8_t { kFloat32, kFloat64, kInt32, kUint8 };
 enum class ReduceOp : std::uint8_t { kSum, kMax };
+// What becomes of an element of which a direct all-reduce did not receive all contributions, because the transport may
+// lose a bounded part of them (nccl_plugin/clustar.h).
+enum class Missing : std::uint8_t {
+  kZero,      // a missing contribution counts as 0
+  kRescale,   // the sum of those that came, times ranks / contributions; an element that none sent is 0 (kSum only)
+  kResidual,  // as kZero; and each rank learns which of its own contributions were lost
+};
 enum class Protocol : std::uint8_t { kSimple, kLL, kLL128 };  // LL and LL128 give the wire sizes and posting rules only
 
 struct CommunicatorOptions {
@@ -33,6 +40,9 @@ struct CommunicatorOptions {
   bool group_channels = false;
   // iflush after each received Simple slice, as NCCL does for GPU memory; host memory needs none.
   bool force_flush = false;
+  // Connects every pair of ranks, for all_reduce_direct(): NCCL's p2p connections, one channel each way. Same on all
+  // ranks.
+  bool direct = false;
   std::string comm_name;  // ncclConfig_t.commName, for the profiler
   // The profiler and the tuner of the plugin's library, each in the newest version up to this one, 4 to 6; 0 = as the
   // NCCL that loads this version of the net plugin (net v12: 6, v11: 5, v10: 4, below: none), -1 = none.
@@ -47,7 +57,10 @@ struct CollectiveStats {
   std::uint64_t bytes_received = 0;
   std::uint64_t steps = 0;                // transfers (isend) completed
   Protocol protocol = Protocol::kSimple;  // what the tuner left of the communicator's
-  std::vector<double> step_seconds;       // post to completion of each send step; filled when record_steps is set
+  // Of a direct all-reduce: contributions (elements of one rank) that this rank did not receive, of those it expected.
+  std::uint64_t missing_contributions = 0;
+  std::uint64_t expected_contributions = 0;
+  std::vector<double> step_seconds;  // post to completion of each send step; filled when record_steps is set
 };
 
 // A started collective. The buffers must stay valid and untouched until wait() returned. May outlive the communicator,
@@ -85,6 +98,14 @@ class Communicator {
   // In place on `data`, count elements. Ring reduce-scatter then all-gather; summation order is fixed by the ring, so
   // all ranks get bit-identical results and a run can be repeated bit for bit.
   virtual std::unique_ptr<Pending> all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) = 0;
+  // The same by direct exchange (all-to-all, "transposed": OptiReduce, NSDI 2025): rank r receives block r of every
+  // rank as sends and receives, adds them up in rank order, and the sums go round by all-gather, which never loses. A
+  // packet that is lost costs one rank's contribution instead of a partial sum. All ranks get bit-identical results; a
+  // run without loss can be repeated bit for bit. Sum of floats only. `residual`: null, or `count` elements that
+  // receive this rank's own contributions as far as they were lost, and 0 elsewhere (needs kResidual); not touched
+  // before wait() returned, as `data`. Needs CommunicatorOptions::direct.
+  virtual std::unique_ptr<Pending> all_reduce_direct(void* data, std::size_t count, DataType type, Missing missing,
+                                                     void* residual) = 0;
   // `send` holds size() * recv_count elements; rank r receives block r into `recv`.
   virtual std::unique_ptr<Pending> reduce_scatter(const void* send, void* recv, std::size_t recv_count, DataType type,
                                                   ReduceOp op) = 0;

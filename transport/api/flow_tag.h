@@ -26,14 +26,18 @@ struct LossTerms {
 // to count and to schedule by, never to decide what may be lost: that is LossTerms.
 struct MessageIdentity {
   static constexpr std::uint8_t kUnknown = 0xff;
+  static constexpr std::uint16_t kNoRank = 0xffff;
 
-  bool known = false;              // false: nothing below means anything
-  bool local_number = false;       // `number` counts starts on the sending rank: p2p, replays of a captured graph
+  bool known = false;  // false: nothing below means anything
+  // `number` counts on the sending rank: replays of a captured graph by their starts; sends (p2p) by those before this
+  // one from `sender` to the same receiver.
+  bool local_number = false;
   std::uint64_t communicator = 0;  // NCCL's commId
-  std::uint64_t number = 0;        // of this function in the communicator, alike on all ranks
+  std::uint64_t number = 0;        // of this function in the communicator, alike on all ranks; below 2^48
   std::uint64_t total_bytes = 0;   // of one rank's input; of the message for p2p
   std::uint32_t transfer = 0;      // t: network transfer of the channel, from 0
   std::uint16_t channel = 0;       // 0 .. 255
+  std::uint16_t sender = kNoRank;  // of p2p: the rank in the communicator that sends
   std::uint8_t function = kUnknown;
   std::uint8_t datatype = kUnknown;  // ncclDataType_t
   std::uint8_t algorithm = kUnknown;

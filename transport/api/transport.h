@@ -71,7 +71,8 @@ class Mr {
   gdr::MemoryRef memory_;
 };
 
-// Bytes of part `part` that the network lost and that read as zero. Only a loss-tolerant transport reports any.
+// Bytes of part `part` that the network lost. Of a receive: they read as zero. Of a send: its receiver does without
+// them, and that is final. Only a loss-tolerant transport reports any.
 struct MissingRange {
   std::uint32_t part;
   std::uint64_t offset;
