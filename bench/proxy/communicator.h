@@ -104,8 +104,10 @@ class Communicator {
   // run without loss can be repeated bit for bit. Sum of floats only. `residual`: null, or `count` elements that
   // receive this rank's own contributions as far as they were lost, and 0 elsewhere (needs kResidual); not touched
   // before wait() returned, as `data`. Needs CommunicatorOptions::direct.
-  virtual std::unique_ptr<Pending> all_reduce_direct(void* data, std::size_t count, DataType type, Missing missing,
-                                                     void* residual) = 0;
+  virtual std::unique_ptr<Pending> all_reduce_direct(void* /*data*/, std::size_t /*count*/, DataType /*type*/,
+                                                     Missing /*missing*/, void* /*residual*/) {
+    return nullptr;
+  }
   // `send` holds size() * recv_count elements; rank r receives block r into `recv`.
   virtual std::unique_ptr<Pending> reduce_scatter(const void* send, void* recv, std::size_t recv_count, DataType type,
                                                   ReduceOp op) = 0;

@@ -138,6 +138,10 @@ int report_gradient_norm(double norm) {
   });
 }
 
+int nothing_of_sends(std::uint64_t, std::uint32_t, std::uint64_t, clustarMissing_v1*, std::size_t, std::size_t*) {
+  return CLUSTAR_ENOTFOUND;
+}
+
 int set_critical(int critical) {
   if (critical != 0 && critical != 1) return CLUSTAR_EINVAL;
   critical_phase().store(critical == 1, std::memory_order_relaxed);
@@ -191,6 +195,8 @@ extern "C" __attribute__((visibility("default"))) const clustarApi_v1_t clustarA
     .getCollective = get_collective,
     .listCollectives = list_collectives,
     .listMissing = list_missing,
+    .listMissingFrom = nothing_of_sends,
+    .listLostTo = nothing_of_sends,
     .reportGradientNorm = report_gradient_norm,
     .setCritical = set_critical,
     .identify = identify,
