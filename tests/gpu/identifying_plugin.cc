@@ -65,6 +65,8 @@ extern "C" PLUGIN_EXPORT const clustarApi_v1_t clustarApi_v1 = {.size = sizeof(c
                                                                 .getCollective = nullptr,
                                                                 .listCollectives = nullptr,
                                                                 .listMissing = nullptr,
+                                                                .listMissingFrom = nullptr,
+                                                                .listLostTo = nullptr,
                                                                 .reportGradientNorm = nullptr,
                                                                 .setCritical = nullptr,
                                                                 .identify = identify};
