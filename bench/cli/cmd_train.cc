@@ -307,9 +307,11 @@ void add_training_options(CLI::App& command, Options& options) {
         const auto model = trainer::make_model(name);
         return model ? std::string() : model.error().message;
       },
-      "lr|mlp|cnn");
+      "lr|mlp|cnn|cnn-wide");
   command
-      .add_option("--model", options.config.model, "Model: lr (784-10), mlp (784-512-512-10) or cnn (two convolutions)")
+      .add_option("--model", options.config.model,
+                  "Model: lr (784-10), mlp (784-512-512-10), cnn (two convolutions, 512-128-10) or cnn-wide (fewer "
+                  "filters, 256-1280-10)")
       ->check(known_model)
       ->capture_default_str();
   command.add_option("--epochs", options.config.epochs, "Passes over the training examples")

@@ -9,6 +9,7 @@ import sys
 import time
 
 import fake_ring
+import fake_training
 
 FACTORS = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
 FUNCTIONS = {"all_reduce": "AllReduce", "reduce_scatter": "ReduceScatter", "all_gather": "AllGather"}
@@ -16,7 +17,7 @@ FUNCTIONS = {"all_reduce": "AllReduce", "reduce_scatter": "ReduceScatter", "all_
 
 def parse():
     parser = argparse.ArgumentParser()
-    for option in ("--rank", "--size", "--min", "--max", "--iterations", "--split", "--graph", "--deadline"):
+    for option in ("--rank", "--size", "--min", "--max", "--iterations", "--split", "--graph", "--train", "--deadline"):
         parser.add_argument(option, type=int)
     parser.add_argument("--idfile")
     parser.add_argument("--json")
@@ -61,6 +62,11 @@ def run(options, mode):
     """(results, rows of the shim)"""
     results, rows = [], []
     numbers = collections.Counter()
+    if options.train:
+        row = fake_training.row(options.train, options.max, options.size, ",p=0.0" in os.environ["CLUSTAR_LOSS_RULES"])
+        if mode == "diverge" and options.rank == 1:
+            row["training"]["steps"][4]["parameters"] = "another"
+        return [row], rows
     for name, comm, rank, ranks in communicators(options):
         for collective, factor in FACTORS.items():
             if options.graph and collective == "all_gather":

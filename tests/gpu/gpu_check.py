@@ -42,12 +42,15 @@ class Case:
     min_bytes: int = 8
     max_bytes: int = 64 << 20
     arguments: tuple = ()    # more for nccl-check
+    loss: float = None       # training steps: the fraction that may be missing; None = no such case
 
 
 RING_SIMPLE = {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}
 TWO_CHANNELS = {**RING_SIMPLE, "NCCL_MIN_NCHANNELS": "2"}
 DEFAULTS = {"NCCL_PROTO": "^LL128"}
 FEW = ("--iterations", "2")
+LOSING = {**TWO_CHANNELS, "CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_INJECT_FAULTS": "loss=0.02", "CLUSTAR_LOSS_WARMUP": "0"}
+TRAINING = {"profiled": True, "max_bytes": 4 << 20, "arguments": ("--train", "20")}
 CASES = [
     Case("ring-simple", "our plugin, ring and Simple only", RING_SIMPLE),
     Case("defaults", "our plugin, NCCL's own choice of algorithm and protocol but LL128", DEFAULTS),
@@ -69,6 +72,12 @@ CASES = [
     Case("loss-off-is-exact", "mlt with every collective opted in to loss, on a network that loses nothing",
          {**TWO_CHANNELS, "CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_LOSS_RULES": "p=0.01", "CLUSTAR_LOSS_WARMUP": "0"},
          profiled=True, max_bytes=16 << 20, arguments=FEW),
+    Case("train-lossy-2", "20 training steps while the network loses 2 %, of which 1 % may stay missing, 2 ranks",
+         {**LOSING, "CLUSTAR_LOSS_RULES": "func=allreduce,p=0.01"}, loss=0.01, **TRAINING),
+    Case("train-lossy-3", "the same with 3 ranks", {**LOSING, "CLUSTAR_LOSS_RULES": "func=allreduce,p=0.01"}, ranks=3,
+         loss=0.01, **TRAINING),
+    Case("train-exact", "the same with p = 0: every sum is exact",
+         {**LOSING, "CLUSTAR_LOSS_RULES": "func=allreduce,p=0"}, ranks=3, loss=0.0, **TRAINING),
     Case("socket", "NCCL's own Socket transport, for comparison",
          {**RING_SIMPLE, "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}),
     Case("no-silent-fallback", "the plugin's file is missing: NCCL must fail, not take another network",
@@ -159,6 +168,8 @@ def stop(processes):
 def run_ranks(program, case, paths, work, limit, max_bytes):
     """Runs one case; returns (exit statuses, None where it had to be stopped; seconds)."""
     name = case.name
+    # Training steps need messages of which some may be lost, however small the other cases' are.
+    largest = case.max_bytes if case.loss is not None else min(case.max_bytes, max_bytes)
     processes, logs = [], []
     start = time.monotonic()
     try:
@@ -167,7 +178,7 @@ def run_ranks(program, case, paths, work, limit, max_bytes):
             logs.append(log)
             csv = os.path.join(work, f"{name}.rank{rank}.csv")
             command = [*program, "--rank", str(rank), "--size", str(case.ranks), "--idfile", os.path.join(work, f"{name}.id"),
-                       "--min", str(min(case.min_bytes, max_bytes)), "--max", str(min(case.max_bytes, max_bytes)),
+                       "--min", str(min(case.min_bytes, largest)), "--max", str(largest),
                        "--deadline", str(max(int(limit) - 5, 1)),
                        "--json", os.path.join(work, f"{name}.rank{rank}.json"), *case.arguments]
             environment = rank_environment(rank, case, paths["plugin"], paths["shim"], csv, paths["libraries"])
@@ -228,7 +239,8 @@ def parse(arguments):
     parser.add_argument("--out", default=os.environ.get("OUT") or os.path.join(ROOT, "build", "gpu-check"),
                         help="where results go (default $OUT, else build/gpu-check)")
     parser.add_argument("--only", help="names of cases, separated by commas: " + " ".join(case.name for case in CASES))
-    parser.add_argument("--max", type=int, default=64 << 20, metavar="BYTES", help="largest message (default 64 MiB)")
+    parser.add_argument("--max", type=int, default=64 << 20, metavar="BYTES",
+                        help="largest message but of training steps (default 64 MiB)")
     parser.add_argument("--limit", type=int, default=LIMIT_S, metavar="S", help=f"seconds for all (default {LIMIT_S})")
     options = parser.parse_args(arguments)
     options.cases = CASES

@@ -62,7 +62,7 @@ class GpuCheck(unittest.TestCase):
                                                          "bytes": 1 << 20, "count": 2 * 5 * 64})
         with open(os.path.join(self.out, "results.md"), encoding="utf-8") as stream:
             text = stream.read()
-        self.assertIn("**13 passed, 0 failed, 0 skipped**", text)
+        self.assertIn("**16 passed, 0 failed, 0 skipped**", text)
         self.assertIn("| all_reduce | 64 MiB | yes | 100 (1.000) |", text)
         self.assertIn("Using network CLUSTAR", text)
         with tarfile.open(os.path.join(self.out, "details.tar.gz")) as archive:
@@ -70,6 +70,8 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("- profiler CLUSTAR (v5), tuner CLUSTAR (v5)", text)
         self.assertIn("of 4 communicators", text)
         self.assertIn("collectives replayed on rank 0 have", text)
+        self.assertIn("## What was lost: train-lossy-3", text)
+        self.assertIn("20 steps, replicas bit-identical after each; ", output)
 
     def test_wrong_bits_fail(self):
         status, output = self.run_check("wrong", "--only", "ring-simple")
@@ -105,6 +107,13 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("transfer is not 3 of 8: rank 1, line ", output)
         with open(os.path.join(self.out, "results.md"), encoding="utf-8") as stream:
             self.assertIn("- deviation: transfer is not 3 of 8", stream.read())
+
+    def test_replicas_that_differ_fail_with_the_step(self):
+        status, output = self.run_check("diverge", "--only", "train-lossy-2,train-exact", "--max", "65536")
+        self.assertEqual(status, 1)
+        self.assertIn("replicas differ after step 4: digest of the parameters is", output)
+        with open(os.path.join(self.out, "results.md"), encoding="utf-8") as stream:
+            self.assertIn("- deviation: replicas differ after step 4", stream.read())
 
     def test_ll128_despite_the_tuner_fails(self):
         status, output = self.run_check("ll128", "--only", "profiled-defaults", "--max", "65536")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 
+import gpu_loss
 import gpu_trace
 
 EVIDENCE = re.compile(r"NCCL version|NET/Plugin|Loaded net plugin|Using network|via NET/|PROFILER/Plugin|TUNER/Plugin|Duplicate GPU|WARN|log shim|"
@@ -109,6 +110,10 @@ def read_case(out, spec):
         api = case["plugin_api"]
         case["trace_deviation"], case["identity"] = gpu_trace.judge(
             spec.trace, [gpu_trace.rows_of(path) for path in traces], ranks, merged, api != "" and int(api[1:]) >= 11)
+    if spec.loss is not None:
+        # Below net API v11 NCCL gives no second opinion on a message, so that none may lose (docs/loss.md).
+        tolerance = spec.loss if case["plugin_api"] == "" or int(case["plugin_api"][1:]) >= 11 else 0
+        case["loss_deviation"], case["loss"] = gpu_loss.judge(reports, tolerance)
     return case
 
 
@@ -120,6 +125,8 @@ def judge_plugins(case, spec):
                 return f"rank {rank}: NCCL's log names {name or 'no plugin'} among its {kind}, not ours"
     if spec.trace and case["trace_deviation"]:
         return case["trace_deviation"]
+    if spec.loss is not None and case["loss_deviation"]:
+        return case["loss_deviation"]
     return ""
 
 
@@ -155,6 +162,8 @@ def judge(case, spec, network):
                 return "failed", f"rank {rank}: {shim['failed_calls']} calls of the plugin failed"
     if why := judge_plugins(case, spec):
         return "failed", why
+    if spec.loss is not None:
+        return "passed", f"{gpu_loss.text(case['loss'])}; over {case['networks'][0]}"
     text = f"{len(case['collectives'])} results bit-identical over {case['networks'][0]}"
     if spec.trace:
         text += f", {case['identity']['identified']} of {case['identity']['sends']} sends identified"
@@ -205,7 +214,7 @@ def markdown(document):
 
     # Other ranks, sizes and communicators are no comparison.
     timed = [case for case in cases if case.get("collectives") and case["ranks"] == 2 and
-             case.get("identity") is None]
+             case.get("identity") is None and case.get("loss") is None]
     if timed:
         lines += ["", "## Time and bus bandwidth, float32", "",
                   "| collective | bytes | correct | " + " | ".join(f"{case['name']}, us (GB/s)" for case in timed) + " |",
@@ -232,7 +241,7 @@ def markdown(document):
             lines += [f"| {row['op']} | {row['algo']} | {row['proto']} | {row['tag']} | {row['bytes']} | {row['count']} |"
                       for row in case["shim"][0]["by_size"][:15]]
 
-    lines += identity_lines(cases)
+    lines += identity_lines(cases) + gpu_loss.lines(cases)
     lines += ["", "## Evidence: lines of rank 0's log", ""]
     for case in cases:
         lines += [f"{case['name']}:", "```", *(case.get("evidence") or ["(none)"]), "```"]

@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "tests/gpu/lossy_replica.h"
 #include "tests/gpu/nccl_check_bounds.h"
 #include "tests/gpu/nccl_check_rank.h"
 
@@ -24,7 +25,7 @@ using namespace clustar::nccl_check;
 constexpr int kSkip = 77;
 constexpr const char* kUsage =
     "usage: nccl-check --rank R --size N --idfile PATH [--min BYTES] [--max BYTES] [--iterations N] [--split 0|1]\n"
-    "                  [--graph REPLAYS] [--deadline SECONDS] [--json FILE]\n"
+    "                  [--graph REPLAYS] [--train STEPS] [--deadline SECONDS] [--json FILE]\n"
     "One rank of all-reduce, reduce-scatter and all-gather over NCCL, checked bit for bit, on GPU 0.\n"
     "Rank 0 writes NCCL's unique id to --idfile, the others read it there. Sizes go from --min (8) to --max "
     "(67108864)\n"
@@ -33,6 +34,9 @@ constexpr const char* kUsage =
     "  part where there are 3 or more.\n"
     "--graph N: instead, all-reduce and reduce-scatter captured into one CUDA graph, which is replayed N times, with\n"
     "  other inputs each time.\n"
+    "--train N: instead, N training steps, each an all-reduce of --max bytes of float32; what every step leaves, and "
+    "what\n"
+    "  clustarApi_v1 of the plugin in NCCL_NET_PLUGIN says that it lost, go to --json, where ranks can be compared.\n"
     "Exit status: 0 all correct, 1 failed, 2 wrong usage, 77 no GPU here.\n";
 
 struct UsageError : std::runtime_error {
@@ -50,6 +54,7 @@ Options parse(int argc, char** argv) {
       {"--iterations", [&](const std::string& text) { options.iterations = std::stoi(text); }},
       {"--split", [&](const std::string& text) { options.split = std::stoi(text) != 0; }},
       {"--graph", [&](const std::string& text) { options.graph = std::stoi(text); }},
+      {"--train", [&](const std::string& text) { options.train = std::stoi(text); }},
       {"--deadline", [&](const std::string& text) { options.deadline_s = std::stoi(text); }},
       {"--json", [&](const std::string& text) { options.json = text; }},
   };
@@ -70,10 +75,15 @@ Options parse(int argc, char** argv) {
   if (options.min_bytes < 1 || options.max_bytes < options.min_bytes || options.max_bytes > (1ull << 34)) {
     throw UsageError("--min must be at least 1, --max at least --min and at most 16 GiB");
   }
-  if (options.iterations < 0 || options.iterations > 1000 || options.graph < 0 || options.graph > 1000) {
-    throw UsageError("--iterations and --graph must be 0 to 1000");
+  for (const int count : {options.iterations, options.graph, options.train}) {
+    if (count < 0 || count > 1000) throw UsageError("--iterations, --graph and --train must be 0 to 1000");
   }
-  if (options.split && options.graph > 0) throw UsageError("--split and --graph exclude each other; give one of them");
+  if (options.split + (options.graph > 0) + (options.train > 0) > 1) {
+    throw UsageError("--split, --graph and --train exclude each other; give one of them");
+  }
+  if (options.train > 0 && options.size > kMostRanks) {
+    throw UsageError("--train takes a --size of at most " + std::to_string(kMostRanks));
+  }
   if (options.deadline_s < 1) throw UsageError("--deadline must be at least 1 second");
   return options;
 }

@@ -8,7 +8,9 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "tests/gpu/lossy_replica.h"
 #include "tests/gpu/nccl_check_bounds.h"
+#include "tests/gpu/plugin_ledger.h"
 
 namespace clustar::nccl_check {
 namespace {
@@ -75,6 +77,7 @@ Rank::Rank(const Options& options) : options_(options), recv_(options.graph > 0 
 json Rank::run() {
   if (options_.split) return run_split();
   if (options_.graph > 0) return run_graphs();
+  if (options_.train > 0) return run_training();
   return sweep(world_, sizes());
 }
 
@@ -133,6 +136,36 @@ json Rank::run_graphs() {
     for (const ncclDataType_t type : kTypes) append(results, replay(bytes, type));
   }
   return results;
+}
+
+void Rank::sum_gradients(std::span<const float> gradient, std::span<float> sums) {
+  const auto found = collectives(gradient.size_bytes(), world_.rank, world_.size);
+  const Collective& all_reduce = found.front();
+  check(cudaMemcpy(send_, gradient.data(), gradient.size_bytes(), cudaMemcpyHostToDevice), "cudaMemcpy");
+  poison(recv_[0], all_reduce);
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  settle(all_reduce.start(send_, recv_[0], ncclFloat32, world_.comm, stream_), world_.comm, all_reduce.name);
+  wait_for(stream_, world_.comm);
+  check(cudaMemcpy(sums.data(), recv_[0], sums.size_bytes(), cudaMemcpyDeviceToHost), "cudaMemcpy");
+}
+
+json Rank::run_training() {
+  const auto ranks = static_cast<std::size_t>(world_.size);
+  const std::size_t elements = std::max(options_.max_bytes / kElementBytes / ranks, std::size_t{1}) * ranks;
+  LossyReplica replica(elements, world_.rank, world_.size);
+  double seconds = 0;
+  const SumGradients sum = [&](std::span<const float> gradient, std::span<float> sums) {
+    doing("training on " + std::to_string(gradient.size_bytes()) + " bytes");
+    const auto begin = Clock::now();
+    sum_gradients(gradient, sums);
+    seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  json training = train(replica, options_.train, sum);
+  training["ledger"] = plugin_ledger(plugin_path());
+  json row = training_row(training, elements * kElementBytes, world_.size);
+  const double share = 2.0 * (world_.size - 1) / world_.size;
+  row.update(speed(elements * kElementBytes, share, seconds / options_.train, options_.train - 1));
+  return json::array({std::move(row)});
 }
 
 json Rank::sweep(const Communicator& on, const std::vector<std::size_t>& sizes) {

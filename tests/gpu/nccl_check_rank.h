@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct Options {
   int iterations = 0;  // timed ones of each collective; 0 = 10 up to 64 KiB, then 4
   bool split = false;  // collectives on communicators split from the first
   int graph = 0;       // replays of captured collectives; 0 = none are captured
+  int train = 0;       // training steps over a plugin that may lose; 0 = none
   std::string json;
 };
 
@@ -48,8 +50,10 @@ class Rank {
   Communicator split(const Communicator& parent, const std::string& name, int color, int share);
   nlohmann::json run_split();
   nlohmann::json run_graphs();
+  nlohmann::json run_training();
   nlohmann::json sweep(const Communicator& on, const std::vector<std::size_t>& sizes);
   nlohmann::json measure(const Communicator& on, const Collective& collective, ncclDataType_t type);
+  void sum_gradients(std::span<const float> gradient, std::span<float> sums);
   nlohmann::json replay(std::size_t bytes, ncclDataType_t type);
   cudaGraphExec_t capture(const std::vector<Collective>& collectives, ncclDataType_t type);
   std::vector<std::size_t> sizes() const;

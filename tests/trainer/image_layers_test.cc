@@ -194,15 +194,34 @@ TEST(ImageNetwork, GradientsMatchFiniteDifferences) {
   }
 }
 
+void expect_a_chain(const Model& model) {
+  for (std::size_t i = 0; i + 1 < model.layers.size(); ++i) {
+    EXPECT_EQ(model.layers[i]->outputs(), model.layers[i + 1]->inputs()) << model.layers[i]->name();
+  }
+}
+
 TEST(Cnn, HasTheShapeThatItsDescriptionSays) {
   const Model model = *make_model("cnn");
+  EXPECT_EQ(model.shape, "28x28, conv 5x5x16, pool 2, conv 5x5x32, pool 2, 512-128-10, ReLU");
   EXPECT_THAT(model.tensor_elements(), ElementsAre(400, 16, 12800, 32, 65536, 128, 1280, 10));
   const BucketPlan plan = plan_buckets(model.tensor_elements());
   EXPECT_EQ(plan.elements, 80202u);
   EXPECT_EQ(plan.buckets.size(), 1u);
-  for (std::size_t i = 0; i + 1 < model.layers.size(); ++i) {
-    EXPECT_EQ(model.layers[i]->outputs(), model.layers[i + 1]->inputs()) << model.layers[i]->name();
-  }
+  expect_a_chain(model);
+}
+
+TEST(CnnWide, ItsDenseLayersShareABucketWhoseMessagesMayLoseOnTenRanks) {
+  const Model model = *make_model("cnn-wide");
+  EXPECT_EQ(model.shape, "28x28, conv 5x5x8, pool 2, conv 5x5x16, pool 2, 256-1280-10, ReLU");
+  EXPECT_THAT(model.tensor_elements(), ElementsAre(200, 8, 3200, 16, 327680, 1280, 12800, 10));
+  const BucketPlan plan = plan_buckets(model.tensor_elements());
+  ASSERT_EQ(plan.buckets.size(), 2u);
+  EXPECT_THAT(plan.buckets[0].tensors, ElementsAre(7, 6, 5, 4));
+  EXPECT_EQ(plan.buckets[0].elements, 341770u);
+  EXPECT_EQ(plan.buckets[1].elements, 3424u);
+  // A ring over one channel sends a rank's part in two messages; none below 64 KiB may lose (docs/loss.md).
+  EXPECT_GE(plan.buckets[0].elements * sizeof(float) / 10 / 2, 64u << 10);
+  expect_a_chain(model);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST_P(EveryModel, Learns) {
   EXPECT_LT(outcome.report->epochs.back().loss, outcome.report->epochs.front().loss / 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, EveryModel, ::testing::Values("mlp", "cnn"));
+INSTANTIATE_TEST_SUITE_P(Models, EveryModel, ::testing::Values("mlp", "cnn", "cnn-wide"));
 
 TEST(Trainer, ReducesWholeBucketsInOrder) {
   Problem problem("mlp");
