@@ -45,7 +45,7 @@ typedef struct {
   uint8_t datatype;
   uint8_t algorithm;
   uint8_t protocol;
-  uint8_t local_number; /* 1: `number` counts starts on the sending rank (p2p, CUDA graphs) */
+  uint8_t local_number; /* 1: `number` counts on the sending rank: sends to here (p2p), starts of CUDA graphs */
   uint64_t total_bytes; /* of one rank's input */
   uint64_t messages;
   uint64_t delivered_bytes;
@@ -55,6 +55,7 @@ typedef struct {
   uint32_t missing_ranges; /* how many clustarMissing_v1 there were, kept or not */
   uint32_t ranks;          /* of the communicator; 0 = not known any more */
   char comm_name[64];      /* ncclConfig_t.commName, cut to 63 characters; "" = none, or not known any more */
+  int32_t sender;          /* of a send (p2p): the rank that sent it, with whose `number` it is one; -1 else */
 } clustarCollective_v1;
 
 /* A range that the network lost and that read as zero. A plugin does not know the ring's order, so this says where in
@@ -96,7 +97,8 @@ typedef struct {
   /* How many of the messages sent were reliable for reason `index` (0 ..): its name and count. CLUSTAR_ENOTFOUND past
    * the last. */
   int (*getReason)(uint32_t index, const char** name, uint64_t* messages);
-  /* CLUSTAR_ENOTFOUND: nothing of it was received here, or newer collectives took its place. */
+  /* CLUSTAR_ENOTFOUND: nothing of it was received here, or newer collectives took its place; or it is a send, whose
+   * number several ranks have: listCollectives, listMissingFrom. */
   int (*getCollective)(uint64_t comm_id, uint8_t function, uint8_t local_number, uint64_t number,
                        clustarCollective_v1* out);
   /* The newest `capacity` collectives that this process received of, newest first. *count receives how many. 4,096 are

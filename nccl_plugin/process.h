@@ -16,6 +16,7 @@ CommRegistry& process_registry();
 Profiler& process_profiler();
 SendCounters& process_sends();
 ReceptionBook& process_receptions();
+ReceptionBook& process_losses();  // of own sends (p2p), by receiver
 // The model is in a phase in which it needs its gradients: set by the user through clustar.h.
 std::atomic<bool>& critical_phase();
 

@@ -66,10 +66,10 @@ bool LedgerBook::open(const CollectiveId& id, const Terms& terms) {
     if (!(ledger->terms() == terms)) ledger->close();
     return !ledger->closed();
   }
-  Floor* floor = floor_of(id.communicator);
+  Floor* floor = floor_of(id);
   if (floor == nullptr) {
     if (floors_.size() == options_.communicators) return false;
-    floors_.push_back(Floor{.communicator = id.communicator});
+    floors_.push_back(Floor{.communicator = id.communicator, .exchange = id.exchange});
   } else if (floor->set && at_or_before(id.sequence, floor->sequence)) {
     return false;
   }
@@ -83,7 +83,7 @@ void LedgerBook::drop_oldest() {
   const auto victim = std::min_element(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
     return a.ledger.closed() != b.ledger.closed() ? a.ledger.closed() : a.opened < b.opened;
   });
-  Floor* floor = floor_of(victim->id.communicator);
+  Floor* floor = floor_of(victim->id);
   if (floor != nullptr && (!floor->set || at_or_before(floor->sequence, victim->id.sequence))) {
     floor->sequence = victim->id.sequence;
     floor->set = true;
@@ -134,9 +134,9 @@ const Ledger* LedgerBook::find(const CollectiveId& id) const {
 
 Ledger* LedgerBook::known(const CollectiveId& id) { return const_cast<Ledger*>(find(id)); }
 
-LedgerBook::Floor* LedgerBook::floor_of(std::uint64_t communicator) {
+LedgerBook::Floor* LedgerBook::floor_of(const CollectiveId& id) {
   for (Floor& floor : floors_) {
-    if (floor.communicator == communicator) return &floor;
+    if (floor.communicator == id.communicator && floor.exchange == id.exchange) return &floor;
   }
   return nullptr;
 }

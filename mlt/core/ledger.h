@@ -76,6 +76,7 @@ class Ledger {
 struct CollectiveId {
   std::uint64_t communicator = 0;
   std::uint32_t sequence = 0;  // grows by one per collective; may wrap (RFC 1982 order)
+  bool exchange = false;       // of the communicator's exchanges, which have sequence numbers of their own
 
   friend bool operator==(const CollectiveId&, const CollectiveId&) = default;
 };
@@ -86,8 +87,9 @@ struct CollectiveId {
 class LedgerBook {
  public:
   struct Options {
-    std::uint32_t ledgers = 64;        // open at a time, 1 .. 4096; the oldest is closed first
-    std::uint32_t communicators = 64;  // remembered, 1 .. 4096; when all are taken, a new one may lose nothing
+    std::uint32_t ledgers = 64;  // open at a time, 1 .. 4096; the oldest is closed first
+    // Remembered, 1 .. 4096; when all are taken, a new one may lose nothing. One that exchanges counts twice.
+    std::uint32_t communicators = 64;
   };
   explicit LedgerBook(const Options& options);  // std::invalid_argument
 
@@ -118,11 +120,12 @@ class LedgerBook {
   };
   struct Floor {
     std::uint64_t communicator;
+    bool exchange = false;
     std::uint32_t sequence = 0;
     bool set = false;
   };
   Ledger* known(const CollectiveId& id);
-  Floor* floor_of(std::uint64_t communicator);
+  Floor* floor_of(const CollectiveId& id);
   void drop_oldest();
 
   Options options_;

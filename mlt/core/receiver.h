@@ -170,7 +170,9 @@ class Receiver {
     std::uint32_t message = 0;  // id, once matched
   };
 
-  static CollectiveId collective_of(const OpenRecord& open) { return {open.communicator, open.collective}; }
+  static CollectiveId collective_of(const OpenRecord& open) {
+    return {open.communicator, open.collective, open.exchange};
+  }
   Message* find_or_open(std::uint32_t id, std::uint32_t bytes, std::uint16_t segment, TimePoint now);
   void take_open(std::uint32_t id, Message& message, const OpenRecord& open, LedgerBook& ledgers, TimePoint now);
   void match(std::uint32_t id, std::uint32_t receive, LedgerBook& ledgers, TimePoint now);

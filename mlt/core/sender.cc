@@ -96,6 +96,7 @@ void Sender::allow_loss(std::uint32_t id, Message& message, const SendTerms& ter
   open.tolerant = true;
   open.stage = terms.stage;
   open.collective = terms.collective;
+  open.exchange = terms.exchange;
   open.ranks = terms.ranks;
   open.edges = terms.edges;
   open.tolerance_ppm = terms.tolerance_ppm;
@@ -104,7 +105,7 @@ void Sender::allow_loss(std::uint32_t id, Message& message, const SendTerms& ter
     message.important = *terms.important;
     open.important = message.important.count();
   }
-  const CollectiveId collective{open.communicator, open.collective};
+  const CollectiveId collective{open.communicator, open.collective, open.exchange};
   allowances_.open(collective, {open.collective_bytes, open.ranks, open.edges, open.tolerance_ppm});
   allowances_.add_eligible(collective, message.bytes);
 }

@@ -31,10 +31,10 @@ struct SendTerms {
   std::uint16_t stage = 0;
   std::uint64_t communicator = 0;
   std::uint32_t collective = 0;
-  std::uint16_t ranks = 0;
-  std::uint16_t edges = 0;
+  std::uint16_t ranks = 0, edges = 0;
   std::uint64_t collective_bytes = 0;
   std::uint32_t tolerance_ppm = 0;
+  bool exchange = false;                    // CollectiveId::exchange
   const PacketBitmap* important = nullptr;  // packets that may not be missing (mark_important()); copied; null: none
   Identity identity;                        // where it is known, `communicator` and `collective_bytes` are its own, too
 };

@@ -241,7 +241,7 @@ bool Sender::may_miss(Message& message, const Record& record, Evidence evidence)
   const OpenRecord& open = message.open;
   if (!open.tolerant || message.wanted || message.important.test(record.index)) return false;
   if (message.tolerated >= message_cap_packets(message.packets)) return false;
-  const CollectiveId collective{open.communicator, open.collective};
+  const CollectiveId collective{open.communicator, open.collective, open.exchange};
   if (evidence == Evidence::kLate) return allowances_.allows(collective, open.stage, record.bytes);
   if (!allowances_.charge(collective, open.stage, record.bytes)) return false;
   ++message.tolerated;

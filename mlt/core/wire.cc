@@ -20,6 +20,7 @@ bool message_in_range(std::uint32_t bytes, std::uint16_t segment) {
 }
 
 constexpr std::uint8_t kNoNibble = 15;
+constexpr unsigned kSenderBits = 16;  // behind the number, in one word
 
 std::uint8_t of_nibble(unsigned nibble) {
   return nibble == kNoNibble ? Identity::kUnknown : static_cast<std::uint8_t>(nibble);
@@ -42,8 +43,16 @@ bool parse_identity(const WireReader<OpenRecord::kSize>& reader, std::uint8_t fl
     identity = {};
     return !local && (channel | number | transfer | function | datatype | nibbles) == 0;
   }
-  identity = {
-      true, local, number, transfer, channel, function, datatype, of_nibble(nibbles >> 4u), of_nibble(nibbles & 15u)};
+  identity = {true,
+              local,
+              number >> kSenderBits,
+              transfer,
+              channel,
+              function,
+              datatype,
+              of_nibble(nibbles >> 4u),
+              of_nibble(nibbles & 15u),
+              static_cast<std::uint16_t>(number)};
   return true;
 }
 
@@ -55,6 +64,7 @@ bool parse_open(Bytes<OpenRecord::kSize> bytes, OpenRecord& open) {
   open.stage = reader.load<std::uint16_t, 12>();
   const auto flags = reader.load<std::uint8_t, 14>();
   open.tolerant = (flags & OpenRecord::kTolerant) != 0;
+  open.exchange = (flags & OpenRecord::kExchange) != 0;
   open.communicator = reader.load<std::uint64_t, 16>();
   open.collective = reader.load<std::uint32_t, 24>();
   open.ranks = reader.load<std::uint16_t, 28>();
@@ -62,9 +72,10 @@ bool parse_open(Bytes<OpenRecord::kSize> bytes, OpenRecord& open) {
   open.collective_bytes = reader.load<std::uint64_t, 32>();
   open.tolerance_ppm = reader.load<std::uint32_t, 40>();
   open.important = reader.load<std::uint32_t, 44>();
-  constexpr unsigned kAll = OpenRecord::kTolerant | OpenRecord::kIdentified | OpenRecord::kLocalNumber;
-  return flags <= kAll && open.tolerance_ppm <= 1'000'000 && open.important <= kMaxPackets &&
-         parse_identity(reader, flags, open.identity);
+  constexpr unsigned kAll =
+      OpenRecord::kTolerant | OpenRecord::kIdentified | OpenRecord::kLocalNumber | OpenRecord::kExchange;
+  return flags <= kAll && (open.tolerant || !open.exchange) && open.tolerance_ppm <= 1'000'000 &&
+         open.important <= kMaxPackets && parse_identity(reader, flags, open.identity);
 }
 
 void write_open(const OpenRecord& open, std::span<std::byte, OpenRecord::kSize> out) {
@@ -75,9 +86,9 @@ void write_open(const OpenRecord& open, std::span<std::byte, OpenRecord::kSize> 
   writer.store<12>(open.stage);
   const Identity& identity = open.identity;
   const bool local = identity.known && identity.local_number;
-  writer.store<14>(static_cast<std::uint8_t>((open.tolerant ? OpenRecord::kTolerant : 0) |
-                                             (identity.known ? OpenRecord::kIdentified : 0) |
-                                             (local ? OpenRecord::kLocalNumber : 0)));
+  writer.store<14>(static_cast<std::uint8_t>(
+      (open.tolerant ? OpenRecord::kTolerant : 0) | (identity.known ? OpenRecord::kIdentified : 0) |
+      (local ? OpenRecord::kLocalNumber : 0) | (open.tolerant && open.exchange ? OpenRecord::kExchange : 0)));
   writer.store<16>(open.communicator);
   writer.store<24>(open.collective);
   writer.store<28>(open.ranks);
@@ -87,7 +98,7 @@ void write_open(const OpenRecord& open, std::span<std::byte, OpenRecord::kSize> 
   writer.store<44>(open.important);
   if (!identity.known) return;
   writer.store<15>(identity.channel);
-  writer.store<48>(identity.number);
+  writer.store<48>(identity.number << kSenderBits | identity.sender);
   writer.store<56>(identity.transfer);
   writer.store<60>(identity.function);
   writer.store<61>(identity.datatype);

@@ -42,16 +42,19 @@ enum class PacketType : std::uint8_t { kData = 1, kAck = 2, kPosted = 3, kState 
 struct Identity {
   static constexpr std::uint8_t kUnknown = 0xff;
   static constexpr std::uint8_t kMaxNibble = 14;  // of an algorithm or protocol that is known
+  static constexpr std::uint16_t kNoRank = 0xffff;
+  static constexpr std::uint64_t kNumbers = std::uint64_t{1} << 48;
 
   bool known = false;         // false: nothing else means anything, and zeroes travel
   bool local_number = false;  // `number` counts on the sending rank only
-  std::uint64_t number = 0;   // of the function in the communicator
+  std::uint64_t number = 0;   // of the function in the communicator; below kNumbers
   std::uint32_t transfer = 0;
   std::uint8_t channel = 0;
   std::uint8_t function = kUnknown;
   std::uint8_t datatype = kUnknown;
   std::uint8_t algorithm = kUnknown;  // above kMaxNibble it arrives as kUnknown; so does the protocol
   std::uint8_t protocol = kUnknown;
+  std::uint16_t sender = kNoRank;  // of a send
 
   bool operator==(const Identity&) const = default;
 };
@@ -61,20 +64,23 @@ struct Identity {
 // Ethernet (mlt/driver/driver_options).
 //  0     4         8               12      14      15        16             24           28      30      32
 // | tag | tag_seq | settled_below | stage | flags | channel | communicator | collective | ranks | edges | ...
-//  32           40    44          48       56         60         61         62                     63
-// | coll_bytes | ppm | important | number | transfer | function | datatype | algorithm, protocol  |
-// flags 1: loss is tolerated within the terms; 2: the identity is known; 4: its number is local. The identity has the
-// communicator and coll_bytes in common with the terms. algorithm, protocol: four bits each, 15 = not known.
+//  32           40    44          48       54       56         60         61         62                     63
+// | coll_bytes | ppm | important | number | sender | transfer | function | datatype | algorithm, protocol  |
+// flags 1: loss is tolerated within the terms; 2: the identity is known; 4: its number is local; 8: the terms are of an
+// exchange. The identity has the communicator and coll_bytes in common with the terms. algorithm, protocol: four bits
+// each, 15 = not known.
 struct OpenRecord {
   static constexpr std::size_t kSize = 63;
   static constexpr std::uint8_t kTolerant = 1;
   static constexpr std::uint8_t kIdentified = 2;
   static constexpr std::uint8_t kLocalNumber = 4;
+  static constexpr std::uint8_t kExchange = 8;  // with kTolerant only
   std::int32_t tag = 0;
   std::uint32_t tag_seq = 0;        // of the messages with this tag
   std::uint32_t settled_below = 0;  // the sender has forgotten the messages below
   std::uint16_t stage = 0;          // k of the reduce-scatter step: a missing byte costs k + 1 contributions
   bool tolerant = false;
+  bool exchange = false;  // `collective` is of the space of exchanges (ledger.h)
   std::uint64_t communicator = 0;
   std::uint32_t collective = 0;
   std::uint16_t ranks = 0;

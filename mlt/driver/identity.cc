@@ -8,10 +8,14 @@ using transport::LossTerms;
 using transport::MessageIdentity;
 using transport::ReceivedMessage;
 
-static_assert(Identity::kUnknown == MessageIdentity::kUnknown);
+static_assert(Identity::kUnknown == MessageIdentity::kUnknown && Identity::kNoRank == MessageIdentity::kNoRank &&
+              Identity::kNumbers == MessageIdentity::kNumbers);
 
 Identity identity_of(const MessageIdentity& identity) {
-  if (!identity.known || identity.channel > std::numeric_limits<std::uint8_t>::max()) return {};
+  if (!identity.known || identity.channel > std::numeric_limits<std::uint8_t>::max() ||
+      identity.number >= Identity::kNumbers) {
+    return {};
+  }
   Identity out;
   out.known = true;
   out.local_number = identity.local_number;
@@ -22,6 +26,7 @@ Identity identity_of(const MessageIdentity& identity) {
   out.datatype = identity.datatype;
   out.algorithm = identity.algorithm;
   out.protocol = identity.protocol;
+  out.sender = identity.sender;
   return out;
 }
 
@@ -46,6 +51,7 @@ SendTerms send_terms(const LossTerms* loss, const MessageIdentity& identity) {
   terms.edges = loss->edges;
   terms.collective_bytes = loss->collective_bytes;
   terms.tolerance_ppm = loss->tolerance_ppm;
+  terms.exchange = loss->exchange;
   return terms;
 }
 
@@ -64,10 +70,11 @@ ReceivedMessage received_message(const OpenRecord& open, bool tolerated) {
     to.datatype = from.datatype;
     to.algorithm = from.algorithm;
     to.protocol = from.protocol;
+    to.sender = from.sender;
   }
   if (tolerated) {
     out.loss = {open.communicator, open.collective, open.collective_bytes, open.ranks,
-                open.edges,        open.stage,      open.tolerance_ppm};
+                open.edges,        open.stage,      open.tolerance_ppm,    open.exchange};
   }
   return out;
 }

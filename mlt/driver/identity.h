@@ -7,7 +7,7 @@
 
 namespace clustar::mlt::driver {
 
-// Unknown when the channel is above 255, which the wire cannot say.
+// Unknown when the channel is above 255 or the number 2^48 or more, which the wire cannot say.
 Identity identity_of(const transport::MessageIdentity& identity);
 
 // Of a message that may be lost within `loss` (null: that is reliable) and is `identity`. The wire has one communicator

@@ -57,6 +57,7 @@ Result<Request*> MltSendChannel::send(const transport::Mr& mr, std::size_t offse
   request.length = length;
   request.tag = tag;
   request.flow = flow;
+  request.missing.clear();
   engine_.post(*this, request.index, length);
   return &request;
 }
@@ -71,7 +72,7 @@ Result<Progress> MltSendChannel::test(SendRequest& request) {
     }
   }
   free_requests_.push_back(request.index);
-  return Progress{true, std::span<const std::size_t>(&request.length, 1), {}};
+  return Progress{true, std::span<const std::size_t>(&request.length, 1), request.missing, {}, &request.flow};
 }
 
 void MltSendChannel::submit(std::uint32_t index, TimePoint now) {
@@ -196,7 +197,23 @@ void MltSendChannel::on_event(const Endpoint::Event& event, TimePoint) {
   engine_.count().missing_packets += sent->missing_packets;
   engine_.count().bytes_sent += outgoing.length;
   if (outgoing.copy) free_copies_.push_back(*outgoing.copy);
-  if (outgoing.request) finish(requests_[*outgoing.request]);
+  if (!outgoing.request) return;
+  if (sent->missing_packets > 0) note_missing(sent->message, outgoing);
+  finish(requests_[*outgoing.request]);
+}
+
+// A message ends with packets missing only when every window of the receiver's STOP has come, so this is what that end
+// zeroed, packet by packet. A send that was done when its payload was copied is too short to lose anything.
+void MltSendChannel::note_missing(std::uint32_t message, const Outgoing& outgoing) {
+  const Sender& sender = engine_.core().sender(id());
+  const PacketBitmap& delivered = sender.delivered(message);
+  const std::uint64_t segment = sender.segment();
+  std::vector<transport::MissingRange>& missing = requests_[*outgoing.request].missing;
+  for (std::uint32_t from = delivered.first_clear(0); from < delivered.size();) {
+    const std::uint32_t to = delivered.first_set(from);
+    missing.push_back({0, from * segment, std::min<std::uint64_t>(to * segment, outgoing.length) - from * segment});
+    from = delivered.first_clear(to);
+  }
 }
 
 // Sends of short messages are done before their messages have arrived: over TCP these do so even if this process ends.

@@ -51,7 +51,8 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
     std::size_t offset = 0;
     std::size_t length = 0;
     int tag = 0;
-    transport::FlowTag flow;  // whose turn it is, what it is, and what may be lost
+    transport::FlowTag flow;                       // whose turn it is, what it is, and what may be lost
+    std::vector<transport::MissingRange> missing;  // for good, once done
   };
 
   // What the core sends: it may outlive its request, whose payload was copied.
@@ -68,6 +69,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   void warn_reliable(const std::string& why);  // unless warned_: a message must not cost a text
   bool buffer(SendRequest& request, Outgoing& outgoing);
   void finish(SendRequest& request);
+  void note_missing(std::uint32_t message, const Outgoing& outgoing);
   std::vector<std::byte> last_words();
   void read_control() override;
   bool take_last_words();

@@ -39,6 +39,8 @@ void fill(const Reception& from, clustarCollective_v1& to) {
   to.eligible_bytes = from.eligible_bytes;
   to.contributions = from.contributions;
   to.missing_ranges = from.missing_ranges;
+  const bool send = from.identity.sender != transport::MessageIdentity::kNoRank;
+  to.sender = send ? std::int32_t{from.identity.sender} : -1;
   to.ranks = 0;
   std::fill(std::begin(to.comm_name), std::end(to.comm_name), '\0');
   if (const auto comm = process_registry().find(from.identity.communicator)) {
@@ -98,16 +100,15 @@ int list_collectives(clustarCollective_v1* out, std::size_t capacity, std::size_
   });
 }
 
-int list_missing(std::uint64_t comm_id, std::uint8_t function, std::uint8_t local_number, std::uint64_t number,
-                 clustarMissing_v1* out, std::size_t capacity, std::size_t* count) {
+int list_holes(const ReceptionBook& book, const CollectiveKey& key, clustarMissing_v1* out, std::size_t capacity,
+               std::size_t* count) {
   return api_call([&] {
-    if (count == nullptr || (out == nullptr && capacity > 0) || local_number > 1) return CLUSTAR_EINVAL;
+    if (count == nullptr || (out == nullptr && capacity > 0)) return CLUSTAR_EINVAL;
     for (std::size_t i = 0; i < capacity; ++i) {
       if (out[i].size != sizeof *out) return CLUSTAR_EINVAL;
     }
-    const CollectiveKey key{comm_id, number, function, local_number == 1};
-    if (!process_receptions().find(key)) return CLUSTAR_ENOTFOUND;
-    const auto holes = process_receptions().holes(key);
+    if (!book.find(key)) return CLUSTAR_ENOTFOUND;
+    const auto holes = book.holes(key);
     for (std::size_t i = 0; i < std::min(capacity, holes.size()); ++i) {
       const Hole& hole = holes[i];
       out[i] = {sizeof *out, hole.channel, hole.loop, hole.stage, hole.slice, hole.offset, hole.bytes};
@@ -115,6 +116,31 @@ int list_missing(std::uint64_t comm_id, std::uint8_t function, std::uint8_t loca
     *count = holes.size();
     return CLUSTAR_OK;
   });
+}
+
+int list_missing(std::uint64_t comm_id, std::uint8_t function, std::uint8_t local_number, std::uint64_t number,
+                 clustarMissing_v1* out, std::size_t capacity, std::size_t* count) {
+  if (local_number > 1) return CLUSTAR_EINVAL;
+  return list_holes(process_receptions(), {comm_id, number, function, local_number == 1}, out, capacity, count);
+}
+
+// Of the `number`-th send between this process and rank `peer`.
+int list_holes_of_send(const ReceptionBook& book, std::uint64_t comm_id, std::uint32_t peer, std::uint64_t number,
+                       clustarMissing_v1* out, std::size_t capacity, std::size_t* count) {
+  // No send has the number that is no rank's.
+  constexpr std::uint32_t kNoRank = transport::MessageIdentity::kNoRank;
+  const auto rank = static_cast<std::uint16_t>(std::min(peer, kNoRank));
+  return list_holes(book, {comm_id, number, nccl_abi::kSend, true, rank}, out, capacity, count);
+}
+
+int list_missing_from(std::uint64_t comm_id, std::uint32_t sender, std::uint64_t number, clustarMissing_v1* out,
+                      std::size_t capacity, std::size_t* count) {
+  return list_holes_of_send(process_receptions(), comm_id, sender, number, out, capacity, count);
+}
+
+int list_lost_to(std::uint64_t comm_id, std::uint32_t receiver, std::uint64_t number, clustarMissing_v1* out,
+                 std::size_t capacity, std::size_t* count) {
+  return list_holes_of_send(process_losses(), comm_id, receiver, number, out, capacity, count);
 }
 
 // DBLP (arXiv 2605.01989): the phase is critical while the norm falls by `drop` of itself between two reports. Of ranks
@@ -136,10 +162,6 @@ int report_gradient_norm(double norm) {
     report_norm(norm, drop);
     return CLUSTAR_OK;
   });
-}
-
-int nothing_of_sends(std::uint64_t, std::uint32_t, std::uint64_t, clustarMissing_v1*, std::size_t, std::size_t*) {
-  return CLUSTAR_ENOTFOUND;
 }
 
 int set_critical(int critical) {
@@ -195,8 +217,8 @@ extern "C" __attribute__((visibility("default"))) const clustarApi_v1_t clustarA
     .getCollective = get_collective,
     .listCollectives = list_collectives,
     .listMissing = list_missing,
-    .listMissingFrom = nothing_of_sends,
-    .listLostTo = nothing_of_sends,
+    .listMissingFrom = list_missing_from,
+    .listLostTo = list_lost_to,
     .reportGradientNorm = report_gradient_norm,
     .setCritical = set_critical,
     .identify = identify,

@@ -9,14 +9,15 @@ namespace clustar::nccl_plugin {
 namespace {
 
 CollectiveKey key_of(const transport::MessageIdentity& identity) {
-  return {identity.communicator, identity.number, identity.function, identity.local_number};
+  return {identity.communicator, identity.number, identity.function, identity.local_number, identity.sender};
 }
 
 std::size_t set_of(const CollectiveKey& key) {
   transport::MessageIdentity identity;
   identity.known = true;
   identity.communicator = key.communicator;
-  identity.number = key.number;
+  // Sends of many ranks have one number.
+  identity.number = key.number + (std::uint64_t{key.peer} << 48);
   identity.function = key.function;
   identity.local_number = key.local_number;
   return static_cast<std::size_t>(coflow_of(identity) % ReceptionBook::kSets) * ReceptionBook::kWays;
@@ -24,8 +25,7 @@ std::size_t set_of(const CollectiveKey& key) {
 
 }  // namespace
 
-ReceptionBook::Record& ReceptionBook::record_of(const transport::MessageIdentity& identity) {
-  const CollectiveKey key = key_of(identity);
+ReceptionBook::Record& ReceptionBook::record_of(const CollectiveKey& key, const transport::MessageIdentity& identity) {
   const std::size_t first = set_of(key);
   Record* oldest = &records_[first];
   for (std::size_t i = first; i < first + kWays; ++i) {
@@ -52,9 +52,10 @@ void ReceptionBook::add_hole(Record& record, const transport::ReceivedMessage& m
   const std::uint32_t per_loop = transfers_per_loop(record.key.function, message.loss.ranks);
   Hole hole{};
   hole.channel = message.identity.channel;
+  const bool send = record.key.peer != transport::MessageIdentity::kNoRank;
   hole.loop = per_loop == 0 ? 0 : t / per_loop;
   hole.stage = message.loss.stage;
-  hole.slice = t % kRingSlices;
+  hole.slice = send ? t : t % kRingSlices;
   hole.offset = range.offset;
   hole.bytes = range.length;
   holes_[holes_seen_++ % kHoles] = {record.serial, hole};
@@ -65,26 +66,41 @@ void ReceptionBook::add(const transport::Progress& progress) {
   const std::lock_guard lock(mutex_);
   for (std::size_t part = 0; part < progress.messages.size(); ++part) {
     const transport::ReceivedMessage& message = progress.messages[part];
-    const std::uint64_t size = part < progress.sizes.size() ? progress.sizes[part] : 0;
-    Record* record = message.identity.known ? &record_of(message.identity) : nullptr;
-    std::uint64_t missing = 0;
-    for (const transport::MissingRange& range : progress.missing) {
-      if (range.part != part) continue;
-      missing += range.length;
-      if (record != nullptr) add_hole(*record, message, range);
-    }
-    const std::uint64_t eligible = message.loss.tolerance_ppm > 0 ? size : 0;
-    totals_.delivered_bytes += size - missing;
-    totals_.missing_bytes += missing;
-    totals_.eligible_bytes += eligible;
-    if (record == nullptr) continue;
-    Reception& reception = record->reception;
-    ++reception.messages;
-    reception.delivered_bytes += size - missing;
-    reception.missing_bytes += missing;
-    reception.eligible_bytes += eligible;
-    reception.contributions += missing * (std::uint64_t{message.loss.stage} + 1);
+    Record* record = message.identity.known ? &record_of(key_of(message.identity), message.identity) : nullptr;
+    add_part(message, record, static_cast<std::uint32_t>(part), part < progress.sizes.size() ? progress.sizes[part] : 0,
+             progress.missing);
   }
+}
+
+void ReceptionBook::add_sent(const transport::Progress& progress) {
+  const transport::FlowTag& sent = *progress.sent;
+  CollectiveKey key = key_of(sent.identity);
+  key.peer = sent.receiver;
+  const std::lock_guard lock(mutex_);
+  add_part({sent.identity, sent.loss}, &record_of(key, sent.identity), 0,
+           progress.sizes.empty() ? 0 : progress.sizes[0], progress.missing);
+}
+
+// `record`: null where the message is not known.
+void ReceptionBook::add_part(const transport::ReceivedMessage& message, Record* record, std::uint32_t part,
+                             std::uint64_t size, std::span<const transport::MissingRange> ranges) {
+  std::uint64_t missing = 0;
+  for (const transport::MissingRange& range : ranges) {
+    if (range.part != part) continue;
+    missing += range.length;
+    if (record != nullptr) add_hole(*record, message, range);
+  }
+  const std::uint64_t eligible = message.loss.tolerance_ppm > 0 ? size : 0;
+  totals_.delivered_bytes += size - missing;
+  totals_.missing_bytes += missing;
+  totals_.eligible_bytes += eligible;
+  if (record == nullptr) return;
+  Reception& reception = record->reception;
+  ++reception.messages;
+  reception.delivered_bytes += size - missing;
+  reception.missing_bytes += missing;
+  reception.eligible_bytes += eligible;
+  reception.contributions += missing * (std::uint64_t{message.loss.stage} + 1);
 }
 
 ReceptionBook::Totals ReceptionBook::totals() const {

@@ -1,4 +1,5 @@
-// What this process received of each collective, and where the holes were: the memory behind clustar.h.
+// What this process received of each collective and of each send to it, what its own sends lost, and where the holes
+// were: the memory behind clustar.h.
 #pragma once
 
 #include <array>
@@ -6,6 +7,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "transport/api/transport.h"
@@ -17,6 +19,8 @@ struct CollectiveKey {
   std::uint64_t number = 0;
   std::uint8_t function = 0;
   bool local_number = false;  // replays of a graph must not meet the collectives that NCCL numbered
+  // Of a send: the other end's rank, whose numbers are its own; MessageIdentity::kNoRank else.
+  std::uint16_t peer = transport::MessageIdentity::kNoRank;
 
   bool operator==(const CollectiveKey&) const = default;
 };
@@ -58,6 +62,8 @@ class ReceptionBook {
 
   // A receive that is done; `progress.messages` is not empty.
   void add(const transport::Progress& progress);
+  // A send (p2p) that is done and might have lost some: `progress.sent` is not null. In a book of its own, by receiver.
+  void add_sent(const transport::Progress& progress);
   Totals totals() const;
   std::optional<Reception> find(const CollectiveKey& key) const;
   // Newest first, by their first message.
@@ -75,7 +81,9 @@ class ReceptionBook {
     std::uint64_t serial;  // of its record
     Hole hole;
   };
-  Record& record_of(const transport::MessageIdentity& identity);
+  Record& record_of(const CollectiveKey& key, const transport::MessageIdentity& identity);
+  void add_part(const transport::ReceivedMessage& message, Record* record, std::uint32_t part, std::uint64_t size,
+                std::span<const transport::MissingRange> ranges);
   const Record* lookup(const CollectiveKey& key) const;
   void add_hole(Record& record, const transport::ReceivedMessage& message, const transport::MissingRange& range);
 

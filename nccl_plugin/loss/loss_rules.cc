@@ -81,6 +81,7 @@ bool read_range(std::string_view text, LossRule::Range<T>& range, bool units = f
 bool read_function(std::string_view text, LossRule& rule) {
   if (text == "allreduce") rule.function = nccl_abi::kAllReduce;
   if (text == "reducescatter") rule.function = nccl_abi::kReduceScatter;
+  if (text == "sendrecv") rule.function = nccl_abi::kSendRecv;
   return rule.function != -1 || text == "any";
 }
 
@@ -112,7 +113,7 @@ constexpr Key kGrammar[] = {
        rule.any_class = false;
        return !value.starts_with('-') && read_range(value, rule.traffic_class);
      }},
-    {"func", "allreduce, reducescatter or any", read_function},
+    {"func", "allreduce, reducescatter, any (of these two) or sendrecv", read_function},
     {"p", "0, which means reliable, or a fraction from 0.000001 to 0.1", read_tolerance},
 };
 constexpr std::size_t kKeyCount = std::size(kGrammar);

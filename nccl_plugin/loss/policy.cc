@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "nccl_plugin/abi/types.h"
 #include "nccl_plugin/loss/loss_rules.h"
@@ -16,6 +17,8 @@ using nccl_abi::kAllReduce;
 using nccl_abi::kNetAttrUndefined;
 using nccl_abi::kReduceScatter;
 using nccl_abi::kRing;
+using nccl_abi::kSend;
+using nccl_abi::kSendRecv;
 using nccl_abi::kSimple;
 
 // float16, float32, float64, bfloat16 and the two float8 end NCCL's list of types.
@@ -24,12 +27,17 @@ constexpr int kLastFloat = nccl_abi::kFloat8e5m2;
 
 constexpr bool is_reduction(int function) { return function == kAllReduce || function == kReduceScatter; }
 
-// Point 2 of the loss contract, as far as a collective as a whole decides it.
+// Of rules that have no func, a send fits none: that it may lose is never implied.
+bool allows_send(const LossRule& rule) { return rule.function == kSendRecv && rule.tolerance_ppm > 0; }
+
+// Point 2 of the loss contract, as far as a collective as a whole decides it. A send has no algorithm, and NCCL does
+// not say its protocol.
 Reason reason_of(const CollectiveFacts& collective) {
-  if (!is_reduction(collective.function)) return Reason::kNotReduction;
+  const bool send = collective.function == kSend;
+  if (!is_reduction(collective.function) && !send) return Reason::kNotReduction;
   if (collective.datatype < kFirstFloat || collective.datatype > kLastFloat) return Reason::kNotFloat;
-  if (collective.algorithm != kRing) return Reason::kNotRing;
-  if (collective.protocol != kSimple) return Reason::kNotSimple;
+  if (!send && collective.algorithm != kRing) return Reason::kNotRing;
+  if (collective.protocol != kSimple && !(send && collective.protocol == -1)) return Reason::kNotSimple;
   return Reason::kLossy;
 }
 
@@ -45,15 +53,50 @@ bool fits_comm(const LossRule& rule, const CommFacts& comm) {
          glob_matches(rule.comm, comm.name);
 }
 
-bool fits_function(const LossRule& rule, int function) { return rule.function == -1 || rule.function == function; }
+bool fits_function(const LossRule& rule, int function) {
+  if (function == kSend) return rule.function == kSendRecv;
+  return rule.function == -1 || (rule.function == function && function != kSendRecv);
+}
+
+// Whether LL might have made this of a channel's `part` of a send: a line of 16 bytes holds 8 of data, and all
+// transfers but the last are alike.
+bool fits_flagged(const MessageFacts& message, std::uint64_t part) {
+  constexpr std::uint64_t kLineData = 8;
+  const std::uint64_t data = message.size / 2;
+  const std::uint64_t transfers = message.transfers;
+  if (part == 0) return false;
+  if (transfers <= 1) return part <= data && data < part + kLineData;
+  return (transfers - 1) * data < part && part <= transfers * data;
+}
+
+// Whether the transfers of a send are its data and nothing else. NCCL takes LL for sends of up to 16 KiB per channel
+// (v2.28.9 src/enqueue.cc addP2pToPlan, NCCL_P2P_LL_THRESHOLD) and tells nobody, so the sizes must: of a part in equal
+// steps but for a shorter last one, all but one together are less than the part, while in LL they are twice as much.
+// Parts are multiples of 4 KiB, of which the last may be shorter (ncclP2pPartBounds): what LL might have made of that
+// one is not taken for data.
+bool carries_data_only(const MessageFacts& message) {
+  constexpr std::uint64_t kPartUnit = 4096;
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 48;  // beyond any memory, so that nothing below overflows
+  const std::uint64_t bytes = message.collective.bytes;
+  const std::uint64_t channels = std::max(message.channels, 1u);
+  if (bytes == 0 || bytes > kMost || message.size > bytes || message.transfers > kMost / bytes) return bytes == 0;
+  const std::uint64_t share = (bytes + channels - 1) / channels;
+  const std::uint64_t part = std::min(bytes, (share + kPartUnit - 1) / kPartUnit * kPartUnit);
+  if (message.size > part) return false;
+  if (message.transfers > 1 && (message.transfers - 1) * std::uint64_t{message.size} >= part) return false;
+  return !fits_flagged(message, bytes % part);
+}
 
 Reason guard_reason(const NetGuard& guard, int function, bool trusts_profiler_alone) {
   if (!guard.has) return trusts_profiler_alone ? Reason::kLossy : Reason::kNoSecondGuard;
-  if (!guard.same_comm || guard.op == kNetAttrUndefined || guard.algo == kNetAttrUndefined ||
-      guard.proto == kNetAttrUndefined) {
+  const bool whole = guard.algo != kNetAttrUndefined && guard.proto != kNetAttrUndefined;
+  if (!guard.same_comm || guard.op == kNetAttrUndefined || (!whole && function != kSend)) {
     return Reason::kNoSecondGuard;
   }
-  const bool agrees = guard.op == 1u << function && guard.algo == 1u << kRing && guard.proto == 1u << kSimple;
+  // Of sends NCCL leaves algorithm and protocol as they were (v2.28.9 and v2.30.7 src/transport/net.cc
+  // setXferNetAttrs), and its other functions that are made of sends say so.
+  const bool agrees =
+      guard.op == 1u << function && (function == kSend || (guard.algo == 1u << kRing && guard.proto == 1u << kSimple));
   return agrees ? Reason::kLossy : Reason::kGuardDisagrees;
 }
 
@@ -67,7 +110,10 @@ Reason collective_reason(const LossPolicy& policy, const MessageFacts& message) 
   if (verdict.reason >= Reason::kCount) return Reason::kUnidentified;
   if (verdict.reason != Reason::kLossy) return verdict.reason;
   if (!tolerance_is_sound(verdict.tolerance_ppm)) return Reason::kNotOptedIn;
+  const bool send = message.collective.function == kSend;
+  if (send && !policy.allows_sends()) return Reason::kNotReduction;
   if (const Reason reason = reason_of(message.collective); reason != Reason::kLossy) return reason;
+  if (send && !carries_data_only(message)) return Reason::kNotSimple;
   if (!has_size(message.collective.bytes, message.ranks, message.edges)) return Reason::kUnknownSize;
   if (message.collective.captured) return Reason::kCaptured;
   if (message.collective.ordinal < policy.warm_up()) return Reason::kWarmUp;
@@ -135,7 +181,7 @@ Result<LossPolicy> LossPolicy::create(const Config& config) {
 
 std::uint32_t LossPolicy::channel_tolerance_ppm(const CommFacts& comm) const {
   std::uint32_t most = 0;
-  for (const int function : {kAllReduce, kReduceScatter}) {
+  for (const int function : {kAllReduce, kReduceScatter, kSend}) {
     for (const LossRule& rule : rules_) {
       if (!fits_function(rule, function) || !fits_comm(rule, comm)) continue;
       most = std::max(most, rule.tolerance_ppm);
@@ -147,10 +193,14 @@ std::uint32_t LossPolicy::channel_tolerance_ppm(const CommFacts& comm) const {
 
 CollectiveVerdict LossPolicy::judge(const CommFacts& comm, const CollectiveFacts& collective, bool critical) const {
   const LossRule* const rule = match(comm, collective);
-  // A function that no rule can name, or a size that is not known, still belongs to a communicator that opted in.
-  const bool by_comm = !is_reduction(collective.function) || collective.bytes == 0;
+  const bool send = collective.function == kSend &&
+                    std::any_of(rules_.begin(), rules_.end(),
+                                [&](const LossRule& each) { return allows_send(each) && fits_comm(each, comm); });
+  // A function that no rule names, or a size that is not known, still belongs to a communicator that opted in.
+  const bool by_comm = (!is_reduction(collective.function) && !send) || collective.bytes == 0;
   const bool opted_in = by_comm ? channel_tolerance_ppm(comm) > 0 : rule != nullptr && rule->tolerance_ppm > 0;
   if (!opted_in) return {Reason::kNotOptedIn};
+  if (collective.function == kSend && !send) return {Reason::kNotReduction};
   if (const Reason reason = reason_of(collective); reason != Reason::kLossy) return {reason};
   if (comm.nodes == 0 || comm.nodes > comm.ranks || !has_size(collective.bytes, comm.ranks, comm.edges()))
     return {Reason::kUnknownSize};
@@ -160,6 +210,8 @@ CollectiveVerdict LossPolicy::judge(const CommFacts& comm, const CollectiveFacts
   if (ppm == 0) return {Reason::kCritical};
   return {Reason::kLossy, ppm};
 }
+
+bool LossPolicy::allows_sends() const { return std::any_of(rules_.begin(), rules_.end(), allows_send); }
 
 const LossRule* LossPolicy::match(const CommFacts& comm, const CollectiveFacts& collective) const {
   for (const LossRule& rule : rules_) {
@@ -174,7 +226,11 @@ Decision decide(const LossPolicy& policy, const MessageFacts& message, const Cha
                 const NetGuard& guard) {
   if (const Reason reason = collective_reason(policy, message); reason != Reason::kLossy) return {reason, {}};
   const CollectiveFacts& collective = message.collective;
-  const auto phase = phase_of(collective.function, message.ranks, message.transfers, message.transfer);
+  const bool send = collective.function == kSend;
+  // A send carries one rank's own contribution, which is stage 0.
+  const auto phase = send && message.transfer < message.transfers
+                         ? std::optional(Phase{.reducing = true})
+                         : phase_of(collective.function, message.ranks, message.transfers, message.transfer);
   if (!phase || !message.in_order) return {Reason::kStepsDiffer, {}};
   if (!phase->reducing) return {Reason::kGatherPhase, {}};
   if (message.size < transport::FlowTag::kMinTolerantBytes) return {Reason::kSmallMessage, {}};
@@ -189,9 +245,10 @@ Decision decide(const LossPolicy& policy, const MessageFacts& message, const Cha
            .collective = message.ledger_number,
            .collective_bytes = collective.bytes,
            .ranks = static_cast<std::uint16_t>(message.ranks),
-           .edges = static_cast<std::uint16_t>(message.edges),
+           .edges = static_cast<std::uint16_t>(send ? 1 : message.edges),
            .stage = static_cast<std::uint16_t>(phase->stage),
-           .tolerance_ppm = message.verdict.tolerance_ppm}};
+           .tolerance_ppm = message.verdict.tolerance_ppm,
+           .exchange = send}};
 }
 
 }  // namespace clustar::nccl_plugin

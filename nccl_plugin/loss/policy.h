@@ -24,10 +24,10 @@ enum class Reason : std::uint8_t {
   kNotOptedIn,      // no trafficClass, no rule
   kUnidentified,    // no profiler event leads from the message to its collective
   kForeignProcess,  // PXN: the collective is another process's
-  kNotReduction,    // neither all-reduce nor reduce-scatter
+  kNotReduction,    // neither all-reduce nor reduce-scatter; nor a send, where no rule has func=sendrecv
   kNotFloat,
   kNotRing,
-  kNotSimple,    // LL or LL128: flags travel among the data
+  kNotSimple,    // LL or LL128: flags travel among the data; of a send, as its sizes tell
   kUnknownSize,  // ranks, nodes or bytes of the collective are not known
   kCaptured,     // replay of a captured graph: its number is not alike on all ranks (NCCL profiler.cc, StartTaskEvents)
   kWarmUp,
@@ -58,7 +58,7 @@ struct LossRule {
   Range<std::uint64_t> bytes;  // S
   Range<int> traffic_class;    // an undefined class is in no range
   bool any_class = true;
-  int function = -1;                // ncclFunc_t; -1 = all-reduce and reduce-scatter
+  int function = -1;                // ncclFunc_t; -1 = all-reduce and reduce-scatter; kSendRecv = sends
   std::uint32_t tolerance_ppm = 0;  // 0: reliable, whatever later rules say
 
   bool operator==(const LossRule&) const = default;
@@ -70,9 +70,10 @@ struct CollectiveFacts {
   int datatype = -1;  // ncclDataType_t
   int algorithm = -1;
   int protocol = -1;
-  std::uint64_t bytes = 0;    // S, of one rank's input
-  bool captured = false;      // by a CUDA graph
-  std::uint64_t ordinal = 0;  // opted-in or not: all-reduces and reduce-scatters of the communicator before this one
+  std::uint64_t bytes = 0;  // S, of one rank's input; of the send
+  bool captured = false;    // by a CUDA graph
+  // Before this one, opted in or not: all-reduces and reduce-scatters of the communicator; sends to the same rank.
+  std::uint64_t ordinal = 0;
 };
 
 struct CollectiveVerdict {
@@ -106,6 +107,8 @@ class LossPolicy {
   bool trusts_profiler_alone() const { return trusts_profiler_alone_; }
   double critical_drop() const { return critical_drop_; }
   std::uint64_t warm_up() const { return warm_up_; }
+  // Some rule's word that sends may lose.
+  bool allows_sends() const;
   // The first that fits counts.
   const std::vector<LossRule>& rules() const { return rules_; }
 
@@ -126,12 +129,14 @@ struct MessageFacts {
   Reason unidentified = Reason::kUnidentified;  // why, when the collective is not known
   bool identified = false;
   std::uint64_t comm_id = 0;        // of the collective
-  std::uint32_t ledger_number = 0;  // of the collective: LossTerms::collective
+  std::uint32_t ledger_number = 0;  // of the collective, or the exchange: LossTerms::collective
   std::uint32_t ranks = 0;
   std::uint32_t edges = 0;
   std::uint32_t transfers = 0;  // of the proxy operation
   std::uint32_t transfer = 0;   // t
   bool in_order = false;        // every transfer before t was seen
+  std::uint32_t channels = 0;   // of a send: over how many it is spread; 0: not told, taken for 1
+  int receiver = -1;            // of a send: the rank
   std::size_t size = 0;
 };
 struct ChannelFacts {

@@ -60,6 +60,7 @@ MessageFlow flow_of(const LossPolicy& policy, nccl_abi::ProfilerCallback callbac
   flow.tag.identity = query.identity;
   if (query.identity.known) {
     flow.tag.coflow = coflow_of(query.identity);
+    if (query.facts.receiver >= 0) flow.tag.receiver = static_cast<std::uint16_t>(query.facts.receiver);
     flow.tag.bytes = edge_bytes(query.identity.function, query.identity.total_bytes, query.facts.ranks);
   }
   return flow;

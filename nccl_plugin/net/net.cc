@@ -371,6 +371,7 @@ int net_test(void* request, int* done, int* sizes) {
     if (!progress) return to_nccl(progress.error().code);
     if (!progress->done) return int{nccl_abi::kSuccess};
     if (!progress->messages.empty()) process_receptions().add(*progress);
+    if (progress->sent != nullptr && progress->sent->loss.exchange) process_losses().add_sent(*progress);
     if (sizes != nullptr) {
       // NCCL's sizes are int whatever the message may be; it only asks whether they are 0.
       for (std::size_t i = 0; i < progress->sizes.size(); ++i) {

@@ -72,6 +72,8 @@ clustar::Result<void*> Profiler::open(const Opening& opening, int* mask) {
   context.chain_mask = 0;
   for (auto& next : context.next) next.store(0, std::memory_order_relaxed);
   context.starts.store(0, std::memory_order_relaxed);
+  context.receivers = std::min(opening.comm.ranks, kMaxReceivers);
+  context.sends = std::make_unique<std::atomic<std::uint64_t>[]>(context.receivers);
   if (opening.chain) {
     const CommFacts& comm = opening.comm;
     const int failed =
@@ -88,7 +90,7 @@ clustar::Result<void*> Profiler::open(const Opening& opening, int* mask) {
     }
   }
   if (mask != nullptr) {
-    const std::uint64_t api = opening.version >= 5 ? std::uint64_t{kEventCollApi} : 0;
+    const std::uint64_t api = opening.version >= 5 ? std::uint64_t{kEventCollApi | kEventP2pApi} : 0;
     int wanted = static_cast<int>(kOwnEvents | api);
     if (context.chain) wanted |= context.chain_mask;
     // One mask for all of NCCL's communicators, which read it meanwhile: it never shrinks, not even for a moment.
@@ -123,6 +125,8 @@ void Profiler::close(void* context) {
   registry_.remove_profiler(closing->comm.comm_id);
   closing->chain = nullptr;
   closing->policy = nullptr;
+  closing->sends = nullptr;
+  closing->receivers = 0;
   closing->comm = CommFacts();
   word->release();
 }
@@ -135,7 +139,8 @@ void Profiler::start(void* context, void** handle, const ProfilerEvent& event) {
     case kEventP2p: *handle = start_collective(context, event); return;
     case kEventProxyOp: *handle = start_operation(context, event); return;
     case kEventProxyStep: *handle = start_step(event); return;
-    case kEventCollApi: *handle = start_api(context, event); return;
+    case kEventCollApi:
+    case kEventP2pApi: *handle = start_api(context, event); return;
     case kEventNetPlugin: {
       auto* const query = static_cast<MessageQuery*>(event.data);
       if (event.plugin_id == kNetEventId && query != nullptr && query->magic == MessageQuery::kMagic) {
@@ -148,29 +153,36 @@ void Profiler::start(void* context, void** handle, const ProfilerEvent& event) {
   }
 }
 
+// Without the API's event, whether a graph captured the task is not known: taken for yes. v4 has no such event; there a
+// collective's number that comes again is a replay's, because NCCL does not count those, and of sends nothing is known.
+bool Profiler::was_captured(Context& context, const ProfilerEvent& event, int function) const {
+  bool captured = event.type == kEventP2p;
+  if (event.version >= 5) {
+    const EventHandle api = decode(event.parent);
+    const bool told = api.kind == HandleKind::kApi || api.kind == HandleKind::kOther;
+    captured = !told || api.captured;
+  }
+  if (event.type != kEventColl || function < 0 || captured) return captured;
+  std::atomic<std::uint64_t>& next = context.next[static_cast<std::size_t>(function)];
+  std::uint64_t seen = next.load(std::memory_order_relaxed);
+  while (seen <= event.number && !next.compare_exchange_weak(seen, event.number + 1, std::memory_order_relaxed)) {
+  }
+  return seen > event.number;
+}
+
 // Fills all but the chained profiler's part.
 void Profiler::describe(Context& context, const ProfilerEvent& event, Collective* out) {
   const int function = function_of(event.func);
   const bool numbered = event.type == kEventColl && function >= 0;
-  // Without the API's event, whether a graph captured the collective is not known: taken for yes. v4 has no such event;
-  // there a number that comes again is a replay's, because NCCL does not count those.
-  bool captured = false;
-  if (event.version >= 5) {
-    const EventHandle api = decode(event.parent);
-    const bool told = api.kind == HandleKind::kApi || api.kind == HandleKind::kOther;
-    captured = event.type == kEventColl && (!told || api.captured);
-  }
-  if (numbered && !captured) {
-    std::atomic<std::uint64_t>& next = context.next[static_cast<std::size_t>(function)];
-    std::uint64_t seen = next.load(std::memory_order_relaxed);
-    while (seen <= event.number && !next.compare_exchange_weak(seen, event.number + 1, std::memory_order_relaxed)) {
-    }
-    captured = seen > event.number;
-  }
+  const bool captured = was_captured(context, event, function);
+  const bool sends = event.type == kEventP2p && function == kSend;
+  const auto receiver = static_cast<std::uint32_t>(event.peer);
+  const bool countable = event.peer >= 0 && receiver < context.receivers && context.comm.rank >= 0 &&
+                         context.comm.rank < MessageIdentity::kNoRank;
 
   MessageFacts& facts = out->facts;
   facts = MessageFacts();
-  facts.identified = true;
+  facts.identified = !sends || countable;
   facts.comm_id = context.comm.comm_id;
   facts.ranks = context.comm.ranks;
   facts.edges = context.comm.edges();
@@ -187,14 +199,25 @@ void Profiler::describe(Context& context, const ProfilerEvent& event, Collective
     facts.collective.ordinal = before + event.number;
     facts.ledger_number = static_cast<std::uint32_t>(facts.collective.ordinal);
   }
+  // The n-th send from each rank to one receiver makes one exchange, so that all of them share that number.
+  if (sends && countable) {
+    facts.collective.ordinal = context.sends[receiver].fetch_add(1, std::memory_order_relaxed);
+    facts.ledger_number = static_cast<std::uint32_t>(facts.collective.ordinal);
+    facts.channels = event.channels;
+    facts.receiver = event.peer;
+  }
   facts.verdict = context.policy->judge(context.comm, facts.collective, critical_.load(std::memory_order_relaxed));
 
   MessageIdentity& identity = out->identity;
   identity = MessageIdentity();
-  identity.known = true;
+  identity.known = facts.identified;
+  if (!identity.known) return;
   identity.local_number = !numbered || captured;
   identity.communicator = context.comm.comm_id;
-  identity.number = identity.local_number ? context.starts.fetch_add(1, std::memory_order_relaxed) : event.number;
+  identity.number = sends                   ? facts.collective.ordinal
+                    : identity.local_number ? context.starts.fetch_add(1, std::memory_order_relaxed)
+                                            : event.number;
+  if (sends) identity.sender = static_cast<std::uint16_t>(context.comm.rank);
   identity.total_bytes = facts.collective.bytes;
   identity.function = byte_of(function);
   identity.datatype = byte_of(facts.collective.datatype);

@@ -44,6 +44,8 @@ class Profiler {
   static constexpr std::uint32_t kMaxCollectives = 4096;
   static constexpr std::uint32_t kMaxOperations = 8192;
   static constexpr std::uint32_t kMaxOthers = 8192;
+  // Ranks whose sends are numbered; those to ranks behind are unidentified.
+  static constexpr std::uint32_t kMaxReceivers = 16384;
   struct Options {  // each 1 .. its maximum
     std::uint32_t contexts = kMaxContexts;
     std::uint32_t collectives = kMaxCollectives;  // Coll and P2p events held at a time
@@ -101,6 +103,9 @@ class Profiler {
     // One more than the highest sequence number seen, by function.
     std::array<std::atomic<std::uint64_t>, kFunctions> next{};
     std::atomic<std::uint64_t> starts{0};  // events whose number NCCL does not tell, or not alike on all ranks
+    // Sends so far, by receiver; from open() to close().
+    std::unique_ptr<std::atomic<std::uint64_t>[]> sends;
+    std::uint32_t receivers = 0;
   };
   struct Collective {
     void* context = nullptr;
@@ -137,6 +142,7 @@ class Profiler {
 
   void* start_collective(void* context, const ProfilerEvent& event);
   void describe(Context& context, const ProfilerEvent& event, Collective* out);
+  bool was_captured(Context& context, const ProfilerEvent& event, int function) const;
   void* start_operation(void* context, const ProfilerEvent& event);
   bool inherit(const ProfilerEvent& event, Operation* out);
   void* start_step(const ProfilerEvent& event);

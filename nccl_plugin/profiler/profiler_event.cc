@@ -28,6 +28,8 @@ ProfilerEvent read(const Event& event, int version) {
       out.func = event.p2p.func;
       out.datatype = event.p2p.datatype;
       out.count = event.p2p.count;
+      out.peer = event.p2p.peer;
+      out.channels = event.p2p.channels;
       break;
     case kEventProxyOp:
       out.pid = event.proxy_op.pid;

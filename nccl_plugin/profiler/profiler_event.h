@@ -18,6 +18,8 @@ struct ProfilerEvent {
   const char* algo = nullptr;
   const char* proto = nullptr;
   std::uint64_t count = 0;
+  int peer = -1;              // P2p
+  std::uint8_t channels = 0;  // P2p
   // CollApi, P2pApi
   bool graph_captured = false;
   // ProxyOp

@@ -32,6 +32,19 @@ void look(const SendBuffer& from, RecvBuffer& to, std::span<const MissingRange> 
   std::fill(to.bytes.begin(), to.bytes.end(), std::byte{0xee});
 }
 
+// Neighbours are one.
+std::vector<std::pair<std::uint64_t, std::uint64_t>> joined(std::span<const MissingRange> missing) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> out;
+  for (const MissingRange& range : missing) {
+    if (!out.empty() && out.back().first + out.back().second == range.offset) {
+      out.back().second += range.length;
+    } else {
+      out.emplace_back(range.offset, range.length);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 LossTerms one_percent_of(std::uint64_t bytes, std::uint32_t collective) {
@@ -58,6 +71,9 @@ Came MltLossBed::run(std::vector<Connection>& channels, std::size_t messages, st
     std::unique_ptr<RecvBuffer> to;
     Request* sent = nullptr;
     Request* received = nullptr;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> at_sender{};  // what each end says is missing
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> at_receiver{};
+    bool compared = true;
   };
   Came came;
   std::vector<Side> sides;
@@ -75,13 +91,21 @@ Came MltLossBed::run(std::vector<Connection>& channels, std::size_t messages, st
           if (side.sent == nullptr && side.received == nullptr && begun < messages) {
             side.received = must_recv(*channels[i].recv, {{side.to->mr.get(), 0, size, 0}});
             side.sent = must_send(*channels[i].send, *side.from->mr, 0, size, 0, flow);
+            side.compared = false;
             ++begun;
           }
           if (side.sent != nullptr) {
             const auto progress = side.sent->test();
             EXPECT_TRUE(progress) << progress.error().message;
             if (!progress) return true;
-            if (progress->done) side.sent = nullptr;
+            if (progress->done) {
+              side.sent = nullptr;
+              side.at_sender = joined(progress->missing);
+              EXPECT_TRUE(progress->sent != nullptr && progress->sent->loss.collective == flow.loss.collective);
+            }
+          }
+          if (side.sent == nullptr && side.received == nullptr && !std::exchange(side.compared, true)) {
+            EXPECT_EQ(side.at_sender, side.at_receiver) << "the sender knows what its receiver does without";
           }
           if (side.received == nullptr) continue;
           const auto progress = side.received->test();
@@ -90,11 +114,12 @@ Came MltLossBed::run(std::vector<Connection>& channels, std::size_t messages, st
           if (!progress->done) continue;
           side.received = nullptr;
           came.sizes.push_back(progress->sizes[0]);
+          side.at_receiver = joined(progress->missing);
           look(*side.from, *side.to, progress->missing, came);
           ++ended;
         }
         return ended == messages &&
-               std::none_of(sides.begin(), sides.end(), [](const Side& side) { return side.sent != nullptr; });
+               std::all_of(sides.begin(), sides.end(), [](const Side& side) { return side.compared; });
       },
       std::chrono::seconds(60));
   EXPECT_TRUE(all) << ended << " of " << messages << " messages came";

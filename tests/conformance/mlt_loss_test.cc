@@ -227,6 +227,21 @@ TEST_F(MltLoss, BothEndsOptInAlike) {
   EXPECT_THAT(most.error().message, HasSubstr("0 to 1000000"));
 }
 
+// Packets that come after their message has ended are acknowledged, and missing all the same; acknowledgements and the
+// windows of a STOP are lost and late, too. run() compares what both ends say of each message.
+TEST_F(MltLoss, BothEndsAgreeOnWhatIsMissingWhateverIsLate) {
+  const auto from = create({.wrap = faults("loss=0.02,reorder=0.05/30ms")});
+  const auto to = create({.wrap = faults("loss=0.05,reorder=0.2/3ms,duplicate=0.05")});
+  auto channels = two_channels(*from, *to);
+  Came all;
+  for (std::uint32_t collective = 1; collective <= 8; ++collective) {
+    const Came came = run(channels, 16, kMiB, {.loss = one_percent_of(16 * kMiB, collective)});
+    EXPECT_EQ(came.not_zero + came.different, 0u);
+    all.missing += came.missing;
+  }
+  EXPECT_GT(all.missing, 0u);
+}
+
 TEST_F(MltLoss, ACleanNetworkLosesNothing) {
   const auto transport = create({});
   auto channels = two_channels(*transport, *transport);

@@ -45,6 +45,15 @@ TEST_F(MltModes, AStaticDeadlineEndsAMessageWithItsLossReported) {
   EXPECT_EQ(count(to->summary(), " bytes missing"), came.missing);
 }
 
+// At a deadline packets are still on their way: their acknowledgement may overtake the word that they came too late.
+TEST_F(MltModes, BothEndsAgreeOnWhatCameTooLate) {
+  const auto from = create({.wrap = faults("loss=0.02,reorder=0.2/40ms"), .adjust = mode(Mode::kStaticDeadline)});
+  const auto to = create({.wrap = faults("reorder=0.3/5ms"), .adjust = mode(Mode::kStaticDeadline)});
+  std::vector<Connection> channels;
+  for (int i = 0; i < 2; ++i) channels.push_back(connect(*from, *to, kOptedIn));
+  EXPECT_GT(run(channels, 32, kMiB, {.loss = one_percent_of(32 * kMiB)}).missing, 0u);
+}
+
 TEST_F(MltModes, BothEndsHaveTheSameModeAndPaths) {
   const auto plain = create({});
   const auto gbn = create({.adjust = mode(Mode::kGoBackN)});

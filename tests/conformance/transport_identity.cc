@@ -27,7 +27,8 @@ MessageIdentity identity_of(std::uint64_t number) {
   identity.known = true;
   identity.local_number = number % 2 == 1;
   identity.communicator = 0xfedcba9876543210;
-  identity.number = ~number;
+  identity.number = MessageIdentity::kNumbers - 1 - number;
+  identity.sender = static_cast<std::uint16_t>(MessageIdentity::kNoRank - number);
   identity.total_bytes = 1ull << 40;
   identity.transfer = static_cast<std::uint32_t>(number);
   identity.channel = static_cast<std::uint16_t>(200 + number);

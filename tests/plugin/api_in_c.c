@@ -12,5 +12,6 @@ int clustar_api_in_c(const clustarApi_v1_t* api) {
   missing.size = sizeof missing;
   message.size = sizeof message;
   return api->getTotals(&totals) + api->listCollectives(&collective, 1, &count) +
-         api->listMissing(1, 4, 0, 0, &missing, 1, &count) + api->identify(0, 0, &message);
+         api->listMissing(1, 4, 0, 0, &missing, 1, &count) + api->listMissingFrom(1, 0, 0, &missing, 1, &count) +
+         api->listLostTo(1, 0, 0, &missing, 1, &count) + (collective.sender < 0) + api->identify(0, 0, &message);
 }

@@ -68,6 +68,17 @@ TEST_F(PluginApi, SaysWhatIsWrongWithACallAndWritesNothing) {
   EXPECT_EQ(api_->listMissing(1, 4, 0, 0, nullptr, 1, &count), CLUSTAR_EINVAL);
   EXPECT_EQ(api_->listMissing(1, 4, 0, 0, &missing, 1, &count), CLUSTAR_ENOTFOUND);
 
+  for (const auto lookup : {api_->listMissingFrom, api_->listLostTo}) {
+    EXPECT_EQ(lookup(1, 0, 0, &missing, 1, nullptr), CLUSTAR_EINVAL);
+    EXPECT_EQ(lookup(1, 0, 0, nullptr, 1, &count), CLUSTAR_EINVAL);
+    EXPECT_EQ(lookup(1, 0, 0, &missing, 1, &count), CLUSTAR_ENOTFOUND);
+    EXPECT_EQ(lookup(1, 0xffff, 0, &missing, 1, &count), CLUSTAR_ENOTFOUND) << "no rank";
+    EXPECT_EQ(lookup(1, 0xffffffff, 0, nullptr, 0, &count), CLUSTAR_ENOTFOUND);
+    EXPECT_EQ(count, 0u);
+    clustarMissing_v1 sizeless{};
+    EXPECT_EQ(lookup(1, 0, 0, &sizeless, 1, &count), CLUSTAR_EINVAL) << "its size is not set";
+  }
+
   clustarMessage_v1 message{};
   message.size = sizeof message;
   const auto silent = [](void**, int, void*, std::int64_t, void*) { return 0; };

@@ -21,6 +21,7 @@ MessageIdentity some_identity() {
   identity.datatype = 7;
   identity.algorithm = 1;
   identity.protocol = 2;
+  identity.sender = 15;
   return identity;
 }
 
@@ -34,6 +35,7 @@ ReceivedMessage through(const SendTerms& terms, bool tolerated) {
   open.ranks = terms.ranks;
   open.edges = terms.edges;
   open.tolerance_ppm = terms.tolerance_ppm;
+  open.exchange = terms.exchange;
   open.identity = terms.identity;
   return received_message(open, tolerated);
 }
@@ -47,10 +49,15 @@ TEST(MltIdentity, ArrivesAsItWasSent) {
   EXPECT_EQ(through(send_terms(nullptr, {}), false).identity, MessageIdentity{});
   identity.channel = 256;
   EXPECT_FALSE(through(send_terms(nullptr, identity), false).identity.known) << "the wire cannot say that";
+  identity = some_identity();
+  identity.number = MessageIdentity::kNumbers - 1;
+  EXPECT_EQ(through(send_terms(nullptr, identity), false).identity, identity);
+  ++identity.number;
+  EXPECT_FALSE(through(send_terms(nullptr, identity), false).identity.known) << "nor that";
 }
 
 TEST(MltIdentity, TheTermsArriveIfTheReceiverTolerates) {
-  const LossTerms loss{11, 21, 13, 8, 4, 3, 1000};
+  const LossTerms loss{11, 21, 13, 8, 4, 3, 1000, true};
   const SendTerms terms = send_terms(&loss, some_identity());
   EXPECT_TRUE(terms.tolerant);
   const ReceivedMessage got = through(terms, true);
@@ -62,6 +69,7 @@ TEST(MltIdentity, TheTermsArriveIfTheReceiverTolerates) {
   EXPECT_EQ(got.loss.edges, 4);
   EXPECT_EQ(got.loss.stage, 3);
   EXPECT_EQ(got.loss.tolerance_ppm, 1000u);
+  EXPECT_TRUE(got.loss.exchange);
   EXPECT_EQ(through(terms, false).loss.tolerance_ppm, 0u);
 }
 

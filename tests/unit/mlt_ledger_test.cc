@@ -235,6 +235,38 @@ TEST_F(Book, ContradictingTermsCloseACollective) {
   EXPECT_FALSE(book.open(id(1, 1), kTerms));
 }
 
+// Numbers of collectives and of exchanges know nothing of each other: neither opens, charges nor closes the other's.
+TEST_F(Book, ExchangesHaveNumbersOfTheirOwn) {
+  LedgerBook book({.ledgers = 2, .communicators = 2});
+  const CollectiveId exchange{1, 5, true};
+  Terms terms = kTerms;
+  terms.edges = 1;
+  ASSERT_TRUE(book.open(id(1, 5), kTerms));
+  ASSERT_TRUE(book.open(exchange, terms)) << "no contradiction";
+  book.add_eligible(exchange, 1'000'000);
+  EXPECT_TRUE(book.charge(exchange, 0, 10'000));
+  EXPECT_FALSE(book.allows(id(1, 5), 0, 1)) << "nothing eligible";
+  for (std::uint32_t sequence = 100; sequence < 110; ++sequence) ASSERT_TRUE(book.open(id(1, sequence), kTerms));
+  EXPECT_TRUE(book.open({1, 6, true}, terms)) << "the collectives' numbers left no floor under it";
+  EXPECT_FALSE(book.open(exchange, terms)) << "but its own did";
+  EXPECT_FALSE(book.open(id(2, 1), kTerms)) << "both spaces count";
+  book.forget(1);
+  EXPECT_TRUE(book.open(id(2, 1), kTerms));
+  EXPECT_TRUE(book.open(exchange, terms));
+}
+
+// Sends of different sizes to one receiver are no exchange: unequal ones contradict each other, and stay reliable.
+TEST_F(Book, UnequalSendsLoseNothing) {
+  LedgerBook book({});
+  const CollectiveId exchange{1, 0, true};
+  Terms terms{.collective_bytes = 100'000, .ranks = 4, .edges = 1, .tolerance_ppm = 10'000};
+  ASSERT_TRUE(book.open(exchange, terms));
+  book.add_eligible(exchange, 100'000);
+  terms.collective_bytes += 4;
+  EXPECT_FALSE(book.open(exchange, terms));
+  EXPECT_FALSE(book.allows(exchange, 0, 1));
+}
+
 TEST_F(Book, MemoryIsBoundedByOptions) {
   LedgerBook book({.ledgers = 8, .communicators = 2});
   EXPECT_TRUE(book.open(id(1, 1), kTerms));

@@ -37,7 +37,8 @@ Identity random_identity(Rng& rng) {
   Identity identity;
   identity.known = true;
   identity.local_number = rng.chance(0.5);
-  identity.number = any<std::uint64_t>(rng);
+  identity.number = any<std::uint64_t>(rng) % Identity::kNumbers;
+  identity.sender = any<std::uint16_t>(rng);
   identity.transfer = any<std::uint32_t>(rng);
   identity.channel = any<std::uint8_t>(rng);
   identity.function = any<std::uint8_t>(rng);
@@ -62,6 +63,7 @@ OpenRecord random_open(Rng& rng, std::uint32_t packets) {
   open.tolerance_ppm = static_cast<std::uint32_t>(rng.below(1'000'001));
   open.important = static_cast<std::uint32_t>(rng.below(std::uint64_t{packets} + 1));
   if (rng.chance(0.5)) open.identity = random_identity(rng);
+  open.exchange = open.tolerant && rng.chance(0.5);
   return open;
 }
 
@@ -310,6 +312,10 @@ TEST(MltWire, AnIdentityIsKnownOrAllZero) {
   Bytes bytes = unknown;
   bytes[kFlags] = std::byte{OpenRecord::kLocalNumber};
   EXPECT_FALSE(parse(bytes)) << "a local number of nothing";
+  bytes[kFlags] = std::byte{OpenRecord::kExchange};
+  EXPECT_FALSE(parse(bytes)) << "an exchange without terms";
+  bytes[kFlags] = std::byte{OpenRecord::kExchange | OpenRecord::kTolerant};
+  EXPECT_TRUE(parse(bytes));
 }
 
 // Four bits each: what they cannot say is not known.

@@ -184,7 +184,8 @@ TEST_F(PluginChain, ATooNewProfilerIsNamedAndGetsNothing) {
 TEST_F(PluginChain, OnlyWhatItsMaskAsksForGoesOn) {
   open(kV5, 5, kEventColl);
   take();
-  EXPECT_EQ(comm_->mask, kEventColl | kEventP2p | kEventProxyOp | kEventProxyStep | kEventNetPlugin | kEventCollApi);
+  EXPECT_EQ(comm_->mask,
+            kEventColl | kEventP2p | kEventProxyOp | kEventProxyStep | kEventNetPlugin | kEventCollApi | kEventP2pApi);
   void* const group = comm_->plain(kEventGroup, nullptr);
   EXPECT_EQ(only().type, kEventGroup) << "as NCCL does for those above it";
   void* const coll = comm_->coll({.number = 1}, comm_->coll_api(false), group);

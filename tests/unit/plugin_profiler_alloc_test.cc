@@ -41,6 +41,7 @@ TEST(PluginProfilerAlloc, EventsAndAnswersAllocateNothing) {
   const NetGuard guard{true, true, 1u << nccl_abi::kAllReduce, 1u << nccl_abi::kRing, 1u << nccl_abi::kSimple};
   SendCounters sends;
   const auto book = std::make_unique<ReceptionBook>();
+  const auto losses = std::make_unique<ReceptionBook>();
   const std::size_t size = 1 << 20;
   const transport::MissingRange hole{0, 0, 1000};
   transport::ReceivedMessage received;
@@ -65,6 +66,19 @@ TEST(PluginProfilerAlloc, EventsAndAnswersAllocateNothing) {
       comm.stop(step);
     }
     comm.stop(op);
+    // And a send, of which the receiver and the sender keep what is missing.
+    void* const send = comm.p2p("Send", 1 << 20, 2, comm.p2p_api(false), "ncclFloat32");
+    comm.stop(send);
+    void* const send_op = comm.op(send, 1);
+    void* const step = comm.step(send_op, 0);
+    const MessageQuery query = comm.ask(step);
+    if (query.identity.number != i || query.facts.receiver != 2) ++unknown;
+    received.identity = query.identity;
+    book->add({true, {&size, 1}, {&hole, 1}, {&received, 1}});
+    const transport::FlowTag tag{.identity = query.identity, .receiver = 2};
+    losses->add_sent({true, {&size, 1}, {&hole, 1}, {}, &tag});
+    comm.stop(step);
+    comm.stop(send_op);
   }
   counting.reset();
   EXPECT_EQ(unknown, 0u);

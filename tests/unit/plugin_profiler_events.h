@@ -47,12 +47,20 @@ class TestComm {
     event.coll.parent_group = group;
     return start(event);
   }
-  void* p2p(const char* func, std::uint64_t count) {
-    auto event = blank(nccl_abi::kEventP2p, nullptr);
+  void* p2p_api(bool captured) {
+    auto event = blank(nccl_abi::kEventP2pApi, nullptr);
+    event.p2p_api.func = "Send";
+    event.p2p_api.graph_captured = captured;
+    return start(event);
+  }
+  void* p2p(const char* func, std::uint64_t count, int peer = 1, void* api = nullptr,
+            const char* datatype = "ncclInt8") {
+    auto event = blank(nccl_abi::kEventP2p, api);
     event.p2p.func = func;
     event.p2p.count = count;
-    event.p2p.datatype = "ncclInt8";
-    event.p2p.peer = 1;
+    event.p2p.datatype = datatype;
+    event.p2p.peer = peer;
+    event.p2p.channels = 2;
     return start(event);
   }
   void* op(void* parent, int steps, std::uint8_t channel = 0, int pid = ::getpid()) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -68,7 +69,7 @@ class PluginProfiler : public testing::TestWithParam<int> {
 
 TEST_P(PluginProfiler, AsksForWhatItNeeds) {
   int needed = kEventColl | kEventP2p | kEventProxyOp | kEventProxyStep | kEventNetPlugin;
-  if (v5()) needed |= kEventCollApi;
+  if (v5()) needed |= kEventCollApi | kEventP2pApi;
   EXPECT_EQ(comm_.mask, needed);
 }
 
@@ -168,6 +169,38 @@ TEST_P(PluginProfiler, PointToPointCountsItsStarts) {
     EXPECT_EQ(query.identity.protocol, transport::MessageIdentity::kUnknown);
     EXPECT_NE(query.facts.verdict.reason, Reason::kLossy);
   }
+}
+
+TEST_P(PluginProfiler, SendsCountByReceiver) {
+  std::map<int, std::uint64_t> sent;
+  for (const int peer : {0, 3, 3, 1, 0, 3, 2}) {
+    comm_.stop(comm_.p2p("Recv", 4096, peer));  // counts for nothing
+    const MessageQuery query = comm_.ask(comm_.step(comm_.op(comm_.p2p("Send", 4096, peer), 1), 0));
+    EXPECT_TRUE(query.identity.known);
+    EXPECT_EQ(query.identity.number, sent[peer]);
+    EXPECT_EQ(query.identity.sender, 1) << "this rank";
+    EXPECT_EQ(query.facts.collective.ordinal, sent[peer]);
+    EXPECT_EQ(query.facts.ledger_number, sent[peer]);
+    EXPECT_EQ(query.facts.receiver, peer);
+    EXPECT_EQ(query.facts.channels, 2u);
+    ++sent[peer];
+  }
+  for (const int nobody : {-1, 4, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
+    const MessageQuery query = comm_.ask(comm_.step(comm_.op(comm_.p2p("Send", 4096, nobody), 1), 0));
+    EXPECT_FALSE(query.identity.known) << nobody;
+    EXPECT_FALSE(query.facts.identified);
+  }
+}
+
+TEST_P(PluginProfiler, ASendThatAGraphMayHaveCapturedIsTakenForIt) {
+  const auto captured = [&](void* api) {
+    return comm_.ask(comm_.step(comm_.op(comm_.p2p("Send", 4096, 1, api), 1), 0)).facts.collective.captured;
+  };
+  EXPECT_TRUE(captured(nullptr)) << "nobody says that it was not";
+  if (!v5()) return;
+  EXPECT_NE(comm_.mask & static_cast<int>(kEventP2pApi), 0);
+  EXPECT_FALSE(captured(comm_.p2p_api(false)));
+  EXPECT_TRUE(captured(comm_.p2p_api(true)));
 }
 
 TEST_P(PluginProfiler, AReplayOfAGraphIsToldApart) {

@@ -102,6 +102,54 @@ TEST(ReceptionBook, ReplaysOfAGraphAreNotTheCollectivesThatNcclNumbered) {
   EXPECT_EQ(book.find({77, 3, nccl_abi::kAllReduce, true})->delivered_bytes, 500u);
 }
 
+TEST(ReceptionBook, SendsOfEachRankAreTheirOwn) {
+  const auto owner = std::make_unique<ReceptionBook>();
+  ReceptionBook& book = *owner;
+  MessageIdentity send = all_reduce(3, 5, 2);
+  send.function = nccl_abi::kSend;
+  send.local_number = true;
+  for (const std::uint16_t sender : {0, 1, 7}) {
+    send.sender = sender;
+    book.add(tolerant(send, 1000, 8, 0, {{0, sender, 10}}).progress());
+  }
+  EXPECT_FALSE(book.find({77, 3, nccl_abi::kSend, true})) << "of no rank";
+  for (const std::uint16_t sender : {0, 1, 7}) {
+    const CollectiveKey key{77, 3, nccl_abi::kSend, true, sender};
+    ASSERT_TRUE(book.find(key));
+    EXPECT_EQ(book.find(key)->identity.sender, sender);
+    EXPECT_EQ(book.find(key)->missing_bytes, 10u);
+    const auto holes = book.holes(key);
+    ASSERT_EQ(holes.size(), 1u);
+    EXPECT_EQ(holes[0].offset, sender);
+    EXPECT_EQ(holes[0].channel, 2u);
+    EXPECT_EQ(holes[0].loop, 0u);
+    EXPECT_EQ(holes[0].slice, 5u) << "the transfer";
+  }
+}
+
+TEST(ReceptionBook, WhatOwnSendsLostIsKeptByReceiver) {
+  const auto owner = std::make_unique<ReceptionBook>();
+  ReceptionBook& book = *owner;
+  transport::FlowTag tag;
+  tag.identity = all_reduce(3, 5, 2);
+  tag.identity.function = nccl_abi::kSend;
+  tag.identity.local_number = true;
+  tag.identity.sender = 1;
+  tag.receiver = 6;
+  tag.loss.tolerance_ppm = 10'000;
+  tag.loss.exchange = true;
+  const std::size_t size = 1000;
+  const MissingRange hole{0, 100, 50};
+  Progress progress{true, std::span(&size, 1), std::span(&hole, 1), {}, &tag};
+  book.add_sent(progress);
+  EXPECT_FALSE(book.find({77, 3, nccl_abi::kSend, true, 1}));
+  const auto holes = book.holes({77, 3, nccl_abi::kSend, true, 6});
+  ASSERT_EQ(holes.size(), 1u);
+  EXPECT_EQ(holes[0].offset, 100u);
+  EXPECT_EQ(holes[0].bytes, 50u);
+  EXPECT_EQ(book.find({77, 3, nccl_abi::kSend, true, 6})->eligible_bytes, 1000u);
+}
+
 TEST(ReceptionBook, UnidentifiedAndReliableMessagesCountInTheTotalsOnly) {
   const auto owner = std::make_unique<ReceptionBook>();
   ReceptionBook& book = *owner;

@@ -51,6 +51,7 @@ TEST(LossRules, RangesAndSizes) {
   EXPECT_EQ(rules_of("ranks=2-")[0].ranks, (LossRule::Range<std::uint32_t>{2, 0xffffffff}));
   EXPECT_EQ(rules_of("class=0-")[0].traffic_class, (LossRule::Range<int>{0, 0x7fffffff}));
   EXPECT_EQ(rules_of("func=reducescatter")[0].function, nccl_abi::kReduceScatter);
+  EXPECT_EQ(rules_of("func=sendrecv")[0].function, nccl_abi::kSendRecv);
   EXPECT_EQ(rules_of("p=0.1")[0].tolerance_ppm, 100'000u);
   EXPECT_EQ(rules_of("p=1e-6")[0].tolerance_ppm, 1u);
   EXPECT_EQ(rules_of("p=0")[0].tolerance_ppm, 0u);
@@ -99,8 +100,8 @@ TEST(LossRules, ErrorsNameTheRuleTheKeyAndWhatIsAllowed) {
       {"bytes=18446744073709551616", "rule 1", "bytes", "64K"},
       {"class=any", "rule 1", "class = 'any'", "2147483647"},
       {"class=2147483648", "rule 1", "class", "2147483647"},
-      {"func=AllReduce", "rule 1", "func = 'AllReduce'", "allreduce, reducescatter or any"},
-      {"func=allgather", "rule 1", "func = 'allgather'", "allreduce, reducescatter or any"},
+      {"func=AllReduce", "rule 1", "func = 'AllReduce'", "allreduce, reducescatter, any (of these two) or sendrecv"},
+      {"func=allgather", "rule 1", "func = 'allgather'", "allreduce, reducescatter, any (of these two) or sendrecv"},
   };
   for (const auto& bad : kBad) {
     const auto rules = parse_loss_rules(bad.text, 10'000);
@@ -192,7 +193,7 @@ TEST(LossRules, AnyTextIsReadOrRefused) {
         ASSERT_LE(rule.ranks.low, rule.ranks.high) << text;
         ASSERT_LE(rule.traffic_class.low, rule.traffic_class.high) << text;
         ASSERT_TRUE(rule.function == -1 || rule.function == nccl_abi::kAllReduce ||
-                    rule.function == nccl_abi::kReduceScatter);
+                    rule.function == nccl_abi::kReduceScatter || rule.function == nccl_abi::kSendRecv);
       }
     } else {
       ASSERT_THAT(rules.error().message, HasSubstr("CLUSTAR_LOSS_RULES: rule ")) << text;

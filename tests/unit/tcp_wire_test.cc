@@ -137,7 +137,8 @@ TEST(ChunkHeader, RoundTripOfBothForms) {
 TEST(ChunkHeader, CarriesTheIdentityOfTheMessageWithItsFirstBytes) {
   ChunkHeader header;
   header.total = header.length = 5;
-  header.identity = {true, true, ~0ull, ~0ull - 1, ~0ull - 2, ~0u, 0xffff, 1, 2, 3, MessageIdentity::kUnknown};
+  header.identity = {true, true, ~0ull, MessageIdentity::kNumbers - 1, ~0ull - 2, ~0u, 0xffff, 0xfffe,
+                     1,    2,    3,     MessageIdentity::kUnknown};
   std::array<std::byte, ChunkHeader::kMaxSize> bytes;
   const auto fixed = std::span(bytes).first<ChunkHeader::kSize>();
   const auto rest = std::span(bytes).subspan<ChunkHeader::kSize>();

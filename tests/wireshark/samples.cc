@@ -33,10 +33,11 @@ void expect_open(Sample& out, const OpenRecord& open) {
   out.expect("open.settled_below", open.settled_below);
   out.expect("open.stage", open.stage);
   const Identity& identity = open.identity;
-  out.expect("open.flags", open.tolerant | identity.known << 1 | identity.local_number << 2);
+  out.expect("open.flags", open.tolerant | identity.known << 1 | identity.local_number << 2 | open.exchange << 3);
   out.expect("open.tolerant", open.tolerant);
   out.expect("open.identified", identity.known);
   out.expect("open.local_number", identity.local_number);
+  out.expect("open.exchange", open.exchange);
   out.expect("open.channel", identity.channel);
   out.expect64("open.communicator", open.communicator);
   out.expect("open.collective", open.collective);
@@ -47,6 +48,7 @@ void expect_open(Sample& out, const OpenRecord& open) {
   out.expect("open.important", open.important);
   const auto shown = [&](int value, int unknown) { return identity.known ? std::min(value, unknown) : 0; };
   out.expect64("open.number", identity.number);
+  out.expect("open.sender", shown(identity.sender, 65535));
   out.expect("open.transfer", identity.transfer);
   out.expect("open.function", shown(identity.function, 255));
   out.expect("open.datatype", shown(identity.datatype, 255));
@@ -124,6 +126,7 @@ OpenRecord open_record() {
           .settled_below = 0xfffffff0,
           .stage = 3,
           .tolerant = true,
+          .exchange = true,
           .communicator = 0xfedcba9876543210,
           .collective = 77,
           .ranks = 8,
@@ -138,13 +141,14 @@ OpenRecord identified_record() {
   OpenRecord open = open_record();
   open.identity = {.known = true,
                    .local_number = true,
-                   .number = 0x8000000000000002,
+                   .number = 0x800000000002,
                    .transfer = 0xfffffffd,
                    .channel = 63,
                    .function = 4,
                    .datatype = Identity::kUnknown,
                    .algorithm = 1,
-                   .protocol = Identity::kUnknown};
+                   .protocol = Identity::kUnknown,
+                   .sender = 0xfffe};
   return open;
 }
 

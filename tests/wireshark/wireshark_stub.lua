@@ -15,7 +15,7 @@ local function register(abbr)
   abbreviations[abbr] = true
 end
 
-local SIZES = {bool = {1, 2, 4}, uint8 = {1}, uint16 = {2}, uint32 = {4}, int32 = {4}, uint64 = {8}}
+local SIZES = {bool = {1, 2, 4}, uint8 = {1}, uint16 = {2}, uint32 = {4}, int32 = {4}, uint64 = {6, 8}}
 ProtoField = {}
 for _, kind in ipairs({"uint8", "uint16", "uint32", "int32", "uint64", "bool", "bytes", "string", "none"}) do
   ProtoField[kind] = function(abbr, label, _, _, mask)
@@ -59,7 +59,8 @@ function stub.tvb(bytes, reported)
 end
 
 local function value_of(field, range)
-  if field.kind == "bytes" or field.kind == "uint64" then return range:hex() end
+  if field.kind == "bytes" then return range:hex() end
+  if field.kind == "uint64" then return ("0"):rep(16 - 2 * range.size) .. range:hex() end
   if field.kind == "none" then return "" end
   if field.kind == "int32" then return tostring(range:int()) end
   local value = range:uint()

@@ -11,6 +11,12 @@ namespace clustar::transport {
 // or for less than tolerance_ppm, and of less than FlowTag::kMinTolerantBytes. Who fills it in answers for the data:
 // floats, in a reduce-scatter step of a ring, in NCCL's Simple protocol. The same for all messages of a collective but
 // for the stage; terms that contradict each other, or make no sense, allow nothing (mlt/core/ledger.h).
+//
+// A direct exchange of gradients (an all-to-all all-reduce made of sends) may lose as well, where the user says that he
+// looks up what is missing: `exchange` is true, and the numbers are those of another space. The n-th send of each rank
+// to one receiver makes one exchange, of which that receiver has one ledger: S is one send's bytes, E = 1, k = 0. Their
+// bound, p * S * n, counts the receiver's own part, which no network carries; that no more than p of the eligible bytes
+// may be missing leaves p * S * (n - 1).
 struct LossTerms {
   std::uint64_t communicator = 0;  // the channel's ChannelOptions::comm_id, where that is not 0; another one: reliable
   std::uint32_t collective = 0;    // its number in the communicator: grows by one, may wrap; alike on all ranks
@@ -19,6 +25,7 @@ struct LossTerms {
   std::uint16_t edges = 0;             // E: how often the ring crosses the network, 1 .. n
   std::uint16_t stage = 0;             // k: reduce-scatter step of the message, 0 .. n - 2: sums of k + 1 ranks
   std::uint32_t tolerance_ppm = 0;     // p in parts per million, 0 .. 1,000,000; 0 = reliable
+  bool exchange = false;               // `collective` numbers exchanges: they and collectives never share a ledger
 };
 
 // Which collective, and what of it, a message is. Numbers are NCCL's (ncclFunc_t, algorithm, protocol); kUnknown where
@@ -26,6 +33,7 @@ struct LossTerms {
 // to count and to schedule by, never to decide what may be lost: that is LossTerms.
 struct MessageIdentity {
   static constexpr std::uint8_t kUnknown = 0xff;
+  static constexpr std::uint64_t kNumbers = std::uint64_t{1} << 48;  // one that is not below is not known
   static constexpr std::uint16_t kNoRank = 0xffff;
 
   bool known = false;  // false: nothing below means anything
@@ -55,6 +63,8 @@ struct FlowTag {
   std::uint64_t bytes = 0;   // size of the whole coflow on this edge; 0 = unknown
   LossTerms loss{};
   MessageIdentity identity{};
+  // Of p2p: the rank in the communicator that it goes to. Stays here; for who counts what became of his sends.
+  std::uint16_t receiver = MessageIdentity::kNoRank;
 };
 
 // What a receiver learns of a message from its sender.

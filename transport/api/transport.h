@@ -85,6 +85,8 @@ struct Progress {
   std::span<const MissingRange> missing;
   // Of a receive, when done: what the sender said of each part's message. Empty from a transport that carries none.
   std::span<const ReceivedMessage> messages{};
+  // Of a send, when done: what send() was given. Null from a transport that loses nothing.
+  const FlowTag* sent = nullptr;
 };
 
 class Request {

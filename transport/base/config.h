@@ -58,7 +58,7 @@ struct Config {
   std::string loss_traffic_classes;
   // Rules that opt in, joined by ';': "comm=dp*,ranks=4-64,bytes=1M-,func=allreduce,p=0.01"; empty = none.
   std::string loss_rules;
-  // All-reduces and reduce-scatters of each communicator that stay reliable at first.
+  // All-reduces and reduce-scatters of each communicator, and sends to each rank, that stay reliable at first.
   std::uint32_t loss_warmup = 100;
   // The most that any rule allows while the model is in a critical phase, parts per million, 0 .. 100,000; unset:
   // loss_tolerance_ppm.

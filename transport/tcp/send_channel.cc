@@ -185,7 +185,9 @@ bool TcpSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   ChunkHeader header = request.header;
   header.offset = chunk.offset;
   header.length = static_cast<std::uint32_t>(chunk.length);
-  if (chunk.offset == 0) header.identity = request.flow.identity;
+  // The wire cannot say larger numbers.
+  const bool sayable = request.flow.identity.number < MessageIdentity::kNumbers;
+  if (chunk.offset == 0 && sayable) header.identity = request.flow.identity;
   writer->add(header, request.data + chunk.offset, static_cast<std::uint32_t>(chunk.cookie));
   if (request.header.total > kGatherMessage || !writer->takes_more()) flush(*writer);
   return true;

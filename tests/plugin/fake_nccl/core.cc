@@ -114,6 +114,8 @@ void Core::start_task(TaskRun& run) {
   } else {
     event.type = kEventP2p;
     event.peer = task.peer;
+    event.channels = static_cast<std::uint8_t>(comm_.channels);
+    if (task.function == kSend) run.number = run.ordinal = sends_[task.peer]++;
     if (wants(kP2pEvents)) profiler_.start(&run.event, event);
   }
 }

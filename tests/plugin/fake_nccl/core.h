@@ -24,7 +24,6 @@ namespace clustar::tests::fake_nccl {
 // A profiler's descriptor before a version's layout is given to it.
 struct Event : nccl_plugin::ProfilerEvent {
   int rank = 0;
-  int peer = -1;
   void* group = nullptr;  // coll.parentGroup, p2p.parentGroup
   bool foreign = false;   // another process's operation, with that process's context (PXN)
 };
@@ -58,8 +57,9 @@ struct Faults {
 struct TaskRun {
   Task task;
   std::vector<ChannelPlan> plans;
-  std::uint64_t number = 0;   // comm->seqNumber
-  std::uint64_t ordinal = 0;  // all-reduces and reduce-scatters before it, captured ones left out
+  // comm->seqNumber; of a send, those to the same rank before it.
+  std::uint64_t number = 0;
+  std::uint64_t ordinal = 0;  // all-reduces and reduce-scatters before it, captured ones left out; of a send its number
   std::uint64_t serial = 0;   // of all launches of the communicator
   Faults faults;
   bool ambiguous = false;  // v4: a graph ran on the communicator, and no event says which tasks were captured
@@ -145,6 +145,7 @@ class Core {
   Wire& wire_;
   // The application's thread.
   std::map<int, std::uint64_t> numbers_;
+  std::map<int, std::uint64_t> sends_;  // by receiver
   std::uint64_t ordinal_ = 0;
   std::uint64_t serial_ = 0;
   bool captured_any_ = false;

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,7 @@ struct Tally {
   std::uint64_t should_be_identified = 0;
   std::uint64_t phases = 0;  // compared
   std::uint64_t lossy = 0;
+  std::uint64_t lossy_sends = 0;
   std::uint64_t empty = 0;       // of 0 bytes
   std::bitset<17> ring_sizes;    // n of what had a phase to compare
   std::bitset<17> paired_sizes;  // and two ranks on each node
@@ -95,10 +97,12 @@ class CheckingWire final : public Wire {
   WireTruth wire_;
   std::uint32_t transfer_ = 0;  // being checked
   // Local numbers and ledger numbers are the plugin's choice; one launch has one, and no other launch has the same.
-  std::map<std::pair<int, std::uint64_t>, std::uint64_t> local_;  // (function, number) -> launch
-  std::map<std::uint64_t, std::pair<int, std::uint64_t>> local_of_;
-  std::map<std::uint32_t, std::uint64_t> ledger_;  // number -> launch
-  std::map<std::uint64_t, std::uint32_t> ledger_of_;
+  // Sends to different ranks share them: `peer` is -1 but for sends.
+  using Number = std::tuple<int, int, std::uint64_t>;  // function or 0, peer, number
+  std::map<Number, std::uint64_t> local_;              // -> launch
+  std::map<std::uint64_t, Number> local_of_;
+  std::map<Number, std::uint64_t> ledger_;  // -> launch
+  std::map<std::uint64_t, Number> ledger_of_;
 };
 
 }  // namespace clustar::tests::fake_nccl

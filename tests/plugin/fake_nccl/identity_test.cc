@@ -19,8 +19,8 @@ void print(const Tally& tally) {
     text += std::string(" ") + nccl_plugin::name_of(static_cast<Reason>(i)) + " " + std::to_string(tally.reasons[i]);
   }
   std::cout << tally.messages << " messages, " << tally.identified << " identified of " << tally.should_be_identified
-            << " that must be, " << tally.phases << " phases, " << tally.lossy << " lossy, " << tally.empty << " empty;"
-            << text << "\n";
+            << " that must be, " << tally.phases << " phases, " << tally.lossy << " lossy (" << tally.lossy_sends
+            << " of sends), " << tally.empty << " empty;" << text << "\n";
 }
 
 Tally run(std::initializer_list<Kind> kinds, std::uint64_t messages, std::uint64_t first_seed) {
@@ -40,6 +40,7 @@ TEST(FakeNccl, EveryMessageOfNcclIsIdentifiedWithItsPhaseAndStage) {
   EXPECT_EQ(tally.should_be_identified, tally.messages);
   EXPECT_GT(tally.phases, tally.messages / 5);
   EXPECT_GT(tally.lossy, tally.messages / 50);
+  EXPECT_GT(tally.lossy_sends, 0u);
   EXPECT_GT(tally.empty, 0u);
   EXPECT_EQ(tally.ring_sizes.count(), 15u);   // 2 .. 16
   EXPECT_EQ(tally.paired_sizes.count(), 8u);  // 2 (both on one node), 4 .. 16
@@ -50,6 +51,7 @@ TEST(FakeNccl, EveryMessageOfNcclIsIdentifiedWithItsPhaseAndStage) {
 TEST(FakeNccl, NothingIsLostOutsideTheContractWhateverTheEvents) {
   const Tally tally = run({Kind::kHostile, Kind::kShortPools, Kind::kOldNccl, Kind::kClean}, kMessages, 1'000'000);
   EXPECT_GT(tally.lossy, 0u);
+  EXPECT_GT(tally.lossy_sends, 0u);
   // Every reason was met, so that none of them was right by never being asked.
   for (std::size_t i = 0; i < nccl_plugin::kReasons; ++i) {
     const auto reason = static_cast<Reason>(i);

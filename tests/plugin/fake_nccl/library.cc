@@ -107,6 +107,7 @@ void fill(Descriptor& out, const Event& event) {
       out.p2p.datatype = event.datatype;
       out.p2p.count = event.count;
       out.p2p.peer = event.peer;
+      out.p2p.channels = event.channels;
       if constexpr (requires { out.p2p.parent_group; }) out.p2p.parent_group = event.group;
       break;
     case kEventProxyOp:

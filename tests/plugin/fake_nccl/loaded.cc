@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "nccl_plugin/abi/profiler.h"
 
@@ -27,6 +28,11 @@ Communicator of_rank(Communicator comm, int rank) {
 
 }  // namespace
 
+bool JobTally::Zeros::operator<(const Zeros& other) const {
+  return std::tie(receiver, number, channel, transfer) <
+         std::tie(other.receiver, other.number, other.channel, other.transfer);
+}
+
 void JobTally::fail(const std::string& what) {
   ++errors;
   const std::lock_guard lock(mutex);
@@ -48,6 +54,8 @@ LoadedWire::LoadedWire(NetTable& net, const JobOptions& options, JobTally& tally
   std::uint32_t ceiling = options.policy->tolerance_ppm(comm, most);
   most.function = kReduceScatter;
   ceiling = std::max(ceiling, options.policy->tolerance_ppm(comm, most));
+  most.function = kSend;
+  if (options.policy->sends) ceiling = std::max(ceiling, options.policy->tolerance_ppm(comm, most));
   // Below v11 the net plugin never learns which communicator it serves, and so not its name or size.
   const bool knows = net.version() >= 11;
   truth_.channel = {knows ? comm.id : 0, knows, options.transport_may_lose && knows ? ceiling : 0};
@@ -169,7 +177,7 @@ bool LoadedWire::post_receive(std::uint32_t channel, void* phandle) {
   return true;
 }
 
-bool LoadedWire::complete_receive(std::uint32_t channel) {
+bool LoadedWire::complete_receive(std::uint32_t channel, JobTally::Ranges& zeros) {
   Connection& from = connections_[channel];
   if (from.receives.empty()) return false;
   const auto [request, slot] = from.receives.front();
@@ -178,25 +186,25 @@ bool LoadedWire::complete_receive(std::uint32_t channel) {
   if (!check(net_.test(request, &done, &size), "test") || done == 0) return false;
   from.receives.pop_front();
   const std::byte* const at = from.slots.data() + slot * slot_bytes_;
-  std::uint64_t zeros = 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(size); ++i) {
     if (at[i] == pattern_[i]) continue;
     if (at[i] != std::byte{0}) {
       tally_.fail(fmt::format("byte {} of {} is neither what was sent nor zero", i, size));
       return true;
     }
-    ++zeros;
+    if (zeros.empty() || zeros.back().first + zeros.back().second != i) zeros.emplace_back(i, 0);
+    ++zeros.back().second;
+    ++tally_.zero_bytes;
   }
   ++tally_.received;
   tally_.received_bytes += static_cast<std::uint64_t>(size);
-  tally_.zero_bytes += zeros;
   return true;
 }
 
 // The receiving half of recvProxyProgress for one communicator: events, irecv, test.
 class Receiver {
  public:
-  Receiver(ProfilerPort& profiler, LoadedWire& wire) : profiler_(profiler), wire_(wire) {}
+  Receiver(ProfilerPort& profiler, LoadedWire& wire, int rank) : profiler_(profiler), wire_(wire), rank_(rank) {}
 
   // Application thread, in launch order.
   void expect(const std::shared_ptr<TaskRun>& run) {
@@ -264,7 +272,14 @@ class Receiver {
     return true;
   }
   void complete(Op& op) {
-    if (op.done == op.posted || !wire_.complete_receive(op.plan->channel)) return;
+    JobTally::Ranges zeros;
+    if (op.done == op.posted || !wire_.complete_receive(op.plan->channel, zeros)) return;
+    if (op.run->task.function == kSend && !zeros.empty()) {
+      JobTally& tally = wire_.tally();
+      const std::lock_guard lock(tally.mutex);
+      // The sender's number is this rank's own: all launch the same.
+      tally.zeros[{rank_, op.run->number, op.plan->channel, static_cast<std::uint32_t>(op.done)}] = std::move(zeros);
+    }
     ProxyEventHandle& slot = op.handles[op.done % op.handles.size()];
     if (slot.step_event != nullptr) profiler_.stop(slot.step_event);
     slot.step_event = nullptr;
@@ -273,6 +288,7 @@ class Receiver {
 
   ProfilerPort& profiler_;
   LoadedWire& wire_;
+  const int rank_;
   std::mutex mutex_;
   std::vector<Op> inbox_;  // guarded by mutex_
   std::map<int, std::deque<Op>> queues_;
@@ -339,7 +355,7 @@ class LoadedRank {
  private:
   struct Member {
     Member(const Communicator& comm, std::unique_ptr<ProfilerPort> made, LoadedWire& wire)
-        : port(std::move(made)), core(comm, *port, wire), receiver(*port, wire) {}
+        : port(std::move(made)), core(comm, *port, wire), receiver(*port, wire, comm.rank) {}
     std::unique_ptr<ProfilerPort> port;
     Core core;
     Receiver receiver;
@@ -394,7 +410,9 @@ void Job::split(const Communicator& comm) {
 
 void Job::launch(std::size_t comm, const Task& task, const Faults& faults) {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    const auto run = ranks_[r]->core(comm).enqueue(task, r == 0 ? faults : Faults{});
+    Task own = task;
+    if (task.function == kSend) own.peer = static_cast<int>((r + 1) % ranks_.size());
+    const auto run = ranks_[r]->core(comm).enqueue(own, r == 0 ? faults : Faults{});
     ranks_[r]->start(comm, run);
   }
 }
@@ -402,7 +420,9 @@ void Job::launch(std::size_t comm, const Task& task, const Faults& faults) {
 void Job::replay(std::size_t comm, const Task& task, int times) {
   Task captured = task;
   captured.captured = true;
-  for (auto& rank : ranks_) {
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    auto& rank = ranks_[r];
+    if (task.function == kSend) captured.peer = static_cast<int>((r + 1) % ranks_.size());
     const auto graph = rank->core(comm).enqueue(captured);
     for (int i = 0; i < times; ++i) {
       const auto run = rank->core(comm).replay(*graph);

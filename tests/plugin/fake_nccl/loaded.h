@@ -33,8 +33,18 @@ struct JobTally {
   std::atomic<std::uint64_t> received_bytes{0};
   std::atomic<std::uint64_t> zero_bytes{0};  // arrived as zero where the sender had none
   std::atomic<std::uint64_t> errors{0};
+  // What of each send's transfers arrived as zero: (offset, bytes). Only of those that lost any.
+  struct Zeros {
+    int receiver = 0;
+    std::uint64_t number = 0;
+    std::uint32_t channel = 0;
+    std::uint32_t transfer = 0;
+    bool operator<(const Zeros& other) const;
+  };
+  using Ranges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
   std::mutex mutex;
-  std::string first_error;  // guarded by mutex
+  std::map<Zeros, Ranges> zeros;  // guarded by mutex
+  std::string first_error;        // guarded by mutex
 
   void fail(const std::string& what);
 };
@@ -59,7 +69,8 @@ class Job {
   // A communicator split with shared resources: the parents' connections and threads, profiler contexts of its own.
   // `comm` is rank 0's, of as many ranks.
   void split(const Communicator& comm);
-  // Every rank launches the task on the communicator (0 = the parent, 1 = the child); `faults` are rank 0's.
+  // Every rank launches the task on the communicator (0 = the parent, 1 = the child); `faults` are rank 0's. A send
+  // goes to the next rank of the ring.
   void launch(std::size_t comm, const Task& task, const Faults& faults = {});
   // A graph of one task, launched `times`.
   void replay(std::size_t comm, const Task& task, int times);
@@ -89,7 +100,8 @@ class LoadedWire final : public Wire {
   bool test(const ProxyOp& op) override;
   // Progress thread: posts and completes receives; `expected` transfers are still to come on the channel.
   bool post_receive(std::uint32_t channel, void* phandle);
-  bool complete_receive(std::uint32_t channel);
+  bool complete_receive(std::uint32_t channel, JobTally::Ranges& zeros);
+  JobTally& tally() { return tally_; }
 
   void* context = nullptr;
   // Of the communicator that sends next; set before each core's round.

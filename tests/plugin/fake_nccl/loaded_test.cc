@@ -32,6 +32,28 @@ const PolicyTruth& truth() {
   return made;
 }
 
+// The same for sends: "comm=dp*,func=sendrecv,p=0.05".
+const PolicyTruth& sends() {
+  static const PolicyTruth made = [] {
+    PolicyTruth out;
+    out.name = "sends of dp*";
+    out.config.loss_rules = "comm=dp*,func=sendrecv,p=0.05";
+    out.config.loss_warmup = 1;
+    out.tolerance_ppm = [](const Communicator& comm, const Task& task) {
+      return task.function == kSend && comm.name.starts_with("dp") ? 50'000u : 0u;
+    };
+    out.sends = true;
+    return out;
+  }();
+  return made;
+}
+
+Variables sends_environment() {
+  Variables variables{{"CLUSTAR_TRANSPORT", "mlt"}, {"CLUSTAR_LOSS_WARMUP", "1"}};
+  variables["CLUSTAR_LOSS_RULES"] = sends().config.loss_rules;
+  return variables;
+}
+
 const PolicyTruth& nothing() { return policies().front(); }
 
 Variables lossy_environment() {
@@ -256,6 +278,130 @@ TEST(FakeNcclLoadedOnce, LossIsCountedWithinTheBudgetAndReadsAsZero) {
     }
     EXPECT_EQ(sum, found.missing_bytes);
     EXPECT_EQ(charged, found.contributions);
+  }
+}
+
+using Lookup = int (*)(std::uint64_t, std::uint32_t, std::uint64_t, clustarMissing_v1*, std::size_t, std::size_t*);
+
+// The ranges of one send by (channel, transfer), neighbours joined.
+std::map<std::pair<std::uint32_t, std::uint32_t>, JobTally::Ranges> ranges_of(Lookup lookup, std::uint64_t comm,
+                                                                              std::uint32_t peer,
+                                                                              std::uint64_t number) {
+  clustarMissing_v1 empty{};
+  empty.size = sizeof empty;
+  std::vector<clustarMissing_v1> listed(4096, empty);
+  std::size_t count = 0;
+  EXPECT_EQ(lookup(comm, peer, number, listed.data(), listed.size(), &count), CLUSTAR_OK) << peer << " " << number;
+  EXPECT_LE(count, listed.size());
+  std::map<std::pair<std::uint32_t, std::uint32_t>, JobTally::Ranges> out;
+  for (std::size_t i = 0; i < std::min(count, listed.size()); ++i) {
+    EXPECT_EQ(listed[i].loop, 0u);
+    EXPECT_EQ(listed[i].stage, 0u);
+    JobTally::Ranges& ranges = out[{listed[i].channel, listed[i].slice}];
+    if (!ranges.empty() && ranges.back().first + ranges.back().second == listed[i].offset) {
+      ranges.back().second += listed[i].bytes;
+    } else {
+      ranges.emplace_back(listed[i].offset, listed[i].bytes);
+    }
+  }
+  return out;
+}
+
+TEST(FakeNcclLoadedOnce, BothEndsOfASendKnowWhatOfItIsMissing) {
+  Variables variables = sends_environment();
+  variables["CLUSTAR_INJECT_FAULTS"] = "loss=0.02";
+  const Environment environment(variables);
+  const Library library(kPluginPath);
+  JobOptions options;
+  options.comm = communicator(0x5e4d, 4);
+  options.policy = &sends();
+  Job job(library, options);
+  const Counters before = Counters::read(*library.api());
+  const Task task = task_of(kSend, (4 << 20) / 4);
+  constexpr std::uint64_t kSends = 6;
+  // The ledgers of reductions and of sends do not meet; those of reductions are not opted in here.
+  for (std::uint64_t i = 0; i < kSends; ++i) {
+    job.launch(0, task);
+    job.launch(0, task_of(kAllReduce, 1000));
+  }
+  finish(job);
+  const Counters after = Counters::read(*library.api());
+  expect_reasons(before, after, job.tally());
+  expect_bytes(before, after, job.tally());
+  EXPECT_GT(job.tally().zero_bytes.load(), 0u);
+  const std::uint32_t n = options.comm.ranks;
+  for (std::uint32_t receiver = 0; receiver < n; ++receiver) {
+    const std::uint32_t sender = (receiver + n - 1) % n;
+    for (std::uint64_t number = 0; number < kSends; ++number) {
+      const auto missing = ranges_of(library.api()->listMissingFrom, options.comm.id, sender, number);
+      std::map<std::pair<std::uint32_t, std::uint32_t>, JobTally::Ranges> zeros;
+      std::uint64_t bytes = 0;
+      for (const auto& [where, ranges] : job.tally().zeros) {
+        if (where.receiver != static_cast<int>(receiver) || where.number != number) continue;
+        zeros[{where.channel, where.transfer}] = ranges;
+        for (const auto& [offset, length] : ranges) bytes += length;
+      }
+      EXPECT_EQ(missing, zeros) << receiver << " " << number;
+      EXPECT_LE(bytes, input_bytes(options.comm, task) / 20) << "p of what this receiver's one sender sent";
+      // The first is warm-up: it was reliable, so that its sender has nothing to remember of it.
+      if (number == 0) {
+        EXPECT_TRUE(zeros.empty());
+        std::size_t count = 0;
+        EXPECT_EQ(library.api()->listLostTo(options.comm.id, receiver, 0, nullptr, 0, &count), CLUSTAR_ENOTFOUND);
+      } else {
+        EXPECT_EQ(ranges_of(library.api()->listLostTo, options.comm.id, receiver, number), zeros);
+      }
+    }
+  }
+  std::vector<clustarCollective_v1> listed(256);
+  for (auto& each : listed) each.size = sizeof each;
+  std::size_t count = 0;
+  ASSERT_EQ(library.api()->listCollectives(listed.data(), listed.size(), &count), CLUSTAR_OK);
+  std::size_t of_sends = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (listed[i].comm_id != options.comm.id) continue;
+    EXPECT_EQ(listed[i].sender >= 0, listed[i].function == kSend);
+    of_sends += listed[i].function == kSend ? 1 : 0;
+  }
+  EXPECT_EQ(of_sends, n * kSends);
+}
+
+TEST(FakeNcclLoadedOnce, SendsStayReliableUnlessEverythingSaysThatTheyMayLose) {
+  const Environment environment(sends_environment());
+  const Library library(kPluginPath);
+  JobOptions options;
+  options.comm = communicator(0x5e4e, 3);
+  options.policy = &sends();
+  Job job(library, options);
+  Communicator child = options.comm;
+  child.id = 0x5e4f;
+  child.name = "dp-child";
+  job.split(child);
+  const Counters before = Counters::read(*library.api());
+  const Task task = task_of(kSend, (1 << 20) / 4);
+  Task all_to_all = task;
+  all_to_all.collective_api = kAlltoAll;
+  job.launch(0, task);
+  job.launch(0, task);
+  job.launch(1, task);
+  job.launch(1, task);
+  job.launch(0, all_to_all);
+  job.launch(0, task_of(kSend, 1 << 18, "ncclInt32"));
+  job.launch(0, task_of(kSend, 1 << 18, "ncclFloat32", kRing, kLL));
+  job.launch(0, task_of(kSend, 1000));
+  job.launch(0, task_of(kAllReduce, 1 << 20));
+  job.replay(0, task, 2);
+  finish(job);
+  const Counters after = Counters::read(*library.api());
+  expect_bytes(before, after, job.tally());
+  EXPECT_EQ(after.totals.tolerant_messages - before.totals.tolerant_messages, job.tally().reasons[0].load());
+  for (const Reason reason :
+       {Reason::kLossy, Reason::kSharedChannel, Reason::kCaptured, Reason::kWarmUp, Reason::kNotFloat,
+        Reason::kNotSimple, Reason::kSmallMessage, Reason::kGuardDisagrees, Reason::kNotOptedIn}) {
+    const char* const name = nccl_plugin::name_of(reason);
+    const std::uint64_t was = before.reasons.contains(name) ? before.reasons.at(name) : 0;
+    const std::uint64_t is = after.reasons.contains(name) ? after.reasons.at(name) : 0;
+    EXPECT_GT(reason == Reason::kLossy ? job.tally().reasons[0].load() : is - was, 0u) << name;
   }
 }
 

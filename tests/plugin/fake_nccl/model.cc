@@ -9,6 +9,10 @@ namespace {
 using namespace nccl_abi;
 
 constexpr std::uint32_t kSteps = 8;  // NCCL_STEPS
+// Data of one transfer of a long send: NCCL_P2P_NET_CHUNKSIZE, and half of an LL step (v2.28.9 src/enqueue.cc
+// addP2pToPlan).
+constexpr std::uint64_t kSendChunk = 128 * 1024;
+constexpr std::uint64_t kSendChunkLL = 32 * 1024;
 
 std::uint64_t div_up(std::uint64_t value, std::uint64_t by) { return (value + by - 1) / by; }
 std::uint64_t align_up(std::uint64_t value, std::uint64_t to) { return div_up(value, to) * to; }
@@ -173,8 +177,9 @@ std::vector<ChannelPlan> plan(const Communicator& comm, const Task& task) {
   const std::uint32_t element_bytes = task.is_collective() ? datatype_named(event_datatype(task)).bytes : 1;
   const std::uint64_t all = task.is_collective() ? elements : elements * task.datatype.bytes;
   const Chunking chunks = chunking(comm, task, element_bytes);
-  const std::uint64_t per_channel =
-      align_up(div_up(all, comm.channels), std::max<std::uint64_t>(512 / element_bytes, 1));
+  // Of a send: ncclP2pPartBounds.
+  const std::uint64_t unit = task.is_collective() ? std::max<std::uint64_t>(512 / element_bytes, 1) : 4096;
+  const std::uint64_t per_channel = align_up(div_up(all, comm.channels), unit);
   std::vector<ChannelPlan> plans;
   for (std::uint32_t c = 0; c < comm.channels; ++c) {
     const std::uint64_t begin = std::min(all, c * per_channel);
@@ -187,8 +192,12 @@ std::vector<ChannelPlan> plan(const Communicator& comm, const Task& task) {
     } else if (ring && (task.function == kReduceScatter || task.function == kAllGather)) {
       plan_part(comm, task, chunks, part, element_bytes, made.transfers);
     } else {
-      const std::uint64_t chunk = task.is_collective() ? chunks.chunk_elements : 128 * 1024;
-      plan_pipeline(part, chunk, element_bytes, made.transfers);
+      const bool flagged = !task.is_collective() && task.protocol == kLL;
+      const std::uint64_t sent = flagged ? kSendChunkLL : kSendChunk;
+      plan_pipeline(part, task.is_collective() ? chunks.chunk_elements : sent, element_bytes, made.transfers);
+      // A line of 16 bytes holds 8 of data.
+      for (Transfer& transfer : made.transfers)
+        transfer.bytes = flagged ? align_up(2 * transfer.bytes, 16) : transfer.bytes;
     }
     plans.push_back(std::move(made));
   }

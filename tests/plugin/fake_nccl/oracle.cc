@@ -10,6 +10,12 @@ using namespace nccl_abi;
 using nccl_plugin::Reason;
 
 bool reduces(const Task& task) { return task.function == kAllReduce || task.function == kReduceScatter; }
+bool is_send(const Task& task) { return task.function == kSend; }
+// Whether a rule may name such a task.
+bool can_lose(const PolicyTruth& policy, const Task& task) { return reduces(task) || (is_send(task) && policy.sends); }
+std::uint32_t tolerance_of(const PolicyTruth& policy, const Communicator& comm, const Task& task) {
+  return can_lose(policy, task) ? policy.tolerance_ppm(comm, task) : 0;
+}
 
 Config with(void (*change)(Config&)) {
   Config config;
@@ -48,6 +54,15 @@ std::vector<PolicyTruth> make_policies() {
                    return task.function == kReduceScatter && comm.ranks >= 3 && comm.ranks <= 9 ? 100'000u : 0u;
                  },
                  5000});
+  all.push_back({"sends of up to 12 ranks, and all reductions", with([](Config& c) {
+                   c.loss_rules = "ranks=-12,func=sendrecv,p=0.04; comm=*";
+                   c.loss_warmup = 1;
+                 }),
+                 [](const Communicator& comm, const Task& task) {
+                   if (task.function == kSend) return comm.ranks <= 12 ? 40'000u : 0u;
+                   return 10'000u;
+                 },
+                 10'000, true});
   all.push_back({"everything, profiler alone trusted", with([](Config& c) {
                    c.loss_rules = "comm=*";
                    c.loss_trust_profiler = true;
@@ -57,15 +72,17 @@ std::vector<PolicyTruth> make_policies() {
   return all;
 }
 
-// Whether some collective of the communicator may lose: no rule can name what is not a reduction, so that such a task
+// Whether some task of the communicator may lose: what no rule can name
 // belongs to an opted-in communicator or not.
 bool opts_in(const PolicyTruth& policy, const Communicator& comm) {
-  Task large;
-  large.datatype = datatype_named("ncclFloat32");
-  large.count = std::uint64_t{1} << 40;
-  for (const int function : {kAllReduce, kReduceScatter}) {
-    large.function = function;
-    if (policy.tolerance_ppm(comm, large) > 0) return true;
+  Task task;
+  task.datatype = datatype_named("ncclFloat32");
+  for (const std::uint64_t count : {std::uint64_t{1}, std::uint64_t{1} << 40}) {
+    task.count = count;
+    for (const int function : {kAllReduce, kReduceScatter, kSend}) {
+      task.function = function;
+      if (tolerance_of(policy, comm, task) > 0) return true;
+    }
   }
   return false;
 }
@@ -77,31 +94,39 @@ void judge_task(const PolicyTruth& policy, const Communicator& comm, int profile
   const auto forbid = [&](bool condition, Reason reason) {
     if (condition) out.against.set(static_cast<std::size_t>(reason));
   };
-  forbid(reduces(task) ? policy.tolerance_ppm(comm, task) == 0 : !opts_in(policy, comm), Reason::kNotOptedIn);
-  forbid(!reduces(task), Reason::kNotReduction);
-  forbid(!task.datatype.floating || !reduces(task), Reason::kNotFloat);
-  forbid(!task.is_collective() || task.algorithm != kRing, Reason::kNotRing);
-  forbid(!task.is_collective() || task.protocol != kSimple, Reason::kNotSimple);
+  Task any_size = task;
+  any_size.count = 1;
+  // A rule for sends that fits no size of them leaves them as they are without.
+  const bool may = can_lose(policy, task) && (reduces(task) || policy.tolerance_ppm(comm, any_size) > 0);
+  forbid(may ? policy.tolerance_ppm(comm, task) == 0 : !opts_in(policy, comm), Reason::kNotOptedIn);
+  forbid(!may, Reason::kNotReduction);
+  forbid(!task.datatype.floating || !may, Reason::kNotFloat);
+  forbid(!is_send(task) && (!task.is_collective() || task.algorithm != kRing), Reason::kNotRing);
+  forbid(task.protocol != kSimple || (!task.is_collective() && !is_send(task)), Reason::kNotSimple);
+  // That a send is LL only its sizes tell, and only of long transfers surely.
+  out.any_reason = is_send(task) && task.protocol != kSimple;
   forbid(input_bytes(comm, task) == 0, Reason::kUnknownSize);
   // v4 has no event that tells of the capture.
-  forbid(task.captured && profiler_version >= 5, Reason::kCaptured);
+  forbid(profiler_version >= 5 ? task.captured : is_send(task), Reason::kCaptured);
   forbid(run.ordinal < policy.config.loss_warmup, Reason::kWarmUp);
 }
 
-void judge_faults(const Faults& faults, int t, Expectation& out) {
+void judge_faults(const Faults& faults, const Task& task, int t, Expectation& out) {
   const auto is = [](Reason reason) { return static_cast<std::size_t>(reason); };
   if (faults.foreign_process) out.against.set(is(Reason::kForeignProcess));
   const bool lost =
       faults.null_task || faults.forged_task != nullptr || t == faults.lose_step_event || t == faults.no_phandle;
   if (lost) out.against.set(is(Reason::kUnidentified));
   const bool misnumbered = (faults.skip_step >= 0 && t >= faults.skip_step) ||
-                           (faults.repeat_step >= 0 && t >= faults.repeat_step) || faults.extra_transfers != 0;
+                           (faults.repeat_step >= 0 && t >= faults.repeat_step) ||
+                           (faults.extra_transfers != 0 && !is_send(task));
   if (misnumbered) out.against.set(is(Reason::kStepsDiffer));
   out.identified = !lost && !faults.foreign_process && !misnumbered;
   // A step that was never announced leaves a gap behind which order cannot be told.
   const bool behind_gap =
       (faults.lose_step_event >= 0 && t > faults.lose_step_event) || (faults.no_phandle >= 0 && t > faults.no_phandle);
-  out.unsure = behind_gap || misnumbered;
+  // How many transfers a send has is its own affair; too many look like LL.
+  out.unsure = behind_gap || misnumbered || faults.extra_transfers != 0;
 }
 
 void judge_wire(const Communicator& comm, const Task& task, std::uint32_t tolerance_ppm, bool trusts,
@@ -112,8 +137,10 @@ void judge_wire(const Communicator& comm, const Task& task, std::uint32_t tolera
   forbid(wire.channel.knows_comm && wire.channel.comm_id != comm.id, Reason::kSharedChannel);
   // Trust is for NCCL that has no second guard; one that is silent has not agreed.
   forbid(wire.has_guard ? !wire.guard_spoke : !trusts, Reason::kNoSecondGuard);
-  const bool agrees = wire.guard.op == 1u << task.function && wire.guard.algo == 1u << task.algorithm &&
-                      wire.guard.proto == 1u << task.protocol;
+  // NCCL leaves algorithm and protocol as they were when it sends.
+  const bool agrees =
+      wire.guard.op == 1u << task.function &&
+      (is_send(task) || (wire.guard.algo == 1u << task.algorithm && wire.guard.proto == 1u << task.protocol));
   forbid(wire.has_guard && wire.guard_spoke && !agrees, Reason::kGuardDisagrees);
   forbid(wire.channel.tolerance_ppm == 0 || wire.channel.tolerance_ppm < tolerance_ppm, Reason::kChannelReliable);
 }
@@ -131,16 +158,16 @@ Expectation expect(const PolicyTruth& policy, const Communicator& comm, int prof
   Expectation out;
   const Task& task = run.task;
   judge_task(policy, comm, profiler_version, run, out);
-  judge_faults(run.faults, static_cast<int>(transfer), out);
+  judge_faults(run.faults, task, static_cast<int>(transfer), out);
   const auto forbid = [&](bool condition, Reason reason) {
     if (condition) out.against.set(static_cast<std::size_t>(reason));
   };
   out.has_phase =
       task.is_collective() && task.algorithm == kRing && task.protocol == kSimple && truth.content != Content::kOther;
   forbid(truth.content == Content::kOther && task.is_collective() && reduces(task), Reason::kStepsDiffer);
-  forbid(truth.content != Content::kPartialSum, Reason::kGatherPhase);
+  forbid(truth.content != Content::kPartialSum && !is_send(task), Reason::kGatherPhase);
   forbid(truth.bytes < transport::FlowTag::kMinTolerantBytes, Reason::kSmallMessage);
-  std::uint32_t p = policy.tolerance_ppm(comm, task);
+  std::uint32_t p = tolerance_of(policy, comm, task);
   if (critical) p = std::min(p, policy.critical_ppm);
   forbid(critical && policy.critical_ppm == 0, Reason::kCritical);
   judge_wire(comm, task, p, policy.config.loss_trust_profiler, wire, out);
@@ -148,7 +175,8 @@ Expectation expect(const PolicyTruth& policy, const Communicator& comm, int prof
   out.identity.known = true;
   out.identity.communicator = comm.id;
   out.identity.local_number = !task.is_collective() || (task.captured && profiler_version >= 5);
-  out.identity.number = run.number;  // unless local
+  if (is_send(task)) out.identity.sender = static_cast<std::uint16_t>(comm.rank);
+  out.identity.number = run.number;  // of a send too; unless local
   out.identity.total_bytes = input_bytes(comm, task);
   out.identity.transfer = transfer;
   out.identity.channel = channel;
@@ -161,7 +189,8 @@ Expectation expect(const PolicyTruth& policy, const Communicator& comm, int prof
   out.terms.communicator = comm.id;
   out.terms.collective_bytes = input_bytes(comm, task);
   out.terms.ranks = static_cast<std::uint16_t>(comm.ranks);
-  out.terms.edges = static_cast<std::uint16_t>(comm.ranks);
+  out.terms.edges = static_cast<std::uint16_t>(is_send(task) ? 1 : comm.ranks);
+  out.terms.exchange = is_send(task);
   out.terms.stage = static_cast<std::uint16_t>(truth.stage);
   out.terms.tolerance_ppm = p;
   return out;

@@ -22,6 +22,7 @@ struct PolicyTruth {
   Config config;
   std::function<std::uint32_t(const Communicator&, const Task&)> tolerance_ppm;
   std::uint32_t critical_ppm = nccl_plugin::kMaxTolerancePpm;  // the most while the model is in a critical phase
+  bool sends = false;  // the user's word that sends may lose; else tolerance_ppm is not asked for any
 };
 const std::vector<PolicyTruth>& policies();
 
@@ -40,6 +41,7 @@ struct Expectation {
   transport::MessageIdentity identity;
   transport::LossTerms terms;  // but for the collective's number in the ledger
   bool has_phase = false;
+  bool any_reason = false;  // of those against it, not the first
 };
 
 Expectation expect(const PolicyTruth& policy, const Communicator& comm, int profiler_version, const TaskRun& run,

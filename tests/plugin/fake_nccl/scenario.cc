@@ -194,10 +194,11 @@ Task draw_task(const Communicator& comm, Rng& rng) {
   if ((task.function == kReduceScatter || task.function == kAllGather) && task.algorithm == kTree)
     task.algorithm = kPat;
   if (task.function == kSend) {
-    static const int kApis[] = {kSend, kAlltoAll, kGather};
+    static const int kApis[] = {kSend, kSend, kSend, kAlltoAll, kGather};
     task.collective_api = one_of(kApis, rng);
-    task.peer = static_cast<int>(rng.below(comm.ranks));
-    task.protocol = kSimple;
+    const std::uint64_t next = static_cast<std::uint64_t>(comm.rank) + 1;  // that one often, so that warm-up ends
+    task.peer = static_cast<int>((rng.below(2) == 0 ? next : rng.below(comm.ranks)) % comm.ranks);
+    task.protocol = rng.below(5) == 0 ? kLL : kSimple;
   }
   // From next to nothing to three loops; the device's loop is a chunk of every rank on every channel.
   const bool parts = task.function == kReduceScatter || task.function == kAllGather;
@@ -206,9 +207,9 @@ Task draw_task(const Communicator& comm, Rng& rng) {
   switch (rng.below(4)) {
     case 0: bytes = 1 + rng.below(4096); break;
     case 1: bytes = loop; break;
-    default: bytes = 1 + rng.below(task.function == kSend ? kMiB : loop * (1 + rng.below(3))); break;
+    default: bytes = 1 + rng.below(task.function == kSend ? 4 * kMiB : loop * (1 + rng.below(3))); break;
   }
-  if (task.protocol == kLL) bytes = std::min<std::uint64_t>(bytes, loop / 16);
+  if (task.protocol == kLL && task.function != kSend) bytes = std::min<std::uint64_t>(bytes, loop / 16);
   task.count = std::max<std::uint64_t>(bytes / task.datatype.bytes, 1);
   if (task.function == kSend && rng.below(20) == 0) task.count = 0;
   return task;

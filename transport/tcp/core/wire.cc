@@ -14,6 +14,7 @@ constexpr std::uint32_t kWelcomeMagic = 0x434c5357;         // "CLSW"
 constexpr std::uint16_t kChunkMagic = 0x434b;               // "CK"
 constexpr std::uint16_t kClearMagic = 0x4354;               // "CT"
 constexpr std::uint16_t kLocalNumber = 1;                   // of an identity's flags
+constexpr unsigned kSenderBits = 16;                        // behind the number, in one word
 constexpr std::size_t kConfigAt = 36;
 constexpr std::size_t kEndpointsAt = kConfigAt + SharedConfig::kSize;
 constexpr std::size_t kEndpointFixed = 4;  // in front of the address
@@ -177,7 +178,9 @@ bool ChunkHeader::parse_identity(std::span<const std::byte, kIdentitySize> bytes
   identity.known = true;
   identity.local_number = flags == kLocalNumber;
   identity.communicator = reader.load<std::uint64_t, 0>();
-  identity.number = reader.load<std::uint64_t, 8>();
+  const auto number = reader.load<std::uint64_t, 8>();
+  identity.number = number >> kSenderBits;
+  identity.sender = static_cast<std::uint16_t>(number);
   identity.total_bytes = reader.load<std::uint64_t, 16>();
   identity.transfer = reader.load<std::uint32_t, 24>();
   identity.channel = reader.load<std::uint16_t, 28>();
@@ -191,7 +194,7 @@ bool ChunkHeader::parse_identity(std::span<const std::byte, kIdentitySize> bytes
 void ChunkHeader::serialize_identity_to(std::span<std::byte, kIdentitySize> bytes) const {
   WireWriter writer(bytes);
   writer.store<0>(identity.communicator);
-  writer.store<8>(identity.number);
+  writer.store<8>(identity.number << kSenderBits | identity.sender);
   writer.store<16>(identity.total_bytes);
   writer.store<24>(identity.transfer);
   writer.store<28>(identity.channel);

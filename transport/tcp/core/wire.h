@@ -17,7 +17,7 @@
 
 namespace clustar::transport::tcp {
 
-inline constexpr std::uint16_t kWireVersion = 2;
+inline constexpr std::uint16_t kWireVersion = 3;
 inline constexpr std::uint8_t kMaxDataSockets = 16;
 inline constexpr std::uint64_t kMaxMessageBytes = 1ull << 40;  // NCCL_MAX_NET_SIZE_BYTES
 inline constexpr std::uint32_t kMaxSlots = 256;                // 32 requests of 8 parts
@@ -80,9 +80,9 @@ struct Welcome {
 // | magic | flags | tag | seq | slot | total | offset | length |  0   | identity |
 // flags 1: `slot` answers a clear-to-send; without it the chunk is a whole eager message; 2: the identity follows, of
 // the chunk at offset 0 only.
-//  0              8        16            24         28        30         31         32          33         34      36
-// | communicator | number | total_bytes | transfer | channel | function | datatype | algorithm | protocol | flags |
-// flags 1: the number is local.
+//  0              8        14       16            24         28        30         31         32          33         34
+// | communicator | number | sender | total_bytes | transfer | channel | function | datatype | algorithm | protocol |
+// flags (2) | flags 1: the number is local.
 struct ChunkHeader {
   static constexpr std::size_t kSize = 40;
   static constexpr std::size_t kIdentitySize = 36;
