@@ -66,6 +66,7 @@ struct Options {
   CLI::Option* loss_given = nullptr;
   CLI::Option* codec_path_given = nullptr;
   CLI::Option* topk_given = nullptr;
+  CLI::Option* missing_given = nullptr;
 
   bool launched() const { return report_fd >= 0; }
 };
@@ -184,6 +185,20 @@ int launch_ranks(const Options& options) {
   return write_results(options, results);
 }
 
+bool exchanges(const Options& options) { return options.config.exchange.all_reduce == trainer::AllReduce::kAllToAll; }
+
+std::string exchange_contradiction(const Options& options) {
+  const trainer::CodecOptions& codec = options.config.codec;
+  if (!exchanges(options) && options.missing_given->count() > 0) {
+    return "--missing is for --all-reduce all-to-all only: a ring's lost bytes are partial sums, which read as zero";
+  }
+  if (exchanges(options) && codec.codec != trainer::Codec::kNone && codec.path == trainer::CodecPath::kGather) {
+    return "--codec-path gather sends blobs by all-gather and reduces nothing; with --all-reduce all-to-all use "
+           "--codec-path reduce";
+  }
+  return {};
+}
+
 std::string codec_contradiction(const Options& options) {
   using trainer::Codec;
   const Codec codec = options.config.codec.codec;
@@ -227,6 +242,7 @@ std::string contradiction(const Options& options) {
     return "--no-communication lets the replicas drift apart, so they cannot be compared; leave --check-equal out";
   }
   if (const std::string wrong = codec_contradiction(options); !wrong.empty()) return wrong;
+  if (const std::string wrong = exchange_contradiction(options); !wrong.empty()) return wrong;
   if (const auto writable = report::check_writable(options.launched() ? "" : options.json_path); !writable) {
     return "--json: " + writable.error().message;
   }
@@ -266,7 +282,7 @@ Result<void> set_environment(Options& options) {
   if (!options.launched()) {  // else inherited
     ab::Settings settings;
     if (options.loss_tolerance > 0) {
-      if (auto ok = tolerate_loss(options.loss_tolerance, settings); !ok) return ok;
+      if (auto ok = tolerate_loss(options.loss_tolerance, exchanges(options), settings); !ok) return ok;
     } else if (options.loss_given->count() > 0) {
       for (const char* opts_in : {"CLUSTAR_LOSS_RULES", "CLUSTAR_LOSS_TRAFFIC_CLASSES"}) unsetenv(opts_in);
     }
@@ -357,6 +373,18 @@ void add_transport_options(CLI::App& command, Options& options) {
   command.add_option("--channels", options.rank.channels, "Rings that share each all-reduce")
       ->check(CLI::Range(1, 32))
       ->capture_default_str();
+  command
+      .add_option("--all-reduce", options.config.exchange.all_reduce,
+                  "How the ranks sum a bucket: ring|all-to-all. all-to-all: each rank adds up its part of what all "
+                  "others send it, so that a lost packet costs one rank's contribution and no partial sum [ring]")
+      ->transform(choice({"ring", "all-to-all"}));
+  options.missing_given =
+      command
+          .add_option("--missing", options.config.exchange.missing,
+                      "With all-to-all, what becomes of an element that lost contributions: zero|rescale|residual. "
+                      "rescale: the sum of the others times ranks / contributions; residual: what was lost of a rank's "
+                      "gradient is added to its next one [rescale]")
+          ->transform(choice({"zero", "rescale", "residual"}));
   command.add_option("--bucket-mb", options.bucket_mib, "A gradient bucket is sent once it holds this many MiB")
       ->check(number_between(0.0001, 65536.0))
       ->capture_default_str();

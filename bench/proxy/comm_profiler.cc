@@ -17,6 +17,8 @@ constexpr int kBelowStep = kEventProxyStep | kEventNetPlugin;
 constexpr int kBelowOp = kBelowStep | kEventProxyOp;
 constexpr int kBelowColl = kBelowOp | kEventColl | kEventKernelCh;
 constexpr int kBelowCollApi = kBelowColl | kEventCollApi;
+constexpr int kBelowP2p = kBelowOp | kEventP2p | kEventKernelCh;
+constexpr int kBelowP2pApi = kBelowP2p | kEventP2pApi;
 constexpr int kBelowGroup = kBelowColl | kEventGroup | kEventP2p;
 constexpr int kBelowGroupApi = kBelowGroup | kEventGroupApi | kEventCollApi | kEventP2pApi | kEventKernelLaunch;
 
@@ -31,12 +33,14 @@ EventV6 event_of(std::uint64_t type, void* parent) {
 
 }  // namespace
 
-void CommProfiler::start_group_api(TaskEvents& events) {
-  if ((events.mask & kBelowGroupApi) == 0) return;
+void* CommProfiler::start_group_api(int mask, int depth) {
+  if ((mask & kBelowGroupApi) == 0) return nullptr;
+  void* handle = nullptr;
   EventV6 event = event_of(kEventGroupApi, nullptr);
-  event.group_api = {false, 1};  // a collective outside of a group makes one of its own
-  profiler_->start(context_, &events.group_api, event);
-  if (events.group_api != nullptr) profiler_->record(events.group_api, kStateGroupStartApiStop, nullptr);
+  event.group_api = {false, depth};
+  profiler_->start(context_, &handle, event);
+  if (handle != nullptr) profiler_->record(handle, kStateGroupStartApiStop, nullptr);
+  return handle;
 }
 
 void CommProfiler::start_coll(const CollectiveRequest& request, Protocol protocol, int channels, TaskEvents& events) {
@@ -59,10 +63,10 @@ void CommProfiler::start_coll(const CollectiveRequest& request, Protocol protoco
   profiler_->start(context_, &events.coll, event);
 }
 
-void CommProfiler::kernel_launch(const TaskEvents& events) {
-  if ((events.mask & kEventKernelLaunch) == 0) return;
+void CommProfiler::kernel_launch(int mask, void* group_api) {
+  if ((mask & kEventKernelLaunch) == 0) return;
   void* handle = nullptr;
-  profiler_->start(context_, &handle, event_of(kEventKernelLaunch, events.group_api));
+  profiler_->start(context_, &handle, event_of(kEventKernelLaunch, group_api));
   if (handle != nullptr) profiler_->stop(handle);
 }
 
@@ -70,7 +74,7 @@ TaskEvents CommProfiler::start_task(const CollectiveRequest& request, Protocol p
   TaskEvents events;
   if (profiler_) {
     events.mask = profiler_->mask();
-    start_group_api(events);
+    events.group_api = start_group_api(events.mask, 1);  // a collective outside of a group makes one of its own
     if ((events.mask & kBelowCollApi) != 0) {
       EventV6 event = event_of(kEventCollApi, events.group_api);
       event.coll_api = {
@@ -79,7 +83,7 @@ TaskEvents CommProfiler::start_task(const CollectiveRequest& request, Protocol p
       if (events.coll_api != nullptr) profiler_->stop(events.coll_api);
     }
     if (events.group_api != nullptr) profiler_->record(events.group_api, kStateGroupEndApiStart, nullptr);
-    kernel_launch(events);
+    kernel_launch(events.mask, events.group_api);
     if ((events.mask & kBelowGroup) != 0) profiler_->start(context_, &events.group, event_of(kEventGroup, nullptr));
     if ((events.mask & kBelowColl) != 0) start_coll(request, protocol, channels, events);
   }
@@ -93,12 +97,54 @@ void CommProfiler::stop_task(const TaskEvents& events) {
   }
 }
 
-void CommProfiler::prepare(ProxySub& sub, const TaskEvents& events) const {
+// As ncclProfilerStartTaskEvents; the API call has stopped long ago and still is the parent.
+void CommProfiler::start_p2p(const P2pTask& task, std::size_t index, P2pEvents& events) {
+  EventV6 event = event_of(kEventP2p, events.api[index]);
+  event.rank = rank_;
+  event.p2p = {
+      task.send ? "Send" : "Recv", task.buffer, datatype_name(task.type), task.count, task.peer, 1, events.group};
+  profiler_->start(context_, &events.tasks[index], event);
+}
+
+P2pEvents CommProfiler::start_group(std::span<const P2pTask> tasks, std::span<const std::size_t> calls) {
+  P2pEvents events;
+  events.api.resize(tasks.size());
+  events.tasks.resize(tasks.size());
+  if (!profiler_ || tasks.empty()) return events;
+  events.mask = profiler_->mask();
+  events.group_api = start_group_api(events.mask, 2);  // the user's group and that of each call
+  for (const std::size_t call : calls) {
+    if ((events.mask & kBelowP2pApi) == 0) break;
+    const P2pTask& task = tasks[call];
+    EventV6 event = event_of(kEventP2pApi, events.group_api);
+    event.p2p_api = {task.send ? "Send" : "Recv", task.count, datatype_name(task.type), nullptr, false};
+    profiler_->start(context_, &events.api[call], event);
+    if (events.api[call] != nullptr) profiler_->stop(events.api[call]);
+  }
+  if (events.group_api != nullptr) profiler_->record(events.group_api, kStateGroupEndApiStart, nullptr);
+  kernel_launch(events.mask, events.group_api);
+  if ((events.mask & kBelowGroup) != 0) profiler_->start(context_, &events.group, event_of(kEventGroup, nullptr));
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if ((events.mask & kBelowP2p) != 0) start_p2p(tasks[i], i, events);
+  }
+  return events;
+}
+
+void CommProfiler::stop_group(const P2pEvents& events) {
+  for (void* handle : events.tasks) {
+    if (handle != nullptr) profiler_->stop(handle);
+  }
+  for (void* handle : {events.group, events.group_api}) {
+    if (handle != nullptr) profiler_->stop(handle);
+  }
+}
+
+void CommProfiler::prepare(ProxySub& sub, int mask, void* task) const {
   sub.profiler = profiler_.get();
   sub.context = context_;
-  sub.mask = events.mask;
+  sub.mask = mask;
   sub.rank = rank_;
-  sub.task_event = events.coll;
+  sub.task_event = task;
 }
 
 int CommProfiler::finalize() {

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "bench/proxy/profiler_callback.h"
 #include "bench/proxy/profiler_plugin.h"
@@ -25,6 +27,24 @@ struct TaskEvents {
   void* coll = nullptr;
 };
 
+// One ncclSend or ncclRecv.
+struct P2pTask {
+  bool send = false;
+  int peer = 0;
+  void* buffer = nullptr;
+  std::size_t count = 0;
+  DataType type = DataType::kFloat32;
+};
+
+// Of sends and receives between ncclGroupStart and ncclGroupEnd.
+struct P2pEvents {
+  int mask = 0;
+  void* group_api = nullptr;
+  void* group = nullptr;
+  std::vector<void*> api;    // by task
+  std::vector<void*> tasks;  // the same
+};
+
 // Works without a profiler, too: then it starts nothing.
 class CommProfiler {
  public:
@@ -37,8 +57,13 @@ class CommProfiler {
   TaskEvents start_task(const CollectiveRequest& request, Protocol protocol, int channels);
   void stop_task(const TaskEvents& events);
 
-  // What a proxy operation needs, before start_op().
-  void prepare(ProxySub& sub, const TaskEvents& events) const;
+  // The same for a group: `calls` are the tasks in the order in which a hook calls ncclSend and ncclRecv, numbers of
+  // `tasks`, which are in the order of NCCL's plan.
+  P2pEvents start_group(std::span<const P2pTask> tasks, std::span<const std::size_t> calls);
+  void stop_group(const P2pEvents& events);
+
+  // What a proxy operation needs, before start_op(). `task`: the collective's or the task's event.
+  void prepare(ProxySub& sub, int mask, void* task) const;
 
   bool loaded() const { return profiler_ != nullptr; }
   int version() const { return profiler_ ? profiler_->version() : 0; }
@@ -47,9 +72,10 @@ class CommProfiler {
 
  private:
   static constexpr std::size_t kFunctions = 8;
-  void start_group_api(TaskEvents& events);
+  void* start_group_api(int mask, int depth);
+  void start_p2p(const P2pTask& task, std::size_t index, P2pEvents& events);
   void start_coll(const CollectiveRequest& request, Protocol protocol, int channels, TaskEvents& events);
-  void kernel_launch(const TaskEvents& events);
+  void kernel_launch(int mask, void* group_api);
 
   std::unique_ptr<ProfilerPlugin> profiler_;
   void* context_ = nullptr;

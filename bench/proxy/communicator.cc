@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "bench/proxy/comm_profiler.h"
+#include "bench/proxy/links.h"
 #include "bench/proxy/nccl_names.h"
 #include "bench/proxy/plugin_error.h"
 #include "bench/proxy/progress_engine.h"
-#include "bench/proxy/ring_links.h"
 #include "bench/proxy/service_thread.h"
 #include "bench/proxy/tuner_plugin.h"
 
@@ -64,6 +64,7 @@ struct Agreement {
   std::int32_t protocol;
   std::int32_t grouped;
   std::int32_t max_recvs;
+  std::int32_t direct;
 };
 
 class RingCommunicator final : public Communicator {
@@ -83,6 +84,10 @@ class RingCommunicator final : public Communicator {
 
   std::unique_ptr<Pending> all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
     return start({Collective::kAllReduce, data, data, count, type, op, 0}, count);
+  }
+  std::unique_ptr<Pending> all_reduce_direct(void* data, std::size_t count, DataType type, Missing missing,
+                                             void* residual) override {
+    return start_direct({data, count, type, missing, residual});
   }
   std::unique_ptr<Pending> reduce_scatter(const void* send, void* recv, std::size_t recv_count, DataType type,
                                           ReduceOp op) override {
@@ -104,6 +109,10 @@ class RingCommunicator final : public Communicator {
   Result<Protocol> choose_protocol(const CollectiveRequest& request);
   Result<int> agree_on_group(Bootstrap& bootstrap);
   Result<void> connect_ring(Bootstrap& bootstrap, int group);
+  Result<void> connect_direct(Bootstrap& bootstrap);
+  Result<void> connect_links(Bootstrap& bootstrap, Links& links, std::span<const std::size_t> places);
+  std::unique_ptr<Pending> start_direct(const DirectRequest& request);
+  Result<void> validate(const DirectRequest& request) const;
   std::unique_ptr<Pending> start(const CollectiveRequest& request, std::size_t copied_if_alone);
   Result<void> validate(const CollectiveRequest& request) const;
 
@@ -120,7 +129,9 @@ class RingCommunicator final : public Communicator {
   std::unique_ptr<TunerPlugin> tuner_;
   void* tuner_context_ = nullptr;
   std::optional<ServiceThread> service_;
-  std::optional<RingLinks> links_;
+  std::optional<Links> links_;
+  std::optional<Links> direct_links_;
+  std::unique_ptr<LossReports> plugin_losses_;
   std::optional<ProgressEngine> engine_;
   bool closed_ = false;
 };
@@ -135,6 +146,11 @@ Result<void> RingCommunicator::init_plugin() {
   initialised_ = result == nccl_abi::kSuccess || plugin_.has_finalize();
   if (result != nccl_abi::kSuccess) return tl::unexpected(plugin_error(plugin_, "init", result));
   if (auto chosen = choose_device(); !chosen) return chosen;
+  if (options_.direct && options_.losses == nullptr) {
+    auto losses = plugin_loss_reports(plugin_.path());
+    if (!losses) return tl::unexpected(losses.error());
+    plugin_losses_ = std::move(*losses);
+  }
   return init_profiler();
 }
 
@@ -216,41 +232,57 @@ Result<void> RingCommunicator::choose_device() {
 
 Result<int> RingCommunicator::agree_on_group(Bootstrap& bootstrap) {
   const Agreement mine{options_.channels, static_cast<std::int32_t>(options_.protocol), options_.group_channels ? 1 : 0,
-                       max_recvs_};
+                       max_recvs_, options_.direct ? 1 : 0};
   auto all = gather(bootstrap, mine);
   if (!all) return tl::unexpected(all.error());
   int group = options_.group_channels ? kMaxGroup : 1;
   for (std::size_t r = 0; r < all->size(); ++r) {
     const Agreement& other = (*all)[r];
-    if (other.channels != mine.channels || other.protocol != mine.protocol || other.grouped != mine.grouped) {
+    if (other.channels != mine.channels || other.protocol != mine.protocol || other.grouped != mine.grouped ||
+        other.direct != mine.direct) {
       return fail(
           ErrorCode::kInvalidUsage,
-          fmt::format("ranks {} and {} differ in channels ({} and {}), protocol ({} and {}) or grouping ({} and "
-                      "{}); all ranks need the same",
+          fmt::format("ranks {} and {} differ in channels ({} and {}), protocol ({} and {}), grouping ({} and {}) "
+                      "or direct connections ({} and {}); all ranks need the same",
                       rank_, r, mine.channels, other.channels, mine.protocol, other.protocol, mine.grouped,
-                      other.grouped));
+                      other.grouped, mine.direct, other.direct));
     }
     group = std::min(group, other.max_recvs);
   }
   return group;
 }
 
-Result<void> RingCommunicator::connect_ring(Bootstrap& bootstrap, int group) {
-  const int next = (rank_ + 1) % size_;
-  links_.emplace(plugin_, ctx_,
-                 RingLinks::Config{device_, (rank_ + size_ - 1) % size_, next, options_.channels, group});
-  auto listening = service_->run([&] { return links_->listen(); });
+// `places`: by link, which of the handles of the rank it connects to is for this one.
+Result<void> RingCommunicator::connect_links(Bootstrap& bootstrap, Links& links, std::span<const std::size_t> places) {
+  auto listening = service_->run([&] { return links.listen(); });
   const Result<void> listened = listening ? Result<void>{} : tl::unexpected(listening.error());
   if (auto agreed = agree(bootstrap, listened); !agreed) return agreed;
 
   auto handles = bootstrap.all_gather(std::as_bytes(std::span(*listening)));
   if (!handles) return tl::unexpected(handles.error());
   std::vector<Handle> next_handles(listening->size());
-  const std::size_t bytes = next_handles.size() * sizeof(Handle);
-  std::memcpy(next_handles.data(), handles->data() + static_cast<std::size_t>(next) * bytes, bytes);
-
+  for (std::size_t i = 0; i < next_handles.size(); ++i) {
+    const std::size_t at = static_cast<std::size_t>(links.links()[i].to) * next_handles.size() + places[i];
+    std::memcpy(&next_handles[i], handles->data() + at * sizeof(Handle), sizeof(Handle));
+  }
   const auto deadline = std::chrono::steady_clock::now() + options_.connect_timeout;
-  return agree(bootstrap, service_->run([&] { return links_->connect(next_handles, deadline); }));
+  return agree(bootstrap, service_->run([&] { return links.connect(next_handles, deadline); }));
+}
+
+Result<void> RingCommunicator::connect_ring(Bootstrap& bootstrap, int group) {
+  links_.emplace(ring_links(plugin_, ctx_, device_, rank_, size_, options_.channels, group));
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < links_->links().size(); ++i) places.push_back(i);
+  return connect_links(bootstrap, *links_, places);
+}
+
+Result<void> RingCommunicator::connect_direct(Bootstrap& bootstrap) {
+  direct_links_.emplace(direct_links(plugin_, ctx_, device_, rank_, size_));
+  std::vector<std::size_t> places;
+  for (const Link& link : direct_links_->links()) {
+    places.push_back(static_cast<std::size_t>(rank_ < link.to ? rank_ : rank_ - 1));
+  }
+  return connect_links(bootstrap, *direct_links_, places);
 }
 
 Result<void> RingCommunicator::open(Bootstrap& bootstrap) {
@@ -260,14 +292,19 @@ Result<void> RingCommunicator::open(Bootstrap& bootstrap) {
   if (size_ == 1) return init_tuner();
   service_.emplace();
   if (auto connected = connect_ring(bootstrap, *group); !connected) return connected;
+  if (options_.direct) {
+    if (auto connected = connect_direct(bootstrap); !connected) return connected;
+  }
   if (auto agreed = agree(bootstrap, init_tuner()); !agreed) return agreed;
-  engine_.emplace(plugin_, ctx_, links_->links(),
+  engine_.emplace(plugin_, ctx_, links_->links(), direct_links_ ? direct_links_->links() : std::span<Link>{},
                   ProgressEngine::Config{.rank = rank_,
                                          .size = size_,
                                          .channels = options_.channels,
                                          .protocol = options_.protocol,
                                          .flush = options_.force_flush,
                                          .profiler = &*profiler_,
+                                         .comm_id = options_.comm_id,
+                                         .losses = plugin_losses_ ? plugin_losses_.get() : options_.losses,
                                          .stall_timeout = options_.stall_timeout});
   return {};
 }
@@ -282,7 +319,10 @@ Result<void> RingCommunicator::close() {
   if (std::exchange(closed_, true)) return {};
   Result<void> outcome;
   if (engine_) engine_->stop();
-  if (links_) outcome = service_->run([&] { return links_->close(); });
+  for (std::optional<Links>* links : {&links_, &direct_links_}) {
+    if (!*links) continue;
+    if (auto closed = service_->run([&] { return (*links)->close(); }); !closed && outcome) outcome = closed;
+  }
   service_.reset();
   const auto note = [&](const char* call, int result) {
     if (result != nccl_abi::kSuccess && outcome) outcome = tl::unexpected(plugin_error(plugin_, call, result));
@@ -306,6 +346,35 @@ Result<void> RingCommunicator::validate(const CollectiveRequest& request) const 
   }
   if (closed_) return fail(ErrorCode::kInvalidUsage, "the communicator is closed");
   return {};
+}
+
+Result<void> RingCommunicator::validate(const DirectRequest& request) const {
+  if (!options_.direct) {
+    return fail(ErrorCode::kInvalidUsage, "a direct all-reduce needs CommunicatorOptions::direct on all ranks");
+  }
+  if (request.type != DataType::kFloat32 && request.type != DataType::kFloat64) {
+    return fail(ErrorCode::kInvalidArgument, "a direct all-reduce sums floats; allowed are kFloat32 and kFloat64");
+  }
+  if (request.residual != nullptr && request.missing != Missing::kResidual) {
+    return fail(ErrorCode::kInvalidArgument, "a residual needs Missing::kResidual; pass null, or that");
+  }
+  return validate(CollectiveRequest{Collective::kAllReduce, request.data, request.data, request.count, request.type});
+}
+
+std::unique_ptr<Pending> RingCommunicator::start_direct(const DirectRequest& request) {
+  auto valid = validate(request);
+  if (valid && request.count > 0 && engine_) {
+    const std::size_t share = block_share(size_, request.count, element_bytes(request.type));
+    const auto protocol = choose_protocol({Collective::kAllGather, nullptr, nullptr, share, request.type});
+    if (protocol) return std::make_unique<PendingCollective>(engine_->submit_direct(request, *protocol, record_steps_));
+    valid = tl::unexpected(protocol.error());
+  }
+  auto completion = std::make_shared<Completion>();
+  if (valid && request.residual != nullptr) {
+    std::memset(request.residual, 0, request.count * element_bytes(request.type));
+  }
+  completion->finish(valid ? Result<CollectiveStats>(CollectiveStats{}) : tl::unexpected(valid.error()));
+  return std::make_unique<PendingCollective>(std::move(completion));
 }
 
 std::unique_ptr<Pending> RingCommunicator::start(const CollectiveRequest& request, std::size_t copied_if_alone) {

@@ -15,6 +15,8 @@
 
 namespace clustar::bench::proxy {
 
+class LossReports;
+
 enum class DataType : std::uint8_t { kFloat32, kFloat64, kInt32, kUint8 };
 enum class ReduceOp : std::uint8_t { kSum, kMax };
 // What becomes of an element of which a direct all-reduce did not receive all contributions, because the transport may
@@ -43,6 +45,8 @@ struct CommunicatorOptions {
   // Connects every pair of ranks, for all_reduce_direct(): NCCL's p2p connections, one channel each way. Same on all
   // ranks.
   bool direct = false;
+  // Where all_reduce_direct() learns what is missing; outlives the communicator. Null: from the plugin's C API.
+  LossReports* losses = nullptr;
   std::string comm_name;  // ncclConfig_t.commName, for the profiler
   // The profiler and the tuner of the plugin's library, each in the newest version up to this one, 4 to 6; 0 = as the
   // NCCL that loads this version of the net plugin (net v12: 6, v11: 5, v10: 4, below: none), -1 = none.
@@ -104,10 +108,8 @@ class Communicator {
   // run without loss can be repeated bit for bit. Sum of floats only. `residual`: null, or `count` elements that
   // receive this rank's own contributions as far as they were lost, and 0 elsewhere (needs kResidual); not touched
   // before wait() returned, as `data`. Needs CommunicatorOptions::direct.
-  virtual std::unique_ptr<Pending> all_reduce_direct(void* /*data*/, std::size_t /*count*/, DataType /*type*/,
-                                                     Missing /*missing*/, void* /*residual*/) {
-    return nullptr;
-  }
+  virtual std::unique_ptr<Pending> all_reduce_direct(void* data, std::size_t count, DataType type, Missing missing,
+                                                     void* residual) = 0;
   // `send` holds size() * recv_count elements; rank r receives block r into `recv`.
   virtual std::unique_ptr<Pending> reduce_scatter(const void* send, void* recv, std::size_t recv_count, DataType type,
                                                   ReduceOp op) = 0;

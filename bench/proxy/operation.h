@@ -1,6 +1,7 @@
 // One collective from start to completion: what the user asked for and how far each channel is.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -15,6 +16,7 @@
 
 #include "bench/proxy/comm_profiler.h"
 #include "bench/proxy/communicator.h"
+#include "bench/proxy/direct_blocks.h"
 #include "bench/proxy/profiler_callback.h"
 #include "bench/proxy/ring_program.h"
 
@@ -52,6 +54,16 @@ struct CollectiveRequest {
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
+  std::size_t limit = SIZE_MAX;  // all-gather: elements of the output, where the last blocks end early
+};
+
+// A direct all-reduce of `count` elements at `data`: the exchange and the sums, before the all-gather.
+struct DirectRequest {
+  void* data = nullptr;
+  std::size_t count = 0;
+  DataType type = DataType::kFloat32;
+  Missing missing = Missing::kZero;
+  void* residual = nullptr;
 };
 
 // Of all ranks' blocks: NCCL's size of the collective, the larger of one rank's input and output.
@@ -93,9 +105,61 @@ struct GroupWork {
   std::array<void*, kSteps> requests{};  // of the receive, then of its flush
 };
 
+// A send to or a receive from one peer, in transfers of `chunk` bytes, each in a step of its own.
+struct PeerTransfers {
+  int peer = 0;
+  std::size_t link = 0;
+  std::byte* memory = nullptr;  // the user's: what is sent, where it is received
+  std::size_t bytes = 0;        // above 0: empty blocks are not exchanged
+  std::size_t chunk = 0;
+  std::size_t transfers = 0;
+  std::uint64_t number = 0;  // of this send from one of the two to the other, in the communicator
+  std::uint64_t base = 0;    // step of the connection at which it starts
+  std::array<void*, kSteps> requests{};
+  ProxySub sub;
+
+  std::size_t size_of(std::size_t transfer) const { return std::min(chunk, bytes - transfer * chunk); }
+};
+
+// posted (and at once filled by the kernel) >= transmitted (isend accepted) >= sent (test done).
+struct PeerSend : PeerTransfers {
+  std::byte* residual = nullptr;  // of the same elements; null: none
+  std::size_t posted = 0;
+  std::size_t transmitted = 0;
+  std::size_t sent = 0;
+  std::array<std::chrono::steady_clock::time_point, kSteps> times{};
+  bool done() const { return sent == transfers; }
+};
+
+// posted >= received (test done) >= ready (flushed) >= consumed (copied by the kernel).
+struct PeerReceive : PeerTransfers {
+  std::size_t posted = 0;
+  std::size_t received = 0;
+  std::size_t ready = 0;
+  std::size_t consumed = 0;
+  bool done() const { return consumed == transfers; }
+};
+
+// The exchange of blocks and the sum of the own one. Sends and receives are in the order of NCCL's plan.
+struct ExchangeWork {
+  DirectRequest request;
+  Block own;
+  std::vector<PeerSend> sends;
+  std::vector<PeerReceive> receives;
+  bool sends_begun = false;
+  bool receives_begun = false;
+  bool sent = false;
+  bool received = false;
+  std::vector<std::byte> contributions;  // where receives go: the own block of each other rank, in their order
+  std::vector<std::vector<ElementRange>> missing;  // by rank
+  std::size_t reduced = 0;                         // elements of the own block
+  bool reduction_done = false;
+};
+
 // Stays where it is: the plugin holds phandles into it.
 struct Operation {
-  CollectiveRequest request;
+  CollectiveRequest request;               // of a direct all-reduce: the all-gather of its sums
+  std::unique_ptr<ExchangeWork> exchange;  // null: none
   Protocol protocol = Protocol::kSimple;
   TaskEvents events;
   StepShape shape;

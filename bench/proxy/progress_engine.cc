@@ -23,12 +23,25 @@ const char* name_of(Collective collective) {
   return "all-reduce";
 }
 
+// The all-gather of the blocks that the ranks have added up, in place.
+CollectiveRequest sums_of(const DirectRequest& request, int rank, int size) {
+  const std::size_t element = element_bytes(request.type);
+  const std::size_t share = block_share(size, request.count, element);
+  CollectiveRequest sums{Collective::kAllGather, nullptr, request.data, share, request.type,
+                         ReduceOp::kSum,         0,       request.count};
+  const std::size_t begin = direct_block(rank, size, request.count, element).begin;
+  sums.input = static_cast<const std::byte*>(request.data) + begin * element;
+  return sums;
+}
+
 }  // namespace
 
-ProgressEngine::ProgressEngine(NetPlugin& plugin, void* ctx, std::span<Link> links, const Config& config)
+ProgressEngine::ProgressEngine(NetPlugin& plugin, void* ctx, std::span<Link> links, std::span<Link> direct_links,
+                               const Config& config)
     : plugin_(plugin),
       ctx_(ctx),
       links_(links),
+      direct_links_(direct_links),
       config_(config),
       previous_((config.rank + config.size - 1) % config.size),
       next_((config.rank + 1) % config.size),
@@ -36,6 +49,7 @@ ProgressEngine::ProgressEngine(NetPlugin& plugin, void* ctx, std::span<Link> lin
       kernel_(config.protocol),
       simple_kernel_(Protocol::kSimple),
       steps_(link_of_.size()),
+      exchanges_(direct_links.size()),
       send_free_(link_of_.size()),
       receive_free_(links.size()) {
   for (std::size_t l = 0; l < links.size(); ++l) {
@@ -63,7 +77,7 @@ std::shared_ptr<Operation> ProgressEngine::make_operation(const CollectiveReques
     ChannelWork& work = op->channels[c];
     const ChannelPart part = channel_part(static_cast<int>(c), config_.channels, request.count, total, element);
     work.program = RingProgram(request.collective, protocol, {config_.rank, config_.size, request.root}, part,
-                               request.count, element);
+                               request.count, element, request.limit);
     work.actions = work.program.actions();
     work.sends = work.program.sends();
     work.receives = work.program.receives();
@@ -86,16 +100,27 @@ Result<void> ProgressEngine::queue(std::shared_ptr<Operation> op) {
 
 std::shared_ptr<Completion> ProgressEngine::submit(const CollectiveRequest& request, Protocol protocol,
                                                    bool record_steps) {
-  auto op = make_operation(request, protocol, record_steps);
+  return submit(make_operation(request, protocol, record_steps));
+}
+
+std::shared_ptr<Completion> ProgressEngine::submit_direct(const DirectRequest& request, Protocol protocol,
+                                                          bool record_steps) {
+  auto op = make_operation(sums_of(request, config_.rank, config_.size), protocol, record_steps);
+  op->exchange = make_exchange(request);
+  profile_exchange(*op->exchange);
+  return submit(std::move(op));
+}
+
+std::shared_ptr<Completion> ProgressEngine::submit(std::shared_ptr<Operation> op) {
   auto completion = op->completion;
   TaskEvents events;
   if (config_.profiler != nullptr) {
     const auto used = std::count_if(op->channels.begin(), op->channels.end(),
                                     [](const ChannelWork& work) { return work.actions > 0; });
-    events = op->events = config_.profiler->start_task(request, protocol, static_cast<int>(used));
+    events = op->events = config_.profiler->start_task(op->request, op->protocol, static_cast<int>(used));
     for (ChannelWork& work : op->channels) {
-      config_.profiler->prepare(work.send_sub, events);
-      config_.profiler->prepare(work.receive_sub, events);
+      config_.profiler->prepare(work.send_sub, events.mask, events.coll);
+      config_.profiler->prepare(work.receive_sub, events.mask, events.coll);
     }
   }
   if (auto queued = queue(std::move(op)); !queued) completion->finish(tl::unexpected(queued.error()));
@@ -162,7 +187,8 @@ bool ProgressEngine::take_work() {
 }
 
 // As NCCL's ProxyAppend: when the progress thread takes the operations, by channel, the receive first.
-void ProgressEngine::start_ops(Operation& op) const {
+void ProgressEngine::start_ops(Operation& op) {
+  if (op.exchange) start_exchange(*op.exchange);
   const auto chunk =
       static_cast<int>(wire_shape(op.protocol).step_bytes * static_cast<std::size_t>(op.shape.chunk_steps));
   for (std::size_t c = 0; c < op.channels.size(); ++c) {
@@ -189,37 +215,49 @@ bool ProgressEngine::pass() {
   std::fill(send_free_.begin(), send_free_.end(), 1);
   std::fill(receive_free_.begin(), receive_free_.end(), 1);
   bool kernel_free = true;
+  bool exchange_send_free = true;
+  bool exchange_receive_free = true;
   bool moved = false;
   for (const auto& shared : active_) {
-    Operation& op = *shared;
-    bool any_free = kernel_free;
-    for (std::size_t g = 0; g < links_.size(); ++g) {
-      if (!receive_free_[g]) continue;
-      moved |= progress_receive(op, g);
-      receive_free_[g] = receive_done(op, links_[g]) ? 1 : 0;
-      any_free = any_free || receive_free_[g];
-      if (error_) return false;
-    }
-    for (std::size_t c = 0; c < op.channels.size(); ++c) {
-      if (kernel_free) moved |= run_kernel(op, c);
-      if (!send_free_[c]) continue;
-      moved |= progress_send(op, c);
-      if (error_) return false;
-      const ChannelWork& work = op.channels[c];
-      send_free_[c] = work.sent == work.sends ? 1 : 0;
-      any_free = any_free || send_free_[c];
-    }
-    if (kernel_free && !op.kernel_done) {
-      op.kernel_done = std::all_of(op.channels.begin(), op.channels.end(),
-                                   [](const ChannelWork& work) { return work.action == work.actions; });
-      if (op.kernel_done) {
-        op.stats.seconds = std::chrono::duration<double>(steady_clock::now() - op.started_at).count();
-      }
-    }
-    kernel_free = kernel_free && op.kernel_done;
+    if (shared->exchange) moved |= progress_exchange(*shared, exchange_send_free, exchange_receive_free);
+    if (error_) return false;
+    bool any_free = kernel_free || exchange_send_free || exchange_receive_free;
+    moved |= pass_ring(*shared, kernel_free, any_free);
+    if (error_) return false;
     if (!any_free && !kernel_free) break;
   }
   finish_front();
+  return moved;
+}
+
+bool ProgressEngine::pass_ring(Operation& op, bool& kernel_free, bool& any_free) {
+  bool moved = false;
+  for (std::size_t g = 0; g < links_.size(); ++g) {
+    if (!receive_free_[g]) continue;
+    moved |= progress_receive(op, g);
+    receive_free_[g] = receive_done(op, links_[g]) ? 1 : 0;
+    any_free = any_free || receive_free_[g];
+    if (error_) return false;
+  }
+  // The sums that an all-gather takes round have to be there.
+  const bool may_run = kernel_free && (!op.exchange || op.exchange->reduction_done);
+  for (std::size_t c = 0; c < op.channels.size(); ++c) {
+    if (may_run) moved |= run_kernel(op, c);
+    if (!send_free_[c]) continue;
+    moved |= progress_send(op, c);
+    if (error_) return false;
+    const ChannelWork& work = op.channels[c];
+    send_free_[c] = work.sent == work.sends ? 1 : 0;
+    any_free = any_free || send_free_[c];
+  }
+  if (may_run && !op.kernel_done) {
+    op.kernel_done = std::all_of(op.channels.begin(), op.channels.end(),
+                                 [](const ChannelWork& work) { return work.action == work.actions; });
+    if (op.kernel_done) {
+      op.stats.seconds = std::chrono::duration<double>(steady_clock::now() - op.started_at).count();
+    }
+  }
+  kernel_free = kernel_free && op.kernel_done;
   return moved;
 }
 
@@ -228,13 +266,14 @@ void ProgressEngine::finish_front() {
     Operation& op = *active_.front();
     const bool sent = std::all_of(op.channels.begin(), op.channels.end(),
                                   [](const ChannelWork& work) { return work.sent == work.sends; });
-    if (!op.kernel_done || !sent) return;
+    if (!op.kernel_done || !sent || (op.exchange && !op.exchange->sent)) return;
     op.completion->finish(std::move(op.stats));
     active_.pop_front();
   }
 }
 
 std::string ProgressEngine::describe_wait(const Operation& op) const {
+  if (op.exchange && !(op.exchange->sent && op.exchange->reduction_done)) return describe_exchange(*op.exchange);
   for (std::size_t c = 0; c < op.channels.size(); ++c) {
     const ChannelWork& work = op.channels[c];
     if (work.action == work.actions && work.sent == work.sends) continue;

@@ -52,15 +52,26 @@ int ProgressEngine::tag(int sender, std::size_t channel) const {
 // As setXferNetAttrs: only the half of the direction changes, and the plugin is told only what is new.
 void ProgressEngine::tell_attributes(const Operation& op, bool send) {
   if (!plugin_.has_set_net_attr()) return;
-  const nccl_abi::CommAttr none{-1, -1, -1, -1};
-  nccl_abi::NetAttr attr = told_.value_or(nccl_abi::NetAttr{none, none, 0, 0, 0});
+  nccl_abi::NetAttr attr = attributes();
   (send ? attr.send : attr.recv) = {1, 1, config_.channels, config_.channels};
   attr.op = 1u << function_of(op.request.collective);
   attr.algo = 1u << nccl_abi::kRing;
   attr.proto = 1u << protocol_of(op.protocol);
+  tell(attr);
+}
+
+// What the plugin was told last; at first what it heard before connect.
+nccl_abi::NetAttr ProgressEngine::attributes() const {
+  if (told_) return *told_;
+  const nccl_abi::CommAttr none{-1, -1, -1, -1};
+  return {none, none, nccl_abi::kNetAttrUndefined, nccl_abi::kNetAttrUndefined, nccl_abi::kNetAttrUndefined};
+}
+
+void ProgressEngine::tell(const nccl_abi::NetAttr& attr) {
   if (told_ && std::memcmp(&*told_, &attr, sizeof attr) == 0) return;
   told_ = attr;
-  plugin_.set_net_attr(ctx_, &attr);
+  nccl_abi::NetAttr copy = attr;
+  plugin_.set_net_attr(ctx_, &copy);
 }
 
 void ProgressEngine::begin_receive(Operation& op, const Link& link, GroupWork& work) {

@@ -28,8 +28,8 @@ ChannelPart channel_part(int channel, int channels, std::size_t count, std::size
 }
 
 RingProgram::RingProgram(Collective collective, Protocol protocol, const RingPosition& position,
-                         const ChannelPart& part, std::size_t block, std::size_t element)
-    : collective_(collective), position_(position), part_(part), block_(block), element_(element) {
+                         const ChannelPart& part, std::size_t block, std::size_t element, std::size_t limit)
+    : collective_(collective), position_(position), part_(part), block_(block), element_(element), limit_(limit) {
   const StepShape shape = step_shape(collective, protocol);
   const std::size_t payload = wire_shape(protocol).step_payload;
   const auto n = static_cast<std::size_t>(position.size);
@@ -120,7 +120,10 @@ SliceAction RingProgram::at(std::size_t index) const {
   const std::size_t offset = part_.begin + chunk.offset + begin;
   action.in = action.out = offset;
   if (collective_ == Collective::kReduceScatter) action.in += static_cast<std::size_t>(owner) * block_;
-  if (collective_ == Collective::kAllGather) action.out += static_cast<std::size_t>(owner) * block_;
+  if (collective_ == Collective::kAllGather) {
+    action.out += static_cast<std::size_t>(owner) * block_;
+    action.count = std::min(action.count, limit_ - std::min(limit_, action.out));
+  }
   return action;
 }
 

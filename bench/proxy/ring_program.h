@@ -48,8 +48,9 @@ ChannelPart channel_part(int channel, int channels, std::size_t count, std::size
 class RingProgram {
  public:
   RingProgram() = default;
+  // `limit`, of an all-gather: elements of the output; what blocks have beyond does not exist and is not sent.
   RingProgram(Collective collective, Protocol protocol, const RingPosition& position, const ChannelPart& part,
-              std::size_t block, std::size_t element);
+              std::size_t block, std::size_t element, std::size_t limit = SIZE_MAX);
 
   std::size_t actions() const { return loops_ * stages_ * slices_; }
   std::size_t sends() const { return loops_ * send_stages_ * slices_; }
@@ -72,6 +73,7 @@ class RingProgram {
   ChannelPart part_;
   std::size_t block_ = 0;
   std::size_t element_ = 1;
+  std::size_t limit_ = SIZE_MAX;
   std::size_t chunk_ = 0;      // elements of a full chunk
   std::size_t min_slice_ = 0;  // elements
   std::size_t loops_ = 0;

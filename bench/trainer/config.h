@@ -10,6 +10,7 @@
 #include "bench/trainer/buckets.h"
 #include "bench/trainer/codec.h"
 #include "bench/trainer/digits.h"
+#include "bench/trainer/exchange.h"
 
 namespace clustar::bench::trainer {
 
@@ -29,6 +30,7 @@ struct TrainConfig {
   // reach. Its loss and accuracy mean nothing, and check_equal has to be kOff.
   bool no_communication = false;
   CodecOptions codec;                     // of every bucket; kNone with no_communication
+  ExchangeOptions exchange;               // kAllToAll not with CodecPath::kGather
   std::optional<double> target_accuracy;  // 0 to 1: stop after the epoch that reaches it
   std::string data;                       // directory or images file; empty = generated digits
   // What the environment makes the plugin inject, for the report: as FaultSpec's text, and its fraction of loss.

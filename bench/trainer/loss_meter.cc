@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <utility>
+
+#include "nccl_plugin/abi/types.h"
 
 namespace clustar::bench::trainer {
 
@@ -49,11 +53,17 @@ LossCounts LossMeter::read() const {
   now.sent_messages -= before_.sent_messages;
   now.identified_messages -= before_.identified_messages;
   now.tolerant_messages -= before_.tolerant_messages;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, double> exchanges;  // by communicator and number
   for (const clustarCollective_v1& collective : collectives()) {
     if (earlier_.contains(collective.comm_id) || collective.total_bytes == 0) continue;
-    now.worst_charge = std::max(
-        now.worst_charge, static_cast<double>(collective.contributions) / static_cast<double>(collective.total_bytes));
+    const double charge = static_cast<double>(collective.contributions) / static_cast<double>(collective.total_bytes);
+    if (collective.function == nccl_abi::kSend) {
+      if (collective.ranks > 0) exchanges[{collective.comm_id, collective.number}] += charge / collective.ranks;
+    } else {
+      now.worst_charge = std::max(now.worst_charge, charge);
+    }
   }
+  for (const auto& [exchange, charge] : exchanges) now.worst_charge = std::max(now.worst_charge, charge);
   for (std::size_t i = 0; i < now.reasons.size(); ++i) now.reasons[i].messages -= before_.reasons[i].messages;
   return now;
 }

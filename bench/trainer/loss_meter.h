@@ -26,7 +26,8 @@ struct LossCounts {
   std::uint64_t identified_messages = 0;
   std::uint64_t tolerant_messages = 0;
   // Of the collectives that the plugin still remembers: the most that one lost here, contributions for each byte of its
-  // input. The loss contract's ledger bounds it by p (p * S * n / E of S, where each rank is a node).
+  // input. The loss contract's ledger bounds it by p (p * S * n / E of S, where each rank is a node). Of sends, all
+  // that make one exchange together: for each byte of the n blocks that are added up here (p * S * n of S * n).
   double worst_charge = 0;
   std::array<Reason, kReasons> reasons{};  // why messages that were sent are reliable
 };

@@ -56,7 +56,9 @@ json per_rank(const std::vector<RankTotals>& ranks) {
                    {"messages_sent", rank.messages_sent},
                    {"messages_received", rank.messages_received},
                    {"send_retries", rank.send_retries},
-                   {"idle_yields", rank.idle_yields}});
+                   {"idle_yields", rank.idle_yields},
+                   {"missing_contributions", rank.missing_contributions},
+                   {"expected_contributions", rank.expected_contributions}});
     all.back().update(loss_json(rank.loss));
   }
   return all;
@@ -82,6 +84,17 @@ json curve_json(const std::vector<CurvePoint>& curve) {
     result["step"].push_back(point.step);
     result["loss"].push_back(point.loss);
     result["train_s"].push_back(point.train_s);
+  }
+  return result;
+}
+
+// [step, training seconds until then, held-out accuracy] after each epoch.
+json accuracy_curve(const std::vector<EpochMetrics>& epochs) {
+  json result = json::array();
+  double train_s = 0;
+  for (const EpochMetrics& epoch : epochs) {
+    train_s += epoch.train_s;
+    result.push_back({epoch.step, train_s, epoch.accuracy});
   }
   return result;
 }
@@ -192,11 +205,21 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["time_to_target_s"] = time_to_target(report);
   results["replicas_identical"] = report.replicas_identical ? json(*report.replicas_identical) : json(nullptr);
   results["parameters_digest"] = fmt::format("{:016x}", report.parameters_digest);
+  const bool exchanges = config.exchange.all_reduce == AllReduce::kAllToAll;
+  const auto contributions = [&](std::uint64_t RankTotals::*member) {
+    return exchanges ? json(sum(report.ranks, member)) : json(nullptr);
+  };
+  results["all_reduce"] = to_string(config.exchange.all_reduce);
+  results["missing_policy"] = exchanges ? json(to_string(config.exchange.missing)) : json(nullptr);
+  results["missing_contributions"] = contributions(&RankTotals::missing_contributions);
+  results["expected_contributions"] = contributions(&RankTotals::expected_contributions);
   results["loss_bound"] = config.loss_bound_ppm / 1e6;
   results.update(loss_json(report.ranks));
   results["failure"] = report.failure.empty() ? json(nullptr) : json(report.failure);
   results["per_epoch"] = per_epoch(report.epochs);
   results["curve"] = curve_json(report.curve);
+  results["accuracy_curve"] = accuracy_curve(report.epochs);
+  results["step_seconds"] = report.step_seconds;
   add_totals(report, results);
   return results;
 }

@@ -31,14 +31,17 @@ struct RankTotals {
   std::uint64_t messages_received = 0;
   std::uint64_t send_retries = 0;  // the plugin answered "try again"
   std::uint64_t idle_yields = 0;
+  std::uint64_t missing_contributions = 0;  // of all-to-all all-reduces: see proxy::CollectiveStats
+  std::uint64_t expected_contributions = 0;
   LossCounts loss;
 };
 
 struct EpochMetrics {
   double loss = 0;  // mean over the epoch's training examples, each before its own step
   double held_out_loss = 0;
-  double accuracy = 0;  // of the held-out examples, 0 to 1
-  double train_s = 0;   // rank 0's
+  double accuracy = 0;     // of the held-out examples, 0 to 1
+  double train_s = 0;      // of the rank that reports: rank 0's in the results
+  std::uint64_t step = 0;  // the epoch's last, counted from the run's first
 };
 
 // How the loss went, at most kMaxCurvePoints of them over a run.
@@ -48,10 +51,13 @@ struct CurvePoint {
   double train_s = 0;      // of this rank, up to then
 };
 inline constexpr std::uint64_t kMaxCurvePoints = 400;
+// How many steps a report times one by one: the first of the run.
+inline constexpr std::size_t kMaxStepSeconds = 20'000;
 
 struct TrainReport {
   std::vector<EpochMetrics> epochs;
   std::vector<CurvePoint> curve;
+  std::vector<double> step_seconds;  // wall time of each of the first kMaxStepSeconds steps on this rank
   std::uint64_t steps = 0;
   std::uint64_t images = 0;  // trained on, all ranks together
   std::vector<RankTotals> ranks;
@@ -82,8 +88,11 @@ Result<void> gather_totals(const RankTotals& mine, proxy::Bootstrap* bootstrap, 
 nlohmann::json describe(const Model& model, const BucketPlan& plan);
 
 // {accuracy, loss, images_per_second, exposed_comm_s, compute_s, bytes_sent, replicas_identical, missing_bytes,
-// eligible_bytes, delivered_bytes, curve, ...}; the losses are null where the plugin does not tell them; `curve` is of
-// the rank that calls. Seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
+// eligible_bytes, delivered_bytes, all_reduce, missing_policy, missing_contributions, expected_contributions (the last
+// three null for a ring), curve, accuracy_curve, step_seconds, ...}; the losses are null where the plugin does
+// not tell them. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after each epoch) and `step_seconds` are
+// of the rank that calls. Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the
+// rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
                           const TrainReport& report);
 

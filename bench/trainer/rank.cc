@@ -54,6 +54,8 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
                            {"--codec", static_cast<std::uint64_t>(config.codec.codec)},
                            {"--codec-path", static_cast<std::uint64_t>(config.codec.path)},
                            {"--topk-fraction", std::bit_cast<std::uint64_t>(config.codec.topk_fraction)},
+                           {"--all-reduce", static_cast<std::uint64_t>(config.exchange.all_reduce)},
+                           {"--missing", static_cast<std::uint64_t>(config.exchange.missing)},
                            {"--channels", static_cast<std::uint64_t>(options.channels)},
                            {"data set (--data)", digest(dataset)}};
   if (const auto plugin = Config::load()) {
@@ -128,6 +130,7 @@ Result<void> connect(const TrainConfig& config, const RankOptions& options, cons
   communicator_options.channels = options.channels;
   communicator_options.comm_id = *id;
   communicator_options.comm_name = kCommName;
+  communicator_options.direct = config.exchange.all_reduce == AllReduce::kAllToAll;
   communicator_options.stall_timeout = options.stall_timeout;
   auto communicator = proxy::Communicator::create(*transport.plugin, *transport.bootstrap, communicator_options);
   if (!communicator) {

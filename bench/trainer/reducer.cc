@@ -23,12 +23,18 @@ std::vector<Matrix> matrices_of(const Bucket& bucket, const std::vector<TensorSp
 }  // namespace
 
 GradientReducer::GradientReducer(const BucketPlan& plan, std::span<float> gradients, proxy::Communicator* communicator,
-                                 const CodecOptions& codec, const std::vector<TensorSpec>& tensors)
+                                 const CodecOptions& codec, const std::vector<TensorSpec>& tensors,
+                                 const ExchangeOptions& exchange)
     : plan_(plan),
       gradients_(gradients),
       communicator_(communicator),
       options_(codec),
+      exchange_(exchange),
       bucket_of_(plan.tensor_offset.size()) {
+  if (communicator != nullptr && exchange.all_reduce == AllReduce::kAllToAll &&
+      exchange.missing == proxy::Missing::kResidual) {
+    lost_.resize(plan.elements);
+  }
   const int ranks = communicator != nullptr && gathers() ? communicator->size() : 0;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
@@ -45,10 +51,18 @@ void GradientReducer::tensor_ready(std::size_t tensor) {
   if (communicator_ == nullptr && !encodes()) return;
   while (in_flight_.size() < plan_.buckets.size() && missing_[in_flight_.size()] == 0) {
     const std::size_t bucket = in_flight_.size();
+    if (keeps_lost()) add_lost(bucket);
     if (encodes()) encode(bucket);
     const Clock::time_point now = Clock::now();
     in_flight_.push_back({communicator_ != nullptr ? start(bucket) : nullptr, now});
   }
+}
+
+// Before a codec: what it leaves out of this, too, its own error feedback keeps.
+void GradientReducer::add_lost(std::size_t bucket) {
+  const std::size_t begin = plan_.buckets[bucket].offset;
+  const std::size_t end = begin + plan_.buckets[bucket].elements;
+  for (std::size_t i = begin; i < end; ++i) gradients_[i] += lost_[i];
 }
 
 void GradientReducer::encode(std::size_t bucket) {
@@ -64,8 +78,13 @@ std::unique_ptr<proxy::Pending> GradientReducer::start(std::size_t bucket) {
     return communicator_->all_gather(encoded.own().data(), encoded.all().data(), encoded.own().size(),
                                      proxy::DataType::kUint8);
   }
-  return communicator_->all_reduce(gradients_.data() + plan_.buckets[bucket].offset, plan_.buckets[bucket].elements,
-                                   proxy::DataType::kFloat32, proxy::ReduceOp::kSum);
+  const auto [data, count] =
+      std::pair(gradients_.data() + plan_.buckets[bucket].offset, plan_.buckets[bucket].elements);
+  if (exchange_.all_reduce == AllReduce::kRing) {
+    return communicator_->all_reduce(data, count, proxy::DataType::kFloat32, proxy::ReduceOp::kSum);
+  }
+  float* const lost = keeps_lost() ? lost_.data() + plan_.buckets[bucket].offset : nullptr;
+  return communicator_->all_reduce_direct(data, count, proxy::DataType::kFloat32, exchange_.missing, lost);
 }
 
 Result<StepCommunication> GradientReducer::finish() {
@@ -91,6 +110,8 @@ void GradientReducer::wait(std::size_t bucket, Clock::time_point& covered_to) {
     communicator_->abort();
     return;
   }
+  step_.missing_contributions += stats->missing_contributions;
+  step_.expected_contributions += stats->expected_contributions;
   const auto length = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(stats->seconds));
   const Clock::time_point end = in_flight_[bucket].started + length;
   const Clock::time_point from = std::max(covered_to, in_flight_[bucket].started);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,7 @@
 #include "bench/trainer/buckets.h"
 #include "bench/trainer/codec.h"
 #include "bench/trainer/encoded_bucket.h"
+#include "bench/trainer/exchange.h"
 #include "bench/trainer/layer.h"
 #include "transport/base/result.h"
 
@@ -25,6 +27,8 @@ struct StepCommunication {
   double total_s = 0;    // time in which at least one bucket was under way
   double exposed_s = 0;  // time that compute stood still for it: from the end of backward to the last bucket's arrival
   double codec_s = 0;    // encoding, which is part of compute, and decoding, which is part of exposed_s
+  std::uint64_t missing_contributions = 0;  // see proxy::CollectiveStats
+  std::uint64_t expected_contributions = 0;
 };
 
 // One step: tensor_ready() for every tensor, then finish(). The gradients must stay untouched in between, but for
@@ -33,9 +37,11 @@ struct StepCommunication {
 class GradientReducer {
  public:
   // `plan` and `communicator` must outlive the reducer, and the reducer the communicator's last collective. `tensors`,
-  // those of the plan, are asked for by codecs only.
+  // those of the plan, are asked for by codecs only. Exchange by AllReduce::kAllToAll needs a communicator that is
+  // `direct`, and a codec's path, if any, has to be kReduce.
   GradientReducer(const BucketPlan& plan, std::span<float> gradients, proxy::Communicator* communicator,
-                  const CodecOptions& codec = {}, const std::vector<TensorSpec>& tensors = {});
+                  const CodecOptions& codec = {}, const std::vector<TensorSpec>& tensors = {},
+                  const ExchangeOptions& exchange = {});
 
   // Starts each bucket whose last tensor this was, in bucket order whatever the order of tensors: collectives must
   // start in the same order on all ranks.
@@ -51,6 +57,8 @@ class GradientReducer {
   };
   bool encodes() const { return options_.codec != Codec::kNone; }
   bool gathers() const { return encodes() && options_.path == CodecPath::kGather; }
+  bool keeps_lost() const { return !lost_.empty(); }
+  void add_lost(std::size_t bucket);
   void encode(std::size_t bucket);
   std::unique_ptr<proxy::Pending> start(std::size_t bucket);
   void wait(std::size_t bucket, Clock::time_point& covered_to);
@@ -61,6 +69,9 @@ class GradientReducer {
   std::span<float> gradients_;
   proxy::Communicator* communicator_;
   CodecOptions options_;
+  ExchangeOptions exchange_;
+  // What the latest exchange lost of this rank's gradients, as they lie in those; empty: that is not kept.
+  std::vector<float> lost_;
   std::vector<EncodedBucket> encoded_;  // by bucket; empty without a codec
   std::vector<std::size_t> bucket_of_;  // by tensor
   std::vector<std::size_t> missing_;    // by bucket: tensors that are not ready

@@ -57,6 +57,18 @@ std::string codec_text(const json& results) {
   return fmt::format("{}, {:.3f} s per rank", text, results["codec_s"].get<double>());
 }
 
+std::string exchange_text(const json& results) {
+  const std::string policy = results["missing_policy"];
+  const auto missing = results["missing_contributions"].get<std::uint64_t>();
+  const auto expected = results["expected_contributions"].get<std::uint64_t>();
+  const double share = expected > 0 ? 100.0 * static_cast<double>(missing) / static_cast<double>(expected) : 0;
+  const char* what = policy == "rescale"    ? "sums rescaled"
+                     : policy == "residual" ? "added to the next step's gradient"
+                                            : "taken as zero";
+  return fmt::format("all-to-all; {} of {} contributions missing ({:.3f} %), {}", grouped(missing), grouped(expected),
+                     share, what);
+}
+
 std::string communication_text(const json& results) {
   if (without_communication(results)) return "none: this throughput is a ceiling, its loss and accuracy mean nothing";
   if (results["ranks"] == 1) return "none";
@@ -80,6 +92,7 @@ std::string summary(const json& results) {
       row("ranks", fmt::format("{}, global batch {}", results["ranks"].get<std::size_t>(), config["batch"].get<int>()));
   text += row("compute by", fmt::format("{}, one thread per rank", results["gemm"].get<std::string>()));
   text += row("transport", transport_text(results));
+  if (results["all_reduce"] != "ring") text += row("all-reduce", exchange_text(results));
   if (!config["codec"].is_null()) text += row("gradient codec", codec_text(results));
   if (!results["inject_faults"].is_null()) {
     text += row("injected on purpose", results["inject_faults"].get<std::string>() + ", into what each rank sends");

@@ -33,7 +33,7 @@ Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan
       parameters_(plan.elements),
       gradients_(plan.elements),
       network_(model, plan, std::max(kEvaluationBatch, largest_share(config.batch, links.size()))),
-      reducer_(plan, gradients_, links.communicator, config.codec, model.tensors()),
+      reducer_(plan, gradients_, links.communicator, config.codec, model.tensors(), config.exchange),
       sgd_(plan.elements, static_cast<float>(config.rate), static_cast<float>(config.momentum)),
       check_(links.bootstrap) {
   network_.initialise(parameters_, config.seed);
@@ -117,10 +117,13 @@ Result<double> Trainer::run_step(std::span<const std::uint32_t> global_batch) {
   sgd_.step(parameters_, gradients_);
   const double step_s = seconds_since(start);
   totals_.train_s += step_s;
+  if (report_.step_seconds.size() < kMaxStepSeconds) report_.step_seconds.push_back(step_s);
   totals_.compute_s += step_s - communication->exposed_s;
   totals_.exposed_comm_s += communication->exposed_s;
   totals_.total_comm_s += communication->total_s;
   totals_.codec_s += communication->codec_s;
+  totals_.missing_contributions += communication->missing_contributions;
+  totals_.expected_contributions += communication->expected_contributions;
   return loss.loss;
 }
 
@@ -171,6 +174,7 @@ Result<void> Trainer::finish_epoch(int epoch, double my_loss, double train_s) {
   metrics.held_out_loss = held_out->loss;
   metrics.accuracy = held_out->accuracy;
   metrics.train_s = train_s;
+  metrics.step = report_.steps;
   report_.epochs.push_back(metrics);
   if (!std::isfinite(metrics.loss)) {
     report_.failure = fmt::format(

@@ -1,13 +1,14 @@
 // The text of loss_rules and loss_traffic_classes.
 //
-//   loss_rules            RULE ; RULE ; ...      the first that fits a collective counts
-//   RULE                  KEY=VALUE , ...        each key once, in any order; what is left out fits everything
-//     comm                ncclConfig_t.commName, with * and ?; empty: communicators without a name
-//     ranks               N | N-M | N- | -M
-//     bytes               the same, of one rank's input (sendrecv: of one send), with the suffixes K, M, G (powers of
-//     1024) class               the same, of ncclConfig_t.trafficClass; one that is not set fits no range func
-//     allreduce | reducescatter | any | sendrecv p                   0 to 0.1; loss_tolerance where it is left out
-//   loss_traffic_classes  N | N-M , ...          each a rule of its own, behind all of loss_rules
+// loss_rules            RULE ; RULE ; ...      the first that fits a collective counts
+// RULE                  KEY=VALUE , ...        each key once, in any order; what is left out fits everything
+//     comm              ncclConfig_t.commName, with * and ?; empty: communicators without a name
+//     ranks             N | N-M | N- | -M
+//     bytes             the same, of one rank's input (sendrecv: of one send), with K, M, G (powers of 1024)
+//     class             the same, of ncclConfig_t.trafficClass; one that is not set fits no range
+//     func              allreduce | reducescatter | any | sendrecv
+//     p                 0 to 0.1; loss_tolerance where it is left out
+// loss_traffic_classes  N | N-M , ...          each a rule of its own, behind all of loss_rules
 //
 // `any`, or no func at all, is a ring's two reductions. sendrecv is never implied: it is the user's word that the sends
 // and receives of the communicator carry float gradients, and that he looks up what of them is missing.

@@ -44,6 +44,8 @@ ROOMS = {
     "nccl_plugin/abi": [],
     # These two drive any plugin and so must know nothing of ours beyond the ABI and how errors are reported.
     "bench/proxy": [ABI, RESULT],
+    # The public C API, which a user of any plugin may look for.
+    "bench/proxy/loss_reports": ["bench/proxy", RESULT, "nccl_plugin/clustar.h"],
     "bench/conform": ["bench/proxy", "bench/report", ABI, RESULT],
     "bench/perf": ["bench/proxy", ABI, RESULT],
     # Knows interfaces and queues, not what runs over them.

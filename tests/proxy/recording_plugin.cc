@@ -94,6 +94,14 @@ void describe(const Descriptor& event, Record& record) {
       record.is_send = event.proxy_op.is_send != 0;
       break;
     case kEventProxyStep: record.step = event.proxy_step.step; break;
+    case kEventP2p:
+      record.text = text_of(event.p2p.func);
+      record.datatype = text_of(event.p2p.datatype);
+      record.count = event.p2p.count;
+      record.peer = event.p2p.peer;
+      record.channels = event.p2p.channels;
+      if constexpr (requires { event.p2p.parent_group; }) record.group = id_of(event.p2p.parent_group, "parentGroup");
+      break;
     case kEventNetPlugin:
       record.plugin_id = event.net_plugin.id;
       if (event.net_plugin.data != nullptr) *static_cast<bool*>(event.net_plugin.data) = true;
@@ -105,6 +113,11 @@ void describe(const Descriptor& event, Record& record) {
       record.text = text_of(event.coll_api.func);
       record.datatype = text_of(event.coll_api.datatype);
       record.count = event.coll_api.count;
+    }
+    if (event.type == kEventP2pApi) {
+      record.text = text_of(event.p2p_api.func);
+      record.datatype = text_of(event.p2p_api.datatype);
+      record.count = event.p2p_api.count;
     }
   }
 }

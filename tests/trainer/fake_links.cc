@@ -3,16 +3,39 @@
 #include <cstring>
 #include <optional>
 
+#include "bench/proxy/direct_blocks.h"
+
 namespace clustar::bench::trainer {
 
 void FakeWorld::join_reduction(std::uint64_t number, int rank, float* data, std::size_t count) {
   const std::lock_guard lock(mutex_);
+  join(reductions_[number], number, rank, data, count);
+}
+
+void FakeWorld::join_exchange(std::uint64_t number, int rank, float* data, std::size_t count, proxy::Missing missing,
+                              float* residual) {
+  const std::lock_guard lock(mutex_);
   Reduction& reduction = reductions_[number];
+  reduction.direct = true;
+  reduction.missing = missing;
+  reduction.residuals.resize(ranks_);
+  reduction.residuals[static_cast<std::size_t>(rank)] = residual;
+  join(reduction, number, rank, data, count);
+}
+
+// Under mutex_.
+void FakeWorld::join(Reduction& reduction, std::uint64_t number, int rank, float* data, std::size_t count) {
   reduction.buffers.resize(ranks_);
   reduction.buffers[static_cast<std::size_t>(rank)] = data;
   reduction.count = count;
   if (++reduction.joined < ranks_) return;
+  reduction.missing_contributions.resize(ranks_);
+  reduction.expected_contributions.resize(ranks_);
   for (std::size_t i = 0; i < count; ++i) {
+    if (reduction.direct) {
+      exchange(reduction, number, i);
+      continue;
+    }
     float sum = reduction.buffers[0][i];
     for (std::size_t r = 1; r < ranks_; ++r) sum += reduction.buffers[r][i];
     for (float* buffer : reduction.buffers) buffer[i] = sum;
@@ -22,14 +45,44 @@ void FakeWorld::join_reduction(std::uint64_t number, int rank, float* data, std:
   changed_.notify_all();
 }
 
+// Element i of a direct all-reduce, as communicator.h says.
+void FakeWorld::exchange(Reduction& reduction, std::uint64_t number, std::size_t i) {
+  const int size = static_cast<int>(ranks_);
+  const std::size_t share = proxy::block_share(size, reduction.count, sizeof(float));
+  const auto owner = static_cast<int>(i / share);
+  float sum = 0;
+  int contributions = 0;
+  for (int from = 0; from < size; ++from) {
+    const auto r = static_cast<std::size_t>(from);
+    const bool lost = from != owner && loses && loses(number, from, owner, i);
+    const float mine = reduction.buffers[r][i];
+    if (reduction.residuals[r] != nullptr) reduction.residuals[r][i] = lost ? mine : 0;
+    if (from != owner) ++reduction.expected_contributions[static_cast<std::size_t>(owner)];
+    if (lost) {
+      ++reduction.missing_contributions[static_cast<std::size_t>(owner)];
+    } else {
+      sum = from == 0 ? mine : sum + mine;
+      ++contributions;
+    }
+  }
+  if (reduction.missing == proxy::Missing::kRescale && contributions < size) {
+    sum = static_cast<float>(static_cast<double>(sum) * size / contributions);
+  }
+  for (float* buffer : reduction.buffers) buffer[i] = sum;
+}
+
 bool FakeWorld::reduction_done(std::uint64_t number) {
   const std::lock_guard lock(mutex_);
   return reductions_[number].done;
 }
 
-void FakeWorld::wait_reduction(std::uint64_t number) {
+proxy::CollectiveStats FakeWorld::wait_reduction(std::uint64_t number, int rank) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return reductions_[number].done; });
+  proxy::CollectiveStats stats;
+  stats.missing_contributions = reductions_[number].missing_contributions[static_cast<std::size_t>(rank)];
+  stats.expected_contributions = reductions_[number].expected_contributions[static_cast<std::size_t>(rank)];
+  return stats;
 }
 
 std::vector<std::byte> FakeWorld::gather(std::uint64_t number, int rank, std::span<const std::byte> mine) {
@@ -61,19 +114,20 @@ std::vector<std::size_t> FakeWorld::reduced() const {
 class FakePending final : public proxy::Pending {
  public:
   // Without a number it is complete.
-  FakePending(FakeWorld& world, std::optional<std::uint64_t> number, std::size_t bytes)
-      : world_(world), number_(number), bytes_(bytes) {}
+  FakePending(FakeWorld& world, int rank, std::optional<std::uint64_t> number, std::size_t bytes)
+      : world_(world), rank_(rank), number_(number), bytes_(bytes) {}
   bool done() const override { return !number_ || world_.reduction_done(*number_); }
   Result<proxy::CollectiveStats> wait() override {
-    if (number_) world_.wait_reduction(*number_);
-    if (number_ && *number_ >= world_.fail_from) return fail(ErrorCode::kRemote, "the fake transport was told to fail");
     proxy::CollectiveStats stats;
+    if (number_) stats = world_.wait_reduction(*number_, rank_);
+    if (number_ && *number_ >= world_.fail_from) return fail(ErrorCode::kRemote, "the fake transport was told to fail");
     stats.bytes_sent = bytes_;
     return stats;
   }
 
  private:
   FakeWorld& world_;
+  int rank_;
   std::optional<std::uint64_t> number_;
   std::size_t bytes_;
 };
@@ -90,7 +144,14 @@ class FakeCommunicator final : public proxy::Communicator {
     world_.join_reduction(next_, rank_, static_cast<float*>(data), count);
     totals_.bytes_sent += count * sizeof(float);
     ++totals_.messages_sent;
-    return std::make_unique<FakePending>(world_, next_++, count * sizeof(float));
+    return std::make_unique<FakePending>(world_, rank_, next_++, count * sizeof(float));
+  }
+  std::unique_ptr<proxy::Pending> all_reduce_direct(void* data, std::size_t count, proxy::DataType,
+                                                    proxy::Missing missing, void* residual) override {
+    world_.join_exchange(next_, rank_, static_cast<float*>(data), count, missing, static_cast<float*>(residual));
+    totals_.bytes_sent += count * sizeof(float);
+    ++totals_.messages_sent;
+    return std::make_unique<FakePending>(world_, rank_, next_++, count * sizeof(float));
   }
   std::unique_ptr<proxy::Pending> reduce_scatter(const void*, void*, std::size_t, proxy::DataType,
                                                  proxy::ReduceOp) override {
@@ -105,7 +166,7 @@ class FakeCommunicator final : public proxy::Communicator {
     const std::size_t sent = bytes * static_cast<std::size_t>(world_.size() - 1);
     totals_.bytes_sent += sent;
     ++totals_.messages_sent;
-    return std::make_unique<FakePending>(world_, std::nullopt, sent);
+    return std::make_unique<FakePending>(world_, rank_, std::nullopt, sent);
   }
   std::unique_ptr<proxy::Pending> broadcast(void*, std::size_t, proxy::DataType, int) override { return nullptr; }
   Totals totals() const override { return totals_; }

@@ -22,6 +22,9 @@ class FakeWorld {
 
   // Called with each finished all-reduce's number (from 0) and every rank's buffer, to damage what a transport would.
   std::function<void(std::uint64_t number, const std::vector<float*>& buffers, std::size_t count)> after_reduce;
+  // Whether direct all-reduce `number` loses element i of what rank `from` sends to rank `to`, which adds it up. Null:
+  // nothing is lost.
+  std::function<bool(std::uint64_t number, int from, int to, std::size_t i)> loses;
   // From this all-reduce on, every one fails.
   std::uint64_t fail_from = UINT64_MAX;
 
@@ -36,7 +39,12 @@ class FakeWorld {
   friend class FakeBootstrap;
   friend class FakePending;
   struct Reduction {
+    bool direct = false;
+    proxy::Missing missing = proxy::Missing::kZero;
     std::vector<float*> buffers;
+    std::vector<float*> residuals;  // null: none
+    std::vector<std::uint64_t> missing_contributions;
+    std::vector<std::uint64_t> expected_contributions;
     std::size_t joined = 0;
     std::size_t count = 0;
     bool done = false;
@@ -46,8 +54,12 @@ class FakeWorld {
     std::size_t joined = 0;
   };
   void join_reduction(std::uint64_t number, int rank, float* data, std::size_t count);
+  void join_exchange(std::uint64_t number, int rank, float* data, std::size_t count, proxy::Missing missing,
+                     float* residual);
+  void join(Reduction& reduction, std::uint64_t number, int rank, float* data, std::size_t count);
+  void exchange(Reduction& reduction, std::uint64_t number, std::size_t i);
   bool reduction_done(std::uint64_t number);
-  void wait_reduction(std::uint64_t number);
+  proxy::CollectiveStats wait_reduction(std::uint64_t number, int rank);
   // Of the bootstraps, and of the communicators.
   std::vector<std::byte> gather(std::uint64_t number, int rank, std::span<const std::byte> mine);
   std::vector<std::byte> gather_block(std::uint64_t number, int rank, std::span<const std::byte> mine);

@@ -68,6 +68,27 @@ TEST_P(TrainOverPlugin, FourRanksEqualOne) {
   EXPECT_EQ(four["transport"]["plugin"], GetParam().path);
 }
 
+TEST_P(TrainOverPlugin, AllToAllTrainsAsARingDoes) {
+  const std::vector<std::string> common{"--model", "mlp", "--epochs", "4", "--examples", "500", "--batch", "50"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), common.begin(), common.end());
+    return results(more);
+  };
+  const json ring = with({"--ranks", "3"});
+  for (const char* missing : {"zero", "rescale", "residual"}) {
+    const json direct = with({"--ranks", "3", "--all-reduce", "all-to-all", "--missing", missing});
+    EXPECT_EQ(direct["replicas_identical"], true);
+    EXPECT_EQ(direct["all_reduce"], "all-to-all");
+    EXPECT_EQ(direct["missing_policy"], missing);
+    EXPECT_EQ(direct["missing_contributions"], 0);
+    EXPECT_EQ(direct["expected_contributions"], direct["steps"].get<std::uint64_t>() * 2 * 669706);
+    EXPECT_NEAR(direct["loss"].get<double>(), ring["loss"].get<double>(), 1e-3);
+    // Both send 2 (n - 1) / n of the buffer from each rank.
+    const auto expected = ring["bytes_sent"].get<double>();
+    EXPECT_NEAR(direct["bytes_sent"].get<double>(), expected, 0.01 * expected);
+  }
+}
+
 // Element by element, which the command line does not show: four ranks as threads of this process, over the plugin.
 TEST_P(TrainOverPlugin, ParametersEqualThoseOfOneProcess) {
   TrainConfig config;
@@ -352,6 +373,31 @@ TEST(TrainPlugin, ToleratedLossKeepsReplicasEqual) {
   EXPECT_EQ(results["identified_messages"], results["messages_sent"]);
   for (const json& rank : results["per_rank"]) {
     EXPECT_LE(rank["missing_bytes"].get<double>(), 0.05 * rank["eligible_bytes"].get<double>());
+  }
+}
+
+// The same of an all-to-all: here the ranks know which contributions are missing.
+TEST(TrainPlugin, ToleratedLossOfAnExchangeIsCounted) {
+  for (const char* missing : {"rescale", "residual"}) {
+    const TemporaryDirectory dir;
+    setenv("CLUSTAR_LOSS_WARMUP", "2", 1);
+    const Outcome outcome =
+        run_clustar({"train",  "--plugin",         CLUSTAR_PLUGIN, "--ranks",       "3",          "--epochs",
+                     "1",      "--examples",       "1000",         "--all-reduce",  "all-to-all", "--missing",
+                     missing,  "--loss-tolerance", "0.05",         "--inject-loss", "0.02",       "--no-progress",
+                     "--json", dir.file("r.json")});
+    unsetenv("CLUSTAR_LOSS_WARMUP");
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const json results = dir.read_json("r.json").at("results");
+    EXPECT_EQ(results["replicas_identical"], true);
+    EXPECT_GT(results["eligible_bytes"], 0u);
+    const auto bytes = results["missing_bytes"].get<double>();
+    EXPECT_GT(bytes, 0);
+    // An element that lost a byte is missing as a whole.
+    const auto contributions = results["missing_contributions"].get<double>();
+    EXPECT_GE(contributions * sizeof(float), bytes);
+    EXPECT_LE(contributions * sizeof(float), 1.1 * bytes);
+    EXPECT_EQ(results["identified_messages"], results["messages_sent"]);
   }
 }
 

@@ -230,6 +230,15 @@ TEST(Results, HaveTheKeysThatToolsRead) {
   for (const char* key : {"loss", "accuracy", "train_s", "held_out_loss"}) {
     EXPECT_EQ(results.at("per_epoch").at(key).size(), 2u) << key;
   }
+  EXPECT_EQ(results.at("step_seconds").size(), 14u);
+  const nlohmann::json& accuracy = results.at("accuracy_curve");
+  ASSERT_EQ(accuracy.size(), 2u);
+  EXPECT_EQ(accuracy[0][0], 7);
+  EXPECT_EQ(accuracy[1][0], 14);
+  EXPECT_GT(accuracy[1][1], accuracy[0][1]);
+  EXPECT_EQ(accuracy[1][2], results.at("accuracy"));
+  EXPECT_EQ(results.at("all_reduce"), "ring");
+  EXPECT_TRUE(results.at("missing_contributions").is_null());
   EXPECT_THAT(summary(results), AllOf(HasSubstr("669,706 parameters"), HasSubstr("identical after each of 14 steps"),
                                       HasSubstr("exposed"), HasSubstr("images/s")));
 }

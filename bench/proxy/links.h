@@ -1,5 +1,6 @@
-// The connections of one rank to its two ring neighbours, with their step buffers: set up and closed in the order of
-// NCCL 2.28.9 src/transport/net.cc (recvProxySetup, sendProxyConnect, recvProxyConnect, the two ...ProxyFree).
+// Connections of one rank, to its two ring neighbours or to all peers, with their step buffers: set up and closed in
+// the order of NCCL 2.28.9 src/transport/net.cc (recvProxySetup, sendProxyConnect, recvProxyConnect, the two
+// ...ProxyFree).
 #pragma once
 
 #include <array>
@@ -38,31 +39,27 @@ struct Registered {
   void* mhandle = nullptr;
 };
 
-// One send comm to the next rank and one receive comm from the previous one, for one channel or a group of them.
+// One send comm to a rank and one receive comm from a rank, for one channel or a group of them.
 struct Link {
+  int to = 0;
+  int from = 0;
   int first_channel = 0;
   int channels = 1;
   Handle next_handle{};  // the same buffer in every retry of connect: a plugin may keep state in it
   void* listen_comm = nullptr;
   void* send_comm = nullptr;
   void* recv_comm = nullptr;
-  std::vector<Registered> send_buffers;  // by protocol; each holds buffer_bytes(protocol) per channel
+  std::vector<Registered> send_buffers;  // as Links' buffer sizes, each that many bytes per channel
   std::vector<Registered> recv_buffers;
 };
 
 // All methods on the service thread, but links(), which the progress thread reads between connect() and close().
-class RingLinks {
+class Links {
  public:
-  struct Config {
-    int device = 0;
-    int previous = 0;  // ranks, for messages
-    int next = 0;
-    int channels = 1;
-    int group = 1;  // channels per link
-  };
-  RingLinks(NetPlugin& plugin, void* ctx, const Config& config);
+  // `buffer_bytes`: of each buffer that a comm gets, per channel.
+  Links(NetPlugin& plugin, void* ctx, int device, std::vector<Link> links, std::vector<std::size_t> buffer_bytes);
 
-  // One handle per link, for the previous rank to connect to.
+  // One handle per link, for the rank to connect to that the link receives from.
   Result<std::vector<Handle>> listen();
   Result<void> connect(std::span<const Handle> next_handles, std::chrono::steady_clock::time_point deadline);
   // Closes whatever is open; the first error, after trying everything.
@@ -78,8 +75,14 @@ class RingLinks {
 
   NetPlugin& plugin_;
   void* ctx_;
-  Config config_;
+  int device_;
   std::vector<Link> links_;
+  std::vector<std::size_t> buffer_bytes_;
 };
+
+// Of a ring 0, 1, ... size - 1, 0: a link per group of channels, a buffer per protocol (its number is its place).
+Links ring_links(NetPlugin& plugin, void* ctx, int device, int rank, int size, int channels, int group);
+// To each other rank, in their order, for sends and receives: one buffer, of NCCL's p2p steps.
+Links direct_links(NetPlugin& plugin, void* ctx, int device, int rank, int size);
 
 }  // namespace clustar::bench::proxy

@@ -1,4 +1,4 @@
-#include "bench/proxy/ring_links.h"
+#include "bench/proxy/links.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "bench/proxy/direct_blocks.h"
 #include "bench/proxy/plugin_error.h"
 
 namespace clustar::bench::proxy {
@@ -14,8 +15,8 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr Protocol kAllProtocols[] = {Protocol::kSimple, Protocol::kLL, Protocol::kLL128};
-static_assert(static_cast<int>(Protocol::kSimple) == 0 && static_cast<int>(Protocol::kLL128) == kProtocols - 1);
+static_assert(static_cast<int>(Protocol::kSimple) == 0 && static_cast<int>(Protocol::kLL) == 1 &&
+              static_cast<int>(Protocol::kLL128) == 2);
 
 nccl_abi::NetAttr undefined_attr() {
   const nccl_abi::CommAttr none{-1, -1, -1, -1};
@@ -40,22 +41,17 @@ Result<MappedBuffer> MappedBuffer::create(std::size_t size) {
   return buffer;
 }
 
-RingLinks::RingLinks(NetPlugin& plugin, void* ctx, const Config& config) : plugin_(plugin), ctx_(ctx), config_(config) {
-  for (int first = 0; first < config.channels; first += config.group) {
-    Link& link = links_.emplace_back();
-    link.first_channel = first;
-    link.channels = std::min(config.group, config.channels - first);
-  }
-}
+Links::Links(NetPlugin& plugin, void* ctx, int device, std::vector<Link> links, std::vector<std::size_t> buffer_bytes)
+    : plugin_(plugin), ctx_(ctx), device_(device), links_(std::move(links)), buffer_bytes_(std::move(buffer_bytes)) {}
 
-Result<std::vector<Handle>> RingLinks::listen() {
+Result<std::vector<Handle>> Links::listen() {
   std::vector<Handle> handles;
   for (Link& link : links_) {
     Handle handle{};
-    const int result = plugin_.listen(ctx_, config_.device, &handle, &link.listen_comm);
+    const int result = plugin_.listen(ctx_, device_, &handle, &link.listen_comm);
     if (result != nccl_abi::kSuccess) {
       link.listen_comm = nullptr;
-      return tl::unexpected(plugin_error(plugin_, fmt::format("listen on device {}", config_.device), result));
+      return tl::unexpected(plugin_error(plugin_, fmt::format("listen on device {}", device_), result));
     }
     if (link.listen_comm == nullptr) {
       return fail(ErrorCode::kInternal, "listen succeeded without a listen comm, which NCCL does not allow");
@@ -65,9 +61,9 @@ Result<std::vector<Handle>> RingLinks::listen() {
   return handles;
 }
 
-Result<void> RingLinks::register_buffers(void* comm, int channels, std::vector<Registered>& buffers) {
-  for (const Protocol protocol : kAllProtocols) {
-    auto memory = MappedBuffer::create(buffer_bytes(protocol) * static_cast<std::size_t>(channels));
+Result<void> Links::register_buffers(void* comm, int channels, std::vector<Registered>& buffers) {
+  for (const std::size_t bytes : buffer_bytes_) {
+    auto memory = MappedBuffer::create(bytes * static_cast<std::size_t>(channels));
     if (!memory) return tl::unexpected(memory.error());
     void* mhandle = nullptr;
     const int result = plugin_.reg_mr(comm, memory->data(), memory->size(), nccl_abi::kPtrHost, &mhandle);
@@ -81,13 +77,13 @@ Result<void> RingLinks::register_buffers(void* comm, int channels, std::vector<R
 }
 
 // True when the link got its send comm in this call.
-Result<bool> RingLinks::poll_connect(Link& link) {
+Result<bool> Links::poll_connect(Link& link) {
   if (link.send_comm != nullptr) return false;
-  const int result = plugin_.connect(ctx_, config_.device, &link.next_handle, &link.send_comm);
+  const int result = plugin_.connect(ctx_, device_, &link.next_handle, &link.send_comm);
   if (result != nccl_abi::kSuccess) {
     link.send_comm = nullptr;
-    return tl::unexpected(plugin_error(
-        plugin_, fmt::format("connect to rank {} for channel {}", config_.next, link.first_channel), result));
+    return tl::unexpected(
+        plugin_error(plugin_, fmt::format("connect to rank {} for channel {}", link.to, link.first_channel), result));
   }
   if (link.send_comm == nullptr) return false;
   if (auto done = register_buffers(link.send_comm, link.channels, link.send_buffers); !done) {
@@ -96,13 +92,13 @@ Result<bool> RingLinks::poll_connect(Link& link) {
   return true;
 }
 
-Result<bool> RingLinks::poll_accept(Link& link) {
+Result<bool> Links::poll_accept(Link& link) {
   if (link.recv_comm != nullptr) return false;
   const int result = plugin_.accept(link.listen_comm, &link.recv_comm);
   if (result != nccl_abi::kSuccess) {
     link.recv_comm = nullptr;
     return tl::unexpected(plugin_error(
-        plugin_, fmt::format("accept from rank {} for channel {}", config_.previous, link.first_channel), result));
+        plugin_, fmt::format("accept from rank {} for channel {}", link.from, link.first_channel), result));
   }
   if (link.recv_comm == nullptr) return false;
   // NCCL closes the listen comm before it registers anything with the new comm.
@@ -114,18 +110,18 @@ Result<bool> RingLinks::poll_accept(Link& link) {
   return true;
 }
 
-std::string RingLinks::describe_unconnected() const {
+std::string Links::describe_unconnected() const {
   std::string text;
   for (const Link& link : links_) {
     if (link.send_comm == nullptr)
-      text += fmt::format("; connect to rank {} (channel {})", config_.next, link.first_channel);
+      text += fmt::format("; connect to rank {} (channel {})", link.to, link.first_channel);
     if (link.recv_comm == nullptr)
-      text += fmt::format("; accept from rank {} (channel {})", config_.previous, link.first_channel);
+      text += fmt::format("; accept from rank {} (channel {})", link.from, link.first_channel);
   }
   return text.empty() ? text : text.substr(2);
 }
 
-Result<void> RingLinks::connect(std::span<const Handle> next_handles, steady_clock::time_point deadline) {
+Result<void> Links::connect(std::span<const Handle> next_handles, steady_clock::time_point deadline) {
   for (std::size_t i = 0; i < links_.size(); ++i) links_[i].next_handle = next_handles[i];
   nccl_abi::NetAttr attr = undefined_attr();
   plugin_.set_net_attr(ctx_, &attr);  // NCCL ignores the result too
@@ -153,7 +149,7 @@ Result<void> RingLinks::connect(std::span<const Handle> next_handles, steady_clo
   return {};
 }
 
-Result<void> RingLinks::close() {
+Result<void> Links::close() {
   std::optional<Error> first;
   const auto note = [&](const char* call, int result) {
     if (result != nccl_abi::kSuccess && !first) first = plugin_error(plugin_, call, result);
@@ -172,6 +168,29 @@ Result<void> RingLinks::close() {
   }
   if (first) return tl::unexpected(*first);
   return {};
+}
+
+Links ring_links(NetPlugin& plugin, void* ctx, int device, int rank, int size, int channels, int group) {
+  std::vector<Link> links;
+  for (int first = 0; first < channels; first += group) {
+    Link& link = links.emplace_back();
+    link.to = (rank + 1) % size;
+    link.from = (rank + size - 1) % size;
+    link.first_channel = first;
+    link.channels = std::min(group, channels - first);
+  }
+  return Links(plugin, ctx, device, std::move(links),
+               {buffer_bytes(Protocol::kSimple), buffer_bytes(Protocol::kLL), buffer_bytes(Protocol::kLL128)});
+}
+
+Links direct_links(NetPlugin& plugin, void* ctx, int device, int rank, int size) {
+  std::vector<Link> links;
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == rank) continue;
+    Link& link = links.emplace_back();
+    link.to = link.from = peer;
+  }
+  return Links(plugin, ctx, device, std::move(links), {kSteps * kP2pStepBytes});
 }
 
 }  // namespace clustar::bench::proxy

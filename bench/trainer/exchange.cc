@@ -1,0 +1,16 @@
+#include "bench/trainer/exchange.h"
+
+namespace clustar::bench::trainer {
+
+const char* to_string(AllReduce all_reduce) { return all_reduce == AllReduce::kRing ? "ring" : "all-to-all"; }
+
+const char* to_string(proxy::Missing missing) {
+  switch (missing) {
+    case proxy::Missing::kZero: return "zero";
+    case proxy::Missing::kRescale: return "rescale";
+    case proxy::Missing::kResidual: return "residual";
+  }
+  return "?";
+}
+
+}  // namespace clustar::bench::trainer
