@@ -39,7 +39,17 @@ Result<std::unique_ptr<Transport>> create_mlt(const Config& config, const Clock&
                     config.inject_faults));
     open = mlt::driver::with_faults(std::move(open), *spec);
   }
-  return mlt::driver::MltTransport::create(config, clock, log, open);
+  mlt::driver::MltTransport::Adjust adjust;
+  if (config.static_deadline > Duration::zero()) {
+    log.warn(
+        "CLUSTAR_STATIC_DEADLINE: messages end at a fixed time, whatever is missing, and ranks get different bytes; "
+        "unset it for anything but comparisons");
+    adjust = [deadline = config.static_deadline](mlt::Options& options) {
+      options.mode = mlt::Mode::kStaticDeadline;
+      options.static_deadline = deadline;
+    };
+  }
+  return mlt::driver::MltTransport::create(config, clock, log, open, std::move(adjust));
 }
 
 // Best first.

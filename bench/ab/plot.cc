@@ -50,14 +50,21 @@ using Legend = std::vector<std::pair<std::string, std::string>>;
 std::string legend(const Legend& entries) {
   std::string svg;
   double x = kLeft;
+  double y = 32;
   std::set<std::string> seen;
   for (const auto& [name, css] : entries) {
     if (!seen.insert(name).second) continue;
-    svg += fmt::format("<rect x=\"{:.1f}\" y=\"32\" width=\"14\" height=\"10\" rx=\"2\" class=\"fill-{}\"/>", x, css);
     // Long names are cut: the page's table has them in full.
     const std::string shown = name.size() > 30 ? name.substr(0, 28) + ".." : name;
-    svg += text(x + 19, 41, "start", "label", shown);
-    x += 36 + 6.6 * static_cast<double>(shown.size());
+    const double width = 36 + 6.6 * static_cast<double>(shown.size());
+    if (x + width > kWidth && x > kLeft) {
+      x = kLeft;
+      y += 14;
+    }
+    svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.0f}\" width=\"14\" height=\"10\" rx=\"2\" class=\"fill-{}\"/>", x, y,
+                       css);
+    svg += text(x + 19, y + 9, "start", "label", shown);
+    x += width;
   }
   return svg;
 }
@@ -90,7 +97,8 @@ std::string curve(const Series& series, const Axes& axes) {
                          axes.x(x), axes.y(y), series.css_class, escaped(series.name), number(y));
   }
   if (path.empty()) return {};
-  return fmt::format("<path d=\"{}\" class=\"line-{}{}\"/>", path, series.css_class, series.dashed ? " dashed" : "") +
+  return fmt::format("<path d=\"{}\" class=\"line-{}{}{}\"/>", path, series.css_class, series.dashed ? " dashed" : "",
+                     series.thin ? " thin" : "") +
          marks;
 }
 
@@ -101,10 +109,34 @@ std::string grid(const LineChart& chart, const Axes& axes, const std::vector<dou
     svg += line(kLeft, axes.y(value), kWidth - kRight, axes.y(value), "grid");
     svg += text(kLeft - 6, axes.y(value) + 4, "end", "label", number(value));
   }
-  for (const double value : xs) svg += text(axes.x(value), kHeight - kBottom + 18, "middle", "label", number(value));
+  for (const double value : xs) {
+    svg += text(axes.x(value), kHeight - kBottom + 18, "middle", "label",
+                number(chart.log_x ? std::pow(10, value) : value));
+  }
   svg += text((kLeft + kWidth - kRight) / 2, kHeight - 8, "middle", "label", chart.x_label);
   // The unit of y stands above its axis, where it needs no rotation.
   return svg + text(kLeft - 6, kTop - 10, "end", "label", chart.y_label);
+}
+
+// The same with logarithms to the base of 10 for x.
+LineChart logarithmic(LineChart chart) {
+  for (Series& series : chart.series) {
+    for (auto& [x, y] : series.points) x = std::log10(x);
+  }
+  return chart;
+}
+
+// 1, 2 and 5 of each power of 10 that x spans, as logarithms; powers alone where they are many.
+std::vector<double> log_ticks(const Range& x) {
+  std::vector<double> all;
+  const bool many = x.high - x.low > 3;
+  for (double power = std::floor(x.low); power <= std::ceil(x.high); ++power) {
+    for (const double factor : {1.0, 2.0, 5.0}) {
+      const double value = power + std::log10(factor);
+      if ((factor == 1 || !many) && value >= x.low && value <= x.high) all.push_back(value);
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -127,7 +159,8 @@ std::vector<double> ticks(double low, double high, int count) {
   return values;
 }
 
-std::string line_chart(const LineChart& chart) {
+std::string line_chart(const LineChart& given) {
+  const LineChart chart = given.log_x ? logarithmic(given) : given;
   Range x;
   Range y;
   for (const Series& series : chart.series) {
@@ -136,7 +169,7 @@ std::string line_chart(const LineChart& chart) {
       y.take(py);
     }
   }
-  if (!chart.whole_numbers) x.take(0);
+  if (!chart.whole_numbers && !chart.log_x) x.take(0);
   if (chart.from_zero) y.take(0);
   if (chart.level) y.take(*chart.level);
   if (chart.band) {
@@ -154,6 +187,8 @@ std::string line_chart(const LineChart& chart) {
       xs.push_back(value);
     }
     x = {x.low - 0.4, x.high + 0.4};
+  } else if (chart.log_x) {
+    xs = log_ticks(x);
   } else {
     x = {xs.front(), xs.back()};
   }
@@ -209,6 +244,42 @@ std::string bar_chart(const std::string& title, const std::string& unit, const s
     y += kBarHeight + kBarGap;
   }
   return svg + legend(names) + "</svg>\n";
+}
+
+std::string interval_chart(const std::string& title, const std::string& x_label, const std::vector<IntervalRow>& rows,
+                           double level) {
+  Range range;
+  range.take(level);
+  for (const IntervalRow& row : rows) {
+    range.take(row.low);
+    range.take(row.high);
+  }
+  widen(range);
+  const std::vector<double> xs = ticks(range.low, range.high, 5);
+  const auto x = [&](double value) {
+    return kBarLabels + (value - xs.front()) / (xs.back() - xs.front()) * (kWidth - kBarLabels - kBarNumbers - kRight);
+  };
+  const double bottom = kTop + static_cast<double>(rows.size()) * (kBarHeight + kBarGap);
+  std::string svg = open_svg(bottom + kBottom, title);
+  for (const double value : xs) {
+    svg += line(x(value), kTop - 12, x(value), bottom, "grid");
+    svg += text(x(value), bottom + 16, "middle", "label", number(value));
+  }
+  svg += line(x(level), kTop - 12, x(level), bottom, "level strong");
+  svg += text((kBarLabels + kWidth - kBarNumbers) / 2, bottom + 34, "middle", "label", x_label);
+  double y = kTop + kBarHeight / 2;
+  for (const IntervalRow& row : rows) {
+    svg += text(kBarLabels - 10, y + 4, "end", "label", row.label);
+    svg +=
+        fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"6\" rx=\"3\" class=\"fill-{} faint\"/>",
+                    x(row.low), y - 3, std::max(2.0, x(row.high) - x(row.low)), row.css_class);
+    svg += fmt::format(
+        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"6\" class=\"fill-{}\"><title>{}: {} ({} to {})</title></circle>",
+        x(row.value), y, row.css_class, escaped(row.label), number(row.value), number(row.low), number(row.high));
+    svg += text(kWidth - kBarNumbers - kRight + 12, y + 4, "start", "label", number(row.value));
+    y += kBarHeight + kBarGap;
+  }
+  return svg + "</svg>\n";
 }
 
 }  // namespace clustar::bench::ab

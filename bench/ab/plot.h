@@ -21,6 +21,7 @@ struct Series {
   std::vector<std::pair<double, double>> points;
   bool markers = false;
   bool dashed = false;
+  bool thin = false;  // one of many of its name
 };
 
 struct LineChart {
@@ -34,6 +35,7 @@ struct LineChart {
   std::optional<double> level;  // a horizontal line
   std::string level_label;
   std::optional<std::pair<double, double>> band;  // of y
+  bool log_x = false;                             // all x above 0
 };
 std::string line_chart(const LineChart& chart);
 
@@ -48,5 +50,17 @@ struct Bar {
 };
 // Horizontal bars; `unit` follows the numbers.
 std::string bar_chart(const std::string& title, const std::string& unit, const std::vector<Bar>& bars);
+
+// A value and the interval around it.
+struct IntervalRow {
+  std::string label;
+  std::string css_class;
+  double value = 0;
+  double low = 0;
+  double high = 0;
+};
+// A row each, on a scale that shows `level`.
+std::string interval_chart(const std::string& title, const std::string& x_label, const std::vector<IntervalRow>& rows,
+                           double level);
 
 }  // namespace clustar::bench::ab

@@ -36,13 +36,13 @@ void tidy_up() {
 
 }  // namespace
 
-Result<Testbed> Testbed::on_fabric(fabric::FabricSpec spec) {
+Result<Testbed> Testbed::on_fabric(fabric::FabricSpec spec, int ranks) {
   if (const auto ok = fabric::check_root(); !ok) return tl::unexpected(ok.error());
   tidy_up();
   spec.name = fabric::process_fabric_name(kPrefix);
   auto made = fabric::Fabric::up(spec);
   if (!made) return tl::unexpected(made.error());
-  Testbed testbed(spec.hosts);
+  Testbed testbed(ranks > 0 ? ranks : spec.hosts);
   testbed.fabric_ = std::move(*made);
   return testbed;
 }
@@ -104,6 +104,7 @@ Result<json> Testbed::run(const Job& job) {
   trainer::LaunchOptions launch;
   launch.ranks = ranks_;
   launch.environment = job.environment;
+  launch.limit = job.limit;
   launch.arguments = [&](int rank) {
     std::vector<std::string> arguments{executable};
     if (fabric_) {
@@ -122,7 +123,8 @@ Result<json> Testbed::run(const Job& job) {
   };
   if (const auto ok = trainer::launch(launch); !ok) return tl::unexpected(ok.error());
   if (results.is_null()) return fail(ErrorCode::kInternal, "rank 0 ended without results");
-  if (!results["failure"].is_null()) return fail(ErrorCode::kInternal, results["failure"].get<std::string>());
+  if (!results["failure"].is_null() && !job.keep_failed)
+    return fail(ErrorCode::kInternal, results["failure"].get<std::string>());
   return results;
 }
 

@@ -1,6 +1,7 @@
 // Where the ranks of a comparison run: the hosts of a fabric made for it, or this machine's loopback.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -24,14 +25,16 @@ struct SwitchCounters {
 struct Job {
   std::vector<std::string> arguments;  // after "clustar train", without --rank, --size and --root
   std::map<std::string, std::string> environment;
-  std::function<void(const nlohmann::json& record)> on_record;  // of rank 0; may be empty
+  std::function<void(const nlohmann::json& record)> on_record = {};  // of rank 0; may be empty
+  std::chrono::seconds limit{0};  // a run that takes longer is ended, and fails; 0: none
+  bool keep_failed = false;       // results that say what failed count as results
 };
 
 class Testbed {
  public:
   // Makes a fabric named ab-<process id>, and removes those that comparisons left which were killed. Errors: see
-  // Fabric::up().
-  static Result<Testbed> on_fabric(fabric::FabricSpec spec);
+  // Fabric::up(). Ranks are on the hosts from 0 on; 0: one on each.
+  static Result<Testbed> on_fabric(fabric::FabricSpec spec, int ranks = 0);
   static Testbed on_loopback(int ranks);
   // Ends what runs on the fabric and removes it.
   ~Testbed();
@@ -46,7 +49,7 @@ class Testbed {
   Result<SwitchCounters> counters() const;  // zeros on loopback
 
   // Runs `clustar train` as one rank per host and returns rank 0's results. Errors name the rank that failed; by then
-  // all have ended. A run that failed after it had begun to measure is an error too.
+  // all have ended. A run that failed after it had begun to measure is an error too, unless keep_failed.
   Result<nlohmann::json> run(const Job& job);
 
  private:

@@ -15,6 +15,7 @@
 #include "bench/ab/experiment.h"
 #include "bench/ab/interrupt.h"
 #include "bench/ab/results.h"
+#include "bench/cli/ab_suite.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
 #include "bench/report/report.h"
@@ -30,6 +31,8 @@ using nlohmann::json;
 
 constexpr int kMaxRanks = 64;
 constexpr double kMib = 1024 * 1024;
+constexpr double kSuiteTarget = 0.95;  // which an MLP reaches on MNIST in 6 epochs
+constexpr int kSuiteEpochs = 40;       // at most, for those that do not
 
 struct Options {
   ab::Plan plan;
@@ -48,6 +51,11 @@ struct Options {
   std::string json_path;
   std::string report_path;
   bool no_progress = false;
+  AbSuiteArguments suite;
+  CLI::Option* rounds_given = nullptr;
+  CLI::Option* hosts_given = nullptr;
+  CLI::Option* epochs_given = nullptr;
+  CLI::Option* scenario_given = nullptr;
   CLI::Option* rate_given = nullptr;
   CLI::Option* mtu_given = nullptr;
   CLI::Option* buffer_given = nullptr;
@@ -100,10 +108,26 @@ Result<ab::Arm> arm(const std::string& option, const std::string& text, const st
   return parsed;
 }
 
+Result<void> complete_training(Options& options) {
+  trainer::TrainConfig& train = options.plan.train;
+  train.bucket_bytes = static_cast<std::size_t>(options.bucket_mib * kMib);
+  train.first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_mib * kMib);
+  if (options.target_given->count() > 0) train.target_accuracy = options.target_accuracy;
+  if (!train.data.empty()) {
+    if (!std::filesystem::exists(train.data)) {
+      return fail(ErrorCode::kInvalidArgument, fmt::format("--data: there is no '{}'", train.data));
+    }
+    if (options.examples_given->count() > 0) {
+      return fail(ErrorCode::kInvalidArgument, "--examples is for generated digits; without --data only");
+    }
+  }
+  if (const auto ok = writable("--json", options.json_path); !ok) return ok;
+  return writable("--report", options.report_path);
+}
+
 // Fills the plan; what is wrong with it is kInvalidArgument.
 Result<void> complete(Options& options) {
   ab::Plan& plan = options.plan;
-  if (options.plugin.empty()) options.plugin = default_plugin();
   auto baseline = arm("--baseline", options.baseline, options.baseline_name, options.plugin);
   if (!baseline) return tl::unexpected(baseline.error());
   auto candidate = arm("--candidate", options.candidate, options.candidate_name, options.plugin);
@@ -119,24 +143,11 @@ Result<void> complete(Options& options) {
     if (!spec) return tl::unexpected(spec.error());
     plan.fabric = *spec;
   }
-  trainer::TrainConfig& train = plan.train;
-  train.bucket_bytes = static_cast<std::size_t>(options.bucket_mib * kMib);
-  train.first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_mib * kMib);
-  if (options.target_given->count() > 0) train.target_accuracy = options.target_accuracy;
-  if (train.batch < plan.ranks) {
+  if (plan.train.batch < plan.ranks) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--batch {} gives some of the {} ranks nothing to do", train.batch, plan.ranks));
+                fmt::format("--batch {} gives some of the {} ranks nothing to do", plan.train.batch, plan.ranks));
   }
-  if (!train.data.empty()) {
-    if (!std::filesystem::exists(train.data)) {
-      return fail(ErrorCode::kInvalidArgument, fmt::format("--data: there is no '{}'", train.data));
-    }
-    if (options.examples_given->count() > 0) {
-      return fail(ErrorCode::kInvalidArgument, "--examples is for generated digits; without --data only");
-    }
-  }
-  if (const auto ok = writable("--json", options.json_path); !ok) return ok;
-  return writable("--report", options.report_path);
+  return complete_training(options);
 }
 
 // A line per run on standard error, and on a terminal a bar within each.
@@ -195,7 +206,33 @@ Result<Measured> measure(const Options& options) {
   return measured;
 }
 
+// What the suite does not say itself. A target is the default, fixed epochs are asked for by --epochs alone.
+int run_suite(Options& options) {
+  trainer::TrainConfig& train = options.plan.train;
+  if (const auto ok = complete_training(options); !ok) return complain(kUsage, ok.error().message);
+  if (options.epochs_given->count() == 0) {
+    if (!train.target_accuracy) train.target_accuracy = kSuiteTarget;
+    train.epochs = kSuiteEpochs;
+  }
+  auto arm = ab::parse_arm("", "plugin", options.plugin);
+  if (!arm) return complain(kUsage, "--plugin: " + arm.error().message);
+  options.plan.baseline = std::move(*arm);
+  AbSuiteInput input{.training = options.plan,
+                     .changes = {},
+                     .rounds = options.rounds_given->count() > 0 ? options.plan.rounds : 0,
+                     .json_path = options.json_path,
+                     .report_path = options.report_path,
+                     .bar = !options.no_progress && isatty(STDERR_FILENO) != 0};
+  if (options.hosts_given->count() > 0) input.changes.ranks = options.plan.ranks;
+  if (options.rate_given->count() > 0) input.changes.rate = options.rate;
+  if (options.buffer_given->count() > 0) input.changes.buffer = options.buffer;
+  if (options.mtu_given->count() > 0) input.changes.mtu = options.mtu;
+  return run_ab_suite(options.suite, input);
+}
+
 int run(Options& options) {
+  if (options.plugin.empty()) options.plugin = default_plugin();
+  if (options.scenario_given->count() > 0) return run_suite(options);
   if (const auto ok = complete(options); !ok) return complain(kUsage, ok.error().message);
   const ab::Interrupt interrupt;
   if (options.plan.rounds < ab::kRoundsForVerdict) {
@@ -245,18 +282,16 @@ void add_arm_options(CLI::App& command, Options& options) {
       .add_option("--plugin", options.plugin,
                   "NCCL net plugin of arms that name none [../lib/libnccl-net-clustar.so beside this program]")
       ->group(group);
-  command.add_option("--rounds", options.plan.rounds, "Runs of each arm; fewer than 5 give no verdict")
-      ->check(CLI::Range(1, 1000))
-      ->group(group)
-      ->capture_default_str();
+  options.rounds_given = command.add_option("--rounds", options.plan.rounds,
+                                            "Runs of each arm; fewer than 5 give no verdict [6; 10 with --scenario]");
+  options.rounds_given->check(CLI::Range(1, 1000))->group(group)->capture_default_str();
 }
 
 void add_place_options(CLI::App& command, Options& options) {
   const std::string group = "Place";
-  command.add_option("--hosts,--ranks", options.plan.ranks, "Hosts of the fabric, or ranks on loopback; a rank each")
-      ->check(CLI::Range(2, kMaxRanks))
-      ->group(group)
-      ->capture_default_str();
+  options.hosts_given = command.add_option("--hosts,--ranks", options.plan.ranks,
+                                           "Hosts of the fabric, or ranks on loopback; a rank each");
+  options.hosts_given->check(CLI::Range(2, kMaxRanks))->group(group)->capture_default_str();
   command.add_flag("--local", options.local, "All ranks on loopback: no root, no fabric, no link rate")->group(group);
   options.rate_given =
       command.add_option("--rate", options.rate, "Of each port of the fabric: 200M, 1G; off: no shaping")
@@ -289,7 +324,8 @@ void add_training_options(CLI::App& command, Options& options) {
     return command.add_option(name, value, what)->group(group)->capture_default_str();
   };
   add("--model", train.model, "Model: lr, mlp, cnn or cnn-wide")->check(known_model);
-  add("--epochs", train.epochs, "Passes over the training examples in each run")->check(CLI::Range(1, 100000));
+  options.epochs_given = add("--epochs", train.epochs, "Passes over the training examples in each run");
+  options.epochs_given->check(CLI::Range(1, 100000));
   add("--batch", train.batch, "Global batch")->check(CLI::Range(1, 1 << 20));
   add("--lr", train.rate, "Learning rate")->check(number_between(0.0, 1000.0));
   add("--momentum", train.momentum, "Momentum")->check(number_between(0.0, 1.0));
@@ -318,6 +354,8 @@ void add_ab(CLI::App& app, int& status) {
   add_arm_options(command, *options);
   add_place_options(command, *options);
   add_training_options(command, *options);
+  options->scenario_given = add_ab_suite_options(command, options->suite);
+  options->scenario_given->excludes("--baseline")->excludes("--candidate")->excludes("--local");
   command.add_option("--json", options->json_path, "Write the results to this file ('-' = standard output)");
   command.add_option("--report", options->report_path, "Write a report with plots, one HTML file")
       ->type_name("FILE.html");
@@ -327,7 +365,8 @@ void add_ab(CLI::App& app, int& status) {
       "without communication: a gain above that is a failure. The fabric (needs root) is made for the comparison and\n"
       "removed after it. Exit status: 0 measured, 1 failed or above the ceiling, 2 wrong usage.\n"
       "Example: clustar ab --hosts 4 --rate 200M --baseline 'CLUSTAR_TCP_SOCKETS=1,CLUSTAR_TCP_CONGESTION=cubic' \\\n"
-      "    --candidate 'CLUSTAR_TCP_SOCKETS=4,CLUSTAR_TCP_CONGESTION=cubic' --report ab.html");
+      "    --candidate 'CLUSTAR_TCP_SOCKETS=4,CLUSTAR_TCP_CONGESTION=cubic' --report ab.html\n"
+      "Training in trouble: clustar ab --scenario clean,gray --data MNIST --json ab.json --report ab.html");
   command.callback([options, &status] { status = run(*options); });
 }
 

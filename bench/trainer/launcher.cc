@@ -151,6 +151,7 @@ class Supervisor {
 
   Result<void> run() {
     if (auto ok = start_all(); !ok) return ok;
+    const Clock::time_point begin = Clock::now();
     std::optional<Clock::time_point> settle_until;
     while (any_running()) {
       listen(kTick);
@@ -160,6 +161,11 @@ class Supervisor {
                     fmt::format("interrupted by signal {} ({}); all ranks were ended", signal, strsignal(signal)));
       }
       reap();
+      if (options_.limit.count() > 0 && Clock::now() - begin > options_.limit && !any_failed()) {
+        end_all();
+        return fail(ErrorCode::kRemote,
+                    fmt::format("not done within {} s; all ranks were ended", options_.limit.count() / 1000));
+      }
       if (any_failed() && !settle_until) settle_until = Clock::now() + options_.settle;
       if (settle_until && Clock::now() >= *settle_until) end_all();
       if (auto late = check_stragglers(); !late) return late;

@@ -27,6 +27,8 @@ struct LaunchOptions {
   std::chrono::milliseconds terminate{2000};
   // After the first rank ended well, how long the others may take.
   std::chrono::milliseconds finish{60000};
+  // How long all of it may take; 0: as long as it does.
+  std::chrono::milliseconds limit{0};
 };
 
 // Blocks until all ranks ended, with SIGINT, SIGTERM and SIGHUP taken over meanwhile (call it from a process without

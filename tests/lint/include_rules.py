@@ -55,6 +55,9 @@ ROOMS = {
     # Conducts trainers over fabrics. Of perf only the statistics, so that both tools mean the same by an interval.
     "bench/ab": ["bench/fabric", "bench/perf/statistics.h", "bench/proxy", "bench/report", "bench/trainer",
                  "transport/base"],
+    # Training in trouble: as bench/ab, and what the lossy suite knows of kernels, switches and machines.
+    "bench/ab/suite": ["bench/ab", "bench/fabric", "bench/lossy", "bench/perf", "bench/proxy", "bench/report",
+                       "bench/trainer", "transport/base"],
     "bench": ["transport", "mlt", "coflow", "paraexpress", "gdr", "libfabric_shim", "nccl_plugin", "bench"],
     "tests": ["transport", "mlt", "coflow", "paraexpress", "gdr", "libfabric_shim", "nccl_plugin", "bench", "tests"],
 }

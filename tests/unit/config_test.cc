@@ -124,6 +124,14 @@ TEST(Config, FaultsAreForMltOnly) {
   EXPECT_EQ(config->inject_faults, "loss=0.01");
 }
 
+TEST(Config, AStaticDeadlineIsForMltOnly) {
+  EXPECT_THAT(error_of({{"CLUSTAR_STATIC_DEADLINE", "0.01"}}), HasSubstr("CLUSTAR_TRANSPORT=mlt"));
+  EXPECT_THAT(error_of({{"CLUSTAR_STATIC_DEADLINE", "-1"}, {"CLUSTAR_TRANSPORT", "mlt"}}), HasSubstr("3600"));
+  const auto config = Config::load_from({{"CLUSTAR_STATIC_DEADLINE", "0.0125"}, {"CLUSTAR_TRANSPORT", "mlt"}});
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->static_deadline, std::chrono::microseconds(12500));
+}
+
 TEST(Config, LossIsOffAndItsKeysAreTyped) {
   const Config none = Config::load_from({}).value();
   EXPECT_EQ(none.loss_tolerance_ppm, 10'000u);

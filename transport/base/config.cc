@@ -103,6 +103,13 @@ bool set_stall_timeout(Config& config, const std::string& text) {
   return true;
 }
 
+bool set_static_deadline(Config& config, const std::string& text) {
+  const auto seconds = number<double>(text, 0, 3600);
+  if (!seconds || !std::isfinite(*seconds)) return false;
+  config.static_deadline = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*seconds));
+  return true;
+}
+
 // A share of 1, kept in parts per million.
 std::optional<std::uint32_t> share_ppm(const std::string& text, double high) {
   const auto share = number<double>(text, 0, high);
@@ -197,6 +204,10 @@ std::vector<Key> all_keys() {
        }},
       // The registry reads it: here nothing knows what faults there are.
       text_key("inject_faults", &Config::inject_faults, "faults such as loss=0.01"),
+      {"static_deadline", "seconds from 0 (never) to 3600", set_static_deadline,
+       [](const Config& config) {
+         return fmt::format("{:g}", std::chrono::duration<double>(config.static_deadline).count());
+       }},
   };
   for (Key& key : loss_keys()) all.push_back(std::move(key));
   return all;
@@ -341,6 +352,12 @@ Result<void> Config::check() const {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("inject_faults works with mlt only, and the transport is {}; set CLUSTAR_TRANSPORT=mlt or "
                             "unset CLUSTAR_INJECT_FAULTS",
+                            transport));
+  }
+  if (static_deadline > Duration::zero() && !only_mlt()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("static_deadline works with mlt only, and the transport is {}; set CLUSTAR_TRANSPORT=mlt "
+                            "or unset CLUSTAR_STATIC_DEADLINE",
                             transport));
   }
   if (sources.contains("psk_mode") && psk_file.empty()) {

@@ -51,6 +51,9 @@ struct Config {
   // For experiments: faults that mlt injects into what it sends, as FaultSpec's text; empty = none. Other transports
   // refuse to work with it.
   std::string inject_faults;
+  // For comparisons: a message of mlt ends so long after its first packet, whatever is missing, which breaks the loss
+  // contract for every message; 0 = never. Other transports refuse to work with it.
+  Duration static_deadline{0};
   // What mlt may lose of gradients (the plugin's policy reads these; docs/loss.md). No class and no rule: nothing.
   // p of collectives that opted in, unless their rule has its own: parts per million, 0 .. 100,000.
   std::uint32_t loss_tolerance_ppm = 10'000;

@@ -1,0 +1,102 @@
+#include "bench/ab/suite/arm.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace clustar::bench::ab::suite {
+namespace {
+
+constexpr std::uint64_t kRingChunk = 512 * 1024;  // what NCCL's Simple protocol hands to a net plugin at most
+constexpr double kDeadlineFactor = 1.25;
+
+Result<void> known(const std::vector<std::string>& names, const std::vector<std::string>& all, const char* option) {
+  for (const std::string& name : names) {
+    if (std::find(all.begin(), all.end(), name) != all.end()) continue;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: there is no '{}'; there are: {}", option, name, fmt::join(all, ", ")));
+  }
+  return {};
+}
+
+bool wanted(const std::vector<std::string>& names, const std::string& name) {
+  return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
+const std::vector<Carrier>& all_carriers() {
+  static const std::vector<Carrier> all{
+      {.name = "tcp-cubic", .label = "TCP cubic", .congestion = "cubic"},
+      {.name = "tcp-bbr", .label = "TCP bbr", .congestion = "bbr"},
+      {.name = "tcp-cubic-rto5", .label = "TCP cubic, rto_min 5 ms", .congestion = "cubic", .rto_min_us = kShortRtoUs},
+      {.name = "tcp-bbr-rto5", .label = "TCP bbr, rto_min 5 ms", .congestion = "bbr", .rto_min_us = kShortRtoUs},
+      {.name = "mlt-p0", .label = "MLT, reliable"},
+      {.name = "mlt-p1", .label = "MLT, 1 % may be missing", .tolerance_ppm = 10'000},
+      {.name = "mlt-deadline",
+       .label = "static deadline (UBT's rule, re-implemented); breaks the loss contract",
+       .static_deadline = true}};
+  return all;
+}
+
+Result<std::vector<SuiteArm>> choose_arms(const std::vector<std::string>& carriers,
+                                          const std::vector<std::string>& algorithms) {
+  std::vector<std::string> all;
+  for (const Carrier& carrier : all_carriers()) all.push_back(carrier.name);
+  if (const auto ok = known(carriers, all, "--arms"); !ok) return tl::unexpected(ok.error());
+  const std::vector<std::string> both{kRing, kAllToAll};
+  if (const auto ok = known(algorithms, both, "--all-reduce"); !ok) return tl::unexpected(ok.error());
+  std::vector<SuiteArm> arms;
+  for (const std::string& algorithm : both) {
+    for (const Carrier& carrier : all_carriers()) {
+      if (wanted(algorithms, algorithm) && wanted(carriers, carrier.name)) arms.push_back({carrier, algorithm});
+    }
+  }
+  return arms;
+}
+
+double static_deadline_s(const Load& load, const std::string& algorithm) {
+  const std::uint64_t share = load.largest_bucket_bytes / static_cast<std::uint64_t>(load.ranks);
+  const std::uint64_t bytes =
+      algorithm == kRing ? std::min(share, kRingChunk) : share * static_cast<std::uint64_t>(load.ranks - 1);
+  return kDeadlineFactor * 8 * static_cast<double>(std::max<std::uint64_t>(bytes, 1)) /
+         static_cast<double>(load.rate_bps);
+}
+
+Settings environment_of(const SuiteArm& arm, const Load& load) {
+  const Carrier& carrier = arm.carrier;
+  if (carrier.is_tcp()) return {{"CLUSTAR_TRANSPORT", "tcp"}, {"CLUSTAR_TCP_CONGESTION", carrier.congestion}};
+  Settings settings{{"CLUSTAR_TRANSPORT", "mlt"}};
+  if (carrier.tolerance_ppm > 0) {
+    settings["CLUSTAR_LOSS_TOLERANCE"] = fmt::format("{}", carrier.tolerance_ppm / 1e6);
+    settings["CLUSTAR_LOSS_RULES"] = arm.algorithm == kRing ? "func=allreduce" : "func=allreduce;func=sendrecv";
+  }
+  if (carrier.static_deadline) {
+    settings["CLUSTAR_STATIC_DEADLINE"] = fmt::format("{:.6f}", static_deadline_s(load, arm.algorithm));
+  }
+  return settings;
+}
+
+std::vector<std::string> arguments_of(const SuiteArm& arm, const std::string& missing) {
+  std::vector<std::string> arguments;
+  // A ring is what the trainer does by itself.
+  if (arm.algorithm != kRing) arguments = {"--all-reduce", arm.algorithm, "--missing", missing};
+  // It delivers different bytes to different ranks, which every other arm is held to.
+  if (arm.carrier.static_deadline) arguments.insert(arguments.end(), {"--check-equal", "off"});
+  return arguments;
+}
+
+std::vector<std::string> in_the_way(const Settings& inherited) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : inherited) {
+    const bool ours = name == "CLUSTAR_TRANSPORT" || name == "CLUSTAR_REQUIRE" || name == "CLUSTAR_CONFIG" ||
+                      name == "CLUSTAR_TCP_CONGESTION" || name == "CLUSTAR_INJECT_FAULTS" ||
+                      name == "CLUSTAR_STATIC_DEADLINE" || name.starts_with("CLUSTAR_LOSS_");
+    // How long all-reduces stay reliable at first is the same for all arms, and short runs want it short.
+    if (ours && name != "CLUSTAR_LOSS_WARMUP") names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace clustar::bench::ab::suite

@@ -1,0 +1,59 @@
+// What is compared: a transport with its settings, and an algorithm of all-reduce over it; "mlt-p1/ring".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/ab/arm.h"
+#include "transport/base/result.h"
+
+namespace clustar::bench::ab::suite {
+
+inline constexpr std::uint32_t kShortRtoUs = 5'000;
+
+// A named way to carry the gradients, by our plugin.
+struct Carrier {
+  std::string name;
+  std::string label;
+  std::string congestion = {};      // of TCP; empty: MLT
+  std::uint32_t rto_min_us = 0;     // of the hosts' namespaces during its runs; 0: the kernel's default
+  std::uint32_t tolerance_ppm = 0;  // of MLT; 0: reliable
+  bool static_deadline = false;     // of MLT: ends a message at a fixed time, whatever is missing
+  bool is_tcp() const { return !congestion.empty(); }
+};
+
+struct SuiteArm {
+  Carrier carrier;
+  std::string algorithm;  // "ring", "all-to-all"
+
+  std::string name() const { return carrier.name + "/" + algorithm; }
+};
+
+inline constexpr const char* kRing = "ring";
+inline constexpr const char* kAllToAll = "all-to-all";
+
+const std::vector<Carrier>& all_carriers();
+// Every named carrier with every algorithm; carriers in their own order, empty = all. kInvalidArgument names what
+// there is.
+Result<std::vector<SuiteArm>> choose_arms(const std::vector<std::string>& carriers,
+                                          const std::vector<std::string>& algorithms);
+
+// What the largest message of a run is to the line, for the static deadline.
+struct Load {
+  std::uint64_t largest_bucket_bytes = 0;
+  int ranks = 2;
+  std::uint64_t rate_bps = 0;
+};
+// 1.25 times what the line needs for the largest message: a rank's share of a bucket, at most 512 KiB of it, in a ring;
+// the shares from all others at once in an all-to-all.
+double static_deadline_s(const Load& load, const std::string& algorithm);
+
+// Environment of the ranks.
+Settings environment_of(const SuiteArm& arm, const Load& load);
+// For `clustar train`, beside those that all arms share. `missing`: zero, rescale or residual.
+std::vector<std::string> arguments_of(const SuiteArm& arm, const std::string& missing);
+// Names in `inherited` that would change what an arm is. Empty: none.
+std::vector<std::string> in_the_way(const Settings& inherited);
+
+}  // namespace clustar::bench::ab::suite

@@ -1,0 +1,18 @@
+// The report: one HTML page that refers to nothing outside itself.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace clustar::bench::ab::suite {
+
+// `document`: the envelope with "training", which has been judged (see figures.h).
+std::string page(const nlohmann::json& document);
+
+// The plots of one scenario; needs kPlotStyle.
+std::string plots_of(const nlohmann::json& training, const nlohmann::json& scenario);
+extern const char* const kPlotStyle;
+// The class of a carrier's colour.
+std::string colour_of(const std::string& carrier);
+
+}  // namespace clustar::bench::ab::suite

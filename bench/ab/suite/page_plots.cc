@@ -1,0 +1,201 @@
+// The plots of page.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "bench/ab/plot.h"
+#include "bench/ab/suite/arm.h"
+#include "bench/ab/suite/page.h"
+#include "bench/perf/statistics.h"
+
+namespace clustar::bench::ab::suite {
+namespace {
+
+using nlohmann::json;
+using Points = std::vector<std::pair<double, double>>;
+
+constexpr std::size_t kCurvePoints = 60;  // of one run, so that a page of many runs stays small
+constexpr std::size_t kCdfPoints = 120;
+
+bool is_good(const json& run, const std::string& arm) { return run.at("arm") == arm && !run.contains("failed"); }
+
+// `y` over `x`, averaged in so many groups that a single step's luck does not hide the course.
+Points smoothed(const json& x, const json& y) {
+  Points points;
+  const std::size_t count = std::min(x.size(), y.size());
+  const std::size_t group = std::max<std::size_t>(1, (count + kCurvePoints - 1) / kCurvePoints);
+  for (std::size_t begin = 0; begin < count; begin += group) {
+    double sum_x = 0, sum_y = 0, n = 0;
+    for (std::size_t i = begin; i < std::min(count, begin + group); ++i) {
+      if (!x[i].is_number() || !y[i].is_number()) continue;
+      sum_x += x[i].get<double>();
+      sum_y += y[i].get<double>();
+      ++n;
+    }
+    if (n > 0) points.emplace_back(sum_x / n, sum_y / n);
+  }
+  return points;
+}
+
+// Point by point, of runs whose points are at the same steps; as far as most runs go.
+Points median_of(const std::vector<Points>& runs) {
+  Points result;
+  for (std::size_t i = 0;; ++i) {
+    std::vector<double> xs, ys;
+    for (const Points& run : runs) {
+      if (i >= run.size()) continue;
+      xs.push_back(run[i].first);
+      ys.push_back(run[i].second);
+    }
+    if (xs.empty() || 2 * xs.size() < runs.size()) return result;
+    result.emplace_back(perf::median(xs), perf::median(ys));
+  }
+}
+
+LineChart chart_of(std::string title, std::string x, std::string y) {
+  return {.title = std::move(title),
+          .x_label = std::move(x),
+          .y_label = std::move(y),
+          .series = {},
+          .level = std::nullopt,
+          .level_label = {},
+          .band = std::nullopt};
+}
+
+using Take = Points (*)(const json& run);
+
+// Of each arm a thin line per run and a thick one, the median.
+void add_arms(const json& scenario, const std::string& algorithm, Take take, LineChart& chart) {
+  for (const bool thick : {false, true}) {
+    for (const json& arm : scenario.at("arms")) {
+      if (arm.at("algorithm") != algorithm) continue;
+      std::vector<Points> all;
+      for (const json& run : scenario.at("runs")) {
+        if (is_good(run, arm.at("name"))) all.push_back(take(run));
+      }
+      const std::string carrier = arm.at("carrier");
+      if (thick) {
+        chart.series.push_back({.name = carrier, .css_class = colour_of(carrier), .points = median_of(all)});
+      } else if (all.size() > 1) {
+        for (Points& points : all) {
+          chart.series.push_back(
+              {.name = carrier, .css_class = colour_of(carrier), .points = std::move(points), .thin = true});
+        }
+      }
+    }
+  }
+  std::erase_if(chart.series, [](const Series& series) { return series.points.empty(); });
+}
+
+Points loss_by_time(const json& run) { return smoothed(run.at("curve").at("train_s"), run.at("curve").at("loss")); }
+Points loss_by_step(const json& run) { return smoothed(run.at("curve").at("step"), run.at("curve").at("loss")); }
+
+Points accuracy_by_time(const json& run) {
+  Points points;
+  const json& epochs = run.at("per_epoch");
+  double seconds = 0;
+  for (std::size_t i = 0; i < epochs.at("accuracy").size(); ++i) {
+    seconds += epochs.at("train_s")[i].get<double>();
+    points.emplace_back(seconds, epochs.at("accuracy")[i]);
+  }
+  return points;
+}
+
+std::string cdf_plot(const json& scenario, const std::string& algorithm, const std::string& title) {
+  LineChart chart = chart_of(title, "ms per step (log scale)", "share");
+  chart.log_x = true;
+  for (const json& arm : scenario.at("arms")) {
+    if (arm.at("algorithm") != algorithm) continue;
+    std::vector<double> all;
+    for (const json& run : scenario.at("runs")) {
+      if (!is_good(run, arm.at("name")) || !run.at("step_seconds").is_array()) continue;
+      for (const json& one : run.at("step_seconds")) {
+        if (one.get<double>() > 0) all.push_back(1000 * one.get<double>());
+      }
+    }
+    if (all.empty()) continue;
+    std::sort(all.begin(), all.end());
+    const std::string carrier = arm.at("carrier");
+    Series series{.name = carrier, .css_class = colour_of(carrier), .points = {}};
+    for (std::size_t i = 0; i <= kCdfPoints; ++i) {
+      const double share = static_cast<double>(i) / kCdfPoints;
+      series.points.emplace_back(all[static_cast<std::size_t>(share * static_cast<double>(all.size() - 1))], share);
+    }
+    chart.series.push_back(std::move(series));
+  }
+  return chart.series.empty() ? "" : line_chart(chart);
+}
+
+std::string ratio_plot(const json& training, const json& scenario) {
+  const bool has_target = !training.at("options").at("target_accuracy").is_null();
+  std::vector<IntervalRow> rows;
+  for (const json& figure : scenario.at("figures")) {
+    const json& ratio = figure.at(has_target ? "time_ratio" : "step_ratio");
+    if (!ratio.is_object() || figure.at("reference") == figure.at("name")) continue;
+    rows.push_back({figure.at("name"), colour_of(figure.at("carrier")), ratio["ratio"], ratio["low"], ratio["high"]});
+  }
+  if (rows.empty()) return "";
+  return interval_chart(has_target ? "How many times sooner at the target accuracy than the reference"
+                                   : "How many times faster a step than the reference's",
+                        "times, and the 95 % interval over paired seeds", rows, 1);
+}
+
+std::string missing_plot(const json& scenario) {
+  std::vector<Bar> bars;
+  for (const json& figure : scenario.at("figures")) {
+    const json& missing = figure.at("missing_bytes");
+    if (!missing.is_number() || figure.at("carrier").get<std::string>().starts_with("tcp")) continue;
+    bars.push_back(
+        {figure.at("name"), {{figure.at("carrier"), colour_of(figure.at("carrier")), missing.get<double>() / 1e6}}});
+  }
+  return bars.empty() ? "" : bar_chart("Gradient bytes missing, all runs and ranks", "MB", bars);
+}
+
+}  // namespace
+
+const char* const kPlotStyle = R"css(
+:root { --tcp-cubic: #b35c00; --tcp-bbr: #8c6d1f; --tcp-cubic-rto5: #e08a2e; --tcp-bbr-rto5: #c9a63c;
+  --mlt-p0: #1f6fb4; --mlt-p1: #14905a; --mlt-deadline: #a3478f; }
+@media (prefers-color-scheme: dark) { :root { --tcp-cubic: #e0914a; --tcp-bbr: #c8a95c; --tcp-cubic-rto5: #f2b06a;
+  --tcp-bbr-rto5: #e3ca7c; --mlt-p0: #6cb0ec; --mlt-p1: #5fd0a0; --mlt-deadline: #d993c8; } }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem; margin-top: 1rem; }
+.plots svg { width: 100%; height: auto; border: 1px solid var(--rule); border-radius: 6px; }
+svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
+svg text.title { fill: var(--text); font-size: 13px; font-weight: 600; }
+svg .grid { stroke: var(--rule); } svg .level { stroke: var(--dim); stroke-dasharray: 2 4; }
+svg .strong { stroke-dasharray: none; } svg .faint { opacity: .45; }
+svg path { fill: none; stroke-width: 2; } svg path.thin { stroke-width: .7; opacity: .3; }
+.met { color: var(--mlt-p1); font-weight: 600; } .missed { color: var(--tcp-cubic); font-weight: 600; }
+)css";
+
+std::string colour_of(const std::string& carrier) { return "of-" + carrier; }
+
+std::string plots_of(const json& training, const json& scenario) {
+  std::string plots = ratio_plot(training, scenario) + missing_plot(scenario);
+  for (const char* algorithm : {kRing, kAllToAll}) {
+    const auto is_here = [&](const json& figure) { return figure.at("algorithm") == algorithm; };
+    if (std::none_of(scenario.at("figures").begin(), scenario.at("figures").end(), is_here)) continue;
+    const std::string by = fmt::format(" ({})", algorithm);
+    LineChart time = chart_of("Training loss over training time" + by, "seconds of training", "loss");
+    add_arms(scenario, algorithm, loss_by_time, time);
+    LineChart steps = chart_of("Training loss by step" + by, "step", "loss");
+    add_arms(scenario, algorithm, loss_by_step, steps);
+    LineChart accuracy = chart_of("Held-out accuracy over training time" + by, "seconds of training", "accuracy");
+    accuracy.from_zero = false;
+    add_arms(scenario, algorithm, accuracy_by_time, accuracy);
+    for (Series& series : accuracy.series) series.markers = !series.thin;
+    if (const json& target = training.at("options").at("target_accuracy"); target.is_number()) {
+      accuracy.level = target.get<double>();
+      accuracy.level_label = "target";
+    }
+    plots += line_chart(time) + line_chart(steps) + line_chart(accuracy) +
+             cdf_plot(scenario, algorithm, "Duration of a step, cumulative" + by);
+  }
+  return "<div class=plots>\n" + plots + "</div>\n";
+}
+
+}  // namespace clustar::bench::ab::suite
