@@ -9,6 +9,7 @@ constexpr Experiment kExperiments[] = {
     {"bad-path", "1 MiB messages with one bad path of eight", run_bad_path},
     {"bad-spine", "the lossy suite's bad-path: 200 Mbit/s, four spines, one loses 5 %", run_bad_spine},
     {"micro-bursts", "message times under short bursts of heavy loss, with and without tolerance", run_micro_bursts},
+    {"tolerance", "1 MiB messages under random loss and bursts, p = 0 against p = 1 %", run_tolerance},
     {"mice", "1 KiB messages beside eight streams of 1 MiB messages", run_mice},
     {"fairness", "two flows on one link: MLT and MLT, MLT and DCTCP", run_fairness},
     {"scale", "CPU time per packet of an all-to-all over 64, 256 and 1,024 hosts", run_scale},

@@ -38,6 +38,7 @@ Rows run_incast(const Settings& settings);
 Rows run_bad_path(const Settings& settings);
 Rows run_bad_spine(const Settings& settings);
 Rows run_micro_bursts(const Settings& settings);
+Rows run_tolerance(const Settings& settings);
 Rows run_mice(const Settings& settings);
 Rows run_fairness(const Settings& settings);
 Rows run_scale(const Settings& settings);

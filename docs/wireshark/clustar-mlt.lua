@@ -14,7 +14,7 @@ local PORT = 61074  -- of PcapIo's files
 local TYPES = {[1] = "DATA", [2] = "ACK", [3] = "POSTED", [4] = "STATE", [5] = "PROBE"}
 local DATA, ACK, POSTED, STATE, PROBE = 1, 2, 3, 4, 5
 local SIZE = {[DATA] = 40, [ACK] = 24, [POSTED] = 28, [STATE] = 96, [PROBE] = 95}  -- without what may follow
-local VERSION, OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 2, 63, 20, 3, 512
+local VERSION, OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 3, 63, 20, 3, 512
 local MAX_MESSAGE, MAX_PACKETS, MIN_SEGMENT, MAX_PPM = 2 ^ 30, 2 ^ 20, 64, 1000000
 local SEAL = 24  -- behind the header of a packet under a pre-shared key: counter and tag (mlt/driver/seal.h)
 local MAX_HEADER, PADDING = 128, 0xff
@@ -49,8 +49,10 @@ flag("data.retransmission", "Retransmission", 0x01)
 flag("data.important", "Important", 0x02)
 flag("data.ack_now", "Acknowledge at once", 0x04)
 flag("data.has_open", "An open record follows", 0x08)
+flag("data.settled", "Nothing else of the message is on its way", 0x10)
 field("data.index", ProtoField.uint32, "Index", base.DEC)
 field("data.path_seq", ProtoField.uint32, "Sequence on the lane", base.DEC)
+field("data.passed", ProtoField.uint16, "First transmissions of the message on the lane (mod 2^16)", base.DEC)
 field("data.tx_us", ProtoField.uint32, "Sent at (us)", base.DEC)
 field("data.payload", ProtoField.bytes, "Payload")
 
@@ -217,14 +219,15 @@ end
 local dissect = {}
 
 dissect[DATA] = function(p)
-  local flags = p:flags(15, {"data.retransmission", "data.important", "data.ack_now", "data.has_open"})
+  local flags = p:flags(31, {"data.retransmission", "data.important", "data.ack_now", "data.has_open", "data.settled"})
+  p:check(has(flags, 1) or not has(flags, 16), "reserved", "Only a retransmission says that nothing else is on its way")
   local lane = p:lane(p.tree, 3)
   p:add(p.tree, "secret", 4, 8)
   p:add(p.tree, "message", 12, 4)
   p:add(p.tree, "data.index", 16, 4)
   p:add(p.tree, "data.path_seq", 20, 4)
   local packets = p:message_size(24, 28)
-  p:zero(p.tree, 30, 2)
+  p:add(p.tree, "data.passed", 30, 2)
   p:add(p.tree, "data.tx_us", 32, 4)
   p:add(p.tree, "sent_units", 36, 4)
   local index, bytes, segment = p:uint(16, 4), p:uint(24, 4), p:uint(28, 2)
@@ -482,7 +485,7 @@ function mlt.dissector(tvb, pinfo, root)
 end
 
 -- Offsets and sizes of what is reserved, after the first four bytes.
-local RESERVED = {[DATA] = {30, 2}, [ACK] = {21, 3}, [PROBE] = {26, 2}}
+local RESERVED = {[ACK] = {21, 3}, [PROBE] = {26, 2}}
 
 -- Strict, because it sees every UDP packet that no one else claims; about the first packet of the datagram only, so
 -- that what is wrong behind it is shown.
@@ -494,7 +497,7 @@ local function looks_like_mlt(tvb)
   local kind = tvb(at + 1, 1):uint()
   if wrong_length(frame, kind, size, seal_size(tvb, frame, size)) then return false end
   if kind ~= DATA and tvb(at + 3, 1):uint() ~= 0 then return false end
-  if tvb(at + 2, 1):uint() > 15 then return false end
+  if tvb(at + 2, 1):uint() > (kind == DATA and 31 or 15) then return false end
   local reserved = RESERVED[kind]
   return reserved == nil or tvb(at + reserved[1], reserved[2]):uint() == 0
 end

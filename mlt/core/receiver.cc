@@ -64,8 +64,11 @@ Receiver::Message* Receiver::find_or_open(std::uint32_t id, std::uint32_t bytes,
   while (!messages_.contains(id)) {
     Message& fresh = messages_.push();
     PacketBitmap storage = std::move(fresh.got);
+    Passed passed = std::move(fresh.passed);
     fresh = Message{};
     fresh.got = std::move(storage);
+    fresh.passed = std::move(passed);
+    fresh.passed.reset();
   }
   Message& message = messages_[id];
   if (message.state == ReceiveState::kUnseen) {
@@ -171,10 +174,16 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
   }
   if (header.open) take_open(header.message, *message, *header.open, ledgers, now);
   const bool over = !message->growing();
+  if (header.passed != 0 && !over) {
+    const std::uint32_t number = lane_number(header);
+    message->passed.note(number, lanes_.size(), header.passed, !header.retransmission);
+  }
+  message->settled = message->settled || header.settled;
   if (over || message->got.test(header.index)) {
     ++counters_.duplicates;
     track_lane(header, marked, now);
     if (over) make_state_due(header.message, *message, Tell::kSome);
+    if (!over) arm_proven(*message, now);
     return {};
   }
   if (discards(*message, header)) {
@@ -241,13 +250,13 @@ void Receiver::arrived(std::uint32_t id, Message& message, const DataHeader& hea
   }
 }
 
-Receiver::Lane& Receiver::lane_of(const DataHeader& header) {
-  return lanes_[lanes_.number_or_make(header.path, header.traffic_class, [&](std::uint8_t path) {
+std::uint32_t Receiver::lane_number(const DataHeader& header) {
+  return lanes_.number_or_make(header.path, header.traffic_class, [&](std::uint8_t path) {
     Lane lane;
     lane.path = path;
     lane.traffic_class = header.traffic_class;
     return lane;
-  })];
+  });
 }
 
 void Receiver::track_lane(const DataHeader& header, bool marked, TimePoint now) {

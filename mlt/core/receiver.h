@@ -11,6 +11,7 @@
 #include "mlt/core/lanes.h"
 #include "mlt/core/ledger.h"
 #include "mlt/core/options.h"
+#include "mlt/core/passed.h"
 #include "mlt/core/states.h"
 #include "mlt/core/window.h"
 #include "mlt/core/wire.h"
@@ -131,6 +132,7 @@ class Receiver {
     bool refused = false;    // some packet found no place: nothing of it may be charged to the ledger
     bool skips = false;      // the state that is due leaves out windows of which all is here
     bool asks = false;       // the state that is due asks the sender for an answer
+    bool settled = false;    // the sender said so with what it sent again
     bool decided = false;    // nothing was on its way once: down to `allowed` missing ends it at once
     bool state_due = false;  // a STOP, or the answer to a probe
     bool eligible_counted = false;
@@ -151,6 +153,7 @@ class Receiver {
     std::uint8_t asked = 0;        // times, since the latest packet
     OpenRecord open;
     PacketBitmap got;
+    Passed passed;
     TimePoint first_at{};
     TimePoint last_at{};
     TimePoint decide_at = TimePoint::max();
@@ -170,9 +173,6 @@ class Receiver {
     std::uint32_t message = 0;  // id, once matched
   };
 
-  static CollectiveId collective_of(const OpenRecord& open) {
-    return {open.communicator, open.collective, open.exchange};
-  }
   Message* find_or_open(std::uint32_t id, std::uint32_t bytes, std::uint16_t segment, TimePoint now);
   void take_open(std::uint32_t id, Message& message, const OpenRecord& open, LedgerBook& ledgers, TimePoint now);
   void match(std::uint32_t id, std::uint32_t receive, LedgerBook& ledgers, TimePoint now);
@@ -182,7 +182,8 @@ class Receiver {
   void count_eligible(Message& message, LedgerBook& ledgers);
   Placement place(Message& message, const DataHeader& header, std::uint32_t payload);
   std::uint32_t order_of(const Message& message, std::uint32_t id, std::uint32_t index) const;
-  Lane& lane_of(const DataHeader& header);
+  std::uint32_t lane_number(const DataHeader& header);
+  Lane& lane_of(const DataHeader& header) { return lanes_[lane_number(header)]; }
   AckBlock block_of(Lane& lane, TimePoint now) const;
   void track_lane(const DataHeader& header, bool marked, TimePoint now);
   void arrived(std::uint32_t id, Message& message, const DataHeader& header, TimePoint now);
@@ -194,6 +195,7 @@ class Receiver {
   void decide(std::uint32_t id, Message& message, LedgerBook& ledgers);
   std::uint32_t tolerable(const Message& message, const LedgerBook& ledgers, std::uint32_t missing) const;
   void arm(Message& message, TimePoint now);
+  void arm_proven(Message& message, TimePoint now);
   void settle(std::uint32_t below, std::uint32_t id);
   bool held(std::uint32_t id) const;
   // Of a long message an answer tells some windows, the next answer others; an end or a wish tells all.

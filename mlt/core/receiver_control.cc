@@ -32,6 +32,9 @@ std::optional<Packet> Receiver::poll_control(TimePoint now) {
       states_.pop_front();
       continue;
     }
+    // First what came: by that alone the sender sees most of the losses, and what of them it sends again is not wanted
+    // twice.
+    if (messages_[id].want > 0 && ack_due_) break;
     return state_of(id, messages_[id]);
   }
   if (!ack_due_) return std::nullopt;

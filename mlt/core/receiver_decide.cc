@@ -20,10 +20,22 @@ void Receiver::arm(Message& message, TimePoint now) {
     message.decide_at = now;
   }
   if (options_.mode == Mode::kNormal) {
+    arm_proven(message, now);
     message.asked = 0;
     message.ask_at = now + ask_time(message);
   }
   decide_at_ = std::min({decide_at_, message.decide_at, message.ask_at});
+}
+
+// The lanes prove that nothing but what is sent again is on its way: no word of the sender is needed. What only a
+// packet or two overtook may come yet; it has a quarter of the round trip for that, as in RFC 8985, section 6.2.
+void Receiver::arm_proven(Message& message, TimePoint now) {
+  if ((message.passed.total() != message.packets && !message.settled) || message.state != ReceiveState::kArriving)
+    return;
+  if (message.decided || options_.mode != Mode::kNormal || !may_lose(message)) return;
+  const bool young = !message.settled && message.passed.hole_within(options_.reorder_packets);
+  message.decide_at = std::min(message.decide_at, young ? now + options_.base_rtt / 4 : now);
+  decide_at_ = std::min(decide_at_, message.decide_at);
 }
 
 // Long enough for what comes in bursts, and for one round trip in which the sender waits for credit.
@@ -73,8 +85,8 @@ std::uint32_t Receiver::tolerable(const Message& message, const LedgerBook& ledg
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(most, headroom / message.segment));
 }
 
-// Only after the sender said that all was sent and nothing is on its way: silence is no proof, for packets may wait in
-// a path or a class that others pass. Silence makes the receiver ask.
+// Only after the lanes proved, or the sender said, that all was sent and nothing is on its way: silence is no proof,
+// for packets may wait in a path or a class that others pass. Silence makes the receiver ask.
 void Receiver::decide(std::uint32_t id, Message& message, LedgerBook& ledgers) {
   message.decide_at = TimePoint::max();
   if (options_.mode == Mode::kStaticDeadline) {
@@ -94,6 +106,7 @@ void Receiver::decide(std::uint32_t id, Message& message, LedgerBook& ledgers) {
   message.decided = true;
   message.allowed = allowed;
   message.want = others - allowed;
+  if (message.want > 0) ack_due_ = true;  // before the wish: see poll_control()
   make_state_due(id, message, Tell::kAll);
 }
 

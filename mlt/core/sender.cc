@@ -56,6 +56,7 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   message.sent = message.unscheduled = message.tolerated = 0;
   message.backoff = 0;
   message.touched_at = now;
+  std::fill(message.passed.begin(), message.passed.end(), std::uint16_t{0});
   const bool reset = message.delivered.reset(packets) && message.in_flight.reset(packets) &&
                      message.resend.reset(packets) && message.stop_windows.reset(0) && message.important.reset(0);
   if (!reset) return std::nullopt;
@@ -105,9 +106,8 @@ void Sender::allow_loss(std::uint32_t id, Message& message, const SendTerms& ter
     message.important = *terms.important;
     open.important = message.important.count();
   }
-  const CollectiveId collective{open.communicator, open.collective, open.exchange};
+  const CollectiveId collective = collective_of(open);
   allowances_.open(collective, {open.collective_bytes, open.ranks, open.edges, open.tolerance_ppm});
-  allowances_.add_eligible(collective, message.bytes);
 }
 
 void Sender::make_probe_due(Message& message) {
@@ -199,6 +199,8 @@ void Sender::finish(std::uint32_t id, Message& message, SendState state, bool co
   set_state(message.state, state);
   if (message.in_flight.count() > 0) settle_all_of(id, now);
   const std::uint32_t missing = complete ? 0 : message.delivered.missing();
+  know_open(message);
+  charge_rest(message, missing);
   if (complete) message.delivered.set_range(0, message.packets);
   done_.push_back({id, missing});
 }

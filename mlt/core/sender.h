@@ -116,22 +116,17 @@ class Sender {
     bool wanted = false;            // it did
     PacketKind kind = PacketKind::kReliable;
     OpenRecord open;
-    PacketBitmap delivered;
-    PacketBitmap in_flight;
-    PacketBitmap resend;
-    PacketBitmap important;
-    PacketBitmap stop_windows;  // of a STOP with missing packets: which have come
+    PacketBitmap delivered, in_flight, resend, important;
+    PacketBitmap stop_windows;          // of a STOP with missing packets: which have come
+    std::vector<std::uint16_t> passed;  // of a tolerant message: first transmissions by lane, modulo 2^16
     std::uint8_t backoff = 0;
     TimePoint touched_at{};  // latest transmission or delivery
     bool done() const { return state == SendState::kStored || state == SendState::kOver; }  // nothing more to send
   };
   struct Record {  // one packet on its way
-    std::uint32_t message = 0;
-    std::uint32_t index = 0;
-    std::uint32_t bytes = 0;
+    std::uint32_t message = 0, index = 0, bytes = 0;
     bool settled = true;
-    bool with_open = false;
-    bool uncredited = false;
+    bool with_open = false, uncredited = false;
     TimePoint sent_at{};
   };
   struct Path {  // all its lanes
@@ -162,6 +157,8 @@ class Sender {
   };
   bool data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now, Transmit& out);
   bool uncredited_room(std::uint32_t bytes) const;
+  std::uint16_t passed(Message& message, std::uint32_t lane, bool again) const;
+  bool nothing_flies(const Message& message) const;
   PacketKind kind_of(const Message& message, std::uint32_t index, bool again) const;
   std::uint8_t path_for(std::uint32_t bytes, bool again, TimePoint now);
   bool next_mouse(TimePoint now, Transmit& out);
@@ -190,6 +187,9 @@ class Sender {
   };
   void lose(Lane& lane, Record& record, Evidence evidence, TimePoint now);
   bool may_miss(Message& message, const Record& record, Evidence evidence);
+  std::uint64_t reserve() const;
+  void know_open(Message& message);
+  void charge_rest(const Message& message, std::uint32_t missing);
   void pop_records(Lane& lane);
   bool quiet(const Message& message) const;
   void mark_resend(Message& message, std::uint32_t index);

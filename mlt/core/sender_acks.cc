@@ -1,5 +1,6 @@
 // What a sender learns from its receiver.
 #include <algorithm>
+#include <utility>
 
 #include "mlt/core/sender.h"
 
@@ -142,17 +143,14 @@ void Sender::settle(Record& record, bool delivered, TimePoint now) {
   if (!delivered) return;
   touch(message, now);
   message.tail_again = false;
-  if (record.with_open) message.open_known = true;
+  if (record.with_open) know_open(message);
   if (message.stop_windows.size() > 0) return;  // it came after the end, and counts as missing
   if (message.delivered.set(record.index) && message.resend.clear(record.index)) --resends_;
   if (message.open.tolerant && quiet(message)) make_probe_due(message);
 }
 
 // All was sent, nothing is on its way or due, and something is missing: the receiver need not wait before it decides.
-bool Sender::quiet(const Message& message) const {
-  return message.state == SendState::kSent && message.in_flight.count() == 0 && message.resend.count() == 0 &&
-         !message.delivered.all();
-}
+bool Sender::quiet(const Message& message) const { return nothing_flies(message) && !message.delivered.all(); }
 
 void Sender::find_losses(Lane& lane, Asked asked, TimePoint now) {
   lane.lost_at = TimePoint::max();
@@ -241,11 +239,35 @@ bool Sender::may_miss(Message& message, const Record& record, Evidence evidence)
   const OpenRecord& open = message.open;
   if (!open.tolerant || message.wanted || message.important.test(record.index)) return false;
   if (message.tolerated >= message_cap_packets(message.packets)) return false;
-  const CollectiveId collective{open.communicator, open.collective, open.exchange};
+  const CollectiveId collective = collective_of(open);
   if (evidence == Evidence::kLate) return allowances_.allows(collective, open.stage, record.bytes);
-  if (!allowances_.charge(collective, open.stage, record.bytes)) return false;
+  // Lost at the end it is on its way again when the receiver decides, who may do without; what was let be and is wanted
+  // would cost a round trip.
+  const bool end = message.state == SendState::kSent;
+  if (end || !allowances_.allows(collective, open.stage, record.bytes + reserve())) return false;
+  (void)allowances_.charge(collective, open.stage, record.bytes);
   ++message.tolerated;
   return true;
+}
+
+// What is lost early comes again before the message ends and costs no time, what is lost at the end a round trip: as
+// much of the allowance is kept for the receiver to end it as would be lost of a quarter of what is on its way.
+std::uint64_t Sender::reserve() const { return std::max<std::uint64_t>(options_.segment, in_flight_ / 4); }
+
+// The receiver counts the message as eligible from now on, so its allowance grows here, too: never before it does
+// there, or what is let be here would be wanted there, a round trip later.
+void Sender::know_open(Message& message) {
+  if (std::exchange(message.open_known, true) || !message.open.tolerant) return;
+  allowances_.add_eligible(collective_of(message.open), message.bytes);
+}
+
+// The receiver may have given up more than what was let be here, and charged all of it.
+void Sender::charge_rest(const Message& message, std::uint32_t missing) {
+  if (!message.open.tolerant || missing <= message.tolerated) return;
+  const CollectiveId collective = collective_of(message.open);
+  const std::uint64_t bytes = std::uint64_t{missing - message.tolerated} * options_.segment;
+  (void)allowances_.charge(collective, message.open.stage,
+                           std::min(bytes, allowances_.headroom(collective, message.open.stage)));
 }
 
 void Sender::mark_resend(Message& message, std::uint32_t index) {
@@ -336,6 +358,11 @@ void Sender::reconcile(std::uint32_t id, const State& state, TimePoint now) {
   }
   if (state.want > 0) message.wanted = true;
   std::uint32_t want = state.want;
+  // Of what it wants, some may be on its way again, or due; if that is lost, it goes again.
+  for (std::uint32_t index = state.base; want > 0 && index < state.base + state.count; ++index) {
+    const bool comes = message.in_flight.test(index) || message.resend.test(index);
+    if (missing(index) && comes && !message.important.test(index)) --want;
+  }
   for (std::uint32_t index = state.base; index < state.base + state.count; ++index) {
     if (!missing(index)) {
       if (message.delivered.set(index) && message.resend.clear(index)) --resends_;

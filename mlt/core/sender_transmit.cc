@@ -32,8 +32,7 @@ bool Sender::next_probe(Transmit& out) {
     --probes_due_;
     ++counters_.probes;
     message.open.settled_below = messages_.base();
-    const bool settled =
-        message.state == SendState::kSent && message.in_flight.count() == 0 && message.resend.count() == 0;
+    const bool settled = nothing_flies(message);
     out.header = Probe{secret_, settled, id, message.sent, message.bytes, options_.segment, sent_units_, message.open};
     // Nobody says whether a probe arrived: every other one takes the next path, whatever is known of that.
     const auto turn = static_cast<std::uint8_t>(counters_.probes / 2 % paths_.size());
@@ -167,14 +166,28 @@ PacketKind Sender::kind_of(const Message& message, std::uint32_t index, bool aga
   return message.important.test(index) ? PacketKind::kImportant : message.kind;
 }
 
+// Nor will anything fly before the receiver wants it.
+bool Sender::nothing_flies(const Message& message) const {
+  return message.state == SendState::kSent && message.in_flight.count() == 0 && message.resend.count() == 0;
+}
+
+// What is sent again tells the count of its lane, so it proves as much there.
+std::uint16_t Sender::passed(Message& message, std::uint32_t lane, bool again) const {
+  if (!message.open.tolerant) return 0;
+  if (message.passed.size() < lanes_.size()) message.passed.resize(lanes_.size());
+  if (!again) ++message.passed[lane];
+  return message.passed[lane];
+}
+
 bool Sender::data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now, Transmit& out) {
   const bool again = sort == Sort::kAgain;
   const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
   const std::uint8_t path = path_for(bytes, again, now);
   const PacketKind kind = kind_of(message, index, again);
   const std::uint8_t traffic_class = options_.classes.traffic_class(kind);
-  Lane& lane = lanes_[lanes_.number_or_make(
-      path, traffic_class, [this](std::uint8_t number) { return Lane(options_.max_in_flight, number); })];
+  const std::uint32_t lane_number = lanes_.number_or_make(
+      path, traffic_class, [this](std::uint8_t number) { return Lane(options_.max_in_flight, number); });
+  Lane& lane = lanes_[lane_number];
   if (!std::holds_alternative<DataHeader>(out.header)) out.header.emplace<DataHeader>();
   auto& header = *std::get_if<DataHeader>(&out.header);  // all of it is written: clearing it first would cost as much
   header.secret = secret_;
@@ -182,11 +195,13 @@ bool Sender::data(std::uint32_t id, Message& message, std::uint32_t index, Sort 
   header.traffic_class = traffic_class;
   header.retransmission = again;
   header.important = message.important.test(index);
+  header.settled = again && message.open.tolerant && nothing_flies(message);
   header.message = id;
   header.index = index;
   header.path_seq = lane.records.end();
   header.message_bytes = message.bytes;
   header.segment = options_.segment;
+  header.passed = passed(message, lane_number, again);
   header.tx_us =
       static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count());
   sent_units_ += units(bytes);

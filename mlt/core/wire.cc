@@ -6,7 +6,7 @@
 namespace clustar::mlt {
 namespace {
 
-constexpr std::uint8_t kRetransmission = 1, kImportant = 2, kAckNow = 4, kHasOpen = 8;
+constexpr std::uint8_t kRetransmission = 1, kImportant = 2, kAckNow = 4, kHasOpen = 8, kRestSettled = 16;
 constexpr std::uint8_t kStop = 1, kComplete = 2, kMatched = 4, kAsks = 8;
 constexpr std::uint8_t kSettled = 1;
 constexpr std::size_t kPrefix = 12;
@@ -115,16 +115,18 @@ bool parse_data(std::span<const std::byte> bytes, DataHeader& data) {
   data.retransmission = (flags & kRetransmission) != 0;
   data.important = (flags & kImportant) != 0;
   data.ack_now = (flags & kAckNow) != 0;
+  data.settled = (flags & kRestSettled) != 0;
   data.message = reader.load<std::uint32_t, 12>();
   data.index = reader.load<std::uint32_t, 16>();
   data.path_seq = reader.load<std::uint32_t, 20>();
   data.message_bytes = reader.load<std::uint32_t, 24>();
   data.segment = reader.load<std::uint16_t, 28>();
+  data.passed = reader.load<std::uint16_t, 30>();
   data.tx_us = reader.load<std::uint32_t, 32>();
   data.sent_units = reader.load<std::uint32_t, 36>();
   const bool has_open = (flags & kHasOpen) != 0;
   const std::size_t length = DataHeader::kSize + (has_open ? OpenRecord::kSize : 0);
-  if (bytes.size() != length || flags > 15 || reader.load<std::uint16_t, 30>() != 0 ||
+  if (bytes.size() != length || flags > 31 || (data.settled && !data.retransmission) ||
       !message_in_range(data.message_bytes, data.segment) ||
       data.index >= packet_count(data.message_bytes, data.segment)) {
     return false;
@@ -244,9 +246,9 @@ void write_prefix(WireWriter<Size>& writer, PacketType type, std::uint8_t flags,
 }
 
 std::size_t write(const DataHeader& data, std::span<std::byte> out) {
-  const auto flags =
-      static_cast<std::uint8_t>((data.retransmission ? kRetransmission : 0) | (data.important ? kImportant : 0) |
-                                (data.ack_now ? kAckNow : 0) | (data.open ? kHasOpen : 0));
+  const auto flags = static_cast<std::uint8_t>((data.retransmission ? kRetransmission : 0) |
+                                               (data.important ? kImportant : 0) | (data.ack_now ? kAckNow : 0) |
+                                               (data.settled ? kRestSettled : 0) | (data.open ? kHasOpen : 0));
   WireWriter writer(out.first<DataHeader::kSize>());
   write_prefix(writer, PacketType::kData, flags, lane_of(data.path, data.traffic_class), data.secret);
   writer.store<12>(data.message);
@@ -254,6 +256,7 @@ std::size_t write(const DataHeader& data, std::span<std::byte> out) {
   writer.store<20>(data.path_seq);
   writer.store<24>(data.message_bytes);
   writer.store<28>(data.segment);
+  writer.store<30>(data.passed);
   writer.store<32>(data.tx_us);
   writer.store<36>(data.sent_units);
   if (!data.open) return DataHeader::kSize;

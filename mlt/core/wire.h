@@ -10,9 +10,11 @@
 #include <span>
 #include <variant>
 
+#include "mlt/core/ledger.h"
+
 namespace clustar::mlt {
 
-inline constexpr std::uint8_t kWireVersion = 2;
+inline constexpr std::uint8_t kWireVersion = 3;
 inline constexpr std::uint8_t kMaxPaths = 32;
 inline constexpr std::uint32_t kMaxMessageBytes = 1u << 30;
 inline constexpr std::uint32_t kMaxPackets = 1u << 20;  // of one message
@@ -93,10 +95,14 @@ struct OpenRecord {
   bool operator==(const OpenRecord&) const = default;
 };
 
-//  0     1      2       3      4        12        16      20         24              28           30  32        36
-// | ver | type | flags | lane | secret | message | index | path_seq | message_bytes | segment    | 0 | tx_us   |
+inline CollectiveId collective_of(const OpenRecord& open) {
+  return {open.communicator, open.collective, open.exchange};
+}
+
+//  0     1      2       3      4        12        16      20         24              28        30       32       36
+// | ver | type | flags | lane | secret | message | index | path_seq | message_bytes | segment | passed | tx_us  |
 // sent_units | lane: class (3 bits), path (5). flags 1: retransmission, 2: important, 4: acknowledge at once, 8: an
-// OpenRecord follows.
+// OpenRecord follows, 16: settled.
 struct DataHeader {
   static constexpr std::size_t kSize = 40;
   std::uint64_t secret = 0;
@@ -105,11 +111,15 @@ struct DataHeader {
   bool retransmission = false;
   bool important = false;
   bool ack_now = false;
+  bool settled = false;  // of a retransmission: as Probe's, but for this packet
   std::uint32_t message = 0;
   std::uint32_t index = 0;     // payload belongs at index * segment
   std::uint32_t path_seq = 0;  // counts all data packets of the connection on this lane
   std::uint32_t message_bytes = 0;
-  std::uint16_t segment = 0;     // payload bytes of every packet but the last
+  std::uint16_t segment = 0;  // payload bytes of every packet but the last
+  // First transmissions of this message on this lane so far, this packet included, modulo 2^16: what of them is not
+  // here was overtaken, and is lost. 0 says nothing: of reliable messages, where nobody asks.
+  std::uint16_t passed = 0;
   std::uint32_t tx_us = 0;       // for who reads captures; the core keeps its own times
   std::uint32_t sent_units = 0;  // of the connection, this packet included
   std::optional<OpenRecord> open;

@@ -173,6 +173,8 @@ TEST(MltTail, ATolerantMessageIsNotChargedForWhatMayOnlyBeLate) {
   int looked = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Alone alone(seed);
+    alone.allowances.open({}, {terms.collective_bytes, terms.ranks, terms.edges, terms.tolerance_ppm});
+    alone.allowances.add_eligible({}, 1 << 20);  // of earlier messages
     const auto message = burst_then_one(alone, terms);
     if (!message) continue;
     ++looked;

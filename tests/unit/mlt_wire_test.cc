@@ -87,6 +87,7 @@ DataHeader random_data(Rng& rng) {
   data.path = static_cast<std::uint8_t>(rng.below(kMaxPaths));
   data.traffic_class = static_cast<std::uint8_t>(rng.below(8));
   data.retransmission = rng.chance(0.5);
+  data.settled = data.retransmission && rng.chance(0.5);
   data.important = rng.chance(0.5);
   data.ack_now = rng.chance(0.5);
   data.message = any<std::uint32_t>(rng);
@@ -94,6 +95,7 @@ DataHeader random_data(Rng& rng) {
   data.path_seq = any<std::uint32_t>(rng);
   data.message_bytes = shape.bytes;
   data.segment = shape.segment;
+  data.passed = any<std::uint16_t>(rng);
   data.tx_us = any<std::uint32_t>(rng);
   data.sent_units = any<std::uint32_t>(rng);
   if (rng.chance(0.5)) data.open = random_open(rng, shape.packets);

@@ -67,15 +67,18 @@ Sample data_sample(const char* name, const DataHeader& data) {
   out.expect("lane", lane_of(data.path, data.traffic_class));
   out.expect("lane.class", data.traffic_class);
   out.expect("lane.path", data.path);
-  out.expect("flags", data.retransmission | data.important << 1 | data.ack_now << 2 | data.open.has_value() << 3);
+  out.expect("flags", data.retransmission | data.important << 1 | data.ack_now << 2 | data.open.has_value() << 3 |
+                          data.settled << 4);
   out.expect("data.retransmission", data.retransmission);
   out.expect("data.important", data.important);
   out.expect("data.ack_now", data.ack_now);
   out.expect("data.has_open", data.open.has_value());
+  out.expect("data.settled", data.settled);
   out.expect("message", data.message);
   out.expect("data.index", data.index);
   out.expect("data.path_seq", data.path_seq);
   expect_size(out, data.message_bytes, data.segment);
+  out.expect("data.passed", data.passed);
   out.expect("data.tx_us", data.tx_us);
   out.expect("sent_units", data.sent_units);
   if (out.payload > 0) out.add("data.payload", std::string(2 * out.payload, '0'));
@@ -162,6 +165,7 @@ DataHeader data_header() {
           .path_seq = 0x80000001,
           .message_bytes = 250,
           .segment = 100,
+          .passed = 0xfffe,
           .tx_us = 0xdeadbeef,
           .sent_units = 17,
           .open = {}};
