@@ -24,6 +24,7 @@ extern "C" {
 #define CLUSTAR_EINVAL 1    /* a null pointer, a size that no version has, a value out of range */
 #define CLUSTAR_ENOTFOUND 2 /* no such thing: never seen here, or too long ago */
 #define CLUSTAR_ENOMEM 3
+#define CLUSTAR_EFORGOTTEN 4 /* it was known, and is not any more */
 
 /* Sums of this process since the plugin was loaded. Bytes are those of receives. */
 typedef struct {
@@ -111,8 +112,9 @@ typedef struct {
   /* For who exchanges gradients by send and receive and adds them up himself (an all-to-all all-reduce): which bytes of
    * the `number`-th send (from 0) of rank `sender` to this process in the communicator read as zero. Of a
    * clustarMissing_v1 `loop` and `stage` are 0 and `slice` is the network transfer of the channel, from 0; order,
-   * *count and capacity as above. Complete once the receive is done. CLUSTAR_ENOTFOUND: nothing is known of that send:
-   * nothing of it is missing, unless 4,096 others came since. */
+   * *count and capacity as above. Complete once the receive is done; ask soon. CLUSTAR_ENOTFOUND: it never might lose,
+   * or some 4,096 sends that might came since. CLUSTAR_EFORGOTTEN: it lost some, but 65,536 newer ranges drove out
+   * where. Only for processes with one rank of the communicator: of several the ranges would be mixed. */
   int (*listMissingFrom)(uint64_t comm_id, uint32_t sender, uint64_t number, clustarMissing_v1* out, size_t capacity,
                          size_t* count);
   /* The same of the `number`-th send of this process to rank `receiver`: which bytes that one does without, so that the

@@ -19,6 +19,7 @@ T& immortal(Arguments&&... arguments) {
 CommRegistry& process_registry() { return immortal<CommRegistry>(); }
 SendCounters& process_sends() { return immortal<SendCounters>(); }
 ReceptionBook& process_receptions() { return immortal<ReceptionBook>(); }
+ReceptionBook& process_exchanges() { return immortal<ReceptionBook, 2>(); }
 ReceptionBook& process_losses() { return immortal<ReceptionBook, 1>(); }
 
 std::atomic<bool>& critical_phase() {

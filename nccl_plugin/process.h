@@ -16,7 +16,9 @@ CommRegistry& process_registry();
 Profiler& process_profiler();
 SendCounters& process_sends();
 ReceptionBook& process_receptions();
-ReceptionBook& process_losses();  // of own sends (p2p), by receiver
+// Of sends that might lose, where nothing else drives them out.
+ReceptionBook& process_exchanges();  // received, by sender
+ReceptionBook& process_losses();     // sent, by receiver
 // The model is in a phase in which it needs its gradients: set by the user through clustar.h.
 std::atomic<bool>& critical_phase();
 

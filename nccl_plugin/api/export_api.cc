@@ -100,20 +100,22 @@ int list_collectives(clustarCollective_v1* out, std::size_t capacity, std::size_
   });
 }
 
-int list_holes(const ReceptionBook& book, const CollectiveKey& key, clustarMissing_v1* out, std::size_t capacity,
-               std::size_t* count) {
+// `partly`: what is left of the ranges is welcome, too.
+int list_holes(const ReceptionBook& book, const CollectiveKey& key, bool partly, clustarMissing_v1* out,
+               std::size_t capacity, std::size_t* count) {
   return api_call([&] {
     if (count == nullptr || (out == nullptr && capacity > 0)) return CLUSTAR_EINVAL;
     for (std::size_t i = 0; i < capacity; ++i) {
       if (out[i].size != sizeof *out) return CLUSTAR_EINVAL;
     }
-    if (!book.find(key)) return CLUSTAR_ENOTFOUND;
     const auto holes = book.holes(key);
-    for (std::size_t i = 0; i < std::min(capacity, holes.size()); ++i) {
-      const Hole& hole = holes[i];
+    if (!holes) return CLUSTAR_ENOTFOUND;
+    if (holes->kept.size() < holes->all && !partly) return CLUSTAR_EFORGOTTEN;
+    for (std::size_t i = 0; i < std::min(capacity, holes->kept.size()); ++i) {
+      const Hole& hole = holes->kept[i];
       out[i] = {sizeof *out, hole.channel, hole.loop, hole.stage, hole.slice, hole.offset, hole.bytes};
     }
-    *count = holes.size();
+    *count = holes->kept.size();
     return CLUSTAR_OK;
   });
 }
@@ -121,7 +123,7 @@ int list_holes(const ReceptionBook& book, const CollectiveKey& key, clustarMissi
 int list_missing(std::uint64_t comm_id, std::uint8_t function, std::uint8_t local_number, std::uint64_t number,
                  clustarMissing_v1* out, std::size_t capacity, std::size_t* count) {
   if (local_number > 1) return CLUSTAR_EINVAL;
-  return list_holes(process_receptions(), {comm_id, number, function, local_number == 1}, out, capacity, count);
+  return list_holes(process_receptions(), {comm_id, number, function, local_number == 1}, true, out, capacity, count);
 }
 
 // Of the `number`-th send between this process and rank `peer`.
@@ -130,12 +132,12 @@ int list_holes_of_send(const ReceptionBook& book, std::uint64_t comm_id, std::ui
   // No send has the number that is no rank's.
   constexpr std::uint32_t kNoRank = transport::MessageIdentity::kNoRank;
   const auto rank = static_cast<std::uint16_t>(std::min(peer, kNoRank));
-  return list_holes(book, {comm_id, number, nccl_abi::kSend, true, rank}, out, capacity, count);
+  return list_holes(book, {comm_id, number, nccl_abi::kSend, true, rank}, false, out, capacity, count);
 }
 
 int list_missing_from(std::uint64_t comm_id, std::uint32_t sender, std::uint64_t number, clustarMissing_v1* out,
                       std::size_t capacity, std::size_t* count) {
-  return list_holes_of_send(process_receptions(), comm_id, sender, number, out, capacity, count);
+  return list_holes_of_send(process_exchanges(), comm_id, sender, number, out, capacity, count);
 }
 
 int list_lost_to(std::uint64_t comm_id, std::uint32_t receiver, std::uint64_t number, clustarMissing_v1* out,

@@ -33,7 +33,7 @@ ReceptionBook::Record& ReceptionBook::record_of(const CollectiveKey& key, const 
     if (record.serial != 0 && record.key == key) return record;
     if (record.serial < oldest->serial) oldest = &record;
   }
-  *oldest = Record{key, ++serial_, {}};
+  *oldest = Record{key, ++serial_, 0, {}};
   oldest->reception.identity = identity;
   return *oldest;
 }
@@ -58,6 +58,7 @@ void ReceptionBook::add_hole(Record& record, const transport::ReceivedMessage& m
   hole.slice = send ? t : t % kRingSlices;
   hole.offset = range.offset;
   hole.bytes = range.length;
+  if (record.reception.missing_ranges == 0) record.first_hole = holes_seen_;
   holes_[holes_seen_++ % kHoles] = {record.serial, hole};
   ++record.reception.missing_ranges;
 }
@@ -130,15 +131,16 @@ std::vector<Reception> ReceptionBook::list(std::size_t capacity) const {
   return out;
 }
 
-std::vector<Hole> ReceptionBook::holes(const CollectiveKey& key) const {
+std::optional<ReceptionBook::Holes> ReceptionBook::holes(const CollectiveKey& key) const {
   const std::lock_guard lock(mutex_);
-  std::vector<Hole> out;
   const Record* record = lookup(key);
-  if (record == nullptr) return out;
-  const std::uint64_t first = holes_seen_ > kHoles ? holes_seen_ - kHoles : 0;
-  for (std::uint64_t i = first; i < holes_seen_; ++i) {
+  if (record == nullptr) return std::nullopt;
+  Holes out{{}, record->reception.missing_ranges};
+  // Between its first and its last only, and those that are asked for soon are the newest: completed receives wait.
+  const std::uint64_t oldest = holes_seen_ > kHoles ? holes_seen_ - kHoles : 0;
+  for (std::uint64_t i = std::max(oldest, record->first_hole); i < holes_seen_ && out.kept.size() < out.all; ++i) {
     const KeptHole& kept = holes_[i % kHoles];
-    if (kept.serial == record->serial) out.push_back(kept.hole);
+    if (kept.serial == record->serial) out.kept.push_back(kept.hole);
   }
   return out;
 }

@@ -44,12 +44,12 @@ struct Hole {
   std::uint64_t bytes;
 };
 
-// Any thread; a lock per completed receive, held for a look-up among eight. A few MB, never on a stack; owns no other
+// Any thread; a lock per completed receive, held for a look-up among sixteen. A few MB, never on a stack; owns no other
 // memory, so that the process's own one needs no destruction (process.h).
 class ReceptionBook {
  public:
-  static constexpr std::size_t kWays = 8;
-  static constexpr std::size_t kSets = 512;  // kWays * kSets collectives; the oldest of a set goes first
+  static constexpr std::size_t kWays = 16;
+  static constexpr std::size_t kSets = 256;  // kWays * kSets collectives; the oldest of a set goes first
   static constexpr std::size_t kHoles = 65536;
 
   struct Totals {
@@ -68,13 +68,18 @@ class ReceptionBook {
   std::optional<Reception> find(const CollectiveKey& key) const;
   // Newest first, by their first message.
   std::vector<Reception> list(std::size_t capacity) const;
-  // In order of arrival; what was pushed out by newer holes is not among them.
-  std::vector<Hole> holes(const CollectiveKey& key) const;
+  struct Holes {
+    std::vector<Hole> kept;  // in order of arrival
+    std::uint32_t all = 0;   // with those that newer ones of other records pushed out
+  };
+  // Nothing is known of the key: nullopt.
+  std::optional<Holes> holes(const CollectiveKey& key) const;
 
  private:
   struct Record {
     CollectiveKey key;
-    std::uint64_t serial = 0;  // of its first message; 0 = free
+    std::uint64_t serial = 0;      // of its first message; 0 = free
+    std::uint64_t first_hole = 0;  // holes seen before its first
     Reception reception;
   };
   struct KeptHole {

@@ -54,7 +54,8 @@ bool fits_comm(const LossRule& rule, const CommFacts& comm) {
 }
 
 bool fits_function(const LossRule& rule, int function) {
-  if (function == kSend) return rule.function == kSendRecv;
+  // What a rule without a function makes reliable, it makes reliable altogether.
+  if (function == kSend) return rule.function == kSendRecv || (rule.function == -1 && rule.tolerance_ppm == 0);
   return rule.function == -1 || (rule.function == function && function != kSendRecv);
 }
 
@@ -78,7 +79,8 @@ bool carries_data_only(const MessageFacts& message) {
   constexpr std::uint64_t kPartUnit = 4096;
   constexpr std::uint64_t kMost = std::uint64_t{1} << 48;  // beyond any memory, so that nothing below overflows
   const std::uint64_t bytes = message.collective.bytes;
-  const std::uint64_t channels = std::max(message.channels, 1u);
+  const std::uint64_t channels = message.channels;
+  if (channels == 0) return false;  // not told
   if (bytes == 0 || bytes > kMost || message.size > bytes || message.transfers > kMost / bytes) return bytes == 0;
   const std::uint64_t share = (bytes + channels - 1) / channels;
   const std::uint64_t part = std::min(bytes, (share + kPartUnit - 1) / kPartUnit * kPartUnit);

@@ -135,7 +135,7 @@ struct MessageFacts {
   std::uint32_t transfers = 0;  // of the proxy operation
   std::uint32_t transfer = 0;   // t
   bool in_order = false;        // every transfer before t was seen
-  std::uint32_t channels = 0;   // of a send: over how many it is spread; 0: not told, taken for 1
+  std::uint32_t channels = 0;   // of a send: over how many it is spread; 0: not told
   int receiver = -1;            // of a send: the rank
   std::size_t size = 0;
 };

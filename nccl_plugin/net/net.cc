@@ -371,6 +371,10 @@ int net_test(void* request, int* done, int* sizes) {
     if (!progress) return to_nccl(progress.error().code);
     if (!progress->done) return int{nccl_abi::kSuccess};
     if (!progress->messages.empty()) process_receptions().add(*progress);
+    if (std::any_of(progress->messages.begin(), progress->messages.end(),
+                    [](const transport::ReceivedMessage& message) { return message.loss.exchange; })) {
+      process_exchanges().add(*progress);
+    }
     if (progress->sent != nullptr && progress->sent->loss.exchange) process_losses().add_sent(*progress);
     if (sizes != nullptr) {
       // NCCL's sizes are int whatever the message may be; it only asks whether they are 0.

@@ -118,6 +118,22 @@ TEST(LossPolicySends, ARuleForThemIsForNothingElse) {
   EXPECT_EQ(policy.channel_tolerance_ppm(comm_of("pp0")), 0u);
 }
 
+TEST(LossPolicySends, WhatARuleMakesReliableStaysSo) {
+  const LossPolicy policy = policy_of("comm=tp*,p=0;func=allreduce,comm=pp*,p=0;func=sendrecv");
+  EXPECT_EQ(policy.judge(comm_of("tp0"), good_send(), false).reason, Reason::kNotOptedIn);
+  EXPECT_EQ(policy.channel_tolerance_ppm(comm_of("tp0")), 0u);
+  EXPECT_EQ(policy.judge(comm_of("pp0"), good_send(), false).reason, Reason::kLossy) << "only its all-reduces";
+  EXPECT_EQ(policy.judge(comm_of("dp0"), good_send(), false).reason, Reason::kLossy);
+}
+
+TEST(LossPolicySends, OfUnknownChannelsAreReliable) {
+  MessageFacts message = good_message();
+  const LossPolicy policy = policy_of("func=sendrecv");
+  EXPECT_EQ(decide(policy, message, good_channel(), good_guard()).reason, Reason::kLossy);
+  message.channels = 0;
+  EXPECT_EQ(decide(policy, message, good_channel(), good_guard()).reason, Reason::kNotSimple);
+}
+
 TEST(LossPolicySends, AreJudgedByTypeCaptureAndWarmUp) {
   const LossPolicy policy = policy_of("func=sendrecv");
   const auto reason = [&](auto&& change) {

@@ -69,7 +69,7 @@ TEST(ReceptionBook, CountsWhatCameAndWhatIsMissing) {
   EXPECT_EQ(found->missing_ranges, 2u);
   EXPECT_EQ(book.totals().missing_bytes, 150u);
   EXPECT_EQ(book.totals().eligible_bytes, 1500u);
-  const auto holes = book.holes({77, 3, nccl_abi::kAllReduce, false});
+  const auto holes = book.holes({77, 3, nccl_abi::kAllReduce, false})->kept;
   ASSERT_EQ(holes.size(), 2u);
   EXPECT_EQ(holes[1].channel, 2u);
   EXPECT_EQ(holes[1].loop, 1u);
@@ -118,7 +118,7 @@ TEST(ReceptionBook, SendsOfEachRankAreTheirOwn) {
     ASSERT_TRUE(book.find(key));
     EXPECT_EQ(book.find(key)->identity.sender, sender);
     EXPECT_EQ(book.find(key)->missing_bytes, 10u);
-    const auto holes = book.holes(key);
+    const auto holes = book.holes(key)->kept;
     ASSERT_EQ(holes.size(), 1u);
     EXPECT_EQ(holes[0].offset, sender);
     EXPECT_EQ(holes[0].channel, 2u);
@@ -143,7 +143,7 @@ TEST(ReceptionBook, WhatOwnSendsLostIsKeptByReceiver) {
   Progress progress{true, std::span(&size, 1), std::span(&hole, 1), {}, &tag};
   book.add_sent(progress);
   EXPECT_FALSE(book.find({77, 3, nccl_abi::kSend, true, 1}));
-  const auto holes = book.holes({77, 3, nccl_abi::kSend, true, 6});
+  const auto holes = book.holes({77, 3, nccl_abi::kSend, true, 6})->kept;
   ASSERT_EQ(holes.size(), 1u);
   EXPECT_EQ(holes[0].offset, 100u);
   EXPECT_EQ(holes[0].bytes, 50u);
@@ -168,12 +168,12 @@ TEST(ReceptionBook, KeepsTheNewestAndListsThemNewestFirst) {
   constexpr std::uint64_t kMany = 3 * ReceptionBook::kSets * ReceptionBook::kWays;
   for (std::uint64_t i = 0; i < kMany; ++i) book.add(tolerant(all_reduce(i), 10, 2, 0, {{0, 0, 1}}).progress());
   EXPECT_FALSE(book.find({77, 0, nccl_abi::kAllReduce, false}));
-  EXPECT_TRUE(book.holes({77, 0, nccl_abi::kAllReduce, false}).empty());
+  EXPECT_FALSE(book.holes({77, 0, nccl_abi::kAllReduce, false}));
   const auto newest = book.list(100);
   ASSERT_EQ(newest.size(), 100u);
   for (std::size_t i = 0; i < newest.size(); ++i) EXPECT_EQ(newest[i].identity.number, kMany - 1 - i);
   EXPECT_EQ(book.list(1 << 20).size(), ReceptionBook::kSets * ReceptionBook::kWays);
-  EXPECT_EQ(book.holes({77, kMany - 1, nccl_abi::kAllReduce, false}).size(), 1u);
+  EXPECT_EQ(book.holes({77, kMany - 1, nccl_abi::kAllReduce, false})->kept.size(), 1u);
 }
 
 TEST(ReceptionBook, HolesArePushedOutByNewerOnesButStayCounted) {
@@ -184,9 +184,36 @@ TEST(ReceptionBook, HolesArePushedOutByNewerOnesButStayCounted) {
     book.add(tolerant(all_reduce(5), 10, 2, 0, {{0, i, 1}}).progress());
   }
   const auto holes = book.holes(key);
-  ASSERT_EQ(holes.size(), ReceptionBook::kHoles);
-  EXPECT_EQ(holes.front().offset, 10u);
+  ASSERT_TRUE(holes);
+  ASSERT_EQ(holes->kept.size(), ReceptionBook::kHoles);
+  EXPECT_EQ(holes->kept.front().offset, 10u);
+  EXPECT_EQ(holes->all, ReceptionBook::kHoles + 10);
   EXPECT_EQ(book.find(key)->missing_ranges, ReceptionBook::kHoles + 10);
+}
+
+// Of records among each other, each has its own and no other's.
+TEST(ReceptionBook, HolesOfManyRecordsAreToldApart) {
+  const auto owner = std::make_unique<ReceptionBook>();
+  ReceptionBook& book = *owner;
+  constexpr std::uint64_t kRecords = 40;
+  for (std::uint64_t round = 0; round < 10; ++round) {
+    for (std::uint64_t i = 0; i < kRecords; ++i) {
+      if (i % 3 == 0) {
+        book.add(tolerant(all_reduce(i), 1000, 2, 0, {}).progress());
+      } else {
+        book.add(tolerant(all_reduce(i), 1000, 2, 0, {{0, round * kRecords + i, 1}}).progress());
+      }
+    }
+  }
+  for (std::uint64_t i = 0; i < kRecords; ++i) {
+    const auto holes = book.holes({77, i, nccl_abi::kAllReduce, false});
+    ASSERT_TRUE(holes);
+    ASSERT_EQ(holes->kept.size(), i % 3 == 0 ? 0u : 10u);
+    ASSERT_EQ(holes->all, holes->kept.size());
+    for (std::uint64_t round = 0; round < holes->kept.size(); ++round) {
+      EXPECT_EQ(holes->kept[round].offset, round * kRecords + i);
+    }
+  }
 }
 
 TEST(MessageFlow, CoflowsDifferByCommunicatorFunctionAndNumberOnly) {

@@ -213,6 +213,7 @@ void CheckingWire::check_decision(const ProxyOp& op, const Expectation& expected
     check_ledger_number(op, flow.tag.loss.collective);
     return;
   }
+  if (expected.may_seem_flagged && flow.reason == Reason::kNotSimple) return;
   if (expected.unsure || op.run->ambiguous) {
     Reasons allowed = expected.against;
     allowed.set(static_cast<std::size_t>(Reason::kUnidentified));

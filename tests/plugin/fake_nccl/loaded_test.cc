@@ -333,7 +333,6 @@ TEST(FakeNcclLoadedOnce, BothEndsOfASendKnowWhatOfItIsMissing) {
   for (std::uint32_t receiver = 0; receiver < n; ++receiver) {
     const std::uint32_t sender = (receiver + n - 1) % n;
     for (std::uint64_t number = 0; number < kSends; ++number) {
-      const auto missing = ranges_of(library.api()->listMissingFrom, options.comm.id, sender, number);
       std::map<std::pair<std::uint32_t, std::uint32_t>, JobTally::Ranges> zeros;
       std::uint64_t bytes = 0;
       for (const auto& [where, ranges] : job.tally().zeros) {
@@ -341,14 +340,15 @@ TEST(FakeNcclLoadedOnce, BothEndsOfASendKnowWhatOfItIsMissing) {
         zeros[{where.channel, where.transfer}] = ranges;
         for (const auto& [offset, length] : ranges) bytes += length;
       }
-      EXPECT_EQ(missing, zeros) << receiver << " " << number;
       EXPECT_LE(bytes, input_bytes(options.comm, task) / 20) << "p of what this receiver's one sender sent";
-      // The first is warm-up: it was reliable, so that its sender has nothing to remember of it.
+      // The first is warm-up: it was reliable, so that nobody has anything to remember of it.
       if (number == 0) {
         EXPECT_TRUE(zeros.empty());
         std::size_t count = 0;
+        EXPECT_EQ(library.api()->listMissingFrom(options.comm.id, sender, 0, nullptr, 0, &count), CLUSTAR_ENOTFOUND);
         EXPECT_EQ(library.api()->listLostTo(options.comm.id, receiver, 0, nullptr, 0, &count), CLUSTAR_ENOTFOUND);
       } else {
+        EXPECT_EQ(ranges_of(library.api()->listMissingFrom, options.comm.id, sender, number), zeros);
         EXPECT_EQ(ranges_of(library.api()->listLostTo, options.comm.id, receiver, number), zeros);
       }
     }

@@ -105,6 +105,9 @@ void judge_task(const PolicyTruth& policy, const Communicator& comm, int profile
   forbid(task.protocol != kSimple || (!task.is_collective() && !is_send(task)), Reason::kNotSimple);
   // That a send is LL only its sizes tell, and only of long transfers surely.
   out.any_reason = is_send(task) && task.protocol != kSimple;
+  const std::uint64_t share = (input_bytes(comm, task) + comm.channels - 1) / comm.channels;
+  const std::uint64_t part = (share + 4095) / 4096 * 4096;
+  out.may_seem_flagged = is_send(task) && part > 0 && input_bytes(comm, task) % part != 0;
   forbid(input_bytes(comm, task) == 0, Reason::kUnknownSize);
   // v4 has no event that tells of the capture.
   forbid(profiler_version >= 5 ? task.captured : is_send(task), Reason::kCaptured);

@@ -41,7 +41,8 @@ struct Expectation {
   transport::MessageIdentity identity;
   transport::LossTerms terms;  // but for the collective's number in the ledger
   bool has_phase = false;
-  bool any_reason = false;  // of those against it, not the first
+  bool any_reason = false;        // of those against it, not the first
+  bool may_seem_flagged = false;  // a send whose last part is shorter than the others: LL may make such transfers
 };
 
 Expectation expect(const PolicyTruth& policy, const Communicator& comm, int profiler_version, const TaskRun& run,

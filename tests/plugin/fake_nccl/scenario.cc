@@ -100,7 +100,7 @@ void make_noise(Rank& rank, const std::shared_ptr<TaskRun>& run, Rng& rng) {
   }
 }
 
-std::vector<std::shared_ptr<TaskRun>> draw_launch(Rank& rank, bool hostile, Rng& rng) {
+std::vector<std::shared_ptr<TaskRun>> draw_launch(Rank& rank, bool hostile, bool exchange, Rng& rng) {
   std::vector<std::shared_ptr<TaskRun>> runs;
   const std::uint64_t many = rng.below(4) == 0 ? 1 + rng.below(4) : 1;  // a group of several
   for (std::uint64_t i = 0; i < many; ++i) {
@@ -108,7 +108,7 @@ std::vector<std::shared_ptr<TaskRun>> draw_launch(Rank& rank, bool hostile, Rng&
       runs.push_back(rank.core.replay(*rank.graph[rng.below(rank.graph.size())]));
       continue;
     }
-    Task task = draw_task(rank.comm, rng);
+    Task task = draw_task(rank.comm, rng, exchange);
     Faults faults;
     if (hostile && rng.below(3) == 0) faults = draw_faults(plan(rank.comm, task).front().transfers.size(), rng);
     task.captured = rng.below(12) == 0;
@@ -120,10 +120,10 @@ std::vector<std::shared_ptr<TaskRun>> draw_launch(Rank& rank, bool hostile, Rng&
   return runs;
 }
 
-void drive(Rank& rank, Kind kind, std::uint64_t launches, Rng& rng) {
+void drive(Rank& rank, Kind kind, bool exchange, std::uint64_t launches, Rng& rng) {
   const bool hostile = kind == Kind::kHostile || kind == Kind::kShortPools;
   for (std::uint64_t i = 0; i < launches; ++i) {
-    auto runs = draw_launch(rank, hostile, rng);
+    auto runs = draw_launch(rank, hostile, exchange, rng);
     rank.core.begin_launch(runs);
     // The progress thread may be ahead of the application's or far behind it.
     const std::uint64_t rounds = rng.below(3) == 0 ? rng.below(40) : 0;
@@ -161,6 +161,19 @@ CheckingWire::Setup draw_setup(Kind kind, const PolicyTruth& truth, bool critica
   return setup;
 }
 
+// To one rank, so that warm-up ends, and large enough to lose some.
+Task draw_exchange(const Communicator& comm, Rng& rng) {
+  Task task;
+  task.function = task.collective_api = kSend;
+  task.datatype = datatype_named("ncclFloat32");
+  task.protocol = kSimple;
+  task.peer = static_cast<int>((static_cast<std::uint64_t>(comm.rank) + 1) % comm.ranks);
+  const std::uint64_t bytes = 128 * 1024 + rng.below(2 * kMiB);
+  const std::uint64_t whole = 4096 * comm.channels;  // parts of one size
+  task.count = (rng.below(2) == 0 ? bytes : bytes / whole * whole) / task.datatype.bytes;
+  return task;
+}
+
 }  // namespace
 
 Communicator draw_communicator(std::uint64_t id, Rng& rng) {
@@ -181,7 +194,8 @@ Communicator draw_communicator(std::uint64_t id, Rng& rng) {
   return comm;
 }
 
-Task draw_task(const Communicator& comm, Rng& rng) {
+Task draw_task(const Communicator& comm, Rng& rng, bool exchange) {
+  if (exchange && rng.below(4) != 0) return draw_exchange(comm, rng);
   static const int kFunctions[] = {kAllReduce, kAllReduce, kAllReduce, kReduceScatter, kReduceScatter,
                                    kAllGather, kBroadcast, kReduce,    kSend,          kSend};
   static const int kAlgorithms[] = {kRing, kRing, kRing, kRing, kRing, kRing, kTree, kNvls};
@@ -220,7 +234,13 @@ void run_scenario(Kind kind, std::uint64_t seed, Tally& tally) {
   const std::uint64_t failures_before = tally.failures;
   const std::size_t texts_before = tally.first_failures.size();
   // Settings that allow nothing are one in eight.
-  const PolicyTruth& truth = policies()[rng.below(8) == 0 ? 0 : 1 + rng.below(policies().size() - 1)];
+  const bool exchange = rng.below(6) == 0;
+  const auto draw_policy = [&]() -> const PolicyTruth& {
+    return policies()[rng.below(8) == 0 ? 0 : 1 + rng.below(policies().size() - 1)];
+  };
+  const PolicyTruth* drawn = &draw_policy();
+  while (exchange && !drawn->sends) drawn = &draw_policy();
+  const PolicyTruth& truth = *drawn;
   const auto made = nccl_plugin::LossPolicy::create(truth.config);
   if (!made) return tally.fail(fmt::format("seed {}: {}", seed, made.error().message));
   const auto policy = std::make_shared<const nccl_plugin::LossPolicy>(*made);
@@ -251,7 +271,7 @@ void run_scenario(Kind kind, std::uint64_t seed, Tally& tally) {
     ranks.push_back(std::make_unique<Rank>(kind, other, profiler, policy, version, setup, tally, rng));
   }
   for (int turn = 0; turn < 4; ++turn) {
-    for (auto& rank : ranks) drive(*rank, kind, 1 + rng.below(6), rng);
+    for (auto& rank : ranks) drive(*rank, kind, exchange, 1 + rng.below(6), rng);
   }
   ranks.clear();
   if (profiler.counters().alive != 0 && kind == Kind::kClean) {

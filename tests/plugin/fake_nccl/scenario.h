@@ -19,8 +19,9 @@ enum class Kind : std::uint8_t {
 // what came of it; a failure's text begins with the seed.
 void run_scenario(Kind kind, std::uint64_t seed, Tally& tally);
 
-// A task that `comm` may run: everything that NCCL offers, most of it such that some loss is allowed.
-Task draw_task(const Communicator& comm, Rng& rng);
+// A task that `comm` may run: everything that NCCL offers, most of it such that some loss is allowed. `exchange`: three
+// of four are sends such as a direct exchange makes.
+Task draw_task(const Communicator& comm, Rng& rng, bool exchange = false);
 Communicator draw_communicator(std::uint64_t id, Rng& rng);
 
 }  // namespace clustar::tests::fake_nccl
