@@ -67,6 +67,8 @@ Result<suite::SuitePlan> plan_of(const AbSuiteArguments& arguments, const AbSuit
   plan.training = input.training;
   plan.missing = arguments.missing;
   plan.limit_s = arguments.limit_s;
+  plan.retry_failed = arguments.retry_failed;
+  plan.version = report::envelope("ab", json::array())["version"];
   if (input.rounds > 0) plan.rounds = input.rounds;
   for (const suite::Scenario& scenario : plan.scenarios) {
     if (plan.training.train.batch >= scenario.ranks) continue;
@@ -166,7 +168,9 @@ CLI::Option* add_ab_suite_options(CLI::App& command, AbSuiteArguments& arguments
   const auto add = [&](const char* name, auto& value, const std::string& what) {
     return command.add_option(name, value, what)->group(group)->needs(scenario);
   };
-  add("--arms", arguments.arms, fmt::format("Comma list of {} [all]", fmt::join(carriers, ", ")))
+  add("--arms", arguments.arms,
+      fmt::format("Comma list of {} [all], and mlt-pX: X percent may be missing, at most 10, as mlt-p0.5",
+                  fmt::join(carriers, ", ")))
       ->delimiter(',')
       ->type_name("NAME");
   add("--all-reduce", arguments.algorithms, "Comma list of ring, all-to-all [both]")->delimiter(',')->type_name("NAME");
@@ -174,14 +178,20 @@ CLI::Option* add_ab_suite_options(CLI::App& command, AbSuiteArguments& arguments
       ->check(CLI::IsMember({"zero", "rescale", "residual"}))
       ->capture_default_str();
   add("--reference", arguments.reference,
-      "Arm that ratios are taken to, with the same all-reduce; auto: the better of tcp-cubic-rto5 and tcp-bbr-rto5")
+      "Arm that ratios are taken to, with the same all-reduce; auto: the better of tcp-cubic-rto5 and tcp-bbr-rto5, "
+      "and "
+      "where those were not run, of tcp-cubic and tcp-bbr, with a warning. Bars against TCP need both rto5 arms")
       ->type_name("NAME")
       ->capture_default_str();
   add("--time-limit", arguments.limit_s, "Seconds of wall clock after which a run is ended and counts as failed")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  add("--resume", arguments.resume, "JSON of an earlier, interrupted run with the same options: what it has is kept")
+  add("--resume", arguments.resume,
+      "JSON of an earlier run with the same options and fabrics: what it has is kept and not run again")
       ->type_name("FILE.json");
+  command.add_flag("--retry-failed", arguments.retry_failed, "With --resume: runs its failed runs again")
+      ->group(group)
+      ->needs("--resume");
   return scenario;
 }
 

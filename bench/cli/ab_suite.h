@@ -19,6 +19,7 @@ struct AbSuiteArguments {
   std::string missing = "rescale";
   int limit_s = 1800;
   std::string resume;
+  bool retry_failed = false;
 };
 
 // What the suite shares with the comparison of two arms.

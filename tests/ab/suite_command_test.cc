@@ -40,6 +40,8 @@ TEST(SuiteCommand, WrongUsageIsStatusTwoAndSaysWhatIsAllowed) {
       {suite({"--batch", "2"}), "--batch"},
       {suite({"--resume", "/nowhere/x.json"}), "--resume"},
       {suite({"--json", "/nowhere/x.json"}), "--json"},
+      {suite({"--arms", "mlt-p11"}), "at most 10"},
+      {suite({"--retry-failed"}), "--resume"},
       {suite({"--local"}), "--local"},
       {suite({"--candidate", "CLUSTAR_TRANSPORT=tcp"}), "--candidate"},
       {{"ab", "--arms", "mlt-p0"}, "--scenario"}};
@@ -64,33 +66,14 @@ class SuiteCommandOnFabric : public testing::Test {
 
 TEST_F(SuiteCommandOnFabric, TrainsEveryArmAndLeavesNothing) {
   const TemporaryDirectory folder;
-  Command command({"ab",
-                   "--scenario",
-                   "gray,incast",
-                   "--arms",
-                   "tcp-cubic,mlt-p0",
-                   "--all-reduce",
-                   "ring",
-                   "--reference",
-                   "tcp-cubic",
-                   "--ranks",
-                   "2",
-                   "--rounds",
-                   "1",
-                   "--model",
-                   "lr",
-                   "--examples",
-                   "200",
-                   "--epochs",
-                   "1",
-                   "--batch",
-                   "32",
-                   "--json",
-                   folder.file("ab.json"),
-                   "--report",
-                   folder.file("ab.html"),
-                   "--time-limit",
-                   "60"});
+  const Words same{"--all-reduce", "ring", "--reference", "tcp-cubic",
+                   "--ranks",      "2",    "--rounds",    "1",
+                   "--model",      "lr",   "--examples",  "200",
+                   "--epochs",     "1",    "--batch",     "32",
+                   "--time-limit", "60",   "--json",      folder.file("ab.json")};
+  Words words{"ab", "--scenario", "gray,incast", "--arms", "tcp-cubic,mlt-p0", "--report", folder.file("ab.html")};
+  words.insert(words.end(), same.begin(), same.end());
+  Command command(words);
   const pid_t pid = command.pid();
   const Outcome outcome = command.wait();
   ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
@@ -116,6 +99,17 @@ TEST_F(SuiteCommandOnFabric, TrainsEveryArmAndLeavesNothing) {
   const std::string page{std::istreambuf_iterator<char>(in), {}};
   EXPECT_THAT(page, HasSubstr("<svg "));
   EXPECT_TRUE(fabric::namespaces_of("ab-" + std::to_string(pid)).empty());
+
+  // Into the same file: what is there stays.
+  Words more{"ab", "--scenario", "lossy", "--arms", "mlt-p5", "--resume", folder.file("ab.json")};
+  more.insert(more.end(), same.begin(), same.end());
+  const Outcome resumed = trainer::run_clustar(more);
+  ASSERT_EQ(resumed.status, 0) << resumed.err << resumed.out;
+  const nlohmann::json after = folder.read_json("ab.json")["training"];
+  ASSERT_EQ(after["scenarios"].size(), 3u);
+  for (const int i : {0, 1}) EXPECT_EQ(after["scenarios"][i]["runs"], scenarios[i]["runs"]);
+  EXPECT_EQ(after["scenarios"][2]["runs"][0]["arm"], "mlt-p5/ring");
+  EXPECT_EQ(after["interrupted"], false);
 }
 
 }  // namespace

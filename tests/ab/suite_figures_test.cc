@@ -18,7 +18,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr int kRounds = 6;
+constexpr int kRounds = 10;
 
 struct Figures {
   double step_s = 0.1;
@@ -82,7 +82,7 @@ json scenario_of(const std::string& name, const std::vector<std::string>& carrie
         Figures figures{0.1 * drift * slower, 10 * drift * slower, 0.95, 0};
         if (carrier.starts_with("mlt")) figures.step_s /= 1.25, figures.to_target_s /= 1.25;
         if (carrier == "tcp-cubic-rto5") figures.to_target_s *= 1.5;
-        if (carrier == "mlt-p1") figures.accuracy -= 0.001 * round, figures.missing = name == "clean" ? 0 : 4000;
+        if (carrier == "mlt-p1") figures.accuracy -= 0.0008 * round, figures.missing = name == "clean" ? 0 : 4000;
         scenario["runs"].push_back(run_of(arm, round, figures));
       }
     }
@@ -95,6 +95,7 @@ json training_of(const std::vector<std::string>& carriers, bool target = true) {
                  {{"rounds", kRounds},
                   {"target_accuracy", target ? json(0.95) : json(nullptr)},
                   {"epochs", 2},
+                  {"limit_s", 600},
                   {"model", "mlp"}}},
                 {"reference", "auto"},
                 {"interrupted", false},
@@ -135,7 +136,7 @@ TEST(SuiteFigures, AreRatiosInPairs) {
   EXPECT_TRUE(p0["accuracy_difference"].is_null());
   EXPECT_GT(p0["step_p99_ms"], p0["step_p50_ms"]);
   const json& p1 = figure(training, 1, "mlt-p1/ring");
-  EXPECT_NEAR(p1["accuracy_difference"]["mean"].get<double>(), -0.0035, 1e-9);
+  EXPECT_NEAR(p1["accuracy_difference"]["mean"].get<double>(), -0.0044, 1e-9);
   EXPECT_LT(p1["accuracy_difference"]["low"].get<double>(), -0.005);
   EXPECT_NEAR(p1["missing_share"].get<double>(), 0.004, 1e-9);
   EXPECT_EQ(p1["missing_in_every_run"], true);
@@ -164,19 +165,19 @@ TEST(SuiteBars, AreMetOrMissed) {
   EXPECT_EQ(met("gray", "mlt-p0/all-to-all", "1.3 times"), false);
   EXPECT_EQ(met("clean", "mlt-p1/ring", "0.97 times"), true);
   EXPECT_EQ(met("bursts", "mlt-p1/ring", "5 %"), true);
-  EXPECT_EQ(met("gray", "mlt-p1/ring", "0.5 points"), false);
+  EXPECT_EQ(met("gray", "mlt-p1/ring", "0.5 points"), json(nullptr)) << "runs end at the target";
   EXPECT_EQ(met("gray", "mlt-p1/ring", "something is missing"), true);
   EXPECT_EQ(met("clean", "mlt-p1/ring", "within the ledger"), true);
   EXPECT_THAT((*bar_of(training, "bursts", "mlt-p0/ring", "5 %"))["text"].get<std::string>(),
               HasSubstr("tcp-cubic-rto5 1.030"));
 }
 
-TEST(SuiteBars, WhatWasNotMeasuredIsNeither) {
+TEST(SuiteBars, WhatThisMachineCannotRunIsNeither) {
   json training = training_of({"tcp-cubic-rto5", "mlt-p0"});
   for (json& scenario : training["scenarios"]) {
     json kept = json::array();
     for (json& run : scenario["runs"]) {
-      if (run["arm"] == "mlt-p0/all-to-all") run["failed"] = "rank 1 died";
+      if (run["arm"] == "mlt-p0/all-to-all") run["failed"] = "rank 1 died", run["unavailable"] = true;
       kept.push_back(run);
     }
     scenario["runs"] = kept;

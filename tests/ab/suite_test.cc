@@ -8,9 +8,12 @@
 #include <set>
 
 #include "bench/ab/suite/arm.h"
+#include "bench/ab/suite/background.h"
 #include "bench/ab/suite/conduct.h"
+#include "bench/ab/suite/route_rto.h"
 #include "bench/ab/suite/scenario.h"
 #include "bench/fabric/places.h"
+#include "tests/ab/fake_hands.h"
 
 namespace clustar::bench::ab::suite {
 namespace {
@@ -27,7 +30,7 @@ TEST(SuiteScenarios, AreValidFabrics) {
     const auto spec = lossy_fabric_of(scenario, "test", 7);
     ASSERT_TRUE(spec) << scenario.name << ": " << spec.error().message;
     EXPECT_EQ(spec->hosts, scenario.ranks + scenario.background.senders) << scenario.name;
-    EXPECT_EQ(scenario.ranks, 8) << scenario.name;
+    EXPECT_EQ(scenario.ranks, scenario.name == "lossy" ? 4 : 8) << scenario.name;
     EXPECT_EQ(spec->rate_bps, 200'000'000u) << scenario.name;
     EXPECT_FALSE(scenario.question.empty());
     EXPECT_EQ(describe_losses(scenario).size(), scenario.losses.size());
@@ -50,6 +53,21 @@ TEST(SuiteScenarios, TheGrayLinkIsOneCableBothWays) {
     const fabric::PortRules& rules = rules_at(*spec, fabric::host_name(host));
     EXPECT_NEAR(rules.to_host.random, host == 1 ? 0.01 : 0, 1e-6) << host;
     EXPECT_NEAR(rules.from_host.random, host == 1 ? 0.01 : 0, 1e-6) << host;
+  }
+}
+
+TEST(SuiteScenarios, LossyLosesTwoPerCentTowardsEachHost) {
+  for (const int ranks : {0, 6}) {
+    const auto chosen = choose_scenarios({"lossy"}, {.ranks = ranks});
+    ASSERT_TRUE(chosen);
+    const int hosts = ranks == 0 ? 4 : ranks;
+    const auto spec = lossy_fabric_of(chosen->front(), "test", 7);
+    ASSERT_TRUE(spec);
+    EXPECT_EQ(spec->hosts, hosts);
+    for (int host = 0; host < hosts; ++host) {
+      EXPECT_NEAR(rules_at(*spec, fabric::host_name(host)).to_host.random, 0.02, 1e-6);
+      EXPECT_EQ(rules_at(*spec, fabric::host_name(host)).from_host.random, 0);
+    }
   }
 }
 
@@ -130,6 +148,24 @@ TEST(SuiteArms, AreSettingsThatOurPluginTakes) {
   EXPECT_THAT(choose_arms({}, {"tree"}).error().message, HasSubstr("all-to-all"));
 }
 
+TEST(SuiteArms, MayLoseAnyPercentByName) {
+  const auto arms = choose_arms({"mlt-p10", "mlt-p1", "mlt-p0.5"}, {"ring"});
+  ASSERT_TRUE(arms) << arms.error().message;
+  Words names, tolerances;
+  for (const SuiteArm& arm : *arms) {
+    names.push_back(arm.name());
+    tolerances.push_back(environment_of(arm, {}).at("CLUSTAR_LOSS_TOLERANCE"));
+  }
+  EXPECT_EQ(names, (Words{"mlt-p1/ring", "mlt-p0.5/ring", "mlt-p10/ring"}));
+  EXPECT_EQ(tolerances, (Words{"0.01", "0.005", "0.1"}));
+  EXPECT_EQ(find_carrier("mlt-p5")->tolerance_ppm, 50'000u);
+  EXPECT_EQ(find_carrier("mlt-p0")->tolerance_ppm, 0u);
+  for (const char* wrong : {"mlt-p11", "mlt-p-1", "mlt-p0.50", "mlt-p05", "mlt-p", "mlt-px", "mlt-p1e0", "mlt-pnan"}) {
+    EXPECT_FALSE(find_carrier(wrong)) << wrong;
+    EXPECT_THAT(choose_arms({wrong}, {}).error().message, HasSubstr("mlt-p0.5"));
+  }
+}
+
 TEST(SuiteArms, TheStaticDeadlineFollowsTheLine) {
   // A share of 1 MiB for 8 ranks is 128 KiB: 5.24 ms of 200 Mbit/s, and 1.25 times that. All to one: seven of them.
   const Load load{1 << 20, 8, 200'000'000};
@@ -159,40 +195,6 @@ TEST(SuiteOrder, IsFair) {
   }
 }
 
-SuitePlan small_plan(const Words& carriers, int rounds) {
-  SuitePlan plan;
-  plan.scenarios = choose_scenarios({"clean", "gray"}, {}).value();
-  plan.arms = choose_arms(carriers, {"ring"}).value();
-  plan.rounds = rounds;
-  plan.training.train.model = "lr";
-  plan.training.train.seed = 40;
-  plan.largest_bucket_bytes = 1 << 20;
-  return plan;
-}
-
-// Hands that train nothing, and remember what they were asked for.
-struct FakeHands {
-  Words asked;
-  int opened = 0, closed = 0;
-  std::map<std::string, Error> failing;  // by arm
-
-  Hands hands() {
-    return {.open = [this](const Scenario&) -> Result<json> {
-              ++opened;
-              return json{{"text", "fake"}};
-            },
-            .run = [this](const Scenario& scenario, const SuiteArm& arm, int round) -> Result<json> {
-              asked.push_back(scenario.name + " " + arm.name() + " " + std::to_string(round));
-              if (const auto found = failing.find(arm.name()); found != failing.end()) {
-                return tl::unexpected(found->second);
-              }
-              return json{{"train", {{"steps", 10}, {"train_s", 1.0}, {"images_per_second", 5.0}, {"secret", 1}}},
-                          {"switch_lost_on_purpose", 3}};
-            },
-            .close = [this] { ++closed; }};
-  }
-};
-
 TEST(SuiteConduct, RunsEveryArmOncePerRoundWithTheSameSeed) {
   FakeHands fake;
   const SuitePlan plan = small_plan({"tcp-cubic", "mlt-p0", "mlt-p1"}, 4);
@@ -204,7 +206,12 @@ TEST(SuiteConduct, RunsEveryArmOncePerRoundWithTheSameSeed) {
                                  EXPECT_EQ(total, 24);
                                  EXPECT_GE(rest, 0);
                                },
-                           .on_change = [&](const json&) { ++changes; },
+                           .on_change =
+                               [&](const json& training) {
+                                 ++changes;
+                                 EXPECT_EQ(training["interrupted"], true) << "a file of now is not complete";
+                                 EXPECT_THAT(training["ended_by"].get<std::string>(), HasSubstr("still running"));
+                               },
                            .interrupted = [] { return 0; }};
   const auto training = conduct(plan, hands, events);
   ASSERT_TRUE(training);
@@ -290,6 +297,27 @@ TEST(SuiteConduct, APlaceThatCannotBeMadeIsAProblemOfItsScenario) {
   ASSERT_TRUE(training);
   EXPECT_EQ((*training)["scenarios"][0]["runs"].size(), 2u);
   EXPECT_EQ((*training)["scenarios"][1]["problems"][0], "no switch program");
+}
+
+TEST(SuiteRoutes, GetAMinimumRtoAndLoseItAgain) {
+  const std::string shown =
+      "default via 10.88.1.1 dev eth0 \n10.88.0.0/16 dev eth0 proto kernel scope link src 10.88.0.1 linkdown\n";
+  const std::string set = route_changes(shown, 5000);
+  EXPECT_EQ(set,
+            "route change default via 10.88.1.1 dev eth0 rto_min 5ms\n"
+            "route change 10.88.0.0/16 dev eth0 proto kernel scope link src 10.88.0.1 rto_min 5ms\n");
+  EXPECT_EQ(route_changes("10.88.0.2 dev eth0 rto_min lock 5ms mtu 9000\n", 0),
+            "route change 10.88.0.2 dev eth0 mtu 9000\n");
+  EXPECT_EQ(route_changes("", 5000), "");
+}
+
+TEST(SuiteBackground, IsCountedOverAWindow) {
+  const BackgroundTraffic::Counts first{.received_bytes = 1000, .bursts = 4, .skipped = 1, .seconds = 2};
+  const BackgroundTraffic::Counts last{.received_bytes = 6000, .bursts = 9, .skipped = 1, .seconds = 4};
+  EXPECT_EQ(last.since(first).received_bytes, 5000u);
+  EXPECT_EQ(last.since(first).bursts, 5u);
+  EXPECT_DOUBLE_EQ(last.since(first).goodput_bps(), 8 * 5000 / 2.0);
+  EXPECT_EQ(last.since(last).goodput_bps(), 0);
 }
 
 TEST(SuiteArguments, DifferByTheAlgorithmAlone) {

@@ -4,12 +4,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <string_view>
 
 namespace clustar::bench::ab::suite {
 namespace {
 
 constexpr std::uint64_t kRingChunk = 512 * 1024;  // what NCCL's Simple protocol hands to a net plugin at most
 constexpr double kDeadlineFactor = 1.25;
+constexpr std::string_view kTolerant = "mlt-p";
+constexpr int kMostPercent = 10;  // what CLUSTAR_LOSS_TOLERANCE takes
 
 Result<void> known(const std::vector<std::string>& names, const std::vector<std::string>& all, const char* option) {
   for (const std::string& name : names) {
@@ -22,6 +28,31 @@ Result<void> known(const std::vector<std::string>& names, const std::vector<std:
 
 bool wanted(const std::vector<std::string>& names, const std::string& name) {
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Result<std::vector<Carrier>> choose_carriers(const std::vector<std::string>& names) {
+  std::vector<std::string> all;
+  std::vector<Carrier> chosen, extra;
+  for (const Carrier& carrier : all_carriers()) {
+    all.push_back(carrier.name);
+    if (wanted(names, carrier.name)) chosen.push_back(carrier);
+  }
+  for (const std::string& name : std::set<std::string>(names.begin(), names.end())) {
+    if (std::find(all.begin(), all.end(), name) != all.end()) continue;
+    auto carrier = find_carrier(name);
+    if (!carrier) {
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("--arms: there is no '{}'; there are: {}, and {}X, X percent above 0 and at most {}, such "
+                      "as mlt-p0.5",
+                      name, fmt::join(all, ", "), kTolerant, kMostPercent));
+    }
+    extra.push_back(std::move(*carrier));
+  }
+  std::sort(extra.begin(), extra.end(),
+            [](const Carrier& a, const Carrier& b) { return a.tolerance_ppm < b.tolerance_ppm; });
+  chosen.insert(chosen.end(), extra.begin(), extra.end());
+  return chosen;
 }
 
 }  // namespace
@@ -40,18 +71,31 @@ const std::vector<Carrier>& all_carriers() {
   return all;
 }
 
+std::optional<Carrier> find_carrier(const std::string& name) {
+  for (const Carrier& carrier : all_carriers()) {
+    if (carrier.name == name) return carrier;
+  }
+  if (!name.starts_with(kTolerant)) return std::nullopt;
+  double percent = 0;
+  const char* end = name.data() + name.size();
+  const auto [stopped, error] = std::from_chars(name.data() + kTolerant.size(), end, percent);
+  if (error != std::errc() || stopped != end || !(percent > 0) || percent > kMostPercent) return std::nullopt;
+  const auto ppm = static_cast<std::uint32_t>(std::lround(percent * 1e4));
+  // One arm, one name: results are found by it.
+  if (fmt::format("{}{:g}", kTolerant, ppm / 1e4) != name) return std::nullopt;
+  return Carrier{.name = name, .label = fmt::format("MLT, {:g} % may be missing", percent), .tolerance_ppm = ppm};
+}
+
 Result<std::vector<SuiteArm>> choose_arms(const std::vector<std::string>& carriers,
                                           const std::vector<std::string>& algorithms) {
-  std::vector<std::string> all;
-  for (const Carrier& carrier : all_carriers()) all.push_back(carrier.name);
-  if (const auto ok = known(carriers, all, "--arms"); !ok) return tl::unexpected(ok.error());
+  const auto chosen = choose_carriers(carriers);
+  if (!chosen) return tl::unexpected(chosen.error());
   const std::vector<std::string> both{kRing, kAllToAll};
   if (const auto ok = known(algorithms, both, "--all-reduce"); !ok) return tl::unexpected(ok.error());
   std::vector<SuiteArm> arms;
   for (const std::string& algorithm : both) {
-    for (const Carrier& carrier : all_carriers()) {
-      if (wanted(algorithms, algorithm) && wanted(carriers, carrier.name)) arms.push_back({carrier, algorithm});
-    }
+    if (!wanted(algorithms, algorithm)) continue;
+    for (const Carrier& carrier : *chosen) arms.push_back({carrier, algorithm});
   }
   return arms;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,11 @@ inline constexpr const char* kRing = "ring";
 inline constexpr const char* kAllToAll = "all-to-all";
 
 const std::vector<Carrier>& all_carriers();
-// Every named carrier with every algorithm; carriers in their own order, empty = all. kInvalidArgument names what
-// there is.
+// One of those, or "mlt-pX": MLT that may leave X percent missing, above 0 and at most 10, written as short as can be
+// ("0.5", "5"). None for other names.
+std::optional<Carrier> find_carrier(const std::string& name);
+// Every named carrier with every algorithm; carriers in the order of all_carriers(), then mlt-pX by X; empty: all of
+// all_carriers(). kInvalidArgument names what there is.
 Result<std::vector<SuiteArm>> choose_arms(const std::vector<std::string>& carriers,
                                           const std::vector<std::string>& algorithms);
 

@@ -30,6 +30,11 @@ class BackgroundTraffic {
     std::uint64_t bursts = 0;   // that senders were done with
     std::uint64_t skipped = 0;  // because the one before was not yet taken by the kernel
     double seconds = 0;         // since they began
+    // Between an earlier count and this one.
+    Counts since(const Counts& before) const {
+      return {received_bytes - before.received_bytes, bursts - before.bursts, skipped - before.skipped,
+              seconds - before.seconds};
+    }
     double goodput_bps() const { return seconds > 0 ? 8 * static_cast<double>(received_bytes) / seconds : 0; }
   };
   // kRemote: one of the processes has ended.

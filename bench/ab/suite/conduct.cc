@@ -38,12 +38,15 @@ json options_json(const SuitePlan& plan) {
           {"train_arguments", std::move(shared)}};
 }
 
-json scenario_json(const Scenario& scenario) {
+json scenario_json(const SuitePlan& plan, const Scenario& scenario) {
   json result{{"name", scenario.name},
               {"title", scenario.title},
               {"question", scenario.question},
               {"ranks", scenario.ranks},
               {"rate_bps", scenario.fabric.rate_bps},
+              {"mtu", scenario.fabric.mtu},
+              {"buffer_bytes", scenario.fabric.buffer_bytes},
+              {"version", plan.version},
               {"fabric", fabric::describe(scenario.fabric)},
               {"losses", describe_losses(scenario)},
               {"notes", scenario.notes},
@@ -115,15 +118,36 @@ json kept(const json& train) {
   return result;
 }
 
-const json* find_run(const json& training, const std::string& scenario, const std::string& arm, int round) {
-  if (!training.is_object()) return nullptr;
-  for (const json& one : training.at("scenarios")) {
-    if (one.at("name") != scenario) continue;
-    for (const json& run : one.at("runs")) {
-      if (run.at("arm") == arm && run.at("round") == round && !run.contains("failed")) return &run;
-    }
+json* find_in(json& list, const std::string& name) {
+  for (json& one : list) {
+    if (one.at("name") == name) return &one;
   }
   return nullptr;
+}
+
+json* find_run(json& scenario, const std::string& arm, int round) {
+  for (json& run : scenario.at("runs")) {
+    if (run.at("arm") == arm && run.at("round") == round) return &run;
+  }
+  return nullptr;
+}
+
+// "" when runs of both may stand side by side.
+std::string difference(const json& before, const json& now) {
+  for (const char* key : {"ranks", "rate_bps", "mtu", "buffer_bytes", "fabric", "losses", "background", "version"}) {
+    // One of a version that did not say it.
+    if (!before.contains(key) || before[key] == now.at(key)) continue;
+    return fmt::format("--resume: {} of scenario {} was {} there and is {} now", key, now.at("name").get<std::string>(),
+                       before[key].dump(), now.at(key).dump());
+  }
+  return "";
+}
+
+// What an earlier result says of its scenario's place; that of now may be another.
+void put_place_aside(json& scenario) {
+  if (scenario.at("place").is_object()) scenario["earlier_places"].push_back(scenario["place"]);
+  for (const json& problem : scenario.at("problems")) scenario["earlier_problems"].push_back(problem);
+  scenario["problems"] = json::array();
 }
 
 class Conductor {
@@ -134,56 +158,87 @@ class Conductor {
     training_ = {{"options", options_json(plan)},
                  {"reference", plan.reference},
                  {"scenarios", json::array()},
-                 {"interrupted", false},
-                 {"ended_by", nullptr}};
+                 {"interrupted", true},
+                 {"ended_by", "still running: the file is not complete"}};
   }
 
   Result<json> run() {
-    if (before_.is_object() && before_.at("options") != training_["options"]) {
-      return fail(ErrorCode::kInvalidArgument,
-                  "--resume: that file was made with other options; give the same ones, or begin a new file");
-    }
+    if (const auto ok = begin(); !ok) return tl::unexpected(ok.error());
     for (const Scenario& scenario : plan_.scenarios) {
       if (over()) break;
-      training_["scenarios"].push_back(scenario_json(scenario));
-      run_scenario(scenario, training_["scenarios"].back());
+      json& all = training_["scenarios"];
+      if (find_in(all, scenario.name) == nullptr) all.push_back(scenario_json(plan_, scenario));
+      run_scenario(scenario, *find_in(all, scenario.name));
       tell();
     }
+    training_["interrupted"] = !ended_by_.empty();
+    training_["ended_by"] = ended_by_.empty() ? json(nullptr) : json(ended_by_);
     return std::move(training_);
   }
 
  private:
-  bool over() {
-    if (training_["interrupted"] == true) return true;
-    const int signal = events_.interrupted ? events_.interrupted() : 0;
-    if (signal != 0) end(fmt::format("{} {} ({})", kInterrupted, signal, strsignal(signal)));
-    return signal != 0;
+  // Takes over what is there.
+  Result<void> begin() {
+    if (!before_.is_object()) return {};
+    if (before_.at("options") != training_["options"]) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "--resume: that file was made with other options; give the same ones, or begin a new file");
+    }
+    for (json scenario : before_.at("scenarios")) {
+      const auto planned = std::find_if(plan_.scenarios.begin(), plan_.scenarios.end(),
+                                        [&](const Scenario& one) { return one.name == scenario.at("name"); });
+      json now = scenario;
+      if (planned != plan_.scenarios.end()) now = scenario_json(plan_, *planned);
+      now["version"] = plan_.version;
+      if (const std::string text = difference(scenario, now); !text.empty()) {
+        return fail(ErrorCode::kInvalidArgument, text + "; give the same, or begin a new file");
+      }
+      scenario.erase("figures");
+      training_["scenarios"].push_back(std::move(scenario));
+    }
+    return {};
   }
 
-  void end(const std::string& why) {
-    training_["interrupted"] = true;
-    training_["ended_by"] = why;
+  bool over() {
+    if (!ended_by_.empty()) return true;
+    const int signal = events_.interrupted ? events_.interrupted() : 0;
+    if (signal != 0) ended_by_ = fmt::format("{} {} ({})", kInterrupted, signal, strsignal(signal));
+    return signal != 0;
   }
 
   void tell() {
     if (events_.on_change) events_.on_change(training_);
   }
 
+  bool is_done(const json& run) const { return !plan_.retry_failed || !run.contains("failed"); }
+
   // Without anything to run there, an earlier result is drawn again where no fabric can be made.
-  bool all_known(const Scenario& scenario) const {
+  bool has_work(json& result) const {
     for (const SuiteArm& arm : plan_.arms) {
-      for (int round = 0; round < plan_.rounds; ++round) {
-        if (find_run(before_, scenario.name, arm.name(), round + 1) == nullptr) return false;
+      int failures = 0;
+      for (int round = 0; round < plan_.rounds && failures < kMostFailures; ++round) {
+        const json* known = find_run(result, arm.name(), round + 1);
+        if (known == nullptr || !is_done(*known)) return true;
+        failures += failures_in(*known);
       }
     }
-    return true;
+    return false;
   }
 
   void run_scenario(const Scenario& scenario, json& result) {
-    for (const SuiteArm& arm : plan_.arms) result["arms"].push_back(arm_json(plan_, scenario, arm));
+    for (const SuiteArm& arm : plan_.arms) {
+      json entry = arm_json(plan_, scenario, arm);
+      if (json* known = find_in(result["arms"], arm.name())) {
+        entry["left_out"] = known->at("left_out");
+        *known = std::move(entry);
+      } else {
+        result["arms"].push_back(std::move(entry));
+      }
+    }
     failures_.assign(plan_.arms.size(), 0);
-    const bool opens = !all_known(scenario);
+    const bool opens = has_work(result);
     if (opens) {
+      put_place_aside(result);
       auto place = hands_.open(scenario);
       if (!place) {
         result["problems"].push_back(place.error().message);
@@ -191,6 +246,9 @@ class Conductor {
         return;
       }
       result["place"] = std::move(*place);
+      for (const SuiteArm& arm : plan_.arms) {
+        if (plan_.retry_failed) (*find_in(result["arms"], arm.name()))["left_out"] = nullptr;
+      }
     }
     for (int round = 0; round < plan_.rounds && !over(); ++round) {
       for (const std::size_t index : order_of_round(plan_.arms.size(), round)) {
@@ -205,8 +263,9 @@ class Conductor {
     const SuiteArm& arm = plan_.arms[index];
     ++done_;
     if (failures_[index] >= kMostFailures) return;
-    if (const json* known = find_run(before_, scenario.name, arm.name(), round + 1)) {
-      result["runs"].push_back(*known);
+    json* known = find_run(result, arm.name(), round + 1);
+    if (known != nullptr && is_done(*known)) {
+      if (known->contains("failed")) note_failure(*known, index, result);
       return;
     }
     const auto start = SteadyClock::now();
@@ -222,25 +281,45 @@ class Conductor {
       run.update(*outcome);
     } else {
       // One that was broken off says nothing about its arm. While ranks run, signals come to their launcher.
-      if (outcome.error().message.starts_with(kInterrupted)) end(outcome.error().message);
+      if (outcome.error().message.starts_with(kInterrupted)) ended_by_ = outcome.error().message;
       if (over()) return;
-      note_failure(outcome.error(), index, run, result);
+      run["failed"] = outcome.error().message;
+      run["unavailable"] = outcome.error().code == ErrorCode::kUnavailable;
+      note_failure(run, index, result);
     }
     run["wall_s"] = seconds_since(start);
     measured_s_ += seconds_since(start);
     ++measured_;
-    result["runs"].push_back(std::move(run));
+    const json& record = keep(std::move(run), known, result);
     if (events_.on_run) {
       const int left = total_ - done_;
-      events_.on_run(result["runs"].back(), done_, total_, left * measured_s_ / measured_);
+      events_.on_run(record, done_, total_, left * measured_s_ / measured_);
     }
     tell();
   }
 
-  void note_failure(const Error& error, std::size_t index, json& run, json& result) {
-    run["failed"] = error.message;
-    failures_[index] += error.code == ErrorCode::kUnavailable ? kMostFailures : 1;
-    if (failures_[index] >= kMostFailures) result["arms"][index]["left_out"] = error.message;
+  // In the place of the one that it repeats.
+  static const json& keep(json run, json* known, json& result) {
+    if (known == nullptr) {
+      result["runs"].push_back(std::move(run));
+      return result["runs"].back();
+    }
+    json failed_before = known->value("failed_before", json::array());
+    failed_before.push_back(known->at("failed"));
+    run["failed_before"] = std::move(failed_before);
+    *known = std::move(run);
+    return *known;
+  }
+
+  static int failures_in(const json& run) {
+    if (!run.contains("failed")) return 0;
+    return run.value("unavailable", false) ? kMostFailures : 1;
+  }
+
+  void note_failure(const json& run, std::size_t index, json& result) {
+    failures_[index] += failures_in(run);
+    if (failures_[index] < kMostFailures) return;
+    (*find_in(result["arms"], plan_.arms[index].name()))["left_out"] = run.at("failed");
   }
 
   const SuitePlan& plan_;
@@ -248,6 +327,7 @@ class Conductor {
   const SuiteEvents& events_;
   const json& before_;
   json training_;
+  std::string ended_by_;  // before all was done; "": not so
   std::vector<int> failures_;
   int done_ = 0;
   int total_ = 0;

@@ -28,6 +28,8 @@ struct SuitePlan {
   Plan training;
   std::uint64_t largest_bucket_bytes = 0;  // of the model's gradients
   int limit_s = 1800;                      // of one run, by the wall clock
+  bool retry_failed = false;               // those of an earlier result; else they count as they are
+  std::string version = {};                // of clustar, which results that are put together have to share
 };
 
 // Indices of `arms` things in the order of round `round`, from 0. Rotated by one in every other round, and reversed in
@@ -55,9 +57,13 @@ struct SuiteEvents {
 };
 
 // All runs, scenario by scenario, round by round: {options, scenarios [{name, ..., place, arms, runs, problems}],
-// interrupted, ended_by}. An arm that failed twice in a scenario, or cannot run, is left out of the rest of it; the
-// others go on. Runs that `before`, an earlier result, has are taken from there; kInvalidArgument when that was made
-// with other options.
+// interrupted, ended_by}; what on_change gets is "interrupted" until the last run. An arm that failed twice in a
+// scenario, or cannot run ("unavailable" in its run), is left out of the rest of it; the others go on.
+//
+// The result begins as `before`, an earlier one, with whatever that has beyond `plan`, so nothing measured is lost
+// where no place can be made. Runs that it has are not done again; with plan.retry_failed the failed ones are, and keep
+// "failed_before". kInvalidArgument, naming what differs, when it was made with other options, fabrics or another
+// version. What its places had to say stays in "earlier_places" and "earlier_problems" of the scenario.
 Result<nlohmann::json> conduct(const SuitePlan& plan, const Hands& hands, const SuiteEvents& events,
                                const nlohmann::json& before = nullptr);
 

@@ -10,6 +10,7 @@
 
 #include "bench/ab/suite/arm.h"
 #include "bench/ab/suite/bars.h"
+#include "bench/ab/suite/pairs.h"
 #include "bench/perf/statistics.h"
 
 namespace clustar::bench::ab::suite {
@@ -17,69 +18,14 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t kBootstrapSeed = 1;  // equal measurements, equal intervals
-
-double number(const json& run, const char* key) {
-  const auto found = run.find(key);
-  return found != run.end() && found->is_number() ? found->get<double>() : 0;
-}
-
-using ByRound = std::map<int, const json*>;
-
-// Of the runs that ended well.
-ByRound runs_of(const json& scenario, const std::string& arm) {
-  ByRound runs;
-  for (const json& run : scenario.at("runs")) {
-    if (run.at("arm") == arm && !run.contains("failed")) runs[run.at("round")] = &run;
-  }
-  return runs;
-}
-
-std::optional<double> step_seconds(const json& run) {
-  const double steps = number(run, "steps");
-  if (!(steps > 0) || !(number(run, "train_s") > 0)) return std::nullopt;
-  return number(run, "train_s") / steps;
-}
-
-std::optional<double> seconds_to_target(const json& run) {
-  const double seconds = number(run, "time_to_target_s");
-  return seconds > 0 ? std::optional(seconds) : std::nullopt;
-}
-
 std::optional<double> images_per_second(const json& run) {
   const double value = number(run, "images_per_second");
   return value > 0 ? std::optional(value) : std::nullopt;
 }
 
-using Value = std::optional<double> (*)(const json& run);
-
-std::vector<double> values(const ByRound& runs, Value value) {
-  std::vector<double> all;
-  for (const auto& [round, run] : runs) {
-    if (const auto one = value(*run)) all.push_back(*one);
-  }
-  return all;
-}
-
 json median_json(const ByRound& runs, Value value, double unit = 1) {
   const std::vector<double> all = values(runs, value);
   return all.empty() ? json(nullptr) : json(perf::median(all) * unit);
-}
-
-// a / b in the rounds that both have; null without any.
-json ratio_json(const ByRound& a, const ByRound& b, Value value) {
-  std::vector<double> left, right;
-  for (const auto& [round, run] : a) {
-    const auto other = b.find(round);
-    if (other == b.end()) continue;
-    const auto x = value(*run), y = value(*other->second);
-    if (!x || !y) continue;
-    left.push_back(*x);
-    right.push_back(*y);
-  }
-  if (left.empty()) return nullptr;
-  const perf::RatioEstimate ratio = perf::paired_ratio(left, right, kBootstrapSeed);
-  return {{"ratio", ratio.ratio}, {"low", ratio.low}, {"high", ratio.high}, {"pairs", left.size()}};
 }
 
 // After the last epoch that both ran, so after equal steps: one that reached its target stopped early.
@@ -171,38 +117,62 @@ std::optional<double> final_accuracy(const json& run) {
   return run.at("accuracy").is_number() ? std::optional(run.at("accuracy").get<double>()) : std::nullopt;
 }
 
-// The better of two, or the one that is there; "" for neither. Of those that reach a target in most runs, the sooner;
-// without a target the one with the shorter steps.
+// The better of those that were run, "" for none: by the median of the seconds to a target, or of a step, in which what
+// failed or missed counts as infinite.
 std::string better(const json& scenario, const std::string& algorithm, const std::vector<std::string>& carriers,
-                   bool has_target) {
+                   Value value) {
   std::string best;
   double best_s = 0;
   for (const std::string& carrier : carriers) {
     const std::string name = carrier + "/" + algorithm;
-    const ByRound runs = runs_of(scenario, name);
-    const std::vector<double> all = values(runs, has_target ? seconds_to_target : step_seconds);
-    if (all.empty() || 2 * all.size() < runs.size()) continue;
-    const double seconds = perf::median(all);
-    if (!best.empty() && seconds >= best_s) continue;
+    const auto seconds = censored_median(scenario, name, value);
+    if (!seconds || (!best.empty() && *seconds >= best_s)) continue;
     best = name;
-    best_s = seconds;
+    best_s = *seconds;
   }
   return best;
 }
 
-std::string reference_of(const json& training, const json& scenario, const std::string& algorithm) {
+struct Reference {
+  std::string name;  // "": none
+  std::string note;  // why it is not the better of both TCPs with a short minimum RTO; "" when it is
+  bool fallback = false;
+};
+
+std::string why_absent(const json& scenario, const std::string& arm) {
+  const json* entry = find_named(scenario.at("arms"), arm);
+  if (entry == nullptr) return arm + " is not among the arms";
+  const json& left_out = entry->at("left_out");
+  return left_out.is_null() ? arm + " was not run"
+                            : fmt::format("{} was left out: {}", arm, left_out.get<std::string>());
+}
+
+Reference reference_of(const json& training, const json& scenario, const std::string& algorithm) {
   const std::string asked = training.at("reference");
-  const bool has_target = !training.at("options").at("target_accuracy").is_null();
-  if (asked != "auto") return better(scenario, algorithm, {asked}, false);
-  std::string best = better(scenario, algorithm, {"tcp-cubic-rto5", "tcp-bbr-rto5"}, has_target);
-  if (best.empty()) best = better(scenario, algorithm, {"tcp-cubic", "tcp-bbr"}, has_target);
-  return best;
+  const Value value = training.at("options").at("target_accuracy").is_null() ? step_seconds : seconds_to_target;
+  if (asked != "auto") {
+    return {better(scenario, algorithm, {asked}, value), "the bar needs both rto5 arms: --reference is " + asked};
+  }
+  const std::vector<std::string> wanted{"tcp-cubic-rto5", "tcp-bbr-rto5"};
+  Reference reference{better(scenario, algorithm, wanted, value), ""};
+  for (const std::string& carrier : wanted) {
+    const std::string name = carrier + "/" + algorithm;
+    if (censored_median(scenario, name, value)) continue;
+    reference.note += (reference.note.empty() ? "the bar needs both rto5 arms: " : "; ") + why_absent(scenario, name);
+  }
+  if (reference.name.empty()) {
+    reference.name = better(scenario, algorithm, {"tcp-cubic", "tcp-bbr"}, value);
+    reference.fallback = !reference.name.empty();
+  }
+  return reference;
 }
 
 json figure(const json& training, const json& scenario, const json& arm) {
   const std::string name = arm.at("name"), algorithm = arm.at("algorithm");
   const ByRound runs = runs_of(scenario, name);
-  const std::string reference = reference_of(training, scenario, algorithm);
+  const Reference chosen = reference_of(training, scenario, algorithm);
+  const std::string& reference = chosen.name;
+  const bool has_target = !training.at("options").at("target_accuracy").is_null();
   const ByRound theirs = runs_of(scenario, reference);
   const auto* clean = find_named(training.at("scenarios"), "clean");
   const std::vector<double> reached = values(runs, seconds_to_target);
@@ -215,6 +185,8 @@ json figure(const json& training, const json& scenario, const json& arm) {
       {"algorithm", algorithm},
       {"runs", runs.size()},
       {"reference", reference.empty() ? json(nullptr) : json(reference)},
+      {"reference_note", chosen.note.empty() ? json(nullptr) : json(chosen.note)},
+      {"reference_is_fallback", chosen.fallback},
       {"images_per_second", median_json(runs, images_per_second)},
       {"images_per_second_reference", median_json(theirs, images_per_second)},
       {"images_ratio", ratio_json(runs, theirs, images_per_second)},
@@ -223,8 +195,9 @@ json figure(const json& training, const json& scenario, const json& arm) {
       {"step_p99_ms", pooled_quantile_ms(runs, 0.99)},
       {"time_to_accuracy_s", median_json(runs, seconds_to_target)},
       {"reached", reached.size()},
-      {"time_ratio", ratio_json(theirs, runs, seconds_to_target)},
-      {"step_ratio", ratio_json(theirs, runs, step_seconds)},
+      {"time_ratio",
+       has_target ? censored_ratio(training, scenario, reference, name, seconds_to_target) : json(nullptr)},
+      {"step_ratio", censored_ratio(training, scenario, reference, name, step_seconds)},
       {"growth",
        clean == nullptr || *clean == scenario ? json(nullptr) : ratio_json(runs, runs_of(*clean, name), step_seconds)},
       {"accuracy", accuracies.empty() ? json(nullptr) : json(mean_accuracy)},
@@ -238,20 +211,65 @@ json figure(const json& training, const json& scenario, const json& arm) {
   return result;
 }
 
-// "" when all went well.
-std::string failures_text(const json& scenario, const json& arm) {
-  const std::string name = arm.at("name");
-  if (const json& why = arm.at("left_out"); !why.is_null()) {
-    return fmt::format("{} was left out: {}", name, why.get<std::string>());
-  }
-  std::size_t failed = 0;
-  std::string why;
+std::size_t planned_runs(const json& training) {
+  return static_cast<std::size_t>(training.at("options").at("rounds").get<int>());
+}
+
+void add_arm_warnings(const json& training, const json& scenario, const json& arm, json& all) {
+  const std::string name = arm.at("name"), where = scenario.at("name").get<std::string>() + ": ";
+  std::size_t failed = 0, before = 0, good = 0;
+  std::string why, why_before;
   for (const json& run : scenario.at("runs")) {
-    if (run.at("arm") != name || !run.contains("failed")) continue;
+    if (run.at("arm") != name) continue;
+    if (run.contains("failed_before")) {
+      ++before;
+      why_before = run["failed_before"].back();
+    }
+    if (!run.contains("failed")) {
+      ++good;
+      continue;
+    }
     ++failed;
     why = run["failed"];
   }
-  return failed == 0 ? "" : fmt::format("{} failed in {} of its runs: {}", name, failed, why);
+  if (const json& left_out = arm.at("left_out"); !left_out.is_null()) {
+    all.push_back(fmt::format("{}{} was left out: {}", where, name, left_out.get<std::string>()));
+  } else if (failed > 0) {
+    all.push_back(fmt::format("{}{} failed in {} of its runs: {}", where, name, failed, why));
+  }
+  if (before > 0) {
+    all.push_back(fmt::format("{}{} failed before in {} of its runs, which were tried again: {}", where, name, before,
+                              why_before));
+  }
+  if (good < planned_runs(training)) {
+    all.push_back(fmt::format("{}{} has {} good runs of {}", where, name, good, planned_runs(training)));
+  }
+}
+
+void add_reference_warnings(const json& scenario, json& all) {
+  for (const char* algorithm : {kRing, kAllToAll}) {
+    const json* figure = find_named(scenario.at("figures"), algorithm, "algorithm");
+    if (figure == nullptr || figure->value("reference_is_fallback", false) == false) continue;
+    all.push_back(fmt::format("{}: ratios of {} are taken to {}, which has the kernel's minimum RTO; {}",
+                              scenario.at("name").get<std::string>(), algorithm,
+                              figure->at("reference").get<std::string>(),
+                              figure->at("reference_note").get<std::string>()));
+  }
+}
+
+void add_place_warnings(const json& scenario, json& all) {
+  const std::string name = scenario.at("name");
+  for (const json& problem : scenario.at("problems")) all.push_back(name + ": " + problem.get<std::string>());
+  for (const json& problem : scenario.value("earlier_problems", json::array())) {
+    all.push_back(name + ": before it went on: " + problem.get<std::string>());
+  }
+  json places = scenario.value("earlier_places", json::array());
+  places.push_back(scenario.at("place"));
+  for (const json& place : places) {
+    if (!place.is_object() || place["proof"]["per_packet"] != false) continue;
+    all.push_back(name + ": the proof that the switch's queues hold packets, and no super-packets, failed");
+    break;
+  }
 }
 
 json warnings_of(const json& training) {
@@ -260,13 +278,9 @@ json warnings_of(const json& training) {
   if (rounds < 5) all.push_back(fmt::format("{} of at least 5 rounds: intervals are no basis for a verdict", rounds));
   for (const json& scenario : training.at("scenarios")) {
     const std::string name = scenario.at("name");
-    for (const json& problem : scenario.at("problems")) all.push_back(name + ": " + problem.get<std::string>());
-    for (const json& arm : scenario.at("arms")) {
-      if (const std::string text = failures_text(scenario, arm); !text.empty()) all.push_back(name + ": " + text);
-    }
-    if (const json& place = scenario.at("place"); place.is_object() && place["proof"]["per_packet"] == false) {
-      all.push_back(name + ": the proof that the switch's queues hold packets, and no super-packets, failed");
-    }
+    add_place_warnings(scenario, all);
+    for (const json& arm : scenario.at("arms")) add_arm_warnings(training, scenario, arm, all);
+    add_reference_warnings(scenario, all);
     double super = 0;
     std::size_t disturbed = 0;
     for (const json& run : scenario.at("runs")) {
@@ -307,7 +321,8 @@ void judge(json& training) {
   for (json& scenario : training.at("scenarios")) {
     json figures = json::array();
     for (const json& arm : scenario.at("arms")) {
-      if (runs_of(scenario, arm.at("name")).empty()) continue;
+      // One that only failed has a figure, too: that it was no sooner than the reference.
+      if (runs_of(scenario, arm.at("name")).empty() && failures_of(scenario, arm.at("name")).count == 0) continue;
       figures.push_back(figure(training, scenario, arm));
     }
     scenario["figures"] = std::move(figures);
@@ -322,6 +337,7 @@ json comparisons(const json& training) {
     for (const json& one : scenario.at("figures")) {
       if (one.at("reference").is_null() || one.at("reference") == one.at("name")) continue;
       const json& ratio = one.at("images_ratio");
+      if (!ratio.is_object()) continue;
       const auto part = [](const json& estimate, const char* key) {
         return estimate.is_object() ? estimate.at(key) : json(nullptr);
       };
@@ -344,6 +360,7 @@ json comparisons(const json& training) {
 std::string interval_text(const json& estimate, int digits) {
   if (!estimate.is_object()) return "-";
   const json& middle = estimate.contains("ratio") ? estimate["ratio"] : estimate["mean"];
+  if (!middle.is_number()) return "-";
   if (!estimate["low"].is_number()) return fmt::format("{:.{}f}", middle.get<double>(), digits);
   return fmt::format("{:.{}f} ({:.{}f} to {:.{}f})", middle.get<double>(), digits, estimate["low"].get<double>(),
                      digits, estimate["high"].get<double>(), digits);

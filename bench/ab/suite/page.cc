@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
 #include "bench/ab/suite/arm.h"
@@ -44,12 +45,19 @@ std::string time_table(const json& training, const json& scenario) {
   for (const json& one : scenario.at("figures")) {
     const bool is_reference = one.at("reference") == one.at("name");
     const auto ratio = [&](const char* key) {
-      return is_reference ? std::string("the reference") : interval_text(one.at(key));
+      if (is_reference) return std::string("the reference");
+      const json& estimate = one.at(key);
+      if (!estimate.is_object()) return std::string("-");
+      return fmt::format("{}, {} of {} pairs", interval_text(estimate), estimate.at("pairs").get<int>(),
+                         training.at("options").at("rounds").get<int>());
     };
     std::vector<std::string> cells{show(one.at("name")), show(one.at("runs")), show(one.at("step_ms"), 2),
                                    show(one.at("step_p50_ms"), 2), show(one.at("step_p99_ms"), 2)};
     if (has_target) {
-      cells.insert(cells.end(), {show(one.at("time_to_accuracy_s"), 2), show(one.at("reached")), ratio("time_ratio")});
+      cells.insert(cells.end(), {show(one.at("time_to_accuracy_s"), 2),
+                                 fmt::format("{} of {}", one.at("reached").get<int>(),
+                                             training.at("options").at("rounds").get<int>()),
+                                 ratio("time_ratio")});
     }
     cells.insert(cells.end(), {ratio("step_ratio"), interval_text(one.at("growth"))});
     text += row(cells);
@@ -60,7 +68,7 @@ std::string time_table(const json& training, const json& scenario) {
 std::string gradients_table(const json& scenario) {
   std::string text = "<div class=scroll><table>" +
                      row({"gradients", "accuracy, end", "accuracy - p0, points", "missing bytes", "of eligible",
-                          "bound", "replicas", "lost on purpose", "buffer full", "others, Mbit/s"},
+                          "bound", "replicas", "lost on purpose", "buffer full", "others while it trained, Mbit/s"},
                          "th");
   for (const json& one : scenario.at("figures")) {
     const json& others = one.at("background_bps");
@@ -141,10 +149,16 @@ std::string environment_table(const json& document) {
   return text + "</table></div>\n";
 }
 
-std::string styles() {
+std::string styles(const json& training) {
+  std::set<std::string> carriers;
+  for (const json& scenario : training.at("scenarios")) {
+    for (const json& arm : scenario.at("arms")) carriers.insert(arm.at("carrier"));
+  }
   std::string text = std::string(report::kPageStyle) + kPlotStyle;
-  for (const Carrier& carrier : all_carriers()) {
-    text += fmt::format(".line-of-{0} {{ stroke: var(--{0}); }} .fill-of-{0} {{ fill: var(--{0}); }}\n", carrier.name);
+  for (const std::string& carrier : carriers) {
+    const std::string name = colour_of(carrier);  // "of-..."
+    text += fmt::format(".line-{0} {{ stroke: {1}; }} .fill-{0} {{ fill: {1}; }}\n", name,
+                        fmt::format("var(--{}, var(--other))", name.substr(3)));
   }
   return text;
 }
@@ -155,7 +169,7 @@ std::string page(const json& document) {
   const json& training = document.at("training");
   const json& options = training.at("options");
   const std::string model = show(options.at("model"));
-  std::string text = report::page_head("clustar ab: training in trouble", styles());
+  std::string text = report::page_head("clustar ab: training in trouble", styles(training));
   text += fmt::format("<h1>Training {} in trouble</h1>\n", escaped(model));
   const json& target = options.at("target_accuracy");
   text += fmt::format(

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace clustar::bench::ab::suite {
 
@@ -12,6 +14,10 @@ std::string page(const nlohmann::json& document);
 // The plots of one scenario; needs kPlotStyle.
 std::string plots_of(const nlohmann::json& training, const nlohmann::json& scenario);
 extern const char* const kPlotStyle;
+using Curve = std::vector<std::pair<double, double>>;
+// Point by point, of runs whose points are at the same steps. It ends where the first run ends: beyond, it would be
+// that of other runs.
+Curve median_curve(const std::vector<Curve>& runs);
 // The class of a carrier's colour.
 std::string colour_of(const std::string& carrier);
 

@@ -16,18 +16,17 @@ namespace clustar::bench::ab::suite {
 namespace {
 
 using nlohmann::json;
-using Points = std::vector<std::pair<double, double>>;
+using Points = Curve;
 
 constexpr std::size_t kCurvePoints = 60;  // of one run, so that a page of many runs stays small
 constexpr std::size_t kCdfPoints = 120;
 
 bool is_good(const json& run, const std::string& arm) { return run.at("arm") == arm && !run.contains("failed"); }
 
-// `y` over `x`, averaged in so many groups that a single step's luck does not hide the course.
-Points smoothed(const json& x, const json& y) {
+// `y` over `x`, averaged in groups of `group` steps, so that a single step's luck does not hide the course.
+Points smoothed(const json& x, const json& y, std::size_t group) {
   Points points;
   const std::size_t count = std::min(x.size(), y.size());
-  const std::size_t group = std::max<std::size_t>(1, (count + kCurvePoints - 1) / kCurvePoints);
   for (std::size_t begin = 0; begin < count; begin += group) {
     double sum_x = 0, sum_y = 0, n = 0;
     for (std::size_t i = begin; i < std::min(count, begin + group); ++i) {
@@ -41,19 +40,37 @@ Points smoothed(const json& x, const json& y) {
   return points;
 }
 
-// Point by point, of runs whose points are at the same steps; as far as most runs go.
-Points median_of(const std::vector<Points>& runs) {
-  Points result;
-  for (std::size_t i = 0;; ++i) {
-    std::vector<double> xs, ys;
-    for (const Points& run : runs) {
-      if (i >= run.size()) continue;
-      xs.push_back(run[i].first);
-      ys.push_back(run[i].second);
-    }
-    if (xs.empty() || 2 * xs.size() < runs.size()) return result;
-    result.emplace_back(perf::median(xs), perf::median(ys));
+using Take = Points (*)(const json& run, std::size_t group);
+
+Points loss_by_time(const json& run, std::size_t group) {
+  return smoothed(run.at("curve").at("train_s"), run.at("curve").at("loss"), group);
+}
+
+Points loss_by_step(const json& run, std::size_t group) {
+  return smoothed(run.at("curve").at("step"), run.at("curve").at("loss"), group);
+}
+
+Points accuracy_by_time(const json& run, std::size_t /*group*/) {
+  Points points;
+  const json& epochs = run.at("per_epoch");
+  double seconds = 0;
+  for (std::size_t i = 0; i < epochs.at("accuracy").size(); ++i) {
+    seconds += epochs.at("train_s")[i].get<double>();
+    points.emplace_back(seconds, epochs.at("accuracy")[i]);
   }
+  return points;
+}
+
+// One for all runs of a chart, from its longest: only then are points of the same index at the same steps.
+std::size_t group_of(const json& scenario, const std::string& algorithm) {
+  std::size_t longest = 0;
+  for (const json& arm : scenario.at("arms")) {
+    if (arm.at("algorithm") != algorithm) continue;
+    for (const json& run : scenario.at("runs")) {
+      if (is_good(run, arm.at("name"))) longest = std::max(longest, run.at("curve").at("loss").size());
+    }
+  }
+  return std::max<std::size_t>(1, (longest + kCurvePoints - 1) / kCurvePoints);
 }
 
 LineChart chart_of(std::string title, std::string x, std::string y) {
@@ -66,20 +83,19 @@ LineChart chart_of(std::string title, std::string x, std::string y) {
           .band = std::nullopt};
 }
 
-using Take = Points (*)(const json& run);
-
 // Of each arm a thin line per run and a thick one, the median.
 void add_arms(const json& scenario, const std::string& algorithm, Take take, LineChart& chart) {
+  const std::size_t group = group_of(scenario, algorithm);
   for (const bool thick : {false, true}) {
     for (const json& arm : scenario.at("arms")) {
       if (arm.at("algorithm") != algorithm) continue;
       std::vector<Points> all;
       for (const json& run : scenario.at("runs")) {
-        if (is_good(run, arm.at("name"))) all.push_back(take(run));
+        if (is_good(run, arm.at("name"))) all.push_back(take(run, group));
       }
       const std::string carrier = arm.at("carrier");
       if (thick) {
-        chart.series.push_back({.name = carrier, .css_class = colour_of(carrier), .points = median_of(all)});
+        chart.series.push_back({.name = carrier, .css_class = colour_of(carrier), .points = median_curve(all)});
       } else if (all.size() > 1) {
         for (Points& points : all) {
           chart.series.push_back(
@@ -89,20 +105,6 @@ void add_arms(const json& scenario, const std::string& algorithm, Take take, Lin
     }
   }
   std::erase_if(chart.series, [](const Series& series) { return series.points.empty(); });
-}
-
-Points loss_by_time(const json& run) { return smoothed(run.at("curve").at("train_s"), run.at("curve").at("loss")); }
-Points loss_by_step(const json& run) { return smoothed(run.at("curve").at("step"), run.at("curve").at("loss")); }
-
-Points accuracy_by_time(const json& run) {
-  Points points;
-  const json& epochs = run.at("per_epoch");
-  double seconds = 0;
-  for (std::size_t i = 0; i < epochs.at("accuracy").size(); ++i) {
-    seconds += epochs.at("train_s")[i].get<double>();
-    points.emplace_back(seconds, epochs.at("accuracy")[i]);
-  }
-  return points;
 }
 
 std::string cdf_plot(const json& scenario, const std::string& algorithm, const std::string& title) {
@@ -135,7 +137,7 @@ std::string ratio_plot(const json& training, const json& scenario) {
   std::vector<IntervalRow> rows;
   for (const json& figure : scenario.at("figures")) {
     const json& ratio = figure.at(has_target ? "time_ratio" : "step_ratio");
-    if (!ratio.is_object() || figure.at("reference") == figure.at("name")) continue;
+    if (!ratio.is_object() || !ratio["low"].is_number() || figure.at("reference") == figure.at("name")) continue;
     rows.push_back({figure.at("name"), colour_of(figure.at("carrier")), ratio["ratio"], ratio["low"], ratio["high"]});
   }
   if (rows.empty()) return "";
@@ -157,11 +159,28 @@ std::string missing_plot(const json& scenario) {
 
 }  // namespace
 
+Curve median_curve(const std::vector<Curve>& runs) {
+  std::size_t shortest = runs.empty() ? 0 : runs.front().size();
+  for (const Curve& run : runs) shortest = std::min(shortest, run.size());
+  Curve result;
+  for (std::size_t i = 0; i < shortest; ++i) {
+    std::vector<double> xs, ys;
+    for (const Curve& run : runs) {
+      xs.push_back(run[i].first);
+      ys.push_back(run[i].second);
+    }
+    result.emplace_back(perf::median(xs), perf::median(ys));
+  }
+  return result;
+}
+
 const char* const kPlotStyle = R"css(
 :root { --tcp-cubic: #b35c00; --tcp-bbr: #8c6d1f; --tcp-cubic-rto5: #e08a2e; --tcp-bbr-rto5: #c9a63c;
-  --mlt-p0: #1f6fb4; --mlt-p1: #14905a; --mlt-deadline: #a3478f; }
+  --mlt-p0: #1f6fb4; --mlt-p0_5: #3aa17e; --mlt-p1: #14905a; --mlt-p5: #5f8f1c; --mlt-p10: #3f6212;
+  --mlt-deadline: #a3478f; --other: #6b7280; }
 @media (prefers-color-scheme: dark) { :root { --tcp-cubic: #e0914a; --tcp-bbr: #c8a95c; --tcp-cubic-rto5: #f2b06a;
-  --tcp-bbr-rto5: #e3ca7c; --mlt-p0: #6cb0ec; --mlt-p1: #5fd0a0; --mlt-deadline: #d993c8; } }
+  --tcp-bbr-rto5: #e3ca7c; --mlt-p0: #6cb0ec; --mlt-p0_5: #8fe3c4; --mlt-p1: #5fd0a0; --mlt-p5: #b3d95f; --mlt-p10: #d4f08a;
+  --mlt-deadline: #d993c8; --other: #a3acba; } }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem; margin-top: 1rem; }
 .plots svg { width: 100%; height: auto; border: 1px solid var(--rule); border-radius: 6px; }
 svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
@@ -172,7 +191,11 @@ svg path { fill: none; stroke-width: 2; } svg path.thin { stroke-width: .7; opac
 .met { color: var(--mlt-p1); font-weight: 600; } .missed { color: var(--tcp-cubic); font-weight: 600; }
 )css";
 
-std::string colour_of(const std::string& carrier) { return "of-" + carrier; }
+std::string colour_of(const std::string& carrier) {
+  std::string name = "of-" + carrier;
+  std::replace(name.begin(), name.end(), '.', '_');  // which would begin another class
+  return name;
+}
 
 std::string plots_of(const json& training, const json& scenario) {
   std::string plots = ratio_plot(training, scenario) + missing_plot(scenario);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bench/ab/suite/background.h"
+#include "bench/ab/suite/route_rto.h"
 #include "bench/fabric/render_ports.h"
 #include "bench/fabric/running.h"
 #include "bench/lossy/kernel_tcp.h"
@@ -15,6 +16,7 @@
 #include "bench/lossy/tool.h"
 #include "bench/lossy/tune_hosts.h"
 #include "bench/proxy/socket_io.h"
+#include "bench/trainer/record.h"
 
 namespace clustar::bench::ab::suite {
 namespace {
@@ -65,6 +67,7 @@ Result<json> FabricPlace::open(const Scenario& scenario) {
              {"mtu", fabric.spec().mtu},
              {"buffer_bytes", fabric.spec().buffer_bytes},
              {"proof", proof_json(*proof)},
+             {"rto_min_set_by", kernel_has_rto_sysctl() ? "sysctl" : "routes"},
              {"kernel_congestion_control", made->congestion_control()}};
   // Only now: what is not whole goes with `made`.
   testbed_.emplace(std::move(*made));
@@ -76,13 +79,17 @@ Result<void> FabricPlace::set_tcp(const SuiteArm& arm, int ranks, bool on) const
   lossy::Arm as_lossy{.name = arm.carrier.name,
                       .label = {},
                       .carrier = arm.carrier.is_tcp() ? lossy::Carrier::kClustarTcp : lossy::Carrier::kMlt};
-  if (arm.carrier.rto_min_us > 0) as_lossy.rto_min_us = arm.carrier.rto_min_us;
+  const bool by_route = arm.carrier.rto_min_us > 0 && !kernel_has_rto_sysctl();
+  if (arm.carrier.rto_min_us > 0 && !by_route) as_lossy.rto_min_us = arm.carrier.rto_min_us;
   for (int host = 0; host < ranks; ++host) {
     const auto set = [&](const std::string& name, const std::string& value) {
       return lossy::set_sysctl(testbed_->fabric()->namespace_of(host), name, value);
     };
     const auto done = on ? lossy::set_kernel_tcp(as_lossy, set) : lossy::reset_kernel_tcp(as_lossy, set);
     if (!done) return done;
+    if (!by_route) continue;
+    const auto routed = set_route_rto(testbed_->fabric()->namespace_of(host), on ? arm.carrier.rto_min_us : 0);
+    if (!routed) return routed;
   }
   return {};
 }
@@ -140,9 +147,19 @@ Result<json> FabricPlace::train(const Scenario& scenario, const SuiteArm& arm, i
   }
   Settings environment = environment_of(arm, load);
   environment["CLUSTAR_SOCKET_IFNAME"] = environment["NCCL_SOCKET_IFNAME"] = testbed_->interface();
+  // From the first to the last that rank 0 tells of its training: what others get while it starts or ends is not beside
+  // it.
+  std::optional<BackgroundTraffic::Counts> first, last;
+  const auto on_record = [&](const json& record) {
+    if (on_record_) on_record_(record);
+    trainer::Progress progress;
+    if (others == nullptr || !trainer::from_record(record, progress)) return;
+    // One that has ended is found after the run.
+    if (const auto counts = others->counts()) (first ? last : first) = *counts;
+  };
   auto results = testbed_->run({.arguments = train_arguments(plan_, arm, round),
                                 .environment = environment,
-                                .on_record = on_record_,
+                                .on_record = on_record,
                                 .limit = std::chrono::seconds(plan_.limit_s),
                                 .keep_failed = true});
   if (!results) return tl::unexpected(results.error());
@@ -156,7 +173,10 @@ Result<json> FabricPlace::train(const Scenario& scenario, const SuiteArm& arm, i
   if (others != nullptr) {
     const auto counts = others->counts();
     if (!counts) return tl::unexpected(counts.error());
-    run["background"] = {{"goodput_bps", counts->goodput_bps()},
+    const BackgroundTraffic::Counts beside = first && last ? last->since(*first) : *counts;
+    run["background"] = {{"window", first && last ? "first to last progress of rank 0" : "whole run"},
+                         {"seconds", beside.seconds},
+                         {"goodput_bps", beside.goodput_bps()},
                          {"received_bytes", counts->received_bytes},
                          {"bursts", counts->bursts},
                          {"skipped_bursts", counts->skipped}};

@@ -47,6 +47,25 @@ Scenario gray() {
   return s;
 }
 
+void lose_everywhere(const PortLoss& loss, Scenario& s) {
+  s.loses_everywhere = true;
+  s.losses.assign(static_cast<std::size_t>(s.ranks), loss);
+  for (int host = 0; host < s.ranks; ++host) s.losses[static_cast<std::size_t>(host)].place = fabric::host_name(host);
+}
+
+Scenario lossy_everywhere() {
+  Scenario s;
+  s.name = "lossy";
+  s.title = "2 % random loss at each port towards a host";
+  s.question = "Does the model get as good where the whole network loses packets?";
+  s.fabric = star(s.ranks);
+  PortLoss loss{"", {}, {}};
+  loss.to_host.random = 0.02;
+  lose_everywhere(loss, s);
+  s.notes = {"Each packet passes one such port: the network loses 2 %, of data and acknowledgements alike."};
+  return s;
+}
+
 // Bursts of 5 to 50 ms, evenly, at every port to a host, each port for itself, that take `share` of a port's time.
 PortLoss bursts_of(double share) {
   PortLoss loss{"", {}, {}};
@@ -68,10 +87,7 @@ Scenario bursts(double share, std::string name, std::string title, std::string n
   s.question = "How much longer does a step take when a port loses most packets for a moment now and then?";
   s.ranks = 8;
   s.fabric = star(8);
-  for (int host = 0; host < s.ranks; ++host) {
-    s.losses.push_back(bursts_of(share));
-    s.losses.back().place = fabric::host_name(host);
-  }
+  lose_everywhere(bursts_of(share), s);
   s.notes = {std::move(note)};
   return s;
 }
@@ -130,6 +146,7 @@ constexpr Entry kEntries[]{{"clean", clean, true},
                            {"gray", gray, true},
                            {"bursts", bursts_everywhere, true},
                            {"bursts-light", bursts_somewhere, false},
+                           {"lossy", lossy_everywhere, false},
                            {"incast", incast, true},
                            {"spine", spine, true}};
 
@@ -139,10 +156,7 @@ Result<void> apply(const Changes& changes, Scenario& s) {
     s.fabric.hosts = s.ranks + s.background.senders;
     if (s.fabric.spines > 0) s.title = spine_title(s.ranks);
     std::erase_if(s.losses, [&](const PortLoss& loss) { return fabric::host_number(loss.place) >= s.ranks; });
-    for (int host = static_cast<int>(s.losses.size()); s.name.starts_with("bursts") && host < s.ranks; ++host) {
-      s.losses.push_back(s.losses.front());
-      s.losses.back().place = fabric::host_name(host);
-    }
+    if (s.loses_everywhere) lose_everywhere(PortLoss(s.losses.front()), s);
   }
   if (!changes.rate.empty()) {
     const auto rate = fabric::parse_rate(changes.rate);

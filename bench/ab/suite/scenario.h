@@ -32,6 +32,7 @@ struct Scenario {
   int ranks = 4;
   fabric::FabricSpec fabric;  // its hosts: ranks and senders of the background
   std::vector<PortLoss> losses = {};
+  bool loses_everywhere = false;  // the same losses at each rank's port
   Background background = {};
   std::vector<std::string> notes = {};
 };
