@@ -356,12 +356,7 @@ bool ProgressEngine::post_peer_send(Operation& op, PeerSend& send) {
     counters_.send_retries.add();
     return false;
   }
-  if (op.record_steps) send.times[index] = steady_clock::now();
-  op.stats.bytes_sent += size;
-  counters_.bytes_sent.add(size);
-  counters_.messages_sent.add();
-  send.sub.transfer_size = size;
-  record_step(send.sub, send.transmitted, kStateSendWait);
+  count_send(op, send.sub, send.transmitted, size, send.times[index]);
   ++send.transmitted;
   return true;
 }

@@ -100,6 +100,9 @@ class ProgressEngine {
   void post_steps(Operation& op, std::size_t channel);
   bool post_send(Operation& op, std::size_t channel);
   bool test_send(Operation& op, std::size_t channel);
+  // isend took transfer `transfer` of `sub`.
+  void count_send(Operation& op, ProxySub& sub, std::size_t transfer, std::size_t size,
+                  std::chrono::steady_clock::time_point& taken_at);
 
   std::unique_ptr<ExchangeWork> make_exchange(const DirectRequest& request);
   std::vector<std::byte> take_contributions(std::size_t bytes);

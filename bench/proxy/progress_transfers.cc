@@ -318,14 +318,19 @@ bool ProgressEngine::post_send(Operation& op, std::size_t channel) {
     counters_.send_retries.add();
     return false;
   }
-  if (op.record_steps) work.send_times[index] = steady_clock::now();
+  count_send(op, work.send_sub, work.transmitted, size, work.send_times[index]);
+  ++work.transmitted;
+  return true;
+}
+
+void ProgressEngine::count_send(Operation& op, ProxySub& sub, std::size_t transfer, std::size_t size,
+                                steady_clock::time_point& taken_at) {
+  if (op.record_steps) taken_at = steady_clock::now();
   op.stats.bytes_sent += size;
   counters_.bytes_sent.add(size);
   counters_.messages_sent.add();
-  work.send_sub.transfer_size = size;
-  record_step(work.send_sub, work.transmitted, kStateSendWait);
-  ++work.transmitted;
-  return true;
+  sub.transfer_size = size;
+  record_step(sub, transfer, kStateSendWait);
 }
 
 bool ProgressEngine::test_send(Operation& op, std::size_t channel) {

@@ -15,6 +15,16 @@
 
 namespace clustar::mlt::test {
 
+// 10 % of a collective of 100 MiB over four ranks.
+inline SendTerms tolerant_terms() {
+  SendTerms terms;
+  terms.tolerant = true;
+  terms.ranks = terms.edges = 4;
+  terms.collective_bytes = 100 << 20;
+  terms.tolerance_ppm = 100'000;
+  return terms;
+}
+
 inline Options opted_in(Options options = {}) {
   options.max_tolerance_ppm = 1'000'000;
   return options;

@@ -226,15 +226,6 @@ TEST(MltEndpoint, ALostEndOfABurstIsSeenByWhatComesOnOtherPaths) {
   EXPECT_LT(*again - *lost, microseconds(300)) << "not only when the message has come to its end";
 }
 
-SendTerms tolerant_terms() {
-  SendTerms terms;
-  terms.tolerant = true;
-  terms.ranks = terms.edges = 4;
-  terms.collective_bytes = 100 << 20;
-  terms.tolerance_ppm = 100'000;
-  return terms;
-}
-
 // Switches let control pass bulk: the answer to a probe says that all of a queue is missing.
 TEST(MltEndpoint, WhatWaitsInASwitchIsNotSentAgain) {
   constexpr std::uint32_t kBytes = 8 * 1408;

@@ -15,19 +15,10 @@ using std::chrono::milliseconds;
 
 constexpr std::uint32_t kBytes = 1 << 20;
 
-SendTerms terms() {
-  SendTerms terms;
-  terms.tolerant = true;
-  terms.ranks = terms.edges = 4;
-  terms.collective_bytes = 100 << 20;
-  terms.tolerance_ppm = 100'000;
-  return terms;
-}
-
 TEST(MltProof, FirstTransmissionsAreCountedByMessageAndLane) {
   Direct direct;
   direct.loses = [](const DataHeader& header) { return !header.retransmission && header.index % 9 == 4; };
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(direct.post(kBytes) && direct.send(kBytes, 7, terms()));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(direct.post(kBytes) && direct.send(kBytes, 7, tolerant_terms()));
   ASSERT_TRUE(direct.post(kBytes) && direct.send(kBytes));
   direct.run_until_received(4);
   std::map<std::pair<std::uint32_t, std::uint8_t>, std::uint16_t> counts;
@@ -46,18 +37,18 @@ TEST(MltProof, TheReceiverEndsAMessageWithoutAnyWordOfTheSender) {
   Direct direct;
   direct.loses = [](const DataHeader& header) { return header.index % 50 == 7; };
   direct.loses_control = [](const Packet& packet) { return std::holds_alternative<Probe>(packet); };
-  ASSERT_TRUE(direct.post(kBytes) && direct.send(kBytes, 7, terms()));
+  ASSERT_TRUE(direct.post(kBytes) && direct.send(kBytes, 7, tolerant_terms()));
   const Duration took = direct.run_until_received(1);
   EXPECT_EQ(direct.missing, 15 * 1408u);
   Direct clean;
-  ASSERT_TRUE(clean.post(kBytes) && clean.send(kBytes, 7, terms()));
+  ASSERT_TRUE(clean.post(kBytes) && clean.send(kBytes, 7, tolerant_terms()));
   EXPECT_LT(took, clean.run_until_received(1) + microseconds(10)) << "no round trip more";
 }
 
 // The sender spares no more than the receiver gives up: what it spared and is wanted would cost a round trip.
 TEST(MltProof, WhatTheSenderSparesIsHardlyEverWanted) {
   Direct direct;
-  SendTerms one_percent = terms();
+  SendTerms one_percent = tolerant_terms();
   one_percent.tolerance_ppm = 10'000;
   int wanted = 0;
   direct.loses = [](const DataHeader& header) { return !header.retransmission && header.index % 20 == 7; };
