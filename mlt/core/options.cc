@@ -20,6 +20,7 @@ void Options::check() const {
   require_option(reorder_packets >= 1, "mlt: reorder_packets must be 1 .. 255");
   require_option(ack_delay >= Duration::zero() && ack_delay <= kSecond, "mlt: ack_delay must be 0 .. 1 s");
   require_option(gap_floor > Duration::zero() && gap_floor <= kSecond, "mlt: gap_floor must be above 0, at most 1 s");
+  require_option(ask_cap > Duration::zero() && ask_cap <= kSecond, "mlt: ask_cap must be above 0, at most 1 s");
   require_option(probe_floor >= std::chrono::microseconds(1) && probe_floor <= probe_cap,
                  "mlt: probe_floor must be 1 us .. probe_cap");
   require_option(probe_cap <= 10 * kSecond, "mlt: probe_cap must be at most 10 s");

@@ -37,6 +37,7 @@ struct Options {
   Duration ack_delay = std::chrono::microseconds(25);
   std::uint8_t reorder_packets = 3;  // later packets of a lane that make an earlier one lost (RFC 5681's three)
   Duration gap_floor = std::chrono::microseconds(20);  // silence before a receiver asks; 2 base_rtt at least
+  Duration ask_cap = std::chrono::microseconds(250);   // silence after which it asks, however slow the sender
   Duration probe_floor = std::chrono::microseconds(500);
   Duration probe_cap = std::chrono::milliseconds(100);
   Duration initial_rtt = std::chrono::microseconds(100);

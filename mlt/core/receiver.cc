@@ -78,6 +78,7 @@ Receiver::Message* Receiver::find_or_open(std::uint32_t id, std::uint32_t bytes,
     message.packets = packet_count(bytes, segment);
     if (!message.got.reset(message.packets)) return nullptr;
     message.first_at = message.last_at = now;
+    message.pause = pause_;
     message.refused = distance(id, refused_below_) < 0;
   } else if (message.bytes != bytes || message.segment != segment) {
     return nullptr;
@@ -85,10 +86,20 @@ Receiver::Message* Receiver::find_or_open(std::uint32_t id, std::uint32_t bytes,
   return &message;
 }
 
+// Where its packets were put says what the message is.
+bool Receiver::contradicts(const Message& message, const OpenRecord& open) const {
+  return message.staging != kNone && message.tolerant != open.tolerant;
+}
+
 void Receiver::take_open(std::uint32_t id, Message& message, const OpenRecord& open, LedgerBook& ledgers,
                          TimePoint now) {
   if (message.has_open) return;
+  if (contradicts(message, open)) {
+    ++counters_.ignored;
+    return;
+  }
   message.has_open = true;
+  message.tolerant = open.tolerant;
   message.open = open;
   for (std::uint32_t r = 0; r < receives_.size(); ++r) {
     const Receive& receive = receives_[r];
@@ -207,7 +218,7 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
 Placement Receiver::place(Message& message, const DataHeader& header, std::uint32_t payload) {
   const std::uint32_t offset = header.index * header.segment;
   if (message.receive != kNone) return {Placement::Kind::kPlace, message.receive, offset, payload};
-  if (!message.has_open) return {};
+  if (!message.has_open && message.staging == kNone) message.tolerant = header.passed != 0;
   const std::uint32_t order = order_of(message, header.message, header.index);
   const std::uint32_t staged_at = order * header.segment;
   if (order >= kStagedPackets || staged_at + payload > options_.staging_bytes()) return {};
@@ -226,7 +237,7 @@ Placement Receiver::place(Message& message, const DataHeader& header, std::uint3
 }
 
 std::uint32_t Receiver::order_of(const Message& message, std::uint32_t id, std::uint32_t index) const {
-  const std::uint32_t first = message.open.tolerant ? first_index(secret_, id, message.packets) : 0;
+  const std::uint32_t first = message.tolerant ? first_index(secret_, id, message.packets) : 0;
   return index >= first ? index - first : index + message.packets - first;
 }
 
@@ -242,6 +253,7 @@ void Receiver::arrived(std::uint32_t id, Message& message, const DataHeader& hea
   message.pause -= message.pause / 32;
   // When it was asked for and only what is sent again comes, losses made the pause and not the sender.
   if (message.asked == 0 || goes_on) message.pause = std::max(gap, message.pause);
+  pause_ = message.pause;
   message.last_at = now;
   if (message.received == message.packets) {
     finish(id, message, message.receive == kNone ? ReceiveState::kStored : ReceiveState::kComplete);
@@ -441,7 +453,7 @@ std::optional<Receiver::Staged> Receiver::staged(std::uint32_t receive, std::uin
   if (message.staging == kNone) return std::nullopt;
   for (std::uint32_t order = from; order < kStagedPackets; ++order) {
     if ((message.staged >> order & 1) == 0) continue;
-    const std::uint32_t first = message.open.tolerant ? first_index(secret_, posted.message, message.packets) : 0;
+    const std::uint32_t first = message.tolerant ? first_index(secret_, posted.message, message.packets) : 0;
     const std::uint32_t index = (first + order) % message.packets;
     return Staged{message.staging, order, order * message.segment, index * message.segment,
                   packet_bytes(index, message.bytes, message.segment)};

@@ -129,6 +129,7 @@ class Receiver {
   struct Message {
     ReceiveState state = ReceiveState::kUnseen;
     bool has_open = false;
+    bool tolerant = false;   // by its packets, as long as there is no record; then by that
     bool refused = false;    // some packet found no place: nothing of it may be charged to the ledger
     bool skips = false;      // the state that is due leaves out windows of which all is here
     bool asks = false;       // the state that is due asks the sender for an answer
@@ -192,6 +193,7 @@ class Receiver {
   void advance_finished();
   void ask(std::uint32_t id, Message& message, TimePoint now);
   Duration ask_time(const Message& message) const;
+  bool contradicts(const Message& message, const OpenRecord& open) const;
   void decide(std::uint32_t id, Message& message, LedgerBook& ledgers);
   std::uint32_t tolerable(const Message& message, const LedgerBook& ledgers, std::uint32_t missing) const;
   void arm(Message& message, TimePoint now);
@@ -235,6 +237,7 @@ class Receiver {
   std::uint32_t finished_below_ = 0;
   std::uint32_t refused_below_ = 0;             // packets of messages below found no room for their message
   std::optional<std::uint32_t> settled_probe_;  // a probe asked for a message that is forgotten here
+  Duration pause_{};  // of the message that something came of last: the next one's sender is no faster
   Counters counters_;
 };
 

@@ -41,7 +41,7 @@ void Receiver::arm_proven(Message& message, TimePoint now) {
 // Long enough for what comes in bursts, and for one round trip in which the sender waits for credit.
 Duration Receiver::ask_time(const Message& message) const {
   const Duration floor = std::max(options_.gap_floor, 2 * options_.base_rtt);
-  return std::clamp(2 * message.pause, floor, std::max(floor, options_.probe_floor / 2));
+  return std::clamp(2 * message.pause, floor, std::max(floor, options_.ask_cap));
 }
 
 // The sender has credit and does not go on: all that is on its way was lost, or it has no processor. The end of a

@@ -57,8 +57,7 @@ struct Transmit {
 class Sender {
  public:
   struct Counters {
-    std::uint64_t packets = 0;
-    std::uint64_t bytes = 0;
+    std::uint64_t packets = 0, bytes = 0;
     std::uint64_t retransmitted = 0;  // packets
     std::uint64_t lost = 0;           // packets given up as lost on their lane
     std::uint64_t probes = 0;
@@ -120,7 +119,8 @@ class Sender {
     PacketBitmap stop_windows;          // of a STOP with missing packets: which have come
     std::vector<std::uint16_t> passed;  // of a tolerant message: first transmissions by lane, modulo 2^16
     std::uint8_t backoff = 0;
-    TimePoint touched_at{};  // latest transmission or delivery
+    std::uint32_t open_lane = 0;  // by which the record was sent last
+    TimePoint touched_at{};       // latest transmission or delivery
     bool done() const { return state == SendState::kStored || state == SendState::kOver; }  // nothing more to send
   };
   struct Record {  // one packet on its way
@@ -158,6 +158,7 @@ class Sender {
   bool data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now, Transmit& out);
   bool uncredited_room(std::uint32_t bytes) const;
   std::uint16_t passed(Message& message, std::uint32_t lane, bool again) const;
+  bool tells_open(const Message& message, std::uint32_t lane, bool again) const;
   bool nothing_flies(const Message& message) const;
   PacketKind kind_of(const Message& message, std::uint32_t index, bool again) const;
   std::uint8_t path_for(std::uint32_t bytes, bool again, TimePoint now);
@@ -227,7 +228,7 @@ class Sender {
   std::uint32_t sent_units_ = 0, credit_units_ = 0;
   std::uint32_t next_new_ = 0;  // no message before it has first transmissions left
   std::uint32_t resends_ = 0;   // of all messages
-  std::uint32_t probes_due_ = 0, unsent_mice_ = 0;
+  std::uint32_t probes_due_ = 0, unsent_mice_ = 0, full_lanes_ = 0;
   std::uint32_t unposted_ = 0;          // messages
   std::uint32_t unsent_packets_ = 0;    // of messages that are not among these
   std::uint32_t uncredited_bytes_ = 0;  // on their way
@@ -235,7 +236,6 @@ class Sender {
   std::uint32_t burst_left_ = 0;
   bool paced_ = false;  // the pacer alone held back the latest packet
   TimePoint send_at_{};
-  std::uint32_t full_lanes_ = 0;
   TimePoint loss_at_ = TimePoint::max();   // not after any lane's
   TimePoint newest_delivered_{};           // when the latest packet left of those that have arrived, of all lanes
   bool tails_wait_ = false;                // for one to arrive that left after them

@@ -179,6 +179,14 @@ std::uint16_t Sender::passed(Message& message, std::uint32_t lane, bool again) c
   return message.passed[lane];
 }
 
+// Each of the first packets, so that hardly a loss hides the record from those behind; then now and then, and whenever
+// the lane changes, for the next lane may be faster. What is sent again brings it always.
+bool Sender::tells_open(const Message& message, std::uint32_t lane, bool again) const {
+  constexpr std::uint32_t kFirst = 4, kEvery = 8;  // packets
+  if (message.open_known) return false;
+  return again || message.sent <= kFirst || message.sent % kEvery == 0 || lane != message.open_lane;
+}
+
 bool Sender::data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now, Transmit& out) {
   const bool again = sort == Sort::kAgain;
   const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
@@ -210,10 +218,11 @@ bool Sender::data(std::uint32_t id, Message& message, std::uint32_t index, Sort 
   const std::uint64_t window = congestion_.window_bytes();
   const bool waits = in_flight_ + 2ull * options_.segment > window && window < 16ull * options_.segment;
   header.ack_now = again || waits || burst_left_ == 0 || message.sent == message.packets;
-  if (message.open_known) {
+  if (!tells_open(message, lane_number, again)) {
     header.open.reset();
   } else {
     message.open.settled_below = messages_.base();
+    message.open_lane = lane_number;
     header.open = message.open;
   }
   const bool uncredited = sort == Sort::kUncredited;

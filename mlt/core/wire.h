@@ -61,9 +61,9 @@ struct Identity {
   bool operator==(const Identity&) const = default;
 };
 
-// What a message is and what may be lost of it. Rides on data packets until one of them is acknowledged, and on every
-// probe. A message whose record never arrived is reliable. One byte more, and 4 KiB would need a fourth packet on
-// Ethernet (mlt/driver/driver_options).
+// What a message is and what may be lost of it. Until a packet with it is acknowledged it rides on some of the data
+// packets, on each that is sent again, and on every probe. A message whose record never arrived is reliable. One byte
+// more, and 4 KiB would need a fourth packet on Ethernet (mlt/driver/driver_options).
 //  0     4         8               12      14      15        16             24           28      30      32
 // | tag | tag_seq | settled_below | stage | flags | channel | communicator | collective | ranks | edges | ...
 //  32           40    44          48       54       56         60         61         62                     63

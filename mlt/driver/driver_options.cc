@@ -51,6 +51,7 @@ Result<Options> options_for(const transport::io::Capabilities& capabilities, int
   options.initial_rtt = microseconds(500);
   options.gap_floor = microseconds(200);
   options.probe_floor = milliseconds(2);
+  options.ask_cap = milliseconds(2);
   options.ack_delay = microseconds(100);
   options.line_rate = static_cast<std::uint64_t>(speed_mbps > 0 ? speed_mbps : kUnknownSpeed) * 1'000'000 / 8;
   options.credit_slack = credit_slack_for(options.line_rate);
