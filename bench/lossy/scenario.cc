@@ -268,7 +268,7 @@ std::uint64_t mlt_wire_bytes(std::size_t message_bytes, int mtu) {
   const std::size_t room = static_cast<std::size_t>(mtu) - kIp - kUdp - kRecord;
   const std::size_t segment = std::min<std::size_t>(room, 8900) / 8 * 8;
   const std::size_t packets = std::max<std::size_t>((message_bytes + segment - 1) / segment, 1);
-  // The record rides on the packets until one of them is acknowledged; counted once.
+  // The record rides on the first packets; counted once.
   return message_bytes + packets * (mlt::DataHeader::kSize + kUdp + kIp + kEthernet) + mlt::OpenRecord::kSize;
 }
 

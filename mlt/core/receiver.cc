@@ -6,16 +6,19 @@
 namespace clustar::mlt {
 namespace {
 
-constexpr std::uint32_t kSomeWindows = 8;     // 4,096 packets: all of most messages
-constexpr std::uint32_t kStagedPackets = 64;  // bits of Message::staged
-constexpr std::uint8_t kBlockPackets = 48;    // of the 65 that a block tells: the rest is for those that come late
-constexpr std::int32_t kToldPackets = 64;     // before the largest
+constexpr std::uint32_t kSomeWindows = 8;   // 4,096 packets: all of most messages
+constexpr std::uint8_t kBlockPackets = 48;  // of the 65 that a block tells: the rest is for those that come late
+constexpr std::int32_t kToldPackets = 64;   // before the largest
 constexpr std::size_t kMostFullBlocks = 256;
 
 }  // namespace
 
 Receiver::Receiver(const Options& options, std::uint64_t secret)
-    : options_(options), secret_(secret), messages_(options.max_messages), lanes_(options.paths) {}
+    : options_(options),
+      secret_(secret),
+      messages_(options.max_messages),
+      lanes_(options.paths),
+      reordering_(options.reorder_packets) {}
 
 std::optional<std::uint32_t> Receiver::post(std::int32_t tag, std::uint32_t length, LedgerBook& ledgers,
                                             TimePoint now) {
@@ -137,6 +140,7 @@ void Receiver::match(std::uint32_t id, std::uint32_t receive_id, LedgerBook& led
     tell_over(id, message);
   } else {
     set_state(message.state, ReceiveState::kArriving);
+    message.last_at = now;  // until now the sender could not go on
     arm(message, now);
   }
 }
@@ -215,32 +219,6 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
   return placement;
 }
 
-Placement Receiver::place(Message& message, const DataHeader& header, std::uint32_t payload) {
-  const std::uint32_t offset = header.index * header.segment;
-  if (message.receive != kNone) return {Placement::Kind::kPlace, message.receive, offset, payload};
-  if (!message.has_open && message.staging == kNone) message.tolerant = header.passed != 0;
-  const std::uint32_t order = order_of(message, header.message, header.index);
-  const std::uint32_t staged_at = order * header.segment;
-  if (order >= kStagedPackets || staged_at + payload > options_.staging_bytes()) return {};
-  if (message.staging == kNone) {
-    if (!staging_free_.empty()) {
-      message.staging = staging_free_.back();
-      staging_free_.pop_back();
-    } else if (staging_used_ < options_.max_staged) {
-      message.staging = staging_used_++;
-    } else {
-      return {};
-    }
-  }
-  message.staged |= std::uint64_t{1} << order;
-  return {Placement::Kind::kStage, message.staging, staged_at, payload};
-}
-
-std::uint32_t Receiver::order_of(const Message& message, std::uint32_t id, std::uint32_t index) const {
-  const std::uint32_t first = message.tolerant ? first_index(secret_, id, message.packets) : 0;
-  return index >= first ? index - first : index + message.packets - first;
-}
-
 void Receiver::arrived(std::uint32_t id, Message& message, const DataHeader& header, TimePoint now) {
   message.got.set(header.index);
   ++message.received;
@@ -252,7 +230,7 @@ void Receiver::arrived(std::uint32_t id, Message& message, const DataHeader& hea
   const Duration gap = std::min(now - message.last_at, options_.probe_floor);
   message.pause -= message.pause / 32;
   // When it was asked for and only what is sent again comes, losses made the pause and not the sender.
-  if (message.asked == 0 || goes_on) message.pause = std::max(gap, message.pause);
+  if (message.received > 1 && (message.asked == 0 || goes_on)) message.pause = std::max(gap, message.pause);
   pause_ = message.pause;
   message.last_at = now;
   if (message.received == message.packets) {
@@ -293,7 +271,9 @@ void Receiver::track_lane(const DataHeader& header, bool marked, TimePoint now) 
     lane.largest_at = now;
     now_due = now_due || ahead > 1;
   } else if (ahead < 0 && ahead >= -64) {
-    lane.before |= std::uint64_t{1} << (-ahead - 1);
+    const std::uint64_t its_bit = std::uint64_t{1} << (-ahead - 1);
+    if ((lane.before & its_bit) == 0) reordering_.on_late(-ahead);
+    lane.before |= its_bit;
     now_due = true;
   }
   if (marked) ++lane.marked;
@@ -317,6 +297,7 @@ void Receiver::finish(std::uint32_t id, Message& message, ReceiveState state) {
     done_.push_back({message.receive, message.bytes, missing, false});
   }
   if (partial) counters_.missing_bytes += missing;
+  for (std::uint32_t packet = message.received; partial && packet < message.packets; ++packet) reordering_.on_lost();
   tell_over(id, message);
 }
 
@@ -434,42 +415,6 @@ std::optional<std::uint32_t> Receiver::poll_unstage() {
   return unstage_.pop_front();
 }
 
-std::optional<Receiver::Range> Receiver::missing(std::uint32_t receive, std::uint32_t from) const {
-  const Receive& posted = receives_[receive];
-  if (!posted.matched || !messages_.contains(posted.message)) return std::nullopt;
-  const Message& message = messages_[posted.message];
-  if (from >= message.bytes) return std::nullopt;
-  const std::uint32_t first = message.got.first_clear(from / message.segment);
-  if (first >= message.packets) return std::nullopt;
-  const std::uint32_t end = std::min(message.packets, message.got.first_set(first));
-  const std::uint32_t offset = first * message.segment;
-  return Range{offset, std::min(message.bytes, end * message.segment) - offset};
-}
-
-std::optional<Receiver::Staged> Receiver::staged(std::uint32_t receive, std::uint32_t from) const {
-  const Receive& posted = receives_[receive];
-  if (!posted.matched || !messages_.contains(posted.message)) return std::nullopt;
-  const Message& message = messages_[posted.message];
-  if (message.staging == kNone) return std::nullopt;
-  for (std::uint32_t order = from; order < kStagedPackets; ++order) {
-    if ((message.staged >> order & 1) == 0) continue;
-    const std::uint32_t first = message.tolerant ? first_index(secret_, posted.message, message.packets) : 0;
-    const std::uint32_t index = (first + order) % message.packets;
-    return Staged{message.staging, order, order * message.segment, index * message.segment,
-                  packet_bytes(index, message.bytes, message.segment)};
-  }
-  return std::nullopt;
-}
-
-void Receiver::unstaged(std::uint32_t receive) { free_staging(messages_[receives_[receive].message]); }
-
-void Receiver::free_staging(Message& message) {
-  if (message.staging == kNone) return;
-  staging_free_.push_back(message.staging);
-  message.staging = kNone;
-  message.staged = 0;
-}
-
 bool Receiver::is_consistent() const {
   std::uint64_t demand = 0;
   std::uint32_t outstanding = 0, staging = 0, unmatched = 0;
@@ -489,6 +434,7 @@ bool Receiver::is_consistent() const {
     if (message.has_open && message.receive == kNone) ++unmatched;
     const bool matched = message.state == ReceiveState::kArriving || message.over();
     if (matched != (message.receive != kNone)) return false;
+    if ((matched || message.state == ReceiveState::kStored) && !message.has_open) return false;
     if (message.growing() && message.received >= message.packets) return false;
   }
   return demand == demand_ && outstanding == outstanding_ && unmatched == unmatched_ &&

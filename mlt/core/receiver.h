@@ -12,6 +12,7 @@
 #include "mlt/core/ledger.h"
 #include "mlt/core/options.h"
 #include "mlt/core/passed.h"
+#include "mlt/core/reordering.h"
 #include "mlt/core/states.h"
 #include "mlt/core/window.h"
 #include "mlt/core/wire.h"
@@ -44,7 +45,7 @@ class Receiver {
   struct Counters {
     std::uint64_t placed_bytes = 0;
     std::uint64_t duplicates = 0;
-    std::uint64_t refused = 0;  // packets that came before their receive and found no staging
+    std::uint64_t refused = 0;  // packets before their receive, or its record, without staging
     std::uint64_t ignored = 0;  // packets that contradict what is known
     std::uint64_t missing_bytes = 0;
   };
@@ -217,6 +218,7 @@ class Receiver {
   std::vector<std::uint32_t> staging_free_;
   std::uint32_t staging_used_ = 0;
   Lanes<Lane> lanes_;
+  ReorderTolerance reordering_;
   std::uint32_t next_lane_ = 0;
   Ring<AckBlock> full_blocks_;  // of lanes on which more came since the last acknowledgement than a block tells
   std::uint8_t control_path_ = 0;

@@ -28,13 +28,16 @@ void Receiver::arm(Message& message, TimePoint now) {
 }
 
 // The lanes prove that nothing but what is sent again is on its way: no word of the sender is needed. What only a
-// packet or two overtook may come yet; it has a quarter of the round trip for that, as in RFC 8985, section 6.2.
+// packet or two overtook may come yet; it has a quarter of the round trip for that, as in RFC 8985, section 6.2, and
+// all of it where packets came late before.
 void Receiver::arm_proven(Message& message, TimePoint now) {
   if ((message.passed.total() != message.packets && !message.settled) || message.state != ReceiveState::kArriving)
     return;
   if (message.decided || options_.mode != Mode::kNormal || !may_lose(message)) return;
-  const bool young = !message.settled && message.passed.hole_within(options_.reorder_packets);
-  message.decide_at = std::min(message.decide_at, young ? now + options_.base_rtt / 4 : now);
+  const auto most = static_cast<std::uint8_t>(reordering_.packets());
+  const bool young = !message.settled && message.passed.hole_within(most);
+  const Duration wait = most > options_.reorder_packets ? options_.base_rtt : options_.base_rtt / 4;
+  message.decide_at = std::min(message.decide_at, young ? now + wait : now);
   decide_at_ = std::min(decide_at_, message.decide_at);
 }
 

@@ -30,6 +30,7 @@ Sender::Sender(const Options& options, LedgerBook& allowances, std::uint64_t sec
       paths_(selector_.size()),
       lanes_(static_cast<std::uint8_t>(selector_.size())),
       rtt_(rtt_options(options)),
+      reordering_(options.reorder_packets),
       congestion_(options.congestion),
       pacer_(options.line_rate, options.pace_bytes > 0 ? options.pace_bytes : options.burst_bytes, TimePoint{}) {
   congestion_.set_segment(options.segment);

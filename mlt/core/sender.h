@@ -15,7 +15,9 @@
 #include "mlt/core/options.h"
 #include "mlt/core/pacer.h"
 #include "mlt/core/paths.h"
+#include "mlt/core/reordering.h"
 #include "mlt/core/rtt.h"
+#include "mlt/core/send_terms.h"
 #include "mlt/core/states.h"
 #include "mlt/core/window.h"
 #include "mlt/core/wire.h"
@@ -24,20 +26,6 @@
 #include "transport/base/time.h"
 
 namespace clustar::mlt {
-
-struct SendTerms {
-  bool tolerant = false;  // loss within the collective's terms; else the following, but for the identity, is ignored
-  PacketKind bulk = PacketKind::kBackLayerBulk;  // of what is not important: Classes::bulk()
-  std::uint16_t stage = 0;
-  std::uint64_t communicator = 0;
-  std::uint32_t collective = 0;
-  std::uint16_t ranks = 0, edges = 0;
-  std::uint64_t collective_bytes = 0;
-  std::uint32_t tolerance_ppm = 0;
-  bool exchange = false;                    // CollectiveId::exchange
-  const PacketBitmap* important = nullptr;  // packets that may not be missing (mark_important()); copied; null: none
-  Identity identity;                        // where it is known, `communicator` and `collective_bytes` are its own, too
-};
 
 struct SendDone {
   std::uint32_t message = 0;
@@ -119,8 +107,8 @@ class Sender {
     PacketBitmap stop_windows;          // of a STOP with missing packets: which have come
     std::vector<std::uint16_t> passed;  // of a tolerant message: first transmissions by lane, modulo 2^16
     std::uint8_t backoff = 0;
-    std::uint32_t open_lane = 0;  // by which the record was sent last
-    TimePoint touched_at{};       // latest transmission or delivery
+    std::uint32_t lane = 0, on_lane = 0;  // of the latest first transmission, and how many went by it in a row
+    TimePoint touched_at{};               // latest transmission or delivery
     bool done() const { return state == SendState::kStored || state == SendState::kOver; }  // nothing more to send
   };
   struct Record {  // one packet on its way
@@ -142,6 +130,7 @@ class Sender {
     std::uint32_t largest = 0;
     TimePoint lost_at = TimePoint::max();  // when to look whether unsettled records are lost
     TimePoint tail_at{};                   // not before: one of its tail was given up, and the receiver asked
+    CalledLost called_lost;
     // The latest that counted as lost because it had the time to arrive: when it comes after all, that was too short.
     std::optional<std::uint32_t> doubted;
     TimePoint doubted_sent_at{};
@@ -158,7 +147,7 @@ class Sender {
   bool data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now, Transmit& out);
   bool uncredited_room(std::uint32_t bytes) const;
   std::uint16_t passed(Message& message, std::uint32_t lane, bool again) const;
-  bool tells_open(const Message& message, std::uint32_t lane, bool again) const;
+  bool tells_open(Message& message, std::uint32_t lane, bool again) const;
   bool nothing_flies(const Message& message) const;
   PacketKind kind_of(const Message& message, std::uint32_t index, bool again) const;
   std::uint8_t path_for(std::uint32_t bytes, bool again, TimePoint now);
@@ -216,6 +205,7 @@ class Sender {
   std::vector<Path> paths_;
   Lanes<Lane> lanes_;
   RttEstimator rtt_;
+  ReorderTolerance reordering_;
   Congestion congestion_;
   Pacer pacer_;
   std::unordered_map<std::int32_t, std::uint32_t> tag_sends_;

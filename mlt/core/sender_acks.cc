@@ -100,6 +100,7 @@ void Sender::on_block(const AckBlock& block, TimePoint now) {
     ++packets;
     settle(lane.records[seq], true, now);
   };
+  lane.called_lost.look(block, reordering_);
   deliver(block.largest);
   for (std::uint32_t i = 0; i < 64; ++i) {
     if ((block.before >> i & 1) != 0) deliver(block.largest - 1 - i);
@@ -162,8 +163,9 @@ void Sender::find_losses(Lane& lane, Asked asked, TimePoint now) {
     const TimePoint late = record.sent_at + patience;
     // Of earlier ones the latest block tells nothing, and the one that does may be on its way.
     const std::int32_t behind = distance(lane.largest, seq);
-    const bool passed = behind >= options_.reorder_packets && behind <= kToldPackets;
+    const bool passed = behind >= reordering_.packets() && behind <= kToldPackets;
     if (passed || late <= now) {
+      lane.called_lost.add(seq, reordering_);
       lose(lane, record, Evidence::kOrder, now);
     } else {
       check_losses_at(lane, late);

@@ -179,12 +179,16 @@ std::uint16_t Sender::passed(Message& message, std::uint32_t lane, bool again) c
   return message.passed[lane];
 }
 
-// Each of the first packets, so that hardly a loss hides the record from those behind; then now and then, and whenever
-// the lane changes, for the next lane may be faster. What is sent again brings it always.
-bool Sender::tells_open(const Message& message, std::uint32_t lane, bool again) const {
-  constexpr std::uint32_t kFirst = 4, kEvery = 8;  // packets
-  if (message.open_known) return false;
-  return again || message.sent <= kFirst || message.sent % kEvery == 0 || lane != message.open_lane;
+// On the first packets of the message, and of each lane it goes on by, which may be faster: hardly a loss hides it from
+// those behind. Then now and then; packets of two lengths in turns would be no run for UDP_SEGMENT. What is sent again
+// always brings it.
+bool Sender::tells_open(Message& message, std::uint32_t lane, bool again) const {
+  constexpr std::uint32_t kFirst = 4, kEvery = 16;  // packets
+  if (message.open_known || again) return !message.open_known;
+  if (message.sent == 1 || lane != message.lane) message.on_lane = 0;
+  message.lane = lane;
+  ++message.on_lane;
+  return message.on_lane <= kFirst || message.on_lane % kEvery == 0;
 }
 
 bool Sender::data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now, Transmit& out) {
@@ -222,7 +226,6 @@ bool Sender::data(std::uint32_t id, Message& message, std::uint32_t index, Sort 
     header.open.reset();
   } else {
     message.open.settled_below = messages_.base();
-    message.open_lane = lane_number;
     header.open = message.open;
   }
   const bool uncredited = sort == Sort::kUncredited;

@@ -118,7 +118,7 @@ struct DataHeader {
   std::uint32_t message_bytes = 0;
   std::uint16_t segment = 0;  // payload bytes of every packet but the last
   // First transmissions of this message on this lane so far, this packet included, modulo 2^16: what of them is not
-  // here was overtaken, and is lost. 0 says nothing: of reliable messages, where nobody asks.
+  // here was overtaken, and is lost. 0: the message is reliable, or this is sent again and says nothing.
   std::uint16_t passed = 0;
   std::uint32_t tx_us = 0;       // for who reads captures; the core keeps its own times
   std::uint32_t sent_units = 0;  // of the connection, this packet included

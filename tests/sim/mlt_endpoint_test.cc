@@ -318,6 +318,35 @@ TEST(MltEndpoint, EachConnectionHasALimitOfItsOwnAtBothEnds) {
   }
 }
 
+// As when two cores take turns at a connection. Seen once, it is waited for; nothing is sent twice any more, or given
+// up.
+TEST(MltEndpoint, WhatOthersOvertakeIsNotLostForEver) {
+  for (const bool tolerant : {false, true}) {
+    Options options = opted_in();
+    options.paths = 1;
+    Direct direct(options);
+    std::size_t until = 0;
+    direct.holds = [&](const DataHeader& header) {
+      if (header.index != 200 || header.retransmission) return false;
+      if (until == 0) until = direct.data.size() + 20;
+      return direct.data.size() < until;
+    };
+    const auto send_one = [&](int count) {
+      until = 0;
+      EXPECT_TRUE(direct.post(1 << 20) && direct.send(1 << 20, 7, tolerant ? tolerant_terms() : SendTerms{}));
+      direct.run_until_received(count);
+      direct.run(milliseconds(1));
+    };
+    for (int i = 1; i <= 3; ++i) send_one(i);
+    const Sender::Counters before = direct.from.sender(direct.sender).counters();
+    EXPECT_GE(before.lost, 1u) << "or this tests nothing";
+    for (int i = 4; i <= 10; ++i) send_one(i);
+    EXPECT_EQ(direct.from.sender(direct.sender).counters().lost, before.lost);
+    EXPECT_EQ(direct.from.sender(direct.sender).counters().retransmitted, before.retransmitted);
+    EXPECT_EQ(direct.missing, 0u);
+  }
+}
+
 TEST(MltEndpoint, ManySmallMessagesDoNotFloodWhoDidNotAsk) {
   Direct direct;
   direct.loses_control = [](const Packet&) { return true; };

@@ -58,7 +58,7 @@ TEST(MltEndpoint, TheReceiverLearnsWhichCollectiveAMessageBelongsTo) {
   }
 }
 
-// The record rides on every packet until one is acknowledged, on what is sent again, and on probes.
+// The record rides on the first packets, on what is sent again, and on probes.
 TEST(MltEndpoint, TheIdentityArrivesWithWhicheverPacketCarriesTheRecord) {
   Direct again;
   again.loses = [](const DataHeader& header) { return !header.retransmission; };

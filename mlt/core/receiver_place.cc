@@ -1,0 +1,77 @@
+// Where a receiver puts payload: in its place, or aside until the receive is known; and which places stay empty.
+#include <algorithm>
+
+#include "mlt/core/receiver.h"
+
+namespace clustar::mlt {
+namespace {
+
+constexpr std::uint32_t kStagedPackets = 64;  // bits of Message::staged
+
+}  // namespace
+
+Placement Receiver::place(Message& message, const DataHeader& header, std::uint32_t payload) {
+  const std::uint32_t offset = header.index * header.segment;
+  if (message.receive != kNone) return {Placement::Kind::kPlace, message.receive, offset, payload};
+  if (!message.has_open && message.staging == kNone) message.tolerant = header.passed != 0;
+  // A sender that is told that all is there tells no record any more.
+  if (!message.has_open && message.received + 1 == message.packets) return {};
+  const std::uint32_t order = order_of(message, header.message, header.index);
+  const std::uint32_t staged_at = order * header.segment;
+  if (order >= kStagedPackets || staged_at + payload > options_.staging_bytes()) return {};
+  if (message.staging == kNone) {
+    if (!staging_free_.empty()) {
+      message.staging = staging_free_.back();
+      staging_free_.pop_back();
+    } else if (staging_used_ < options_.max_staged) {
+      message.staging = staging_used_++;
+    } else {
+      return {};
+    }
+  }
+  message.staged |= std::uint64_t{1} << order;
+  return {Placement::Kind::kStage, message.staging, staged_at, payload};
+}
+
+std::uint32_t Receiver::order_of(const Message& message, std::uint32_t id, std::uint32_t index) const {
+  const std::uint32_t first = message.tolerant ? first_index(secret_, id, message.packets) : 0;
+  return index >= first ? index - first : index + message.packets - first;
+}
+
+std::optional<Receiver::Range> Receiver::missing(std::uint32_t receive, std::uint32_t from) const {
+  const Receive& posted = receives_[receive];
+  if (!posted.matched || !messages_.contains(posted.message)) return std::nullopt;
+  const Message& message = messages_[posted.message];
+  if (from >= message.bytes) return std::nullopt;
+  const std::uint32_t first = message.got.first_clear(from / message.segment);
+  if (first >= message.packets) return std::nullopt;
+  const std::uint32_t end = std::min(message.packets, message.got.first_set(first));
+  const std::uint32_t offset = first * message.segment;
+  return Range{offset, std::min(message.bytes, end * message.segment) - offset};
+}
+
+std::optional<Receiver::Staged> Receiver::staged(std::uint32_t receive, std::uint32_t from) const {
+  const Receive& posted = receives_[receive];
+  if (!posted.matched || !messages_.contains(posted.message)) return std::nullopt;
+  const Message& message = messages_[posted.message];
+  if (message.staging == kNone) return std::nullopt;
+  for (std::uint32_t order = from; order < kStagedPackets; ++order) {
+    if ((message.staged >> order & 1) == 0) continue;
+    const std::uint32_t first = message.tolerant ? first_index(secret_, posted.message, message.packets) : 0;
+    const std::uint32_t index = (first + order) % message.packets;
+    return Staged{message.staging, order, order * message.segment, index * message.segment,
+                  packet_bytes(index, message.bytes, message.segment)};
+  }
+  return std::nullopt;
+}
+
+void Receiver::unstaged(std::uint32_t receive) { free_staging(messages_[receives_[receive].message]); }
+
+void Receiver::free_staging(Message& message) {
+  if (message.staging == kNone) return;
+  staging_free_.push_back(message.staging);
+  message.staging = kNone;
+  message.staged = 0;
+}
+
+}  // namespace clustar::mlt
