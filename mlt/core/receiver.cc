@@ -8,7 +8,6 @@ namespace {
 
 constexpr std::uint32_t kSomeWindows = 8;   // 4,096 packets: all of most messages
 constexpr std::uint8_t kBlockPackets = 48;  // of the 65 that a block tells: the rest is for those that come late
-constexpr std::int32_t kToldPackets = 64;   // before the largest
 constexpr std::size_t kMostFullBlocks = 256;
 
 }  // namespace
@@ -253,7 +252,7 @@ void Receiver::track_lane(const DataHeader& header, bool marked, TimePoint now) 
   Lane& lane = lane_of(header);
   control_path_ = header.path;
   const std::int32_t ahead = lane.seen ? distance(header.path_seq, lane.largest) : 0;
-  const bool slides_out = lane.unacked > 0 && distance(header.path_seq, lane.untold) > kToldPackets;
+  const bool slides_out = lane.unacked > 0 && distance(header.path_seq, lane.untold) > AckBlock::kBefore;
   if ((lane.unacked >= kBlockPackets || slides_out) && full_blocks_.size() < kMostFullBlocks) {
     full_blocks_.push_back(block_of(lane, now));
     ack_due_ = true;
@@ -270,7 +269,7 @@ void Receiver::track_lane(const DataHeader& header, bool marked, TimePoint now) 
     lane.largest = header.path_seq;
     lane.largest_at = now;
     now_due = now_due || ahead > 1;
-  } else if (ahead < 0 && ahead >= -64) {
+  } else if (ahead < 0 && ahead >= -AckBlock::kBefore) {
     const std::uint64_t its_bit = std::uint64_t{1} << (-ahead - 1);
     if ((lane.before & its_bit) == 0) reordering_.on_late(-ahead);
     lane.before |= its_bit;

@@ -14,7 +14,7 @@ namespace clustar::mlt {
 
 class ReorderTolerance {
  public:
-  static constexpr std::int32_t kMost = 48;  // packets; an AckBlock tells of 64
+  static constexpr std::int32_t kMost = 48;  // packets, below what an AckBlock tells of
 
   explicit ReorderTolerance(std::uint8_t least) : least_(least), packets_(least) {}
 
@@ -50,7 +50,7 @@ class CalledLost {
   void look(const AckBlock& block, ReorderTolerance& tolerance) {
     for (Packet& packet : packets_) {
       const std::int32_t behind = distance(block.largest, packet.seq);
-      if (!packet.away || behind < 1 || behind > 64 || (block.before >> (behind - 1) & 1) == 0) continue;
+      if (!packet.away || behind < 1 || behind > AckBlock::kBefore || (block.before >> (behind - 1) & 1) == 0) continue;
       tolerance.on_late(behind);
       packet.away = false;
     }

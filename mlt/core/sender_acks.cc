@@ -7,7 +7,6 @@
 namespace clustar::mlt {
 namespace {
 
-constexpr std::int32_t kToldPackets = 64;  // before the largest, by an AckBlock
 constexpr std::uint32_t kTailPackets = 2;
 
 }  // namespace
@@ -163,7 +162,7 @@ void Sender::find_losses(Lane& lane, Asked asked, TimePoint now) {
     const TimePoint late = record.sent_at + patience;
     // Of earlier ones the latest block tells nothing, and the one that does may be on its way.
     const std::int32_t behind = distance(lane.largest, seq);
-    const bool passed = behind >= reordering_.packets() && behind <= kToldPackets;
+    const bool passed = behind >= reordering_.packets() && behind <= AckBlock::kBefore;
     if (passed || late <= now) {
       lane.called_lost.add(seq, reordering_);
       lose(lane, record, Evidence::kOrder, now);

@@ -134,8 +134,8 @@ struct DataHeader {
 // block: | lane (1) | 0 (1) | marked (2) | largest (4) | before (8) | delay_us (2) | 0 (2) |
 struct AckBlock {
   static constexpr std::size_t kSize = 20;
-  std::uint8_t path = 0;
-  std::uint8_t traffic_class = 0;
+  static constexpr std::int32_t kBefore = 64;  // packets before the largest that it tells of
+  std::uint8_t path = 0, traffic_class = 0;
   std::uint16_t marked = 0;    // packets of the lane that arrived with CE so far, modulo 2^16
   std::uint32_t largest = 0;   // path_seq
   std::uint64_t before = 0;    // bit i: largest - 1 - i arrived

@@ -10,6 +10,7 @@
 #include "bench/ab/suite/figures.h"
 #include "bench/ab/suite/page.h"
 #include "bench/ab/suite/table.h"
+#include "tests/ab/suite_json.h"
 
 namespace clustar::bench::ab::suite {
 namespace {
@@ -64,16 +65,9 @@ json suite_of(const std::vector<std::string>& carriers, int rounds, bool target)
       scenario["runs"].push_back(run_of(carrier + "/ring", round, 0.1 * times, 10 * times));
     }
   }
-  return {{"options",
-           {{"rounds", rounds},
-            {"target_accuracy", target ? json(0.95) : json(nullptr)},
-            {"epochs", 2},
-            {"limit_s", 600},
-            {"model", "mlp"}}},
-          {"reference", "auto"},
-          {"interrupted", false},
-          {"ended_by", nullptr},
-          {"scenarios", {scenario}}};
+  json training = empty_training(rounds, target);
+  training["scenarios"].push_back(scenario);
+  return training;
 }
 
 const std::vector<std::string> kAll{"tcp-cubic", "tcp-cubic-rto5", "tcp-bbr-rto5", "mlt-p0", "mlt-p1", "mlt-p0.5"};

@@ -10,6 +10,7 @@
 #include "bench/ab/suite/figures.h"
 #include "bench/ab/suite/page.h"
 #include "bench/ab/suite/table.h"
+#include "tests/ab/suite_json.h"
 
 namespace clustar::bench::ab::suite {
 namespace {
@@ -91,16 +92,7 @@ json scenario_of(const std::string& name, const std::vector<std::string>& carrie
 }
 
 json training_of(const std::vector<std::string>& carriers, bool target = true) {
-  json training{{"options",
-                 {{"rounds", kRounds},
-                  {"target_accuracy", target ? json(0.95) : json(nullptr)},
-                  {"epochs", 2},
-                  {"limit_s", 600},
-                  {"model", "mlp"}}},
-                {"reference", "auto"},
-                {"interrupted", false},
-                {"ended_by", nullptr},
-                {"scenarios", json::array()}};
+  json training = empty_training(kRounds, target);
   for (const auto& [name, slower] : {std::pair("clean", 1.0), {"gray", 2.0}, {"bursts", 1.03}}) {
     training["scenarios"].push_back(scenario_of(name, carriers, slower));
   }
