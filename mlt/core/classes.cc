@@ -1,14 +1,9 @@
 #include "mlt/core/classes.h"
 
 #include "mlt/core/options_check.h"
+#include "mlt/core/ppm.h"
 
 namespace clustar::mlt {
-
-namespace {
-
-constexpr std::uint32_t kMillion = 1'000'000;
-
-}  // namespace
 
 Classes::Classes(const Options& options) : options_(options) {
   for (const std::uint8_t traffic_class : options.traffic_class) {

@@ -7,13 +7,13 @@
 
 #include "mlt/core/bitmap.h"
 #include "mlt/core/options_check.h"
+#include "mlt/core/ppm.h"
 #include "mlt/core/wire.h"
 
 namespace clustar::mlt {
 
 namespace {
 
-constexpr std::int64_t kMillion = 1'000'000;
 // 1/16 octave: fine against the spread of the scores (about 1/4 octave for means of 16 normal values), coarse enough to
 // follow a tenfold fall of the gradients within about 1,000 packets.
 constexpr std::int64_t kStep = (1 << 23) / 16;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "mlt/core/options_check.h"
+#include "mlt/core/ppm.h"
 
 namespace clustar::mlt {
 
@@ -11,7 +12,6 @@ namespace {
 
 using Wide = unsigned __int128;
 constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
-constexpr std::uint32_t kMillion = 1'000'000;
 
 std::uint64_t add_saturating(std::uint64_t a, std::uint64_t b) { return a > kMax - b ? kMax : a + b; }
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kRttGain = 1.0 / 8;
 constexpr double kMarkGain = 1.0 / 16;
-constexpr double kMaxRtt = 10e9;  // ns
+constexpr double kMaxSample = 10e9;  // ns
 
 }  // namespace
 
@@ -67,7 +67,7 @@ std::uint8_t PathSelector::best() const {
 void PathSelector::on_ack(std::uint32_t index, Duration rtt, bool marked, TimePoint now) {
   if (index >= size_) return;
   Path& path = paths_[index];
-  const double sample = std::clamp(static_cast<double>(rtt.count()), 1.0, kMaxRtt);
+  const double sample = std::clamp(static_cast<double>(rtt.count()), 1.0, kMaxSample);
   path.srtt += path.srtt == 0 ? sample : (sample - path.srtt) * kRttGain;
   path.marks += ((marked ? 1 : 0) - path.marks) * kMarkGain;
   path.lost_in_row = 0;

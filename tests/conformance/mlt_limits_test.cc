@@ -18,7 +18,6 @@
 namespace clustar::transport::conformance {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 

@@ -10,6 +10,7 @@
 
 namespace clustar::transport::conformance {
 
+constexpr std::size_t kMiB = 1 << 20;
 constexpr std::uint32_t kOnePercent = 10'000;
 constexpr std::uint64_t kCommunicator = 0x5eed;
 constexpr std::uint16_t kRanks = 4;

@@ -16,8 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::size_t kMiB = 1 << 20;
-
 class MltLoss : public MltLossBed {
  protected:
   // No loss but that of the kernel's own buffers, which a test cannot forbid.

@@ -12,8 +12,6 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-constexpr std::size_t kMiB = 1 << 20;
-
 class MltModes : public MltLossBed {
  protected:
   static driver::MltTransport::Adjust mode(Mode mode) {

@@ -17,7 +17,6 @@ namespace {
 
 using nlohmann::json;
 using trainer::Outcome;
-using trainer::run_clustar;
 
 class SwitchCommand : public SwitchTest {
  protected:

@@ -2,7 +2,10 @@
 """clang-tidy (.clang-tidy) over the translation units of a configured build, in parallel; not over tests/, whose
 GoogleTest macros would take half of the time.
 
-A file whose text, included headers of ours, flags and checks are as in the last clean run is not run again.
+A file whose text, included headers of ours, flags and checks are as in the last clean run is not run again. Files of
+one folder with the same flags are first run as one, which reads the headers once; where that finds anything, or their
+names clash, each is run by itself. Checks must look beyond the main file for that: house_rules.py has the one that does
+not, unused using declarations.
 """
 
 import argparse
@@ -22,6 +25,7 @@ import tree
 
 # Flags that only g++ knows; clang-tidy would stop at them.
 GCC_ONLY = {"-fno-gnu-unique", "-static-libstdc++", "-static-libgcc"}
+BATCH = 8
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
@@ -68,6 +72,35 @@ def tidy(tool, database, root, path, limit):
     return done.returncode == 0, (done.stdout + done.stderr).strip(), time.monotonic() - start
 
 
+def batches(sources, stale):
+    """Lists of up to BATCH paths of `stale`, each of one folder and alike in everything but the names of files."""
+    alike = {}
+    for path, folder, command in sources:
+        if path in stale:
+            alike.setdefault((os.path.dirname(path), folder, tuple(flags_of(command))), []).append(path)
+    return [paths[at:at + BATCH] for paths in alike.values() for at in range(0, len(paths), BATCH)]
+
+
+def flags_of(command):
+    """`command` without its source and what is written."""
+    left, arguments = [], iter(command)
+    for argument in arguments:
+        if argument in ("-o", "-c", "-MT", "-MF"):
+            next(arguments, None)
+        elif argument != "-MD":
+            left.append(argument)
+    return left
+
+
+def tidy_batch(run, paths, joined):
+    """`run` on `joined`, which includes `paths`; [(path, clean, output, seconds)]."""
+    if len(paths) > 1:
+        good, _, seconds = run(joined)
+        if good:
+            return [(path, True, "", seconds / len(paths)) for path in paths]
+    return [(path, *run(path)) for path in paths]
+
+
 def save(clean, path):
     with open(path + ".part", "w", encoding="utf-8") as stream:
         json.dump(clean, stream)
@@ -93,9 +126,6 @@ def main():
     sources = load(root, build)
     database = os.path.join(build, "clang-tidy")
     os.makedirs(database, exist_ok=True)
-    with open(os.path.join(database, "compile_commands.json"), "w", encoding="utf-8") as stream:
-        json.dump([{"directory": folder, "file": os.path.join(root, path), "arguments": command}
-                   for path, folder, command in sources], stream)
     version = subprocess.run([arguments.tool, "--version"], capture_output=True).stdout
     config = tree.read(root, ".clang-tidy").encode() + version
     cache_path = os.path.join(database, "clean.json")
@@ -108,17 +138,34 @@ def main():
     wanted = {path: fingerprint(root, path, command, config) for path, _, command in sources}
     stale = [path for path in wanted if cache.get(path) != wanted[path]]
     clean = {path: mark for path, mark in wanted.items() if path not in stale}
+    commands = {path: (folder, command) for path, folder, command in sources}
+    entries = [{"directory": folder, "file": os.path.join(root, path), "arguments": command}
+               for path, folder, command in sources]
+    work = []
+    for number, paths in enumerate(batches(sources, set(stale))):
+        joined = os.path.join(database, f"batch_{number}.cc")
+        with open(joined, "w", encoding="utf-8") as stream:
+            stream.writelines(f'#include "{os.path.join(root, path)}"\n' for path in paths)
+        folder, command = commands[paths[0]]
+        entries.append({"directory": folder, "file": joined, "arguments": flags_of(command) + ["-c", joined]})
+        work.append((paths, joined))
+    with open(os.path.join(database, "compile_commands.json"), "w", encoding="utf-8") as stream:
+        json.dump(entries, stream)
+
+    def run(path):
+        return tidy(arguments.tool, database, root, path, arguments.limit)
+
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        jobs = {pool.submit(tidy, arguments.tool, database, root, path, arguments.limit): path for path in stale}
+        jobs = [pool.submit(tidy_batch, run, paths, joined) for paths, joined in work]
         for job in concurrent.futures.as_completed(jobs):
-            good, text, seconds = job.result()
-            if good:
-                clean[jobs[job]] = wanted[jobs[job]]
-                save(clean, cache_path)  # a run that is cut short keeps what it found out
-            else:
-                failed += 1
-                print(f"{jobs[job]} ({seconds:.0f} s):\n{text}", flush=True)
+            for path, good, text, seconds in job.result():
+                if good:
+                    clean[path] = wanted[path]
+                else:
+                    failed += 1
+                    print(f"{path} ({seconds:.0f} s):\n{text}", flush=True)
+            save(clean, cache_path)  # a run that is cut short keeps what it found out
     save(clean, cache_path)
     print(f"clang-tidy: {len(sources)} files, {len(sources) - len(stale)} unchanged since they were clean, {failed} bad")
     return 1 if failed else 0

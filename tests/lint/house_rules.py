@@ -13,6 +13,7 @@ LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)\s]*)?\)")
 # Written in pieces so that this file does not break its own rule.
 MACHINE_PATH = re.compile(r"(?<![\w.])/(" + "|".join(("work", "farm", "root", "home/[a-z]")) + r")(?=[/\w])|/tmp/bash_" + "jobs")
 MARKER = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
+USING = re.compile(r"^using (?:\w*::)+(\w+);", re.MULTILINE)
 TEXT = tree.CXX + (".py", ".md", ".txt", ".cmake", ".json", ".toml", ".yml", ".map")
 
 
@@ -85,6 +86,17 @@ def check_temporary_files(root, paths):
             yield f"{path}:{at(text, match.start())}: use tests/temp_path.h, or mkdtemp: other tests run beside this one"
 
 
+def check_using(root, paths):
+    """A using declaration of a file is used in it."""
+    for path in paths:
+        if not path.endswith(".cc"):
+            continue
+        code = tree.code_only(tree.read(root, path))
+        for match in USING.finditer(code):
+            if len(re.findall(rf"\b{match[1]}\b", code)) == len(re.findall(rf"\b{match[1]}\b", match[0])):
+                yield f"{path}:{at(code, match.start())}: {match[0]} is not used"
+
+
 def check_names(root, paths):
     """x.h and x.cc in lower_snake; every header is guarded once; a .cc includes its own header first."""
     for path in paths:
@@ -104,7 +116,8 @@ def check_names(root, paths):
 
 def check(root):
     paths = tree.files(root)
-    for rule in (check_readmes, check_machine_paths, check_markers, check_skips, check_temporary_files, check_names):
+    for rule in (check_readmes, check_machine_paths, check_markers, check_skips, check_temporary_files, check_using,
+                 check_names):
         yield from rule(root, paths)
 
 

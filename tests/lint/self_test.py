@@ -195,6 +195,12 @@ class HouseRules(Planted):
         self.plant("tests/unit/a_test.cc", "GTEST_SKIP()" + ";\n")
         self.assert_caught(house_rules, "GTEST_SKIP")
 
+    def test_unused_using_declaration(self):
+        self.plant("transport/base/a.cc", "using std::chrono::seconds;\nusing mlt::Mode;\nMode mode;  // in seconds\n")
+        self.assert_caught(house_rules, "transport/base/a.cc:1:", "seconds; is not used")
+        self.plant("transport/base/a.cc", "using mlt::Mode;\nMode mode;\n")
+        self.assert_clean(house_rules)
+
     def test_a_temporary_file_of_all_tests(self):
         self.plant("tests/README.md", "Tests.\n")
         self.plant("tests/unit/a_test.cc", "auto a = ::testing::TempDir() + \"a\";\n")
@@ -284,9 +290,9 @@ class ClangTidy(Planted):
     MOVED = "#include <string>\n#include <utility>\nstd::string sink(std::string);\n" \
             "auto f(std::string text) { auto other = sink(std::move(text)); return text + other; }\n"
 
-    def tidy(self):
-        database = [{"directory": self.root, "file": os.path.join(self.root, "transport/a.cc"),
-                     "command": "c++ -std=c++20 -fno-gnu-unique -c transport/a.cc"}]
+    def tidy(self, *names):
+        database = [{"directory": self.root, "file": os.path.join(self.root, f"transport/{name}.cc"),
+                     "command": f"c++ -std=c++20 -fno-gnu-unique -o {name}.o -c transport/{name}.cc"} for name in names or "a"]
         self.plant("build/compile_commands.json", json.dumps(database))
         done = subprocess.run([sys.executable, os.path.join(HERE, "clang_tidy.py"), "--root", self.root, "--build",
                                os.path.join(self.root, "build")], capture_output=True, text=True)
@@ -302,6 +308,25 @@ class ClangTidy(Planted):
         self.assertEqual(code, 1, text)
         self.assertIn("bugprone-use-after-move", text)
         self.assertEqual(self.tidy()[0], 1, "a bad file must not be remembered as clean")
+
+    def test_files_run_as_one(self):
+        shutil.copy(os.path.join(ROOT, ".clang-tidy"), self.root)
+        local = "namespace {{ int local = {}; }}\nint {}() {{ return local; }}\n"
+        for name, text in (("a", self.CLEAN), ("b", local.format(1, "b")), ("c", local.format(2, "c"))):
+            self.plant(f"transport/{name}.cc", text)
+        self.assertEqual(self.tidy("a", "b"), (0, "clang-tidy: 2 files, 0 unchanged since they were clean, 0 bad\n"))
+        self.assertEqual(self.tidy("a", "b", "c"), (0, "clang-tidy: 3 files, 2 unchanged since they were clean, 0 bad\n"))
+        self.plant("transport/a.cc", self.CLEAN + "\n")
+        self.plant("transport/b.cc", local.format(3, "b"))
+        self.plant("transport/c.cc", local.format(4, "c"))
+        code, text = self.tidy("a", "b", "c")  # b and c clash
+        self.assertEqual((code, text.splitlines()[-1]), (0, "clang-tidy: 3 files, 0 unchanged since they were clean, 0 bad"))
+        self.plant("transport/a.cc", self.MOVED)
+        self.plant("transport/b.cc", "\n")
+        code, text = self.tidy("a", "b")
+        self.assertEqual(code, 1, text)
+        self.assertIn("transport/a.cc (", text)
+        self.assertIn("2 files, 0 unchanged since they were clean, 1 bad", text)
 
     def test_a_changed_header_counts(self):
         shutil.copy(os.path.join(ROOT, ".clang-tidy"), self.root)

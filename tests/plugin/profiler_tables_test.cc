@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdarg>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <string>
@@ -22,8 +24,14 @@ using nccl_plugin::MessageQuery;
 
 std::string warnings;  // of the latest Library
 
-void log_line(int level, unsigned long, const char*, int, const char* format, const char* text) {
-  if (level == kLogWarn) warnings += std::string(format) + ": " + text + "\n";
+void log_line(int level, unsigned long, const char*, int, const char* format, ...) {
+  if (level != kLogWarn) return;
+  va_list arguments;
+  va_start(arguments, format);
+  char line[1024];
+  std::vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  warnings += std::string(line) + "\n";
 }
 
 class Library {
@@ -42,11 +50,11 @@ class Library {
 };
 
 int init(const ProfilerV4& table, void** context, int* mask) {
-  return table.init(context, mask, "dp", 7, 2, 2, 0, reinterpret_cast<DebugLogger>(log_line));
+  return table.init(context, mask, "dp", 7, 2, 2, 0, log_line);
 }
 template <class Table>
 int init(const Table& table, void** context, int* mask) {
-  return table.init(context, 7, mask, "dp", 2, 2, 0, reinterpret_cast<DebugLogger>(log_line));
+  return table.init(context, 7, mask, "dp", 2, 2, 0, log_line);
 }
 
 // One message through a table, every type as its version has it; the padding holds anything.

@@ -14,7 +14,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using State = PathSelector::State;
+using PathState = PathSelector::State;
 
 // Sends bursts of 8 packets every 80 us. Acknowledgements are known one round trip later; a loss when a later packet of
 // its path is acknowledged, else after a timeout of 800 us.
@@ -110,7 +110,7 @@ TEST(PathSelector, ALossyPathGetsNextToNothingAndComesBackHealed) {
     network.loss[6] = 0;
     network.run(seconds(2));
     network.run(seconds(2));
-    EXPECT_EQ(network.selector.state(6), State::kGood) << "seed " << seed;
+    EXPECT_EQ(network.selector.state(6), PathState::kGood) << "seed " << seed;
     EXPECT_GT(network.share(6), 0.08) << "seed " << seed;
   }
 }
@@ -156,7 +156,7 @@ TEST(PathSelector, ASilentPathIsSidelinedWithinARound) {
   network.run(milliseconds(500));
   network.loss[2] = 1;
   network.run(milliseconds(20));
-  EXPECT_NE(network.selector.state(2), State::kGood);
+  EXPECT_NE(network.selector.state(2), PathState::kGood);
   network.run(seconds(5));
   EXPECT_LT(network.share(2), 0.001) << "only probes, ever rarer";
   EXPECT_EQ(network.selector.good(), 7u);
@@ -169,7 +169,7 @@ TEST(PathSelector, ARoundOfLossesOnOnePathIsEnough) {
   const TimePoint later = start + milliseconds(1);
   for (std::uint32_t path = 1; path < 4; ++path) selector.on_ack(path, microseconds(100), false, later);
   for (int i = 0; i < 8; ++i) selector.on_loss(0, later);
-  EXPECT_EQ(selector.state(0), State::kSidelined);
+  EXPECT_EQ(selector.state(0), PathState::kSidelined);
 }
 
 TEST(PathSelector, AnOutageOfAllPathsSidelinesNone) {
@@ -189,15 +189,15 @@ TEST(PathSelector, TwoPathsStayAgainstLossAndOneAgainstSilence) {
   lossy.loss[1] = 0.1;
   lossy.run(seconds(3));
   EXPECT_EQ(lossy.selector.good(), 2u);
-  EXPECT_EQ(lossy.selector.state(2), State::kGood);
+  EXPECT_EQ(lossy.selector.state(2), PathState::kGood);
   Network silent(2, 6);
   silent.run(milliseconds(100));
   silent.loss[0] = 1;
   silent.run(milliseconds(100));
-  EXPECT_NE(silent.selector.state(0), State::kGood);
+  EXPECT_NE(silent.selector.state(0), PathState::kGood);
   silent.loss[1] = 1;
   silent.run(seconds(3));
-  EXPECT_EQ(silent.selector.state(1), State::kGood);
+  EXPECT_EQ(silent.selector.state(1), PathState::kGood);
   silent.loss.fill(0);
   silent.run(seconds(3));
   EXPECT_EQ(silent.selector.good(), 2u);
@@ -231,14 +231,14 @@ TEST(PathSelector, BackOffDoublesAndAProbeIsOneBurst) {
     ASSERT_EQ(probe.path, 0);
     for (int i = 0; i < 100; ++i) ASSERT_NE(selector.choose(rng, now).path, 0);
     selector.on_loss(0, now);
-    ASSERT_EQ(selector.state(0), State::kSidelined);
+    ASSERT_EQ(selector.state(0), PathState::kSidelined);
   }
   now += milliseconds(40);
   ASSERT_TRUE(selector.choose(rng, now).probe);
   for (int i = 0; i < 7; ++i) selector.on_ack(0, microseconds(100), false, now);
-  EXPECT_EQ(selector.state(0), State::kProbing);
+  EXPECT_EQ(selector.state(0), PathState::kProbing);
   selector.on_ack(0, microseconds(100), false, now);
-  EXPECT_EQ(selector.state(0), State::kGood);
+  EXPECT_EQ(selector.state(0), PathState::kGood);
 }
 
 TEST(PathSelector, AShortProbeCountsWhenNothingOfItWasLost) {
@@ -247,13 +247,13 @@ TEST(PathSelector, AShortProbeCountsWhenNothingOfItWasLost) {
   TimePoint now{seconds(10)};
   for (std::uint32_t path = 1; path < 3; ++path) selector.on_ack(path, microseconds(100), false, now);
   for (int i = 0; i < 8; ++i) selector.on_loss(0, now);
-  ASSERT_EQ(selector.state(0), State::kSidelined);
+  ASSERT_EQ(selector.state(0), PathState::kSidelined);
   now += milliseconds(10);
   ASSERT_TRUE(selector.choose(rng, now).probe);
   selector.on_ack(0, microseconds(100), false, now);  // there was no more to send
   now += milliseconds(100);
   selector.choose(rng, now);
-  EXPECT_EQ(selector.state(0), State::kGood);
+  EXPECT_EQ(selector.state(0), PathState::kGood);
 }
 
 TEST(PathSelector, IsDeterministic) {
