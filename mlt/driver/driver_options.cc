@@ -61,7 +61,7 @@ Result<Options> options_for(const transport::io::Capabilities& capabilities, int
   DctcpSwift::Options congestion;
   congestion.queue_target = milliseconds(1);  // pauses of the scheduler are no queue
   // On slow links a packet is a large part of a millisecond: seven senders whose windows shrank to one packet leave the
-  // line idle. (An all-to-all of 8 ranks over 50 Mbit/s took 1.2 times as long with a tenth of it, a ring the same.)
+  // line idle. (An all-to-all of 8 ranks over 50 Mbit/s took 1.2 times as long with 0.1 ms, a ring the same.)
   congestion.scaling_range = milliseconds(5);
   congestion.initial = 256 * 1024;
   congestion.maximum = 8u << 20;
