@@ -5,7 +5,7 @@
 // joined by UDP_SEGMENT and, at the receiver, by UDP_GRO where the kernel does that. Both directions are streams of
 // positions:
 //
-//  0       4      5        8          16                41
+//  0       4      5        8          16                37
 // | magic | kind | 0      | position | 0 ..            | payload      data: position of its first byte
 //                                                                     credit: all below has arrived or is lost
 // Integers are big-endian; the other kinds have the first         mark: all below was sent
@@ -33,8 +33,8 @@ namespace clustar::bench::perf {
 
 class UdpWire final : public Wire {
  public:
-  // What MLT puts in front of a data packet's payload, but for the first ones of a message: 40 bytes and UDP's framing.
-  static constexpr std::size_t kHeaderBytes = 41;
+  // What MLT puts in front of a data packet's payload, but for the first ones of a message: 36 bytes and UDP's framing.
+  static constexpr std::size_t kHeaderBytes = 37;
   // The length of UDP payload that `mtu` carries.
   static std::size_t packet_bytes(std::size_t mtu, bool ipv6);
 

@@ -13,8 +13,8 @@ mlt.prefs.heuristic = Pref.bool("Look for MLT on every UDP port", true,
 local PORT = 61074  -- of PcapIo's files
 local TYPES = {[1] = "DATA", [2] = "ACK", [3] = "POSTED", [4] = "STATE", [5] = "PROBE"}
 local DATA, ACK, POSTED, STATE, PROBE = 1, 2, 3, 4, 5
-local SIZE = {[DATA] = 40, [ACK] = 24, [POSTED] = 28, [STATE] = 96, [PROBE] = 95}  -- without what may follow
-local VERSION, OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 3, 63, 20, 3, 512
+local SIZE = {[DATA] = 36, [ACK] = 24, [POSTED] = 28, [STATE] = 32, [PROBE] = 95}  -- without what may follow
+local VERSION, OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 4, 63, 20, 3, 512
 local MAX_MESSAGE, MAX_PACKETS, MIN_SEGMENT, MAX_PPM = 2 ^ 30, 2 ^ 20, 64, 1000000
 local SEAL = 24  -- behind the header of a packet under a pre-shared key: counter and tag (mlt/driver/seal.h)
 local MAX_HEADER, PADDING = 128, 0xff
@@ -53,7 +53,6 @@ flag("data.settled", "Nothing else of the message is on its way", 0x10)
 field("data.index", ProtoField.uint32, "Index", base.DEC)
 field("data.path_seq", ProtoField.uint32, "Sequence on the lane", base.DEC)
 field("data.passed", ProtoField.uint16, "First transmissions of the message on the lane (mod 2^16)", base.DEC)
-field("data.tx_us", ProtoField.uint32, "Sent at (us)", base.DEC)
 field("data.payload", ProtoField.bytes, "Payload")
 
 field("open", ProtoField.none, "Open record")
@@ -228,8 +227,7 @@ dissect[DATA] = function(p)
   p:add(p.tree, "data.path_seq", 20, 4)
   local packets = p:message_size(24, 28)
   p:add(p.tree, "data.passed", 30, 2)
-  p:add(p.tree, "data.tx_us", 32, 4)
-  p:add(p.tree, "sent_units", 36, 4)
+  p:add(p.tree, "sent_units", 32, 4)
   local index, bytes, segment = p:uint(16, 4), p:uint(24, 4), p:uint(28, 2)
   p:check(index < packets, "range", "The message has no packet of this index")
   local info = "message " .. p:uint(12, 4) .. " packet " .. index .. "/" .. whole(packets) .. " " .. lane .. " seq " ..
@@ -294,6 +292,8 @@ dissect[POSTED] = function(p)
   return "tag " .. p:range(12, 4):int() .. " seq " .. p:uint(16, 4) .. " length " .. p:uint(20, 4)
 end
 
+local function bitmap_bytes(valid) return math.floor((valid + 7) / 8) end
+
 -- Of the bitmap's first `valid` bits: how many are set, and which packets that is; whether a later one is set.
 local function read_bitmap(p, at, first, valid)
   local count, ranges, begin, beyond = 0, {}, nil, false
@@ -301,7 +301,7 @@ local function read_bitmap(p, at, first, valid)
     if begin then ranges[#ranges + 1] = whole(begin) .. (last > begin and "-" .. whole(last) or "") end
     begin = nil
   end
-  for i = 0, WINDOW - 1 do
+  for i = 0, 8 * bitmap_bytes(valid) - 1 do
     local set = has(p:uint(at + math.floor(i / 8), 1), 2 ^ (7 - i % 8))
     if i >= valid then
       beyond = beyond or set
@@ -328,13 +328,15 @@ dissect[STATE] = function(p)
   p:add(p.tree, "state.count", 24, 2)
   p:add(p.tree, "state.want", 26, 2)
   p:add(p.tree, "finished_below", 28, 4)
-  p:add(p.tree, "state.bitmap", 32, WINDOW / 8)
   local first, valid, want = p:uint(20, 4), p:uint(24, 2), p:uint(26, 2)
-  local missing, text, beyond = read_bitmap(p, 32, first, math.min(valid, WINDOW))
-  p.tree:add(f["state.missing"], p:range(32, WINDOW / 8), missing):set_generated()
-  p.tree:add(f["state.ranges"], p:range(32, WINDOW / 8), text):set_generated()
+  local length = bitmap_bytes(valid)
+  if length > 0 then p:add(p.tree, "state.bitmap", 32, length) end
+  local missing, text, beyond = read_bitmap(p, 32, first, valid)
+  -- Of the count, where there is no bitmap.
+  local at, bytes = length > 0 and 32 or 24, length > 0 and length or 2
+  p.tree:add(f["state.missing"], p:range(at, bytes), missing):set_generated()
+  p.tree:add(f["state.ranges"], p:range(at, bytes), text):set_generated()
   local stop, complete, asks = has(flags, 1), has(flags, 2), has(flags, 8)
-  p:check(valid <= WINDOW, "range", "A window has 512 packets")
   p:check(first + valid <= MAX_PACKETS, "range", "A message has at most 2^20 packets")
   p:check(want <= valid, "range", "More packets are wanted than the window has")
   p:check(not beyond, "range", "A bit beyond the valid ones is set")
@@ -397,6 +399,12 @@ local function header_size(tvb, frame)
     if captured <= 20 then return nil, true end
     if byte(20) > MAX_BLOCKS then return nil, false end
     size = size + byte(20) * BLOCK_SIZE
+  end
+  if kind == STATE then
+    if captured <= 25 then return nil, true end
+    local valid = byte(24) * 256 + byte(25)
+    if valid > WINDOW then return nil, false end
+    size = size + bitmap_bytes(valid)
   end
   if left < size then return nil, false end
   if captured < size then return nil, true end

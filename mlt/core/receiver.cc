@@ -201,7 +201,10 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
     return {};
   }
   if (discards(*message, header)) {
-    lane_of(header).due = ack_due_ = true;
+    Lane& lane = lane_of(header);
+    // What came before it is news, and nobody goes back for that.
+    if (lane.unacked > 0 && full_blocks_.size() < kMostFullBlocks) full_blocks_.push_back(block_of(lane, now));
+    lane.due = ack_due_ = true;
     return {};
   }
   const Placement placement = place(*message, header, payload);
@@ -268,7 +271,10 @@ void Receiver::track_lane(const DataHeader& header, bool marked, TimePoint now) 
     if (ahead <= 64) lane.before |= std::uint64_t{1} << (ahead - 1);
     lane.largest = header.path_seq;
     lane.largest_at = now;
-    now_due = now_due || ahead > 1;
+    // A hole is told when it is seen, and when the sender takes it for lost by what it is told.
+    const std::uint32_t reach = options_.reorder_packets;
+    const bool proven = lane.largest >= reach && (lane.before >> (reach - 1) & 1) == 0;
+    now_due = now_due || ahead > 1 || proven;
   } else if (ahead < 0 && ahead >= -AckBlock::kBefore) {
     const std::uint64_t its_bit = std::uint64_t{1} << (-ahead - 1);
     if ((lane.before & its_bit) == 0) reordering_.on_late(-ahead);
@@ -393,8 +399,9 @@ void Receiver::note_sent(std::uint32_t sent) {
 }
 
 void Receiver::grant(std::uint32_t window) {
-  // Every packet costs whole units: many small messages need more of them than their bytes would.
-  const std::uint64_t demand = demand_ + std::uint64_t{kUnitBytes} * outstanding_;
+  // Every packet costs whole units: more of them than the bytes would. Else what is left would grow with every packet,
+  // and each be told at once.
+  const std::uint64_t demand = demand_ + kUnitBytes * (outstanding_ + demand_ / options_.segment);
   const auto wanted = static_cast<std::uint32_t>(std::min<std::uint64_t>(window, demand));
   const std::uint32_t credit = sent_units_ + units(wanted);
   if (distance(credit, credit_units_) > 0) credit_units_ = credit;

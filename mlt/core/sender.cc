@@ -124,6 +124,13 @@ bool Sender::may_start(const Message& message, std::uint32_t bytes) const {
          (message.unscheduled == 0 || message.unscheduled + bytes <= options_.unscheduled_bytes);
 }
 
+bool Sender::lacks_credit(const Message& message) const {
+  if (message.sent == message.packets) return false;
+  std::uint32_t index = message.first + message.sent;
+  if (index >= message.packets) index -= message.packets;
+  return !may_start(message, packet_bytes(index, message.bytes, options_.segment));
+}
+
 bool Sender::uncredited_room(std::uint32_t bytes) const {
   return uncredited_bytes_ == 0 || uncredited_bytes_ + bytes <= kUncreditedBytes;
 }

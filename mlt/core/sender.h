@@ -114,7 +114,7 @@ class Sender {
   struct Record {  // one packet on its way
     std::uint32_t message = 0, index = 0, bytes = 0;
     bool settled = true;
-    bool with_open = false, uncredited = false;
+    bool with_open = false, uncredited = false, asked = false;
     TimePoint sent_at{};
   };
   struct Path {  // all its lanes
@@ -128,6 +128,7 @@ class Sender {
     bool acked = false;
     std::uint16_t marked = 0;
     std::uint32_t largest = 0;
+    std::uint64_t unasked_bytes = 0;       // sent since a packet asked for an acknowledgement
     TimePoint lost_at = TimePoint::max();  // when to look whether unsettled records are lost
     TimePoint tail_at{};                   // not before: one of its tail was given up, and the receiver asked
     CalledLost called_lost;
@@ -146,6 +147,7 @@ class Sender {
   };
   bool data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now, Transmit& out);
   bool uncredited_room(std::uint32_t bytes) const;
+  bool waits_for_answer(const Message& message, const Lane& lane, bool uncredited) const;
   std::uint16_t passed(Message& message, std::uint32_t lane, bool again) const;
   bool tells_open(Message& message, std::uint32_t lane, bool again) const;
   bool nothing_flies(const Message& message) const;
@@ -166,6 +168,7 @@ class Sender {
   enum class Asked : std::uint8_t { kByAck, kByTimer };
   void find_losses(Lane& lane, Asked asked, TimePoint now);
   void find_lost_tail(Lane& lane, std::uint32_t seq, Asked asked, TimePoint now);
+  TimePoint answer_due(const Lane& lane, std::uint32_t seq) const;
   void wake_tails(TimePoint newest, TimePoint now);
   void take_state(const State& state, TimePoint now);
   void check_losses_at(Lane& lane, TimePoint at);
@@ -194,6 +197,7 @@ class Sender {
   void make_probe_due(Message& message);
   void forget_probe(Message& message);
   bool may_start(const Message& message, std::uint32_t bytes) const;
+  bool lacks_credit(const Message& message) const;  // for its next first transmission
   void pop_settled();
 
   const Options& options_;

@@ -189,7 +189,7 @@ void Sender::find_lost_tail(Lane& lane, std::uint32_t seq, Asked asked, TimePoin
   while (seq != lane.records.end() && lane.records[seq].settled) ++seq;
   if (seq == lane.records.end()) return;
   Record& first = lane.records[seq];
-  const TimePoint late = std::max(first.sent_at + rtt_.patience(), lane.tail_at);
+  const TimePoint late = std::max(answer_due(lane, seq), lane.tail_at);
   if (asked == Asked::kByAck || late > now) {
     return check_losses_at(lane, std::max(late, now + rtt_.srtt() / 4));
   }
@@ -211,6 +211,19 @@ void Sender::find_lost_tail(Lane& lane, std::uint32_t seq, Asked asked, TimePoin
   }
   lane.tail_at = now + rtt_.patience();
   if (more) check_losses_at(lane, lane.tail_at);
+}
+
+// By when an acknowledgement would tell of this packet, the first that is not settled: when the next has arrived that
+// asked for one, or after the receiver's own delay (RFC 9002's max_ack_delay), which is as long as ours.
+TimePoint Sender::answer_due(const Lane& lane, std::uint32_t seq) const {
+  const TimePoint delayed = lane.records[seq].sent_at + options_.ack_delay;
+  TimePoint asked = delayed;
+  for (; seq != lane.records.end() && lane.records[seq].sent_at < delayed; ++seq) {
+    if (!lane.records[seq].asked) continue;
+    asked = lane.records[seq].sent_at;
+    break;
+  }
+  return asked + rtt_.patience();
 }
 
 void Sender::lose(Lane& lane, Record& record, Evidence evidence, TimePoint now) {
@@ -320,7 +333,10 @@ void Sender::take_state(const State& state, TimePoint now) {
     if (!message.stop_windows.reset((message.packets + State::kWindow - 1) / State::kWindow)) return;
   }
   reconcile(state.message, state, now);
-  if (state.asks && message.open.tolerant) make_probe_due(message);
+  // While something flies the probe proves nothing; but it tells what was sent, which is a request for credit.
+  if (state.asks && ((message.open.tolerant && nothing_flies(message)) || lacks_credit(message))) {
+    make_probe_due(message);
+  }
   if (!state.stop) return;
   message.stop_windows.set(state.base / State::kWindow);
   if (message.stop_windows.all()) finish(state.message, message, SendState::kOver, false, now);

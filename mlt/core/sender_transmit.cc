@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::uint32_t kLeastBurstBytes = 1024;  // of a burst; a thousand tiny packets on one path are no burst
 constexpr std::uint32_t kSidelinedDoubt = 4;      // as much as so many losses in a row
+constexpr std::uint64_t kAcksPerWindow = 4;       // at least; the receiver's own ack_every may make more
 
 }  // namespace
 
@@ -191,6 +192,13 @@ bool Sender::tells_open(Message& message, std::uint32_t lane, bool again) const 
   return message.on_lane <= kFirst || message.on_lane % kEvery == 0;
 }
 
+// Whether what goes on after the packet, of the message, the window, the burst or what goes ahead of its receive, goes
+// on by its acknowledgement. Each takes a part of the opposite direction's line.
+bool Sender::waits_for_answer(const Message& message, const Lane& lane, bool uncredited) const {
+  return message.sent == message.packets || lane.unasked_bytes * kAcksPerWindow >= congestion_.window_bytes() ||
+         burst_left_ < options_.segment || (uncredited && !uncredited_room(options_.segment));
+}
+
 bool Sender::data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now, Transmit& out) {
   const bool again = sort == Sort::kAgain;
   const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
@@ -214,23 +222,20 @@ bool Sender::data(std::uint32_t id, Message& message, std::uint32_t index, Sort 
   header.message_bytes = message.bytes;
   header.segment = options_.segment;
   header.passed = passed(message, lane_number, again);
-  header.tx_us =
-      static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count());
   sent_units_ += units(bytes);
   header.sent_units = sent_units_;
-  // A small window that is full waits for this one's acknowledgement.
-  const std::uint64_t window = congestion_.window_bytes();
-  const bool waits = in_flight_ + 2ull * options_.segment > window && window < 16ull * options_.segment;
-  header.ack_now = again || waits || burst_left_ == 0 || message.sent == message.packets;
+  const bool uncredited = sort == Sort::kUncredited;
+  if (uncredited) uncredited_bytes_ += bytes;
+  lane.unasked_bytes += bytes;
+  header.ack_now = again || waits_for_answer(message, lane, uncredited);
+  if (header.ack_now) lane.unasked_bytes = 0;
   if (!tells_open(message, lane_number, again)) {
     header.open.reset();
   } else {
     message.open.settled_below = messages_.base();
     header.open = message.open;
   }
-  const bool uncredited = sort == Sort::kUncredited;
-  if (uncredited) uncredited_bytes_ += bytes;
-  lane.records.push() = Record{id, index, bytes, false, header.open.has_value(), uncredited, now};
+  lane.records.push() = Record{id, index, bytes, false, header.open.has_value(), uncredited, header.ack_now, now};
   if (lane.records.full()) ++full_lanes_;
   if (options_.mode != Mode::kGoBackN) check_losses_at(lane, now + rtt_.patience());
   in_flight_ += bytes;

@@ -1,5 +1,7 @@
 #include "mlt/core/wire.h"
 
+#include <algorithm>
+
 #include "transport/base/bytes.h"
 #include "transport/base/rng.h"
 
@@ -122,8 +124,7 @@ bool parse_data(std::span<const std::byte> bytes, DataHeader& data) {
   data.message_bytes = reader.load<std::uint32_t, 24>();
   data.segment = reader.load<std::uint16_t, 28>();
   data.passed = reader.load<std::uint16_t, 30>();
-  data.tx_us = reader.load<std::uint32_t, 32>();
-  data.sent_units = reader.load<std::uint32_t, 36>();
+  data.sent_units = reader.load<std::uint32_t, 32>();
   const bool has_open = (flags & kHasOpen) != 0;
   const std::size_t length = DataHeader::kSize + (has_open ? OpenRecord::kSize : 0);
   if (bytes.size() != length || flags > 31 || (data.settled && !data.retransmission) ||
@@ -181,8 +182,8 @@ bool parse_posted(std::span<const std::byte> bytes, Posted& posted) {
 }
 
 bool parse_state(std::span<const std::byte> bytes, State& state) {
-  if (bytes.size() != State::kSize) return false;
-  const WireReader reader(bytes.first<State::kSize>());
+  if (bytes.size() < State::kFixed) return false;
+  const WireReader reader(bytes.first<State::kFixed>());
   const auto flags = reader.load<std::uint8_t, 2>();
   state.secret = reader.load<std::uint64_t, 4>();
   state.stop = (flags & kStop) != 0;
@@ -195,13 +196,16 @@ bool parse_state(std::span<const std::byte> bytes, State& state) {
   state.count = reader.load<std::uint16_t, 24>();
   state.want = reader.load<std::uint16_t, 26>();
   state.finished_below = reader.load<std::uint32_t, 28>();
-  reader.copy_to<32>(std::span(state.missing));
   const bool in_range = flags <= 15 && reader.load<std::uint8_t, 3>() == 0 && state.count <= State::kWindow &&
                         state.base <= kMaxPackets - state.count && state.want <= state.count;
   if (!in_range || (state.complete && (!state.stop || state.base != 0 || state.count != 0))) return false;
   if (state.asks && state.stop) return false;
-  for (std::uint32_t i = state.count; i < State::kWindow; ++i) {
-    if (state.is_missing(i)) return false;
+  const auto bitmap = bytes.subspan<State::kFixed>();
+  if (bitmap.size() != state.bitmap_bytes()) return false;
+  const auto rest = std::copy(bitmap.begin(), bitmap.end(), state.missing.begin());
+  std::fill(rest, state.missing.end(), std::byte{});
+  for (std::size_t i = state.count; i < 8 * bitmap.size(); ++i) {
+    if (state.is_missing(static_cast<std::uint32_t>(i))) return false;
   }
   return true;
 }
@@ -257,8 +261,7 @@ std::size_t write(const DataHeader& data, std::span<std::byte> out) {
   writer.store<24>(data.message_bytes);
   writer.store<28>(data.segment);
   writer.store<30>(data.passed);
-  writer.store<32>(data.tx_us);
-  writer.store<36>(data.sent_units);
+  writer.store<32>(data.sent_units);
   if (!data.open) return DataHeader::kSize;
   write_open(*data.open, out.subspan<DataHeader::kSize, OpenRecord::kSize>());
   return DataHeader::kSize + OpenRecord::kSize;
@@ -292,7 +295,7 @@ std::size_t write(const Posted& posted, std::span<std::byte> out) {
 }
 
 std::size_t write(const State& state, std::span<std::byte> out) {
-  WireWriter writer(out.first<State::kSize>());
+  WireWriter writer(out.first<State::kFixed>());
   const auto flags = static_cast<std::uint8_t>((state.stop ? kStop : 0) | (state.complete ? kComplete : 0) |
                                                (state.matched ? kMatched : 0) | (state.asks ? kAsks : 0));
   write_prefix(writer, PacketType::kState, flags, 0, state.secret);
@@ -302,8 +305,9 @@ std::size_t write(const State& state, std::span<std::byte> out) {
   writer.store<24>(state.count);
   writer.store<26>(state.want);
   writer.store<28>(state.finished_below);
-  writer.copy_from<32>(std::span<const std::byte, State::kWindow / 8>(state.missing));
-  return State::kSize;
+  const std::size_t bitmap = std::min(state.bitmap_bytes(), state.missing.size());
+  std::copy_n(state.missing.begin(), bitmap, out.begin() + State::kFixed);
+  return State::kFixed + bitmap;
 }
 
 std::size_t write(const Probe& probe, std::span<std::byte> out) {
@@ -320,7 +324,7 @@ std::size_t write(const Probe& probe, std::span<std::byte> out) {
 
 }  // namespace
 
-static_assert(kMaxHeader == DataHeader::kSize + OpenRecord::kSize && kMaxHeader >= State::kSize &&
+static_assert(kMaxHeader == DataHeader::kSize + OpenRecord::kSize && kMaxHeader >= State::kFixed + State::kWindow / 8 &&
               kMaxHeader >= Probe::kSize && kMaxHeader >= kAckFixed + Ack::kMaxBlocks * AckBlock::kSize);
 
 std::optional<std::uint64_t> peek_secret(std::span<const std::byte> bytes) {

@@ -14,13 +14,13 @@
 
 namespace clustar::mlt {
 
-inline constexpr std::uint8_t kWireVersion = 3;
+inline constexpr std::uint8_t kWireVersion = 4;
 inline constexpr std::uint8_t kMaxPaths = 32;
 inline constexpr std::uint32_t kMaxMessageBytes = 1u << 30;
 inline constexpr std::uint32_t kMaxPackets = 1u << 20;  // of one message
 inline constexpr std::uint16_t kMinSegment = 64;
 inline constexpr std::uint32_t kMaxOutstanding = 4096;  // messages of one connection that are not settled
-inline constexpr std::size_t kMaxHeader = 103;
+inline constexpr std::size_t kMaxHeader = 99;
 
 // Sent bytes and credit are counted in units of 64 bytes, modulo 2^32.
 inline constexpr std::uint32_t kUnitBytes = 64;
@@ -62,7 +62,7 @@ struct Identity {
 };
 
 // What a message is and what may be lost of it. Until a packet with it is acknowledged it rides on some of the data
-// packets, on each that is sent again, and on every probe. A message whose record never arrived is reliable. One byte
+// packets, on each that is sent again, and on every probe. A message whose record never arrived is reliable. Five bytes
 // more, and 4 KiB would need a fourth packet on Ethernet (mlt/driver/driver_options).
 //  0     4         8               12      14      15        16             24           28      30      32
 // | tag | tag_seq | settled_below | stage | flags | channel | communicator | collective | ranks | edges | ...
@@ -99,12 +99,12 @@ inline CollectiveId collective_of(const OpenRecord& open) {
   return {open.communicator, open.collective, open.exchange};
 }
 
-//  0     1      2       3      4        12        16      20         24              28        30       32       36
-// | ver | type | flags | lane | secret | message | index | path_seq | message_bytes | segment | passed | tx_us  |
-// sent_units | lane: class (3 bits), path (5). flags 1: retransmission, 2: important, 4: acknowledge at once, 8: an
-// OpenRecord follows, 16: settled.
+//  0     1      2       3      4        12        16      20         24              28        30       32
+// | ver | type | flags | lane | secret | message | index | path_seq | message_bytes | segment | passed | sent_units |
+// lane: class (3 bits), path (5). flags 1: retransmission, 2: important, 4: acknowledge at once, 8: an OpenRecord
+// follows, 16: settled.
 struct DataHeader {
-  static constexpr std::size_t kSize = 40;
+  static constexpr std::size_t kSize = 36;
   std::uint64_t secret = 0;
   std::uint8_t path = 0;
   std::uint8_t traffic_class = 0;
@@ -120,7 +120,6 @@ struct DataHeader {
   // First transmissions of this message on this lane so far, this packet included, modulo 2^16: what of them is not
   // here was overtaken, and is lost. 0: the message is reliable, or this is sent again and says nothing.
   std::uint16_t passed = 0;
-  std::uint32_t tx_us = 0;       // for who reads captures; the core keeps its own times
   std::uint32_t sent_units = 0;  // of the connection, this packet included
   std::optional<OpenRecord> open;
 
@@ -170,11 +169,11 @@ struct Posted {
 
 // What of a message is missing: a window of 512 packets; the other windows follow in packets of their own.
 //  0                               12        16             20     24      26     28               32
-// | ver | type | flags | 0 | secret | message | credit_units | base | count | want | finished_below | bitmap (64) |
+// | ver | type | flags | 0 | secret | message | credit_units | base | count | want | finished_below | bitmap |
 // flags 1: STOP, the message is over; 2: nothing is missing; 4: it has its receive; 8: the receiver asks, silence made
-// it doubt. bitmap: bit i of byte i / 8, from the highest: base + i is missing.
+// it doubt. bitmap: bit i of byte i / 8, from the highest: base + i is missing; as many bytes as `count` bits need.
 struct State {
-  static constexpr std::size_t kSize = 96;
+  static constexpr std::size_t kFixed = 32;
   static constexpr std::uint16_t kWindow = 512;
   std::uint64_t secret = 0;
   bool stop = false;
@@ -187,8 +186,9 @@ struct State {
   std::uint16_t count = 0;  // bits that are valid
   std::uint16_t want = 0;   // how many of the missing, besides the important ones, must be sent again
   std::uint32_t finished_below = 0;
-  std::array<std::byte, kWindow / 8> missing{};
+  std::array<std::byte, kWindow / 8> missing{};  // 0 from `count` on
 
+  std::size_t bitmap_bytes() const { return (std::size_t{count} + 7) / 8; }
   bool is_missing(std::uint32_t i) const { return (missing[i / 8] & std::byte{0x80} >> (i % 8)) != std::byte{0}; }
   bool operator==(const State&) const = default;
 };

@@ -16,7 +16,7 @@
 
 namespace clustar::mlt::driver {
 
-inline constexpr std::uint16_t kHandshakeVersion = 4;
+inline constexpr std::uint16_t kHandshakeVersion = 5;
 inline constexpr std::size_t kMaxPorts = 16;
 
 using Token = std::array<std::byte, 16>;

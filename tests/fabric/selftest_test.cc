@@ -181,20 +181,28 @@ TEST_F(SelftestTest, NamesWhatWasSabotagedAndNothingElse) {
     const auto found = sabotage.find(check);
     if (found != sabotage.end()) found->second(fabric);
   };
-  const auto report = run({.rate_bps = 50'000'000, .quick = true}, {}, hooks);
-  ASSERT_TRUE(report) << report.error().message;
   Names wanted;
   for (const auto& [check, how] : sabotage) wanted.insert(check);
   // What the packet that was slipped in shows is the counters' word against the probes'.
   wanted.erase("selective-drop");
   wanted.insert("counters");
-  Names found = of(*report, Outcome::kFailed);
-  // What needs a machine that keeps up with it.
-  for (const Check& one : report->checks) {
-    const bool busy = contains(one.reason, "the machine was busy") || contains(one.reason, "this machine sent");
-    if (one.outcome == Outcome::kSkipped && busy && sabotage.contains(one.name)) found.insert(one.name);
+  // A virtual machine whose processors are taken away by its host cannot see that, and falls behind the line: not in
+  // the same rows each time, while a selftest that is wrong is wrong again.
+  constexpr int kRuns = 3;
+  Names found;
+  std::string reports;
+  for (int i = 0; i < kRuns && found != wanted; ++i) {
+    const auto report = run({.rate_bps = 50'000'000, .quick = true}, {}, hooks);
+    ASSERT_TRUE(report) << report.error().message;
+    found = of(*report, Outcome::kFailed);
+    // What needs a machine that keeps up with it.
+    for (const Check& one : report->checks) {
+      const bool busy = contains(one.reason, "the machine was busy") || contains(one.reason, "this machine sent");
+      if (one.outcome == Outcome::kSkipped && busy && sabotage.contains(one.name)) found.insert(one.name);
+    }
+    reports += text(*report);
   }
-  EXPECT_EQ(found, wanted) << text(*report);
+  EXPECT_EQ(found, wanted) << reports;
 }
 
 // A burst that takes longer than the queue stands still shows nothing, whatever the switch does.

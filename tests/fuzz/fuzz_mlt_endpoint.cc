@@ -342,8 +342,9 @@ class Pair {
     const bool forth = input.byte() % 2 == 0;
     std::vector<Wire>& queue = forth ? forth_ : back_;
     if (forge || queue.empty()) {
-      constexpr std::array<std::size_t, 8> kLengths = {DataHeader::kSize,  kMaxHeader,   24,          44, 84,
-                                                       mlt::Posted::kSize, State::kSize, Probe::kSize};
+      constexpr std::size_t kFullState = State::kFixed + State::kWindow / 8;
+      constexpr std::array<std::size_t, 8> kLengths = {DataHeader::kSize,  kMaxHeader, 24,          44, 84,
+                                                       mlt::Posted::kSize, kFullState, Probe::kSize};
       packet.header.resize(kLengths[input.byte() % kLengths.size()]);
       for (std::byte& byte : packet.header) byte = static_cast<std::byte>(input.byte());
       packet.header[0] = std::byte{kWireVersion};

@@ -79,7 +79,6 @@ Sample data_sample(const char* name, const DataHeader& data) {
   out.expect("data.path_seq", data.path_seq);
   expect_size(out, data.message_bytes, data.segment);
   out.expect("data.passed", data.passed);
-  out.expect("data.tx_us", data.tx_us);
   out.expect("sent_units", data.sent_units);
   if (out.payload > 0) out.add("data.payload", std::string(2 * out.payload, '0'));
   if (data.open) expect_open(out, *data.open);
@@ -166,7 +165,6 @@ DataHeader data_header() {
           .message_bytes = 250,
           .segment = 100,
           .passed = 0xfffe,
-          .tx_us = 0xdeadbeef,
           .sent_units = 17,
           .open = {}};
 }
