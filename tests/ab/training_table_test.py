@@ -11,9 +11,9 @@ import xml.etree.ElementTree
 SCRIPT = sys.argv[1]
 
 
-def a_run(arm, accuracies, failure=None):
+def a_run(arm, accuracies, **more):
     steps = range(1, 64 * len(accuracies))
-    return {"arm": arm, "failure": failure, "accuracy_curve": [[63 * (i + 1), 2.0 * (i + 1), one] for i, one in enumerate(accuracies)],
+    return {**more, "arm": arm, "accuracy_curve": [[63 * (i + 1), 2.0 * (i + 1), one] for i, one in enumerate(accuracies)],
             "curve": {"step": list(steps), "train_s": [0.03 * step for step in steps], "loss": [2.3 / step for step in steps]}}
 
 
@@ -32,7 +32,7 @@ def document(scenario="gray", target=None):
                        "arms": [{"name": "tcp-bbr-rto5/ring"}, {"name": "mlt-p1/ring"}, {"name": "never/ring"}],
                        "figures": [{"name": "tcp-bbr-rto5/ring", "runs": 3, "step_ms": 86.4, "accuracy": 0.9715, "missing_share": None}, lossy],
                        "runs": [a_run("tcp-bbr-rto5/ring", [0.8, 0.9]), a_run("tcp-bbr-rto5/ring", [0.6, 0.94]),
-                                a_run("mlt-p1/ring", [0.75, 0.95]), a_run("mlt-p1/ring", [0.1], failure="killed")]}]}}
+                                a_run("mlt-p1/ring", [0.75, 0.95]), {"arm": "mlt-p1/ring", "failed": "killed"}]}]}}
 
 
 def convert(*words):

@@ -27,6 +27,9 @@ class FabricTest : public ::testing::Test {
 };
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+// Runs of what measures lines. A virtual machine whose processors are taken away by its host cannot see that, and falls
+// behind a line for a second or two; what is wrong is wrong again.
+inline constexpr int kPatience = 3;
 // Waits for it, at most 10 s.
 bool eventually(const std::function<bool()>& condition);
 // False while there is such a process, but for one that only waits to be taken note of.

@@ -69,6 +69,14 @@ TEST(SelftestOptions, SaysWhatIsAllowed) {
   EXPECT_NE(error({.only = {"counters"}}).find("name one of those"), std::string::npos);
 }
 
+Names names_of(const Report& report, Outcome outcome) {
+  Names names;
+  for (const Check& one : report.checks) {
+    if (one.outcome == outcome) names.insert(one.name);
+  }
+  return names;
+}
+
 class SelftestTest : public FabricTest {
  protected:
   void SetUp() override {
@@ -84,14 +92,6 @@ class SelftestTest : public FabricTest {
   void TearDown() override {
     FabricTest::TearDown();
     EXPECT_TRUE(namespaces_of("selftest-" + std::to_string(getpid())).empty());
-  }
-
-  static Names of(const Report& report, Outcome outcome) {
-    Names names;
-    for (const Check& one : report.checks) {
-      if (one.outcome == outcome) names.insert(one.name);
-    }
-    return names;
   }
 };
 
@@ -186,15 +186,12 @@ TEST_F(SelftestTest, NamesWhatWasSabotagedAndNothingElse) {
   // What the packet that was slipped in shows is the counters' word against the probes'.
   wanted.erase("selective-drop");
   wanted.insert("counters");
-  // A virtual machine whose processors are taken away by its host cannot see that, and falls behind the line: not in
-  // the same rows each time, while a selftest that is wrong is wrong again.
-  constexpr int kRuns = 3;
   Names found;
   std::string reports;
-  for (int i = 0; i < kRuns && found != wanted; ++i) {
+  for (int i = 0; i < kPatience && found != wanted; ++i) {
     const auto report = run({.rate_bps = 50'000'000, .quick = true}, {}, hooks);
     ASSERT_TRUE(report) << report.error().message;
-    found = of(*report, Outcome::kFailed);
+    found = names_of(*report, Outcome::kFailed);
     // What needs a machine that keeps up with it.
     for (const Check& one : report->checks) {
       const bool busy = contains(one.reason, "the machine was busy") || contains(one.reason, "this machine sent");
@@ -307,8 +304,8 @@ TEST_F(SelftestTest, WhatNeedsAFabricThatTheMachineCannotMakeIsSkippedByName) {
     if (!report) _exit(2);
     std::fputs(text(*report).c_str(), stdout);
     std::fflush(stdout);
-    if (of(*report, Outcome::kPassed) != Names{"dead-link"}) _exit(3);
-    if (of(*report, Outcome::kSkipped) != Names{"ecmp"}) _exit(4);
+    if (names_of(*report, Outcome::kPassed) != Names{"dead-link"}) _exit(3);
+    if (names_of(*report, Outcome::kSkipped) != Names{"ecmp"}) _exit(4);
     if (!contains(report->checks.back().reason, "CONFIG_IP_ROUTE_MULTIPATH")) _exit(5);
     if (!report->good()) _exit(6);
     report->options.strict = true;
@@ -322,9 +319,8 @@ TEST_F(SelftestTest, WhatNeedsAFabricThatTheMachineCannotMakeIsSkippedByName) {
   EXPECT_TRUE(namespaces_of("selftest-" + std::to_string(child)).empty());
 }
 
-TEST_F(SelftestTest, WithoutEbpfRateAndBufferAreStillMeasured) {
+int status_without_ebpf() {
   const pid_t child = fork();
-  ASSERT_GE(child, 0);
   if (child == 0) {
     alarm(60);
     if (!forbid_bpf()) _exit(1);
@@ -333,9 +329,9 @@ TEST_F(SelftestTest, WithoutEbpfRateAndBufferAreStillMeasured) {
     if (!report) _exit(2);
     std::fputs(text(*report).c_str(), stdout);
     std::fflush(stdout);
-    const Names skipped = of(*report, Outcome::kSkipped);
-    if (of(*report, Outcome::kFailed) != Names()) _exit(3);
-    if (!of(*report, Outcome::kPassed).contains("buffer")) _exit(4);
+    const Names skipped = names_of(*report, Outcome::kSkipped);
+    if (names_of(*report, Outcome::kFailed) != Names()) _exit(3);
+    if (!names_of(*report, Outcome::kPassed).contains("buffer")) _exit(4);
     for (const char* one : {"marking", "ecmp", "counters"}) {
       if (!skipped.contains(one)) _exit(5);
     }
@@ -346,9 +342,14 @@ TEST_F(SelftestTest, WithoutEbpfRateAndBufferAreStillMeasured) {
     _exit(0);
   }
   int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status)) return -1;
+  return WEXITSTATUS(status);
+}
+
+TEST_F(SelftestTest, WithoutEbpfRateAndBufferAreStillMeasured) {
+  int status = -1;
+  for (int i = 0; i < kPatience && status != 0; ++i) status = status_without_ebpf();
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ ALLOWED = [re.compile(pattern) for pattern in (
     r"ldexpf?|frexpf?|hypotf?",
     # text by fmt, compiled once or header-only, but not its printing; the locale is its classic one unless a caller
     # passes another
-    r"_ZNK?3fmt2v\d+(7vformat.*|6detail(?!5print).*|12format_error.*)", r"_ZT[ISV]N3fmt2v\d+12format_errorE",
+    r"_ZNK?3fmt2v\d+(7vformat.*|6detail(?!5print|12report_error|11assert_fail).*|12format_error.*)", r"_ZT[ISV]N3fmt2v\d+12format_errorE",
     r"_ZNK?St6locale.*", r"_ZN?K?St(8numpunct|5ctype).*", r"_ZNSt8numpunctIcE2idE", r"_ZSt9has_facet.*|_ZSt9use_facet.*",
     r"snprintf|__snprintf_chk", r"localeconv",
 )]

@@ -112,6 +112,7 @@ class CorePurity(Planted):
                 "socket": "#include <sys/socket.h>\nint f() { return socket(AF_INET, SOCK_DGRAM, 0); }\n",
                 "thread": "#include <thread>\nvoid f() { std::thread([] {}).join(); }\n",
                 "random_device": "#include <random>\nunsigned f() { return std::random_device{}(); }\n",
+                "vprint": "#include <fmt/core.h>\nvoid f(int x) { fmt::print(\"{}\", x); }\n",
                 "printf": "#include <cstdio>\nvoid f(int x) { std::printf(\"%d\", x); }\n",
         }.items():
             found = list(core_purity.check([self.compile("planted", text)]))

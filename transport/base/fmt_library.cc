@@ -3,6 +3,8 @@
 
 #include <fmt/format-inl.h>
 
+static_assert(FMT_VERSION / 100 == 901, "CMakeLists.txt found another {fmt} than the compiler: header-only then");
+
 FMT_BEGIN_NAMESPACE
 namespace detail {
 
