@@ -195,8 +195,11 @@ bool Sender::tells_open(Message& message, std::uint32_t lane, bool again) const 
 // Whether what goes on after the packet, of the message, the window, the burst or what goes ahead of its receive, goes
 // on by its acknowledgement. Each takes a part of the opposite direction's line.
 bool Sender::waits_for_answer(const Message& message, const Lane& lane, bool uncredited) const {
-  return message.sent == message.packets || lane.unasked_bytes * kAcksPerWindow >= congestion_.window_bytes() ||
-         burst_left_ < options_.segment || (uncredited && !uncredited_room(options_.segment));
+  const std::uint64_t window = congestion_.window_bytes();
+  // Of small windows every second packet, as TCP's receivers do (RFC 5681, section 4.2).
+  const std::uint64_t part = std::max(window / kAcksPerWindow, std::min<std::uint64_t>(2 * options_.segment, window));
+  return message.sent == message.packets || lane.unasked_bytes >= part || burst_left_ < options_.segment ||
+         (uncredited && !uncredited_room(options_.segment));
 }
 
 bool Sender::data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now, Transmit& out) {

@@ -51,7 +51,7 @@ Result<Options> options_for(const transport::io::Capabilities& capabilities, int
   options.initial_rtt = microseconds(500);
   options.gap_floor = microseconds(200);
   options.probe_floor = milliseconds(2);
-  options.ask_cap = milliseconds(2);
+  options.ask_cap = milliseconds(4);
   options.ack_delay = milliseconds(1);  // senders ask for what their windows wait for
   options.line_rate = static_cast<std::uint64_t>(speed_mbps > 0 ? speed_mbps : kUnknownSpeed) * 1'000'000 / 8;
   options.credit_slack = credit_slack_for(options.line_rate);
