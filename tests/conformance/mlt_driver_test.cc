@@ -170,17 +170,20 @@ TEST_F(MltDriver, WhoClosesLeavesNoDoubtAboutWhatArrived) {
       "auto", [&](std::unique_ptr<io::PacketIo> inner) { return std::make_unique<MuteIo>(std::move(inner), mute); });
   Connection connection = connect(*here, *there);
   constexpr std::size_t kSize = 9000;  // too long to be copied, when the send is done
+  constexpr std::size_t kCount = 3;    // within the first window, since nothing is acknowledged
   SendBuffer from(*connection.send, kSize, 1);
-  RecvBuffer to(*connection.recv, 9 * kSize);
-  Request* kept = must_recv(*connection.recv, {{to.mr.get(), 8 * kSize, kSize, 99}});  // never filled
+  RecvBuffer to(*connection.recv, (kCount + 1) * kSize);
+  Request* kept = must_recv(*connection.recv, {{to.mr.get(), kCount * kSize, kSize, 99}});  // never filled
   std::vector<Request*> receives;
-  for (std::size_t i = 0; i < 8; ++i) {
+  for (std::size_t i = 0; i < kCount; ++i) {
     receives.push_back(must_recv(*connection.recv, {{to.mr.get(), i * kSize, kSize, static_cast<int>(i % 3)}}));
   }
   ASSERT_FALSE(poll_until([&] { return kept->test().value().done; }, milliseconds(20)));
   mute = true;
   std::vector<Request*> sends;
-  for (int i = 0; i < 8; ++i) sends.push_back(must_send(*connection.send, *from.mr, 0, kSize, i % 3));
+  for (std::size_t i = 0; i < kCount; ++i) {
+    sends.push_back(must_send(*connection.send, *from.mr, 0, kSize, static_cast<int>(i % 3)));
+  }
   std::size_t arrived = 0;
   ASSERT_TRUE(poll_until([&] {
     for (Request*& receive : receives) {
