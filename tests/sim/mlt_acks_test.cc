@@ -31,9 +31,9 @@ Options with_window(std::uint64_t packets) {
   return options;
 }
 
-class Alone {
+class Sends {
  public:
-  explicit Alone(const Options& given) : options(given), sender(options, allowances, 1, 1) {}
+  explicit Sends(const Options& given) : options(given), sender(options, allowances, 1, 1) {}
 
   std::uint32_t send(std::uint32_t packets, const SendTerms& terms = {}) {
     sender.on_posted({1, 7, posted_++, packets * kSegment, credit}, now);
@@ -80,7 +80,7 @@ bool asks(const Transmit& transmit) { return std::get<DataHeader>(transmit.heade
 
 // Packets of a long message between two that ask, once the window is what it will be.
 std::vector<std::uint32_t> gaps_between_asks(std::uint64_t window) {
-  Alone alone(with_window(window));
+  Sends alone(with_window(window));
   alone.send(100);
   std::vector<std::uint32_t> gaps;
   std::uint32_t since = 0;
@@ -111,7 +111,7 @@ TEST(MltAcks, AreAskedForByQuartersOfAWindow) {
 TEST(MltAcks, TheEndOfABurstAsks) {
   Options options = with_window(1000);
   options.burst_bytes = 10 * kSegment + 900;  // ten packets and what no packet fills
-  Alone alone(options);
+  Sends alone(options);
   alone.send(35);
   const std::vector<Transmit> out = alone.poll();
   ASSERT_EQ(out.size(), 35u);
@@ -123,7 +123,7 @@ TEST(MltAcks, WhatDidNotAskIsNotLostBeforeTheReceiversDelay) {
   Options options = with_window(1000);
   options.ack_delay = milliseconds(5);
   options.probe_floor = milliseconds(50);
-  Alone alone(options);
+  Sends alone(options);
   constexpr std::uint32_t kRounds = 20, kAhead = 3;
   alone.credit = 0;
   for (std::uint32_t i = 0; i < kRounds; ++i) {  // round trips of 100 us
@@ -158,7 +158,7 @@ TEST(MltAcks, WhatDidNotAskIsNotLostBeforeTheReceiversDelay) {
 }
 
 TEST(MltAcks, AProbeAnswersAQuestionOnlyWhereItProvesSomething) {
-  Alone alone(with_window(1000));
+  Sends alone(with_window(1000));
   const std::uint32_t message = alone.send(11, tolerant_terms());
   const std::vector<Transmit> all = alone.poll();
   ASSERT_EQ(all.size(), 11u);
@@ -181,7 +181,7 @@ TEST(MltAcks, AProbeAnswersAQuestionOnlyWhereItProvesSomething) {
 }
 
 TEST(MltAcks, AProbeAsksForCredit) {
-  Alone alone(with_window(1000));
+  Sends alone(with_window(1000));
   alone.credit = units(3 * kSegment);
   const std::uint32_t message = alone.send(11);
   ASSERT_EQ(alone.poll().size(), 3u);
