@@ -9,6 +9,7 @@
 #include "mlt/core/receiver.h"
 #include "mlt/core/sender.h"
 #include "tests/sim/direct.h"
+#include "tests/sim/lone_sender.h"
 
 namespace clustar::mlt::test {
 namespace {
@@ -31,29 +32,13 @@ Options with_window(std::uint64_t packets) {
   return options;
 }
 
-class Sends {
+class Sends : public LoneSender {
  public:
-  explicit Sends(const Options& given) : options(given), sender(options, allowances, 1, 1) {}
+  explicit Sends(const Options& given) : LoneSender(given, 1) {}
 
   std::uint32_t send(std::uint32_t packets, const SendTerms& terms = {}) {
     sender.on_posted({1, 7, posted_++, packets * kSegment, credit}, now);
     return sender.send(packets * kSegment, 7, terms, now).value();
-  }
-  std::vector<Transmit> poll() {
-    std::vector<Transmit> out;
-    for (Transmit transmit; sender.poll_transmit(now, transmit);) out.push_back(transmit);
-    return out;
-  }
-  std::vector<Transmit> wait(Duration time) {
-    std::vector<Transmit> out;
-    const TimePoint until = now + time;
-    while (sender.next_timeout() <= until) {
-      now = std::max(now, sender.next_timeout());
-      sender.on_timeout(now);
-      for (const Transmit& transmit : poll()) out.push_back(transmit);
-    }
-    now = until;
-    return out;
   }
   // All of the lane that came before `last`, too.
   void acknowledge(const Transmit& last) {
@@ -66,11 +51,7 @@ class Sends {
     sender.on_ack(ack, now);
   }
 
-  Options options;
-  LedgerBook allowances{LedgerBook::Options{}};
-  TimePoint now{seconds(1)};
   std::uint32_t credit = kMuch;  // units in all
-  Sender sender;
 
  private:
   std::uint32_t posted_ = 0;

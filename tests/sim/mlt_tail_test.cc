@@ -1,4 +1,4 @@
-// The end of a burst, which nothing follows on its lane: a sender whose peer is what the test says.
+// The end of a burst, which nothing follows on its lane.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -8,6 +8,7 @@
 
 #include "mlt/core/sender.h"
 #include "tests/sim/direct.h"
+#include "tests/sim/lone_sender.h"
 
 namespace clustar::mlt::test {
 namespace {
@@ -18,9 +19,9 @@ using std::chrono::seconds;
 
 constexpr std::uint32_t kBurst = 11;  // packets of 1408 B in 16 KiB
 
-class Alone {
+class Alone : public LoneSender {
  public:
-  explicit Alone(std::uint64_t seed) : sender(options, allowances, 1, seed) {
+  explicit Alone(std::uint64_t seed) : LoneSender(opted_in(), seed) {
     for (int i = 0; i < int{2 * kBurst}; ++i) {  // round trips of 100 us, and no burst begun
       const std::vector<Transmit> one = send(1);
       now += microseconds(100);
@@ -62,29 +63,6 @@ class Alone {
     for (std::uint32_t i = missing ? 0 : 1; i < packets; ++i) state.missing[i / 8] |= std::byte{0x80} >> (i % 8);
     sender.on_state(state, now);
   }
-  // What leaves until then.
-  std::vector<Transmit> wait(Duration time) {
-    std::vector<Transmit> out;
-    const TimePoint until = now + time;
-    while (sender.next_timeout() <= until) {
-      now = std::max(now, sender.next_timeout());
-      sender.on_timeout(now);
-      for (const Transmit& transmit : poll()) out.push_back(transmit);
-    }
-    now = until;
-    EXPECT_TRUE(sender.is_consistent());
-    return out;
-  }
-  std::vector<Transmit> poll() {
-    std::vector<Transmit> out;
-    for (Transmit transmit; sender.poll_transmit(now, transmit);) out.push_back(transmit);
-    return out;
-  }
-
-  Options options = opted_in();
-  LedgerBook allowances{LedgerBook::Options{}};
-  TimePoint now{seconds(1)};
-  Sender sender;
 
  private:
   std::uint32_t posted_ = 0;
