@@ -15,7 +15,6 @@ namespace {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 constexpr std::uint32_t kBurst = 11;  // packets of 1408 B in 16 KiB
 
