@@ -29,7 +29,8 @@ TransportUnderTest mlt(const std::string& name, const std::string& engine, const
             config.socket_family = "ipv4";
             config.engine = engine;
             return driver::MltTransport::create(config, clock, std::move(log), open);
-          }};
+          },
+          engine == "inline"};
 }
 
 // One fabric for all devices of a test. The simulation is single-threaded and its time only moves when somebody calls:

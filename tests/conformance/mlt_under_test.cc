@@ -7,7 +7,8 @@
 namespace clustar::transport::conformance {
 namespace {
 
-TransportUnderTest mlt(const std::string& name, const std::function<void(Config&)>& change) {
+TransportUnderTest mlt(const std::string& name, const std::function<void(Config&)>& change,
+                       bool only_calls_move_bytes = false) {
   return {name, [change](Log log) {
             static const SystemClock clock;
             Config config;
@@ -15,7 +16,8 @@ TransportUnderTest mlt(const std::string& name, const std::function<void(Config&
             change(config);
             return clustar::mlt::driver::MltTransport::create(config, clock, std::move(log),
                                                               clustar::mlt::driver::open_udp_device);
-          }};
+          },
+          only_calls_move_bytes};
 }
 
 // Read when a transport is made, and gone with the process.
@@ -32,7 +34,7 @@ std::function<void(Config&)> with_psk(const std::string& mode) {
 std::vector<TransportUnderTest> mlt_under_test() {
   return {
       mlt("mlt", [](Config&) {}),
-      mlt("mlt_inline", [](Config& config) { config.engine = "inline"; }),
+      mlt("mlt_inline", [](Config& config) { config.engine = "inline"; }, true),
       mlt("mlt_thread", [](Config& config) { config.engine = "thread"; }),
       mlt("mlt_ipv6", [](Config& config) { config.socket_family = "ipv6"; }),
       mlt("mlt_psk", with_psk("authenticate")),

@@ -19,6 +19,8 @@ struct TransportUnderTest {
   std::string name;
   // A transport on its own, as one process has it. `log` outlives it.
   std::function<Result<std::unique_ptr<Transport>>(Log log)> create;
+  // It has no thread of its own: who stops calling answers nobody, not even one whose last acknowledgement was lost.
+  bool only_calls_move_bytes = false;
 };
 inline void PrintTo(const TransportUnderTest& under_test, std::ostream* out) { *out << under_test.name; }
 

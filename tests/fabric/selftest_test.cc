@@ -13,11 +13,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <set>
 
 #include "bench/fabric/selftest/intervals.h"
+#include "bench/fabric/selftest/lab.h"
 #include "bench/fabric/selftest/render.h"
 #include "bench/fabric/switch/switch_program.h"
 #include "tests/fabric/fabric_under_test.h"
@@ -52,6 +54,31 @@ TEST(SelftestIntervals, SumsAndRuns) {
   EXPECT_GT(gilbert_loss_interval(10'000, 0.01, 0.09).high, independent.high);
   EXPECT_EQ(gilbert_run_interval(100, 1).low, 1);
   EXPECT_NEAR(gilbert_run_interval(400, 0.2).high, 5 + kDeviations * std::sqrt(0.8) / 0.2 / 20, 1e-9);
+}
+
+// A process that does not run is as late as one in a machine that does not.
+TEST(SelftestBusyWatch, NamesLateTimers) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(60);
+    const BusyWatch watch;
+    poll(nullptr, 0, 50);  // it has begun
+    raise(SIGSTOP);
+    poll(nullptr, 0, 50);
+    const std::string reason = watch.reason();
+    std::puts(reason.c_str());
+    std::fflush(stdout);
+    _exit(contains(reason, "timers were late") ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  poll(nullptr, 0, 200);
+  ASSERT_EQ(kill(child, SIGCONT), 0);
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(SelftestOptions, SaysWhatIsAllowed) {

@@ -3,10 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 namespace clustar::bench::fabric::selftest {
 
-BusyWatch::BusyWatch() : begin_ns_(now_ns()), before_(perf::usage_now()) {}
+BusyWatch::BusyWatch()
+    : begin_ns_(now_ns()), before_(perf::usage_now()), timers_([this](const std::stop_token& stop) {
+        watch_timers(stop);
+      }) {}
+
+void BusyWatch::watch_timers(const std::stop_token& stop) {
+  using std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kTick(1);
+  while (!stop.stop_requested()) {
+    const auto due = steady_clock::now() + kTick;
+    std::this_thread::sleep_until(due);
+    const auto late = steady_clock::now() - due;
+    if (late > kTick) late_ns_ += std::chrono::nanoseconds(late).count();
+  }
+}
 
 std::optional<perf::OtherCpu> BusyWatch::used() const {
   const double seconds = static_cast<double>(now_ns() - begin_ns_) / 1e9;
@@ -14,6 +29,12 @@ std::optional<perf::OtherCpu> BusyWatch::used() const {
 }
 
 std::string BusyWatch::reason() const {
+  constexpr double kLateShare = 0.01;
+  const double late = static_cast<double>(late_ns_), all = static_cast<double>(now_ns() - begin_ns_);
+  if (late > kLateShare * all) {
+    return fmt::format("the machine was busy: its timers were late for {:.0f} of {:.0f} ms (more than 1 % disturbs)",
+                       late / 1e6, all / 1e6);
+  }
   const auto others = used();
   if (!others || !others->disturbs()) return "";
   return fmt::format("the machine was busy: others used {:.2f} of {} cores (more than 0.05 disturbs)", others->used,

@@ -1,8 +1,10 @@
 // What a check is given: the options, how busy others keep the cores, and where its rows go.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/fabric/selftest/intervals.h"
@@ -15,17 +17,22 @@ namespace clustar::bench::fabric::selftest {
 // A busy machine is late and slow, never early and fast: on which side of the interval it excuses a miss.
 enum class Excused { kNothing, kBelow, kAbove };
 
-// Watches what others use of the cores, from its construction on.
+// Watches what others use of the cores, and how late this machine's timers are, from its construction on. A virtual
+// machine that does not run has late timers, and so late queues, while its cores look idle.
 class BusyWatch {
  public:
   BusyWatch();
-  // "" unless they used more than 0.05 cores.
+  // "" unless others used more than 0.05 cores, or timers of 1 ms were late for more than a hundredth of the time.
   std::string reason() const;
   std::optional<perf::OtherCpu> used() const;
 
  private:
+  void watch_timers(const std::stop_token& stop);
+
   std::int64_t begin_ns_;
   perf::Usage before_;
+  std::atomic<std::int64_t> late_ns_ = 0;
+  std::jthread timers_;  // last: it ends before what it writes to
 };
 
 class Lab {
