@@ -22,7 +22,8 @@ namespace {
 namespace driver = mlt::driver;
 
 TransportUnderTest mlt(const std::string& name, const std::string& engine, const driver::OpenDevice& open) {
-  return {name, [engine, open](Log log) {
+  return {name,
+          [engine, open](Log log) {
             static const SystemClock clock;
             Config config;
             config.socket_ifname = "=lo";

@@ -9,7 +9,8 @@ namespace {
 
 TransportUnderTest mlt(const std::string& name, const std::function<void(Config&)>& change,
                        bool only_calls_move_bytes = false) {
-  return {name, [change](Log log) {
+  return {name,
+          [change](Log log) {
             static const SystemClock clock;
             Config config;
             config.socket_ifname = "=lo";
@@ -34,7 +35,8 @@ std::function<void(Config&)> with_psk(const std::string& mode) {
 std::vector<TransportUnderTest> mlt_under_test() {
   return {
       mlt("mlt", [](Config&) {}),
-      mlt("mlt_inline", [](Config& config) { config.engine = "inline"; }, true),
+      mlt(
+          "mlt_inline", [](Config& config) { config.engine = "inline"; }, true),
       mlt("mlt_thread", [](Config& config) { config.engine = "thread"; }),
       mlt("mlt_ipv6", [](Config& config) { config.socket_family = "ipv6"; }),
       mlt("mlt_psk", with_psk("authenticate")),

@@ -8,9 +8,9 @@
 namespace clustar::bench::fabric::selftest {
 
 BusyWatch::BusyWatch()
-    : begin_ns_(now_ns()), before_(perf::usage_now()), timers_([this](const std::stop_token& stop) {
-        watch_timers(stop);
-      }) {}
+    : begin_ns_(now_ns()),
+      before_(perf::usage_now()),
+      timers_([this](const std::stop_token& stop) { watch_timers(stop); }) {}
 
 void BusyWatch::watch_timers(const std::stop_token& stop) {
   using std::chrono::steady_clock;
