@@ -1,0 +1,146 @@
+// `clustar coflow replay`: a trace of coflows under one policy or several, in simulated time.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include "bench/cli/commands.h"
+#include "bench/cli/options.h"
+#include "bench/coflow/compare.h"
+#include "bench/coflow/render.h"
+#include "bench/report/report.h"
+
+namespace clustar::bench::cli {
+namespace {
+
+struct Arguments {
+  coflow::CompareOptions options;
+  std::string trace;
+  std::string generate;
+  std::optional<double> refill_ms;
+  bool own_rate = false;
+  std::string json_path;
+  bool quiet = false;
+};
+
+int complain(int status, const std::string& message) {
+  std::cerr << "clustar coflow replay: " << message << "\n";
+  return status;
+}
+
+Result<coflow::Source> read_source(const Arguments& arguments) {
+  coflow::Source source;
+  if (!arguments.generate.empty()) {
+    const auto options = coflow::parse_generator(arguments.generate);
+    if (!options) return fail(options.error().code, "--generate: " + options.error().message);
+    source.generator = *options;
+    return source;
+  }
+  std::ifstream in(arguments.trace, std::ios::binary);
+  if (!in)
+    return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': {}", arguments.trace, strerror(errno)));
+  source.name = arguments.trace;
+  std::ostringstream text;
+  text << in.rdbuf();  // fails for an empty file, too, which the parser names
+  if (in.bad() || std::filesystem::is_directory(arguments.trace)) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': no file", arguments.trace));
+  }
+  source.text = text.str();
+  return source;
+}
+
+int run_replay(Arguments& arguments) {
+  if (arguments.trace.empty() == arguments.generate.empty()) {
+    return complain(kUsage, "name a trace or --generate one; not both");
+  }
+  if (arguments.own_rate && arguments.options.rules != "exact") {
+    return complain(kUsage, "--gbps is for --rules exact; CoflowSim's ports have 1 MiB in 8 ms");
+  }
+  if (arguments.refill_ms) arguments.options.refill = Duration(static_cast<Duration::rep>(*arguments.refill_ms * 1e6));
+  const auto source = read_source(arguments);
+  if (!source) return complain(kUsage, source.error().message);
+  if (const auto ok = report::check_writable(arguments.json_path); !ok) return complain(kUsage, ok.error().message);
+  const bool terminal = !arguments.quiet && isatty(STDERR_FILENO) == 1;
+  const auto progress = [&](const std::string& line, bool done) {
+    if (terminal) std::cerr << "\r\33[K" << line << (done ? "\n" : "") << std::flush;
+    if (!terminal && !arguments.quiet && done) std::cerr << line << "\n";
+  };
+  const auto comparison = coflow::compare(*source, arguments.options, progress);
+  if (!comparison) {
+    return complain(comparison.error().code == ErrorCode::kInvalidArgument ? kUsage : kFailed,
+                    comparison.error().message);
+  }
+  if (arguments.json_path != "-") std::cout << coflow::text(*comparison) << std::flush;
+  auto document = report::envelope("coflow replay", coflow::to_json(*comparison));
+  document["workload"] = coflow::workload_json(*comparison);
+  if (!arguments.json_path.empty()) {
+    if (const auto ok = report::write_json(document, arguments.json_path); !ok) {
+      return complain(kFailed, ok.error().message);
+    }
+  }
+  return std::cout ? kOk : complain(kFailed, "cannot write to standard output");
+}
+
+std::string policy_help() {
+  std::string help = "Policies, with their keys (policy:key=value,...):\n";
+  for (const auto& one : clustar::coflow::policies()) {
+    help += fmt::format("  {:<8}{}{}{}\n", one.name, one.what, one.keys.empty() ? "" : "; ", one.keys);
+  }
+  return help;
+}
+
+}  // namespace
+
+void add_coflow(CLI::App& app, int& status) {
+  auto* coflow_command = app.add_subcommand("coflow", "Coflow scheduling, simulated: replay a trace under policies");
+  coflow_command->require_subcommand(1);
+  auto& command =
+      *coflow_command->add_subcommand("replay", "Replay a trace of coflows under policies, and compare them");
+  auto arguments = std::make_shared<Arguments>();
+  coflow::CompareOptions& options = arguments->options;
+  command.add_option("trace", arguments->trace, "File in the format of coflow-benchmark (as FB2010-1Hr-150-0.txt)")
+      ->type_name("TRACE");
+  command.add_option("--generate", arguments->generate, "Instead of a file: ports=150,coflows=500,load=0.9,seed=1")
+      ->type_name("KEY=VALUE,...");
+  command.add_option("--policy", options.policies, "Name; several times or all to compare [match]")
+      ->type_name("POLICY")
+      ->allow_extra_args(false);
+  command
+      .add_option("--rules", options.rules,
+                  "exact: arrivals at their time; coflowsim: that simulator's ticks of 8 ms and "
+                  "epochs of 10.24 s; coflowsim-stock: with its rounding errors, too")
+      ->check(CLI::IsMember({"exact", "coflowsim", "coflowsim-stock"}))
+      ->capture_default_str();
+  auto* rate = command.add_option("--gbps", options.port_gbps, "Rate of each port and direction, with --rules exact")
+                   ->check(number_between(0.001, 10000))
+                   ->capture_default_str();
+  command
+      .add_option("--refill-ms", arguments->refill_ms,
+                  "Policies that share ports take ended flows into account so often at most; 0: at once, slow "
+                  "[100 at 1 Gbit/s, less at more]")
+      ->check(number_between(0, 1e6))
+      ->type_name("FLOAT");
+  command.add_option("--json", arguments->json_path, "Write the results to this file; - is standard output")
+      ->type_name("FILE");
+  command.add_flag("--no-progress", arguments->quiet, "Nothing on standard error while it runs");
+  command.footer(policy_help() +
+                 "Exit status: 0 ok, 1 failed, 2 wrong usage or trace.\n"
+                 "Example: clustar coflow replay FB2010-1Hr-150-0.txt --policy maxmin --policy match --json ccts.json\n"
+                 "         clustar coflow replay --generate ports=16,coflows=200,load=0.95 --policy all");
+  command.callback([arguments, rate, &status] {
+    arguments->own_rate = rate->count() > 0;
+    status = run_replay(*arguments);
+  });
+}
+
+}  // namespace clustar::bench::cli

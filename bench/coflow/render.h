@@ -1,0 +1,28 @@
+// A comparison of policies as text and JSON.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/coflow/summary.h"
+#include "bench/coflow/workload.h"
+
+namespace clustar::bench::coflow {
+
+struct Comparison {
+  std::string workload;
+  std::size_t ports = 0;
+  double port_gbps = 0;
+  Load load;
+  std::string rules;
+  std::vector<Summary> policies;
+};
+
+std::string text(const Comparison& comparison);
+// [{policy, rules, average_cct_s, ...}]
+nlohmann::json to_json(const Comparison& comparison);
+// {name, ports, port_gbps, load{busiest, mean}}
+nlohmann::json workload_json(const Comparison& comparison);
+
+}  // namespace clustar::bench::coflow

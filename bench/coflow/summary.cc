@@ -1,0 +1,73 @@
+#include "bench/coflow/summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace clustar::bench::coflow {
+namespace {
+
+double quantile(const std::vector<double>& ascending, double q) {
+  if (ascending.empty()) return 0;
+  const double place = std::ceil(q * static_cast<double>(ascending.size()));
+  return ascending[static_cast<std::size_t>(std::max(place, 1.0)) - 1];
+}
+
+double mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+Bin bin_of(const CoflowResult& coflow) {
+  constexpr double kShort = 5 * 1048576.0;
+  constexpr std::size_t kNarrow = 50;
+  const bool is_long = coflow.longest_flow >= kShort, wide = coflow.flows > kNarrow;
+  return wide ? (is_long ? Bin::kLongWide : Bin::kShortWide) : (is_long ? Bin::kLongNarrow : Bin::kShortNarrow);
+}
+
+Summary summarize(const std::string& policy, const std::string& rules, const Replay& replay) {
+  Summary summary;
+  summary.policy = policy;
+  summary.rules = rules;
+  summary.cpu_s = replay.cpu_s;
+  summary.allocations = replay.allocations;
+  std::vector<double> slowdowns;
+  double weights = 0;
+  for (const CoflowResult& one : replay.coflows) {
+    if (one.rejected) {
+      ++summary.rejected;
+      continue;
+    }
+    ++summary.coflows;
+    summary.late += one.late ? 1 : 0;
+    const double cct = one.cct_s();
+    summary.ccts_s.push_back(cct);
+    summary.sum_ms += 1e3 * cct;
+    summary.weighted_average_s += one.weight * cct;
+    weights += one.weight;
+    summary.makespan_s = std::max(summary.makespan_s, std::chrono::duration<double>(one.ended - TimePoint{}).count());
+    if (one.flows == 0) continue;
+    const auto bin = static_cast<std::size_t>(bin_of(one));
+    ++summary.bin_coflows[bin];
+    summary.bin_average_s[bin] += cct;
+    slowdowns.push_back(cct / one.isolated_s);
+  }
+  for (std::size_t bin = 0; bin < kBinNames.size(); ++bin) {
+    if (summary.bin_coflows[bin] > 0) summary.bin_average_s[bin] /= static_cast<double>(summary.bin_coflows[bin]);
+  }
+  if (weights > 0) summary.weighted_average_s /= weights;
+  std::sort(summary.ccts_s.begin(), summary.ccts_s.end());
+  std::sort(slowdowns.begin(), slowdowns.end());
+  summary.average_s = mean(summary.ccts_s);
+  summary.median_s = quantile(summary.ccts_s, 0.5);
+  summary.p95_s = quantile(summary.ccts_s, 0.95);
+  summary.p99_s = quantile(summary.ccts_s, 0.99);
+  summary.max_s = quantile(summary.ccts_s, 1);
+  summary.slowdown_mean = mean(slowdowns);
+  summary.slowdown_p95 = quantile(slowdowns, 0.95);
+  return summary;
+}
+
+}  // namespace clustar::bench::coflow

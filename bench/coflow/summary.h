@@ -1,0 +1,39 @@
+// What a replay comes to: completion times over all coflows and by kind.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "bench/coflow/replay.h"
+
+namespace clustar::bench::coflow {
+
+// Kinds of coflows, as Varys has them: short if the longest flow has less than 5 MiB, narrow up to 50 flows.
+enum class Bin : std::uint8_t { kShortNarrow, kLongNarrow, kShortWide, kLongWide };
+inline constexpr std::array<const char*, 4> kBinNames{"SN", "LN", "SW", "LW"};
+Bin bin_of(const CoflowResult& coflow);
+
+struct Summary {
+  std::string policy;
+  std::string rules;
+  std::size_t coflows = 0;  // that ended
+  std::size_t rejected = 0;
+  std::size_t late = 0;  // of those with a deadline
+  double average_s = 0, median_s = 0, p95_s = 0, p99_s = 0, max_s = 0;
+  double weighted_average_s = 0;
+  double makespan_s = 0;  // from time 0 to the last end
+  double sum_ms = 0;
+  std::array<double, 4> bin_average_s{};
+  std::array<std::size_t, 4> bin_coflows{};
+  double slowdown_mean = 0, slowdown_p95 = 0;  // completion time over what it takes alone
+  double cpu_s = 0;
+  double refill_ms = 0;  // Rules::refill
+  std::uint64_t allocations = 0;
+  std::vector<double> ccts_s;  // ascending
+};
+
+// Quantile q of n: the value at place ceil(q n), as CoflowSim's users count.
+Summary summarize(const std::string& policy, const std::string& rules, const Replay& replay);
+
+}  // namespace clustar::bench::coflow

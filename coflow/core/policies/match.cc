@@ -1,0 +1,212 @@
+#include "coflow/core/policies/match.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <utility>
+
+#include "coflow/core/policies/bssi.h"
+
+namespace clustar::coflow {
+
+bool Match::Ports::meets(const Ports& other) const {
+  for (std::size_t i = 0; i < words_.size(); ++i) {
+    if ((words_[i] & other.words_[i]) != 0) return true;
+  }
+  return false;
+}
+
+bool Match::Ports::empty() const {
+  return std::all_of(words_.begin(), words_.end(), [](std::uint64_t word) { return word == 0; });
+}
+
+template <class Visit>
+void Match::Ports::for_each_common(const Ports& other, const Visit& visit) const {
+  for (std::size_t i = 0; i < words_.size(); ++i) {
+    for (std::uint64_t word = words_[i] & other.words_[i]; word != 0; word &= word - 1) {
+      visit(static_cast<PortId>(64 * i + static_cast<std::size_t>(std::countr_zero(word))));
+    }
+  }
+}
+
+template <class Visit>
+void Match::Ports::for_each(const Visit& visit) const {
+  for_each_common(*this, visit);
+}
+
+Match::Match(const Table& table) : table_(table), order_(2 * table.ports()) {
+  for (Side* side : {&out_, &in_}) {
+    side->owner.assign(table.ports(), kNobody);
+    side->flow.assign(table.ports(), kNone);
+    side->freed = Ports(table.ports());
+  }
+}
+
+Match::~Match() = default;
+
+void Match::arrived(CoflowId id, TimePoint) {
+  const Coflow& coflow = table_.coflow(id);
+  auto active = std::make_unique<Active>();
+  active->coflow = id;
+  const auto prepare = [&](Ends& ends, const auto& all) {
+    ends.ports = Ports(table_.ports());
+    ends.peers.assign(all.size(), Ports(table_.ports()));
+    ends.at.assign(table_.ports(), 0);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      ends.ports.set(all[i].port);
+      ends.at[all[i].port] = static_cast<std::uint16_t>(i);
+    }
+  };
+  prepare(active->out, coflow.senders);
+  prepare(active->in, coflow.receivers);
+  for (const Receiver& receiver : coflow.receivers) {
+    for (const FlowId at : table_.flows_to(receiver)) {
+      const Flow& flow = table_.flow(at);
+      active->out.peers[flow.sender].set(flow.dst);
+      active->in.peers[flow.receiver].set(flow.src);
+    }
+  }
+  by_coflow_.resize(std::max<std::size_t>(by_coflow_.size(), id + 1), nullptr);
+  by_coflow_[id] = active.get();
+  active_.push_back(std::move(active));
+  served_.resize(table_.flows(), false);
+  told_.resize(table_.flows(), false);
+  reorder_ = true;
+}
+
+void Match::flow_ended(FlowId id, TimePoint) {
+  const Flow& flow = table_.flow(id);
+  Active& active = *by_coflow_[flow.coflow];
+  if (served_[id]) {
+    served_[id] = told_[id] = false;
+    out_.owner[flow.src] = in_.owner[flow.dst] = kNobody;
+    out_.flow[flow.src] = in_.flow[flow.dst] = kNone;
+    out_.freed.set(flow.src);
+    in_.freed.set(flow.dst);
+    from_ = std::min(from_, active.place);
+  }
+  const Coflow& coflow = table_.coflow(flow.coflow);
+  const auto rest = table_.flows_to(coflow.receivers[flow.receiver]);
+  const bool another =
+      std::any_of(rest.begin(), rest.end(), [&](FlowId one) { return table_.flow(one).src == flow.src; });
+  if (another) return;
+  active.out.peers[flow.sender].clear(flow.dst);
+  active.in.peers[flow.receiver].clear(flow.src);
+  if (active.out.peers[flow.sender].empty()) active.out.ports.clear(flow.src);
+  if (active.in.peers[flow.receiver].empty()) active.in.ports.clear(flow.dst);
+}
+
+void Match::departed(CoflowId coflow, TimePoint) {
+  by_coflow_[coflow] = nullptr;
+  std::erase_if(active_, [&](const auto& one) { return one->coflow == coflow; });
+  reorder_ = true;
+}
+
+void Match::reorder() {
+  std::vector<CoflowId> ids;
+  for (const auto& one : active_) ids.push_back(one->coflow);
+  std::uint32_t place = 0;
+  for (const CoflowId id : bssi_order_of(table_, ids, order_)) by_coflow_[id]->place = place++;
+  std::sort(active_.begin(), active_.end(), [](const auto& a, const auto& b) { return a->place < b->place; });
+  for (Side* side : {&out_, &in_}) {
+    for (PortId port = 0; port < table_.ports(); ++port) {
+      if (side->flow[port] != kNone) {
+        served_[side->flow[port]] = false;
+        touch(side->flow[port]);
+      }
+      side->owner[port] = kNobody;
+      side->flow[port] = kNone;
+      side->freed.set(port);
+    }
+  }
+  from_ = 0;
+}
+
+double Match::left_at(const Active& active, PortId port, bool sends) const {
+  const Coflow& coflow = table_.coflow(active.coflow);
+  return sends ? coflow.senders[active.out.at[port]].left : coflow.receivers[active.in.at[port]].left;
+}
+
+void Match::displace(Side& side, PortId port) {
+  const FlowId id = side.flow[port];
+  if (id == kNone) return;
+  const Flow& flow = table_.flow(id);
+  served_[id] = false;
+  touch(id);
+  // The port that is not taken is free for those that are looked at later; the taken one is written over.
+  out_.owner[flow.src] = in_.owner[flow.dst] = kNobody;
+  out_.flow[flow.src] = in_.flow[flow.dst] = kNone;
+  out_.freed.set(flow.src);
+  in_.freed.set(flow.dst);
+}
+
+void Match::serve(const Active& active, PortId src, PortId dst) {
+  displace(out_, src);
+  displace(in_, dst);
+  const auto flows = table_.flows_to(table_.coflow(active.coflow).receivers[active.in.at[dst]]);
+  const FlowId flow = *std::lower_bound(flows.begin(), flows.end(), src,
+                                        [&](FlowId one, PortId port) { return table_.flow(one).src < port; });
+  served_[flow] = true;
+  touch(flow);
+  out_.owner[src] = in_.owner[dst] = active.place;
+  out_.flow[src] = in_.flow[dst] = flow;
+  out_.freed.clear(src);
+  in_.freed.clear(dst);
+}
+
+// With the peer that has most left, of those that no coflow before this one, or itself, has taken.
+void Match::match(const Active& active, const Candidate& one) {
+  const Ends& ends = one.sends ? active.out : active.in;
+  const Ends& others = one.sends ? active.in : active.out;
+  const Side& across = one.sends ? in_ : out_;
+  if ((one.sends ? out_ : in_).owner[one.port] <= active.place) return;
+  std::optional<PortId> best;
+  double most = 0;
+  ends.peers[ends.at[one.port]].for_each_common(others.ports, [&](PortId peer) {
+    if (across.owner[peer] != kNobody && across.owner[peer] <= active.place) return;
+    const double left = left_at(active, peer, !one.sends);
+    if (best && left <= most) return;
+    most = left;
+    best = peer;
+  });
+  if (!best) return;
+  one.sends ? serve(active, one.port, *best) : serve(active, *best, one.port);
+}
+
+void Match::look_at(const Active& active) {
+  candidates_.clear();
+  active.out.ports.for_each_common(out_.freed, [&](PortId port) {
+    candidates_.push_back({left_at(active, port, true), port, true});
+  });
+  active.in.ports.for_each_common(in_.freed, [&](PortId port) {
+    candidates_.push_back({left_at(active, port, false), port, false});
+  });
+  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+    if (a.left != b.left) return a.left > b.left;
+    return a.sends != b.sends ? a.sends : a.port < b.port;
+  });
+  for (const Candidate& one : candidates_) match(active, one);
+}
+
+Allocation Match::allocate(TimePoint) {
+  if (std::exchange(reorder_, false)) reorder();
+  for (std::size_t place = from_; place < active_.size(); ++place) {
+    const Active& active = *active_[place];
+    if (!active.out.ports.meets(out_.freed) && !active.in.ports.meets(in_.freed)) continue;
+    look_at(active);
+  }
+  from_ = kNobody;
+  // What nobody wanted is no news to whom is looked at later, but free all the same.
+  out_.freed = Ports(table_.ports());
+  in_.freed = Ports(table_.ports());
+  changes_.clear();
+  for (const FlowId flow : touched_) {
+    if (served_[flow] == told_[flow]) continue;
+    told_[flow] = served_[flow];
+    changes_.push_back({flow, served_[flow] ? table_.rate() : 0});
+  }
+  touched_.clear();
+  return {changes_, nullptr};
+}
+
+}  // namespace clustar::coflow

@@ -1,0 +1,100 @@
+// Our own: coflows in BSSI order, and each port serves one flow at a time at full rate.
+//
+// Coflow by coflow, ports that no coflow before it took are matched, most bytes of the coflow first, each with the port
+// that has most among those it shares an unfinished flow with. So a coflow's bottleneck never waits for its lighter
+// ports, and what a higher coflow leaves idle goes to the next at once. On one port, against sharing it among many
+// flows, those served first end earlier and none later. Within a coflow a flow that runs is not interrupted but by a
+// new order.
+//
+// An ended flow frees two ports: only who comes after its coflow is looked at, and of those only who wants a freed
+// port.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+
+#include "coflow/core/bssi_order.h"
+#include "coflow/core/scheduler.h"
+
+namespace clustar::coflow {
+
+class Match final : public Scheduler {
+ public:
+  explicit Match(const Table& table);
+  ~Match() override;
+
+  bool clairvoyant() const override { return true; }
+  bool reallocates_at_flow_ends() const override { return true; }
+  void arrived(CoflowId coflow, TimePoint now) override;
+  void flow_ended(FlowId flow, TimePoint now) override;
+  void departed(CoflowId coflow, TimePoint now) override;
+  Allocation allocate(TimePoint now) override;
+
+ private:
+  static constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
+  static constexpr FlowId kNone = std::numeric_limits<FlowId>::max();
+
+  // A set of ports.
+  class Ports {
+   public:
+    explicit Ports(std::size_t ports = 0) : words_((ports + 63) / 64, 0) {}
+    void set(PortId port) { words_[port / 64] |= std::uint64_t{1} << (port % 64); }
+    void clear(PortId port) { words_[port / 64] &= ~(std::uint64_t{1} << (port % 64)); }
+    bool test(PortId port) const { return (words_[port / 64] >> (port % 64) & 1) != 0; }
+    bool meets(const Ports& other) const;
+    bool empty() const;
+    template <class Visit>
+    void for_each(const Visit& visit) const;
+    template <class Visit>
+    void for_each_common(const Ports& other, const Visit& visit) const;
+
+   private:
+    std::vector<std::uint64_t> words_;
+  };
+  // One direction of all ports.
+  struct Side {
+    std::vector<std::uint32_t> owner;  // place in the order of the coflow that is served there; kNobody
+    std::vector<FlowId> flow;          // that is served there; kNone
+    Ports freed;                       // may be taken by those that are still to be looked at
+  };
+  // One coflow in one direction.
+  struct Ends {
+    Ports ports;                    // with unfinished flows
+    std::vector<Ports> peers;       // by index of sender or receiver
+    std::vector<std::uint16_t> at;  // port -> that index
+  };
+  static_assert(kMaxPorts <= std::numeric_limits<std::uint16_t>::max());
+  struct Active {
+    CoflowId coflow = 0;
+    std::uint32_t place = 0;
+    Ends out, in;
+  };
+  struct Candidate {
+    double left;
+    PortId port;
+    bool sends;
+  };
+
+  double left_at(const Active& active, PortId port, bool sends) const;
+  void reorder();
+  void look_at(const Active& active);
+  void match(const Active& active, const Candidate& port);
+  void serve(const Active& active, PortId src, PortId dst);
+  void displace(Side& side, PortId port);
+  void touch(FlowId flow) { touched_.push_back(flow); }
+
+  const Table& table_;
+  BssiOrder order_;
+  std::vector<std::unique_ptr<Active>> active_;  // in order; new ones at the end until they are ordered
+  std::vector<Active*> by_coflow_;               // by id
+  bool reorder_ = false;
+  std::uint32_t from_ = kNobody;  // the first place to look at
+  Side out_, in_;
+  std::vector<bool> served_, told_;  // by flow: is served; was said to be
+  std::vector<FlowId> touched_;      // flows for which these may differ
+  std::vector<RateChange> changes_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace clustar::coflow

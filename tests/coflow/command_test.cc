@@ -1,0 +1,108 @@
+// `clustar coflow replay` as a user runs it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "coflow/core/policies.h"
+#include "tests/temp_path.h"
+
+namespace clustar::bench::coflow {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Outcome {
+  int status;
+  std::string text;  // both streams
+};
+
+Outcome run(const std::string& arguments) {
+  std::FILE* pipe = popen((std::string(CLUSTAR) + " coflow replay " + arguments + " 2>&1").c_str(), "r");
+  std::string text;
+  std::array<char, 4096> buffer;
+  while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), got);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text};
+}
+
+TEST(CoflowCommand, ComparesAllPolicies) {
+  const std::string file = tests::temp_path("coflow", ".json");
+  const Outcome outcome =
+      run("--generate ports=8,coflows=30,load=0.9 --policy all --policy dclas:factor=8 --no-progress --json " + file);
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  std::ifstream stream(file);
+  const auto document = nlohmann::json::parse(stream);
+  EXPECT_EQ(document["command"], "coflow replay");
+  ASSERT_EQ(document["results"].size(), clustar::coflow::policies().size() + 1);
+  for (const auto& row : document["results"]) {
+    EXPECT_THAT(outcome.text, HasSubstr(row["policy"].get<std::string>()));
+    EXPECT_EQ(row["coflows"], 30);
+    for (const char* key : {"average_cct_s", "median_cct_s", "p95_cct_s", "p99_cct_s", "makespan_s", "sum_cct_ms"}) {
+      EXPECT_GT(row[key].get<double>(), 0) << key;
+    }
+    EXPECT_EQ(row["rules"], "exact");
+  }
+  std::filesystem::remove(file);
+}
+
+TEST(CoflowCommand, ReadsATraceAndSaysWhatItsLoadIs) {
+  const std::string file = tests::temp_path("trace", ".txt");
+  std::ofstream(file) << "3 2\n1 0 1 0 1 1:10\n2 1000 1 0 1 2:10\n";
+  for (const char* rules : {"exact", "coflowsim", "coflowsim-stock"}) {
+    const Outcome outcome = run(file + " --policy sebf --no-progress --rules " + rules);
+    EXPECT_EQ(outcome.status, 0) << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr("3 ports of 1"));
+    EXPECT_THAT(outcome.text, HasSubstr("at the busiest port"));
+  }
+  std::filesystem::remove(file);
+}
+
+TEST(CoflowCommand, WrongUsageIsToldWithWhatIsAllowed) {
+  const struct {
+    const char* arguments;
+    const char* says;
+  } cases[] = {
+      {"", "name a trace or --generate one"},
+      {"/nowhere/trace.txt", "cannot read '/nowhere/trace.txt': No such file"},
+      {"--generate ports=8 --policy varys", "there is no policy 'varys'; allowed: fifo"},
+      {"--generate ports=1", "allowed: ports (2 to 4096)"},
+      {"--policy match /nowhere/trace.txt", "cannot read '/nowhere/trace.txt'"},
+      {"/tmp", "cannot read '/tmp'"},
+      {"/dev/null", "empty; expected: ports coflows"},
+      {"--generate ports=8 --rules coflowsim --gbps 10", "--gbps is for --rules exact"},
+      {"--generate ports=8 --policy sebf:deadlines=1", "no coflow has a deadline"},
+      {"--generate ports=8 --rules java", "--rules"},
+      {"--generate ports=8 --gbps 0", "--gbps"},
+      {"--generate ports=8 --json /nowhere/x.json", "/nowhere"},
+  };
+  for (const auto& one : cases) {
+    const Outcome outcome = run(one.arguments);
+    EXPECT_EQ(outcome.status, 2) << one.arguments << "\n" << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr(one.says)) << one.arguments;
+  }
+  const std::string file = tests::temp_path("trace", ".txt");
+  std::ofstream(file) << "2 1\n1 1 1 0 1 1:1e12\n";
+  EXPECT_THAT(run(file).text, HasSubstr("of simulated time; allowed: 1e+09"));
+  std::ofstream(file) << "3 1\n1 0 1 0 1 5:10\n";
+  const Outcome outcome = run(file);
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.text, HasSubstr(":2: the rack of a reducer is '5'; allowed: whole numbers from 0 to 2"));
+  std::filesystem::remove(file);
+}
+
+TEST(CoflowCommand, HelpNamesThePoliciesAndHasAnExample) {
+  const Outcome outcome = run("--help");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.text, HasSubstr("Example: clustar coflow replay"));
+  for (const auto& one : clustar::coflow::policies()) EXPECT_THAT(outcome.text, HasSubstr(std::string(one.name)));
+}
+
+}  // namespace
+}  // namespace clustar::bench::coflow
