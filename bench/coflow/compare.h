@@ -8,7 +8,7 @@
 
 #include "bench/coflow/generator.h"
 #include "bench/coflow/render.h"
-#include "coflow/core/policies.h"
+#include "coflow/registry.h"
 
 namespace clustar::bench::coflow {
 

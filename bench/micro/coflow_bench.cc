@@ -8,7 +8,7 @@
 
 #include "bench/coflow/generator.h"
 #include "coflow/core/bssi_order.h"
-#include "coflow/core/policies.h"
+#include "coflow/registry.h"
 
 namespace clustar::bench::micro {
 namespace {

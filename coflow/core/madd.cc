@@ -126,14 +126,18 @@ void Madd::share_among_skipped() {
 void Madd::backfill(TimePoint now) {
   struct Turn {
     std::int64_t left_ms;
+    std::size_t place;
     CoflowId coflow;
   };
   std::vector<Turn> turns;
   for (const Place& one : order_) {
     const Coflow& coflow = table_.coflow(one.coflow);
-    turns.push_back({(coflow.due.value_or(coflow.arrived) - now) / std::chrono::milliseconds(1), one.coflow});
+    turns.push_back(
+        {(coflow.due.value_or(coflow.arrived) - now) / std::chrono::milliseconds(1), turns.size(), one.coflow});
   }
-  std::stable_sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) { return a.left_ms < b.left_ms; });
+  std::sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) {
+    return a.left_ms != b.left_ms ? a.left_ms < b.left_ms : a.place < b.place;
+  });
   for (const Turn& turn : turns) {
     for (const Receiver& receiver : table_.coflow(turn.coflow).receivers) {
       if (free_.in[receiver.port] <= full_) continue;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
 namespace clustar::coflow {
 
@@ -43,11 +42,16 @@ Result<CoflowId> Table::add(const CoflowSpec& spec, TimePoint arrived) {
                   fmt::format("coflow {}: flow of {} bytes; allowed: finite, not negative", spec.label, flow.bytes));
     }
   }
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < spec.flows.size(); ++i) {
+    if (spec.flows[i].bytes > 0) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) {
+    const FlowSpec &a = spec.flows[i], &b = spec.flows[j];
+    return a.dst != b.dst ? a.dst < b.dst : a.src != b.src ? a.src < b.src : i < j;
+  });
   std::vector<FlowSpec> sorted;
-  std::copy_if(spec.flows.begin(), spec.flows.end(), std::back_inserter(sorted),
-               [](const FlowSpec& flow) { return flow.bytes > 0; });
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const FlowSpec& a, const FlowSpec& b) { return a.dst != b.dst ? a.dst < b.dst : a.src < b.src; });
+  for (const std::size_t i : order) sorted.push_back(spec.flows[i]);
 
   Coflow made;
   made.label = spec.label;

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "coflow/core/policies.h"
+#include "coflow/registry.h"
 #include "tests/temp_path.h"
 
 namespace clustar::bench::coflow {

@@ -55,8 +55,8 @@ TEST(BssiOrder, ScalesWeightsAtTheBottleneck) {
 
 TEST(BssiOrder, IsWithinTwiceTheBestOrder) {
   double worst = 0, sum = 0;
-  constexpr int kSeeds = 300;
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  constexpr int kOrders = 300;
+  for (std::uint64_t seed = 1; seed <= kOrders; ++seed) {
     Rng rng(seed);
     const std::size_t ports = 1 + rng.below(4), count = 1 + rng.below(6);
     Loads loads(count);
@@ -80,7 +80,7 @@ TEST(BssiOrder, IsWithinTwiceTheBestOrder) {
     sum += ratio;
   }
   EXPECT_LE(worst, 2) << "the bound of the order alone; 4 with a rate allocation that keeps it";
-  EXPECT_LE(sum / kSeeds, 1.05);
+  EXPECT_LE(sum / kOrders, 1.05);
 }
 
 TEST(BssiOrder, TakesItemsWithoutBytes) {

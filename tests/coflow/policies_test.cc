@@ -1,9 +1,9 @@
 // Rates by hand: what each policy gives in situations that a person can work out.
-#include "coflow/core/policies.h"
-
 #include <gtest/gtest.h>
 
 #include <map>
+
+#include "coflow/registry.h"
 
 namespace clustar::coflow {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "bench/coflow/generator.h"
 #include "bench/coflow/summary.h"
-#include "coflow/core/policies.h"
+#include "coflow/registry.h"
 
 namespace clustar::bench::coflow {
 namespace {

@@ -8,7 +8,7 @@
 #include <limits>
 #include <map>
 
-#include "coflow/core/policies.h"
+#include "coflow/registry.h"
 #include "tests/sanitized.h"
 #include "transport/base/rng.h"
 

@@ -34,6 +34,7 @@ ROOMS = {
     # Experiments with faults.
     "mlt/driver/faulty_device": ["transport/base", "transport/net", PACKET_IO, "transport/io/decorators", "mlt/driver"],
     "coflow/core": ["transport/base"],
+    "coflow/registry": ["transport/base", "coflow/core"],
     "coflow/control": ["transport/base", "coflow/core"],
     "coflow/enforce": ["transport/base", "transport/api", "coflow/core"],
     "paraexpress/core": ["transport/base"],

@@ -1,6 +1,7 @@
 #include "coflow/core/policies/dark.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace clustar::coflow {
 
@@ -33,12 +34,12 @@ int Dark::queue_of(double sent) const {
 
 void Dark::demote() {
   for (std::size_t i = 0; i + 1 < queues_.size(); ++i) {
-    auto& queue = queues_[i];
-    // Those that stay first; the others keep their order.
-    const auto leaves = [&](CoflowId one) { return queue_of(table_.coflow(one).sent) > static_cast<int>(i); };
-    const auto gone = std::stable_partition(queue.begin(), queue.end(), [&](CoflowId one) { return !leaves(one); });
-    queues_[i + 1].insert(queues_[i + 1].end(), gone, queue.end());
-    queue.erase(gone, queue.end());
+    std::vector<CoflowId> stay;
+    for (const CoflowId one : queues_[i]) {
+      const bool leaves = queue_of(table_.coflow(one).sent) > static_cast<int>(i);
+      (leaves ? queues_[i + 1] : stay).push_back(one);
+    }
+    queues_[i] = std::move(stay);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "coflow/core/policies.h"
+#include "coflow/registry.h"
 
 #include <fmt/format.h>
 
