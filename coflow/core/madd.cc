@@ -10,6 +10,7 @@ Madd::Madd(const Table& table, Key key, Keys keys, const MaddOptions& options)
       keys_(keys),
       deadlines_(options.deadlines),
       full_(options.full_below > 0 ? options.full_below : table.rate() * 1e-6),
+      shares_(table.ports()),
       free_(table),
       used_out_(table.ports(), 0),
       used_in_(table.ports(), 0),
@@ -97,32 +98,6 @@ bool Madd::admits(CoflowId id, TimePoint now) {
          *needed * static_cast<double>(table_.rate_unit().count()) <= static_cast<double>((*coflow.due - now).count());
 }
 
-void Madd::share_among_skipped() {
-  std::vector<double> flows_out(table_.ports(), 0), flows_in(table_.ports(), 0);
-  const auto each = [&](const auto& visit) {
-    for (const CoflowId id : skipped_) {
-      for (const Receiver& receiver : table_.coflow(id).receivers) {
-        if (free_.in[receiver.port] <= full_) continue;
-        for (const FlowId at : table_.flows_to(receiver)) {
-          if (free_.out[table_.flow(at).src] > full_) visit(at, table_.flow(at));
-        }
-      }
-    }
-  };
-  each([&](FlowId, const Flow& flow) {
-    ++flows_out[flow.src];
-    ++flows_in[flow.dst];
-  });
-  each([&](FlowId at, const Flow& flow) {
-    const double rate = std::min(free_.out[flow.src] / flows_out[flow.src], free_.in[flow.dst] / flows_in[flow.dst]);
-    if (rate <= full_) return;
-    rates_.give(at, rate);
-    used_out_[flow.src] += rate;
-    used_in_[flow.dst] += rate;
-  });
-  take_used();
-}
-
 void Madd::backfill(TimePoint now) {
   struct Turn {
     std::int64_t left_ms;
@@ -155,7 +130,7 @@ void Madd::backfill(TimePoint now) {
 Allocation Madd::allocate(TimePoint now) {
   rates_.begin();
   serve_in_order(now);
-  share_among_skipped();
+  shares_.give(table_, skipped_, full_, free_, rates_);
   backfill(now);
   return {rates_.end(), nullptr};
 }

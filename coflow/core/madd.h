@@ -9,6 +9,7 @@
 
 #include <vector>
 
+#include "coflow/core/equal_shares.h"
 #include "coflow/core/rates.h"
 #include "coflow/core/scheduler.h"
 
@@ -48,7 +49,6 @@ class Madd final : public Scheduler {
   std::optional<double> gamma(CoflowId coflow);
   void serve(CoflowId coflow, double gamma);
   void serve_in_order(TimePoint now);
-  void share_among_skipped();
   void backfill(TimePoint now);
   void take_used();
 
@@ -59,6 +59,7 @@ class Madd final : public Scheduler {
   const double full_;
   std::vector<Place> order_;
   Rates rates_;
+  EqualShares shares_;
   // One allocation's.
   FreePorts free_;
   std::vector<CoflowId> skipped_;

@@ -1,16 +1,14 @@
 // `clustar coflow replay` as a user runs it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "coflow/registry.h"
+#include "tests/run_command.h"
 #include "tests/temp_path.h"
 
 namespace clustar::bench::coflow {
@@ -18,18 +16,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Outcome {
-  int status;
-  std::string text;  // both streams
-};
+using tests::Outcome;
 
 Outcome run(const std::string& arguments) {
-  std::FILE* pipe = popen((std::string(CLUSTAR) + " coflow replay " + arguments + " 2>&1").c_str(), "r");
-  std::string text;
-  std::array<char, 4096> buffer;
-  while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), got);
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text};
+  return tests::run_command(std::string(CLUSTAR) + " coflow replay " + arguments);
 }
 
 TEST(CoflowCommand, ComparesAllPolicies) {

@@ -1,17 +1,14 @@
 // clustar-sim as a user runs it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
+#include "tests/run_command.h"
 #include "tests/temp_path.h"
 
 namespace clustar::bench::sim {
@@ -19,19 +16,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Outcome {
-  int status;
-  std::string text;  // both streams
-};
+using tests::Outcome;
 
-Outcome run(const std::string& arguments) {
-  std::FILE* pipe = popen((std::string(CLUSTAR_SIM) + " " + arguments + " 2>&1").c_str(), "r");
-  std::string text;
-  std::array<char, 4096> buffer;
-  while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), got);
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text};
-}
+Outcome run(const std::string& arguments) { return tests::run_command(std::string(CLUSTAR_SIM) + " " + arguments); }
 
 TEST(SimCommand, ExperimentsRunAndTheTableAndTheJsonSayTheSame) {
   const auto file = std::filesystem::path(tests::temp_path("sim", ".json"));

@@ -10,11 +10,8 @@ Dark::Dark(const Table& table, const DarkOptions& options)
       options_(options),
       full_(options.full_below > 0 ? options.full_below : table.rate() * 1e-6),
       queues_(static_cast<std::size_t>(options.queues)),
-      free_(table),
-      used_out_(table.ports(), 0),
-      used_in_(table.ports(), 0),
-      flows_out_(table.ports(), 0),
-      flows_in_(table.ports(), 0) {}
+      shares_(table.ports()),
+      free_(table) {}
 
 void Dark::arrived(CoflowId coflow, TimePoint) { queues_.front().push_back(coflow); }
 
@@ -43,41 +40,12 @@ void Dark::demote() {
   }
 }
 
-void Dark::serve(CoflowId id) {
-  const auto each = [&](const auto& visit) {
-    for (const Receiver& receiver : table_.coflow(id).receivers) {
-      if (free_.in[receiver.port] <= full_) continue;
-      for (const FlowId at : table_.flows_to(receiver)) {
-        if (free_.out[table_.flow(at).src] > full_) visit(at, table_.flow(at));
-      }
-    }
-  };
-  std::fill(flows_out_.begin(), flows_out_.end(), 0);
-  std::fill(flows_in_.begin(), flows_in_.end(), 0);
-  each([&](FlowId, const Flow& flow) {
-    ++flows_out_[flow.src];
-    ++flows_in_[flow.dst];
-  });
-  each([&](FlowId at, const Flow& flow) {
-    const double rate = std::min(free_.out[flow.src] / flows_out_[flow.src], free_.in[flow.dst] / flows_in_[flow.dst]);
-    if (rate <= full_) return;
-    rates_.give(at, rate);
-    used_out_[flow.src] += rate;
-    used_in_[flow.dst] += rate;
-  });
-  for (PortId port = 0; port < table_.ports(); ++port) {
-    free_.out[port] -= used_out_[port];
-    free_.in[port] -= used_in_[port];
-    used_out_[port] = used_in_[port] = 0;
-  }
-}
-
 Allocation Dark::allocate(TimePoint) {
   demote();
   rates_.begin();
   free_ = FreePorts(table_);
   for (const auto& queue : queues_) {
-    for (const CoflowId coflow : queue) serve(coflow);
+    for (const CoflowId coflow : queue) shares_.give(table_, {&coflow, 1}, full_, free_, rates_);
   }
   return {rates_.end(), nullptr};
 }

@@ -4,6 +4,7 @@
 // lesser of equal shares of what is free at its sender and its receiver; nothing is filled up behind that.
 #pragma once
 
+#include "coflow/core/equal_shares.h"
 #include "coflow/core/rates.h"
 #include "coflow/core/scheduler.h"
 
@@ -31,16 +32,14 @@ class Dark final : public Scheduler {
  private:
   int queue_of(double sent) const;
   void demote();
-  void serve(CoflowId coflow);
 
   const Table& table_;
   const DarkOptions options_;
   const double full_;
   std::vector<std::vector<CoflowId>> queues_;
   Rates rates_;
-  // One allocation's.
-  FreePorts free_;
-  std::vector<double> used_out_, used_in_, flows_out_, flows_in_;
+  EqualShares shares_;
+  FreePorts free_;  // one allocation's
 };
 
 }  // namespace clustar::coflow
