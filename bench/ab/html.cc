@@ -6,27 +6,23 @@
 #include <set>
 #include <vector>
 
-#include "bench/ab/plot.h"
 #include "bench/ab/results.h"
 #include "bench/report/page.h"
+#include "bench/report/plot.h"
 
 namespace clustar::bench::ab {
 namespace {
 
 using nlohmann::json;
 using report::cell;
+using report::escaped;
+using report::LineChart;
 using report::row;
+using report::Series;
 using report::show;
 
-// After kPageStyle: that of the plots.
-constexpr const char* kStyle = R"css(
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem; }
-.plots svg { width: 100%; height: auto; border: 1px solid var(--rule); border-radius: 6px; }
-svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
-svg text.title { fill: var(--text); font-size: 13px; font-weight: 600; }
-svg .grid { stroke: var(--rule); } svg .level { stroke: var(--dim); stroke-dasharray: 2 4; }
-svg .band { fill: var(--b); opacity: .13; }
-svg path { fill: none; stroke-width: 1.8; } svg path.dashed { stroke-dasharray: 6 4; }
+// After report::kPlotStyle.
+constexpr const char* kColours = R"css(
 .line-a { stroke: var(--a); } .line-b { stroke: var(--b); } .line-c { stroke: var(--c); }
 .fill-a { fill: var(--a); } .fill-b { fill: var(--b); } .fill-c { fill: var(--c); } .fill-wait { fill: var(--wait); }
 )css";
@@ -166,15 +162,15 @@ std::string ratio_plot(const json& result) {
   }
   Series series{.name = "B/A", .css_class = "b", .points = {}, .markers = true};
   for (const auto& [round, pair] : rounds) series.points.emplace_back(round, pair.second / pair.first);
-  return line_chart({.title = "Ratio of images/s by round, and the 95 % interval of its median",
-                     .x_label = "round",
-                     .y_label = "B/A",
-                     .series = {series},
-                     .whole_numbers = true,
-                     .from_zero = false,
-                     .level = 1.0,
-                     .level_label = "equal",
-                     .band = std::pair(result["ratio_low"].get<double>(), result["ratio_high"].get<double>())});
+  return report::line_chart({.title = "Ratio of images/s by round, and the 95 % interval of its median",
+                             .x_label = "round",
+                             .y_label = "B/A",
+                             .series = {series},
+                             .whole_numbers = true,
+                             .from_zero = false,
+                             .level = 1.0,
+                             .level_label = "equal",
+                             .band = std::pair(result["ratio_low"].get<double>(), result["ratio_high"].get<double>())});
 }
 
 // One curve per arm and round. `x` is "step" or "train_s".
@@ -191,7 +187,7 @@ std::string loss_plot(const json& result, const std::string& x, const std::strin
     for (const json& run : result["runs"]) {
       if (run["arm"] != kind->arm) continue;
       // B is dashed, so that A shows through where they are equal.
-      Series series{.name = kind->name, .css_class = kind->css_class, .points = {}, .dashed = kind == &all[1]};
+      Series series{.name = kind->name, .css_class = kind->css_class, .points = {}, .dash = kind == &all[1] ? 1 : 0};
       const json& curve = run["curve"];
       for (std::size_t i = 0; i < curve["loss"].size(); ++i) {
         if (curve["loss"][i].is_number()) series.points.emplace_back(curve[x][i], curve["loss"][i]);
@@ -215,8 +211,11 @@ std::string accuracy_plot(const json& result) {
   for (const Kind* kind : {&all[0], &all[1]}) {
     for (const json& run : result["runs"]) {
       if (run["arm"] != kind->arm) continue;
-      Series series{
-          .name = kind->name, .css_class = kind->css_class, .points = {}, .markers = true, .dashed = kind == &all[1]};
+      Series series{.name = kind->name,
+                    .css_class = kind->css_class,
+                    .points = {},
+                    .markers = true,
+                    .dash = kind == &all[1] ? 1 : 0};
       const json& epochs = run["per_epoch"];
       double seconds = 0;
       for (std::size_t i = 0; i < epochs["accuracy"].size(); ++i) {
@@ -234,7 +233,7 @@ std::string accuracy_plot(const json& result) {
 }
 
 std::string step_plot(const json& result) {
-  std::vector<Bar> bars;
+  std::vector<report::Bar> bars;
   for (std::size_t i = 0; i < 2; ++i) {
     const json& arm = result["arms"][i];
     bars.push_back({kinds()[i].name,
@@ -255,7 +254,7 @@ std::string html(const json& document) {
                                                                    : "";
   std::string page =
       report::page_head(fmt::format("clustar ab: {} against {}", show(result["candidate"]), show(result["baseline"])),
-                        std::string(report::kPageStyle) + kStyle);
+                        std::string(report::kPageStyle) + report::kPlotStyle + kColours);
   page += fmt::format("<h1>{} on {}</h1>\n<p>A, the baseline: <b>{}</b>. B, the candidate: <b>{}</b>.</p>\n",
                       escaped(show(result["model"])), escaped(show(result["place"]["text"])),
                       escaped(show(result["baseline"])), escaped(show(result["candidate"])));

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/ab/plot.h"
 #include "bench/ab/results.h"
+#include "bench/report/plot.h"
 
 namespace clustar::bench::ab {
 namespace {
@@ -165,7 +165,7 @@ TEST(AbHtml, IsOnePageThatNeedsNothingElse) {
 
 TEST(AbPlot, TicksAreRoundAndCoverTheRange) {
   for (const auto& [low, high] : std::vector<std::pair<double, double>>{{0, 1}, {0, 1234}, {0.95, 1.07}, {-3, 8}}) {
-    const std::vector<double> values = ticks(low, high, 5);
+    const std::vector<double> values = report::ticks(low, high, 5);
     EXPECT_LE(values.front(), low + 1e-9);
     EXPECT_GE(values.back(), high - 1e-9);
     EXPECT_GE(values.size(), 4u);
@@ -174,14 +174,46 @@ TEST(AbPlot, TicksAreRoundAndCoverTheRange) {
 }
 
 TEST(AbPlot, EmptyAndConstantDataMakeAPlotToo) {
-  LineChart chart;
+  report::LineChart chart;
   chart.title = "nothing";
   chart.series = {{"none", "a", {}}, {"flat", "b", {{1, 5}, {1, 5}}}};
   chart.from_zero = false;
-  const std::string svg = line_chart(chart);
+  const std::string svg = report::line_chart(chart);
   EXPECT_EQ(svg.find("nan"), std::string::npos) << svg;
   EXPECT_EQ(svg.find("inf"), std::string::npos) << svg;
-  EXPECT_NE(bar_chart("empty", "ms", {}).find("</svg>"), std::string::npos);
+  EXPECT_NE(report::bar_chart("empty", "ms", {}).find("</svg>"), std::string::npos);
+}
+
+// Their legend takes as many rows as it needs, and the plot begins below it.
+TEST(AbPlot, ManySeriesDoNotCoverTheirLegend) {
+  report::LineChart chart;
+  for (int i = 0; i < report::kSeriesColours; ++i) {
+    chart.series.push_back({.name = fmt::format("a name of thirty characters {}", i), .css_class = "s0"});
+    chart.series.back().points = {{0.12, 0}, {0.19, 1}};
+  }
+  chart.log_x = true;
+  const std::string svg = report::line_chart(chart);
+  const auto last_of = [&](const std::string& pattern) {
+    const std::regex expression(pattern);
+    double last = 0;
+    for (std::sregex_iterator it(svg.begin(), svg.end(), expression), end; it != end; ++it) last = std::stod((*it)[1]);
+    return last;
+  };
+  const double legend = last_of("<path d=\"M[0-9.]+ ([0-9.]+)h");
+  const double top = last_of("<line [^>]*y1=\"([0-9.]+)\"[^>]*class=\"grid\"");  // of y's last tick
+  EXPECT_GT(legend, 80);
+  EXPECT_GT(top, legend + 5);
+  EXPECT_NE(svg.find(">0.14</text>"), std::string::npos) << "less than a power of 10 has ticks, too: " << svg;
+}
+
+TEST(AbPlot, NamedPlacesAndSpreads) {
+  report::LineChart chart;
+  chart.x_names = {"first", "<second>"};
+  chart.series = {{.name = "one", .css_class = "s1", .points = {{0, 1}, {1.1, 2}}, .spread = {{0.5, 1.5}, {1, 4}}}};
+  const std::string svg = report::line_chart(chart);
+  EXPECT_NE(svg.find(">&lt;second&gt;</text>"), std::string::npos) << svg;
+  EXPECT_NE(svg.find(">4</text>"), std::string::npos) << "a spread belongs to what is shown";
+  EXPECT_EQ(svg.find(">0.5</text>"), std::string::npos) << "numbers where there are names";
 }
 
 }  // namespace

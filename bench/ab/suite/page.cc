@@ -9,6 +9,7 @@
 #include "bench/ab/suite/arm.h"
 #include "bench/ab/suite/figures.h"
 #include "bench/report/page.h"
+#include "bench/report/plot.h"
 
 namespace clustar::bench::ab::suite {
 namespace {
@@ -154,7 +155,7 @@ std::string styles(const json& training) {
   for (const json& scenario : training.at("scenarios")) {
     for (const json& arm : scenario.at("arms")) carriers.insert(arm.at("carrier"));
   }
-  std::string text = std::string(report::kPageStyle) + kPlotStyle;
+  std::string text = std::string(report::kPageStyle) + report::kPlotStyle + kColours;
   for (const std::string& carrier : carriers) {
     const std::string name = colour_of(carrier);  // "of-..."
     text += fmt::format(".line-{0} {{ stroke: {1}; }} .fill-{0} {{ fill: {1}; }}\n", name,

@@ -11,9 +11,9 @@ namespace clustar::bench::ab::suite {
 // `document`: the envelope with "training", which has been judged (see figures.h).
 std::string page(const nlohmann::json& document);
 
-// The plots of one scenario; needs kPlotStyle.
+// The plots of one scenario; needs report::kPlotStyle and kColours.
 std::string plots_of(const nlohmann::json& training, const nlohmann::json& scenario);
-extern const char* const kPlotStyle;
+extern const char* const kColours;  // of carriers
 using Curve = std::vector<std::pair<double, double>>;
 // Point by point, of runs whose points are at the same steps. It ends where the first run ends: beyond, it would be
 // that of other runs.

@@ -7,15 +7,17 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "bench/ab/plot.h"
 #include "bench/ab/suite/arm.h"
 #include "bench/ab/suite/page.h"
 #include "bench/perf/statistics.h"
+#include "bench/report/plot.h"
 
 namespace clustar::bench::ab::suite {
 namespace {
 
 using nlohmann::json;
+using report::LineChart;
+using report::Series;
 using Points = Curve;
 
 constexpr std::size_t kCurvePoints = 60;  // of one run, so that a page of many runs stays small
@@ -134,7 +136,7 @@ std::string cdf_plot(const json& scenario, const std::string& algorithm, const s
 
 std::string ratio_plot(const json& training, const json& scenario) {
   const bool has_target = !training.at("options").at("target_accuracy").is_null();
-  std::vector<IntervalRow> rows;
+  std::vector<report::IntervalRow> rows;
   for (const json& figure : scenario.at("figures")) {
     const json& ratio = figure.at(has_target ? "time_ratio" : "step_ratio");
     if (!ratio.is_object() || !ratio["low"].is_number() || figure.at("reference") == figure.at("name")) continue;
@@ -147,7 +149,7 @@ std::string ratio_plot(const json& training, const json& scenario) {
 }
 
 std::string missing_plot(const json& scenario) {
-  std::vector<Bar> bars;
+  std::vector<report::Bar> bars;
   for (const json& figure : scenario.at("figures")) {
     const json& missing = figure.at("missing_bytes");
     if (!missing.is_number() || figure.at("carrier").get<std::string>().starts_with("tcp")) continue;
@@ -174,20 +176,13 @@ Curve median_curve(const std::vector<Curve>& runs) {
   return result;
 }
 
-const char* const kPlotStyle = R"css(
+const char* const kColours = R"css(
 :root { --tcp-cubic: #b35c00; --tcp-bbr: #8c6d1f; --tcp-cubic-rto5: #e08a2e; --tcp-bbr-rto5: #c9a63c;
   --mlt-p0: #1f6fb4; --mlt-p0_5: #3aa17e; --mlt-p1: #14905a; --mlt-p5: #5f8f1c; --mlt-p10: #3f6212;
   --mlt-deadline: #a3478f; --other: #6b7280; }
 @media (prefers-color-scheme: dark) { :root { --tcp-cubic: #e0914a; --tcp-bbr: #c8a95c; --tcp-cubic-rto5: #f2b06a;
   --tcp-bbr-rto5: #e3ca7c; --mlt-p0: #6cb0ec; --mlt-p0_5: #8fe3c4; --mlt-p1: #5fd0a0; --mlt-p5: #b3d95f; --mlt-p10: #d4f08a;
   --mlt-deadline: #d993c8; --other: #a3acba; } }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem; margin-top: 1rem; }
-.plots svg { width: 100%; height: auto; border: 1px solid var(--rule); border-radius: 6px; }
-svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
-svg text.title { fill: var(--text); font-size: 13px; font-weight: 600; }
-svg .grid { stroke: var(--rule); } svg .level { stroke: var(--dim); stroke-dasharray: 2 4; }
-svg .strong { stroke-dasharray: none; } svg .faint { opacity: .45; }
-svg path { fill: none; stroke-width: 2; } svg path.thin { stroke-width: .7; opacity: .3; }
 .met { color: var(--mlt-p1); font-weight: 600; } .missed { color: var(--tcp-cubic); font-weight: 600; }
 )css";
 

@@ -9,6 +9,7 @@
 #include "bench/lossy/report/palette.h"
 #include "bench/lossy/report/section.h"
 #include "bench/report/page.h"
+#include "bench/report/plot.h"
 
 namespace clustar::bench::lossy_report {
 namespace {
@@ -239,7 +240,7 @@ Page make_page(const json& document, const GnuplotOptions& gnuplot) {
   std::string sections;
   for (std::size_t i = 0; i < scenarios.size(); ++i) sections += section(scenarios[i], i, palette, plotter);
   Page page{.html = {}, .plots = plotter.plots(), .problems = plotter.problems()};
-  page.html = report::page_head("clustar perf --suite lossy", std::string(report::kPageStyle) + kPaletteStyle + kStyle);
+  page.html = report::page_head("clustar perf --suite lossy", report::kPageStyle + report::series_style() + kStyle);
   page.html += "<h1>Transports over a lossy fabric</h1>\n<p>Report of <code>clustar perf --suite lossy</code></p>\n";
   page.html += verdict(count_bars(scenarios)) + warnings(results);
   for (const std::string& problem : page.problems) {

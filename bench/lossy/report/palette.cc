@@ -31,13 +31,6 @@ const std::vector<std::vector<double>>& dashes() {
 
 }  // namespace
 
-const char* const kPaletteStyle = R"css(
-:root { --s0: #0a5fb4; --s1: #c44a06; --s2: #00805a; --s3: #a2479a; --s4: #4d5560; --s5: #736d00;
-  --s6: #ad7400; --s7: #2c84b8; --s8: #b3243c; --s9: #5c6b7a; --s10: #7d5534; --s11: #4a4fb0; }
-@media (prefers-color-scheme: dark) { :root { --s0: #5aa9ff; --s1: #ff8f4d; --s2: #2ec49a; --s3: #e08ad6;
-  --s4: #d5dde6; --s5: #d9d15a; --s6: #f2c14e; --s7: #8ccbf2; --s8: #ff7a85; --s9: #a3b3c2; --s10: #c9a27e;
-  --s11: #a8acff; } })css";
-
 std::string ArmStyle::swatch() const {
   return fmt::format(
       "<svg class=swatch viewBox=\"0 0 34 10\" aria-hidden=true><line x1=0 y1=5 x2=34 y2=5 stroke=\"var(--s{})\" "

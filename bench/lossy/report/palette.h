@@ -7,10 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "bench/report/plot.h"
+
 namespace clustar::bench::lossy_report {
 
 struct ArmStyle {
-  int slot = 0;  // of the page's colours: var(--s<slot>)
+  int slot = 0;  // of report::series_style()
   bool ours = true;
   std::vector<double> dash;  // empty: solid; in units of the plot
 
@@ -19,10 +21,7 @@ struct ArmStyle {
   std::string swatch() const;
 };
 
-// The colours of the slots in both schemes (hues after Okabe and Ito, told apart by colour-blind people, darkened on
-// white and lightened on black to be read on either).
-extern const char* const kPaletteStyle;
-inline constexpr int kSlots = 12;
+inline constexpr int kSlots = report::kSeriesColours;
 
 // Styles by arm name, in the order of first appearance in the scenarios, so that an arm looks the same everywhere.
 class Palette {

@@ -1,4 +1,4 @@
-#include "bench/ab/plot.h"
+#include "bench/report/plot.h"
 
 #include <fmt/format.h>
 
@@ -6,12 +6,11 @@
 #include <cmath>
 #include <set>
 
+#include "bench/report/page.h"
 #include "bench/report/range.h"
 
-namespace clustar::bench::ab {
+namespace clustar::bench::report {
 namespace {
-
-using report::Range;
 
 constexpr double kWidth = 640;
 constexpr double kHeight = 320;
@@ -45,41 +44,60 @@ std::string open_svg(double height, const std::string& title) {
          text(12, 20, "start", "title", title);
 }
 
-// Name and class of each thing in the order of its first appearance.
-using Legend = std::vector<std::pair<std::string, std::string>>;
-std::string legend(const Legend& entries) {
-  std::string svg;
-  double x = kLeft;
-  double y = 32;
-  std::set<std::string> seen;
-  for (const auto& [name, css] : entries) {
-    if (!seen.insert(name).second) continue;
-    // Long names are cut: the page's table has them in full.
-    const std::string shown = name.size() > 30 ? name.substr(0, 28) + ".." : name;
-    const double width = 36 + 6.6 * static_cast<double>(shown.size());
-    if (x + width > kWidth && x > kLeft) {
-      x = kLeft;
-      y += 14;
-    }
-    svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.0f}\" width=\"14\" height=\"10\" rx=\"2\" class=\"fill-{}\"/>", x, y,
-                       css);
-    svg += text(x + 19, y + 9, "start", "label", shown);
-    x += width;
-  }
-  return svg;
+// Long names are cut: the page's tables have them in full.
+std::string cut(const std::string& name, std::size_t most) {
+  return name.size() > most ? name.substr(0, most - 2) + ".." : name;
 }
+
+// Each name once, in the order of their first appearance; in as many rows as it takes.
+class Legend {
+ public:
+  void add_area(const std::string& name, const std::string& css_class) { add(name, css_class, kArea); }
+  void add_line(const Series& series) { add(series.name, series.css_class, series.dash); }
+  double bottom() const { return y_ + kRow; }
+  const std::string& svg() const { return svg_; }
+
+ private:
+  static constexpr int kArea = -1;
+  static constexpr double kRow = 14;
+  static constexpr double kSample = 22;
+
+  void add(const std::string& name, const std::string& css_class, int dash) {
+    if (name.empty() || !seen_.insert(name).second) return;
+    const std::string shown = cut(name, 30);
+    const double width = kSample + 22 + 6.2 * static_cast<double>(shown.size());
+    if (x_ + width > kWidth && x_ > kLeft) {
+      x_ = kLeft;
+      y_ += kRow;
+    }
+    svg_ += dash == kArea
+                ? fmt::format("<rect x=\"{:.1f}\" y=\"{:.0f}\" width=\"14\" height=\"10\" rx=\"2\" class=\"fill-{}\"/>",
+                              x_, y_, css_class)
+                : fmt::format("<path d=\"M{:.1f} {:.0f}h{:.0f}\" class=\"line-{} dash{}\"/>", x_, y_ + 5, kSample,
+                              css_class, dash);
+    svg_ += text(x_ + kSample + 5, y_ + 9, "start", "label", shown);
+    x_ += width;
+  }
+
+  double x_ = kLeft;
+  double y_ = 32;
+  std::set<std::string> seen_;
+  std::string svg_;
+};
 
 class Axes {
  public:
-  Axes(Range x, Range y) : x_(x), y_(y) {}
+  Axes(Range x, Range y, double top) : x_(x), y_(y), top_(top) {}
   double x(double value) const { return kLeft + (value - x_.low) / (x_.high - x_.low) * (kWidth - kLeft - kRight); }
-  double y(double value) const {
-    return kHeight - kBottom - (value - y_.low) / (y_.high - y_.low) * (kHeight - kTop - kBottom);
-  }
+  double y(double value) const { return bottom() - (value - y_.low) / (y_.high - y_.low) * kPlotHeight; }
+  double top() const { return top_; }
+  double bottom() const { return top_ + kPlotHeight; }
 
  private:
+  static constexpr double kPlotHeight = kHeight - kTop - kBottom;
   Range x_;
   Range y_;
+  double top_;  // below the legend
 };
 
 void widen(Range& range) {
@@ -90,16 +108,30 @@ void widen(Range& range) {
 std::string curve(const Series& series, const Axes& axes) {
   std::string path;
   std::string marks;
-  for (const auto& [x, y] : series.points) {
+  for (std::size_t i = 0; i < series.points.size(); ++i) {
+    const auto [x, y] = series.points[i];
     path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : " L", axes.x(x), axes.y(y));
+    std::string around;
+    if (i < series.spread.size()) {
+      const auto [low, high] = series.spread[i];
+      marks += line(axes.x(x), axes.y(low), axes.x(x), axes.y(high), "line-" + series.css_class);
+      around = fmt::format(" ({} to {})", number(low), number(high));
+    }
     if (!series.markers) continue;
-    marks += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" class=\"fill-{}\"><title>{}: {}</title></circle>",
-                         axes.x(x), axes.y(y), series.css_class, escaped(series.name), number(y));
+    marks +=
+        fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" class=\"fill-{}\"><title>{}: {}{}</title></circle>",
+                    axes.x(x), axes.y(y), series.css_class, escaped(series.name), number(y), around);
   }
   if (path.empty()) return {};
-  return fmt::format("<path d=\"{}\" class=\"line-{}{}{}\"/>", path, series.css_class, series.dashed ? " dashed" : "",
-                     series.thin ? " thin" : "") +
+  return fmt::format("<path d=\"{}\" class=\"line-{} dash{}{}\"><title>{}</title></path>", path, series.css_class,
+                     series.dash, series.thin ? " thin" : "", escaped(series.name)) +
          marks;
+}
+
+std::string x_text(const LineChart& chart, double value) {
+  if (chart.x_names.empty()) return number(chart.log_x ? std::pow(10, value) : value);
+  const auto place = static_cast<std::size_t>(std::max(0.0, value));
+  return place < chart.x_names.size() ? cut(chart.x_names[place], 12) : "";
 }
 
 std::string grid(const LineChart& chart, const Axes& axes, const std::vector<double>& xs,
@@ -110,12 +142,11 @@ std::string grid(const LineChart& chart, const Axes& axes, const std::vector<dou
     svg += text(kLeft - 6, axes.y(value) + 4, "end", "label", number(value));
   }
   for (const double value : xs) {
-    svg += text(axes.x(value), kHeight - kBottom + 18, "middle", "label",
-                number(chart.log_x ? std::pow(10, value) : value));
+    svg += text(axes.x(value), axes.bottom() + 18, "middle", "label", x_text(chart, value));
   }
-  svg += text((kLeft + kWidth - kRight) / 2, kHeight - 8, "middle", "label", chart.x_label);
+  svg += text((kLeft + kWidth - kRight) / 2, axes.bottom() + kBottom - 8, "middle", "label", chart.x_label);
   // The unit of y stands above its axis, where it needs no rotation.
-  return svg + text(kLeft - 6, kTop - 10, "end", "label", chart.y_label);
+  return svg + text(kLeft - 6, axes.top() - 10, "end", "label", chart.y_label);
 }
 
 // The same with logarithms to the base of 10 for x.
@@ -126,7 +157,8 @@ LineChart logarithmic(LineChart chart) {
   return chart;
 }
 
-// 1, 2 and 5 of each power of 10 that x spans, as logarithms; powers alone where they are many.
+// 1, 2 and 5 of each power of 10 that x spans, as logarithms; powers alone where they are many, and where there are
+// hardly any of all these, round numbers.
 std::vector<double> log_ticks(const Range& x) {
   std::vector<double> all;
   const bool many = x.high - x.low > 3;
@@ -136,10 +168,87 @@ std::vector<double> log_ticks(const Range& x) {
       if ((factor == 1 || !many) && value >= x.low && value <= x.high) all.push_back(value);
     }
   }
+  if (all.size() > 1) return all;
+  all.clear();
+  for (const double value : ticks(std::pow(10, x.low), std::pow(10, x.high), 5)) {
+    if (value > 0 && std::log10(value) >= x.low && std::log10(value) <= x.high) all.push_back(std::log10(value));
+  }
   return all;
 }
 
+// Of all that a chart shows.
+struct Extent {
+  Range x, y;
+};
+Extent extent_of(const LineChart& chart) {
+  Extent all;
+  for (const Series& series : chart.series) {
+    for (const auto& [x, y] : series.points) {
+      all.x.take(x);
+      all.y.take(y);
+    }
+    for (const auto& [low, high] : series.spread) {
+      all.y.take(low);
+      all.y.take(high);
+    }
+  }
+  if (!chart.whole_numbers && !chart.log_x && chart.x_names.empty()) all.x.take(0);
+  if (chart.from_zero) all.y.take(0);
+  if (chart.level) all.y.take(*chart.level);
+  if (chart.band) {
+    all.y.take(chart.band->first);
+    all.y.take(chart.band->second);
+  }
+  widen(all.x);
+  widen(all.y);
+  return all;
+}
+
+// The ticks of x, which is widened to them.
+std::vector<double> x_ticks(const LineChart& chart, Range& x) {
+  if (chart.log_x) return log_ticks(x);
+  std::vector<double> xs;
+  if (!chart.x_names.empty()) x = {0, static_cast<double>(chart.x_names.size() - 1)};
+  if (!chart.whole_numbers && chart.x_names.empty()) {
+    xs = ticks(x.low, x.high, 6);
+    x = {xs.front(), xs.back()};
+    return xs;
+  }
+  for (double value = std::ceil(x.low); value <= x.high; value += std::max(1.0, std::ceil((x.high - x.low) / 20))) {
+    xs.push_back(value);
+  }
+  x = {x.low - 0.4, x.high + 0.4};
+  return xs;
+}
+
 }  // namespace
+
+const char* const kPlotStyle = R"css(
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem;
+  align-items: start; margin: 1rem 0; }
+.plots svg { width: 100%; height: auto; border: 1px solid var(--rule); border-radius: 6px; }
+svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
+svg text.title { fill: var(--text); font-size: 13px; font-weight: 600; }
+svg .grid { stroke: var(--rule); } svg .level { stroke: var(--dim); stroke-dasharray: 2 4; }
+svg .strong { stroke-dasharray: none; } svg .faint { opacity: .45; } svg .band { fill: var(--b); opacity: .13; }
+svg path { fill: none; stroke-width: 2; } svg path.thin { stroke-width: .7; opacity: .3; }
+.dash1 { stroke-dasharray: 6 4; } .dash2 { stroke-dasharray: 2 2; } .dash3 { stroke-dasharray: 9 3 2 3; }
+.dash4 { stroke-dasharray: 12 4; } .dash5 { stroke-dasharray: 6 2 2 2 2 2; }
+)css";
+
+std::string series_style() {
+  std::string style = R"css(
+:root { --s0: #0a5fb4; --s1: #c44a06; --s2: #00805a; --s3: #a2479a; --s4: #4d5560; --s5: #736d00;
+  --s6: #ad7400; --s7: #2c84b8; --s8: #b3243c; --s9: #5c6b7a; --s10: #7d5534; --s11: #4a4fb0; }
+@media (prefers-color-scheme: dark) { :root { --s0: #5aa9ff; --s1: #ff8f4d; --s2: #2ec49a; --s3: #e08ad6;
+  --s4: #d5dde6; --s5: #d9d15a; --s6: #f2c14e; --s7: #8ccbf2; --s8: #ff7a85; --s9: #a3b3c2; --s10: #c9a27e;
+  --s11: #a8acff; } }
+)css";
+  for (int i = 0; i < kSeriesColours; ++i) {
+    style += fmt::format(".line-s{0} {{ stroke: var(--s{0}); }} .fill-s{0} {{ fill: var(--s{0}); }}\n", i);
+  }
+  return style;
+}
 
 std::vector<double> ticks(double low, double high, int count) {
   if (!(high > low) || count < 1) return {low};
@@ -161,39 +270,14 @@ std::vector<double> ticks(double low, double high, int count) {
 
 std::string line_chart(const LineChart& given) {
   const LineChart chart = given.log_x ? logarithmic(given) : given;
-  Range x;
-  Range y;
-  for (const Series& series : chart.series) {
-    for (const auto& [px, py] : series.points) {
-      x.take(px);
-      y.take(py);
-    }
-  }
-  if (!chart.whole_numbers && !chart.log_x) x.take(0);
-  if (chart.from_zero) y.take(0);
-  if (chart.level) y.take(*chart.level);
-  if (chart.band) {
-    y.take(chart.band->first);
-    y.take(chart.band->second);
-  }
-  widen(x);
-  widen(y);
+  auto [x, y] = extent_of(chart);
   const std::vector<double> ys = ticks(y.low, y.high, 5);
   y = {ys.front(), ys.back()};
-  std::vector<double> xs = ticks(x.low, x.high, 6);
-  if (chart.whole_numbers) {
-    xs.clear();
-    for (double value = std::ceil(x.low); value <= x.high; value += std::max(1.0, std::ceil((x.high - x.low) / 20))) {
-      xs.push_back(value);
-    }
-    x = {x.low - 0.4, x.high + 0.4};
-  } else if (chart.log_x) {
-    xs = log_ticks(x);
-  } else {
-    x = {xs.front(), xs.back()};
-  }
-  const Axes axes(x, y);
-  std::string svg = open_svg(kHeight, chart.title);
+  const std::vector<double> xs = x_ticks(chart, x);
+  Legend legend;
+  for (const Series& series : chart.series) legend.add_line(series);
+  const Axes axes(x, y, std::max(kTop, legend.bottom() + 12));
+  std::string svg = open_svg(axes.bottom() + kBottom, chart.title);
   if (chart.band) {
     const double top = axes.y(chart.band->second);
     svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" class=\"band\"/>", kLeft,
@@ -204,22 +288,18 @@ std::string line_chart(const LineChart& given) {
     svg += line(kLeft, axes.y(*chart.level), kWidth - kRight, axes.y(*chart.level), "level");
     svg += text(kWidth - kRight - 4, axes.y(*chart.level) - 5, "end", "label", chart.level_label);
   }
-  Legend names;
-  for (const Series& series : chart.series) {
-    svg += curve(series, axes);
-    names.emplace_back(series.name, series.css_class);
-  }
-  return svg + legend(names) + "</svg>\n";
+  for (const Series& series : chart.series) svg += curve(series, axes);
+  return svg + legend.svg() + "</svg>\n";
 }
 
 std::string bar_chart(const std::string& title, const std::string& unit, const std::vector<Bar>& bars) {
   double longest = 0;
-  Legend names;
+  Legend legend;
   for (const Bar& bar : bars) {
     double sum = 0;
     for (const BarPart& part : bar.parts) {
       sum += part.value;
-      names.emplace_back(part.name, part.css_class);
+      legend.add_area(part.name, part.css_class);
     }
     longest = std::max(longest, sum);
   }
@@ -228,7 +308,7 @@ std::string bar_chart(const std::string& title, const std::string& unit, const s
   std::string svg = open_svg(height, title);
   double y = kTop;
   for (const Bar& bar : bars) {
-    svg += text(kBarLabels - 10, y + kBarHeight / 2 + 4, "end", "label", bar.label);
+    svg += text(kBarLabels - 10, y + kBarHeight / 2 + 4, "end", "label", cut(bar.label, 20));
     double x = kBarLabels;
     double sum = 0;
     for (const BarPart& part : bar.parts) {
@@ -243,7 +323,7 @@ std::string bar_chart(const std::string& title, const std::string& unit, const s
     svg += text(x + 8, y + kBarHeight / 2 + 4, "start", "label", number(sum) + " " + unit);
     y += kBarHeight + kBarGap;
   }
-  return svg + legend(names) + "</svg>\n";
+  return svg + legend.svg() + "</svg>\n";
 }
 
 std::string interval_chart(const std::string& title, const std::string& x_label, const std::vector<IntervalRow>& rows,
@@ -269,7 +349,7 @@ std::string interval_chart(const std::string& title, const std::string& x_label,
   svg += text((kBarLabels + kWidth - kBarNumbers) / 2, bottom + 34, "middle", "label", x_label);
   double y = kTop + kBarHeight / 2;
   for (const IntervalRow& row : rows) {
-    svg += text(kBarLabels - 10, y + 4, "end", "label", row.label);
+    svg += text(kBarLabels - 10, y + 4, "end", "label", cut(row.label, 20));
     svg +=
         fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"6\" rx=\"3\" class=\"fill-{} faint\"/>",
                     x(row.low), y - 3, std::max(2.0, x(row.high) - x(row.low)), row.css_class);
@@ -282,4 +362,4 @@ std::string interval_chart(const std::string& title, const std::string& x_label,
   return svg + "</svg>\n";
 }
 
-}  // namespace clustar::bench::ab
+}  // namespace clustar::bench::report
