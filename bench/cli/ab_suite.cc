@@ -33,13 +33,6 @@ using nlohmann::json;
 
 void say(const std::string& message) { std::cerr << "clustar ab: " << message << "\n"; }
 
-std::string command_line() {
-  std::ifstream in("/proc/self/cmdline", std::ios::binary);
-  std::string text;
-  for (std::string word; std::getline(in, word, '\0');) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 json load_average() {
   std::array<double, 3> load{};
   return getloadavg(load.data(), 3) == 3 ? json(load) : json(nullptr);
@@ -100,7 +93,7 @@ json document_of(json training) {
   suite::judge(training);
   json document = report::envelope("ab", suite::comparisons(training));
   document["suite"] = "training";
-  document["command_line"] = command_line();
+  document["command_line"] = report::command_line();
   document["training"] = std::move(training);
   return document;
 }

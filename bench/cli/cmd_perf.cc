@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -58,14 +57,6 @@ struct Arguments {
   bool worker = false;
   SuiteArguments suite;
 };
-
-std::string command_line() {
-  std::ifstream in("/proc/self/cmdline", std::ios::binary);
-  std::string line{std::istreambuf_iterator<char>(in), {}};
-  if (!line.empty()) line.pop_back();
-  std::replace(line.begin(), line.end(), '\0', ' ');
-  return line;
-}
 
 int usage_error(const std::string& message) {
   std::cerr << "clustar perf: " << message << "\n";
@@ -207,7 +198,7 @@ int run_server(const Arguments& arguments) {
 
 int run_perf(const Arguments& arguments) {
   if (!arguments.suite.worker.empty()) return lossy::run_worker(arguments.suite.worker);
-  if (!arguments.suite.name.empty()) return run_suite(arguments.suite, arguments.json, command_line());
+  if (!arguments.suite.name.empty()) return run_suite(arguments.suite, arguments.json, report::command_line());
   if (arguments.worker) {
     std::optional<perf::PluginSpec> plugin;
     if (!arguments.plugin.empty()) plugin = spec_of(arguments.plugin, arguments.plugin_version, arguments.device);
@@ -251,7 +242,7 @@ int run_perf(const Arguments& arguments) {
   out << perf::footer(*report, *options) << std::flush;
   if (!arguments.json.empty()) {
     auto document = report::envelope("perf", perf::results_to_json(*report, *options));
-    document["command_line"] = command_line();
+    document["command_line"] = report::command_line();
     document["settings"] = perf::settings_to_json(*options);
     document["arms"] = report->arms;
     document["warnings"] = report->warnings;

@@ -5,9 +5,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 namespace clustar::bench::report {
 namespace {
@@ -44,8 +46,22 @@ nlohmann::json envelope(const std::string& command, nlohmann::json results) {
   return {{"command", command}, {"version", CLUSTAR_VERSION}, {"machine", machine()}, {"results", std::move(results)}};
 }
 
+std::string command_line() {
+  std::ifstream in("/proc/self/cmdline", std::ios::binary);
+  std::string text;
+  for (std::string word; std::getline(in, word, '\0');) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
 Result<void> check_writable(const std::string& path) {
-  if (path.empty() || path == "-" || std::ofstream(path, std::ios::app)) return {};
+  if (path.empty() || path == "-") return {};
+  std::error_code unknown;
+  const bool is_new = std::filesystem::symlink_status(path, unknown).type() == std::filesystem::file_type::not_found;
+  if (std::ofstream(path, std::ios::app)) {
+    // An interrupt before the results are there must not leave a file without any.
+    if (is_new) std::filesystem::remove(path, unknown);
+    return {};
+  }
   return fail(ErrorCode::kInvalidArgument, "cannot write '" + path + "': " + std::strerror(errno));
 }
 

@@ -11,7 +11,11 @@ namespace clustar::bench::report {
 // {command, version, machine{cpu, cores, memory_gb, kernel, tcp_congestion_control}, results}
 nlohmann::json envelope(const std::string& command, nlohmann::json results);
 
-// Whether write_json could write there, to be found out before long work. "-" and "" always can.
+// As this process was called: what repeats its results.
+std::string command_line();
+
+// Whether write_json could write there, to be found out before long work; it leaves no file behind. "-" and "" always
+// can.
 Result<void> check_writable(const std::string& path);
 
 // Errors name the path and errno.
