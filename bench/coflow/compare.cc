@@ -122,13 +122,14 @@ Result<Comparison> compare(const Source& source, const CompareOptions& options, 
     rules.refill = refill_of(policy.spec.substr(0, policy.spec.find(':')), setting);
     TraceWorkload workload(*trace);
     const std::string which = fmt::format("[{}/{}] {}", comparison.policies.size() + 1, policies->size(), policy.spec);
-    const auto replayed = replay(workload, rules, policy.make, [&](std::size_t ended, std::size_t, TimePoint now) {
+    auto replayed = replay(workload, rules, policy.make, [&](std::size_t ended, std::size_t, TimePoint now) {
       say(fmt::format("{}: {} of {} coflows, {:.0f} s", which, ended, trace->coflows.size(),
                       std::chrono::duration<double>(now - TimePoint{}).count()),
           false);
     });
     if (!replayed) return fail(replayed.error().code, fmt::format("{}: {}", policy.spec, replayed.error().message));
     comparison.policies.push_back(summarize(policy.spec, options.rules, *replayed));
+    if (options.per_coflow) comparison.policies.back().each = std::move(replayed->coflows);
     comparison.policies.back().refill_ms = std::chrono::duration<double, std::milli>(rules.refill).count();
     say(fmt::format("{}: {:.3f} s in the mean, {:.2f} s of CPU", which, comparison.policies.back().average_s,
                     comparison.policies.back().cpu_s),

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "bench/coflow/cdf.h"
+
 namespace clustar::bench::coflow {
 namespace {
 
@@ -19,6 +21,21 @@ std::string gain(const Comparison& comparison, const Summary& one) {
   const Summary* fair = find(comparison, "maxmin");
   if (fair == nullptr || one.average_s <= 0) return "-";
   return fmt::format("{:.2f}x", fair->average_s / one.average_s);
+}
+
+nlohmann::json each_json(const std::vector<CoflowResult>& coflows) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const CoflowResult& one : coflows) {
+    nlohmann::json row{
+        {"label", one.label},       {"arrival_s", std::chrono::duration<double>(one.arrival - TimePoint{}).count()},
+        {"cct_s", nullptr},         {"slowdown", nullptr},
+        {"bytes", one.bytes},       {"flows", one.flows},
+        {"rejected", one.rejected}, {"late", one.late}};
+    if (!one.rejected) row["cct_s"] = one.cct_s();
+    if (!one.rejected && one.flows > 0) row["slowdown"] = one.cct_s() / one.isolated_s;
+    all.push_back(std::move(row));
+  }
+  return all;
 }
 
 }  // namespace
@@ -85,10 +102,13 @@ nlohmann::json to_json(const Comparison& comparison) {
                        {"sum_cct_ms", one.sum_ms},
                        {"mean_slowdown", one.slowdown_mean},
                        {"p95_slowdown", one.slowdown_p95},
+                       {"cdf_cct_s", cdf(one.ccts_s)},
+                       {"cdf_slowdown", cdf(one.slowdowns)},
                        {"bins", bins},
                        {"refill_ms", one.refill_ms},
                        {"cpu_s", one.cpu_s},
                        {"allocations", one.allocations}});
+    if (!one.each.empty()) results.back()["per_coflow"] = each_json(one.each);
   }
   return results;
 }

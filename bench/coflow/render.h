@@ -20,7 +20,7 @@ struct Comparison {
 };
 
 std::string text(const Comparison& comparison);
-// [{policy, rules, average_cct_s, ...}]
+// [{policy, rules, average_cct_s, ..., cdf_cct_s[[s, share]...], per_coflow[{label, cct_s, ...}...] if asked for}]
 nlohmann::json to_json(const Comparison& comparison);
 // {name, ports, port_gbps, load{busiest, mean}}
 nlohmann::json workload_json(const Comparison& comparison);

@@ -33,7 +33,7 @@ Summary summarize(const std::string& policy, const std::string& rules, const Rep
   summary.rules = rules;
   summary.cpu_s = replay.cpu_s;
   summary.allocations = replay.allocations;
-  std::vector<double> slowdowns;
+  std::vector<double>& slowdowns = summary.slowdowns;
   double weights = 0;
   for (const CoflowResult& one : replay.coflows) {
     if (one.rejected) {

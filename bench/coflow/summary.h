@@ -30,7 +30,8 @@ struct Summary {
   double cpu_s = 0;
   double refill_ms = 0;  // Rules::refill
   std::uint64_t allocations = 0;
-  std::vector<double> ccts_s;  // ascending
+  std::vector<double> ccts_s, slowdowns;  // ascending
+  std::vector<CoflowResult> each;         // as they were taken, if asked for
 };
 
 // Quantile q of n: the value at place ceil(q n), as CoflowSim's users count.

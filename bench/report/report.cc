@@ -66,6 +66,11 @@ Result<void> check_writable(const std::string& path) {
 }
 
 Result<void> write_text(const std::string& text, const std::string& path) {
+  if (path == "-") {
+    std::cout << text << std::flush;
+    if (std::cout) return {};
+    return fail(ErrorCode::kSystem, std::string("cannot write to standard output: ") + std::strerror(errno));
+  }
   std::ofstream out(path);
   out << text;
   out.close();
@@ -74,12 +79,6 @@ Result<void> write_text(const std::string& text, const std::string& path) {
 }
 
 Result<void> write_json(const nlohmann::json& document, const std::string& path) {
-  if (path == "-") {
-    std::cout << document.dump(2) << std::endl;
-    if (!std::cout)
-      return fail(ErrorCode::kSystem, std::string("cannot write to standard output: ") + std::strerror(errno));
-    return {};
-  }
   return write_text(document.dump(2) + "\n", path);
 }
 

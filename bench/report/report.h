@@ -18,10 +18,10 @@ std::string command_line();
 // can.
 Result<void> check_writable(const std::string& path);
 
-// Errors name the path and errno.
+// "-" is standard output. Errors name the path and errno.
 Result<void> write_text(const std::string& text, const std::string& path);
 
-// Writes pretty-printed JSON; "-" is standard output. Errors name the path and errno.
+// The same of pretty-printed JSON.
 Result<void> write_json(const nlohmann::json& document, const std::string& path);
 
 }  // namespace clustar::bench::report
