@@ -1,6 +1,5 @@
 // `clustar coflow replay`: a trace of coflows under one policy or several, in simulated time.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
@@ -14,6 +13,7 @@
 #include <sstream>
 #include <string>
 
+#include "bench/cli/coflow_output.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
 #include "bench/coflow/compare.h"
@@ -29,8 +29,7 @@ struct Arguments {
   std::string generate;
   std::optional<double> refill_ms;
   bool own_rate = false;
-  std::string json_path;
-  bool quiet = false;
+  CoflowOutput output;
 };
 
 int complain(int status, const std::string& message) {
@@ -69,34 +68,19 @@ int run_replay(Arguments& arguments) {
   if (arguments.refill_ms) arguments.options.refill = Duration(static_cast<Duration::rep>(*arguments.refill_ms * 1e6));
   const auto source = read_source(arguments);
   if (!source) return complain(kUsage, source.error().message);
-  if (const auto ok = report::check_writable(arguments.json_path); !ok) return complain(kUsage, ok.error().message);
-  const bool terminal = !arguments.quiet && isatty(STDERR_FILENO) == 1;
-  const auto progress = [&](const std::string& line, bool done) {
-    if (terminal) std::cerr << "\r\33[K" << line << (done ? "\n" : "") << std::flush;
-    if (!terminal && !arguments.quiet && done) std::cerr << line << "\n";
-  };
-  const auto comparison = coflow::compare(*source, arguments.options, progress);
+  if (arguments.options.per_coflow && arguments.output.json_path.empty()) {
+    return complain(kUsage, "--per-coflow is for what --json writes; name a file there");
+  }
+  if (const auto ok = check(arguments.output); !ok) return complain(kUsage, ok.error().message);
+  const auto comparison = coflow::compare(*source, arguments.options, progress(arguments.output));
   if (!comparison) {
     return complain(comparison.error().code == ErrorCode::kInvalidArgument ? kUsage : kFailed,
                     comparison.error().message);
   }
-  if (arguments.json_path != "-") std::cout << coflow::text(*comparison) << std::flush;
   auto document = report::envelope("coflow replay", coflow::to_json(*comparison));
   document["workload"] = coflow::workload_json(*comparison);
-  if (!arguments.json_path.empty()) {
-    if (const auto ok = report::write_json(document, arguments.json_path); !ok) {
-      return complain(kFailed, ok.error().message);
-    }
-  }
-  return std::cout ? kOk : complain(kFailed, "cannot write to standard output");
-}
-
-std::string policy_help() {
-  std::string help = "Policies, with their keys (policy:key=value,...):\n";
-  for (const auto& one : clustar::coflow::policies()) {
-    help += fmt::format("  {:<8}{}{}{}\n", one.name, one.what, one.keys.empty() ? "" : "; ", one.keys);
-  }
-  return help;
+  const auto written = write(arguments.output, coflow::text(*comparison), std::move(document));
+  return written ? kOk : complain(kFailed, written.error().message);
 }
 
 }  // namespace
@@ -104,8 +88,12 @@ std::string policy_help() {
 void add_coflow(CLI::App& app, int& status) {
   auto* coflow_command = app.add_subcommand("coflow", "Coflow scheduling, simulated: replay a trace under policies");
   coflow_command->require_subcommand(1);
-  auto& command =
-      *coflow_command->add_subcommand("replay", "Replay a trace of coflows under policies, and compare them");
+  add_coflow_replay(*coflow_command, status);
+  add_coflow_sweep(*coflow_command, status);
+}
+
+void add_coflow_replay(CLI::App& app, int& status) {
+  auto& command = *app.add_subcommand("replay", "Replay a trace of coflows under policies, and compare them");
   auto arguments = std::make_shared<Arguments>();
   coflow::CompareOptions& options = arguments->options;
   command.add_option("trace", arguments->trace, "File in the format of coflow-benchmark (as FB2010-1Hr-150-0.txt)")
@@ -130,12 +118,11 @@ void add_coflow(CLI::App& app, int& status) {
                   "[100 at 1 Gbit/s, less at more]")
       ->check(number_between(0, 1e6))
       ->type_name("FLOAT");
-  command.add_option("--json", arguments->json_path, "Write the results to this file; - is standard output")
-      ->type_name("FILE");
-  command.add_flag("--no-progress", arguments->quiet, "Nothing on standard error while it runs");
+  add_output_options(command, arguments->output);
+  command.add_flag("--per-coflow", options.per_coflow, "Each coflow's completion time and slowdown in the JSON, too");
   command.footer(policy_help() +
                  "Exit status: 0 ok, 1 failed, 2 wrong usage or trace.\n"
-                 "Example: clustar coflow replay FB2010-1Hr-150-0.txt --policy maxmin --policy match --json ccts.json\n"
+                 "Example: clustar coflow replay FB2010-1Hr-150-0.txt --policy maxmin --policy match --html ccts.html\n"
                  "         clustar coflow replay --generate ports=16,coflows=200,load=0.95 --policy all");
   command.callback([arguments, rate, &status] {
     arguments->own_rate = rate->count() > 0;

@@ -1,9 +1,11 @@
-// `clustar coflow replay` as a user runs it.
+// `clustar coflow` as a user runs it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -20,6 +22,15 @@ using tests::Outcome;
 
 Outcome run(const std::string& arguments) {
   return tests::run_command(std::string(CLUSTAR) + " coflow replay " + arguments);
+}
+
+Outcome run_sweep(const std::string& arguments) {
+  return tests::run_command(std::string(CLUSTAR) + " coflow sweep " + arguments);
+}
+
+std::string content(const std::string& path) {
+  std::ifstream stream(path);
+  return {std::istreambuf_iterator<char>(stream), {}};
 }
 
 TEST(CoflowCommand, ComparesAllPolicies) {
@@ -71,6 +82,9 @@ TEST(CoflowCommand, WrongUsageIsToldWithWhatIsAllowed) {
       {"--generate ports=8 --rules java", "--rules"},
       {"--generate ports=8 --gbps 0", "--gbps"},
       {"--generate ports=8 --json /nowhere/x.json", "/nowhere"},
+      {"--generate ports=8 --html /nowhere/x.html", "/nowhere"},
+      {"--generate ports=8 --json - --html -", "both name '-'"},
+      {"--generate ports=8 --per-coflow", "--per-coflow is for what --json writes"},
   };
   for (const auto& one : cases) {
     const Outcome outcome = run(one.arguments);
@@ -85,6 +99,58 @@ TEST(CoflowCommand, WrongUsageIsToldWithWhatIsAllowed) {
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.text, HasSubstr(":2: the rack of a reducer is '5'; allowed: whole numbers from 0 to 2"));
   std::filesystem::remove(file);
+}
+
+TEST(CoflowCommand, ReportDrawsTheSamePage) {
+  const std::string json = tests::temp_path("coflow_page", ".json"), html = tests::temp_path("coflow_page", ".html");
+  const std::string files = " --no-progress --json " + json + " --html " + html;
+  for (const auto& outcome : {run("--generate ports=8,coflows=30 --policy match --policy maxmin --per-coflow" + files),
+                              run_sweep("--generate ports=8,coflows=30 --loads 0.5,3 --seeds 2" + files)}) {
+    EXPECT_EQ(outcome.status, 0) << outcome.text;
+  }
+  EXPECT_THAT(content(html), HasSubstr("coflow sweep --generate ports=8"));
+  const Outcome drawn = tests::run_command(std::string(CLUSTAR) + " report " + json + " -o -");
+  EXPECT_EQ(drawn.status, 0);
+  EXPECT_EQ(drawn.text, content(html));
+  std::filesystem::remove(json);
+  std::filesystem::remove(html);
+}
+
+TEST(CoflowCommand, SweepsAndSaysWhatIsAllowed) {
+  const Outcome good = run_sweep("--generate ports=6,coflows=20 --loads 0.9,3 --seeds 2 --policy match --json -");
+  EXPECT_EQ(good.status, 0) << good.text;
+  EXPECT_THAT(good.text, HasSubstr("\"command\": \"coflow sweep\""));
+  EXPECT_THAT(good.text, HasSubstr("[4/4] load 3, seed 2: maxmin/ match"));
+  const struct {
+    const char* arguments;
+    const char* says;
+  } cases[] = {
+      {"--loads 0.5,200", "'200' cannot be; allowed: numbers from 0.001 to 100"},
+      {"--seeds 0", "'0' is not a number from 1 to 1000"},
+      {"--seeds 2000", "'2000' is not a number from 1 to 1000"},
+      {"--policy varys", "there is no policy 'varys'; allowed: fifo"},
+      {"--generate ports=8,load=0.9", "'load=0.9' contradicts --loads"},
+      {"--generate seed=3", "'seed=3' contradicts --seeds"},
+      {"--generate ports=8,coflows=0", "allowed: ports (2 to 4096)"},
+      {"--html /nowhere/x.html", "/nowhere"},
+  };
+  for (const auto& one : cases) {
+    const Outcome outcome = run_sweep(one.arguments);
+    EXPECT_EQ(outcome.status, 2) << one.arguments << "\n" << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr(one.says)) << one.arguments;
+  }
+}
+
+// Ctrl-C ends it at once, and nothing is written.
+TEST(CoflowCommand, AnInterruptedSweepLeavesNoFile) {
+  const std::string json = tests::temp_path("interrupted", ".json"), html = tests::temp_path("interrupted", ".html");
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome outcome = tests::run_command("timeout -s INT 0.5 " + std::string(CLUSTAR) +
+                                             " coflow sweep --seeds 1000 --json " + json + " --html " + html);
+  EXPECT_EQ(outcome.status, 124) << outcome.text;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_FALSE(std::filesystem::exists(json));
+  EXPECT_FALSE(std::filesystem::exists(html));
 }
 
 TEST(CoflowCommand, HelpNamesThePoliciesAndHasAnExample) {

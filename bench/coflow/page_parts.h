@@ -1,0 +1,29 @@
+// What the pages of page.h have in common. All of it throws nlohmann's exceptions for a document of another form.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/report/plot.h"
+
+namespace clustar::bench::coflow {
+
+inline constexpr const char* kBaseline = "maxmin";  // which does without coflows and wastes nothing
+
+std::string sweep_page(const nlohmann::json& document);
+
+double number(const nlohmann::json& row, const char* key);
+
+// Each policy's colour and dashes are those of its place, in all plots and tables of a page.
+report::Series series_of(const std::string& policy, std::size_t place);
+// The policy with its line, and cells that are escaped already, as a row of a table.
+std::string policy_row(const std::string& policy, std::size_t place, const std::vector<std::string>& cells);
+// A cell's text; `best` or `worse` stands out.
+std::string figure(const std::string& text, const char* kind = "");
+
+std::string page_begin(const std::string& title);
+// What made the page, and how to repeat it; and the end of the page.
+std::string page_end(const nlohmann::json& document);
+
+}  // namespace clustar::bench::coflow
