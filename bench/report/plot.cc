@@ -52,8 +52,9 @@ std::string cut(const std::string& name, std::size_t most) {
 // Each name once, in the order of their first appearance; in as many rows as it takes.
 class Legend {
  public:
-  void add_area(const std::string& name, const std::string& css_class) { add(name, css_class, kArea); }
-  void add_line(const Series& series) { add(series.name, series.css_class, series.dash); }
+  void add_area(const std::string& name, const std::string& css_class) { add(name, "fill-" + css_class, kArea); }
+  void add_line(const Series& series) { add(series.name, "line-" + series.css_class, series.dash); }
+  void add_level(const std::string& name) { add(name, "level", 0); }
   double bottom() const { return y_ + kRow; }
   const std::string& svg() const { return svg_; }
 
@@ -71,10 +72,10 @@ class Legend {
       y_ += kRow;
     }
     svg_ += dash == kArea
-                ? fmt::format("<rect x=\"{:.1f}\" y=\"{:.0f}\" width=\"14\" height=\"10\" rx=\"2\" class=\"fill-{}\"/>",
-                              x_, y_, css_class)
-                : fmt::format("<path d=\"M{:.1f} {:.0f}h{:.0f}\" class=\"line-{} dash{}\"/>", x_, y_ + 5, kSample,
-                              css_class, dash);
+                ? fmt::format("<rect x=\"{:.1f}\" y=\"{:.0f}\" width=\"14\" height=\"10\" rx=\"2\" class=\"{}\"/>", x_,
+                              y_, css_class)
+                : fmt::format("<path d=\"M{:.1f} {:.0f}h{:.0f}\" class=\"{} dash{}\"/>", x_, y_ + 5, kSample, css_class,
+                              dash);
     svg_ += text(x_ + kSample + 5, y_ + 9, "start", "label", shown);
     x_ += width;
   }
@@ -276,6 +277,7 @@ std::string line_chart(const LineChart& given) {
   const std::vector<double> xs = x_ticks(chart, x);
   Legend legend;
   for (const Series& series : chart.series) legend.add_line(series);
+  if (chart.level) legend.add_level(chart.level_label);
   const Axes axes(x, y, std::max(kTop, legend.bottom() + 12));
   std::string svg = open_svg(axes.bottom() + kBottom, chart.title);
   if (chart.band) {
@@ -286,7 +288,6 @@ std::string line_chart(const LineChart& given) {
   svg += grid(chart, axes, xs, ys);
   if (chart.level) {
     svg += line(kLeft, axes.y(*chart.level), kWidth - kRight, axes.y(*chart.level), "level");
-    svg += text(kWidth - kRight - 4, axes.y(*chart.level) - 5, "end", "label", chart.level_label);
   }
   for (const Series& series : chart.series) svg += curve(series, axes);
   return svg + legend.svg() + "</svg>\n";
