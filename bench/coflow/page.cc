@@ -125,14 +125,16 @@ std::string best_cell(const json& results, const json& row, const std::string& k
 std::string policy_table(const json& results) {
   std::vector<std::string> head{"completion time, s"};
   for (const Column& column : kColumns) head.emplace_back(column.name);
-  head.insert(head.end(), {"maxmin/", "CPU s"});
+  head.insert(head.begin() + 2, "maxmin/");
+  head.emplace_back("CPU s");
   std::string html = "<div class=scroll><table>" + report::row(head, "th");
   const json* fair = baseline_of(results);
   for (std::size_t i = 0; i < results.size(); ++i) {
     std::vector<std::string> cells;
     for (const Column& column : kColumns) cells.push_back(best_cell(results, results[i], column.key, column.digits));
     const auto times = gain(fair, results[i]);
-    cells.push_back(figure(times ? fmt::format("{:.2f}x", *times) : "-", times && *times < 1 ? "worse" : ""));
+    cells.insert(cells.begin() + 1,
+                 figure(times ? fmt::format("{:.2f}x", *times) : "-", times && *times < 1 ? "worse" : ""));
     cells.push_back(figure(fmt::format("{:.2f}", number(results[i], "cpu_s"))));
     html += "<tr>" + policy_row(policy_of(results[i]), i, cells) + "</tr>\n";
   }

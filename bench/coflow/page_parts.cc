@@ -11,9 +11,9 @@ namespace {
 
 constexpr const char* kStyle = R"css(
 td.best { color: var(--good); font-weight: 600; } td.worse { color: var(--wait); font-weight: 600; }
-td { font-variant-numeric: tabular-nums; } tr.first td { border-top: 2px solid var(--rule); }
+td { font-variant-numeric: tabular-nums; } th { white-space: normal; vertical-align: bottom; } tr.first td { border-top: 2px solid var(--rule); }
 .swatch { width: 34px; height: 10px; margin-right: .5rem; vertical-align: middle; }
-@media (max-width: 1000px) { body { padding: 1rem; } table { font-size: .82rem; } th, td { padding: .2rem .4rem; } }
+@media (max-width: 1000px) { body { padding: 1rem; } table { font-size: .78rem; } th, td { padding: .2rem .27rem; } }
 )css";
 
 // Every other is solid, so that neighbours are told apart without colour.

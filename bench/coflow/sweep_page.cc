@@ -46,7 +46,7 @@ Total total_of(const json& document, const std::string& policy, const Figure& fi
 }
 
 std::string sweep_verdict(const json& document) {
-  std::vector<std::string> never, sometimes;
+  std::vector<std::string> never, sometimes, otherwise;
   for (const std::string& policy : policies_of(document)) {
     const Total total = total_of(document, policy, kFigures[0]);
     if (total.worse == 0) never.push_back(fmt::format("{} (worst run: {:.3f} times better)", policy, total.least));
@@ -54,13 +54,19 @@ std::string sweep_verdict(const json& document) {
       sometimes.push_back(
           fmt::format("{} in {} of {} runs (worst: {:.3f})", policy, total.worse, total.runs, total.least));
     }
+    for (std::size_t i = 1; i < kFigures.size(); ++i) {
+      const Total other = total_of(document, policy, kFigures[i]);
+      if (other.worse == 0) continue;
+      otherwise.push_back(fmt::format("{} by {} in {} of {} runs", policy, kFigures[i].name, other.worse, other.runs));
+    }
   }
   std::string words;
   if (!never.empty()) {
     words = fmt::format("Never worse than max-min fair sharing in the average completion time: {}. ",
                         fmt::join(never, ", "));
   }
-  if (!sometimes.empty()) words += fmt::format("Worse: {}. ", fmt::join(sometimes, ", "));
+  if (!sometimes.empty()) words += fmt::format("Worse in it: {}. ", fmt::join(sometimes, ", "));
+  if (!otherwise.empty()) words += fmt::format("Worse by another figure: {}.", fmt::join(otherwise, ", "));
   return fmt::format("<div class=\"verdict {}\">{}</div>\n", sometimes.empty() ? "faster" : "slower", escaped(words));
 }
 

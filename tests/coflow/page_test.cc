@@ -148,14 +148,15 @@ TEST(CoflowPage, OfASweepSaysWhoIsWorse) {
   Sweep swept{.ports = 8, .coflows = 10, .seeds = 1, .port_gbps = 1, .loads = {0.5}, .policies = {"one", "<two>"}};
   swept.runs = {{.load = 0.5, .seed = 1, .policy = "maxmin", .average_s = 2, .p95_s = 4, .p99_s = 5, .slowdown = 3},
                 {.load = 0.5, .seed = 1, .policy = "one", .average_s = 1, .p95_s = 4, .p99_s = 4, .slowdown = 1.5},
-                {.load = 0.5, .seed = 1, .policy = "<two>", .average_s = 4, .p95_s = 2, .p99_s = 5, .slowdown = 1}};
+                {.load = 0.5, .seed = 1, .policy = "<two>", .average_s = 4, .p95_s = 2, .p99_s = 6, .slowdown = 1}};
   json document = report::envelope("coflow sweep", to_json(swept));
   document.update(context_json(swept));
   ASSERT_TRUE(can_draw(document));
   const auto html = page(document);
   ASSERT_TRUE(html) << html.error().message;
   EXPECT_THAT(*html, HasSubstr("Never worse than max-min fair sharing in the average completion time: one (worst run: "
-                               "2.000 times better). Worse: &lt;two&gt; in 1 of 1 runs (worst: 0.500)."));
+                               "2.000 times better). Worse in it: &lt;two&gt; in 1 of 1 runs (worst: 0.500). Worse by "
+                               "another figure: &lt;two&gt; by p99 in 1 of 1 runs."));
   EXPECT_THAT(*html, HasSubstr("<td class=worse>1 of 1 (0.500)</td>"));
   EXPECT_THAT(*html, Not(HasSubstr("<two>")));
   EXPECT_FALSE(std::regex_search(*html, std::regex("[\">( -](nan|inf)\\b")));
