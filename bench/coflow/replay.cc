@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "bench/coflow/shared_flows.h"
 
@@ -15,12 +16,15 @@ namespace {
 using clustar::coflow::Allocation;
 using clustar::coflow::CoflowId;
 using clustar::coflow::CoflowSpec;
-using clustar::coflow::Flow;
 using clustar::coflow::FlowId;
+using clustar::coflow::Reads;
 using clustar::coflow::Scheduler;
 using clustar::coflow::Table;
 
 constexpr TimePoint kNever = TimePoint::max();
+constexpr double kNeverNs = 1e18;
+// Of so many ticks or ns, a few sum up to a rounding error more or less.
+constexpr double kRounding = 1e-9;
 constexpr double kNothing = 1e-3;  // bytes; a flow with no more left has ended. CoflowSim's
 
 double cpu_now() {
@@ -42,10 +46,18 @@ class Simulation {
 
  private:
   static constexpr std::uint32_t kNowhere = std::numeric_limits<std::uint32_t>::max();
+  struct Place {
+    CoflowId coflow;
+    std::uint32_t at;  // in its `active`
+  };
   // A flow that is sent.
   struct Active {
     FlowId flow;
-    double rate;
+    std::uint32_t sender;  // of the coflow's
+    double rate, left;     // bytes per rate_unit; bytes
+    double told;           // what was left when the table was told last what was sent
+    double since;          // when so much was left, ns
+    double ends;           // at this rate, ns
   };
   struct Ended {
     FlowId flow;
@@ -54,9 +66,11 @@ class Simulation {
   // Of a coflow in the table.
   struct Running {
     std::size_t result = 0;
-    TimePoint last_end;      // of its flows so far
-    std::uint32_t sent = 0;  // next_departure()'s: flows that are sent, and when the last of them ends
-    TimePoint departs;
+    TimePoint last_end;  // of its flows so far
+    std::vector<Active> active{};
+    bool changed = false;       // `active`, since the next two were found
+    double first = kNeverNs;    // when the first of them ends
+    double departs = kNeverNs;  // and the last, if all flows are sent
   };
 
   // A refill in whole ticks.
@@ -73,13 +87,18 @@ class Simulation {
   Result<void> admit();
   Result<CoflowId> take();
   void allocate(TimePoint now);
-  void set_rate(FlowId flow, double rate);
-  void remove_active(std::size_t at);
-  TimePoint next_event() const;
-  TimePoint next_flow_end() const;
+  void set_rate(FlowId flow, double rate, double now);
+  void remove_active(Running& running, std::size_t at);
+  double now_ns() const { return static_cast<double>((now_ - TimePoint{}).count()); }
+  void settle(Active& active, double now) const;
+  void move(Active& active, double now) const;
+  void tell_sent(CoflowId coflow, Active& active);
+  void tell_all(Reads what);
+  TimePoint end_of(double ns) const;
+  void look_ahead();
+  TimePoint next_event();
   TimePoint after(Duration time) const { return time == Duration::max() ? kNever : now_ + time; }
   TimePoint next_shared_step() const;
-  TimePoint next_departure() const;
   std::optional<TimePoint> timeout() const;
   void advance(TimePoint to);
   void advance_shared(double time);
@@ -103,9 +122,11 @@ class Simulation {
   SharedFlows shared_;
   FlowId shared_below_ = 0;         // flows that shared_ has been given
   bool stepped_over_ends_ = false;  // the last step's
-  std::vector<Active> active_;
-  std::vector<std::uint32_t> place_;      // by flow: in active_
-  mutable std::vector<Running> running_;  // by coflow
+  std::vector<Running> running_;    // by coflow
+  std::vector<Place> places_;       // by flow
+  std::vector<CoflowId> sending_;   // coflows that have active flows, and some that had
+  std::vector<bool> listed_;        // by coflow: is in sending_
+  TimePoint next_flow_end_{kNever}, next_departure_{kNever};
   std::vector<Ended> ended_;
 };
 
@@ -115,8 +136,7 @@ Duration Simulation::time_for(double bytes, double rate) const {
   if (!(ns < 1e18)) return Duration::max();
   const auto at_least_one = [](double count) { return std::max<Duration::rep>(static_cast<Duration::rep>(count), 1); };
   if (rules_.tick == Duration::zero()) return Duration(at_least_one(std::ceil(ns)));
-  // Of so many ticks, a few sum up to a rounding error more or less.
-  return rules_.tick * at_least_one(std::ceil(ns / static_cast<double>(rules_.tick.count()) - 1e-9));
+  return rules_.tick * at_least_one(std::ceil(ns / static_cast<double>(rules_.tick.count()) - kRounding));
 }
 
 // The begin of the epoch in which it comes; what comes at its very end still does.
@@ -131,7 +151,7 @@ Result<CoflowId> Simulation::take() {
   const CoflowSpec spec = workload_.take();
   const auto id = table_.add(spec, now_);
   if (!id) return id;
-  place_.resize(table_.flows(), kNowhere);
+  places_.resize(table_.flows(), {*id, kNowhere});
   const auto& coflow = table_.coflow(*id);
   CoflowResult result;
   result.label = spec.label;
@@ -145,7 +165,8 @@ Result<CoflowId> Simulation::take() {
   result.flows = coflow.unfinished;
   result.senders = coflow.senders.size();
   result.receivers = coflow.receivers.size();
-  running_.push_back({replay_.coflows.size(), now_, 0, now_});
+  running_.push_back({replay_.coflows.size(), now_});
+  listed_.push_back(false);
   replay_.coflows.push_back(result);
   return id;
 }
@@ -153,6 +174,7 @@ Result<CoflowId> Simulation::take() {
 Result<void> Simulation::admit() {
   bool any = false;
   for (auto next = workload_.next_arrival(); next && admission(*next) <= now_; next = workload_.next_arrival()) {
+    if (!any) tell_all(Reads::kAll);
     const auto id = take();
     if (!id) return tl::unexpected(id.error());
     const bool empty = table_.coflow(*id).unfinished == 0;
@@ -169,66 +191,123 @@ Result<void> Simulation::admit() {
   return {};
 }
 
-void Simulation::set_rate(FlowId flow, double rate) {
-  std::uint32_t& place = place_[flow];
-  if (rate > 0 && place == kNowhere) {
-    place = static_cast<std::uint32_t>(active_.size());
-    active_.push_back({flow, rate});
-  } else if (rate > 0) {
-    active_[place].rate = rate;
-  } else if (place != kNowhere) {
-    remove_active(place);
+// The end of a flow in whole ticks or ns.
+TimePoint Simulation::end_of(double ns) const {
+  if (!(ns < kNeverNs)) return kNever;
+  const auto tick = std::max<Duration::rep>(rules_.tick.count(), 1);
+  return TimePoint(Duration(static_cast<Duration::rep>(std::ceil(ns / static_cast<double>(tick) - kRounding)) * tick));
+}
+
+// What is left by now, and when it ends.
+void Simulation::settle(Active& active, double now) const {
+  const double unit = static_cast<double>(rules_.rate_unit.count());
+  constexpr double kLeast = 0.5;  // ns: a flow takes a tick or a ns at least
+  active.since = now;
+  active.ends = now + std::max((active.left - kNothing) / active.rate * unit, kLeast);
+}
+
+void Simulation::move(Active& active, double now) const {
+  const double sent = active.rate * (now - active.since) / static_cast<double>(rules_.rate_unit.count());
+  if (active.since < now) active.left -= std::min(sent, active.left);
+  active.since = now;
+}
+
+void Simulation::tell_sent(CoflowId coflow, Active& active) {
+  table_.sent(coflow, active.sender, active.told - active.left);
+  active.told = active.left;
+}
+
+// The table what flows have sent by now.
+void Simulation::tell_all(Reads what) {
+  if (what == Reads::kNone) return;
+  const double now = now_ns();
+  for (const CoflowId coflow : sending_) {
+    for (Active& one : running_[coflow].active) {
+      move(one, now);
+      tell_sent(coflow, one);
+      if (what == Reads::kAll) table_.lessened(one.flow, table_.flow(one.flow).left - one.left);
+    }
   }
 }
 
-void Simulation::remove_active(std::size_t at) {
-  place_[active_[at].flow] = kNowhere;
-  active_[at] = active_.back();
-  active_.pop_back();
-  if (at < active_.size()) place_[active_[at].flow] = static_cast<std::uint32_t>(at);
+void Simulation::set_rate(FlowId flow, double rate, double now) {
+  const auto [coflow, at] = places_[flow];
+  Running& running = running_[coflow];
+  running.changed = true;
+  if (rate > 0 && at == kNowhere) {
+    places_[flow].at = static_cast<std::uint32_t>(running.active.size());
+    const double left = table_.flow(flow).left;
+    running.active.push_back({flow, table_.flow(flow).sender, rate, left, left, now, 0});
+    settle(running.active.back(), now);
+    if (!listed_[coflow]) sending_.push_back(coflow);
+    listed_[coflow] = true;
+    return;
+  }
+  if (at == kNowhere) return;
+  Active& active = running.active[at];
+  move(active, now);
+  if (rate > 0) {
+    active.rate = rate;
+    settle(active, now);
+    return;
+  }
+  // The table is told by itself only of what is sent.
+  tell_sent(coflow, active);
+  table_.lessened(flow, table_.flow(flow).left - active.left);
+  remove_active(running, at);
+}
+
+void Simulation::remove_active(Running& running, std::size_t at) {
+  auto& active = running.active;
+  running.changed = true;
+  places_[active[at].flow].at = kNowhere;
+  active[at] = active.back();
+  active.pop_back();
+  if (at < active.size()) places_[active[at].flow].at = static_cast<std::uint32_t>(at);
 }
 
 void Simulation::allocate(TimePoint now) {
+  tell_all(departed_ ? Reads::kAll : scheduler_->reads());
   const Allocation allocation = scheduler_->allocate(now);
   ++replay_.allocations;
   replay_.changes += allocation.changes.size();
   allocated_at_ = now;
   flows_ended_ = departed_ = false;
   shares_ = allocation.shares;
-  for (const auto& change : allocation.changes) set_rate(change.flow, change.rate);
+  const double ns = now_ns();
+  for (const auto& change : allocation.changes) set_rate(change.flow, change.rate, ns);
   if (shares_ != nullptr) {
     for (; shared_below_ < table_.flows(); ++shared_below_) shared_.add(shared_below_, table_.flow(shared_below_));
   }
-  if (rules_.tick_by_tick) {
-    std::sort(active_.begin(), active_.end(), [](const Active& a, const Active& b) { return a.flow < b.flow; });
-    for (std::size_t i = 0; i < active_.size(); ++i) place_[active_[i].flow] = static_cast<std::uint32_t>(i);
-  }
 }
 
-TimePoint Simulation::next_flow_end() const {
-  double soonest = std::numeric_limits<double>::infinity();
-  for (const Active& one : active_) soonest = std::min(soonest, (table_.flow(one.flow).left - kNothing) / one.rate);
-  // Of what has the least time: in its ticks.
-  return after(time_for(soonest + kNothing, 1));
-}
-
-// For schedulers that take no notice of flows: when the first coflow has ended.
-TimePoint Simulation::next_departure() const {
-  for (const Active& one : active_) {
-    Running& running = running_[table_.flow(one.flow).coflow];
-    running.sent = 0;
-    running.departs = now_;
+// When the first flow, and the first coflow, will have ended. Only coflows whose rates changed are looked through.
+void Simulation::look_ahead() {
+  double first = kNeverNs, departs = kNeverNs;
+  for (std::size_t i = 0; i < sending_.size();) {
+    const CoflowId coflow = sending_[i];
+    Running& running = running_[coflow];
+    if (running.active.empty()) {
+      listed_[coflow] = false;
+      sending_[i] = sending_.back();
+      sending_.pop_back();
+      continue;
+    }
+    if (std::exchange(running.changed, false)) {
+      running.first = kNeverNs;
+      double last = 0;
+      for (const Active& one : running.active) {
+        running.first = std::min(running.first, one.ends);
+        last = std::max(last, one.ends);
+      }
+      running.departs = running.active.size() == table_.coflow(coflow).unfinished ? last : kNeverNs;
+    }
+    first = std::min(first, running.first);
+    departs = std::min(departs, running.departs);
+    ++i;
   }
-  TimePoint soonest = kNever;
-  for (const Active& one : active_) {
-    const Flow& flow = table_.flow(one.flow);
-    const Duration time = time_for(flow.left, one.rate);
-    if (time == Duration::max()) continue;
-    Running& running = running_[flow.coflow];
-    running.departs = std::max(running.departs, now_ + time);
-    if (++running.sent == table_.coflow(flow.coflow).unfinished) soonest = std::min(soonest, running.departs);
-  }
-  return soonest;
+  next_flow_end_ = end_of(first);
+  next_departure_ = end_of(departs);
 }
 
 std::optional<TimePoint> Simulation::timeout() const {
@@ -239,16 +318,17 @@ std::optional<TimePoint> Simulation::timeout() const {
   return allocated_at_ + (ahead + tick - Duration(1)) / tick * tick;
 }
 
-TimePoint Simulation::next_event() const {
+TimePoint Simulation::next_event() {
   TimePoint next = kNever;
   if (const auto arrival = workload_.next_arrival()) next = std::max(now_, admission(*arrival));
   if (const auto asked = timeout()) next = std::min(next, std::max(*asked, now_ + Duration(1)));
   if (shares_ != nullptr) return shared_.empty() ? next : std::min(next, next_shared_step());
-  if (active_.empty()) return next;
-  if (!scheduler_->reallocates_at_flow_ends()) return std::min(next, next_departure());
-  if (rules_.refill == Duration::zero()) return std::min(next, next_flow_end());
+  look_ahead();
+  if (sending_.empty()) return next;
+  if (!scheduler_->reallocates_at_flow_ends()) return std::min(next, next_departure_);
+  if (rules_.refill == Duration::zero()) return std::min(next, next_flow_end_);
   // A departure does not wait: other coflows may follow from it.
-  return std::min({next, next_departure(), std::max(next_flow_end(), allocated_at_ + rules_.refill)});
+  return std::min({next, next_departure_, std::max(next_flow_end_, allocated_at_ + rules_.refill)});
 }
 
 // A refill, or the time until a flow ends where that may be longer.
@@ -269,24 +349,31 @@ void Simulation::advance_shared(double time) {
 
 // In the order of flows, each by itself: as CoflowSim does it, rounding errors and all.
 void Simulation::advance_one_tick() {
-  const double time = units(rules_.tick);
-  std::size_t kept = 0;
-  for (const Active one : active_) {
-    table_.moved(one.flow, std::min(one.rate * time, table_.flow(one.flow).left));
-    if (table_.flow(one.flow).left <= kNothing) {
-      place_[one.flow] = kNowhere;
-      ended_.push_back({one.flow, now_ + rules_.tick});
-      continue;
+  std::sort(sending_.begin(), sending_.end());
+  const double next = now_ns() + static_cast<double>(rules_.tick.count());
+  for (const CoflowId coflow : sending_) {
+    auto& active = running_[coflow].active;
+    running_[coflow].changed = true;
+    std::sort(active.begin(), active.end(), [](const Active& a, const Active& b) { return a.flow < b.flow; });
+    std::size_t kept = 0;
+    for (Active one : active) {
+      table_.moved(one.flow, std::min(one.rate * units(rules_.tick), table_.flow(one.flow).left));
+      if (table_.flow(one.flow).left <= kNothing) {
+        places_[one.flow].at = kNowhere;
+        ended_.push_back({one.flow, now_ + rules_.tick});
+        continue;
+      }
+      one.left = one.told = table_.flow(one.flow).left;
+      settle(one, next);
+      places_[one.flow].at = static_cast<std::uint32_t>(kept);
+      active[kept++] = one;
     }
-    place_[one.flow] = static_cast<std::uint32_t>(kept);
-    active_[kept++] = one;
+    active.resize(kept);
   }
-  active_.resize(kept);
 }
 
 void Simulation::advance(TimePoint to) {
-  const double time = units(to - now_);
-  if (rules_.tick_by_tick && !active_.empty()) {
+  if (rules_.tick_by_tick && !sending_.empty()) {
     while (now_ < to && !departed_) {
       advance_one_tick();
       if (!ended_.empty()) end_flows();  // told at the begin of the tick, as CoflowSim reckons
@@ -295,23 +382,31 @@ void Simulation::advance(TimePoint to) {
     return;
   }
   if (shares_ != nullptr) {
-    advance_shared(time);
-  } else {
-    for (std::size_t i = 0; i < active_.size();) {
-      const Active one = active_[i];
-      const double left = table_.flow(one.flow).left;
-      const double moved = one.rate * time;
-      if (moved < left - kNothing) {
-        table_.moved(one.flow, moved);
+    advance_shared(units(to - now_));
+    now_ = to;
+    end_flows();
+    return;
+  }
+  const auto tick = static_cast<double>(std::max<Duration::rep>(rules_.tick.count(), 1));
+  const double until = static_cast<double>((to - TimePoint{}).count()) + kRounding * tick;
+  for (const CoflowId coflow : sending_) {
+    Running& running = running_[coflow];
+    if (running.first > until) continue;
+    for (std::size_t i = 0; i < running.active.size();) {
+      const Active one = running.active[i];
+      if (one.ends > until) {
         ++i;
         continue;
       }
-      table_.moved(one.flow, left);
-      ended_.push_back({one.flow, std::min(to, now_ + time_for(left, one.rate))});
-      remove_active(i);
+      Active last = one;
+      last.left = 0;
+      tell_sent(coflow, last);
+      ended_.push_back({one.flow, std::min(end_of(one.ends), to)});
+      remove_active(running, i);
     }
   }
   now_ = to;
+  for (const Ended& one : ended_) table_.lessened(one.flow, table_.flow(one.flow).left);
   end_flows();
 }
 

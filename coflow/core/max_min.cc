@@ -5,79 +5,99 @@
 
 namespace clustar::coflow {
 
-MaxMinFilling::MaxMinFilling(std::size_t ports) {
-  for (Side* side : {&out_, &in_}) {
-    side->waiting.assign(ports, 0);
-    side->begin.assign(ports, 0);
+MaxMinFilling::MaxMinFilling(const Table& table) : table_(table) {
+  for (Side* side : {&out_, &in_}) side->waiting.assign(table.ports(), 0);
+}
+
+template <class Visit>
+void MaxMinFilling::for_each_waiting(std::span<const Links* const> coflows, PortId port, bool sends,
+                                     const Visit& visit) const {
+  for (const Links* links : coflows) {
+    const Links::Ends& ends = sends ? links->out() : links->in();
+    if (!ends.ports.test(port)) continue;
+    ends.peers_of(port).for_each_common((sends ? in_ : out_).open, [&](PortId other) {
+      visit(other,
+            static_cast<double>(sends ? links->between(table_, port, other) : links->between(table_, other, port)));
+    });
   }
 }
 
-// Counting sort of the places in `flows` by port.
-void MaxMinFilling::sort(const Table& table, std::span<const FlowId> flows, Side& side, bool out) {
-  const auto port_of = [&](FlowId flow) { return out ? table.flow(flow).src : table.flow(flow).dst; };
-  side.used.clear();
-  for (const FlowId flow : flows) {
-    if (side.waiting[port_of(flow)]++ == 0) side.used.push_back(port_of(flow));
+void MaxMinFilling::open_ports(std::span<const Links* const> coflows, const PortSet* senders, double full,
+                               const FreePorts& free) {
+  out_.open = in_.open = PortSet(table_.ports());
+  for (const Links* links : coflows) {
+    links->out().ports.for_each([&](PortId port) {
+      if (free.out[port] > full && (senders == nullptr || senders->test(port))) out_.open.set(port);
+    });
+    links->in().ports.for_each([&](PortId port) {
+      if (free.in[port] > full) in_.open.set(port);
+    });
   }
-  std::uint32_t begin = 0;
+}
+
+void MaxMinFilling::count(std::span<const Links* const> coflows) {
+  const auto each = [&](Side& side, const PortSet& others, bool sends) {
+    side.used.clear();
+    side.open.for_each([&](PortId port) {
+      std::size_t flows = 0;
+      for (const Links* links : coflows) {
+        if ((sends ? links->out() : links->in()).ports.test(port)) flows += links->at(table_, port, sends, others);
+      }
+      side.waiting[port] = static_cast<double>(flows);
+      if (flows > 0) side.used.push_back(port);
+    });
+  };
+  each(out_, in_.open, true);
+  each(in_, out_.open, false);
+}
+
+// What the first port to be full gives each of those that wait there.
+double MaxMinFilling::least_share(Side& side, const std::vector<double>& free) const {
+  double least = std::numeric_limits<double>::infinity();
+  std::size_t kept = 0;
   for (const PortId port : side.used) {
-    side.begin[port] = begin;
-    begin += side.waiting[port];
+    if (side.waiting[port] <= 0) continue;
+    side.used[kept++] = port;
+    least = std::min(least, std::max(free[port], 0.0) / side.waiting[port]);
   }
-  side.of.resize(flows.size());
-  at_.assign(side.begin.begin(), side.begin.end());
-  for (std::uint32_t place = 0; place < flows.size(); ++place) side.of[at_[port_of(flows[place])]++] = place;
+  side.used.resize(kept);
+  return least;
 }
 
-void MaxMinFilling::fill(const Table& table, std::span<const FlowId> flows, double full, FreePorts& free,
-                         Rates& rates) {
-  sort(table, flows, out_, true);
-  sort(table, flows, in_, false);
-  given_.assign(flows.size(), false);
+void MaxMinFilling::fill(std::span<const Links* const> coflows, const PortSet* senders, double full, FreePorts& free,
+                         PortShares& shares) {
+  open_ports(coflows, senders, full, free);
+  count(coflows);
+  // Ports that never become full do not limit any flow; those that are not open give nothing.
+  shares.out.assign(table_.ports(), 0);
+  shares.in.assign(table_.ports(), 0);
+  for (const PortId port : out_.used) shares.out[port] = table_.rate();
+  for (const PortId port : in_.used) shares.in[port] = table_.rate();
   while (true) {
-    // The port that is full first, if all that wait get the same everywhere.
-    double share = std::numeric_limits<double>::infinity();
-    Side* side = nullptr;
-    std::size_t at = 0;
-    const auto look = [&](Side& candidate, const std::vector<double>& room) {
-      for (std::size_t i = 0; i < candidate.used.size();) {
-        const PortId port = candidate.used[i];
-        if (candidate.waiting[port] == 0) {
-          candidate.used[i] = candidate.used.back();
-          candidate.used.pop_back();
-          continue;
-        }
-        const double each = std::max(room[port], 0.0) / candidate.waiting[port];
-        if (each < share) {
-          share = each;
-          side = &candidate;
-          at = i;
-        }
-        ++i;
+    const double share = std::min(least_share(out_, free.out), least_share(in_, free.in));
+    if (out_.used.empty() || in_.used.empty()) break;
+    const double rate = share > full ? share : 0;
+    const auto settle = [&](bool sends) {
+      Side& side = sends ? out_ : in_;
+      Side& others = sends ? in_ : out_;
+      auto& here = sends ? free.out : free.in;
+      auto& across = sends ? free.in : free.out;
+      // Others that would be full at the same share, but for rounding, are as well now: fewer rounds.
+      constexpr double kAlike = 1 + 1e-12;
+      for (const PortId port : side.used) {
+        if (side.waiting[port] <= 0 || here[port] > share * kAlike * side.waiting[port]) continue;
+        for_each_waiting(coflows, port, sends, [&](PortId other, double count) {
+          others.waiting[other] -= count;
+          across[other] -= count * rate;
+        });
+        here[port] -= side.waiting[port] * rate;
+        side.waiting[port] = 0;
+        side.open.clear(port);
+        (sends ? shares.out : shares.in)[port] = rate;
       }
     };
-    look(out_, free.out);
-    look(in_, free.in);
-    if (side == nullptr) break;
-    const bool sends = side == &out_;
-    const PortId port = side->used[at];
-    const auto left = side->waiting[port];
-    side->waiting[port] = 0;
-    side->used[at] = side->used.back();
-    side->used.pop_back();
-    Side& others = sends ? in_ : out_;
-    std::uint32_t given = 0;
-    for (std::uint32_t i = side->begin[port]; given < left; ++i) {
-      const std::uint32_t place = side->of[i];
-      if (given_[place]) continue;
-      given_[place] = true;
-      ++given;
-      const Flow& flow = table.flow(flows[place]);
-      --others.waiting[sends ? flow.dst : flow.src];
-      if (share <= full) continue;
-      free.take(flow, share);
-      rates.give(flows[place], share);
-    }
+    settle(true);
+    settle(false);
   }
 }
 

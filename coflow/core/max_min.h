@@ -1,34 +1,41 @@
-// Max-min fairness among given flows over what is free at the ports: progressive filling (Bertsekas and Gallager, Data
-// Networks, section 6.5.2).
+// Max-min fairness among the flows of some coflows over what is free at the ports: progressive filling (Bertsekas and
+// Gallager, Data Networks, section 6.5.2), port by port.
 #pragma once
 
 #include <span>
 #include <vector>
 
+#include "coflow/core/links.h"
 #include "coflow/core/rates.h"
+#include "coflow/core/scheduler.h"
 
 namespace clustar::coflow {
 
 class MaxMinFilling {
  public:
-  explicit MaxMinFilling(std::size_t ports);
+  explicit MaxMinFilling(const Table& table);
 
-  // Gives `flows` rates, each at most once, and takes them from `free`. Ports with no more than `full` are full.
-  // O(flows + ports in use squared).
-  void fill(const Table& table, std::span<const FlowId> flows, double full, FreePorts& free, Rates& rates);
+  // Writes shares: each flow gets the lesser of those at its ports. Takes what they get from `free`. Ports with no more
+  // than `full` are full, and give 0. Only flows from `senders` count, if there are any.
+  // O(flows + ports in use * levels).
+  void fill(std::span<const Links* const> coflows, const PortSet* senders, double full, FreePorts& free,
+            PortShares& shares);
 
  private:
   struct Side {
-    std::vector<std::uint32_t> waiting;  // flows without a rate yet, per port
-    std::vector<std::uint32_t> begin;    // of the port's flows in `of`
-    std::vector<std::uint32_t> of;       // places in the given flows, by port
-    std::vector<PortId> used;            // ports that have any
+    std::vector<double> waiting;  // flows without a rate yet, per port
+    std::vector<PortId> used;     // ports that have any
+    PortSet open;                 // ports that are not full
   };
-  void sort(const Table& table, std::span<const FlowId> flows, Side& side, bool out);
+  // The flows at a port that wait, by the port across.
+  template <class Visit>
+  void for_each_waiting(std::span<const Links* const> coflows, PortId port, bool sends, const Visit& visit) const;
+  void open_ports(std::span<const Links* const> coflows, const PortSet* senders, double full, const FreePorts& free);
+  void count(std::span<const Links* const> coflows);
+  double least_share(Side& side, const std::vector<double>& free) const;
 
+  const Table& table_;
   Side out_, in_;
-  std::vector<bool> given_;  // by place in the given flows
-  std::vector<std::uint32_t> at_;
 };
 
 }  // namespace clustar::coflow

@@ -5,6 +5,7 @@
 // a port has (within a rounding error).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -31,6 +32,12 @@ struct Allocation {
   const PortShares* shares = nullptr;   // if set, the rates of all flows, and `changes` is empty
 };
 
+enum class Reads : std::uint8_t {
+  kNone,
+  kSent,  // what coflows and senders have sent
+  kAll,   // and what is left of flows, senders and receivers
+};
+
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
@@ -42,6 +49,9 @@ class Scheduler {
   // Whether an ended flow is a reason to allocate. Else only arrived and departed coflows are, and a flow's rate is
   // wasted from its end to the next of these.
   virtual bool reallocates_at_flow_ends() const = 0;
+  // What allocate() looks at though no coflow came or went since it last did. The table need not be up to date about
+  // the rest until one does.
+  virtual Reads reads() const { return Reads::kAll; }
 
   // Whether it can keep the deadline of a coflow that is in the table. One that it cannot is not told of again.
   virtual bool admits(CoflowId /*coflow*/, TimePoint /*now*/) { return true; }

@@ -80,13 +80,16 @@ Result<CoflowId> Table::add(const CoflowSpec& spec, TimePoint arrived) {
 }
 
 void Table::moved(FlowId id, double bytes) {
+  sent(flows_[id].coflow, flows_[id].sender, bytes);
+  lessened(id, bytes);
+}
+
+void Table::lessened(FlowId id, double bytes) {
   Flow& flow = flows_[id];
   Coflow& coflow = coflows_[flow.coflow];
   flow.left -= bytes;
-  coflow.sent += bytes;
   coflow.receivers[flow.receiver].left -= bytes;
   coflow.senders[flow.sender].left -= bytes;
-  coflow.senders[flow.sender].sent += bytes;
 }
 
 void Table::finish(FlowId id) {

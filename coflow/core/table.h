@@ -85,6 +85,12 @@ class Table {
   Result<CoflowId> add(const CoflowSpec& spec, TimePoint arrived);
   // `bytes` of an unfinished flow have gone. Who calls it says by finish() when nothing is left.
   void moved(FlowId flow, double bytes);
+  // The halves of it, for who tells them at other times: what was sent of a coflow, and that there is less of a flow.
+  void sent(CoflowId coflow, std::uint32_t sender, double bytes) {
+    coflows_[coflow].sent += bytes;
+    coflows_[coflow].senders[sender].sent += bytes;
+  }
+  void lessened(FlowId flow, double bytes);
   void finish(FlowId flow);
 
   std::size_t flows() const { return flows_.size(); }

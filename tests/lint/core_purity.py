@@ -14,7 +14,7 @@ ALLOWED = [re.compile(pattern) for pattern in (
     r"__cxa_(pure_virtual|deleted_virtual|throw|rethrow|begin_catch|end_catch|allocate_exception|free_exception|"
     r"init_primary_exception|throw_bad_array_new_length|bad_cast|guard_(acquire|release|abort))",
     r"__(gxx_personality_v0|dso_handle|stack_chk_fail|dynamic_cast)", r"_Unwind_(Resume|RaiseException|DeleteException)",
-    r"_GLOBAL_OFFSET_TABLE_", r"DW\.ref\.__gxx_personality_v0", r"__u?(div|mod|mul)(ti|di)\d",
+    r"_GLOBAL_OFFSET_TABLE_", r"DW\.ref\.__gxx_personality_v0", r"__u?(div|mod|mul)(ti|di)\d", r"__popcount(di|ti)2",
     r"_ZTV(N10__cxxabiv1|St|NSt).*", r"_ZTI(v|[a-z]|St|NSt).*|_ZTS(St|NSt).*",
     # memory
     r"_Zn[wa]m.*", r"_Zd[la]Pv.*", r"mem(cpy|move|set|cmp|chr)", r"str(len|cmp|ncmp|chr)", r"__mem(cpy|move|set)_chk",

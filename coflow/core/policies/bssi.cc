@@ -30,13 +30,15 @@ Bssi::Bssi(const Table& table, const BssiOptions& options)
 
 void Bssi::arrived(CoflowId coflow, TimePoint) {
   coflows_.push_back(coflow);
+  priority_.arrived(coflow);
   reorder_ = true;
 }
 
-void Bssi::flow_ended(FlowId flow, TimePoint) { priority_.forget(flow); }
+void Bssi::flow_ended(FlowId flow, TimePoint) { priority_.flow_ended(flow); }
 
 void Bssi::departed(CoflowId coflow, TimePoint) {
   std::erase(coflows_, coflow);
+  priority_.departed(coflow);
   reorder_ = true;
 }
 

@@ -11,12 +11,14 @@ Dclas::Dclas(const Table& table, const DclasOptions& options) : table_(table), o
 void Dclas::arrived(CoflowId coflow, TimePoint) {
   const std::size_t parts = options_.local ? table_.coflow(coflow).senders.size() : 1;
   active_.push_back({coflow, std::vector<Part>(parts)});
+  priority_.arrived(coflow);
 }
 
-void Dclas::flow_ended(FlowId flow, TimePoint) { priority_.forget(flow); }
+void Dclas::flow_ended(FlowId flow, TimePoint) { priority_.flow_ended(flow); }
 
 void Dclas::departed(CoflowId coflow, TimePoint) {
   std::erase_if(active_, [&](const Active& one) { return one.coflow == coflow; });
+  priority_.departed(coflow);
 }
 
 // Beyond which a part leaves the queue.
@@ -31,44 +33,44 @@ void Dclas::demote(Active& active) const {
   constexpr double kNearly = 1 - 1e-9;
   for (std::size_t i = 0; i < active.parts.size(); ++i) {
     Part& part = active.parts[i];
+    part.rate = 0;
     part.sent = options_.local ? coflow.senders[i].sent : coflow.sent;
     while (part.sent >= kNearly * limit(active, part.queue)) ++part.queue;
   }
 }
 
-void Dclas::measure(Active& active) const {
-  for (Part& part : active.parts) part.rate = 0;
-  for (const Receiver& receiver : table_.coflow(active.coflow).receivers) {
-    for (const FlowId flow : table_.flows_to(receiver)) {
-      active.parts[options_.local ? table_.flow(flow).sender : 0].rate += priority_.rate(flow);
-    }
+// Of one queue.
+void Dclas::serve(Active& active, int queue) {
+  if (!options_.local) {
+    Part& whole = active.parts.front();
+    if (whole.queue != queue) return;
+    priority_.serve({&active.coflow, 1});
+    whole.rate = priority_.rate();
+    return;
   }
-}
-
-void Dclas::serve_queue(int queue) {
-  for (const Active& active : active_) {
-    if (!priority_.any_free()) return;
-    if (!options_.local) {
-      if (active.parts.front().queue == queue) priority_.serve({&active.coflow, 1});
-      continue;
-    }
-    chosen_.assign(active.parts.size(), false);
-    bool any = false;
-    for (std::size_t i = 0; i < active.parts.size(); ++i) {
-      chosen_[i] = active.parts[i].queue == queue;
-      any = any || chosen_[i];
-    }
-    if (any) priority_.serve_senders(active.coflow, chosen_);
+  chosen_.assign(active.parts.size(), false);
+  bool any = false;
+  for (std::size_t i = 0; i < active.parts.size(); ++i) {
+    chosen_[i] = active.parts[i].queue == queue;
+    any = any || chosen_[i];
+  }
+  if (!any) return;
+  priority_.serve_senders(active.coflow, chosen_);
+  for (std::size_t i = 0; i < active.parts.size(); ++i) {
+    if (chosen_[i]) active.parts[i].rate = priority_.rate_out(table_.coflow(active.coflow).senders[i].port);
   }
 }
 
 Allocation Dclas::allocate(TimePoint) {
   for (Active& active : active_) demote(active);
   priority_.begin();
-  for (int queue = 0; queue < options_.queues; ++queue) serve_queue(queue);
-  const auto changes = priority_.end();
-  for (Active& active : active_) measure(active);
-  return {changes, nullptr};
+  for (int queue = 0; queue < options_.queues; ++queue) {
+    for (Active& active : active_) {
+      if (!options_.local && !priority_.any_free()) break;
+      serve(active, queue);
+    }
+  }
+  return {priority_.end(), nullptr};
 }
 
 std::optional<TimePoint> Dclas::next_timeout(TimePoint now) const {

@@ -24,6 +24,7 @@ class Dclas final : public Scheduler {
 
   bool clairvoyant() const override { return false; }
   bool reallocates_at_flow_ends() const override { return true; }
+  Reads reads() const override { return Reads::kSent; }
   void arrived(CoflowId coflow, TimePoint now) override;
   void flow_ended(FlowId flow, TimePoint now) override;
   void departed(CoflowId coflow, TimePoint now) override;
@@ -43,8 +44,7 @@ class Dclas final : public Scheduler {
   };
   double limit(const Active& active, int queue) const;
   void demote(Active& active) const;
-  void measure(Active& active) const;
-  void serve_queue(int queue);
+  void serve(Active& active, int queue);
 
   const Table& table_;
   const DclasOptions options_;

@@ -9,63 +9,18 @@
 
 namespace clustar::coflow {
 
-bool Match::Ports::meets(const Ports& other) const {
-  for (std::size_t i = 0; i < words_.size(); ++i) {
-    if ((words_[i] & other.words_[i]) != 0) return true;
-  }
-  return false;
-}
-
-bool Match::Ports::empty() const {
-  return std::all_of(words_.begin(), words_.end(), [](std::uint64_t word) { return word == 0; });
-}
-
-template <class Visit>
-void Match::Ports::for_each_common(const Ports& other, const Visit& visit) const {
-  for (std::size_t i = 0; i < words_.size(); ++i) {
-    for (std::uint64_t word = words_[i] & other.words_[i]; word != 0; word &= word - 1) {
-      visit(static_cast<PortId>(64 * i + static_cast<std::size_t>(std::countr_zero(word))));
-    }
-  }
-}
-
-template <class Visit>
-void Match::Ports::for_each(const Visit& visit) const {
-  for_each_common(*this, visit);
-}
-
 Match::Match(const Table& table) : table_(table), order_(2 * table.ports()) {
   for (Side* side : {&out_, &in_}) {
     side->owner.assign(table.ports(), kNobody);
     side->flow.assign(table.ports(), kNone);
-    side->freed = Ports(table.ports());
+    side->freed = PortSet(table.ports());
   }
 }
 
 Match::~Match() = default;
 
 void Match::arrived(CoflowId id, TimePoint) {
-  const Coflow& coflow = table_.coflow(id);
-  auto active = std::make_unique<Active>();
-  active->coflow = id;
-  const auto prepare = [&](Ends& ends, const auto& all) {
-    ends.ports = Ports(table_.ports());
-    ends.peers.assign(all.size(), Ports(table_.ports()));
-    ends.at.assign(table_.ports(), 0);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      ends.ports.set(all[i].port);
-      ends.at[all[i].port] = static_cast<std::uint16_t>(i);
-    }
-  };
-  prepare(active->out, coflow.senders);
-  prepare(active->in, coflow.receivers);
-  for (const Receiver& receiver : coflow.receivers) {
-    for (const FlowId at : table_.flows_to(receiver)) {
-      const Flow& flow = table_.flow(at);
-      active->out.peers[flow.sender].set(flow.dst);
-      active->in.peers[flow.receiver].set(flow.src);
-    }
-  }
+  auto active = std::make_unique<Active>(Active{id, 0, Links(table_, id)});
   by_coflow_.resize(std::max<std::size_t>(by_coflow_.size(), id + 1), nullptr);
   by_coflow_[id] = active.get();
   active_.push_back(std::move(active));
@@ -85,15 +40,7 @@ void Match::flow_ended(FlowId id, TimePoint) {
     in_.freed.set(flow.dst);
     from_ = std::min(from_, active.place);
   }
-  const Coflow& coflow = table_.coflow(flow.coflow);
-  const auto rest = table_.flows_to(coflow.receivers[flow.receiver]);
-  const bool another =
-      std::any_of(rest.begin(), rest.end(), [&](FlowId one) { return table_.flow(one).src == flow.src; });
-  if (another) return;
-  active.out.peers[flow.sender].clear(flow.dst);
-  active.in.peers[flow.receiver].clear(flow.src);
-  if (active.out.peers[flow.sender].empty()) active.out.ports.clear(flow.src);
-  if (active.in.peers[flow.receiver].empty()) active.in.ports.clear(flow.dst);
+  active.links.flow_ended(table_, id);
 }
 
 void Match::departed(CoflowId coflow, TimePoint) {
@@ -124,7 +71,7 @@ void Match::reorder() {
 
 double Match::left_at(const Active& active, PortId port, bool sends) const {
   const Coflow& coflow = table_.coflow(active.coflow);
-  return sends ? coflow.senders[active.out.at[port]].left : coflow.receivers[active.in.at[port]].left;
+  return sends ? coflow.senders[active.links.out().at[port]].left : coflow.receivers[active.links.in().at[port]].left;
 }
 
 void Match::displace(Side& side, PortId port) {
@@ -143,7 +90,7 @@ void Match::displace(Side& side, PortId port) {
 void Match::serve(const Active& active, PortId src, PortId dst) {
   displace(out_, src);
   displace(in_, dst);
-  const auto flows = table_.flows_to(table_.coflow(active.coflow).receivers[active.in.at[dst]]);
+  const auto flows = table_.flows_to(table_.coflow(active.coflow).receivers[active.links.in().at[dst]]);
   const FlowId flow = *std::lower_bound(flows.begin(), flows.end(), src,
                                         [&](FlowId one, PortId port) { return table_.flow(one).src < port; });
   served_[flow] = true;
@@ -156,13 +103,13 @@ void Match::serve(const Active& active, PortId src, PortId dst) {
 
 // With the peer that has most left, of those that no coflow before this one, or itself, has taken.
 void Match::match(const Active& active, const Candidate& one) {
-  const Ends& ends = one.sends ? active.out : active.in;
-  const Ends& others = one.sends ? active.in : active.out;
+  const Links::Ends& ends = one.sends ? active.links.out() : active.links.in();
+  const Links::Ends& others = one.sends ? active.links.in() : active.links.out();
   const Side& across = one.sends ? in_ : out_;
   if ((one.sends ? out_ : in_).owner[one.port] <= active.place) return;
   std::optional<PortId> best;
   double most = 0;
-  ends.peers[ends.at[one.port]].for_each_common(others.ports, [&](PortId peer) {
+  ends.peers_of(one.port).for_each_common(others.ports, [&](PortId peer) {
     if (across.owner[peer] != kNobody && across.owner[peer] <= active.place) return;
     const double left = left_at(active, peer, !one.sends);
     if (best && left <= most) return;
@@ -175,10 +122,10 @@ void Match::match(const Active& active, const Candidate& one) {
 
 void Match::look_at(const Active& active) {
   candidates_.clear();
-  active.out.ports.for_each_common(out_.freed, [&](PortId port) {
+  active.links.out().ports.for_each_common(out_.freed, [&](PortId port) {
     candidates_.push_back({left_at(active, port, true), port, true});
   });
-  active.in.ports.for_each_common(in_.freed, [&](PortId port) {
+  active.links.in().ports.for_each_common(in_.freed, [&](PortId port) {
     candidates_.push_back({left_at(active, port, false), port, false});
   });
   std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
@@ -192,13 +139,13 @@ Allocation Match::allocate(TimePoint) {
   if (std::exchange(reorder_, false)) reorder();
   for (std::size_t place = from_; place < active_.size(); ++place) {
     const Active& active = *active_[place];
-    if (!active.out.ports.meets(out_.freed) && !active.in.ports.meets(in_.freed)) continue;
+    if (!active.links.out().ports.meets(out_.freed) && !active.links.in().ports.meets(in_.freed)) continue;
     look_at(active);
   }
   from_ = kNobody;
   // What nobody wanted is no news to whom is looked at later, but free all the same.
-  out_.freed = Ports(table_.ports());
-  in_.freed = Ports(table_.ports());
+  out_.freed = PortSet(table_.ports());
+  in_.freed = PortSet(table_.ports());
   changes_.clear();
   for (const FlowId flow : touched_) {
     if (served_[flow] == told_[flow]) continue;

@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "coflow/core/bssi_order.h"
+#include "coflow/core/links.h"
 #include "coflow/core/scheduler.h"
 
 namespace clustar::coflow {
@@ -35,40 +36,16 @@ class Match final : public Scheduler {
   static constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
   static constexpr FlowId kNone = std::numeric_limits<FlowId>::max();
 
-  // A set of ports.
-  class Ports {
-   public:
-    explicit Ports(std::size_t ports = 0) : words_((ports + 63) / 64, 0) {}
-    void set(PortId port) { words_[port / 64] |= std::uint64_t{1} << (port % 64); }
-    void clear(PortId port) { words_[port / 64] &= ~(std::uint64_t{1} << (port % 64)); }
-    bool test(PortId port) const { return (words_[port / 64] >> (port % 64) & 1) != 0; }
-    bool meets(const Ports& other) const;
-    bool empty() const;
-    template <class Visit>
-    void for_each(const Visit& visit) const;
-    template <class Visit>
-    void for_each_common(const Ports& other, const Visit& visit) const;
-
-   private:
-    std::vector<std::uint64_t> words_;
-  };
   // One direction of all ports.
   struct Side {
     std::vector<std::uint32_t> owner;  // place in the order of the coflow that is served there; kNobody
     std::vector<FlowId> flow;          // that is served there; kNone
-    Ports freed;                       // may be taken by those that are still to be looked at
+    PortSet freed;                     // may be taken by those that are still to be looked at
   };
-  // One coflow in one direction.
-  struct Ends {
-    Ports ports;                    // with unfinished flows
-    std::vector<Ports> peers;       // by index of sender or receiver
-    std::vector<std::uint16_t> at;  // port -> that index
-  };
-  static_assert(kMaxPorts <= std::numeric_limits<std::uint16_t>::max());
   struct Active {
-    CoflowId coflow = 0;
+    CoflowId coflow;
     std::uint32_t place = 0;
-    Ends out, in;
+    Links links;
   };
   struct Candidate {
     double left;

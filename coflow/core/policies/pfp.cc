@@ -13,15 +13,15 @@ void Pfp::arrived(CoflowId coflow, TimePoint) {
       const double bytes = table_.flow(flow).left;
       // Flows that have sent may stand out of order, so the search is from the front.
       const auto after =
-          std::find_if(list.begin(), list.end(), [&](FlowId one) { return table_.flow(one).left > bytes; });
-      list.insert(after, flow);
+          std::find_if(list.begin(), list.end(), [&](const Listed& one) { return table_.flow(one.flow).left > bytes; });
+      list.insert(after, {flow, table_.flow(flow).src});
     }
   }
 }
 
 void Pfp::flow_ended(FlowId flow, TimePoint) {
   auto& list = lists_[table_.flow(flow).dst];
-  list.erase(std::find(list.begin(), list.end(), flow));
+  list.erase(std::find_if(list.begin(), list.end(), [&](const Listed& one) { return one.flow == flow; }));
   rates_.forget(flow);
 }
 
@@ -29,11 +29,10 @@ Allocation Pfp::allocate(TimePoint) {
   rates_.begin();
   taken_.assign(table_.ports(), false);
   for (const auto& list : lists_) {
-    for (const FlowId flow : list) {
-      const PortId src = table_.flow(flow).src;
-      if (taken_[src]) continue;
-      taken_[src] = true;
-      rates_.give(flow, table_.rate());
+    for (const Listed& one : list) {
+      if (taken_[one.src]) continue;
+      taken_[one.src] = true;
+      rates_.give(one.flow, table_.rate());
       break;
     }
   }

@@ -14,14 +14,20 @@ class Pfp final : public Scheduler {
 
   bool clairvoyant() const override { return true; }
   bool reallocates_at_flow_ends() const override { return true; }
+  Reads reads() const override { return Reads::kNone; }
   void arrived(CoflowId coflow, TimePoint now) override;
   void flow_ended(FlowId flow, TimePoint now) override;
   void departed(CoflowId, TimePoint) override {}
   Allocation allocate(TimePoint now) override;
 
  private:
+  struct Listed {
+    FlowId flow;
+    PortId src;  // here, since a list is gone through at each allocation
+  };
+
   const Table& table_;
-  std::vector<std::vector<FlowId>> lists_;  // per receiving port
+  std::vector<std::vector<Listed>> lists_;  // per receiving port
   Rates rates_;
   std::vector<bool> taken_;
 };
