@@ -152,6 +152,7 @@ Result<CoflowId> Simulation::take() {
 
 Result<void> Simulation::admit() {
   bool any = false;
+  workload_.reached(now_);
   for (auto next = workload_.next_arrival(); next && admission(*next) <= now_; next = workload_.next_arrival()) {
     const auto id = take();
     if (!id) return tl::unexpected(id.error());
