@@ -24,6 +24,7 @@ std::string gain(const Comparison& comparison, const Summary& one) {
 }  // namespace
 
 std::string text(const Comparison& comparison) {
+  if (comparison.jobs) return jobs_text(comparison);
   std::string out = fmt::format("{}: {} ports of {:.3g} Gbit/s, rules {}", comparison.workload, comparison.ports,
                                 comparison.port_gbps, comparison.rules);
   if (comparison.load.busiest > 0) {
@@ -89,6 +90,7 @@ nlohmann::json to_json(const Comparison& comparison) {
                        {"refill_ms", one.refill_ms},
                        {"cpu_s", one.cpu_s},
                        {"allocations", one.allocations}});
+    if (comparison.jobs) results.back()["jobs"] = jobs_json(one);
   }
   return results;
 }

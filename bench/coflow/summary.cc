@@ -70,4 +70,23 @@ Summary summarize(const std::string& policy, const std::string& rules, const Rep
   return summary;
 }
 
+std::vector<JobSummary> summarize(const JobMix& mix, const std::vector<JobResult>& results) {
+  const auto seconds = [](TimePoint at) { return std::chrono::duration<double>(at - TimePoint{}).count(); };
+  std::vector<JobSummary> jobs;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    std::vector<double> iterations = results[i].iterations_s;
+    std::sort(iterations.begin(), iterations.end());
+    jobs.push_back({.name = mix.jobs[i].name,
+                    .weight = mix.jobs[i].weight,
+                    .iterations = iterations.size(),
+                    .mean_iteration_s = mean(iterations),
+                    .p95_iteration_s = quantile(iterations, 0.95),
+                    .alone_s = results[i].alone_s,
+                    .submitted_s = seconds(mix.jobs[i].begins),
+                    .began_s = seconds(results[i].began),
+                    .ended_s = seconds(results[i].ended)});
+  }
+  return jobs;
+}
+
 }  // namespace clustar::bench::coflow
