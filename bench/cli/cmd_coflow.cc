@@ -143,6 +143,7 @@ void add_coflow(CLI::App& app, int& status) {
   command
       .add_option("--muri", arguments->muri,
                   "For a trace of Muri: ports=16,gpus_per_port=8,scale=2000 (divides submit times and iterations), "
+                  "intensity=0 (1: weights are GPU intensities), "
                   "jobs (the first so many)")
       ->type_name("KEY=VALUE,...");
   command.add_option("--policy", options.policies, "Name; several times or all to compare [match]")

@@ -37,6 +37,10 @@ Result<Job> read_job(const Csv& csv, const MuriOptions& options, double bytes_pe
   job.iterations =
       static_cast<std::size_t>(std::max(1.0, std::round(static_cast<double>(*iterations) / options.scale)));
   job.phases.push_back({milliseconds(*iteration_ms - *network_ms), {}, *network_ms / 1e3 * bytes_per_s});
+  const double compute_ms = *iteration_ms - *network_ms;
+  if (options.intensity && *network_ms > 0 && compute_ms > 0) {
+    job.weight = static_cast<double>(job.gpus) * compute_ms / *network_ms;
+  }
   return job;
 }
 
@@ -48,6 +52,7 @@ Result<MuriOptions> parse_muri_options(std::string_view text) {
       {"ports", 1, clustar::coflow::kMaxPorts, true, into(options.ports)},
       {"gpus_per_port", 1, 1024, true, into(options.gpus_per_port)},
       {"scale", 1, 1e12, false, into(options.scale)},
+      {"intensity", 0, 1, true, [&](double value) { options.intensity = value > 0; }},
       {"jobs", 1, kMaxJobs, true, into(options.jobs)},
   };
   if (const auto ok = read_keys(text, keys); !ok) return tl::unexpected(ok.error());

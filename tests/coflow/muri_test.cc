@@ -50,6 +50,8 @@ TEST(MuriFormat, AJobComputesAndThenUsesTheNetwork) {
   ASSERT_EQ(job.phases.size(), 1u);
   EXPECT_EQ(job.phases[0].compute, std::chrono::milliseconds(60));
   EXPECT_NEAR(job.phases[0].ring_bytes, 40, 1e-9) << "40 ms at 1,000 bytes/s";
+  EXPECT_EQ(job.weight, 1);
+  EXPECT_NEAR(parse_muri(text, "t.csv", {.intensity = true}, 1000)->jobs[1].weight, 4 * 60 / 40.0, 1e-9);
   EXPECT_EQ(parse_muri(text, "t.csv", {.scale = 100, .jobs = 1}, 1000)->jobs.size(), 1u);
 }
 
@@ -73,13 +75,14 @@ TEST(MuriFormat, ErrorsNameTheLineAndWhatIsAllowed) {
 }
 
 TEST(MuriFormat, KeysSayWhatIsAllowed) {
-  const auto options = parse_muri_options("ports=4,gpus_per_port=2,scale=10,jobs=3");
+  const auto options = parse_muri_options("ports=4,gpus_per_port=2,scale=10,jobs=3,intensity=1");
   ASSERT_TRUE(options) << options.error().message;
   EXPECT_EQ(options->ports, 4u);
   EXPECT_EQ(options->gpus_per_port, 2u);
   EXPECT_EQ(options->scale, 10);
   EXPECT_EQ(options->jobs, 3u);
-  for (const char* bad : {"ports=0", "ports=4097", "scale=0.5", "jobs=0", "gpus=1", "gpus_per_port"}) {
+  EXPECT_TRUE(options->intensity);
+  for (const char* bad : {"ports=0", "ports=4097", "intensity=2", "scale=0.5", "jobs=0", "gpus=1", "gpus_per_port"}) {
     const auto parsed = parse_muri_options(bad);
     ASSERT_FALSE(parsed) << bad;
     EXPECT_THAT(parsed.error().message, HasSubstr("allowed: ports (whole, 1 to 4096)")) << bad;
