@@ -34,12 +34,15 @@ std::string job_rows(const Comparison& comparison, std::size_t nth) {
   const JobSummary& first = comparison.policies.front().jobs[nth];
   std::string out = fmt::format("\n{}: {} iterations of {:.6g} s alone, weight {:.4g}\n", first.name, first.iterations,
                                 first.alone_s, first.weight);
-  out += fmt::format("  {:<24}{:>12}{:>12}{:>10}{:>10}\n", "iteration time, s", "mean", "p95", "/alone", "maxmin/");
+  out += fmt::format("  {:<24}{:>12}{:>12}{:>10}{:>10}{:>12}{:>10}\n", "iteration time, s", "mean", "p95", "/alone",
+                     "maxmin/", "all run", "maxmin/");
   for (const Summary& one : comparison.policies) {
     const JobSummary& job = one.jobs[nth];
-    out += fmt::format("  {:<24}{:>12.6f}{:>12.6f}{:>10}{:>10}\n", one.policy, job.mean_iteration_s,
+    out += fmt::format("  {:<24}{:>12.6f}{:>12.6f}{:>10}{:>10}{:>12}{:>10}\n", one.policy, job.mean_iteration_s,
                        job.p95_iteration_s, times(job.slowdown()),
-                       ratio(fair == nullptr ? 0 : fair->jobs[nth].mean_iteration_s, job.mean_iteration_s));
+                       ratio(fair == nullptr ? 0 : fair->jobs[nth].mean_iteration_s, job.mean_iteration_s),
+                       job.contended_s > 0 ? fmt::format("{:.6f}", job.contended_s) : "-",
+                       ratio(fair == nullptr ? 0 : fair->jobs[nth].contended_s, job.contended_s));
   }
   return out;
 }
@@ -48,7 +51,11 @@ std::string job_rows(const Comparison& comparison, std::size_t nth) {
 double worst_gain(const Summary& fair, const Summary& one) {
   double worst = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < one.jobs.size(); ++i) {
-    worst = std::min(worst, fair.jobs[i].mean_iteration_s / one.jobs[i].mean_iteration_s);
+    const JobSummary &under_fair = fair.jobs[i], &job = one.jobs[i];
+    worst = std::min(worst, under_fair.mean_iteration_s / job.mean_iteration_s);
+    if (under_fair.contended_s > 0 && job.contended_s > 0) {
+      worst = std::min(worst, under_fair.contended_s / job.contended_s);
+    }
   }
   return worst;
 }
@@ -105,8 +112,8 @@ std::string jobs_text(const Comparison& comparison) {
   if (!waiting) out += all_rows(comparison);
   out += fmt::format(
       "\n/alone: mean iteration over one where nobody else sends. maxmin/: mean {} under max-min fair sharing over the "
-      "policy's;\nworst, of all jobs' iterations the least: below 1 fair sharing is better for that job. load: {}.\n",
-      waiting ? "completion" : "iteration",
+      "policy's;\nworst, of all jobs' iterations the least: below 1 fair sharing is better for that job. {}load: {}.\n",
+      waiting ? "completion" : "iteration", waiting ? "" : "all run: mean while all jobs run. ",
       waiting ? "bytes over what ports carry until the last job ends, if none slowed another"
               : "each job's bytes over its iteration alone, summed");
   return out;
@@ -120,6 +127,7 @@ nlohmann::json jobs_json(const Summary& summary) {
                     {"mean_iteration_s", job.mean_iteration_s},
                     {"p95_iteration_s", job.p95_iteration_s},
                     {"isolated_iteration_s", job.alone_s},
+                    {"contended_iteration_s", job.contended_s},
                     {"slowdown", job.slowdown()},
                     {"weight", job.weight},
                     {"submitted_s", job.submitted_s},

@@ -20,7 +20,8 @@ struct JobSummary {
   double weight = 1;
   std::size_t iterations = 0;
   double mean_iteration_s = 0, p95_iteration_s = 0;
-  double alone_s = 0;  // an iteration where nobody else sends
+  double contended_s = 0;  // mean of the iterations while all jobs ran; 0 without any, and where jobs wait for GPUs
+  double alone_s = 0;      // an iteration where nobody else sends
   double submitted_s = 0, began_s = 0, ended_s = 0;
   double slowdown() const { return mean_iteration_s / alone_s; }
 };

@@ -3,9 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-
-#include "bench/coflow/replay.h"
+#include "bench/coflow/summary.h"
 #include "coflow/registry.h"
 
 namespace clustar::bench::coflow {
@@ -164,6 +162,20 @@ TEST(CoflowJobs, TheSameEveryTime) {
       for (const double s : one[i].iterations_s) EXPECT_GE(s, one[i].alone_s - 1e-6) << policy;
     }
   }
+}
+
+TEST(CoflowJobs, IterationsWhileAllRunAreSummedUpApart) {
+  const JobMix mix{"mix", 2, 0, {half_and_half("a", 4), half_and_half("b", 2)}};
+  const auto jobs = summarize(mix, run_jobs(mix, "maxmin"));
+  EXPECT_EQ(jobs[0].iterations, 4u);
+  EXPECT_NEAR(jobs[0].mean_iteration_s, 0.25, 1e-6);
+  EXPECT_NEAR(jobs[0].p95_iteration_s, 0.3, 1e-6);
+  EXPECT_NEAR(jobs[0].contended_s, 0.3, 1e-6) << "the two while b runs";
+  EXPECT_NEAR(jobs[0].slowdown(), 1.25, 1e-5);
+  EXPECT_NEAR(jobs[1].contended_s, 0.3, 1e-6);
+  EXPECT_NEAR(jobs[1].ended_s, 0.6, 1e-6);
+  const JobMix waiting = placed(2, 1, {on_gpus(2, 1, 50), on_gpus(2, 1, 50)});
+  EXPECT_EQ(summarize(waiting, run_jobs(waiting, "maxmin"))[0].contended_s, 0);
 }
 
 TEST(CoflowJobs, LoadIsBytesOverTheTimeOfAnIterationAlone) {
