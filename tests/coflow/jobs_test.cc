@@ -139,6 +139,21 @@ TEST(CoflowJobs, WaitForGpusFirstComeFirstServed) {
   }
 }
 
+// When the first ends is known long before, but the second ends sooner.
+TEST(CoflowJobs, GpusAreTakenAtTheTimeWhenTheyAreFree) {
+  const auto results =
+      run_jobs(placed(3, 1, {on_gpus(1, 10, 50), on_gpus(2, 1, 50), on_gpus(1, 1, 50, ms(10))}), "match");
+  EXPECT_EQ(results[0].ended, TimePoint(ms(1000)));
+  EXPECT_EQ(results[2].began, results[1].ended);
+  EXPECT_NEAR(std::chrono::duration<double>(results[2].began - TimePoint{}).count(), 0.15, 1e-6);
+}
+
+TEST(CoflowJobs, WhoComesWhenAnotherEndsFindsItsGpus) {
+  const auto results = run_jobs(placed(2, 1, {on_gpus(2, 1, 0), on_gpus(1, 1, 0, ms(100))}), "match");
+  EXPECT_EQ(results[0].ended, TimePoint(ms(100)));
+  EXPECT_EQ(results[1].began, TimePoint(ms(100)));
+}
+
 // It ends long after its last coflow, at a time when nothing else happens.
 TEST(CoflowJobs, GpusAreHeldToTheEndOfCompute) {
   Job first = on_gpus(2, 1, 50);
