@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "bench/coflow/render.h"
@@ -52,6 +53,7 @@ double worst_gain(const Summary& fair, const Summary& one) {
   double worst = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < one.jobs.size(); ++i) {
     const JobSummary &under_fair = fair.jobs[i], &job = one.jobs[i];
+    if (job.mean_iteration_s <= 0) continue;
     worst = std::min(worst, under_fair.mean_iteration_s / job.mean_iteration_s);
     if (under_fair.contended_s > 0 && job.contended_s > 0) {
       worst = std::min(worst, under_fair.contended_s / job.contended_s);
@@ -112,8 +114,9 @@ std::string jobs_text(const Comparison& comparison) {
   if (!waiting) out += all_rows(comparison);
   out += fmt::format(
       "\n/alone: mean iteration over one where nobody else sends. maxmin/: mean {} under max-min fair sharing over the "
-      "policy's;\nworst, of all jobs' iterations the least: below 1 fair sharing is better for that job. {}load: {}.\n",
-      waiting ? "completion" : "iteration", waiting ? "" : "all run: mean while all jobs run. ",
+      "policy's;\nworst, of all jobs' iterations the least: below 1 fair sharing is better for that job.{}\nload: "
+      "{}.\n",
+      waiting ? "completion" : "iteration", waiting ? "" : " all run: mean while all jobs run.",
       waiting ? "bytes over what ports carry until the last job ends, if none slowed another"
               : "each job's bytes over its iteration alone, summed");
   return out;

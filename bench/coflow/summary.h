@@ -23,7 +23,7 @@ struct JobSummary {
   double contended_s = 0;  // mean of the iterations while all jobs ran; 0 without any, and where jobs wait for GPUs
   double alone_s = 0;      // an iteration where nobody else sends
   double submitted_s = 0, began_s = 0, ended_s = 0;
-  double slowdown() const { return mean_iteration_s / alone_s; }
+  double slowdown() const { return alone_s > 0 ? mean_iteration_s / alone_s : 1; }  // 1: it takes no time at all
 };
 
 struct Summary {

@@ -15,6 +15,7 @@ namespace clustar::bench::coflow {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 using tests::Outcome;
 
@@ -89,12 +90,13 @@ TEST(CoflowCommand, RunsJobsAgainstEachOther) {
 TEST(CoflowCommand, RunsMurisTracesByTheirHeader) {
   const std::string file = tests::temp_path("muri", ".csv");
   std::ofstream(file) << "job_id,num_gpu,submit_time,iterations,model_name,iteration_time,resource_time_2\n"
-                         "1,2,0,50,bert,100,40\n2,2,0,50,vgg,100,40\n3,4,10,5,gpt,100,40\n";
+                         "1,2,0,50,bert,100,40\n2,2,0,50,vgg,100,40\n3,4,10,5,gpt,100,40\n4,1,0,9,idle,5,5\n";
   const Outcome outcome =
       run(file + " --muri ports=2,gpus_per_port=2,scale=10 --policy maxmin --policy match --no-progress");
   EXPECT_EQ(outcome.status, 0) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("2 ports of 1 Gbit/s and 2 GPUs, rules exact, load "));
-  EXPECT_THAT(outcome.text, HasSubstr("3 jobs, first come first served"));
+  EXPECT_THAT(outcome.text, HasSubstr("4 jobs, first come first served"));
+  EXPECT_THAT(outcome.text, Not(HasSubstr("nan"))) << "a job that sends on one port only takes no time";
   const Outcome wrong = run(file + " --muri ports=1,gpus_per_port=2");
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.text, HasSubstr(":4: num_gpu is '4'; allowed: whole numbers from 1 to 2"));
