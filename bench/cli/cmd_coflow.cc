@@ -12,11 +12,13 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "bench/cli/coflow_output.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
 #include "bench/coflow/compare.h"
+#include "bench/coflow/compare_jobs.h"
 #include "bench/coflow/render.h"
 #include "bench/report/report.h"
 
@@ -27,6 +29,8 @@ struct Arguments {
   coflow::CompareOptions options;
   std::string trace;
   std::string generate;
+  std::vector<std::string> jobs;
+  std::string muri;
   std::optional<double> refill_ms;
   bool own_rate = false;
   CoflowOutput output;
@@ -37,31 +41,45 @@ int complain(int status, const std::string& message) {
   return status;
 }
 
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': {}", path, strerror(errno)));
+  std::ostringstream text;
+  text << in.rdbuf();  // fails for an empty file, too, which the parser names
+  if (in.bad() || std::filesystem::is_directory(path)) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': no file", path));
+  }
+  return text.str();
+}
+
 Result<coflow::Source> read_source(const Arguments& arguments) {
   coflow::Source source;
+  source.muri_keys = arguments.muri;
+  for (const std::string& argument : arguments.jobs) {
+    source.jobs.push_back(coflow::split_job(argument));
+    auto text = read_file(source.jobs.back().name);
+    if (!text) return tl::unexpected(text.error());
+    source.jobs.back().text = std::move(*text);
+  }
+  if (!arguments.jobs.empty()) return source;
   if (!arguments.generate.empty()) {
     const auto options = coflow::parse_generator(arguments.generate);
     if (!options) return fail(options.error().code, "--generate: " + options.error().message);
     source.generator = *options;
     return source;
   }
-  std::ifstream in(arguments.trace, std::ios::binary);
-  if (!in)
-    return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': {}", arguments.trace, strerror(errno)));
+  auto text = read_file(arguments.trace);
+  if (!text) return tl::unexpected(text.error());
   source.name = arguments.trace;
-  std::ostringstream text;
-  text << in.rdbuf();  // fails for an empty file, too, which the parser names
-  if (in.bad() || std::filesystem::is_directory(arguments.trace)) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': no file", arguments.trace));
-  }
-  source.text = text.str();
+  source.text = std::move(*text);
   return source;
 }
 
 int run_replay(Arguments& arguments) {
-  if (arguments.trace.empty() == arguments.generate.empty()) {
-    return complain(kUsage, "name a trace or --generate one; not both");
-  }
+  const int sources =
+      (arguments.trace.empty() ? 0 : 1) + (arguments.generate.empty() ? 0 : 1) + (arguments.jobs.empty() ? 0 : 1);
+  if (sources != 1) return complain(kUsage, "name a trace or --generate one, or name jobs; not two of them");
+  if (!arguments.muri.empty() && arguments.trace.empty()) return complain(kUsage, "--muri is for a trace of Muri");
   if (arguments.own_rate && arguments.options.rules != "exact") {
     return complain(kUsage, "--gbps is for --rules exact; CoflowSim's ports have 1 MiB in 8 ms");
   }
@@ -96,9 +114,25 @@ void add_coflow_replay(CLI::App& app, int& status) {
   auto& command = *app.add_subcommand("replay", "Replay a trace of coflows under policies, and compare them");
   auto arguments = std::make_shared<Arguments>();
   coflow::CompareOptions& options = arguments->options;
-  command.add_option("trace", arguments->trace, "File in the format of coflow-benchmark (as FB2010-1Hr-150-0.txt)")
+  command
+      .add_option("trace", arguments->trace,
+                  "File in the format of coflow-benchmark (as FB2010-1Hr-150-0.txt), or of jobs in Muri's")
       ->type_name("TRACE");
   command.add_option("--generate", arguments->generate, "Instead of a file: ports=150,coflows=500,load=0.9,seed=1")
+      ->type_name("KEY=VALUE,...");
+  command
+      .add_option(
+          "--job", arguments->jobs,
+          "Instead: a training job by its file of AICB; several for a mix. Keys: ranks_per_port=8, first_port=0, "
+          "iterations=10, duty=0.5 (share of an iteration alone that is communication) or compute_ms, "
+          "begins_ms=0, share=1, tflop (work of an iteration: weights are GPU intensities)")
+      ->type_name("FILE[:KEY=VALUE,...]")
+      ->allow_extra_args(false);
+  command
+      .add_option("--muri", arguments->muri,
+                  "For a trace of Muri: ports=16,gpus_per_port=8,scale=2000 (divides submit times and iterations), "
+                  "intensity=0 (1: weights are GPU intensities), "
+                  "jobs (the first so many)")
       ->type_name("KEY=VALUE,...");
   command.add_option("--policy", options.policies, "Name; several times or all to compare [match]")
       ->type_name("POLICY")
@@ -123,7 +157,9 @@ void add_coflow_replay(CLI::App& app, int& status) {
   command.footer(policy_help() +
                  "Exit status: 0 ok, 1 failed, 2 wrong usage or trace.\n"
                  "Example: clustar coflow replay FB2010-1Hr-150-0.txt --policy maxmin --policy match --html ccts.html\n"
-                 "         clustar coflow replay --generate ports=16,coflows=200,load=0.95 --policy all");
+                 "         clustar coflow replay --generate ports=16,coflows=200,load=0.95 --policy all\n"
+                 "         clustar coflow replay --job zero3.csv --job gpt.csv:duty=0.3,iterations=50 --gbps 100 "
+                 "--policy maxmin --policy match");
   command.callback([arguments, rate, &status] {
     arguments->own_rate = rate->count() > 0;
     status = run_replay(*arguments);

@@ -6,6 +6,7 @@
 
 #include "bench/coflow/benchmark_format.h"
 #include "bench/coflow/coflowsim_trace.h"
+#include "bench/coflow/compare_jobs.h"
 
 namespace clustar::bench::coflow {
 namespace {
@@ -106,6 +107,13 @@ Result<Comparison> compare(const Source& source, const CompareOptions& options, 
   const Setting setting = setting_of(options);
   const auto policies = policies_of(options, setting.defaults);
   if (!policies) return tl::unexpected(policies.error());
+  if (has_jobs(source)) {
+    if (const auto ok = check({}, *policies, setting.rules); !ok) return tl::unexpected(ok.error());
+    return compare_jobs(source, options, *policies, say);
+  }
+  if (!source.muri_keys.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "--muri is for a trace of Muri, whose header begins with job_id,num_gpu");
+  }
   Result<Trace> trace = source.generator ? Result<Trace>(generate(*source.generator, bytes_per_s(setting.rules)))
                                          : parse_benchmark(source.text, source.name, {.whole_mb = setting.coflowsim});
   if (!trace) return tl::unexpected(trace.error());

@@ -12,11 +12,20 @@
 
 namespace clustar::bench::coflow {
 
-// A trace's text, or how to generate one.
+// A file of AICB as a job, and how it runs: keys of AicbOptions.
+struct JobSource {
+  std::string name;
+  std::string text;
+  std::string keys;
+};
+
+// The text of a trace (of coflows, or Muri's of jobs), how to generate one, or jobs.
 struct Source {
   std::string name;
   std::string text;
+  std::string muri_keys;  // of MuriOptions
   std::optional<GeneratorOptions> generator;
+  std::vector<JobSource> jobs;
 };
 
 struct CompareOptions {

@@ -41,6 +41,7 @@ nlohmann::json each_json(const std::vector<CoflowResult>& coflows) {
 }  // namespace
 
 std::string text(const Comparison& comparison) {
+  if (comparison.jobs) return jobs_text(comparison);
   std::string out = fmt::format("{}: {} ports of {:.3g} Gbit/s, rules {}", comparison.workload, comparison.ports,
                                 comparison.port_gbps, comparison.rules);
   if (comparison.load.busiest > 0) {
@@ -109,6 +110,7 @@ nlohmann::json to_json(const Comparison& comparison) {
                        {"cpu_s", one.cpu_s},
                        {"allocations", one.allocations}});
     if (!one.each.empty()) results.back()["per_coflow"] = each_json(one.each);
+    if (comparison.jobs) results.back()["jobs"] = jobs_json(one);
   }
   return results;
 }

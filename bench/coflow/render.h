@@ -17,9 +17,13 @@ struct Comparison {
   Load load;
   std::string rules;
   std::vector<Summary> policies;
+  bool jobs = false;              // the workload is a mix of jobs
+  std::size_t gpus_per_port = 0;  // of jobs that wait for GPUs
 };
 
 std::string text(const Comparison& comparison);
+std::string jobs_text(const Comparison& comparison);  // text() of jobs
+nlohmann::json jobs_json(const Summary& summary);     // [{name, iterations, mean_iteration_s, ...}]
 // [{policy, rules, average_cct_s, ..., cdf_cct_s[[s, share]...], per_coflow[{label, cct_s, ...}...] if asked for}]
 nlohmann::json to_json(const Comparison& comparison);
 // {name, ports, port_gbps, load{busiest, mean}}

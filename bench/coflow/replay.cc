@@ -173,6 +173,7 @@ Result<CoflowId> Simulation::take() {
 
 Result<void> Simulation::admit() {
   bool any = false;
+  workload_.reached(now_);
   for (auto next = workload_.next_arrival(); next && admission(*next) <= now_; next = workload_.next_arrival()) {
     if (!any) tell_all(Reads::kAll);
     const auto id = take();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace clustar::bench::coflow {
@@ -16,6 +17,18 @@ double quantile(const std::vector<double>& ascending, double q) {
 double mean(const std::vector<double>& values) {
   if (values.empty()) return 0;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// Of iterations within [from, to], in s.
+double mean_within(const JobResult& result, double from, double to) {
+  constexpr double kRounding = 1e-9;
+  double at = std::chrono::duration<double>(result.began - TimePoint{}).count();
+  std::vector<double> within;
+  for (const double iteration_s : result.iterations_s) {
+    if (at >= from - kRounding && at + iteration_s <= to + kRounding) within.push_back(iteration_s);
+    at += iteration_s;
+  }
+  return mean(within);
 }
 
 }  // namespace
@@ -68,6 +81,31 @@ Summary summarize(const std::string& policy, const std::string& rules, const Rep
   summary.slowdown_mean = mean(slowdowns);
   summary.slowdown_p95 = quantile(slowdowns, 0.95);
   return summary;
+}
+
+std::vector<JobSummary> summarize(const JobMix& mix, const std::vector<JobResult>& results) {
+  const auto seconds = [](TimePoint at) { return std::chrono::duration<double>(at - TimePoint{}).count(); };
+  double all_from_s = 0, all_to_s = mix.gpus_per_port > 0 ? 0 : std::numeric_limits<double>::infinity();
+  for (const JobResult& result : results) {
+    all_from_s = std::max(all_from_s, seconds(result.began));
+    all_to_s = std::min(all_to_s, seconds(result.ended));
+  }
+  std::vector<JobSummary> jobs;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    std::vector<double> iterations = results[i].iterations_s;
+    std::sort(iterations.begin(), iterations.end());
+    jobs.push_back({.name = mix.jobs[i].name,
+                    .weight = mix.jobs[i].weight,
+                    .iterations = iterations.size(),
+                    .mean_iteration_s = mean(iterations),
+                    .p95_iteration_s = quantile(iterations, 0.95),
+                    .contended_s = mean_within(results[i], all_from_s, all_to_s),
+                    .alone_s = results[i].alone_s,
+                    .submitted_s = seconds(mix.jobs[i].begins),
+                    .began_s = seconds(results[i].began),
+                    .ended_s = seconds(results[i].ended)});
+  }
+  return jobs;
 }
 
 }  // namespace clustar::bench::coflow

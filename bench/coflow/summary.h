@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/coflow/jobs.h"
 #include "bench/coflow/replay.h"
 
 namespace clustar::bench::coflow {
@@ -13,6 +14,17 @@ namespace clustar::bench::coflow {
 enum class Bin : std::uint8_t { kShortNarrow, kLongNarrow, kShortWide, kLongWide };
 inline constexpr std::array<const char*, 4> kBinNames{"SN", "LN", "SW", "LW"};
 Bin bin_of(const CoflowResult& coflow);
+
+struct JobSummary {
+  std::string name;
+  double weight = 1;
+  std::size_t iterations = 0;
+  double mean_iteration_s = 0, p95_iteration_s = 0;
+  double contended_s = 0;  // mean of the iterations while all jobs ran; 0 without any, and where jobs wait for GPUs
+  double alone_s = 0;      // an iteration where nobody else sends
+  double submitted_s = 0, began_s = 0, ended_s = 0;
+  double slowdown() const { return alone_s > 0 ? mean_iteration_s / alone_s : 1; }  // 1: it takes no time at all
+};
 
 struct Summary {
   std::string policy;
@@ -32,9 +44,11 @@ struct Summary {
   std::uint64_t allocations = 0;
   std::vector<double> ccts_s, slowdowns;  // ascending
   std::vector<CoflowResult> each;         // as they were taken, if asked for
+  std::vector<JobSummary> jobs;           // of a mix of jobs, as it has them
 };
 
 // Quantile q of n: the value at place ceil(q n), as CoflowSim's users count.
 Summary summarize(const std::string& policy, const std::string& rules, const Replay& replay);
+std::vector<JobSummary> summarize(const JobMix& mix, const std::vector<JobResult>& results);
 
 }  // namespace clustar::bench::coflow

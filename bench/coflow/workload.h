@@ -29,8 +29,10 @@ class Workload {
  public:
   virtual ~Workload() = default;
   virtual std::size_t ports() const = 0;
-  virtual std::optional<TimePoint> next_arrival() const = 0;           // nothing: none until a coflow ends, or at all
-  virtual clustar::coflow::CoflowSpec take() = 0;                      // the one of next_arrival()
+  // Nothing: none until a coflow ends, or at all. After reached() of that time there may be a later one instead.
+  virtual std::optional<TimePoint> next_arrival() const = 0;
+  virtual void reached(TimePoint /*now*/) {}                           // time has come so far; never less than before
+  virtual clustar::coflow::CoflowSpec take() = 0;                      // the one of next_arrival(), when it was reached
   virtual void ended(std::size_t /*nth taken*/, TimePoint /*now*/) {}  // it may release others
 };
 

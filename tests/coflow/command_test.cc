@@ -17,6 +17,7 @@ namespace clustar::bench::coflow {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 using tests::Outcome;
 
@@ -63,6 +64,86 @@ TEST(CoflowCommand, ReadsATraceAndSaysWhatItsLoadIs) {
     EXPECT_THAT(outcome.text, HasSubstr("at the busiest port"));
   }
   std::filesystem::remove(file);
+}
+
+constexpr const char* kSmallAicb =
+    "[rank0 ~ rank3]\ncomm_type,comm_group,comm_group_size,msg_size,stage,count\n"
+    "CommType.all_reduce,CommGroup.dp_group,4,1000000,backward,1\n";
+
+TEST(CoflowCommand, RunsJobsAgainstEachOther) {
+  const std::string job = tests::temp_path("job:a", ".csv"), json = tests::temp_path("jobs", ".json");
+  std::ofstream(job) << kSmallAicb;
+  const Outcome outcome =
+      run("--job " + job + ":ranks_per_port=2,iterations=5 --job " + job +
+          ":ranks_per_port=1,duty=1,first_port=1 --policy maxmin --policy match --no-progress --json " + json);
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("2 jobs: 5 ports of 1 Gbit/s, rules exact, load 1.50 at the busiest port"));
+  std::ifstream stream(json);
+  const auto document = nlohmann::json::parse(stream);
+  EXPECT_GT(document["workload"]["load"]["busiest"].get<double>(), 1);
+  ASSERT_EQ(document["results"].size(), 2u);
+  for (const auto& row : document["results"]) {
+    ASSERT_EQ(row["jobs"].size(), 2u);
+    EXPECT_EQ(row["jobs"][0]["iterations"], 5);
+    EXPECT_EQ(row["jobs"][1]["iterations"], 10);
+    EXPECT_NEAR(row["jobs"][0]["isolated_iteration_s"].get<double>(), 0.024, 1e-6);
+    EXPECT_NEAR(row["jobs"][1]["isolated_iteration_s"].get<double>(), 0.012, 1e-6);
+    for (const auto& one : row["jobs"]) {
+      EXPECT_GE(one["slowdown"].get<double>(), 0.999);
+      EXPECT_GE(one["p95_iteration_s"].get<double>(), one["mean_iteration_s"].get<double>() * 0.99);
+      EXPECT_THAT(outcome.text, HasSubstr(one["name"].get<std::string>() + ": "));
+    }
+  }
+  std::filesystem::remove(job);
+  std::filesystem::remove(json);
+}
+
+TEST(CoflowCommand, RunsMurisTracesByTheirHeader) {
+  const std::string file = tests::temp_path("muri", ".csv");
+  std::ofstream(file) << "job_id,num_gpu,submit_time,iterations,model_name,iteration_time,resource_time_2\n"
+                         "1,2,0,50,bert,100,40\n2,2,0,50,vgg,100,40\n3,4,10,5,gpt,100,40\n4,1,0,9,idle,5,5\n";
+  const Outcome outcome =
+      run(file + " --muri ports=2,gpus_per_port=2,scale=10 --policy maxmin --policy match --no-progress");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("2 ports of 1 Gbit/s and 2 GPUs, rules exact, load "));
+  EXPECT_THAT(outcome.text, HasSubstr("4 jobs, first come first served"));
+  EXPECT_THAT(outcome.text, Not(HasSubstr("nan"))) << "a job that sends on one port only takes no time";
+  const Outcome wrong = run(file + " --muri ports=1,gpus_per_port=2");
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.text, HasSubstr(":4: num_gpu is '4'; allowed: whole numbers from 1 to 2"));
+  std::filesystem::remove(file);
+}
+
+TEST(CoflowCommand, WrongUsageOfJobsIsToldWithWhatIsAllowed) {
+  const std::string job = tests::temp_path("wrong", ".csv"), trace = tests::temp_path("wrong", ".txt");
+  std::ofstream(job) << kSmallAicb;
+  std::ofstream(trace) << "2 1\n1 0 1 0 1 1:1\n";
+  const std::string good = job + ":ranks_per_port=1";
+  const struct {
+    std::string arguments;
+    const char* says;
+  } cases[] = {
+      {"--job /nowhere/a:b.csv:duty=1", "cannot read '/nowhere/a:b.csv': No such file"},
+      {"--job " + good + " " + trace, "name a trace or --generate one, or name jobs"},
+      {"--job " + good + " --generate ports=8", "name a trace or --generate one, or name jobs"},
+      {"--job " + job + ":duty=2", "'duty=2' cannot be; allowed: ranks_per_port (whole, 1 to 65536)"},
+      {"--job " + job, "ranks_per_port=8; allowed: 1 to 4, its ranks"},
+      {"--job " + good + " --rules coflowsim", "--rules coflowsim; allowed with jobs: exact"},
+      {"--job " + good + " --refill-ms 1", "--refill-ms is not for jobs"},
+      {"--job " + good + " --muri ports=2", "--muri is for a trace of Muri"},
+      {"--job " + good + " --policy sebf:deadlines=1", "no coflow has a deadline"},
+      {"--job " + good + ",tflop=5 --job " + good, "tflop for 1 of 2 jobs; allowed: for all or none"},
+      {"--job " + good + ",iterations=1000000,compute_ms=1000000000", "of simulated time; allowed: 1e+09"},
+      {"--job " + trace, ":1: '2 1' where the ranks were expected"},
+      {trace + " --muri ports=2", "--muri is for a trace of Muri"},
+  };
+  for (const auto& one : cases) {
+    const Outcome outcome = run(one.arguments + " --no-progress");
+    EXPECT_EQ(outcome.status, 2) << one.arguments << "\n" << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr(one.says)) << one.arguments;
+  }
+  std::filesystem::remove(job);
+  std::filesystem::remove(trace);
 }
 
 TEST(CoflowCommand, WrongUsageIsToldWithWhatIsAllowed) {

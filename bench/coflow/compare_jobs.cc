@@ -1,0 +1,129 @@
+#include "bench/coflow/compare_jobs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "bench/coflow/aicb.h"
+#include "bench/coflow/muri.h"
+
+namespace clustar::bench::coflow {
+namespace {
+
+double seconds(TimePoint at) { return std::chrono::duration<double>(at - TimePoint{}).count(); }
+
+// The file's, without folder and extension; a second one of the same name is name#2.
+std::string name_of(const std::string& path, std::set<std::string>& taken) {
+  const std::string file = path.substr(path.rfind('/') + 1);
+  const std::string stem = file.substr(0, file.rfind('.'));
+  std::string name = stem;
+  for (int nth = 2; !taken.insert(name).second; ++nth) name = fmt::format("{}#{}", stem, nth);
+  return name;
+}
+
+Result<JobMix> aicb_mix(const std::vector<JobSource>& sources, double bytes_per_s) {
+  JobMix mix;
+  mix.name = fmt::format("{} job{}", sources.size(), sources.size() == 1 ? "" : "s");
+  std::set<std::string> names;
+  std::size_t with_tflop = 0;
+  for (const JobSource& source : sources) {
+    const auto options = parse_aicb_options(source.keys);
+    if (!options) return fail(options.error().code, fmt::format("--job {}: {}", source.name, options.error().message));
+    with_tflop += options->tflop ? 1 : 0;
+    const auto iteration = parse_aicb(source.text, source.name);
+    if (!iteration) return tl::unexpected(iteration.error());
+    auto job = aicb_job(*iteration, source.name, *options, bytes_per_s);
+    if (!job) return tl::unexpected(job.error());
+    job->name = name_of(source.name, names);
+    mix.ports = std::max(mix.ports, options->layout.first_port + options->layout.ports_of(iteration->world));
+    mix.jobs.push_back(std::move(*job));
+  }
+  if (with_tflop == 0 || with_tflop == sources.size()) return mix;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("--job: tflop for {} of {} jobs; allowed: for all or none, as weights are compared",
+                          with_tflop, sources.size()));
+}
+
+// Times are counted in nanoseconds, and a mix that shares ports may take what its jobs take one after the other.
+Result<void> check_time(const JobMix& mix, double bytes_per_s) {
+  constexpr double kMost = 1e9;
+  double longest_s = 0;
+  for (const Job& job : mix.jobs) {
+    double iteration_s = alone(job.phases, job.compute_after, bytes_per_s).iteration_s();
+    for (const Phase& phase : job.phases) iteration_s += phase.ring_bytes / bytes_per_s;
+    longest_s += iteration_s * static_cast<double>(job.iterations);
+  }
+  for (const Job& job : mix.jobs) longest_s = std::max(longest_s, seconds(job.begins) + longest_s);
+  if (longest_s <= kMost) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: it may take {:.2g} s of simulated time; allowed: {:.0e}", mix.name, longest_s, kMost));
+}
+
+Result<JobMix> mix_of(const Source& source, double bytes_per_s) {
+  if (!source.jobs.empty()) return aicb_mix(source.jobs, bytes_per_s);
+  const auto options = parse_muri_options(source.muri_keys);
+  if (!options) return fail(options.error().code, "--muri: " + options.error().message);
+  return parse_muri(source.text, source.name, *options, bytes_per_s);
+}
+
+Result<Summary> run(const JobMix& mix, const Rules& rules, const clustar::coflow::Policy& policy,
+                    const std::string& which, const Say& say) {
+  JobWorkload workload(mix, rules.port_rate);
+  const auto replayed = replay(workload, rules, policy.make, [&](std::size_t ended, std::size_t, TimePoint now) {
+    say(fmt::format("{}: {} coflows, {:.0f} s", which, ended, seconds(now)), false);
+  });
+  if (!replayed) return fail(replayed.error().code, fmt::format("{}: {}", policy.spec, replayed.error().message));
+  Summary summary = summarize(policy.spec, "exact", *replayed);
+  summary.jobs = summarize(mix, workload.results());
+  for (const JobSummary& job : summary.jobs) summary.makespan_s = std::max(summary.makespan_s, job.ended_s);
+  say(fmt::format("{}: {:.3f} s until the last job ended, {:.2f} s of CPU", which, summary.makespan_s, summary.cpu_s),
+      true);
+  return summary;
+}
+
+}  // namespace
+
+JobSource split_job(const std::string& argument) {
+  for (std::size_t colon = argument.rfind(':'); colon != std::string::npos && colon > 0;
+       colon = argument.rfind(':', colon - 1)) {
+    const std::string keys = argument.substr(colon + 1);
+    if (keys.find('/') != std::string::npos) break;
+    if (keys.find('=') != std::string::npos) return {argument.substr(0, colon), {}, keys};
+  }
+  return {argument, {}, {}};
+}
+
+bool has_jobs(const Source& source) { return !source.jobs.empty() || is_muri(source.text); }
+
+Result<Comparison> compare_jobs(const Source& source, const CompareOptions& options,
+                                const std::vector<clustar::coflow::Policy>& policies, const Say& say) {
+  if (options.rules != "exact") {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("--rules {}; allowed with jobs: exact", options.rules));
+  }
+  if (options.refill) {
+    return fail(ErrorCode::kInvalidArgument, "--refill-ms is not for jobs: they wait for the ends of flows");
+  }
+  Rules rules;
+  rules.port_rate = options.port_gbps * 1e9 / 8;
+  const auto mix = mix_of(source, rules.port_rate);
+  if (!mix) return tl::unexpected(mix.error());
+  if (const auto ok = check_time(*mix, rules.port_rate); !ok) return tl::unexpected(ok.error());
+  Comparison comparison;
+  comparison.workload = mix->name;
+  comparison.ports = mix->ports;
+  comparison.port_gbps = options.port_gbps;
+  comparison.load = load_of(*mix, rules.port_rate);
+  comparison.rules = options.rules;
+  comparison.jobs = true;
+  comparison.gpus_per_port = mix->gpus_per_port;
+  for (const auto& policy : policies) {
+    const std::string which = fmt::format("[{}/{}] {}", comparison.policies.size() + 1, policies.size(), policy.spec);
+    auto summary = run(*mix, rules, policy, which, say);
+    if (!summary) return tl::unexpected(summary.error());
+    comparison.policies.push_back(std::move(*summary));
+  }
+  return comparison;
+}
+
+}  // namespace clustar::bench::coflow
