@@ -114,6 +114,12 @@ Make bssi(Keys& keys) {
   return [=](const Table& table) { return std::make_unique<Bssi>(table, options); };
 }
 
+Make turns(Keys& keys) {
+  TurnsOptions options;
+  keys.take("credit", 0, 1e9, options.credit);
+  return [=](const Table& table) { return std::make_unique<Match>(table, options); };
+}
+
 template <class T>
 Make plain() {
   return [](const Table& table) { return std::make_unique<T>(table); };
@@ -150,6 +156,9 @@ const std::vector<Entry>& entries() {
        [](Keys& keys, const PolicyDefaults&) { return bssi(keys); }},
       {{"match", "ours: BSSI order, one flow at a time per port, bottlenecks first", ""},
        [](Keys&, const PolicyDefaults&) { return plain<Match>(); }},
+      {{"turns", "ours for jobs: as match, but no job gets far ahead of another",
+        "credit=2 (largest coflows that a job may be behind)"},
+       [](Keys& keys, const PolicyDefaults&) { return turns(keys); }},
   };
   return all;
 }

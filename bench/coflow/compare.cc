@@ -51,7 +51,7 @@ double bytes_per_s(const Rules& rules) {
 
 // What serves one flow at a time per port has nothing to gather.
 Duration refill_of(const std::string& policy, const Setting& setting) {
-  if (policy == "match" || policy == "pfp") return Duration::zero();
+  if (policy == "match" || policy == "turns" || policy == "pfp") return Duration::zero();
   constexpr Duration kFairTicks =
       std::chrono::milliseconds(32);  // 0.01 % of the average from 8 ms, a quarter of the CPU
   if (policy == "fair") return std::min(setting.rules.refill, kFairTicks);

@@ -213,6 +213,7 @@ CoflowSpec JobWorkload::take() {
   events_.pop();
   CoflowSpec spec;
   spec.label = job + 1;
+  spec.job = job + 1;
   spec.arrival = at;
   spec.weight = mix_.jobs[job].weight;
   spec.flows = running_[job].phases[running_[job].next].flows;

@@ -32,6 +32,10 @@ Result<CoflowId> Table::add(const CoflowSpec& spec, TimePoint arrived) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("coflow {}: weight {}; allowed: finite, above 0", spec.label, spec.weight));
   }
+  if (spec.job >= std::uint64_t{1} << 63) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("coflow {}: job {}; allowed: below 2^63", spec.label, spec.job));
+  }
   for (const FlowSpec& flow : spec.flows) {
     if (flow.src >= ports_ || flow.dst >= ports_) {
       return fail(ErrorCode::kInvalidArgument, fmt::format("coflow {}: flow from port {} to {}; allowed: 0 to {}",
@@ -58,6 +62,7 @@ Result<CoflowId> Table::add(const CoflowSpec& spec, TimePoint arrived) {
   made.arrived = arrived;
   if (spec.deadline) made.due = arrived + *spec.deadline;
   made.weight = spec.weight;
+  made.job = spec.job;
   made.unfinished = static_cast<std::uint32_t>(sorted.size());
   const auto id = static_cast<CoflowId>(coflows_.size());
   made.senders = senders_of(sorted, ports_);

@@ -32,6 +32,7 @@ struct CoflowSpec {
   TimePoint arrival{};
   std::optional<Duration> deadline{};  // after its arrival
   double weight = 1;                   // of its job: GPU intensity times the tenant's share; above 0
+  std::uint64_t job = 0;               // below 2^63; 0: of none
   std::vector<FlowSpec> flows{};
 };
 
@@ -64,6 +65,7 @@ struct Coflow {
   TimePoint arrived;
   std::optional<TimePoint> due;
   double weight = 1;
+  std::uint64_t job = 0;
   double bytes = 0;
   double sent = 0;
   std::uint32_t unfinished = 0;     // flows

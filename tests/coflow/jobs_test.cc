@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "bench/coflow/summary.h"
 #include "coflow/registry.h"
+#include "transport/base/rng.h"
 
 namespace clustar::bench::coflow {
 namespace {
@@ -177,6 +180,49 @@ TEST(CoflowJobs, TheSameEveryTime) {
       for (const double s : one[i].iterations_s) EXPECT_GE(s, one[i].alone_s - 1e-6) << policy;
     }
   }
+}
+
+// Jobs of any sizes, each with a ring over the same ports; often more than these can carry.
+JobMix random_rings(std::uint64_t seed) {
+  Rng rng(seed);
+  JobMix mix{"mix", 4, 0, {}};
+  for (std::uint64_t jobs = 2 + rng.below(4); jobs > 0; --jobs) {
+    Job job{.name = "job", .begins = TimePoint(ms(rng.below(200)))};
+    const double largest = 10 * std::pow(100, rng.uniform());  // ms
+    double all = 0;
+    for (std::uint64_t phases = 1 + rng.below(5); phases > 0; --phases) {
+      const double sends = largest * rng.uniform();
+      Phase phase{.compute = ms(static_cast<int>(2 * largest * rng.uniform()))};
+      for (clustar::coflow::PortId port = 0; port < 4; ++port) {
+        phase.flows.push_back({port, (port + 1) % 4, sends * kByMs});
+      }
+      all += sends + std::chrono::duration<double, std::milli>(phase.compute).count();
+      job.phases.push_back(phase);
+    }
+    job.iterations = static_cast<std::size_t>(30'000 / all) + 5;
+    mix.jobs.push_back(job);
+  }
+  return mix;
+}
+
+// By size alone a large job can be starved: in turns it is not.
+TEST(CoflowJobs, InTurnsNobodyStarves) {
+  double fair = 0, in_turns = 0, worst_by_size = 0, worst_in_turns = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    const JobMix mix = random_rings(seed);
+    const auto sharing = summarize(mix, run_jobs(mix, "maxmin"));
+    const auto by_size = summarize(mix, run_jobs(mix, "match"));
+    const auto turns = summarize(mix, run_jobs(mix, "turns"));
+    for (std::size_t i = 0; i < mix.jobs.size(); ++i) {
+      fair += sharing[i].contended_s / sharing[i].alone_s;
+      in_turns += turns[i].contended_s / turns[i].alone_s;
+      worst_by_size = std::max(worst_by_size, by_size[i].contended_s / sharing[i].contended_s);
+      worst_in_turns = std::max(worst_in_turns, turns[i].contended_s / sharing[i].contended_s);
+    }
+  }
+  EXPECT_GT(worst_by_size, 4) << "these jobs show nothing";
+  EXPECT_LT(worst_in_turns, 2);
+  EXPECT_LT(in_turns, fair);
 }
 
 TEST(CoflowJobs, IterationsWhileAllRunAreSummedUpApart) {

@@ -16,8 +16,9 @@ class Situation {
     EXPECT_TRUE(policy) << policy.error().message;
     scheduler = policy->make(table);
   }
-  CoflowId arrive(const std::vector<FlowSpec>& flows, double weight = 1) {
+  CoflowId arrive(const std::vector<FlowSpec>& flows, double weight = 1, std::uint64_t job = 0) {
     CoflowSpec spec;
+    spec.job = job;
     spec.weight = weight;
     spec.flows = flows;
     const CoflowId id = table.add(spec, now).value();
@@ -256,6 +257,57 @@ TEST(CoflowPolicies, MatchServesBottlenecksFirstAndFillsUp) {
   at.allocate();
   EXPECT_EQ(at.rates_of(high), (Given{100, 100}));
   EXPECT_EQ(at.rates_of(low), (Given{0, 0}));
+}
+
+// Two jobs want one port all the time: the one with the smaller coflows goes first, until it is ahead by the larger.
+TEST(CoflowPolicies, TurnsLetNoJobGetFarAhead) {
+  Situation at("turns");
+  const CoflowId large = at.arrive({{0, 1, 100}}, 1, 1);
+  double small_sent = 0;
+  CoflowId small = at.arrive({{0, 1, 30}}, 1, 2);
+  at.allocate();
+  // 30 four times: 90 are not more than 100 ahead, 120 are.
+  for (int turn = 0; turn < 4; ++turn) {
+    ASSERT_EQ(at.rates_of(large), (Given{0})) << turn;
+    ASSERT_EQ(at.rates_of(small), (Given{100})) << turn;
+    at.end(at.table.flows_to(at.table.coflow(small).receivers[0])[0]);
+    small_sent += 30;
+    small = at.arrive({{0, 1, 30}}, 1, 2);
+    at.allocate();
+  }
+  EXPECT_EQ(at.rates_of(large), (Given{100})) << small_sent << " against nothing";
+  // The order is looked at again in time: 12.5 bytes of 100 later.
+  ASSERT_TRUE(at.scheduler->next_timeout(at.now));
+  at.now = *at.scheduler->next_timeout(at.now);
+  EXPECT_EQ(at.now, TimePoint(std::chrono::milliseconds(125)));
+  at.table.moved(at.table.flows_to(at.table.coflow(large).receivers[0])[0], 25);
+  at.allocate();
+  EXPECT_EQ(at.rates_of(large), (Given{0})) << "120 against 25";
+  EXPECT_EQ(at.rates_of(small), (Given{100}));
+}
+
+// Who had to wait has not lost its claim when it comes back from computing.
+TEST(CoflowPolicies, TurnsRememberWhoWaited) {
+  Situation at("turns");
+  const auto end = [&](CoflowId coflow) { at.end(at.table.flows_to(at.table.coflow(coflow).receivers[0])[0]); };
+  const CoflowId large = at.arrive({{0, 1, 300}}, 1, 1);
+  for (int turn = 0; turn < 4; ++turn) end(at.arrive({{0, 1, 100}}, 1, 2));
+  end(large);
+  // 300 against 400: more than the larger of these two.
+  const CoflowId small = at.arrive({{0, 1, 40}}, 1, 2);
+  at.allocate();
+  EXPECT_EQ(at.rates_of(small), (Given{100}));
+  const CoflowId back = at.arrive({{0, 1, 50}}, 1, 1);
+  at.allocate();
+  EXPECT_EQ(at.rates_of(small), (Given{0}));
+  EXPECT_EQ(at.rates_of(back), (Given{100}));
+  // Who was never there has no claim: it is as far as who was there alone, and smaller than its coflow.
+  const CoflowId newcomer = at.arrive({{0, 1, 10}}, 1, 3);
+  at.allocate();
+  EXPECT_EQ(at.rates_of(back), (Given{100}));
+  end(back);
+  at.allocate();
+  EXPECT_EQ(at.rates_of(newcomer), (Given{100}));
 }
 
 TEST(CoflowPolicyNames, ErrorsSayWhatIsAllowed) {

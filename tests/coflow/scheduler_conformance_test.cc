@@ -30,6 +30,7 @@ std::vector<CoflowSpec> random_coflows(std::uint64_t seed, std::size_t ports) {
     if (rng.chance(0.7)) arrival += Duration(static_cast<Duration::rep>(rng.below(3'000'000'000)));
     spec.arrival = arrival;
     spec.weight = rng.chance(0.3) ? 0.1 + 5 * rng.uniform() : 1;
+    spec.job = rng.below(4);
     if (rng.chance(0.3)) spec.deadline = Duration(static_cast<Duration::rep>(1 + rng.below(20'000'000'000)));
     const std::uint64_t flows = 1 + rng.below(rng.chance(0.3) ? 60 : 6);
     for (std::uint64_t f = 0; f < flows; ++f) {

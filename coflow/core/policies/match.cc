@@ -9,7 +9,8 @@
 
 namespace clustar::coflow {
 
-Match::Match(const Table& table) : table_(table), order_(2 * table.ports()) {
+Match::Match(const Table& table, const std::optional<TurnsOptions>& turns) : table_(table), order_(2 * table.ports()) {
+  if (turns) turns_.emplace(table, *turns);
   for (Side* side : {&out_, &in_}) {
     side->owner.assign(table.ports(), kNobody);
     side->flow.assign(table.ports(), kNone);
@@ -26,6 +27,7 @@ void Match::arrived(CoflowId id, TimePoint) {
   active_.push_back(std::move(active));
   served_.resize(table_.flows(), false);
   told_.resize(table_.flows(), false);
+  if (turns_) turns_->arrived(id);
   reorder_ = true;
 }
 
@@ -44,16 +46,25 @@ void Match::flow_ended(FlowId id, TimePoint) {
 }
 
 void Match::departed(CoflowId coflow, TimePoint) {
+  if (turns_) turns_->departed(coflow);
   by_coflow_[coflow] = nullptr;
   std::erase_if(active_, [&](const auto& one) { return one->coflow == coflow; });
   reorder_ = true;
 }
 
-void Match::reorder() {
+void Match::reorder(TimePoint now) {
   std::vector<CoflowId> ids;
   for (const auto& one : active_) ids.push_back(one->coflow);
   std::uint32_t place = 0;
-  for (const CoflowId id : bssi_order_of(table_, ids, order_)) by_coflow_[id]->place = place++;
+  const auto ordered = turns_ ? turns_->order(order_) : bssi_order_of(table_, ids, order_);
+  for (const CoflowId id : ordered) by_coflow_[id]->place = place++;
+  order_until_.reset();
+  if (turns_) {
+    const double good_ns = turns_->good_for() * static_cast<double>(table_.rate_unit().count());
+    constexpr double kForever = 1e18;
+    if (good_ns < kForever)
+      order_until_ = now + Duration(std::max<Duration::rep>(static_cast<Duration::rep>(good_ns), 1));
+  }
   std::sort(active_.begin(), active_.end(), [](const auto& a, const auto& b) { return a->place < b->place; });
   for (Side* side : {&out_, &in_}) {
     for (PortId port = 0; port < table_.ports(); ++port) {
@@ -135,8 +146,11 @@ void Match::look_at(const Active& active) {
   for (const Candidate& one : candidates_) match(active, one);
 }
 
-Allocation Match::allocate(TimePoint) {
-  if (std::exchange(reorder_, false)) reorder();
+std::optional<TimePoint> Match::next_timeout(TimePoint) const { return order_until_; }
+
+Allocation Match::allocate(TimePoint now) {
+  if (order_until_ && *order_until_ <= now) reorder_ = true;
+  if (std::exchange(reorder_, false)) reorder(now);
   for (std::size_t place = from_; place < active_.size(); ++place) {
     const Active& active = *active_[place];
     if (!active.links.out().ports.meets(out_.freed) && !active.links.in().ports.meets(in_.freed)) continue;

@@ -13,16 +13,19 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "coflow/core/bssi_order.h"
 #include "coflow/core/links.h"
+#include "coflow/core/policies/turns.h"
 #include "coflow/core/scheduler.h"
 
 namespace clustar::coflow {
 
 class Match final : public Scheduler {
  public:
-  explicit Match(const Table& table);
+  // With `turns` jobs take them (turns.h).
+  explicit Match(const Table& table, const std::optional<TurnsOptions>& turns = {});
   ~Match() override;
 
   bool clairvoyant() const override { return true; }
@@ -31,6 +34,7 @@ class Match final : public Scheduler {
   void flow_ended(FlowId flow, TimePoint now) override;
   void departed(CoflowId coflow, TimePoint now) override;
   Allocation allocate(TimePoint now) override;
+  std::optional<TimePoint> next_timeout(TimePoint now) const override;
 
  private:
   static constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
@@ -54,7 +58,7 @@ class Match final : public Scheduler {
   };
 
   double left_at(const Active& active, PortId port, bool sends) const;
-  void reorder();
+  void reorder(TimePoint now);
   void look_at(const Active& active);
   void match(const Active& active, const Candidate& port);
   void serve(const Active& active, PortId src, PortId dst);
@@ -63,6 +67,8 @@ class Match final : public Scheduler {
 
   const Table& table_;
   BssiOrder order_;
+  std::optional<JobTurns> turns_;
+  std::optional<TimePoint> order_until_;
   std::vector<std::unique_ptr<Active>> active_;  // in order; new ones at the end until they are ordered
   std::vector<Active*> by_coflow_;               // by id
   bool reorder_ = false;
