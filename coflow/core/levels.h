@@ -8,9 +8,10 @@
 
 namespace clustar::coflow {
 
-// Cuts `ordered` (first to serve first) into at most `levels` classes of about equal bytes left, so that no level has
-// nothing to tell apart (Crux, SIGCOMM 2024, compresses its priorities by load, too). 0 levels: each coflow its own.
-// A coflow is never cut; a class has one at least.
+// Cuts `ordered` (first to serve first) into at most `levels` classes: by bytes left, as Crux (SIGCOMM 2024) compresses
+// priorities by load, but each level with a multiple of those of the one before it, the last with 1,000 times those of
+// the first. What comes first is served now and wants to be told apart; the order of what comes late will change before
+// its turn. 0 levels: each coflow its own. A coflow is never cut; a class has one at least.
 std::vector<std::vector<CoflowId>> into_levels(const Table& table, std::span<const CoflowId> ordered, int levels);
 
 }  // namespace clustar::coflow

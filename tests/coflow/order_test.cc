@@ -88,12 +88,15 @@ TEST(BssiOrder, TakesItemsWithoutBytes) {
   EXPECT_TRUE(bssi({}, {}, 1).empty());
 }
 
-TEST(Levels, HaveAboutEqualBytes) {
+TEST(Levels, EachHasAMultipleOfTheOneBefore) {
   Table table(2, 1);
   std::vector<CoflowId> order;
-  for (int i = 0; i < 16; ++i) order.push_back(table.add({.flows = {{0, 1, 10}}}, TimePoint{}).value());
-  for (const auto& level : into_levels(table, order, 4)) EXPECT_EQ(level.size(), 4u);
-  EXPECT_EQ(into_levels(table, order, 0).size(), 16u);
+  for (int i = 0; i < 1111; ++i) order.push_back(table.add({.flows = {{0, 1, 10}}}, TimePoint{}).value());
+  std::vector<std::size_t> sizes;
+  for (const auto& level : into_levels(table, order, 4)) sizes.push_back(level.size());
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{1, 10, 100, 1000}));
+  EXPECT_EQ(into_levels(table, order, 0).size(), 1111u);
+  order.resize(16);
   EXPECT_EQ(into_levels(table, order, 20).size(), 16u);
   EXPECT_EQ(into_levels(table, order, 1).size(), 1u);
   EXPECT_TRUE(into_levels(table, {}, 4).empty());

@@ -217,6 +217,14 @@ TEST(CoflowPolicies, DclasDemotesWhoHasSentMuch) {
   EXPECT_EQ(at.rates_of(late), (Given{100}));
 }
 
+TEST(CoflowPolicies, DclasLetsHeavierCoflowsSendMore) {
+  Situation at("dclas:first=100,factor=10,queues=3");
+  at.arrive({{0, 1, 1000}}, 2.5);
+  at.allocate();
+  ASSERT_TRUE(at.scheduler->next_timeout(at.now));
+  EXPECT_EQ(*at.scheduler->next_timeout(at.now), at.now + std::chrono::milliseconds(2500)) << "250 bytes at 100 a second";
+}
+
 // Without a coordinator: each sender by what it sent itself, with limits divided by the number of senders.
 TEST(CoflowPolicies, LocalDclasDemotesSenderBySender) {
   Situation at("dclas:first=100,factor=10,queues=3,local=1");

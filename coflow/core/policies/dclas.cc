@@ -24,7 +24,8 @@ void Dclas::departed(CoflowId coflow, TimePoint) {
 // Beyond which a part leaves the queue.
 double Dclas::limit(const Active& active, int queue) const {
   if (queue + 1 >= options_.queues) return std::numeric_limits<double>::infinity();
-  return options_.first_limit * std::pow(options_.factor, queue) / static_cast<double>(active.parts.size());
+  return options_.first_limit * std::pow(options_.factor, queue) * table_.coflow(active.coflow).weight /
+         static_cast<double>(active.parts.size());
 }
 
 void Dclas::demote(Active& active) const {
