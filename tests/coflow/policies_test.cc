@@ -222,7 +222,8 @@ TEST(CoflowPolicies, DclasLetsHeavierCoflowsSendMore) {
   at.arrive({{0, 1, 1000}}, 2.5);
   at.allocate();
   ASSERT_TRUE(at.scheduler->next_timeout(at.now));
-  EXPECT_EQ(*at.scheduler->next_timeout(at.now), at.now + std::chrono::milliseconds(2500)) << "250 bytes at 100 a second";
+  EXPECT_EQ(*at.scheduler->next_timeout(at.now), at.now + std::chrono::milliseconds(2500))
+      << "250 bytes at 100 a second";
 }
 
 // Without a coordinator: each sender by what it sent itself, with limits divided by the number of senders.
