@@ -143,8 +143,9 @@ std::string policy_table(const json& results) {
     if (number(row, "rejected") == 0) continue;
     html += fmt::format(
         "<p class=warning>{}: {:.0f} coflows rejected, since their deadlines cannot be kept; {:.0f} of {:.0f} were "
-        "late.</p>\n",
-        escaped(policy_of(row)), number(row, "rejected"), number(row, "late"), number(row, "coflows"));
+        "in time.</p>\n",
+        escaped(policy_of(row)), number(row, "rejected"), number(row, "coflows") - number(row, "late"),
+        number(row, "coflows"));
   }
   return html +
          "<p class=dim>The best of a column stands out. Slowdown: mean over coflows of the completion time over what "

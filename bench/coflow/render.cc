@@ -67,10 +67,13 @@ std::string text(const Comparison& comparison) {
     for (const double average : one.bin_average_s) out += fmt::format("{:>16.3f}", average);
     out += "\n";
   }
+  // Deadlines matter to whom somebody asked to keep them.
+  const bool rejects = std::any_of(comparison.policies.begin(), comparison.policies.end(),
+                                   [](const Summary& one) { return one.rejected > 0; });
   for (const Summary& one : comparison.policies) {
-    if (one.rejected > 0) {
-      out += fmt::format("{}: {} coflows rejected, since their deadlines cannot be kept; {} of {} were late\n",
-                         one.policy, one.rejected, one.late, one.coflows);
+    if (rejects) {
+      out += fmt::format("{}: {} of {} coflows in time, {} rejected, since their deadlines cannot be kept\n",
+                         one.policy, one.coflows - one.late, one.coflows, one.rejected);
     }
   }
   out +=

@@ -427,8 +427,11 @@ void Simulation::end_coflow(CoflowId coflow) {
   const Running& running = running_[coflow];
   CoflowResult& result = replay_.coflows[running.result];
   result.ended = running.last_end;
-  const auto& due = table_.coflow(coflow).due;
-  result.late = due && result.ended > *due;
+  if (const auto& due = table_.coflow(coflow).due) {
+    const auto allowed =
+        Duration(static_cast<Duration::rep>(static_cast<double>((*due - result.began).count()) * rules_.late_share));
+    result.late = result.ended > *due + std::max(rules_.late_by, allowed);
+  }
   scheduler_->departed(coflow, now_);
   departed_ = true;
   ++ended_count_;
@@ -469,6 +472,8 @@ Rules coflowsim_rules() {
   rules.rate_unit = std::chrono::milliseconds(1024);
   rules.epoch = std::chrono::milliseconds(10240);
   rules.tick = std::chrono::milliseconds(8);
+  rules.late_by = std::chrono::milliseconds(100);
+  rules.late_share = 1.03 * 1.024 - 1;  // 3 %, of a second of 1,024 ms
   return rules;
 }
 

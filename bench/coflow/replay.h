@@ -22,6 +22,9 @@ struct Rules {
   Duration refill{0};
   // Bytes are counted tick by tick and flow by flow, with the rounding errors of that; only with a tick.
   bool tick_by_tick = false;
+  // Who is later than its deadline by less than either is in time: a time, and a share of the time it had.
+  Duration late_by{0};
+  double late_share = 0;
 };
 // CoflowSim's (github.com/coflow/coflowsim b61f209): 1 Gbit/s is 2^30 bit in 1,024 ms, ticks of 8 ms, epochs of 10.24
 // s.

@@ -58,6 +58,20 @@ TEST_F(CoflowOracle, FairSharing) {
   EXPECT_NEAR(run("bssi", "coflowsim").average_s, 22.4, 0.3);
 }
 
+// Who ends in time by its rule. Its SEBF admits 372 and keeps 239, since it paces by the time there was, not by the
+// time left: ours keeps what it admits.
+TEST_F(CoflowOracle, Deadlines) {
+  const auto in_time = [&](const std::string& policy) {
+    const Summary summary = run(policy, "coflowsim");
+    return summary.coflows - summary.late;
+  };
+  EXPECT_EQ(in_time("fair"), 83u);
+  EXPECT_EQ(in_time("pfp"), 246u);
+  const Summary sebf = run("sebf:deadlines=1", "coflowsim");
+  EXPECT_GE(sebf.coflows, 350u);
+  EXPECT_EQ(sebf.late, 0u);
+}
+
 TEST_F(CoflowOracle, OursIsBetterThanAllOfThem) {
   const Summary ours = run("match", "coflowsim");
   EXPECT_LE(ours.average_s, 22.4);
