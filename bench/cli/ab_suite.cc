@@ -98,17 +98,6 @@ json document_of(json training) {
   return document;
 }
 
-// In one step, so that an interrupted write leaves the file from before.
-Result<void> replace_json(const json& document, const std::string& path) {
-  if (path.empty() || path == "-") return {};
-  const std::string part = path + ".part";
-  if (const auto ok = report::write_json(document, part); !ok) return ok;
-  std::error_code error;
-  std::filesystem::rename(part, path, error);
-  if (error) return fail(ErrorCode::kSystem, fmt::format("cannot write '{}': {}", path, error.message()));
-  return {};
-}
-
 Result<json> measure(const suite::SuitePlan& plan, const AbSuiteInput& input, const json& before) {
   trainer::ProgressView bar(input.bar ? trainer::ProgressView::Style::kBar : trainer::ProgressView::Style::kNone);
   suite::FabricPlace place(plan, [&](const json& record) {
@@ -124,7 +113,8 @@ Result<json> measure(const suite::SuitePlan& plan, const AbSuiteInput& input, co
   events.on_change = [&](const json& training) {
     json copy = training;
     copy["load_average_before"] = load_before;
-    if (const auto ok = replace_json(document_of(std::move(copy)), input.json_path); !ok) say(ok.error().message);
+    if (input.json_path.empty() || input.json_path == "-") return;
+    if (const auto ok = report::write_json(document_of(std::move(copy)), input.json_path); !ok) say(ok.error().message);
   };
   events.interrupted = [] { return ab::Interrupt::signal_number(); };
   const suite::Hands hands = place.hands();
@@ -208,7 +198,8 @@ int run_ab_suite(const AbSuiteArguments& given, const AbSuiteInput& input) {
   const json document = document_of(std::move(*training));
   std::ostream& people = input.json_path == "-" ? std::cerr : std::cout;
   people << suite::table(document["training"]) << std::flush;
-  auto written = input.json_path == "-" ? report::write_json(document, "-") : replace_json(document, input.json_path);
+  Result<void> written;
+  if (!input.json_path.empty()) written = report::write_json(document, input.json_path);
   if (written && !input.report_path.empty()) {
     written = report::write_text(suite::page(document), input.report_path);
     if (written)

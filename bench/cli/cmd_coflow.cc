@@ -9,7 +9,6 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -31,7 +30,6 @@ struct Arguments {
   std::string generate;
   std::vector<std::string> jobs;
   std::string muri;
-  std::optional<double> refill_ms;
   bool own_rate = false;
   CoflowOutput output;
 };
@@ -83,7 +81,6 @@ int run_replay(Arguments& arguments) {
   if (arguments.own_rate && arguments.options.rules != "exact") {
     return complain(kUsage, "--gbps is for --rules exact; CoflowSim's ports have 1 MiB in 8 ms");
   }
-  if (arguments.refill_ms) arguments.options.refill = Duration(static_cast<Duration::rep>(*arguments.refill_ms * 1e6));
   const auto source = read_source(arguments);
   if (!source) return complain(kUsage, source.error().message);
   if (arguments.options.per_coflow && arguments.output.json_path.empty()) {
@@ -118,7 +115,10 @@ void add_coflow_replay(CLI::App& app, int& status) {
       .add_option("trace", arguments->trace,
                   "File in the format of coflow-benchmark (as FB2010-1Hr-150-0.txt), or of jobs in Muri's")
       ->type_name("TRACE");
-  command.add_option("--generate", arguments->generate, "Instead of a file: ports=150,coflows=500,load=0.9,seed=1")
+  command
+      .add_option("--generate", arguments->generate,
+                  "Instead of a file: ports=150,coflows=500,load=0.9,seed=1. A seed's coflows are the same at every "
+                  "load: their arrivals stretch")
       ->type_name("KEY=VALUE,...");
   command
       .add_option(
@@ -146,12 +146,7 @@ void add_coflow_replay(CLI::App& app, int& status) {
   auto* rate = command.add_option("--gbps", options.port_gbps, "Rate of each port and direction, with --rules exact")
                    ->check(number_between(0.001, 10000))
                    ->capture_default_str();
-  command
-      .add_option("--refill-ms", arguments->refill_ms,
-                  "Policies that share ports take ended flows into account so often at most; 0: at once, slow "
-                  "[100 at 1 Gbit/s, less at more]")
-      ->check(number_between(0, 1e6))
-      ->type_name("FLOAT");
+  add_refill_option(command, options.refill);
   add_output_options(command, arguments->output);
   command.add_flag("--per-coflow", options.per_coflow, "Each coflow's completion time and slowdown in the JSON, too");
   command.footer(policy_help() +

@@ -53,7 +53,9 @@ void add_coflow_sweep(CLI::App& app, int& status) {
   coflow::SweepOptions& options = arguments->options;
   command.add_option("--generate", arguments->generate, "What to generate [ports=150,coflows=500]")
       ->type_name("KEY=VALUE,...");
-  command.add_option("--loads", arguments->loads, "Loads of the busiest port")
+  command
+      .add_option("--loads", arguments->loads,
+                  "Loads of the busiest port; a seed's coflows are the same at each, their arrivals stretch")
       ->type_name("LOAD,...")
       ->capture_default_str();
   command.add_option("--seeds", options.seeds, "So many traces for each load: seeds 1 to N")
@@ -66,6 +68,7 @@ void add_coflow_sweep(CLI::App& app, int& status) {
   command.add_option("--gbps", options.port_gbps, "Rate of each port and direction")
       ->check(number_between(0.001, 10000))
       ->capture_default_str();
+  add_refill_option(command, options.refill);
   add_output_options(command, arguments->output);
   command.footer(policy_help() +
                  "Exit status: 0 ok, whoever is better, 1 failed, 2 wrong usage.\n"

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "bench/cli/options.h"
 #include "bench/coflow/page.h"
 #include "bench/report/report.h"
 #include "coflow/registry.h"
@@ -19,6 +20,16 @@ void add_output_options(CLI::App& command, CoflowOutput& output) {
   command.add_option("--html", output.html_path, "The results as a page with plots; - is standard output")
       ->type_name("FILE.html");
   command.add_flag("--no-progress", output.quiet, "Nothing on standard error while it runs");
+}
+
+void add_refill_option(CLI::App& command, std::optional<Duration>& refill) {
+  command
+      .add_option_function<double>(
+          "--refill-ms", [&refill](const double& ms) { refill = Duration(static_cast<Duration::rep>(ms * 1e6)); },
+          "Policies that share ports take ended flows into account so often at most; 0: at once, slow "
+          "[100 at 1 Gbit/s, less at more]")
+      ->check(number_between(0, 1e6))
+      ->type_name("FLOAT");
 }
 
 Result<void> check(const CoflowOutput& output) {

@@ -1,7 +1,8 @@
-// What the subcommands of `clustar coflow` share: what they write, and where.
+// What the subcommands of `clustar coflow` share: options, what they write, and where.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "bench/coflow/compare.h"
@@ -18,6 +19,8 @@ struct CoflowOutput {
   bool quiet = false;
 };
 void add_output_options(CLI::App& command, CoflowOutput& output);
+// --refill-ms, for CompareOptions::refill and SweepOptions::refill.
+void add_refill_option(CLI::App& command, std::optional<Duration>& refill);
 // Before long work. Errors: kInvalidArgument.
 Result<void> check(const CoflowOutput& output);
 // A line on a terminal, overwritten by the next; elsewhere those alone that end something.

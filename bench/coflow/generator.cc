@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 
+#include "bench/coflow/keys.h"
 #include "transport/base/rng.h"
 
 namespace clustar::bench::coflow {
@@ -64,34 +64,15 @@ Result<GeneratorOptions> parse_generator(const std::string& text) {
   constexpr const char* kAllowed =
       "ports (2 to 4096), coflows (1 to 1000000), load (0.001 to 100; 0: all at once), seed (0 to 2^53), as "
       "ports=150,coflows=500,load=0.9,seed=1";
+  const Key keys[] = {{"ports", 2, 4096, true, into(options.ports)},
+                      {"coflows", 1, 1e6, true, into(options.coflows)},
+                      {"load", 0, 100, false, into(options.load)},
+                      {"seed", 0, 0x1p53, true, into(options.seed)}};
+  if (const auto ok = read_keys(text, keys, kAllowed); !ok) return tl::unexpected(ok.error());
   const auto wrong = [&](const std::string& what) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("{}; allowed: {}", what, kAllowed));
   };
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const std::string pair = text.substr(at, end - at);
-    at = end + 1;
-    const std::size_t equals = std::min(pair.find('='), pair.size());
-    const std::string key = pair.substr(0, equals);
-    const std::string value = pair.substr(std::min(equals + 1, pair.size()));
-    double read = 0;
-    const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), read);
-    const bool number = error == std::errc() && stop == value.data() + value.size() && std::isfinite(read);
-    const auto in = [&](double least, double most, bool whole) {
-      return number && read >= least && read <= most && (!whole || read == std::floor(read));
-    };
-    if (key == "ports" && in(2, 4096, true)) {
-      options.ports = static_cast<std::size_t>(read);
-    } else if (key == "coflows" && in(1, 1e6, true)) {
-      options.coflows = static_cast<std::size_t>(read);
-    } else if (key == "load" && (in(0.001, 100, false) || in(0, 0, true))) {
-      options.load = read;
-    } else if (key == "seed" && in(0, 0x1p53, true)) {
-      options.seed = static_cast<std::uint64_t>(read);
-    } else {
-      return wrong(fmt::format("'{}' cannot be", pair));
-    }
-  }
+  if (options.load > 0 && options.load < 0.001) return wrong(fmt::format("'load={}' cannot be", options.load));
   constexpr double kMostFlows = 2e7, kMeanFlows = 250;  // of a coflow, as they are made
   if (static_cast<double>(options.coflows) * kMeanFlows > kMostFlows) {
     return wrong(fmt::format("coflows={} would be more than {:.0e} flows", options.coflows, kMostFlows));

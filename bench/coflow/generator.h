@@ -22,7 +22,8 @@ struct GeneratorOptions {
 // "ports=150,coflows=500,load=0.9,seed=1", any of them. Errors name what is allowed.
 Result<GeneratorOptions> parse_generator(const std::string& text);
 
-// Arrivals are uniform over the span that makes the load: a Poisson process, given its count.
+// Arrivals are uniform over the span that makes the load: a Poisson process, given its count. A seed's coflows, and
+// their order, are the same at every load and rate: arrivals alone stretch.
 Trace generate(const GeneratorOptions& options, double bytes_per_s);
 
 }  // namespace clustar::bench::coflow

@@ -10,18 +10,22 @@
 namespace clustar::bench::coflow {
 namespace {
 
-tl::unexpected<Error> wrong(const std::string& what, std::span<const Key> keys) {
-  std::string allowed;
+std::string limits_of(std::span<const Key> keys) {
+  std::string limits;
   for (const Key& key : keys) {
-    allowed += fmt::format("{}{} ({}{} to {})", allowed.empty() ? "" : ", ", key.name, key.whole ? "whole, " : "",
-                           key.least, key.most);
+    limits += fmt::format("{}{} ({}{} to {})", limits.empty() ? "" : ", ", key.name, key.whole ? "whole, " : "",
+                          key.least, key.most);
   }
-  return fail(ErrorCode::kInvalidArgument, fmt::format("{}; allowed: {}, as key=value,...", what, allowed));
+  return limits + ", as key=value,...";
 }
 
 }  // namespace
 
-Result<void> read_keys(std::string_view text, std::span<const Key> keys) {
+Result<void> read_keys(std::string_view text, std::span<const Key> keys, std::string allowed) {
+  if (allowed.empty()) allowed = limits_of(keys);
+  const auto wrong = [&](const std::string& what) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{}; allowed: {}", what, allowed));
+  };
   std::set<std::string_view> seen;
   while (!text.empty()) {
     const std::string_view pair = text.substr(0, text.find(','));
@@ -35,9 +39,9 @@ Result<void> read_keys(std::string_view text, std::span<const Key> keys) {
     const bool number = error == std::errc() && end == value.data() + value.size();
     if (key == keys.end() || !number || !(read >= key->least && read <= key->most) ||
         (key->whole && read != std::floor(read))) {
-      return wrong(fmt::format("'{}' cannot be", pair), keys);
+      return wrong(fmt::format("'{}' cannot be", pair));
     }
-    if (!seen.insert(name).second) return wrong(fmt::format("{} is there twice", name), keys);
+    if (!seen.insert(name).second) return wrong(fmt::format("{} is there twice", name));
     key->set(read);
   }
   return {};

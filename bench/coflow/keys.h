@@ -26,7 +26,7 @@ inline std::function<void(double)> into(std::size_t& value) {
   return [at = &value](double read) { *at = static_cast<std::size_t>(read); };
 }
 
-// Any of them, each once at most. Errors name what is allowed.
-Result<void> read_keys(std::string_view text, std::span<const Key> keys);
+// Any of them, each once at most. Errors name what is allowed: `allowed`, or else names and limits.
+Result<void> read_keys(std::string_view text, std::span<const Key> keys, std::string allowed = {});
 
 }  // namespace clustar::bench::coflow

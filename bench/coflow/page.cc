@@ -18,8 +18,6 @@ using nlohmann::json;
 using report::escaped;
 using report::show;
 
-std::string policy_of(const json& row) { return row.at("policy").get<std::string>(); }
-
 // Of those that rejected nothing: who does without the hard ones has it easier.
 const json* best_of(const json& results) {
   const json* best = nullptr;
@@ -74,26 +72,11 @@ std::string what_was_replayed(const json& document) {
   return fmt::format("<h1>{}</h1>\n<p>{}.</p>\n", escaped(show(workload.at("name"))), escaped(words));
 }
 
-// Level until the next value, then up.
-std::vector<std::pair<double, double>> steps_of(const json& curve) {
-  std::vector<std::pair<double, double>> steps;
-  double share = 0;
-  for (const json& point : curve) {
-    const auto value = point.at(0).get<double>();
-    const double below = share;
-    share = point.at(1).get<double>();
-    if (value <= 0) continue;  // which a logarithm does not show: a coflow without bytes
-    steps.emplace_back(value, below);
-    steps.emplace_back(value, share);
-  }
-  return steps;
-}
-
 std::string cdf_plot(const json& results, const char* key, const std::string& title, const std::string& x_label) {
   report::LineChart chart{.title = title, .x_label = x_label, .y_label = "share", .log_x = true};
   for (std::size_t i = 0; i < results.size(); ++i) {
     report::Series series = series_of(policy_of(results[i]), i);
-    series.points = steps_of(results[i].value(key, json::array()));
+    series.points = steps_of(results[i].value(key, json::array()).get<Curve>());
     if (!series.points.empty()) chart.series.push_back(std::move(series));
   }
   return chart.series.empty() ? "" : line_chart(chart);
@@ -108,19 +91,6 @@ constexpr Column kColumns[] = {{"average", "average_cct_s", 3},  {"median", "med
                                {"p95", "p95_cct_s", 3},          {"p99", "p99_cct_s", 2},
                                {"max", "max_cct_s", 2},          {"makespan", "makespan_s", 2},
                                {"slowdown", "mean_slowdown", 2}, {"slowdown, p95", "p95_slowdown", 2}};
-
-double least(const json& results, const json::json_pointer& key) {
-  double value = results.at(0).at(key).get<double>();
-  for (const json& row : results) value = std::min(value, row.at(key).get<double>());
-  return value;
-}
-
-std::string best_cell(const json& results, const json& row, const std::string& key, int digits) {
-  const json::json_pointer pointer("/" + key);
-  const auto value = row.at(pointer).get<double>();
-  const bool best = results.size() > 1 && value <= least(results, pointer);
-  return figure(fmt::format("{:.{}f}", value, digits), best ? "best" : "");
-}
 
 std::string policy_table(const json& results) {
   std::vector<std::string> head{"completion time, s"};
@@ -199,7 +169,8 @@ bool can_draw(const json& document) { return is_from(document, "coflow replay") 
 
 Result<std::string> page(const json& document) {
   try {
-    return is_from(document, "coflow sweep") ? sweep_page(document) : replay_page(document);
+    if (is_from(document, "coflow sweep")) return sweep_page(document);
+    return document["results"][0].contains("jobs") ? jobs_page(document) : replay_page(document);
   } catch (const json::exception& error) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("it is not as clustar coflow --json writes it: {}", error.what()));

@@ -119,10 +119,12 @@ nlohmann::json to_json(const Comparison& comparison) {
 }
 
 nlohmann::json workload_json(const Comparison& comparison) {
-  return {{"name", comparison.workload},
-          {"ports", comparison.ports},
-          {"port_gbps", comparison.port_gbps},
-          {"load", {{"busiest", comparison.load.busiest}, {"mean", comparison.load.mean}}}};
+  nlohmann::json workload{{"name", comparison.workload},
+                          {"ports", comparison.ports},
+                          {"port_gbps", comparison.port_gbps},
+                          {"load", {{"busiest", comparison.load.busiest}, {"mean", comparison.load.mean}}}};
+  if (comparison.jobs) workload["gpus_per_port"] = comparison.gpus_per_port;
+  return workload;
 }
 
 }  // namespace clustar::bench::coflow

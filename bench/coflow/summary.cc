@@ -21,11 +21,11 @@ double mean(const std::vector<double>& values) {
 
 // Of iterations within [from, to], in s.
 double mean_within(const JobResult& result, double from, double to) {
-  constexpr double kRounding = 1e-9;
+  constexpr double kTimeRounding = 1e-9;
   double at = std::chrono::duration<double>(result.began - TimePoint{}).count();
   std::vector<double> within;
   for (const double iteration_s : result.iterations_s) {
-    if (at >= from - kRounding && at + iteration_s <= to + kRounding) within.push_back(iteration_s);
+    if (at >= from - kTimeRounding && at + iteration_s <= to + kTimeRounding) within.push_back(iteration_s);
     at += iteration_s;
   }
   return mean(within);

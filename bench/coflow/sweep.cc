@@ -65,7 +65,8 @@ SweepRun run_of(const Summary& summary, double load, std::uint64_t seed) {
           .p95_s = summary.p95_s,
           .p99_s = summary.p99_s,
           .slowdown = summary.slowdown_mean,
-          .cpu_s = summary.cpu_s};
+          .cpu_s = summary.cpu_s,
+          .refill_ms = summary.refill_ms};
 }
 
 std::string duration_text(double seconds) {
@@ -142,6 +143,7 @@ Result<Sweep> sweep(const SweepOptions& options, const Say& say) {
   CompareOptions compared;
   compared.policies = specs_of(options.policies);
   compared.port_gbps = options.port_gbps;
+  compared.refill = options.refill;
   if (const auto ok = check(options, compared.policies); !ok) return tl::unexpected(ok.error());
   Sweep result{.ports = options.generator.ports,
                .coflows = options.generator.coflows,

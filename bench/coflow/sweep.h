@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct SweepOptions {
   std::size_t seeds = 5;                // 1 to so many
   std::vector<std::string> policies{};  // as CompareOptions'; maxmin is always among them
   double port_gbps = 1;
+  std::optional<Duration> refill{};  // as CompareOptions'
 };
 // Load and seed are the sweep's, and may not be named. Errors name what is allowed.
 Result<GeneratorOptions> parse_sweep_generator(const std::string& text);
@@ -28,7 +30,7 @@ struct SweepRun {
   double load = 0;
   std::uint64_t seed = 0;
   std::string policy{};
-  double average_s = 0, p95_s = 0, p99_s = 0, slowdown = 0, cpu_s = 0;
+  double average_s = 0, p95_s = 0, p99_s = 0, slowdown = 0, cpu_s = 0, refill_ms = 0;
 };
 
 struct Sweep {

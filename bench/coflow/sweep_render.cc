@@ -94,7 +94,8 @@ nlohmann::json context_json(const Sweep& sweep) {
                     {"p95_cct_s", run.p95_s},
                     {"p99_cct_s", run.p99_s},
                     {"mean_slowdown", run.slowdown},
-                    {"cpu_s", run.cpu_s}});
+                    {"cpu_s", run.cpu_s},
+                    {"refill_ms", run.refill_ms}});
   }
   return {{"workload",
            {{"ports", sweep.ports},

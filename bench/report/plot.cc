@@ -44,9 +44,20 @@ std::string open_svg(double height, const std::string& title) {
          text(12, 20, "start", "title", title);
 }
 
-// Long names are cut: the page's tables have them in full.
+// Of UTF-8: all bytes but those that go on with a character.
+bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
+std::size_t characters(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_character));
+}
+
+// Long names are cut, between characters: the page's tables have them in full.
 std::string cut(const std::string& name, std::size_t most) {
-  return name.size() > most ? name.substr(0, most - 2) + ".." : name;
+  if (characters(name) <= most) return name;
+  std::size_t end = 0;
+  for (std::size_t left = most - 2; end < name.size(); ++end) {
+    if (begins_character(name[end]) && left-- == 0) break;
+  }
+  return name.substr(0, end) + "..";
 }
 
 // Each name once, in the order of their first appearance; in as many rows as it takes.
@@ -66,7 +77,7 @@ class Legend {
   void add(const std::string& name, const std::string& css_class, int dash) {
     if (name.empty() || !seen_.insert(name).second) return;
     const std::string shown = cut(name, 30);
-    const double width = kSample + 22 + 6.2 * static_cast<double>(shown.size());
+    const double width = kSample + 22 + 6.2 * static_cast<double>(characters(shown));
     if (x_ + width > kWidth && x_ > kLeft) {
       x_ = kLeft;
       y_ += kRow;
@@ -155,6 +166,7 @@ LineChart logarithmic(LineChart chart) {
   for (Series& series : chart.series) {
     for (auto& [x, y] : series.points) x = std::log10(x);
   }
+  if (chart.x_level) chart.x_level = std::log10(*chart.x_level);
   return chart;
 }
 
@@ -196,6 +208,7 @@ Extent extent_of(const LineChart& chart) {
   if (!chart.whole_numbers && !chart.log_x && chart.x_names.empty()) all.x.take(0);
   if (chart.from_zero) all.y.take(0);
   if (chart.level) all.y.take(*chart.level);
+  if (chart.x_level) all.x.take(*chart.x_level);
   if (chart.band) {
     all.y.take(chart.band->first);
     all.y.take(chart.band->second);
@@ -231,7 +244,7 @@ const char* const kPlotStyle = R"css(
 svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
 svg text.title { fill: var(--text); font-size: 13px; font-weight: 600; }
 svg .grid { stroke: var(--rule); } svg .level { stroke: var(--dim); stroke-dasharray: 2 4; }
-svg .strong { stroke-dasharray: none; } svg .faint { opacity: .45; } svg .band { fill: var(--b); opacity: .13; }
+svg .ring { fill: none; stroke-width: 2; } svg .strong { stroke-dasharray: none; } svg .faint { opacity: .45; } svg .band { fill: var(--b); opacity: .13; }
 svg path { fill: none; stroke-width: 2; } svg path.thin { stroke-width: .7; opacity: .3; }
 .dash1 { stroke-dasharray: 6 4; } .dash2 { stroke-dasharray: 2 2; } .dash3 { stroke-dasharray: 9 3 2 3; }
 .dash4 { stroke-dasharray: 12 4; } .dash5 { stroke-dasharray: 6 2 2 2 2 2; }
@@ -277,7 +290,7 @@ std::string line_chart(const LineChart& given) {
   const std::vector<double> xs = x_ticks(chart, x);
   Legend legend;
   for (const Series& series : chart.series) legend.add_line(series);
-  if (chart.level) legend.add_level(chart.level_label);
+  if (chart.level || chart.x_level) legend.add_level(chart.level_label);
   const Axes axes(x, y, std::max(kTop, legend.bottom() + 12));
   std::string svg = open_svg(axes.bottom() + kBottom, chart.title);
   if (chart.band) {
@@ -289,6 +302,7 @@ std::string line_chart(const LineChart& given) {
   if (chart.level) {
     svg += line(kLeft, axes.y(*chart.level), kWidth - kRight, axes.y(*chart.level), "level");
   }
+  if (chart.x_level) svg += line(axes.x(*chart.x_level), axes.top(), axes.x(*chart.x_level), axes.bottom(), "level");
   for (const Series& series : chart.series) svg += curve(series, axes);
   return svg + legend.svg() + "</svg>\n";
 }
@@ -340,7 +354,9 @@ std::string interval_chart(const std::string& title, const std::string& x_label,
   const auto x = [&](double value) {
     return kBarLabels + (value - xs.front()) / (xs.back() - xs.front()) * (kWidth - kBarLabels - kBarNumbers - kRight);
   };
-  const double bottom = kTop + static_cast<double>(rows.size()) * (kBarHeight + kBarGap);
+  constexpr std::size_t kFew = 6;
+  const double each = rows.size() > kFew ? kBarHeight - 6 : kBarHeight + kBarGap;
+  const double bottom = kTop + static_cast<double>(rows.size()) * each;
   std::string svg = open_svg(bottom + kBottom, title);
   for (const double value : xs) {
     svg += line(x(value), kTop - 12, x(value), bottom, "grid");
@@ -348,7 +364,7 @@ std::string interval_chart(const std::string& title, const std::string& x_label,
   }
   svg += line(x(level), kTop - 12, x(level), bottom, "level strong");
   svg += text((kBarLabels + kWidth - kBarNumbers) / 2, bottom + 34, "middle", "label", x_label);
-  double y = kTop + kBarHeight / 2;
+  double y = kTop + (each - kBarGap) / 2;
   for (const IntervalRow& row : rows) {
     svg += text(kBarLabels - 10, y + 4, "end", "label", cut(row.label, 20));
     svg +=
@@ -357,8 +373,13 @@ std::string interval_chart(const std::string& title, const std::string& x_label,
     svg += fmt::format(
         "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"6\" class=\"fill-{}\"><title>{}: {} ({} to {})</title></circle>",
         x(row.value), y, row.css_class, escaped(row.label), number(row.value), number(row.low), number(row.high));
+    if (row.ring) {
+      svg += fmt::format(
+          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"8.5\" class=\"ring line-{}\"><title>{}: {}</title></circle>",
+          x(*row.ring), y, row.css_class, escaped(row.label), number(*row.ring));
+    }
     svg += text(kWidth - kBarNumbers - kRight + 12, y + 4, "start", "label", number(row.value));
-    y += kBarHeight + kBarGap;
+    y += each;
   }
   return svg + "</svg>\n";
 }

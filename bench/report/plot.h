@@ -43,6 +43,7 @@ struct LineChart {
   std::vector<std::string> x_names{};  // of x = 0, 1, ..., if not empty
   bool from_zero = true;               // y
   std::optional<double> level{};       // a horizontal line
+  std::optional<double> x_level{};     // or an upright one; above 0 where x is logarithmic
   std::string level_label{};
   std::optional<std::pair<double, double>> band{};  // of y
   bool log_x = false;                               // all x above 0
@@ -68,6 +69,7 @@ struct IntervalRow {
   double value = 0;
   double low = 0;
   double high = 0;
+  std::optional<double> ring{};  // a second value, within the interval
 };
 // A row each, on a scale that shows `level`.
 std::string interval_chart(const std::string& title, const std::string& x_label, const std::vector<IntervalRow>& rows,

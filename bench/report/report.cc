@@ -1,5 +1,7 @@
 #include "bench/report/report.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -9,6 +11,7 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <system_error>
 
 namespace clustar::bench::report {
@@ -38,6 +41,38 @@ nlohmann::json machine() {
           {"memory_gb", static_cast<int>(bytes / 1e9 + 0.5)},
           {"kernel", kernel.release},
           {"tcp_congestion_control", first_line("/proc/sys/net/ipv4/tcp_congestion_control")}};
+}
+
+tl::unexpected<Error> cannot_write(const std::string& path, int error) {
+  return fail(ErrorCode::kSystem, "cannot write '" + path + "': " + std::strerror(error));
+}
+
+Result<void> write_directly(const std::string& text, const std::string& path) {
+  std::ofstream out(path);
+  out << text;
+  out.close();
+  if (out) return {};
+  return cannot_write(path, errno);
+}
+
+// Whether a file of that name may take the place of what is there: nothing yet, or an own, plain file that nothing else
+// names. Links and devices stay what they are, and who may write to a file may not give it to another owner.
+bool replaceable(const std::string& path, struct stat& there) {
+  if (lstat(path.c_str(), &there) != 0) {
+    there.st_mode = 0;
+    return errno == ENOENT;
+  }
+  return S_ISREG(there.st_mode) && there.st_nlink == 1 && there.st_uid == geteuid() && access(path.c_str(), W_OK) == 0;
+}
+
+// 0 or errno.
+int write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return errno;
+    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
 }
 
 }  // namespace
@@ -71,15 +106,27 @@ Result<void> write_text(const std::string& text, const std::string& path) {
     if (std::cout) return {};
     return fail(ErrorCode::kSystem, std::string("cannot write to standard output: ") + std::strerror(errno));
   }
-  std::ofstream out(path);
-  out << text;
-  out.close();
-  if (out) return {};
-  return fail(ErrorCode::kSystem, "cannot write '" + path + "': " + std::strerror(errno));
+  struct stat there {};
+  if (!replaceable(path, there)) return write_directly(text, path);
+  // Of a process that was killed a file of this name may be left.
+  const std::string part = path + "." + std::to_string(getpid()) + ".part";
+  unlink(part.c_str());
+  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) return write_directly(text, path);  // the folder may be closed where the file is not
+  const bool alike = there.st_mode == 0 || (fchown(file, static_cast<uid_t>(-1), there.st_gid) == 0 &&
+                                            fchmod(file, there.st_mode & 07777) == 0);
+  int error = write_all(file, text);
+  if (close(file) != 0 && error == 0) error = errno;
+  if (error == 0 && alike && rename(part.c_str(), path.c_str()) == 0) return {};
+  unlink(part.c_str());
+  // A full disk: what was there is better than a part of what was to come. Else only the name could not be had, as that
+  // of a file which is a mount.
+  return error != 0 ? cannot_write(path, error) : write_directly(text, path);
 }
 
 Result<void> write_json(const nlohmann::json& document, const std::string& path) {
-  return write_text(document.dump(2) + "\n", path);
+  // Names of files and jobs may be in any encoding.
+  return write_text(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", path);
 }
 
 }  // namespace clustar::bench::report

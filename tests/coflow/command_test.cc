@@ -197,10 +197,38 @@ TEST(CoflowCommand, ReportDrawsTheSamePage) {
   std::filesystem::remove(html);
 }
 
+// The same page of jobs, too, which stays away from coflows.
+TEST(CoflowCommand, ReportDrawsThePageOfJobs) {
+  const std::string job = tests::temp_path("page_job", ".csv"), muri = tests::temp_path("page_muri", ".csv");
+  const std::string json = tests::temp_path("job_page", ".json"), html = tests::temp_path("job_page", ".html");
+  std::ofstream(job) << kSmallAicb;
+  std::ofstream(muri) << "job_id,num_gpu,submit_time,iterations,model_name,iteration_time,resource_time_2\n"
+                         "1,2,0,50,bert,100,40\n2,2,0,50,vgg,100,40\n3,4,10,5,gpt,100,40\n";
+  const struct {
+    std::string arguments;
+    const char* says;
+  } cases[] = {{"--job " + job + ":ranks_per_port=1 --job " + job + ":ranks_per_port=1", "2 training jobs"},
+               {muri + " --muri ports=2,gpus_per_port=2,scale=10", "3 training jobs, first come first served"}};
+  for (const auto& one : cases) {
+    const Outcome made =
+        run(one.arguments + " --policy maxmin --policy match --no-progress --json " + json + " --html " + html);
+    EXPECT_EQ(made.status, 0) << made.text;
+    EXPECT_THAT(content(html), HasSubstr(one.says));
+    EXPECT_THAT(content(html), Not(HasSubstr("coflows")));
+    const Outcome drawn = tests::run_command(std::string(CLUSTAR) + " report " + json + " -o -");
+    EXPECT_EQ(drawn.status, 0);
+    EXPECT_EQ(drawn.text, content(html));
+  }
+  for (const std::string& file : {job, muri, json, html}) std::filesystem::remove(file);
+}
+
 TEST(CoflowCommand, SweepsAndSaysWhatIsAllowed) {
-  const Outcome good = run_sweep("--generate ports=6,coflows=20 --loads 0.9,3 --seeds 2 --policy match --json -");
+  const Outcome good = run_sweep(
+      "--generate ports=6,coflows=20 --loads 0.9,3 --seeds 2 --policy match "
+      "--refill-ms 7 --json -");
   EXPECT_EQ(good.status, 0) << good.text;
   EXPECT_THAT(good.text, HasSubstr("\"command\": \"coflow sweep\""));
+  EXPECT_THAT(good.text, HasSubstr("\"refill_ms\": 7.0"));
   EXPECT_THAT(good.text, HasSubstr("[4/4] load 3, seed 2: maxmin/ match"));
   const struct {
     const char* arguments;
@@ -214,6 +242,7 @@ TEST(CoflowCommand, SweepsAndSaysWhatIsAllowed) {
       {"--generate seed=3", "'seed=3' contradicts --seeds"},
       {"--generate ports=8,coflows=0", "allowed: ports (2 to 4096)"},
       {"--html /nowhere/x.html", "/nowhere"},
+      {"--refill-ms -1", "'-1' is not a number from 0 to"},
   };
   for (const auto& one : cases) {
     const Outcome outcome = run_sweep(one.arguments);

@@ -73,6 +73,28 @@ TEST(CoflowSweep, PairsBySeedAndRepeats) {
   EXPECT_EQ(text(*again), text(*once));
 }
 
+TEST(CoflowSweep, RefillsAsAReplayDoes) {
+  SweepOptions options;
+  options.generator = parse_sweep_generator("ports=6,coflows=20").value();
+  options.loads = {0.9};
+  options.seeds = 1;
+  options.refill = std::chrono::milliseconds(700);
+  const auto quiet = [](const std::string&, bool) {};
+  const auto swept = sweep(options, quiet);
+  ASSERT_TRUE(swept) << swept.error().message;
+  ASSERT_EQ(swept->runs.size(), 2u);
+  EXPECT_EQ(swept->runs[0].refill_ms, 700);
+  EXPECT_EQ(swept->runs[1].refill_ms, 0) << "match takes ends into account at once";
+  EXPECT_EQ(context_json(*swept)["runs"][0]["refill_ms"], 700);
+  Source source;
+  source.generator = options.generator;
+  source.generator->load = 0.9;
+  const auto replayed = compare(source, {.policies = {"maxmin"}, .refill = options.refill}, quiet);
+  EXPECT_EQ(swept->runs[0].average_s, replayed->policies[0].average_s);
+  options.refill = Duration::zero();
+  EXPECT_LT(sweep(options, quiet)->runs[0].average_s, swept->runs[0].average_s);
+}
+
 TEST(CoflowSweep, SaysWhatIsAllowed) {
   for (const char* loads : {"", "0.5,", "0", "nan", "0.0009", "101", "-1", "0.5;0.9", "0.5,x"}) {
     const auto parsed = parse_loads(loads);

@@ -84,10 +84,35 @@ TEST(CoflowGenerator, MakesTheLoadAndReplays) {
   }
 }
 
+TEST(CoflowGenerator, ASeedsCoflowsAreTheSameAtEveryLoadAndRate) {
+  const Trace slow = generate({.ports = 10, .coflows = 50, .load = 0.5, .seed = 3}, 1e8);
+  const struct { double load, bytes_per_s, stretch; } cases[] = {{2, 1e8, 0.25}, {0.5, 1e9, 0.1}, {0, 1e8, 0}};
+  for (const auto& one : cases) {
+    const Trace other = generate({.ports = 10, .coflows = 50, .load = one.load, .seed = 3}, one.bytes_per_s);
+    for (std::size_t i = 0; i < 50; ++i) {
+      const auto &a = slow.coflows[i], &b = other.coflows[i];
+      EXPECT_EQ(a.label, b.label);
+      EXPECT_NEAR(static_cast<double>((b.arrival - TimePoint{}).count()),
+                  one.stretch * static_cast<double>((a.arrival - TimePoint{}).count()), 2)
+          << i;
+      ASSERT_EQ(a.flows.size(), b.flows.size());
+      for (std::size_t k = 0; k < a.flows.size(); ++k) {
+        EXPECT_EQ(a.flows[k].src, b.flows[k].src);
+        EXPECT_EQ(a.flows[k].dst, b.flows[k].dst);
+        EXPECT_EQ(a.flows[k].bytes, b.flows[k].bytes);
+      }
+    }
+  }
+}
+
 TEST(CoflowGenerator, ErrorsSayWhatIsAllowed) {
-  EXPECT_TRUE(parse_generator("ports=16,load=0.5"));
+  EXPECT_EQ(parse_generator("ports=16,load=0.5").value().ports, 16u);
+  EXPECT_EQ(parse_generator("seed=9007199254740992,load=0").value().seed, 9007199254740992u);
+  EXPECT_EQ(parse_generator("load=0.0009").error().message,
+            "'load=0.0009' cannot be; allowed: ports (2 to 4096), coflows (1 to 1000000), load (0.001 to 100; 0: all "
+            "at once), seed (0 to 2^53), as ports=150,coflows=500,load=0.9,seed=1");
   for (const char* bad : {"ports=1", "ports=2.5", "load=-1", "loud=1", "seed", "coflows=0", "load=nan", "load=1e-300",
-                          "coflows=1000000"}) {
+                          "load=100.5", "seed=-1", "seed=0.5", "ports=8,ports=9", "coflows=1000000"}) {
     const auto parsed = parse_generator(bad);
     ASSERT_FALSE(parsed) << bad;
     EXPECT_NE(parsed.error().message.find("allowed: ports (2 to 4096)"), std::string::npos);
