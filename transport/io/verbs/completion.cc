@@ -75,7 +75,9 @@ std::string status_meaning(ibv_wc_status status, const RetryOptions& retry) {
   switch (status) {
     case IBV_WC_SUCCESS: return "done";
     case IBV_WC_LOC_LEN_ERR: return "a message longer than the receive posted for it, or than the port's MTU on UD";
-    case IBV_WC_LOC_QP_OP_ERR: return "an operation that this queue pair cannot do (reading over UC, a wrong SGE)";
+    case IBV_WC_LOC_QP_OP_ERR:
+      return "an operation that this queue pair cannot do (reading over UC), or a wrong SGE (rdma_rxe: a wrong key, "
+             "too)";
     case IBV_WC_LOC_PROT_ERR: return "a local buffer outside its registration, or one that was deregistered meanwhile";
     case IBV_WC_WR_FLUSH_ERR:
       return "given up because the queue pair had failed before: look at the first error of this queue pair, or it was "

@@ -38,6 +38,7 @@ std::string memory_cause(int error) {
 // Errors of an address: of a queue pair on its way to RTR, and of an address handle.
 std::string address_cause(int error, const Place& place) {
   switch (error) {
+    case ENODATA:  // what rdma_rxe says of an empty index
     case EINVAL: {
       std::string text =
           "a GID index that is empty, an MTU above the port's active one, or a peer's GID of another type than ours";

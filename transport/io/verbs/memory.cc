@@ -42,6 +42,8 @@ Result<MemoryWindow> MemoryWindow::make(const ProtectionDomain& domain) {
 }
 
 ibv_send_wr MemoryWindow::bind(const MemoryRegion& region, std::size_t offset, std::size_t length, int access) {
+  // Providers take the key that the window has now from its struct, and do not all update it when they bind.
+  handle_->rkey = rkey_;
   rkey_ = ibv_inc_rkey(rkey_);
   ibv_send_wr request{};
   request.opcode = IBV_WR_BIND_MW;
