@@ -91,6 +91,14 @@ TEST_F(VerbsFailures, ALinkThatGoesDownIsAnErrorInBoundedTime) {
   RecordProperty("milliseconds", static_cast<int>(took / 1ms));
 }
 
+TEST_F(VerbsFailures, APeersClosedQueuePairIsAnErrorInBoundedTime) {
+  connect({.retry = {.timeout = 14, .retry_cnt = 2, .rnr_retry = 7}});
+  b->pair.reset();
+  a->post(a->request(IBV_WR_RDMA_WRITE, 0, 100));
+  failed = a->completion(5s);
+  EXPECT_EQ(failed.status, IBV_WC_RETRY_EXC_ERR);
+}
+
 TEST_F(VerbsFailures, PortEventsNameThePort) {
   connect();
   while (must(a->device.poll_event())) {

@@ -1,6 +1,7 @@
 // Unreliable connections and datagrams: what arrives, where, and what is lost in silence.
 #include <arpa/inet.h>
 
+#include <cstdint>
 #include <cstring>
 #include <set>
 
@@ -71,6 +72,45 @@ TEST_F(UnreliableConnection, EveryWriteOfOnePacketStandsForItself) {
   for (const std::uint32_t packet : arrived) {
     EXPECT_EQ(std::memcmp(b->bytes(packet * kBytes), a->bytes(packet * kBytes), kBytes), 0) << packet;
   }
+}
+
+// What a receiver must be ready for: a write comes twice, and after later ones.
+TEST_F(UnreliableConnection, DuplicatesAndReorderedWritesAreDelivered) {
+  connect({.type = IBV_QPT_UC});
+  constexpr int kPackets = 100;
+  std::multiset<std::uint32_t> arrived;
+  bool in_order = true;
+  {
+    const Netem trouble("delay 2ms reorder 50% duplicate 20%");
+    for (int i = 0; i < 2 * kPackets; ++i) b->receive(static_cast<std::uint64_t>(i), 0, 0);
+    for (int i = 0; i < kPackets; ++i) {
+      ibv_send_wr write = a->request(IBV_WR_RDMA_WRITE_WITH_IMM, 0, 512, i * 512);
+      write.imm_data = htonl(static_cast<std::uint32_t>(i));
+      a->post(write);
+      a->success();
+    }
+    while (const auto taken = b->next(300ms)) {
+      const std::uint32_t packet = ntohl(taken->imm_data);
+      in_order = in_order && (arrived.empty() || *arrived.rbegin() <= packet);
+      arrived.insert(packet);
+    }
+  }
+  EXPECT_EQ(std::set<std::uint32_t>(arrived.begin(), arrived.end()).size(), 100u) << "nothing was lost";
+  EXPECT_GT(arrived.size(), 100u);
+  EXPECT_FALSE(in_order);
+}
+
+TEST_F(UnreliableConnection, AWriteWithoutAPostedReceiveIsNotWritten) {
+  connect({.type = IBV_QPT_UC});
+  a->fill(0, 1024, 4);
+  b->fill(0, 1024, 5);
+  a->post(a->request(IBV_WR_RDMA_WRITE_WITH_IMM, 0, 1024));
+  a->success();
+  EXPECT_FALSE(b->next(100ms));
+  EXPECT_TRUE(b->filled(0, 1024, 5));
+  b->receive(1, 0, 0);
+  a->post(a->request(IBV_WR_RDMA_WRITE_WITH_IMM, 0, 0));
+  EXPECT_EQ(b->success().byte_len, 0u) << "a fence, and the connection lives";
 }
 
 TEST_F(UnreliableConnection, CannotRead) {

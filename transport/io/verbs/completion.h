@@ -15,7 +15,7 @@ namespace clustar::transport::io::verbs {
 // What a queue pair was told about retries; the numbers are the wire's.
 struct RetryOptions {
   std::uint8_t timeout = 14;   // 4.096 us * 2^timeout until a packet counts as lost, 1 .. 31; 0 = for ever
-  std::uint8_t retry_cnt = 7;  // 0 .. 7 repetitions for lost packets
+  std::uint8_t retry_cnt = 7;  // 0 .. 7 repetitions for lost packets; rdma_rxe takes 7 for "for ever"
   std::uint8_t rnr_retry = 7;  // 0 .. 6 repetitions for a receiver without a posted receive; 7 = for ever
 };
 

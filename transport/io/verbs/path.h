@@ -27,6 +27,7 @@ struct Path {
 
 class AddressHandle {
  public:
+  // May block: on RoCE the kernel asks for the peer's Ethernet address, 1 s at most (then ETIMEDOUT).
   static Result<AddressHandle> make(const ProtectionDomain& domain, const Path& path);
   ibv_ah* get() const { return handle_.get(); }
 

@@ -72,6 +72,7 @@ class QueuePair {
   const ibv_qp_cap& capacity() const { return capacity_; }  // as made: at least what was asked for
 
   Result<void> to_init(const InitOptions& options);
+  // May block: on RoCE the kernel asks for the peer's Ethernet address, 1 s at most (then ETIMEDOUT).
   Result<void> to_rtr(const ConnectOptions& options);
   Result<void> to_rts(const SendOptions& options);
   // From now on nothing moves; everything posted completes as flushed.
