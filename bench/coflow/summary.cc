@@ -19,16 +19,18 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// Of iterations within [from, to], in s.
+// Of iterations within [from, to], in s. Of a job that got none done in that time, the longest that lasts into it.
 double mean_within(const JobResult& result, double from, double to) {
   constexpr double kTimeRounding = 1e-9;
   double at = std::chrono::duration<double>(result.began - TimePoint{}).count();
   std::vector<double> within;
+  double longest = 0;
   for (const double iteration_s : result.iterations_s) {
     if (at >= from - kTimeRounding && at + iteration_s <= to + kTimeRounding) within.push_back(iteration_s);
+    if (at < to && at + iteration_s > from) longest = std::max(longest, iteration_s);
     at += iteration_s;
   }
-  return mean(within);
+  return within.empty() && from < to ? longest : mean(within);
 }
 
 }  // namespace

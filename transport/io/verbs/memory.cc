@@ -1,0 +1,65 @@
+#include "transport/io/verbs/memory.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+
+namespace clustar::transport::io::verbs {
+
+Result<ProtectionDomain> ProtectionDomain::make(const Device& device) {
+  ProtectionDomain domain;
+  domain.device_ = device.name();
+  domain.handle_.reset(ibv_alloc_pd(device.context()));
+  if (!domain.handle_) return tl::unexpected(call_failed(Call::kAllocPd, errno, device.place()));
+  return domain;
+}
+
+Result<MemoryRegion> MemoryRegion::make(const ProtectionDomain& domain, const gdr::MemoryRef& memory, int access) {
+  MemoryRegion region;
+  const bool dma_buf = memory.kind == gdr::MemoryKind::kDmaBuf;
+  if (dma_buf) {
+    region.handle_.reset(ibv_reg_dmabuf_mr(domain.get(), memory.offset, memory.length, 0, memory.fd, access));
+  } else {
+    region.base_ = reinterpret_cast<std::uintptr_t>(memory.address);
+    region.handle_.reset(ibv_reg_mr(domain.get(), memory.address, memory.length, static_cast<unsigned>(access)));
+  }
+  if (!region.handle_) {
+    const int error = errno;
+    const std::string what = fmt::format("{} bytes of {} memory at 0x{:x}, access 0x{:x}", memory.length,
+                                         gdr::to_string(memory.kind), region.base_, access);
+    return tl::unexpected(
+        call_failed(dma_buf ? Call::kRegDmaBuf : Call::kRegMr, error, {.device = domain.device()}, what));
+  }
+  return region;
+}
+
+Result<MemoryWindow> MemoryWindow::make(const ProtectionDomain& domain) {
+  MemoryWindow window;
+  window.handle_.reset(ibv_alloc_mw(domain.get(), IBV_MW_TYPE_2));
+  if (!window.handle_) return tl::unexpected(call_failed(Call::kAllocMw, errno, {.device = domain.device()}, "type 2"));
+  window.rkey_ = window.handle_->rkey;
+  return window;
+}
+
+ibv_send_wr MemoryWindow::bind(const MemoryRegion& region, std::size_t offset, std::size_t length, int access) {
+  // Providers take the key that the window has now from its struct, and do not all update it when they bind.
+  handle_->rkey = rkey_;
+  rkey_ = ibv_inc_rkey(rkey_);
+  ibv_send_wr request{};
+  request.opcode = IBV_WR_BIND_MW;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.bind_mw.mw = handle_.get();
+  request.bind_mw.rkey = rkey_;
+  request.bind_mw.bind_info = {region.get(), region.address(offset), length, static_cast<unsigned>(access)};
+  return request;
+}
+
+ibv_send_wr MemoryWindow::invalidate() const {
+  ibv_send_wr request{};
+  request.opcode = IBV_WR_LOCAL_INV;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.invalidate_rkey = rkey_;
+  return request;
+}
+
+}  // namespace clustar::transport::io::verbs

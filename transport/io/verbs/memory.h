@@ -1,0 +1,67 @@
+// Protection domain, registered memory and type-2 memory windows.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "gdr/memory.h"
+#include "transport/base/result.h"
+#include "transport/io/verbs/device.h"
+#include "transport/io/verbs/handle.h"
+
+namespace clustar::transport::io::verbs {
+
+// What belongs together: only memory of its own domain can be used by a queue pair.
+class ProtectionDomain {
+ public:
+  static Result<ProtectionDomain> make(const Device& device);
+  ibv_pd* get() const { return handle_.get(); }
+  const std::string& device() const { return device_; }
+
+ private:
+  std::string device_;
+  Handle<ibv_pd> handle_;
+};
+
+class MemoryRegion {
+ public:
+  // `access`: ibv_access_flags. A dma-buf is addressed from 0 by peers and in SGEs, other memory by its address.
+  static Result<MemoryRegion> make(const ProtectionDomain& domain, const gdr::MemoryRef& memory, int access);
+
+  ibv_mr* get() const { return handle_.get(); }
+  std::uint32_t lkey() const { return handle_->lkey; }
+  std::uint32_t rkey() const { return handle_->rkey; }
+  // Address of a byte, as SGEs and peers name it.
+  std::uint64_t address(std::size_t offset) const { return base_ + offset; }
+  // [offset, offset + length) as what a work request reads or fills.
+  ibv_sge slice(std::size_t offset, std::size_t length) const {
+    return {address(offset), static_cast<std::uint32_t>(length), lkey()};
+  }
+
+ private:
+  Handle<ibv_mr> handle_;
+  std::uint64_t base_ = 0;
+};
+
+// A part of a region that peers may access until it is invalidated, which the owner does by a work request, or a peer
+// by a send with invalidation. The region must be registered with IBV_ACCESS_MW_BIND and outlive the window's use.
+class MemoryWindow {
+ public:
+  static Result<MemoryWindow> make(const ProtectionDomain& domain);
+
+  // The work request that binds an unbound window on a queue pair; post it on a connected one (type 2B belongs to it).
+  // It takes a new rkey, which peers may be told when its completion was taken.
+  ibv_send_wr bind(const MemoryRegion& region, std::size_t offset, std::size_t length, int access);
+  // The work request that ends all access; from its successful completion on nothing is written any more.
+  ibv_send_wr invalidate() const;
+  std::uint32_t rkey() const { return rkey_; }
+
+ private:
+  Handle<ibv_mw> handle_;
+  std::uint32_t rkey_ = 0;
+};
+
+}  // namespace clustar::transport::io::verbs
