@@ -49,12 +49,17 @@ double bytes_per_s(const Rules& rules) {
   return rules.port_rate / std::chrono::duration<double>(rules.rate_unit).count();
 }
 
-// What serves one flow at a time per port has nothing to gather.
-Duration refill_of(const std::string& policy, const Setting& setting) {
-  if (policy == "match" || policy == "turns" || policy == "pfp") return Duration::zero();
+bool gathers(const Policy& policy) {
+  const clustar::coflow::Table any(2, 1);
+  return policy.make(any)->shares_ports();
+}
+
+// What serves one flow at a time per port, or takes no notice of flows, has nothing to gather.
+Duration refill_of(const Policy& policy, const Setting& setting) {
+  if (!gathers(policy)) return Duration::zero();
   constexpr Duration kFairTicks =
       std::chrono::milliseconds(32);  // 0.01 % of the average from 8 ms, a quarter of the CPU
-  if (policy == "fair") return std::min(setting.rules.refill, kFairTicks);
+  if (policy.spec == "fair") return std::min(setting.rules.refill, kFairTicks);
   return setting.rules.refill;
 }
 
@@ -77,7 +82,14 @@ Result<std::vector<Policy>> policies_of(const CompareOptions& options, const Pol
 }
 
 // What the simulator cannot do, or would do without effect.
-Result<void> check(const Trace& trace, const std::vector<Policy>& policies, const Rules& rules) {
+Result<void> check(const Trace& trace, const std::vector<Policy>& policies, const CompareOptions& options,
+                   const Rules& rules) {
+  if (options.refill && std::none_of(policies.begin(), policies.end(), gathers)) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "--refill-ms: no policy of these gathers the ends of flows; allowed: with one that shares ports, as maxmin, "
+        "bssi and dclas");
+  }
   const bool deadlines = std::any_of(trace.coflows.begin(), trace.coflows.end(),
                                      [](const auto& coflow) { return coflow.deadline.has_value(); });
   for (const Policy& policy : policies) {
@@ -108,7 +120,7 @@ Result<Comparison> compare(const Source& source, const CompareOptions& options, 
   const auto policies = policies_of(options, setting.defaults);
   if (!policies) return tl::unexpected(policies.error());
   if (has_jobs(source)) {
-    if (const auto ok = check({}, *policies, setting.rules); !ok) return tl::unexpected(ok.error());
+    if (const auto ok = check({}, *policies, {}, setting.rules); !ok) return tl::unexpected(ok.error());
     return compare_jobs(source, options, *policies, say);
   }
   if (!source.muri_keys.empty()) {
@@ -118,7 +130,7 @@ Result<Comparison> compare(const Source& source, const CompareOptions& options, 
                                          : parse_benchmark(source.text, source.name, {.whole_mb = setting.coflowsim});
   if (!trace) return tl::unexpected(trace.error());
   if (setting.coflowsim) give_coflowsim_deadlines(*trace);
-  if (const auto ok = check(*trace, *policies, setting.rules); !ok) return tl::unexpected(ok.error());
+  if (const auto ok = check(*trace, *policies, options, setting.rules); !ok) return tl::unexpected(ok.error());
   Comparison comparison;
   comparison.workload = trace->name;
   comparison.ports = trace->ports;
@@ -127,7 +139,7 @@ Result<Comparison> compare(const Source& source, const CompareOptions& options, 
   comparison.rules = options.rules;
   for (const Policy& policy : *policies) {
     Rules rules = setting.rules;
-    rules.refill = refill_of(policy.spec.substr(0, policy.spec.find(':')), setting);
+    rules.refill = refill_of(policy, setting);
     TraceWorkload workload(*trace);
     const std::string which = fmt::format("[{}/{}] {}", comparison.policies.size() + 1, policies->size(), policy.spec);
     auto replayed = replay(workload, rules, policy.make, [&](std::size_t ended, std::size_t, TimePoint now) {

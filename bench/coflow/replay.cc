@@ -329,7 +329,8 @@ TimePoint Simulation::next_event() {
   if (!scheduler_->reallocates_at_flow_ends()) return std::min(next, next_departure_);
   if (rules_.refill == Duration::zero()) return std::min(next, next_flow_end_);
   // A departure does not wait: other coflows may follow from it.
-  return std::min({next, next_departure_, std::max(next_flow_end_, allocated_at_ + rules_.refill)});
+  const TimePoint refill = allocated_at_ + rules_.refill;
+  return std::min({next, next_departure_, flows_ended_ ? std::max(refill, now_) : std::max(next_flow_end_, refill)});
 }
 
 // A refill, or the time until a flow ends where that may be longer.
@@ -388,14 +389,13 @@ void Simulation::advance(TimePoint to) {
     end_flows();
     return;
   }
-  const auto tick = static_cast<double>(std::max<Duration::rep>(rules_.tick.count(), 1));
-  const double until = static_cast<double>((to - TimePoint{}).count()) + kRounding * tick;
+  // By the same rounding as next_event()'s, or what ends then might never do so.
   for (const CoflowId coflow : sending_) {
     Running& running = running_[coflow];
-    if (running.first > until) continue;
+    if (end_of(running.first) > to) continue;
     for (std::size_t i = 0; i < running.active.size();) {
       const Active one = running.active[i];
-      if (one.ends > until) {
+      if (end_of(one.ends) > to) {
         ++i;
         continue;
       }

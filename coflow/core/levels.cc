@@ -14,8 +14,8 @@ std::vector<std::vector<CoflowId>> into_levels(const Table& table, std::span<con
   const auto left = [&](CoflowId coflow) { return table.coflow(coflow).bytes - table.coflow(coflow).sent; };
   double rest = 0;
   for (const CoflowId coflow : ordered) rest += left(coflow);
-  // On Facebook's trace 8 equal levels cost 16 % of the average completion time, 8 such ones nothing; it may as well be
-  // 10,000 (docs/results/coflow-2026-11-22.md).
+  // On Facebook's trace 8 equal levels cost 16 % of the average completion time, 8 such ones nothing
+  // (docs/results/coflow-2026-11-22.md).
   constexpr double kLastOverFirst = 1000;
   const double factor = count > 1 ? std::pow(kLastOverFirst, 1 / static_cast<double>(count - 1)) : 1;
   // What the open level and `more` behind it have in all, over what it has.

@@ -76,7 +76,6 @@ void MaxMinFilling::fill(std::span<const Links* const> coflows, const PortSet* s
   while (true) {
     const double share = std::min(least_share(out_, free.out), least_share(in_, free.in));
     if (out_.used.empty() || in_.used.empty()) break;
-    const double rate = share > full ? share : 0;
     const auto settle = [&](bool sends) {
       Side& side = sends ? out_ : in_;
       Side& others = sends ? in_ : out_;
@@ -86,6 +85,7 @@ void MaxMinFilling::fill(std::span<const Links* const> coflows, const PortSet* s
       constexpr double kAlike = 1 + 1e-12;
       for (const PortId port : side.used) {
         if (side.waiting[port] <= 0 || here[port] > share * kAlike * side.waiting[port]) continue;
+        const double rate = here[port] > full ? share : 0;
         for_each_waiting(coflows, port, sends, [&](PortId other, double count) {
           others.waiting[other] -= count;
           across[other] -= count * rate;

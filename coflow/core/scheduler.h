@@ -1,8 +1,9 @@
 // Waist 3: who may send how fast. Events in, changed rates out.
 //
 // A scheduler is pure and single-threaded: `now` never decreases, and the same events give the same rates. It reads the
-// table that it was made with, which whoever feeds it has brought up to date before each call. Rates never exceed what
-// a port has (within a rounding error).
+// table that it was made with, which whoever feeds it has brought up to date before arrived() and allocate(): in
+// flow_ended() and departed() that goes for the flow and the coflow in question only. Rates never exceed what a port
+// has (within a rounding error).
 #pragma once
 
 #include <cstdint>
@@ -49,6 +50,8 @@ class Scheduler {
   // Whether an ended flow is a reason to allocate. Else only arrived and departed coflows are, and a flow's rate is
   // wasted from its end to the next of these.
   virtual bool reallocates_at_flow_ends() const = 0;
+  // Whether flows share ports, so that the end of one changes the rates of many. Who simulates it may gather ends.
+  virtual bool shares_ports() const { return false; }
   // What allocate() looks at though no coflow came or went since it last did. The table need not be up to date about
   // the rest until one does.
   virtual Reads reads() const { return Reads::kAll; }

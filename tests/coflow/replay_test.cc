@@ -71,6 +71,21 @@ TEST(CoflowReplay, AllEndsAreTicks) {
   }
 }
 
+// An arrival that changes nothing does not make the ends that were gathered wait for another.
+TEST(CoflowReplay, EmptyArrivalsDelayNothing) {
+  const auto makespan = [](bool with_empty) {
+    Rules rules;
+    rules.port_rate = 1000;
+    rules.refill = milliseconds(100);
+    Trace trace{"gathered", 4, {}};
+    trace.coflows.push_back({.label = 1, .arrival = TimePoint{}, .flows = {{0, 1, 8}, {0, 2, 8000}}});
+    trace.coflows.push_back({.label = 2, .arrival = TimePoint{}, .flows = {{3, 1, 16000}}});
+    if (with_empty) trace.coflows.push_back({.label = 3, .arrival = TimePoint(milliseconds(50)), .flows = {}});
+    return summarize("bssi", "", run(trace, rules, "bssi")).makespan_s;
+  };
+  EXPECT_NEAR(makespan(true), makespan(false), 0.1);
+}
+
 TEST(CoflowReplay, CoflowsWithoutBytesTakeNoTime) {
   Trace trace{"empty", 2, {}};
   trace.coflows.push_back({.label = 1, .arrival = TimePoint(milliseconds(5)), .flows = {{0, 1, 0}}});

@@ -18,6 +18,7 @@ class Bssi final : public Scheduler {
 
   bool clairvoyant() const override { return true; }
   bool reallocates_at_flow_ends() const override { return true; }
+  bool shares_ports() const override { return true; }
   Reads reads() const override { return Reads::kNone; }
   void arrived(CoflowId coflow, TimePoint now) override;
   void flow_ended(FlowId flow, TimePoint now) override;

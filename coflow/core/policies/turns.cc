@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
+#include <numeric>
 
 #include "coflow/core/policies/bssi.h"
 
@@ -10,6 +10,12 @@ namespace clustar::coflow {
 namespace {
 
 constexpr std::uint64_t kAlone = std::uint64_t{1} << 63;  // and a coflow's id: one of no job is a job of its own
+constexpr double kForever = std::numeric_limits<double>::infinity();
+
+std::size_t root(std::vector<std::size_t>& parents, std::size_t at) {
+  while (parents[at] != at) at = parents[at] = parents[parents[at]];
+  return at;
+}
 
 }  // namespace
 
@@ -20,38 +26,21 @@ std::uint64_t JobTurns::job_of(CoflowId coflow) const {
 
 double JobTurns::served(CoflowId id) const {
   const Coflow& coflow = table_.coflow(id);
-  return present_.at(id).bottleneck * std::min(coflow.sent / coflow.bytes, 1.0) / coflow.weight;
-}
-
-double JobTurns::served(const Job& job) const {
-  double all = job.served;
-  for (const CoflowId coflow : job.present) all += served(coflow);
-  return all;
-}
-
-// Of the jobs that have coflows, the one that got least; it never decreases.
-void JobTurns::look() {
-  double least = std::numeric_limits<double>::infinity();
-  for (const auto& [id, one] : present_) least = std::min(least, served(jobs_.at(one.job)));
-  if (least < std::numeric_limits<double>::infinity()) least_ = std::max(least_, least);
+  return present_.at(id) * std::min(coflow.sent / coflow.bytes, 1.0) / coflow.weight;
 }
 
 void JobTurns::arrived(CoflowId coflow) {
-  look();
-  const std::uint64_t key = job_of(coflow);
   const double bottleneck = table_.bottleneck(coflow);
-  const auto [found, is_new] = jobs_.try_emplace(key);
+  const auto [found, is_new] = jobs_.try_emplace(job_of(coflow));
   Job& job = found->second;
-  largest_ = std::max(largest_, bottleneck / table_.coflow(coflow).weight);
-  if (is_new) job.served = least_;
-  if (job.present.empty()) job.served = std::max(job.served, least_ - options_.credit * largest_);
+  if (!is_new && job.present.empty()) job.since = Since::kBack;
+  job.largest = std::max(job.largest, bottleneck / table_.coflow(coflow).weight);
   job.present.push_back(coflow);
-  present_[coflow] = {key, bottleneck};
+  present_[coflow] = bottleneck;
 }
 
 void JobTurns::departed(CoflowId coflow) {
-  look();
-  const std::uint64_t key = present_.at(coflow).job;
+  const std::uint64_t key = job_of(coflow);
   Job& job = jobs_[key];
   job.served += served(coflow);
   std::erase(job.present, coflow);
@@ -59,35 +48,110 @@ void JobTurns::departed(CoflowId coflow) {
   if ((key & kAlone) != 0) jobs_.erase(key);
 }
 
-std::vector<CoflowId> JobTurns::order(BssiOrder& bssi) {
-  look();
-  ahead_ = 0;
-  double unit = std::numeric_limits<double>::infinity();
-  for (const auto& [id, one] : present_) {
-    const double weight = table_.coflow(id).weight;
-    ahead_ = std::max(ahead_, one.bottleneck / weight);
-    unit = std::min(unit, weight);
+// Jobs with coflows present, those together that share ports.
+std::vector<JobTurns::Jobs> JobTurns::who_meets() {
+  Jobs jobs;
+  for (auto& [key, job] : jobs_) {
+    if (!job.present.empty()) jobs.push_back(&job);
   }
-  std::vector<std::pair<double, const Job*>> jobs;
-  for (const auto& [id, one] : present_) {
-    const Job& job = jobs_.at(one.job);
-    if (job.present.front() == id) jobs.emplace_back(served(job), &job);
-  }
-  std::sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first < b.first : a.second->present.front() < b.second->present.front();
-  });
-  std::vector<CoflowId> all, alike;
-  for (std::size_t i = 0; i < jobs.size();) {
-    const double most = jobs[i].first + ahead_;
-    alike.clear();
-    for (; i < jobs.size() && jobs[i].first <= most; ++i) {
-      alike.insert(alike.end(), jobs[i].second->present.begin(), jobs[i].second->present.end());
+  std::vector<std::size_t> parents(jobs.size());
+  std::iota(parents.begin(), parents.end(), std::size_t{0});
+  const std::size_t nobody = jobs.size();
+  std::vector<std::size_t> out(table_.ports(), nobody), in(table_.ports(), nobody);
+  for (std::size_t at = 0; at < jobs.size(); ++at) {
+    const auto is_at = [&](std::size_t& owner) {
+      if (owner == nobody) owner = at;
+      parents[root(parents, at)] = root(parents, owner);
+    };
+    for (const CoflowId id : jobs[at]->present) {
+      for (const Sender& sender : table_.coflow(id).senders) is_at(out[sender.port]);
+      for (const Receiver& receiver : table_.coflow(id).receivers) is_at(in[receiver.port]);
     }
+  }
+  std::vector<Jobs> together(jobs.size());
+  for (std::size_t at = 0; at < jobs.size(); ++at) together[root(parents, at)].push_back(jobs[at]);
+  std::erase_if(together, [](const Jobs& one) { return one.empty(); });
+  return together;
+}
+
+// What each was served, as it counts among these: who is new has no claim, and nobody is too far from the others.
+void JobTurns::settle(const Jobs& jobs) const {
+  double largest = 0, least = kForever;
+  for (Job* job : jobs) {
+    job->now = job->served;
+    for (const CoflowId coflow : job->present) job->now += served(coflow);
+    largest = std::max(largest, job->largest);
+  }
+  for (const Since since : {Since::kBefore, Since::kBack, Since::kNew}) {
+    if (least < kForever) break;
+    for (const Job* job : jobs) {
+      if (job->since == since) least = std::min(least, job->now);
+    }
+  }
+  const double apart = options_.credit * largest;
+  const auto move = [](Job& job, double to) {
+    job.served += to - job.now;
+    job.now = to;
+  };
+  for (Job* job : jobs) {
+    if (job->since == Since::kNew) move(*job, least);
+    if (job->now < least - apart) move(*job, least - apart);
+  }
+  for (const Job* job : jobs) least = std::min(least, job->now);
+  for (Job* job : jobs) {
+    if (job->now > least + apart) move(*job, least + apart);
+    job->since = Since::kBefore;
+  }
+}
+
+// When it alone will have been served so far, in bytes that its bottleneck sends until then; never if it ends before.
+double JobTurns::crosses(const Job& job, double limit) const {
+  double left = 0, weight = 0;
+  for (const CoflowId id : job.present) {
+    const double of_weight = table_.coflow(id).weight;
+    left += present_.at(id) / of_weight - served(id);
+    weight = std::max(weight, of_weight);
+  }
+  return job.now + left > limit ? std::max(limit - job.now, 0.0) * weight : kForever;
+}
+
+void JobTurns::order(Jobs& jobs, BssiOrder& bssi, std::vector<CoflowId>& all) {
+  double ahead = 0, longest = 0;  // that a job may be; of the coflows present
+  for (const Job* job : jobs) {
+    for (const CoflowId id : job->present) {
+      ahead = std::max(ahead, present_.at(id) / table_.coflow(id).weight);
+      longest = std::max(longest, present_.at(id));
+    }
+  }
+  std::sort(jobs.begin(), jobs.end(), [](const Job* a, const Job* b) {
+    return a->now != b->now ? a->now < b->now : a->present.front() < b->present.front();
+  });
+  double good_for = kForever;
+  std::vector<CoflowId> alike;
+  for (std::size_t i = 0; i < jobs.size();) {
+    const Job& least = *jobs[i];
+    const double limit = least.now + ahead;
+    alike.clear();
+    for (; i < jobs.size() && jobs[i]->now <= limit; ++i) {
+      alike.insert(alike.end(), jobs[i]->present.begin(), jobs[i]->present.end());
+      if (jobs.size() > 1) good_for = std::min(good_for, crosses(*jobs[i], limit));
+    }
+    if (i < jobs.size()) good_for = std::min(good_for, crosses(least, jobs[i]->now - ahead));
     std::sort(alike.begin(), alike.end());
     for (const CoflowId coflow : bssi_order_of(table_, alike, bssi)) all.push_back(coflow);
   }
-  // An eighth of what would be too much. One job alone has nobody to be ahead of.
-  good_for_ = jobs.size() > 1 ? ahead_ * unit / table_.rate() / 8 : std::numeric_limits<double>::infinity();
+  // A bit of the longest coflow more or less is not worth another order.
+  constexpr double kBits = 16;
+  good_for_ = std::min(good_for_, std::max(good_for, longest / kBits) / table_.rate());
+}
+
+std::vector<CoflowId> JobTurns::order(BssiOrder& bssi) {
+  good_for_ = kForever;
+  std::vector<CoflowId> all;
+  for (Jobs& jobs : who_meets()) {
+    settle(jobs);
+    order(jobs, bssi, all);
+  }
   return all;
 }
 

@@ -1,17 +1,18 @@
 // Jobs take turns: whose coflow goes first, so that in the long run none gets less of a contended port than the others,
 // though each coflow has the port to itself.
 //
-// What a job was served counts, in bytes at its coflows' bottlenecks over its weight. Those that are not ahead of the
-// least served one by more than the largest coflow present are served in BSSI order, then those up to as much ahead of
-// the least served of the rest, and so on: as in deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) no job
-// falls behind another by more than about one largest coflow. What a job got less than others is remembered while it
-// computes, within limits, unlike in start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996): a training job that
-// had to wait would else lose its claim with each iteration.
+// What a job was served counts, in bytes at its coflows' bottlenecks over its weight, against the jobs that it meets:
+// those whose coflows share ports, or share them with one that does. Those that are not ahead of the least served one
+// by more than the largest coflow present are served in BSSI order, then those up to as much ahead of the least served
+// of the rest, and so on, as in deficit round robin (Shreedhar and Varghese, SIGCOMM 1995). What a job got less than
+// others is remembered while it computes, within limits, unlike in start-time fair queueing (Goyal, Vin and Cheng,
+// SIGCOMM 1996): a training job that had to wait would else lose its claim with each iteration.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "coflow/core/bssi_order.h"
@@ -20,8 +21,8 @@
 namespace clustar::coflow {
 
 struct TurnsOptions {
-  // How far behind the others a job may be that comes back, in largest coflows. Less is a shorter memory: nearer to the
-  // order by size alone, which serves small jobs better and starves large ones.
+  // How far apart jobs that meet may be, in largest coflows of theirs; beyond that neither has a claim, nor a debt.
+  // Less is nearer to the order by size alone, which serves small jobs better and starves large ones.
   double credit = 2;
 };
 
@@ -37,26 +38,27 @@ class JobTurns {
   double good_for() const { return good_for_; }
 
  private:
+  enum class Since : std::uint8_t { kNew, kBack, kBefore };  // with the last order
   struct Job {
-    double served = 0;  // by departed coflows, and what it did not ask for
+    double served = 0;   // by departed coflows; moved where it met others
+    double largest = 0;  // coflow so far
+    double now = 0;      // order()'s: served in all
+    Since since = Since::kNew;
     std::vector<CoflowId> present{};
   };
-  struct Present {
-    std::uint64_t job = 0;
-    double bottleneck = 0;  // bytes, when it arrived
-  };
+  using Jobs = std::vector<Job*>;
+
   std::uint64_t job_of(CoflowId coflow) const;
   double served(CoflowId coflow) const;
-  double served(const Job& job) const;
-  void look();
+  std::vector<Jobs> who_meets();
+  void settle(const Jobs& jobs) const;
+  void order(Jobs& jobs, BssiOrder& bssi, std::vector<CoflowId>& all);
+  double crosses(const Job& job, double limit) const;
 
   const Table& table_;
   const TurnsOptions options_;
   std::map<std::uint64_t, Job> jobs_;
-  std::map<CoflowId, Present> present_;
-  double least_ = 0;    // served of those that had something to send; a new job begins here
-  double largest_ = 0;  // coflow so far
-  double ahead_ = 0;    // that a job may be, when the last order was made
+  std::map<CoflowId, double> present_;  // bytes at its bottleneck when it arrived
   double good_for_ = 0;
 };
 
