@@ -67,14 +67,15 @@ Result<JobMix> mix_of(const Source& source, double bytes_per_s) {
   return parse_muri(source.text, source.name, *options, bytes_per_s);
 }
 
-Result<Summary> run(const JobMix& mix, const Rules& rules, const clustar::coflow::Policy& policy,
+Result<Summary> run(const JobMix& mix, const Rules& rules, const clustar::coflow::Policy& policy, bool per_coflow,
                     const std::string& which, const Say& say) {
   JobWorkload workload(mix, rules.port_rate);
-  const auto replayed = replay(workload, rules, policy.make, [&](std::size_t ended, std::size_t, TimePoint now) {
+  auto replayed = replay(workload, rules, policy.make, [&](std::size_t ended, std::size_t, TimePoint now) {
     say(fmt::format("{}: {} coflows, {:.0f} s", which, ended, seconds(now)), false);
   });
   if (!replayed) return fail(replayed.error().code, fmt::format("{}: {}", policy.spec, replayed.error().message));
   Summary summary = summarize(policy.spec, "exact", *replayed);
+  if (per_coflow) summary.each = std::move(replayed->coflows);
   summary.jobs = summarize(mix, workload.results());
   for (const JobSummary& job : summary.jobs) summary.makespan_s = std::max(summary.makespan_s, job.ended_s);
   say(fmt::format("{}: {:.3f} s until the last job ended, {:.2f} s of CPU", which, summary.makespan_s, summary.cpu_s),
@@ -119,7 +120,7 @@ Result<Comparison> compare_jobs(const Source& source, const CompareOptions& opti
   comparison.gpus_per_port = mix->gpus_per_port;
   for (const auto& policy : policies) {
     const std::string which = fmt::format("[{}/{}] {}", comparison.policies.size() + 1, policies.size(), policy.spec);
-    auto summary = run(*mix, rules, policy, which, say);
+    auto summary = run(*mix, rules, policy, options.per_coflow, which, say);
     if (!summary) return tl::unexpected(summary.error());
     comparison.policies.push_back(std::move(*summary));
   }
