@@ -148,7 +148,9 @@ void add_coflow_replay(CLI::App& app, int& status) {
                    ->capture_default_str();
   add_refill_option(command, options.refill);
   add_output_options(command, arguments->output);
-  command.add_flag("--per-coflow", options.per_coflow, "Each coflow's completion time and slowdown in the JSON, too");
+  command.add_flag(
+      "--per-coflow", options.per_coflow,
+      "Each coflow's completion time and slowdown in the JSON, too; of a job, its place among jobs is their label");
   command.footer(policy_help() +
                  "Exit status: 0 ok, 1 failed, 2 wrong usage or trace.\n"
                  "Example: clustar coflow replay FB2010-1Hr-150-0.txt --policy maxmin --policy match --html ccts.html\n"

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "bench/coflow/csv.h"
@@ -17,7 +18,8 @@ namespace {
 constexpr std::int64_t kMaxWorld = 65536;
 constexpr std::int64_t kMaxBytes = 1'000'000'000'000'000;
 constexpr std::int64_t kMaxOperations = 1'000'000;  // of an iteration
-constexpr double kMaxJobFlows = 2e7;                // of a job
+constexpr double kMaxSteps = 2e7;       // operations of a job; ranks of the operations that differ: some seconds of CPU
+constexpr double kMaxIterationS = 1e9;  // times are counted in nanoseconds
 
 // AICB writes CommType.all_reduce, CommGroup.dp_group.
 std::string_view without(std::string_view prefix, std::string_view text) {
@@ -146,15 +148,35 @@ Result<void> set_stride(Row& row, std::size_t tensor_parallel, const std::string
 
 using Shape = std::tuple<Collective, std::size_t, std::size_t, std::size_t>;  // size, stride, root of the groups
 
-tl::unexpected<Error> too_many(const std::string& name, double flows, std::size_t iterations) {
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: up to {:.2g} flows in {} iterations; allowed: {:.2g}; fewer iterations or more "
-                          "ranks_per_port have fewer",
-                          name, flows, iterations, kMaxJobFlows));
+Shape shape_of(const AicbOperation& one) { return {one.collective, one.groups.size, one.groups.stride, one.root}; }
+
+// What would take too long to expand, or find no place in memory, before anything is made of it.
+Result<void> check_size(const AicbIteration& iteration, const std::string& name, const AicbOptions& options) {
+  std::set<Shape> shapes;
+  double flows = 0, operations = 0;
+  for (const AicbOperation& one : iteration.operations) {
+    shapes.insert(shape_of(one));
+    flows += static_cast<double>(flow_bound(one.collective, one.groups, options.layout) * one.count);
+    operations += static_cast<double>(one.count);
+  }
+  const auto wrong = [&](const std::string& what) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", name, what));
+  };
+  if (flows > kMaxMixSize.flows) {
+    return wrong(fmt::format("up to {:.2g} flows in an iteration; allowed: {:.0e}; more ranks_per_port have fewer",
+                             flows, kMaxMixSize.flows));
+  }
+  if (static_cast<double>(shapes.size() * iteration.world) > kMaxSteps) {
+    return wrong(fmt::format("{} kinds of operations (by collective, group and src) of {} ranks; allowed: {:.0f}",
+                             shapes.size(), iteration.world, kMaxSteps / static_cast<double>(iteration.world)));
+  }
+  operations *= static_cast<double>(options.iterations);
+  if (operations <= kMaxSteps) return {};
+  return wrong(fmt::format("{:.2g} operations in {} iterations; allowed: {:.0e}; fewer iterations have fewer",
+                           operations, options.iterations, kMaxSteps));
 }
 
-// What would find no port, or no place in memory.
-Result<void> check_flows(const AicbIteration& iteration, const std::string& name, const AicbOptions& options) {
+Result<void> check_ports(const AicbIteration& iteration, const std::string& name, const AicbOptions& options) {
   const Layout& layout = options.layout;
   if (layout.ranks_per_port > iteration.world) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("{}: ranks_per_port={}; allowed: 1 to {}, its ranks", name,
@@ -166,23 +188,13 @@ Result<void> check_flows(const AicbIteration& iteration, const std::string& name
                 fmt::format("{}: ports {} to {}; allowed: below {}; more ranks_per_port need fewer", name,
                             layout.first_port, last_port - 1, clustar::coflow::kMaxPorts));
   }
-  double flows = 0, operations = 0;
-  for (const AicbOperation& one : iteration.operations) {
-    flows += static_cast<double>(flow_bound(one.collective, one.groups, layout) * one.count);
-    operations += static_cast<double>(one.count);
-  }
-  if (flows > kMaxJobFlows) return too_many(name, flows, 1);
-  operations *= static_cast<double>(options.iterations);
-  if (operations > kMaxJobFlows) return too_many(name, operations, options.iterations);
   return {};
 }
 
-// The flows of an iteration.
-std::size_t add_phases(Job& job, const AicbIteration& iteration, const Layout& layout) {
-  std::size_t flows = 0;
+void add_phases(Job& job, const AicbIteration& iteration, const Layout& layout) {
   std::map<Shape, std::vector<clustar::coflow::FlowSpec>> of_one_byte;
   for (const AicbOperation& one : iteration.operations) {
-    const Shape shape{one.collective, one.groups.size, one.groups.stride, one.root};
+    const Shape shape = shape_of(one);
     auto found = of_one_byte.find(shape);
     if (found == of_one_byte.end()) {
       found = of_one_byte.emplace(shape, flows_of(one.collective, one.groups, layout, one.root)).first;
@@ -191,9 +203,7 @@ std::size_t add_phases(Job& job, const AicbIteration& iteration, const Layout& l
     if (one.bytes > 0) phase.flows = found->second;
     for (auto& flow : phase.flows) flow.bytes *= one.bytes;
     job.phases.insert(job.phases.end(), one.count, phase);
-    flows += phase.flows.size() * one.count;
   }
-  return flows;
 }
 
 Duration nanoseconds(double s) { return Duration(static_cast<Duration::rep>(std::llround(s * 1e9))); }
@@ -258,13 +268,13 @@ Result<AicbOptions> parse_aicb_options(std::string_view text) {
 
 Result<Job> aicb_job(const AicbIteration& iteration, const std::string& name, const AicbOptions& options,
                      double bytes_per_s) {
-  if (const auto ok = check_flows(iteration, name, options); !ok) return tl::unexpected(ok.error());
+  if (const auto ok = check_ports(iteration, name, options); !ok) return tl::unexpected(ok.error());
+  if (const auto ok = check_size(iteration, name, options); !ok) return tl::unexpected(ok.error());
   Job job;
   job.name = name;
   job.iterations = options.iterations;
   job.begins = TimePoint(nanoseconds(options.begins_ms / 1e3));
-  const double flows = static_cast<double>(add_phases(job, iteration, options.layout) * job.iterations);
-  if (flows > kMaxJobFlows) return too_many(name, flows, job.iterations);
+  add_phases(job, iteration, options.layout);
   const double communication_s = alone(job.phases, {}, bytes_per_s).communication_s;
   const double compute_s =
       options.compute_ms ? *options.compute_ms / 1e3 : communication_s * (1 - options.duty) / options.duty;
@@ -273,6 +283,12 @@ Result<Job> aicb_job(const AicbIteration& iteration, const std::string& name, co
                 fmt::format("{}: with ranks_per_port={} it sends nothing from port to port; allowed: fewer, or "
                             "compute_ms above 0 and no tflop",
                             name, options.layout.ranks_per_port));
+  }
+  if (!(communication_s + compute_s <= kMaxIterationS)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: an iteration of {:.2g} s alone, {:.2g} of them communication; allowed: {:.0e}; less "
+                            "compute_ms, more duty or more --gbps make it shorter",
+                            name, communication_s + compute_s, communication_s, kMaxIterationS));
   }
   spread(compute_s, job.phases);
   job.weight = options.share * (options.tflop ? *options.tflop / communication_s : 1);

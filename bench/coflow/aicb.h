@@ -47,7 +47,9 @@ Result<AicbOptions> parse_aicb_options(std::string_view text);
 
 // One coflow for each operation of all its groups, one after the other: nothing overlaps, not even what a framework
 // would overlap. The compute time is spread over the operations evenly. The weight is `share`; with `tflop`, times the
-// job's GPU intensity: work over the time of communication alone (Crux, SIGCOMM 2024).
+// job's GPU intensity: work over the time of communication alone (Crux, SIGCOMM 2024). Errors: ports that there are
+// not, more than an iteration may have, more than 1e9 s for one alone; size_of() of all of them is the caller's to
+// check.
 Result<Job> aicb_job(const AicbIteration& iteration, const std::string& name, const AicbOptions& options,
                      double bytes_per_s);
 

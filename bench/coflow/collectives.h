@@ -31,7 +31,8 @@ struct Layout {
 // each other rank. What stays within a port is left out, what goes between the same two ports is one flow.
 std::vector<clustar::coflow::FlowSpec> flows_of(Collective collective, const Groups& groups, const Layout& layout,
                                                 std::size_t root = 0);
-// At most; what making them takes, too.
+// At most. Making them takes as many steps, or one for each rank of the world if that is more: a ring goes from rank to
+// rank even where a few ports have them all.
 std::size_t flow_bound(Collective collective, const Groups& groups, const Layout& layout);
 
 }  // namespace clustar::bench::coflow

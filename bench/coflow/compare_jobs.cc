@@ -27,6 +27,7 @@ Result<JobMix> aicb_mix(const std::vector<JobSource>& sources, double bytes_per_
   mix.name = fmt::format("{} job{}", sources.size(), sources.size() == 1 ? "" : "s");
   std::set<std::string> names;
   std::size_t with_tflop = 0;
+  JobSize size;
   for (const JobSource& source : sources) {
     const auto options = parse_aicb_options(source.keys);
     if (!options) return fail(options.error().code, fmt::format("--job {}: {}", source.name, options.error().message));
@@ -35,6 +36,10 @@ Result<JobMix> aicb_mix(const std::vector<JobSource>& sources, double bytes_per_
     if (!iteration) return tl::unexpected(iteration.error());
     auto job = aicb_job(*iteration, source.name, *options, bytes_per_s);
     if (!job) return tl::unexpected(job.error());
+    if (const auto ok = add_size(size_of(*job, 0), "fewer iterations, jobs or, for flows, more ranks_per_port", size);
+        !ok) {
+      return fail(ok.error().code, fmt::format("--job {}: {}", source.name, ok.error().message));
+    }
     job->name = name_of(source.name, names);
     mix.ports = std::max(mix.ports, options->layout.first_port + options->layout.ports_of(iteration->world));
     mix.jobs.push_back(std::move(*job));
@@ -48,14 +53,15 @@ Result<JobMix> aicb_mix(const std::vector<JobSource>& sources, double bytes_per_
 // Times are counted in nanoseconds, and a mix that shares ports may take what its jobs take one after the other.
 Result<void> check_time(const JobMix& mix, double bytes_per_s) {
   constexpr double kMost = 1e9;
-  double longest_s = 0;
+  double last_s = 0, longest_s = 0;
   for (const Job& job : mix.jobs) {
     double iteration_s = alone(job.phases, job.compute_after, bytes_per_s).iteration_s();
     for (const Phase& phase : job.phases) iteration_s += phase.ring_bytes / bytes_per_s;
     longest_s += iteration_s * static_cast<double>(job.iterations);
+    last_s = std::max(last_s, seconds(job.begins));
   }
-  for (const Job& job : mix.jobs) longest_s = std::max(longest_s, seconds(job.begins) + longest_s);
-  if (longest_s <= kMost) return {};
+  longest_s += last_s;
+  if (longest_s >= 0 && longest_s <= kMost) return {};
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("{}: it may take {:.2g} s of simulated time; allowed: {:.0e}", mix.name, longest_s, kMost));
 }
@@ -67,14 +73,15 @@ Result<JobMix> mix_of(const Source& source, double bytes_per_s) {
   return parse_muri(source.text, source.name, *options, bytes_per_s);
 }
 
-Result<Summary> run(const JobMix& mix, const Rules& rules, const clustar::coflow::Policy& policy,
+Result<Summary> run(const JobMix& mix, const Rules& rules, const clustar::coflow::Policy& policy, bool per_coflow,
                     const std::string& which, const Say& say) {
   JobWorkload workload(mix, rules.port_rate);
-  const auto replayed = replay(workload, rules, policy.make, [&](std::size_t ended, std::size_t, TimePoint now) {
+  auto replayed = replay(workload, rules, policy.make, [&](std::size_t ended, std::size_t, TimePoint now) {
     say(fmt::format("{}: {} coflows, {:.0f} s", which, ended, seconds(now)), false);
   });
   if (!replayed) return fail(replayed.error().code, fmt::format("{}: {}", policy.spec, replayed.error().message));
   Summary summary = summarize(policy.spec, "exact", *replayed);
+  if (per_coflow) summary.each = std::move(replayed->coflows);
   summary.jobs = summarize(mix, workload.results());
   for (const JobSummary& job : summary.jobs) summary.makespan_s = std::max(summary.makespan_s, job.ended_s);
   say(fmt::format("{}: {:.3f} s until the last job ended, {:.2f} s of CPU", which, summary.makespan_s, summary.cpu_s),
@@ -119,7 +126,7 @@ Result<Comparison> compare_jobs(const Source& source, const CompareOptions& opti
   comparison.gpus_per_port = mix->gpus_per_port;
   for (const auto& policy : policies) {
     const std::string which = fmt::format("[{}/{}] {}", comparison.policies.size() + 1, policies.size(), policy.spec);
-    auto summary = run(*mix, rules, policy, which, say);
+    auto summary = run(*mix, rules, policy, options.per_coflow, which, say);
     if (!summary) return tl::unexpected(summary.error());
     comparison.policies.push_back(std::move(*summary));
   }

@@ -1,5 +1,7 @@
 #include "bench/coflow/jobs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -113,6 +115,28 @@ Load load_of(const JobMix& mix, double bytes_per_s) {
     for (const Phase& phase : job.phases) bytes_each_s.add(phase.flows, 1 / iteration_s);
   }
   return {bytes_each_s.most() / bytes_per_s, bytes_each_s.mean() / bytes_per_s};
+}
+
+JobSize size_of(const Job& job, std::size_t ports) {
+  const std::size_t ring = std::min(job.gpus, ports);
+  JobSize size{1, 0, 0};
+  for (const Phase& phase : job.phases) {
+    const std::size_t flows = phase.flows.size() + (phase.ring_bytes > 0 && ring > 1 ? ring : 0);
+    size.coflows += flows > 0 ? 1 : 0;
+    size.flows += static_cast<double>(flows);
+  }
+  const double times = static_cast<double>(job.iterations);
+  return {times, size.coflows * times, size.flows * times};
+}
+
+Result<void> add_size(const JobSize& more, const std::string& lower, JobSize& size) {
+  size = {size.iterations + more.iterations, size.coflows + more.coflows, size.flows + more.flows};
+  const JobSize& most = kMaxMixSize;
+  if (size.iterations <= most.iterations && size.coflows <= most.coflows && size.flows <= most.flows) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{:.2g} iterations, {:.2g} coflows and {:.2g} flows of all jobs up to here; allowed: {:.0e}, "
+                          "{:.0e} and {:.0e}; {} for less",
+                          size.iterations, size.coflows, size.flows, most.iterations, most.coflows, most.flows, lower));
 }
 
 JobWorkload::JobWorkload(const JobMix& mix, double bytes_per_s)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/coflow/workload.h"
+#include "transport/base/result.h"
 
 namespace clustar::bench::coflow {
 
@@ -55,6 +56,16 @@ struct JobResult {
   double alone_s = 0;  // Alone::iteration_s, on the ports that it got
   std::vector<double> iterations_s{};
 };
+
+// What a replay keeps of all iterations, and of all coflows even when they have ended; in doubles, as it may be too
+// much for whole numbers. A job that is placed gets as many ports as it has GPUs, as far as there are any.
+struct JobSize {
+  double iterations = 0, coflows = 0, flows = 0;
+};
+inline constexpr JobSize kMaxMixSize{2e7, 2e6, 2e7};  // some GB
+JobSize size_of(const Job& job, std::size_t ports);
+// Up to `size` and with it; `lower` says which settings make it less.
+Result<void> add_size(const JobSize& more, const std::string& lower, JobSize& size);
 
 class JobWorkload final : public Workload {
  public:

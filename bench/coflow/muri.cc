@@ -11,8 +11,6 @@
 namespace clustar::bench::coflow {
 namespace {
 
-constexpr double kMaxMixFlows = 2e7;
-constexpr double kMaxMixIterations = 1e8;  // each is kept
 constexpr std::size_t kMaxJobs = 1'000'000;
 
 Duration milliseconds(double ms) { return Duration(static_cast<Duration::rep>(std::llround(ms * 1e6))); }
@@ -38,8 +36,8 @@ Result<Job> read_job(const Csv& csv, const MuriOptions& options, double bytes_pe
       static_cast<std::size_t>(std::max(1.0, std::round(static_cast<double>(*iterations) / options.scale)));
   job.phases.push_back({milliseconds(*iteration_ms - *network_ms), {}, *network_ms / 1e3 * bytes_per_s});
   const double compute_ms = *iteration_ms - *network_ms;
-  if (options.intensity && *network_ms > 0 && compute_ms > 0) {
-    job.weight = static_cast<double>(job.gpus) * compute_ms / *network_ms;
+  if (options.intensity && *network_ms > 0) {
+    job.weight = std::clamp(static_cast<double>(job.gpus) * compute_ms / *network_ms, kLeastIntensity, kMostIntensity);
   }
   return job;
 }
@@ -72,18 +70,13 @@ Result<JobMix> parse_muri(std::string_view text, const std::string& name, const 
       {"job_id", "num_gpu", "submit_time", "iterations", "model_name", "iteration_time", "resource_time_2"});
   if (!header) return tl::unexpected(header.error());
   JobMix mix{name, options.ports, options.gpus_per_port, {}};
-  double iterations = 0, flows = 0;
+  JobSize size;
   while (mix.jobs.size() < std::min(options.jobs, kMaxJobs) && csv.next()) {
     if (const auto ok = csv.split(); !ok) return tl::unexpected(ok.error());
     auto job = read_job(csv, options, bytes_per_s);
     if (!job) return tl::unexpected(job.error());
-    const std::size_t ports = std::min(job->gpus, options.ports);
-    iterations += static_cast<double>(job->iterations);
-    flows += job->phases[0].ring_bytes > 0 && ports > 1 ? static_cast<double>(job->iterations * ports) : 0;
-    if (iterations > kMaxMixIterations || flows > kMaxMixFlows) {
-      return csv.wrong(fmt::format("more than {:.0e} iterations or {:.0e} flows up to here; raise scale, or lower jobs",
-                                   kMaxMixIterations, kMaxMixFlows));
-    }
+    const auto fits = add_size(size_of(*job, options.ports), "raise scale, or lower jobs,", size);
+    if (!fits) return csv.wrong(fits.error().message);
     mix.jobs.push_back(std::move(*job));
   }
   if (mix.jobs.empty()) return fail(ErrorCode::kInvalidArgument, name + ": no job behind the header");

@@ -11,12 +11,15 @@
 
 namespace clustar::bench::coflow {
 
+inline constexpr double kLeastIntensity = 1e-3, kMostIntensity = 1e6;
+
 struct MuriOptions {
   std::size_t ports = 16;
   std::size_t gpus_per_port = 8;
   double scale = 2000;  // traces have weeks: divides submit times and iterations (one is left at least)
   // Weights are GPU intensities (Crux, SIGCOMM 2024), a GPU's work taken as its compute time: GPUs times the compute
-  // time over the network's of an iteration. Else all weigh the same.
+  // time over the network's of an iteration, kLeastIntensity at least and kMostIntensity at most, so that who only
+  // communicates or hardly at all has a weight, too. Else all weigh the same.
   bool intensity = false;
   std::size_t jobs = std::numeric_limits<std::size_t>::max();  // the first so many
 };

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -62,6 +63,12 @@ double worst_gain(const Summary& fair, const Summary& one) {
   return worst;
 }
 
+// "-" where nothing can be compared, as no job takes any time.
+std::string worst_ratio(const Summary* fair, const Summary& one) {
+  const double worst = fair == nullptr ? std::numeric_limits<double>::infinity() : worst_gain(*fair, one);
+  return std::isfinite(worst) ? times(worst) : "-";
+}
+
 std::string all_rows(const Comparison& comparison) {
   const Summary* fair = baseline(comparison);
   std::string out = fmt::format("\n{:<26}{:>13}{:>14}{:>15}{:>14}{:>9}\n", "all jobs", "mean /alone", "worst /alone",
@@ -71,7 +78,7 @@ std::string all_rows(const Comparison& comparison) {
     for (const JobSummary& job : one.jobs) worst = std::max(worst, job.slowdown());
     out += fmt::format("{:<26}{:>13}{:>14}{:>15}{:>14.4f}{:>9.2f}\n", one.policy,
                        times(mean_over(one, [](const JobSummary& job) { return job.slowdown(); })), times(worst),
-                       fair == nullptr ? "-" : times(worst_gain(*fair, one)), one.makespan_s, one.cpu_s);
+                       worst_ratio(fair, one), one.makespan_s, one.cpu_s);
   }
   return out;
 }
@@ -88,7 +95,7 @@ std::string waiting_rows(const Comparison& comparison) {
                        ratio(of_fair, completion),
                        mean_over(one, [](const JobSummary& job) { return job.began_s - job.submitted_s; }),
                        times(mean_over(one, [](const JobSummary& job) { return job.slowdown(); })),
-                       fair == nullptr ? "-" : times(worst_gain(*fair, one)), one.makespan_s, one.cpu_s);
+                       worst_ratio(fair, one), one.makespan_s, one.cpu_s);
   }
   return out;
 }

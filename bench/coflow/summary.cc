@@ -19,18 +19,22 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// Of iterations within [from, to], in s. Of a job that got none done in that time, the longest that lasts into it.
+// Of iterations within [from, to], in s, and of the one that `to` cuts off if it is longer by then. Of a job that got
+// none done in that time, the longest that lasts into it.
 double mean_within(const JobResult& result, double from, double to) {
   constexpr double kTimeRounding = 1e-9;
   double at = std::chrono::duration<double>(result.began - TimePoint{}).count();
   std::vector<double> within;
-  double longest = 0;
+  double longest = 0, cut_off = 0;
   for (const double iteration_s : result.iterations_s) {
     if (at >= from - kTimeRounding && at + iteration_s <= to + kTimeRounding) within.push_back(iteration_s);
     if (at < to && at + iteration_s > from) longest = std::max(longest, iteration_s);
+    if (at >= from - kTimeRounding && at < to && at + iteration_s > to + kTimeRounding) cut_off = to - at;
     at += iteration_s;
   }
-  return within.empty() && from < to ? longest : mean(within);
+  if (within.empty() && from < to) return longest;
+  if (!within.empty() && cut_off > mean(within) + kTimeRounding) within.push_back(cut_off);
+  return mean(within);
 }
 
 }  // namespace

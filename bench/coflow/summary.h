@@ -20,8 +20,11 @@ struct JobSummary {
   double weight = 1;
   std::size_t iterations = 0;
   double mean_iteration_s = 0, p95_iteration_s = 0;
-  double contended_s = 0;  // mean of the iterations while all jobs ran; 0 without any, and where jobs wait for GPUs
-  double alone_s = 0;      // an iteration where nobody else sends
+  // Mean of the iterations while all jobs ran; 0 without any, and where jobs wait for GPUs. The one under way when the
+  // first job ends counts with what it has lasted by then where that is more than the mean of the others: a job that
+  // starves until then has hardly any others.
+  double contended_s = 0;
+  double alone_s = 0;  // an iteration where nobody else sends
   double submitted_s = 0, began_s = 0, ended_s = 0;
   double slowdown() const { return alone_s > 0 ? mean_iteration_s / alone_s : 1; }  // 1: it takes no time at all
 };

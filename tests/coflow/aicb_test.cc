@@ -9,6 +9,8 @@
 #include <iterator>
 #include <numeric>
 
+#include "bench/coflow/compare.h"
+
 namespace clustar::bench::coflow {
 namespace {
 
@@ -198,11 +200,60 @@ TEST(AicbJob, ErrorsSayWhatIsAllowed) {
     EXPECT_THAT(says(small, bad), HasSubstr(" cannot be; allowed: ")) << bad;
   }
   EXPECT_THAT(says(aicb(65536, row("all_to_all", "all", 65536, 1, "None", 2)), "ranks_per_port=16"),
-              HasSubstr("t.csv: up to 3.4e+07 flows in 1 iterations; allowed: 2e+07"));
-  EXPECT_THAT(says(aicb(4096, row("all_reduce", "all", 4096, 1)), "ranks_per_port=1,iterations=10000"),
-              HasSubstr("t.csv: up to 4.1e+07 flows in 10000 iterations"));
+              HasSubstr("t.csv: up to 3.4e+07 flows in an iteration; allowed: 2e+07; more ranks_per_port have fewer"));
   EXPECT_THAT(says(aicb(2, row("all_reduce", "all", 2, 0, "None", 1000000)), "ranks_per_port=2,iterations=1000000"),
-              HasSubstr("t.csv: up to 1e+12 flows in 1000000 iterations"));
+              HasSubstr("t.csv: 1e+12 operations in 1000000 iterations; allowed: 2e+07; fewer iterations have fewer"));
+}
+
+TEST(AicbJob, IterationsHaveALongest) {
+  const std::string text = aicb(2, row("all_reduce", "all", 2, 1'000'000'000));
+  auto iteration = parse_aicb(text, "t.csv").value();
+  iteration.operations[0].bytes = 1e15;
+  iteration.operations.push_back(iteration.operations[0]);
+  const auto says = [&](double bytes_per_s, double duty) {
+    AicbOptions options;
+    options.layout.ranks_per_port = 1;
+    options.duty = duty;
+    const auto job = aicb_job(iteration, "t.csv", options, bytes_per_s);
+    return job ? std::string() : job.error().message;
+  };
+  EXPECT_EQ(says(125e6, 0.001),
+            "t.csv: an iteration of 1.6e+10 s alone, 1.6e+07 of them communication; allowed: 1e+09; less compute_ms, "
+            "more duty or more --gbps make it shorter");
+  EXPECT_EQ(says(125e6, 0.02), "");
+  EXPECT_THAT(says(125e3, 1), HasSubstr("an iteration of 1.6e+10 s alone")) << "communication only";
+}
+
+// A chain takes a step for each rank, even where two ports have them all.
+TEST(AicbJob, OperationsHaveAMostKinds) {
+  std::string rows;
+  for (int root = 0; root < 1000; ++root) rows += row("broadcast", "all", 65536, 1, std::to_string(root));
+  const auto iteration = parse_aicb(aicb(65536, rows), "t.csv").value();
+  AicbOptions options;
+  options.layout.ranks_per_port = 32768;
+  const auto job = aicb_job(iteration, "t.csv", options, 1e9);
+  ASSERT_FALSE(job);
+  EXPECT_EQ(job.error().message,
+            "t.csv: 1000 kinds of operations (by collective, group and src) of 65536 ranks; allowed: 305");
+}
+
+TEST(AicbJob, SizesAreLimitedOverAllJobs) {
+  const auto says = [](const std::string& text, const std::vector<std::string>& jobs) {
+    Source source;
+    for (const std::string& keys : jobs) source.jobs.push_back({"t.csv", text, keys});
+    CompareOptions options;
+    options.policies = {"maxmin"};
+    const auto compared = compare(source, options, [](const std::string&, bool) {});
+    return compared ? std::string() : compared.error().message;
+  };
+  const std::string many = aicb(2, row("all_reduce", "all", 2, 1, "None", 20));
+  const std::string half = "ranks_per_port=1,iterations=60000";
+  EXPECT_THAT(says(many, {half, half}),
+              HasSubstr("--job t.csv: 1.2e+05 iterations, 2.4e+06 coflows and 4.8e+06 flows of all jobs up to here; "
+                        "allowed: 2e+07, 2e+06 and 2e+07; fewer iterations, jobs or"));
+  const std::string wide = aicb(4096, row("all_reduce", "all", 4096, 1));
+  EXPECT_THAT(says(wide, {"ranks_per_port=1,iterations=3000", "ranks_per_port=1,iterations=3000"}),
+              HasSubstr("6e+03 iterations, 6e+03 coflows and 2.5e+07 flows of all jobs"));
 }
 
 // Against closed forms: each port sends as much as one of its ranks that has its neighbour on another port.

@@ -73,9 +73,9 @@ constexpr const char* kSmallAicb =
 TEST(CoflowCommand, RunsJobsAgainstEachOther) {
   const std::string job = tests::temp_path("job:a", ".csv"), json = tests::temp_path("jobs", ".json");
   std::ofstream(job) << kSmallAicb;
-  const Outcome outcome =
-      run("--job " + job + ":ranks_per_port=2,iterations=5 --job " + job +
-          ":ranks_per_port=1,duty=1,first_port=1 --policy maxmin --policy match --no-progress --json " + json);
+  const Outcome outcome = run(
+      "--job " + job + ":ranks_per_port=2,iterations=5 --job " + job +
+      ":ranks_per_port=1,duty=1,first_port=1 --policy maxmin --policy match --no-progress --per-coflow --json " + json);
   EXPECT_EQ(outcome.status, 0) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("2 jobs: 5 ports of 1 Gbit/s, rules exact, load 1.50 at the busiest port"));
   std::ifstream stream(json);
@@ -93,6 +93,13 @@ TEST(CoflowCommand, RunsJobsAgainstEachOther) {
       EXPECT_GE(one["p95_iteration_s"].get<double>(), one["mean_iteration_s"].get<double>() * 0.99);
       EXPECT_THAT(outcome.text, HasSubstr(one["name"].get<std::string>() + ": "));
     }
+    ASSERT_EQ(row["per_coflow"].size(), 15u) << "one in each iteration";
+    double first = 0;
+    for (const auto& one : row["per_coflow"]) {
+      first += one["label"] == 1 ? 1 : 0;
+      EXPECT_GE(one["slowdown"].get<double>(), 0.999);
+    }
+    EXPECT_EQ(first, 5);
   }
   std::filesystem::remove(job);
   std::filesystem::remove(json);

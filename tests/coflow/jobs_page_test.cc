@@ -115,6 +115,19 @@ TEST(CoflowJobsPage, WithoutFairSharingAndOfJobsThatTakeNoTime) {
   }
 }
 
+TEST(CoflowJobsText, HasNoGainOfJobsThatTakeNoTime) {
+  for (const std::size_t gpus : {0, 8}) {
+    Comparison comparison;
+    comparison.policies = {jobs_under("maxmin", {{0, 0, 1}}), jobs_under("match", {{0, 0, 1}})};
+    comparison.jobs = true;
+    comparison.gpus_per_port = gpus;
+    EXPECT_THAT(text(comparison), Not(HasSubstr("inf")));
+    comparison.policies[1] = jobs_under("match", {{2, 0, 1}});
+    comparison.policies[0] = jobs_under("maxmin", {{3, 0, 1}});
+    EXPECT_THAT(text(comparison), HasSubstr("1.500x"));
+  }
+}
+
 TEST(CoflowJobsPage, SaysWhatADocumentLacks) {
   auto document = document_of(kFairAndOurs, 0);
   document["results"][1]["jobs"].erase(1);

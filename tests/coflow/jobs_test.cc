@@ -239,6 +239,20 @@ TEST(CoflowJobs, IterationsWhileAllRunAreSummedUpApart) {
   EXPECT_EQ(summarize(waiting, run_jobs(waiting, "maxmin"))[0].contended_s, 0);
 }
 
+// The one that the end of all running cuts off counts as far as it has got by then, if it is longer.
+TEST(CoflowJobs, WhoStarvesUntilTheEndOfAllRunningIsSeen) {
+  const JobMix mix{"mix", 2, 0, {half_and_half("starved", 3), half_and_half("other", 1)}};
+  const auto contended_s = [&](const Seconds& iterations_s, ms other_ended) {
+    const std::vector<JobResult> results = {{TimePoint(ms(0)), TimePoint(ms(20'000)), 0.2, iterations_s},
+                                            {TimePoint(ms(0)), TimePoint(other_ended), 0.2, {0.2}}};
+    return summarize(mix, results)[0].contended_s;
+  };
+  EXPECT_NEAR(contended_s({0.25, 10, 0.2}, ms(10'000)), (0.25 + 9.75) / 2, 1e-9);
+  EXPECT_NEAR(contended_s({0.25, 10, 0.2}, ms(400)), 0.25, 1e-9) << "no longer than the others by then";
+  EXPECT_NEAR(contended_s({0.25, 0.25, 0.2}, ms(500)), 0.25, 1e-9) << "none is cut off";
+  EXPECT_NEAR(contended_s({10, 0.2, 0.2}, ms(5'000)), 10, 1e-9) << "none is complete";
+}
+
 TEST(CoflowJobs, LoadIsBytesOverTheTimeOfAnIterationAlone) {
   // Sending for 100 ms of 200 is half of a port; the second job takes a fifth of port 0.
   JobMix mix{"mix", 3, 0, {half_and_half("a", 5)}};

@@ -71,7 +71,49 @@ TEST(MuriFormat, ErrorsNameTheLineAndWhatIsAllowed) {
   EXPECT_EQ(muri_error(header + muri_row(1, 1, 0, 1, "9,0,0,10")),
             "t.csv:2: resource_time_2 is '10'; allowed: 0 to 9, its iteration_time");
   EXPECT_THAT(muri_error(header + muri_row(1, 8, 0, 2000000000), {.scale = 1}),
-              HasSubstr("t.csv:2: more than 1e+08 iterations or 2e+07 flows up to here; raise scale, or lower jobs"));
+              HasSubstr("t.csv:2: 2e+09 iterations, 2e+09 coflows and 1.6e+10 flows of all jobs up to here; allowed: "
+                        "2e+07, 2e+06 and 2e+07; raise scale, or lower jobs, for less"));
+}
+
+TEST(MuriFormat, SizesAreLimitedOverAllJobs) {
+  const MuriOptions options{.ports = 2, .scale = 1};
+  const std::string most = kMuriHeader + muri_row(1, 1, 0, 19'000'000) + muri_row(2, 2, 0, 999'999);
+  EXPECT_EQ(muri_error(most + muri_row(3, 4, 0, 1), options), "") << "the first has one port, and no coflow";
+  EXPECT_THAT(muri_error(most + muri_row(3, 1, 0, 2), options), HasSubstr("t.csv:4: 2e+07 iterations"));
+  const std::string coflows = kMuriHeader + muri_row(1, 2, 0, 1'500'000);
+  EXPECT_THAT(muri_error(coflows + muri_row(2, 2, 0, 500'001), options),
+              HasSubstr("t.csv:3: 2e+06 iterations, 2e+06 "));
+  EXPECT_EQ(muri_error(coflows + muri_row(2, 2, 0, 500'000), options), "");
+}
+
+TEST(MuriFormat, IntensitiesHaveALeastAndAMost) {
+  const auto weight_of = [](const std::string& times) {
+    const auto mix = parse_muri(kMuriHeader + muri_row(1, 2, 0, 1, times), "t.csv", {.intensity = true}, 1e9);
+    EXPECT_TRUE(mix) << mix.error().message;
+    return mix ? mix->jobs.at(0).weight : 0;
+  };
+  EXPECT_EQ(weight_of("100,0,0,100"), kLeastIntensity) << "no compute";
+  EXPECT_EQ(weight_of("100,0,0,99.999"), kLeastIntensity) << "next to no compute";
+  EXPECT_EQ(weight_of("1e9,0,0,1e-305"), kMostIntensity) << "else infinite";
+  EXPECT_NEAR(weight_of("100,0,0,50"), 2, 1e-12);
+  EXPECT_EQ(weight_of("100,0,0,0"), 1) << "no coflow has it";
+}
+
+TEST(MuriFormat, WhatItMayTakeCountsFromTheLatestSubmission) {
+  Source source;
+  source.name = "t.csv";
+  source.muri_keys = "scale=1";
+  CompareOptions options;
+  options.policies = {"maxmin"};
+  const std::string late = ",1,600000000000,1,bert,4,0,0,100,30,20,40,1\n";
+  source.text = kMuriHeader + ("1" + late) + ("2" + late);
+  const auto compared = compare(source, options, [](const std::string&, bool) {});
+  ASSERT_TRUE(compared) << compared.error().message;
+  EXPECT_NEAR(compared->policies.at(0).makespan_s, 6e8 + 0.06, 1);
+  source.text += muri_row(3, 1, 0, 5, "1e9,0,0,0") + muri_row(4, 8, 0, 500, "1e9,0,0,0");
+  const auto refused = compare(source, options, [](const std::string&, bool) {});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("it may take 1.1e+09 s of simulated time; allowed: 1e+09"));
 }
 
 TEST(MuriFormat, KeysSayWhatIsAllowed) {
