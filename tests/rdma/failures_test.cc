@@ -141,6 +141,12 @@ TEST_F(VerbsFailures, WhatCannotBeMadeIsExplained) {
       verbs::MemoryRegion::make(a->domain, gdr::MemoryRef::host(reinterpret_cast<void*>(4096), 4096), kAllAccess);
   ASSERT_FALSE(unmapped);
   EXPECT_THAT(unmapped.error().message, AllOf(HasSubstr("4096 bytes of host memory"), HasSubstr("not mapped")));
+  const auto queueless = verbs::QueuePair::make(a->domain, {.send_queue = &a->queue});
+  ASSERT_FALSE(queueless);
+  EXPECT_EQ(queueless.error().code, ErrorCode::kInvalidArgument);
+  const auto sleepless = a->queue.wait(1ms);
+  ASSERT_FALSE(sleepless);
+  EXPECT_THAT(sleepless.error().message, HasSubstr("without a channel"));
   const gdr::MemoryRef exported{gdr::MemoryKind::kDmaBuf, nullptr, 4096, 0, 0};
   const auto dma_buf = verbs::MemoryRegion::make(a->domain, exported, IBV_ACCESS_LOCAL_WRITE);
   ASSERT_FALSE(dma_buf);

@@ -1,5 +1,6 @@
 #include "tests/rdma/link.h"
 
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,6 +18,15 @@ bool port_active(const std::string& device) {
   std::string number;
   std::string state;
   return in >> number >> state && state == "ACTIVE";
+}
+
+// For destructors, which may run because of another exception.
+void undo(const std::string& command) {
+  try {
+    output_of(command);
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+  }
 }
 
 }  // namespace
@@ -41,20 +51,28 @@ std::string output_of(const std::string& command) {
 }
 
 Netem::Netem(const std::string& what) {
-  for (const char* end : {"va", "vb"}) output_of(std::string("tc qdisc replace dev ") + end + " root netem " + what);
+  output_of("tc qdisc replace dev va root netem " + what);
+  try {
+    output_of("tc qdisc replace dev vb root netem " + what);
+  } catch (...) {
+    undo("tc qdisc del dev va root");
+    throw;
+  }
 }
 
 Netem::~Netem() {
-  for (const char* end : {"va", "vb"}) output_of(std::string("tc qdisc del dev ") + end + " root");
+  undo("tc qdisc del dev va root");
+  undo("tc qdisc del dev vb root");
 }
 
 LinkDown::LinkDown() { output_of("ip link set vb down"); }
 
 LinkDown::~LinkDown() {
-  output_of("ip link set vb up");
+  undo("ip link set vb up");
   for (int tries = 0; tries < 500 && !why_no_devices().empty(); ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+  EXPECT_EQ(why_no_devices(), "") << "5 s after its link was set up";
 }
 
 }  // namespace clustar::tests

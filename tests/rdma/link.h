@@ -26,7 +26,7 @@ class LinkDown {
   LinkDown& operator=(const LinkDown&) = delete;
 };
 
-// What the command prints; throws if it fails.
+// What the command prints; throws if it fails. Destructors above report a test failure instead.
 std::string output_of(const std::string& command);
 
 }  // namespace clustar::tests

@@ -22,7 +22,7 @@ End::End(const std::string& device_name, const EndOptions& end_options)
   const auto choice = verbs::choose_gid(must(device.gids(1)), {});
   if (!choice.chosen) throw std::runtime_error(choice.summary());
   gid = *choice.chosen;
-  if (options.shared_receives) shared = must(verbs::SharedReceiveQueue::make(domain, 256));
+  if (options.shared_receives) shared.emplace(must(verbs::SharedReceiveQueue::make(domain, 256)));
   pair = must(verbs::QueuePair::make(domain, {.type = options.type,
                                               .send_queue = &queue,
                                               .recv_queue = &queue,

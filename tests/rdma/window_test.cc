@@ -1,4 +1,6 @@
 // Type-2 memory windows: the way to take a peer's right to write back while its packets may still be on their way.
+#include <set>
+
 #include "tests/rdma/two_ends.h"
 
 namespace clustar::tests {
@@ -9,11 +11,16 @@ class MemoryWindows : public TwoEnds {
   // Binds 4,096 bytes of b's memory from 8,192 on, and returns the write that uses them.
   ibv_send_wr bind() {
     window = must(verbs::MemoryWindow::make(b->domain));
-    b->post(window->bind(b->region, 8192, 4096, IBV_ACCESS_REMOTE_WRITE));
-    EXPECT_EQ(b->success().opcode, IBV_WC_BIND_MW);
+    bind_again();
     ibv_send_wr write = a->request(IBV_WR_RDMA_WRITE, 0, 1024, 8192);
     write.wr.rdma.rkey = window->rkey();
     return write;
+  }
+  void bind_again() {
+    const ibv_send_wr request = must(window->bind(b->region, 8192, 4096, IBV_ACCESS_REMOTE_WRITE));
+    b->post(request);
+    window->posted(request);
+    EXPECT_EQ(b->success().opcode, IBV_WC_BIND_MW);
   }
   void expect_refused(const ibv_send_wr& write) {
     b->fill(8192, 1024, 50);
@@ -59,14 +66,39 @@ TEST_F(MemoryWindows, CanBeBoundAgainWithAnotherKey) {
   const ibv_send_wr old = bind();
   b->post(window->invalidate());
   b->success();
-  b->post(window->bind(b->region, 8192, 4096, IBV_ACCESS_REMOTE_WRITE));
-  b->success();
+  bind_again();
   EXPECT_NE(window->rkey(), old.wr.rdma.rkey);
   ibv_send_wr write = old;
   write.wr.rdma.rkey = window->rkey();
   a->post(write);
   a->success();
   expect_refused(old);
+}
+
+TEST_F(MemoryWindows, ABindThatWasNotPostedTakesNoKey) {
+  connect();
+  window = must(verbs::MemoryWindow::make(b->domain));
+  const std::uint32_t key = window->rkey();
+  EXPECT_TRUE(window->bind(b->region, 0, 4096, IBV_ACCESS_REMOTE_WRITE));
+  EXPECT_EQ(window->rkey(), key);
+  EXPECT_EQ(window->binds_left(), verbs::MemoryWindow::kMostBinds);
+}
+
+// After 256 binds a key would come again, which a late packet may still have.
+TEST_F(MemoryWindows, NoKeyComesTwice) {
+  connect();
+  window = must(verbs::MemoryWindow::make(b->domain));
+  std::set<std::uint32_t> keys{window->rkey()};
+  for (int bind = 0; bind < verbs::MemoryWindow::kMostBinds; ++bind) {
+    bind_again();
+    EXPECT_TRUE(keys.insert(window->rkey()).second) << bind;
+    b->post(window->invalidate());
+    b->success();
+  }
+  EXPECT_EQ(window->binds_left(), 0);
+  const auto beyond = window->bind(b->region, 8192, 4096, IBV_ACCESS_REMOTE_WRITE);
+  ASSERT_FALSE(beyond);
+  EXPECT_NE(beyond.error().message.find("make another window"), std::string::npos);
 }
 
 // What UC needs of them: a late write is dropped in silence, and the connection lives on. rdma_rxe of Linux 6.1 cannot

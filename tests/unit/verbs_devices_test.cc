@@ -33,6 +33,14 @@ TEST(HcaFilter, HasTheMeaningOfNcclIbHca) {
   EXPECT_TRUE(passes(",rxe_a,", "rxe_a"));
 }
 
+TEST(HcaFilter, ADeviceWhosePortsAreNotKnownMatchesByItsName) {
+  EXPECT_TRUE(passes("mlx5_0:1", "mlx5_0", 0));
+  EXPECT_TRUE(passes("=mlx5_0:2", "mlx5_0", 0));
+  EXPECT_FALSE(passes("mlx5_0:1", "mlx5_1", 0));
+  EXPECT_TRUE(passes("^mlx5_0:1", "mlx5_0", 0)) << "its other port may be used";
+  EXPECT_FALSE(passes("^mlx5_0", "mlx5_0", 0));
+}
+
 TEST(HcaFilter, RefusesWhatIsNoPort) {
   for (const char* text : {"mlx5_0:", "mlx5_0:0", "mlx5_0:256", "mlx5_0:1x", ":1", "mlx5_0:-1"}) {
     const auto parsed = HcaFilter::parse(text);

@@ -26,7 +26,9 @@ TEST(VerbsFailure, NamesCallErrnoPlaceAndCause) {
 
 TEST(VerbsFailure, KnowsTheUsualCauses) {
   const auto cause = [](Call call, int error) { return likely_cause(call, error, {}); };
-  EXPECT_THAT(cause(Call::kRegMr, ENOMEM), AllOf(HasSubstr("ulimit -l"), HasSubstr("memlock")));
+  EXPECT_THAT(cause(Call::kRegMr, ENOMEM),
+              AllOf(HasSubstr("ulimit -l"), HasSubstr("memlock"), HasSubstr("not mapped")));
+  EXPECT_THAT(cause(Call::kCreateCq, ENOMEM), AllOf(HasSubstr("ulimit -l"), Not(HasSubstr("not mapped"))));
   EXPECT_THAT(cause(Call::kRegMr, EFAULT), HasSubstr("nvidia_peermem"));
   EXPECT_THAT(cause(Call::kRegDmaBuf, EOPNOTSUPP), HasSubstr("dma-buf"));
   EXPECT_THAT(cause(Call::kToRtr, ETIMEDOUT), AllOf(HasSubstr("ARP"), HasSubstr("rail")));
@@ -35,6 +37,13 @@ TEST(VerbsFailure, KnowsTheUsualCauses) {
   EXPECT_THAT(cause(Call::kPostSend, ENOMEM), HasSubstr("full"));
   EXPECT_THAT(call_failed(Call::kToInit, EPERM, {}).message, HasSubstr("IPC_LOCK"));
   EXPECT_THAT(call_failed(Call::kQueryPort, EIO, {}).message, HasSubstr("dmesg"));
+}
+
+TEST(VerbsFailure, ADmaBufHasAnotherInvalidArgument) {
+  EXPECT_THAT(likely_cause(Call::kRegDmaBuf, EINVAL, {}), HasSubstr("behind the dma-buf"));
+  EXPECT_THAT(likely_cause(Call::kRegMr, EINVAL, {}), Not(HasSubstr("dma-buf")));
+  EXPECT_THAT(call_failed(Call::kForkInit, EINVAL, {}).message,
+              AllOf(HasSubstr("ibv_fork_init"), HasSubstr("errno 22"), HasSubstr("RDMAV_FORK_SAFE")));
 }
 
 TEST(VerbsCompletion, Error12With129NamesPeerPathTimesAndChecks) {

@@ -90,13 +90,30 @@ TEST(GidChoice, FollowsTheInterfaceAndTheFamilyAskedFor) {
   const auto by_interface = choose_gid(mlx5_port(), {.interface = vlan});
   ASSERT_TRUE(by_interface.chosen);
   EXPECT_EQ(by_interface.chosen->index, 7u);
-  EXPECT_THAT(refusal_of(by_interface, 3), HasSubstr("CLUSTAR_SOCKET_IFNAME"));
+  EXPECT_THAT(refusal_of(by_interface, 3), HasSubstr("eth2 is not one of those asked for"));
 
   const auto ipv6 = choose_gid(mlx5_port(), {.family = GidFamily::kIpv6});
   ASSERT_TRUE(ipv6.chosen);
   EXPECT_EQ(ipv6.chosen->index, 5u);
   EXPECT_THAT(refusal_of(ipv6, 3), HasSubstr("IPv6 was asked for"));
   EXPECT_FALSE(choose_gid(rxe_port(), {.family = GidFamily::kIpv6}).chosen);
+}
+
+TEST(GidChoice, ASelfAssignedAddressComesLast) {
+  std::vector<GidEntry> table{{0, gid("169.254.3.1"), kV2, 4, "eth2"}, {1, gid("192.168.7.4"), kV2, 4, "eth2"}};
+  EXPECT_EQ(choose_gid(table, {}).chosen->index, 1u);
+  table[1].gid = gid("2001:db8::7:4");
+  EXPECT_EQ(choose_gid(table, {}).chosen->index, 1u);
+  table.pop_back();
+  EXPECT_EQ(choose_gid(table, {}).chosen->index, 0u) << "better than nothing";
+}
+
+TEST(Gid, TheInterfaceOfItsNumberComesFirstAmongThoseWithItsAddress) {
+  const std::vector<AddressOwner> owners{{gid("fe80::1"), "eth2", 4}, {gid("fe80::1"), "eth2.100", 9}};
+  EXPECT_EQ(owner_of(owners, gid("fe80::1"), 4), "eth2");
+  EXPECT_EQ(owner_of(owners, gid("fe80::1"), 9), "eth2.100");
+  EXPECT_EQ(owner_of(owners, gid("fe80::1"), 7), "eth2") << "numbered in another namespace";
+  EXPECT_EQ(owner_of(owners, gid("fe80::2"), 4), "");
 }
 
 TEST(GidChoice, TakesAPodsOwnAddressWhereverItIs) {

@@ -30,7 +30,8 @@ class CompletionQueue {
 
   // To sleep (with a channel): arm(), poll() until empty, wait(). What came between arm() and wait() ends the wait.
   Result<void> arm() const;
-  // False when `timeout` passed without a completion.
+  // False when `timeout` passed without a completion; signals do not shorten it. Error: no channel, the device failed
+  // or was removed.
   Result<bool> wait(Duration timeout);
   int fd() const { return channel_ ? channel_->fd : -1; }  // readable when an armed queue has a completion
 
@@ -42,5 +43,8 @@ class CompletionQueue {
   Handle<ibv_cq> queue_;
   unsigned unacknowledged_ = 0;
 };
+
+// 0 when there is something to read, ETIMEDOUT when `timeout` passed, another errno when nothing will come any more.
+int wait_readable(int fd, Duration timeout);
 
 }  // namespace clustar::transport::io::verbs

@@ -4,20 +4,17 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <map>
 
 namespace clustar::transport::io::verbs {
 namespace {
 
-using Owners = std::map<std::array<std::uint8_t, 16>, std::string>;
-
-// Addresses of this network namespace, as GIDs -> interface.
-Owners address_owners() {
-  Owners owners;
+std::vector<AddressOwner> address_owners() {
+  std::vector<AddressOwner> owners;
   ifaddrs* head = nullptr;
   if (getifaddrs(&head) != 0) return owners;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> list(head, &freeifaddrs);
@@ -32,7 +29,7 @@ Owners address_owners() {
     } else {
       continue;
     }
-    owners.emplace(gid, entry->ifa_name);
+    owners.push_back({{gid}, entry->ifa_name, if_nametoindex(entry->ifa_name)});
   }
   return owners;
 }
@@ -78,25 +75,39 @@ DeviceEvent describe(const std::string& device, const ibv_async_event& event) {
 
 }  // namespace
 
+Result<DeviceArray> DeviceArray::get() {
+  // Once and before everything else of the library: a child of fork() must not take pages away that the NIC writes to.
+  static const int fork_error = ibv_fork_init();
+  if (fork_error != 0) return tl::unexpected(call_failed(Call::kForkInit, fork_error, {}));
+  DeviceArray array;
+  array.list_.reset(ibv_get_device_list(&array.count_));
+  if (array.list_) return array;
+  const int error = errno;
+  Error failure = call_failed(Call::kListDevices, error, {});
+  if (error == ENOSYS) failure.code = ErrorCode::kUnavailable;
+  return tl::unexpected(std::move(failure));
+}
+
 Result<Device> Device::open(const std::string& name) {
   const Place place{.device = name};
-  int count = 0;
-  const std::unique_ptr<ibv_device*, decltype(&ibv_free_device_list)> list(ibv_get_device_list(&count),
-                                                                           &ibv_free_device_list);
-  if (!list) return tl::unexpected(call_failed(Call::kListDevices, errno, {}));
+  const auto list = DeviceArray::get();
+  if (!list) return tl::unexpected(list.error());
   std::string names;
-  for (int i = 0; i < count; ++i) {
-    ibv_device* const candidate = list.get()[i];
+  for (ibv_device* const candidate : list->devices()) {
     names += (names.empty() ? "" : ", ") + std::string(ibv_get_device_name(candidate));
     if (name != ibv_get_device_name(candidate)) continue;
     Device device;
     device.name_ = name;
     device.context_.reset(ibv_open_device(candidate));
-    if (!device.context_) return tl::unexpected(call_failed(Call::kOpenDevice, errno, place));
+    if (!device.context_) {
+      const int error = errno;
+      return tl::unexpected(call_failed(Call::kOpenDevice, error, place));
+    }
     // So that poll_event() returns when there is none.
     const int fd = device.context_->async_fd;
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) {
-      return tl::unexpected(call_failed(Call::kAsyncEvent, errno, place));
+      const int error = errno;
+      return tl::unexpected(call_failed(Call::kAsyncEvent, error, place));
     }
     if (const int error = ibv_query_device(device.context(), &device.limits_); error != 0) {
       return tl::unexpected(call_failed(Call::kQueryDevice, error, place));
@@ -129,13 +140,13 @@ Result<std::vector<GidEntry>> Device::gids(int port) const {
   if (found < 0) return tl::unexpected(call_failed(Call::kQueryGids, static_cast<int>(-found), place(port)));
   raw.resize(static_cast<std::size_t>(found));
 
-  const Owners owners = address_owners();
+  const std::vector<AddressOwner> owners = address_owners();
   std::vector<GidEntry> entries;
   for (const ibv_gid_entry& from : raw) {
     if (from.port_num != static_cast<std::uint32_t>(port)) continue;
     GidEntry entry{.index = from.gid_index, .type = gid_type(from.gid_type), .ifindex = from.ndev_ifindex};
     std::memcpy(entry.gid.bytes.data(), from.gid.raw, entry.gid.bytes.size());
-    if (const auto owner = owners.find(entry.gid.bytes); owner != owners.end()) entry.interface = owner->second;
+    entry.interface = owner_of(owners, entry.gid, entry.ifindex);
     entries.push_back(entry);
   }
   return entries;
@@ -144,8 +155,9 @@ Result<std::vector<GidEntry>> Device::gids(int port) const {
 Result<std::optional<DeviceEvent>> Device::poll_event() const {
   ibv_async_event event{};
   if (ibv_get_async_event(context(), &event) != 0) {
-    if (errno == EAGAIN || errno == EINTR) return std::optional<DeviceEvent>{};
-    return tl::unexpected(call_failed(Call::kAsyncEvent, errno, place()));
+    const int error = errno;
+    if (error == EAGAIN || error == EINTR) return std::optional<DeviceEvent>{};
+    return tl::unexpected(call_failed(Call::kAsyncEvent, error, place()));
   }
   const DeviceEvent described = describe(name_, event);
   // Destroying a queue pair waits for its events to be acknowledged.

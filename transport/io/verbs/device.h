@@ -5,7 +5,9 @@
 
 #include <infiniband/verbs.h>
 
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,9 +27,26 @@ struct DeviceEvent {
   std::string text{};            // for a person
 };
 
+// What ibv_get_device_list finds, for as long as this lives.
+class DeviceArray {
+ public:
+  // Error kUnavailable: a kernel without RDMA.
+  static Result<DeviceArray> get();
+  std::span<ibv_device* const> devices() const { return {list_.get(), static_cast<std::size_t>(count_)}; }
+
+ private:
+  struct Free {
+    void operator()(ibv_device** list) const { ibv_free_device_list(list); }
+  };
+  std::unique_ptr<ibv_device*, Free> list_;
+  int count_ = 0;
+};
+
 class Device {
  public:
-  // Error kUnavailable: no such device, with the names of those there are.
+  Device(Device&&) = default;
+  Device& operator=(Device&&) = delete;
+  // Error kUnavailable: a kernel without RDMA, or no such device, with the names of those there are.
   static Result<Device> open(const std::string& name);
 
   const std::string& name() const { return name_; }

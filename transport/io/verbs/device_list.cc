@@ -3,7 +3,6 @@
 #include <endian.h>
 #include <infiniband/verbs.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -68,16 +67,14 @@ int device_numa_node(const std::string& sysfs, const std::string& device) {
 }
 
 Result<std::vector<PortInfo>> list_ports(const HcaFilter& filter, const std::string& sysfs) {
-  int count = 0;
-  const std::unique_ptr<ibv_device*, decltype(&ibv_free_device_list)> list(ibv_get_device_list(&count),
-                                                                           &ibv_free_device_list);
+  const auto list = DeviceArray::get();
   // A kernel without RDMA has no devices, which is no failure.
-  if (!list && errno == ENOSYS) return std::vector<PortInfo>{};
-  if (!list) return tl::unexpected(call_failed(Call::kListDevices, errno, {}));
+  if (!list && list.error().code == ErrorCode::kUnavailable) return std::vector<PortInfo>{};
+  if (!list) return tl::unexpected(list.error());
   std::vector<PortInfo> ports;
-  for (int i = 0; i < count; ++i) {
-    PortInfo info{.device = ibv_get_device_name(list.get()[i])};
-    info.node_guid = be64toh(ibv_get_device_guid(list.get()[i]));
+  for (ibv_device* const listed : list->devices()) {
+    PortInfo info{.device = ibv_get_device_name(listed)};
+    info.node_guid = be64toh(ibv_get_device_guid(listed));
     info.pci_path = device_pci_path(sysfs, info.device);
     info.numa_node = device_numa_node(sysfs, info.device);
     const auto device = Device::open(info.device);

@@ -17,17 +17,27 @@ std::string locked_memory_limit() {
   return fmt::format("{} KiB", limit.rlim_cur / 1024);
 }
 
-std::string memory_cause(int error) {
+std::string memory_cause(Call call, int error) {
   switch (error) {
-    case ENOMEM:
-      return fmt::format(
+    case ENOMEM: {
+      std::string text = fmt::format(
           "the limit of locked memory, now {}, is the usual reason: `ulimit -l unlimited`, LimitMEMLOCK=infinity in a "
           "systemd unit, --ulimit memlock=-1 for a container",
           locked_memory_limit());
+      // After ibv_fork_init the library asks madvise first, whose errno this is.
+      if (call == Call::kRegMr) text += "; or the range is not mapped in this process";
+      return text;
+    }
     case EFAULT:
       return "the range is not mapped in this process, or is GPU memory: that needs the module nvidia_peermem, or a "
              "dma-buf";
-    case EINVAL: return "access flags that exclude each other (remote writing needs local writing), or an empty range";
+    case EINVAL:
+      if (call == Call::kRegDmaBuf) {
+        return "a range that is empty or ends behind the dma-buf, or access flags that exclude each other (remote "
+               "writing "
+               "needs local writing) or that a dma-buf cannot have (windows, on demand)";
+      }
+      return "access flags that exclude each other (remote writing needs local writing), or an empty range";
     case EOPNOTSUPP:
     case EPROTONOSUPPORT: return "this device's driver cannot register such memory (rdma_rxe: no dma-buf, no ODP)";
     case EBADF: return "the dma-buf descriptor is closed or is none";
@@ -76,7 +86,7 @@ std::string queue_cause(Call call, int error) {
     case EINVAL:
       return call == Call::kCreateQp ? "more requests, SGEs or inline bytes than the device has: see `ibv_devinfo -v`"
                                      : "more entries than the device has (max_cqe, max_srq_wr of `ibv_devinfo -v`)";
-    case ENOMEM: return memory_cause(ENOMEM);
+    case ENOMEM: return memory_cause(call, ENOMEM);
     case EAGAIN:
     case ENOSPC: return "the device, or the rdma cgroup, has no more of them (`rdma resource show`, rdma.max)";
     case EOPNOTSUPP: return "this device has no such kind of queue pair";
@@ -96,6 +106,7 @@ std::string Place::to_string() const {
 
 const char* to_string(Call call) {
   switch (call) {
+    case Call::kForkInit: return "ibv_fork_init";
     case Call::kListDevices: return "ibv_get_device_list";
     case Call::kOpenDevice: return "ibv_open_device";
     case Call::kQueryDevice: return "ibv_query_device";
@@ -109,6 +120,7 @@ const char* to_string(Call call) {
     case Call::kCreateCq: return "ibv_create_cq";
     case Call::kPollCq: return "ibv_poll_cq";
     case Call::kArmCq: return "ibv_req_notify_cq";
+    case Call::kCqEvent: return "ibv_get_cq_event";
     case Call::kCreateSrq: return "ibv_create_srq";
     case Call::kCreateAh: return "ibv_create_ah";
     case Call::kCreateQp: return "ibv_create_qp";
@@ -126,10 +138,14 @@ const char* to_string(Call call) {
 
 std::string likely_cause(Call call, int error, const Place& place) {
   switch (call) {
+    case Call::kForkInit:
+      return error == EINVAL ? "another library of this process registered memory before: set RDMAV_FORK_SAFE=1 in its "
+                               "environment"
+                             : "";
     case Call::kListDevices:
     case Call::kOpenDevice: return open_cause(error);
     case Call::kRegMr:
-    case Call::kRegDmaBuf: return memory_cause(error);
+    case Call::kRegDmaBuf: return memory_cause(call, error);
     case Call::kToRtr:
     case Call::kCreateAh: return address_cause(error, place);
     case Call::kAllocPd:

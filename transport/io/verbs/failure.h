@@ -19,6 +19,7 @@ struct Place {
 };
 
 enum class Call : std::uint8_t {
+  kForkInit,
   kListDevices,
   kOpenDevice,
   kQueryDevice,
@@ -32,6 +33,7 @@ enum class Call : std::uint8_t {
   kCreateCq,
   kPollCq,
   kArmCq,
+  kCqEvent,
   kCreateSrq,
   kCreateAh,
   kCreateQp,

@@ -22,14 +22,14 @@ std::string unfit(const GidEntry& entry, const GidWish& wish) {
     return "no interface of this network namespace has its address: it is another container's or the host's";
   }
   if (wish.interface && !wish.interface(entry.interface)) {
-    return fmt::format("interface {} is not one of those asked for (CLUSTAR_SOCKET_IFNAME)", entry.interface);
+    return fmt::format("interface {} is not one of those asked for", entry.interface);
   }
   if (wish.family == GidFamily::kIpv4 && !entry.gid.ipv4()) return "IPv6, and IPv4 was asked for";
   if (wish.family == GidFamily::kIpv6 && entry.gid.ipv4()) return "IPv4, and IPv6 was asked for";
   return {};
 }
 
-auto rank(const GidEntry& entry) { return std::tuple(!entry.gid.ipv4(), entry.index); }
+auto rank(const GidEntry& entry) { return std::tuple(entry.gid.self_assigned(), !entry.gid.ipv4(), entry.index); }
 
 void refuse(GidChoice& choice, const GidEntry& entry, std::string reason) {
   choice.refused.push_back({entry.index, fmt::format("{}: {}", name_of(entry), reason)});
@@ -85,6 +85,14 @@ const char* to_string(GidType type) {
     case GidType::kRoceV2: return "RoCE v2";
   }
   return "?";
+}
+
+std::string owner_of(std::span<const AddressOwner> owners, const Gid& gid, std::uint32_t ifindex) {
+  const AddressOwner* found = nullptr;
+  for (const AddressOwner& owner : owners) {
+    if (owner.gid == gid && (found == nullptr || owner.ifindex == ifindex)) found = &owner;
+  }
+  return found == nullptr ? std::string() : found->interface;
 }
 
 std::string GidChoice::summary() const {

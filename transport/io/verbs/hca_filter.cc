@@ -44,7 +44,7 @@ bool HcaFilter::matches(std::string_view device, int port) const {
   if (entries_.empty()) return true;
   const bool listed = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
     return (exact_ ? device == entry.device : device.starts_with(entry.device)) &&
-           (entry.port == 0 || entry.port == port);
+           (entry.port == 0 || entry.port == port || (port == 0 && !exclude_));
   });
   return listed != exclude_;
 }

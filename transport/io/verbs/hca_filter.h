@@ -16,6 +16,7 @@ class HcaFilter {
   HcaFilter() = default;
   // Error: a port that is not a number from 1 to 255, an entry without a name.
   static Result<HcaFilter> parse(std::string_view text);
+  // Port 0: a device whose ports are not known. It matches when one of its ports might.
   bool matches(std::string_view device, int port) const;
 
  private:

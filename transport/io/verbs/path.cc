@@ -26,9 +26,10 @@ Result<AddressHandle> AddressHandle::make(const ProtectionDomain& domain, const 
   ibv_ah_attr attributes = path.attributes();
   made.handle_.reset(ibv_create_ah(domain.get(), &attributes));
   if (!made.handle_) {
+    const int error = errno;
     const Place place{
         .device = domain.device(), .port = path.port, .gid_index = path.gid_index, .peer = path.peer.to_string()};
-    return tl::unexpected(call_failed(Call::kCreateAh, errno, place));
+    return tl::unexpected(call_failed(Call::kCreateAh, error, place));
   }
   return made;
 }

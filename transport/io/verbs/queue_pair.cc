@@ -49,6 +49,10 @@ Result<void> SharedReceiveQueue::post(ibv_recv_wr& first, ibv_recv_wr** refused)
 }
 
 Result<QueuePair> QueuePair::make(const ProtectionDomain& domain, const QueuePairOptions& options) {
+  if (options.send_queue == nullptr || options.recv_queue == nullptr) {
+    return fail(ErrorCode::kInvalidArgument,
+                "verbs: a queue pair needs a completion queue for sends and one for receives");
+  }
   QueuePair made;
   made.place_.place.device = domain.device();
   ibv_qp_init_attr attributes{};

@@ -17,6 +17,8 @@ namespace clustar::transport::io::verbs {
 // Receives that several queue pairs take from.
 class SharedReceiveQueue {
  public:
+  SharedReceiveQueue(SharedReceiveQueue&&) = default;
+  SharedReceiveQueue& operator=(SharedReceiveQueue&&) = delete;
   static Result<SharedReceiveQueue> make(const ProtectionDomain& domain, std::uint32_t requests,
                                          std::uint32_t sges = 1);
   ibv_srq* get() const { return handle_.get(); }
@@ -24,6 +26,8 @@ class SharedReceiveQueue {
   Result<void> post(ibv_recv_wr& first, ibv_recv_wr** refused = nullptr) const;
 
  private:
+  SharedReceiveQueue() = default;
+
   std::string device_;
   Handle<ibv_srq> handle_;
 };
@@ -65,6 +69,7 @@ struct SendOptions {
 
 class QueuePair {
  public:
+  // Error kInvalidArgument: without a completion queue; kSystem: the device refuses.
   static Result<QueuePair> make(const ProtectionDomain& domain, const QueuePairOptions& options);
 
   std::uint32_t number() const { return handle_->qp_num; }
