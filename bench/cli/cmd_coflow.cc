@@ -16,6 +16,7 @@
 #include "bench/cli/coflow_output.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
+#include "bench/coflow/aicb.h"
 #include "bench/coflow/compare.h"
 #include "bench/coflow/compare_jobs.h"
 #include "bench/coflow/render.h"
@@ -68,6 +69,12 @@ Result<coflow::Source> read_source(const Arguments& arguments) {
   }
   auto text = read_file(arguments.trace);
   if (!text) return tl::unexpected(text.error());
+  if (coflow::is_aicb(*text)) {
+    if (!arguments.muri.empty())
+      return fail(ErrorCode::kInvalidArgument, "--muri is for a trace of Muri, not for AICB's");
+    source.jobs.push_back({arguments.trace, std::move(*text), ""});  // as by --job, without keys
+    return source;
+  }
   source.name = arguments.trace;
   source.text = std::move(*text);
   return source;
@@ -112,8 +119,9 @@ void add_coflow_replay(CLI::App& app, int& status) {
   auto arguments = std::make_shared<Arguments>();
   coflow::CompareOptions& options = arguments->options;
   command
-      .add_option("trace", arguments->trace,
-                  "File in the format of coflow-benchmark (as FB2010-1Hr-150-0.txt), or of jobs in Muri's")
+      .add_option(
+          "trace", arguments->trace,
+          "File in the format of coflow-benchmark (as FB2010-1Hr-150-0.txt), of jobs in Muri's, or of a job in AICB's")
       ->type_name("TRACE");
   command
       .add_option("--generate", arguments->generate,

@@ -217,6 +217,8 @@ void spread(double compute_s, std::vector<Phase>& phases) {
 
 }  // namespace
 
+bool is_aicb(std::string_view text) { return text.starts_with("[rank") || text.starts_with("[ pp_stage"); }
+
 Result<AicbIteration> parse_aicb(std::string_view text, const std::string& name) {
   Csv csv(text, name);
   if (!csv.next()) return fail(ErrorCode::kInvalidArgument, name + ": empty; expected: [rank0 ~ rank127]");

@@ -28,6 +28,9 @@ struct AicbIteration {
   std::vector<AicbOperation> operations{};
 };
 
+// By its first line; parse_aicb() may still refuse it.
+bool is_aicb(std::string_view text);
+
 // tp_group: consecutive ranks. dp_group and ep_group: as many ranks apart as tp_group has, in Megatron's order
 // (tp-ep-dp). all: all. Errors name the line, and what is supported: one stage of pipeline, collectives only.
 Result<AicbIteration> parse_aicb(std::string_view text, const std::string& name);

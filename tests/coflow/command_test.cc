@@ -70,6 +70,17 @@ constexpr const char* kSmallAicb =
     "[rank0 ~ rank3]\ncomm_type,comm_group,comm_group_size,msg_size,stage,count\n"
     "CommType.all_reduce,CommGroup.dp_group,4,1000000,backward,1\n";
 
+TEST(CoflowCommand, TakesAJobsFileAsATrace) {
+  const std::string job = tests::temp_path("job", ".csv");
+  std::ofstream(job) << kSmallAicb;
+  const Outcome outcome = run(job + " --policy turns --no-progress");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("1 jobs: "));
+  const Outcome with_keys = run(job + " --muri ports=2 --no-progress");
+  EXPECT_EQ(with_keys.status, 2) << with_keys.text;
+  std::filesystem::remove(job);
+}
+
 TEST(CoflowCommand, RunsJobsAgainstEachOther) {
   const std::string job = tests::temp_path("job:a", ".csv"), json = tests::temp_path("jobs", ".json");
   std::ofstream(job) << kSmallAicb;
