@@ -111,6 +111,7 @@ Make dclas(Keys& keys) {
 Make bssi(Keys& keys) {
   BssiOptions options;
   keys.take("levels", 0, kMostQueues, options.levels);
+  keys.take("spread", 1, 1e9, options.spread);
   return [=](const Table& table) { return std::make_unique<Bssi>(table, options); };
 }
 
@@ -152,7 +153,8 @@ const std::vector<Entry>& entries() {
        [](Keys&, const PolicyDefaults&) { return plain<MaxMin>(); }},
       {{"pfp", "shortest flow first, greedily (pFabric), as CoflowSim does it", ""},
        [](Keys&, const PolicyDefaults&) { return plain<Pfp>(); }},
-      {{"bssi", "BSSI order (Sincronia), strict priorities, max-min inside", "levels=0 (one for each coflow)"},
+      {{"bssi", "BSSI order (Sincronia), strict priorities, max-min inside",
+        "levels=0 (one for each coflow),spread=1000 (bytes of the last level over the first's)"},
        [](Keys& keys, const PolicyDefaults&) { return bssi(keys); }},
       {{"match", "ours: BSSI order, one flow at a time per port, bottlenecks first", ""},
        [](Keys&, const PolicyDefaults&) { return plain<Match>(); }},

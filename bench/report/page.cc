@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace clustar::bench::report {
@@ -26,6 +27,23 @@ table.text td:first-child { white-space: nowrap; overflow-wrap: normal; }
 tr.differs td { font-weight: 600; })css";
 
 const char* const kPageEnd = "</body></html>\n";
+
+namespace {
+
+// All bytes do but those that go on with one: 10xxxxxx.
+bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
+
+}  // namespace
+
+std::size_t characters(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_character));
+}
+
+std::string first_characters(const std::string& text, std::size_t count) {
+  std::size_t end = 0;
+  while (end < text.size() && !(begins_character(text[end]) && count-- == 0)) ++end;
+  return text.substr(0, end);
+}
 
 std::string escaped(const std::string& text) {
   std::string result;

@@ -10,6 +10,10 @@ namespace clustar::bench::report {
 // & < > and quotes, for text and for attribute values in quotes.
 std::string escaped(const std::string& text);
 
+// Of UTF-8: how many, and the first so many.
+std::size_t characters(const std::string& text);
+std::string first_characters(const std::string& text, std::size_t count);
+
 // Escapes the text. `tag`: td or th.
 std::string cell(const std::string& text, const char* tag = "td");
 std::string row(const std::vector<std::string>& cells, const char* tag = "td");

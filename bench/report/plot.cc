@@ -44,20 +44,9 @@ std::string open_svg(double height, const std::string& title) {
          text(12, 20, "start", "title", title);
 }
 
-// Of UTF-8: all bytes but those that go on with a character.
-bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
-std::size_t characters(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_character));
-}
-
-// Long names are cut, between characters: the page's tables have them in full.
+// Long names are cut: the page's tables have them in full.
 std::string cut(const std::string& name, std::size_t most) {
-  if (characters(name) <= most) return name;
-  std::size_t end = 0;
-  for (std::size_t left = most - 2; end < name.size(); ++end) {
-    if (begins_character(name[end]) && left-- == 0) break;
-  }
-  return name.substr(0, end) + "..";
+  return characters(name) <= most ? name : first_characters(name, most - 2) + "..";
 }
 
 // Each name once, in the order of their first appearance; in as many rows as it takes.

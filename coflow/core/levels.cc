@@ -4,7 +4,8 @@
 
 namespace clustar::coflow {
 
-std::vector<std::vector<CoflowId>> into_levels(const Table& table, std::span<const CoflowId> ordered, int levels) {
+std::vector<std::vector<CoflowId>> into_levels(const Table& table, std::span<const CoflowId> ordered, int levels,
+                                               double last_over_first) {
   std::vector<std::vector<CoflowId>> classes;
   const auto count = static_cast<std::size_t>(levels);
   if (count == 0 || ordered.size() <= count) {
@@ -14,10 +15,7 @@ std::vector<std::vector<CoflowId>> into_levels(const Table& table, std::span<con
   const auto left = [&](CoflowId coflow) { return table.coflow(coflow).bytes - table.coflow(coflow).sent; };
   double rest = 0;
   for (const CoflowId coflow : ordered) rest += left(coflow);
-  // On Facebook's trace 8 equal levels cost 16 % of the average completion time, 8 such ones nothing
-  // (docs/results/coflow-2026-11-22.md).
-  constexpr double kLastOverFirst = 1000;
-  const double factor = count > 1 ? std::pow(kLastOverFirst, 1 / static_cast<double>(count - 1)) : 1;
+  const double factor = count > 1 ? std::pow(last_over_first, 1 / static_cast<double>(count - 1)) : 1;
   // What the open level and `more` behind it have in all, over what it has.
   const auto parts = [&](std::size_t more) {
     double all = 0;

@@ -88,18 +88,21 @@ TEST(BssiOrder, TakesItemsWithoutBytes) {
   EXPECT_TRUE(bssi({}, {}, 1).empty());
 }
 
+constexpr double kSpread = 1000;
+
 TEST(Levels, EachHasAMultipleOfTheOneBefore) {
   Table table(2, 1);
   std::vector<CoflowId> order;
   for (int i = 0; i < 1111; ++i) order.push_back(table.add({.flows = {{0, 1, 10}}}, TimePoint{}).value());
   std::vector<std::size_t> sizes;
-  for (const auto& level : into_levels(table, order, 4)) sizes.push_back(level.size());
+  for (const auto& level : into_levels(table, order, 4, kSpread)) sizes.push_back(level.size());
   EXPECT_EQ(sizes, (std::vector<std::size_t>{1, 10, 100, 1000}));
-  EXPECT_EQ(into_levels(table, order, 0).size(), 1111u);
+  for (const auto& level : into_levels(table, order, 11, 1)) EXPECT_EQ(level.size(), 101u) << "equal ones";
+  EXPECT_EQ(into_levels(table, order, 0, kSpread).size(), 1111u);
   order.resize(16);
-  EXPECT_EQ(into_levels(table, order, 20).size(), 16u);
-  EXPECT_EQ(into_levels(table, order, 1).size(), 1u);
-  EXPECT_TRUE(into_levels(table, {}, 4).empty());
+  EXPECT_EQ(into_levels(table, order, 20, kSpread).size(), 16u);
+  EXPECT_EQ(into_levels(table, order, 1, kSpread).size(), 1u);
+  EXPECT_TRUE(into_levels(table, {}, 4, kSpread).empty());
 }
 
 TEST(Levels, KeepTheOrderAndLoseNothing) {
@@ -114,7 +117,7 @@ TEST(Levels, KeepTheOrderAndLoseNothing) {
     }
     const int levels = 1 + static_cast<int>(rng.below(8));
     std::vector<CoflowId> all;
-    const auto classes = into_levels(table, order, levels);
+    const auto classes = into_levels(table, order, levels, kSpread);
     EXPECT_LE(classes.size(), static_cast<std::size_t>(levels));
     for (const auto& one : classes) {
       EXPECT_FALSE(one.empty());

@@ -302,8 +302,9 @@ TEST_P(SchedulerConformance, AFlowAloneGetsItsPorts) {
 std::vector<std::string> specs() {
   std::vector<std::string> all;
   for (const PolicyInfo& info : policies()) all.emplace_back(info.name);
-  for (const char* more : {"bssi:levels=1", "bssi:levels=3", "dclas:first=100,factor=3,queues=4",
-                           "dclas:first=100,local=1", "dark:first=100,factor=2", "sebf:deadlines=1"}) {
+  for (const char* more :
+       {"bssi:levels=1", "bssi:levels=3", "bssi:levels=3,spread=1", "dclas:first=100,factor=3,queues=4",
+        "dclas:first=100,local=1", "dark:first=100,factor=2", "sebf:deadlines=1"}) {
     all.emplace_back(more);
   }
   return all;

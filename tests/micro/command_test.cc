@@ -1,17 +1,15 @@
 // clustar-micro and its table as a user runs them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/run_command.h"
 #include "tests/temp_path.h"
 
 namespace clustar::bench::micro {
@@ -20,19 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-struct Outcome {
-  int status;
-  std::string text;  // both streams
-};
-
-Outcome run(const std::string& command) {
-  std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  std::string text;
-  std::array<char, 4096> buffer;
-  while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), got);
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text};
-}
+using tests::Outcome;
 
 const std::string kMicro = CLUSTAR_MICRO;
 const std::string kTable = std::string(CLUSTAR_SOURCE) + "/scripts/micro-table --binary " + kMicro;
@@ -40,7 +26,7 @@ const std::string kTable = std::string(CLUSTAR_SOURCE) + "/scripts/micro-table -
 TEST(Micro, EveryBenchmarkRunsAndTheTableNamesIt) {
   const auto folder = std::filesystem::path(tests::temp_path("micro"));
   const Outcome outcome =
-      run(kTable + " --repetitions 2 --min-time 0.0001 --out " + (folder / "sub" / "micro").string());
+      tests::run_command(kTable + " --repetitions 2 --min-time 0.0001 --out " + (folder / "sub" / "micro").string());
   EXPECT_EQ(outcome.status, 0) << outcome.text;
   EXPECT_THAT(outcome.text, Not(HasSubstr("failed")));
   std::ifstream file(folder / "sub" / "micro.json");
@@ -57,21 +43,21 @@ TEST(Micro, EveryBenchmarkRunsAndTheTableNamesIt) {
 }
 
 TEST(Micro, WrongUseSaysWhatIsAllowed) {
-  EXPECT_EQ(run(kMicro + " --help").status, 0);
-  const Outcome unknown = run(kMicro + " --benchmark_no_such_thing");
+  EXPECT_EQ(tests::run_command(kMicro + " --help").status, 0);
+  const Outcome unknown = tests::run_command(kMicro + " --benchmark_no_such_thing");
   EXPECT_EQ(unknown.status, 2);
   EXPECT_THAT(unknown.text, HasSubstr("unknown option"));
-  const Outcome absent = run(kMicro + " --plugin /nowhere/plugin.so");
+  const Outcome absent = tests::run_command(kMicro + " --plugin /nowhere/plugin.so");
   EXPECT_EQ(absent.status, 2);
   EXPECT_THAT(absent.text, HasSubstr("/nowhere/plugin.so"));
-  EXPECT_EQ(run(kMicro + " --plugin").status, 2);
-  EXPECT_EQ(run(kMicro + " --benchmark_filter=nothing_like_it").status, 2);
-  EXPECT_EQ(run(kTable + " --repetitions 0").status, 2);
+  EXPECT_EQ(tests::run_command(kMicro + " --plugin").status, 2);
+  EXPECT_EQ(tests::run_command(kMicro + " --benchmark_filter=nothing_like_it").status, 2);
+  EXPECT_EQ(tests::run_command(kTable + " --repetitions 0").status, 2);
 }
 
 TEST(Micro, AFileThatIsNoPluginFailsItsBenchmarksOnly) {
-  const Outcome outcome =
-      run(kMicro + " --plugin " + kMicro + " --benchmark_min_time=0.0001 --benchmark_filter='plugin/|hello'");
+  const Outcome outcome = tests::run_command(kMicro + " --plugin " + kMicro +
+                                             " --benchmark_min_time=0.0001 --benchmark_filter='plugin/|hello'");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.text, HasSubstr("cannot open net plugin"));
   EXPECT_THAT(outcome.text, HasSubstr("hello/parse"));

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "bench/lossy/report/svg.h"
+#include "bench/report/page.h"
 #include "bench/report/range.h"
 
 namespace clustar::bench::lossy_report {
@@ -185,13 +186,7 @@ std::string bars_script(const BarPlot& plot) {
 std::vector<std::string> labels(const BarPlot& plot) {
   std::vector<std::string> result;
   for (const BarRow& row : plot.rows) {
-    std::string cut;
-    std::size_t characters = 0;
-    for (const char c : row.label) {
-      // Bytes 10xxxxxx continue a character of UTF-8.
-      if ((static_cast<unsigned char>(c) & 0xC0U) != 0x80U && ++characters > kMaxLabel) break;
-      cut += c;
-    }
+    const std::string cut = report::first_characters(row.label, kMaxLabel);
     result.push_back(cut.size() < row.label.size() ? cut + "\xE2\x80\xA6" : cut);
   }
   return result;

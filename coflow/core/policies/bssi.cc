@@ -44,7 +44,7 @@ void Bssi::departed(CoflowId coflow, TimePoint) {
 
 Allocation Bssi::allocate(TimePoint) {
   if (std::exchange(reorder_, false)) {
-    classes_ = into_levels(table_, bssi_order_of(table_, coflows_, order_), options_.levels);
+    classes_ = into_levels(table_, bssi_order_of(table_, coflows_, order_), options_.levels, options_.spread);
   }
   priority_.begin();
   for (const auto& one : classes_) {
