@@ -103,6 +103,10 @@ struct Config {
 
   // key -> where its value comes from: "default", "CLUSTAR_CONFIG (path)", "environment", "NCCL_SOCKET_IFNAME".
   std::map<std::string, std::string> sources;
+  // A sentence for each variable of NCCL's that is set to what cannot be taken, and so does not count.
+  std::vector<std::string> not_taken;
+  // Names of NCCL_IB_ variables that are set and never read here.
+  std::vector<std::string> unread;
 
   // Defaults, then CLUSTAR_CONFIG's file, then the environment. Error: an unknown key or a bad value, with what is
   // allowed. Names that begin with CLUSTAR_TEST_ are left to the tests.
@@ -110,6 +114,8 @@ struct Config {
   // The same from given variables, for tests.
   static Result<Config> load_from(const std::map<std::string, std::string>& environment);
 
+  // Name of the variable that set ib_disable, for a person.
+  std::string disabled_by() const;
   // No other transport may be chosen.
   bool only_mlt() const;
   // What load() checks of several settings together; for a Config that was made otherwise.
@@ -120,7 +126,7 @@ struct Config {
   // Equal for equal values, whatever their source.
   SharedDigests shared_digests() const;
 
-  // One "key = value (source)" per setting.
+  // One "key = value (source)" per setting, and what is unread.
   std::vector<std::string> describe() const;
 };
 
