@@ -1,0 +1,60 @@
+// libclustar-verbs.so: all that needs libibverbs, behind transport/module.h.
+
+#include "transport/module.h"
+
+#include <exception>
+#include <string>
+
+#include "mlt/driver/module_device.h"
+#include "transport/verbs/ports.h"
+#include "transport/verbs/settings.h"
+
+namespace clustar::transport::verbs {
+namespace {
+
+// No exception leaves the module: it has a C++ runtime of its own.
+template <class Call>
+auto contained(Call&& call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    return fail(ErrorCode::kInternal, std::string("libclustar-verbs.so: ") + error.what());
+  } catch (...) {
+    return fail(ErrorCode::kInternal, "libclustar-verbs.so: an exception without a name");
+  }
+}
+
+Result<std::unique_ptr<Transport>> create(const Config& config, const Clock&, const Log&) {
+  return contained([&]() -> Result<std::unique_ptr<Transport>> {
+    if (const auto ports = usable_ports(Settings(config)); !ports) return tl::unexpected(ports.error());
+    return fail(ErrorCode::kUnavailable, "this build has no transport over RC queue pairs yet");
+  });
+}
+
+Result<void> check_devices(const Config& config) {
+  return contained([&]() -> Result<void> {
+    if (const auto ports = usable_ports(Settings(config)); !ports) return tl::unexpected(ports.error());
+    return {};
+  });
+}
+
+ModuleEntry::Function find(const char* name) {
+  const struct {
+    std::string name;
+    ModuleEntry::Function function;
+  } offers[] = {
+      {mlt::driver::kCheckDevices, reinterpret_cast<ModuleEntry::Function>(check_devices)},
+  };
+  for (const auto& offer : offers) {
+    if (offer.name == name) return offer.function;
+  }
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace clustar::transport::verbs
+
+extern "C" __attribute__((visibility("default"))) const clustar::transport::ModuleEntry clustar_module;
+const clustar::transport::ModuleEntry clustar_module = {clustar::transport::ModuleEntry::kAbi, sizeof(clustar::Config),
+                                                        CLUSTAR_VERSION, clustar::transport::verbs::create,
+                                                        clustar::transport::verbs::find};
