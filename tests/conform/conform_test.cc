@@ -220,7 +220,7 @@ constexpr Defect kDefects[] = {
     {"fuse_same_name", "abi.fusion", "has the name 'sample0' of device 0"},
     {"fuse_members", "abi.fusion", "name devices 2, not 0, 1"},
     {"fuse_unusable", "abi.fusion", "listen returned"},
-    {"fuse_half", "abi.fusion", "returned ncclInvalidUsage, and devices gives 3"},
+    {"fuse_half", "abi.fusion", "returned ncclInvalidUsage (5), and devices gives 3"},
     {"init_once", "abi.init_repeated", "a repeated init returned"},
     {"finalize_global", "abi.init_repeated", "listen returned"},
     {"finalize_crash", "abi.finalize_null", "finalize"},
