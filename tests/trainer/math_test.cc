@@ -170,6 +170,7 @@ TEST(Models, ParameterCounts) {
   EXPECT_EQ(plan_buckets(make_model("lr")->tensor_elements()).elements, 7850u);
   EXPECT_EQ(plan_buckets(make_model("mlp")->tensor_elements()).elements, 669706u);
   EXPECT_EQ(plan_buckets(make_model("cnn")->tensor_elements()).elements, 80202u);
+  EXPECT_EQ(plan_buckets(make_model("mlp-small")->tensor_elements()).elements, 407050u);
   EXPECT_EQ(plan_buckets(make_model("cnn-wide")->tensor_elements()).elements, 345194u);
 }
 
@@ -178,7 +179,7 @@ TEST(Models, AnUnknownNameNamesTheKnownOnes) {
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(model.error().message,
-              ::testing::AllOf(::testing::HasSubstr("vgg16"), ::testing::HasSubstr("lr, mlp, cnn, cnn-wide")));
+              ::testing::AllOf(::testing::HasSubstr("vgg16"), ::testing::HasSubstr("lr, mlp-small, mlp, cnn, cnn-wide")));
 }
 
 TEST(Loss, KnownValues) {
