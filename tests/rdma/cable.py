@@ -81,8 +81,8 @@ def count_dscp():
     lines = []
     for end in ENDS:
         lines.append(f"qdisc add dev v{end} clsact")
-        lines += [f"filter add dev v{end} egress protocol ip prio {dscp + 1} u32 match ip tos {dscp << 2:#x} 0xfc action ok"
-                  for dscp in range(64)]
+        lines += [f"filter add dev v{end} egress protocol ip prio {dscp + 1} u32 match ip tos {dscp << 2:#x} 0xfc "
+                  "action ok" for dscp in range(64)]
     subprocess.run(["tc", "-batch", "-"], input="\n".join(lines), text=True, check=True, timeout=30)
 
 

@@ -1,5 +1,6 @@
 """Programs of rdma-core and perftest between the two devices of scripts/softroce-vm."""
 
+import shutil
 import subprocess
 import time
 
@@ -20,6 +21,8 @@ class Failed(Exception):
 
 def run_pair(name, options):
     """The seconds it took; Failed with both ends' words unless both succeed."""
+    if shutil.which(name) is None:
+        raise Failed(f"{name} is not installed: packages ibverbs-utils and perftest (scripts/setup)")
     began = time.monotonic()
     command = [name, *options.split()]
     server = subprocess.Popen([*command, "-d", "rxe_a"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -27,7 +30,8 @@ def run_pair(name, options):
     try:
         # A client that comes before its server listens is refused, and tries again.
         while time.monotonic() - began < LIMIT:
-            client = subprocess.run([*command, "-d", "rxe_b", "10.9.0.1"], capture_output=True, text=True, timeout=LIMIT)
+            client = subprocess.run([*command, "-d", "rxe_b", "10.9.0.1"], capture_output=True, text=True,
+                                    timeout=LIMIT)
             if client.returncode == 0 or server.poll() is not None:
                 break
             time.sleep(0.2)
@@ -39,7 +43,8 @@ def run_pair(name, options):
             server.kill()
             server.wait()
     if client is None or client.returncode != 0 or server.returncode != 0:
-        raise Failed(f"{name}: server {server.returncode}: {output[-300:]} client: {client.stdout[-300:]} {client.stderr[-300:]}")
+        said = client.stdout[-300:] + client.stderr[-300:] if client else ""
+        raise Failed(f"{name}: the server ended with {server.returncode}: {output[-300:]} the client: {said}")
     return time.monotonic() - began
 
 
