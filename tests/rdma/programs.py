@@ -175,7 +175,7 @@ def latency(bench, over):
     try:
         cable.disturb("loss 1%")
         client = [*command, "--client", cable.ADDRESS["a"], "--test", "latency", "--bytes", "1K", "--rounds", "5",
-                  "--seconds", "1", "--json", str(results)]
+                  "--seconds", "0.5", "--json", str(results)]
         done = ask_until_served(client, ranks.environment(wire, "b"))
     finally:
         cable.calm()
@@ -196,7 +196,7 @@ def ask_until_served(client, environment):
     """A server that does not listen yet refuses."""
     until = time.monotonic() + 20
     while True:
-        done = subprocess.run(client, env=environment, capture_output=True, text=True, timeout=200)
+        done = subprocess.run(client, env=environment, capture_output=True, text=True, timeout=600)
         if done.returncode == 0 or "refused" not in done.stderr or time.monotonic() > until:
             return done
         time.sleep(0.5)
