@@ -178,8 +178,8 @@ TEST(Models, AnUnknownNameNamesTheKnownOnes) {
   const auto model = make_model("vgg16");
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(model.error().message,
-              ::testing::AllOf(::testing::HasSubstr("vgg16"), ::testing::HasSubstr("lr, mlp-small, mlp, cnn, cnn-wide")));
+  EXPECT_THAT(model.error().message, ::testing::AllOf(::testing::HasSubstr("vgg16"),
+                                                      ::testing::HasSubstr("lr, mlp-small, mlp, cnn, cnn-wide")));
 }
 
 TEST(Loss, KnownValues) {
