@@ -319,11 +319,11 @@ void add_training_options(CLI::App& command, Options& options) {
         const auto model = trainer::make_model(name);
         return model ? std::string() : model.error().message;
       },
-      "lr|mlp|cnn|cnn-wide");
+      "lr|mlp-small|mlp|cnn|cnn-wide");
   const auto add = [&](const char* name, auto& value, const char* what) {
     return command.add_option(name, value, what)->group(group)->capture_default_str();
   };
-  add("--model", train.model, "Model: lr, mlp, cnn or cnn-wide")->check(known_model);
+  add("--model", train.model, "Model: lr, mlp-small, mlp, cnn or cnn-wide")->check(known_model);
   options.epochs_given = add("--epochs", train.epochs, "Passes over the training examples in each run");
   options.epochs_given->check(CLI::Range(1, 100000));
   add("--batch", train.batch, "Global batch")->check(CLI::Range(1, 1 << 20));

@@ -323,10 +323,11 @@ void add_training_options(CLI::App& command, Options& options) {
         const auto model = trainer::make_model(name);
         return model ? std::string() : model.error().message;
       },
-      "lr|mlp|cnn|cnn-wide");
+      "lr|mlp-small|mlp|cnn|cnn-wide");
   command
       .add_option("--model", options.config.model,
-                  "Model: lr (784-10), mlp (784-512-512-10), cnn (two convolutions, 512-128-10) or cnn-wide (fewer "
+                  "Model: lr (784-10), mlp-small (784-512-10), mlp (784-512-512-10), cnn (two convolutions, "
+                  "512-128-10) or cnn-wide (fewer "
                   "filters, 256-1280-10)")
       ->check(known_model)
       ->capture_default_str();

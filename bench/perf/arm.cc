@@ -289,6 +289,10 @@ Result<std::vector<Usage>> Arm::usage() {
 Result<void> Arm::stop() {
   const auto answers = ask_same({{"do", "quit"}}, static_cast<int>(workers_.size()));
   if (!answers) return tl::unexpected(answers.error());
+  if (options_.plugin) {
+    description_["receiver"]["last_words"] = answers->front().value("last_words", json::array());
+    description_["sender"]["last_words"] = answers->back().value("last_words", json::array());
+  }
   for (Worker& worker : workers_) {
     if (worker.process.pid() <= 0) continue;
     const std::string how = worker.process.ended(std::chrono::seconds(5));

@@ -51,7 +51,8 @@ class Arm {
   static Result<std::unique_ptr<Arm>> start(const ArmOptions& options);
 
   const std::string& name() const { return options_.name; }
-  // {plugin, receiver{core, interface, ...}, sender{...}, tcp_sockets, congestion_control}
+  // {plugin, receiver{core, interface, ...}, sender{...}, tcp_sockets, congestion_control}; after stop() each end has
+  // last_words, too: what its plugin logged when it was finalized.
   const nlohmann::json& description() const { return description_; }
   // By rank: where it may run.
   const std::vector<std::vector<int>>& cores() const { return cores_; }

@@ -87,7 +87,7 @@ class Run {
     }
     if (auto ok = change_busbw(false); !ok) return tl::unexpected(ok.error());
     for (const auto& arm : arms_) {
-      if (auto ok = arm->stop(); !ok) report_.warnings.push_back("closing: " + ok.error().message);
+      if (auto ok = stop(*arm); !ok) report_.warnings.push_back("closing: " + ok.error().message);
     }
     return std::move(report_);
   }
@@ -141,6 +141,17 @@ class Run {
     }
     for (std::size_t i = 0; i < arms_.size(); ++i) check_terms(i);
     return {};
+  }
+
+  // The words of the last processes of each arm stay in the report.
+  Result<void> stop(Arm& arm) {
+    auto ok = arm.stop();
+    if (is_limit(arm)) return ok;
+    const json& ends = arm.description();
+    for (const char* end : {"receiver", "sender"}) {
+      report_.arms[arm.name() == "B" ? "b" : "a"][end]["last_words"] = ends[end].value("last_words", json::array());
+    }
+    return ok;
   }
 
   // Of every pair of processes; said once.
@@ -217,7 +228,7 @@ class Run {
   void retire(Lane& lane, const Row& row) {
     auto& arm = arms_[lane.arm_index];
     auto ok = row.test == Test::kBusbw ? arm->busbw_close() : Result<void>();
-    if (ok) ok = arm->stop();
+    if (ok) ok = stop(*arm);
     if (!ok) report_.warnings.push_back("closing: " + ok.error().message);
     lane.arm = nullptr;
   }

@@ -168,7 +168,9 @@ Result<void> PluginWire::close() {
   incoming_.clear();
   listeners_.clear();
   if (initialised_ && (plugin_->version() <= 10 || plugin_->has_finalize())) {
+    (void)plugin_->take_log();
     note(first, "finalize", plugin_->finalize(ctx_));
+    for (proxy::LogLine& line : plugin_->take_log()) last_words_.push_back(std::move(line.text));
   }
   initialised_ = false;
   return first;

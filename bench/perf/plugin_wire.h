@@ -18,6 +18,8 @@ class PluginWire final : public Wire {
 
   proxy::NetPlugin& plugin() { return *plugin_; }
   const PluginDescription& description() const { return description_; }
+  // What the plugin logged while close() finalized it: its own account of what it did.
+  const std::vector<std::string>& last_words() const { return last_words_; }
 
   Result<std::vector<std::string>> listen(int count) override;
   Result<void> connect(const std::vector<std::string>& handles, Clock::time_point deadline) override;
@@ -43,6 +45,7 @@ class PluginWire final : public Wire {
 
   std::unique_ptr<proxy::NetPlugin> plugin_;
   PluginDescription description_;
+  std::vector<std::string> last_words_;
   int device_ = 0;
   void* ctx_ = nullptr;
   bool initialised_ = false;

@@ -205,7 +205,9 @@ class Worker {
     if (wire_) {
       if (auto ok = wire_->close(); !ok) return tl::unexpected(ok.error());
     }
-    return json{{"ok", true}};
+    json answer = {{"ok", true}};
+    if (plugin_ != nullptr) answer["last_words"] = plugin_->last_words();
+    return answer;
   }
 
   static json to_message(Sample& sample) {

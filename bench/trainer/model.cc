@@ -74,12 +74,13 @@ std::vector<std::size_t> Model::tensor_elements() const {
 }
 
 const std::vector<std::string>& model_names() {
-  static const std::vector<std::string> names{"lr", "mlp", "cnn", "cnn-wide"};
+  static const std::vector<std::string> names{"lr", "mlp-small", "mlp", "cnn", "cnn-wide"};
   return names;
 }
 
 Result<Model> make_model(const std::string& name) {
   if (name == "lr") return digits_model(name, "784-10, logistic regression", {784, 10});
+  if (name == "mlp-small") return digits_model(name, "784-512-10, ReLU", {784, 512, 10});
   if (name == "mlp") return digits_model(name, "784-512-512-10, ReLU", {784, 512, 512, 10});
   if (name == "cnn") return digits_cnn(name, kCnn);
   if (name == "cnn-wide") return digits_cnn(name, kCnnWide);

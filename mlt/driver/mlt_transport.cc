@@ -7,6 +7,7 @@
 #include "mlt/driver/connect.h"
 #include "mlt/driver/driver_options.h"
 #include "mlt/driver/listener.h"
+#include "transport/base/copies.h"
 
 namespace clustar::mlt::driver {
 namespace {
@@ -129,8 +130,7 @@ std::string MltTransport::summary() const {
     if (const std::string device = nic.engine->describe_device(); !device.empty()) text += " " + device + ";";
   }
   if (text.back() == ':') return text + " nothing was sent or received";
-  text.pop_back();
-  return text;
+  return text + " " + describe_copies();
 }
 
 }  // namespace clustar::mlt::driver

@@ -10,6 +10,7 @@
 
 #include "mlt/driver/identity.h"
 #include "mlt/driver/last_words.h"
+#include "transport/base/copies.h"
 #include "transport/base/stream_copy.h"
 
 namespace clustar::mlt::driver {
@@ -121,6 +122,7 @@ void MltRecvChannel::copy(std::uint32_t receive, std::size_t offset, std::span<c
   } else {
     std::memcpy(part.target + offset, bytes.data(), length);
   }
+  count_copy(Copy::kPlaced, length);
 }
 
 std::span<std::byte> MltRecvChannel::staging(std::uint32_t buffer) {
@@ -135,6 +137,7 @@ void MltRecvChannel::place(const Placement& placement, std::span<const std::byte
   } else if (placement.length > 0) {
     std::memcpy(staging(placement.id).subspan(placement.offset, placement.length).data(), payload.data(),
                 placement.length);
+    count_copy(Copy::kStaged, placement.length);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "mlt/driver/identity.h"
+#include "transport/base/copies.h"
 
 namespace clustar::mlt::driver {
 
@@ -159,6 +160,7 @@ bool MltSendChannel::buffer(SendRequest& request, Outgoing& outgoing) {
   const std::size_t offset = copy * kBufferedBytes;
   if (request.length > 0) {
     std::memcpy(&copies_[offset], request.mr->memory().address + request.offset, request.length);
+    count_copy(Copy::kSendBuffer, request.length);
   }
   outgoing.memory = copies_mr_.get();
   outgoing.offset = offset;

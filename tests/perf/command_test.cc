@@ -124,6 +124,9 @@ TEST_F(Perf, MltAgainstTcpAndBothLimits) {
               AllOf(HasSubstr("U  bare UDP"), HasSubstr("CLUSTAR_TRANSPORT=mlt"), HasSubstr("A/U [95 %]")));
   const json document = json::parse(outcome.out);
   EXPECT_EQ(document["arms"]["a"]["environment"], json({{"CLUSTAR_TRANSPORT", "mlt"}}));
+  for (const char* end : {"receiver", "sender"}) {
+    EXPECT_THAT(document["arms"]["a"][end]["last_words"].dump(), HasSubstr(" bytes copied")) << end;
+  }
   EXPECT_EQ(document["arms"]["b"]["congestion_control"], "reno") << "an arm's own comes first";
   EXPECT_EQ(document["arms"]["limit_udp"]["tcp_sockets"], 0);
   EXPECT_TRUE(document["warnings"].empty()) << document["warnings"].dump();

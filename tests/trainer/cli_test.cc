@@ -37,7 +37,7 @@ TEST(Usage, AnUnknownCommandIsNamedBesideTheKnownOnes) {
 
 TEST(TrainUsage, WrongValuesSayWhatIsAllowed) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
-      {{"--model", "vgg16"}, "available: lr, mlp, cnn, cnn-wide"},
+      {{"--model", "vgg16"}, "available: lr, mlp-small, mlp, cnn, cnn-wide"},
       {{"--ranks", "0"}, "1"},
       {{"--ranks", "many"}, "many"},
       {{"--epochs", "-1"}, "1"},

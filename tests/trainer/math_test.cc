@@ -170,6 +170,7 @@ TEST(Models, ParameterCounts) {
   EXPECT_EQ(plan_buckets(make_model("lr")->tensor_elements()).elements, 7850u);
   EXPECT_EQ(plan_buckets(make_model("mlp")->tensor_elements()).elements, 669706u);
   EXPECT_EQ(plan_buckets(make_model("cnn")->tensor_elements()).elements, 80202u);
+  EXPECT_EQ(plan_buckets(make_model("mlp-small")->tensor_elements()).elements, 407050u);
   EXPECT_EQ(plan_buckets(make_model("cnn-wide")->tensor_elements()).elements, 345194u);
 }
 
@@ -177,8 +178,8 @@ TEST(Models, AnUnknownNameNamesTheKnownOnes) {
   const auto model = make_model("vgg16");
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(model.error().message,
-              ::testing::AllOf(::testing::HasSubstr("vgg16"), ::testing::HasSubstr("lr, mlp, cnn, cnn-wide")));
+  EXPECT_THAT(model.error().message, ::testing::AllOf(::testing::HasSubstr("vgg16"),
+                                                      ::testing::HasSubstr("lr, mlp-small, mlp, cnn, cnn-wide")));
 }
 
 TEST(Loss, KnownValues) {

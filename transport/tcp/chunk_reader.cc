@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/base/copies.h"
+
 namespace clustar::transport::tcp {
 
 ChunkReader::ChunkReader(net::Socket socket) : socket_(std::move(socket)), staging_(kStaging) {}
@@ -51,7 +53,10 @@ ChunkReader::Step ChunkReader::parse_header() {
 
 void ChunkReader::take_staged() {
   const std::size_t keep = std::min<std::uint64_t>(staged(), keep_left_);
-  if (keep > 0) std::memcpy(target_, staging_.data() + begin_, keep);
+  if (keep > 0) {
+    std::memcpy(target_, staging_.data() + begin_, keep);
+    count_copy(Copy::kEager, keep);
+  }
   begin_ += keep;
   target_ += keep;
   keep_left_ -= keep;

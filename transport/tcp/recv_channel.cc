@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/base/copies.h"
 #include "transport/tcp/host_memory.h"
 
 namespace clustar::transport::tcp {
@@ -53,7 +54,10 @@ Result<Request*> TcpRecvChannel::recv(std::span<const RecvPart> parts) {
 }
 
 void TcpRecvChannel::copy_early(std::uint32_t group, const RecvMatcher::EarlyMatch& match) {
-  if (match.bytes > 0) std::memcpy(requests_[group].targets[match.part], early_[match.early].data(), match.bytes);
+  if (match.bytes > 0) {
+    std::memcpy(requests_[group].targets[match.part], early_[match.early].data(), match.bytes);
+    count_copy(Copy::kEarly, match.bytes);
+  }
   matcher_.release_early(match.early);
 }
 

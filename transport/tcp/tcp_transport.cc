@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "transport/base/copies.h"
 #include "transport/tcp/connect.h"
 #include "transport/tcp/listener.h"
 
@@ -70,8 +71,7 @@ std::string TcpTransport::summary() const {
         device->interface().name, count.messages_sent.load(), count.bytes_sent.load(), count.messages_received.load(),
         count.bytes_received.load(), count.early_messages.load(), count.strangers.load());
   }
-  text.pop_back();
-  return text;
+  return text + " " + describe_copies();
 }
 
 }  // namespace clustar::transport::tcp

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transport/base/copies.h"
+
 namespace clustar::transport::io::udp {
 
 std::optional<ScatterRead::Ahead> ScatterRead::peek(int fd) {
@@ -68,6 +70,7 @@ std::size_t ScatterRead::gather(std::size_t from, std::span<std::byte> to) const
     at += part;
     left -= part;
   }
+  count_copy(Copy::kMispredicted, at);
   return at;
 }
 
