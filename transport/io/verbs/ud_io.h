@@ -47,7 +47,6 @@ struct UdCounters {
   std::uint64_t bytes_received = 0;
   std::uint64_t back_pressure = 0;  // send() took less than it was offered
   std::uint64_t slots_empty = 0;    // receive() found every slot taken: the NIC may have dropped
-  std::uint64_t events = 0;         // completion events: how often a sleeper was woken
   std::uint64_t port_errors = 0;    // the link went down
   // Lost, by cause.
   std::uint64_t unresolved = 0;  // sent to a peer that does not answer ARP or neighbour discovery
@@ -103,7 +102,8 @@ class UdIo final : public PacketIo {
   struct Parts;
   UdIo(const UdOptions& options, Parts parts);
 
-  Result<void> look_for_events();
+  bool deliver(const ibv_wc& done, TimePoint now, RxPacket& packet);
+  void look_for_events(TimePoint now);
   bool invalid(const TxPacket& packet) const;
   Error refusal(const TxPacket& packet) const;
 
@@ -121,6 +121,8 @@ class UdIo final : public PacketIo {
   std::unique_ptr<UdTx> tx_;
   std::optional<Error> lost_;  // the device
   bool took_less_ = false;     // the last send()
+  bool unresolved_ = false;    // because handles of a peer were awaited
+  std::uint64_t completed_ = 0;  // by tx_, when it did
   TimePoint events_at_{};      // when to look for the device's events again
 };
 
