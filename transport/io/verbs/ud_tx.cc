@@ -230,9 +230,9 @@ void UdTx::settle() {
       const std::lock_guard lock(mutex_);
       if (first) target = next_;
       static_cast<void>(reap());  // the next send() tells
-      if (oldest_ >= target) return;
+      if (oldest_ >= target || given_up_) return;
       const auto waited = Clock::now() - begin;
-      if (waited > 2 * kPatience) return;
+      given_up_ = waited > 2 * kPatience;
       if (waited > kPatience && !std::exchange(stopped, true)) stop();
     }
     std::this_thread::yield();

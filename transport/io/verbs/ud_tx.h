@@ -100,6 +100,7 @@ class UdTx {
   std::array<ibv_send_wr, kBurst> requests_{};
   std::array<std::array<ibv_sge, 2>, kBurst> pieces_{};
   std::optional<Error> lost_;
+  bool given_up_ = false;  // queue pairs were stopped, and what was posted did not complete even so
 };
 
 }  // namespace clustar::transport::io::verbs
