@@ -1,8 +1,8 @@
 // Waist 2: unreliable, unordered packets in bursts. A backend moves bytes and says what it knows about each packet; it
 // keeps no connection, retransmits nothing and knows no protocol.
 //
-// Thread rule: one thread at a time calls send, receive, release, expect, cancel and wait; reg_mr and ~Mr may run
-// beside them. Lifetime rule: a PacketIo outlives its Mrs and is destroyed after all received packets were released.
+// Thread rule: one thread at a time calls send, receive, release, expect, cancel and wait; reg_mr, ~Mr and settle may
+// run beside them. Lifetime rule: a PacketIo outlives its Mrs and is destroyed after all received packets were released.
 #pragma once
 
 #include <array>
@@ -61,7 +61,7 @@ struct TxPacket {
   std::uint8_t traffic_class = 0;  // 0 .. 7, 7 is served first
   bool ect = false;                // a switch may mark this packet instead of dropping it
   Header header;
-  MemorySlice payload;  // unchanged until wait() or a later send() has handed the packet on: see Capabilities::copies
+  MemorySlice payload;  // unchanged until the backend has read it: see Capabilities::copies
 };
 
 struct RxPacket {
@@ -76,6 +76,8 @@ struct RxPacket {
   std::uint64_t cookie = 0;            // the backend's, for release()
 };
 
+// When payload memory is free again. copies: when send() returns. Else: when Capabilities::in_flight further packets
+// were taken, and a later send() took one or wait() returned; at the latest when settle() or ~Mr returns.
 struct Capabilities {
   std::size_t max_packet = 0;  // header and payload together
   std::size_t header_bytes = Header::kMax;
@@ -83,6 +85,7 @@ struct Capabilities {
   bool marks = false;               // reports Ecn::kCe
   bool landing = false;             // expect() places payload
   bool copies = true;               // payload memory is free again when send() returns
+  std::uint32_t in_flight = 0;      // if not: so many packets, the latest that send() took, may still be read later
   std::uint64_t line_rate_bps = 0;  // 0 = unknown
 };
 
@@ -114,6 +117,10 @@ class PacketIo {
   // Nothing is written from now on. Segments whose packets were not returned have any bytes; packets that were placed
   // before may still be returned. A Landing that is not in use is ignored.
   virtual void cancel(Landing landing) = 0;
+
+  // Returns when no payload is read any more of what was taken before. Bounded: a device that does not finish is lost.
+  // May run beside the other calls, as ~Mr does, which does the same first.
+  virtual void settle() {}
 
   // Returns when something can be received; after a send() that took less than it was offered, also when more can be
   // sent; at the latest after `timeout`.
