@@ -208,6 +208,46 @@ TEST_P(PacketIoConformance, CopiedPayloadMayBeOverwrittenAtOnce) {
   EXPECT_EQ(received[0].payload, before);
 }
 
+TEST_P(PacketIoConformance, PayloadMayBeOverwrittenOnceSettled) {
+  PayloadBuffer buffer(bed_->end(0), 60, 17);
+  const std::vector<std::byte> before = buffer.bytes;
+  const io::TxPacket sent = packet(0, 1, numbered(1), buffer, 60);
+  send_all(*bed_, 0, std::span(&sent, 1));
+  bed_->end(0).settle();
+  std::fill(buffer.bytes.begin(), buffer.bytes.end(), std::byte{0});
+  const std::vector<Received> received = collect(*bed_, 1, 1);
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_EQ(received[0].payload, before);
+}
+
+// The same without waiting for it: a ring of payloads that is longer by one than what may be in flight.
+TEST_P(PacketIoConformance, PayloadMayBeOverwrittenWhenSoManyMoreWereTaken) {
+  if (capabilities().copies) GTEST_SKIP() << "this backend copies";
+  constexpr std::size_t kBytes = 200;
+  const std::size_t places = capabilities().in_flight + 1;
+  PayloadBuffer ring(bed_->end(0), places * kBytes, 18);
+  std::uint32_t arrived = 0;
+  const auto drain = [&](std::size_t count) {
+    for (const Received& one : collect(*bed_, 1, count)) {
+      const auto expected = static_cast<std::byte>(number_of(one.header) % 251);
+      ASSERT_TRUE(std::ranges::all_of(one.payload, [&](std::byte byte) { return byte == expected; }));
+      ++arrived;
+    }
+  };
+  const std::size_t rounds = 3 * places;
+  for (std::uint32_t i = 0; i < rounds; ++i) {
+    const std::size_t offset = i % places * kBytes;
+    std::fill_n(ring.bytes.begin() + static_cast<std::ptrdiff_t>(offset), kBytes, static_cast<std::byte>(i % 251));
+    io::TxPacket one = packet(0, 1, numbered(i), ring, kBytes);
+    one.payload.offset = offset;
+    one.path = static_cast<std::uint8_t>(i / 3 % capabilities().paths);
+    send_all(*bed_, 0, std::span(&one, 1));
+    if (i % 256 == 255) drain(256);
+  }
+  drain(rounds - arrived);
+  EXPECT_EQ(arrived, rounds);
+}
+
 TEST_P(PacketIoConformance, ReportsPathAndClassAndKeepsTheOrderOfBoth) {
   PayloadBuffer buffer(bed_->end(0), 16, 8);
   const unsigned paths = std::min<unsigned>(capabilities().paths, 16);

@@ -12,15 +12,6 @@ void fill(std::span<std::byte> bytes, unsigned seed) {
 
 }  // namespace
 
-std::vector<PacketIoUnderTest> packet_ios_under_test() {
-  std::vector<PacketIoUnderTest> all = sim_under_test();
-  for (PacketIoUnderTest& one : decorated(all.front())) all.push_back(std::move(one));
-  std::vector<PacketIoUnderTest> udp = udp_under_test();
-  for (PacketIoUnderTest& one : decorated(udp.front())) all.push_back(std::move(one));
-  for (PacketIoUnderTest& one : udp) all.push_back(std::move(one));
-  return all;
-}
-
 std::vector<Received> collect(PacketIoBed& bed, std::size_t end, std::size_t count, Duration patience) {
   constexpr int kRounds = 100;
   std::vector<Received> all;

@@ -34,7 +34,8 @@ struct PacketIoUnderTest {
 };
 inline void PrintTo(const PacketIoUnderTest& under_test, std::ostream* out) { *out << under_test.name; }
 
-// One list for all suites; packet_io_sim_under_test.cc and its like add to it.
+// The list of the program: packet_io_list.cc's for what runs everywhere, tests/rdma/packet_io_list.cc's for what needs
+// RDMA devices. packet_io_sim_under_test.cc and its like add to it.
 std::vector<PacketIoUnderTest> packet_ios_under_test();
 std::vector<PacketIoUnderTest> sim_under_test();
 // The same with decorators around each end; those that change packets are set to change nothing.

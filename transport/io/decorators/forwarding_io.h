@@ -21,6 +21,7 @@ class ForwardingIo : public PacketIo {
     return inner_->expect(peer, slot, target, segment_bytes);
   }
   void cancel(Landing landing) override { inner_->cancel(landing); }
+  void settle() override { inner_->settle(); }
   void wait(Duration timeout) override { inner_->wait(timeout); }
 
   PacketIo& inner() { return *inner_; }

@@ -1,0 +1,85 @@
+#include "tests/rdma/ud_under_test.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "tests/rdma/link.h"
+
+namespace clustar::tests {
+namespace {
+
+namespace conformance = transport::conformance;
+namespace io = transport::io;
+using transport::io::verbs::UdIo;
+using transport::io::verbs::UdOptions;
+
+class UdBed final : public conformance::PacketIoBed {
+ public:
+  static Result<std::unique_ptr<conformance::PacketIoBed>> create(const UdOptions& options) {
+    if (const std::string reason = why_no_devices(); !reason.empty()) return fail(ErrorCode::kUnavailable, reason);
+    auto bed = std::make_unique<UdBed>();
+    for (std::size_t i = 0; i < kEnds; ++i) {
+      UdOptions own = options;
+      own.device = i == 1 ? "rxe_b" : "rxe_a";
+      auto opened = UdIo::open(own);
+      if (!opened) return tl::unexpected(opened.error());
+      bed->ends_[i] = std::move(*opened);
+    }
+    for (std::size_t from = 0; from < kEnds; ++from) {
+      for (std::size_t to = 0; to < kEnds; ++to) {
+        if (from == to) continue;
+        const auto peer = bed->ends_[from]->add_peer(bed->ends_[to]->local());
+        if (!peer) return tl::unexpected(peer.error());
+        bed->peers_[from][to] = *peer;
+      }
+    }
+    for (std::size_t from = 0; from < kEnds; ++from) {
+      for (std::size_t to = 0; to < kEnds; ++to) {
+        if (from == to) continue;
+        if (auto ready = await_ready(*bed->ends_[from], bed->peers_[from][to]); !ready) {
+          return tl::unexpected(ready.error());
+        }
+      }
+    }
+    return bed;
+  }
+  io::PacketIo& end(std::size_t index) override { return *ends_[index]; }
+  io::PeerId peer(std::size_t from, std::size_t to) override { return peers_[from][to]; }
+  void advance(Duration duration) override { std::this_thread::sleep_for(duration); }
+
+ private:
+  std::unique_ptr<UdIo> ends_[kEnds];
+  io::PeerId peers_[kEnds][kEnds] = {};
+};
+
+conformance::PacketIoUnderTest bed(const std::string& name, const UdOptions& options) {
+  return {name, [options] { return UdBed::create(options); }};
+}
+
+}  // namespace
+
+Result<void> await_ready(const UdIo& io, io::PeerId peer) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  for (;;) {
+    const auto ready = io.ready(peer);
+    if (ready && *ready) return {};
+    if (std::chrono::steady_clock::now() > limit) {
+      return ready ? fail(ErrorCode::kRemote, "no address handles after 10 s") : tl::unexpected(ready.error());
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+std::vector<conformance::PacketIoUnderTest> ud_under_test() {
+  const UdOptions usual;
+  UdOptions least;
+  least.paths = 1;
+  least.send_requests = least.window = 16;
+  least.inline_bytes = 0;
+  UdOptions most;
+  most.paths = UdIo::kMostPaths;
+  return {bed("ud", usual), bed("ud_one_path_of_16_packets", least), bed("ud_16_paths", most)};
+}
+
+}  // namespace clustar::tests

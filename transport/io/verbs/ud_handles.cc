@@ -1,0 +1,123 @@
+#include "transport/io/verbs/ud_handles.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/io/verbs/ud_wire.h"
+
+namespace clustar::transport::io::verbs {
+namespace {
+
+constexpr auto kRetry = std::chrono::seconds(1);
+constexpr std::uint8_t kClasses = 8;
+
+}  // namespace
+
+std::optional<Error> UdHandles::error() const {
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+
+UdHandleMaker::UdHandleMaker(const ProtectionDomain& domain, std::uint8_t port, int gid_index)
+    : domain_(domain), port_(port), gid_index_(gid_index), thread_([this] { run(); }) {}
+
+UdHandleMaker::~UdHandleMaker() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void UdHandleMaker::make(std::shared_ptr<UdHandles> handles) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back({std::move(handles)});
+  }
+  changed_.notify_one();
+}
+
+void UdHandleMaker::give_back(std::shared_ptr<UdHandles> handles) {
+  handles->given_up_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    given_back_.push_back(std::move(handles));
+  }
+  changed_.notify_one();
+}
+
+// Returns with the lock held; nothing: the end.
+std::optional<UdHandleMaker::Job> UdHandleMaker::next(std::unique_lock<std::mutex>& lock) {
+  while (!stop_) {
+    if (!given_back_.empty()) {
+      std::erase_if(jobs_, [](const Job& job) { return job.handles->given_up_.load(); });
+      auto gone = std::exchange(given_back_, {});
+      lock.unlock();
+      gone.clear();  // a call of the kernel for each
+      lock.lock();
+      continue;
+    }
+    const auto now = Clock::now();
+    auto best = jobs_.end();
+    auto wake = Clock::time_point::max();
+    for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
+      wake = std::min(wake, job->due);
+      if (job->due <= now && (best == jobs_.end() || job->tries < best->tries)) best = job;
+    }
+    if (best != jobs_.end()) {
+      Job job = std::move(*best);
+      jobs_.erase(best);
+      return job;
+    }
+    if (wake == Clock::time_point::max()) {
+      changed_.wait(lock);
+    } else {
+      changed_.wait_until(lock, wake);
+    }
+  }
+  return std::nullopt;
+}
+
+Result<void> UdHandleMaker::make_all(UdHandles& handles) const {
+  const UdAddress& address = handles.address_;
+  std::vector<AddressHandle> made;
+  for (std::uint8_t path = 0; path < address.queue_pairs.size(); ++path) {
+    for (std::uint8_t traffic_class = 0; traffic_class < kClasses; ++traffic_class) {
+      for (const bool ect : {false, true}) {
+        // Switches that look at 802.1p instead of DSCP get the class by the service level.
+        auto one = AddressHandle::make(domain_, {.peer = address.gid,
+                                                 .port = port_,
+                                                 .gid_index = gid_index_,
+                                                 .traffic_class = tos_of(traffic_class, ect),
+                                                 .service_level = traffic_class,
+                                                 .flow_label = flow_label_of(address.queue_pairs[path], path)});
+        if (!one) return tl::unexpected(one.error());
+        made.push_back(std::move(*one));
+      }
+    }
+  }
+  handles.handles_ = std::move(made);
+  handles.ready_.store(true, std::memory_order_release);
+  return {};
+}
+
+void UdHandleMaker::run() {
+  std::unique_lock lock(mutex_);
+  while (auto job = next(lock)) {
+    lock.unlock();
+    const auto done = make_all(*job->handles);
+    if (!done) {
+      const std::lock_guard of_error(job->handles->mutex_);
+      job->handles->error_ = done.error();
+    }
+    lock.lock();
+    if (!done && !job->handles->given_up_) {
+      job->due = Clock::now() + kRetry;
+      ++job->tries;
+      jobs_.push_back(std::move(*job));
+    }
+  }
+}
+
+}  // namespace clustar::transport::io::verbs

@@ -1,0 +1,80 @@
+// The peers of a UdIo, by number and by where their packets come from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/base/ring.h"
+#include "transport/base/time.h"
+#include "transport/io/packet_io.h"
+#include "transport/io/verbs/ud_handles.h"
+
+namespace clustar::transport::io::verbs {
+
+class UdPeers {
+ public:
+  // How long nothing leaves for a peer without address handles before it is lost: ARP on a network that works takes
+  // less, and who waits holds up what is sent to others.
+  static constexpr Duration kPatience = std::chrono::milliseconds(100);
+
+  // How a packet goes to a peer now.
+  struct Route {
+    enum class Kind : std::uint8_t { kGo, kWait, kLose } kind = Kind::kLose;
+    ibv_ah* handle = nullptr;
+    std::uint32_t queue_pair = 0;
+    std::uint32_t q_key = 0;
+  };
+  struct Origin {
+    PeerId peer = 0;
+    std::uint8_t path = 0;
+  };
+
+  // `domain` outlives this.
+  UdPeers(const ProtectionDomain& domain, std::uint8_t port, int gid_index, std::uint8_t paths)
+      : paths_(paths), maker_(domain, port, gid_index) {}
+
+  Result<PeerId> add(const UdAddress& address, TimePoint now);
+  // `taken`: packets that the sender took so far; those of them that are outstanding may name the peer's handles.
+  Result<void> remove(PeerId peer, std::uint64_t taken);
+  // The first `finished` of them are no longer outstanding.
+  void finished(std::uint64_t finished);
+  bool retiring() const { return !retired_.empty(); }
+
+  bool known(PeerId peer) const { return peer < peers_.size() && peers_[peer].handles != nullptr; }
+  Result<bool> ready(PeerId peer) const;
+  std::size_t size() const { return origins_.size() / paths_; }
+  // Of a known peer, path and class.
+  Route route(const TxPacket& packet, TimePoint now) const;
+  // Null: a stranger's.
+  const Origin* origin(const Gid& source, std::uint32_t queue_pair) const;
+
+ private:
+  struct Peer {
+    std::shared_ptr<UdHandles> handles;  // null: free
+    TimePoint patient_until{};
+  };
+  struct Source {
+    Gid gid{};
+    std::uint32_t queue_pair = 0;
+    bool operator==(const Source&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Source& source) const;
+  };
+  struct Retired {
+    std::shared_ptr<UdHandles> handles;
+    std::uint64_t taken = 0;
+  };
+
+  const std::uint8_t paths_;
+  std::vector<Peer> peers_;
+  Ring<PeerId> free_;  // the one that is free for longest first: packets of a removed peer may still be held
+  std::unordered_map<Source, Origin, Hash> origins_;
+  Ring<Retired> retired_;
+  UdHandleMaker maker_;
+};
+
+}  // namespace clustar::transport::io::verbs

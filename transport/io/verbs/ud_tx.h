@@ -1,0 +1,105 @@
+// The sending half of a UdIo: its queue pairs, chains of requests, and what of them is outstanding.
+//
+// Every packet that is taken has a number, and packets up to `oldest` are finished. A header lives in slot
+// number % window. The last request of each chain is signalled, so whatever was posted is told of.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/base/ring.h"
+#include "transport/io/packet_io.h"
+#include "transport/io/verbs/completion_queue.h"
+#include "transport/io/verbs/queue_pair.h"
+#include "transport/io/verbs/ud_peers.h"
+
+namespace clustar::transport::io::verbs {
+
+struct UdTxOptions {
+  std::uint8_t port = 1;
+  std::uint8_t paths = 8;
+  std::uint32_t q_key = 0;
+  std::uint32_t send_requests = 256;
+  std::uint32_t window = 1024;
+  std::uint32_t inline_bytes = 60;
+};
+
+class UdTx {
+ public:
+  // Queue pairs that can send and receive. What they receive into, and where that completes, outlives this.
+  static Result<std::unique_ptr<UdTx>> make(const Device& device, const ProtectionDomain& domain,
+                                            const SharedReceiveQueue& receives, const CompletionQueue& received,
+                                            const UdTxOptions& options);
+
+  struct Taken {
+    std::size_t packets = 0;  // from the front
+    std::size_t lost = 0;     // of them, to peers that do not resolve
+    std::size_t chains = 0;
+    std::size_t bytes = 0;
+    bool unresolved = false;  // the next packet waits for its peer's handles, not for room
+  };
+  // Packets that were found valid, whose peers are known. Error: the device's end.
+  Result<Taken> send(std::span<const TxPacket> packets, const UdPeers& peers, TimePoint now);
+
+  // Returns when no payload is read any more of what was taken before this call. Where the NIC does not finish within
+  // 1 s (a switch pauses it, its link is down), the queue pairs are stopped, which is the device's end. Any thread.
+  void settle();
+  // Packets taken so far, and how many of those, from the first, are finished.
+  std::uint64_t taken();
+  std::uint64_t finished();
+  // Chains that completed so far; look: also those that were not taken note of. An error is the next send()'s to tell.
+  std::uint64_t completed(bool look);
+
+  std::vector<std::uint32_t> numbers() const;
+  const QueuePair& pair(std::uint8_t path) const { return paths_[path].pair; }
+  std::optional<std::uint8_t> path_of(std::uint32_t queue_pair) const;
+  CompletionQueue& completions() { return completions_; }  // to sleep on, in the sending thread
+
+ private:
+  static constexpr std::size_t kBurst = 64;
+  struct Batch {  // a chain that was posted
+    std::uint64_t first = 0;
+    std::uint64_t last = 0;
+    std::uint32_t requests = 0;
+  };
+  struct PathState {
+    QueuePair pair;
+    Ring<Batch> batches{};
+    std::uint32_t outstanding = 0;
+    std::uint32_t chained = 0;  // requests of the burst that is being made
+    ibv_send_wr* first = nullptr;
+    ibv_send_wr* last = nullptr;
+    std::uint64_t first_number = 0;
+  };
+
+  UdTx(const UdTxOptions& options, std::vector<std::byte> headers, MemoryRegion region, CompletionQueue completions);
+
+  bool full(const PathState& path) const;
+  std::size_t fill(std::span<const TxPacket> packets, const UdPeers& peers, TimePoint now, Taken& taken);
+  void chain(const TxPacket& packet, const UdPeers::Route& route, std::size_t index);
+  Result<void> post(Taken& taken);
+  Result<void> reap();
+  void complete(std::uint64_t id);
+  void stop();
+
+  const UdTxOptions options_;
+  std::vector<std::byte> headers_;
+  MemoryRegion region_;  // of them
+  CompletionQueue completions_;
+  std::mutex mutex_;  // of what follows: ~Mr looks for completions, too
+  std::vector<PathState> paths_;
+  std::uint64_t next_ = 0;
+  std::uint64_t oldest_ = 0;
+  std::uint64_t completed_ = 0;
+  std::array<ibv_send_wr, kBurst> requests_{};
+  std::array<std::array<ibv_sge, 2>, kBurst> pieces_{};
+  std::optional<Error> lost_;
+};
+
+}  // namespace clustar::transport::io::verbs

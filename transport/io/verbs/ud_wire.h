@@ -1,0 +1,42 @@
+// What a datagram over UD says beside its header and payload. Pure.
+//
+//  immediate data (network order):  | 0xc1 | 0 | header bytes (16 bit) |
+//  traffic class / TOS byte:        | traffic class (3 bits) | 0 0 0 | ECN (2 bits) |    as the UDP backend's
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "transport/io/packet_io.h"
+#include "transport/io/verbs/gid.h"
+
+namespace clustar::transport::io::verbs {
+
+// In front of what is received on UD. IPv4's header is half as long as IPv6's: the last 20 bytes are it, and the first
+// 20 are anything.
+inline constexpr std::size_t kNetworkHeader = 40;
+
+constexpr std::uint8_t tos_of(std::uint8_t traffic_class, bool ect) {
+  return static_cast<std::uint8_t>(traffic_class << 5 | static_cast<std::uint8_t>(ect ? Ecn::kEct0 : Ecn::kNotEct));
+}
+constexpr std::uint8_t class_of(std::uint8_t tos) { return tos >> 5; }
+constexpr Ecn ecn_of(std::uint8_t tos) { return static_cast<Ecn>(tos & 3); }
+
+// Host order, as the two below.
+std::uint32_t immediate_of(std::size_t header_bytes);
+// Of a datagram with `length` bytes of header and payload; nothing: not one of ours.
+std::optional<std::size_t> header_bytes_of(std::uint32_t immediate, std::size_t length);
+
+struct NetworkHeader {
+  Gid source{};
+  std::uint8_t tos = 0;
+};
+// Nothing: another version of IP than `ipv4` says.
+std::optional<NetworkHeader> parse_network_header(std::span<const std::byte, kNetworkHeader> bytes, bool ipv4);
+
+// 20 bits, never 0, which would leave the choice of the UDP source port to the NIC: it may take the same for all.
+std::uint32_t flow_label_of(std::uint32_t queue_pair, std::uint8_t path);
+
+}  // namespace clustar::transport::io::verbs
