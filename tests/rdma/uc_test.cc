@@ -43,7 +43,7 @@ class UcWrites : public ::testing::Test {
       std::memcpy(one.header.bytes().data(), &slot, 8);
       std::memcpy(one.header.bytes().data() + 8, &segment, 4);
       one.payload = {source.mr.get(), offset, std::min(kSegment, source.bytes.size() - offset)};
-      one.destination = {slot, segment};
+      one.destination = {slot, segment, kSegment};
     }
     return all;
   }

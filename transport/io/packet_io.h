@@ -56,10 +56,12 @@ class Header {
 
 enum class Ecn : std::uint8_t { kNotEct = 0, kEct1 = 1, kEct0 = 2, kCe = 3 };  // RFC 3168, section 5
 
-// Where payload belongs at the peer: segment `segment` of what it told expect() of `slot`.
+// Where payload belongs at the peer: at segment * segment_bytes of what it expects as `slot`, if it told expect() the
+// same segment_bytes.
 struct Destination {
   std::uint64_t slot = 0;  // 0 = nowhere
   std::uint32_t segment = 0;
+  std::uint32_t segment_bytes = 0;
 };
 
 struct TxPacket {

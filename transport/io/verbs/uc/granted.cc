@@ -40,7 +40,7 @@ bool Granted::can_take(const Destination& at, std::size_t length) const {
   const auto found = by_slot_.find(at.slot);
   if (found == by_slot_.end() || found->second.revoked || length == 0) return false;
   const Grant& grant = found->second.grant;
-  if (at.segment >= grant.segments()) return false;
+  if (at.segment_bytes != grant.segment_bytes || at.segment >= grant.segments()) return false;
   const std::uint32_t offset = at.segment * grant.segment_bytes;
   if (length > std::min(grant.segment_bytes, grant.length - offset)) return false;
   return (found->second.written[at.segment / 64] >> at.segment % 64 & 1) == 0;
