@@ -31,7 +31,7 @@ Result<std::unique_ptr<MltPendingConnect>> MltPendingConnect::start(Engine& engi
   const Protection* protection = engine.context().protection.get();
   const bool same_psk = info->psk_mode == (protection == nullptr ? PskMode::kNone : protection->mode());
   // With another pre-shared key segments may differ, too; the handshake tells both sides which setting it is.
-  const auto here = SharedSettings::of(engine.options(), channel.max_tolerance_ppm);
+  const auto here = SharedSettings::of(engine.options(), channel.max_tolerance_ppm, engine.datapath());
   if (const auto differs = same_psk ? difference(here, info->settings) : std::nullopt) {
     return fail(ErrorCode::kInvalidUsage, fmt::format("mlt: connect to {}: {}", remote.to_string(), *differs));
   }
@@ -85,7 +85,7 @@ Result<void> MltPendingConnect::open() {
 }
 
 Result<void> MltPendingConnect::write_hello() {
-  const auto settings = SharedSettings::of(engine_.options(), channel_.max_tolerance_ppm);
+  const auto settings = SharedSettings::of(engine_.options(), channel_.max_tolerance_ppm, engine_.datapath());
   Hello hello{info_.token, connection_id_, settings, engine_.ports(), {}};
   const Protection* protection = engine_.context().protection.get();
   if (protection != nullptr) {

@@ -20,9 +20,10 @@ namespace net = transport::net;
 
 struct Device {
   std::unique_ptr<io::PacketIo> io;
+  Datapath datapath = Datapath::kUdp;
   Ports ports;  // of this side, one per path
   // Called as PacketIo's data path is: by one thread at a time.
-  std::function<Result<io::PeerId>(const net::Address& host, std::span<const std::uint16_t>)> add_peer;
+  std::function<Result<io::PeerId>(const net::Address& host, const Ports&)> add_peer;
   std::function<void(io::PeerId)> remove_peer;
   // After capabilities().max_packet became smaller: packets of the former length pass from now on. False: they pass
   // already, or never will. Empty: never.
@@ -31,6 +32,9 @@ struct Device {
   // One of them is readable when something can be received: lets a thread sleep without holding the device. None: it
   // must look now and then.
   std::vector<int> readable_fds;
+  // To be called, as the data path is, before a thread sleeps on them. False: it must not, there is something already.
+  // Empty: they are readable without.
+  std::function<bool()> before_sleep;
 };
 
 // Opens the device that has this address.

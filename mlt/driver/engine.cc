@@ -13,10 +13,6 @@ namespace clustar::mlt::driver {
 
 Result<std::unique_ptr<Engine>> Engine::open(Device device, const Options& options, std::string name,
                                              const Context& context) {
-  if (!device.io->capabilities().copies) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("mlt: {} reads payload after send(), which is not supported", name));
-  }
   auto waker = net::Waker::create();
   if (!waker) return tl::unexpected(waker.error());
   std::uint64_t seed = 0;
@@ -67,10 +63,11 @@ Result<void> Engine::attach(Client& client, End end, const net::Address& host, c
   }
   if (core_.knows(secret, end)) return fail(ErrorCode::kRemote, "mlt: the connection's number is in use already");
   std::string key = host.with_port(0).to_string();
-  for (const std::uint16_t port : ports.all()) key += fmt::format(",{}", port);
+  key += fmt::format(",{}", ports.key);
+  for (const std::uint32_t port : ports.all()) key += fmt::format(",{}", port);
   Peer& peer = peers_[key];
   if (peer.users == 0) {
-    const auto added = device_.add_peer(host, ports.all());
+    const auto added = device_.add_peer(host, ports);
     if (!added) {
       peers_.erase(key);
       return tl::unexpected(added.error());
@@ -122,6 +119,8 @@ void Engine::close(ConnectionId id) {
     queue_.remove_lane(gone.lane);
     std::erase(blocked_, gone.lane);
   }
+  // What the device took may still read memory whose owner takes it back.
+  device_.io->settle();
   core_.close(id);  // before its options
   leave_communicator(gone.communicator);
   if (sealing_) sealing_->remove(id);
@@ -408,6 +407,7 @@ bool Engine::send_bursts(TimePoint now) {
       continue;
     }
     counters_.packets_sent += *sent;
+    if (sealing_) sealing_->taken(std::span(tx_).first(*sent));
     any = any || *sent > 0;
     const bool full = *sent < pending_count_;
     std::size_t index = 0;
@@ -492,6 +492,7 @@ void Engine::run() {
       const TimePoint now = context_.clock.now();
       if (turn(now, nullptr)) worked_at = now;
       time = sleep_time();
+      if (time > Duration(0) && device_.before_sleep && !device_.before_sleep()) time = Duration(0);
       lost = lost_.has_value();
     }
     const bool spins = context_.mode == EngineMode::kThread && context_.clock.now() - worked_at < kSpin;

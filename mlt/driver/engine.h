@@ -96,6 +96,7 @@ class Engine {
   const std::string& name() const { return name_; }
   const Options& options() const { return options_; }
   const Ports& ports() const { return device_.ports; }
+  Datapath datapath() const { return device_.datapath; }
   Result<std::unique_ptr<io::Mr>> reg_mr(const gdr::MemoryRef& memory) { return device_.io->reg_mr(memory); }
   std::mutex& mutex() { return mutex_; }
 

@@ -13,7 +13,7 @@ namespace {
 // FNV-1a. Ranks on one host share the address, so the ports are what tells their devices apart.
 std::uint64_t seed_of(std::uint64_t seed, const net::Address& local, const Ports& ports) {
   std::string text = local.with_port(0).to_string();
-  for (const std::uint16_t port : ports.all()) text += fmt::format(",{}", port);
+  for (const std::uint32_t port : ports.all()) text += fmt::format(",{}", port);
   std::uint64_t hash = 0xcbf29ce484222325 ^ seed;
   for (const unsigned char byte : text) hash = (hash ^ byte) * 0x100000001b3;
   return hash;

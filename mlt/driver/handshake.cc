@@ -12,7 +12,7 @@ namespace clustar::mlt::driver {
 namespace {
 
 // Peers that differ in the packets would shake hands and then take each other for silent.
-static_assert(kHandshakeVersion == 5 && kWireVersion == 4, "a new version of the packets is one of the handshake, too");
+static_assert(kHandshakeVersion == 6 && kWireVersion == 4, "a new version of the packets is one of the handshake, too");
 
 constexpr std::uint64_t kHandleMagic = 0x434c5553544d4c54;  // "CLUSTMLT"
 constexpr std::uint32_t kHelloMagic = 0x434c4d48;           // "CLMH"
@@ -25,28 +25,33 @@ template <std::size_t At, std::size_t Size>
 Ports load_ports(const WireReader<Size>& reader, std::uint16_t count) {
   Ports ports;
   ports.count = static_cast<std::uint8_t>(std::min<std::size_t>(count, kMaxPorts));
-  std::array<std::byte, 2 * kMaxPorts> raw;
+  std::array<std::byte, 4 * kMaxPorts> raw;
   reader.template copy_to<At>(std::span(raw));
   for (std::size_t i = 0; i < ports.count; ++i) {
-    ports.port[i] = static_cast<std::uint16_t>(std::to_integer<unsigned>(raw[2 * i]) << 8 |
-                                               std::to_integer<unsigned>(raw[2 * i + 1]));
+    for (std::size_t k = 0; k < 4; ++k) ports.port[i] = ports.port[i] << 8 | std::to_integer<unsigned>(raw[4 * i + k]);
   }
   return ports;
 }
 
 template <std::size_t At, std::size_t Size>
 void store_ports(WireWriter<Size>& writer, const Ports& ports) {
-  std::array<std::byte, 2 * kMaxPorts> raw{};
+  std::array<std::byte, 4 * kMaxPorts> raw{};
   for (std::size_t i = 0; i < ports.count; ++i) {
-    raw[2 * i] = static_cast<std::byte>(ports.port[i] >> 8);
-    raw[2 * i + 1] = static_cast<std::byte>(ports.port[i] & 0xff);
+    for (std::size_t k = 0; k < 4; ++k) raw[4 * i + k] = static_cast<std::byte>(ports.port[i] >> (24 - 8 * k));
   }
-  writer.template copy_from<At>(std::span<const std::byte, 2 * kMaxPorts>(raw));
+  writer.template copy_from<At>(std::span<const std::byte, 4 * kMaxPorts>(raw));
 }
 
 bool sensible(std::uint16_t count, const Ports& ports) {
+  constexpr std::uint32_t kMost = 0xffffff;  // of queue pairs; who names a UDP port that is none is told by the device
   const auto all = ports.all();
-  return count >= 1 && count <= kMaxPorts && std::find(all.begin(), all.end(), 0) == all.end();
+  return count >= 1 && count <= kMaxPorts &&
+         std::all_of(all.begin(), all.end(), [](std::uint32_t port) { return port > 0 && port <= kMost; });
+}
+
+std::optional<Datapath> datapath_of(std::uint8_t byte) {
+  if (byte > static_cast<std::uint8_t>(Datapath::kVerbsUc)) return std::nullopt;
+  return static_cast<Datapath>(byte);
 }
 
 std::optional<PskMode> psk_mode_of(std::uint8_t byte) {
@@ -97,6 +102,15 @@ std::string differs(const char* what, Value here, Value there, const char* advic
 
 }  // namespace
 
+const char* to_string(Datapath datapath) {
+  switch (datapath) {
+    case Datapath::kUdp: return "udp";
+    case Datapath::kVerbsUd: return "verbs_ud";
+    case Datapath::kVerbsUc: return "verbs_uc";
+  }
+  return "?";
+}
+
 Verdict compare(PskMode here, PskMode there) {
   if (here == there) return Verdict::kFine;
   return here == PskMode::kNone || there == PskMode::kNone ? Verdict::kPskFile : Verdict::kPskMode;
@@ -118,18 +132,22 @@ std::string explain(Verdict verdict, PskMode here, PskMode there) {
   return "nothing is wrong";
 }
 
-SharedSettings SharedSettings::of(const Options& options, std::uint32_t max_tolerance_ppm) {
+SharedSettings SharedSettings::of(const Options& options, std::uint32_t max_tolerance_ppm, Datapath datapath) {
   return {options.segment,
           options.paths,
           static_cast<std::uint16_t>(options.max_messages),
           static_cast<std::uint16_t>(options.max_staged),
           options.unscheduled_bytes,
           options.mode,
-          max_tolerance_ppm};
+          max_tolerance_ppm,
+          datapath};
 }
 
 std::optional<std::string> difference(const SharedSettings& here, const SharedSettings& there) {
   constexpr const char* kSameBuild = "all ranks must load the same plugin";
+  if (here.datapath != there.datapath) {
+    return differs("io", to_string(here.datapath), to_string(there.datapath), "set the same CLUSTAR_IO on all ranks");
+  }
   if (here.mode != there.mode) {
     return differs("mode", name_of(here.mode), name_of(there.mode), "benchmarks give both ends the same");
   }
@@ -159,17 +177,18 @@ std::optional<HandleInfo> HandleInfo::parse(const transport::Handle& handle) {
   const auto family = reader.load<std::uint8_t, kEndpointAt>();
   const auto psk_mode = psk_mode_of(reader.load<std::uint8_t, 12>());
   const auto mode = mode_of(reader.load<std::uint8_t, 14>());
+  const auto datapath = datapath_of(reader.load<std::uint8_t, 15>());
   HandleInfo info;
   info.psk_mode = psk_mode.value_or(PskMode::kNone);
   info.endpoint.port = reader.load<std::uint16_t, kEndpointAt + 2>();
   if (reader.load<std::uint64_t, 0>() != kHandleMagic || reader.load<std::uint16_t, 8>() != kHandshakeVersion ||
-      (family != 4 && family != 6) || info.endpoint.port == 0 || !psk_mode || !mode) {
+      (family != 4 && family != 6) || info.endpoint.port == 0 || !psk_mode || !mode || !datapath) {
     return std::nullopt;
   }
-  info.settings = {reader.load<std::uint16_t, 10>(),          reader.load<std::uint8_t, 13>(),
-                   reader.load<std::uint16_t, 16>(),          reader.load<std::uint16_t, 18>(),
-                   reader.load<std::uint32_t, 20>(),          *mode,
-                   reader.load<std::uint32_t, kToleranceAt>()};
+  info.settings = {reader.load<std::uint16_t, 10>(),           reader.load<std::uint8_t, 13>(),
+                   reader.load<std::uint16_t, 16>(),           reader.load<std::uint16_t, 18>(),
+                   reader.load<std::uint32_t, 20>(),           *mode,
+                   reader.load<std::uint32_t, kToleranceAt>(), *datapath};
   reader.copy_to<24>(std::span<std::byte, 16>(info.token));
   info.endpoint.ipv6 = family == 6;
   reader.copy_to<kEndpointAt + 4>(std::span<std::byte, 16>(info.endpoint.address));
@@ -189,6 +208,7 @@ transport::Handle HandleInfo::serialize() const {
   writer.store<12>(static_cast<std::uint8_t>(psk_mode));
   writer.store<13>(settings.paths);
   writer.store<14>(static_cast<std::uint8_t>(settings.mode));
+  writer.store<15>(static_cast<std::uint8_t>(settings.datapath));
   writer.store<16>(settings.max_messages);
   writer.store<18>(settings.max_staged);
   writer.store<20>(settings.unscheduled_bytes);
@@ -204,22 +224,24 @@ transport::Handle HandleInfo::serialize() const {
 std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {
   const WireReader reader(bytes);
   const auto count = reader.load<std::uint16_t, 6>();
-  const auto psk_mode = psk_mode_of(reader.load<std::uint8_t, 76>());
+  const auto psk_mode = psk_mode_of(reader.load<std::uint8_t, 108>());
   const auto mode = mode_of(reader.load<std::uint8_t, 35>());
+  const auto datapath = datapath_of(reader.load<std::uint8_t, 109>());
   Hello hello;
   hello.ports = load_ports<44>(reader, count);
   if (reader.load<std::uint32_t, 0>() != kHelloMagic || reader.load<std::uint16_t, 4>() != kHandshakeVersion ||
-      !sensible(count, hello.ports) || !psk_mode || !mode) {
+      !sensible(count, hello.ports) || !psk_mode || !mode || !datapath) {
     return std::nullopt;
   }
   hello.psk.mode = *psk_mode;
-  load_psk<84>(reader, hello.psk);
+  load_psk<120>(reader, hello.psk);
+  hello.ports.key = reader.load<std::uint32_t, 116>();
   reader.copy_to<8>(std::span<std::byte, 16>(hello.token));
   hello.connection_id = reader.load<std::uint64_t, 24>();
-  hello.settings = {reader.load<std::uint16_t, 32>(), reader.load<std::uint8_t, 34>(),
-                    reader.load<std::uint16_t, 36>(), reader.load<std::uint16_t, 38>(),
-                    reader.load<std::uint32_t, 40>(), *mode,
-                    reader.load<std::uint32_t, 80>()};
+  hello.settings = {reader.load<std::uint16_t, 32>(),  reader.load<std::uint8_t, 34>(),
+                    reader.load<std::uint16_t, 36>(),  reader.load<std::uint16_t, 38>(),
+                    reader.load<std::uint32_t, 40>(),  *mode,
+                    reader.load<std::uint32_t, 112>(), *datapath};
   return hello;
 }
 
@@ -237,16 +259,18 @@ void Hello::serialize_to(std::span<std::byte, kSize> bytes) const {
   writer.store<38>(settings.max_staged);
   writer.store<40>(settings.unscheduled_bytes);
   store_ports<44>(writer, ports);
-  writer.store<76>(static_cast<std::uint8_t>(psk.mode));
-  writer.store<80>(settings.max_tolerance_ppm);
-  store_psk<84>(writer, psk);
+  writer.store<108>(static_cast<std::uint8_t>(psk.mode));
+  writer.store<109>(static_cast<std::uint8_t>(settings.datapath));
+  writer.store<112>(settings.max_tolerance_ppm);
+  writer.store<116>(ports.key);
+  store_psk<120>(writer, psk);
 }
 
 std::optional<Welcome> Welcome::parse(std::span<const std::byte, kSize> bytes) {
   const WireReader reader(bytes);
   const auto count = reader.load<std::uint16_t, 6>();
-  const auto verdict = reader.load<std::uint8_t, 40>();
-  const auto mode = psk_mode_of(reader.load<std::uint8_t, 41>());
+  const auto verdict = reader.load<std::uint8_t, 72>();
+  const auto mode = psk_mode_of(reader.load<std::uint8_t, 73>());
   Welcome welcome;
   welcome.ports = load_ports<8>(reader, count);
   if (reader.load<std::uint32_t, 0>() != kWelcomeMagic || reader.load<std::uint16_t, 4>() != kHandshakeVersion ||
@@ -255,7 +279,8 @@ std::optional<Welcome> Welcome::parse(std::span<const std::byte, kSize> bytes) {
   }
   welcome.verdict = static_cast<Verdict>(verdict);
   welcome.psk.mode = *mode;
-  load_psk<44>(reader, welcome.psk);
+  load_psk<80>(reader, welcome.psk);
+  welcome.ports.key = reader.load<std::uint32_t, 76>();
   return welcome;
 }
 
@@ -265,9 +290,10 @@ void Welcome::serialize_to(std::span<std::byte, kSize> bytes) const {
   writer.store<4>(kHandshakeVersion);
   writer.store<6>(static_cast<std::uint16_t>(ports.count));
   store_ports<8>(writer, ports);
-  writer.store<40>(static_cast<std::uint8_t>(verdict));
-  writer.store<41>(static_cast<std::uint8_t>(psk.mode));
-  store_psk<44>(writer, psk);
+  writer.store<72>(static_cast<std::uint8_t>(verdict));
+  writer.store<73>(static_cast<std::uint8_t>(psk.mode));
+  writer.store<76>(ports.key);
+  store_psk<80>(writer, psk);
 }
 
 std::uint64_t secret_of(const Token& token, std::uint64_t connection_id) { return siphash(token, connection_id); }

@@ -46,7 +46,9 @@ class MltListener final : public transport::Listener {
 
   Result<void> take_newcomers();
   PskMode psk_mode() const;
-  SharedSettings settings() const { return SharedSettings::of(engine_.options(), channel_.max_tolerance_ppm); }
+  SharedSettings settings() const {
+    return SharedSettings::of(engine_.options(), channel_.max_tolerance_ppm, engine_.datapath());
+  }
   static Fate read(Newcomer& newcomer, std::span<std::byte> into);
   Result<std::unique_ptr<transport::RecvChannel>> hear_all();  // the first peer among them; null: none
   Fate hear(Newcomer& newcomer) const;

@@ -9,17 +9,21 @@ namespace io = transport::io;
 
 static_assert(kMaxHeader + kSealBytes <= io::Header::kMax);
 
-Sealing::Sealing(const Protection& protection, std::size_t segment, std::size_t pending)
-    : protection_(protection), encrypts_(protection.mode() == PskMode::kEncrypt), segment_(segment) {
+Sealing::Sealing(const Protection& protection, std::size_t segment, std::size_t pending, std::size_t in_flight)
+    : protection_(protection),
+      encrypts_(protection.mode() == PskMode::kEncrypt),
+      segment_(segment),
+      in_flight_(in_flight) {
   if (!encrypts_) return;
-  sealed_.resize(segment * pending);
-  slot_used_.resize(pending);
+  sealed_.resize(segment * (pending + in_flight));
+  slots_.resize(pending + in_flight);
   received_.resize(segment);
 }
 
 Result<std::unique_ptr<Sealing>> Sealing::create(const Protection& protection, io::PacketIo& io, std::size_t segment,
                                                  std::size_t pending) {
-  std::unique_ptr<Sealing> made(new Sealing(protection, segment, pending));
+  const std::size_t in_flight = io.capabilities().copies ? 0 : io.capabilities().in_flight;
+  std::unique_ptr<Sealing> made(new Sealing(protection, segment, pending, in_flight));
   if (!made->encrypts_) return made;
   auto mr = io.reg_mr(gdr::MemoryRef::host(made->sealed_.data(), made->sealed_.size()));
   if (!mr) return tl::unexpected(mr.error());
@@ -35,22 +39,36 @@ void Sealing::add(Endpoint::ConnectionId id, Endpoint::End end, const Session& s
 
 void Sealing::remove(Endpoint::ConnectionId id) { seals_[id].reset(); }
 
-// Packets leave in order, but a message that ended takes its own with it: who holds a slot is looked up once per round.
-std::size_t Sealing::take_slot(std::span<const io::TxPacket> pending) {
-  const auto find_free = [&] {
-    while (next_slot_ < slot_used_.size() && slot_used_[next_slot_]) ++next_slot_;
-    return next_slot_ < slot_used_.size();
-  };
-  if (!find_free()) {
-    std::fill(slot_used_.begin(), slot_used_.end(), false);
-    for (const io::TxPacket& packet : pending) {
-      if (packet.payload.mr == sealed_mr_.get()) slot_used_[packet.payload.offset / segment_] = true;
-    }
-    next_slot_ = 0;
-    find_free();  // fewer are pending than there are slots
+void Sealing::taken(std::span<const io::TxPacket> packets) {
+  for (const io::TxPacket& packet : packets) {
+    ++taken_;
+    if (packet.payload.mr == nullptr || packet.payload.mr != sealed_mr_.get()) continue;
+    slots_[packet.payload.offset / segment_] = {false, taken_ + in_flight_};
   }
-  slot_used_[next_slot_] = true;
-  return next_slot_;
+}
+
+std::optional<std::size_t> Sealing::find_free() {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const std::size_t slot = (next_slot_ + i) % slots_.size();
+    if (!slots_[slot].pending && slots_[slot].free_at <= taken_) return slot;
+  }
+  return std::nullopt;
+}
+
+// Packets leave in order, so the next slot is the oldest; but a message that ended takes its own with it: who holds a
+// slot is looked up when all seem to be held.
+std::size_t Sealing::take_slot(std::span<const io::TxPacket> pending) {
+  auto found = find_free();
+  if (!found) {
+    for (Slot& slot : slots_) slot.pending = false;
+    for (const io::TxPacket& packet : pending) {
+      if (packet.payload.mr == sealed_mr_.get()) slots_[packet.payload.offset / segment_].pending = true;
+    }
+    found = find_free();  // fewer are pending or in flight than there are slots
+  }
+  slots_[*found].pending = true;
+  next_slot_ = (*found + 1) % slots_.size();
+  return *found;
 }
 
 bool Sealing::seal(Endpoint::ConnectionId id, io::TxPacket& packet, std::span<const io::TxPacket> pending) {

@@ -30,6 +30,9 @@ class Sealing {
   void add(Endpoint::ConnectionId id, Endpoint::End end, const Session& session, std::uint8_t paths);
   void remove(Endpoint::ConnectionId id);
 
+  // The device took these.
+  void taken(std::span<const transport::io::TxPacket> packets);
+
   // To be called once per packet. `pending`: those that were sealed before and are still to be sent. False: nothing may
   // be sent for this connection any more.
   bool seal(Endpoint::ConnectionId id, transport::io::TxPacket& packet,
@@ -51,17 +54,25 @@ class Sealing {
   const Counters& counters() const { return counters_; }
 
  private:
-  Sealing(const Protection& protection, std::size_t segment, std::size_t pending);
+  struct Slot {
+    bool pending = false;       // or was, when last looked
+    std::uint64_t free_at = 0;  // when so many packets were taken, the device does not read it any more
+  };
+
+  Sealing(const Protection& protection, std::size_t segment, std::size_t pending, std::size_t in_flight);
+  std::optional<std::size_t> find_free();
   std::size_t take_slot(std::span<const transport::io::TxPacket> pending);
   bool count(Seal::Opened opened);
 
   const Protection& protection_;
   const bool encrypts_;
   const std::size_t segment_;
-  std::vector<std::byte> sealed_;  // a slot per pending packet; empty unless encrypts_
+  const std::size_t in_flight_;    // Capabilities::in_flight
+  std::vector<std::byte> sealed_;  // a slot per pending packet, and per one in flight; empty unless encrypts_
   std::unique_ptr<transport::io::Mr> sealed_mr_;
-  std::vector<bool> slot_used_;  // or was, when last looked
+  std::vector<Slot> slots_;  // of sealed_
   std::size_t next_slot_ = 0;
+  std::uint64_t taken_ = 0;                   // packets
   std::vector<std::byte> received_;           // the latest packet's payload, decrypted
   std::vector<std::unique_ptr<Seal>> seals_;  // by connection
   Counters counters_;

@@ -1,6 +1,7 @@
 #include "mlt/driver/udp_device.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "transport/io/udp/udp_io.h"
@@ -43,8 +44,13 @@ Result<Device> open_udp_device(const net::Interface&, const net::Address& local)
   Device device;
   device.ports.count = static_cast<std::uint8_t>(std::min(io->local().ports.size(), kMaxPorts));
   std::copy_n(io->local().ports.begin(), device.ports.count, device.ports.port.begin());
-  device.add_peer = [io](const net::Address& host, std::span<const std::uint16_t> ports) {
-    return io->add_peer({ip_of(host), {ports.begin(), ports.end()}});
+  device.add_peer = [io](const net::Address& host, const Ports& ports) -> Result<transport::io::PeerId> {
+    udp::UdpAddress address{ip_of(host), {}};
+    for (const std::uint32_t port : ports.all()) {
+      if (port > UINT16_MAX) return fail(ErrorCode::kRemote, "udp: the peer names a port " + std::to_string(port));
+      address.ports.push_back(static_cast<std::uint16_t>(port));
+    }
+    return io->add_peer(address);
   };
   device.remove_peer = [io](io::PeerId peer) { static_cast<void>(io->remove_peer(peer)); };
   device.allow_fragments = [io] { return io->allow_fragments(); };

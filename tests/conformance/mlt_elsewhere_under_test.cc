@@ -126,10 +126,10 @@ driver::OpenDevice simulated(World::Build build, const sim::SimPacketIoOptions& 
     auto io = std::make_unique<SimDeviceIo>(World::join(build), options);
     driver::Device device;
     device.ports.count = options.paths;
-    std::fill_n(device.ports.port.begin(), options.paths, static_cast<std::uint16_t>(io->host() + 1));
-    device.add_peer = [](const net::Address&, std::span<const std::uint16_t> ports) -> Result<io::PeerId> {
-      if (ports.front() > World::kHosts) return fail(ErrorCode::kInvalidArgument, "no such host");
-      return static_cast<io::PeerId>(ports.front() - 1);
+    std::fill_n(device.ports.port.begin(), options.paths, static_cast<std::uint32_t>(io->host() + 1));
+    device.add_peer = [](const net::Address&, const driver::Ports& ports) -> Result<io::PeerId> {
+      if (ports.port[0] > World::kHosts) return fail(ErrorCode::kInvalidArgument, "no such host");
+      return static_cast<io::PeerId>(ports.port[0] - 1);
     };
     device.remove_peer = [](io::PeerId) {};
     device.io = std::move(io);

@@ -52,7 +52,7 @@ class Stranger {
     for (std::size_t i = 0; i < datagrams.size(); ++i) {
       to[i].sin_family = AF_INET;
       to[i].sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      to[i].sin_port = htons(ports.port[next_++ % ports.count]);
+      to[i].sin_port = htons(static_cast<std::uint16_t>(ports.port[next_++ % ports.count]));
       pieces[i] = {const_cast<std::byte*>(datagrams[i].data()), datagrams[i].size()};
       messages[i].msg_hdr.msg_name = &to[i];
       messages[i].msg_hdr.msg_namelen = sizeof to[i];

@@ -24,7 +24,8 @@ struct TransportUnderTest {
 };
 inline void PrintTo(const TransportUnderTest& under_test, std::ostream* out) { *out << under_test.name; }
 
-// One list for all suites; tcp_under_test.cc and its like add to it.
+// The list of the program: transport_list.cc's for what runs everywhere, tests/rdma has another for what needs RDMA
+// devices. tcp_under_test.cc and its like add to it.
 std::vector<TransportUnderTest> transports_under_test();
 std::vector<TransportUnderTest> tcp_under_test();
 std::vector<TransportUnderTest> mlt_under_test();

@@ -134,10 +134,13 @@ TEST_F(MltHosts, AFullSocketIsBackPressureAndNotLoss) {
     driver::Device device;
     device.ports.count = options.paths;
     std::copy_n(udp->local().ports.begin(), options.paths, device.ports.port.begin());
-    device.add_peer = [udp](const net::Address& host, std::span<const std::uint16_t> ports) {
+    device.add_peer = [udp](const net::Address& host, const driver::Ports& ports) {
       io::udp::IpAddress ip;
       std::memcpy(ip.bytes.data(), host.endpoint().address.data(), 4);
-      return udp->add_peer({ip, {ports.begin(), ports.end()}});
+      std::vector<std::uint16_t> each(ports.count);
+      std::transform(ports.all().begin(), ports.all().end(), each.begin(),
+                     [](std::uint32_t port) { return static_cast<std::uint16_t>(port); });
+      return udp->add_peer({ip, each});
     };
     device.remove_peer = [udp](io::PeerId peer) { static_cast<void>(udp->remove_peer(peer)); };
     device.describe = [udp] { return std::to_string(udp->counters().back_pressure) + " times full"; };

@@ -20,7 +20,7 @@ class Client final : public Engine::Client {
   void attach(std::uint64_t secret) {
     const Session session;
     const net::Endpoint host{false, 1, {std::byte{127}, {}, {}, std::byte{1}}};
-    Ports ports{engine_.options().paths, {}};
+    Ports ports{engine_.options().paths, {}, 0};
     ports.port.fill(9);
     ASSERT_TRUE(engine_.attach(*this, Engine::End::kSends, net::Address(host), ports, secret, {}, &session, id));
   }
@@ -67,7 +67,7 @@ TEST(MltEngine, NothingLeavesInClearWhenASealFails) {
   sent.can.max_packet = 1500;
   Device device;
   device.io = std::move(io);
-  device.add_peer = [](const net::Address&, std::span<const std::uint16_t>) { return io::PeerId{1}; };
+  device.add_peer = [](const net::Address&, const Ports&) { return io::PeerId{1}; };
   device.remove_peer = [](io::PeerId) {};
   const auto engine = std::move(Engine::open(std::move(device), Options{}, "test", context).value());
   std::array<std::byte, 300> bytes;

@@ -20,7 +20,8 @@ Token counted() {
 Ports some_ports() {
   Ports ports;
   ports.count = 3;
-  ports.port = {4711, 65535, 1};
+  ports.port = {4711, 0xffffff, 1};
+  ports.key = 0x7fabcdef;
   return ports;
 }
 
@@ -29,7 +30,7 @@ TEST(SipHash, ThePapersVectorOfEightBytes) { EXPECT_EQ(siphash(counted(), 0x0706
 TEST(MltHandshake, WhatIsWrittenIsRead) {
   HandleInfo info;
   info.token = counted();
-  info.settings = {8896, 8, 256, 64, 16384, Mode::kStaticDeadline, 10'000};
+  info.settings = {8896, 8, 256, 64, 16384, Mode::kStaticDeadline, 10'000, Datapath::kVerbsUd};
   info.endpoint.ipv6 = true;
   info.endpoint.port = 77;
   info.endpoint.address[15] = std::byte{1};
@@ -72,11 +73,14 @@ TEST(MltHandshake, APreSharedKeysPartIsReadAsWritten) {
   ASSERT_TRUE(Hello::parse(bytes));
   EXPECT_TRUE(same(Hello::parse(bytes)->psk));
   EXPECT_TRUE(std::equal(psk.proof.begin(), psk.proof.end(), bytes.begin() + Hello::kProofAt));
-  bytes[76] = std::byte{3};
+  bytes[108] = std::byte{3};
   EXPECT_FALSE(Hello::parse(bytes)) << "no such mode";
-  bytes[76] = std::byte{2};
+  bytes[108] = std::byte{2};
   bytes[35] = std::byte{3};
   EXPECT_FALSE(Hello::parse(bytes)) << "no such mode of the core";
+  bytes[35] = std::byte{0};
+  bytes[109] = std::byte{3};
+  EXPECT_FALSE(Hello::parse(bytes)) << "no such datapath";
 
   std::array<std::byte, Welcome::kSize> answer;
   Welcome{some_ports(), Verdict::kPskMode, psk}.serialize_to(answer);
@@ -84,7 +88,7 @@ TEST(MltHandshake, APreSharedKeysPartIsReadAsWritten) {
   EXPECT_EQ(Welcome::parse(answer)->verdict, Verdict::kPskMode);
   EXPECT_TRUE(same(Welcome::parse(answer)->psk));
   EXPECT_TRUE(std::equal(psk.proof.begin(), psk.proof.end(), answer.begin() + Welcome::kProofAt));
-  answer[40] = std::byte{4};
+  answer[72] = std::byte{4};
   EXPECT_FALSE(Welcome::parse(answer)) << "no such verdict";
 
   HandleInfo info;
@@ -117,6 +121,9 @@ TEST(MltHandshake, GarbageIsRefused) {
   hello.ports.port[1] = 0;
   hello.serialize_to(bytes);
   EXPECT_FALSE(Hello::parse(bytes)) << "port 0";
+  hello.ports.port[1] = 1u << 24;
+  hello.serialize_to(bytes);
+  EXPECT_FALSE(Hello::parse(bytes)) << "no queue pair has such a number";
   hello.ports = {};
   hello.serialize_to(bytes);
   EXPECT_FALSE(Hello::parse(bytes)) << "no port";
@@ -146,7 +153,11 @@ TEST(MltHandshake, ADifferenceNamesTheSettingAndBothValues) {
   EXPECT_THAT(*difference(here, there), AllOf(HasSubstr("max_tolerance_ppm"), HasSubstr("is 10000 here and 0 at")));
   Options options;
   options.max_tolerance_ppm = 1;
-  EXPECT_EQ(SharedSettings::of(options, 5).max_tolerance_ppm, 5u) << "the channel's";
+  EXPECT_EQ(SharedSettings::of(options, 5, Datapath::kUdp).max_tolerance_ppm, 5u) << "the channel's";
+  there = here;
+  there.segment = 904;  // follows from the datapath, which is what to name
+  there.datapath = Datapath::kVerbsUd;
+  EXPECT_THAT(*difference(here, there), AllOf(HasSubstr("io is udp here and verbs_ud at the peer"), HasSubstr("CLUSTAR_IO")));
 }
 
 TEST(MltHandshake, AHandleOfAnotherVersionIsRefused) {

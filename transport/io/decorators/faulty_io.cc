@@ -17,7 +17,8 @@ Result<std::unique_ptr<FaultyIo>> FaultyIo::create(std::unique_ptr<PacketIo> inn
                                                    const FaultyIoOptions& options) {
   std::unique_ptr<FaultyIo> io(new FaultyIo(std::move(inner), spec, options));
   if (!spec.copies()) return io;
-  const std::size_t count = std::max<std::size_t>(options.held_packets, 2);
+  const Capabilities& can = io->capabilities();
+  const std::size_t count = std::max<std::size_t>(options.held_packets, 2) + (can.copies ? 0 : can.in_flight);
   auto pool = HeldPackets::create(io->inner(), count);
   if (!pool) {
     return fail(pool.error().code, "memory for packets that faults hold back: " + pool.error().message);
@@ -221,7 +222,10 @@ Result<std::size_t> FaultyIo::send_inner(std::span<const TxPacket> packets) {
   auto taken = inner().send(packets);
   if (!taken) return taken;
   departed_ += *taken;
-  if (*taken > 0) cool_down(before);  // see TxPacket::payload
+  if (*taken == 0) return taken;
+  const std::size_t passed = before + *taken;  // see Capabilities::copies
+  const std::size_t read_later = capabilities().in_flight;
+  cool_down(std::min(before, passed - std::min(passed, read_later)));
   return taken;
 }
 
@@ -269,15 +273,16 @@ void FaultyIo::wait(Duration timeout) {
   const std::uint64_t before = departed_;
   // An error that ends the device is what the next call of send() or receive() meets too.
   static_cast<void>(flush(at));
+  const bool wait_frees = capabilities().in_flight == 0;
   // Room for what the last send() did not take, of which a backend that just took other packets would not tell.
-  const bool room = took_less_ && backlog() == 0 && (departed_ > before || !cooling_.empty());
+  const bool room = took_less_ && backlog() == 0 && (departed_ > before || (wait_frees && !cooling_.empty()));
   if (room) timeout = Duration::zero();
   // With a backlog it is the backend that has no room, and tells when it has.
   const TimePoint next = backlog() == 0 ? next_due() : TimePoint::max();
   if (next != TimePoint::max()) timeout = std::min(timeout, std::max(next - at, Duration::zero()));
   const std::size_t handed = cooling_.size();
   inner().wait(timeout);
-  cool_down(handed);
+  if (wait_frees) cool_down(handed);
   static_cast<void>(flush(now()));
 }
 

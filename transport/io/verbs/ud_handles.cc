@@ -9,11 +9,10 @@ namespace clustar::transport::io::verbs {
 namespace {
 
 constexpr auto kRetry = std::chrono::seconds(1);
-constexpr std::uint8_t kClasses = 8;
 
 }  // namespace
 
-std::optional<Error> UdHandles::error() const {
+Error UdHandles::error() const {
   const std::lock_guard lock(mutex_);
   return error_;
 }
@@ -30,10 +29,10 @@ UdHandleMaker::~UdHandleMaker() {
   thread_.join();
 }
 
-void UdHandleMaker::make(std::shared_ptr<UdHandles> handles) {
+void UdHandleMaker::make(std::shared_ptr<UdHandles> handles, std::size_t group) {
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back({std::move(handles)});
+    jobs_.push_back({std::move(handles), group});
   }
   changed_.notify_one();
 }
@@ -79,26 +78,23 @@ std::optional<UdHandleMaker::Job> UdHandleMaker::next(std::unique_lock<std::mute
   return std::nullopt;
 }
 
-Result<void> UdHandleMaker::make_all(UdHandles& handles) const {
+Result<void> UdHandleMaker::make_group(UdHandles& handles, std::size_t group) const {
   const UdAddress& address = handles.address_;
+  const auto traffic_class = static_cast<std::uint8_t>(group / 2);
   std::vector<AddressHandle> made;
   for (std::uint8_t path = 0; path < address.queue_pairs.size(); ++path) {
-    for (std::uint8_t traffic_class = 0; traffic_class < kClasses; ++traffic_class) {
-      for (const bool ect : {false, true}) {
-        // Switches that look at 802.1p instead of DSCP get the class by the service level.
-        auto one = AddressHandle::make(domain_, {.peer = address.gid,
-                                                 .port = port_,
-                                                 .gid_index = gid_index_,
-                                                 .traffic_class = tos_of(traffic_class, ect),
-                                                 .service_level = traffic_class,
-                                                 .flow_label = flow_label_of(address.queue_pairs[path], path)});
-        if (!one) return tl::unexpected(one.error());
-        made.push_back(std::move(*one));
-      }
-    }
+    // Switches that look at 802.1p instead of DSCP get the class by the service level.
+    auto one = AddressHandle::make(domain_, {.peer = address.gid,
+                                             .port = port_,
+                                             .gid_index = gid_index_,
+                                             .traffic_class = tos_of(traffic_class, group % 2 != 0),
+                                             .service_level = traffic_class,
+                                             .flow_label = flow_label_of(address.queue_pairs[path], path)});
+    if (!one) return tl::unexpected(one.error());
+    made.push_back(std::move(*one));
   }
-  handles.handles_ = std::move(made);
-  handles.ready_.store(true, std::memory_order_release);
+  handles.groups_[group].handles = std::move(made);
+  handles.groups_[group].ready.store(true, std::memory_order_release);
   return {};
 }
 
@@ -106,11 +102,12 @@ void UdHandleMaker::run() {
   std::unique_lock lock(mutex_);
   while (auto job = next(lock)) {
     lock.unlock();
-    const auto done = make_all(*job->handles);
+    const auto done = make_group(*job->handles, job->group);
     if (!done) {
       const std::lock_guard of_error(job->handles->mutex_);
       job->handles->error_ = done.error();
     }
+    job->handles->failed_.store(!done, std::memory_order_release);
     lock.lock();
     if (!done && !job->handles->given_up_) {
       job->due = Clock::now() + kRetry;

@@ -1,9 +1,11 @@
 // Address handles of peers, made by a thread: the kernel may wait a second for ARP.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -28,27 +30,36 @@ struct UdAddress {
   bool operator==(const UdAddress&) const = default;
 };
 
-// Of one peer: a handle per path, traffic class and ECT, since each has another TOS byte or UDP source port.
+// Of one peer: a handle per path, traffic class and ECT, since each has another TOS byte or UDP source port. Those of one
+// class and ECT are a group, which is made for all paths when it is first needed.
 class UdHandles {
  public:
+  static constexpr std::size_t kGroups = 16;
+  static constexpr std::size_t group_of(std::uint8_t traffic_class, bool ect) {
+    return traffic_class * 2u + (ect ? 1u : 0u);
+  }
+
   explicit UdHandles(const UdAddress& address) : address_(address) {}
 
   const UdAddress& address() const { return address_; }
-  bool ready() const { return ready_.load(std::memory_order_acquire); }
-  // Once ready.
-  ibv_ah* get(std::uint8_t path, std::uint8_t traffic_class, bool ect) const {
-    return handles_[(path * 8u + traffic_class) * 2u + (ect ? 1u : 0u)].get();
-  }
-  std::optional<Error> error() const;  // of the latest try, while not ready
+  bool ready(std::size_t group) const { return groups_[group].ready.load(std::memory_order_acquire); }
+  // Once the group is ready.
+  ibv_ah* get(std::size_t group, std::uint8_t path) const { return groups_[group].handles[path].get(); }
+  bool failed() const { return failed_.load(std::memory_order_acquire); }  // the latest try
+  Error error() const;                                                     // its
 
  private:
   friend class UdHandleMaker;
+  struct Group {
+    std::vector<AddressHandle> handles;  // the maker's until ready
+    std::atomic<bool> ready{false};
+  };
   const UdAddress address_;
-  std::vector<AddressHandle> handles_;  // the thread's until ready_
-  std::atomic<bool> ready_{false};
+  std::array<Group, kGroups> groups_;
   std::atomic<bool> given_up_{false};
+  std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
-  std::optional<Error> error_;
+  Error error_{};
 };
 
 class UdHandleMaker {
@@ -57,8 +68,8 @@ class UdHandleMaker {
   UdHandleMaker(const ProtectionDomain& domain, std::uint8_t port, int gid_index);
   ~UdHandleMaker();  // waits for the call that is under way, about 1 s at most
 
-  // Tries until it is done or given back. Peers that never failed go first.
-  void make(std::shared_ptr<UdHandles> handles);
+  // Once for each group. Tries, each second, until it is done or given back; what never failed goes first.
+  void make(std::shared_ptr<UdHandles> handles, std::size_t group);
   // No request that names one of them is outstanding any more. They are destroyed by the thread.
   void give_back(std::shared_ptr<UdHandles> handles);
 
@@ -66,12 +77,13 @@ class UdHandleMaker {
   using Clock = std::chrono::steady_clock;
   struct Job {
     std::shared_ptr<UdHandles> handles;
+    std::size_t group = 0;
     Clock::time_point due{};
     std::uint32_t tries = 0;
   };
   void run();
   std::optional<Job> next(std::unique_lock<std::mutex>& lock);
-  Result<void> make_all(UdHandles& handles) const;
+  Result<void> make_group(UdHandles& handles, std::size_t group) const;
 
   const ProtectionDomain& domain_;
   const std::uint8_t port_;

@@ -119,8 +119,7 @@ Result<std::unique_ptr<UdIo>> UdIo::open(const UdOptions& given) {
   options.window = limit(given.window, device->limits().max_cqe);
   options.receive_slots = limit(limit(given.receive_slots, device->limits().max_srq_wr), device->limits().max_cqe);
   std::unique_ptr<UdIo> io(new UdIo(options, {std::move(*device), std::move(*domain), *choice.chosen, *port}));
-  // Senders may have a larger MTU than ours is now.
-  auto rx = UdRx::make(io->device_, io->domain_, options.receive_slots, mtu_bytes(port->max_mtu));
+  auto rx = UdRx::make(io->device_, io->domain_, options.receive_slots, io->capabilities_.max_packet);
   if (!rx) return tl::unexpected(rx.error());
   io->rx_ = std::move(*rx);
   auto tx = UdTx::make(io->device_, io->domain_, io->rx_->receives(), io->rx_->queue(),

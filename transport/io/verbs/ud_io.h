@@ -64,9 +64,9 @@ class UdIo final : public PacketIo {
   ~UdIo() override;
 
   const UdAddress& local() const { return local_; }
-  // Does not block: the address handles are made by a thread of this. Until they are there nothing leaves for the peer;
-  // for 100 ms that is back-pressure, then loss (UdCounters::unresolved), and it is tried again each second. As many
-  // queue pairs as there are paths here.
+  // Does not block: address handles are made by a thread of this, those of a traffic class when its first packet is sent.
+  // Until they are there it does not leave: for 250 ms or the first failure that is back-pressure, then loss
+  // (UdCounters::unresolved), and it is tried again each second. As many queue pairs as there are paths here.
   Result<PeerId> add_peer(const UdAddress& address);
   // What waits from it is dropped; what was received stays valid until released.
   Result<void> remove_peer(PeerId peer);

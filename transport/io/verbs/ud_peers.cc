@@ -43,8 +43,9 @@ Result<PeerId> UdPeers::add(const UdAddress& address, TimePoint now) {
     free_.push_back(id);
     return fail(ErrorCode::kInvalidArgument, fmt::format("verbs UD: peer {} names a queue pair twice", name));
   }
-  peers_[id] = {std::make_shared<UdHandles>(address), now + kPatience};
-  maker_.make(peers_[id].handles);
+  peers_[id] = {std::make_shared<UdHandles>(address)};
+  // What control packets use; with it the kernel learns the peer's Ethernet address.
+  ask(peers_[id], UdHandles::group_of(7, false), now);
   return id;
 }
 
@@ -59,6 +60,11 @@ Result<void> UdPeers::remove(PeerId peer, std::uint64_t taken) {
   return {};
 }
 
+void UdPeers::ask(Peer& peer, std::size_t group, TimePoint now) {
+  peer.asked_at[group] = now;
+  maker_.make(peer.handles, group);
+}
+
 void UdPeers::finished(std::uint64_t finished) {
   while (!retired_.empty() && retired_.front().taken <= finished) maker_.give_back(retired_.pop_front().handles);
 }
@@ -66,19 +72,22 @@ void UdPeers::finished(std::uint64_t finished) {
 Result<bool> UdPeers::ready(PeerId peer) const {
   if (!known(peer)) return fail(ErrorCode::kInvalidArgument, fmt::format("verbs UD: there is no peer {}", peer));
   const UdHandles& handles = *peers_[peer].handles;
-  if (handles.ready()) return true;
-  if (const auto error = handles.error()) return tl::unexpected(*error);
+  if (handles.ready(UdHandles::group_of(7, false))) return true;
+  if (handles.failed()) return tl::unexpected(handles.error());
   return false;
 }
 
-UdPeers::Route UdPeers::route(const TxPacket& packet, TimePoint now) const {
-  const Peer& peer = peers_[packet.peer];
-  if (!peer.handles->ready()) {
-    return {.kind = now < peer.patient_until ? Route::Kind::kWait : Route::Kind::kLose};
+UdPeers::Route UdPeers::route(const TxPacket& packet, TimePoint now) {
+  Peer& peer = peers_[packet.peer];
+  const std::size_t group = UdHandles::group_of(packet.traffic_class, packet.ect);
+  if (!peer.handles->ready(group)) {
+    if (peer.asked_at[group] == TimePoint{}) ask(peer, group, now);
+    const bool waits = !peer.handles->failed() && now < peer.asked_at[group] + kPatience;
+    return {.kind = waits ? Route::Kind::kWait : Route::Kind::kLose};
   }
   const UdAddress& address = peer.handles->address();
   return {.kind = Route::Kind::kGo,
-          .handle = peer.handles->get(packet.path, packet.traffic_class, packet.ect),
+          .handle = peer.handles->get(group, packet.path),
           .queue_pair = address.queue_pairs[packet.path],
           .q_key = address.q_key};
 }

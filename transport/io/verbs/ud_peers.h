@@ -1,6 +1,7 @@
 // The peers of a UdIo, by number and by where their packets come from.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,9 +17,9 @@ namespace clustar::transport::io::verbs {
 
 class UdPeers {
  public:
-  // How long nothing leaves for a peer without address handles before it is lost: ARP on a network that works takes
-  // less, and who waits holds up what is sent to others.
-  static constexpr Duration kPatience = std::chrono::milliseconds(100);
+  // How long packets wait for the handles of their class before they are lost: ARP on a network that works takes less,
+  // and who waits holds up what is sent to others.
+  static constexpr Duration kPatience = std::chrono::milliseconds(250);
 
   // How a packet goes to a peer now.
   struct Route {
@@ -46,16 +47,18 @@ class UdPeers {
   bool known(PeerId peer) const { return peer < peers_.size() && peers_[peer].handles != nullptr; }
   Result<bool> ready(PeerId peer) const;
   std::size_t size() const { return origins_.size() / paths_; }
-  // Of a known peer, path and class.
-  Route route(const TxPacket& packet, TimePoint now) const;
+  // Of a known peer, path and class. The first packet of a class has its handles made.
+  Route route(const TxPacket& packet, TimePoint now);
   // Null: a stranger's.
   const Origin* origin(const Gid& source, std::uint32_t queue_pair) const;
 
  private:
   struct Peer {
     std::shared_ptr<UdHandles> handles;  // null: free
-    TimePoint patient_until{};
+    std::array<TimePoint, UdHandles::kGroups> asked_at{};  // of each group; 0: it was not
   };
+  void ask(Peer& peer, std::size_t group, TimePoint now);
+
   struct Source {
     Gid gid{};
     std::uint32_t queue_pair = 0;

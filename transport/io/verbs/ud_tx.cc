@@ -71,7 +71,7 @@ bool UdTx::full(const PathState& path) const {
   return path.outstanding + path.chained >= options_.send_requests || next_ - oldest_ >= options_.window;
 }
 
-Result<UdTx::Taken> UdTx::send(std::span<const TxPacket> packets, const UdPeers& peers, TimePoint now) {
+Result<UdTx::Taken> UdTx::send(std::span<const TxPacket> packets, UdPeers& peers, TimePoint now) {
   const std::lock_guard lock(mutex_);
   Taken taken;
   if (auto reaped = reap(); !reaped) return tl::unexpected(reaped.error());
@@ -90,7 +90,7 @@ Result<UdTx::Taken> UdTx::send(std::span<const TxPacket> packets, const UdPeers&
 }
 
 // One burst of requests, not yet posted; returns how many packets it takes.
-std::size_t UdTx::fill(std::span<const TxPacket> packets, const UdPeers& peers, TimePoint now, Taken& taken) {
+std::size_t UdTx::fill(std::span<const TxPacket> packets, UdPeers& peers, TimePoint now, Taken& taken) {
   std::size_t used = 0;
   std::size_t count = 0;
   for (; count < packets.size() && used < kBurst; ++count) {
@@ -230,9 +230,9 @@ void UdTx::settle() {
       const std::lock_guard lock(mutex_);
       if (first) target = next_;
       static_cast<void>(reap());  // the next send() tells
-      if (oldest_ >= target) return;
+      if (oldest_ >= target || given_up_) return;
       const auto waited = Clock::now() - begin;
-      if (waited > 2 * kPatience) return;
+      given_up_ = waited > 2 * kPatience;
       if (waited > kPatience && !std::exchange(stopped, true)) stop();
     }
     std::this_thread::yield();

@@ -45,7 +45,7 @@ class UdTx {
     bool unresolved = false;  // the next packet waits for its peer's handles, not for room
   };
   // Packets that were found valid, whose peers are known. Error: the device's end.
-  Result<Taken> send(std::span<const TxPacket> packets, const UdPeers& peers, TimePoint now);
+  Result<Taken> send(std::span<const TxPacket> packets, UdPeers& peers, TimePoint now);
 
   // Returns when no payload is read any more of what was taken before this call. Where the NIC does not finish within
   // 1 s (a switch pauses it, its link is down), the queue pairs are stopped, which is the device's end. Any thread.
@@ -81,7 +81,7 @@ class UdTx {
   UdTx(const UdTxOptions& options, std::vector<std::byte> headers, MemoryRegion region, CompletionQueue completions);
 
   bool full(const PathState& path) const;
-  std::size_t fill(std::span<const TxPacket> packets, const UdPeers& peers, TimePoint now, Taken& taken);
+  std::size_t fill(std::span<const TxPacket> packets, UdPeers& peers, TimePoint now, Taken& taken);
   void chain(const TxPacket& packet, const UdPeers::Route& route, std::size_t index);
   Result<void> post(Taken& taken);
   Result<void> reap();
@@ -100,6 +100,7 @@ class UdTx {
   std::array<ibv_send_wr, kBurst> requests_{};
   std::array<std::array<ibv_sge, 2>, kBurst> pieces_{};
   std::optional<Error> lost_;
+  bool given_up_ = false;  // queue pairs were stopped, and what was posted did not complete even so
 };
 
 }  // namespace clustar::transport::io::verbs

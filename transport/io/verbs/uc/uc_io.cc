@@ -207,7 +207,8 @@ void UcIo::say(const Peer& peer, Kind kind, std::span<const std::byte> body, std
   outbox_->say(peer.id, path, preamble, body);
 }
 
-void UcIo::warn_once(bool& said, const std::string& what) const {
+void UcIo::warn_once(bool& said, const std::string& what) {
+  if (problem_.empty()) problem_ = what;
   if (!said && options_.warn) options_.warn(what);
   said = true;
 }
@@ -236,12 +237,14 @@ Join::Counters UcIo::join_counters() const {
 
 std::string UcIo::describe() const {
   return fmt::format(
-      "verbs UC on {}: {} packets written into place and {} placed here, {} by datagrams and {} received so; {} lanes "
-      "were up, {} failed; {} grants told, {} heard; {} headers in {} batches; {} binds of windows",
-      device_.place(options_.port).to_string(), counters_.packets_written, counters_.packets_placed,
-      counters_.datagrams_sent, counters_.datagrams_received, counters_.lanes_up, counters_.lanes_failed,
-      counters_.grants_told, counters_.grants_heard, counters_.packets_written, outbox_->batches(),
-      windows_ ? windows_->binds() : 0);
+             "verbs UC on {}: {} packets written into place and {} placed here, {} by datagrams and {} received so; {} "
+             "lanes "
+             "were up, {} failed; {} grants told, {} heard; {} headers in {} batches; {} binds of windows",
+             device_.place(options_.port).to_string(), counters_.packets_written, counters_.packets_placed,
+             counters_.datagrams_sent, counters_.datagrams_received, counters_.lanes_up, counters_.lanes_failed,
+             counters_.grants_told, counters_.grants_heard, counters_.packets_written, outbox_->batches(),
+             windows_ ? windows_->binds() : 0) +
+         (problem_.empty() ? "" : "; first problem: " + problem_);
 }
 
 void UcIo::wait(Duration timeout) {

@@ -129,7 +129,7 @@ class UcIo final : public PacketIo {
   void reset(Peer& peer);
   void say(const Peer& peer, Kind kind, std::span<const std::byte> body, std::uint8_t path = 0,
            std::uint16_t number = 0);
-  void warn_once(bool& said, const std::string& what) const;
+  void warn_once(bool& said, const std::string& what);
   Peer* find(PeerId peer);
   Join& join_of(Peer& peer);
 
@@ -172,6 +172,7 @@ class UcIo final : public PacketIo {
   bool armed_ = false;
   bool lanes_said_ = false;
   bool windows_said_ = false;
+  std::string problem_;  // the first that was said
 };
 
 }  // namespace clustar::transport::io::verbs::uc

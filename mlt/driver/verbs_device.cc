@@ -1,0 +1,84 @@
+#include "mlt/driver/verbs_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/io/verbs/device_list.h"
+#include "transport/io/verbs/ud_io.h"
+
+namespace clustar::mlt::driver {
+namespace {
+
+namespace verbs = transport::io::verbs;
+
+// As many as over UDP: enough to spread over equal-cost routes.
+constexpr std::uint8_t kPaths = 8;
+static_assert(kPaths <= kMaxPorts);
+
+}  // namespace
+
+transport::io::verbs::Gid gid_of(const net::Address& address) {
+  const net::Endpoint endpoint = address.endpoint();
+  verbs::Gid gid;
+  const std::size_t length = endpoint.ipv6 ? 16 : 4;
+  const std::size_t at = gid.bytes.size() - length;
+  if (!endpoint.ipv6) gid.bytes[10] = gid.bytes[11] = 0xff;
+  for (std::size_t i = 0; i < length; ++i) gid.bytes[at + i] = std::to_integer<std::uint8_t>(endpoint.address[i]);
+  return gid;
+}
+
+Result<RdmaPort> rdma_port_of(const net::Interface& interface, const net::Address& local) {
+  const verbs::Gid wanted = gid_of(local);
+  const auto ports = verbs::list_ports({});
+  if (!ports) return tl::unexpected(ports.error());
+  std::string seen;
+  for (const verbs::PortInfo& port : *ports) {
+    seen += fmt::format("{}{} port {} ({}", seen.empty() ? "" : ", ", port.device, port.port,
+                        port.problem.empty() ? port.state : port.problem);
+    if (port.active && port.problem.empty()) {
+      const auto device = verbs::Device::open(port.device);
+      if (!device) return tl::unexpected(device.error());
+      const auto table = device->gids(port.port);
+      if (!table) return tl::unexpected(table.error());
+      for (const verbs::GidEntry& entry : *table) {
+        if (entry.type != verbs::GidType::kRoceV2) continue;
+        if (entry.gid == wanted) {
+          return RdmaPort{port.device, static_cast<std::uint8_t>(port.port), static_cast<int>(entry.index)};
+        }
+        seen += ", " + entry.gid.to_string();
+      }
+    }
+    seen += ")";
+  }
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("mlt: no active RoCE v2 port has {}, the address of {}; RDMA ports here: {}. Choose an "
+                          "interface of one of them by CLUSTAR_SOCKET_IFNAME, or set CLUSTAR_IO=udp",
+                          wanted.to_string(), interface.name, seen.empty() ? "none" : seen));
+}
+
+Result<Device> open_verbs_ud_device(const net::Interface& interface, const net::Address& local) {
+  const auto place = rdma_port_of(interface, local);
+  if (!place) return tl::unexpected(place.error());
+  auto opened = verbs::UdIo::open(
+      {.device = place->device, .port = place->port, .gid = {.index = place->gid_index}, .paths = kPaths});
+  if (!opened) return tl::unexpected(opened.error());
+  verbs::UdIo* io = opened->get();
+  Device device;
+  device.datapath = Datapath::kVerbsUd;
+  device.ports.count = kPaths;
+  device.ports.key = io->local().q_key;
+  std::copy_n(io->local().queue_pairs.begin(), kPaths, device.ports.port.begin());
+  device.add_peer = [io](const net::Address& host, const Ports& ports) {
+    return io->add_peer({gid_of(host), ports.key, {ports.all().begin(), ports.all().end()}});
+  };
+  device.remove_peer = [io](transport::io::PeerId peer) { static_cast<void>(io->remove_peer(peer)); };
+  device.describe = [io] { return io->describe(); };
+  device.readable_fds = io->readable_fds();
+  device.before_sleep = [io] { return io->arm().value_or(false); };
+  device.io = std::move(*opened);
+  return device;
+}
+
+}  // namespace clustar::mlt::driver

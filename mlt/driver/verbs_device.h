@@ -1,0 +1,27 @@
+// Devices over RDMA verbs: UD queue pairs on the RoCE v2 port that has an interface's address.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "mlt/driver/device.h"
+#include "transport/io/verbs/gid.h"
+
+namespace clustar::mlt::driver {
+
+// Where an address of this host is an RDMA port's, too.
+struct RdmaPort {
+  std::string device{};
+  std::uint8_t port = 1;
+  int gid_index = 0;
+};
+// Error kUnavailable: no active RoCE v2 port has it; names those there are.
+Result<RdmaPort> rdma_port_of(const transport::net::Interface& interface, const transport::net::Address& local);
+
+// RoCE v2 takes an interface's addresses as the GIDs of its port.
+transport::io::verbs::Gid gid_of(const transport::net::Address& address);
+
+// Errors: as rdma_port_of, and what the device refuses.
+Result<Device> open_verbs_ud_device(const transport::net::Interface& interface, const transport::net::Address& local);
+
+}  // namespace clustar::mlt::driver
