@@ -57,6 +57,8 @@ class Receiver {
   // options.max_tags.
   std::optional<std::uint32_t> post(std::int32_t tag, std::uint32_t length, LedgerBook& ledgers, TimePoint now);
   bool full() const { return free_receives_.empty() && receives_.size() == options_.max_messages; }
+  // Which of the receives with its tag it is, counted from 0, as the sender counts its messages (OpenRecord::tag_seq).
+  std::uint32_t tag_seq(std::uint32_t receive) const { return receives_[receive].tag_seq; }
   // The receive's ReceiveDone was handled; its id may come again.
   void release(std::uint32_t receive);
 

@@ -73,6 +73,9 @@ class Sender {
   std::optional<SendDone> poll_done();
   const PacketBitmap& delivered(std::uint32_t message) const { return messages_[message].delivered; }
 
+  // Of a message that is not done.
+  const OpenRecord& opened(std::uint32_t message) const { return messages_[message].open; }
+
   // For a caller that closes and has a sure way to tell the receiver: the packet, unless it is known to be there.
   std::optional<DataHeader> repeat(std::uint32_t message, std::uint32_t index) const;
 

@@ -82,6 +82,7 @@ Result<void> Engine::attach(Client& client, End end, const net::Address& host, c
   if (sealing_) sealing_->add(*id, end, *session, options_.paths);
   if (*id >= attached_.size()) attached_.resize(*id + 1);
   attached_[*id] = {&client, key, end, std::move(options), channel.comm_id};
+  attached_[*id].peer_id = peer.id;
   ++communicators_[channel.comm_id];
   if (end == End::kReceives) return {};
   const auto lane = attached_[*id].lane = queue_.add_lane();
@@ -112,6 +113,7 @@ void Engine::leave_communicator(std::uint64_t communicator) {
 void Engine::close(ConnectionId id) {
   keep_pending([&](const Pending& pending) { return pending.connection != id; });
   Attached gone = std::exchange(attached_[id], Attached{});
+  for (const io::Landing landing : gone.landings) device_.io->cancel(landing);
   if (gone.end == End::kSends) {
     counters_.retransmissions += core_.sender(id).counters().retransmitted;
     queue_.remove_lane(gone.lane);
@@ -146,6 +148,19 @@ void Engine::keep_pending(Keep keep) {
     ++kept;
   }
   pending_count_ = kept;
+}
+
+io::Landing Engine::expect(ConnectionId id, std::uint64_t slot, const io::MemorySlice& target) {
+  if (!places() || target.mr == nullptr || target.length < kLeastLanding) return {};
+  const io::Landing landing = device_.io->expect(attached_[id].peer_id, slot, target, options_.segment);
+  if (landing.id != 0) attached_[id].landings.push_back(landing);
+  return landing;
+}
+
+void Engine::cancel(ConnectionId id, io::Landing landing) {
+  if (landing.id == 0) return;
+  device_.io->cancel(landing);
+  std::erase_if(attached_[id].landings, [&](const io::Landing& each) { return each.id == landing.id; });
 }
 
 // A packet that the device did not take yet may be a needless repetition of what has arrived meanwhile.
@@ -319,7 +334,13 @@ bool Engine::next_pending(TimePoint now) {
   packet.header.resize(io::Header::kMax);
   packet.header.resize(serialize(transmit.header, packet.header.bytes()));
   packet.payload = {};
-  if (transmit.length > 0) packet.payload = attached_[out_.connection].client->payload(transmit);
+  packet.destination = {};
+  Client* client = attached_[out_.connection].client;
+  if (transmit.length > 0) packet.payload = client->payload(transmit);
+  const auto* data = std::get_if<DataHeader>(&transmit.header);
+  if (data != nullptr && !data->retransmission && data->message_bytes >= kLeastLanding && places()) {
+    packet.destination = client->destination(transmit, *data);
+  }
   // Answers to probes keep their path: the latest may have been lost on the other.
   const bool follows = std::holds_alternative<Ack>(transmit.header) || std::holds_alternative<Posted>(transmit.header);
   pending_[pending_count_] = {out_.connection, transmit.message, std::holds_alternative<DataHeader>(transmit.header),

@@ -54,6 +54,9 @@ class Engine {
    public:
     virtual void submit(std::uint32_t request, TimePoint now) = 0;  // what was posted
     virtual io::MemorySlice payload(const Transmit& transmit) = 0;
+    // Of payload that goes for the first time, on a device that places it.
+    virtual io::Destination destination(const Transmit&, const DataHeader&) { return {}; }
+    // `payload` may lie at its place already, put there by the device.
     virtual void place(const Placement& placement, std::span<const std::byte> payload) = 0;
     virtual void on_event(const Endpoint::Event& event, TimePoint now) = 0;
     // Of a send that enqueue() put into the send queue: whether the core may take it now, and that it does.
@@ -117,6 +120,10 @@ class Engine {
   void enqueue(ConnectionId connection, std::uint32_t request, const transport::FlowTag& flow, std::uint64_t bytes);
   void begin_sends(TimePoint now);
   void want_offered(Client& client, std::uint32_t request) { offered_.push_back({&client, request}); }
+  // Tells the device where the message `slot` of the peer of a connection that receives is to be placed, if it can and
+  // packets are not sealed: what is placed was not verified. close() cancels what was not.
+  io::Landing expect(ConnectionId connection, std::uint64_t slot, const io::MemorySlice& target);
+  void cancel(ConnectionId connection, io::Landing landing);
   void drain_posts(TimePoint now);
   void handle_events(TimePoint now);
   Endpoint& core() { return core_; }
@@ -134,7 +141,8 @@ class Engine {
   static constexpr int kSendBursts = 8;       // per turn
   static constexpr std::size_t kGather = 16;  // small requests that may wait for each other
   static constexpr std::size_t kSmall = 16 * 1024;
-  static constexpr std::size_t kTiny = 400;  // payload that leaves room for others in a datagram
+  static constexpr std::size_t kLeastLanding = 32 * 1024;  // of a message: less has left before its place is known
+  static constexpr std::size_t kTiny = 400;                // payload that leaves room for others in a datagram
   static constexpr std::size_t kChecksPerTurn = 32;
   static constexpr Duration kCheckInterval = std::chrono::milliseconds(1);
   // Callers that did not come for so long are taken for silent.
@@ -161,6 +169,8 @@ class Engine {
     std::unique_ptr<const Options> options{};  // its own
     std::uint64_t communicator = 0;
     transport::SendQueue::LaneId lane = 0;  // of one that sends
+    io::PeerId peer_id = 0;
+    std::vector<io::Landing> landings{};  // of one that receives: open
   };
   struct Peer {
     io::PeerId id = 0;
@@ -175,6 +185,7 @@ class Engine {
   bool transmit(TimePoint now);
   bool send_bursts(TimePoint now);
   bool next_pending(TimePoint now);
+  bool places() const { return device_.io->capabilities().landing && !sealing_; }
   void gather(std::size_t from);
   void seal_fresh();
   template <class Keep>

@@ -69,7 +69,7 @@ Result<Request*> MltRecvChannel::recv(std::span<const RecvPart> parts) {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     std::byte* target = parts[i].mr == nullptr ? nullptr : parts[i].mr->memory().address + parts[i].offset;
-    group.parts[i] = {parts[i].mr, target, parts[i].length, parts[i].tag};
+    group.parts[i] = {parts[i].mr, target, parts[i].length, parts[i].tag, {}};
     bytes += parts[i].length;
   }
   engine_.post(*this, group.index, bytes);
@@ -105,6 +105,7 @@ void MltRecvChannel::submit(std::uint32_t index, TimePoint now) {
       return;
     }
     part_of_[*receive] = {index, i};
+    expect(*receive, group.parts[i]);
   }
   if (control_open_) return;
   offer_last_words(0);
@@ -112,10 +113,18 @@ void MltRecvChannel::submit(std::uint32_t index, TimePoint now) {
   fail_if_waiting();
 }
 
+void MltRecvChannel::expect(std::uint32_t receive, Part& part) {
+  if (part.mr == nullptr) return;
+  const std::size_t offset = static_cast<std::size_t>(part.target - part.mr->memory().address);
+  const std::uint32_t tag_seq = engine_.core().receiver(id()).tag_seq(receive);
+  part.landing = engine_.expect(id(), slot(part.tag, tag_seq), {io_mr(*part.mr), offset, part.length});
+}
+
 void MltRecvChannel::copy(std::uint32_t receive, std::size_t offset, std::span<const std::byte> bytes) {
   const PartRef where = part_of_[receive];
   const Part& part = groups_[where.group].parts[where.part];
   if (offset >= part.length || bytes.empty()) return;  // the message is longer than its receive
+  if (bytes.data() == part.target + offset) return;
   const std::size_t length = std::min(bytes.size(), part.length - offset);
   if (part.length >= kStreamedBytes) {
     stream_copy(part.target + offset, bytes.data(), length);
@@ -154,12 +163,13 @@ void MltRecvChannel::on_unstage(std::uint32_t receive) {
   receiver.unstaged(receive);
 }
 
-// What is missing reads as zero before the request is done.
+// The device writes no more, and what is missing reads as zero, before the request is done.
 void MltRecvChannel::on_done(const ReceiveDone& done) {
   const PartRef where = part_of_[done.receive];
   Group& group = groups_[where.group];
   const Part& part = group.parts[where.part];
   const Receiver& receiver = engine_.core().receiver(id());
+  engine_.cancel(id(), part.landing);
   if (done.missing > 0) {
     std::uint32_t from = 0;
     while (const auto range = receiver.missing(done.receive, from)) {

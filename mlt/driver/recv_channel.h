@@ -36,6 +36,7 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
     std::byte* target = nullptr;
     std::size_t length = 0;
     int tag = 0;
+    io::Landing landing{};
   };
   // One request: receives that complete together.
   struct Group final : transport::Request {
@@ -58,6 +59,7 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   };
 
   Result<transport::Progress> test(Group& group);
+  void expect(std::uint32_t receive, Part& part);
   void copy(std::uint32_t receive, std::size_t offset, std::span<const std::byte> bytes);
   std::span<std::byte> staging(std::uint32_t buffer);
   void on_unstage(std::uint32_t receive);

@@ -184,6 +184,11 @@ io::MemorySlice MltSendChannel::payload(const Transmit& transmit) {
   return {outgoing.memory, outgoing.offset + transmit.offset, transmit.length};
 }
 
+io::Destination MltSendChannel::destination(const Transmit& transmit, const DataHeader& header) {
+  const OpenRecord& open = engine_.core().sender(id()).opened(transmit.message);
+  return {slot(open.tag, open.tag_seq), header.index, header.segment};
+}
+
 void MltSendChannel::on_event(const Endpoint::Event& event, TimePoint) {
   if (std::holds_alternative<Endpoint::PeerLost>(event.what)) {
     fail_with(ErrorCode::kRemote, "the peer does not answer");

@@ -17,8 +17,9 @@ namespace verbs = transport::io::verbs;
 constexpr std::uint8_t kPaths = 8;
 static_assert(kPaths <= kMaxPorts);
 
-// RoCE v2 takes an interface's addresses as the GIDs of its port.
-verbs::Gid gid_of(const net::Address& address) {
+}  // namespace
+
+transport::io::verbs::Gid gid_of(const net::Address& address) {
   const net::Endpoint endpoint = address.endpoint();
   verbs::Gid gid;
   const std::size_t length = endpoint.ipv6 ? 16 : 4;
@@ -27,8 +28,6 @@ verbs::Gid gid_of(const net::Address& address) {
   for (std::size_t i = 0; i < length; ++i) gid.bytes[at + i] = std::to_integer<std::uint8_t>(endpoint.address[i]);
   return gid;
 }
-
-}  // namespace
 
 Result<RdmaPort> rdma_port_of(const net::Interface& interface, const net::Address& local) {
   const verbs::Gid wanted = gid_of(local);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "mlt/driver/device.h"
+#include "transport/io/verbs/gid.h"
 
 namespace clustar::mlt::driver {
 
@@ -16,6 +17,9 @@ struct RdmaPort {
 };
 // Error kUnavailable: no active RoCE v2 port has it; names those there are.
 Result<RdmaPort> rdma_port_of(const transport::net::Interface& interface, const transport::net::Address& local);
+
+// RoCE v2 takes an interface's addresses as the GIDs of its port.
+transport::io::verbs::Gid gid_of(const transport::net::Address& address);
 
 // Errors: as rdma_port_of, and what the device refuses.
 Result<Device> open_verbs_ud_device(const transport::net::Interface& interface, const transport::net::Address& local);

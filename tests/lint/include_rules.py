@@ -33,6 +33,7 @@ ROOMS = {
     "mlt/driver": ["transport/base", "transport/api", "transport/net", "transport/crypto", PACKET_IO, "mlt/core", MEMORY],
     # The one place that knows which datagrams there are.
     "mlt/driver/udp_device": ["transport/base", "transport/net", PACKET_IO, "transport/io/udp", "mlt/driver", MEMORY],
+    "mlt/driver/verbs_uc_device": ["transport/base", "transport/net", PACKET_IO, "transport/io/verbs", "mlt/driver", MEMORY],
     "mlt/driver/verbs_device": ["transport/base", "transport/net", PACKET_IO, "transport/io/verbs", "mlt/driver", MEMORY],
     # Experiments with faults.
     "mlt/driver/faulty_device": ["transport/base", "transport/net", PACKET_IO, "transport/io/decorators", "mlt/driver"],

@@ -62,7 +62,7 @@ class RecordingIo final : public PacketIo {
     return filled;
   }
   void release(std::span<const RxPacket> packets) override { unreleased -= packets.size(); }
-  Landing expect(PeerId, std::uint32_t, const MemorySlice&, std::size_t) override { return {}; }
+  Landing expect(PeerId, std::uint64_t, const MemorySlice&, std::size_t) override { return {}; }
   void cancel(Landing) override {}
   void wait(Duration timeout) override { waited.push_back(timeout); }
 

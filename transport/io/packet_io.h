@@ -2,7 +2,8 @@
 // keeps no connection, retransmits nothing and knows no protocol.
 //
 // Thread rule: one thread at a time calls send, receive, release, expect, cancel and wait; reg_mr, ~Mr and settle may
-// run beside them. Lifetime rule: a PacketIo outlives its Mrs and is destroyed after all received packets were released.
+// run beside them. Lifetime rule: a PacketIo outlives its Mrs and is destroyed after all received packets were
+// released.
 #pragma once
 
 #include <array>
@@ -55,6 +56,14 @@ class Header {
 
 enum class Ecn : std::uint8_t { kNotEct = 0, kEct1 = 1, kEct0 = 2, kCe = 3 };  // RFC 3168, section 5
 
+// Where payload belongs at the peer: at segment * segment_bytes of what it expects as `slot`, if it told expect() the
+// same segment_bytes.
+struct Destination {
+  std::uint64_t slot = 0;  // 0 = nowhere
+  std::uint32_t segment = 0;
+  std::uint32_t segment_bytes = 0;
+};
+
 struct TxPacket {
   PeerId peer = 0;
   std::uint8_t path = 0;  // < Capabilities::paths; packets of one path keep their order unless the network breaks it
@@ -62,6 +71,8 @@ struct TxPacket {
   bool ect = false;                // a switch may mark this packet instead of dropping it
   Header header;
   MemorySlice payload;  // unchanged until the backend has read it: see Capabilities::copies
+  // A hint, for first transmissions only: what is sent again may meet the first one on its way.
+  Destination destination{};
 };
 
 struct RxPacket {
@@ -72,8 +83,11 @@ struct RxPacket {
   bool trimmed = false;  // a switch cut the payload off
   TimePoint rx_time{};
   std::span<const std::byte> header;
-  std::span<const std::byte> payload;  // empty when it was placed by a Landing: its bytes are there
-  std::uint64_t cookie = 0;            // the backend's, for release()
+  // Empty when it was placed by a Landing: its bytes are there. Where `placed` is true, those very bytes, until
+  // release() or cancel().
+  std::span<const std::byte> payload;
+  bool placed = false;
+  std::uint64_t cookie = 0;  // the backend's, for release()
 };
 
 // When payload memory is free again. copies: when send() returns. Else: when Capabilities::in_flight further packets
@@ -82,11 +96,12 @@ struct Capabilities {
   std::size_t max_packet = 0;  // header and payload together
   std::size_t header_bytes = Header::kMax;
   std::uint8_t paths = 1;
-  bool marks = false;               // reports Ecn::kCe
-  bool landing = false;             // expect() places payload
-  bool copies = true;               // payload memory is free again when send() returns
-  std::uint32_t in_flight = 0;      // if not: so many packets, the latest that send() took, may still be read later
-  std::uint64_t line_rate_bps = 0;  // 0 = unknown
+  bool marks = false;                  // reports Ecn::kCe
+  bool landing = false;                // expect() places payload
+  bool rewrites_until_cancel = false;  // and may do so again after the packet was returned: see expect()
+  bool copies = true;                  // payload memory is free again when send() returns
+  std::uint32_t in_flight = 0;         // if not: so many packets, the latest that send() took, may still be read later
+  std::uint64_t line_rate_bps = 0;     // 0 = unknown
 };
 
 // A hint that was accepted by expect().
@@ -111,11 +126,14 @@ class PacketIo {
   // Hint: payload of message `slot` from `peer` belongs to `target`, cut into segments of `segment_bytes`; none of it
   // has come so far. Until cancel() the backend may write into every segment whose packet receive() has not yet
   // returned, also bytes that belong elsewhere, and into no other one: who reads a segment before its packet was
-  // returned, as a GPU that polls flags in the payload does, must not be given away. What the caller fills in by other
-  // means (a packet that it returned itself, a retransmission by another device) it fills in after cancel().
-  virtual Landing expect(PeerId peer, std::uint32_t slot, const MemorySlice& target, std::size_t segment_bytes) = 0;
-  // Nothing is written from now on. Segments whose packets were not returned have any bytes; packets that were placed
-  // before may still be returned. A Landing that is not in use is ignored.
+  // returned, as a GPU that polls flags in the payload does, must not be given away. With rewrites_until_cancel it
+  // writes only what was sent for a segment, but once more for every time that the network delivers it, so nobody may
+  // own the target before cancel(). What the caller fills in by other means (zeroes, a retransmission by another
+  // device) it fills in after cancel(); the same bytes that the peer's packet had may be written before.
+  virtual Landing expect(PeerId peer, std::uint64_t slot, const MemorySlice& target, std::size_t segment_bytes) = 0;
+  // Nothing is written from now on: returns when that is sure. Segments whose packets were not returned have any bytes.
+  // Packets that were placed before may still be returned, but none with `placed`. A Landing that is not in use is
+  // ignored.
   virtual void cancel(Landing landing) = 0;
 
   // Returns when no payload is read any more of what was taken before. Bounded: a device that does not finish is lost.

@@ -30,7 +30,7 @@ class SimPacketIo final : public io::PacketIo, private Endpoint {
   Result<std::size_t> send(std::span<const io::TxPacket> packets) override;
   Result<std::size_t> receive(std::span<io::RxPacket> packets) override;
   void release(std::span<const io::RxPacket> packets) override;
-  io::Landing expect(io::PeerId, std::uint32_t, const io::MemorySlice&, std::size_t) override { return {}; }
+  io::Landing expect(io::PeerId, std::uint64_t, const io::MemorySlice&, std::size_t) override { return {}; }
   void cancel(io::Landing) override {}
   void wait(Duration timeout) override;
 

@@ -17,7 +17,7 @@ class ForwardingIo : public PacketIo {
   Result<std::size_t> send(std::span<const TxPacket> packets) override { return inner_->send(packets); }
   Result<std::size_t> receive(std::span<RxPacket> packets) override { return inner_->receive(packets); }
   void release(std::span<const RxPacket> packets) override { inner_->release(packets); }
-  Landing expect(PeerId peer, std::uint32_t slot, const MemorySlice& target, std::size_t segment_bytes) override {
+  Landing expect(PeerId peer, std::uint64_t slot, const MemorySlice& target, std::size_t segment_bytes) override {
     return inner_->expect(peer, slot, target, segment_bytes);
   }
   void cancel(Landing landing) override { inner_->cancel(landing); }

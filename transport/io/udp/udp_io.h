@@ -115,7 +115,7 @@ class UdpIo final : public PacketIo {
   void release(std::span<const RxPacket> packets) override;
   // Not accepted: without UdpOptions::locate, below landing_least_segment, a second target for a slot of a peer, memory
   // that is not registered here, more than LandingTable::kMost.
-  Landing expect(PeerId peer, std::uint32_t slot, const MemorySlice& target, std::size_t segment_bytes) override;
+  Landing expect(PeerId peer, std::uint64_t slot, const MemorySlice& target, std::size_t segment_bytes) override;
   void cancel(Landing landing) override { landings_.cancel(landing); }
   // While all receive buffers are out nothing can be received: it then waits for room to send, or `timeout`.
   void wait(Duration timeout) override;

@@ -12,15 +12,16 @@ constexpr std::size_t kLeastBytes = 16384;
 
 }  // namespace
 
-Landing UdpIo::expect(PeerId peer, std::uint32_t slot, const MemorySlice& target, std::size_t segment_bytes) {
-  if (scatter_ == nullptr || segment_bytes < least_segment_) return {};
+Landing UdpIo::expect(PeerId peer, std::uint64_t slot, const MemorySlice& target, std::size_t segment_bytes) {
+  if (slot > ~std::uint32_t{0} || scatter_ == nullptr || segment_bytes < least_segment_) return {};
   if (!peers_.known(peer) || target.mr == nullptr) return {};
   const gdr::MemoryRef& memory = target.mr->memory();
   if (memory.kind != gdr::MemoryKind::kHost || target.offset > memory.length ||
       target.length > memory.length - target.offset) {
     return {};
   }
-  return landings_.add(peer, slot, {memory.address + target.offset, target.length}, segment_bytes);
+  return landings_.add(peer, static_cast<std::uint32_t>(slot), {memory.address + target.offset, target.length},
+                       segment_bytes);
 }
 
 Result<bool> UdpIo::read_into_landings(std::uint8_t path, std::size_t most) {

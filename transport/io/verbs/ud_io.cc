@@ -154,9 +154,10 @@ Result<std::unique_ptr<Mr>> UdIo::reg_mr(const gdr::MemoryRef& memory) {
                      memory.kind == gdr::MemoryKind::kDmaBuf;
   const bool there = memory.kind == gdr::MemoryKind::kDmaBuf ? memory.fd >= 0 : memory.address != nullptr;
   if (!known || !there) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("verbs UD: memory to be registered is of kind {} and has no {}", gdr::to_string(memory.kind),
-                            memory.kind == gdr::MemoryKind::kDmaBuf ? "descriptor" : "address that is known"));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("verbs UD: memory to be registered is of kind {} and has no {}", gdr::to_string(memory.kind),
+                    memory.kind == gdr::MemoryKind::kDmaBuf ? "descriptor" : "address that is known"));
   }
   auto region = MemoryRegion::make(domain_, memory, options_.access);
   if (!region) return tl::unexpected(region.error());
@@ -304,7 +305,7 @@ void UdIo::look_for_events(TimePoint now) {
     if ((*event)->type == IBV_EVENT_PORT_ERR) {
       // Peers are silent until it is active again, which is what whoever is above must be able to bear.
       if (ours) ++counters_.port_errors;
-    } else if ((*event)->fatal) {
+    } else if ((*event)->fatal && ((*event)->queue_pair == 0 || tx_->path_of((*event)->queue_pair))) {  // ours
       lost_ = Error{ErrorCode::kSystem, (*event)->text};
     }
   }

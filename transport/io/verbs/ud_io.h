@@ -92,7 +92,7 @@ class UdIo final : public PacketIo {
   Result<std::size_t> send(std::span<const TxPacket> packets) override;
   Result<std::size_t> receive(std::span<RxPacket> packets) override;
   void release(std::span<const RxPacket> packets) override;
-  Landing expect(PeerId, std::uint32_t, const MemorySlice&, std::size_t) override { return {}; }
+  Landing expect(PeerId, std::uint64_t, const MemorySlice&, std::size_t) override { return {}; }
   void cancel(Landing) override {}
   void settle() override { tx_->settle(); }
   void wait(Duration timeout) override;

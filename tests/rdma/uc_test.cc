@@ -1,0 +1,277 @@
+// Payload written into place by UC: where it lands, what is lost, and that nothing is written after cancel().
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "tests/rdma/link.h"
+#include "tests/rdma/two_ends.h"
+#include "tests/rdma/uc_ends.h"
+
+namespace clustar::tests {
+namespace {
+
+using namespace std::chrono_literals;
+using transport::conformance::PayloadBuffer;
+using transport::conformance::Received;
+
+constexpr std::size_t kSegment = 896;
+
+// A message of end 0 to end 1, whose packets carry its number and theirs.
+class UcWrites : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto created = UcBed::create({}, 4);
+    if (!created && created.error().code == ErrorCode::kUnavailable) GTEST_SKIP() << created.error().message;
+    bed = must(std::move(created));
+  }
+  // Expects slot `slot` and has the grant heard.
+  io::Landing expect(PayloadBuffer& target, std::uint64_t slot) {
+    const std::uint64_t heard = bed->uc(0).counters().grants_heard;
+    const auto landing = bed->uc(1).expect(bed->peer(1, 0), slot, {target.mr.get(), 0, target.bytes.size()}, kSegment);
+    EXPECT_NE(landing.id, 0u);
+    EXPECT_TRUE(bed->until([&] { return bed->uc(0).counters().grants_heard > heard; }));
+    return landing;
+  }
+  std::vector<io::TxPacket> packets(const PayloadBuffer& source, std::uint64_t slot, std::uint8_t path = 0) {
+    std::vector<io::TxPacket> all;
+    for (std::size_t offset = 0; offset < source.bytes.size(); offset += kSegment) {
+      io::TxPacket& one = all.emplace_back();
+      one.peer = bed->peer(0, 1);
+      one.path = path;
+      one.header.resize(12);
+      const auto segment = static_cast<std::uint32_t>(offset / kSegment);
+      std::memcpy(one.header.bytes().data(), &slot, 8);
+      std::memcpy(one.header.bytes().data() + 8, &segment, 4);
+      one.payload = {source.mr.get(), offset, std::min(kSegment, source.bytes.size() - offset)};
+      one.destination = {slot, segment, kSegment};
+    }
+    return all;
+  }
+  static std::uint32_t segment_of(const Received& packet) {
+    std::uint32_t segment = 0;
+    std::memcpy(&segment, packet.header.data() + 8, 4);
+    return segment;
+  }
+  void send(std::span<const io::TxPacket> all) {
+    ASSERT_TRUE(bed->until([&] {
+      all = all.subspan(must(bed->uc(0).send(all)));
+      return all.empty();
+    }));
+  }
+  // The lane is made by the first packet that could use it, which goes as a datagram.
+  void bring_up_lane(std::uint8_t path = 0) {
+    PayloadBuffer source(bed->end(0), kSegment, 1);
+    PayloadBuffer target(bed->end(1), kSegment, 2);
+    const std::size_t before = bed->uc(0).lanes_up(bed->peer(0, 1));
+    const auto landing = expect(target, 0xfff0u + path);
+    send(packets(source, 0xfff0u + path, path));
+    ASSERT_TRUE(bed->until([&] { return bed->uc(0).lanes_up(bed->peer(0, 1)) > before; }))
+        << bed->uc(0).describe() << (bed->ends[0]->warnings.empty() ? "" : bed->ends[0]->warnings[0])
+        << (bed->ends[1]->warnings.empty() ? "" : bed->ends[1]->warnings[0]);
+    bed->uc(1).cancel(landing);
+    bed->until([&] { return !bed->received[1].empty(); });
+    bed->received[1].clear();
+  }
+  // Puts in by hand what came by datagrams, as a protocol above does.
+  static void fill(PayloadBuffer& target, const Received& packet) {
+    if (packet.info.placed) return;
+    std::ranges::copy(packet.payload,
+                      target.bytes.begin() + static_cast<std::ptrdiff_t>(segment_of(packet) * kSegment));
+  }
+
+  std::unique_ptr<UcBed> bed;
+};
+
+TEST_F(UcWrites, AMessageLandsInPlaceWithoutACopyOfOurs) {
+  bring_up_lane();
+  PayloadBuffer source(bed->end(0), 100 * kSegment + 17, 3);
+  PayloadBuffer target(bed->end(1), source.bytes.size(), 4);
+  const auto landing = expect(target, 7);
+  const std::uint64_t datagrams = bed->uc(0).counters().datagrams_sent;
+  send(packets(source, 7));
+  ASSERT_TRUE(bed->until([&] { return bed->received[1].size() == 101; })) << bed->uc(1).describe();
+  EXPECT_EQ(target.bytes, source.bytes);
+  for (const Received& packet : bed->received[1]) {
+    EXPECT_TRUE(packet.info.placed);
+    EXPECT_EQ(packet.info.peer, bed->peer(1, 0));
+    const auto* bytes = source.bytes.data() + segment_of(packet) * kSegment;
+    EXPECT_EQ(std::memcmp(packet.payload.data(), bytes, packet.payload.size()), 0);
+  }
+  EXPECT_EQ(bed->uc(0).counters().datagrams_sent, datagrams) << "none of it went by datagrams";
+  EXPECT_EQ(bed->uc(0).counters().packets_written, 101u);
+  EXPECT_EQ(bed->uc(1).counters().packets_placed, 101u);
+  bed->uc(1).cancel(landing);
+  EXPECT_TRUE(bed->ends[0]->warnings.empty() && bed->ends[1]->warnings.empty());
+}
+
+TEST_F(UcWrites, WhatIsSentAgainAndWhatHasNoPlaceGoesByDatagrams) {
+  bring_up_lane();
+  PayloadBuffer source(bed->end(0), 4 * kSegment, 5);
+  PayloadBuffer target(bed->end(1), source.bytes.size(), 6);
+  const auto landing = expect(target, 8);
+  send(packets(source, 8));
+  ASSERT_TRUE(bed->until([&] { return bed->received[1].size() == 4; }));
+  send(packets(source, 8));   // again
+  send(packets(source, 99));  // nobody expects it
+  ASSERT_TRUE(bed->until([&] { return bed->received[1].size() == 12; }));
+  EXPECT_EQ(std::ranges::count_if(bed->received[1], [](const Received& one) { return one.info.placed; }), 4);
+  bed->uc(1).cancel(landing);
+}
+
+TEST_F(UcWrites, EveryPathHasItsLane) {
+  for (std::uint8_t path = 0; path < 4; ++path) bring_up_lane(path);
+  PayloadBuffer source(bed->end(0), 64 * kSegment, 7);
+  PayloadBuffer target(bed->end(1), source.bytes.size(), 8);
+  const auto landing = expect(target, 9);
+  std::vector<io::TxPacket> all = packets(source, 9);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].path = static_cast<std::uint8_t>(i % 4);
+  send(all);
+  ASSERT_TRUE(bed->until([&] { return bed->received[1].size() == 64; }));
+  EXPECT_EQ(target.bytes, source.bytes);
+  for (const Received& packet : bed->received[1]) {
+    EXPECT_TRUE(packet.info.placed);
+    EXPECT_EQ(packet.info.path, segment_of(packet) % 4);
+  }
+  bed->uc(1).cancel(landing);
+}
+
+// The promise on which a receive may complete: with packets of the message still on their way, twice and out of order,
+// nothing changes any more once cancel() has returned.
+TEST_F(UcWrites, NothingIsWrittenAfterCancel) {
+  bring_up_lane();
+  const Netem trouble("delay 30ms 10ms 25% reorder 30% duplicate 30%");
+  for (std::uint64_t round = 0; round < 8; ++round) {
+    PayloadBuffer source(bed->end(0), 48 * kSegment, 9);
+    PayloadBuffer target(bed->end(1), source.bytes.size(), 10);
+    const auto landing = expect(target, 100 + round);
+    const std::uint64_t written = bed->uc(0).counters().packets_written;
+    send(packets(source, 100 + round));
+    ASSERT_EQ(bed->uc(0).counters().packets_written, written + 48);
+    // Some have come, others have not.
+    const std::size_t some = round * 6;
+    bed->until([&] { return bed->received[1].size() >= some; }, 200ms);
+    bed->uc(1).cancel(landing);
+    std::ranges::fill(target.bytes, std::byte{0xc5});
+    const std::uint64_t came = bed->uc(1).counters().packets_placed;
+    bed->until([] { return false; }, 120ms);  // longer than anything is on its way
+    EXPECT_TRUE(std::ranges::all_of(target.bytes, [](std::byte one) { return one == std::byte{0xc5}; })) << round;
+    EXPECT_EQ(bed->uc(1).counters().packets_placed, came) << "and none is told as placed";
+    bed->received[1].clear();
+  }
+  EXPECT_EQ(bed->uc(1).counters().unsure, 0u);
+}
+
+// The same memory is open again, for another message: what is late of the old one does not reach it.
+TEST_F(UcWrites, AnOldGrantDoesNotOpenItsMemoryAgain) {
+  bring_up_lane();
+  PayloadBuffer old(bed->end(0), 32 * kSegment, 11);
+  PayloadBuffer fresh(bed->end(0), old.bytes.size(), 12);
+  PayloadBuffer target(bed->end(1), old.bytes.size(), 13);
+  const auto first = expect(target, 20);
+  const Netem slow("delay 40ms");
+  send(packets(old, 20));
+  bed->uc(1).cancel(first);
+  std::ranges::fill(target.bytes, std::byte{0});
+  const auto second = bed->uc(1).expect(bed->peer(1, 0), 21, {target.mr.get(), 0, target.bytes.size()}, kSegment);
+  ASSERT_NE(second.id, 0u);
+  bed->until([] { return false; }, 100ms);
+  EXPECT_TRUE(std::ranges::all_of(target.bytes, [](std::byte one) { return one == std::byte{0}; }));
+  send(packets(fresh, 21));
+  bed->received[1].clear();
+  ASSERT_TRUE(bed->until([&] { return bed->received[1].size() >= 32; }));
+  EXPECT_EQ(target.bytes, fresh.bytes);
+  bed->uc(1).cancel(second);
+}
+
+TEST_F(UcWrites, LossDuplicatesAndReorderingCostPacketsOnly) {
+  bring_up_lane();
+  const Netem trouble("delay 3ms 2ms loss 5% duplicate 10% reorder 20%");
+  std::uint64_t placed = 0;
+  for (std::uint64_t round = 0; round < 10; ++round) {
+    PayloadBuffer source(bed->end(0), 60 * kSegment, 14);
+    PayloadBuffer target(bed->end(1), source.bytes.size(), 15);
+    const auto landing =
+        bed->uc(1).expect(bed->peer(1, 0), 200 + round, {target.mr.get(), 0, target.bytes.size()}, kSegment);
+    bed->until([] { return false; }, 20ms);
+    const auto all = packets(source, 200 + round);
+    std::set<std::uint32_t> came;
+    std::set<std::uint32_t> here;
+    for (int tries = 0; tries < 50 && came.size() < all.size(); ++tries) {
+      std::vector<io::TxPacket> rest;
+      for (const io::TxPacket& one : all) {
+        if (!came.contains(one.destination.segment)) rest.push_back(one);
+      }
+      send(rest);
+      bed->until([] { return false; }, 25ms);
+      for (const Received& packet : bed->received[1]) {
+        std::uint64_t slot = 0;
+        std::memcpy(&slot, packet.header.data(), 8);
+        if (slot != 200 + round) continue;
+        const auto* bytes = source.bytes.data() + segment_of(packet) * kSegment;
+        EXPECT_EQ(std::memcmp(packet.payload.data(), bytes, packet.payload.size()), 0);
+        if (packet.info.placed) {
+          EXPECT_TRUE(here.insert(segment_of(packet)).second) << "placed twice";
+          ++placed;
+        }
+        fill(target, packet);
+        came.insert(segment_of(packet));
+      }
+      bed->received[1].clear();
+    }
+    bed->uc(1).cancel(landing);
+    EXPECT_EQ(came.size(), all.size());
+    EXPECT_EQ(target.bytes, source.bytes);
+  }
+  EXPECT_GT(placed, 300u) << bed->uc(1).describe();
+  EXPECT_GT(bed->uc(1).join_counters().duplicate_writes, 0u);
+  EXPECT_GT(bed->uc(0).counters().packets_written, bed->uc(1).counters().packets_placed) << "and some were lost";
+}
+
+TEST_F(UcWrites, APeerThatIsForgottenAndToldAnewIsWrittenToAgain) {
+  bring_up_lane();
+  for (int life = 0; life < 3; ++life) {
+    const std::size_t forgets = life % 2 == 0 ? 1 : 0;
+    const std::size_t other = 1 - forgets;
+    bed->uc(forgets).remove_peer(bed->peer(forgets, other));
+    must(bed->ends[forgets]->ud->remove_peer(bed->peer(forgets, other)));
+    must(bed->add_peer(forgets, other));
+    PayloadBuffer source(bed->end(0), 8 * kSegment, 16);
+    PayloadBuffer target(bed->end(1), source.bytes.size(), 17);
+    // The first message brings up the lanes, the second uses them.
+    for (std::uint64_t slot : {300u, 301u}) {
+      const auto landing = bed->uc(1).expect(bed->peer(1, 0), slot + static_cast<std::uint64_t>(life) * 10,
+                                             {target.mr.get(), 0, target.bytes.size()}, kSegment);
+      ASSERT_NE(landing.id, 0u);
+      const std::uint64_t heard = bed->uc(0).counters().grants_heard;
+      ASSERT_TRUE(bed->until([&] { return bed->uc(0).counters().grants_heard > heard; })) << life << " " << slot;
+      bed->received[1].clear();
+      send(packets(source, slot + static_cast<std::uint64_t>(life) * 10));
+      ASSERT_TRUE(bed->until([&] { return bed->received[1].size() >= 8 && bed->uc(0).lanes_up(bed->peer(0, 1)) > 0; }))
+          << life;
+      EXPECT_TRUE(slot == 300u || bed->received[1].back().info.placed) << life;
+      bed->uc(1).cancel(landing);
+    }
+    EXPECT_EQ(target.bytes, source.bytes);
+  }
+}
+
+// What ends the right of peers to write costs: RecordProperty, of an emulated processor, so counts more than times.
+TEST_F(UcWrites, TheCostOfOpeningAndClosing) {
+  bring_up_lane();
+  constexpr int kRounds = 600;  // more than a window has keys
+  PayloadBuffer target(bed->end(1), 64 * kSegment, 18);
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kRounds; ++i) {
+    const auto landing = bed->uc(1).expect(bed->peer(1, 0), 1000 + static_cast<std::uint64_t>(i),
+                                           {target.mr.get(), 0, target.bytes.size()}, kSegment);
+    ASSERT_NE(landing.id, 0u) << i;
+    bed->uc(1).cancel(landing);
+  }
+  const auto took = std::chrono::steady_clock::now() - begin;
+  const double each = std::chrono::duration<double, std::micro>(took).count() / kRounds;
+  std::printf("emulated: %.0f us per expect and cancel (a bind and an unbind)\n", each);
+  EXPECT_EQ(bed->uc(1).counters().unsure, 0u);
+}
+
+}  // namespace
+}  // namespace clustar::tests

@@ -1,0 +1,97 @@
+#include "transport/io/verbs/uc/lane.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/base/rng.h"
+
+namespace clustar::transport::io::verbs::uc {
+
+ibv_mtu lesser(ibv_mtu one, std::uint8_t other) {
+  return static_cast<ibv_mtu>(std::min<std::uint8_t>(static_cast<std::uint8_t>(one), other));
+}
+
+LaneMaker::LaneMaker(const LaneParts& parts) : parts_(parts), thread_([this] { run(); }) {}
+
+LaneMaker::~LaneMaker() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void LaneMaker::submit(LaneJob job) {
+  ++open_;
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  wake_.notify_one();
+}
+
+std::optional<LaneJob> LaneMaker::poll() {
+  if (open_ == 0) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  if (done_.empty()) return std::nullopt;
+  --open_;
+  std::optional<LaneJob> job(std::move(done_.front()));
+  done_.pop_front();
+  return job;
+}
+
+void LaneMaker::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+    if (stop_) return;
+    LaneJob job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    perform(job);
+    lock.lock();
+    done_.push_back(std::move(job));
+  }
+}
+
+void LaneMaker::perform(LaneJob& job) const {
+  Result<void> done;
+  if (job.what != LaneJob::What::kConnect) done = make(job);
+  if (done && job.what != LaneJob::What::kMake) done = connect(job);
+  if (!done) job.error = done.error();
+}
+
+Result<void> LaneMaker::make(LaneJob& job) const {
+  auto pair = QueuePair::make(*parts_.domain, {.type = IBV_QPT_UC,
+                                               .send_queue = parts_.send_queue,
+                                               .recv_queue = parts_.recv_queue,
+                                               .shared_receives = parts_.receives,
+                                               .send_requests = parts_.send_requests});
+  if (!pair) return tl::unexpected(pair.error());
+  auto done = pair->to_init({.port = parts_.port, .access = IBV_ACCESS_REMOTE_WRITE});
+  if (!done) return done;
+  const auto psn = static_cast<std::uint32_t>(mix64(pair->number() + job.session * kGoldenGamma)) & 0xffffff;
+  const std::uint32_t asked = job.what == LaneJob::What::kAnswer ? job.theirs.queue_pair : 0;
+  job.ours = {pair->number(), psn, job.key, static_cast<std::uint8_t>(parts_.mtu), asked};
+  job.pair.emplace(std::move(*pair));
+  return {};
+}
+
+Result<void> LaneMaker::connect(LaneJob& job) const {
+  // Another label per path: NICs derive the UDP source port from it, and so switches the way.
+  const auto label = static_cast<std::uint32_t>(mix64(lane_path(job.key) + 1)) & 0xfffff;
+  const auto done = job.pair->to_rtr({.path = {.peer = job.gid,
+                                               .port = parts_.port,
+                                               .gid_index = parts_.gid_index,
+                                               .lid = parts_.lid,
+                                               .traffic_class = static_cast<std::uint8_t>(lane_class(job.key) << 5),
+                                               .flow_label = label},
+                                      .peer_queue_pair = job.theirs.queue_pair,
+                                      .peer_psn = job.theirs.psn,
+                                      .mtu = lesser(parts_.mtu, job.theirs.mtu)});
+  if (!done) return done;
+  return job.pair->to_rts({.psn = job.ours.psn});
+}
+
+}  // namespace clustar::transport::io::verbs::uc

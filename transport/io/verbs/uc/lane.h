@@ -1,0 +1,78 @@
+// Lanes: UC queue pairs, each with one of the peer's, for one path and traffic class in one direction. They are made
+// and connected by a thread, because both may take long: a device waits up to 1 s for the peer's Ethernet address.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "transport/io/packet_io.h"
+#include "transport/io/verbs/queue_pair.h"
+#include "transport/io/verbs/uc/wire.h"
+
+namespace clustar::transport::io::verbs::uc {
+
+// What lanes are made of. All of it outlives them.
+struct LaneParts {
+  const ProtectionDomain* domain = nullptr;
+  const CompletionQueue* send_queue = nullptr;
+  const CompletionQueue* recv_queue = nullptr;
+  const SharedReceiveQueue* receives = nullptr;
+  std::uint32_t send_requests = 128;
+  std::uint8_t port = 1;
+  int gid_index = -1;
+  std::uint16_t lid = 0;
+  ibv_mtu mtu = IBV_MTU_1024;
+};
+
+struct LaneJob {
+  enum class What : std::uint8_t {
+    kMake,     // a queue pair of our own that will write: without the peer's
+    kConnect,  // that one, to the peer's
+    kAnswer,   // a queue pair that takes the peer's writes
+  } what = What::kMake;
+  PeerId peer = 0;
+  std::uint32_t session = 0;  // ours with the peer
+  std::uint8_t key = 0;
+  Gid gid{};  // the peer's
+  LaneEnd theirs{};
+  LaneEnd ours{};  // filled by kMake and kAnswer
+  std::optional<QueuePair> pair{};
+  std::optional<Error> error{};
+};
+
+ibv_mtu lesser(ibv_mtu one, std::uint8_t other);
+constexpr std::size_t mtu_bytes(ibv_mtu mtu) { return std::size_t{128} << mtu; }
+
+// Does jobs in a thread of its own. submit and poll are for one other thread.
+class LaneMaker {
+ public:
+  explicit LaneMaker(const LaneParts& parts);
+  ~LaneMaker();  // waits for the job that is being done: 1 s at most
+  LaneMaker(const LaneMaker&) = delete;
+  LaneMaker& operator=(const LaneMaker&) = delete;
+
+  void submit(LaneJob job);
+  std::optional<LaneJob> poll();
+  std::size_t open() const { return open_; }  // submitted and not polled
+
+ private:
+  void run();
+  void perform(LaneJob& job) const;
+  Result<void> make(LaneJob& job) const;
+  Result<void> connect(LaneJob& job) const;
+
+  const LaneParts parts_;
+  std::size_t open_ = 0;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<LaneJob> jobs_;
+  std::deque<LaneJob> done_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace clustar::transport::io::verbs::uc

@@ -1,0 +1,364 @@
+// Receiving: writes, datagrams, and what the two sides say to each other.
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "transport/base/bytes.h"
+#include "transport/io/verbs/registered.h"
+#include "transport/io/verbs/uc/uc_io.h"
+
+namespace clustar::transport::io::verbs::uc {
+namespace {
+
+constexpr std::uint32_t kReceivesAtOnce = 64;
+// So many headers in a row that tell of writes of which none came: not loss, but a lane that does not work.
+constexpr std::uint32_t kSilent = 1024;
+constexpr int kMostAsks = 9;
+constexpr Duration kAskAfter = std::chrono::milliseconds(10);  // doubled each time: 5 s in all
+
+}  // namespace
+
+// Everything that is not the caller's: completions, the thread's answers, timers.
+Result<void> UcIo::step(TimePoint now) {
+  if (auto taken = take_writes(); !taken) return taken;
+  if (windows_ != nullptr) {
+    while (const auto bound = windows_->poll()) {
+      const auto id = static_cast<std::uint32_t>(bound->tag);
+      const auto found = targets_.find(id);
+      if (found == targets_.end()) continue;
+      const MemoryRegion& region = static_cast<const Registered&>(*found->second.mr).region();
+      landings_.bound(id, bound->rkey, region.address(found->second.offset), now);
+    }
+    if (!windows_->problem().empty()) warn_once(windows_said_, windows_->problem());
+  }
+  take_lane_jobs(now);
+  tell(now);
+  return outbox_->flush();
+}
+
+Result<void> UcIo::take_writes() {
+  std::array<ibv_wc, 64> completions;
+  bool any = false;
+  for (;;) {
+    const auto taken = recv_queue_.poll(completions);
+    if (!taken) return tl::unexpected(taken.error());
+    if (*taken == 0) break;
+    any = true;
+    missing_receives_ += static_cast<std::uint32_t>(*taken);
+    for (const ibv_wc& done : std::span(completions).first(*taken)) {
+      if (done.status != IBV_WC_SUCCESS || (done.wc_flags & IBV_WC_WITH_IMM) == 0) continue;
+      const auto from = in_by_number_.find(done.qp_num);
+      if (from == in_by_number_.end()) continue;
+      Peer* peer = find(from->second.first);
+      if (peer == nullptr) continue;
+      peer->in.at(from->second.second).silent = 0;
+      join_of(*peer).on_write(ntohl(done.imm_data), done.byte_len);
+    }
+  }
+  if (any && armed_) {
+    const auto event = recv_queue_.wait(Duration(0));
+    if (!event) return tl::unexpected(event.error());
+    armed_ = !*event;
+  }
+  post_receives();
+  return {};
+}
+
+void UcIo::post_receives() {
+  std::array<ibv_recv_wr, kReceivesAtOnce> requests;
+  while (missing_receives_ >= kReceivesAtOnce) {
+    for (std::uint32_t i = 0; i < kReceivesAtOnce; ++i) {
+      requests[i] = {};
+      requests[i].next = i + 1 < kReceivesAtOnce ? &requests[i + 1] : nullptr;
+    }
+    // Fewer receives cost writes, nothing else.
+    if (!receives_.post(requests[0])) return;
+    missing_receives_ -= kReceivesAtOnce;
+  }
+}
+
+void UcIo::take_lane_jobs(TimePoint now) {
+  while (auto job = maker_.poll()) on_lane_job(std::move(*job), now);
+}
+
+// A pair that nobody waits for any more ends here.
+void UcIo::on_lane_job(LaneJob job, TimePoint now) {
+  Peer* peer = find(job.peer);
+  if (peer == nullptr || peer->session != job.session) return;
+  if (job.what == LaneJob::What::kAnswer) {
+    const auto found = peer->in.find(job.key);
+    if (found == peer->in.end() || found->second.pair || !(found->second.theirs == job.theirs)) return;
+    if (job.error) {
+      warn_once(lanes_said_, job.error->message);
+      peer->in.erase(found);
+      return;
+    }
+    found->second.ours = job.ours;
+    found->second.pair = std::move(job.pair);
+    in_by_number_[job.ours.queue_pair] = {job.peer, job.key};
+    std::array<std::byte, LaneEnd::kSize> body;
+    job.ours.serialize_to(body);
+    say(*peer, Kind::kWelcome, body);
+    return;
+  }
+  const auto found = peer->out.find(job.key);
+  if (found == peer->out.end()) return;
+  OutLane& lane = found->second;
+  if (job.what == LaneJob::What::kMake && lane.state == OutLane::State::kMaking) {
+    if (job.error) return fail_lane(*peer, job.key, lane, job.error->message);
+    lane.state = OutLane::State::kAsking;
+    lane.ours = job.ours;
+    lane.pair = std::move(job.pair);
+    lane.asked = 0;
+    lane.due = lanes_due_ = now;
+  } else if (job.what == LaneJob::What::kConnect && lane.state == OutLane::State::kConnecting &&
+             lane.ours == job.ours) {
+    if (job.error) return fail_lane(*peer, job.key, lane, job.error->message);
+    lane.state = OutLane::State::kUp;
+    lane.due = TimePoint::max();
+    lane.most_bytes = mtu_bytes(lesser(lane_parts_.mtu, job.theirs.mtu));
+    lane.writer = writer_.add(std::move(*job.pair));
+    ++counters_.lanes_up;
+  }
+}
+
+// What is due to be said, grants and questions for lanes.
+void UcIo::tell(TimePoint now) {
+  while (outbox_->room()) {
+    const auto due = landings_.poll(now);
+    if (!due) break;
+    const Peer* peer = find(due->peer);
+    if (peer == nullptr) continue;
+    std::array<std::byte, Grant::kSize> body;
+    due->grant.serialize_to(body);
+    say(*peer, Kind::kGrants, body, static_cast<std::uint8_t>(counters_.grants_told++ % capabilities_.paths), 1);
+  }
+  if (now < lanes_due_) return;
+  lanes_due_ = TimePoint::max();
+  for (auto& [id, peer] : peers_) {
+    for (auto each = peer.out.begin(); each != peer.out.end();) {
+      auto& [key, lane] = *each;
+      const bool due = lane.due <= now;
+      if (due && lane.state == OutLane::State::kFailed) {
+        --out_lanes_;
+        each = peer.out.erase(each);
+        continue;
+      }
+      if (due && lane.state == OutLane::State::kAsking) {
+        if (lane.asked == kMostAsks) {
+          fail_lane(peer, key, lane, "it does not answer");
+        } else {
+          std::array<std::byte, LaneEnd::kSize> body;
+          lane.ours.serialize_to(body);
+          say(peer, Kind::kHello, body, static_cast<std::uint8_t>((lane_path(key) + lane.asked) % capabilities_.paths));
+          lane.due = now + kAskAfter * (1 << lane.asked++);
+        }
+      }
+      lanes_due_ = std::min(lanes_due_, lane.due);
+      ++each;
+    }
+  }
+}
+
+std::size_t UcIo::deliver(std::span<RxPacket> packets, TimePoint now) {
+  std::size_t filled = 0;
+  for (auto& [id, peer] : peers_) {
+    while (peer.join && filled < packets.size()) {
+      const auto whole = peer.join->poll();
+      if (!whole) break;
+      const auto bytes = landings_.take(whole->grant, id, whole->segment, whole->bytes);
+      if (!bytes) {
+        ++counters_.unplaced;
+        headers_.free(whole->block);
+        continue;
+      }
+      ++counters_.packets_placed;
+      packets[filled++] = {.peer = id,
+                           .path = lane_path(whole->lane),
+                           .traffic_class = lane_class(whole->lane),
+                           .ecn = whole->ecn,
+                           .trimmed = false,
+                           .rx_time = now,
+                           .header = headers_.get(whole->block),
+                           .payload = *bytes,
+                           .placed = true,
+                           .cookie = whole->block};
+    }
+  }
+  return filled;
+}
+
+Result<std::size_t> UcIo::receive(std::span<RxPacket> packets) {
+  const TimePoint now = clock_.now();
+  if (auto done = step(now); !done) return tl::unexpected(done.error());
+  std::size_t filled = deliver(packets, now);
+  while (filled < packets.size()) {
+    if (rx_next_ == rx_count_) {
+      const auto got = datagrams_->receive(rx_);
+      if (!got && filled == 0) return got;
+      rx_next_ = 0;
+      rx_count_ = got ? *got : 0;
+      if (rx_count_ == 0) break;
+    }
+    const RxPacket& packet = rx_[rx_next_++];
+    if (!packet.header.empty() && packet.header[0] == static_cast<std::byte>(Kind::kPacket) &&
+        packet.header.size() > 1) {
+      packets[filled] = packet;
+      packets[filled++].header = packet.header.subspan(1);
+      ++counters_.datagrams_received;
+      continue;
+    }
+    on_control(packet, now);
+    datagrams_->release(std::span(&packet, 1));
+    filled += deliver(packets.subspan(filled), now);
+  }
+  if (auto flushed = outbox_->flush(); !flushed && filled == 0) return tl::unexpected(flushed.error());
+  return filled;
+}
+
+void UcIo::release(std::span<const RxPacket> packets) {
+  for (std::size_t i = 0; i < packets.size();) {
+    std::size_t run = i;
+    while (run < packets.size() && !packets[run].placed) ++run;
+    if (run > i) datagrams_->release(packets.subspan(i, run - i));
+    for (i = run; i < packets.size() && packets[i].placed; ++i) {
+      headers_.free(static_cast<std::uint32_t>(packets[i].cookie));
+    }
+  }
+}
+
+void UcIo::on_control(const RxPacket& packet, TimePoint now) {
+  const auto preamble = Preamble::parse(packet.header);
+  Peer* peer = find(packet.peer);
+  if (!preamble || peer == nullptr) {
+    ++(preamble ? counters_.stale : counters_.malformed);
+    return;
+  }
+  if (preamble->session != peer->peer_session) {
+    const bool older = static_cast<std::int32_t>(preamble->session - peer->peer_session) < 0;
+    if (peer->peer_session != 0 && older) {
+      ++counters_.stale;
+      return;
+    }
+    post_chain();
+    if (peer->peer_session != 0) reset(*peer);
+    peer->peer_session = preamble->session;
+    landings_.tell_again(peer->id, now);
+  }
+  if (preamble->peer_session != 0 && preamble->peer_session != peer->session) {
+    ++counters_.stale;
+    if (preamble->kind != Kind::kSession) say(*peer, Kind::kSession, {});
+    return;
+  }
+  on_body(*peer, *preamble, packet, now);
+}
+
+void UcIo::on_body(Peer& peer, const Preamble& preamble, const RxPacket& packet, TimePoint) {
+  const auto body = packet.header.subspan(Preamble::kSize);
+  if (preamble.kind == Kind::kHeaders) return on_headers(peer, preamble, packet);
+  if (preamble.kind == Kind::kGrants || preamble.kind == Kind::kRevoke) {
+    const auto grant = Grant::parse(body);
+    if (!grant) {
+      ++counters_.malformed;
+    } else if (preamble.kind == Kind::kRevoke) {
+      peer.granted.on_revoke(grant->id);
+    } else if (peer.granted.on_grant(*grant)) {
+      ++counters_.grants_heard;
+    }
+    return;
+  }
+  if (preamble.kind == Kind::kSession) return;
+  const auto end = LaneEnd::parse(body);
+  if (!end || lane_path(end->key) >= capabilities_.paths) {
+    ++counters_.malformed;
+  } else if (preamble.kind == Kind::kHello) {
+    on_hello(peer, *end);
+  } else if (preamble.kind == Kind::kWelcome) {
+    on_welcome(peer, *end);
+  } else if (const auto found = peer.out.find(end->key); found != peer.out.end()) {
+    OutLane& lane = found->second;
+    if (lane.state == OutLane::State::kUp && lane.ours.queue_pair == end->answers) {
+      fail_lane(peer, end->key, lane, "it hears of writes, but none arrive");
+    }
+  }
+}
+
+void UcIo::on_hello(Peer& peer, const LaneEnd& theirs) {
+  const auto found = peer.in.find(theirs.key);
+  if (found != peer.in.end() && found->second.theirs == theirs) {
+    if (!found->second.pair) return;  // the thread is at it
+    std::array<std::byte, LaneEnd::kSize> body;
+    found->second.ours.serialize_to(body);
+    return say(peer, Kind::kWelcome, body);
+  }
+  if (found != peer.in.end()) {
+    if (found->second.pair) in_by_number_.erase(found->second.pair->number());
+    peer.in.erase(found);
+  } else if (in_by_number_.size() + maker_.open() >= options_.most_lanes) {
+    return;
+  }
+  peer.in[theirs.key].theirs = theirs;
+  maker_.submit({.what = LaneJob::What::kAnswer,
+                 .peer = peer.id,
+                 .session = peer.session,
+                 .key = theirs.key,
+                 .gid = peer.gid,
+                 .theirs = theirs});
+}
+
+void UcIo::on_welcome(Peer& peer, const LaneEnd& theirs) {
+  const auto found = peer.out.find(theirs.key);
+  if (found == peer.out.end()) return;
+  OutLane& lane = found->second;
+  if (lane.state != OutLane::State::kAsking || lane.ours.queue_pair != theirs.answers) return;
+  lane.state = OutLane::State::kConnecting;
+  lane.due = TimePoint::max();
+  maker_.submit({.what = LaneJob::What::kConnect,
+                 .peer = peer.id,
+                 .session = peer.session,
+                 .key = theirs.key,
+                 .gid = peer.gid,
+                 .theirs = theirs,
+                 .ours = lane.ours,
+                 .pair = std::exchange(lane.pair, std::nullopt)});
+}
+
+void UcIo::on_headers(Peer& peer, const Preamble& preamble, const RxPacket& packet) {
+  std::span<const std::byte> rest = packet.payload;
+  if (rest.size() < kBatchFixed) {
+    ++counters_.malformed;
+    return;
+  }
+  std::uint32_t number = WireReader<kBatchFixed>(rest.first<kBatchFixed>()).load<std::uint32_t, 0>();
+  rest = rest.subspan(kBatchFixed);
+  Join& join = join_of(peer);
+  for (std::uint16_t i = 0; i < preamble.number; ++i, ++number) {
+    const auto header = WrittenHeader::parse(rest);
+    if (!header) {
+      ++counters_.malformed;
+      return;
+    }
+    rest = rest.subspan(header->size());
+    landings_.used(header->grant, peer.id);
+    // The batch went the way of the writes of its path, so its mark is theirs; of other paths nothing is known.
+    const bool marked = packet.ecn == Ecn::kCe && lane_path(header->lane) == packet.path;
+    const Ecn plain = capabilities_.marks && header->ect ? Ecn::kEct0 : Ecn::kNotEct;
+    if (!join.on_header(number, *header, marked && header->ect ? Ecn::kCe : plain)) continue;
+    const auto lane = peer.in.find(header->lane);
+    if (lane != peer.in.end() && ++lane->second.silent > kSilent) on_silent_lane(peer, header->lane);
+  }
+}
+
+void UcIo::on_silent_lane(Peer& peer, std::uint8_t key) {
+  InLane& lane = peer.in.at(key);
+  LaneEnd end = lane.ours;
+  end.answers = lane.theirs.queue_pair;
+  std::array<std::byte, LaneEnd::kSize> body;
+  end.serialize_to(body);
+  say(peer, Kind::kDown, body);
+  lane.silent = 0;
+}
+
+}  // namespace clustar::transport::io::verbs::uc

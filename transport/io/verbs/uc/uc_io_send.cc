@@ -1,0 +1,153 @@
+// Sending: which packets are written into place, and what goes with them.
+#include <algorithm>
+
+#include "transport/io/verbs/registered.h"
+#include "transport/io/verbs/uc/uc_io.h"
+
+namespace clustar::transport::io::verbs::uc {
+
+// Null: it is not up (yet); the first who asks has it made.
+OutLane* UcIo::lane_for(Peer& peer, std::uint8_t key) {
+  const auto found = peer.out.find(key);
+  if (found != peer.out.end()) return found->second.state == OutLane::State::kUp ? &found->second : nullptr;
+  if (out_lanes_ >= options_.most_lanes) return nullptr;
+  ++out_lanes_;
+  peer.out.emplace(key, OutLane{});
+  maker_.submit({.what = LaneJob::What::kMake, .peer = peer.id, .session = peer.session, .key = key, .gid = peer.gid});
+  return nullptr;
+}
+
+bool UcIo::writable(const TxPacket& packet) {
+  if (packet.destination.slot == 0 || packet.payload.mr == nullptr) return false;
+  const std::size_t header = packet.header.bytes().size();
+  const MemorySlice& payload = packet.payload;
+  const std::size_t memory = payload.mr->memory().length;
+  const bool valid = packet.path < capabilities_.paths && packet.traffic_class < 8 && header > 0 &&
+                     header <= capabilities_.header_bytes && header + payload.length <= capabilities_.max_packet &&
+                     payload.offset <= memory && payload.length <= memory - payload.offset;
+  Peer* peer = valid ? find(packet.peer) : nullptr;
+  if (peer == nullptr || !peer->granted.can_take(packet.destination, payload.length)) return false;
+  const std::uint8_t key = lane_key(packet.path, packet.traffic_class);
+  const OutLane* lane = lane_for(*peer, key);
+  if (lane == nullptr || payload.length > lane->most_bytes) return false;
+  if (writer_.room(lane->writer)) return true;
+  fail_lane(*peer, key, peer->out.at(key), writer_.problem(lane->writer));
+  return false;
+}
+
+// The number is taken before the write is posted; if posting fails, its header waits in vain: a loss.
+UcIo::Way UcIo::write(const TxPacket& packet, std::uint64_t taken) {
+  if (!writable(packet)) return Way::kDatagram;
+  Peer& peer = *find(packet.peer);
+  const std::uint8_t key = lane_key(packet.path, packet.traffic_class);
+  const OutLane& lane = peer.out.at(key);
+  if (chain_.size() == Writer::kMostChain || (!chain_.empty() && chain_lane_ != lane.writer)) post_chain();
+  if (writer_.room(lane.writer).value_or(0) <= chain_.size()) {
+    post_chain();
+    writer_.poll();
+    if (writer_.room(lane.writer).value_or(0) == 0) return Way::kFull;
+  }
+  const Preamble preamble{Kind::kHeaders, 0, peer.session, peer.peer_session};
+  WrittenHeader header{.segment = packet.destination.segment, .lane = key, .ect = packet.ect};
+  header.header = packet.header.bytes();
+  header.grant = peer.granted.id_of(packet.destination.slot);
+  if (!outbox_->gather(peer.id, preamble, peer.next_number, header)) return Way::kFull;
+  const auto target = peer.granted.take(packet.destination, packet.payload.length);
+  if (chain_.empty()) {
+    chain_lane_ = lane.writer;
+    chain_taken_ = taken;
+  }
+  const MemoryRegion& region = static_cast<const Registered&>(*packet.payload.mr).region();
+  chain_.push_back({.from = region.slice(packet.payload.offset, packet.payload.length),
+                    .address = target->address,
+                    .rkey = target->rkey,
+                    .number = peer.next_number++});
+  ++counters_.packets_written;
+  return Way::kWritten;
+}
+
+void UcIo::post_chain() {
+  if (chain_.empty()) return;
+  // A lane that has failed is found out by the next packet for it.
+  static_cast<void>(writer_.post(chain_lane_, chain_, chain_taken_));
+  chain_.clear();
+}
+
+// Those from the front that are not written into place.
+Result<std::size_t> UcIo::send_datagrams(std::span<const TxPacket> packets, bool& full) {
+  std::size_t count = 0;
+  for (; count < std::min(packets.size(), tx_.size()); ++count) {
+    const TxPacket& packet = packets[count];
+    if (count > 0 && writable(packet)) break;
+    const std::size_t header = packet.header.bytes().size();
+    if (header == 0 || header > capabilities_.header_bytes) {
+      if (count > 0) break;
+      return fail(ErrorCode::kInvalidArgument, "verbs UC: a packet with a header of " + std::to_string(header) +
+                                                   " bytes; 1 to " + std::to_string(capabilities_.header_bytes) +
+                                                   " are allowed");
+    }
+    TxPacket& out = tx_[count];
+    out = packet;
+    out.header.resize(header + 1);
+    out.header.bytes()[0] = static_cast<std::byte>(Kind::kPacket);
+    std::ranges::copy(packet.header.bytes(), out.header.bytes().begin() + 1);
+  }
+  const auto sent = datagrams_->send(std::span(tx_).first(count));
+  if (!sent) return sent;
+  outbox_->passed(*sent);
+  counters_.datagrams_sent += *sent;
+  full = *sent < count;
+  return sent;
+}
+
+Result<std::size_t> UcIo::send(std::span<const TxPacket> packets) {
+  if (auto done = step(clock_.now()); !done) return tl::unexpected(done.error());
+  std::size_t taken = 0;
+  bool full = false;
+  std::optional<Error> error;
+  while (taken < packets.size() && !full && !error) {
+    // What payload may still be read is bounded, whichever way it went: see Capabilities::in_flight.
+    if (const auto oldest = writer_.oldest(); oldest && taken_ + taken - *oldest >= capabilities_.in_flight) {
+      full = true;
+      break;
+    }
+    const Way way = write(packets[taken], taken_ + taken);
+    full = way == Way::kFull;
+    if (way == Way::kWritten) ++taken;
+    if (way != Way::kDatagram) continue;
+    // Headers go before the datagrams that follow them: a question behind a message would else overtake it.
+    post_chain();
+    outbox_->close();
+    if (const auto flushed = outbox_->flush(); !flushed) error = flushed.error();
+    full = !outbox_->empty();
+    if (full || error) continue;
+    const auto sent = send_datagrams(packets.subspan(taken), full);
+    if (sent) {
+      taken += *sent;
+    } else {
+      error = sent.error();
+    }
+  }
+  post_chain();
+  outbox_->close();
+  if (const auto flushed = outbox_->flush(); !flushed && !error) error = flushed.error();
+  writer_.poll();
+  taken_ += taken;
+  took_less_ = taken < packets.size();
+  if (error && taken == 0) return tl::unexpected(*error);
+  return taken;
+}
+
+void UcIo::fail_lane(Peer& peer, std::uint8_t key, OutLane& lane, const std::string& why) {
+  constexpr Duration kAnewAfter = std::chrono::seconds(10);
+  if (lane.state == OutLane::State::kUp) writer_.remove(lane.writer);
+  lane.pair.reset();
+  lane.state = OutLane::State::kFailed;
+  lane.due = clock_.now() + kAnewAfter;
+  lanes_due_ = std::min(lanes_due_, lane.due);
+  ++counters_.lanes_failed;
+  warn_once(lanes_said_, "verbs UC: no writes to " + peer.gid.to_string() + " on path " +
+                             std::to_string(lane_path(key)) + ", what goes there goes by datagrams: " + why);
+}
+
+}  // namespace clustar::transport::io::verbs::uc

@@ -1,0 +1,71 @@
+// Posts writes on lanes, and knows which of them the NIC may still be reading.
+//
+// Thread rule: settle() may run beside everything else, which belongs to one thread.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/ring.h"
+#include "transport/io/verbs/queue_pair.h"
+
+namespace clustar::transport::io::verbs::uc {
+
+struct Write {
+  ibv_sge from{};
+  std::uint64_t address = 0;  // the peer's
+  std::uint32_t rkey = 0;
+  std::uint32_t number = 0;  // the immediate
+};
+
+class Writer {
+ public:
+  static constexpr std::size_t kMostChain = 64;
+  static constexpr Duration kLongestSettle = std::chrono::seconds(2);
+
+  // `queue` is the send queue of every pair that is added, and outlives this.
+  Writer(const CompletionQueue& queue, std::uint32_t requests_per_lane) : queue_(queue), requests_(requests_per_lane) {}
+
+  std::uint32_t add(QueuePair pair);
+  void remove(std::uint32_t lane);  // nothing is read for it any more
+  // For so many writes; nothing: the lane has failed.
+  std::optional<std::uint32_t> room(std::uint32_t lane);
+  // At most kMostChain, and as many as there is room for. `taken`: which of all packets that send() took the first one
+  // is. False: the lane has failed, problem() says why, and these and maybe some before are lost.
+  bool post(std::uint32_t lane, std::span<const Write> writes, std::uint64_t taken);
+  void poll();
+  // Why the lane has failed; empty: it works.
+  std::string problem(std::uint32_t lane);
+  // The oldest packet, as post() named it, whose payload may still be read; nothing: none is.
+  std::optional<std::uint64_t> oldest();
+  // Returns when no payload that was posted before is read any more, or after kLongestSettle.
+  void settle();
+
+ private:
+  struct Chain {
+    std::uint64_t taken = 0;
+    std::uint32_t count = 0;
+  };
+  struct Lane {
+    std::optional<QueuePair> pair{};
+    std::uint32_t generation = 0;  // of completions
+    std::uint32_t outstanding = 0;
+    Ring<Chain> chains{};  // each ends with a request that completes visibly
+    std::string problem{};
+  };
+  void poll_locked();
+  void on_failure(Lane& lane, std::string why);
+  bool idle_locked() const;
+
+  const CompletionQueue& queue_;
+  const std::uint32_t requests_;
+  std::mutex mutex_;
+  std::vector<Lane> lanes_;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace clustar::transport::io::verbs::uc
