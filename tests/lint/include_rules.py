@@ -23,7 +23,7 @@ ROOMS = {
     "transport/net": ["transport/base"],
     "transport/crypto": ["transport/base"],
     "transport/tcp": ["transport/base", "transport/api", "transport/io", "transport/net", MEMORY],
-    "transport/verbs": ["transport/base", "transport/api", "transport/io", MEMORY],
+    "transport/verbs": ["transport/base", "transport/api", "transport/io", "transport/net", MEMORY],
     "transport/module": ["transport/base", "transport/api"],
     "transport/registry": ["transport", "libfabric_shim", "mlt/driver", "gdr"],
     "libfabric_shim": ["transport/base", "transport/api", "transport/io", MEMORY],

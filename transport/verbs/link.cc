@@ -1,6 +1,5 @@
 #include "transport/verbs/link.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <utility>
@@ -51,7 +50,7 @@ void Link::on_completion(const ibv_wc& completion) {
     Arrival& arrival = arrivals_[arrival_count_++];
     arrival = {id, 0};
     if (!id.receive) return;
-    arrival.immediate = ntohl(completion.imm_data);
+    arrival.immediate = network_order(completion.imm_data);
     ++state.arrived;
     if (++state.receives_taken >= kRepost && usable(id.line)) repost(id.line);
     return;

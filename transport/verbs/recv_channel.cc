@@ -1,6 +1,5 @@
 #include "transport/verbs/recv_channel.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -123,7 +122,7 @@ bool VerbsRecvChannel::describe_some(std::size_t line) {
 }
 
 bool VerbsRecvChannel::tell_freed(std::size_t line) {
-  const std::uint32_t freed = htonl(book_.freed());
+  const std::uint32_t freed = network_order(book_.freed());
   std::memcpy(memory_.memory.data() + memory_.staging + RingLayout::kFreedAt, &freed, sizeof freed);
   if (!post(line, memory_.staging + RingLayout::kFreedAt, RingLayout::kFreedAt, sizeof freed)) return false;
   told_freed_ = book_.freed();

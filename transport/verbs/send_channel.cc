@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "transport/base/bytes.h"
-#include "transport/verbs/work_chain.h"
 
 namespace clustar::transport::verbs {
 namespace {
@@ -24,7 +23,7 @@ std::array<std::byte, Descriptor::kSize> snapshot(const std::byte* memory) {
 
 std::uint32_t peek(const std::byte* memory) {
   const std::uint32_t word = *reinterpret_cast<const volatile std::uint32_t*>(memory);
-  return ntohl(word);
+  return network_order(word);
 }
 
 }  // namespace
@@ -217,63 +216,82 @@ bool VerbsSendChannel::adaptive(std::size_t line, std::uint64_t bytes) const {
   return on && bytes > settings.adaptive_routing_threshold;
 }
 
-void VerbsSendChannel::post(std::size_t line, const Posting& wanted) {
-  Posting posting = wanted;
-  const SendRequest& request = requests_[posting.cookie];
+WorkChain::Target VerbsSendChannel::landing(std::size_t line, std::size_t offset) const {
+  return {peer_.address + offset, peer_.keys[link_.lines().peer_port(line)]};
+}
+
+// Kept for each request, because it may be written again.
+ibv_sge VerbsSendChannel::write_header(std::size_t line, const SendRequest& request) {
   const SendBook::Departure& way = request.way;
-  const std::size_t port = link_.lines().port(line);
-  const std::uint32_t peer_port = link_.lines().peer_port(line);
-  const auto landing = [&](std::size_t offset) {
-    return WorkChain::Target{peer_.address + offset, peer_.keys[peer_port]};
-  };
-  Immediate immediate{.kind = posting.kind};
-  WorkChain chain;
-  ibv_sge header{};
-  ibv_sge data{};
-  const bool eager = posting.kind == Immediate::Kind::kEager;
-  const bool stripe = posting.kind == Immediate::Kind::kStripe;
-  const bool whole = request.plan.count == 1 && way.bytes == way.descriptor.length && !request.flow.identity.known;
-  if (eager || (stripe && posting.stripe == 0 && !whole)) {
-    const std::size_t at = memory_.staging + request.index * MessageHeader::kSize;
-    MessageHeader{.tag = way.tag,
-                  .seq = way.seq,
-                  .slot = way.descriptor.slot,
-                  .stripes = static_cast<std::uint16_t>(request.plan.count),
-                  .total = way.bytes,
-                  .consumed = book_.consumed(),
-                  .identity = request.flow.identity}
-        .serialize_to(memory_.memory.at<MessageHeader::kSize>(at));
-    book_.told();
-    header = memory_.memory.regions().slice(port, at, MessageHeader::kSize);
+  const std::size_t at = memory_.staging + request.index * MessageHeader::kSize;
+  MessageHeader{.tag = way.tag,
+                .seq = way.seq,
+                .slot = way.descriptor.slot,
+                .stripes = static_cast<std::uint16_t>(request.plan.count),
+                .total = way.bytes,
+                .consumed = book_.consumed(),
+                .identity = request.flow.identity}
+      .serialize_to(memory_.memory.at<MessageHeader::kSize>(at));
+  book_.told();
+  return memory_.memory.regions().slice(link_.lines().port(line), at, MessageHeader::kSize);
+}
+
+ibv_sge VerbsSendChannel::payload(std::size_t line, const SendRequest& request, const Posting& posting) const {
+  if (posting.length == 0) return {};
+  return regions_of(*request.mr).slice(link_.lines().port(line), request.offset + posting.offset, posting.length);
+}
+
+Immediate VerbsSendChannel::add_eager(std::size_t line, const Posting& posting, WorkChain* chain) {
+  const SendRequest& request = requests_[posting.cookie];
+  const ibv_sge header = write_header(line, request);
+  const ibv_sge data = payload(line, request, posting);
+  const std::size_t place = landing_.place(request.way.place);
+  ibv_send_wr& made = chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(line, place), header, data);
+  if (header.length + data.length <= link_.lines().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
+  return {.kind = Immediate::Kind::kEager, .number = request.way.place};
+}
+
+Immediate VerbsSendChannel::add_stripe(std::size_t line, const Posting& posting, WorkChain* chain) {
+  const SendRequest& request = requests_[posting.cookie];
+  const Descriptor& receive = request.way.descriptor;
+  Immediate immediate{.kind = Immediate::Kind::kStripe, .slot = receive.slot, .stripe = posting.stripe};
+  // Without a header the receiver knows that the message is one stripe and fills its receive.
+  const bool plain = request.plan.count == 1 && request.way.bytes == receive.length && !request.flow.identity.known;
+  if (posting.stripe == 0 && !plain) {
+    const std::size_t place = landing_.header(slot_index(receive.slot));
+    ibv_send_wr& made = chain->add(IBV_WR_RDMA_WRITE, landing(line, place), write_header(line, request));
+    if (MessageHeader::kSize <= link_.lines().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
+    immediate.has_header = true;
   }
-  if (posting.length > 0) data = regions_of(*request.mr).slice(port, request.offset + posting.offset, posting.length);
-  if (eager) {
-    immediate.number = way.place;
-    ibv_send_wr& made = chain.add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(landing_.place(way.place)), header, data);
-    if (header.length + data.length <= link_.lines().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
-  } else if (stripe) {
-    immediate.slot = way.descriptor.slot;
-    immediate.stripe = posting.stripe;
-    immediate.has_header = header.length > 0;
-    if (header.length > 0) {
-      ibv_send_wr& made =
-          chain.add(IBV_WR_RDMA_WRITE, landing(landing_.header(slot_index(way.descriptor.slot))), header);
-      if (header.length <= link_.lines().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
-    }
-    WorkChain::Target target{way.descriptor.address + posting.offset, way.descriptor.keys[peer_port]};
-    if (posting.length == 0) target = landing(0);
-    // Adaptive routing reorders plain writes only; the immediate that follows waits for them.
-    if (adaptive(line, posting.length)) {
-      chain.add(IBV_WR_RDMA_WRITE, target, data);
-      chain.add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(0), {});
-    } else {
-      chain.add(IBV_WR_RDMA_WRITE_WITH_IMM, target, data);
-    }
+  WorkChain::Target target{receive.address + posting.offset, receive.keys[link_.lines().peer_port(line)]};
+  // The receive's memory may be none.
+  if (posting.length == 0) target = landing(line, 0);
+  const ibv_sge data = payload(line, request, posting);
+  // Adaptive routing reorders plain writes only; the immediate that follows waits for them.
+  if (adaptive(line, posting.length)) {
+    chain->add(IBV_WR_RDMA_WRITE, target, data);
+    chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(line, 0), {});
   } else {
-    immediate.number = book_.consumed();
-    book_.told();
-    chain.add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(0), {});
+    chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, target, data);
   }
+  return immediate;
+}
+
+Immediate VerbsSendChannel::add_consumed(std::size_t line, WorkChain* chain) {
+  chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(line, 0), {});
+  book_.told();
+  return {.kind = Immediate::Kind::kConsumed, .number = book_.consumed()};
+}
+
+void VerbsSendChannel::post(std::size_t line, const Posting& wanted) {
+  WorkChain chain;
+  Immediate immediate;
+  switch (wanted.kind) {
+    case Immediate::Kind::kEager: immediate = add_eager(line, wanted, &chain); break;
+    case Immediate::Kind::kStripe: immediate = add_stripe(line, wanted, &chain); break;
+    case Immediate::Kind::kConsumed: immediate = add_consumed(line, &chain); break;
+  }
+  Posting posting = wanted;
   posting.requests = chain.size();
   const std::uint32_t number = posted_[line].push(posting);
   under_way_ += posting.length;

@@ -20,6 +20,7 @@
 #include "transport/verbs/core/stripes.h"
 #include "transport/verbs/link.h"
 #include "transport/verbs/wiring.h"
+#include "transport/verbs/work_chain.h"
 
 namespace clustar::transport::verbs {
 
@@ -80,7 +81,14 @@ class VerbsSendChannel final : public SendChannel {
   void take_completions();
   void depart(const SendBook::Departure& departure);
   bool has_room(std::size_t line, std::uint64_t bytes) const;
-  void post(std::size_t line, const Posting& posting);
+  WorkChain::Target landing(std::size_t line, std::size_t offset) const;
+  ibv_sge write_header(std::size_t line, const SendRequest& request);
+  ibv_sge payload(std::size_t line, const SendRequest& request, const Posting& posting) const;
+  // Each adds one posting's work requests and answers the immediate of the last.
+  Immediate add_eager(std::size_t line, const Posting& posting, WorkChain* chain);
+  Immediate add_stripe(std::size_t line, const Posting& posting, WorkChain* chain);
+  Immediate add_consumed(std::size_t line, WorkChain* chain);
+  void post(std::size_t line, const Posting& wanted);
   void send_again();
   void tell_consumed();
   void acknowledge(const Posting& posting);

@@ -1,11 +1,12 @@
 // The work requests of one posting, chained; the last one carries the immediate and asks for a completion.
 #pragma once
 
-#include <arpa/inet.h>
 #include <infiniband/verbs.h>
 
 #include <array>
 #include <cstdint>
+
+#include "transport/verbs/core/wire.h"
 
 namespace clustar::transport::verbs {
 
@@ -34,7 +35,7 @@ class WorkChain {
   }
   void finish(std::uint64_t id, std::uint32_t immediate) {
     for (std::size_t i = 0; i < count_; ++i) requests_[i].wr_id = id;
-    requests_[count_ - 1].imm_data = htonl(immediate);
+    requests_[count_ - 1].imm_data = network_order(immediate);
     requests_[count_ - 1].send_flags |= IBV_SEND_SIGNALED;
   }
   ibv_send_wr& front() { return requests_.front(); }

@@ -172,6 +172,8 @@ struct Immediate {
   std::uint32_t serialize() const;
 };
 
+// As the wire has it; the same way back.
+constexpr std::uint32_t network_order(std::uint32_t word) { return __builtin_bswap32(word); }
 constexpr std::uint32_t slot_index(std::uint32_t slot) { return slot & 0xffff; }
 constexpr std::uint32_t make_slot(std::uint32_t index, std::uint16_t generation) {
   return static_cast<std::uint32_t>(generation) << 16 | index;
