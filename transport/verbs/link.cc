@@ -56,7 +56,12 @@ void Link::on_completion(const ibv_wc& completion) {
     return;
   }
   if (id.receive) state.flushed = true;
-  if (usable(id.line)) end_line(id.line, lines_.pair(id.line).explain(completion));
+  if (!usable(id.line)) return;
+  Error why = lines_.pair(id.line).explain(completion);
+  // The cause behind the cause, if this end knows it.
+  nic_.watch(true);
+  if (const auto link = nic_.link_state(lines_.port(id.line))) why.message += "; " + *link;
+  end_line(id.line, why);
 }
 
 void Link::repost(std::size_t line) {

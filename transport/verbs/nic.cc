@@ -48,9 +48,9 @@ int Nic::relaxed() const {
   return context_.settings.relaxed_ordering == Choice::kOff ? 0 : static_cast<int>(IBV_ACCESS_RELAXED_ORDERING);
 }
 
-void Nic::watch() {
+void Nic::watch(bool at_once) {
   const TimePoint now = context_.clock.now();
-  if (now.time_since_epoch().count() < next_watch_.load(std::memory_order_relaxed)) return;
+  if (!at_once && now.time_since_epoch().count() < next_watch_.load(std::memory_order_relaxed)) return;
   const std::unique_lock lock(events_mutex_, std::try_to_lock);
   if (!lock) return;
   next_watch_.store((now + kWatchInterval).time_since_epoch().count(), std::memory_order_relaxed);
@@ -84,18 +84,24 @@ void Nic::take_events(std::size_t port, TimePoint now) {
   }
 }
 
+std::optional<std::string> Nic::link_state(std::size_t port) const {
+  const std::int64_t since = states_[port].down_since.load(std::memory_order_relaxed);
+  if (since == 0) return std::nullopt;
+  const Duration down = context_.clock.now().time_since_epoch() - Duration(since);
+  return fmt::format(
+      "the link of {} is down since {:.1f} s: check the cable, the switch's port, `ip link`, ibv_devinfo",
+      ports_[port].name(), std::chrono::duration<double>(down).count());
+}
+
 std::optional<std::string> Nic::trouble(std::size_t port) const {
   const PortState& state = states_[port];
   if (state.dead.load(std::memory_order_relaxed)) {
     return fmt::format("the device of {} failed or was removed: see `dmesg`; it needs a reset", ports_[port].name());
   }
   const std::int64_t since = state.down_since.load(std::memory_order_relaxed);
-  if (since == 0) return std::nullopt;
-  const Duration down = context_.clock.now().time_since_epoch() - Duration(since);
-  if (down < kPortGrace) return std::nullopt;
-  return fmt::format(
-      "the link of {} is down since {:.1f} s: check the cable, the switch's port, `ip link`, ibv_devinfo",
-      ports_[port].name(), std::chrono::duration<double>(down).count());
+  const Duration now = context_.clock.now().time_since_epoch();
+  if (since == 0 || now - Duration(since) < kPortGrace) return std::nullopt;
+  return link_state(port);
 }
 
 SendQueue::LaneId Nic::attach(VerbsSendChannel* channel) {

@@ -50,8 +50,10 @@ class Nic {
   // ibv_access_flags that every registration of user's memory may have on top.
   int relaxed() const;
 
-  // Takes events, if it was not done lately. Any thread.
-  void watch();
+  // Takes events, unless it was done a moment ago. Any thread.
+  void watch(bool at_once = false);
+  // That the port's link is down; nothing while it is up.
+  std::optional<std::string> link_state(std::size_t port) const;
   // Why queue pairs of the port cannot go on; nothing while they can.
   std::optional<std::string> trouble(std::size_t port) const;
 
