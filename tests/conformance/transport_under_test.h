@@ -21,6 +21,9 @@ struct TransportUnderTest {
   std::function<Result<std::unique_ptr<Transport>>(Log log)> create;
   // It has no thread of its own: who stops calling answers nobody, not even one whose last acknowledgement was lost.
   bool only_calls_move_bytes = false;
+  // Of connecting, transferring and closing: the full count once per transport; its other configurations only need to
+  // show that nothing grows.
+  int cycles = 50;
 };
 inline void PrintTo(const TransportUnderTest& under_test, std::ostream* out) { *out << under_test.name; }
 

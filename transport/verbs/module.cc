@@ -6,8 +6,11 @@
 #include <string>
 
 #include "mlt/driver/module_device.h"
+#include "mlt/driver/verbs_device.h"
+#include "mlt/driver/verbs_uc_device.h"
 #include "transport/verbs/ports.h"
 #include "transport/verbs/settings.h"
+#include "transport/verbs/verbs_transport.h"
 
 namespace clustar::transport::verbs {
 namespace {
@@ -24,11 +27,8 @@ auto contained(Call&& call) -> decltype(call()) {
   }
 }
 
-Result<std::unique_ptr<Transport>> create(const Config& config, const Clock&, const Log&) {
-  return contained([&]() -> Result<std::unique_ptr<Transport>> {
-    if (const auto ports = usable_ports(Settings(config)); !ports) return tl::unexpected(ports.error());
-    return fail(ErrorCode::kUnavailable, "this build has no transport over RC queue pairs yet");
-  });
+Result<std::unique_ptr<Transport>> create(const Config& config, const Clock& clock, const Log& log) {
+  return contained([&] { return VerbsTransport::create(config, clock, log); });
 }
 
 Result<void> check_devices(const Config& config) {
@@ -38,12 +38,22 @@ Result<void> check_devices(const Config& config) {
   });
 }
 
+Result<mlt::driver::Device> open_ud(const Config&, const net::Interface& interface, const net::Address& local) {
+  return contained([&] { return mlt::driver::open_verbs_ud_device(interface, local); });
+}
+
+Result<mlt::driver::Device> open_uc(const Config&, const net::Interface& interface, const net::Address& local) {
+  return contained([&] { return mlt::driver::open_verbs_uc_device(interface, local); });
+}
+
 ModuleEntry::Function find(const char* name) {
   const struct {
     std::string name;
     ModuleEntry::Function function;
   } offers[] = {
       {mlt::driver::kCheckDevices, reinterpret_cast<ModuleEntry::Function>(check_devices)},
+      {mlt::driver::module_device_name("verbs_ud"), reinterpret_cast<ModuleEntry::Function>(open_ud)},
+      {mlt::driver::module_device_name("verbs_uc"), reinterpret_cast<ModuleEntry::Function>(open_uc)},
   };
   for (const auto& offer : offers) {
     if (offer.name == name) return offer.function;

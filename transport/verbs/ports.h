@@ -32,7 +32,10 @@ struct PortSearch {
 // without RDMA.
 Result<PortSearch> search_ports(const Settings& settings);
 
-// The usable ones. Error kUnavailable: there is none, with the reason for each that was refused.
+// Why no port is usable, with the reason for each that was refused.
+Error why_none(const PortSearch& search, const Settings& settings);
+
+// The usable ones. Error: as search_ports, and why_none.
 Result<std::vector<UsablePort>> usable_ports(const Settings& settings);
 
 // Where NCCL is to see a PCI function: ports of one NIC are one device there, by which it finds what to fuse. So

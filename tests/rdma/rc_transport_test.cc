@@ -1,0 +1,343 @@
+// What only the verbs transport promises: stripes, queue pairs that fail, links that go down, peers that die, and that
+// nothing stays behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <random>
+#include <regex>
+
+#include "tests/conformance/transport_under_test.h"
+#include "tests/rdma/cable.h"
+#include "tests/rdma/link.h"
+#include "tests/rdma/rc_peer.h"
+#include "transport/io/verbs/handle.h"
+#include "transport/verbs/send_channel.h"
+
+namespace clustar::transport::conformance {
+namespace {
+
+using namespace std::chrono_literals;
+using tests::Cable;
+using tests::LinkDown;
+using tests::Netem;
+using verbs::Settings;
+using verbs::VerbsSendChannel;
+using SteadyClock = std::chrono::steady_clock;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// The n-th number of the summary of the device that is called so, counted from 0.
+std::uint64_t summary_number(const Transport& transport, const std::string& device, std::size_t index) {
+  const std::string all = transport.summary();
+  std::string text = all.substr(all.find(device) + device.size());
+  std::smatch number;
+  for (std::size_t i = 0; std::regex_search(text, number, std::regex("[0-9]+")); ++i) {
+    if (i == index) return std::stoull(number[0]);
+    text = number.suffix();
+  }
+  return 0;
+}
+constexpr std::size_t kWrites = 2;
+constexpr std::size_t kFlushes = 6;
+constexpr std::size_t kFailedPairs = 7;
+constexpr std::size_t kRepeated = 8;
+
+class RcTransport : public ::testing::Test {
+ protected:
+  void open(const Cable::Change& change = [](Settings&) {}) {
+    auto made = Cable::make(change, Log([this](LogLevel, const std::string& text) { said_ += text + "\n"; }));
+    if (!made) GTEST_SKIP() << made.error().message;
+    cable_ = std::move(*made);
+    both_ = connect(*cable_, *cable_);
+    sender_ = dynamic_cast<VerbsSendChannel*>(both_.send.get());
+    ASSERT_NE(sender_, nullptr);
+  }
+  // Messages of `size` bytes, up to 8 at a time; `then` is called before each.
+  void stream(
+      int count, std::size_t size, const std::function<void(int)>& then = [](int) {}) {
+    SendBuffer from(*both_.send, size, 7);
+    RecvBuffer to(*both_.recv, 8 * size);
+    std::deque<Request*> sends;
+    std::deque<Request*> receives;
+    int sent = 0;
+    int received = 0;
+    ASSERT_TRUE(poll_until(
+        [&] {
+          if (sent < count && sends.size() < 8 && receives.size() < 8) {
+            then(sent);
+            const std::size_t at = static_cast<std::size_t>(sent) % 8 * size;
+            std::fill_n(to.bytes.begin() + static_cast<long>(at), size, std::byte{0xee});
+            receives.push_back(must_recv(*both_.recv, {{to.mr.get(), at, size, 0}}));
+            sends.push_back(must_send(*both_.send, *from.mr, 0, size));
+            ++sent;
+          }
+          if (!sends.empty() && done(*sends.front())) sends.pop_front();
+          if (!receives.empty() && done(*receives.front())) {
+            receives.pop_front();
+            const std::size_t at = static_cast<std::size_t>(received++) % 8 * size;
+            EXPECT_TRUE(std::equal(from.bytes.begin(), from.bytes.end(), to.bytes.begin() + static_cast<long>(at)))
+                << "message " << received;
+          }
+          return (received == count && sends.empty()) || HasFailure();
+        },
+        60s));
+  }
+  static bool done(Request& request) {
+    const auto progress = request.test();
+    EXPECT_TRUE(progress) << progress.error().message;
+    return !progress || progress->done;
+  }
+  // Until the first of both says why it cannot go on.
+  Error first_error(Request& one, Request& other, std::chrono::milliseconds limit) {
+    Error error{ErrorCode::kInternal, "nothing happened within the limit"};
+    poll_until(
+        [&] {
+          for (Request* request : {&one, &other}) {
+            const auto progress = request->test();
+            if (!progress) error = progress.error();
+            if (!progress) return true;
+          }
+          return false;
+        },
+        limit);
+    return error;
+  }
+
+  std::string said_;
+  std::unique_ptr<Cable> cable_;
+  Connection both_;
+  VerbsSendChannel* sender_ = nullptr;
+};
+
+TEST_F(RcTransport, ALongMessageTravelsOverFourQueuePairs) {
+  open([](Settings& settings) {
+    settings.queue_pairs = 4;
+    settings.min_stripe_bytes = 4096;
+  });
+  const std::uint64_t before = summary_number(*cable_, "rxe_a", kWrites);
+  stream(1, 4 * 4096 * 3);
+  EXPECT_EQ(summary_number(*cable_, "rxe_a", kWrites) - before, 4u) << cable_->summary();
+  stream(6, 1'000'003);
+}
+
+TEST_F(RcTransport, AQueuePairThatFailsIsReplacedByTheOthers) {
+  open([](Settings& settings) {
+    settings.queue_pairs = 4;
+    settings.min_stripe_bytes = 4096;
+  });
+  stream(40, 300'000, [&](int message) {
+    if (message == 5) sender_->break_line(2);
+    if (message == 15) sender_->break_line(0);
+    if (message == 25) sender_->break_line(3);
+  });
+  EXPECT_EQ(summary_number(*cable_, "rxe_a", kFailedPairs), 3u) << cable_->summary();
+  EXPECT_EQ(summary_number(*cable_, "rxe_b", kFailedPairs), 3u);
+  EXPECT_GT(summary_number(*cable_, "rxe_a", kRepeated), 0u) << cable_->summary();
+  EXPECT_THAT(said_, HasSubstr("1 of 4 queue pairs"));
+  // Small ones, too, whose descriptors came over a line that is no more.
+  stream(40, 100);
+}
+
+TEST_F(RcTransport, AFailedPortIsReplacedByTheOther) {
+  open([](Settings& settings) { settings.queue_pairs = 2; });
+  both_ = {};
+  ASSERT_TRUE(cable_->fuse());
+  both_ = connect(*cable_, *cable_);
+  sender_ = dynamic_cast<VerbsSendChannel*>(both_.send.get());
+  stream(30, 200'000, [&](int message) {
+    if (message == 8) sender_->break_line(0);
+    if (message == 9) sender_->break_line(2);
+  });
+  EXPECT_THAT(said_, HasSubstr("2 of 4 queue pairs"));
+}
+
+TEST_F(RcTransport, TheLastQueuePairThatFailsIsAnErrorThatNamesTheLink) {
+  open([](Settings& settings) { settings.queue_pairs = 2; });
+  SendBuffer from(*both_.send, 100, 1);
+  RecvBuffer to(*both_.recv, 1000);
+  Request* const received = must_recv(*both_.recv, {{to.mr.get(), 0, 100, 9}});
+  stream(1, 5000);
+  sender_->break_line(0);
+  sender_->break_line(1);
+  const auto start = SteadyClock::now();
+  Request* const sent = must_send(*both_.send, *from.mr, 0, 100, 1);
+  const Error here = first_error(*sent, *sent, 10s);
+  EXPECT_THAT(here.message, AllOf(HasSubstr("rxe_a port 1 GID index 1 queue pair"), HasSubstr("10.9.0.2 queue pair")));
+  const Error there = first_error(*received, *received, 10s);
+  EXPECT_THAT(there.message, HasSubstr("rxe_b port 1"));
+  EXPECT_EQ(there.code, ErrorCode::kRemote);
+  EXPECT_LT(SteadyClock::now() - start, 3s);
+}
+
+// What rdma_rxe is asked to send meanwhile fails at once, so nothing is sent.
+TEST_F(RcTransport, ALinkThatIsDownForAMomentDoesNoHarm) {
+  open();
+  stream(3, 100'000);
+  SendBuffer from(*both_.send, 100, 1);
+  Request* const waits = must_send(*both_.send, *from.mr, 0, 100, 5);
+  ASSERT_TRUE(poll_until([&] { return done(*waits); })) << "it went ahead";
+  RecvBuffer to(*both_.recv, 100'000);
+  Request* const receive = must_recv(*both_.recv, {{to.mr.get(), 0, 100'000, 6}});
+  EXPECT_FALSE(done(*receive));
+  {
+    const LinkDown down;
+    const auto until = SteadyClock::now() + 300ms;
+    ASSERT_TRUE(poll_until([&] { return done(*receive) || SteadyClock::now() > until; }));
+  }
+  EXPECT_THAT(said_, HasSubstr("the link is down"));
+  stream(3, 100'000);
+}
+
+TEST_F(RcTransport, ALinkThatStaysDownIsAnErrorThatNamesItWithinThreeSeconds) {
+  open();
+  stream(3, 100'000);
+  const LinkDown down;
+  const auto start = SteadyClock::now();
+  SendBuffer from(*both_.send, 100'000, 1);
+  RecvBuffer to(*both_.recv, 100'000);
+  Request* const received = must_recv(*both_.recv, {{to.mr.get(), 0, 100'000, 0}});
+  Request* const sent = must_send(*both_.send, *from.mr, 0, 100'000);
+  const Error error = first_error(*sent, *received, 10s);
+  EXPECT_LT(SteadyClock::now() - start, 3s);
+  EXPECT_THAT(error.message, AllOf(HasSubstr("rxe_"), HasSubstr("link"))) << error.message;
+}
+
+TEST_F(RcTransport, AKilledPeerIsAnErrorAtOnce) {
+  if (const std::string reason = tests::why_no_devices(); !reason.empty()) GTEST_SKIP() << reason;
+  for (const bool receives : {false, true}) {
+    tests::RcPeer peer;
+    auto made = Cable::make([](Settings&) {}, Log());
+    ASSERT_TRUE(made) << made.error().message;
+    const auto pending = std::move((*made)->connect(0, peer.handle(), {}).value());
+    std::unique_ptr<SendChannel> channel;
+    ASSERT_TRUE(poll_until([&] {
+      auto polled = pending->poll();
+      EXPECT_TRUE(polled) << polled.error().message;
+      if (polled) channel = std::move(*polled);
+      return channel || !polled;
+    }));
+    peer.await_ready();
+    SendBuffer from(*channel, 1 << 20, 1);
+    // The peer posts receives of tag 1 only.
+    Request* const sent = must_send(*channel, *from.mr, 0, 1 << 20, receives ? 1 : 2);
+    peer.kill();
+    const auto start = SteadyClock::now();
+    Error error{ErrorCode::kInternal, "nothing happened within the limit"};
+    poll_until([&] {
+      const auto progress = sent->test();
+      if (!progress) error = progress.error();
+      return !progress || progress->done;
+    });
+    EXPECT_LT(SteadyClock::now() - start, 3s);
+    // A peer that died with the message whole in its memory has received it.
+    if (receives) continue;
+    EXPECT_EQ(error.code, ErrorCode::kRemote);
+    EXPECT_THAT(error.message, HasSubstr("process ended"));
+  }
+}
+
+TEST_F(RcTransport, AFlushReadsWhatWasReceived) {
+  open([](Settings& settings) { settings.force_flush = true; });
+  SendBuffer from(*both_.send, 100'000, 1);
+  RecvBuffer to(*both_.recv, 100'000);
+  const std::vector<RecvPart> parts{{to.mr.get(), 0, 50'000, 1}, {to.mr.get(), 50'000, 50'000, 2}};
+  finish({must_recv(*both_.recv, parts), must_send(*both_.send, *from.mr, 0, 50'000, 2),
+          must_send(*both_.send, *from.mr, 0, 10, 1)});
+  const auto flush = both_.recv->flush(parts);
+  ASSERT_TRUE(flush && *flush != nullptr) << "it was forced";
+  finish({*flush});
+  EXPECT_EQ(summary_number(*cable_, "rxe_b", kFlushes), 1u) << cable_->summary();
+}
+
+TEST_F(RcTransport, HostMemoryNeedsNoFlush) {
+  open();
+  RecvBuffer to(*both_.recv, 100);
+  const std::vector<RecvPart> parts{{to.mr.get(), 0, 100, 1}};
+  const auto flush = both_.recv->flush(parts);
+  ASSERT_TRUE(flush);
+  EXPECT_EQ(*flush, nullptr);
+}
+
+TEST_F(RcTransport, ALossyNetworkIsRepaired) {
+  open([](Settings& settings) {
+    settings.queue_pairs = 2;
+    settings.min_stripe_bytes = 4096;
+    settings.retry.timeout = 12;
+  });
+  const Netem trouble("delay 1ms reorder 90% loss 1% duplicate 1%");
+  stream(60, 20'000);
+  stream(60, 100);
+}
+
+TEST_F(RcTransport, ManySmallMessagesInOrder) {
+  open();
+  const char* const wanted = std::getenv("CLUSTAR_TEST_SMALL_MESSAGES");
+  const int count = wanted == nullptr ? 10'000 : std::atoi(wanted);
+  std::vector<std::uint32_t> numbers(64);
+  const auto sends_from =
+      std::move(both_.send->reg_mr(gdr::MemoryRef::host(numbers.data(), numbers.size() * 4)).value());
+  RecvBuffer to(*both_.recv, 32 * 4);
+  std::deque<Request*> sends;
+  std::deque<Request*> receives;
+  int sent = 0;
+  int posted = 0;
+  int received = 0;
+  const bool over = poll_until(
+      [&] {
+        while (posted < count && receives.size() < 32) {
+          const std::size_t at = static_cast<std::size_t>(posted++) % 32 * 4;
+          receives.push_back(must_recv(*both_.recv, {{to.mr.get(), at, 4, 0}}));
+        }
+        while (sent < count && sends.size() < 64) {
+          const auto at = static_cast<std::size_t>(sent) % 64;
+          numbers[at] = static_cast<std::uint32_t>(sent++);
+          sends.push_back(must_send(*both_.send, *sends_from, at * 4, 4));
+        }
+        while (!sends.empty() && done(*sends.front())) sends.pop_front();
+        while (!receives.empty() && done(*receives.front())) {
+          receives.pop_front();
+          std::uint32_t number = 0;
+          std::memcpy(&number, to.bytes.data() + static_cast<std::size_t>(received) % 32 * 4, 4);
+          EXPECT_EQ(number, static_cast<std::uint32_t>(received));
+          ++received;
+        }
+        return (received == count && sends.empty()) || HasFailure();
+      },
+      200s);
+  EXPECT_TRUE(over) << received << " of " << count;
+  EXPECT_FALSE(HasFailure());
+}
+
+TEST_F(RcTransport, ConnectingLeavesNothingBehind) {
+  if (const std::string reason = tests::why_no_devices(); !reason.empty()) GTEST_SKIP() << reason;
+  const char* const wanted = std::getenv("CLUSTAR_TEST_CYCLES");
+  const int cycles = wanted == nullptr ? 50 : std::atoi(wanted);
+  const auto resources = [] { return tests::output_of("rdma resource; ls /proc/self/task | wc -l"); };
+  const std::string nothing = resources();
+  {
+    auto made = Cable::make([](Settings&) {}, Log());
+    ASSERT_TRUE(made);
+    std::string before;
+    for (int cycle = 0; cycle < cycles; ++cycle) {
+      Connection connection = connect(**made, **made);
+      SendBuffer from(*connection.send, 5000, 1);
+      RecvBuffer to(*connection.recv, 5000);
+      finish(
+          {must_recv(*connection.recv, {{to.mr.get(), 0, 5000, 0}}), must_send(*connection.send, *from.mr, 0, 5000)});
+      connection = {};
+      from.mr.reset();
+      to.mr.reset();
+      if (cycle == 0) before = resources();
+    }
+    EXPECT_EQ(resources(), before);
+  }
+  EXPECT_EQ(resources(), nothing);
+  EXPECT_EQ(io::verbs::refused_destructions(), 0u);
+}
+
+}  // namespace
+}  // namespace clustar::transport::conformance
