@@ -18,7 +18,7 @@ TransportUnderTest tcp(const std::string& name, const std::function<void(Config&
 }  // namespace
 
 std::vector<TransportUnderTest> tcp_under_test() {
-  return {
+  std::vector<TransportUnderTest> all = {
       tcp("tcp", [](Config&) {}),
       tcp("tcp_two_sockets", [](Config& config) { config.tcp_sockets = 2; }),
       // A message that goes ahead of its receive is one chunk, however many sockets there are.
@@ -37,6 +37,8 @@ std::vector<TransportUnderTest> tcp_under_test() {
       tcp("tcp_nothing_ahead", [](Config& config) { config.tcp_eager_bytes = 0; }),
       tcp("tcp_ipv6", [](Config& config) { config.socket_family = "ipv6"; }),
   };
+  all.front().cycles = 1000;
+  return all;
 }
 
 }  // namespace clustar::transport::conformance

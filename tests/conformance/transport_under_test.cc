@@ -6,12 +6,6 @@
 
 namespace clustar::transport::conformance {
 
-std::vector<TransportUnderTest> transports_under_test() {
-  std::vector<TransportUnderTest> all = tcp_under_test();
-  for (const TransportUnderTest& one : mlt_under_test()) all.push_back(one);
-  return all;
-}
-
 bool poll_until(const std::function<bool()>& step, std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (!step()) {

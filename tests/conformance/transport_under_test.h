@@ -21,10 +21,14 @@ struct TransportUnderTest {
   std::function<Result<std::unique_ptr<Transport>>(Log log)> create;
   // It has no thread of its own: who stops calling answers nobody, not even one whose last acknowledgement was lost.
   bool only_calls_move_bytes = false;
+  // Of connecting, transferring and closing: the full count once per transport; its other configurations only need to
+  // show that nothing grows.
+  int cycles = 50;
 };
 inline void PrintTo(const TransportUnderTest& under_test, std::ostream* out) { *out << under_test.name; }
 
-// One list for all suites; tcp_under_test.cc and its like add to it.
+// One list for all suites of a binary: transports_under_test.cc, to which tcp_under_test.cc and its like add; where
+// there are RDMA devices, tests/rdma/verbs_under_test.cc.
 std::vector<TransportUnderTest> transports_under_test();
 std::vector<TransportUnderTest> tcp_under_test();
 std::vector<TransportUnderTest> mlt_under_test();

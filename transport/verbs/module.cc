@@ -8,6 +8,7 @@
 #include "mlt/driver/module_device.h"
 #include "transport/verbs/ports.h"
 #include "transport/verbs/settings.h"
+#include "transport/verbs/verbs_transport.h"
 
 namespace clustar::transport::verbs {
 namespace {
@@ -24,11 +25,8 @@ auto contained(Call&& call) -> decltype(call()) {
   }
 }
 
-Result<std::unique_ptr<Transport>> create(const Config& config, const Clock&, const Log&) {
-  return contained([&]() -> Result<std::unique_ptr<Transport>> {
-    if (const auto ports = usable_ports(Settings(config)); !ports) return tl::unexpected(ports.error());
-    return fail(ErrorCode::kUnavailable, "this build has no transport over RC queue pairs yet");
-  });
+Result<std::unique_ptr<Transport>> create(const Config& config, const Clock& clock, const Log& log) {
+  return contained([&] { return VerbsTransport::create(config, clock, log); });
 }
 
 Result<void> check_devices(const Config& config) {

@@ -32,6 +32,9 @@ struct PortSearch {
 // without RDMA.
 Result<PortSearch> search_ports(const Settings& settings);
 
+// Why there is none to use.
+std::string no_port_text(const Settings& settings, const std::vector<std::string>& refused);
+
 // The usable ones. Error kUnavailable: there is none, with the reason for each that was refused.
 Result<std::vector<UsablePort>> usable_ports(const Settings& settings);
 

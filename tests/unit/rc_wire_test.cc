@@ -1,0 +1,228 @@
+// What the verbs transport puts on the wire, the plan of stripes, and what each half refuses.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "transport/base/rng.h"
+#include "transport/verbs/core/posted.h"
+#include "transport/verbs/core/recv_book.h"
+#include "transport/verbs/core/send_book.h"
+#include "transport/verbs/core/stripes.h"
+
+namespace clustar::transport::verbs {
+namespace {
+
+Contact some_contact() {
+  Contact contact;
+  contact.address = 0x123456789abc;
+  contact.keys = {1, 2, 3, 4};
+  contact.eager_bytes = 8192;
+  for (std::uint8_t i = 0; i < 2; ++i) {
+    contact.ports.push_back({.gid = {}, .lid = 7, .mtu = 5, .ethernet = i == 0});
+    contact.ports.back().gid[15] = i;
+  }
+  for (std::uint8_t i = 0; i < 8; ++i) contact.queue_pairs.push_back({100u + i, 0xffffffu - i, std::uint8_t(i % 2)});
+  return contact;
+}
+
+TEST(RcWire, AContactSurvivesTheWire) {
+  const Contact sent = some_contact();
+  std::array<std::byte, Contact::kSize> bytes;
+  sent.serialize_to(bytes);
+  const auto read = Contact::parse(bytes);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->address, sent.address);
+  EXPECT_EQ(read->keys, sent.keys);
+  EXPECT_EQ(read->eager_bytes, sent.eager_bytes);
+  ASSERT_EQ(read->ports.size(), 2u);
+  EXPECT_EQ(read->ports[1].gid[15], 1);
+  EXPECT_TRUE(read->ports[0].ethernet);
+  EXPECT_EQ(read->ports[0].mtu, 5);
+  ASSERT_EQ(read->queue_pairs.size(), 8u);
+  EXPECT_EQ(read->queue_pairs[7].psn, 0xffffffu - 7);
+  EXPECT_EQ(read->queue_pairs[7].port, 1);
+}
+
+TEST(RcWire, AContactOutOfRangeIsRefused) {
+  const auto refused = [](const auto& change) {
+    std::array<std::byte, Contact::kSize> bytes;
+    some_contact().serialize_to(bytes);
+    change(bytes);
+    return !Contact::parse(bytes);
+  };
+  EXPECT_FALSE(refused([](auto&) {}));
+  EXPECT_TRUE(refused([](auto& bytes) { bytes[12] = std::byte{5}; })) << "ports";
+  EXPECT_TRUE(refused([](auto& bytes) { bytes[12] = std::byte{0}; }));
+  EXPECT_TRUE(refused([](auto& bytes) { bytes[13] = std::byte{9}; })) << "queue pairs";
+  EXPECT_TRUE(refused([](auto& bytes) { bytes[12] = std::byte{1}; })) << "a queue pair on a port that is not there";
+  EXPECT_TRUE(refused([](auto& bytes) { bytes[8] = std::byte{1}; })) << "eager bytes";
+  EXPECT_TRUE(refused([](auto& bytes) { bytes[40 + 18] = std::byte{6}; })) << "an MTU";
+}
+
+TEST(RcWire, AHandleHoldsItsEndpointsAndGarbageIsRefused) {
+  HandleInfo info;
+  info.token[3] = std::byte{9};
+  info.config.rank = 4;
+  Endpoint endpoint{.ipv6 = true, .port = 4711};
+  while (info.has_room(endpoint)) info.endpoints.push_back(endpoint);
+  EXPECT_GE(info.endpoints.size(), 2u);
+  const auto read = HandleInfo::parse(info.serialize());
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->token, info.token);
+  EXPECT_EQ(read->config, info.config);
+  EXPECT_EQ(read->endpoints.size(), info.endpoints.size());
+  std::mt19937 random(1);
+  for (int i = 0; i < 10'000; ++i) {
+    Handle garbage;
+    for (std::byte& byte : garbage) byte = static_cast<std::byte>(random());
+    EXPECT_FALSE(HandleInfo::parse(garbage));
+  }
+}
+
+TEST(RcWire, ADescriptorThatIsHalfThereIsNone) {
+  const Descriptor sent{.number = 700,
+                        .tag = -3,
+                        .seq = 9,
+                        .slot = make_slot(17, 300),
+                        .address = 77,
+                        .length = 5,
+                        .keys = {1, 2, 3, 4},
+                        .eager_freed = 6};
+  std::array<std::byte, Descriptor::kSize> before{};
+  std::array<std::byte, Descriptor::kSize> after;
+  Descriptor{.number = 700 - kRing, .tag = 1, .length = 8}.serialize_to(before);
+  sent.serialize_to(after);
+  std::mt19937 random(2);
+  for (int i = 0; i < 10'000; ++i) {
+    auto torn = before;
+    bool whole = true;
+    for (std::size_t at = 0; at < torn.size(); at += 4) {
+      if (random() % 8 != 0)
+        std::copy_n(after.begin() + static_cast<long>(at), 4, torn.begin() + static_cast<long>(at));
+    }
+    whole = torn == after;
+    EXPECT_EQ(Descriptor::parse(torn, 700).has_value(), whole);
+  }
+  const auto read = Descriptor::parse(after, 700);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->tag, -3);
+  EXPECT_EQ(read->slot, sent.slot);
+  EXPECT_EQ(read->keys, sent.keys);
+  EXPECT_FALSE(Descriptor::parse(after, 701));
+  EXPECT_FALSE(Descriptor::parse(std::array<std::byte, Descriptor::kSize>{}, 0));
+}
+
+TEST(RcWire, ImmediatesAndHeadersSurviveTheWire) {
+  const Immediate stripe{.slot = make_slot(255, 0xab), .stripe = 63, .has_header = true};
+  const auto read = Immediate::parse(stripe.serialize());
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->slot, stripe.slot);
+  EXPECT_EQ(read->stripe, 63u);
+  EXPECT_TRUE(read->has_header);
+  EXPECT_EQ(Immediate::parse(Immediate{.kind = Immediate::Kind::kEager, .number = 63}.serialize())->number, 63u);
+  EXPECT_EQ(Immediate::parse(Immediate{.kind = Immediate::Kind::kConsumed, .number = 0x1234567}.serialize())->number,
+            0x234567u);
+  EXPECT_FALSE(Immediate::parse(0xc0000000));
+  EXPECT_FALSE(Immediate::parse(0x20000000));
+  MessageHeader header{.tag = 1, .seq = 2, .slot = 3, .stripes = 64, .total = 1 << 20, .consumed = 4};
+  header.identity = {.known = true, .local_number = true, .communicator = 5, .number = MessageIdentity::kNumbers - 1};
+  std::array<std::byte, MessageHeader::kSize> bytes;
+  header.serialize_to(bytes);
+  const auto parsed = MessageHeader::parse(bytes);
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->identity, header.identity);
+  EXPECT_EQ(parsed->stripes, 64);
+  header.stripes = 65;
+  header.serialize_to(bytes);
+  EXPECT_FALSE(MessageHeader::parse(bytes));
+}
+
+TEST(RcStripes, APlanCoversTheMessageInAtMost64Stripes) {
+  Rng random(3);
+  for (int i = 0; i < 100'000; ++i) {
+    const std::uint64_t total = random.below(std::uint64_t{1} << random.below(41));
+    const auto lines = static_cast<std::uint32_t>(1 + random.below(8));
+    const std::uint64_t least = 1 + random.below(1 << 18);
+    const StripePlan plan = plan_stripes(total, lines, least, 1 << 20);
+    ASSERT_LE(plan.count, kMaxStripes);
+    ASSERT_GE(plan.count, 1u);
+    ASSERT_GE(plan.bytes * plan.count, total);
+    ASSERT_TRUE(plan.count == 1 || plan.bytes * (plan.count - 1) < total) << "no stripe is empty";
+    ASSERT_TRUE(plan.count == 1 || plan.bytes >= least);
+  }
+  EXPECT_EQ(plan_stripes(0, 4, 4096, 1 << 20).count, 1u);
+  EXPECT_EQ(plan_stripes(400'000, 4, 4096, 1 << 20).count, 4u);
+  EXPECT_EQ(plan_stripes(400'000, 4, 1 << 19, 1 << 20).count, 1u);
+}
+
+TEST(RcBooks, RefuseWhatNoCorrectPeerSends) {
+  RecvBook book;
+  const std::array<RecvBook::Part, 1> part{{{4, 100}}};
+  const auto posted = book.post(part);
+  ASSERT_TRUE(posted);
+  const std::uint32_t slot = posted->wanted->front().slot;
+  const Immediate first{.slot = slot, .has_header = true};
+  EXPECT_FALSE(RecvBook(book).on_stripe({.slot = slot + 1}, {})) << "no receive is there";
+  EXPECT_FALSE(RecvBook(book).on_stripe({.slot = slot + 0x10000}, {})) << "another generation";
+  EXPECT_FALSE(RecvBook(book).on_stripe(first, {})) << "a header that makes no sense";
+  const MessageHeader good{.tag = 4, .seq = 0, .slot = slot, .stripes = 2, .total = 100};
+  const auto refused = [&](auto change) {
+    MessageHeader changed = good;
+    change(changed);
+    return !RecvBook(book).on_stripe(first, changed);
+  };
+  EXPECT_FALSE(refused([](MessageHeader&) {}));
+  EXPECT_TRUE(refused([](MessageHeader& header) { header.tag = 5; }));
+  EXPECT_TRUE(refused([](MessageHeader& header) { header.seq = 1; }));
+  EXPECT_TRUE(refused([](MessageHeader& header) { header.total = 101; })) << "longer than posted";
+  EXPECT_TRUE(book.on_stripe(first, good));
+  EXPECT_FALSE(RecvBook(book).on_stripe(first, good)) << "twice";
+  EXPECT_FALSE(RecvBook(book).on_stripe({.slot = slot, .stripe = 2}, {})) << "more stripes than announced";
+  EXPECT_EQ(RecvBook(book).on_eager(kEagerSlots, good).fate, RecvBook::Fate::kProtocolError);
+  MessageHeader ahead{.tag = 9, .seq = 0, .total = 10};
+  EXPECT_EQ(book.on_eager(0, ahead).fate, RecvBook::Fate::kKept);
+  EXPECT_EQ(RecvBook(book).on_eager(0, ahead).fate, RecvBook::Fate::kProtocolError) << "the place is taken";
+  EXPECT_EQ(RecvBook(book).on_eager(1, ahead).fate, RecvBook::Fate::kProtocolError) << "the message is there already";
+}
+
+TEST(RcBooks, PlacesBoundWhatGoesAheadAndComeBack) {
+  SendBook book(100);
+  for (std::uint32_t i = 0; i < kEagerSlots; ++i) {
+    const auto departure = book.submit(i, 0, 100);
+    ASSERT_TRUE(departure && departure->eager);
+    EXPECT_EQ(departure->place, i);
+  }
+  EXPECT_FALSE(book.submit(100, 1, 1)) << "no place is free";
+  EXPECT_FALSE(book.submit(101, 1, 101)) << "too long";
+  EXPECT_EQ(book.waiting(), 2u);
+  book.on_freed(kEagerSlots + 1);
+  EXPECT_FALSE(book.submit(102, 2, 1)) << "more than was sent cannot be taken";
+  book.on_freed(3);
+  book.on_freed(2);
+  const auto departure = book.submit(103, 2, 1);
+  ASSERT_TRUE(departure && departure->eager);
+  EXPECT_EQ(departure->place, 0u);
+}
+
+TEST(RcPosted, TheCountOfThePeerDividesWhatArrivedFromWhatDidNot) {
+  PostedQueue queue;
+  for (std::uint32_t i = 0; i < 6; ++i) queue.push({.cookie = i, .requests = 2, .length = 10});
+  Posting posting;
+  EXPECT_TRUE(queue.acknowledged(1, &posting));
+  EXPECT_TRUE(queue.acknowledged(1, &posting));
+  EXPECT_FALSE(queue.acknowledged(1, &posting));
+  EXPECT_EQ(queue.requests(), 8u);
+  std::vector<Posting> delivered;
+  std::vector<Posting> lost;
+  EXPECT_FALSE(queue.settle(7, &delivered, &lost)) << "so many were never posted";
+  EXPECT_FALSE(queue.settle(1, &delivered, &lost)) << "two were acknowledged";
+  EXPECT_TRUE(queue.settle(4, &delivered, &lost));
+  ASSERT_EQ(delivered.size(), 2u);
+  EXPECT_EQ(delivered[0].cookie, 2u);
+  ASSERT_EQ(lost.size(), 2u);
+  EXPECT_EQ(lost[0].cookie, 4u);
+  EXPECT_EQ(queue.requests() + queue.bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace clustar::transport::verbs

@@ -1,0 +1,174 @@
+#include "transport/verbs/core/recv_book.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+
+namespace clustar::transport::verbs {
+
+RecvBook::RecvBook() {
+  free_slots_.reserve(kMaxSlots);
+  used_slots_.reserve(kMaxSlots);
+  for (std::uint32_t i = kMaxSlots; i-- > 0;) free_slots_.push_back(i);
+}
+
+std::uint32_t RecvBook::take_slot(const Part& part, std::uint32_t group, std::uint32_t part_index, std::uint32_t seq) {
+  const std::uint32_t index = free_slots_.back();
+  free_slots_.pop_back();
+  used_slots_.push_back(index);
+  Slot& slot = slots_[index];
+  slot = {.used = true,
+          .generation = static_cast<std::uint16_t>(slot.generation + 1),
+          .tag = part.tag,
+          .seq = seq,
+          .number = posted_++,
+          .length = part.length,
+          .group = group,
+          .part = part_index};
+  return index;
+}
+
+std::optional<RecvBook::Posted> RecvBook::post(std::span<const Part> parts) {
+  assert(!parts.empty() && parts.size() <= kMaxRecvParts);
+  if (posted_ - consumed_ + parts.size() > kRing) return std::nullopt;
+  const auto free = std::find_if(groups_.begin(), groups_.end(), [](const Group& group) { return !group.used; });
+  if (free == groups_.end()) return std::nullopt;
+  const auto group = static_cast<std::uint32_t>(free - groups_.begin());
+  free->used = true;
+  free->parts = free->open = static_cast<std::uint32_t>(parts.size());
+  std::fill_n(free->messages.begin(), parts.size(), ReceivedMessage{});
+  ++outstanding_;
+  wanted_.clear();
+  early_.clear();
+  for (std::uint32_t part = 0; part < parts.size(); ++part) {
+    const std::uint32_t seq = next_seq_[parts[part].tag]++;
+    if (const auto place = find_early(parts[part].tag, seq)) {
+      const MessageHeader& header = places_[*place].header;
+      places_[*place].state = PlaceState::kMatched;
+      --held_;
+      free->sizes[part] = std::min(header.total, parts[part].length);
+      free->messages[part].identity = header.identity;
+      --free->open;
+      early_.push_back({group, part, *place, free->sizes[part]});
+      continue;
+    }
+    const std::uint32_t index = take_slot(parts[part], group, part, seq);
+    const Slot& slot = slots_[index];
+    wanted_.push_back({part, slot.number, seq, make_slot(index, slot.generation)});
+  }
+  return Posted{group, &wanted_, &early_};
+}
+
+bool RecvBook::on_stripe(const Immediate& immediate, const std::optional<MessageHeader>& header) {
+  const std::uint32_t index = slot_index(immediate.slot);
+  if (index >= kMaxSlots) return false;
+  Slot& slot = slots_[index];
+  const std::uint64_t bit = std::uint64_t{1} << immediate.stripe;
+  // The immediate has room for the lower half of the generation.
+  if (!slot.used || (slot.generation & 0xff) != immediate.slot >> 16 || (slot.arrived & bit) != 0) return false;
+  slot.arrived |= bit;
+  if (immediate.stripe == 0) {
+    if (immediate.has_header) {
+      if (!header || !learn(slot, *header)) return false;
+    } else {
+      slot.stripes = 1;
+      slot.total = slot.length;
+    }
+  }
+  if (slot.stripes == 0) return true;
+  const std::uint64_t all = slot.stripes == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << slot.stripes) - 1;
+  if ((slot.arrived & ~all) != 0) return false;
+  if (slot.arrived != all) return true;
+  note_consumed(slot.number + 1);
+  finish(index, slot.total);
+  return true;
+}
+
+bool RecvBook::learn(Slot& slot, const MessageHeader& header) {
+  const auto index = static_cast<std::uint32_t>(&slot - slots_.data());
+  if (header.slot != make_slot(index, slot.generation) || header.tag != slot.tag || header.seq != slot.seq ||
+      header.total > slot.length) {
+    return false;
+  }
+  slot.stripes = header.stripes;
+  slot.total = header.total;
+  groups_[slot.group].messages[slot.part].identity = header.identity;
+  note_consumed(header.consumed);
+  return true;
+}
+
+RecvBook::Arrival RecvBook::on_eager(std::uint32_t place, const std::optional<MessageHeader>& header) {
+  if (place >= kEagerSlots || !header || places_[place].state != PlaceState::kEmpty) return {};
+  note_consumed(header->consumed);
+  Place& taken = places_[place];
+  taken.header = *header;
+  const auto next = next_seq_.find(header->tag);
+  if (next == next_seq_.end() || static_cast<std::int32_t>(header->seq - next->second) >= 0) {
+    if (find_early(header->tag, header->seq)) return {};
+    taken.state = PlaceState::kHeld;
+    ++held_;
+    return {Fate::kKept, {}};
+  }
+  const auto found = std::find_if(used_slots_.begin(), used_slots_.end(), [&](std::uint32_t index) {
+    const Slot& slot = slots_[index];
+    return slot.tag == header->tag && slot.seq == header->seq && slot.arrived == 0;
+  });
+  if (found == used_slots_.end()) return {};
+  const Slot slot = slots_[*found];
+  taken.state = PlaceState::kMatched;
+  const std::uint64_t bytes = std::min(header->total, slot.length);
+  groups_[slot.group].messages[slot.part].identity = header->identity;
+  finish(*found, bytes);
+  return {Fate::kMatched, {slot.group, slot.part, place, bytes}};
+}
+
+void RecvBook::free_place(std::uint32_t place) {
+  assert(places_[place].state == PlaceState::kMatched);
+  places_[place].state = PlaceState::kFreed;
+  while (places_[freed_ % kEagerSlots].state == PlaceState::kFreed) {
+    places_[freed_ % kEagerSlots].state = PlaceState::kEmpty;
+    ++freed_;
+  }
+}
+
+void RecvBook::on_consumed(std::uint32_t number24) { note_consumed(consumed_ + ((number24 - consumed_) & 0xffffff)); }
+
+// What comes by several queue pairs may say less than was known.
+void RecvBook::note_consumed(std::uint32_t number) {
+  if (number - consumed_ <= posted_ - consumed_) consumed_ = number;
+}
+
+std::optional<std::uint32_t> RecvBook::find_early(int tag, std::uint32_t seq) const {
+  if (held_ == 0) return std::nullopt;
+  for (std::uint32_t i = 0; i < kEagerSlots; ++i) {
+    const Place& place = places_[i];
+    if (place.state == PlaceState::kHeld && place.header.tag == tag && place.header.seq == seq) return i;
+  }
+  return std::nullopt;
+}
+
+void RecvBook::finish(std::uint32_t index, std::uint64_t bytes) {
+  Slot& slot = slots_[index];
+  Group& group = groups_[slot.group];
+  group.sizes[slot.part] = bytes;
+  --group.open;
+  slot.used = false;
+  used_slots_.erase(std::find(used_slots_.begin(), used_slots_.end(), index));
+  free_slots_.push_back(index);
+}
+
+std::span<const std::size_t> RecvBook::sizes(std::uint32_t group) const {
+  return std::span<const std::size_t>(groups_[group].sizes).first(groups_[group].parts);
+}
+
+std::span<const ReceivedMessage> RecvBook::messages(std::uint32_t group) const {
+  return std::span<const ReceivedMessage>(groups_[group].messages).first(groups_[group].parts);
+}
+
+void RecvBook::release(std::uint32_t group) {
+  assert(groups_[group].used && groups_[group].open == 0);
+  groups_[group].used = false;
+  --outstanding_;
+}
+
+}  // namespace clustar::transport::verbs

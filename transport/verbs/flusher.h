@@ -1,0 +1,60 @@
+// Makes received bytes visible to the memory's owner: each port reads a few of them by a queue pair that is connected
+// to itself. The read is answered only after all that the port wrote before is where it belongs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/api/transport.h"
+#include "transport/io/verbs/completion_queue.h"
+#include "transport/io/verbs/queue_pair.h"
+#include "transport/verbs/memory.h"
+#include "transport/verbs/nic.h"
+
+namespace clustar::transport::verbs {
+
+class Flusher {
+ public:
+  // Host memory is coherent: only memory of GPUs needs it, and who asks for it.
+  static bool needed(const Nic& nic);
+  // Connects to the port itself, for which the kernel needs no answer of others.
+  static Result<std::unique_ptr<Flusher>> make(Nic& nic);
+  Flusher(const Flusher&) = delete;
+
+  // Parts of a request that is done; their memory allows remote reading. Null: too much outstanding, or nothing to
+  // read.
+  Result<Request*> flush(std::span<const RecvPart> parts);
+
+ private:
+  static constexpr std::uint32_t kReadsPerFlush = kMaxRecvParts;
+
+  struct FlushRequest final : Request {
+    Result<Progress> test() override { return flusher->test(*this); }
+
+    Flusher* flusher = nullptr;
+    std::uint32_t open = 0;  // reads
+    bool used = false;
+  };
+  struct Loop {
+    std::unique_ptr<io::verbs::CompletionQueue> queue;
+    std::optional<io::verbs::QueuePair> pair{};
+  };
+
+  explicit Flusher(Nic& nic) : nic_(nic) {}
+
+  Result<void> read(std::size_t port, std::uint32_t request, std::span<const RecvPart> parts);
+  Result<void> progress();
+  Result<Progress> test(FlushRequest& request);
+
+  Nic& nic_;
+  OwnMemory scratch_{};
+  std::vector<Loop> loops_;  // one per port
+  std::array<FlushRequest, kMaxRequests> requests_{};
+  std::optional<Error> failed_;
+};
+
+}  // namespace clustar::transport::verbs

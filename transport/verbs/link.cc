@@ -1,0 +1,191 @@
+#include "transport/verbs/link.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace clustar::transport::verbs {
+
+Link::Link(Nic& nic, Side side, Lines lines, net::Socket control, std::string peer)
+    : nic_(nic),
+      side_(side),
+      lines_(std::move(lines)),
+      control_(std::move(control)),
+      peer_(std::move(peer)),
+      usable_lines_(lines_.size()) {}
+
+Link::~Link() {
+  if (!closed_) say(Farewell::Kind::kChannel, 0);
+}
+
+std::size_t Link::usable_from(std::size_t from) const {
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    const std::size_t line = (from + i) % lines_.size();
+    if (usable(line)) return line;
+  }
+  return 0;
+}
+
+std::span<const Link::Arrival> Link::poll() {
+  arrival_count_ = 0;
+  std::array<ibv_wc, kBatch> completions;
+  const auto taken = lines_.poll(completions);
+  if (!taken) {
+    more_ = false;
+    fail_with(ErrorCode::kSystem, taken.error().message);
+    return {};
+  }
+  more_ = *taken == kBatch;
+  for (std::size_t i = 0; i < *taken; ++i) on_completion(completions[i]);
+  if (arrival_count_ > 0) ++marks_;
+  return std::span<const Arrival>(arrivals_).first(arrival_count_);
+}
+
+void Link::on_completion(const ibv_wc& completion) {
+  const WorkId id = WorkId::of(completion.wr_id);
+  State& state = states_[id.line];
+  if (completion.status == IBV_WC_SUCCESS) {
+    // The peer was told that this did not arrive.
+    if (id.receive && state.phase == Phase::kTold) return;
+    Arrival& arrival = arrivals_[arrival_count_++];
+    arrival = {id, 0};
+    if (!id.receive) return;
+    arrival.immediate = network_order(completion.imm_data);
+    ++state.arrived;
+    if (++state.receives_taken >= kRepost && usable(id.line)) repost(id.line);
+    return;
+  }
+  if (id.receive) state.flushed = true;
+  if (usable(id.line)) end_line(id.line, lines_.pair(id.line).explain(completion));
+}
+
+void Link::repost(std::size_t line) {
+  const std::uint32_t count = std::exchange(states_[line].receives_taken, 0);
+  if (const auto posted = lines_.post_receives(line, count); !posted) end_line(line, posted.error());
+}
+
+void Link::end_line(std::size_t line, const Error& why) {
+  State& state = states_[line];
+  if (state.phase != Phase::kUsable) return;
+  state.phase = Phase::kStopped;
+  state.stopped = nic_.context().clock.now();
+  lines_.stop(line);
+  --usable_lines_;
+  nic_.counters().failed_queue_pairs.fetch_add(1, std::memory_order_relaxed);
+  if (!first_error_) first_error_ = why;
+  if (usable_lines_ == 0) {
+    if (failed_) return;
+    failed_ = Error{first_error_->code, fmt::format("{} ({} {})", first_error_->message,
+                                                    side_ == Side::kSender ? "sending to" : "receiving from", peer_)};
+    nic_.context().log.warn(failed_->message);
+  } else if (!failed_) {
+    nic_.context().log.warn(
+        fmt::format("{}; {} of {} queue pairs to {} go on", why.message, usable_lines_, lines_.size(), peer_));
+  }
+}
+
+void Link::fail_with(ErrorCode code, const std::string& what) {
+  if (!failed_) {
+    failed_ = Error{code, fmt::format("verbs: {}: {} {}: {}", nic_.name(),
+                                      side_ == Side::kSender ? "sending to" : "receiving from", peer_, what)};
+    nic_.context().log.warn(failed_->message);
+  }
+  for (std::size_t line = 0; line < lines_.size(); ++line) end_line(line, *failed_);
+}
+
+void Link::watch() {
+  nic_.watch();
+  check_ports();
+  tell_stopped();
+  read_control();
+}
+
+void Link::check_ports() {
+  for (std::size_t line = 0; line < lines_.size(); ++line) {
+    if (!usable(line)) continue;
+    const auto trouble = nic_.trouble(lines_.port(line));
+    if (trouble) {
+      end_line(line, {ErrorCode::kSystem,
+                      fmt::format("verbs: queue pair {} to {}: {}", lines_.pair(line).number(), peer_, *trouble)});
+    }
+  }
+}
+
+// Only what comes back unused is behind all that arrived.
+void Link::tell_stopped() {
+  for (std::size_t line = 0; line < lines_.size(); ++line) {
+    State& state = states_[line];
+    if (state.phase != Phase::kStopped) continue;
+    const bool final =
+        side_ == Side::kSender || state.flushed || nic_.context().clock.now() - state.stopped > kFlushTimeout;
+    if (!final) continue;
+    state.phase = Phase::kTold;
+    say(Farewell::Kind::kQueuePair, line);
+  }
+}
+
+void Link::say(Farewell::Kind kind, std::size_t line) {
+  if (!control_) return;
+  Farewell farewell{.kind = kind, .queue_pair = static_cast<std::uint8_t>(line)};
+  for (std::size_t i = 0; i < lines_.size(); ++i) farewell.arrived[i] = states_[i].arrived;
+  std::array<std::byte, Farewell::kSize> bytes;
+  farewell.serialize_to(bytes);
+  // At most one per queue pair and one at the end: they fit the socket's buffer. If the peer is gone, reading tells.
+  net::write_some(control_.fd(), std::span<const std::byte>(bytes));
+}
+
+void Link::read_control() {
+  while (!closed_) {
+    const net::IoResult got = net::read_some(control_.fd(), std::span(heard_).subspan(heard_bytes_));
+    if (got.kind == net::IoResult::Kind::kWouldBlock) return;
+    if (got.kind == net::IoResult::Kind::kClosed) {
+      close("its process ended, or it closed the connection");
+      return;
+    }
+    if (got.kind == net::IoResult::Kind::kError) {
+      close("control connection: " + describe_errno(got.error));
+      return;
+    }
+    ++marks_;
+    heard_bytes_ += got.bytes;
+    if (heard_bytes_ < heard_.size()) continue;
+    heard_bytes_ = 0;
+    const auto farewell = Farewell::parse(heard_);
+    if (!farewell || farewell->queue_pair >= lines_.size()) {
+      fail_with(ErrorCode::kRemote, "the peer said something on the control connection that fits no queue pair");
+      return;
+    }
+    on_farewell(*farewell);
+  }
+}
+
+void Link::on_farewell(const Farewell& farewell) {
+  const bool all = farewell.kind == Farewell::Kind::kChannel;
+  for (std::size_t line = 0; line < lines_.size(); ++line) {
+    if (!all && line != farewell.queue_pair) continue;
+    if (!states_[line].peer_arrived) states_[line].peer_arrived = farewell.arrived[line];
+    if (all) continue;
+    end_line(line, {ErrorCode::kRemote,
+                    fmt::format("verbs: {} queue pair {} to {}: the peer's end of it failed, see its log for the cause",
+                                nic_.ports()[lines_.port(line)].name(), lines_.pair(line).number(), peer_)});
+  }
+  tell_stopped();
+  if (all) close("it closed the channel");
+}
+
+void Link::close(const std::string& why) {
+  closed_ = true;
+  why_closed_ = why;
+}
+
+std::optional<Link::Settled> Link::take_settled() {
+  for (std::size_t line = 0; line < lines_.size(); ++line) {
+    State& state = states_[line];
+    if (state.settled || !state.peer_arrived || (state.phase != Phase::kTold && !closed_)) continue;
+    state.settled = true;
+    return Settled{line, *state.peer_arrived};
+  }
+  return std::nullopt;
+}
+
+}  // namespace clustar::transport::verbs

@@ -1,0 +1,110 @@
+// What both ends of a channel have between them: queue pairs, and the control connection by which they meet, agree on
+// what arrived when a queue pair failed, and notice that the peer's process or host is gone.
+//
+// A queue pair that fails is over: both ends stop theirs and tell what arrived on it. When both have told, the line is
+// settled: nothing more can come by it, and what did not arrive may be sent by another.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/net/socket.h"
+#include "transport/verbs/lines.h"
+
+namespace clustar::transport::verbs {
+
+class Link {
+ public:
+  Link(Nic& nic, Side side, Lines lines, net::Socket control, std::string peer);
+  // Tells the peer what arrived.
+  ~Link();
+  Link(Link&&) = delete;
+
+  struct Arrival {
+    WorkId id{};
+    std::uint32_t immediate = 0;  // of a receive
+  };
+  static constexpr std::size_t kBatch = 16;
+  // The next completions that succeeded, up to kBatch, valid until the next call; failed ones end their line.
+  std::span<const Arrival> poll();
+  bool more() const { return more_; }  // the latest poll() took all that it could
+
+  // Looks at the control connection and the ports; every few polls.
+  void watch();
+  struct Settled {
+    std::size_t line = 0;
+    std::uint32_t arrived = 0;  // immediates of ours at the peer, since the beginning
+  };
+  std::optional<Settled> take_settled();
+
+  Lines& lines() { return lines_; }
+  const Lines& lines() const { return lines_; }
+  bool usable(std::size_t line) const { return states_[line].phase == Phase::kUsable; }
+  std::size_t usable_lines() const { return usable_lines_; }
+  // The first usable one at or after `from`, in turn. Only while there is one.
+  std::size_t usable_from(std::size_t from) const;
+  Result<void> post(std::size_t line, ibv_send_wr& first) { return lines_.post(line, first); }
+  void end_line(std::size_t line, const Error& why);
+
+  // The peer is gone, in good order or not; what it said and what came before is still to be taken.
+  bool closed() const { return closed_; }
+  const std::string& why_closed() const { return why_closed_; }
+  // No line is left, or the peer's host is dead: nothing will ever move.
+  const std::optional<Error>& failed() const { return failed_; }
+  // Ends all lines.
+  void fail_with(ErrorCode code, const std::string& what);
+
+  Nic& nic() { return nic_; }
+  const std::string& peer() const { return peer_; }
+  // Counts whatever shows that the peer lives.
+  std::uint64_t marks() const { return marks_; }
+
+ private:
+  // kUsable -> kStopped (in error here) -> kTold (nothing more arrives here, and the peer knows how much did).
+  enum class Phase : std::uint8_t { kUsable, kStopped, kTold };
+  struct State {
+    Phase phase = Phase::kUsable;
+    std::uint32_t arrived = 0;         // immediates
+    std::uint32_t receives_taken = 0;  // not posted again yet
+    bool flushed = false;              // receives come back unused: nothing follows
+    TimePoint stopped{};
+    std::optional<std::uint32_t> peer_arrived{};
+    bool settled = false;
+  };
+  // Receives that were used are posted again so many at a time.
+  static constexpr std::uint32_t kRepost = 16;
+  // In case a device does not give back the receives of a stopped queue pair, although it must.
+  static constexpr Duration kFlushTimeout = std::chrono::milliseconds(500);
+
+  void on_completion(const ibv_wc& completion);
+  void repost(std::size_t line);
+  void read_control();
+  void on_farewell(const Farewell& farewell);
+  void check_ports();
+  void tell_stopped();
+  void say(Farewell::Kind kind, std::size_t line);
+  void close(const std::string& why);
+
+  Nic& nic_;
+  const Side side_;
+  Lines lines_;
+  net::Socket control_;
+  const std::string peer_;
+  std::array<State, kMaxQueuePairs> states_{};
+  std::size_t usable_lines_;
+  std::array<Arrival, kBatch> arrivals_{};
+  std::size_t arrival_count_ = 0;
+  bool more_ = false;
+  std::array<std::byte, Farewell::kSize> heard_{};
+  std::size_t heard_bytes_ = 0;
+  bool closed_ = false;
+  std::string why_closed_;
+  std::optional<Error> first_error_;
+  std::optional<Error> failed_;
+  std::uint64_t marks_ = 0;
+};
+
+}  // namespace clustar::transport::verbs

@@ -1,0 +1,143 @@
+#include "transport/verbs/nic.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <memory>
+#include <utility>
+
+#include "transport/verbs/memory.h"
+#include "transport/verbs/send_channel.h"
+
+namespace clustar::transport::verbs {
+namespace {
+
+std::string hardware_counter(const Port& port, const char* name) {
+  return fmt::format("/sys/class/infiniband/{}/ports/{}/hw_counters/{}", port.info.device, port.info.port, name);
+}
+
+}  // namespace
+
+Nic::Nic(std::vector<Port> ports, net::Interface control, const Context& context)
+    : ports_(std::move(ports)),
+      states_(ports_.size()),
+      control_(std::move(control)),
+      context_(context),
+      queue_(std::make_unique<FifoOrder>()) {
+  first_retries_ = count_retries();
+}
+
+std::string Nic::name() const {
+  std::string joined;
+  for (const Port& port : ports_) {
+    const std::string number = port.info.port == 1 ? "" : fmt::format(":{}", port.info.port);
+    joined += (joined.empty() ? "" : "+") + port.info.device + number;
+  }
+  return joined;
+}
+
+Result<Regions> Nic::reg(const gdr::MemoryRef& memory, int access) const {
+  if ((memory_kinds() & 1u << static_cast<unsigned>(memory.kind)) == 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("verbs: {} registers host memory only, not {}", name(), gdr::to_string(memory.kind)));
+  }
+  return Regions::make(ports_, memory, access);
+}
+
+int Nic::relaxed() const {
+  return context_.settings.relaxed_ordering == Choice::kOff ? 0 : static_cast<int>(IBV_ACCESS_RELAXED_ORDERING);
+}
+
+void Nic::watch() {
+  const TimePoint now = context_.clock.now();
+  if (now.time_since_epoch().count() < next_watch_.load(std::memory_order_relaxed)) return;
+  const std::unique_lock lock(events_mutex_, std::try_to_lock);
+  if (!lock) return;
+  next_watch_.store((now + kWatchInterval).time_since_epoch().count(), std::memory_order_relaxed);
+  for (std::size_t port = 0; port < ports_.size(); ++port) take_events(port, now);
+}
+
+void Nic::take_events(std::size_t port, TimePoint now) {
+  const Port& watched = ports_[port];
+  PortState& state = states_[port];
+  for (int taken = 0; taken < 16; ++taken) {
+    const auto event = watched.device.poll_event();
+    if (!event) {
+      if (!state.dead.exchange(true)) context_.log.warn(event.error().message);
+      return;
+    }
+    if (!*event) return;
+    const io::verbs::DeviceEvent& what = **event;
+    if (what.queue_pair != 0 && what.fatal) {
+      // Its completions tell the rest.
+      context_.log.info(what.text);
+    } else if (what.port == watched.info.port && what.type == IBV_EVENT_PORT_ERR) {
+      state.down_since.store(now.time_since_epoch().count());
+      context_.log.warn(what.text);
+    } else if (what.port == watched.info.port && what.type == IBV_EVENT_PORT_ACTIVE) {
+      state.down_since.store(0);
+      context_.log.info(what.text);
+    } else if (what.type == IBV_EVENT_DEVICE_FATAL) {
+      state.dead.store(true);
+      context_.log.warn(what.text);
+    }
+  }
+}
+
+std::optional<std::string> Nic::trouble(std::size_t port) const {
+  const PortState& state = states_[port];
+  if (state.dead.load(std::memory_order_relaxed)) {
+    return fmt::format("the device of {} failed or was removed: see `dmesg`; it needs a reset", ports_[port].name());
+  }
+  const std::int64_t since = state.down_since.load(std::memory_order_relaxed);
+  if (since == 0) return std::nullopt;
+  const Duration down = context_.clock.now().time_since_epoch() - Duration(since);
+  if (down < kPortGrace) return std::nullopt;
+  return fmt::format(
+      "the link of {} is down since {:.1f} s: check the cable, the switch's port, `ip link`, ibv_devinfo",
+      ports_[port].name(), std::chrono::duration<double>(down).count());
+}
+
+SendQueue::LaneId Nic::attach(VerbsSendChannel* channel) {
+  const std::lock_guard lock(mutex_);
+  const SendQueue::LaneId lane = queue_.add_lane();
+  if (lane >= lanes_.size()) lanes_.resize(lane + 1);
+  lanes_[lane] = channel;
+  return lane;
+}
+
+void Nic::detach(SendQueue::LaneId lane) {
+  const std::lock_guard lock(mutex_);
+  queue_.remove_lane(lane);
+  lanes_[lane] = nullptr;
+}
+
+void Nic::pump() {
+  for (;;) {
+    const auto first = queue_.next(1);
+    if (!first) return;
+    VerbsSendChannel* const channel = lanes_[first->lane];
+    const auto chunk = queue_.next(channel->chunk_limit(first->cookie));
+    if (channel->start_chunk(*chunk)) {
+      queue_.commit(*chunk);
+    } else {
+      queue_.block(chunk->lane);
+    }
+  }
+}
+
+std::uint64_t Nic::count_retries() const {
+  std::uint64_t sum = 0;
+  for (const Port& port : ports_) {
+    for (const char* name : {"completer_retry_err", "local_ack_timeout_err", "packet_seq_err"}) {
+      std::ifstream in(hardware_counter(port, name));
+      std::uint64_t count = 0;
+      if (in >> count) sum += count;
+    }
+  }
+  return sum;
+}
+
+std::uint64_t Nic::retries() const { return count_retries() - first_retries_; }
+
+}  // namespace clustar::transport::verbs

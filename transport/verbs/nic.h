@@ -1,0 +1,113 @@
+// One device of the transport: one RDMA port, or several that work as one. What its channels share: the ports, the send
+// queue, the watch for asynchronous events, and the counters.
+//
+// Thread rule: the send queue and all send channels of the NIC are guarded by mutex(), which callers only try, so no
+// isend waits for another thread. Receive channels share nothing but counters and the state of ports.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/api/send_queue.h"
+#include "transport/base/log.h"
+#include "transport/base/time.h"
+#include "transport/net/interfaces.h"
+#include "transport/verbs/memory.h"
+#include "transport/verbs/port.h"
+#include "transport/verbs/settings.h"
+
+namespace clustar::transport::verbs {
+
+class VerbsSendChannel;
+
+// What every part of one VerbsTransport shares; the transport owns it and outlives them.
+struct Context {
+  Settings settings;
+  const Clock& clock;
+  Log log;
+};
+
+class Nic {
+ public:
+  // `control`: where its listeners' control connections are. 1 .. kMaxPorts ports.
+  Nic(std::vector<Port> ports, net::Interface control, const Context& context);
+
+  const std::vector<Port>& ports() const { return ports_; }
+  const net::Interface& control() const { return control_; }
+  const Context& context() const { return context_; }
+  std::string name() const;
+  std::uint32_t memory_kinds() const { return 1u << static_cast<unsigned>(gdr::MemoryKind::kHost); }
+  // Of messages that may go ahead of their receives to this NIC, which copies them: into host memory only.
+  std::uint32_t eager_bytes() const { return std::min(context_.settings.eager_bytes, kMaxEagerBytes); }
+  // Registers on all ports. Error kInvalidArgument: not one of memory_kinds().
+  Result<Regions> reg(const gdr::MemoryRef& memory, int access) const;
+  // ibv_access_flags that every registration of user's memory may have on top.
+  int relaxed() const;
+
+  // Takes events, if it was not done lately. Any thread.
+  void watch();
+  // Why queue pairs of the port cannot go on; nothing while they can.
+  std::optional<std::string> trouble(std::size_t port) const;
+
+  std::mutex& mutex() { return mutex_; }
+  SendQueue::LaneId attach(VerbsSendChannel* channel);
+  void detach(SendQueue::LaneId lane);
+  // The following need mutex() held.
+  void push(SendQueue::LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes) {
+    queue_.push(lane, cookie, flow, bytes);
+  }
+  void unblock(SendQueue::LaneId lane) { queue_.unblock(lane); }
+  // Hands chunks to queue pairs in the queue's order until all is posted or every lane with work is blocked.
+  void pump();
+
+  struct Counters {
+    std::atomic<std::uint64_t> messages_sent{0};
+    std::atomic<std::uint64_t> bytes_sent{0};
+    std::atomic<std::uint64_t> messages_received{0};
+    std::atomic<std::uint64_t> bytes_received{0};
+    std::atomic<std::uint64_t> writes{0};  // stripes posted
+    std::atomic<std::uint64_t> eager{0};   // messages that were copied by the receiver
+    std::atomic<std::uint64_t> flushes{0};
+    std::atomic<std::uint64_t> failed_queue_pairs{0};
+    std::atomic<std::uint64_t> failovers{0};  // stripes and eager messages sent again by another queue pair
+    std::atomic<std::uint64_t> strangers{0};  // connections to our socket that did not show the token
+  };
+  Counters& counters() { return counters_; }
+  const Counters& counters() const { return counters_; }
+  // Transmissions that the ports repeated since this was made, by the driver's own counters; whoever used them. 0 where
+  // the driver does not count.
+  std::uint64_t retries() const;
+
+ private:
+  // Long enough for a link that flaps and a switch that forgets; shorter than the 3 s in which a caller must know.
+  static constexpr Duration kPortGrace = std::chrono::milliseconds(2000);
+  static constexpr Duration kWatchInterval = std::chrono::milliseconds(20);
+
+  struct PortState {
+    std::atomic<std::int64_t> down_since{0};  // TimePoint's count; 0 = up
+    std::atomic<bool> dead{false};            // the device
+  };
+
+  void take_events(std::size_t port, TimePoint now);
+  std::uint64_t count_retries() const;
+
+  std::vector<Port> ports_;
+  std::vector<PortState> states_;
+  const net::Interface control_;
+  const Context& context_;
+  Counters counters_;
+  std::uint64_t first_retries_ = 0;
+  std::mutex events_mutex_;
+  std::atomic<std::int64_t> next_watch_{0};
+  std::mutex mutex_;
+  SendQueue queue_;
+  std::vector<VerbsSendChannel*> lanes_;
+};
+
+}  // namespace clustar::transport::verbs

@@ -1,0 +1,246 @@
+#include "transport/verbs/recv_channel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transport/verbs/work_chain.h"
+
+namespace clustar::transport::verbs {
+
+VerbsRecvChannel::VerbsRecvChannel(Nic& nic, std::unique_ptr<Wiring> wiring, net::Socket control,
+                                   const std::string& peer)
+    : nic_(nic),
+      peer_(wiring->peer()),
+      landing_{nic.eager_bytes()},
+      memory_(wiring->take_memory()),
+      link_(nic, Side::kReceiver, wiring->take_lines(), std::move(control), peer),
+      watch_(nic.context().settings.stall_timeout) {
+  for (std::uint32_t i = 0; i < requests_.size(); ++i) {
+    requests_[i].channel = this;
+    requests_[i].group = i;
+  }
+}
+
+Result<std::unique_ptr<VerbsRecvChannel>> VerbsRecvChannel::make(Nic& nic, std::unique_ptr<Wiring> wiring,
+                                                                 net::Socket control, const std::string& peer) {
+  std::unique_ptr<VerbsRecvChannel> made(new VerbsRecvChannel(nic, std::move(wiring), std::move(control), peer));
+  if (Flusher::needed(nic)) {
+    auto flusher = Flusher::make(nic);
+    if (!flusher) return tl::unexpected(flusher.error());
+    made->flusher_ = std::move(*flusher);
+  }
+  return made;
+}
+
+Result<std::unique_ptr<Mr>> VerbsRecvChannel::reg_mr(const gdr::MemoryRef& memory) {
+  const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | (flusher_ ? IBV_ACCESS_REMOTE_READ : 0);
+  auto regions = nic_.reg(memory, access | nic_.relaxed());
+  if (!regions) return tl::unexpected(regions.error());
+  return std::make_unique<VerbsMr>(memory, std::move(*regions));
+}
+
+Result<Request*> VerbsRecvChannel::flush(std::span<const RecvPart> parts) {
+  if (!flusher_) return nullptr;
+  if (link_.failed()) return tl::unexpected(*link_.failed());
+  return flusher_->flush(parts);
+}
+
+Result<Request*> VerbsRecvChannel::recv(std::span<const RecvPart> parts) {
+  if (parts.empty() || parts.size() > kMaxRecvParts) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("verbs: {} receives in one request; 1 to {} are allowed", parts.size(), kMaxRecvParts));
+  }
+  if (link_.failed()) return tl::unexpected(*link_.failed());
+  std::array<RecvBook::Part, kMaxRecvParts> wanted;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].length > kMaxMessageBytes) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("verbs: a receive of {} bytes; {} are allowed", parts[i].length, kMaxMessageBytes));
+    }
+    wanted[i] = {parts[i].tag, parts[i].length};
+  }
+  const auto posted = book_.post(std::span(wanted).first(parts.size()));
+  if (!posted) {
+    // Room may come by what the sender says of the ring.
+    progress();
+    return nullptr;
+  }
+  RecvRequest& request = requests_[posted->group];
+  std::copy(parts.begin(), parts.end(), request.parts.begin());
+  for (const auto& match : *posted->early) copy_eager(match);
+  for (const auto& receive : *posted->wanted) write_descriptor(posted->group, receive);
+  describe();
+  return &request;
+}
+
+void VerbsRecvChannel::copy_eager(const RecvBook::EagerMatch& match) {
+  const RecvPart& part = requests_[match.group].parts[match.part];
+  if (match.bytes > 0) {
+    const std::byte* const from = memory_.memory.data() + landing_.place(match.place) + MessageHeader::kSize;
+    std::memcpy(part.mr->memory().address + part.offset, from, match.bytes);
+  }
+  nic_.counters().eager.fetch_add(1, std::memory_order_relaxed);
+  book_.free_place(match.place);
+}
+
+void VerbsRecvChannel::write_descriptor(std::uint32_t group, const RecvBook::Wanted& wanted) {
+  const RecvPart& part = requests_[group].parts[wanted.part];
+  Descriptor descriptor{.number = wanted.number,
+                        .tag = part.tag,
+                        .seq = wanted.seq,
+                        .slot = wanted.slot,
+                        .length = part.length,
+                        .eager_freed = book_.freed()};
+  if (part.mr != nullptr) {
+    descriptor.address = regions_of(*part.mr).address(part.offset);
+    descriptor.keys = regions_of(*part.mr).rkeys();
+  }
+  descriptor.serialize_to(
+      memory_.memory.at<Descriptor::kSize>(memory_.staging + RingLayout::descriptor(wanted.number)));
+}
+
+void VerbsRecvChannel::describe() {
+  const std::size_t line = link_.usable_from(0);
+  if (link_.closed()) return;
+  while (!link_.failed() && link_.usable(line) && described_ != book_.posted()) {
+    if (!describe_some(line)) return;
+  }
+  if (book_.freed() - told_freed_ >= kEagerSlots / 4 && !link_.failed() && link_.usable(line)) tell_freed(line);
+}
+
+bool VerbsRecvChannel::describe_some(std::size_t line) {
+  const std::uint32_t to_end = kRing - described_ % kRing;
+  const std::uint32_t count = std::min(book_.posted() - described_, to_end);
+  const std::size_t at = RingLayout::descriptor(described_);
+  if (!post(line, memory_.staging + at, at, count * Descriptor::kSize)) return false;
+  described_ += count;
+  if (described_ == book_.posted()) told_freed_ = book_.freed();
+  return true;
+}
+
+bool VerbsRecvChannel::tell_freed(std::size_t line) {
+  const std::uint32_t freed = network_order(book_.freed());
+  std::memcpy(memory_.memory.data() + memory_.staging + RingLayout::kFreedAt, &freed, sizeof freed);
+  if (!post(line, memory_.staging + RingLayout::kFreedAt, RingLayout::kFreedAt, sizeof freed)) return false;
+  told_freed_ = book_.freed();
+  return true;
+}
+
+// False: no room, or the line has ended; a line that ends makes settle() begin again.
+bool VerbsRecvChannel::post(std::size_t line, std::size_t staged, std::size_t target, std::size_t length) {
+  if (writes_[line] - written_[line] >= Lines::kDescribeDepth) return false;
+  WorkChain chain;
+  const std::uint32_t number = ++writes_[line];
+  const WorkChain::Target ring{peer_.address + target, peer_.keys[link_.lines().peer_port(line)]};
+  ibv_send_wr& made =
+      chain.add(IBV_WR_RDMA_WRITE, ring, memory_.memory.regions().slice(link_.lines().port(line), staged, length));
+  if (length <= link_.lines().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
+  made.wr_id = WorkId{static_cast<std::uint32_t>(line), number, false}.id();
+  // Nobody waits for them; a completion now and then makes room.
+  if (number % 16 == 0) made.send_flags |= IBV_SEND_SIGNALED;
+  if (const auto posted = link_.post(line, made); !posted) {
+    link_.end_line(line, posted.error());
+    return false;
+  }
+  return true;
+}
+
+Result<Progress> VerbsRecvChannel::test(std::uint32_t group) {
+  if (!book_.complete(group)) progress();
+  if (book_.complete(group)) {
+    const auto sizes = book_.sizes(group);
+    nic_.counters().messages_received.fetch_add(sizes.size(), std::memory_order_relaxed);
+    for (const std::size_t size : sizes) nic_.counters().bytes_received.fetch_add(size, std::memory_order_relaxed);
+    book_.release(group);
+    return Progress{true, sizes, {}, book_.messages(group)};
+  }
+  if (link_.failed()) return tl::unexpected(*link_.failed());
+  if (const auto stalled = check_stall()) return tl::unexpected(*stalled);
+  return Progress{};
+}
+
+void VerbsRecvChannel::progress() {
+  if (link_.failed()) return;
+  ++polls_;
+  bool arrived = false;
+  for (int batch = 0; batch < kBatchesPerPoll; ++batch) {
+    for (const Link::Arrival& arrival : link_.poll()) {
+      arrived = true;
+      if (arrival.id.receive) {
+        on_immediate(arrival.immediate);
+      } else {
+        written_[arrival.id.line] = arrival.id.number;
+      }
+    }
+    if (!link_.more()) break;
+  }
+  if (link_.failed()) return;
+  describe();
+  if (polls_ % kWatchPolls == 0 || link_.usable_lines() < link_.lines().size()) watch(arrived);
+}
+
+void VerbsRecvChannel::watch(bool arrived) {
+  link_.watch();
+  bool settled = false;
+  while (link_.take_settled()) settled = true;
+  if (settled) {
+    // What was on its way by that line may not have come: the rest of the ring is written again. What the sender has
+    // read meanwhile does no harm, since its places are not used again before it said so.
+    described_ = book_.consumed();
+    told_freed_ = book_.freed() - kEagerSlots;
+    describe();
+  }
+  if (!link_.closed() || link_.failed()) return;
+  const TimePoint now = nic_.context().clock.now();
+  if (arrived || !closed_since_) closed_since_ = now;
+  if (now - *closed_since_ < kLastArrivals || book_.outstanding() == 0) return;
+  link_.fail_with(ErrorCode::kRemote,
+                  fmt::format("{}, with {} receives outstanding", link_.why_closed(), book_.outstanding()));
+}
+
+std::optional<MessageHeader> VerbsRecvChannel::header_at(std::size_t offset) const {
+  return MessageHeader::parse(memory_.memory.at<MessageHeader::kSize>(offset));
+}
+
+void VerbsRecvChannel::on_immediate(std::uint32_t word) {
+  const auto immediate = Immediate::parse(word);
+  bool fits = immediate.has_value();
+  if (fits && immediate->kind == Immediate::Kind::kStripe) {
+    std::optional<MessageHeader> header;
+    if (immediate->has_header) header = header_at(landing_.header(slot_index(immediate->slot)));
+    fits = book_.on_stripe(*immediate, header);
+  } else if (fits && immediate->kind == Immediate::Kind::kEager) {
+    fits = immediate->number < kEagerSlots;
+    auto header = fits ? header_at(landing_.place(immediate->number)) : std::nullopt;
+    if (header && header->total > landing_.eager_bytes) header.reset();
+    const RecvBook::Arrival arrival = book_.on_eager(immediate->number, header);
+    fits = arrival.fate != RecvBook::Fate::kProtocolError;
+    if (arrival.fate == RecvBook::Fate::kMatched) copy_eager(arrival.match);
+  } else if (fits) {
+    book_.on_consumed(immediate->number);
+  }
+  if (!fits) {
+    link_.fail_with(ErrorCode::kRemote,
+                    fmt::format("something arrived that fits no receive (immediate 0x{:08x})", word));
+  }
+}
+
+std::optional<Error> VerbsRecvChannel::check_stall() {
+  if (polls_ % kWatchPolls != 0) return std::nullopt;
+  const auto verdict = watch_.check(true, link_.marks(), nic_.context().clock.now());
+  if (verdict == net::StallWatch::Verdict::kFine) return std::nullopt;
+  const std::string what =
+      fmt::format("{} has sent nothing for {:.0f} s ({} receives outstanding); its host answers", link_.peer(),
+                  std::chrono::duration<double>(watch_.silent()).count(), book_.outstanding());
+  if (verdict == net::StallWatch::Verdict::kFail) {
+    link_.fail_with(ErrorCode::kRemote, what + "; CLUSTAR_STALL_TIMEOUT is over");
+    return link_.failed();
+  }
+  nic_.context().log.warn("verbs: straggler: " + what);
+  return std::nullopt;
+}
+
+}  // namespace clustar::transport::verbs

@@ -1,0 +1,364 @@
+#include "transport/verbs/send_channel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transport/base/bytes.h"
+
+namespace clustar::transport::verbs {
+namespace {
+
+// What a NIC writes meanwhile, word by word and each once.
+std::array<std::byte, Descriptor::kSize> snapshot(const std::byte* memory) {
+  std::array<std::byte, Descriptor::kSize> copy;
+  for (std::size_t at = 0; at < copy.size(); at += 8) {
+    const std::uint64_t word = *reinterpret_cast<const volatile std::uint64_t*>(memory + at);
+    std::memcpy(copy.data() + at, &word, sizeof word);
+  }
+  return copy;
+}
+
+std::uint32_t peek(const std::byte* memory) {
+  const std::uint32_t word = *reinterpret_cast<const volatile std::uint32_t*>(memory);
+  return network_order(word);
+}
+
+}  // namespace
+
+VerbsSendChannel::VerbsSendChannel(Nic& nic, std::unique_ptr<Wiring> wiring, net::Socket control,
+                                   const std::string& peer)
+    : nic_(nic),
+      anchor_(std::make_shared<Anchor>(Anchor{nic, this})),
+      peer_(wiring->peer()),
+      landing_{peer_.eager_bytes},
+      memory_(wiring->take_memory()),
+      link_(nic, Side::kSender, wiring->take_lines(), std::move(control), peer),
+      book_(peer_.eager_bytes),
+      requests_(kMaxRequests),
+      watch_(nic.context().settings.stall_timeout) {
+  for (std::uint32_t i = kMaxRequests; i-- > 0;) {
+    requests_[i].channel = this;
+    requests_[i].index = i;
+    free_requests_.push_back(i);
+  }
+  lane_ = nic_.attach(this);
+}
+
+VerbsSendChannel::~VerbsSendChannel() {
+  nic_.detach(lane_);
+  const std::lock_guard lock(nic_.mutex());
+  anchor_->channel = nullptr;
+}
+
+// After an abort NCCL deregisters, then closes. Between the two, another communicator's thread may pump this channel's
+// queue, and must not post memory that its owner has taken back.
+class VerbsSendChannel::SendMr final : public VerbsMr {
+ public:
+  SendMr(const gdr::MemoryRef& memory, Regions regions, std::shared_ptr<Anchor> anchor)
+      : VerbsMr(memory, std::move(regions)), anchor_(std::move(anchor)) {}
+  ~SendMr() override {
+    const std::lock_guard lock(anchor_->nic.mutex());
+    if (anchor_->channel != nullptr) anchor_->channel->on_deregister(*this);
+  }
+
+ private:
+  std::shared_ptr<Anchor> anchor_;
+};
+
+Result<std::unique_ptr<Mr>> VerbsSendChannel::reg_mr(const gdr::MemoryRef& memory) {
+  auto regions = nic_.reg(memory, nic_.relaxed());
+  if (!regions) return tl::unexpected(regions.error());
+  return std::make_unique<SendMr>(memory, std::move(*regions), anchor_);
+}
+
+void VerbsSendChannel::on_deregister(const Mr& mr) {
+  bool used = false;
+  for (SendRequest& request : requests_) {
+    if (request.mr != &mr) continue;
+    used = used || !request.done.load(std::memory_order_relaxed);
+    request.mr = nullptr;
+  }
+  if (used) link_.fail_with(ErrorCode::kInvalidUsage, "memory was deregistered while sends used it");
+}
+
+Result<Request*> VerbsSendChannel::send(const Mr& mr, std::size_t offset, std::size_t length, int tag,
+                                        const FlowTag& flow) {
+  if (length > kMaxSend) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("verbs: a message of {} bytes; {} are allowed", length, kMaxSend));
+  }
+  if (free_requests_.empty()) return nullptr;
+  const std::unique_lock lock(nic_.mutex(), std::try_to_lock);
+  if (!lock) return nullptr;
+  if (link_.failed()) return tl::unexpected(*link_.failed());
+  read_ring();
+  if (link_.failed()) return tl::unexpected(*link_.failed());
+  const std::uint32_t index = free_requests_.back();
+  free_requests_.pop_back();
+  SendRequest& request = requests_[index];
+  request.done.store(false, std::memory_order_relaxed);
+  request.mr = &mr;
+  request.offset = offset;
+  request.flow = flow;
+  if (const auto departure = book_.submit(index, tag, length)) {
+    depart(*departure);
+    nic_.pump();
+  }
+  return &request;
+}
+
+Result<Progress> VerbsSendChannel::test(SendRequest& request) {
+  if (!request.done.load(std::memory_order_acquire)) {
+    const std::unique_lock lock(nic_.mutex(), std::try_to_lock);
+    if (!lock) return Progress{};
+    progress();
+    if (!request.done.load(std::memory_order_relaxed)) {
+      if (link_.failed()) return tl::unexpected(*link_.failed());
+      if (const auto stalled = check_stall()) return tl::unexpected(*stalled);
+      return Progress{};
+    }
+  }
+  request.mr = nullptr;
+  free_requests_.push_back(request.index);
+  return Progress{true, std::span<const std::size_t>(&request.size, 1), {}};
+}
+
+void VerbsSendChannel::progress() {
+  if (link_.failed()) return;
+  ++polls_;
+  read_ring();
+  take_completions();
+  if (polls_ % kWatchPolls == 0 || link_.usable_lines() < link_.lines().size()) watch();
+  if (link_.failed()) return;
+  send_again();
+  if (book_.must_tell()) tell_consumed();
+  nic_.unblock(lane_);
+  nic_.pump();
+}
+
+void VerbsSendChannel::watch() {
+  link_.watch();
+  settle();
+  // What the peer said it got is done; nothing else will be.
+  if (link_.closed() && !link_.failed()) link_.fail_with(ErrorCode::kRemote, link_.why_closed());
+}
+
+void VerbsSendChannel::read_ring() {
+  book_.on_freed(peek(memory_.memory.data() + RingLayout::kFreedAt));
+  for (int read = 0; read < kReadAtOnce; ++read) {
+    const std::uint32_t number = book_.consumed();
+    const std::byte* const place = memory_.memory.data() + RingLayout::descriptor(number);
+    if (peek(place) != number + 1) return;
+    const auto copy = snapshot(place);
+    const auto descriptor = Descriptor::parse(copy, number);
+    if (!descriptor) return;
+    const SendBook::Outcome outcome = book_.on_descriptor(*descriptor);
+    if (outcome.verdict == SendBook::Verdict::kProtocolError) {
+      link_.fail_with(ErrorCode::kRemote, "the peer posted more receives than it may");
+      return;
+    }
+    if (outcome.verdict == SendBook::Verdict::kDeparture) depart(outcome.departure);
+  }
+}
+
+void VerbsSendChannel::take_completions() {
+  for (const Link::Arrival& arrival : link_.poll()) {
+    Posting posting;
+    while (posted_[arrival.id.line].acknowledged(arrival.id.number, &posting)) acknowledge(posting);
+  }
+}
+
+void VerbsSendChannel::depart(const SendBook::Departure& departure) {
+  SendRequest& request = requests_[departure.cookie];
+  request.way = departure;
+  request.unsent = departure.bytes;
+  request.open = 0;
+  request.size = departure.bytes;
+  request.first_line = next_line_++;
+  const auto lines = static_cast<std::uint32_t>(link_.lines().size());
+  const std::uint64_t least = std::max<std::uint64_t>(nic_.context().settings.min_stripe_bytes, 1);
+  request.plan = departure.eager ? StripePlan{std::max<std::uint64_t>(departure.bytes, 1), 1}
+                                 : plan_stripes(departure.bytes, lines, least, std::max(least, kMostStripe));
+  nic_.push(lane_, departure.cookie, request.flow, departure.bytes);
+}
+
+std::uint64_t VerbsSendChannel::chunk_limit(std::uint64_t cookie) const { return requests_[cookie].plan.bytes; }
+
+bool VerbsSendChannel::has_room(std::size_t line, std::uint64_t bytes) const {
+  return posted_[line].requests() + kMostRequests <= Lines::kSendDepth &&
+         (under_way_ == 0 || under_way_ + bytes <= kMostUnderWay);
+}
+
+bool VerbsSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
+  // What did not arrive goes first: its receives are the older ones.
+  if (link_.failed() || !again_.empty()) return false;
+  SendRequest& request = requests_[chunk.cookie];
+  const auto stripe = static_cast<std::uint32_t>(chunk.offset / request.plan.bytes);
+  const std::size_t line = link_.usable_from((request.first_line + stripe) % link_.lines().size());
+  if (!has_room(line, chunk.length)) return false;
+  request.unsent -= chunk.length;
+  ++request.open;
+  post(line, {.kind = request.way.eager ? Immediate::Kind::kEager : Immediate::Kind::kStripe,
+              .cookie = static_cast<std::uint32_t>(chunk.cookie),
+              .stripe = stripe,
+              .offset = chunk.offset,
+              .length = chunk.length});
+  return true;
+}
+
+bool VerbsSendChannel::adaptive(std::size_t line, std::uint64_t bytes) const {
+  const Settings& settings = nic_.context().settings;
+  const bool on = settings.adaptive_routing == Choice::kOn ||
+                  (settings.adaptive_routing == Choice::kAuto && !nic_.ports()[link_.lines().port(line)].ethernet());
+  return on && bytes > settings.adaptive_routing_threshold;
+}
+
+WorkChain::Target VerbsSendChannel::landing(std::size_t line, std::size_t offset) const {
+  return {peer_.address + offset, peer_.keys[link_.lines().peer_port(line)]};
+}
+
+// Kept for each request, because it may be written again.
+ibv_sge VerbsSendChannel::write_header(std::size_t line, const SendRequest& request) {
+  const SendBook::Departure& way = request.way;
+  const std::size_t at = memory_.staging + request.index * MessageHeader::kSize;
+  MessageHeader{.tag = way.tag,
+                .seq = way.seq,
+                .slot = way.descriptor.slot,
+                .stripes = static_cast<std::uint16_t>(request.plan.count),
+                .total = way.bytes,
+                .consumed = book_.consumed(),
+                .identity = request.flow.identity}
+      .serialize_to(memory_.memory.at<MessageHeader::kSize>(at));
+  book_.told();
+  return memory_.memory.regions().slice(link_.lines().port(line), at, MessageHeader::kSize);
+}
+
+ibv_sge VerbsSendChannel::payload(std::size_t line, const SendRequest& request, const Posting& posting) const {
+  if (posting.length == 0) return {};
+  return regions_of(*request.mr).slice(link_.lines().port(line), request.offset + posting.offset, posting.length);
+}
+
+Immediate VerbsSendChannel::add_eager(std::size_t line, const Posting& posting, WorkChain* chain) {
+  const SendRequest& request = requests_[posting.cookie];
+  const ibv_sge header = write_header(line, request);
+  const ibv_sge data = payload(line, request, posting);
+  const std::size_t place = landing_.place(request.way.place);
+  ibv_send_wr& made = chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(line, place), header, data);
+  if (header.length + data.length <= link_.lines().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
+  return {.kind = Immediate::Kind::kEager, .number = request.way.place};
+}
+
+Immediate VerbsSendChannel::add_stripe(std::size_t line, const Posting& posting, WorkChain* chain) {
+  const SendRequest& request = requests_[posting.cookie];
+  const Descriptor& receive = request.way.descriptor;
+  Immediate immediate{.kind = Immediate::Kind::kStripe, .slot = receive.slot, .stripe = posting.stripe};
+  // Without a header the receiver knows that the message is one stripe and fills its receive.
+  const bool plain = request.plan.count == 1 && request.way.bytes == receive.length && !request.flow.identity.known;
+  if (posting.stripe == 0 && !plain) {
+    const std::size_t place = landing_.header(slot_index(receive.slot));
+    ibv_send_wr& made = chain->add(IBV_WR_RDMA_WRITE, landing(line, place), write_header(line, request));
+    if (MessageHeader::kSize <= link_.lines().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
+    immediate.has_header = true;
+  }
+  WorkChain::Target target{receive.address + posting.offset, receive.keys[link_.lines().peer_port(line)]};
+  // The receive's memory may be none.
+  if (posting.length == 0) target = landing(line, 0);
+  const ibv_sge data = payload(line, request, posting);
+  // Adaptive routing reorders plain writes only; the immediate that follows waits for them.
+  if (adaptive(line, posting.length)) {
+    chain->add(IBV_WR_RDMA_WRITE, target, data);
+    chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(line, 0), {});
+  } else {
+    chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, target, data);
+  }
+  return immediate;
+}
+
+Immediate VerbsSendChannel::add_consumed(std::size_t line, WorkChain* chain) {
+  chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(line, 0), {});
+  book_.told();
+  return {.kind = Immediate::Kind::kConsumed, .number = book_.consumed()};
+}
+
+void VerbsSendChannel::post(std::size_t line, const Posting& wanted) {
+  WorkChain chain;
+  Immediate immediate;
+  switch (wanted.kind) {
+    case Immediate::Kind::kEager: immediate = add_eager(line, wanted, &chain); break;
+    case Immediate::Kind::kStripe: immediate = add_stripe(line, wanted, &chain); break;
+    case Immediate::Kind::kConsumed: immediate = add_consumed(line, &chain); break;
+  }
+  Posting posting = wanted;
+  posting.requests = chain.size();
+  const std::uint32_t number = posted_[line].push(posting);
+  under_way_ += posting.length;
+  chain.finish(WorkId{static_cast<std::uint32_t>(line), number, false}.id(), immediate.serialize());
+  nic_.counters().writes.fetch_add(1, std::memory_order_relaxed);
+  // It stays on the list: when both ends have ended the line, the peer's count tells that it did not arrive.
+  if (const auto done = link_.post(line, chain.front()); !done) link_.end_line(line, done.error());
+}
+
+void VerbsSendChannel::send_again() {
+  while (!again_.empty() && !link_.failed()) {
+    const std::size_t line = link_.usable_from(next_line_++ % link_.lines().size());
+    if (!has_room(line, again_.front().length)) return;
+    nic_.counters().failovers.fetch_add(1, std::memory_order_relaxed);
+    post(line, again_.pop_front());
+  }
+}
+
+void VerbsSendChannel::tell_consumed() {
+  const std::size_t line = link_.usable_from(0);
+  if (has_room(line, 0)) post(line, {.kind = Immediate::Kind::kConsumed});
+}
+
+void VerbsSendChannel::acknowledge(const Posting& posting) {
+  under_way_ -= posting.length;
+  if (posting.kind == Immediate::Kind::kConsumed) return;
+  SendRequest& request = requests_[posting.cookie];
+  if (--request.open > 0 || request.unsent > 0) return;
+  nic_.counters().messages_sent.fetch_add(1, std::memory_order_relaxed);
+  nic_.counters().bytes_sent.fetch_add(request.size, std::memory_order_relaxed);
+  request.done.store(true, std::memory_order_release);
+}
+
+void VerbsSendChannel::settle() {
+  while (const auto settled = link_.take_settled()) {
+    std::vector<Posting> delivered;
+    std::vector<Posting> lost;
+    if (!posted_[settled->line].settle(settled->arrived, &delivered, &lost)) {
+      link_.fail_with(ErrorCode::kRemote, "the peer counts other messages on a failed queue pair than were sent");
+      return;
+    }
+    for (const Posting& posting : delivered) acknowledge(posting);
+    for (const Posting& posting : lost) {
+      under_way_ -= posting.length;
+      again_.push_back(posting);
+    }
+  }
+}
+
+void VerbsSendChannel::break_line(std::size_t line) {
+  const std::lock_guard lock(nic_.mutex());
+  link_.lines().stop(line);
+}
+
+std::optional<Error> VerbsSendChannel::check_stall() {
+  if (polls_ % kWatchPolls != 0) return std::nullopt;
+  const auto verdict = watch_.check(true, link_.marks() + book_.consumed(), nic_.context().clock.now());
+  if (verdict == net::StallWatch::Verdict::kFine) return std::nullopt;
+  const std::string what =
+      fmt::format("{} takes no data since {:.0f} s ({} sends wait for its receives); its host answers", link_.peer(),
+                  std::chrono::duration<double>(watch_.silent()).count(), book_.waiting());
+  if (verdict == net::StallWatch::Verdict::kFail) {
+    link_.fail_with(ErrorCode::kRemote, what + "; CLUSTAR_STALL_TIMEOUT is over");
+    return link_.failed();
+  }
+  nic_.context().log.warn("verbs: straggler: " + what);
+  return std::nullopt;
+}
+
+}  // namespace clustar::transport::verbs

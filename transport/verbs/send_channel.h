@@ -1,0 +1,118 @@
+// Sending end of a channel: reads what the receiver has posted from its ring, and writes messages into the receiver's
+// memory over all queue pairs. Guarded by the NIC's lock, since any thread of it may pump.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/api/transport.h"
+#include "transport/base/ring.h"
+#include "transport/net/socket.h"
+#include "transport/net/stall_watch.h"
+#include "transport/verbs/core/posted.h"
+#include "transport/verbs/core/send_book.h"
+#include "transport/verbs/core/stripes.h"
+#include "transport/verbs/link.h"
+#include "transport/verbs/wiring.h"
+#include "transport/verbs/work_chain.h"
+
+namespace clustar::transport::verbs {
+
+class VerbsSendChannel final : public SendChannel {
+ public:
+  VerbsSendChannel(Nic& nic, std::unique_ptr<Wiring> wiring, net::Socket control, const std::string& peer);
+  ~VerbsSendChannel() override;
+
+  Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
+  Result<Request*> send(const Mr& mr, std::size_t offset, std::size_t length, int tag, const FlowTag& flow) override;
+
+  // For tests, with no other call on its way: queue pair `line` fails.
+  void break_line(std::size_t line);
+
+  // The following are called by Nic::pump with the NIC's lock held.
+  // How much of the message is one stripe.
+  std::uint64_t chunk_limit(std::uint64_t cookie) const;
+  // False: there is no room for it now.
+  bool start_chunk(const SendQueue::Chunk& chunk);
+
+ private:
+  class SendMr;
+  // Lets a registration outlive its channel.
+  struct Anchor {
+    Nic& nic;
+    VerbsSendChannel* channel;  // guarded by the NIC's lock; null once the channel is gone
+  };
+
+  static constexpr std::size_t kMaxRequests = kMaxSlots;
+  static constexpr std::uint64_t kMaxSend = std::uint64_t{32} << 30;  // kMaxStripes of what a work request may carry
+  static constexpr std::uint64_t kMostStripe = 1 << 20;  // so fine can a scheduler order what waits on the NIC
+  static constexpr std::uint64_t kMostUnderWay = 16 << 20;
+  static constexpr std::uint32_t kMostRequests = 3;  // of one posting
+  static constexpr std::uint64_t kWatchPolls = 64;
+  static constexpr int kReadAtOnce = 64;
+
+  struct SendRequest final : Request {
+    Result<Progress> test() override { return channel->test(*this); }
+
+    VerbsSendChannel* channel = nullptr;
+    std::uint32_t index = 0;
+    std::atomic<bool> done{false};  // set under the NIC's lock, by whichever thread pumps
+    const Mr* mr = nullptr;
+    std::size_t offset = 0;
+    FlowTag flow{};
+    SendBook::Departure way{};
+    StripePlan plan{};
+    std::size_t first_line = 0;
+    std::uint64_t unsent = 0;
+    std::uint32_t open = 0;  // postings that are not acknowledged
+    std::size_t size = 0;    // what test reports
+  };
+
+  Result<Progress> test(SendRequest& request);
+  void progress();
+  void watch();
+  void read_ring();
+  void take_completions();
+  void depart(const SendBook::Departure& departure);
+  bool has_room(std::size_t line, std::uint64_t bytes) const;
+  WorkChain::Target landing(std::size_t line, std::size_t offset) const;
+  ibv_sge write_header(std::size_t line, const SendRequest& request);
+  ibv_sge payload(std::size_t line, const SendRequest& request, const Posting& posting) const;
+  // Each adds one posting's work requests and answers the immediate of the last.
+  Immediate add_eager(std::size_t line, const Posting& posting, WorkChain* chain);
+  Immediate add_stripe(std::size_t line, const Posting& posting, WorkChain* chain);
+  Immediate add_consumed(std::size_t line, WorkChain* chain);
+  void post(std::size_t line, const Posting& wanted);
+  void send_again();
+  void tell_consumed();
+  void acknowledge(const Posting& posting);
+  void settle();
+  bool adaptive(std::size_t line, std::uint64_t bytes) const;
+  void on_deregister(const Mr& mr);
+  std::optional<Error> check_stall();
+
+  Nic& nic_;
+  std::shared_ptr<Anchor> anchor_;
+  const Contact peer_;
+  const LandingLayout landing_;
+  ChannelMemory memory_;  // before link_: queue pairs are destroyed before it
+  Link link_;
+  SendBook book_;
+  std::array<PostedQueue, kMaxQueuePairs> posted_{};
+  Ring<Posting> again_;          // did not arrive before their queue pair failed
+  std::uint64_t under_way_ = 0;  // bytes
+  std::size_t next_line_ = 0;
+  std::vector<SendRequest> requests_;
+  std::vector<std::uint32_t> free_requests_;  // caller's thread only
+  std::uint64_t polls_ = 0;
+  net::StallWatch watch_;
+  SendQueue::LaneId lane_;
+};
+
+}  // namespace clustar::transport::verbs
