@@ -44,14 +44,15 @@ TEST_F(PluginOverVerbs, AutoTakesItAndNcclCanFuseThePorts) {
   bench::proxy::NetProperties properties;
   ASSERT_EQ(plugin->get_properties(0, &properties), nccl_abi::kSuccess);
   EXPECT_GT(properties.max_comms, 0);
-  EXPECT_EQ(properties.speed_mbps, 2500) << "what rdma_rxe says, whatever is below it";
+  const int speed = properties.speed_mbps;
+  EXPECT_GT(speed, 0);
   const PluginConnection plain = connect_to_self(*plugin, context);
   for (const std::size_t size : {0ul, 1ul, 4096ul, 300001ul}) transfer(*plugin, plain, size);
   int fused = -1;
   const std::array members{0, 1};
   ASSERT_EQ(plugin->make_v_device(members, &fused), nccl_abi::kSuccess) << joined_log(*plugin);
   ASSERT_EQ(plugin->get_properties(fused, &properties), nccl_abi::kSuccess);
-  EXPECT_EQ(properties.speed_mbps, 5000);
+  EXPECT_EQ(properties.speed_mbps, 2 * speed);
   EXPECT_THAT(properties.fused, ElementsAre(0, 1));
   const PluginConnection both = connect_to_self(*plugin, context, fused);
   for (const std::size_t size : {0ul, 1ul, 4096ul, 300001ul}) transfer(*plugin, both, size);
