@@ -75,6 +75,10 @@ TEST(DeviceTable, TheSameMembersGiveTheSameDeviceAndOneMemberIsItself) {
   EXPECT_EQ(fuse(table, {0, 1}), 4);
   EXPECT_EQ(fuse(table, {1, 0}), 6) << "another order is another device: its first member gives the place";
   EXPECT_EQ(fuse(table, {3}), 3);
+  const std::array known{2, 3};
+  const std::array unknown{3, 2};
+  EXPECT_EQ(table.find(known).value(), 5);
+  EXPECT_EQ(table.find(unknown).value(), std::nullopt);
   EXPECT_EQ(table.devices().size(), 7u);
 }
 

@@ -77,7 +77,7 @@ TEST(VerbsSettings, AreThoseOfTheConfig) {
   const Settings defaults{Config{}};
   EXPECT_EQ(defaults.gid.index, -1);
   EXPECT_EQ(defaults.retry.timeout, 20);
-  EXPECT_EQ(defaults.retry.retry_cnt, 7);
+  EXPECT_EQ(defaults.retry.retry_cnt, 6);
   EXPECT_EQ(defaults.traffic_class, -1);
   EXPECT_EQ(defaults.adaptive_routing, Choice::kAuto);
   const auto config = Config::load_from({{"NCCL_IB_GID_INDEX", "3"},

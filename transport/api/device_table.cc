@@ -59,7 +59,7 @@ Result<void> DeviceTable::check(std::span<const int> members) const {
   return {};
 }
 
-Result<int> DeviceTable::fuse(std::span<const int> members) {
+Result<std::optional<int>> DeviceTable::find(std::span<const int> members) const {
   if (const auto sound = check(members); !sound) return tl::unexpected(sound.error());
   if (members.size() == 1) return members[0];
   const auto known = devices();
@@ -71,9 +71,17 @@ Result<int> DeviceTable::fuse(std::span<const int> members) {
   if (known.size() == plain_ + kMostFused) {
     return fail(ErrorCode::kInvalidUsage, fmt::format("{} fused devices exist already, which is the most", kMostFused));
   }
-  table_[known.size()] = fused_properties(known, members);
-  count_.store(known.size() + 1, std::memory_order_release);
-  return static_cast<int>(known.size());
+  return std::nullopt;
+}
+
+Result<int> DeviceTable::fuse(std::span<const int> members) {
+  const auto known = find(members);
+  if (!known) return tl::unexpected(known.error());
+  if (*known) return **known;
+  const auto all = devices();
+  table_[all.size()] = fused_properties(all, members);
+  count_.store(all.size() + 1, std::memory_order_release);
+  return static_cast<int>(all.size());
 }
 
 }  // namespace clustar::transport

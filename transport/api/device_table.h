@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,8 @@ class DeviceTable {
   // member is that device itself. Error kInvalidUsage: none or too many, one twice, one that is none or is fused
   // itself.
   Result<int> fuse(std::span<const int> members);
+  // The device that fuse() would give without making one; nothing if it would make it. Errors: as fuse().
+  Result<std::optional<int>> find(std::span<const int> members) const;
 
  private:
   Result<void> check(std::span<const int> members) const;

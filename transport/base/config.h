@@ -52,12 +52,12 @@ struct Config {
   int ib_traffic_class = -1;           // the IP header's byte (DSCP << 2), 0 .. 255; -1 = what the communicator says
   int ib_service_level = 0;            // 0 .. 15
   int ib_timeout = 20;                 // a packet counts as lost after 4.096 us * 2^timeout, 1 .. 22
-  int ib_retry_count = 7;              // repetitions until a silent peer is an error, 0 .. 7
-  int ib_queue_pairs = 1;              // per connection and port, 1 .. 8
+  int ib_retry_count = 6;              // repetitions until a silent peer is an error, 0 .. 7; rdma_rxe takes 7 for ever
+  int ib_queue_pairs = 2;              // per connection and port, 1 .. 8; one takes over when another fails
   std::uint32_t ib_mtu = 0;            // bytes of payload in a packet; 0 = what the port has active
   // Largest message that may go ahead of its receive, and the least that is worth a queue pair of its own.
   std::uint32_t ib_eager_bytes = 8 * 1024;
-  std::uint32_t ib_stripe_bytes = 128 * 1024;
+  std::uint32_t ib_stripe_bytes = 64 * 1024;
   std::string ib_relaxed_ordering = "auto";  // of PCI writes: auto (where it can be) | on | off
   // auto: on InfiniBand; where on, messages above the threshold are announced apart, since packets may be reordered.
   std::string ib_adaptive_routing = "auto";

@@ -21,17 +21,26 @@ ibv_mtu mtu_of(int active, int setting) {
 
 }  // namespace
 
-Result<Port> Port::open(const UsablePort& usable, const Settings& settings) {
-  auto device = io::verbs::Device::open(usable.info.device);
+Result<Port> Port::open(const io::verbs::PortInfo& info, const Settings& settings) {
+  auto device = io::verbs::Device::open(info.device);
   if (!device) return tl::unexpected(device.error());
   auto domain = io::verbs::ProtectionDomain::make(*device);
   if (!domain) return tl::unexpected(domain.error());
-  return Port{.info = usable.info,
+  const auto table = device->gids(info.port);
+  if (!table) return tl::unexpected(table.error());
+  const bool ethernet = info.link_layer == io::verbs::LinkLayer::kEthernet;
+  // On InfiniBand the index that users set for RoCE means nothing.
+  const io::verbs::GidChoice choice = io::verbs::choose_gid(*table, ethernet ? settings.gid : io::verbs::GidWish{});
+  if (!choice.chosen && ethernet) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("verbs: {} port {}: {}", info.device, info.port, choice.summary()));
+  }
+  return Port{.info = info,
               .device = std::move(*device),
               .domain = std::move(*domain),
-              .gid_index = static_cast<int>(usable.gid.index),
-              .gid = usable.gid.gid,
-              .mtu = mtu_of(usable.info.active_mtu, settings.mtu)};
+              .gid_index = choice.chosen ? static_cast<int>(choice.chosen->index) : -1,
+              .gid = choice.chosen ? choice.chosen->gid : io::verbs::Gid{},
+              .mtu = mtu_of(info.active_mtu, settings.mtu)};
 }
 
 PortContact Port::contact() const {

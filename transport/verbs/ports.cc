@@ -58,21 +58,16 @@ Result<PortSearch> search_ports(const Settings& settings) {
   return search;
 }
 
-Error why_none(const PortSearch& search, const Settings& settings) {
-  if (!search.refused.empty()) {
-    return {ErrorCode::kUnavailable, fmt::format("no RDMA port can be used ({})", fmt::join(search.refused, "; "))};
-  }
-  return {ErrorCode::kUnavailable,
-          settings.hca_filter.empty()
-              ? std::string("this machine has no RDMA device: see rdma link")
-              : fmt::format("no RDMA device matches CLUSTAR_IB_HCA or NCCL_IB_HCA = '{}': see rdma link",
-                            settings.hca_filter)};
+std::string no_port_text(const Settings& settings, const std::vector<std::string>& refused) {
+  if (!refused.empty()) return fmt::format("no RDMA port can be used ({})", fmt::join(refused, "; "));
+  if (settings.hca_filter.empty()) return "this machine has no RDMA device: see rdma link";
+  return fmt::format("no RDMA device matches CLUSTAR_IB_HCA or NCCL_IB_HCA = '{}': see rdma link", settings.hca_filter);
 }
 
 Result<std::vector<UsablePort>> usable_ports(const Settings& settings) {
   auto search = search_ports(settings);
   if (!search) return tl::unexpected(search.error());
-  if (search->usable.empty()) return tl::unexpected(why_none(*search, settings));
+  if (search->usable.empty()) return fail(ErrorCode::kUnavailable, no_port_text(settings, search->refused));
   return std::move(search->usable);
 }
 

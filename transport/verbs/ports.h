@@ -32,10 +32,10 @@ struct PortSearch {
 // without RDMA.
 Result<PortSearch> search_ports(const Settings& settings);
 
-// Why no port is usable, with the reason for each that was refused.
-Error why_none(const PortSearch& search, const Settings& settings);
+// Why there is none to use.
+std::string no_port_text(const Settings& settings, const std::vector<std::string>& refused);
 
-// The usable ones. Error: as search_ports, and why_none.
+// The usable ones. Error kUnavailable: there is none, with the reason for each that was refused.
 Result<std::vector<UsablePort>> usable_ports(const Settings& settings);
 
 // Where NCCL is to see a PCI function: ports of one NIC are one device there, by which it finds what to fuse. So

@@ -1,88 +1,108 @@
 #include "transport/verbs/verbs_transport.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "transport/verbs/connect.h"
 #include "transport/verbs/listener.h"
+#include "transport/verbs/ports.h"
 
 namespace clustar::transport::verbs {
 namespace {
 
-std::vector<DeviceProperties> describe(std::span<const UsablePort> ports, const Settings& settings) {
+std::vector<DeviceProperties> describe(const std::vector<UsablePort>& ports, const Settings& settings,
+                                       const std::vector<std::unique_ptr<Nic>>& nics) {
   std::vector<DeviceProperties> all = device_properties(ports);
-  for (DeviceProperties& one : all) {
-    one.max_recv_parts = kMaxRecvParts;
-    // A registration belongs to the channel that made it.
-    one.global_registration = false;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    // Each channel has its queue pairs, and may have one to flush with.
+    all[i].max_channels = std::max(1, all[i].max_channels / (settings.queue_pairs + 1));
+    all[i].max_recv_parts = kMaxRecvParts;
+    all[i].memory_kinds = nics[i]->memory_kinds();
+    // Each channel has a protection domain in common with its NIC only.
+    all[i].global_registration = false;
     // A line's bytes may be written in any order where relaxed ordering is on, and by software devices.
-    one.ordered_lines = false;
-    one.force_flush = settings.force_flush;
+    all[i].ordered_lines = false;
+    all[i].force_flush = settings.force_flush;
   }
   return all;
 }
 
 }  // namespace
 
-VerbsTransport::VerbsTransport(const Settings& settings, const Clock& clock, Log log, net::Interface control,
-                               std::vector<UsablePort> ports)
-    : context_{settings, clock, std::move(log)},
-      control_(std::move(control)),
-      ports_(std::move(ports)),
-      table_(describe(ports_, settings)) {
-  nics_.reserve(ports_.size() + DeviceTable::kMostFused);
-}
-
 Result<std::unique_ptr<Transport>> VerbsTransport::create(const Config& config, const Clock& clock, Log log) {
   return create(Settings(config), clock, std::move(log));
 }
 
 Result<std::unique_ptr<VerbsTransport>> VerbsTransport::create(const Settings& settings, const Clock& clock, Log log) {
-  auto search = search_ports(settings);
+  std::unique_ptr<VerbsTransport> made(new VerbsTransport(settings, clock, std::move(log)));
+  const auto search = search_ports(settings);
   if (!search) return tl::unexpected(search.error());
-  if (search->usable.empty()) return tl::unexpected(why_none(*search, settings));
   auto interfaces = net::find_interfaces(settings.interface_filter, settings.family);
   if (!interfaces) return tl::unexpected(interfaces.error());
-  for (const std::string& reason : search->refused) log.info("verbs: not used: " + reason);
-  for (const UsablePort& port : search->usable) {
-    if (!port.warning.empty()) log.warn(fmt::format("verbs: {}: {}", port.info.device, port.warning));
-  }
-  std::unique_ptr<VerbsTransport> made(
-      new VerbsTransport(settings, clock, std::move(log), interfaces->front(), std::move(search->usable)));
-  for (const UsablePort& usable : made->ports_) {
-    auto port = Port::open(usable, settings);
-    if (!port) return tl::unexpected(port.error());
+  made->control_ = interfaces->front();
+  std::vector<std::string> refused = search->refused;
+  std::vector<UsablePort> usable;
+  made->nics_.reserve(search->usable.size() + DeviceTable::kMostFused);
+  for (const UsablePort& found : search->usable) {
+    auto port = Port::open(found.info, made->context_.settings);
+    if (!port) {
+      refused.push_back(port.error().message);
+      continue;
+    }
+    if (!found.warning.empty()) made->context_.log.warn("verbs: " + found.warning);
     std::vector<Port> one;
     one.push_back(std::move(*port));
     made->nics_.push_back(std::make_unique<Nic>(std::move(one), made->control_, made->context_));
+    usable.push_back(found);
   }
+  if (usable.empty()) return fail(ErrorCode::kUnavailable, no_port_text(settings, refused));
+  if (!refused.empty()) made->context_.log.info(fmt::format("verbs: not used: {}", fmt::join(refused, "; ")));
+  made->table_ = std::make_unique<DeviceTable>(describe(usable, settings, made->nics_));
   return made;
 }
 
-Result<int> VerbsTransport::fuse(std::span<const int> devices) {
-  if (devices.size() > kMaxPorts) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("verbs: a device of {} ports; 1 to {} are allowed", devices.size(), kMaxPorts));
-  }
+Result<std::vector<Port>> VerbsTransport::open_ports(std::span<const int> devices) const {
   std::vector<Port> ports;
   for (const int device : devices) {
-    if (device < 0 || static_cast<std::size_t>(device) >= ports_.size()) break;  // the table says why not
-    auto opened = Port::open(ports_[static_cast<std::size_t>(device)], context_.settings);
-    if (!opened) return tl::unexpected(opened.error());
-    ports.push_back(std::move(*opened));
+    for (const Port& port : nics_[static_cast<std::size_t>(device)]->ports()) {
+      auto opened = Port::open(port.info, context_.settings);
+      if (!opened) return tl::unexpected(opened.error());
+      ports.push_back(std::move(*opened));
+      if (ports.back().ethernet() != ports.front().ethernet()) {
+        return fail(ErrorCode::kInvalidUsage,
+                    fmt::format("verbs: {} and {} are of different networks; choose ports of one by CLUSTAR_IB_HCA",
+                                ports.front().name(), ports.back().name()));
+      }
+    }
   }
-  const auto index = table_.fuse(devices);
-  if (!index || static_cast<std::size_t>(*index) < nics_.size()) return index;
-  nics_.push_back(std::make_unique<Nic>(std::move(ports), control_, context_));
-  return index;
+  if (ports.size() > kMaxPorts) {
+    return fail(ErrorCode::kInvalidUsage,
+                fmt::format("verbs: a device of {} ports; 1 to {} are allowed", ports.size(), kMaxPorts));
+  }
+  return ports;
+}
+
+Result<int> VerbsTransport::fuse(std::span<const int> devices) {
+  const auto known = table_->find(devices);
+  if (!known) return tl::unexpected(known.error());
+  if (*known) return **known;
+  if (!context_.settings.may_fuse) {
+    return fail(ErrorCode::kInvalidUsage, "verbs: CLUSTAR_IB_MERGE_NICS or NCCL_IB_MERGE_NICS is 0");
+  }
+  auto ports = open_ports(devices);
+  if (!ports) return tl::unexpected(ports.error());
+  // Before the table shows it to other threads.
+  nics_.push_back(std::make_unique<Nic>(std::move(*ports), control_, context_));
+  return table_->fuse(devices);
 }
 
 Result<Nic*> VerbsTransport::nic(int device) const {
-  if (device < 0 || static_cast<std::size_t>(device) >= nics_.size()) {
+  if (device < 0 || static_cast<std::size_t>(device) >= devices().size()) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("verbs: device {} does not exist; 0 to {} do", device, nics_.size() - 1));
+                fmt::format("verbs: device {} does not exist; 0 to {} do", device, devices().size() - 1));
   }
   return nics_[static_cast<std::size_t>(device)].get();
 }
@@ -102,7 +122,8 @@ Result<std::unique_ptr<PendingConnect>> VerbsTransport::connect(int device, cons
 
 std::string VerbsTransport::summary() const {
   std::string text = "verbs:";
-  for (const auto& device : nics_) {
+  for (std::size_t i = 0; i < devices().size(); ++i) {
+    const Nic* device = nics_[i].get();
     const Nic::Counters& count = device->counters();
     text += fmt::format(
         " {} sent {} messages / {} bytes by {} writes, received {} / {}, {} of them eager, {} flushes, {} queue pairs "

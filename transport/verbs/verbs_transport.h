@@ -12,7 +12,6 @@
 #include "transport/base/log.h"
 #include "transport/base/time.h"
 #include "transport/verbs/nic.h"
-#include "transport/verbs/ports.h"
 
 namespace clustar::transport::verbs {
 
@@ -23,8 +22,7 @@ class VerbsTransport final : public Transport {
   static Result<std::unique_ptr<VerbsTransport>> create(const Settings& settings, const Clock& clock, Log log);
 
   const char* name() const override { return "verbs"; }
-  std::span<const DeviceProperties> devices() const override { return table_.devices(); }
-  // 1 .. kMaxPorts ports together.
+  std::span<const DeviceProperties> devices() const override { return table_->devices(); }
   Result<int> fuse(std::span<const int> devices) override;
   Result<std::unique_ptr<Listener>> listen(int device, const ChannelOptions& options) override;
   Result<std::unique_ptr<PendingConnect>> connect(int device, const Handle& handle,
@@ -32,16 +30,17 @@ class VerbsTransport final : public Transport {
   std::string summary() const override;
 
  private:
-  VerbsTransport(const Settings& settings, const Clock& clock, Log log, net::Interface control,
-                 std::vector<UsablePort> ports);
+  VerbsTransport(const Settings& settings, const Clock& clock, Log log) : context_{settings, clock, std::move(log)} {}
 
   Result<Nic*> nic(int device) const;
+  // Of the ports of `devices`, opened again. Error: not of one network, or more than kMaxPorts.
+  Result<std::vector<Port>> open_ports(std::span<const int> devices) const;
 
   Context context_;
-  const net::Interface control_;
-  const std::vector<UsablePort> ports_;  // as the plain devices
-  DeviceTable table_;
-  std::vector<std::unique_ptr<Nic>> nics_;  // as the table; has room for all, since fuse() is called beside nic()
+  net::Interface control_;
+  // Other threads use it while it grows: its room is made at the start, and the table says how many there are.
+  std::vector<std::unique_ptr<Nic>> nics_;
+  std::unique_ptr<DeviceTable> table_;
 };
 
 }  // namespace clustar::transport::verbs
