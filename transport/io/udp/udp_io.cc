@@ -453,8 +453,14 @@ std::size_t UdpIo::deliver(std::span<RxPacket> packets) {
       pool_->hold(arrival.buffer);
       ++counters_.packets_received;
       counters_.bytes_received += length;
-      packets[filled++] = {message.peer, message.path,  class_of(arrival.tos), ecn_of(arrival.tos), false,
-                           message.time, frame->header, frame->payload,        arrival.buffer};
+      packets[filled++] = {.peer = message.peer,
+                           .path = message.path,
+                           .traffic_class = class_of(arrival.tos),
+                           .ecn = ecn_of(arrival.tos),
+                           .rx_time = message.time,
+                           .header = frame->header,
+                           .payload = frame->payload,
+                           .cookie = arrival.buffer};
     }
     if (message.next < arrival.length) break;
     pool_->drop(arrival.buffer);
