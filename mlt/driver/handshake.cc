@@ -185,9 +185,9 @@ std::optional<HandleInfo> HandleInfo::parse(const transport::Handle& handle) {
       (family != 4 && family != 6) || info.endpoint.port == 0 || !psk_mode || !mode || !datapath) {
     return std::nullopt;
   }
-  info.settings = {reader.load<std::uint16_t, 10>(),          reader.load<std::uint8_t, 13>(),
-                   reader.load<std::uint16_t, 16>(),          reader.load<std::uint16_t, 18>(),
-                   reader.load<std::uint32_t, 20>(),          *mode,
+  info.settings = {reader.load<std::uint16_t, 10>(),           reader.load<std::uint8_t, 13>(),
+                   reader.load<std::uint16_t, 16>(),           reader.load<std::uint16_t, 18>(),
+                   reader.load<std::uint32_t, 20>(),           *mode,
                    reader.load<std::uint32_t, kToleranceAt>(), *datapath};
   reader.copy_to<24>(std::span<std::byte, 16>(info.token));
   info.endpoint.ipv6 = family == 6;
@@ -238,9 +238,9 @@ std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {
   hello.ports.key = reader.load<std::uint32_t, 116>();
   reader.copy_to<8>(std::span<std::byte, 16>(hello.token));
   hello.connection_id = reader.load<std::uint64_t, 24>();
-  hello.settings = {reader.load<std::uint16_t, 32>(), reader.load<std::uint8_t, 34>(),
-                    reader.load<std::uint16_t, 36>(), reader.load<std::uint16_t, 38>(),
-                    reader.load<std::uint32_t, 40>(), *mode,
+  hello.settings = {reader.load<std::uint16_t, 32>(),  reader.load<std::uint8_t, 34>(),
+                    reader.load<std::uint16_t, 36>(),  reader.load<std::uint16_t, 38>(),
+                    reader.load<std::uint32_t, 40>(),  *mode,
                     reader.load<std::uint32_t, 112>(), *datapath};
   return hello;
 }

@@ -72,7 +72,7 @@ class Sealing {
   std::unique_ptr<transport::io::Mr> sealed_mr_;
   std::vector<Slot> slots_;  // of sealed_
   std::size_t next_slot_ = 0;
-  std::uint64_t taken_ = 0;  // packets
+  std::uint64_t taken_ = 0;                   // packets
   std::vector<std::byte> received_;           // the latest packet's payload, decrypted
   std::vector<std::unique_ptr<Seal>> seals_;  // by connection
   Counters counters_;

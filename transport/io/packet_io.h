@@ -2,7 +2,8 @@
 // keeps no connection, retransmits nothing and knows no protocol.
 //
 // Thread rule: one thread at a time calls send, receive, release, expect, cancel and wait; reg_mr, ~Mr and settle may
-// run beside them. Lifetime rule: a PacketIo outlives its Mrs and is destroyed after all received packets were released.
+// run beside them. Lifetime rule: a PacketIo outlives its Mrs and is destroyed after all received packets were
+// released.
 #pragma once
 
 #include <array>
