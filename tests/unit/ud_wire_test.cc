@@ -1,10 +1,11 @@
+#include "transport/io/verbs/ud_wire.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
 #include "transport/base/rng.h"
-#include "transport/io/verbs/ud_wire.h"
 
 namespace clustar::transport::io::verbs {
 namespace {
@@ -20,8 +21,7 @@ Bytes bytes_of(std::initializer_list<int> values, std::size_t at) {
 }
 
 TEST(UdWire, Ipv4IsInTheLast20Bytes) {
-  const Bytes bytes =
-      bytes_of({0x45, 0xe2, 0, 99, 0, 0, 0x40, 0, 64, 17, 0xab, 0xcd, 10, 9, 0, 1, 10, 9, 0, 2}, 20);
+  const Bytes bytes = bytes_of({0x45, 0xe2, 0, 99, 0, 0, 0x40, 0, 64, 17, 0xab, 0xcd, 10, 9, 0, 1, 10, 9, 0, 2}, 20);
   const auto header = parse_network_header(bytes, true);
   ASSERT_TRUE(header);
   EXPECT_EQ(header->source.to_string(), "10.9.0.1");
