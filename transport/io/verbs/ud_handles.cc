@@ -101,6 +101,7 @@ Result<void> UdHandleMaker::make_group(UdHandles& handles, std::size_t group) co
 void UdHandleMaker::run() {
   std::unique_lock lock(mutex_);
   while (auto job = next(lock)) {
+    if (job->handles->given_up_) continue;
     lock.unlock();
     const auto done = make_group(*job->handles, job->group);
     if (!done) {

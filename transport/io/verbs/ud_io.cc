@@ -152,16 +152,26 @@ Result<void> UdIo::remove_peer(PeerId peer) {
 Result<std::unique_ptr<Mr>> UdIo::reg_mr(const gdr::MemoryRef& memory) {
   const bool known = memory.kind == gdr::MemoryKind::kHost || memory.kind == gdr::MemoryKind::kCuda ||
                      memory.kind == gdr::MemoryKind::kDmaBuf;
-  const bool there = memory.kind == gdr::MemoryKind::kDmaBuf ? memory.fd >= 0 : memory.address != nullptr;
+  const bool there = memory.kind == gdr::MemoryKind::kDmaBuf ? memory.fd >= 0
+                                                             : memory.address != nullptr || memory.length == 0;
   if (!known || !there) {
     return fail(
         ErrorCode::kInvalidArgument,
         fmt::format("verbs UD: memory to be registered is of kind {} and has no {}", gdr::to_string(memory.kind),
                     memory.kind == gdr::MemoryKind::kDmaBuf ? "descriptor" : "address that is known"));
   }
-  auto region = MemoryRegion::make(domain_, memory, options_.access);
+  // NICs register no empty memory, which is allowed here: a message may have no bytes.
+  const bool empty = memory.length == 0;
+  auto region = MemoryRegion::make(domain_, empty ? gdr::MemoryRef::host(&nothing_, 1) : memory,
+                                   empty ? 0 : options_.access);
   if (!region) return tl::unexpected(region.error());
   return std::make_unique<Registered>(memory, std::move(*region), [this] { tx_->settle(); });
+}
+
+// A request with another domain's memory would stop its queue pair.
+bool UdIo::registered_here(const Mr& mr) const {
+  const auto* registered = dynamic_cast<const Registered*>(&mr);
+  return registered != nullptr && registered->region().get()->pd == domain_.get();
 }
 
 bool UdIo::invalid(const TxPacket& packet) const {
@@ -169,7 +179,8 @@ bool UdIo::invalid(const TxPacket& packet) const {
   const std::size_t header = packet.header.bytes().size();
   const bool readable = slice.mr == nullptr ? slice.length == 0
                                             : slice.length <= slice.mr->memory().length &&
-                                                  slice.offset <= slice.mr->memory().length - slice.length;
+                                                  slice.offset <= slice.mr->memory().length - slice.length &&
+                                                  registered_here(*slice.mr);
   return !readable || header == 0 || slice.length > capabilities_.max_packet ||
          header + slice.length > capabilities_.max_packet || packet.path >= options_.paths ||
          packet.traffic_class > kMostClass || !peers_.known(packet.peer);
@@ -191,7 +202,7 @@ Error UdIo::refusal(const TxPacket& packet) const {
   } else if (!peers_.known(packet.peer)) {
     text = fmt::format("there is no peer {}", packet.peer);
   } else {
-    text = fmt::format("a payload of {} bytes at offset {} is outside of its registered memory", slice.length,
+    text = fmt::format("a payload of {} bytes at offset {} is outside of its memory, or that is not registered with this device", slice.length,
                        slice.offset);
   }
   return {ErrorCode::kInvalidArgument, "verbs UD: " + text};

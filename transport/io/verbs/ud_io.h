@@ -65,7 +65,7 @@ class UdIo final : public PacketIo {
 
   const UdAddress& local() const { return local_; }
   // Does not block: address handles are made by a thread of this, those of a traffic class when its first packet is sent.
-  // Until they are there it does not leave: for 250 ms or the first failure that is back-pressure, then loss
+  // Until they are there it does not leave: for 500 ms or the first failure that is back-pressure, then loss
   // (UdCounters::unresolved), and it is tried again each second. As many queue pairs as there are paths here.
   Result<PeerId> add_peer(const UdAddress& address);
   // What waits from it is dropped; what was received stays valid until released.
@@ -104,6 +104,7 @@ class UdIo final : public PacketIo {
 
   bool deliver(const ibv_wc& done, TimePoint now, RxPacket& packet);
   void look_for_events(TimePoint now);
+  bool registered_here(const Mr& mr) const;
   bool invalid(const TxPacket& packet) const;
   Error refusal(const TxPacket& packet) const;
 
@@ -119,6 +120,7 @@ class UdIo final : public PacketIo {
   UdPeers peers_;
   std::unique_ptr<UdRx> rx_;
   std::unique_ptr<UdTx> tx_;
+  std::byte nothing_{};        // what memory of no length is registered as
   std::optional<Error> lost_;  // the device
   bool took_less_ = false;     // the last send()
   bool unresolved_ = false;    // because handles of a peer were awaited

@@ -6,6 +6,12 @@
 #include <utility>
 
 namespace clustar::transport::io::verbs {
+namespace {
+
+// What control packets use; with it the kernel learns the peer's Ethernet address.
+constexpr std::size_t kFirst = UdHandles::group_of(7, false);
+
+}  // namespace
 
 std::size_t UdPeers::Hash::operator()(const Source& source) const {
   std::uint64_t words[2];
@@ -44,8 +50,7 @@ Result<PeerId> UdPeers::add(const UdAddress& address, TimePoint now) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("verbs UD: peer {} names a queue pair twice", name));
   }
   peers_[id] = {std::make_shared<UdHandles>(address)};
-  // What control packets use; with it the kernel learns the peer's Ethernet address.
-  ask(peers_[id], UdHandles::group_of(7, false), now);
+  ask(peers_[id], kFirst, now);
   return id;
 }
 
@@ -62,17 +67,18 @@ Result<void> UdPeers::remove(PeerId peer, std::uint64_t taken) {
 
 void UdPeers::ask(Peer& peer, std::size_t group, TimePoint now) {
   peer.asked_at[group] = now;
-  maker_.make(peer.handles, group);
+  auto& maker = peer.handles->ready(kFirst) ? maker_ : resolver_;
+  maker.make(peer.handles, group);
 }
 
 void UdPeers::finished(std::uint64_t finished) {
-  while (!retired_.empty() && retired_.front().taken <= finished) maker_.give_back(retired_.pop_front().handles);
+  while (!retired_.empty() && retired_.front().taken <= finished) maker_.give_back(retired_.pop_front().handles);  // the resolver sees that, too
 }
 
 Result<bool> UdPeers::ready(PeerId peer) const {
   if (!known(peer)) return fail(ErrorCode::kInvalidArgument, fmt::format("verbs UD: there is no peer {}", peer));
   const UdHandles& handles = *peers_[peer].handles;
-  if (handles.ready(UdHandles::group_of(7, false))) return true;
+  if (handles.ready(kFirst)) return true;
   if (handles.failed()) return tl::unexpected(handles.error());
   return false;
 }

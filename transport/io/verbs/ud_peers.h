@@ -19,7 +19,7 @@ class UdPeers {
  public:
   // How long packets wait for the handles of their class before they are lost: ARP on a network that works takes less,
   // and who waits holds up what is sent to others.
-  static constexpr Duration kPatience = std::chrono::milliseconds(250);
+  static constexpr Duration kPatience = std::chrono::milliseconds(500);
 
   // How a packet goes to a peer now.
   struct Route {
@@ -35,7 +35,7 @@ class UdPeers {
 
   // `domain` outlives this.
   UdPeers(const ProtectionDomain& domain, std::uint8_t port, int gid_index, std::uint8_t paths)
-      : paths_(paths), maker_(domain, port, gid_index) {}
+      : paths_(paths), resolver_(domain, port, gid_index), maker_(domain, port, gid_index) {}
 
   Result<PeerId> add(const UdAddress& address, TimePoint now);
   // `taken`: packets that the sender took so far; those of them that are outstanding may name the peer's handles.
@@ -77,6 +77,8 @@ class UdPeers {
   Ring<PeerId> free_;  // the one that is free for longest first: packets of a removed peer may still be held
   std::unordered_map<Source, Origin, Hash> origins_;
   Ring<Retired> retired_;
+  // Who waits for peers that do not answer must not keep the handles of those that did from being made.
+  UdHandleMaker resolver_;
   UdHandleMaker maker_;
 };
 
