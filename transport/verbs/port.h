@@ -12,7 +12,6 @@
 #include "transport/io/verbs/memory.h"
 #include "transport/io/verbs/path.h"
 #include "transport/verbs/core/wire.h"
-#include "transport/verbs/ports.h"
 #include "transport/verbs/settings.h"
 
 namespace clustar::transport::verbs {
@@ -21,11 +20,12 @@ struct Port {
   io::verbs::PortInfo info{};
   io::verbs::Device device;
   io::verbs::ProtectionDomain domain;
-  int gid_index = -1;
+  int gid_index = -1;  // -1: none, InfiniBand without one
   io::verbs::Gid gid{};
   ibv_mtu mtu = IBV_MTU_1024;  // of what is sent: at most the port's
 
-  static Result<Port> open(const UsablePort& usable, const Settings& settings);
+  // Error: it cannot be opened, or has no GID that can be used.
+  static Result<Port> open(const io::verbs::PortInfo& info, const Settings& settings);
 
   bool ethernet() const { return info.link_layer == io::verbs::LinkLayer::kEthernet; }
   std::string name() const { return device.place(info.port, gid_index).to_string(); }
