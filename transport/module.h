@@ -16,11 +16,15 @@ namespace clustar::transport {
 // What a module exports as the data object `clustar_module`. Module and plugin come from one build: C++ objects cross,
 // exceptions do not.
 struct ModuleEntry {
-  static constexpr std::uint32_t kAbi = 1;
+  static constexpr std::uint32_t kAbi = 2;
   std::uint32_t abi;
   std::uint32_t config_size;  // sizeof(Config), guards against mixed builds
   const char* version;        // CLUSTAR_VERSION
   Result<std::unique_ptr<Transport>> (*create)(const Config&, const Clock&, const Log&);
+  // What else the module offers, by name. Who asks knows the type behind the name (mlt/driver/module_device.h). Null:
+  // it has nothing of that name. What these functions make ends before the module is closed, as the transport does.
+  using Function = void (*)();
+  Function (*find)(const char* name);
 };
 
 class Module {
@@ -35,6 +39,7 @@ class Module {
   static Result<Module> open(const std::string& folder, const std::string& name);
 
   const ModuleEntry& entry() const { return *entry_; }
+  ModuleEntry::Function find(const char* name) const { return entry_->find == nullptr ? nullptr : entry_->find(name); }
 
  private:
   void* library_ = nullptr;

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "mlt/driver/faulty_device.h"
 #include "mlt/driver/mlt_transport.h"
+#include "mlt/driver/module_device.h"
 #include "mlt/driver/udp_device.h"
 #include "transport/base/own_folder.h"
 #include "transport/tcp/tcp_transport.h"
@@ -16,7 +18,7 @@
 namespace clustar::transport {
 namespace {
 
-using Create = Result<std::unique_ptr<Transport>> (*)(const Config&, const Clock&, const Log&);
+using Create = Result<Selection> (*)(const Config&, const Clock&, const Log&);
 struct Backend {
   const char* name;
   Create create;           // null: a module
@@ -24,12 +26,43 @@ struct Backend {
   bool protects;           // every packet, by CLUSTAR_PSK_FILE: which asks for the best of these
 };
 
-Result<std::unique_ptr<Transport>> create_tcp(const Config& config, const Clock& clock, const Log& log) {
-  return tcp::TcpTransport::create(config, clock, log);
+Result<Selection> selected(Module module, Result<std::unique_ptr<Transport>> transport) {
+  if (!transport) return tl::unexpected(transport.error());
+  Selection selection;
+  selection.module = std::move(module);
+  selection.transport = std::move(*transport);
+  return selection;
 }
 
-Result<std::unique_ptr<Transport>> create_mlt(const Config& config, const Clock& clock, const Log& log) {
-  mlt::driver::OpenDevice open = mlt::driver::open_udp_device;
+Result<Selection> create_tcp(const Config& config, const Clock& clock, const Log& log) {
+  return selected({}, tcp::TcpTransport::create(config, clock, log));
+}
+
+// What opens mlt's devices; `module` holds the library that does, if one does.
+Result<mlt::driver::OpenDevice> device_opener(const Config& config, Module& module) {
+  if (config.io == "udp") return mlt::driver::OpenDevice(mlt::driver::open_udp_device);
+  const auto refuse = [&](const std::string& reason) {
+    return fail(ErrorCode::kUnavailable, fmt::format("CLUSTAR_IO={}: {}", config.io, reason));
+  };
+  auto opened = Module::open(own_folder(), "verbs");
+  if (!opened) return refuse(opened.error().message);
+  if (const auto check = opened->find(mlt::driver::kCheckDevices)) {
+    const auto usable = reinterpret_cast<mlt::driver::CheckModuleDevices>(check)(config);
+    if (!usable) return refuse(usable.error().message);
+  }
+  const auto found = opened->find(mlt::driver::module_device_name(config.io).c_str());
+  if (found == nullptr) return refuse("libclustar-verbs.so has no such datapath");
+  module = std::move(*opened);
+  const auto open = reinterpret_cast<mlt::driver::OpenModuleDevice>(found);
+  return mlt::driver::OpenDevice([open, config](const net::Interface& interface, const net::Address& local) {
+    return open(config, interface, local);
+  });
+}
+
+Result<Selection> create_mlt(const Config& config, const Clock& clock, const Log& log) {
+  Module module;
+  auto open = device_opener(config, module);
+  if (!open) return tl::unexpected(open.error());
   if (!config.inject_faults.empty()) {
     const auto spec = io::FaultSpec::parse(config.inject_faults);
     if (!spec) return tl::unexpected(spec.error());
@@ -37,7 +70,7 @@ Result<std::unique_ptr<Transport>> create_mlt(const Config& config, const Clock&
         fmt::format("CLUSTAR_INJECT_FAULTS={}: this process disturbs the packets that it sends, on purpose; unset "
                     "it for anything but experiments",
                     config.inject_faults));
-    open = mlt::driver::with_faults(std::move(open), *spec);
+    *open = mlt::driver::with_faults(std::move(*open), *spec);
   }
   mlt::driver::MltTransport::Adjust adjust;
   if (config.static_deadline > Duration::zero()) {
@@ -49,7 +82,9 @@ Result<std::unique_ptr<Transport>> create_mlt(const Config& config, const Clock&
       options.static_deadline = deadline;
     };
   }
-  return mlt::driver::MltTransport::create(config, clock, log, open, std::move(adjust));
+  // `open` and what it opens belong to the transport, which goes before the module.
+  auto transport = mlt::driver::MltTransport::create(config, clock, log, std::move(*open), std::move(adjust));
+  return selected(std::move(module), std::move(transport));
 }
 
 // Best first.
@@ -61,18 +96,16 @@ constexpr std::array<Backend, 4> kBackends{{
 }};
 
 Result<Selection> make(const Backend& backend, const Config& config, const Clock& clock, const Log& log) {
-  Selection selection;
-  Create create = backend.create;
-  if (create == nullptr) {
-    auto module = Module::open(own_folder(), backend.name);
-    if (!module) return tl::unexpected(module.error());
-    create = module->entry().create;
-    selection.module = std::move(*module);
+  if (backend.create != nullptr) return backend.create(config, clock, log);
+  if (std::string_view(backend.name) == "verbs" && config.ib_disable) {
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("{} = 1 forbids RDMA NICs; CLUSTAR_IB_DISABLE=0 allows them to clustar", config.disabled_by()));
   }
-  auto transport = create(config, clock, log);
-  if (!transport) return tl::unexpected(transport.error());
-  selection.transport = std::move(*transport);
-  return selection;
+  auto module = Module::open(own_folder(), backend.name);
+  if (!module) return tl::unexpected(module.error());
+  auto transport = module->entry().create(config, clock, log);
+  return selected(std::move(*module), std::move(transport));
 }
 
 bool wanted(const Config& config, const std::string& name) {

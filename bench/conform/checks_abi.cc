@@ -177,6 +177,62 @@ std::string check_finalize_null(const Env& env) {
                      result_name(while_alive));
 }
 
+// A virtual device as NCCL goes on with it: counted, described, connected.
+void check_virtual_device(Session& session, int dev, int before) {
+  int after = 0;
+  session.must(session.net().devices(&after), "devices after makeVDevice");
+  if (dev < before || dev >= after) {
+    fail_check(
+        fmt::format("makeVDevice gives device {}, devices gives {} before and {} after it; NCCL looks for new "
+                    "devices behind the old ones",
+                    dev, before, after));
+  }
+  proxy::NetProperties props;
+  session.must(session.net().get_properties(dev, &props), "getProperties of a virtual device");
+  const auto problems = property_problems(props);
+  if (!problems.empty()) fail_check(fmt::format("virtual device {}: {}", dev, fmt::join(problems, "; ")));
+  if (props.fused != std::vector{0, 1}) {
+    fail_check(fmt::format("the vProps of virtual device {} name devices {}, not 0, 1, of which it was made", dev,
+                           fmt::join(props.fused, ", ")));
+  }
+  for (int plain = 0; plain < before; ++plain) {
+    proxy::NetProperties other;
+    session.must(session.net().get_properties(plain, &other), "getProperties after makeVDevice");
+    if (other.name == props.name) {
+      fail_check(fmt::format("virtual device {} has the name '{}' of device {}; NCCL tells devices by their names", dev,
+                             props.name, plain));
+    }
+  }
+  Link link = session.link(dev);
+  exchange(session, link, 100'000, 3);
+}
+
+std::string check_fusion(const Env& env) {
+  if (env.version < 9) return "v8 and older have no makeVDevice";
+  Session session(env);
+  if (!session.net().has_make_v_device()) return "makeVDevice is NULL: NCCL takes the devices as they are";
+  int before = 0;
+  session.must(session.net().devices(&before), "devices");
+  if (before < 2) return "one device: NCCL has nothing to fuse";
+  note_step("fusing devices 0 and 1");
+  const std::array members{0, 1};
+  int dev = -1;
+  const int result = session.bounded("makeVDevice", [&] { return session.net().make_v_device(members, &dev); });
+  if (result == nccl_abi::kSuccess) {
+    check_virtual_device(session, dev, before);
+    return fmt::format("devices 0 and 1 became device {}", dev);
+  }
+  int after = 0;
+  session.must(session.net().devices(&after), "devices after makeVDevice");
+  if (after != before) {
+    fail_check(
+        fmt::format("makeVDevice returned {}, and devices gives {} instead of {}", result_name(result), after, before));
+  }
+  Link link = session.link();
+  exchange(session, link, 4096, 1);
+  return fmt::format("refused ({}): NCCL goes on with the devices as they are", result_name(result));
+}
+
 std::string check_traffic_class(const Env& env) {
   if (env.version < 10) skip_check("v10 and later carry a traffic class");
   Session session(env);
@@ -210,6 +266,9 @@ constexpr Check kChecks[] = {
      "The properties are in range: maxP2pBytes and maxCollBytes in (0, 1 TiB], a known netDeviceType, "
      "NCCL_PTR_HOST, speed > 0.",
      "transport/net.cc:735, 773; plugin/net.cc:148", true, check_properties},
+    {"abi.fusion",
+     "makeVDevice makes one more device, whose vProps name its members, or it refuses and changes nothing.",
+     "graph/topo.cc:1000-1031, 1262-1290, 1373-1395", true, check_fusion},
     {"abi.init_repeated", "init is called for every communicator; finalizing one leaves the others working.",
      "plugin/net.cc:174-178, 341", true, check_init_repeated},
     {"abi.finalize_null", "finalize takes ctx NULL: NCCL calls it also after an init that failed.", "plugin/net.cc:226",

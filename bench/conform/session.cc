@@ -88,8 +88,8 @@ Listening Session::listen(int dev) {
   return listening;
 }
 
-int Session::try_connect(proxy::Handle* handle, void** comm) {
-  return bounded("connect", [&] { return net_->connect(ctx_, 0, handle, comm); });
+int Session::try_connect(proxy::Handle* handle, void** comm, int dev) {
+  return bounded("connect", [&] { return net_->connect(ctx_, dev, handle, comm); });
 }
 
 int Session::try_accept(void* listen_comm, void** comm) {
@@ -123,13 +123,13 @@ void Session::close_listen(void* listen_comm) {
   must(net_->close_listen(listen_comm), "closeListen");
 }
 
-Link Session::link_to(Listening& listening) {
+Link Session::link_to(Listening& listening, int dev) {
   Link link(this);
   // The handle of the connecting side is a copy: it travelled, and connect may keep its state in it.
   proxy::Handle handle = listening.handle;
   const auto begin = Clock::now();
   while (link.send_comm == nullptr || link.recv_comm == nullptr) {
-    if (link.send_comm == nullptr) must(try_connect(&handle, &link.send_comm), "connect");
+    if (link.send_comm == nullptr) must(try_connect(&handle, &link.send_comm, dev), "connect");
     if (link.recv_comm == nullptr) must(try_accept(listening.comm, &link.recv_comm), "accept");
     if (Clock::now() - begin > env_.stuck_bound) {
       fail_check(fmt::format("no connection after {:.0f} s: sendComm is {}, recvComm is {}{}", seconds_since(begin),
@@ -143,7 +143,7 @@ Link Session::link_to(Listening& listening) {
 
 Link Session::link(int dev) {
   Listening listening = listen(dev);
-  Link link = link_to(listening);
+  Link link = link_to(listening, dev);
   close_listen(listening.comm);
   return link;
 }

@@ -100,7 +100,7 @@ class Session {
 
   Listening listen(int dev = 0);
   // One bounded call each; the result of the plugin, *comm stays NULL while not connected.
-  int try_connect(proxy::Handle* handle, void** comm);
+  int try_connect(proxy::Handle* handle, void** comm, int dev = 0);
   int try_accept(void* listen_comm, void** comm);
   // Repeat until there is a comm; ends the check on an error or after stuck_bound.
   void* wait_connect(proxy::Handle* handle);
@@ -109,7 +109,7 @@ class Session {
   // listen, connect, accept, closeListen; all in this process.
   Link link(int dev = 0);
   // Connects to a listener of this session; leaves it open.
-  Link link_to(Listening& listening);
+  Link link_to(Listening& listening, int dev = 0);
 
   // One step of a transfer: posts it or tests it. Returns the plugin's result; a broken rule ends the check.
   int advance(Transfer& transfer);

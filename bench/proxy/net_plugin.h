@@ -34,6 +34,9 @@ struct NetProperties {
   int device_version = 0;
   std::size_t max_p2p_bytes = 0;
   std::size_t max_coll_bytes = 0;
+  int rail_id = -1;
+  int plane_id = -1;
+  std::vector<int> fused;  // vProps: the devices that this one is made of; itself where a version has none
 };
 
 // How a plugin's log lines reach the driver. Called from any thread that is inside a plugin call.
@@ -45,7 +48,7 @@ struct LogLine {
 
 // Every method returns the plugin's ncclResult_t unchanged (nccl_abi::Result); thread rules are NCCL's
 // (nccl_abi docs: service thread for connect/accept/regMr/close, progress thread for isend/irecv/test/iflush).
-// init, devices, get_properties and finalize are serialised in the process, as by NCCL's netPluginMutex.
+// init, devices, get_properties, make_v_device and finalize are serialised in the process, as by NCCL's netPluginMutex.
 class NetPlugin {
  public:
   virtual ~NetPlugin() = default;
@@ -74,6 +77,9 @@ class NetPlugin {
   virtual int finalize(void* ctx) = 0;
   virtual int devices(int* count) = 0;
   virtual int get_properties(int dev, NetProperties* out) = 0;
+  // As NCCL fuses devices: *dev becomes the index of the virtual one. kInternalError for a version without makeVDevice;
+  // kInvalidArgument, as NCCL does itself, for more members than the version's table can name.
+  virtual int make_v_device(std::span<const int> members, int* dev) = 0;
   virtual int listen(void* ctx, int dev, Handle* handle, void** listen_comm) = 0;
   virtual int connect(void* ctx, int dev, Handle* handle, void** send_comm) = 0;
   virtual int accept(void* listen_comm, void** recv_comm) = 0;

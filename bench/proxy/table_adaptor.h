@@ -3,52 +3,22 @@
 // limits).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <span>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
-#include "bench/proxy/log_capture.h"
-#include "bench/proxy/net_plugin.h"
-#include "bench/proxy/plugin_library.h"
-#include "bench/proxy/profiler_callback.h"
+#include "bench/proxy/adaptor_base.h"
 #include "bench/proxy/table_traits.h"
 
 namespace clustar::bench::proxy {
-
-// The part that does not depend on the version.
-class AdaptorBase : public NetPlugin {
- public:
-  std::vector<LogLine> take_log() final { return log_.take(); }
-  std::string last_warning() const final { return log_.last_warning(); }
-  nccl_abi::DebugLogger logger() const final { return log_.logger(); }
-  const std::string& path() const final { return path_; }
-
- protected:
-  static constexpr int kMaxSubs = 64;  // NCCL_PROXY_MAX_SUBS
-
-  explicit AdaptorBase(OpenedLibrary opened)
-      : path_(std::move(opened.name)), callback_(opened.library.get()), library_(std::move(opened.library)) {}
-
-  // Plays NCCL's netPluginMutex: init, devices, getProperties and finalize run one at a time in a process.
-  static std::mutex& set_up_mutex();
-
-  int missing(const char* slot);
-  int too_large(const char* call, std::size_t size, std::size_t limit);
-  int bad_call(std::string text, int result);
-
-  // Order matters: the library is closed before its log slot and its callback are freed.
-  LogCapture log_;
-  std::string path_;
-  ProfilerCallbackSlot callback_;
-  Library library_;
-};
 
 template <int V>
 class TableAdaptor final : public AdaptorBase {
@@ -116,8 +86,24 @@ class TableAdaptor final : public AdaptorBase {
     Properties in{};
     const std::lock_guard lock(set_up_mutex());
     const int result = table_->getProperties(dev, &in);
-    if (result == nccl_abi::kSuccess) *out = convert_properties<V>(in);
+    if (result == nccl_abi::kSuccess) *out = convert_properties<V>(dev, in);
     return result;
+  }
+
+  int make_v_device(std::span<const int> members, int* dev) override {
+    if constexpr (V >= 9) {
+      if (table_->makeVDevice == nullptr) return missing("makeVDevice");
+      decltype(Properties{}.v_props) device{};
+      if (members.size() > std::size(device.devs)) {
+        return bad_call("makeVDevice names too many devices for this version", nccl_abi::kInvalidArgument);
+      }
+      device.ndevs = static_cast<int>(members.size());
+      std::copy(members.begin(), members.end(), device.devs);
+      const std::lock_guard lock(set_up_mutex());
+      return table_->makeVDevice(dev, &device);
+    } else {
+      return missing("makeVDevice");
+    }
   }
 
   int listen(void* ctx, int dev, Handle* handle, void** listen_comm) override {

@@ -2,7 +2,9 @@
 // (NCCL 2.28.9 src/plugin/net/net_v6.cc .. net_v11.cc).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 #include "bench/proxy/net_plugin.h"
 #include "nccl_plugin/abi/tables.h"
@@ -52,8 +54,9 @@ struct Abi<12> {
 };
 
 template <int V>
-NetProperties convert_properties(const typename Abi<V>::Properties& in) {
+NetProperties convert_properties(int dev, const typename Abi<V>::Properties& in) {
   NetProperties out;
+  out.fused = {dev};
   out.name = in.name != nullptr ? in.name : "";
   out.pci_path = in.pci_path != nullptr ? in.pci_path : "";
   out.guid = in.guid;
@@ -74,6 +77,12 @@ NetProperties convert_properties(const typename Abi<V>::Properties& in) {
     out.force_flush = in.force_flush != 0;
     out.max_p2p_bytes = in.max_p2p_bytes;
     out.max_coll_bytes = in.max_coll_bytes;
+    const int members = std::clamp(in.v_props.ndevs, 0, static_cast<int>(std::size(in.v_props.devs)));
+    out.fused.assign(in.v_props.devs, in.v_props.devs + members);
+  }
+  if constexpr (V >= 12) {
+    out.rail_id = in.rail_id;
+    out.plane_id = in.plane_id;
   }
   return out;
 }

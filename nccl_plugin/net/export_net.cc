@@ -1,9 +1,11 @@
 // The exported tables ncclNetPlugin_v8 .. v12: each version only adapts types; net.h does the work.
-// Left null on purpose: regMrDmaBuf, getDeviceMr, irecvConsumed, makeVDevice (host memory, no fusion yet).
+// Left null on purpose: regMrDmaBuf, getDeviceMr, irecvConsumed (host memory).
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "nccl_plugin/abi/tables.h"
 #include "nccl_plugin/c_boundary.h"
@@ -15,6 +17,20 @@ namespace {
 using namespace nccl_abi;
 
 constexpr const char* kName = "clustar";
+
+// A plain device is the only one of itself.
+template <class VDevice>
+void fill_members(int device, const transport::DeviceProperties& from, VDevice* out) {
+  out->devs[0] = device;
+  out->ndevs = static_cast<int>(std::max<std::size_t>(1, std::min(from.fused.size(), std::size(out->devs))));
+  std::copy_n(from.fused.begin(), std::min(from.fused.size(), std::size(out->devs)), out->devs);
+}
+
+template <class VDevice>
+int make_v_device(int* device, VDevice* members) {
+  if (members == nullptr) return kInvalidArgument;
+  return net_make_v_device(device, members->devs, members->ndevs, std::size(members->devs));
+}
 
 template <class Properties>
 int fill_properties(int device, Properties* out) {
@@ -35,16 +51,15 @@ int fill_properties(int device, Properties* out) {
   out->net_device_type = kDeviceTypeHost;
   out->net_device_version = kDeviceVersionInvalid;
   if constexpr (requires { out->v_props; }) {
-    out->force_flush = 0;
-    out->v_props.ndevs = 1;
-    out->v_props.devs[0] = device;
+    out->force_flush = from.force_flush ? 1 : 0;
+    fill_members(device, from, &out->v_props);
     out->max_p2p_bytes = kMaxBytesV9;
     out->max_coll_bytes = kMaxBytesV9;
   }
   if constexpr (requires { out->max_multi_request_size; }) out->max_multi_request_size = 1;
   if constexpr (requires { out->rail_id; }) {
-    out->rail_id = -1;
-    out->plane_id = -1;
+    out->rail_id = from.rail_id;
+    out->plane_id = from.plane_id;
   }
   return kSuccess;
 }
@@ -172,7 +187,7 @@ const clustar::nccl_abi::TableV9 ncclNetPlugin_v9 = {
     .closeListen = net_close_listen,
     .getDeviceMr = nullptr,
     .irecvConsumed = nullptr,
-    .makeVDevice = nullptr,
+    .makeVDevice = make_v_device<VDeviceV9>,
 };
 
 const clustar::nccl_abi::TableV10 ncclNetPlugin_v10 = {
@@ -195,11 +210,11 @@ const clustar::nccl_abi::TableV10 ncclNetPlugin_v10 = {
     .closeListen = net_close_listen,
     .getDeviceMr = nullptr,
     .irecvConsumed = nullptr,
-    .makeVDevice = nullptr,
+    .makeVDevice = make_v_device<VDeviceV9>,
 };
 
 // v11 and v12 differ in their property and virtual-device types only.
-template <class Table, class Properties>
+template <class Table, class Properties, class VDevice>
 constexpr Table table_v11() {
   return {
       .name = kName,
@@ -221,13 +236,13 @@ constexpr Table table_v11() {
       .closeListen = net_close_listen,
       .getDeviceMr = nullptr,
       .irecvConsumed = nullptr,
-      .makeVDevice = nullptr,
+      .makeVDevice = make_v_device<VDevice>,
       .finalize = net_finalize,
       .setNetAttr = set_net_attr,
   };
 }
 
 const clustar::nccl_abi::TableV11 ncclNetPlugin_v11 =
-    table_v11<clustar::nccl_abi::TableV11, clustar::nccl_abi::PropertiesV11>();
+    table_v11<clustar::nccl_abi::TableV11, clustar::nccl_abi::PropertiesV11, clustar::nccl_abi::VDeviceV9>();
 const clustar::nccl_abi::TableV12 ncclNetPlugin_v12 =
-    table_v11<clustar::nccl_abi::TableV12, clustar::nccl_abi::PropertiesV12>();
+    table_v11<clustar::nccl_abi::TableV12, clustar::nccl_abi::PropertiesV12, clustar::nccl_abi::VDeviceV12>();

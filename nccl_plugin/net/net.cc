@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "nccl_plugin/c_boundary.h"
+#include "nccl_plugin/net/fusion.h"
 #include "nccl_plugin/net/message_flow.h"
 #include "nccl_plugin/net/plugin_state.h"
 #include "nccl_plugin/process.h"
@@ -197,11 +198,28 @@ int net_devices(int* count) {
 
 std::optional<NetDevice> net_device(int device) {
   const auto plugin = current_plugin();
-  if (!plugin || device < 0 || static_cast<std::size_t>(device) >= plugin->device_count()) return std::nullopt;
+  if (!plugin || device < 0 || !find_device(plugin, static_cast<std::size_t>(device))) return std::nullopt;
   NetDevice found{nullptr, nullptr, plugin->properties(static_cast<std::size_t>(device))};
   found.name = interned(found.properties.name);
   if (!found.properties.pci_path.empty()) found.pci_path = interned(found.properties.pci_path);
   return found;
+}
+
+int net_make_v_device(int* device, const int* members, int count, std::size_t most) {
+  return guarded([&] {
+    if (any_null(device, members)) return int{nccl_abi::kInvalidArgument};
+    const auto plugin = current_plugin();
+    if (!plugin || count < 0 || static_cast<std::size_t>(count) > most) return int{nccl_abi::kInvalidUsage};
+    const auto fused = fuse_devices(plugin, {members, static_cast<std::size_t>(count)});
+    if (!fused) {
+      plugin->log().info("not fused: " + fused.error().message);
+      return int{nccl_abi::kInvalidUsage};
+    }
+    *device = *fused;
+    const auto made = plugin->properties(static_cast<std::size_t>(*fused));
+    plugin->log().info(fmt::format("device {}: {} ({} Mbit/s)", *fused, made.name, made.speed_mbps));
+    return int{nccl_abi::kSuccess};
+  });
 }
 
 int net_listen(void* context, int device, void* handle, void** listen_comm) {

@@ -22,6 +22,9 @@ struct NetDevice {
   transport::DeviceProperties properties;
 };
 std::optional<NetDevice> net_device(int device);
+// *device becomes the index of the fusion of members[0 .. count). What cannot be fused is invalid usage: NCCL then goes
+// on with the plain devices, unless NCCL_NET_FORCE_MERGE names these.
+int net_make_v_device(int* device, const int* members, int count, std::size_t most);
 
 int net_listen(void* context, int device, void* handle, void** listen_comm);
 // `traffic_class` is what v10's connect brings; undefined = the context's.

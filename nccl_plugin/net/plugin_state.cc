@@ -63,6 +63,7 @@ Result<std::shared_ptr<PluginState>> PluginState::create(nccl_abi::DebugLogger l
     state->refusal_ = config.error();
   } else {
     state->config_ = std::move(*config);
+    for (const std::string& line : state->config_.not_taken) state->log_.warn(line);
     if (const auto chosen = state->choose(); chosen) {
       state->print_banner();
     } else {

@@ -54,6 +54,19 @@ TEST_F(WithoutDefect, SamplePassesEveryCheck) {
   EXPECT_LE(report.count(Outcome::kSkip), 2);
 }
 
+// No defects, but abilities that the sample otherwise has not.
+TEST_F(WithoutDefect, FusingAndRefusingToFuseBothPass) {
+  for (const auto& [ability, phrase] : {std::pair{"fuse_well", "devices 0 and 1 became device 2"},
+                                        std::pair{"fuse_refused", "refused (ncclInvalidUsage"}}) {
+    setenv("SAMPLE_DEFECT", ability, 1);
+    const Report report = run_sample(options_for("abi.fusion"));
+    unsetenv("SAMPLE_DEFECT");
+    ASSERT_EQ(report.lines.size(), 2u);
+    EXPECT_EQ(report.lines[0].finding.outcome, Outcome::kPass) << report.lines[0].finding.reason;
+    EXPECT_NE(report.lines[0].finding.reason.find(phrase), std::string::npos) << report.lines[0].finding.reason;
+  }
+}
+
 TEST_F(WithoutDefect, OlderTableAlone) {
   Options options = options_for("abi.*,contract.*");
   options.env.version = 8;
@@ -202,6 +215,12 @@ constexpr Defect kDefects[] = {
     {"no_speed", "abi.properties", "speed is 0"},
     {"no_recvs", "abi.properties", "maxRecvs is 0"},
     {"bad_pci_path", "abi.properties", "does not exist"},
+    {"fuse_uncounted", "abi.fusion", "makeVDevice gives device 2, devices gives 2 before and 2 after"},
+    {"fuse_nameless", "abi.fusion", "virtual device 2: the name is empty"},
+    {"fuse_same_name", "abi.fusion", "has the name 'sample0' of device 0"},
+    {"fuse_members", "abi.fusion", "name devices 2, not 0, 1"},
+    {"fuse_unusable", "abi.fusion", "listen returned"},
+    {"fuse_half", "abi.fusion", "returned ncclInvalidUsage (5), and devices gives 3"},
     {"init_once", "abi.init_repeated", "a repeated init returned"},
     {"finalize_global", "abi.init_repeated", "listen returned"},
     {"finalize_crash", "abi.finalize_null", "finalize"},

@@ -94,10 +94,18 @@ int finalize(void* ctx) {
   return abi::kSuccess;
 }
 
-int devices(int* count) { return *count = defect("no_devices") ? 0 : 1, abi::kSuccess; }
+int devices(int* count) {
+  *count = defect("no_devices") ? 0 : plain_devices() + virtual_devices();
+  return abi::kSuccess;
+}
+
+bool has_device(int dev) {
+  const int usable = plain_devices() + (defect("fuse_unusable") ? 0 : virtual_devices());
+  return dev >= 0 && dev < usable;
+}
 
 int listen_on(int dev, void* opaque, void** listen_comm) {
-  if (dev != 0 || opaque == nullptr) return abi::kInvalidArgument;
+  if (!has_device(dev) || opaque == nullptr) return abi::kInvalidArgument;
   if (defect("blocking_listen")) block_for_a_while();
   if (g_torn_down) return abi::kInternalError;
   if (defect("null_listen")) return *listen_comm = nullptr, abi::kSuccess;
@@ -167,7 +175,7 @@ int connect_to(int dev, void* opaque, void** send_comm) {
   if (defect("bad_handle_crash") && handle.state != nullptr) handle.state->sent += 0;
   if (defect("bad_handle_crash") && handle.magic != kMagic) std::abort();
   if (defect("few_connections") && g_comms >= 32) return abi::kSystemError;
-  if (dev != 0 || handle.magic != kMagic || handle.address.sin_family != AF_INET) return abi::kInvalidArgument;
+  if (!has_device(dev) || handle.magic != kMagic || handle.address.sin_family != AF_INET) return abi::kInvalidArgument;
   if (handle.state == nullptr) {
     if (defect("blocking_connect")) block_for_a_while();
     handle.state = start_connect(handle);

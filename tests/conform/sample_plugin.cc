@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -20,11 +21,30 @@ void block_for_a_while() { usleep(3'000'000); }
 
 namespace {
 
+std::atomic<int> g_fused{0};
+
+bool may_fuse() {
+  static const char* const chosen = std::getenv("SAMPLE_DEFECT");
+  return chosen != nullptr && std::strncmp(chosen, "fuse_", 5) == 0;
+}
+
+int make_v_device(int* dev, abi::VDeviceV9* members) {
+  if (members->ndevs != 2 || defect("fuse_refused")) return abi::kInvalidUsage;
+  if (!defect("fuse_uncounted")) g_fused = 1;
+  *dev = 2;
+  return defect("fuse_half") ? abi::kInvalidUsage : abi::kSuccess;
+}
+
+const char* name_of(int dev) {
+  if (dev < plain_devices()) return dev == 1 ? "sample1" : "sample0";
+  return defect("fuse_nameless") ? "" : defect("fuse_same_name") ? "sample0" : "sample0+sample1";
+}
+
 template <class Properties>
 int get_properties(int dev, Properties* out) {
-  if (dev != 0 && !defect("any_device")) return abi::kInvalidArgument;
+  if ((dev < 0 || dev >= plain_devices() + g_fused) && !defect("any_device")) return abi::kInvalidArgument;
   *out = {};
-  out->name = "sample0";
+  out->name = name_of(dev);
   out->pci_path = defect("bad_pci_path") ? const_cast<char*>("/sys/no/such/device") : nullptr;
   out->guid = 1;
   out->ptr_support = defect("no_host_pointers") ? abi::kPtrCuda : abi::kPtrHost;
@@ -35,9 +55,18 @@ int get_properties(int dev, Properties* out) {
   if constexpr (requires { out->max_p2p_bytes; }) {
     out->max_p2p_bytes = defect("max_bytes_zero") ? 0 : abi::kMaxBytesV9;
     out->max_coll_bytes = abi::kMaxBytesV9;
+    const bool fused = dev >= plain_devices() && !defect("fuse_members");
+    out->v_props = fused ? abi::VDeviceV9{2, {0, 1}} : abi::VDeviceV9{1, {dev}};
   }
   return abi::kSuccess;
 }
+
+}  // namespace
+
+int plain_devices() { return may_fuse() ? 2 : 1; }
+int virtual_devices() { return g_fused; }
+
+namespace {
 
 int reg_dma_buf(void*, void*, std::size_t, int, std::uint64_t, int, void**) { return abi::kInvalidUsage; }
 
@@ -119,6 +148,7 @@ void* volatile g_leaked;
 // Defects of the loaded library itself.
 __attribute__((constructor)) void on_load() {
   if (defect("empty_name")) ncclNetPlugin_v8.name = ncclNetPlugin_v11.name = "";
+  if (may_fuse()) ncclNetPlugin_v11.makeVDevice = make_v_device;
   if (defect("missing_call")) ncclNetPlugin_v11.irecv = nullptr;
   if (defect("reload_leak")) g_leaked = std::memset(std::malloc(2u << 20), 1, 2u << 20);  // never freed, by intent
 }

@@ -79,6 +79,11 @@ struct Comm {
   std::int64_t owner = 0;
 };
 
+// With a defect fuse_* there are two plain devices, which become one virtual device.
+int plain_devices();
+int virtual_devices();
+bool has_device(int dev);  // that can be listened on
+
 int init(std::uint64_t comm_id, const abi::CommConfig* config, void** ctx);
 int finalize(void* ctx);
 int devices(int* count);

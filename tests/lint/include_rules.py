@@ -24,6 +24,8 @@ ROOMS = {
     "transport/crypto": ["transport/base"],
     "transport/tcp": ["transport/base", "transport/api", "transport/io", "transport/net", MEMORY],
     "transport/verbs": ["transport/base", "transport/api", "transport/io", "transport/net", MEMORY],
+    # What it offers is known by its users' types.
+    "transport/verbs/module": ["transport/base", "transport/api", "transport/verbs", "transport/module", "mlt/driver"],
     "transport/module": ["transport/base", "transport/api"],
     "transport/registry": ["transport", "libfabric_shim", "mlt/driver", "gdr"],
     "libfabric_shim": ["transport/base", "transport/api", "transport/io", MEMORY],

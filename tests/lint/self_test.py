@@ -274,6 +274,12 @@ class ThinPlugin(Planted):
             found = self.link(text, *flags)
             self.assertTrue(any(expected in line for line in found), f"{expected}: {found}")
 
+    def test_a_module_may_need_what_it_is_for(self):
+        self.link(self.EXPORT + "#include <iostream>\nvoid f() { std::cout << 1; }\n", "-static-libgcc")
+        library = os.path.join(self.root, "plugin.cc.so")
+        self.assertEqual(list(thin_plugin.check(library, {"table_v1"}, {"libstdc++.so.6"})), [])
+        self.assertNotEqual(list(thin_plugin.check(library, {"table_v1"}, {"libother.so.6"})), [])
+
 
 @unittest.skipUnless(shutil.which("clang-format"), "clang-format is not installed; scripts/setup installs it")
 class ClangFormat(Planted):

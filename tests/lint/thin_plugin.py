@@ -16,11 +16,11 @@ def output(*command):
     return done.stdout
 
 
-def check(library, exports):
-    """Violations of `library`, which is to export exactly the names in `exports`."""
+def check(library, exports, needed=frozenset()):
+    """Violations of `library`, which is to export exactly the names in `exports`, and may need `needed`, too."""
     dynamic = output("readelf", "--wide", "--dynamic", library)
     for name in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):
-        if name not in NEEDED:
+        if name not in NEEDED | needed:
             fix = "link it static (-static-libstdc++ -static-libgcc)" if name.startswith(("libstdc++", "libgcc")) \
                 else "move what needs it into a module that is opened at run time"
             yield f"needs {name}, which may clash in the user's process: {fix}"
@@ -50,8 +50,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("library")
     parser.add_argument("exports", nargs="+", help="every dynamic symbol that it may and must export")
+    parser.add_argument("--may-need", action="append", default=[], help="a library that a module is for")
     arguments = parser.parse_args()
-    violations = list(check(arguments.library, set(arguments.exports)))
+    violations = list(check(arguments.library, set(arguments.exports), set(arguments.may_need)))
     for violation in violations:
         print(f"{arguments.library}: {violation}")
     print("" if violations else f"thin: {arguments.library}, {len(arguments.exports)} exports")

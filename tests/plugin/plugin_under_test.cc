@@ -35,14 +35,14 @@ bool poll_until(const std::function<bool()>& step) {
   return true;
 }
 
-PluginConnection connect_to_self(NetPlugin& plugin, void* context) {
+PluginConnection connect_to_self(NetPlugin& plugin, void* context, int device) {
   PluginConnection connection;
   Handle handle{};
   void* listen = nullptr;
-  EXPECT_EQ(plugin.listen(context, 0, &handle, &listen), nccl_abi::kSuccess);
+  EXPECT_EQ(plugin.listen(context, device, &handle, &listen), nccl_abi::kSuccess);
   EXPECT_TRUE(poll_until([&] {
     if (connection.send == nullptr) {
-      EXPECT_EQ(plugin.connect(context, 0, &handle, &connection.send), nccl_abi::kSuccess);
+      EXPECT_EQ(plugin.connect(context, device, &handle, &connection.send), nccl_abi::kSuccess);
     }
     if (connection.recv == nullptr) {
       EXPECT_EQ(plugin.accept(listen, &connection.recv), nccl_abi::kSuccess);

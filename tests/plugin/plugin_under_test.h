@@ -40,7 +40,7 @@ struct PluginConnection {
   void* send = nullptr;
   void* recv = nullptr;
 };
-PluginConnection connect_to_self(NetPlugin& plugin, void* context);
+PluginConnection connect_to_self(NetPlugin& plugin, void* context, int device = 0);
 // Sends `size` patterned bytes and checks what arrives.
 void transfer(NetPlugin& plugin, const PluginConnection& connection, std::size_t size);
 void close(NetPlugin& plugin, const PluginConnection& connection);

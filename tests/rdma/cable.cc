@@ -32,7 +32,7 @@ Result<std::unique_ptr<Cable>> Cable::make(const Change& change, Log log) {
   return made;
 }
 
-Result<void> Cable::fuse() {
+Result<void> Cable::fuse_both() {
   const std::array<int, 2> both{connects_, listens_};
   const auto fused = inner_->fuse(both);
   if (!fused) return tl::unexpected(fused.error());

@@ -24,7 +24,7 @@ class Cable final : public transport::Transport {
                                                              const transport::ChannelOptions& options) override;
   std::string summary() const override { return inner_->summary(); }
   // From now on both are the device that has both ports.
-  Result<void> fuse();
+  Result<void> fuse_both();
 
  private:
   explicit Cable(std::unique_ptr<transport::verbs::VerbsTransport> inner) : inner_(std::move(inner)) {}

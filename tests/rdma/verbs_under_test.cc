@@ -9,7 +9,7 @@ TransportUnderTest over_cable(const std::string& name, const tests::Cable::Chang
             auto made = tests::Cable::make(change, std::move(log));
             if (!made) return tl::unexpected(made.error());
             if (fused) {
-              if (const auto done = (*made)->fuse(); !done) return tl::unexpected(done.error());
+              if (const auto done = (*made)->fuse_both(); !done) return tl::unexpected(done.error());
             }
             return std::move(*made);
           }};

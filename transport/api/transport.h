@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "gdr/memory.h"
 #include "transport/api/flow_tag.h"
@@ -27,6 +28,7 @@ namespace clustar::transport {
 using Handle = std::array<std::byte, 120>;
 
 inline constexpr std::size_t kMaxRecvParts = 8;
+inline constexpr std::size_t kMaxFused = 8;
 
 struct DeviceProperties {
   std::string name;
@@ -43,6 +45,11 @@ struct DeviceProperties {
   // kernels look at the lines while the message arrives, in host memory as well.
   bool ordered_lines = false;
   bool may_lose = false;  // loses what FlowTag::loss allows; else every message is reliable
+  // NCCL is to flush after every receive into a GPU, also where the GPU by itself would need none.
+  bool force_flush = false;
+  std::vector<int> fused{};   // the devices that this one sends over; empty: it is a plain one
+  std::int16_t rail_id = -1;  // of the network that a device is on, and of its plane; -1 = not known
+  std::int16_t plane_id = -1;
 };
 
 struct ChannelOptions {
@@ -143,7 +150,14 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual const char* name() const = 0;
+  // Any thread. What was given stays valid when fuse() adds to it.
   virtual std::span<const DeviceProperties> devices() const = 0;
+  // Index of the device that sends over all of `devices`, made if there is none yet (DeviceTable). The plain ones stay.
+  // One call at a time, beside all others.
+  // Error: these cannot be fused, or this transport fuses none; the caller goes on with the plain ones.
+  virtual Result<int> fuse(std::span<const int>) {
+    return fail(ErrorCode::kUnavailable, std::string(name()) + " fuses no devices");
+  }
   virtual Result<std::unique_ptr<Listener>> listen(int device, const ChannelOptions& options) = 0;
   virtual Result<std::unique_ptr<PendingConnect>> connect(int device, const Handle& handle,
                                                           const ChannelOptions& options) = 0;

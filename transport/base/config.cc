@@ -5,84 +5,27 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <string_view>
 #include <toml.hpp>
 #include <utility>
 
+#include "transport/base/config_ib.h"
+#include "transport/base/config_keys.h"
+#include "transport/base/config_nccl.h"
+
 extern char** environ;
 
 namespace clustar {
 namespace {
 
-using Setter = std::function<bool(Config&, const std::string&)>;
-using Getter = std::function<std::string(const Config&)>;
-
-struct Key {
-  std::string name;  // in the file; CLUSTAR_ + upper case in the environment
-  std::string allowed;
-  Setter set;
-  Getter get;
-};
-
-bool one_of(const std::string& value, const std::vector<std::string>& allowed) {
-  return std::find(allowed.begin(), allowed.end(), value) != allowed.end();
-}
+using namespace config_keys;
 
 const std::vector<std::string>& transports() {
   static const std::vector<std::string> names{"tcp", "mlt", "verbs", "ofi"};
   return names;
-}
-
-template <class T>
-std::optional<T> number(const std::string& text, T low, T high) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high) return std::nullopt;
-  return value;
-}
-
-// A count of bytes: 65536, 64K, 1M.
-std::optional<std::uint32_t> byte_count(std::string text, std::uint32_t low, std::uint32_t high) {
-  std::uint64_t unit = 1;
-  if (!text.empty() && (text.back() == 'K' || text.back() == 'k')) unit = 1024;
-  if (!text.empty() && (text.back() == 'M' || text.back() == 'm')) unit = 1024 * 1024;
-  if (unit > 1) text.pop_back();
-  const auto value = number<std::uint64_t>(text, 0, high / unit);
-  if (!value || *value * unit < low) return std::nullopt;
-  return static_cast<std::uint32_t>(*value * unit);
-}
-
-Key bytes_key(const std::string& name, std::uint32_t Config::*field, std::uint32_t low, std::uint32_t high) {
-  return {name, fmt::format("bytes from {} to {} (suffix K or M allowed)", low, high),
-          [=](Config& config, const std::string& text) {
-            const auto value = byte_count(text, low, high);
-            if (value) config.*field = *value;
-            return value.has_value();
-          },
-          [=](const Config& config) { return std::to_string(config.*field); }};
-}
-
-Key choice_key(const std::string& name, std::string Config::*field, const std::vector<std::string>& allowed) {
-  return {name, fmt::format("{}", fmt::join(allowed, " | ")),
-          [=](Config& config, const std::string& text) {
-            config.*field = text;
-            return one_of(text, allowed);
-          },
-          [=](const Config& config) { return config.*field; }};
-}
-
-Key text_key(const std::string& name, std::string Config::*field, const std::string& allowed) {
-  return {name, allowed,
-          [=](Config& config, const std::string& text) {
-            config.*field = text;
-            return true;
-          },
-          [=](const Config& config) { return config.*field; }};
 }
 
 bool set_require(Config& config, const std::string& text) {
@@ -209,6 +152,7 @@ std::vector<Key> all_keys() {
          return fmt::format("{:g}", std::chrono::duration<double>(config.static_deadline).count());
        }},
   };
+  for (Key& key : ib_keys()) all.push_back(std::move(key));
   for (Key& key : loss_keys()) all.push_back(std::move(key));
   return all;
 }
@@ -283,20 +227,28 @@ Result<void> apply_environment(Config& config, const std::map<std::string, std::
   return {};
 }
 
-// What users already set for NCCL counts where its meaning is the same.
-Result<void> apply_nccl(Config& config, const std::map<std::string, std::string>& environment) {
-  const auto ifname = environment.find("NCCL_SOCKET_IFNAME");
-  if (ifname != environment.end() && !config.sources.contains("socket_ifname")) {
-    config.socket_ifname = ifname->second;
-    config.sources["socket_ifname"] = "NCCL_SOCKET_IFNAME";
+// What users already set for NCCL counts where its meaning is the same. What we cannot take of it is no error, since
+// the same environment works without us: it is named.
+void apply_nccl(Config& config, const std::map<std::string, std::string>& environment) {
+  for (const NcclVariable& variable : nccl_variables()) {
+    const auto set = environment.find(variable.name);
+    if (set == environment.end() || set->second.empty()) continue;  // for NCCL, too, empty is not set
+    if (variable.key != nullptr && config.sources.contains(variable.key)) continue;
+    const auto ours = variable.translate(set->second);
+    if (!ours) {
+      config.not_taken.push_back(
+          fmt::format("{} = '{}' is ignored: clustar takes {}", variable.name, set->second, variable.allowed));
+      continue;
+    }
+    if (ours->empty()) continue;
+    const auto key = std::find_if(keys().begin(), keys().end(), [&](const Key& k) { return k.name == variable.key; });
+    if (key != keys().end() && key->set(config, *ours)) config.sources[key->name] = variable.name;
   }
-  const auto family = environment.find("NCCL_SOCKET_FAMILY");
-  if (family != environment.end() && !config.sources.contains("socket_family")) {
-    if (family->second != "AF_INET" && family->second != "AF_INET6") return {};
-    config.socket_family = family->second == "AF_INET" ? "ipv4" : "ipv6";
-    config.sources["socket_family"] = "NCCL_SOCKET_FAMILY";
+  for (const auto& [name, value] : environment) {
+    const auto known = [&n = name](const NcclVariable& variable) { return variable.name == n; };
+    if (!name.starts_with("NCCL_IB_") || std::any_of(nccl_variables().begin(), nccl_variables().end(), known)) continue;
+    config.unread.push_back(name);
   }
-  return {};
 }
 
 }  // namespace
@@ -307,7 +259,7 @@ Result<Config> Config::load_from(const std::map<std::string, std::string>& envir
     if (const auto applied = apply_file(config, path->second); !applied) return tl::unexpected(applied.error());
   }
   if (const auto applied = apply_environment(config, environment); !applied) return tl::unexpected(applied.error());
-  if (const auto applied = apply_nccl(config, environment); !applied) return tl::unexpected(applied.error());
+  apply_nccl(config, environment);
   if (const auto sound = config.check(); !sound) return tl::unexpected(sound.error());
   return config;
 }
@@ -344,6 +296,11 @@ bool Config::only_mlt() const {
   return !psk_file.empty() || require == std::vector<std::string>{"mlt"};
 }
 
+std::string Config::disabled_by() const {
+  const auto source = sources.find("ib_disable");
+  return source != sources.end() && source->second == "NCCL_IB_DISABLE" ? "NCCL_IB_DISABLE" : "CLUSTAR_IB_DISABLE";
+}
+
 Result<void> Config::check() const {
   if (tcp_eager_bytes > tcp_window_bytes) {
     return fail(ErrorCode::kInvalidArgument, "tcp_eager_bytes must not exceed tcp_window_bytes");
@@ -360,6 +317,18 @@ Result<void> Config::check() const {
                             "or unset CLUSTAR_STATIC_DEADLINE",
                             transport));
   }
+  if (io != "udp" && !only_mlt()) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("io={} is what carries mlt's packets, and the transport is {}; set CLUSTAR_TRANSPORT=mlt or "
+                    "unset CLUSTAR_IO",
+                    io, transport));
+  }
+  if (io != "udp" && ib_disable) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("io={} needs RDMA NICs, and {} forbids them; set CLUSTAR_IB_DISABLE=0 or unset CLUSTAR_IO",
+                            io, disabled_by()));
+  }
   if (sources.contains("psk_mode") && psk_file.empty()) {
     return fail(ErrorCode::kInvalidArgument, "psk_mode protects nothing without psk_file: set CLUSTAR_PSK_FILE, too");
   }
@@ -371,7 +340,7 @@ Result<Config> Config::load() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::size_t equals = text.find('=');
-    const bool ours = text.starts_with("CLUSTAR_") || text.starts_with("NCCL_SOCKET_");
+    const bool ours = text.starts_with("CLUSTAR_") || text.starts_with("NCCL_SOCKET_") || text.starts_with("NCCL_IB_");
     if (ours && equals != std::string_view::npos) environment.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   return load_from(environment);
@@ -384,6 +353,7 @@ std::vector<std::string> Config::describe() const {
     lines.push_back(
         fmt::format("{} = {} ({})", key.name, key.get(*this), source == sources.end() ? "default" : source->second));
   }
+  for (const std::string& name : unread) lines.push_back(name + " is set, but means nothing to clustar");
   return lines;
 }
 

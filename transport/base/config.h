@@ -39,6 +39,31 @@ struct Config {
   std::uint32_t tcp_notsent_bytes = 1024 * 1024;
   // TCP_CONGESTION of every socket; empty = the kernel's default.
   std::string tcp_congestion;
+  // What carries mlt's packets: udp (the kernel's sockets), verbs_ud or verbs_uc (queue pairs of RDMA NICs).
+  std::string io = "udp";
+  // RDMA NICs, for the transport verbs and for mlt over verbs. NCCL's variables count where ours are not set:
+  // docs/verbs.md has the table and the differences.
+  bool ib_disable = false;  // no RDMA NIC is used, whatever there is
+  // Devices and ports, in the syntax of NCCL_IB_HCA; empty = all.
+  std::string ib_hca;
+  int ib_gid_index = -1;               // -1 = chosen, 0 .. 255
+  std::string ib_addr_family = "any";  // of the chosen GID: any (IPv4 first) | ipv4 | ipv6
+  int ib_pkey_index = 0;               // 0 .. 65535, in the port's table
+  int ib_traffic_class = -1;           // the IP header's byte (DSCP << 2), 0 .. 255; -1 = what the communicator says
+  int ib_service_level = 0;            // 0 .. 15
+  int ib_timeout = 20;                 // a packet counts as lost after 4.096 us * 2^timeout, 1 .. 22
+  int ib_retry_count = 6;              // repetitions until a silent peer is an error, 0 .. 7; rdma_rxe takes 7 for ever
+  int ib_queue_pairs = 2;              // per connection and port, 1 .. 8; one takes over when another fails
+  std::uint32_t ib_mtu = 0;            // bytes of payload in a packet; 0 = what the port has active
+  // Largest message that may go ahead of its receive, and the least that is worth a queue pair of its own.
+  std::uint32_t ib_eager_bytes = 8 * 1024;
+  std::uint32_t ib_stripe_bytes = 64 * 1024;
+  std::string ib_relaxed_ordering = "auto";  // of PCI writes: auto (where it can be) | on | off
+  // auto: on InfiniBand; where on, messages above the threshold are announced apart, since packets may be reordered.
+  std::string ib_adaptive_routing = "auto";
+  std::uint32_t ib_ar_threshold = 8 * 1024;
+  bool ib_force_flush = false;  // ask NCCL to flush after every receive into GPU memory, whatever the GPU
+  bool ib_merge_nics = true;    // NCCL may fuse ports of one NIC into one device
   // Who moves mlt's bytes: inline (callers only), thread, or auto: callers, and a thread when they are silent.
   std::string engine = "auto";
   // File with the secret that all ranks share; with it only transports that protect every packet may be used. Empty: no
@@ -78,6 +103,10 @@ struct Config {
 
   // key -> where its value comes from: "default", "CLUSTAR_CONFIG (path)", "environment", "NCCL_SOCKET_IFNAME".
   std::map<std::string, std::string> sources;
+  // A sentence for each variable of NCCL's that is set to what cannot be taken, and so does not count.
+  std::vector<std::string> not_taken;
+  // Names of NCCL_IB_ variables that are set and never read here.
+  std::vector<std::string> unread;
 
   // Defaults, then CLUSTAR_CONFIG's file, then the environment. Error: an unknown key or a bad value, with what is
   // allowed. Names that begin with CLUSTAR_TEST_ are left to the tests.
@@ -85,6 +114,8 @@ struct Config {
   // The same from given variables, for tests.
   static Result<Config> load_from(const std::map<std::string, std::string>& environment);
 
+  // Name of the variable that set ib_disable, for a person.
+  std::string disabled_by() const;
   // No other transport may be chosen.
   bool only_mlt() const;
   // What load() checks of several settings together; for a Config that was made otherwise.
@@ -95,7 +126,7 @@ struct Config {
   // Equal for equal values, whatever their source.
   SharedDigests shared_digests() const;
 
-  // One "key = value (source)" per setting.
+  // One "key = value (source)" per setting, and what is unread.
   std::vector<std::string> describe() const;
 };
 

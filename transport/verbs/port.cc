@@ -28,8 +28,9 @@ Result<Port> Port::open(const io::verbs::PortInfo& info, const Settings& setting
   if (!domain) return tl::unexpected(domain.error());
   const auto table = device->gids(info.port);
   if (!table) return tl::unexpected(table.error());
-  const io::verbs::GidChoice choice = io::verbs::choose_gid(*table, settings.gid);
   const bool ethernet = info.link_layer == io::verbs::LinkLayer::kEthernet;
+  // On InfiniBand the index that users set for RoCE means nothing.
+  const io::verbs::GidChoice choice = io::verbs::choose_gid(*table, ethernet ? settings.gid : io::verbs::GidWish{});
   if (!choice.chosen && ethernet) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("verbs: {} port {}: {}", info.device, info.port, choice.summary()));

@@ -20,15 +20,14 @@ struct Settings {
   std::uint16_t pkey_index = 0;
   int traffic_class = -1;  // 0 .. 255 for every connection; -1 = ChannelOptions::traffic_class, and 0 without one
   std::uint8_t service_level = 0;
-  // At most 6 repetitions: rdma_rxe takes 7 for "for ever".
-  io::verbs::RetryOptions retry{.timeout = 18, .retry_cnt = 6};
-  std::uint8_t queue_pairs = 2;  // per connection and port
+  io::verbs::RetryOptions retry{};
+  std::uint8_t queue_pairs = 1;  // per connection and port
   int mtu = 0;                   // bytes; 0 = what the port has active
-  std::uint32_t eager_bytes = 8192;
-  std::uint32_t min_stripe_bytes = 64 * 1024;
+  std::uint32_t eager_bytes = 0;
+  std::uint32_t min_stripe_bytes = 1;
   Choice relaxed_ordering = Choice::kAuto;
   Choice adaptive_routing = Choice::kAuto;  // kAuto: on InfiniBand
-  std::uint32_t adaptive_routing_threshold = 8192;
+  std::uint32_t adaptive_routing_threshold = 0;
   bool force_flush = false;
   bool may_fuse = true;
   Duration stall_timeout{0};
@@ -36,8 +35,32 @@ struct Settings {
   std::string interface_filter{};
   net::Family family = net::Family::kAny;
 
+  static Choice choice(const std::string& text) {
+    return text == "on" ? Choice::kOn : text == "off" ? Choice::kOff : Choice::kAuto;
+  }
+
+  // `config` holds values that its keys allow, so nothing is lost by a cast.
   explicit Settings(const Config& config)
-      : stall_timeout(config.stall_timeout),
+      : hca_filter(config.ib_hca),
+        gid{.index = config.ib_gid_index,
+            .family = config.ib_addr_family == "ipv4"   ? io::verbs::GidFamily::kIpv4
+                      : config.ib_addr_family == "ipv6" ? io::verbs::GidFamily::kIpv6
+                                                        : io::verbs::GidFamily::kAny},
+        pkey_index(static_cast<std::uint16_t>(config.ib_pkey_index)),
+        traffic_class(config.ib_traffic_class),
+        service_level(static_cast<std::uint8_t>(config.ib_service_level)),
+        retry{.timeout = static_cast<std::uint8_t>(config.ib_timeout),
+              .retry_cnt = static_cast<std::uint8_t>(config.ib_retry_count)},
+        queue_pairs(static_cast<std::uint8_t>(config.ib_queue_pairs)),
+        mtu(static_cast<int>(config.ib_mtu)),
+        eager_bytes(config.ib_eager_bytes),
+        min_stripe_bytes(config.ib_stripe_bytes),
+        relaxed_ordering(choice(config.ib_relaxed_ordering)),
+        adaptive_routing(choice(config.ib_adaptive_routing)),
+        adaptive_routing_threshold(config.ib_ar_threshold),
+        force_flush(config.ib_force_flush),
+        may_fuse(config.ib_merge_nics),
+        stall_timeout(config.stall_timeout),
         interface_filter(config.socket_ifname),
         family(config.socket_family == "ipv4"   ? net::Family::kIpv4
                : config.socket_family == "ipv6" ? net::Family::kIpv6

@@ -1,35 +1,33 @@
 #include "transport/verbs/verbs_transport.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "transport/io/verbs/device_list.h"
-#include "transport/io/verbs/hca_filter.h"
 #include "transport/verbs/connect.h"
 #include "transport/verbs/listener.h"
+#include "transport/verbs/ports.h"
 
 namespace clustar::transport::verbs {
 namespace {
 
-DeviceProperties describe(const Nic& nic) {
-  const io::verbs::PortInfo& first = nic.ports().front().info;
-  DeviceProperties properties;
-  properties.name = nic.name();
-  properties.pci_path = first.pci_path;
-  properties.guid = first.node_guid;
-  properties.port = first.port;
-  for (const Port& port : nic.ports()) properties.speed_mbps += port.info.speed_mbps;
-  properties.latency_us = 0;
-  properties.max_channels = 4096;
-  properties.max_recv_parts = kMaxRecvParts;
-  properties.memory_kinds = nic.memory_kinds();
-  // Each channel has a protection domain in common with its NIC only.
-  properties.global_registration = false;
-  // A line's bytes may be written in any order where relaxed ordering is on, and by software devices.
-  properties.ordered_lines = false;
-  return properties;
+std::vector<DeviceProperties> describe(const std::vector<UsablePort>& ports, const Settings& settings,
+                                       const std::vector<std::unique_ptr<Nic>>& nics) {
+  std::vector<DeviceProperties> all = device_properties(ports);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    // Each channel has its queue pairs, and may have one to flush with.
+    all[i].max_channels = std::max(1, all[i].max_channels / (settings.queue_pairs + 1));
+    all[i].max_recv_parts = kMaxRecvParts;
+    all[i].memory_kinds = nics[i]->memory_kinds();
+    // Each channel has a protection domain in common with its NIC only.
+    all[i].global_registration = false;
+    // A line's bytes may be written in any order where relaxed ordering is on, and by software devices.
+    all[i].ordered_lines = false;
+    all[i].force_flush = settings.force_flush;
+  }
+  return all;
 }
 
 }  // namespace
@@ -40,66 +38,71 @@ Result<std::unique_ptr<Transport>> VerbsTransport::create(const Config& config, 
 
 Result<std::unique_ptr<VerbsTransport>> VerbsTransport::create(const Settings& settings, const Clock& clock, Log log) {
   std::unique_ptr<VerbsTransport> made(new VerbsTransport(settings, clock, std::move(log)));
-  const auto filter = io::verbs::HcaFilter::parse(settings.hca_filter);
-  if (!filter) return tl::unexpected(filter.error());
-  const auto ports = io::verbs::list_ports(*filter);
-  if (!ports) return tl::unexpected(ports.error());
+  const auto search = search_ports(settings);
+  if (!search) return tl::unexpected(search.error());
   auto interfaces = net::find_interfaces(settings.interface_filter, settings.family);
   if (!interfaces) return tl::unexpected(interfaces.error());
   made->control_ = interfaces->front();
-  std::string refused;
-  for (const io::verbs::PortInfo& info : *ports) {
-    std::string reason = info.problem;
-    if (reason.empty() && !info.active) reason = "it is " + info.state;
-    if (reason.empty()) {
-      auto port = Port::open(info, made->context_.settings);
-      if (port) {
-        std::vector<Port> one;
-        one.push_back(std::move(*port));
-        made->add(std::move(one));
-        continue;
-      }
-      reason = port.error().message;
+  std::vector<std::string> refused = search->refused;
+  std::vector<UsablePort> usable;
+  made->nics_.reserve(search->usable.size() + DeviceTable::kMostFused);
+  for (const UsablePort& found : search->usable) {
+    auto port = Port::open(found.info, made->context_.settings);
+    if (!port) {
+      refused.push_back(port.error().message);
+      continue;
     }
-    refused += fmt::format("; {} port {}: {}", info.device, info.port, reason);
+    if (!found.warning.empty()) made->context_.log.warn("verbs: " + found.warning);
+    std::vector<Port> one;
+    one.push_back(std::move(*port));
+    made->nics_.push_back(std::make_unique<Nic>(std::move(one), made->control_, made->context_));
+    usable.push_back(found);
   }
-  if (!refused.empty()) made->context_.log.info("verbs: not used" + refused);
-  if (made->nics_.empty()) {
-    return fail(ErrorCode::kUnavailable,
-                "verbs: no RDMA port can be used" +
-                    (refused.empty() ? ": there is none, or CLUSTAR_IB_HCA matches none" : refused));
-  }
+  if (usable.empty()) return fail(ErrorCode::kUnavailable, no_port_text(settings, refused));
+  if (!refused.empty()) made->context_.log.info(fmt::format("verbs: not used: {}", fmt::join(refused, "; ")));
+  made->table_ = std::make_unique<DeviceTable>(describe(usable, settings, made->nics_));
   return made;
 }
 
-void VerbsTransport::add(std::vector<Port> ports) {
-  nics_.push_back(std::make_unique<Nic>(std::move(ports), control_, context_));
-  properties_.push_back(describe(*nics_.back()));
-}
-
-Result<int> VerbsTransport::fuse(std::span<const int> devices) {
+Result<std::vector<Port>> VerbsTransport::open_ports(std::span<const int> devices) const {
   std::vector<Port> ports;
   for (const int device : devices) {
-    const auto part = nic(device);
-    if (!part) return tl::unexpected(part.error());
-    for (const Port& port : (*part)->ports()) {
+    for (const Port& port : nics_[static_cast<std::size_t>(device)]->ports()) {
       auto opened = Port::open(port.info, context_.settings);
       if (!opened) return tl::unexpected(opened.error());
       ports.push_back(std::move(*opened));
+      if (ports.back().ethernet() != ports.front().ethernet()) {
+        return fail(ErrorCode::kInvalidUsage,
+                    fmt::format("verbs: {} and {} are of different networks; choose ports of one by CLUSTAR_IB_HCA",
+                                ports.front().name(), ports.back().name()));
+      }
     }
   }
-  if (ports.empty() || ports.size() > kMaxPorts) {
-    return fail(ErrorCode::kInvalidArgument,
+  if (ports.size() > kMaxPorts) {
+    return fail(ErrorCode::kInvalidUsage,
                 fmt::format("verbs: a device of {} ports; 1 to {} are allowed", ports.size(), kMaxPorts));
   }
-  add(std::move(ports));
-  return static_cast<int>(nics_.size()) - 1;
+  return ports;
+}
+
+Result<int> VerbsTransport::fuse(std::span<const int> devices) {
+  const auto known = table_->find(devices);
+  if (!known) return tl::unexpected(known.error());
+  if (*known) return **known;
+  if (!context_.settings.may_fuse) {
+    return fail(ErrorCode::kInvalidUsage, "verbs: CLUSTAR_IB_MERGE_NICS or NCCL_IB_MERGE_NICS is 0");
+  }
+  auto ports = open_ports(devices);
+  if (!ports) return tl::unexpected(ports.error());
+  // Before the table shows it to other threads.
+  nics_.push_back(std::make_unique<Nic>(std::move(*ports), control_, context_));
+  return table_->fuse(devices);
 }
 
 Result<Nic*> VerbsTransport::nic(int device) const {
-  if (device < 0 || static_cast<std::size_t>(device) >= nics_.size()) {
+  if (device < 0 || static_cast<std::size_t>(device) >= devices().size()) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("verbs: device {} does not exist; 0 to {} do", device, nics_.size() - 1));
+                fmt::format("verbs: device {} does not exist; 0 to {} do", device, devices().size() - 1));
   }
   return nics_[static_cast<std::size_t>(device)].get();
 }
@@ -119,7 +122,8 @@ Result<std::unique_ptr<PendingConnect>> VerbsTransport::connect(int device, cons
 
 std::string VerbsTransport::summary() const {
   std::string text = "verbs:";
-  for (const auto& device : nics_) {
+  for (std::size_t i = 0; i < devices().size(); ++i) {
+    const Nic* device = nics_[i].get();
     const Nic::Counters& count = device->counters();
     text += fmt::format(
         " {} sent {} messages / {} bytes by {} writes, received {} / {}, {} of them eager, {} flushes, {} queue pairs "

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/api/device_table.h"
 #include "transport/api/transport.h"
 #include "transport/base/config.h"
 #include "transport/base/log.h"
@@ -21,26 +22,25 @@ class VerbsTransport final : public Transport {
   static Result<std::unique_ptr<VerbsTransport>> create(const Settings& settings, const Clock& clock, Log log);
 
   const char* name() const override { return "verbs"; }
-  std::span<const DeviceProperties> devices() const override { return properties_; }
+  std::span<const DeviceProperties> devices() const override { return table_->devices(); }
+  Result<int> fuse(std::span<const int> devices) override;
   Result<std::unique_ptr<Listener>> listen(int device, const ChannelOptions& options) override;
   Result<std::unique_ptr<PendingConnect>> connect(int device, const Handle& handle,
                                                   const ChannelOptions& options) override;
   std::string summary() const override;
 
-  // Another device made of the ports of these, 1 .. kMaxPorts of them, which work as one; its number. Not beside other
-  // calls.
-  Result<int> fuse(std::span<const int> devices);
-
  private:
   VerbsTransport(const Settings& settings, const Clock& clock, Log log) : context_{settings, clock, std::move(log)} {}
 
   Result<Nic*> nic(int device) const;
-  void add(std::vector<Port> ports);
+  // Of the ports of `devices`, opened again. Error: not of one network, or more than kMaxPorts.
+  Result<std::vector<Port>> open_ports(std::span<const int> devices) const;
 
   Context context_;
   net::Interface control_;
+  // Other threads use it while it grows: its room is made at the start, and the table says how many there are.
   std::vector<std::unique_ptr<Nic>> nics_;
-  std::vector<DeviceProperties> properties_;
+  std::unique_ptr<DeviceTable> table_;
 };
 
 }  // namespace clustar::transport::verbs

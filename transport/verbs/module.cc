@@ -1,0 +1,58 @@
+// libclustar-verbs.so: all that needs libibverbs, behind transport/module.h.
+
+#include "transport/module.h"
+
+#include <exception>
+#include <string>
+
+#include "mlt/driver/module_device.h"
+#include "transport/verbs/ports.h"
+#include "transport/verbs/settings.h"
+#include "transport/verbs/verbs_transport.h"
+
+namespace clustar::transport::verbs {
+namespace {
+
+// No exception leaves the module: it has a C++ runtime of its own.
+template <class Call>
+auto contained(Call&& call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    return fail(ErrorCode::kInternal, std::string("libclustar-verbs.so: ") + error.what());
+  } catch (...) {
+    return fail(ErrorCode::kInternal, "libclustar-verbs.so: an exception without a name");
+  }
+}
+
+Result<std::unique_ptr<Transport>> create(const Config& config, const Clock& clock, const Log& log) {
+  return contained([&] { return VerbsTransport::create(config, clock, log); });
+}
+
+Result<void> check_devices(const Config& config) {
+  return contained([&]() -> Result<void> {
+    if (const auto ports = usable_ports(Settings(config)); !ports) return tl::unexpected(ports.error());
+    return {};
+  });
+}
+
+ModuleEntry::Function find(const char* name) {
+  const struct {
+    std::string name;
+    ModuleEntry::Function function;
+  } offers[] = {
+      {mlt::driver::kCheckDevices, reinterpret_cast<ModuleEntry::Function>(check_devices)},
+  };
+  for (const auto& offer : offers) {
+    if (offer.name == name) return offer.function;
+  }
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace clustar::transport::verbs
+
+extern "C" __attribute__((visibility("default"))) const clustar::transport::ModuleEntry clustar_module;
+const clustar::transport::ModuleEntry clustar_module = {clustar::transport::ModuleEntry::kAbi, sizeof(clustar::Config),
+                                                        CLUSTAR_VERSION, clustar::transport::verbs::create,
+                                                        clustar::transport::verbs::find};
