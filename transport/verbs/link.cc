@@ -118,7 +118,7 @@ void Link::check_states() {
     const auto state = usable(line) ? lines_.pair(line).state() : Result<ibv_qp_state>(IBV_QPS_RTS);
     if (state && *state != IBV_QPS_ERR && *state != IBV_QPS_SQE) continue;
     end_line(line, state ? Error{ErrorCode::kSystem,
-                                 fmt::format("verbs: {} queue pair {} to {}: it failed without a completion that says "
+                                 fmt::format("verbs: {} queue pair {} to {}: failed without a completion that says "
                                              "why; see the events of the device in this log, and `dmesg`",
                                              nic_.ports()[lines_.port(line)].name(), lines_.pair(line).number(), peer_)}
                          : state.error());
