@@ -49,6 +49,7 @@ constexpr std::size_t kRepeated = 8;
 class RcTransport : public ::testing::Test {
  protected:
   void open(const Cable::Change& change = [](Settings&) {}) {
+    both_ = {};  // before its transport
     auto made = Cable::make(change, Log([this](LogLevel, const std::string& text) { said_ += text + "\n"; }));
     if (!made) GTEST_SKIP() << made.error().message;
     cable_ = std::move(*made);
@@ -131,7 +132,7 @@ TEST_F(RcTransport, AQueuePairThatFailsIsReplacedByTheOthers) {
   });
   stream(40, 300'000, [&](int message) {
     if (message == 5) sender_->break_line(2);
-    if (message == 15) sender_->break_line(0);
+    if (message == 15) sender_->break_line(0, true);
     if (message == 25) sender_->break_line(3);
   });
   EXPECT_EQ(summary_number(*cable_, "rxe_a", kFailedPairs), 3u) << cable_->summary();
@@ -145,32 +146,36 @@ TEST_F(RcTransport, AQueuePairThatFailsIsReplacedByTheOthers) {
 TEST_F(RcTransport, AFailedPortIsReplacedByTheOther) {
   open([](Settings& settings) { settings.queue_pairs = 2; });
   both_ = {};
-  ASSERT_TRUE(cable_->fuse());
+  ASSERT_TRUE(cable_->fuse_both());
   both_ = connect(*cable_, *cable_);
   sender_ = dynamic_cast<VerbsSendChannel*>(both_.send.get());
   stream(30, 200'000, [&](int message) {
     if (message == 8) sender_->break_line(0);
-    if (message == 9) sender_->break_line(2);
+    if (message == 9) sender_->break_line(2, true);
   });
   EXPECT_THAT(said_, HasSubstr("2 of 4 queue pairs"));
 }
 
+// Silently: rdma_rxe gives back what is posted on a stopped queue pair, but not always.
 TEST_F(RcTransport, TheLastQueuePairThatFailsIsAnErrorThatNamesTheLink) {
-  open([](Settings& settings) { settings.queue_pairs = 2; });
-  SendBuffer from(*both_.send, 100, 1);
-  RecvBuffer to(*both_.recv, 1000);
-  Request* const received = must_recv(*both_.recv, {{to.mr.get(), 0, 100, 9}});
-  stream(1, 5000);
-  sender_->break_line(0);
-  sender_->break_line(1);
-  const auto start = SteadyClock::now();
-  Request* const sent = must_send(*both_.send, *from.mr, 0, 100, 1);
-  const Error here = first_error(*sent, *sent, 10s);
-  EXPECT_THAT(here.message, AllOf(HasSubstr("rxe_a port 1 GID index 1 queue pair"), HasSubstr("10.9.0.2 queue pair")));
-  const Error there = first_error(*received, *received, 10s);
-  EXPECT_THAT(there.message, HasSubstr("rxe_b port 1"));
-  EXPECT_EQ(there.code, ErrorCode::kRemote);
-  EXPECT_LT(SteadyClock::now() - start, 3s);
+  for (const bool silently : {false, true}) {
+    open([](Settings& settings) { settings.queue_pairs = 2; });
+    SendBuffer from(*both_.send, 100, 1);
+    RecvBuffer to(*both_.recv, 1000);
+    Request* const received = must_recv(*both_.recv, {{to.mr.get(), 0, 100, 9}});
+    stream(1, 5000);
+    sender_->break_line(0, silently);
+    sender_->break_line(1, silently);
+    const auto start = SteadyClock::now();
+    Request* const sent = must_send(*both_.send, *from.mr, 0, 100, 1);
+    const Error here = first_error(*sent, *sent, 10s);
+    EXPECT_THAT(here.message, HasSubstr("rxe_a port 1 GID index 1 queue pair"));
+    EXPECT_TRUE(silently || here.message.find("10.9.0.2 queue pair") != std::string::npos) << here.message;
+    EXPECT_LT(SteadyClock::now() - start, 3s);
+    const Error there = first_error(*received, *received, 10s);
+    EXPECT_THAT(there.message, HasSubstr("rxe_b port 1"));
+    EXPECT_LT(SteadyClock::now() - start, 6s);
+  }
 }
 
 // What rdma_rxe is asked to send meanwhile fails at once, so nothing is sent.

@@ -101,8 +101,28 @@ void Link::fail_with(ErrorCode code, const std::string& what) {
 void Link::watch() {
   nic_.watch();
   check_ports();
+  check_states();
   tell_stopped();
   read_control();
+}
+
+void Link::check_states() {
+  const TimePoint now = nic_.context().clock.now();
+  if (marks_ != marks_at_check_) {
+    marks_at_check_ = marks_;
+    next_check_ = now + kSilence;
+  }
+  if (now < next_check_) return;
+  next_check_ = now + kSilence;
+  for (std::size_t line = 0; line < lines_.size(); ++line) {
+    const auto state = usable(line) ? lines_.pair(line).state() : Result<ibv_qp_state>(IBV_QPS_RTS);
+    if (state && *state != IBV_QPS_ERR && *state != IBV_QPS_SQE) continue;
+    end_line(line, state ? Error{ErrorCode::kSystem,
+                                 fmt::format("verbs: {} queue pair {} to {}: failed without a completion that says "
+                                             "why; see the events of the device in this log, and `dmesg`",
+                                             nic_.ports()[lines_.port(line)].name(), lines_.pair(line).number(), peer_)}
+                         : state.error());
+  }
 }
 
 void Link::check_ports() {

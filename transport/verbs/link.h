@@ -79,11 +79,16 @@ class Link {
   // In case a device does not give back the receives of a stopped queue pair, although it must.
   static constexpr Duration kFlushTimeout = std::chrono::milliseconds(500);
 
+  // Without an arrival for so long, the devices are asked whether the queue pairs still work: rdma_rxe completes
+  // nothing of what is posted on an idle one after it failed.
+  static constexpr Duration kSilence = std::chrono::seconds(1);
+
   void on_completion(const ibv_wc& completion);
   void repost(std::size_t line);
   void read_control();
   void on_farewell(const Farewell& farewell);
   void check_ports();
+  void check_states();
   void tell_stopped();
   void say(Farewell::Kind kind, std::size_t line);
   void close(const std::string& why);
@@ -105,6 +110,8 @@ class Link {
   std::optional<Error> first_error_;
   std::optional<Error> failed_;
   std::uint64_t marks_ = 0;
+  std::uint64_t marks_at_check_ = 0;
+  TimePoint next_check_{};
 };
 
 }  // namespace clustar::transport::verbs

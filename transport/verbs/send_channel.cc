@@ -341,9 +341,17 @@ void VerbsSendChannel::settle() {
   }
 }
 
-void VerbsSendChannel::break_line(std::size_t line) {
+void VerbsSendChannel::break_line(std::size_t line, bool silently) {
   const std::lock_guard lock(nic_.mutex());
-  link_.lines().stop(line);
+  if (silently) {
+    link_.lines().stop(line);
+    return;
+  }
+  WorkChain chain;
+  const ibv_sge word = memory_.memory.regions().slice(link_.lines().port(line), memory_.staging, 4);
+  ibv_send_wr& made = chain.add(IBV_WR_RDMA_WRITE, {peer_.address, ~peer_.keys[link_.lines().peer_port(line)]}, word);
+  made.wr_id = WorkId{static_cast<std::uint32_t>(line), 0, false}.id();
+  (void)link_.post(line, made);
 }
 
 std::optional<Error> VerbsSendChannel::check_stall() {

@@ -32,8 +32,8 @@ class VerbsSendChannel final : public SendChannel {
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
   Result<Request*> send(const Mr& mr, std::size_t offset, std::size_t length, int tag, const FlowTag& flow) override;
 
-  // For tests, with no other call on its way: queue pair `line` fails.
-  void break_line(std::size_t line);
+  // For tests: queue pair `line` fails, because the peer refuses a write to what is not its memory, or without a word.
+  void break_line(std::size_t line, bool silently = false);
 
   // The following are called by Nic::pump with the NIC's lock held.
   // How much of the message is one stripe.
