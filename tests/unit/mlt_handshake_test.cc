@@ -157,7 +157,8 @@ TEST(MltHandshake, ADifferenceNamesTheSettingAndBothValues) {
   there = here;
   there.segment = 904;  // follows from the datapath, which is what to name
   there.datapath = Datapath::kVerbsUd;
-  EXPECT_THAT(*difference(here, there), AllOf(HasSubstr("io is udp here and verbs_ud at the peer"), HasSubstr("CLUSTAR_IO")));
+  EXPECT_THAT(*difference(here, there),
+              AllOf(HasSubstr("io is udp here and verbs_ud at the peer"), HasSubstr("CLUSTAR_IO")));
 }
 
 TEST(MltHandshake, AHandleOfAnotherVersionIsRefused) {

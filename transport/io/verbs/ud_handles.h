@@ -30,8 +30,8 @@ struct UdAddress {
   bool operator==(const UdAddress&) const = default;
 };
 
-// Of one peer: a handle per path, traffic class and ECT, since each has another TOS byte or UDP source port. Those of one
-// class and ECT are a group, which is made for all paths when it is first needed.
+// Of one peer: a handle per path, traffic class and ECT, since each has another TOS byte or UDP source port. Those of
+// one class and ECT are a group, which is made for all paths when it is first needed.
 class UdHandles {
  public:
   static constexpr std::size_t kGroups = 16;

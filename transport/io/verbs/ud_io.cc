@@ -152,8 +152,8 @@ Result<void> UdIo::remove_peer(PeerId peer) {
 Result<std::unique_ptr<Mr>> UdIo::reg_mr(const gdr::MemoryRef& memory) {
   const bool known = memory.kind == gdr::MemoryKind::kHost || memory.kind == gdr::MemoryKind::kCuda ||
                      memory.kind == gdr::MemoryKind::kDmaBuf;
-  const bool there = memory.kind == gdr::MemoryKind::kDmaBuf ? memory.fd >= 0
-                                                             : memory.address != nullptr || memory.length == 0;
+  const bool there =
+      memory.kind == gdr::MemoryKind::kDmaBuf ? memory.fd >= 0 : memory.address != nullptr || memory.length == 0;
   if (!known || !there) {
     return fail(
         ErrorCode::kInvalidArgument,
@@ -162,8 +162,8 @@ Result<std::unique_ptr<Mr>> UdIo::reg_mr(const gdr::MemoryRef& memory) {
   }
   // NICs register no empty memory, which is allowed here: a message may have no bytes.
   const bool empty = memory.length == 0;
-  auto region = MemoryRegion::make(domain_, empty ? gdr::MemoryRef::host(&nothing_, 1) : memory,
-                                   empty ? 0 : options_.access);
+  auto region =
+      MemoryRegion::make(domain_, empty ? gdr::MemoryRef::host(&nothing_, 1) : memory, empty ? 0 : options_.access);
   if (!region) return tl::unexpected(region.error());
   return std::make_unique<Registered>(memory, std::move(*region), [this] { tx_->settle(); });
 }
@@ -202,8 +202,9 @@ Error UdIo::refusal(const TxPacket& packet) const {
   } else if (!peers_.known(packet.peer)) {
     text = fmt::format("there is no peer {}", packet.peer);
   } else {
-    text = fmt::format("a payload of {} bytes at offset {} is outside of its memory, or that is not registered with this device", slice.length,
-                       slice.offset);
+    text = fmt::format(
+        "a payload of {} bytes at offset {} is outside of its memory, or that is not registered with this device",
+        slice.length, slice.offset);
   }
   return {ErrorCode::kInvalidArgument, "verbs UD: " + text};
 }

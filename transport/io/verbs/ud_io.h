@@ -64,8 +64,8 @@ class UdIo final : public PacketIo {
   ~UdIo() override;
 
   const UdAddress& local() const { return local_; }
-  // Does not block: address handles are made by a thread of this, those of a traffic class when its first packet is sent.
-  // Until they are there it does not leave: for 500 ms or the first failure that is back-pressure, then loss
+  // Does not block: address handles are made by a thread of this, those of a traffic class when its first packet is
+  // sent. Until they are there it does not leave: for 500 ms or the first failure that is back-pressure, then loss
   // (UdCounters::unresolved), and it is tried again each second. As many queue pairs as there are paths here.
   Result<PeerId> add_peer(const UdAddress& address);
   // What waits from it is dropped; what was received stays valid until released.
@@ -120,12 +120,12 @@ class UdIo final : public PacketIo {
   UdPeers peers_;
   std::unique_ptr<UdRx> rx_;
   std::unique_ptr<UdTx> tx_;
-  std::byte nothing_{};        // what memory of no length is registered as
-  std::optional<Error> lost_;  // the device
-  bool took_less_ = false;     // the last send()
-  bool unresolved_ = false;    // because handles of a peer were awaited
+  std::byte nothing_{};          // what memory of no length is registered as
+  std::optional<Error> lost_;    // the device
+  bool took_less_ = false;       // the last send()
+  bool unresolved_ = false;      // because handles of a peer were awaited
   std::uint64_t completed_ = 0;  // by tx_, when it did
-  TimePoint events_at_{};      // when to look for the device's events again
+  TimePoint events_at_{};        // when to look for the device's events again
 };
 
 }  // namespace clustar::transport::io::verbs

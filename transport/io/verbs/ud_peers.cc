@@ -72,7 +72,8 @@ void UdPeers::ask(Peer& peer, std::size_t group, TimePoint now) {
 }
 
 void UdPeers::finished(std::uint64_t finished) {
-  while (!retired_.empty() && retired_.front().taken <= finished) maker_.give_back(retired_.pop_front().handles);  // the resolver sees that, too
+  while (!retired_.empty() && retired_.front().taken <= finished)
+    maker_.give_back(retired_.pop_front().handles);  // the resolver sees that, too
 }
 
 Result<bool> UdPeers::ready(PeerId peer) const {

@@ -54,7 +54,7 @@ class UdPeers {
 
  private:
   struct Peer {
-    std::shared_ptr<UdHandles> handles;  // null: free
+    std::shared_ptr<UdHandles> handles;                    // null: free
     std::array<TimePoint, UdHandles::kGroups> asked_at{};  // of each group; 0: it was not
   };
   void ask(Peer& peer, std::size_t group, TimePoint now);

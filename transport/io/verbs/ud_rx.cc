@@ -58,10 +58,8 @@ Result<void> UdRx::post() {
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t slot = returned_[returned_.size() - 1 - i];
       pieces[i] = region_.slice(slot * stride_, stride_);
-      requests[i] = {.wr_id = slot,
-                     .next = i + 1 < count ? &requests[i + 1] : nullptr,
-                     .sg_list = &pieces[i],
-                     .num_sge = 1};
+      requests[i] = {
+          .wr_id = slot, .next = i + 1 < count ? &requests[i + 1] : nullptr, .sg_list = &pieces[i], .num_sge = 1};
     }
     if (auto posted = receives_.post(requests[0]); !posted) return posted;
     returned_.resize(returned_.size() - count);

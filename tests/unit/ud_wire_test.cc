@@ -1,0 +1,90 @@
+#include "transport/io/verbs/ud_wire.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "transport/base/rng.h"
+
+namespace clustar::transport::io::verbs {
+namespace {
+
+using Bytes = std::array<std::byte, kNetworkHeader>;
+
+Bytes bytes_of(std::initializer_list<int> values, std::size_t at) {
+  Bytes bytes;
+  bytes.fill(std::byte{0x66});  // what is in front of an IPv4 header is not defined
+  std::transform(values.begin(), values.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                 [](int value) { return static_cast<std::byte>(value); });
+  return bytes;
+}
+
+TEST(UdWire, Ipv4IsInTheLast20Bytes) {
+  const Bytes bytes = bytes_of({0x45, 0xe2, 0, 99, 0, 0, 0x40, 0, 64, 17, 0xab, 0xcd, 10, 9, 0, 1, 10, 9, 0, 2}, 20);
+  const auto header = parse_network_header(bytes, true);
+  ASSERT_TRUE(header);
+  EXPECT_EQ(header->source.to_string(), "10.9.0.1");
+  EXPECT_EQ(class_of(header->tos), 7);
+  EXPECT_EQ(ecn_of(header->tos), Ecn::kEct0);
+  EXPECT_TRUE(parse_network_header(bytes, false)) << "its first byte happens to be 0x66, which is version 6";
+  EXPECT_FALSE(parse_network_header(bytes_of({0x55}, 20), true));
+}
+
+TEST(UdWire, Ipv6IsAllOfIt) {
+  Bytes bytes = bytes_of({0x6a, 0x3f, 0xff, 0xff, 0, 99, 0x1b, 64, 0xfd, 0}, 0);
+  std::fill(bytes.begin() + 10, bytes.begin() + 23, std::byte{0});
+  bytes[23] = std::byte{1};
+  const auto header = parse_network_header(bytes, false);
+  ASSERT_TRUE(header);
+  EXPECT_EQ(header->source.to_string(), "fd00::1");
+  EXPECT_EQ(class_of(header->tos), 5);
+  EXPECT_EQ(ecn_of(header->tos), Ecn::kCe);
+  EXPECT_FALSE(parse_network_header(bytes_of({0x45}, 0), false));
+}
+
+TEST(UdWire, ClassAndEctComeBack) {
+  std::set<std::uint8_t> all;
+  for (std::uint8_t traffic_class = 0; traffic_class < 8; ++traffic_class) {
+    for (const bool ect : {false, true}) {
+      const std::uint8_t tos = tos_of(traffic_class, ect);
+      EXPECT_EQ(class_of(tos), traffic_class);
+      EXPECT_EQ(ecn_of(tos), ect ? Ecn::kEct0 : Ecn::kNotEct);
+      all.insert(tos);
+    }
+  }
+  EXPECT_EQ(all.size(), 16u);
+}
+
+TEST(UdWire, HeadersOfOursOnlyAndNoneLongerThanTheDatagram) {
+  for (std::size_t bytes = 1; bytes <= Header::kMax; ++bytes) {
+    EXPECT_EQ(header_bytes_of(immediate_of(bytes), bytes), bytes);
+    EXPECT_EQ(header_bytes_of(immediate_of(bytes), 4096), bytes);
+    EXPECT_FALSE(header_bytes_of(immediate_of(bytes), bytes - 1));
+  }
+  EXPECT_FALSE(header_bytes_of(immediate_of(0), 100));
+  EXPECT_FALSE(header_bytes_of(immediate_of(Header::kMax + 1), 4096));
+  EXPECT_FALSE(header_bytes_of(immediate_of(4) | 1 << 16, 100));
+  EXPECT_FALSE(header_bytes_of(immediate_of(4) ^ 1u << 24, 100));
+  Rng rng(1);
+  for (int i = 0; i < 100'000; ++i) {
+    const auto length = static_cast<std::size_t>(rng.next() % 5000);
+    const auto header = header_bytes_of(static_cast<std::uint32_t>(rng.next()), length);
+    ASSERT_TRUE(!header || (*header >= 1 && *header <= std::min(length, Header::kMax)));
+  }
+}
+
+// NICs fold the 20 bits into 14 of the UDP source port.
+TEST(UdWire, NeighboursAmongQueuePairsGetOtherSourcePorts) {
+  std::set<std::uint32_t> ports;
+  for (std::uint8_t path = 0; path < 16; ++path) {
+    const std::uint32_t label = flow_label_of(100u + path, path);
+    EXPECT_GT(label, 0u);
+    EXPECT_LT(label, 1u << 20);
+    ports.insert((label & 0x3fff) ^ (label >> 14));
+  }
+  EXPECT_GE(ports.size(), 15u);
+}
+
+}  // namespace
+}  // namespace clustar::transport::io::verbs
