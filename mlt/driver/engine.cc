@@ -150,19 +150,6 @@ void Engine::keep_pending(Keep keep) {
   pending_count_ = kept;
 }
 
-io::Landing Engine::expect(ConnectionId id, std::uint64_t slot, const io::MemorySlice& target) {
-  if (!places() || target.mr == nullptr || target.length < kLeastLanding) return {};
-  const io::Landing landing = device_.io->expect(attached_[id].peer_id, slot, target, options_.segment);
-  if (landing.id != 0) attached_[id].landings.push_back(landing);
-  return landing;
-}
-
-void Engine::cancel(ConnectionId id, io::Landing landing) {
-  if (landing.id == 0) return;
-  device_.io->cancel(landing);
-  std::erase_if(attached_[id].landings, [&](const io::Landing& each) { return each.id == landing.id; });
-}
-
 // A packet that the device did not take yet may be a needless repetition of what has arrived meanwhile.
 void Engine::drop_pending(ConnectionId connection, std::uint32_t message) {
   if (pending_count_ == 0) return;

@@ -37,7 +37,7 @@ class MltOverUc : public ::testing::Test {
     Config config;
     config.socket_ifname = interface;
     config.socket_family = "ipv4";
-    config.engine = "inline";
+    config.engine = "auto";
     auto made = mlt::driver::MltTransport::create(
         config, clock, Log(), [&io](const transport::net::Interface& at, const transport::net::Address& local) {
           auto device = mlt::driver::open_verbs_uc_device(at, local);

@@ -86,8 +86,8 @@ struct RxPacket {
   // Empty when it was placed by a Landing: its bytes are there. Where `placed` is true, those very bytes, until
   // release() or cancel().
   std::span<const std::byte> payload;
-  bool placed = false;
   std::uint64_t cookie = 0;  // the backend's, for release()
+  bool placed = false;
 };
 
 // When payload memory is free again. copies: when send() returns. Else: when Capabilities::in_flight further packets

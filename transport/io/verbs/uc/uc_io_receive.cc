@@ -183,8 +183,8 @@ std::size_t UcIo::deliver(std::span<RxPacket> packets, TimePoint now) {
                            .rx_time = now,
                            .header = headers_.get(whole->block),
                            .payload = *bytes,
-                           .placed = true,
-                           .cookie = whole->block};
+                           .cookie = whole->block,
+                           .placed = true};
     }
   }
   return filled;
