@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/base/copies.h"
 #include "transport/verbs/work_chain.h"
 
 namespace clustar::transport::verbs {
@@ -81,6 +82,7 @@ void VerbsRecvChannel::copy_eager(const RecvBook::EagerMatch& match) {
   if (match.bytes > 0) {
     const std::byte* const from = memory_.memory.data() + landing_.place(match.place) + MessageHeader::kSize;
     std::memcpy(part.mr->memory().address + part.offset, from, match.bytes);
+    count_copy(Copy::kEager, match.bytes);
   }
   nic_.counters().eager.fetch_add(1, std::memory_order_relaxed);
   book_.free_place(match.place);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/base/copies.h"
 #include "transport/verbs/connect.h"
 #include "transport/verbs/listener.h"
 #include "transport/verbs/ports.h"
@@ -132,8 +133,7 @@ std::string VerbsTransport::summary() const {
         count.messages_received.load(), count.bytes_received.load(), count.eager.load(), count.flushes.load(),
         count.failed_queue_pairs.load(), count.failovers.load(), device->retries(), count.strangers.load());
   }
-  text.pop_back();
-  return text;
+  return text + " " + describe_copies();
 }
 
 }  // namespace clustar::transport::verbs
