@@ -214,14 +214,31 @@ TEST(RcPosted, TheCountOfThePeerDividesWhatArrivedFromWhatDidNot) {
   EXPECT_EQ(queue.requests(), 8u);
   std::vector<Posting> delivered;
   std::vector<Posting> lost;
-  EXPECT_FALSE(queue.settle(7, &delivered, &lost)) << "so many were never posted";
-  EXPECT_FALSE(queue.settle(1, &delivered, &lost)) << "two were acknowledged";
-  EXPECT_TRUE(queue.settle(4, &delivered, &lost));
+  EXPECT_FALSE(queue.settle(7, true, &delivered, &lost)) << "so many were never posted";
+  EXPECT_FALSE(queue.settle(7, false, &delivered, &lost));
+  EXPECT_FALSE(queue.settle(1, true, &delivered, &lost)) << "two were acknowledged";
+  EXPECT_TRUE(queue.settle(4, true, &delivered, &lost));
   ASSERT_EQ(delivered.size(), 2u);
   EXPECT_EQ(delivered[0].cookie, 2u);
   ASSERT_EQ(lost.size(), 2u);
   EXPECT_EQ(lost[0].cookie, 4u);
   EXPECT_EQ(queue.requests() + queue.bytes(), 0u);
+}
+
+// A NIC acknowledges before the peer's program has taken it from its completion queue.
+TEST(RcPosted, APeerThatClosesMayHaveTakenLessThanWasAcknowledged) {
+  PostedQueue queue;
+  for (std::uint32_t i = 0; i < 3; ++i) queue.push({.cookie = i});
+  Posting posting;
+  while (queue.acknowledged(1, &posting)) {
+  }
+  std::vector<Posting> delivered;
+  std::vector<Posting> lost;
+  EXPECT_TRUE(queue.settle(0, false, &delivered, &lost));
+  EXPECT_EQ(delivered.size(), 0u);
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_EQ(lost[0].cookie, 2u);
+  EXPECT_TRUE(queue.empty());
 }
 
 }  // namespace
