@@ -1,6 +1,9 @@
 #include "nccl_plugin/net/fusion.h"
 
+#include <fmt/format.h>
+
 #include <mutex>
+#include <string>
 #include <vector>
 
 namespace clustar::nccl_plugin {
@@ -9,6 +12,7 @@ namespace {
 struct Fusions {
   std::mutex mutex;
   std::weak_ptr<PluginState> owner;  // who has them, or had them last
+  std::vector<std::string> plain;    // names of the plain devices then: members are indices of these
   std::vector<std::vector<int>> members;
 };
 
@@ -22,6 +26,34 @@ bool owns(const Fusions& fusions, const std::shared_ptr<PluginState>& plugin) {
   return !fusions.owner.owner_before(plugin) && !plugin.owner_before(fusions.owner);
 }
 
+std::vector<std::string> plain_devices(const PluginState& plugin) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < plugin.device_count(); ++i) {
+    const auto properties = plugin.properties(i);
+    if (properties.fused.empty()) names.push_back(properties.name);
+  }
+  return names;
+}
+
+// What cannot be made again is forgotten, so that later ones get the indices that NCCL is told.
+void fuse_again(PluginState& plugin, Fusions& fusions) {
+  std::size_t made = 0;
+  std::string trouble;
+  if (plain_devices(plugin) != fusions.plain) trouble = "the devices are others than they were";
+  while (trouble.empty() && made < fusions.members.size()) {
+    const auto again = plugin.transport()->fuse(fusions.members[made]);
+    if (again) {
+      ++made;
+    } else {
+      trouble = again.error().message;
+    }
+  }
+  if (made == fusions.members.size()) return;
+  plugin.log().warn(fmt::format("{} fused device(s) that NCCL knows cannot be made again: {}; start the job anew",
+                                fusions.members.size() - made, trouble));
+  fusions.members.resize(made);
+}
+
 }  // namespace
 
 Result<int> fuse_devices(const std::shared_ptr<PluginState>& plugin, std::span<const int> members) {
@@ -31,7 +63,10 @@ Result<int> fuse_devices(const std::shared_ptr<PluginState>& plugin, std::span<c
   const std::size_t before = plugin->device_count();
   auto device = plugin->transport()->fuse(members);
   if (!device || plugin->device_count() == before) return device;
-  if (!owns(fusions, plugin)) fusions.members.clear();
+  if (!owns(fusions, plugin)) {
+    fusions.members.clear();
+    fusions.plain = plain_devices(*plugin);
+  }
   fusions.owner = plugin;
   fusions.members.emplace_back(members.begin(), members.end());
   return device;
@@ -42,12 +77,8 @@ bool find_device(const std::shared_ptr<PluginState>& plugin, std::size_t device)
   Fusions& fusions = process_fusions();
   const std::lock_guard lock(fusions.mutex);
   if (plugin->transport() == nullptr || owns(fusions, plugin)) return device < plugin->device_count();
-  for (const std::vector<int>& members : fusions.members) {
-    if (const auto again = plugin->transport()->fuse(members); !again) {
-      plugin->log().warn("a fused device that NCCL knows cannot be made again: " + again.error().message);
-      break;
-    }
-  }
+  if (!fusions.members.empty()) fuse_again(*plugin, fusions);
+  fusions.plain = plain_devices(*plugin);
   fusions.owner = plugin;
   return device < plugin->device_count();
 }

@@ -131,5 +131,29 @@ TEST(FusionAgain, WhatNcclRemembersIsMadeAgainAndNothingElse) {
   EXPECT_EQ(plugin->finalize(context), nccl_abi::kSuccess);
 }
 
+TEST(FusionAgain, OtherPortsAreNotFusedInThePlaceOfThoseThatNcclKnows) {
+  const Installation installation;
+  fs::copy_file(CLUSTAR_TEST_MODULE, installation.module("verbs"));
+  void* context = nullptr;
+  int device = -1;
+  bench::proxy::NetProperties properties;
+  std::unique_ptr<NetPlugin> plugin;
+  {
+    const Environment environment(kFusing);
+    plugin = open_plugin(11, installation.plugin());
+    ASSERT_EQ(plugin->init(1, -1, &context), nccl_abi::kSuccess);
+    ASSERT_EQ(fuse(*plugin, {1, 0}, &device), nccl_abi::kSuccess);
+    ASSERT_EQ(plugin->finalize(context), nccl_abi::kSuccess);
+  }
+  const Environment environment({{"CLUSTAR_TRANSPORT", "verbs"}, {"CLUSTAR_IB_HCA", "fusing-swapped"}});
+  ASSERT_EQ(plugin->init(2, -1, &context), nccl_abi::kSuccess);
+  EXPECT_NE(plugin->get_properties(2, &properties), nccl_abi::kSuccess);
+  EXPECT_THAT(joined_log(*plugin), HasSubstr("the devices are others than they were"));
+  EXPECT_EQ(count_devices(*plugin), 2);
+  ASSERT_EQ(fuse(*plugin, {0, 1}, &device), nccl_abi::kSuccess);
+  EXPECT_EQ(device, 2);
+  EXPECT_EQ(plugin->finalize(context), nccl_abi::kSuccess);
+}
+
 }  // namespace
 }  // namespace clustar::tests

@@ -10,10 +10,11 @@
 namespace clustar::transport {
 namespace {
 
-// TCP over one interface that looks like two ports, which may be fused.
+// TCP over one interface that looks like two ports, which may be fused. `swapped`: each has the other's place.
 class FusingTransport final : public Transport {
  public:
-  explicit FusingTransport(std::unique_ptr<Transport> tcp) : tcp_(std::move(tcp)), table_(two_of(*tcp_)) {}
+  FusingTransport(std::unique_ptr<Transport> tcp, bool swapped)
+      : tcp_(std::move(tcp)), table_(two_of(*tcp_, swapped)) {}
 
   const char* name() const override { return "fusing"; }
   std::span<const DeviceProperties> devices() const override { return table_.devices(); }
@@ -30,13 +31,14 @@ class FusingTransport final : public Transport {
   std::string summary() const override { return tcp_->summary(); }
 
  private:
-  static std::vector<DeviceProperties> two_of(const Transport& tcp) {
+  static std::vector<DeviceProperties> two_of(const Transport& tcp, bool swapped) {
     std::vector<DeviceProperties> two(2, tcp.devices()[0]);
     two[0].name = "port_a";
     two[1].name = "port_b";
     two[0].rail_id = two[1].rail_id = 5;
     two[1].plane_id = 1;
     two[0].force_flush = true;
+    if (swapped) std::swap(two[0], two[1]);
     return two;
   }
   bool knows(int device) const { return device >= 0 && static_cast<std::size_t>(device) < table_.devices().size(); }
@@ -50,8 +52,9 @@ Result<std::unique_ptr<Transport>> create(const Config& config, const Clock& clo
   if (config.tcp_sockets == 13) return fail(ErrorCode::kUnavailable, "no device of this kind");
   log.info("the test module was asked for a transport");
   auto tcp = tcp::TcpTransport::create(config, clock, log);
-  if (!tcp || config.ib_hca != "fusing") return tcp;
-  return std::make_unique<FusingTransport>(std::move(*tcp));
+  const bool swapped = config.ib_hca == "fusing-swapped";
+  if (!tcp || (config.ib_hca != "fusing" && !swapped)) return tcp;
+  return std::make_unique<FusingTransport>(std::move(*tcp), swapped);
 }
 
 Result<mlt::driver::Device> open_device(const Config&, const net::Interface& interface, const net::Address& local) {

@@ -317,7 +317,7 @@ class World {
     line.back.clear();
     std::vector<Posting> delivered;
     std::vector<Posting> lost;
-    ASSERT_TRUE(line.posted.settle(line.arrived, &delivered, &lost));
+    ASSERT_TRUE(line.posted.settle(line.arrived, true, &delivered, &lost));
     for (const Posting& posting : delivered) end(posting);
     again_.insert(again_.end(), lost.begin(), lost.end());
     described_ = receiver_.consumed();

@@ -1,6 +1,7 @@
 // What the verbs transport puts on the wire, the plan of stripes, and what each half refuses.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "transport/base/rng.h"
@@ -185,6 +186,67 @@ TEST(RcBooks, RefuseWhatNoCorrectPeerSends) {
   EXPECT_EQ(RecvBook(book).on_eager(1, ahead).fate, RecvBook::Fate::kProtocolError) << "the message is there already";
 }
 
+// Posts a request of as many receives as there may be, and has each filled by an eager message.
+bool post_and_fill(RecvBook* book, std::uint32_t* seq, std::uint32_t consumed) {
+  std::vector<RecvBook::Part> parts(kMaxRecvParts, {0, 10});
+  const auto posted = book->post(parts);
+  if (!posted) return false;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::uint32_t place = *seq % kEagerSlots;
+    const MessageHeader header{.tag = 0, .seq = (*seq)++, .total = 10, .consumed = consumed};
+    EXPECT_EQ(book->on_eager(place, header).fate, RecvBook::Fate::kMatched);
+    book->free_place(place);
+  }
+  book->release(posted->group);
+  return true;
+}
+
+TEST(RcBooks, NoDescriptorIsPostedOverOneThatWasNotRead) {
+  RecvBook book;
+  std::uint32_t seq = 0;
+  for (std::uint32_t i = 0; i < kRing / kMaxRecvParts; ++i) ASSERT_TRUE(post_and_fill(&book, &seq, 0)) << i;
+  EXPECT_FALSE(post_and_fill(&book, &seq, 0)) << "the ring is full";
+  book.on_consumed(kMaxRecvParts - 1);
+  EXPECT_FALSE(post_and_fill(&book, &seq, 0)) << "one place too few";
+  book.on_consumed(kMaxRecvParts);
+  EXPECT_TRUE(post_and_fill(&book, &seq, 0));
+  EXPECT_FALSE(post_and_fill(&book, &seq, 0));
+}
+
+TEST(RcBooks, WhatTheSenderReadIsNeverLessThanItSaidAndNeverMoreThanWasPosted) {
+  RecvBook book;
+  std::uint32_t seq = 0;
+  ASSERT_TRUE(post_and_fill(&book, &seq, 5));
+  EXPECT_EQ(book.consumed(), 5u);
+  ASSERT_TRUE(post_and_fill(&book, &seq, 3)) << "by a queue pair that is slower";
+  EXPECT_EQ(book.consumed(), 5u);
+  book.on_consumed(4);
+  EXPECT_EQ(book.consumed(), 5u);
+  book.on_consumed(2 * kMaxRecvParts + 1);
+  EXPECT_EQ(book.consumed(), 5u);
+  book.on_consumed(2 * kMaxRecvParts);
+  EXPECT_EQ(book.consumed(), 2 * kMaxRecvParts);
+}
+
+TEST(RcBooks, PlacesComeBackInTheOrderInWhichTheyAreGivenOut) {
+  RecvBook book;
+  std::vector<RecvBook::Part> parts;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    const int tag = static_cast<int>(i);
+    ASSERT_EQ(book.on_eager(i, MessageHeader{.tag = tag, .total = 10}).fate, RecvBook::Fate::kKept);
+    parts.push_back({tag, 10});
+  }
+  const auto posted = book.post(parts);
+  ASSERT_TRUE(posted);
+  ASSERT_EQ(posted->early->size(), 3u);
+  EXPECT_TRUE(book.complete(posted->group));
+  book.free_place(1);
+  book.free_place(2);
+  EXPECT_EQ(book.freed(), 0u) << "the first is still to be copied";
+  book.free_place(0);
+  EXPECT_EQ(book.freed(), 3u);
+}
+
 TEST(RcBooks, PlacesBoundWhatGoesAheadAndComeBack) {
   SendBook book(100);
   for (std::uint32_t i = 0; i < kEagerSlots; ++i) {
@@ -214,14 +276,54 @@ TEST(RcPosted, TheCountOfThePeerDividesWhatArrivedFromWhatDidNot) {
   EXPECT_EQ(queue.requests(), 8u);
   std::vector<Posting> delivered;
   std::vector<Posting> lost;
-  EXPECT_FALSE(queue.settle(7, &delivered, &lost)) << "so many were never posted";
-  EXPECT_FALSE(queue.settle(1, &delivered, &lost)) << "two were acknowledged";
-  EXPECT_TRUE(queue.settle(4, &delivered, &lost));
+  EXPECT_FALSE(queue.settle(7, true, &delivered, &lost)) << "so many were never posted";
+  EXPECT_FALSE(queue.settle(7, false, &delivered, &lost));
+  EXPECT_FALSE(queue.settle(1, true, &delivered, &lost)) << "two were acknowledged";
+  EXPECT_TRUE(queue.settle(4, true, &delivered, &lost));
   ASSERT_EQ(delivered.size(), 2u);
   EXPECT_EQ(delivered[0].cookie, 2u);
   ASSERT_EQ(lost.size(), 2u);
   EXPECT_EQ(lost[0].cookie, 4u);
   EXPECT_EQ(queue.requests() + queue.bytes(), 0u);
+}
+
+TEST(RcPosted, EveryCountThatAPeerMayTell) {
+  for (std::uint64_t seed = 0; seed < 5000; ++seed) {
+    Rng random(seed);
+    PostedQueue queue;
+    const auto posted = static_cast<std::uint32_t>(random.below(40));
+    for (std::uint32_t i = 0; i < posted; ++i) queue.push({.cookie = i});
+    const auto arrived = static_cast<std::uint32_t>(random.below(posted + 1));
+    const auto acknowledged = static_cast<std::uint32_t>(random.below(arrived + 1));
+    Posting posting;
+    while (acknowledged > 0 && queue.acknowledged(acknowledged - 1, &posting)) {
+    }
+    const bool exact = random.chance(0.5);
+    const auto taken = exact ? arrived : static_cast<std::uint32_t>(random.below(arrived + 1));
+    std::vector<Posting> delivered;
+    std::vector<Posting> lost;
+    ASSERT_TRUE(queue.settle(taken, exact, &delivered, &lost)) << "seed " << seed;
+    const std::uint32_t done = std::max(taken, acknowledged);
+    ASSERT_EQ(delivered.size(), done - acknowledged);
+    ASSERT_EQ(lost.size(), posted - done);
+    for (std::uint32_t i = 0; i < lost.size(); ++i) ASSERT_EQ(lost[i].cookie, done + i);
+  }
+}
+
+// A NIC acknowledges before the peer's program has taken it from its completion queue.
+TEST(RcPosted, APeerThatClosesMayHaveTakenLessThanWasAcknowledged) {
+  PostedQueue queue;
+  for (std::uint32_t i = 0; i < 3; ++i) queue.push({.cookie = i});
+  Posting posting;
+  while (queue.acknowledged(1, &posting)) {
+  }
+  std::vector<Posting> delivered;
+  std::vector<Posting> lost;
+  EXPECT_TRUE(queue.settle(0, false, &delivered, &lost));
+  EXPECT_EQ(delivered.size(), 0u);
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_EQ(lost[0].cookie, 2u);
+  EXPECT_TRUE(queue.empty());
 }
 
 }  // namespace

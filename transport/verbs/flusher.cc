@@ -26,10 +26,12 @@ Result<std::unique_ptr<Flusher>> Flusher::make(Nic& nic) {
         port.domain,
         {.send_queue = loop.queue.get(), .recv_queue = loop.queue.get(), .send_requests = kReads, .recv_requests = 1});
     if (!pair) return tl::unexpected(pair.error());
-    const auto number = static_cast<std::uint8_t>(port.info.port);
-    auto ready = pair->to_init({.port = number, .access = IBV_ACCESS_REMOTE_READ});
     const auto path = port.path_to(port.contact());
-    if (ready && path) ready = pair->to_rtr({.path = *path, .peer_queue_pair = pair->number(), .mtu = port.mtu});
+    if (!path) return tl::unexpected(path.error());
+    auto ready = pair->to_init({.port = static_cast<std::uint8_t>(port.info.port),
+                                .pkey_index = nic.context().settings.pkey_index,
+                                .access = IBV_ACCESS_REMOTE_READ});
+    if (ready) ready = pair->to_rtr({.path = *path, .peer_queue_pair = pair->number(), .mtu = port.mtu});
     if (ready) ready = pair->to_rts({.retry = nic.context().settings.retry});
     if (!ready) return tl::unexpected(ready.error());
     loop.pair = std::move(*pair);

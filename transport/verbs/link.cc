@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace clustar::transport::verbs {
@@ -15,7 +16,7 @@ Link::Link(Nic& nic, Side side, Lines lines, net::Socket control, std::string pe
       usable_lines_(lines_.size()) {}
 
 Link::~Link() {
-  if (!closed_) say(Farewell::Kind::kChannel, 0);
+  if (!closed_ && !failed_) say(Farewell::Kind::kChannel, 0);
 }
 
 std::size_t Link::usable_from(std::size_t from) const {
@@ -36,6 +37,7 @@ std::span<const Link::Arrival> Link::poll() {
     return {};
   }
   more_ = *taken == kBatch;
+  short_polls_ = more_ ? 0 : short_polls_ + 1;
   for (std::size_t i = 0; i < *taken; ++i) on_completion(completions[i]);
   if (arrival_count_ > 0) ++marks_;
   return std::span<const Arrival>(arrivals_).first(arrival_count_);
@@ -79,10 +81,11 @@ void Link::end_line(std::size_t line, const Error& why) {
   nic_.counters().failed_queue_pairs.fetch_add(1, std::memory_order_relaxed);
   if (!first_error_) first_error_ = why;
   if (usable_lines_ == 0) {
-    if (failed_) return;
+    if (failed_) return tell_failed();
     failed_ = Error{first_error_->code, fmt::format("{} ({} {})", first_error_->message,
                                                     side_ == Side::kSender ? "sending to" : "receiving from", peer_)};
     nic_.context().log.warn(failed_->message);
+    tell_failed();
   } else if (!failed_) {
     nic_.context().log.warn(
         fmt::format("{}; {} of {} queue pairs to {} go on", why.message, usable_lines_, lines_.size(), peer_));
@@ -136,14 +139,26 @@ void Link::check_ports() {
   }
 }
 
-// Only what comes back unused is behind all that arrived.
+// Only what comes back unused is behind all that arrived. Where it does not come, all completion queues must have been
+// found empty since the time was over: this thread may have stood still meanwhile.
+bool Link::is_final(State& state) {
+  if (side_ == Side::kSender || state.flushed) return true;
+  if (state.overdue) return short_polls_ >= kMaxPorts;
+  if (nic_.context().clock.now() - state.stopped <= kFlushTimeout) return false;
+  state.overdue = true;
+  short_polls_ = 0;
+  return false;
+}
+
+// Nothing is asked of this end any more, so nobody would tell it later; the peer may have no other way to notice.
+void Link::tell_failed() {
+  if (!closed_) say(Farewell::Kind::kFailed, 0);
+}
+
 void Link::tell_stopped() {
   for (std::size_t line = 0; line < lines_.size(); ++line) {
     State& state = states_[line];
-    if (state.phase != Phase::kStopped) continue;
-    const bool final =
-        side_ == Side::kSender || state.flushed || nic_.context().clock.now() - state.stopped > kFlushTimeout;
-    if (!final) continue;
+    if (failed_ || state.phase != Phase::kStopped || !is_final(state)) continue;
     state.phase = Phase::kTold;
     say(Farewell::Kind::kQueuePair, line);
   }
@@ -185,17 +200,21 @@ void Link::read_control() {
 }
 
 void Link::on_farewell(const Farewell& farewell) {
-  const bool all = farewell.kind == Farewell::Kind::kChannel;
+  const bool all = farewell.kind != Farewell::Kind::kQueuePair;
   for (std::size_t line = 0; line < lines_.size(); ++line) {
     if (!all && line != farewell.queue_pair) continue;
-    if (!states_[line].peer_arrived) states_[line].peer_arrived = farewell.arrived[line];
+    if (!states_[line].peer_arrived) {
+      states_[line].peer_arrived = farewell.arrived[line];
+      states_[line].exact = !all;
+    }
     if (all) continue;
     end_line(line, {ErrorCode::kRemote,
                     fmt::format("verbs: {} queue pair {} to {}: the peer's end of it failed, see its log for the cause",
                                 nic_.ports()[lines_.port(line)].name(), lines_.pair(line).number(), peer_)});
   }
   tell_stopped();
-  if (all) close("it closed the channel");
+  if (farewell.kind == Farewell::Kind::kChannel) close("it closed the channel");
+  if (farewell.kind == Farewell::Kind::kFailed) close("its end of the channel failed, see its log for the cause");
 }
 
 void Link::close(const std::string& why) {
@@ -208,9 +227,14 @@ std::optional<Link::Settled> Link::take_settled() {
     State& state = states_[line];
     if (state.settled || !state.peer_arrived || (state.phase != Phase::kTold && !closed_)) continue;
     state.settled = true;
-    return Settled{line, *state.peer_arrived};
+    return Settled{line, *state.peer_arrived, state.exact};
   }
   return std::nullopt;
+}
+
+bool Link::unsettled() const {
+  return std::any_of(states_.begin(), states_.begin() + static_cast<std::ptrdiff_t>(lines_.size()),
+                     [](const State& state) { return state.phase != Phase::kUsable && !state.settled; });
 }
 
 }  // namespace clustar::transport::verbs

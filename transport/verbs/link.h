@@ -19,7 +19,7 @@ namespace clustar::transport::verbs {
 class Link {
  public:
   Link(Nic& nic, Side side, Lines lines, net::Socket control, std::string peer);
-  // Tells the peer what arrived.
+  // Tells the peer what arrived, unless the link failed and told so then.
   ~Link();
   Link(Link&&) = delete;
 
@@ -37,8 +37,11 @@ class Link {
   struct Settled {
     std::size_t line = 0;
     std::uint32_t arrived = 0;  // immediates of ours at the peer, since the beginning
+    bool exact = false;         // PostedQueue::settle
   };
   std::optional<Settled> take_settled();
+  // A queue pair ended, and the peer has not said yet what arrived on it: it does when its program calls it.
+  bool unsettled() const;
 
   Lines& lines() { return lines_; }
   const Lines& lines() const { return lines_; }
@@ -71,7 +74,9 @@ class Link {
     std::uint32_t receives_taken = 0;  // not posted again yet
     bool flushed = false;              // receives come back unused: nothing follows
     TimePoint stopped{};
+    bool overdue = false;  // stopped for kFlushTimeout
     std::optional<std::uint32_t> peer_arrived{};
+    bool exact = false;
     bool settled = false;
   };
   // Receives that were used are posted again so many at a time.
@@ -90,6 +95,8 @@ class Link {
   void check_ports();
   void check_states();
   void tell_stopped();
+  bool is_final(State& state);
+  void tell_failed();
   void say(Farewell::Kind kind, std::size_t line);
   void close(const std::string& why);
 
@@ -103,6 +110,7 @@ class Link {
   std::array<Arrival, kBatch> arrivals_{};
   std::size_t arrival_count_ = 0;
   bool more_ = false;
+  std::size_t short_polls_ = 0;  // in a row; each empties the next completion queue
   std::array<std::byte, Farewell::kSize> heard_{};
   std::size_t heard_bytes_ = 0;
   bool closed_ = false;

@@ -86,7 +86,8 @@ void VerbsListener::hear_newcomers() {
   const TimePoint now = nic_.context().clock.now();
   std::erase_if(newcomers_, [&](Newcomer& newcomer) {
     const Fate fate = hear(newcomer);
-    if (fate == Fate::kJoined) return true;
+    // Of who is refused, the log says why already.
+    if (fate == Fate::kJoined || fate == Fate::kRefused) return true;
     if (fate == Fate::kWaits && now < newcomer.deadline) return false;
     ++nic_.counters().strangers;
     nic_.context().log.info(fmt::format("verbs: dropped a connection from {} that did not show this listener's token",
@@ -112,7 +113,15 @@ VerbsListener::Fate VerbsListener::hear(Newcomer& newcomer) {
 }
 
 VerbsListener::Fate VerbsListener::admit(Newcomer& newcomer, const Hello& hello) {
-  if (guests_.size() == kMaxGuests) return Fate::kGone;
+  if (guests_.size() == kMaxGuests) {
+    if (!std::exchange(told_full_, true)) {
+      nic_.context().log.warn(fmt::format(
+          "verbs: {}: {} connections to one listener are being made and none is accepted; more are refused meanwhile "
+          "(the first is from {})",
+          nic_.name(), kMaxGuests, newcomer.from.to_string()));
+    }
+    return Fate::kRefused;
+  }
   const std::size_t pairs = std::min(hello.contact.queue_pairs.size(), Wiring::pairs_of(nic_));
   auto wiring = Wiring::make(nic_, Side::kReceiver, pairs);
   if (wiring) {
@@ -123,7 +132,7 @@ VerbsListener::Fate VerbsListener::admit(Newcomer& newcomer, const Hello& hello)
   if (!wiring) {
     nic_.context().log.warn(
         fmt::format("{} (a connection from {} is refused)", wiring.error().message, newcomer.from.to_string()));
-    return Fate::kGone;
+    return Fate::kRefused;
   }
   net::detect_dead_host(newcomer.socket);
   guests_.push_back({std::move(newcomer.socket), newcomer.from, std::move(*wiring)});

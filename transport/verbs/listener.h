@@ -39,7 +39,7 @@ class VerbsListener final : public Listener {
     std::unique_ptr<Wiring> wiring;
     bool welcomed = false;
   };
-  enum class Fate : std::uint8_t { kWaits, kGone, kJoined };
+  enum class Fate : std::uint8_t { kWaits, kGone, kRefused, kJoined };
 
   VerbsListener(Nic& nic, int traffic_class) : nic_(nic), traffic_class_(traffic_class) {}
 
@@ -57,6 +57,7 @@ class VerbsListener final : public Listener {
   Handle handle_{};
   std::vector<Newcomer> newcomers_;
   std::vector<Guest> guests_;
+  bool told_full_ = false;  // logged once, whatever the number of those who come
 };
 
 }  // namespace clustar::transport::verbs

@@ -78,7 +78,7 @@ void VerbsSendChannel::on_deregister(const Mr& mr) {
   bool used = false;
   for (SendRequest& request : requests_) {
     if (request.mr != &mr) continue;
-    used = used || !request.done.load(std::memory_order_relaxed);
+    used = true;
     request.mr = nullptr;
   }
   if (used) link_.fail_with(ErrorCode::kInvalidUsage, "memory was deregistered while sends used it");
@@ -121,7 +121,6 @@ Result<Progress> VerbsSendChannel::test(SendRequest& request) {
       return Progress{};
     }
   }
-  request.mr = nullptr;
   free_requests_.push_back(request.index);
   return Progress{true, std::span<const std::size_t>(&request.size, 1), {}};
 }
@@ -322,22 +321,25 @@ void VerbsSendChannel::acknowledge(const Posting& posting) {
   if (--request.open > 0 || request.unsent > 0) return;
   nic_.counters().messages_sent.fetch_add(1, std::memory_order_relaxed);
   nic_.counters().bytes_sent.fetch_add(request.size, std::memory_order_relaxed);
+  // From here on the request is its caller's again.
+  request.mr = nullptr;
   request.done.store(true, std::memory_order_release);
 }
 
 void VerbsSendChannel::settle() {
+  bool fits = true;
   while (const auto settled = link_.take_settled()) {
     std::vector<Posting> delivered;
     std::vector<Posting> lost;
-    if (!posted_[settled->line].settle(settled->arrived, &delivered, &lost)) {
-      link_.fail_with(ErrorCode::kRemote, "the peer counts other messages on a failed queue pair than were sent");
-      return;
-    }
+    fits = posted_[settled->line].settle(settled->arrived, settled->exact, &delivered, &lost) && fits;
     for (const Posting& posting : delivered) acknowledge(posting);
     for (const Posting& posting : lost) {
       under_way_ -= posting.length;
       again_.push_back(posting);
     }
+  }
+  if (!fits) {
+    link_.fail_with(ErrorCode::kRemote, "the peer counts other messages on a failed queue pair than were sent");
   }
 }
 
@@ -358,9 +360,15 @@ std::optional<Error> VerbsSendChannel::check_stall() {
   if (polls_ % kWatchPolls != 0) return std::nullopt;
   const auto verdict = watch_.check(true, link_.marks() + book_.consumed(), nic_.context().clock.now());
   if (verdict == net::StallWatch::Verdict::kFine) return std::nullopt;
+  const double silent = std::chrono::duration<double>(watch_.silent()).count();
   const std::string what =
-      fmt::format("{} takes no data since {:.0f} s ({} sends wait for its receives); its host answers", link_.peer(),
-                  std::chrono::duration<double>(watch_.silent()).count(), book_.waiting());
+      link_.unsettled()
+          ? fmt::format(
+                "{} has not said for {:.0f} s what arrived on a queue pair that failed: its program has no "
+                "receive to ask for, or does not ask; its host answers",
+                link_.peer(), silent)
+          : fmt::format("{} takes no data since {:.0f} s ({} sends wait for its receives); its host answers",
+                        link_.peer(), silent, book_.waiting());
   if (verdict == net::StallWatch::Verdict::kFail) {
     link_.fail_with(ErrorCode::kRemote, what + "; CLUSTAR_STALL_TIMEOUT is over");
     return link_.failed();

@@ -221,7 +221,7 @@ std::optional<Farewell> Farewell::parse(std::span<const std::byte, kSize> bytes)
   const auto kind = reader.load<std::uint8_t, 2>();
   Farewell farewell;
   farewell.queue_pair = reader.load<std::uint8_t, 3>();
-  if (reader.load<std::uint16_t, 0>() != kFarewellMagic || kind < 1 || kind > 2 ||
+  if (reader.load<std::uint16_t, 0>() != kFarewellMagic || kind < 1 || kind > 3 ||
       farewell.queue_pair >= kMaxQueuePairs) {
     return std::nullopt;
   }

@@ -106,7 +106,8 @@ struct Farewell {
   static constexpr std::size_t kSize = 4 + 4 * kMaxQueuePairs;
   enum class Kind : std::uint8_t {
     kQueuePair = 1,  // `queue_pair` failed here: its count is final
-    kChannel = 2,    // the channel is closed: all counts are final
+    kChannel = 2,    // the channel is closed: what was taken, and nothing more will be
+    kFailed = 3,     // the channel failed for good: the same
   };
   Kind kind = Kind::kChannel;
   std::uint8_t queue_pair = 0;
