@@ -257,8 +257,18 @@ TEST_F(UcWrites, APeerThatIsForgottenAndToldAnewIsWrittenToAgain) {
   }
 }
 
-// A NIC of SoftRoCE has 64 packets of a queue pair on their way at most, so the rest waits as long as netem holds
-// those.
+// What leaves rxe_a's end leaves at this rate while it lives. Unlike one that netem delays, a packet in this queue
+// counts for its queue pair, of which SoftRoCE has 64 on their way at most: the rest waits to be read.
+class Rate {
+ public:
+  explicit Rate(const std::string& rate) {
+    output_of("tc qdisc replace dev va root tbf rate " + rate + " burst 10000 limit 1000000");
+  }
+  ~Rate() { EXPECT_NO_THROW(output_of("tc qdisc del dev va root")); }
+  Rate(const Rate&) = delete;
+  Rate& operator=(const Rate&) = delete;
+};
+
 TEST_F(UcWrites, MemoryThatIsTakenBackWasSent) {
   bring_up_lane();
   PayloadBuffer source(bed->end(0), 128 * kSegment, 19);
@@ -266,7 +276,7 @@ TEST_F(UcWrites, MemoryThatIsTakenBackWasSent) {
   const auto landing = expect(target, 400);
   const std::vector<std::byte> sent = source.bytes;
   {
-    const Netem slow("delay 200ms");
+    const Rate slow("1mbit");
     send(packets(source, 400));
     source.mr.reset();
     std::ranges::fill(source.bytes, std::byte{0x5c});
@@ -288,7 +298,7 @@ TEST_F(UcWrites, ALaneThatDoesNotSendIsEndedAndWaitedForOnce) {
     return std::chrono::steady_clock::now() - begin;
   };
   {
-    const Netem stuck("delay 20s");
+    const Rate stuck("1kbit");
     send(packets(source, 401));
     const auto first = took([&] { bed->uc(0).settle(); });
     EXPECT_GT(first, 900ms);
