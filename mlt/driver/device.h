@@ -10,6 +10,7 @@
 
 #include "mlt/driver/handshake.h"
 #include "transport/base/result.h"
+#include "transport/base/time.h"
 #include "transport/io/packet_io.h"
 #include "transport/net/interfaces.h"
 
@@ -32,9 +33,9 @@ struct Device {
   // One of them is readable when something can be received: lets a thread sleep without holding the device. None: it
   // must look now and then.
   std::vector<int> readable_fds;
-  // To be called, as the data path is, before a thread sleeps on them. False: it must not, there is something already.
-  // Empty: they are readable without.
-  std::function<bool()> before_sleep;
+  // To be called, as the data path is, before a thread sleeps on them: how long it may at most, because of what they do
+  // not tell of. 0: there is something already. Empty: they tell of everything without.
+  std::function<Duration()> before_sleep;
 };
 
 // Opens the device that has this address.

@@ -479,7 +479,7 @@ void Engine::run() {
       const TimePoint now = context_.clock.now();
       if (turn(now, nullptr)) worked_at = now;
       time = sleep_time();
-      if (time > Duration(0) && device_.before_sleep && !device_.before_sleep()) time = Duration(0);
+      if (time > Duration(0) && device_.before_sleep) time = std::min(time, device_.before_sleep());
       lost = lost_.has_value();
     }
     const bool spins = context_.mode == EngineMode::kThread && context_.clock.now() - worked_at < kSpin;

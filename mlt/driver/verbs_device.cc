@@ -76,7 +76,7 @@ Result<Device> open_verbs_ud_device(const net::Interface& interface, const net::
   device.remove_peer = [io](transport::io::PeerId peer) { static_cast<void>(io->remove_peer(peer)); };
   device.describe = [io] { return io->describe(); };
   device.readable_fds = io->readable_fds();
-  device.before_sleep = [io] { return io->arm().value_or(false); };
+  device.before_sleep = [io] { return io->arm().value_or(false) ? Duration::max() : Duration(0); };
   device.io = std::move(*opened);
   return device;
 }

@@ -51,7 +51,8 @@ Result<Device> open_verbs_uc_device(const net::Interface& interface, const net::
   // Both, in any case: what the first one has may be nothing for us.
   device.before_sleep = [ud, uc] {
     const bool below_sleeps = ud->arm().value_or(false);
-    return uc->arm().value_or(false) && below_sleeps;
+    const Duration here = uc->arm().value_or(Duration(0));
+    return below_sleeps ? here : Duration(0);
   };
   device.io = std::move(*opened);
   return device;

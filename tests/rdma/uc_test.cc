@@ -1,7 +1,9 @@
 // Payload written into place by UC: where it lands, what is lost, and that nothing is written after cancel().
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <set>
+#include <string>
 
 #include "tests/rdma/link.h"
 #include "tests/rdma/two_ends.h"
@@ -252,6 +254,91 @@ TEST_F(UcWrites, APeerThatIsForgottenAndToldAnewIsWrittenToAgain) {
       bed->uc(1).cancel(landing);
     }
     EXPECT_EQ(target.bytes, source.bytes);
+  }
+}
+
+// What leaves rxe_a's end leaves at this rate while it lives. Unlike one that netem delays, a packet in this queue
+// counts for its queue pair, of which SoftRoCE has 64 on their way at most: the rest waits to be read.
+class Rate {
+ public:
+  explicit Rate(const std::string& rate) {
+    output_of("tc qdisc replace dev va root tbf rate " + rate + " burst 10000 limit 1000000");
+  }
+  ~Rate() { EXPECT_NO_THROW(output_of("tc qdisc del dev va root")); }
+  Rate(const Rate&) = delete;
+  Rate& operator=(const Rate&) = delete;
+};
+
+TEST_F(UcWrites, MemoryThatIsTakenBackWasSent) {
+  bring_up_lane();
+  PayloadBuffer source(bed->end(0), 128 * kSegment, 19);
+  PayloadBuffer target(bed->end(1), source.bytes.size(), 20);
+  const auto landing = expect(target, 400);
+  const std::vector<std::byte> sent = source.bytes;
+  {
+    const Rate slow("1mbit");
+    send(packets(source, 400));
+    source.mr.reset();
+    std::ranges::fill(source.bytes, std::byte{0x5c});
+    ASSERT_TRUE(bed->until([&] { return bed->received[1].size() == 128; })) << bed->uc(0).describe();
+  }
+  EXPECT_EQ(target.bytes, sent);
+  EXPECT_EQ(bed->uc(0).counters().lanes_failed, 0u);
+  bed->uc(1).cancel(landing);
+}
+
+TEST_F(UcWrites, ALaneThatDoesNotSendIsEndedAndWaitedForOnce) {
+  bring_up_lane();
+  PayloadBuffer source(bed->end(0), 128 * kSegment, 21);
+  PayloadBuffer target(bed->end(1), source.bytes.size(), 22);
+  const auto landing = expect(target, 401);
+  const auto took = [](const std::function<void()>& what) {
+    const auto begin = std::chrono::steady_clock::now();
+    what();
+    return std::chrono::steady_clock::now() - begin;
+  };
+  {
+    const Rate stuck("1kbit");
+    send(packets(source, 401));
+    const auto first = took([&] { bed->uc(0).settle(); });
+    EXPECT_GT(first, 900ms);
+    EXPECT_LT(first, 4s);
+    EXPECT_LT(took([&] { bed->uc(0).settle(); }), 500ms);
+    EXPECT_LT(took([&] { source.mr.reset(); }), 500ms);
+  }
+  // It is found out by the next packet that could go there, and the message comes all the same.
+  PayloadBuffer again(bed->end(0), 8 * kSegment, 23);
+  PayloadBuffer place(bed->end(1), again.bytes.size(), 24);
+  const auto other = expect(place, 402);
+  bed->received[1].clear();
+  send(packets(again, 402));
+  ASSERT_TRUE(bed->until([&] { return bed->received[1].size() >= 8; })) << bed->uc(0).describe();
+  EXPECT_EQ(bed->uc(0).counters().lanes_failed, 1u);
+  EXPECT_NE(bed->uc(0).describe().find("did not send"), std::string::npos) << bed->uc(0).describe();
+  bed->uc(1).cancel(landing);
+  bed->uc(1).cancel(other);
+}
+
+// Who sleeps on the descriptors is woken by what comes, and not again by what was taken.
+TEST_F(UcWrites, WhatWasTakenDoesNotWake) {
+  bring_up_lane();
+  const auto readable = [&](std::chrono::milliseconds limit) {
+    return io::verbs::wait_readable(bed->uc(1).readable_fd(), limit) == 0;
+  };
+  for (std::uint64_t round = 0; round < 20; ++round) {
+    PayloadBuffer source(bed->end(0), 8 * kSegment, 25);
+    PayloadBuffer target(bed->end(1), source.bytes.size(), 26);
+    const auto landing = expect(target, 500 + round);
+    ASSERT_TRUE(bed->until([&] { return must(bed->uc(1).arm()) > Duration(0); }));
+    bed->received[1].clear();
+    send(packets(source, 500 + round));
+    if (round % 2 == 0) {
+      EXPECT_TRUE(readable(1000ms));
+    }
+    ASSERT_TRUE(bed->until([&] { return bed->received[1].size() == 8; }));
+    ASSERT_TRUE(bed->until([&] { return must(bed->uc(1).arm()) > Duration(0); }));
+    EXPECT_FALSE(readable(2ms)) << round;
+    bed->uc(1).cancel(landing);
   }
 }
 

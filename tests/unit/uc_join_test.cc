@@ -32,12 +32,12 @@ TEST(UcJoin, BringsTogetherWhatComesInAnyOrder) {
   HeaderBlocks blocks(8);
   Join join(blocks, 8);
   const std::array<std::byte, 2> bytes{std::byte{1}, std::byte{2}};
-  EXPECT_TRUE(join.on_header(1, header_with(bytes, 10), Ecn::kCe));
+  EXPECT_EQ(join.on_header(1, header_with(bytes, 10), Ecn::kCe), Join::Heard::kWaits);
   EXPECT_EQ(join.waiting(), 1u);
   EXPECT_FALSE(join.poll());
   join.on_write(2, 64);
   join.on_write(1, 32);
-  EXPECT_TRUE(join.on_header(2, header_with(bytes, 20), Ecn::kNotEct));
+  EXPECT_EQ(join.on_header(2, header_with(bytes, 20), Ecn::kNotEct), Join::Heard::kWhole);
   const auto first = join.poll();
   const auto second = join.poll();
   ASSERT_TRUE(first && second);
@@ -56,15 +56,15 @@ TEST(UcJoin, DuplicatesAndWhatIsBehindTheWindowAreNothing) {
   const std::array<std::byte, 1> bytes{std::byte{1}};
   join.on_write(1, 8);
   join.on_write(1, 8);
-  EXPECT_TRUE(join.on_header(1, header_with(bytes), Ecn::kNotEct));
-  EXPECT_FALSE(join.on_header(1, header_with(bytes), Ecn::kNotEct));
+  EXPECT_EQ(join.on_header(1, header_with(bytes), Ecn::kNotEct), Join::Heard::kWhole);
+  EXPECT_EQ(join.on_header(1, header_with(bytes), Ecn::kNotEct), Join::Heard::kKnown);
   const auto whole = join.poll();
   ASSERT_TRUE(whole);
   blocks.free(whole->block);
   join.on_write(1, 8);
   EXPECT_FALSE(join.poll()) << "once is enough";
   EXPECT_EQ(join.counters().duplicate_writes, 2u);
-  EXPECT_TRUE(join.on_header(2, header_with(bytes), Ecn::kNotEct));
+  EXPECT_EQ(join.on_header(2, header_with(bytes), Ecn::kNotEct), Join::Heard::kWaits);
   join.on_write(3, 8);
   join.on_write(9, 8);  // forgets 2 and 3
   EXPECT_EQ(join.counters().lost_writes, 1u);
@@ -79,12 +79,39 @@ TEST(UcJoin, WithoutRoomAHeaderIsLostAndItsRepetitionMayCome) {
   HeaderBlocks blocks(1);
   Join join(blocks, 8);
   const std::array<std::byte, 1> bytes{std::byte{1}};
-  EXPECT_TRUE(join.on_header(1, header_with(bytes), Ecn::kNotEct));
-  EXPECT_FALSE(join.on_header(2, header_with(bytes), Ecn::kNotEct));
+  EXPECT_EQ(join.on_header(1, header_with(bytes), Ecn::kNotEct), Join::Heard::kWaits);
+  EXPECT_EQ(join.on_header(2, header_with(bytes), Ecn::kNotEct), Join::Heard::kNoRoomAndWaits);
+  join.on_write(2, 8);
+  EXPECT_EQ(join.on_header(2, header_with(bytes), Ecn::kNotEct), Join::Heard::kNoRoom);
   join.on_write(1, 8);
   blocks.free(join.poll()->block);
-  EXPECT_TRUE(join.on_header(2, header_with(bytes), Ecn::kNotEct));
-  EXPECT_EQ(join.counters().no_block, 1u);
+  EXPECT_EQ(join.on_header(2, header_with(bytes), Ecn::kNotEct), Join::Heard::kWhole);
+  EXPECT_EQ(join.counters().no_block, 2u);
+}
+
+// The room is everybody's: a peer whose writes are lost, and who then says nothing more, must not keep it.
+TEST(UcJoin, AHeaderWithoutItsWriteDoesNotKeepItsRoom) {
+  HeaderBlocks blocks(4);
+  Join lossy(blocks, 8);
+  Join other(blocks, 8);
+  const std::array<std::byte, 1> bytes{std::byte{1}};
+  for (std::uint32_t number = 1; number <= 3; ++number) lossy.on_header(number, header_with(bytes), Ecn::kNotEct);
+  lossy.on_write(3, 8);
+  lossy.expire();
+  lossy.on_header(4, header_with(bytes), Ecn::kNotEct);
+  lossy.on_write(2, 8);
+  EXPECT_EQ(other.on_header(1, header_with(bytes), Ecn::kNotEct), Join::Heard::kNoRoomAndWaits);
+  lossy.expire();  // 1 waited twice, 4 once; 2 and 3 are whole
+  EXPECT_EQ(lossy.counters().lost_writes, 1u);
+  EXPECT_EQ(lossy.waiting(), 1u);
+  EXPECT_EQ(other.on_header(1, header_with(bytes), Ecn::kNotEct), Join::Heard::kWaits);
+  lossy.on_write(1, 8);
+  EXPECT_TRUE(lossy.poll());
+  EXPECT_TRUE(lossy.poll());
+  EXPECT_FALSE(lossy.poll()) << "what was forgotten";
+  lossy.expire();
+  EXPECT_EQ(lossy.waiting(), 0u);
+  EXPECT_TRUE(lossy.is_consistent());
 }
 
 TEST(UcGranted, ASegmentIsWrittenOnceAndOnlyIfItFits) {
@@ -180,6 +207,7 @@ class World {
       now_ += std::chrono::microseconds(rng_.below(2000));
       if (rng_.below(12) == 0) expect();
       if (rng_.below(25) == 0) cancel();
+      if (rng_.below(40) == 0) join_.expire();
       tell();
       if (rng_.below(2) == 0) write_some();
       arrive();

@@ -21,6 +21,13 @@ class Registered final : public Mr {
   }
 
   const MemoryRegion& region() const { return region_; }
+  // Who else has requests with it, and adds what waits for those. Before the memory is used.
+  void also_settle(std::function<void()> settle) {
+    settle_ = [first = std::move(settle_), settle = std::move(settle)] {
+      if (first) first();
+      settle();
+    };
+  }
 
  private:
   MemoryRegion region_;

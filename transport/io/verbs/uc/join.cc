@@ -76,13 +76,13 @@ void Join::on_write(std::uint32_t number, std::uint32_t bytes) {
   check(*entry);
 }
 
-bool Join::on_header(std::uint32_t number, const WrittenHeader& header, Ecn ecn) {
+Join::Heard Join::on_header(std::uint32_t number, const WrittenHeader& header, Ecn ecn) {
   Entry* entry = find(number);
-  if (entry == nullptr || entry->headed) return false;
+  if (entry == nullptr || entry->headed) return Heard::kKnown;
   const auto block = blocks_.put(header.header);
   if (!block) {
     ++counters_.no_block;
-    return false;
+    return entry->written ? Heard::kNoRoom : Heard::kNoRoomAndWaits;
   }
   entry->headed = true;
   Packet& packet = entry->packet;
@@ -93,7 +93,19 @@ bool Join::on_header(std::uint32_t number, const WrittenHeader& header, Ecn ecn)
   packet.block = *block;
   if (!entry->written) ++waiting_;
   check(*entry);
-  return true;
+  return entry->done ? Heard::kWhole : Heard::kWaits;
+}
+
+void Join::expire() {
+  if (waiting_ == 0) return;
+  for (Entry& entry : entries_) {
+    if (!entry.headed || entry.done) continue;
+    if (entry.old) {
+      forget(entry);
+    } else {
+      entry.old = true;
+    }
+  }
 }
 
 std::optional<Join::Packet> Join::poll() {

@@ -1,7 +1,8 @@
 // Writes and their headers come by different ways; this brings together what belongs together. Pure.
 //
 // A write tells its number (the immediate) and how many bytes it wrote, a header the same number and all else. Numbers
-// count up per peer. What stays alone until `window` later numbers have been seen is forgotten: a loss.
+// count up per peer. What stays alone until `window` later numbers have been seen is forgotten: a loss. So is a header
+// whose write does not come in time, because its room is everybody's.
 #pragma once
 
 #include <cstddef>
@@ -59,8 +60,16 @@ class Join {
   Join& operator=(const Join&) = delete;
 
   void on_write(std::uint32_t number, std::uint32_t bytes);
-  // False: it is known already, or there is no room for it.
-  bool on_header(std::uint32_t number, const WrittenHeader& header, Ecn ecn);
+  enum class Heard : std::uint8_t {
+    kKnown,           // or behind the window
+    kWhole,           // its write was there
+    kWaits,           // for its write
+    kNoRoom,          // so it is lost, unless it comes again
+    kNoRoomAndWaits,  // its write is missing, too
+  };
+  Heard on_header(std::uint32_t number, const WrittenHeader& header, Ecn ecn);
+  // Forgets the headers that waited for their writes at the last call already.
+  void expire();
   // In the order in which they became whole.
   std::optional<Packet> poll();
   bool has_ready() const { return !ready_.empty(); }
@@ -74,6 +83,7 @@ class Join {
     bool written = false;
     bool headed = false;
     bool done = false;  // joined; what else comes of this number is a duplicate
+    bool old = false;   // waited at the last expire()
     Packet packet{};
   };
   Entry* find(std::uint32_t number);  // moves the window; null behind it

@@ -37,6 +37,7 @@ class Outbox {
   Result<void> flush();
   // So many packets of others were taken by the device: what counts for its in_flight.
   void passed(std::size_t packets) { taken_ += packets; }
+  std::uint64_t taken() const { return taken_; }  // by the device, with those
   std::uint64_t batches() const { return batches_; }
 
  private:

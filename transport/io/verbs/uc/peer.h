@@ -31,7 +31,7 @@ struct InLane {
   std::optional<QueuePair> pair{};  // empty: the thread has it
   LaneEnd theirs{};
   LaneEnd ours{};
-  std::uint32_t silent = 0;  // headers that told of a write on it since one came
+  std::uint32_t silent = 0;  // headers whose write was missing, since one came
 };
 
 struct Peer {

@@ -60,7 +60,9 @@ Result<std::unique_ptr<UcIo>> UcIo::open(std::unique_ptr<PacketIo> datagrams, co
                  .mtu = port->active_mtu};
   parts.outbox = std::move(*outbox);
   if (windows) parts.windows = std::move(*windows);
-  return std::unique_ptr<UcIo>(new UcIo(std::move(datagrams), device, options, std::move(parts)));
+  std::unique_ptr<UcIo> io(new UcIo(std::move(datagrams), device, options, std::move(parts)));
+  if (!windows) io->problem_ = windows.error().message;
+  return io;
 }
 
 UcIo::UcIo(std::unique_ptr<PacketIo> datagrams, const Device& device, const UcOptions& options, Parts parts)
@@ -144,11 +146,26 @@ void UcIo::reset(Peer& peer) {
   peer.in.clear();
 }
 
-Result<std::unique_ptr<Mr>> UcIo::reg_mr(const gdr::MemoryRef& memory) { return datagrams_->reg_mr(memory); }
+Result<std::unique_ptr<Mr>> UcIo::reg_mr(const gdr::MemoryRef& memory) {
+  auto made = datagrams_->reg_mr(memory);
+  if (!made) return made;
+  if (auto* registered = dynamic_cast<Registered*>(made->get())) {
+    registered->also_settle([this] { writer_.settle(); });
+  }
+  return made;
+}
+
+// With another domain's memory a request would stop its queue pair.
+const MemoryRegion* UcIo::region_of(const Mr* mr) const {
+  const auto* registered = dynamic_cast<const Registered*>(mr);
+  if (registered == nullptr || registered->region().get()->pd != lane_parts_.domain->get()) return nullptr;
+  return &registered->region();
+}
 
 Landing UcIo::expect(PeerId id, std::uint64_t slot, const MemorySlice& target, std::size_t segment_bytes) {
   Peer* peer = find(id);
-  if (peer == nullptr || windows_ == nullptr || target.mr == nullptr) return {};
+  const MemoryRegion* region = region_of(target.mr);
+  if (peer == nullptr || windows_ == nullptr || region == nullptr) return {};
   const gdr::MemoryRef& memory = target.mr->memory();
   if (target.offset > memory.length || target.length > memory.length - target.offset) return {};
   if (segment_bytes == 0 || segment_bytes > mtu_bytes(lane_parts_.mtu) || !windows_->problem().empty()) return {};
@@ -158,8 +175,7 @@ Landing UcIo::expect(PeerId id, std::uint64_t slot, const MemorySlice& target, s
                           .segment_bytes = static_cast<std::uint32_t>(segment_bytes)};
   const std::uint32_t landing = landings_.add(wanted);
   if (landing == 0) return {};
-  const MemoryRegion& region = static_cast<const Registered&>(*target.mr).region();
-  const auto window = windows_->bind(region, target.offset, target.length, landing);
+  const auto window = windows_->bind(*region, target.offset, target.length, landing);
   if (!window) {
     static_cast<void>(landings_.remove(landing));
     if (!windows_->problem().empty()) warn_once(windows_said_, windows_->problem());
@@ -178,8 +194,8 @@ void UcIo::cancel(Landing landing) {
   const MemorySlice slice = targets_[id];
   const bool tell = landings_.remove(id);
   targets_.erase(id);
-  if (!windows_->unbind(target.window, static_cast<const Registered&>(*slice.mr).region())) {
-    // No lane, no writes; who wrote on them finds out and goes on by datagrams.
+  if (!windows_->unbind(target.window, *region_of(slice.mr))) {
+    // No lane, no writes, and none is accepted from now on; who wrote on them is told at its next headers.
     ++counters_.unsure;
     for (auto& [peer, state] : peers_) {
       for (auto& [key, lane] : state.in) {
@@ -255,26 +271,28 @@ void UcIo::wait(Duration timeout) {
   if (!done || rx_next_ < rx_count_ || ready) return;
   const bool half =
       std::ranges::any_of(peers_, [](const auto& each) { return each.second.join && each.second.join->waiting() > 0; });
-  const bool pending =
-      half || took_less_ || maker_.open() > 0 || !outbox_->empty() || (windows_ != nullptr && windows_->pending());
-  if (pending) timeout = std::min(timeout, kPause);
-  const TimePoint next = std::min(landings_.next_timeout(), lanes_due_);
-  if (next != TimePoint::max()) timeout = std::min(timeout, std::max<Duration>(next - now, kPause));
-  datagrams_->wait(timeout);
+  if (half || took_less_) timeout = std::min(timeout, kPause);
+  datagrams_->wait(std::min(timeout, until_due(now)));
   writer_.poll();
 }
 
-Result<bool> UcIo::arm() {
-  if (rx_next_ < rx_count_) return false;
-  if (!armed_) {
-    const auto armed = recv_queue_.arm();
-    if (!armed) return tl::unexpected(armed.error());
-    armed_ = true;
-  }
+// How long nothing is to be done of which no descriptor tells.
+Duration UcIo::until_due(TimePoint now) const {
+  if (maker_.open() > 0 || !outbox_->empty() || (windows_ != nullptr && windows_->pending())) return kPause;
+  const TimePoint next = std::min(landings_.next_timeout(), lanes_due_);
+  return next == TimePoint::max() ? Duration::max() : std::max<Duration>(next - now, kPause);
+}
+
+Result<Duration> UcIo::arm() {
+  if (rx_next_ < rx_count_) return Duration(0);
+  // Events of what was taken meanwhile would end the next sleep.
+  if (const auto drained = recv_queue_.wait(Duration(0)); !drained) return tl::unexpected(drained.error());
+  if (const auto armed = recv_queue_.arm(); !armed) return tl::unexpected(armed.error());
   // What came before it was armed tells of itself by nothing.
   if (const auto taken = take_writes(); !taken) return tl::unexpected(taken.error());
-  return std::ranges::none_of(peers_,
-                              [](const auto& each) { return each.second.join && each.second.join->has_ready(); });
+  const bool ready =
+      std::ranges::any_of(peers_, [](const auto& each) { return each.second.join && each.second.join->has_ready(); });
+  return ready ? Duration(0) : until_due(clock_.now());
 }
 
 }  // namespace clustar::transport::io::verbs::uc

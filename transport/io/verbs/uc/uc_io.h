@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/base/ring.h"
 #include "transport/base/system_clock.h"
 #include "transport/io/packet_io.h"
 #include "transport/io/verbs/device.h"
@@ -82,10 +83,10 @@ class UcIo final : public PacketIo {
   // Lanes on which the peer can be written to.
   std::size_t lanes_up(PeerId peer) const;
 
-  // For a thread that sleeps without holding the device: readable when a write came that its header waits for. False:
-  // something can be received now. Beside the datagrams' own.
+  // For a thread that sleeps without holding the device: readable when a write came, which its header may wait for.
+  // Beside the datagrams' own. arm(), before that: how long it may sleep at most; 0: something can be received now.
   int readable_fd() const { return recv_queue_.fd(); }
-  Result<bool> arm();
+  Result<Duration> arm();
 
   const Capabilities& capabilities() const override { return capabilities_; }
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
@@ -108,7 +109,9 @@ class UcIo final : public PacketIo {
   Way write(const TxPacket& packet, std::uint64_t taken);
   OutLane* lane_for(Peer& peer, std::uint8_t key);
   void post_chain();
-  Result<std::size_t> send_datagrams(std::span<const TxPacket> packets, bool& full);
+  // `taken`: as write()'s, of the first one.
+  Result<std::size_t> send_datagrams(std::span<const TxPacket> packets, std::uint64_t taken, bool& full);
+  bool may_take(std::uint64_t number);
   bool writable(const TxPacket& packet);
 
   // Receiving.
@@ -124,7 +127,7 @@ class UcIo final : public PacketIo {
   void on_hello(Peer& peer, const LaneEnd& theirs);
   void on_welcome(Peer& peer, const LaneEnd& theirs);
   void on_headers(Peer& peer, const Preamble& preamble, const RxPacket& packet);
-  void on_silent_lane(Peer& peer, std::uint8_t key);
+  void on_missing_write(Peer& peer, std::uint8_t key, bool first_of_batch);
   void fail_lane(Peer& peer, std::uint8_t key, OutLane& lane, const std::string& why);
   void reset(Peer& peer);
   void say(const Peer& peer, Kind kind, std::span<const std::byte> body, std::uint8_t path = 0,
@@ -132,6 +135,8 @@ class UcIo final : public PacketIo {
   void warn_once(bool& said, const std::string& what);
   Peer* find(PeerId peer);
   Join& join_of(Peer& peer);
+  const MemoryRegion* region_of(const Mr* mr) const;  // null: not of this domain
+  Duration until_due(TimePoint now) const;
 
   const UcOptions options_;
   const SystemClock clock_;
@@ -164,12 +169,20 @@ class UcIo final : public PacketIo {
   std::uint64_t chain_taken_ = 0;
   std::uint64_t taken_ = 0;
 
+  // Datagrams whose payload may still be read, in groups: the first one of each, as taken_ counts, and how many the
+  // device below must have taken until all of it are free.
+  struct Group {
+    std::uint64_t first = 0;
+    std::uint64_t free_at = 0;
+  };
+  Ring<Group> datagram_groups_;
+
   std::vector<TxPacket> tx_;
   std::vector<RxPacket> rx_;  // datagrams; those from rx_next_ on are still to be looked at
   std::size_t rx_next_ = 0;
   std::size_t rx_count_ = 0;
   bool took_less_ = false;
-  bool armed_ = false;
+  TimePoint expire_at_{};  // headers without writes
   bool lanes_said_ = false;
   bool windows_said_ = false;
   std::string problem_;  // the first that was said

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "transport/base/bytes.h"
-#include "transport/io/verbs/registered.h"
 #include "transport/io/verbs/uc/uc_io.h"
 
 namespace clustar::transport::io::verbs::uc {
@@ -15,6 +14,8 @@ namespace {
 constexpr std::uint32_t kReceivesAtOnce = 64;
 // So many headers in a row that tell of writes of which none came: not loss, but a lane that does not work.
 constexpr std::uint32_t kSilent = 1024;
+// A header waits for its write once to twice so long.
+constexpr Duration kHeaderWaits = std::chrono::milliseconds(250);
 constexpr int kMostAsks = 9;
 constexpr Duration kAskAfter = std::chrono::milliseconds(10);  // doubled each time: 5 s in all
 
@@ -28,24 +29,27 @@ Result<void> UcIo::step(TimePoint now) {
       const auto id = static_cast<std::uint32_t>(bound->tag);
       const auto found = targets_.find(id);
       if (found == targets_.end()) continue;
-      const MemoryRegion& region = static_cast<const Registered&>(*found->second.mr).region();
-      landings_.bound(id, bound->rkey, region.address(found->second.offset), now);
+      landings_.bound(id, bound->rkey, region_of(found->second.mr)->address(found->second.offset), now);
     }
     if (!windows_->problem().empty()) warn_once(windows_said_, windows_->problem());
   }
   take_lane_jobs(now);
+  if (now >= expire_at_) {
+    expire_at_ = now + kHeaderWaits;
+    for (auto& [id, peer] : peers_) {
+      if (peer.join) peer.join->expire();
+    }
+  }
   tell(now);
   return outbox_->flush();
 }
 
 Result<void> UcIo::take_writes() {
   std::array<ibv_wc, 64> completions;
-  bool any = false;
   for (;;) {
     const auto taken = recv_queue_.poll(completions);
     if (!taken) return tl::unexpected(taken.error());
     if (*taken == 0) break;
-    any = true;
     missing_receives_ += static_cast<std::uint32_t>(*taken);
     for (const ibv_wc& done : std::span(completions).first(*taken)) {
       if (done.status != IBV_WC_SUCCESS || (done.wc_flags & IBV_WC_WITH_IMM) == 0) continue;
@@ -56,11 +60,6 @@ Result<void> UcIo::take_writes() {
       peer->in.at(from->second.second).silent = 0;
       join_of(*peer).on_write(ntohl(done.imm_data), done.byte_len);
     }
-  }
-  if (any && armed_) {
-    const auto event = recv_queue_.wait(Duration(0));
-    if (!event) return tl::unexpected(event.error());
-    armed_ = !*event;
   }
   post_receives();
   return {};
@@ -279,22 +278,24 @@ void UcIo::on_body(Peer& peer, const Preamble& preamble, const RxPacket& packet,
     on_welcome(peer, *end);
   } else if (const auto found = peer.out.find(end->key); found != peer.out.end()) {
     OutLane& lane = found->second;
-    if (lane.state == OutLane::State::kUp && lane.ours.queue_pair == end->answers) {
+    const bool meant = end->answers == 0 || lane.ours.queue_pair == end->answers;
+    if (lane.state == OutLane::State::kUp && meant) {
       fail_lane(peer, end->key, lane, "it hears of writes, but none arrive");
     }
   }
 }
 
 void UcIo::on_hello(Peer& peer, const LaneEnd& theirs) {
+  if (counters_.unsure > 0) return;  // no lane may write any more
   const auto found = peer.in.find(theirs.key);
+  if (found != peer.in.end() && !found->second.pair) return;  // the thread is at it, or at an older one: it asks again
   if (found != peer.in.end() && found->second.theirs == theirs) {
-    if (!found->second.pair) return;  // the thread is at it
     std::array<std::byte, LaneEnd::kSize> body;
     found->second.ours.serialize_to(body);
     return say(peer, Kind::kWelcome, body);
   }
   if (found != peer.in.end()) {
-    if (found->second.pair) in_by_number_.erase(found->second.pair->number());
+    in_by_number_.erase(found->second.pair->number());
     peer.in.erase(found);
   } else if (in_by_number_.size() + maker_.open() >= options_.most_lanes) {
     return;
@@ -336,7 +337,7 @@ void UcIo::on_headers(Peer& peer, const Preamble& preamble, const RxPacket& pack
   Join& join = join_of(peer);
   for (std::uint16_t i = 0; i < preamble.number; ++i, ++number) {
     const auto header = WrittenHeader::parse(rest);
-    if (!header) {
+    if (!header || lane_path(header->lane) >= capabilities_.paths) {
       ++counters_.malformed;
       return;
     }
@@ -345,20 +346,29 @@ void UcIo::on_headers(Peer& peer, const Preamble& preamble, const RxPacket& pack
     // The batch went the way of the writes of its path, so its mark is theirs; of other paths nothing is known.
     const bool marked = packet.ecn == Ecn::kCe && lane_path(header->lane) == packet.path;
     const Ecn plain = capabilities_.marks && header->ect ? Ecn::kEct0 : Ecn::kNotEct;
-    if (!join.on_header(number, *header, marked && header->ect ? Ecn::kCe : plain)) continue;
-    const auto lane = peer.in.find(header->lane);
-    if (lane != peer.in.end() && ++lane->second.silent > kSilent) on_silent_lane(peer, header->lane);
+    const Join::Heard heard = join.on_header(number, *header, marked && header->ect ? Ecn::kCe : plain);
+    if (heard == Join::Heard::kWaits || heard == Join::Heard::kNoRoomAndWaits)
+      on_missing_write(peer, header->lane, i == 0);
   }
 }
 
-void UcIo::on_silent_lane(Peer& peer, std::uint8_t key) {
-  InLane& lane = peer.in.at(key);
-  LaneEnd end = lane.ours;
-  end.answers = lane.theirs.queue_pair;
+void UcIo::on_missing_write(Peer& peer, std::uint8_t key, bool first_of_batch) {
+  LaneEnd end{.key = key, .mtu = static_cast<std::uint8_t>(lane_parts_.mtu)};
+  if (const auto found = peer.in.find(key); found != peer.in.end()) {
+    InLane& lane = found->second;
+    if (++lane.silent <= kSilent) return;
+    // They may have come since this step began. Its error is the next step's.
+    static_cast<void>(take_writes());
+    if (lane.silent == 0) return;
+    lane.silent = 0;
+    end = lane.ours;
+    end.answers = lane.theirs.queue_pair;
+  } else if (!first_of_batch) {
+    return;
+  }
   std::array<std::byte, LaneEnd::kSize> body;
   end.serialize_to(body);
   say(peer, Kind::kDown, body);
-  lane.silent = 0;
 }
 
 }  // namespace clustar::transport::io::verbs::uc

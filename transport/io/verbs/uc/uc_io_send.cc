@@ -1,7 +1,6 @@
 // Sending: which packets are written into place, and what goes with them.
 #include <algorithm>
 
-#include "transport/io/verbs/registered.h"
 #include "transport/io/verbs/uc/uc_io.h"
 
 namespace clustar::transport::io::verbs::uc {
@@ -18,7 +17,7 @@ OutLane* UcIo::lane_for(Peer& peer, std::uint8_t key) {
 }
 
 bool UcIo::writable(const TxPacket& packet) {
-  if (packet.destination.slot == 0 || packet.payload.mr == nullptr) return false;
+  if (packet.destination.slot == 0 || region_of(packet.payload.mr) == nullptr) return false;
   const std::size_t header = packet.header.bytes().size();
   const MemorySlice& payload = packet.payload;
   const std::size_t memory = payload.mr->memory().length;
@@ -57,8 +56,7 @@ UcIo::Way UcIo::write(const TxPacket& packet, std::uint64_t taken) {
     chain_lane_ = lane.writer;
     chain_taken_ = taken;
   }
-  const MemoryRegion& region = static_cast<const Registered&>(*packet.payload.mr).region();
-  chain_.push_back({.from = region.slice(packet.payload.offset, packet.payload.length),
+  chain_.push_back({.from = region_of(packet.payload.mr)->slice(packet.payload.offset, packet.payload.length),
                     .address = target->address,
                     .rkey = target->rkey,
                     .number = peer.next_number++});
@@ -74,7 +72,7 @@ void UcIo::post_chain() {
 }
 
 // Those from the front that are not written into place.
-Result<std::size_t> UcIo::send_datagrams(std::span<const TxPacket> packets, bool& full) {
+Result<std::size_t> UcIo::send_datagrams(std::span<const TxPacket> packets, std::uint64_t taken, bool& full) {
   std::size_t count = 0;
   for (; count < std::min(packets.size(), tx_.size()); ++count) {
     const TxPacket& packet = packets[count];
@@ -95,9 +93,24 @@ Result<std::size_t> UcIo::send_datagrams(std::span<const TxPacket> packets, bool
   const auto sent = datagrams_->send(std::span(tx_).first(count));
   if (!sent) return sent;
   outbox_->passed(*sent);
+  const Capabilities& below = datagrams_->capabilities();
+  if (*sent > 0 && !below.copies) datagram_groups_.push_back({taken, outbox_->taken() + below.in_flight});
   counters_.datagrams_sent += *sent;
   full = *sent < count;
   return sent;
+}
+
+// What payload may still be read is bounded, whichever way it went: see Capabilities::in_flight.
+bool UcIo::may_take(std::uint64_t number) {
+  while (!datagram_groups_.empty() && datagram_groups_.front().free_at <= outbox_->taken())
+    datagram_groups_.pop_front();
+  // Behind many writes only few datagrams went, and none may follow that would tell.
+  if (!datagram_groups_.empty() && number - datagram_groups_.front().first >= capabilities_.in_flight) {
+    datagrams_->settle();
+    while (!datagram_groups_.empty()) datagram_groups_.pop_front();
+  }
+  const auto oldest = writer_.oldest();
+  return !oldest || number - *oldest < capabilities_.in_flight;
 }
 
 Result<std::size_t> UcIo::send(std::span<const TxPacket> packets) {
@@ -106,11 +119,8 @@ Result<std::size_t> UcIo::send(std::span<const TxPacket> packets) {
   bool full = false;
   std::optional<Error> error;
   while (taken < packets.size() && !full && !error) {
-    // What payload may still be read is bounded, whichever way it went: see Capabilities::in_flight.
-    if (const auto oldest = writer_.oldest(); oldest && taken_ + taken - *oldest >= capabilities_.in_flight) {
-      full = true;
-      break;
-    }
+    full = !may_take(taken_ + taken);
+    if (full) break;
     const Way way = write(packets[taken], taken_ + taken);
     full = way == Way::kFull;
     if (way == Way::kWritten) ++taken;
@@ -121,7 +131,7 @@ Result<std::size_t> UcIo::send(std::span<const TxPacket> packets) {
     if (const auto flushed = outbox_->flush(); !flushed) error = flushed.error();
     full = !outbox_->empty();
     if (full || error) continue;
-    const auto sent = send_datagrams(packets.subspan(taken), full);
+    const auto sent = send_datagrams(packets.subspan(taken), taken_ + taken, full);
     if (sent) {
       taken += *sent;
     } else {

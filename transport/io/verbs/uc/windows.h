@@ -42,7 +42,8 @@ class Windows {
 
   // Why nothing can be bound any more; empty: it can.
   const std::string& problem() const { return problem_; }
-  bool pending() const { return pending_ > 0; }        // poll() has something to come
+  // poll() has something to come.
+  bool pending() const { return pending_ > 0 && problem_.empty(); }
   std::uint64_t binds() const { return bind_count_; }  // and unbinds
 
  private:

@@ -59,7 +59,8 @@ struct LaneEnd {
   std::uint32_t psn = 0;         // 24 bits, of its first packet
   std::uint8_t key = 0;
   std::uint8_t mtu = 0;
-  std::uint32_t answers = 0;  // the queue pair that asked or that writes in vain; 0 in a hello
+  // The queue pair that asked, or that writes in vain. 0: in a hello; in a Down any, as the lane is not known.
+  std::uint32_t answers = 0;
 
   void serialize_to(std::span<std::byte, kSize> out) const;
   static std::optional<LaneEnd> parse(std::span<const std::byte> body);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -34,13 +35,13 @@ void Writer::remove(std::uint32_t index) {
 std::optional<std::uint32_t> Writer::room(std::uint32_t index) {
   const std::lock_guard lock(mutex_);
   if (!lanes_[index].problem.empty()) return std::nullopt;
-  return requests_ - lanes_[index].outstanding;
+  return requests_ - outstanding(lanes_[index]);
 }
 
 bool Writer::post(std::uint32_t index, std::span<const Write> writes, std::uint64_t taken) {
   const std::lock_guard lock(mutex_);
   Lane& lane = lanes_[index];
-  if (!lane.problem.empty()) return false;
+  if (!lane.pair || !lane.problem.empty()) return false;
   std::array<ibv_send_wr, kMostChain> requests;
   std::array<ibv_sge, kMostChain> pieces;
   for (std::size_t i = 0; i < writes.size(); ++i) {
@@ -60,18 +61,18 @@ bool Writer::post(std::uint32_t index, std::span<const Write> writes, std::uint6
   const auto count = static_cast<std::uint32_t>(writes.size());
   if (const auto posted = lane.pair->post(requests[0]); !posted) {
     // What was posted of the chain completes invisibly, so nobody would know when: end it.
-    static_cast<void>(lane.pair->to_error());
+    lane.pair.reset();
     on_failure(lane, posted.error().message);
     return false;
   }
-  lane.outstanding += count;
+  lane.posted += count;
   lane.chains.push_back({taken, count});
   return true;
 }
 
 void Writer::on_failure(Lane& lane, std::string why) {
   lane.problem = std::move(why);
-  lane.outstanding = 0;
+  lane.finished = lane.posted;
   while (!lane.chains.empty()) lane.chains.pop_front();
 }
 
@@ -84,10 +85,11 @@ void Writer::poll_locked() {
       Lane& lane = lanes_[static_cast<std::uint32_t>(completion.wr_id)];
       if (lane.generation != completion.wr_id >> 32 || !lane.pair || lane.chains.empty()) continue;
       if (completion.status != IBV_WC_SUCCESS) {
-        on_failure(lane, lane.pair->explain(completion).message);
+        // What stopped it comes before what it flushed.
+        on_failure(lane, lane.problem.empty() ? lane.pair->explain(completion).message : lane.problem);
         continue;
       }
-      lane.outstanding -= lane.chains.pop_front().count;
+      lane.finished += lane.chains.pop_front().count;
     }
   }
 }
@@ -113,19 +115,44 @@ std::optional<std::uint64_t> Writer::oldest() {
   return oldest;
 }
 
-bool Writer::idle_locked() const {
-  return std::ranges::all_of(lanes_, [](const Lane& lane) { return lane.outstanding == 0; });
+bool Writer::finished_locked(std::span<const std::uint64_t> targets) const {
+  return std::ranges::equal(targets, std::span(lanes_).first(targets.size()),
+                            [](std::uint64_t target, const Lane& lane) { return lane.finished >= target; });
+}
+
+void Writer::stop_locked(std::span<const std::uint64_t> targets) {
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    Lane& lane = lanes_[i];
+    if (lane.finished >= targets[i] || !lane.pair) continue;
+    // Its flushed requests are the sign that it has stopped.
+    static_cast<void>(lane.pair->to_error());
+    lane.problem = "it did not send for 1 s: is the link down, or paused by the switch (PFC counters)?";
+  }
+}
+
+// Without its queue pair the NIC has nothing left to read for it.
+void Writer::end_locked(std::span<const std::uint64_t> targets) {
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    Lane& lane = lanes_[i];
+    if (lane.finished >= targets[i]) continue;
+    lane.pair.reset();
+    on_failure(lane, lane.problem);
+  }
 }
 
 void Writer::settle() {
-  const auto deadline = std::chrono::steady_clock::now() + kLongestSettle;
-  for (;;) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<std::uint64_t> targets;
+  for (bool first = true, stopped = false;; first = false) {
     {
       const std::lock_guard lock(mutex_);
+      if (first) std::ranges::transform(lanes_, std::back_inserter(targets), &Lane::posted);
       poll_locked();
-      if (idle_locked()) return;
+      if (finished_locked(targets)) return;
+      const auto waited = std::chrono::steady_clock::now() - begin;
+      if (waited > 2 * kPatience) return end_locked(targets);
+      if (waited > kPatience && !std::exchange(stopped, true)) stop_locked(targets);
     }
-    if (std::chrono::steady_clock::now() > deadline) return;
     std::this_thread::yield();
   }
 }

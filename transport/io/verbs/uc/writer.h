@@ -25,7 +25,8 @@ struct Write {
 class Writer {
  public:
   static constexpr std::size_t kMostChain = 64;
-  static constexpr Duration kLongestSettle = std::chrono::seconds(2);
+  // What settle() waits for a lane before it stops that, and then for the requests to be given back.
+  static constexpr Duration kPatience = std::chrono::seconds(1);
 
   // `queue` is the send queue of every pair that is added, and outlives this.
   Writer(const CompletionQueue& queue, std::uint32_t requests_per_lane) : queue_(queue), requests_(requests_per_lane) {}
@@ -42,7 +43,8 @@ class Writer {
   std::string problem(std::uint32_t lane);
   // The oldest packet, as post() named it, whose payload may still be read; nothing: none is.
   std::optional<std::uint64_t> oldest();
-  // Returns when no payload that was posted before is read any more, or after kLongestSettle.
+  // Returns when no payload is read any more of what was posted before. Lanes that do not send it are ended, so that is
+  // certain, and nobody waits for them again.
   void settle();
 
  private:
@@ -53,13 +55,18 @@ class Writer {
   struct Lane {
     std::optional<QueuePair> pair{};
     std::uint32_t generation = 0;  // of completions
-    std::uint32_t outstanding = 0;
+    std::uint64_t posted = 0;
+    std::uint64_t finished = 0;
     Ring<Chain> chains{};  // each ends with a request that completes visibly
     std::string problem{};
   };
   void poll_locked();
   void on_failure(Lane& lane, std::string why);
-  bool idle_locked() const;
+  std::uint32_t outstanding(const Lane& lane) const { return static_cast<std::uint32_t>(lane.posted - lane.finished); }
+  // Whether lanes have finished so many each.
+  bool finished_locked(std::span<const std::uint64_t> targets) const;
+  void stop_locked(std::span<const std::uint64_t> targets);
+  void end_locked(std::span<const std::uint64_t> targets);
 
   const CompletionQueue& queue_;
   const std::uint32_t requests_;
