@@ -212,6 +212,39 @@ TEST_F(UdIoTest, ALinkThatIsDownIsLossAndNotTheEnd) {
   EXPECT_TRUE(whole(received[0]));
 }
 
+// Packets that the network device holds back stop the queue pair, as a switch's pause does.
+TEST_F(UdIoTest, WhoOnlyReceivesLearnsThatSettlingStoppedTheQueuePairs) {
+  connect();
+  {
+    // Unlike netem, which lets the device have its buffers back at once.
+    output_of("tc qdisc replace dev va root tbf rate 1kbit burst 2000 limit 1000000");
+    std::vector<io::TxPacket> packets;
+    for (unsigned i = 0; i < 200; ++i) packets.push_back(packet(8 * i));
+    send(packets);
+    std::thread([this] { a->settle(); }).join();
+    output_of("tc qdisc del dev va root");
+  }
+  const auto armed = a->arm();
+  ASSERT_FALSE(armed);
+  EXPECT_THAT(armed.error().message, HasSubstr("did not send for 1 s"));
+  io::RxPacket none;
+  const auto received = a->receive(std::span(&none, 1));
+  ASSERT_FALSE(received);
+  EXPECT_EQ(received.error().message, armed.error().message);
+}
+
+TEST_F(UdIoTest, MoreThanTheWindowToAPeerThatDoesNotAnswerIsTakenAndLost) {
+  connect();
+  auto nobody = b->local();
+  nobody.gid.bytes[15] = 77;  // 10.9.0.77
+  io::TxPacket lost = packet(1);
+  lost.peer = must(a->add_peer(nobody));
+  const std::vector<io::TxPacket> packets(a->capabilities().in_flight + 100, lost);
+  send({lost});
+  // It is known by now that nobody answers.
+  EXPECT_EQ(must(a->send(packets)), packets.size());
+}
+
 TEST_F(UdIoTest, MemoryMayGoRightAfterItWasSent) {
   connect();
   for (unsigned round = 0; round < 20; ++round) {

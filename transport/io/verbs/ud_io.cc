@@ -228,7 +228,7 @@ Result<std::size_t> UdIo::send(std::span<const TxPacket> packets) {
   unresolved_ = taken->unresolved;
   if (took_less_) {
     ++counters_.back_pressure;
-    completed_ = tx_->completed(false);
+    completed_ = taken->completed;
   }
   if (peers_.retiring()) peers_.finished(tx_->finished());
   return taken->packets;
@@ -306,6 +306,9 @@ void UdIo::release(std::span<const RxPacket> packets) {
 
 void UdIo::look_for_events(TimePoint now) {
   events_at_ = now + kEventInterval;
+  // settle() stops queue pairs, which receive no more either, and completes nothing that a receiver would see.
+  lost_ = tx_->lost();
+  if (lost_) return;
   for (;;) {
     const auto event = device_.poll_event();
     if (!event) {
@@ -326,6 +329,7 @@ void UdIo::look_for_events(TimePoint now) {
 std::vector<int> UdIo::readable_fds() const { return {rx_->queue().fd(), device_.event_fd()}; }
 
 Result<bool> UdIo::arm() {
+  if (!lost_) lost_ = tx_->lost();
   if (lost_) return tl::unexpected(*lost_);
   const auto armed = rx_->arm();
   if (!armed) lost_ = armed.error();
@@ -345,7 +349,7 @@ void UdIo::wait(Duration timeout) {
     const auto drained = tx_->completions().wait(Duration(0));
     const auto ready = drained ? tx_->completions().arm() : Result<void>(tl::unexpected(drained.error()));
     if (!ready) lost_ = ready.error();
-    if (!ready || tx_->completed(true) > completed_) return;
+    if (!ready || tx_->completed() > completed_) return;
     count = 3;
   }
   timeout = std::max(timeout, Duration::zero());
