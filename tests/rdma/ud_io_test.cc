@@ -59,6 +59,22 @@ class Sniffer {
   int fd_;
 };
 
+// Of a network device, while it lives.
+class LinkMtu {
+ public:
+  LinkMtu(const std::string& interface, const std::string& mtu)
+      : set_("ip link set " + interface + " mtu "), before_(output_of("cat /sys/class/net/" + interface + "/mtu")) {
+    output_of(set_ + mtu);
+  }
+  ~LinkMtu() { EXPECT_NO_THROW(output_of(set_ + before_)); }
+  LinkMtu(const LinkMtu&) = delete;
+  LinkMtu& operator=(const LinkMtu&) = delete;
+
+ private:
+  const std::string set_;
+  const std::string before_;
+};
+
 class UdIoTest : public UdPair {};
 
 TEST_F(UdIoTest, ClassAndEctAreOnTheWireAndPathsHaveSourcePortsOfTheirOwn) {
@@ -210,6 +226,78 @@ TEST_F(UdIoTest, ALinkThatIsDownIsLossAndNotTheEnd) {
   }
   ASSERT_FALSE(received.empty());
   EXPECT_TRUE(whole(received[0]));
+  const auto limit = SteadyClock::now() + seconds(10);
+  while (a->counters().renewed == 0 && SteadyClock::now() < limit) {
+    must(a->receive(std::span(&none, 1)));
+    a->wait(milliseconds(10));
+  }
+  EXPECT_GT(a->counters().renewed, 0u) << "its neighbour may have another address by now";
+}
+
+TEST_F(UdIoTest, ASilentPeerIsResolvedAnewAndPacketsGoOnMeanwhile) {
+  connect();
+  unsigned sent = 0;
+  const auto limit = SteadyClock::now() + seconds(20);
+  while (a->counters().renewed < 2 && SteadyClock::now() < limit) {
+    io::TxPacket next = packet(sent++);
+    next.traffic_class = static_cast<std::uint8_t>(sent % 2);  // of handles that were made later
+    send({next});
+    io::RxPacket none;
+    EXPECT_EQ(must(a->receive(std::span(&none, 1))), 0u);
+    EXPECT_EQ(collect(1).size(), 1u) << sent;
+  }
+  EXPECT_GE(a->counters().renewed, 2u);
+  EXPECT_EQ(a->counters().unresolved, 0u);
+  EXPECT_EQ(b->counters().renewed, 0u) << "it did not send";
+}
+
+TEST_F(UdIoTest, TheNumbersOfADeadProcessAreNotInTheWayOfItsSuccessor) {
+  connect();
+  const auto later = b->local();
+  auto dead = later;
+  for (std::uint32_t& number : dead.queue_pairs) number += 0x1000;
+  dead.queue_pairs[2] = later.queue_pairs[5];
+  ++dead.q_key;
+  must(a->remove_peer(to_peer));
+  const auto old = must(a->add_peer(dead));
+  to_peer = must(a->add_peer(later));
+  EXPECT_EQ(a->peers(), 1u);
+  send({packet(1)});
+  EXPECT_EQ(collect(1).size(), 1u);
+  io::TxPacket lost = packet(2);
+  lost.peer = old;
+  send({lost});
+  EXPECT_EQ(a->counters().unresolved, 1u);
+  // It goes without its successor's numbers.
+  must(a->remove_peer(old));
+  io::TxPacket reply = packet(3);
+  reply.payload = {};
+  reply.peer = to_a;
+  send({reply}, *b);
+  io::RxPacket heard;
+  std::size_t count = 0;
+  for (const auto limit = SteadyClock::now() + seconds(5); count == 0 && SteadyClock::now() < limit;) {
+    a->wait(milliseconds(10));
+    count = must(a->receive(std::span(&heard, 1)));
+  }
+  ASSERT_EQ(count, 1u);
+  EXPECT_EQ(heard.peer, to_peer);
+  a->release(std::span(&heard, 1));
+}
+
+TEST_F(UdIoTest, ALongDatagramOfWhoKnowsTheKeyIsDroppedAndNotTheEnd) {
+  const LinkMtu senders("va", "4200");
+  const LinkMtu receivers("vb", "1500");
+  connect();
+  std::vector<std::byte> bytes(1400);
+  const auto own = must(a->reg_mr(gdr::MemoryRef::host(bytes.data(), bytes.size())));
+  io::TxPacket wrong = packet(2);
+  wrong.payload = {own.get(), 0, bytes.size()};
+  send({wrong, packet(10)});  // by the same path
+  const auto received = collect(2, milliseconds(200));
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_EQ(received[0].number, 10u);
+  EXPECT_EQ(b->counters().malformed, 1u);
 }
 
 // Packets that the network device holds back stop the queue pair, as a switch's pause does.

@@ -42,7 +42,7 @@ class UdTx {
     std::size_t lost = 0;     // of them, to peers that do not resolve
     std::size_t chains = 0;
     std::size_t bytes = 0;
-    bool unresolved = false;  // the next packet waits for its peer's handles, not for room
+    bool unresolved = false;      // the next packet waits for its peer's handles, not for room
     std::uint64_t completed = 0;  // chains that had completed when room was last looked for
   };
   // Packets that were found valid, whose peers are known. Error: the device's end.
