@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "transport/io/verbs/device_list.h"
 #include "transport/io/verbs/ud_io.h"
@@ -17,6 +18,12 @@ namespace verbs = transport::io::verbs;
 constexpr std::uint8_t kPaths = 8;
 static_assert(kPaths <= kMaxPorts);
 
+Result<std::vector<verbs::GidEntry>> gids_of(const verbs::PortInfo& port) {
+  const auto device = verbs::Device::open(port.device);
+  if (!device) return tl::unexpected(device.error());
+  return device->gids(port.port);
+}
+
 }  // namespace
 
 transport::io::verbs::Gid gid_of(const net::Address& address) {
@@ -29,20 +36,20 @@ transport::io::verbs::Gid gid_of(const net::Address& address) {
   return gid;
 }
 
-Result<RdmaPort> rdma_port_of(const net::Interface& interface, const net::Address& local) {
+Result<RdmaPort> rdma_port_of(const Config& config, const net::Interface& interface, const net::Address& local) {
   const verbs::Gid wanted = gid_of(local);
-  const auto ports = verbs::list_ports({});
+  const auto filter = verbs::HcaFilter::parse(config.ib_hca);
+  if (!filter) return tl::unexpected(filter.error());
+  const auto ports = verbs::list_ports(*filter);
   if (!ports) return tl::unexpected(ports.error());
   std::string seen;
   for (const verbs::PortInfo& port : *ports) {
     seen += fmt::format("{}{} port {} ({}", seen.empty() ? "" : ", ", port.device, port.port,
                         port.problem.empty() ? port.state : port.problem);
     if (port.active && port.problem.empty()) {
-      const auto device = verbs::Device::open(port.device);
-      if (!device) return tl::unexpected(device.error());
-      const auto table = device->gids(port.port);
-      if (!table) return tl::unexpected(table.error());
-      for (const verbs::GidEntry& entry : *table) {
+      const auto table = gids_of(port);
+      if (!table) seen += ", " + table.error().message;
+      for (const verbs::GidEntry& entry : table.value_or(std::vector<verbs::GidEntry>{})) {
         if (entry.type != verbs::GidType::kRoceV2) continue;
         if (entry.gid == wanted) {
           return RdmaPort{port.device, static_cast<std::uint8_t>(port.port), static_cast<int>(entry.index)};
@@ -52,14 +59,16 @@ Result<RdmaPort> rdma_port_of(const net::Interface& interface, const net::Addres
     }
     seen += ")";
   }
+  const std::string which =
+      config.ib_hca.empty() ? "here" : fmt::format("that CLUSTAR_IB_HCA or NCCL_IB_HCA = '{}' allows", config.ib_hca);
   return fail(ErrorCode::kUnavailable,
-              fmt::format("mlt: no active RoCE v2 port has {}, the address of {}; RDMA ports here: {}. Choose an "
+              fmt::format("mlt: no active RoCE v2 port has {}, the address of {}; RDMA ports {}: {}. Choose an "
                           "interface of one of them by CLUSTAR_SOCKET_IFNAME, or set CLUSTAR_IO=udp",
-                          wanted.to_string(), interface.name, seen.empty() ? "none" : seen));
+                          wanted.to_string(), interface.name, which, seen.empty() ? "none" : seen));
 }
 
-Result<Device> open_verbs_ud_device(const net::Interface& interface, const net::Address& local) {
-  const auto place = rdma_port_of(interface, local);
+Result<Device> open_verbs_ud_device(const Config& config, const net::Interface& interface, const net::Address& local) {
+  const auto place = rdma_port_of(config, interface, local);
   if (!place) return tl::unexpected(place.error());
   auto opened = verbs::UdIo::open(
       {.device = place->device, .port = place->port, .gid = {.index = place->gid_index}, .paths = kPaths});

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "mlt/driver/device.h"
+#include "transport/base/config.h"
 #include "transport/io/verbs/gid.h"
 
 namespace clustar::mlt::driver {
@@ -15,13 +16,15 @@ struct RdmaPort {
   std::uint8_t port = 1;
   int gid_index = 0;
 };
-// Error kUnavailable: no active RoCE v2 port has it; names those there are.
-Result<RdmaPort> rdma_port_of(const transport::net::Interface& interface, const transport::net::Address& local);
+// Error kUnavailable: no active RoCE v2 port that `ib_hca` lets pass has it; names those it lets pass.
+Result<RdmaPort> rdma_port_of(const Config& config, const transport::net::Interface& interface,
+                              const transport::net::Address& local);
 
 // RoCE v2 takes an interface's addresses as the GIDs of its port.
 transport::io::verbs::Gid gid_of(const transport::net::Address& address);
 
 // Errors: as rdma_port_of, and what the device refuses.
-Result<Device> open_verbs_ud_device(const transport::net::Interface& interface, const transport::net::Address& local);
+Result<Device> open_verbs_ud_device(const Config& config, const transport::net::Interface& interface,
+                                    const transport::net::Address& local);
 
 }  // namespace clustar::mlt::driver

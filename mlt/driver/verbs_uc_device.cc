@@ -17,8 +17,8 @@ static_assert(kPaths <= kMaxPorts);
 
 }  // namespace
 
-Result<Device> open_verbs_uc_device(const net::Interface& interface, const net::Address& local) {
-  const auto place = rdma_port_of(interface, local);
+Result<Device> open_verbs_uc_device(const Config& config, const net::Interface& interface, const net::Address& local) {
+  const auto place = rdma_port_of(config, interface, local);
   if (!place) return tl::unexpected(place.error());
   auto below = verbs::UdIo::open({.device = place->device,
                                   .port = place->port,

@@ -1,6 +1,8 @@
 // MLT over verbs UD beyond the suite of transports: who is refused, and a network that loses.
 #include <gmock/gmock.h>
 
+#include <functional>
+
 #include "mlt/driver/mlt_transport.h"
 #include "mlt/driver/udp_device.h"
 #include "mlt/driver/verbs_device.h"
@@ -14,11 +16,17 @@ namespace {
 namespace driver = mlt::driver;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class MltOverUd : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const std::string reason = tests::why_no_devices(); !reason.empty()) GTEST_SKIP() << reason;
+  }
+  static driver::OpenDevice ud_device(const std::string& hca = "") {
+    Config config;
+    config.ib_hca = hca;
+    return std::bind_front(driver::open_verbs_ud_device, config);
   }
   std::unique_ptr<Transport> create(const std::string& interface, driver::OpenDevice open) {
     Config config;
@@ -34,7 +42,7 @@ class MltOverUd : public ::testing::Test {
 };
 
 TEST_F(MltOverUd, AnInterfaceWithoutAnRdmaPortIsAnErrorThatNamesThoseWith) {
-  const auto transport = create("lo", driver::open_verbs_ud_device);
+  const auto transport = create("lo", ud_device());
   const auto listener = transport->listen(0, {});
   ASSERT_FALSE(listener);
   EXPECT_EQ(listener.error().code, ErrorCode::kUnavailable);
@@ -42,8 +50,17 @@ TEST_F(MltOverUd, AnInterfaceWithoutAnRdmaPortIsAnErrorThatNamesThoseWith) {
                                               HasSubstr("CLUSTAR_SOCKET_IFNAME"), HasSubstr("CLUSTAR_IO=udp")));
 }
 
+TEST_F(MltOverUd, APortThatIsExcludedIsNotOpened) {
+  const auto transport = create("va", ud_device("^=rxe_a"));
+  const auto listener = transport->listen(0, {});
+  ASSERT_FALSE(listener);
+  EXPECT_THAT(listener.error().message, AllOf(HasSubstr("10.9.0.1"), HasSubstr("NCCL_IB_HCA = '^=rxe_a'"),
+                                              HasSubstr("rxe_b port 1"), Not(HasSubstr("rxe_a port"))));
+  EXPECT_TRUE(create("va", ud_device("=rxe_a:1"))->listen(0, {}));
+}
+
 TEST_F(MltOverUd, WhoRunsOverUdpIsRefusedAndToldTheSetting) {
-  const auto ud = create("va", driver::open_verbs_ud_device);
+  const auto ud = create("va", ud_device());
   const auto udp = create("vb", driver::open_udp_device);
   const auto by_ud = ud->listen(0, {});
   const auto by_udp = udp->listen(0, {});
@@ -57,8 +74,8 @@ TEST_F(MltOverUd, WhoRunsOverUdpIsRefusedAndToldTheSetting) {
 }
 
 TEST_F(MltOverUd, MessagesAreWholeThoughTheNetworkIsNot) {
-  const auto from = create("va", driver::open_verbs_ud_device);
-  const auto to = create("vb", driver::open_verbs_ud_device);
+  const auto from = create("va", ud_device());
+  const auto to = create("vb", ud_device());
   Connection connection = connect(*from, *to);
   ASSERT_TRUE(connection.send && connection.recv);
   const tests::Netem trouble("delay 1ms reorder 20% loss 3% duplicate 3% corrupt 3%");

@@ -1,5 +1,6 @@
 // MLT over verbs UD: rank by rank on the two devices of one host, so that each message crosses the cable.
 #include <atomic>
+#include <functional>
 
 #include "mlt/driver/mlt_transport.h"
 #include "mlt/driver/verbs_device.h"
@@ -29,7 +30,8 @@ TransportUnderTest over_ud(const std::string& name, const std::string& engine, c
       config.psk_file = file.path();
       config.psk_mode = psk_mode;
     }
-    return driver::MltTransport::create(config, clock, std::move(log), driver::open_verbs_ud_device);
+    return driver::MltTransport::create(config, clock, std::move(log),
+                                        std::bind_front(driver::open_verbs_ud_device, config));
   };
   return {name, create, engine == "inline"};
 }

@@ -59,6 +59,22 @@ class Sniffer {
   int fd_;
 };
 
+// Of a network device, while it lives.
+class LinkMtu {
+ public:
+  LinkMtu(const std::string& interface, const std::string& mtu)
+      : set_("ip link set " + interface + " mtu "), before_(output_of("cat /sys/class/net/" + interface + "/mtu")) {
+    output_of(set_ + mtu);
+  }
+  ~LinkMtu() { EXPECT_NO_THROW(output_of(set_ + before_)); }
+  LinkMtu(const LinkMtu&) = delete;
+  LinkMtu& operator=(const LinkMtu&) = delete;
+
+ private:
+  const std::string set_;
+  const std::string before_;
+};
+
 class UdIoTest : public UdPair {};
 
 TEST_F(UdIoTest, ClassAndEctAreOnTheWireAndPathsHaveSourcePortsOfTheirOwn) {
@@ -210,6 +226,111 @@ TEST_F(UdIoTest, ALinkThatIsDownIsLossAndNotTheEnd) {
   }
   ASSERT_FALSE(received.empty());
   EXPECT_TRUE(whole(received[0]));
+  const auto limit = SteadyClock::now() + seconds(10);
+  while (a->counters().renewed == 0 && SteadyClock::now() < limit) {
+    must(a->receive(std::span(&none, 1)));
+    a->wait(milliseconds(10));
+  }
+  EXPECT_GT(a->counters().renewed, 0u) << "its neighbour may have another address by now";
+}
+
+TEST_F(UdIoTest, ASilentPeerIsResolvedAnewAndPacketsGoOnMeanwhile) {
+  connect();
+  unsigned sent = 0;
+  const auto limit = SteadyClock::now() + seconds(20);
+  while (a->counters().renewed < 2 && SteadyClock::now() < limit) {
+    io::TxPacket next = packet(sent++);
+    next.traffic_class = static_cast<std::uint8_t>(sent % 2);  // of handles that were made later
+    send({next});
+    io::RxPacket none;
+    EXPECT_EQ(must(a->receive(std::span(&none, 1))), 0u);
+    EXPECT_EQ(collect(1).size(), 1u) << sent;
+  }
+  EXPECT_GE(a->counters().renewed, 2u);
+  EXPECT_EQ(a->counters().unresolved, 0u);
+  EXPECT_EQ(b->counters().renewed, 0u) << "it did not send";
+}
+
+TEST_F(UdIoTest, TheNumbersOfADeadProcessAreNotInTheWayOfItsSuccessor) {
+  connect();
+  const auto later = b->local();
+  auto dead = later;
+  for (std::uint32_t& number : dead.queue_pairs) number += 0x1000;
+  dead.queue_pairs[2] = later.queue_pairs[5];
+  ++dead.q_key;
+  must(a->remove_peer(to_peer));
+  const auto old = must(a->add_peer(dead));
+  to_peer = must(a->add_peer(later));
+  EXPECT_EQ(a->peers(), 1u);
+  send({packet(1)});
+  EXPECT_EQ(collect(1).size(), 1u);
+  io::TxPacket lost = packet(2);
+  lost.peer = old;
+  send({lost});
+  EXPECT_EQ(a->counters().unresolved, 1u);
+  // It goes without its successor's numbers.
+  must(a->remove_peer(old));
+  io::TxPacket reply = packet(3);
+  reply.payload = {};
+  reply.peer = to_a;
+  send({reply}, *b);
+  io::RxPacket heard;
+  std::size_t count = 0;
+  for (const auto limit = SteadyClock::now() + seconds(5); count == 0 && SteadyClock::now() < limit;) {
+    a->wait(milliseconds(10));
+    count = must(a->receive(std::span(&heard, 1)));
+  }
+  ASSERT_EQ(count, 1u);
+  EXPECT_EQ(heard.peer, to_peer);
+  a->release(std::span(&heard, 1));
+}
+
+TEST_F(UdIoTest, ALongDatagramOfWhoKnowsTheKeyIsDroppedAndNotTheEnd) {
+  const LinkMtu senders("va", "4200");
+  const LinkMtu receivers("vb", "1500");
+  connect();
+  std::vector<std::byte> bytes(1400);
+  const auto own = must(a->reg_mr(gdr::MemoryRef::host(bytes.data(), bytes.size())));
+  io::TxPacket wrong = packet(2);
+  wrong.payload = {own.get(), 0, bytes.size()};
+  send({wrong, packet(10)});  // by the same path
+  const auto received = collect(2, milliseconds(200));
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_EQ(received[0].number, 10u);
+  EXPECT_EQ(b->counters().malformed, 1u);
+}
+
+// Packets that the network device holds back stop the queue pair, as a switch's pause does.
+TEST_F(UdIoTest, WhoOnlyReceivesLearnsThatSettlingStoppedTheQueuePairs) {
+  connect();
+  {
+    // Unlike netem, which lets the device have its buffers back at once.
+    output_of("tc qdisc replace dev va root tbf rate 1kbit burst 2000 limit 1000000");
+    std::vector<io::TxPacket> packets;
+    for (unsigned i = 0; i < 200; ++i) packets.push_back(packet(8 * i));
+    send(packets);
+    std::thread([this] { a->settle(); }).join();
+    output_of("tc qdisc del dev va root");
+  }
+  const auto armed = a->arm();
+  ASSERT_FALSE(armed);
+  EXPECT_THAT(armed.error().message, HasSubstr("did not send for 1 s"));
+  io::RxPacket none;
+  const auto received = a->receive(std::span(&none, 1));
+  ASSERT_FALSE(received);
+  EXPECT_EQ(received.error().message, armed.error().message);
+}
+
+TEST_F(UdIoTest, MoreThanTheWindowToAPeerThatDoesNotAnswerIsTakenAndLost) {
+  connect();
+  auto nobody = b->local();
+  nobody.gid.bytes[15] = 77;  // 10.9.0.77
+  io::TxPacket lost = packet(1);
+  lost.peer = must(a->add_peer(nobody));
+  const std::vector<io::TxPacket> packets(a->capabilities().in_flight + 100, lost);
+  send({lost});
+  // It is known by now that nobody answers.
+  EXPECT_EQ(must(a->send(packets)), packets.size());
 }
 
 TEST_F(UdIoTest, MemoryMayGoRightAfterItWasSent) {

@@ -45,7 +45,7 @@ class UdPair : public ::testing::Test {
     b = open("rxe_b");
     to_peer = must(a->add_peer(b->local()));
     must(await_ready(*a, to_peer));
-    must(b->add_peer(a->local()));
+    to_a = must(b->add_peer(a->local()));
     bytes_.resize(256 + kPayload);
     for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<std::byte>(i);
     mr = must(a->reg_mr(gdr::MemoryRef::host(bytes_.data(), bytes_.size())));
@@ -100,7 +100,8 @@ class UdPair : public ::testing::Test {
   std::unique_ptr<UdIo> a;
   std::unique_ptr<UdIo> b;
   std::unique_ptr<io::Mr> mr;  // a's
-  io::PeerId to_peer = 0;
+  io::PeerId to_peer = 0;      // b at a
+  io::PeerId to_a = 0;         // a at b
 
  private:
   std::vector<std::byte> bytes_;

@@ -33,17 +33,27 @@ Result<std::unique_ptr<Transport>> create(const Config& config, const Clock& clo
 
 Result<void> check_devices(const Config& config) {
   return contained([&]() -> Result<void> {
-    if (const auto ports = usable_ports(Settings(config)); !ports) return tl::unexpected(ports.error());
-    return {};
+    const Settings settings(config);
+    if (const auto ports = usable_ports(settings); !ports) return tl::unexpected(ports.error());
+    // MLT takes ports by the addresses of interfaces, so one of these has to be a port's.
+    const auto interfaces = net::find_interfaces(settings.interface_filter, settings.family);
+    if (!interfaces) return tl::unexpected(interfaces.error());
+    Result<void> checked;
+    for (const net::Interface& interface : *interfaces) {
+      const auto port = mlt::driver::rdma_port_of(config, interface, interface.addresses.front());
+      if (port) return {};
+      if (checked) checked = tl::unexpected(port.error());
+    }
+    return checked;
   });
 }
 
-Result<mlt::driver::Device> open_ud(const Config&, const net::Interface& interface, const net::Address& local) {
-  return contained([&] { return mlt::driver::open_verbs_ud_device(interface, local); });
+Result<mlt::driver::Device> open_ud(const Config& config, const net::Interface& interface, const net::Address& local) {
+  return contained([&] { return mlt::driver::open_verbs_ud_device(config, interface, local); });
 }
 
-Result<mlt::driver::Device> open_uc(const Config&, const net::Interface& interface, const net::Address& local) {
-  return contained([&] { return mlt::driver::open_verbs_uc_device(interface, local); });
+Result<mlt::driver::Device> open_uc(const Config& config, const net::Interface& interface, const net::Address& local) {
+  return contained([&] { return mlt::driver::open_verbs_uc_device(config, interface, local); });
 }
 
 ModuleEntry::Function find(const char* name) {

@@ -2,8 +2,11 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <net/if.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -53,6 +56,19 @@ Result<std::uint32_t> random_q_key() {
 }
 
 std::size_t mtu_bytes(ibv_mtu mtu) { return std::size_t{128} << mtu; }
+
+// A datagram that is longer than its slot stops the queue pair, and whoever knows the Q_Key may send one. rdma_rxe
+// takes what its network device takes, though its MTU is the next power of two below; 0: not known.
+std::size_t interface_mtu(const std::string& interface) {
+  const FileDescriptor probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  interface.copy(request.ifr_name, IFNAMSIZ - 1);
+  return ::ioctl(probe.fd(), SIOCGIFMTU, &request) == 0 ? static_cast<std::size_t>(std::max(request.ifr_mtu, 0)) : 0;
+}
+
+std::size_t slot_bytes(std::size_t mtu, const std::string& interface) {
+  return std::max({mtu, std::min<std::size_t>(2 * mtu, mtu_bytes(IBV_MTU_4096)), interface_mtu(interface)});
+}
 
 Result<ibv_port_attr> active_port(const Device& device, std::uint8_t number) {
   auto port = device.port(number);
@@ -119,7 +135,8 @@ Result<std::unique_ptr<UdIo>> UdIo::open(const UdOptions& given) {
   options.window = limit(given.window, device->limits().max_cqe);
   options.receive_slots = limit(limit(given.receive_slots, device->limits().max_srq_wr), device->limits().max_cqe);
   std::unique_ptr<UdIo> io(new UdIo(options, {std::move(*device), std::move(*domain), *choice.chosen, *port}));
-  auto rx = UdRx::make(io->device_, io->domain_, options.receive_slots, io->capabilities_.max_packet);
+  auto rx = UdRx::make(io->device_, io->domain_, options.receive_slots,
+                       slot_bytes(io->capabilities_.max_packet, io->gid_.interface));
   if (!rx) return tl::unexpected(rx.error());
   io->rx_ = std::move(*rx);
   auto tx = UdTx::make(io->device_, io->domain_, io->rx_->receives(), io->rx_->queue(),
@@ -228,7 +245,7 @@ Result<std::size_t> UdIo::send(std::span<const TxPacket> packets) {
   unresolved_ = taken->unresolved;
   if (took_less_) {
     ++counters_.back_pressure;
-    completed_ = tx_->completed(false);
+    completed_ = taken->completed;
   }
   if (peers_.retiring()) peers_.finished(tx_->finished());
   return taken->packets;
@@ -244,7 +261,7 @@ bool UdIo::deliver(const ibv_wc& done, TimePoint now, RxPacket& packet) {
       framed ? parse_network_header(slot.first<kNetworkHeader>(), gid_.gid.ipv4()) : std::optional<NetworkHeader>();
   const std::size_t length = framed ? done.byte_len - kNetworkHeader : 0;
   const auto header = header_bytes_of(ntohl(done.imm_data), length);
-  if (!network || !header) {
+  if (!network || !header || length > capabilities_.max_packet) {
     ++counters_.malformed;
     return false;
   }
@@ -306,6 +323,10 @@ void UdIo::release(std::span<const RxPacket> packets) {
 
 void UdIo::look_for_events(TimePoint now) {
   events_at_ = now + kEventInterval;
+  // settle() stops queue pairs, which receive no more either, and completes nothing that a receiver would see.
+  lost_ = tx_->lost();
+  if (lost_) return;
+  counters_.renewed += peers_.maintain(tx_->taken(), now);
   for (;;) {
     const auto event = device_.poll_event();
     if (!event) {
@@ -319,6 +340,8 @@ void UdIo::look_for_events(TimePoint now) {
       if (ours) ++counters_.port_errors;
     } else if ((*event)->fatal && ((*event)->queue_pair == 0 || tx_->path_of((*event)->queue_pair))) {  // ours
       lost_ = Error{ErrorCode::kSystem, (*event)->text};
+    } else if (ours && ((*event)->type == IBV_EVENT_PORT_ACTIVE || (*event)->type == IBV_EVENT_GID_CHANGE)) {
+      peers_.renew_all();
     }
   }
 }
@@ -326,6 +349,7 @@ void UdIo::look_for_events(TimePoint now) {
 std::vector<int> UdIo::readable_fds() const { return {rx_->queue().fd(), device_.event_fd()}; }
 
 Result<bool> UdIo::arm() {
+  if (!lost_) lost_ = tx_->lost();
   if (lost_) return tl::unexpected(*lost_);
   const auto armed = rx_->arm();
   if (!armed) lost_ = armed.error();
@@ -345,7 +369,7 @@ void UdIo::wait(Duration timeout) {
     const auto drained = tx_->completions().wait(Duration(0));
     const auto ready = drained ? tx_->completions().arm() : Result<void>(tl::unexpected(drained.error()));
     if (!ready) lost_ = ready.error();
-    if (!ready || tx_->completed(true) > completed_) return;
+    if (!ready || tx_->completed() > completed_) return;
     count = 3;
   }
   timeout = std::max(timeout, Duration::zero());
@@ -365,6 +389,7 @@ std::string UdIo::describe() const {
   add(counters_.unresolved, "lost to peers that did not answer ARP");
   add(counters_.slots_empty, "times all receive slots were taken");
   add(counters_.port_errors, "times the link went down");
+  add(counters_.renewed, "times a peer's Ethernet address was asked for anew");
   return text;
 }
 

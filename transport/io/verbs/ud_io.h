@@ -32,7 +32,8 @@ struct UdOptions {
   // headers are kept, and so long payload may be read (Capabilities::in_flight).
   std::uint32_t send_requests = 256;
   std::uint32_t window = 1024;
-  // Of 40 bytes and the MTU each, for all paths together, 64 .. 32,768: what comes while all are taken is lost.
+  // Each takes whatever the network lets pass. For all paths together, 64 .. 32,768: what comes while all are taken is
+  // lost.
   std::uint32_t receive_slots = 4096;
   // Packets that fit, with their payload, are copied into the request: the NIC need not fetch them. 0 .. 512.
   std::uint32_t inline_bytes = 60;
@@ -48,10 +49,12 @@ struct UdCounters {
   std::uint64_t back_pressure = 0;  // send() took less than it was offered
   std::uint64_t slots_empty = 0;    // receive() found every slot taken: the NIC may have dropped
   std::uint64_t port_errors = 0;    // the link went down
+  std::uint64_t renewed = 0;        // times a peer was resolved anew: after a change of the port, or when it was silent
   // Lost, by cause.
-  std::uint64_t unresolved = 0;  // sent to a peer that does not answer ARP or neighbour discovery
-  std::uint64_t strangers = 0;   // received from a queue pair that is no peer's for that path
-  std::uint64_t malformed = 0;   // without a network header, or with another framing than ours
+  // Sent to a peer that does not answer ARP or neighbour discovery, or whose queue pairs are another's by now.
+  std::uint64_t unresolved = 0;
+  std::uint64_t strangers = 0;  // received from a queue pair that is no peer's for that path
+  std::uint64_t malformed = 0;  // without a network header, longer than the MTU, or with another framing than ours
 };
 
 class UdIo final : public PacketIo {

@@ -76,15 +76,16 @@ Result<UdTx::Taken> UdTx::send(std::span<const TxPacket> packets, UdPeers& peers
   Taken taken;
   if (auto reaped = reap(); !reaped) return tl::unexpected(reaped.error());
   while (taken.packets < packets.size()) {
+    taken.completed = completed_;
     const std::size_t filled = fill(packets.subspan(taken.packets), peers, now, taken);
     if (auto posted = post(taken); !posted) return tl::unexpected(posted.error());
     taken.packets += filled;
     if (filled > 0) continue;
     if (taken.unresolved) return taken;
-    // The rest may have found room meanwhile.
-    const std::uint64_t before = completed_;
+    // The rest may have found room meanwhile, also by what was lost: that completes nowhere.
+    const std::uint64_t before = oldest_;
     if (auto reaped = reap(); !reaped) return tl::unexpected(reaped.error());
-    if (completed_ == before) return taken;
+    if (completed_ == taken.completed && oldest_ == before) return taken;
   }
   return taken;
 }
@@ -203,10 +204,15 @@ std::uint64_t UdTx::finished() {
   return oldest_;
 }
 
-std::uint64_t UdTx::completed(bool look) {
+std::uint64_t UdTx::completed() {
   const std::lock_guard lock(mutex_);
-  if (look) static_cast<void>(reap());
+  static_cast<void>(reap());
   return completed_;
+}
+
+std::optional<Error> UdTx::lost() {
+  const std::lock_guard lock(mutex_);
+  return lost_;
 }
 
 void UdTx::stop() {

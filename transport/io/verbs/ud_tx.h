@@ -42,7 +42,8 @@ class UdTx {
     std::size_t lost = 0;     // of them, to peers that do not resolve
     std::size_t chains = 0;
     std::size_t bytes = 0;
-    bool unresolved = false;  // the next packet waits for its peer's handles, not for room
+    bool unresolved = false;      // the next packet waits for its peer's handles, not for room
+    std::uint64_t completed = 0;  // chains that had completed when room was last looked for
   };
   // Packets that were found valid, whose peers are known. Error: the device's end.
   Result<Taken> send(std::span<const TxPacket> packets, UdPeers& peers, TimePoint now);
@@ -53,8 +54,10 @@ class UdTx {
   // Packets taken so far, and how many of those, from the first, are finished.
   std::uint64_t taken();
   std::uint64_t finished();
-  // Chains that completed so far; look: also those that were not taken note of. An error is the next send()'s to tell.
-  std::uint64_t completed(bool look);
+  // Chains that completed so far, also those that were not taken note of. An error is the next send()'s to tell.
+  std::uint64_t completed();
+  // Why nothing is sent any more: what send() would tell, for who only receives. Any thread.
+  std::optional<Error> lost();
 
   std::vector<std::uint32_t> numbers() const;
   const QueuePair& pair(std::uint8_t path) const { return paths_[path].pair; }
