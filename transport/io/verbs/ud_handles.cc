@@ -82,14 +82,15 @@ Result<void> UdHandleMaker::make_group(UdHandles& handles, std::size_t group) co
   const UdAddress& address = handles.address_;
   const auto traffic_class = static_cast<std::uint8_t>(group / 2);
   std::vector<AddressHandle> made;
-  for (std::uint8_t path = 0; path < address.queue_pairs.size(); ++path) {
+  for (std::size_t path = 0; path < address.queue_pairs.size(); ++path) {
     // Switches that look at 802.1p instead of DSCP get the class by the service level.
-    auto one = AddressHandle::make(domain_, {.peer = address.gid,
-                                             .port = port_,
-                                             .gid_index = gid_index_,
-                                             .traffic_class = tos_of(traffic_class, group % 2 != 0),
-                                             .service_level = traffic_class,
-                                             .flow_label = flow_label_of(address.queue_pairs[path], path)});
+    auto one = AddressHandle::make(
+        domain_, {.peer = address.gid,
+                  .port = port_,
+                  .gid_index = gid_index_,
+                  .traffic_class = tos_of(traffic_class, group % 2 != 0),
+                  .service_level = traffic_class,
+                  .flow_label = flow_label_of(address.queue_pairs[path], static_cast<std::uint8_t>(path))});
     if (!one) return tl::unexpected(one.error());
     made.push_back(std::move(*one));
   }

@@ -61,8 +61,8 @@ std::vector<std::uint32_t> UdTx::numbers() const {
 }
 
 std::optional<std::uint8_t> UdTx::path_of(std::uint32_t queue_pair) const {
-  for (std::uint8_t path = 0; path < paths_.size(); ++path) {
-    if (paths_[path].pair.number() == queue_pair) return path;
+  for (std::size_t path = 0; path < paths_.size(); ++path) {
+    if (paths_[path].pair.number() == queue_pair) return static_cast<std::uint8_t>(path);
   }
   return std::nullopt;
 }
