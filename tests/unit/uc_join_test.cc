@@ -152,7 +152,8 @@ TEST(UcLandings, AreToldUntilTheyAreUsedAndNotForEver) {
   EXPECT_FALSE(landings.poll(now)) << "its window is not open yet";
   landings.bound(id, 9, 500, now);
   int told = 0;
-  for (; landings.next_timeout() != TimePoint::max(); now = landings.next_timeout()) {
+  while (landings.next_timeout() != TimePoint::max()) {
+    now = landings.next_timeout();
     while (landings.poll(now)) ++told;
     ASSERT_LT(told, 100);
   }

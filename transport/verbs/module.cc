@@ -2,6 +2,8 @@
 
 #include "transport/module.h"
 
+#include <dlfcn.h>
+
 #include <exception>
 #include <string>
 
@@ -14,6 +16,12 @@
 
 namespace clustar::transport::verbs {
 namespace {
+
+// libibverbs allocates when it is loaded and frees nothing when it is unloaded: so it stays, and a process that loads
+// the plugin again and again does not grow.
+__attribute__((constructor)) void keep_libibverbs() {
+  static_cast<void>(dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE));
+}
 
 // No exception leaves the module: it has a C++ runtime of its own.
 template <class Call>
