@@ -1,46 +1,13 @@
-// MLT over verbs UD: rank by rank on the two devices of one host, so that each message crosses the cable.
-#include <atomic>
-#include <functional>
-
-#include "mlt/driver/mlt_transport.h"
+// The list of the suite over verbs UD.
 #include "mlt/driver/verbs_device.h"
-#include "tests/conformance/transport_under_test.h"
-#include "tests/psk_file.h"
-#include "tests/rdma/link.h"
-#include "transport/base/system_clock.h"
+#include "tests/rdma/mlt_over_cable.h"
 
 namespace clustar::transport::conformance {
-namespace {
-
-namespace driver = mlt::driver;
-
-TransportUnderTest over_ud(const std::string& name, const std::string& engine, const std::string& psk_mode) {
-  const auto create = [engine, psk_mode](Log log) -> Result<std::unique_ptr<Transport>> {
-    static const SystemClock clock;
-    static std::atomic<unsigned> made{0};
-    static const tests::PskFile file("the secret of the suite over UD");
-    if (const std::string reason = tests::why_no_devices(); !reason.empty()) {
-      return fail(ErrorCode::kUnavailable, reason);
-    }
-    Config config;
-    config.socket_ifname = made++ % 2 == 0 ? "=va" : "=vb";
-    config.socket_family = "ipv4";
-    config.engine = engine;
-    if (!psk_mode.empty()) {
-      config.psk_file = file.path();
-      config.psk_mode = psk_mode;
-    }
-    return driver::MltTransport::create(config, clock, std::move(log),
-                                        std::bind_front(driver::open_verbs_ud_device, config));
-  };
-  return {name, create, engine == "inline"};
-}
-
-}  // namespace
 
 std::vector<TransportUnderTest> transports_under_test() {
-  return {over_ud("mlt_ud", "auto", ""), over_ud("mlt_ud_inline", "inline", ""),
-          over_ud("mlt_ud_psk_encrypt", "thread", "encrypt")};
+  const auto open = mlt::driver::open_verbs_ud_device;
+  return {mlt_over_cable("mlt_ud", "auto", "", open), mlt_over_cable("mlt_ud_inline", "inline", "", open),
+          mlt_over_cable("mlt_ud_psk_encrypt", "thread", "encrypt", open)};
 }
 
 // They need no device, and are in the suite's program without them.

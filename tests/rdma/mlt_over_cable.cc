@@ -1,0 +1,35 @@
+#include "tests/rdma/mlt_over_cable.h"
+
+#include <atomic>
+#include <functional>
+
+#include "mlt/driver/mlt_transport.h"
+#include "tests/psk_file.h"
+#include "tests/rdma/link.h"
+#include "transport/base/system_clock.h"
+
+namespace clustar::transport::conformance {
+
+TransportUnderTest mlt_over_cable(const std::string& name, const std::string& engine, const std::string& psk_mode,
+                                  mlt::driver::OpenModuleDevice open) {
+  const auto create = [engine, psk_mode, open](Log log) -> Result<std::unique_ptr<Transport>> {
+    static const SystemClock clock;
+    static std::atomic<unsigned> made{0};
+    static const tests::PskFile file("the secret of the suite over verbs");
+    if (const std::string reason = tests::why_no_devices(); !reason.empty()) {
+      return fail(ErrorCode::kUnavailable, reason);
+    }
+    Config config;
+    config.socket_ifname = made++ % 2 == 0 ? "=va" : "=vb";
+    config.socket_family = "ipv4";
+    config.engine = engine;
+    if (!psk_mode.empty()) {
+      config.psk_file = file.path();
+      config.psk_mode = psk_mode;
+    }
+    return mlt::driver::MltTransport::create(config, clock, std::move(log), std::bind_front(open, config));
+  };
+  return {name, create, engine == "inline"};
+}
+
+}  // namespace clustar::transport::conformance
