@@ -27,7 +27,9 @@ def other(end):
 def lead_over_cable():
     """Both addresses are this host's, so the kernel would deliver IP packets between them over lo. Afterwards those
     that leave a socket bound to one end's address for the other's go over the cable, as between two hosts; an unbound
-    socket's (the trainer's own bootstrap) stay on lo. RoCE always takes the cable. Once per boot."""
+    socket's (the trainer's own bootstrap) stay on lo. RoCE always takes the cable."""
+    if "iif va" in run("ip rule"):
+        return  # done since the machine came up
     for end in ENDS:
         run(f"ip rule add pref {1 + ENDS.index(end)} iif v{end} lookup local")
     for end in ENDS:
