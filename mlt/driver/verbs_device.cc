@@ -85,7 +85,7 @@ Result<Device> open_verbs_ud_device(const Config& config, const net::Interface& 
   device.remove_peer = [io](transport::io::PeerId peer) { static_cast<void>(io->remove_peer(peer)); };
   device.describe = [io] { return io->describe(); };
   device.readable_fds = io->readable_fds();
-  device.before_sleep = [io] { return io->arm().value_or(false) ? Duration::max() : Duration(0); };
+  device.before_sleep = [io] { return io->arm().value_or(Duration(0)); };
   device.io = std::move(*opened);
   return device;
 }

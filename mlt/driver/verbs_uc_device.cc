@@ -50,9 +50,9 @@ Result<Device> open_verbs_uc_device(const Config& config, const net::Interface& 
   device.readable_fds.push_back(uc->readable_fd());
   // Both, in any case: what the first one has may be nothing for us.
   device.before_sleep = [ud, uc] {
-    const bool below_sleeps = ud->arm().value_or(false);
+    const Duration datagrams = ud->arm().value_or(Duration(0));
     const Duration here = uc->arm().value_or(Duration(0));
-    return below_sleeps ? here : Duration(0);
+    return std::min(datagrams, here);
   };
   device.io = std::move(*opened);
   return device;

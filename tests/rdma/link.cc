@@ -65,10 +65,10 @@ Netem::~Netem() {
   undo("tc qdisc del dev vb root");
 }
 
-LinkDown::LinkDown() { output_of("ip link set vb down"); }
+LinkDown::LinkDown(const std::string& interface) : set_("ip link set " + interface) { output_of(set_ + " down"); }
 
 LinkDown::~LinkDown() {
-  undo("ip link set vb up");
+  undo(set_ + " up");
   for (int tries = 0; tries < 500 && !why_no_devices().empty(); ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

@@ -17,13 +17,17 @@ class Netem {
   Netem& operator=(const Netem&) = delete;
 };
 
-// rxe_b's end is down while it lives; the veth pair makes rxe_a's port lose its link, too.
+// An end is down while it lives; the veth pair makes the other port lose its link, too. What is sent at the end that is
+// down fails, at the other one it is lost.
 class LinkDown {
  public:
-  LinkDown();
+  explicit LinkDown(const std::string& interface = "vb");
   ~LinkDown();  // returns when both ports are active again
   LinkDown(const LinkDown&) = delete;
   LinkDown& operator=(const LinkDown&) = delete;
+
+ private:
+  const std::string set_;
 };
 
 // What the command prints; throws if it fails. Destructors above report a test failure instead.

@@ -18,6 +18,7 @@ class Over:
     """What carries the gradients."""
     environment: dict
     roce: bool = False  # RoCE packets; else IP's
+    connected: bool = False  # by queue pairs that end with what the device gives up
     lossy: bool = False  # can lose what loss rules allow
     dscp: frozenset = frozenset()  # of what carries payload, when `marked` is in the environment
     marked: dict = dataclasses.field(default_factory=dict)
@@ -28,8 +29,8 @@ TRANSPORTS = {
     "tcp": Over({"CLUSTAR_TRANSPORT": "tcp"}),
     "mlt": Over({"CLUSTAR_TRANSPORT": "mlt"}, lossy=True, dscp=MLT_PAYLOAD),
     # A NIC's time to repeat what was lost is 67 ms here, not 4.3 s: a step at 1 % loss waits for several.
-    "verbs": Over({"CLUSTAR_TRANSPORT": "verbs", "NCCL_IB_TIMEOUT": "14"}, roce=True, dscp=frozenset((26,)),
-                  marked={"NCCL_IB_TC": "106"}),
+    "verbs": Over({"CLUSTAR_TRANSPORT": "verbs", "NCCL_IB_TIMEOUT": "14"}, roce=True, connected=True,
+                  dscp=frozenset((26,)), marked={"NCCL_IB_TC": "106"}),
     "mlt-ud": Over({"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_IO": "verbs_ud"}, roce=True, lossy=True, dscp=MLT_PAYLOAD),
     "mlt-uc": Over({"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_IO": "verbs_uc"}, roce=True, lossy=True, dscp=MLT_PAYLOAD),
 }

@@ -319,6 +319,91 @@ TEST_F(UcWrites, ALaneThatDoesNotSendIsEndedAndWaitedForOnce) {
   bed->uc(1).cancel(other);
 }
 
+// The link is down at the end that writes, where SoftRoCE fails the lane: its packets are lost, datagrams carry what
+// follows, and a lane is made anew.
+TEST_F(UcWrites, ALaneThatFailsWithTheLinkIsMadeAnew) {
+  bring_up_lane();
+  PayloadBuffer source(bed->end(0), 64 * kSegment, 27);
+  PayloadBuffer target(bed->end(1), source.bytes.size(), 28);
+  // All address handles are made when they are first used, which needs the link.
+  const auto first = expect(target, 599);
+  send(packets(source, 599));
+  ASSERT_TRUE(bed->until([&] { return bed->received[1].size() == 64; }));
+  bed->received[1].clear();
+  bed->uc(1).cancel(first);
+  const auto landing = expect(target, 600);
+  const auto all = packets(source, 600);
+  {
+    const LinkDown down("va");
+    send(all);
+    bed->until([] { return false; }, 1s);
+    const auto begin = std::chrono::steady_clock::now();
+    bed->uc(0).settle();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 900ms);
+  }
+  std::set<std::uint32_t> came;
+  for (int tries = 0; tries < 100 && came.size() < all.size(); ++tries) {
+    send(all);
+    bed->until([] { return false; }, 50ms);
+    for (const Received& packet : bed->received[1]) {
+      fill(target, packet);
+      came.insert(segment_of(packet));
+    }
+    bed->received[1].clear();
+  }
+  EXPECT_EQ(came.size(), all.size()) << bed->uc(0).describe();
+  EXPECT_EQ(target.bytes, source.bytes);
+  bed->uc(1).cancel(landing);
+  EXPECT_GT(bed->ends[0]->ud->counters().restarts, 0u) << "its datagrams were lost with the link, too";
+  // It is tried anew 10 s later.
+  const auto limit = std::chrono::steady_clock::now() + 30s;
+  bool placed = false;
+  for (std::uint64_t slot = 601; !placed && std::chrono::steady_clock::now() < limit; ++slot) {
+    const auto next = expect(target, slot);
+    send(packets(source, slot));
+    bed->until([&] { return bed->received[1].size() >= all.size(); }, 500ms);
+    placed = std::ranges::any_of(bed->received[1], [](const Received& one) { return one.info.placed; });
+    bed->received[1].clear();
+    bed->uc(1).cancel(next);
+  }
+  EXPECT_TRUE(placed) << bed->uc(0).describe();
+  EXPECT_EQ(bed->uc(0).counters().lanes_failed, 1u);
+}
+
+// The queue pair that binds windows is connected to itself through the port. Closing one while the link is down is as
+// certain as ever: who still holds its grant, because it could not be told, writes nothing.
+TEST_F(UcWrites, AWindowIsClosedWhileTheLinkIsDown) {
+  bring_up_lane();
+  PayloadBuffer source(bed->end(0), 32 * kSegment, 29);
+  PayloadBuffer target(bed->end(1), source.bytes.size(), 30);
+  PayloadBuffer other(bed->end(1), source.bytes.size(), 31);
+  const auto landing = expect(target, 700);
+  std::uint64_t placed = 0;
+  io::Landing opened;
+  {
+    const LinkDown down("vb");
+    bed->until([] { return false; }, 100ms);
+    opened = bed->uc(1).expect(bed->peer(1, 0), 701, {other.mr.get(), 0, other.bytes.size()}, kSegment);
+    EXPECT_NE(opened.id, 0u);
+    const auto begin = std::chrono::steady_clock::now();
+    bed->uc(1).cancel(landing);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 1s);
+    // Until the link is back nothing that tells of it leaves, and afterwards it is not said again.
+    bed->until([] { return false; }, 100ms);
+    std::ranges::fill(target.bytes, std::byte{0xc5});
+    placed = bed->uc(1).counters().packets_placed;
+  }
+  const std::uint64_t written = bed->uc(0).counters().packets_written;
+  send(packets(source, 700));
+  bed->until([] { return false; }, 500ms);
+  EXPECT_EQ(bed->uc(0).counters().packets_written, written + 32) << "it holds the grant";
+  EXPECT_TRUE(std::ranges::all_of(target.bytes, [](std::byte one) { return one == std::byte{0xc5}; }));
+  EXPECT_EQ(bed->uc(1).counters().packets_placed, placed);
+  bed->uc(1).cancel(opened);
+  EXPECT_EQ(bed->uc(1).counters().unsure, 0u);
+  EXPECT_TRUE(bed->ends[1]->warnings.empty()) << bed->ends[1]->warnings[0];
+}
+
 // Who sleeps on the descriptors is woken by what comes, and not again by what was taken.
 TEST_F(UcWrites, WhatWasTakenDoesNotWake) {
   bring_up_lane();

@@ -39,7 +39,10 @@ class UdPair : public ::testing::Test {
     b.reset();
     EXPECT_EQ(verbs::refused_destructions(), 0u);
   }
-  std::unique_ptr<UdIo> open(const char* device) { return must(UdIo::open({.device = device})); }
+  std::unique_ptr<UdIo> open(const char* device) {
+    options.device = device;
+    return must(UdIo::open(options));
+  }
   void connect() {
     a = open("rxe_a");
     b = open("rxe_b");
@@ -97,6 +100,7 @@ class UdPair : public ::testing::Test {
     return all;
   }
 
+  UdOptions options{};  // of both, before connect()
   std::unique_ptr<UdIo> a;
   std::unique_ptr<UdIo> b;
   std::unique_ptr<io::Mr> mr;  // a's

@@ -129,6 +129,7 @@ const char* to_string(Call call) {
     case Call::kToRtr: return "ibv_modify_qp to RTR";
     case Call::kToRts: return "ibv_modify_qp to RTS";
     case Call::kToError: return "ibv_modify_qp to ERR";
+    case Call::kToReset: return "ibv_modify_qp to RESET";
     case Call::kPostSend: return "ibv_post_send";
     case Call::kPostRecv: return "ibv_post_recv";
     case Call::kAsyncEvent: return "ibv_get_async_event";
@@ -162,6 +163,7 @@ std::string likely_cause(Call call, int error, const Place& place) {
     case Call::kToInit:
     case Call::kToRts:
     case Call::kToError:
+    case Call::kToReset:
       if (error == EINVAL) return "an attribute out of range, or a queue pair that is in another state";
       return {};
     default: return {};

@@ -42,6 +42,7 @@ enum class Call : std::uint8_t {
   kToRtr,
   kToRts,
   kToError,
+  kToReset,
   kPostSend,
   kPostRecv,
   kAsyncEvent,

@@ -142,6 +142,20 @@ Result<void> QueuePair::to_error() {
   return modify(Call::kToError, attributes, 0);
 }
 
+Result<void> QueuePair::to_reset() {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RESET;
+  return modify(Call::kToReset, attributes, 0);
+}
+
+Result<void> QueuePair::resume_sending() {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTS;
+  // The kernel does not know that the device has left RTS of its own accord.
+  attributes.cur_qp_state = IBV_QPS_SQE;
+  return modify(Call::kToRts, attributes, IBV_QP_CUR_STATE);
+}
+
 Result<ibv_qp_state> QueuePair::state() const {
   ibv_qp_attr attributes{};
   ibv_qp_init_attr initial{};

@@ -82,6 +82,10 @@ class QueuePair {
   Result<void> to_rts(const SendOptions& options);
   // From now on nothing moves; everything posted completes as flushed.
   Result<void> to_error();
+  // As it was made: nothing moves, and what was posted is forgotten without a completion. From any state.
+  Result<void> to_reset();
+  // UD and UC: to RTS from SQE, where only sending has failed.
+  Result<void> resume_sending();
   Result<ibv_qp_state> state() const;
 
   // Posts the chain that begins with `first`. On an error `*refused`, if given, is the first that was not posted.

@@ -145,7 +145,8 @@ Result<std::unique_ptr<UdIo>> UdIo::open(const UdOptions& given) {
                         .q_key = *q_key,
                         .send_requests = options.send_requests,
                         .window = options.window,
-                        .inline_bytes = options.inline_bytes});
+                        .inline_bytes = options.inline_bytes,
+                        .link_patience = options.link_patience});
   if (!tx) return tl::unexpected(tx.error());
   io->tx_ = std::move(*tx);
   io->local_ = {io->gid_.gid, *q_key, io->tx_->numbers()};
@@ -237,7 +238,7 @@ Result<std::size_t> UdIo::send(std::span<const TxPacket> packets) {
     lost_ = taken.error();
     return tl::unexpected(*lost_);
   }
-  counters_.packets_sent += taken->packets - taken->lost;
+  counters_.packets_sent += taken->packets - taken->lost - taken->down;
   counters_.bytes_sent += taken->bytes;
   counters_.post_calls += taken->chains;
   counters_.unresolved += taken->lost;
@@ -283,6 +284,17 @@ bool UdIo::deliver(const ibv_wc& done, TimePoint now, RxPacket& packet) {
   return true;
 }
 
+// A queue pair that failed by its sends gives back the receives that it had taken.
+void UdIo::on_failed_receive(const ibv_wc& done) {
+  const auto path = tx_->path_of(done.qp_num);
+  rx_->give_back(done.wr_id);
+  if (done.status == IBV_WC_WR_FLUSH_ERR && path) {
+    tx_->on_flushed_receive(*path);
+  } else if (!lost_) {
+    lost_ = tx_->pair(path.value_or(0)).explain(done);
+  }
+}
+
 Result<std::size_t> UdIo::receive(std::span<RxPacket> packets) {
   const TimePoint now = clock_.now();
   if (!lost_ && now >= events_at_) look_for_events(now);
@@ -298,15 +310,17 @@ Result<std::size_t> UdIo::receive(std::span<RxPacket> packets) {
     if (taken->empty() && all_out) ++counters_.slots_empty;
     for (const ibv_wc& done : *taken) {
       if (done.status != IBV_WC_SUCCESS) {
-        const auto path = tx_->path_of(done.qp_num);
-        if (!lost_) lost_ = tx_->pair(path.value_or(0)).explain(done);
+        on_failed_receive(done);
       } else if (deliver(done, now, packets[count])) {
         ++count;
       } else {
         rx_->give_back(done.wr_id);
       }
     }
-    if (taken->empty()) break;
+    if (taken->empty()) {
+      tx_->resume(now);
+      break;
+    }
   }
   if (auto posted = rx_->post(); !posted) lost_ = posted.error();
   counters_.packets_received += count;
@@ -324,8 +338,13 @@ void UdIo::release(std::span<const RxPacket> packets) {
 void UdIo::look_for_events(TimePoint now) {
   events_at_ = now + kEventInterval;
   // settle() stops queue pairs, which receive no more either, and completes nothing that a receiver would see.
-  lost_ = tx_->lost();
-  if (lost_) return;
+  const auto trouble = tx_->maintain(now);
+  if (!trouble) {
+    lost_ = trouble.error();
+    return;
+  }
+  counters_.link_lost = trouble->lost;
+  counters_.restarts = trouble->restarts;
   counters_.renewed += peers_.maintain(tx_->taken(), now);
   for (;;) {
     const auto event = device_.poll_event();
@@ -348,17 +367,20 @@ void UdIo::look_for_events(TimePoint now) {
 
 std::vector<int> UdIo::readable_fds() const { return {rx_->queue().fd(), device_.event_fd()}; }
 
-Result<bool> UdIo::arm() {
+Result<Duration> UdIo::arm() {
+  const Duration most = tx_->until_due();
   if (!lost_) lost_ = tx_->lost();
   if (lost_) return tl::unexpected(*lost_);
   const auto armed = rx_->arm();
-  if (!armed) lost_ = armed.error();
-  return armed;
+  if (armed) return *armed ? most : Duration(0);
+  lost_ = armed.error();
+  return tl::unexpected(*lost_);
 }
 
 void UdIo::wait(Duration timeout) {
-  const auto armed = arm();
-  if (!armed || !*armed) return;
+  const auto most = arm();
+  if (!most || *most == Duration(0)) return;
+  timeout = std::min(timeout, *most);
   std::array<pollfd, 3> waited{{{.fd = rx_->queue().fd(), .events = POLLIN, .revents = 0},
                                 {.fd = device_.event_fd(), .events = POLLIN, .revents = 0},
                                 {.fd = tx_->completions().fd(), .events = POLLIN, .revents = 0}}};
@@ -388,6 +410,8 @@ std::string UdIo::describe() const {
   };
   add(counters_.unresolved, "lost to peers that did not answer ARP");
   add(counters_.slots_empty, "times all receive slots were taken");
+  add(counters_.link_lost, "lost with queue pairs that had failed");
+  add(counters_.restarts, "times such a queue pair went on");
   add(counters_.port_errors, "times the link went down");
   add(counters_.renewed, "times a peer's Ethernet address was asked for anew");
   return text;

@@ -37,6 +37,9 @@ struct UdOptions {
   std::uint32_t receive_slots = 4096;
   // Packets that fit, with their payload, are copied into the request: the NIC need not fetch them. 0 .. 512.
   std::uint32_t inline_bytes = 60;
+  // How long it may be sent to while its link is down, until that is the device's end: as long as MLT bears a dead
+  // host.
+  Duration link_patience = std::chrono::seconds(30);
   int access = 0;  // ibv_access_flags of what reg_mr registers; UD itself needs none
 };
 
@@ -53,6 +56,9 @@ struct UdCounters {
   // Lost, by cause.
   // Sent to a peer that does not answer ARP or neighbour discovery, or whose queue pairs are another's by now.
   std::uint64_t unresolved = 0;
+  // Given to a queue pair that had failed, as SoftRoCE's do while the link is down: see UdCycle.
+  std::uint64_t link_lost = 0;
+  std::uint64_t restarts = 0;   // of such queue pairs
   std::uint64_t strangers = 0;  // received from a queue pair that is no peer's for that path
   std::uint64_t malformed = 0;  // without a network header, longer than the MTU, or with another framing than ours
 };
@@ -77,10 +83,10 @@ class UdIo final : public PacketIo {
   // Whether what is sent to it leaves. Error: why not, and it is being tried again.
   Result<bool> ready(PeerId peer) const { return peers_.ready(peer); }
 
-  // For a thread that sleeps without holding the device: after arm() said true, one of them is readable when something
-  // can be received. False: something can be received now.
+  // For a thread that sleeps without holding the device: one of them is readable when something can be received. arm(),
+  // before that: how long it may sleep at most; 0: something can be received now.
   std::vector<int> readable_fds() const;
-  Result<bool> arm();
+  Result<Duration> arm();
 
   const UdCounters& counters() const { return counters_; }
   const Device& device() const { return device_; }
@@ -106,6 +112,7 @@ class UdIo final : public PacketIo {
   UdIo(const UdOptions& options, Parts parts);
 
   bool deliver(const ibv_wc& done, TimePoint now, RxPacket& packet);
+  void on_failed_receive(const ibv_wc& done);
   void look_for_events(TimePoint now);
   bool registered_here(const Mr& mr) const;
   bool invalid(const TxPacket& packet) const;

@@ -1,12 +1,9 @@
 #include "transport/io/verbs/ud_tx.h"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "transport/io/verbs/registered.h"
@@ -19,8 +16,10 @@ constexpr std::uint64_t kPathBits = 4;
 
 }  // namespace
 
-UdTx::UdTx(const UdTxOptions& options, std::vector<std::byte> headers, MemoryRegion region, CompletionQueue completions)
-    : options_(options),
+UdTx::UdTx(const Device& device, const UdTxOptions& options, std::vector<std::byte> headers, MemoryRegion region,
+           CompletionQueue completions)
+    : device_(device),
+      options_(options),
       headers_(std::move(headers)),
       region_(std::move(region)),
       completions_(std::move(completions)) {}
@@ -34,7 +33,8 @@ Result<std::unique_ptr<UdTx>> UdTx::make(const Device& device, const ProtectionD
   // No more completions than chains, no more chains than packets.
   auto completions = CompletionQueue::make(device, static_cast<int>(options.window), true);
   if (!completions) return tl::unexpected(completions.error());
-  std::unique_ptr<UdTx> made(new UdTx(options, std::move(headers), std::move(*region), std::move(*completions)));
+  std::unique_ptr<UdTx> made(
+      new UdTx(device, options, std::move(headers), std::move(*region), std::move(*completions)));
   for (std::uint8_t path = 0; path < options.paths; ++path) {
     auto pair = QueuePair::make(domain, {.type = IBV_QPT_UD,
                                          .send_queue = &made->completions_,
@@ -44,14 +44,17 @@ Result<std::unique_ptr<UdTx>> UdTx::make(const Device& device, const ProtectionD
                                          .send_sges = 2,
                                          .inline_bytes = options.inline_bytes});
     if (!pair) return tl::unexpected(pair.error());
-    if (auto done = pair->to_init({.port = options.port, .q_key = options.q_key}); !done) {
-      return tl::unexpected(done.error());
-    }
-    if (auto done = pair->to_rtr({}); !done) return tl::unexpected(done.error());
-    if (auto done = pair->to_rts({}); !done) return tl::unexpected(done.error());
-    made->paths_.push_back({.pair = std::move(*pair)});
+    if (auto done = made->start(*pair); !done) return tl::unexpected(done.error());
+    made->paths_.push_back({.pair = std::move(*pair), .cycle = UdCycle(options.link_patience)});
   }
   return made;
+}
+
+Result<void> UdTx::start(QueuePair& pair) const {
+  auto done = pair.to_init({.port = options_.port, .q_key = options_.q_key});
+  if (done) done = pair.to_rtr({});
+  if (done) done = pair.to_rts({});
+  return done;
 }
 
 std::vector<std::uint32_t> UdTx::numbers() const {
@@ -68,7 +71,9 @@ std::optional<std::uint8_t> UdTx::path_of(std::uint32_t queue_pair) const {
 }
 
 bool UdTx::full(const PathState& path) const {
-  return path.outstanding + path.chained >= options_.send_requests || next_ - oldest_ >= options_.window;
+  // What is lost takes no request, but counts for the window, whose oldest payload may still be read.
+  const bool requests = !path.problem && path.outstanding + path.chained >= options_.send_requests;
+  return requests || next_ - oldest_ >= options_.window;
 }
 
 Result<UdTx::Taken> UdTx::send(std::span<const TxPacket> packets, UdPeers& peers, TimePoint now) {
@@ -104,6 +109,9 @@ std::size_t UdTx::fill(std::span<const TxPacket> packets, UdPeers& peers, TimePo
     if (full(paths_[packet.path])) break;
     if (route.kind == UdPeers::Route::Kind::kLose) {
       ++taken.lost;
+    } else if (paths_[packet.path].problem) {
+      ++taken.down;
+      ++trouble_.lost;
     } else {
       chain(packet, route, used++);
     }
@@ -150,10 +158,19 @@ Result<void> UdTx::post(Taken& taken) {
     if (path.chained == 0) continue;
     path.last->send_flags |= IBV_SEND_SIGNALED;
     const Batch batch{path.first_number, path.last->wr_id >> kPathBits, path.chained};
+    ibv_send_wr* refused = nullptr;
+    const auto posted = path.pair.post(*path.first, &refused);
+    const std::uint32_t requests = std::exchange(path.chained, 0);
+    if (!posted && refused == path.first) {
+      trouble_.lost += requests;
+      fail_path(path, posted.error());
+      continue;
+    }
     path.batches.push_back(batch);
-    path.outstanding += std::exchange(path.chained, 0);
+    path.outstanding += requests;
     ++taken.chains;
-    if (auto posted = path.pair.post(*path.first); !posted) {
+    if (!posted) {
+      // Nobody would tell of what went before the refused one.
       lost_ = posted.error();
       return posted;
     }
@@ -181,8 +198,12 @@ Result<void> UdTx::reap() {
     count = *polled;
     completed_ += count;
     for (const ibv_wc& one : std::span(done).first(count)) {
-      const std::size_t path = one.wr_id & ((1u << kPathBits) - 1);
-      if (one.status != IBV_WC_SUCCESS && !lost_) lost_ = paths_[path].pair.explain(one);
+      PathState& path = paths_[one.wr_id & ((1u << kPathBits) - 1)];
+      if (one.status == IBV_WC_SUCCESS) {
+        path.sent = true;
+      } else {
+        on_failed(path, one);
+      }
       complete(one.wr_id);
     }
   }
@@ -213,36 +234,6 @@ std::uint64_t UdTx::completed() {
 std::optional<Error> UdTx::lost() {
   const std::lock_guard lock(mutex_);
   return lost_;
-}
-
-void UdTx::stop() {
-  if (!lost_) {
-    lost_ = Error{ErrorCode::kSystem,
-                  fmt::format("verbs UD: queue pairs {} and its neighbours did not send for 1 s what they were given, "
-                              "and were stopped: is the link down, or paused by the switch (PFC counters)?",
-                              paths_[0].pair.number())};
-  }
-  // Without a queue pair that can be stopped there is nothing left to try.
-  for (PathState& path : paths_) static_cast<void>(path.pair.to_error());
-}
-
-void UdTx::settle() {
-  using Clock = std::chrono::steady_clock;
-  constexpr auto kPatience = std::chrono::seconds(1);
-  const auto begin = Clock::now();
-  std::uint64_t target = 0;
-  for (bool first = true, stopped = false;; first = false) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (first) target = next_;
-      static_cast<void>(reap());  // the next send() tells
-      if (oldest_ >= target || given_up_) return;
-      const auto waited = Clock::now() - begin;
-      given_up_ = waited > 2 * kPatience;
-      if (waited > kPatience && !std::exchange(stopped, true)) stop();
-    }
-    std::this_thread::yield();
-  }
 }
 
 }  // namespace clustar::transport::io::verbs
