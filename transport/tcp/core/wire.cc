@@ -11,7 +11,6 @@ constexpr std::uint32_t kWelcomeMagic = 0x434c5357;  // "CLSW"
 constexpr std::uint16_t kChunkMagic = 0x434b;        // "CK"
 constexpr std::uint16_t kClearMagic = 0x4354;        // "CT"
 constexpr std::uint16_t kLocalNumber = 1;            // of an identity's flags
-constexpr unsigned kSenderBits = 16;                 // behind the number, in one word
 
 }  // namespace
 
@@ -109,31 +108,13 @@ bool ChunkHeader::parse_identity(std::span<const std::byte, kIdentitySize> bytes
   if (flags > kLocalNumber) return false;
   identity.known = true;
   identity.local_number = flags == kLocalNumber;
-  identity.communicator = reader.load<std::uint64_t, 0>();
-  const auto number = reader.load<std::uint64_t, 8>();
-  identity.number = number >> kSenderBits;
-  identity.sender = static_cast<std::uint16_t>(number);
-  identity.total_bytes = reader.load<std::uint64_t, 16>();
-  identity.transfer = reader.load<std::uint32_t, 24>();
-  identity.channel = reader.load<std::uint16_t, 28>();
-  identity.function = reader.load<std::uint8_t, 30>();
-  identity.datatype = reader.load<std::uint8_t, 31>();
-  identity.algorithm = reader.load<std::uint8_t, 32>();
-  identity.protocol = reader.load<std::uint8_t, 33>();
+  transport::parse_identity(bytes.first<kIdentityWireSize>(), identity);
   return true;
 }
 
 void ChunkHeader::serialize_identity_to(std::span<std::byte, kIdentitySize> bytes) const {
   WireWriter writer(bytes);
-  writer.store<0>(identity.communicator);
-  writer.store<8>(identity.number << kSenderBits | identity.sender);
-  writer.store<16>(identity.total_bytes);
-  writer.store<24>(identity.transfer);
-  writer.store<28>(identity.channel);
-  writer.store<30>(identity.function);
-  writer.store<31>(identity.datatype);
-  writer.store<32>(identity.algorithm);
-  writer.store<33>(identity.protocol);
+  transport::serialize_identity(identity, bytes.first<kIdentityWireSize>());
   writer.store<34>(identity.local_number ? kLocalNumber : std::uint16_t{0});
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "transport/api/flow_tag.h"
+#include "transport/api/identity_wire.h"
 #include "transport/api/transport.h"
 #include "transport/handshake/core/hello.h"
 #include "transport/handshake/core/invitation.h"
@@ -74,12 +75,10 @@ struct Welcome {
 // | magic | flags | tag | seq | slot | total | offset | length |  0   | identity |
 // flags 1: `slot` answers a clear-to-send; without it the chunk is a whole eager message; 2: the identity follows, of
 // the chunk at offset 0 only.
-//  0              8        14       16            24         28        30         31         32          33         34
-// | communicator | number | sender | total_bytes | transfer | channel | function | datatype | algorithm | protocol |
-// flags (2) | flags 1: the number is local.
+// identity: | as identity_wire.h has it (34) | flags (2) | flags 1: the number is local.
 struct ChunkHeader {
   static constexpr std::size_t kSize = 40;
-  static constexpr std::size_t kIdentitySize = 36;
+  static constexpr std::size_t kIdentitySize = kIdentityWireSize + 2;
   static constexpr std::size_t kMaxSize = kSize + kIdentitySize;
   static constexpr std::uint16_t kHasSlot = 1;
   static constexpr std::uint16_t kHasIdentity = 2;

@@ -18,7 +18,7 @@ constexpr std::size_t kQueuePairsAt = kPortsAt + kMaxPorts * kPortSize;
 static_assert(kQueuePairsAt + kMaxQueuePairs * kQueuePairSize <= Contact::kSize);
 constexpr std::uint16_t kKnown = 1;
 constexpr std::uint16_t kLocalNumber = 2;
-constexpr unsigned kSenderBits = 16;  // behind the number, in one word
+constexpr std::size_t kIdentityAt = 28;  // in a message header
 
 std::uint32_t check_of(std::span<const std::byte, Descriptor::kSize> bytes) {
   std::uint64_t sum = kGoldenGamma;
@@ -211,17 +211,7 @@ std::optional<MessageHeader> MessageHeader::parse(std::span<const std::byte, kSi
   if ((flags & kKnown) == 0) return made;
   made.identity.known = true;
   made.identity.local_number = (flags & kLocalNumber) != 0;
-  made.identity.communicator = reader.load<std::uint64_t, 28>();
-  const auto number = reader.load<std::uint64_t, 36>();
-  made.identity.number = number >> kSenderBits;
-  made.identity.sender = static_cast<std::uint16_t>(number);
-  made.identity.total_bytes = reader.load<std::uint64_t, 44>();
-  made.identity.transfer = reader.load<std::uint32_t, 52>();
-  made.identity.channel = reader.load<std::uint16_t, 56>();
-  made.identity.function = reader.load<std::uint8_t, 58>();
-  made.identity.datatype = reader.load<std::uint8_t, 59>();
-  made.identity.algorithm = reader.load<std::uint8_t, 60>();
-  made.identity.protocol = reader.load<std::uint8_t, 61>();
+  parse_identity(bytes.subspan<kIdentityAt, kIdentityWireSize>(), made.identity);
   return made;
 }
 
@@ -237,15 +227,7 @@ void MessageHeader::serialize_to(std::span<std::byte, kSize> bytes) const {
   writer.store<16>(total);
   writer.store<24>(consumed);
   if (!known) return;
-  writer.store<28>(identity.communicator);
-  writer.store<36>(identity.number << kSenderBits | identity.sender);
-  writer.store<44>(identity.total_bytes);
-  writer.store<52>(identity.transfer);
-  writer.store<56>(identity.channel);
-  writer.store<58>(identity.function);
-  writer.store<59>(identity.datatype);
-  writer.store<60>(identity.algorithm);
-  writer.store<61>(identity.protocol);
+  serialize_identity(identity, bytes.subspan<kIdentityAt, kIdentityWireSize>());
 }
 
 std::optional<Immediate> Immediate::parse(std::uint32_t word) {

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "transport/api/flow_tag.h"
+#include "transport/api/identity_wire.h"
+#include "transport/api/receive_groups.h"
 #include "transport/api/transport.h"
 #include "transport/handshake/core/hello.h"
 #include "transport/handshake/core/invitation.h"
@@ -20,7 +22,7 @@ namespace clustar::transport::verbs {
 inline constexpr std::uint16_t kWireVersion = 1;
 inline constexpr std::size_t kMaxPorts = 4;
 inline constexpr std::size_t kMaxQueuePairs = 8;
-inline constexpr std::uint32_t kMaxRequests = 32;                         // NCCL_NET_MAX_REQUESTS, at the receiver
+inline constexpr std::uint32_t kMaxRequests = ReceiveGroups::kMost;       // at the receiver
 inline constexpr std::uint32_t kMaxSlots = kMaxRequests * kMaxRecvParts;  // posted receives
 inline constexpr std::uint32_t kRing = 2 * kMaxSlots;                     // descriptors in the sender's memory
 inline constexpr std::uint32_t kMaxStripes = 64;
