@@ -15,8 +15,8 @@ using namespace transport::tcp;
 HandleInfo two_endpoints() {
   HandleInfo info;
   info.settings = {65536, 1 << 20};
-  info.endpoints.resize(2);
-  info.endpoints[0].port = info.endpoints[1].port = 4791;
+  info.invitation.endpoints.resize(2);
+  info.invitation.endpoints[0].port = info.invitation.endpoints[1].port = 4791;
   return info;
 }
 

@@ -6,12 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include "mlt/driver/engine.h"
 #include "mlt/driver/handshake.h"
 #include "transport/api/transport.h"
-#include "transport/net/socket.h"
+#include "transport/handshake/dial.h"
 
 namespace clustar::mlt::driver {
 
@@ -25,49 +24,25 @@ class MltPendingConnect final : public transport::PendingConnect {
   Result<std::unique_ptr<transport::SendChannel>> poll() override;
 
  private:
-  // Until the socket is connected; afterwards only the peer's host bounds the wait, since the listener's process
-  // accepts when NCCL gets there.
-  static constexpr Duration kConnectTimeout = std::chrono::seconds(20);
-  // From the first failure. A refusal may pass (rules that are just being set up); a listener that is gone stays gone.
-  static constexpr Duration kRetryTimeout = std::chrono::seconds(1);
-  static constexpr Duration kRetryInterval = std::chrono::milliseconds(50);
+  MltPendingConnect(Engine& engine, const Token& token, const transport::ChannelOptions& channel, handshake::Dial dial)
+      : engine_(engine), token_(token), channel_(channel), dial_(std::move(dial)) {}
 
-  enum class State : std::uint8_t { kIdle, kConnecting, kGreeting, kWaiting, kConfirmed };
-
-  MltPendingConnect(Engine& engine, const net::Address& local, const HandleInfo& info,
-                    const transport::ChannelOptions& channel)
-      : engine_(engine), local_(local), info_(info), remote_(info.endpoint), channel_(channel) {}
-
+  Result<bool> shaken();
   Result<void> open();
-  Result<bool> connected();
   Result<void> write_hello();
-  Result<bool> greeted();
-  Result<bool> read_exactly(std::span<std::byte> into);  // false: not all of it yet
-  Result<bool> welcomed();
   Result<void> check(const Welcome& welcome) const;
   Result<void> confirm();
-  Result<bool> ready();
   Result<std::unique_ptr<transport::SendChannel>> attach();
-  // Another try while time is left, else the first error.
-  Result<std::unique_ptr<transport::SendChannel>> on_failure(const Error& error);
 
   Engine& engine_;
-  const net::Address local_;
-  const HandleInfo info_;
-  const net::Address remote_;
+  const Token token_;
   const transport::ChannelOptions channel_;
-  State state_ = State::kIdle;
-  net::Socket socket_;
+  handshake::Dial dial_;
+  bool confirmed_ = false;
   std::uint64_t connection_id_ = 0;
   std::array<std::byte, Hello::kSize> hello_{};
-  std::size_t sent_ = 0;
   std::array<std::byte, Welcome::kSize> welcome_{};
   Proof ready_{};
-  std::size_t have_ = 0;  // of the welcome, or the ready
-  TimePoint try_began_{};
-  TimePoint first_failure_{};
-  TimePoint next_try_{};
-  std::optional<Error> first_error_;
 };
 
 }  // namespace clustar::mlt::driver

@@ -15,7 +15,6 @@ namespace {
 static_assert(kHandshakeVersion == 6 && kWireVersion == 4, "a new version of the packets is one of the handshake, too");
 
 constexpr std::uint64_t kHandleMagic = 0x434c5553544d4c54;  // "CLUSTMLT"
-constexpr std::uint32_t kHelloMagic = 0x434c4d48;           // "CLMH"
 constexpr std::uint32_t kWelcomeMagic = 0x434c4d57;         // "CLMW"
 constexpr std::size_t kEndpointAt = 40;
 constexpr std::size_t kToleranceAt = 60;  // in the handle
@@ -174,15 +173,14 @@ std::optional<std::string> difference(const SharedSettings& here, const SharedSe
 
 std::optional<HandleInfo> HandleInfo::parse(const transport::Handle& handle) {
   const WireReader reader{std::span<const std::byte, std::tuple_size_v<transport::Handle>>(handle)};
-  const auto family = reader.load<std::uint8_t, kEndpointAt>();
+  const auto endpoint = handshake::parse_endpoint(std::span(handle).subspan<kEndpointAt>());
   const auto psk_mode = psk_mode_of(reader.load<std::uint8_t, 12>());
   const auto mode = mode_of(reader.load<std::uint8_t, 14>());
   const auto datapath = datapath_of(reader.load<std::uint8_t, 15>());
   HandleInfo info;
   info.psk_mode = psk_mode.value_or(PskMode::kNone);
-  info.endpoint.port = reader.load<std::uint16_t, kEndpointAt + 2>();
   if (reader.load<std::uint64_t, 0>() != kHandleMagic || reader.load<std::uint16_t, 8>() != kHandshakeVersion ||
-      (family != 4 && family != 6) || info.endpoint.port == 0 || !psk_mode || !mode || !datapath) {
+      !endpoint || !psk_mode || !mode || !datapath) {
     return std::nullopt;
   }
   info.settings = {reader.load<std::uint16_t, 10>(),           reader.load<std::uint8_t, 13>(),
@@ -190,8 +188,7 @@ std::optional<HandleInfo> HandleInfo::parse(const transport::Handle& handle) {
                    reader.load<std::uint32_t, 20>(),           *mode,
                    reader.load<std::uint32_t, kToleranceAt>(), *datapath};
   reader.copy_to<24>(std::span<std::byte, 16>(info.token));
-  info.endpoint.ipv6 = family == 6;
-  reader.copy_to<kEndpointAt + 4>(std::span<std::byte, 16>(info.endpoint.address));
+  info.endpoint = *endpoint;
   const auto config =
       transport::SharedConfig::parse(std::span(handle).subspan<kConfigAt, transport::SharedConfig::kSize>());
   if (!config) return std::nullopt;
@@ -213,9 +210,7 @@ transport::Handle HandleInfo::serialize() const {
   writer.store<18>(settings.max_staged);
   writer.store<20>(settings.unscheduled_bytes);
   writer.copy_from<24>(std::span<const std::byte, 16>(token));
-  writer.store<kEndpointAt>(static_cast<std::uint8_t>(endpoint.ipv6 ? 6 : 4));
-  writer.store<kEndpointAt + 2>(endpoint.port);
-  writer.copy_from<kEndpointAt + 4>(std::span<const std::byte, 16>(endpoint.address));
+  handshake::serialize_endpoint(endpoint, std::span(handle).subspan<kEndpointAt>());
   writer.store<kToleranceAt>(settings.max_tolerance_ppm);
   config.serialize_to(std::span(handle).subspan<kConfigAt, transport::SharedConfig::kSize>());
   return handle;
@@ -229,7 +224,7 @@ std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {
   const auto datapath = datapath_of(reader.load<std::uint8_t, 109>());
   Hello hello;
   hello.ports = load_ports<44>(reader, count);
-  if (reader.load<std::uint32_t, 0>() != kHelloMagic || reader.load<std::uint16_t, 4>() != kHandshakeVersion ||
+  if (reader.load<std::uint32_t, 0>() != kFormat.magic || reader.load<std::uint16_t, 4>() != kHandshakeVersion ||
       !sensible(count, hello.ports) || !psk_mode || !mode || !datapath) {
     return std::nullopt;
   }
@@ -247,7 +242,7 @@ std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {
 
 void Hello::serialize_to(std::span<std::byte, kSize> bytes) const {
   WireWriter writer(bytes);
-  writer.store<0>(kHelloMagic);
+  writer.store<0>(kFormat.magic);
   writer.store<4>(kHandshakeVersion);
   writer.store<6>(static_cast<std::uint16_t>(ports.count));
   writer.copy_from<8>(std::span<const std::byte, 16>(token));

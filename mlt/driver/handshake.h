@@ -12,6 +12,8 @@
 #include "mlt/core/options.h"
 #include "transport/api/shared_config.h"
 #include "transport/api/transport.h"
+#include "transport/handshake/core/hello.h"
+#include "transport/handshake/core/invitation.h"
 #include "transport/net/endpoint.h"
 
 namespace clustar::mlt::driver {
@@ -19,7 +21,8 @@ namespace clustar::mlt::driver {
 inline constexpr std::uint16_t kHandshakeVersion = 6;
 inline constexpr std::size_t kMaxPorts = 16;
 
-using Token = std::array<std::byte, 16>;
+namespace handshake = transport::handshake;
+using handshake::Token;
 
 // Which packets carry the connection; CLUSTAR_IO chooses.
 enum class Datapath : std::uint8_t { kUdp = 0, kVerbsUd = 1, kVerbsUc = 2 };
@@ -104,6 +107,8 @@ struct HandleInfo {
 struct Hello {
   static constexpr std::size_t kSize = 184;
   static constexpr std::size_t kProofAt = 152;
+  // "CLMH"
+  static constexpr handshake::HelloFormat kFormat{.magic = 0x434c4d48, .version = kHandshakeVersion, .size = kSize};
   Token token{};
   std::uint64_t connection_id = 0;  // random
   SharedSettings settings;

@@ -2,71 +2,55 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <iterator>
 #include <utility>
 
 #include "mlt/driver/recv_channel.h"
 
 namespace clustar::mlt::driver {
+namespace {
+
+std::span<const std::byte, Hello::kSize> hello_of(const handshake::Newcomer& newcomer) {
+  return std::span(newcomer.said).first<Hello::kSize>();
+}
+
+}  // namespace
 
 Result<std::unique_ptr<MltListener>> MltListener::open(Engine& engine, const net::Address& address,
                                                        const transport::ChannelOptions& channel) {
-  std::unique_ptr<MltListener> listener(new MltListener(engine, channel));
-  auto socket = net::listen_on(address, {});
-  if (!socket) return tl::unexpected(socket.error());
-  if (const auto filled = net::fill_random(listener->token_); !filled) return tl::unexpected(filled.error());
+  const Context& context = engine.context();
+  auto reception =
+      handshake::Reception::open({"mlt", context.clock, context.log, [&engine] { engine.count_stranger(); }},
+                                 Hello::kFormat, std::span(&address, 1), {}, handshake::kMaxEndpointSize);
+  if (!reception) return tl::unexpected(reception.error());
+  const auto invitation = reception->invitation(transport::SharedConfig::of(channel));
+  std::unique_ptr<MltListener> listener(new MltListener(engine, channel, std::move(*reception)));
   HandleInfo info;
-  info.token = listener->token_;
+  info.token = invitation.token;
   info.settings = listener->settings();
   info.psk_mode = listener->psk_mode();
-  info.config = transport::SharedConfig::of(channel);
-  info.endpoint = net::local_address(*socket).endpoint();
-  listener->listening_ = std::move(*socket);
+  info.config = invitation.config;
+  info.endpoint = invitation.endpoints.front();
   listener->handle_ = info.serialize();
   return listener;
 }
 
-// Those who are here are heard first: only who had the time to speak may have to make room for others.
+// One at a time: the others wait in heard_, as many as a reception hears at once.
 Result<std::unique_ptr<transport::RecvChannel>> MltListener::poll_accept() {
-  if (auto heard = hear_all(); !heard || *heard != nullptr) return heard;
-  if (const auto taken = take_newcomers(); !taken) return tl::unexpected(taken.error());
-  return hear_all();
-}
-
-Result<std::unique_ptr<transport::RecvChannel>> MltListener::hear_all() {
-  const TimePoint now = engine_.context().clock.now();
-  for (auto newcomer = newcomers_.begin(); newcomer != newcomers_.end();) {
-    const Fate fate = hear(*newcomer);
-    if (fate == Fate::kWaits && now < newcomer->deadline) {
-      ++newcomer;
-      continue;
-    }
-    Newcomer heard = std::move(*newcomer);
-    newcomer = newcomers_.erase(newcomer);
-    if (fate == Fate::kPeer) return admit(heard);
-    if (fate == Fate::kRefused) return tl::unexpected(refuse(heard));
-    drop(heard);
+  if (heard_.empty()) {
+    auto heard = reception_.hear();
+    if (!heard) return tl::unexpected(heard.error());
+    std::ranges::move(*heard, std::back_inserter(heard_));
+  }
+  while (!heard_.empty()) {
+    Newcomer newcomer = std::move(heard_.front());
+    heard_.pop_front();
+    auto made = newcomer.answered.empty() ? on_hello(std::move(newcomer)) : on_confirm(newcomer);
+    if (!made || *made != nullptr) return made;
   }
   return nullptr;
-}
-
-Result<void> MltListener::take_newcomers() {
-  const TimePoint deadline = engine_.context().clock.now() + kHelloTimeout;
-  for (std::size_t taken = 0; taken < kMaxNewcomers; ++taken) {
-    Newcomer newcomer;
-    auto socket = net::accept_from(listening_, &newcomer.from);
-    // Out of descriptors, or a flood of silent connections: the oldest stranger makes room, no peer is turned away.
-    if (!socket && newcomers_.empty()) return tl::unexpected(socket.error());
-    if (socket && !*socket) break;
-    if (!socket || newcomers_.size() == kMaxNewcomers) {
-      drop(newcomers_.front());
-      newcomers_.erase(newcomers_.begin());
-    }
-    if (!socket) continue;
-    newcomer.socket = std::move(*socket);
-    newcomer.deadline = deadline;
-    newcomers_.push_back(std::move(newcomer));
-  }
-  return {};
 }
 
 PskMode MltListener::psk_mode() const {
@@ -74,93 +58,76 @@ PskMode MltListener::psk_mode() const {
   return protection == nullptr ? PskMode::kNone : protection->mode();
 }
 
-// kPeer: `into` is full.
-MltListener::Fate MltListener::read(Newcomer& newcomer, std::span<std::byte> into) {
-  while (newcomer.have < into.size()) {
-    const net::IoResult got = net::read_some(newcomer.socket.fd(), into.subspan(newcomer.have));
-    if (got.kind == net::IoResult::Kind::kWouldBlock) return Fate::kWaits;
-    if (got.kind != net::IoResult::Kind::kBytes) return Fate::kGone;
-    newcomer.have += got.bytes;
+Result<std::unique_ptr<transport::RecvChannel>> MltListener::on_hello(Newcomer newcomer) {
+  const auto hello = Hello::parse(hello_of(newcomer));
+  if (!hello || hello->ports.count != engine_.ports().count) {
+    reception_.drop(newcomer);
+    return nullptr;
   }
-  newcomer.have = 0;
-  return Fate::kPeer;
+  if (const Verdict verdict = judge(newcomer, *hello); verdict != Verdict::kFine) {
+    return tl::unexpected(refuse(newcomer, verdict, hello->psk.mode));
+  }
+  if (const auto differs = difference(settings(), hello->settings)) {
+    engine_.context().log.warn(fmt::format("mlt: refused {}: {}", newcomer.from.to_string(), *differs));
+    reception_.drop(newcomer);
+    return nullptr;
+  }
+  if (engine_.context().protection == nullptr) return admit(newcomer);
+  challenge(std::move(newcomer));
+  return nullptr;
 }
 
-MltListener::Fate MltListener::hear(Newcomer& newcomer) const {
-  if (!newcomer.welcomed) {
-    if (const Fate fate = read(newcomer, newcomer.hello); fate != Fate::kPeer) return fate;
-    const auto hello = Hello::parse(newcomer.hello);
-    if (!hello || !crypto::equal_in_constant_time(hello->token, token_) ||
-        hello->ports.count != engine_.ports().count) {
-      return Fate::kGone;
-    }
-    newcomer.verdict = judge(newcomer, *hello);
-    if (newcomer.verdict != Verdict::kFine) return Fate::kRefused;
-    if (const auto differs = difference(settings(), hello->settings)) {
-      engine_.context().log.warn(fmt::format("mlt: refused {}: {}", newcomer.from.to_string(), *differs));
-      return Fate::kGone;
-    }
-    if (engine_.context().protection == nullptr) return Fate::kPeer;
-    if (const Fate fate = challenge(newcomer); fate != Fate::kPeer) return fate;
+Result<std::unique_ptr<transport::RecvChannel>> MltListener::on_confirm(Newcomer& newcomer) {
+  Proof confirm;
+  std::ranges::copy(std::span(newcomer.said).subspan<Hello::kSize>(), confirm.begin());
+  if (engine_.context().protection->proves(confirm, Protection::kConfirm, {hello_of(newcomer), newcomer.answered})) {
+    return admit(newcomer);
   }
-  if (const Fate fate = read(newcomer, newcomer.confirm); fate != Fate::kPeer) return fate;
-  const bool proven =
-      engine_.context().protection->proves(newcomer.confirm, Protection::kConfirm, {newcomer.hello, newcomer.welcome});
-  return proven ? Fate::kPeer : Fate::kGone;
+  reception_.drop(newcomer);
+  return nullptr;
 }
 
 Verdict MltListener::judge(const Newcomer& newcomer, const Hello& hello) const {
   const Verdict verdict = compare(psk_mode(), hello.psk.mode);
   if (verdict == Verdict::kPskFile || psk_mode() == PskMode::kNone) return verdict;
-  const auto said = std::span(newcomer.hello).first<Hello::kProofAt>();
+  const auto said = hello_of(newcomer).first<Hello::kProofAt>();
   // What the hello says of its mode counts only if it is genuine.
   if (!engine_.context().protection->proves(hello.psk.proof, Protection::kHello, {said})) return Verdict::kPskSecret;
   return verdict;
 }
 
 // Nothing is opened yet: this hello may be one of yesterday that somebody plays again.
-MltListener::Fate MltListener::challenge(Newcomer& newcomer) const {
+void MltListener::challenge(Newcomer newcomer) {
   const Protection& protection = *engine_.context().protection;
   Welcome welcome;
   welcome.ports = engine_.ports();
   welcome.psk.mode = protection.mode();
-  if (!net::fill_random(welcome.psk.nonce)) return Fate::kGone;
-  welcome.serialize_to(newcomer.welcome);
+  if (!net::fill_random(welcome.psk.nonce)) return reception_.drop(newcomer);
+  std::array<std::byte, Welcome::kSize> bytes;
+  welcome.serialize_to(bytes);
   const auto proof =
-      protection.prove(Protection::kWelcome, {newcomer.hello, std::span(newcomer.welcome).first<Welcome::kProofAt>()});
-  if (!proof) return Fate::kGone;
+      protection.prove(Protection::kWelcome, {hello_of(newcomer), std::span(bytes).first<Welcome::kProofAt>()});
+  if (!proof) return reception_.drop(newcomer);
   welcome.psk.proof = *proof;
-  welcome.serialize_to(newcomer.welcome);
-  net::write_some(newcomer.socket.fd(), std::span<const std::byte>(newcomer.welcome));
-  newcomer.welcomed = true;
-  newcomer.deadline = engine_.context().clock.now() + kConfirmTimeout;
-  return Fate::kPeer;
-}
-
-void MltListener::drop(const Newcomer& newcomer) {
-  engine_.count_stranger();
-  engine_.context().log.info(
-      fmt::format("mlt: dropped a connection from {} that did not show this listener's token, or not in "
-                  "time",
-                  newcomer.from.to_string()));
+  welcome.serialize_to(bytes);
+  reception_.answer(std::move(newcomer), bytes, std::tuple_size_v<Proof>, kConfirmTimeout);
 }
 
 // It showed the token, so it was given the handle: the communicator is configured in two ways, and both sides are told.
-Error MltListener::refuse(const Newcomer& newcomer) const {
+Error MltListener::refuse(const Newcomer& newcomer, Verdict verdict, PskMode theirs) const {
   Welcome answer;
   answer.ports = engine_.ports();
-  answer.verdict = newcomer.verdict;
+  answer.verdict = verdict;
   answer.psk.mode = psk_mode();
   std::array<std::byte, Welcome::kSize> bytes;
   answer.serialize_to(bytes);
   net::write_some(newcomer.socket.fd(), std::span<const std::byte>(bytes));
-  const PskMode theirs = Hello::parse(newcomer.hello)->psk.mode;
   return {ErrorCode::kInvalidUsage, fmt::format("mlt: accept from {} on {}: {}", newcomer.from.to_string(),
-                                                engine_.name(), explain(newcomer.verdict, psk_mode(), theirs))};
+                                                engine_.name(), explain(verdict, psk_mode(), theirs))};
 }
 
 Result<std::unique_ptr<transport::RecvChannel>> MltListener::admit(Newcomer& newcomer) {
-  const auto hello = Hello::parse(newcomer.hello);
+  const auto hello = Hello::parse(hello_of(newcomer));
   const Protection* protection = engine_.context().protection.get();
   std::array<std::byte, Welcome::kSize> welcome;
   std::span<const std::byte> answer = welcome;
@@ -169,8 +136,9 @@ Result<std::unique_ptr<transport::RecvChannel>> MltListener::admit(Newcomer& new
   if (protection == nullptr) {
     Welcome{engine_.ports(), Verdict::kFine, {}}.serialize_to(welcome);
   } else {
-    const auto derived = protection->session(*hello, *Welcome::parse(newcomer.welcome));
-    const auto proof = protection->prove(Protection::kReady, {newcomer.hello, newcomer.welcome});
+    const auto derived =
+        protection->session(*hello, *Welcome::parse(std::span(newcomer.answered).first<Welcome::kSize>()));
+    const auto proof = protection->prove(Protection::kReady, {hello_of(newcomer), newcomer.answered});
     if (!derived || !proof) return tl::unexpected(derived ? proof.error() : derived.error());
     session = *derived;
     ready = *proof;
@@ -180,8 +148,8 @@ Result<std::unique_ptr<transport::RecvChannel>> MltListener::admit(Newcomer& new
   const std::string peer = fmt::format("{} (to {})", newcomer.from.to_string(), engine_.name());
   auto channel = std::make_unique<MltRecvChannel>(engine_, std::move(newcomer.socket), peer);
   const auto attached =
-      channel->attach(Engine::End::kReceives, newcomer.from, hello->ports, secret_of(token_, hello->connection_id),
-                      channel_, session ? &*session : nullptr);
+      channel->attach(Engine::End::kReceives, newcomer.from, hello->ports,
+                      secret_of(reception_.token(), hello->connection_id), channel_, session ? &*session : nullptr);
   if (!attached) return tl::unexpected(attached.error());
   // The first bytes on a fresh socket fit its buffer; if the connector is gone, the channel reports that.
   net::write_some(channel->control().fd(), answer);

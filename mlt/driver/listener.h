@@ -1,17 +1,14 @@
-// Accepts connections, and lets nobody in who cannot show the handle's token and, with a pre-shared key, prove to have
-// it. A stranger costs a descriptor for at most kHelloTimeout, or kConfirmTimeout for who plays a hello again, and
-// never delays a peer.
+// Accepts connections of those that a Reception lets in and who, with a pre-shared key, prove to have it. Who plays a
+// hello again costs a descriptor for at most kConfirmTimeout.
 #pragma once
 
-#include <array>
-#include <cstddef>
+#include <deque>
 #include <memory>
-#include <vector>
 
 #include "mlt/driver/engine.h"
 #include "mlt/driver/handshake.h"
 #include "transport/api/transport.h"
-#include "transport/net/socket.h"
+#include "transport/handshake/reception.h"
 
 namespace clustar::mlt::driver {
 
@@ -24,46 +21,31 @@ class MltListener final : public transport::Listener {
   Result<std::unique_ptr<transport::RecvChannel>> poll_accept() override;
 
  private:
-  static constexpr Duration kHelloTimeout = std::chrono::seconds(5);
   // Its process may be busy; who comes too late says hello again.
   static constexpr Duration kConfirmTimeout = std::chrono::seconds(60);
-  static constexpr std::size_t kMaxNewcomers = 256;
 
-  struct Newcomer {
-    net::Socket socket;
-    net::Address from;
-    TimePoint deadline;
-    std::array<std::byte, Hello::kSize> hello{};
-    std::array<std::byte, Welcome::kSize> welcome{};
-    Proof confirm{};
-    bool welcomed = false;  // its confirm is awaited
-    std::size_t have = 0;   // of the hello, or the confirm
-    Verdict verdict = Verdict::kFine;
-  };
-  enum class Fate : std::uint8_t { kWaits, kGone, kPeer, kRefused };
+  using Newcomer = handshake::Newcomer;
 
-  MltListener(Engine& engine, const transport::ChannelOptions& channel) : engine_(engine), channel_(channel) {}
+  MltListener(Engine& engine, const transport::ChannelOptions& channel, handshake::Reception reception)
+      : engine_(engine), channel_(channel), reception_(std::move(reception)) {}
 
-  Result<void> take_newcomers();
   PskMode psk_mode() const;
   SharedSettings settings() const {
     return SharedSettings::of(engine_.options(), channel_.max_tolerance_ppm, engine_.datapath());
   }
-  static Fate read(Newcomer& newcomer, std::span<std::byte> into);
-  Result<std::unique_ptr<transport::RecvChannel>> hear_all();  // the first peer among them; null: none
-  Fate hear(Newcomer& newcomer) const;
+  // Of somebody who said a hello, and a confirm. Null: he is dropped, or has to say more.
+  Result<std::unique_ptr<transport::RecvChannel>> on_hello(Newcomer newcomer);
+  Result<std::unique_ptr<transport::RecvChannel>> on_confirm(Newcomer& newcomer);
   Verdict judge(const Newcomer& newcomer, const Hello& hello) const;
-  Fate challenge(Newcomer& newcomer) const;
-  void drop(const Newcomer& newcomer);
-  Error refuse(const Newcomer& newcomer) const;
+  void challenge(Newcomer newcomer);
+  Error refuse(const Newcomer& newcomer, Verdict verdict, PskMode theirs) const;
   Result<std::unique_ptr<transport::RecvChannel>> admit(Newcomer& newcomer);
 
   Engine& engine_;
   const transport::ChannelOptions channel_;
-  net::Socket listening_;
-  Token token_{};
+  handshake::Reception reception_;
   transport::Handle handle_{};
-  std::vector<Newcomer> newcomers_;
+  std::deque<Newcomer> heard_;  // by the reception, not by this yet
 };
 
 }  // namespace clustar::mlt::driver

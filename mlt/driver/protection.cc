@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "transport/base/constant_time.h"
+
 namespace clustar::mlt::driver {
 namespace {
 
@@ -42,7 +44,7 @@ Result<Proof> Protection::prove(std::string_view speech, std::initializer_list<s
 bool Protection::proves(const Proof& proof, std::string_view speech,
                         std::initializer_list<std::span<const std::byte>> said) const {
   const auto expected = prove(speech, said);
-  return expected && crypto::equal_in_constant_time(*expected, proof);
+  return expected && equal_in_constant_time(*expected, proof);
 }
 
 Result<Session> Protection::session(const Hello& hello, const Welcome& welcome) const {

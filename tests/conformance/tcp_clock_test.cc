@@ -110,7 +110,7 @@ TEST_F(TcpClock, AStrangerWhoSaysNothingIsDroppedAfterFiveSecondsWhilePeersComeA
   create(seconds(0));
   auto listener = std::move(transport_->listen(0, {}).value());
   const auto info = tcp::HandleInfo::parse(listener->handle()).value();
-  const net::Address address(info.endpoints.front());
+  const net::Address address(info.invitation.endpoints.front());
   const net::Socket stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(::connect(stranger.fd(), address.raw(), address.length()), 0);
   ASSERT_TRUE(listener->poll_accept());
@@ -135,9 +135,9 @@ class HandMadeSender {
  public:
   explicit HandMadeSender(const Handle& handle) {
     const auto info = tcp::HandleInfo::parse(handle).value();
-    const net::Address address(info.endpoints.front());
+    const net::Address address(info.invitation.endpoints.front());
     tcp::Hello hello;
-    hello.token = info.token;
+    hello.token = info.invitation.token;
     hello.settings = info.settings;
     hello.data_sockets = 1;
     for (std::uint8_t role = 0; role < 2; ++role) {

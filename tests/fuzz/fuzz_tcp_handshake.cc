@@ -65,7 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   bool token_shown = false;
   if (data[0] % 2 == 1) {  // a hello that is right but for what the input changes behind the token
     Hello hello;
-    hello.token = target.info.token;
+    hello.token = target.info.invitation.token;
     hello.settings = target.info.settings;
     hello.data_sockets = 2;
     std::array<std::byte, Hello::kSize> right;
@@ -75,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     bytes.assign(right.begin(), right.end());
     token_shown = true;
   }
-  const net::Address remote(target.info.endpoints.front());
+  const net::Address remote(target.info.invitation.endpoints.front());
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   // Closing by reset leaves no TIME_WAIT behind, of which thousands would use up the ports.
   const linger reset{1, 0};

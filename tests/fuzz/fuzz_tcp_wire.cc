@@ -26,8 +26,9 @@ void check_handle(std::span<const std::uint8_t> input) {
   const auto info = HandleInfo::parse(take<std::tuple_size_v<Handle>>(input));
   if (!info) return;
   const auto again = HandleInfo::parse(info->serialize());
-  require(again && again->token == info->token && again->endpoints.size() == info->endpoints.size());
-  require(again->config == info->config);
+  require(again && again->invitation.token == info->invitation.token &&
+          again->invitation.endpoints.size() == info->invitation.endpoints.size());
+  require(again->invitation.config == info->invitation.config);
 }
 
 void check_chunk(std::span<const std::uint8_t> input) {

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "tests/temp_path.h"
+#include "transport/base/constant_time.h"
 
 // A process may export functions of OpenSSL's names, from a library of its own: nobody may call them for us.
 extern "C" __attribute__((visibility("default"))) int EVP_EncryptUpdate() { std::abort(); }

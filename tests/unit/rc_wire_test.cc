@@ -61,13 +61,13 @@ TEST(RcWire, AContactOutOfRangeIsRefused) {
 }
 
 TEST(RcWire, AHandleHoldsItsEndpointsAndGarbageIsRefused) {
-  HandleInfo info;
+  handshake::Invitation info;
   info.token[3] = std::byte{9};
   info.config.rank = 4;
-  Endpoint endpoint{.ipv6 = true, .port = 4711};
-  while (info.has_room(endpoint)) info.endpoints.push_back(endpoint);
+  net::Endpoint endpoint{.ipv6 = true, .port = 4711};
+  while (info.has_room(endpoint, kHandleFormat.room())) info.endpoints.push_back(endpoint);
   EXPECT_GE(info.endpoints.size(), 2u);
-  const auto read = HandleInfo::parse(info.serialize());
+  const auto read = handshake::Invitation::parse(kHandleFormat, info.serialize(kHandleFormat));
   ASSERT_TRUE(read);
   EXPECT_EQ(read->token, info.token);
   EXPECT_EQ(read->config, info.config);
@@ -76,7 +76,7 @@ TEST(RcWire, AHandleHoldsItsEndpointsAndGarbageIsRefused) {
   for (int i = 0; i < 10'000; ++i) {
     Handle garbage;
     for (std::byte& byte : garbage) byte = static_cast<std::byte>(random());
-    EXPECT_FALSE(HandleInfo::parse(garbage));
+    EXPECT_FALSE(handshake::Invitation::parse(kHandleFormat, garbage));
   }
 }
 

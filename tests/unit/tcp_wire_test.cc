@@ -9,17 +9,18 @@ namespace {
 
 HandleInfo sample_handle() {
   HandleInfo info;
-  for (std::size_t i = 0; i < info.token.size(); ++i) info.token[i] = static_cast<std::byte>(i * 17);
+  for (std::size_t i = 0; i < info.invitation.token.size(); ++i)
+    info.invitation.token[i] = static_cast<std::byte>(i * 17);
   info.settings = {65536, 1 << 20};
-  Endpoint v4;
+  net::Endpoint v4;
   v4.port = 4711;
   v4.address[0] = std::byte{10};
-  Endpoint v6;
+  net::Endpoint v6;
   v6.ipv6 = true;
   v6.port = 9;
   v6.address[15] = std::byte{1};
-  info.endpoints = {v4, v6};
-  info.config = {{9, 8, 7, 6, 5, 4, 3, 0xffffffff}, 1023};
+  info.invitation.endpoints = {v4, v6};
+  info.invitation.config = {{9, 8, 7, 6, 5, 4, 3, 0xffffffff}, 1023};
   return info;
 }
 
@@ -27,14 +28,14 @@ TEST(HandleInfo, SurvivesTheRoundTrip) {
   const HandleInfo info = sample_handle();
   const auto parsed = HandleInfo::parse(info.serialize());
   ASSERT_TRUE(parsed);
-  EXPECT_EQ(parsed->token, info.token);
+  EXPECT_EQ(parsed->invitation.token, info.invitation.token);
   EXPECT_EQ(parsed->settings, info.settings);
-  EXPECT_EQ(parsed->config, info.config);
-  ASSERT_EQ(parsed->endpoints.size(), 2u);
-  EXPECT_EQ(parsed->endpoints[0].port, 4711);
-  EXPECT_FALSE(parsed->endpoints[0].ipv6);
-  EXPECT_TRUE(parsed->endpoints[1].ipv6);
-  EXPECT_EQ(parsed->endpoints[1].address, info.endpoints[1].address);
+  EXPECT_EQ(parsed->invitation.config, info.invitation.config);
+  ASSERT_EQ(parsed->invitation.endpoints.size(), 2u);
+  EXPECT_EQ(parsed->invitation.endpoints[0].port, 4711);
+  EXPECT_FALSE(parsed->invitation.endpoints[0].ipv6);
+  EXPECT_TRUE(parsed->invitation.endpoints[1].ipv6);
+  EXPECT_EQ(parsed->invitation.endpoints[1].address, info.invitation.endpoints[1].address);
 }
 
 TEST(HandleInfo, RefusesWhatIsNotOne) {
@@ -69,17 +70,17 @@ TEST(HandleInfo, RefusesWhatIsNotOne) {
 }
 
 TEST(HandleInfo, TakesAsManyEndpointsAsItHasRoomFor) {
-  Endpoint v4, v6;
+  net::Endpoint v4, v6;
   v4.port = v6.port = 1;
   v6.ipv6 = true;
-  const auto fits = [](const std::vector<Endpoint>& offered) {
+  const auto fits = [](const std::vector<net::Endpoint>& offered) {
     HandleInfo info;
-    for (const Endpoint& one : offered) {
-      if (info.has_room(one)) info.endpoints.push_back(one);
+    for (const net::Endpoint& one : offered) {
+      if (info.invitation.has_room(one, HandleInfo::kFormat.room())) info.invitation.endpoints.push_back(one);
     }
     const auto parsed = HandleInfo::parse(info.serialize());
-    EXPECT_TRUE(parsed && parsed->endpoints.size() == info.endpoints.size());
-    return info.endpoints.size();
+    EXPECT_TRUE(parsed && parsed->invitation.endpoints.size() == info.invitation.endpoints.size());
+    return info.invitation.endpoints.size();
   };
   EXPECT_EQ(fits({v4, v4, v4, v4, v4}), 4u);
   EXPECT_EQ(fits({v4, v4, v4, v6}), 4u);

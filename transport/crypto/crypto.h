@@ -77,7 +77,4 @@ class Aead {
   void* key_ = nullptr;
 };
 
-// In a time that does not tell where they differ.
-bool equal_in_constant_time(std::span<const std::byte> a, std::span<const std::byte> b);
-
 }  // namespace clustar::transport::crypto

@@ -1,16 +1,13 @@
 // The connecting side of the handshake: shows the handle's token and its queue pairs on the control connection, learns
-// the listener's, connects them, and says when they are ready. Tries the handle's endpoints in turn.
+// the listener's, connects them, and says when they are ready.
 #pragma once
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "transport/api/transport.h"
-#include "transport/net/socket.h"
+#include "transport/handshake/dial.h"
 #include "transport/verbs/wiring.h"
 
 namespace clustar::transport::verbs {
@@ -24,42 +21,20 @@ class VerbsPendingConnect final : public PendingConnect {
   Result<std::unique_ptr<SendChannel>> poll() override;
 
  private:
-  // Per try, until the socket is connected; afterwards only the peer's host bounds the wait, since the listener's
-  // process accepts when NCCL gets there.
-  static constexpr Duration kConnectTimeout = std::chrono::seconds(20);
-  // From the first failure; a listener that is gone stays gone.
-  static constexpr Duration kRetryTimeout = std::chrono::seconds(1);
-  static constexpr Duration kRetryInterval = std::chrono::milliseconds(50);
+  VerbsPendingConnect(Nic& nic, const Token& token, int traffic_class, handshake::Dial dial)
+      : nic_(nic), token_(token), traffic_class_(traffic_class), dial_(std::move(dial)) {}
 
-  enum class State : std::uint8_t { kIdle, kConnecting, kGreeting, kWaiting, kWiring };
-
-  VerbsPendingConnect(Nic& nic, HandleInfo info, int traffic_class)
-      : nic_(nic), info_(std::move(info)), traffic_class_(traffic_class) {}
-
-  Result<void> open();
-  Result<bool> connected();
-  Result<bool> greeted();
   Result<bool> welcomed();
-  // Another try at the next endpoint while time is left, else the first error.
-  Result<std::unique_ptr<SendChannel>> on_failure(const Error& error);
-  net::Address remote() const { return net::Address(info_.endpoints[endpoint_]); }
+  Result<void> open();
 
   Nic& nic_;
-  HandleInfo info_;
+  const Token token_;
   const int traffic_class_;
-  State state_ = State::kIdle;
-  std::size_t endpoint_ = 0;
-  std::size_t failures_ = 0;
-  net::Socket control_;
-  std::unique_ptr<Wiring> wiring_;
+  handshake::Dial dial_;
+  std::unique_ptr<Wiring> wiring_;  // of all tries
+  bool welcomed_ = false;
   std::array<std::byte, Hello::kSize> hello_{};
-  std::size_t hello_sent_ = 0;
   std::array<std::byte, Welcome::kSize> welcome_{};
-  std::size_t welcome_have_ = 0;
-  TimePoint try_began_{};
-  TimePoint first_failure_{};
-  TimePoint next_try_{};
-  std::optional<Error> first_error_;
 };
 
 }  // namespace clustar::transport::verbs

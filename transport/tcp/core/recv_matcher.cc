@@ -42,24 +42,19 @@ std::uint32_t RecvMatcher::take_slot(const Part& part, std::uint32_t seq, std::u
 
 std::optional<RecvMatcher::Posted> RecvMatcher::post(std::span<const Part> parts) {
   assert(!parts.empty() && parts.size() <= kMaxRecvParts);
-  const auto free = std::find_if(groups_.begin(), groups_.end(), [](const Group& group) { return !group.used; });
-  if (free == groups_.end()) return std::nullopt;
-  const auto group = static_cast<std::uint32_t>(free - groups_.begin());
-  free->used = true;
-  free->parts = free->open = static_cast<std::uint32_t>(parts.size());
-  std::fill_n(free->messages.begin(), parts.size(), ReceivedMessage{});
-  ++outstanding_;
+  const auto group = groups_.open(parts.size());
+  if (!group) return std::nullopt;
   clears_.clear();
   early_matches_.clear();
   for (std::uint32_t part = 0; part < parts.size(); ++part) {
     const std::uint32_t seq = next_seq(parts[part].tag);
-    const std::uint32_t index = take_slot(parts[part], seq, group, part);
+    const std::uint32_t index = take_slot(parts[part], seq, *group, part);
     Slot& slot = slots_[index];
     clears_.push_back({parts[part].tag, seq, slot_id(index, slot.generation), parts[part].length});
     Early* early = find_early(parts[part].tag, seq);
     if (early == nullptr) continue;
     slot.bound = true;
-    free->messages[part].identity = early->identity;
+    groups_.identify(*group, part, early->identity);
     // The sender takes this message off its window when it hears of the receive, so it leaves ours now as well, even
     // if its last bytes are still to come.
     early_bytes_ -= early->bytes;
@@ -74,7 +69,7 @@ std::optional<RecvMatcher::Posted> RecvMatcher::post(std::span<const Part> parts
     early_matches_.push_back({part, early_index, bytes});
     finish(index, bytes);
   }
-  return Posted{group, &clears_, &early_matches_};
+  return Posted{*group, &clears_, &early_matches_};
 }
 
 RecvMatcher::Slot* RecvMatcher::find_slot(const ChunkHeader& header, std::uint32_t* index) {
@@ -124,7 +119,7 @@ RecvMatcher::Placement RecvMatcher::on_header(const ChunkHeader& header) {
   slot->started = true;
   slot->total = header.total;
   slot->claimed += header.length;
-  if (header.identity.known) groups_[slot->group].messages[slot->part].identity = header.identity;
+  if (header.identity.known) groups_.identify(slot->group, slot->part, header.identity);
   Placement placement{Placement::Kind::kPart};
   placement.group = slot->group;
   placement.part = slot->part;
@@ -183,26 +178,10 @@ std::optional<RecvMatcher::EarlyMatch> RecvMatcher::take_late_match(std::uint32_
 void RecvMatcher::finish(std::uint32_t index, std::uint64_t bytes) {
   Slot& slot = slots_[index];
   if (slot.started) --partial_;
-  Group& group = groups_[slot.group];
-  group.sizes[slot.part] = bytes;
-  --group.open;
+  groups_.finish(slot.group, slot.part, bytes);
   slot.used = false;
   active_.erase(std::find(active_.begin(), active_.end(), index));
   free_slots_.push_back(index);
-}
-
-std::span<const std::size_t> RecvMatcher::sizes(std::uint32_t group) const {
-  return std::span<const std::size_t>(groups_[group].sizes).first(groups_[group].parts);
-}
-
-std::span<const ReceivedMessage> RecvMatcher::messages(std::uint32_t group) const {
-  return std::span<const ReceivedMessage>(groups_[group].messages).first(groups_[group].parts);
-}
-
-void RecvMatcher::release(std::uint32_t group) {
-  assert(groups_[group].used && groups_[group].open == 0);
-  groups_[group].used = false;
-  --outstanding_;
 }
 
 void RecvMatcher::release_early(std::uint32_t index) { early_[index].used = false; }

@@ -10,13 +10,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/api/receive_groups.h"
 #include "transport/tcp/core/wire.h"
 
 namespace clustar::transport::tcp {
 
 class RecvMatcher {
  public:
-  static constexpr std::uint32_t kMaxGroups = 32;  // NCCL_NET_MAX_REQUESTS
+  static constexpr std::uint32_t kMaxGroups = ReceiveGroups::kMost;
 
   explicit RecvMatcher(const SharedSettings& settings);
 
@@ -59,14 +60,14 @@ class RecvMatcher {
   // Set when an early message, matched while it was still arriving, is complete now.
   std::optional<EarlyMatch> take_late_match(std::uint32_t* group);
 
-  bool complete(std::uint32_t group) const { return groups_[group].open == 0; }
-  std::span<const std::size_t> sizes(std::uint32_t group) const;
-  std::span<const ReceivedMessage> messages(std::uint32_t group) const;
+  bool complete(std::uint32_t group) const { return groups_.complete(group); }
+  std::span<const std::size_t> sizes(std::uint32_t group) const { return groups_.sizes(group); }
+  std::span<const ReceivedMessage> messages(std::uint32_t group) const { return groups_.messages(group); }
   // The group's request is over; its number may be given out again.
-  void release(std::uint32_t group);
+  void release(std::uint32_t group) { groups_.release(group); }
   void release_early(std::uint32_t early);
 
-  std::size_t outstanding() const { return outstanding_; }
+  std::size_t outstanding() const { return groups_.outstanding(); }
   // Posted receives of which a part, but not all, has arrived.
   std::size_t partial() const { return partial_; }
 
@@ -84,13 +85,6 @@ class RecvMatcher {
     std::uint64_t total = 0;
     std::uint64_t claimed = 0;   // by headers; never more than total, so payload can complete the slot only once
     std::uint64_t received = 0;  // of claimed
-  };
-  struct Group {
-    bool used = false;
-    std::uint32_t parts = 0;
-    std::uint32_t open = 0;
-    std::array<std::size_t, kMaxRecvParts> sizes{};
-    std::array<ReceivedMessage, kMaxRecvParts> messages{};
   };
   struct Early {
     bool used = false;
@@ -117,7 +111,7 @@ class RecvMatcher {
   std::array<Slot, kMaxSlots> slots_;
   std::vector<std::uint32_t> active_;  // used slots, oldest first
   std::vector<std::uint32_t> free_slots_;
-  std::array<Group, kMaxGroups> groups_;
+  ReceiveGroups groups_;
   std::vector<Early> early_;
   std::vector<std::uint32_t> late_matches_;          // early buffers
   std::unordered_map<int, std::uint32_t> next_seq_;  // by tag; grows with the caller's tags only
@@ -125,7 +119,6 @@ class RecvMatcher {
   std::vector<EarlyMatch> early_matches_;
   std::uint64_t early_bytes_ = 0;  // of early messages without a receive; what the window bounds
   std::size_t early_used_ = 0;     // their number
-  std::size_t outstanding_ = 0;
   std::size_t partial_ = 0;
 };
 

@@ -2,18 +2,17 @@
 // and answers nullopt for anything else.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "transport/api/flow_tag.h"
-#include "transport/api/shared_config.h"
+#include "transport/api/identity_wire.h"
 #include "transport/api/transport.h"
-#include "transport/net/endpoint.h"
+#include "transport/handshake/core/hello.h"
+#include "transport/handshake/core/invitation.h"
 
 namespace clustar::transport::tcp {
 
@@ -23,9 +22,7 @@ inline constexpr std::uint64_t kMaxMessageBytes = 1ull << 40;  // NCCL_MAX_NET_S
 inline constexpr std::uint32_t kMaxSlots = 256;                // 32 requests of 8 parts
 inline constexpr std::uint32_t kMaxChunkBytes = 1u << 30;
 
-using Token = std::array<std::byte, 16>;
-
-using net::Endpoint;
+using handshake::Token;
 
 // Settings that both ends must share; a difference is an error at connect that names the setting.
 struct SharedSettings {
@@ -35,18 +32,14 @@ struct SharedSettings {
   bool operator==(const SharedSettings&) const = default;
 };
 
-//  0       4       8      10  11  12      16      20                 36              68     72
-// | magic "CLUSTAR1"     | ver |n | 0 | eager | window | token (128 b) | digests (8 x 4) | rank | n x endpoint |
-// endpoint: | family 4 or 6 | 0 | port (2) | address (4 or 16) |
+//  0       8     10  11  12      16       20
+// | magic | ver | n | 0 | eager | window | as all handles |
 struct HandleInfo {
-  Token token{};
+  // "CLUSTAR1"
+  static constexpr handshake::HandleFormat kFormat{.magic = 0x434c555354415231, .version = kWireVersion, .own = 8};
+  handshake::Invitation invitation;
   SharedSettings settings;
-  SharedConfig config;
-  std::vector<Endpoint> endpoints;  // 1 .. 4, in order of preference
 
-  static constexpr std::size_t kMaxEndpoints = 4;
-  // Whether `next` finds room behind the endpoints that are there.
-  bool has_room(const Endpoint& next) const;
   static std::optional<HandleInfo> parse(const Handle& handle);
   Handle serialize() const;
 };
@@ -57,6 +50,8 @@ struct HandleInfo {
 // role 0: the control socket; 1 .. n: data socket role - 1.
 struct Hello {
   static constexpr std::size_t kSize = 40;
+  // "CLSH"
+  static constexpr handshake::HelloFormat kFormat{.magic = 0x434c5348, .version = kWireVersion, .size = kSize};
   Token token{};
   std::uint64_t connection_id = 0;
   std::uint8_t role = 0;
@@ -80,12 +75,10 @@ struct Welcome {
 // | magic | flags | tag | seq | slot | total | offset | length |  0   | identity |
 // flags 1: `slot` answers a clear-to-send; without it the chunk is a whole eager message; 2: the identity follows, of
 // the chunk at offset 0 only.
-//  0              8        14       16            24         28        30         31         32          33         34
-// | communicator | number | sender | total_bytes | transfer | channel | function | datatype | algorithm | protocol |
-// flags (2) | flags 1: the number is local.
+// identity: | as identity_wire.h has it (34) | flags (2) | flags 1: the number is local.
 struct ChunkHeader {
   static constexpr std::size_t kSize = 40;
-  static constexpr std::size_t kIdentitySize = 36;
+  static constexpr std::size_t kIdentitySize = kIdentityWireSize + 2;
   static constexpr std::size_t kMaxSize = kSize + kIdentitySize;
   static constexpr std::uint16_t kHasSlot = 1;
   static constexpr std::uint16_t kHasIdentity = 2;

@@ -31,13 +31,8 @@ std::uint32_t RecvBook::take_slot(const Part& part, std::uint32_t group, std::ui
 std::optional<RecvBook::Posted> RecvBook::post(std::span<const Part> parts) {
   assert(!parts.empty() && parts.size() <= kMaxRecvParts);
   if (posted_ - consumed_ + parts.size() > kRing) return std::nullopt;
-  const auto free = std::find_if(groups_.begin(), groups_.end(), [](const Group& group) { return !group.used; });
-  if (free == groups_.end()) return std::nullopt;
-  const auto group = static_cast<std::uint32_t>(free - groups_.begin());
-  free->used = true;
-  free->parts = free->open = static_cast<std::uint32_t>(parts.size());
-  std::fill_n(free->messages.begin(), parts.size(), ReceivedMessage{});
-  ++outstanding_;
+  const auto group = groups_.open(parts.size());
+  if (!group) return std::nullopt;
   wanted_.clear();
   early_.clear();
   for (std::uint32_t part = 0; part < parts.size(); ++part) {
@@ -46,17 +41,17 @@ std::optional<RecvBook::Posted> RecvBook::post(std::span<const Part> parts) {
       const MessageHeader& header = places_[*place].header;
       places_[*place].state = PlaceState::kMatched;
       --held_;
-      free->sizes[part] = std::min(header.total, parts[part].length);
-      free->messages[part].identity = header.identity;
-      --free->open;
-      early_.push_back({group, part, *place, free->sizes[part]});
+      const std::uint64_t bytes = std::min(header.total, parts[part].length);
+      groups_.identify(*group, part, header.identity);
+      groups_.finish(*group, part, bytes);
+      early_.push_back({*group, part, *place, bytes});
       continue;
     }
-    const std::uint32_t index = take_slot(parts[part], group, part, seq);
+    const std::uint32_t index = take_slot(parts[part], *group, part, seq);
     const Slot& slot = slots_[index];
     wanted_.push_back({part, slot.number, seq, make_slot(index, slot.generation)});
   }
-  return Posted{group, &wanted_, &early_};
+  return Posted{*group, &wanted_, &early_};
 }
 
 bool RecvBook::on_stripe(const Immediate& immediate, const std::optional<MessageHeader>& header) {
@@ -92,7 +87,7 @@ bool RecvBook::learn(Slot& slot, const MessageHeader& header) {
   }
   slot.stripes = header.stripes;
   slot.total = header.total;
-  groups_[slot.group].messages[slot.part].identity = header.identity;
+  groups_.identify(slot.group, slot.part, header.identity);
   note_consumed(header.consumed);
   return true;
 }
@@ -117,7 +112,7 @@ RecvBook::Arrival RecvBook::on_eager(std::uint32_t place, const std::optional<Me
   const Slot slot = slots_[*found];
   taken.state = PlaceState::kMatched;
   const std::uint64_t bytes = std::min(header->total, slot.length);
-  groups_[slot.group].messages[slot.part].identity = header->identity;
+  groups_.identify(slot.group, slot.part, header->identity);
   finish(*found, bytes);
   return {Fate::kMatched, {slot.group, slot.part, place, bytes}};
 }
@@ -149,26 +144,10 @@ std::optional<std::uint32_t> RecvBook::find_early(int tag, std::uint32_t seq) co
 
 void RecvBook::finish(std::uint32_t index, std::uint64_t bytes) {
   Slot& slot = slots_[index];
-  Group& group = groups_[slot.group];
-  group.sizes[slot.part] = bytes;
-  --group.open;
+  groups_.finish(slot.group, slot.part, bytes);
   slot.used = false;
   used_slots_.erase(std::find(used_slots_.begin(), used_slots_.end(), index));
   free_slots_.push_back(index);
-}
-
-std::span<const std::size_t> RecvBook::sizes(std::uint32_t group) const {
-  return std::span<const std::size_t>(groups_[group].sizes).first(groups_[group].parts);
-}
-
-std::span<const ReceivedMessage> RecvBook::messages(std::uint32_t group) const {
-  return std::span<const ReceivedMessage>(groups_[group].messages).first(groups_[group].parts);
-}
-
-void RecvBook::release(std::uint32_t group) {
-  assert(groups_[group].used && groups_[group].open == 0);
-  groups_[group].used = false;
-  --outstanding_;
 }
 
 }  // namespace clustar::transport::verbs

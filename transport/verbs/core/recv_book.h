@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/api/receive_groups.h"
 #include "transport/verbs/core/wire.h"
 
 namespace clustar::transport::verbs {
@@ -57,13 +58,13 @@ class RecvBook {
   void free_place(std::uint32_t place);
   void on_consumed(std::uint32_t number24);
 
-  bool complete(std::uint32_t group) const { return groups_[group].open == 0; }
-  std::span<const std::size_t> sizes(std::uint32_t group) const;
-  std::span<const ReceivedMessage> messages(std::uint32_t group) const;
+  bool complete(std::uint32_t group) const { return groups_.complete(group); }
+  std::span<const std::size_t> sizes(std::uint32_t group) const { return groups_.sizes(group); }
+  std::span<const ReceivedMessage> messages(std::uint32_t group) const { return groups_.messages(group); }
   // The group's request is over; its number may be given out again.
-  void release(std::uint32_t group);
+  void release(std::uint32_t group) { groups_.release(group); }
 
-  std::size_t outstanding() const { return outstanding_; }
+  std::size_t outstanding() const { return groups_.outstanding(); }
   // Descriptors that the sender may not have read: [consumed(), posted()).
   std::uint32_t consumed() const { return consumed_; }
   std::uint32_t posted() const { return posted_; }
@@ -84,13 +85,6 @@ class RecvBook {
     std::uint32_t stripes = 0;  // 0: not known yet
     std::uint64_t total = 0;
   };
-  struct Group {
-    bool used = false;
-    std::uint32_t parts = 0;
-    std::uint32_t open = 0;
-    std::array<std::size_t, kMaxRecvParts> sizes{};
-    std::array<ReceivedMessage, kMaxRecvParts> messages{};
-  };
   enum class PlaceState : std::uint8_t { kEmpty, kHeld, kMatched, kFreed };
   struct Place {
     PlaceState state = PlaceState::kEmpty;
@@ -106,13 +100,12 @@ class RecvBook {
   std::array<Slot, kMaxSlots> slots_{};
   std::vector<std::uint32_t> free_slots_;
   std::vector<std::uint32_t> used_slots_;  // oldest first
-  std::array<Group, kMaxRequests> groups_{};
+  ReceiveGroups groups_;
   std::array<Place, kEagerSlots> places_{};
   std::unordered_map<int, std::uint32_t> next_seq_;  // by tag; grows with the caller's tags only
   std::vector<Wanted> wanted_;
   std::vector<EagerMatch> early_;
   std::size_t held_ = 0;  // places that wait for their receive
-  std::size_t outstanding_ = 0;
   std::uint32_t posted_ = 0;
   std::uint32_t consumed_ = 0;
   std::uint32_t freed_ = 0;

@@ -1,6 +1,5 @@
 #include "transport/verbs/core/wire.h"
 
-#include <algorithm>
 #include <cassert>
 #include <cstring>
 
@@ -10,14 +9,8 @@
 namespace clustar::transport::verbs {
 namespace {
 
-constexpr std::uint64_t kHandleMagic = 0x434c555354415256;  // "CLUSTARV"
-constexpr std::uint32_t kHelloMagic = 0x434c5648;           // "CLVH"
-constexpr std::uint32_t kWelcomeMagic = 0x434c5657;         // "CLVW"
-constexpr std::uint16_t kFarewellMagic = 0x4656;            // "FV"
-constexpr std::size_t kMaxEndpoints = 4;
-constexpr std::size_t kConfigAt = 28;
-constexpr std::size_t kEndpointsAt = kConfigAt + SharedConfig::kSize;
-constexpr std::size_t kEndpointFixed = 4;  // in front of the address
+constexpr std::uint32_t kWelcomeMagic = 0x434c5657;  // "CLVW"
+constexpr std::uint16_t kFarewellMagic = 0x4656;     // "FV"
 constexpr std::size_t kPortSize = 20;
 constexpr std::size_t kQueuePairSize = 12;
 constexpr std::size_t kPortsAt = 40;
@@ -25,31 +18,7 @@ constexpr std::size_t kQueuePairsAt = kPortsAt + kMaxPorts * kPortSize;
 static_assert(kQueuePairsAt + kMaxQueuePairs * kQueuePairSize <= Contact::kSize);
 constexpr std::uint16_t kKnown = 1;
 constexpr std::uint16_t kLocalNumber = 2;
-constexpr unsigned kSenderBits = 16;  // behind the number, in one word
-
-constexpr std::size_t address_size(bool ipv6) { return ipv6 ? 16 : 4; }
-std::size_t size_of(const Endpoint& endpoint) { return kEndpointFixed + address_size(endpoint.ipv6); }
-
-// From the front of `bytes`.
-std::optional<Endpoint> parse_endpoint(std::span<const std::byte> bytes) {
-  if (bytes.size() < kEndpointFixed) return std::nullopt;
-  const WireReader reader(bytes.first<kEndpointFixed>());
-  const auto family = reader.load<std::uint8_t, 0>();
-  Endpoint endpoint;
-  endpoint.port = reader.load<std::uint16_t, 2>();
-  if ((family != 4 && family != 6) || reader.load<std::uint8_t, 1>() != 0 || endpoint.port == 0) return std::nullopt;
-  endpoint.ipv6 = family == 6;
-  if (bytes.size() < size_of(endpoint)) return std::nullopt;
-  std::ranges::copy(bytes.subspan(kEndpointFixed, address_size(endpoint.ipv6)), endpoint.address.begin());
-  return endpoint;
-}
-
-void serialize_endpoint(const Endpoint& endpoint, std::span<std::byte> bytes) {
-  WireWriter writer(bytes.first<kEndpointFixed>());
-  writer.store<0>(static_cast<std::uint8_t>(endpoint.ipv6 ? 6 : 4));
-  writer.store<2>(endpoint.port);
-  std::ranges::copy(std::span(endpoint.address).first(address_size(endpoint.ipv6)), bytes.begin() + kEndpointFixed);
-}
+constexpr std::size_t kIdentityAt = 28;  // in a message header
 
 std::uint32_t check_of(std::span<const std::byte, Descriptor::kSize> bytes) {
   std::uint64_t sum = kGoldenGamma;
@@ -62,51 +31,6 @@ std::uint32_t check_of(std::span<const std::byte, Descriptor::kSize> bytes) {
 }
 
 }  // namespace
-
-bool HandleInfo::has_room(const Endpoint& next) const {
-  std::size_t used = kEndpointsAt;
-  for (const Endpoint& endpoint : endpoints) used += size_of(endpoint);
-  return endpoints.size() < kMaxEndpoints && used + size_of(next) <= std::tuple_size_v<Handle>;
-}
-
-std::optional<HandleInfo> HandleInfo::parse(const Handle& handle) {
-  const WireReader reader{std::span<const std::byte, std::tuple_size_v<Handle>>(handle)};
-  const auto count = reader.load<std::uint8_t, 10>();
-  if (reader.load<std::uint64_t, 0>() != kHandleMagic || reader.load<std::uint16_t, 8>() != kWireVersion ||
-      count == 0 || count > kMaxEndpoints) {
-    return std::nullopt;
-  }
-  HandleInfo info;
-  reader.copy_to<12>(std::span<std::byte, 16>(info.token));
-  const auto config = SharedConfig::parse(std::span(handle).subspan<kConfigAt, SharedConfig::kSize>());
-  if (!config) return std::nullopt;
-  info.config = *config;
-  std::span<const std::byte> rest = std::span(handle).subspan<kEndpointsAt>();
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto endpoint = parse_endpoint(rest);
-    if (!endpoint) return std::nullopt;
-    info.endpoints.push_back(*endpoint);
-    rest = rest.subspan(size_of(*endpoint));
-  }
-  return info;
-}
-
-Handle HandleInfo::serialize() const {
-  assert(!endpoints.empty() && endpoints.size() <= kMaxEndpoints);
-  Handle handle;
-  WireWriter writer{std::span<std::byte, std::tuple_size_v<Handle>>(handle)};
-  writer.store<0>(kHandleMagic);
-  writer.store<8>(kWireVersion);
-  writer.store<10>(static_cast<std::uint8_t>(endpoints.size()));
-  writer.copy_from<12>(std::span<const std::byte, 16>(token));
-  config.serialize_to(std::span(handle).subspan<kConfigAt, SharedConfig::kSize>());
-  std::span<std::byte> rest = std::span(handle).subspan<kEndpointsAt>();
-  for (const Endpoint& endpoint : endpoints) {
-    serialize_endpoint(endpoint, rest);
-    rest = rest.subspan(size_of(endpoint));
-  }
-  return handle;
-}
 
 //  0         8      12   13      14  16         32 40
 // | address | eager | np | nq | 0 | keys (4 x 4) | 0 | 4 x port | 8 x queue pair |
@@ -170,22 +94,14 @@ void Contact::serialize_to(std::span<std::byte, kSize> bytes) const {
   }
 }
 
-bool Hello::proves(std::span<const std::byte, kProofSize> bytes, const Token& token) {
-  const WireReader reader(bytes);
-  Token shown;
-  reader.copy_to<8>(std::span<std::byte, 16>(shown));
-  return reader.load<std::uint32_t, 0>() == kHelloMagic && reader.load<std::uint16_t, 4>() == kWireVersion &&
-         shown == token;
-}
-
 std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {
   const WireReader reader(bytes);
-  if (reader.load<std::uint32_t, 0>() != kHelloMagic || reader.load<std::uint16_t, 4>() != kWireVersion) {
+  if (reader.load<std::uint32_t, 0>() != kFormat.magic || reader.load<std::uint16_t, 4>() != kWireVersion) {
     return std::nullopt;
   }
   Hello hello;
   reader.copy_to<8>(std::span<std::byte, 16>(hello.token));
-  const auto contact = Contact::parse(bytes.subspan<kProofSize, Contact::kSize>());
+  const auto contact = Contact::parse(bytes.subspan<kContactAt, Contact::kSize>());
   if (!contact) return std::nullopt;
   hello.contact = *contact;
   return hello;
@@ -193,10 +109,10 @@ std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {
 
 void Hello::serialize_to(std::span<std::byte, kSize> bytes) const {
   WireWriter writer(bytes);
-  writer.store<0>(kHelloMagic);
+  writer.store<0>(kFormat.magic);
   writer.store<4>(kWireVersion);
   writer.copy_from<8>(std::span<const std::byte, 16>(token));
-  contact.serialize_to(bytes.subspan<kProofSize, Contact::kSize>());
+  contact.serialize_to(bytes.subspan<kContactAt, Contact::kSize>());
 }
 
 std::optional<Welcome> Welcome::parse(std::span<const std::byte, kSize> bytes) {
@@ -295,17 +211,7 @@ std::optional<MessageHeader> MessageHeader::parse(std::span<const std::byte, kSi
   if ((flags & kKnown) == 0) return made;
   made.identity.known = true;
   made.identity.local_number = (flags & kLocalNumber) != 0;
-  made.identity.communicator = reader.load<std::uint64_t, 28>();
-  const auto number = reader.load<std::uint64_t, 36>();
-  made.identity.number = number >> kSenderBits;
-  made.identity.sender = static_cast<std::uint16_t>(number);
-  made.identity.total_bytes = reader.load<std::uint64_t, 44>();
-  made.identity.transfer = reader.load<std::uint32_t, 52>();
-  made.identity.channel = reader.load<std::uint16_t, 56>();
-  made.identity.function = reader.load<std::uint8_t, 58>();
-  made.identity.datatype = reader.load<std::uint8_t, 59>();
-  made.identity.algorithm = reader.load<std::uint8_t, 60>();
-  made.identity.protocol = reader.load<std::uint8_t, 61>();
+  parse_identity(bytes.subspan<kIdentityAt, kIdentityWireSize>(), made.identity);
   return made;
 }
 
@@ -321,15 +227,7 @@ void MessageHeader::serialize_to(std::span<std::byte, kSize> bytes) const {
   writer.store<16>(total);
   writer.store<24>(consumed);
   if (!known) return;
-  writer.store<28>(identity.communicator);
-  writer.store<36>(identity.number << kSenderBits | identity.sender);
-  writer.store<44>(identity.total_bytes);
-  writer.store<52>(identity.transfer);
-  writer.store<56>(identity.channel);
-  writer.store<58>(identity.function);
-  writer.store<59>(identity.datatype);
-  writer.store<60>(identity.algorithm);
-  writer.store<61>(identity.protocol);
+  serialize_identity(identity, bytes.subspan<kIdentityAt, kIdentityWireSize>());
 }
 
 std::optional<Immediate> Immediate::parse(std::uint32_t word) {

@@ -11,16 +11,18 @@
 #include <vector>
 
 #include "transport/api/flow_tag.h"
-#include "transport/api/shared_config.h"
+#include "transport/api/identity_wire.h"
+#include "transport/api/receive_groups.h"
 #include "transport/api/transport.h"
-#include "transport/net/endpoint.h"
+#include "transport/handshake/core/hello.h"
+#include "transport/handshake/core/invitation.h"
 
 namespace clustar::transport::verbs {
 
 inline constexpr std::uint16_t kWireVersion = 1;
 inline constexpr std::size_t kMaxPorts = 4;
 inline constexpr std::size_t kMaxQueuePairs = 8;
-inline constexpr std::uint32_t kMaxRequests = 32;                         // NCCL_NET_MAX_REQUESTS, at the receiver
+inline constexpr std::uint32_t kMaxRequests = ReceiveGroups::kMost;       // at the receiver
 inline constexpr std::uint32_t kMaxSlots = kMaxRequests * kMaxRecvParts;  // posted receives
 inline constexpr std::uint32_t kRing = 2 * kMaxSlots;                     // descriptors in the sender's memory
 inline constexpr std::uint32_t kMaxStripes = 64;
@@ -28,21 +30,10 @@ inline constexpr std::uint32_t kEagerSlots = 64;
 inline constexpr std::uint32_t kMaxEagerBytes = 1 << 20;
 inline constexpr std::uint64_t kMaxMessageBytes = 1ull << 40;  // NCCL_MAX_NET_SIZE_BYTES
 
-using Token = std::array<std::byte, 16>;
-using net::Endpoint;
+using handshake::Token;
 
-//  0       8     10  11  12      28              64
-// | magic | ver | n | 0 | token | digests, rank | n x endpoint |
-// endpoint: | family 4 or 6 | 0 | port (2) | address (4 or 16) |
-struct HandleInfo {
-  Token token{};
-  SharedConfig config{};
-  std::vector<Endpoint> endpoints{};  // 1 .. 4, in order of preference
-
-  bool has_room(const Endpoint& next) const;
-  static std::optional<HandleInfo> parse(const Handle& handle);
-  Handle serialize() const;
-};
+// "CLUSTARV"
+inline constexpr handshake::HandleFormat kHandleFormat{.magic = 0x434c555354415256, .version = kWireVersion};
 
 // | gid (16) | lid (2) | mtu (1) | ethernet (1) |
 struct PortContact {
@@ -78,12 +69,13 @@ struct Contact {
 //  0       4     6   8               24
 // | magic | ver | 0 | token (128 b) | contact |
 struct Hello {
-  static constexpr std::size_t kProofSize = 24;  // as much of it shows whether somebody knows the token
-  static constexpr std::size_t kSize = kProofSize + Contact::kSize;
+  static constexpr std::size_t kContactAt = handshake::HelloFormat::kFrontSize;
+  static constexpr std::size_t kSize = kContactAt + Contact::kSize;
+  // "CLVH"
+  static constexpr handshake::HelloFormat kFormat{.magic = 0x434c5648, .version = kWireVersion, .size = kSize};
   Token token{};
   Contact contact{};
 
-  static bool proves(std::span<const std::byte, kProofSize> bytes, const Token& token);
   static std::optional<Hello> parse(std::span<const std::byte, kSize> bytes);
   void serialize_to(std::span<std::byte, kSize> bytes) const;
 };

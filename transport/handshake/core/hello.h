@@ -1,0 +1,26 @@
+// How the connecting side begins on every socket. The front is the same for all transports.
+//  0       4     6                     8             24
+// | magic | ver | the transport's own | token (128 b) | the transport's own |
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace clustar::transport::handshake {
+
+// Random, one per listener. Only who was given its handle knows it.
+using Token = std::array<std::byte, 16>;
+
+struct HelloFormat {
+  static constexpr std::size_t kFrontSize = 24;
+  std::uint32_t magic = 0;
+  std::uint16_t version = 0;
+  std::size_t size = kFrontSize;  // of the whole hello
+
+  // Whether somebody who begins like this knows the token.
+  bool shows(std::span<const std::byte, kFrontSize> front, const Token& token) const;
+};
+
+}  // namespace clustar::transport::handshake

@@ -1,0 +1,108 @@
+#include "transport/handshake/reception.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace clustar::transport::handshake {
+
+Result<Reception> Reception::open(Host host, const HelloFormat& hello, std::span<const net::Address> addresses,
+                                  const net::SocketOptions& options, std::size_t room) {
+  Reception reception(std::move(host), hello);
+  Invitation offered;
+  Error last_error;
+  for (const net::Address& address : addresses) {
+    auto socket = net::listen_on(address, options);
+    if (!socket) {
+      // An address may have gone since the interfaces were listed; the others serve.
+      reception.host_.log.info(fmt::format("{}: {}", reception.host_.transport, socket.error().message));
+      last_error = socket.error();
+      continue;
+    }
+    const net::Endpoint endpoint = net::local_address(*socket).endpoint();
+    if (!offered.has_room(endpoint, room)) break;
+    offered.endpoints.push_back(endpoint);
+    reception.listening_.push_back(std::move(*socket));
+  }
+  if (offered.endpoints.empty()) return tl::unexpected(last_error);
+  reception.endpoints_ = std::move(offered.endpoints);
+  if (const auto filled = net::fill_random(reception.token_); !filled) return tl::unexpected(filled.error());
+  return reception;
+}
+
+// Those who are here are heard first: only who had the time to speak may have to make room for others.
+Result<std::vector<Newcomer>> Reception::hear() {
+  std::vector<Newcomer> heard;
+  hear_into(heard);
+  const auto taken = take();
+  hear_into(heard);
+  if (!taken && heard.empty()) return tl::unexpected(taken.error());
+  return heard;
+}
+
+Result<void> Reception::take() {
+  const TimePoint deadline = host_.clock.now() + kHelloTimeout;
+  for (const net::Socket& listening : listening_) {
+    for (std::size_t taken = 0; taken < kMaxNewcomers; ++taken) {
+      net::Address from;
+      auto socket = net::accept_from(listening, &from);
+      // Out of descriptors, or a flood of silent connections: the oldest stranger makes room, no peer is turned away.
+      if (!socket && newcomers_.empty()) return tl::unexpected(socket.error());
+      if (socket && !*socket) break;
+      if (!socket || newcomers_.size() == kMaxNewcomers) drop_oldest();
+      if (!socket) continue;
+      newcomers_.push_back({std::move(*socket), from, deadline, std::vector<std::byte>(hello_.size)});
+    }
+  }
+  return {};
+}
+
+void Reception::hear_into(std::vector<Newcomer>& heard) {
+  const TimePoint now = host_.clock.now();
+  std::erase_if(newcomers_, [&](Newcomer& newcomer) {
+    const Fate fate = hear(newcomer);
+    if (fate == Fate::kWaits && now < newcomer.deadline) return false;
+    if (fate == Fate::kHeard) {
+      heard.push_back(std::move(newcomer));
+    } else {
+      drop(newcomer);
+    }
+    return true;
+  });
+}
+
+Reception::Fate Reception::hear(Newcomer& newcomer) const {
+  while (newcomer.have < newcomer.said.size()) {
+    const net::IoResult got = net::read_some(newcomer.socket.fd(), std::span(newcomer.said).subspan(newcomer.have));
+    if (got.kind == net::IoResult::Kind::kWouldBlock) return Fate::kWaits;
+    if (got.kind != net::IoResult::Kind::kBytes) return Fate::kStranger;
+    const bool shown = newcomer.have >= HelloFormat::kFrontSize;
+    newcomer.have += got.bytes;
+    if (shown || newcomer.have < HelloFormat::kFrontSize) continue;
+    if (!hello_.shows(std::span(newcomer.said).first<HelloFormat::kFrontSize>(), token_)) return Fate::kStranger;
+  }
+  return Fate::kHeard;
+}
+
+void Reception::answer(Newcomer newcomer, std::span<const std::byte> words, std::size_t more, Duration limit) {
+  // The first bytes on a fresh socket fit its buffer; if the connector is gone, the next read tells.
+  net::write_some(newcomer.socket.fd(), words);
+  newcomer.answered.assign(words.begin(), words.end());
+  newcomer.said.resize(newcomer.said.size() + more);
+  newcomer.deadline = host_.clock.now() + limit;
+  newcomers_.push_back(std::move(newcomer));
+}
+
+void Reception::drop(const Newcomer& newcomer) const {
+  host_.count_stranger();
+  host_.log.info(fmt::format("{}: dropped a connection from {} that did not show this listener's token, or not in time",
+                             host_.transport, newcomer.from.to_string()));
+}
+
+void Reception::drop_oldest() {
+  drop(newcomers_.front());
+  newcomers_.erase(newcomers_.begin());
+}
+
+}  // namespace clustar::transport::handshake
