@@ -44,6 +44,7 @@ ROOMS = {
     "paraexpress/core": ["transport/base"],
     "paraexpress/engine": ["transport/base", "transport/api", "paraexpress/core"],
     "gdr": ["transport/base"],
+    "gdr/core": ["transport/base", MEMORY],
     "nccl_plugin": ["transport/base", "transport/api", "transport/registry", MEMORY, "coflow/control",
                     "paraexpress/engine"],
     "nccl_plugin/abi": [],
@@ -69,7 +70,7 @@ ROOMS = {
 # (file, included) pairs that the table does not allow; each with its reason.
 EXCEPTIONS = {}
 
-CORES = ("mlt/core", "coflow/core", "paraexpress/core")
+CORES = ("mlt/core", "coflow/core", "paraexpress/core", "gdr/core")
 # Outside header -> rooms that may include it (a prefix covers what is below it).
 SOCKETS = ("transport/net", "transport/tcp", "transport/io", "coflow/control", "bench", "tests")
 THIRD_PARTY = [
