@@ -8,6 +8,7 @@ import tree
 # Room (folder, or file without its extension) -> what it may include besides itself. The longest name that fits a
 # path is its room. A name with an extension is that one file.
 MEMORY = "gdr/memory.h"
+REGISTRATIONS = "gdr/registration_cache.h"
 PACKET_IO = "transport/io/packet_io.h"
 ABI = "nccl_plugin/abi"
 RESULT = "transport/base/result.h"
@@ -23,7 +24,7 @@ ROOMS = {
     "transport/net": ["transport/base"],
     "transport/crypto": ["transport/base"],
     "transport/tcp": ["transport/base", "transport/api", "transport/io", "transport/net", MEMORY],
-    "transport/verbs": ["transport/base", "transport/api", "transport/io", "transport/net", MEMORY],
+    "transport/verbs": ["transport/base", "transport/api", "transport/io", "transport/net", MEMORY, REGISTRATIONS],
     # What it offers is known by its users' types.
     "transport/verbs/module": ["transport/base", "transport/api", "transport/verbs", "transport/module", "mlt/driver"],
     "transport/module": ["transport/base", "transport/api"],
