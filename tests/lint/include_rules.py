@@ -8,6 +8,7 @@ import tree
 # Room (folder, or file without its extension) -> what it may include besides itself. The longest name that fits a
 # path is its room. A name with an extension is that one file.
 MEMORY = "gdr/memory.h"
+REGISTRATIONS = "gdr/registration_cache.h"
 PACKET_IO = "transport/io/packet_io.h"
 ABI = "nccl_plugin/abi"
 RESULT = "transport/base/result.h"
@@ -25,7 +26,7 @@ ROOMS = {
     "transport/crypto": ["transport/base"],
     "transport/tcp": ["transport/base", "transport/api", "transport/io", "transport/net", "transport/handshake", MEMORY],
     "transport/verbs": ["transport/base", "transport/api", "transport/io", "transport/net", "transport/handshake",
-                        MEMORY],
+                        MEMORY, REGISTRATIONS],
     # What it offers is known by its users' types.
     "transport/verbs/module": ["transport/base", "transport/api", "transport/verbs", "transport/module", "mlt/driver"],
     "transport/module": ["transport/base", "transport/api"],
@@ -47,6 +48,7 @@ ROOMS = {
     "paraexpress/core": ["transport/base"],
     "paraexpress/engine": ["transport/base", "transport/api", "paraexpress/core"],
     "gdr": ["transport/base"],
+    "gdr/core": ["transport/base", MEMORY],
     "nccl_plugin": ["transport/base", "transport/api", "transport/registry", MEMORY, "coflow/control",
                     "paraexpress/engine"],
     "nccl_plugin/abi": [],
@@ -72,7 +74,7 @@ ROOMS = {
 # (file, included) pairs that the table does not allow; each with its reason.
 EXCEPTIONS = {}
 
-CORES = ("mlt/core", "coflow/core", "paraexpress/core")
+CORES = ("mlt/core", "coflow/core", "paraexpress/core", "gdr/core")
 # Outside header -> rooms that may include it (a prefix covers what is below it).
 SOCKETS = ("transport/net", "transport/tcp", "transport/io", "coflow/control", "bench", "tests")
 THIRD_PARTY = [

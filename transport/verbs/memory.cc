@@ -14,22 +14,27 @@ constexpr std::align_val_t kPage{4096};
 
 }  // namespace
 
-Result<Regions> Regions::make(std::span<const Port> ports, const gdr::MemoryRef& memory, int access) {
-  Regions made;
-  if (memory.length == 0) return made;
-  made.regions_.reserve(ports.size());
+Result<std::unique_ptr<PortRegions>> PortRegions::make(std::span<const Port> ports, const gdr::MemoryRef& memory,
+                                                       int access) {
+  auto made = std::make_unique<PortRegions>();
+  made->regions_.reserve(ports.size());
   for (const Port& port : ports) {
     auto region = io::verbs::MemoryRegion::make(port.domain, memory, access);
     if (!region) return tl::unexpected(region.error());
-    made.regions_.push_back(std::move(*region));
+    made->regions_.push_back(std::move(*region));
   }
   return made;
 }
 
-std::array<std::uint32_t, kMaxPorts> Regions::rkeys() const {
+std::array<std::uint32_t, kMaxPorts> PortRegions::rkeys() const {
   std::array<std::uint32_t, kMaxPorts> keys{};
   for (std::size_t i = 0; i < regions_.size(); ++i) keys[i] = regions_[i].rkey();
   return keys;
+}
+
+Result<std::unique_ptr<gdr::Registration>> PortRegistrar::register_pages(const gdr::MemoryRef& pages,
+                                                                         std::uint32_t access) {
+  return PortRegions::make(ports_, pages, static_cast<int>(access));
 }
 
 void OwnMemory::Free::operator()(std::byte* memory) const { ::operator delete[](memory, kPage); }
@@ -40,8 +45,8 @@ Result<OwnMemory> OwnMemory::make(std::span<const Port> ports, std::size_t bytes
   made.bytes_.reset(static_cast<std::byte*>(::operator new[](bytes, kPage, std::nothrow)));
   if (!made.bytes_) return fail(ErrorCode::kSystem, fmt::format("verbs: no memory for {} bytes", bytes));
   std::memset(made.bytes_.get(), 0, bytes);
-  auto regions = Regions::make(ports, gdr::MemoryRef::host(made.bytes_.get(), bytes),
-                               IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  auto regions = PortRegions::make(ports, gdr::MemoryRef::host(made.bytes_.get(), bytes),
+                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   if (!regions) return tl::unexpected(regions.error());
   made.regions_ = std::move(*regions);
   return made;

@@ -8,25 +8,26 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "gdr/memory.h"
+#include "gdr/registration_cache.h"
 #include "transport/api/transport.h"
 #include "transport/io/verbs/memory.h"
 #include "transport/verbs/port.h"
 
 namespace clustar::transport::verbs {
 
-class Regions {
+// One region on each port.
+class PortRegions final : public gdr::Registration {
  public:
-  Regions() = default;
-  // Nothing is registered of an empty memory.
-  static Result<Regions> make(std::span<const Port> ports, const gdr::MemoryRef& memory, int access);
+  static Result<std::unique_ptr<PortRegions>> make(std::span<const Port> ports, const gdr::MemoryRef& memory,
+                                                   int access);
 
-  bool empty() const { return regions_.empty(); }
-  // As peers and work requests name it, on every port alike; 0 of an empty memory.
-  std::uint64_t address(std::size_t offset) const { return empty() ? 0 : regions_.front().address(offset); }
-  std::uint32_t lkey(std::size_t port) const { return empty() ? 0 : regions_[port].lkey(); }
+  // As peers and work requests name it, on every port alike.
+  std::uint64_t address(std::size_t offset) const { return regions_.front().address(offset); }
+  std::uint32_t lkey(std::size_t port) const { return regions_[port].lkey(); }
   std::array<std::uint32_t, kMaxPorts> rkeys() const;
   ibv_sge slice(std::size_t port, std::size_t offset, std::size_t length) const {
     return {address(offset), static_cast<std::uint32_t>(length), lkey(port)};
@@ -34,6 +35,40 @@ class Regions {
 
  private:
   std::vector<io::verbs::MemoryRegion> regions_;
+};
+
+// For a NIC's cache. `ports` stay where they are.
+class PortRegistrar final : public gdr::Registrar {
+ public:
+  explicit PortRegistrar(std::span<const Port> ports) : ports_(ports) {}
+  // `access`: ibv_access_flags.
+  Result<std::unique_ptr<gdr::Registration>> register_pages(const gdr::MemoryRef& pages, std::uint32_t access) override;
+
+ private:
+  std::span<const Port> ports_;
+};
+
+// A user's memory, which other memory of theirs may share its regions with. Nothing is registered of an empty one.
+class Regions {
+ public:
+  explicit Regions(gdr::RegistrationCache::Lease lease)
+      : lease_(std::move(lease)),
+        regions_(lease_.empty() ? nullptr : &static_cast<const PortRegions&>(lease_.registration())) {}
+
+  bool empty() const { return regions_ == nullptr; }
+  // As peers and work requests name it, on every port alike; 0 of an empty memory.
+  std::uint64_t address(std::size_t offset) const { return empty() ? 0 : regions_->address(lease_.offset() + offset); }
+  std::uint32_t lkey(std::size_t port) const { return empty() ? 0 : regions_->lkey(port); }
+  std::array<std::uint32_t, kMaxPorts> rkeys() const {
+    return empty() ? std::array<std::uint32_t, kMaxPorts>{} : regions_->rkeys();
+  }
+  ibv_sge slice(std::size_t port, std::size_t offset, std::size_t length) const {
+    return {address(offset), static_cast<std::uint32_t>(length), lkey(port)};
+  }
+
+ private:
+  gdr::RegistrationCache::Lease lease_;
+  const PortRegions* regions_;
 };
 
 // The only Mr that this transport gives out.
@@ -48,7 +83,7 @@ class VerbsMr : public Mr {
 
 inline const Regions& regions_of(const Mr& mr) { return static_cast<const VerbsMr&>(mr).regions(); }
 
-// Zeroed memory of a channel's own.
+// Zeroed memory of a channel's own, whose regions no other memory shares.
 class OwnMemory {
  public:
   static Result<OwnMemory> make(std::span<const Port> ports, std::size_t bytes);
@@ -58,14 +93,14 @@ class OwnMemory {
     return std::span<std::byte, Size>(bytes_.get() + offset, Size);
   }
   std::byte* data() const { return bytes_.get(); }
-  const Regions& regions() const { return regions_; }
+  const PortRegions& regions() const { return *regions_; }
 
  private:
   struct Free {
     void operator()(std::byte* memory) const;
   };
   std::unique_ptr<std::byte[], Free> bytes_;  // before regions_: freed after they are deregistered
-  Regions regions_;
+  std::unique_ptr<PortRegions> regions_;
 };
 
 }  // namespace clustar::transport::verbs

@@ -20,6 +20,8 @@ std::string hardware_counter(const Port& port, const char* name) {
 
 Nic::Nic(std::vector<Port> ports, net::Interface control, const Context& context)
     : ports_(std::move(ports)),
+      registrar_(ports_),
+      registrations_(registrar_),
       states_(ports_.size()),
       control_(std::move(control)),
       context_(context),
@@ -36,12 +38,14 @@ std::string Nic::name() const {
   return joined;
 }
 
-Result<Regions> Nic::reg(const gdr::MemoryRef& memory, int access) const {
+Result<Regions> Nic::reg(const gdr::MemoryRef& memory, int access) {
   if ((memory_kinds() & 1u << static_cast<unsigned>(memory.kind)) == 0) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("verbs: {} registers host memory only, not {}", name(), gdr::to_string(memory.kind)));
   }
-  return Regions::make(ports_, memory, access);
+  auto lease = registrations_.acquire(memory, static_cast<std::uint32_t>(access));
+  if (!lease) return tl::unexpected(lease.error());
+  return Regions(std::move(*lease));
 }
 
 int Nic::relaxed() const {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "gdr/registration_cache.h"
 #include "transport/api/send_queue.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
@@ -45,8 +46,10 @@ class Nic {
   std::uint32_t memory_kinds() const { return 1u << static_cast<unsigned>(gdr::MemoryKind::kHost); }
   // Of messages that may go ahead of their receives to this NIC, which copies them: into host memory only.
   std::uint32_t eager_bytes() const { return std::min(context_.settings.eager_bytes, kMaxEagerBytes); }
-  // Registers on all ports. Error kInvalidArgument: not one of memory_kinds().
-  Result<Regions> reg(const gdr::MemoryRef& memory, int access) const;
+  // Registers on all ports, or shares what is registered. Any thread. Error kInvalidArgument: not one of
+  // memory_kinds().
+  Result<Regions> reg(const gdr::MemoryRef& memory, int access);
+  gdr::MrCache::Counts registrations() const { return registrations_.counts(); }
   // ibv_access_flags that every registration of user's memory may have on top.
   int relaxed() const;
 
@@ -100,6 +103,8 @@ class Nic {
   std::uint64_t count_retries() const;
 
   std::vector<Port> ports_;
+  PortRegistrar registrar_;
+  gdr::RegistrationCache registrations_;
   std::vector<PortState> states_;
   const net::Interface control_;
   const Context& context_;

@@ -126,12 +126,15 @@ std::string VerbsTransport::summary() const {
   for (std::size_t i = 0; i < devices().size(); ++i) {
     const Nic* device = nics_[i].get();
     const Nic::Counters& count = device->counters();
+    const gdr::MrCache::Counts memory = device->registrations();
     text += fmt::format(
         " {} sent {} messages / {} bytes by {} writes, received {} / {}, {} of them eager, {} flushes, {} queue pairs "
-        "failed, {} writes repeated by another, {} retries of the port, {} strangers dropped;",
+        "failed, {} writes repeated by another, {} retries of the port, {} strangers dropped, {} registrations live of "
+        "{} made, {} shared;",
         device->name(), count.messages_sent.load(), count.bytes_sent.load(), count.writes.load(),
         count.messages_received.load(), count.bytes_received.load(), count.eager.load(), count.flushes.load(),
-        count.failed_queue_pairs.load(), count.failovers.load(), device->retries(), count.strangers.load());
+        count.failed_queue_pairs.load(), count.failovers.load(), device->retries(), count.strangers.load(),
+        memory.entries, memory.misses, memory.hits);
   }
   return text + " " + describe_copies();
 }
