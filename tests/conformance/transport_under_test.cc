@@ -39,6 +39,8 @@ Connection connect(Transport& from, Transport& to, const ChannelOptions& options
     return connection.send && connection.recv;
   });
   EXPECT_TRUE(connected) << "no connection within the limit";
+  const auto again = (*pending)->poll();
+  EXPECT_TRUE(again && !*again) << "a channel is given once";
   return connection;
 }
 

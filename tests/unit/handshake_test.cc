@@ -281,6 +281,9 @@ TEST_F(Meeting, ADialIsHeardAndHearsTheAnswerInParts) {
   }
   EXPECT_EQ(answer[1], words[3]);
   EXPECT_EQ(caller.take_sockets().size(), 2u);
+  EXPECT_FALSE(caller.hear(answer).value());
+  clock_.time += seconds(60);
+  EXPECT_FALSE(caller.begin_try());
 }
 
 TEST_F(Meeting, ADialTriesAgainAndReportsTheFirstFailure) {

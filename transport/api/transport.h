@@ -143,7 +143,7 @@ class Listener {
 class PendingConnect {
  public:
   virtual ~PendingConnect() = default;
-  virtual Result<std::unique_ptr<SendChannel>> poll() = 0;
+  virtual Result<std::unique_ptr<SendChannel>> poll() = 0;  // gives the channel once, null afterwards
 };
 
 class Transport {

@@ -95,7 +95,7 @@ Result<bool> Dial::greeted() {
 }
 
 Result<bool> Dial::hear(std::span<std::byte> into) {
-  if (!trying_) return false;
+  if (lines_.empty()) return false;
   if (const auto all = connected(); !all || !*all) return all;
   if (const auto all = greeted(); !all || !*all) return all;
   while (have_ < into.size()) {
@@ -126,6 +126,7 @@ Result<std::unique_ptr<SendChannel>> Dial::failed(const Error& error) {
 std::vector<net::Socket> Dial::take_sockets() {
   std::vector<net::Socket> sockets;
   for (Line& line : lines_) sockets.push_back(std::move(line.socket));
+  lines_.clear();
   return sockets;
 }
 

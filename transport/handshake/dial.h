@@ -46,7 +46,7 @@ class Dial {
   // The first one is the control connection.
   Result<void> open(std::span<const std::byte> hello);
   // True once all hellos are said and `into` is filled with what the first connection answered; again for what it says
-  // next. False without a try, too.
+  // next. False without connections, too.
   Result<bool> hear(std::span<std::byte> into);
   // Ends the try. Null when there will be another.
   Result<std::unique_ptr<SendChannel>> failed(const Error& error);
@@ -54,7 +54,7 @@ class Dial {
   const Caller& caller() const { return caller_; }
   net::Address remote() const { return net::Address(endpoints_[plan_.endpoint()]); }
   const net::Socket& control() const { return lines_.front().socket; }
-  // Of all connections, in the order of open().
+  // Of all connections, in the order of open(). It is over then: no other try, nothing to hear.
   std::vector<net::Socket> take_sockets();
   Error another_protocol() const;
 

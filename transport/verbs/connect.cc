@@ -38,6 +38,7 @@ Result<std::unique_ptr<SendChannel>> VerbsPendingConnect::poll() {
   const auto wired = wiring_->poll();
   if (!wired) return tl::unexpected(wired.error());
   if (!*wired) return nullptr;
+  welcomed_ = false;
   // One byte always fits; if the listener is gone, the channel reports that.
   net::Socket control = std::move(dial_.take_sockets().front());
   net::write_some(control.fd(), std::span(&kReady, 1));

@@ -32,7 +32,7 @@ class VerbsPendingConnect final : public PendingConnect {
   const int traffic_class_;
   handshake::Dial dial_;
   std::unique_ptr<Wiring> wiring_;  // of all tries
-  bool welcomed_ = false;
+  bool welcomed_ = false;           // and no channel was given
   std::array<std::byte, Hello::kSize> hello_{};
   std::array<std::byte, Welcome::kSize> welcome_{};
 };
