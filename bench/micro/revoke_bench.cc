@@ -1,8 +1,10 @@
-// What makes a UC receive safe to hand over: a memory window that is unbound, or a fence, a write of no bytes behind the
-// last one on every queue pair (transport/io/verbs/uc/README.md says which we use and why). Both ends are on one thread:
-// the first and the last active RDMA port of this machine.
+// What makes a UC receive safe to hand over: a memory window that is unbound, or a fence, a write of no bytes behind
+// the last one on every queue pair (transport/io/verbs/uc/README.md says which we use and why). Both ends are on one
+// thread: the first and the last active RDMA port of this machine.
+
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>

@@ -61,8 +61,7 @@ void Link::on_completion(const ibv_wc& completion) {
   if (!usable(id.line)) return;
   Error why = lines_.pair(id.line).explain(completion);
   // The cause behind the cause, if this end knows it.
-  nic_.watch(true);
-  if (const auto link = nic_.link_state(lines_.port(id.line))) why.message += "; " + *link;
+  if (const auto link = nic_.link_state_now(lines_.port(id.line))) why.message += "; " + *link;
   end_line(id.line, why);
 }
 

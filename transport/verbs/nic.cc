@@ -16,6 +16,11 @@ std::string hardware_counter(const Port& port, const char* name) {
   return fmt::format("/sys/class/infiniband/{}/ports/{}/hw_counters/{}", port.info.device, port.info.port, name);
 }
 
+std::string down_text(const Port& port, const std::string& since) {
+  return fmt::format("the link of {} is down{}: check the cable, the switch's port, `ip link`, ibv_devinfo",
+                     port.name(), since);
+}
+
 }  // namespace
 
 Nic::Nic(std::vector<Port> ports, net::Interface control, const Context& context)
@@ -92,9 +97,15 @@ std::optional<std::string> Nic::link_state(std::size_t port) const {
   const std::int64_t since = states_[port].down_since.load(std::memory_order_relaxed);
   if (since == 0) return std::nullopt;
   const Duration down = context_.clock.now().time_since_epoch() - Duration(since);
-  return fmt::format(
-      "the link of {} is down since {:.1f} s: check the cable, the switch's port, `ip link`, ibv_devinfo",
-      ports_[port].name(), std::chrono::duration<double>(down).count());
+  return down_text(ports_[port], fmt::format(" since {:.1f} s", std::chrono::duration<double>(down).count()));
+}
+
+std::optional<std::string> Nic::link_state_now(std::size_t port) {
+  watch(true);
+  if (auto known = link_state(port)) return known;
+  const auto state = ports_[port].device.port(ports_[port].info.port);
+  if (!state || state->state == IBV_PORT_ACTIVE) return std::nullopt;
+  return down_text(ports_[port], "");
 }
 
 std::optional<std::string> Nic::trouble(std::size_t port) const {

@@ -57,6 +57,8 @@ class Nic {
   void watch(bool at_once = false);
   // That the port's link is down; nothing while it is up.
   std::optional<std::string> link_state(std::size_t port) const;
+  // The same for who has just seen something fail, which may come before the event does. Asks the device.
+  std::optional<std::string> link_state_now(std::size_t port);
   // Why queue pairs of the port cannot go on; nothing while they can.
   std::optional<std::string> trouble(std::size_t port) const;
 
