@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <optional>
 
 #include "transport/base/file_descriptor.h"
 
