@@ -11,6 +11,7 @@ namespace clustar::bench::cli {
 void add_ab(CLI::App& app, int& status);
 void add_coflow(CLI::App& app, int& status);
 void add_conform(CLI::App& app, int& status);
+void add_doctor(CLI::App& app, int& status);
 void add_fabric(CLI::App& app, int& status);
 void add_perf(CLI::App& app, int& status);
 void add_report(CLI::App& app, int& status);

@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   clustar::bench::cli::add_ab(app, status);
   clustar::bench::cli::add_coflow(app, status);
   clustar::bench::cli::add_conform(app, status);
+  clustar::bench::cli::add_doctor(app, status);
   clustar::bench::cli::add_fabric(app, status);
   clustar::bench::cli::add_perf(app, status);
   clustar::bench::cli::add_report(app, status);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/rdma/two_ends.h"
+#include "transport/io/verbs/dmabuf_probe.h"
 
 namespace clustar::tests {
 namespace {
@@ -151,6 +152,14 @@ TEST_F(VerbsFailures, WhatCannotBeMadeIsExplained) {
   const auto dma_buf = verbs::MemoryRegion::make(a->domain, exported, IBV_ACCESS_LOCAL_WRITE);
   ASSERT_FALSE(dma_buf);
   EXPECT_THAT(dma_buf.error().message, HasSubstr("ibv_reg_dmabuf_mr"));
+}
+
+TEST_F(VerbsFailures, WhetherADeviceTakesDmaBufsIsFoundOutWithoutOne) {
+  const auto probe = verbs::probe_dma_buf("rxe_a");
+  ASSERT_TRUE(probe) << probe.error().message;
+  EXPECT_FALSE(probe->supported) << probe->text;
+  EXPECT_THAT(probe->text, HasSubstr("on rxe_a: errno 95 (EOPNOTSUPP)"));
+  EXPECT_FALSE(verbs::probe_dma_buf("mlx5_9"));
 }
 
 }  // namespace

@@ -1,0 +1,20 @@
+// Whether an RDMA device takes dma-bufs, found out without one: NCCL asks the same question the same way.
+#pragma once
+
+#include <string>
+
+#include "transport/base/result.h"
+
+namespace clustar::transport::io::verbs {
+
+struct DmaBufProbe {
+  bool supported = false;
+  int error = 0;       // errno of registering descriptor -1
+  std::string text{};  // "ibv_reg_dmabuf_mr of a bad descriptor on mlx5_0: errno 9 (EBADF)"
+};
+
+// A device that can do it gets as far as the descriptor, which is bad (EBADF); others say EOPNOTSUPP or
+// EPROTONOSUPPORT. Error: the device could not be opened.
+Result<DmaBufProbe> probe_dma_buf(const std::string& device);
+
+}  // namespace clustar::transport::io::verbs
