@@ -1,24 +1,35 @@
 #include "bench/doctor/verbs_probe.h"
 
-#if CLUSTAR_DOCTOR_HAS_VERBS
+#include <fmt/format.h>
+
+#include "transport/base/own_folder.h"
 #include "transport/io/verbs/dmabuf_probe.h"
-#endif
+#include "transport/module.h"
 
 namespace clustar::bench::doctor {
+namespace {
+
+namespace verbs = transport::io::verbs;
+
+// Modules are beside the plugin, in ../lib of this executable.
+Result<verbs::DmaBufProbe> probe(const std::string& rdma_device) {
+  const auto module = transport::Module::open(own_folder() + "/../lib", "verbs");
+  if (!module) return tl::unexpected(module.error());
+  const auto found = reinterpret_cast<verbs::ProbeDmaBuf>(module->find(verbs::kProbeDmaBuf));
+  if (found == nullptr) return fail(ErrorCode::kUnavailable, "libclustar-verbs.so does not know the question");
+  return found(rdma_device);
+}
+
+}  // namespace
 
 gdr::NicFacts ask_verbs(const std::string& rdma_device) {
   gdr::NicFacts facts{.data_direct_evidence = "not asked: this version does not call mlx5dv"};
-#if CLUSTAR_DOCTOR_HAS_VERBS
-  const auto probe = transport::io::verbs::probe_dma_buf(rdma_device);
-  if (probe) {
-    facts.dma_buf = probe->supported ? gdr::Known::kYes : gdr::Known::kNo;
-    facts.dma_buf_evidence = probe->text;
+  if (const auto answer = probe(rdma_device)) {
+    facts.dma_buf = answer->supported ? gdr::Known::kYes : gdr::Known::kNo;
+    facts.dma_buf_evidence = answer->text;
   } else {
-    facts.dma_buf_evidence = probe.error().message;
+    facts.dma_buf_evidence = fmt::format("{} was not asked: {}", rdma_device, answer.error().message);
   }
-#else
-  facts.dma_buf_evidence = "not asked: this build has no libibverbs, so nothing was asked of " + rdma_device;
-#endif
   // Only mlx5 has it.
   if (rdma_device.rfind("mlx5", 0) != 0) {
     facts.data_direct = gdr::Known::kNo;

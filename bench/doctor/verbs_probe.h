@@ -1,4 +1,5 @@
-// What libibverbs says of an RDMA device, where this build has it.
+// What libibverbs says of an RDMA device. It is asked through libclustar-verbs.so, so that the doctor also runs where
+// the library is what is missing.
 #pragma once
 
 #include <string>

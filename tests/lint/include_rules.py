@@ -28,7 +28,8 @@ ROOMS = {
     "transport/verbs": ["transport/base", "transport/api", "transport/io", "transport/net", "transport/handshake",
                         MEMORY, REGISTRATIONS],
     # What it offers is known by its users' types.
-    "transport/verbs/module": ["transport/base", "transport/api", "transport/verbs", "transport/module", "mlt/driver"],
+    "transport/verbs/module": ["transport/base", "transport/api", "transport/io", "transport/verbs", "transport/module",
+                               "mlt/driver"],
     "transport/module": ["transport/base", "transport/api"],
     "transport/registry": ["transport", "libfabric_shim", "mlt/driver", "gdr"],
     "libfabric_shim": ["transport/base", "transport/api", "transport/io", MEMORY],

@@ -26,7 +26,7 @@ import ranks
 # Of a step of mlp-small, each rank sends so much: two messages of half the gradients.
 STEP_BYTES = 407_050 * 4
 FEW = 6  # steps of a case that needs some packets only
-LIMIT = 90  # seconds for one training; a bound, not an expectation
+LIMIT = 150  # seconds for one training; a bound, not an expectation
 
 
 class Failed(Exception):
@@ -85,7 +85,8 @@ class Bench:
 
 
 def clean(bench, over):
-    bench.train(over, steps=20)
+    # On UC three packets go where one goes otherwise, and an emulated processor takes its time with each.
+    bench.train(over, steps=FEW if over is ranks.TRANSPORTS["mlt-uc"] else 20)
 
 
 def disturbed(netem):

@@ -22,7 +22,7 @@ constexpr std::size_t kSegment = 896;
 class UcWrites : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto created = UcBed::create({}, 4);
+    auto created = UcBed::create({.lane_pause = 2s}, 4);
     if (!created && created.error().code == ErrorCode::kUnavailable) GTEST_SKIP() << created.error().message;
     bed = must(std::move(created));
   }
@@ -355,7 +355,7 @@ TEST_F(UcWrites, ALaneThatFailsWithTheLinkIsMadeAnew) {
   EXPECT_EQ(target.bytes, source.bytes);
   bed->uc(1).cancel(landing);
   EXPECT_GT(bed->ends[0]->ud->counters().restarts, 0u) << "its datagrams were lost with the link, too";
-  // It is tried anew 10 s later.
+  // It is tried anew after a pause.
   const auto limit = std::chrono::steady_clock::now() + 30s;
   bool placed = false;
   for (std::uint64_t slot = 601; !placed && std::chrono::steady_clock::now() < limit; ++slot) {

@@ -10,6 +10,7 @@
 #include "mlt/driver/module_device.h"
 #include "mlt/driver/verbs_device.h"
 #include "mlt/driver/verbs_uc_device.h"
+#include "transport/io/verbs/dmabuf_probe.h"
 #include "transport/verbs/ports.h"
 #include "transport/verbs/settings.h"
 #include "transport/verbs/verbs_transport.h"
@@ -64,6 +65,10 @@ Result<mlt::driver::Device> open_uc(const Config& config, const net::Interface& 
   return contained([&] { return mlt::driver::open_verbs_uc_device(config, interface, local); });
 }
 
+Result<io::verbs::DmaBufProbe> probe_dma_buf(const std::string& device) {
+  return contained([&] { return io::verbs::probe_dma_buf(device); });
+}
+
 ModuleEntry::Function find(const char* name) {
   const struct {
     std::string name;
@@ -72,6 +77,7 @@ ModuleEntry::Function find(const char* name) {
       {mlt::driver::kCheckDevices, reinterpret_cast<ModuleEntry::Function>(check_devices)},
       {mlt::driver::module_device_name("verbs_ud"), reinterpret_cast<ModuleEntry::Function>(open_ud)},
       {mlt::driver::module_device_name("verbs_uc"), reinterpret_cast<ModuleEntry::Function>(open_uc)},
+      {io::verbs::kProbeDmaBuf, reinterpret_cast<ModuleEntry::Function>(probe_dma_buf)},
   };
   for (const auto& offer : offers) {
     if (offer.name == name) return offer.function;

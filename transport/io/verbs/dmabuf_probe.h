@@ -17,4 +17,8 @@ struct DmaBufProbe {
 // EPROTONOSUPPORT. Error: the device could not be opened.
 Result<DmaBufProbe> probe_dma_buf(const std::string& device);
 
+// How libclustar-verbs.so offers it (ModuleEntry::find), for programs that do not need libibverbs otherwise.
+inline constexpr const char* kProbeDmaBuf = "probe_dma_buf";
+using ProbeDmaBuf = Result<DmaBufProbe> (*)(const std::string& device);
+
 }  // namespace clustar::transport::io::verbs

@@ -30,13 +30,14 @@
 namespace clustar::transport::io::verbs::uc {
 
 struct UcOptions {
-  std::uint8_t port = 1;              // of the device
-  std::uint32_t most_lanes = 64;      // in each direction, of all peers
-  std::uint32_t send_requests = 128;  // of a lane
-  std::uint32_t receives = 8192;      // for all lanes together: a write that finds none is lost
-  std::uint32_t headers = 4096;       // of written packets, until those are released
-  std::uint32_t join_window = 4096;   // a power of two: see Join
-  std::uint32_t windows = 512;        // landings at a time
+  std::uint8_t port = 1;                           // of the device
+  std::uint32_t most_lanes = 64;                   // in each direction, of all peers
+  std::uint32_t send_requests = 128;               // of a lane
+  std::uint32_t receives = 8192;                   // for all lanes together: a write that finds none is lost
+  std::uint32_t headers = 4096;                    // of written packets, until those are released
+  std::uint32_t join_window = 4096;                // a power of two: see Join
+  std::uint32_t windows = 512;                     // landings at a time
+  Duration lane_pause = std::chrono::seconds(10);  // until a lane that failed is made anew
   // Told once each for what stops lanes or windows from working: everything goes on by datagrams.
   std::function<void(const std::string&)> warn{};
 };

@@ -149,11 +149,10 @@ Result<std::size_t> UcIo::send(std::span<const TxPacket> packets) {
 }
 
 void UcIo::fail_lane(Peer& peer, std::uint8_t key, OutLane& lane, const std::string& why) {
-  constexpr Duration kAnewAfter = std::chrono::seconds(10);
   if (lane.state == OutLane::State::kUp) writer_.remove(lane.writer);
   lane.pair.reset();
   lane.state = OutLane::State::kFailed;
-  lane.due = clock_.now() + kAnewAfter;
+  lane.due = clock_.now() + options_.lane_pause;
   lanes_due_ = std::min(lanes_due_, lane.due);
   ++counters_.lanes_failed;
   warn_once(lanes_said_, "verbs UC: no writes to " + peer.gid.to_string() + " on path " +
