@@ -19,6 +19,7 @@ namespace {
 
 struct Arguments {
   std::string sysfs;
+  bool sysfs_given = false;  // also as an empty text, from a variable that is not set
   std::string procfs;
   std::string json;
   bool all = false;
@@ -38,13 +39,17 @@ int run_gdr(const Arguments& arguments) {
   if (const auto writable = report::check_writable(arguments.json); !writable) {
     return complain(kUsage, "--json: " + writable.error().message);
   }
-  for (const std::string& folder : {arguments.sysfs, arguments.procfs}) {
-    if (!folder.empty() && !is_folder(folder)) return complain(kUsage, "'" + folder + "' is no folder");
+  const bool here = !arguments.sysfs_given;
+  if (!here && !is_folder(arguments.sysfs)) return complain(kUsage, "'" + arguments.sysfs + "' is no folder");
+  if (!arguments.procfs.empty() && !is_folder(arguments.procfs)) {
+    return complain(kUsage, "'" + arguments.procfs + "' is no folder");
   }
-  if (arguments.sysfs.empty() && !arguments.procfs.empty()) {
+  if (here && !arguments.procfs.empty()) {
     return complain(kUsage, "--procfs belongs to --sysfs: both are of one machine");
   }
-  const bool here = arguments.sysfs.empty();
+  if (!here && !is_folder(arguments.sysfs + "/bus")) {
+    return complain(kUsage, "--sysfs '" + arguments.sysfs + "' is no copy of /sys: it has no folder bus");
+  }
   const gdr::Roots roots = here ? gdr::Roots{} : gdr::Roots{arguments.sysfs, arguments.procfs};
   const auto examined =
       doctor::examine(gdr::read_machine(roots), here ? doctor::probes_here() : doctor::probes_elsewhere());
@@ -54,23 +59,29 @@ int run_gdr(const Arguments& arguments) {
     const auto written = report::write_json(report::envelope("doctor gdr", doctor::to_json(examined)), arguments.json);
     if (!written) return complain(kFailed, written.error().message);
   }
-  return examined.verdict() == doctor::Verdict::kMissing ? kFailed : kOk;
+  const doctor::Verdict verdict = examined.verdict();
+  return verdict == doctor::Verdict::kMissing || verdict == doctor::Verdict::kUnknown ? kFailed : kOk;
 }
 
 void add_gdr(CLI::App& doctor, int& status) {
   auto* command = doctor.add_subcommand("gdr", "Is GPUDirect RDMA on between each GPU and NIC, and if not, why not");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("--sysfs", arguments->sysfs, "A copy of another machine's /sys; drivers are not asked then")
-      ->type_name("DIR");
+  const auto* sysfs =
+      command->add_option("--sysfs", arguments->sysfs, "A copy of another machine's /sys; drivers are not asked then")
+          ->type_name("DIR");
   command->add_option("--procfs", arguments->procfs, "With --sysfs: a copy of that machine's /proc")->type_name("DIR");
   command->add_flag("--all", arguments->all, "Reasons for every pair of GPU and NIC, not only for each GPU's best NIC");
   command->add_option("--json", arguments->json, "Write the results to this file; - is standard output")
       ->type_name("FILE");
   command->footer(
       "NCCL's variables (NCCL_NET_GDR_LEVEL, ...) count as this process has them. As root it sees ACS, too.\n"
-      "Exit status: 0 every GPU has a NIC with GPUDirect RDMA, or there is no GPU; 1 a GPU has none; 2 wrong usage.\n"
-      "Example: sudo clustar doctor gdr --json gdr.json");
-  command->callback([arguments, &status] { status = run_gdr(*arguments); });
+      "Exit status: 0 every GPU has a NIC with GPUDirect RDMA, or there is no GPU; 1 a GPU has none,\n"
+      "or a device could not be read; 2 wrong usage.\n"
+      "Example: sudo --preserve-env=NCCL_NET_GDR_LEVEL clustar doctor gdr --json gdr.json");
+  command->callback([arguments, sysfs, &status] {
+    arguments->sysfs_given = sysfs->count() > 0;
+    status = run_gdr(*arguments);
+  });
 }
 
 }  // namespace

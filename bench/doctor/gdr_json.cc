@@ -28,7 +28,13 @@ const char* to_string(gdr::Direction direction) {
 }
 
 const char* to_string(Verdict verdict) {
-  return verdict == Verdict::kOk ? "ok" : verdict == Verdict::kMissing ? "missing" : "nothing to do";
+  switch (verdict) {
+    case Verdict::kOk: return "ok";
+    case Verdict::kMissing: return "missing";
+    case Verdict::kUnknown: return "unknown";
+    case Verdict::kNothingToDo: return "nothing to do";
+  }
+  return "?";
 }
 
 json pci(const gdr::Machine& machine, const gdr::PciDevice& device) {

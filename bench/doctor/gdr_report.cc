@@ -6,6 +6,8 @@
 namespace clustar::bench::doctor {
 namespace {
 
+constexpr std::uint16_t kMellanox = 0x15b3;
+
 // Smaller is better.
 auto worth(const gdr::Decision& decision, const gdr::Nic& nic) {
   return std::make_tuple(decision.receive, decision.send, !nic.rdma, decision.distance);
@@ -32,8 +34,9 @@ void say_what_is_missing(GdrReport& report) {
 }  // namespace
 
 Verdict GdrReport::verdict() const {
-  if (machine.gpus.empty()) return Verdict::kNothingToDo;
-  return gpus_without().empty() ? Verdict::kOk : Verdict::kMissing;
+  if (!gpus_without().empty()) return Verdict::kMissing;
+  if (!machine.gpus_certain) return Verdict::kUnknown;
+  return machine.gpus.empty() ? Verdict::kNothingToDo : Verdict::kOk;
 }
 
 std::vector<std::string> GdrReport::gpus_without() const {
@@ -51,7 +54,13 @@ GdrReport examine(gdr::Machine machine, const Probes& probes) {
   const gdr::CudaAnswers cuda = report.machine.gpus.empty() ? gdr::CudaAnswers{} : probes.cuda();
   for (const gdr::Gpu& gpu : report.machine.gpus) report.gpus.push_back(gdr::facts_of(cuda, gpu.pci.address));
   for (const gdr::Nic& nic : report.machine.nics) {
-    report.nics.push_back(nic.rdma ? probes.nic(nic.name) : gdr::NicFacts{});
+    gdr::NicFacts facts = nic.rdma ? probes.nic(nic.name) : gdr::NicFacts{};
+    // By vendor: what an RDMA device is called says nothing.
+    if (facts.data_direct == gdr::Known::kUnknown && nic.pci.ids.vendor != kMellanox) {
+      facts.data_direct = gdr::Known::kNo;
+      facts.data_direct_evidence = "it is no mlx5 device";
+    }
+    report.nics.push_back(std::move(facts));
   }
   for (std::size_t g = 0; g < report.machine.gpus.size(); ++g) {
     report.best.emplace_back();

@@ -13,7 +13,7 @@
 
 namespace clustar::bench::doctor {
 
-enum class Verdict { kOk, kMissing, kNothingToDo };
+enum class Verdict { kOk, kMissing, kUnknown, kNothingToDo };
 
 struct GdrReport {
   gdr::Machine machine{};

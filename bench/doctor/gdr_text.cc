@@ -101,6 +101,7 @@ std::string verdict(const GdrReport& report) {
   switch (report.verdict()) {
     case Verdict::kNothingToDo: return "Nothing to do: no GPU.\n";
     case Verdict::kOk: return "OK: every GPU has a NIC that writes to its memory.\n";
+    case Verdict::kUnknown: return "Unknown: a PCI device could not be read (above), and may be a GPU.\n";
     case Verdict::kMissing: break;
   }
   std::string gpus;

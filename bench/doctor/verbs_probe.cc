@@ -30,11 +30,6 @@ gdr::NicFacts ask_verbs(const std::string& rdma_device) {
   } else {
     facts.dma_buf_evidence = fmt::format("{} was not asked: {}", rdma_device, answer.error().message);
   }
-  // Only mlx5 has it.
-  if (rdma_device.rfind("mlx5", 0) != 0) {
-    facts.data_direct = gdr::Known::kNo;
-    facts.data_direct_evidence = "it is no mlx5 device";
-  }
   return facts;
 }
 

@@ -11,8 +11,9 @@
 
 namespace clustar::gdr {
 
-// NCCL's names and order, nearest first; a level is compared by this order. NVL, NVB and PXN are between GPUs, or by
-// way of another GPU: no pair of GPU and NIC has them, but a level may be set to them.
+// NCCL's names and order, nearest first; a level is compared by this order. NVL and NVB are
+// between GPUs; PXN is by way of another GPU, whose own distance then counts. No pair is given them here, but a level
+// may be set to them.
 enum class Distance : std::uint8_t { kLoc, kNvl, kNvb, kC2c, kPix, kPxb, kP2c, kPxn, kPhb, kSys, kUnknown };
 
 const char* to_string(Distance distance);

@@ -74,6 +74,7 @@ struct Machine {
   std::map<std::string, Bridge> bridges{};
   System system{};
   std::vector<std::string> problems{};  // what could not be read, for a person
+  bool gpus_certain = true;             // no PCI device that could not be read may be one
 };
 
 }  // namespace clustar::gdr

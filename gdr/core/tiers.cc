@@ -49,7 +49,7 @@ std::string distance_fix(const Pair& pair) {
       return "a NIC that is a PCI device, or NCCL_NET_GDR_LEVEL=SYS if this one can reach GPU memory";
     default: break;
   }
-  return pair.gpu.pci.numa_node < 0
+  return cpu_of(pair.machine, pair.gpu.pci) < 0
              ? "NUMA nodes in the firmware's tables, or NCCL_NET_GDR_LEVEL=SYS if that measures faster"
              : fmt::format("a NIC on NUMA node {}, or NCCL_NET_GDR_LEVEL=SYS if that measures faster",
                            cpu_of(pair.machine, pair.gpu.pci));

@@ -84,7 +84,11 @@ CudaAnswers refused(const char* call, int status) {
 CudaAnswers ask_cuda_driver(const char* library) {
   // Stays open: the driver's threads may run until the process ends.
   void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return {.not_asked = fmt::format("not asked: {} is not there", library)};
+  if (handle == nullptr) {
+    const char* const why = dlerror();
+    return {.not_asked = fmt::format("not asked: {} is not there, or cannot be loaded ({})", library,
+                                     why == nullptr ? "no reason given" : why)};
+  }
   Driver driver{};
   if (!find(handle, "cuInit", driver.init) || !find(handle, "cuDriverGetVersion", driver.version) ||
       !find(handle, "cuDeviceGetCount", driver.count) || !find(handle, "cuDeviceGet", driver.get) ||

@@ -104,7 +104,8 @@ Result<std::optional<std::uint16_t>> acs_control(std::string_view config) {
   for (std::size_t left = (kConfigBytes - kPlainConfigBytes) / 8; left > 0; --left) {
     if (at + 8 > config.size()) return fail(ErrorCode::kUnavailable, "config is damaged, or not read to its end");
     const std::uint32_t header = load32(config, at);
-    if (header == 0 || header == 0xffffffff) return std::optional<std::uint16_t>();
+    if (header == 0xffffffff) return fail(ErrorCode::kUnavailable, "the device does not answer (asleep, or gone)");
+    if (header == 0) return std::optional<std::uint16_t>();
     if ((header & 0xffff) == kAcsCapability) {
       return std::optional<std::uint16_t>(static_cast<std::uint16_t>(load32(config, at + 4) >> 16));
     }

@@ -47,6 +47,7 @@ class Reader {
 
   void read_gpus() {
     const std::string devices = "/bus/pci/devices";
+    const std::size_t before = machine_.problems.size();
     for (const std::string& name : list(devices, false)) {
       if (!is_pci_address(name)) continue;
       const auto path = real_path(roots_.sysfs + devices + "/" + name);
@@ -61,6 +62,7 @@ class Reader {
       }
       if (device->ids.vendor == kNvidia && device->class_code >> 16 == kDisplay) machine_.gpus.push_back({*device});
     }
+    machine_.gpus_certain = machine_.problems.size() == before;
   }
 
   // The PCI device that `link` leads to, as NCCL asks: its subsystem must be pci.

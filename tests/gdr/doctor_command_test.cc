@@ -59,13 +59,13 @@ TEST(DoctorCommand, JsonOnStandardOutputIsAlone) {
 }
 
 TEST(DoctorCommand, WrongUsageIsTwo) {
-  for (const char* arguments :
-       {"", "gpus", "gdr --sysfs /nowhere", "gdr --procfs /proc", "gdr --json /nowhere/x.json"}) {
+  for (const char* arguments : {"", "gpus", "gdr --sysfs /nowhere", "gdr --sysfs ''", "gdr --sysfs /",
+                                "gdr --procfs /proc", "gdr --json /nowhere/x.json"}) {
     EXPECT_EQ(run_command(kDoctor + arguments).status, 2) << arguments;
   }
   const Outcome help = run_command(kDoctor + "gdr --help");
   EXPECT_EQ(help.status, 0);
-  EXPECT_THAT(help.text, HasSubstr("Example: sudo clustar doctor gdr"));
+  EXPECT_THAT(help.text, HasSubstr("Example: sudo --preserve-env=NCCL_NET_GDR_LEVEL clustar doctor gdr"));
 }
 
 }  // namespace

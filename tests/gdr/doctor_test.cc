@@ -111,6 +111,7 @@ TEST(Doctor, WhatCouldNotBeReadIsSaid) {
   MachineTree tree("dgx");
   std::filesystem::remove_all(tree.device("pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:00.0/0000:13:00.0"));
   const gdr::Machine machine = tree.read();
+  EXPECT_EQ(examine(machine, good(machine)).verdict(), Verdict::kUnknown);
   EXPECT_THAT(to_text(examine(machine, good(machine)), false),
               HasSubstr("Could not be read, and is left out:\n  " + tree.sysfs().string() +
                         "/bus/pci/devices/0000:13:00.0: No such file or directory\n"));

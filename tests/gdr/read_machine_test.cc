@@ -236,7 +236,6 @@ TEST(AcsControl, ReadsTheCapabilityWhereverItIs) {
   EXPECT_EQ(acs_control(config({0x0001000d, 0x001d005f})).value(), 0x001d);
   EXPECT_EQ(acs_control(config({0x11000001, 0, 0, 0, 0x0001000d, 0x00040000})).value(), 0x0004);
   EXPECT_EQ(acs_control(config({0, 0})).value(), std::nullopt);
-  EXPECT_EQ(acs_control(config({0xffffffff, 0xffffffff})).value(), std::nullopt);
 }
 
 TEST(AcsControl, DamagedListsEnd) {
@@ -249,6 +248,7 @@ TEST(AcsControl, DamagedListsEnd) {
   EXPECT_EQ(problem(config({0x0001000d})), "config is damaged, or not read to its end");
   EXPECT_EQ(problem(config({0x10000001, 0})), "config is damaged: its list of capabilities does not end") << "itself";
   EXPECT_EQ(problem(config({0x04000001, 0})), "config is damaged: its list of capabilities does not end") << "backward";
+  EXPECT_EQ(problem(config({0xffffffff, 0xffffffff})), "the device does not answer (asleep, or gone)");
   EXPECT_EQ(problem(config({0xffc00001, 0})), "config is damaged, or not read to its end");
 }
 

@@ -26,6 +26,7 @@ import ranks
 # Of a step of mlp-small, each rank sends so much: two messages of half the gradients.
 STEP_BYTES = 407_050 * 4
 FEW = 6  # steps of a case that needs some packets only
+MANY = 20  # of the case that each kind of transport has to show for itself: clean, or tolerant
 LIMIT = 150  # seconds for one training; a bound, not an expectation
 
 
@@ -85,8 +86,7 @@ class Bench:
 
 
 def clean(bench, over):
-    # On UC three packets go where one goes otherwise, and an emulated processor takes its time with each.
-    bench.train(over, steps=FEW if over is ranks.TRANSPORTS["mlt-uc"] else 20)
+    bench.train(over, steps=FEW if over.lossy else MANY)
 
 
 def disturbed(netem):
@@ -157,7 +157,7 @@ def killed(bench, over):
 
 def tolerant(bench, over):
     """1 % may stay missing, and 1 % is lost: what is missing stays within it, and replicas stay equal."""
-    outcome = bench.train(over, netem="loss 1%", may_miss=0.01, options=["--loss-tolerance", "0.01"],
+    outcome = bench.train(over, MANY, netem="loss 1%", may_miss=0.01, options=["--loss-tolerance", "0.01"],
                           extra={"CLUSTAR_LOSS_WARMUP": "0"})
     if outcome.report["eligible_bytes"] == 0:
         raise Failed("nothing was eligible, so nothing was tried")

@@ -22,7 +22,7 @@ constexpr std::size_t kSegment = 896;
 class UcWrites : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto created = UcBed::create({.lane_pause = 2s}, 4);
+    auto created = UcBed::create({.lane_pause = 4s}, 4);
     if (!created && created.error().code == ErrorCode::kUnavailable) GTEST_SKIP() << created.error().message;
     bed = must(std::move(created));
   }

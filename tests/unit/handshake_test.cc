@@ -261,6 +261,28 @@ TEST_F(Meeting, AnAnswerAsksForMore) {
   EXPECT_EQ(strangers_, 1);
 }
 
+// Those who were answered count, too, and are the last to make room.
+TEST_F(Meeting, AFloodThrowsOutNobodyWhoWasAnsweredAndStaysBounded) {
+  std::vector<net::Socket> flood;
+  const net::Socket peer = stranger();
+  say(peer, hello_with(invitation_.token));
+  for (std::size_t i = 0; i + 1 < Reception::kMaxNewcomers; ++i) flood.push_back(stranger());
+  auto heard = hear();
+  ASSERT_EQ(heard.size(), 1u);
+  flood.push_back(stranger());
+  hear_nobody();
+  const std::array<std::byte, 1> words{std::byte{1}};
+  reception_->answer(std::move(heard[0]), words, 1, seconds(60));
+  EXPECT_EQ(strangers_, 1) << "there were so many already";
+  for (std::size_t i = 0; i < Reception::kMaxNewcomers; ++i) flood.push_back(stranger());
+  hear_nobody();
+  const auto open = std::ranges::count_if(flood, [this](const net::Socket& one) { return !closed(one); });
+  EXPECT_EQ(static_cast<std::size_t>(open) + 1, Reception::kMaxNewcomers);
+  EXPECT_EQ(strangers_, 1 + static_cast<int>(Reception::kMaxNewcomers));
+  say(peer, words);
+  EXPECT_EQ(hear().size(), 1u);
+}
+
 TEST_F(Meeting, ADialIsHeardAndHearsTheAnswerInParts) {
   Dial caller = dial(invitation_.endpoints);
   std::array<std::byte, 2> answer{};

@@ -35,25 +35,26 @@ Result<Reception> Reception::open(Host host, const HelloFormat& hello, std::span
 Result<std::vector<Newcomer>> Reception::hear() {
   std::vector<Newcomer> heard;
   hear_into(heard);
-  const auto taken = take();
-  hear_into(heard);
+  Result<void> taken;
+  for (const net::Socket& listening : listening_) {
+    if (auto from_here = take(listening); !from_here) taken = std::move(from_here);
+    hear_into(heard);
+  }
   if (!taken && heard.empty()) return tl::unexpected(taken.error());
   return heard;
 }
 
-Result<void> Reception::take() {
+Result<void> Reception::take(const net::Socket& listening) {
   const TimePoint deadline = host_.clock.now() + kHelloTimeout;
-  for (const net::Socket& listening : listening_) {
-    for (std::size_t taken = 0; taken < kMaxNewcomers; ++taken) {
-      net::Address from;
-      auto socket = net::accept_from(listening, &from);
-      // Out of descriptors, or a flood of silent connections: the oldest stranger makes room, no peer is turned away.
-      if (!socket && newcomers_.empty()) return tl::unexpected(socket.error());
-      if (socket && !*socket) break;
-      if (!socket || newcomers_.size() == kMaxNewcomers) drop_oldest();
-      if (!socket) continue;
-      newcomers_.push_back({std::move(*socket), from, deadline, std::vector<std::byte>(hello_.size)});
-    }
+  for (std::size_t taken = 0; taken < kMaxNewcomers; ++taken) {
+    net::Address from;
+    auto socket = net::accept_from(listening, &from);
+    // Out of descriptors, or a flood of silent connections: the oldest stranger makes room, no peer is turned away.
+    if (!socket && newcomers_.empty()) return tl::unexpected(socket.error());
+    if (socket && !*socket) break;
+    if (!socket || newcomers_.size() >= kMaxNewcomers) drop_oldest();
+    if (!socket) continue;
+    newcomers_.push_back({std::move(*socket), from, deadline, std::vector<std::byte>(hello_.size)});
   }
   return {};
 }
@@ -91,6 +92,7 @@ void Reception::answer(Newcomer newcomer, std::span<const std::byte> words, std:
   newcomer.answered.assign(words.begin(), words.end());
   newcomer.said.resize(newcomer.said.size() + more);
   newcomer.deadline = host_.clock.now() + limit;
+  if (newcomers_.size() >= kMaxNewcomers) drop_oldest();
   newcomers_.push_back(std::move(newcomer));
 }
 
@@ -100,9 +102,12 @@ void Reception::drop(const Newcomer& newcomer) const {
                              host_.transport, newcomer.from.to_string()));
 }
 
+// Who was answered has shown the token: it goes only where all have.
 void Reception::drop_oldest() {
-  drop(newcomers_.front());
-  newcomers_.erase(newcomers_.begin());
+  auto oldest = std::ranges::find_if(newcomers_, [](const Newcomer& one) { return one.answered.empty(); });
+  if (oldest == newcomers_.end()) oldest = newcomers_.begin();
+  drop(*oldest);
+  newcomers_.erase(oldest);
 }
 
 }  // namespace clustar::transport::handshake

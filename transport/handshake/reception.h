@@ -62,7 +62,7 @@ class Reception {
 
   Reception(Host host, const HelloFormat& hello) : host_(std::move(host)), hello_(hello) {}
 
-  Result<void> take();
+  Result<void> take(const net::Socket& listening);
   void hear_into(std::vector<Newcomer>& heard);
   Fate hear(Newcomer& newcomer) const;
   void drop_oldest();

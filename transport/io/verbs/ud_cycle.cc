@@ -17,7 +17,7 @@ UdCycle::Verdict UdCycle::on_failure(TimePoint now, bool port_active) {
   }
   if (active_since_ && now - *active_since_ > kPatience) return Verdict::kPair;
   if (now - *since_ <= link_patience_) return Verdict::kGoesOn;
-  return port_active ? Verdict::kPair : Verdict::kPort;
+  return Verdict::kPort;
 }
 
 void UdCycle::on_resumed(TimePoint now) {

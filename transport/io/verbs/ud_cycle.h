@@ -32,8 +32,8 @@ class UdCycle {
   bool troubled() const { return down_ || since_.has_value(); }
   enum class Verdict : std::uint8_t {
     kGoesOn,
-    kPort,  // given up: its port was not active for too long
-    kPair,  // given up: the port is active, so it is not that
+    kPort,  // given up: its port was not active for too long, or came and went
+    kPair,  // given up: the port was active all the time, so it is not that
   };
 
   // Each time that it is found to have failed, or cannot go on.

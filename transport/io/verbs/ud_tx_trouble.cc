@@ -68,7 +68,9 @@ void UdTx::notice(PathState& path, TimePoint now) {
 
 Result<UdTx::Trouble> UdTx::maintain(TimePoint now) {
   const std::lock_guard lock(mutex_);
-  if (troubled_) static_cast<void>(reap());
+  // Also where nothing is known to be wrong: who only listens would never look, and a queue pair that failed by what it
+  // sent before receives nothing.
+  if (troubled_ || next_ != oldest_) static_cast<void>(reap());
   const bool any = std::exchange(troubled_, false);
   for (std::size_t i = 0; any && i < paths_.size() && !lost_; ++i) {
     PathState& path = paths_[i];
@@ -76,7 +78,7 @@ Result<UdTx::Trouble> UdTx::maintain(TimePoint now) {
       notice(path, now);
     } else if (path.problem && !path.batches.empty() && path.cycle.overdue(now)) {
       lost_ = Error{ErrorCode::kSystem, path.problem->message + "; what it was given did not come back within 1 s"};
-    } else if (!path.problem && path.sent) {
+    } else if (!path.problem && std::exchange(path.sent, false)) {
       path.cycle.on_success(now);
     }
     troubled_ = troubled_ || path.problem || path.cycle.troubled();
@@ -93,7 +95,7 @@ void UdTx::resume(TimePoint now) {
     auto done = path.sends_only ? path.pair.resume_sending() : path.pair.to_reset();
     if (done && !path.sends_only) done = start(path.pair);
     if (!done) {
-      path.problem = done.error();
+      path.problem->message += "; " + done.error().message;
       notice(path, now);
       continue;
     }
