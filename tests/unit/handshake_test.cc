@@ -276,7 +276,7 @@ TEST_F(Meeting, AFloodThrowsOutNobodyWhoWasAnsweredAndStaysBounded) {
   EXPECT_EQ(strangers_, 1) << "there were so many already";
   for (std::size_t i = 0; i < Reception::kMaxNewcomers; ++i) flood.push_back(stranger());
   hear_nobody();
-  const auto open = std::ranges::count_if(flood, [this](const net::Socket& one) { return !closed(one); });
+  const auto open = std::ranges::count_if(flood, [](const net::Socket& one) { return !closed(one); });
   EXPECT_EQ(static_cast<std::size_t>(open) + 1, Reception::kMaxNewcomers);
   EXPECT_EQ(strangers_, 1 + static_cast<int>(Reception::kMaxNewcomers));
   say(peer, words);
