@@ -7,7 +7,9 @@ namespace {
 
 TEST(CudaDriver, AMissingLibraryIsSaid) {
   const CudaAnswers answers = ask_cuda_driver("libcuda-of-nobody.so.1");
-  EXPECT_EQ(answers.not_asked, "not asked: libcuda-of-nobody.so.1 is not there");
+  EXPECT_EQ(answers.not_asked,
+            "not asked: libcuda-of-nobody.so.1 is not there, or cannot be loaded (libcuda-of-nobody.so.1: cannot open "
+            "shared object file: No such file or directory)");
   EXPECT_EQ(facts_of(answers, "0000:01:00.0").not_asked, answers.not_asked);
   EXPECT_EQ(facts_of(answers, "0000:01:00.0").dma_buf, Known::kUnknown);
 }
