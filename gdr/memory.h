@@ -26,6 +26,11 @@ struct MemoryRef {
   }
 };
 
+// Of a set of kinds.
+constexpr std::uint32_t bit(MemoryKind kind) { return 1u << static_cast<unsigned>(kind); }
+inline constexpr std::uint32_t kHostOnly = bit(MemoryKind::kHost);
+inline constexpr std::uint32_t kAnyKind = kHostOnly | bit(MemoryKind::kCuda) | bit(MemoryKind::kDmaBuf);
+
 constexpr const char* to_string(MemoryKind kind) {
   switch (kind) {
     case MemoryKind::kHost: return "host";

@@ -20,7 +20,7 @@ transport::DeviceProperties describe(const net::Interface& interface, std::size_
   properties.speed_mbps = interface.speed_mbps;
   properties.max_channels = 65536;
   properties.max_recv_parts = transport::kMaxRecvParts;
-  properties.memory_kinds = 1u << static_cast<unsigned>(gdr::MemoryKind::kHost);
+  properties.memory_kinds = gdr::kHostOnly;
   properties.ordered_lines = false;  // packets are placed as they come
   properties.may_lose = true;
   return properties;

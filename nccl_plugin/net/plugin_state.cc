@@ -108,7 +108,7 @@ transport::DeviceProperties PluginState::properties(std::size_t device) const {
   refused.name = "clustar-refused";
   refused.speed_mbps = 10000;
   refused.max_channels = 1;
-  refused.memory_kinds = 1u << static_cast<unsigned>(gdr::MemoryKind::kHost);
+  refused.memory_kinds = gdr::kHostOnly;
   return refused;
 }
 

@@ -26,7 +26,9 @@ ROOMS = {
     "transport/crypto": ["transport/base"],
     "transport/tcp": ["transport/base", "transport/api", "transport/io", "transport/net", "transport/handshake", MEMORY],
     "transport/verbs": ["transport/base", "transport/api", "transport/io", "transport/net", "transport/handshake",
-                        MEMORY, REGISTRATIONS],
+                        MEMORY, REGISTRATIONS, "gdr/core", "gdr/topology"],
+    # A transport over host memory becomes one over GPU memory.
+    "transport/staged": ["transport/base", "transport/api", MEMORY, "gdr/device_copy.h", "gdr/core"],
     # What it offers is known by its users' types.
     "transport/verbs/module": ["transport/base", "transport/api", "transport/io", "transport/verbs", "transport/module",
                                "mlt/driver"],

@@ -39,7 +39,9 @@ struct DeviceProperties {
   float latency_us = 0;
   int max_channels = 0;
   int max_recv_parts = 1;
-  std::uint32_t memory_kinds = 0;  // bit 1 << gdr::MemoryKind
+  std::uint32_t memory_kinds = 0;  // a set of gdr::bit(kind)
+  // For a person, one line: by which way it reaches GPU memory, or why it does not. Empty: nothing is known.
+  std::string gdr{};
   bool global_registration = false;
   // True when the bytes of a message become visible in order, 128-byte line by line: what NCCL's LL128 needs, whose
   // kernels look at the lines while the message arrives, in host memory as well.

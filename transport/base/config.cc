@@ -145,6 +145,8 @@ std::vector<Key> all_keys() {
        [](const Config& config) {
          return fmt::format("{:g}", std::chrono::duration<double>(config.stall_timeout).count());
        }},
+      choice_key("gdr", &Config::gdr, {"auto", "off", "staged"}),
+      switch_key("gdr_emulate", &Config::gdr_emulate),
       // The registry reads it: here nothing knows what faults there are.
       text_key("inject_faults", &Config::inject_faults, "faults such as loss=0.01"),
       {"static_deadline", "seconds from 0 (never) to 3600", set_static_deadline,

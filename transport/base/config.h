@@ -64,6 +64,12 @@ struct Config {
   std::uint32_t ib_ar_threshold = 8 * 1024;
   bool ib_force_flush = false;  // ask NCCL to flush after every receive into GPU memory, whatever the GPU
   bool ib_merge_nics = true;    // NCCL may fuse ports of one NIC into one device
+  // GPU memory: auto (offered to NCCL where the NIC reaches it) | off (never) | staged (where the NIC does not, it is
+  // copied by way of pinned host memory of ours: for comparisons with NCCL's own host buffers).
+  std::string gdr = "auto";
+  // For tests without a GPU: host memory plays GPU memory. Every transport offers it, NCCL is asked to flush, and
+  // nothing may touch it but what could touch a GPU's.
+  bool gdr_emulate = false;
   // Who moves mlt's bytes: inline (callers only), thread, or auto: callers, and a thread when they are silent.
   std::string engine = "auto";
   // File with the secret that all ranks share; with it only transports that protect every packet may be used. Empty: no

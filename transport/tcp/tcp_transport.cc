@@ -20,7 +20,7 @@ DeviceProperties describe(const net::Interface& interface, std::size_t index) {
   properties.latency_us = 0;
   properties.max_channels = 65536;
   properties.max_recv_parts = kMaxRecvParts;
-  properties.memory_kinds = 1u << static_cast<unsigned>(gdr::MemoryKind::kHost);
+  properties.memory_kinds = gdr::kHostOnly;
   properties.global_registration = false;
   // The kernel's copy to user space promises no order within a line, and long messages arrive over several sockets.
   properties.ordered_lines = false;

@@ -97,7 +97,7 @@ std::vector<DeviceProperties> device_properties(std::span<const UsablePort> port
     one.guid = port.chip_guid;
     one.speed_mbps = port.info.speed_mbps > 0 ? port.info.speed_mbps : 10000;
     one.max_channels = port.max_queue_pairs;
-    one.memory_kinds = 1u << static_cast<unsigned>(gdr::MemoryKind::kHost);
+    one.memory_kinds = gdr::kHostOnly;
     one.global_registration = true;
     all.push_back(std::move(one));
   }
