@@ -27,7 +27,7 @@ std::string wrong_command(const CLI::App& app, const std::string& path, std::spa
     known += (known.empty() ? "" : ", ") + command->get_name();
   }
   if (words.empty() && app.get_require_subcommand_min() == 0) return "";
-  const std::string what = words.empty() ? "say what to do" : "'" + std::string(words[0]) + "' is no command of it";
+  const std::string what = words.empty() ? "say what to do" : "there is no command '" + std::string(words[0]) + "'";
   return path + ": " + what + "; allowed: " + known + example_of(app) + "\nRun " + path +
          " --help for more information.\n";
 }

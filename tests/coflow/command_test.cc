@@ -289,8 +289,9 @@ TEST(CoflowCommand, AnUnknownCommandIsToldWhatThereIs) {
     EXPECT_THAT(outcome.text, HasSubstr("; allowed: ")) << words;
     EXPECT_THAT(outcome.text, HasSubstr("Example: clustar ")) << words;
   }
+  EXPECT_THAT(tests::run_command(std::string(CLUSTAR) + " coflow").text, HasSubstr("Example: clustar coflow replay "));
   EXPECT_THAT(tests::run_command(std::string(CLUSTAR) + " coflow x").text,
-              HasSubstr("clustar coflow: 'x' is no command of it; allowed: replay, sweep\n"));
+              HasSubstr("clustar coflow: there is no command 'x'; allowed: replay, sweep\n"));
 }
 
 TEST(CoflowCommand, HelpNamesThePoliciesAndHasAnExample) {

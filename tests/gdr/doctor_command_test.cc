@@ -67,7 +67,7 @@ TEST(DoctorCommand, WrongUsageIsTwo) {
     EXPECT_THAT(run_command(kDoctor + arguments).text,
                 AllOf(HasSubstr("clustar doctor: "), HasSubstr("; allowed: gdr\nExample: clustar doctor gdr\n")));
   }
-  EXPECT_THAT(run_command(kDoctor + "gid").text, HasSubstr("'gid' is no command of it"));
+  EXPECT_THAT(run_command(kDoctor + "gid").text, HasSubstr("there is no command 'gid'"));
   EXPECT_THAT(run_command(kDoctor + "--help").text, HasSubstr("Is GPUDirect RDMA on"));
   const Outcome help = run_command(kDoctor + "gdr --help");
   EXPECT_EQ(help.status, 0);
