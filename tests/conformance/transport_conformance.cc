@@ -28,7 +28,9 @@ class TransportConformance : public ::testing::TestWithParam<TransportUnderTest>
     auto created = GetParam().create(Log());
     if (!created) GTEST_SKIP() << GetParam().name << " cannot run here: " << created.error().message;
     transport_ = std::move(*created);
+    set_memory_under_test(GetParam().memory);
   }
+  void TearDown() override { set_memory_under_test(gdr::MemoryKind::kHost); }
 
   std::unique_ptr<Transport> transport_;
 };
@@ -319,8 +321,8 @@ TEST_P(TransportConformance, RegistrationRunsBesideTransfers) {
   std::thread service([&] {
     std::vector<std::byte> memory(4096);
     while (!stop) {
-      EXPECT_TRUE(connection.send->reg_mr(gdr::MemoryRef::host(memory.data(), memory.size())));
-      EXPECT_TRUE(connection.recv->reg_mr(gdr::MemoryRef::host(memory.data(), memory.size())));
+      EXPECT_TRUE(connection.send->reg_mr(memory_under_test(memory)));
+      EXPECT_TRUE(connection.recv->reg_mr(memory_under_test(memory)));
     }
   });
   SendBuffer from(*connection.send, 4096, 1);

@@ -17,7 +17,9 @@ class TransportIdentity : public ::testing::TestWithParam<TransportUnderTest> {
     auto created = GetParam().create(Log());
     if (!created) GTEST_SKIP() << GetParam().name << " cannot run here: " << created.error().message;
     transport_ = std::move(*created);
+    set_memory_under_test(GetParam().memory);
   }
+  void TearDown() override { set_memory_under_test(gdr::MemoryKind::kHost); }
 
   std::unique_ptr<Transport> transport_;
 };
