@@ -101,10 +101,7 @@ void Stage::end_copies() {
   for (std::size_t i = 0; i < flights_.size();) {
     const auto ended = copy_->done(flights_[i].ticket);
     if (!ended) {
-      // By the rule of DeviceCopy nothing of it writes after an error.
-      for (const Flight& flight : flights_) core_.copied(flight.copy);
-      flights_.clear();
-      return fail_with(ended.error());
+      return give_up(ended.error());  // by the rule of DeviceCopy nothing of it writes after an error
     }
     if (!*ended) {
       ++i;
@@ -115,6 +112,13 @@ void Stage::end_copies() {
     flights_.pop_back();
     core_.copied(copy);
   }
+}
+
+// Nobody asks for the copies under way any more. No message may seem complete by that.
+void Stage::give_up(const Error& error) {
+  fail_with(error);
+  for (const Flight& flight : flights_) core_.copied(flight.copy);
+  flights_.clear();
 }
 
 void Stage::begin_copies() {
@@ -171,6 +175,11 @@ void Stage::on_deregister(const Mr& mr) {
   settle(&mr);
 }
 
+std::string Stage::stuck() const {
+  return fmt::format("{} copies of {} have not ended within a second; the GPU may be stuck", flights_.size(),
+                     copy_->name());
+}
+
 void Stage::settle(const Mr* mr) {
   const auto concerned = [&](const Flight& flight) {
     return mr == nullptr || parts_[flight.copy.message][flight.copy.part].mr == mr;
@@ -179,8 +188,8 @@ void Stage::settle(const Mr* mr) {
   while (std::any_of(flights_.begin(), flights_.end(), concerned)) {
     end_copies();
     if (context_.clock.now() > limit) {
-      context_.log.warn(fmt::format("{}, staged: {} copies of {} have not ended within a second; the GPU may be stuck",
-                                    context_.name, flights_.size(), copy_->name()));
+      if (error_) context_.log.warn(fmt::format("{}, staged: {}", context_.name, stuck()));
+      give_up({ErrorCode::kSystem, stuck()});
       return;
     }
     std::this_thread::yield();

@@ -82,6 +82,8 @@ class Stage {
   Result<void> activate(const gdr::MemoryRef& memory);
   Result<void> make_arena(std::uint32_t slices);
   void end_copies();
+  void give_up(const Error& error);
+  std::string stuck() const;
   void begin_copies();
   void fail_with(const Error& error);
   void on_deregister(const Mr& mr);
