@@ -15,17 +15,22 @@ constexpr std::size_t kNothingBytes = 64;
 }  // namespace
 
 // After an abort NCCL deregisters, then closes. A copy that is under way then must not touch memory that its owner has
-// taken back.
+// taken back. Without open messages there is none: then nothing is locked, and registrations come and go beside data.
 class Stage::DeviceMr final : public Mr {
  public:
   DeviceMr(const gdr::MemoryRef& memory, std::shared_ptr<Anchor> anchor) : Mr(memory), anchor_(std::move(anchor)) {}
   ~DeviceMr() override {
+    if (users_.load(std::memory_order_acquire) == 0) return;
     const std::lock_guard lock(anchor_->mutex);
     if (anchor_->stage != nullptr) anchor_->stage->on_deregister(*this);
   }
+  // Of parts of open messages.
+  void add_user() const { users_.fetch_add(1, std::memory_order_relaxed); }
+  void remove_user() const { users_.fetch_sub(1, std::memory_order_release); }
 
  private:
   std::shared_ptr<Anchor> anchor_;
+  mutable std::atomic<std::uint32_t> users_{0};
 };
 
 Stage::Stage(Context& context, Direction direction, std::uint32_t max_messages, Register with_inner)
@@ -39,11 +44,13 @@ Stage::Stage(Context& context, Direction direction, std::uint32_t max_messages, 
 }
 
 Result<std::unique_ptr<Mr>> Stage::reg_mr(const gdr::MemoryRef& memory) {
-  const std::lock_guard lock(mutex());
-  if (error_) return tl::unexpected(*error_);
-  if (!active()) {
-    if (const auto made = activate(memory); !made) return tl::unexpected(made.error());
-    active_.store(true, std::memory_order_release);
+  if (!active() || broken_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(mutex());
+    if (error_) return tl::unexpected(*error_);
+    if (!active()) {
+      if (const auto made = activate(memory); !made) return tl::unexpected(made.error());
+      active_.store(true, std::memory_order_release);
+    }
   }
   return std::make_unique<DeviceMr>(memory, anchor_);
 }
@@ -83,7 +90,11 @@ std::optional<Stage::Id> Stage::open(std::span<const Part> parts) {
   std::array<std::size_t, kMaxRecvParts> staged{};
   for (std::size_t i = 0; i < parts.size(); ++i) staged[i] = parts[i].staged;
   const auto id = core_.open(std::span(staged).first(parts.size()));
-  if (id) std::copy(parts.begin(), parts.end(), parts_[*id].begin());
+  if (!id) return id;
+  std::copy(parts.begin(), parts.end(), parts_[*id].begin());
+  for (const Part& part : parts) {
+    if (part.mr != nullptr) static_cast<const DeviceMr*>(part.mr)->add_user();
+  }
   return id;
 }
 
@@ -143,6 +154,9 @@ std::size_t Stage::host_offset(Id message, std::uint32_t part) const {
 }
 
 void Stage::release(Id message) {
+  for (const Part& part : parts_[message]) {
+    if (part.mr != nullptr) static_cast<const DeviceMr*>(part.mr)->remove_user();
+  }
   parts_[message] = {};
   core_.release(message);
 }
@@ -150,13 +164,16 @@ void Stage::release(Id message) {
 void Stage::inner_failed(std::optional<Id> message, const Error& error) {
   if (message) core_.network_failed(*message);
   core_.close();
-  if (!error_) error_ = error;
+  if (error_) return;
+  error_ = error;
+  broken_.store(true, std::memory_order_release);
 }
 
 void Stage::fail_with(const Error& error) {
   core_.fail();
   if (error_) return;
   error_ = Error{error.code, fmt::format("{}, staged: {}", context_.name, error.message)};
+  broken_.store(true, std::memory_order_release);
   context_.log.warn(error_->message);
 }
 
@@ -173,6 +190,9 @@ void Stage::on_deregister(const Mr& mr) {
                "GPU memory was deregistered while requests used it; deregister it after they are done"});
   }
   settle(&mr);
+  for (Parts& parts : parts_) {
+    for (Part& part : parts) part.mr = part.mr == &mr ? nullptr : part.mr;
+  }
 }
 
 std::string Stage::stuck() const {

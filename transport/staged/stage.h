@@ -31,7 +31,7 @@ class Stage {
   // Of host memory, with the inner channel.
   using Register = std::function<Result<std::unique_ptr<Mr>>(const gdr::MemoryRef&)>;
   struct Part {
-    const Mr* mr = nullptr;
+    const Mr* mr = nullptr;  // of reg_mr(); null: host memory, or the registration ended
     std::byte* device = nullptr;
     std::size_t staged = 0;  // bytes; 0: nothing, or it is host memory
   };
@@ -96,6 +96,7 @@ class Stage {
   const Register with_inner_;
   std::shared_ptr<Anchor> anchor_;
   std::atomic<bool> active_{false};
+  std::atomic<bool> broken_{false};  // error_ is set
   std::unique_ptr<gdr::DeviceCopy> copy_;
   // Registrations end before the memory does, and that before `copy_`.
   std::unique_ptr<gdr::HostBuffer> nothing_;
