@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "gdr/cuda/module_api.h"
 #include "gdr/emulated_copy.h"
 #include "mlt/driver/faulty_device.h"
 #include "mlt/driver/mlt_transport.h"
@@ -97,12 +98,21 @@ constexpr std::array<Backend, 4> kBackends{{
     {"tcp", create_tcp, nullptr, false},
 }};
 
-// Copies by a GPU's copy engines, from libclustar-cuda.so.
+// Copies by a GPU's copy engines, from libclustar-cuda.so, which `module` keeps loaded. Not run on hardware.
 Result<staged::MakeCopy> device_copies(Module& module) {
   auto opened = Module::open(own_folder(), "cuda");
   if (!opened) return tl::unexpected(opened.error());
+  const auto api = gdr::cuda::api_of([&](const char* name) { return opened->find(name); });
+  if (!api) return fail(ErrorCode::kUnavailable, "libclustar-cuda.so offers no copies between GPU and host memory");
   module = std::move(*opened);
-  return fail(ErrorCode::kUnavailable, "this libclustar-cuda.so offers no copies between GPU and host memory");
+  return [api = *api](const gdr::MemoryRef& memory) -> Result<std::unique_ptr<gdr::DeviceCopy>> {
+    const auto what = api.describe(memory.address);
+    if (!what) return tl::unexpected(what.error());
+    if (what->place == gdr::cuda::Place::kHost) {
+      return fail(ErrorCode::kInvalidArgument, "memory that is said to be a GPU's is the host's");
+    }
+    return api.open_copy(what->device, {});
+  };
 }
 
 // GPU memory for a transport that does not reach it, where that was asked for. Error: it cannot be given.

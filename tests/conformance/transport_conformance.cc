@@ -30,7 +30,6 @@ class TransportConformance : public ::testing::TestWithParam<TransportUnderTest>
     transport_ = std::move(*created);
     set_memory_under_test(GetParam().memory);
   }
-  void TearDown() override { set_memory_under_test(gdr::MemoryKind::kHost); }
 
   std::unique_ptr<Transport> transport_;
 };
