@@ -146,6 +146,25 @@ TEST_F(Staged, GroupsMixKindsAndMessagesKeepTheirOrder) {
   }
 }
 
+// All but one of the inner channel's requests are in host memory, and nobody asks for these.
+TEST_F(Staged, WhoWaitsForOneRequestOnlyGetsOn) {
+  const auto transport = staged();
+  Connection connection = connect(*transport, *transport);
+  DeviceMemory memory(200);
+  const auto mr = std::move(connection.recv->reg_mr(memory.ref()).value());
+  RecvBuffer host(*connection.recv, 31 * 100);
+  SendBuffer from(*connection.send, 33 * 100, 1);
+  for (std::size_t i = 0; i < 31; ++i) must_recv(*connection.recv, {{host.mr.get(), i * 100, 100, 0}});
+  Request* const before = must_recv(*connection.recv, {{mr.get(), 0, 100, 0}});
+  Request* const last = must_recv(*connection.recv, {{mr.get(), 100, 100, 0}});
+  std::vector<Request*> sends;
+  for (std::size_t i = 0; i < 33; ++i) sends.push_back(must_send(*connection.send, *from.mr, i * 100, 100));
+  finish(sends);
+  finish({last});
+  finish({before});
+  EXPECT_TRUE(std::equal(memory.data.begin(), memory.data.end(), from.bytes.end() - 200));
+}
+
 TEST_F(Staged, FlushIsNothingOnAGpuAndTakesSomeTestsInEmulation) {
   for (const bool emulated : {true, false}) {
     const auto transport = staged([&](staged::Options& options) { options.emulated = emulated; });

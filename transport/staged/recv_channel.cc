@@ -63,14 +63,16 @@ void StagedRecvChannel::progress(RecvRequest* request) {
   stage_.advance();
   hand_over();
   if (request != nullptr) look(*request);
-  // Who waits for one request only must get on, too, when its slices are those of others.
-  if (stage_.core().waiting_for_slices()) {
+  // Who waits for one request only must get on, too, when others have its slices, or its place in the inner channel.
+  if (stage_.core().waiting_for_slices() || inner_full_) {
     for (RecvRequest& other : requests_) look(other);
   }
   stage_.advance();
+  if (inner_full_) hand_over();
 }
 
 void StagedRecvChannel::hand_over() {
+  inner_full_ = false;
   while (const auto id = stage_.core().next_for_network()) {
     RecvRequest& request = requests_[*id];
     std::array<RecvPart, kMaxRecvParts> parts = request.parts;
@@ -81,7 +83,8 @@ void StagedRecvChannel::hand_over() {
     }
     const auto posted = inner_->recv(std::span(parts).first(request.count));
     if (!posted) return stage_.inner_failed(std::nullopt, posted.error());
-    if (*posted == nullptr) return;
+    inner_full_ = *posted == nullptr;
+    if (inner_full_) return;
     request.inner = *posted;
     stage_.core().handed(*id);
   }

@@ -62,6 +62,7 @@ class StagedRecvChannel final : public RecvChannel {
   Stage stage_;
   std::vector<RecvRequest> requests_;                   // by the stage's id
   std::vector<std::unique_ptr<FlushRequest>> flushes_;  // as many as were outstanding at once
+  bool inner_full_ = false;                             // it took nothing more when it was last asked
   std::unique_ptr<RecvChannel> inner_;
 };
 

@@ -53,14 +53,16 @@ void StagedSendChannel::progress(SendRequest* request) {
   stage_.advance();
   hand_over();
   if (request != nullptr) look(*request);
-  // Who waits for one request only must get on, too, when its slices are those of others.
-  if (stage_.core().waiting_for_slices()) {
+  // Who waits for one request only must get on, too, when others have its slices, or its place in the inner channel.
+  if (stage_.core().waiting_for_slices() || inner_full_) {
     for (SendRequest& other : requests_) look(other);
   }
   stage_.advance();
+  if (inner_full_) hand_over();
 }
 
 void StagedSendChannel::hand_over() {
+  inner_full_ = false;
   while (const auto id = stage_.core().next_for_network()) {
     SendRequest& request = requests_[*id];
     const bool device = Stage::is_device(*request.mr);
@@ -68,7 +70,8 @@ void StagedSendChannel::hand_over() {
         inner_->send(device ? stage_.host_mr(*id, 0) : *request.mr,
                      device ? stage_.host_offset(*id, 0) : request.offset, request.length, request.tag, request.flow);
     if (!sent) return stage_.inner_failed(std::nullopt, sent.error());
-    if (*sent == nullptr) return;
+    inner_full_ = *sent == nullptr;
+    if (inner_full_) return;
     request.inner = *sent;
     stage_.core().handed(*id);
   }

@@ -48,6 +48,7 @@ class StagedSendChannel final : public SendChannel {
   Context& context_;
   Stage stage_;
   std::vector<SendRequest> requests_;  // by the stage's id
+  bool inner_full_ = false;            // it took nothing more when it was last asked
   std::unique_ptr<SendChannel> inner_;
 };
 
