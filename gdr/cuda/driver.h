@@ -35,6 +35,8 @@ class Context {
   ~Context();
 
   CUcontext get() const { return context_; }
+  // It stays retained when the object ends: giving back the last of a primary context ends it, and waits for its work.
+  void keep() { retained_ = false; }
 
  private:
   Context(CUcontext context, CUdevice retained, bool is_retained)

@@ -24,6 +24,8 @@ def main():
         sys.exit(77)
     if mode == "gdr_crash":
         sys.exit("gdr-check: cuModuleLoadData of our PTX: CUDA_ERROR_INVALID_PTX")
+    if "--behind-only" in sys.argv and mode == "gdr_stuck":
+        sys.exit("gdr-check: a copy of DeviceCopy did not end")
     if mode == "gdr_hang":
         time.sleep(600)
     short = {**EXPORT, "end_of_fd": 4096} if mode == "gdr_short" else EXPORT

@@ -12,8 +12,8 @@ std::string Driver::open() {
 #define CLUSTAR_SYMBOL(name) CLUSTAR_TEXT(name)
 #define CLUSTAR_FIND(call)                                                       \
   call = reinterpret_cast<decltype(call)>(dlsym(library, CLUSTAR_SYMBOL(call))); \
-  if (call == nullptr) return "libcuda.so.1 has no " CLUSTAR_SYMBOL(call);
-  CLUSTAR_GDR_CHECK_CALLS(CLUSTAR_FIND)
+  if (call == nullptr) return "libcuda.so.1 has no " CLUSTAR_SYMBOL(call)
+  CLUSTAR_GDR_CHECK_CALLS(CLUSTAR_FIND);
 #undef CLUSTAR_FIND
 #undef CLUSTAR_SYMBOL
 #undef CLUSTAR_TEXT

@@ -9,22 +9,46 @@
 namespace clustar::gdr_check {
 
 // Every function that gdr-check calls, by the name that cuda.h gives it (cuMemAlloc is cuMemAlloc_v2).
-#define CLUSTAR_GDR_CHECK_CALLS(CALL)                                                                                 \
-  CALL(cuInit)                                                                                                        \
-  CALL(cuDriverGetVersion)                                                                                            \
-  CALL(cuGetErrorName)                                                                                                \
-  CALL(cuDeviceGetCount)                                                                                              \
-  CALL(cuDeviceGet) CALL(cuDeviceGetName) CALL(cuDeviceGetAttribute) CALL(cuDevicePrimaryCtxRetain)                   \
-      CALL(cuDevicePrimaryCtxRelease) CALL(cuCtxPushCurrent) CALL(cuCtxPopCurrent) CALL(cuMemAlloc) CALL(cuMemFree)   \
-          CALL(cuMemAllocAsync) CALL(cuMemFreeAsync) CALL(cuMemAllocManaged) CALL(cuMemHostAlloc) CALL(cuMemFreeHost) \
-              CALL(cuMemGetAllocationGranularity) CALL(cuMemCreate) CALL(cuMemRelease) CALL(cuMemAddressReserve)      \
-                  CALL(cuMemAddressFree) CALL(cuMemMap) CALL(cuMemUnmap) CALL(cuMemSetAccess) CALL(cuMemcpyDtoH)      \
-                      CALL(cuMemcpyHtoD) CALL(cuModuleLoadData) CALL(cuModuleGetFunction) CALL(cuModuleUnload)        \
-                          CALL(cuLaunchKernel) CALL(cuStreamCreate) CALL(cuStreamDestroy) CALL(cuStreamSynchronize)
+#define CLUSTAR_GDR_CHECK_CALLS(CALL)  \
+  CALL(cuInit);                        \
+  CALL(cuDriverGetVersion);            \
+  CALL(cuGetErrorName);                \
+  CALL(cuDeviceGetCount);              \
+  CALL(cuDeviceGet);                   \
+  CALL(cuDeviceGetName);               \
+  CALL(cuDeviceGetAttribute);          \
+  CALL(cuDevicePrimaryCtxRetain);      \
+  CALL(cuDevicePrimaryCtxRelease);     \
+  CALL(cuCtxPushCurrent);              \
+  CALL(cuCtxPopCurrent);               \
+  CALL(cuMemAlloc);                    \
+  CALL(cuMemFree);                     \
+  CALL(cuMemAllocAsync);               \
+  CALL(cuMemFreeAsync);                \
+  CALL(cuMemAllocManaged);             \
+  CALL(cuMemHostAlloc);                \
+  CALL(cuMemFreeHost);                 \
+  CALL(cuMemGetAllocationGranularity); \
+  CALL(cuMemCreate);                   \
+  CALL(cuMemRelease);                  \
+  CALL(cuMemAddressReserve);           \
+  CALL(cuMemAddressFree);              \
+  CALL(cuMemMap);                      \
+  CALL(cuMemUnmap);                    \
+  CALL(cuMemSetAccess);                \
+  CALL(cuMemcpyDtoH);                  \
+  CALL(cuMemcpyHtoD);                  \
+  CALL(cuModuleLoadData);              \
+  CALL(cuModuleGetFunction);           \
+  CALL(cuModuleUnload);                \
+  CALL(cuLaunchKernel);                \
+  CALL(cuStreamCreate);                \
+  CALL(cuStreamDestroy);               \
+  CALL(cuStreamSynchronize)
 
 struct Driver {
-#define CLUSTAR_GDR_CHECK_FIELD(name) decltype(&::name) name = nullptr;
-  CLUSTAR_GDR_CHECK_CALLS(CLUSTAR_GDR_CHECK_FIELD)
+#define CLUSTAR_GDR_CHECK_FIELD(name) decltype(&::name) name = nullptr
+  CLUSTAR_GDR_CHECK_CALLS(CLUSTAR_GDR_CHECK_FIELD);
 #undef CLUSTAR_GDR_CHECK_FIELD
 
   // Empty, or why there is no driver.

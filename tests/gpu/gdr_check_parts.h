@@ -14,6 +14,7 @@ struct Options {
   int rounds = 9;
   std::string modules;  // folder of libclustar-cuda.so
   std::string json;
+  bool behind_only = false;  // only copy_behind_a_kernel
 };
 
 // Per kind of memory: what the driver says of it, whether it is exported as a dma-buf, SYNC_MEMOPS.

@@ -84,6 +84,15 @@ class Bench {
     driver_.check(driver_.cuLaunchKernel(wait_kernel_, 2, 1, 1, 1, 1, 1, 0, stream_, arguments, nullptr),
                   "cuLaunchKernel");
   }
+  // Behind whatever the stream has; nobody waits for it.
+  void launch_copying() {
+    auto to = device_ + bytes_ / 2;
+    auto from = device_;
+    unsigned long long count = 16;
+    void* arguments[] = {&to, &from, &count};
+    driver_.check(driver_.cuLaunchKernel(copy_kernel_, 1, 1, 1, kThreads, 1, 1, 0, stream_, arguments, nullptr),
+                  "cuLaunchKernel");
+  }
   void await_kernel() { driver_.check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize"); }
 
   bool ended(gdr::DeviceCopy::Ticket ticket, Clock::duration patience) {
@@ -195,17 +204,28 @@ json copy_behind_a_kernel(const Driver& driver, const gdr::cuda::Api& api, const
       {"zero", [&] { return bench.copy().zero(bench.device(), kBytes); }},
   };
   json rows = json::array();
+  const std::atomic_ref<std::uint32_t> freed(*word);
+  // Both kernels once, so that the driver has loaded them.
+  freed.store(1);
+  bench.launch_waiting((*flag)->bytes().data());
+  bench.launch_copying();
+  bench.await_kernel();
   for (const auto& copy : copies) {
-    std::atomic_ref<std::uint32_t>(*word).store(0);
+    freed.store(0);
+    // One kernel that runs and waits, as NCCL's; one behind it that cannot run yet, as the program's next.
     bench.launch_waiting((*flag)->bytes().data());
+    bench.launch_copying();
     const auto begin = Clock::now();
     const Begun begun = copy.begin();
     if (!begun || !*begun) throw std::runtime_error(begun ? "there was no room for a copy" : begun.error().message);
     const bool ended = bench.ended(**begun, std::chrono::seconds(1));
     const auto end = Clock::now();
-    std::atomic_ref<std::uint32_t>(*word).store(1);
+    freed.store(1);
     bench.await_kernel();
-    rows.push_back({{"copy", copy.name}, {"ended_while_the_kernel_waited", ended}, {"us", microseconds(end - begin)}});
+    // Where beginning waits for the kernel, that one has ended by itself, later than this.
+    rows.push_back({{"copy", copy.name},
+                    {"ended_while_the_kernel_waited", ended && end - begin < std::chrono::milliseconds(1500)},
+                    {"us", microseconds(end - begin)}});
   }
   return rows;
 }

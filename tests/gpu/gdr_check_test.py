@@ -42,6 +42,8 @@ class GdrCheck(unittest.TestCase):
         text = "\n".join(gpu_gdr.lines(section))
         self.assertIn("| cuMemMap | device | no | no | 4186112 B, address at 904, through PCIe |", text)
         self.assertIn("to_host ended while a kernel waited", text)
+        self.assertEqual([row["copy"] for row in section["found"]["behind_a_kernel_with_one_connection"]],
+                         ["to_device", "to_host", "zero"])
         self.assertIn("| GPU to host | 524288 | one cuMemcpy |", text)
 
     def test_a_refusal_is_an_answer(self):

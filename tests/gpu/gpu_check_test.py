@@ -86,6 +86,7 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("| cuMemAllocAsync (cudaMallocAsync) | not to be had: CUDA_ERROR_NOT_SUPPORTED |", text)
         self.assertIn("Flush to the owner: 1.50 us (1.00 to 2.00)", text)
         self.assertIn("- to_host ended while a kernel waited for the host (20 us)", text)
+        self.assertIn("- to_host ended while a kernel waited for the host, CUDA_DEVICE_MAX_CONNECTIONS=1 (20 us)", text)
         self.assertIn("| GPU to host | 65536 | one cuMemcpy | 10.0 | 9.0 to 11.0 | 6.55 | 0 of 9 |", text)
         # The stand-in is as fast staged as not, and slower with a flush.
         self.assertIn("Faster than ring-simple in 0 of 6 rows. Kept as a choice only if it wins: it does not.", text)
@@ -106,6 +107,12 @@ class GpuCheck(unittest.TestCase):
             status, output = self.run_check("gdr_hang", "--only", "gdr")
         self.assertEqual(status, 1)
         self.assertIn("gdr-check did not end within 1 s", output)
+
+    def test_one_connection_is_an_answer_whatever_it_is(self):
+        status, output = self.run_check("gdr_stuck", "--only", "gdr")
+        self.assertEqual(status, 0, output)
+        with open(os.path.join(self.out, "results.md"), encoding="utf-8") as stream:
+            self.assertIn("- no answer on copies while a kernel waits, CUDA_DEVICE_MAX_CONNECTIONS=1", stream.read())
 
     def test_a_gdr_check_that_cannot_run_is_a_skip(self):
         status, output = self.run_check("gdr_skip", "--only", "gdr,ring-simple")

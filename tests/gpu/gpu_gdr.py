@@ -29,12 +29,26 @@ def run(program, out, environment, limit=LIMIT_S):
     except (OSError, ValueError):
         found = None
     section = {"found": found} if found else {}
+    if found:
+        found["behind_a_kernel_with_one_connection"] = with_one_connection(program, out, environment)
     outcome, reason = judge(found)
     if outcome == "passed" and done.returncode != 0:
         outcome, reason = "failed", f"gdr-check ended with status {done.returncode}: {last}"
     elif not found:
         reason = f"gdr-check ended with status {done.returncode} and wrote no results: {last}"
     return {"outcome": outcome, "reason": reason, **section}
+
+
+def with_one_connection(program, out, environment):
+    """Rows as of `behind_a_kernel`, with CUDA_DEVICE_MAX_CONNECTIONS=1; empty: it did not end, or failed."""
+    path = os.path.join(out, "gdr-one-connection.json")
+    try:
+        subprocess.run([*program, "--behind-only", "1", "--json", path], capture_output=True, timeout=LIMIT_S,
+                       env={**environment, "CUDA_DEVICE_MAX_CONNECTIONS": "1"}, stdin=subprocess.DEVNULL)
+        with open(path, encoding="utf-8") as stream:
+            return json.load(stream)["behind_a_kernel"]
+    except (OSError, ValueError, KeyError, subprocess.TimeoutExpired):
+        return []
 
 
 def exports_of(row):
@@ -122,9 +136,13 @@ def lines(section):
     flush = found["flush"]
     text += ["", f"Flush to the owner: {flush['median_us']:.2f} us ({flush['q1_us']:.2f} to {flush['q3_us']:.2f}), nothing "
                  f"on its way" if flush["flushes"] else f"Flush: {flush['why']}", ""]
-    for row in found["behind_a_kernel"]:
-        ended = "ended" if row["ended_while_the_kernel_waited"] else "**did not end**"
-        text.append(f"- {row['copy']} {ended} while a kernel waited for the host ({row['us']:.0f} us)")
+    for key, setting in (("behind_a_kernel", ""),
+                         ("behind_a_kernel_with_one_connection", ", CUDA_DEVICE_MAX_CONNECTIONS=1")):
+        for row in found[key]:
+            ended = "ended" if row["ended_while_the_kernel_waited"] else "**did not end**"
+            text.append(f"- {row['copy']} {ended} while a kernel waited for the host{setting} ({row['us']:.0f} us)")
+        if not found[key]:
+            text.append(f"- no answer on copies while a kernel waits{setting}")
     text += ["", "| direction | bytes | way | median, us | quartiles | GB/s | wrong rounds |", "|---|---|---|---|---|---|---|"]
     for row in found["staging"]:
         text.append(f"| {row['direction']} | {row['bytes']} | {row['way']} | {row['median_us']:.1f} | {row['q1_us']:.1f} to "
