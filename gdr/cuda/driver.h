@@ -19,6 +19,9 @@ std::string name_of(CUresult result);
 // "CALL WHAT: NAME; FIX".
 Error refused(const char* call, const std::string& what, CUresult result, const std::string& fix = {});
 
+// A context that cannot be used any more.
+inline constexpr const char* kContextFailed = "an earlier error has ended the CUDA context: look for the first one";
+
 // The driver is started, or why not. Cheap when it is.
 Result<void> start();
 
