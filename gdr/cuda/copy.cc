@@ -13,6 +13,8 @@ namespace {
 
 constexpr unsigned kMostOutstanding = 65536;
 constexpr std::size_t kFirstPage = 4096;
+constexpr const char* kContextEnds = "the CUDA context cannot be used further, the process must start anew";
+constexpr const char* kNoRoom = "the GPU may be full (nvidia-smi)";
 constexpr auto kPatience = std::chrono::seconds(1);
 
 CUdeviceptr pointer(const std::byte* address) { return reinterpret_cast<CUdeviceptr>(address); }
@@ -99,11 +101,11 @@ Result<void> CudaCopy::prepare(unsigned most_outstanding) {
     const Current current(home_->context());
     CUresult result = current.result();
     if (result == CUDA_SUCCESS) result = cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING);
-    if (result != CUDA_SUCCESS) return tl::unexpected(refused("cuStreamCreate", "", result));
+    if (result != CUDA_SUCCESS) return tl::unexpected(refused("cuStreamCreate", "", result, kNoRoom));
     while (events_.size() < most_outstanding) {
       CUevent event = nullptr;
       result = cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-      if (result != CUDA_SUCCESS) return tl::unexpected(refused("cuEventCreate", "", result));
+      if (result != CUDA_SUCCESS) return tl::unexpected(refused("cuEventCreate", "", result, kNoRoom));
       events_.push_back(event);
     }
   }
@@ -168,7 +170,7 @@ Result<std::optional<DeviceCopy::Ticket>> CudaCopy::begin(const char* call, Enqu
     home_->copies_begin();
     if (result == CUDA_SUCCESS) result = enqueue();
     if (result == CUDA_SUCCESS) result = cuEventRecord(event_of(next_), stream_);
-    if (result != CUDA_SUCCESS) return end_of_use(refused(call, "", result, "the CUDA context cannot be used further"));
+    if (result != CUDA_SUCCESS) return end_of_use(refused(call, "", result, kContextEnds));
     return next_++;
   });
 }
@@ -201,7 +203,7 @@ Result<bool> CudaCopy::ask(Ticket ticket) {
   const CUresult result = cuEventQuery(event_of(ticket));
   if (result == CUDA_ERROR_NOT_READY) return false;
   if (result != CUDA_SUCCESS) {
-    return end_of_use(refused("cuEventQuery", "after a copy", result, "the CUDA context cannot be used further"));
+    return end_of_use(refused("cuEventQuery", "after a copy", result, kContextEnds));
   }
   oldest_ = ticket + 1;
   if (oldest_ == next_) home_->copies_ended();

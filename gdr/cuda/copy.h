@@ -27,7 +27,10 @@ class Home {
   void copies_begin() { busy_ = true; }
   void copies_ended();
   // Copies that did not end in time may still write: nothing is freed any more.
-  void give_up() { lost_ = true; }
+  void give_up() {
+    lost_ = true;
+    context_.keep();
+  }
 
  private:
   struct Range {

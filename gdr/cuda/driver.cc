@@ -61,7 +61,8 @@ Result<Context> Context::of(int device, CUcontext own) {
   }
   CUcontext primary = nullptr;
   if (const CUresult result = cuDevicePrimaryCtxRetain(&primary, handle); result != CUDA_SUCCESS) {
-    return tl::unexpected(refused("cuDevicePrimaryCtxRetain", fmt::format("of device {}", device), result));
+    return tl::unexpected(refused("cuDevicePrimaryCtxRetain", fmt::format("of device {}", device), result,
+                                  "the GPU may be full, or another process's alone: nvidia-smi, Compute Mode"));
   }
   return Context(primary, handle, true);
 }

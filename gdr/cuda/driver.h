@@ -19,6 +19,9 @@ std::string name_of(CUresult result);
 // "CALL WHAT: NAME; FIX".
 Error refused(const char* call, const std::string& what, CUresult result, const std::string& fix = {});
 
+// A context that cannot be used any more.
+inline constexpr const char* kContextFailed = "an earlier error has ended the CUDA context: look for the first one";
+
 // The driver is started, or why not. Cheap when it is.
 Result<void> start();
 
@@ -35,6 +38,8 @@ class Context {
   ~Context();
 
   CUcontext get() const { return context_; }
+  // It stays retained when the object ends: giving back the last of a primary context ends it, and waits for its work.
+  void keep() { retained_ = false; }
 
  private:
   Context(CUcontext context, CUdevice retained, bool is_retained)

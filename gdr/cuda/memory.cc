@@ -109,7 +109,8 @@ Result<Description> describe(const void* address) {
   const CUresult result = ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address, type);
   if (result == CUDA_ERROR_INVALID_VALUE) return memory;
   if (result != CUDA_SUCCESS) {
-    return tl::unexpected(refused("cuPointerGetAttribute", fmt::format("of the type of {}", address), result));
+    return tl::unexpected(
+        refused("cuPointerGetAttribute", fmt::format("of the type of {}", address), result, kContextFailed));
   }
   memory.known_to_cuda = true;
   memory.place = type == CU_MEMORYTYPE_HOST ? Place::kHost : Place::kDevice;
@@ -160,7 +161,8 @@ Result<DmaBuf> export_dma_buf(const void* address, std::size_t length, bool want
   const auto context = Context::of(memory->device, context_of(address));
   if (!context) return tl::unexpected(context.error());
   const Current current(*context);
-  if (current.result() != CUDA_SUCCESS) return tl::unexpected(refused("cuCtxPushCurrent", "", current.result()));
+  if (current.result() != CUDA_SUCCESS)
+    return tl::unexpected(refused("cuCtxPushCurrent", "", current.result(), kContextFailed));
 
   DmaBuf exported;
   exported.offset = pointer(address) - range->begin;
@@ -204,7 +206,7 @@ Result<void> sync_memops(const void* address) {
     return tl::unexpected(refused(
         "cuPointerSetAttribute", fmt::format("SYNC_MEMOPS of {}", address), result,
         memory->legacy == Known::kNo ? "memory of cuMemMap and of pools may not have it; order copies by events instead"
-                                     : ""));
+                                     : "a NIC may see copies late: order them by events"));
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <iterator>
 
 namespace clustar::gdr {
 namespace {
@@ -26,6 +27,7 @@ using Count = int (*)(int*);
 using Get = int (*)(int*, int);
 using BusId = int (*)(char*, int, int);
 using GetAttribute = int (*)(int*, int, int);
+using ErrorName = int (*)(int, const char**);
 
 struct Driver {
   Init init;
@@ -34,6 +36,30 @@ struct Driver {
   Get get;
   BusId bus_id;
   GetAttribute attribute;
+  ErrorName error_name;  // null: a driver before CUDA 6
+};
+
+// CUresults with which a driver refuses to start, as CUDA's ABI numbers them.
+struct Refusal {
+  int status;
+  const char* name;
+  const char* fix;
+};
+constexpr Refusal kRefusals[] = {
+    {3, "CUDA_ERROR_NOT_INITIALIZED", "the driver could not start in this process; run it anew"},
+    {34, "CUDA_ERROR_STUB_LIBRARY",
+     "this libcuda.so.1 is the stub of the CUDA toolkit: take its folder (stubs) off LD_LIBRARY_PATH"},
+    {100, "CUDA_ERROR_NO_DEVICE",
+     "no GPU is shown to this process: check nvidia-smi, CUDA_VISIBLE_DEVICES and the container's devices"},
+    {304, "CUDA_ERROR_OPERATING_SYSTEM",
+     "a system call of the driver failed: check access to /dev/nvidia*, and ulimit -n"},
+    {802, "CUDA_ERROR_SYSTEM_NOT_READY",
+     "the system is not ready: on machines with NVSwitch start nvidia-fabricmanager"},
+    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+     "libcuda.so.1 and the kernel module are of different versions: reboot, or reload the module after an update"},
+    {804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+     "CUDA's compatibility package is for data center GPUs: take its libcuda.so.1 off LD_LIBRARY_PATH"},
+    {999, "CUDA_ERROR_UNKNOWN", "look into the kernel's log (dmesg, lines with NVRM or Xid); modprobe nvidia_uvm"},
 };
 
 template <class Function>
@@ -75,8 +101,16 @@ std::string as_in_sysfs(std::string address) {
   return address.size() > kLength ? address.substr(address.size() - kLength) : address;
 }
 
-CudaAnswers refused(const char* call, int status) {
-  return {.not_asked = fmt::format("{} of libcuda.so.1 failed with CUresult {}", call, status)};
+CudaAnswers refused(const Driver& driver, const char* call, int status) {
+  const auto* known = std::find_if(std::begin(kRefusals), std::end(kRefusals),
+                                   [&](const Refusal& refusal) { return refusal.status == status; });
+  const char* fix = known == std::end(kRefusals) ? "check that nvidia-smi works here" : known->fix;
+  const char* name = nullptr;
+  // The library's own word first: it knows results that are younger than this.
+  if (driver.error_name != nullptr && driver.error_name(status, &name) != 0) name = nullptr;
+  if (name == nullptr && known != std::end(kRefusals)) name = known->name;
+  return {.not_asked = fmt::format("{} of libcuda.so.1 failed: {} ({}); {}", call, name == nullptr ? "CUresult" : name,
+                                   status, fix)};
 }
 
 }  // namespace
@@ -95,11 +129,12 @@ CudaAnswers ask_cuda_driver(const char* library) {
       !find(handle, "cuDeviceGetPCIBusId", driver.bus_id) || !find(handle, "cuDeviceGetAttribute", driver.attribute)) {
     return {.not_asked = fmt::format("not asked: {} lacks functions of the CUDA driver", library)};
   }
-  if (const int status = driver.init(0); status != 0) return refused("cuInit", status);
+  find(handle, "cuGetErrorName", driver.error_name);
+  if (const int status = driver.init(0); status != 0) return refused(driver, "cuInit", status);
   int version = 0;
   driver.version(&version);
   int count = 0;
-  if (const int status = driver.count(&count); status != 0) return refused("cuDeviceGetCount", status);
+  if (const int status = driver.count(&count); status != 0) return refused(driver, "cuDeviceGetCount", status);
   CudaAnswers answers;
   for (int i = 0; i < count; ++i) {
     int device = 0;

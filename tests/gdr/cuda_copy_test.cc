@@ -140,6 +140,7 @@ TEST_F(CudaCopies, CopiesThatNeverEndAreLeftBehindInsteadOfWaitedFor) {
   copy.reset();
   EXPECT_EQ(bed_.driver->calls("cuMemFreeHost"), 0u) << "the copy may still read it";
   EXPECT_EQ(bed_.driver->calls("cuStreamDestroy"), 0u);
+  EXPECT_EQ(bed_.driver->live("contexts"), 1u) << "its end would wait";
 }
 
 }  // namespace

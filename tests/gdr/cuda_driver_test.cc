@@ -1,9 +1,21 @@
 #include "gdr/topology/cuda_driver.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 namespace clustar::gdr {
 namespace {
+
+// What is said of a driver whose cuInit answers `status`.
+std::string refusal(const char* library, int status) {
+  void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  auto* answer = handle == nullptr ? nullptr : static_cast<int*>(dlsym(handle, "fake_cuda_init"));
+  if (answer == nullptr) return "no such library";
+  *answer = status;
+  const std::string said = ask_cuda_driver(library).not_asked;
+  *answer = 0;
+  return said;
+}
 
 TEST(CudaDriver, AMissingLibraryIsSaid) {
   const CudaAnswers answers = ask_cuda_driver("libcuda-of-nobody.so.1");
@@ -16,6 +28,37 @@ TEST(CudaDriver, AMissingLibraryIsSaid) {
 
 TEST(CudaDriver, ALibraryOfAnotherKindIsSaid) {
   EXPECT_EQ(ask_cuda_driver("libc.so.6").not_asked, "not asked: libc.so.6 lacks functions of the CUDA driver");
+}
+
+TEST(CudaDriver, AStartThatFailsIsNamedWithWhatToDo) {
+  EXPECT_EQ(refusal(CLUSTAR_FAKE_CUDA, 100),
+            "cuInit of libcuda.so.1 failed: CUDA_ERROR_NO_DEVICE (100); no GPU is shown to this process: check "
+            "nvidia-smi, CUDA_VISIBLE_DEVICES and the container's devices");
+  EXPECT_EQ(refusal(CLUSTAR_FAKE_CUDA, 803)
+                .find("cuInit of libcuda.so.1 failed: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803); "
+                      "libcuda.so.1 and the kernel module are of different versions"),
+            0u)
+      << "named without the library's help";
+  EXPECT_EQ(refusal(CLUSTAR_FAKE_CUDA, 901),
+            "cuInit of libcuda.so.1 failed: CUDA_ERROR_OF_TOMORROW (901); check that nvidia-smi works here");
+  EXPECT_EQ(refusal(CLUSTAR_FAKE_CUDA, 4711),
+            "cuInit of libcuda.so.1 failed: CUresult (4711); check that nvidia-smi works here");
+}
+
+TEST(CudaDriver, ADriverWithoutNamesIsUnderstood) {
+  const struct {
+    int status;
+    const char* name;
+  } known[] = {{3, "NOT_INITIALIZED"},    {34, "STUB_LIBRARY"},
+               {100, "NO_DEVICE"},        {304, "OPERATING_SYSTEM"},
+               {802, "SYSTEM_NOT_READY"}, {803, "SYSTEM_DRIVER_MISMATCH"},
+               {999, "UNKNOWN"},          {804, "COMPAT_NOT_SUPPORTED_ON_DEVICE"}};
+  for (const auto& one : known) {
+    EXPECT_NE(refusal(CLUSTAR_FAKE_CUDA_NAMELESS, one.status).find(std::string("CUDA_ERROR_") + one.name + " ("),
+              std::string::npos)
+        << one.status;
+  }
+  EXPECT_NE(refusal(CLUSTAR_FAKE_CUDA_NAMELESS, 901).find("CUresult (901)"), std::string::npos);
 }
 
 TEST(CudaDriver, AGpuThatCudaDoesNotShowIsSaid) {

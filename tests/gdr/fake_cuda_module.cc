@@ -3,7 +3,18 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-EXPORT int cuInit(unsigned) { return 0; }
+// What cuInit answers; a test writes it.
+EXPORT int fake_cuda_init;
+int fake_cuda_init = 0;
+
+EXPORT int cuInit(unsigned) { return fake_cuda_init; }
+#ifndef FAKE_CUDA_WITHOUT_NAMES
+EXPORT int cuGetErrorName(int status, const char** name) {
+  if (status != 100 && status != 901) return 1;
+  *name = status == 100 ? "CUDA_ERROR_NO_DEVICE" : "CUDA_ERROR_OF_TOMORROW";
+  return 0;
+}
+#endif
 EXPORT int cuDriverGetVersion(int* version) {
   *version = 12080;
   return 0;

@@ -42,8 +42,10 @@ def write_log(options, mode):
         print("host:1:1 [0] NCCL INFO PROFILER/Plugin: Loaded CLUSTAR (v5)")
     if "NCCL_TUNER_PLUGIN" in os.environ:
         print("host:1:1 [0] NCCL INFO TUNER/Plugin: Using CLUSTAR (v5)")
+    staged = os.environ.get("CLUSTAR_GDR") == "staged" and not (mode == "host_memory" and options.rank == 1)
     for channel in range(2):
-        print(f"host:1:1 [0] NCCL INFO Channel 0{channel}/0 : 0[0] -> 1[0] [send] via NET/{network}/0")
+        print(f"host:1:1 [0] NCCL INFO Channel 0{channel}/0 : 0[0] -> 1[0] [send] via NET/{network}/0"
+              f"{'/GDRDMA' if staged else ''}")
 
 
 def communicators(options):
@@ -77,7 +79,7 @@ def run(options, mode):
                 iterations = 0 if options.graph else options.iterations or 4
                 result = {"collective": collective, "type": kind, "bytes": size, "correct": correct,
                           "wrong_elements": 0, "communicator": name, "ranks": ranks, "iterations": iterations,
-                          "time_us": 100.0, "algbw_gbytes_per_s": 1.0, "busbw_gbytes_per_s": factor / 2}
+                          "time_us": 125.0 if "NCCL_NET_FORCE_FLUSH" in os.environ else 100.0, "algbw_gbytes_per_s": 1.0, "busbw_gbytes_per_s": factor / 2}
                 if not correct:
                     result["first_wrong"] = "element 3 is 0x00000000, expected 0x00000001"
                 results.append(result)

@@ -19,6 +19,7 @@ import tarfile
 import tempfile
 import time
 
+import gpu_gdr
 import gpu_report
 
 SKIP = 77
@@ -42,12 +43,14 @@ class Case:
     min_bytes: int = 8
     max_bytes: int = 64 << 20
     arguments: tuple = ()    # more for nccl-check
+    gdr: bool = False        # NCCL must hand GPU memory to the plugin
     loss: float = None       # training steps: the fraction that may be missing; None = no such case
 
 
 RING_SIMPLE = {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}
 TWO_CHANNELS = {**RING_SIMPLE, "NCCL_MIN_NCHANNELS": "2"}
 DEFAULTS = {"NCCL_PROTO": "^LL128"}
+STAGED = {**RING_SIMPLE, "CLUSTAR_GDR": "staged", "NCCL_NET_GDR_LEVEL": "SYS"}
 FEW = ("--iterations", "2")
 LOSING = {**TWO_CHANNELS, "CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_INJECT_FAULTS": "loss=0.02", "CLUSTAR_LOSS_WARMUP": "0"}
 TRAINING = {"profiled": True, "max_bytes": 4 << 20, "arguments": ("--train", "20")}
@@ -78,6 +81,10 @@ CASES = [
          loss=0.01, **TRAINING),
     Case("train-exact", "the same with p = 0: every sum is exact",
          {**LOSING, "CLUSTAR_LOSS_RULES": "func=allreduce,p=0"}, ranks=3, loss=0.0, **TRAINING),
+    Case("staged", "the same as ring-simple, but NCCL hands over GPU memory, which is staged through host memory", STAGED,
+         gdr=True),
+    Case("staged-flush", "the same as staged, with a flush before the GPU is told of data",
+         {**STAGED, "NCCL_NET_FORCE_FLUSH": "1"}, gdr=True),
     Case("socket", "NCCL's own Socket transport, for comparison",
          {**RING_SIMPLE, "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}),
     Case("no-silent-fallback", "the plugin's file is missing: NCCL must fail, not take another network",
@@ -210,9 +217,25 @@ def run_case(case, program, paths, work, limit, max_bytes):
     return result
 
 
+def run_gdr(options, document, paths, work):
+    print("gdr: what the CUDA module does with GPU memory ...", flush=True)
+    ours = ("NCCL_", "CLUSTAR_", "CUDA_DEVICE_MAX_CONNECTIONS")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+    if options.limit < 10:
+        section = {"outcome": "skipped", "reason": "no time left"}
+    else:
+        section = gpu_gdr.run(paths["gdr"], work, environment, min(gpu_gdr.LIMIT_S, options.limit))
+    document["gdr"] = section
+    document["results"][section["outcome"]] += 1
+    print(f"  {section['outcome']}: {section['reason']}", flush=True)
+    gpu_report.write(document, options.out)
+
+
 def run_cases(options, document, program, paths, work):
     results = document["results"]
     deadline = time.monotonic() + options.limit
+    if options.gdr:
+        run_gdr(options, document, paths, work)
     for case in options.cases:
         left = deadline - time.monotonic()
         print(f"{case.name}: {case.description} ...", flush=True)
@@ -238,22 +261,24 @@ def parse(arguments):
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"), help="build folder with bin/ and lib/")
     parser.add_argument("--out", default=os.environ.get("OUT") or os.path.join(ROOT, "build", "gpu-check"),
                         help="where results go (default $OUT, else build/gpu-check)")
-    parser.add_argument("--only", help="names of cases, separated by commas: " + " ".join(case.name for case in CASES))
+    names = ["gdr"] + [case.name for case in CASES]
+    parser.add_argument("--only", help="names of cases, separated by commas: " + " ".join(names))
     parser.add_argument("--max", type=int, default=64 << 20, metavar="BYTES",
                         help="largest message but of training steps (default 64 MiB)")
     parser.add_argument("--limit", type=int, default=LIMIT_S, metavar="S", help=f"seconds for all (default {LIMIT_S})")
     options = parser.parse_args(arguments)
-    options.cases = CASES
+    options.cases, options.gdr = CASES, True
     if options.only:
         wanted = options.only.split(",")
-        unknown = sorted(set(wanted) - {case.name for case in CASES})
+        unknown = sorted(set(wanted) - set(names))
         if unknown:
-            parser.error(f"--only: unknown case {', '.join(unknown)}; known: {', '.join(case.name for case in CASES)}")
+            parser.error(f"--only: unknown case {', '.join(unknown)}; known: {', '.join(names)}")
+        options.gdr = "gdr" in wanted
         options.cases = [case for case in CASES if case.name in wanted]
     return options
 
 
-def main(arguments=None, has_gpu=gpu_present, program=None):
+def main(arguments=None, has_gpu=gpu_present, program=None, gdr_program=None):
     options = parse(arguments)
     if not has_gpu():
         print("SKIP: no NVIDIA GPU here; this check needs one, with its driver and NCCL (docs/gpu-check.md)")
@@ -261,7 +286,8 @@ def main(arguments=None, has_gpu=gpu_present, program=None):
     build = os.path.abspath(options.build)
     paths = {"program": os.path.join(build, "bin", "nccl-check"),
              "plugin": os.path.join(build, "lib", "libnccl-net-clustar.so"),
-             "shim": os.path.join(build, "lib", "libnccl-net-clustar-log.so")}
+             "shim": os.path.join(build, "lib", "libnccl-net-clustar-log.so"),
+             "gdr": gdr_program or [os.path.join(build, "bin", "gdr-check")]}
     missing = missing_binaries(paths)
     if missing:
         print(f"gpu-check: not built: {', '.join(missing)}", file=sys.stderr)

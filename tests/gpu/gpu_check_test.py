@@ -14,9 +14,11 @@ import unittest
 from unittest import mock
 
 import gpu_check
+import gpu_gdr
 import gpu_report
 
 FAKE = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_nccl_check.py")]
+FAKE_GDR = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_gdr_check.py")]
 
 
 class GpuCheck(unittest.TestCase):
@@ -34,7 +36,7 @@ class GpuCheck(unittest.TestCase):
         with mock.patch.dict(os.environ, {"FAKE_MODE": mode, "NCCL_ALGO": "Tree"}), contextlib.redirect_stdout(output), \
                 contextlib.redirect_stderr(output):
             status = gpu_check.main(["--build", os.path.join(self.folder, "build"), "--out", self.out, *arguments],
-                                    has_gpu=lambda: has_gpu, program=FAKE)
+                                    has_gpu=lambda: has_gpu, program=FAKE, gdr_program=FAKE_GDR)
         return status, output.getvalue()
 
     def results(self):
@@ -62,7 +64,7 @@ class GpuCheck(unittest.TestCase):
                                                          "bytes": 1 << 20, "count": 2 * 5 * 64})
         with open(os.path.join(self.out, "results.md"), encoding="utf-8") as stream:
             text = stream.read()
-        self.assertIn("**16 passed, 0 failed, 0 skipped**", text)
+        self.assertIn("**19 passed, 0 failed, 0 skipped**", text)
         self.assertIn("| all_reduce | 64 MiB | yes | 100 (1.000) |", text)
         self.assertIn("Using network CLUSTAR", text)
         with tarfile.open(os.path.join(self.out, "details.tar.gz")) as archive:
@@ -72,6 +74,57 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("collectives replayed on rank 0 have", text)
         self.assertIn("## What was lost: train-lossy-3", text)
         self.assertIn("20 steps, replicas bit-identical after each; ", output)
+
+    def test_gpu_memory_is_reported(self):
+        status, output = self.run_check("ok", "--only", "gdr,ring-simple,staged,staged-flush")
+        self.assertEqual(status, 0, output)
+        self.assertIn("dma-bufs of cuMemAlloc (cudaMalloc); flush by the host; 1 rows of staging, all bytes right", output)
+        with open(os.path.join(self.out, "results.md"), encoding="utf-8") as stream:
+            text = stream.read()
+        self.assertIn("| cuMemAlloc (cudaMalloc) | device | yes | yes | cuMemGetHandleForAddressRange: "
+                      "CUDA_ERROR_NOT_SUPPORTED | 4186112 B, address at 904, as the driver likes | set |", text)
+        self.assertIn("| cuMemAllocAsync (cudaMallocAsync) | not to be had: CUDA_ERROR_NOT_SUPPORTED |", text)
+        self.assertIn("Flush to the owner: 1.50 us (1.00 to 2.00)", text)
+        self.assertIn("- to_host ended while a kernel waited for the host (20 us)", text)
+        self.assertIn("- to_host ended while a kernel waited for the host, CUDA_DEVICE_MAX_CONNECTIONS=1 (20 us)", text)
+        self.assertIn("| GPU to host | 65536 | one cuMemcpy | 10.0 | 9.0 to 11.0 | 6.55 | 0 of 9 |", text)
+        # The stand-in is as fast staged as not, and slower with a flush.
+        self.assertIn("Faster than ring-simple in 0 of 6 rows. Kept as a choice only if it wins: it does not.", text)
+        self.assertIn("| all_reduce | float32 | 67108864 | 0.80 |", text)
+        with tarfile.open(os.path.join(self.out, "details.tar.gz")) as archive:
+            self.assertIn("details/gdr.json", archive.getnames())
+
+    def test_what_goes_wrong_with_gpu_memory_fails(self):
+        for mode, why in (("gdr_wrong", "one cuMemcpy, GPU to host, 65536 B: wrong bytes in 1 of 9 rounds"),
+                          ("gdr_waits", "to_host did not end while a kernel waited"),
+                          ("gdr_short", "a dma-buf of 4096 B with the address at 904, said to have 4186112 B"),
+                          ("gdr_crash", "ended with status 1 and wrote no results: gdr-check: cuModuleLoadData")):
+            shutil.rmtree(self.out, ignore_errors=True)
+            status, output = self.run_check(mode, "--only", "gdr")
+            self.assertEqual(status, 1, mode)
+            self.assertIn(why, output)
+        with mock.patch.object(gpu_gdr, "LIMIT_S", 1):
+            status, output = self.run_check("gdr_hang", "--only", "gdr")
+        self.assertEqual(status, 1)
+        self.assertIn("gdr-check did not end within 1 s", output)
+
+    def test_one_connection_is_an_answer_whatever_it_is(self):
+        status, output = self.run_check("gdr_stuck", "--only", "gdr")
+        self.assertEqual(status, 0, output)
+        with open(os.path.join(self.out, "results.md"), encoding="utf-8") as stream:
+            self.assertIn("- no answer on copies while a kernel waits, CUDA_DEVICE_MAX_CONNECTIONS=1", stream.read())
+
+    def test_a_gdr_check_that_cannot_run_is_a_skip(self):
+        status, output = self.run_check("gdr_skip", "--only", "gdr,ring-simple")
+        self.assertEqual(status, 0, output)
+        self.assertIn("skipped: SKIP: no CUDA device here: cuInit: CUDA_ERROR_NO_DEVICE", output)
+        self.assertIn("gdr-check is not built", gpu_gdr.run(["/nonexistent/gdr-check"], self.folder, {})["reason"])
+
+    def test_a_staged_case_on_host_memory_fails(self):
+        status, output = self.run_check("host_memory", "--only", "staged,ring-simple")
+        self.assertEqual(status, 1)
+        self.assertEqual(self.outcomes(), {"ring-simple": "passed", "staged": "failed"})
+        self.assertIn("NCCL handed over GPU memory (GDRDMA in its log) on 1 of 2 ranks", output)
 
     def test_wrong_bits_fail(self):
         status, output = self.run_check("wrong", "--only", "ring-simple")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 
+import gpu_gdr
 import gpu_loss
 import gpu_trace
 
@@ -45,6 +46,8 @@ def read_log(text):
             # NCCL 2.27 writes "loaded NAME", "Using tuner plugin NAME"; later ones "Loaded NAME (v5)", "Using NAME (v5)".
             "profiler": first(r"PROFILER/Plugin: [Ll]oaded (\S+(?: \(v\d+\))?)"),
             "tuner": first(r"TUNER/Plugin: Using (?:tuner plugin )?(\S+(?: \(v\d+\))?)"),
+            # Of one direction at least; "GDRDMA(PCI)" on systems with C2C.
+            "gpu_memory": "GDRDMA" in text,
             "channels": sorted(set(re.findall(r"via (NET/[^/\s]+)", text))),
             "evidence": unique[:EVIDENCE_LINES]}
 
@@ -90,6 +93,8 @@ def read_case(out, spec):
             "nccl_version": logs[0]["nccl_version"], "plugin_api": logs[0]["plugin_api"],
             "profilers": [log["profiler"] for log in logs], "tuners": [log["tuner"] for log in logs],
             "evidence": logs[0]["evidence"], "ranks_reported": sum(report is not None for report in reports)}
+    case["gdr"] = spec.gdr
+    case["ranks_with_gpu_memory"] = sum(log["gpu_memory"] for log in logs)
     merged = []
     if all(reports):
         for rows in zip(*(report["results"] for report in reports)):
@@ -154,6 +159,9 @@ def judge(case, spec, network):
         return "failed", "a rank wrote no results"
     if [name.lower() for name in case["networks"]] != [network.lower()] or case["ranks_with_network"] != len(statuses):
         return "failed", f"NCCL's log names network {case['networks'] or 'none'}, wanted {network} on every rank"
+    if spec.gdr and case["ranks_with_gpu_memory"] != len(statuses):
+        return "failed", f"NCCL handed over GPU memory (GDRDMA in its log) on {case['ranks_with_gpu_memory']} of " \
+                         f"{len(statuses)} ranks: nothing was staged there"
     if spec.logged:
         for rank, shim in enumerate(case["shim"]):
             if not shim or not shim["sends"]:
@@ -227,6 +235,7 @@ def markdown(document):
             correct = "yes" if all(row is None or row["correct"] for row in rows) else "**no**"
             lines.append(f"| {key[0]} | {size_text(key[1])} | {correct} | " + " | ".join(cells) + " |")
 
+    lines += gpu_gdr.comparison_lines(cases) + gpu_gdr.lines(document.get("gdr"))
     for case in cases:
         if not case.get("shim"):
             continue
