@@ -16,6 +16,7 @@
 #include "transport/base/system_clock.h"
 #include "transport/io/packet_io.h"
 #include "transport/io/verbs/device.h"
+#include "transport/io/verbs/device_writer.h"
 #include "transport/io/verbs/memory.h"
 #include "transport/io/verbs/ud_peers.h"
 #include "transport/io/verbs/ud_rx.h"
@@ -41,6 +42,8 @@ struct UdOptions {
   // host.
   Duration link_patience = std::chrono::seconds(30);
   int access = 0;  // ibv_access_flags of what reg_mr registers; UD itself needs none
+  bool device_memory = false;  // writer() is there, and memory of other kinds than host registered for it
+  bool emulate = false;        // CLUSTAR_GDR_EMULATE: such memory is host memory at MemoryRef::address
 };
 
 struct UdCounters {
@@ -104,6 +107,9 @@ class UdIo final : public PacketIo {
   Landing expect(PeerId, std::uint64_t, const MemorySlice&, std::size_t) override { return {}; }
   void cancel(Landing) override {}
   void settle() override { tx_->settle(); }
+  MemoryWriter* writer() override { return writer_.get(); }
+  // Why there is none though UdOptions::device_memory asked for it; empty: there is, or nobody asked.
+  const std::string& writer_problem() const { return writer_problem_; }
   void wait(Duration timeout) override;
 
  private:
@@ -113,6 +119,7 @@ class UdIo final : public PacketIo {
 
   bool deliver(const ibv_wc& done, TimePoint now, RxPacket& packet);
   void on_failed_receive(const ibv_wc& done);
+  Result<MemoryRegion> region_for(const gdr::MemoryRef& memory);
   void look_for_events(TimePoint now);
   bool registered_here(const Mr& mr) const;
   bool invalid(const TxPacket& packet) const;
@@ -130,6 +137,8 @@ class UdIo final : public PacketIo {
   UdPeers peers_;
   std::unique_ptr<UdRx> rx_;
   std::unique_ptr<UdTx> tx_;
+  std::unique_ptr<DeviceWriter> writer_;
+  std::string writer_problem_;
   std::byte nothing_{};          // what memory of no length is registered as
   std::optional<Error> lost_;    // the device
   bool took_less_ = false;       // the last send()
