@@ -43,7 +43,13 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  gdr::MemoryRef ref() const { return {gdr::MemoryKind::kCuda, device_, size_, -1, 0}; }
+  gdr::MemoryRef ref(gdr::MemoryKind kind = gdr::MemoryKind::kCuda) const {
+    return {kind, device_, size_, kind == gdr::MemoryKind::kDmaBuf ? fd_ : -1, 0};
+  }
+  // By its own address: what the kernel needs to register pages with a real device, which then keeps them.
+  void touchable(bool on) const {
+    if (mprotect(device_, mapped_, on ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) throw std::runtime_error("mprotect");
+  }
   std::span<std::byte> bytes() const { return {view_, size_}; }  // as the NIC sees them
   // Where a NIC finds what has this address; null: no such memory.
   static std::byte* view_of(std::byte* device) {
