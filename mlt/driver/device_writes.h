@@ -1,5 +1,5 @@
-// What goes into memory that the processor does not touch, in order, for all connections of an engine: what the device's
-// MemoryWriter has no room for waits here.
+// What goes into memory that the processor does not touch, in order, for all connections of an engine: what the
+// device's MemoryWriter has no room for waits here.
 //
 // All calls with the engine's lock held. Each call of write, zero or flush has a number, counting up.
 #pragma once
@@ -68,11 +68,11 @@ class DeviceWrites {
   std::uint64_t finished() const;  // the newest number of which all and all before has ended
 
   transport::io::MemoryWriter& writer_;
-  std::uint64_t next_ = 1;         // number
-  Ring<std::uint64_t> begun_;      // numbers of the writer's operations that have not ended
-  std::uint64_t ended_ = 0;        // the writer's operations
-  std::deque<Waiting> waiting_;    // in order
-  Ring<Waiter> waiters_;           // in order
+  std::uint64_t next_ = 1;       // number
+  Ring<std::uint64_t> begun_;    // numbers of the writer's operations that have not ended
+  std::uint64_t ended_ = 0;      // the writer's operations
+  std::deque<Waiting> waiting_;  // in order
+  Ring<Waiter> waiters_;         // in order
   std::optional<Error> lost_;
 };
 

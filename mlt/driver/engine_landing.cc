@@ -23,18 +23,20 @@ void Engine::cancel(ConnectionId id, io::Landing landing) {
 Result<std::unique_ptr<io::Mr>> Engine::reg_mr(const gdr::MemoryRef& memory) {
   if (memory.kind == gdr::MemoryKind::kHost) return device_.io->reg_mr(memory);
   if (sealing_) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("mlt registers host memory only, not {}, with a pre-shared key: the processor seals packets, "
-                            "and it must not touch GPU memory; register host memory, or unset CLUSTAR_PSK_FILE",
-                            gdr::to_string(memory.kind)));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("mlt registers host memory only, not {}, with a pre-shared key: the processor seals packets, "
+                    "and it must not touch GPU memory; register host memory, or unset CLUSTAR_PSK_FILE",
+                    gdr::to_string(memory.kind)));
   }
   if ((device_.reach.kinds & gdr::bit(memory.kind)) == 0 || !writes_) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("mlt registers host memory only on {}, not {}: {}; register host memory", name_,
-                            gdr::to_string(memory.kind),
-                            device_.reach.why.empty() ? "GPU memory needs CLUSTAR_IO=verbs_ud or verbs_uc and a NIC that "
-                                                        "reaches it"
-                                                      : device_.reach.why));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("mlt registers host memory only on {}, not {}: {}; register host memory", name_,
+                    gdr::to_string(memory.kind),
+                    device_.reach.why.empty() ? "GPU memory needs CLUSTAR_IO=verbs_ud or verbs_uc and a NIC that "
+                                                "reaches it"
+                                              : device_.reach.why));
   }
   return device_.io->reg_mr(memory);
 }

@@ -66,7 +66,8 @@ Result<std::unique_ptr<transport::Transport>> MltTransport::create(const Config&
   for (net::Interface& interface : *interfaces) {
     Reach reach;
     if (made->context_.protection != nullptr) {
-      reach.why = "host memory only: packets are sealed by the processor (CLUSTAR_PSK_FILE), which must not touch GPU memory";
+      reach.why =
+          "host memory only: packets are sealed by the processor (CLUSTAR_PSK_FILE), which must not touch GPU memory";
     } else if (find_reach) {
       reach = find_reach(interface, interface.addresses.front());
     }

@@ -371,9 +371,9 @@ bool MltRecvChannel::uses(const transport::Mr& mr) const {
     return std::ranges::any_of(parts, [&](const RecvPart& part) { return part.mr == &mr; });
   });
   return flushed || std::any_of(groups_.begin(), groups_.end(), [&](const Group& group) {
-    const auto parts = std::span(group.parts).first(group.submitted ? group.count : 0);
-    return std::any_of(parts.begin(), parts.end(), [&](const Part& part) { return part.mr == &mr; });
-  });
+           const auto parts = std::span(group.parts).first(group.submitted ? group.count : 0);
+           return std::any_of(parts.begin(), parts.end(), [&](const Part& part) { return part.mr == &mr; });
+         });
 }
 
 }  // namespace clustar::mlt::driver

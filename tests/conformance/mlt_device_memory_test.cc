@@ -1,6 +1,4 @@
 // MLT with memory that the processor must not touch: every access of it by MLT itself would end this program.
-#include "tests/conformance/device_memory.h"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/conformance/device_memory.h"
 #include "tests/conformance/mlt_loss_bed.h"
 #include "transport/crypto/crypto.h"
 
@@ -65,7 +64,7 @@ class MltDeviceMemory : public MltLossBed {
     const std::lock_guard lock(receiver.mutex);
     receiver.hold = on;
   }
-  std::uint64_t looked(std::uint64_t DeviceKnobs::* what) {
+  std::uint64_t looked(std::uint64_t DeviceKnobs::*what) {
     const std::lock_guard lock(receiver.mutex);
     return receiver.*what;
   }
@@ -297,7 +296,8 @@ TEST_F(MltDeviceMemory, NothingIsWrittenAfterAChannelHasGone) {
       Connection other = connect(*from, *to);
       DeviceBuffer again(*other.send, 100'000, 5);
       DeviceBuffer there(*other.recv, 100'000);
-      finish({must_recv(*other.recv, {{there.mr.get(), 0, 100'000, 0}}), must_send(*other.send, *again.mr, 0, 100'000)});
+      finish(
+          {must_recv(*other.recv, {{there.mr.get(), 0, 100'000, 0}}), must_send(*other.send, *again.mr, 0, 100'000)});
       EXPECT_TRUE(std::ranges::equal(again.bytes(), there.bytes()));
       EXPECT_TRUE(all(target->bytes(), std::byte{0x33}));
       target.reset();

@@ -67,9 +67,8 @@ Result<mlt::driver::Device> open_uc(const Config& config, const net::Interface& 
 
 Result<mlt::driver::Reach> find_reach(const Config& config, const net::Interface& interface,
                                       const net::Address& local) {
-  return contained([&]() -> Result<mlt::driver::Reach> {
-    return mlt::driver::find_verbs_reach(config, interface, local);
-  });
+  return contained(
+      [&]() -> Result<mlt::driver::Reach> { return mlt::driver::find_verbs_reach(config, interface, local); });
 }
 
 Result<io::verbs::DmaBufProbe> probe_dma_buf(const std::string& device) {

@@ -56,8 +56,8 @@ Result<bool> DeviceWriter::write(const MemorySlice& target, std::span<const std:
   const std::size_t slot = kSlots + begun_ % kDepth * kMostBytes;
   std::memcpy(memory_.data() + slot, bytes.data(), target.length);
   counters_.written += target.length;
-  return began(loop_.post_write(region_.slice(slot, target.length), region->address(target.offset), region->rkey(),
-                                begun_));
+  return began(
+      loop_.post_write(region_.slice(slot, target.length), region->address(target.offset), region->rkey(), begun_));
 }
 
 Result<bool> DeviceWriter::zero(const MemorySlice& target) {
@@ -67,8 +67,8 @@ Result<bool> DeviceWriter::zero(const MemorySlice& target) {
   const MemoryRegion* region = region_of(target);
   if (region == nullptr) return tl::unexpected(*lost_);
   counters_.zeroed += target.length;
-  return began(loop_.post_write(region_.slice(kZeroes, target.length), region->address(target.offset), region->rkey(),
-                                begun_));
+  return began(
+      loop_.post_write(region_.slice(kZeroes, target.length), region->address(target.offset), region->rkey(), begun_));
 }
 
 Result<bool> DeviceWriter::flush(const MemorySlice& target) {
@@ -105,9 +105,10 @@ void DeviceWriter::settle() {
   const TimePoint end = clock_.now() + kPatience;
   while (!lost_ && finished_ < begun_) {
     if (!poll() || clock_.now() < end) continue;
-    lost_ = Error{ErrorCode::kSystem, fmt::format("verbs: {} of {} writes into memory of a GPU did not end within {} s, "
-                                                  "so their queue pair was stopped; look for PFC storms and a NIC reset",
-                                                  begun_ - finished_, begun_, kPatience / std::chrono::seconds(1))};
+    lost_ =
+        Error{ErrorCode::kSystem, fmt::format("verbs: {} of {} writes into memory of a GPU did not end within {} s, "
+                                              "so their queue pair was stopped; look for PFC storms and a NIC reset",
+                                              begun_ - finished_, begun_, kPatience / std::chrono::seconds(1))};
   }
   // One that failed has stopped already, but this is certain.
   if (lost_ && finished_ < begun_) loop_.stop();

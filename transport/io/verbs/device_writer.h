@@ -21,8 +21,8 @@ namespace clustar::transport::io::verbs {
 
 class DeviceWriter final : public MemoryWriter {
  public:
-  static constexpr std::size_t kMostBytes = 16 * 1024;  // longer than any packet
-  static constexpr std::uint32_t kDepth = 128;          // operations at a time: 2 MiB of host memory
+  static constexpr std::size_t kMostBytes = 16 * 1024;            // longer than any packet
+  static constexpr std::uint32_t kDepth = 128;                    // operations at a time: 2 MiB of host memory
   static constexpr Duration kPatience = std::chrono::seconds(1);  // settle() stops a NIC that takes longer
   // What targets are registered for.
   static constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;

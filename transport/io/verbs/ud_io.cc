@@ -153,12 +153,10 @@ Result<std::unique_ptr<UdIo>> UdIo::open(const UdOptions& given) {
   io->local_ = {io->gid_.gid, *q_key, io->tx_->numbers()};
   if (!options.device_memory) return io;
   // Host memory goes on without one.
-  auto writer = DeviceWriter::make(io->device_, io->domain_,
-                                   {.peer = io->gid_.gid,
-                                    .port = options.port,
-                                    .gid_index = static_cast<int>(io->gid_.index),
-                                    .lid = port->lid},
-                                   port->active_mtu);
+  auto writer = DeviceWriter::make(
+      io->device_, io->domain_,
+      {.peer = io->gid_.gid, .port = options.port, .gid_index = static_cast<int>(io->gid_.index), .lid = port->lid},
+      port->active_mtu);
   if (writer) {
     io->writer_ = std::move(*writer);
   } else {
@@ -210,11 +208,11 @@ Result<MemoryRegion> UdIo::region_for(const gdr::MemoryRef& memory) {
   if (memory.kind == gdr::MemoryKind::kDmaBuf) access &= ~IBV_ACCESS_MW_BIND;  // which the kernel refuses
   if (!options_.emulate) return MemoryRegion::make(domain_, memory, access);
   if (memory.address == nullptr || (memory.kind == gdr::MemoryKind::kDmaBuf && ::fcntl(memory.fd, F_GETFD) < 0)) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("verbs UD: emulated memory of kind {} needs the address where it is mapped and, as a "
-                            "dma-buf, an open descriptor; it has {} and descriptor {}",
-                            gdr::to_string(memory.kind), memory.address == nullptr ? "no address" : "an address",
-                            memory.fd));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("verbs UD: emulated memory of kind {} needs the address where it is mapped and, as a "
+                    "dma-buf, an open descriptor; it has {} and descriptor {}",
+                    gdr::to_string(memory.kind), memory.address == nullptr ? "no address" : "an address", memory.fd));
   }
   return MemoryRegion::make(domain_, gdr::MemoryRef::host(memory.address, memory.length), access);
 }

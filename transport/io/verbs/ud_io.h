@@ -41,7 +41,7 @@ struct UdOptions {
   // How long it may be sent to while its link is down, until that is the device's end: as long as MLT bears a dead
   // host.
   Duration link_patience = std::chrono::seconds(30);
-  int access = 0;  // ibv_access_flags of what reg_mr registers; UD itself needs none
+  int access = 0;              // ibv_access_flags of what reg_mr registers; UD itself needs none
   bool device_memory = false;  // writer() is there, and memory of other kinds than host registered for it
   bool emulate = false;        // CLUSTAR_GDR_EMULATE: such memory is host memory at MemoryRef::address
 };
