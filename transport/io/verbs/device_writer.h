@@ -46,6 +46,7 @@ class DeviceWriter final : public MemoryWriter {
     std::uint64_t no_room = 0;  // operations that were refused for it
   };
   Counters counters();
+  std::uint32_t queue_pair() const { return loop_.queue_pair(); }
 
  private:
   // Zeroes, where a flush's byte lands, then a slot per operation.

@@ -366,6 +366,11 @@ void UdIo::release(std::span<const RxPacket> packets) {
   if (auto posted = rx_->post(); !posted) lost_ = posted.error();
 }
 
+// 0: the device itself.
+bool UdIo::is_ours(std::uint32_t queue_pair) const {
+  return queue_pair == 0 || tx_->path_of(queue_pair) || (writer_ && writer_->queue_pair() == queue_pair);
+}
+
 void UdIo::look_for_events(TimePoint now) {
   events_at_ = now + kEventInterval;
   // settle() stops queue pairs, which receive no more either, and completes nothing that a receiver would see.
@@ -388,7 +393,7 @@ void UdIo::look_for_events(TimePoint now) {
     if ((*event)->type == IBV_EVENT_PORT_ERR) {
       // Peers are silent until it is active again, which is what whoever is above must be able to bear.
       if (ours) ++counters_.port_errors;
-    } else if ((*event)->fatal && ((*event)->queue_pair == 0 || tx_->path_of((*event)->queue_pair))) {  // ours
+    } else if ((*event)->fatal && is_ours((*event)->queue_pair)) {
       lost_ = Error{ErrorCode::kSystem, (*event)->text};
     } else if (ours && ((*event)->type == IBV_EVENT_PORT_ACTIVE || (*event)->type == IBV_EVENT_GID_CHANGE)) {
       peers_.renew_all();

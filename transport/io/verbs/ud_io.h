@@ -120,6 +120,7 @@ class UdIo final : public PacketIo {
   bool deliver(const ibv_wc& done, TimePoint now, RxPacket& packet);
   void on_failed_receive(const ibv_wc& done);
   Result<MemoryRegion> region_for(const gdr::MemoryRef& memory);
+  bool is_ours(std::uint32_t queue_pair) const;
   void look_for_events(TimePoint now);
   bool registered_here(const Mr& mr) const;
   bool invalid(const TxPacket& packet) const;
