@@ -26,7 +26,8 @@ Result<Module> Module::open(const std::string& folder, const std::string& name) 
   const std::string path = folder + "/libclustar-" + name + ".so";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
-    return fail(ErrorCode::kUnavailable, fmt::format("libclustar-{}.so is not beside the plugin", name));
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("libclustar-{}.so is not beside the plugin, in '{}'", name, folder));
   }
   Module module;
   module.library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -110,6 +110,7 @@ int run_replay(Arguments& arguments) {
 void add_coflow(CLI::App& app, int& status) {
   auto* coflow_command = app.add_subcommand("coflow", "Coflow scheduling, simulated: replay a trace under policies");
   coflow_command->require_subcommand(1);
+  coflow_command->footer("Example: clustar coflow replay --generate ports=16,coflows=200,load=0.95 --policy all");
   add_coflow_replay(*coflow_command, status);
   add_coflow_sweep(*coflow_command, status);
 }

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <span>
 #include <string>
 
 #include "bench/cli/commands.h"
@@ -7,15 +8,28 @@
 
 namespace {
 
-// CLI11 would only say that some command is required. "" when the first word is a command or an option.
-std::string unknown_command(CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return "";
+std::string example_of(const CLI::App& command) {
+  const std::string footer = command.get_footer();
+  const std::size_t at = footer.find("Example: ");
+  return at == std::string::npos ? "" : "\n" + footer.substr(at, footer.find('\n', at) - at);
+}
+
+// CLI11 would only say that some command is required, or was not expected. "" when the words name a command, or CLI11
+// has to say what they are. `path`: the words before them.
+std::string wrong_command(const CLI::App& app, const std::string& path, std::span<char*> words) {
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  if (commands.empty() || (!words.empty() && words[0][0] == '-')) return "";
   std::string known;
-  for (const CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
-    if (command->get_name() == argv[1]) return "";
-    known += " " + command->get_name();
+  for (const CLI::App* command : commands) {
+    if (!words.empty() && command->get_name() == words[0]) {
+      return wrong_command(*command, path + " " + words[0], words.subspan(1));
+    }
+    known += (known.empty() ? "" : ", ") + command->get_name();
   }
-  return "clustar: '" + std::string(argv[1]) + "' is no command; the commands are:" + known;
+  if (words.empty() && app.get_require_subcommand_min() == 0) return "";
+  const std::string what = words.empty() ? "say what to do" : "there is no command '" + std::string(words[0]) + "'";
+  return path + ": " + what + "; allowed: " + known + example_of(app) + "\nRun " + path +
+         " --help for more information.\n";
 }
 
 }  // namespace
@@ -35,8 +49,9 @@ int main(int argc, char** argv) {
   clustar::bench::cli::add_perf(app, status);
   clustar::bench::cli::add_report(app, status);
   clustar::bench::cli::add_train(app, status);
-  if (const std::string unknown = unknown_command(app, argc, argv); !unknown.empty()) {
-    std::cerr << unknown << "\nRun clustar --help for more information.\n";
+  const auto words = std::span(argv, static_cast<std::size_t>(argc)).subspan(argc > 0 ? 1 : 0);
+  if (const std::string wrong = wrong_command(app, "clustar", words); !wrong.empty()) {
+    std::cerr << wrong;
     return clustar::bench::cli::kUsage;
   }
   try {

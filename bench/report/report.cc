@@ -47,7 +47,23 @@ tl::unexpected<Error> cannot_write(const std::string& path, int error) {
   return fail(ErrorCode::kSystem, "cannot write '" + path + "': " + std::strerror(error));
 }
 
+// Whether a file that standard output goes to has this name, as /dev/stdout: opened anew, it would be written over what
+// is in it already.
+bool is_standard_output(const std::string& path) {
+  struct stat named {};
+  struct stat output {};
+  return stat(path.c_str(), &named) == 0 && fstat(STDOUT_FILENO, &output) == 0 && S_ISREG(output.st_mode) &&
+         named.st_dev == output.st_dev && named.st_ino == output.st_ino;
+}
+
+Result<void> write_to_standard_output(const std::string& text) {
+  std::cout << text << std::flush;
+  if (std::cout) return {};
+  return fail(ErrorCode::kSystem, std::string("cannot write to standard output: ") + std::strerror(errno));
+}
+
 Result<void> write_directly(const std::string& text, const std::string& path) {
+  if (is_standard_output(path)) return write_to_standard_output(text);
   std::ofstream out(path);
   out << text;
   out.close();
@@ -101,11 +117,7 @@ Result<void> check_writable(const std::string& path) {
 }
 
 Result<void> write_text(const std::string& text, const std::string& path) {
-  if (path == "-") {
-    std::cout << text << std::flush;
-    if (std::cout) return {};
-    return fail(ErrorCode::kSystem, std::string("cannot write to standard output: ") + std::strerror(errno));
-  }
+  if (path == "-") return write_to_standard_output(text);
   struct stat there {};
   if (!replaceable(path, there)) return write_directly(text, path);
   // Of a process that was killed a file of this name may be left.

@@ -64,20 +64,6 @@ const char* meaning(Distance distance) {
   return "?";
 }
 
-std::optional<Distance> parse_level(std::string_view text) {
-  for (std::size_t i = 0; i <= static_cast<std::size_t>(Distance::kSys); ++i) {
-    if (text == kDistanceNames[i]) return static_cast<Distance>(i);
-  }
-  if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
-  constexpr Distance kOld[] = {Distance::kLoc, Distance::kPix, Distance::kPxb, Distance::kPhb, Distance::kSys};
-  std::size_t number = 0;
-  for (const char digit : text) {
-    if (digit < '0' || digit > '9') break;
-    number = std::min<std::size_t>(number * 10 + static_cast<std::size_t>(digit - '0'), std::size(kOld) - 1);
-  }
-  return kOld[number];
-}
-
 std::vector<std::string> switches_above(const Machine& machine, const PciDevice& device) {
   // NCCL goes up two steps at a time, and what has no bridge above it any more hangs on the CPU.
   std::vector<std::string> above;

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "gdr/core/machine.h"
@@ -19,9 +17,6 @@ enum class Distance : std::uint8_t { kLoc, kNvl, kNvb, kC2c, kPix, kPxb, kP2c, k
 const char* to_string(Distance distance);
 // In words: "one PCIe switch between them".
 const char* meaning(Distance distance);
-// NCCL's spelling of NCCL_NET_GDR_LEVEL: a name, or the old numbers 0 to 5. Nothing: NCCL ignores such a value.
-std::optional<Distance> parse_level(std::string_view text);
-
 // kUnknown: the NIC is no PCI device. NCCL hangs it on the first CPU, so it is PHB or SYS, and counts as SYS here.
 // `c2c`: the GPU is joined to its CPU by NVLink-C2C.
 Distance distance(const Machine& machine, const PciDevice& gpu, const PciDevice& nic, bool c2c);

@@ -43,7 +43,8 @@ struct Bridge {
   int numa_node = -1;
   Known redirects = Known::kUnknown;
   std::uint16_t acs_control = 0;
-  std::string acs_problem{};  // why `redirects` is unknown
+  std::string acs_problem{};    // why `redirects` is unknown
+  bool acs_needs_root = false;  // because the process may not read it
 };
 
 struct Gpu {

@@ -12,7 +12,9 @@ constexpr std::uint16_t kRedHat = 0x1b36;  // QEMU's root ports
 void add_acs(const Machine& machine, const Gpu& gpu, const Nic& nic, std::vector<Note>& notes) {
   std::string redirecting;
   std::string commands;
+  std::string hidden;
   std::string unknown;
+  std::string looks;
   for (const std::string& address : bridges_between(machine, gpu.pci, nic.pci)) {
     const auto bridge = machine.bridges.find(address);
     if (bridge == machine.bridges.end()) continue;
@@ -22,7 +24,10 @@ void add_acs(const Machine& machine, const Gpu& gpu, const Nic& nic, std::vector
                                  bridge->second.acs_control);
       commands += fmt::format("setpci -s {} ECAP_ACS+6.w=0000; ", address);
     } else if (bridge->second.redirects == Known::kUnknown) {
-      unknown += fmt::format("{}{} ({})", unknown.empty() ? "" : comma, address, bridge->second.acs_problem);
+      std::string& lines = bridge->second.acs_needs_root ? hidden : unknown;
+      lines += fmt::format("{}{} ({})", lines.empty() ? "" : comma, address, bridge->second.acs_problem);
+      if (!bridge->second.acs_needs_root)
+        looks += fmt::format("{}`lspci -vv -s {}`", looks.empty() ? "" : comma, address);
     }
   }
   if (!redirecting.empty()) {
@@ -32,12 +37,15 @@ void add_acs(const Machine& machine, const Gpu& gpu, const Nic& nic, std::vector
                             gpu.pci.address, nic.name, redirecting),
          .fix = commands + "until the next boot, for good in the BIOS; where virtual machines need ACS, use ATS"});
   }
-  if (!unknown.empty()) {
+  const auto add_unknown = [&](const std::string& evidence, const std::string& fix) {
+    if (evidence.empty()) return;
     notes.push_back(
         {.why = fmt::format("whether ACS sends what goes between GPU {} and {} up to the CPU is unknown: {}",
-                            gpu.pci.address, nic.name, unknown),
-         .fix = "run this as root"});
-  }
+                            gpu.pci.address, nic.name, evidence),
+         .fix = fix});
+  };
+  add_unknown(hidden, "run this as root");
+  add_unknown(unknown, fmt::format("see what {} says of it, and the kernel's log", looks));
 }
 
 void add_iommu(const PciDevice& device, const std::string& name, std::vector<Note>& notes) {
@@ -66,7 +74,10 @@ std::vector<Note> notes(const Machine& machine, const Gpu& gpu, const Nic& nic, 
   add_iommu(nic.pci, nic.name, all);
   const Settings& settings = facts.settings;
   if (settings.gdr_level && !parse_level(*settings.gdr_level)) {
-    all.push_back({.why = fmt::format("NCCL_NET_GDR_LEVEL='{}' is no level, so NCCL ignores it", *settings.gdr_level),
+    const char* const what = level_overflows(*settings.gdr_level)
+                                 ? "overflows NCCL's number, and what NCCL then takes it for is undefined"
+                                 : "is no level, so NCCL ignores it";
+    all.push_back({.why = fmt::format("NCCL_NET_GDR_LEVEL='{}' {}", *settings.gdr_level, what),
                    .fix = "LOC, PIX, PXB, P2C, PHB or SYS, in capitals"});
   }
   if (number_of(settings.gdrcopy_flush, 0) != 0) {

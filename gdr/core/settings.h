@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "gdr/core/distance.h"
 
@@ -21,8 +22,15 @@ struct Settings {
   std::optional<std::string> gdrcopy_flush{};   // NCCL_GDRCOPY_FLUSH_ENABLE
 };
 
-// A number as NCCL reads it: 0x and 0 in front count, what follows a number is ignored, and no number is 0.
+// A number as NCCL reads it, by strtoll with base 0: 0x and 0 in front count, what follows a number is ignored, no
+// number is 0, and one that 64 bits do not hold is `otherwise` (src/misc/param.cc).
 std::int64_t number_of(const std::optional<std::string>& value, std::int64_t otherwise);
+
+// NCCL_NET_GDR_LEVEL as ncclGetLevel reads it (src/graph/paths.cc): a name, or what begins with a digit and is one of
+// the old numbers 0 to 4 by strtol with base 0, larger ones being 4; so 08 is 0, and 0x4 is 4. Nothing: NCCL ignores
+// such a value; or it cuts the number to a negative int, and what it reads then is undefined (level_overflows).
+std::optional<Distance> parse_level(std::string_view text);
+bool level_overflows(std::string_view text);
 
 // Farthest distance at which NCCL uses GPUDirect RDMA: PXB unless the variable holds a level.
 Distance farthest(const Settings& settings);

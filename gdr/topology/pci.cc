@@ -1,7 +1,9 @@
 #include "gdr/topology/pci.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 
 #include "gdr/topology/small_file.h"
@@ -11,6 +13,8 @@ namespace {
 
 constexpr std::size_t kConfigBytes = 4096;
 constexpr std::size_t kPlainConfigBytes = 256;  // what comes before the extended capabilities
+// What the kernel shows of it without CAP_SYS_ADMIN: 64 bytes, of a CardBus bridge 128 (pci_read_config).
+constexpr std::size_t kBytesForAnybody = 128;
 constexpr std::uint16_t kAcsCapability = 0x000d;
 // P2P request redirect, P2P completion redirect, upstream forwarding.
 constexpr std::uint16_t kRedirectBits = 0x001c;
@@ -122,6 +126,8 @@ Bridge read_bridge(const std::string& path) {
   const auto control = config ? acs_control(*config) : tl::unexpected(config.error());
   if (!control) {
     bridge.acs_problem = control.error().message;
+    bridge.acs_needs_root =
+        config ? config->size() <= kBytesForAnybody : access((path + "/config").c_str(), R_OK) != 0 && errno == EACCES;
     return bridge;
   }
   bridge.acs_control = control->value_or(0);

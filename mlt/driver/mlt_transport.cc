@@ -21,7 +21,9 @@ transport::DeviceProperties describe(const net::Interface& interface, std::size_
   properties.max_channels = 65536;
   properties.max_recv_parts = transport::kMaxRecvParts;
   properties.memory_kinds = reach.kinds;
-  properties.gdr = reach.why;
+  properties.gdr = reach.why.empty()
+                       ? "off: these packets carry host memory; NCCL keeps its buffers in pinned host memory"
+                       : reach.why;
   properties.force_flush = reach.force_flush;
   properties.ordered_lines = false;  // packets are placed as they come
   properties.may_lose = true;
@@ -66,8 +68,7 @@ Result<std::unique_ptr<transport::Transport>> MltTransport::create(const Config&
   for (net::Interface& interface : *interfaces) {
     Reach reach;
     if (made->context_.protection != nullptr) {
-      reach.why =
-          "host memory only: packets are sealed by the processor (CLUSTAR_PSK_FILE), which must not touch GPU memory";
+      reach.why = "off: packets are sealed by the processor (CLUSTAR_PSK_FILE), which must not touch GPU memory";
     } else if (find_reach) {
       reach = find_reach(interface, interface.addresses.front());
     }

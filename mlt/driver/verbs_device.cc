@@ -71,34 +71,34 @@ Result<RdmaPort> rdma_port_of(const Config& config, const net::Interface& interf
 Reach reach_of(const Config& config, const std::string& device) {
   const std::uint32_t cuda = gdr::bit(gdr::MemoryKind::kCuda);
   const std::uint32_t dma_buf = gdr::bit(gdr::MemoryKind::kDmaBuf);
-  if (config.gdr == "off") return {gdr::kHostOnly, "host memory only: CLUSTAR_GDR=off; CLUSTAR_GDR=auto allows more"};
+  if (config.gdr == "off") return {gdr::kHostOnly, "off: CLUSTAR_GDR=off; CLUSTAR_GDR=auto allows more"};
   if (config.gdr_emulate) {
     return {gdr::kAnyKind,
-            "emulated (CLUSTAR_GDR_EMULATE=1): host memory plays GPU memory, and " + device + " writes it", true};
+            "emulated: host memory plays GPU memory (CLUSTAR_GDR_EMULATE=1), and " + device + " writes it", true};
   }
   const auto probe = verbs::probe_dma_buf(device);
   const bool peer_memory = verbs::peer_memory_loaded("/sys");
   const bool takes = probe && probe->supported;
   if (!peer_memory && !takes) {
-    return {gdr::kHostOnly, "host memory only: nvidia_peermem is not loaded, and " + device +
+    return {gdr::kHostOnly, "off: nvidia_peermem is not loaded, and " + device +
                                 " takes no dma-bufs: " + (probe ? probe->text : probe.error().message)};
   }
   Reach reach{gdr::kHostOnly | (peer_memory ? cuda : 0) | (takes ? dma_buf : 0), {}, config.ib_force_flush};
-  reach.why = fmt::format("{} reaches GPU memory by {}{}{}", device, takes ? "dma-buf" : "",
-                          takes && peer_memory ? " and " : "", peer_memory ? "nvidia_peermem" : "");
+  reach.why = fmt::format("{}{}{}: {} registers GPU memory", takes ? "dma-buf" : "",
+                          takes && peer_memory ? " and " : "", peer_memory ? "nvidia_peermem" : "", device);
   return reach;
 }
 
 Reach find_verbs_reach(const Config& config, const net::Interface& interface, const net::Address& local) {
   const auto place = rdma_port_of(config, interface, local);
-  if (!place) return {gdr::kHostOnly, "host memory only: " + place.error().message};
+  if (!place) return {gdr::kHostOnly, "off: " + place.error().message};
   return reach_of(config, place->device);
 }
 
 Reach reach_with(const Reach& reach, const transport::io::verbs::UdIo& io) {
   if (io.writer_problem().empty()) return reach;
-  return {gdr::kHostOnly, "host memory only: " + io.device().name() +
-                              " cannot be connected to itself, as GPU memory needs: " + io.writer_problem()};
+  return {gdr::kHostOnly,
+          "off: " + io.device().name() + " cannot be connected to itself, as GPU memory needs: " + io.writer_problem()};
 }
 
 Result<Device> open_verbs_ud_device(const Config& config, const net::Interface& interface, const net::Address& local) {

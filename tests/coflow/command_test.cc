@@ -282,6 +282,18 @@ TEST(CoflowCommand, AnInterruptedSweepLeavesNoFile) {
   EXPECT_FALSE(std::filesystem::exists(html));
 }
 
+TEST(CoflowCommand, AnUnknownCommandIsToldWhatThereIs) {
+  for (const char* words : {"", " coflow", " coflow x", " coflw"}) {
+    const Outcome outcome = tests::run_command(std::string(CLUSTAR) + words);
+    EXPECT_EQ(outcome.status, 2) << words;
+    EXPECT_THAT(outcome.text, HasSubstr("; allowed: ")) << words;
+    EXPECT_THAT(outcome.text, HasSubstr("Example: clustar ")) << words;
+  }
+  EXPECT_THAT(tests::run_command(std::string(CLUSTAR) + " coflow").text, HasSubstr("Example: clustar coflow replay "));
+  EXPECT_THAT(tests::run_command(std::string(CLUSTAR) + " coflow x").text,
+              HasSubstr("clustar coflow: there is no command 'x'; allowed: replay, sweep\n"));
+}
+
 TEST(CoflowCommand, HelpNamesThePoliciesAndHasAnExample) {
   const Outcome outcome = run("--help");
   EXPECT_EQ(outcome.status, 0);

@@ -215,7 +215,7 @@ TEST(FabricUsage, WrongFlagsAreNamedWithWhatIsAllowed) {
       {{"up", "--delay-by", "netem"}, "without a delay"},
       {{"up", "--topology", "/no/such.toml"}, "cannot read"},
       {{"up", "--topology", "x.toml", "--hosts", "3"}, "--hosts"},
-      {{"sideways"}, "sideways"},
+      {{"sideways"}, "clustar fabric: there is no command 'sideways'; allowed: up, down, set, status, exec, selftest"},
       {{"exec", "0", "true"}, "--"},
       {{}, "allowed: up, down, set, status, exec, selftest"},
   };

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
 #include <set>
 #include <sstream>
 #include <string>
@@ -162,8 +164,21 @@ TEST(Level, IsANameOrAnOldNumber) {
   EXPECT_EQ(parse_level("2"), Distance::kPxb);
   EXPECT_EQ(parse_level("3"), Distance::kPhb);
   EXPECT_EQ(parse_level("4"), Distance::kSys);
-  EXPECT_EQ(parse_level("99999999999999999999"), Distance::kSys);
+  EXPECT_EQ(parse_level("5"), Distance::kSys);
+  EXPECT_EQ(parse_level("2147483647"), Distance::kSys);
   EXPECT_EQ(parse_level("3x"), Distance::kPhb) << "strtol";
+  EXPECT_EQ(parse_level("0x1"), Distance::kPix);
+  EXPECT_EQ(parse_level("0X3"), Distance::kPhb);
+  EXPECT_EQ(parse_level("0x4"), Distance::kSys);
+  EXPECT_EQ(parse_level("0x"), Distance::kLoc);
+  EXPECT_EQ(parse_level("03"), Distance::kPhb);
+  EXPECT_EQ(parse_level("08"), Distance::kLoc) << "no octal digit";
+  EXPECT_EQ(parse_level("018"), Distance::kPix) << "octal, up to the 8";
+  EXPECT_EQ(parse_level("4294967298"), Distance::kPxb) << "cut to an int";
+  EXPECT_EQ(parse_level("2147483648"), std::nullopt) << "NCCL takes it for a negative index: undefined";
+  EXPECT_EQ(parse_level("99999999999999999999"), std::nullopt) << "LONG_MAX, cut to -1: undefined";
+  EXPECT_EQ(parse_level(" 3"), std::nullopt);
+  EXPECT_EQ(parse_level("+3"), std::nullopt);
   EXPECT_EQ(parse_level("pxb"), std::nullopt);
   EXPECT_EQ(parse_level("unknown"), std::nullopt);
   EXPECT_EQ(parse_level(""), std::nullopt);
@@ -181,6 +196,17 @@ TEST(Settings, NumbersAreReadAsNcclReadsThem) {
   EXPECT_EQ(number_of("no", 7), 0);
   EXPECT_EQ(number_of("--1", 7), 0);
   EXPECT_EQ(number_of("99999999999999999999", 7), 7) << "out of range: the default";
+  EXPECT_EQ(number_of("-99999999999999999999", 7), 7);
+  EXPECT_EQ(number_of("9223372036854775808", 7), 7);
+  EXPECT_EQ(number_of("-9223372036854775808", 7), std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(number_of("-9223372036854775809", 7), 7);
+  EXPECT_EQ(number_of("0x7fffffffffffffff", 7), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(number_of("08", 7), 0);
+  EXPECT_EQ(number_of("0x", 7), 0);
+  EXPECT_EQ(number_of("0x-5", 7), 0);
+  EXPECT_EQ(number_of("\t+1", 7), 1);
+  EXPECT_EQ(number_of("- 1", 7), 0);
+  EXPECT_EQ(number_of(" ", 7), 0);
 }
 
 }  // namespace

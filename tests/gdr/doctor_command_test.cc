@@ -63,6 +63,12 @@ TEST(DoctorCommand, WrongUsageIsTwo) {
                                 "gdr --procfs /proc", "gdr --json /nowhere/x.json"}) {
     EXPECT_EQ(run_command(kDoctor + arguments).status, 2) << arguments;
   }
+  for (const char* arguments : {"", "gid"}) {
+    EXPECT_THAT(run_command(kDoctor + arguments).text,
+                AllOf(HasSubstr("clustar doctor: "), HasSubstr("; allowed: gdr\nExample: clustar doctor gdr\n")));
+  }
+  EXPECT_THAT(run_command(kDoctor + "gid").text, HasSubstr("there is no command 'gid'"));
+  EXPECT_THAT(run_command(kDoctor + "--help").text, HasSubstr("Is GPUDirect RDMA on"));
   const Outcome help = run_command(kDoctor + "gdr --help");
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.text, HasSubstr("Example: sudo --preserve-env=NCCL_NET_GDR_LEVEL clustar doctor gdr"));

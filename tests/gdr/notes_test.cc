@@ -41,6 +41,18 @@ TEST(Notes, AcsThatOnlyRootSees) {
                           "is unknown: 0000:42:02.0 (config shows 64 bytes only) | run this as root"));
 }
 
+// To be root helps only against a lack of rights.
+TEST(Notes, AcsThatNobodySees) {
+  Machine machine = MachineTree("acs").read();
+  Bridge& bridge = machine.bridges.at("0000:42:02.0");
+  bridge.acs_needs_root = false;
+  bridge.acs_problem = "the device does not answer (asleep, or gone)";
+  EXPECT_THAT(lines(machine, 1, 1),
+              ElementsAre("whether ACS sends what goes between GPU 0000:46:00.0 and mlx5_1 up to the CPU is unknown: "
+                          "0000:42:02.0 (the device does not answer (asleep, or gone)) | see what `lspci -vv -s "
+                          "0000:42:02.0` says of it, and the kernel's log"));
+}
+
 TEST(Notes, AcsThatDoesNotRedirect) {
   const Machine machine = MachineTree("acs").read();
   EXPECT_THAT(lines(machine, 1, 2), IsEmpty());
@@ -54,6 +66,10 @@ TEST(Notes, SettingsThatMeanNothing) {
       lines(machine, 0, 1, facts),
       ElementsAre("NCCL_NET_GDR_LEVEL='pxb' is no level, so NCCL ignores it | LOC, PIX, PXB, P2C, PHB or SYS, in "
                   "capitals"));
+  facts.settings.gdr_level = "2147483648";
+  EXPECT_THAT(lines(machine, 0, 1, facts),
+              ElementsAre("NCCL_NET_GDR_LEVEL='2147483648' overflows NCCL's number, and what NCCL then takes it for is "
+                          "undefined | LOC, PIX, PXB, P2C, PHB or SYS, in capitals"));
   facts.settings.gdr_level.reset();
   facts.settings.gdrcopy_flush = "1";
   EXPECT_THAT(lines(machine, 0, 1, facts),

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -45,6 +47,7 @@ TEST(ReadMachine, ReadsDevicesBridgesAndModules) {
   EXPECT_EQ(machine.bridges.at("0000:42:00.0").acs_control, 0x001d);
   EXPECT_EQ(machine.bridges.at("0000:42:02.0").redirects, Known::kUnknown);
   EXPECT_EQ(machine.bridges.at("0000:42:02.0").acs_problem, "config shows 64 bytes only");
+  EXPECT_TRUE(machine.bridges.at("0000:42:02.0").acs_needs_root);
   EXPECT_EQ(machine.bridges.at("0000:42:03.0").redirects, Known::kNo) << "source validation redirects nothing";
   EXPECT_EQ(machine.bridges.at("0000:42:04.0").redirects, Known::kNo) << "no such capability";
   EXPECT_EQ(machine.system.driver_version, "570.86.15");
@@ -194,6 +197,37 @@ TEST_F(HostileTree, FoldersAndPipesInPlaceOfFiles) {
   const Bridge& bridge = machine.bridges.at("0000:00:01.0");
   EXPECT_EQ(bridge.redirects, Known::kUnknown);
   EXPECT_THAT(bridge.acs_problem, HasSubstr("not a plain file"));
+  EXPECT_FALSE(bridge.acs_needs_root);
+}
+
+// Without its right to, a process is shown 64 bytes, 128 of a CardBus bridge; 256 are all that the kernel itself
+// reaches.
+TEST_F(HostileTree, AShortConfigurationSpaceIsALackOfRightsOrOfMore) {
+  const fs::path config = tree_.device("pci0000:00/0000:00:01.0/config");
+  for (const auto& [bytes, needs_root] : {std::pair(64, true), std::pair(128, true), std::pair(256, false)}) {
+    overwrite(config, std::string(static_cast<std::size_t>(bytes), '\0'));
+    const Bridge bridge = read_bridge(config.parent_path());
+    EXPECT_EQ(bridge.redirects, Known::kUnknown) << bytes;
+    EXPECT_EQ(bridge.acs_needs_root, needs_root) << bytes;
+  }
+}
+
+// A child without root's rights, to whom no file is closed.
+TEST_F(HostileTree, AClosedConfigurationSpaceIsALackOfRights) {
+  const fs::path config = tree_.device("pci0000:00/0000:00:01.0/config");
+  overwrite(config, std::string(4096, '\0'));
+  ASSERT_EQ(chmod(config.c_str(), 0), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (geteuid() == 0 && setuid(65534) != 0) _exit(77);
+    const Bridge bridge = read_bridge(config.parent_path());
+    _exit(bridge.redirects == Known::kUnknown && bridge.acs_needs_root ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "root here may not become another user";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(HostileTree, AFileInPlaceOfTheFolder) {

@@ -103,7 +103,8 @@ TEST(Modules, ADatapathThatIsNotThereIsRefusedWithItsReason) {
   const Installation installation;
   Variables variables{{"CLUSTAR_TRANSPORT", "mlt"}, {"CLUSTAR_IO", "verbs_ud"}};
   EXPECT_THAT(refusal_of(installation, variables),
-              HasSubstr("CLUSTAR_IO=verbs_ud: libclustar-verbs.so is not beside the plugin"));
+              HasSubstr("CLUSTAR_IO=verbs_ud: libclustar-verbs.so is not beside the plugin, in '" +
+                        fs::path(installation.plugin()).parent_path().string() + "'"));
   fs::copy_file(CLUSTAR_TEST_MODULE, installation.module("verbs"));
   variables["CLUSTAR_IB_HCA"] = "absent";
   EXPECT_THAT(refusal_of(installation, variables), HasSubstr("CLUSTAR_IO=verbs_ud: no NIC of the test module"));

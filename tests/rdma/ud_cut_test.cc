@@ -151,6 +151,32 @@ TEST_F(UdCut, WhoOnlyListensAfterwardsHearsAgain) {
   EXPECT_EQ(b->counters().restarts, 8u);
 }
 
+// The same where another path brings more than is taken, so that the receiver never finds nothing.
+TEST_F(UdCut, WhoIsNeverIdleAfterwardsHearsAgain) {
+  connect();
+  {
+    const LinkDown down("vb");
+    io::TxPacket last = packet(0);
+    last.payload = {};
+    last.peer = to_a;
+    send({last}, *b);
+  }
+  const io::TxPacket other = packet(1);
+  for (unsigned i = 0; i < kSlots; ++i) send({other});
+  std::this_thread::sleep_for(milliseconds(300));
+  std::size_t idle = 0;
+  const auto limit = SteadyClock::now() + seconds(10);
+  while (b->counters().restarts == 0 && SteadyClock::now() < limit) {
+    send({other, other, other});
+    io::RxPacket one;
+    const std::size_t count = must(b->receive(std::span(&one, 1)));
+    b->release(std::span(&one, count));
+    idle += count == 0 ? 1 : 0;
+  }
+  EXPECT_EQ(b->counters().restarts, 1u) << b->describe();
+  EXPECT_EQ(idle, 0u) << "it says nothing where the receiver was idle";
+}
+
 TEST_F(UdCut, TheEndOfPatienceNamesDeviceAndPort) {
   options.link_patience = seconds(2);
   connect();

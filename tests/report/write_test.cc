@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -84,6 +85,18 @@ TEST_F(WriteText, DevicesAreWrittenTo) {
   testing::internal::CaptureStdout();
   EXPECT_TRUE(write_text("text", "-"));
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "text");
+}
+
+// Standard output is a file: what was printed before stays, and what is printed after goes behind.
+TEST_F(WriteText, DevStdoutIsNotOpenedAnew) {
+  for (const char* const name : {"/dev/stdout", "/dev/fd/1"}) {
+    testing::internal::CaptureStdout();
+    std::cout << "before, and longer\n" << std::flush;
+    EXPECT_TRUE(check_writable(name));
+    EXPECT_TRUE(write_text("text\n", name));
+    std::cout << "after\n" << std::flush;
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "before, and longer\ntext\nafter\n") << name;
+  }
 }
 
 // A child without root's rights, which knows no closed folders.

@@ -46,7 +46,11 @@ TEST(HelloFormat, EveryByteOfMagicVersionAndTokenCounts) {
     auto bytes = hello_with(token);
     bytes[at] ^= std::byte{0x10};
     const bool own = at == 6 || at == 7;  // of the transport
-    EXPECT_EQ(kHello.shows(std::span(bytes).first<HelloFormat::kFrontSize>(), token), own) << at;
+    const Front expected = own      ? Front::kShowsToken
+                           : at < 4 ? Front::kOtherProtocol
+                           : at < 6 ? Front::kOtherVersion
+                                    : Front::kOtherToken;
+    EXPECT_EQ(kHello.judge(std::span(bytes).first<HelloFormat::kFrontSize>(), token), expected) << at;
   }
 }
 
@@ -220,6 +224,67 @@ TEST_F(Meeting, AWrongTokenIsDroppedBeforeTheHelloIsWhole) {
   EXPECT_EQ(strangers_, 2);
 }
 
+// One cause each, so that who reads the log does not look for a wrong token where there is none.
+TEST_F(Meeting, TheLogSaysWhyANewcomerIsDropped) {
+  const auto said_of = [this](std::vector<std::byte> words, std::size_t at) {
+    logged_.clear();
+    words[at] ^= std::byte{1};
+    const net::Socket one = stranger();
+    say(one, std::span(words).first(HelloFormat::kFrontSize));
+    hear_nobody();
+    EXPECT_TRUE(closed(one));
+    return logged_;
+  };
+  const auto hello = hello_with(invitation_.token);
+  EXPECT_THAT(said_of(hello, 0), HasSubstr(": it does not speak clustar's test protocol\n"));
+  EXPECT_THAT(said_of(hello, 5), HasSubstr(": it speaks version 6 of the test protocol, allowed is 7; load the same"));
+  EXPECT_THAT(said_of(hello, 23), HasSubstr(": it showed another token than this listener's\n"));
+  logged_.clear();
+  const net::Socket gone = stranger();
+  say(gone, std::span(hello).first(3));
+  ::shutdown(gone.fd(), SHUT_WR);
+  hear_nobody();
+  EXPECT_THAT(logged_, HasSubstr(": it closed the connection after 3 of 40 bytes\n"));
+}
+
+TEST_F(Meeting, TheLogSaysWhoWasTooSlow) {
+  const net::Socket silent = stranger();
+  hear_nobody();
+  clock_.time += Reception::kHelloTimeout;
+  hear_nobody();
+  EXPECT_THAT(logged_, HasSubstr(": it said nothing for 5 s\n"));
+  logged_.clear();
+  const net::Socket slow = stranger();
+  const auto hello = hello_with(invitation_.token);
+  say(slow, std::span(hello).first(39));
+  hear_nobody();
+  clock_.time += Reception::kHelloTimeout;
+  hear_nobody();
+  EXPECT_THAT(logged_, HasSubstr(": it said 39 of 40 bytes and no more in time\n"));
+}
+
+TEST_F(Meeting, TheLogSaysWhoMadeRoom) {
+  std::vector<net::Socket> flood;
+  for (std::size_t i = 0; i < Reception::kMaxNewcomers; ++i) flood.push_back(stranger());
+  hear_nobody();
+  EXPECT_EQ(logged_, "");
+  flood.push_back(stranger());
+  hear_nobody();
+  EXPECT_THAT(logged_, HasSubstr(": it was the oldest of 256 that were still to say their hello, and others came\n"));
+}
+
+TEST_F(Meeting, TheLogSaysThatATransportRefusedOneWithTheToken) {
+  const net::Socket peer = stranger();
+  say(peer, hello_with(invitation_.token));
+  const auto heard = hear();
+  ASSERT_EQ(heard.size(), 1u);
+  reception_->drop(heard[0]);
+  EXPECT_THAT(logged_, HasSubstr(": it showed the token, but the rest of what it said does not fit this listener\n"));
+  reception_->drop(heard[0], "it came twice");
+  EXPECT_THAT(logged_, HasSubstr(": it came twice\n"));
+  EXPECT_EQ(strangers_, 2);
+}
+
 TEST_F(Meeting, OfTooManyTheOldestMakesRoomButNotAPeerThatSpoke) {
   std::vector<net::Socket> flood;
   const net::Socket peer = stranger();
@@ -335,6 +400,35 @@ TEST_F(Meeting, ADialTriesAgainAndReportsTheFirstFailure) {
     return;
   }
   FAIL() << "it goes on for ever";
+}
+
+// Who polls on after the end learns the same again, and nobody is dialed.
+TEST_F(Meeting, ADialThatHasFailedForGoodRepeatsItsError) {
+  Dial caller = dial(invitation_.endpoints);
+  std::array<std::byte, 1> answer{};
+  ASSERT_TRUE(caller.begin_try());
+  ASSERT_TRUE(caller.open(hello_with(invitation_.token)));
+  const auto end = caller.failed({ErrorCode::kInvalidUsage, "the first"});
+  ASSERT_FALSE(end);
+  EXPECT_EQ(end.error().message, "the first");
+  hear_nobody();
+  const int strangers = strangers_;
+  for (int polls = 0; polls < 3; ++polls) {
+    EXPECT_FALSE(caller.begin_try());
+    const auto heard = caller.hear(answer);
+    ASSERT_FALSE(heard);
+    EXPECT_EQ(heard.error().message, "the first");
+    EXPECT_EQ(heard.error().code, ErrorCode::kInvalidUsage);
+    const auto opened = caller.open(hello_with(invitation_.token));
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().message, "the first");
+    const auto again = caller.failed({ErrorCode::kRemote, "another"});
+    ASSERT_FALSE(again);
+    EXPECT_EQ(again.error().message, "the first");
+    clock_.time += seconds(60);
+  }
+  hear_nobody();
+  EXPECT_EQ(strangers_, strangers) << "nobody was dialed";
 }
 
 TEST_F(Meeting, ADialSaysWhenNobodyTookItsHello) {

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <deque>
+#include <optional>
+
 namespace clustar::transport::io::verbs {
 namespace {
 
@@ -125,6 +129,56 @@ TEST(UdCycle, WhoDidNotSendDidNotFail) {
     EXPECT_EQ(sent.pass(milliseconds(20), false, i % 2 == 0), Verdict::kGoesOn) << i;
     sent.sleep(UdCycle::kMemory + milliseconds(100));
   }
+}
+
+TEST(UdSweep, AnEmptyQueueTellsAtOnce) {
+  UdSweep sweep(64);
+  const TimePoint now = TimePoint{} + seconds(3);
+  EXPECT_EQ(sweep.on_taken(0, now), now);
+  EXPECT_EQ(sweep.on_taken(63, now), std::nullopt);
+  EXPECT_EQ(sweep.on_taken(0, now + milliseconds(1)), now + milliseconds(1)) << "the later time counts";
+  EXPECT_EQ(sweep.on_taken(63, now + milliseconds(2)), std::nullopt) << "counted anew";
+  EXPECT_EQ(sweep.on_taken(1, now + milliseconds(3)), now + milliseconds(2));
+}
+
+// A queue that is full whenever it is looked at: what comes in takes the place of what is taken. Each completion knows
+// when it came, so that it shows whether one from before the time that is told is left.
+TEST(UdSweep, AQueueThatIsNeverEmptyIsSweptAllTheSame) {
+  constexpr std::size_t kMost = 100;
+  UdSweep sweep(kMost);
+  TimePoint now = TimePoint{} + seconds(3);
+  std::deque<TimePoint> queue(kMost, now);
+  int swept = 0;
+  for (int i = 0; i < 1000; ++i) {
+    now += Duration(1000);
+    const std::size_t count = 1 + static_cast<std::size_t>(i) % 7;
+    for (std::size_t taken = 0; taken < count; ++taken) {
+      queue.pop_front();
+      queue.push_back(now);
+    }
+    const auto until = sweep.on_taken(count, now);
+    if (!until) continue;
+    ++swept;
+    EXPECT_LE(*until, queue.front()) << "none from before is left";
+    EXPECT_LE(now - *until, Duration(1000) * static_cast<int>(kMost));
+  }
+  EXPECT_GE(swept, 30) << "4000 were taken, about 100 for each";
+}
+
+// The receiver of a failed queue pair that others keep busy: it goes on after its pause, not never.
+TEST(UdSweep, ABusyReceiverLetsAFailedQueuePairGoOn) {
+  UdCycle cycle(kLinkPatience);
+  UdSweep sweep(4096);
+  TimePoint now = TimePoint{} + seconds(3);
+  EXPECT_EQ(cycle.on_failure(now, true), Verdict::kGoesOn);
+  const TimePoint failed = now;
+  while (cycle.down() && now - failed < seconds(1)) {
+    now += std::chrono::microseconds(10);
+    const auto swept = sweep.on_taken(64, now);
+    if (swept && cycle.due(*swept)) cycle.on_resumed(now);
+  }
+  EXPECT_GE(now - failed, UdCycle::kPause);
+  EXPECT_LT(now - failed, UdCycle::kPause + milliseconds(2));
 }
 
 }  // namespace

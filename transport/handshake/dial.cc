@@ -41,13 +41,14 @@ Dial::Dial(const Clock& clock, Caller caller, std::vector<net::Endpoint> endpoin
 
 bool Dial::begin_try() {
   const TimePoint now = clock_.now();
-  if (trying_ || !plan_.due(now)) return false;
+  if (final_ || trying_ || !plan_.due(now)) return false;
   trying_ = true;
   plan_.begin(now);
   return true;
 }
 
 Result<void> Dial::open(std::span<const std::byte> hello) {
+  if (final_) return tl::unexpected(*final_);
   const auto local = std::ranges::find_if(
       caller_.addresses, [this](const net::Address& address) { return address.ipv6() == remote().ipv6(); });
   auto socket = net::start_connect(*local, remote(), caller_.options);
@@ -95,6 +96,7 @@ Result<bool> Dial::greeted() {
 }
 
 Result<bool> Dial::hear(std::span<std::byte> into) {
+  if (final_) return tl::unexpected(*final_);
   if (lines_.empty()) return false;
   if (const auto all = connected(); !all || !*all) return all;
   if (const auto all = greeted(); !all || !*all) return all;
@@ -119,7 +121,8 @@ Result<std::unique_ptr<SendChannel>> Dial::failed(const Error& error) {
   trying_ = false;
   lines_.clear();
   have_ = 0;
-  if (auto last = plan_.on_failure(error, clock_.now())) return tl::unexpected(std::move(*last));
+  if (!final_) final_ = plan_.on_failure(error, clock_.now());
+  if (final_) return tl::unexpected(*final_);
   return nullptr;
 }
 

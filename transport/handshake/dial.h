@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ struct Caller {
   Error not_a_handle() const;
 };
 
+// Once it has failed for good, every call reports that failure again, and nobody is dialed any more.
 class Dial {
  public:
   // `endpoints`: those that the caller reaches; not empty.
@@ -48,7 +50,7 @@ class Dial {
   // True once all hellos are said and `into` is filled with what the first connection answered; again for what it says
   // next. False without connections, too.
   Result<bool> hear(std::span<std::byte> into);
-  // Ends the try. Null when there will be another.
+  // Ends the try. Null when there will be another; else the error that is final.
   Result<std::unique_ptr<SendChannel>> failed(const Error& error);
 
   const Caller& caller() const { return caller_; }
@@ -76,6 +78,7 @@ class Dial {
   bool trying_ = false;
   std::vector<Line> lines_;
   std::size_t have_ = 0;  // of the answer
+  std::optional<Error> final_{};
 };
 
 }  // namespace clustar::transport::handshake

@@ -6,6 +6,22 @@
 #include <utility>
 
 namespace clustar::transport::handshake {
+namespace {
+
+std::string full() {
+  return fmt::format("it was the oldest of {} that were still to say their hello, and others came",
+                     Reception::kMaxNewcomers);
+}
+
+std::string too_late(const Newcomer& newcomer) {
+  if (newcomer.have == 0) {
+    return fmt::format("it said nothing for {} s",
+                       std::chrono::duration_cast<std::chrono::seconds>(Reception::kHelloTimeout).count());
+  }
+  return fmt::format("it said {} of {} bytes and no more in time", newcomer.have, newcomer.said.size());
+}
+
+}  // namespace
 
 Result<Reception> Reception::open(Host host, const HelloFormat& hello, std::span<const net::Address> addresses,
                                   const net::SocketOptions& options, std::size_t room) {
@@ -52,8 +68,12 @@ Result<void> Reception::take(const net::Socket& listening) {
     // Out of descriptors, or a flood of silent connections: the oldest stranger makes room, no peer is turned away.
     if (!socket && newcomers_.empty()) return tl::unexpected(socket.error());
     if (socket && !*socket) break;
-    if (!socket || newcomers_.size() >= kMaxNewcomers) drop_oldest();
-    if (!socket) continue;
+    if (!socket) {
+      drop_oldest(fmt::format("it was the oldest that was still to say its hello, and room was needed: {}",
+                              socket.error().message));
+      continue;
+    }
+    if (newcomers_.size() >= kMaxNewcomers) drop_oldest(full());
     newcomers_.push_back({std::move(*socket), from, deadline, std::vector<std::byte>(hello_.size)});
   }
   return {};
@@ -62,28 +82,49 @@ Result<void> Reception::take(const net::Socket& listening) {
 void Reception::hear_into(std::vector<Newcomer>& heard) {
   const TimePoint now = host_.clock.now();
   std::erase_if(newcomers_, [&](Newcomer& newcomer) {
-    const Fate fate = hear(newcomer);
-    if (fate == Fate::kWaits && now < newcomer.deadline) return false;
-    if (fate == Fate::kHeard) {
+    const Hearing hearing = hear(newcomer);
+    if (hearing.fate == Fate::kWaits && now < newcomer.deadline) return false;
+    if (hearing.fate == Fate::kHeard) {
       heard.push_back(std::move(newcomer));
     } else {
-      drop(newcomer);
+      drop(newcomer, hearing.fate == Fate::kWaits ? too_late(newcomer) : hearing.why);
     }
     return true;
   });
 }
 
-Reception::Fate Reception::hear(Newcomer& newcomer) const {
+Reception::Hearing Reception::hear(Newcomer& newcomer) const {
   while (newcomer.have < newcomer.said.size()) {
     const net::IoResult got = net::read_some(newcomer.socket.fd(), std::span(newcomer.said).subspan(newcomer.have));
-    if (got.kind == net::IoResult::Kind::kWouldBlock) return Fate::kWaits;
-    if (got.kind != net::IoResult::Kind::kBytes) return Fate::kStranger;
+    if (got.kind == net::IoResult::Kind::kWouldBlock) return {Fate::kWaits};
+    if (got.kind == net::IoResult::Kind::kError) {
+      return {Fate::kStranger,
+              fmt::format("after {} of {} bytes: {}", newcomer.have, newcomer.said.size(), describe_errno(got.error))};
+    }
+    if (got.kind != net::IoResult::Kind::kBytes) {
+      return {Fate::kStranger,
+              fmt::format("it closed the connection after {} of {} bytes", newcomer.have, newcomer.said.size())};
+    }
     const bool shown = newcomer.have >= HelloFormat::kFrontSize;
     newcomer.have += got.bytes;
     if (shown || newcomer.have < HelloFormat::kFrontSize) continue;
-    if (!hello_.shows(std::span(newcomer.said).first<HelloFormat::kFrontSize>(), token_)) return Fate::kStranger;
+    if (std::string fault = fault_of(newcomer); !fault.empty()) return {Fate::kStranger, std::move(fault)};
   }
-  return Fate::kHeard;
+  return {Fate::kHeard};
+}
+
+// Empty: it shows the token.
+std::string Reception::fault_of(const Newcomer& newcomer) const {
+  const auto front = std::span(newcomer.said).first<HelloFormat::kFrontSize>();
+  switch (hello_.judge(front, token_)) {
+    case Front::kShowsToken: break;
+    case Front::kOtherProtocol: return fmt::format("it does not speak clustar's {} protocol", host_.transport);
+    case Front::kOtherVersion:
+      return fmt::format("it speaks version {} of the {} protocol, allowed is {}; load the same plugin on all ranks",
+                         HelloFormat::version_of(front), host_.transport, hello_.version);
+    case Front::kOtherToken: return "it showed another token than this listener's";
+  }
+  return "";
 }
 
 void Reception::answer(Newcomer newcomer, std::span<const std::byte> words, std::size_t more, Duration limit) {
@@ -92,21 +133,20 @@ void Reception::answer(Newcomer newcomer, std::span<const std::byte> words, std:
   newcomer.answered.assign(words.begin(), words.end());
   newcomer.said.resize(newcomer.said.size() + more);
   newcomer.deadline = host_.clock.now() + limit;
-  if (newcomers_.size() >= kMaxNewcomers) drop_oldest();
+  if (newcomers_.size() >= kMaxNewcomers) drop_oldest(full());
   newcomers_.push_back(std::move(newcomer));
 }
 
-void Reception::drop(const Newcomer& newcomer) const {
+void Reception::drop(const Newcomer& newcomer, std::string_view why) const {
   host_.count_stranger();
-  host_.log.info(fmt::format("{}: dropped a connection from {} that did not show this listener's token, or not in time",
-                             host_.transport, newcomer.from.to_string()));
+  host_.log.info(fmt::format("{}: dropped a connection from {}: {}", host_.transport, newcomer.from.to_string(), why));
 }
 
 // Who was answered has shown the token: it goes only where all have.
-void Reception::drop_oldest() {
+void Reception::drop_oldest(const std::string& why) {
   auto oldest = std::ranges::find_if(newcomers_, [](const Newcomer& one) { return one.answered.empty(); });
   if (oldest == newcomers_.end()) oldest = newcomers_.begin();
-  drop(*oldest);
+  drop(*oldest, why);
   newcomers_.erase(oldest);
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "transport/base/log.h"
@@ -54,18 +55,26 @@ class Reception {
   Result<std::vector<Newcomer>> hear();
   // Says it to somebody who was heard, and awaits `more` bytes behind what it said.
   void answer(Newcomer newcomer, std::span<const std::byte> words, std::size_t more, Duration limit);
-  // It showed the token but not all that the transport wants to see.
-  void drop(const Newcomer& newcomer) const;
+  // It showed the token but not all that the transport wants to see. `why`: in the log, behind "dropped a connection
+  // from <address>: ".
+  void drop(
+      const Newcomer& newcomer,
+      std::string_view why = "it showed the token, but the rest of what it said does not fit this listener") const;
 
  private:
   enum class Fate : std::uint8_t { kWaits, kStranger, kHeard };
+  struct Hearing {
+    Fate fate = Fate::kWaits;
+    std::string why{};  // of a stranger
+  };
 
   Reception(Host host, const HelloFormat& hello) : host_(std::move(host)), hello_(hello) {}
 
   Result<void> take(const net::Socket& listening);
   void hear_into(std::vector<Newcomer>& heard);
-  Fate hear(Newcomer& newcomer) const;
-  void drop_oldest();
+  Hearing hear(Newcomer& newcomer) const;
+  std::string fault_of(const Newcomer& newcomer) const;
+  void drop_oldest(const std::string& why);
 
   Host host_;
   HelloFormat hello_;

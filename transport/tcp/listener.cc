@@ -26,7 +26,7 @@ Result<std::unique_ptr<RecvChannel>> TcpListener::poll_accept() {
   auto heard = reception_.hear();
   if (!heard) return tl::unexpected(heard.error());
   for (handshake::Newcomer& newcomer : *heard) {
-    if (!admit(newcomer)) reception_.drop(newcomer);
+    if (const auto admitted = admit(newcomer); !admitted) reception_.drop(newcomer, admitted.error().message);
   }
   drop_dead_gatherings();
   for (auto gathering = gatherings_.begin(); gathering != gatherings_.end(); ++gathering) {
@@ -40,23 +40,29 @@ Result<std::unique_ptr<RecvChannel>> TcpListener::poll_accept() {
   return nullptr;
 }
 
-bool TcpListener::admit(handshake::Newcomer& newcomer) {
+Result<void> TcpListener::admit(handshake::Newcomer& newcomer) {
+  const auto refuse = [](const char* why) { return fail(ErrorCode::kRemote, why); };
   const auto parsed = Hello::parse(std::span(newcomer.said).first<Hello::kSize>());
-  if (!parsed || parsed->settings != nic_.context().settings.shared) return false;
+  if (!parsed) return refuse("its hello has fields that this version does not know");
+  if (parsed->settings != nic_.context().settings.shared) {
+    return refuse("its CLUSTAR_TCP_EAGER_BYTES or CLUSTAR_TCP_WINDOW_BYTES is not this rank's; set them alike");
+  }
   const Hello& hello = *parsed;
   auto gathering = std::find_if(gatherings_.begin(), gatherings_.end(),
                                 [&](const Gathering& known) { return known.connection_id == hello.connection_id; });
   const std::size_t wanted = hello.data_sockets + std::size_t{1};
   if (gathering == gatherings_.end()) {
-    if (gatherings_.size() == kMaxGatherings) return false;
+    if (gatherings_.size() == kMaxGatherings) return refuse("too many others have not opened all their sockets yet");
     gathering = gatherings_.emplace(gatherings_.end());
     gathering->connection_id = hello.connection_id;
     gathering->from = newcomer.from;
     gathering->sockets.resize(wanted);
   }
-  if (gathering->sockets.size() != wanted || gathering->sockets[hello.role]) return false;
+  if (gathering->sockets.size() != wanted || gathering->sockets[hello.role]) {
+    return refuse("it is not the socket that its connection still lacks");
+  }
   gathering->sockets[hello.role] = std::move(newcomer.socket);
-  return true;
+  return {};
 }
 
 // A connector that died half-way would otherwise be kept for as long as the listener lives.

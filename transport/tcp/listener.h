@@ -31,8 +31,8 @@ class TcpListener final : public Listener {
 
   TcpListener(Nic& nic, handshake::Reception reception) : nic_(nic), reception_(std::move(reception)) {}
 
-  // False: it has no place here.
-  bool admit(handshake::Newcomer& newcomer);
+  // Error: why it has no place here.
+  Result<void> admit(handshake::Newcomer& newcomer);
   void drop_dead_gatherings();
   Result<std::unique_ptr<RecvChannel>> welcome(Gathering& gathering);
 

@@ -5,10 +5,14 @@
 
 namespace clustar::transport::handshake {
 
-bool HelloFormat::shows(std::span<const std::byte, kFrontSize> front, const Token& token) const {
-  const WireReader reader(front);
-  return reader.load<std::uint32_t, 0>() == magic && reader.load<std::uint16_t, 4>() == version &&
-         equal_in_constant_time(front.subspan<8>(), token);
+Front HelloFormat::judge(std::span<const std::byte, kFrontSize> front, const Token& token) const {
+  if (WireReader(front).load<std::uint32_t, 0>() != magic) return Front::kOtherProtocol;
+  if (version_of(front) != version) return Front::kOtherVersion;
+  return equal_in_constant_time(front.subspan<8>(), token) ? Front::kShowsToken : Front::kOtherToken;
+}
+
+std::uint16_t HelloFormat::version_of(std::span<const std::byte, kFrontSize> front) {
+  return WireReader(front).load<std::uint16_t, 4>();
 }
 
 }  // namespace clustar::transport::handshake

@@ -13,14 +13,23 @@ namespace clustar::transport::handshake {
 // Random, one per listener. Only who was given its handle knows it.
 using Token = std::array<std::byte, 16>;
 
+// What somebody shows who begins like this.
+enum class Front : std::uint8_t {
+  kShowsToken,
+  kOtherProtocol,  // another magic
+  kOtherVersion,
+  kOtherToken,
+};
+
 struct HelloFormat {
   static constexpr std::size_t kFrontSize = 24;
   std::uint32_t magic = 0;
   std::uint16_t version = 0;
   std::size_t size = kFrontSize;  // of the whole hello
 
-  // Whether somebody who begins like this knows the token.
-  bool shows(std::span<const std::byte, kFrontSize> front, const Token& token) const;
+  // The first of these that holds, in the order of the bytes. The token is compared in constant time.
+  Front judge(std::span<const std::byte, kFrontSize> front, const Token& token) const;
+  static std::uint16_t version_of(std::span<const std::byte, kFrontSize> front);
 };
 
 }  // namespace clustar::transport::handshake

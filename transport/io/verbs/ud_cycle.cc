@@ -1,5 +1,7 @@
 #include "transport/io/verbs/ud_cycle.h"
 
+#include <algorithm>
+
 namespace clustar::transport::io::verbs {
 
 UdCycle::Verdict UdCycle::on_failure(TimePoint now, bool port_active) {
@@ -29,6 +31,19 @@ void UdCycle::on_success(TimePoint now) {
   if (down_ || now - resumed_at_ < kProof) return;
   since_.reset();
   active_since_.reset();
+}
+
+std::optional<TimePoint> UdSweep::on_taken(std::size_t count, TimePoint now) {
+  if (count == 0) {
+    left_ = 0;
+    return now;
+  }
+  if (left_ == 0) {
+    since_ = now;
+    left_ = most_;
+  }
+  left_ -= std::min(left_, count);
+  return left_ == 0 ? std::optional(since_) : std::nullopt;
 }
 
 }  // namespace clustar::transport::io::verbs

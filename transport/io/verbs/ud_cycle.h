@@ -5,6 +5,7 @@
 // calls, and receives that the NIC had taken have come back by then.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -50,6 +51,23 @@ class UdCycle {
   TimePoint resumed_at_{};
   std::optional<TimePoint> since_{};         // of failing
   std::optional<TimePoint> active_since_{};  // and the port was active each time
+};
+
+// Up to when all that was complete has been taken from a completion queue, also where it is never found empty because
+// packets come as fast as they are taken: `most` completions after a time, none from before it is left. Pure.
+class UdSweep {
+ public:
+  // `most`: that can wait at once; at least 1.
+  explicit UdSweep(std::size_t most) : most_(most) {}
+
+  // `count` completions were taken just now, 0: there was none; what was complete at `now` comes before what came
+  // later. A time: whatever was complete then has been taken.
+  std::optional<TimePoint> on_taken(std::size_t count, TimePoint now);
+
+ private:
+  const std::size_t most_;
+  TimePoint since_{};
+  std::size_t left_ = 0;  // 0: a new one begins
 };
 
 }  // namespace clustar::transport::io::verbs

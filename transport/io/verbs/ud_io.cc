@@ -348,10 +348,8 @@ Result<std::size_t> UdIo::receive(std::span<RxPacket> packets) {
         rx_->give_back(done.wr_id);
       }
     }
-    if (taken->empty()) {
-      tx_->resume(now);
-      break;
-    }
+    if (const auto swept = sweep_.on_taken(taken->size(), now)) tx_->resume(*swept, now);
+    if (taken->empty()) break;
   }
   if (auto posted = rx_->post(); !posted) lost_ = posted.error();
   counters_.packets_received += count;

@@ -18,6 +18,7 @@
 #include "transport/io/verbs/device.h"
 #include "transport/io/verbs/device_writer.h"
 #include "transport/io/verbs/memory.h"
+#include "transport/io/verbs/ud_cycle.h"
 #include "transport/io/verbs/ud_peers.h"
 #include "transport/io/verbs/ud_rx.h"
 #include "transport/io/verbs/ud_tx.h"
@@ -140,12 +141,13 @@ class UdIo final : public PacketIo {
   std::unique_ptr<UdTx> tx_;
   std::unique_ptr<DeviceWriter> writer_;
   std::string writer_problem_;
-  std::byte nothing_{};          // what memory of no length is registered as
-  std::optional<Error> lost_;    // the device
-  bool took_less_ = false;       // the last send()
-  bool unresolved_ = false;      // because handles of a peer were awaited
-  std::uint64_t completed_ = 0;  // by tx_, when it did
-  TimePoint events_at_{};        // when to look for the device's events again
+  std::byte nothing_{};                    // what memory of no length is registered as
+  UdSweep sweep_{options_.receive_slots};  // of what is received
+  std::optional<Error> lost_;              // the device
+  bool took_less_ = false;                 // the last send()
+  bool unresolved_ = false;                // because handles of a peer were awaited
+  std::uint64_t completed_ = 0;            // by tx_, when it did
+  TimePoint events_at_{};                  // when to look for the device's events again
 };
 
 }  // namespace clustar::transport::io::verbs

@@ -62,9 +62,9 @@ class UdTx {
   };
   // To be called now and then, in the sending thread. Error: the device's end.
   Result<Trouble> maintain(TimePoint now);
-  // Lets queue pairs go on that may. All receives that were complete at `now` have been taken: a queue pair that begins
-  // anew forgets what of its own is in a completion queue.
-  void resume(TimePoint now);
+  // Lets queue pairs go on that may. All receives that were complete at `swept`, which is not after `now`, have been
+  // taken: a queue pair that begins anew forgets what of its own is in a completion queue.
+  void resume(TimePoint swept, TimePoint now);
   // How long the sending thread may leave that alone.
   Duration until_due();
 

@@ -87,11 +87,11 @@ Result<UdTx::Trouble> UdTx::maintain(TimePoint now) {
   return trouble_;
 }
 
-void UdTx::resume(TimePoint now) {
+void UdTx::resume(TimePoint swept, TimePoint now) {
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; troubled_ && i < paths_.size() && !lost_; ++i) {
     PathState& path = paths_[i];
-    if (!path.problem || !path.cycle.due(now) || !path.batches.empty()) continue;
+    if (!path.problem || !path.cycle.due(swept) || !path.batches.empty()) continue;
     auto done = path.sends_only ? path.pair.resume_sending() : path.pair.to_reset();
     if (done && !path.sends_only) done = start(path.pair);
     if (!done) {
