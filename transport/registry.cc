@@ -62,6 +62,18 @@ Result<mlt::driver::OpenDevice> device_opener(const Config& config, Module& modu
   });
 }
 
+// Which memory they reach, which `module` knows once device_opener() has opened it.
+mlt::driver::FindReach reach_finder(const Config& config, const Module& module) {
+  if (config.io == "udp") return {};
+  const auto found = module.find(mlt::driver::kFindReach);
+  if (found == nullptr) return {};
+  const auto find = reinterpret_cast<mlt::driver::FindModuleReach>(found);
+  return [find, config](const net::Interface& interface, const net::Address& local) {
+    auto reach = find(config, interface, local);
+    return reach ? std::move(*reach) : mlt::driver::Reach{gdr::kHostOnly, reach.error().message};
+  };
+}
+
 Result<Selection> create_mlt(const Config& config, const Clock& clock, const Log& log) {
   Module module;
   auto open = device_opener(config, module);
@@ -86,7 +98,8 @@ Result<Selection> create_mlt(const Config& config, const Clock& clock, const Log
     };
   }
   // `open` and what it opens belong to the transport, which goes before the module.
-  auto transport = mlt::driver::MltTransport::create(config, clock, log, std::move(*open), std::move(adjust));
+  auto transport = mlt::driver::MltTransport::create(config, clock, log, std::move(*open), std::move(adjust),
+                                                     reach_finder(config, module));
   return selected(std::move(module), std::move(transport));
 }
 

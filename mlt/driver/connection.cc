@@ -46,10 +46,6 @@ Result<void> Connection::attach(Engine::End end, const net::Address& host, const
 }
 
 Result<std::unique_ptr<transport::Mr>> Connection::register_memory(const gdr::MemoryRef& memory) {
-  if (memory.kind != gdr::MemoryKind::kHost) {
-    return fail(ErrorCode::kInvalidArgument,
-                std::string("mlt registers host memory only, not ") + gdr::to_string(memory.kind));
-  }
   auto mr = engine_.reg_mr(memory);
   if (!mr) return tl::unexpected(mr.error());
   return std::make_unique<ChannelMr>(memory, std::move(*mr), anchor_);
@@ -59,6 +55,8 @@ std::uint64_t Connection::slot(std::int32_t tag, std::uint32_t tag_seq) const {
   const std::uint64_t which = std::uint64_t{static_cast<std::uint32_t>(tag)} << 32 | tag_seq;
   return std::max<std::uint64_t>(mix64(mix64(secret_) + which), 1);
 }
+
+bool Connection::on_device(const transport::Mr& mr) { return mr.memory().kind != gdr::MemoryKind::kHost; }
 
 const io::Mr* Connection::io_mr(const transport::Mr& mr) { return static_cast<const ChannelMr&>(mr).io_mr(); }
 

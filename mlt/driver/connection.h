@@ -44,8 +44,10 @@ class Connection : public Engine::Client {
     Connection* connection;  // guarded by the engine's lock; null once the channel is gone
   };
   class ChannelMr;
-  // Host memory only.
+  // Errors: as Engine::reg_mr.
   Result<std::unique_ptr<transport::Mr>> register_memory(const gdr::MemoryRef& memory);
+  // The processor neither reads nor writes it.
+  static bool on_device(const transport::Mr& mr);
   static const io::Mr* io_mr(const transport::Mr& mr);
   virtual bool uses(const transport::Mr& mr) const = 0;  // in a request that is not done
   // The name of the place of a message for devices that place payload: the same at both ends, another for each message

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gdr/memory.h"
 #include "mlt/driver/handshake.h"
 #include "transport/base/result.h"
 #include "transport/base/time.h"
@@ -19,8 +20,18 @@ namespace clustar::mlt::driver {
 namespace io = transport::io;
 namespace net = transport::net;
 
+// Which memory a NIC reaches.
+struct Reach {
+  std::uint32_t kinds = gdr::kHostOnly;  // a set of gdr::bit(kind); others than host need PacketIo::writer()
+  std::string why;                       // DeviceProperties::gdr
+  bool force_flush = false;              // DeviceProperties::force_flush
+};
+// Of a device that may not be open yet.
+using FindReach = std::function<Reach(const net::Interface& interface, const net::Address& local)>;
+
 struct Device {
   std::unique_ptr<io::PacketIo> io;
+  Reach reach;
   Datapath datapath = Datapath::kUdp;
   Ports ports;  // of this side, one per path
   // Called as PacketIo's data path is: by one thread at a time.

@@ -40,6 +40,7 @@ Engine::Engine(Device device, const Options& options, std::string name, const Co
       options_(options),
       device_(std::move(device)),
       sealing_(std::move(sealing)),
+      writes_(device_.io->writer() ? std::make_unique<DeviceWrites>(*device_.io->writer()) : nullptr),
       core_(options_, seed),
       queue_(std::make_unique<transport::FifoOrder>()),
       waker_(std::move(waker)) {
@@ -121,6 +122,7 @@ void Engine::close(ConnectionId id) {
   }
   // What the device took may still read memory whose owner takes it back.
   device_.io->settle();
+  if (writes_) writes_->drop(id);
   core_.close(id);  // before its options
   leave_communicator(gone.communicator);
   if (sealing_) sealing_->remove(id);
@@ -241,12 +243,14 @@ bool Engine::turn(TimePoint now, const std::atomic<bool>* done) {
   drain_posts(now);
   if (lost_) return false;
   if (gathered_ > 0) transmit(now);
-  bool busy = receive(now) || posted;
+  bool busy = step_writes() || posted;
+  busy = receive(now) || busy;
   if (core_.next_timeout() <= now) {
     core_.on_timeout(now);
     busy = true;
   }
   handle_events(now);
+  busy = step_writes() || busy;
   const bool waits = done != nullptr && busy && done->load(std::memory_order_relaxed);
   if (!waits) busy = transmit(now) || busy;
   if (now >= check_at_) check_some(now);
@@ -256,6 +260,7 @@ bool Engine::turn(TimePoint now, const std::atomic<bool>* done) {
 bool Engine::receive(TimePoint now) {
   bool any = false;
   for (int burst = 0; burst < kReceiveBursts; ++burst) {
+    if (lost_ || (writes_ && writes_->behind())) return any;
     const auto got = device_.io->receive(rx_);
     if (!got) {
       fail_device(got.error());
@@ -437,59 +442,6 @@ void Engine::fail_device(const Error& error) {
   lost_ = Error{ErrorCode::kSystem, fmt::format("mlt: device {}: {}", name_, error.message)};
   for (std::size_t id = 0; id < attached_.size(); ++id) {
     if (attached_[id].client != nullptr) attached_[id].client->on_failure(*lost_);
-  }
-}
-
-bool Engine::callers_are_silent() const {
-  const auto now = context_.clock.now().time_since_epoch().count();
-  return now - caller_at_.load(std::memory_order_relaxed) > kSilence.count();
-}
-
-void Engine::sleep(std::span<const int> readable, Duration timeout) {
-  asleep_.store(true);
-  if (!has_posts_.load() && !stop_) waker_.wait(readable, timeout);
-  asleep_.store(false);
-}
-
-void Engine::wake_thread() {
-  if (asleep_.exchange(false)) waker_.wake();
-}
-
-Duration Engine::sleep_time() {
-  const TimePoint now = context_.clock.now();
-  const TimePoint next = core_.next_timeout();
-  Duration time = next == TimePoint::max() ? kLongestSleep : std::min(next - now, kLongestSleep);
-  if (pending_count_ > 0 || device_.readable_fds.empty())
-    time = std::min(time, kBlind);  // nobody tells when there is room
-  return std::max(time, Duration(0));
-}
-
-// Awake once per kSilence while callers do the work; when they are silent, whenever something comes or is due.
-void Engine::run() {
-  TimePoint worked_at{};
-  while (!stop_) {
-    if (context_.mode == EngineMode::kAuto && !callers_are_silent()) {
-      waker_.wait({}, kSilence);
-      continue;
-    }
-    Duration time{};
-    bool lost = false;
-    {
-      const std::lock_guard lock(mutex_);
-      const TimePoint now = context_.clock.now();
-      if (turn(now, nullptr)) worked_at = now;
-      time = sleep_time();
-      if (time > Duration(0) && device_.before_sleep) time = std::min(time, device_.before_sleep());
-      lost = lost_.has_value();
-    }
-    const bool spins = context_.mode == EngineMode::kThread && context_.clock.now() - worked_at < kSpin;
-    // A device that is lost may be readable for ever.
-    if (spins) continue;
-    if (lost) {
-      sleep({}, kLongestSleep);
-    } else {
-      sleep(device_.readable_fds, time);
-    }
   }
 }
 

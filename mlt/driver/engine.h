@@ -20,6 +20,7 @@
 
 #include "mlt/core/endpoint.h"
 #include "mlt/driver/device.h"
+#include "mlt/driver/device_writes.h"
 #include "mlt/driver/sealing.h"
 #include "transport/api/send_queue.h"
 #include "transport/api/transport.h"
@@ -63,6 +64,7 @@ class Engine {
     virtual bool may_begin(std::uint32_t) { return true; }
     virtual void begin(std::uint32_t, TimePoint) {}
     virtual void on_offered(std::uint32_t request) = 0;  // after want_offered(): the device was offered what may go
+    virtual void on_written(std::uint32_t) {}            // after DeviceWrites::wait()
     virtual void check(TimePoint now) = 0;               // now and then: is the peer still there?
     virtual void on_failure(const Error& error) = 0;
 
@@ -97,7 +99,8 @@ class Engine {
   const Options& options() const { return options_; }
   const Ports& ports() const { return device_.ports; }
   Datapath datapath() const { return device_.datapath; }
-  Result<std::unique_ptr<io::Mr>> reg_mr(const gdr::MemoryRef& memory) { return device_.io->reg_mr(memory); }
+  // Error kInvalidArgument: memory of a kind that is not in the device's reach, or that packets cannot be sealed in.
+  Result<std::unique_ptr<io::Mr>> reg_mr(const gdr::MemoryRef& memory);
   std::mutex& mutex() { return mutex_; }
 
   // Waits for the lock. `id` is written with it held: the client may be called before this returns. `channel` says what
@@ -124,6 +127,7 @@ class Engine {
   // packets are not sealed: what is placed was not verified. close() cancels what was not.
   io::Landing expect(ConnectionId connection, std::uint64_t slot, const io::MemorySlice& target);
   void cancel(ConnectionId connection, io::Landing landing);
+  DeviceWrites* writes() { return writes_.get(); }  // null: the device reaches host memory only
   void drain_posts(TimePoint now);
   void handle_events(TimePoint now);
   Endpoint& core() { return core_; }
@@ -182,6 +186,7 @@ class Engine {
 
   bool turn(TimePoint now, const std::atomic<bool>* done);  // true: something happened
   bool receive(TimePoint now);
+  bool step_writes();
   bool transmit(TimePoint now);
   bool send_bursts(TimePoint now);
   bool next_pending(TimePoint now);
@@ -207,6 +212,7 @@ class Engine {
   std::mutex mutex_;
   Device device_;
   const std::unique_ptr<Sealing> sealing_;
+  const std::unique_ptr<DeviceWrites> writes_;
   std::vector<Attached> attached_;  // by the core's number; before core_, which refers to their options
   Endpoint core_;
   Counters counters_;  // of what is over: see counters()

@@ -1,4 +1,6 @@
-// Payload that the device places: which memory is open to it, and until when.
+// Payload that the device places: which memory is open to it, and until when; and what memory it may be.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "mlt/driver/engine.h"
@@ -16,6 +18,41 @@ void Engine::cancel(ConnectionId id, io::Landing landing) {
   if (landing.id == 0) return;
   device_.io->cancel(landing);
   std::erase_if(attached_[id].landings, [&](const io::Landing& each) { return each.id == landing.id; });
+}
+
+Result<std::unique_ptr<io::Mr>> Engine::reg_mr(const gdr::MemoryRef& memory) {
+  if (memory.kind == gdr::MemoryKind::kHost) return device_.io->reg_mr(memory);
+  if (sealing_) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("mlt registers host memory only, not {}, with a pre-shared key: the processor seals packets, "
+                    "and it must not touch GPU memory; register host memory, or unset CLUSTAR_PSK_FILE",
+                    gdr::to_string(memory.kind)));
+  }
+  if ((device_.reach.kinds & gdr::bit(memory.kind)) == 0 || !writes_) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("mlt registers host memory only on {}, not {}: {}; register host memory", name_,
+                    gdr::to_string(memory.kind),
+                    device_.reach.why.empty() ? "GPU memory needs CLUSTAR_IO=verbs_ud or verbs_uc and a NIC that "
+                                                "reaches it"
+                                              : device_.reach.why));
+  }
+  return device_.io->reg_mr(memory);
+}
+
+bool Engine::step_writes() {
+  if (!writes_) return false;
+  const auto moved = writes_->step();
+  if (!moved) {
+    fail_device(moved.error());
+    return true;
+  }
+  while (const auto done = writes_->poll()) {
+    Client* client = attached_[done->owner].client;
+    if (client != nullptr) client->on_written(done->request);
+  }
+  return *moved;
 }
 
 }  // namespace clustar::mlt::driver

@@ -12,7 +12,7 @@
 namespace clustar::mlt::driver {
 namespace {
 
-transport::DeviceProperties describe(const net::Interface& interface, std::size_t index) {
+transport::DeviceProperties describe(const net::Interface& interface, std::size_t index, const Reach& reach) {
   transport::DeviceProperties properties;
   properties.name = interface.name;
   properties.pci_path = interface.pci_path;
@@ -20,8 +20,11 @@ transport::DeviceProperties describe(const net::Interface& interface, std::size_
   properties.speed_mbps = interface.speed_mbps;
   properties.max_channels = 65536;
   properties.max_recv_parts = transport::kMaxRecvParts;
-  properties.memory_kinds = gdr::kHostOnly;
-  properties.gdr = "off: these packets carry host memory; NCCL keeps its buffers in pinned host memory";
+  properties.memory_kinds = reach.kinds;
+  properties.gdr = reach.why.empty()
+                       ? "off: these packets carry host memory; NCCL keeps its buffers in pinned host memory"
+                       : reach.why;
+  properties.force_flush = reach.force_flush;
   properties.ordered_lines = false;  // packets are placed as they come
   properties.may_lose = true;
   return properties;
@@ -47,7 +50,8 @@ Result<void> check(const transport::ChannelOptions& options) {
 }  // namespace
 
 Result<std::unique_ptr<transport::Transport>> MltTransport::create(const Config& config, const Clock& clock, Log log,
-                                                                   OpenDevice open_device, Adjust adjust) {
+                                                                   OpenDevice open_device, Adjust adjust,
+                                                                   const FindReach& find_reach) {
   std::unique_ptr<MltTransport> made(
       new MltTransport(clock, std::move(log), std::move(open_device), std::move(adjust)));
   made->context_.mode = mode_of(config.engine);
@@ -62,7 +66,13 @@ Result<std::unique_ptr<transport::Transport>> MltTransport::create(const Config&
   auto interfaces = net::find_interfaces(config.socket_ifname, family_of(config.socket_family));
   if (!interfaces) return tl::unexpected(interfaces.error());
   for (net::Interface& interface : *interfaces) {
-    made->properties_.push_back(describe(interface, made->nics_.size()));
+    Reach reach;
+    if (made->context_.protection != nullptr) {
+      reach.why = "off: packets are sealed by the processor (CLUSTAR_PSK_FILE), which must not touch GPU memory";
+    } else if (find_reach) {
+      reach = find_reach(interface, interface.addresses.front());
+    }
+    made->properties_.push_back(describe(interface, made->nics_.size(), reach));
     made->nics_.push_back({std::move(interface), nullptr});
   }
   return made;

@@ -25,9 +25,10 @@ class MltTransport final : public transport::Transport {
   using Adjust = std::function<void(Options&)>;
 
   // `clock` outlives the transport. `open_device` is called at the first listen or connect of each interface, and
-  // `adjust` after it. Error: no usable interface.
+  // `adjust` after it. `find_reach`: empty: host memory only. Error: no usable interface.
   static Result<std::unique_ptr<transport::Transport>> create(const Config& config, const Clock& clock, Log log,
-                                                              OpenDevice open_device, Adjust adjust = {});
+                                                              OpenDevice open_device, Adjust adjust = {},
+                                                              const FindReach& find_reach = {});
 
   const char* name() const override { return "mlt"; }
   std::span<const transport::DeviceProperties> devices() const override { return properties_; }

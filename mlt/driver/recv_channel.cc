@@ -29,12 +29,18 @@ constexpr std::size_t kStreamedBytes = 4096;
 MltRecvChannel::MltRecvChannel(Engine& engine, net::Socket control, std::string peer)
     : Connection(engine, std::move(control), "receiving from", std::move(peer)),
       groups_(kMaxGroups),
+      flushes_(kMaxFlushes),
       part_of_(engine.options().max_messages),
       staging_(engine.options().max_staged) {
   for (std::uint32_t i = kMaxGroups; i-- > 0;) {
     groups_[i].channel = this;
     groups_[i].index = i;
     free_groups_.push_back(i);
+  }
+  for (std::uint32_t i = kMaxFlushes; i-- > 0;) {
+    flushes_[i].channel = this;
+    flushes_[i].index = i;
+    free_flushes_.push_back(i);
   }
 }
 
@@ -52,8 +58,6 @@ Result<std::unique_ptr<transport::Mr>> MltRecvChannel::reg_mr(const gdr::MemoryR
   return register_memory(memory);
 }
 
-Result<Request*> MltRecvChannel::flush(std::span<const RecvPart>) { return nullptr; }
-
 Result<Request*> MltRecvChannel::recv(std::span<const RecvPart> parts) {
   if (parts.empty() || parts.size() > transport::kMaxRecvParts) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("mlt: {} receives in one request; 1 to {} are allowed",
@@ -68,30 +72,76 @@ Result<Request*> MltRecvChannel::recv(std::span<const RecvPart> parts) {
   group.missing.clear();
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    std::byte* target = parts[i].mr == nullptr ? nullptr : parts[i].mr->memory().address + parts[i].offset;
-    group.parts[i] = {parts[i].mr, target, parts[i].length, parts[i].tag, {}};
+    const bool there = parts[i].mr != nullptr;
+    std::byte* target = there ? parts[i].mr->memory().address + parts[i].offset : nullptr;
+    const bool device = there && on_device(*parts[i].mr);
+    group.parts[i] = {parts[i].mr, target, parts[i].offset, parts[i].length, parts[i].tag, device, {}};
     bytes += parts[i].length;
   }
   engine_.post(*this, group.index, bytes);
   return &group;
 }
 
+Result<bool> MltRecvChannel::poke(const std::atomic<bool>& done) {
+  if (done.load(std::memory_order_acquire)) return true;
+  engine_.poke(done);
+  const bool failed = has_failed();  // before `done`: nothing becomes done after a failure
+  if (done.load(std::memory_order_acquire)) return true;
+  if (failed) return tl::unexpected(error());
+  return false;
+}
+
 Result<Progress> MltRecvChannel::test(Group& group) {
-  if (!group.done.load(std::memory_order_acquire)) {
-    engine_.poke(group.done);
-    const bool failed = has_failed();  // before `done`: nothing becomes done after a failure
-    if (!group.done.load(std::memory_order_acquire)) {
-      if (failed) return tl::unexpected(error());
-      return Progress{};
-    }
-  }
+  const auto done = poke(group.done);
+  if (!done) return tl::unexpected(done.error());
+  if (!*done) return Progress{};
   free_groups_.push_back(group.index);
   return Progress{true, std::span<const std::size_t>(group.sizes).first(group.count), group.missing,
                   std::span<const transport::ReceivedMessage>(group.messages).first(group.count)};
 }
 
+// Of host memory there is nothing to wait for: who wrote it was this process, or a device that is coherent with it.
+Result<Request*> MltRecvChannel::flush(std::span<const RecvPart> parts) {
+  const auto flushed = [](const RecvPart& part) {
+    return part.mr != nullptr && part.length > 0 && on_device(*part.mr);
+  };
+  const auto count = std::ranges::count_if(parts, flushed);
+  if (count == 0) return nullptr;
+  if (has_failed()) return tl::unexpected(error());
+  if (free_flushes_.empty() || static_cast<std::size_t>(count) > transport::kMaxRecvParts) {
+    return fail(ErrorCode::kInvalidUsage,
+                fmt::format("mlt: {} flushes of {} parts; {} of 1 to {} parts are allowed at a time on a channel, test "
+                            "one until it is done",
+                            kMaxFlushes - free_flushes_.size() + 1, count, kMaxFlushes, transport::kMaxRecvParts));
+  }
+  FlushRequest& flush = flushes_[free_flushes_.back()];
+  free_flushes_.pop_back();
+  flush.done.store(false, std::memory_order_relaxed);
+  flush.count = static_cast<std::size_t>(count);
+  std::ranges::copy_if(parts, flush.parts.begin(), flushed);
+  engine_.post(*this, kFlush | flush.index, 0);
+  return &flush;
+}
+
+Result<Progress> MltRecvChannel::test(FlushRequest& flush) {
+  const auto done = poke(flush.done);
+  if (!done) return tl::unexpected(done.error());
+  if (!*done) return Progress{};
+  free_flushes_.push_back(flush.index);
+  return Progress{true, {}, {}};
+}
+
+void MltRecvChannel::submit_flush(FlushRequest& flush) {
+  flush.submitted = true;
+  for (const RecvPart& part : std::span(flush.parts).first(flush.count)) {
+    engine_.writes()->flush(id(), {io_mr(*part.mr), part.offset, part.length});
+  }
+  engine_.writes()->wait(id(), kFlush | flush.index);
+}
+
 void MltRecvChannel::submit(std::uint32_t index, TimePoint now) {
   if (broken()) return;
+  if ((index & kFlush) != 0) return submit_flush(flushes_[index & ~kFlush]);
   Group& group = groups_[index];
   group.submitted = true;
   group.open = static_cast<std::uint32_t>(group.count);
@@ -115,9 +165,12 @@ void MltRecvChannel::submit(std::uint32_t index, TimePoint now) {
 
 void MltRecvChannel::expect(std::uint32_t receive, Part& part) {
   if (part.mr == nullptr) return;
-  const std::size_t offset = static_cast<std::size_t>(part.target - part.mr->memory().address);
   const std::uint32_t tag_seq = engine_.core().receiver(id()).tag_seq(receive);
-  part.landing = engine_.expect(id(), slot(part.tag, tag_seq), {io_mr(*part.mr), offset, part.length});
+  part.landing = engine_.expect(id(), slot(part.tag, tag_seq), slice(part, 0, part.length));
+}
+
+io::MemorySlice MltRecvChannel::slice(const Part& part, std::size_t offset, std::size_t length) const {
+  return {io_mr(*part.mr), part.offset + offset, length};
 }
 
 void MltRecvChannel::copy(std::uint32_t receive, std::size_t offset, std::span<const std::byte> bytes) {
@@ -126,7 +179,9 @@ void MltRecvChannel::copy(std::uint32_t receive, std::size_t offset, std::span<c
   if (offset >= part.length || bytes.empty()) return;  // the message is longer than its receive
   if (bytes.data() == part.target + offset) return;
   const std::size_t length = std::min(bytes.size(), part.length - offset);
-  if (part.length >= kStreamedBytes) {
+  if (part.device) {
+    engine_.writes()->write(id(), slice(part, offset, length), bytes.first(length));
+  } else if (part.length >= kStreamedBytes) {
     stream_copy(part.target + offset, bytes.data(), length);
   } else {
     std::memcpy(part.target + offset, bytes.data(), length);
@@ -176,7 +231,11 @@ void MltRecvChannel::on_done(const ReceiveDone& done) {
       from = range->offset + range->length;
       if (range->offset >= part.length) break;
       const std::size_t length = std::min<std::size_t>(range->length, part.length - range->offset);
-      std::memset(part.target + range->offset, 0, length);
+      if (part.device) {
+        engine_.writes()->zero(id(), slice(part, range->offset, length));
+      } else {
+        std::memset(part.target + range->offset, 0, length);
+      }
       group.missing.push_back({where.part, range->offset, length});
       engine_.count().missing_bytes += length;
     }
@@ -188,10 +247,26 @@ void MltRecvChannel::on_done(const ReceiveDone& done) {
   ++engine_.count().messages_received;
   engine_.count().bytes_received += group.sizes[where.part];
   if (--group.open > 0) return;
+  --outstanding_;  // of the peer nothing more is needed
+  const auto parts = std::span(group.parts).first(group.count);
+  if (std::ranges::any_of(parts, [](const Part& each) { return each.device; })) {
+    engine_.writes()->wait(id(), where.group);
+  } else {
+    end(group);
+  }
+}
+
+void MltRecvChannel::end(Group& group) {
   order_streamed();
   group.submitted = false;
-  --outstanding_;
   group.done.store(true, std::memory_order_release);
+}
+
+void MltRecvChannel::on_written(std::uint32_t request) {
+  if ((request & kFlush) == 0) return end(groups_[request]);
+  FlushRequest& flush = flushes_[request & ~kFlush];
+  flush.submitted = false;
+  flush.done.store(true, std::memory_order_release);
 }
 
 // The acknowledgement of the last messages may have been lost, and nobody is here to answer probes any more: over TCP
@@ -291,10 +366,14 @@ std::uint64_t MltRecvChannel::progress() const {
 std::string MltRecvChannel::waiting() const { return fmt::format("{} receives outstanding", outstanding_); }
 
 bool MltRecvChannel::uses(const transport::Mr& mr) const {
-  return std::any_of(groups_.begin(), groups_.end(), [&](const Group& group) {
-    const auto parts = std::span(group.parts).first(group.submitted ? group.count : 0);
-    return std::any_of(parts.begin(), parts.end(), [&](const Part& part) { return part.mr == &mr; });
+  const bool flushed = std::ranges::any_of(flushes_, [&](const FlushRequest& flush) {
+    const auto parts = std::span(flush.parts).first(flush.submitted ? flush.count : 0);
+    return std::ranges::any_of(parts, [&](const RecvPart& part) { return part.mr == &mr; });
   });
+  return flushed || std::any_of(groups_.begin(), groups_.end(), [&](const Group& group) {
+           const auto parts = std::span(group.parts).first(group.submitted ? group.count : 0);
+           return std::any_of(parts.begin(), parts.end(), [&](const Part& part) { return part.mr == &mr; });
+         });
 }
 
 }  // namespace clustar::mlt::driver

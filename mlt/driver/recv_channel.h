@@ -27,15 +27,20 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   void place(const Placement& placement, std::span<const std::byte> payload) override;
   void on_event(const Endpoint::Event& event, TimePoint now) override;
   void on_offered(std::uint32_t) override {}
+  void on_written(std::uint32_t request) override;
 
  private:
   static constexpr std::uint32_t kMaxGroups = 32;
+  static constexpr std::uint32_t kMaxFlushes = 32;  // at a time; a receive whose flush is not done is not over for NCCL
+  static constexpr std::uint32_t kFlush = 1u << 31;  // a request's index with it is that of a flush
 
   struct Part {
     const transport::Mr* mr = nullptr;
-    std::byte* target = nullptr;
+    std::byte* target = nullptr;  // of memory of a device: never looked at, and known to be filled by its address only
+    std::size_t offset = 0;       // of the target in `mr`
     std::size_t length = 0;
     int tag = 0;
+    bool device = false;
     io::Landing landing{};
   };
   // One request: receives that complete together.
@@ -53,12 +58,28 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
     std::array<transport::ReceivedMessage, transport::kMaxRecvParts> messages{};
     std::vector<transport::MissingRange> missing;
   };
+  struct FlushRequest final : transport::Request {
+    Result<transport::Progress> test() override { return channel->test(*this); }
+
+    MltRecvChannel* channel = nullptr;
+    std::uint32_t index = 0;
+    std::atomic<bool> done{true};  // as of a Group
+    bool submitted = false;
+    std::size_t count = 0;
+    std::array<transport::RecvPart, transport::kMaxRecvParts> parts{};
+  };
   struct PartRef {
     std::uint32_t group = 0;
     std::uint32_t part = 0;
   };
 
   Result<transport::Progress> test(Group& group);
+  Result<transport::Progress> test(FlushRequest& flush);
+  // True: it is done. Error: the channel's.
+  Result<bool> poke(const std::atomic<bool>& done);
+  void submit_flush(FlushRequest& flush);
+  io::MemorySlice slice(const Part& part, std::size_t offset, std::size_t length) const;
+  void end(Group& group);
   void expect(std::uint32_t receive, Part& part);
   void copy(std::uint32_t receive, std::size_t offset, std::span<const std::byte> bytes);
   std::span<std::byte> staging(std::uint32_t buffer);
@@ -74,7 +95,9 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   bool uses(const transport::Mr& mr) const override;
 
   std::vector<Group> groups_;
-  std::vector<std::uint32_t> free_groups_;  // caller's thread only
+  std::vector<FlushRequest> flushes_;
+  std::vector<std::uint32_t> free_groups_;   // caller's thread only
+  std::vector<std::uint32_t> free_flushes_;  // likewise
   // The following with the engine's lock held.
   std::vector<PartRef> part_of_;  // by the core's receive
   std::vector<std::unique_ptr<std::byte[]>> staging_;

@@ -89,7 +89,7 @@ void MltSendChannel::submit(std::uint32_t index, TimePoint now) {
 // only after receives that may themselves wait for this message.
 bool MltSendChannel::may_begin(std::uint32_t index) {
   const Sender& sender = engine_.core().sender(id());
-  const bool copied = requests_[index].length <= kBufferedBytes && copies_mr_ != nullptr;
+  const bool copied = may_buffer(requests_[index]) && copies_mr_ != nullptr;
   return !sender.full() && sender.unsent_bytes() < kAheadBytes &&
          !(copied && free_copies_.empty() && sender.unposted() == 0);
 }
@@ -144,9 +144,13 @@ void MltSendChannel::begin(std::uint32_t index, TimePoint now) {
   if (buffer(request, outgoing)) engine_.want_offered(*this, request.index);
 }
 
+bool MltSendChannel::may_buffer(const SendRequest& request) {
+  return request.length <= kBufferedBytes && (request.length == 0 || !on_device(*request.mr));
+}
+
 // Short messages are copied: their sends need not wait for an acknowledgement, as those of kernel TCP do not.
 bool MltSendChannel::buffer(SendRequest& request, Outgoing& outgoing) {
-  if (request.length > kBufferedBytes) return false;
+  if (!may_buffer(request)) return false;
   if (copies_mr_ == nullptr) {
     copies_.resize(kBufferedBytes * kBufferedSends);
     auto mr = engine_.reg_mr(gdr::MemoryRef::host(copies_.data(), copies_.size()));

@@ -68,6 +68,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   Result<transport::Progress> test(SendRequest& request);
   SendTerms terms_of(const SendRequest& request);
   void warn_reliable(const std::string& why);  // unless warned_: a message must not cost a text
+  static bool may_buffer(const SendRequest& request);
   bool buffer(SendRequest& request, Outgoing& outgoing);
   void finish(SendRequest& request);
   void note_missing(std::uint32_t message, const Outgoing& outgoing);

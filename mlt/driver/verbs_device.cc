@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "transport/io/verbs/device_list.h"
+#include "transport/io/verbs/dmabuf_probe.h"
 #include "transport/io/verbs/ud_io.h"
 
 namespace clustar::mlt::driver {
@@ -67,14 +68,53 @@ Result<RdmaPort> rdma_port_of(const Config& config, const net::Interface& interf
                           wanted.to_string(), interface.name, which, seen.empty() ? "none" : seen));
 }
 
+Reach reach_of(const Config& config, const std::string& device) {
+  const std::uint32_t cuda = gdr::bit(gdr::MemoryKind::kCuda);
+  const std::uint32_t dma_buf = gdr::bit(gdr::MemoryKind::kDmaBuf);
+  if (config.gdr == "off") return {gdr::kHostOnly, "off: CLUSTAR_GDR=off; CLUSTAR_GDR=auto allows more"};
+  if (config.gdr_emulate) {
+    return {gdr::kAnyKind,
+            "emulated: host memory plays GPU memory (CLUSTAR_GDR_EMULATE=1), and " + device + " writes it", true};
+  }
+  const auto probe = verbs::probe_dma_buf(device);
+  const bool peer_memory = verbs::peer_memory_loaded("/sys");
+  const bool takes = probe && probe->supported;
+  if (!peer_memory && !takes) {
+    return {gdr::kHostOnly, "off: nvidia_peermem is not loaded, and " + device +
+                                " takes no dma-bufs: " + (probe ? probe->text : probe.error().message)};
+  }
+  Reach reach{gdr::kHostOnly | (peer_memory ? cuda : 0) | (takes ? dma_buf : 0), {}, config.ib_force_flush};
+  reach.why = fmt::format("{}{}{}: {} registers GPU memory", takes ? "dma-buf" : "",
+                          takes && peer_memory ? " and " : "", peer_memory ? "nvidia_peermem" : "", device);
+  return reach;
+}
+
+Reach find_verbs_reach(const Config& config, const net::Interface& interface, const net::Address& local) {
+  const auto place = rdma_port_of(config, interface, local);
+  if (!place) return {gdr::kHostOnly, "off: " + place.error().message};
+  return reach_of(config, place->device);
+}
+
+Reach reach_with(const Reach& reach, const transport::io::verbs::UdIo& io) {
+  if (io.writer_problem().empty()) return reach;
+  return {gdr::kHostOnly,
+          "off: " + io.device().name() + " cannot be connected to itself, as GPU memory needs: " + io.writer_problem()};
+}
+
 Result<Device> open_verbs_ud_device(const Config& config, const net::Interface& interface, const net::Address& local) {
   const auto place = rdma_port_of(config, interface, local);
   if (!place) return tl::unexpected(place.error());
-  auto opened = verbs::UdIo::open(
-      {.device = place->device, .port = place->port, .gid = {.index = place->gid_index}, .paths = kPaths});
+  const Reach reach = reach_of(config, place->device);
+  auto opened = verbs::UdIo::open({.device = place->device,
+                                   .port = place->port,
+                                   .gid = {.index = place->gid_index},
+                                   .paths = kPaths,
+                                   .device_memory = reach.kinds != gdr::kHostOnly,
+                                   .emulate = config.gdr_emulate});
   if (!opened) return tl::unexpected(opened.error());
   verbs::UdIo* io = opened->get();
   Device device;
+  device.reach = reach_with(reach, *io);
   device.datapath = Datapath::kVerbsUd;
   device.ports.count = kPaths;
   device.ports.key = io->local().q_key;

@@ -8,6 +8,10 @@
 #include "transport/base/config.h"
 #include "transport/io/verbs/gid.h"
 
+namespace clustar::transport::io::verbs {
+class UdIo;
+}
+
 namespace clustar::mlt::driver {
 
 // Where an address of this host is an RDMA port's, too.
@@ -22,6 +26,14 @@ Result<RdmaPort> rdma_port_of(const Config& config, const transport::net::Interf
 
 // RoCE v2 takes an interface's addresses as the GIDs of its port.
 transport::io::verbs::Gid gid_of(const transport::net::Address& address);
+
+// Which memory the RDMA device reaches, by settings and by what device and kernel say. Opens it, for a moment.
+Reach reach_of(const Config& config, const std::string& device);
+// The same for an interface; host memory, with the reason, if it is no RDMA port.
+Reach find_verbs_reach(const Config& config, const transport::net::Interface& interface,
+                       const transport::net::Address& local);
+// What is left of it now that the device is open.
+Reach reach_with(const Reach& reach, const transport::io::verbs::UdIo& io);
 
 // Errors: as rdma_port_of, and what the device refuses.
 Result<Device> open_verbs_ud_device(const Config& config, const transport::net::Interface& interface,

@@ -20,17 +20,21 @@ static_assert(kPaths <= kMaxPorts);
 Result<Device> open_verbs_uc_device(const Config& config, const net::Interface& interface, const net::Address& local) {
   const auto place = rdma_port_of(config, interface, local);
   if (!place) return tl::unexpected(place.error());
+  const Reach reach = reach_of(config, place->device);
   auto below = verbs::UdIo::open({.device = place->device,
                                   .port = place->port,
                                   .gid = {.index = place->gid_index},
                                   .paths = kPaths,
-                                  .access = verbs::uc::UcIo::kAccess});
+                                  .access = verbs::uc::UcIo::kAccess,
+                                  .device_memory = reach.kinds != gdr::kHostOnly,
+                                  .emulate = config.gdr_emulate});
   if (!below) return tl::unexpected(below.error());
   verbs::UdIo* ud = below->get();
   auto opened = verbs::uc::UcIo::open(std::move(*below), ud->device(), ud->domain(), ud->gid(), {.port = place->port});
   if (!opened) return tl::unexpected(opened.error());
   verbs::uc::UcIo* uc = opened->get();
   Device device;
+  device.reach = reach_with(reach, *ud);
   device.datapath = Datapath::kVerbsUc;
   device.ports.count = kPaths;
   device.ports.key = ud->local().q_key;

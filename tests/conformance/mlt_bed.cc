@@ -28,15 +28,19 @@ std::unique_ptr<Transport> MltBed::create(const Setup& setup) {
     if (level == LogLevel::kWarn) warnings_ += text + "\n";
   });
   const driver::OpenDevice inner = setup.open ? setup.open : driver::open_udp_device;
-  const auto open = [this, inner, wrap = setup.wrap](const net::Interface& interface, const net::Address& local) {
+  const auto open = [this, inner, wrap = setup.wrap, reach = setup.reach](const net::Interface& interface,
+                                                                          const net::Address& local) {
     auto device = inner(interface, local);
     if (!device) return device;
+    device->reach = reach;
     if (wrap) device->io = wrap(std::move(device->io));
     const std::lock_guard lock(mutex_);
     ports_.push_back(device->ports);
     return device;
   };
-  auto made = driver::MltTransport::create(config, clock_, log, open, setup.adjust);
+  auto made =
+      driver::MltTransport::create(config, clock_, log, open, setup.adjust,
+                                   [reach = setup.reach](const net::Interface&, const net::Address&) { return reach; });
   EXPECT_TRUE(made) << made.error().message;
   return made ? std::move(*made) : nullptr;
 }

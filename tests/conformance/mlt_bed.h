@@ -58,6 +58,7 @@ class MltBed : public ::testing::Test {
     std::string psk_mode = {};     // empty: no pre-shared key
     std::string secret = {};
     driver::MltTransport::Adjust adjust = {};
+    driver::Reach reach = {};  // of all devices
   };
 
   std::unique_ptr<Transport> create(const Setup& setup);

@@ -15,7 +15,7 @@ enum class Copy : std::uint8_t {
   kSendBuffer,     // a short message into a buffer of ours, so that its send is done at once
   kEager,          // came in one read with what was before it, then went to its place
   kEarly,          // waited in memory of ours for its receive
-  kPlaced,         // from a packet or from staging to its place
+  kPlaced,         // from a packet or from staging to its place, or to where the NIC takes it there from
   kStaged,         // from a packet into staging: its receive is not known yet
   kMispredicted,   // a scatter read had put it into another packet's place; with the headers between
   kRetransmitted,  // repeated by other means than the first time, then went to its place

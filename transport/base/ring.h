@@ -17,6 +17,10 @@ class Ring {
     assert(size_ > 0);
     return slots_[head_];
   }
+  const T& front() const {
+    assert(size_ > 0);
+    return slots_[head_];
+  }
   void push_back(T value) {
     if (size_ == slots_.size()) grow();
     slots_[(head_ + size_) % slots_.size()] = std::move(value);

@@ -1,9 +1,9 @@
 // Waist 2: unreliable, unordered packets in bursts. A backend moves bytes and says what it knows about each packet; it
 // keeps no connection, retransmits nothing and knows no protocol.
 //
-// Thread rule: one thread at a time calls send, receive, release, expect, cancel and wait; reg_mr, ~Mr and settle may
-// run beside them. Lifetime rule: a PacketIo outlives its Mrs and is destroyed after all received packets were
-// released.
+// Thread rule: one thread at a time calls send, receive, release, expect, cancel, wait and the writer; reg_mr, ~Mr and
+// settle may run beside them. Lifetime rule: a PacketIo outlives its Mrs and is destroyed after all received packets
+// were released.
 #pragma once
 
 #include <array>
@@ -109,6 +109,27 @@ struct Landing {
   std::uint64_t id = 0;  // 0 = not accepted
 };
 
+// Fills registered memory that the processor cannot write, as that of GPUs. Nothing here waits but settle().
+//
+// Each call that returns true is one operation. Operations take effect and end in the order of the calls, also between
+// different memory; `target` is within its Mr, of 1 to most_bytes() bytes. False: no room, nothing has begun; there is
+// again when finished() has moved. Errors are the writer's end, and what was begun may never end.
+class MemoryWriter {
+ public:
+  virtual ~MemoryWriter() = default;
+  virtual std::size_t most_bytes() const = 0;  // of one operation
+  // The bytes, as many as the target has, are the caller's again when this returns.
+  virtual Result<bool> write(const MemorySlice& target, std::span<const std::byte> bytes) = 0;
+  virtual Result<bool> zero(const MemorySlice& target) = 0;
+  // Ends when what was written to that memory before, by peers too, is visible to the memory's owner.
+  virtual Result<bool> flush(const MemorySlice& target) = 0;
+  // How many operations have ended, of all that were ever begun: the oldest ones.
+  virtual Result<std::uint64_t> finished() = 0;
+  // Returns when nothing that was begun before touches memory any more, ended or not. Bounded: a writer that does not
+  // finish is lost, which the next call tells. May run beside the other calls.
+  virtual void settle() = 0;
+};
+
 class PacketIo {
  public:
   virtual ~PacketIo() = default;
@@ -139,6 +160,9 @@ class PacketIo {
   // Returns when no payload is read any more of what was taken before. Bounded: a device that does not finish is lost.
   // May run beside the other calls, as ~Mr does, which does the same first.
   virtual void settle() {}
+
+  // As long as this lives. Null: there is none, and received payload can only be placed in host memory.
+  virtual MemoryWriter* writer() { return nullptr; }
 
   // Returns when something can be received; after a send() that took less than it was offered, also when more can be
   // sent; at the latest after `timeout`.

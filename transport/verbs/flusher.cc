@@ -16,25 +16,11 @@ Result<std::unique_ptr<Flusher>> Flusher::make(Nic& nic) {
   if (!scratch) return tl::unexpected(scratch.error());
   made->scratch_ = std::move(*scratch);
   for (FlushRequest& request : made->requests_) request.flusher = made.get();
-  constexpr int kReads = kMaxRequests * kReadsPerFlush;
+  made->loops_.reserve(nic.ports().size());
   for (const Port& port : nic.ports()) {
-    auto queue = io::verbs::CompletionQueue::make(port.device, kReads + 1);
-    if (!queue) return tl::unexpected(queue.error());
-    Loop& loop = made->loops_.emplace_back();
-    loop.queue = std::make_unique<io::verbs::CompletionQueue>(std::move(*queue));
-    auto pair = io::verbs::QueuePair::make(
-        port.domain,
-        {.send_queue = loop.queue.get(), .recv_queue = loop.queue.get(), .send_requests = kReads, .recv_requests = 1});
-    if (!pair) return tl::unexpected(pair.error());
-    const auto path = port.path_to(port.contact());
-    if (!path) return tl::unexpected(path.error());
-    auto ready = pair->to_init({.port = static_cast<std::uint8_t>(port.info.port),
-                                .pkey_index = nic.context().settings.pkey_index,
-                                .access = IBV_ACCESS_REMOTE_READ});
-    if (ready) ready = pair->to_rtr({.path = *path, .peer_queue_pair = pair->number(), .mtu = port.mtu});
-    if (ready) ready = pair->to_rts({.retry = nic.context().settings.retry});
-    if (!ready) return tl::unexpected(ready.error());
-    loop.pair = std::move(*pair);
+    auto loop = port.loop(nic.context().settings, kMaxRequests * kReadsPerFlush);
+    if (!loop) return tl::unexpected(loop.error());
+    made->loops_.push_back(std::move(*loop));
   }
   return made;
 }
@@ -61,31 +47,24 @@ Result<void> Flusher::read(std::size_t port, std::uint32_t request, std::span<co
   for (const RecvPart& part : parts) {
     if (part.length == 0) continue;
     const std::size_t bytes = std::min<std::size_t>(part.length, 4);
-    ibv_sge into = scratch_.regions().slice(port, 0, bytes);
-    ibv_send_wr read{};
-    read.wr_id = request;
-    read.opcode = IBV_WR_RDMA_READ;
-    read.send_flags = IBV_SEND_SIGNALED;
-    read.sg_list = &into;
-    read.num_sge = 1;
-    // The last bytes of the part: what was written before them is behind nothing else.
-    read.wr.rdma.remote_addr = regions_of(*part.mr).address(part.offset + part.length - bytes);
-    read.wr.rdma.rkey = regions_of(*part.mr).rkeys()[port];
-    if (const auto posted = loops_[port].pair->post(read); !posted) return posted;
+    const Regions& regions = regions_of(*part.mr);
+    // The last bytes of the part: what was written before them is behind nothing else. There is room: each request that
+    // is used has its share of the depth.
+    const auto posted =
+        loops_[port].post_read(scratch_.regions().slice(port, 0, bytes),
+                               regions.address(part.offset + part.length - bytes), regions.rkeys()[port], request);
+    if (!posted) return tl::unexpected(posted.error());
     ++requests_[request].open;
   }
   return {};
 }
 
 Result<void> Flusher::progress() {
-  std::array<ibv_wc, 16> completions;
-  for (const Loop& loop : loops_) {
-    const auto taken = loop.queue->poll(completions);
+  std::array<std::uint64_t, 16> done;
+  for (io::verbs::Loop& loop : loops_) {
+    const auto taken = loop.poll(done);
     if (!taken) return tl::unexpected(taken.error());
-    for (std::size_t i = 0; i < *taken; ++i) {
-      if (completions[i].status != IBV_WC_SUCCESS) return tl::unexpected(loop.pair->explain(completions[i]));
-      --requests_[completions[i].wr_id].open;
-    }
+    for (std::size_t i = 0; i < *taken; ++i) --requests_[done[i]].open;
   }
   return {};
 }

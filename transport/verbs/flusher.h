@@ -1,5 +1,5 @@
-// Makes received bytes visible to the memory's owner: each port reads a few of them by a queue pair that is connected
-// to itself. The read is answered only after all that the port wrote before is where it belongs.
+// Makes received bytes visible to the memory's owner: each port reads a few of them by its loop. The read is answered
+// only after all that the port wrote before is where it belongs.
 #pragma once
 
 #include <array>
@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "transport/api/transport.h"
-#include "transport/io/verbs/completion_queue.h"
-#include "transport/io/verbs/queue_pair.h"
+#include "transport/io/verbs/loop.h"
 #include "transport/verbs/memory.h"
 #include "transport/verbs/nic.h"
 
@@ -39,10 +38,6 @@ class Flusher {
     std::uint32_t open = 0;  // reads
     bool used = false;
   };
-  struct Loop {
-    std::unique_ptr<io::verbs::CompletionQueue> queue;
-    std::optional<io::verbs::QueuePair> pair{};
-  };
 
   explicit Flusher(Nic& nic) : nic_(nic) {}
 
@@ -52,7 +47,7 @@ class Flusher {
 
   Nic& nic_;
   OwnMemory scratch_{};
-  std::vector<Loop> loops_;  // one per port
+  std::vector<io::verbs::Loop> loops_;  // one per port
   std::array<FlushRequest, kMaxRequests> requests_{};
   std::optional<Error> failed_;
 };

@@ -65,6 +65,12 @@ Result<mlt::driver::Device> open_uc(const Config& config, const net::Interface& 
   return contained([&] { return mlt::driver::open_verbs_uc_device(config, interface, local); });
 }
 
+Result<mlt::driver::Reach> find_reach(const Config& config, const net::Interface& interface,
+                                      const net::Address& local) {
+  return contained(
+      [&]() -> Result<mlt::driver::Reach> { return mlt::driver::find_verbs_reach(config, interface, local); });
+}
+
 Result<io::verbs::DmaBufProbe> probe_dma_buf(const std::string& device) {
   return contained([&] { return io::verbs::probe_dma_buf(device); });
 }
@@ -75,6 +81,7 @@ ModuleEntry::Function find(const char* name) {
     ModuleEntry::Function function;
   } offers[] = {
       {mlt::driver::kCheckDevices, reinterpret_cast<ModuleEntry::Function>(check_devices)},
+      {mlt::driver::kFindReach, reinterpret_cast<ModuleEntry::Function>(find_reach)},
       {mlt::driver::module_device_name("verbs_ud"), reinterpret_cast<ModuleEntry::Function>(open_ud)},
       {mlt::driver::module_device_name("verbs_uc"), reinterpret_cast<ModuleEntry::Function>(open_uc)},
       {io::verbs::kProbeDmaBuf, reinterpret_cast<ModuleEntry::Function>(probe_dma_buf)},

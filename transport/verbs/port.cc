@@ -62,4 +62,12 @@ Result<io::verbs::Path> Port::path_to(const PortContact& peer) const {
   return path;
 }
 
+Result<io::verbs::Loop> Port::loop(const Settings& settings, std::uint32_t depth) const {
+  const auto path = path_to(contact());
+  if (!path) return tl::unexpected(path.error());
+  return io::verbs::Loop::make(
+      device, domain,
+      {.path = *path, .pkey_index = settings.pkey_index, .mtu = mtu, .retry = settings.retry, .depth = depth});
+}
+
 }  // namespace clustar::transport::verbs

@@ -3,12 +3,14 @@
 
 #include <infiniband/verbs.h>
 
+#include <cstdint>
 #include <string>
 
 #include "transport/base/result.h"
 #include "transport/io/verbs/device.h"
 #include "transport/io/verbs/device_list.h"
 #include "transport/io/verbs/gid.h"
+#include "transport/io/verbs/loop.h"
 #include "transport/io/verbs/memory.h"
 #include "transport/io/verbs/path.h"
 #include "transport/verbs/core/wire.h"
@@ -32,6 +34,8 @@ struct Port {
   PortContact contact() const;
   // To a peer's port. Error kInvalidUsage: it is one that this port cannot reach.
   Result<io::verbs::Path> path_to(const PortContact& peer) const;
+  // To the port itself, `depth` requests at most. The port outlives it and stays where it is.
+  Result<io::verbs::Loop> loop(const Settings& settings, std::uint32_t depth) const;
 };
 
 }  // namespace clustar::transport::verbs

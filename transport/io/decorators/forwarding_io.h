@@ -22,6 +22,7 @@ class ForwardingIo : public PacketIo {
   }
   void cancel(Landing landing) override { inner_->cancel(landing); }
   void settle() override { inner_->settle(); }
+  MemoryWriter* writer() override { return inner_->writer(); }
   void wait(Duration timeout) override { inner_->wait(timeout); }
 
   PacketIo& inner() { return *inner_; }

@@ -1,4 +1,4 @@
-// Whether an RDMA device takes dma-bufs, found out without one: NCCL asks the same question the same way.
+// Whether an RDMA device takes GPU memory: dma-bufs, found out without one: NCCL asks the same question the same way.
 #pragma once
 
 #include <string>
@@ -16,6 +16,9 @@ struct DmaBufProbe {
 // A device that can do it gets as far as the descriptor, which is bad (EBADF); others say EOPNOTSUPP or
 // EPROTONOSUPPORT. Error: the device could not be opened.
 Result<DmaBufProbe> probe_dma_buf(const std::string& device);
+
+// Whether the kernel hands GPU memory to NICs by its address: nvidia_peermem, or its predecessor. `sysfs`: "/sys".
+bool peer_memory_loaded(const std::string& sysfs);
 
 // How libclustar-verbs.so offers it (ModuleEntry::find), for programs that do not need libibverbs otherwise.
 inline constexpr const char* kProbeDmaBuf = "probe_dma_buf";

@@ -1,6 +1,7 @@
 #include "transport/io/verbs/ud_io.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <net/if.h>
 #include <poll.h>
@@ -150,6 +151,17 @@ Result<std::unique_ptr<UdIo>> UdIo::open(const UdOptions& given) {
   if (!tx) return tl::unexpected(tx.error());
   io->tx_ = std::move(*tx);
   io->local_ = {io->gid_.gid, *q_key, io->tx_->numbers()};
+  if (!options.device_memory) return io;
+  // Host memory goes on without one.
+  auto writer = DeviceWriter::make(
+      io->device_, io->domain_,
+      {.peer = io->gid_.gid, .port = options.port, .gid_index = static_cast<int>(io->gid_.index), .lid = port->lid},
+      port->active_mtu);
+  if (writer) {
+    io->writer_ = std::move(*writer);
+  } else {
+    io->writer_problem_ = writer.error().message;
+  }
   return io;
 }
 
@@ -178,12 +190,31 @@ Result<std::unique_ptr<Mr>> UdIo::reg_mr(const gdr::MemoryRef& memory) {
         fmt::format("verbs UD: memory to be registered is of kind {} and has no {}", gdr::to_string(memory.kind),
                     memory.kind == gdr::MemoryKind::kDmaBuf ? "descriptor" : "address that is known"));
   }
-  // NICs register no empty memory, which is allowed here: a message may have no bytes.
-  const bool empty = memory.length == 0;
-  auto region =
-      MemoryRegion::make(domain_, empty ? gdr::MemoryRef::host(&nothing_, 1) : memory, empty ? 0 : options_.access);
+  auto region = region_for(memory);
   if (!region) return tl::unexpected(region.error());
-  return std::make_unique<Registered>(memory, std::move(*region), [this] { tx_->settle(); });
+  return std::make_unique<Registered>(memory, std::move(*region), [this] {
+    tx_->settle();
+    if (writer_) writer_->settle();
+  });
+}
+
+Result<MemoryRegion> UdIo::region_for(const gdr::MemoryRef& memory) {
+  // NICs register no empty memory, which is allowed here: a message may have no bytes.
+  if (memory.length == 0) return MemoryRegion::make(domain_, gdr::MemoryRef::host(&nothing_, 1), 0);
+  if (memory.kind == gdr::MemoryKind::kHost || !options_.device_memory) {
+    return MemoryRegion::make(domain_, memory, options_.access);
+  }
+  int access = options_.access | DeviceWriter::kAccess;
+  if (memory.kind == gdr::MemoryKind::kDmaBuf) access &= ~IBV_ACCESS_MW_BIND;  // which the kernel refuses
+  if (!options_.emulate) return MemoryRegion::make(domain_, memory, access);
+  if (memory.address == nullptr || (memory.kind == gdr::MemoryKind::kDmaBuf && ::fcntl(memory.fd, F_GETFD) < 0)) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("verbs UD: emulated memory of kind {} needs the address where it is mapped and, as a "
+                    "dma-buf, an open descriptor; it has {} and descriptor {}",
+                    gdr::to_string(memory.kind), memory.address == nullptr ? "no address" : "an address", memory.fd));
+  }
+  return MemoryRegion::make(domain_, gdr::MemoryRef::host(memory.address, memory.length), access);
 }
 
 // A request with another domain's memory would stop its queue pair.
@@ -333,6 +364,11 @@ void UdIo::release(std::span<const RxPacket> packets) {
   if (auto posted = rx_->post(); !posted) lost_ = posted.error();
 }
 
+// 0: the device itself.
+bool UdIo::is_ours(std::uint32_t queue_pair) const {
+  return queue_pair == 0 || tx_->path_of(queue_pair) || (writer_ && writer_->queue_pair() == queue_pair);
+}
+
 void UdIo::look_for_events(TimePoint now) {
   events_at_ = now + kEventInterval;
   // settle() stops queue pairs, which receive no more either, and completes nothing that a receiver would see.
@@ -355,7 +391,7 @@ void UdIo::look_for_events(TimePoint now) {
     if ((*event)->type == IBV_EVENT_PORT_ERR) {
       // Peers are silent until it is active again, which is what whoever is above must be able to bear.
       if (ours) ++counters_.port_errors;
-    } else if ((*event)->fatal && ((*event)->queue_pair == 0 || tx_->path_of((*event)->queue_pair))) {  // ours
+    } else if ((*event)->fatal && is_ours((*event)->queue_pair)) {
       lost_ = Error{ErrorCode::kSystem, (*event)->text};
     } else if (ours && ((*event)->type == IBV_EVENT_PORT_ACTIVE || (*event)->type == IBV_EVENT_GID_CHANGE)) {
       peers_.renew_all();
@@ -412,6 +448,11 @@ std::string UdIo::describe() const {
   add(counters_.restarts, "times such a queue pair went on");
   add(counters_.port_errors, "times the link went down");
   add(counters_.renewed, "times a peer's Ethernet address was asked for anew");
+  if (writer_) {
+    const DeviceWriter::Counters count = writer_->counters();
+    text += fmt::format(", {} bytes written and {} zeroed by the NIC in GPU memory{}, {} flushes", count.written,
+                        count.zeroed, options_.emulate ? " (emulated)" : "", count.flushes);
+  }
   return text;
 }
 

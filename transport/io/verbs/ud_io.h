@@ -16,6 +16,7 @@
 #include "transport/base/system_clock.h"
 #include "transport/io/packet_io.h"
 #include "transport/io/verbs/device.h"
+#include "transport/io/verbs/device_writer.h"
 #include "transport/io/verbs/memory.h"
 #include "transport/io/verbs/ud_cycle.h"
 #include "transport/io/verbs/ud_peers.h"
@@ -41,7 +42,9 @@ struct UdOptions {
   // How long it may be sent to while its link is down, until that is the device's end: as long as MLT bears a dead
   // host.
   Duration link_patience = std::chrono::seconds(30);
-  int access = 0;  // ibv_access_flags of what reg_mr registers; UD itself needs none
+  int access = 0;              // ibv_access_flags of what reg_mr registers; UD itself needs none
+  bool device_memory = false;  // writer() is there, and memory of other kinds than host registered for it
+  bool emulate = false;        // CLUSTAR_GDR_EMULATE: such memory is host memory at MemoryRef::address
 };
 
 struct UdCounters {
@@ -105,6 +108,9 @@ class UdIo final : public PacketIo {
   Landing expect(PeerId, std::uint64_t, const MemorySlice&, std::size_t) override { return {}; }
   void cancel(Landing) override {}
   void settle() override { tx_->settle(); }
+  MemoryWriter* writer() override { return writer_.get(); }
+  // Why there is none though UdOptions::device_memory asked for it; empty: there is, or nobody asked.
+  const std::string& writer_problem() const { return writer_problem_; }
   void wait(Duration timeout) override;
 
  private:
@@ -114,6 +120,8 @@ class UdIo final : public PacketIo {
 
   bool deliver(const ibv_wc& done, TimePoint now, RxPacket& packet);
   void on_failed_receive(const ibv_wc& done);
+  Result<MemoryRegion> region_for(const gdr::MemoryRef& memory);
+  bool is_ours(std::uint32_t queue_pair) const;
   void look_for_events(TimePoint now);
   bool registered_here(const Mr& mr) const;
   bool invalid(const TxPacket& packet) const;
@@ -131,6 +139,8 @@ class UdIo final : public PacketIo {
   UdPeers peers_;
   std::unique_ptr<UdRx> rx_;
   std::unique_ptr<UdTx> tx_;
+  std::unique_ptr<DeviceWriter> writer_;
+  std::string writer_problem_;
   std::byte nothing_{};                    // what memory of no length is registered as
   UdSweep sweep_{options_.receive_slots};  // of what is received
   std::optional<Error> lost_;              // the device

@@ -168,6 +168,7 @@ Landing UcIo::expect(PeerId id, std::uint64_t slot, const MemorySlice& target, s
   if (peer == nullptr || windows_ == nullptr || region == nullptr) return {};
   const gdr::MemoryRef& memory = target.mr->memory();
   if (target.offset > memory.length || target.length > memory.length - target.offset) return {};
+  if (memory.kind == gdr::MemoryKind::kDmaBuf) return {};  // the kernel binds no windows in them
   if (segment_bytes == 0 || segment_bytes > mtu_bytes(lane_parts_.mtu) || !windows_->problem().empty()) return {};
   Landings::Target wanted{.peer = id,
                           .slot = slot,

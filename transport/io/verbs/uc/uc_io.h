@@ -98,6 +98,7 @@ class UcIo final : public PacketIo {
   Landing expect(PeerId peer, std::uint64_t slot, const MemorySlice& target, std::size_t segment_bytes) override;
   void cancel(Landing landing) override;
   void settle() override;
+  MemoryWriter* writer() override { return datagrams_->writer(); }
   void wait(Duration timeout) override;
 
  private:

@@ -1,0 +1,59 @@
+// The engine's thread: when it works, and how long it sleeps.
+#include <algorithm>
+
+#include "mlt/driver/engine.h"
+
+namespace clustar::mlt::driver {
+
+bool Engine::callers_are_silent() const {
+  const auto now = context_.clock.now().time_since_epoch().count();
+  return now - caller_at_.load(std::memory_order_relaxed) > kSilence.count();
+}
+
+void Engine::sleep(std::span<const int> readable, Duration timeout) {
+  asleep_.store(true);
+  if (!has_posts_.load() && !stop_) waker_.wait(readable, timeout);
+  asleep_.store(false);
+}
+
+void Engine::wake_thread() {
+  if (asleep_.exchange(false)) waker_.wake();
+}
+
+Duration Engine::sleep_time() {
+  if (lost_) return kLongestSleep;
+  const TimePoint now = context_.clock.now();
+  const TimePoint next = core_.next_timeout();
+  Duration time = next == TimePoint::max() ? kLongestSleep : std::min(next - now, kLongestSleep);
+  if (pending_count_ > 0 || device_.readable_fds.empty())
+    time = std::min(time, kBlind);  // nobody tells when there is room
+  if (writes_ && writes_->busy()) time = std::min(time, kBlind);
+  return std::max(time, Duration(0));
+}
+
+// Awake once per kSilence while callers do the work; when they are silent, whenever something comes or is due.
+void Engine::run() {
+  TimePoint worked_at{};
+  while (!stop_) {
+    if (context_.mode == EngineMode::kAuto && !callers_are_silent()) {
+      waker_.wait({}, kSilence);
+      continue;
+    }
+    Duration time{};
+    bool deaf = false;
+    {
+      const std::lock_guard lock(mutex_);
+      const TimePoint now = context_.clock.now();
+      if (turn(now, nullptr)) worked_at = now;
+      time = sleep_time();
+      if (time > Duration(0) && device_.before_sleep) time = std::min(time, device_.before_sleep());
+      // A device that is lost may be readable for ever; one whose packets have no place is until there is one.
+      deaf = lost_.has_value() || (writes_ && writes_->behind());
+    }
+    const bool spins = context_.mode == EngineMode::kThread && context_.clock.now() - worked_at < kSpin;
+    if (spins) continue;
+    sleep(deaf ? std::span<const int>() : device_.readable_fds, time);
+  }
+}
+
+}  // namespace clustar::mlt::driver
