@@ -34,7 +34,18 @@ std::array<std::uint32_t, kMaxPorts> PortRegions::rkeys() const {
 
 Result<std::unique_ptr<gdr::Registration>> PortRegistrar::register_pages(const gdr::MemoryRef& pages,
                                                                          std::uint32_t access) {
-  return PortRegions::make(ports_, pages, static_cast<int>(access));
+  gdr::MemoryRef memory = pages;
+  if (device_memory_.emulated && memory.kind != gdr::MemoryKind::kHost) {
+    // The cache has looked at the descriptor and holds a duplicate, as of a real one. What it maps is at the address.
+    if (memory.address == nullptr) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("verbs: {} bytes of emulated {} memory without an address; CLUSTAR_GDR_EMULATE needs the "
+                              "one at which the descriptor is mapped",
+                              memory.length, gdr::to_string(memory.kind)));
+    }
+    memory = gdr::MemoryRef::host(memory.address, memory.length);
+  }
+  return PortRegions::make(ports_, memory, static_cast<int>(access));
 }
 
 void OwnMemory::Free::operator()(std::byte* memory) const { ::operator delete[](memory, kPage); }

@@ -15,6 +15,7 @@
 #include "gdr/registration_cache.h"
 #include "transport/api/transport.h"
 #include "transport/io/verbs/memory.h"
+#include "transport/verbs/device_memory.h"
 #include "transport/verbs/port.h"
 
 namespace clustar::transport::verbs {
@@ -37,15 +38,17 @@ class PortRegions final : public gdr::Registration {
   std::vector<io::verbs::MemoryRegion> regions_;
 };
 
-// For a NIC's cache. `ports` stay where they are.
+// For a NIC's cache. `ports` and `device_memory` stay where they are.
 class PortRegistrar final : public gdr::Registrar {
  public:
-  explicit PortRegistrar(std::span<const Port> ports) : ports_(ports) {}
+  PortRegistrar(std::span<const Port> ports, const DeviceMemory& device_memory)
+      : ports_(ports), device_memory_(device_memory) {}
   // `access`: ibv_access_flags.
   Result<std::unique_ptr<gdr::Registration>> register_pages(const gdr::MemoryRef& pages, std::uint32_t access) override;
 
  private:
   std::span<const Port> ports_;
+  const DeviceMemory& device_memory_;
 };
 
 // A user's memory, which other memory of theirs may share its regions with. Nothing is registered of an empty one.
