@@ -24,7 +24,7 @@ std::string down_text(const Port& port, const std::string& since) {
 gdr::PageSizes pages_of(const DeviceMemory& memory) {
   gdr::PageSizes pages = gdr::page_sizes();
   // Host memory in the part of a GPU's has the host's pages: what is around it may be nobody's.
-  if (memory.emulated) pages.device = pages.host;
+  if (memory.facts.emulated) pages.device = pages.host;
   return pages;
 }
 
@@ -33,7 +33,7 @@ gdr::PageSizes pages_of(const DeviceMemory& memory) {
 Nic::Nic(std::vector<Port> ports, net::Interface control, const Context& context)
     : ports_(std::move(ports)),
       device_memory_(find_device_memory(ports_, context.settings)),
-      registrar_(ports_, device_memory_),
+      registrar_(ports_, device_memory_, context.log),
       registrations_(registrar_, pages_of(device_memory_)),
       states_(ports_.size()),
       control_(std::move(control)),

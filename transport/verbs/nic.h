@@ -52,6 +52,8 @@ class Nic {
   // memory_kinds().
   Result<Regions> reg(const gdr::MemoryRef& memory, int access);
   gdr::MrCache::Counts registrations() const { return registrations_.counts(); }
+  // By which ways they were made, for people.
+  std::string registered_by() const { return registrar_.describe(); }
   // ibv_access_flags that every registration of user's memory may have on top.
   int relaxed() const;
 

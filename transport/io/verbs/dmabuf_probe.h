@@ -4,6 +4,7 @@
 #include <string>
 
 #include "transport/base/result.h"
+#include "transport/io/verbs/memory.h"
 
 namespace clustar::transport::io::verbs {
 
@@ -16,6 +17,8 @@ struct DmaBufProbe {
 // A device that can do it gets as far as the descriptor, which is bad (EBADF); others say EOPNOTSUPP or
 // EPROTONOSUPPORT. Error: the device could not be opened.
 Result<DmaBufProbe> probe_dma_buf(const std::string& device);
+// The same of an opened one.
+DmaBufProbe probe_dma_buf(const ProtectionDomain& domain);
 
 // How libclustar-verbs.so offers it (ModuleEntry::find), for programs that do not need libibverbs otherwise.
 inline constexpr const char* kProbeDmaBuf = "probe_dma_buf";
