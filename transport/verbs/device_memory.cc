@@ -12,7 +12,7 @@ gdr::Known known(bool yes) { return yes ? gdr::Known::kYes : gdr::Known::kNo; }
 // The first port that says no decides.
 void ask_dma_buf(std::span<const Port> ports, gdr::WayFacts& facts) {
   for (const Port& port : ports) {
-    const io::verbs::DmaBufProbe probe = io::verbs::probe_dma_buf(port.domain);
+    const io::verbs::DmaBufProbe probe = io::verbs::ask_for_dma_buf(port.domain);
     facts.dma_buf = known(probe.supported);
     facts.dma_buf_evidence = probe.text;
     if (!probe.supported) return;

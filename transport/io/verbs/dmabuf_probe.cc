@@ -15,10 +15,10 @@ Result<DmaBufProbe> probe_dma_buf(const std::string& device) {
   if (!opened) return tl::unexpected(opened.error());
   const auto domain = ProtectionDomain::make(*opened);
   if (!domain) return tl::unexpected(domain.error());
-  return probe_dma_buf(*domain);
+  return ask_for_dma_buf(*domain);
 }
 
-DmaBufProbe probe_dma_buf(const ProtectionDomain& domain) {
+DmaBufProbe ask_for_dma_buf(const ProtectionDomain& domain) {
   errno = 0;
   const Handle<ibv_mr> region(ibv_reg_dmabuf_mr(domain.get(), 0, 0, 0, -1, 0));
   const int error = region ? 0 : errno;

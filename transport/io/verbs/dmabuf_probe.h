@@ -4,9 +4,10 @@
 #include <string>
 
 #include "transport/base/result.h"
-#include "transport/io/verbs/memory.h"
 
 namespace clustar::transport::io::verbs {
+
+class ProtectionDomain;  // its header needs libibverbs, which users of this one may not have
 
 struct DmaBufProbe {
   bool supported = false;
@@ -18,7 +19,7 @@ struct DmaBufProbe {
 // EPROTONOSUPPORT. Error: the device could not be opened.
 Result<DmaBufProbe> probe_dma_buf(const std::string& device);
 // The same of an opened one.
-DmaBufProbe probe_dma_buf(const ProtectionDomain& domain);
+DmaBufProbe ask_for_dma_buf(const ProtectionDomain& domain);
 
 // How libclustar-verbs.so offers it (ModuleEntry::find), for programs that do not need libibverbs otherwise.
 inline constexpr const char* kProbeDmaBuf = "probe_dma_buf";
