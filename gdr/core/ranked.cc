@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 namespace clustar::gdr {
@@ -19,10 +18,29 @@ constexpr const char* kLockFix =
     "RLIMIT_MEMLOCK: `ulimit -l unlimited`, LimitMEMLOCK=infinity in a systemd unit, --ulimit memlock=-1 for a "
     "container";
 
-std::string errno_name(int error) {
-  const char* const name = strerrorname_np(error);
-  return fmt::format("errno {} ({})", error, name != nullptr ? name : "?");
+// Those that registering is known to answer; a core does not ask the C library.
+const char* name_of(int error) {
+  switch (error) {
+    case EPERM: return "EPERM";
+    case EIO: return "EIO";
+    case ENXIO: return "ENXIO";
+    case EBADF: return "EBADF";
+    case EAGAIN: return "EAGAIN";
+    case ENOMEM: return "ENOMEM";
+    case EACCES: return "EACCES";
+    case EFAULT: return "EFAULT";
+    case EBUSY: return "EBUSY";
+    case ENODEV: return "ENODEV";
+    case EINVAL: return "EINVAL";
+    case ENOSPC: return "ENOSPC";
+    case ENOSYS: return "ENOSYS";
+    case EOPNOTSUPP: return "EOPNOTSUPP";
+    case EPROTONOSUPPORT: return "EPROTONOSUPPORT";
+    default: return "?";
+  }
 }
+
+std::string errno_name(int error) { return fmt::format("errno {} ({})", error, name_of(error)); }
 
 const char* call_of(Way way) {
   switch (way) {
