@@ -137,10 +137,7 @@ class Reader {
   void read_system() {
     System& system = machine_.system;
     system.driver_version = first_line(roots_.sysfs + "/module/nvidia/version");
-    for (const char* file : {"/kernel/mm/memory_peers/nv_mem/version", "/kernel/mm/memory_peers/nv_mem_nc/version",
-                             "/module/nvidia_peermem/version"}) {
-      if (system.peermem.empty() && is_there(roots_.sysfs + file)) system.peermem = roots_.sysfs + file;
-    }
+    system.peermem = peermem_file(roots_.sysfs);
     system.gdrcopy_module = is_there(roots_.sysfs + "/module/gdrdrv") ? Known::kYes : Known::kNo;
     if (roots_.procfs.empty()) return;
     system.kernel_release = first_line(roots_.procfs + "/sys/kernel/osrelease");
@@ -156,6 +153,14 @@ class Reader {
 };
 
 }  // namespace
+
+std::string peermem_file(const std::string& sysfs) {
+  for (const char* file : {"/kernel/mm/memory_peers/nv_mem/version", "/kernel/mm/memory_peers/nv_mem_nc/version",
+                           "/module/nvidia_peermem/version"}) {
+    if (is_there(sysfs + file)) return sysfs + file;
+  }
+  return {};
+}
 
 Machine read_machine(const Roots& roots) { return Reader(roots).read(); }
 

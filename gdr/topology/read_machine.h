@@ -15,4 +15,7 @@ struct Roots {
 // Never fails: what cannot be read is missing, and said in Machine::problems.
 Machine read_machine(const Roots& roots);
 
+// The file of `sysfs` that shows nvidia_peermem, or nv_peer_mem; empty: neither is loaded.
+std::string peermem_file(const std::string& sysfs = "/sys");
+
 }  // namespace clustar::gdr

@@ -1,5 +1,8 @@
 // What the verbs transport registers of the memory that it is given: the kernel counts.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -13,10 +16,15 @@
 #include "tests/conformance/transport_under_test.h"
 #include "tests/rdma/cable.h"
 #include "tests/rdma/link.h"
+#include "transport/base/file_descriptor.h"
+#include "transport/io/verbs/device_list.h"
+#include "transport/io/verbs/hca_filter.h"
+#include "transport/verbs/memory.h"
 
 namespace clustar::transport::conformance {
 namespace {
 
+using ::testing::HasSubstr;
 using tests::Cable;
 
 constexpr std::size_t kPage = 4096;
@@ -121,6 +129,52 @@ TEST_F(RcRegistrations, NothingIsRegisteredOfNoBytes) {
   SendBuffer from(*both_.send, 10, 1);
   const auto sizes = finish({must_recv(*both_.recv, {{none.get(), 0, 0, 0}}), must_send(*both_.send, *from.mr, 0, 0)});
   EXPECT_EQ(sizes[0][0], 0u);
+}
+
+// rdma_rxe takes no dma-bufs, and reaches nothing by DMA: so none is offered, and the line says why, with the errno.
+TEST_F(RcRegistrations, WhatTheDriverRefusesIsNotOfferedAndTheReasonIsGiven) {
+  const DeviceProperties& device = cable_->devices().front();
+  EXPECT_EQ(device.memory_kinds, gdr::kHostOnly);
+  EXPECT_FALSE(device.force_flush);
+  EXPECT_THAT(device.gdr, HasSubstr("off: ibv_reg_dmabuf_mr of a bad descriptor on rxe_"));
+  EXPECT_THAT(device.gdr, HasSubstr("errno 95 (EOPNOTSUPP)"));
+  EXPECT_THAT(device.gdr, HasSubstr("no PCI device"));
+  const FileDescriptor buffer(memfd_create("buffer", MFD_CLOEXEC));
+  const auto refused = both_.recv->reg_mr({gdr::MemoryKind::kDmaBuf, memory(), kPage, buffer.fd(), 0});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("does not register dma-buf memory (off: "));
+  EXPECT_EQ(more_regions(), 0u);
+}
+
+// The cache and the registrar below it with a driver that is asked all the same: what nobody probed before.
+TEST_F(RcRegistrations, ARefusalByTheDriverIsExplainedThroughTheCache) {
+  auto info = io::verbs::list_ports(io::verbs::HcaFilter::parse("=rxe_a").value());
+  ASSERT_TRUE(info) << info.error().message;
+  Config config;
+  std::vector<verbs::Port> ports;
+  ports.push_back(verbs::Port::open(info->front(), verbs::Settings(config)).value());
+  verbs::DeviceMemory unknown;
+  unknown.facts.nic = "rxe_a";
+  unknown.facts.data_direct_evidence = "not asked";
+  std::vector<std::string> said;
+  const Log log([&](LogLevel, const std::string& text) { said.push_back(text); });
+  verbs::PortRegistrar registrar(ports, unknown, log);
+  gdr::RegistrationCache cache(registrar);
+  const FileDescriptor buffer(memfd_create("buffer", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(buffer.fd(), kPage), 0);
+  for (int time = 0; time < 2; ++time) {
+    const auto lease =
+        cache.acquire({gdr::MemoryKind::kDmaBuf, memory(), kPage, buffer.fd(), 0}, IBV_ACCESS_LOCAL_WRITE);
+    ASSERT_FALSE(lease);
+    EXPECT_THAT(lease.error().message, HasSubstr("ibv_reg_dmabuf_mr: errno 95 (EOPNOTSUPP)"));
+    EXPECT_THAT(lease.error().message, HasSubstr("nvidia_peermem is not loaded (fix: modprobe nvidia_peermem"));
+  }
+  EXPECT_EQ(said.size(), 1u) << "once for each kind and way";
+  EXPECT_EQ(registrar.describe(), "nothing; refused: dma-buf 2");
+  const auto host = cache.acquire(gdr::MemoryRef::host(memory(), kPage), IBV_ACCESS_LOCAL_WRITE);
+  ASSERT_TRUE(host) << host.error().message;
+  EXPECT_EQ(registrar.describe(), "host 1; refused: dma-buf 2");
+  EXPECT_EQ(cache.counts().refused, 2u);
 }
 
 TEST_F(RcRegistrations, AThousandLeaveNothingBehind) {

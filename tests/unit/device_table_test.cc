@@ -24,6 +24,7 @@ std::vector<DeviceProperties> ports(int count) {
     port.guid = 77;
     port.max_channels = 1000 - i;
     port.memory_kinds = i == 0 ? 3 : 1;
+    port.gdr = i == 2 ? "off: a reason" : "dma-buf";
     port.global_registration = true;
     port.ordered_lines = i == 0;
     all.push_back(port);
@@ -50,6 +51,7 @@ TEST(DeviceTable, AFusedDeviceIsWhatAllItsMembersAre) {
   EXPECT_EQ(fused.guid, 77u);
   EXPECT_EQ(fused.max_channels, 998);
   EXPECT_EQ(fused.memory_kinds, 1u);
+  EXPECT_EQ(fused.gdr, "dma-buf; off: a reason");
   EXPECT_TRUE(fused.global_registration);
   EXPECT_FALSE(fused.ordered_lines);
   EXPECT_EQ(plain.data(), table.devices().data()) << "what was given before stays valid";

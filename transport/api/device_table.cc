@@ -17,6 +17,7 @@ DeviceProperties fused_properties(std::span<const DeviceProperties> devices, std
     all.max_channels = std::min(all.max_channels, one.max_channels);
     all.max_recv_parts = std::min(all.max_recv_parts, one.max_recv_parts);
     all.memory_kinds &= one.memory_kinds;
+    if (one.gdr != all.gdr) all.gdr += fmt::format("{}{}", all.gdr.empty() || one.gdr.empty() ? "" : "; ", one.gdr);
     all.global_registration = all.global_registration && one.global_registration;
     all.ordered_lines = all.ordered_lines && one.ordered_lines;
     all.may_lose = all.may_lose || one.may_lose;

@@ -5,10 +5,7 @@
 
 namespace clustar::transport::verbs {
 
-bool Flusher::needed(const Nic& nic) {
-  const std::uint32_t host = 1u << static_cast<unsigned>(gdr::MemoryKind::kHost);
-  return nic.context().settings.force_flush || (nic.memory_kinds() & ~host) != 0;
-}
+bool Flusher::needed(const Nic& nic) { return nic.context().settings.force_flush || nic.device_memory().any(); }
 
 Result<std::unique_ptr<Flusher>> Flusher::make(Nic& nic) {
   std::unique_ptr<Flusher> made(new Flusher(nic));

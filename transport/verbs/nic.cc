@@ -21,12 +21,20 @@ std::string down_text(const Port& port, const std::string& since) {
                      port.name(), since);
 }
 
+gdr::PageSizes pages_of(const DeviceMemory& memory) {
+  gdr::PageSizes pages = gdr::page_sizes();
+  // Host memory in the part of a GPU's has the host's pages: what is around it may be nobody's.
+  if (memory.facts.emulated) pages.device = pages.host;
+  return pages;
+}
+
 }  // namespace
 
 Nic::Nic(std::vector<Port> ports, net::Interface control, const Context& context)
     : ports_(std::move(ports)),
-      registrar_(ports_),
-      registrations_(registrar_),
+      device_memory_(find_device_memory(ports_, context.settings)),
+      registrar_(ports_, device_memory_, context.log),
+      registrations_(registrar_, pages_of(device_memory_)),
       states_(ports_.size()),
       control_(std::move(control)),
       context_(context),
@@ -44,9 +52,9 @@ std::string Nic::name() const {
 }
 
 Result<Regions> Nic::reg(const gdr::MemoryRef& memory, int access) {
-  if ((memory_kinds() & 1u << static_cast<unsigned>(memory.kind)) == 0) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("verbs: {} registers host memory only, not {}", name(), gdr::to_string(memory.kind)));
+  if (!device_memory_.has(memory.kind)) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("verbs: {} does not register {} memory ({})", name(),
+                                                         gdr::to_string(memory.kind), device_memory_.text));
   }
   auto lease = registrations_.acquire(memory, static_cast<std::uint32_t>(access));
   if (!lease) return tl::unexpected(lease.error());

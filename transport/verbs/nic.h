@@ -19,6 +19,7 @@
 #include "transport/base/log.h"
 #include "transport/base/time.h"
 #include "transport/net/interfaces.h"
+#include "transport/verbs/device_memory.h"
 #include "transport/verbs/memory.h"
 #include "transport/verbs/port.h"
 #include "transport/verbs/settings.h"
@@ -43,13 +44,16 @@ class Nic {
   const net::Interface& control() const { return control_; }
   const Context& context() const { return context_; }
   std::string name() const;
-  std::uint32_t memory_kinds() const { return 1u << static_cast<unsigned>(gdr::MemoryKind::kHost); }
-  // Of messages that may go ahead of their receives to this NIC, which copies them: into host memory only.
+  std::uint32_t memory_kinds() const { return device_memory_.kinds; }
+  const DeviceMemory& device_memory() const { return device_memory_; }
+  // Of messages that may go ahead of their receives to this NIC, which copies them.
   std::uint32_t eager_bytes() const { return std::min(context_.settings.eager_bytes, kMaxEagerBytes); }
   // Registers on all ports, or shares what is registered. Any thread. Error kInvalidArgument: not one of
   // memory_kinds().
   Result<Regions> reg(const gdr::MemoryRef& memory, int access);
   gdr::MrCache::Counts registrations() const { return registrations_.counts(); }
+  // By which ways they were made, for people.
+  std::string registered_by() const { return registrar_.describe(); }
   // ibv_access_flags that every registration of user's memory may have on top.
   int relaxed() const;
 
@@ -105,6 +109,7 @@ class Nic {
   std::uint64_t count_retries() const;
 
   std::vector<Port> ports_;
+  const DeviceMemory device_memory_;
   PortRegistrar registrar_;
   gdr::RegistrationCache registrations_;
   std::vector<PortState> states_;

@@ -33,6 +33,11 @@ Result<std::unique_ptr<VerbsRecvChannel>> VerbsRecvChannel::make(Nic& nic, std::
     if (!flusher) return tl::unexpected(flusher.error());
     made->flusher_ = std::move(*flusher);
   }
+  if (nic.device_memory().any() && nic.eager_bytes() > 0) {
+    auto writer = EagerWriter::make(nic, made->memory_.memory.regions());
+    if (!writer) return tl::unexpected(writer.error());
+    made->eager_writer_ = std::move(*writer);
+  }
   return made;
 }
 
@@ -70,22 +75,42 @@ Result<Request*> VerbsRecvChannel::recv(std::span<const RecvPart> parts) {
     return nullptr;
   }
   RecvRequest& request = requests_[posted->group];
+  request.writes = 0;
   std::copy(parts.begin(), parts.end(), request.parts.begin());
-  for (const auto& match : *posted->early) copy_eager(match);
+  for (const auto& match : *posted->early) take_eager(match);
   for (const auto& receive : *posted->wanted) write_descriptor(posted->group, receive);
   describe();
   return &request;
 }
 
-void VerbsRecvChannel::copy_eager(const RecvBook::EagerMatch& match) {
+void VerbsRecvChannel::take_eager(const RecvBook::EagerMatch& match) {
   const RecvPart& part = requests_[match.group].parts[match.part];
+  nic_.counters().eager.fetch_add(1, std::memory_order_relaxed);
+  const std::size_t at = landing_.place(match.place) + MessageHeader::kSize;
+  if (match.bytes > 0 && part.mr->memory().kind != gdr::MemoryKind::kHost) {
+    const auto posted =
+        eager_writer_->write(match.place, match.group, at, match.bytes, regions_of(*part.mr), part.offset);
+    if (!posted) link_.fail_with(posted.error().code, posted.error().message);
+    ++requests_[match.group].writes;
+    return;
+  }
   if (match.bytes > 0) {
-    const std::byte* const from = memory_.memory.data() + landing_.place(match.place) + MessageHeader::kSize;
-    std::memcpy(part.mr->memory().address + part.offset, from, match.bytes);
+    std::memcpy(part.mr->memory().address + part.offset, memory_.memory.data() + at, match.bytes);
     count_copy(Copy::kEager, match.bytes);
   }
-  nic_.counters().eager.fetch_add(1, std::memory_order_relaxed);
   book_.free_place(match.place);
+}
+
+void VerbsRecvChannel::take_written() {
+  if (!eager_writer_ || eager_writer_->outstanding() == 0) return;
+  written_eager_.clear();
+  if (const auto taken = eager_writer_->take(&written_eager_); !taken) {
+    link_.fail_with(taken.error().code, taken.error().message);
+  }
+  for (const EagerWriter::Written& one : written_eager_) {
+    --requests_[one.group].writes;
+    book_.free_place(one.place);
+  }
 }
 
 void VerbsRecvChannel::write_descriptor(std::uint32_t group, const RecvBook::Wanted& wanted) {
@@ -151,8 +176,10 @@ bool VerbsRecvChannel::post(std::size_t line, std::size_t staged, std::size_t ta
 }
 
 Result<Progress> VerbsRecvChannel::test(std::uint32_t group) {
-  if (!book_.complete(group)) progress();
-  if (book_.complete(group)) {
+  // Also when the peer has gone: what it sent came.
+  take_written();
+  if (!complete(group)) progress();
+  if (complete(group)) {
     const auto sizes = book_.sizes(group);
     nic_.counters().messages_received.fetch_add(sizes.size(), std::memory_order_relaxed);
     for (const std::size_t size : sizes) nic_.counters().bytes_received.fetch_add(size, std::memory_order_relaxed);
@@ -220,7 +247,7 @@ void VerbsRecvChannel::on_immediate(std::uint32_t word) {
     if (header && header->total > landing_.eager_bytes) header.reset();
     const RecvBook::Arrival arrival = book_.on_eager(immediate->number, header);
     fits = arrival.fate != RecvBook::Fate::kProtocolError;
-    if (arrival.fate == RecvBook::Fate::kMatched) copy_eager(arrival.match);
+    if (arrival.fate == RecvBook::Fate::kMatched) take_eager(arrival.match);
   } else if (fits) {
     book_.on_consumed(immediate->number);
   }

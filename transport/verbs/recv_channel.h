@@ -8,11 +8,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "transport/api/transport.h"
 #include "transport/net/socket.h"
 #include "transport/net/stall_watch.h"
 #include "transport/verbs/core/recv_book.h"
+#include "transport/verbs/eager_writer.h"
 #include "transport/verbs/flusher.h"
 #include "transport/verbs/link.h"
 #include "transport/verbs/wiring.h"
@@ -39,6 +41,7 @@ class VerbsRecvChannel final : public RecvChannel {
 
     VerbsRecvChannel* channel = nullptr;
     std::uint32_t group = 0;
+    std::uint32_t writes = 0;  // eager messages on their way into a GPU's memory
     std::array<RecvPart, kMaxRecvParts> parts{};
   };
 
@@ -48,7 +51,10 @@ class VerbsRecvChannel final : public RecvChannel {
   void progress();
   void watch(bool arrived);
   void on_immediate(std::uint32_t word);
-  void copy_eager(const RecvBook::EagerMatch& match);
+  bool complete(std::uint32_t group) const { return book_.complete(group) && requests_[group].writes == 0; }
+  // Into host memory at once, into a GPU's by the NIC: then place and receive wait for take_written().
+  void take_eager(const RecvBook::EagerMatch& match);
+  void take_written();
   std::optional<MessageHeader> header_at(std::size_t offset) const;
   void write_descriptor(std::uint32_t group, const RecvBook::Wanted& wanted);
   // Tells the sender all that it was not told yet, as far as there is room.
@@ -64,7 +70,9 @@ class VerbsRecvChannel final : public RecvChannel {
   ChannelMemory memory_;  // before link_: queue pairs are destroyed before it
   Link link_;
   RecvBook book_;
-  std::unique_ptr<Flusher> flusher_;  // null: nothing needs a flush
+  std::unique_ptr<Flusher> flusher_;           // null: nothing needs a flush
+  std::unique_ptr<EagerWriter> eager_writer_;  // null: no memory of GPUs, or nothing eager
+  std::vector<EagerWriter::Written> written_eager_;
   std::array<RecvRequest, kMaxRequests> requests_{};
   std::uint32_t described_ = 0;                          // descriptors that were posted
   std::uint32_t told_freed_ = 0;                         // what the sender knows, or is about to, of RecvBook::freed()

@@ -246,7 +246,9 @@ Immediate VerbsSendChannel::add_eager(std::size_t line, const Posting& posting, 
   const ibv_sge data = payload(line, request, posting);
   const std::size_t place = landing_.place(request.way.place);
   ibv_send_wr& made = chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(line, place), header, data);
-  if (header.length + data.length <= link_.lines().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
+  // The CPU copies what goes inline, and must not read a GPU's memory.
+  const bool readable = data.length == 0 || request.mr->memory().kind == gdr::MemoryKind::kHost;
+  if (readable && header.length + data.length <= link_.lines().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
   return {.kind = Immediate::Kind::kEager, .number = request.way.place};
 }
 

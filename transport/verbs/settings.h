@@ -30,6 +30,8 @@ struct Settings {
   std::uint32_t adaptive_routing_threshold = 0;
   bool force_flush = false;
   bool may_fuse = true;
+  bool offer_gpu_memory = true;
+  bool emulate_gpu = false;
   Duration stall_timeout{0};
   // Of the socket by which two ends find each other.
   std::string interface_filter{};
@@ -60,6 +62,8 @@ struct Settings {
         adaptive_routing_threshold(config.ib_ar_threshold),
         force_flush(config.ib_force_flush),
         may_fuse(config.ib_merge_nics),
+        offer_gpu_memory(config.gdr != "off"),
+        emulate_gpu(config.gdr_emulate),
         stall_timeout(config.stall_timeout),
         interface_filter(config.socket_ifname),
         family(config.socket_family == "ipv4"   ? net::Family::kIpv4

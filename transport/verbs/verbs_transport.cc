@@ -18,15 +18,18 @@ std::vector<DeviceProperties> describe(const std::vector<UsablePort>& ports, con
                                        const std::vector<std::unique_ptr<Nic>>& nics) {
   std::vector<DeviceProperties> all = device_properties(ports);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    // Each channel has its queue pairs, and may have one to flush with.
-    all[i].max_channels = std::max(1, all[i].max_channels / (settings.queue_pairs + 1));
+    // Each channel has its queue pairs, and may have one to flush with and one that writes eager messages.
+    all[i].max_channels = std::max(1, all[i].max_channels / (settings.queue_pairs + 2));
     all[i].max_recv_parts = kMaxRecvParts;
     all[i].memory_kinds = nics[i]->memory_kinds();
+    // As NCCL does it: where data direct is, the distance to a GPU is that of its function.
+    if (const std::string& path = nics[i]->device_memory().data_direct_path; !path.empty()) all[i].pci_path = path;
+    all[i].gdr = nics[i]->device_memory().text;
     // Each channel has a protection domain in common with its NIC only.
     all[i].global_registration = false;
     // A line's bytes may be written in any order where relaxed ordering is on, and by software devices.
     all[i].ordered_lines = false;
-    all[i].force_flush = settings.force_flush;
+    all[i].force_flush = settings.force_flush || nics[i]->device_memory().force_flush;
   }
   return all;
 }
@@ -58,6 +61,10 @@ Result<std::unique_ptr<VerbsTransport>> VerbsTransport::create(const Settings& s
     one.push_back(std::move(*port));
     made->nics_.push_back(std::make_unique<Nic>(std::move(one), made->control_, made->context_));
     usable.push_back(found);
+  }
+  if (!made->nics_.empty() && made->nics_.front()->device_memory().facts.emulated) {
+    made->context_.log.warn(
+        "verbs: CLUSTAR_GDR_EMULATE=1: host memory plays GPU memory, registered as what it is; for tests only");
   }
   if (usable.empty()) return fail(ErrorCode::kUnavailable, no_port_text(settings, refused));
   if (!refused.empty()) made->context_.log.info(fmt::format("verbs: not used: {}", fmt::join(refused, "; ")));
@@ -130,11 +137,11 @@ std::string VerbsTransport::summary() const {
     text += fmt::format(
         " {} sent {} messages / {} bytes by {} writes, received {} / {}, {} of them eager, {} flushes, {} queue pairs "
         "failed, {} writes repeated by another, {} retries of the port, {} strangers dropped, {} registrations live of "
-        "{} made, {} shared;",
+        "{} made, {} shared, by way: {};",
         device->name(), count.messages_sent.load(), count.bytes_sent.load(), count.writes.load(),
         count.messages_received.load(), count.bytes_received.load(), count.eager.load(), count.flushes.load(),
         count.failed_queue_pairs.load(), count.failovers.load(), device->retries(), count.strangers.load(),
-        memory.entries, memory.misses, memory.hits);
+        memory.entries, memory.misses, memory.hits, device->registered_by());
   }
   return text + " " + describe_copies();
 }

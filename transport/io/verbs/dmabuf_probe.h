@@ -7,6 +7,8 @@
 
 namespace clustar::transport::io::verbs {
 
+class ProtectionDomain;  // its header needs libibverbs, which users of this one may not have
+
 struct DmaBufProbe {
   bool supported = false;
   int error = 0;       // errno of registering descriptor -1
@@ -16,6 +18,8 @@ struct DmaBufProbe {
 // A device that can do it gets as far as the descriptor, which is bad (EBADF); others say EOPNOTSUPP or
 // EPROTONOSUPPORT. Error: the device could not be opened.
 Result<DmaBufProbe> probe_dma_buf(const std::string& device);
+// The same of an opened one.
+DmaBufProbe ask_for_dma_buf(const ProtectionDomain& domain);
 
 // Whether the kernel hands GPU memory to NICs by its address: nvidia_peermem, or its predecessor. `sysfs`: "/sys".
 bool peer_memory_loaded(const std::string& sysfs);

@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "transport/io/verbs/data_direct.h"
+
 namespace clustar::transport::io::verbs {
 
 Result<ProtectionDomain> ProtectionDomain::make(const Device& device) {
@@ -30,13 +32,29 @@ Result<std::uint64_t> first_address(const gdr::MemoryRef& memory, int access) {
   return memory.offset & (page - 1);
 }
 
-Result<MemoryRegion> MemoryRegion::make(const ProtectionDomain& domain, const gdr::MemoryRef& memory, int access) {
+Result<MemoryRegion> MemoryRegion::make(const ProtectionDomain& domain, const gdr::MemoryRef& memory, int access,
+                                        int* error) {
+  return make(domain, memory, access, false, error);
+}
+
+Result<MemoryRegion> MemoryRegion::make_data_direct(const ProtectionDomain& domain, const gdr::MemoryRef& memory,
+                                                    int access, int* error) {
+  return make(domain, memory, access, true, error);
+}
+
+Result<MemoryRegion> MemoryRegion::make(const ProtectionDomain& domain, const gdr::MemoryRef& memory, int access,
+                                        bool data_direct, int* failure) {
   const auto first = first_address(memory, access);
-  if (!first) return tl::unexpected(first.error());
+  if (!first) {
+    if (failure != nullptr) *failure = EINVAL;
+    return tl::unexpected(first.error());
+  }
   MemoryRegion region;
   region.base_ = *first;
   const bool dma_buf = memory.kind == gdr::MemoryKind::kDmaBuf;
-  if (dma_buf) {
+  if (dma_buf && data_direct) {
+    region.handle_.reset(DataDirect::library().register_dma_buf(domain.get(), memory, region.base_, access));
+  } else if (dma_buf) {
     region.handle_.reset(
         ibv_reg_dmabuf_mr(domain.get(), memory.offset, memory.length, region.base_, memory.fd, access));
   } else {
@@ -44,6 +62,7 @@ Result<MemoryRegion> MemoryRegion::make(const ProtectionDomain& domain, const gd
   }
   if (!region.handle_) {
     const int error = errno;
+    if (failure != nullptr) *failure = error;
     const std::string what = fmt::format("{} bytes of {} memory at 0x{:x}, access 0x{:x}", memory.length,
                                          gdr::to_string(memory.kind), region.base_, access);
     return tl::unexpected(

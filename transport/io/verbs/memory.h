@@ -39,8 +39,12 @@ class MemoryRegion {
  public:
   MemoryRegion(MemoryRegion&&) = default;
   MemoryRegion& operator=(MemoryRegion&&) = delete;
-  // `access`: ibv_access_flags; without IBV_ACCESS_MW_BIND for a dma-buf.
-  static Result<MemoryRegion> make(const ProtectionDomain& domain, const gdr::MemoryRef& memory, int access);
+  // `access`: ibv_access_flags; without IBV_ACCESS_MW_BIND for a dma-buf. `error`, if given, is the errno of a failure.
+  static Result<MemoryRegion> make(const ProtectionDomain& domain, const gdr::MemoryRef& memory, int access,
+                                   int* error = nullptr);
+  // A dma-buf by mlx5's data direct (data_direct.h). Not run on hardware.
+  static Result<MemoryRegion> make_data_direct(const ProtectionDomain& domain, const gdr::MemoryRef& memory, int access,
+                                               int* error = nullptr);
 
   ibv_mr* get() const { return handle_.get(); }
   std::uint32_t lkey() const { return handle_->lkey; }
@@ -54,6 +58,8 @@ class MemoryRegion {
 
  private:
   MemoryRegion() = default;
+  static Result<MemoryRegion> make(const ProtectionDomain& domain, const gdr::MemoryRef& memory, int access,
+                                   bool data_direct, int* error);
 
   Handle<ibv_mr> handle_;
   std::uint64_t base_ = 0;
