@@ -8,11 +8,14 @@
 #include <string_view>
 #include <utility>
 
+#include "gdr/cuda/module_api.h"
+#include "gdr/emulated_copy.h"
 #include "mlt/driver/faulty_device.h"
 #include "mlt/driver/mlt_transport.h"
 #include "mlt/driver/module_device.h"
 #include "mlt/driver/udp_device.h"
 #include "transport/base/own_folder.h"
+#include "transport/staged/staged_transport.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace clustar::transport {
@@ -95,7 +98,54 @@ constexpr std::array<Backend, 4> kBackends{{
     {"tcp", create_tcp, nullptr, false},
 }};
 
-Result<Selection> make(const Backend& backend, const Config& config, const Clock& clock, const Log& log) {
+// Copies by a GPU's copy engines, from libclustar-cuda.so, which `module` keeps loaded. Not run on hardware.
+Result<staged::MakeCopy> device_copies(Module& module) {
+  auto opened = Module::open(own_folder(), "cuda");
+  if (!opened) return tl::unexpected(opened.error());
+  const auto api = gdr::cuda::api_of([&](const char* name) { return opened->find(name); });
+  if (!api) return fail(ErrorCode::kUnavailable, "libclustar-cuda.so offers no copies between GPU and host memory");
+  module = std::move(*opened);
+  return [api = *api](const gdr::MemoryRef& memory) -> Result<std::unique_ptr<gdr::DeviceCopy>> {
+    const auto what = api.describe(memory.address);
+    if (!what) return tl::unexpected(what.error());
+    if (what->place == gdr::cuda::Place::kHost) {
+      return fail(ErrorCode::kInvalidArgument, "memory that is said to be a GPU's is the host's");
+    }
+    return api.open_copy(what->device, {});
+  };
+}
+
+// GPU memory for a transport that does not reach it, where that was asked for. Error: it cannot be given.
+Result<void> stage_gpu_memory(Selection& selection, const Config& config, const Clock& clock, const Log& log) {
+  const bool wanted = config.gdr == "staged" || (config.gdr == "auto" && config.gdr_emulate);
+  if (!wanted || staged::reaches_gpus(*selection.transport)) return {};
+  staged::Options options;
+  options.emulated = config.gdr_emulate;
+  if (config.gdr_emulate) {
+    options.gdr = "emulated: host memory plays GPU memory";
+    options.make_copy = [](const gdr::MemoryRef&) -> Result<std::unique_ptr<gdr::DeviceCopy>> {
+      return std::make_unique<gdr::EmulatedCopy>(gdr::EmulatedCopy::Options{});
+    };
+    log.warn(
+        fmt::format("CLUSTAR_GDR_EMULATE=1: {} says that it reaches GPU memory, and host memory plays it; for tests "
+                    "without a GPU, never with real GPU memory",
+                    selection.transport->name()));
+  } else {
+    auto copies = device_copies(selection.copies);
+    if (!copies) {
+      return fail(copies.error().code,
+                  fmt::format("CLUSTAR_GDR=staged: {}; CLUSTAR_GDR=auto does without", copies.error().message));
+    }
+    options.make_copy = std::move(*copies);
+    options.gdr = fmt::format("staged: {} moves host memory, so GPU memory is copied to and from pinned host memory",
+                              selection.transport->name());
+  }
+  selection.transport =
+      std::make_unique<staged::StagedTransport>(std::move(selection.transport), std::move(options), clock, log);
+  return {};
+}
+
+Result<Selection> make_own(const Backend& backend, const Config& config, const Clock& clock, const Log& log) {
   if (backend.create != nullptr) return backend.create(config, clock, log);
   if (std::string_view(backend.name) == "verbs" && config.ib_disable) {
     return fail(
@@ -106,6 +156,15 @@ Result<Selection> make(const Backend& backend, const Config& config, const Clock
   if (!module) return tl::unexpected(module.error());
   auto transport = module->entry().create(config, clock, log);
   return selected(std::move(*module), std::move(transport));
+}
+
+Result<Selection> make(const Backend& backend, const Config& config, const Clock& clock, const Log& log) {
+  auto selection = make_own(backend, config, clock, log);
+  if (!selection) return selection;
+  if (const auto staged = stage_gpu_memory(*selection, config, clock, log); !staged) {
+    return tl::unexpected(staged.error());
+  }
+  return selection;
 }
 
 bool wanted(const Config& config, const std::string& name) {

@@ -16,12 +16,15 @@ namespace clustar::transport {
 
 struct Selection {
   Module module;  // keeps the library of a module loaded; outlives the transport. Empty for a built-in one.
+  Module copies;  // likewise the one that copies GPU memory (CLUSTAR_GDR=staged)
   std::unique_ptr<Transport> transport;
   std::vector<std::string> refused;  // "verbs: <reason>" for each better or required transport that was not taken
 };
 
 // `clock` outlives the selection. Errors: a named or required transport that does not work here (with the reason),
-// none that does, or faults to inject (Config::inject_faults) that are no faults or not for mlt.
+// none that does, or faults to inject (Config::inject_faults) that are no faults or not for mlt. With Config::gdr =
+// staged or Config::gdr_emulate a transport that does not reach GPU memory is wrapped (transport/staged); that this
+// cannot be done is a reason not to take it.
 Result<Selection> select_transport(const Config& config, const Clock& clock, const Log& log);
 
 }  // namespace clustar::transport

@@ -21,6 +21,7 @@ transport::DeviceProperties describe(const net::Interface& interface, std::size_
   properties.max_channels = 65536;
   properties.max_recv_parts = transport::kMaxRecvParts;
   properties.memory_kinds = gdr::kHostOnly;
+  properties.gdr = "off: these packets carry host memory; NCCL keeps its buffers in pinned host memory";
   properties.ordered_lines = false;  // packets are placed as they come
   properties.may_lose = true;
   return properties;

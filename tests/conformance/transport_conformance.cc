@@ -28,6 +28,7 @@ class TransportConformance : public ::testing::TestWithParam<TransportUnderTest>
     auto created = GetParam().create(Log());
     if (!created) GTEST_SKIP() << GetParam().name << " cannot run here: " << created.error().message;
     transport_ = std::move(*created);
+    set_memory_under_test(GetParam().memory);
   }
 
   std::unique_ptr<Transport> transport_;
@@ -211,13 +212,14 @@ TEST_P(TransportConformance, RejectsTooManyParts) {
 
 TEST_P(TransportConformance, RejectsMemoryOfOtherKinds) {
   Connection connection = connect(*transport_, *transport_);
-  const auto kinds = transport_->devices().front().memory_kinds;
-  if ((kinds & (1u << static_cast<unsigned>(gdr::MemoryKind::kCuda))) != 0) GTEST_SKIP() << "it takes CUDA memory";
-  gdr::MemoryRef cuda;
-  cuda.kind = gdr::MemoryKind::kCuda;
-  const auto registered = connection.send->reg_mr(cuda);
-  ASSERT_FALSE(registered);
-  EXPECT_NE(registered.error().message.find("cuda"), std::string::npos);
+  for (const gdr::MemoryKind kind : {gdr::MemoryKind::kCuda, gdr::MemoryKind::kDmaBuf}) {
+    if ((transport_->devices().front().memory_kinds & gdr::bit(kind)) != 0) continue;
+    gdr::MemoryRef other;
+    other.kind = kind;
+    const auto registered = connection.send->reg_mr(other);
+    ASSERT_FALSE(registered);
+    EXPECT_NE(registered.error().message.find(gdr::to_string(kind)), std::string::npos);
+  }
 }
 
 // Long random traffic in both directions at once, by two threads as two ranks have them.
@@ -319,8 +321,8 @@ TEST_P(TransportConformance, RegistrationRunsBesideTransfers) {
   std::thread service([&] {
     std::vector<std::byte> memory(4096);
     while (!stop) {
-      EXPECT_TRUE(connection.send->reg_mr(gdr::MemoryRef::host(memory.data(), memory.size())));
-      EXPECT_TRUE(connection.recv->reg_mr(gdr::MemoryRef::host(memory.data(), memory.size())));
+      EXPECT_TRUE(connection.send->reg_mr(memory_under_test(memory)));
+      EXPECT_TRUE(connection.recv->reg_mr(memory_under_test(memory)));
     }
   });
   SendBuffer from(*connection.send, 4096, 1);

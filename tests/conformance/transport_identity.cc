@@ -17,6 +17,7 @@ class TransportIdentity : public ::testing::TestWithParam<TransportUnderTest> {
     auto created = GetParam().create(Log());
     if (!created) GTEST_SKIP() << GetParam().name << " cannot run here: " << created.error().message;
     transport_ = std::move(*created);
+    set_memory_under_test(GetParam().memory);
   }
 
   std::unique_ptr<Transport> transport_;

@@ -5,6 +5,19 @@
 #include <random>
 
 namespace clustar::transport::conformance {
+namespace {
+
+gdr::MemoryKind g_memory_under_test = gdr::MemoryKind::kHost;
+
+}  // namespace
+
+gdr::MemoryRef memory_under_test(std::vector<std::byte>& bytes) {
+  gdr::MemoryRef memory = gdr::MemoryRef::host(bytes.data(), bytes.size());
+  memory.kind = g_memory_under_test;
+  return memory;
+}
+
+void set_memory_under_test(gdr::MemoryKind kind) { g_memory_under_test = kind; }
 
 bool poll_until(const std::function<bool()>& step, std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
@@ -47,11 +60,11 @@ Connection connect(Transport& from, Transport& to, const ChannelOptions& options
 SendBuffer::SendBuffer(SendChannel& channel, std::size_t size, unsigned seed) : bytes(size) {
   std::mt19937 random(seed);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-  mr = std::move(channel.reg_mr(gdr::MemoryRef::host(bytes.data(), size)).value());
+  mr = std::move(channel.reg_mr(memory_under_test(bytes)).value());
 }
 
 RecvBuffer::RecvBuffer(RecvChannel& channel, std::size_t size) : bytes(size, std::byte{0xee}) {
-  mr = std::move(channel.reg_mr(gdr::MemoryRef::host(bytes.data(), size)).value());
+  mr = std::move(channel.reg_mr(memory_under_test(bytes)).value());
 }
 
 Request* must_send(SendChannel& channel, const Mr& mr, std::size_t offset, std::size_t length, int tag,

@@ -24,6 +24,8 @@ struct TransportUnderTest {
   // Of connecting, transferring and closing: the full count once per transport; its other configurations only need to
   // show that nothing grows.
   int cycles = 50;
+  // Of the suite's buffers. What is no host memory is emulated (CLUSTAR_GDR_EMULATE): a host pointer all the same.
+  gdr::MemoryKind memory = gdr::MemoryKind::kHost;
 };
 inline void PrintTo(const TransportUnderTest& under_test, std::ostream* out) { *out << under_test.name; }
 
@@ -32,6 +34,7 @@ inline void PrintTo(const TransportUnderTest& under_test, std::ostream* out) { *
 std::vector<TransportUnderTest> transports_under_test();
 std::vector<TransportUnderTest> tcp_under_test();
 std::vector<TransportUnderTest> mlt_under_test();
+std::vector<TransportUnderTest> staged_under_test();
 // Not among them, for they need more libraries: MLT over transport/sim, and over UDP with faults.
 std::vector<TransportUnderTest> mlt_elsewhere_under_test();
 
@@ -44,6 +47,10 @@ struct Connection {
 };
 // `from` connects to `to`; they may be the same transport.
 Connection connect(Transport& from, Transport& to, const ChannelOptions& options = {});
+
+// `bytes` as memory of the kind under test; until a suite says otherwise that is host memory.
+gdr::MemoryRef memory_under_test(std::vector<std::byte>& bytes);
+void set_memory_under_test(gdr::MemoryKind kind);
 
 // Memory with a registration on each kind of channel.
 struct SendBuffer {

@@ -21,6 +21,7 @@ DeviceProperties describe(const net::Interface& interface, std::size_t index) {
   properties.max_channels = 65536;
   properties.max_recv_parts = kMaxRecvParts;
   properties.memory_kinds = gdr::kHostOnly;
+  properties.gdr = "off: TCP moves host memory; NCCL keeps its buffers in pinned host memory, so no copy is added here";
   properties.global_registration = false;
   // The kernel's copy to user space promises no order within a line, and long messages arrive over several sockets.
   properties.ordered_lines = false;

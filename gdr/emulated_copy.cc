@@ -1,0 +1,83 @@
+#include "gdr/emulated_copy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <string>
+
+namespace clustar::gdr {
+
+class EmulatedCopy::Buffer final : public HostBuffer {
+ public:
+  Buffer(EmulatedCopy& owner, std::size_t bytes)
+      : owner_(owner), memory_(std::make_unique_for_overwrite<std::byte[]>(bytes)), bytes_(memory_.get(), bytes) {
+    owner_.buffers_.push_back(bytes_);
+    owner_.host_bytes_ += bytes;
+  }
+  ~Buffer() override {
+    std::erase_if(owner_.buffers_, [&](const auto& one) { return one.data() == bytes_.data(); });
+    owner_.host_bytes_ -= bytes_.size();
+  }
+  std::span<std::byte> bytes() const override { return bytes_; }
+
+ private:
+  EmulatedCopy& owner_;
+  std::unique_ptr<std::byte[]> memory_;
+  std::span<std::byte> bytes_;
+};
+
+Result<std::unique_ptr<HostBuffer>> EmulatedCopy::host_buffer(std::size_t bytes) {
+  if (bytes > options_.most_host_bytes - host_bytes_) {
+    return fail(ErrorCode::kSystem, "emulated: a host buffer of " + std::to_string(bytes) + " bytes; " +
+                                        std::to_string(options_.most_host_bytes - host_bytes_) + " are left");
+  }
+  return std::make_unique<Buffer>(*this, bytes);
+}
+
+Result<void> EmulatedCopy::check(const std::byte* host, std::size_t bytes) const {
+  const auto holds = [&](std::span<std::byte> buffer) {
+    const std::less_equal<const std::byte*> at_most;
+    return at_most(buffer.data(), host) && at_most(host + bytes, buffer.data() + buffer.size());
+  };
+  if (std::any_of(buffers_.begin(), buffers_.end(), holds)) return {};
+  return fail(ErrorCode::kInvalidArgument, "emulated: the host side of a copy is in no host buffer of this object");
+}
+
+Result<std::optional<DeviceCopy::Ticket>> EmulatedCopy::begin(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes == 0) return fail(ErrorCode::kInvalidArgument, "emulated: a copy of no bytes; 1 or more are allowed");
+  if (copies_.size() >= options_.most_outstanding) return std::nullopt;
+  const auto polls = static_cast<std::uint32_t>(1 + random_.below(options_.most_polls));
+  copies_.push_back({next_, polls, to, from, bytes});
+  return next_++;
+}
+
+Result<std::optional<DeviceCopy::Ticket>> EmulatedCopy::to_device(std::byte* device, const std::byte* host,
+                                                                  std::size_t bytes) {
+  if (const auto sound = check(host, bytes); !sound) return tl::unexpected(sound.error());
+  return begin(device, host, bytes);
+}
+
+Result<std::optional<DeviceCopy::Ticket>> EmulatedCopy::to_host(std::byte* host, const std::byte* device,
+                                                                std::size_t bytes) {
+  if (const auto sound = check(host, bytes); !sound) return tl::unexpected(sound.error());
+  return begin(host, device, bytes);
+}
+
+Result<std::optional<DeviceCopy::Ticket>> EmulatedCopy::zero(std::byte* device, std::size_t bytes) {
+  return begin(device, nullptr, bytes);
+}
+
+Result<bool> EmulatedCopy::done(Ticket ticket) {
+  const auto copy = std::find_if(copies_.begin(), copies_.end(), [&](const Copy& one) { return one.ticket == ticket; });
+  if (copy == copies_.end()) return fail(ErrorCode::kInvalidArgument, "emulated: no copy of this ticket is under way");
+  if (--copy->polls > 0) return false;
+  if (copy->from == nullptr) {
+    std::memset(copy->to, 0, copy->bytes);
+  } else {
+    std::memcpy(copy->to, copy->from, copy->bytes);
+  }
+  copies_.erase(copy);
+  return true;
+}
+
+}  // namespace clustar::gdr

@@ -1,0 +1,59 @@
+// Emulation, for tests and CLUSTAR_GDR_EMULATE: host memory plays the GPU's, and copies end some polls later. No GPU,
+// no CUDA, and nothing measured with it says anything of one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gdr/device_copy.h"
+#include "transport/base/rng.h"
+
+namespace clustar::gdr {
+
+// The bytes of a copy move in the call of done() that says so, never before: who reads early reads what was there. Each
+// copy takes a number of calls of its own, so copies end in another order than they began, the same for the same seed.
+// Copies that have not ended when the object ends move nothing.
+class EmulatedCopy final : public DeviceCopy {
+ public:
+  struct Options {
+    std::uint64_t seed = 1;
+    std::uint32_t most_polls = 3;           // a copy is done at the 1st .. most_polls-th question; above 0
+    std::size_t most_outstanding = 16;      // above 0
+    std::size_t most_host_bytes = 1 << 30;  // of all its buffers together; more is refused, as a driver refuses pinning
+  };
+
+  explicit EmulatedCopy(const Options& options) : options_(options), random_(options.seed) {}
+  ~EmulatedCopy() override = default;
+
+  const char* name() const override { return "emulated"; }
+  // Errors: above most_host_bytes.
+  Result<std::unique_ptr<HostBuffer>> host_buffer(std::size_t bytes) override;
+  // Errors: a host side that is not within a live buffer of this object.
+  Result<std::optional<Ticket>> to_device(std::byte* device, const std::byte* host, std::size_t bytes) override;
+  Result<std::optional<Ticket>> to_host(std::byte* host, const std::byte* device, std::size_t bytes) override;
+  Result<std::optional<Ticket>> zero(std::byte* device, std::size_t bytes) override;
+  // Errors: no such ticket, or it was done.
+  Result<bool> done(Ticket ticket) override;
+
+ private:
+  class Buffer;
+  struct Copy {
+    Ticket ticket;
+    std::uint32_t polls;  // that are left
+    std::byte* to;
+    const std::byte* from;  // null: zeroes
+    std::size_t bytes;
+  };
+
+  Result<std::optional<Ticket>> begin(std::byte* to, const std::byte* from, std::size_t bytes);
+  Result<void> check(const std::byte* host, std::size_t bytes) const;
+
+  const Options options_;
+  Rng random_;
+  Ticket next_ = 1;
+  std::vector<Copy> copies_;
+  std::vector<std::span<std::byte>> buffers_;
+  std::size_t host_bytes_ = 0;
+};
+
+}  // namespace clustar::gdr

@@ -1,0 +1,51 @@
+// How GPU memory is staged, and what was.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "gdr/device_copy.h"
+#include "gdr/memory.h"
+#include "transport/base/log.h"
+#include "transport/base/time.h"
+
+namespace clustar::transport::staged {
+
+// Copies for one channel, whose GPU is that of `memory` (kCuda). Called when the channel registers GPU memory first, by
+// whichever thread does. What it makes ends with the channel: a second at most is waited for copies under way, then its
+// destructor has to end them.
+using MakeCopy = std::function<Result<std::unique_ptr<gdr::DeviceCopy>>(const gdr::MemoryRef& memory)>;
+
+struct Options {
+  MakeCopy make_copy;
+  std::string gdr;        // DeviceProperties::gdr
+  bool emulated = false;  // NCCL is asked to flush, and a flush takes some tests
+  // A channel's arena is so many slices, from the first registration of GPU memory on. A message that needs more gets a
+  // larger one for itself.
+  std::size_t slice_bytes = 128 * 1024;
+  std::uint32_t slices = 128;
+  std::uint32_t max_copies = 16;  // of one channel, under way
+};
+
+struct Counters {
+  std::atomic<std::uint64_t> sent{0};  // messages that began in GPU memory
+  std::atomic<std::uint64_t> sent_bytes{0};
+  std::atomic<std::uint64_t> received{0};  // requests with a part in GPU memory
+  std::atomic<std::uint64_t> received_bytes{0};
+  std::atomic<std::uint64_t> larger_arenas{0};
+};
+
+struct Context {
+  Options options;
+  std::string name;  // of the inner transport
+  const Clock& clock;
+  Log log;
+  Counters counters{};
+};
+
+}  // namespace clustar::transport::staged

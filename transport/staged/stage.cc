@@ -1,0 +1,226 @@
+#include "transport/staged/stage.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace clustar::transport::staged {
+namespace {
+
+// Nothing is read or written there.
+constexpr std::size_t kNothingBytes = 64;
+
+}  // namespace
+
+// After an abort NCCL deregisters, then closes. A copy that is under way then must not touch memory that its owner has
+// taken back. Without open messages there is none: then nothing is locked, and registrations come and go beside data.
+class Stage::DeviceMr final : public Mr {
+ public:
+  DeviceMr(const gdr::MemoryRef& memory, std::shared_ptr<Anchor> anchor) : Mr(memory), anchor_(std::move(anchor)) {}
+  ~DeviceMr() override {
+    if (users_.load(std::memory_order_acquire) == 0) return;
+    const std::lock_guard lock(anchor_->mutex);
+    if (anchor_->stage != nullptr) anchor_->stage->on_deregister(*this);
+  }
+  // Of parts of open messages.
+  void add_user() const { users_.fetch_add(1, std::memory_order_relaxed); }
+  void remove_user() const { users_.fetch_sub(1, std::memory_order_release); }
+
+ private:
+  std::shared_ptr<Anchor> anchor_;
+  mutable std::atomic<std::uint32_t> users_{0};
+};
+
+Stage::Stage(Context& context, Direction direction, std::uint32_t max_messages, Register with_inner)
+    : context_(context),
+      direction_(direction),
+      with_inner_(std::move(with_inner)),
+      anchor_(std::make_shared<Anchor>()),
+      core_({direction, context.options.slice_bytes, context.options.slices, max_messages, context.options.max_copies}),
+      parts_(max_messages) {
+  anchor_->stage = this;
+}
+
+Result<std::unique_ptr<Mr>> Stage::reg_mr(const gdr::MemoryRef& memory) {
+  if (!active() || broken_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(mutex());
+    if (error_) return tl::unexpected(*error_);
+    if (!active()) {
+      if (const auto made = activate(memory); !made) return tl::unexpected(made.error());
+      active_.store(true, std::memory_order_release);
+    }
+  }
+  return std::make_unique<DeviceMr>(memory, anchor_);
+}
+
+Result<void> Stage::activate(const gdr::MemoryRef& memory) {
+  arena_mr_.reset();  // of an attempt that failed, in this order
+  arena_.reset();
+  nothing_mr_.reset();
+  nothing_.reset();
+  auto copy = context_.options.make_copy(memory);
+  if (!copy) return tl::unexpected(copy.error());
+  copy_ = std::move(*copy);
+  auto nothing = copy_->host_buffer(kNothingBytes);
+  if (!nothing) return tl::unexpected(nothing.error());
+  auto mr = with_inner_(gdr::MemoryRef::host((*nothing)->bytes().data(), kNothingBytes));
+  if (!mr) return tl::unexpected(mr.error());
+  nothing_mr_ = std::move(*mr);
+  nothing_ = std::move(*nothing);
+  return make_arena(context_.options.slices);
+}
+
+Result<void> Stage::make_arena(std::uint32_t slices) {
+  arena_mr_.reset();
+  arena_.reset();
+  auto arena = copy_->host_buffer(slices * context_.options.slice_bytes);
+  if (!arena) return tl::unexpected(arena.error());
+  const std::span<std::byte> bytes = (*arena)->bytes();
+  auto mr = with_inner_(gdr::MemoryRef::host(bytes.data(), bytes.size()));
+  if (!mr) return tl::unexpected(mr.error());
+  arena_ = std::move(*arena);
+  arena_mr_ = std::move(*mr);
+  core_.arena_is(slices);
+  return {};
+}
+
+std::optional<Stage::Id> Stage::open(std::span<const Part> parts) {
+  std::array<std::size_t, kMaxRecvParts> staged{};
+  for (std::size_t i = 0; i < parts.size(); ++i) staged[i] = parts[i].staged;
+  const auto id = core_.open(std::span(staged).first(parts.size()));
+  if (!id) return id;
+  std::copy(parts.begin(), parts.end(), parts_[*id].begin());
+  for (const Part& part : parts) {
+    if (part.mr != nullptr) static_cast<const DeviceMr*>(part.mr)->add_user();
+  }
+  return id;
+}
+
+void Stage::advance() {
+  if (!active() || core_.failed()) return;
+  end_copies();
+  if (const auto slices = core_.wants_arena()) {
+    if (*slices > context_.options.slices) context_.counters.larger_arenas.fetch_add(1, std::memory_order_relaxed);
+    if (const auto made = make_arena(*slices); !made) return fail_with(made.error());
+  }
+  begin_copies();
+}
+
+void Stage::end_copies() {
+  for (std::size_t i = 0; i < flights_.size();) {
+    const auto ended = copy_->done(flights_[i].ticket);
+    if (!ended) {
+      return give_up(ended.error());  // by the rule of DeviceCopy nothing of it writes after an error
+    }
+    if (!*ended) {
+      ++i;
+      continue;
+    }
+    const gdr::Staging::Copy copy = flights_[i].copy;
+    flights_[i] = flights_.back();
+    flights_.pop_back();
+    core_.copied(copy);
+  }
+}
+
+// Nobody asks for the copies under way any more. No message may seem complete by that.
+void Stage::give_up(const Error& error) {
+  fail_with(error);
+  for (const Flight& flight : flights_) core_.copied(flight.copy);
+  flights_.clear();
+}
+
+void Stage::begin_copies() {
+  while (const auto copy = core_.next_copy()) {
+    std::byte* const host = arena_->bytes().data() + copy->arena;
+    std::byte* const device = parts_[copy->message][copy->part].device + copy->offset;
+    const auto ticket = direction_ == Direction::kSend ? copy_->to_host(host, device, copy->bytes)
+                                                       : copy_->to_device(device, host, copy->bytes);
+    if (!ticket) return fail_with(ticket.error());
+    if (!*ticket) return;
+    flights_.push_back({**ticket, *copy});
+    core_.begun(*copy);
+  }
+}
+
+const Mr& Stage::host_mr(Id message, std::uint32_t part) const {
+  return parts_[message][part].staged > 0 ? *arena_mr_ : *nothing_mr_;
+}
+
+std::size_t Stage::host_offset(Id message, std::uint32_t part) const {
+  return parts_[message][part].staged > 0 ? core_.place(message, part) : 0;
+}
+
+void Stage::release(Id message) {
+  for (const Part& part : parts_[message]) {
+    if (part.mr != nullptr) static_cast<const DeviceMr*>(part.mr)->remove_user();
+  }
+  parts_[message] = {};
+  core_.release(message);
+}
+
+void Stage::inner_failed(std::optional<Id> message, const Error& error) {
+  if (message) core_.network_failed(*message);
+  core_.close();
+  if (error_) return;
+  error_ = error;
+  broken_.store(true, std::memory_order_release);
+}
+
+void Stage::fail_with(const Error& error) {
+  core_.fail();
+  if (error_) return;
+  error_ = Error{error.code, fmt::format("{}, staged: {}", context_.name, error.message)};
+  broken_.store(true, std::memory_order_release);
+  context_.log.warn(error_->message);
+}
+
+bool Stage::uses(Id message, const Mr& mr) const {
+  if (core_.complete(message) || core_.broken(message)) return false;
+  return std::any_of(parts_[message].begin(), parts_[message].end(), [&](const Part& part) { return part.mr == &mr; });
+}
+
+void Stage::on_deregister(const Mr& mr) {
+  bool used = false;
+  for (Id id = 0; id < parts_.size(); ++id) used = used || uses(id, mr);
+  if (used) {
+    fail_with({ErrorCode::kInvalidUsage,
+               "GPU memory was deregistered while requests used it; deregister it after they are done"});
+  }
+  settle(&mr);
+  for (Parts& parts : parts_) {
+    for (Part& part : parts) part.mr = part.mr == &mr ? nullptr : part.mr;
+  }
+}
+
+std::string Stage::stuck() const {
+  return fmt::format("{} copies of {} have not ended within a second; the GPU may be stuck", flights_.size(),
+                     copy_->name());
+}
+
+void Stage::settle(const Mr* mr) {
+  const auto concerned = [&](const Flight& flight) {
+    return mr == nullptr || parts_[flight.copy.message][flight.copy.part].mr == mr;
+  };
+  const TimePoint limit = context_.clock.now() + kPatience;
+  while (std::any_of(flights_.begin(), flights_.end(), concerned)) {
+    end_copies();
+    if (context_.clock.now() > limit) {
+      if (error_) context_.log.warn(fmt::format("{}, staged: {}", context_.name, stuck()));
+      give_up({ErrorCode::kSystem, stuck()});
+      return;
+    }
+    std::this_thread::yield();
+  }
+}
+
+void Stage::stop() {
+  const std::lock_guard lock(mutex());
+  anchor_->stage = nullptr;
+  core_.fail();
+  settle(nullptr);
+}
+
+}  // namespace clustar::transport::staged
