@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -30,6 +31,7 @@ struct Arguments {
   double death_bound_s = 10;
   double timeout_s = 30;
   bool list = false;
+  bool emulated_gpu = false;
 };
 
 std::chrono::milliseconds to_milliseconds(double seconds) {
@@ -57,6 +59,9 @@ int run_conform(const Arguments& arguments) {
   options.env.freeze = to_milliseconds(arguments.freeze_s);
   options.env.death_bound = to_milliseconds(arguments.death_bound_s);
   options.env.timeout = to_milliseconds(arguments.timeout_s);
+  options.env.emulated_gpu = arguments.emulated_gpu;
+  // How our own plugin is told; others do not know it.
+  if (arguments.emulated_gpu) setenv("CLUSTAR_GDR_EMULATE", "1", 1);
   // JSON on standard output stays parseable: people's lines go to standard error then.
   std::ostream& out = arguments.json == "-" ? std::cerr : std::cout;
   const bool live = isatty(STDOUT_FILENO) != 0 && arguments.json != "-";
@@ -107,12 +112,17 @@ void add_conform(CLI::App& app, int& status) {
   command->add_option("--timeout", arguments->timeout_s, "Seconds for one check, without freeze and death bound")
       ->check(number_between(0.5, 600.0))
       ->capture_default_str();
+  command->add_flag("--emulated-gpu", arguments->emulated_gpu,
+                    "Host memory plays a GPU's: sets CLUSTAR_GDR_EMULATE=1 for clustar's plugin; of others only those "
+                    "that emulate take it");
   command->add_option("--json", arguments->json, "Write the results to this file; - is standard output")
       ->type_name("FILE");
   command->add_flag("--list", arguments->list, "List the checks with rule and source, and stop");
   command->footer(
       "Exit status: 0 all passed (skips allowed), 1 a check failed, 2 wrong usage or not a net plugin.\n"
-      "Example: clustar conform --plugin ./libnccl-net-foo.so --freeze 2 --only 'handshake.*,death.*' --json foo.json");
+      "Example: clustar conform --plugin ./libnccl-net-foo.so --freeze 2 --only 'handshake.*,death.*' --json foo.json\n"
+      "GPU memory without a GPU: clustar conform --plugin ./libnccl-net-clustar.so --emulated-gpu --only "
+      "'gpu.*,memory.*'");
   command->callback([arguments, &status] { status = run_conform(*arguments); });
 }
 

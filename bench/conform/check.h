@@ -19,6 +19,8 @@ struct Env {
   // Calls that may not block (listen, connect, accept, isend, irecv, iflush, test) must return within this: far above
   // what a busy machine takes from us, far below a wait for a peer.
   std::chrono::milliseconds call_bound{2000};
+  // The plugin takes host memory for a GPU's: the tester cannot make any. Else checks that need it are skipped.
+  bool emulated_gpu = false;
   // A transfer that makes no progress for this long is stuck.
   std::chrono::milliseconds stuck_bound{15000};
 };
@@ -39,6 +41,8 @@ std::span<const Check> abi_checks();
 std::span<const Check> setup_checks();     // contract: listen, connect, accept, regMr
 std::span<const Check> transfer_checks();  // contract: sizes, content, order
 std::span<const Check> request_checks();   // contract: requests, tags, test, flush, many connections
+std::span<const Check> memory_checks();    // registrations: any range, any order
+std::span<const Check> gpu_checks();       // GPU memory
 std::span<const Check> thread_checks();
 std::span<const Check> error_checks();
 std::span<const Check> handshake_checks();

@@ -37,8 +37,9 @@ std::chrono::milliseconds limit_of(const Check& check, const Env& env) {
 
 std::vector<Check> all_checks() {
   std::vector<Check> all;
-  for (const auto& group : {abi_checks(), setup_checks(), transfer_checks(), request_checks(), thread_checks(),
-                            error_checks(), handshake_checks(), death_checks(), close_checks(), reload_checks()}) {
+  for (const auto& group :
+       {abi_checks(), setup_checks(), transfer_checks(), request_checks(), memory_checks(), gpu_checks(),
+        thread_checks(), error_checks(), handshake_checks(), death_checks(), close_checks(), reload_checks()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;
@@ -103,7 +104,7 @@ Result<Report> run(const Options& options, const std::function<void(const Check&
     }
     wanted = {options.env.version};
   }
-  Report report{options.env.plugin, *versions, {}, 0};
+  Report report{options.env.plugin, *versions, options.env.emulated_gpu, {}, 0};
   for (const Check& check : checks) {
     for (const int version : wanted) {
       if (version != wanted.front() && !check.every_version) break;

@@ -26,6 +26,7 @@ struct Line {
 struct Report {
   std::string plugin;
   std::vector<int> versions;  // exported, newest first
+  bool emulated_gpu = false;
   std::vector<Line> lines;
   double seconds = 0;
 

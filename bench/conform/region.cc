@@ -1,5 +1,7 @@
 // The registered buffers of session.h and the bytes in them.
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -28,18 +30,66 @@ std::size_t count_other(const std::byte* data, std::size_t size, std::byte value
 
 }  // namespace
 
-void Region::Freer::operator()(std::byte* memory) const { std::free(memory); }
+void Region::Freer::operator()(std::byte* memory) const {
+  if (mapped == 0)
+    std::free(memory);
+  else
+    munmap(memory, mapped);
+}
 
-Region::Region(Session& session, void* comm, std::size_t size) : session_(&session), comm_(comm), size_(size) {
-  const std::size_t pages = (size + 2 * kGuard + kGuard - 1) / kGuard;
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kGuard, pages * kGuard)));
-  if (!memory_) fail_check(fmt::format("no memory for a buffer of {} bytes", size));
-  std::memset(memory_.get(), static_cast<int>(kGuardByte), kGuard);
-  std::memset(data() + size, static_cast<int>(kGuardByte), kGuard);
+// Returns the descriptor of what plays a GPU's memory, which the dma-buf's bytes begin with; -1 for host memory.
+int Region::allocate(const Place& place) {
+  const std::size_t before = kGuard + place.dma_offset + place.shift;
+  const std::size_t bytes = (before + size_ + kGuard + kGuard - 1) / kGuard * kGuard;
+  int fd = -1;
+  if (place.memory == Memory::kHost) {
+    memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kGuard, bytes)));
+  } else {
+    fd = memfd_create("conform", MFD_CLOEXEC);
+    void* const whole = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fd < 0 || whole == MAP_FAILED || ftruncate(fd, static_cast<off_t>(bytes - kGuard)) != 0) {
+      fail_check(fmt::format("no memory for {} bytes that play a GPU's", bytes));
+    }
+    memory_ = decltype(memory_)(static_cast<std::byte*>(whole), Freer(bytes));
+    if (mmap(memory_.get() + kGuard, bytes - kGuard, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+        MAP_FAILED) {
+      fail_check(fmt::format("{} bytes that play a GPU's cannot be mapped", bytes));
+    }
+  }
+  if (!memory_) fail_check(fmt::format("no memory for a buffer of {} bytes", size_));
+  data_ = memory_.get() + before;
+  std::memset(data_ - kGuard, static_cast<int>(kGuardByte), kGuard);
+  std::memset(data_ + size_, static_cast<int>(kGuardByte), kGuard);
+  return fd;
+}
+
+void Region::add(const Place& place, int fd) {
   // NCCL registers whole protocol buffers, never nothing.
-  note_call("regMr");
-  session.must(session.net().reg_mr(comm, data(), std::max<std::size_t>(size, 1), nccl_abi::kPtrHost, &mhandle_),
-               "regMr");
+  const std::size_t bytes = std::max<std::size_t>(size_, 1);
+  proxy::NetPlugin& net = session_->net();
+  if (place.memory != Memory::kDmaBuf) {
+    note_call("regMr");
+    const int type = place.memory == Memory::kHost ? nccl_abi::kPtrHost : nccl_abi::kPtrCuda;
+    session_->must(net.reg_mr(comm_, data_, bytes, type, &mhandle_),
+                   place.memory == Memory::kHost ? "regMr" : "regMr of NCCL_PTR_CUDA");
+    return;
+  }
+  note_call("regMrDmaBuf");
+  session_->must(
+      net.reg_mr_dma_buf(comm_, data_, bytes, nccl_abi::kPtrCuda, place.dma_offset + place.shift, fd, &mhandle_),
+      "regMrDmaBuf");
+}
+
+Region::Region(Session& session, void* comm, std::size_t size, Place place)
+    : session_(&session), comm_(comm), size_(size) {
+  const int fd = allocate(place);
+  add(place, fd);
+  if (fd >= 0) close(fd);
+}
+
+Region::Region(Session& session, void* comm, Region& of, std::size_t offset, std::size_t size)
+    : session_(&session), comm_(comm), size_(size), data_(of.data() + offset) {
+  add({}, -1);
 }
 
 Region::Region(Region&& other) noexcept
@@ -47,13 +97,16 @@ Region::Region(Region&& other) noexcept
       comm_(std::exchange(other.comm_, nullptr)),
       size_(other.size_),
       memory_(std::move(other.memory_)),
+      data_(other.data_),
       mhandle_(other.mhandle_) {}
 
-Region::~Region() {
+Region::~Region() { deregister(); }
+
+void Region::deregister() {
   if (comm_ == nullptr) return;
-  expect_guards("deregMr");
+  if (memory_) expect_guards("deregMr");
   note_call("deregMr");
-  session_->must(session_->net().dereg_mr(comm_, mhandle_), "deregMr");
+  session_->must(session_->net().dereg_mr(std::exchange(comm_, nullptr), mhandle_), "deregMr");
 }
 
 void Region::fill(std::uint64_t seed, std::size_t offset, std::size_t size) {
@@ -88,8 +141,8 @@ void Region::expect_untouched(std::size_t offset, std::size_t size, const std::s
 }
 
 void Region::expect_guards(const std::string& what) {
-  const std::size_t before = count_other(memory_.get(), kGuard, kGuardByte);
-  const std::size_t behind = count_other(data() + size_, kGuard, kGuardByte);
+  const std::size_t before = count_other(data_ - kGuard, kGuard, kGuardByte);
+  const std::size_t behind = count_other(data_ + size_, kGuard, kGuardByte);
   if (before + behind > 0) {
     fail_check(fmt::format("{}: {} bytes before and {} bytes behind the buffer of {} bytes were overwritten", what,
                            before, behind, size_));

@@ -46,6 +46,7 @@ nlohmann::json to_json(const Report& report) {
   }
   return {{"plugin", report.plugin},
           {"exported_versions", report.versions},
+          {"emulated_gpu", report.emulated_gpu},
           {"passed", report.count(Outcome::kPass)},
           {"failed", report.count(Outcome::kFail)},
           {"skipped", report.count(Outcome::kSkip)},

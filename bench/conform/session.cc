@@ -233,6 +233,30 @@ void Session::complete(const std::vector<Transfer*>& transfers) {
   }
 }
 
+bool Session::flush(const Transfer& recv) {
+  const std::size_t n = recv.parts.size();
+  std::vector<void*> data(n), mhandles(n);
+  std::vector<int> sizes = recv.sizes;
+  for (std::size_t i = 0; i < n; ++i) {
+    data[i] = recv.parts[i].region->data() + recv.parts[i].offset;
+    mhandles[i] = recv.parts[i].region->mhandle();
+  }
+  void* request = nullptr;
+  must(bounded("iflush",
+               [&] {
+                 return net_->iflush(recv.comm, static_cast<int>(n), data.data(), sizes.data(), mhandles.data(),
+                                     &request);
+               }),
+       "iflush");
+  if (request == nullptr) return false;
+  const auto begin = Clock::now();
+  for (int done = 0; done == 0;) {
+    must(bounded("test", [&] { return net_->test(request, &done, nullptr); }), "test of a flush");
+    if (Clock::now() - begin > env_.stuck_bound) fail_check("a flush is never done" + warning());
+  }
+  return true;
+}
+
 Link::Link(Link&& other) noexcept
     : send_comm(std::exchange(other.send_comm, nullptr)),
       recv_comm(std::exchange(other.recv_comm, nullptr)),
@@ -270,11 +294,11 @@ Transfer Link::recv(Region& region, std::size_t offset, std::size_t size, int ta
   return transfer;
 }
 
-void exchange(Session& session, Link& link, std::size_t size, std::uint64_t seed) {
+void exchange(Session& session, Link& link, std::size_t size, std::uint64_t seed, Place from_place, Place into_place) {
   const std::string what = fmt::format("a message of {} bytes", size);
   note_step("transferring " + what);
-  Region from(session, link.send_comm, size);
-  Region into(session, link.recv_comm, size);
+  Region from(session, link.send_comm, size, from_place);
+  Region into(session, link.recv_comm, size, into_place);
   from.fill(seed, 0, size);
   into.clear();
   Transfer recv = link.recv(into, 0, size);
@@ -283,6 +307,7 @@ void exchange(Session& session, Link& link, std::size_t size, std::uint64_t seed
   if (recv.sizes[0] != static_cast<int>(size)) {
     fail_check(fmt::format("test reported a size of {} for {}", recv.sizes[0], what));
   }
+  if (into_place.memory != Memory::kHost && size > 0) session.flush(recv);
   into.expect(seed, 0, size, what);
   into.expect_guards(what);
   from.expect(seed, 0, size, "the send buffer after " + what);

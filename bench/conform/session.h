@@ -119,6 +119,9 @@ class Session {
   // One round of that; true when something moved.
   bool advance_all(const std::vector<Transfer*>& transfers);
 
+  // iflush of a receive's parts, each with the size that it got, and its end. False: the plugin gave no request.
+  bool flush(const Transfer& recv);
+
   // " (plugin: ...)" with the plugin's newest warning, or "".
   std::string warning() const;
 
@@ -132,15 +135,29 @@ class Session {
   proxy::NetProperties properties_;
 };
 
-// A registered, page-aligned buffer. Around it lie guard zones that nobody may write.
+// Where a buffer lies and how it is registered. What plays a GPU's memory is host memory with a descriptor (memfd).
+enum class Memory : std::uint8_t { kHost, kCuda, kDmaBuf };
+struct Place {
+  Memory memory = Memory::kHost;
+  std::size_t shift = 0;       // of its first byte behind a page's
+  std::size_t dma_offset = 0;  // of that page in the dma-buf, whole pages
+};
+
+// A registered buffer. Around it lie guard zones that nobody may write. The descriptor of a dma-buf is closed straight
+// after its registration, as by NCCL.
 class Region {
  public:
-  Region(Session& session, void* comm, std::size_t size);
+  Region(Session& session, void* comm, std::size_t size, Place place = {});
+  // One more registration of a part of `of`, which outlives it.
+  Region(Session& session, void* comm, Region& of, std::size_t offset, std::size_t size);
   Region(Region&& other) noexcept;
   Region& operator=(Region&&) = delete;
   ~Region();  // deregMr must succeed; checks the guards
 
-  std::byte* data() { return memory_.get() + kGuard; }
+  // Before its end; the memory stays. Once.
+  void deregister();
+
+  std::byte* data() { return data_; }
   std::size_t size() const { return size_; }
   void* mhandle() const { return mhandle_; }
 
@@ -155,17 +172,24 @@ class Region {
  private:
   static constexpr std::size_t kGuard = 4096;
   struct Freer {
+    Freer() : mapped(0) {}
+    explicit Freer(std::size_t bytes) : mapped(bytes) {}
+    std::size_t mapped;  // 0: from malloc
     void operator()(std::byte* memory) const;
   };
+
+  int allocate(const Place& place);
+  void add(const Place& place, int fd);
 
   Session* session_;
   void* comm_;
   std::size_t size_;
-  std::unique_ptr<std::byte[], Freer> memory_;
+  std::unique_ptr<std::byte[], Freer> memory_;  // null: another region's
+  std::byte* data_ = nullptr;
   void* mhandle_ = nullptr;
 };
 
-// One message of `size` bytes over the link, content and reported size checked.
-void exchange(Session& session, Link& link, std::size_t size, std::uint64_t seed);
+// One message of `size` bytes over the link, content and reported size checked; flushed where it is GPU memory.
+void exchange(Session& session, Link& link, std::size_t size, std::uint64_t seed, Place from = {}, Place into = {});
 
 }  // namespace clustar::bench::conform

@@ -122,6 +122,8 @@ class RingCommunicator final : public Communicator {
   int size_;
   int device_ = 0;
   int max_recvs_ = 1;
+  bool dma_bufs_ = false;
+  bool flush_ = false;
   bool record_steps_ = false;
   bool initialised_ = false;
   void* ctx_ = nullptr;
@@ -226,6 +228,14 @@ Result<void> RingCommunicator::choose_device() {
     return fail(ErrorCode::kInternal,
                 fmt::format("maxCollBytes is {}; NCCL allows 1 to 2^40", properties.max_coll_bytes));
   }
+  constexpr int kGpu = nccl_abi::kPtrCuda | nccl_abi::kPtrDmaBuf;
+  if (options_.gpu_memory && (properties.ptr_support & kGpu) == 0) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("the plugin's device takes no GPU memory (ptrSupport {:#x})", properties.ptr_support));
+  }
+  // NCCL takes no dma-bufs from a plugin without the call (init.cc dmaBufSupported).
+  dma_bufs_ = (properties.ptr_support & nccl_abi::kPtrDmaBuf) != 0 && plugin_.has_reg_mr_dma_buf();
+  flush_ = options_.force_flush || (options_.gpu_memory && properties.force_flush);
   max_recvs_ = std::max(1, properties.max_recvs);
   return {};
 }
@@ -271,6 +281,7 @@ Result<void> RingCommunicator::connect_links(Bootstrap& bootstrap, Links& links,
 
 Result<void> RingCommunicator::connect_ring(Bootstrap& bootstrap, int group) {
   links_.emplace(ring_links(plugin_, ctx_, device_, rank_, size_, options_.channels, group));
+  if (options_.gpu_memory) links_->use_gpu_memory(dma_bufs_);
   std::vector<std::size_t> places;
   for (std::size_t i = 0; i < links_->links().size(); ++i) places.push_back(i);
   return connect_links(bootstrap, *links_, places);
@@ -278,6 +289,7 @@ Result<void> RingCommunicator::connect_ring(Bootstrap& bootstrap, int group) {
 
 Result<void> RingCommunicator::connect_direct(Bootstrap& bootstrap) {
   direct_links_.emplace(direct_links(plugin_, ctx_, device_, rank_, size_));
+  if (options_.gpu_memory) direct_links_->use_gpu_memory(dma_bufs_);
   std::vector<std::size_t> places;
   for (const Link& link : direct_links_->links()) {
     places.push_back(static_cast<std::size_t>(rank_ < link.to ? rank_ : rank_ - 1));
@@ -301,7 +313,7 @@ Result<void> RingCommunicator::open(Bootstrap& bootstrap) {
                                          .size = size_,
                                          .channels = options_.channels,
                                          .protocol = options_.protocol,
-                                         .flush = options_.force_flush,
+                                         .flush = flush_,
                                          .profiler = &*profiler_,
                                          .comm_id = options_.comm_id,
                                          .losses = plugin_losses_ ? plugin_losses_.get() : options_.losses,

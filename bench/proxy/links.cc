@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -41,6 +42,27 @@ Result<MappedBuffer> MappedBuffer::create(std::size_t size) {
   return buffer;
 }
 
+Result<MappedBuffer> MappedBuffer::create_shared(std::size_t size, int* fd) {
+  *fd = memfd_create("gpu", MFD_CLOEXEC);
+  void* data = MAP_FAILED;
+  if (*fd >= 0 && ftruncate(*fd, static_cast<off_t>(size)) == 0) {
+    data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, *fd, 0);
+  }
+  if (data == MAP_FAILED) {
+    if (*fd >= 0) ::close(*fd);
+    return fail(ErrorCode::kSystem, fmt::format("no memory for {} bytes that play a GPU's; use fewer channels", size));
+  }
+  MappedBuffer buffer;
+  buffer.data_ = static_cast<std::byte*>(data);
+  buffer.size_ = size;
+  return buffer;
+}
+
+void Links::use_gpu_memory(bool dma_bufs) {
+  gpu_memory_ = true;
+  dma_bufs_ = dma_bufs;
+}
+
 Links::Links(NetPlugin& plugin, void* ctx, int device, std::vector<Link> links, std::vector<std::size_t> buffer_bytes)
     : plugin_(plugin), ctx_(ctx), device_(device), links_(std::move(links)), buffer_bytes_(std::move(buffer_bytes)) {}
 
@@ -61,8 +83,32 @@ Result<std::vector<Handle>> Links::listen() {
   return handles;
 }
 
-Result<void> Links::register_buffers(void* comm, int channels, std::vector<Registered>& buffers) {
-  for (const std::size_t bytes : buffer_bytes_) {
+// As NCCL does it (v2.28.9 src/transport/net.cc 951-956): the descriptor is closed straight after.
+Result<void> Links::register_gpu_buffer(void* comm, std::size_t bytes, std::vector<Registered>& buffers) {
+  int fd = -1;
+  auto memory = MappedBuffer::create_shared(bytes, &fd);
+  if (!memory) return tl::unexpected(memory.error());
+  void* mhandle = nullptr;
+  const int result = dma_bufs_
+                         ? plugin_.reg_mr_dma_buf(comm, memory->data(), bytes, nccl_abi::kPtrCuda, 0, fd, &mhandle)
+                         : plugin_.reg_mr(comm, memory->data(), bytes, nccl_abi::kPtrCuda, &mhandle);
+  ::close(fd);
+  if (result != nccl_abi::kSuccess) {
+    const char* const call = dma_bufs_ ? "regMrDmaBuf" : "regMr";
+    return tl::unexpected(plugin_error(plugin_, fmt::format("{} of {} bytes of GPU memory", call, bytes), result));
+  }
+  buffers.push_back(Registered{std::move(*memory), mhandle});
+  return {};
+}
+
+Result<void> Links::register_buffers(void* comm, int channels, bool sending, std::vector<Registered>& buffers) {
+  for (std::size_t i = 0; i < buffer_bytes_.size(); ++i) {
+    const std::size_t bytes = buffer_bytes_[i];
+    if (gpu_memory_ && !(sending && i == static_cast<std::size_t>(Protocol::kLL))) {
+      auto done = register_gpu_buffer(comm, bytes * static_cast<std::size_t>(channels), buffers);
+      if (!done) return done;
+      continue;
+    }
     auto memory = MappedBuffer::create(bytes * static_cast<std::size_t>(channels));
     if (!memory) return tl::unexpected(memory.error());
     void* mhandle = nullptr;
@@ -86,7 +132,7 @@ Result<bool> Links::poll_connect(Link& link) {
         plugin_error(plugin_, fmt::format("connect to rank {} for channel {}", link.to, link.first_channel), result));
   }
   if (link.send_comm == nullptr) return false;
-  if (auto done = register_buffers(link.send_comm, link.channels, link.send_buffers); !done) {
+  if (auto done = register_buffers(link.send_comm, link.channels, true, link.send_buffers); !done) {
     return tl::unexpected(done.error());
   }
   return true;
@@ -104,7 +150,7 @@ Result<bool> Links::poll_accept(Link& link) {
   // NCCL closes the listen comm before it registers anything with the new comm.
   const int closed = plugin_.close_listen(std::exchange(link.listen_comm, nullptr));
   if (closed != nccl_abi::kSuccess) return tl::unexpected(plugin_error(plugin_, "closeListen", closed));
-  if (auto done = register_buffers(link.recv_comm, link.channels, link.recv_buffers); !done) {
+  if (auto done = register_buffers(link.recv_comm, link.channels, false, link.recv_buffers); !done) {
     return tl::unexpected(done.error());
   }
   return true;

@@ -25,6 +25,8 @@ class MappedBuffer {
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   MappedBuffer& operator=(MappedBuffer&&) = delete;
   static Result<MappedBuffer> create(std::size_t size);
+  // The same with a descriptor, which is the caller's, as a GPU's memory has one as a dma-buf.
+  static Result<MappedBuffer> create_shared(std::size_t size, int* fd);
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
 
@@ -59,6 +61,10 @@ class Links {
   // `buffer_bytes`: of each buffer that a comm gets, per channel.
   Links(NetPlugin& plugin, void* ctx, int device, std::vector<Link> links, std::vector<std::size_t> buffer_bytes);
 
+  // Before connect(): buffers are where NCCL has them for a GPU that the NIC reaches (useGdr): all in the GPU's memory,
+  // which host memory plays, but LL's of sends. `dma_bufs`: registered as such, else as CUDA pointers.
+  void use_gpu_memory(bool dma_bufs);
+
   // One handle per link, for the rank to connect to that the link receives from.
   Result<std::vector<Handle>> listen();
   Result<void> connect(std::span<const Handle> next_handles, std::chrono::steady_clock::time_point deadline);
@@ -70,7 +76,8 @@ class Links {
  private:
   Result<bool> poll_connect(Link& link);
   Result<bool> poll_accept(Link& link);
-  Result<void> register_buffers(void* comm, int channels, std::vector<Registered>& buffers);
+  Result<void> register_buffers(void* comm, int channels, bool sending, std::vector<Registered>& buffers);
+  Result<void> register_gpu_buffer(void* comm, std::size_t bytes, std::vector<Registered>& buffers);
   std::string describe_unconnected() const;
 
   NetPlugin& plugin_;
@@ -78,6 +85,8 @@ class Links {
   int device_;
   std::vector<Link> links_;
   std::vector<std::size_t> buffer_bytes_;
+  bool gpu_memory_ = false;
+  bool dma_bufs_ = false;
 };
 
 // Of a ring 0, 1, ... size - 1, 0: a link per group of channels, a buffer per protocol (its number is its place).

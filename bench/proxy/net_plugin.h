@@ -68,6 +68,7 @@ class NetPlugin {
   virtual bool has_make_v_device() const = 0;
   virtual bool has_finalize() const = 0;
   virtual bool has_set_net_attr() const = 0;
+  virtual bool has_reg_mr_dma_buf() const = 0;
 
   // One communicator's init: for v11+ the plugin's init with ctx; below, the first call inits the plugin (as NCCL's
   // shims do) and the config is passed to connect. *ctx receives an object to pass on and to give to finalize().

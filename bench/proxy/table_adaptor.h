@@ -43,6 +43,7 @@ class TableAdaptor final : public AdaptorBase {
     if constexpr (V >= 11) return table_->setNetAttr != nullptr;
     return false;
   }
+  bool has_reg_mr_dma_buf() const override { return table_->regMrDmaBuf != nullptr; }
 
   int init(std::uint64_t comm_id, int traffic_class, void** ctx) override {
     *ctx = nullptr;

@@ -1,5 +1,6 @@
 // The exported tables ncclNetPlugin_v8 .. v12: each version only adapts types; net.h does the work.
-// Left null on purpose: regMrDmaBuf, getDeviceMr, irecvConsumed (host memory).
+// Left null on purpose: getDeviceMr, irecvConsumed (for transfers that a kernel drives). regMrDmaBuf is there always:
+// NCCL calls it for devices whose ptrSupport says so.
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,7 @@
 
 #include "nccl_plugin/abi/tables.h"
 #include "nccl_plugin/c_boundary.h"
+#include "nccl_plugin/net/memory.h"
 #include "nccl_plugin/net/net.h"
 
 namespace clustar::nccl_plugin {
@@ -41,7 +43,7 @@ int fill_properties(int device, Properties* out) {
   out->name = const_cast<char*>(found->name);
   out->pci_path = const_cast<char*>(found->pci_path);
   out->guid = from.guid;
-  out->ptr_support = kPtrHost;
+  out->ptr_support = ptr_support(from.memory_kinds);
   out->reg_is_global = from.global_registration ? 1 : 0;
   out->speed = from.speed_mbps;
   out->port = from.port;
@@ -154,7 +156,7 @@ const clustar::nccl_abi::TableV8 ncclNetPlugin_v8 = {
     .connect = connect_v8,
     .accept = accept_v8,
     .regMr = net_reg_mr,
-    .regMrDmaBuf = nullptr,
+    .regMrDmaBuf = net_reg_mr_dma_buf,
     .deregMr = net_dereg_mr,
     .isend = isend_v8,
     .irecv = irecv_v8,
@@ -176,7 +178,7 @@ const clustar::nccl_abi::TableV9 ncclNetPlugin_v9 = {
     .connect = connect_v8,
     .accept = accept_v8,
     .regMr = net_reg_mr,
-    .regMrDmaBuf = nullptr,
+    .regMrDmaBuf = net_reg_mr_dma_buf,
     .deregMr = net_dereg_mr,
     .isend = isend_v9,
     .irecv = irecv_v9,
@@ -199,7 +201,7 @@ const clustar::nccl_abi::TableV10 ncclNetPlugin_v10 = {
     .connect = connect_v10,
     .accept = accept_v8,
     .regMr = net_reg_mr,
-    .regMrDmaBuf = nullptr,
+    .regMrDmaBuf = net_reg_mr_dma_buf,
     .deregMr = net_dereg_mr,
     .isend = net_isend,
     .irecv = irecv_v10,
@@ -225,7 +227,7 @@ constexpr Table table_v11() {
       .connect = connect_v11,
       .accept = accept_v8,
       .regMr = net_reg_mr,
-      .regMrDmaBuf = nullptr,
+      .regMrDmaBuf = net_reg_mr_dma_buf,
       .deregMr = net_dereg_mr,
       .isend = net_isend,
       .irecv = irecv_v10,

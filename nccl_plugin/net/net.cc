@@ -15,6 +15,7 @@
 
 #include "nccl_plugin/c_boundary.h"
 #include "nccl_plugin/net/fusion.h"
+#include "nccl_plugin/net/memory.h"
 #include "nccl_plugin/net/message_flow.h"
 #include "nccl_plugin/net/plugin_state.h"
 #include "nccl_plugin/process.h"
@@ -26,11 +27,13 @@ using transport::RecvPart;
 
 // NCCL gives one `void* comm` to regMr for both directions, so both begin with the same base.
 struct Comm {
-  explicit Comm(std::shared_ptr<PluginState> state) : plugin(std::move(state)) {}
+  Comm(std::shared_ptr<PluginState> state, const transport::DeviceProperties& of)
+      : plugin(std::move(state)), device(of) {}
   virtual ~Comm() = default;
   virtual Result<std::unique_ptr<transport::Mr>> reg_mr(const gdr::MemoryRef& memory) = 0;
 
-  std::shared_ptr<PluginState> plugin;  // declared first: the channels below go before their transport
+  std::shared_ptr<PluginState> plugin;        // declared first: the channels below go before their transport
+  const transport::DeviceProperties& device;  // the transport's, as long as it lives
 };
 struct SendComm final : Comm {
   using Comm::Comm;
@@ -52,6 +55,7 @@ struct RecvComm final : Comm {
 };
 struct ListenComm {
   std::shared_ptr<PluginState> plugin;
+  int device;
   std::unique_ptr<transport::Listener> listener;
 };
 
@@ -67,6 +71,13 @@ int refuse(const PluginState& plugin, const char* call) {
 int failed(const PluginState& plugin, const char* call, const Error& error) {
   plugin.log().warn(fmt::format("{}: {}", call, error.message));
   return to_nccl(error.code);
+}
+
+// Null: there is no such device.
+const transport::DeviceProperties* properties_of(const PluginState& plugin, int device) {
+  const auto devices = plugin.transport()->devices();
+  return device >= 0 && static_cast<std::size_t>(device) < devices.size() ? &devices[static_cast<std::size_t>(device)]
+                                                                          : nullptr;
 }
 
 // Null pointers where NCCL's contract has none come from a broken caller; there may be nothing to log with.
@@ -95,6 +106,25 @@ Result<Range> locate(const char* call, void* data, std::size_t size, void* mhand
                             static_cast<const void*>(data), memory.length, static_cast<const void*>(memory.address)));
   }
   return Range{mr, static_cast<std::size_t>(start - memory.address)};
+}
+
+// NCCL counts the whole group: a receive of it that got nothing has size 0, and perhaps no memory (v2.28.9
+// src/transport/net.cc recvProxyProgress). Without sizes it is all that is registered from `data` on.
+std::size_t flushed_bytes(const int* size, const void* data, void* mhandle) {
+  if (size != nullptr) return static_cast<std::size_t>(std::max(*size, 0));
+  if (mhandle == nullptr) return 0;
+  const gdr::MemoryRef& memory = static_cast<const transport::Mr*>(mhandle)->memory();
+  const auto* start = static_cast<const std::byte*>(data);
+  const bool inside = start >= memory.address && start < memory.address + memory.length;
+  return inside ? static_cast<std::size_t>(memory.address + memory.length - start) : 1;
+}
+
+int register_memory(Comm& owner, const char* call, const Result<gdr::MemoryRef>& memory, void** mhandle) {
+  if (!memory) return failed(*owner.plugin, call, memory.error());
+  auto mr = owner.reg_mr(*memory);
+  if (!mr) return failed(*owner.plugin, call, mr.error());
+  *mhandle = mr->release();
+  return nccl_abi::kSuccess;
 }
 
 const transport::Mr& empty_mr() {
@@ -232,7 +262,7 @@ int net_listen(void* context, int device, void* handle, void** listen_comm) {
     if (!listener) return failed(*comm.plugin(), "listen", listener.error());
     std::memset(handle, 0, nccl_abi::kHandleBytes);
     std::memcpy(handle, (*listener)->handle().data(), kTransportBytes);
-    *listen_comm = new ListenComm{comm.plugin(), std::move(*listener)};
+    *listen_comm = new ListenComm{comm.plugin(), device, std::move(*listener)};
     return int{nccl_abi::kSuccess};
   });
 }
@@ -266,7 +296,9 @@ int net_connect(void* context, int device, void* handle, void** send_comm, int t
     comm.erase_pending(id);
     std::memset(state, 0, sizeof id);
     if (!channel) return failed(*comm.plugin(), "connect", channel.error());
-    auto send = std::make_unique<SendComm>(comm.plugin());
+    const transport::DeviceProperties* const properties = properties_of(*comm.plugin(), device);
+    if (properties == nullptr) return int{nccl_abi::kInvalidArgument};  // another one than the attempt began with
+    auto send = std::make_unique<SendComm>(comm.plugin(), *properties);
     send->channel = std::move(*channel);
     send->traffic_class = static_cast<std::uint8_t>(options.traffic_class < 0 ? 0 : options.traffic_class);
     send->context = comm.serial();
@@ -286,7 +318,9 @@ int net_accept(void* listen_comm, void** recv_comm) {
     auto channel = listen.listener->poll_accept();
     if (!channel) return failed(*listen.plugin, "accept", channel.error());
     if (*channel == nullptr) return int{nccl_abi::kSuccess};
-    auto recv = std::make_unique<RecvComm>(listen.plugin);
+    const transport::DeviceProperties* const properties = properties_of(*listen.plugin, listen.device);
+    if (properties == nullptr) return int{nccl_abi::kInternalError};
+    auto recv = std::make_unique<RecvComm>(listen.plugin, *properties);
     recv->channel = std::move(*channel);
     *recv_comm = static_cast<Comm*>(recv.release());
     return int{nccl_abi::kSuccess};
@@ -298,16 +332,17 @@ int net_reg_mr(void* comm, void* data, std::size_t size, int type, void** mhandl
     if (any_null(comm, mhandle)) return int{nccl_abi::kInvalidArgument};
     *mhandle = nullptr;
     Comm& owner = *static_cast<Comm*>(comm);
-    if (type != nccl_abi::kPtrHost) {
-      const Error error{
-          ErrorCode::kInvalidArgument,
-          fmt::format("memory of type {} is not offered; NCCL_PTR_HOST ({}) is", type, nccl_abi::kPtrHost)};
-      return failed(*owner.plugin, "regMr", error);
-    }
-    auto mr = owner.reg_mr(gdr::MemoryRef::host(data, size));
-    if (!mr) return failed(*owner.plugin, "regMr", mr.error());
-    *mhandle = mr->release();
-    return int{nccl_abi::kSuccess};
+    return register_memory(owner, "regMr", memory_of(owner.device, data, size, type), mhandle);
+  });
+}
+
+int net_reg_mr_dma_buf(void* comm, void* data, std::size_t size, int type, std::uint64_t offset, int fd,
+                       void** mhandle) {
+  return guarded([&] {
+    if (any_null(comm, mhandle)) return int{nccl_abi::kInvalidArgument};
+    *mhandle = nullptr;
+    Comm& owner = *static_cast<Comm*>(comm);
+    return register_memory(owner, "regMrDmaBuf", dma_buf_of(owner.device, data, size, type, offset, fd), mhandle);
   });
 }
 
@@ -362,18 +397,25 @@ int net_irecv(void* recv_comm, int n, void** data, const std::size_t* sizes, int
 
 int net_iflush(void* recv_comm, int n, void** data, int* sizes, void** mhandles, void** request) {
   return guarded([&] {
-    if (any_null(recv_comm, data, sizes, mhandles, request)) return int{nccl_abi::kInvalidArgument};
+    if (any_null(recv_comm, data, mhandles, request)) return int{nccl_abi::kInvalidArgument};
     *request = nullptr;
     auto& comm = static_cast<RecvComm&>(*static_cast<Comm*>(recv_comm));
     std::array<RecvPart, transport::kMaxRecvParts> parts;
-    if (n < 1 || static_cast<std::size_t>(n) > parts.size()) return int{nccl_abi::kInvalidArgument};
+    if (n < 1 || static_cast<std::size_t>(n) > parts.size()) {
+      const Error error{ErrorCode::kInvalidArgument, fmt::format("{} receives; 1 to {} are allowed", n, parts.size())};
+      return failed(*comm.plugin, "iflush", error);
+    }
+    std::size_t count = 0;
     for (int i = 0; i < n; ++i) {
-      const auto size = static_cast<std::size_t>(sizes[i] < 0 ? 0 : sizes[i]);
+      const auto size = flushed_bytes(sizes == nullptr ? nullptr : &sizes[i], data[i], mhandles[i]);
       const auto range = locate("iflush", data[i], size, mhandles[i]);
       if (!range) return failed(*comm.plugin, "iflush", range.error());
-      parts[static_cast<std::size_t>(i)] = {range->mr, range->offset, size, 0};
+      // What came into host memory is there when its receive is done.
+      if (size == 0 || range->mr->memory().kind == gdr::MemoryKind::kHost) continue;
+      parts[count++] = {range->mr, range->offset, size, 0};
     }
-    const auto flushed = comm.channel->flush(std::span(parts).first(static_cast<std::size_t>(n)));
+    if (count == 0) return int{nccl_abi::kSuccess};
+    const auto flushed = comm.channel->flush(std::span(parts).first(count));
     if (!flushed) return failed(*comm.plugin, "iflush", flushed.error());
     *request = *flushed;
     return int{nccl_abi::kSuccess};

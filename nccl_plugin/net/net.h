@@ -31,12 +31,17 @@ int net_listen(void* context, int device, void* handle, void** listen_comm);
 int net_connect(void* context, int device, void* handle, void** send_comm,
                 int traffic_class = nccl_abi::kTrafficClassUndefined);
 int net_accept(void* listen_comm, void** recv_comm);
+// Which memory a comm takes is its device's (memory.h).
 int net_reg_mr(void* comm, void* data, std::size_t size, int type, void** mhandle);
+int net_reg_mr_dma_buf(void* comm, void* data, std::size_t size, int type, std::uint64_t offset, int fd,
+                       void** mhandle);
 int net_dereg_mr(void* comm, void* mhandle);
 // `phandle`: NCCL's word for the profiler's event of the transfer; null below v10.
 int net_isend(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void* phandle, void** request);
 int net_irecv(void* recv_comm, int n, void** data, const std::size_t* sizes, int* tags, void** mhandles,
               void** request);
+// `n`: 1 .. transport::kMaxRecvParts. A part of size 0 needs no memory, and `sizes` may be null: then each is as long
+// as its registration. *request stays null where nothing waits: host memory, nothing received.
 int net_iflush(void* recv_comm, int n, void** data, int* sizes, void** mhandles, void** request);
 int net_test(void* request, int* done, int* sizes);
 int net_close_send(void* send_comm);

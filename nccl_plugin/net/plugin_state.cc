@@ -120,6 +120,9 @@ void PluginState::print_banner() const {
   }
   log_.info(fmt::format("clustar {}: transport {}, devices: {}", CLUSTAR_VERSION, selection_.transport->name(),
                         fmt::join(devices, ", ")));
+  for (const auto& device : selection_.transport->devices()) {
+    if (!device.gdr.empty()) log_.info(fmt::format("GPUDirect RDMA: {}: {}", device.name, device.gdr));
+  }
   for (const std::string& reason : selection_.refused) log_.info("not chosen: " + reason);
   if (!ordered_lines()) {
     log_.info(

@@ -1,4 +1,5 @@
-// A small, correct NCCL net plugin (v8 and v11) on one non-blocking TCP socket per connection, host memory only.
+// A small, correct NCCL net plugin (v8 and v11) on one non-blocking TCP socket per connection. Memory of a GPU is
+// emulated: a CUDA pointer is a host pointer, a dma-buf any descriptor that can be mapped.
 // SAMPLE_DEFECT=<name> in the environment switches on exactly one defect, so that each conformance check can be shown
 // to fail. SAMPLE_IFADDR is the IPv4 address to listen on (default 127.0.0.1).
 #include <unistd.h>
@@ -47,7 +48,7 @@ int get_properties(int dev, Properties* out) {
   out->name = name_of(dev);
   out->pci_path = defect("bad_pci_path") ? const_cast<char*>("/sys/no/such/device") : nullptr;
   out->guid = 1;
-  out->ptr_support = defect("no_host_pointers") ? abi::kPtrCuda : abi::kPtrHost;
+  out->ptr_support = ptr_support();
   out->speed = defect("no_speed") ? 0 : 10000;
   out->max_comms = 65536;
   out->max_recvs = defect("no_recvs") ? 0 : kMaxRecvs;
@@ -63,12 +64,16 @@ int get_properties(int dev, Properties* out) {
 
 }  // namespace
 
+int ptr_support() {
+  if (defect("no_host_pointers")) return abi::kPtrCuda;
+  if (defect("host_only") || defect("takes_anything")) return abi::kPtrHost;
+  return abi::kPtrHost | abi::kPtrCuda | abi::kPtrDmaBuf;
+}
+
 int plain_devices() { return may_fuse() ? 2 : 1; }
 int virtual_devices() { return g_fused; }
 
 namespace {
-
-int reg_dma_buf(void*, void*, std::size_t, int, std::uint64_t, int, void**) { return abi::kInvalidUsage; }
 
 int set_net_attr(void*, abi::NetAttr* attr) {
   if (defect("attr_undef_error") && attr->op == abi::kNetAttrUndefined) return abi::kInvalidArgument;
@@ -91,15 +96,15 @@ abi::TableV8 ncclNetPlugin_v8 = {
     [](int dev, void* handle, void** comm, abi::DeviceHandle**) { return connect_to(dev, handle, comm); },
     [](void* listener, void** comm, abi::DeviceHandle**) { return accept_from(listener, comm); },
     reg_mr,
-    nullptr,
+    reg_mr_dma_buf,
     dereg_mr,
-    [](void* comm, void* data, int size, int tag, void*, void** request) {
-      return isend(comm, data, static_cast<std::size_t>(size), tag, request);
+    [](void* comm, void* data, int size, int tag, void* mhandle, void** request) {
+      return isend(comm, data, static_cast<std::size_t>(size), tag, mhandle, request);
     },
-    [](void* comm, int n, void** data, int* sizes, int* tags, void**, void** request) -> int {
+    [](void* comm, int n, void** data, int* sizes, int* tags, void** mhandles, void** request) -> int {
       std::size_t wide[kMaxRecvs] = {};
       for (int i = 0; i < std::min(n, kMaxRecvs); ++i) wide[i] = static_cast<std::size_t>(sizes[i]);
-      return irecv(comm, n, data, wide, tags, request);
+      return irecv(comm, n, data, wide, tags, mhandles, request);
     },
     iflush,
     test,
@@ -121,13 +126,13 @@ abi::TableV11 ncclNetPlugin_v11 = {
     [](void*, int dev, void* handle, void** comm, abi::DeviceHandle**) { return connect_to(dev, handle, comm); },
     [](void* listener, void** comm, abi::DeviceHandle**) { return accept_from(listener, comm); },
     reg_mr,
-    reg_dma_buf,
+    reg_mr_dma_buf,
     dereg_mr,
-    [](void* comm, void* data, std::size_t size, int tag, void*, void*, void** request) {
-      return isend(comm, data, size, tag, request);
+    [](void* comm, void* data, std::size_t size, int tag, void* mhandle, void*, void** request) {
+      return isend(comm, data, size, tag, mhandle, request);
     },
-    [](void* comm, int n, void** data, std::size_t* sizes, int* tags, void**, void**, void** request) {
-      return irecv(comm, n, data, sizes, tags, request);
+    [](void* comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void**, void** request) {
+      return irecv(comm, n, data, sizes, tags, mhandles, request);
     },
     iflush,
     test,
@@ -150,6 +155,7 @@ __attribute__((constructor)) void on_load() {
   if (defect("empty_name")) ncclNetPlugin_v8.name = ncclNetPlugin_v11.name = "";
   if (may_fuse()) ncclNetPlugin_v11.makeVDevice = make_v_device;
   if (defect("missing_call")) ncclNetPlugin_v11.irecv = nullptr;
+  if (defect("no_dma_buf_call")) ncclNetPlugin_v11.regMrDmaBuf = nullptr;
   if (defect("reload_leak")) g_leaked = std::memset(std::malloc(2u << 20), 1, 2u << 20);  // never freed, by intent
 }
 

@@ -37,6 +37,20 @@ struct MessageHeader {
   std::uint64_t size;
 };
 
+// A registration. A dma-buf's bytes are reached through a mapping of its descriptor, as a NIC reaches them through its
+// own; the others at the address that NCCL gave.
+struct Mr {
+  int type = 0;
+  std::byte* data = nullptr;  // NCCL's address
+  std::size_t size = 0;
+  std::byte* mapping = nullptr;
+  std::size_t mapping_bytes = 0;
+  std::byte* reached = nullptr;  // what `data` is here
+  // Used by defects only.
+  int fd = -1;
+  bool invalid = false;
+};
+
 struct Comm;
 struct Part {
   std::byte* data;
@@ -76,8 +90,12 @@ struct Comm {
   std::list<Unexpected> unexpected;  // arrived before a receive of their tag was posted, while others were
   // Used by defects only.
   std::vector<int> registered;
+  std::vector<Mr*> mrs;
   std::int64_t owner = 0;
 };
+
+// NCCL_PTR_*.
+int ptr_support();
 
 // With a defect fuse_* there are two plain devices, which become one virtual device.
 int plain_devices();
@@ -94,9 +112,10 @@ int close_listen(void* opaque);
 int close_comm(void* opaque);
 
 int reg_mr(void* comm, void* data, std::size_t size, int type, void** mhandle);
+int reg_mr_dma_buf(void* comm, void* data, std::size_t size, int type, std::uint64_t offset, int fd, void** mhandle);
 int dereg_mr(void* comm, void* mhandle);
-int isend(void* send_comm, void* data, std::size_t size, int tag, void** out);
-int irecv(void* recv_comm, int n, void** data, const std::size_t* sizes, const int* tags, void** out);
+int isend(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void** out);
+int irecv(void* recv_comm, int n, void** data, const std::size_t* sizes, const int* tags, void** mhandles, void** out);
 int iflush(void* recv_comm, int n, void** data, int* sizes, void** mhandles, void** out);
 int test(void* opaque, int* done, int* sizes);
 

@@ -1,5 +1,6 @@
-// The sample plugin's registrations, requests and bytes.
+// The sample plugin's requests and bytes.
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -23,15 +24,6 @@ std::array<std::byte, 65536> g_staging;
 std::atomic<bool> g_someone_died{false};
 
 }  // namespace
-
-int reg_mr(void* comm, void* data, std::size_t size, int type, void** mhandle) {
-  if (type != abi::kPtrHost || (data == nullptr && size > 0)) return abi::kInvalidArgument;
-  if (defect("reg_unaligned") && reinterpret_cast<std::uintptr_t>(data) % 4096 != 0) return abi::kSystemError;
-  if (defect("reg_race")) static_cast<Comm*>(comm)->registered = {};
-  *mhandle = new char;
-  return abi::kSuccess;
-}
-int dereg_mr(void*, void* mhandle) { return delete static_cast<char*>(mhandle), abi::kSuccess; }
 
 namespace {
 
@@ -173,9 +165,18 @@ bool refuses(const Comm& comm) {
          (defect("limit_16") && comm.queue.size() >= 16);
 }
 
+// Where the bytes at NCCL's `data` lie for this plugin; null: there is no such registration.
+std::byte* reach(void* data, std::size_t size, void* mhandle) {
+  const auto* mr = static_cast<const Mr*>(mhandle);
+  auto* const at = static_cast<std::byte*>(data);
+  if (mr == nullptr || mr->invalid || at < mr->data || size > mr->size) return nullptr;
+  if (mr->fd >= 0 && defect("dma_buf_fd_kept") && fcntl(mr->fd, F_GETFD) < 0) return nullptr;
+  return static_cast<std::size_t>(at - mr->data) <= mr->size - size ? mr->reached + (at - mr->data) : nullptr;
+}
+
 }  // namespace
 
-int isend(void* send_comm, void* data, std::size_t size, int tag, void** out) {
+int isend(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void** out) {
   auto& comm = *static_cast<Comm*>(send_comm);
   *out = nullptr;
   if (defect("busy_forever")) return abi::kSuccess;
@@ -188,8 +189,10 @@ int isend(void* send_comm, void* data, std::size_t size, int tag, void** out) {
   if (refuses(comm)) return abi::kInternalError;
   Request* request = take_request(comm);
   if (request == nullptr) return abi::kSuccess;
+  std::byte* const from = reach(data, size, mhandle);
+  if (from == nullptr && size > 0) return request->used = false, abi::kInternalError;
   request->n = 1;
-  request->parts[0] = {static_cast<std::byte*>(data), size, tag, size, true, false};
+  request->parts[0] = {from, size, tag, size, true, false};
   if (size == 0 && defect("drops_empty"))
     request->parts[0].complete = true;
   else
@@ -199,7 +202,7 @@ int isend(void* send_comm, void* data, std::size_t size, int tag, void** out) {
   return abi::kSuccess;
 }
 
-int irecv(void* recv_comm, int n, void** data, const std::size_t* sizes, const int* tags, void** out) {
+int irecv(void* recv_comm, int n, void** data, const std::size_t* sizes, const int* tags, void** mhandles, void** out) {
   auto& comm = *static_cast<Comm*>(recv_comm);
   const bool marked = *out == reinterpret_cast<void*>(abi::kOptionalRecvCompletion);
   if (!(marked && defect("marker_kept"))) *out = nullptr;
@@ -211,7 +214,8 @@ int irecv(void* recv_comm, int n, void** data, const std::size_t* sizes, const i
   request->n = n;
   for (int i = 0; i < n; ++i) {
     Part& part = request->parts[static_cast<std::size_t>(i)];
-    part = {static_cast<std::byte*>(data[i]), sizes[i], tags[i], 0, false, false};
+    part = {reach(data[i], sizes[i], mhandles[i]), sizes[i], tags[i], 0, false, false};
+    if (part.data == nullptr && part.size > 0) return request->used = false, abi::kInternalError;
     auto early = std::find_if(comm.unexpected.begin(), comm.unexpected.end(),
                               [&](const Unexpected& other) { return other.complete && other.tag == part.tag; });
     if (early == comm.unexpected.end()) continue;
@@ -225,7 +229,10 @@ int irecv(void* recv_comm, int n, void** data, const std::size_t* sizes, const i
   return abi::kSuccess;
 }
 
-int iflush(void* recv_comm, int /*n*/, void** /*data*/, int* /*sizes*/, void** /*mhandles*/, void** out) {
+int iflush(void* recv_comm, int n, void** /*data*/, int* sizes, void** /*mhandles*/, void** out) {
+  *out = nullptr;
+  if (defect("flush_at_once")) return abi::kSuccess;
+  if (defect("flush_size_zero") && std::count(sizes, sizes + n, 0) > 0) return abi::kInvalidArgument;
   Request* request = take_request(*static_cast<Comm*>(recv_comm));
   if (request != nullptr) request->flush = true;
   *out = request;

@@ -138,6 +138,7 @@ void row(const char* call, const void* object, int result, const void* request =
 
 template <class T>
 std::string joined(const T* values, int n) {
+  if (values == nullptr) return "-";
   std::string text;
   for (int i = 0; i < n; ++i) text += (i == 0 ? "" : ";") + std::to_string(values[i]);
   return text;

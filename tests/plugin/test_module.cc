@@ -3,6 +3,7 @@
 
 #include "mlt/driver/module_device.h"
 #include "mlt/driver/udp_device.h"
+#include "tests/plugin/device_memory_transport.h"
 #include "transport/api/device_table.h"
 #include "transport/module.h"
 #include "transport/tcp/tcp_transport.h"
@@ -52,6 +53,16 @@ Result<std::unique_ptr<Transport>> create(const Config& config, const Clock& clo
   if (config.tcp_sockets == 13) return fail(ErrorCode::kUnavailable, "no device of this kind");
   log.info("the test module was asked for a transport");
   auto tcp = tcp::TcpTransport::create(config, clock, log);
+  if (tcp && config.ib_hca == "device-memory") {
+    return tests::with_device_memory(std::move(*tcp), gdr::kAnyKind, "by the test module", false, log);
+  }
+  if (tcp && config.ib_hca == "swallowing") {
+    return tests::with_device_memory(std::move(*tcp), gdr::kAnyKind, "", true, log);
+  }
+  if (tcp && config.ib_hca == "cuda-pointers") {
+    return tests::with_device_memory(std::move(*tcp), gdr::kHostOnly | gdr::bit(gdr::MemoryKind::kCuda),
+                                     "no dma-bufs here", false, log);
+  }
   const bool swapped = config.ib_hca == "fusing-swapped";
   if (!tcp || (config.ib_hca != "fusing" && !swapped)) return tcp;
   return std::make_unique<FusingTransport>(std::move(*tcp), swapped);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <ostream>
 
 #include "tests/proxy/plugins.h"
@@ -18,6 +19,7 @@ struct RingCase {
   Protocol protocol = Protocol::kSimple;
   bool grouped = false;
   bool flush = false;
+  bool gpu = false;
 };
 
 CommunicatorOptions options_of(const RingCase& setup) {
@@ -26,6 +28,7 @@ CommunicatorOptions options_of(const RingCase& setup) {
   options.protocol = setup.protocol;
   options.group_channels = setup.grouped;
   options.force_flush = setup.flush;
+  options.gpu_memory = setup.gpu;
   options.comm_id = 0x1234;
   options.tuner_version = -1;  // the protocol of the case, also where the plugin's tuner would forbid it
   options.stall_timeout = std::chrono::seconds(40);
@@ -214,6 +217,47 @@ TEST(OneCommunicator, BadArgumentsAreErrors) {
     check_broadcast<float>(comm, 3, 1);  // and the communicator still works
   });
   expect_rules_kept();
+}
+
+// Step buffers in GPU memory, which host memory plays: dma-bufs with the sample, CUDA pointers or dma-bufs with ours.
+void all_reduce_in_gpu_memory(const std::string& path) {
+  for (const RingCase& setup :
+       {RingCase{3, 2, Protocol::kSimple, false, true, true}, RingCase{2, 3, Protocol::kSimple, true, true, true},
+        RingCase{2, 1, Protocol::kLL, false, false, true}, RingCase{2, 1, Protocol::kLL128, false, false, true}}) {
+    on_communicators(path, 11, setup, [&](Communicator& comm, Bootstrap&) {
+      check_all_reduce<float>(comm, 400'001, ReduceOp::kSum, options_of(setup));
+      check_broadcast<float>(comm, 100'003, 1);
+    });
+  }
+}
+
+#ifdef PROXY_TEST_SAMPLE_PLUGIN
+TEST(GpuMemory, CollectivesOverDmaBufs) { all_reduce_in_gpu_memory(PROXY_TEST_SAMPLE_PLUGIN); }
+#endif
+
+#ifdef PROXY_TEST_CLUSTAR_PLUGIN
+TEST(GpuMemory, CollectivesOverOurEmulation) {
+  for (const char* transport : {"tcp", "mlt"}) {
+    setenv("CLUSTAR_GDR_EMULATE", "1", 1);
+    setenv("CLUSTAR_TRANSPORT", transport, 1);
+    setenv("CLUSTAR_SOCKET_IFNAME", "lo", 0);
+    all_reduce_in_gpu_memory(PROXY_TEST_CLUSTAR_PLUGIN);
+  }
+  unsetenv("CLUSTAR_GDR_EMULATE");
+  unsetenv("CLUSTAR_TRANSPORT");
+}
+#endif
+
+TEST(GpuMemory, ADeviceThatTakesNoneIsAnError) {
+  memory_plugin().reset();
+  const auto plugin = open_plugin(PROXY_TEST_MEMORY_PLUGIN);
+  ASSERT_TRUE(plugin);
+  run_ranks(2, [&](Bootstrap& bootstrap) {
+    const auto comm =
+        Communicator::create(*plugin, bootstrap, options_of({2, 1, Protocol::kSimple, false, true, true}));
+    ASSERT_FALSE(comm);
+    EXPECT_THAT(comm.error().message, ::testing::HasSubstr("takes no GPU memory (ptrSupport 0x1)"));
+  });
 }
 
 }  // namespace
