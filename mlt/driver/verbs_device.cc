@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "gdr/core/ranked.h"
+#include "gdr/topology/read_machine.h"
 #include "transport/io/verbs/device_list.h"
 #include "transport/io/verbs/dmabuf_probe.h"
 #include "transport/io/verbs/ud_io.h"
@@ -53,7 +55,8 @@ Result<RdmaPort> rdma_port_of(const Config& config, const net::Interface& interf
       for (const verbs::GidEntry& entry : table.value_or(std::vector<verbs::GidEntry>{})) {
         if (entry.type != verbs::GidType::kRoceV2) continue;
         if (entry.gid == wanted) {
-          return RdmaPort{port.device, static_cast<std::uint8_t>(port.port), static_cast<int>(entry.index)};
+          return RdmaPort{port.device, static_cast<std::uint8_t>(port.port), static_cast<int>(entry.index),
+                          port.pci_path.empty()};
         }
         seen += ", " + entry.gid.to_string();
       }
@@ -68,31 +71,29 @@ Result<RdmaPort> rdma_port_of(const Config& config, const net::Interface& interf
                           wanted.to_string(), interface.name, which, seen.empty() ? "none" : seen));
 }
 
-Reach reach_of(const Config& config, const std::string& device) {
-  const std::uint32_t cuda = gdr::bit(gdr::MemoryKind::kCuda);
-  const std::uint32_t dma_buf = gdr::bit(gdr::MemoryKind::kDmaBuf);
-  if (config.gdr == "off") return {gdr::kHostOnly, "off: CLUSTAR_GDR=off; CLUSTAR_GDR=auto allows more"};
-  if (config.gdr_emulate) {
-    return {gdr::kAnyKind,
-            "emulated: host memory plays GPU memory (CLUSTAR_GDR_EMULATE=1), and " + device + " writes it", true};
+Reach reach_of(const Config& config, const RdmaPort& place) {
+  gdr::WayFacts facts;
+  facts.nic = place.device;
+  facts.offered = config.gdr != "off";
+  facts.emulated = config.gdr_emulate;
+  facts.software = place.software;
+  if (facts.offered && !facts.emulated) {
+    facts.peermem = gdr::peermem_file();
+    const auto probe = verbs::probe_dma_buf(place.device);
+    facts.dma_buf = probe && probe->supported ? gdr::Known::kYes : gdr::Known::kNo;
+    facts.dma_buf_evidence = probe ? probe->text : probe.error().message;
+    facts.data_direct = gdr::Known::kNo;
+    facts.data_direct_evidence = "MLT registers dma-bufs without it";
   }
-  const auto probe = verbs::probe_dma_buf(device);
-  const bool peer_memory = verbs::peer_memory_loaded("/sys");
-  const bool takes = probe && probe->supported;
-  if (!peer_memory && !takes) {
-    return {gdr::kHostOnly, "off: nvidia_peermem is not loaded, and " + device +
-                                " takes no dma-bufs: " + (probe ? probe->text : probe.error().message)};
-  }
-  Reach reach{gdr::kHostOnly | (peer_memory ? cuda : 0) | (takes ? dma_buf : 0), {}, config.ib_force_flush};
-  reach.why = fmt::format("{}{}{}: {} registers GPU memory", takes ? "dma-buf" : "",
-                          takes && peer_memory ? " and " : "", peer_memory ? "nvidia_peermem" : "", device);
-  return reach;
+  const std::uint32_t kinds = gdr::offered_kinds(facts);
+  const bool any = kinds != gdr::kHostOnly;
+  return {kinds, gdr::describe_ways(facts), any && (facts.emulated || config.ib_force_flush)};
 }
 
 Reach find_verbs_reach(const Config& config, const net::Interface& interface, const net::Address& local) {
   const auto place = rdma_port_of(config, interface, local);
   if (!place) return {gdr::kHostOnly, "off: " + place.error().message};
-  return reach_of(config, place->device);
+  return reach_of(config, *place);
 }
 
 Reach reach_with(const Reach& reach, const transport::io::verbs::UdIo& io) {
@@ -104,7 +105,7 @@ Reach reach_with(const Reach& reach, const transport::io::verbs::UdIo& io) {
 Result<Device> open_verbs_ud_device(const Config& config, const net::Interface& interface, const net::Address& local) {
   const auto place = rdma_port_of(config, interface, local);
   if (!place) return tl::unexpected(place.error());
-  const Reach reach = reach_of(config, place->device);
+  const Reach reach = reach_of(config, *place);
   auto opened = verbs::UdIo::open({.device = place->device,
                                    .port = place->port,
                                    .gid = {.index = place->gid_index},

@@ -19,6 +19,7 @@ struct RdmaPort {
   std::string device{};
   std::uint8_t port = 1;
   int gid_index = 0;
+  bool software = false;  // no PCI device is behind it
 };
 // Error kUnavailable: no active RoCE v2 port that `ib_hca` lets pass has it; names those it lets pass.
 Result<RdmaPort> rdma_port_of(const Config& config, const transport::net::Interface& interface,
@@ -28,7 +29,7 @@ Result<RdmaPort> rdma_port_of(const Config& config, const transport::net::Interf
 transport::io::verbs::Gid gid_of(const transport::net::Address& address);
 
 // Which memory the RDMA device reaches, by settings and by what device and kernel say. Opens it, for a moment.
-Reach reach_of(const Config& config, const std::string& device);
+Reach reach_of(const Config& config, const RdmaPort& place);
 // The same for an interface; host memory, with the reason, if it is no RDMA port.
 Reach find_verbs_reach(const Config& config, const transport::net::Interface& interface,
                        const transport::net::Address& local);

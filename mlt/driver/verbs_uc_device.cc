@@ -20,7 +20,7 @@ static_assert(kPaths <= kMaxPorts);
 Result<Device> open_verbs_uc_device(const Config& config, const net::Interface& interface, const net::Address& local) {
   const auto place = rdma_port_of(config, interface, local);
   if (!place) return tl::unexpected(place.error());
-  const Reach reach = reach_of(config, place->device);
+  const Reach reach = reach_of(config, *place);
   auto below = verbs::UdIo::open({.device = place->device,
                                   .port = place->port,
                                   .gid = {.index = place->gid_index},

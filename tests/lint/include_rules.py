@@ -41,7 +41,8 @@ ROOMS = {
     # The one place that knows which datagrams there are.
     "mlt/driver/udp_device": ["transport/base", "transport/net", PACKET_IO, "transport/io/udp", "mlt/driver", MEMORY],
     "mlt/driver/verbs_uc_device": ["transport/base", "transport/net", PACKET_IO, "transport/io/verbs", "mlt/driver", MEMORY],
-    "mlt/driver/verbs_device": ["transport/base", "transport/net", PACKET_IO, "transport/io/verbs", "mlt/driver", MEMORY],
+    "mlt/driver/verbs_device": ["transport/base", "transport/net", PACKET_IO, "transport/io/verbs", "mlt/driver", MEMORY,
+                                "gdr/core", "gdr/topology"],
     # Experiments with faults.
     "mlt/driver/faulty_device": ["transport/base", "transport/net", PACKET_IO, "transport/io/decorators", "mlt/driver"],
     "coflow/core": ["transport/base"],

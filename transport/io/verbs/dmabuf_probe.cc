@@ -4,8 +4,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 
 #include "transport/io/verbs/device.h"
 #include "transport/io/verbs/memory.h"
@@ -29,15 +27,6 @@ DmaBufProbe ask_for_dma_buf(const ProtectionDomain& domain) {
                      .error = error,
                      .text = fmt::format("ibv_reg_dmabuf_mr of a bad descriptor on {}: errno {} ({})", domain.device(),
                                          error, name != nullptr ? name : "?")};
-}
-
-bool peer_memory_loaded(const std::string& sysfs) {
-  for (const char* path : {"/module/nvidia_peermem/version", "/kernel/mm/memory_peers/nv_mem/version",
-                           "/kernel/mm/memory_peers/nv_mem_nc/version"}) {
-    std::error_code ignored;
-    if (std::filesystem::exists(sysfs + path, ignored)) return true;
-  }
-  return false;
 }
 
 }  // namespace clustar::transport::io::verbs

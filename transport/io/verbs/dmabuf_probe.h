@@ -1,4 +1,4 @@
-// Whether an RDMA device takes GPU memory: dma-bufs, found out without one: NCCL asks the same question the same way.
+// Whether an RDMA device takes dma-bufs, found out without one: NCCL asks the same question the same way.
 #pragma once
 
 #include <string>
@@ -20,9 +20,6 @@ struct DmaBufProbe {
 Result<DmaBufProbe> probe_dma_buf(const std::string& device);
 // The same of an opened one.
 DmaBufProbe ask_for_dma_buf(const ProtectionDomain& domain);
-
-// Whether the kernel hands GPU memory to NICs by its address: nvidia_peermem, or its predecessor. `sysfs`: "/sys".
-bool peer_memory_loaded(const std::string& sysfs);
 
 // How libclustar-verbs.so offers it (ModuleEntry::find), for programs that do not need libibverbs otherwise.
 inline constexpr const char* kProbeDmaBuf = "probe_dma_buf";
