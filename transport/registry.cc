@@ -135,6 +135,7 @@ Result<void> stage_gpu_memory(Selection& selection, const Config& config, const 
   staged::Options options;
   options.emulated = config.gdr_emulate;
   if (config.gdr_emulate) {
+    options.kinds = gdr::kAnyKind & ~gdr::kHostOnly;
     options.gdr = "emulated: host memory plays GPU memory";
     options.make_copy = [](const gdr::MemoryRef&) -> Result<std::unique_ptr<gdr::DeviceCopy>> {
       return std::make_unique<gdr::EmulatedCopy>(gdr::EmulatedCopy::Options{});

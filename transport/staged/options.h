@@ -16,15 +16,16 @@
 
 namespace clustar::transport::staged {
 
-// Copies for one channel, whose GPU is that of `memory` (kCuda). Called when the channel registers GPU memory first, by
+// Copies for one channel, whose GPU is that of `memory` . Called when the channel registers GPU memory first, by
 // whichever thread does. What it makes ends with the channel: a second at most is waited for copies under way, then its
 // destructor has to end them.
 using MakeCopy = std::function<Result<std::unique_ptr<gdr::DeviceCopy>>(const gdr::MemoryRef& memory)>;
 
 struct Options {
   MakeCopy make_copy;
-  std::string gdr;        // DeviceProperties::gdr
-  bool emulated = false;  // NCCL is asked to flush, and a flush takes some tests
+  std::string gdr;                                         // DeviceProperties::gdr
+  std::uint32_t kinds = gdr::bit(gdr::MemoryKind::kCuda);  // staged ones; a dma-buf needs its address, too
+  bool emulated = false;                                   // NCCL is asked to flush, and a flush takes some tests
   // A channel's arena is so many slices, from the first registration of GPU memory on. A message that needs more gets a
   // larger one for itself.
   std::size_t slice_bytes = 128 * 1024;

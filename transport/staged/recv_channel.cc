@@ -25,7 +25,7 @@ StagedRecvChannel::StagedRecvChannel(Context& context, std::unique_ptr<RecvChann
 StagedRecvChannel::~StagedRecvChannel() { stage_.stop(); }
 
 Result<std::unique_ptr<Mr>> StagedRecvChannel::reg_mr(const gdr::MemoryRef& memory) {
-  return memory.kind == gdr::MemoryKind::kCuda ? stage_.reg_mr(memory) : inner_->reg_mr(memory);
+  return stage_.takes(memory.kind) ? stage_.reg_mr(memory) : inner_->reg_mr(memory);
 }
 
 Result<Request*> StagedRecvChannel::recv(std::span<const RecvPart> parts) {

@@ -17,7 +17,7 @@ StagedSendChannel::StagedSendChannel(Context& context, std::unique_ptr<SendChann
 StagedSendChannel::~StagedSendChannel() { stage_.stop(); }
 
 Result<std::unique_ptr<Mr>> StagedSendChannel::reg_mr(const gdr::MemoryRef& memory) {
-  return memory.kind == gdr::MemoryKind::kCuda ? stage_.reg_mr(memory) : inner_->reg_mr(memory);
+  return stage_.takes(memory.kind) ? stage_.reg_mr(memory) : inner_->reg_mr(memory);
 }
 
 Result<Request*> StagedSendChannel::send(const Mr& mr, std::size_t offset, std::size_t length, int tag,

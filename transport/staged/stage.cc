@@ -1,5 +1,6 @@
 #include "transport/staged/stage.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,6 +45,11 @@ Stage::Stage(Context& context, Direction direction, std::uint32_t max_messages, 
 }
 
 Result<std::unique_ptr<Mr>> Stage::reg_mr(const gdr::MemoryRef& memory) {
+  // Copies go by the address; the descriptor only has to be one.
+  if (memory.kind == gdr::MemoryKind::kDmaBuf && fcntl(memory.fd, F_GETFD) < 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}, staged: descriptor {} of a dma-buf is not open", context_.name, memory.fd));
+  }
   if (!active() || broken_.load(std::memory_order_acquire)) {
     const std::lock_guard lock(mutex());
     if (error_) return tl::unexpected(*error_);

@@ -38,7 +38,8 @@ class Stage {
 
   Stage(Context& context, Direction direction, std::uint32_t max_messages, Register with_inner);
 
-  static bool is_device(const Mr& mr) { return mr.memory().kind == gdr::MemoryKind::kCuda; }
+  static bool is_device(const Mr& mr) { return mr.memory().kind != gdr::MemoryKind::kHost; }
+  bool takes(gdr::MemoryKind kind) const { return (context_.options.kinds & gdr::bit(kind)) != 0; }
 
   // Of GPU memory. The first one opens the copies and makes the arena: that may take long, and belongs to setup.
   // Errors: there are no copies for this memory, or no host memory for the arena; of a channel that is broken, its own.

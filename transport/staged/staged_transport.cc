@@ -45,9 +45,8 @@ class StagedPendingConnect final : public PendingConnect {
 
 bool reaches_gpus(const Transport& transport) {
   const auto devices = transport.devices();
-  return std::any_of(devices.begin(), devices.end(), [](const DeviceProperties& device) {
-    return (device.memory_kinds & gdr::bit(gdr::MemoryKind::kCuda)) != 0;
-  });
+  return std::any_of(devices.begin(), devices.end(),
+                     [](const DeviceProperties& device) { return (device.memory_kinds & ~gdr::kHostOnly) != 0; });
 }
 
 StagedTransport::StagedTransport(std::unique_ptr<Transport> inner, Options options, const Clock& clock, Log log)
@@ -61,7 +60,7 @@ StagedTransport::StagedTransport(std::unique_ptr<Transport> inner, Options optio
 
 DeviceProperties StagedTransport::describe(const DeviceProperties& inner) const {
   DeviceProperties properties = inner;
-  properties.memory_kinds |= gdr::bit(gdr::MemoryKind::kCuda);
+  properties.memory_kinds |= context_.options.kinds;
   properties.gdr = context_.options.gdr;
   properties.force_flush = inner.force_flush || context_.options.emulated;
   return properties;

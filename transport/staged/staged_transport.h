@@ -18,7 +18,7 @@ class StagedTransport final : public Transport {
   StagedTransport(std::unique_ptr<Transport> inner, Options options, const Clock& clock, Log log);
 
   const char* name() const override { return name_.c_str(); }  // "tcp+staged"
-  // The inner transport's, with kCuda among their memory_kinds.
+  // The inner transport's, with Options::kinds among their memory_kinds.
   std::span<const DeviceProperties> devices() const override;
   Result<int> fuse(std::span<const int> devices) override;
   Result<std::unique_ptr<Listener>> listen(int device, const ChannelOptions& options) override;
