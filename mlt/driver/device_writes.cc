@@ -17,12 +17,13 @@ void DeviceWrites::flush(Owner owner, const io::MemorySlice& target) { ask(owner
 
 void DeviceWrites::ask(Owner owner, Kind kind, io::MemorySlice target, std::span<const std::byte> bytes) {
   const std::uint64_t number = next_++;
-  if (waiting_.empty()) begin(number, kind, target, bytes);
+  if (waiting_.empty()) begin(owner, number, kind, target, bytes);
   if (target.length == 0) return;
   waiting_.push_back({owner, number, kind, target, {bytes.begin(), bytes.end()}});
 }
 
-void DeviceWrites::begin(std::uint64_t number, Kind kind, io::MemorySlice& target, std::span<const std::byte>& bytes) {
+void DeviceWrites::begin(Owner owner, std::uint64_t number, Kind kind, io::MemorySlice& target,
+                         std::span<const std::byte>& bytes) {
   while (target.length > 0 && !lost_) {
     io::MemorySlice piece = target;
     piece.length = std::min(target.length, writer_.most_bytes());
@@ -32,7 +33,7 @@ void DeviceWrites::begin(std::uint64_t number, Kind kind, io::MemorySlice& targe
                                              : writer_.flush(piece);
     if (!taken) lost_ = taken.error();
     if (!taken || !*taken) return;
-    begun_.push_back(number);
+    begun_.push_back({owner, number});
     target.offset += piece.length;
     target.length -= piece.length;
     if (kind == Kind::kWrite) bytes = bytes.subspan(piece.length);
@@ -53,7 +54,7 @@ Result<bool> DeviceWrites::step() {
     const std::size_t before = first.target.length;
     std::span<const std::byte> rest = first.bytes;
     if (first.kind == Kind::kWrite) rest = rest.last(before);
-    begin(first.number, first.kind, first.target, rest);
+    begin(first.owner, first.number, first.kind, first.target, rest);
     moved = moved || first.target.length < before;
     if (first.target.length > 0) break;
     waiting_.pop_front();
@@ -66,7 +67,7 @@ std::uint64_t DeviceWrites::finished() const {
   std::uint64_t open = next_;
   if (!waiting_.empty()) open = waiting_.front().number;
   // What is begun comes before what waits, but for the rest of the same one.
-  if (!begun_.empty()) open = std::min(open, begun_.front());
+  if (!begun_.empty()) open = std::min(open, begun_.front().number);
   return open - 1;
 }
 
@@ -87,7 +88,13 @@ void DeviceWrites::drop(Owner owner) {
     waiter.dropped = waiter.dropped || waiter.done.owner == owner;
     waiters_.push_back(waiter);
   }
-  if (!begun_.empty()) writer_.settle();
+  bool own = false;
+  for (std::size_t left = begun_.size(); left > 0; --left) {
+    const Begun begun = begun_.pop_front();
+    own = own || begun.owner == owner;
+    begun_.push_back(begun);
+  }
+  if (own) writer_.settle();
 }
 
 }  // namespace clustar::mlt::driver

@@ -56,6 +56,10 @@ class DeviceWrites {
     transport::io::MemorySlice target{};  // what is left
     std::vector<std::byte> bytes{};       // of a write: the last `target.length` of them are left
   };
+  struct Begun {
+    Owner owner = 0;
+    std::uint64_t number = 0;
+  };
   struct Waiter {
     std::uint64_t number = 0;
     Done done{};
@@ -64,12 +68,13 @@ class DeviceWrites {
 
   void ask(Owner owner, Kind kind, transport::io::MemorySlice target, std::span<const std::byte> bytes);
   // Begins from the front of `target` and `bytes` what there is room for, and takes it off.
-  void begin(std::uint64_t number, Kind kind, transport::io::MemorySlice& target, std::span<const std::byte>& bytes);
+  void begin(Owner owner, std::uint64_t number, Kind kind, transport::io::MemorySlice& target,
+             std::span<const std::byte>& bytes);
   std::uint64_t finished() const;  // the newest number of which all and all before has ended
 
   transport::io::MemoryWriter& writer_;
   std::uint64_t next_ = 1;       // number
-  Ring<std::uint64_t> begun_;    // numbers of the writer's operations that have not ended
+  Ring<Begun> begun_;            // the writer's operations that have not ended
   std::uint64_t ended_ = 0;      // the writer's operations
   std::deque<Waiting> waiting_;  // in order
   Ring<Waiter> waiters_;         // in order

@@ -243,18 +243,19 @@ bool Engine::turn(TimePoint now, const std::atomic<bool>* done) {
   drain_posts(now);
   if (lost_) return false;
   if (gathered_ > 0) transmit(now);
-  bool busy = step_writes() || posted;
-  busy = receive(now) || busy;
+  // What a NIC writes into a GPU ends by itself: nobody posts more because of it, so it holds nothing up.
+  bool moved = step_writes();
+  bool busy = receive(now) || posted;
   if (core_.next_timeout() <= now) {
     core_.on_timeout(now);
     busy = true;
   }
   handle_events(now);
-  busy = step_writes() || busy;
+  moved = step_writes() || moved;
   const bool waits = done != nullptr && busy && done->load(std::memory_order_relaxed);
   if (!waits) busy = transmit(now) || busy;
   if (now >= check_at_) check_some(now);
-  return busy;
+  return busy || moved;
 }
 
 bool Engine::receive(TimePoint now) {
@@ -274,7 +275,7 @@ bool Engine::receive(TimePoint now) {
       const auto arrival =
           core_.on_packet(header, static_cast<std::uint32_t>(payload.size()), packet.ecn == io::Ecn::kCe, now);
       if (arrival.placement.kind == Placement::Kind::kDrop) continue;
-      attached_[arrival.connection].client->place(arrival.placement, payload);
+      attached_[arrival.connection].client->place(arrival.placement, payload, packet.placed);
     }
     device_.io->release(std::span(rx_).first(*got));
     counters_.packets_received += *got;

@@ -58,7 +58,8 @@ class Engine {
     // Of payload that goes for the first time, on a device that places it.
     virtual io::Destination destination(const Transmit&, const DataHeader&) { return {}; }
     // `payload` may lie at its place already, put there by the device.
-    virtual void place(const Placement& placement, std::span<const std::byte> payload) = 0;
+    // `placed`: the payload is in the memory that some receive expects, which may be a GPU's.
+    virtual void place(const Placement& placement, std::span<const std::byte> payload, bool placed) = 0;
     virtual void on_event(const Endpoint::Event& event, TimePoint now) = 0;
     // Of a send that enqueue() put into the send queue: whether the core may take it now, and that it does.
     virtual bool may_begin(std::uint32_t) { return true; }

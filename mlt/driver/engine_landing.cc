@@ -30,13 +30,18 @@ Result<std::unique_ptr<io::Mr>> Engine::reg_mr(const gdr::MemoryRef& memory) {
                     gdr::to_string(memory.kind)));
   }
   if ((device_.reach.kinds & gdr::bit(memory.kind)) == 0 || !writes_) {
+    const bool gpu = writes_ && device_.reach.kinds != gdr::kHostOnly;
+    std::string allowed = gdr::to_string(gdr::MemoryKind::kHost);
+    for (const auto kind : {gdr::MemoryKind::kCuda, gdr::MemoryKind::kDmaBuf}) {
+      if (gpu && (device_.reach.kinds & gdr::bit(kind)) != 0) allowed += fmt::format(", {}", gdr::to_string(kind));
+    }
     return fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("mlt registers host memory only on {}, not {}: {}; register host memory", name_,
-                    gdr::to_string(memory.kind),
+        fmt::format("mlt registers no {} memory on {} ({}); allowed is {}{}", gdr::to_string(memory.kind), name_,
                     device_.reach.why.empty() ? "GPU memory needs CLUSTAR_IO=verbs_ud or verbs_uc and a NIC that "
                                                 "reaches it"
-                                              : device_.reach.why));
+                                              : device_.reach.why,
+                    allowed, gpu ? "" : "; CLUSTAR_GDR=off has NCCL take that"));
   }
   return device_.io->reg_mr(memory);
 }

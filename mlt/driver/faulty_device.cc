@@ -31,6 +31,7 @@ std::string describe(const io::FaultyIo& io, const std::string& as_given) {
   add(count.corrupted, "corrupted");
   add(count.delayed, "delayed");
   add(count.received_lost, "lost on the way in");
+  add(count.not_copied, "from GPU memory left as they were, but for losses");
   return text;
 }
 

@@ -65,12 +65,19 @@ Result<std::unique_ptr<transport::Transport>> MltTransport::create(const Config&
   }
   auto interfaces = net::find_interfaces(config.socket_ifname, family_of(config.socket_family));
   if (!interfaces) return tl::unexpected(interfaces.error());
+  bool emulates = false;
   for (net::Interface& interface : *interfaces) {
     Reach reach;
     if (made->context_.protection != nullptr) {
       reach.why = "off: packets are sealed by the processor (CLUSTAR_PSK_FILE), which must not touch GPU memory";
     } else if (find_reach) {
       reach = find_reach(interface, interface.addresses.front());
+    }
+    if (config.gdr_emulate && reach.kinds != gdr::kHostOnly && !emulates) {
+      emulates = true;
+      made->context_.log.warn(
+          "CLUSTAR_GDR_EMULATE=1: mlt says that it reaches GPU memory, and host memory plays it; for tests without a "
+          "GPU, never with real GPU memory");
     }
     made->properties_.push_back(describe(interface, made->nics_.size(), reach));
     made->nics_.push_back({std::move(interface), nullptr});

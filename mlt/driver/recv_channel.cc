@@ -24,6 +24,19 @@ namespace {
 // Receives from this size on are written past the caches: they are longer than what comes at a time is read.
 constexpr std::size_t kStreamedBytes = 4096;
 
+// For all connections of the device, a write to what is not in its Mr would be the end.
+Result<void> check_device_parts(std::span<const RecvPart> parts) {
+  for (const RecvPart& part : parts) {
+    if (part.mr == nullptr || part.mr->memory().kind == gdr::MemoryKind::kHost) continue;
+    const std::size_t room = part.mr->memory().length;
+    if (part.offset <= room && part.length <= room - part.offset) continue;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("mlt: {} bytes at offset {} of {} registered bytes of GPU memory; a part lies within them",
+                            part.length, part.offset, room));
+  }
+  return {};
+}
+
 }  // namespace
 
 MltRecvChannel::MltRecvChannel(Engine& engine, net::Socket control, std::string peer)
@@ -64,6 +77,7 @@ Result<Request*> MltRecvChannel::recv(std::span<const RecvPart> parts) {
                                                          parts.size(), transport::kMaxRecvParts));
   }
   if (has_failed()) return tl::unexpected(error());
+  if (const auto outside = check_device_parts(parts); !outside) return tl::unexpected(outside.error());
   if (free_groups_.empty()) return nullptr;
   Group& group = groups_[free_groups_.back()];
   free_groups_.pop_back();
@@ -108,6 +122,7 @@ Result<Request*> MltRecvChannel::flush(std::span<const RecvPart> parts) {
   const auto count = std::ranges::count_if(parts, flushed);
   if (count == 0) return nullptr;
   if (has_failed()) return tl::unexpected(error());
+  if (const auto outside = check_device_parts(parts); !outside) return tl::unexpected(outside.error());
   if (free_flushes_.empty() || static_cast<std::size_t>(count) > transport::kMaxRecvParts) {
     return fail(ErrorCode::kInvalidUsage,
                 fmt::format("mlt: {} flushes of {} parts; {} of 1 to {} parts are allowed at a time on a channel, test "
@@ -195,7 +210,18 @@ std::span<std::byte> MltRecvChannel::staging(std::uint32_t buffer) {
   return {staging_[buffer].get(), size};
 }
 
-void MltRecvChannel::place(const Placement& placement, std::span<const std::byte> payload) {
+bool MltRecvChannel::is_there(const Placement& placement, std::span<const std::byte> payload) const {
+  if (placement.kind != Placement::Kind::kPlace) return false;
+  const PartRef where = part_of_[placement.id];
+  return payload.data() == groups_[where.group].parts[where.part].target + placement.offset;
+}
+
+void MltRecvChannel::place(const Placement& placement, std::span<const std::byte> payload, bool placed) {
+  // Whoever writes says twice where to: to the device, and to us. Memory of a GPU cannot be read to mend what differs.
+  if (placed && engine_.writes() != nullptr && !is_there(placement, payload)) {
+    fail_with(ErrorCode::kRemote, "the peer wrote a packet to another place than its header says");
+    return;
+  }
   if (placement.kind == Placement::Kind::kPlace) {
     copy(placement.id, placement.offset, payload.first(placement.length));
   } else if (placement.length > 0) {
@@ -347,7 +373,7 @@ bool MltRecvChannel::offer_last_words(std::size_t from) {
     if (engine_.core().find(header) != id()) return false;  // before the core believes it: it has the seal of this one
     const auto arrival = engine_.core().on_packet(header, word.payload, false, now);
     if (arrival.placement.kind == Placement::Kind::kDrop) continue;
-    place(arrival.placement, payload);
+    place(arrival.placement, payload, false);
   }
   return true;
 }

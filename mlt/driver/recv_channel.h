@@ -24,7 +24,7 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
 
   void submit(std::uint32_t index, TimePoint now) override;
   io::MemorySlice payload(const Transmit&) override { return {}; }
-  void place(const Placement& placement, std::span<const std::byte> payload) override;
+  void place(const Placement& placement, std::span<const std::byte> payload, bool placed) override;
   void on_event(const Endpoint::Event& event, TimePoint now) override;
   void on_offered(std::uint32_t) override {}
   void on_written(std::uint32_t request) override;
@@ -82,6 +82,7 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   void end(Group& group);
   void expect(std::uint32_t receive, Part& part);
   void copy(std::uint32_t receive, std::size_t offset, std::span<const std::byte> bytes);
+  bool is_there(const Placement& placement, std::span<const std::byte> payload) const;
   std::span<std::byte> staging(std::uint32_t buffer);
   void on_unstage(std::uint32_t receive);
   void on_done(const ReceiveDone& done);

@@ -28,7 +28,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   void submit(std::uint32_t index, TimePoint now) override;
   io::MemorySlice payload(const Transmit& transmit) override;
   io::Destination destination(const Transmit& transmit, const DataHeader& header) override;
-  void place(const Placement&, std::span<const std::byte>) override {}
+  void place(const Placement&, std::span<const std::byte>, bool) override {}
   void on_event(const Endpoint::Event& event, TimePoint now) override;
   bool may_begin(std::uint32_t index) override;
   void begin(std::uint32_t index, TimePoint now) override;

@@ -27,6 +27,15 @@ Result<std::vector<verbs::GidEntry>> gids_of(const verbs::PortInfo& port) {
   return device->gids(port.port);
 }
 
+verbs::UdOptions ud_options(const Config& config, const RdmaPort& place, const Reach& reach) {
+  return {.device = place.device,
+          .port = place.port,
+          .gid = {.index = place.gid_index},
+          .paths = kPaths,
+          .device_memory = reach.kinds != gdr::kHostOnly,
+          .emulate = config.gdr_emulate};
+}
+
 }  // namespace
 
 transport::io::verbs::Gid gid_of(const net::Address& address) {
@@ -93,7 +102,12 @@ Reach reach_of(const Config& config, const RdmaPort& place) {
 Reach find_verbs_reach(const Config& config, const net::Interface& interface, const net::Address& local) {
   const auto place = rdma_port_of(config, interface, local);
   if (!place) return {gdr::kHostOnly, "off: " + place.error().message};
-  return reach_of(config, *place);
+  const Reach reach = reach_of(config, *place);
+  if (reach.kinds == gdr::kHostOnly) return reach;
+  // NCCL registers what it is told now, so the writer is tried before.
+  const auto tried = verbs::UdIo::open(ud_options(config, *place, reach));
+  if (!tried) return {gdr::kHostOnly, "off: " + tried.error().message};
+  return reach_with(reach, **tried);
 }
 
 Reach reach_with(const Reach& reach, const transport::io::verbs::UdIo& io) {
@@ -106,12 +120,7 @@ Result<Device> open_verbs_ud_device(const Config& config, const net::Interface& 
   const auto place = rdma_port_of(config, interface, local);
   if (!place) return tl::unexpected(place.error());
   const Reach reach = reach_of(config, *place);
-  auto opened = verbs::UdIo::open({.device = place->device,
-                                   .port = place->port,
-                                   .gid = {.index = place->gid_index},
-                                   .paths = kPaths,
-                                   .device_memory = reach.kinds != gdr::kHostOnly,
-                                   .emulate = config.gdr_emulate});
+  auto opened = verbs::UdIo::open(ud_options(config, *place, reach));
   if (!opened) return tl::unexpected(opened.error());
   verbs::UdIo* io = opened->get();
   Device device;

@@ -87,8 +87,9 @@ class DeviceMemory {
 // What tests turn at a DeviceIo, from any thread, and what they see of it.
 struct DeviceKnobs {
   std::mutex mutex;
-  bool hold = false;   // nothing that was begun ends, unless somebody settles
-  bool fails = false;  // the next call fails
+  bool hold = false;         // nothing that was begun ends, unless somebody settles
+  bool fails = false;        // the next call fails
+  std::byte* lie = nullptr;  // where payload is said to have been placed, whatever the packet
   std::size_t room = 8;
   std::uint64_t most_behind = 3;  // looks after which an operation ends, at most
   std::uint64_t looks = 0;        // at what has ended
@@ -123,6 +124,11 @@ class DeviceIo final : public io::ForwardingIo {
     auto count = ForwardingIo::receive(packets);
     const std::lock_guard lock(writer_.knobs.mutex);
     writer_.knobs.packets += count.value_or(0);
+    for (io::RxPacket& packet : packets.first(count.value_or(0))) {
+      if (writer_.knobs.lie == nullptr || packet.payload.empty()) continue;
+      packet.payload = {writer_.knobs.lie, packet.payload.size()};
+      packet.placed = true;
+    }
     return count;
   }
   io::Landing expect(io::PeerId peer, std::uint64_t slot, const io::MemorySlice& target,

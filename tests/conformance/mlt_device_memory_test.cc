@@ -320,6 +320,51 @@ TEST_F(MltDeviceMemory, AWriterThatFailsIsAnErrorThatIsTold) {
   EXPECT_THAT(await_error(*receive).message, HasSubstr("this test broke the writer"));
 }
 
+// A device says that it placed a packet, in pages that end who reads them; the header names another place.
+TEST_F(MltDeviceMemory, APacketThatIsElsewhereThanItSaysEndsTheConnectionUnread) {
+  for (const bool expected : {true, false}) {
+    SCOPED_TRACE(expected ? "for a receive" : "before its receive");
+    open();
+    DeviceBuffer source(*connection.send, 20'000, 1);
+    DeviceBuffer target(*connection.recv, 20'000);
+    DeviceBuffer elsewhere(*connection.recv, 100'000);
+    {
+      const std::lock_guard lock(receiver.mutex);
+      receiver.lie = elsewhere.memory.ref().address;
+    }
+    Request* receive = expected ? must_recv(*connection.recv, {{target.mr.get(), 0, 20'000, 0}}) : nullptr;
+    Request* send = must_send(*connection.send, *source.mr, 0, 20'000);
+    std::string told;
+    if (expected) {
+      told = await_error(*receive).message;
+    } else {
+      none_ends({send}, 20ms);
+      const auto late = connection.recv->recv(std::array{RecvPart{target.mr.get(), 0, 20'000, 0}});
+      told = late ? await_error(**late).message : late.error().message;
+    }
+    EXPECT_THAT(told, HasSubstr("to another place than its header says"));
+    const std::lock_guard lock(receiver.mutex);
+    receiver.lie = nullptr;
+  }
+}
+
+TEST_F(MltDeviceMemory, APartOutsideOfItsMemoryIsRefusedAndNothingElse) {
+  open();
+  DeviceBuffer source(*connection.send, 20'000, 1);
+  DeviceBuffer target(*connection.recv, 20'000);
+  for (const RecvPart part : {RecvPart{target.mr.get(), 1, 20'000, 0}, RecvPart{target.mr.get(), 20'001, 0, 0},
+                              RecvPart{target.mr.get(), 8, ~std::size_t{0}, 0}}) {
+    const auto receive = connection.recv->recv(std::array{part});
+    ASSERT_FALSE(receive);
+    EXPECT_THAT(receive.error().message, HasSubstr("of 20000 registered bytes of GPU memory"));
+    if (part.length == 0) continue;
+    EXPECT_FALSE(connection.recv->flush(std::array{part}));
+  }
+  finish({must_recv(*connection.recv, {{target.mr.get(), 0, 20'000, 0}}),
+          must_send(*connection.send, *source.mr, 0, 20'000)});
+  EXPECT_TRUE(std::ranges::equal(source.bytes(), target.bytes()));
+}
+
 // What is in memory of a device is not copied, so a short send ends when its bytes have arrived.
 TEST_F(MltDeviceMemory, AShortSendIsDoneWhenItArrived) {
   open("inline");
@@ -346,7 +391,7 @@ TEST_F(MltDeviceMemory, WithoutAWriterOrWithAKeyItIsRefusedWithTheReason) {
     EXPECT_EQ(one->devices()[0].memory_kinds, gdr::kHostOnly);
     return sends.error().message;
   };
-  EXPECT_THAT(refused({}), AllOf(HasSubstr("host memory only on lo, not cuda"), HasSubstr("CLUSTAR_IO=verbs_ud")));
+  EXPECT_THAT(refused({}), AllOf(HasSubstr("no cuda memory on lo"), HasSubstr("CLUSTAR_IO=verbs_ud")));
   if (const auto opened = crypto::Crypto::open(); !opened) GTEST_SKIP() << opened.error().message;
   EXPECT_THAT(refused({.psk_mode = "authenticate",
                        .secret = "the secret of the tests of device memory",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,7 @@ class HeldWriter final : public io::MemoryWriter {
   std::size_t room = 4;
   std::uint64_t ended = 0;
   bool broken = false;
+  std::string order;  // of what was taken: writes and zeroes, flushes
 
  private:
   Result<bool> take(const io::MemorySlice& target, std::vector<std::byte> bytes) {
@@ -51,6 +53,7 @@ class HeldWriter final : public io::MemoryWriter {
     EXPECT_LE(target.length, most_bytes());
     EXPECT_GT(target.length, 0u);
     if (held_.size() >= room) return false;
+    order += bytes.empty() ? 'f' : 'w';
     held_.push_back({target.offset, std::move(bytes)});
     return true;
   }
@@ -69,6 +72,26 @@ struct Bed {
 
 std::vector<std::byte> filled(std::size_t length, unsigned value) {
   return std::vector<std::byte>(length, static_cast<std::byte>(value));
+}
+
+TEST(MltDeviceWrites, AFlushGoesBehindWhatWaitsForRoom) {
+  Bed bed;
+  bed.writer.room = 2;
+  for (std::size_t i = 0; i < 3; ++i) bed.writes.write(9, bed.at(10 * i, 3), filled(3, 1));
+  bed.writes.flush(9, bed.at(0, 3));
+  bed.writes.zero(9, bed.at(0, 3));
+  bed.writes.flush(9, bed.at(0, 3));
+  bed.writes.wait(9, 1);
+  EXPECT_EQ(bed.writer.order, "ww");
+  for (int step = 0; step < 4; ++step) {
+    bed.writer.end(1);
+    EXPECT_TRUE(bed.writes.step());
+  }
+  EXPECT_EQ(bed.writer.order, "wwwfwf");
+  EXPECT_FALSE(bed.writes.poll());
+  bed.writer.end(2);
+  EXPECT_TRUE(bed.writes.step());
+  EXPECT_TRUE(bed.writes.poll());
 }
 
 TEST(MltDeviceWrites, WhoWaitsIsToldInOrderOnceAllBeforeHasEnded) {

@@ -34,7 +34,7 @@ class Client final : public Engine::Client {
   io::MemorySlice payload(const Transmit& transmit) override {
     return {&mr_, offsets_[transmit.message] + transmit.offset, transmit.length};
   }
-  void place(const Placement&, std::span<const std::byte>) override {}
+  void place(const Placement&, std::span<const std::byte>, bool) override {}
   void on_event(const Endpoint::Event&, TimePoint) override {}
   void on_offered(std::uint32_t) override {}
   void check(TimePoint) override {}

@@ -1,5 +1,7 @@
 #include "transport/verbs/flusher.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -26,7 +28,13 @@ Result<Request*> Flusher::flush(std::span<const RecvPart> parts) {
   if (failed_) return tl::unexpected(*failed_);
   const bool nothing = std::all_of(parts.begin(), parts.end(), [](const RecvPart& part) { return part.length == 0; });
   const auto free = std::find_if(requests_.begin(), requests_.end(), [](const FlushRequest& one) { return !one.used; });
-  if (nothing || free == requests_.end()) return nullptr;
+  if (nothing) return nullptr;
+  if (free == requests_.end()) {
+    return fail(ErrorCode::kInvalidUsage,
+                fmt::format("verbs: {} flushes of a channel are under way, and no more are allowed: test one until it "
+                            "is done",
+                            requests_.size()));
+  }
   free->used = true;
   free->open = 0;
   const auto index = static_cast<std::uint32_t>(free - requests_.begin());

@@ -24,8 +24,8 @@ class Flusher {
   static Result<std::unique_ptr<Flusher>> make(Nic& nic);
   Flusher(const Flusher&) = delete;
 
-  // Parts of a request that is done; their memory allows remote reading. Null: too much outstanding, or nothing to
-  // read.
+  // Parts of a request that is done; their memory allows remote reading. Null: nothing to read. Errors: a loop's, and
+  // kInvalidUsage with kMaxRequests under way, since null would pass for flushed.
   Result<Request*> flush(std::span<const RecvPart> parts);
 
  private:

@@ -44,7 +44,7 @@ Result<bool> Loop::post(ibv_wr_opcode opcode, ibv_sge local, std::uint64_t addre
   request.num_sge = 1;
   request.wr.rdma.remote_addr = address;
   request.wr.rdma.rkey = rkey;
-  if (const auto posted = pair_.post(request); !posted) {
+  if (const auto posted = pair_->post(request); !posted) {
     failed_ = posted.error();
     return tl::unexpected(*failed_);
   }
@@ -62,7 +62,7 @@ Result<std::size_t> Loop::poll(std::span<std::uint64_t> done) {
   }
   for (std::size_t i = 0; i < *taken; ++i) {
     if (completions[i].status != IBV_WC_SUCCESS) {
-      failed_ = pair_.explain(completions[i]);
+      failed_ = pair_->explain(completions[i]);
       return tl::unexpected(*failed_);
     }
     --outstanding_;
@@ -72,11 +72,13 @@ Result<std::size_t> Loop::poll(std::span<std::uint64_t> done) {
 }
 
 void Loop::stop() {
-  (void)pair_.to_error();
   if (!failed_) {
     failed_ = Error{ErrorCode::kInvalidUsage,
                     fmt::format("verbs: loop {} was stopped with {} requests outstanding", queue_pair(), outstanding_)};
   }
+  if (!pair_) return;
+  static_cast<void>(pair_->to_error());  // what is outstanding is flushed, so that destroying waits for little
+  pair_.reset();
 }
 
 }  // namespace clustar::transport::io::verbs

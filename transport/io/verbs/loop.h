@@ -54,18 +54,19 @@ class Loop {
 
   std::uint32_t room() const { return depth_ - outstanding_; }
   std::uint32_t outstanding() const { return outstanding_; }
-  std::uint32_t queue_pair() const { return pair_.number(); }
+  std::uint32_t queue_pair() const { return number_; }
   // Nothing moves any more, whatever is outstanding; every later call answers an error. For who takes memory back
-  // before its requests are done.
+  // before its requests are done: the queue pair is destroyed, which the driver ends only after its work.
   void stop();
 
  private:
   Loop(CompletionQueue queue, QueuePair pair, std::uint32_t depth)
-      : queue_(std::move(queue)), pair_(std::move(pair)), depth_(depth) {}
+      : queue_(std::move(queue)), pair_(std::move(pair)), number_(pair_->number()), depth_(depth) {}
   Result<bool> post(ibv_wr_opcode opcode, ibv_sge local, std::uint64_t address, std::uint32_t rkey, std::uint64_t id);
 
-  CompletionQueue queue_;  // before pair_, which is destroyed first
-  QueuePair pair_;
+  CompletionQueue queue_;          // before pair_, which is destroyed first
+  std::optional<QueuePair> pair_;  // until stop(); null only with failed_
+  std::uint32_t number_;
   std::uint32_t depth_;
   std::uint32_t outstanding_ = 0;
   std::optional<Error> failed_;
