@@ -191,9 +191,9 @@ TEST_P(RcDeviceMemory, AnEagerMessageIsWrittenByTheNic) {
 
 // More than there are places, so that each is used again and again.
 TEST_P(RcDeviceMemory, PlacesOfEagerMessagesComeBack) {
-  fill(1);
   constexpr std::size_t kEach = 64;
-  for (int round = 0; round < 10; ++round) {
+  for (unsigned round = 0; round < 10; ++round) {
+    fill(round + 1);
     std::vector<Request*> sends;
     for (std::size_t i = 0; i < 30; ++i) sends.push_back(must_send(*both_.send, *from_mr_, i * kEach, kEach, 1));
     finish(sends);
