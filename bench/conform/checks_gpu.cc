@@ -16,12 +16,18 @@ namespace {
 
 constexpr std::size_t kSlot = 64 * 1024;
 
-const char* name_of(int type) { return type == nccl_abi::kPtrCuda ? "NCCL_PTR_CUDA" : "NCCL_PTR_DMABUF"; }
+std::string names_of(int types) {
+  std::vector<const char*> names;
+  if ((types & nccl_abi::kPtrCuda) != 0) names.push_back("NCCL_PTR_CUDA");
+  if ((types & nccl_abi::kPtrDmaBuf) != 0) names.push_back("NCCL_PTR_DMABUF");
+  return fmt::format("{}", fmt::join(names, " and "));
+}
 
-void skip_without(const Session& session, int type) {
+// None of these types is advertised: one would do.
+void skip_without(const Session& session, int types) {
   const int support = session.properties().ptr_support;
-  if ((support & type) == 0) {
-    skip_check(fmt::format("ptrSupport {:#x} lacks {}: NCCL does not do it", support, name_of(type)));
+  if ((support & types) == 0) {
+    skip_check(fmt::format("ptrSupport {:#x} lacks {}: NCCL does not do it", support, names_of(types)));
   }
   if (!session.env().emulated_gpu) {
     skip_check("memory of a GPU cannot be had here; --emulated-gpu lets host memory play it, for plugins that emulate");

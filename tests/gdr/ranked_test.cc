@@ -165,8 +165,10 @@ TEST_P(RankedRegistration, TakesTheExpectedWayAndSaysWhyNoBetterOne) {
   const Fixture fixture = read_fixture(std::string(CLUSTAR_REGISTRATIONS) + "/" + GetParam() + ".txt");
   EXPECT_GT(fixture.source.size(), 10u) << "a fixture names its source";
   auto next = fixture.answers.begin();
+  std::vector<bool> asked_relaxed;
   const Registered made =
-      register_ranked(rank_ways(fixture.memory, fixture.facts), fixture.relaxed, [&](Way way, bool) {
+      register_ranked(rank_ways(fixture.memory, fixture.facts), fixture.relaxed, [&](Way way, bool relaxed) {
+        asked_relaxed.push_back(relaxed);
         if (next == fixture.answers.end() || next->way != way) {
           ADD_FAILURE() << "asked for " << to_string(way);
           return EIO;
@@ -174,6 +176,10 @@ TEST_P(RankedRegistration, TakesTheExpectedWayAndSaysWhyNoBetterOne) {
         return next++->error;
       });
   EXPECT_EQ(next, fixture.answers.end()) << "not all ways were tried";
+  for (std::size_t i = 0; i < asked_relaxed.size() && i < fixture.answers.size(); ++i) {
+    const bool again = i > 0 && fixture.answers[i - 1].way == fixture.answers[i].way;
+    EXPECT_EQ(asked_relaxed[i], fixture.relaxed && !again) << "attempt " << i;
+  }
   EXPECT_EQ(made.way, fixture.way);
   EXPECT_EQ(made.stopped, fixture.stopped);
   EXPECT_EQ(made.relaxed, fixture.with_relaxed);
@@ -233,6 +239,32 @@ TEST(RankedWays, WithoutThePointerNothingGoesByIt) {
   MemoryRef memory = device(MemoryKind::kDmaBuf);
   memory.address = nullptr;
   EXPECT_EQ(rank_ways(memory, facts).ways, std::vector<Way>{Way::kDmaBuf});
+}
+
+TEST(RankedWays, WithoutRelaxedOrderingAWayIsTriedOnceMore) {
+  Ranking only;
+  only.ways = {Way::kDmaBuf};
+  for (const int without : {0, EINVAL, ENOMEM}) {
+    std::vector<bool> asked;
+    const Registered made = register_ranked(only, true, [&](Way, bool relaxed) {
+      asked.push_back(relaxed);
+      return relaxed ? EINVAL : without;
+    });
+    EXPECT_EQ(asked, (std::vector<bool>{true, false}));
+    EXPECT_EQ(made.way.has_value(), without == 0);
+    EXPECT_FALSE(made.relaxed);
+    // That it was the ordering is said only where it was.
+    ASSERT_EQ(made.refused.size(), without == ENOMEM ? 2u : 1u);
+    EXPECT_EQ(made.refused[0].error, EINVAL);
+    EXPECT_EQ(made.refused[0].why.find("with relaxed ordering") != std::string::npos, without != EINVAL);
+    EXPECT_EQ(made.refused.back().error, without == 0 ? EINVAL : without);
+  }
+  std::vector<bool> asked;
+  register_ranked(only, true, [&](Way, bool relaxed) {
+    asked.push_back(relaxed);
+    return EOPNOTSUPP;
+  });
+  EXPECT_EQ(asked, std::vector<bool>{true}) << "only EINVAL can be the ordering";
 }
 
 TEST(RankedWays, OneLineSaysWhichWaysThereAreOrWhyNot) {
