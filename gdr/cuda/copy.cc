@@ -12,7 +12,8 @@ namespace clustar::gdr::cuda {
 namespace {
 
 constexpr unsigned kMostOutstanding = 65536;
-constexpr std::size_t kFirstPage = 4096;
+constexpr std::size_t kWarmUp = 4096;
+constexpr auto kWarmUpPatience = std::chrono::seconds(10);
 constexpr const char* kContextEnds = "the CUDA context cannot be used further, the process must start anew";
 constexpr const char* kNoRoom = "the GPU may be full (nvidia-smi)";
 constexpr auto kPatience = std::chrono::seconds(1);
@@ -75,7 +76,7 @@ void Home::copies_ended() {
 
 void Home::release(std::byte* begin) {
   const Current current(context_);
-  cuMemFreeHost(begin);
+  if (current.result() == CUDA_SUCCESS) cuMemFreeHost(begin);
 }
 
 Home::~Home() {
@@ -109,17 +110,54 @@ Result<void> CudaCopy::prepare(unsigned most_outstanding) {
       events_.push_back(event);
     }
   }
-  // A driver may load what a call needs when it is first called, and may wait for the GPU then. So that is now.
-  auto page = host_buffer(kFirstPage);
+  return warm_up();
+}
+
+// A driver may load what a call needs when it is first called, and may wait for the GPU then. So that is now: copies
+// both ways, and zeros that are whole words and that are not, which may be different kernels.
+Result<void> CudaCopy::warm_up() {
+  const auto page = host_buffer(kWarmUp);
   if (!page) return tl::unexpected(page.error());
-  first_page_ = std::move(*page);
-  if (auto zeroed = zero(first_page_->bytes().data(), kFirstPage); !zeroed) return tl::unexpected(zeroed.error());
-  return {};
+  std::byte* const host = (*page)->bytes().data();
+  CUdeviceptr memory = 0;
+  {
+    const Current current(home_->context());
+    CUresult result = current.result();
+    if (result == CUDA_SUCCESS) result = cuMemAlloc(&memory, kWarmUp);
+    if (result != CUDA_SUCCESS) {
+      return tl::unexpected(refused("cuMemAlloc", fmt::format("of {} B", kWarmUp), result, kNoRoom));
+    }
+  }
+  auto* const device = reinterpret_cast<std::byte*>(memory);
+  const auto to_end = [this](const Result<std::optional<Ticket>>& begun) -> Result<void> {
+    if (!begun) return tl::unexpected(begun.error());
+    const auto end = std::chrono::steady_clock::now() + kWarmUpPatience;
+    while (*begun) {
+      const auto ended = done(**begun);
+      if (!ended) return tl::unexpected(ended.error());
+      if (*ended) return {};
+      if (std::chrono::steady_clock::now() > end) break;
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("the GPU did not copy {} B within {} s: it is busy; open before kernels wait for the caller",
+                    kWarmUp, kWarmUpPatience.count()));
+  };
+  Result<void> warm = to_end(to_device(device, host, kWarmUp));
+  if (warm) warm = to_end(to_host(host, device, kWarmUp));
+  if (warm) warm = to_end(zero(device, kWarmUp));
+  if (warm) warm = to_end(zero(device + 1, kWarmUp - 2));
+  // Never under a copy that may still write it.
+  if (warm || ended_in_time()) {
+    const Current current(home_->context());
+    cuMemFree(memory);
+  }
+  return warm;
 }
 
 CudaCopy::~CudaCopy() {
   const bool ended = ended_in_time();
-  first_page_.reset();
   if (!ended) {
     home_->give_up();
     return;
@@ -131,14 +169,15 @@ CudaCopy::~CudaCopy() {
 }
 
 bool CudaCopy::ended_in_time() {
+  if (stream_ == nullptr || dead_) return true;
+  const Current current(home_->context());
   const auto end = std::chrono::steady_clock::now() + kPatience;
-  for (; oldest_ < next_; ++oldest_) {
-    while (cuEventQuery(event_of(oldest_)) == CUDA_ERROR_NOT_READY) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
+  for (;;) {
+    const CUresult result = cuStreamQuery(stream_);
+    if (result == CUDA_SUCCESS || is_dead(result)) return true;
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  return true;
 }
 
 tl::unexpected<Error> CudaCopy::end_of_use(Error error) {
@@ -167,6 +206,8 @@ Result<std::optional<DeviceCopy::Ticket>> CudaCopy::begin(const char* call, Enqu
     }
     const Current current(home_->context());
     CUresult result = current.result();
+    // Of a call that fails nobody knows whether its copy is on its way. So what it may use is kept: until the stream is
+    // seen to be idle at the end.
     home_->copies_begin();
     if (result == CUDA_SUCCESS) result = enqueue();
     if (result == CUDA_SUCCESS) result = cuEventRecord(event_of(next_), stream_);
@@ -200,23 +241,32 @@ Result<std::optional<DeviceCopy::Ticket>> CudaCopy::zero(std::byte* device, std:
 }
 
 Result<bool> CudaCopy::ask(Ticket ticket) {
-  const CUresult result = cuEventQuery(event_of(ticket));
+  CUresult result = CUDA_SUCCESS;
+  {
+    const OutsideCaptures outside;
+    result = cuEventQuery(event_of(ticket));
+  }
   if (result == CUDA_ERROR_NOT_READY) return false;
   if (result != CUDA_SUCCESS) {
+    dead_ = is_dead(result);
+    // An answer that says nothing of the copy: it may still write. It is told once as an error.
+    if (failed_ && !dead_) return false;
+    if (failed_) return tl::unexpected(*failed_);
     return end_of_use(refused("cuEventQuery", "after a copy", result, kContextEnds));
   }
   oldest_ = ticket + 1;
-  if (oldest_ == next_) home_->copies_ended();
+  // After an error there may be a copy without a ticket behind this one.
+  if (oldest_ == next_ && !failed_) home_->copies_ended();
   return true;
 }
 
 Result<bool> CudaCopy::done(Ticket ticket) {
   return contained([&]() -> Result<bool> {
-    if (failed_) return tl::unexpected(*failed_);
     if (ticket == 0 || ticket >= next_) {
       return fail(ErrorCode::kInvalidArgument, fmt::format("no copy has ticket {}", ticket));
     }
     if (ticket < oldest_) return true;
+    if (dead_) return tl::unexpected(*failed_);
     return ask(ticket);
   });
 }

@@ -62,6 +62,7 @@ class CudaCopy final : public DeviceCopy {
  private:
   explicit CudaCopy(Context context) : home_(std::make_shared<Home>(std::move(context))) {}
   Result<void> prepare(unsigned most_outstanding);
+  Result<void> warm_up();
   CUevent& event_of(Ticket ticket) { return events_[ticket % events_.size()]; }
   Result<std::optional<Ticket>> copy(std::byte* to, const std::byte* from, const std::byte* host, std::size_t bytes);
   template <class Enqueue>
@@ -69,15 +70,16 @@ class CudaCopy final : public DeviceCopy {
   // Whether the copy of this ticket has ended, and with it all before; the driver is asked.
   Result<bool> ask(Ticket ticket);
   tl::unexpected<Error> end_of_use(Error error);
+  // Of whatever the stream has: copies without a ticket, behind which no event could be recorded, too.
   bool ended_in_time();
 
   std::shared_ptr<Home> home_;
   CUstream stream_ = nullptr;
   std::vector<CUevent> events_;  // of the ticket whose number is the index, modulo their count
-  std::unique_ptr<HostBuffer> first_page_;
-  Ticket oldest_ = 1;  // not known to have ended
+  Ticket oldest_ = 1;            // not known to have ended
   Ticket next_ = 1;
-  std::optional<Error> failed_;
+  std::optional<Error> failed_;  // no copy begins any more
+  bool dead_ = false;            // nor does one run
 };
 
 }  // namespace clustar::gdr::cuda

@@ -39,7 +39,27 @@ Error refused(const char* call, const std::string& what, CUresult result, const 
                                                fix.empty() ? "" : "; ", fix)};
 }
 
+bool is_dead(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED: return true;
+    default: return false;
+  }
+}
+
 Result<void> start() {
+  const OutsideCaptures outside;
   if (const CUresult result = cuInit(0); result != CUDA_SUCCESS) {
     return tl::unexpected(refused("cuInit", "", result, fix_of_start(result)));
   }
@@ -47,6 +67,7 @@ Result<void> start() {
 }
 
 Result<Context> Context::of(int device, CUcontext own) {
+  const OutsideCaptures outside;
   CUdevice handle = 0;
   if (const CUresult result = cuDeviceGet(&handle, device); result != CUDA_SUCCESS) {
     return tl::unexpected(refused("cuDeviceGet", fmt::format("of device {}", device), result,
@@ -78,7 +99,9 @@ Context& Context::operator=(Context&& other) noexcept {
 }
 
 Context::~Context() {
-  if (retained_) cuDevicePrimaryCtxRelease(device_);
+  if (!retained_) return;
+  const OutsideCaptures outside;
+  cuDevicePrimaryCtxRelease(device_);
 }
 
 }  // namespace clustar::gdr::cuda

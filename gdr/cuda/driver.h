@@ -19,6 +19,9 @@ std::string name_of(CUresult result);
 // "CALL WHAT: NAME; FIX".
 Error refused(const char* call, const std::string& what, CUresult result, const std::string& fix = {});
 
+// Of an answer to a query: nothing of the context runs any more, and nothing of it will.
+bool is_dead(CUresult result);
+
 // A context that cannot be used any more.
 inline constexpr const char* kContextFailed = "an earlier error has ended the CUDA context: look for the first one";
 
@@ -50,7 +53,25 @@ class Context {
   bool retained_;
 };
 
-// The calling thread works in this context until the end of the object; then in the one it came with.
+// What this thread calls until the end of the object is no part of a capture: while anybody captures a graph in global
+// mode, as cudaStreamBeginCapture does by default, calls that may wait are refused in every thread else, and end that
+// capture. Around every call that asks, allocates or frees.
+class OutsideCaptures {
+ public:
+  OutsideCaptures() : exchanged_(cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS) {}
+  ~OutsideCaptures() {
+    if (exchanged_) cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+  OutsideCaptures(const OutsideCaptures&) = delete;
+  OutsideCaptures& operator=(const OutsideCaptures&) = delete;
+
+ private:
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the one that the thread came with
+  bool exchanged_;
+};
+
+// The calling thread works in this context, outside captures, until the end of the object; then in the one it came
+// with.
 class Current {
  public:
   explicit Current(const Context& context) : result_(cuCtxPushCurrent(context.get())) {}
@@ -64,6 +85,7 @@ class Current {
   CUresult result() const { return result_; }
 
  private:
+  OutsideCaptures outside_;  // first: it comes before the push and ends after the pop
   CUresult result_;
 };
 

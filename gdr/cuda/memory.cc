@@ -103,6 +103,7 @@ std::string fix_of_export(const Description& memory, CUresult result) {
 }  // namespace
 
 Result<Description> describe(const void* address) {
+  const OutsideCaptures outside;
   if (auto started = start(); !started) return tl::unexpected(started.error());
   Description memory;
   unsigned type = 0;
@@ -142,6 +143,7 @@ Result<Description> describe(const void* address) {
 }
 
 Result<DmaBuf> export_dma_buf(const void* address, std::size_t length, bool want_pcie) {
+  const OutsideCaptures outside;
   const auto range = whole_pages(address, length);
   if (!range) return tl::unexpected(range.error());
   const auto memory = describe(address);
@@ -186,6 +188,7 @@ Result<DmaBuf> export_dma_buf(const void* address, std::size_t length, bool want
 }
 
 Result<void> sync_memops(const void* address) {
+  const OutsideCaptures outside;
   const auto memory = describe(address);
   if (!memory) return tl::unexpected(memory.error());
   if (memory->place != Place::kDevice) {
@@ -212,6 +215,7 @@ Result<void> sync_memops(const void* address) {
 }
 
 Result<void> flush(int device) {
+  const OutsideCaptures outside;
   if (auto started = start(); !started) return tl::unexpected(started.error());
   if (cuFlushGPUDirectRDMAWrites == nullptr) {
     return fail(

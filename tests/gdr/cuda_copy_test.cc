@@ -22,6 +22,7 @@ class CudaCopies : public ::testing::Test {
     if (bed_.driver == nullptr) return;
     EXPECT_EQ(bed_.driver->misuse(), "");
     EXPECT_EQ(bed_.driver->depth(), 0u);
+    EXPECT_FALSE(bed_.driver->relaxed()) << "the thread has not the mode it came with";
   }
   std::unique_ptr<gdr::DeviceCopy> open(unsigned most = 8) {
     auto copy = bed_.api.open_copy(0, {.most_outstanding = most});
@@ -29,7 +30,8 @@ class CudaCopies : public ::testing::Test {
     return copy ? std::move(*copy) : nullptr;
   }
   void expect_nothing_left() {
-    for (const char* what : {"contexts", "streams", "events", "pinned"}) EXPECT_EQ(bed_.driver->live(what), 0u) << what;
+    for (const char* what : {"contexts", "streams", "events", "pinned", "device"})
+      EXPECT_EQ(bed_.driver->live(what), 0u) << what;
   }
 
   CudaBed bed_{};
@@ -62,7 +64,8 @@ TEST_F(CudaCopies, EventsAreMadeOnceAndTheDriverIsNotAskedForMore) {
 }
 
 TEST_F(CudaCopies, WhatOpeningMissesIsNamedAndNothingStays) {
-  for (const char* call : {"cuStreamCreate", "cuEventCreate", "cuMemHostAlloc", "cuMemsetD8Async", "cuEventRecord"}) {
+  for (const char* call : {"cuStreamCreate", "cuEventCreate", "cuMemHostAlloc", "cuMemAlloc", "cuMemcpyAsync",
+                           "cuMemsetD8Async", "cuEventRecord"}) {
     ASSERT_TRUE(cuda_bed("open-modules"));
     bed_.driver->answer(call, "CUDA_ERROR_OUT_OF_MEMORY");
     const auto copy = bed_.api.open_copy(0, {});
@@ -130,15 +133,80 @@ TEST_F(CudaCopies, ABufferThatEndsBeforeItsCopiesIsFreedBehindThem) {
   EXPECT_EQ(bed_.driver->memory("plain")[4095], std::byte{0x5A});
 }
 
+TEST_F(CudaCopies, OpeningCallsWhatCopiesNeedAndWaitsForIt) {
+  const auto copy = open();
+  EXPECT_EQ(bed_.driver->calls("cuMemcpyAsync"), 2u) << "there and back";
+  EXPECT_EQ(bed_.driver->calls("cuMemsetD8Async"), 2u) << "whole words, and not";
+  EXPECT_EQ(bed_.driver->live("device"), 0u);
+  EXPECT_EQ(bed_.driver->live("pinned"), 0u) << "not waited for";
+}
+
+TEST_F(CudaCopies, NothingBreaksACaptureOfAnotherThread) {
+  bed_.driver->capture(true);
+  auto copy = open(1);
+  ASSERT_TRUE(copy);
+  auto buffer = *copy->host_buffer(4096);
+  for (int i = 0; i < 10; ++i) {
+    const auto begun = copy->to_device(bed_.driver->memory("plain"), buffer->bytes().data(), 4096);
+    ASSERT_TRUE(begun) << begun.error().message;
+    if (*begun) {
+      EXPECT_TRUE(copy->done(**begun));
+    }
+    EXPECT_FALSE(bed_.driver->relaxed());
+  }
+  buffer.reset();
+  copy.reset();
+  EXPECT_EQ(bed_.driver->misuse(), "");
+  expect_nothing_left();
+}
+
+// The driver refuses a call, and the GPU goes on with what it has: the memory's owner must learn when that has ended.
+TEST_F(CudaCopies, AfterAnErrorCopiesThatHadBegunAreAskedForUntilTheyEnd) {
+  for (const char* call : {"cuMemcpyAsync", "cuEventRecord", "cuEventQuery"}) {
+    ASSERT_TRUE(cuda_bed("open-modules"));
+    auto copy = open(4);
+    auto buffer = *copy->host_buffer(4096);
+    auto behind = *copy->host_buffer(4096);
+    std::memset(buffer->bytes().data(), 0x5A, 4096);
+    bed_.driver->hold(true);
+    const auto begun = copy->to_device(bed_.driver->memory("plain"), buffer->bytes().data(), 4096);
+    ASSERT_TRUE(begun && *begun);
+    bed_.driver->answer(call, "CUDA_ERROR_OUT_OF_MEMORY CUDA_ERROR_OUT_OF_MEMORY CUDA_SUCCESS");
+    // What fails here may be on its way without a ticket, as behind a record that failed.
+    const bool failed =
+        !copy->to_device(bed_.driver->memory("plain") + 4096, behind->bytes().data(), 4096) || !copy->done(**begun);
+    EXPECT_TRUE(failed) << call;
+    EXPECT_THAT(copy->zero(bed_.driver->memory("plain"), 1).error().message, HasSubstr("ended by an earlier error"));
+    const auto held = copy->done(**begun);
+    ASSERT_TRUE(held) << call << ": " << held.error().message;
+    EXPECT_FALSE(*held) << call;
+    const std::size_t pinned = bed_.driver->live("pinned");
+    behind.reset();
+    EXPECT_EQ(bed_.driver->live("pinned"), pinned) << call << ": a copy may still read it";
+    bed_.driver->hold(false);
+    bool ended = false;
+    for (int i = 0; i < 100 && !ended; ++i) ended = copy->done(**begun).value_or(false);
+    EXPECT_TRUE(ended) << call;
+    EXPECT_TRUE(copy->done(**begun).value_or(false)) << call << ": a ticket stays done";
+    EXPECT_EQ(bed_.driver->memory("plain")[4095], std::byte{0x5A});
+    EXPECT_EQ(bed_.driver->live("pinned"), pinned) << call << ": a copy without a ticket may still read it";
+    EXPECT_FALSE(copy->host_buffer(64)) << call;
+    buffer.reset();
+    copy.reset();
+    expect_nothing_left();
+  }
+}
+
 // A GPU that does nothing any more: behind CUDA_DEVICE_MAX_CONNECTIONS=1 a kernel may be before our copies for ever.
 TEST_F(CudaCopies, CopiesThatNeverEndAreLeftBehindInsteadOfWaitedFor) {
   auto copy = open();
   auto buffer = *copy->host_buffer(4096);
   bed_.driver->hold(true);
   ASSERT_TRUE(copy->to_device(bed_.driver->memory("plain"), buffer->bytes().data(), 4096));
+  const std::size_t freed = bed_.driver->calls("cuMemFreeHost");
   buffer.reset();
   copy.reset();
-  EXPECT_EQ(bed_.driver->calls("cuMemFreeHost"), 0u) << "the copy may still read it";
+  EXPECT_EQ(bed_.driver->calls("cuMemFreeHost"), freed) << "the copy may still read it";
   EXPECT_EQ(bed_.driver->calls("cuStreamDestroy"), 0u);
   EXPECT_EQ(bed_.driver->live("contexts"), 1u) << "its end would wait";
 }

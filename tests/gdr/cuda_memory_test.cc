@@ -45,6 +45,7 @@ class CudaMemory : public ::testing::Test {
     EXPECT_EQ(bed_.driver->misuse(), "");
     EXPECT_EQ(bed_.driver->depth(), 0u) << "contexts stay pushed";
     EXPECT_EQ(bed_.driver->live("contexts"), 0u) << "primary contexts stay retained";
+    EXPECT_FALSE(bed_.driver->relaxed()) << "the thread has not the mode it came with";
   }
 
   CudaBed bed_{};
@@ -231,6 +232,18 @@ TEST_F(CudaMemory, MemoryOperationsAreMadeSynchronousForDeviceMemoryOnly) {
   EXPECT_TRUE(bed_.driver->sync_memops("capable"));
   EXPECT_THAT(api.sync_memops(memory("incapable")).error().message, HasSubstr("memory of cuMemMap and of pools"));
   EXPECT_THAT(api.sync_memops(this).error().message, HasSubstr("is host memory"));
+}
+
+TEST_F(CudaMemory, NothingBreaksACaptureOfAnotherThread) {
+  const auto& api = with("open-modules");
+  bed_.driver->capture(true);
+  EXPECT_TRUE(api.describe(memory("plain")));
+  const auto exported = api.export_dma_buf(memory("plain"), 4096, true);
+  ASSERT_TRUE(exported) << exported.error().message;
+  close(exported->fd);
+  EXPECT_TRUE(api.sync_memops(memory("plain")));
+  EXPECT_TRUE(api.flush(0));
+  EXPECT_GT(bed_.driver->calls("cuThreadExchangeStreamCaptureMode"), 0u);
 }
 
 TEST_F(CudaMemory, AFlushIsToTheOwner) {

@@ -109,6 +109,41 @@ EXPORT CUresult cuEventQuery(CUevent event) {
   return event->reached == event->recorded ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
+EXPORT CUresult cuStreamQuery(CUstream stream) {
+  FakeCall call("cuStreamQuery");
+  FakeState& state = call.state();
+  if (call.refused()) return call.answer();
+  clustar::tests::pass_time(state);
+  if (state.dead != CUDA_SUCCESS) return state.dead;
+  return stream->queue.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+EXPORT CUresult cuMemAlloc(CUdeviceptr* at, std::size_t bytes) {
+  FakeCall call("cuMemAlloc");
+  if (call.refused()) return call.answer();
+  if (clustar::tests::pushed().empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  FakeMemory& added = call.state().memories.emplace_back();
+  added.name = "(device)";
+  added.base = static_cast<std::byte*>(mapped);
+  added.size = bytes;
+  added.attributes[CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE] = 1;
+  added.attributes[CU_POINTER_ATTRIBUTE_IS_MANAGED] = 0;
+  *at = reinterpret_cast<CUdeviceptr>(mapped);
+  return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemFree(CUdeviceptr at) {
+  FakeCall call("cuMemFree");
+  const auto freed = call.state().memories.remove_if([&](const FakeMemory& one) {
+    if (one.base != reinterpret_cast<std::byte*>(at) || (one.name != "(device)" && one.name != "(made)")) return false;
+    munmap(one.base, one.size);
+    return true;
+  });
+  return freed == 1 ? CUDA_SUCCESS : call.state().misused("memory freed that is not there", CUDA_ERROR_INVALID_VALUE);
+}
+
 EXPORT CUresult cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
   FakeCall call("cuMemHostAlloc");
   if (call.refused()) return call.answer();

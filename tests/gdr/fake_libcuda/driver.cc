@@ -76,8 +76,8 @@ std::size_t live(const std::string& what) {
   if (what == "streams") return state.streams.size();
   if (what == "events") return state.events.size();
   std::size_t count = 0;
-  if (what == "pinned") {
-    for (const FakeMemory& one : state.memories) count += one.name == "(pinned)" ? 1 : 0;
+  if (what == "pinned" || what == "device") {
+    for (const FakeMemory& one : state.memories) count += one.name == "(" + what + ")" ? 1 : 0;
   } else {
     for (const FakeDevice& device : state.devices) count += static_cast<std::size_t>(device.retained);
   }
@@ -90,6 +90,22 @@ bool sync_memops(const std::string& name) {
   std::unique_lock<std::recursive_mutex> lock;
   const FakeMemory* found = named(locked(lock), name);
   return found != nullptr && found->sync_memops;
+}
+
+void capture(bool on) {
+  std::unique_lock<std::recursive_mutex> lock;
+  locked(lock).capturing = on;
+}
+
+bool relaxed() { return capture_mode() == CU_STREAM_CAPTURE_MODE_RELAXED; }
+
+// Stricter than a driver, which refuses what may wait or what works on the default stream, and leaves the rest.
+bool breaks_captures(const std::string& function) {
+  if (function.find("Capture") != std::string::npos) return false;
+  for (const char* prefix : {"cuMem", "cuEvent", "cuStream", "cuFlush", "cuPointer", "cuDevicePrimaryCtxRe"}) {
+    if (function.rfind(prefix, 0) == 0) return true;
+  }
+  return false;
 }
 
 std::string misuse() {
@@ -108,6 +124,11 @@ FakeState& fake_state() {
   // Never destroyed: threads and destructors of others may still call.
   static FakeState& state = *new FakeState;
   return state;
+}
+
+CUstreamCaptureMode& capture_mode() {
+  thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  return mode;
 }
 
 std::vector<CUcontext>& pushed() {
@@ -140,6 +161,10 @@ FakeCall::FakeCall(const char* function, CUdeviceptr address, long long flags)
       std::abort();
     }
   }
+  if (state_.capturing && capture_mode() != CU_STREAM_CAPTURE_MODE_RELAXED && breaks_captures(function)) {
+    answer_ = state_.misused(std::string(function) + " broke a capture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    return;
+  }
   for (FakeAnswer& one : state_.answers) {
     if (one.function != function || (one.flags >= 0 && one.flags != flags)) continue;
     const FakeMemory* held = state_.holding(address);
@@ -162,7 +187,8 @@ EXPORT const clustar::tests::FakeCuda fake_cuda;
 const clustar::tests::FakeCuda fake_cuda = {
     clustar::tests::load,        clustar::tests::memory,      clustar::tests::allocate, clustar::tests::hold,
     clustar::tests::copies_fail, clustar::tests::answer,      clustar::tests::calls,    clustar::tests::live,
-    clustar::tests::depth,       clustar::tests::sync_memops, clustar::tests::misuse};
+    clustar::tests::depth,       clustar::tests::sync_memops, clustar::tests::capture,  clustar::tests::relaxed,
+    clustar::tests::misuse};
 
 EXPORT CUresult cuInit(unsigned) { return FakeCall("cuInit").answer(); }
 
@@ -262,6 +288,13 @@ EXPORT CUresult cuCtxGetDevice(CUdevice* device) {
   const FakeCall call("cuCtxGetDevice");
   if (clustar::tests::pushed().empty()) return CUDA_ERROR_INVALID_CONTEXT;
   *device = clustar::tests::pushed().back()->device;
+  return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  FakeCall call("cuThreadExchangeStreamCaptureMode");
+  if (call.refused()) return call.answer();
+  std::swap(*mode, clustar::tests::capture_mode());
   return CUDA_SUCCESS;
 }
 

@@ -15,10 +15,14 @@ struct FakeCuda {
   void (*copies_fail)(const std::string& result);  // the next copy that would be done fails, and the context with it
   void (*answer)(const std::string& function, const std::string& results);  // as an `answer` line of a fixture
   std::size_t (*calls)(const std::string& function);
-  std::size_t (*live)(const std::string& what);  // retained contexts, streams, events, pinned
+  std::size_t (*live)(const std::string& what);  // retained contexts, streams, events, pinned, device
   std::size_t (*depth)();                        // contexts pushed in this thread
   bool (*sync_memops)(const std::string& name);  // whether it was set on this memory
-  std::string (*misuse)();                       // the first thing that no driver would allow; empty: nothing
+  // While on, somebody captures a graph in global mode: calls of threads that are not in relaxed mode are refused, and
+  // are misuse, for they break the capture.
+  void (*capture)(bool on);
+  bool (*relaxed)();        // whether this thread is in relaxed mode
+  std::string (*misuse)();  // the first thing that no driver would allow; empty: nothing
 };
 
 // Found in the library as the data object `fake_cuda`.

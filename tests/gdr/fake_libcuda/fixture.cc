@@ -30,6 +30,8 @@ constexpr NamedResult kResults[] = {
     NAMED(CUDA_ERROR_NOT_READY),
     NAMED(CUDA_ERROR_ILLEGAL_ADDRESS),
     NAMED(CUDA_ERROR_LAUNCH_FAILED),
+    NAMED(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
+    NAMED(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
     NAMED(CUDA_ERROR_OPERATING_SYSTEM),
     NAMED(CUDA_ERROR_NOT_PERMITTED),
     NAMED(CUDA_ERROR_NOT_SUPPORTED),
@@ -177,6 +179,7 @@ std::string load_fixture(FakeState& state, const std::string& path) {
   state.calls.clear();
   state.misuse.clear();
   state.held = false;
+  state.capturing = false;
   state.version = 12080;
   state.latency = 2;
   state.when_full = CUDA_ERROR_OPERATING_SYSTEM;

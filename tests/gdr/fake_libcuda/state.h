@@ -76,6 +76,7 @@ struct FakeState {
   std::set<CUevent> events;
   bool held = false;
   CUresult copies_fail = CUDA_SUCCESS;
+  bool capturing = false;        // somebody, in global mode
   CUresult dead = CUDA_SUCCESS;  // every call of a context that a copy has broken
   std::string misuse;
 
@@ -90,6 +91,7 @@ std::string add_answer(FakeState& state, const std::string& function, const std:
 CUresult result_named(const std::string& name);  // CUDA_ERROR_UNKNOWN's number is only its own
 const char* name_of_result(CUresult result);     // null: no such
 std::vector<CUcontext>& pushed();                // of this thread
+CUstreamCaptureMode& capture_mode();             // of this thread
 
 // A call: counted, and answered by the fixture if it says so.
 class FakeCall {

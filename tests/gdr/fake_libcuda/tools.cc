@@ -52,10 +52,6 @@ EXPORT CUresult cuDeviceGetName(char* name, int length, CUdevice) {
   std::strncpy(name, "no GPU (stand-in)", static_cast<std::size_t>(length));
   return FakeCall("cuDeviceGetName").answer();
 }
-EXPORT CUresult cuMemAlloc(CUdeviceptr* at, std::size_t bytes) {
-  return clustar::tests::add("cuMemAlloc", *at, bytes, "device", 1);
-}
-EXPORT CUresult cuMemFree(CUdeviceptr at) { return clustar::tests::remove("cuMemFree", at); }
 EXPORT CUresult cuMemAllocAsync(CUdeviceptr* at, std::size_t bytes, CUstream) {
   return clustar::tests::add("cuMemAllocAsync", *at, bytes, "device", 0);
 }
@@ -124,4 +120,17 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned
   }
   return CUDA_SUCCESS;
 }
+EXPORT CUresult cuCtxSynchronize() { return FakeCall("cuCtxSynchronize").answer(); }
 EXPORT CUresult cuStreamSynchronize(CUstream) { return FakeCall("cuStreamSynchronize").answer(); }
+EXPORT CUresult cuStreamBeginCapture(CUstream, CUstreamCaptureMode mode) {
+  FakeCall call("cuStreamBeginCapture");
+  call.state().capturing = mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+  return call.answer();
+}
+EXPORT CUresult cuStreamEndCapture(CUstream, CUgraph* graph) {
+  FakeCall call("cuStreamEndCapture");
+  call.state().capturing = false;
+  *graph = nullptr;
+  return call.state().misuse.empty() ? call.answer() : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+}
+EXPORT CUresult cuGraphDestroy(CUgraph) { return FakeCall("cuGraphDestroy").answer(); }
