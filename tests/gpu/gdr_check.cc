@@ -74,11 +74,19 @@ int skip(const std::string& why) {
   return kSkip;
 }
 
-// Wrong bytes, and copies that a kernel held up.
+// Wrong bytes, dma-bufs of another size than was said, copies that a kernel held up, captures that were broken.
 int count_failures(const nlohmann::json& document) {
   int failures = 0;
   for (const auto& row : document.value("staging", nlohmann::json::array()))
     failures += row.at("wrong_rounds") > 0 ? 1 : 0;
+  for (const auto& row : document.value("memory", nlohmann::json::array())) {
+    for (const auto& exported : row.value("exports", nlohmann::json::array())) {
+      if (exported.at("exported")) failures += exported.at("end_of_fd") == exported.at("size") ? 0 : 1;
+    }
+  }
+  for (const auto& row : document.value("beside_others", nlohmann::json::array())) {
+    if (row.contains("capture")) failures += row.at("ended") && row.at("capture") == "CUDA_SUCCESS" ? 0 : 1;
+  }
   for (const auto& row : document.at("behind_a_kernel")) failures += row.at("ended_while_the_kernel_waited") ? 0 : 1;
   return failures;
 }
@@ -101,6 +109,7 @@ nlohmann::json look(const Driver& driver, const Options& options, CUdevice devic
     return value;
   };
   return {{"gpu", gpu},
+          {"device", options.device},
           {"cuda_version", version},
           {"attributes",
            {{"gpu_direct_rdma", attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED)},
@@ -111,6 +120,7 @@ nlohmann::json look(const Driver& driver, const Options& options, CUdevice devic
           {"memory", look_at_memory(driver, *api, options)},
           {"flush", time_flush(*api, options)},
           {"behind_a_kernel", copy_behind_a_kernel(driver, *api, options)},
+          {"beside_others", copy_beside_others(driver, *api, options)},
           {"staging", stage(driver, *api, options)}};
 }
 

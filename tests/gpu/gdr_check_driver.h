@@ -21,6 +21,8 @@ namespace clustar::gdr_check {
   CALL(cuDevicePrimaryCtxRelease);     \
   CALL(cuCtxPushCurrent);              \
   CALL(cuCtxPopCurrent);               \
+  CALL(cuCtxGetCurrent);               \
+  CALL(cuCtxSynchronize);              \
   CALL(cuMemAlloc);                    \
   CALL(cuMemFree);                     \
   CALL(cuMemAllocAsync);               \
@@ -44,7 +46,10 @@ namespace clustar::gdr_check {
   CALL(cuLaunchKernel);                \
   CALL(cuStreamCreate);                \
   CALL(cuStreamDestroy);               \
-  CALL(cuStreamSynchronize)
+  CALL(cuStreamSynchronize);           \
+  CALL(cuStreamBeginCapture);          \
+  CALL(cuStreamEndCapture);            \
+  CALL(cuGraphDestroy)
 
 struct Driver {
 #define CLUSTAR_GDR_CHECK_FIELD(name) decltype(&::name) name = nullptr

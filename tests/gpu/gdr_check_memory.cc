@@ -116,7 +116,7 @@ json look_at_memory(const Driver& driver, const gdr::cuda::Api& api, const Optio
       continue;
     }
     const auto* address = reinterpret_cast<const std::byte*>(at);
-    json row = {{"kind", kind.name}, {"allocated", true}};
+    json row = {{"kind", kind.name}, {"allocated", true}, {"asked_bytes", kBytes}};
     const auto described = api.describe(address);
     if (described) {
       row["place"] = to_string(described->place);

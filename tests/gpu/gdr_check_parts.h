@@ -27,6 +27,10 @@ nlohmann::json stage(const Driver& driver, const gdr::cuda::Api& api, const Opti
 // Whether copies end while a kernel runs that waits for the host, as NCCL's do.
 nlohmann::json copy_behind_a_kernel(const Driver& driver, const gdr::cuda::Api& api, const Options& options);
 
+// Whether a copy ends while a kernel waits for the host and another thread is inside a call that waits for that kernel;
+// and while a graph is captured in global mode, which it must not break.
+nlohmann::json copy_beside_others(const Driver& driver, const gdr::cuda::Api& api, const Options& options);
+
 // Two kernels: clustar_copy(to, from, number of 16 B), clustar_wait(flag, most looks at it).
 extern const char* const kKernels;
 

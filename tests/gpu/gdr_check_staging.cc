@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <thread>
 
 #include "tests/gpu/gdr_check_parts.h"
 
@@ -93,6 +94,7 @@ class Bench {
     driver_.check(driver_.cuLaunchKernel(copy_kernel_, 1, 1, 1, kThreads, 1, 1, 0, stream_, arguments, nullptr),
                   "cuLaunchKernel");
   }
+  CUstream stream() const { return stream_; }
   void await_kernel() { driver_.check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize"); }
 
   bool ended(gdr::DeviceCopy::Ticket ticket, Clock::duration patience) {
@@ -156,7 +158,7 @@ json stage(const Driver& driver, const gdr::cuda::Api& api, const Options& optio
   Bench bench(driver, api, options);
   json rows = json::array();
   for (const bool to_host : {true, false}) {
-    for (std::size_t bytes = 64u << 10; bytes <= options.most_bytes; bytes *= 8) {
+    for (std::size_t bytes = 64u << 10; bytes <= options.most_bytes; bytes *= 4) {
       std::vector<std::vector<double>> samples(kWays.size());
       std::vector<int> wrong(kWays.size());
       // One round more, the first, is not counted: it loads code and touches pages.
@@ -227,6 +229,67 @@ json copy_behind_a_kernel(const Driver& driver, const gdr::cuda::Api& api, const
                     {"ended_while_the_kernel_waited", ended && end - begin < std::chrono::milliseconds(1500)},
                     {"us", microseconds(end - begin)}});
   }
+  return rows;
+}
+
+json copy_beside_others(const Driver& driver, const gdr::cuda::Api& api, const Options& options) {
+  constexpr std::size_t kBytes = 64u << 10;
+  Bench bench(driver, api, options);
+  const auto flag = bench.copy().host_buffer(64);
+  if (!flag) throw std::runtime_error(flag.error().message);
+  const std::atomic_ref<std::uint32_t> freed(*reinterpret_cast<std::uint32_t*>((*flag)->bytes().data()));
+  CUcontext context = nullptr;
+  driver.check(driver.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
+  void* other = nullptr;
+  driver.check(driver.cuMemHostAlloc(&other, kBytes, 0), "cuMemHostAlloc");
+  json rows = json::array();
+  const auto copy_now = [&](const char* beside) {
+    const auto begin = Clock::now();
+    const auto begun = bench.copy().to_host(bench.host(), bench.device(), kBytes);
+    if (!begun || !*begun) throw std::runtime_error(begun ? "there was no room for a copy" : begun.error().message);
+    const bool ended = bench.ended(**begun, std::chrono::seconds(1));
+    const auto took = Clock::now() - begin;
+    rows.push_back(
+        {{"beside", beside}, {"ended", ended && took < std::chrono::milliseconds(1500)}, {"us", microseconds(took)}});
+  };
+  const struct {
+    const char* name;
+    std::function<CUresult()> call;
+  } waiters[] = {
+      {"cuStreamSynchronize", [&] { return driver.cuStreamSynchronize(bench.stream()); }},
+      {"cuCtxSynchronize", [&] { return driver.cuCtxSynchronize(); }},
+      {"cuMemFreeHost", [&] { return driver.cuMemFreeHost(other); }},
+  };
+  for (const auto& waiter : waiters) {
+    freed.store(0);
+    bench.launch_waiting((*flag)->bytes().data());
+    CUresult result = CUDA_SUCCESS;
+    {
+      std::jthread inside([&] {
+        result = driver.cuCtxPushCurrent(context);
+        if (result != CUDA_SUCCESS) return;
+        result = waiter.call();
+        CUcontext popped = nullptr;
+        driver.cuCtxPopCurrent(&popped);
+      });
+      // The kernel must be let go before the thread is joined, whatever is thrown.
+      const std::unique_ptr<const std::atomic_ref<std::uint32_t>, void (*)(const std::atomic_ref<std::uint32_t>*)>
+          let_go(&freed, [](const std::atomic_ref<std::uint32_t>* word) { word->store(1); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      copy_now(waiter.name);
+    }
+    driver.check(result, waiter.name);
+    bench.await_kernel();
+  }
+  // What the module does in this thread while it captures: the graph must come out whole.
+  driver.check(driver.cuStreamBeginCapture(bench.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
+  copy_now("a capture in global mode");
+  const auto buffer = bench.copy().host_buffer(64);
+  CUgraph graph = nullptr;
+  const CUresult captured = driver.cuStreamEndCapture(bench.stream(), &graph);
+  rows.back()["capture"] = driver.name_of(captured);
+  if (!buffer) rows.back()["capture"] = buffer.error().message;
+  if (captured == CUDA_SUCCESS) driver.cuGraphDestroy(graph);
   return rows;
 }
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import gpu_gdr
 
@@ -20,7 +21,10 @@ class GdrCheck(unittest.TestCase):
         environment = {**os.environ, "LD_LIBRARY_PATH": LIBCUDA,
                        "CLUSTAR_FAKE_CUDA_DRIVER": os.path.join(FIXTURES, fixture + ".txt")}
         with tempfile.TemporaryDirectory(prefix="clustar-gdr-check-") as out:
-            return gpu_gdr.run([PROGRAM, "--max", "600000", "--rounds", "2", *arguments], out, environment)
+            # The stand-in's GPU is in no machine.
+            os.makedirs(os.path.join(out, "pci", "0000:1b:00.0"))
+            with mock.patch.object(gpu_gdr, "PCI_DEVICES", os.path.join(out, "pci")):
+                return gpu_gdr.run([PROGRAM, "--rounds", "2", *arguments], out, environment, most=600000)
 
     def kinds(self, section):
         return {row["kind"]: row for row in section["found"]["memory"]}
@@ -44,7 +48,10 @@ class GdrCheck(unittest.TestCase):
         self.assertIn("to_host ended while a kernel waited", text)
         self.assertEqual([row["copy"] for row in section["found"]["behind_a_kernel_with_one_connection"]],
                          ["to_device", "to_host", "zero"])
-        self.assertIn("| GPU to host | 524288 | one cuMemcpy |", text)
+        self.assertEqual([row["beside"] for row in section["found"]["beside_others"]],
+                         ["cuStreamSynchronize", "cuCtxSynchronize", "cuMemFreeHost", "a capture in global mode"])
+        self.assertEqual(section["found"]["beside_others"][3]["capture"], "CUDA_SUCCESS")
+        self.assertIn("| GPU to host | 262144 | one cuMemcpy |", text)
 
     def test_a_refusal_is_an_answer(self):
         section = self.run_check("closed-modules")

@@ -224,7 +224,7 @@ def run_gdr(options, document, paths, work):
     if options.limit < 10:
         section = {"outcome": "skipped", "reason": "no time left"}
     else:
-        section = gpu_gdr.run(paths["gdr"], work, environment, min(gpu_gdr.LIMIT_S, options.limit))
+        section = gpu_gdr.run(paths["gdr"], work, environment, min(gpu_gdr.LIMIT_S, options.limit), options.max)
     document["gdr"] = section
     document["results"][section["outcome"]] += 1
     print(f"  {section['outcome']}: {section['reason']}", flush=True)
@@ -250,8 +250,11 @@ def run_cases(options, document, program, paths, work):
         gpu_report.write(document, options.out)
 
 
-def missing_binaries(paths):
+def missing_binaries(paths, options):
+    """What the chosen cases need; `gdr` beside others is skipped where gdr-check is not built."""
     names = {"program": "nccl-check", "plugin": "libnccl-net-clustar.so", "shim": "libnccl-net-clustar-log.so"}
+    if not options.cases:
+        names = {"gdr_check": "gdr-check", "module": "libclustar-cuda.so"}
     return [f"{names[key]} ({paths[key]})" for key in names if not os.path.isfile(paths[key])]
 
 
@@ -287,16 +290,17 @@ def main(arguments=None, has_gpu=gpu_present, program=None, gdr_program=None):
     paths = {"program": os.path.join(build, "bin", "nccl-check"),
              "plugin": os.path.join(build, "lib", "libnccl-net-clustar.so"),
              "shim": os.path.join(build, "lib", "libnccl-net-clustar-log.so"),
+             "gdr_check": os.path.join(build, "bin", "gdr-check"), "module": os.path.join(build, "lib", "libclustar-cuda.so"),
              "gdr": gdr_program or [os.path.join(build, "bin", "gdr-check")]}
-    missing = missing_binaries(paths)
+    missing = missing_binaries(paths, options)
     if missing:
         print(f"gpu-check: not built: {', '.join(missing)}", file=sys.stderr)
         print("Build here, or elsewhere and bring build/release along: cmake --preset release && cmake --build --preset "
-              "release\n(nccl-check is built where CUDA's toolkit and nccl.h are found.)", file=sys.stderr)
+              "release\n(nccl-check is built where CUDA's toolkit and nccl.h are found, gdr-check where cuda.h and libcuda's stub are.)", file=sys.stderr)
         return 1
     folders = library_folders()
     nccl = find_library("libnccl.so.2", folders)
-    if not nccl and program is None:
+    if not nccl and program is None and options.cases:
         print("gpu-check: libnccl.so.2 not found in LD_LIBRARY_PATH, Python's nvidia packages, /usr/local/cuda or the "
               "system.\nSet LD_LIBRARY_PATH to its folder, or: pip install nvidia-nccl-cu13", file=sys.stderr)
         return 1

@@ -25,11 +25,16 @@ class GpuCheck(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="clustar-gpu-test-")
         self.addCleanup(shutil.rmtree, self.folder)
-        for name in ("bin/nccl-check", "lib/libnccl-net-clustar.so", "lib/libnccl-net-clustar-log.so"):
+        for name in ("bin/nccl-check", "lib/libnccl-net-clustar.so", "lib/libnccl-net-clustar-log.so", "bin/gdr-check",
+                     "lib/libclustar-cuda.so"):
             path = os.path.join(self.folder, "build", name)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             open(path, "w", encoding="utf-8").close()
         self.out = os.path.join(self.folder, "out")
+        os.makedirs(os.path.join(self.folder, "pci", "0000:1b:00.0"))
+        pci = mock.patch.object(gpu_gdr, "PCI_DEVICES", os.path.join(self.folder, "pci"))
+        pci.start()
+        self.addCleanup(pci.stop)
 
     def run_check(self, mode, *arguments, has_gpu=True):
         output = io.StringIO()
@@ -87,7 +92,9 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("Flush to the owner: 1.50 us (1.00 to 2.00)", text)
         self.assertIn("- to_host ended while a kernel waited for the host (20 us)", text)
         self.assertIn("- to_host ended while a kernel waited for the host, CUDA_DEVICE_MAX_CONNECTIONS=1 (20 us)", text)
-        self.assertIn("| GPU to host | 65536 | one cuMemcpy | 10.0 | 9.0 to 11.0 | 6.55 | 0 of 9 |", text)
+        self.assertIn("- a copy **did not end** beside a kernel that waited, another thread inside cuCtxSynchronize", text)
+        self.assertIn("- a copy ended beside a capture in global mode (CUDA_SUCCESS) (30 us)", text)
+        self.assertIn("| GPU to host | 67108864 | one cuMemcpy | 10.0 | 9.0 to 11.0 | 6.55 | 0 of 9 |", text)
         # The stand-in is as fast staged as not, and slower with a flush.
         self.assertIn("Faster than ring-simple in 0 of 6 rows. Kept as a choice only if it wins: it does not.", text)
         self.assertIn("| all_reduce | float32 | 67108864 | 0.80 |", text)
@@ -95,9 +102,19 @@ class GpuCheck(unittest.TestCase):
             self.assertIn("details/gdr.json", archive.getnames())
 
     def test_what_goes_wrong_with_gpu_memory_fails(self):
-        for mode, why in (("gdr_wrong", "one cuMemcpy, GPU to host, 65536 B: wrong bytes in 1 of 9 rounds"),
+        for mode, why in (("gdr_wrong", "one cuMemcpy, GPU to host, 67108864 B: wrong bytes in 1 of 9 rounds"),
                           ("gdr_waits", "to_host did not end while a kernel waited"),
                           ("gdr_short", "a dma-buf of 4096 B with the address at 904, said to have 4186112 B"),
+                          ("gdr_place", "said to be managed memory of device 0, is device 0's"),
+                          ("gdr_device", "said to be device memory of device 1, is device 0's"),
+                          ("gdr_base", "an allocation of 4194304 B that begins 4096 B before its address"),
+                          ("gdr_size", "an allocation of 4096 B that begins 0 B before its address, of 4194304 B"),
+                          ("gdr_pci", "PCI address '0000:ff:00.0', which is not in "),
+                          ("gdr_no_export", "not exported, though the device says that it supports dma-bufs"),
+                          ("gdr_unknown", "cuPointerGetAttribute: CUDA_ERROR_INVALID_CONTEXT"),
+                          ("gdr_none", "not to be had: CUDA_ERROR_OUT_OF_MEMORY"),
+                          ("gdr_capture", "the copy ended, the capture ended with CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"),
+                          ("gdr_no_driver", "failed: SKIP: no CUDA device here: libcuda.so.1 has no cuStreamQuery"),
                           ("gdr_crash", "ended with status 1 and wrote no results: gdr-check: cuModuleLoadData")):
             shutil.rmtree(self.out, ignore_errors=True)
             status, output = self.run_check(mode, "--only", "gdr")
@@ -107,6 +124,29 @@ class GpuCheck(unittest.TestCase):
             status, output = self.run_check("gdr_hang", "--only", "gdr")
         self.assertEqual(status, 1)
         self.assertIn("gdr-check did not end within 1 s", output)
+
+    def test_the_largest_message_and_the_time_are_handed_on(self):
+        self.run_check("ok", "--only", "gdr", "--max", "1048576")
+        with open(os.path.join(self.out, "results.md"), encoding="utf-8") as stream:
+            self.assertIn("| GPU to host | 1048576 | one cuMemcpy |", stream.read())
+        self.run_check("ok", "--only", "gdr", "--max", "4096")
+        with open(os.path.join(self.out, "results.md"), encoding="utf-8") as stream:
+            self.assertIn("| GPU to host | 65536 | one cuMemcpy |", stream.read())
+        start = time.monotonic()
+        with mock.patch.object(gpu_gdr, "LIMIT_S", 2):
+            status, output = self.run_check("gdr_slow_second", "--only", "gdr")
+        self.assertLess(time.monotonic() - start, 6, "the second run gets what the first left")
+        self.assertEqual(status, 0, output)
+
+    def test_gdr_alone_needs_no_nccl(self):
+        for name in ("bin/nccl-check", "lib/libnccl-net-clustar.so", "lib/libnccl-net-clustar-log.so"):
+            os.remove(os.path.join(self.folder, "build", name))
+        status, output = self.run_check("ok", "--only", "gdr")
+        self.assertEqual(status, 0, output)
+        os.remove(os.path.join(self.folder, "build", "lib/libclustar-cuda.so"))
+        status, output = self.run_check("ok", "--only", "gdr")
+        self.assertEqual(status, 1)
+        self.assertIn("not built: libclustar-cuda.so", output)
 
     def test_one_connection_is_an_answer_whatever_it_is(self):
         status, output = self.run_check("gdr_stuck", "--only", "gdr")
@@ -118,7 +158,10 @@ class GpuCheck(unittest.TestCase):
         status, output = self.run_check("gdr_skip", "--only", "gdr,ring-simple")
         self.assertEqual(status, 0, output)
         self.assertIn("skipped: SKIP: no CUDA device here: cuInit: CUDA_ERROR_NO_DEVICE", output)
-        self.assertIn("gdr-check is not built", gpu_gdr.run(["/nonexistent/gdr-check"], self.folder, {})["reason"])
+        absent = gpu_gdr.run(["/nonexistent/gdr-check"], self.folder, {})
+        self.assertEqual(absent, {"outcome": "skipped", "reason": "gdr-check is not built"})
+        no_program = gpu_gdr.run([self.folder], self.folder, {})
+        self.assertEqual(no_program, {"outcome": "failed", "reason": "gdr-check does not start: Permission denied"})
 
     def test_a_staged_case_on_host_memory_fails(self):
         status, output = self.run_check("host_memory", "--only", "staged,ring-simple")

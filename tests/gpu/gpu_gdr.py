@@ -3,26 +3,38 @@
 import json
 import os
 import subprocess
+import time
 
 LIMIT_S = 90
 SKIP = 77
 BASELINE = "ring-simple"
+PLAIN = "cuMemAlloc (cudaMalloc)"   # what every GPU has, so what must be right
+PCI_DEVICES = "/sys/bus/pci/devices"
+MESSAGES = (64 << 10, 1 << 30)     # what gdr-check takes as --max
 
 
-def run(program, out, environment, limit=LIMIT_S):
-    """The section `gdr` of results.json: outcome, reason, and what gdr-check found."""
+def run(program, out, environment, limit=LIMIT_S, most=64 << 20):
+    """The section `gdr` of results.json: outcome, reason, and what gdr-check found. Called where there is a GPU.
+
+    limit: seconds for all; most: bytes of the largest message, as gdr-check allows.
+    """
     path = os.path.join(out, "gdr.json")
+    end = time.monotonic() + limit
+    largest = min(max(most, MESSAGES[0]), MESSAGES[1])
     try:
-        done = subprocess.run([*program, "--json", path], capture_output=True, text=True, timeout=limit,
-                              env={**environment}, stdin=subprocess.DEVNULL, errors="replace")
+        done = subprocess.run([*program, "--max", str(largest), "--json", path], capture_output=True, text=True,
+                              timeout=limit, env={**environment}, stdin=subprocess.DEVNULL, errors="replace")
+    except FileNotFoundError:
+        return {"outcome": "skipped", "reason": "gdr-check is not built"}
     except OSError as error:
-        return {"outcome": "skipped", "reason": f"gdr-check is not built, or does not start: {error.strerror}"}
+        return {"outcome": "failed", "reason": f"gdr-check does not start: {error.strerror}"}
     except subprocess.TimeoutExpired:
         return {"outcome": "failed", "reason": f"gdr-check did not end within {limit} s and was stopped"}
-    said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    last = said[-1] if said else "it said nothing"
     if done.returncode == SKIP:
-        return {"outcome": "skipped", "reason": last}
+        reason = last_line(done.stdout)
+        # There is a GPU, and the driver shows it to this process, or not; all else is to be mended.
+        return {"outcome": "skipped" if "CUDA_ERROR_NO_DEVICE" in reason else "failed", "reason": reason}
+    last = last_line(done.stderr.strip() or done.stdout)
     try:
         with open(path, encoding="utf-8") as stream:
             found = json.load(stream)
@@ -30,7 +42,8 @@ def run(program, out, environment, limit=LIMIT_S):
         found = None
     section = {"found": found} if found else {}
     if found:
-        found["behind_a_kernel_with_one_connection"] = with_one_connection(program, out, environment)
+        found["behind_a_kernel_with_one_connection"] = with_one_connection(program, out, environment,
+                                                                             end - time.monotonic())
     outcome, reason = judge(found)
     if outcome == "passed" and done.returncode != 0:
         outcome, reason = "failed", f"gdr-check ended with status {done.returncode}: {last}"
@@ -39,11 +52,15 @@ def run(program, out, environment, limit=LIMIT_S):
     return {"outcome": outcome, "reason": reason, **section}
 
 
-def with_one_connection(program, out, environment):
+def last_line(text):
+    return (text.strip().splitlines() or ["it said nothing"])[-1]
+
+
+def with_one_connection(program, out, environment, limit):
     """Rows as of `behind_a_kernel`, with CUDA_DEVICE_MAX_CONNECTIONS=1; empty: it did not end, or failed."""
     path = os.path.join(out, "gdr-one-connection.json")
     try:
-        subprocess.run([*program, "--behind-only", "1", "--json", path], capture_output=True, timeout=LIMIT_S,
+        subprocess.run([*program, "--behind-only", "1", "--json", path], capture_output=True, timeout=max(limit, 1),
                        env={**environment, "CUDA_DEVICE_MAX_CONNECTIONS": "1"}, stdin=subprocess.DEVNULL)
         with open(path, encoding="utf-8") as stream:
             return json.load(stream)["behind_a_kernel"]
@@ -55,10 +72,32 @@ def exports_of(row):
     return [export for export in row.get("exports", []) if export["exported"]]
 
 
+def wrong_of_plain(found):
+    """What is wrong with memory that every GPU has; empty: nothing."""
+    row = next((row for row in found["memory"] if row["kind"] == PLAIN), None)
+    if not row or not row["allocated"]:
+        return f"not to be had: {row['why'] if row else 'it was not asked for'}"
+    if "why" in row:
+        return row["why"]
+    if row["place"] != "device" or row["device"] != found["device"]:
+        return f"said to be {row['place']} memory of device {row['device']}, is device {found['device']}'s"
+    if row["before_address"] != 0 or row["size"] < row["asked_bytes"]:
+        return f"an allocation of {row['size']} B that begins {row['before_address']} B before its address, of " \
+               f"{row['asked_bytes']} B that were asked for"
+    if not row["pci_address"] or not os.path.exists(os.path.join(PCI_DEVICES, row["pci_address"])):
+        return f"PCI address '{row['pci_address']}', which is not in {PCI_DEVICES}"
+    if found["attributes"]["dma_buf"] == 1 and not exports_of(row):
+        return f"not exported, though the device says that it supports dma-bufs: {row['exports'][-1]['why']}"
+    return ""
+
+
 def judge(found):
     """('passed' | 'failed', why). What a driver refuses is an answer; wrong bytes, sizes and copies that wait are failures."""
     if not found:
         return "failed", "no results"
+    wrong = wrong_of_plain(found)
+    if wrong:
+        return "failed", f"{PLAIN}: {wrong}"
     for row in found["memory"]:
         for export in exports_of(row):
             if export["end_of_fd"] != export["size"] or export["offset"] != 5000 % 4096:
@@ -67,6 +106,10 @@ def judge(found):
     for row in found["behind_a_kernel"]:
         if not row["ended_while_the_kernel_waited"]:
             return "failed", f"{row['copy']} did not end while a kernel waited: behind NCCL's it would wait for ever"
+    for row in found["beside_others"]:
+        if row.get("capture", "CUDA_SUCCESS") != "CUDA_SUCCESS" or ("capture" in row and not row["ended"]):
+            return "failed", f"beside {row['beside']}: the copy {'ended' if row['ended'] else 'did not end'}, the capture ended " \
+                             f"with {row['capture']}"
     for row in found["staging"]:
         if row["wrong_rounds"]:
             return "failed", f"{row['way']}, {row['direction']}, {row['bytes']} B: wrong bytes in {row['wrong_rounds']} of " \
@@ -143,6 +186,11 @@ def lines(section):
             text.append(f"- {row['copy']} {ended} while a kernel waited for the host{setting} ({row['us']:.0f} us)")
         if not found[key]:
             text.append(f"- no answer on copies while a kernel waits{setting}")
+    for row in found["beside_others"]:
+        ended = "ended" if row["ended"] else "**did not end**"
+        where = f"{row['beside']} ({row['capture']})" if "capture" in row else \
+            f"a kernel that waited, another thread inside {row['beside']}"
+        text.append(f"- a copy {ended} beside {where} ({row['us']:.0f} us)")
     text += ["", "| direction | bytes | way | median, us | quartiles | GB/s | wrong rounds |", "|---|---|---|---|---|---|---|"]
     for row in found["staging"]:
         text.append(f"| {row['direction']} | {row['bytes']} | {row['way']} | {row['median_us']:.1f} | {row['q1_us']:.1f} to "
