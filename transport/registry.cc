@@ -151,8 +151,10 @@ Result<void> stage_gpu_memory(Selection& selection, const Config& config, const 
                   fmt::format("CLUSTAR_GDR=staged: {}; CLUSTAR_GDR=auto does without", copies.error().message));
     }
     options.make_copy = std::move(*copies);
-    options.gdr = fmt::format("staged: {} moves host memory, so GPU memory is copied to and from pinned host memory",
-                              selection.transport->name());
+    options.gdr = fmt::format(
+        "staged: {} moves host memory, so GPU memory is copied to and from pinned host memory; NCCL uses it with "
+        "NCCL_NET_GDR_LEVEL=SYS (GDRDMA in its log)",
+        selection.transport->name());
   }
   selection.transport =
       std::make_unique<staged::StagedTransport>(std::move(selection.transport), std::move(options), clock, log);

@@ -6,7 +6,7 @@
 namespace clustar::gdr {
 
 Staging::Staging(const Options& options) : options_(options), messages_(options.max_messages) {
-  assert(options.slice_bytes > 0 && options.slices > 0 && options.max_messages > 0 && options.max_copies > 0);
+  assert(options.slice_bytes > 0 && options.max_messages > 0 && options.max_copies > 0);
   for (Id id = options.max_messages; id-- > 0;) free_.push_back(id);
 }
 
@@ -17,6 +17,14 @@ std::uint32_t Staging::slices_of(std::size_t bytes) const {
 std::uint32_t Staging::needs(const Message& message) const {
   std::uint32_t slices = 0;
   for (std::uint32_t i = 0; i < message.parts; ++i) slices += slices_of(message.part[i].staged);
+  return slices;
+}
+
+std::uint64_t Staging::slices_for(std::span<const std::size_t> staged) const {
+  std::uint64_t slices = 0;
+  for (const std::size_t bytes : staged) {
+    slices += bytes / options_.slice_bytes + (bytes % options_.slice_bytes == 0 ? 0 : 1);
+  }
   return slices;
 }
 
@@ -37,27 +45,18 @@ std::optional<Staging::Id> Staging::open(std::span<const std::size_t> staged) {
   return id;
 }
 
-std::optional<std::uint32_t> Staging::wants_arena() {
-  if (failed_ || unplaced_.empty() || held_ > 0) return std::nullopt;
-  const std::uint32_t wanted = std::max(needs(messages_[unplaced_.front()]), options_.slices);
-  if (wanted == slices()) return std::nullopt;
-  return wanted;
-}
-
 void Staging::arena_is(std::uint32_t slices) {
   assert(held_ == 0);
   used_.assign(slices, 0);
   place_waiting();
 }
 
-// A larger arena than usual is not filled by those behind the message that needed it: else it would stay.
 void Staging::place_waiting() {
   while (!failed_ && !unplaced_.empty()) {
     const Id id = unplaced_.front();
     Message& message = messages_[id];
     const std::uint32_t count = needs(message);
     if (count > 0) {
-      if (slices() > options_.slices && count != slices()) return;
       const auto run = find_run(count);
       if (!run) return;
       std::uint32_t slice = *run;

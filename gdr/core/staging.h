@@ -7,10 +7,11 @@
 //   receive:  a run -> to the network -> filled -> copies to the device, each of which frees its slice
 //
 // No deadlock among messages that share slices, by three rules: slices are given in the order of open(), to the oldest
-// that waits or to none; a message gets all that it needs at once or nothing; and when one needs more than the whole
-// arena, it waits until nothing is held, and then the arena is made larger. So whoever holds slices waits for copies
-// and for the network only. (A network that fills a younger message first, and will not begin an older one before, is
-// out of reach: the same peer would stop at any other bound on outstanding messages.)
+// that waits or to none; a message gets all that it needs at once or nothing; and one that needs more than the whole
+// arena waits until nothing is held: then the owner puts a larger arena in its place, which it has ready before it
+// opens such a message. So whoever holds slices waits for copies and for the network only. (A network that fills a
+// younger message first, and will not begin an older one before, is out of reach: the same peer would stop at any other
+// bound on outstanding messages.)
 //
 // Messages go to the network in the order of open(), too: those without staged bytes wait their turn.
 #pragma once
@@ -33,7 +34,6 @@ class Staging {
   struct Options {
     Direction direction = Direction::kSend;
     std::size_t slice_bytes = 0;     // above 0
-    std::uint32_t slices = 0;        // of the arena as a rule, above 0
     std::uint32_t max_messages = 0;  // that are open, above 0
     std::uint32_t max_copies = 0;    // that are under way, above 0
   };
@@ -48,14 +48,15 @@ class Staging {
 
   explicit Staging(const Options& options);
 
-  // A message of 1 .. kMaxParts parts; of each, how many bytes are staged (0: none, or it is in host memory). Nothing:
-  // max_messages are open, or it was closed or failed.
+  // A message of 1 .. kMaxParts parts; of each, how many bytes are staged (0: none, or it is in host memory); of at
+  // most as many slices_for() as the largest arena that the owner has. Nothing: max_messages are open, or it was closed
+  // or failed.
   std::optional<Id> open(std::span<const std::size_t> staged);
+  std::uint64_t slices_for(std::span<const std::size_t> staged) const;
+  // The arena has so many slices now; before that, none. Only while held_slices() is 0.
+  void arena_is(std::uint32_t slices);
 
-  // What to do next. The owner asks again after each answer, until all three say nothing.
-  // The arena is to have so many slices, not those that it has now; nothing lies in it.
-  std::optional<std::uint32_t> wants_arena();
-  void arena_is(std::uint32_t slices);  // also before anybody wanted it
+  // What to do next. The owner asks again after each answer, until both say nothing.
   std::optional<Copy> next_copy();
   void begun(const Copy& copy);                             // what next_copy() named
   std::optional<Id> next_for_network();                     // all its parts have their place, and of a send their bytes

@@ -24,10 +24,12 @@ struct CopyProbe {
   std::atomic<std::size_t> under_way{0};
   std::atomic<std::size_t> ended{0};
   std::atomic<std::size_t> left_under_way{0};  // when the object ended
+  std::atomic<std::size_t> made{0};            // host buffers
   std::atomic<std::size_t> host_bytes{0};
   std::atomic<std::size_t> most_host_bytes{0};
   std::atomic<bool> stuck{false};         // no copy ends
   std::atomic<bool> fails{false};         // the next question for a copy is an error
+  std::atomic<bool> dead{false};          // all questions are
   std::atomic<bool> refuses_more{false};  // no more host memory
 };
 

@@ -26,6 +26,7 @@ TransportUnderTest staged_over(const TransportUnderTest& inner, const std::strin
 class ProbedBuffer final : public gdr::HostBuffer {
  public:
   ProbedBuffer(CopyProbe& probe, std::unique_ptr<gdr::HostBuffer> inner) : probe_(probe), inner_(std::move(inner)) {
+    ++probe_.made;
     const std::size_t now = probe_.host_bytes += inner_->bytes().size();
     probe_.most_host_bytes = std::max(probe_.most_host_bytes.load(), now);
   }
@@ -65,7 +66,7 @@ class ProbedCopy final : public gdr::DeviceCopy {
   }
   Result<bool> done(Ticket ticket) override {
     if (probe_.stuck) return false;
-    if (probe_.fails.exchange(false)) return fail(ErrorCode::kSystem, "the GPU has fallen off the bus");
+    if (probe_.fails.exchange(false) || probe_.dead) return fail(ErrorCode::kSystem, "the GPU has fallen off the bus");
     const auto ended = inner_.done(ticket);
     if (ended && *ended) {
       --under_way_;

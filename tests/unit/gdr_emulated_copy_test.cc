@@ -27,7 +27,9 @@ TEST(GdrEmulatedCopy, BytesMoveWhenACopyIsDoneAndNotBefore) {
     EXPECT_EQ(device, filled(100, 7));
     EXPECT_LE(polls, 5u);
     most_polls = std::max(most_polls, polls);
-    EXPECT_FALSE(copy.done(*ticket)) << "it was done";
+    std::fill(device.begin(), device.end(), std::byte{9});
+    for (int again = 0; again < 3; ++again) EXPECT_TRUE(copy.done(*ticket).value());
+    EXPECT_EQ(device, filled(100, 9)) << "it was done before";
   }
   EXPECT_EQ(most_polls, 5u);
 }
@@ -78,6 +80,18 @@ TEST(GdrEmulatedCopy, WhatHasNotEndedWithTheObjectIsNotWritten) {
     EXPECT_TRUE(copy.zero(device.data(), 10).value());
   }
   EXPECT_EQ(device, filled(10, 1));
+}
+
+TEST(GdrEmulatedCopy, ABufferThatEndsFirstIsKeptForItsCopies) {
+  EmulatedCopy copy({.seed = 1, .most_polls = 9});
+  auto buffer = std::move(copy.host_buffer(1 << 20).value());
+  std::fill(buffer->bytes().begin(), buffer->bytes().end(), std::byte{7});
+  auto device = filled(1 << 20, 1);
+  const auto ticket = copy.to_device(device.data(), buffer->bytes().data(), device.size()).value();
+  ASSERT_TRUE(ticket);
+  buffer.reset();
+  while (!copy.done(*ticket).value()) continue;
+  EXPECT_EQ(device, filled(1 << 20, 7));
 }
 
 TEST(GdrEmulatedCopy, HostMemoryIsItsOwnAndBounded) {

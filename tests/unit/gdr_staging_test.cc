@@ -14,9 +14,7 @@ namespace {
 using Direction = Staging::Direction;
 using Sizes = std::vector<std::size_t>;
 
-Staging::Options options(Direction direction, std::uint32_t slices = 4, std::uint32_t copies = 8) {
-  return {direction, 100, slices, 8, copies};
-}
+Staging::Options options(Direction direction, std::uint32_t copies = 8) { return {direction, 100, 8, copies}; }
 
 // All copies that may begin.
 std::vector<Staging::Copy> begin_all(Staging& staging) {
@@ -33,9 +31,8 @@ TEST(GdrStaging, ASendIsCopiedThenHandedThenFree) {
   const auto id = staging.open(Sizes{250});
   ASSERT_TRUE(id);
   EXPECT_FALSE(staging.next_copy()) << "there is no arena yet";
-  ASSERT_EQ(staging.wants_arena(), 4u);
+  EXPECT_TRUE(staging.waiting_for_slices());
   staging.arena_is(4);
-  EXPECT_FALSE(staging.wants_arena());
   const auto copies = begin_all(staging);
   ASSERT_EQ(copies.size(), 3u);
   EXPECT_EQ(copies[2].offset, 200u);
@@ -77,7 +74,6 @@ TEST(GdrStaging, AReceiveThatIsLongerThanItsMessageCopiesTheMessage) {
 TEST(GdrStaging, MessagesWithoutBytesNeedNoArenaButTheirTurn) {
   Staging staging(options(Direction::kSend));
   const auto empty = staging.open(Sizes{0});
-  EXPECT_FALSE(staging.wants_arena());
   EXPECT_EQ(staging.next_for_network(), empty);
   const auto staged = staging.open(Sizes{100});
   const auto behind = staging.open(Sizes{0, 0});
@@ -109,30 +105,34 @@ TEST(GdrStaging, SlicesAreForTheOldestThatWaits) {
   EXPECT_EQ(staging.next_for_network(), small);
 }
 
-TEST(GdrStaging, AMessageOfMoreThanTheArenaWaitsForALargerOneAndGivesItBack) {
+TEST(GdrStaging, AMessageOfMoreThanTheArenaWaitsUntilALargerOneIsThereWhichStays) {
   Staging staging(options(Direction::kReceive));
   staging.arena_is(4);
   const auto first = staging.open(Sizes{100});
+  EXPECT_EQ(staging.slices_for(Sizes{500, 450, 0, 1}), 11u);
   const auto large = staging.open(Sizes{500, 450});
   const auto after = staging.open(Sizes{100});
-  EXPECT_FALSE(staging.wants_arena()) << "something lies in it";
   staging.handed(*first);
+  EXPECT_FALSE(staging.next_for_network());
   staging.network_done(*first, Sizes{0});
-  ASSERT_EQ(staging.wants_arena(), 10u);
-  staging.arena_is(10);
+  EXPECT_EQ(staging.held_slices(), 0u);
+  EXPECT_TRUE(staging.waiting_for_slices()) << "those behind the large one wait for it";
+  EXPECT_FALSE(staging.next_for_network());
+  staging.arena_is(11);
   ASSERT_EQ(staging.next_for_network(), large);
   EXPECT_EQ(staging.place(*large, 0), 0u);
   EXPECT_EQ(staging.place(*large, 1), 500u);
   staging.handed(*large);
-  EXPECT_FALSE(staging.next_for_network());
+  ASSERT_EQ(staging.next_for_network(), after) << "there is room beside the large one";
+  EXPECT_EQ(staging.place(*after, 0), 1000u);
+  staging.handed(*after);
   staging.network_done(*large, Sizes{0, 0});
-  ASSERT_EQ(staging.wants_arena(), 4u);
-  staging.arena_is(4);
-  EXPECT_EQ(staging.next_for_network(), after);
+  staging.network_done(*after, Sizes{0});
+  EXPECT_EQ(staging.slices(), 11u);
 }
 
 TEST(GdrStaging, NoMoreCopiesThanAllowedAreUnderWay) {
-  Staging staging(options(Direction::kSend, 8, 3));
+  Staging staging(options(Direction::kSend, 3));
   staging.arena_is(8);
   staging.open(Sizes{500});
   staging.open(Sizes{200});
@@ -177,7 +177,7 @@ TEST(GdrStaging, AfterTheNetworkFailedWhatItFilledStillCompletes) {
 
 TEST(GdrStaging, AfterAFailureNothingBegins) {
   for (const Direction direction : {Direction::kSend, Direction::kReceive}) {
-    Staging staging(options(direction, 8, 1));
+    Staging staging(options(direction, 1));
     staging.arena_is(8);
     const auto done = staging.open(Sizes{0});
     staging.handed(*done);
@@ -209,18 +209,22 @@ class History {
       : random_(seed),
         direction_(direction),
         options_{direction, 1 + random_.below(60), static_cast<std::uint32_t>(1 + random_.below(12)),
-                 static_cast<std::uint32_t>(1 + random_.below(12)), static_cast<std::uint32_t>(1 + random_.below(5))},
+                 static_cast<std::uint32_t>(1 + random_.below(5))},
+        slices_(static_cast<std::uint32_t>(1 + random_.below(12))),
         staging_(options_),
-        breaks_at_(random_.below(4) == 0 ? random_.below(300) : ~std::uint64_t{0}) {}
+        ready_(slices_),
+        breaks_at_(random_.below(4) == 0 ? random_.below(300) : ~std::uint64_t{0}),
+        closes_at_(random_.below(3) == 0 ? random_.below(300) : ~std::uint64_t{0}) {}
 
   void run() {
     const std::uint64_t wanted = 10 + random_.below(60);
-    for (std::uint64_t step = 0; posted_ < wanted || !messages_.empty(); ++step) {
+    for (std::uint64_t step = 0; closed_ ? !gone() : posted_ < wanted || !messages_.empty(); ++step) {
       ASSERT_LT(step, 200'000u) << "no progress: " << messages_.size() << " messages are open";
       if (step == breaks_at_) {
         staging_.fail();
         failed_ = true;
       }
+      if (step == closes_at_ && !failed_) network_ends();
       const std::uint64_t what = random_.below(10);
       if (what < 3 && posted_ < wanted) post();
       if (what < 6) serve();
@@ -231,6 +235,7 @@ class History {
       if (failed_ && flights_.empty()) return;
     }
     ASSERT_FALSE(staging_.waiting_for_slices());
+    if (closed_) return;
     ASSERT_EQ(staging_.held_slices(), 0u);
     ASSERT_EQ(staging_.open_messages(), 0u);
   }
@@ -242,6 +247,7 @@ class History {
     std::vector<std::vector<std::uint8_t>> expected;  // of a receive: what the device must have at the end
     Sizes came;
     bool handed = false;
+    bool broken = false;  // by the end of the network
   };
 
   std::vector<std::uint8_t> bytes(std::size_t count) {
@@ -251,29 +257,31 @@ class History {
   }
 
   void post() {
-    Message message{posted_, {}, {}, {}, false};
+    Message message{posted_, {}, {}, {}, false, false};
     Sizes staged(1 + random_.below(random_.below(3) == 0 ? Staging::kMaxParts : 1));
     for (std::size_t& size : staged) {
-      const std::size_t most = options_.slice_bytes * (random_.below(6) == 0 ? 2 * options_.slices : 3);
+      const std::size_t most = options_.slice_bytes * (random_.below(6) == 0 ? 2 * slices_ : 3);
       size = random_.below(5) == 0 ? 0 : random_.below(most + 1);
       message.device.push_back(bytes(size));
     }
+    ready_ = std::max(ready_, static_cast<std::uint32_t>(staging_.slices_for(staged)));
     const auto id = staging_.open(staged);
-    ASSERT_EQ(id.has_value(), !failed_ && messages_.size() < options_.max_messages);
+    ASSERT_EQ(id.has_value(), !failed_ && !closed_ && messages_.size() < options_.max_messages);
     if (!id) return;
     ASSERT_FALSE(messages_.contains(*id));
+    ready_ += static_cast<std::uint32_t>(random_.below(8) == 0 ? random_.below(3) : 0);
     message.expected = message.device;
     messages_.emplace(*id, std::move(message));
     ++posted_;
   }
 
   void serve() {
-    if (const auto slices = staging_.wants_arena()) {
+    if (staging_.slices() < ready_ && staging_.held_slices() == 0) {
       for (const auto& [id, message] : messages_)
         ASSERT_FALSE(message.handed && held(message)) << "it lies in the arena";
       ASSERT_TRUE(flights_.empty());
-      arena_.assign(*slices * options_.slice_bytes, 0);
-      staging_.arena_is(*slices);
+      arena_.assign(ready_ * options_.slice_bytes, 0);
+      staging_.arena_is(ready_);
     }
     // Now and then the device has no room.
     while (random_.below(5) != 0) {
@@ -305,6 +313,23 @@ class History {
            message.came.empty();
   }
 
+  // Some of what the network has fails, and it takes no more. The rest, and what it filled, goes on.
+  void network_ends() {
+    for (auto& [id, message] : messages_) {
+      message.broken = !message.handed || (message.came.empty() && random_.below(2) == 0);
+      if (message.broken && message.handed) staging_.network_failed(id);
+    }
+    staging_.close();
+    closed_ = true;
+    for (const auto& [id, message] : messages_) ASSERT_EQ(staging_.broken(id), message.broken);
+  }
+
+  // All that goes on has completed, and no copy is under way.
+  bool gone() const {
+    return flights_.empty() &&
+           std::all_of(messages_.begin(), messages_.end(), [](const auto& message) { return message.second.broken; });
+  }
+
   std::vector<std::uint8_t> from_arena(Staging::Id id, std::uint32_t part, std::size_t count) const {
     if (count == 0) return {};
     const auto begin = arena_.begin() + static_cast<long>(staging_.place(id, part));
@@ -331,7 +356,7 @@ class History {
   void network() {
     std::vector<Staging::Id> with;
     for (const auto& [id, message] : messages_) {
-      if (message.handed && message.came.empty()) with.push_back(id);
+      if (message.handed && !message.broken && message.came.empty()) with.push_back(id);
     }
     if (with.empty() || failed_) return;
     const Staging::Id id = with[random_.below(with.size())];
@@ -360,6 +385,7 @@ class History {
       if (failed_ && !complete) {
         ASSERT_TRUE(staging_.broken(it->first));
       }
+      ASSERT_FALSE(complete && it->second.broken);
       if (!complete) {
         ++it;
         continue;
@@ -374,9 +400,13 @@ class History {
   Rng random_;
   const Direction direction_;
   const Staging::Options options_;
+  const std::uint32_t slices_;  // of the arena at first
   Staging staging_;
+  std::uint32_t ready_;  // slices of the largest arena
   const std::uint64_t breaks_at_;
+  const std::uint64_t closes_at_;
   bool failed_ = false;
+  bool closed_ = false;
   std::uint64_t posted_ = 0;
   std::uint64_t handed_ = 0;
   std::vector<std::uint8_t> arena_;

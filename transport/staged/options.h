@@ -17,8 +17,7 @@
 namespace clustar::transport::staged {
 
 // Copies for one channel, whose GPU is that of `memory` . Called when the channel registers GPU memory first, by
-// whichever thread does. What it makes ends with the channel: a second at most is waited for copies under way, then its
-// destructor has to end them.
+// whichever thread does. What it makes ends with the channel, after a second at most for copies under way.
 using MakeCopy = std::function<Result<std::unique_ptr<gdr::DeviceCopy>>(const gdr::MemoryRef& memory)>;
 
 struct Options {
@@ -26,11 +25,12 @@ struct Options {
   std::string gdr;                                         // DeviceProperties::gdr
   std::uint32_t kinds = gdr::bit(gdr::MemoryKind::kCuda);  // staged ones; a dma-buf needs its address, too
   bool emulated = false;                                   // NCCL is asked to flush, and a flush takes some tests
-  // A channel's arena is so many slices, from the first registration of GPU memory on. A message that needs more gets a
-  // larger one for itself.
+  // A channel's arena is so many slices from the first registration of GPU memory on, and more as soon as a request
+  // could need more by the lengths that are registered.
   std::size_t slice_bytes = 128 * 1024;
   std::uint32_t slices = 128;
-  std::uint32_t max_copies = 16;  // of one channel, under way
+  std::size_t most_bytes = std::size_t{1} << 30;  // of GPU memory in one request, as NCCL's (MAX_NET_SIZE)
+  std::uint32_t max_copies = 16;                  // of one channel, under way
 };
 
 struct Counters {

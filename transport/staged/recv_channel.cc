@@ -46,7 +46,9 @@ Result<Request*> StagedRecvChannel::recv(std::span<const RecvPart> parts) {
       staged[i] = {parts[i].mr, parts[i].mr->memory().address + parts[i].offset, parts[i].length};
     }
   }
-  const auto id = stage_.open(std::span(staged).first(parts.size()));
+  const auto wanted = std::span<const Stage::Part>(staged).first(parts.size());
+  if (const auto allowed = stage_.check(wanted); !allowed) return tl::unexpected(allowed.error());
+  const auto id = stage_.open(wanted);
   if (!id) return nullptr;
   RecvRequest& request = requests_[*id];
   request.id = *id;

@@ -30,6 +30,9 @@ Result<Request*> StagedSendChannel::send(const Mr& mr, std::size_t offset, std::
   const bool device = Stage::is_device(mr);
   if (!device && !stage_.core().unhanded()) return inner_->send(mr, offset, length, tag, flow);
   const Stage::Part part{device ? &mr : nullptr, device ? mr.memory().address + offset : nullptr, device ? length : 0};
+  if (const auto allowed = stage_.check(std::span(&part, 1)); !allowed) return tl::unexpected(allowed.error());
+  // What the inner channel may refuse is not queued here, where that would end the channel: it is its own later.
+  if (!device && length > context_.options.most_bytes) return nullptr;
   const auto id = stage_.open(std::span(&part, 1));
   if (!id) return nullptr;
   SendRequest& request = requests_[*id];

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -19,8 +20,15 @@ constexpr std::size_t kNothingBytes = 64;
 // taken back. Without open messages there is none: then nothing is locked, and registrations come and go beside data.
 class Stage::DeviceMr final : public Mr {
  public:
-  DeviceMr(const gdr::MemoryRef& memory, std::shared_ptr<Anchor> anchor) : Mr(memory), anchor_(std::move(anchor)) {}
+  DeviceMr(const gdr::MemoryRef& memory, std::shared_ptr<Anchor> anchor) : Mr(memory), anchor_(std::move(anchor)) {
+    const std::lock_guard lock(anchor_->lengths_mutex);
+    anchor_->lengths.push_back(memory.length);
+  }
   ~DeviceMr() override {
+    {
+      const std::lock_guard lock(anchor_->lengths_mutex);
+      anchor_->lengths.erase(std::find(anchor_->lengths.begin(), anchor_->lengths.end(), memory().length));
+    }
     if (users_.load(std::memory_order_acquire) == 0) return;
     const std::lock_guard lock(anchor_->mutex);
     if (anchor_->stage != nullptr) anchor_->stage->on_deregister(*this);
@@ -39,7 +47,7 @@ Stage::Stage(Context& context, Direction direction, std::uint32_t max_messages, 
       direction_(direction),
       with_inner_(std::move(with_inner)),
       anchor_(std::make_shared<Anchor>()),
-      core_({direction, context.options.slice_bytes, context.options.slices, max_messages, context.options.max_copies}),
+      core_({direction, context.options.slice_bytes, max_messages, context.options.max_copies}),
       parts_(max_messages) {
   anchor_->stage = this;
 }
@@ -50,21 +58,28 @@ Result<std::unique_ptr<Mr>> Stage::reg_mr(const gdr::MemoryRef& memory) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}, staged: descriptor {} of a dma-buf is not open", context_.name, memory.fd));
   }
-  if (!active() || broken_.load(std::memory_order_acquire)) {
+  auto mr = std::make_unique<DeviceMr>(memory, anchor_);
+  if (!active() || broken_.load(std::memory_order_acquire) ||
+      wanted_slices() > ready_slices_.load(std::memory_order_acquire)) {
     const std::lock_guard lock(mutex());
     if (error_) return tl::unexpected(*error_);
     if (!active()) {
       if (const auto made = activate(memory); !made) return tl::unexpected(made.error());
       active_.store(true, std::memory_order_release);
     }
+    // At least twice what there was: old ones are kept, and together must not become many times the largest.
+    const std::uint32_t wanted = wanted_slices();
+    const std::uint32_t ready = ready_slices_.load(std::memory_order_relaxed);
+    if (wanted > ready) {
+      const std::uint32_t more = std::max(wanted, std::min(2 * ready, most_slices()));
+      if (const auto made = make_arena(more); !made) return tl::unexpected(made.error());
+    }
   }
-  return std::make_unique<DeviceMr>(memory, anchor_);
+  return mr;
 }
 
 Result<void> Stage::activate(const gdr::MemoryRef& memory) {
-  arena_mr_.reset();  // of an attempt that failed, in this order
-  arena_.reset();
-  nothing_mr_.reset();
+  nothing_mr_.reset();  // of an attempt that failed, in this order
   nothing_.reset();
   auto copy = context_.options.make_copy(memory);
   if (!copy) return tl::unexpected(copy.error());
@@ -75,20 +90,72 @@ Result<void> Stage::activate(const gdr::MemoryRef& memory) {
   if (!mr) return tl::unexpected(mr.error());
   nothing_mr_ = std::move(*mr);
   nothing_ = std::move(*nothing);
-  return make_arena(context_.options.slices);
+  const std::uint32_t slices = std::max(context_.options.slices, wanted_slices());
+  if (const auto made = make_arena(slices); !made) return made;
+  core_.arena_is(slices);
+  return {};
 }
 
 Result<void> Stage::make_arena(std::uint32_t slices) {
-  arena_mr_.reset();
-  arena_.reset();
-  auto arena = copy_->host_buffer(slices * context_.options.slice_bytes);
-  if (!arena) return tl::unexpected(arena.error());
-  const std::span<std::byte> bytes = (*arena)->bytes();
+  auto memory = copy_->host_buffer(slices * context_.options.slice_bytes);
+  if (!memory) return tl::unexpected(memory.error());
+  const std::span<std::byte> bytes = (*memory)->bytes();
   auto mr = with_inner_(gdr::MemoryRef::host(bytes.data(), bytes.size()));
   if (!mr) return tl::unexpected(mr.error());
-  arena_ = std::move(*arena);
-  arena_mr_ = std::move(*mr);
-  core_.arena_is(slices);
+  if (slices > context_.options.slices) context_.counters.larger_arenas.fetch_add(1, std::memory_order_relaxed);
+  arenas_.push_back({slices, std::move(*memory), std::move(*mr)});
+  ready_slices_.store(slices, std::memory_order_release);
+  return {};
+}
+
+// Parts of one request do not overlap, so they need no more than the longest registrations, one for each part, and a
+// slice that is not full for each part but one.
+std::uint32_t Stage::wanted_slices() const {
+  const std::uint32_t parts = parts_of_a_request();
+  std::uint64_t slices = parts - 1;
+  {
+    const std::lock_guard lock(anchor_->lengths_mutex);
+    std::vector<std::size_t>& lengths = anchor_->lengths;
+    const std::size_t count = std::min<std::size_t>(parts, lengths.size());
+    const auto end = lengths.begin() + static_cast<std::ptrdiff_t>(count);
+    std::partial_sort(lengths.begin(), end, lengths.end(), std::greater<>());
+    slices += core_.slices_for(std::span(lengths).first(count));
+  }
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(slices, most_slices()));
+}
+
+// For Options::most_bytes, however they are divided among the parts.
+std::uint32_t Stage::most_slices() const {
+  return static_cast<std::uint32_t>(core_.slices_for(std::span(&context_.options.most_bytes, 1))) +
+         parts_of_a_request() - 1;
+}
+
+Result<void> Stage::check(std::span<const Part> parts) const {
+  std::uint64_t slices = 0;
+  std::size_t bytes = 0;
+  for (const Part& part : parts) {
+    if (part.mr == nullptr) continue;
+    const gdr::MemoryRef& memory = part.mr->memory();
+    const auto offset = static_cast<std::size_t>(part.device - memory.address);
+    if (part.staged > memory.length || offset > memory.length - part.staged) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}, staged: {} bytes at offset {} of GPU memory; {} bytes of it are registered",
+                              context_.name, part.staged, offset, memory.length));
+    }
+    bytes += part.staged;
+    slices += core_.slices_for(std::span(&part.staged, 1));
+    if (bytes > context_.options.most_bytes) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}, staged: {} bytes of GPU memory in one request; at most {} bytes are allowed",
+                              context_.name, bytes, context_.options.most_bytes));
+    }
+  }
+  if (slices > ready_slices_.load(std::memory_order_relaxed)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}, staged: {} bytes of GPU memory in one request are more than what is registered; parts "
+                            "that do not overlap are allowed",
+                            context_.name, bytes));
+  }
   return {};
 }
 
@@ -107,9 +174,9 @@ std::optional<Stage::Id> Stage::open(std::span<const Part> parts) {
 void Stage::advance() {
   if (!active() || core_.failed()) return;
   end_copies();
-  if (const auto slices = core_.wants_arena()) {
-    if (*slices > context_.options.slices) context_.counters.larger_arenas.fetch_add(1, std::memory_order_relaxed);
-    if (const auto made = make_arena(*slices); !made) return fail_with(made.error());
+  if (arena_ + 1 < arenas_.size() && core_.held_slices() == 0) {
+    arena_ = arenas_.size() - 1;
+    core_.arena_is(arenas_[arena_].slices);
   }
   begin_copies();
 }
@@ -117,10 +184,13 @@ void Stage::advance() {
 void Stage::end_copies() {
   for (std::size_t i = 0; i < flights_.size();) {
     const auto ended = copy_->done(flights_[i].ticket);
-    if (!ended) {
-      return give_up(ended.error());  // by the rule of DeviceCopy nothing of it writes after an error
+    // By the rule of DeviceCopy the first error says nothing of this copy, and a later one that nothing is written.
+    const bool unknown = !ended && !driver_failed_;
+    if (unknown) {
+      driver_failed_ = true;
+      fail_with(ended.error());
     }
-    if (!*ended) {
+    if (unknown || (ended && !*ended)) {
       ++i;
       continue;
     }
@@ -140,11 +210,14 @@ void Stage::give_up(const Error& error) {
 
 void Stage::begin_copies() {
   while (const auto copy = core_.next_copy()) {
-    std::byte* const host = arena_->bytes().data() + copy->arena;
+    std::byte* const host = arenas_[arena_].memory->bytes().data() + copy->arena;
     std::byte* const device = parts_[copy->message][copy->part].device + copy->offset;
     const auto ticket = direction_ == Direction::kSend ? copy_->to_host(host, device, copy->bytes)
                                                        : copy_->to_device(device, host, copy->bytes);
-    if (!ticket) return fail_with(ticket.error());
+    if (!ticket) {
+      driver_failed_ = driver_failed_ || ticket.error().code != ErrorCode::kInvalidArgument;
+      return fail_with(ticket.error());
+    }
     if (!*ticket) return;
     flights_.push_back({**ticket, *copy});
     core_.begun(*copy);
@@ -152,7 +225,7 @@ void Stage::begin_copies() {
 }
 
 const Mr& Stage::host_mr(Id message, std::uint32_t part) const {
-  return parts_[message][part].staged > 0 ? *arena_mr_ : *nothing_mr_;
+  return parts_[message][part].staged > 0 ? *arenas_[arena_].mr : *nothing_mr_;
 }
 
 std::size_t Stage::host_offset(Id message, std::uint32_t part) const {

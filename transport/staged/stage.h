@@ -41,7 +41,8 @@ class Stage {
   static bool is_device(const Mr& mr) { return mr.memory().kind != gdr::MemoryKind::kHost; }
   bool takes(gdr::MemoryKind kind) const { return (context_.options.kinds & gdr::bit(kind)) != 0; }
 
-  // Of GPU memory. The first one opens the copies and makes the arena: that may take long, and belongs to setup.
+  // Of GPU memory. The first one opens the copies and makes the arena, one of more memory than before may make a larger
+  // one: that waits for the device, and belongs to setup. It holds mutex(), which the channel only tries meanwhile.
   // Errors: there are no copies for this memory, or no host memory for the arena; of a channel that is broken, its own.
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory);
   // GPU memory was registered. Without it nothing else here is of use.
@@ -51,9 +52,12 @@ class Stage {
   const std::optional<Error>& error() const { return error_; }
   gdr::Staging& core() { return core_; }
 
-  // Nothing: too many are open.
+  // Errors (kInvalidArgument), which change nothing: a part is not within its registration; together they are more than
+  // Options::most_bytes, or than all that is registered.
+  Result<void> check(std::span<const Part> parts) const;
+  // Of what check() allows. Nothing: too many are open.
   std::optional<Id> open(std::span<const Part> parts);
-  // Ends copies, begins copies, and makes the arena as large as it has to be.
+  // Ends copies, begins copies, and puts a larger arena that is ready in the place of one in which nothing lies.
   void advance();
   // What the inner channel is to send from or receive into. Of a part without bytes: memory that nobody uses.
   const Mr& host_mr(Id message, std::uint32_t part) const;
@@ -73,6 +77,13 @@ class Stage {
   struct Anchor {
     std::mutex mutex;
     Stage* stage = nullptr;  // null once the channel is gone
+    std::mutex lengths_mutex;
+    std::vector<std::size_t> lengths;  // of the registrations that there are
+  };
+  struct Arena {
+    std::uint32_t slices;
+    std::unique_ptr<gdr::HostBuffer> memory;
+    std::unique_ptr<Mr> mr;  // ends before the memory
   };
   struct Flight {
     gdr::DeviceCopy::Ticket ticket;
@@ -82,6 +93,9 @@ class Stage {
 
   Result<void> activate(const gdr::MemoryRef& memory);
   Result<void> make_arena(std::uint32_t slices);
+  std::uint32_t parts_of_a_request() const { return direction_ == Direction::kSend ? 1 : kMaxRecvParts; }
+  std::uint32_t wanted_slices() const;
+  std::uint32_t most_slices() const;
   void end_copies();
   void give_up(const Error& error);
   std::string stuck() const;
@@ -102,11 +116,13 @@ class Stage {
   // Registrations end before the memory does, and that before `copy_`.
   std::unique_ptr<gdr::HostBuffer> nothing_;
   std::unique_ptr<Mr> nothing_mr_;
-  std::unique_ptr<gdr::HostBuffer> arena_;
-  std::unique_ptr<Mr> arena_mr_;
+  std::vector<Arena> arenas_;  // smaller ones first; none ends before the Stage: that would wait for the device
+  std::size_t arena_ = 0;      // which of them is in use
+  std::atomic<std::uint32_t> ready_slices_{0};  // of the largest
   gdr::Staging core_;
   std::vector<Parts> parts_;  // by message
   std::vector<Flight> flights_;
+  bool driver_failed_ = false;  // by its word; what began is asked for all the same
   std::optional<Error> error_;
 };
 
