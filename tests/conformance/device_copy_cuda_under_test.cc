@@ -22,6 +22,10 @@ class CudaBedOfCopies final : public DeviceCopyBed {
     bed_.driver->copies_fail("CUDA_ERROR_ILLEGAL_ADDRESS");
     return true;
   }
+  bool next_begin_fails() override {
+    bed_.driver->answer("cuMemcpyAsync", "CUDA_ERROR_OUT_OF_MEMORY");
+    return true;
+  }
   std::string misuse() override { return bed_.driver->misuse(); }
 
  private:

@@ -3,7 +3,7 @@
 namespace clustar::gdr::conformance {
 
 std::vector<DeviceCopyUnderTest> device_copies_under_test() {
-  std::vector<DeviceCopyUnderTest> all;
+  std::vector<DeviceCopyUnderTest> all = emulated_copies_under_test();
 #ifdef CLUSTAR_HAS_CUDA_MODULE
   for (DeviceCopyUnderTest& one : cuda_copies_under_test()) all.push_back(std::move(one));
 #endif
