@@ -393,12 +393,21 @@ TEST_F(MltDriver, AnAcknowledgementTravelsWithTheAnswer) {
   Connection asks = connect(*here, *there);
   Connection answers = connect(*there, *here);
   constexpr int kRounds = 500;
+  int rounds = 0;
+  int calls_in_them = 0;
   for (int round = 0; round < kRounds; ++round) {
+    const int before = calls;
+    const auto start = std::chrono::steady_clock::now();
     transfer(asks, 64);
     transfer(answers, 64);
+    // On a busy machine this thread is stopped for so long that it looks silent, and the other one acknowledges.
+    if (std::chrono::steady_clock::now() - start > milliseconds(1)) continue;
+    ++rounds;
+    calls_in_them += calls - before;
   }
-  // One for the receive, one for the answer. Seldom one more: this thread may be stopped long enough to look silent.
-  EXPECT_LT(calls, 2 * kRounds + kRounds / 2);
+  if (rounds < 50) GTEST_SKIP() << "this machine is too busy: only " << rounds << " rounds took less than 1 ms";
+  // One for the receive, one for the answer. Seldom one more, of the round before.
+  EXPECT_LT(calls_in_them, 2 * rounds + rounds / 2);
 }
 
 // Nothing more is posted there: its thread acknowledges instead.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/gdr/cuda_bed.h"
+#include "tests/sanitized.h"
 
 namespace clustar::tests {
 namespace {
@@ -196,6 +197,7 @@ TEST_F(CudaMemory, ASliceWithoutGpuDirectSaysSo) {
 }
 
 TEST_F(CudaMemory, AFullDescriptorTableIsNamed) {
+  if (tests::kSanitized) GTEST_SKIP() << "UBSan looks at virtual tables by a pipe, which needs descriptors";
   const auto& api = with("full-table");
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
