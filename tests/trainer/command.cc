@@ -116,7 +116,10 @@ std::vector<Process> children_of(pid_t parent) {
     fields >> state >> ppid;
     if (ppid != parent) continue;
     std::ifstream command_file(entry.path() / "cmdline", std::ios::binary);
-    std::string line{std::istreambuf_iterator<char>(command_file), {}};
+    // A process that ends meanwhile is an error of reading, which this operator keeps to itself.
+    std::ostringstream text;
+    text << command_file.rdbuf();
+    std::string line = text.str();
     std::replace(line.begin(), line.end(), '\0', ' ');
     found.push_back({static_cast<pid_t>(std::stol(name)), line});
   }
