@@ -69,7 +69,8 @@ Result<std::shared_ptr<PluginState>> PluginState::create(nccl_abi::DebugLogger l
     } else {
       const Config& asked_for = state->config_;
       const bool asked = asked_for.transport != "auto" || !asked_for.require.empty() || !asked_for.psk_file.empty() ||
-                         !asked_for.inject_faults.empty() || chosen.error().code == ErrorCode::kInvalidArgument;
+                         !asked_for.inject_faults.empty() || asked_for.gdr == "staged" ||
+                         chosen.error().code == ErrorCode::kInvalidArgument;
       if (!asked) {
         state->log_.warn(fmt::format("version {} cannot be used here: {}", CLUSTAR_VERSION, chosen.error().message));
         return tl::unexpected(chosen.error());

@@ -68,6 +68,11 @@ TEST(Refusal, AnInterfaceThatIsNotThereWhenTcpIsRequired) {
   EXPECT_THAT(expect_refusal({{"CLUSTAR_REQUIRE", "tcp"}, {"CLUSTAR_SOCKET_IFNAME", "=nosuch"}}), HasSubstr("nosuch"));
 }
 
+// Wherever this runs: no transport, so nothing that could be staged.
+TEST(Refusal, StagedGpuMemoryThatCannotBeHad) {
+  EXPECT_THAT(expect_refusal({{"CLUSTAR_GDR", "staged"}, {"CLUSTAR_SOCKET_IFNAME", "=nosuch"}}), HasSubstr("nosuch"));
+}
+
 TEST(Refusal, WithoutARequestAnUnusablePluginStepsAside) {
   const Environment environment(Variables{{"CLUSTAR_SOCKET_IFNAME", "=nosuch"}});
   const auto plugin = open_plugin(11);
