@@ -116,19 +116,19 @@ Result<void> CudaCopy::prepare(unsigned most_outstanding) {
 // A driver may load what a call needs when it is first called, and may wait for the GPU then. So that is now: copies
 // both ways, and zeros that are whole words and that are not, which may be different kernels.
 Result<void> CudaCopy::warm_up() {
-  const auto page = host_buffer(kWarmUp);
+  auto page = host_buffer(kWarmUp);
   if (!page) return tl::unexpected(page.error());
-  std::byte* const host = (*page)->bytes().data();
-  CUdeviceptr memory = 0;
+  warm_page_ = std::move(*page);
+  std::byte* const host = warm_page_->bytes().data();
   {
     const Current current(home_->context());
     CUresult result = current.result();
-    if (result == CUDA_SUCCESS) result = cuMemAlloc(&memory, kWarmUp);
+    if (result == CUDA_SUCCESS) result = cuMemAlloc(&warm_memory_, kWarmUp);
     if (result != CUDA_SUCCESS) {
       return tl::unexpected(refused("cuMemAlloc", fmt::format("of {} B", kWarmUp), result, kNoRoom));
     }
   }
-  auto* const device = reinterpret_cast<std::byte*>(memory);
+  auto* const device = reinterpret_cast<std::byte*>(warm_memory_);
   const auto to_end = [this](const Result<std::optional<Ticket>>& begun) -> Result<void> {
     if (!begun) return tl::unexpected(begun.error());
     const auto end = std::chrono::steady_clock::now() + kWarmUpPatience;
@@ -148,11 +148,6 @@ Result<void> CudaCopy::warm_up() {
   if (warm) warm = to_end(to_host(host, device, kWarmUp));
   if (warm) warm = to_end(zero(device, kWarmUp));
   if (warm) warm = to_end(zero(device + 1, kWarmUp - 2));
-  // Never under a copy that may still write it.
-  if (warm || ended_in_time()) {
-    const Current current(home_->context());
-    cuMemFree(memory);
-  }
   return warm;
 }
 
@@ -164,6 +159,7 @@ CudaCopy::~CudaCopy() {
   }
   home_->copies_ended();
   const Current current(home_->context());
+  if (warm_memory_ != 0) cuMemFree(warm_memory_);
   for (CUevent event : events_) cuEventDestroy(event);
   if (stream_ != nullptr) cuStreamDestroy(stream_);
 }

@@ -74,6 +74,9 @@ class CudaCopy final : public DeviceCopy {
   bool ended_in_time();
 
   std::shared_ptr<Home> home_;
+  // Of the warm-up. Freed at the end only: to free may be to wait for kernels, with the driver's locks held.
+  std::unique_ptr<HostBuffer> warm_page_;
+  CUdeviceptr warm_memory_ = 0;
   CUstream stream_ = nullptr;
   std::vector<CUevent> events_;  // of the ticket whose number is the index, modulo their count
   Ticket oldest_ = 1;            // not known to have ended

@@ -110,7 +110,7 @@ std::optional<Endpoint::ConnectionId> Endpoint::find(std::span<const std::byte> 
 }
 
 Endpoint::Arrival Endpoint::on_packet(std::span<const std::byte> header, std::uint32_t payload, bool marked,
-                                      TimePoint now) {
+                                      TimePoint now, bool can_stage) {
   ++counters_.packets;
   const auto found = find(header);
   if (!found) {
@@ -127,7 +127,7 @@ Endpoint::Arrival Endpoint::on_packet(std::span<const std::byte> header, std::ui
   if (connection.receiver != nullptr) {
     if (const auto* data = std::get_if<DataHeader>(&packet_)) {
       heard = true;
-      arrival.placement = connection.receiver->on_data(*data, payload, marked, ledgers_, now);
+      arrival.placement = connection.receiver->on_data(*data, payload, marked, ledgers_, now, can_stage);
     } else if (const auto* probe = std::get_if<Probe>(&packet_)) {
       heard = true;
       connection.receiver->on_probe(*probe, ledgers_, now);

@@ -82,8 +82,10 @@ class Endpoint {
   std::optional<std::uint32_t> post(ConnectionId connection, std::int32_t tag, std::uint32_t length, TimePoint now);
   void release(ConnectionId connection, std::uint32_t receive) { connections_[connection].receiver->release(receive); }
 
-  // `payload`: bytes behind the header. The placement is to be carried out before the next call.
-  Arrival on_packet(std::span<const std::byte> header, std::uint32_t payload, bool marked, TimePoint now);
+  // `payload`: bytes behind the header. The placement is to be carried out before the next call. Without `can_stage`
+  // payload whose receive is not known yet is not taken, and comes again.
+  Arrival on_packet(std::span<const std::byte> header, std::uint32_t payload, bool marked, TimePoint now,
+                    bool can_stage = true);
   TimePoint next_timeout() const;
   void on_timeout(TimePoint now);
 

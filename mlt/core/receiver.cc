@@ -167,7 +167,7 @@ bool Receiver::discards(const Message& message, const DataHeader& header) const 
 }
 
 Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, bool marked, LedgerBook& ledgers,
-                            TimePoint now) {
+                            TimePoint now, bool can_stage) {
   if (header.path >= lanes_.paths() || header.secret != secret_ ||
       payload != packet_bytes(header.index, header.message_bytes, header.segment)) {
     ++counters_.ignored;
@@ -207,7 +207,7 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
     lane.due = ack_due_ = true;
     return {};
   }
-  const Placement placement = place(*message, header, payload);
+  const Placement placement = place(*message, header, payload, can_stage);
   if (placement.kind == Placement::Kind::kDrop) {
     message->refused = true;
     ++counters_.refused;

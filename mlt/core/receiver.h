@@ -62,7 +62,8 @@ class Receiver {
   // The receive's ReceiveDone was handled; its id may come again.
   void release(std::uint32_t receive);
 
-  Placement on_data(const DataHeader& header, std::uint32_t payload, bool marked, LedgerBook& ledgers, TimePoint now);
+  Placement on_data(const DataHeader& header, std::uint32_t payload, bool marked, LedgerBook& ledgers, TimePoint now,
+                    bool can_stage = true);
   void on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now);
 
   TimePoint next_timeout() const;
@@ -184,7 +185,7 @@ class Receiver {
   void free_staging(Message& message);
   bool may_lose(const Message& message) const;
   void count_eligible(Message& message, LedgerBook& ledgers);
-  Placement place(Message& message, const DataHeader& header, std::uint32_t payload);
+  Placement place(Message& message, const DataHeader& header, std::uint32_t payload, bool can_stage);
   std::uint32_t order_of(const Message& message, std::uint32_t id, std::uint32_t index) const;
   std::uint32_t lane_number(const DataHeader& header);
   Lane& lane_of(const DataHeader& header) { return lanes_[lane_number(header)]; }

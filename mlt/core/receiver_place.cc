@@ -10,9 +10,10 @@ constexpr std::uint32_t kStagedPackets = 64;  // bits of Message::staged
 
 }  // namespace
 
-Placement Receiver::place(Message& message, const DataHeader& header, std::uint32_t payload) {
+Placement Receiver::place(Message& message, const DataHeader& header, std::uint32_t payload, bool can_stage) {
   const std::uint32_t offset = header.index * header.segment;
   if (message.receive != kNone) return {Placement::Kind::kPlace, message.receive, offset, payload};
+  if (!can_stage) return {};
   if (!message.has_open && message.staging == kNone) message.tolerant = header.passed != 0;
   // A sender that is told that all is there tells no record any more.
   if (!message.has_open && message.received + 1 == message.packets) return {};

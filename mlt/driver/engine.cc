@@ -272,8 +272,10 @@ bool Engine::receive(TimePoint now) {
       auto header = packet.header;
       auto payload = packet.payload;
       if (sealing_ && !sealing_->open(core_, packet, header, payload)) continue;
-      const auto arrival =
-          core_.on_packet(header, static_cast<std::uint32_t>(payload.size()), packet.ecn == io::Ecn::kCe, now);
+      // What was written into a GPU cannot be put aside until its receive is known, as after the loss of what says so.
+      const bool readable = !packet.placed || !writes_;
+      const auto arrival = core_.on_packet(header, static_cast<std::uint32_t>(payload.size()),
+                                           packet.ecn == io::Ecn::kCe, now, readable);
       if (arrival.placement.kind == Placement::Kind::kDrop) continue;
       attached_[arrival.connection].client->place(arrival.placement, payload, packet.placed);
     }
