@@ -171,6 +171,8 @@ std::string add_answer(FakeState& state, const std::string& function, const std:
 }
 
 std::string load_fixture(FakeState& state, const std::string& path) {
+  // Of streams that were left behind: their copies' memory goes now.
+  for (CUstream stream : state.streams) stream->queue.clear();
   for (const FakeMemory& memory : state.memories) munmap(memory.base, memory.size);
   state.memories.clear();
   state.devices.clear();
