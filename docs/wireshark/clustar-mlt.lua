@@ -14,7 +14,7 @@ local PORT = 61074  -- of PcapIo's files
 local TYPES = {[1] = "DATA", [2] = "ACK", [3] = "POSTED", [4] = "STATE", [5] = "PROBE"}
 local DATA, ACK, POSTED, STATE, PROBE = 1, 2, 3, 4, 5
 local SIZE = {[DATA] = 36, [ACK] = 24, [POSTED] = 28, [STATE] = 32, [PROBE] = 95}  -- without what may follow
-local VERSION, OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 4, 63, 20, 3, 512
+local VERSION, OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 5, 63, 20, 3, 512
 local MAX_MESSAGE, MAX_PACKETS, MIN_SEGMENT, MAX_PPM = 2 ^ 30, 2 ^ 20, 64, 1000000
 local SEAL = 24  -- behind the header of a packet under a pre-shared key: counter and tag (mlt/driver/seal.h)
 local MAX_HEADER, PADDING = 128, 0xff
@@ -102,6 +102,7 @@ field("state.ranges", ProtoField.string, "Missing packets")
 
 flag("probe.settled", "All was sent, nothing is on its way", 0x01)
 field("probe.sent", ProtoField.uint32, "Packets sent at least once", base.DEC)
+field("probe.window", ProtoField.uint16, "The answer begins with this window of 512 packets", base.DEC)
 
 field("seal", ProtoField.none, "Seal (pre-shared key)")
 field("seal.counter", ProtoField.uint64, "Counter", base.DEC)
@@ -358,8 +359,9 @@ dissect[PROBE] = function(p)
   p:add(p.tree, "message", 12, 4)
   p:add(p.tree, "probe.sent", 16, 4)
   local packets = p:message_size(20, 24)
-  p:zero(p.tree, 26, 2)
+  p:add(p.tree, "probe.window", 26, 2)
   p:add(p.tree, "sent_units", 28, 4)
+  p:check(p:uint(26, 2) * WINDOW < packets, "range", "The message has no such window")
   local sent = p:uint(16, 4)
   p:check(sent <= packets, "range", "More packets were sent than the message has")
   p:check(not settled or sent == packets, "range", "All was sent, and less than all")
@@ -493,7 +495,7 @@ function mlt.dissector(tvb, pinfo, root)
 end
 
 -- Offsets and sizes of what is reserved, after the first four bytes.
-local RESERVED = {[ACK] = {21, 3}, [PROBE] = {26, 2}}
+local RESERVED = {[ACK] = {21, 3}}
 
 -- Strict, because it sees every UDP packet that no one else claims; about the first packet of the datagram only, so
 -- that what is wrong behind it is shown.

@@ -62,8 +62,11 @@ bool Epoch::on_ack(const AckSample& sample, TimePoint now) {
   if (!running_ || idle) {
     running_ = true;
     end_ = now + round_trip();
+    delivered_ = bytes;
     return false;
   }
+  delivered_ += bytes;
+  if (end_ - now > 4 * round_trip()) end_ = now + round_trip();  // one absurd sample, as of a clock that jumped
   return now >= end_;
 }
 
@@ -80,6 +83,7 @@ Epoch::Totals Epoch::take(TimePoint now) {
     totals.min_rtt /= totals.acked;
   }
   sums_ = {};
+  delivered_ = 0;
   only_loss_since_.reset();
   end_ = now + round_trip();
   return totals;
@@ -108,7 +112,18 @@ DctcpSwift::DctcpSwift(const Options& options) : options_(options), window_(stat
 }
 
 void DctcpSwift::on_ack(const AckSample& sample, TimePoint now) {
-  if (epoch_.on_ack(sample, now)) decide(epoch_.take(now));
+  const bool over = epoch_.on_ack(sample, now);
+  if (starting_ && drain_left_ == 0) start_up(sample);
+  if (over) decide(epoch_.take(now));
+}
+
+void DctcpSwift::start_up(const AckSample& sample) {
+  const double rtt = in_ns(sample.rtt);
+  const double min_rtt = std::min(rtt, in_ns(sample.min_rtt));
+  if (base_rtt_ <= Duration::zero() || min_rtt > 1.25 * in_ns(base_rtt_)) return;
+  if (rtt > 1.25 * min_rtt || epoch_.saw_trouble(options_.severe_loss)) return;
+  const double most = std::min(8.0 * static_cast<double>(options_.initial), static_cast<double>(options_.maximum));
+  window_ = std::max(window_, std::min(4 * epoch_.delivered(), most));
 }
 
 void DctcpSwift::on_loss(std::uint64_t bytes, TimePoint now) {

@@ -38,11 +38,16 @@ class Epoch {
   bool on_ack(const AckSample& sample, TimePoint now);
   bool on_loss(std::uint64_t bytes, TimePoint now);
   Totals take(TimePoint now);
+  // Bytes acknowledged since it began: at most what one round trip delivers.
+  double delivered() const { return delivered_; }
+  // Marks, or a larger fraction lost than `severe`.
+  bool saw_trouble(double severe) const { return sums_.marked > 0 || sums_.loss_fraction() > severe; }
 
  private:
   Duration round_trip() const { return Duration(static_cast<Duration::rep>(srtt_)); }
 
   Totals sums_;        // rtt and min_rtt: times bytes, until take()
+  double delivered_ = 0;
   double srtt_ = 1e6;  // ns; until the first sample
   bool sampled_ = false;
   bool running_ = false;
@@ -85,6 +90,11 @@ double set_segment_of(WindowOptions& options, double window, std::uint32_t bytes
 // round trip:
 //   below the target and unmarked: one segment more, or double until the first congestion; only if the window was used
 //   else: less by max(alpha / 2, beta (delay - target) / delay), at most by max_cut
+// Where the network's own round trip is known (set_base_rtt), and acknowledgements show that nobody queues there, the
+// window need not wait for the end of a round trip: it grows with each acknowledgement to four times what this round
+// trip has delivered, up to eight times the initial window. (What begins with 32 KiB fills 10 Gbit/s and 100 us after
+// one round trip instead of three.) A latecomer behind a standing queue shorter than a quarter of the base is not told
+// from it; hence the limit.
 // The target is min_rtt + queue_target + a share that shrinks as the window grows (Swift's flow scaling, section 3.5),
 // which helps small windows.
 //
@@ -125,9 +135,11 @@ class DctcpSwift {
   std::uint64_t window_bytes() const { return static_cast<std::uint64_t>(window_); }
   std::uint64_t rate_bytes_per_s(Duration srtt) const;
   void set_segment(std::uint32_t bytes) { window_ = set_segment_of(options_, window_, bytes); }
+  void set_base_rtt(Duration base_rtt) { base_rtt_ = base_rtt; }
 
  private:
   void decide(const Epoch::Totals& totals);
+  void start_up(const AckSample& sample);
   double target(double min_rtt) const;
   bool is_yielding(bool late, double queue);
   void compete(const Epoch::Totals& totals);
@@ -137,6 +149,7 @@ class DctcpSwift {
 
   Options options_;
   Epoch epoch_;
+  Duration base_rtt_{};  // 0: unknown
   double window_;
   double resume_ = 0;             // window after the drain
   std::uint32_t drain_left_ = 0;  // epochs
@@ -209,6 +222,10 @@ class Congestion {
   }
   void set_segment(std::uint32_t bytes) {
     std::visit([&](auto& controller) { controller.set_segment(bytes); }, controller_);
+  }
+  // Of the network without queues, where somebody knows it: only DctcpSwift begins by it.
+  void set_base_rtt(Duration base_rtt) {
+    if (auto* ours = std::get_if<DctcpSwift>(&controller_)) ours->set_base_rtt(base_rtt);
   }
 
  private:

@@ -9,9 +9,11 @@ namespace clustar::mlt {
 
 class CreditShare {
  public:
+  static constexpr std::uint64_t kMaxWindow = 1u << 30;  // bytes of any connection's credit
+
   // `total`: bytes that all senders together may have under way: line rate x round trip and some slack.
   CreditShare(std::uint64_t total, std::uint32_t segment)
-      : total_(std::clamp<std::uint64_t>(total, segment, 1u << 30)),
+      : total_(std::clamp<std::uint64_t>(total, segment, kMaxWindow)),
         segment_(segment),
         most_(std::max<std::uint64_t>(1, total_ / (2 * segment))) {}
 

@@ -189,7 +189,7 @@ void Endpoint::share_line(ConnectionId id, bool heard) {
       connection.promised = share_.promise(receivers_);
     }
     connection.placed_seen = receiver.counters().placed_bytes;
-    connection.window = std::max<std::uint32_t>(2 * options_.segment, connection.promised);
+    connection.window = std::max(2 * receiver.longest_packet(), connection.promised);
     receiver.grant(connection.promised);
   } else {
     const bool asks = was == ShareState::kIdle || was == ShareState::kPromised || (was == ShareState::kSilent && heard);
@@ -201,7 +201,7 @@ void Endpoint::share_line(ConnectionId id, bool heard) {
 
 void Endpoint::serve(ConnectionId id) {
   Connection& connection = connections_[id];
-  connection.window = std::max<std::uint32_t>(2 * options_.segment, connection.window);
+  connection.window = std::max(2 * connection.receiver->longest_packet(), connection.window);
   if (share_.begin()) {
     change_share(connection, ShareState::kServed);
     connection.turn_from = connection.receiver->counters().placed_bytes;
@@ -227,18 +227,20 @@ void Endpoint::grant_share(Connection& connection) {
   const std::uint64_t placed = connection.receiver->counters().placed_bytes;
   const std::uint64_t grown = connection.window + (placed - connection.placed_seen);
   connection.placed_seen = placed;
-  connection.window = static_cast<std::uint32_t>(std::min<std::uint64_t>(share_.window(), grown));
+  const std::uint32_t share = std::max(share_.window(), connection.receiver->longest_packet());
+  connection.window = static_cast<std::uint32_t>(std::min<std::uint64_t>(share, grown));
   connection.receiver->grant(connection.window);
 }
 
 // A sender that died, or was stopped, must not keep its part of the line from the others. One look at a time is enough:
-// each packet brings one.
+// each packet brings one. The only one keeps it: it may be as far away as its packets are apart, and would begin again
+// with each.
 void Endpoint::retire_silent(TimePoint now) {
-  if (served_.empty()) return;
+  if (served_.empty() || (share_.serving() == 1 && waiting_.empty())) return;
   const ConnectionId id = served_.pop_front();
   Connection& connection = connections_[id];
   const bool served = connection.used && connection.share == ShareState::kServed;
-  if (served && now - connection.heard_at <= options_.probe_floor) {
+  if (served && now - connection.heard_at <= std::max(options_.probe_floor, 2 * options_.base_rtt)) {
     served_.push_back(id);
     return;
   }

@@ -6,7 +6,6 @@
 namespace clustar::mlt {
 namespace {
 
-constexpr std::uint32_t kSomeWindows = 8;   // 4,096 packets: all of most messages
 constexpr std::uint8_t kBlockPackets = 48;  // of the 65 that a block tells: the rest is for those that come late
 constexpr std::size_t kMostFullBlocks = 256;
 
@@ -17,7 +16,8 @@ Receiver::Receiver(const Options& options, std::uint64_t secret)
       secret_(secret),
       messages_(options.max_messages),
       lanes_(options.paths),
-      reordering_(options.reorder_packets) {}
+      reordering_(options.reorder_packets),
+      longest_packet_(options.segment) {}
 
 std::optional<std::uint32_t> Receiver::post(std::int32_t tag, std::uint32_t length, LedgerBook& ledgers,
                                             TimePoint now) {
@@ -77,6 +77,7 @@ Receiver::Message* Receiver::find_or_open(std::uint32_t id, std::uint32_t bytes,
     set_state(message.state, ReceiveState::kStaging);
     message.bytes = bytes;
     message.segment = segment;
+    longest_packet_ = std::max(longest_packet_, segment);
     message.packets = packet_count(bytes, segment);
     if (!message.got.reset(message.packets)) return nullptr;
     message.first_at = message.last_at = now;
@@ -237,6 +238,7 @@ void Receiver::arrived(std::uint32_t id, Message& message, const DataHeader& hea
   message.last_at = now;
   if (message.received == message.packets) {
     finish(id, message, message.receive == kNone ? ReceiveState::kStored : ReceiveState::kComplete);
+    ask_about_next(now);
   } else {
     arm(message, now);
   }
@@ -378,17 +380,22 @@ void Receiver::on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now) 
     decide_at_ = std::min(decide_at_, now);
   }
   make_state_due(probe.message, *message, Tell::kSome);
+  if (message->tells_all) return;
+  message->state_base = message->state_from = probe.window * std::uint32_t{State::kWindow};
+  message->skips = false;  // what is all here the sender may not know
 }
 
 void Receiver::make_state_due(std::uint32_t id, Message& message, Tell tell) {
   const std::uint32_t windows = (message.packets + State::kWindow - 1) / State::kWindow;
   if (tell == Tell::kAll) {
-    message.state_base = 0;
+    message.state_base = message.state_from = 0;
     message.skips = false;
+    message.tells_all = true;
   } else if (!message.state_due) {
-    message.skips = windows > kSomeWindows && message.growing();
+    message.skips = windows > State::kPerAnswer && message.growing();
+    message.state_base = message.state_from = window_to_tell(id, message, message.state_base);
   }
-  message.state_left = std::max(message.state_left, tell == Tell::kAll ? windows : std::min(windows, kSomeWindows));
+  message.state_left = std::max(message.state_left, tell == Tell::kAll ? windows : std::min(windows, State::kPerAnswer));
   if (message.state_due) return;
   message.state_due = true;
   states_.push_back(id);
@@ -407,7 +414,8 @@ void Receiver::grant(std::uint32_t window) {
   if (distance(credit, credit_units_) > 0) credit_units_ = credit;
   // Often enough that the sender never waits for the rest of a window that has long arrived; the last of it at once.
   const std::int32_t untold = distance(credit_units_, told_units_);
-  const std::uint32_t step = std::max(units(std::uint64_t{2} * options_.segment), units(window) / 8);
+  const std::uint32_t few = std::min(units(std::uint64_t{2} * longest_packet_), units(window) / 2);
+  const std::uint32_t step = std::max(few, units(window) / 8);
   if (untold >= static_cast<std::int32_t>(step) || (untold > 0 && wanted == demand)) ack_due_ = true;
 }
 

@@ -105,6 +105,9 @@ class Receiver {
   // Receives whose messages have staged packets to be copied, in order of matching.
   std::optional<std::uint32_t> poll_unstage();
 
+  // Payload of the longest packet that may come: the peer's segment may be larger than ours, and credit below one packet
+  // would move nothing.
+  std::uint32_t longest_packet() const { return longest_packet_; }
   // Demand for credit: bytes of posted receives that have not arrived.
   std::uint64_t demand() const { return demand_; }
   // Data or a probe came since the last receive was finished.
@@ -136,6 +139,7 @@ class Receiver {
     bool tolerant = false;   // by its packets, as long as there is no record; then by that
     bool refused = false;    // some packet found no place: nothing of it may be charged to the ledger
     bool skips = false;      // the state that is due leaves out windows of which all is here
+    bool tells_all = false;  // the state that is due tells every window
     bool asks = false;       // the state that is due asks the sender for an answer
     bool settled = false;    // the sender said so with what it sent again
     bool decided = false;    // nothing was on its way once: down to `allowed` missing ends it at once
@@ -152,6 +156,7 @@ class Receiver {
     std::uint32_t receive = kNone;
     std::uint32_t staging = kNone;
     std::uint32_t state_base = 0;  // first packet of the window that is told next
+    std::uint32_t state_from = 0;  // of the one that was told first: there it ends
     std::uint32_t state_left = 0;  // windows still to be told
     std::uint32_t want = 0;        // to be sent again, of the windows still to be told
     std::uint32_t allowed = 0;     // packets that may be missing, by the latest decision
@@ -196,6 +201,8 @@ class Receiver {
   void tell_over(std::uint32_t id, Message& message);
   void advance_finished();
   void ask(std::uint32_t id, Message& message, TimePoint now);
+  std::uint32_t first_arriving() const;
+  void ask_about_next(TimePoint now);
   Duration ask_time(const Message& message) const;
   bool contradicts(const Message& message, const OpenRecord& open) const;
   void decide(std::uint32_t id, Message& message, LedgerBook& ledgers);
@@ -208,6 +215,9 @@ class Receiver {
   enum class Tell : std::uint8_t { kSome, kAll };
   void make_state_due(std::uint32_t id, Message& message, Tell tell);
   State state_of(std::uint32_t id, Message& message);
+  void tell_window(Message& message, State& state);
+  std::uint32_t window_to_tell(std::uint32_t id, const Message& message, std::uint32_t from) const;
+  bool any_sent(std::uint32_t id, const Message& message, std::uint32_t base) const;
   Ack next_ack(TimePoint now);
   void note_sent(std::uint32_t units);
   bool discards(const Message& message, const DataHeader& header) const;
@@ -236,6 +246,7 @@ class Receiver {
   std::uint32_t unmatched_ = 0;  // messages whose record came before their receive
   std::uint64_t demand_ = 0;
   bool active_ = false;
+  std::uint16_t longest_packet_;
   std::uint32_t sent_units_ = 0;
   std::uint32_t credit_units_ = 0;
   std::uint32_t told_units_ = 0;  // credit in the latest packet

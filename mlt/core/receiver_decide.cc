@@ -52,14 +52,32 @@ Duration Receiver::ask_time(const Message& message) const {
 void Receiver::ask(std::uint32_t id, Message& message, TimePoint now) {
   message.ask_at = TimePoint::max();
   const std::int32_t credit = distance(told_units_, sent_units_);
-  if (credit <= 0) return;
   const std::uint64_t unsent = std::uint64_t{message.packets - message.sent_known} * message.segment;
+  if (credit <= 0 || credit < static_cast<std::int32_t>(units(std::min<std::uint64_t>(unsent, message.segment)))) return;
   const bool end = credit >= static_cast<std::int32_t>(units(unsent));
   message.asked = std::min<std::uint8_t>(message.asked + 1, kMostQuestions);
   const int doublings = std::max(0, message.asked - (end ? kSteadyAtTheEnd : kSteady));
   message.ask_at = now + std::min(options_.probe_cap, ask_time(message) * (1 << doublings));
+  // What has not begun may have its turn behind what has: the oldest speaks for all.
+  if (message.sent_known == 0 && id != first_arriving()) return;
   message.asks = true;
   make_state_due(id, message, Tell::kSome);
+}
+
+std::uint32_t Receiver::first_arriving() const {
+  std::uint32_t id = messages_.base();
+  while (id != messages_.end() && messages_[id].state != ReceiveState::kArriving) ++id;
+  return id;
+}
+
+// A message is over: the one whose turn it is now is asked about soon, however long it has waited.
+void Receiver::ask_about_next(TimePoint now) {
+  const std::uint32_t id = first_arriving();
+  if (id == messages_.end() || options_.mode != Mode::kNormal) return;
+  Message& message = messages_[id];
+  message.asked = 0;
+  message.ask_at = std::min(message.ask_at, now + ask_time(message));
+  decide_at_ = std::min(decide_at_, message.ask_at);
 }
 
 TimePoint Receiver::next_timeout() const { return std::min(ack_at_, decide_at_); }
@@ -75,6 +93,7 @@ void Receiver::on_timeout(LedgerBook& ledgers, TimePoint now) {
     Message& message = messages_[id];
     if (message.state != ReceiveState::kArriving) continue;
     if (message.decide_at <= now) decide(id, message, ledgers);
+    if (message.over()) ask_about_next(now);
     if (message.ask_at <= now) ask(id, message, now);
     decide_at_ = std::min({decide_at_, message.decide_at, message.ask_at});
   }

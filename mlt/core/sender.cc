@@ -34,6 +34,7 @@ Sender::Sender(const Options& options, LedgerBook& allowances, std::uint64_t sec
       congestion_(options.congestion),
       pacer_(options.line_rate, options.pace_bytes > 0 ? options.pace_bytes : options.burst_bytes, TimePoint{}) {
   congestion_.set_segment(options.segment);
+  congestion_.set_base_rtt(options.base_rtt);
 }
 
 std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag, const SendTerms& terms,
@@ -74,6 +75,7 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   }
   message.first = 0;
   if (tolerant) allow_loss(id, message, terms);
+  message.asked = message.first;
   const auto early = std::find_if(posted_early_.begin(), posted_early_.end(), [&](const Ready& ready) {
     return ready.tag == tag && ready.tag_seq == open.tag_seq;
   });
@@ -175,11 +177,16 @@ void Sender::on_timeout(TimePoint now) {
     peer_lost_ = true;
     return;
   }
+  bool credit_asked = false;
   for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
     Message& message = messages_[id];
     // Of those that wait for a receive, the oldest holds up the window.
     if (message.state == SendState::kOver || (message.done() && id != messages_.base())) continue;
-    if (message.touched_at + probe_wait(message) <= now) {
+    // All that wait for credit wait for the same: one asks, or a slow line would carry nothing but questions.
+    const bool waits = message.posted && message.sent == 0 && !message.done();
+    if (waits && std::exchange(credit_asked, true)) {
+      message.touched_at = std::max(message.touched_at, now - probe_wait(message) / 2);
+    } else if (message.touched_at + probe_wait(message) <= now) {
       make_probe_due(message);
       message.backoff = std::min<std::uint8_t>(message.backoff + 1, kMaxBackoff);
       // Up to a quarter early, at random: no rhythm, or what is lost in a rhythm may take every probe.

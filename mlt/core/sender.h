@@ -110,6 +110,7 @@ class Sender {
     PacketBitmap stop_windows;          // of a STOP with missing packets: which have come
     std::vector<std::uint16_t> passed;  // of a tolerant message: first transmissions by lane, modulo 2^16
     std::uint8_t backoff = 0;
+    std::uint32_t asked = 0;              // packet from which on the next probe looks for one in doubt
     std::uint32_t lane = 0, on_lane = 0;  // of the latest first transmission, and how many went by it in a row
     TimePoint touched_at{};               // latest transmission or delivery
     bool done() const { return state == SendState::kStored || state == SendState::kOver; }  // nothing more to send
@@ -130,6 +131,7 @@ class Sender {
     std::uint8_t path;
     bool acked = false;
     std::uint16_t marked = 0;
+    std::uint32_t sent = 0;  // packets; at most 2^31, the oldest that numbers tell apart
     std::uint32_t largest = 0;
     std::uint64_t unasked_bytes = 0;       // sent since a packet asked for an acknowledgement
     TimePoint lost_at = TimePoint::max();  // when to look whether unsettled records are lost
@@ -141,6 +143,7 @@ class Sender {
   };
   void allow_loss(std::uint32_t id, Message& message, const SendTerms& terms);
   bool next_probe(Transmit& out);
+  static std::uint16_t window_in_doubt(Message& message);
   bool next_resend(TimePoint now, Transmit& out);
   bool next_new(TimePoint now, Transmit& out);
   enum class Sort : std::uint8_t {
@@ -176,9 +179,8 @@ class Sender {
   void take_state(const State& state, TimePoint now);
   void check_losses_at(Lane& lane, TimePoint at);
   enum class Evidence : std::uint8_t {
-    kOrder,      // something later came by its lane: a tolerant message may miss it, and its budget is charged
-    kLate,       // something later came by another lane, and this had the time to: it may miss it, uncharged
-    kTime,       // silence, and the receiver lacks it: sent again; like kLate it may still come, in a lower class
+    kOrder,      // something later came by its lane: a tolerant message may miss it
+    kTime,       // it had the time to come, and did not: it may still wait in a lower class
     kDiscarded,  // the receiver threw it away
   };
   void lose(Lane& lane, Record& record, Evidence evidence, TimePoint now);

@@ -2,21 +2,24 @@
 #include <algorithm>
 #include <utility>
 
+#include "mlt/core/credit.h"
 #include "mlt/core/sender.h"
 
 namespace clustar::mlt {
 namespace {
 
 constexpr std::uint32_t kTailPackets = 2;
+constexpr std::uint32_t kMaxCredit = units(CreditShare::kMaxWindow) + 1;
 
 }  // namespace
 
 void Sender::take_credit(std::uint32_t credit, std::uint32_t finished_below, TimePoint now) {
-  if (distance(credit, credit_units_) > 0) credit_units_ = credit;
-  if (distance(finished_below, messages_.end()) > 0) {
+  if (distance(credit, sent_units_) > static_cast<std::int32_t>(kMaxCredit) ||
+      distance(finished_below, messages_.end()) > 0) {
     ++counters_.ignored;
     return;
   }
+  if (distance(credit, credit_units_) > 0) credit_units_ = credit;
   for (std::uint32_t id = messages_.base(); distance(id, finished_below) < 0; ++id) {
     Message& message = messages_[id];
     if (message.state == SendState::kSent) finish(id, message, SendState::kOver, true, now);
@@ -69,12 +72,16 @@ void Sender::wake_tails(TimePoint newest, TimePoint now) {
 }
 
 void Sender::on_block(const AckBlock& block, TimePoint now) {
-  const bool known = block.path < lanes_.paths() && lanes_.has(block.traffic_class);
-  if (!known || distance(block.largest, lanes_[lanes_.number(block.path, block.traffic_class)].records.end()) >= 0) {
+  if (block.path >= lanes_.paths() || !lanes_.has(block.traffic_class)) {
     ++counters_.ignored;
     return;
   }
   Lane& lane = lanes_[lanes_.number(block.path, block.traffic_class)];
+  const std::uint32_t age = lane.records.end() - block.largest;  // 1: the latest that was sent
+  if (age == 0 || age > lane.sent) {
+    ++counters_.ignored;
+    return;
+  }
   const std::uint16_t marks = static_cast<std::uint16_t>(block.marked - lane.marked);
   const bool news = !lane.acked || distance(block.largest, lane.largest) > 0;
   Duration rtt{};
@@ -83,8 +90,10 @@ void Sender::on_block(const AckBlock& block, TimePoint now) {
       rtt = now - lane.records[block.largest].sent_at - std::chrono::microseconds(block.delay_us);
       if (rtt > Duration::zero()) rtt_.sample(rtt, now);
     } else if (lane.doubted && distance(block.largest, *lane.doubted) <= 0) {
-      // Its record may be gone; it left no later than the one that is known.
-      rtt_.sample(now - lane.doubted_sent_at - std::chrono::microseconds(block.delay_us), now);
+      // Its record may be gone; it left no later than the one that is known. So the round trip took so long at least,
+      // which is news only where it was thought shorter.
+      const Duration least = now - lane.doubted_sent_at - std::chrono::microseconds(block.delay_us);
+      if (least > rtt_.srtt()) rtt_.sample(least, now);
       lane.doubted.reset();
     }
     lane.largest = block.largest;
@@ -156,7 +165,7 @@ void Sender::find_losses(Lane& lane, Asked asked, TimePoint now) {
   lane.lost_at = TimePoint::max();
   const Duration patience = rtt_.srtt() + rtt_.srtt() / 4;
   std::uint32_t seq = lane.records.base();
-  for (; lane.acked && distance(seq, lane.largest) < 0; ++seq) {
+  for (; lane.acked && seq != lane.records.end() && distance(seq, lane.largest) < 0; ++seq) {
     Record& record = lane.records[seq];
     if (record.settled) continue;
     const TimePoint late = record.sent_at + patience;
@@ -199,7 +208,7 @@ void Sender::find_lost_tail(Lane& lane, std::uint32_t seq, Asked asked, TimePoin
   }
   lane.doubted = seq;
   lane.doubted_sent_at = first.sent_at;
-  lose(lane, first, Evidence::kLate, now);
+  lose(lane, first, Evidence::kTime, now);
   bool more = false;
   for (++seq; seq != lane.records.end(); ++seq) {
     const Record& record = lane.records[seq];
@@ -245,16 +254,16 @@ void Sender::lose(Lane& lane, Record& record, Evidence evidence, TimePoint now) 
 }
 
 // Whether a lost packet probably need not be sent again: the receiver decides, this only saves the round trip in which
-// it would want what exceeds its budget. Once it wanted some, it wants all that are lost again. For what may only be
-// late nothing is charged: when it comes after all the receiver charges nothing either.
+// it would want what exceeds its budget. Once it wanted some, it wants all that are lost again. Time is no proof of a
+// loss: a packet may wait in a path or a class that all others pass, and a network that loses nothing must not cost
+// anything.
 bool Sender::may_miss(Message& message, const Record& record, Evidence evidence) {
-  if (evidence != Evidence::kOrder && evidence != Evidence::kLate) return false;
   if (options_.mode == Mode::kStaticDeadline) return true;
+  if (evidence != Evidence::kOrder) return false;
   const OpenRecord& open = message.open;
   if (!open.tolerant || message.wanted || message.important.test(record.index)) return false;
   if (message.tolerated >= message_cap_packets(message.packets)) return false;
   const CollectiveId collective = collective_of(open);
-  if (evidence == Evidence::kLate) return allowances_.allows(collective, open.stage, record.bytes);
   // Lost at the end it is on its way again when the receiver decides, who may do without; what was let be and is wanted
   // would cost a round trip.
   const bool end = message.state == SendState::kSent;
@@ -381,14 +390,15 @@ void Sender::reconcile(std::uint32_t id, const State& state, TimePoint now) {
     if (missing(index) && comes && !message.important.test(index)) --want;
   }
   for (std::uint32_t index = state.base; index < state.base + state.count; ++index) {
+    const std::uint32_t order =
+        index >= message.first ? index - message.first : index + message.packets - message.first;
+    if (order >= message.sent) continue;  // nobody can have it
     if (!missing(index)) {
       if (message.delivered.set(index) && message.resend.clear(index)) --resends_;
       continue;
     }
     if (state.stop) message.delivered.clear(index);  // acknowledged when it came too late
-    const std::uint32_t order =
-        index >= message.first ? index - message.first : index + message.packets - message.first;
-    if (state.stop || order >= message.sent || message.in_flight.test(index) || message.resend.test(index)) continue;
+    if (state.stop || message.in_flight.test(index) || message.resend.test(index)) continue;
     if (!message.open.tolerant || message.important.test(index)) {
       mark_resend(message, index);
     } else if (want > 0) {

@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::uint32_t kLeastBurstBytes = 1024;  // of a burst; a thousand tiny packets on one path are no burst
 constexpr std::uint32_t kSidelinedDoubt = 4;      // as much as so many losses in a row
+constexpr std::uint32_t kSentKnown = 1u << 31;    // packets of a lane: older numbers cannot be told from newer ones
 constexpr std::uint64_t kAcksPerWindow = 4;       // at least; the receiver's own ack_every may make more
 
 }  // namespace
@@ -34,7 +35,8 @@ bool Sender::next_probe(Transmit& out) {
     ++counters_.probes;
     message.open.settled_below = messages_.base();
     const bool settled = nothing_flies(message);
-    out.header = Probe{secret_, settled, id, message.sent, message.bytes, options_.segment, sent_units_, message.open};
+    out.header = Probe{secret_,          settled,     id,          message.sent, message.bytes, options_.segment,
+                       window_in_doubt(message), sent_units_, message.open};
     // Nobody says whether a probe arrived: every other one takes the next path, whatever is known of that.
     const auto turn = static_cast<std::uint8_t>(counters_.probes / 2 % paths_.size());
     out.path = counters_.probes % 2 == 1 ? urgent_path() : turn;
@@ -45,6 +47,22 @@ bool Sender::next_probe(Transmit& out) {
   }
   assert(probes_due_ == 0);
   return false;
+}
+
+// An answer tells a few windows. So each probe begins where the one before ended, at a packet whose fate is not known:
+// of those of a STOP that have not come, on their way, or at least not delivered.
+std::uint16_t Sender::window_in_doubt(Message& message) {
+  if (message.stop_windows.size() > 0) return static_cast<std::uint16_t>(message.stop_windows.first_clear(0));
+  const auto from = [&](const auto& first) {
+    const std::uint32_t behind = first(message.asked);
+    return behind < message.packets ? behind : first(0);
+  };
+  std::uint32_t packet = from([&](std::uint32_t at) { return message.in_flight.first_set(at); });
+  if (packet >= message.packets) packet = from([&](std::uint32_t at) { return message.delivered.first_clear(at); });
+  if (packet >= message.packets) return 0;
+  const std::uint32_t window = packet / State::kWindow;
+  message.asked = (window + State::kPerAnswer) * State::kWindow;
+  return static_cast<std::uint16_t>(window);
 }
 
 bool Sender::is_mouse(const Message& message) const {
@@ -238,6 +256,7 @@ bool Sender::data(std::uint32_t id, Message& message, std::uint32_t index, Sort 
     message.open.settled_below = messages_.base();
     header.open = message.open;
   }
+  if (lane.sent < kSentKnown) ++lane.sent;
   lane.records.push() = Record{id, index, bytes, false, header.open.has_value(), uncredited, header.ack_now, now};
   if (lane.records.full()) ++full_lanes_;
   if (options_.mode != Mode::kGoBackN) check_losses_at(lane, now + rtt_.patience());

@@ -218,16 +218,16 @@ bool parse_probe(std::span<const std::byte> bytes, Probe& probe) {
   probe.sent = reader.load<std::uint32_t, 16>();
   probe.message_bytes = reader.load<std::uint32_t, 20>();
   probe.segment = reader.load<std::uint16_t, 24>();
+  probe.window = reader.load<std::uint16_t, 26>();
   probe.sent_units = reader.load<std::uint32_t, 28>();
   if (!parse_open(bytes.subspan<32, OpenRecord::kSize>(), probe.open)) return false;
   const auto flags = reader.load<std::uint8_t, 2>();
-  if (flags > kSettled || reader.load<std::uint8_t, 3>() != 0 || reader.load<std::uint16_t, 26>() != 0) {
-    return false;
-  }
+  if (flags > kSettled || reader.load<std::uint8_t, 3>() != 0) return false;
   probe.settled = (flags & kSettled) != 0;
   if (!message_in_range(probe.message_bytes, probe.segment)) return false;
   const std::uint32_t packets = packet_count(probe.message_bytes, probe.segment);
   if (probe.sent > packets || probe.open.important > packets) return false;
+  if (probe.window * std::uint32_t{State::kWindow} >= packets) return false;
   if (probe.settled && probe.sent != packets) return false;
   return true;
 }
@@ -317,6 +317,7 @@ std::size_t write(const Probe& probe, std::span<std::byte> out) {
   writer.store<16>(probe.sent);
   writer.store<20>(probe.message_bytes);
   writer.store<24>(probe.segment);
+  writer.store<26>(probe.window);
   writer.store<28>(probe.sent_units);
   write_open(probe.open, out.subspan<32, OpenRecord::kSize>());
   return Probe::kSize;

@@ -14,7 +14,7 @@
 
 namespace clustar::mlt {
 
-inline constexpr std::uint8_t kWireVersion = 4;
+inline constexpr std::uint8_t kWireVersion = 5;
 inline constexpr std::uint8_t kMaxPaths = 32;
 inline constexpr std::uint32_t kMaxMessageBytes = 1u << 30;
 inline constexpr std::uint32_t kMaxPackets = 1u << 20;  // of one message
@@ -175,6 +175,7 @@ struct Posted {
 struct State {
   static constexpr std::size_t kFixed = 32;
   static constexpr std::uint16_t kWindow = 512;
+  static constexpr std::uint32_t kPerAnswer = 8;  // windows that tell a probe's sender at once: all of most messages
   std::uint64_t secret = 0;
   bool stop = false;
   bool complete = false;
@@ -194,8 +195,8 @@ struct State {
 };
 
 // The sender asks for the state of a message; also its request for credit.
-//  0                               12        16     20              24        26  28           32
-// | ver | type | flags | 0 | secret | message | sent | message_bytes | segment | 0 | sent_units | OpenRecord |
+//  0                               12        16     20              24        26       28           32
+// | ver | type | flags | 0 | secret | message | sent | message_bytes | segment | window | sent_units | OpenRecord |
 // flags 1: all was sent and nothing of it is on its way: what is missing will not come by itself.
 struct Probe {
   static constexpr std::size_t kSize = 32 + OpenRecord::kSize;
@@ -205,6 +206,7 @@ struct Probe {
   std::uint32_t sent = 0;  // packets sent at least once, in sending order
   std::uint32_t message_bytes = 0;
   std::uint16_t segment = 0;
+  std::uint16_t window = 0;  // the answer begins with this window of State::kWindow packets: the sender is in doubt there
   std::uint32_t sent_units = 0;
   OpenRecord open;
 

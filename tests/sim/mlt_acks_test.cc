@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::uint16_t kSegment = 1408;
-constexpr std::uint32_t kMuch = 1u << 30;  // units of credit
+constexpr std::uint32_t kMuch = 1u << 24;  // units of credit
 
 Options with_window(std::uint64_t packets) {
   Options options = opted_in();

@@ -254,7 +254,8 @@ TEST(MltEndpoint, WhatTheBudgetAllowsIsNeitherSentAgainNorWaitedFor) {
   direct.loses = [](const DataHeader& header) { return header.index % 50 == 7; };
   ASSERT_TRUE(direct.post(1 << 20) && direct.send(1 << 20, 7, tolerant_terms()));
   const Duration took = direct.run_until_received(1);
-  EXPECT_LE(direct.from.sender(direct.sender).counters().retransmitted, 1u) << "only what was lost at the end";
+  EXPECT_LE(direct.from.sender(direct.sender).counters().retransmitted, 10u)
+      << "only what was lost at the end, and what nothing followed on its lane for a round trip";
   EXPECT_EQ(direct.missing, 15 * 1408u);
   direct.run(milliseconds(1));
   EXPECT_EQ(direct.sent_missing, 15u) << "and its sender knows";
@@ -273,7 +274,7 @@ TEST(MltEndpoint, TheExcessIsSentAgainAtOnce) {
   EXPECT_LE(direct.missing, 74 * 1408u);
   const std::uint64_t again = direct.from.sender(direct.sender).counters().retransmitted;
   EXPECT_GE(again, 149u - 74u);
-  EXPECT_LE(again, 95u) << "a reserve is kept for the end";
+  EXPECT_LE(again, 100u) << "a reserve is kept for the end; what nothing followed on its lane goes again";
   Direct clean;
   ASSERT_TRUE(clean.post(1 << 20) && clean.send(1 << 20, 7, tolerant_terms()));
   EXPECT_LT(took, clean.run_until_received(1) + microseconds(150));

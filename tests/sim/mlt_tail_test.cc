@@ -31,14 +31,14 @@ class Alone : public LoneSender {
 
   // What leaves at once.
   std::vector<Transmit> send(std::uint32_t packets, const SendTerms& terms = {}) {
-    sender.on_posted({1, 7, posted_++, packets * 1408, 1u << 30}, now);
+    sender.on_posted({1, 7, posted_++, packets * 1408, 1u << 24}, now);
     EXPECT_TRUE(sender.send(packets * 1408, 7, terms, now));
     return poll();
   }
   void acknowledge(const std::vector<Transmit>& arrived) {
     for (const Transmit& transmit : arrived) {
       Ack ack;
-      ack.credit_units = 1u << 30;
+      ack.credit_units = 1u << 24;
       ack.count = 1;
       ack.blocks[0].path = transmit.path;
       ack.blocks[0].traffic_class = transmit.traffic_class;
@@ -140,7 +140,7 @@ TEST(MltTail, AStateWakesItAsAnAcknowledgementDoes) {
   EXPECT_GT(looked, 10);
 }
 
-// It may be in a queue that others pass: no budget pays for it, and the receiver is asked what is there.
+// It may be in a queue that others pass: no budget pays for it, it goes again, and the receiver is asked what is there.
 TEST(MltTail, ATolerantMessageIsNotChargedForWhatMayOnlyBeLate) {
   SendTerms terms;
   terms.tolerant = true;
@@ -157,7 +157,7 @@ TEST(MltTail, ATolerantMessageIsNotChargedForWhatMayOnlyBeLate) {
     ++looked;
     EXPECT_EQ(probes(alone.wait(microseconds(100)), *message), 1);
     EXPECT_EQ(alone.sender.counters().lost, 1u);
-    EXPECT_EQ(alone.sender.counters().retransmitted, 0u);
+    EXPECT_EQ(alone.sender.counters().retransmitted, 1u);
     EXPECT_EQ(alone.allowances.totals().charged, 0u);
   }
   EXPECT_GT(looked, 10);

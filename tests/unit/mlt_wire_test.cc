@@ -157,6 +157,7 @@ Probe random_probe(Rng& rng) {
   probe.sent = probe.settled ? shape.packets : static_cast<std::uint32_t>(rng.below(shape.packets + 1ull));
   probe.message_bytes = shape.bytes;
   probe.segment = shape.segment;
+  probe.window = static_cast<std::uint16_t>(rng.below(shape.packets) / State::kWindow);
   probe.sent_units = any<std::uint32_t>(rng);
   probe.open = random_open(rng, shape.packets);
   return probe;
@@ -311,6 +312,22 @@ TEST(MltWire, OpenRecordFieldsAreCheckedAtTheirEdges) {
   ASSERT_TRUE(parse(bytes));
   bytes[32 + 14] = std::byte{8};  // an unknown flag
   EXPECT_FALSE(parse(bytes));
+}
+
+TEST(MltWire, AProbeNamesAWindowThatItsMessageHas) {
+  Probe probe;
+  probe.message_bytes = 100 * 2 * State::kWindow;
+  probe.segment = 100;
+  probe.window = 1;
+  EXPECT_TRUE(accepted(probe));
+  probe.window = 2;
+  EXPECT_FALSE(accepted(probe));
+  probe.message_bytes += 1;
+  EXPECT_TRUE(accepted(probe));
+  probe.message_bytes = 0;
+  EXPECT_FALSE(accepted(probe));
+  probe.window = 0;
+  EXPECT_TRUE(accepted(probe)) << "an empty message has one packet";
 }
 
 TEST(MltWire, AnIdentityIsKnownOrAllZero) {

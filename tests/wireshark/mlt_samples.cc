@@ -82,17 +82,19 @@ std::vector<Sample> valid_samples() {
   const Probe probe{.secret = 2,
                     .settled = true,
                     .message = 6,
-                    .sent = 3,
-                    .message_bytes = 250,
+                    .sent = 514,
+                    .message_bytes = 51350,
                     .segment = 100,
+                    .window = 1,
                     .sent_units = 9,
                     .open = open_record()};
   out = sample("probe", probe);
   out.expect("flags", 1);
   out.expect("probe.settled", 1);
   out.expect("message", 6);
-  out.expect("probe.sent", 3);
-  expect_size(out, 250, 100);
+  out.expect("probe.sent", 514);
+  out.expect("probe.window", 1);
+  expect_size(out, 51350, 100);
   out.expect("sent_units", 9);
   expect_open(out, probe.open);
   all.push_back(out);
