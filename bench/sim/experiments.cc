@@ -5,6 +5,7 @@ namespace {
 
 constexpr Experiment kExperiments[] = {
     {"loss", "goodput of reliable 1 MiB messages under random loss", run_loss},
+    {"start-up", "the first message of a connection on an idle path", run_start_up},
     {"incast", "15 hosts send 128 KiB each to one, 100 kB of buffer", run_incast},
     {"bad-path", "1 MiB messages with one bad path of eight", run_bad_path},
     {"bad-spine", "the lossy suite's bad-path: 200 Mbit/s, four spines, one loses 5 %", run_bad_spine},

@@ -34,6 +34,7 @@ struct Settings {
 };
 
 Rows run_loss(const Settings& settings);
+Rows run_start_up(const Settings& settings);
 Rows run_incast(const Settings& settings);
 Rows run_bad_path(const Settings& settings);
 Rows run_bad_spine(const Settings& settings);

@@ -46,7 +46,7 @@ class Epoch {
  private:
   Duration round_trip() const { return Duration(static_cast<Duration::rep>(srtt_)); }
 
-  Totals sums_;        // rtt and min_rtt: times bytes, until take()
+  Totals sums_;  // rtt and min_rtt: times bytes, until take()
   double delivered_ = 0;
   double srtt_ = 1e6;  // ns; until the first sample
   bool sampled_ = false;

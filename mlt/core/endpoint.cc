@@ -9,6 +9,7 @@ namespace clustar::mlt {
 namespace {
 
 constexpr std::uint64_t kTurnBytes = 64 * 1024;
+constexpr int kTurnFloors = 10;  // probe_floors: who is heard and delivers nothing has had its turn
 
 const Options& checked(const Options& options) {
   options.check();
@@ -150,6 +151,7 @@ void Endpoint::queue_control(ConnectionId id) {
 
 void Endpoint::after_input(ConnectionId id, TimePoint now, bool heard) {
   Connection& connection = connections_[id];
+  now_ = now;
   if (connection.receiver != nullptr) {
     if (heard) connection.heard_at = now;
     share_line(id, heard);
@@ -205,6 +207,7 @@ void Endpoint::serve(ConnectionId id) {
   if (share_.begin()) {
     change_share(connection, ShareState::kServed);
     connection.turn_from = connection.receiver->counters().placed_bytes;
+    connection.turn_since = now_;
     if (!std::exchange(connection.in_served, true)) served_.push_back(id);
   } else {
     change_share(connection, ShareState::kWaiting);
@@ -215,7 +218,8 @@ void Endpoint::serve(ConnectionId id) {
 // A stream that never ends must not keep the line from those who wait.
 void Endpoint::end_turn(ConnectionId id) {
   Connection& connection = connections_[id];
-  if (connection.receiver->counters().placed_bytes - connection.turn_from < kTurnBytes) return;
+  const bool delivers = now_ - connection.turn_since < kTurnFloors * options_.probe_floor;
+  if (delivers && connection.receiver->counters().placed_bytes - connection.turn_from < kTurnBytes) return;
   connection.window = 0;
   change_share(connection, ShareState::kWaiting);
   if (!std::exchange(connection.in_waiting, true)) waiting_.push_back(id);

@@ -127,6 +127,7 @@ class Endpoint {
     std::uint32_t window = 0;       // of credit while kServed
     std::uint64_t placed_seen = 0;  // bytes that `window` has grown by
     std::uint64_t turn_from = 0;    // bytes placed when it became kServed
+    TimePoint turn_since{};         // when that was
     TimePoint heard_at{};           // latest data or probe
     TimePoint armed = TimePoint::max();
   };
@@ -168,7 +169,8 @@ class Endpoint {
   Ring<ConnectionId> served_;   // with some that no longer are
   Ring<ConnectionId> waiting_;  // likewise
   std::vector<Timer> timers_;
-  Packet packet_;  // the latest that came
+  Packet packet_;    // the latest that came
+  TimePoint now_{};  // of the latest input
   Counters counters_;
   std::uint64_t inputs_ = 0;
 };

@@ -19,7 +19,8 @@ enum class Mode : std::uint8_t {
 };
 
 // Ranges are in options.cc, which names them when it refuses. Both ends of a connection need the same paths,
-// max_messages, max_staged, unscheduled_bytes and mode; the rest is each end's own, the segment too: it is the sender's.
+// max_messages, max_staged, unscheduled_bytes and mode; the rest is each end's own, the segment too: it is the
+// sender's.
 struct Options {
   Mode mode = Mode::kNormal;
   std::uint16_t segment = 1408;           // payload bytes of a packet, kMinSegment ..

@@ -197,7 +197,11 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
   if (over || message->got.test(header.index)) {
     ++counters_.duplicates;
     track_lane(header, marked, now);
-    if (over) make_state_due(header.message, *message, Tell::kSome);
+    if (over) {
+      const bool was_due = message->telling.due();
+      message->telling.some(false, message->got, sent_of(header.message, *message));
+      tell(header.message, *message, was_due);
+    }
     if (!over) arm_proven(*message, now);
     return {};
   }
@@ -310,7 +314,7 @@ void Receiver::finish(std::uint32_t id, Message& message, ReceiveState state) {
 
 void Receiver::repeat_ends() {
   for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
-    if (messages_[id].over()) make_state_due(id, messages_[id], Tell::kAll);
+    if (messages_[id].over()) tell_all(id, messages_[id]);
   }
   ack_due_ = true;
 }
@@ -327,7 +331,7 @@ void Receiver::tell_over(std::uint32_t id, Message& message) {
   if (distance(finished_below_, id) > 0 && message.state == ReceiveState::kComplete) {
     ack_due_ = true;  // it says so
   } else {
-    make_state_due(id, message, Tell::kAll);
+    tell_all(id, message);
   }
 }
 
@@ -337,7 +341,7 @@ void Receiver::settle(std::uint32_t below, std::uint32_t id) {
   if (distance(below, id) > 0 || distance(below, messages_.base()) <= 0) return;
   while (!messages_.empty() && distance(messages_.base(), below) < 0) {
     const Message& first = messages_[messages_.base()];
-    if (!first.over() || first.state_due || held(messages_.base())) return;
+    if (!first.over() || first.telling.due() || held(messages_.base())) return;
     messages_.pop();
   }
   if (distance(finished_below_, messages_.base()) < 0) finished_below_ = messages_.base();
@@ -379,26 +383,24 @@ void Receiver::on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now) 
     message->decide_at = now;
     decide_at_ = std::min(decide_at_, now);
   }
-  make_state_due(probe.message, *message, Tell::kSome);
-  if (message->tells_all) return;
-  message->state_base = message->state_from = probe.window * std::uint32_t{State::kWindow};
-  message->skips = false;  // what is all here the sender may not know
+  const bool was_due = message->telling.due();
+  message->telling.answer(probe.window, message->packets);
+  tell(probe.message, *message, was_due);
 }
 
-void Receiver::make_state_due(std::uint32_t id, Message& message, Tell tell) {
-  const std::uint32_t windows = (message.packets + State::kWindow - 1) / State::kWindow;
-  if (tell == Tell::kAll) {
-    message.state_base = message.state_from = 0;
-    message.skips = false;
-    message.tells_all = true;
-  } else if (!message.state_due) {
-    message.skips = windows > State::kPerAnswer && message.growing();
-    message.state_base = message.state_from = window_to_tell(id, message, message.state_base);
-  }
-  message.state_left = std::max(message.state_left, tell == Tell::kAll ? windows : std::min(windows, State::kPerAnswer));
-  if (message.state_due) return;
-  message.state_due = true;
-  states_.push_back(id);
+SentRange Receiver::sent_of(std::uint32_t id, const Message& message) const {
+  const std::uint32_t first = message.tolerant ? first_index(secret_, id, message.packets) : 0;
+  return {message.packets, first, message.sent_known};
+}
+
+void Receiver::tell(std::uint32_t id, const Message& message, bool was_due) {
+  if (message.telling.due() && !was_due) states_.push_back(id);
+}
+
+void Receiver::tell_all(std::uint32_t id, Message& message) {
+  const bool was_due = message.telling.due();
+  message.telling.all(message.packets);
+  tell(id, message, was_due);
 }
 
 void Receiver::note_sent(std::uint32_t sent) {

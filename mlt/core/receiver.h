@@ -14,6 +14,7 @@
 #include "mlt/core/passed.h"
 #include "mlt/core/reordering.h"
 #include "mlt/core/states.h"
+#include "mlt/core/telling.h"
 #include "mlt/core/window.h"
 #include "mlt/core/wire.h"
 #include "transport/base/ring.h"
@@ -105,8 +106,7 @@ class Receiver {
   // Receives whose messages have staged packets to be copied, in order of matching.
   std::optional<std::uint32_t> poll_unstage();
 
-  // Payload of the longest packet that may come: the peer's segment may be larger than ours, and credit below one packet
-  // would move nothing.
+  // Payload of the longest packet that may come, by the peer's segment or ours: credit below one would move nothing.
   std::uint32_t longest_packet() const { return longest_packet_; }
   // Demand for credit: bytes of posted receives that have not arrived.
   std::uint64_t demand() const { return demand_; }
@@ -116,14 +116,13 @@ class Receiver {
   void grant(std::uint32_t window);
 
   const Counters& counters() const { return counters_; }
-  // Whether sums and states agree with each other. Looks at everything: for debug builds and tests.
+  // Whether sums and states agree. For debug builds and tests.
   bool is_consistent() const;
 
  private:
   static constexpr std::uint32_t kNone = 0xffffffff;
   struct Lane {
-    std::uint8_t path = 0;
-    std::uint8_t traffic_class = 0;
+    std::uint8_t path = 0, traffic_class = 0;
     bool seen = false;
     bool due = false;
     std::uint8_t unacked = 0;  // since the latest block
@@ -136,14 +135,11 @@ class Receiver {
   struct Message {
     ReceiveState state = ReceiveState::kUnseen;
     bool has_open = false;
-    bool tolerant = false;   // by its packets, as long as there is no record; then by that
-    bool refused = false;    // some packet found no place: nothing of it may be charged to the ledger
-    bool skips = false;      // the state that is due leaves out windows of which all is here
-    bool tells_all = false;  // the state that is due tells every window
-    bool asks = false;       // the state that is due asks the sender for an answer
-    bool settled = false;    // the sender said so with what it sent again
-    bool decided = false;    // nothing was on its way once: down to `allowed` missing ends it at once
-    bool state_due = false;  // a STOP, or the answer to a probe
+    bool tolerant = false;  // by its packets, as long as there is no record; then by that
+    bool refused = false;   // some packet found no place: nothing of it may be charged to the ledger
+    bool asks = false;      // the state that is due asks the sender for an answer
+    bool settled = false;   // the sender said so with what it sent again
+    bool decided = false;   // nothing was on its way once: down to `allowed` missing ends it at once
     bool eligible_counted = false;
     std::uint32_t bytes = 0;
     std::uint16_t segment = 0;
@@ -155,12 +151,10 @@ class Receiver {
     std::uint32_t sent_known = 0;  // the first so many packets, in sending order, are known to have been sent
     std::uint32_t receive = kNone;
     std::uint32_t staging = kNone;
-    std::uint32_t state_base = 0;  // first packet of the window that is told next
-    std::uint32_t state_from = 0;  // of the one that was told first: there it ends
-    std::uint32_t state_left = 0;  // windows still to be told
-    std::uint32_t want = 0;        // to be sent again, of the windows still to be told
-    std::uint32_t allowed = 0;     // packets that may be missing, by the latest decision
-    std::uint8_t asked = 0;        // times, since the latest packet
+    Telling telling;
+    std::uint32_t want = 0;     // to be sent again, of the windows still to be told
+    std::uint32_t allowed = 0;  // packets that may be missing, by the latest decision
+    std::uint8_t asked = 0;     // times, since the latest packet
     OpenRecord open;
     PacketBitmap got;
     Passed passed;
@@ -211,13 +205,11 @@ class Receiver {
   void arm_proven(Message& message, TimePoint now);
   void settle(std::uint32_t below, std::uint32_t id);
   bool held(std::uint32_t id) const;
-  // Of a long message an answer tells some windows, the next answer others; an end or a wish tells all.
-  enum class Tell : std::uint8_t { kSome, kAll };
-  void make_state_due(std::uint32_t id, Message& message, Tell tell);
+  SentRange sent_of(std::uint32_t id, const Message& message) const;
+  void tell(std::uint32_t id, const Message& message, bool was_due);
+  void tell_all(std::uint32_t id, Message& message);
   State state_of(std::uint32_t id, Message& message);
-  void tell_window(Message& message, State& state);
-  std::uint32_t window_to_tell(std::uint32_t id, const Message& message, std::uint32_t from) const;
-  bool any_sent(std::uint32_t id, const Message& message, std::uint32_t base) const;
+  static void tell_window(Message& message, State& state);
   Ack next_ack(TimePoint now);
   void note_sent(std::uint32_t units);
   bool discards(const Message& message, const DataHeader& header) const;
@@ -235,20 +227,18 @@ class Receiver {
   std::uint32_t next_lane_ = 0;
   Ring<AckBlock> full_blocks_;  // of lanes on which more came since the last acknowledgement than a block tells
   std::uint8_t control_path_ = 0;
-  bool ack_due_ = false;
   TimePoint ack_at_ = TimePoint::max();
   TimePoint decide_at_ = TimePoint::max();  // not after any message's
-  Ring<std::uint32_t> states_;              // messages with state_due
+  Ring<std::uint32_t> states_;              // messages that have something to tell
   Ring<std::uint32_t> posts_;               // receives with posted_due
   Ring<std::uint32_t> unstage_;
   Ring<ReceiveDone> done_;
   std::uint32_t outstanding_ = 0;
   std::uint32_t unmatched_ = 0;  // messages whose record came before their receive
   std::uint64_t demand_ = 0;
-  bool active_ = false;
+  bool active_ = false, ack_due_ = false;
   std::uint16_t longest_packet_;
-  std::uint32_t sent_units_ = 0;
-  std::uint32_t credit_units_ = 0;
+  std::uint32_t sent_units_ = 0, credit_units_ = 0;
   std::uint32_t told_units_ = 0;  // credit in the latest packet
   std::uint32_t finished_below_ = 0;
   std::uint32_t refused_below_ = 0;             // packets of messages below found no room for their message

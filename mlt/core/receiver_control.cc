@@ -52,21 +52,21 @@ State Receiver::state_of(std::uint32_t id, Message& message) {
   state.complete = state.stop && message.state != ReceiveState::kPartial;
   state.matched = message.receive != kNone;
   state.asks = message.asks && !state.stop;
-  if (!state.complete) tell_window(message, state);
-  if (!state.complete && message.state_left > 0) {
-    message.state_base = window_to_tell(id, message, state.base + State::kWindow);
-    if (message.state_base == message.state_from) message.state_left = 0;
+  bool more = false;
+  if (state.complete) {
+    message.telling.stop();
+  } else {
+    tell_window(message, state);
+    more = message.telling.told(message.growing(), message.got, sent_of(id, message));
   }
-  if (state.complete || message.state_left == 0) {
-    message.state_left = 0;
-    message.state_due = message.tells_all = message.asks = false;
-    states_.pop_front();
-  }
+  if (more) return state;
+  message.asks = false;
+  states_.pop_front();
   return state;
 }
 
 void Receiver::tell_window(Message& message, State& state) {
-  state.base = message.state_base;
+  state.base = message.telling.base();
   state.count = static_cast<std::uint16_t>(std::min<std::uint32_t>(State::kWindow, message.packets - state.base));
   message.got.extract(state.base, state.missing);
   for (std::byte& byte : state.missing) byte = ~byte;
@@ -74,29 +74,6 @@ void Receiver::tell_window(Message& message, State& state) {
   const std::uint32_t missing = state.count - message.got.count(state.base, state.base + state.count);
   state.want = static_cast<std::uint16_t>(std::min(message.want, missing));
   message.want -= state.want;
-  --message.state_left;
-}
-
-// The first at or behind `from` that tells the sender something; `from` itself when there is none.
-std::uint32_t Receiver::window_to_tell(std::uint32_t id, const Message& message, std::uint32_t from) const {
-  const auto wrapped = [&](std::uint32_t base) { return base < message.packets ? base : 0; };
-  const auto whole = [&](std::uint32_t base) {
-    return message.got.first_clear(base) >= std::min<std::uint32_t>(base + State::kWindow, message.packets);
-  };
-  std::uint32_t base = from = wrapped(from);
-  do {
-    const bool nothing = message.growing() && !message.tells_all && !any_sent(id, message, base);
-    if (!nothing && !(message.skips && whole(base))) return base;
-    base = wrapped(base + State::kWindow);
-  } while (base != from);
-  return from;
-}
-
-// Of the window that begins with packet `base`.
-bool Receiver::any_sent(std::uint32_t id, const Message& message, std::uint32_t base) const {
-  if (order_of(message, id, base) < message.sent_known) return true;
-  const std::uint32_t first = message.tolerant ? first_index(secret_, id, message.packets) : 0;
-  return message.sent_known > 0 && first > base && first - base < State::kWindow;
 }
 
 AckBlock Receiver::block_of(Lane& lane, TimePoint now) const {

@@ -53,15 +53,18 @@ void Receiver::ask(std::uint32_t id, Message& message, TimePoint now) {
   message.ask_at = TimePoint::max();
   const std::int32_t credit = distance(told_units_, sent_units_);
   const std::uint64_t unsent = std::uint64_t{message.packets - message.sent_known} * message.segment;
-  if (credit <= 0 || credit < static_cast<std::int32_t>(units(std::min<std::uint64_t>(unsent, message.segment)))) return;
+  if (credit <= 0 || credit < static_cast<std::int32_t>(units(std::min<std::uint64_t>(unsent, message.segment))))
+    return;
   const bool end = credit >= static_cast<std::int32_t>(units(unsent));
   message.asked = std::min<std::uint8_t>(message.asked + 1, kMostQuestions);
   const int doublings = std::max(0, message.asked - (end ? kSteadyAtTheEnd : kSteady));
   message.ask_at = now + std::min(options_.probe_cap, ask_time(message) * (1 << doublings));
   // What has not begun may have its turn behind what has: the oldest speaks for all.
   if (message.sent_known == 0 && id != first_arriving()) return;
+  const bool was_due = message.telling.due();
   message.asks = true;
-  make_state_due(id, message, Tell::kSome);
+  message.telling.some(true, message.got, sent_of(id, message));
+  tell(id, message, was_due);
 }
 
 std::uint32_t Receiver::first_arriving() const {
@@ -129,7 +132,7 @@ void Receiver::decide(std::uint32_t id, Message& message, LedgerBook& ledgers) {
   message.allowed = allowed;
   message.want = others - allowed;
   if (message.want > 0) ack_due_ = true;  // before the wish: see poll_control()
-  make_state_due(id, message, Tell::kAll);
+  tell_all(id, message);
 }
 
 }  // namespace clustar::mlt

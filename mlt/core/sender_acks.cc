@@ -14,13 +14,15 @@ constexpr std::uint32_t kMaxCredit = units(CreditShare::kMaxWindow) + 1;
 }  // namespace
 
 void Sender::take_credit(std::uint32_t credit, std::uint32_t finished_below, TimePoint now) {
+  const std::int32_t finished = distance(finished_below, messages_.base());
   if (distance(credit, sent_units_) > static_cast<std::int32_t>(kMaxCredit) ||
-      distance(finished_below, messages_.end()) > 0) {
+      finished > static_cast<std::int32_t>(messages_.size())) {
     ++counters_.ignored;
     return;
   }
   if (distance(credit, credit_units_) > 0) credit_units_ = credit;
-  for (std::uint32_t id = messages_.base(); distance(id, finished_below) < 0; ++id) {
+  for (std::int32_t i = 0; i < finished; ++i) {
+    const std::uint32_t id = messages_.base() + static_cast<std::uint32_t>(i);
     Message& message = messages_[id];
     if (message.state == SendState::kSent) finish(id, message, SendState::kOver, true, now);
     receive_posted(message, now);

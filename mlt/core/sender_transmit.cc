@@ -3,6 +3,7 @@
 #include <cassert>
 
 #include "mlt/core/sender.h"
+#include "mlt/core/telling.h"
 
 namespace clustar::mlt {
 namespace {
@@ -35,8 +36,9 @@ bool Sender::next_probe(Transmit& out) {
     ++counters_.probes;
     message.open.settled_below = messages_.base();
     const bool settled = nothing_flies(message);
-    out.header = Probe{secret_,          settled,     id,          message.sent, message.bytes, options_.segment,
-                       window_in_doubt(message), sent_units_, message.open};
+    out.header =
+        Probe{secret_,     settled,     id, message.sent, message.bytes, options_.segment, window_in_doubt(message),
+              sent_units_, message.open};
     // Nobody says whether a probe arrived: every other one takes the next path, whatever is known of that.
     const auto turn = static_cast<std::uint8_t>(counters_.probes / 2 % paths_.size());
     out.path = counters_.probes % 2 == 1 ? urgent_path() : turn;
@@ -61,7 +63,7 @@ std::uint16_t Sender::window_in_doubt(Message& message) {
   if (packet >= message.packets) packet = from([&](std::uint32_t at) { return message.delivered.first_clear(at); });
   if (packet >= message.packets) return 0;
   const std::uint32_t window = packet / State::kWindow;
-  message.asked = (window + State::kPerAnswer) * State::kWindow;
+  message.asked = (window + Telling::kPerAnswer) * State::kWindow;
   return static_cast<std::uint16_t>(window);
 }
 

@@ -106,8 +106,7 @@ inline CollectiveId collective_of(const OpenRecord& open) {
 struct DataHeader {
   static constexpr std::size_t kSize = 36;
   std::uint64_t secret = 0;
-  std::uint8_t path = 0;
-  std::uint8_t traffic_class = 0;
+  std::uint8_t path = 0, traffic_class = 0;
   bool retransmission = false;
   bool important = false;
   bool ack_now = false;
@@ -175,7 +174,6 @@ struct Posted {
 struct State {
   static constexpr std::size_t kFixed = 32;
   static constexpr std::uint16_t kWindow = 512;
-  static constexpr std::uint32_t kPerAnswer = 8;  // windows that tell a probe's sender at once: all of most messages
   std::uint64_t secret = 0;
   bool stop = false;
   bool complete = false;
@@ -206,7 +204,7 @@ struct Probe {
   std::uint32_t sent = 0;  // packets sent at least once, in sending order
   std::uint32_t message_bytes = 0;
   std::uint16_t segment = 0;
-  std::uint16_t window = 0;  // the answer begins with this window of State::kWindow packets: the sender is in doubt there
+  std::uint16_t window = 0;  // of State::kWindow packets: the sender is in doubt there, and the answer begins with it
   std::uint32_t sent_units = 0;
   OpenRecord open;
 

@@ -221,6 +221,19 @@ TEST(Faults, AFailedLinkLosesWhatIsOnIt) {
   EXPECT_EQ(line.counters().drops[DropCause::kLinkDown], 4u);
 }
 
+TEST(Faults, AnInterceptDecidesByContent) {
+  Line line;
+  line.faults().add(Intercept{[](SimPacket& packet, TimePoint sent, Fate& fate) {
+                      if (packet.payload_tag % 3 == 0) fate.drop = DropCause::kIntercepted;
+                      if (packet.payload_tag == 2) fate.delay = Duration(5'000'000);
+                      if (sent == ns(3000)) packet.payload_tag = 1000;
+                    }},
+                    {-1, -1, {ns(0), ns(8000)}});
+  line.send(10);
+  EXPECT_EQ(line.receiver.tags(), (std::vector<std::uint64_t>{1, 1000, 5, 7, 8, 9, 10, 2}));
+  EXPECT_EQ(line.counters().drops[DropCause::kIntercepted], 2u);
+}
+
 TEST(Faults, OneMoreFaultLeavesTheOthersAsTheyWere) {
   const auto lost_at_random = [](bool more, std::uint64_t seed) {
     Line line(seed);

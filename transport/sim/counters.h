@@ -21,8 +21,9 @@ enum class DropCause : std::uint8_t {
   kFrozen,        // the receive backlog of a frozen host was full
   kNoEndpoint,    // nothing is attached to the destination, or it is no host of this network
   kReceiveQueue,  // SimPacketIo's receive queue was full
+  kIntercepted,   // Intercept
 };
-inline constexpr std::size_t kDropCauses = 12;
+inline constexpr std::size_t kDropCauses = 13;
 
 struct Drops {
   std::array<std::uint64_t, kDropCauses> by_cause{};

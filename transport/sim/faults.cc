@@ -93,6 +93,7 @@ struct FaultChain::Decide {
   void operator()(const LinkDown& down) {
     if (sent < down.window.until && arrival > down.window.from) lose(fate, DropCause::kLinkDown);
   }
+  void operator()(const Intercept& intercept) { intercept.decide(packet, sent, fate); }
 };
 
 void FaultChain::add(Fault fault, const FaultScope& scope) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <variant>
 #include <vector>
 
@@ -18,6 +19,16 @@ struct Window {  // [from, until)
   TimePoint from{};
   TimePoint until = kNever;
   bool holds(TimePoint at) const { return from <= at && at < until; }
+};
+
+// What becomes of one packet.
+struct Fate {
+  DropCause drop = DropCause::kNone;  // the first cause, in the order in which the faults were added
+  Duration delay{0};
+  bool held_back = false;
+  bool duplicated = false;
+  Duration duplicate_delay{0};
+  bool corrupted = false;
 };
 
 // Probabilities are 0 .. 1.
@@ -67,24 +78,20 @@ struct LinkDown {
   Window window;
 };
 
+// Whoever sits on the link and reads what passes: `decide` changes the fate by the packet's content, and loses it by
+// DropCause::kIntercepted. It may change the packet, too.
+struct Intercept {
+  std::function<void(SimPacket& packet, TimePoint sent, Fate& fate)> decide;
+};
+
 using Fault = std::variant<RandomLoss, GilbertElliott, PeriodicLoss, ScriptedLoss, MicroBursts, Reorder, Jitter,
-                           Duplicate, Corrupt, LinkDown>;
+                           Duplicate, Corrupt, LinkDown, Intercept>;
 
 // The packets that a fault sees. -1: any.
 struct FaultScope {
   int path = -1;
   int traffic_class = -1;
   Window active{};  // by the time at which transmission starts
-};
-
-// What becomes of one packet.
-struct Fate {
-  DropCause drop = DropCause::kNone;  // the first cause, in the order in which the faults were added
-  Duration delay{0};
-  bool held_back = false;
-  bool duplicated = false;
-  Duration duplicate_delay{0};
-  bool corrupted = false;
 };
 
 class FaultChain {

@@ -1,0 +1,64 @@
+#include "mlt/core/telling.h"
+
+#include <algorithm>
+
+namespace clustar::mlt {
+namespace {
+
+std::uint32_t windows_of(std::uint32_t packets) { return (packets + State::kWindow - 1) / State::kWindow; }
+
+}  // namespace
+
+bool SentRange::any_in_window(std::uint32_t base) const {
+  const std::uint32_t order = base >= first ? base - first : base + packets - first;
+  return order < count || (count > 0 && first > base && first - base < State::kWindow);
+}
+
+void Telling::all(std::uint32_t packets) {
+  begin(0);
+  due_ = all_ = true;
+  skips_ = false;
+  left_ = windows_of(packets);
+}
+
+void Telling::answer(std::uint32_t window, std::uint32_t packets) {
+  if (all_) return;
+  begin(window * State::kWindow);
+  due_ = true;
+  skips_ = false;  // what is all here the sender may not know
+  left_ = std::min(windows_of(packets), kPerAnswer);
+}
+
+void Telling::some(bool growing, const PacketBitmap& got, const SentRange& sent) {
+  if (due_) return;
+  due_ = true;
+  skips_ = windows_of(sent.packets) > kPerAnswer && growing;
+  begin(next(base_, growing, got, sent));
+  left_ = std::min(windows_of(sent.packets), kPerAnswer);
+}
+
+bool Telling::told(bool growing, const PacketBitmap& got, const SentRange& sent) {
+  base_ = next(base_ + State::kWindow, growing, got, sent);
+  if (--left_ > 0 && base_ != from_) return true;
+  stop();
+  return false;
+}
+
+// The first window at or behind packet `at`, around the end, that tells the sender something; the one at `at` when
+// there is none.
+std::uint32_t Telling::next(std::uint32_t at, bool growing, const PacketBitmap& got, const SentRange& sent) const {
+  const auto wrapped = [&](std::uint32_t base) { return base < sent.packets ? base : 0; };
+  const auto whole = [&](std::uint32_t base) {
+    return got.first_clear(base) >= std::min<std::uint32_t>(base + State::kWindow, sent.packets);
+  };
+  at = wrapped(at);
+  std::uint32_t base = at;
+  do {
+    const bool unsent = growing && !all_ && !sent.any_in_window(base);
+    if (!unsent && !(skips_ && whole(base))) return base;
+    base = wrapped(base + State::kWindow);
+  } while (base != at);
+  return at;
+}
+
+}  // namespace clustar::mlt
