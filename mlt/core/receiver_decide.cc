@@ -130,6 +130,8 @@ void Receiver::decide(std::uint32_t id, Message& message, LedgerBook& ledgers) {
   }
   message.decided = true;
   message.allowed = allowed;
+  // The wish of an earlier moment is still being told: who began anew with each probe would never come to its end.
+  if (message.telling.tells_all()) return;
   message.want = others - allowed;
   if (message.want > 0) ack_due_ = true;  // before the wish: see poll_control()
   tell_all(id, message);

@@ -46,10 +46,14 @@ class RttEstimator {
       minimum_.fill({rtt, now});
       return;
     }
-    const Duration error = rtt - srtt_;
-    rttvar_ += (std::max(error, -error) - rttvar_) / 4;  // before srtt, RFC 6298 (2.3)
-    srtt_ += error / 8;
+    smooth(rtt);
     track_minimum(rtt, now);
+  }
+  // It took so long at least: makes more patient, and says nothing of the minimum.
+  void at_least(Duration rtt, TimePoint now) {
+    if (!has_sample_ || rtt <= srtt_ || rtt > kMaxSample) return;
+    track_peak(rtt, now);
+    smooth(rtt);
   }
 
   bool has_sample() const { return has_sample_; }
@@ -73,6 +77,12 @@ class RttEstimator {
     Duration rtt{};
     TimePoint at{};
   };
+
+  void smooth(Duration rtt) {
+    const Duration error = rtt - srtt_;
+    rttvar_ += (std::max(error, -error) - rttvar_) / 4;  // before srtt, RFC 6298 (2.3)
+    srtt_ += error / 8;
+  }
 
   // The maxima of this span of time and of the one before.
   void track_peak(Duration rtt, TimePoint now) {

@@ -92,10 +92,8 @@ void Sender::on_block(const AckBlock& block, TimePoint now) {
       rtt = now - lane.records[block.largest].sent_at - std::chrono::microseconds(block.delay_us);
       if (rtt > Duration::zero()) rtt_.sample(rtt, now);
     } else if (lane.doubted && distance(block.largest, *lane.doubted) <= 0) {
-      // Its record may be gone; it left no later than the one that is known. So the round trip took so long at least,
-      // which is news only where it was thought shorter.
-      const Duration least = now - lane.doubted_sent_at - std::chrono::microseconds(block.delay_us);
-      if (least > rtt_.srtt()) rtt_.sample(least, now);
+      // Its record may be gone; it left no later than the one that is known.
+      rtt_.at_least(now - lane.doubted_sent_at - std::chrono::microseconds(block.delay_us), now);
       lane.doubted.reset();
     }
     lane.largest = block.largest;

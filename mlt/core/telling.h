@@ -26,6 +26,7 @@ class Telling {
   static constexpr std::uint32_t kPerAnswer = 8;  // windows: all of most messages
 
   bool due() const { return due_; }
+  bool tells_all() const { return all_; }
   std::uint32_t base() const { return base_; }  // first packet of the window that is next
 
   void all(std::uint32_t packets);

@@ -40,7 +40,9 @@ Congestion draw_congestion(const StormPlan& plan, Rng& rng) {
   if (kind < 0.75) {
     DctcpSwift::Options options;
     draw_window(options, rng);
-    options.queue_target = in_us(scaled(rng, 5, 5'000));
+    // What a long packet takes longer than a short one, at two ports, is no queue.
+    const Duration longest(2 * std::uint64_t{8900} * 8'000'000'000 / plan.rate_bps);
+    options.queue_target = in_us(scaled(rng, 5, 5'000)) + longest;
     options.scaling_range = in_us(scaled(rng, 1, 10'000));
     options.beta = pick<double>(rng, {0.8, 0.2, 1});
     options.max_cut = pick<double>(rng, {0.5, 0.1, 0.9});
@@ -56,7 +58,7 @@ Congestion draw_congestion(const StormPlan& plan, Rng& rng) {
     return Dctcp(options);
   }
   const std::uint64_t rate = plan.rate_bps / 8;
-  return FixedRate({.window = between(rng, 10'000, 256 * 1024), .rate = between(rng, rate / 20, rate)});
+  return FixedRate({.window = between(rng, 10'000, 256 * 1024), .rate = between(rng, rate / 2, rate)});
 }
 
 PathOptions draw_path_options(Rng& rng) {
