@@ -61,7 +61,7 @@ Row row_of(const Path& path, std::uint32_t bytes, double loss, const Settings& s
   const double line = wire_bytes(bytes, options_of(path)) * 8e6 / static_cast<double>(path.bps);
   Row row(fmt::format("{}, {} KiB", path.name, bytes / 1024), fmt::format("loss {} %", loss * 100));
   row.add("mean_us", mean).add("p99_us", quantile(starts.us, 0.99)).add("line_us", line);
-  if (loss > 0) row.add("resent_per_lost", starts.resent / starts.lost);
+  if (starts.lost > 0) row.add("resent_per_lost", starts.resent / starts.lost);
   row.add("of_line_and_round_trip", (mean - microseconds(path.round_trip)) / line);
   // Where more than the initial window is on its way, shorter messages end before the window has grown.
   const bool has_bar = path.round_trip == std::chrono::microseconds(100) && path.bps <= 10'000'000'000;

@@ -38,7 +38,7 @@ class Epoch {
   bool on_ack(const AckSample& sample, TimePoint now);
   bool on_loss(std::uint64_t bytes, TimePoint now);
   Totals take(TimePoint now);
-  // Bytes acknowledged since it began: at most what one round trip delivers.
+  // Bytes acknowledged since it began.
   double delivered() const { return delivered_; }
   // Marks, or a larger fraction lost than `severe`.
   bool saw_trouble(double severe) const { return sums_.marked > 0 || sums_.loss_fraction() > severe; }
@@ -93,10 +93,9 @@ double set_segment_of(WindowOptions& options, double window, std::uint32_t bytes
 // Where the network's own round trip is known (set_base_rtt), and acknowledgements show that nobody queues there, the
 // window need not wait for the end of a round trip: it grows with each acknowledgement to four times what this round
 // trip has delivered, up to eight times the initial window. (What begins with 32 KiB fills 10 Gbit/s and 100 us after
-// one round trip instead of three.) A latecomer behind a standing queue shorter than a quarter of the base is not told
-// from it; hence the limit.
-// The target is min_rtt + queue_target + a share that shrinks as the window grows (Swift's flow scaling, section 3.5),
-// which helps small windows.
+// one round trip instead of three.) A latecomer does not see a standing queue that fits into 1.25 times the base; hence
+// the limit. The target is min_rtt + queue_target + a share that shrinks as the window grows (Swift's flow scaling,
+// section 3.5), which helps small windows.
 //
 // Who starts behind another's standing queue takes it for the empty network (the latecomer known from LEDBAT, RFC 6817)
 // and would starve the other. Hence a drain at the end of start-up and every drain_epochs: for two round trips the

@@ -341,7 +341,7 @@ void Receiver::settle(std::uint32_t below, std::uint32_t id) {
   if (distance(below, id) > 0 || distance(below, messages_.base()) <= 0) return;
   while (!messages_.empty() && distance(messages_.base(), below) < 0) {
     const Message& first = messages_[messages_.base()];
-    if (!first.over() || first.telling.due() || held(messages_.base())) return;
+    if (!first.over() || first.telling.due() || held(messages_.base())) break;
     messages_.pop();
   }
   if (distance(finished_below_, messages_.base()) < 0) finished_below_ = messages_.base();
@@ -417,7 +417,7 @@ void Receiver::grant(std::uint32_t window) {
   // Often enough that the sender never waits for the rest of a window that has long arrived; the last of it at once.
   const std::int32_t untold = distance(credit_units_, told_units_);
   const std::uint32_t few = std::min(units(std::uint64_t{2} * longest_packet_), units(window) / 2);
-  const std::uint32_t step = std::max(few, units(window) / 8);
+  const std::uint32_t step = std::max({1u, few, units(window) / 8});
   if (untold >= static_cast<std::int32_t>(step) || (untold > 0 && wanted == demand)) ack_due_ = true;
 }
 
@@ -453,6 +453,7 @@ bool Receiver::is_consistent() const {
     if ((matched || message.state == ReceiveState::kStored) && !message.has_open) return false;
     if (message.growing() && message.received >= message.packets) return false;
   }
+  if (distance(finished_below_, messages_.base()) < 0) return false;
   return demand == demand_ && outstanding == outstanding_ && unmatched == unmatched_ &&
          staging + staging_free_.size() == staging_used_;
 }

@@ -51,7 +51,7 @@ State Receiver::state_of(std::uint32_t id, Message& message) {
   state.stop = !message.growing();
   state.complete = state.stop && message.state != ReceiveState::kPartial;
   state.matched = message.receive != kNone;
-  state.asks = std::exchange(message.asks, false) && !state.stop;  // one of an answer's: each is answered by a probe
+  state.asks = message.asks && !state.stop;
   bool more = false;
   if (state.complete) {
     message.telling.stop();
@@ -59,7 +59,9 @@ State Receiver::state_of(std::uint32_t id, Message& message) {
     tell_window(message, state);
     more = message.telling.told(message.growing(), message.got, sent_of(id, message));
   }
-  if (!more) states_.pop_front();
+  if (more) return state;
+  message.asks = false;
+  states_.pop_front();
   return state;
 }
 

@@ -50,15 +50,15 @@ Duration Receiver::ask_time(const Message& message) const {
 // The sender has credit and does not go on: all that is on its way was lost, or it has no processor. The end of a
 // message is worth more questions: in the middle, pauses are the sender's own, and what comes later tells of losses.
 void Receiver::ask(std::uint32_t id, Message& message, TimePoint now) {
-  message.ask_at = TimePoint::max();
   const std::int32_t credit = distance(told_units_, sent_units_);
-  const std::uint64_t unsent = std::uint64_t{message.packets - message.sent_known} * message.segment;
-  if (credit <= 0 || credit < static_cast<std::int32_t>(units(std::min<std::uint64_t>(unsent, message.segment))))
-    return;
+  const std::uint64_t unsent = std::min(std::uint64_t{message.packets - message.sent_known} * message.segment,
+                                        std::uint64_t{message.bytes - message.received_bytes});
+  const auto packet = static_cast<std::int32_t>(units(std::min<std::uint64_t>(unsent, message.segment)));
   const bool end = credit >= static_cast<std::int32_t>(units(unsent));
   message.asked = std::min<std::uint8_t>(message.asked + 1, kMostQuestions);
   const int doublings = std::max(0, message.asked - (end ? kSteadyAtTheEnd : kSteady));
   message.ask_at = now + std::min(options_.probe_cap, ask_time(message) * (1 << doublings));
+  if (credit <= 0 || credit < packet) return;  // it waits for credit, and says so itself
   // What has not begun may have its turn behind what has: the oldest speaks for all.
   if (message.sent_known == 0 && id != first_arriving()) return;
   const bool was_due = message.telling.due();
@@ -68,15 +68,16 @@ void Receiver::ask(std::uint32_t id, Message& message, TimePoint now) {
 }
 
 std::uint32_t Receiver::first_arriving() const {
-  std::uint32_t id = messages_.base();
+  std::uint32_t id = finished_below_;
   while (id != messages_.end() && messages_[id].state != ReceiveState::kArriving) ++id;
   return id;
 }
 
 // A message is over: the one whose turn it is now is asked about soon, however long it has waited.
 void Receiver::ask_about_next(TimePoint now) {
+  if (options_.mode != Mode::kNormal) return;
   const std::uint32_t id = first_arriving();
-  if (id == messages_.end() || options_.mode != Mode::kNormal) return;
+  if (id == messages_.end() || messages_[id].sent_known > 0) return;  // what is under way has its own pace
   Message& message = messages_[id];
   message.asked = 0;
   message.ask_at = std::min(message.ask_at, now + ask_time(message));

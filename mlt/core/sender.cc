@@ -85,12 +85,13 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
     *early = posted_early_.back();
     posted_early_.pop_back();
   }
+  const bool others_ask = message.posted && unsent_packets_ > 0;
   message.posted ? unsent_packets_ += packets : ++unposted_;
   if (is_mouse(message)) ++unsent_mice_;
   // Without credit and without the right to begin, the receiver must learn that somebody waits; it knows when there is
   // more on the way.
   const bool may = is_mouse(message) || may_start(message, packet_bytes(message.first, bytes, options_.segment));
-  if (in_flight_ == 0 && !may) make_probe_due(message);
+  if (in_flight_ == 0 && !may && !others_ask) make_probe_due(message);
   arm_probe(message);
   return id;
 }
@@ -184,9 +185,8 @@ void Sender::on_timeout(TimePoint now) {
     if (message.state == SendState::kOver || (message.done() && id != messages_.base())) continue;
     // All that wait for credit wait for the same: one asks, or a slow line would carry nothing but questions.
     const bool waits = message.posted && message.sent == 0 && !message.done();
-    if (waits && std::exchange(credit_asked, true)) {
-      message.touched_at = std::max(message.touched_at, now - probe_wait(message) / 2);
-    } else if (message.touched_at + probe_wait(message) <= now) {
+    if (waits && std::exchange(credit_asked, true)) continue;
+    if (message.touched_at + probe_wait(message) <= now) {
       make_probe_due(message);
       message.backoff = std::min<std::uint8_t>(message.backoff + 1, kMaxBackoff);
       // Up to a quarter early, at random: no rhythm, or what is lost in a rhythm may take every probe.

@@ -110,9 +110,9 @@ class Sender {
     PacketBitmap stop_windows;          // of a STOP with missing packets: which have come
     std::vector<std::uint16_t> passed;  // of a tolerant message: first transmissions by lane, modulo 2^16
     std::uint8_t backoff = 0;
-    std::uint32_t asked = 0;              // packet from which on the next probe looks for one in doubt
-    std::uint32_t lane = 0, on_lane = 0;  // of the latest first transmission, and how many went by it in a row
-    TimePoint touched_at{};               // latest transmission or delivery
+    std::uint32_t asked = 0;                // packet from which on the next probe looks for one in doubt
+    std::uint32_t lane = 0, on_lane = 0;    // of the latest first transmission, and how many went by it in a row
+    TimePoint touched_at{}, answered_at{};  // latest transmission or delivery; latest probe for a question
     bool done() const { return state == SendState::kStored || state == SendState::kOver; }  // nothing more to send
   };
   struct Record {  // one packet on its way
@@ -191,6 +191,7 @@ class Sender {
   void pop_records(Lane& lane);
   bool quiet(const Message& message) const;
   void mark_resend(Message& message, std::uint32_t index);
+  bool is_possible(std::uint32_t credit, std::uint32_t finished_below);  // false: counted as ignored
   void take_credit(std::uint32_t credit, std::uint32_t finished_below, TimePoint now);
   void finish(std::uint32_t id, Message& message, SendState state, bool complete, TimePoint now);
   void arm_probe(const Message& message);

@@ -13,14 +13,18 @@ constexpr std::uint32_t kMaxCredit = units(CreditShare::kMaxWindow) + 1;
 
 }  // namespace
 
-void Sender::take_credit(std::uint32_t credit, std::uint32_t finished_below, TimePoint now) {
-  const std::int32_t finished = distance(finished_below, messages_.base());
-  if (distance(credit, sent_units_) > static_cast<std::int32_t>(kMaxCredit) ||
-      finished > static_cast<std::int32_t>(messages_.size())) {
-    ++counters_.ignored;
-    return;
+bool Sender::is_possible(std::uint32_t credit, std::uint32_t finished_below) {
+  if (distance(credit, sent_units_) <= static_cast<std::int32_t>(kMaxCredit) &&
+      distance(finished_below, messages_.base()) <= static_cast<std::int32_t>(messages_.size())) {
+    return true;
   }
+  ++counters_.ignored;
+  return false;
+}
+
+void Sender::take_credit(std::uint32_t credit, std::uint32_t finished_below, TimePoint now) {
   if (distance(credit, credit_units_) > 0) credit_units_ = credit;
+  const std::int32_t finished = distance(finished_below, messages_.base());
   for (std::int32_t i = 0; i < finished; ++i) {
     const std::uint32_t id = messages_.base() + static_cast<std::uint32_t>(i);
     Message& message = messages_[id];
@@ -31,6 +35,7 @@ void Sender::take_credit(std::uint32_t credit, std::uint32_t finished_below, Tim
 }
 
 void Sender::on_posted(const Posted& posted, TimePoint now) {
+  if (!is_possible(posted.credit_units, messages_.base())) return;
   take_credit(posted.credit_units, messages_.base(), now);
   const auto sent = tag_sends_.find(posted.tag);
   const std::int32_t later = sent == tag_sends_.end() ? 0 : distance(sent->second, posted.tag_seq);
@@ -57,6 +62,7 @@ void Sender::on_posted(const Posted& posted, TimePoint now) {
 }
 
 void Sender::on_ack(const Ack& ack, TimePoint now) {
+  if (!is_possible(ack.credit_units, ack.finished_below)) return;
   const TimePoint newest = newest_delivered_;
   for (std::size_t i = 0; i < ack.count; ++i) on_block(ack.blocks[i], now);
   wake_tails(newest, now);
@@ -313,6 +319,7 @@ void Sender::receive_posted(Message& message, TimePoint now) {
 }
 
 void Sender::on_state(const State& state, TimePoint now) {
+  if (!is_possible(state.credit_units, state.finished_below)) return;
   const TimePoint newest = newest_delivered_;
   take_state(state, now);
   wake_tails(newest, now);
@@ -343,8 +350,11 @@ void Sender::take_state(const State& state, TimePoint now) {
   }
   reconcile(state.message, state, now);
   // While something flies the probe proves nothing; but it tells what was sent, which is a request for credit.
-  if (state.asks && ((message.open.tolerant && nothing_flies(message)) || lacks_credit(message))) {
+  // A question comes in several windows: one probe answers them all.
+  const bool again = now - message.answered_at < rtt_.min_rtt() / 2;
+  if (state.asks && !again && ((message.open.tolerant && nothing_flies(message)) || lacks_credit(message))) {
     make_probe_due(message);
+    message.answered_at = now;
   }
   if (!state.stop) return;
   message.stop_windows.set(state.base / State::kWindow);

@@ -33,23 +33,28 @@ void Telling::some(bool growing, const PacketBitmap& got, const SentRange& sent)
   if (due_) return;
   due_ = true;
   skips_ = windows_of(sent.packets) > kPerAnswer && growing;
-  begin(next(base_, growing, got, sent));
+  begin(next(base_, growing, got, sent).value_or(base_ < sent.packets ? base_ : 0));
   left_ = std::min(windows_of(sent.packets), kPerAnswer);
 }
 
 bool Telling::told(bool growing, const PacketBitmap& got, const SentRange& sent) {
-  base_ = next(base_ + State::kWindow, growing, got, sent);
-  if (--left_ > 0 && base_ != from_) return true;
+  const auto then = next(base_ + State::kWindow, growing, got, sent);
+  if (--left_ > 0 && then && *then != from_) {
+    base_ = *then;
+    return true;
+  }
+  base_ += State::kWindow;
   stop();
   return false;
 }
 
-// The first window at or behind packet `at`, around the end, that tells the sender something; the one at `at` when
-// there is none.
-std::uint32_t Telling::next(std::uint32_t at, bool growing, const PacketBitmap& got, const SentRange& sent) const {
+// The first window at or behind packet `at`, around the end, that tells the sender something.
+std::optional<std::uint32_t> Telling::next(std::uint32_t at, bool growing, const PacketBitmap& got,
+                                           const SentRange& sent) const {
   const auto wrapped = [&](std::uint32_t base) { return base < sent.packets ? base : 0; };
   const auto whole = [&](std::uint32_t base) {
-    return got.first_clear(base) >= std::min<std::uint32_t>(base + State::kWindow, sent.packets);
+    const std::uint32_t end = std::min<std::uint32_t>(base + State::kWindow, sent.packets);
+    return got.count(base, end) == end - base;
   };
   at = wrapped(at);
   std::uint32_t base = at;
@@ -58,7 +63,7 @@ std::uint32_t Telling::next(std::uint32_t at, bool growing, const PacketBitmap& 
     if (!unsent && !(skips_ && whole(base))) return base;
     base = wrapped(base + State::kWindow);
   } while (base != at);
-  return at;
+  return std::nullopt;
 }
 
 }  // namespace clustar::mlt

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "mlt/core/bitmap.h"
 #include "mlt/core/wire.h"
@@ -20,7 +21,8 @@ struct SentRange {
 
 // An end or a wish tells every window. An answer or a question tells some, as many as kPerAnswer: an answer from
 // the window on that the sender named, a question from where the one before ended, of a long message without those of
-// which all is here. What was not sent yet is never told: it would only fill the line.
+// which all is here. What was not sent yet is left out, or it would fill the line; where that leaves nothing, one
+// window is told, for somebody waits for a word.
 class Telling {
  public:
   static constexpr std::uint32_t kPerAnswer = 8;  // windows: all of most messages
@@ -39,7 +41,8 @@ class Telling {
 
  private:
   void begin(std::uint32_t at) { base_ = from_ = at; }
-  std::uint32_t next(std::uint32_t at, bool growing, const PacketBitmap& got, const SentRange& sent) const;
+  std::optional<std::uint32_t> next(std::uint32_t at, bool growing, const PacketBitmap& got,
+                                    const SentRange& sent) const;
 
   bool due_ = false;
   bool all_ = false;    // every window

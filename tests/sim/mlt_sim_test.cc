@@ -117,7 +117,8 @@ TEST_P(MltExperiment, MeetsItsBars) {
   EXPECT_GT(bars, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Short, MltExperiment, testing::Values("start-up", "bad-path", "mice", "fairness", "tolerance"));
+INSTANTIATE_TEST_SUITE_P(Short, MltExperiment,
+                         testing::Values("start-up", "bad-path", "mice", "fairness", "tolerance"));
 
 TEST(MltSim, AFrozenSenderLosesNothingOnACleanNetwork) {
   Star star(2);

@@ -34,15 +34,22 @@ void draw_window(Window& window, Rng& rng) {
   window.mark_gain = pick<double>(rng, {1.0 / 16, 1.0 / 16, 1.0 / 256, 1});
 }
 
+// What a long packet takes longer than a short one, at two ports, and one behind another.
+Duration no_queue(const StormPlan& plan) {
+  return Duration(static_cast<Duration::rep>(4 * std::uint64_t{8900} * 8'000'000'000 / plan.rate_bps));
+}
+
 Congestion draw_congestion(const StormPlan& plan, Rng& rng) {
   const double kind = rng.uniform();
-  if (kind < 0.5) return DctcpSwift();
+  if (kind < 0.5) {
+    DctcpSwift::Options options;
+    options.queue_target = std::max(options.queue_target, no_queue(plan));
+    return DctcpSwift(options);
+  }
   if (kind < 0.75) {
     DctcpSwift::Options options;
     draw_window(options, rng);
-    // What a long packet takes longer than a short one, at two ports, is no queue.
-    const Duration longest(2 * std::uint64_t{8900} * 8'000'000'000 / plan.rate_bps);
-    options.queue_target = in_us(scaled(rng, 5, 5'000)) + longest;
+    options.queue_target = in_us(scaled(rng, 5, 5'000)) + no_queue(plan);
     options.scaling_range = in_us(scaled(rng, 1, 10'000));
     options.beta = pick<double>(rng, {0.8, 0.2, 1});
     options.max_cut = pick<double>(rng, {0.5, 0.1, 0.9});
