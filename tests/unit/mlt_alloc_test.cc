@@ -44,8 +44,8 @@ PairOptions tolerant(PairOptions options) {
   return options;
 }
 
-// What kMessages messages allocate when as many came before them over a network that lost much more, and enough of their
-// kind that chance has brought as many packets on one path as it ever will.
+// What kMessages messages allocate when as many came before them over a network that lost much more, and enough of
+// their kind that chance has brought as many packets on one path as it ever will.
 std::uint64_t allocations_once_warm(const PairOptions& options) {
   MltPair pair(options);
   if (options.lose_every > 0) pair.lose_every(kRoughly);
