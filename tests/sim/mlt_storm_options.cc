@@ -65,7 +65,11 @@ Congestion draw_congestion(const StormPlan& plan, Rng& rng) {
     return Dctcp(options);
   }
   const std::uint64_t rate = plan.rate_bps / 8;
-  return FixedRate({.window = between(rng, 10'000, 256 * 1024), .rate = between(rng, rate / 2, rate)});
+  // A window that never grows is at least what a round trip holds.
+  const auto trip =
+      static_cast<std::uint64_t>(std::chrono::duration<double>(plan.round_trip).count() * static_cast<double>(rate));
+  const std::uint64_t window = trip + between(rng, 10'000, 256 * 1024);
+  return FixedRate({.window = window, .rate = between(rng, rate / 2, rate)});
 }
 
 PathOptions draw_path_options(Rng& rng) {
