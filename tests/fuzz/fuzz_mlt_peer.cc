@@ -136,7 +136,8 @@ class World {
   // for ever.
   void settle() {
     constexpr int kLiarsRounds = 100;
-    constexpr int kMostIdle = 5000;  // rounds
+    constexpr int kMostIdle = 50'000;  // rounds: short ones where a liar repeats itself, and an old round trip of
+                                       // seconds is believed for long
     constexpr Duration kSoon = std::chrono::minutes(1);
     std::uint64_t done = 0;
     TimePoint done_at = now_;
