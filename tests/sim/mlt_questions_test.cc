@@ -131,7 +131,9 @@ TEST(MltQuestions, SmallMessagesDoNotHurryThem) {
     direct.loses = [](const DataHeader& header) { return header.message == 0 && header.index >= 20; };
     EXPECT_TRUE(direct.post(40 * 1408) && direct.send(40 * 1408));
     for (int i = 0; i < 1000; ++i) {
-      if (others) EXPECT_TRUE(direct.post(64, 9) && direct.send(64, 9));
+      if (others) {
+        EXPECT_TRUE(direct.post(64, 9) && direct.send(64, 9));
+      }
       direct.run(microseconds(50));
     }
     direct.loses = {};
