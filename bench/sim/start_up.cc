@@ -80,6 +80,7 @@ Rows run_start_up(const Settings& settings) {
   Rows rows;
   for (const Path& path : paths) {
     for (const std::uint32_t bytes : {64u << 10, 256u << 10, 1u << 20, 4u << 20}) {
+      if (settings.length == Length::kQuick && bytes != 1u << 20) continue;
       settings.progress(fmt::format("{}, {} KiB", path.name, bytes / 1024));
       rows.push_back(row_of(path, bytes, 0, settings));
     }

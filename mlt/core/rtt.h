@@ -51,9 +51,9 @@ class RttEstimator {
   }
   // It took so long at least: makes more patient, and says nothing of the minimum.
   void at_least(Duration rtt, TimePoint now) {
-    if (!has_sample_ || rtt <= srtt_ || rtt > kMaxSample) return;
+    if (rtt <= Duration::zero() || rtt > kMaxSample) return;
     track_peak(rtt, now);
-    smooth(rtt);
+    if (has_sample_ && rtt > srtt_) smooth(rtt);
   }
 
   bool has_sample() const { return has_sample_; }

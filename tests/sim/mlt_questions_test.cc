@@ -171,7 +171,8 @@ TEST(MltQuestions, WhoWaitsForCreditLetsItsTimerRest) {
 }
 
 TEST(MltQuestions, CreditThatDidNotGrowIsNotTold) {
-  Endpoint endpoint(opted_in(), 1);
+  const Options options = opted_in();
+  Endpoint endpoint(options, 1);
   TimePoint now{seconds(1)};
   int acks = 0;
   for (std::uint32_t peer = 0; peer < 200; ++peer) {
