@@ -2,7 +2,6 @@
 // are new in each block, so how many of their paths meet the bad spine is drawn anew.
 #include "bench/sim/experiments.h"
 #include "bench/sim/testbed.h"
-#include "mlt/driver/driver_options.h"
 
 namespace clustar::bench::sim {
 namespace {
@@ -18,18 +17,10 @@ struct Arm {
   double loss;  // at the bad spine
 };
 
-// What the driver chooses for kernel UDP at MTU 1500.
-mlt::Options driver_options(std::uint8_t paths) {
-  transport::io::Capabilities wire;
-  wire.max_packet = 1471;
-  wire.paths = paths;
-  return mlt::driver::options_for(wire, static_cast<int>(kLineBps / 1'000'000), 0).value();
-}
-
 void message_times(const Arm& arm, std::uint32_t messages, std::uint64_t seed, std::vector<double>& times) {
   Setup setup;
   setup.hosts = 2 * kPairs;
-  setup.options = driver_options(arm.paths);
+  setup.options = driver_options(kLineBps, arm.paths);
   setup.base_rtt = setup.options.base_rtt;
   setup.buffer_bytes = 125'000;
   setup.mark_above = setup.buffer_bytes * 3 / 10;

@@ -5,7 +5,6 @@
 
 #include "bench/sim/experiments.h"
 #include "bench/sim/testbed.h"
-#include "mlt/driver/driver_options.h"
 
 namespace clustar::bench::sim {
 namespace {
@@ -24,16 +23,9 @@ struct Starts {
   double resent = 0;  // packets
 };
 
-mlt::Options options_of(const Path& path) {
-  transport::io::Capabilities wire;
-  wire.max_packet = 1471;
-  wire.paths = 8;
-  return mlt::driver::options_for(wire, static_cast<int>(path.bps / 1'000'000), 0).value();
-}
-
 void one_start(const Path& path, std::uint32_t bytes, double loss, std::uint64_t seed, Starts& starts) {
   Setup setup;
-  setup.options = options_of(path);
+  setup.options = driver_options(path.bps);
   setup.base_rtt = setup.options.base_rtt;
   setup.round_trip = path.round_trip;
   setup.line_bps = path.bps;
@@ -58,7 +50,7 @@ Row row_of(const Path& path, std::uint32_t bytes, double loss, const Settings& s
   double sum = 0;
   for (const double us : starts.us) sum += us;
   const double mean = sum / static_cast<double>(starts.us.size());
-  const double line = wire_bytes(bytes, options_of(path)) * 8e6 / static_cast<double>(path.bps);
+  const double line = wire_bytes(bytes, driver_options(path.bps)) * 8e6 / static_cast<double>(path.bps);
   Row row(fmt::format("{}, {} KiB", path.name, bytes / 1024), fmt::format("loss {} %", loss * 100));
   row.add("mean_us", mean).add("p99_us", quantile(starts.us, 0.99)).add("line_us", line);
   if (starts.lost > 0) row.add("resent_per_lost", starts.resent / starts.lost);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "mlt/driver/driver_options.h"
 #include "transport/base/rng.h"
 
 namespace clustar::bench::sim {
@@ -146,6 +147,13 @@ mlt::Receiver& Testbed::receiver(std::uint32_t lane) {
 void Testbed::done(const Done& what) {
   --outstanding_;
   if (handler_) handler_(what);
+}
+
+mlt::Options driver_options(std::uint64_t bps, std::uint8_t paths) {
+  transport::io::Capabilities wire;
+  wire.max_packet = 1471;
+  wire.paths = paths;
+  return mlt::driver::options_for(wire, static_cast<int>(bps / 1'000'000), 0).value();
 }
 
 double seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }

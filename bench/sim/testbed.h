@@ -92,6 +92,8 @@ class Testbed {
   std::uint64_t outstanding_ = 0;
 };
 
+// What the driver chooses for kernel UDP at MTU 1500 on a line of `bps`.
+mlt::Options driver_options(std::uint64_t bps, std::uint8_t paths = 8);
 double seconds(Duration duration);
 double microseconds(Duration duration);
 // Wire bytes of a message of `bytes` whose packets are sent once, as its receiver's link carries them.

@@ -7,7 +7,6 @@
 #include "bench/sim/experiments.h"
 #include "bench/sim/micro_bursts.h"
 #include "bench/sim/testbed.h"
-#include "mlt/driver/driver_options.h"
 
 namespace clustar::bench::sim {
 namespace {
@@ -38,12 +37,8 @@ struct Times {
   double packets = 0;
 };
 
-// What the driver chooses for kernel UDP at MTU 1500.
 mlt::Options options_of(const Line& line) {
-  transport::io::Capabilities wire;
-  wire.max_packet = 1471;
-  wire.paths = 8;
-  mlt::Options options = mlt::driver::options_for(wire, static_cast<int>(line.bps / 1'000'000), 0).value();
+  mlt::Options options = driver_options(line.bps);
   options.base_rtt = kTrip;
   return options;
 }

@@ -197,10 +197,8 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
   if (over || message->got.test(header.index)) {
     ++counters_.duplicates;
     track_lane(header, marked, now);
-    if (over) {
-      const bool was_due = message->telling.due();
-      message->telling.some(false, message->got, sent_of(header.message, *message));
-      tell(header.message, *message, was_due);
+    if (over && message->telling.some(false, message->got, sent_of(header.message, *message))) {
+      states_.push_back(header.message);
     }
     if (!over) arm_proven(*message, now);
     return {};
@@ -383,24 +381,15 @@ void Receiver::on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now) 
     message->decide_at = now;
     decide_at_ = std::min(decide_at_, now);
   }
-  const bool was_due = message->telling.due();
-  message->telling.answer(probe.window, message->packets);
-  tell(probe.message, *message, was_due);
+  if (message->telling.answer(probe.window, message->packets)) states_.push_back(probe.message);
 }
 
 SentRange Receiver::sent_of(std::uint32_t id, const Message& message) const {
-  const std::uint32_t first = message.tolerant ? first_index(secret_, id, message.packets) : 0;
-  return {message.packets, first, message.sent_known};
-}
-
-void Receiver::tell(std::uint32_t id, const Message& message, bool was_due) {
-  if (message.telling.due() && !was_due) states_.push_back(id);
+  return {message.packets, first_of(id, message), message.sent_known};
 }
 
 void Receiver::tell_all(std::uint32_t id, Message& message) {
-  const bool was_due = message.telling.due();
-  message.telling.all(message.packets);
-  tell(id, message, was_due);
+  if (message.telling.all(message.packets)) states_.push_back(id);
 }
 
 void Receiver::note_sent(std::uint32_t sent) {

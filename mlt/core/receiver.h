@@ -185,6 +185,7 @@ class Receiver {
   bool may_lose(const Message& message) const;
   void count_eligible(Message& message, LedgerBook& ledgers);
   Placement place(Message& message, const DataHeader& header, std::uint32_t payload, bool can_stage);
+  std::uint32_t first_of(std::uint32_t id, const Message& message) const;
   std::uint32_t order_of(const Message& message, std::uint32_t id, std::uint32_t index) const;
   std::uint32_t lane_number(const DataHeader& header);
   Lane& lane_of(const DataHeader& header) { return lanes_[lane_number(header)]; }
@@ -206,7 +207,6 @@ class Receiver {
   void settle(std::uint32_t below, std::uint32_t id);
   bool held(std::uint32_t id) const;
   SentRange sent_of(std::uint32_t id, const Message& message) const;
-  void tell(std::uint32_t id, const Message& message, bool was_due);
   void tell_all(std::uint32_t id, Message& message);
   State state_of(std::uint32_t id, Message& message);
   static void tell_window(Message& message, State& state);

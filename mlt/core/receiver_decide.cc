@@ -61,10 +61,8 @@ void Receiver::ask(std::uint32_t id, Message& message, TimePoint now) {
   if (credit <= 0 || credit < packet) return;  // it waits for credit, and says so itself
   // What has not begun may have its turn behind what has: the oldest speaks for all.
   if (message.sent_known == 0 && id != first_arriving()) return;
-  const bool was_due = message.telling.due();
   message.asks = true;
-  message.telling.some(true, message.got, sent_of(id, message));
-  tell(id, message, was_due);
+  if (message.telling.some(true, message.got, sent_of(id, message))) states_.push_back(id);
 }
 
 std::uint32_t Receiver::first_arriving() const {

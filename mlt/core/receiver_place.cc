@@ -34,8 +34,12 @@ Placement Receiver::place(Message& message, const DataHeader& header, std::uint3
   return {Placement::Kind::kStage, message.staging, staged_at, payload};
 }
 
+std::uint32_t Receiver::first_of(std::uint32_t id, const Message& message) const {
+  return message.tolerant ? first_index(secret_, id, message.packets) : 0;
+}
+
 std::uint32_t Receiver::order_of(const Message& message, std::uint32_t id, std::uint32_t index) const {
-  const std::uint32_t first = message.tolerant ? first_index(secret_, id, message.packets) : 0;
+  const std::uint32_t first = first_of(id, message);
   return index >= first ? index - first : index + message.packets - first;
 }
 
@@ -58,8 +62,7 @@ std::optional<Receiver::Staged> Receiver::staged(std::uint32_t receive, std::uin
   if (message.staging == kNone) return std::nullopt;
   for (std::uint32_t order = from; order < kStagedPackets; ++order) {
     if ((message.staged >> order & 1) == 0) continue;
-    const std::uint32_t first = message.tolerant ? first_index(secret_, posted.message, message.packets) : 0;
-    const std::uint32_t index = (first + order) % message.packets;
+    const std::uint32_t index = (first_of(posted.message, message) + order) % message.packets;
     return Staged{message.staging, order, order * message.segment, index * message.segment,
                   packet_bytes(index, message.bytes, message.segment)};
   }

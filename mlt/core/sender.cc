@@ -58,6 +58,7 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   message.sent = message.unscheduled = message.tolerated = 0;
   message.backoff = 0;
   message.touched_at = now;
+  message.next_answer = {};
   std::fill(message.passed.begin(), message.passed.end(), std::uint16_t{0});
   const bool reset = message.delivered.reset(packets) && message.in_flight.reset(packets) &&
                      message.resend.reset(packets) && message.stop_windows.reset(0) && message.important.reset(0);

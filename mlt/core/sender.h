@@ -112,7 +112,7 @@ class Sender {
     std::uint8_t backoff = 0;
     std::uint32_t asked = 0;                // packet from which on the next probe looks for one in doubt
     std::uint32_t lane = 0, on_lane = 0;    // of the latest first transmission, and how many went by it in a row
-    TimePoint touched_at{}, answered_at{};  // latest transmission or delivery; latest probe for a question
+    TimePoint touched_at{}, next_answer{};  // latest transmission or delivery; questions before it were answered
     bool done() const { return state == SendState::kStored || state == SendState::kOver; }  // nothing more to send
   };
   struct Record {  // one packet on its way

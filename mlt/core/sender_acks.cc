@@ -351,10 +351,10 @@ void Sender::take_state(const State& state, TimePoint now) {
   reconcile(state.message, state, now);
   // While something flies the probe proves nothing; but it tells what was sent, which is a request for credit.
   // A question comes in several windows: one probe answers them all.
-  const bool again = now - message.answered_at < rtt_.min_rtt() / 2;
-  if (state.asks && !again && ((message.open.tolerant && nothing_flies(message)) || lacks_credit(message))) {
+  if (state.asks && now >= message.next_answer &&
+      ((message.open.tolerant && nothing_flies(message)) || lacks_credit(message))) {
     make_probe_due(message);
-    message.answered_at = now;
+    message.next_answer = now + rtt_.min_rtt() / 2;
   }
   if (!state.stop) return;
   message.stop_windows.set(state.base / State::kWindow);

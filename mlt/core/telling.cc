@@ -1,6 +1,7 @@
 #include "mlt/core/telling.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace clustar::mlt {
 namespace {
@@ -14,27 +15,28 @@ bool SentRange::any_in_window(std::uint32_t base) const {
   return order < count || (count > 0 && first > base && first - base < State::kWindow);
 }
 
-void Telling::all(std::uint32_t packets) {
+bool Telling::all(std::uint32_t packets) {
   begin(0);
-  due_ = all_ = true;
+  all_ = true;
   skips_ = false;
   left_ = windows_of(packets);
+  return !std::exchange(due_, true);
 }
 
-void Telling::answer(std::uint32_t window, std::uint32_t packets) {
-  if (all_) return;
+bool Telling::answer(std::uint32_t window, std::uint32_t packets) {
+  if (all_) return false;
   begin(window * State::kWindow);
-  due_ = true;
   skips_ = false;  // what is all here the sender may not know
   left_ = std::min(windows_of(packets), kPerAnswer);
+  return !std::exchange(due_, true);
 }
 
-void Telling::some(bool growing, const PacketBitmap& got, const SentRange& sent) {
-  if (due_) return;
-  due_ = true;
+bool Telling::some(bool growing, const PacketBitmap& got, const SentRange& sent) {
+  if (std::exchange(due_, true)) return false;
   skips_ = windows_of(sent.packets) > kPerAnswer && growing;
   begin(next(base_, growing, got, sent).value_or(base_ < sent.packets ? base_ : 0));
   left_ = std::min(windows_of(sent.packets), kPerAnswer);
+  return true;
 }
 
 bool Telling::told(bool growing, const PacketBitmap& got, const SentRange& sent) {

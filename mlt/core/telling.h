@@ -23,6 +23,7 @@ struct SentRange {
 // the window on that the sender named, a question from where the one before ended, of a long message without those of
 // which all is here. What was not sent yet is left out, or it would fill the line; where that leaves nothing, one
 // window is told, for somebody waits for a word.
+// What begins to be due says true: the caller has to queue it, once.
 class Telling {
  public:
   static constexpr std::uint32_t kPerAnswer = 8;  // windows: all of most messages
@@ -31,10 +32,10 @@ class Telling {
   bool tells_all() const { return all_; }
   std::uint32_t base() const { return base_; }  // first packet of the window that is next
 
-  void all(std::uint32_t packets);
-  void answer(std::uint32_t window, std::uint32_t packets);
+  bool all(std::uint32_t packets);
+  bool answer(std::uint32_t window, std::uint32_t packets);
   // `growing`: the message is not over.
-  void some(bool growing, const PacketBitmap& got, const SentRange& sent);
+  bool some(bool growing, const PacketBitmap& got, const SentRange& sent);
   // The window at base() was told. False: it was the last.
   bool told(bool growing, const PacketBitmap& got, const SentRange& sent);
   void stop() { due_ = all_ = false; }

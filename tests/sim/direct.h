@@ -30,6 +30,15 @@ inline Options opted_in(Options options = {}) {
   return options;
 }
 
+// Opted in, with the driver's times for kernel UDP.
+inline Options as_for_a_kernel() {
+  Options options = opted_in();
+  options.base_rtt = std::chrono::microseconds(100);
+  options.probe_floor = std::chrono::milliseconds(2);
+  options.ask_cap = std::chrono::milliseconds(4);
+  return options;
+}
+
 class Direct {
  public:
   explicit Direct(const Options& given = opted_in()) : options(given), from(options, 1), to(options, 2) {

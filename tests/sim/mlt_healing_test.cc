@@ -16,12 +16,9 @@ using std::chrono::seconds;
 
 // As mlt/driver has them.
 Options long_messages() {
-  Options options = opted_in();
+  Options options = as_for_a_kernel();
   options.segment = 64;
   options.max_in_flight = 4096;
-  options.base_rtt = microseconds(100);
-  options.probe_floor = milliseconds(2);
-  options.ask_cap = milliseconds(4);
   return options;
 }
 

@@ -15,12 +15,9 @@ using std::chrono::seconds;
 
 // As mlt/driver has them.
 Options for_a_kernel() {
-  Options options = opted_in();
+  Options options = as_for_a_kernel();
   options.segment = 1368;
-  options.base_rtt = microseconds(100);
   options.gap_floor = microseconds(200);
-  options.probe_floor = milliseconds(2);
-  options.ask_cap = milliseconds(4);
   options.ack_delay = milliseconds(1);
   return options;
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/sanitized.h"
+#include "tests/sim/environment.h"
 #include "tests/sim/mlt_storm_adversary.h"
 #include "tests/sim/mlt_storm_host.h"
 #include "transport/sim/topology.h"
@@ -23,17 +24,12 @@ namespace clustar::mlt::test {
 namespace {
 
 using tests::kSanitized;
+using tests::number_from_environment;
 #ifdef __OPTIMIZE__
 constexpr std::uint64_t kMessages = kSanitized ? 10'000 : 100'000;
 #else
 constexpr std::uint64_t kMessages = 3'000;
 #endif
-
-// CLUSTAR_STORM_MESSAGES and CLUSTAR_STORM_SEED: a longer storm, or one seed again.
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 double in_ms(Duration duration) { return std::chrono::duration<double, std::milli>(duration).count(); }
 
@@ -235,8 +231,9 @@ void tell(const Outcome& sum, std::uint64_t seed, double seconds) {
 }
 
 TEST(MltStorm, WhatMustHoldHoldsInSpiteOfAnAdversary) {
-  const std::uint64_t messages = from_environment("CLUSTAR_STORM_MESSAGES", kMessages);
-  std::uint64_t seed = from_environment("CLUSTAR_STORM_SEED", 1);
+  // A longer storm, or one seed again.
+  const std::uint64_t messages = number_from_environment("CLUSTAR_STORM_MESSAGES", kMessages);
+  std::uint64_t seed = number_from_environment("CLUSTAR_STORM_SEED", 1);
   const bool each = std::getenv("CLUSTAR_STORM_EACH") != nullptr;  // a line for each seed
   const auto begun = std::chrono::steady_clock::now();
   double told = 0;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "tests/sanitized.h"
+#include "tests/sim/environment.h"
 #include "tests/sim/mlt_world.h"
 #include "transport/base/rng.h"
 
@@ -23,17 +23,12 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 using tests::kSanitized;
+using tests::number_from_environment;
 #ifdef __OPTIMIZE__
 constexpr std::uint64_t kMessages = kSanitized ? 10'000 : 100'000;
 #else
 constexpr std::uint64_t kMessages = 4'000;
 #endif
-
-// CLUSTAR_SWEEP_MESSAGES and CLUSTAR_SWEEP_SEED: a longer sweep, or one seed again.
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 struct Flow {
   std::uint32_t from;
@@ -364,8 +359,9 @@ class Trial {
 };
 
 TEST(MltSweep, WhatMustHoldHoldsForEverySeed) {
-  const std::uint64_t messages = from_environment("CLUSTAR_SWEEP_MESSAGES", kMessages);
-  std::uint64_t seed = from_environment("CLUSTAR_SWEEP_SEED", 1);
+  // A longer sweep, or one seed again.
+  const std::uint64_t messages = number_from_environment("CLUSTAR_SWEEP_MESSAGES", kMessages);
+  std::uint64_t seed = number_from_environment("CLUSTAR_SWEEP_SEED", 1);
   Outcome sum;
   for (; sum.messages < messages; ++seed) {
     const Outcome outcome = Trial(seed).go();
