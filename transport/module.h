@@ -6,21 +6,20 @@
 #include <memory>
 #include <string>
 
+#include "transport/api/context.h"
 #include "transport/api/transport.h"
 #include "transport/base/config.h"
-#include "transport/base/log.h"
-#include "transport/base/time.h"
 
 namespace clustar::transport {
 
 // What a module exports as the data object `clustar_module`. Module and plugin come from one build: C++ objects cross,
 // exceptions do not.
 struct ModuleEntry {
-  static constexpr std::uint32_t kAbi = 2;
+  static constexpr std::uint32_t kAbi = 3;
   std::uint32_t abi;
   std::uint32_t config_size;  // sizeof(Config), guards against mixed builds
   const char* version;        // CLUSTAR_VERSION
-  Result<std::unique_ptr<Transport>> (*create)(const Config&, const Clock&, const Log&);
+  Result<std::unique_ptr<Transport>> (*create)(const TransportContext&);
   // What else the module offers, by name. Who asks knows the type behind the name (mlt/driver/module_device.h). Null:
   // it has nothing of that name. What these functions make ends before the module is closed, as the transport does.
   using Function = void (*)();

@@ -21,7 +21,7 @@
 namespace clustar::transport {
 namespace {
 
-using Create = Result<Selection> (*)(const Config&, const Clock&, const Log&);
+using Create = Result<Selection> (*)(const TransportContext&);
 struct Backend {
   const char* name;
   Create create;           // null: a module
@@ -37,8 +37,8 @@ Result<Selection> selected(Module module, Result<std::unique_ptr<Transport>> tra
   return selection;
 }
 
-Result<Selection> create_tcp(const Config& config, const Clock& clock, const Log& log) {
-  return selected({}, tcp::TcpTransport::create(config, clock, log));
+Result<Selection> create_tcp(const TransportContext& context) {
+  return selected({}, tcp::TcpTransport::create(context));
 }
 
 // What opens mlt's devices; `module` holds the library that does, if one does.
@@ -74,7 +74,9 @@ mlt::driver::FindReach reach_finder(const Config& config, const Module& module) 
   };
 }
 
-Result<Selection> create_mlt(const Config& config, const Clock& clock, const Log& log) {
+Result<Selection> create_mlt(const TransportContext& context) {
+  const Config& config = context.config;
+  const Log& log = context.log;
   Module module;
   auto open = device_opener(config, module);
   if (!open) return tl::unexpected(open.error());
@@ -98,7 +100,7 @@ Result<Selection> create_mlt(const Config& config, const Clock& clock, const Log
     };
   }
   // `open` and what it opens belong to the transport, which goes before the module.
-  auto transport = mlt::driver::MltTransport::create(config, clock, log, std::move(*open), std::move(adjust),
+  auto transport = mlt::driver::MltTransport::create(config, context.clock, log, std::move(*open), std::move(adjust),
                                                      reach_finder(config, module));
   return selected(std::move(module), std::move(transport));
 }
@@ -129,7 +131,8 @@ Result<staged::MakeCopy> device_copies(Module& module) {
 }
 
 // GPU memory for a transport that does not reach it, where that was asked for. Error: it cannot be given.
-Result<void> stage_gpu_memory(Selection& selection, const Config& config, const Clock& clock, const Log& log) {
+Result<void> stage_gpu_memory(Selection& selection, const TransportContext& context) {
+  const Config& config = context.config;
   const bool wanted = config.gdr == "staged" || (config.gdr == "auto" && config.gdr_emulate);
   if (!wanted || staged::reaches_gpus(*selection.transport)) return {};
   staged::Options options;
@@ -140,7 +143,7 @@ Result<void> stage_gpu_memory(Selection& selection, const Config& config, const 
     options.make_copy = [](const gdr::MemoryRef&) -> Result<std::unique_ptr<gdr::DeviceCopy>> {
       return std::make_unique<gdr::EmulatedCopy>(gdr::EmulatedCopy::Options{});
     };
-    log.warn(
+    context.log.warn(
         fmt::format("CLUSTAR_GDR_EMULATE=1: {} says that it reaches GPU memory, and host memory plays it; for tests "
                     "without a GPU, never with real GPU memory",
                     selection.transport->name()));
@@ -156,28 +159,28 @@ Result<void> stage_gpu_memory(Selection& selection, const Config& config, const 
         "NCCL_NET_GDR_LEVEL=SYS (GDRDMA in its log)",
         selection.transport->name());
   }
-  selection.transport =
-      std::make_unique<staged::StagedTransport>(std::move(selection.transport), std::move(options), clock, log);
+  selection.transport = std::make_unique<staged::StagedTransport>(std::move(selection.transport), std::move(options),
+                                                                  context.clock, context.log);
   return {};
 }
 
-Result<Selection> make_own(const Backend& backend, const Config& config, const Clock& clock, const Log& log) {
-  if (backend.create != nullptr) return backend.create(config, clock, log);
-  if (std::string_view(backend.name) == "verbs" && config.ib_disable) {
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("{} = 1 forbids RDMA NICs; CLUSTAR_IB_DISABLE=0 allows them to clustar", config.disabled_by()));
+Result<Selection> make_own(const Backend& backend, const TransportContext& context) {
+  if (backend.create != nullptr) return backend.create(context);
+  if (std::string_view(backend.name) == "verbs" && context.config.ib_disable) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} = 1 forbids RDMA NICs; CLUSTAR_IB_DISABLE=0 allows them to clustar",
+                            context.config.disabled_by()));
   }
   auto module = Module::open(own_folder(), backend.name);
   if (!module) return tl::unexpected(module.error());
-  auto transport = module->entry().create(config, clock, log);
+  auto transport = module->entry().create(context);
   return selected(std::move(*module), std::move(transport));
 }
 
-Result<Selection> make(const Backend& backend, const Config& config, const Clock& clock, const Log& log) {
-  auto selection = make_own(backend, config, clock, log);
+Result<Selection> make(const Backend& backend, const TransportContext& context) {
+  auto selection = make_own(backend, context);
   if (!selection) return selection;
-  if (const auto staged = stage_gpu_memory(*selection, config, clock, log); !staged) {
+  if (const auto staged = stage_gpu_memory(*selection, context); !staged) {
     return tl::unexpected(staged.error());
   }
   return selection;
@@ -202,7 +205,8 @@ Result<void> check_faults(const Config& config) {
 
 }  // namespace
 
-Result<Selection> select_transport(const Config& config, const Clock& clock, const Log& log) {
+Result<Selection> select_transport(const TransportContext& context) {
+  const Config& config = context.config;
   if (const auto faults = check_faults(config); !faults) return tl::unexpected(faults.error());
   std::vector<std::string> refused;
   for (const Backend& backend : kBackends) {
@@ -222,7 +226,7 @@ Result<Selection> select_transport(const Config& config, const Clock& clock, con
       refused.push_back(fmt::format("{}: {}", backend.name, backend.not_chosen));
       continue;
     }
-    auto selection = make(backend, config, clock, log);
+    auto selection = make(backend, context);
     if (selection) {
       selection->refused = std::move(refused);
       return selection;

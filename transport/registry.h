@@ -6,10 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "transport/api/context.h"
 #include "transport/api/transport.h"
-#include "transport/base/config.h"
-#include "transport/base/log.h"
-#include "transport/base/time.h"
 #include "transport/module.h"
 
 namespace clustar::transport {
@@ -21,10 +19,10 @@ struct Selection {
   std::vector<std::string> refused;  // "verbs: <reason>" for each better or required transport that was not taken
 };
 
-// `clock` outlives the selection. Errors: a named or required transport that does not work here (with the reason),
-// none that does, or faults to inject (Config::inject_faults) that are no faults or not for mlt. With Config::gdr =
-// staged or Config::gdr_emulate a transport that does not reach GPU memory is wrapped (transport/staged); that this
-// cannot be done is a reason not to take it.
-Result<Selection> select_transport(const Config& config, const Clock& clock, const Log& log);
+// The context's clock outlives the selection. Errors: a named or required transport that does not work here (with the
+// reason), none that does, or faults to inject (Config::inject_faults) that are no faults or not for mlt. With
+// Config::gdr = staged or Config::gdr_emulate a transport that does not reach GPU memory is wrapped (transport/staged);
+// that this cannot be done is a reason not to take it.
+Result<Selection> select_transport(const TransportContext& context);
 
 }  // namespace clustar::transport

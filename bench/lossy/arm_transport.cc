@@ -48,7 +48,7 @@ Result<ArmTransport> make_transport(const Terms& terms, const Clock& clock, cons
   made.readable = std::make_shared<std::vector<int>>();
   const Config config = config_of(terms);
   if (terms.arm.carrier == Carrier::kClustarTcp) {
-    auto selected = transport::select_transport(config, clock, log);
+    auto selected = transport::select_transport({config, clock, log});
     if (!selected) return tl::unexpected(selected.error());
     made.selection = std::move(*selected);
     return made;

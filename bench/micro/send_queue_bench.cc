@@ -4,66 +4,86 @@
 #include <cstdint>
 #include <memory>
 
+#include "transport/api/send_policy.h"
 #include "transport/api/send_queue.h"
 
 namespace clustar::bench::micro {
 namespace {
 
-using transport::FifoOrder;
+using transport::FifoPolicy;
+using transport::Flow;
 using transport::FlowTag;
-using transport::SendOrder;
+using transport::SendPolicy;
 using transport::SendQueue;
 
-// Stands for a scheduler's order: least remaining bytes first.
-class ShortestFirst final : public SendOrder {
+// Stands for a scheduler that goes by attained bytes: eight levels, each ten times as long as the one before.
+class ByAttained final : public SendPolicy {
  public:
-  std::uint64_t rank(const FlowTag&, std::uint64_t remaining_bytes) const override { return remaining_bytes; }
+  Turn turn(const Flow& flow, TimePoint) override {
+    std::uint64_t rank = 0;
+    for (std::uint64_t bound = 10 << 20; flow.coflow_sent > bound && rank < 7; bound *= 10) ++rank;
+    return {.rank = rank};
+  }
 };
+// Each flow its share of the line.
+class Fair final : public SendPolicy {
+ public:
+  Turn turn(const Flow& flow, TimePoint) override { return {.share = 1 + flow.key.peer % 4}; }
+};
+
+constexpr TimePoint kNow = TimePoint(std::chrono::seconds(1));
 
 constexpr std::uint64_t kMessage = 1 << 20;
 constexpr std::uint64_t kChunk = 128 << 10;
 
-template <class Order>
+template <class Policy>
 void push_next_commit(benchmark::State& state) {
-  SendQueue queue(std::make_unique<Order>());
+  SendQueue queue(std::make_unique<Policy>());
   const auto lanes = static_cast<SendQueue::LaneId>(state.range(0));
   const std::int64_t waiting = state.range(1);
-  for (SendQueue::LaneId i = 0; i < lanes; ++i) queue.add_lane();
+  for (SendQueue::LaneId i = 0; i < lanes; ++i) queue.add_lane({.peer = i});
   std::uint64_t cookie = 0;
   SendQueue::LaneId lane = 0;
   const auto push = [&] {
-    queue.push(lane, cookie++, {}, kMessage);
+    FlowTag tag;
+    tag.coflow = 1 + cookie / 64;  // of a collective
+    queue.push(lane, cookie++, tag, kMessage, kNow);
     lane = (lane + 1) % lanes;
   };
   for (std::int64_t i = 0; i < waiting; ++i) push();
   for (auto _ : state) {
     push();
     for (bool sent = false; !sent;) {
-      const auto chunk = queue.next(kChunk);
+      const auto chunk = queue.next(kChunk, kNow);
       if (!chunk) {
         state.SkipWithError("a queue with messages offers none");
         return;
       }
-      queue.commit(*chunk);
+      queue.commit(*chunk, kNow);
       sent = chunk->last;
     }
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kMessage / kChunk));
 }
 // A lane is a connection, of which NCCL opens a few per channel and peer.
-BENCHMARK(push_next_commit<FifoOrder>)
+BENCHMARK(push_next_commit<FifoPolicy>)
     ->Name("send_queue/fifo_1MiB_in_8_chunks")
     ->ArgNames({"lanes", "waiting"})
     ->Args({1, 0})
     ->Args({8, 64})
     ->Args({64, 512})
     ->Args({512, 4096});
-BENCHMARK(push_next_commit<ShortestFirst>)
-    ->Name("send_queue/ranked_1MiB_in_8_chunks")
+BENCHMARK(push_next_commit<ByAttained>)
+    ->Name("send_queue/attained_1MiB_in_8_chunks")
     ->ArgNames({"lanes", "waiting"})
     ->Args({1, 0})
     ->Args({8, 64})
     ->Args({64, 512})
+    ->Args({512, 4096});
+BENCHMARK(push_next_commit<Fair>)
+    ->Name("send_queue/shares_1MiB_in_8_chunks")
+    ->ArgNames({"lanes", "waiting"})
+    ->Args({8, 64})
     ->Args({512, 4096});
 
 }  // namespace

@@ -20,7 +20,7 @@ using transport::Request;
 std::unique_ptr<transport::Transport> make(const Clock& clock, bool staged) {
   Config config;
   config.socket_ifname = "=lo";
-  auto plain = transport::tcp::TcpTransport::create(config, clock, Log());
+  auto plain = transport::tcp::TcpTransport::create({config, clock});
   if (!plain || !staged) return plain ? std::move(*plain) : nullptr;
   transport::staged::Options options;
   options.emulated = true;

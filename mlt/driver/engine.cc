@@ -42,7 +42,7 @@ Engine::Engine(Device device, const Options& options, std::string name, const Co
       sealing_(std::move(sealing)),
       writes_(device_.io->writer() ? std::make_unique<DeviceWrites>(*device_.io->writer()) : nullptr),
       core_(options_, seed),
-      queue_(std::make_unique<transport::FifoOrder>()),
+      queue_(std::make_unique<transport::FifoPolicy>()),
       waker_(std::move(waker)) {
   if (context_.mode != EngineMode::kInline) thread_ = std::thread([this] { run(); });
 }
@@ -117,7 +117,7 @@ void Engine::close(ConnectionId id) {
   for (const io::Landing landing : gone.landings) device_.io->cancel(landing);
   if (gone.end == End::kSends) {
     counters_.retransmissions += core_.sender(id).counters().retransmitted;
-    queue_.remove_lane(gone.lane);
+    queue_.remove_lane(gone.lane, context_.clock.now());
     std::erase(blocked_, gone.lane);
   }
   // What the device took may still read memory whose owner takes it back.
@@ -299,16 +299,16 @@ void Engine::handle_events(TimePoint now) {
 }
 
 void Engine::enqueue(ConnectionId id, std::uint32_t request, const transport::FlowTag& flow, std::uint64_t bytes) {
-  queue_.push(attached_[id].lane, request, flow, bytes);
+  queue_.push(attached_[id].lane, request, flow, bytes, context_.clock.now());
 }
 
 // What the core has not begun to send stays in the queue, where it can be ordered.
 void Engine::begin_sends(TimePoint now) {
-  while (const auto chunk = queue_.next(std::numeric_limits<std::uint64_t>::max())) {
+  while (const auto chunk = queue_.next(std::numeric_limits<std::uint64_t>::max(), now)) {
     Client* client = attached_[by_lane_[chunk->lane]].client;
     const auto request = static_cast<std::uint32_t>(chunk->cookie);
     if (client->may_begin(request)) {
-      queue_.commit(*chunk);  // first: a send that fails closes the connection, and its lane is gone
+      queue_.commit(*chunk, now);  // first: a send that fails closes the connection, and its lane is gone
       client->begin(request, now);
     } else {
       queue_.block(chunk->lane);

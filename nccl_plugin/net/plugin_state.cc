@@ -50,7 +50,7 @@ Result<void> PluginState::choose() {
   auto policy = LossPolicy::create(config_);
   if (!policy) return tl::unexpected(policy.error());
   policy_ = std::move(*policy);
-  auto selected = transport::select_transport(config_, clock_, log_);
+  auto selected = transport::select_transport({config_, clock_, log_});
   if (!selected) return tl::unexpected(selected.error());
   selection_ = std::move(*selected);
   return {};
@@ -151,6 +151,7 @@ transport::ChannelOptions CommContext::options() const {
   transport::ChannelOptions options;
   options.comm_id = init_.comm_id;
   options.traffic_class = init_.traffic_class;
+  options.job = static_cast<std::uint32_t>(plugin_->config().job);
   options.config = plugin_->config().shared_digests();
   const LossPolicy& policy = plugin_->policy();
   if (init_.knows_comm) {

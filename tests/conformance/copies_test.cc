@@ -28,7 +28,7 @@ class Copies : public MltBed {
   std::unique_ptr<Transport> create_tcp() {
     Config config;
     config.socket_ifname = "=lo";
-    return std::move(tcp::TcpTransport::create(config, clock_, Log()).value());
+    return std::move(tcp::TcpTransport::create({config, clock_}).value());
   }
 
  private:

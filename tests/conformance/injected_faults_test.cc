@@ -27,10 +27,10 @@ class InjectedFaults : public ::testing::Test {
     config.socket_family = "ipv4";
     config.engine = engine;
     config.inject_faults = faults;
-    return select_transport(config, clock_, Log([this](LogLevel level, const std::string& text) {
-                              const std::lock_guard lock(mutex_);
-                              if (level == LogLevel::kWarn) warnings_ += text + "\n";
-                            }));
+    return select_transport({config, clock_, Log([this](LogLevel level, const std::string& text) {
+                               const std::lock_guard lock(mutex_);
+                               if (level == LogLevel::kWarn) warnings_ += text + "\n";
+                             })});
   }
   static void transfer(Connection& connection, std::size_t size) {
     SendBuffer from(*connection.send, size, 1);

@@ -310,10 +310,10 @@ class StagedRegistry : public ::testing::Test {
     config.socket_ifname = "=lo";
     config.gdr = gdr;
     config.gdr_emulate = emulate;
-    return select_transport(config, clock_, Log([this](LogLevel level, const std::string& text) {
-                              const std::lock_guard lock(mutex_);
-                              if (level == LogLevel::kWarn) warnings_.push_back(text);
-                            }));
+    return select_transport({config, clock_, Log([this](LogLevel level, const std::string& text) {
+                               const std::lock_guard lock(mutex_);
+                               if (level == LogLevel::kWarn) warnings_.push_back(text);
+                             })});
   }
 
   SystemClock clock_;

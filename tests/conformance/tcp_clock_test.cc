@@ -37,7 +37,7 @@ class TcpClock : public ::testing::Test {
       const std::lock_guard lock(mutex_);
       if (level == LogLevel::kWarn) warnings_ += text + "\n";
     });
-    transport_ = std::move(tcp::TcpTransport::create(config, clock_, log).value());
+    transport_ = std::move(tcp::TcpTransport::create({config, clock_, log}).value());
   }
   std::string take_warnings() {
     const std::lock_guard lock(mutex_);

@@ -11,7 +11,7 @@ TransportUnderTest tcp(const std::string& name, const std::function<void(Config&
             Config config;
             config.socket_ifname = "=lo";
             change(config);
-            return tcp::TcpTransport::create(config, clock, std::move(log));
+            return tcp::TcpTransport::create({config, clock, std::move(log)});
           }};
 }
 

@@ -20,7 +20,7 @@ using namespace transport::conformance;
 std::unique_ptr<Transport> make_transport(const Clock& clock) {
   Config config;
   config.socket_ifname = "=wire";
-  return std::move(tcp::TcpTransport::create(config, clock, Log()).value());
+  return std::move(tcp::TcpTransport::create({config, clock}).value());
 }
 
 TEST(DeadHost, BothSurvivorsLearnOfItWithinThirtySeconds) {

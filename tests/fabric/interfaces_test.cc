@@ -9,7 +9,7 @@ namespace clustar::tests {
 namespace {
 
 std::unique_ptr<transport::Transport> tcp_transport(const Config& config, const Clock& clock) {
-  return std::move(transport::tcp::TcpTransport::create(config, clock, Log()).value());
+  return std::move(transport::tcp::TcpTransport::create({config, clock}).value());
 }
 
 TEST(Interfaces, SeveralNicsAreSeveralDevices) {

@@ -34,7 +34,7 @@ struct Target {
     Config config;
     config.socket_ifname = "=lo";
     config.socket_family = "ipv4";
-    transport = std::move(TcpTransport::create(config, clock, Log()).value());
+    transport = std::move(TcpTransport::create({config, clock}).value());
     listener = std::move(transport->listen(0, {}).value());
     info = HandleInfo::parse(listener->handle()).value();
   }

@@ -49,10 +49,12 @@ class FusingTransport final : public Transport {
 };
 
 // Does what it is told by settings that have another meaning elsewhere: the test needs none of its own then.
-Result<std::unique_ptr<Transport>> create(const Config& config, const Clock& clock, const Log& log) {
+Result<std::unique_ptr<Transport>> create(const TransportContext& context) {
+  const Config& config = context.config;
+  const Log& log = context.log;
   if (config.tcp_sockets == 13) return fail(ErrorCode::kUnavailable, "no device of this kind");
   log.info("the test module was asked for a transport");
-  auto tcp = tcp::TcpTransport::create(config, clock, log);
+  auto tcp = tcp::TcpTransport::create(context);
   if (tcp && config.ib_hca == "device-memory") {
     return tests::with_device_memory(std::move(*tcp), gdr::kAnyKind, "by the test module", false, log);
   }

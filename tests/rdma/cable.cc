@@ -24,7 +24,7 @@ Result<std::unique_ptr<Cable>> Cable::make(const Change& change, Log log) {
   // A dead peer is found out by other means; what the emulated network delays must not end a connection.
   settings.retry.timeout = 16;
   change(settings);
-  auto inner = VerbsTransport::create(settings, clock, std::move(log));
+  auto inner = VerbsTransport::create(settings, {config, clock, std::move(log)});
   if (!inner) return tl::unexpected(inner.error());
   std::unique_ptr<Cable> made(new Cable(std::move(*inner)));
   made->connects_ = made->devices()[0].name == "rxe_a" ? 0 : 1;

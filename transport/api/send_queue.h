@@ -1,4 +1,4 @@
-// The send queue of one NIC: every transport takes its next bytes from here, so that a scheduler sees, and orders, all
+// The send queue of one NIC: transports take their next bytes from here, so that the NIC's policy sees, and orders, all
 // that waits. Pure: no socket, clock, thread; the owner locks.
 #pragma once
 
@@ -6,29 +6,25 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "transport/api/flow_table.h"
 #include "transport/api/flow_tag.h"
+#include "transport/api/send_policy.h"
+#include "transport/base/time.h"
 
 namespace clustar::transport {
-
-// Smaller rank goes first; equal ranks go in arrival order. Must be a function of its arguments and of the order's own
-// state only; after that state changed, the owner calls SendQueue::reorder(). FlowTag::loss is nothing to order by: the
-// queue does not keep it, and rank() sees none.
-class SendOrder {
- public:
-  virtual ~SendOrder() = default;
-  virtual std::uint64_t rank(const FlowTag& flow, std::uint64_t remaining_bytes) const = 0;
-};
-
-class FifoOrder final : public SendOrder {
- public:
-  std::uint64_t rank(const FlowTag&, std::uint64_t) const override { return 0; }
-};
 
 class SendQueue {
  public:
   using LaneId = std::uint32_t;  // a lane = one connection: what can be blocked as a whole
+
+  // What a connection's flows have in common.
+  struct LaneFacts {
+    std::uint32_t peer = 0;  // FlowKey::peer
+    std::uint32_t job = 0;   // FlowKey::job
+  };
 
   struct Chunk {
     LaneId lane;
@@ -37,29 +33,38 @@ class SendQueue {
     std::uint64_t length;  // 0 only for an empty message
     bool last;
     std::uint32_t item;  // for commit()
+
+    // At most so many bytes (> 0) of it.
+    void shorten(std::uint64_t most) {
+      if (length <= most) return;
+      length = most;
+      last = false;
+    }
   };
 
-  explicit SendQueue(std::unique_ptr<SendOrder> order);
+  explicit SendQueue(std::unique_ptr<SendPolicy> policy) : flows_(std::move(policy)) {}
 
-  LaneId add_lane();
+  LaneId add_lane() { return add_lane(LaneFacts{}); }
+  LaneId add_lane(const LaneFacts& facts);
   // Forgets the lane and all that it queued. The id may be given out again.
-  void remove_lane(LaneId lane);
+  void remove_lane(LaneId lane, TimePoint now);
 
-  void push(LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes);
+  void push(LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes, TimePoint now);
 
-  // The next chunk, at most `max_chunk` (> 0) bytes, of the first message whose lane is not blocked. Nothing changes
-  // until commit(); asking again gives the same answer.
-  std::optional<Chunk> next(std::uint64_t max_chunk) const;
-  // `chunk` is the answer of the latest next(): it was handed to the network.
-  void commit(const Chunk& chunk);
+  // The next chunk, at most `max_chunk` (> 0) bytes, of the first message whose lane is not blocked and whose flow is
+  // not held back. Nothing changes until commit(); asking again at the same time gives the same answer.
+  std::optional<Chunk> next(std::uint64_t max_chunk, TimePoint now);
+  // `chunk` is the answer of the latest next(), or shorter: it was handed to the network.
+  void commit(const Chunk& chunk, TimePoint now);
+  // When the first flow that is held back may go, whatever else waits; max(): none is.
+  TimePoint next_release() const { return flows_.next_release(); }
 
   // A blocked lane is passed over: back-pressure of one connection never holds up the others.
   void block(LaneId lane);
   void unblock(LaneId lane);
 
-  void set_order(std::unique_ptr<SendOrder> order);
-  void reorder();
-
+  // False: by arrival, and nothing waits for a turn (SendPolicy::orders).
+  bool orders() const { return flows_.orders(); }
   std::size_t size() const { return size_; }
   std::uint64_t queued_bytes() const { return queued_bytes_; }
 
@@ -67,42 +72,51 @@ class SendQueue {
   static constexpr std::uint32_t kNone = 0xffffffff;
   struct Item {
     LaneId lane = 0;
-    std::uint8_t traffic_class = 0;
+    FlowTable::FlowId flow = 0;
     std::uint64_t cookie = 0;
-    std::uint64_t coflow = 0;
-    std::uint64_t coflow_bytes = 0;
     std::uint64_t bytes = 0;
     std::uint64_t sent = 0;
-    std::uint64_t rank = 0;
+    std::uint64_t rank = 0;  // of its flow, when it was linked
     std::uint64_t arrival = 0;
-    std::uint32_t prev = kNone;
-    std::uint32_t next = kNone;
-
-    FlowTag flow() const { return {traffic_class, coflow, coflow_bytes}; }
+    bool used = false;
+    bool linked = false;                           // in its lane; else its flow is held back
+    std::uint32_t prev = kNone, next = kNone;      // in its lane
+    std::uint32_t earlier = kNone, later = kNone;  // of its flow
   };
   // Each lane keeps its items in sending order; ready_ is a heap of the lanes that are neither blocked nor empty, by
-  // their first items, so thousands of connections cost a logarithm and the others nothing.
+  // their first items, so thousands of connections cost a logarithm and the others nothing. Within a rank, flows share
+  // by their ties, which only grow: a lane's `tie` may be too small, and is mended when it comes to the top.
   struct Lane {
     bool used = false;
     bool blocked = false;
+    LaneFacts facts;
     std::uint32_t head = kNone;
     std::uint32_t tail = kNone;
     std::uint32_t ready_at = kNone;  // its place in the heap
+    std::uint64_t tie = 0;
   };
 
   bool goes_before(std::uint32_t a, std::uint32_t b) const;
   void link(std::uint32_t index);
   void unlink(std::uint32_t index);
-  void erase(std::uint32_t index);
+  void erase(std::uint32_t index, TimePoint now);
+  void join_flow(std::uint32_t index);
+  void leave_flow(std::uint32_t index);
+  void move_flow(FlowTable::FlowId flow);
+  bool mend_top();
   void update_ready(LaneId lane);
   bool lane_before(LaneId a, LaneId b) const;
   void put(std::size_t place, LaneId lane);
   void sift_up(std::size_t place);
   void sift_down(std::size_t place);
 
-  std::unique_ptr<SendOrder> order_;
+  FlowTable flows_;
   std::vector<Item> items_;  // slab
   std::vector<std::uint32_t> free_items_;
+  struct Ends {
+    std::uint32_t first = kNone, last = kNone;
+  };
+  std::vector<Ends> of_flow_;  // its items, by FlowId
   std::vector<Lane> lanes_;
   std::vector<LaneId> ready_;  // heap: parent of i is (i - 1) / 2, children go after it
   std::uint64_t next_arrival_ = 0;

@@ -63,6 +63,7 @@ struct ChannelOptions {
   std::uint32_t max_tolerance_ppm = 0;
   // NCCL's rank in the communicator, for messages; -1 = unknown.
   int rank = -1;
+  std::uint32_t job = 0;  // FlowKey::job
   // Both ends say the same, else it is not connected; the error names the setting and both ranks.
   SharedDigests config{};
 };

@@ -133,6 +133,9 @@ std::vector<Key> all_keys() {
       bytes_key("tcp_chunk_bytes", &Config::tcp_chunk_bytes, 4 << 10, 64 << 20),
       bytes_key("tcp_notsent_bytes", &Config::tcp_notsent_bytes, 0, 1 << 30),
       text_key("tcp_congestion", &Config::tcp_congestion, "a name in tcp_available_congestion_control"),
+      choice_key("send_order", &Config::send_order, {"fifo", "class"}),
+      number_key("send_ahead_us", &Config::send_ahead_us, 0, 100'000, " (microseconds of the line; 0: no bound)"),
+      number_key("job", &Config::job, 0, std::numeric_limits<int>::max()),
       choice_key("engine", &Config::engine, {"auto", "inline", "thread"}),
       {"psk_file", "the path of a file that only its owner may read",
        [](Config& config, const std::string& text) {

@@ -70,6 +70,14 @@ struct Config {
   // For tests without a GPU: host memory plays GPU memory. Every transport offers it, NCCL is asked to flush, and
   // nothing may touch it but what could touch a GPU's.
   bool gdr_emulate = false;
+  // Who goes first at a NIC: fifo (by arrival) | class (by the communicators' trafficClass, the larger first,
+  // strictly).
+  std::string send_order = "fifo";
+  // Under an order other than fifo: what the line carries in so many microseconds, and 16 KiB, may be handed to the
+  // kernel or the NIC, where nothing overtakes it any more, 0 .. 100000; 0 = no bound.
+  int send_ahead_us = 20;
+  // Number of the training job that this process belongs to, for orders that tell jobs apart, 0 .. 2147483647.
+  int job = 0;
   // Who moves mlt's bytes: inline (callers only), thread, or auto: callers, and a thread when they are silent.
   std::string engine = "auto";
   // File with the secret that all ranks share; with it only transports that protect every packet may be used. Empty: no

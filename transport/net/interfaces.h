@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,8 @@ struct Interface {
   std::vector<Address> addresses;  // ports 0; the preferred family first; never empty
   int speed_mbps = 0;
   std::string pci_path;  // empty = not a PCI device
+
+  std::uint64_t bytes_per_second() const { return static_cast<std::uint64_t>(speed_mbps) * 1'000'000 / 8; }
 };
 
 // NCCL's syntax of NCCL_SOCKET_IFNAME: "eth,ib" prefixes; "=eth0" exact names; "^docker" all but these prefixes;

@@ -89,6 +89,13 @@ Address Address::with_port(std::uint16_t port) const {
   return Address(changed);
 }
 
+std::uint32_t Address::host_number() const {
+  const Endpoint all = endpoint();
+  std::uint32_t hash = 2166136261u;  // FNV-1a
+  for (const std::byte byte : all.address) hash = (hash ^ std::to_integer<std::uint32_t>(byte)) * 16777619u;
+  return hash;
+}
+
 std::string Address::to_string() const {
   const Endpoint shown = endpoint();
   char text[INET6_ADDRSTRLEN] = "?";

@@ -29,6 +29,8 @@ class Address {
   Endpoint endpoint() const;
   Address with_port(std::uint16_t port) const;
   std::string to_string() const;  // 10.0.0.1:4711, [fd00::1]:4711
+  // Alike for all ports of a host; as good as never for two hosts.
+  std::uint32_t host_number() const;
 
  private:
   sockaddr_storage storage_{};

@@ -42,7 +42,7 @@ Result<std::unique_ptr<TcpPendingConnect>> TcpPendingConnect::start(Nic& nic, co
     return tl::unexpected(same.error());
   }
   handshake::Dial dial(nic.context().clock, std::move(caller), std::move(*endpoints));
-  return std::unique_ptr<TcpPendingConnect>(new TcpPendingConnect(nic, invitation.token, std::move(dial)));
+  return std::unique_ptr<TcpPendingConnect>(new TcpPendingConnect(nic, invitation.token, channel.job, std::move(dial)));
 }
 
 Result<std::unique_ptr<SendChannel>> TcpPendingConnect::poll() {
@@ -53,7 +53,8 @@ Result<std::unique_ptr<SendChannel>> TcpPendingConnect::poll() {
   net::Socket control = std::move(sockets.front());
   sockets.erase(sockets.begin());
   const std::string peer = fmt::format("{} (from {})", dial_.remote().to_string(), nic_.interface().name);
-  return std::make_unique<TcpSendChannel>(nic_, std::move(control), std::move(sockets), peer);
+  const SendQueue::LaneFacts facts{dial_.remote().host_number(), job_};
+  return std::make_unique<TcpSendChannel>(nic_, facts, std::move(control), std::move(sockets), peer);
 }
 
 Result<bool> TcpPendingConnect::welcomed() {

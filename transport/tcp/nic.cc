@@ -7,12 +7,12 @@
 
 namespace clustar::transport::tcp {
 
-Nic::Nic(net::Interface interface, const Context& context)
-    : interface_(std::move(interface)), context_(context), queue_(std::make_unique<FifoOrder>()) {}
+Nic::Nic(net::Interface interface, const Context& context, std::unique_ptr<SendPolicy> policy)
+    : interface_(std::move(interface)), context_(context), queue_(std::move(policy)) {}
 
-SendQueue::LaneId Nic::attach(TcpSendChannel* channel) {
+SendQueue::LaneId Nic::attach(TcpSendChannel* channel, const SendQueue::LaneFacts& facts) {
   const std::lock_guard lock(mutex_);
-  const SendQueue::LaneId lane = queue_.add_lane();
+  const SendQueue::LaneId lane = queue_.add_lane(facts);
   if (lane >= lanes_.size()) lanes_.resize(lane + 1);
   lanes_[lane] = channel;
   return lane;
@@ -20,25 +20,26 @@ SendQueue::LaneId Nic::attach(TcpSendChannel* channel) {
 
 void Nic::detach(SendQueue::LaneId lane) {
   const std::lock_guard lock(mutex_);
-  queue_.remove_lane(lane);
+  queue_.remove_lane(lane, context_.clock.now());
   lanes_[lane] = nullptr;
 }
 
 void Nic::push(SendQueue::LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes) {
-  queue_.push(lane, cookie, flow, bytes);
+  queue_.push(lane, cookie, flow, bytes, context_.clock.now());
 }
 
 void Nic::pump() {
   deferred_.store(false, std::memory_order_relaxed);
   deferred_bytes_ = deferred_messages_ = 0;
   std::uint64_t moved = 0;
+  const TimePoint now = context_.clock.now();
   while (moved < kPumpBytes) {
-    const auto first = queue_.next(context_.settings.chunk_bytes);
-    if (!first) break;
-    TcpSendChannel* channel = lanes_[first->lane];
-    const auto chunk = queue_.next(channel->chunk_limit(first->cookie));
+    auto chunk = queue_.next(context_.settings.chunk_bytes, now);
+    if (!chunk) break;
+    TcpSendChannel* channel = lanes_[chunk->lane];
+    chunk->shorten(channel->chunk_limit(chunk->cookie));
     if (channel->start_chunk(*chunk)) {
-      queue_.commit(*chunk);
+      queue_.commit(*chunk, now);
       moved += chunk->length;
       if (touched_.empty() || touched_.back() != channel) touched_.push_back(channel);
     } else {

@@ -27,13 +27,13 @@ struct Context {
 
 class Nic {
  public:
-  Nic(net::Interface interface, const Context& context);
+  Nic(net::Interface interface, const Context& context, std::unique_ptr<SendPolicy> policy);
 
   const net::Interface& interface() const { return interface_; }
   const Context& context() const { return context_; }
   std::mutex& mutex() { return mutex_; }
 
-  SendQueue::LaneId attach(TcpSendChannel* channel);
+  SendQueue::LaneId attach(TcpSendChannel* channel, const SendQueue::LaneFacts& facts);
   void detach(SendQueue::LaneId lane);
 
   // The following need mutex() held.

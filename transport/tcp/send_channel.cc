@@ -11,7 +11,8 @@
 
 namespace clustar::transport::tcp {
 
-TcpSendChannel::TcpSendChannel(Nic& nic, net::Socket control, std::vector<net::Socket> data, std::string peer)
+TcpSendChannel::TcpSendChannel(Nic& nic, const SendQueue::LaneFacts& facts, net::Socket control,
+                               std::vector<net::Socket> data, std::string peer)
     : nic_(nic),
       anchor_(std::make_shared<Anchor>(Anchor{nic, this})),
       control_(std::move(control)),
@@ -25,7 +26,7 @@ TcpSendChannel::TcpSendChannel(Nic& nic, net::Socket control, std::vector<net::S
     requests_[i].index = i;
     free_requests_.push_back(i);
   }
-  lane_ = nic_.attach(this);
+  lane_ = nic_.attach(this, facts);
 }
 
 TcpSendChannel::~TcpSendChannel() {

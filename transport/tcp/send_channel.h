@@ -22,7 +22,8 @@ namespace clustar::transport::tcp {
 
 class TcpSendChannel final : public SendChannel {
  public:
-  TcpSendChannel(Nic& nic, net::Socket control, std::vector<net::Socket> data, std::string peer);
+  TcpSendChannel(Nic& nic, const SendQueue::LaneFacts& facts, net::Socket control, std::vector<net::Socket> data,
+                 std::string peer);
   ~TcpSendChannel() override;
 
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;

@@ -30,14 +30,16 @@ DeviceProperties describe(const net::Interface& interface, std::size_t index) {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> TcpTransport::create(const Config& config, const Clock& clock, Log log) {
-  std::unique_ptr<TcpTransport> transport(new TcpTransport(config, clock, std::move(log)));
+Result<std::unique_ptr<Transport>> TcpTransport::create(const TransportContext& context) {
+  std::unique_ptr<TcpTransport> transport(new TcpTransport(context));
   const Settings& settings = transport->context_.settings;
   auto interfaces = net::find_interfaces(settings.interface_filter, settings.family);
   if (!interfaces) return tl::unexpected(interfaces.error());
+  const auto policies = policies_of(context);
   for (net::Interface& interface : *interfaces) {
     transport->properties_.push_back(describe(interface, transport->nics_.size()));
-    transport->nics_.push_back(std::make_unique<Nic>(std::move(interface), transport->context_));
+    auto policy = policies->make({interface.name, interface.bytes_per_second()});
+    transport->nics_.push_back(std::make_unique<Nic>(std::move(interface), transport->context_, std::move(policy)));
   }
   return transport;
 }

@@ -5,18 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "transport/api/context.h"
 #include "transport/api/transport.h"
-#include "transport/base/config.h"
-#include "transport/base/log.h"
-#include "transport/base/time.h"
 #include "transport/tcp/nic.h"
 
 namespace clustar::transport::tcp {
 
 class TcpTransport final : public Transport {
  public:
-  // `clock` outlives the transport. Error: no usable interface.
-  static Result<std::unique_ptr<Transport>> create(const Config& config, const Clock& clock, Log log);
+  // Error: no usable interface.
+  static Result<std::unique_ptr<Transport>> create(const TransportContext& context);
 
   const char* name() const override { return "tcp"; }
   std::span<const DeviceProperties> devices() const override { return properties_; }
@@ -26,7 +24,8 @@ class TcpTransport final : public Transport {
   std::string summary() const override;
 
  private:
-  TcpTransport(const Config& config, const Clock& clock, Log log) : context_{Settings(config), clock, std::move(log)} {}
+  explicit TcpTransport(const TransportContext& context)
+      : context_{Settings(context.config), context.clock, context.log} {}
 
   Result<Nic*> nic(int device);
 

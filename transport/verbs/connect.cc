@@ -25,7 +25,7 @@ Result<std::unique_ptr<VerbsPendingConnect>> VerbsPendingConnect::start(Nic& nic
   if (!endpoints) return tl::unexpected(endpoints.error());
   handshake::Dial dial(nic.context().clock, std::move(caller), std::move(*endpoints));
   return std::unique_ptr<VerbsPendingConnect>(
-      new VerbsPendingConnect(nic, invitation->token, channel.traffic_class, std::move(dial)));
+      new VerbsPendingConnect(nic, invitation->token, channel, std::move(dial)));
 }
 
 Result<std::unique_ptr<SendChannel>> VerbsPendingConnect::poll() {
@@ -43,7 +43,8 @@ Result<std::unique_ptr<SendChannel>> VerbsPendingConnect::poll() {
   net::Socket control = std::move(dial_.take_sockets().front());
   net::write_some(control.fd(), std::span(&kReady, 1));
   const std::string peer = fmt::format("{} (from {})", dial_.remote().to_string(), nic_.name());
-  return std::make_unique<VerbsSendChannel>(nic_, std::move(wiring_), std::move(control), peer);
+  const SendQueue::LaneFacts facts{dial_.remote().host_number(), channel_.job};
+  return std::make_unique<VerbsSendChannel>(nic_, facts, std::move(wiring_), std::move(control), peer);
 }
 
 Result<bool> VerbsPendingConnect::welcomed() {
@@ -56,7 +57,7 @@ Result<bool> VerbsPendingConnect::welcomed() {
   if (!welcome || welcome->contact.queue_pairs.size() > Wiring::pairs_of(nic_)) {
     return tl::unexpected(dial_.another_protocol());
   }
-  if (const auto started = wiring_->start(welcome->contact, traffic_class_); !started) {
+  if (const auto started = wiring_->start(welcome->contact, channel_.traffic_class); !started) {
     return tl::unexpected(started.error());
   }
   return true;

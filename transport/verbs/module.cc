@@ -36,8 +36,8 @@ auto contained(Call&& call) -> decltype(call()) {
   }
 }
 
-Result<std::unique_ptr<Transport>> create(const Config& config, const Clock& clock, const Log& log) {
-  return contained([&] { return VerbsTransport::create(config, clock, log); });
+Result<std::unique_ptr<Transport>> create(const TransportContext& context) {
+  return contained([&] { return VerbsTransport::create(context); });
 }
 
 Result<void> check_devices(const Config& config) {

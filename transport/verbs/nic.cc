@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -30,7 +31,7 @@ gdr::PageSizes pages_of(const DeviceMemory& memory) {
 
 }  // namespace
 
-Nic::Nic(std::vector<Port> ports, net::Interface control, const Context& context)
+Nic::Nic(std::vector<Port> ports, net::Interface control, const Context& context, std::unique_ptr<SendPolicy> policy)
     : ports_(std::move(ports)),
       device_memory_(find_device_memory(ports_, context.settings)),
       registrar_(ports_, device_memory_, context.log),
@@ -38,7 +39,7 @@ Nic::Nic(std::vector<Port> ports, net::Interface control, const Context& context
       states_(ports_.size()),
       control_(std::move(control)),
       context_(context),
-      queue_(std::make_unique<FifoOrder>()) {
+      queue_(std::move(policy)) {
   first_retries_ = count_retries();
 }
 
@@ -127,9 +128,9 @@ std::optional<std::string> Nic::trouble(std::size_t port) const {
   return link_state(port);
 }
 
-SendQueue::LaneId Nic::attach(VerbsSendChannel* channel) {
+SendQueue::LaneId Nic::attach(VerbsSendChannel* channel, const SendQueue::LaneFacts& facts) {
   const std::lock_guard lock(mutex_);
-  const SendQueue::LaneId lane = queue_.add_lane();
+  const SendQueue::LaneId lane = queue_.add_lane(facts);
   if (lane >= lanes_.size()) lanes_.resize(lane + 1);
   lanes_[lane] = channel;
   return lane;
@@ -137,18 +138,19 @@ SendQueue::LaneId Nic::attach(VerbsSendChannel* channel) {
 
 void Nic::detach(SendQueue::LaneId lane) {
   const std::lock_guard lock(mutex_);
-  queue_.remove_lane(lane);
+  queue_.remove_lane(lane, context_.clock.now());
   lanes_[lane] = nullptr;
 }
 
 void Nic::pump() {
+  const TimePoint now = context_.clock.now();
   for (;;) {
-    const auto first = queue_.next(1);
-    if (!first) return;
-    VerbsSendChannel* const channel = lanes_[first->lane];
-    const auto chunk = queue_.next(channel->chunk_limit(first->cookie));
+    auto chunk = queue_.next(std::numeric_limits<std::uint64_t>::max(), now);
+    if (!chunk) return;
+    VerbsSendChannel* const channel = lanes_[chunk->lane];
+    chunk->shorten(channel->chunk_limit(chunk->cookie));
     if (channel->start_chunk(*chunk)) {
-      queue_.commit(*chunk);
+      queue_.commit(*chunk, now);
     } else {
       queue_.block(chunk->lane);
     }

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -33,12 +34,13 @@ struct Context {
   Settings settings;
   const Clock& clock;
   Log log;
+  std::shared_ptr<SendPolicies> policies;
 };
 
 class Nic {
  public:
   // `control`: where its listeners' control connections are. 1 .. kMaxPorts ports.
-  Nic(std::vector<Port> ports, net::Interface control, const Context& context);
+  Nic(std::vector<Port> ports, net::Interface control, const Context& context, std::unique_ptr<SendPolicy> policy);
 
   const std::vector<Port>& ports() const { return ports_; }
   const net::Interface& control() const { return control_; }
@@ -67,11 +69,11 @@ class Nic {
   std::optional<std::string> trouble(std::size_t port) const;
 
   std::mutex& mutex() { return mutex_; }
-  SendQueue::LaneId attach(VerbsSendChannel* channel);
+  SendQueue::LaneId attach(VerbsSendChannel* channel, const SendQueue::LaneFacts& facts);
   void detach(SendQueue::LaneId lane);
   // The following need mutex() held.
   void push(SendQueue::LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes) {
-    queue_.push(lane, cookie, flow, bytes);
+    queue_.push(lane, cookie, flow, bytes, context_.clock.now());
   }
   void unblock(SendQueue::LaneId lane) { queue_.unblock(lane); }
   // Hands chunks to queue pairs in the queue's order until all is posted or every lane with work is blocked.

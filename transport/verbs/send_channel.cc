@@ -28,8 +28,8 @@ std::uint32_t peek(const std::byte* memory) {
 
 }  // namespace
 
-VerbsSendChannel::VerbsSendChannel(Nic& nic, std::unique_ptr<Wiring> wiring, net::Socket control,
-                                   const std::string& peer)
+VerbsSendChannel::VerbsSendChannel(Nic& nic, const SendQueue::LaneFacts& facts, std::unique_ptr<Wiring> wiring,
+                                   net::Socket control, const std::string& peer)
     : nic_(nic),
       anchor_(std::make_shared<Anchor>(Anchor{nic, this})),
       peer_(wiring->peer()),
@@ -44,7 +44,7 @@ VerbsSendChannel::VerbsSendChannel(Nic& nic, std::unique_ptr<Wiring> wiring, net
     requests_[i].index = i;
     free_requests_.push_back(i);
   }
-  lane_ = nic_.attach(this);
+  lane_ = nic_.attach(this, facts);
 }
 
 VerbsSendChannel::~VerbsSendChannel() {

@@ -26,7 +26,8 @@ namespace clustar::transport::verbs {
 
 class VerbsSendChannel final : public SendChannel {
  public:
-  VerbsSendChannel(Nic& nic, std::unique_ptr<Wiring> wiring, net::Socket control, const std::string& peer);
+  VerbsSendChannel(Nic& nic, const SendQueue::LaneFacts& facts, std::unique_ptr<Wiring> wiring, net::Socket control,
+                   const std::string& peer);
   ~VerbsSendChannel() override;
 
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;

@@ -36,12 +36,13 @@ std::vector<DeviceProperties> describe(const std::vector<UsablePort>& ports, con
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> VerbsTransport::create(const Config& config, const Clock& clock, Log log) {
-  return create(Settings(config), clock, std::move(log));
+Result<std::unique_ptr<Transport>> VerbsTransport::create(const TransportContext& context) {
+  return create(Settings(context.config), context);
 }
 
-Result<std::unique_ptr<VerbsTransport>> VerbsTransport::create(const Settings& settings, const Clock& clock, Log log) {
-  std::unique_ptr<VerbsTransport> made(new VerbsTransport(settings, clock, std::move(log)));
+Result<std::unique_ptr<VerbsTransport>> VerbsTransport::create(const Settings& settings,
+                                                               const TransportContext& context) {
+  std::unique_ptr<VerbsTransport> made(new VerbsTransport(settings, context));
   const auto search = search_ports(settings);
   if (!search) return tl::unexpected(search.error());
   auto interfaces = net::find_interfaces(settings.interface_filter, settings.family);
@@ -59,7 +60,7 @@ Result<std::unique_ptr<VerbsTransport>> VerbsTransport::create(const Settings& s
     if (!found.warning.empty()) made->context_.log.warn("verbs: " + found.warning);
     std::vector<Port> one;
     one.push_back(std::move(*port));
-    made->nics_.push_back(std::make_unique<Nic>(std::move(one), made->control_, made->context_));
+    made->nics_.push_back(made->make_nic(std::move(one)));
     usable.push_back(found);
   }
   if (!made->nics_.empty() && made->nics_.front()->device_memory().facts.emulated) {
@@ -93,6 +94,13 @@ Result<std::vector<Port>> VerbsTransport::open_ports(std::span<const int> device
   return ports;
 }
 
+std::unique_ptr<Nic> VerbsTransport::make_nic(std::vector<Port> ports) {
+  std::uint64_t megabits = 0;
+  for (const Port& port : ports) megabits += static_cast<std::uint64_t>(port.info.speed_mbps);
+  auto policy = context_.policies->make({ports.front().name(), megabits * 1'000'000 / 8});
+  return std::make_unique<Nic>(std::move(ports), control_, context_, std::move(policy));
+}
+
 Result<int> VerbsTransport::fuse(std::span<const int> devices) {
   const auto known = table_->find(devices);
   if (!known) return tl::unexpected(known.error());
@@ -103,7 +111,7 @@ Result<int> VerbsTransport::fuse(std::span<const int> devices) {
   auto ports = open_ports(devices);
   if (!ports) return tl::unexpected(ports.error());
   // Before the table shows it to other threads.
-  nics_.push_back(std::make_unique<Nic>(std::move(*ports), control_, context_));
+  nics_.push_back(make_nic(std::move(*ports)));
   return table_->fuse(devices);
 }
 

@@ -6,20 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "transport/api/context.h"
 #include "transport/api/device_table.h"
 #include "transport/api/transport.h"
-#include "transport/base/config.h"
-#include "transport/base/log.h"
-#include "transport/base/time.h"
 #include "transport/verbs/nic.h"
 
 namespace clustar::transport::verbs {
 
 class VerbsTransport final : public Transport {
  public:
-  // `clock` outlives the transport. Error kUnavailable: no RDMA port that can be used, and why.
-  static Result<std::unique_ptr<Transport>> create(const Config& config, const Clock& clock, Log log);
-  static Result<std::unique_ptr<VerbsTransport>> create(const Settings& settings, const Clock& clock, Log log);
+  // Error kUnavailable: no RDMA port that can be used, and why.
+  static Result<std::unique_ptr<Transport>> create(const TransportContext& context);
+  // With other settings than the context's.
+  static Result<std::unique_ptr<VerbsTransport>> create(const Settings& settings, const TransportContext& context);
 
   const char* name() const override { return "verbs"; }
   std::span<const DeviceProperties> devices() const override { return table_->devices(); }
@@ -30,9 +29,11 @@ class VerbsTransport final : public Transport {
   std::string summary() const override;
 
  private:
-  VerbsTransport(const Settings& settings, const Clock& clock, Log log) : context_{settings, clock, std::move(log)} {}
+  VerbsTransport(const Settings& settings, const TransportContext& context)
+      : context_{settings, context.clock, context.log, policies_of(context)} {}
 
   Result<Nic*> nic(int device) const;
+  std::unique_ptr<Nic> make_nic(std::vector<Port> ports);
   // Of the ports of `devices`, opened again. Error: not of one network, or more than kMaxPorts.
   Result<std::vector<Port>> open_ports(std::span<const int> devices) const;
 

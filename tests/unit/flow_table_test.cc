@@ -1,0 +1,118 @@
+#include "transport/api/flow_table.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace clustar::transport {
+namespace {
+
+using std::chrono::microseconds;
+
+constexpr TimePoint kStart = TimePoint(microseconds(1));
+
+struct Heard {
+  std::vector<Flow> queued, sent, finished;
+  std::uint64_t unsent = 0;
+};
+class Listening final : public SendPolicy {
+ public:
+  explicit Listening(Heard& heard) : heard_(heard) {}
+  Turn turn(const Flow& flow, TimePoint) override { return {.rank = flow.remaining()}; }
+  void on_queued(const Flow& flow, std::uint64_t, TimePoint) override { heard_.queued.push_back(flow); }
+  void on_sent(const Flow& flow, std::uint64_t, TimePoint) override { heard_.sent.push_back(flow); }
+  void on_finished(const Flow& flow, std::uint64_t unsent, TimePoint) override {
+    heard_.finished.push_back(flow);
+    heard_.unsent += unsent;
+  }
+
+ private:
+  Heard& heard_;
+};
+
+FlowTag tag_of(std::uint64_t coflow, std::uint64_t bytes) {
+  FlowTag tag;
+  tag.coflow = coflow;
+  tag.bytes = bytes;
+  tag.identity.known = true;
+  tag.identity.number = coflow;
+  return tag;
+}
+
+TEST(FlowTable, APolicyHearsWhatACoflowAttainedOverAllPeers) {
+  Heard heard;
+  FlowTable table(std::make_unique<Listening>(heard));
+  const FlowTag tag = tag_of(7, 1000);
+  const auto near = table.open({.coflow = 7, .peer = 1}, tag, 300, kStart);
+  const auto far = table.open({.coflow = 7, .peer = 2}, tag, 200, kStart);
+  EXPECT_NE(near, far);
+  EXPECT_EQ(table.place(near).rank, 1000u);
+  EXPECT_TRUE(table.sent(near, 300, kStart));
+  EXPECT_EQ(table.place(near).rank, 700u);
+  EXPECT_TRUE(table.sent(far, 100, kStart));
+  EXPECT_EQ(table.place(far).rank, 600u) << "the coflow's, not the message's";
+  ASSERT_EQ(heard.sent.size(), 2u);
+  EXPECT_EQ(heard.sent[1].coflow_sent, 400u);
+  EXPECT_EQ(heard.sent[1].sent, 100u);
+  EXPECT_EQ(heard.sent[1].queued, 100u);
+  EXPECT_EQ(heard.queued[0].identity.number, 7u);
+  table.finish(near, 0, kStart);
+  table.finish(far, 100, kStart);
+  EXPECT_EQ(heard.unsent, 100u);
+  EXPECT_EQ(heard.finished[1].queued, 0u);
+}
+
+TEST(FlowTable, WhatAFlowAttainedIsRememberedForAWhile) {
+  Heard heard;
+  FlowTable table(std::make_unique<Listening>(heard));
+  const auto message = [&](std::uint64_t coflow) {
+    const auto flow = table.open({.coflow = coflow}, tag_of(coflow, 1000), 100, kStart);
+    table.sent(flow, 100, kStart);
+    table.finish(flow, 0, kStart);
+    return heard.sent.back().sent;
+  };
+  EXPECT_EQ(message(1), 100u);
+  for (std::uint64_t other = 2; other <= FlowTable::kRemembered; ++other) message(other);
+  EXPECT_EQ(message(1), 200u);
+  for (std::uint64_t other = 2; other <= FlowTable::kRemembered + 1; ++other) message(other);
+  EXPECT_EQ(table.size(), FlowTable::kRemembered) << "bounded";
+  EXPECT_EQ(message(1), 100u) << "the oldest was forgotten";
+}
+
+TEST(FlowTable, SmallMessagesOfManyCoflowsKeepItBounded) {
+  FlowTable table(std::make_unique<FifoPolicy>());
+  for (std::uint64_t coflow = 1; coflow < 100'000; ++coflow) {
+    const auto flow = table.open({.coflow = coflow}, tag_of(coflow, 0), 10, kStart);
+    EXPECT_FALSE(table.sent(flow, 10, kStart));
+    table.finish(flow, 0, kStart);
+  }
+  EXPECT_LE(table.size(), FlowTable::kRemembered + 1);
+}
+
+// A policy that moves a flow's time while it waits for the first one.
+class Postponing final : public SendPolicy {
+ public:
+  explicit Postponing(TimePoint& until) : until_(until) {}
+  Turn turn(const Flow&, TimePoint) override { return {.not_before = until_}; }
+
+ private:
+  TimePoint& until_;
+};
+
+TEST(FlowTable, AFlowThatIsPostponedAgainIsReleasedInTheEnd) {
+  TimePoint until = kStart + microseconds(10);
+  FlowTable table(std::make_unique<Postponing>(until));
+  const auto flow = table.open({}, {}, 10, kStart);
+  EXPECT_EQ(table.held(flow), until);
+  until += microseconds(5);
+  EXPECT_EQ(table.changed(kStart + microseconds(10)), flow) << "asked again, it says a later time";
+  EXPECT_EQ(table.held(flow), until);
+  EXPECT_EQ(table.next_release(), until);
+  EXPECT_FALSE(table.changed(kStart + microseconds(14)));
+  EXPECT_EQ(table.changed(until), flow);
+  EXPECT_FALSE(table.held(flow));
+  EXPECT_EQ(table.next_release(), TimePoint::max());
+}
+
+}  // namespace
+}  // namespace clustar::transport
