@@ -14,7 +14,7 @@ local PORT = 61074  -- of PcapIo's files
 local TYPES = {[1] = "DATA", [2] = "ACK", [3] = "POSTED", [4] = "STATE", [5] = "PROBE"}
 local DATA, ACK, POSTED, STATE, PROBE = 1, 2, 3, 4, 5
 local SIZE = {[DATA] = 36, [ACK] = 24, [POSTED] = 28, [STATE] = 32, [PROBE] = 95}  -- without what may follow
-local VERSION, OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 5, 63, 20, 3, 512
+local VERSION, OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 6, 63, 20, 3, 512
 local MAX_MESSAGE, MAX_PACKETS, MIN_SEGMENT, MAX_PPM = 2 ^ 30, 2 ^ 20, 64, 1000000
 local SEAL = 24  -- behind the header of a packet under a pre-shared key: counter and tag (mlt/driver/seal.h)
 local MAX_HEADER, PADDING = 128, 0xff
@@ -63,6 +63,7 @@ flag("open.tolerant", "Tolerant", 0x01)
 flag("open.identified", "The identity is known", 0x02)
 flag("open.local_number", "The number is the sender's own", 0x04)
 flag("open.exchange", "The terms are of an exchange", 0x08)
+field("open.level", ProtoField.uint8, "Level (0 gets credit first)", base.DEC, nil, 0xf0)
 field("open.communicator", ProtoField.uint64, "Communicator", base.HEX)
 field("open.collective", ProtoField.uint32, "Collective", base.DEC)
 field("open.ranks", ProtoField.uint16, "Ranks", base.DEC)
@@ -183,7 +184,8 @@ function Packet:open(at, packets)
   self:add(tree, "open.settled_below", at + 8, 4)
   self:add(tree, "open.stage", at + 12, 2)
   local flags = self:add(tree, "open.flags", at + 14, 1)
-  for _, name in ipairs({"open.tolerant", "open.identified", "open.local_number", "open.exchange"}) do
+  for _, name in ipairs({"open.tolerant", "open.identified", "open.local_number", "open.exchange",
+                           "open.level"}) do
     self:add(flags, name, at + 14, 1)
   end
   self:add(tree, "open.channel", at + 15, 1)
@@ -202,7 +204,6 @@ function Packet:open(at, packets)
   self:add(tree, "open.algorithm", at + 62, 1)
   self:add(tree, "open.protocol", at + 62, 1)
   local bits = self:uint(at + 14, 1)
-  self:check(bits <= 15, "reserved", "There are no such flags of an open record")
   self:check(has(bits, 1) or not has(bits, 8), "reserved", "An exchange without terms")
   local anything = self:uint(at + 15, 1) + (has(bits, 4) and 1 or 0)
   for i = 48, 62 do anything = anything + self:uint(at + i, 1) end

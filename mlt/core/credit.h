@@ -1,8 +1,10 @@
 // How a receiving host shares its line among those who send to it: enough credit in total to keep the line busy, little
-// enough that a switch need not store it.
+// enough that a switch need not store it; and of that, nearly all to the best level of what is sent.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace clustar::mlt {
@@ -10,6 +12,7 @@ namespace clustar::mlt {
 class CreditShare {
  public:
   static constexpr std::uint64_t kMaxWindow = 1u << 30;  // bytes of any connection's credit
+  static constexpr std::uint8_t kLevels = 16;
 
   // `total`: bytes that all senders together may have under way: line rate x round trip and some slack.
   CreditShare(std::uint64_t total, std::uint32_t segment)
@@ -28,18 +31,29 @@ class CreditShare {
     return static_cast<std::uint32_t>(part);
   }
   void promise_over(std::uint32_t bytes) { promised_ -= bytes; }
-  // Of a connection that is being served.
-  std::uint32_t window() const {
-    return static_cast<std::uint32_t>(std::max<std::uint64_t>(segment_, total_ / std::max<std::uint64_t>(1, serving_)));
+  // Of a connection that is being served, by its level: those of the best one share what the others leave, who keep
+  // two segments each, so that nobody starves.
+  std::uint32_t window(std::uint8_t level) const {
+    if (level > best_) return static_cast<std::uint32_t>(std::min<std::uint64_t>(2 * segment_, total_));
+    const std::uint64_t first = std::max<std::uint64_t>(1, served_[best_]);
+    const std::uint64_t others = (serving_ - served_[best_]) * 2 * segment_;
+    const std::uint64_t rest = total_ > others ? total_ - others : 0;
+    return static_cast<std::uint32_t>(std::max<std::uint64_t>(segment_, rest / first));
   }
 
   // One more connection is served; false: it has to wait until another one ends.
-  bool begin() {
+  bool begin(std::uint8_t level) {
     if (serving_ >= most_) return false;
     ++serving_;
+    ++served_[level];
+    best_ = std::min(best_, level);
     return true;
   }
-  void end() { --serving_; }
+  void end(std::uint8_t level) {
+    --serving_;
+    --served_[level];
+    while (best_ + 1 < kLevels && served_[best_] == 0) ++best_;
+  }
   bool room() const { return serving_ < most_; }
   std::uint64_t serving() const { return serving_; }
 
@@ -48,7 +62,9 @@ class CreditShare {
   std::uint32_t segment_;
   std::uint64_t most_;  // served at once: each needs two segments under way
   std::uint64_t serving_ = 0;
-  std::uint64_t promised_ = 0;  // bytes, to connections from which nothing came yet
+  std::array<std::uint32_t, kLevels> served_{};
+  std::uint8_t best_ = kLevels - 1;  // no served connection has a better one
+  std::uint64_t promised_ = 0;       // bytes, to connections from which nothing came yet
 };
 
 }  // namespace clustar::mlt

@@ -46,7 +46,7 @@ Endpoint::ConnectionId Endpoint::open(std::uint32_t peer, std::uint64_t secret, 
   Connection& connection = connections_[id];
   // A closed connection's places in the rings are still there and must not be taken twice.
   Connection fresh;
-  fresh.in_ready = connection.in_ready;
+  fresh.in_changed = connection.in_changed;
   fresh.in_control = connection.in_control;
   fresh.in_events = connection.in_events;
   fresh.in_served = connection.in_served;
@@ -83,6 +83,7 @@ void Endpoint::close(ConnectionId id) {
   if (connection.share != ShareState::kIdle) change_share(connection, ShareState::kIdle);
   connection.used = false;
   if (connection.receiver != nullptr) --receivers_;
+  ready_.remove(id, goes_first());
   connection.sender.reset();
   connection.receiver.reset();
   free_.push_back(id);
@@ -91,9 +92,14 @@ void Endpoint::close(ConnectionId id) {
 
 std::optional<std::uint32_t> Endpoint::send(ConnectionId id, std::uint32_t bytes, std::int32_t tag,
                                             const SendTerms& terms, TimePoint now) {
-  const auto message = connections_[id].sender->send(bytes, tag, terms, now);
+  const auto message = connections_[id].sender->send(bytes, tag, terms, now, arrivals_++);
   after_input(id, now);
   return message;
+}
+
+void Endpoint::set_turn(ConnectionId id, std::uint32_t message, const Turn& turn, TimePoint now) {
+  connections_[id].sender->set_turn(message, turn, now);
+  after_input(id, now);
 }
 
 std::optional<std::uint32_t> Endpoint::post(ConnectionId id, std::int32_t tag, std::uint32_t length, TimePoint now) {
@@ -157,9 +163,8 @@ void Endpoint::after_input(ConnectionId id, TimePoint now, bool heard) {
     share_line(id, heard);
     retire_silent(now);
     queue_control(id);
-  } else if (!connection.in_ready) {
-    connection.in_ready = true;
-    ready_.push_back(id);
+  } else if (!std::exchange(connection.in_changed, true)) {
+    changed_.push_back(id);
   }
   if (!connection.in_events) {
     connection.in_events = true;
@@ -174,14 +179,27 @@ void Endpoint::after_input(ConnectionId id, TimePoint now, bool heard) {
 
 void Endpoint::change_share(Connection& connection, ShareState next) {
   if (connection.share == ShareState::kPromised) share_.promise_over(std::exchange(connection.promised, 0));
-  if (connection.share == ShareState::kServed) share_.end();
+  if (connection.share == ShareState::kServed) share_.end(connection.level);
   set_state(connection.share, next);
+}
+
+// Who brings something of another level than before is served as that from now on.
+void Endpoint::note_level(Connection& connection) {
+  const std::uint8_t level = connection.receiver->level();
+  if (level == connection.level) return;
+  levels_ = true;
+  if (connection.share == ShareState::kServed) {
+    share_.end(connection.level);
+    share_.begin(level);
+  }
+  connection.level = level;
 }
 
 void Endpoint::share_line(ConnectionId id, bool heard) {
   Connection& connection = connections_[id];
   Receiver& receiver = *connection.receiver;
   const ShareState was = connection.share;
+  note_level(connection);
   if (receiver.demand() == 0) {
     if (was != ShareState::kIdle) change_share(connection, ShareState::kIdle);
     if (was == ShareState::kServed) serve_waiting();
@@ -204,7 +222,7 @@ void Endpoint::share_line(ConnectionId id, bool heard) {
 void Endpoint::serve(ConnectionId id) {
   Connection& connection = connections_[id];
   connection.window = std::max(2 * connection.receiver->longest_packet(), connection.window);
-  if (share_.begin()) {
+  if (share_.begin(connection.level)) {
     change_share(connection, ShareState::kServed);
     connection.turn_from = connection.receiver->counters().placed_bytes;
     connection.turn_since = now_;
@@ -231,7 +249,7 @@ void Endpoint::grant_share(Connection& connection) {
   const std::uint64_t placed = connection.receiver->counters().placed_bytes;
   const std::uint64_t grown = connection.window + (placed - connection.placed_seen);
   connection.placed_seen = placed;
-  const std::uint32_t share = std::max(share_.window(), connection.receiver->longest_packet());
+  const std::uint32_t share = std::max(share_.window(connection.level), connection.receiver->longest_packet());
   connection.window = static_cast<std::uint32_t>(std::min<std::uint64_t>(share, grown));
   connection.receiver->grant(connection.window);
 }
@@ -257,7 +275,7 @@ void Endpoint::retire_silent(TimePoint now) {
 
 void Endpoint::serve_waiting() {
   while (!waiting_.empty() && share_.room()) {
-    const ConnectionId id = waiting_.pop_front();
+    const ConnectionId id = take_waiting();
     Connection& connection = connections_[id];
     connection.in_waiting = false;
     if (!connection.used || connection.share != ShareState::kWaiting) continue;
@@ -267,6 +285,24 @@ void Endpoint::serve_waiting() {
     grant_share(connection);
     queue_control(id);
   }
+}
+
+// Of the best level the one that waits longest.
+Endpoint::ConnectionId Endpoint::take_waiting() {
+  const std::size_t count = levels_ ? waiting_.size() : 0;
+  std::size_t best = 0;
+  std::uint8_t level = CreditShare::kLevels;
+  for (std::size_t i = 0; i < count; ++i) {
+    const ConnectionId id = waiting_.pop_front();
+    waiting_.push_back(id);
+    const Connection& connection = connections_[id];
+    const bool waits = connection.used && connection.share == ShareState::kWaiting;
+    if (!waits || connection.level >= level) continue;
+    best = i;
+    level = connection.level;
+  }
+  for (std::size_t i = 0; i < best; ++i) waiting_.push_back(waiting_.pop_front());
+  return waiting_.pop_front();
 }
 
 void Endpoint::arm(ConnectionId id) {
@@ -332,21 +368,39 @@ bool Endpoint::poll_transmit(TimePoint now, Outgoing& out) {
     connection.in_control = false;
     control_.pop_front();
   }
+  find_places(now);
   while (!ready_.empty()) {
-    const ConnectionId id = ready_.pop_front();
+    const ConnectionId id = ready_.top();
     Connection& connection = connections_[id];
-    if (connection.used && connection.sender != nullptr) {
-      if (connection.sender->poll_transmit(now, out.transmit)) {
-        ready_.push_back(id);
-        out.connection = id;
-        out.peer = connection.peer;
-        return true;
-      }
-      arm(id);
-    }
-    connection.in_ready = false;
+    const bool sends = connection.sender->poll_transmit(now, out.transmit);
+    find_place(id, now);
+    if (!sends) continue;
+    out.connection = id;
+    out.peer = connection.peer;
+    return true;
   }
   return false;
+}
+
+// What came since the latest packet left may have changed them.
+void Endpoint::find_places(TimePoint now) {
+  while (!changed_.empty()) {
+    const ConnectionId id = changed_.pop_front();
+    Connection& connection = connections_[id];
+    connection.in_changed = false;
+    if (connection.used && connection.sender != nullptr) find_place(id, now);
+  }
+}
+
+void Endpoint::find_place(ConnectionId id, TimePoint now) {
+  Connection& connection = connections_[id];
+  if (const auto place = connection.sender->next_place(now)) {
+    connection.place = *place;
+    ready_.update(id, goes_first());
+    return;
+  }
+  ready_.remove(id, goes_first());
+  arm(id);
 }
 
 std::optional<Endpoint::Event> Endpoint::poll_event() {

@@ -19,6 +19,7 @@
 #include "mlt/core/sender.h"
 #include "mlt/core/states.h"
 #include "mlt/core/wire.h"
+#include "transport/base/indexed_heap.h"
 #include "transport/base/ring.h"
 #include "transport/base/time.h"
 
@@ -89,8 +90,12 @@ class Endpoint {
   TimePoint next_timeout() const;
   void on_timeout(TimePoint now);
 
-  // Control packets first; then data, connections in turns. False: nothing may go now. The header is written where it
-  // stays: a copy of it costs as much as making it.
+  // Of a message that is not done.
+  void set_turn(ConnectionId connection, std::uint32_t message, const Turn& turn, TimePoint now);
+
+  // Control packets first; then of all connections what goes first by its Turn: by arrival, mice before the others,
+  // where all are alike. False: nothing may go now. The header is written where it stays: a copy of it costs as much as
+  // making it.
   bool poll_transmit(TimePoint now, Outgoing& out);
   std::optional<Outgoing> poll_transmit(TimePoint now) {
     std::optional<Outgoing> out(std::in_place);
@@ -116,13 +121,15 @@ class Endpoint {
     std::uint64_t secret = 0;
     std::unique_ptr<Sender> sender;  // one of the two
     std::unique_ptr<Receiver> receiver;
-    bool in_ready = false;
+    bool in_changed = false;
     bool in_control = false;
     bool in_events = false;
     bool in_served = false;
     bool in_waiting = false;
     bool lost_told = false;
     ShareState share = ShareState::kIdle;
+    SendPlace place;                // of a sender in ready_
+    std::uint8_t level = 0;         // of a receiver: Receiver::level() as share_ knows it
     std::uint32_t promised = 0;     // credit while kPromised
     std::uint32_t window = 0;       // of credit while kServed
     std::uint64_t placed_seen = 0;  // bytes that `window` has grown by
@@ -143,6 +150,7 @@ class Endpoint {
   const BySecret& known(End end) const { return by_secret_[static_cast<std::size_t>(end)]; }
   ConnectionId open(std::uint32_t peer, std::uint64_t secret, End end);
   void after_input(ConnectionId id, TimePoint now, bool heard = false);
+  void note_level(Connection& connection);
   void share_line(ConnectionId id, bool heard);
   void change_share(Connection& connection, ShareState next);
   void grant_share(Connection& connection);
@@ -150,6 +158,12 @@ class Endpoint {
   void end_turn(ConnectionId id);
   void retire_silent(TimePoint now);
   void serve_waiting();
+  ConnectionId take_waiting();
+  void find_places(TimePoint now);
+  void find_place(ConnectionId id, TimePoint now);
+  auto goes_first() const {
+    return [this](ConnectionId a, ConnectionId b) { return connections_[a].place.before(connections_[b].place); };
+  }
   void arm(ConnectionId id);
   void drop_stale_timers();
   void queue_control(ConnectionId id);
@@ -163,7 +177,8 @@ class Endpoint {
   LedgerBook allowances_;  // of what is sent from here (Sender)
   CreditShare share_;
   std::uint32_t receivers_ = 0;  // connections that receive here
-  Ring<ConnectionId> ready_;
+  Ring<ConnectionId> changed_;   // senders whose place is not known
+  IndexedHeap ready_;            // senders that have something to send
   Ring<ConnectionId> control_;
   Ring<ConnectionId> events_;
   Ring<ConnectionId> served_;   // with some that no longer are
@@ -173,6 +188,8 @@ class Endpoint {
   TimePoint now_{};  // of the latest input
   Counters counters_;
   std::uint64_t inputs_ = 0;
+  std::uint64_t arrivals_ = 0;  // messages that were sent
+  bool levels_ = false;         // some receiver has had another level than 0
 };
 
 }  // namespace clustar::mlt

@@ -104,6 +104,10 @@ void Receiver::take_open(std::uint32_t id, Message& message, const OpenRecord& o
   message.has_open = true;
   message.tolerant = open.tolerant;
   message.open = open;
+  if (open.level != level_) {
+    levels_differ_ = true;
+    find_level();
+  }
   for (std::uint32_t r = 0; r < receives_.size(); ++r) {
     const Receive& receive = receives_[r];
     if (receive.used && !receive.matched && receive.tag == open.tag && receive.tag_seq == open.tag_seq) {
@@ -123,6 +127,7 @@ void Receiver::match(std::uint32_t id, std::uint32_t receive_id, LedgerBook& led
   demand_ -= receive.length;
   if (message.bytes > receive.length && !options_.cut_long) {
     set_state(message.state, ReceiveState::kTruncated);
+    if (levels_differ_) find_level();
     free_staging(message);
     receive_over();
     done_.push_back({receive_id, message.bytes, 0, true});
@@ -143,6 +148,16 @@ void Receiver::match(std::uint32_t id, std::uint32_t receive_id, LedgerBook& led
     message.last_at = now;  // until now the sender could not go on
     arm(message, now);
   }
+}
+
+// Of messages that still come. With none of them it stays what it was: the next is likely to be alike.
+void Receiver::find_level() {
+  std::uint8_t best = kMaxLevel + 1;
+  for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
+    const Message& message = messages_[id];
+    if (message.growing() && message.has_open) best = std::min(best, message.open.level);
+  }
+  if (best <= kMaxLevel) level_ = best;
 }
 
 void Receiver::receive_over() {
@@ -297,6 +312,7 @@ void Receiver::track_lane(const DataHeader& header, bool marked, TimePoint now) 
 
 void Receiver::finish(std::uint32_t id, Message& message, ReceiveState state) {
   set_state(message.state, state);
+  if (levels_differ_) find_level();
   message.decide_at = message.ask_at = TimePoint::max();
   const bool partial = state == ReceiveState::kPartial;
   const std::uint32_t missing = message.bytes - message.received_bytes;

@@ -12,6 +12,7 @@
 #include "mlt/core/ledger.h"
 #include "mlt/core/options.h"
 #include "mlt/core/passed.h"
+#include "mlt/core/receive_lane.h"
 #include "mlt/core/reordering.h"
 #include "mlt/core/states.h"
 #include "mlt/core/telling.h"
@@ -112,6 +113,8 @@ class Receiver {
   std::uint64_t demand() const { return demand_; }
   // Data or a probe came since the last receive was finished.
   bool active() const { return active_; }
+  // The best of what arrives, or the latest that did: 0 before the others.
+  std::uint8_t level() const { return level_; }
   // Lets the sender be `window` bytes ahead of what it is known to have sent.
   void grant(std::uint32_t window);
 
@@ -121,17 +124,7 @@ class Receiver {
 
  private:
   static constexpr std::uint32_t kNone = 0xffffffff;
-  struct Lane {
-    std::uint8_t path = 0, traffic_class = 0;
-    bool seen = false;
-    bool due = false;
-    std::uint8_t unacked = 0;  // since the latest block
-    std::uint32_t untold = 0;  // the first of them
-    std::uint16_t marked = 0;
-    std::uint32_t largest = 0;
-    std::uint64_t before = 0;
-    TimePoint largest_at{};
-  };
+  using Lane = ReceiveLane;
   struct Message {
     ReceiveState state = ReceiveState::kUnseen;
     bool has_open = false;
@@ -181,6 +174,7 @@ class Receiver {
   void take_open(std::uint32_t id, Message& message, const OpenRecord& open, LedgerBook& ledgers, TimePoint now);
   void match(std::uint32_t id, std::uint32_t receive, LedgerBook& ledgers, TimePoint now);
   void receive_over();
+  void find_level();
   void free_staging(Message& message);
   bool may_lose(const Message& message) const;
   void count_eligible(Message& message, LedgerBook& ledgers);
@@ -236,6 +230,8 @@ class Receiver {
   std::uint32_t outstanding_ = 0;
   std::uint32_t unmatched_ = 0;  // messages whose record came before their receive
   std::uint64_t demand_ = 0;
+  std::uint8_t level_ = 0;
+  bool levels_differ_ = false;  // some message has had another than the one before
   bool active_ = false, ack_due_ = false;
   std::uint16_t longest_packet_;
   std::uint32_t sent_units_ = 0, credit_units_ = 0;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mlt/core/agenda.h"
 #include "mlt/core/bitmap.h"
 #include "mlt/core/classes.h"
 #include "mlt/core/wire.h"
@@ -20,7 +21,9 @@ struct SendTerms {
   std::uint32_t tolerance_ppm = 0;
   bool exchange = false;                    // CollectiveId::exchange
   const PacketBitmap* important = nullptr;  // packets that may not be missing (mark_important()); copied; null: none
-  Identity identity;                        // where it is known, `communicator` and `collective_bytes` are its own, too
+  Turn turn;
+  std::uint8_t level = 0;  // what the receiver gives credit by: 0 first
+  Identity identity;       // where it is known, `communicator` and `collective_bytes` are its own, too
 };
 
 }  // namespace clustar::mlt

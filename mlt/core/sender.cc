@@ -37,8 +37,8 @@ Sender::Sender(const Options& options, LedgerBook& allowances, std::uint64_t sec
   congestion_.set_base_rtt(options.base_rtt);
 }
 
-std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag, const SendTerms& terms,
-                                          TimePoint now) {
+std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag, const SendTerms& terms, TimePoint now,
+                                          std::uint64_t arrival) {
   if (messages_.full() || bytes > kMaxMessageBytes) return std::nullopt;
   const std::uint32_t packets = packet_count(bytes, options_.segment);
   if (packets > kMaxPackets) return std::nullopt;
@@ -49,6 +49,7 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   const auto counted = tag_sends_.find(tag);
   if (counted == tag_sends_.end() && tag_sends_.size() >= options_.max_tags) return std::nullopt;
   if (messages_.empty()) heard(now);
+  chosen_.reset();
   const std::uint32_t id = messages_.end();
   Message& message = messages_.push();
   message.state = SendState::kFree;
@@ -59,6 +60,7 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   message.backoff = 0;
   message.touched_at = now;
   message.next_answer = {};
+  message.place = {terms.turn, bytes > options_.mouse_bytes, arrival};
   std::fill(message.passed.begin(), message.passed.end(), std::uint16_t{0});
   const bool reset = message.delivered.reset(packets) && message.in_flight.reset(packets) &&
                      message.resend.reset(packets) && message.stop_windows.reset(0) && message.important.reset(0);
@@ -77,6 +79,9 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   message.first = 0;
   if (tolerant) allow_loss(id, message, terms);
   message.asked = message.first;
+  open.level = terms.level;
+  agenda_.add(id, message.place.turn, now);
+  ranked_ = ranked_ || !message.place.turn.same_place(Turn{});
   const auto early = std::find_if(posted_early_.begin(), posted_early_.end(), [&](const Ready& ready) {
     return ready.tag == tag && ready.tag_seq == open.tag_seq;
   });
@@ -95,6 +100,16 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   if (in_flight_ == 0 && !may && !others_ask) make_probe_due(message);
   arm_probe(message);
   return id;
+}
+
+void Sender::set_turn(std::uint32_t id, const Turn& turn, TimePoint now) {
+  Message& message = messages_[id];
+  chosen_.reset();
+  message.place.turn = turn;
+  ranked_ = ranked_ || !turn.same_place(Turn{});
+  if (message.done() || message.sent == message.packets) return;
+  agenda_.remove(id);
+  agenda_.add(id, turn, now);
 }
 
 void Sender::allow_loss(std::uint32_t id, Message& message, const SendTerms& terms) {
@@ -156,11 +171,13 @@ void Sender::touch(Message& message, TimePoint now) {
 }
 
 TimePoint Sender::next_timeout() const {
-  const TimePoint next = std::min(probe_at_, loss_at_);
+  const TimePoint next = std::min({probe_at_, loss_at_, agenda_.next_release()});
   return paced_ ? std::min(next, send_at_) : next;
 }
 
 void Sender::on_timeout(TimePoint now) {
+  chosen_.reset();
+  agenda_.release(now);
   if (send_at_ <= now) paced_ = false;
   if (loss_at_ <= now) {
     loss_at_ = TimePoint::max();
@@ -212,6 +229,7 @@ void Sender::finish(std::uint32_t id, Message& message, SendState state, bool co
   forget_probe(message);
   if (message.sent == 0 && is_mouse(message)) --unsent_mice_;
   message.posted ? unsent_packets_ -= message.packets - message.sent : --unposted_;
+  if (message.sent < message.packets) agenda_.remove(id);
   set_state(message.state, state);
   if (message.in_flight.count() > 0) settle_all_of(id, now);
   const std::uint32_t missing = complete ? 0 : message.delivered.missing();
@@ -238,7 +256,6 @@ void Sender::pop_records(Lane& lane) {
 
 void Sender::pop_settled() {
   while (!messages_.empty() && messages_[messages_.base()].state == SendState::kOver && done_.empty()) {
-    if (next_new_ == messages_.base()) ++next_new_;
     messages_.pop();
     if (!messages_.empty() && messages_[messages_.base()].done()) arm_probe(messages_[messages_.base()]);
   }
@@ -273,7 +290,7 @@ std::optional<DataHeader> Sender::repeat(std::uint32_t id, std::uint32_t index) 
 }
 
 bool Sender::is_consistent() const {
-  std::uint32_t resends = 0, probes = 0, mice = 0, unsent = 0, unposted = 0;
+  std::uint32_t resends = 0, probes = 0, mice = 0, unsent = 0, unposted = 0, unfinished = 0;
   for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
     const Message& message = messages_[id];
     if (message.probe_due) ++probes;
@@ -282,6 +299,7 @@ bool Sender::is_consistent() const {
     if (message.state == SendState::kFree || (message.state == SendState::kSent && !all_sent)) return false;
     if (offered && (all_sent || message.in_flight.count() > message.sent)) return false;
     if (message.done()) continue;
+    if (!all_sent) ++unfinished;
     resends += message.resend.count();
     message.posted ? unsent += message.packets - message.sent : ++unposted;
     if (message.sent == 0 && is_mouse(message)) ++mice;
@@ -299,7 +317,8 @@ bool Sender::is_consistent() const {
     }
   }
   return full == full_lanes_ && uncredited == uncredited_bytes_ && resends == resends_ && probes == probes_due_ &&
-         mice == unsent_mice_ && unsent == unsent_packets_ && unposted == unposted_ && in_flight == in_flight_;
+         mice == unsent_mice_ && unfinished == agenda_.size() && unsent == unsent_packets_ && unposted == unposted_ &&
+         in_flight == in_flight_;
 }
 
 }  // namespace clustar::mlt

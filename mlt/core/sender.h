@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "mlt/core/agenda.h"
 #include "mlt/core/bitmap.h"
 #include "mlt/core/classes.h"
 #include "mlt/core/congestion.h"
@@ -17,6 +18,7 @@
 #include "mlt/core/paths.h"
 #include "mlt/core/reordering.h"
 #include "mlt/core/rtt.h"
+#include "mlt/core/send_lane.h"
 #include "mlt/core/send_terms.h"
 #include "mlt/core/states.h"
 #include "mlt/core/window.h"
@@ -58,7 +60,11 @@ class Sender {
   // Returns the message's number. nullopt: when full(), for now; else for good, because the message is longer than
   // kMaxMessageBytes, its map of important packets has another size, it may lose more than options.max_tolerance_ppm,
   // or it has one tag more than options.max_tags.
-  std::optional<std::uint32_t> send(std::uint32_t bytes, std::int32_t tag, const SendTerms& terms, TimePoint now);
+  // `arrival` counts the messages of all senders that share a line.
+  std::optional<std::uint32_t> send(std::uint32_t bytes, std::int32_t tag, const SendTerms& terms, TimePoint now,
+                                    std::uint64_t arrival = 0);
+  // Of a message that is not done.
+  void set_turn(std::uint32_t message, const Turn& turn, TimePoint now);
 
   void on_ack(const Ack& ack, TimePoint now);
   void on_posted(const Posted& posted, TimePoint now);
@@ -67,8 +73,9 @@ class Sender {
   TimePoint next_timeout() const;
   void on_timeout(TimePoint now);
 
-  // Probes go first, then retransmissions, then new data in order of sending. False: nothing may go now; ask again
-  // after an input or at next_timeout().
+  // Of what poll_transmit() would give. nullopt: nothing may go now; ask again after an input or at next_timeout().
+  std::optional<SendPlace> next_place(TimePoint now);
+  // Probes go first; then messages in their turns, of each what is sent again before what is new.
   bool poll_transmit(TimePoint now, Transmit& out);
   std::optional<SendDone> poll_done();
   const PacketBitmap& delivered(std::uint32_t message) const { return messages_[message].delivered; }
@@ -110,46 +117,38 @@ class Sender {
     PacketBitmap stop_windows;          // of a STOP with missing packets: which have come
     std::vector<std::uint16_t> passed;  // of a tolerant message: first transmissions by lane, modulo 2^16
     std::uint8_t backoff = 0;
-    std::uint32_t asked = 0;                // packet from which on the next probe looks for one in doubt
+    std::uint32_t asked = 0;  // packet from which on the next probe looks for one in doubt
+    SendPlace place;
     std::uint32_t lane = 0, on_lane = 0;    // of the latest first transmission, and how many went by it in a row
     TimePoint touched_at{}, next_answer{};  // latest transmission or delivery; questions before it were answered
     bool done() const { return state == SendState::kStored || state == SendState::kOver; }  // nothing more to send
   };
-  struct Record {  // one packet on its way
-    std::uint32_t message = 0, index = 0, bytes = 0;
-    bool settled = true;
-    bool with_open = false, uncredited = false, asked = false;
-    TimePoint sent_at{};
-  };
+  using Record = SentPacket;
+  using Lane = SendLane;
   struct Path {  // all its lanes
     bool acked = false;
     std::uint32_t lost_in_row = 0;
   };
-  struct Lane {
-    Lane(std::uint32_t bound, std::uint8_t number) : records(bound), path(number) {}
-    Window<Record> records;  // by path_seq; its base is the oldest that is not settled
-    std::uint8_t path;
-    bool acked = false;
-    std::uint16_t marked = 0;
-    std::uint32_t sent = 0;  // packets; at most 2^31, the oldest that numbers tell apart
-    std::uint32_t largest = 0;
-    std::uint64_t unasked_bytes = 0;       // sent since a packet asked for an acknowledgement
-    TimePoint lost_at = TimePoint::max();  // when to look whether unsettled records are lost
-    TimePoint tail_at{};                   // not before: one of its tail was given up, and the receiver asked
-    CalledLost called_lost;
-    // The latest that counted as lost because it had the time to arrive: when it comes after all, that was too short.
-    std::optional<std::uint32_t> doubted;
-    TimePoint doubted_sent_at{};
-  };
   void allow_loss(std::uint32_t id, Message& message, const SendTerms& terms);
+  struct Choice;
+  const std::optional<Choice>& choose(TimePoint now);
+  std::optional<Choice> choice(TimePoint now);
+  std::optional<Choice> again(std::uint32_t message, TimePoint now);
+  std::optional<Choice> fresh(TimePoint now);
+  std::optional<Choice> mouse(TimePoint now);
+  std::optional<std::uint32_t> first_to_repeat() const;
   bool next_probe(Transmit& out);
   static std::uint16_t window_in_doubt(Message& message);
-  bool next_resend(TimePoint now, Transmit& out);
-  bool next_new(TimePoint now, Transmit& out);
   enum class Sort : std::uint8_t {
     kScheduled,   // within the receiver's credit
     kUncredited,  // before it, or past it
     kAgain,
+  };
+  struct Choice {  // a packet that may go; or a probe
+    bool probe = false;
+    std::uint32_t message = 0, index = 0;
+    Sort sort = Sort::kScheduled;
+    bool mouse = false;  // it goes past the others
   };
   bool data(std::uint32_t id, Message& message, std::uint32_t index, Sort sort, TimePoint now, Transmit& out);
   bool uncredited_room(std::uint32_t bytes) const;
@@ -159,12 +158,11 @@ class Sender {
   bool nothing_flies(const Message& message) const;
   PacketKind kind_of(const Message& message, std::uint32_t index, bool again) const;
   std::uint8_t path_for(std::uint32_t bytes, bool again, TimePoint now);
-  bool next_mouse(TimePoint now, Transmit& out);
   bool is_mouse(const Message& message) const;
   std::uint8_t urgent_path() const;
   bool window_open(std::uint32_t bytes) const;
   void settle_all_of(std::uint32_t id, TimePoint now);
-  void sent_one(Message& message);
+  void sent_one(std::uint32_t id, Message& message);
   void heard(TimePoint now);
   void receive_posted(Message& message, TimePoint now);
   void on_block(const AckBlock& block, TimePoint now);
@@ -226,8 +224,10 @@ class Sender {
   std::vector<Ready> posted_early_;
   std::uint64_t in_flight_ = 0;  // bytes
   std::uint32_t sent_units_ = 0, credit_units_ = 0;
-  std::uint32_t next_new_ = 0;  // no message before it has first transmissions left
-  std::uint32_t resends_ = 0;   // of all messages
+  Agenda agenda_;
+  bool ranked_ = false;           // some message has had another turn than the others
+  std::optional<Choice> chosen_;  // what goes next, until an input changes it
+  std::uint32_t resends_ = 0;     // of all messages
   std::uint32_t probes_due_ = 0, unsent_mice_ = 0, full_lanes_ = 0;
   std::uint32_t unposted_ = 0;          // messages
   std::uint32_t unsent_packets_ = 0;    // of messages that are not among these

@@ -35,6 +35,7 @@ void Sender::take_credit(std::uint32_t credit, std::uint32_t finished_below, Tim
 }
 
 void Sender::on_posted(const Posted& posted, TimePoint now) {
+  chosen_.reset();
   if (!is_possible(posted.credit_units, messages_.base())) return;
   take_credit(posted.credit_units, messages_.base(), now);
   const auto sent = tag_sends_.find(posted.tag);
@@ -62,6 +63,7 @@ void Sender::on_posted(const Posted& posted, TimePoint now) {
 }
 
 void Sender::on_ack(const Ack& ack, TimePoint now) {
+  chosen_.reset();
   if (!is_possible(ack.credit_units, ack.finished_below)) return;
   const TimePoint newest = newest_delivered_;
   for (std::size_t i = 0; i < ack.count; ++i) on_block(ack.blocks[i], now);
@@ -319,6 +321,7 @@ void Sender::receive_posted(Message& message, TimePoint now) {
 }
 
 void Sender::on_state(const State& state, TimePoint now) {
+  chosen_.reset();
   if (!is_possible(state.credit_units, state.finished_below)) return;
   const TimePoint newest = newest_delivered_;
   take_state(state, now);

@@ -1,6 +1,7 @@
 // Which packet a sender sends next.
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "mlt/core/sender.h"
 #include "mlt/core/telling.h"
@@ -15,16 +16,48 @@ constexpr std::uint64_t kAcksPerWindow = 4;       // at least; the receiver's ow
 
 }  // namespace
 
+std::optional<SendPlace> Sender::next_place(TimePoint now) {
+  if (!choose(now)) return std::nullopt;
+  if (chosen_->probe) return SendPlace{};
+  const Message& message = messages_[chosen_->message];
+  return message.place;
+}
+
 bool Sender::poll_transmit(TimePoint now, Transmit& out) {
-  paced_ = false;
-  if (peer_lost_) return false;
-  if (probes_due_ > 0) return next_probe(out);
-  if (messages_.empty()) return false;
-  if (resends_ > 0) {
-    if (next_resend(now, out)) return true;
-    if (paced_) return false;
+  if (!choose(now)) return false;
+  const Choice next = *std::exchange(chosen_, std::nullopt);
+  if (next.probe) return next_probe(out);
+  Message& message = messages_[next.message];
+  if (next.sort == Sort::kAgain) {
+    message.resend.clear(next.index);
+    --resends_;
+  } else {
+    const std::uint32_t bytes = packet_bytes(next.index, message.bytes, options_.segment);
+    if (message.state == SendState::kOffered && !next.mouse) message.unscheduled += bytes;
+    sent_one(next.message, message);
   }
-  return next_new(now, out);
+  return data(next.message, message, next.index, next.sort, now, out);
+}
+
+const std::optional<Sender::Choice>& Sender::choose(TimePoint now) {
+  if (!chosen_) chosen_ = choice(now);
+  return chosen_;
+}
+
+std::optional<Sender::Choice> Sender::choice(TimePoint now) {
+  paced_ = false;
+  if (peer_lost_) return std::nullopt;
+  if (probes_due_ > 0) return Choice{.probe = true};
+  if (messages_.empty()) return std::nullopt;
+  agenda_.release(now);
+  const auto repeated = first_to_repeat();
+  const auto waiting = agenda_.entries();
+  const bool fresh_first = repeated && !waiting.empty() && waiting.front().turn.before(messages_[*repeated].place.turn);
+  std::optional<Choice> found;
+  if (fresh_first) found = fresh(now);
+  if (!found && !paced_ && repeated) found = again(*repeated, now);
+  if (!found && !paced_ && !fresh_first) found = fresh(now);
+  return found;
 }
 
 bool Sender::next_probe(Transmit& out) {
@@ -81,72 +114,73 @@ bool Sender::held_back(TimePoint now) {
   return paced_;
 }
 
-bool Sender::next_resend(TimePoint now, Transmit& out) {
+// The first message, in the order of turns, of which something is to be sent again.
+std::optional<std::uint32_t> Sender::first_to_repeat() const {
+  std::optional<std::uint32_t> first;
+  if (resends_ == 0) return first;
   for (std::uint32_t id = messages_.base(); id != messages_.end(); ++id) {
-    Message& message = messages_[id];
+    const Message& message = messages_[id];
     // What found no room before its receive would find none again.
     if (message.done() || message.resend.count() == 0 || !message.posted) continue;
-    std::uint32_t index = message.resend.first_set(0);
-    const bool any = message.important.count() > 0;
-    for (std::uint32_t i = index; any && i < message.packets; i = message.resend.first_set(i + 1)) {
-      if (!message.important.test(i)) continue;
-      index = i;
-      break;
-    }
-    const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
-    if (!window_open(bytes) || held_back(now)) return false;
-    message.resend.clear(index);
-    --resends_;
-    return data(id, message, index, Sort::kAgain, now, out);
+    if (!first || message.place.turn.before(messages_[*first].place.turn)) first = id;
+    if (!ranked_) break;
   }
-  return false;
+  return first;
 }
 
-// A message of one packet neither waits for credit nor behind a long one; what such messages add to a queue is bounded.
-bool Sender::next_mouse(TimePoint now, Transmit& out) {
-  if (held_back(now)) return false;
-  for (std::uint32_t id = next_new_; id != messages_.end(); ++id) {
-    Message& message = messages_[id];
-    if (message.done() || message.sent > 0 || !is_mouse(message)) continue;
+std::optional<Sender::Choice> Sender::again(std::uint32_t id, TimePoint now) {
+  const Message& message = messages_[id];
+  std::uint32_t index = message.resend.first_set(0);
+  const bool any = message.important.count() > 0;
+  for (std::uint32_t i = index; any && i < message.packets; i = message.resend.first_set(i + 1)) {
+    if (!message.important.test(i)) continue;
+    index = i;
+    break;
+  }
+  if (!window_open(packet_bytes(index, message.bytes, options_.segment)) || held_back(now)) return std::nullopt;
+  return Choice{.message = id, .index = index, .sort = Sort::kAgain};
+}
+
+// A message of one packet neither waits for credit nor behind a long one of its rank; what such messages add to a queue
+// is bounded.
+std::optional<Sender::Choice> Sender::mouse(TimePoint now) {
+  if (held_back(now)) return std::nullopt;
+  const auto waiting = agenda_.entries();
+  for (const Agenda::Entry& entry : waiting) {
+    if (entry.turn.rank != waiting.front().turn.rank) return std::nullopt;
+    const Message& message = messages_[entry.message];
+    if (message.sent > 0 || !is_mouse(message)) continue;
     const bool credited = message.state != SendState::kOffered && may_start(message, message.bytes);
-    if (!credited && !uncredited_room(message.bytes)) return false;
-    sent_one(message);
-    return data(id, message, 0, credited ? Sort::kScheduled : Sort::kUncredited, now, out);
+    if (!credited && !uncredited_room(message.bytes)) return std::nullopt;
+    return Choice{.message = entry.message, .sort = credited ? Sort::kScheduled : Sort::kUncredited, .mouse = true};
   }
-  assert(unsent_mice_ == 0);
-  return false;
+  return std::nullopt;
 }
 
-bool Sender::next_new(TimePoint now, Transmit& out) {
-  if (distance(next_new_, messages_.base()) < 0) next_new_ = messages_.base();
-  while (messages_.contains(next_new_) &&
-         (messages_[next_new_].done() || messages_[next_new_].sent == messages_[next_new_].packets)) {
-    ++next_new_;
-  }
+std::optional<Sender::Choice> Sender::fresh(TimePoint now) {
   if (unsent_mice_ > 0 && full_lanes_ == 0) {
-    if (next_mouse(now, out)) return true;
-    if (paced_) return false;
+    const auto first = mouse(now);
+    if (first || paced_) return first;
   }
-  for (std::uint32_t id = next_new_; id != messages_.end(); ++id) {
-    Message& message = messages_[id];
-    if (message.done() || message.sent == message.packets) continue;
+  for (const Agenda::Entry& entry : agenda_.entries()) {
+    const Message& message = messages_[entry.message];
     std::uint32_t index = message.first + message.sent;
     if (index >= message.packets) index -= message.packets;
     const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
     if (!may_start(message, bytes)) continue;
-    if (!window_open(bytes) || held_back(now)) return false;
+    if (!window_open(bytes) || held_back(now)) return std::nullopt;
     const bool offered = message.state == SendState::kOffered;
-    if (offered) message.unscheduled += bytes;
-    sent_one(message);
-    return data(id, message, index, offered ? Sort::kUncredited : Sort::kScheduled, now, out);
+    return Choice{.message = entry.message, .index = index, .sort = offered ? Sort::kUncredited : Sort::kScheduled};
   }
-  return false;
+  return std::nullopt;
 }
 
-void Sender::sent_one(Message& message) {
+void Sender::sent_one(std::uint32_t id, Message& message) {
   if (message.sent++ == 0 && is_mouse(message)) --unsent_mice_;
   if (message.posted) --unsent_packets_;
-  if (message.sent == message.packets) set_state(message.state, SendState::kSent);
+  if (message.sent < message.packets) return;
+  agenda_.remove(id);
+  set_state(message.state, SendState::kSent);
 }
 
 // For what must not be lost again: a path that delivered its latest packets, the fastest of them. One that has no

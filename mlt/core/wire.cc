@@ -11,6 +11,7 @@ namespace {
 constexpr std::uint8_t kRetransmission = 1, kImportant = 2, kAckNow = 4, kHasOpen = 8, kRestSettled = 16;
 constexpr std::uint8_t kStop = 1, kComplete = 2, kMatched = 4, kAsks = 8;
 constexpr std::uint8_t kSettled = 1;
+constexpr unsigned kLevelBits = 4;  // behind them: the open record's flags
 constexpr std::size_t kPrefix = 12;
 constexpr std::size_t kAckFixed = 24;
 
@@ -65,6 +66,7 @@ bool parse_open(Bytes<OpenRecord::kSize> bytes, OpenRecord& open) {
   open.settled_below = reader.load<std::uint32_t, 8>();
   open.stage = reader.load<std::uint16_t, 12>();
   const auto flags = reader.load<std::uint8_t, 14>();
+  open.level = flags >> kLevelBits;
   open.tolerant = (flags & OpenRecord::kTolerant) != 0;
   open.exchange = (flags & OpenRecord::kExchange) != 0;
   open.communicator = reader.load<std::uint64_t, 16>();
@@ -74,10 +76,8 @@ bool parse_open(Bytes<OpenRecord::kSize> bytes, OpenRecord& open) {
   open.collective_bytes = reader.load<std::uint64_t, 32>();
   open.tolerance_ppm = reader.load<std::uint32_t, 40>();
   open.important = reader.load<std::uint32_t, 44>();
-  constexpr unsigned kAll =
-      OpenRecord::kTolerant | OpenRecord::kIdentified | OpenRecord::kLocalNumber | OpenRecord::kExchange;
-  return flags <= kAll && (open.tolerant || !open.exchange) && open.tolerance_ppm <= 1'000'000 &&
-         open.important <= kMaxPackets && parse_identity(reader, flags, open.identity);
+  return (open.tolerant || !open.exchange) && open.tolerance_ppm <= 1'000'000 && open.important <= kMaxPackets &&
+         parse_identity(reader, flags, open.identity);
 }
 
 void write_open(const OpenRecord& open, std::span<std::byte, OpenRecord::kSize> out) {
@@ -89,8 +89,9 @@ void write_open(const OpenRecord& open, std::span<std::byte, OpenRecord::kSize> 
   const Identity& identity = open.identity;
   const bool local = identity.known && identity.local_number;
   writer.store<14>(static_cast<std::uint8_t>(
-      (open.tolerant ? OpenRecord::kTolerant : 0) | (identity.known ? OpenRecord::kIdentified : 0) |
-      (local ? OpenRecord::kLocalNumber : 0) | (open.tolerant && open.exchange ? OpenRecord::kExchange : 0)));
+      std::min(open.level, kMaxLevel) << kLevelBits | (open.tolerant ? OpenRecord::kTolerant : 0) |
+      (identity.known ? OpenRecord::kIdentified : 0) | (local ? OpenRecord::kLocalNumber : 0) |
+      (open.tolerant && open.exchange ? OpenRecord::kExchange : 0)));
   writer.store<16>(open.communicator);
   writer.store<24>(open.collective);
   writer.store<28>(open.ranks);

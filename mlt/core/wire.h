@@ -14,11 +14,12 @@
 
 namespace clustar::mlt {
 
-inline constexpr std::uint8_t kWireVersion = 5;
+inline constexpr std::uint8_t kWireVersion = 6;
 inline constexpr std::uint8_t kMaxPaths = 32;
 inline constexpr std::uint32_t kMaxMessageBytes = 1u << 30;
 inline constexpr std::uint32_t kMaxPackets = 1u << 20;  // of one message
 inline constexpr std::uint16_t kMinSegment = 64;
+inline constexpr std::uint8_t kMaxLevel = 15;           // OpenRecord::level
 inline constexpr std::uint32_t kMaxOutstanding = 4096;  // messages of one connection that are not settled
 inline constexpr std::size_t kMaxHeader = 99;
 
@@ -69,8 +70,8 @@ struct Identity {
 //  32           40    44          48       54       56         60         61         62                     63
 // | coll_bytes | ppm | important | number | sender | transfer | function | datatype | algorithm, protocol  |
 // flags 1: loss is tolerated within the terms; 2: the identity is known; 4: its number is local; 8: the terms are of an
-// exchange. The identity has the communicator and coll_bytes in common with the terms. algorithm, protocol: four bits
-// each, 15 = not known.
+// exchange; the upper four bits: the level. The identity has the communicator and coll_bytes in common with the terms.
+// algorithm, protocol: four bits each, 15 = not known.
 struct OpenRecord {
   static constexpr std::size_t kSize = 63;
   static constexpr std::uint8_t kTolerant = 1;
@@ -81,12 +82,12 @@ struct OpenRecord {
   std::uint32_t tag_seq = 0;        // of the messages with this tag
   std::uint32_t settled_below = 0;  // the sender has forgotten the messages below
   std::uint16_t stage = 0;          // k of the reduce-scatter step: a missing byte costs k + 1 contributions
+  std::uint8_t level = 0;           // the receiver gives credit by: 0 first, 15 last
   bool tolerant = false;
   bool exchange = false;  // `collective` is of the space of exchanges (ledger.h)
   std::uint64_t communicator = 0;
   std::uint32_t collective = 0;
-  std::uint16_t ranks = 0;
-  std::uint16_t edges = 0;
+  std::uint16_t ranks = 0, edges = 0;
   std::uint64_t collective_bytes = 0;
   std::uint32_t tolerance_ppm = 0;  // parts per million, at most 1,000,000
   std::uint32_t important = 0;      // packets of the message that may not be missing
@@ -107,8 +108,7 @@ struct DataHeader {
   static constexpr std::size_t kSize = 36;
   std::uint64_t secret = 0;
   std::uint8_t path = 0, traffic_class = 0;
-  bool retransmission = false;
-  bool important = false;
+  bool retransmission = false, important = false;
   bool ack_now = false;
   bool settled = false;  // of a retransmission: as Probe's, but for this packet
   std::uint32_t message = 0;

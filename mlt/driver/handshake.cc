@@ -12,7 +12,7 @@ namespace clustar::mlt::driver {
 namespace {
 
 // Peers that differ in the packets would shake hands and then take each other for silent.
-static_assert(kHandshakeVersion == 7 && kWireVersion == 5, "a new version of the packets is one of the handshake, too");
+static_assert(kHandshakeVersion == 8 && kWireVersion == 6, "a new version of the packets is one of the handshake, too");
 
 constexpr std::uint64_t kHandleMagic = 0x434c5553544d4c54;  // "CLUSTMLT"
 constexpr std::uint32_t kWelcomeMagic = 0x434c4d57;         // "CLMW"

@@ -18,7 +18,7 @@
 
 namespace clustar::mlt::driver {
 
-inline constexpr std::uint16_t kHandshakeVersion = 7;
+inline constexpr std::uint16_t kHandshakeVersion = 8;
 inline constexpr std::size_t kMaxPorts = 16;
 
 namespace handshake = transport::handshake;

@@ -59,7 +59,7 @@ std::optional<SendQueue::Chunk> SendQueue::next(std::uint64_t max_chunk, TimePoi
   if (ready_.empty()) return std::nullopt;
   while (mend_top()) {
   }
-  const LaneId lane = ready_.front();
+  const LaneId lane = ready_.top();
   const Item& item = items_[lanes_[lane].head];
   const std::uint64_t remaining = item.bytes - item.sent;
   const std::uint64_t length = std::min(remaining, max_chunk);
@@ -102,13 +102,13 @@ void SendQueue::move_flow(FlowTable::FlowId flow) {
 
 // True: the top was older than it said, and another may be it.
 bool SendQueue::mend_top() {
-  Lane& lane = lanes_[ready_.front()];
+  Lane& lane = lanes_[ready_.top()];
   const std::uint64_t tie = flows_.place(items_[lane.head].flow).tie;
   if (tie == lane.tie) return false;
   lane.tie = tie;
-  const LaneId top = ready_.front();
-  sift_down(0);
-  return ready_.front() != top;
+  const LaneId top = ready_.top();
+  ready_.update(top, lane_before());
+  return ready_.top() != top;
 }
 
 bool SendQueue::goes_before(std::uint32_t a, std::uint32_t b) const {
@@ -170,56 +170,18 @@ void SendQueue::leave_flow(std::uint32_t index) {
 // To be called after the lane's first item or its being blocked may have changed.
 void SendQueue::update_ready(LaneId id) {
   Lane& lane = lanes_[id];
-  const bool ready = !lane.blocked && lane.head != kNone;
-  if (ready) {
-    lane.tie = flows_.place(items_[lane.head].flow).tie;
-    if (lane.ready_at == kNone) {
-      lane.ready_at = static_cast<std::uint32_t>(ready_.size());
-      ready_.push_back(id);
-    }
-    sift_up(lane.ready_at);
-    sift_down(lane.ready_at);
+  if (lane.blocked || lane.head == kNone) {
+    ready_.remove(id, lane_before());
     return;
   }
-  if (lane.ready_at == kNone) return;
-  const std::size_t hole = lane.ready_at;
-  lane.ready_at = kNone;
-  const LaneId moved = ready_.back();
-  ready_.pop_back();
-  if (moved == id) return;
-  put(hole, moved);
-  sift_up(hole);
-  sift_down(lanes_[moved].ready_at);
+  lane.tie = flows_.place(items_[lane.head].flow).tie;
+  ready_.update(id, lane_before());
 }
 
-void SendQueue::put(std::size_t place, LaneId lane) {
-  ready_[place] = lane;
-  lanes_[lane].ready_at = static_cast<std::uint32_t>(place);
-}
-
-bool SendQueue::lane_before(LaneId a, LaneId b) const {
+bool SendQueue::goes_first(LaneId a, LaneId b) const {
   const Item& first = items_[lanes_[a].head];
   const Item& second = items_[lanes_[b].head];
   return std::tie(first.rank, lanes_[a].tie, first.arrival) < std::tie(second.rank, lanes_[b].tie, second.arrival);
-}
-
-void SendQueue::sift_up(std::size_t place) {
-  const LaneId lane = ready_[place];
-  for (; place > 0 && lane_before(lane, ready_[(place - 1) / 2]); place = (place - 1) / 2) {
-    put(place, ready_[(place - 1) / 2]);
-  }
-  put(place, lane);
-}
-
-void SendQueue::sift_down(std::size_t place) {
-  const LaneId lane = ready_[place];
-  for (std::size_t child = 2 * place + 1; child < ready_.size(); child = 2 * place + 1) {
-    if (child + 1 < ready_.size() && lane_before(ready_[child + 1], ready_[child])) ++child;
-    if (!lane_before(ready_[child], lane)) break;
-    put(place, ready_[child]);
-    place = child;
-  }
-  put(place, lane);
 }
 
 }  // namespace clustar::transport

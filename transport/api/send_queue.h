@@ -12,6 +12,7 @@
 #include "transport/api/flow_table.h"
 #include "transport/api/flow_tag.h"
 #include "transport/api/send_policy.h"
+#include "transport/base/indexed_heap.h"
 #include "transport/base/time.h"
 
 namespace clustar::transport {
@@ -92,7 +93,6 @@ class SendQueue {
     LaneFacts facts;
     std::uint32_t head = kNone;
     std::uint32_t tail = kNone;
-    std::uint32_t ready_at = kNone;  // its place in the heap
     std::uint64_t tie = 0;
   };
 
@@ -105,10 +105,10 @@ class SendQueue {
   void move_flow(FlowTable::FlowId flow);
   bool mend_top();
   void update_ready(LaneId lane);
-  bool lane_before(LaneId a, LaneId b) const;
-  void put(std::size_t place, LaneId lane);
-  void sift_up(std::size_t place);
-  void sift_down(std::size_t place);
+  auto lane_before() const {
+    return [this](LaneId a, LaneId b) { return goes_first(a, b); };
+  }
+  bool goes_first(LaneId a, LaneId b) const;
 
   FlowTable flows_;
   std::vector<Item> items_;  // slab
@@ -118,7 +118,7 @@ class SendQueue {
   };
   std::vector<Ends> of_flow_;  // its items, by FlowId
   std::vector<Lane> lanes_;
-  std::vector<LaneId> ready_;  // heap: parent of i is (i - 1) / 2, children go after it
+  IndexedHeap ready_;
   std::uint64_t next_arrival_ = 0;
   std::size_t size_ = 0;
   std::uint64_t queued_bytes_ = 0;
