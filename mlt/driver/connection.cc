@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
-
-#include "transport/base/rng.h"
 
 namespace clustar::mlt::driver {
 
@@ -39,7 +36,6 @@ Connection::Connection(Engine& engine, net::Socket control, std::string doing, s
 Result<void> Connection::attach(Engine::End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
                                 const transport::ChannelOptions& channel, const Session* session) {
   channel_ = channel;
-  secret_ = secret;
   const auto attached = engine_.attach(*this, end, host, ports, secret, channel, session, id_);
   if (!attached) return tl::unexpected(attached.error());
   return {};
@@ -49,11 +45,6 @@ Result<std::unique_ptr<transport::Mr>> Connection::register_memory(const gdr::Me
   auto mr = engine_.reg_mr(memory);
   if (!mr) return tl::unexpected(mr.error());
   return std::make_unique<ChannelMr>(memory, std::move(*mr), anchor_);
-}
-
-std::uint64_t Connection::slot(std::int32_t tag, std::uint32_t tag_seq) const {
-  const std::uint64_t which = std::uint64_t{static_cast<std::uint32_t>(tag)} << 32 | tag_seq;
-  return std::max<std::uint64_t>(mix64(mix64(secret_) + which), 1);
 }
 
 bool Connection::on_device(const transport::Mr& mr) { return mr.memory().kind != gdr::MemoryKind::kHost; }

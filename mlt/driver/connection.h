@@ -50,9 +50,6 @@ class Connection : public Engine::Client {
   static bool on_device(const transport::Mr& mr);
   static const io::Mr* io_mr(const transport::Mr& mr);
   virtual bool uses(const transport::Mr& mr) const = 0;  // in a request that is not done
-  // The name of the place of a message for devices that place payload: the same at both ends, another for each message
-  // of whatever connection.
-  std::uint64_t slot(std::int32_t tag, std::uint32_t tag_seq) const;
 
   // The following are for whoever holds the engine's lock.
   void fail_with(ErrorCode code, const std::string& what);
@@ -79,7 +76,6 @@ class Connection : public Engine::Client {
   const std::string doing_;
   const std::shared_ptr<Anchor> anchor_;
   std::optional<Engine::ConnectionId> id_;
-  std::uint64_t secret_ = 0;
   net::StallWatch watch_;
   Error error_;  // written once, before failed_
   std::atomic<bool> failed_{false};

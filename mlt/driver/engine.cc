@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "mlt/driver/driver_options.h"
@@ -12,7 +11,7 @@
 namespace clustar::mlt::driver {
 
 Result<std::unique_ptr<Engine>> Engine::open(Device device, const Options& options, std::string name,
-                                             const Context& context) {
+                                             const Context& context, std::unique_ptr<transport::SendPolicy> policy) {
   auto waker = net::Waker::create();
   if (!waker) return tl::unexpected(waker.error());
   std::uint64_t seed = 0;
@@ -26,15 +25,15 @@ Result<std::unique_ptr<Engine>> Engine::open(Device device, const Options& optio
     sealing = std::move(*made);
   }
   try {
-    return std::unique_ptr<Engine>(
-        new Engine(std::move(device), options, std::move(name), context, std::move(*waker), seed, std::move(sealing)));
+    return std::unique_ptr<Engine>(new Engine(std::move(device), options, std::move(name), context, std::move(*waker),
+                                              seed, std::move(sealing), std::move(policy)));
   } catch (const std::exception& error) {
     return fail(ErrorCode::kInvalidArgument, error.what());
   }
 }
 
 Engine::Engine(Device device, const Options& options, std::string name, const Context& context, net::Waker waker,
-               std::uint64_t seed, std::unique_ptr<Sealing> sealing)
+               std::uint64_t seed, std::unique_ptr<Sealing> sealing, std::unique_ptr<transport::SendPolicy> policy)
     : context_(context),
       name_(std::move(name)),
       options_(options),
@@ -42,7 +41,7 @@ Engine::Engine(Device device, const Options& options, std::string name, const Co
       sealing_(std::move(sealing)),
       writes_(device_.io->writer() ? std::make_unique<DeviceWrites>(*device_.io->writer()) : nullptr),
       core_(options_, seed),
-      queue_(std::make_unique<transport::FifoPolicy>()),
+      sends_(std::move(policy)),
       waker_(std::move(waker)) {
   if (context_.mode != EngineMode::kInline) thread_ = std::thread([this] { run(); });
 }
@@ -84,11 +83,9 @@ Result<void> Engine::attach(Client& client, End end, const net::Address& host, c
   if (*id >= attached_.size()) attached_.resize(*id + 1);
   attached_[*id] = {&client, key, end, std::move(options), channel.comm_id};
   attached_[*id].peer_id = peer.id;
+  attached_[*id].secret = secret;
   ++communicators_[channel.comm_id];
-  if (end == End::kReceives) return {};
-  const auto lane = attached_[*id].lane = queue_.add_lane();
-  if (lane >= by_lane_.size()) by_lane_.resize(lane + 1);
-  by_lane_[lane] = *id;
+  if (end == End::kSends) sends_.open(*id, host.host_number(), channel.job, options_.max_messages);
   return {};
 }
 
@@ -117,8 +114,10 @@ void Engine::close(ConnectionId id) {
   for (const io::Landing landing : gone.landings) device_.io->cancel(landing);
   if (gone.end == End::kSends) {
     counters_.retransmissions += core_.sender(id).counters().retransmitted;
-    queue_.remove_lane(gone.lane, context_.clock.now());
-    std::erase(blocked_, gone.lane);
+    sends_.close(id, context_.clock.now());
+    std::erase(waiting_, id);
+    std::erase(resuming_, id);
+    std::erase_if(offered_, [&](const Offered& send) { return send.connection == id; });
   }
   // What the device took may still read memory whose owner takes it back.
   device_.io->settle();
@@ -133,7 +132,6 @@ void Engine::close(ConnectionId id) {
 }
 
 void Engine::forget(Client& client) {
-  std::erase_if(offered_, [&](const Post& post) { return post.client == &client; });
   const std::lock_guard lock(posts_mutex_);
   std::erase_if(posts_, [&](const Post& post) { return post.client == &client; });
 }
@@ -152,7 +150,6 @@ void Engine::keep_pending(Keep keep) {
   pending_count_ = kept;
 }
 
-// A packet that the device did not take yet may be a needless repetition of what has arrived meanwhile.
 void Engine::drop_pending(ConnectionId connection, std::uint32_t message) {
   if (pending_count_ == 0) return;
   keep_pending([&](const Pending& pending) {
@@ -290,31 +287,33 @@ bool Engine::receive(TimePoint now) {
 void Engine::handle_events(TimePoint now) {
   while (const auto event = core_.poll_event()) {
     Client* client = attached_[event->connection].client;
-    if (client != nullptr) client->on_event(*event, now);
+    if (client == nullptr) continue;
+    if (const auto* sent = std::get_if<SendDone>(&event->what)) on_sent(*event, *sent, now);
+    client->on_event(*event, now);
   }
-  if (blocked_.empty()) return;
-  for (const auto lane : blocked_) queue_.unblock(lane);
-  blocked_.clear();
-  begin_sends(now);
+  if (waiting_.empty()) return;
+  resuming_.swap(waiting_);
+  while (!resuming_.empty()) {
+    const ConnectionId id = resuming_.back();
+    resuming_.pop_back();
+    attached_[id].client->on_room(now);
+  }
 }
 
-void Engine::enqueue(ConnectionId id, std::uint32_t request, const transport::FlowTag& flow, std::uint64_t bytes) {
-  queue_.push(attached_[id].lane, request, flow, bytes, context_.clock.now());
+// Before its request is done: a packet that the device did not take yet may be a needless repetition of what has
+// arrived meanwhile.
+void Engine::on_sent(const Endpoint::Event& event, const SendDone& sent, TimePoint now) {
+  drop_pending(event.connection, sent.message);
+  ++counters_.messages_sent;
+  counters_.missing_packets += sent.missing_packets;
+  counters_.bytes_sent += sends_.finish(event.connection, sent.message, now);
 }
 
-// What the core has not begun to send stays in the queue, where it can be ordered.
-void Engine::begin_sends(TimePoint now) {
-  while (const auto chunk = queue_.next(std::numeric_limits<std::uint64_t>::max(), now)) {
-    Client* client = attached_[by_lane_[chunk->lane]].client;
-    const auto request = static_cast<std::uint32_t>(chunk->cookie);
-    if (client->may_begin(request)) {
-      queue_.commit(*chunk, now);  // first: a send that fails closes the connection, and its lane is gone
-      client->begin(request, now);
-    } else {
-      queue_.block(chunk->lane);
-      blocked_.push_back(chunk->lane);
-    }
-  }
+std::optional<std::uint32_t> Engine::send(ConnectionId id, const OutboundMessage& message, const SendTerms& terms,
+                                          std::atomic<bool>* offered, TimePoint now) {
+  const auto number = sends_.send(core_, id, message, terms, now);
+  if (number && offered != nullptr) offered_.push_back({id, offered});
+  return number;
 }
 
 // Fills one more slot of tx_; false: the core has nothing.
@@ -330,16 +329,20 @@ bool Engine::next_pending(TimePoint now) {
   packet.header.resize(serialize(transmit.header, packet.header.bytes()));
   packet.payload = {};
   packet.destination = {};
-  Client* client = attached_[out_.connection].client;
-  if (transmit.length > 0) packet.payload = client->payload(transmit);
   const auto* data = std::get_if<DataHeader>(&transmit.header);
-  if (data != nullptr && !data->retransmission && data->message_bytes >= kLeastLanding && places()) {
-    packet.destination = client->destination(transmit, *data);
+  if (data != nullptr) {
+    if (transmit.length > 0) packet.payload = sends_.payload(out_.connection, transmit);
+    if (!data->retransmission) {
+      sends_.sent(core_, out_.connection, transmit.message, transmit.length, now);
+      if (data->message_bytes >= kLeastLanding && places()) {
+        const OpenRecord& open = core_.sender(out_.connection).opened(transmit.message);
+        packet.destination = {slot(out_.connection, open.tag, open.tag_seq), data->index, data->segment};
+      }
+    }
   }
   // Answers to probes keep their path: the latest may have been lost on the other.
   const bool follows = std::holds_alternative<Ack>(transmit.header) || std::holds_alternative<Posted>(transmit.header);
-  pending_[pending_count_] = {out_.connection, transmit.message, std::holds_alternative<DataHeader>(transmit.header),
-                              follows};
+  pending_[pending_count_] = {out_.connection, transmit.message, data != nullptr, follows};
   ++pending_count_;
   return true;
 }
@@ -377,8 +380,9 @@ void Engine::seal_fresh() {
 
 bool Engine::transmit(TimePoint now) {
   gathered_ = 0;
+  sends_.update_turns(core_, now);
   const bool any = send_bursts(now);
-  for (const Post& post : offered_) post.client->on_offered(post.request);
+  for (const Offered& send : offered_) send.done->store(true, std::memory_order_release);
   offered_.clear();
   return any;
 }

@@ -22,7 +22,8 @@
 #include "mlt/driver/device.h"
 #include "mlt/driver/device_writes.h"
 #include "mlt/driver/sealing.h"
-#include "transport/api/send_queue.h"
+#include "mlt/driver/send_table.h"
+#include "transport/api/send_policy.h"
 #include "transport/api/transport.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
@@ -54,19 +55,13 @@ class Engine {
   class Client {
    public:
     virtual void submit(std::uint32_t request, TimePoint now) = 0;  // what was posted
-    virtual io::MemorySlice payload(const Transmit& transmit) = 0;
-    // Of payload that goes for the first time, on a device that places it.
-    virtual io::Destination destination(const Transmit&, const DataHeader&) { return {}; }
     // `payload` may lie at its place already, put there by the device.
     // `placed`: the payload is in the memory that some receive expects, which may be a GPU's.
-    virtual void place(const Placement& placement, std::span<const std::byte> payload, bool placed) = 0;
+    virtual void place(const Placement&, std::span<const std::byte>, bool /*placed*/) {}
     virtual void on_event(const Endpoint::Event& event, TimePoint now) = 0;
-    // Of a send that enqueue() put into the send queue: whether the core may take it now, and that it does.
-    virtual bool may_begin(std::uint32_t) { return true; }
-    virtual void begin(std::uint32_t, TimePoint) {}
-    virtual void on_offered(std::uint32_t request) = 0;  // after want_offered(): the device was offered what may go
-    virtual void on_written(std::uint32_t) {}            // after DeviceWrites::wait()
-    virtual void check(TimePoint now) = 0;               // now and then: is the peer still there?
+    virtual void on_room(TimePoint) {}         // after wait_for_room(): there may be some
+    virtual void on_written(std::uint32_t) {}  // after DeviceWrites::wait()
+    virtual void check(TimePoint now) = 0;     // now and then: is the peer still there?
     virtual void on_failure(const Error& error) = 0;
 
    protected:
@@ -92,7 +87,7 @@ class Engine {
   };
 
   static Result<std::unique_ptr<Engine>> open(Device device, const Options& options, std::string name,
-                                              const Context& context);
+                                              const Context& context, std::unique_ptr<transport::SendPolicy> policy);
   ~Engine();
 
   const Context& context() const { return context_; }
@@ -118,15 +113,14 @@ class Engine {
   void close(ConnectionId connection);
   // Forgets what the client posted or wanted, too.
   void forget(Client& client);
-  // Before a request that reads `message` is done.
-  void drop_pending(ConnectionId connection, std::uint32_t message);
-  // A send waits for its turn in the order of the queue of all connections.
-  void enqueue(ConnectionId connection, std::uint32_t request, const transport::FlowTag& flow, std::uint64_t bytes);
-  void begin_sends(TimePoint now);
-  void want_offered(Client& client, std::uint32_t request) { offered_.push_back({&client, request}); }
-  // Tells the device where the message `slot` of the peer of a connection that receives is to be placed, if it can and
-  // packets are not sealed: what is placed was not verified. close() cancels what was not.
-  io::Landing expect(ConnectionId connection, std::uint64_t slot, const io::MemorySlice& target);
+  // Hands a message to the core, in the turn that the device's policy gives it. `offered`, unless null, is set once the
+  // device was offered what may go. nullopt: as Endpoint::send.
+  std::optional<std::uint32_t> send(ConnectionId connection, const OutboundMessage& message, const SendTerms& terms,
+                                    std::atomic<bool>* offered, TimePoint now);
+  void wait_for_room(ConnectionId connection) { waiting_.push_back(connection); }
+  // Tells the device where a message from the peer of a connection that receives is to be placed, if it can and packets
+  // are not sealed: what is placed was not verified. close() cancels what was not.
+  io::Landing expect(ConnectionId connection, std::int32_t tag, std::uint32_t tag_seq, const io::MemorySlice& target);
   void cancel(ConnectionId connection, io::Landing landing);
   DeviceWrites* writes() { return writes_.get(); }  // null: the device reaches host memory only
   void drain_posts(TimePoint now);
@@ -173,9 +167,13 @@ class Engine {
     Endpoint::End end = Endpoint::End::kSends;
     std::unique_ptr<const Options> options{};  // its own
     std::uint64_t communicator = 0;
-    transport::SendQueue::LaneId lane = 0;  // of one that sends
+    std::uint64_t secret = 0;
     io::PeerId peer_id = 0;
     std::vector<io::Landing> landings{};  // of one that receives: open
+  };
+  struct Offered {  // a send that is done when the device was offered it
+    ConnectionId connection = 0;
+    std::atomic<bool>* done = nullptr;
   };
   struct Peer {
     io::PeerId id = 0;
@@ -183,7 +181,7 @@ class Engine {
   };
 
   Engine(Device device, const Options& options, std::string name, const Context& context, net::Waker waker,
-         std::uint64_t seed, std::unique_ptr<Sealing> sealing);
+         std::uint64_t seed, std::unique_ptr<Sealing> sealing, std::unique_ptr<transport::SendPolicy> policy);
 
   bool turn(TimePoint now, const std::atomic<bool>* done);  // true: something happened
   bool receive(TimePoint now);
@@ -191,6 +189,9 @@ class Engine {
   bool transmit(TimePoint now);
   bool send_bursts(TimePoint now);
   bool next_pending(TimePoint now);
+  void on_sent(const Endpoint::Event& event, const SendDone& sent, TimePoint now);
+  void drop_pending(ConnectionId connection, std::uint32_t message);
+  std::uint64_t slot(ConnectionId connection, std::int32_t tag, std::uint32_t tag_seq) const;
   bool places() const { return device_.io->capabilities().landing && !sealing_; }
   void gather(std::size_t from);
   void seal_fresh();
@@ -219,10 +220,10 @@ class Engine {
   Counters counters_;  // of what is over: see counters()
   std::map<std::string, Peer> peers_;
   std::map<std::uint64_t, std::uint32_t> communicators_;  // how many connections each has here
-  transport::SendQueue queue_;
-  std::vector<ConnectionId> by_lane_;
-  std::vector<transport::SendQueue::LaneId> blocked_;
-  std::vector<Post> offered_;
+  SendTable sends_;
+  std::vector<Offered> offered_;
+  std::vector<ConnectionId> waiting_;  // for room
+  std::vector<ConnectionId> resuming_;
   Endpoint::Outgoing out_;
   std::array<io::TxPacket, kBurst> tx_;
   std::array<Pending, kBurst> pending_;

@@ -4,12 +4,20 @@
 #include <algorithm>
 
 #include "mlt/driver/engine.h"
+#include "transport/base/rng.h"
 
 namespace clustar::mlt::driver {
 
-io::Landing Engine::expect(ConnectionId id, std::uint64_t slot, const io::MemorySlice& target) {
+// The same at both ends, another one for each message of whatever connection.
+std::uint64_t Engine::slot(ConnectionId id, std::int32_t tag, std::uint32_t tag_seq) const {
+  const std::uint64_t which = std::uint64_t{static_cast<std::uint32_t>(tag)} << 32 | tag_seq;
+  return std::max<std::uint64_t>(mix64(mix64(attached_[id].secret) + which), 1);
+}
+
+io::Landing Engine::expect(ConnectionId id, std::int32_t tag, std::uint32_t tag_seq, const io::MemorySlice& target) {
   if (!places() || target.mr == nullptr || target.length < kLeastLanding) return {};
-  const io::Landing landing = device_.io->expect(attached_[id].peer_id, slot, target, options_.segment);
+  const std::uint64_t where = slot(id, tag, tag_seq);
+  const io::Landing landing = device_.io->expect(attached_[id].peer_id, where, target, options_.segment);
   if (landing.id != 0) attached_[id].landings.push_back(landing);
   return landing;
 }

@@ -106,7 +106,8 @@ Result<MltTransport::Nic*> MltTransport::nic(int device) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("mlt: {} paths on {}; at most {} are allowed", options->paths,
                                                          chosen.interface.name, paths));
   }
-  auto engine = Engine::open(std::move(*opened), *options, chosen.interface.name, context_);
+  auto engine = Engine::open(std::move(*opened), *options, chosen.interface.name, context_,
+                             std::make_unique<transport::FifoPolicy>());
   if (!engine) return tl::unexpected(engine.error());
   chosen.engine = std::move(*engine);
   return &chosen;

@@ -181,7 +181,7 @@ void MltRecvChannel::submit(std::uint32_t index, TimePoint now) {
 void MltRecvChannel::expect(std::uint32_t receive, Part& part) {
   if (part.mr == nullptr) return;
   const std::uint32_t tag_seq = engine_.core().receiver(id()).tag_seq(receive);
-  part.landing = engine_.expect(id(), slot(part.tag, tag_seq), slice(part, 0, part.length));
+  part.landing = engine_.expect(id(), part.tag, tag_seq, slice(part, 0, part.length));
 }
 
 io::MemorySlice MltRecvChannel::slice(const Part& part, std::size_t offset, std::size_t length) const {

@@ -23,10 +23,8 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   Result<transport::Request*> flush(std::span<const transport::RecvPart> parts) override;
 
   void submit(std::uint32_t index, TimePoint now) override;
-  io::MemorySlice payload(const Transmit&) override { return {}; }
   void place(const Placement& placement, std::span<const std::byte> payload, bool placed) override;
   void on_event(const Endpoint::Event& event, TimePoint now) override;
-  void on_offered(std::uint32_t) override {}
   void on_written(std::uint32_t request) override;
 
  private:

@@ -78,20 +78,32 @@ Result<Progress> MltSendChannel::test(SendRequest& request) {
 
 void MltSendChannel::submit(std::uint32_t index, TimePoint now) {
   if (broken()) return;
-  SendRequest& request = requests_[index];
-  request.submitted = true;
+  requests_[index].submitted = true;
   ++outstanding_;
-  engine_.enqueue(id(), index, request.flow, request.length);
-  engine_.begin_sends(now);
+  waiting_.push_back(index);
+  begin_waiting(now);
+}
+
+// In the order of posting, which numbers the messages of a tag. What the core has, it sends in the turns of the
+// device's policy.
+void MltSendChannel::begin_waiting(TimePoint now) {
+  while (!broken() && !waiting_.empty()) {
+    SendRequest& request = requests_[waiting_.front()];
+    if (!may_begin(request)) {
+      engine_.wait_for_room(id());
+      return;
+    }
+    waiting_.pop_front();
+    begin(request, now);
+  }
 }
 
 // A short message waits for a place for its copy, which comes before its own acknowledgement would; unless it comes
 // only after receives that may themselves wait for this message.
-bool MltSendChannel::may_begin(std::uint32_t index) {
+bool MltSendChannel::may_begin(const SendRequest& request) const {
   const Sender& sender = engine_.core().sender(id());
-  const bool copied = may_buffer(requests_[index]) && copies_mr_ != nullptr;
-  return !sender.full() && sender.unsent_bytes() < kAheadBytes &&
-         !(copied && free_copies_.empty() && sender.unposted() == 0);
+  const bool copied = may_buffer(request) && copies_mr_ != nullptr;
+  return !sender.full() && !(copied && free_copies_.empty() && sender.unposted() == 0);
 }
 
 // What the receiver would not lose anyway, the sender need not offer.
@@ -126,11 +138,22 @@ void MltSendChannel::warn_reliable(const std::string& why) {
   engine_.context().log.warn(fmt::format("mlt: sending to {} reliably: {}", peer_, why));
 }
 
-void MltSendChannel::begin(std::uint32_t index, TimePoint now) {
-  SendRequest& request = requests_[index];
-  const auto message =
-      engine_.core().send(id(), static_cast<std::uint32_t>(request.length), request.tag, terms_of(request), now);
-  if (!message) {
+void MltSendChannel::begin(SendRequest& request, TimePoint now) {
+  OutboundMessage message{request.memory, request.offset, static_cast<std::uint32_t>(request.length), request.tag,
+                          &request.flow};
+  Outgoing outgoing{message.length, request.index, std::nullopt};
+  std::atomic<bool>* offered = nullptr;
+  if (may_buffer(request)) outgoing.copy = copy_of(request);
+  if (outgoing.copy) {
+    outgoing.request.reset();
+    message.memory = copies_mr_.get();
+    message.offset = *outgoing.copy * kBufferedBytes;
+    request.mr = nullptr;
+    request.submitted = false;
+    offered = &request.done;
+  }
+  const auto number = engine_.send(id(), message, terms_of(request), offered, now);
+  if (!number) {
     fail_with(
         ErrorCode::kInvalidUsage,
         fmt::format("tag {} is one more than the {} different ones of a connection, or the message of {} bytes has "
@@ -138,59 +161,32 @@ void MltSendChannel::begin(std::uint32_t index, TimePoint now) {
                     request.tag, engine_.options().max_tags, request.length, engine_.options().segment));
     return;
   }
-  next_ = *message + 1;
-  Outgoing& outgoing = outgoing_[*message % outgoing_.size()];
-  outgoing = {request.memory, request.offset, static_cast<std::uint32_t>(request.length), request.index, std::nullopt};
-  if (buffer(request, outgoing)) engine_.want_offered(*this, request.index);
+  next_ = *number + 1;
+  outgoing_[*number % outgoing_.size()] = outgoing;
 }
 
 bool MltSendChannel::may_buffer(const SendRequest& request) {
   return request.length <= kBufferedBytes && (request.length == 0 || !on_device(*request.mr));
 }
 
-// Short messages are copied: their sends need not wait for an acknowledgement, as those of kernel TCP do not.
-bool MltSendChannel::buffer(SendRequest& request, Outgoing& outgoing) {
-  if (!may_buffer(request)) return false;
+// Short messages are copied: their sends need not wait for an acknowledgement, as those of kernel TCP do not. They are
+// done when the device was offered the message, so that who posts and waits has it sent.
+std::optional<std::uint32_t> MltSendChannel::copy_of(SendRequest& request) {
   if (copies_mr_ == nullptr) {
     copies_.resize(kBufferedBytes * kBufferedSends);
     auto mr = engine_.reg_mr(gdr::MemoryRef::host(copies_.data(), copies_.size()));
-    if (!mr) return false;
+    if (!mr) return std::nullopt;
     copies_mr_ = std::move(*mr);
     for (std::uint32_t i = kBufferedSends; i-- > 0;) free_copies_.push_back(i);
   }
-  if (free_copies_.empty()) return false;
+  if (free_copies_.empty()) return std::nullopt;
   const std::uint32_t copy = free_copies_.back();
   free_copies_.pop_back();
-  const std::size_t offset = copy * kBufferedBytes;
   if (request.length > 0) {
-    std::memcpy(&copies_[offset], request.mr->memory().address + request.offset, request.length);
+    std::memcpy(&copies_[copy * kBufferedBytes], request.mr->memory().address + request.offset, request.length);
     count_copy(Copy::kSendBuffer, request.length);
   }
-  outgoing.memory = copies_mr_.get();
-  outgoing.offset = offset;
-  outgoing.request.reset();
-  outgoing.copy = copy;
-  request.mr = nullptr;
-  return true;
-}
-
-void MltSendChannel::on_offered(std::uint32_t index) {
-  if (!broken()) finish(requests_[index]);
-}
-
-void MltSendChannel::finish(SendRequest& request) {
-  request.submitted = false;
-  request.done.store(true, std::memory_order_release);
-}
-
-io::MemorySlice MltSendChannel::payload(const Transmit& transmit) {
-  const Outgoing& outgoing = outgoing_[transmit.message % outgoing_.size()];
-  return {outgoing.memory, outgoing.offset + transmit.offset, transmit.length};
-}
-
-io::Destination MltSendChannel::destination(const Transmit& transmit, const DataHeader& header) {
-  const OpenRecord& open = engine_.core().sender(id()).opened(transmit.message);
-  return {slot(open.tag, open.tag_seq), header.index, header.segment};
+  return copy;
 }
 
 void MltSendChannel::on_event(const Endpoint::Event& event, TimePoint) {
@@ -201,16 +197,14 @@ void MltSendChannel::on_event(const Endpoint::Event& event, TimePoint) {
   const auto* sent = std::get_if<SendDone>(&event.what);
   if (sent == nullptr) return;
   const Outgoing& outgoing = outgoing_[sent->message % outgoing_.size()];
-  engine_.drop_pending(id(), sent->message);
   --outstanding_;
   ++finished_;
-  ++engine_.count().messages_sent;
-  engine_.count().missing_packets += sent->missing_packets;
-  engine_.count().bytes_sent += outgoing.length;
   if (outgoing.copy) free_copies_.push_back(*outgoing.copy);
   if (!outgoing.request) return;
   if (sent->missing_packets > 0) note_missing(sent->message, outgoing);
-  finish(requests_[*outgoing.request]);
+  SendRequest& request = requests_[*outgoing.request];
+  request.submitted = false;
+  request.done.store(true, std::memory_order_release);
 }
 
 // A message ends with packets missing only when every window of the receiver's STOP has come, so this is what that end
@@ -244,7 +238,7 @@ std::vector<std::byte> MltSendChannel::last_words() {
       if (!header) continue;
       std::array<std::byte, kMaxHeader + kSealBytes> bytes;
       std::size_t size = serialize(*header, bytes);
-      const std::size_t offset = outgoing.offset + index * std::size_t{segment};
+      const std::size_t offset = *outgoing.copy * kBufferedBytes + index * std::size_t{segment};
       const auto payload = std::span(copies_).subspan(offset, packet_bytes(index, outgoing.length, segment));
       // Nothing reads the copy any more, so it may be encrypted where it is.
       if (engine_.sealing() != nullptr) {

@@ -12,6 +12,7 @@
 
 #include "mlt/driver/connection.h"
 #include "mlt/driver/last_words.h"
+#include "transport/base/ring.h"
 
 namespace clustar::mlt::driver {
 
@@ -26,17 +27,10 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
                                    const transport::FlowTag& flow) override;
 
   void submit(std::uint32_t index, TimePoint now) override;
-  io::MemorySlice payload(const Transmit& transmit) override;
-  io::Destination destination(const Transmit& transmit, const DataHeader& header) override;
-  void place(const Placement&, std::span<const std::byte>, bool) override {}
   void on_event(const Endpoint::Event& event, TimePoint now) override;
-  bool may_begin(std::uint32_t index) override;
-  void begin(std::uint32_t index, TimePoint now) override;
-  void on_offered(std::uint32_t index) override;
+  void on_room(TimePoint now) override { begin_waiting(now); }
 
  private:
-  // So many bytes of a connection leave the send queue before they can be sent: what is to be sent next must be there.
-  static constexpr std::uint64_t kAheadBytes = 1 << 20;
   // 32 requests of up to 8 parts at the receiver are 256 sends here.
   static constexpr std::uint32_t kMaxRequests = 256;
 
@@ -58,8 +52,6 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
 
   // What the core sends: it may outlive its request, whose payload was copied.
   struct Outgoing {
-    const io::Mr* memory = nullptr;
-    std::size_t offset = 0;
     std::uint32_t length = 0;
     std::optional<std::uint32_t> request;
     std::optional<std::uint32_t> copy;
@@ -69,8 +61,10 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   SendTerms terms_of(const SendRequest& request);
   void warn_reliable(const std::string& why);  // unless warned_: a message must not cost a text
   static bool may_buffer(const SendRequest& request);
-  bool buffer(SendRequest& request, Outgoing& outgoing);
-  void finish(SendRequest& request);
+  void begin_waiting(TimePoint now);
+  bool may_begin(const SendRequest& request) const;
+  void begin(SendRequest& request, TimePoint now);
+  std::optional<std::uint32_t> copy_of(SendRequest& request);
   void note_missing(std::uint32_t message, const Outgoing& outgoing);
   std::vector<std::byte> last_words();
   void read_control() override;
@@ -82,6 +76,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   std::vector<SendRequest> requests_;
   std::vector<std::uint32_t> free_requests_;  // caller's thread only
   // The following with the engine's lock held.
+  Ring<std::uint32_t> waiting_;     // requests that the core has no room for, in order
   std::vector<Outgoing> outgoing_;  // by message, modulo max_messages: the core has no more at a time
   std::uint32_t next_ = 0;          // message
   std::vector<std::byte> copies_;   // of payload: kBufferedSends places

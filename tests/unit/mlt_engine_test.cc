@@ -26,17 +26,13 @@ class Client final : public Engine::Client {
   }
   void send(std::size_t offset) {
     const std::lock_guard lock(engine_.mutex());
-    ASSERT_TRUE(engine_.core().send(*id, 100, 0, SendTerms{}, engine_.context().clock.now()));
-    offsets_.push_back(offset);
+    const transport::FlowTag flow;
+    const OutboundMessage message{&mr_, offset, 100, 0, &flow};
+    ASSERT_TRUE(engine_.send(*id, message, SendTerms{}, nullptr, engine_.context().clock.now()));
   }
 
   void submit(std::uint32_t, TimePoint) override {}
-  io::MemorySlice payload(const Transmit& transmit) override {
-    return {&mr_, offsets_[transmit.message] + transmit.offset, transmit.length};
-  }
-  void place(const Placement&, std::span<const std::byte>, bool) override {}
   void on_event(const Endpoint::Event&, TimePoint) override {}
-  void on_offered(std::uint32_t) override {}
   void check(TimePoint) override {}
   void on_failure(const Error& error) override {
     failure = error.message;
@@ -50,7 +46,6 @@ class Client final : public Engine::Client {
  private:
   Engine& engine_;
   const io::Mr& mr_;
-  std::vector<std::size_t> offsets_;
 };
 
 // One connection that can no longer be sealed must not take the others' seals with it.
@@ -69,7 +64,8 @@ TEST(MltEngine, NothingLeavesInClearWhenASealFails) {
   device.io = std::move(io);
   device.add_peer = [](const net::Address&, const Ports&) { return io::PeerId{1}; };
   device.remove_peer = [](io::PeerId) {};
-  const auto engine = std::move(Engine::open(std::move(device), Options{}, "test", context).value());
+  const auto engine = std::move(
+      Engine::open(std::move(device), Options{}, "test", context, std::make_unique<transport::FifoPolicy>()).value());
   std::array<std::byte, 300> bytes;
   std::fill_n(bytes.begin(), 100, std::byte{'a'});
   std::fill_n(bytes.begin() + 100, 100, std::byte{'!'});

@@ -44,7 +44,7 @@ class SendPolicy {
     // Flows of equal rank share the line by these weights, bytes in proportion; 0: they go by arrival, before those
     // that have one.
     std::uint32_t share = 0;
-    // What the far end, and the network, rank by: 0 goes first. Only MLT carries it.
+    // What the far end gives credit by, 0 .. 15: 0 goes first. Only MLT carries it.
     std::uint8_t level = 0;
     TimePoint not_before = TimePoint::min();  // nothing of the flow leaves earlier: pacing
 
@@ -95,7 +95,7 @@ class ClassPolicy final : public SendPolicy {
  public:
   Turn turn(const Flow& flow, TimePoint) override {
     const auto behind = static_cast<std::uint8_t>(0xff - flow.key.traffic_class);
-    return {.rank = behind, .level = behind};
+    return {.rank = behind, .level = static_cast<std::uint8_t>(behind / 16)};
   }
 };
 
