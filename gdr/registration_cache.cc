@@ -77,19 +77,6 @@ Result<RegistrationCache::Lease> RegistrationCache::acquire(const MemoryRef& mem
   return Lease(*this, std::move(*share));
 }
 
-Result<MrCache::ArenaId> RegistrationCache::add_arena(const MemoryRef& memory, std::uint32_t access,
-                                                      std::optional<BufferId> buffer) {
-  const auto id = find_id(memory, buffer);
-  if (!id) return tl::unexpected(id.error());
-  const std::lock_guard lock(mutex_);
-  return cache_.add_arena(memory, access, *id);
-}
-
-Result<void> RegistrationCache::remove_arena(MrCache::ArenaId arena) {
-  const std::lock_guard lock(mutex_);
-  return cache_.remove_arena(arena);
-}
-
 MrCache::Counts RegistrationCache::counts() const {
   const std::lock_guard lock(mutex_);
   return cache_.counts();

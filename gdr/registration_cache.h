@@ -52,9 +52,6 @@ class RegistrationCache {
   // As MrCache does. Without `buffer` a dma-buf has the id that buffer_id() finds. Its descriptor is duplicated when it
   // is registered, and the duplicate closed after that ended.
   Result<Lease> acquire(const MemoryRef& memory, std::uint32_t access, std::optional<BufferId> buffer = std::nullopt);
-  Result<MrCache::ArenaId> add_arena(const MemoryRef& memory, std::uint32_t access,
-                                     std::optional<BufferId> buffer = std::nullopt);
-  Result<void> remove_arena(MrCache::ArenaId arena);
   MrCache::Counts counts() const;
 
  private:

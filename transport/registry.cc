@@ -100,8 +100,8 @@ Result<Selection> create_mlt(const TransportContext& context) {
     };
   }
   // `open` and what it opens belong to the transport, which goes before the module.
-  auto transport = mlt::driver::MltTransport::create(config, context.clock, log, std::move(*open), std::move(adjust),
-                                                     reach_finder(config, module));
+  auto transport =
+      mlt::driver::MltTransport::create(context, std::move(*open), std::move(adjust), reach_finder(config, module));
   return selected(std::move(module), std::move(transport));
 }
 

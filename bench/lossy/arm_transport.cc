@@ -58,7 +58,7 @@ Result<ArmTransport> make_transport(const Terms& terms, const Clock& clock, cons
     if (device) *readable = device->readable_fds;
     return device;
   };
-  auto created = MltTransport::create(config, clock, log, open, adjust_for(terms));
+  auto created = MltTransport::create({config, clock, log}, open, adjust_for(terms));
   if (!created) return tl::unexpected(created.error());
   made.selection.transport = std::move(*created);
   return made;

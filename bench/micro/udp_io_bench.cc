@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -149,67 +148,6 @@ void bare_loopback(benchmark::State& state) {
   report(state, payload);
 }
 
-// Header: the number of the packet's payload, the unit of the target. Two messages by turns.
-std::optional<Located> locate(std::span<const std::byte> header) {
-  std::uint32_t words[2];
-  std::memcpy(words, header.data(), sizeof words);
-  return Located{words[0], words[1]};
-}
-
-// Messages of kPackets payloads put at their places in cold memory: by the kernel's own copy, or by a second one.
-void udp_io_place(benchmark::State& state) {
-  const bool landing = state.range(0) != 0;
-  const auto payload = static_cast<std::size_t>(state.range(1));
-  UdpOptions options = options_of(true);
-  options.receive_buffer_bytes = 16 << 20;
-  if (landing) options.locate = locate;
-  options.landing_least_segment = 1;
-  auto a = UdpIo::open(options_of(true));
-  auto b = UdpIo::open(options);
-  if (!a || !b) return state.SkipWithError("loopback UDP cannot be opened");
-  if (landing && !(*b)->capabilities().landing) return state.SkipWithError("the kernel has no UDP_GRO");
-  std::vector<std::byte> target(kCold);
-  const auto from = (*a)->reg_mr(gdr::MemoryRef::host(cold_memory().data(), kCold)).value();
-  const auto into = (*b)->reg_mr(gdr::MemoryRef::host(target.data(), kCold)).value();
-  const PeerId to = (*a)->add_peer((*b)->local()).value();
-  const PeerId peer = (*b)->add_peer((*a)->local()).value();
-  std::vector<TxPacket> packets(kPackets);
-  std::array<RxPacket, 64> burst;
-  std::size_t offset = 0;
-  std::uint32_t slot = 0;
-  for (auto _ : state) {
-    const std::size_t length = kPackets * payload;
-    offset = offset + 2 * length <= kCold ? offset + length : 0;
-    ++slot;
-    for (std::uint32_t i = 0; i < kPackets; ++i) {
-      packets[i].peer = to;
-      packets[i].path = static_cast<std::uint8_t>(i / kRun % kPaths);
-      packets[i].header = Header(kHeader);
-      std::memcpy(packets[i].header.bytes().data(), &slot, sizeof slot);
-      std::memcpy(packets[i].header.bytes().data() + sizeof slot, &i, sizeof i);
-      packets[i].payload = {from.get(), offset + i * payload, payload};
-    }
-    const Landing hint = (*b)->expect(peer, slot, {into.get(), offset, length}, payload);
-    if (!send_all(**a, packets)) return state.SkipWithError("send failed");
-    for (std::size_t left = kPackets; left > 0;) {
-      const std::size_t got = (*b)->receive(burst).value_or(0);
-      for (const RxPacket& one : std::span(burst).first(got)) {
-        if (one.payload.empty()) continue;
-        std::memcpy(target.data() + offset + locate(one.header)->segment * payload, one.payload.data(), payload);
-      }
-      (*b)->release(std::span(burst).first(got));
-      if (got == 0) return state.SkipWithError("a packet was lost on loopback");
-      left -= got;
-    }
-    (*b)->cancel(hint);
-  }
-  report(state, payload);
-  const auto& counters = (*b)->counters();
-  const auto all = static_cast<double>(counters.packets_received);
-  // Aggregates of zeroes are no numbers, which JSON does not know.
-  if (counters.packets_placed > 0) state.counters["placed_each"] = static_cast<double>(counters.packets_placed) / all;
-}
-
 void idle_receive(benchmark::State& state) {
   UdpOptions options = options_of(true);
   options.paths = static_cast<std::uint8_t>(state.range(0));
@@ -222,7 +160,6 @@ void idle_receive(benchmark::State& state) {
 const std::vector<std::vector<std::int64_t>> kCases = {{0, 1}, {1384, 8884}};
 BENCHMARK(udp_io_loopback)->Name("udp_io/loopback")->ArgNames({"offloads", "payload"})->ArgsProduct(kCases);
 BENCHMARK(bare_loopback)->Name("limit/udp_loopback")->ArgNames({"offloads", "payload"})->ArgsProduct(kCases);
-BENCHMARK(udp_io_place)->Name("udp_io/place")->ArgNames({"landing", "payload"})->ArgsProduct({{0, 1}, {1384, 8884}});
 BENCHMARK(idle_receive)->Name("udp_io/idle_receive")->ArgName("paths")->Arg(1)->Arg(8)->Arg(32);
 
 }  // namespace

@@ -155,22 +155,4 @@ Result<MrCache::Lease> MrCache::acquire(const MemoryRef& memory, std::uint32_t a
   return lease(insert(space, *range, std::move(*registration)), *range);
 }
 
-Result<MrCache::ArenaId> MrCache::add_arena(const MemoryRef& memory, std::uint32_t access,
-                                            std::optional<BufferId> buffer) {
-  if (memory.length == 0) return fail(ErrorCode::kInvalidArgument, "registration: an arena of 0 bytes; 1 are needed");
-  auto kept = acquire(memory, access, buffer);
-  if (!kept) return tl::unexpected(kept.error());
-  arenas_.emplace(++last_arena_, std::move(*kept));
-  ++counts_.arenas;
-  return last_arena_;
-}
-
-Result<void> MrCache::remove_arena(ArenaId arena) {
-  if (arenas_.erase(arena) == 0) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("registration: there is no arena {}", arena));
-  }
-  --counts_.arenas;
-  return {};
-}
-
 }  // namespace clustar::gdr

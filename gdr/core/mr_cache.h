@@ -2,7 +2,7 @@
 // registers.
 //
 // Who holds a lease promises that its memory stays what it is until the lease ends, and the cache relies on nothing
-// else. So memory is looked for only within what some lease or arena covers as a whole at that moment: there is no
+// else. So memory is looked for only within what some lease covers as a whole at that moment: there is no
 // notice of free() and munmap(), and a registration that were kept for later would go on to mean pages which that
 // address has no more. For the same reason a registration whose covering leases have ended serves those within it that
 // live, and no new one; the last of them deregisters.
@@ -104,11 +104,8 @@ class MrCache {
     std::uint64_t refused = 0;  // by the registrar
     std::size_t entries = 0;    // that live
     std::size_t retired = 0;    // of these: for leases within them only
-    std::size_t leases = 0;     // that live, arenas included, empty ones not
-    std::size_t arenas = 0;
+    std::size_t leases = 0;     // that live, empty ones not
   };
-
-  using ArenaId = std::uint64_t;
 
   MrCache(Registrar& registrar, PageSizes pages) : registrar_(registrar), pages_(pages) {}
   MrCache(const MrCache&) = delete;
@@ -119,13 +116,6 @@ class MrCache {
   // ends last; of those that begins first. Error kInvalidArgument: no memory can be like that; else the registrar's,
   // and then nothing has changed.
   Result<Lease> acquire(const MemoryRef& memory, std::uint32_t access, std::optional<BufferId> buffer = std::nullopt);
-
-  // Memory of an allocator, registered as a whole until remove_arena(): leases within it cost a lookup. Errors are
-  // those of acquire(), and kInvalidArgument for length 0.
-  Result<ArenaId> add_arena(const MemoryRef& memory, std::uint32_t access,
-                            std::optional<BufferId> buffer = std::nullopt);
-  // Before the memory goes. Leases within it that live keep the registration. Error kInvalidArgument: no such arena.
-  Result<void> remove_arena(ArenaId arena);
 
   const Counts& counts() const { return counts_; }
 
@@ -174,8 +164,6 @@ class MrCache {
   Counts counts_;
   std::list<Entry> entries_;
   Spaces spaces_;  // none is empty
-  ArenaId last_arena_ = 0;
-  std::map<ArenaId, Lease> arenas_;  // last: they end before what they are of
 };
 
 }  // namespace clustar::gdr

@@ -18,7 +18,7 @@ __attribute__((constructor)) void keep_the_driver() {
   static_cast<void>(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE));
 }
 
-Result<std::unique_ptr<transport::Transport>> create(const Config&, const Clock&, const Log&) {
+Result<std::unique_ptr<transport::Transport>> create(const transport::TransportContext&) {
   return contained([]() -> Result<std::unique_ptr<transport::Transport>> {
     return fail(ErrorCode::kUnavailable,
                 "libclustar-cuda.so brings no transport, but what others need for GPU memory: CLUSTAR_GDR");

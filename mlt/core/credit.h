@@ -41,6 +41,9 @@ class CreditShare {
     return static_cast<std::uint32_t>(std::max<std::uint64_t>(segment_, rest / first));
   }
 
+  // Whether it goes before others that are being served.
+  bool leads(std::uint8_t level) const { return level == best_ && served_[best_] < serving_; }
+
   // One more connection is served; false: it has to wait until another one ends.
   bool begin(std::uint8_t level) {
     if (serving_ >= most_) return false;

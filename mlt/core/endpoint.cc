@@ -244,13 +244,15 @@ void Endpoint::end_turn(ConnectionId id) {
   serve_waiting();
 }
 
-// Grows by what arrives, as in slow start: all who begin together are heard of before any has a large share.
+// Grows by what arrives, as in slow start: all who begin together are heard of before any has a large share. Who goes
+// before others takes it from them at once.
 void Endpoint::grant_share(Connection& connection) {
   const std::uint64_t placed = connection.receiver->counters().placed_bytes;
   const std::uint64_t grown = connection.window + (placed - connection.placed_seen);
   connection.placed_seen = placed;
   const std::uint32_t share = std::max(share_.window(connection.level), connection.receiver->longest_packet());
-  connection.window = static_cast<std::uint32_t>(std::min<std::uint64_t>(share, grown));
+  const bool at_once = levels_ && share_.leads(connection.level);
+  connection.window = at_once ? share : static_cast<std::uint32_t>(std::min<std::uint64_t>(share, grown));
   connection.receiver->grant(connection.window);
 }
 
@@ -348,7 +350,7 @@ void Endpoint::on_timeout(TimePoint now) {
   }
 }
 
-bool Endpoint::poll_transmit(TimePoint now, Outgoing& out) {
+bool Endpoint::poll_transmit(TimePoint now, Outgoing& out, bool data) {
   while (!control_.empty()) {
     const ConnectionId id = control_.front();
     Connection& connection = connections_[id];
@@ -368,6 +370,7 @@ bool Endpoint::poll_transmit(TimePoint now, Outgoing& out) {
     connection.in_control = false;
     control_.pop_front();
   }
+  if (!data) return false;
   find_places(now);
   while (!ready_.empty()) {
     const ConnectionId id = ready_.top();

@@ -95,8 +95,8 @@ class Endpoint {
 
   // Control packets first; then of all connections what goes first by its Turn: by arrival, mice before the others,
   // where all are alike. False: nothing may go now. The header is written where it stays: a copy of it costs as much as
-  // making it.
-  bool poll_transmit(TimePoint now, Outgoing& out);
+  // making it. Without `data` control packets only.
+  bool poll_transmit(TimePoint now, Outgoing& out, bool data = true);
   std::optional<Outgoing> poll_transmit(TimePoint now) {
     std::optional<Outgoing> out(std::in_place);
     if (!poll_transmit(now, *out)) out.reset();

@@ -3,15 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "mlt/driver/driver_options.h"
+#include "transport/api/context.h"
 #include "transport/net/socket.h"
 
 namespace clustar::mlt::driver {
 
 Result<std::unique_ptr<Engine>> Engine::open(Device device, const Options& options, std::string name,
-                                             const Context& context, std::unique_ptr<transport::SendPolicy> policy) {
+                                             const Context& context) {
   auto waker = net::Waker::create();
   if (!waker) return tl::unexpected(waker.error());
   std::uint64_t seed = 0;
@@ -24,6 +26,8 @@ Result<std::unique_ptr<Engine>> Engine::open(Device device, const Options& optio
     if (!made) return tl::unexpected(made.error());
     sealing = std::move(*made);
   }
+  std::unique_ptr<transport::SendPolicy> policy = std::make_unique<transport::FifoPolicy>();
+  if (context.policies != nullptr) policy = context.policies->make({name, options.line_rate});
   try {
     return std::unique_ptr<Engine>(new Engine(std::move(device), options, std::move(name), context, std::move(*waker),
                                               seed, std::move(sealing), std::move(policy)));
@@ -42,6 +46,7 @@ Engine::Engine(Device device, const Options& options, std::string name, const Co
       writes_(device_.io->writer() ? std::make_unique<DeviceWrites>(*device_.io->writer()) : nullptr),
       core_(options_, seed),
       sends_(std::move(policy)),
+      ahead_(transport::send_ahead_bytes(context.send_ahead, options.line_rate, sends_.orders())),
       waker_(std::move(waker)) {
   if (context_.mode != EngineMode::kInline) thread_ = std::thread([this] { run(); });
 }
@@ -84,6 +89,7 @@ Result<void> Engine::attach(Client& client, End end, const net::Address& host, c
   attached_[*id] = {&client, key, end, std::move(options), channel.comm_id};
   attached_[*id].peer_id = peer.id;
   attached_[*id].secret = secret;
+  attached_[*id].dscp = static_cast<std::uint8_t>(std::max(channel.traffic_class, 0) & 0xfc);
   ++communicators_[channel.comm_id];
   if (end == End::kSends) sends_.open(*id, host.host_number(), channel.job, options_.max_messages);
   return {};
@@ -317,8 +323,8 @@ std::optional<std::uint32_t> Engine::send(ConnectionId id, const OutboundMessage
 }
 
 // Fills one more slot of tx_; false: the core has nothing.
-bool Engine::next_pending(TimePoint now) {
-  if (!core_.poll_transmit(now, out_)) return false;
+bool Engine::next_pending(TimePoint now, bool data_too) {
+  if (!core_.poll_transmit(now, out_, data_too)) return false;
   const Transmit& transmit = out_.transmit;
   io::TxPacket& packet = tx_[pending_count_];
   packet.peer = out_.peer;
@@ -330,6 +336,7 @@ bool Engine::next_pending(TimePoint now) {
   packet.payload = {};
   packet.destination = {};
   const auto* data = std::get_if<DataHeader>(&transmit.header);
+  packet.dscp = data != nullptr ? attached_[out_.connection].dscp : 0;
   if (data != nullptr) {
     if (transmit.length > 0) packet.payload = sends_.payload(out_.connection, transmit);
     if (!data->retransmission) {
@@ -357,6 +364,7 @@ void Engine::gather(std::size_t from) {
     if (pending_[i].follows && latest != nullptr && latest->peer == packet.peer) {
       packet.path = latest->path;
       packet.traffic_class = latest->traffic_class;
+      packet.dscp = latest->dscp;
       packet.ect = latest->ect;
     }
     if (small) latest = &packet;
@@ -387,12 +395,25 @@ bool Engine::transmit(TimePoint now) {
   return any;
 }
 
+// What lies in the device cannot be overtaken.
+std::uint64_t Engine::room_ahead() const {
+  if (ahead_ == std::numeric_limits<std::uint64_t>::max()) return ahead_;
+  std::uint64_t behind = device_.io->unsent_bytes();
+  for (std::size_t i = 0; i < pending_count_; ++i) behind += tx_[i].payload.length;
+  return ahead_ - std::min(ahead_, behind);
+}
+
 bool Engine::send_bursts(TimePoint now) {
   bool any = false;
   for (int burst = 0; burst < kSendBursts && !lost_; ++burst) {
     bool more = true;
     const std::size_t fresh = pending_count_;
-    while (more && pending_count_ < kBurst) more = next_pending(now);
+    std::uint64_t room = room_ahead();
+    held_ahead_ = room == 0;
+    while (more && pending_count_ < kBurst) {
+      more = next_pending(now, room > 0);
+      if (more) room -= std::min<std::uint64_t>(room, tx_[pending_count_ - 1].payload.length);
+    }
     gather(fresh);
     if (sealing_) seal_fresh();
     if (pending_count_ == 0) return any;

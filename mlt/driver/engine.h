@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "mlt/core/endpoint.h"
+#include "mlt/driver/context.h"
 #include "mlt/driver/device.h"
 #include "mlt/driver/device_writes.h"
 #include "mlt/driver/sealing.h"
@@ -30,22 +31,6 @@
 #include "transport/net/waker.h"
 
 namespace clustar::mlt::driver {
-
-// Who moves the bytes.
-enum class EngineMode : std::uint8_t {
-  kInline,  // only callers, within send, recv and test
-  kThread,  // only a thread of the engine; callers post and look
-  kAuto,    // callers; when they are silent, a thread that else sleeps
-};
-
-// What every part of one MltTransport shares; the transport owns it and outlives them.
-struct Context {
-  const Clock& clock;
-  Log log;
-  EngineMode mode = EngineMode::kAuto;
-  Duration stall_timeout{0};
-  std::unique_ptr<const Protection> protection{};  // null: there is no pre-shared key
-};
 
 class Engine {
  public:
@@ -87,7 +72,7 @@ class Engine {
   };
 
   static Result<std::unique_ptr<Engine>> open(Device device, const Options& options, std::string name,
-                                              const Context& context, std::unique_ptr<transport::SendPolicy> policy);
+                                              const Context& context);
   ~Engine();
 
   const Context& context() const { return context_; }
@@ -168,6 +153,7 @@ class Engine {
     std::unique_ptr<const Options> options{};  // its own
     std::uint64_t communicator = 0;
     std::uint64_t secret = 0;
+    std::uint8_t dscp = 0;  // TxPacket::dscp of its data
     io::PeerId peer_id = 0;
     std::vector<io::Landing> landings{};  // of one that receives: open
   };
@@ -188,7 +174,8 @@ class Engine {
   bool step_writes();
   bool transmit(TimePoint now);
   bool send_bursts(TimePoint now);
-  bool next_pending(TimePoint now);
+  bool next_pending(TimePoint now, bool data);
+  std::uint64_t room_ahead() const;
   void on_sent(const Endpoint::Event& event, const SendDone& sent, TimePoint now);
   void drop_pending(ConnectionId connection, std::uint32_t message);
   std::uint64_t slot(ConnectionId connection, std::int32_t tag, std::uint32_t tag_seq) const;
@@ -221,6 +208,8 @@ class Engine {
   std::map<std::string, Peer> peers_;
   std::map<std::uint64_t, std::uint32_t> communicators_;  // how many connections each has here
   SendTable sends_;
+  const std::uint64_t ahead_;  // bytes of data that may lie in this host behind what is sent next
+  bool held_ahead_ = false;    // there are more, and somebody has to look again soon
   std::vector<Offered> offered_;
   std::vector<ConnectionId> waiting_;  // for room
   std::vector<ConnectionId> resuming_;

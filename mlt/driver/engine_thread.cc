@@ -25,7 +25,7 @@ Duration Engine::sleep_time() {
   const TimePoint now = context_.clock.now();
   const TimePoint next = core_.next_timeout();
   Duration time = next == TimePoint::max() ? kLongestSleep : std::min(next - now, kLongestSleep);
-  if (pending_count_ > 0 || device_.readable_fds.empty())
+  if (held_ahead_ || pending_count_ > 0 || device_.readable_fds.empty())
     time = std::min(time, kBlind);  // nobody tells when there is room
   if (writes_ && writes_->busy()) time = std::min(time, kBlind);
   return std::max(time, Duration(0));

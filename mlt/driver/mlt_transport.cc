@@ -49,11 +49,13 @@ Result<void> check(const transport::ChannelOptions& options) {
 
 }  // namespace
 
-Result<std::unique_ptr<transport::Transport>> MltTransport::create(const Config& config, const Clock& clock, Log log,
+Result<std::unique_ptr<transport::Transport>> MltTransport::create(const transport::TransportContext& context,
                                                                    OpenDevice open_device, Adjust adjust,
                                                                    const FindReach& find_reach) {
-  std::unique_ptr<MltTransport> made(
-      new MltTransport(clock, std::move(log), std::move(open_device), std::move(adjust)));
+  const Config& config = context.config;
+  std::unique_ptr<MltTransport> made(new MltTransport(context, std::move(open_device), std::move(adjust)));
+  made->context_.policies = transport::policies_of(context);
+  made->context_.send_ahead = std::chrono::microseconds(config.send_ahead_us);
   made->context_.mode = mode_of(config.engine);
   made->context_.stall_timeout = config.stall_timeout;
   auto protection = Protection::create(config);
@@ -106,8 +108,7 @@ Result<MltTransport::Nic*> MltTransport::nic(int device) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("mlt: {} paths on {}; at most {} are allowed", options->paths,
                                                          chosen.interface.name, paths));
   }
-  auto engine = Engine::open(std::move(*opened), *options, chosen.interface.name, context_,
-                             std::make_unique<transport::FifoPolicy>());
+  auto engine = Engine::open(std::move(*opened), *options, chosen.interface.name, context_);
   if (!engine) return tl::unexpected(engine.error());
   chosen.engine = std::move(*engine);
   return &chosen;

@@ -9,10 +9,8 @@
 
 #include "mlt/driver/device.h"
 #include "mlt/driver/engine.h"
+#include "transport/api/context.h"
 #include "transport/api/transport.h"
-#include "transport/base/config.h"
-#include "transport/base/log.h"
-#include "transport/base/time.h"
 
 namespace clustar::mlt::driver {
 
@@ -24,9 +22,9 @@ class MltTransport final : public transport::Transport {
   // not among it: that is ChannelOptions::max_tolerance_ppm.
   using Adjust = std::function<void(Options&)>;
 
-  // `clock` outlives the transport. `open_device` is called at the first listen or connect of each interface, and
+  // `open_device` is called at the first listen or connect of each interface, and
   // `adjust` after it. `find_reach`: empty: host memory only. Error: no usable interface.
-  static Result<std::unique_ptr<transport::Transport>> create(const Config& config, const Clock& clock, Log log,
+  static Result<std::unique_ptr<transport::Transport>> create(const transport::TransportContext& context,
                                                               OpenDevice open_device, Adjust adjust = {},
                                                               const FindReach& find_reach = {});
 
@@ -43,8 +41,8 @@ class MltTransport final : public transport::Transport {
     std::unique_ptr<Engine> engine;  // null until it is used
   };
 
-  MltTransport(const Clock& clock, Log log, OpenDevice open_device, Adjust adjust)
-      : context_{clock, std::move(log)}, open_device_(std::move(open_device)), adjust_(std::move(adjust)) {}
+  MltTransport(const transport::TransportContext& context, OpenDevice open_device, Adjust adjust)
+      : context_{context.clock, context.log}, open_device_(std::move(open_device)), adjust_(std::move(adjust)) {}
 
   Result<Nic*> nic(int device);
 

@@ -39,7 +39,7 @@ std::unique_ptr<Transport> MltBed::create(const Setup& setup) {
     return device;
   };
   auto made =
-      driver::MltTransport::create(config, clock_, log, open, setup.adjust,
+      driver::MltTransport::create({config, clock_, log}, open, setup.adjust,
                                    [reach = setup.reach](const net::Interface&, const net::Address&) { return reach; });
   EXPECT_TRUE(made) << made.error().message;
   return made ? std::move(*made) : nullptr;

@@ -29,7 +29,7 @@ TransportUnderTest mlt(const std::string& name, const std::string& engine, const
             config.socket_ifname = "=lo";
             config.socket_family = "ipv4";
             config.engine = engine;
-            return driver::MltTransport::create(config, clock, std::move(log), open);
+            return driver::MltTransport::create({config, clock, std::move(log)}, open);
           },
           engine == "inline"};
 }

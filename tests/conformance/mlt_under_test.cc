@@ -15,7 +15,7 @@ TransportUnderTest mlt(const std::string& name, const std::function<void(Config&
             Config config;
             config.socket_ifname = "=lo";
             change(config);
-            return clustar::mlt::driver::MltTransport::create(config, clock, std::move(log),
+            return clustar::mlt::driver::MltTransport::create({config, clock, std::move(log)},
                                                               clustar::mlt::driver::open_udp_device);
           },
           only_calls_move_bytes};

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "tests/conformance/packet_io_under_test.h"
+#include "tests/packet_io/pcap_io.h"
+#include "tests/packet_io/trace_io.h"
 #include "tests/temp_path.h"
 #include "transport/io/decorators/faulty_io.h"
-#include "transport/io/decorators/pcap_io.h"
-#include "transport/io/decorators/trace_io.h"
 
 namespace clustar::transport::conformance {
 namespace {

@@ -1,6 +1,3 @@
-#include <cstring>
-#include <optional>
-#include <span>
 #include <thread>
 
 #include "tests/conformance/packet_io_under_test.h"
@@ -71,15 +68,7 @@ std::vector<PacketIoUnderTest> udp_under_test() {
   ipv6.local = "::1";
   io::udp::UdpOptions ipv6_plain = plain;
   ipv6_plain.local = "::1";
-  io::udp::UdpOptions landing = usual;
-  landing.landing_least_segment = 1;
-  landing.locate = [](std::span<const std::byte> header) -> std::optional<io::udp::Located> {
-    std::uint32_t number = 0;
-    if (header.size() >= sizeof number) std::memcpy(&number, header.data(), sizeof number);
-    return io::udp::Located{3, number};
-  };
   return {bed("udp", usual),
-          bed("udp_landing", landing),
           bed("udp_plain", plain),
           bed("udp_gso_without_gro", only_gso),
           bed("udp_one_path", one_path),

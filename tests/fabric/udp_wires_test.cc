@@ -15,15 +15,15 @@
 #include <string>
 #include <vector>
 
-#include "bench/udp/wire.h"
 #include "tests/conformance/udp_io_pair.h"
+#include "tests/fabric/udp_cable.h"
 #include "transport/base/file_descriptor.h"
 
 namespace clustar::transport::io::udp {
 namespace {
 
-using bench::udp::Carriage;
-using bench::udp::Wire;
+using tests::Carriage;
+using tests::Wire;
 
 UdpOptions at(const char* local) {
   UdpOptions options;

@@ -61,7 +61,7 @@ class MltOverCableDeviceMemory : public ::testing::TestWithParam<std::string> {
     config.gdr = gdr;
     config.gdr_emulate = true;
     const auto open = GetParam() == "uc" ? mlt::driver::open_verbs_uc_device : mlt::driver::open_verbs_ud_device;
-    auto made = mlt::driver::MltTransport::create(config, clock, Log(), std::bind_front(open, config), {},
+    auto made = mlt::driver::MltTransport::create({config, clock}, std::bind_front(open, config), {},
                                                   std::bind_front(mlt::driver::find_verbs_reach, config));
     EXPECT_TRUE(made) << made.error().message;
     return made ? std::move(*made) : nullptr;

@@ -27,7 +27,7 @@ TransportUnderTest mlt_over_cable(const std::string& name, const std::string& en
       config.psk_file = file.path();
       config.psk_mode = psk_mode;
     }
-    return mlt::driver::MltTransport::create(config, clock, std::move(log), std::bind_front(open, config));
+    return mlt::driver::MltTransport::create({config, clock, std::move(log)}, std::bind_front(open, config));
   };
   return {name, create, engine == "inline"};
 }

@@ -39,7 +39,7 @@ class MltOverUc : public ::testing::Test {
     config.socket_family = "ipv4";
     config.engine = "auto";
     auto made = mlt::driver::MltTransport::create(
-        config, clock, Log(), [&io, config](const transport::net::Interface& at, const transport::net::Address& local) {
+        {config, clock}, [&io, config](const transport::net::Interface& at, const transport::net::Address& local) {
           auto device = mlt::driver::open_verbs_uc_device(config, at, local);
           if (device) io = static_cast<UcIo*>(device->io.get());
           return device;

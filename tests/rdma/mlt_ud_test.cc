@@ -32,7 +32,7 @@ class MltOverUd : public ::testing::Test {
     Config config;
     config.socket_ifname = "=" + interface;
     config.socket_family = "ipv4";
-    auto made = driver::MltTransport::create(config, clock_, Log(), std::move(open));
+    auto made = driver::MltTransport::create({config, clock_}, std::move(open));
     EXPECT_TRUE(made) << made.error().message;
     return made ? std::move(*made) : nullptr;
   }

@@ -71,7 +71,6 @@ class RandomOperations {
       check();
     }
     held_.clear();
-    for (const auto& [id, lease] : arenas_) EXPECT_TRUE(cache_.remove_arena(id));
     EXPECT_EQ(registrar_.live, 0);
     EXPECT_EQ(cache_.counts().entries, 0u);
     EXPECT_EQ(cache_.counts().retired, 0u);
@@ -89,25 +88,15 @@ class RandomOperations {
   };
 
   void step() {
-    const std::uint64_t what = random_.below(100);
-    if (what < 2 && arenas_.size() < 4) return acquire(true);
-    if (what < 4 && !arenas_.empty()) {
-      const auto arena = std::next(arenas_.begin(), static_cast<long>(random_.below(arenas_.size())));
-      EXPECT_TRUE(cache_.remove_arena(arena->first));
-      model_.end(arena->second);
-      arenas_.erase(arena);
-      return;
-    }
     // Between few and many, by turns.
     const std::uint64_t wanted = (steps_++ / 500) % 2 == 0 ? 40 : 4;
-    if (held_.empty() || (held_.size() < 2 * wanted && random_.below(2 * wanted) >= held_.size()))
-      return acquire(false);
+    if (held_.empty() || (held_.size() < 2 * wanted && random_.below(2 * wanted) >= held_.size())) return acquire();
     std::swap(held_[random_.below(held_.size())], held_.back());
     model_.end(held_.back().model);
     held_.pop_back();
   }
 
-  void acquire(bool arena) {
+  void acquire() {
     static constexpr std::array<MemoryKind, 5> kinds{MemoryKind::kHost, MemoryKind::kHost, MemoryKind::kHost,
                                                      MemoryKind::kCuda, MemoryKind::kDmaBuf};
     MemoryRef memory;
@@ -133,12 +122,6 @@ class RandomOperations {
     auto expected = model_.find(space, begin, end);
     const bool possible = expected || !registrar_.refuse;
     if (!expected && possible) expected = model_.add(space, begin, end);
-    if (arena) {
-      const auto made = cache_.add_arena(memory, access, buffer);
-      ASSERT_EQ(made.has_value(), possible);
-      if (made) arenas_.emplace(*made, *expected);
-      return;
-    }
     auto made = cache_.acquire(memory, access, buffer);
     ASSERT_EQ(made.has_value(), possible);
     if (made) held_.push_back({std::move(*made), *expected, memory, access});
@@ -147,8 +130,7 @@ class RandomOperations {
   void check() {
     ASSERT_EQ(static_cast<std::size_t>(registrar_.live), model_.entries.size());
     ASSERT_EQ(cache_.counts().entries, model_.entries.size());
-    ASSERT_EQ(cache_.counts().arenas, arenas_.size());
-    ASSERT_EQ(cache_.counts().leases, arenas_.size() + held_.size());
+    ASSERT_EQ(cache_.counts().leases, held_.size());
     for (const Held& held : held_) {
       const FakeRegistration& registered = registration_of(held.lease);
       const std::uint64_t first = held.memory.kind == MemoryKind::kDmaBuf
@@ -168,7 +150,6 @@ class RandomOperations {
   MrCache cache_{registrar_, PageSizes{}};
   Model model_;
   std::vector<Held> held_;
-  std::map<MrCache::ArenaId, Model::Lease> arenas_;
   std::uint64_t steps_ = 0;
 };
 

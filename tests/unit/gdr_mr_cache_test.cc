@@ -155,10 +155,8 @@ TEST_F(GdrMrCache, ARefusalLeavesNothing) {
   const auto refused = cache.acquire(at(0x10000, 0x1000), kWrite);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message, "the NIC refuses");
-  EXPECT_FALSE(cache.add_arena(at(0x10000, 0x1000), kWrite));
-  EXPECT_EQ(cache.counts().refused, 2u);
+  EXPECT_EQ(cache.counts().refused, 1u);
   EXPECT_EQ(cache.counts().entries, 0u);
-  EXPECT_EQ(cache.counts().arenas, 0u);
   registrar.refuse = false;
   EXPECT_FALSE(take(at(0x10000, 0x1000)).empty());
 }
@@ -185,42 +183,15 @@ TEST_F(GdrMrCache, ImpossibleMemoryIsRefused) {
   EXPECT_FALSE(take(at(top - 0x1fff, 0x1000)).empty());
 }
 
-TEST_F(GdrMrCache, WithinAnArenaNothingIsRegistered) {
-  const auto arena = cache.add_arena(at(0x100000, 0x100000), kWrite);
-  ASSERT_TRUE(arena);
+TEST_F(GdrMrCache, WithinALeaseOfAllNothingIsRegistered) {
+  auto all = take(at(0x100000, 0x100000));
   for (std::uint64_t i = 0; i < 100; ++i) {
     const auto lease = take(at(0x100000 + i * 0x1100, 0x1000));
     EXPECT_EQ(lease.offset(), i * 0x1100);
   }
   EXPECT_EQ(registrar.made, 1);
   EXPECT_EQ(registrar.live, 1);
-  EXPECT_TRUE(cache.remove_arena(*arena));
-  EXPECT_EQ(registrar.live, 0);
-  const auto twice = cache.remove_arena(*arena);
-  ASSERT_FALSE(twice);
-  EXPECT_EQ(twice.error().message, "registration: there is no arena 1");
-  EXPECT_FALSE(cache.add_arena(at(0x100000, 0), kWrite));
-}
-
-TEST_F(GdrMrCache, LeasesOutliveTheirArena) {
-  const auto arena = cache.add_arena(at(0x100000, 0x100000), kWrite);
-  ASSERT_TRUE(arena);
-  auto lease = take(at(0x180000, 0x1000));
-  EXPECT_TRUE(cache.remove_arena(*arena));
-  EXPECT_EQ(registrar.live, 1);
-  const auto later = take(at(0x100000, 0x1000));
-  EXPECT_EQ(registrar.made, 2) << "the arena's memory may be another's by now";
-  lease.end();
-  EXPECT_EQ(registrar.live, 1);
-}
-
-TEST_F(GdrMrCache, ArenasEndWithTheCache) {
-  {
-    MrCache other(registrar, PageSizes{});
-    ASSERT_TRUE(other.add_arena(at(0x100000, 0x100000), kWrite));
-    ASSERT_TRUE(other.add_arena(at(0x100000, 0x100000), kWrite)) << "two owners of one arena";
-    EXPECT_EQ(registrar.live, 1);
-  }
+  all.end();
   EXPECT_EQ(registrar.live, 0);
 }
 

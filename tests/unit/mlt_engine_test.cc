@@ -64,8 +64,7 @@ TEST(MltEngine, NothingLeavesInClearWhenASealFails) {
   device.io = std::move(io);
   device.add_peer = [](const net::Address&, const Ports&) { return io::PeerId{1}; };
   device.remove_peer = [](io::PeerId) {};
-  const auto engine = std::move(
-      Engine::open(std::move(device), Options{}, "test", context, std::make_unique<transport::FifoPolicy>()).value());
+  const auto engine = std::move(Engine::open(std::move(device), Options{}, "test", context).value());
   std::array<std::byte, 300> bytes;
   std::fill_n(bytes.begin(), 100, std::byte{'a'});
   std::fill_n(bytes.begin() + 100, 100, std::byte{'!'});

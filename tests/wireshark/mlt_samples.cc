@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "mlt/core/wire.h"
+#include "tests/packet_io/pcapng_writer.h"
 #include "tests/wireshark/samples.h"
 #include "transport/base/bytes.h"
 #include "transport/base/rng.h"
-#include "transport/io/decorators/pcapng_writer.h"
 #include "transport/io/udp/frame.h"
 
 namespace clustar::mlt {

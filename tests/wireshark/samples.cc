@@ -33,8 +33,8 @@ void expect_open(Sample& out, const OpenRecord& open) {
   out.expect("open.settled_below", open.settled_below);
   out.expect("open.stage", open.stage);
   const Identity& identity = open.identity;
-  out.expect("open.flags", open.tolerant | identity.known << 1 | identity.local_number << 2 | open.exchange << 3 |
-                               open.level << 4);
+  out.expect("open.flags",
+             open.tolerant | identity.known << 1 | identity.local_number << 2 | open.exchange << 3 | open.level << 4);
   out.expect("open.level", open.level);
   out.expect("open.tolerant", open.tolerant);
   out.expect("open.identified", identity.known);

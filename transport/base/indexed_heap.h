@@ -1,4 +1,5 @@
-// A binary heap of small numbers that knows where each of them is, so that one whose place changed moves in a logarithm.
+// A binary heap of small numbers that knows where each of them is, so that one whose place changed moves in a
+// logarithm.
 #pragma once
 
 #include <cassert>

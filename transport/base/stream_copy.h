@@ -1,5 +1,5 @@
 // A copy past the caches, for destinations that are long and not read soon: they need not be fetched first, and push
-// nothing out. clustar-udp-bench ("copy-stream") measures it against memcpy.
+// nothing out. docs/results/udp-ways-2026-11-20.md has it against memcpy.
 #pragma once
 
 #include <cstddef>

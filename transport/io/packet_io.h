@@ -68,7 +68,10 @@ struct TxPacket {
   PeerId peer = 0;
   std::uint8_t path = 0;  // < Capabilities::paths; packets of one path keep their order unless the network breaks it
   std::uint8_t traffic_class = 0;  // 0 .. 7, 7 is served first
-  bool ect = false;                // a switch may mark this packet instead of dropping it
+  // Of the IP header, in place of the one that belongs to traffic_class: DSCP << 2; 0 = none. Where a backend cannot
+  // say it, traffic_class counts. Who receives it may take it for another class.
+  std::uint8_t dscp = 0;
+  bool ect = false;  // a switch may mark this packet instead of dropping it
   Header header;
   MemorySlice payload;  // unchanged until the backend has read it: see Capabilities::copies
   // A hint, for first transmissions only: what is sent again may meet the first one on its way.
@@ -160,6 +163,9 @@ class PacketIo {
   // Returns when no payload is read any more of what was taken before. Bounded: a device that does not finish is lost.
   // May run beside the other calls, as ~Mr does, which does the same first.
   virtual void settle() {}
+
+  // Bytes that send() took and that have not left this host, as far as is known; 0: none, or not known.
+  virtual std::uint64_t unsent_bytes() const { return 0; }
 
   // As long as this lives. Null: there is none, and received payload can only be placed in host memory.
   virtual MemoryWriter* writer() { return nullptr; }

@@ -2,9 +2,11 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -27,6 +29,7 @@ Result<Socket> open_socket(bool ipv6, const SocketOptions& options) {
   if (options.notsent_bytes > 0) {
     set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(options.notsent_bytes));
   }
+  set_traffic_class(socket, options.traffic_class);
   const std::string& congestion = options.congestion;
   if (!congestion.empty() &&
       setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion.data(), static_cast<socklen_t>(congestion.size())) != 0) {
@@ -192,6 +195,19 @@ Result<Socket> start_connect(const Address& local, const Address& remote, const 
     return fail(ErrorCode::kRemote, fmt::format("connect to {}: {}", remote.to_string(), describe_errno(errno)));
   }
   return socket;
+}
+
+std::uint64_t unsent_bytes(const Socket& socket) {
+  int bytes = 0;
+  return ::ioctl(socket.fd(), SIOCOUTQNSD, &bytes) == 0 && bytes > 0 ? static_cast<std::uint64_t>(bytes) : 0;
+}
+
+void set_traffic_class(const Socket& socket, int traffic_class) {
+  constexpr int kDscp = 0xfc;  // the other two bits are ECN's, which are the kernel's
+  if (traffic_class < 0) return;
+  // One of them is of another family, and refused.
+  set_option(socket.fd(), IPPROTO_IP, IP_TOS, traffic_class & kDscp);
+  set_option(socket.fd(), IPPROTO_IPV6, IPV6_TCLASS, traffic_class & kDscp);
 }
 
 ConnectState connect_result(const Socket& socket, int* error) {

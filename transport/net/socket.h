@@ -53,6 +53,7 @@ bool write_last(const Socket& socket, std::span<const std::byte> from, Duration 
 struct SocketOptions {
   std::string congestion;           // TCP_CONGESTION; empty = the kernel's default
   std::uint32_t notsent_bytes = 0;  // TCP_NOTSENT_LOWAT; 0 = off
+  int traffic_class = -1;           // the IP header's byte, 0 .. 255, of which the DSCP counts; -1 = the kernel's
 };
 
 // All sockets here are non-blocking and close-on-exec.
@@ -61,6 +62,10 @@ Result<Socket> listen_on(const Address& address, const SocketOptions& options);
 Result<Socket> accept_from(const Socket& listener, Address* peer);
 // Starts a connection from `local` (its port is ignored); connect_result() tells how it went.
 Result<Socket> start_connect(const Address& local, const Address& remote, const SocketOptions& options);
+// What was written and not yet sent for the first time; 0 where the kernel does not tell.
+std::uint64_t unsent_bytes(const Socket& socket);
+// As SocketOptions::traffic_class.
+void set_traffic_class(const Socket& socket, int traffic_class);
 enum class ConnectState : std::uint8_t { kPending, kConnected, kFailed };
 ConnectState connect_result(const Socket& socket, int* error);
 

@@ -53,6 +53,14 @@ net::IoResult ChunkWriter::flush() {
   return written;
 }
 
+std::uint64_t ChunkWriter::unsent_bytes() const {
+  std::uint64_t sum = net::unsent_bytes(socket_);
+  for (std::size_t i = sent_; i < count_; ++i) {
+    sum += frames_[i].header_size - frames_[i].header_sent + frames_[i].payload_left;
+  }
+  return sum;
+}
+
 std::optional<ChunkWriter::Sent> ChunkWriter::take_sent() {
   if (first_ == sent_) return std::nullopt;
   const Frame& frame = frames_[first_++];

@@ -32,6 +32,8 @@ class ChunkWriter {
     std::uint32_t cookie;
     std::uint64_t bytes;
   };
+  // Of what was added: here, or in the kernel and never sent.
+  std::uint64_t unsent_bytes() const;
   // Each chunk that has left completely, once, in order.
   std::optional<Sent> take_sent();
 

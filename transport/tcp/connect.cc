@@ -20,7 +20,9 @@ Result<void> compare_setting(const char* name, std::uint32_t here, std::uint32_t
 
 Result<std::unique_ptr<TcpPendingConnect>> TcpPendingConnect::start(Nic& nic, const Handle& handle,
                                                                     const ChannelOptions& channel) {
-  handshake::Caller caller{"tcp", nic.interface().name, nic.interface().addresses, nic.context().settings.socket};
+  net::SocketOptions options = nic.context().settings.socket;
+  options.traffic_class = channel.traffic_class;
+  handshake::Caller caller{"tcp", nic.interface().name, nic.interface().addresses, options};
   const auto info = HandleInfo::parse(handle);
   if (!info) return tl::unexpected(caller.not_a_handle());
   const handshake::Invitation& invitation = info->invitation;

@@ -16,7 +16,7 @@ Result<std::unique_ptr<TcpListener>> TcpListener::open(Nic& nic, const ChannelOp
       {"tcp", context.clock, context.log, [&nic] { ++nic.counters().strangers; }}, Hello::kFormat,
       nic.interface().addresses, context.settings.socket, HandleInfo::kFormat.room());
   if (!reception) return tl::unexpected(reception.error());
-  std::unique_ptr<TcpListener> listener(new TcpListener(nic, std::move(*reception)));
+  std::unique_ptr<TcpListener> listener(new TcpListener(nic, channel.traffic_class, std::move(*reception)));
   const HandleInfo info{listener->reception_.invitation(SharedConfig::of(channel)), context.settings.shared};
   listener->handle_ = info.serialize();
   return listener;
@@ -82,11 +82,15 @@ Result<std::unique_ptr<RecvChannel>> TcpListener::welcome(Gathering& gathering) 
   Welcome::serialize_to(bytes);
   net::Socket control = std::move(gathering.sockets.front());
   net::detect_dead_host(control);
+  net::set_traffic_class(control, traffic_class_);
   // The first bytes on a fresh socket fit its buffer; if the connector is gone, the channel reports that.
   net::write_some(control.fd(), std::span<const std::byte>(bytes));
   std::vector<net::Socket> data(std::make_move_iterator(gathering.sockets.begin() + 1),
                                 std::make_move_iterator(gathering.sockets.end()));
-  for (const net::Socket& socket : data) net::probe_when_idle(socket);
+  for (const net::Socket& socket : data) {
+    net::probe_when_idle(socket);
+    net::set_traffic_class(socket, traffic_class_);  // of its acknowledgements
+  }
   const std::string peer = fmt::format("{} (to {})", gathering.from.to_string(), nic_.interface().name);
   return std::make_unique<TcpRecvChannel>(nic_, std::move(control), std::move(data), peer);
 }

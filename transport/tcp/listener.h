@@ -29,7 +29,8 @@ class TcpListener final : public Listener {
     std::vector<net::Socket> sockets;  // [0] control, then data; empty until it came
   };
 
-  TcpListener(Nic& nic, handshake::Reception reception) : nic_(nic), reception_(std::move(reception)) {}
+  TcpListener(Nic& nic, int traffic_class, handshake::Reception reception)
+      : nic_(nic), traffic_class_(traffic_class), reception_(std::move(reception)) {}
 
   // Error: why it has no place here.
   Result<void> admit(handshake::Newcomer& newcomer);
@@ -37,6 +38,7 @@ class TcpListener final : public Listener {
   Result<std::unique_ptr<RecvChannel>> welcome(Gathering& gathering);
 
   Nic& nic_;
+  const int traffic_class_;
   handshake::Reception reception_;
   Handle handle_{};
   std::vector<Gathering> gatherings_;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "transport/api/ahead_meter.h"
 #include "transport/api/send_queue.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
@@ -31,6 +32,8 @@ class Nic {
 
   const net::Interface& interface() const { return interface_; }
   const Context& context() const { return context_; }
+  // Under an order that is strict about what is ahead of it: chunks are kOrderedChunk at most.
+  bool strict() const { return ahead_.bounded(); }
   std::mutex& mutex() { return mutex_; }
 
   SendQueue::LaneId attach(TcpSendChannel* channel, const SendQueue::LaneFacts& facts);
@@ -47,8 +50,8 @@ class Nic {
   }
   std::uint64_t deferred_bytes() const { return deferred_bytes_; }
   std::size_t deferred_messages() const { return deferred_messages_; }
-  // Hands chunks to sockets in the queue's order until all is sent or every lane with work is blocked; bounded, so that
-  // a very long message does not keep the caller.
+  // Hands chunks to sockets in the queue's order until all is sent, every lane with work is blocked, or as much is in
+  // the kernel as may be under an order; bounded, so that a very long message does not keep the caller.
   void pump();
 
   // Needs no lock. For callers that test receives only.
@@ -68,11 +71,14 @@ class Nic {
  private:
   static constexpr std::uint64_t kPumpBytes = 8 << 20;
 
+  bool has_room(TimePoint now);
+
   const net::Interface interface_;
   const Context& context_;
   Counters counters_;
   std::mutex mutex_;
   SendQueue queue_;
+  AheadMeter ahead_;
   std::vector<TcpSendChannel*> lanes_;
   std::vector<TcpSendChannel*> touched_;  // by the pump that runs: what they gathered is still to be flushed
   std::atomic<bool> deferred_{false};

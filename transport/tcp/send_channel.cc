@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/api/context.h"
 #include "transport/tcp/host_memory.h"
 
 namespace clustar::transport::tcp {
@@ -170,7 +171,8 @@ ChunkWriter* TcpSendChannel::writer_for(bool small) {
 // A message spreads over all sockets, so that the first is complete first; a message per socket would have several
 // share the line and all arrive late.
 std::uint64_t TcpSendChannel::chunk_limit(std::uint64_t cookie) const {
-  const std::uint64_t most = nic_.context().settings.chunk_bytes;
+  const std::uint64_t allowed = nic_.context().settings.chunk_bytes;
+  const std::uint64_t most = nic_.strict() ? std::min(allowed, kOrderedChunk) : allowed;
   const ChunkHeader& header = requests_[cookie].header;
   // What goes ahead of its receive is one chunk on the wire.
   if (data_.size() == 1 || !header.has_slot) return most;
@@ -192,6 +194,12 @@ bool TcpSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   writer->add(header, request.data + chunk.offset, static_cast<std::uint32_t>(chunk.cookie));
   if (request.header.total > kGatherMessage || !writer->takes_more()) flush(*writer);
   return true;
+}
+
+std::uint64_t TcpSendChannel::unsent_bytes() const {
+  std::uint64_t sum = 0;
+  for (const ChunkWriter& writer : data_) sum += writer.unsent_bytes();
+  return sum;
 }
 
 void TcpSendChannel::flush_gathered() {

@@ -36,6 +36,8 @@ class TcpSendChannel final : public SendChannel {
   // flush_gathered() ends the pump.
   bool start_chunk(const SendQueue::Chunk& chunk);
   void flush_gathered();
+  // Of what start_chunk() took: here or in the kernel, and never sent.
+  std::uint64_t unsent_bytes() const;
 
  private:
   class SendMr;

@@ -37,8 +37,9 @@ Result<std::unique_ptr<Transport>> TcpTransport::create(const TransportContext& 
   if (!interfaces) return tl::unexpected(interfaces.error());
   const auto policies = policies_of(context);
   for (net::Interface& interface : *interfaces) {
-    transport->properties_.push_back(describe(interface, transport->nics_.size()));
     auto policy = policies->make({interface.name, interface.bytes_per_second()});
+    transport->context_.settings.keep_order(policy->orders());
+    transport->properties_.push_back(describe(interface, transport->nics_.size()));
     transport->nics_.push_back(std::make_unique<Nic>(std::move(interface), transport->context_, std::move(policy)));
   }
   return transport;

@@ -21,6 +21,7 @@ class ForwardingIo : public PacketIo {
     return inner_->expect(peer, slot, target, segment_bytes);
   }
   void cancel(Landing landing) override { inner_->cancel(landing); }
+  std::uint64_t unsent_bytes() const override { return inner_->unsent_bytes(); }
   void settle() override { inner_->settle(); }
   MemoryWriter* writer() override { return inner_->writer(); }
   void wait(Duration timeout) override { inner_->wait(timeout); }

@@ -89,6 +89,11 @@ std::size_t receive_buffer_of(const FileDescriptor& socket) {
   return static_cast<std::size_t>(std::max(get_option(socket.fd(), SOL_SOCKET, SO_RCVBUF, 0), 0));
 }
 
+std::uint64_t queued_bytes(const FileDescriptor& socket) {
+  int bytes = 0;
+  return ioctl(socket.fd(), SIOCOUTQ, &bytes) == 0 && bytes > 0 ? static_cast<std::uint64_t>(bytes) : 0;
+}
+
 Link link_of(const IpAddress& local) {
   Link link;
   const std::string name = interface_of(local);

@@ -39,6 +39,9 @@ bool allow_fragments(const FileDescriptor& socket, bool ipv6);
 // Bytes of the kernel's bookkeeping (payload and overhead) that may wait in the socket.
 std::size_t receive_buffer_of(const FileDescriptor& socket);
 
+// Of what was sent: bytes that still wait in this host, with the kernel's bookkeeping.
+std::uint64_t queued_bytes(const FileDescriptor& socket);
+
 struct Link {
   std::size_t mtu = 1500;
   std::uint64_t rate_bps = 0;  // 0 = unknown

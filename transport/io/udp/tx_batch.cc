@@ -101,7 +101,9 @@ void TxBatch::open(PeerId peer, std::uint8_t tos, const SocketAddress& to, std::
 bool TxBatch::add(const TxPacket& packet, const SocketAddress& to, Allowed allowed) {
   const auto header = packet.header.bytes();
   const std::size_t length = kFrameBytes + header.size() + packet.payload.length;
-  const std::uint8_t tos = tos_of(packet.traffic_class, packet.ect ? Ecn::kEct0 : Ecn::kNotEct);
+  const Ecn ecn = packet.ect ? Ecn::kEct0 : Ecn::kNotEct;
+  const auto tos = static_cast<std::uint8_t>(packet.dscp == 0 ? tos_of(packet.traffic_class, ecn)
+                                                              : packet.dscp | static_cast<std::uint8_t>(ecn));
   if (packets_ == kPackets) return false;
   if (messages_ > 0 && headers_[messages_ - 1].msg_hdr.msg_iovlen + kPieces > kMostPieces) allowed = {};
   const bool share = messages_ > 0 && shares(states_[messages_ - 1], packet.peer, tos, length, allowed.datagram);

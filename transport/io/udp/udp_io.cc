@@ -79,12 +79,6 @@ Result<std::unique_ptr<UdpIo>> UdpIo::open(const UdpOptions& options) {
   }
   const std::size_t buffer = io->gro_ ? kGroBuffer : std::min((link.mtu + 63) / 64 * 64, kGroBuffer);
   io->pool_.emplace(options.receive_buffers, buffer);
-  if (options.locate != nullptr && io->gro_) {
-    io->locate_ = options.locate;
-    io->least_segment_ = options.landing_least_segment;
-    io->scatter_ = std::make_unique<ScatterRead>();
-    io->capabilities_.landing = true;
-  }
   return io;
 }
 
@@ -168,7 +162,6 @@ Result<void> UdpIo::remove_peer(PeerId peer) {
   if (!peers_.remove(peer)) {
     return fail(ErrorCode::kInvalidArgument, "udp: there is no peer " + std::to_string(peer));
   }
-  landings_.forget(peer);
   return {};
 }
 
@@ -386,11 +379,6 @@ Result<std::size_t> UdpIo::receive(std::span<RxPacket> packets) {
 }
 
 Result<void> UdpIo::read_path(std::uint8_t path, std::size_t most) {
-  if (!landings_.empty()) {
-    const auto done = read_into_landings(path, most);
-    if (!done) return tl::unexpected(done.error());
-    if (*done) return {};
-  }
   if (pool_->free() == 0) return {};
   const int received = rx_.receive(paths_[path].socket.file.fd(), *pool_, most);
   const int error = errno;
@@ -449,7 +437,6 @@ std::size_t UdpIo::deliver(std::span<RxPacket> packets) {
       }
       const std::size_t length = frame->length;
       message.next += static_cast<std::uint32_t>(length);
-      if (!landings_.empty()) mark_delivered(message.peer, frame->header);
       pool_->hold(arrival.buffer);
       ++counters_.packets_received;
       counters_.bytes_received += length;
@@ -475,6 +462,13 @@ void UdpIo::release(std::span<const RxPacket> packets) {
         packet.cookie < pool_->size() && pool_->drop(static_cast<BufferId>(packet.cookie));
     assert(held);
   }
+}
+
+// With the kernel's bookkeeping: more than travels.
+std::uint64_t UdpIo::unsent_bytes() const {
+  std::uint64_t sum = 0;
+  for (const Path& path : paths_) sum += queued_bytes(path.socket.file);
+  return sum;
 }
 
 void UdpIo::wait(Duration timeout) {

@@ -18,11 +18,9 @@
 #include "transport/io/packet_io.h"
 #include "transport/io/udp/address.h"
 #include "transport/io/udp/buffer_pool.h"
-#include "transport/io/udp/landing.h"
 #include "transport/io/udp/path_socket.h"
 #include "transport/io/udp/peer_table.h"
 #include "transport/io/udp/rx_batch.h"
-#include "transport/io/udp/scatter_read.h"
 #include "transport/io/udp/tx_batch.h"
 
 namespace clustar::transport::io::udp {
@@ -39,11 +37,6 @@ struct UdpOptions {
   std::uint32_t receive_buffers = 256;         // 1 .. 65,536; each 64 KiB with GRO, else one datagram
   bool allow_gso = true;                       // use UDP_SEGMENT where the kernel has it
   bool allow_gro = true;                       // the same for UDP_GRO
-  // Reads the headers of the protocol above, so that expect() can have payload placed by the kernel's own copy. Null,
-  // or a kernel without UDP_GRO: expect() accepts nothing.
-  Locate locate = nullptr;
-  // Shorter segments are not accepted: so many pieces cost the kernel more than the copy that they save.
-  std::size_t landing_least_segment = 4096;
 };
 
 // Since open. Packets are those of TxPacket and RxPacket; small neighbours share a datagram; messages are what one
@@ -58,15 +51,12 @@ struct UdpCounters {
   std::uint64_t messages_received = 0;
   std::uint64_t receive_calls = 0;
   std::uint64_t poll_calls = 0;
-  std::uint64_t back_pressure = 0;   // send() ended because a socket was full
-  std::uint64_t peek_calls = 0;      // recvmsg with MSG_PEEK, while there are landings
-  std::uint64_t packets_placed = 0;  // whose payload the kernel put where it belongs
-  std::uint64_t packets_moved = 0;   // whose payload went to a place of a landing that is not its own, and was moved
-  std::uint64_t pool_empty = 0;      // receive() did not read because all buffers were out
-  std::uint64_t gso_fallbacks = 0;   // a joined message was refused, and its packets sent one by one
-  std::uint64_t mtu_changes = 0;     // max_packet became smaller
-  std::uint64_t fragmented = 0;      // packets longer than max_packet, sent since allow_fragments()
-  std::uint64_t refused = 0;         // errors that the network reported to a socket (ECONNREFUSED and its like)
+  std::uint64_t back_pressure = 0;  // send() ended because a socket was full
+  std::uint64_t pool_empty = 0;     // receive() did not read because all buffers were out
+  std::uint64_t gso_fallbacks = 0;  // a joined message was refused, and its packets sent one by one
+  std::uint64_t mtu_changes = 0;    // max_packet became smaller
+  std::uint64_t fragmented = 0;     // packets longer than max_packet, sent since allow_fragments()
+  std::uint64_t refused = 0;        // errors that the network reported to a socket (ECONNREFUSED and its like)
   // Lost, by cause: packets of those sent, datagrams of those received.
   std::uint64_t unreachable = 0;   // sent while the kernel had no way to the peer
   std::uint64_t kernel_drops = 0;  // arrived while a socket's buffer was full (SO_RXQ_OVFL)
@@ -110,13 +100,13 @@ class UdpIo final : public PacketIo {
   const Capabilities& capabilities() const override { return capabilities_; }
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;  // host memory only
   Result<std::size_t> send(std::span<const TxPacket> packets) override;
-  // At most one recvmmsg per path and call, and while there are landings one peek and one recvmsg per joined message.
+  // At most one recvmmsg per path and call.
   Result<std::size_t> receive(std::span<RxPacket> packets) override;
   void release(std::span<const RxPacket> packets) override;
-  // Not accepted: without UdpOptions::locate, below landing_least_segment, a second target for a slot of a peer, memory
-  // that is not registered here, more than LandingTable::kMost.
-  Landing expect(PeerId peer, std::uint64_t slot, const MemorySlice& target, std::size_t segment_bytes) override;
-  void cancel(Landing landing) override { landings_.cancel(landing); }
+  // The kernel copies to where it is told when the packet is read, whatever it holds: no hint is accepted.
+  Landing expect(PeerId, std::uint64_t, const MemorySlice&, std::size_t) override { return {}; }
+  void cancel(Landing) override {}
+  std::uint64_t unsent_bytes() const override;
   // While all receive buffers are out nothing can be received: it then waits for room to send, or `timeout`.
   void wait(Duration timeout) override;
 
@@ -162,13 +152,6 @@ class UdpIo final : public PacketIo {
   // What a recvmsg or recvmmsg that failed with `error` means: nothing, or the device's end.
   Result<void> on_receive_error(int error);
   void accept(std::uint8_t path, const Arrival& arrival, const SocketAddress& from, TimePoint now);
-  // In udp_io_landing.cc. Reads messages of the path while each begins with what a landing waits for. False: what is
-  // next, if anything, is for the usual way.
-  Result<bool> read_into_landings(std::uint8_t path, std::size_t most);
-  std::optional<ScatterRead::Prediction> predict(std::uint8_t path, const ScatterRead::Ahead& ahead, Located& located);
-  void take_scattered(std::uint8_t path, const ScatterRead::Prediction& prediction, std::uint32_t slot,
-                      BufferId buffer);
-  void mark_delivered(PeerId peer, std::span<const std::byte> header);
   std::size_t deliver(std::span<RxPacket> packets);
 
   SystemClock clock_;
@@ -193,10 +176,6 @@ class UdpIo final : public PacketIo {
 
   std::optional<BufferPool> pool_;
   RxBatch rx_;
-  Locate locate_ = nullptr;
-  std::size_t least_segment_ = 0;
-  LandingTable landings_;
-  std::unique_ptr<ScatterRead> scatter_;  // null: no landings
   Ring<Waiting> waiting_;
   std::uint8_t next_path_ = 0;  // round robin
 };

@@ -1,4 +1,4 @@
-#include "transport/io/decorators/pcapng_writer.h"
+#include "tests/packet_io/pcapng_writer.h"
 
 #include <algorithm>
 #include <cerrno>

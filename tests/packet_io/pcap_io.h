@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "tests/packet_io/pcapng_writer.h"
 #include "transport/base/system_clock.h"
 #include "transport/io/decorators/forwarding_io.h"
-#include "transport/io/decorators/pcapng_writer.h"
 
 namespace clustar::transport::io {
 

@@ -1,4 +1,4 @@
-#include "transport/io/decorators/trace_io.h"
+#include "tests/packet_io/trace_io.h"
 
 #include <algorithm>
 #include <cstdio>

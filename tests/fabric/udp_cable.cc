@@ -1,4 +1,4 @@
-#include "bench/udp/wire.h"
+#include "tests/fabric/udp_cable.h"
 
 #include <fcntl.h>
 #include <linux/ethtool.h>
@@ -18,7 +18,7 @@
 
 #include "bench/fabric/interface.h"
 
-namespace clustar::bench::udp {
+namespace clustar::tests {
 namespace {
 
 bool ip(const std::string& line) { return std::system(("ip " + line).c_str()) == 0; }
@@ -34,10 +34,10 @@ bool join_received() {
 }
 
 Result<void> set_carriage(int host, Carriage carriage) {
-  using fabric::Merging;
+  using bench::fabric::Merging;
   if (carriage == Carriage::kWhole) return {};
-  if (auto done = fabric::forbid_merging("wire", Merging::kSending); !done) return done;
-  if (carriage == Carriage::kPackets) return fabric::forbid_merging("wire", Merging::kReceiving);
+  if (auto done = bench::fabric::forbid_merging("wire", Merging::kSending); !done) return done;
+  if (carriage == Carriage::kPackets) return bench::fabric::forbid_merging("wire", Merging::kReceiving);
   if (host == 1 && !join_received()) return fail(ErrorCode::kUnavailable, "wire: GRO cannot be turned on");
   return {};
 }
@@ -82,7 +82,7 @@ Result<Wire> Wire::make(int mtu, Carriage carriage) {
   Wire wire;
   for (FileDescriptor& host : wire.hosts_) {
     std::thread([&host] {
-      fabric::keep_new_interfaces_silent();
+      bench::fabric::keep_new_interfaces_silent();
       if (::unshare(CLONE_NEWNET) == 0) host = FileDescriptor(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
     }).join();
     if (!host) return fail(ErrorCode::kUnavailable, "wire: this kernel or container does not let root make namespaces");
@@ -118,4 +118,4 @@ void Wire::run_on(int host, const std::function<void()>& body) const {
   }).join();
 }
 
-}  // namespace clustar::bench::udp
+}  // namespace clustar::tests

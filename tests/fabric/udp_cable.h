@@ -9,7 +9,7 @@
 #include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
 
-namespace clustar::bench::udp {
+namespace clustar::tests {
 
 // What the kernel makes of a message of many segments between the two sockets.
 enum class Carriage {
@@ -32,4 +32,4 @@ class Wire {
   FileDescriptor hosts_[2];
 };
 
-}  // namespace clustar::bench::udp
+}  // namespace clustar::tests

@@ -7,10 +7,10 @@
 #include <fstream>
 #include <string>
 
+#include "tests/packet_io/pcap_io.h"
+#include "tests/packet_io/trace_io.h"
 #include "tests/temp_path.h"
 #include "tests/unit/recording_io.h"
-#include "transport/io/decorators/pcap_io.h"
-#include "transport/io/decorators/trace_io.h"
 
 namespace clustar::transport::io {
 namespace {

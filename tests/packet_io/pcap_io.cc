@@ -1,4 +1,4 @@
-#include "transport/io/decorators/pcap_io.h"
+#include "tests/packet_io/pcap_io.h"
 
 #include <algorithm>
 #include <array>

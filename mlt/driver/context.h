@@ -1,0 +1,32 @@
+// What every part of one MltTransport shares.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "mlt/driver/protection.h"
+#include "transport/api/send_policy.h"
+#include "transport/base/log.h"
+#include "transport/base/time.h"
+
+namespace clustar::mlt::driver {
+
+// Who moves the bytes.
+enum class EngineMode : std::uint8_t {
+  kInline,  // only callers, within send, recv and test
+  kThread,  // only a thread of the engine; callers post and look
+  kAuto,    // callers; when they are silent, a thread that else sleeps
+};
+
+// The transport owns it and outlives them.
+struct Context {
+  const Clock& clock;
+  Log log;
+  EngineMode mode = EngineMode::kAuto;
+  Duration stall_timeout{0};
+  std::unique_ptr<const Protection> protection{};       // null: there is no pre-shared key
+  std::shared_ptr<transport::SendPolicies> policies{};  // null: everything by arrival
+  Duration send_ahead{0};                               // Config::send_ahead_us
+};
+
+}  // namespace clustar::mlt::driver

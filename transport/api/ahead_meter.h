@@ -1,0 +1,46 @@
+// How much of what was handed to the kernel or the NIC has not left, over all connections of a NIC: there nothing
+// overtakes it any more, so under a policy that orders it is bounded. Pure; the owner locks.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "transport/base/time.h"
+
+namespace clustar::transport {
+
+// A connection that does not move (its peer's window is shut, or all of its own is on its way) keeps nobody else from
+// the line: after kPatience its bytes do not count, until they move. That is what eight connections take to send 64 KiB
+// each over 1 Gbit/s; on slower lines more may be ahead than was asked for.
+class AheadMeter {
+ public:
+  using LaneId = std::uint32_t;
+  static constexpr Duration kPatience = std::chrono::milliseconds(5);
+
+  // `most`: send_ahead_bytes().
+  explicit AheadMeter(std::uint64_t most) : most_(most) {}
+
+  bool bounded() const { return most_ != std::numeric_limits<std::uint64_t>::max(); }
+  // Whether the next chunk may be handed on.
+  bool room(TimePoint now) const;
+
+  void add(LaneId lane, std::uint64_t bytes, TimePoint now);
+  // So much of what was handed on by the lane is still here.
+  void set(LaneId lane, std::uint64_t bytes, TimePoint now);
+  void forget(LaneId lane) { set(lane, 0, TimePoint::min()); }
+  // Lanes of which something is still here: those to ask before room().
+  const std::vector<LaneId>& lanes() const { return here_; }
+
+ private:
+  struct Lane {
+    std::uint64_t bytes = 0;
+    TimePoint moved_at{};
+  };
+
+  const std::uint64_t most_;
+  std::vector<Lane> lanes_;
+  std::vector<LaneId> here_;
+};
+
+}  // namespace clustar::transport
