@@ -1,5 +1,5 @@
 // How a receiving host shares its line among those who send to it: enough credit in total to keep the line busy, little
-// enough that a switch need not store it; and of that, nearly all to the best level of what is sent.
+// enough that a switch need not store it; and of that, most to the best level of what is sent.
 #pragma once
 
 #include <algorithm>
@@ -31,14 +31,14 @@ class CreditShare {
     return static_cast<std::uint32_t>(part);
   }
   void promise_over(std::uint32_t bytes) { promised_ -= bytes; }
-  // Of a connection that is being served, by its level: those of the best one share what the others leave, who keep
-  // two segments each, so that nobody starves.
+  // Of a connection that is being served, by its level: those of the best one share seven eighths, the others what is
+  // left, so that nobody starves, and the line is not idle where the best have little to send.
   std::uint32_t window(std::uint8_t level) const {
-    if (level > best_) return static_cast<std::uint32_t>(std::min<std::uint64_t>(2 * segment_, total_));
-    const std::uint64_t first = std::max<std::uint64_t>(1, served_[best_]);
-    const std::uint64_t others = (serving_ - served_[best_]) * 2 * segment_;
-    const std::uint64_t rest = total_ > others ? total_ - others : 0;
-    return static_cast<std::uint32_t>(std::max<std::uint64_t>(segment_, rest / first));
+    const std::uint64_t first = served_[best_];
+    const std::uint64_t others = serving_ > first ? total_ / 8 : 0;
+    const std::uint64_t part =
+        level > best_ ? others / (serving_ - first) : (total_ - others) / std::max<std::uint64_t>(1, first);
+    return static_cast<std::uint32_t>(std::max<std::uint64_t>(segment_, part));
   }
 
   // Whether it goes before others that are being served.

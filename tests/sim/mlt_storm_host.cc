@@ -4,6 +4,8 @@
 #include <array>
 #include <variant>
 
+#include "transport/base/rng.h"
+
 namespace clustar::mlt::test {
 
 using transport::io::Ecn;
@@ -101,13 +103,24 @@ bool StormHost::send_due(End& end, TimePoint now) {
     const StormMessage& message = messages[end.next];
     SendTerms terms = message.terms;
     if (message.important.size() > 0) terms.important = &message.important;
+    const std::uint64_t whim = mix64(plan_.seed * kGoldenGamma + end.flow->secret + end.next);
+    if (plan_.turns) take_turn(terms, whim, now);
     const auto id = core_.send(end.id, message.bytes, message.tag, terms, clock(now));
     if (!id) std::abort();  // the plan asks for what is not allowed
+    if (plan_.turns && whim % 8 == 0) core_.set_turn(end.id, *id, {.rank = whim >> 40 & 3}, clock(now));
     end.witness->sent(static_cast<std::uint32_t>(end.next), *id);
     ++end.next;
   }
   if (end.next < messages.size() && messages[end.next].send_at > now) call_back(end, messages[end.next].send_at);
   return end.next != before;
+}
+
+// As a policy would have it: ranks, levels for the far end, and some that are paced.
+void StormHost::take_turn(SendTerms& terms, std::uint64_t whim, TimePoint now) const {
+  terms.turn.rank = whim >> 8 & 3;
+  terms.turn.tie = whim >> 12 & 1;
+  terms.level = static_cast<std::uint8_t>(whim >> 16 & kMaxLevel);
+  if ((whim >> 24 & 7) == 0) terms.turn.not_before = clock(now) + std::chrono::microseconds(whim >> 32 & 511);
 }
 
 bool StormHost::post_due(End& end, TimePoint now) {

@@ -56,6 +56,7 @@ class StormHost final : public sim::Endpoint {
   void run(TimePoint now);
   bool feed(TimePoint now);
   bool send_due(End& end, TimePoint now);
+  void take_turn(SendTerms& terms, std::uint64_t whim, TimePoint now) const;
   bool post_due(End& end, TimePoint now);
   void call_back(End& end, TimePoint at);
   bool handle_events();

@@ -94,6 +94,7 @@ StormPlan storm_plan(std::uint64_t seed) {
   Rng regime(mix64(seed + 0x9a5e));
   plan.unheard = regime.chance(0.09);
   if (plan.unheard) narrow_network(plan, regime);
+  plan.turns = regime.chance(0.5);
   draw_troubles(plan, rng);
   draw_options(plan, rng);
   draw_workload(plan, rng);
@@ -105,10 +106,10 @@ std::string StormPlan::describe() const {
   const auto us = [](auto time) { return std::chrono::duration_cast<microseconds>(time).count(); };
   std::string text = fmt::format(
       "seed {}: {} hosts, {} Mbit/s, round trip {} us, buffer {}, marks above {}{}, NIC {} packets, heals at {} us, "
-      "settles at {} us{}{}",
+      "settles at {} us{}{}{}",
       seed, hosts.size(), rate_bps / 1'000'000, us(round_trip), buffer, static_cast<std::int64_t>(mark_above),
       one_queue ? ", one queue" : "", nic_packets, us(heal.time_since_epoch()), us(settle.time_since_epoch()),
-      driver_options ? ", driver's options" : "",
+      driver_options ? ", driver's options" : "", turns ? ", turns" : "",
       hostile   ? ", hostile"
       : unheard ? ", unheard"
                 : "");

@@ -79,6 +79,7 @@ struct StormPlan {
   std::vector<StormHostPlan> hosts;
   std::vector<StormFlow> flows;
   std::uint64_t messages = 0;
+  bool turns = false;    // messages have turns and levels, which change
   bool hostile = false;  // some flow lies
   bool unheard = false;  // long messages, whose answers are lost in phases
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "transport/api/context.h"
 #include "transport/verbs/memory.h"
 #include "transport/verbs/send_channel.h"
 
@@ -31,7 +32,8 @@ gdr::PageSizes pages_of(const DeviceMemory& memory) {
 
 }  // namespace
 
-Nic::Nic(std::vector<Port> ports, net::Interface control, const Context& context, std::unique_ptr<SendPolicy> policy)
+Nic::Nic(std::vector<Port> ports, net::Interface control, const Context& context, std::unique_ptr<SendPolicy> policy,
+         std::uint64_t bytes_per_second)
     : ports_(std::move(ports)),
       device_memory_(find_device_memory(ports_, context.settings)),
       registrar_(ports_, device_memory_, context.log),
@@ -39,7 +41,8 @@ Nic::Nic(std::vector<Port> ports, net::Interface control, const Context& context
       states_(ports_.size()),
       control_(std::move(control)),
       context_(context),
-      queue_(std::move(policy)) {
+      queue_(std::move(policy)),
+      ahead_(send_ahead_bytes(context.settings.send_ahead, bytes_per_second, queue_.orders())) {
   first_retries_ = count_retries();
 }
 
@@ -140,17 +143,32 @@ void Nic::detach(SendQueue::LaneId lane) {
   const std::lock_guard lock(mutex_);
   queue_.remove_lane(lane, context_.clock.now());
   lanes_[lane] = nullptr;
+  ahead_.forget(lane);
+}
+
+bool Nic::has_room(TimePoint now) {
+  if (!ahead_.bounded()) return true;
+  for (std::size_t i = ahead_.lanes().size(); i-- > 0;) {
+    const SendQueue::LaneId lane = ahead_.lanes()[i];
+    ahead_.set(lane, lanes_[lane]->under_way(), now);
+  }
+  return ahead_.room(now);
 }
 
 void Nic::pump() {
   const TimePoint now = context_.clock.now();
-  for (;;) {
+  bool room = has_room(now);
+  while (room) {
     auto chunk = queue_.next(std::numeric_limits<std::uint64_t>::max(), now);
     if (!chunk) return;
     VerbsSendChannel* const channel = lanes_[chunk->lane];
     chunk->shorten(channel->chunk_limit(chunk->cookie));
     if (channel->start_chunk(*chunk)) {
       queue_.commit(*chunk, now);
+      if (ahead_.bounded()) {
+        ahead_.set(chunk->lane, channel->under_way(), now);
+        room = ahead_.room(now);
+      }
     } else {
       queue_.block(chunk->lane);
     }

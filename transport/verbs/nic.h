@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "gdr/registration_cache.h"
+#include "transport/api/ahead_meter.h"
 #include "transport/api/send_queue.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
@@ -40,7 +41,9 @@ struct Context {
 class Nic {
  public:
   // `control`: where its listeners' control connections are. 1 .. kMaxPorts ports.
-  Nic(std::vector<Port> ports, net::Interface control, const Context& context, std::unique_ptr<SendPolicy> policy);
+  // The policy is that of a NIC of `bytes_per_second`.
+  Nic(std::vector<Port> ports, net::Interface control, const Context& context, std::unique_ptr<SendPolicy> policy,
+      std::uint64_t bytes_per_second);
 
   const std::vector<Port>& ports() const { return ports_; }
   const net::Interface& control() const { return control_; }
@@ -76,8 +79,11 @@ class Nic {
     queue_.push(lane, cookie, flow, bytes, context_.clock.now());
   }
   void unblock(SendQueue::LaneId lane) { queue_.unblock(lane); }
-  // Hands chunks to queue pairs in the queue's order until all is posted or every lane with work is blocked.
+  // Hands chunks to queue pairs in the queue's order until all is posted, every lane with work is blocked, or as much
+  // is under way as may be under an order.
   void pump();
+  // Under an order that is strict about what is ahead of it: stripes are kOrderedChunk at most, where they can be.
+  bool strict() const { return ahead_.bounded(); }
 
   struct Counters {
     std::atomic<std::uint64_t> messages_sent{0};
@@ -108,6 +114,7 @@ class Nic {
   };
 
   void take_events(std::size_t port, TimePoint now);
+  bool has_room(TimePoint now);
   std::uint64_t count_retries() const;
 
   std::vector<Port> ports_;
@@ -123,6 +130,7 @@ class Nic {
   std::atomic<std::int64_t> next_watch_{0};
   std::mutex mutex_;
   SendQueue queue_;
+  AheadMeter ahead_;
   std::vector<VerbsSendChannel*> lanes_;
 };
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/api/context.h"
 #include "transport/base/bytes.h"
 
 namespace clustar::transport::verbs {
@@ -178,9 +179,11 @@ void VerbsSendChannel::depart(const SendBook::Departure& departure) {
   request.size = departure.bytes;
   request.first_line = next_line_++;
   const auto lines = static_cast<std::uint32_t>(link_.lines().size());
-  const std::uint64_t least = std::max<std::uint64_t>(nic_.context().settings.min_stripe_bytes, 1);
+  const std::uint64_t longest = nic_.strict() ? kOrderedChunk : kMostStripe;
+  const std::uint64_t wanted = std::max<std::uint64_t>(nic_.context().settings.min_stripe_bytes, 1);
+  const std::uint64_t least = nic_.strict() ? std::min(wanted, longest) : wanted;
   request.plan = departure.eager ? StripePlan{std::max<std::uint64_t>(departure.bytes, 1), 1}
-                                 : plan_stripes(departure.bytes, lines, least, std::max(least, kMostStripe));
+                                 : plan_stripes(departure.bytes, lines, least, std::max(least, longest));
   nic_.push(lane_, departure.cookie, request.flow, departure.bytes);
 }
 

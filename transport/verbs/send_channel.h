@@ -41,6 +41,8 @@ class VerbsSendChannel final : public SendChannel {
   std::uint64_t chunk_limit(std::uint64_t cookie) const;
   // False: there is no room for it now.
   bool start_chunk(const SendQueue::Chunk& chunk);
+  // Bytes that were posted and are not acknowledged.
+  std::uint64_t under_way() const { return under_way_; }
 
  private:
   class SendMr;

@@ -33,6 +33,7 @@ struct Settings {
   bool offer_gpu_memory = true;
   bool emulate_gpu = false;
   Duration stall_timeout{0};
+  Duration send_ahead{0};  // Config::send_ahead_us
   // Of the socket by which two ends find each other.
   std::string interface_filter{};
   net::Family family = net::Family::kAny;
@@ -65,6 +66,7 @@ struct Settings {
         offer_gpu_memory(config.gdr != "off"),
         emulate_gpu(config.gdr_emulate),
         stall_timeout(config.stall_timeout),
+        send_ahead(std::chrono::microseconds(config.send_ahead_us)),
         interface_filter(config.socket_ifname),
         family(config.socket_family == "ipv4"   ? net::Family::kIpv4
                : config.socket_family == "ipv6" ? net::Family::kIpv6

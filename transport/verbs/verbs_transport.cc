@@ -97,8 +97,9 @@ Result<std::vector<Port>> VerbsTransport::open_ports(std::span<const int> device
 std::unique_ptr<Nic> VerbsTransport::make_nic(std::vector<Port> ports) {
   std::uint64_t megabits = 0;
   for (const Port& port : ports) megabits += static_cast<std::uint64_t>(port.info.speed_mbps);
-  auto policy = context_.policies->make({ports.front().name(), megabits * 1'000'000 / 8});
-  return std::make_unique<Nic>(std::move(ports), control_, context_, std::move(policy));
+  const std::uint64_t bytes_per_second = megabits * 1'000'000 / 8;
+  auto policy = context_.policies->make({ports.front().name(), bytes_per_second});
+  return std::make_unique<Nic>(std::move(ports), control_, context_, std::move(policy), bytes_per_second);
 }
 
 Result<int> VerbsTransport::fuse(std::span<const int> devices) {

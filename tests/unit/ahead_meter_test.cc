@@ -1,0 +1,50 @@
+#include "transport/api/ahead_meter.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace clustar::transport {
+namespace {
+
+using std::chrono::microseconds;
+
+constexpr TimePoint kStart = TimePoint(microseconds(1));
+constexpr TimePoint kLater = kStart + AheadMeter::kPatience + microseconds(1);
+
+TEST(AheadMeter, WithoutABoundThereIsAlwaysRoom) {
+  AheadMeter meter(std::numeric_limits<std::uint64_t>::max());
+  EXPECT_FALSE(meter.bounded());
+  meter.add(0, 1 << 30, kStart);
+  EXPECT_TRUE(meter.room(kStart));
+}
+
+TEST(AheadMeter, TheSumOverAllConnectionsCounts) {
+  AheadMeter meter(1000);
+  meter.add(0, 400, kStart);
+  meter.add(7, 500, kStart);
+  EXPECT_TRUE(meter.room(kStart));
+  meter.add(0, 100, kStart);
+  EXPECT_FALSE(meter.room(kStart));
+  meter.set(7, 300, kStart);
+  EXPECT_TRUE(meter.room(kStart));
+  EXPECT_EQ(meter.lanes().size(), 2u);
+  meter.set(0, 0, kStart);
+  EXPECT_EQ(meter.lanes(), std::vector<AheadMeter::LaneId>{7});
+}
+
+TEST(AheadMeter, AConnectionThatDoesNotMoveHoldsUpNobodyElse) {
+  AheadMeter meter(1000);
+  meter.add(0, 2000, kStart);
+  EXPECT_FALSE(meter.room(kStart + AheadMeter::kPatience));
+  meter.set(0, 2000, kLater);
+  EXPECT_TRUE(meter.room(kLater)) << "its peer's window is shut";
+  meter.set(0, 1999, kLater);
+  EXPECT_FALSE(meter.room(kLater)) << "it moves again";
+  meter.forget(0);
+  EXPECT_TRUE(meter.room(kLater));
+  EXPECT_TRUE(meter.lanes().empty());
+}
+
+}  // namespace
+}  // namespace clustar::transport
