@@ -40,11 +40,16 @@ FlowTable::FlowId FlowTable::open(const FlowKey& key, const FlowTag& tag, std::u
 }
 
 FlowTable::FlowId FlowTable::find_or_make(const FlowKey& key, const FlowTag& tag) {
-  const auto [found, made] = by_key_.try_emplace(key, kNone);
-  if (!made) {
-    if (entries_[found->second].messages == 0) unlink_idle(found->second);
-    return found->second;
+  if (latest_ == kNone || entries_[latest_].flow.key != key) {
+    const auto [found, made] = by_key_.try_emplace(key, kNone);
+    if (made) return latest_ = found->second = make(key, tag);
+    latest_ = found->second;
   }
+  if (entries_[latest_].messages == 0) unlink_idle(latest_);
+  return latest_;
+}
+
+FlowTable::FlowId FlowTable::make(const FlowKey& key, const FlowTag& tag) {
   FlowId id = static_cast<FlowId>(entries_.size());
   if (free_.empty()) {
     entries_.emplace_back();
@@ -52,7 +57,6 @@ FlowTable::FlowId FlowTable::find_or_make(const FlowKey& key, const FlowTag& tag
     id = free_.back();
     free_.pop_back();
   }
-  found->second = id;
   Entry& entry = entries_[id];
   entry = Entry{};
   entry.flow.key = key;
@@ -117,6 +121,7 @@ void FlowTable::refresh(Entry& entry) const {
 
 // True: what place() or held() says is another.
 bool FlowTable::ask(FlowId id, TimePoint now) {
+  if (!orders_) return false;
   Entry& entry = entries_[id];
   refresh(entry);
   SendPolicy::Turn turn = policy_->turn(entry.flow, now);
@@ -197,6 +202,7 @@ void FlowTable::unlink_idle(FlowId id) {
 
 void FlowTable::forget(FlowId id) {
   unlink_idle(id);
+  if (latest_ == id) latest_ = kNone;
   Entry& entry = entries_[id];
   by_key_.erase(entry.flow.key);
   if (entry.coflow != kNone && --coflows_[entry.coflow].flows == 0) {

@@ -84,6 +84,7 @@ class FlowTable {
   };
 
   FlowId find_or_make(const FlowKey& key, const FlowTag& tag);
+  FlowId make(const FlowKey& key, const FlowTag& tag);
   void forget(FlowId flow);
   void link_idle(FlowId flow);
   void unlink_idle(FlowId flow);
@@ -108,6 +109,7 @@ class FlowTable {
   std::uint64_t version_;
   bool asks_all_ = false;  // for the policy's version is another
   FlowId next_to_ask_ = 0;
+  FlowId latest_ = kNone;  // that open() gave: the next message is likely to be of it
 };
 
 }  // namespace clustar::transport

@@ -63,8 +63,8 @@ class SendPolicy {
   // A message has left, but for `unsent` bytes that never will: its connection was closed.
   virtual void on_finished(const Flow& /*flow*/, std::uint64_t /*unsent*/, TimePoint /*now*/) {}
 
-  // True: some go before others, so that the NIC keeps little where it cannot be overtaken any more
-  // (SendSettings::ahead). The same as long as the policy lives.
+  // False: all turns are as Turn{}, and turn() is not asked. True: some go before others, so that the NIC keeps little
+  // where nothing overtakes it any more (send_ahead_bytes()). The same as long as the policy lives.
   virtual bool orders() const { return true; }
   // Another one: turns of flows that wait have changed for reasons of the policy's own.
   virtual std::uint64_t version() const { return 0; }
