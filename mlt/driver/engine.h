@@ -19,16 +19,21 @@
 #include <vector>
 
 #include "mlt/core/endpoint.h"
-#include "mlt/driver/device.h"
 #include "mlt/driver/device_writes.h"
+#include "mlt/driver/handshake.h"
 #include "mlt/driver/sealing.h"
 #include "transport/api/send_queue.h"
 #include "transport/api/transport.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
+#include "transport/io/packet_io.h"
+#include "transport/net/socket.h"
 #include "transport/net/waker.h"
 
 namespace clustar::mlt::driver {
+
+namespace io = transport::io;
+namespace net = transport::net;
 
 // Who moves the bytes.
 enum class EngineMode : std::uint8_t {
@@ -91,24 +96,26 @@ class Engine {
     std::uint64_t replayed = 0;
   };
 
-  static Result<std::unique_ptr<Engine>> open(Device device, const Options& options, std::string name,
-                                              const Context& context);
+  // `io_name`: the PacketBackend's.
+  static Result<std::unique_ptr<Engine>> open(std::unique_ptr<io::PacketIo> device, std::string io_name,
+                                              const Options& options, std::string name, const Context& context);
   ~Engine();
 
   const Context& context() const { return context_; }
   const std::string& name() const { return name_; }
   const Options& options() const { return options_; }
-  const Ports& ports() const { return device_.ports; }
-  Datapath datapath() const { return device_.datapath; }
+  io::AddressBlob local_address() const { return device_->local_address(); }
+  const std::string& io_name() const { return io_name_; }
   // Error kInvalidArgument: memory of a kind that is not in the device's reach, or that packets cannot be sealed in.
   Result<std::unique_ptr<io::Mr>> reg_mr(const gdr::MemoryRef& memory);
   std::mutex& mutex() { return mutex_; }
 
-  // Waits for the lock. `id` is written with it held: the client may be called before this returns. `channel` says what
-  // the connection may lose; `session`: null without a pre-shared key.
+  // Waits for the lock. `id` is written with it held: the client may be called before this returns. `host`: the far end
+  // of the control connection, `address`: what the peer said of itself. `channel` says what the connection may lose;
+  // `session`: null without a pre-shared key.
   using End = Endpoint::End;
-  Result<void> attach(Client& client, End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
-                      const transport::ChannelOptions& channel, const Session* session,
+  Result<void> attach(Client& client, End end, const net::Address& host, const io::AddressBlob& address,
+                      std::uint64_t secret, const transport::ChannelOptions& channel, const Session* session,
                       std::optional<ConnectionId>& id);
   void count_stranger();
   Counters counters();
@@ -154,7 +161,6 @@ class Engine {
   static constexpr Duration kSilence = std::chrono::milliseconds(1);
   static constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
   static constexpr Duration kSpin = std::chrono::microseconds(50);    // of the engine's thread, after there was work
-  static constexpr Duration kBlind = std::chrono::microseconds(200);  // between looks at a device without descriptor
 
   struct Post {
     Client* client;
@@ -182,8 +188,8 @@ class Engine {
     std::uint32_t users = 0;
   };
 
-  Engine(Device device, const Options& options, std::string name, const Context& context, net::Waker waker,
-         std::uint64_t seed, std::unique_ptr<Sealing> sealing);
+  Engine(std::unique_ptr<io::PacketIo> device, std::string io_name, const Options& options, std::string name,
+         const Context& context, net::Waker waker, std::uint64_t seed, std::unique_ptr<Sealing> sealing);
 
   bool turn(TimePoint now, const std::atomic<bool>* done);  // true: something happened
   bool receive(TimePoint now);
@@ -191,7 +197,7 @@ class Engine {
   bool transmit(TimePoint now);
   bool send_bursts(TimePoint now);
   bool next_pending(TimePoint now);
-  bool places() const { return device_.io->capabilities().landing && !sealing_; }
+  bool places() const { return device_->capabilities().landing && !sealing_; }
   void gather(std::size_t from);
   void seal_fresh();
   template <class Keep>
@@ -209,9 +215,10 @@ class Engine {
 
   const Context& context_;
   const std::string name_;
+  const std::string io_name_;
   const Options options_;
   std::mutex mutex_;
-  Device device_;
+  const std::unique_ptr<io::PacketIo> device_;
   const std::unique_ptr<Sealing> sealing_;
   const std::unique_ptr<DeviceWrites> writes_;
   std::vector<Attached> attached_;  // by the core's number; before core_, which refers to their options

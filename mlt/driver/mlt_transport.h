@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "mlt/driver/device.h"
 #include "mlt/driver/engine.h"
 #include "transport/api/transport.h"
 #include "transport/base/config.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
+#include "transport/io/packet_backend.h"
 
 namespace clustar::mlt::driver {
 
@@ -24,11 +24,11 @@ class MltTransport final : public transport::Transport {
   // not among it: that is ChannelOptions::max_tolerance_ppm.
   using Adjust = std::function<void(Options&)>;
 
-  // `clock` outlives the transport. `open_device` is called at the first listen or connect of each interface, and
-  // `adjust` after it. `find_reach`: empty: host memory only. Error: no usable interface.
+  // `clock` outlives the transport. A device of `backend` is opened at its first listen or connect, and `adjust` is
+  // called after it. Error: the backend has no device that can be used.
   static Result<std::unique_ptr<transport::Transport>> create(const Config& config, const Clock& clock, Log log,
-                                                              OpenDevice open_device, Adjust adjust = {},
-                                                              const FindReach& find_reach = {});
+                                                              std::unique_ptr<io::PacketBackend> backend,
+                                                              Adjust adjust = {});
 
   const char* name() const override { return "mlt"; }
   std::span<const transport::DeviceProperties> devices() const override { return properties_; }
@@ -39,19 +39,19 @@ class MltTransport final : public transport::Transport {
 
  private:
   struct Nic {
-    net::Interface interface;
+    io::DeviceInfo info;
     std::unique_ptr<Engine> engine;  // null until it is used
   };
 
-  MltTransport(const Clock& clock, Log log, OpenDevice open_device, Adjust adjust)
-      : context_{clock, std::move(log)}, open_device_(std::move(open_device)), adjust_(std::move(adjust)) {}
+  MltTransport(const Clock& clock, Log log, std::unique_ptr<io::PacketBackend> backend, Adjust adjust)
+      : context_{clock, std::move(log)}, backend_(std::move(backend)), adjust_(std::move(adjust)) {}
 
   Result<Nic*> nic(int device);
 
   Context context_;
-  const OpenDevice open_device_;
+  const std::unique_ptr<io::PacketBackend> backend_;  // outlives the engines' devices
   const Adjust adjust_;
-  mutable std::mutex mutex_;  // of the engines' pointers
+  mutable std::mutex mutex_;  // of the backend and the engines' pointers
   std::vector<Nic> nics_;
   std::vector<transport::DeviceProperties> properties_;
 };

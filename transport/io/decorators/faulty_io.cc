@@ -1,7 +1,10 @@
 #include "transport/io/decorators/faulty_io.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 namespace clustar::transport::io {
@@ -9,6 +12,7 @@ namespace clustar::transport::io {
 FaultyIo::FaultyIo(std::unique_ptr<PacketIo> inner, const FaultSpec& spec, const FaultyIoOptions& options)
     : ForwardingIo(std::move(inner)),
       spec_(spec),
+      name_(options.name.empty() ? spec.to_string() : options.name),
       clock_(options.clock != nullptr ? options.clock : &system_clock_),
       out_(spec, 0),
       in_(spec, 1) {}
@@ -284,6 +288,23 @@ void FaultyIo::wait(Duration timeout) {
   inner().wait(timeout);
   if (wait_frees) cool_down(handed);
   static_cast<void>(flush(now()));
+}
+
+std::string FaultyIo::describe() const {
+  std::string text = ForwardingIo::describe();
+  if (!text.empty()) text += "; ";
+  text += fmt::format("faults injected on purpose ({}): {} of {} packets lost", name_,
+                      counters_.lost + counters_.burst_lost, counters_.taken);
+  const auto add = [&text](std::uint64_t value, std::string_view what) {
+    if (value > 0) text += fmt::format(", {} {}", value, what);
+  };
+  add(counters_.reordered, "reordered");
+  add(counters_.duplicated, "duplicated");
+  add(counters_.corrupted, "corrupted");
+  add(counters_.delayed, "delayed");
+  add(counters_.received_lost, "lost on the way in");
+  add(counters_.not_copied, "from GPU memory left as they were, but for losses");
+  return text;
 }
 
 }  // namespace clustar::transport::io
