@@ -63,14 +63,17 @@ Result<std::unique_ptr<io::PacketBackend>> open_backend(const Config& config, co
 // Faults are experiments' and so in a module of their own.
 Result<std::unique_ptr<io::PacketBackend>> with_faults(std::unique_ptr<io::PacketBackend> backend, const Config& config,
                                                        const Log& log, std::vector<Module>& modules) {
+  // Beside the plugin; a program of ours has its modules beside its own folder.
   auto module = Module::open(own_folder(), "faults");
-  const auto wrap =
-      module ? reinterpret_cast<io::WrapPacketBackend>(module->find(io::kWrapPacketBackend)) : nullptr;
+  if (!module) {
+    if (auto there = Module::open(own_folder() + "/../lib", "faults")) module = std::move(there);
+  }
+  const auto wrap = module ? reinterpret_cast<io::WrapPacketBackend>(module->find(io::kWrapPacketBackend)) : nullptr;
   if (wrap == nullptr) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("CLUSTAR_INJECT_FAULTS={}: {}; install it beside the plugin, or unset the variable",
-                            config.inject_faults,
-                            module ? "libclustar-faults.so injects none" : module.error().message));
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("CLUSTAR_INJECT_FAULTS={}: {}; install it beside the plugin, or unset the variable",
+                    config.inject_faults, module ? "libclustar-faults.so injects none" : module.error().message));
   }
   auto wrapped = wrap(std::move(backend), config);
   if (!wrapped) return wrapped;

@@ -35,7 +35,8 @@ std::uint32_t pace_for(const transport::io::LinkProfile& link, std::uint32_t bur
 }
 
 void set_times(Options& options, const transport::io::LinkProfile& link) {
-  constexpr std::uint64_t kUnknownRate = 100'000'000'000;  // bit/s: pacing is the wire's business, and there may be none
+  constexpr std::uint64_t kUnknownRate =
+      100'000'000'000;  // bit/s: pacing is the wire's business, and there may be none
   options.line_rate = (link.line_rate_bps > 0 ? link.line_rate_bps : kUnknownRate) / 8;
   options.pace_bytes = pace_for(link, options.burst_bytes);
   options.base_rtt = link.base_rtt;

@@ -160,7 +160,7 @@ class Engine {
   // Callers that did not come for so long are taken for silent.
   static constexpr Duration kSilence = std::chrono::milliseconds(1);
   static constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
-  static constexpr Duration kSpin = std::chrono::microseconds(50);    // of the engine's thread, after there was work
+  static constexpr Duration kSpin = std::chrono::microseconds(50);  // of the engine's thread, after there was work
 
   struct Post {
     Client* client;

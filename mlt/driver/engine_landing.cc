@@ -39,8 +39,8 @@ Result<std::unique_ptr<io::Mr>> Engine::reg_mr(const gdr::MemoryRef& memory) {
         ErrorCode::kInvalidArgument,
         fmt::format("mlt registers no {} memory on {} ({}); allowed is {}{}", gdr::to_string(memory.kind), name_,
                     device_->reach().why.empty() ? "GPU memory needs CLUSTAR_IO=verbs_ud or verbs_uc and a NIC that "
-                                                "reaches it"
-                                              : device_->reach().why,
+                                                   "reaches it"
+                                                 : device_->reach().why,
                     allowed, gpu ? "" : "; CLUSTAR_GDR=off has NCCL take that"));
   }
   return device_->reg_mr(memory);

@@ -33,7 +33,7 @@ struct SharedSettings {
   std::uint32_t unscheduled_bytes = 0;
   Mode mode = Mode::kNormal;
   std::uint32_t max_tolerance_ppm = 0;  // 0 .. 1,000,000: of the channel, not of the device
-  std::string io = "udp";  // PacketBackend::name(): what carries the packets
+  std::string io = "udp";               // PacketBackend::name(): what carries the packets
 
   // `options`: the device's; what may be lost is each channel's own.
   static SharedSettings of(const Options& options, std::uint32_t max_tolerance_ppm, std::string io);

@@ -48,8 +48,7 @@ Result<void> check(const transport::ChannelOptions& options) {
 Result<std::unique_ptr<transport::Transport>> MltTransport::create(const Config& config, const Clock& clock, Log log,
                                                                    std::unique_ptr<io::PacketBackend> backend,
                                                                    Adjust adjust) {
-  std::unique_ptr<MltTransport> made(
-      new MltTransport(clock, std::move(log), std::move(backend), std::move(adjust)));
+  std::unique_ptr<MltTransport> made(new MltTransport(clock, std::move(log), std::move(backend), std::move(adjust)));
   made->context_.mode = mode_of(config.engine);
   made->context_.stall_timeout = config.stall_timeout;
   auto protection = Protection::create(config);
@@ -64,8 +63,8 @@ Result<std::unique_ptr<transport::Transport>> MltTransport::create(const Config&
   bool emulates = false;
   for (io::DeviceInfo& info : *devices) {
     if (made->context_.protection != nullptr) {
-      info.reach = {
-          .why = "off: packets are sealed by the processor (CLUSTAR_PSK_FILE), which must not touch GPU memory"};
+      info.reach = {.why =
+                        "off: packets are sealed by the processor (CLUSTAR_PSK_FILE), which must not touch GPU memory"};
     }
     if (config.gdr_emulate && info.reach.kinds != gdr::kHostOnly && !emulates) {
       emulates = true;
@@ -90,19 +89,19 @@ Result<MltTransport::Nic*> MltTransport::nic(int device) {
   auto opened = backend_->open(static_cast<std::size_t>(device));
   if (!opened) return tl::unexpected(opened.error());
   const io::LinkProfile link = (*opened)->link();
-  auto options =
-      options_for((*opened)->capabilities(), link, context_.protection == nullptr ? 0 : kSealBytes);
+  auto options = options_for((*opened)->capabilities(), link, context_.protection == nullptr ? 0 : kSealBytes);
   if (!options) return tl::unexpected(options.error());
   const std::uint8_t paths = options->paths;
   if (adjust_) adjust_(*options);
   if (options->paths > paths) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("mlt: {} paths on {}; at most {} are allowed", options->paths,
-                                                         chosen.info.name, paths));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("mlt: {} paths on {}; at most {} are allowed", options->paths, chosen.info.name, paths));
   }
   auto engine = Engine::open(std::move(*opened), backend_->name(), *options, chosen.info.name, context_);
   if (!engine) return tl::unexpected(engine.error());
   chosen.engine = std::move(*engine);
-  context_.log.info(fmt::format("mlt: times on {} are those of a link as this: {}", chosen.info.name, link.to_string()));
+  context_.log.info(
+      fmt::format("mlt: times on {} are those of a link as this: {}", chosen.info.name, link.to_string()));
   return &chosen;
 }
 

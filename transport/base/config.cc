@@ -14,8 +14,8 @@
 
 #include "transport/base/config_ib.h"
 #include "transport/base/config_keys.h"
-#include "transport/base/packet_ios.h"
 #include "transport/base/config_nccl.h"
+#include "transport/base/packet_ios.h"
 
 extern char** environ;
 

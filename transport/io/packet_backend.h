@@ -40,11 +40,11 @@ class PacketBackend {
 // why this machine cannot have it. What it makes ends before the module is closed.
 inline constexpr const char* kOpenPacketBackend = "open_packet_backend";
 using OpenPacketBackend = Result<std::unique_ptr<PacketBackend>> (*)(std::string_view io, const Config& config,
-                                                                    const Log& log);
+                                                                     const Log& log);
 
 // How a module offers to wrap any backend (libclustar-faults.so). Error: settings of its own that make no sense.
 inline constexpr const char* kWrapPacketBackend = "wrap_packet_backend";
 using WrapPacketBackend = Result<std::unique_ptr<PacketBackend>> (*)(std::unique_ptr<PacketBackend> backend,
-                                                                    const Config& config);
+                                                                     const Config& config);
 
 }  // namespace clustar::transport::io

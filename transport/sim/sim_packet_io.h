@@ -18,8 +18,9 @@ struct SimPacketIoOptions {
   std::uint32_t receive_queue_packets = 1024;  // received and not released; beyond it packets are lost
 };
 
-// A PeerId is a HostId, and all hosts are peers from the beginning. Takes the host's endpoint; the network outlives this. wait() lets the simulation run, all hosts
-// of it, so it must not be called from inside of an event, where it returns at once.
+// A PeerId is a HostId, and all hosts are peers from the beginning. Takes the host's endpoint; the network outlives
+// this. wait() lets the simulation run, all hosts of it, so it must not be called from inside of an event, where it
+// returns at once.
 class SimPacketIo final : public io::PacketIo, private Endpoint {
  public:
   SimPacketIo(Network& network, HostId host, const SimPacketIoOptions& options = {});

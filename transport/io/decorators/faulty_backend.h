@@ -1,4 +1,5 @@
-// A backend whose devices disturb what they send, for experiments (CLUSTAR_INJECT_FAULTS, `clustar perf --inject-loss`).
+// A backend whose devices disturb what they send, for experiments (CLUSTAR_INJECT_FAULTS, `clustar perf
+// --inject-loss`).
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// libclustar-faults.so: faults for experiments, which the registry opens only where CLUSTAR_INJECT_FAULTS asks for them.
+// libclustar-faults.so: faults for experiments, which the registry opens only where CLUSTAR_INJECT_FAULTS asks for
+// them.
 #include "transport/module.h"
 
 #include <fmt/format.h>

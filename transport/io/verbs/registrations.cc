@@ -32,7 +32,7 @@ Result<std::unique_ptr<DomainRegions>> DomainRegions::make(const Domains& domain
 }
 
 Result<std::unique_ptr<gdr::Registration>> DomainRegistrar::register_pages(const gdr::MemoryRef& pages,
-                                                                         std::uint32_t access) {
+                                                                           std::uint32_t access) {
   if (device_memory_.facts.emulated && pages.kind != gdr::MemoryKind::kHost && pages.address == nullptr) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("verbs: {} bytes of emulated {} memory without an address; CLUSTAR_GDR_EMULATE needs the "
@@ -46,8 +46,8 @@ Result<std::unique_ptr<gdr::Registration>> DomainRegistrar::register_pages(const
   const gdr::Registered registered = gdr::register_ranked(
       gdr::rank_ways(pages, device_memory_.facts), (wanted & kRelaxed) != 0, [&](gdr::Way way, bool relaxed) {
         int error = 0;
-        auto regions =
-            DomainRegions::make(domains_, as_registered(pages, way), relaxed ? wanted : wanted & ~kRelaxed, way, &error);
+        auto regions = DomainRegions::make(domains_, as_registered(pages, way), relaxed ? wanted : wanted & ~kRelaxed,
+                                           way, &error);
         if (regions) made = std::move(*regions);
         if (!regions) last = regions.error();
         return regions || error != 0 ? error : EIO;

@@ -111,8 +111,8 @@ UdIo::UdIo(const UdOptions& options, Parts parts)
   // RDMA in software is the kernel's network stack, and what virtual interfaces say of their speed is made up.
   const bool hardware = !device_pci_path("/sys", device_.name()).empty();
   const int mbps = hardware ? speed_mbps(parts.port.active_speed, parts.port.active_width) : 0;
-  link_ = LinkProfile::usual(hardware ? LinkKind::kNic : LinkKind::kKernel,
-                             static_cast<std::uint64_t>(mbps) * 1'000'000);
+  link_ =
+      LinkProfile::usual(hardware ? LinkKind::kNic : LinkKind::kKernel, static_cast<std::uint64_t>(mbps) * 1'000'000);
 }
 
 UdIo::~UdIo() = default;
@@ -189,8 +189,9 @@ Result<std::unique_ptr<Mr>> UdIo::reg_mr(const gdr::MemoryRef& memory) {
   }
   const bool emulated = memory.kind != gdr::MemoryKind::kHost && options_.memory.facts.emulated;
   if (emulated && memory.kind == gdr::MemoryKind::kDmaBuf && ::fcntl(memory.fd, F_GETFD) < 0) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("verbs UD: emulated memory of kind dma-buf needs an open descriptor; {} is none", memory.fd));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("verbs UD: emulated memory of kind dma-buf needs an open descriptor; {} is none", memory.fd));
   }
   int access = options_.access;
   if (memory.kind != gdr::MemoryKind::kHost) access |= DeviceWriter::kAccess;

@@ -108,8 +108,8 @@ Result<std::vector<DeviceInfo>> VerbsBackend::devices() {
       reach = tried ? (*tried)->reach() : Reach{.why = "off: " + tried.error().message};
     }
     const std::string& apart = place.memory.data_direct_path;  // by which it is near its GPU
-    devices.push_back({interface.name, apart.empty() ? interface.pci_path : apart, interface.speed_mbps, *control,
-                       std::move(reach)});
+    devices.push_back(
+        {interface.name, apart.empty() ? interface.pci_path : apart, interface.speed_mbps, *control, std::move(reach)});
   }
   devices_ = devices;
   return devices;

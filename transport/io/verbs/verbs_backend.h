@@ -1,5 +1,5 @@
-// CLUSTAR_IO=verbs_ud and verbs_uc: the host's interfaces that are RDMA ports, too, as devices. A RoCE v2 port takes the
-// addresses of its interface as GIDs.
+// CLUSTAR_IO=verbs_ud and verbs_uc: the host's interfaces that are RDMA ports, too, as devices. A RoCE v2 port takes
+// the addresses of its interface as GIDs.
 #pragma once
 
 #include <cstdint>

@@ -187,7 +187,8 @@ Landing UcIo::expect(PeerId id, std::uint64_t slot, const MemorySlice& target, s
                           .segment_bytes = static_cast<std::uint32_t>(segment_bytes)};
   const std::uint32_t landing = landings_.add(wanted);
   if (landing == 0) return {};
-  const auto window = windows_->bind(memory_here->region(), memory_here->in_region(target.offset), target.length, landing);
+  const auto window =
+      windows_->bind(memory_here->region(), memory_here->in_region(target.offset), target.length, landing);
   if (!window) {
     static_cast<void>(landings_.remove(landing));
     if (!windows_->problem().empty()) warn_once(windows_said_, windows_->problem());
