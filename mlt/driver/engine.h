@@ -27,13 +27,9 @@
 #include "transport/base/log.h"
 #include "transport/base/time.h"
 #include "transport/io/packet_io.h"
-#include "transport/net/socket.h"
 #include "transport/net/waker.h"
 
 namespace clustar::mlt::driver {
-
-namespace io = transport::io;
-namespace net = transport::net;
 
 // Who moves the bytes.
 enum class EngineMode : std::uint8_t {
@@ -110,9 +106,8 @@ class Engine {
   Result<std::unique_ptr<io::Mr>> reg_mr(const gdr::MemoryRef& memory);
   std::mutex& mutex() { return mutex_; }
 
-  // Waits for the lock. `id` is written with it held: the client may be called before this returns. `host`: the far end
-  // of the control connection, `address`: what the peer said of itself. `channel` says what the connection may lose;
-  // `session`: null without a pre-shared key.
+  // Waits for the lock. `id` is written with it held: the client may be called before this returns. `host`: of the
+  // control connection. `channel` says what the connection may lose; `session`: null without a pre-shared key.
   using End = Endpoint::End;
   Result<void> attach(Client& client, End end, const net::Address& host, const io::AddressBlob& address,
                       std::uint64_t secret, const transport::ChannelOptions& channel, const Session* session,

@@ -13,8 +13,6 @@
 namespace clustar::mlt::driver {
 namespace {
 
-namespace io = transport::io;
-
 // Peers that differ in the packets would shake hands and then take each other for silent.
 static_assert(kHandshakeVersion == 8 && kWireVersion == 5, "a new version of the packets is one of the handshake, too");
 

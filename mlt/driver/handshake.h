@@ -22,6 +22,8 @@ namespace clustar::mlt::driver {
 inline constexpr std::uint16_t kHandshakeVersion = 8;
 
 namespace handshake = transport::handshake;
+namespace io = transport::io;
+namespace net = transport::net;
 using handshake::Token;
 
 // What both ends must have alike; a difference is an error at connect that names the setting.
@@ -98,7 +100,7 @@ struct Hello {
   Token token{};
   std::uint64_t connection_id = 0;  // random
   SharedSettings settings;
-  transport::io::AddressBlob address;  // where the connecting side's packets are taken
+  io::AddressBlob address;  // where the connecting side's packets are taken
   Psk psk;
 
   static std::optional<Hello> parse(std::span<const std::byte, kSize> bytes);
@@ -111,7 +113,7 @@ struct Hello {
 struct Welcome {
   static constexpr std::size_t kSize = 176;
   static constexpr std::size_t kProofAt = 144;
-  transport::io::AddressBlob address;
+  io::AddressBlob address;
   Verdict verdict = Verdict::kFine;
   Psk psk;
 

@@ -55,6 +55,7 @@ class DecoratedBed final : public PacketIoBed {
       if (!end) return tl::unexpected(end.error());
       bed->ends_[i] = std::move(*end);
     }
+    bed->as_in(*bed->plain_);
     return bed;
   }
   // Here one thread plays all hosts, so the other ends get their chance to send what they hold.
@@ -62,8 +63,6 @@ class DecoratedBed final : public PacketIoBed {
     flush();
     return *ends_[index];
   }
-  io::PeerId peer(std::size_t from, std::size_t to) override { return plain_->peer(from, to); }
-  Result<void> add_peer(std::size_t from, std::size_t to) override { return plain_->add_peer(from, to); }
   net::Endpoint control(std::size_t end) override { return plain_->control(end); }
   void advance(Duration duration) override {
     plain_->advance(duration);

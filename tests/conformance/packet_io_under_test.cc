@@ -29,6 +29,12 @@ Result<void> PacketIoBed::add_all_peers() {
   return {};
 }
 
+void PacketIoBed::as_in(PacketIoBed& other) {
+  for (std::size_t from = 0; from < kEnds; ++from) {
+    for (std::size_t to = 0; to < kEnds; ++to) peers_[from][to] = from == to ? 0 : other.peer(from, to);
+  }
+}
+
 std::vector<Received> collect(PacketIoBed& bed, std::size_t end, std::size_t count, Duration patience) {
   constexpr int kRounds = 100;
   std::vector<Received> all;

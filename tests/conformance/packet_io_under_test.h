@@ -21,6 +21,8 @@ class PacketIoBed {
   virtual io::PacketIo& end(std::size_t index) = 0;
   // How `from` names `to`, once add_peer() was called for them.
   virtual io::PeerId peer(std::size_t from, std::size_t to) { return peers_[from][to]; }
+  // The ends are around another bed's, whose peers they have.
+  void as_in(PacketIoBed& other);
   // By local_address() and add_peer() of the ends, as a handshake would.
   virtual Result<void> add_peer(std::size_t from, std::size_t to);
   Result<void> add_all_peers();

@@ -48,7 +48,8 @@ class ToyIo final : public io::PacketIo {
   static std::shared_ptr<Mailbox> open();
   const char* wrong_with(const io::TxPacket& packet) const;
 
-  const io::Capabilities capabilities_{.max_packet = 4096, .paths = 4, .marks = false};
+  // It would, but there is no switch that marks.
+  const io::Capabilities capabilities_{.max_packet = 4096, .paths = 4, .marks = true};
   const io::LinkProfile link_ = io::LinkProfile::usual(io::LinkKind::kKernel);
   const std::shared_ptr<Mailbox> mailbox_ = open();
   const int ready_ = mailbox_->event.fd();

@@ -92,6 +92,21 @@ Result<std::size_t> FaultyIo::step(std::span<const TxPacket> packets, TimePoint 
   return hold(packets[0], fate, now);
 }
 
+Result<PeerId> FaultyIo::add_peer(const AddressBlob& address, const net::Endpoint& control) {
+  auto added = ForwardingIo::add_peer(address, control);
+  if (added) std::erase(removed_, *added);
+  return added;
+}
+
+Result<void> FaultyIo::remove_peer(PeerId peer) {
+  constexpr std::size_t kMost = 1024;
+  auto removed = ForwardingIo::remove_peer(peer);
+  if (!removed) return removed;
+  if (removed_.size() == kMost) removed_.erase(removed_.begin());
+  removed_.push_back(peer);
+  return removed;
+}
+
 Result<std::size_t> FaultyIo::send_untouched(std::span<const TxPacket> packets) {
   auto taken = send_inner(packets);
   if (!taken) return taken;
@@ -105,6 +120,7 @@ bool FaultyIo::can_be_sent(const TxPacket& packet) const {
   const std::size_t header = packet.header.bytes().size();
   const MemorySlice& payload = packet.payload;
   if (header == 0 || header > can.header_bytes || header > can.max_packet) return false;
+  if (std::ranges::find(removed_, packet.peer) != removed_.end()) return false;
   if (payload.length > can.max_packet - header || packet.path >= can.paths || packet.traffic_class > 7) return false;
   if (payload.mr == nullptr) return payload.length == 0;
   const std::size_t size = payload.mr->memory().length;

@@ -48,6 +48,8 @@ class FaultyIo final : public ForwardingIo {
   static Result<std::unique_ptr<FaultyIo>> create(std::unique_ptr<PacketIo> inner, const FaultSpec& spec,
                                                   const FaultyIoOptions& options = {});
 
+  Result<PeerId> add_peer(const AddressBlob& address, const net::Endpoint& control) override;
+  Result<void> remove_peer(PeerId peer) override;
   // What a packet meets is drawn when it is first offered, so refused ones must be offered again before others.
   Result<std::size_t> send(std::span<const TxPacket> packets) override;
   Result<std::size_t> receive(std::span<RxPacket> packets) override;
@@ -99,6 +101,7 @@ class FaultyIo final : public ForwardingIo {
 
   FaultSpec spec_;
   std::string name_;
+  std::vector<PeerId> removed_;  // the latest ones: packets for them are not held, but refused by the backend
   SystemClock system_clock_;
   const Clock* clock_;
   FaultDice out_;
