@@ -26,7 +26,7 @@
 #include "transport/api/transport.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
-#include "transport/io/packet_io.h"
+#include "transport/net/socket.h"
 #include "transport/net/waker.h"
 
 namespace clustar::mlt::driver {
