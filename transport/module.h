@@ -20,8 +20,9 @@ struct ModuleEntry {
   std::uint32_t config_size;  // sizeof(Config), guards against mixed builds
   const char* version;        // CLUSTAR_VERSION
   Result<std::unique_ptr<Transport>> (*create)(const TransportContext&);
-  // What else the module offers, by name. Who asks knows the type behind the name (mlt/driver/module_device.h). Null:
-  // it has nothing of that name. What these functions make ends before the module is closed, as the transport does.
+  // What else the module offers, by name. Who asks knows the type behind the name (transport/io/packet_backend.h).
+  // Null: it has nothing of that name. What these functions make ends before the module is closed, as the transport
+  // does.
   using Function = void (*)();
   Function (*find)(const char* name);
 };

@@ -10,11 +10,11 @@
 
 #include "gdr/cuda/module_api.h"
 #include "gdr/emulated_copy.h"
-#include "mlt/driver/faulty_device.h"
 #include "mlt/driver/mlt_transport.h"
-#include "mlt/driver/module_device.h"
-#include "mlt/driver/udp_device.h"
 #include "transport/base/own_folder.h"
+#include "transport/base/packet_ios.h"
+#include "transport/io/packet_backend.h"
+#include "transport/io/udp/udp_backend.h"
 #include "transport/staged/staged_transport.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -29,66 +29,71 @@ struct Backend {
   bool protects;           // every packet, by CLUSTAR_PSK_FILE: which asks for the best of these
 };
 
-Result<Selection> selected(Module module, Result<std::unique_ptr<Transport>> transport) {
+Result<Selection> create_tcp(const TransportContext& context) {
+  auto transport = tcp::TcpTransport::create(context);
   if (!transport) return tl::unexpected(transport.error());
   Selection selection;
-  selection.module = std::move(module);
   selection.transport = std::move(*transport);
   return selection;
 }
 
-Result<Selection> create_tcp(const TransportContext& context) {
-  return selected({}, tcp::TcpTransport::create(context));
-}
-
-// What opens mlt's devices; `module` holds the library that does, if one does.
-Result<mlt::driver::OpenDevice> device_opener(const Config& config, Module& module) {
-  if (config.io == "udp") return mlt::driver::OpenDevice(mlt::driver::open_udp_device);
+// Config::io's backend; `modules` get the library that holds it, if one does.
+Result<std::unique_ptr<io::PacketBackend>> open_backend(const Config& config, const Log& log,
+                                                        std::vector<Module>& modules) {
+  const PacketIoKind* kind = packet_io_kind(config.io);
   const auto refuse = [&](const std::string& reason) {
     return fail(ErrorCode::kUnavailable, fmt::format("CLUSTAR_IO={}: {}", config.io, reason));
   };
-  auto opened = Module::open(own_folder(), "verbs");
-  if (!opened) return refuse(opened.error().message);
-  if (const auto check = opened->find(mlt::driver::kCheckDevices)) {
-    const auto usable = reinterpret_cast<mlt::driver::CheckModuleDevices>(check)(config);
-    if (!usable) return refuse(usable.error().message);
+  if (kind == nullptr) {
+    std::vector<std::string_view> names;
+    for (const PacketIoKind& each : kPacketIos) names.push_back(each.name);
+    return refuse(fmt::format("no such packets; allowed is {}", fmt::join(names, ", ")));
   }
-  const auto found = opened->find(mlt::driver::module_device_name(config.io).c_str());
-  if (found == nullptr) return refuse("libclustar-verbs.so has no such datapath");
-  module = std::move(*opened);
-  const auto open = reinterpret_cast<mlt::driver::OpenModuleDevice>(found);
-  return mlt::driver::OpenDevice([open, config](const net::Interface& interface, const net::Address& local) {
-    return open(config, interface, local);
-  });
+  if (kind->module.empty()) return io::udp::UdpBackend::create(config);
+  auto module = Module::open(own_folder(), std::string(kind->module));
+  if (!module) return refuse(module.error().message);
+  const auto open = reinterpret_cast<io::OpenPacketBackend>(module->find(io::kOpenPacketBackend));
+  if (open == nullptr) return refuse(fmt::format("libclustar-{}.so carries no packets", kind->module));
+  auto backend = open(config.io, config, log);
+  if (!backend) return refuse(backend.error().message);
+  modules.push_back(std::move(*module));
+  return backend;
 }
 
-// Which memory they reach, which `module` knows once device_opener() has opened it.
-mlt::driver::FindReach reach_finder(const Config& config, const Module& module) {
-  if (config.io == "udp") return {};
-  const auto found = module.find(mlt::driver::kFindReach);
-  if (found == nullptr) return {};
-  const auto find = reinterpret_cast<mlt::driver::FindModuleReach>(found);
-  return [find, config](const net::Interface& interface, const net::Address& local) {
-    auto reach = find(config, interface, local);
-    return reach ? std::move(*reach) : mlt::driver::Reach{gdr::kHostOnly, reach.error().message};
-  };
+// Faults are experiments' and so in a module of their own.
+Result<std::unique_ptr<io::PacketBackend>> with_faults(std::unique_ptr<io::PacketBackend> backend, const Config& config,
+                                                       const Log& log, std::vector<Module>& modules) {
+  // Beside the plugin; a program of ours has its modules beside its own folder.
+  auto module = Module::open(own_folder(), "faults");
+  if (!module) {
+    if (auto there = Module::open(own_folder() + "/../lib", "faults")) module = std::move(there);
+  }
+  const auto wrap = module ? reinterpret_cast<io::WrapPacketBackend>(module->find(io::kWrapPacketBackend)) : nullptr;
+  if (wrap == nullptr) {
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("CLUSTAR_INJECT_FAULTS={}: {}; install it beside the plugin, or unset the variable",
+                    config.inject_faults, module ? "libclustar-faults.so injects none" : module.error().message));
+  }
+  auto wrapped = wrap(std::move(backend), config);
+  if (!wrapped) return wrapped;
+  log.warn(
+      fmt::format("CLUSTAR_INJECT_FAULTS={}: this process disturbs the packets that it sends, on purpose; unset "
+                  "it for anything but experiments",
+                  config.inject_faults));
+  modules.push_back(std::move(*module));
+  return wrapped;
 }
 
 Result<Selection> create_mlt(const TransportContext& context) {
   const Config& config = context.config;
   const Log& log = context.log;
-  Module module;
-  auto open = device_opener(config, module);
-  if (!open) return tl::unexpected(open.error());
-  if (!config.inject_faults.empty()) {
-    const auto spec = io::FaultSpec::parse(config.inject_faults);
-    if (!spec) return tl::unexpected(spec.error());
-    log.warn(
-        fmt::format("CLUSTAR_INJECT_FAULTS={}: this process disturbs the packets that it sends, on purpose; unset "
-                    "it for anything but experiments",
-                    config.inject_faults));
-    *open = mlt::driver::with_faults(std::move(*open), *spec);
+  Selection selection;
+  auto backend = open_backend(config, log, selection.modules);
+  if (backend && !config.inject_faults.empty()) {
+    backend = with_faults(std::move(*backend), config, log, selection.modules);
   }
+  if (!backend) return tl::unexpected(backend.error());
   mlt::driver::MltTransport::Adjust adjust;
   if (config.static_deadline > Duration::zero()) {
     log.warn(
@@ -99,10 +104,10 @@ Result<Selection> create_mlt(const TransportContext& context) {
       options.static_deadline = deadline;
     };
   }
-  // `open` and what it opens belong to the transport, which goes before the module.
-  auto transport =
-      mlt::driver::MltTransport::create(context, std::move(*open), std::move(adjust), reach_finder(config, module));
-  return selected(std::move(module), std::move(transport));
+  auto transport = mlt::driver::MltTransport::create(context, std::move(*backend), std::move(adjust));
+  if (!transport) return tl::unexpected(transport.error());
+  selection.transport = std::move(*transport);
+  return selection;
 }
 
 // Best first.
@@ -113,13 +118,13 @@ constexpr std::array<Backend, 4> kBackends{{
     {"tcp", create_tcp, nullptr, false},
 }};
 
-// Copies by a GPU's copy engines, from libclustar-cuda.so, which `module` keeps loaded. Not run on hardware.
-Result<staged::MakeCopy> device_copies(Module& module) {
+// Copies by a GPU's copy engines, from libclustar-cuda.so, which `modules` keep loaded. Not run on hardware.
+Result<staged::MakeCopy> device_copies(std::vector<Module>& modules) {
   auto opened = Module::open(own_folder(), "cuda");
   if (!opened) return tl::unexpected(opened.error());
   const auto api = gdr::cuda::api_of([&](const char* name) { return opened->find(name); });
   if (!api) return fail(ErrorCode::kUnavailable, "libclustar-cuda.so offers no copies between GPU and host memory");
-  module = std::move(*opened);
+  modules.push_back(std::move(*opened));
   return [api = *api](const gdr::MemoryRef& memory) -> Result<std::unique_ptr<gdr::DeviceCopy>> {
     const auto what = api.describe(memory.address);
     if (!what) return tl::unexpected(what.error());
@@ -148,7 +153,7 @@ Result<void> stage_gpu_memory(Selection& selection, const TransportContext& cont
                     "without a GPU, never with real GPU memory",
                     selection.transport->name()));
   } else {
-    auto copies = device_copies(selection.copies);
+    auto copies = device_copies(selection.modules);
     if (!copies) {
       return fail(copies.error().code,
                   fmt::format("CLUSTAR_GDR=staged: {}; CLUSTAR_GDR=auto does without", copies.error().message));
@@ -174,7 +179,11 @@ Result<Selection> make_own(const Backend& backend, const TransportContext& conte
   auto module = Module::open(own_folder(), backend.name);
   if (!module) return tl::unexpected(module.error());
   auto transport = module->entry().create(context);
-  return selected(std::move(*module), std::move(transport));
+  if (!transport) return tl::unexpected(transport.error());
+  Selection selection;
+  selection.modules.push_back(std::move(*module));
+  selection.transport = std::move(*transport);
+  return selection;
 }
 
 Result<Selection> make(const Backend& backend, const TransportContext& context) {
@@ -193,21 +202,12 @@ bool wanted(const Config& config, const std::string& name) {
   return named && allowed;
 }
 
-// Before any transport is tried: else the faults that were asked for could be left out in silence.
-Result<void> check_faults(const Config& config) {
-  if (const auto sound = config.check(); !sound) return sound;
-  if (const auto spec = io::FaultSpec::parse(config.inject_faults); !spec) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("CLUSTAR_INJECT_FAULTS = '{}': {}", config.inject_faults, spec.error().message));
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<Selection> select_transport(const TransportContext& context) {
   const Config& config = context.config;
-  if (const auto faults = check_faults(config); !faults) return tl::unexpected(faults.error());
+  // Before any transport is tried: else the faults that were asked for could be left out in silence.
+  if (const auto sound = config.check(); !sound) return tl::unexpected(sound.error());
   std::vector<std::string> refused;
   for (const Backend& backend : kBackends) {
     if (!wanted(config, backend.name)) continue;

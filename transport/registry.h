@@ -13,8 +13,7 @@
 namespace clustar::transport {
 
 struct Selection {
-  Module module;  // keeps the library of a module loaded; outlives the transport. Empty for a built-in one.
-  Module copies;  // likewise the one that copies GPU memory (CLUSTAR_GDR=staged)
+  std::vector<Module> modules;  // whose code the transport runs; they outlive it
   std::unique_ptr<Transport> transport;
   std::vector<std::string> refused;  // "verbs: <reason>" for each better or required transport that was not taken
 };

@@ -5,8 +5,8 @@
 
 #include "mlt/driver/driver_options.h"
 #include "mlt/driver/mlt_transport.h"
-#include "mlt/driver/udp_device.h"
 #include "transport/base/config.h"
+#include "transport/io/udp/udp_backend.h"
 
 namespace clustar::bench::lossy {
 namespace {
@@ -41,6 +41,24 @@ MltTransport::Adjust adjust_for(const Terms& terms) {
   };
 }
 
+// Tells what to wait for.
+class WatchedBackend final : public transport::io::PacketBackend {
+ public:
+  WatchedBackend(std::unique_ptr<PacketBackend> inner, std::shared_ptr<std::vector<int>> readable)
+      : inner_(std::move(inner)), readable_(std::move(readable)) {}
+  const char* name() const override { return inner_->name(); }
+  Result<std::vector<transport::io::DeviceInfo>> devices() override { return inner_->devices(); }
+  Result<std::unique_ptr<transport::io::PacketIo>> open(std::size_t device) override {
+    auto io = inner_->open(device);
+    if (io) readable_->assign((*io)->ready_fds().begin(), (*io)->ready_fds().end());
+    return io;
+  }
+
+ private:
+  const std::unique_ptr<PacketBackend> inner_;
+  const std::shared_ptr<std::vector<int>> readable_;
+};
+
 }  // namespace
 
 Result<ArmTransport> make_transport(const Terms& terms, const Clock& clock, const Log& log) {
@@ -53,12 +71,10 @@ Result<ArmTransport> make_transport(const Terms& terms, const Clock& clock, cons
     made.selection = std::move(*selected);
     return made;
   }
-  const auto open = [readable = made.readable](const auto& interface, const auto& local) {
-    auto device = mlt::driver::open_udp_device(interface, local);
-    if (device) *readable = device->readable_fds;
-    return device;
-  };
-  auto created = MltTransport::create({config, clock, log}, open, adjust_for(terms));
+  auto udp = transport::io::udp::UdpBackend::create(config);
+  if (!udp) return tl::unexpected(udp.error());
+  auto watched = std::make_unique<WatchedBackend>(std::move(*udp), made.readable);
+  auto created = MltTransport::create({config, clock, log}, std::move(watched), adjust_for(terms));
   if (!created) return tl::unexpected(created.error());
   made.selection.transport = std::move(*created);
   return made;

@@ -150,10 +150,14 @@ void Testbed::done(const Done& what) {
 }
 
 mlt::Options driver_options(std::uint64_t bps, std::uint8_t paths) {
+  using transport::io::LinkKind;
+  using transport::io::LinkProfile;
   transport::io::Capabilities wire;
   wire.max_packet = 1471;
   wire.paths = paths;
-  return mlt::driver::options_for(wire, static_cast<int>(bps / 1'000'000), 0).value();
+  // As over the kernel's UDP, in whole Mbit/s as the kernel has them.
+  const auto link = LinkProfile::usual(LinkKind::kKernel, bps / 1'000'000 * 1'000'000);
+  return mlt::driver::options_for(wire, link, 0).value();
 }
 
 double seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }

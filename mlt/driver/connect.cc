@@ -26,7 +26,7 @@ Result<std::unique_ptr<MltPendingConnect>> MltPendingConnect::start(Engine& engi
   const Protection* protection = engine.context().protection.get();
   const bool same_psk = info->psk_mode == (protection == nullptr ? PskMode::kNone : protection->mode());
   // With another pre-shared key segments may differ, too; the handshake tells both sides which setting it is.
-  const auto here = SharedSettings::of(engine.options(), channel.max_tolerance_ppm, engine.datapath());
+  const auto here = SharedSettings::of(engine.options(), channel.max_tolerance_ppm, engine.io_name());
   if (const auto differs = same_psk ? difference(here, info->settings) : std::nullopt) {
     return fail(ErrorCode::kInvalidUsage, fmt::format("mlt: connect to {}: {}", remote.to_string(), *differs));
   }
@@ -73,8 +73,8 @@ Result<void> MltPendingConnect::open() {
 }
 
 Result<void> MltPendingConnect::write_hello() {
-  const auto settings = SharedSettings::of(engine_.options(), channel_.max_tolerance_ppm, engine_.datapath());
-  Hello hello{token_, connection_id_, settings, engine_.ports(), {}};
+  const auto settings = SharedSettings::of(engine_.options(), channel_.max_tolerance_ppm, engine_.io_name());
+  Hello hello{token_, connection_id_, settings, engine_.local_address(), {}};
   const Protection* protection = engine_.context().protection.get();
   if (protection != nullptr) {
     hello.psk.mode = protection->mode();
@@ -99,7 +99,6 @@ Result<void> MltPendingConnect::check(const Welcome& welcome) const {
   Verdict verdict = welcome.verdict;
   if (verdict == Verdict::kFine) verdict = compare(mode, welcome.psk.mode);
   if (verdict != Verdict::kFine) return refuse(explain(verdict, mode, welcome.psk.mode));
-  if (welcome.ports.count != engine_.ports().count) return refuse("it answered with another protocol");
   if (protection != nullptr && !protection->proves(welcome.psk.proof, Protection::kWelcome,
                                                    {hello_, std::span(welcome_).first<Welcome::kProofAt>()})) {
     return refuse("psk_file: the answer is not from somebody who has the secret");
@@ -127,7 +126,7 @@ Result<std::unique_ptr<transport::SendChannel>> MltPendingConnect::attach() {
   }
   const std::string peer = fmt::format("{} (from {})", dial_.remote().to_string(), engine_.name());
   auto channel = std::make_unique<MltSendChannel>(engine_, std::move(dial_.take_sockets().front()), peer);
-  const auto attached = channel->attach(Engine::End::kSends, dial_.remote(), welcome->ports,
+  const auto attached = channel->attach(Engine::End::kSends, dial_.remote(), welcome->address,
                                         secret_of(token_, connection_id_), channel_, session ? &*session : nullptr);
   if (!attached) return tl::unexpected(attached.error());
   return channel;

@@ -33,10 +33,11 @@ Connection::Connection(Engine& engine, net::Socket control, std::string doing, s
       anchor_(std::make_shared<Anchor>(Anchor{engine, this})),
       watch_(engine.context().stall_timeout) {}
 
-Result<void> Connection::attach(Engine::End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
-                                const transport::ChannelOptions& channel, const Session* session) {
+Result<void> Connection::attach(Engine::End end, const net::Address& host, const io::AddressBlob& address,
+                                std::uint64_t secret, const transport::ChannelOptions& channel,
+                                const Session* session) {
   channel_ = channel;
-  const auto attached = engine_.attach(*this, end, host, ports, secret, channel, session, id_);
+  const auto attached = engine_.attach(*this, end, host, address, secret, channel, session, id_);
   if (!attached) return tl::unexpected(attached.error());
   return {};
 }

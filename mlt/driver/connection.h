@@ -20,7 +20,7 @@ class Connection : public Engine::Client {
   Connection& operator=(const Connection&) = delete;
 
   // Both before the first request. `session`: null without a pre-shared key.
-  Result<void> attach(Engine::End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
+  Result<void> attach(Engine::End end, const net::Address& host, const io::AddressBlob& address, std::uint64_t secret,
                       const transport::ChannelOptions& channel, const Session* session);
   net::Socket& control() { return control_; }
 

@@ -8,7 +8,6 @@
 
 namespace clustar::mlt::driver {
 
-using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 Result<std::uint16_t> segment_for(const transport::io::Capabilities& capabilities, std::size_t seal_bytes) {
@@ -26,13 +25,38 @@ Result<std::uint16_t> segment_for(const transport::io::Capabilities& capabilitie
   return static_cast<std::uint16_t>(segment);
 }
 
+namespace {
+
+// A process that naps between its turns sends in one what the line takes meanwhile: a burst per 12.5 us, which is
+// 42 Gbit/s. More than four are a queue in the switch.
+std::uint32_t pace_for(const transport::io::LinkProfile& link, std::uint32_t burst_bytes) {
+  constexpr Duration kBurstTime = std::chrono::nanoseconds(12'500);
+  return burst_bytes * static_cast<std::uint32_t>(std::clamp<std::int64_t>(link.wake_cost / kBurstTime, 1, 4));
+}
+
+void set_times(Options& options, const transport::io::LinkProfile& link) {
+  constexpr std::uint64_t kUnknownRate =
+      100'000'000'000;  // bit/s: pacing is the wire's business, and there may be none
+  options.line_rate = (link.line_rate_bps > 0 ? link.line_rate_bps : kUnknownRate) / 8;
+  options.pace_bytes = pace_for(link, options.burst_bytes);
+  options.base_rtt = link.base_rtt;
+  options.initial_rtt = 5 * link.base_rtt;
+  options.gap_floor = 2 * link.base_rtt;
+  options.ack_delay = link.jitter;  // senders ask for what their windows wait for
+  // Whoever is asked may be paused.
+  options.probe_floor = 2 * link.jitter;
+  options.ask_cap = 4 * link.jitter;
+}
+
+}  // namespace
+
 std::uint32_t credit_slack_for(std::uint64_t line_rate) {
   constexpr std::uint64_t kTurnsPerSecond = 500;
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(line_rate / kTurnsPerSecond, 64 * 1024, 1024 * 1024));
 }
 
-Result<Options> options_for(const transport::io::Capabilities& capabilities, int speed_mbps, std::size_t seal_bytes) {
-  constexpr int kUnknownSpeed = 100'000;  // Mbit/s: pacing is the wire's business, and there may be none
+Result<Options> options_for(const transport::io::Capabilities& capabilities, const transport::io::LinkProfile& link,
+                            std::size_t seal_bytes) {
   const auto segment = segment_for(capabilities, seal_bytes);
   if (!segment) return tl::unexpected(segment.error());
   Options options;
@@ -42,24 +66,14 @@ Result<Options> options_for(const transport::io::Capabilities& capabilities, int
   options.max_in_flight = 4096;
   // A run of packets on one path is one system call, and one packet of the kernel where it has UDP_SEGMENT.
   options.burst_bytes = 64 * 1024;
-  // A process that naps between its turns sends no more than this per turn.
-  options.pace_bytes = 256 * 1024;
   options.cut_long = true;  // transport.h: a shorter receive cuts the message
-  // The kernel and the scheduler make the round trip, not the fabric: a process that is not running answers when it
-  // runs.
-  options.base_rtt = microseconds(100);
-  options.initial_rtt = microseconds(500);
-  options.gap_floor = microseconds(200);
-  options.probe_floor = milliseconds(2);
-  options.ask_cap = milliseconds(4);
-  options.ack_delay = milliseconds(1);  // senders ask for what their windows wait for
-  options.line_rate = static_cast<std::uint64_t>(speed_mbps > 0 ? speed_mbps : kUnknownSpeed) * 1'000'000 / 8;
+  set_times(options, link);
   options.credit_slack = credit_slack_for(options.line_rate);
   // Switches serve classes strictly: in one of its own, what may be lost would starve behind the gathers of earlier
   // buckets, and a step waits for both (an all-to-all over 100 Mbit/s took 1.2 times as long).
   options.classes = Classes({.traffic_class = {7, 6, 5, 4, 4, 4}});
   DctcpSwift::Options congestion;
-  congestion.queue_target = milliseconds(1);  // pauses of the scheduler are no queue
+  congestion.queue_target = link.jitter;  // pauses of the scheduler are no queue
   // On slow links a packet is a large part of a millisecond: seven senders whose windows shrank to one packet leave the
   // line idle. (An all-to-all of 8 ranks over 50 Mbit/s took 1.2 times as long with 0.1 ms, a ring the same.)
   congestion.scaling_range = milliseconds(5);

@@ -1,4 +1,4 @@
-// The core's options for a host's own network stack.
+// The core's options for a device, by what its link is.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ Result<std::uint16_t> segment_for(const transport::io::Capabilities& capabilitie
 // Options::credit_slack for a line of so many bytes/s: what it carries between two turns of the receiver's process, so
 // that senders can fill that time. More would only wait in a switch, which may have less room.
 std::uint32_t credit_slack_for(std::uint64_t line_rate);
-// `speed_mbps`: of the wire; 0 = unknown. Error: packets too small for this protocol.
-Result<Options> options_for(const transport::io::Capabilities& capabilities, int speed_mbps, std::size_t seal_bytes);
+// Error: packets too small for this protocol.
+Result<Options> options_for(const transport::io::Capabilities& capabilities, const transport::io::LinkProfile& link,
+                            std::size_t seal_bytes);
 
 }  // namespace clustar::mlt::driver

@@ -12,8 +12,8 @@
 
 namespace clustar::mlt::driver {
 
-Result<std::unique_ptr<Engine>> Engine::open(Device device, const Options& options, std::string name,
-                                             const Context& context) {
+Result<std::unique_ptr<Engine>> Engine::open(std::unique_ptr<io::PacketIo> device, std::string io_name,
+                                             const Options& options, std::string name, const Context& context) {
   auto waker = net::Waker::create();
   if (!waker) return tl::unexpected(waker.error());
   std::uint64_t seed = 0;
@@ -22,28 +22,30 @@ Result<std::unique_ptr<Engine>> Engine::open(Device device, const Options& optio
   }
   std::unique_ptr<Sealing> sealing;
   if (context.protection != nullptr) {
-    auto made = Sealing::create(*context.protection, *device.io, options.segment, kBurst);
+    auto made = Sealing::create(*context.protection, *device, options.segment, kBurst);
     if (!made) return tl::unexpected(made.error());
     sealing = std::move(*made);
   }
   std::unique_ptr<transport::SendPolicy> policy = std::make_unique<transport::FifoPolicy>();
   if (context.policies != nullptr) policy = context.policies->make({name, options.line_rate});
   try {
-    return std::unique_ptr<Engine>(new Engine(std::move(device), options, std::move(name), context, std::move(*waker),
-                                              seed, std::move(sealing), std::move(policy)));
+    return std::unique_ptr<Engine>(new Engine(std::move(device), std::move(io_name), options, std::move(name), context,
+                                              std::move(*waker), seed, std::move(sealing), std::move(policy)));
   } catch (const std::exception& error) {
     return fail(ErrorCode::kInvalidArgument, error.what());
   }
 }
 
-Engine::Engine(Device device, const Options& options, std::string name, const Context& context, net::Waker waker,
-               std::uint64_t seed, std::unique_ptr<Sealing> sealing, std::unique_ptr<transport::SendPolicy> policy)
+Engine::Engine(std::unique_ptr<io::PacketIo> device, std::string io_name, const Options& options, std::string name,
+               const Context& context, net::Waker waker, std::uint64_t seed, std::unique_ptr<Sealing> sealing,
+               std::unique_ptr<transport::SendPolicy> policy)
     : context_(context),
       name_(std::move(name)),
+      io_name_(std::move(io_name)),
       options_(options),
       device_(std::move(device)),
       sealing_(std::move(sealing)),
-      writes_(device_.io->writer() ? std::make_unique<DeviceWrites>(*device_.io->writer()) : nullptr),
+      writes_(device_->writer() ? std::make_unique<DeviceWrites>(*device_->writer()) : nullptr),
       core_(options_, seed),
       sends_(std::move(policy)),
       ahead_(transport::send_ahead_bytes(context.send_ahead, options.line_rate, sends_.orders())),
@@ -58,8 +60,8 @@ Engine::~Engine() {
   thread_.join();
 }
 
-Result<void> Engine::attach(Client& client, End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
-                            const transport::ChannelOptions& channel, const Session* session,
+Result<void> Engine::attach(Client& client, End end, const net::Address& host, const io::AddressBlob& address,
+                            std::uint64_t secret, const transport::ChannelOptions& channel, const Session* session,
                             std::optional<ConnectionId>& id) {
   const std::lock_guard lock(mutex_);
   if (lost_) return tl::unexpected(*lost_);
@@ -68,11 +70,10 @@ Result<void> Engine::attach(Client& client, End end, const net::Address& host, c
   }
   if (core_.knows(secret, end)) return fail(ErrorCode::kRemote, "mlt: the connection's number is in use already");
   std::string key = host.with_port(0).to_string();
-  key += fmt::format(",{}", ports.key);
-  for (const std::uint32_t port : ports.all()) key += fmt::format(",{}", port);
+  for (const std::byte byte : address.bytes()) key += static_cast<char>(byte);
   Peer& peer = peers_[key];
   if (peer.users == 0) {
-    const auto added = device_.add_peer(host, ports);
+    const auto added = device_->add_peer(address, host.with_port(0).endpoint());
     if (!added) {
       peers_.erase(key);
       return tl::unexpected(added.error());
@@ -101,7 +102,7 @@ std::unique_ptr<const Options> Engine::connection_options(End end, const transpo
   auto options = std::make_unique<Options>(options_);
   options->max_tolerance_ppm = channel.max_tolerance_ppm;
   if (end == End::kReceives) return options;
-  const auto segment = segment_for(device_.io->capabilities(), sealing_ ? kSealBytes : 0);
+  const auto segment = segment_for(device_->capabilities(), sealing_ ? kSealBytes : 0);
   if (segment) options->segment = std::min(*segment, options->segment);
   return options;
 }
@@ -117,7 +118,7 @@ void Engine::leave_communicator(std::uint64_t communicator) {
 void Engine::close(ConnectionId id) {
   keep_pending([&](const Pending& pending) { return pending.connection != id; });
   Attached gone = std::exchange(attached_[id], Attached{});
-  for (const io::Landing landing : gone.landings) device_.io->cancel(landing);
+  for (const io::Landing landing : gone.landings) device_->cancel(landing);
   if (gone.end == End::kSends) {
     counters_.retransmissions += core_.sender(id).counters().retransmitted;
     sends_.close(id, context_.clock.now());
@@ -126,14 +127,14 @@ void Engine::close(ConnectionId id) {
     std::erase_if(offered_, [&](const Offered& send) { return send.connection == id; });
   }
   // What the device took may still read memory whose owner takes it back.
-  device_.io->settle();
+  device_->settle();
   if (writes_) writes_->drop(id);
   core_.close(id);  // before its options
   leave_communicator(gone.communicator);
   if (sealing_) sealing_->remove(id);
   const auto peer = peers_.find(gone.peer);
   if (--peer->second.users > 0) return;
-  device_.remove_peer(peer->second.id);
+  static_cast<void>(device_->remove_peer(peer->second.id));
   peers_.erase(peer);
 }
 
@@ -189,7 +190,7 @@ Engine::Counters Engine::counters() {
 
 std::string Engine::describe_device() {
   const std::lock_guard lock(mutex_);
-  return device_.describe ? device_.describe() : std::string();
+  return device_->describe();
 }
 
 void Engine::post(Client& client, std::uint32_t request, std::size_t bytes) {
@@ -265,7 +266,7 @@ bool Engine::receive(TimePoint now) {
   bool any = false;
   for (int burst = 0; burst < kReceiveBursts; ++burst) {
     if (lost_ || (writes_ && writes_->behind())) return any;
-    const auto got = device_.io->receive(rx_);
+    const auto got = device_->receive(rx_);
     if (!got) {
       fail_device(got.error());
       return any;
@@ -282,7 +283,7 @@ bool Engine::receive(TimePoint now) {
       if (arrival.placement.kind == Placement::Kind::kDrop) continue;
       attached_[arrival.connection].client->place(arrival.placement, payload, packet.placed);
     }
-    device_.io->release(std::span(rx_).first(*got));
+    device_->release(std::span(rx_).first(*got));
     counters_.packets_received += *got;
     any = any || *got > 0;
     if (*got < rx_.size()) break;
@@ -398,7 +399,7 @@ bool Engine::transmit(TimePoint now) {
 // What lies in the device cannot be overtaken.
 std::uint64_t Engine::room_ahead() const {
   if (ahead_ == std::numeric_limits<std::uint64_t>::max()) return ahead_;
-  std::uint64_t behind = device_.io->unsent_bytes();
+  std::uint64_t behind = device_->unsent_bytes();
   for (std::size_t i = 0; i < pending_count_; ++i) behind += tx_[i].payload.length;
   return ahead_ - std::min(ahead_, behind);
 }
@@ -417,7 +418,7 @@ bool Engine::send_bursts(TimePoint now) {
     gather(fresh);
     if (sealing_) seal_fresh();
     if (pending_count_ == 0) return any;
-    const auto sent = device_.io->send(std::span(tx_).first(pending_count_));
+    const auto sent = device_->send(std::span(tx_).first(pending_count_));
     if (!sent) {
       if (sent.error().code != ErrorCode::kInvalidArgument) {
         fail_device(sent.error());
@@ -440,7 +441,7 @@ bool Engine::send_bursts(TimePoint now) {
 // Such a packet can never leave, and its connection would wait for ever; unless its route takes less than it did: the
 // core cannot cut messages anew that are under way, so the device cuts the packets.
 void Engine::refuse_first(const Error& error) {
-  if (device_.allow_fragments && device_.allow_fragments()) {
+  if (device_->allow_fragments()) {
     context_.log.warn(
         fmt::format("mlt: {}: {}. From now on connections that began before send their packets in IP "
                     "fragments, of which the loss of one loses all; new ones send shorter packets. Give "

@@ -20,14 +20,15 @@
 
 #include "mlt/core/endpoint.h"
 #include "mlt/driver/context.h"
-#include "mlt/driver/device.h"
 #include "mlt/driver/device_writes.h"
+#include "mlt/driver/handshake.h"
 #include "mlt/driver/sealing.h"
 #include "mlt/driver/send_table.h"
 #include "transport/api/send_policy.h"
 #include "transport/api/transport.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
+#include "transport/net/socket.h"
 #include "transport/net/waker.h"
 
 namespace clustar::mlt::driver {
@@ -71,24 +72,25 @@ class Engine {
     std::uint64_t replayed = 0;
   };
 
-  static Result<std::unique_ptr<Engine>> open(Device device, const Options& options, std::string name,
-                                              const Context& context);
+  // `io_name`: the PacketBackend's.
+  static Result<std::unique_ptr<Engine>> open(std::unique_ptr<io::PacketIo> device, std::string io_name,
+                                              const Options& options, std::string name, const Context& context);
   ~Engine();
 
   const Context& context() const { return context_; }
   const std::string& name() const { return name_; }
   const Options& options() const { return options_; }
-  const Ports& ports() const { return device_.ports; }
-  Datapath datapath() const { return device_.datapath; }
+  io::AddressBlob local_address() const { return device_->local_address(); }
+  const std::string& io_name() const { return io_name_; }
   // Error kInvalidArgument: memory of a kind that is not in the device's reach, or that packets cannot be sealed in.
   Result<std::unique_ptr<io::Mr>> reg_mr(const gdr::MemoryRef& memory);
   std::mutex& mutex() { return mutex_; }
 
-  // Waits for the lock. `id` is written with it held: the client may be called before this returns. `channel` says what
-  // the connection may lose; `session`: null without a pre-shared key.
+  // Waits for the lock. `id` is written with it held: the client may be called before this returns. `host`: of the
+  // control connection. `channel` says what the connection may lose; `session`: null without a pre-shared key.
   using End = Endpoint::End;
-  Result<void> attach(Client& client, End end, const net::Address& host, const Ports& ports, std::uint64_t secret,
-                      const transport::ChannelOptions& channel, const Session* session,
+  Result<void> attach(Client& client, End end, const net::Address& host, const io::AddressBlob& address,
+                      std::uint64_t secret, const transport::ChannelOptions& channel, const Session* session,
                       std::optional<ConnectionId>& id);
   void count_stranger();
   Counters counters();
@@ -132,8 +134,7 @@ class Engine {
   // Callers that did not come for so long are taken for silent.
   static constexpr Duration kSilence = std::chrono::milliseconds(1);
   static constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
-  static constexpr Duration kSpin = std::chrono::microseconds(50);    // of the engine's thread, after there was work
-  static constexpr Duration kBlind = std::chrono::microseconds(200);  // between looks at a device without descriptor
+  static constexpr Duration kSpin = std::chrono::microseconds(50);  // of the engine's thread, after there was work
 
   struct Post {
     Client* client;
@@ -166,8 +167,9 @@ class Engine {
     std::uint32_t users = 0;
   };
 
-  Engine(Device device, const Options& options, std::string name, const Context& context, net::Waker waker,
-         std::uint64_t seed, std::unique_ptr<Sealing> sealing, std::unique_ptr<transport::SendPolicy> policy);
+  Engine(std::unique_ptr<io::PacketIo> device, std::string io_name, const Options& options, std::string name,
+         const Context& context, net::Waker waker, std::uint64_t seed, std::unique_ptr<Sealing> sealing,
+         std::unique_ptr<transport::SendPolicy> policy);
 
   bool turn(TimePoint now, const std::atomic<bool>* done);  // true: something happened
   bool receive(TimePoint now);
@@ -179,7 +181,7 @@ class Engine {
   void on_sent(const Endpoint::Event& event, const SendDone& sent, TimePoint now);
   void drop_pending(ConnectionId connection, std::uint32_t message);
   std::uint64_t slot(ConnectionId connection, std::int32_t tag, std::uint32_t tag_seq) const;
-  bool places() const { return device_.io->capabilities().landing && !sealing_; }
+  bool places() const { return device_->capabilities().landing && !sealing_; }
   void gather(std::size_t from);
   void seal_fresh();
   template <class Keep>
@@ -197,9 +199,10 @@ class Engine {
 
   const Context& context_;
   const std::string name_;
+  const std::string io_name_;
   const Options options_;
   std::mutex mutex_;
-  Device device_;
+  const std::unique_ptr<io::PacketIo> device_;
   const std::unique_ptr<Sealing> sealing_;
   const std::unique_ptr<DeviceWrites> writes_;
   std::vector<Attached> attached_;  // by the core's number; before core_, which refers to their options

@@ -17,19 +17,19 @@ std::uint64_t Engine::slot(ConnectionId id, std::int32_t tag, std::uint32_t tag_
 io::Landing Engine::expect(ConnectionId id, std::int32_t tag, std::uint32_t tag_seq, const io::MemorySlice& target) {
   if (!places() || target.mr == nullptr || target.length < kLeastLanding) return {};
   const std::uint64_t where = slot(id, tag, tag_seq);
-  const io::Landing landing = device_.io->expect(attached_[id].peer_id, where, target, options_.segment);
+  const io::Landing landing = device_->expect(attached_[id].peer_id, where, target, options_.segment);
   if (landing.id != 0) attached_[id].landings.push_back(landing);
   return landing;
 }
 
 void Engine::cancel(ConnectionId id, io::Landing landing) {
   if (landing.id == 0) return;
-  device_.io->cancel(landing);
+  device_->cancel(landing);
   std::erase_if(attached_[id].landings, [&](const io::Landing& each) { return each.id == landing.id; });
 }
 
 Result<std::unique_ptr<io::Mr>> Engine::reg_mr(const gdr::MemoryRef& memory) {
-  if (memory.kind == gdr::MemoryKind::kHost) return device_.io->reg_mr(memory);
+  if (memory.kind == gdr::MemoryKind::kHost) return device_->reg_mr(memory);
   if (sealing_) {
     return fail(
         ErrorCode::kInvalidArgument,
@@ -37,21 +37,21 @@ Result<std::unique_ptr<io::Mr>> Engine::reg_mr(const gdr::MemoryRef& memory) {
                     "and it must not touch GPU memory; register host memory, or unset CLUSTAR_PSK_FILE",
                     gdr::to_string(memory.kind)));
   }
-  if ((device_.reach.kinds & gdr::bit(memory.kind)) == 0 || !writes_) {
-    const bool gpu = writes_ && device_.reach.kinds != gdr::kHostOnly;
+  if ((device_->reach().kinds & gdr::bit(memory.kind)) == 0 || !writes_) {
+    const bool gpu = writes_ && device_->reach().kinds != gdr::kHostOnly;
     std::string allowed = gdr::to_string(gdr::MemoryKind::kHost);
     for (const auto kind : {gdr::MemoryKind::kCuda, gdr::MemoryKind::kDmaBuf}) {
-      if (gpu && (device_.reach.kinds & gdr::bit(kind)) != 0) allowed += fmt::format(", {}", gdr::to_string(kind));
+      if (gpu && (device_->reach().kinds & gdr::bit(kind)) != 0) allowed += fmt::format(", {}", gdr::to_string(kind));
     }
     return fail(
         ErrorCode::kInvalidArgument,
         fmt::format("mlt registers no {} memory on {} ({}); allowed is {}{}", gdr::to_string(memory.kind), name_,
-                    device_.reach.why.empty() ? "GPU memory needs CLUSTAR_IO=verbs_ud or verbs_uc and a NIC that "
-                                                "reaches it"
-                                              : device_.reach.why,
+                    device_->reach().why.empty() ? "GPU memory needs CLUSTAR_IO=verbs_ud or verbs_uc and a NIC that "
+                                                   "reaches it"
+                                                 : device_->reach().why,
                     allowed, gpu ? "" : "; CLUSTAR_GDR=off has NCCL take that"));
   }
-  return device_.io->reg_mr(memory);
+  return device_->reg_mr(memory);
 }
 
 bool Engine::step_writes() {

@@ -25,9 +25,9 @@ Duration Engine::sleep_time() {
   const TimePoint now = context_.clock.now();
   const TimePoint next = core_.next_timeout();
   Duration time = next == TimePoint::max() ? kLongestSleep : std::min(next - now, kLongestSleep);
-  if (held_ahead_ || pending_count_ > 0 || device_.readable_fds.empty())
-    time = std::min(time, kBlind);  // nobody tells when there is room
-  if (writes_ && writes_->busy()) time = std::min(time, kBlind);
+  // Nobody tells when there is room, or what was written.
+  const bool blind = held_ahead_ || pending_count_ > 0 || device_->ready_fds().empty() || (writes_ && writes_->busy());
+  if (blind) time = std::min(time, device_->link().blind_sleep());
   return std::max(time, Duration(0));
 }
 
@@ -46,13 +46,13 @@ void Engine::run() {
       const TimePoint now = context_.clock.now();
       if (turn(now, nullptr)) worked_at = now;
       time = sleep_time();
-      if (time > Duration(0) && device_.before_sleep) time = std::min(time, device_.before_sleep());
+      if (time > Duration(0)) time = std::min(time, device_->before_sleep());
       // A device that is lost may be readable for ever; one whose packets have no place is until there is one.
       deaf = lost_.has_value() || (writes_ && writes_->behind());
     }
     const bool spins = context_.mode == EngineMode::kThread && context_.clock.now() - worked_at < kSpin;
     if (spins) continue;
-    sleep(deaf ? std::span<const int>() : device_.readable_fds, time);
+    sleep(deaf ? std::span<const int>() : device_->ready_fds(), time);
   }
 }
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "mlt/core/wire.h"
 #include "mlt/driver/siphash.h"
 #include "transport/base/bytes.h"
+#include "transport/base/packet_ios.h"
 
 namespace clustar::mlt::driver {
 namespace {
@@ -19,38 +21,47 @@ constexpr std::uint32_t kWelcomeMagic = 0x434c4d57;         // "CLMW"
 constexpr std::size_t kEndpointAt = 40;
 constexpr std::size_t kToleranceAt = 60;  // in the handle
 constexpr std::size_t kConfigAt = 64;
+constexpr std::size_t kIoAt = 100;
+static_assert(kConfigAt + transport::SharedConfig::kSize <= kIoAt);
+constexpr std::size_t kIoSize = kMostIoName + 1;
 
+// Nothing: more bytes than there is room for, or anything behind them.
 template <std::size_t At, std::size_t Size>
-Ports load_ports(const WireReader<Size>& reader, std::uint16_t count) {
-  Ports ports;
-  ports.count = static_cast<std::uint8_t>(std::min<std::size_t>(count, kMaxPorts));
-  std::array<std::byte, 4 * kMaxPorts> raw;
+std::optional<io::AddressBlob> load_address(const WireReader<Size>& reader, std::uint16_t count) {
+  std::array<std::byte, io::AddressBlob::kMax> raw;
   reader.template copy_to<At>(std::span(raw));
-  for (std::size_t i = 0; i < ports.count; ++i) {
-    for (std::size_t k = 0; k < 4; ++k) ports.port[i] = ports.port[i] << 8 | std::to_integer<unsigned>(raw[4 * i + k]);
-  }
-  return ports;
+  if (count > raw.size()) return std::nullopt;
+  const auto behind = std::span(raw).subspan(count);
+  if (std::ranges::any_of(behind, [](std::byte byte) { return byte != std::byte{0}; })) return std::nullopt;
+  return io::AddressBlob::of(std::span(raw).first(count));
 }
 
 template <std::size_t At, std::size_t Size>
-void store_ports(WireWriter<Size>& writer, const Ports& ports) {
-  std::array<std::byte, 4 * kMaxPorts> raw{};
-  for (std::size_t i = 0; i < ports.count; ++i) {
-    for (std::size_t k = 0; k < 4; ++k) raw[4 * i + k] = static_cast<std::byte>(ports.port[i] >> (24 - 8 * k));
+void store_address(WireWriter<Size>& writer, const io::AddressBlob& address) {
+  writer.template copy_from<At>(std::span(address.padded()));
+}
+
+// Nothing: no name that CLUSTAR_IO could have. Which there are, is each build's own.
+template <std::size_t At, std::size_t Size>
+std::optional<std::string> load_io(const WireReader<Size>& reader) {
+  std::array<std::byte, kIoSize> raw;
+  reader.template copy_to<At>(std::span(raw));
+  std::string name;
+  for (const std::byte byte : raw) name += static_cast<char>(byte);
+  const std::size_t length = std::min(name.find('\0'), name.size());
+  const bool padded = length > 0 && length < kIoSize && name.find_first_not_of('\0', length) == std::string::npos;
+  name.resize(length);
+  if (!padded || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos) {
+    return std::nullopt;
   }
-  writer.template copy_from<At>(std::span<const std::byte, 4 * kMaxPorts>(raw));
+  return name;
 }
 
-bool sensible(std::uint16_t count, const Ports& ports) {
-  constexpr std::uint32_t kMost = 0xffffff;  // of queue pairs; who names a UDP port that is none is told by the device
-  const auto all = ports.all();
-  return count >= 1 && count <= kMaxPorts &&
-         std::all_of(all.begin(), all.end(), [](std::uint32_t port) { return port > 0 && port <= kMost; });
-}
-
-std::optional<Datapath> datapath_of(std::uint8_t byte) {
-  if (byte > static_cast<std::uint8_t>(Datapath::kVerbsUc)) return std::nullopt;
-  return static_cast<Datapath>(byte);
+template <std::size_t At, std::size_t Size>
+void store_io(WireWriter<Size>& writer, const std::string& name) {
+  std::array<std::byte, kIoSize> raw{};
+  std::ranges::copy(std::as_bytes(std::span(name)).first(std::min(name.size(), kMostIoName)), raw.begin());
+  writer.template copy_from<At>(std::span<const std::byte, kIoSize>(raw));
 }
 
 std::optional<PskMode> psk_mode_of(std::uint8_t byte) {
@@ -101,15 +112,6 @@ std::string differs(const char* what, Value here, Value there, const char* advic
 
 }  // namespace
 
-const char* to_string(Datapath datapath) {
-  switch (datapath) {
-    case Datapath::kUdp: return "udp";
-    case Datapath::kVerbsUd: return "verbs_ud";
-    case Datapath::kVerbsUc: return "verbs_uc";
-  }
-  return "?";
-}
-
 Verdict compare(PskMode here, PskMode there) {
   if (here == there) return Verdict::kFine;
   return here == PskMode::kNone || there == PskMode::kNone ? Verdict::kPskFile : Verdict::kPskMode;
@@ -131,7 +133,7 @@ std::string explain(Verdict verdict, PskMode here, PskMode there) {
   return "nothing is wrong";
 }
 
-SharedSettings SharedSettings::of(const Options& options, std::uint32_t max_tolerance_ppm, Datapath datapath) {
+SharedSettings SharedSettings::of(const Options& options, std::uint32_t max_tolerance_ppm, std::string io) {
   return {options.segment,
           options.paths,
           static_cast<std::uint16_t>(options.max_messages),
@@ -139,14 +141,12 @@ SharedSettings SharedSettings::of(const Options& options, std::uint32_t max_tole
           options.unscheduled_bytes,
           options.mode,
           max_tolerance_ppm,
-          datapath};
+          std::move(io)};
 }
 
 std::optional<std::string> difference(const SharedSettings& here, const SharedSettings& there) {
   constexpr const char* kSameBuild = "all ranks must load the same plugin";
-  if (here.datapath != there.datapath) {
-    return differs("io", to_string(here.datapath), to_string(there.datapath), "set the same CLUSTAR_IO on all ranks");
-  }
+  if (here.io != there.io) return differs("io", here.io, there.io, "set the same CLUSTAR_IO on all ranks");
   if (here.mode != there.mode) {
     return differs("mode", name_of(here.mode), name_of(there.mode), "benchmarks give both ends the same");
   }
@@ -176,17 +176,17 @@ std::optional<HandleInfo> HandleInfo::parse(const transport::Handle& handle) {
   const auto endpoint = handshake::parse_endpoint(std::span(handle).subspan<kEndpointAt>());
   const auto psk_mode = psk_mode_of(reader.load<std::uint8_t, 12>());
   const auto mode = mode_of(reader.load<std::uint8_t, 14>());
-  const auto datapath = datapath_of(reader.load<std::uint8_t, 15>());
+  auto io_name = load_io<kIoAt>(reader);
   HandleInfo info;
   info.psk_mode = psk_mode.value_or(PskMode::kNone);
   if (reader.load<std::uint64_t, 0>() != kHandleMagic || reader.load<std::uint16_t, 8>() != kHandshakeVersion ||
-      !endpoint || !psk_mode || !mode || !datapath) {
+      !endpoint || !psk_mode || !mode || !io_name) {
     return std::nullopt;
   }
   info.settings = {reader.load<std::uint16_t, 10>(),           reader.load<std::uint8_t, 13>(),
                    reader.load<std::uint16_t, 16>(),           reader.load<std::uint16_t, 18>(),
                    reader.load<std::uint32_t, 20>(),           *mode,
-                   reader.load<std::uint32_t, kToleranceAt>(), *datapath};
+                   reader.load<std::uint32_t, kToleranceAt>(), std::move(*io_name)};
   reader.copy_to<24>(std::span<std::byte, 16>(info.token));
   info.endpoint = *endpoint;
   const auto config =
@@ -205,38 +205,37 @@ transport::Handle HandleInfo::serialize() const {
   writer.store<12>(static_cast<std::uint8_t>(psk_mode));
   writer.store<13>(settings.paths);
   writer.store<14>(static_cast<std::uint8_t>(settings.mode));
-  writer.store<15>(static_cast<std::uint8_t>(settings.datapath));
   writer.store<16>(settings.max_messages);
   writer.store<18>(settings.max_staged);
   writer.store<20>(settings.unscheduled_bytes);
   writer.copy_from<24>(std::span<const std::byte, 16>(token));
   handshake::serialize_endpoint(endpoint, std::span(handle).subspan<kEndpointAt>());
   writer.store<kToleranceAt>(settings.max_tolerance_ppm);
+  store_io<kIoAt>(writer, settings.io);
   config.serialize_to(std::span(handle).subspan<kConfigAt, transport::SharedConfig::kSize>());
   return handle;
 }
 
 std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {
   const WireReader reader(bytes);
-  const auto count = reader.load<std::uint16_t, 6>();
-  const auto psk_mode = psk_mode_of(reader.load<std::uint8_t, 108>());
+  const auto address = load_address<44>(reader, reader.load<std::uint16_t, 6>());
+  const auto psk_mode = psk_mode_of(reader.load<std::uint8_t, 140>());
   const auto mode = mode_of(reader.load<std::uint8_t, 35>());
-  const auto datapath = datapath_of(reader.load<std::uint8_t, 109>());
-  Hello hello;
-  hello.ports = load_ports<44>(reader, count);
+  auto io_name = load_io<148>(reader);
   if (reader.load<std::uint32_t, 0>() != kFormat.magic || reader.load<std::uint16_t, 4>() != kHandshakeVersion ||
-      !sensible(count, hello.ports) || !psk_mode || !mode || !datapath) {
+      !address || !psk_mode || !mode || !io_name) {
     return std::nullopt;
   }
+  Hello hello;
+  hello.address = *address;
   hello.psk.mode = *psk_mode;
-  load_psk<120>(reader, hello.psk);
-  hello.ports.key = reader.load<std::uint32_t, 116>();
+  load_psk<164>(reader, hello.psk);
   reader.copy_to<8>(std::span<std::byte, 16>(hello.token));
   hello.connection_id = reader.load<std::uint64_t, 24>();
   hello.settings = {reader.load<std::uint16_t, 32>(),  reader.load<std::uint8_t, 34>(),
                     reader.load<std::uint16_t, 36>(),  reader.load<std::uint16_t, 38>(),
                     reader.load<std::uint32_t, 40>(),  *mode,
-                    reader.load<std::uint32_t, 112>(), *datapath};
+                    reader.load<std::uint32_t, 144>(), std::move(*io_name)};
   return hello;
 }
 
@@ -244,7 +243,7 @@ void Hello::serialize_to(std::span<std::byte, kSize> bytes) const {
   WireWriter writer(bytes);
   writer.store<0>(kFormat.magic);
   writer.store<4>(kHandshakeVersion);
-  writer.store<6>(static_cast<std::uint16_t>(ports.count));
+  writer.store<6>(static_cast<std::uint16_t>(address.bytes().size()));
   writer.copy_from<8>(std::span<const std::byte, 16>(token));
   writer.store<24>(connection_id);
   writer.store<32>(settings.segment);
@@ -253,29 +252,27 @@ void Hello::serialize_to(std::span<std::byte, kSize> bytes) const {
   writer.store<36>(settings.max_messages);
   writer.store<38>(settings.max_staged);
   writer.store<40>(settings.unscheduled_bytes);
-  store_ports<44>(writer, ports);
-  writer.store<108>(static_cast<std::uint8_t>(psk.mode));
-  writer.store<109>(static_cast<std::uint8_t>(settings.datapath));
-  writer.store<112>(settings.max_tolerance_ppm);
-  writer.store<116>(ports.key);
-  store_psk<120>(writer, psk);
+  store_address<44>(writer, address);
+  writer.store<140>(static_cast<std::uint8_t>(psk.mode));
+  writer.store<144>(settings.max_tolerance_ppm);
+  store_io<148>(writer, settings.io);
+  store_psk<164>(writer, psk);
 }
 
 std::optional<Welcome> Welcome::parse(std::span<const std::byte, kSize> bytes) {
   const WireReader reader(bytes);
-  const auto count = reader.load<std::uint16_t, 6>();
-  const auto verdict = reader.load<std::uint8_t, 72>();
-  const auto mode = psk_mode_of(reader.load<std::uint8_t, 73>());
-  Welcome welcome;
-  welcome.ports = load_ports<8>(reader, count);
+  const auto address = load_address<8>(reader, reader.load<std::uint16_t, 6>());
+  const auto verdict = reader.load<std::uint8_t, 104>();
+  const auto mode = psk_mode_of(reader.load<std::uint8_t, 105>());
   if (reader.load<std::uint32_t, 0>() != kWelcomeMagic || reader.load<std::uint16_t, 4>() != kHandshakeVersion ||
-      !sensible(count, welcome.ports) || verdict > static_cast<std::uint8_t>(Verdict::kPskMode) || !mode) {
+      !address || verdict > static_cast<std::uint8_t>(Verdict::kPskMode) || !mode) {
     return std::nullopt;
   }
+  Welcome welcome;
+  welcome.address = *address;
   welcome.verdict = static_cast<Verdict>(verdict);
   welcome.psk.mode = *mode;
-  load_psk<80>(reader, welcome.psk);
-  welcome.ports.key = reader.load<std::uint32_t, 76>();
+  load_psk<112>(reader, welcome.psk);
   return welcome;
 }
 
@@ -283,12 +280,11 @@ void Welcome::serialize_to(std::span<std::byte, kSize> bytes) const {
   WireWriter writer(bytes);
   writer.store<0>(kWelcomeMagic);
   writer.store<4>(kHandshakeVersion);
-  writer.store<6>(static_cast<std::uint16_t>(ports.count));
-  store_ports<8>(writer, ports);
-  writer.store<72>(static_cast<std::uint8_t>(verdict));
-  writer.store<73>(static_cast<std::uint8_t>(psk.mode));
-  writer.store<76>(ports.key);
-  store_psk<80>(writer, psk);
+  writer.store<6>(static_cast<std::uint16_t>(address.bytes().size()));
+  store_address<8>(writer, address);
+  writer.store<104>(static_cast<std::uint8_t>(verdict));
+  writer.store<105>(static_cast<std::uint8_t>(psk.mode));
+  store_psk<112>(writer, psk);
 }
 
 std::uint64_t secret_of(const Token& token, std::uint64_t connection_id) { return siphash(token, connection_id); }

@@ -14,19 +14,17 @@
 #include "transport/api/transport.h"
 #include "transport/handshake/core/hello.h"
 #include "transport/handshake/core/invitation.h"
+#include "transport/io/address_blob.h"
 #include "transport/net/endpoint.h"
 
 namespace clustar::mlt::driver {
 
 inline constexpr std::uint16_t kHandshakeVersion = 8;
-inline constexpr std::size_t kMaxPorts = 16;
 
 namespace handshake = transport::handshake;
+namespace io = transport::io;
+namespace net = transport::net;
 using handshake::Token;
-
-// Which packets carry the connection; CLUSTAR_IO chooses.
-enum class Datapath : std::uint8_t { kUdp = 0, kVerbsUd = 1, kVerbsUc = 2 };
-const char* to_string(Datapath datapath);  // as CLUSTAR_IO has it: "udp", "verbs_ud"
 
 // What both ends must have alike; a difference is an error at connect that names the setting.
 struct SharedSettings {
@@ -37,25 +35,14 @@ struct SharedSettings {
   std::uint32_t unscheduled_bytes = 0;
   Mode mode = Mode::kNormal;
   std::uint32_t max_tolerance_ppm = 0;  // 0 .. 1,000,000: of the channel, not of the device
-  Datapath datapath = Datapath::kUdp;
+  std::string io = "udp";               // PacketBackend::name(): what carries the packets
 
   // `options`: the device's; what may be lost is each channel's own.
-  static SharedSettings of(const Options& options, std::uint32_t max_tolerance_ppm, Datapath datapath);
+  static SharedSettings of(const Options& options, std::uint32_t max_tolerance_ppm, std::string io);
   bool operator==(const SharedSettings&) const = default;
 };
 // "<setting> is <here> here and <there> at the peer: <what to do>", of the first that differs.
 std::optional<std::string> difference(const SharedSettings& here, const SharedSettings& there);
-
-// Where each path of a device is reached: UDP ports, or numbers of queue pairs. The host is the one that the TCP
-// connection goes to, so that nobody can name a third one; a RoCE v2 port's GID is its address, too.
-struct Ports {
-  std::uint8_t count = 0;  // 1 .. kMaxPorts
-  std::array<std::uint32_t, kMaxPorts> port{};
-  std::uint32_t key = 0;  // what a packet must carry to be received: the Q_Key of verbs; 0 on UDP
-
-  std::span<const std::uint32_t> all() const { return std::span(port).first(count); }
-  bool operator==(const Ports&) const = default;
-};
 
 // With a pre-shared key the two sides prove to each other that they have it, and open nothing before:
 //   connecting side: hello                       accepting side: refuses, or welcome
@@ -84,9 +71,9 @@ Verdict compare(PskMode here, PskMode there);
 std::string explain(Verdict verdict, PskMode here, PskMode there);
 
 //  0       8     10      12         13      14     15         16                20            24                40
-// | magic | ver | segm. | psk mode | paths | mode | datapath | messages, staged | unscheduled | token (128 bit) | ...
-//  40              60                  64              96
-// | endpoint (20) | max_tolerance_ppm | digests (8 x 4) | rank |
+// | magic | ver | segm. | psk mode | paths | mode | 0        | messages, staged | unscheduled | token (128 bit) | ...
+//  40              60                  64              96     100
+// | endpoint (20) | max_tolerance_ppm | digests (8 x 4) | rank | io (16) |
 // endpoint: | family 4 or 6 | 0 | port (2) | address (16) |
 struct HandleInfo {
   Token token{};
@@ -102,17 +89,18 @@ struct HandleInfo {
 // First bytes from the connecting side.
 //  0       4     6       8               24              32      34      35     36                 40            44
 // | magic | ver | count | token (128 b) | connection id | segm. | paths | mode | messages, staged | unscheduled | ...
-//  44          108        109        110 112                 116   120          152          184
-// | 16 x port | psk mode | datapath | 0 | max_tolerance_ppm | key | nonce (32) | proof (32) |
+//  44               140        141 144                 148       164          196          228
+// | address (96)     | psk mode | 0 | max_tolerance_ppm | io (16) | nonce (32) | proof (32) |
+// count: of the address's bytes; zeroes follow them. io: a name as CLUSTAR_IO has it, at least one zero behind it.
 struct Hello {
-  static constexpr std::size_t kSize = 184;
-  static constexpr std::size_t kProofAt = 152;
+  static constexpr std::size_t kSize = 228;
+  static constexpr std::size_t kProofAt = 196;
   // "CLMH"
   static constexpr handshake::HelloFormat kFormat{.magic = 0x434c4d48, .version = kHandshakeVersion, .size = kSize};
   Token token{};
   std::uint64_t connection_id = 0;  // random
   SharedSettings settings;
-  Ports ports;
+  io::AddressBlob address;  // where the connecting side's packets are taken
   Psk psk;
 
   static std::optional<Hello> parse(std::span<const std::byte, kSize> bytes);
@@ -120,12 +108,12 @@ struct Hello {
 };
 
 // The accepting side's answer.
-//  0       4     6       8           72        73         74  76    80           112          144
-// | magic | ver | count | 16 x port | verdict | psk mode | 0 | key | nonce (32) | proof (32) |
+//  0       4     6       8              104       105        106 112          144
+// | magic | ver | count | address (96) | verdict | psk mode | 0 | nonce (32) | proof (32) |
 struct Welcome {
-  static constexpr std::size_t kSize = 144;
-  static constexpr std::size_t kProofAt = 112;
-  Ports ports;
+  static constexpr std::size_t kSize = 176;
+  static constexpr std::size_t kProofAt = 144;
+  io::AddressBlob address;
   Verdict verdict = Verdict::kFine;
   Psk psk;
 

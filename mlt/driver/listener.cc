@@ -60,7 +60,7 @@ PskMode MltListener::psk_mode() const {
 
 Result<std::unique_ptr<transport::RecvChannel>> MltListener::on_hello(Newcomer newcomer) {
   const auto hello = Hello::parse(hello_of(newcomer));
-  if (!hello || hello->ports.count != engine_.ports().count) {
+  if (!hello) {
     reception_.drop(newcomer);
     return nullptr;
   }
@@ -100,7 +100,7 @@ Verdict MltListener::judge(const Newcomer& newcomer, const Hello& hello) const {
 void MltListener::challenge(Newcomer newcomer) {
   const Protection& protection = *engine_.context().protection;
   Welcome welcome;
-  welcome.ports = engine_.ports();
+  welcome.address = engine_.local_address();
   welcome.psk.mode = protection.mode();
   if (!net::fill_random(welcome.psk.nonce)) return reception_.drop(newcomer);
   std::array<std::byte, Welcome::kSize> bytes;
@@ -116,7 +116,7 @@ void MltListener::challenge(Newcomer newcomer) {
 // It showed the token, so it was given the handle: the communicator is configured in two ways, and both sides are told.
 Error MltListener::refuse(const Newcomer& newcomer, Verdict verdict, PskMode theirs) const {
   Welcome answer;
-  answer.ports = engine_.ports();
+  answer.address = engine_.local_address();
   answer.verdict = verdict;
   answer.psk.mode = psk_mode();
   std::array<std::byte, Welcome::kSize> bytes;
@@ -134,7 +134,7 @@ Result<std::unique_ptr<transport::RecvChannel>> MltListener::admit(Newcomer& new
   std::optional<Session> session;
   Proof ready;
   if (protection == nullptr) {
-    Welcome{engine_.ports(), Verdict::kFine, {}}.serialize_to(welcome);
+    Welcome{engine_.local_address(), Verdict::kFine, {}}.serialize_to(welcome);
   } else {
     const auto derived =
         protection->session(*hello, *Welcome::parse(std::span(newcomer.answered).first<Welcome::kSize>()));
@@ -148,7 +148,7 @@ Result<std::unique_ptr<transport::RecvChannel>> MltListener::admit(Newcomer& new
   const std::string peer = fmt::format("{} (to {})", newcomer.from.to_string(), engine_.name());
   auto channel = std::make_unique<MltRecvChannel>(engine_, std::move(newcomer.socket), peer);
   const auto attached =
-      channel->attach(Engine::End::kReceives, newcomer.from, hello->ports,
+      channel->attach(Engine::End::kReceives, newcomer.from, hello->address,
                       secret_of(reception_.token(), hello->connection_id), channel_, session ? &*session : nullptr);
   if (!attached) return tl::unexpected(attached.error());
   // The first bytes on a fresh socket fit its buffer; if the connector is gone, the channel reports that.

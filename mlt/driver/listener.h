@@ -31,7 +31,7 @@ class MltListener final : public transport::Listener {
 
   PskMode psk_mode() const;
   SharedSettings settings() const {
-    return SharedSettings::of(engine_.options(), channel_.max_tolerance_ppm, engine_.datapath());
+    return SharedSettings::of(engine_.options(), channel_.max_tolerance_ppm, engine_.io_name());
   }
   // Of somebody who said a hello, and a confirm. Null: he is dropped, or has to say more.
   Result<std::unique_ptr<transport::RecvChannel>> on_hello(Newcomer newcomer);

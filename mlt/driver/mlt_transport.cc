@@ -12,12 +12,13 @@
 namespace clustar::mlt::driver {
 namespace {
 
-transport::DeviceProperties describe(const net::Interface& interface, std::size_t index, const Reach& reach) {
+transport::DeviceProperties describe(const io::DeviceInfo& info, std::size_t index) {
+  const io::Reach& reach = info.reach;
   transport::DeviceProperties properties;
-  properties.name = interface.name;
-  properties.pci_path = interface.pci_path;
+  properties.name = info.name;
+  properties.pci_path = info.pci_path;
   properties.guid = index;
-  properties.speed_mbps = interface.speed_mbps;
+  properties.speed_mbps = info.speed_mbps;
   properties.max_channels = 65536;
   properties.max_recv_parts = transport::kMaxRecvParts;
   properties.memory_kinds = reach.kinds;
@@ -28,11 +29,6 @@ transport::DeviceProperties describe(const net::Interface& interface, std::size_
   properties.ordered_lines = false;  // packets are placed as they come
   properties.may_lose = true;
   return properties;
-}
-
-net::Family family_of(const std::string& name) {
-  if (name == "ipv4") return net::Family::kIpv4;
-  return name == "ipv6" ? net::Family::kIpv6 : net::Family::kAny;
 }
 
 EngineMode mode_of(const std::string& name) {
@@ -50,10 +46,10 @@ Result<void> check(const transport::ChannelOptions& options) {
 }  // namespace
 
 Result<std::unique_ptr<transport::Transport>> MltTransport::create(const transport::TransportContext& context,
-                                                                   OpenDevice open_device, Adjust adjust,
-                                                                   const FindReach& find_reach) {
+                                                                   std::unique_ptr<io::PacketBackend> backend,
+                                                                   Adjust adjust) {
   const Config& config = context.config;
-  std::unique_ptr<MltTransport> made(new MltTransport(context, std::move(open_device), std::move(adjust)));
+  std::unique_ptr<MltTransport> made(new MltTransport(context, std::move(backend), std::move(adjust)));
   made->context_.policies = transport::policies_of(context);
   made->context_.send_ahead = std::chrono::microseconds(config.send_ahead_us);
   made->context_.mode = mode_of(config.engine);
@@ -65,24 +61,22 @@ Result<std::unique_ptr<transport::Transport>> MltTransport::create(const transpo
     made->context_.log.info(
         fmt::format("mlt: every packet is sealed ({}, {})", config.psk_mode, made->context_.protection->library()));
   }
-  auto interfaces = net::find_interfaces(config.socket_ifname, family_of(config.socket_family));
-  if (!interfaces) return tl::unexpected(interfaces.error());
+  auto devices = made->backend_->devices();
+  if (!devices) return tl::unexpected(devices.error());
   bool emulates = false;
-  for (net::Interface& interface : *interfaces) {
-    Reach reach;
+  for (io::DeviceInfo& info : *devices) {
     if (made->context_.protection != nullptr) {
-      reach.why = "off: packets are sealed by the processor (CLUSTAR_PSK_FILE), which must not touch GPU memory";
-    } else if (find_reach) {
-      reach = find_reach(interface, interface.addresses.front());
+      info.reach = {.why =
+                        "off: packets are sealed by the processor (CLUSTAR_PSK_FILE), which must not touch GPU memory"};
     }
-    if (config.gdr_emulate && reach.kinds != gdr::kHostOnly && !emulates) {
+    if (config.gdr_emulate && info.reach.kinds != gdr::kHostOnly && !emulates) {
       emulates = true;
       made->context_.log.warn(
           "CLUSTAR_GDR_EMULATE=1: mlt says that it reaches GPU memory, and host memory plays it; for tests without a "
           "GPU, never with real GPU memory");
     }
-    made->properties_.push_back(describe(interface, made->nics_.size(), reach));
-    made->nics_.push_back({std::move(interface), nullptr});
+    made->properties_.push_back(describe(info, made->nics_.size()));
+    made->nics_.push_back({std::move(info), nullptr});
   }
   return made;
 }
@@ -95,22 +89,22 @@ Result<MltTransport::Nic*> MltTransport::nic(int device) {
   Nic& chosen = nics_[static_cast<std::size_t>(device)];
   const std::lock_guard lock(mutex_);
   if (chosen.engine != nullptr) return &chosen;
-  auto opened = open_device_(chosen.interface, chosen.interface.addresses.front());
+  auto opened = backend_->open(static_cast<std::size_t>(device));
   if (!opened) return tl::unexpected(opened.error());
-  // What virtual interfaces say of their speed is made up.
-  const bool has_wire = !chosen.interface.pci_path.empty();
-  auto options = options_for(opened->io->capabilities(), has_wire ? chosen.interface.speed_mbps : 0,
-                             context_.protection == nullptr ? 0 : kSealBytes);
+  const io::LinkProfile link = (*opened)->link();
+  auto options = options_for((*opened)->capabilities(), link, context_.protection == nullptr ? 0 : kSealBytes);
   if (!options) return tl::unexpected(options.error());
   const std::uint8_t paths = options->paths;
   if (adjust_) adjust_(*options);
   if (options->paths > paths) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("mlt: {} paths on {}; at most {} are allowed", options->paths,
-                                                         chosen.interface.name, paths));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("mlt: {} paths on {}; at most {} are allowed", options->paths, chosen.info.name, paths));
   }
-  auto engine = Engine::open(std::move(*opened), *options, chosen.interface.name, context_);
+  auto engine = Engine::open(std::move(*opened), backend_->name(), *options, chosen.info.name, context_);
   if (!engine) return tl::unexpected(engine.error());
   chosen.engine = std::move(*engine);
+  context_.log.info(
+      fmt::format("mlt: times on {} are those of a link as this: {}", chosen.info.name, link.to_string()));
   return &chosen;
 }
 
@@ -119,7 +113,7 @@ Result<std::unique_ptr<transport::Listener>> MltTransport::listen(int device,
   if (const auto checked = check(options); !checked) return tl::unexpected(checked.error());
   const auto chosen = nic(device);
   if (!chosen) return tl::unexpected(chosen.error());
-  return MltListener::open(*(*chosen)->engine, (*chosen)->interface.addresses.front(), options);
+  return MltListener::open(*(*chosen)->engine, net::Address((*chosen)->info.control), options);
 }
 
 Result<std::unique_ptr<transport::PendingConnect>> MltTransport::connect(int device, const transport::Handle& handle,
@@ -127,7 +121,7 @@ Result<std::unique_ptr<transport::PendingConnect>> MltTransport::connect(int dev
   if (const auto checked = check(options); !checked) return tl::unexpected(checked.error());
   const auto chosen = nic(device);
   if (!chosen) return tl::unexpected(chosen.error());
-  return MltPendingConnect::start(*(*chosen)->engine, (*chosen)->interface.addresses.front(), handle, options);
+  return MltPendingConnect::start(*(*chosen)->engine, net::Address((*chosen)->info.control), handle, options);
 }
 
 std::string MltTransport::summary() const {
@@ -140,7 +134,7 @@ std::string MltTransport::summary() const {
         " {} sent {} messages / {} bytes, received {} / {}, {} bytes missing of {} eligible, {} "
         "contribution-bytes charged, {} charges refused, {} packets missing at peers; {} packets sent, {} of them "
         "again, {} received, {} strangers dropped;",
-        nic.interface.name, count.messages_sent, count.bytes_sent, count.messages_received, count.bytes_received,
+        nic.info.name, count.messages_sent, count.bytes_sent, count.messages_received, count.bytes_received,
         count.missing_bytes, count.eligible_bytes, count.charged, count.refused, count.missing_packets,
         count.packets_sent, count.retransmissions, count.packets_received, count.strangers);
     if (context_.protection != nullptr) {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "mlt/driver/device.h"
 #include "mlt/driver/engine.h"
 #include "transport/api/context.h"
 #include "transport/api/transport.h"
+#include "transport/io/packet_backend.h"
 
 namespace clustar::mlt::driver {
 
@@ -22,11 +22,11 @@ class MltTransport final : public transport::Transport {
   // not among it: that is ChannelOptions::max_tolerance_ppm.
   using Adjust = std::function<void(Options&)>;
 
-  // `open_device` is called at the first listen or connect of each interface, and
-  // `adjust` after it. `find_reach`: empty: host memory only. Error: no usable interface.
+  // A device of `backend` is opened at its first listen or connect, and `adjust` is called after it. Error: the backend
+  // has no device that can be used.
   static Result<std::unique_ptr<transport::Transport>> create(const transport::TransportContext& context,
-                                                              OpenDevice open_device, Adjust adjust = {},
-                                                              const FindReach& find_reach = {});
+                                                              std::unique_ptr<io::PacketBackend> backend,
+                                                              Adjust adjust = {});
 
   const char* name() const override { return "mlt"; }
   std::span<const transport::DeviceProperties> devices() const override { return properties_; }
@@ -37,19 +37,19 @@ class MltTransport final : public transport::Transport {
 
  private:
   struct Nic {
-    net::Interface interface;
+    io::DeviceInfo info;
     std::unique_ptr<Engine> engine;  // null until it is used
   };
 
-  MltTransport(const transport::TransportContext& context, OpenDevice open_device, Adjust adjust)
-      : context_{context.clock, context.log}, open_device_(std::move(open_device)), adjust_(std::move(adjust)) {}
+  MltTransport(const transport::TransportContext& context, std::unique_ptr<io::PacketBackend> backend, Adjust adjust)
+      : context_{context.clock, context.log}, backend_(std::move(backend)), adjust_(std::move(adjust)) {}
 
   Result<Nic*> nic(int device);
 
   Context context_;
-  const OpenDevice open_device_;
+  const std::unique_ptr<io::PacketBackend> backend_;  // outlives the engines' devices
   const Adjust adjust_;
-  mutable std::mutex mutex_;  // of the engines' pointers
+  mutable std::mutex mutex_;  // of the backend and the engines' pointers
   std::vector<Nic> nics_;
   std::vector<transport::DeviceProperties> properties_;
 };

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "mlt/driver/handshake.h"
-#include "mlt/driver/udp_device.h"
+#include "tests/conformance/test_backends.h"
 #include "tests/psk_file.h"
+#include "transport/io/udp/address.h"
+#include "transport/io/udp/udp_backend.h"
 
 namespace clustar::transport::conformance {
 
@@ -27,25 +29,24 @@ std::unique_ptr<Transport> MltBed::create(const Setup& setup) {
     const std::lock_guard lock(mutex_);
     if (level == LogLevel::kWarn) warnings_ += text + "\n";
   });
-  const driver::OpenDevice inner = setup.open ? setup.open : driver::open_udp_device;
-  const auto open = [this, inner, wrap = setup.wrap, reach = setup.reach](const net::Interface& interface,
-                                                                          const net::Address& local) {
-    auto device = inner(interface, local);
-    if (!device) return device;
-    device->reach = reach;
-    if (wrap) device->io = wrap(std::move(device->io));
+  auto backend = setup.backend ? setup.backend(config) : io::udp::UdpBackend::create(config);
+  EXPECT_TRUE(backend) << backend.error().message;
+  if (!backend) return nullptr;
+  const auto around = [this, wrap = setup.wrap, reach = setup.reach](std::unique_ptr<io::PacketIo> io) -> OpenedIo {
+    const auto address = io::udp::UdpBlob::parse(io->local_address());
+    if (wrap) io = wrap(std::move(io));
+    if (reach) io = std::make_unique<ReachingIo>(std::move(io), *reach);
     const std::lock_guard lock(mutex_);
-    ports_.push_back(device->ports);
-    return device;
+    if (address) ports_.push_back(address->ports);
+    return io;
   };
-  auto made =
-      driver::MltTransport::create({config, clock_, log}, open, setup.adjust,
-                                   [reach = setup.reach](const net::Interface&, const net::Address&) { return reach; });
+  auto made = driver::MltTransport::create(
+      {config, clock_, log}, std::make_unique<WrappedBackend>(std::move(*backend), around, setup.reach), setup.adjust);
   EXPECT_TRUE(made) << made.error().message;
   return made ? std::move(*made) : nullptr;
 }
 
-std::vector<driver::Ports> MltBed::ports() {
+std::vector<std::vector<std::uint16_t>> MltBed::ports() {
   const std::lock_guard lock(mutex_);
   return ports_;
 }

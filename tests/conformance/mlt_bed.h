@@ -8,14 +8,15 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "mlt/driver/device.h"
 #include "mlt/driver/mlt_transport.h"
 #include "tests/conformance/transport_under_test.h"
 #include "transport/base/system_clock.h"
 #include "transport/io/decorators/forwarding_io.h"
+#include "transport/io/packet_backend.h"
 #include "transport/net/socket.h"
 
 namespace clustar::transport::conformance {
@@ -54,23 +55,23 @@ class MltBed : public ::testing::Test {
     Wrap wrap = {};
     std::string interfaces = "=lo";
     std::string family = "ipv4";
-    driver::OpenDevice open = {};  // default: kernel UDP
-    std::string psk_mode = {};     // empty: no pre-shared key
+    std::function<Result<std::unique_ptr<io::PacketBackend>>(const Config&)> backend = {};  // default: kernel UDP
+    std::string psk_mode = {};                                                              // empty: no pre-shared key
     std::string secret = {};
     driver::MltTransport::Adjust adjust = {};
-    driver::Reach reach = {};  // of all devices
+    std::optional<io::Reach> reach = {};  // of all devices
   };
 
   std::unique_ptr<Transport> create(const Setup& setup);
-  // Of the devices that were opened, in order.
-  std::vector<driver::Ports> ports();
+  // UDP's, of the devices that were opened, in order.
+  std::vector<std::vector<std::uint16_t>> ports();
   std::string take_warnings();
 
   TurnedClock clock_;
 
  private:
   std::mutex mutex_;
-  std::vector<driver::Ports> ports_;
+  std::vector<std::vector<std::uint16_t>> ports_;
   std::string warnings_;
 };
 

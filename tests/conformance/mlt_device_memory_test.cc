@@ -49,7 +49,7 @@ class MltDeviceMemory : public MltLossBed {
       if (lossy) inner = lossy(std::move(inner));
       return std::make_unique<DeviceIo>(std::move(inner), knobs);
     };
-    return create({.engine = engine, .wrap = wrap, .reach = {gdr::kAnyKind, "a test's", true}});
+    return create({.engine = engine, .wrap = wrap, .reach = io::Reach{gdr::kAnyKind, "a test's", true}});
   }
   // One of each side, and a connection.
   void open(const std::string& engine = "auto", const ChannelOptions& options = {}, const std::string& loss = "") {
@@ -400,7 +400,7 @@ TEST_F(MltDeviceMemory, WithoutAWriterOrWithAKeyItIsRefusedWithTheReason) {
   if (const auto opened = crypto::Crypto::open(); !opened) GTEST_SKIP() << opened.error().message;
   EXPECT_THAT(refused({.psk_mode = "authenticate",
                        .secret = "the secret of the tests of device memory",
-                       .reach = {gdr::kAnyKind, "a test's", true}}),
+                       .reach = io::Reach{gdr::kAnyKind, "a test's", true}}),
               AllOf(HasSubstr("host memory only, not cuda"), HasSubstr("CLUSTAR_PSK_FILE")));
 }
 

@@ -15,6 +15,7 @@
 #include "tests/conformance/udp_io_pair.h"
 #include "transport/io/decorators/faulty_io.h"
 #include "transport/io/decorators/forwarding_io.h"
+#include "transport/io/udp/address.h"
 
 namespace clustar::transport::conformance {
 namespace {
@@ -63,8 +64,7 @@ net::Socket greet(const Handle& handle, const driver::Token& token) {
   hello.token = token;
   hello.connection_id = 1;
   hello.settings = info.settings;
-  hello.ports.count = info.settings.paths;
-  hello.ports.port.fill(9);
+  hello.address = io::udp::UdpBlob{{}, std::vector<std::uint16_t>(info.settings.paths, 9)}.serialize();
   std::array<std::byte, driver::Hello::kSize> bytes;
   hello.serialize_to(bytes);
   net::Socket socket = dial(handle);

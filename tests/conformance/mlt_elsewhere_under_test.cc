@@ -9,11 +9,13 @@
 #include <utility>
 
 #include "mlt/driver/mlt_transport.h"
-#include "mlt/driver/udp_device.h"
+#include "tests/conformance/test_backends.h"
+#include "tests/conformance/toy_io.h"
 #include "tests/conformance/transport_under_test.h"
 #include "transport/base/system_clock.h"
 #include "transport/io/decorators/faulty_io.h"
 #include "transport/io/decorators/forwarding_io.h"
+#include "transport/io/udp/udp_backend.h"
 #include "transport/sim/sim_packet_io.h"
 
 namespace clustar::transport::conformance {
@@ -21,15 +23,19 @@ namespace {
 
 namespace driver = mlt::driver;
 
-TransportUnderTest mlt(const std::string& name, const std::string& engine, const driver::OpenDevice& open) {
+using MakeBackend = std::function<Result<std::unique_ptr<io::PacketBackend>>(const Config&)>;
+
+TransportUnderTest mlt(const std::string& name, const std::string& engine, const MakeBackend& make) {
   return {name,
-          [engine, open](Log log) {
+          [engine, make](Log log) -> Result<std::unique_ptr<Transport>> {
             static const SystemClock clock;
             Config config;
             config.socket_ifname = "=lo";
             config.socket_family = "ipv4";
             config.engine = engine;
-            return driver::MltTransport::create({config, clock, std::move(log)}, open);
+            auto backend = make(config);
+            if (!backend) return tl::unexpected(backend.error());
+            return driver::MltTransport::create({config, clock, std::move(log)}, std::move(*backend));
           },
           engine == "inline"};
 }
@@ -89,8 +95,18 @@ class SimDeviceIo final : public io::PacketIo {
     io_.reset();
     world_->give_back(host_);
   }
-  sim::HostId host() const { return host_; }
   const io::Capabilities& capabilities() const override { return io_->capabilities(); }
+  // Its time is the real one, and who looks at it a thread of this machine.
+  const io::LinkProfile& link() const override { return link_; }
+  io::AddressBlob local_address() const override { return io_->local_address(); }
+  Result<io::PeerId> add_peer(const io::AddressBlob& address, const net::Endpoint& control) override {
+    const std::lock_guard lock(world_->mutex);
+    return io_->add_peer(address, control);
+  }
+  Result<void> remove_peer(io::PeerId peer) override {
+    const std::lock_guard lock(world_->mutex);
+    return io_->remove_peer(peer);
+  }
   Result<std::unique_ptr<io::Mr>> reg_mr(const gdr::MemoryRef& memory) override { return io_->reg_mr(memory); }
   Result<std::size_t> send(std::span<const io::TxPacket> packets) override {
     const auto lock = now();
@@ -116,24 +132,15 @@ class SimDeviceIo final : public io::PacketIo {
   }
 
   std::shared_ptr<World> world_;
+  const io::LinkProfile link_ = io::LinkProfile::usual(io::LinkKind::kKernel);
   sim::HostId host_ = 0;
   std::unique_ptr<sim::SimPacketIo> io_;
 };
 
-// A "port" is one more than the host's number, the same for every path.
-driver::OpenDevice simulated(World::Build build, const sim::SimPacketIoOptions& options) {
-  return [=](const net::Interface&, const net::Address&) -> Result<driver::Device> {
-    auto io = std::make_unique<SimDeviceIo>(World::join(build), options);
-    driver::Device device;
-    device.ports.count = options.paths;
-    std::fill_n(device.ports.port.begin(), options.paths, static_cast<std::uint32_t>(io->host() + 1));
-    device.add_peer = [](const net::Address&, const driver::Ports& ports) -> Result<io::PeerId> {
-      if (ports.port[0] > World::kHosts) return fail(ErrorCode::kInvalidArgument, "no such host");
-      return static_cast<io::PeerId>(ports.port[0] - 1);
-    };
-    device.remove_peer = [](io::PeerId) {};
-    device.io = std::move(io);
-    return device;
+MakeBackend simulated(World::Build build, const sim::SimPacketIoOptions& options) {
+  return [=](const Config&) -> Result<std::unique_ptr<io::PacketBackend>> {
+    return std::make_unique<OneDeviceBackend>(
+        "sim", [=]() -> OpenedIo { return std::make_unique<SimDeviceIo>(World::join(build), options); });
   };
 }
 
@@ -204,17 +211,18 @@ class ChecksumIo final : public io::ForwardingIo {
   }
 };
 
-driver::OpenDevice faulty(io::FaultSpec spec) {
-  return [spec](const net::Interface& interface, const net::Address& local) -> Result<driver::Device> {
-    static std::atomic<std::uint64_t> seed{1};
-    auto device = driver::open_udp_device(interface, local);
-    if (!device) return device;
-    io::FaultSpec own = spec;
-    own.seed = seed++;  // the two ends of a test lose different packets
-    auto io = io::FaultyIo::create(std::move(device->io), own);
-    if (!io) return tl::unexpected(io.error());
-    device->io = std::make_unique<ChecksumIo>(std::move(*io));
-    return device;
+MakeBackend faulty(io::FaultSpec spec) {
+  return [spec](const Config& config) -> Result<std::unique_ptr<io::PacketBackend>> {
+    auto udp = io::udp::UdpBackend::create(config);
+    if (!udp) return udp;
+    return std::make_unique<WrappedBackend>(std::move(*udp), [spec](std::unique_ptr<io::PacketIo> inner) -> OpenedIo {
+      static std::atomic<std::uint64_t> seed{1};
+      io::FaultSpec own = spec;
+      own.seed = seed++;  // the two ends of a test lose different packets
+      auto io = io::FaultyIo::create(std::move(inner), own);
+      if (!io) return tl::unexpected(io.error());
+      return std::make_unique<ChecksumIo>(std::move(*io));
+    });
   };
 }
 
@@ -237,6 +245,10 @@ std::vector<TransportUnderTest> mlt_elsewhere_under_test() {
       mlt("mlt_sim_fabric", "auto", simulated(fabric, wide)),
       mlt("mlt_sim_poor", "inline", simulated(poor_star, narrow)),
       mlt("mlt_udp_faulty", "auto", faulty(bad_weather())),
+      mlt("mlt_toy", "auto",
+          [](const Config&) {
+            return std::make_unique<OneDeviceBackend>("toy", []() -> OpenedIo { return std::make_unique<ToyIo>(); });
+          }),
       mlt("mlt_udp_faulty_thread", "thread", faulty(bad_weather())),
   };
 }

@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "mlt/core/wire.h"
-#include "mlt/driver/udp_device.h"
 #include "tests/conformance/mlt_bed.h"
 #include "tests/sanitized.h"
 #include "transport/io/decorators/faulty_io.h"
@@ -45,14 +44,14 @@ class Stranger {
     EXPECT_EQ(::bind(socket_.fd(), reinterpret_cast<const sockaddr*>(&from), sizeof from), 0);
   }
   // Round robin over the ports; none is waited for.
-  void send(const driver::Ports& ports, std::span<const Datagram> datagrams) {
+  void send(const std::vector<std::uint16_t>& ports, std::span<const Datagram> datagrams) {
     std::vector<sockaddr_in> to(datagrams.size());
     std::vector<iovec> pieces(datagrams.size());
     std::vector<mmsghdr> messages(datagrams.size());
     for (std::size_t i = 0; i < datagrams.size(); ++i) {
       to[i].sin_family = AF_INET;
       to[i].sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      to[i].sin_port = htons(static_cast<std::uint16_t>(ports.port[next_++ % ports.count]));
+      to[i].sin_port = htons(ports[next_++ % ports.size()]);
       pieces[i] = {const_cast<std::byte*>(datagrams[i].data()), datagrams[i].size()};
       messages[i].msg_hdr.msg_name = &to[i];
       messages[i].msg_hdr.msg_namelen = sizeof to[i];

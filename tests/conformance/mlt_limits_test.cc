@@ -13,6 +13,7 @@
 #include "mlt/driver/handshake.h"
 #include "tests/conformance/mlt_bed.h"
 #include "tests/sanitized.h"
+#include "transport/io/udp/address.h"
 #include "transport/net/socket.h"
 
 namespace clustar::transport::conformance {
@@ -50,8 +51,7 @@ net::Socket greet(const Handle& handle, std::uint64_t connection_id) {
   hello.token = info.token;
   hello.connection_id = connection_id;
   hello.settings = info.settings;
-  hello.ports.count = info.settings.paths;
-  hello.ports.port.fill(9);
+  hello.address = io::udp::UdpBlob{{}, std::vector<std::uint16_t>(info.settings.paths, 9)}.serialize();
   std::array<std::byte, driver::Hello::kSize> bytes;
   hello.serialize_to(bytes);
   const net::Address address(info.endpoint);

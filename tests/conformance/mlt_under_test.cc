@@ -1,8 +1,8 @@
 #include "mlt/driver/mlt_transport.h"
-#include "mlt/driver/udp_device.h"
 #include "tests/conformance/transport_under_test.h"
 #include "tests/psk_file.h"
 #include "transport/base/system_clock.h"
+#include "transport/io/udp/udp_backend.h"
 
 namespace clustar::transport::conformance {
 namespace {
@@ -10,13 +10,14 @@ namespace {
 TransportUnderTest mlt(const std::string& name, const std::function<void(Config&)>& change,
                        bool only_calls_move_bytes = false) {
   return {name,
-          [change](Log log) {
+          [change](Log log) -> Result<std::unique_ptr<Transport>> {
             static const SystemClock clock;
             Config config;
             config.socket_ifname = "=lo";
             change(config);
-            return clustar::mlt::driver::MltTransport::create({config, clock, std::move(log)},
-                                                              clustar::mlt::driver::open_udp_device);
+            auto backend = io::udp::UdpBackend::create(config);
+            if (!backend) return tl::unexpected(backend.error());
+            return clustar::mlt::driver::MltTransport::create({config, clock, std::move(log)}, std::move(*backend));
           },
           only_calls_move_bytes};
 }

@@ -17,6 +17,13 @@ class Borrowed final : public io::PacketIo {
  public:
   explicit Borrowed(io::PacketIo& end) : end_(end) {}
   const io::Capabilities& capabilities() const override { return end_.capabilities(); }
+  const io::LinkProfile& link() const override { return end_.link(); }
+  const io::Reach& reach() const override { return end_.reach(); }
+  io::AddressBlob local_address() const override { return end_.local_address(); }
+  Result<io::PeerId> add_peer(const io::AddressBlob& address, const net::Endpoint& control) override {
+    return end_.add_peer(address, control);
+  }
+  Result<void> remove_peer(io::PeerId peer) override { return end_.remove_peer(peer); }
   Result<std::unique_ptr<io::Mr>> reg_mr(const gdr::MemoryRef& memory) override { return end_.reg_mr(memory); }
   Result<std::size_t> send(std::span<const io::TxPacket> packets) override { return end_.send(packets); }
   Result<std::size_t> receive(std::span<io::RxPacket> packets) override { return end_.receive(packets); }
@@ -25,6 +32,9 @@ class Borrowed final : public io::PacketIo {
     return end_.expect(peer, slot, target, bytes);
   }
   void cancel(io::Landing landing) override { end_.cancel(landing); }
+  void settle() override { end_.settle(); }
+  std::span<const int> ready_fds() const override { return end_.ready_fds(); }
+  Duration before_sleep() override { return end_.before_sleep(); }
   void wait(Duration timeout) override { end_.wait(timeout); }
 
  private:
@@ -45,6 +55,7 @@ class DecoratedBed final : public PacketIoBed {
       if (!end) return tl::unexpected(end.error());
       bed->ends_[i] = std::move(*end);
     }
+    bed->as_in(*bed->plain_);
     return bed;
   }
   // Here one thread plays all hosts, so the other ends get their chance to send what they hold.
@@ -52,7 +63,7 @@ class DecoratedBed final : public PacketIoBed {
     flush();
     return *ends_[index];
   }
-  io::PeerId peer(std::size_t from, std::size_t to) override { return plain_->peer(from, to); }
+  net::Endpoint control(std::size_t end) override { return plain_->control(end); }
   void advance(Duration duration) override {
     plain_->advance(duration);
     flush();

@@ -14,7 +14,6 @@ class SimBed final : public PacketIoBed {
     }
   }
   io::PacketIo& end(std::size_t index) override { return *ends_[index]; }
-  io::PeerId peer(std::size_t, std::size_t to) override { return static_cast<io::PeerId>(to); }
   void advance(Duration duration) override { simulation_.run_for(duration); }
   bool refuses_bursts() const override { return refuses_; }
   bool marks_incast() const override { return marks_; }
@@ -30,7 +29,9 @@ class SimBed final : public PacketIoBed {
 PacketIoUnderTest bed(const std::string& name, const SimBed::Build& build, const sim::SimPacketIoOptions& options,
                       bool marks) {
   return {name, [=]() -> Result<std::unique_ptr<PacketIoBed>> {
-            return std::make_unique<SimBed>(build, options, true, marks);
+            auto made = std::make_unique<SimBed>(build, options, true, marks);
+            if (auto added = made->add_all_peers(); !added) return tl::unexpected(added.error());
+            return made;
           }};
 }
 

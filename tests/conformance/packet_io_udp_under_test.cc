@@ -24,23 +24,15 @@ class UdpBed final : public PacketIoBed {
         return fail(ErrorCode::kUnavailable, "needs a kernel with UDP_SEGMENT and UDP_GRO");
       }
     }
-    for (std::size_t from = 0; from < kEnds; ++from) {
-      for (std::size_t to = 0; to < kEnds; ++to) {
-        if (from == to) continue;
-        const auto peer = bed->ends_[from]->add_peer(bed->ends_[to]->local());
-        if (!peer) return tl::unexpected(peer.error());
-        bed->peers_[from][to] = *peer;
-      }
-    }
+    if (auto added = bed->add_all_peers(); !added) return tl::unexpected(added.error());
     return bed;
   }
   io::PacketIo& end(std::size_t index) override { return *ends_[index]; }
-  io::PeerId peer(std::size_t from, std::size_t to) override { return peers_[from][to]; }
+  net::Endpoint control(std::size_t end) override { return io::udp::endpoint_of(ends_[end]->local().ip); }
   void advance(Duration duration) override { std::this_thread::sleep_for(duration); }
 
  private:
   std::unique_ptr<io::udp::UdpIo> ends_[kEnds];
-  io::PeerId peers_[kEnds][kEnds] = {};
 };
 
 PacketIoUnderTest bed(const std::string& name, const io::udp::UdpOptions& options) {

@@ -12,6 +12,29 @@ void fill(std::span<std::byte> bytes, unsigned seed) {
 
 }  // namespace
 
+Result<void> PacketIoBed::add_peer(std::size_t from, std::size_t to) {
+  const auto peer = end(from).add_peer(end(to).local_address(), control(to));
+  if (!peer) return tl::unexpected(peer.error());
+  peers_[from][to] = *peer;
+  return {};
+}
+
+Result<void> PacketIoBed::add_all_peers() {
+  for (std::size_t from = 0; from < kEnds; ++from) {
+    for (std::size_t to = 0; to < kEnds; ++to) {
+      if (from == to) continue;
+      if (auto added = add_peer(from, to); !added) return added;
+    }
+  }
+  return {};
+}
+
+void PacketIoBed::as_in(PacketIoBed& other) {
+  for (std::size_t from = 0; from < kEnds; ++from) {
+    for (std::size_t to = 0; to < kEnds; ++to) peers_[from][to] = from == to ? 0 : other.peer(from, to);
+  }
+}
+
 std::vector<Received> collect(PacketIoBed& bed, std::size_t end, std::size_t count, Duration patience) {
   constexpr int kRounds = 100;
   std::vector<Received> all;

@@ -19,13 +19,24 @@ class PacketIoBed {
   static constexpr std::size_t kEnds = 3;
   virtual ~PacketIoBed() = default;
   virtual io::PacketIo& end(std::size_t index) = 0;
-  virtual io::PeerId peer(std::size_t from, std::size_t to) = 0;  // how `from` names `to`
+  // How `from` names `to`, once add_peer() was called for them.
+  virtual io::PeerId peer(std::size_t from, std::size_t to) { return peers_[from][to]; }
+  // The ends are around another bed's, whose peers they have.
+  void as_in(PacketIoBed& other);
+  // By local_address() and add_peer() of the ends, as a handshake would.
+  virtual Result<void> add_peer(std::size_t from, std::size_t to);
+  Result<void> add_all_peers();
+  // Where the control connections to an end would go.
+  virtual net::Endpoint control(std::size_t) { return {false, 0, {std::byte{127}, {}, {}, std::byte{1}}}; }
   // Lets time pass: simulated time, or a real wait of about that long.
   virtual void advance(Duration duration) = 0;
 
   // What a bed can force; the suite skips what it cannot.
   virtual bool refuses_bursts() const { return false; }  // a burst of 4,096 packets is more than an end takes at once
   virtual bool marks_incast() const { return false; }    // ECT packets of two ends to one, both at line rate, get CE
+
+ private:
+  io::PeerId peers_[kEnds][kEnds] = {};
 };
 
 struct PacketIoUnderTest {
@@ -41,6 +52,7 @@ std::vector<PacketIoUnderTest> sim_under_test();
 // The same with decorators around each end; those that change packets are set to change nothing.
 std::vector<PacketIoUnderTest> decorated(const PacketIoUnderTest& plain);
 std::vector<PacketIoUnderTest> udp_under_test();
+std::vector<PacketIoUnderTest> toy_under_test();
 
 // A received packet by value.
 struct Received {

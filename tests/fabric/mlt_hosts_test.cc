@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <thread>
@@ -12,7 +11,9 @@
 #include "tests/conformance/mlt_bed.h"
 #include "tests/conformance/udp_io_pair.h"
 #include "tests/fabric/two_hosts.h"
+#include "transport/io/udp/udp_backend.h"
 #include "transport/io/udp/udp_io.h"
+#include "transport/net/interfaces.h"
 
 namespace clustar::tests {
 namespace {
@@ -117,42 +118,54 @@ TEST_F(MltHosts, ConnectionsAgreeThoughOnlyOneEndHasNoticedTheSmallerMtu) {
   stream(hosts, 0, old, 2);
 }
 
+class CountedIo final : public io::ForwardingIo {
+ public:
+  explicit CountedIo(std::unique_ptr<io::udp::UdpIo> udp)
+      : ForwardingIo(std::move(udp)), udp_(static_cast<io::udp::UdpIo&>(inner())) {}
+  std::string describe() const override { return std::to_string(udp_.counters().back_pressure) + " times full"; }
+
+ private:
+  io::udp::UdpIo& udp_;
+};
+
+// UDP with options of the test.
+class TinyBackend final : public io::PacketBackend {
+ public:
+  TinyBackend(std::unique_ptr<io::PacketBackend> usual, io::udp::UdpOptions options)
+      : usual_(std::move(usual)), options_(std::move(options)) {}
+  const char* name() const override { return usual_->name(); }
+  Result<std::vector<io::DeviceInfo>> devices() override { return usual_->devices(); }
+  Result<std::unique_ptr<io::PacketIo>> open(std::size_t) override {
+    auto opened = io::udp::UdpIo::open(options_);
+    if (!opened) return tl::unexpected(opened.error());
+    return std::make_unique<CountedIo>(std::move(*opened));
+  }
+
+ private:
+  const std::unique_ptr<io::PacketBackend> usual_;
+  const io::udp::UdpOptions options_;
+};
+
 // A socket's buffer of a few packets in front of a slow line: the driver waits for room, and what it waits with is
 // neither lost nor overtaken.
 TEST_F(MltHosts, AFullSocketIsBackPressureAndNotLoss) {
   const TwoHosts hosts;
   if (!hosts.reason().empty()) GTEST_SKIP() << hosts.reason();
-  const auto tiny = [](const net::Interface&, const net::Address& local) -> Result<driver::Device> {
+  const auto tiny = [](const Config& config) -> Result<std::unique_ptr<io::PacketBackend>> {
+    const net::Address local =
+        net::find_interfaces(config.socket_ifname, net::Family::kIpv4)->front().addresses.front();
     io::udp::UdpOptions options;
     options.local = local.to_string().substr(0, local.to_string().find(':'));
     options.paths = 4;
     options.send_buffer_bytes = 1;  // the kernel's least
     options.allow_gso = false;
-    auto opened = io::udp::UdpIo::open(options);
-    if (!opened) return tl::unexpected(opened.error());
-    io::udp::UdpIo* udp = opened->get();
-    driver::Device device;
-    device.ports.count = options.paths;
-    std::copy_n(udp->local().ports.begin(), options.paths, device.ports.port.begin());
-    device.add_peer = [udp](const net::Address& host, const driver::Ports& ports) {
-      io::udp::IpAddress ip;
-      std::memcpy(ip.bytes.data(), host.endpoint().address.data(), 4);
-      std::vector<std::uint16_t> each(ports.count);
-      std::transform(ports.all().begin(), ports.all().end(), each.begin(),
-                     [](std::uint32_t port) { return static_cast<std::uint16_t>(port); });
-      return udp->add_peer({ip, each});
-    };
-    device.remove_peer = [udp](io::PeerId peer) { static_cast<void>(udp->remove_peer(peer)); };
-    device.describe = [udp] { return std::to_string(udp->counters().back_pressure) + " times full"; };
-    device.readable_fds = udp->readable_fds();
-    device.io = std::move(*opened);
-    return device;
+    return std::make_unique<TinyBackend>(io::udp::UdpBackend::create(config).value(), options);
   };
   bool slow = false;
   hosts.run_on(0, [&] { slow = io::udp::shell("tc qdisc add dev wire root tbf rate 200mbit burst 16kb limit 8mb"); });
   if (!slow) GTEST_SKIP() << "needs tc of iproute2, and a kernel with the qdisc tbf";
   for (int host : {0, 1}) {
-    hosts.run_on(host, [&] { transports_[host] = create({.interfaces = "=wire", .open = tiny}); });
+    hosts.run_on(host, [&] { transports_[host] = create({.interfaces = "=wire", .backend = tiny}); });
   }
   Connection connection = join(hosts, 0);
   stream(hosts, 0, connection, 3);

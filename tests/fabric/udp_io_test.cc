@@ -58,7 +58,7 @@ TEST(UdpBetweenHosts, FullPacketsCrossACableOfEveryMtuAndAShrunkOneIsNoticed) {
   if (!hosts.reason().empty()) GTEST_SKIP() << hosts.reason();
   Hosts ends(hosts);
   EXPECT_EQ(ends.a->capabilities().max_packet, 1500u - 28 - 1);
-  EXPECT_GT(ends.a->capabilities().line_rate_bps, 0u);
+  EXPECT_GT(ends.a->link().line_rate_bps, 0u);
   // Routes are looked up in the namespace of the thread, so the calls that ask for them run there.
   hosts.run_on(0, [&] { ends.peer = ends.a->add_peer(ends.b->local()).value(); });
   hosts.run_on(1, [&] { ASSERT_TRUE(ends.b->add_peer(ends.a->local())); });

@@ -9,42 +9,41 @@ import tree
 # path is its room. A name with an extension is that one file.
 MEMORY = "gdr/memory.h"
 REGISTRATIONS = "gdr/registration_cache.h"
-PACKET_IO = "transport/io/packet_io.h"
+# What every kind of packets, and whoever uses them, shares: transport/io without its folders.
+WAIST_2 = ["transport/io/" + name for name in ("packet_io", "packet_backend", "contained_backend", "control_network",
+                                               "address_blob", "link_profile", "reach")] + ["transport/net/endpoint.h"]
+# A kind of packets lists the host's interfaces as its devices.
+BACKEND = ["transport/base", "transport/net", MEMORY] + WAIST_2
 ABI = "nccl_plugin/abi"
 RESULT = "transport/base/result.h"
 ROOMS = {
     "transport/base": [],
     "transport/api": ["transport/base", MEMORY],
-    "transport/io": ["transport/base", MEMORY],
-    "transport/io/decorators": ["transport/base", PACKET_IO, MEMORY],
-    "transport/io/udp": ["transport/base", PACKET_IO, MEMORY],
-    "transport/io/dpdk": ["transport/base", PACKET_IO, MEMORY],
-    "transport/io/verbs": ["transport/base", PACKET_IO, MEMORY],
-    "transport/sim": ["transport/base", PACKET_IO, MEMORY],
+    "transport/io": ["transport/base", "transport/net", MEMORY],
+    "transport/io/decorators": ["transport/base", MEMORY] + WAIST_2,
+    # A module's entry.
+    "transport/io/decorators/module": ["transport/base", "transport/api", "transport/module",
+                                       "transport/io/decorators"] + WAIST_2,
+    "transport/io/udp": BACKEND,
+    "transport/io/dpdk": BACKEND,
+    # The RC transport registers by its registrar and asks it which memory a NIC reaches.
+    "transport/io/verbs": BACKEND + [REGISTRATIONS, "gdr/core", "gdr/topology"],
+    "transport/sim": ["transport/base", MEMORY] + WAIST_2,
     "transport/net": ["transport/base"],
     "transport/handshake": ["transport/base", "transport/api", "transport/net"],
     "transport/crypto": ["transport/base"],
     "transport/tcp": ["transport/base", "transport/api", "transport/io", "transport/net", "transport/handshake", MEMORY],
     "transport/verbs": ["transport/base", "transport/api", "transport/io", "transport/net", "transport/handshake",
-                        MEMORY, REGISTRATIONS, "gdr/core", "gdr/topology"],
+                        MEMORY, REGISTRATIONS],
     # A transport over host memory becomes one over GPU memory.
     "transport/staged": ["transport/base", "transport/api", MEMORY, "gdr/device_copy.h", "gdr/core"],
-    # What it offers is known by its users' types.
-    "transport/verbs/module": ["transport/base", "transport/api", "transport/io", "transport/verbs", "transport/module",
-                               "mlt/driver"],
+    "transport/verbs/module": ["transport/base", "transport/api", "transport/io", "transport/verbs", "transport/module"],
     "transport/module": ["transport/base", "transport/api"],
     "transport/registry": ["transport", "libfabric_shim", "mlt/driver", "gdr"],
     "libfabric_shim": ["transport/base", "transport/api", "transport/io", MEMORY],
     "mlt/core": ["transport/base"],
-    "mlt/driver": ["transport/base", "transport/api", "transport/net", "transport/handshake", "transport/crypto", PACKET_IO,
-                   "mlt/core", MEMORY],
-    # The one place that knows which datagrams there are.
-    "mlt/driver/udp_device": ["transport/base", "transport/net", PACKET_IO, "transport/io/udp", "mlt/driver", MEMORY],
-    "mlt/driver/verbs_uc_device": ["transport/base", "transport/net", PACKET_IO, "transport/io/verbs", "mlt/driver", MEMORY],
-    "mlt/driver/verbs_device": ["transport/base", "transport/net", PACKET_IO, "transport/io/verbs", "mlt/driver", MEMORY,
-                                "gdr/core", "gdr/topology"],
-    # Experiments with faults.
-    "mlt/driver/faulty_device": ["transport/base", "transport/net", PACKET_IO, "transport/io/decorators", "mlt/driver"],
+    "mlt/driver": ["transport/base", "transport/api", "transport/net", "transport/handshake", "transport/crypto",
+                   "mlt/core", MEMORY] + WAIST_2,
     "coflow/core": ["transport/base"],
     "coflow/registry": ["transport/base", "coflow/core"],
     "coflow/control": ["transport/base", "coflow/core"],

@@ -1,10 +1,10 @@
 #include <string>
 #include <utility>
 
-#include "mlt/driver/module_device.h"
-#include "mlt/driver/udp_device.h"
 #include "tests/plugin/device_memory_transport.h"
 #include "transport/api/device_table.h"
+#include "transport/io/decorators/forwarding_io.h"
+#include "transport/io/udp/udp_backend.h"
 #include "transport/module.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -70,23 +70,38 @@ Result<std::unique_ptr<Transport>> create(const TransportContext& context) {
   return std::make_unique<FusingTransport>(std::move(*tcp), swapped);
 }
 
-Result<mlt::driver::Device> open_device(const Config&, const net::Interface& interface, const net::Address& local) {
-  auto device = mlt::driver::open_udp_device(interface, local);
-  if (!device) return device;
-  device->describe = [] { return std::string("a device of the test module"); };
-  return device;
-}
+class ModulesIo final : public io::ForwardingIo {
+ public:
+  using ForwardingIo::ForwardingIo;
+  std::string describe() const override { return "a device of the test module"; }
+};
 
-Result<void> check_devices(const Config& config) {
+class ModulesBackend final : public io::PacketBackend {
+ public:
+  explicit ModulesBackend(std::unique_ptr<io::PacketBackend> udp) : udp_(std::move(udp)) {}
+  const char* name() const override { return "verbs_ud"; }
+  Result<std::vector<io::DeviceInfo>> devices() override { return udp_->devices(); }
+  Result<std::unique_ptr<io::PacketIo>> open(std::size_t device) override {
+    auto io = udp_->open(device);
+    if (!io) return io;
+    return std::make_unique<ModulesIo>(std::move(*io));
+  }
+
+ private:
+  const std::unique_ptr<io::PacketBackend> udp_;
+};
+
+Result<std::unique_ptr<io::PacketBackend>> open_backend(std::string_view kind, const Config& config, const Log&) {
   if (config.ib_hca == "absent") return fail(ErrorCode::kUnavailable, "no NIC of the test module");
-  return {};
+  if (kind != "verbs_ud") return fail(ErrorCode::kUnavailable, "libclustar-verbs.so has no such packets");
+  auto udp = io::udp::UdpBackend::create(config);
+  if (!udp) return udp;
+  return std::make_unique<ModulesBackend>(std::move(*udp));
 }
 
 ModuleEntry::Function find(const char* name) {
-  if (std::string(name) == mlt::driver::module_device_name("verbs_ud")) {
-    return reinterpret_cast<ModuleEntry::Function>(open_device);
-  }
-  if (std::string(name) == mlt::driver::kCheckDevices) return reinterpret_cast<ModuleEntry::Function>(check_devices);
+  constexpr io::OpenPacketBackend kOpens = open_backend;
+  if (std::string(name) == io::kOpenPacketBackend) return reinterpret_cast<ModuleEntry::Function>(kOpens);
   return nullptr;
 }
 

@@ -10,13 +10,12 @@
 #include <vector>
 
 #include "mlt/driver/mlt_transport.h"
-#include "mlt/driver/verbs_device.h"
-#include "mlt/driver/verbs_uc_device.h"
 #include "tests/conformance/device_memory.h"
 #include "tests/conformance/transport_under_test.h"
 #include "tests/rdma/link.h"
 #include "transport/base/rng.h"
 #include "transport/base/system_clock.h"
+#include "transport/io/verbs/verbs_backend.h"
 
 namespace clustar::tests {
 namespace {
@@ -60,9 +59,12 @@ class MltOverCableDeviceMemory : public ::testing::TestWithParam<std::string> {
     config.engine = "auto";
     config.gdr = gdr;
     config.gdr_emulate = true;
-    const auto open = GetParam() == "uc" ? mlt::driver::open_verbs_uc_device : mlt::driver::open_verbs_ud_device;
-    auto made = mlt::driver::MltTransport::create({config, clock}, std::bind_front(open, config), {},
-                                                  std::bind_front(mlt::driver::find_verbs_reach, config));
+    using transport::io::verbs::VerbsBackend;
+    const auto kind = GetParam() == "uc" ? VerbsBackend::Kind::kUc : VerbsBackend::Kind::kUd;
+    auto backend = VerbsBackend::create(kind, config, Log());
+    EXPECT_TRUE(backend) << backend.error().message;
+    if (!backend) return nullptr;
+    auto made = mlt::driver::MltTransport::create({config, clock}, std::move(*backend));
     EXPECT_TRUE(made) << made.error().message;
     return made ? std::move(*made) : nullptr;
   }

@@ -1,7 +1,6 @@
 #include "tests/rdma/mlt_over_cable.h"
 
 #include <atomic>
-#include <functional>
 
 #include "mlt/driver/mlt_transport.h"
 #include "tests/psk_file.h"
@@ -11,8 +10,8 @@
 namespace clustar::transport::conformance {
 
 TransportUnderTest mlt_over_cable(const std::string& name, const std::string& engine, const std::string& psk_mode,
-                                  mlt::driver::OpenModuleDevice open) {
-  const auto create = [engine, psk_mode, open](Log log) -> Result<std::unique_ptr<Transport>> {
+                                  io::verbs::VerbsBackend::Kind kind) {
+  const auto create = [engine, psk_mode, kind](Log log) -> Result<std::unique_ptr<Transport>> {
     static const SystemClock clock;
     static std::atomic<unsigned> made{0};
     static const tests::PskFile file("the secret of the suite over verbs");
@@ -27,7 +26,9 @@ TransportUnderTest mlt_over_cable(const std::string& name, const std::string& en
       config.psk_file = file.path();
       config.psk_mode = psk_mode;
     }
-    return mlt::driver::MltTransport::create({config, clock, std::move(log)}, std::bind_front(open, config));
+    auto backend = io::verbs::VerbsBackend::create(kind, config, log);
+    if (!backend) return tl::unexpected(backend.error());
+    return mlt::driver::MltTransport::create({config, clock, std::move(log)}, std::move(*backend));
   };
   return {name, create, engine == "inline"};
 }

@@ -3,13 +3,13 @@
 
 #include <string>
 
-#include "mlt/driver/module_device.h"
 #include "tests/conformance/transport_under_test.h"
+#include "transport/io/verbs/verbs_backend.h"
 
 namespace clustar::transport::conformance {
 
 // `psk_mode` empty: without a key.
 TransportUnderTest mlt_over_cable(const std::string& name, const std::string& engine, const std::string& psk_mode,
-                                  mlt::driver::OpenModuleDevice open);
+                                  io::verbs::VerbsBackend::Kind kind);
 
 }  // namespace clustar::transport::conformance

@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "mlt/driver/mlt_transport.h"
-#include "mlt/driver/verbs_uc_device.h"
+#include "tests/conformance/test_backends.h"
 #include "tests/conformance/transport_under_test.h"
 #include "tests/rdma/link.h"
 #include "transport/base/system_clock.h"
 #include "transport/io/verbs/uc/uc_io.h"
+#include "transport/io/verbs/verbs_backend.h"
 
 namespace clustar::tests {
 namespace {
@@ -38,12 +39,16 @@ class MltOverUc : public ::testing::Test {
     config.socket_ifname = interface;
     config.socket_family = "ipv4";
     config.engine = "auto";
-    auto made = mlt::driver::MltTransport::create(
-        {config, clock}, [&io, config](const transport::net::Interface& at, const transport::net::Address& local) {
-          auto device = mlt::driver::open_verbs_uc_device(config, at, local);
-          if (device) io = static_cast<UcIo*>(device->io.get());
-          return device;
-        });
+    using transport::io::verbs::VerbsBackend;
+    auto uc = VerbsBackend::create(VerbsBackend::Kind::kUc, config, Log());
+    EXPECT_TRUE(uc) << uc.error().message;
+    if (!uc) return nullptr;
+    auto seen = std::make_unique<WrappedBackend>(std::move(*uc),
+                                                 [&io](std::unique_ptr<transport::io::PacketIo> opened) -> OpenedIo {
+                                                   io = static_cast<UcIo*>(opened.get());
+                                                   return opened;
+                                                 });
+    auto made = mlt::driver::MltTransport::create({config, clock}, std::move(seen));
     EXPECT_TRUE(made) << made.error().message;
     return made ? std::move(*made) : nullptr;
   }

@@ -1,13 +1,12 @@
 // The list of the suite over verbs UC.
-#include "mlt/driver/verbs_uc_device.h"
 #include "tests/rdma/mlt_over_cable.h"
 
 namespace clustar::transport::conformance {
 
 std::vector<TransportUnderTest> transports_under_test() {
-  const auto open = mlt::driver::open_verbs_uc_device;
-  return {mlt_over_cable("mlt_uc", "auto", "", open), mlt_over_cable("mlt_uc_inline", "inline", "", open),
-          mlt_over_cable("mlt_uc_psk_encrypt", "thread", "encrypt", open)};
+  const auto kind = io::verbs::VerbsBackend::Kind::kUc;
+  return {mlt_over_cable("mlt_uc", "auto", "", kind), mlt_over_cable("mlt_uc_inline", "inline", "", kind),
+          mlt_over_cable("mlt_uc_psk_encrypt", "thread", "encrypt", kind)};
 }
 
 // They need no device, and are in the suite's program without them.

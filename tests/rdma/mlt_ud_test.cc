@@ -1,14 +1,12 @@
 // MLT over verbs UD beyond the suite of transports: who is refused, and a network that loses.
 #include <gmock/gmock.h>
 
-#include <functional>
-
 #include "mlt/driver/mlt_transport.h"
-#include "mlt/driver/udp_device.h"
-#include "mlt/driver/verbs_device.h"
 #include "tests/conformance/transport_under_test.h"
 #include "tests/rdma/link.h"
 #include "transport/base/system_clock.h"
+#include "transport/io/udp/udp_backend.h"
+#include "transport/io/verbs/verbs_backend.h"
 
 namespace clustar::transport::conformance {
 namespace {
@@ -23,45 +21,63 @@ class MltOverUd : public ::testing::Test {
   void SetUp() override {
     if (const std::string reason = tests::why_no_devices(); !reason.empty()) GTEST_SKIP() << reason;
   }
-  static driver::OpenDevice ud_device(const std::string& hca = "") {
-    Config config;
-    config.ib_hca = hca;
-    return std::bind_front(driver::open_verbs_ud_device, config);
-  }
-  std::unique_ptr<Transport> create(const std::string& interface, driver::OpenDevice open) {
+  static Config config_of(const std::string& interface, const std::string& hca = "") {
     Config config;
     config.socket_ifname = "=" + interface;
     config.socket_family = "ipv4";
-    auto made = driver::MltTransport::create({config, clock_}, std::move(open));
+    config.ib_hca = hca;
+    return config;
+  }
+  static Result<std::unique_ptr<io::PacketBackend>> ud(const Config& config) {
+    return io::verbs::VerbsBackend::create(io::verbs::VerbsBackend::Kind::kUd, config, Log());
+  }
+  std::unique_ptr<Transport> create(const Config& config, Result<std::unique_ptr<io::PacketBackend>> backend) {
+    EXPECT_TRUE(backend) << backend.error().message;
+    if (!backend) return nullptr;
+    auto made = driver::MltTransport::create({config, clock_}, std::move(*backend));
     EXPECT_TRUE(made) << made.error().message;
     return made ? std::move(*made) : nullptr;
   }
+  std::unique_ptr<Transport> over_ud(const Config& config) { return create(config, ud(config)); }
 
  private:
   SystemClock clock_;
 };
 
 TEST_F(MltOverUd, AnInterfaceWithoutAnRdmaPortIsAnErrorThatNamesThoseWith) {
-  const auto transport = create("lo", ud_device());
-  const auto listener = transport->listen(0, {});
-  ASSERT_FALSE(listener);
-  EXPECT_EQ(listener.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(listener.error().message, AllOf(HasSubstr("127.0.0.1"), HasSubstr("rxe_a port 1"), HasSubstr("10.9.0.2"),
-                                              HasSubstr("CLUSTAR_SOCKET_IFNAME"), HasSubstr("CLUSTAR_IO=udp")));
+  const auto refused = ud(config_of("lo"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(refused.error().message, AllOf(HasSubstr("127.0.0.1"), HasSubstr("rxe_a port 1"), HasSubstr("10.9.0.2"),
+                                             HasSubstr("CLUSTAR_SOCKET_IFNAME"), HasSubstr("CLUSTAR_IO=udp")));
 }
 
 TEST_F(MltOverUd, APortThatIsExcludedIsNotOpened) {
-  const auto transport = create("va", ud_device("^=rxe_a"));
-  const auto listener = transport->listen(0, {});
-  ASSERT_FALSE(listener);
-  EXPECT_THAT(listener.error().message, AllOf(HasSubstr("10.9.0.1"), HasSubstr("NCCL_IB_HCA = '^=rxe_a'"),
-                                              HasSubstr("rxe_b port 1"), Not(HasSubstr("rxe_a port"))));
-  EXPECT_TRUE(create("va", ud_device("=rxe_a:1"))->listen(0, {}));
+  const auto refused = ud(config_of("va", "^=rxe_a"));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, AllOf(HasSubstr("10.9.0.1"), HasSubstr("NCCL_IB_HCA = '^=rxe_a'"),
+                                             HasSubstr("rxe_b port 1"), Not(HasSubstr("rxe_a port"))));
+  EXPECT_TRUE(over_ud(config_of("va", "=rxe_a:1"))->listen(0, {}));
+}
+
+// With control connections over the other network ends name their GIDs, and only who is told so believes them.
+TEST_F(MltOverUd, ControlConnectionsMayRunOverAnotherNetwork) {
+  Config from_config = config_of("va");
+  Config to_config = config_of("vb");
+  from_config.control_ifname = to_config.control_ifname = "=lo";
+  const auto from = over_ud(from_config);
+  const auto to = over_ud(to_config);
+  Connection connection = connect(*from, *to);
+  ASSERT_TRUE(connection.send && connection.recv);
+  SendBuffer out(*connection.send, 70'000, 1);
+  RecvBuffer in(*connection.recv, 70'000);
+  finish({must_recv(*connection.recv, {{in.mr.get(), 0, 70'000, 0}}), must_send(*connection.send, *out.mr, 0, 70'000)});
+  EXPECT_TRUE(out.bytes == in.bytes);
 }
 
 TEST_F(MltOverUd, WhoRunsOverUdpIsRefusedAndToldTheSetting) {
-  const auto ud = create("va", ud_device());
-  const auto udp = create("vb", driver::open_udp_device);
+  const auto ud = over_ud(config_of("va"));
+  const auto udp = create(config_of("vb"), io::udp::UdpBackend::create(config_of("vb")));
   const auto by_ud = ud->listen(0, {});
   const auto by_udp = udp->listen(0, {});
   ASSERT_TRUE(by_ud && by_udp);
@@ -74,8 +90,8 @@ TEST_F(MltOverUd, WhoRunsOverUdpIsRefusedAndToldTheSetting) {
 }
 
 TEST_F(MltOverUd, MessagesAreWholeThoughTheNetworkIsNot) {
-  const auto from = create("va", ud_device());
-  const auto to = create("vb", ud_device());
+  const auto from = over_ud(config_of("va"));
+  const auto to = over_ud(config_of("vb"));
   Connection connection = connect(*from, *to);
   ASSERT_TRUE(connection.send && connection.recv);
   const tests::Netem trouble("delay 1ms reorder 20% loss 3% duplicate 3% corrupt 3%");

@@ -1,13 +1,12 @@
 // The list of the suite over verbs UD.
-#include "mlt/driver/verbs_device.h"
 #include "tests/rdma/mlt_over_cable.h"
 
 namespace clustar::transport::conformance {
 
 std::vector<TransportUnderTest> transports_under_test() {
-  const auto open = mlt::driver::open_verbs_ud_device;
-  return {mlt_over_cable("mlt_ud", "auto", "", open), mlt_over_cable("mlt_ud_inline", "inline", "", open),
-          mlt_over_cable("mlt_ud_psk_encrypt", "thread", "encrypt", open)};
+  const auto kind = io::verbs::VerbsBackend::Kind::kUd;
+  return {mlt_over_cable("mlt_ud", "auto", "", kind), mlt_over_cable("mlt_ud_inline", "inline", "", kind),
+          mlt_over_cable("mlt_ud_psk_encrypt", "thread", "encrypt", kind)};
 }
 
 // They need no device, and are in the suite's program without them.

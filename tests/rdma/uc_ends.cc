@@ -37,29 +37,16 @@ Result<std::unique_ptr<UcBed>> UcBed::create(const UcOptions& options, std::uint
     if (!end) return tl::unexpected(end.error());
     bed->ends[i] = std::move(*end);
   }
+  if (auto added = bed->add_all_peers(); !added) return tl::unexpected(added.error());
   for (std::size_t from = 0; from < kEnds; ++from) {
     for (std::size_t to = 0; to < kEnds; ++to) {
       if (from == to) continue;
-      if (auto added = bed->add_peer(from, to); !added) return tl::unexpected(added.error());
-    }
-  }
-  for (std::size_t from = 0; from < kEnds; ++from) {
-    for (std::size_t to = 0; to < kEnds; ++to) {
-      if (from == to) continue;
-      if (auto ready = await_ready(*bed->ends[from]->ud, bed->peers[from][to]); !ready) {
+      if (auto ready = await_ready(*bed->ends[from]->ud, bed->peer(from, to)); !ready) {
         return tl::unexpected(ready.error());
       }
     }
   }
   return bed;
-}
-
-Result<void> UcBed::add_peer(std::size_t from, std::size_t to) {
-  const auto peer = ends[from]->ud->add_peer(ends[to]->ud->local());
-  if (!peer) return tl::unexpected(peer.error());
-  peers[from][to] = *peer;
-  ends[from]->uc->add_peer(*peer, ends[to]->ud->gid().gid);
-  return {};
 }
 
 void UcBed::advance(Duration duration) { std::this_thread::sleep_for(duration); }

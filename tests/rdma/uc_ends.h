@@ -16,6 +16,7 @@
 namespace clustar::tests {
 
 namespace io = transport::io;
+namespace net = transport::net;
 
 struct UcEnd {
   io::verbs::UdIo* ud = nullptr;  // owned by uc
@@ -32,18 +33,16 @@ class UcBed final : public transport::conformance::PacketIoBed {
  public:
   static Result<std::unique_ptr<UcBed>> create(const io::verbs::uc::UcOptions& options, std::uint8_t paths);
   io::PacketIo& end(std::size_t index) override { return *ends[index]->uc; }
-  io::PeerId peer(std::size_t from, std::size_t to) override { return peers[from][to]; }
+  net::Endpoint control(std::size_t end) override { return io::verbs::endpoint_of(ends[end]->ud->gid().gid); }
   void advance(Duration duration) override;
 
   io::verbs::uc::UcIo& uc(std::size_t index) { return *ends[index]->uc; }
-  Result<void> add_peer(std::size_t from, std::size_t to);
   // Both go on, each in its turn, until `done` or 10 s have passed. False: they did.
   bool until(const std::function<bool()>& done, std::chrono::milliseconds limit = std::chrono::seconds(10));
   // What an end received that nobody has looked at, by end.
   std::vector<transport::conformance::Received> received[kEnds];
 
   std::unique_ptr<UcEnd> ends[kEnds];
-  io::PeerId peers[kEnds][kEnds] = {};
 };
 
 std::vector<transport::conformance::PacketIoUnderTest> uc_under_test();

@@ -234,8 +234,7 @@ TEST_F(UcWrites, APeerThatIsForgottenAndToldAnewIsWrittenToAgain) {
   for (int life = 0; life < 3; ++life) {
     const std::size_t forgets = life % 2 == 0 ? 1 : 0;
     const std::size_t other = 1 - forgets;
-    bed->uc(forgets).remove_peer(bed->peer(forgets, other));
-    must(bed->ends[forgets]->ud->remove_peer(bed->peer(forgets, other)));
+    must(bed->uc(forgets).remove_peer(bed->peer(forgets, other)));
     must(bed->add_peer(forgets, other));
     PayloadBuffer source(bed->end(0), 8 * kSegment, 16);
     PayloadBuffer target(bed->end(1), source.bytes.size(), 17);

@@ -360,7 +360,7 @@ TEST_F(UdIoTest, ASleeperIsWokenByEachPacket) {
   std::atomic<unsigned> heard{0};
   std::thread sleeper([&] {
     std::vector<pollfd> waited;
-    for (const int fd : b->readable_fds()) waited.push_back({fd, POLLIN, 0});
+    for (const int fd : b->ready_fds()) waited.push_back({fd, POLLIN, 0});
     for (unsigned next = 0; next < kRounds;) {
       io::RxPacket got[4];
       const auto count = must(b->receive(got));
@@ -379,7 +379,7 @@ TEST_F(UdIoTest, ASleeperIsWokenByEachPacket) {
   sleeper.join();
   EXPECT_EQ(heard, kRounds);
   EXPECT_GT(must(b->arm()), Duration(0));
-  pollfd quiet[] = {{b->readable_fds()[0], POLLIN, 0}};
+  pollfd quiet[] = {{b->ready_fds()[0], POLLIN, 0}};
   EXPECT_EQ(::poll(quiet, 1, 50), 0) << "readable though nothing came";
 }
 

@@ -13,6 +13,7 @@ namespace {
 
 namespace conformance = transport::conformance;
 namespace io = transport::io;
+namespace net = transport::net;
 using transport::io::verbs::UdIo;
 using transport::io::verbs::UdOptions;
 
@@ -28,18 +29,11 @@ class UdBed final : public conformance::PacketIoBed {
       if (!opened) return tl::unexpected(opened.error());
       bed->ends_[i] = std::move(*opened);
     }
+    if (auto added = bed->add_all_peers(); !added) return tl::unexpected(added.error());
     for (std::size_t from = 0; from < kEnds; ++from) {
       for (std::size_t to = 0; to < kEnds; ++to) {
         if (from == to) continue;
-        const auto peer = bed->ends_[from]->add_peer(bed->ends_[to]->local());
-        if (!peer) return tl::unexpected(peer.error());
-        bed->peers_[from][to] = *peer;
-      }
-    }
-    for (std::size_t from = 0; from < kEnds; ++from) {
-      for (std::size_t to = 0; to < kEnds; ++to) {
-        if (from == to) continue;
-        if (auto ready = await_ready(*bed->ends_[from], bed->peers_[from][to]); !ready) {
+        if (auto ready = await_ready(*bed->ends_[from], bed->peer(from, to)); !ready) {
           return tl::unexpected(ready.error());
         }
       }
@@ -47,7 +41,7 @@ class UdBed final : public conformance::PacketIoBed {
     return bed;
   }
   io::PacketIo& end(std::size_t index) override { return *ends_[index]; }
-  io::PeerId peer(std::size_t from, std::size_t to) override { return peers_[from][to]; }
+  net::Endpoint control(std::size_t end) override { return io::verbs::endpoint_of(ends_[end]->gid().gid); }
   void advance(Duration duration) override { std::this_thread::sleep_for(duration); }
   // What the test before left.
   void drain() {
@@ -64,7 +58,6 @@ class UdBed final : public conformance::PacketIoBed {
 
  private:
   std::unique_ptr<UdIo> ends_[kEnds];
-  io::PeerId peers_[kEnds][kEnds] = {};
 };
 
 // The tests of one configuration share its ends: making them takes an emulated processor a second.
@@ -84,6 +77,8 @@ class SharedBed final : public conformance::PacketIoBed {
   explicit SharedBed(UdBed& bed) : bed_(bed) {}
   io::PacketIo& end(std::size_t index) override { return bed_.end(index); }
   io::PeerId peer(std::size_t from, std::size_t to) override { return bed_.peer(from, to); }
+  Result<void> add_peer(std::size_t from, std::size_t to) override { return bed_.add_peer(from, to); }
+  net::Endpoint control(std::size_t end) override { return bed_.control(end); }
   void advance(Duration duration) override { bed_.advance(duration); }
 
  private:

@@ -137,9 +137,10 @@ Options driver_options(const StormPlan& plan, Rng& rng) {
   transport::io::Capabilities capabilities;
   capabilities.max_packet = pick<std::size_t>(rng, {1472, 1472, 9000, 576});
   capabilities.paths = pick<std::uint8_t>(rng, {1, 4, 8, 8, 32});
-  const int mbps = rng.chance(0.2) ? 0 : static_cast<int>(plan.rate_bps / 1'000'000);
+  const std::uint64_t rate = rng.chance(0.2) ? 0 : plan.rate_bps / 1'000'000 * 1'000'000;
+  const auto link = transport::io::LinkProfile::usual(transport::io::LinkKind::kKernel, rate);
   const std::size_t seal = rng.chance(0.3) ? 24 : 0;
-  Options options = driver::options_for(capabilities, mbps, seal).value();
+  Options options = driver::options_for(capabilities, link, seal).value();
   options.max_tolerance_ppm = 1'000'000;  // the driver's channels agree upon one
   return options;
 }

@@ -20,9 +20,7 @@ class Client final : public Engine::Client {
   void attach(std::uint64_t secret) {
     const Session session;
     const net::Endpoint host{false, 1, {std::byte{127}, {}, {}, std::byte{1}}};
-    Ports ports{engine_.options().paths, {}, 0};
-    ports.port.fill(9);
-    ASSERT_TRUE(engine_.attach(*this, Engine::End::kSends, net::Address(host), ports, secret, {}, &session, id));
+    ASSERT_TRUE(engine_.attach(*this, Engine::End::kSends, net::Address(host), {}, secret, {}, &session, id));
   }
   void send(std::size_t offset) {
     const std::lock_guard lock(engine_.mutex());
@@ -60,11 +58,7 @@ TEST(MltEngine, NothingLeavesInClearWhenASealFails) {
   auto io = std::make_unique<RecordingIo>();
   RecordingIo& sent = *io;
   sent.can.max_packet = 1500;
-  Device device;
-  device.io = std::move(io);
-  device.add_peer = [](const net::Address&, const Ports&) { return io::PeerId{1}; };
-  device.remove_peer = [](io::PeerId) {};
-  const auto engine = std::move(Engine::open(std::move(device), Options{}, "test", context).value());
+  const auto engine = std::move(Engine::open(std::move(io), "test", Options{}, "test", context).value());
   std::array<std::byte, 300> bytes;
   std::fill_n(bytes.begin(), 100, std::byte{'a'});
   std::fill_n(bytes.begin() + 100, 100, std::byte{'!'});

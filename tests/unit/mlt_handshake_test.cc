@@ -17,12 +17,10 @@ Token counted() {
   return token;
 }
 
-Ports some_ports() {
-  Ports ports;
-  ports.count = 3;
-  ports.port = {4711, 0xffffff, 1};
-  ports.key = 0x7fabcdef;
-  return ports;
+transport::io::AddressBlob some_address(std::size_t size = 20) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i + 1);
+  return transport::io::AddressBlob::of(bytes).value();
 }
 
 TEST(SipHash, ThePapersVectorOfEightBytes) { EXPECT_EQ(siphash(counted(), 0x0706050403020100), 0x93f5f5799a932462u); }
@@ -30,7 +28,7 @@ TEST(SipHash, ThePapersVectorOfEightBytes) { EXPECT_EQ(siphash(counted(), 0x0706
 TEST(MltHandshake, WhatIsWrittenIsRead) {
   HandleInfo info;
   info.token = counted();
-  info.settings = {8896, 8, 256, 64, 16384, Mode::kStaticDeadline, 10'000, Datapath::kVerbsUd};
+  info.settings = {8896, 8, 256, 64, 16384, Mode::kStaticDeadline, 10'000, "verbs_ud"};
   info.endpoint.ipv6 = true;
   info.endpoint.port = 77;
   info.endpoint.address[15] = std::byte{1};
@@ -43,7 +41,7 @@ TEST(MltHandshake, WhatIsWrittenIsRead) {
   EXPECT_EQ(handle->endpoint.port, 77);
   EXPECT_EQ(handle->config, info.config);
 
-  const Hello hello{counted(), 0x123456789abcdef0, info.settings, some_ports(), {}};
+  const Hello hello{counted(), 0x123456789abcdef0, info.settings, some_address(), {}};
   std::array<std::byte, Hello::kSize> bytes;
   hello.serialize_to(bytes);
   const auto heard = Hello::parse(bytes);
@@ -51,12 +49,12 @@ TEST(MltHandshake, WhatIsWrittenIsRead) {
   EXPECT_EQ(heard->token, hello.token);
   EXPECT_EQ(heard->connection_id, hello.connection_id);
   EXPECT_EQ(heard->settings, hello.settings);
-  EXPECT_EQ(heard->ports, hello.ports);
+  EXPECT_EQ(heard->address, hello.address);
 
   std::array<std::byte, Welcome::kSize> answer;
-  Welcome{some_ports(), Verdict::kFine, {}}.serialize_to(answer);
+  Welcome{some_address(), Verdict::kFine, {}}.serialize_to(answer);
   ASSERT_TRUE(Welcome::parse(answer));
-  EXPECT_EQ(Welcome::parse(answer)->ports, some_ports());
+  EXPECT_EQ(Welcome::parse(answer)->address, some_address());
 }
 
 TEST(MltHandshake, APreSharedKeysPartIsReadAsWritten) {
@@ -69,26 +67,34 @@ TEST(MltHandshake, APreSharedKeysPartIsReadAsWritten) {
     return read.mode == psk.mode && read.nonce == psk.nonce && read.proof == psk.proof;
   };
   std::array<std::byte, Hello::kSize> bytes;
-  Hello{counted(), 1, {}, some_ports(), psk}.serialize_to(bytes);
+  Hello{counted(), 1, {}, some_address(), psk}.serialize_to(bytes);
   ASSERT_TRUE(Hello::parse(bytes));
   EXPECT_TRUE(same(Hello::parse(bytes)->psk));
   EXPECT_TRUE(std::equal(psk.proof.begin(), psk.proof.end(), bytes.begin() + Hello::kProofAt));
-  bytes[108] = std::byte{3};
+  bytes[140] = std::byte{3};
   EXPECT_FALSE(Hello::parse(bytes)) << "no such mode";
-  bytes[108] = std::byte{2};
+  bytes[140] = std::byte{2};
   bytes[35] = std::byte{3};
   EXPECT_FALSE(Hello::parse(bytes)) << "no such mode of the core";
   bytes[35] = std::byte{0};
-  bytes[109] = std::byte{3};
-  EXPECT_FALSE(Hello::parse(bytes)) << "no such datapath";
+  for (const char damaged : {'\0', 'U', '/', '\x80'}) {
+    bytes[148] = static_cast<std::byte>(damaged);
+    EXPECT_FALSE(Hello::parse(bytes)) << "no name of packets";
+  }
+  bytes[148] = std::byte{'u'};
+  ASSERT_TRUE(Hello::parse(bytes));
+  bytes[148 + 15] = std::byte{'x'};
+  EXPECT_FALSE(Hello::parse(bytes)) << "something behind the name";
+  std::fill_n(bytes.begin() + 148, 16, std::byte{'x'});
+  EXPECT_FALSE(Hello::parse(bytes)) << "a name without an end";
 
   std::array<std::byte, Welcome::kSize> answer;
-  Welcome{some_ports(), Verdict::kPskMode, psk}.serialize_to(answer);
+  Welcome{some_address(), Verdict::kPskMode, psk}.serialize_to(answer);
   ASSERT_TRUE(Welcome::parse(answer));
   EXPECT_EQ(Welcome::parse(answer)->verdict, Verdict::kPskMode);
   EXPECT_TRUE(same(Welcome::parse(answer)->psk));
   EXPECT_TRUE(std::equal(psk.proof.begin(), psk.proof.end(), answer.begin() + Welcome::kProofAt));
-  answer[72] = std::byte{4};
+  answer[104] = std::byte{4};
   EXPECT_FALSE(Welcome::parse(answer)) << "no such verdict";
 
   HandleInfo info;
@@ -117,20 +123,22 @@ TEST(MltHandshake, GarbageIsRefused) {
     EXPECT_FALSE(Welcome::parse(std::span(bytes).first<Welcome::kSize>()));
   }
   std::array<std::byte, Hello::kSize> bytes;
-  Hello hello{counted(), 1, {}, some_ports(), {}};
-  hello.ports.port[1] = 0;
-  hello.serialize_to(bytes);
-  EXPECT_FALSE(Hello::parse(bytes)) << "port 0";
-  hello.ports.port[1] = 1u << 24;
-  hello.serialize_to(bytes);
-  EXPECT_FALSE(Hello::parse(bytes)) << "no queue pair has such a number";
-  hello.ports = {};
-  hello.serialize_to(bytes);
-  EXPECT_FALSE(Hello::parse(bytes)) << "no port";
-  hello.ports = some_ports();
-  hello.serialize_to(bytes);
-  bytes[7] = std::byte{17};
-  EXPECT_FALSE(Hello::parse(bytes)) << "more ports than there is room for";
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, transport::io::AddressBlob::kMax}) {
+    Hello{counted(), 1, {}, some_address(size), {}}.serialize_to(bytes);
+    ASSERT_TRUE(Hello::parse(bytes)) << size;
+    EXPECT_EQ(Hello::parse(bytes)->address, some_address(size));
+  }
+  bytes[7] = std::byte{transport::io::AddressBlob::kMax + 1};
+  EXPECT_FALSE(Hello::parse(bytes)) << "more bytes than there is room for";
+  bytes[7] = std::byte{19};
+  EXPECT_FALSE(Hello::parse(bytes)) << "bytes behind the address";
+  std::array<std::byte, Welcome::kSize> answer;
+  Welcome{some_address(), Verdict::kFine, {}}.serialize_to(answer);
+  ASSERT_TRUE(Welcome::parse(answer));
+  answer[7] = std::byte{19};
+  EXPECT_FALSE(Welcome::parse(answer)) << "bytes behind the address";
+  answer[6] = answer[7] = std::byte{0xff};
+  EXPECT_FALSE(Welcome::parse(answer)) << "more bytes than there is room for";
 }
 
 TEST(MltHandshake, ADifferenceNamesTheSettingAndBothValues) {
@@ -153,10 +161,10 @@ TEST(MltHandshake, ADifferenceNamesTheSettingAndBothValues) {
   EXPECT_THAT(*difference(here, there), AllOf(HasSubstr("max_tolerance_ppm"), HasSubstr("is 10000 here and 0 at")));
   Options options;
   options.max_tolerance_ppm = 1;
-  EXPECT_EQ(SharedSettings::of(options, 5, Datapath::kUdp).max_tolerance_ppm, 5u) << "the channel's";
+  EXPECT_EQ(SharedSettings::of(options, 5, "udp").max_tolerance_ppm, 5u) << "the channel's";
   there = here;
-  there.segment = 904;  // follows from the datapath, which is what to name
-  there.datapath = Datapath::kVerbsUd;
+  there.segment = 904;  // follows from the kind of packets, which is what to name
+  there.io = "verbs_ud";
   EXPECT_THAT(*difference(here, there),
               AllOf(HasSubstr("io is udp here and verbs_ud at the peer"), HasSubstr("CLUSTAR_IO")));
 }

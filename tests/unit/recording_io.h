@@ -26,6 +26,10 @@ class RecordingIo final : public PacketIo {
   };
 
   const Capabilities& capabilities() const override { return can; }
+  const LinkProfile& link() const override { return line; }
+  AddressBlob local_address() const override { return {}; }
+  Result<PeerId> add_peer(const AddressBlob&, const net::Endpoint&) override { return 1; }
+  Result<void> remove_peer(PeerId) override { return {}; }
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override {
     if (!registers) return fail(ErrorCode::kUnavailable, "this test registers nothing");
     return std::make_unique<Mr>(memory);
@@ -66,6 +70,7 @@ class RecordingIo final : public PacketIo {
   void cancel(Landing) override {}
   void wait(Duration timeout) override { waited.push_back(timeout); }
 
+  LinkProfile line = LinkProfile::usual(LinkKind::kKernel);
   Capabilities can{.max_packet = 256, .header_bytes = 96, .paths = 8};
   std::size_t room = ~std::size_t{0};
   std::size_t calls = 0;

@@ -15,6 +15,7 @@
 #include "transport/base/config_ib.h"
 #include "transport/base/config_keys.h"
 #include "transport/base/config_nccl.h"
+#include "transport/base/packet_ios.h"
 
 extern char** environ;
 
@@ -119,6 +120,7 @@ std::vector<Key> all_keys() {
       {"require", "one or more of tcp | mlt | verbs | ofi, joined by |", set_require,
        [](const Config& config) { return fmt::format("{}", fmt::join(config.require, "|")); }},
       text_key("socket_ifname", &Config::socket_ifname, "NCCL's syntax: prefix,prefix | =name,name | ^prefix"),
+      text_key("control_ifname", &Config::control_ifname, "NCCL's syntax: prefix,prefix | =name,name | ^prefix"),
       choice_key("socket_family", &Config::socket_family, {"any", "ipv4", "ipv6"}),
       {"tcp_sockets", "a number from 1 to 16",
        [](Config& config, const std::string& text) {
@@ -329,7 +331,14 @@ Result<void> Config::check() const {
                     "unset CLUSTAR_IO",
                     io, transport));
   }
-  if (io != "udp" && ib_disable) {
+  if (!control_ifname.empty() && !only_mlt()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("control_ifname is of mlt's connections, and the transport is {}; set "
+                            "CLUSTAR_TRANSPORT=mlt or unset CLUSTAR_CONTROL_IFNAME",
+                            transport));
+  }
+  const PacketIoKind* kind = packet_io_kind(io);
+  if (kind != nullptr && kind->rdma && ib_disable) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("io={} needs RDMA NICs, and {} forbids them; set CLUSTAR_IB_DISABLE=0 or unset CLUSTAR_IO",
                             io, disabled_by()));

@@ -25,6 +25,9 @@ struct Config {
   std::vector<std::string> require;
   // NCCL's interface syntax; taken from NCCL_SOCKET_IFNAME when CLUSTAR_SOCKET_IFNAME is not set.
   std::string socket_ifname;
+  // Interfaces of mlt's control connections, in the same syntax, where these run over another network than its packets;
+  // peers may then name the hosts that packets go to. Empty = the same network, and no peer names another host.
+  std::string control_ifname;
   // any | ipv4 | ipv6; taken from NCCL_SOCKET_FAMILY (AF_INET, AF_INET6) when unset.
   std::string socket_family = "any";
   // Data sockets per connection, 1 .. 16.

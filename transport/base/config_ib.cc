@@ -1,10 +1,14 @@
 #include "transport/base/config_ib.h"
 
+#include "transport/base/packet_ios.h"
+
 namespace clustar::config_keys {
 namespace {
 
 Key io_key() {
-  Key key = choice_key("io", &Config::io, {"udp", "verbs_ud", "verbs_uc"});
+  std::vector<std::string> names;
+  for (const PacketIoKind& kind : kPacketIos) names.emplace_back(kind.name);
+  Key key = choice_key("io", &Config::io, names);
   key.allowed += " (dpdk is not there yet)";
   return key;
 }

@@ -1,9 +1,9 @@
 // Waist 2: unreliable, unordered packets in bursts. A backend moves bytes and says what it knows about each packet; it
 // keeps no connection, retransmits nothing and knows no protocol.
 //
-// Thread rule: one thread at a time calls send, receive, release, expect, cancel, wait and the writer; reg_mr, ~Mr and
-// settle may run beside them. Lifetime rule: a PacketIo outlives its Mrs and is destroyed after all received packets
-// were released.
+// Thread rule: one thread at a time calls all of it, the writer too; but reg_mr, ~Mr and settle may run beside the
+// others, and what local_address(), link(), reach() and ready_fds() return is the same for ever, for any thread.
+// Lifetime rule: a PacketIo outlives its Mrs and is destroyed after all received packets were released.
 #pragma once
 
 #include <array>
@@ -11,10 +11,15 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "gdr/memory.h"
 #include "transport/base/result.h"
 #include "transport/base/time.h"
+#include "transport/io/address_blob.h"
+#include "transport/io/link_profile.h"
+#include "transport/io/reach.h"
+#include "transport/net/endpoint.h"
 
 namespace clustar::transport::io {
 
@@ -104,7 +109,6 @@ struct Capabilities {
   bool rewrites_until_cancel = false;  // and may do so again after the packet was returned: see expect()
   bool copies = true;                  // payload memory is free again when send() returns
   std::uint32_t in_flight = 0;         // if not: so many packets, the latest that send() took, may still be read later
-  std::uint64_t line_rate_bps = 0;     // 0 = unknown
 };
 
 // A hint that was accepted by expect().
@@ -136,7 +140,25 @@ class MemoryWriter {
 class PacketIo {
  public:
   virtual ~PacketIo() = default;
-  virtual const Capabilities& capabilities() const = 0;
+  virtual const Capabilities& capabilities() const = 0;  // max_packet may become smaller
+  virtual const LinkProfile& link() const = 0;
+  virtual const Reach& reach() const {
+    static const Reach host_memory;
+    return host_memory;
+  }
+
+  // What a peer's add_peer() needs to know of this end.
+  virtual AddressBlob local_address() const = 0;
+  // `address`: what the peer's local_address() is said to be: bytes from the network. `control`: the far end of its
+  // control connection, whose host packets go to, unless CLUSTAR_CONTROL_IFNAME allows others: control_network.h. Error
+  // kRemote: damaged, or another host; others: a peer already, or one that this end cannot reach.
+  virtual Result<PeerId> add_peer(const AddressBlob& address, const net::Endpoint& control) = 0;
+  // What waits from it is dropped, and what was received stays valid until released. Error kInvalidArgument: no peer.
+  virtual Result<void> remove_peer(PeerId peer) = 0;
+  // After max_packet became smaller: packets of the former length pass from now on. False: they pass already, or never
+  // will.
+  virtual bool allow_fragments() { return false; }
+
   virtual Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) = 0;
 
   // Takes packets from the front, returns how many; the caller keeps the rest and offers them first next time. That is
@@ -170,9 +192,17 @@ class PacketIo {
   // As long as this lives. Null: there is none, and received payload can only be placed in host memory.
   virtual MemoryWriter* writer() { return nullptr; }
 
+  // For a thread that sleeps without holding the device: one of them is readable when something can be received. None:
+  // it must look now and then, every link().blind_sleep().
+  virtual std::span<const int> ready_fds() const { return {}; }
+  // To be called before a thread sleeps on them: how long it may at most, because of what they do not tell of. 0: there
+  // is something already.
+  virtual Duration before_sleep() { return Duration::max(); }
   // Returns when something can be received; after a send() that took less than it was offered, also when more can be
   // sent; at the latest after `timeout`.
   virtual void wait(Duration timeout) = 0;
+
+  virtual std::string describe() const { return {}; }  // what it did, one line for people; empty: nothing to tell
 };
 
 }  // namespace clustar::transport::io

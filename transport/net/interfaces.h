@@ -37,6 +37,11 @@ class InterfaceFilter {
 };
 
 enum class Family : std::uint8_t { kAny, kIpv4, kIpv6 };
+// Of CLUSTAR_SOCKET_FAMILY: any | ipv4 | ipv6.
+inline Family family_of(std::string_view name) {
+  if (name == "ipv4") return Family::kIpv4;
+  return name == "ipv6" ? Family::kIpv6 : Family::kAny;
+}
 
 // Interfaces that are up and have a usable address (link-local IPv6 is not). Without a filter, as NCCL does: IP over
 // InfiniBand (ib*), else all but loopback and docker, else docker, else loopback. `sysfs` is /sys, or a fixture of it.

@@ -5,19 +5,55 @@
 #include <string>
 #include <utility>
 
+#include "transport/base/bytes.h"
+
 namespace clustar::transport::sim {
 
 SimPacketIo::SimPacketIo(Network& network, HostId host, const SimPacketIoOptions& options)
-    : network_(network), host_(network.host(host)), options_(options) {
+    : network_(network),
+      host_(network.host(host)),
+      options_(options),
+      link_(io::LinkProfile::usual(io::LinkKind::kSimulated, host_.nic().options().rate_bps)),
+      removed_(network.hosts()) {
   capabilities_.max_packet = options.max_packet;
   capabilities_.header_bytes = std::min(io::Header::kMax, options.max_packet);
   capabilities_.paths = std::max<std::uint8_t>(options.paths, 1);
   capabilities_.marks = true;
-  capabilities_.line_rate_bps = host_.nic().options().rate_bps;
   host_.attach(this);
 }
 
 SimPacketIo::~SimPacketIo() { host_.attach(nullptr); }
+
+io::AddressBlob SimPacketIo::local_address() const {
+  std::array<std::byte, 4> bytes;
+  WireWriter(std::span(bytes)).store<0>(host_.id());
+  return io::AddressBlob::of(bytes).value();
+}
+
+Result<io::PeerId> SimPacketIo::add_peer(const io::AddressBlob& address, const net::Endpoint&) {
+  const auto bytes = address.bytes();
+  const bool whole = bytes.size() == 4;
+  const io::PeerId peer = whole ? WireReader(bytes.first<4>()).load<std::uint32_t, 0>() : 0;
+  if (!whole || peer >= removed_.size()) {
+    return fail(ErrorCode::kRemote, "the simulated peer's address is damaged, or there is no such host");
+  }
+  removed_[peer] = false;
+  return peer;
+}
+
+Result<void> SimPacketIo::remove_peer(io::PeerId peer) {
+  if (!is_peer(peer)) return fail(ErrorCode::kInvalidArgument, "there is no peer " + std::to_string(peer));
+  removed_[peer] = true;
+  for (std::size_t left = waiting_.size(); left > 0; --left) {
+    const PacketId id = waiting_.pop_front();
+    if (received_[id].packet.source == peer) {
+      received_.give_back(id);
+    } else {
+      waiting_.push_back(id);
+    }
+  }
+  return {};
+}
 
 Result<std::unique_ptr<io::Mr>> SimPacketIo::reg_mr(const gdr::MemoryRef& memory) {
   if (memory.kind != gdr::MemoryKind::kHost) {
@@ -38,7 +74,7 @@ std::string SimPacketIo::check(const io::TxPacket& packet) const {
     return "a packet of " + std::to_string(header) + " + " + std::to_string(slice.length) +
            " bytes was offered; the limit is " + std::to_string(options_.max_packet);
   }
-  if (packet.peer >= network_.hosts()) {
+  if (!is_peer(packet.peer)) {
     return "there is no peer " + std::to_string(packet.peer) + "; peers are below " + std::to_string(network_.hosts());
   }
   if (packet.path >= capabilities_.paths) {
@@ -84,6 +120,7 @@ Result<std::size_t> SimPacketIo::send(std::span<const io::TxPacket> packets) {
 }
 
 void SimPacketIo::on_packet(SimPacket& packet, TimePoint now) {
+  if (!is_peer(packet.source)) return;  // a stranger's
   if (received_.in_use() >= options_.receive_queue_packets) {
     host_.counters().drops.count(DropCause::kReceiveQueue);
     return;

@@ -18,14 +18,19 @@ struct SimPacketIoOptions {
   std::uint32_t receive_queue_packets = 1024;  // received and not released; beyond it packets are lost
 };
 
-// A PeerId is a HostId. Takes the host's endpoint; the network outlives this. wait() lets the simulation run, all hosts
-// of it, so it must not be called from inside of an event, where it returns at once.
+// A PeerId is a HostId, and all hosts are peers from the beginning. Takes the host's endpoint; the network outlives
+// this. wait() lets the simulation run, all hosts of it, so it must not be called from inside of an event, where it
+// returns at once.
 class SimPacketIo final : public io::PacketIo, private Endpoint {
  public:
   SimPacketIo(Network& network, HostId host, const SimPacketIoOptions& options = {});
   ~SimPacketIo() override;
 
   const io::Capabilities& capabilities() const override { return capabilities_; }
+  const io::LinkProfile& link() const override { return link_; }
+  io::AddressBlob local_address() const override;  // the host's number
+  Result<io::PeerId> add_peer(const io::AddressBlob& address, const net::Endpoint& control) override;
+  Result<void> remove_peer(io::PeerId peer) override;
   Result<std::unique_ptr<io::Mr>> reg_mr(const gdr::MemoryRef& memory) override;
   Result<std::size_t> send(std::span<const io::TxPacket> packets) override;
   Result<std::size_t> receive(std::span<io::RxPacket> packets) override;
@@ -41,6 +46,7 @@ class SimPacketIo final : public io::PacketIo, private Endpoint {
   void on_packet(SimPacket& packet, TimePoint now) override;
   TimePoint on_wake(TimePoint) override { return kNever; }
   void on_room(TimePoint) override { room_ = true; }
+  bool is_peer(io::PeerId peer) const { return peer < removed_.size() && !removed_[peer]; }
   // Empty if the packet may be sent.
   std::string check(const io::TxPacket& packet) const;
 
@@ -48,6 +54,8 @@ class SimPacketIo final : public io::PacketIo, private Endpoint {
   Host& host_;
   SimPacketIoOptions options_;
   io::Capabilities capabilities_;
+  io::LinkProfile link_;
+  std::vector<bool> removed_;  // by peer
   PacketPool received_;
   Ring<PacketId> waiting_;  // of received_
   SimPacket scratch_;       // keeps its payload's capacity

@@ -4,13 +4,13 @@
 
 #include <dlfcn.h>
 
-#include <exception>
+#include <memory>
 #include <string>
+#include <string_view>
 
-#include "mlt/driver/module_device.h"
-#include "mlt/driver/verbs_device.h"
-#include "mlt/driver/verbs_uc_device.h"
+#include "transport/io/contained_backend.h"
 #include "transport/io/verbs/dmabuf_probe.h"
+#include "transport/io/verbs/verbs_backend.h"
 #include "transport/verbs/ports.h"
 #include "transport/verbs/settings.h"
 #include "transport/verbs/verbs_transport.h"
@@ -24,67 +24,41 @@ __attribute__((constructor)) void keep_libibverbs() {
   static_cast<void>(dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE));
 }
 
-// No exception leaves the module: it has a C++ runtime of its own.
-template <class Call>
-auto contained(Call&& call) -> decltype(call()) {
-  try {
-    return call();
-  } catch (const std::exception& error) {
-    return fail(ErrorCode::kInternal, std::string("libclustar-verbs.so: ") + error.what());
-  } catch (...) {
-    return fail(ErrorCode::kInternal, "libclustar-verbs.so: an exception without a name");
-  }
-}
+constexpr const char* kModule = "libclustar-verbs.so";
 
 Result<std::unique_ptr<Transport>> create(const TransportContext& context) {
-  return contained([&] { return VerbsTransport::create(context); });
+  return io::contained(kModule, [&] { return VerbsTransport::create(context); });
 }
 
-Result<void> check_devices(const Config& config) {
-  return contained([&]() -> Result<void> {
-    const Settings settings(config);
-    if (const auto ports = usable_ports(settings); !ports) return tl::unexpected(ports.error());
-    // MLT takes ports by the addresses of interfaces, so one of these has to be a port's.
-    const auto interfaces = net::find_interfaces(settings.interface_filter, settings.family);
-    if (!interfaces) return tl::unexpected(interfaces.error());
-    Result<void> checked;
-    for (const net::Interface& interface : *interfaces) {
-      const auto port = mlt::driver::rdma_port_of(config, interface, interface.addresses.front());
-      if (port) return {};
-      if (checked) checked = tl::unexpected(port.error());
+Result<std::unique_ptr<io::PacketBackend>> open_backend(std::string_view io, const Config& config, const Log& log) {
+  using io::verbs::VerbsBackend;
+  return io::contained(kModule, [&]() -> Result<std::unique_ptr<io::PacketBackend>> {
+    if (io != "verbs_ud" && io != "verbs_uc") {
+      return fail(ErrorCode::kUnavailable, std::string(kModule) + " carries packets as verbs_ud and verbs_uc only");
     }
-    return checked;
+    // Why no NIC can be used at all says more than why no interface is one's.
+    if (const auto ports = usable_ports(Settings(config)); !ports) return tl::unexpected(ports.error());
+    const auto kind = io == "verbs_ud" ? VerbsBackend::Kind::kUd : VerbsBackend::Kind::kUc;
+    auto made = VerbsBackend::create(kind, config, log);
+    if (!made) return made;
+    return std::make_unique<io::ContainedBackend>(kModule, std::move(*made));
   });
 }
 
-Result<mlt::driver::Device> open_ud(const Config& config, const net::Interface& interface, const net::Address& local) {
-  return contained([&] { return mlt::driver::open_verbs_ud_device(config, interface, local); });
-}
-
-Result<mlt::driver::Device> open_uc(const Config& config, const net::Interface& interface, const net::Address& local) {
-  return contained([&] { return mlt::driver::open_verbs_uc_device(config, interface, local); });
-}
-
-Result<mlt::driver::Reach> find_reach(const Config& config, const net::Interface& interface,
-                                      const net::Address& local) {
-  return contained(
-      [&]() -> Result<mlt::driver::Reach> { return mlt::driver::find_verbs_reach(config, interface, local); });
-}
-
 Result<io::verbs::DmaBufProbe> probe_dma_buf(const std::string& device) {
-  return contained([&] { return io::verbs::probe_dma_buf(device); });
+  return io::contained(kModule, [&] { return io::verbs::probe_dma_buf(device); });
 }
 
 ModuleEntry::Function find(const char* name) {
+  // A function of another shape does not compile.
+  constexpr io::OpenPacketBackend kOpens = open_backend;
+  constexpr io::verbs::ProbeDmaBuf kProbes = probe_dma_buf;
   const struct {
     std::string name;
     ModuleEntry::Function function;
   } offers[] = {
-      {mlt::driver::kCheckDevices, reinterpret_cast<ModuleEntry::Function>(check_devices)},
-      {mlt::driver::kFindReach, reinterpret_cast<ModuleEntry::Function>(find_reach)},
-      {mlt::driver::module_device_name("verbs_ud"), reinterpret_cast<ModuleEntry::Function>(open_ud)},
-      {mlt::driver::module_device_name("verbs_uc"), reinterpret_cast<ModuleEntry::Function>(open_uc)},
-      {io::verbs::kProbeDmaBuf, reinterpret_cast<ModuleEntry::Function>(probe_dma_buf)},
+      {io::kOpenPacketBackend, reinterpret_cast<ModuleEntry::Function>(kOpens)},
+      {io::verbs::kProbeDmaBuf, reinterpret_cast<ModuleEntry::Function>(kProbes)},
   };
   for (const auto& offer : offers) {
     if (offer.name == name) return offer.function;

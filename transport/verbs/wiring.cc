@@ -33,7 +33,7 @@ Wiring::~Wiring() {
 Contact Wiring::contact() const {
   Contact contact;
   contact.address = memory_.memory.regions().address(0);
-  contact.keys = memory_.memory.regions().rkeys();
+  contact.keys = rkeys_of(memory_.memory.regions());
   contact.eager_bytes = side_ == Side::kReceiver ? nic_.eager_bytes() : 0;
   lines_.describe(&contact);
   return contact;

@@ -1,7 +1,10 @@
 #include "transport/io/decorators/faulty_io.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 namespace clustar::transport::io {
@@ -9,6 +12,7 @@ namespace clustar::transport::io {
 FaultyIo::FaultyIo(std::unique_ptr<PacketIo> inner, const FaultSpec& spec, const FaultyIoOptions& options)
     : ForwardingIo(std::move(inner)),
       spec_(spec),
+      name_(options.name.empty() ? spec.to_string() : options.name),
       clock_(options.clock != nullptr ? options.clock : &system_clock_),
       out_(spec, 0),
       in_(spec, 1) {}
@@ -88,6 +92,21 @@ Result<std::size_t> FaultyIo::step(std::span<const TxPacket> packets, TimePoint 
   return hold(packets[0], fate, now);
 }
 
+Result<PeerId> FaultyIo::add_peer(const AddressBlob& address, const net::Endpoint& control) {
+  auto added = ForwardingIo::add_peer(address, control);
+  if (added) std::erase(removed_, *added);
+  return added;
+}
+
+Result<void> FaultyIo::remove_peer(PeerId peer) {
+  constexpr std::size_t kMost = 1024;
+  auto removed = ForwardingIo::remove_peer(peer);
+  if (!removed) return removed;
+  if (removed_.size() == kMost) removed_.erase(removed_.begin());
+  removed_.push_back(peer);
+  return removed;
+}
+
 Result<std::size_t> FaultyIo::send_untouched(std::span<const TxPacket> packets) {
   auto taken = send_inner(packets);
   if (!taken) return taken;
@@ -101,6 +120,7 @@ bool FaultyIo::can_be_sent(const TxPacket& packet) const {
   const std::size_t header = packet.header.bytes().size();
   const MemorySlice& payload = packet.payload;
   if (header == 0 || header > can.header_bytes || header > can.max_packet) return false;
+  if (std::ranges::find(removed_, packet.peer) != removed_.end()) return false;
   if (payload.length > can.max_packet - header || packet.path >= can.paths || packet.traffic_class > 7) return false;
   if (payload.mr == nullptr) return payload.length == 0;
   const std::size_t size = payload.mr->memory().length;
@@ -284,6 +304,23 @@ void FaultyIo::wait(Duration timeout) {
   inner().wait(timeout);
   if (wait_frees) cool_down(handed);
   static_cast<void>(flush(now()));
+}
+
+std::string FaultyIo::describe() const {
+  std::string text = ForwardingIo::describe();
+  if (!text.empty()) text += "; ";
+  text += fmt::format("faults injected on purpose ({}): {} of {} packets lost", name_,
+                      counters_.lost + counters_.burst_lost, counters_.taken);
+  const auto add = [&text](std::uint64_t value, std::string_view what) {
+    if (value > 0) text += fmt::format(", {} {}", value, what);
+  };
+  add(counters_.reordered, "reordered");
+  add(counters_.duplicated, "duplicated");
+  add(counters_.corrupted, "corrupted");
+  add(counters_.delayed, "delayed");
+  add(counters_.received_lost, "lost on the way in");
+  add(counters_.not_copied, "from GPU memory left as they were, but for losses");
+  return text;
 }
 
 }  // namespace clustar::transport::io

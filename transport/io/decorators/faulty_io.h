@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "transport/base/ring.h"
@@ -21,6 +23,7 @@ struct FaultyIoOptions {
   // when it is full, send() takes no more. At least 2. A delay of D at B bytes a second needs D * B / packet of them.
   std::size_t held_packets = 1024;
   const Clock* clock = nullptr;  // outlives the FaultyIo; null: the machine's
+  std::string name{};            // the faults in describe(); empty: FaultSpec::to_string()
 };
 
 // Packets. A packet counts under every fault that it met.
@@ -45,11 +48,18 @@ class FaultyIo final : public ForwardingIo {
   static Result<std::unique_ptr<FaultyIo>> create(std::unique_ptr<PacketIo> inner, const FaultSpec& spec,
                                                   const FaultyIoOptions& options = {});
 
+  Result<PeerId> add_peer(const AddressBlob& address, const net::Endpoint& control) override;
+  Result<void> remove_peer(PeerId peer) override;
   // What a packet meets is drawn when it is first offered, so refused ones must be offered again before others.
   Result<std::size_t> send(std::span<const TxPacket> packets) override;
   Result<std::size_t> receive(std::span<RxPacket> packets) override;
+  // A packet that is held back leaves inside of a later call, and no descriptor becomes readable for it.
+  std::span<const int> ready_fds() const override {
+    return spec_.copies() ? std::span<const int>() : ForwardingIo::ready_fds();
+  }
   // May return early, when a held packet has left.
   void wait(Duration timeout) override;
+  std::string describe() const override;  // the inner's, and what was done
 
   const FaultSpec& spec() const { return spec_; }
   const FaultCounters& counters() const { return counters_; }
@@ -90,6 +100,8 @@ class FaultyIo final : public ForwardingIo {
   std::size_t lose_received(std::span<RxPacket> packets);
 
   FaultSpec spec_;
+  std::string name_;
+  std::vector<PeerId> removed_;  // the latest ones: packets for them are not held, but refused by the backend
   SystemClock system_clock_;
   const Clock* clock_;
   FaultDice out_;

@@ -13,6 +13,14 @@ class ForwardingIo : public PacketIo {
   explicit ForwardingIo(std::unique_ptr<PacketIo> inner) : inner_(std::move(inner)) {}
 
   const Capabilities& capabilities() const override { return inner_->capabilities(); }
+  const LinkProfile& link() const override { return inner_->link(); }
+  const Reach& reach() const override { return inner_->reach(); }
+  AddressBlob local_address() const override { return inner_->local_address(); }
+  Result<PeerId> add_peer(const AddressBlob& address, const net::Endpoint& control) override {
+    return inner_->add_peer(address, control);
+  }
+  Result<void> remove_peer(PeerId peer) override { return inner_->remove_peer(peer); }
+  bool allow_fragments() override { return inner_->allow_fragments(); }
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override { return inner_->reg_mr(memory); }
   Result<std::size_t> send(std::span<const TxPacket> packets) override { return inner_->send(packets); }
   Result<std::size_t> receive(std::span<RxPacket> packets) override { return inner_->receive(packets); }
@@ -24,7 +32,10 @@ class ForwardingIo : public PacketIo {
   std::uint64_t unsent_bytes() const override { return inner_->unsent_bytes(); }
   void settle() override { inner_->settle(); }
   MemoryWriter* writer() override { return inner_->writer(); }
+  std::span<const int> ready_fds() const override { return inner_->ready_fds(); }
+  Duration before_sleep() override { return inner_->before_sleep(); }
   void wait(Duration timeout) override { inner_->wait(timeout); }
+  std::string describe() const override { return inner_->describe(); }
 
   PacketIo& inner() { return *inner_; }
 

@@ -4,6 +4,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <functional>
@@ -55,6 +56,50 @@ std::string IpAddress::to_string() const {
   char text[INET6_ADDRSTRLEN] = "?";
   inet_ntop(ipv6 ? AF_INET6 : AF_INET, bytes.data(), text, sizeof text);
   return text;
+}
+
+IpAddress ip_of(const net::Endpoint& endpoint) {
+  IpAddress ip;
+  ip.ipv6 = endpoint.ipv6;
+  std::transform(endpoint.address.begin(), endpoint.address.begin() + (ip.ipv6 ? 16 : 4), ip.bytes.begin(),
+                 [](std::byte byte) { return std::to_integer<std::uint8_t>(byte); });
+  return ip;
+}
+
+net::Endpoint endpoint_of(const IpAddress& ip) {
+  net::Endpoint endpoint;
+  endpoint.ipv6 = ip.ipv6;
+  std::ranges::transform(ip.bytes, endpoint.address.begin(), [](std::uint8_t byte) { return std::byte{byte}; });
+  return endpoint;
+}
+
+Result<UdpBlob> UdpBlob::parse(const AddressBlob& blob) {
+  const auto bytes = blob.bytes();
+  const auto at = [&](std::size_t i) { return std::to_integer<std::uint8_t>(bytes[i]); };
+  const std::uint8_t family = bytes.size() < 2 ? 255 : at(0);
+  const std::size_t count = bytes.size() < 2 ? 0 : at(1);
+  const std::size_t host = family == 6 ? 16 : family;
+  if ((family != 0 && family != 4 && family != 6) || count == 0 || bytes.size() != 2 + 2 * count + host) {
+    return fail(ErrorCode::kRemote, "udp: the peer's address is damaged: " + std::to_string(bytes.size()) + " bytes");
+  }
+  UdpBlob parsed;
+  for (std::size_t i = 0; i < count; ++i) {
+    parsed.ports.push_back(static_cast<std::uint16_t>(at(2 + 2 * i) << 8 | at(3 + 2 * i)));
+  }
+  if (family == 0) return parsed;
+  parsed.ip.emplace().ipv6 = family == 6;
+  for (std::size_t i = 0; i < host; ++i) parsed.ip->bytes[i] = at(2 + 2 * count + i);
+  return parsed;
+}
+
+AddressBlob UdpBlob::serialize() const {
+  std::vector<std::byte> bytes{ip ? std::byte(ip->ipv6 ? 6 : 4) : std::byte{0}, static_cast<std::byte>(ports.size())};
+  for (const std::uint16_t port : ports) {
+    bytes.push_back(static_cast<std::byte>(port >> 8));
+    bytes.push_back(static_cast<std::byte>(port));
+  }
+  for (std::size_t i = 0; ip && i < (ip->ipv6 ? 16u : 4u); ++i) bytes.push_back(std::byte{ip->bytes[i]});
+  return AddressBlob::of(bytes).value();
 }
 
 SocketAddress::SocketAddress(const IpAddress& ip, std::uint16_t port) {

@@ -6,10 +6,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "transport/base/result.h"
+#include "transport/io/address_blob.h"
+#include "transport/net/endpoint.h"
 
 namespace clustar::transport::io::udp {
 
@@ -28,6 +32,20 @@ struct UdpAddress {
   IpAddress ip;
   std::vector<std::uint16_t> ports;
   bool operator==(const UdpAddress&) const = default;
+};
+
+IpAddress ip_of(const net::Endpoint& endpoint);
+net::Endpoint endpoint_of(const IpAddress& ip);
+
+// How an end is told to peers:
+// | 0, or family 4 or 6 | count | ports (2 each) | address, unless the family is 0: 4 or 16 |
+struct UdpBlob {
+  std::optional<IpAddress> ip{};  // nothing: the host of the control connection
+  std::vector<std::uint16_t> ports{};
+
+  // Error kRemote: damaged.
+  static Result<UdpBlob> parse(const AddressBlob& blob);
+  AddressBlob serialize() const;  // of at most 32 ports
 };
 
 // What system calls take.

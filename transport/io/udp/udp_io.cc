@@ -60,7 +60,7 @@ bool of_the_network(int error) {
 }  // namespace
 
 UdpIo::UdpIo(const UdpOptions& options, const IpAddress& local)
-    : tx_(options.send_batch, most_udp_payload(local.ipv6)), rx_(options.receive_batch) {
+    : apart_(options.apart), tx_(options.send_batch, most_udp_payload(local.ipv6)), rx_(options.receive_batch) {
   local_.ip = local;
   capabilities_.paths = options.paths;
   capabilities_.marks = true;
@@ -93,6 +93,7 @@ Result<void> UdpIo::open_sockets(const UdpOptions& options) {
     gso_ = gso_ && socket->gso;
     gro_ = gro_ && socket->gro;
     local_.ports.push_back(socket->port);
+    fds_.push_back(socket->file.fd());
     paths_.push_back({std::move(*socket)});
   }
   receive_buffer_bytes_ = receive_buffer_of(paths_[0].socket.file);
@@ -100,7 +101,7 @@ Result<void> UdpIo::open_sockets(const UdpOptions& options) {
 }
 
 void UdpIo::set_limits(const UdpOptions& options, const Link& link) {
-  capabilities_.line_rate_bps = link.rate_bps;
+  link_ = LinkProfile::usual(LinkKind::kKernel, options.line_rate_bps.value_or(link.rate_bps));
   capabilities_.max_packet = most_udp_payload(local_.ip.ipv6) - kFrameBytes;
   if (options.max_packet > 0) capabilities_.max_packet = std::min(capabilities_.max_packet, options.max_packet);
   lower_mtu(link.mtu);
@@ -116,53 +117,6 @@ bool UdpIo::lower_mtu(std::size_t mtu) {
   capabilities_.header_bytes = std::min(Header::kMax, most);
   ++counters_.mtu_changes;
   return true;
-}
-
-// Never below what every path carries: that would be a wrong answer, not a route.
-bool UdpIo::lower_to_route(const SocketAddress& peer) {
-  const std::size_t mtu = route_mtu(local_.ip, peer);
-  return mtu >= least_mtu(local_.ip.ipv6) && lower_mtu(mtu);
-}
-
-bool UdpIo::allow_fragments() {
-  if (fragments_ || capabilities_.max_packet >= once_) return false;
-  for (const Path& path : paths_) {
-    if (!udp::allow_fragments(path.socket.file, local_.ip.ipv6)) return false;
-  }
-  return fragments_ = true;
-}
-
-std::vector<int> UdpIo::readable_fds() const {
-  std::vector<int> fds;
-  for (const Path& path : paths_) fds.push_back(path.socket.file.fd());
-  return fds;
-}
-
-Result<PeerId> UdpIo::add_peer(const UdpAddress& address) {
-  const std::string name = address.ip.to_string();
-  if (address.ip.ipv6 != local_.ip.ipv6 || address.ip.is_any()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "udp: " + name + " cannot be a peer of " + local_.ip.to_string() + ": one address family, no wildcard");
-  }
-  if (address.ports.size() != paths_.size()) {
-    return fail(ErrorCode::kInvalidUsage, "udp: peer " + name + " has " + std::to_string(address.ports.size()) +
-                                              " paths, this end " + std::to_string(paths_.size()) +
-                                              ": both must be configured with the same number");
-  }
-  if (std::ranges::find(address.ports, 0) != address.ports.end()) {
-    return fail(ErrorCode::kInvalidArgument, "udp: peer " + name + " has a path with port 0");
-  }
-  auto peer = peers_.add(address);
-  if (!peer) return peer;
-  lower_to_route(SocketAddress(address.ip, address.ports[0]));
-  return peer;
-}
-
-Result<void> UdpIo::remove_peer(PeerId peer) {
-  if (!peers_.remove(peer)) {
-    return fail(ErrorCode::kInvalidArgument, "udp: there is no peer " + std::to_string(peer));
-  }
-  return {};
 }
 
 Result<std::unique_ptr<Mr>> UdpIo::reg_mr(const gdr::MemoryRef& memory) {

@@ -1,7 +1,7 @@
 // io::PacketIo over kernel UDP. One local socket per path, shared by all peers: path k runs from local port k to the
 // peer's port k, so that both ports spread the paths over equal-cost routes.
 //
-// Thread rule: as PacketIo's; add_peer, remove_peer and the accessors belong to the thread that sends and receives.
+// Thread rule: as PacketIo's; the accessors belong to the thread that sends and receives.
 #pragma once
 
 #include <array>
@@ -37,6 +37,9 @@ struct UdpOptions {
   std::uint32_t receive_buffers = 256;         // 1 .. 65,536; each 64 KiB with GRO, else one datagram
   bool allow_gso = true;                       // use UDP_SEGMENT where the kernel has it
   bool allow_gro = true;                       // the same for UDP_GRO
+  // Control connections run over another network than packets, so ends name their hosts: control_network.h.
+  bool apart = false;
+  std::optional<std::uint64_t> line_rate_bps{};  // nothing: as the interface says
 };
 
 // Since open. Packets are those of TxPacket and RxPacket; small neighbours share a datagram; messages are what one
@@ -78,16 +81,7 @@ class UdpIo final : public PacketIo {
   const UdpAddress& local() const { return local_; }
   // As many ports as this end has paths. May lower capabilities().max_packet to what the route to it takes.
   Result<PeerId> add_peer(const UdpAddress& address);
-  // What waits from it is dropped; what was received stays valid until released.
-  Result<void> remove_peer(PeerId peer);
   std::size_t peers() const { return peers_.size(); }
-  // Readable when something can be received: for a thread that sleeps without holding the device.
-  std::vector<int> readable_fds() const;
-
-  // For who cannot cut again what was cut for a larger MTU: packets as long as max_packet once was pass from now on, as
-  // IP fragments, of which the loss of one loses all. Those within max_packet are not affected. False: max_packet never
-  // became smaller, or they pass already.
-  bool allow_fragments();
 
   const UdpCounters& counters() const { return counters_; }
   Offloads offloads() const { return {gso_, gro_}; }
@@ -98,6 +92,12 @@ class UdpIo final : public PacketIo {
   // max_packet becomes smaller when a path's MTU does, never larger: send() then returns kInvalidArgument for a packet
   // that no longer fits, and the caller asks again.
   const Capabilities& capabilities() const override { return capabilities_; }
+  const LinkProfile& link() const override { return link_; }
+  AddressBlob local_address() const override;
+  Result<PeerId> add_peer(const AddressBlob& address, const net::Endpoint& control) override;
+  Result<void> remove_peer(PeerId peer) override;
+  // They leave as IP fragments, of which the loss of one loses all. Packets within max_packet are not affected.
+  bool allow_fragments() override;
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;  // host memory only
   Result<std::size_t> send(std::span<const TxPacket> packets) override;
   // At most one recvmmsg per path and call.
@@ -107,8 +107,10 @@ class UdpIo final : public PacketIo {
   Landing expect(PeerId, std::uint64_t, const MemorySlice&, std::size_t) override { return {}; }
   void cancel(Landing) override {}
   std::uint64_t unsent_bytes() const override;
+  std::span<const int> ready_fds() const override { return fds_; }
   // While all receive buffers are out nothing can be received: it then waits for room to send, or `timeout`.
   void wait(Duration timeout) override;
+  std::string describe() const override;
 
  private:
   struct Path {
@@ -156,10 +158,13 @@ class UdpIo final : public PacketIo {
 
   SystemClock clock_;
   UdpAddress local_;
+  const bool apart_;
   Capabilities capabilities_;
+  LinkProfile link_;
   UdpCounters counters_;
   PeerTable peers_;
   std::vector<Path> paths_;
+  std::vector<int> fds_;  // of their sockets
   std::size_t receive_buffer_bytes_ = 0;
 
   std::size_t once_ = 0;    // max_packet at open

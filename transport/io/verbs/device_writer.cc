@@ -21,12 +21,11 @@ Result<std::unique_ptr<DeviceWriter>> DeviceWriter::make(const Device& device, c
 }
 
 // A request with another domain's memory, or beyond it, would end the loop for everybody.
-const MemoryRegion* DeviceWriter::region_of(const MemorySlice& target) {
-  const auto* registered = dynamic_cast<const Registered*>(target.mr);
-  const bool ours = registered != nullptr && registered->region().get()->pd == region_.get()->pd;
-  if (ours && target.length > 0 && target.length <= kMostBytes && target.length <= target.mr->memory().length &&
-      target.offset <= target.mr->memory().length - target.length) {
-    return &registered->region();
+const Registered* DeviceWriter::registered(const MemorySlice& target) {
+  const Registered* ours = registered_in(region_.get()->pd, target.mr);
+  if (ours != nullptr && target.length > 0 && target.length <= kMostBytes &&
+      target.length <= target.mr->memory().length && target.offset <= target.mr->memory().length - target.length) {
+    return ours;
   }
   lost_ = Error{ErrorCode::kInvalidArgument,
                 fmt::format("verbs: {} bytes at offset {} are outside of their memory, or that is not registered with "
@@ -50,35 +49,35 @@ Result<bool> DeviceWriter::write(const MemorySlice& target, std::span<const std:
   const std::lock_guard lock(mutex_);
   if (const auto polled = poll(); !polled) return tl::unexpected(polled.error());
   if (loop_.room() == 0) return began(false);
-  const MemoryRegion* region = region_of(target);
-  if (region == nullptr) return tl::unexpected(*lost_);
+  const Registered* memory = registered(target);
+  if (memory == nullptr) return tl::unexpected(*lost_);
   // Operations end in order, so the slot of the one that ended kDepth ago, or earlier, is free.
   const std::size_t slot = kSlots + begun_ % kDepth * kMostBytes;
   std::memcpy(memory_.data() + slot, bytes.data(), target.length);
   counters_.written += target.length;
   return began(
-      loop_.post_write(region_.slice(slot, target.length), region->address(target.offset), region->rkey(), begun_));
+      loop_.post_write(region_.slice(slot, target.length), memory->address(target.offset), memory->rkey(), begun_));
 }
 
 Result<bool> DeviceWriter::zero(const MemorySlice& target) {
   const std::lock_guard lock(mutex_);
   if (const auto polled = poll(); !polled) return tl::unexpected(polled.error());
   if (loop_.room() == 0) return began(false);
-  const MemoryRegion* region = region_of(target);
-  if (region == nullptr) return tl::unexpected(*lost_);
+  const Registered* memory = registered(target);
+  if (memory == nullptr) return tl::unexpected(*lost_);
   counters_.zeroed += target.length;
   return began(
-      loop_.post_write(region_.slice(kZeroes, target.length), region->address(target.offset), region->rkey(), begun_));
+      loop_.post_write(region_.slice(kZeroes, target.length), memory->address(target.offset), memory->rkey(), begun_));
 }
 
 Result<bool> DeviceWriter::flush(const MemorySlice& target) {
   const std::lock_guard lock(mutex_);
   if (const auto polled = poll(); !polled) return tl::unexpected(polled.error());
   if (loop_.room() == 0) return began(false);
-  const MemoryRegion* region = region_of(target);
-  if (region == nullptr) return tl::unexpected(*lost_);
+  const Registered* memory = registered(target);
+  if (memory == nullptr) return tl::unexpected(*lost_);
   ++counters_.flushes;
-  return began(loop_.post_read(region_.slice(kLanded, 1), region->address(target.offset), region->rkey(), begun_));
+  return began(loop_.post_read(region_.slice(kLanded, 1), memory->address(target.offset), memory->rkey(), begun_));
 }
 
 Result<void> DeviceWriter::poll() {

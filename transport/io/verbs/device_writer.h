@@ -19,6 +19,8 @@
 
 namespace clustar::transport::io::verbs {
 
+class Registered;
+
 class DeviceWriter final : public MemoryWriter {
  public:
   static constexpr std::size_t kMostBytes = 16 * 1024;            // longer than any packet
@@ -57,7 +59,7 @@ class DeviceWriter final : public MemoryWriter {
   DeviceWriter(std::vector<std::byte> memory, MemoryRegion region, Loop loop)
       : memory_(std::move(memory)), region_(std::move(region)), loop_(std::move(loop)) {}
   // Null, and lost_ set: the target is not of this domain, or not within its memory.
-  const MemoryRegion* region_of(const MemorySlice& target);
+  const Registered* registered(const MemorySlice& target);
   Result<bool> began(const Result<bool>& posted);
   Result<void> poll();
 

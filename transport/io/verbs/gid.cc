@@ -72,6 +72,23 @@ bool Gid::ipv4() const {
   return std::equal(kMapped.begin(), kMapped.end(), bytes.begin());
 }
 
+Gid gid_of(const net::Endpoint& address) {
+  Gid gid;
+  const std::size_t length = address.ipv6 ? 16 : 4;
+  const std::size_t at = gid.bytes.size() - length;
+  if (!address.ipv6) gid.bytes[10] = gid.bytes[11] = 0xff;
+  for (std::size_t i = 0; i < length; ++i) gid.bytes[at + i] = std::to_integer<std::uint8_t>(address.address[i]);
+  return gid;
+}
+
+net::Endpoint endpoint_of(const Gid& gid) {
+  net::Endpoint endpoint;
+  endpoint.ipv6 = !gid.ipv4();
+  const std::size_t at = endpoint.ipv6 ? 0 : 12;
+  for (std::size_t i = at; i < gid.bytes.size(); ++i) endpoint.address[i - at] = std::byte{gid.bytes[i]};
+  return endpoint;
+}
+
 std::string Gid::to_string() const {
   char text[INET6_ADDRSTRLEN];
   const bool v4 = ipv4();

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "transport/net/endpoint.h"
+
 namespace clustar::transport::io::verbs {
 
 struct Gid {
@@ -21,6 +23,10 @@ struct Gid {
   std::string to_string() const;                                                         // "10.0.0.1" for IPv4
   bool operator==(const Gid&) const = default;
 };
+
+// RoCE v2 takes an interface's addresses as the GIDs of its port.
+Gid gid_of(const net::Endpoint& address);
+net::Endpoint endpoint_of(const Gid& gid);  // port 0
 
 enum class GidType : std::uint8_t { kInfiniBand, kRoceV1, kRoceV2 };
 const char* to_string(GidType type);

@@ -18,17 +18,9 @@
 #include "transport/io/verbs/gid.h"
 #include "transport/io/verbs/memory.h"
 #include "transport/io/verbs/path.h"
+#include "transport/io/verbs/ud_wire.h"
 
 namespace clustar::transport::io::verbs {
-
-// Where the paths of a peer are reached.
-struct UdAddress {
-  Gid gid{};
-  std::uint32_t q_key = 0;
-  std::vector<std::uint32_t> queue_pairs{};  // one per path, 24 bits
-
-  bool operator==(const UdAddress&) const = default;
-};
 
 // Of one peer: a handle per path, traffic class and ECT, since each has another TOS byte or UDP source port. Those of
 // one class and ECT are a group, which is made for all paths when it is first needed.

@@ -99,6 +99,8 @@ UdIo::UdIo(const UdOptions& options, Parts parts)
     : options_(options),
       device_(std::move(parts.device)),
       domain_(std::move(parts.domain)),
+      registrar_({&domain_}, options_.memory, options_.log),
+      registrations_(registrar_, options_.memory.pages()),
       gid_(std::move(parts.gid)),
       peers_(domain_, options.port, static_cast<int>(gid_.index), options.paths) {
   capabilities_.max_packet = mtu_bytes(parts.port.active_mtu);
@@ -106,11 +108,11 @@ UdIo::UdIo(const UdOptions& options, Parts parts)
   capabilities_.marks = true;
   capabilities_.copies = false;
   capabilities_.in_flight = options.window;
-  // What virtual interfaces say of their speed is made up.
-  if (!device_pci_path("/sys", device_.name()).empty()) {
-    capabilities_.line_rate_bps =
-        static_cast<std::uint64_t>(speed_mbps(parts.port.active_speed, parts.port.active_width)) * 1'000'000;
-  }
+  // RDMA in software is the kernel's network stack, and what virtual interfaces say of their speed is made up.
+  const bool hardware = !device_pci_path("/sys", device_.name()).empty();
+  const int mbps = hardware ? speed_mbps(parts.port.active_speed, parts.port.active_width) : 0;
+  link_ =
+      LinkProfile::usual(hardware ? LinkKind::kNic : LinkKind::kKernel, static_cast<std::uint64_t>(mbps) * 1'000'000);
 }
 
 UdIo::~UdIo() = default;
@@ -151,7 +153,10 @@ Result<std::unique_ptr<UdIo>> UdIo::open(const UdOptions& given) {
   if (!tx) return tl::unexpected(tx.error());
   io->tx_ = std::move(*tx);
   io->local_ = {io->gid_.gid, *q_key, io->tx_->numbers()};
-  if (!options.device_memory) return io;
+  io->fds_ = {io->rx_->queue().fd(), io->device_.event_fd()};
+  const DeviceMemory& memory = options.memory;
+  io->reach_ = {memory.kinds, memory.text, memory.any() && (memory.force_flush || options.force_flush)};
+  if (!memory.any()) return io;
   // Host memory goes on without one.
   auto writer = DeviceWriter::make(
       io->device_, io->domain_,
@@ -160,23 +165,10 @@ Result<std::unique_ptr<UdIo>> UdIo::open(const UdOptions& given) {
   if (writer) {
     io->writer_ = std::move(*writer);
   } else {
-    io->writer_problem_ = writer.error().message;
+    io->reach_ = {.why = "off: " + io->device_.name() +
+                         " cannot be connected to itself, as GPU memory needs: " + writer.error().message};
   }
   return io;
-}
-
-Result<PeerId> UdIo::add_peer(const UdAddress& address) {
-  if (address.gid.ipv4() != gid_.gid.ipv4()) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("verbs UD: {} cannot reach {}: one is IPv4, the other IPv6",
-                                                         gid_.gid.to_string(), address.gid.to_string()));
-  }
-  return peers_.add(address, clock_.now());
-}
-
-Result<void> UdIo::remove_peer(PeerId peer) {
-  auto removed = peers_.remove(peer, tx_->taken());
-  peers_.finished(tx_->finished());
-  return removed;
 }
 
 Result<std::unique_ptr<Mr>> UdIo::reg_mr(const gdr::MemoryRef& memory) {
@@ -190,37 +182,26 @@ Result<std::unique_ptr<Mr>> UdIo::reg_mr(const gdr::MemoryRef& memory) {
         fmt::format("verbs UD: memory to be registered is of kind {} and has no {}", gdr::to_string(memory.kind),
                     memory.kind == gdr::MemoryKind::kDmaBuf ? "descriptor" : "address that is known"));
   }
-  auto region = region_for(memory);
-  if (!region) return tl::unexpected(region.error());
-  return std::make_unique<Registered>(memory, std::move(*region), [this] {
+  if (!options_.memory.has(memory.kind)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("verbs UD: {} does not register {} memory ({})", device_.name(),
+                            gdr::to_string(memory.kind), options_.memory.text));
+  }
+  const bool emulated = memory.kind != gdr::MemoryKind::kHost && options_.memory.facts.emulated;
+  if (emulated && memory.kind == gdr::MemoryKind::kDmaBuf && ::fcntl(memory.fd, F_GETFD) < 0) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("verbs UD: emulated memory of kind dma-buf needs an open descriptor; {} is none", memory.fd));
+  }
+  int access = options_.access;
+  if (memory.kind != gdr::MemoryKind::kHost) access |= DeviceWriter::kAccess;
+  if (memory.kind == gdr::MemoryKind::kDmaBuf) access &= ~IBV_ACCESS_MW_BIND;  // which the kernel refuses
+  auto lease = registrations_.acquire(memory, static_cast<std::uint32_t>(access));
+  if (!lease) return tl::unexpected(lease.error());
+  return std::make_unique<Registered>(memory, domain_, std::move(*lease), [this] {
     tx_->settle();
     if (writer_) writer_->settle();
   });
-}
-
-Result<MemoryRegion> UdIo::region_for(const gdr::MemoryRef& memory) {
-  // NICs register no empty memory, which is allowed here: a message may have no bytes.
-  if (memory.length == 0) return MemoryRegion::make(domain_, gdr::MemoryRef::host(&nothing_, 1), 0);
-  if (memory.kind == gdr::MemoryKind::kHost || !options_.device_memory) {
-    return MemoryRegion::make(domain_, memory, options_.access);
-  }
-  int access = options_.access | DeviceWriter::kAccess;
-  if (memory.kind == gdr::MemoryKind::kDmaBuf) access &= ~IBV_ACCESS_MW_BIND;  // which the kernel refuses
-  if (!options_.emulate) return MemoryRegion::make(domain_, memory, access);
-  if (memory.address == nullptr || (memory.kind == gdr::MemoryKind::kDmaBuf && ::fcntl(memory.fd, F_GETFD) < 0)) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("verbs UD: emulated memory of kind {} needs the address where it is mapped and, as a "
-                    "dma-buf, an open descriptor; it has {} and descriptor {}",
-                    gdr::to_string(memory.kind), memory.address == nullptr ? "no address" : "an address", memory.fd));
-  }
-  return MemoryRegion::make(domain_, gdr::MemoryRef::host(memory.address, memory.length), access);
-}
-
-// A request with another domain's memory would stop its queue pair.
-bool UdIo::registered_here(const Mr& mr) const {
-  const auto* registered = dynamic_cast<const Registered*>(&mr);
-  return registered != nullptr && registered->region().get()->pd == domain_.get();
 }
 
 bool UdIo::invalid(const TxPacket& packet) const {
@@ -229,7 +210,7 @@ bool UdIo::invalid(const TxPacket& packet) const {
   const bool readable = slice.mr == nullptr ? slice.length == 0
                                             : slice.length <= slice.mr->memory().length &&
                                                   slice.offset <= slice.mr->memory().length - slice.length &&
-                                                  registered_here(*slice.mr);
+                                                  registered_in(domain_.get(), slice.mr) != nullptr;
   return !readable || header == 0 || slice.length > capabilities_.max_packet ||
          header + slice.length > capabilities_.max_packet || packet.path >= options_.paths ||
          packet.traffic_class > kMostClass || !peers_.known(packet.peer);
@@ -399,8 +380,6 @@ void UdIo::look_for_events(TimePoint now) {
   }
 }
 
-std::vector<int> UdIo::readable_fds() const { return {rx_->queue().fd(), device_.event_fd()}; }
-
 Result<Duration> UdIo::arm() {
   const Duration most = tx_->until_due();
   if (!lost_) lost_ = tx_->lost();
@@ -432,28 +411,6 @@ void UdIo::wait(Duration timeout) {
   const timespec limit{timeout.count() / 1'000'000'000, timeout.count() % 1'000'000'000};
   // An interruption is an early return, as by something to receive.
   ::ppoll(waited.data(), count, &limit, nullptr);
-}
-
-std::string UdIo::describe() const {
-  std::string text = fmt::format(
-      "verbs UD on {}: {} packets in {} posts, {} received, {} from strangers, {} malformed, {} back-pressure",
-      device_.place(options_.port).to_string(), counters_.packets_sent, counters_.post_calls,
-      counters_.packets_received, counters_.strangers, counters_.malformed, counters_.back_pressure);
-  const auto add = [&text](std::uint64_t value, const char* what) {
-    if (value > 0) text += fmt::format(", {} {}", value, what);
-  };
-  add(counters_.unresolved, "lost to peers that did not answer ARP");
-  add(counters_.slots_empty, "times all receive slots were taken");
-  add(counters_.link_lost, "lost with queue pairs that had failed");
-  add(counters_.restarts, "times such a queue pair went on");
-  add(counters_.port_errors, "times the link went down");
-  add(counters_.renewed, "times a peer's Ethernet address was asked for anew");
-  if (writer_) {
-    const DeviceWriter::Counters count = writer_->counters();
-    text += fmt::format(", {} bytes written and {} zeroed by the NIC in GPU memory{}, {} flushes", count.written,
-                        count.zeroed, options_.emulate ? " (emulated)" : "", count.flushes);
-  }
-  return text;
 }
 
 }  // namespace clustar::transport::io::verbs

@@ -1,10 +1,11 @@
 // io::PacketIo over verbs UD: a queue pair per path, shared by all peers; path k talks to the peer's queue pair k.
 // Payload is read where it lies (Capabilities::copies is false), headers are copied.
 //
-// Thread rule: as PacketIo's; add_peer, remove_peer, arm and the accessors belong to the thread that sends and
-// receives. settle() may run beside everything, as ~Mr does, which calls it.
+// Thread rule: as PacketIo's; arm and the accessors belong to the thread that sends and receives. settle() may run
+// beside everything, as ~Mr does, which calls it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,11 +14,15 @@
 #include <string>
 #include <vector>
 
+#include "gdr/registration_cache.h"
+#include "transport/base/log.h"
 #include "transport/base/system_clock.h"
 #include "transport/io/packet_io.h"
 #include "transport/io/verbs/device.h"
+#include "transport/io/verbs/device_memory.h"
 #include "transport/io/verbs/device_writer.h"
 #include "transport/io/verbs/memory.h"
+#include "transport/io/verbs/registrations.h"
 #include "transport/io/verbs/ud_cycle.h"
 #include "transport/io/verbs/ud_peers.h"
 #include "transport/io/verbs/ud_rx.h"
@@ -42,9 +47,12 @@ struct UdOptions {
   // How long it may be sent to while its link is down, until that is the device's end: as long as MLT bears a dead
   // host.
   Duration link_patience = std::chrono::seconds(30);
-  int access = 0;              // ibv_access_flags of what reg_mr registers; UD itself needs none
-  bool device_memory = false;  // writer() is there, and memory of other kinds than host registered for it
-  bool emulate = false;        // CLUSTAR_GDR_EMULATE: such memory is host memory at MemoryRef::address
+  int access = 0;  // ibv_access_flags of what reg_mr registers; UD itself needs none
+  // What the device reaches: with more than host memory there is a writer(), if the device can be connected to itself.
+  DeviceMemory memory{};
+  bool force_flush = false;  // CLUSTAR_IB_FORCE_FLUSH
+  Log log{};                 // by which ways memory was registered
+  bool apart = false;        // control connections run over another network: control_network.h
 };
 
 struct UdCounters {
@@ -81,15 +89,11 @@ class UdIo final : public PacketIo {
   // sent. Until they are there it does not leave: for 500 ms or the first failure that is back-pressure, then loss
   // (UdCounters::unresolved), and it is tried again each second. As many queue pairs as there are paths here.
   Result<PeerId> add_peer(const UdAddress& address);
-  // What waits from it is dropped; what was received stays valid until released.
-  Result<void> remove_peer(PeerId peer);
   std::size_t peers() const { return peers_.size(); }
   // Whether what is sent to it leaves. Error: why not, and it is being tried again.
   Result<bool> ready(PeerId peer) const { return peers_.ready(peer); }
 
-  // For a thread that sleeps without holding the device: one of them is readable when something can be received. arm(),
-  // before that: how long it may sleep at most; 0: something can be received now.
-  std::vector<int> readable_fds() const;
+  // Before a thread sleeps on ready_fds(): how long it may at most; 0: something can be received now.
   Result<Duration> arm();
 
   const UdCounters& counters() const { return counters_; }
@@ -97,10 +101,14 @@ class UdIo final : public PacketIo {
   const ProtectionDomain& domain() const { return domain_; }
   const GidEntry& gid() const { return gid_; }
   std::uint8_t port() const { return options_.port; }
-  std::string describe() const;  // one line, for people
 
   const Capabilities& capabilities() const override { return capabilities_; }
-  // Of any kind that the NIC can reach. The Mr is a Registered.
+  const LinkProfile& link() const override { return link_; }
+  const Reach& reach() const override { return reach_; }
+  AddressBlob local_address() const override { return local_.serialize(); }
+  Result<PeerId> add_peer(const AddressBlob& address, const net::Endpoint& control) override;
+  Result<void> remove_peer(PeerId peer) override;
+  // Of the kinds of UdOptions::memory. The Mr is a Registered.
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
   Result<std::size_t> send(std::span<const TxPacket> packets) override;
   Result<std::size_t> receive(std::span<RxPacket> packets) override;
@@ -109,9 +117,10 @@ class UdIo final : public PacketIo {
   void cancel(Landing) override {}
   void settle() override { tx_->settle(); }
   MemoryWriter* writer() override { return writer_.get(); }
-  // Why there is none though UdOptions::device_memory asked for it; empty: there is, or nobody asked.
-  const std::string& writer_problem() const { return writer_problem_; }
+  std::span<const int> ready_fds() const override { return fds_; }
+  Duration before_sleep() override { return arm().value_or(Duration(0)); }
   void wait(Duration timeout) override;
+  std::string describe() const override;
 
  private:
   // What is made one after another, before it is known that all of it can be.
@@ -120,10 +129,8 @@ class UdIo final : public PacketIo {
 
   bool deliver(const ibv_wc& done, TimePoint now, RxPacket& packet);
   void on_failed_receive(const ibv_wc& done);
-  Result<MemoryRegion> region_for(const gdr::MemoryRef& memory);
   bool is_ours(std::uint32_t queue_pair) const;
   void look_for_events(TimePoint now);
-  bool registered_here(const Mr& mr) const;
   bool invalid(const TxPacket& packet) const;
   Error refusal(const TxPacket& packet) const;
 
@@ -131,17 +138,20 @@ class UdIo final : public PacketIo {
   const SystemClock clock_;
   Device device_;
   ProtectionDomain domain_;
+  DomainRegistrar registrar_;
+  gdr::RegistrationCache registrations_;
   GidEntry gid_;
   UdAddress local_;
   Capabilities capabilities_;
+  LinkProfile link_;
+  Reach reach_;
+  std::array<int, 2> fds_{};
   UdCounters counters_;
   // Destroyed from below: queue pairs (in tx_), what they receive into, address handles.
   UdPeers peers_;
   std::unique_ptr<UdRx> rx_;
   std::unique_ptr<UdTx> tx_;
   std::unique_ptr<DeviceWriter> writer_;
-  std::string writer_problem_;
-  std::byte nothing_{};                    // what memory of no length is registered as
   UdSweep sweep_{options_.receive_slots};  // of what is received
   std::optional<Error> lost_;              // the device
   bool took_less_ = false;                 // the last send()

@@ -138,7 +138,7 @@ void UdTx::chain(const TxPacket& packet, const UdPeers::Route& route, std::size_
   bool host = true;
   if (packet.payload.length > 0) {
     const auto& memory = static_cast<const Registered&>(*packet.payload.mr);
-    pieces[1] = memory.region().slice(packet.payload.offset, packet.payload.length);
+    pieces[1] = memory.slice(packet.payload.offset, packet.payload.length);
     request.num_sge = 2;
     host = memory.memory().kind == gdr::MemoryKind::kHost;
   }

@@ -1,9 +1,16 @@
 #include "transport/io/verbs/ud_wire.h"
 
 #include <algorithm>
+#include <array>
+#include <string>
+
+#include "transport/base/bytes.h"
 
 namespace clustar::transport::io::verbs {
 namespace {
+
+constexpr std::size_t kCountAt = 20;
+constexpr std::size_t kPairsAt = 21;
 
 constexpr std::uint32_t kMagic = 0xc1;
 constexpr std::size_t kIpv4At = 20;
@@ -13,6 +20,36 @@ std::uint8_t byte_at(std::span<const std::byte, kNetworkHeader> bytes, std::size
 }
 
 }  // namespace
+
+Result<UdAddress> UdAddress::parse(const AddressBlob& blob) {
+  const auto bytes = blob.bytes();
+  const auto at = [&](std::size_t i) { return std::to_integer<std::uint32_t>(bytes[i]); };
+  const std::size_t count = bytes.size() < kPairsAt ? 0 : at(kCountAt);
+  if (count == 0 || bytes.size() != kPairsAt + 3 * count) {
+    return fail(ErrorCode::kRemote,
+                "verbs UD: the peer's address is damaged: " + std::to_string(bytes.size()) + " bytes");
+  }
+  UdAddress address;
+  for (std::size_t i = 0; i < address.gid.bytes.size(); ++i) address.gid.bytes[i] = static_cast<std::uint8_t>(at(i));
+  address.q_key = WireReader(bytes.first<kCountAt>()).load<std::uint32_t, 16>();
+  for (std::size_t i = kPairsAt; i < bytes.size(); i += 3) {
+    address.queue_pairs.push_back(at(i) << 16 | at(i + 1) << 8 | at(i + 2));
+  }
+  return address;
+}
+
+AddressBlob UdAddress::serialize() const {
+  std::array<std::byte, kCountAt> front;
+  WireWriter writer{std::span(front)};
+  writer.copy_from<0>(std::as_bytes(std::span(gid.bytes)));
+  writer.store<16>(q_key);
+  std::vector<std::byte> bytes(front.begin(), front.end());
+  bytes.push_back(static_cast<std::byte>(queue_pairs.size()));
+  for (const std::uint32_t pair : queue_pairs) {
+    for (const int shift : {16, 8, 0}) bytes.push_back(static_cast<std::byte>(pair >> shift));
+  }
+  return AddressBlob::of(bytes).value();
+}
 
 std::uint32_t immediate_of(std::size_t header_bytes) {
   return kMagic << 24 | static_cast<std::uint32_t>(header_bytes & 0xffff);

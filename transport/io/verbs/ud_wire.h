@@ -8,11 +8,25 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "transport/io/packet_io.h"
 #include "transport/io/verbs/gid.h"
 
 namespace clustar::transport::io::verbs {
+
+// Where the paths of a peer are reached.
+// | GID (16) | Q_Key (4) | count | queue pairs (3 each) |
+struct UdAddress {
+  Gid gid{};
+  std::uint32_t q_key = 0;
+  std::vector<std::uint32_t> queue_pairs{};  // one per path, 24 bits
+
+  // Error kRemote: damaged.
+  static Result<UdAddress> parse(const AddressBlob& blob);
+  AddressBlob serialize() const;  // of at most 25 paths
+  bool operator==(const UdAddress&) const = default;
+};
 
 // In front of what is received on UD. IPv4's header is half as long as IPv6's: the last 20 bytes are it, and the first
 // 20 are anything.

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/io/verbs/registered.h"
+#include "transport/io/verbs/ud_wire.h"
 
 namespace clustar::transport::io::verbs::uc {
 namespace {
@@ -93,6 +93,8 @@ UcIo::UcIo(std::unique_ptr<PacketIo> datagrams, const Device& device, const UcOp
   capabilities_.landing = capabilities_.rewrites_until_cancel = windows_ != nullptr;
   capabilities_.copies = false;
   capabilities_.in_flight = std::max(capabilities_.in_flight, options.most_lanes * options.send_requests);
+  fds_.assign(datagrams_->ready_fds().begin(), datagrams_->ready_fds().end());
+  fds_.push_back(recv_queue_.fd());
   post_receives();
 }
 
@@ -112,7 +114,7 @@ Join& UcIo::join_of(Peer& peer) {
 }
 
 void UcIo::add_peer(PeerId peer, const Gid& gid) {
-  remove_peer(peer);
+  forget_peer(peer);
   if (++next_session_ == 0) ++next_session_;
   peers_.emplace(std::piecewise_construct, std::forward_as_tuple(peer),
                  std::forward_as_tuple(peer, gid, next_session_));
@@ -120,7 +122,21 @@ void UcIo::add_peer(PeerId peer, const Gid& gid) {
   say(peers_.at(peer), Kind::kSession, {});
 }
 
-void UcIo::remove_peer(PeerId id) {
+Result<PeerId> UcIo::add_peer(const AddressBlob& address, const net::Endpoint& control) {
+  const auto parsed = UdAddress::parse(address);
+  if (!parsed) return tl::unexpected(parsed.error());
+  // They judge the address, too.
+  auto added = datagrams_->add_peer(address, control);
+  if (added) add_peer(*added, parsed->gid);
+  return added;
+}
+
+Result<void> UcIo::remove_peer(PeerId peer) {
+  forget_peer(peer);
+  return datagrams_->remove_peer(peer);
+}
+
+void UcIo::forget_peer(PeerId id) {
   Peer* peer = find(id);
   if (peer == nullptr) return;
   for (const std::uint32_t landing : landings_.of(id)) cancel({landing});
@@ -155,17 +171,12 @@ Result<std::unique_ptr<Mr>> UcIo::reg_mr(const gdr::MemoryRef& memory) {
   return made;
 }
 
-// With another domain's memory a request would stop its queue pair.
-const MemoryRegion* UcIo::region_of(const Mr* mr) const {
-  const auto* registered = dynamic_cast<const Registered*>(mr);
-  if (registered == nullptr || registered->region().get()->pd != lane_parts_.domain->get()) return nullptr;
-  return &registered->region();
-}
+const Registered* UcIo::registered(const Mr* mr) const { return registered_in(lane_parts_.domain->get(), mr); }
 
 Landing UcIo::expect(PeerId id, std::uint64_t slot, const MemorySlice& target, std::size_t segment_bytes) {
   Peer* peer = find(id);
-  const MemoryRegion* region = region_of(target.mr);
-  if (peer == nullptr || windows_ == nullptr || region == nullptr) return {};
+  const Registered* memory_here = registered(target.mr);
+  if (peer == nullptr || windows_ == nullptr || memory_here == nullptr || target.length == 0) return {};
   const gdr::MemoryRef& memory = target.mr->memory();
   if (target.offset > memory.length || target.length > memory.length - target.offset) return {};
   if (memory.kind == gdr::MemoryKind::kDmaBuf) return {};  // the kernel binds no windows in them
@@ -176,7 +187,8 @@ Landing UcIo::expect(PeerId id, std::uint64_t slot, const MemorySlice& target, s
                           .segment_bytes = static_cast<std::uint32_t>(segment_bytes)};
   const std::uint32_t landing = landings_.add(wanted);
   if (landing == 0) return {};
-  const auto window = windows_->bind(*region, target.offset, target.length, landing);
+  const auto window =
+      windows_->bind(memory_here->region(), memory_here->in_region(target.offset), target.length, landing);
   if (!window) {
     static_cast<void>(landings_.remove(landing));
     if (!windows_->problem().empty()) warn_once(windows_said_, windows_->problem());
@@ -195,7 +207,7 @@ void UcIo::cancel(Landing landing) {
   const MemorySlice slice = targets_[id];
   const bool tell = landings_.remove(id);
   targets_.erase(id);
-  if (!windows_->unbind(target.window, *region_of(slice.mr))) {
+  if (!windows_->unbind(target.window, registered(slice.mr)->region())) {
     // No lane, no writes, and none is accepted from now on; who wrote on them is told at its next headers.
     ++counters_.unsure;
     for (auto& [peer, state] : peers_) {
@@ -261,7 +273,7 @@ std::string UcIo::describe() const {
              counters_.datagrams_sent, counters_.datagrams_received, counters_.lanes_up, counters_.lanes_failed,
              counters_.grants_told, counters_.grants_heard, counters_.packets_written, outbox_->batches(),
              windows_ ? windows_->binds() : 0) +
-         (problem_.empty() ? "" : "; first problem: " + problem_);
+         (problem_.empty() ? "" : "; first problem: " + problem_) + "; " + datagrams_->describe();
 }
 
 void UcIo::wait(Duration timeout) {
@@ -294,6 +306,12 @@ Result<Duration> UcIo::arm() {
   const bool ready =
       std::ranges::any_of(peers_, [](const auto& each) { return each.second.join && each.second.join->has_ready(); });
   return ready ? Duration(0) : until_due(clock_.now());
+}
+
+// Both are armed in any case: what one has may be nothing for us.
+Duration UcIo::before_sleep() {
+  const Duration datagrams = datagrams_->before_sleep();
+  return std::min(datagrams, arm().value_or(Duration(0)));
 }
 
 }  // namespace clustar::transport::io::verbs::uc

@@ -1,7 +1,7 @@
 // io::PacketIo over verbs UC: payload whose place the receiver has told is written straight there, one packet per
 // RDMA WRITE WITH IMMEDIATE; everything else goes by another PacketIo, and so do the headers of what is written.
 //
-// Thread rule: as PacketIo's; add_peer, remove_peer and the accessors belong to the thread that sends and receives.
+// Thread rule: as PacketIo's; the accessors belong to the thread that sends and receives.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,7 @@
 #include "transport/io/packet_io.h"
 #include "transport/io/verbs/device.h"
 #include "transport/io/verbs/memory.h"
+#include "transport/io/verbs/registered.h"
 #include "transport/io/verbs/uc/join.h"
 #include "transport/io/verbs/uc/landings.h"
 #include "transport/io/verbs/uc/lane.h"
@@ -74,22 +75,28 @@ class UcIo final : public PacketIo {
   // `peer`: as the datagrams number it, which must have been told first; `gid`: of its port. Until both sides have
   // added each other everything goes by datagrams.
   void add_peer(PeerId peer, const Gid& gid);
-  // Its landings are cancelled. The datagrams are to be told afterwards.
-  void remove_peer(PeerId peer);
+  // The same, and the datagrams are told: a peer of theirs, whose addresses are UdAddress's.
+  Result<PeerId> add_peer(const AddressBlob& address, const net::Endpoint& control) override;
+  // Its landings are cancelled. The datagrams are to be told afterwards, which remove_peer() does.
+  void forget_peer(PeerId peer);
+  Result<void> remove_peer(PeerId peer) override;
 
   PacketIo& datagrams() { return *datagrams_; }
   const UcCounters& counters() const { return counters_; }
   Join::Counters join_counters() const;  // of all peers that are there
-  std::string describe() const;          // one line, for people
+  std::string describe() const override;
   // Lanes on which the peer can be written to.
   std::size_t lanes_up(PeerId peer) const;
 
-  // For a thread that sleeps without holding the device: readable when a write came, which its header may wait for.
-  // Beside the datagrams' own. arm(), before that: how long it may sleep at most; 0: something can be received now.
+  // Readable when a write came, which its header may wait for; ready_fds() are this and the datagrams'.
   int readable_fd() const { return recv_queue_.fd(); }
+  // Before a thread sleeps on it: how long it may at most; 0: something can be received now.
   Result<Duration> arm();
 
   const Capabilities& capabilities() const override { return capabilities_; }
+  const LinkProfile& link() const override { return datagrams_->link(); }
+  const Reach& reach() const override { return datagrams_->reach(); }
+  AddressBlob local_address() const override { return datagrams_->local_address(); }
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
   Result<std::size_t> send(std::span<const TxPacket> packets) override;
   Result<std::size_t> receive(std::span<RxPacket> packets) override;
@@ -99,6 +106,8 @@ class UcIo final : public PacketIo {
   void cancel(Landing landing) override;
   void settle() override;
   MemoryWriter* writer() override { return datagrams_->writer(); }
+  std::span<const int> ready_fds() const override { return fds_; }
+  Duration before_sleep() override;
   void wait(Duration timeout) override;
 
  private:
@@ -137,7 +146,7 @@ class UcIo final : public PacketIo {
   void warn_once(bool& said, const std::string& what);
   Peer* find(PeerId peer);
   Join& join_of(Peer& peer);
-  const MemoryRegion* region_of(const Mr* mr) const;  // null: not of this domain
+  const Registered* registered(const Mr* mr) const;  // null: not of this domain
   Duration until_due(TimePoint now) const;
 
   const UcOptions options_;
@@ -145,6 +154,7 @@ class UcIo final : public PacketIo {
   const Device& device_;
   std::unique_ptr<PacketIo> datagrams_;
   Capabilities capabilities_;
+  std::vector<int> fds_;
   UcCounters counters_;
   HeaderBlocks headers_;
   // Destroyed from below: windows and lanes before what they complete and receive into.

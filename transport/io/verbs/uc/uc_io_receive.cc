@@ -29,7 +29,7 @@ Result<void> UcIo::step(TimePoint now) {
       const auto id = static_cast<std::uint32_t>(bound->tag);
       const auto found = targets_.find(id);
       if (found == targets_.end()) continue;
-      landings_.bound(id, bound->rkey, region_of(found->second.mr)->address(found->second.offset), now);
+      landings_.bound(id, bound->rkey, registered(found->second.mr)->address(found->second.offset), now);
     }
     if (!windows_->problem().empty()) warn_once(windows_said_, windows_->problem());
   }

@@ -17,7 +17,8 @@ OutLane* UcIo::lane_for(Peer& peer, std::uint8_t key) {
 }
 
 bool UcIo::writable(const TxPacket& packet) {
-  if (packet.destination.slot == 0 || region_of(packet.payload.mr) == nullptr) return false;
+  if (packet.destination.slot == 0 || packet.payload.length == 0) return false;
+  if (registered(packet.payload.mr) == nullptr) return false;
   const std::size_t header = packet.header.bytes().size();
   const MemorySlice& payload = packet.payload;
   const std::size_t memory = payload.mr->memory().length;
@@ -56,7 +57,7 @@ UcIo::Way UcIo::write(const TxPacket& packet, std::uint64_t taken) {
     chain_lane_ = lane.writer;
     chain_taken_ = taken;
   }
-  chain_.push_back({.from = region_of(packet.payload.mr)->slice(packet.payload.offset, packet.payload.length),
+  chain_.push_back({.from = registered(packet.payload.mr)->slice(packet.payload.offset, packet.payload.length),
                     .address = target->address,
                     .rkey = target->rkey,
                     .number = peer.next_number++});

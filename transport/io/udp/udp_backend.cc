@@ -1,0 +1,46 @@
+#include "transport/io/udp/udp_backend.h"
+
+#include <utility>
+
+#include "transport/io/control_network.h"
+#include "transport/io/udp/udp_io.h"
+
+namespace clustar::transport::io::udp {
+namespace {
+
+// Enough to spread over equal-cost routes; each costs a socket per device.
+constexpr std::uint8_t kPaths = 8;
+
+}  // namespace
+
+Result<std::unique_ptr<PacketBackend>> UdpBackend::create(const Config& config) {
+  auto interfaces = net::find_interfaces(config.socket_ifname, net::family_of(config.socket_family));
+  if (!interfaces) return tl::unexpected(interfaces.error());
+  return std::unique_ptr<PacketBackend>(new UdpBackend(config, std::move(*interfaces)));
+}
+
+Result<std::vector<DeviceInfo>> UdpBackend::devices() {
+  std::vector<DeviceInfo> devices;
+  for (const net::Interface& interface : interfaces_) {
+    const auto control = control_address(config_, interface.addresses.front().endpoint());
+    if (!control) return tl::unexpected(control.error());
+    devices.push_back({interface.name, interface.pci_path, interface.speed_mbps, *control});
+  }
+  return devices;
+}
+
+Result<std::unique_ptr<PacketIo>> UdpBackend::open(std::size_t device) {
+  const net::Interface& interface = interfaces_.at(device);
+  UdpOptions options;
+  options.local = ip_of(interface.addresses.front().endpoint()).to_string();
+  options.paths = kPaths;
+  options.apart = is_apart(config_);
+  // What virtual interfaces say of their speed is made up.
+  const bool has_wire = !interface.pci_path.empty() && interface.speed_mbps > 0;
+  options.line_rate_bps = has_wire ? static_cast<std::uint64_t>(interface.speed_mbps) * 1'000'000 : 0;
+  auto opened = UdpIo::open(options);
+  if (!opened) return tl::unexpected(opened.error());
+  return std::move(*opened);
+}
+
+}  // namespace clustar::transport::io::udp
