@@ -146,7 +146,8 @@ TEST_P(MemoryWriterConformance, WithoutRoomNothingBegins) {
   const std::size_t most = writer().most_bytes();
   const auto bytes = pattern(most, 1);
   std::uint64_t refused = 0;
-  for (int i = 0; i < 100'000 && refused == 0; ++i) {
+  // A NIC may end them as fast as they come.
+  for (int i = 0; i < 1000 && refused == 0; ++i) {
     const auto taken = writer().write(at(0, most), bytes);
     ASSERT_TRUE(taken) << taken.error().message;
     if (*taken) ++begun_;

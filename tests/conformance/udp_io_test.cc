@@ -375,5 +375,25 @@ TEST(UdpIo, TwoThousandLivesLeaveNoDescriptor) {
   EXPECT_EQ(open_files(), before);
 }
 
+// As where control connections run over another network: their host is none that packets go to.
+TEST(UdpIo, PeersNameTheirHostsOnlyWhereControlIsApart) {
+  const net::Endpoint control = endpoint_of(IpAddress::parse("127.0.0.9").value());
+  UdpOptions options;
+  options.local = "127.0.0.1";
+  options.paths = 2;
+  const auto usual = UdpIo::open(options).value();
+  const auto to_usual = UdpIo::open(options).value();
+  options.apart = true;
+  const auto apart = UdpIo::open(options).value();
+  const auto to_apart = UdpIo::open(options).value();
+  EXPECT_TRUE(apart->add_peer(to_apart->local_address(), control));
+  EXPECT_TRUE(usual->add_peer(to_usual->local_address(), endpoint_of(usual->local().ip)));
+  const auto third = usual->add_peer(to_apart->local_address(), control);
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().code, ErrorCode::kRemote);
+  EXPECT_NE(third.error().message.find("CLUSTAR_CONTROL_IFNAME"), std::string::npos) << third.error().message;
+  EXPECT_FALSE(apart->add_peer(to_usual->local_address(), control)) << "names no host";
+}
+
 }  // namespace
 }  // namespace clustar::transport::io::udp

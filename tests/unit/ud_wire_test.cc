@@ -86,5 +86,29 @@ TEST(UdWire, NeighboursAmongQueuePairsGetOtherSourcePorts) {
   EXPECT_GE(ports.size(), 15u);
 }
 
+TEST(UdWire, AnAddressIsReadAsItWasWrittenAndDamageIsAnError) {
+  UdAddress address{{}, 0x7fabcdef, {17, 0xffffff, 1}};
+  for (std::size_t i = 0; i < address.gid.bytes.size(); ++i) address.gid.bytes[i] = static_cast<std::uint8_t>(i + 1);
+  EXPECT_EQ(UdAddress::parse(address.serialize()).value(), address);
+  address.queue_pairs.assign(25, 0x123456);
+  EXPECT_EQ(UdAddress::parse(address.serialize()).value(), address);
+  const auto whole = address.serialize();
+  for (std::size_t length = 0; length < whole.bytes().size(); ++length) {
+    const auto cut = AddressBlob::of(whole.bytes().first(length)).value();
+    EXPECT_EQ(UdAddress::parse(cut).error().code, ErrorCode::kRemote) << length;
+  }
+}
+
+TEST(UdWire, AddressesOfInterfacesAreGids) {
+  const net::Endpoint ipv4{false, 9, {std::byte{10}, std::byte{9}, std::byte{0}, std::byte{1}}};
+  EXPECT_EQ(gid_of(ipv4).to_string(), "10.9.0.1");
+  EXPECT_EQ(endpoint_of(gid_of(ipv4)).address, ipv4.address);
+  EXPECT_FALSE(endpoint_of(gid_of(ipv4)).ipv6);
+  net::Endpoint ipv6{true, 0, {std::byte{0xfd}}};
+  ipv6.address[15] = std::byte{7};
+  EXPECT_EQ(endpoint_of(gid_of(ipv6)).address, ipv6.address);
+  EXPECT_TRUE(endpoint_of(gid_of(ipv6)).ipv6);
+}
+
 }  // namespace
 }  // namespace clustar::transport::io::verbs
