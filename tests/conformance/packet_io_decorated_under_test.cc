@@ -18,7 +18,7 @@ class Borrowed final : public io::PacketIo {
   explicit Borrowed(io::PacketIo& end) : end_(end) {}
   const io::Capabilities& capabilities() const override { return end_.capabilities(); }
   const io::LinkProfile& link() const override { return end_.link(); }
-  const io::Reach& reach() const override { return end_.reach(); }
+  io::Reach reach() const override { return end_.reach(); }
   io::AddressBlob local_address() const override { return end_.local_address(); }
   Result<io::PeerId> add_peer(const io::AddressBlob& address, const net::Endpoint& control) override {
     return end_.add_peer(address, control);

@@ -61,7 +61,7 @@ class ReachingIo final : public io::ForwardingIo {
  public:
   ReachingIo(std::unique_ptr<io::PacketIo> inner, io::Reach reach)
       : ForwardingIo(std::move(inner)), reach_(std::move(reach)) {}
-  const io::Reach& reach() const override { return reach_; }
+  io::Reach reach() const override { return reach_; }
 
  private:
   const io::Reach reach_;

@@ -142,10 +142,7 @@ class PacketIo {
   virtual ~PacketIo() = default;
   virtual const Capabilities& capabilities() const = 0;  // max_packet may become smaller
   virtual const LinkProfile& link() const = 0;
-  virtual const Reach& reach() const {
-    static const Reach host_memory;
-    return host_memory;
-  }
+  virtual Reach reach() const { return {}; }
 
   // What a peer's add_peer() needs to know of this end.
   virtual AddressBlob local_address() const = 0;

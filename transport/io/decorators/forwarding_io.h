@@ -14,7 +14,7 @@ class ForwardingIo : public PacketIo {
 
   const Capabilities& capabilities() const override { return inner_->capabilities(); }
   const LinkProfile& link() const override { return inner_->link(); }
-  const Reach& reach() const override { return inner_->reach(); }
+  Reach reach() const override { return inner_->reach(); }
   AddressBlob local_address() const override { return inner_->local_address(); }
   Result<PeerId> add_peer(const AddressBlob& address, const net::Endpoint& control) override {
     return inner_->add_peer(address, control);

@@ -104,7 +104,7 @@ class UdIo final : public PacketIo {
 
   const Capabilities& capabilities() const override { return capabilities_; }
   const LinkProfile& link() const override { return link_; }
-  const Reach& reach() const override { return reach_; }
+  Reach reach() const override { return reach_; }
   AddressBlob local_address() const override { return local_.serialize(); }
   Result<PeerId> add_peer(const AddressBlob& address, const net::Endpoint& control) override;
   Result<void> remove_peer(PeerId peer) override;

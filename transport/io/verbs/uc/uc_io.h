@@ -95,7 +95,7 @@ class UcIo final : public PacketIo {
 
   const Capabilities& capabilities() const override { return capabilities_; }
   const LinkProfile& link() const override { return datagrams_->link(); }
-  const Reach& reach() const override { return datagrams_->reach(); }
+  Reach reach() const override { return datagrams_->reach(); }
   AddressBlob local_address() const override { return datagrams_->local_address(); }
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
   Result<std::size_t> send(std::span<const TxPacket> packets) override;
