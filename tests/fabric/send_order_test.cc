@@ -20,11 +20,11 @@
 #include <vector>
 
 #include "mlt/driver/mlt_transport.h"
-#include "mlt/driver/udp_device.h"
 #include "tests/conformance/transport_under_test.h"
 #include "tests/fabric/two_hosts.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/system_clock.h"
+#include "transport/io/udp/udp_backend.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace clustar::tests {
@@ -111,7 +111,9 @@ Result<std::unique_ptr<Transport>> make_tcp(const Config& config, const Clock& c
   return tcp::TcpTransport::create({config, clock});
 }
 Result<std::unique_ptr<Transport>> make_mlt(const Config& config, const Clock& clock) {
-  return mlt::driver::MltTransport::create({config, clock}, mlt::driver::open_udp_device);
+  auto backend = io::udp::UdpBackend::create(config);
+  if (!backend) return tl::unexpected(backend.error());
+  return mlt::driver::MltTransport::create({config, clock}, std::move(*backend));
 }
 
 struct Trial {

@@ -9,34 +9,34 @@ namespace {
 
 using std::chrono::microseconds;
 
-constexpr TimePoint kStart = TimePoint(microseconds(1));
-constexpr TimePoint kLater = kStart + AheadMeter::kPatience + microseconds(1);
+constexpr TimePoint kZero = TimePoint(microseconds(1));
+constexpr TimePoint kLater = kZero + AheadMeter::kPatience + microseconds(1);
 
 TEST(AheadMeter, WithoutABoundThereIsAlwaysRoom) {
   AheadMeter meter(std::numeric_limits<std::uint64_t>::max());
   EXPECT_FALSE(meter.bounded());
-  meter.add(0, 1 << 30, kStart);
-  EXPECT_TRUE(meter.room(kStart));
+  meter.add(0, 1 << 30, kZero);
+  EXPECT_TRUE(meter.room(kZero));
 }
 
 TEST(AheadMeter, TheSumOverAllConnectionsCounts) {
   AheadMeter meter(1000);
-  meter.add(0, 400, kStart);
-  meter.add(7, 500, kStart);
-  EXPECT_TRUE(meter.room(kStart));
-  meter.add(0, 100, kStart);
-  EXPECT_FALSE(meter.room(kStart));
-  meter.set(7, 300, kStart);
-  EXPECT_TRUE(meter.room(kStart));
+  meter.add(0, 400, kZero);
+  meter.add(7, 500, kZero);
+  EXPECT_TRUE(meter.room(kZero));
+  meter.add(0, 100, kZero);
+  EXPECT_FALSE(meter.room(kZero));
+  meter.set(7, 300, kZero);
+  EXPECT_TRUE(meter.room(kZero));
   EXPECT_EQ(meter.lanes().size(), 2u);
-  meter.set(0, 0, kStart);
+  meter.set(0, 0, kZero);
   EXPECT_EQ(meter.lanes(), std::vector<AheadMeter::LaneId>{7});
 }
 
 TEST(AheadMeter, AConnectionThatDoesNotMoveHoldsUpNobodyElse) {
   AheadMeter meter(1000);
-  meter.add(0, 2000, kStart);
-  EXPECT_FALSE(meter.room(kStart + AheadMeter::kPatience));
+  meter.add(0, 2000, kZero);
+  EXPECT_FALSE(meter.room(kZero + AheadMeter::kPatience));
   meter.set(0, 2000, kLater);
   EXPECT_TRUE(meter.room(kLater)) << "its peer's window is shut";
   meter.set(0, 1999, kLater);

@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::microseconds;
 
-constexpr TimePoint kStart = TimePoint(microseconds(1));
+constexpr TimePoint kBegin = TimePoint(microseconds(1));
 
 struct Heard {
   std::vector<Flow> queued, sent, finished;
@@ -43,21 +43,21 @@ TEST(FlowTable, APolicyHearsWhatACoflowAttainedOverAllPeers) {
   Heard heard;
   FlowTable table(std::make_unique<Listening>(heard));
   const FlowTag tag = tag_of(7, 1000);
-  const auto near = table.open({.coflow = 7, .peer = 1}, tag, 300, kStart);
-  const auto far = table.open({.coflow = 7, .peer = 2}, tag, 200, kStart);
+  const auto near = table.open({.coflow = 7, .peer = 1}, tag, 300, kBegin);
+  const auto far = table.open({.coflow = 7, .peer = 2}, tag, 200, kBegin);
   EXPECT_NE(near, far);
   EXPECT_EQ(table.place(near).rank, 1000u);
-  EXPECT_TRUE(table.sent(near, 300, kStart));
+  EXPECT_TRUE(table.sent(near, 300, kBegin));
   EXPECT_EQ(table.place(near).rank, 700u);
-  EXPECT_TRUE(table.sent(far, 100, kStart));
+  EXPECT_TRUE(table.sent(far, 100, kBegin));
   EXPECT_EQ(table.place(far).rank, 600u) << "the coflow's, not the message's";
   ASSERT_EQ(heard.sent.size(), 2u);
   EXPECT_EQ(heard.sent[1].coflow_sent, 400u);
   EXPECT_EQ(heard.sent[1].sent, 100u);
   EXPECT_EQ(heard.sent[1].queued, 100u);
   EXPECT_EQ(heard.queued[0].identity.number, 7u);
-  table.finish(near, 0, kStart);
-  table.finish(far, 100, kStart);
+  table.finish(near, 0, kBegin);
+  table.finish(far, 100, kBegin);
   EXPECT_EQ(heard.unsent, 100u);
   EXPECT_EQ(heard.finished[1].queued, 0u);
 }
@@ -66,9 +66,9 @@ TEST(FlowTable, WhatAFlowAttainedIsRememberedForAWhile) {
   Heard heard;
   FlowTable table(std::make_unique<Listening>(heard));
   const auto message = [&](std::uint64_t coflow) {
-    const auto flow = table.open({.coflow = coflow}, tag_of(coflow, 1000), 100, kStart);
-    table.sent(flow, 100, kStart);
-    table.finish(flow, 0, kStart);
+    const auto flow = table.open({.coflow = coflow}, tag_of(coflow, 1000), 100, kBegin);
+    table.sent(flow, 100, kBegin);
+    table.finish(flow, 0, kBegin);
     return heard.sent.back().sent;
   };
   EXPECT_EQ(message(1), 100u);
@@ -82,9 +82,9 @@ TEST(FlowTable, WhatAFlowAttainedIsRememberedForAWhile) {
 TEST(FlowTable, SmallMessagesOfManyCoflowsKeepItBounded) {
   FlowTable table(std::make_unique<FifoPolicy>());
   for (std::uint64_t coflow = 1; coflow < 100'000; ++coflow) {
-    const auto flow = table.open({.coflow = coflow}, tag_of(coflow, 0), 10, kStart);
-    EXPECT_FALSE(table.sent(flow, 10, kStart));
-    table.finish(flow, 0, kStart);
+    const auto flow = table.open({.coflow = coflow}, tag_of(coflow, 0), 10, kBegin);
+    EXPECT_FALSE(table.sent(flow, 10, kBegin));
+    table.finish(flow, 0, kBegin);
   }
   EXPECT_LE(table.size(), FlowTable::kRemembered + 1);
 }
@@ -100,15 +100,15 @@ class Postponing final : public SendPolicy {
 };
 
 TEST(FlowTable, AFlowThatIsPostponedAgainIsReleasedInTheEnd) {
-  TimePoint until = kStart + microseconds(10);
+  TimePoint until = kBegin + microseconds(10);
   FlowTable table(std::make_unique<Postponing>(until));
-  const auto flow = table.open({}, {}, 10, kStart);
+  const auto flow = table.open({}, {}, 10, kBegin);
   EXPECT_EQ(table.held(flow), until);
   until += microseconds(5);
-  EXPECT_EQ(table.changed(kStart + microseconds(10)), flow) << "asked again, it says a later time";
+  EXPECT_EQ(table.changed(kBegin + microseconds(10)), flow) << "asked again, it says a later time";
   EXPECT_EQ(table.held(flow), until);
   EXPECT_EQ(table.next_release(), until);
-  EXPECT_FALSE(table.changed(kStart + microseconds(14)));
+  EXPECT_FALSE(table.changed(kBegin + microseconds(14)));
   EXPECT_EQ(table.changed(until), flow);
   EXPECT_FALSE(table.held(flow));
   EXPECT_EQ(table.next_release(), TimePoint::max());
