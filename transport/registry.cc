@@ -11,6 +11,7 @@
 #include "gdr/cuda/module_api.h"
 #include "gdr/emulated_copy.h"
 #include "mlt/driver/mlt_transport.h"
+#include "mlt/driver/recovery_module.h"
 #include "transport/base/own_folder.h"
 #include "transport/base/packet_ios.h"
 #include "transport/io/packet_backend.h"
@@ -60,14 +61,17 @@ Result<std::unique_ptr<io::PacketBackend>> open_backend(const Config& config, co
   return backend;
 }
 
-// Faults are experiments' and so in a module of their own.
+// What only experiments need is in modules: beside the plugin, and a program of ours has them beside its own folder.
+Result<Module> open_for_experiments(const std::string& name) {
+  auto module = Module::open(own_folder(), name);
+  if (module) return module;
+  auto there = Module::open(own_folder() + "/../lib", name);
+  return there ? std::move(there) : std::move(module);
+}
+
 Result<std::unique_ptr<io::PacketBackend>> with_faults(std::unique_ptr<io::PacketBackend> backend, const Config& config,
                                                        const Log& log, std::vector<Module>& modules) {
-  // Beside the plugin; a program of ours has its modules beside its own folder.
-  auto module = Module::open(own_folder(), "faults");
-  if (!module) {
-    if (auto there = Module::open(own_folder() + "/../lib", "faults")) module = std::move(there);
-  }
+  auto module = open_for_experiments("faults");
   const auto wrap = module ? reinterpret_cast<io::WrapPacketBackend>(module->find(io::kWrapPacketBackend)) : nullptr;
   if (wrap == nullptr) {
     return fail(
@@ -85,6 +89,29 @@ Result<std::unique_ptr<io::PacketBackend>> with_faults(std::unique_ptr<io::Packe
   return wrapped;
 }
 
+// Another recovery than MLT's own, where a setting asks for it.
+Result<mlt::driver::MltTransport::Adjust> other_recovery(const Config& config, const Log& log,
+                                                         std::vector<Module>& modules) {
+  if (config.static_deadline == Duration::zero()) return {};
+  auto module = open_for_experiments("compare");
+  const auto open =
+      module ? reinterpret_cast<mlt::driver::OpenRecovery>(module->find(mlt::driver::kOpenRecovery)) : nullptr;
+  if (open == nullptr) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("CLUSTAR_STATIC_DEADLINE: {}; install it beside the plugin, or unset the variable",
+                            module ? "libclustar-compare.so has no recovery" : module.error().message));
+  }
+  auto opened = open(config);
+  if (!opened) return tl::unexpected(opened.error());
+  log.warn(
+      "CLUSTAR_STATIC_DEADLINE: messages end at a fixed time, whatever is missing, and ranks get different bytes; "
+      "unset it for anything but comparisons");
+  modules.push_back(std::move(*module));
+  return [recovery = std::shared_ptr<const mlt::Recovery>(std::move(*opened))](mlt::Options& options) {
+    options.recovery = recovery.get();
+  };
+}
+
 Result<Selection> create_mlt(const TransportContext& context) {
   const Config& config = context.config;
   const Log& log = context.log;
@@ -94,17 +121,9 @@ Result<Selection> create_mlt(const TransportContext& context) {
     backend = with_faults(std::move(*backend), config, log, selection.modules);
   }
   if (!backend) return tl::unexpected(backend.error());
-  mlt::driver::MltTransport::Adjust adjust;
-  if (config.static_deadline > Duration::zero()) {
-    log.warn(
-        "CLUSTAR_STATIC_DEADLINE: messages end at a fixed time, whatever is missing, and ranks get different bytes; "
-        "unset it for anything but comparisons");
-    adjust = [deadline = config.static_deadline](mlt::Options& options) {
-      options.mode = mlt::Mode::kStaticDeadline;
-      options.static_deadline = deadline;
-    };
-  }
-  auto transport = mlt::driver::MltTransport::create(context, std::move(*backend), std::move(adjust));
+  auto adjust = other_recovery(config, log, selection.modules);
+  if (!adjust) return tl::unexpected(adjust.error());
+  auto transport = mlt::driver::MltTransport::create(context, std::move(*backend), std::move(*adjust));
   if (!transport) return tl::unexpected(transport.error());
   selection.transport = std::move(*transport);
   return selection;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "mlt/compare/recoveries.h"
 #include "mlt/driver/driver_options.h"
 #include "mlt/driver/mlt_transport.h"
 #include "transport/base/config.h"
@@ -24,20 +25,24 @@ Config config_of(const Terms& terms) {
   return config;
 }
 
+std::shared_ptr<const mlt::Recovery> recovery_of(const Terms& terms) {
+  switch (terms.arm.mode) {
+    case MltMode::kNormal: break;
+    case MltMode::kGoBackN: return std::make_shared<mlt::compare::GoBackN>();
+    case MltMode::kStaticDeadline:
+      return std::make_shared<mlt::compare::StaticDeadline>(std::chrono::nanoseconds(terms.deadline_ns));
+  }
+  return nullptr;
+}
+
 MltTransport::Adjust adjust_for(const Terms& terms) {
-  return [terms](mlt::Options& options) {
+  return [terms, recovery = recovery_of(terms)](mlt::Options& options) {
     // What a NIC would say of its line.
     options.line_rate = terms.rate_bps / 8;
     options.credit_slack = mlt::driver::credit_slack_for(options.line_rate);
     if (terms.arm.paths > 0) options.paths = static_cast<std::uint8_t>(terms.arm.paths);
-    if (terms.arm.mode == MltMode::kGoBackN) {
-      options.mode = mlt::Mode::kGoBackN;
-      options.paths = 1;
-    }
-    if (terms.arm.mode == MltMode::kStaticDeadline) {
-      options.mode = mlt::Mode::kStaticDeadline;
-      options.static_deadline = std::chrono::nanoseconds(terms.deadline_ns);
-    }
+    options.recovery = recovery.get();
+    if (terms.arm.mode == MltMode::kGoBackN) options.paths = 1;
   };
 }
 

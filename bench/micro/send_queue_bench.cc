@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "transport/api/send_policy.h"
-#include "transport/api/send_queue.h"
+#include "transport/message/send_queue.h"
 
 namespace clustar::bench::micro {
 namespace {

@@ -1,6 +1,7 @@
 // Fifteen hosts send to one at once, through a shallow buffer.
 #include "bench/sim/experiments.h"
 #include "bench/sim/testbed.h"
+#include "mlt/compare/recoveries.h"
 #include "transport/base/rng.h"
 
 namespace clustar::bench::sim {
@@ -13,7 +14,7 @@ constexpr Duration kLimit = std::chrono::milliseconds(100);  // of a round
 
 struct Arm {
   const char* name;
-  mlt::Mode mode = mlt::Mode::kNormal;
+  const mlt::Recovery* recovery = nullptr;
   bool posted_before = false;
   bool credit = true;
 };
@@ -45,7 +46,7 @@ class Incast {
     setup.hosts = kSenders + 1;
     setup.buffer_bytes = kBuffer;
     setup.seed = seed;
-    setup.options.mode = arm.mode;
+    setup.options.recovery = arm.recovery;
     if (!arm.credit) setup.options.credit_slack = 64u << 20;
     return setup;
   }
@@ -84,13 +85,15 @@ class Incast {
 
 Rows run_incast(const Settings& settings) {
   const std::uint32_t rounds = settings.amount(10, 200, 1000);
+  const mlt::compare::StaticDeadline deadline(std::chrono::milliseconds(1));
+  const mlt::compare::GoBackN go_back_n;
   const Arm arms[] = {
       {.name = "normal, posted before", .posted_before = true},
       {.name = "normal, posted at the send"},
-      {.name = "static deadline", .mode = mlt::Mode::kStaticDeadline},
-      {.name = "static deadline, no credit", .mode = mlt::Mode::kStaticDeadline, .credit = false},
-      {.name = "go-back-N", .mode = mlt::Mode::kGoBackN},
-      {.name = "go-back-N, no credit", .mode = mlt::Mode::kGoBackN, .credit = false},
+      {.name = "static deadline", .recovery = &deadline},
+      {.name = "static deadline, no credit", .recovery = &deadline, .credit = false},
+      {.name = "go-back-N", .recovery = &go_back_n},
+      {.name = "go-back-N, no credit", .recovery = &go_back_n, .credit = false},
   };
   Rows rows;
   for (const Arm& arm : arms) {

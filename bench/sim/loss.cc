@@ -3,6 +3,7 @@
 
 #include "bench/sim/experiments.h"
 #include "bench/sim/testbed.h"
+#include "mlt/compare/recoveries.h"
 
 namespace clustar::bench::sim {
 namespace {
@@ -11,10 +12,10 @@ constexpr std::uint32_t kBytes = 1 << 20;
 constexpr std::uint32_t kOutstanding = 16;
 
 // Goodput in bit/s of `messages`, or of as many as were done within the limit.
-double goodput(mlt::Mode mode, double loss, std::uint32_t messages, std::uint64_t seed) {
+double goodput(const mlt::Recovery* recovery, double loss, std::uint32_t messages, std::uint64_t seed) {
   constexpr Duration kLimit = std::chrono::milliseconds(500);
   Setup setup;
-  setup.options.mode = mode;
+  setup.options.recovery = recovery;
   setup.seed = seed;
   Testbed bed(setup);
   if (loss > 0) bed.network().down(1).faults().add(transport::sim::RandomLoss{loss});
@@ -40,14 +41,15 @@ double goodput(mlt::Mode mode, double loss, std::uint32_t messages, std::uint64_
 
 Rows run_loss(const Settings& settings) {
   const std::uint32_t messages = settings.amount(64, 512, 2048);
-  const auto mean = [&](mlt::Mode mode, double loss) {
+  const mlt::compare::GoBackN go_back_n;
+  const auto mean = [&](const mlt::Recovery* recovery, double loss) {
     double sum = 0;
-    for (std::uint64_t i = 0; i < settings.seeds; ++i) sum += goodput(mode, loss, messages, settings.seed + i);
+    for (std::uint64_t i = 0; i < settings.seeds; ++i) sum += goodput(recovery, loss, messages, settings.seed + i);
     return sum / settings.seeds;
   };
   Rows rows;
   settings.progress("clean");
-  const double clean = mean(mlt::Mode::kNormal, 0);
+  const double clean = mean(nullptr, 0);
   rows.push_back(Row("no loss", "normal").add("goodput_gbps", clean / 1e9));
   const struct {
     std::uint32_t one_of;
@@ -55,10 +57,9 @@ Rows run_loss(const Settings& settings) {
   } losses[] = {{4096, 0.99}, {1024, 0.97}, {256, 0.95}};
   for (const auto& loss : losses) {
     const std::string situation = fmt::format("loss 1/{}", loss.one_of);
-    for (const mlt::Mode mode : {mlt::Mode::kNormal, mlt::Mode::kGoBackN}) {
-      const bool normal = mode == mlt::Mode::kNormal;
+    for (const bool normal : {true, false}) {
       settings.progress(situation + (normal ? ", normal" : ", go-back-N"));
-      const double bits = mean(mode, 1.0 / loss.one_of);
+      const double bits = mean(normal ? nullptr : &go_back_n, 1.0 / loss.one_of);
       Row row(situation, normal ? "normal" : "go-back-N");
       row.add("goodput_gbps", bits / 1e9).add("of_clean", bits / clean);
       if (normal) row.at_least(loss.bar);

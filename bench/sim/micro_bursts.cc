@@ -9,6 +9,7 @@
 
 #include "bench/sim/experiments.h"
 #include "bench/sim/testbed.h"
+#include "mlt/compare/recoveries.h"
 #include "transport/base/rng.h"
 
 namespace clustar::bench::sim {
@@ -83,7 +84,7 @@ constexpr double kMayMiss = 0.1;  // the core's bound for one message
 
 struct Arm {
   const char* name;
-  mlt::Mode mode = mlt::Mode::kNormal;
+  const mlt::Recovery* recovery = nullptr;
   std::uint32_t tolerance_ppm = 0;
 };
 
@@ -118,15 +119,14 @@ class Outcome {
 };
 
 // Twice what the line needs: a deadline that cuts a burst short, and no message of an idle network.
-Duration static_deadline(std::uint32_t bytes) {
+Duration deadline_of(std::uint32_t bytes) {
   return 2 * (kRoundTrip + Duration(static_cast<Duration::rep>(wire_bytes(bytes, {}) * 8e9 / kLineBitsPerSecond)));
 }
 
 // Messages of one collective, one after the other.
 void run_arm(const Situation& situation, const Arm& arm, std::uint64_t seed, Outcome& outcome) {
   Setup setup;
-  setup.options.mode = arm.mode;
-  setup.options.static_deadline = static_deadline(situation.bytes);
+  setup.options.recovery = arm.recovery;
   setup.seed = seed;
   Testbed bed(setup);
   situation.schedule.add_to(bed.network().down(1).faults());
@@ -162,10 +162,12 @@ void add_limits(const Situation& situation, const Settings& settings, Rows& rows
 }
 
 void add_rows(const Situation& situation, const Settings& settings, Rows& rows) {
+  const mlt::compare::StaticDeadline deadline(deadline_of(situation.bytes));
+  const mlt::compare::GoBackN go_back_n;
   const Arm arms[] = {{.name = "p = 0"},
                       {.name = "p = 1 %", .tolerance_ppm = 10'000},
-                      {.name = "static deadline", .mode = mlt::Mode::kStaticDeadline},
-                      {.name = "go-back-N", .mode = mlt::Mode::kGoBackN}};
+                      {.name = "static deadline", .recovery = &deadline},
+                      {.name = "go-back-N", .recovery = &go_back_n}};
   double reliable = 0, reliable_hit = 0;  // p99 at p = 0
   double tolerant = 0;                    // p99 at p = 1 %
   for (const Arm& arm : arms) {
@@ -174,7 +176,7 @@ void add_rows(const Situation& situation, const Settings& settings, Rows& rows) 
     for (std::uint64_t i = 0; i < settings.seeds; ++i) run_arm(situation, arm, settings.seed + i, outcome);
     Row row = outcome.row(situation.name, arm.name);
     row.add("missing_fraction", outcome.missing / outcome.bytes);
-    if (arm.mode == mlt::Mode::kGoBackN) row.add("p99_over_p1_p99", outcome.p99() / tolerant);
+    if (arm.recovery == &go_back_n) row.add("p99_over_p1_p99", outcome.p99() / tolerant);
     if (arm.tolerance_ppm > 0) {
       row.add("p0_hit_p99_over_hit_p99", reliable_hit / outcome.hit_p99());
       row.add("p0_p99_over_p99", reliable / outcome.p99()).at_least(3);

@@ -29,8 +29,6 @@ void Options::check() const {
   require_option(base_rtt > Duration::zero() && base_rtt <= 10 * kSecond,
                  "mlt: base_rtt must be above 0, at most 10 s");
   require_option(peer_timeout > probe_cap, "mlt: peer_timeout must be above probe_cap");
-  require_option(static_deadline > Duration::zero() && static_deadline <= std::chrono::hours(1),
-                 "mlt: static_deadline must be above 0, at most 1 h");
   require_option(max_tolerance_ppm <= 1'000'000, "mlt: max_tolerance_ppm must be at most 1000000");
   require_option(peer_timeout <= std::chrono::hours(24), "mlt: peer_timeout must be at most 24 h");
   require_option(line_rate >= 1000 && line_rate <= 1'000'000'000'000, "mlt: line_rate must be 1 kB/s .. 1 TB/s");

@@ -10,19 +10,13 @@
 
 namespace clustar::mlt {
 
-enum class Mode : std::uint8_t {
-  kNormal,
-  // Comparison modes, for measurements only.
-  kGoBackN,         // what an RC NIC does: in order on one path, everything behind a loss is sent again
-  kStaticDeadline,  // a message ends at a fixed time after its first packet, whatever is missing: breaks the loss
-                    // contract
-};
+class Recovery;
 
 // Ranges are in options.cc, which names them when it refuses. Both ends of a connection need the same paths,
-// max_messages, max_staged, unscheduled_bytes and mode; the rest is each end's own, the segment too: it is the
+// max_messages, max_staged, unscheduled_bytes and recovery; the rest is each end's own, the segment too: it is the
 // sender's.
 struct Options {
-  Mode mode = Mode::kNormal;
+  const Recovery* recovery = nullptr;     // null: MLT's own; it outlives the connection
   std::uint16_t segment = 1408;           // payload bytes of a packet, kMinSegment ..
   std::uint8_t paths = 8;                 // 1 .. kMaxPaths
   std::uint32_t burst_bytes = 16 * 1024;  // consecutive packets on one path (UCCL-Tran: 16 KiB costs 4 %, 32 KiB 18 %)
@@ -44,7 +38,6 @@ struct Options {
   Duration initial_rtt = std::chrono::microseconds(100);
   Duration base_rtt = std::chrono::microseconds(20);  // of the fabric without queues: sizes the credit
   Duration peer_timeout = std::chrono::seconds(30);   // unanswered probes for so long are an error
-  Duration static_deadline = std::chrono::milliseconds(1);
   // What a peer may ask to lose, in parts per million; above it all is reliable. 0: the communicator did not opt in.
   std::uint32_t max_tolerance_ppm = 0;
   std::uint64_t line_rate = 12'500'000'000;  // bytes/s of the NIC

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "mlt/core/recovery.h"
+
 namespace clustar::mlt {
 namespace {
 
@@ -179,7 +181,7 @@ void Receiver::count_eligible(Message& message, LedgerBook& ledgers) {
 }
 
 bool Receiver::discards(const Message& message, const DataHeader& header) const {
-  return options_.mode == Mode::kGoBackN && header.index != message.received;
+  return options_.recovery != nullptr && !options_.recovery->takes(header.index, message.received);
 }
 
 Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, bool marked, LedgerBook& ledgers,

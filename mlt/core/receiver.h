@@ -207,6 +207,7 @@ class Receiver {
   Ack next_ack(TimePoint now);
   void note_sent(std::uint32_t units);
   bool discards(const Message& message, const DataHeader& header) const;
+  bool ends_by_time(const Message& message) const;  // whatever is missing of it
 
   const Options& options_;
   const std::uint64_t secret_;

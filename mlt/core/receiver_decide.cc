@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "mlt/core/receiver.h"
+#include "mlt/core/recovery.h"
 
 namespace clustar::mlt {
 namespace {
@@ -12,14 +13,18 @@ constexpr std::uint8_t kMostQuestions = 28;
 
 }  // namespace
 
+bool Receiver::ends_by_time(const Message& message) const {
+  return options_.recovery != nullptr && options_.recovery->ends_at(message.first_at) != TimePoint::max();
+}
+
 void Receiver::arm(Message& message, TimePoint now) {
   if (message.state != ReceiveState::kArriving) return;
-  if (options_.mode == Mode::kStaticDeadline) {
-    message.decide_at = message.first_at + options_.static_deadline;
+  if (ends_by_time(message)) {
+    message.decide_at = options_.recovery->ends_at(message.first_at);
   } else if (message.decided && message.packets - message.received <= message.allowed) {
     message.decide_at = now;
   }
-  if (options_.mode == Mode::kNormal) {
+  if (options_.recovery == nullptr) {
     arm_proven(message, now);
     message.asked = 0;
     message.ask_at = now + ask_time(message);
@@ -33,7 +38,7 @@ void Receiver::arm(Message& message, TimePoint now) {
 void Receiver::arm_proven(Message& message, TimePoint now) {
   if ((message.passed.total() != message.packets && !message.settled) || message.state != ReceiveState::kArriving)
     return;
-  if (message.decided || options_.mode != Mode::kNormal || !may_lose(message)) return;
+  if (message.decided || options_.recovery != nullptr || !may_lose(message)) return;
   const auto most = static_cast<std::uint8_t>(reordering_.packets());
   const bool young = !message.settled && message.passed.hole_within(most);
   const Duration wait = most > options_.reorder_packets ? options_.base_rtt : options_.base_rtt / 4;
@@ -73,7 +78,7 @@ std::uint32_t Receiver::first_arriving() const {
 
 // A message is over: the one whose turn it is now is asked about soon, however long it has waited.
 void Receiver::ask_about_next(TimePoint now) {
-  if (options_.mode != Mode::kNormal) return;
+  if (options_.recovery != nullptr) return;
   const std::uint32_t id = first_arriving();
   if (id == messages_.end() || messages_[id].sent_known > 0) return;  // what is under way has its own pace
   Message& message = messages_[id];
@@ -113,7 +118,7 @@ std::uint32_t Receiver::tolerable(const Message& message, const LedgerBook& ledg
 // for packets may wait in a path or a class that others pass. Silence makes the receiver ask.
 void Receiver::decide(std::uint32_t id, Message& message, LedgerBook& ledgers) {
   message.decide_at = TimePoint::max();
-  if (options_.mode == Mode::kStaticDeadline) {
+  if (ends_by_time(message)) {
     finish(id, message, ReceiveState::kPartial);
     return;
   }

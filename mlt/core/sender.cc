@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "mlt/core/recovery.h"
+
 namespace clustar::mlt {
 namespace {
 
@@ -26,7 +28,7 @@ Sender::Sender(const Options& options, LedgerBook& allowances, std::uint64_t sec
       secret_(secret),
       rng_(seed),
       messages_(options.max_messages),
-      selector_(options.mode == Mode::kGoBackN ? 1 : options.paths, options.path),
+      selector_(in_order(options_.recovery) ? 1 : options.paths, options.path),
       paths_(selector_.size()),
       lanes_(static_cast<std::uint8_t>(selector_.size())),
       rtt_(rtt_options(options)),
@@ -44,8 +46,8 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   if (packets > kMaxPackets) return std::nullopt;
   if (terms.tolerant && terms.important != nullptr && terms.important->size() != packets) return std::nullopt;
   if (terms.tolerant && terms.tolerance_ppm > options_.max_tolerance_ppm) return std::nullopt;
-  // An empty message has nothing to lose, and an RC NIC knows no such thing.
-  const bool tolerant = terms.tolerant && bytes > 0 && options_.mode != Mode::kGoBackN;
+  // An empty message has nothing to lose.
+  const bool tolerant = terms.tolerant && bytes > 0 && !in_order(options_.recovery);
   const auto counted = tag_sends_.find(tag);
   if (counted == tag_sends_.end() && tag_sends_.size() >= options_.max_tags) return std::nullopt;
   if (messages_.empty()) heard(now);

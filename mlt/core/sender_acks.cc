@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "mlt/core/credit.h"
+#include "mlt/core/recovery.h"
 #include "mlt/core/sender.h"
 
 namespace clustar::mlt {
@@ -121,7 +122,7 @@ void Sender::on_block(const AckBlock& block, TimePoint now) {
   for (std::uint32_t i = 0; i < 64; ++i) {
     if ((block.before >> i & 1) != 0) deliver(block.largest - 1 - i);
   }
-  if (options_.mode == Mode::kGoBackN && !news && delivered == 0) go_back(lane, now);
+  if (!news && delivered == 0 && goes_back(options_.recovery)) go_back(lane, now);
   find_losses(lane, Asked::kByAck, now);
   credit_delivery(block.path, packets, delivered, news ? marks : 0, rtt, now);
 }
@@ -202,7 +203,7 @@ void Sender::check_losses_at(Lane& lane, TimePoint at) {
 // one, hence none is lost within a quarter of a round trip after one of them. The receiver acknowledges once, so all of
 // the tail may have arrived and only that be lost: one packet is given up, and of the others the receiver is asked.
 void Sender::find_lost_tail(Lane& lane, std::uint32_t seq, Asked asked, TimePoint now) {
-  if (options_.mode == Mode::kGoBackN) return;
+  if (!loses_by_time(options_.recovery)) return;
   while (seq != lane.records.end() && lane.records[seq].settled) ++seq;
   if (seq == lane.records.end()) return;
   Record& first = lane.records[seq];
@@ -266,7 +267,7 @@ void Sender::lose(Lane& lane, Record& record, Evidence evidence, TimePoint now) 
 // loss: a packet may wait in a path or a class that all others pass, and a network that loses nothing must not cost
 // anything.
 bool Sender::may_miss(Message& message, const Record& record, Evidence evidence) {
-  if (options_.mode == Mode::kStaticDeadline) return true;
+  if (gives_up(options_.recovery)) return true;
   if (evidence != Evidence::kOrder) return false;
   const OpenRecord& open = message.open;
   if (!open.tolerant || message.wanted || message.important.test(record.index)) return false;
@@ -344,7 +345,7 @@ void Sender::take_state(const State& state, TimePoint now) {
   }
   const bool window_known = state.base % State::kWindow == 0 && state.base + state.count <= message.packets &&
                             (state.count == State::kWindow || state.base + state.count == message.packets);
-  if (!window_known || (state.stop && !message.open.tolerant && options_.mode != Mode::kStaticDeadline)) {
+  if (!window_known || (state.stop && !message.open.tolerant && !gives_up(options_.recovery))) {
     ++counters_.ignored;
     return;
   }

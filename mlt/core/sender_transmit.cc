@@ -3,6 +3,7 @@
 #include <cassert>
 #include <utility>
 
+#include "mlt/core/recovery.h"
 #include "mlt/core/sender.h"
 #include "mlt/core/telling.h"
 
@@ -216,7 +217,7 @@ std::uint8_t Sender::path_for(std::uint32_t bytes, bool again, TimePoint now) {
 }
 
 PacketKind Sender::kind_of(const Message& message, std::uint32_t index, bool again) const {
-  if (options_.mode == Mode::kGoBackN) return PacketKind::kReliableBulk;  // one lane: nothing may pass
+  if (in_order(options_.recovery)) return PacketKind::kReliableBulk;  // one lane: nothing may pass
   if (again) return PacketKind::kReliable;
   return message.important.test(index) ? PacketKind::kImportant : message.kind;
 }
@@ -295,7 +296,7 @@ bool Sender::data(std::uint32_t id, Message& message, std::uint32_t index, Sort 
   if (lane.sent < kSentKnown) ++lane.sent;
   lane.records.push() = Record{id, index, bytes, false, header.open.has_value(), uncredited, header.ack_now, now};
   if (lane.records.full()) ++full_lanes_;
-  if (options_.mode != Mode::kGoBackN) check_losses_at(lane, now + rtt_.patience());
+  if (loses_by_time(options_.recovery)) check_losses_at(lane, now + rtt_.patience());
   in_flight_ += bytes;
   message.in_flight.set(index);
   if (again) {

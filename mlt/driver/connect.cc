@@ -15,14 +15,9 @@ Result<std::unique_ptr<MltPendingConnect>> MltPendingConnect::start(Engine& engi
   const auto info = HandleInfo::parse(handle);
   if (!info) return tl::unexpected(caller.not_a_handle());
   const net::Address remote(info->endpoint);
-  if (const auto alike = caller.compare(transport::SharedConfig::of(channel), info->config, remote); !alike) {
-    return tl::unexpected(alike.error());
-  }
-  if (!caller.reaches(info->endpoint)) {
-    return fail(ErrorCode::kUnavailable, fmt::format("mlt: {} has the address {}, which cannot reach {}; see "
-                                                     "CLUSTAR_SOCKET_FAMILY",
-                                                     engine.name(), local.to_string(), remote.to_string()));
-  }
+  auto dial = handshake::Dial::to(engine.context().clock, std::move(caller),
+                                  {info->token, info->config, {info->endpoint}}, transport::SharedConfig::of(channel));
+  if (!dial) return tl::unexpected(dial.error());
   const Protection* protection = engine.context().protection.get();
   const bool same_psk = info->psk_mode == (protection == nullptr ? PskMode::kNone : protection->mode());
   // With another pre-shared key segments may differ, too; the handshake tells both sides which setting it is.
@@ -30,8 +25,7 @@ Result<std::unique_ptr<MltPendingConnect>> MltPendingConnect::start(Engine& engi
   if (const auto differs = same_psk ? difference(here, info->settings) : std::nullopt) {
     return fail(ErrorCode::kInvalidUsage, fmt::format("mlt: connect to {}: {}", remote.to_string(), *differs));
   }
-  handshake::Dial dial(engine.context().clock, std::move(caller), {info->endpoint});
-  return std::unique_ptr<MltPendingConnect>(new MltPendingConnect(engine, info->token, channel, std::move(dial)));
+  return std::unique_ptr<MltPendingConnect>(new MltPendingConnect(engine, info->token, channel, std::move(*dial)));
 }
 
 Result<std::unique_ptr<transport::SendChannel>> MltPendingConnect::poll() {

@@ -2,21 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <utility>
 
 namespace clustar::mlt::driver {
 
-// After an abort NCCL deregisters, then closes. Between the two the engine, driven by others, must neither read nor
-// write memory that its owner has taken back.
 class Connection::ChannelMr final : public transport::Mr {
  public:
   ChannelMr(const gdr::MemoryRef& memory, std::unique_ptr<io::Mr> mr, std::shared_ptr<Anchor> anchor)
       : Mr(memory), mr_(std::move(mr)), anchor_(std::move(anchor)) {}
   ~ChannelMr() override {
-    const std::lock_guard lock(anchor_->engine.mutex());
-    if (anchor_->connection != nullptr) anchor_->connection->on_deregister(*this);
-    mr_.reset();
+    anchor_->deregister(*this, [this] { mr_.reset(); });
   }
   const io::Mr* io_mr() const { return mr_.get(); }
 
@@ -30,8 +25,8 @@ Connection::Connection(Engine& engine, net::Socket control, std::string doing, s
       control_(std::move(control)),
       peer_(std::move(peer)),
       doing_(std::move(doing)),
-      anchor_(std::make_shared<Anchor>(Anchor{engine, this})),
-      watch_(engine.context().stall_timeout) {}
+      anchor_(std::make_shared<Anchor>(engine.mutex(), this)),
+      stall_("mlt", engine.context().stall_timeout, engine.context().clock, engine.context().log) {}
 
 Result<void> Connection::attach(Engine::End end, const net::Address& host, const io::AddressBlob& address,
                                 std::uint64_t secret, const transport::ChannelOptions& channel,
@@ -58,7 +53,7 @@ void Connection::on_deregister(const transport::Mr& mr) {
 }
 
 void Connection::leave() {
-  anchor_->connection = nullptr;
+  anchor_->let_go();
   engine_.forget(*this);
   if (id_) engine_.close(*id_);
   id_.reset();
@@ -75,21 +70,16 @@ void Connection::fail_with(ErrorCode code, const std::string& what) {
 
 void Connection::on_failure(const Error& error) { fail_with(error.code, error.message); }
 
-void Connection::check(TimePoint now) {
+void Connection::check(TimePoint) {
   if (control_open_) read_control();
-  if (!broken()) check_stall(now);
+  if (!broken()) check_stall();
 }
 
-void Connection::check_stall(TimePoint now) {
-  const auto verdict = watch_.check(outstanding_ > 0, progress(), now);
-  if (verdict == net::StallWatch::Verdict::kFine) return;
-  const std::string what = fmt::format("{} has done nothing for {:.0f} s ({}); its host answers", peer_,
-                                       std::chrono::duration<double>(watch_.silent()).count(), waiting());
-  if (verdict == net::StallWatch::Verdict::kFail) {
-    fail_with(ErrorCode::kRemote, what + "; CLUSTAR_STALL_TIMEOUT is over");
-  } else {
-    engine_.context().log.warn("mlt: straggler: " + what);
-  }
+void Connection::check_stall() {
+  const auto over = stall_.check(outstanding_ > 0, progress(), [this] {
+    return transport::Stall{peer_, "has done nothing", waiting()};
+  });
+  if (over) fail_with(ErrorCode::kRemote, *over);
 }
 
 }  // namespace clustar::mlt::driver

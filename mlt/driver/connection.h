@@ -9,8 +9,9 @@
 
 #include "mlt/driver/engine.h"
 #include "transport/api/transport.h"
+#include "transport/message/memory_anchor.h"
+#include "transport/message/stall_report.h"
 #include "transport/net/socket.h"
-#include "transport/net/stall_watch.h"
 
 namespace clustar::mlt::driver {
 
@@ -26,6 +27,8 @@ class Connection : public Engine::Client {
 
   void check(TimePoint now) final;
   void on_failure(const Error& error) final;
+  // For its registrations, with the engine's lock held.
+  void on_deregister(const transport::Mr& mr);
 
  protected:
   // `doing`: "sending to" or "receiving from".
@@ -38,11 +41,6 @@ class Connection : public Engine::Client {
   virtual std::uint64_t progress() const = 0;
   virtual std::string waiting() const = 0;  // "3 sends wait for its receives"
 
-  // Lets a registration outlive its channel.
-  struct Anchor {
-    Engine& engine;
-    Connection* connection;  // guarded by the engine's lock; null once the channel is gone
-  };
   class ChannelMr;
   // Errors: as Engine::reg_mr.
   Result<std::unique_ptr<transport::Mr>> register_memory(const gdr::MemoryRef& memory);
@@ -70,13 +68,14 @@ class Connection : public Engine::Client {
   transport::ChannelOptions channel_;  // from attach() on
 
  private:
-  void on_deregister(const transport::Mr& mr);
-  void check_stall(TimePoint now);
+  using Anchor = transport::MemoryAnchor<Connection>;
+
+  void check_stall();
 
   const std::string doing_;
   const std::shared_ptr<Anchor> anchor_;
   std::optional<Engine::ConnectionId> id_;
-  net::StallWatch watch_;
+  transport::StallReport stall_;
   Error error_;  // written once, before failed_
   std::atomic<bool> failed_{false};
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "mlt/core/recovery.h"
 #include "mlt/core/wire.h"
 #include "mlt/driver/siphash.h"
 #include "transport/base/bytes.h"
@@ -90,21 +91,6 @@ const char* name_of(PskMode mode) {
   return "?";
 }
 
-// Of the comparison modes; who does not know the byte has another version.
-std::optional<Mode> mode_of(std::uint8_t byte) {
-  if (byte > static_cast<std::uint8_t>(Mode::kStaticDeadline)) return std::nullopt;
-  return static_cast<Mode>(byte);
-}
-
-const char* name_of(Mode mode) {
-  switch (mode) {
-    case Mode::kNormal: return "normal";
-    case Mode::kGoBackN: return "go_back_n";
-    case Mode::kStaticDeadline: return "static_deadline";
-  }
-  return "?";
-}
-
 template <class Value>
 std::string differs(const char* what, Value here, Value there, const char* advice) {
   return fmt::format("{} is {} here and {} at the peer; {}", what, here, there, advice);
@@ -139,7 +125,7 @@ SharedSettings SharedSettings::of(const Options& options, std::uint32_t max_tole
           static_cast<std::uint16_t>(options.max_messages),
           static_cast<std::uint16_t>(options.max_staged),
           options.unscheduled_bytes,
-          options.mode,
+          options.recovery == nullptr ? std::uint8_t{0} : options.recovery->number(),
           max_tolerance_ppm,
           std::move(io)};
 }
@@ -147,8 +133,9 @@ SharedSettings SharedSettings::of(const Options& options, std::uint32_t max_tole
 std::optional<std::string> difference(const SharedSettings& here, const SharedSettings& there) {
   constexpr const char* kSameBuild = "all ranks must load the same plugin";
   if (here.io != there.io) return differs("io", here.io, there.io, "set the same CLUSTAR_IO on all ranks");
-  if (here.mode != there.mode) {
-    return differs("mode", name_of(here.mode), name_of(there.mode), "benchmarks give both ends the same");
+  if (here.recovery != there.recovery) {
+    return differs("recovery (0: MLT's own, others for comparisons)", here.recovery, there.recovery,
+                   "set the same CLUSTAR_STATIC_DEADLINE on all ranks, or none");
   }
   if (here.segment != there.segment) {
     return differs("segment (payload bytes of a packet, from the interface's MTU)", here.segment, there.segment,
@@ -175,17 +162,16 @@ std::optional<HandleInfo> HandleInfo::parse(const transport::Handle& handle) {
   const WireReader reader{std::span<const std::byte, std::tuple_size_v<transport::Handle>>(handle)};
   const auto endpoint = handshake::parse_endpoint(std::span(handle).subspan<kEndpointAt>());
   const auto psk_mode = psk_mode_of(reader.load<std::uint8_t, 12>());
-  const auto mode = mode_of(reader.load<std::uint8_t, 14>());
   auto io_name = load_io<kIoAt>(reader);
   HandleInfo info;
   info.psk_mode = psk_mode.value_or(PskMode::kNone);
   if (reader.load<std::uint64_t, 0>() != kHandleMagic || reader.load<std::uint16_t, 8>() != kHandshakeVersion ||
-      !endpoint || !psk_mode || !mode || !io_name) {
+      !endpoint || !psk_mode || !io_name) {
     return std::nullopt;
   }
   info.settings = {reader.load<std::uint16_t, 10>(),           reader.load<std::uint8_t, 13>(),
                    reader.load<std::uint16_t, 16>(),           reader.load<std::uint16_t, 18>(),
-                   reader.load<std::uint32_t, 20>(),           *mode,
+                   reader.load<std::uint32_t, 20>(),           reader.load<std::uint8_t, 14>(),
                    reader.load<std::uint32_t, kToleranceAt>(), std::move(*io_name)};
   reader.copy_to<24>(std::span<std::byte, 16>(info.token));
   info.endpoint = *endpoint;
@@ -204,7 +190,7 @@ transport::Handle HandleInfo::serialize() const {
   writer.store<10>(settings.segment);
   writer.store<12>(static_cast<std::uint8_t>(psk_mode));
   writer.store<13>(settings.paths);
-  writer.store<14>(static_cast<std::uint8_t>(settings.mode));
+  writer.store<14>(settings.recovery);
   writer.store<16>(settings.max_messages);
   writer.store<18>(settings.max_staged);
   writer.store<20>(settings.unscheduled_bytes);
@@ -220,10 +206,9 @@ std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {
   const WireReader reader(bytes);
   const auto address = load_address<44>(reader, reader.load<std::uint16_t, 6>());
   const auto psk_mode = psk_mode_of(reader.load<std::uint8_t, 140>());
-  const auto mode = mode_of(reader.load<std::uint8_t, 35>());
   auto io_name = load_io<148>(reader);
   if (reader.load<std::uint32_t, 0>() != kFormat.magic || reader.load<std::uint16_t, 4>() != kHandshakeVersion ||
-      !address || !psk_mode || !mode || !io_name) {
+      !address || !psk_mode || !io_name) {
     return std::nullopt;
   }
   Hello hello;
@@ -234,7 +219,7 @@ std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {
   hello.connection_id = reader.load<std::uint64_t, 24>();
   hello.settings = {reader.load<std::uint16_t, 32>(),  reader.load<std::uint8_t, 34>(),
                     reader.load<std::uint16_t, 36>(),  reader.load<std::uint16_t, 38>(),
-                    reader.load<std::uint32_t, 40>(),  *mode,
+                    reader.load<std::uint32_t, 40>(),  reader.load<std::uint8_t, 35>(),
                     reader.load<std::uint32_t, 144>(), std::move(*io_name)};
   return hello;
 }
@@ -248,7 +233,7 @@ void Hello::serialize_to(std::span<std::byte, kSize> bytes) const {
   writer.store<24>(connection_id);
   writer.store<32>(settings.segment);
   writer.store<34>(settings.paths);
-  writer.store<35>(static_cast<std::uint8_t>(settings.mode));
+  writer.store<35>(settings.recovery);
   writer.store<36>(settings.max_messages);
   writer.store<38>(settings.max_staged);
   writer.store<40>(settings.unscheduled_bytes);

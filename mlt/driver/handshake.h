@@ -33,7 +33,7 @@ struct SharedSettings {
   std::uint16_t max_messages = 0;
   std::uint16_t max_staged = 0;
   std::uint32_t unscheduled_bytes = 0;
-  Mode mode = Mode::kNormal;
+  std::uint8_t recovery = 0;            // Recovery::number(); 0: MLT's own
   std::uint32_t max_tolerance_ppm = 0;  // 0 .. 1,000,000: of the channel, not of the device
   std::string io = "udp";               // PacketBackend::name(): what carries the packets
 
@@ -71,7 +71,7 @@ Verdict compare(PskMode here, PskMode there);
 std::string explain(Verdict verdict, PskMode here, PskMode there);
 
 //  0       8     10      12         13      14     15         16                20            24                40
-// | magic | ver | segm. | psk mode | paths | mode | 0        | messages, staged | unscheduled | token (128 bit) | ...
+// | magic | ver | segm. | psk mode | paths | rec. | 0        | messages, staged | unscheduled | token (128 bit) | ...
 //  40              60                  64              96     100
 // | endpoint (20) | max_tolerance_ppm | digests (8 x 4) | rank | io (16) |
 // endpoint: | family 4 or 6 | 0 | port (2) | address (16) |

@@ -16,10 +16,10 @@ namespace clustar::mlt::driver {
 
 class MltTransport final : public transport::Transport {
  public:
-  // Changes the core's options of a device after driver_options made them. For benchmarks only, which compare modes
-  // (kStaticDeadline breaks the loss contract, for every channel) and numbers of paths: nobody checks what is changed
-  // but Options::check and the handshake, which refuses a peer with another mode or other paths. What may be lost is
-  // not among it: that is ChannelOptions::max_tolerance_ppm.
+  // Changes the core's options of a device after driver_options made them. For comparisons, with another recovery (it
+  // lives as long as the function) or number of paths: nobody checks what is changed but Options::check and the
+  // handshake, which refuses a peer with another. What may be lost is not among it: that is
+  // ChannelOptions::max_tolerance_ppm.
   using Adjust = std::function<void(Options&)>;
 
   // A device of `backend` is opened at its first listen or connect, and `adjust` is called after it. Error: the backend

@@ -41,21 +41,10 @@ Result<void> check_device_parts(std::span<const RecvPart> parts) {
 
 MltRecvChannel::MltRecvChannel(Engine& engine, net::Socket control, std::string peer)
     : Connection(engine, std::move(control), "receiving from", std::move(peer)),
-      groups_(kMaxGroups),
-      flushes_(kMaxFlushes),
+      groups_(this, kMaxGroups),
+      flushes_(this, kMaxFlushes),
       part_of_(engine.options().max_messages),
-      staging_(engine.options().max_staged) {
-  for (std::uint32_t i = kMaxGroups; i-- > 0;) {
-    groups_[i].channel = this;
-    groups_[i].index = i;
-    free_groups_.push_back(i);
-  }
-  for (std::uint32_t i = kMaxFlushes; i-- > 0;) {
-    flushes_[i].channel = this;
-    flushes_[i].index = i;
-    free_flushes_.push_back(i);
-  }
-}
+      staging_(engine.options().max_staged) {}
 
 MltRecvChannel::~MltRecvChannel() {
   std::vector<std::byte> words;
@@ -72,15 +61,13 @@ Result<std::unique_ptr<transport::Mr>> MltRecvChannel::reg_mr(const gdr::MemoryR
 }
 
 Result<Request*> MltRecvChannel::recv(std::span<const RecvPart> parts) {
-  if (parts.empty() || parts.size() > transport::kMaxRecvParts) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("mlt: {} receives in one request; 1 to {} are allowed",
-                                                         parts.size(), transport::kMaxRecvParts));
+  if (const auto checked = transport::ReceiveGroups::check("mlt", parts); !checked) {
+    return tl::unexpected(checked.error());
   }
   if (has_failed()) return tl::unexpected(error());
   if (const auto outside = check_device_parts(parts); !outside) return tl::unexpected(outside.error());
-  if (free_groups_.empty()) return nullptr;
-  Group& group = groups_[free_groups_.back()];
-  free_groups_.pop_back();
+  if (!groups_.has_room()) return nullptr;
+  Group& group = groups_.take();
   group.done.store(false, std::memory_order_relaxed);
   group.count = parts.size();
   group.missing.clear();
@@ -109,7 +96,7 @@ Result<Progress> MltRecvChannel::test(Group& group) {
   const auto done = poke(group.done);
   if (!done) return tl::unexpected(done.error());
   if (!*done) return Progress{};
-  free_groups_.push_back(group.index);
+  groups_.give_back(group);
   return Progress{true, std::span<const std::size_t>(group.sizes).first(group.count), group.missing,
                   std::span<const transport::ReceivedMessage>(group.messages).first(group.count)};
 }
@@ -123,14 +110,13 @@ Result<Request*> MltRecvChannel::flush(std::span<const RecvPart> parts) {
   if (count == 0) return nullptr;
   if (has_failed()) return tl::unexpected(error());
   if (const auto outside = check_device_parts(parts); !outside) return tl::unexpected(outside.error());
-  if (free_flushes_.empty() || static_cast<std::size_t>(count) > transport::kMaxRecvParts) {
+  if (!flushes_.has_room() || static_cast<std::size_t>(count) > transport::kMaxRecvParts) {
     return fail(ErrorCode::kInvalidUsage,
                 fmt::format("mlt: {} flushes of {} parts; {} of 1 to {} parts are allowed at a time on a channel, test "
                             "one until it is done",
-                            kMaxFlushes - free_flushes_.size() + 1, count, kMaxFlushes, transport::kMaxRecvParts));
+                            flushes_.outstanding() + 1, count, kMaxFlushes, transport::kMaxRecvParts));
   }
-  FlushRequest& flush = flushes_[free_flushes_.back()];
-  free_flushes_.pop_back();
+  FlushRequest& flush = flushes_.take();
   flush.done.store(false, std::memory_order_relaxed);
   flush.count = static_cast<std::size_t>(count);
   std::ranges::copy_if(parts, flush.parts.begin(), flushed);
@@ -142,7 +128,7 @@ Result<Progress> MltRecvChannel::test(FlushRequest& flush) {
   const auto done = poke(flush.done);
   if (!done) return tl::unexpected(done.error());
   if (!*done) return Progress{};
-  free_flushes_.push_back(flush.index);
+  flushes_.give_back(flush);
   return Progress{true, {}, {}};
 }
 

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "mlt/driver/connection.h"
+#include "transport/message/receive_groups.h"
+#include "transport/message/request_pool.h"
 
 namespace clustar::mlt::driver {
 
@@ -28,7 +30,7 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   void on_written(std::uint32_t request) override;
 
  private:
-  static constexpr std::uint32_t kMaxGroups = 32;
+  static constexpr std::uint32_t kMaxGroups = transport::ReceiveGroups::kMost;
   static constexpr std::uint32_t kMaxFlushes = 32;  // at a time; a receive whose flush is not done is not over for NCCL
   static constexpr std::uint32_t kFlush = 1u << 31;  // a request's index with it is that of a flush
 
@@ -93,10 +95,8 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   std::string waiting() const override;
   bool uses(const transport::Mr& mr) const override;
 
-  std::vector<Group> groups_;
-  std::vector<FlushRequest> flushes_;
-  std::vector<std::uint32_t> free_groups_;   // caller's thread only
-  std::vector<std::uint32_t> free_flushes_;  // likewise
+  transport::RequestPool<Group> groups_;
+  transport::RequestPool<FlushRequest> flushes_;
   // The following with the engine's lock held.
   std::vector<PartRef> part_of_;  // by the core's receive
   std::vector<std::unique_ptr<std::byte[]>> staging_;

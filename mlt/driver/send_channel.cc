@@ -17,14 +17,8 @@ using transport::Request;
 
 MltSendChannel::MltSendChannel(Engine& engine, net::Socket control, std::string peer)
     : Connection(engine, std::move(control), "sending to", std::move(peer)),
-      requests_(kMaxRequests),
-      outgoing_(engine.options().max_messages) {
-  for (std::uint32_t i = kMaxRequests; i-- > 0;) {
-    requests_[i].channel = this;
-    requests_[i].index = i;
-    free_requests_.push_back(i);
-  }
-}
+      requests_(this, kMaxRequests),
+      outgoing_(engine.options().max_messages) {}
 
 MltSendChannel::~MltSendChannel() {
   std::vector<std::byte> words;
@@ -48,9 +42,8 @@ Result<Request*> MltSendChannel::send(const transport::Mr& mr, std::size_t offse
         ErrorCode::kInvalidArgument,
         fmt::format("mlt: a message of {} bytes; at most {} bytes (1 GiB) are allowed", length, kMaxMessageBytes));
   }
-  if (free_requests_.empty()) return nullptr;
-  SendRequest& request = requests_[free_requests_.back()];
-  free_requests_.pop_back();
+  if (!requests_.has_room()) return nullptr;
+  SendRequest& request = requests_.take();
   request.done.store(false, std::memory_order_relaxed);
   request.mr = &mr;
   request.memory = io_mr(mr);
@@ -72,7 +65,7 @@ Result<Progress> MltSendChannel::test(SendRequest& request) {
       return Progress{};
     }
   }
-  free_requests_.push_back(request.index);
+  requests_.give_back(request);
   return Progress{true, std::span<const std::size_t>(&request.length, 1), request.missing, {}, &request.flow};
 }
 

@@ -13,6 +13,7 @@
 #include "mlt/driver/connection.h"
 #include "mlt/driver/last_words.h"
 #include "transport/base/ring.h"
+#include "transport/message/request_pool.h"
 
 namespace clustar::mlt::driver {
 
@@ -73,8 +74,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   std::string waiting() const override;
   bool uses(const transport::Mr& mr) const override;
 
-  std::vector<SendRequest> requests_;
-  std::vector<std::uint32_t> free_requests_;  // caller's thread only
+  transport::RequestPool<SendRequest> requests_;
   // The following with the engine's lock held.
   Ring<std::uint32_t> waiting_;     // requests that the core has no room for, in order
   std::vector<Outgoing> outgoing_;  // by message, modulo max_messages: the core has no more at a time

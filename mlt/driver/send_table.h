@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "mlt/core/endpoint.h"
-#include "transport/api/flow_table.h"
 #include "transport/api/send_policy.h"
 #include "transport/base/time.h"
 #include "transport/io/packet_io.h"
+#include "transport/message/flow_table.h"
 
 namespace clustar::mlt::driver {
 

@@ -27,6 +27,7 @@ class InjectedFaults : public ::testing::Test {
     config.socket_family = "ipv4";
     config.engine = engine;
     config.inject_faults = faults;
+    config.static_deadline = static_deadline_;
     return select_transport({config, clock_, Log([this](LogLevel level, const std::string& text) {
                                const std::lock_guard lock(mutex_);
                                if (level == LogLevel::kWarn) warnings_ += text + "\n";
@@ -39,6 +40,7 @@ class InjectedFaults : public ::testing::Test {
     ASSERT_EQ(from.bytes, to.bytes);
   }
 
+  Duration static_deadline_{0};
   SystemClock clock_;
   std::mutex mutex_;
   std::string warnings_;
@@ -96,6 +98,20 @@ TEST_F(InjectedFaults, WhatIsNoFaultIsNamed) {
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message,
               AllOf(HasSubstr("CLUSTAR_INJECT_FAULTS"), HasSubstr("'lose'"), HasSubstr("loss, burst")));
+}
+
+// CLUSTAR_STATIC_DEADLINE comes from a module, too.
+TEST_F(InjectedFaults, WithAStaticDeadlineTheyCostBytesAndThatIsTold) {
+  static_deadline_ = std::chrono::milliseconds(2);
+  const auto selected = select("loss=0.2");
+  ASSERT_TRUE(selected) << selected.error().message;
+  EXPECT_THAT(warnings_, HasSubstr("CLUSTAR_STATIC_DEADLINE: messages end at a fixed time"));
+  Connection connection = connect(*selected->transport, *selected->transport);
+  SendBuffer from(*connection.send, 1 << 20, 1);
+  RecvBuffer to(*connection.recv, 1 << 20);
+  finish(
+      {must_recv(*connection.recv, {{to.mr.get(), 0, 1 << 20, 0}}), must_send(*connection.send, *from.mr, 0, 1 << 20)});
+  EXPECT_THAT(selected->transport->summary(), ContainsRegex(" [1-9][0-9]* bytes missing"));
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ TEST_F(TcpClock, AReceiverThatTakesNothingIsNamedToo) {
   poll(*send);
   clock_.advance(seconds(15));
   poll(*send);
-  EXPECT_THAT(take_warnings(), HasSubstr("takes no data since 15 s"));
+  EXPECT_THAT(take_warnings(), HasSubstr("has taken no data for 15 s"));
 }
 
 TEST_F(TcpClock, AStallTimeoutMakesItAnError) {

@@ -35,6 +35,7 @@ std::vector<TransportUnderTest> transports_under_test();
 std::vector<TransportUnderTest> tcp_under_test();
 std::vector<TransportUnderTest> mlt_under_test();
 std::vector<TransportUnderTest> staged_under_test();
+std::vector<TransportUnderTest> toy_transport_under_test();
 // Not among them, for they need more libraries: MLT over transport/sim, and over UDP with faults.
 std::vector<TransportUnderTest> mlt_elsewhere_under_test();
 

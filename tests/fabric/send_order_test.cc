@@ -1,11 +1,7 @@
 // Who goes first, read on the wire: eight connections of three classes over a slow line, by TCP and by MLT over UDP.
 #include <dirent.h>
 #include <gtest/gtest.h>
-#include <linux/if_ether.h>
 #include <linux/sockios.h>
-#include <netinet/in.h>
-#include <netinet/ip.h>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -15,14 +11,15 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "mlt/driver/mlt_transport.h"
 #include "tests/conformance/transport_under_test.h"
+#include "tests/dscp_sniffer.h"
 #include "tests/fabric/two_hosts.h"
-#include "transport/base/file_descriptor.h"
 #include "transport/base/system_clock.h"
 #include "transport/io/udp/udp_backend.h"
 #include "transport/tcp/tcp_transport.h"
@@ -39,48 +36,6 @@ constexpr std::size_t kBulk = 4 << 20;
 constexpr std::size_t kUrgent = 16 * 1024;
 constexpr std::size_t kTop = kConnections - 1;
 constexpr std::size_t bytes_of(std::size_t connection) { return connection == kTop ? kUrgent : kBulk; }
-
-// IP packets with a payload that pass one host's end of the cable, by the DSCP of their headers.
-class Sniffer {
- public:
-  explicit Sniffer(const TwoHosts& hosts) {
-    hosts.run_on(1, [&] { socket_ = FileDescriptor(::socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, htons(ETH_P_IP))); });
-    int room = 32 << 20;
-    setsockopt(socket_.fd(), SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room);
-    thread_ = std::thread([this] { run(); });
-  }
-  ~Sniffer() {
-    stop_ = true;
-    thread_.join();
-  }
-  // Bytes of IP packets so far, by class.
-  std::uint64_t seen(int traffic_class) const { return seen_[static_cast<std::size_t>(traffic_class >> 2)]; }
-  std::uint64_t bulk() const { return seen(0) + seen(96) + seen(4 << 5); }
-  // What bulk() was when so much of the top class had passed; 0: it has not.
-  std::uint64_t bulk_when_top_had_passed() const { return bulk_at_top_; }
-
- private:
-  void run() {
-    while (!stop_) {
-      pollfd ready{socket_.fd(), POLLIN, 0};
-      if (::poll(&ready, 1, 10) <= 0) continue;
-      iphdr header{};
-      sockaddr_storage from{};
-      socklen_t length = sizeof from;
-      const ssize_t got = ::recvfrom(socket_.fd(), &header, sizeof header, MSG_TRUNC | MSG_DONTWAIT,
-                                     reinterpret_cast<sockaddr*>(&from), &length);
-      if (got < 200) continue;  // acknowledgements
-      seen_[header.tos >> 2] += static_cast<std::uint64_t>(got);
-      if (bulk_at_top_ == 0 && seen(kClasses[kTop]) >= kUrgent) bulk_at_top_ = bulk();
-    }
-  }
-
-  FileDescriptor socket_;
-  std::array<std::atomic<std::uint64_t>, 64> seen_{};
-  std::atomic<std::uint64_t> bulk_at_top_{0};
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
 
 // Of all sockets of this process: what the kernel holds that can be overtaken by nothing. Of UDP all that has not left
 // the host, with the kernel's bookkeeping; of TCP what was never sent.
@@ -127,7 +82,8 @@ struct Trial {
 // Bulk of seven connections fills the line; the top message is sent when a part of it has passed.
 class Line {
  public:
-  Line(const TwoHosts& hosts, const Case& which, const Config& config) : hosts_(hosts), sniffer_(hosts) {
+  Line(const TwoHosts& hosts, const Case& which, const Config& config) : hosts_(hosts) {
+    hosts.run_on(1, [&] { sniffer_.emplace(DscpSniffer::open("wire"), kClasses[kTop], kUrgent); });
     hosts.run_on(0,
                  [] { ASSERT_EQ(std::system("tc qdisc add dev wire root tbf rate 1gbit burst 64kb limit 8mb"), 0); });
     hosts.run_on(1, [&] { right_ = std::move(which.make(config, clock_).value()); });
@@ -155,7 +111,7 @@ class Line {
   Trial run() {
     Trial trial;
     // What of the top class had to be said to connect.
-    const std::uint64_t dscp_before = sniffer_.seen(kClasses[kTop]);
+    const std::uint64_t dscp_before = sniffer_->seen(kClasses[kTop]);
     std::thread receiver([&] { receive(trial); });
     for (std::size_t i = 0; i < kTop; ++i) send(i);
     std::uint64_t bulk_at_send = 0;
@@ -163,9 +119,9 @@ class Line {
     std::chrono::steady_clock::time_point sent_at;
     poll_until([&] {
       trial.most_held = std::max(trial.most_held, held_by_kernel());
-      if (!sent && sniffer_.bulk() > kBulk / 4) {
+      if (!sent && sniffer_->others() > kBulk / 4) {
         sent = true;
-        bulk_at_send = sniffer_.bulk();
+        bulk_at_send = sniffer_->others();
         sent_at = std::chrono::steady_clock::now();
         send(kTop);
       }
@@ -175,9 +131,9 @@ class Line {
       return test_sends() == 0 && top_done_;
     });
     receiver.join();
-    EXPECT_TRUE(poll_until([&] { return sniffer_.bulk_when_top_had_passed() > 0; }));  // it may be behind
-    trial.bulk_before_top = sniffer_.bulk_when_top_had_passed() - bulk_at_send;
-    trial.top_dscp = sniffer_.seen(kClasses[kTop]) - dscp_before;
+    EXPECT_TRUE(poll_until([&] { return sniffer_->others_when_top_had_passed() > 0; }));  // it may be behind
+    trial.bulk_before_top = sniffer_->others_when_top_had_passed() - bulk_at_send;
+    trial.top_dscp = sniffer_->seen(kClasses[kTop]) - dscp_before;
     return trial;
   }
 
@@ -215,7 +171,7 @@ class Line {
   }
 
   const TwoHosts& hosts_;
-  Sniffer sniffer_;
+  std::optional<DscpSniffer> sniffer_;
   SystemClock clock_;
   std::unique_ptr<Transport> left_, right_;
   std::array<Connection, kConnections> ends_;

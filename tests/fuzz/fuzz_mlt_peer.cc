@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "mlt/compare/recoveries.h"
 #include "mlt/core/endpoint.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/mlt_lies.h"
@@ -53,7 +54,9 @@ Congestion congestion_of(std::uint32_t choice) {
 
 Options options_from(Input& input) {
   constexpr std::array<std::uint16_t, 4> kSegments = {64, 200, 1408, 65};
-  constexpr std::array<Mode, 4> kModes = {Mode::kNormal, Mode::kNormal, Mode::kGoBackN, Mode::kStaticDeadline};
+  static const compare::GoBackN go_back_n;
+  static const compare::StaticDeadline deadline(std::chrono::milliseconds(1));
+  constexpr std::array<const Recovery*, 4> kRecoveries = {nullptr, nullptr, &go_back_n, &deadline};
   constexpr std::array<std::uint8_t, 4> kPaths = {1, 2, 4, kMaxPaths};
   constexpr std::array<std::uint32_t, 4> kMessages = {16, 4, 2, 1};
   constexpr std::array<std::uint32_t, 4> kStaged = {8, 2, 1, 0};
@@ -62,7 +65,7 @@ Options options_from(Input& input) {
   Options options;
   std::uint32_t bits = input.byte();
   options.segment = kSegments[bits % 4];
-  options.mode = kModes[bits / 4 % 4];
+  options.recovery = kRecoveries[bits / 4 % 4];
   options.paths = kPaths[bits / 16 % 4];
   options.max_messages = kMessages[bits / 64 % 4];
   bits = input.byte();

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <random>
 
+#include "mlt/core/recovery.h"
+
 namespace clustar::fuzz {
 
 std::span<const std::uint8_t> Link::content(std::uint32_t message, std::uint32_t offset, std::size_t length) const {
@@ -199,8 +201,8 @@ void Link::check_message(const mlt::ReceiveDone& done, const Posted& posted, con
 }
 
 void Link::check_losses(const mlt::ReceiveDone& done, const Sent& sent, const Ranges& missing) {
-  if (receives_.options.mode == mlt::Mode::kStaticDeadline) return;
-  require(sent.tolerant && receives_.options.mode == mlt::Mode::kNormal);
+  if (mlt::gives_up(receives_.options.recovery)) return;
+  require(sent.tolerant && receives_.options.recovery == nullptr);
   require(receiver().tolerates(done.receive));
   std::uint32_t lost = 0;
   for (const mlt::Receiver::Range& range : missing) {
@@ -219,7 +221,7 @@ void Link::on_done(const mlt::SendDone& done) {
   ++sends_done_;
   const mlt::PacketBitmap& delivered = sends_.endpoint.sender(from_).delivered(done.message);
   require(delivered.size() == mlt::packet_count(sent.bytes, segment()) && delivered.missing() == done.missing_packets);
-  const bool may_miss = sent.tolerant || sends_.options.mode == mlt::Mode::kStaticDeadline;
+  const bool may_miss = sent.tolerant || mlt::gives_up(sends_.options.recovery);
   require(!honest_ || may_miss || done.missing_packets == 0);
 }
 

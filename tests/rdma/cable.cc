@@ -14,11 +14,12 @@ using transport::PendingConnect;
 using transport::verbs::Settings;
 using transport::verbs::VerbsTransport;
 
-Result<std::unique_ptr<Cable>> Cable::make(const Change& change, Log log) {
+Result<std::unique_ptr<Cable>> Cable::make(const Change& change, Log log, const std::string& send_order) {
   if (const std::string reason = why_no_devices(); !reason.empty()) return fail(ErrorCode::kUnavailable, reason);
   static const SystemClock clock;
   Config config;
   config.socket_ifname = "=lo";
+  config.send_order = send_order;
   Settings settings(config);
   settings.hca_filter = "=rxe_a,rxe_b";
   // A dead peer is found out by other means; what the emulated network delays must not end a connection.

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "transport/api/transport.h"
 #include "transport/base/log.h"
@@ -15,7 +16,7 @@ class Cable final : public transport::Transport {
  public:
   using Change = std::function<void(transport::verbs::Settings&)>;
   // `change`: of the settings.
-  static Result<std::unique_ptr<Cable>> make(const Change& change, Log log);
+  static Result<std::unique_ptr<Cable>> make(const Change& change, Log log, const std::string& send_order = "fifo");
 
   const char* name() const override { return "verbs"; }
   std::span<const transport::DeviceProperties> devices() const override { return inner_->devices(); }

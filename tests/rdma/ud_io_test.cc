@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <thread>
 
+#include "tests/dscp_sniffer.h"
 #include "tests/rdma/ud_pair.h"
 
 namespace clustar::tests {
@@ -119,6 +121,25 @@ TEST_F(UdIoTest, AMarkOfASwitchIsReportedAndOnlyWhereItIsAllowed) {
     EXPECT_EQ(one.info.ecn, io::Ecn::kCe);
     EXPECT_EQ(one.info.traffic_class, 5);
   }
+}
+
+TEST_F(UdIoTest, APacketsOwnDscpIsOnTheWire) {
+  connect();
+  const DscpSniffer wire(DscpSniffer::open("vb"), 0, 1);
+  const std::array<int, 3> wanted{184, 40, 0};
+  std::vector<io::TxPacket> packets;
+  for (unsigned i = 0; i < 30; ++i) {
+    packets.push_back(packet(i));
+    packets.back().traffic_class = 2;
+    packets.back().dscp = static_cast<std::uint8_t>(wanted[i % 3]);
+  }
+  send(packets);
+  EXPECT_EQ(collect(30).size(), 30u);
+  const auto long_enough = [&](int tos) { return wire.seen(tos) >= 10 * kPayload; };
+  for (int waits = 0; waits < 100 && !long_enough(2 << 5); ++waits) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_TRUE(long_enough(184));
+  EXPECT_TRUE(long_enough(40));
+  EXPECT_TRUE(long_enough(2 << 5)) << "without one, that of its class";
 }
 
 TEST_F(UdIoTest, WhatComesThroughATroubledNetworkIsWhole) {

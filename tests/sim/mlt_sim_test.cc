@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/sim/experiments.h"
+#include "mlt/compare/recoveries.h"
 #include "tests/sim/mlt_star.h"
 
 namespace clustar::mlt::test {
@@ -50,20 +51,21 @@ double stream(Star& star, std::size_t messages) {
 }
 
 TEST(MltSim, RandomLossCostsLittleMoreThanWhatIsLost) {
-  const auto goodput = [](Mode mode, double loss) {
+  const compare::GoBackN go_back_n;
+  const auto goodput = [](const Recovery* recovery, double loss) {
     Options options;
-    options.mode = mode;
+    options.recovery = recovery;
     Star star(2, options);
     if (loss > 0) star.network->down(1).faults().add(sim::RandomLoss{loss});
     return stream(star, 256);
   };
-  const double clean = goodput(Mode::kNormal, 0);
+  const double clean = goodput(nullptr, 0);
   EXPECT_GT(clean, 92e9);  // of 93.0: headers and Ethernet take the rest
   const struct { double loss, bar; } rows[] = {{1.0 / 4096, 0.99}, {1.0 / 1024, 0.97}, {1.0 / 256, 0.95}};
   for (const auto& row : rows) {
-    const double ours = goodput(Mode::kNormal, row.loss) / clean;
+    const double ours = goodput(nullptr, row.loss) / clean;
     EXPECT_GE(ours, row.bar) << row.loss;
-    EXPECT_GT(ours, goodput(Mode::kGoBackN, row.loss) / clean) << row.loss;
+    EXPECT_GT(ours, goodput(&go_back_n, row.loss) / clean) << row.loss;
   }
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "mlt/compare/recoveries.h"
 #include "tests/sanitized.h"
 #include "tests/sim/environment.h"
 #include "tests/sim/mlt_world.h"
@@ -17,6 +18,9 @@
 
 namespace clustar::mlt::test {
 namespace {
+
+const compare::GoBackN kGoBackN;
+const compare::StaticDeadline kStaticDeadline(std::chrono::milliseconds(1));
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
@@ -91,18 +95,19 @@ Plan plan_of(std::uint64_t seed) {
   plan.spines = rng.chance(0.25);
   plan.reopens = rng.chance(0.25);
   const double mode = rng.uniform();
-  if (mode < 0.05) plan.options.mode = Mode::kGoBackN;
-  if (mode > 0.95) plan.options.mode = Mode::kStaticDeadline;
-  if (plan.options.mode == Mode::kGoBackN) {
+  if (mode < 0.05) plan.options.recovery = &kGoBackN;
+  if (mode > 0.95) plan.options.recovery = &kStaticDeadline;
+  if (plan.options.recovery == &kGoBackN) {
     plan.options.paths = 1;  // it has no other, whatever it is given
     plan.tolerant = 0;
   }
   plan.text = fmt::format(
       "seed {}: {} hosts, {} flows of {} messages, {} in flight, segment {}, {} paths, tolerant {}, "
-      "late {}, window {}, staged {}, unscheduled {}, buffer {}{}{}, mode {}",
+      "late {}, window {}, staged {}, unscheduled {}, buffer {}{}{}, recovery {}",
       seed, plan.hosts, plan.flows.size(), plan.messages, plan.in_flight, plan.options.segment, plan.options.paths,
       plan.tolerant, plan.late, plan.options.max_messages, plan.options.max_staged, plan.options.unscheduled_bytes,
-      plan.buffer, plan.spines ? ", spines" : "", plan.reopens ? ", reopens" : "", static_cast<int>(plan.options.mode));
+      plan.buffer, plan.spines ? ", spines" : "", plan.reopens ? ", reopens" : "",
+      plan.options.recovery == nullptr ? 0 : plan.options.recovery->number());
   return plan;
 }
 
@@ -309,7 +314,7 @@ class Trial {
     for (const Finished& done : world_->finished()) {
       missing[done.destination] += done.missing;
       packets_missing[done.source] += done.missing_packets.size();
-      if (done.missing == 0 || plan_.options.mode == Mode::kStaticDeadline) continue;  // that keeps no promise
+      if (done.missing == 0 || plan_.options.recovery == &kStaticDeadline) continue;  // that keeps no promise
       const Lane& lane = lanes_[lane_of_.at({done.source, done.destination})];
       const Planned& sent = lane.messages[done.number];
       EXPECT_TRUE(sent.terms.tolerant) << "a reliable message misses something";
@@ -319,7 +324,7 @@ class Trial {
     }
     for (std::uint32_t host = 0; host < plan_.hosts; ++host) {
       check_ledgers(host, missing[host]);
-      if (plan_.options.mode == Mode::kStaticDeadline) continue;  // that ends empty messages, too
+      if (plan_.options.recovery == &kStaticDeadline) continue;  // that ends empty messages, too
       EXPECT_EQ(world_->host(host).sender_missing_packets(), packets_missing[host]) << "what the sender was told";
     }
   }
@@ -333,7 +338,7 @@ class Trial {
 
   void check_ledgers(std::uint32_t host, std::uint64_t missing) {
     EXPECT_TRUE(world_->host(host).core().is_consistent());
-    if (plan_.options.mode == Mode::kStaticDeadline) return;
+    if (plan_.options.recovery == &kStaticDeadline) return;
     const LedgerBook& ledgers = world_->host(host).core().ledgers();
     EXPECT_EQ(ledgers.totals().missing_bytes, missing);
     for (std::uint32_t i = 0; i < kCollectives; ++i) {

@@ -37,7 +37,7 @@ TEST(ConfigIb, DefaultsAreMostlyThoseOfNccl) {
   EXPECT_EQ(config.ib_hca, "");
   EXPECT_EQ(config.ib_gid_index, -1);
   EXPECT_EQ(config.ib_traffic_class, -1);
-  EXPECT_EQ(config.ib_service_level, 0);
+  EXPECT_EQ(config.ib_service_level, -1);
   EXPECT_EQ(config.ib_pkey_index, 0);
   EXPECT_EQ(config.ib_timeout, 20);
   EXPECT_EQ(config.ib_retry_count, 6) << "7 is for ever on rdma_rxe";
@@ -96,7 +96,7 @@ TEST(ConfigIb, OurBadValuesAreErrorsThatSayWhatIsAllowed) {
       {"CLUSTAR_IO", {"", "dpdk", "UDP"}, "udp | verbs_ud | verbs_uc (dpdk is not there yet)"},
       {"CLUSTAR_IB_GID_INDEX", {"-2", "256", "auto", ""}, "-1 to 255"},
       {"CLUSTAR_IB_TC", {"256", "-2", "1.0"}, "-1 to 255"},
-      {"CLUSTAR_IB_SL", {"16", "-1"}, "0 to 15"},
+      {"CLUSTAR_IB_SL", {"16", "-2"}, "-1 to 15"},
       {"CLUSTAR_IB_TIMEOUT", {"0", "23"}, "1 to 22"},
       {"CLUSTAR_IB_RETRY_CNT", {"8", "-1"}, "0 to 7"},
       {"CLUSTAR_IB_QPS", {"0", "9"}, "1 to 8"},

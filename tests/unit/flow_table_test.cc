@@ -1,4 +1,4 @@
-#include "transport/api/flow_table.h"
+#include "transport/message/flow_table.h"
 
 #include <gtest/gtest.h>
 

@@ -28,7 +28,7 @@ TEST(SipHash, ThePapersVectorOfEightBytes) { EXPECT_EQ(siphash(counted(), 0x0706
 TEST(MltHandshake, WhatIsWrittenIsRead) {
   HandleInfo info;
   info.token = counted();
-  info.settings = {8896, 8, 256, 64, 16384, Mode::kStaticDeadline, 10'000, "verbs_ud"};
+  info.settings = {8896, 8, 256, 64, 16384, 2, 10'000, "verbs_ud"};
   info.endpoint.ipv6 = true;
   info.endpoint.port = 77;
   info.endpoint.address[15] = std::byte{1};
@@ -142,7 +142,7 @@ TEST(MltHandshake, GarbageIsRefused) {
 }
 
 TEST(MltHandshake, ADifferenceNamesTheSettingAndBothValues) {
-  const SharedSettings here{8896, 8, 256, 64, 16384, Mode::kNormal, 10'000};
+  const SharedSettings here{8896, 8, 256, 64, 16384, 0, 10'000};
   EXPECT_FALSE(difference(here, here));
   SharedSettings there = here;
   there.segment = 1344;
@@ -151,8 +151,8 @@ TEST(MltHandshake, ADifferenceNamesTheSettingAndBothValues) {
   there.unscheduled_bytes = 4096;
   EXPECT_THAT(*difference(here, there), AllOf(HasSubstr("unscheduled_bytes"), HasSubstr("16384"), HasSubstr("4096")));
   there = here;
-  there.mode = Mode::kGoBackN;
-  EXPECT_THAT(*difference(here, there), HasSubstr("mode is normal here and go_back_n at the peer"));
+  there.recovery = 1;
+  EXPECT_THAT(*difference(here, there), AllOf(HasSubstr("recovery"), HasSubstr("is 0 here and 1 at the peer")));
   there = here;
   there.paths = 1;
   EXPECT_THAT(*difference(here, there), HasSubstr("paths is 8 here and 1 at the peer"));

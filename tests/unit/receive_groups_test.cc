@@ -1,4 +1,4 @@
-#include "transport/api/receive_groups.h"
+#include "transport/message/receive_groups.h"
 
 #include <gtest/gtest.h>
 

@@ -100,6 +100,14 @@ TEST(VerbsSettings, AreThoseOfTheConfig) {
   EXPECT_EQ(settings.family, net::Family::kIpv4);
 }
 
+TEST(VerbsSettings, ATrafficClassIsAServiceLevelAsInNcclWhereItCanBe) {
+  EXPECT_EQ(service_level_of(-1), 0);
+  EXPECT_EQ(service_level_of(3), 3);
+  EXPECT_EQ(service_level_of(15), 15);
+  EXPECT_EQ(service_level_of(104), 3) << "DSCP 26: class 3";
+  EXPECT_EQ(service_level_of(255), 7);
+}
+
 TEST(VerbsPortSearch, WhatNoDeviceMatchesIsAnErrorThatNamesTheFilter) {
   Config config;
   config.ib_hca = "=no_such_device";

@@ -53,7 +53,7 @@ struct Config {
   std::string ib_addr_family = "any";  // of the chosen GID: any (IPv4 first) | ipv4 | ipv6
   int ib_pkey_index = 0;               // 0 .. 65535, in the port's table
   int ib_traffic_class = -1;           // the IP header's byte (DSCP << 2), 0 .. 255; -1 = what the communicator says
-  int ib_service_level = 0;            // 0 .. 15
+  int ib_service_level = -1;           // 0 .. 15; -1 = what the communicator says
   int ib_timeout = 20;                 // a packet counts as lost after 4.096 us * 2^timeout, 1 .. 22
   int ib_retry_count = 6;              // repetitions until a silent peer is an error, 0 .. 7; rdma_rxe takes 7 for ever
   int ib_queue_pairs = 2;              // per connection and port, 1 .. 8; one takes over when another fails

@@ -35,7 +35,7 @@ std::vector<Key> ib_keys() {
       choice_key("ib_addr_family", &Config::ib_addr_family, {"any", "ipv4", "ipv6"}),
       number_key("ib_pkey_index", &Config::ib_pkey_index, 0, 65535, ", an index in the port's table, not a key"),
       number_key("ib_tc", &Config::ib_traffic_class, -1, 255, ", DSCP * 4 (-1: what the communicator says)"),
-      number_key("ib_sl", &Config::ib_service_level, 0, 15),
+      number_key("ib_sl", &Config::ib_service_level, -1, 15, " (-1: what the communicator says)"),
       number_key("ib_timeout", &Config::ib_timeout, 1, 22, " (4.096 us * 2^n until a packet counts as lost)"),
       number_key("ib_retry_cnt", &Config::ib_retry_count, 0, 7),
       number_key("ib_qps", &Config::ib_queue_pairs, 1, 8),

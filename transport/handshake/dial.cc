@@ -15,13 +15,11 @@ Result<void> Caller::compare(const SharedConfig& here, const SharedConfig& there
   return fail(ErrorCode::kInvalidArgument, fmt::format("{}: connect to {}: {}", transport, offered, *differs));
 }
 
-bool Caller::reaches(const net::Endpoint& endpoint) const {
-  return std::ranges::any_of(addresses, [&](const net::Address& address) { return address.ipv6() == endpoint.ipv6; });
-}
-
 Result<std::vector<net::Endpoint>> Caller::reachable(const std::vector<net::Endpoint>& endpoints) const {
   std::vector<net::Endpoint> kept;
-  std::ranges::copy_if(endpoints, std::back_inserter(kept), [this](const auto& endpoint) { return reaches(endpoint); });
+  std::ranges::copy_if(endpoints, std::back_inserter(kept), [this](const net::Endpoint& endpoint) {
+    return std::ranges::any_of(addresses, [&](const net::Address& own) { return own.ipv6() == endpoint.ipv6; });
+  });
   if (!kept.empty()) return kept;
   return fail(ErrorCode::kUnavailable,
               fmt::format("{}: {} has no address of the family to reach {}{}; see CLUSTAR_SOCKET_FAMILY", transport,
@@ -34,6 +32,16 @@ Error Caller::not_a_handle() const {
       fmt::format("{0}: this is not a handle of clustar's {0} transport of this version; do all ranks load the same "
                   "plugin with the same CLUSTAR_TRANSPORT?",
                   transport)};
+}
+
+Result<Dial> Dial::to(const Clock& clock, Caller caller, const Invitation& invitation, const SharedConfig& here) {
+  const net::Address offered(invitation.endpoints.front());
+  if (const auto alike = caller.compare(here, invitation.config, offered); !alike) {
+    return tl::unexpected(alike.error());
+  }
+  auto endpoints = caller.reachable(invitation.endpoints);
+  if (!endpoints) return tl::unexpected(endpoints.error());
+  return Dial(clock, std::move(caller), std::move(*endpoints));
 }
 
 Dial::Dial(const Clock& clock, Caller caller, std::vector<net::Endpoint> endpoints)

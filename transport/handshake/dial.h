@@ -13,6 +13,7 @@
 #include "transport/api/transport.h"
 #include "transport/base/result.h"
 #include "transport/base/time.h"
+#include "transport/handshake/core/invitation.h"
 #include "transport/handshake/core/retry_plan.h"
 #include "transport/net/socket.h"
 
@@ -30,8 +31,7 @@ struct Caller {
 
   // Both configurations must be alike; `remote` is the listener.
   Result<void> compare(const SharedConfig& here, const SharedConfig& there, const net::Address& remote) const;
-  bool reaches(const net::Endpoint& endpoint) const;
-  // Those of them; an error when there are none.
+  // Those of a family that an own address has; an error when there are none.
   Result<std::vector<net::Endpoint>> reachable(const std::vector<net::Endpoint>& endpoints) const;
   // For a handle that does not parse.
   Error not_a_handle() const;
@@ -40,6 +40,9 @@ struct Caller {
 // Once it has failed for good, every call reports that failure again, and nobody is dialed any more.
 class Dial {
  public:
+  // To who gave the invitation, at those of its endpoints that the caller reaches. Error: none, or the
+  // configurations differ (names the setting).
+  static Result<Dial> to(const Clock& clock, Caller caller, const Invitation& invitation, const SharedConfig& here);
   // `endpoints`: those that the caller reaches; not empty.
   Dial(const Clock& clock, Caller caller, std::vector<net::Endpoint> endpoints);
 

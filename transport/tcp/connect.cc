@@ -25,15 +25,10 @@ Result<std::unique_ptr<TcpPendingConnect>> TcpPendingConnect::start(Nic& nic, co
   handshake::Caller caller{"tcp", nic.interface().name, nic.interface().addresses, options};
   const auto info = HandleInfo::parse(handle);
   if (!info) return tl::unexpected(caller.not_a_handle());
-  const handshake::Invitation& invitation = info->invitation;
-  const net::Address offered(invitation.endpoints.front());
-  if (const auto alike = caller.compare(SharedConfig::of(channel), invitation.config, offered); !alike) {
-    return tl::unexpected(alike.error());
-  }
-  auto endpoints = caller.reachable(invitation.endpoints);
-  if (!endpoints) return tl::unexpected(endpoints.error());
+  auto dial = handshake::Dial::to(nic.context().clock, std::move(caller), info->invitation, SharedConfig::of(channel));
+  if (!dial) return tl::unexpected(dial.error());
   const SharedSettings& here = nic.context().settings.shared;
-  const net::Address peer(endpoints->front());
+  const net::Address peer = dial->remote();
   if (const auto same = compare_setting("CLUSTAR_TCP_EAGER_BYTES", here.eager_bytes, info->settings.eager_bytes, peer);
       !same) {
     return tl::unexpected(same.error());
@@ -43,8 +38,8 @@ Result<std::unique_ptr<TcpPendingConnect>> TcpPendingConnect::start(Nic& nic, co
       !same) {
     return tl::unexpected(same.error());
   }
-  handshake::Dial dial(nic.context().clock, std::move(caller), std::move(*endpoints));
-  return std::unique_ptr<TcpPendingConnect>(new TcpPendingConnect(nic, invitation.token, channel.job, std::move(dial)));
+  return std::unique_ptr<TcpPendingConnect>(
+      new TcpPendingConnect(nic, info->invitation.token, channel.job, std::move(*dial)));
 }
 
 Result<std::unique_ptr<SendChannel>> TcpPendingConnect::poll() {

@@ -19,7 +19,7 @@ TcpRecvChannel::TcpRecvChannel(Nic& nic, net::Socket control, std::vector<net::S
       matcher_(nic.context().settings.shared),
       placements_(data.size()),
       held_(data.size(), false),
-      watch_(nic.context().settings.stall_timeout) {
+      stall_("tcp", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
   for (net::Socket& socket : data) readers_.emplace_back(std::move(socket));
   for (std::uint32_t i = 0; i < requests_.size(); ++i) {
     requests_[i].channel = this;
@@ -35,10 +35,7 @@ Result<std::unique_ptr<Mr>> TcpRecvChannel::reg_mr(const gdr::MemoryRef& memory)
 Result<Request*> TcpRecvChannel::flush(std::span<const RecvPart>) { return nullptr; }
 
 Result<Request*> TcpRecvChannel::recv(std::span<const RecvPart> parts) {
-  if (parts.empty() || parts.size() > kMaxRecvParts) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("tcp: {} receives in one request; 1 to {} are allowed", parts.size(), kMaxRecvParts));
-  }
+  if (const auto checked = ReceiveGroups::check("tcp", parts); !checked) return tl::unexpected(checked.error());
   if (failed_) return tl::unexpected(*failed_);
   std::array<RecvMatcher::Part, kMaxRecvParts> wanted;
   for (std::size_t i = 0; i < parts.size(); ++i) wanted[i] = {parts[i].tag, parts[i].length};
@@ -239,17 +236,11 @@ void TcpRecvChannel::fail_with(const std::string& what) {
 
 std::optional<Error> TcpRecvChannel::check_stall() {
   if (polls_ % kLivenessPolls != 0) return std::nullopt;
-  const auto verdict = watch_.check(true, bytes_read(), nic_.context().clock.now());
-  if (verdict == net::StallWatch::Verdict::kFine) return std::nullopt;
-  const std::string what =
-      fmt::format("{} has sent nothing for {:.0f} s ({} receives outstanding); its host answers", peer_,
-                  std::chrono::duration<double>(watch_.silent()).count(), matcher_.outstanding());
-  if (verdict == net::StallWatch::Verdict::kFail) {
-    fail_with(what + "; CLUSTAR_STALL_TIMEOUT is over");
-    return failed_;
-  }
-  nic_.context().log.warn("tcp: straggler: " + what);
-  return std::nullopt;
+  const auto over = stall_.check(true, bytes_read(), [this] {
+    return Stall{peer_, "has sent nothing", fmt::format("{} receives outstanding", matcher_.outstanding())};
+  });
+  if (over) fail_with(*over);
+  return failed_;
 }
 
 }  // namespace clustar::transport::tcp

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "transport/api/transport.h"
+#include "transport/message/stall_report.h"
 #include "transport/net/socket.h"
-#include "transport/net/stall_watch.h"
 #include "transport/tcp/chunk_reader.h"
 #include "transport/tcp/core/recv_matcher.h"
 #include "transport/tcp/nic.h"
@@ -83,7 +83,7 @@ class TcpRecvChannel final : public RecvChannel {
   std::optional<TimePoint> mark_;
   std::uint64_t polls_ = 0;
   std::uint64_t hot_until_ = 0;  // poll number up to which every socket is looked at each time
-  net::StallWatch watch_;
+  StallReport stall_;
   std::optional<Error> failed_;
 };
 

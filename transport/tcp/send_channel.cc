@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -15,39 +14,30 @@ namespace clustar::transport::tcp {
 TcpSendChannel::TcpSendChannel(Nic& nic, const SendQueue::LaneFacts& facts, net::Socket control,
                                std::vector<net::Socket> data, std::string peer)
     : nic_(nic),
-      anchor_(std::make_shared<Anchor>(Anchor{nic, this})),
+      anchor_(std::make_shared<MemoryAnchor<TcpSendChannel>>(nic.engine().mutex(), this)),
       control_(std::move(control)),
       peer_(std::move(peer)),
       matcher_(nic.context().settings.shared),
-      requests_(kMaxRequests),
-      watch_(nic.context().settings.stall_timeout) {
+      requests_(this, kMaxRequests),
+      stall_("tcp", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
   for (net::Socket& socket : data) data_.emplace_back(std::move(socket));
-  for (std::uint32_t i = kMaxRequests; i-- > 0;) {
-    requests_[i].channel = this;
-    requests_[i].index = i;
-    free_requests_.push_back(i);
-  }
-  lane_ = nic_.attach(this, facts);
+  lane_ = nic_.engine().attach(*this, facts);
 }
 
 TcpSendChannel::~TcpSendChannel() {
-  nic_.detach(lane_);
-  const std::lock_guard lock(nic_.mutex());
-  anchor_->channel = nullptr;
+  nic_.engine().detach(lane_);
+  const std::lock_guard lock(nic_.engine().mutex());
+  anchor_->let_go();
 }
 
-// After an abort NCCL deregisters, then closes. Between the two, another communicator's thread may pump this channel's
-// queue, and must not read memory that its owner has taken back.
 class TcpSendChannel::SendMr final : public Mr {
  public:
-  SendMr(const gdr::MemoryRef& memory, std::shared_ptr<Anchor> anchor) : Mr(memory), anchor_(std::move(anchor)) {}
-  ~SendMr() override {
-    const std::lock_guard lock(anchor_->nic.mutex());
-    if (anchor_->channel != nullptr) anchor_->channel->on_deregister(memory());
-  }
+  SendMr(const gdr::MemoryRef& memory, std::shared_ptr<MemoryAnchor<TcpSendChannel>> anchor)
+      : Mr(memory), anchor_(std::move(anchor)) {}
+  ~SendMr() override { anchor_->deregister(*this); }
 
  private:
-  std::shared_ptr<Anchor> anchor_;
+  std::shared_ptr<MemoryAnchor<TcpSendChannel>> anchor_;
 };
 
 Result<std::unique_ptr<Mr>> TcpSendChannel::reg_mr(const gdr::MemoryRef& memory) {
@@ -55,20 +45,17 @@ Result<std::unique_ptr<Mr>> TcpSendChannel::reg_mr(const gdr::MemoryRef& memory)
   return std::make_unique<SendMr>(memory, anchor_);
 }
 
-void TcpSendChannel::on_deregister(const gdr::MemoryRef& memory) {
-  const auto uses = [&](const SendRequest& request) {
-    return request.data != nullptr && request.data >= memory.address && request.data < memory.address + memory.length &&
-           !request.done.load(std::memory_order_relaxed);
-  };
-  if (failed_ || std::none_of(requests_.begin(), requests_.end(), uses)) return;
+void TcpSendChannel::on_deregister(const Mr& mr) {
+  const auto uses = [&](const SendRequest& request) { return request.mr == &mr; };
+  if (failed_ || std::ranges::none_of(requests_, uses)) return;
   failed_ = Error{ErrorCode::kInvalidUsage,
                   fmt::format("tcp: sending to {}: memory was deregistered while sends used it", peer_)};
 }
 
 Result<Request*> TcpSendChannel::send(const Mr& mr, std::size_t offset, std::size_t length, int tag,
                                       const FlowTag& flow) {
-  if (free_requests_.empty()) return nullptr;
-  const std::unique_lock lock(nic_.mutex(), std::try_to_lock);
+  if (!requests_.has_room()) return nullptr;
+  const std::unique_lock lock(nic_.engine().mutex(), std::try_to_lock);
   if (!lock) return nullptr;
   if (failed_) return tl::unexpected(*failed_);
   // Looked at before it is needed, too: thousands of unread clear-to-sends at once would hold up one message.
@@ -76,13 +63,12 @@ Result<Request*> TcpSendChannel::send(const Mr& mr, std::size_t offset, std::siz
     read_control();
     if (failed_) return tl::unexpected(*failed_);
   }
-  const std::uint32_t index = free_requests_.back();
-  free_requests_.pop_back();
-  SendRequest& request = requests_[index];
+  SendRequest& request = requests_.take();
   request.done.store(false, std::memory_order_relaxed);
+  request.mr = &mr;
   request.data = mr.memory().address + offset;
   request.flow = flow;
-  if (const auto departure = matcher_.submit(index, tag, length)) depart(*departure);
+  if (const auto departure = matcher_.submit(request.index, tag, length)) depart(*departure);
   if (length <= kGatherMessage && nic_.deferred_bytes() < kGatherBytes && nic_.deferred_messages() < kGatherCount) {
     nic_.defer(length);
   } else {
@@ -93,7 +79,7 @@ Result<Request*> TcpSendChannel::send(const Mr& mr, std::size_t offset, std::siz
 
 Result<Progress> TcpSendChannel::test(SendRequest& request) {
   if (!request.done.load(std::memory_order_acquire)) {
-    const std::unique_lock lock(nic_.mutex(), std::try_to_lock);
+    const std::unique_lock lock(nic_.engine().mutex(), std::try_to_lock);
     if (!lock) return Progress{};
     progress();
     if (!request.done.load(std::memory_order_relaxed)) {
@@ -102,7 +88,7 @@ Result<Progress> TcpSendChannel::test(SendRequest& request) {
       return Progress{};
     }
   }
-  free_requests_.push_back(request.index);
+  requests_.give_back(request);
   return Progress{true, std::span<const std::size_t>(&request.size, 1), {}};
 }
 
@@ -110,9 +96,9 @@ void TcpSendChannel::progress() {
   if (failed_) return;
   ++polls_;
   if (matcher_.waiting() > 0 || polls_ % kLivenessPolls == 0) read_control();
-  flush_gathered();
+  end_of_pump();
   if (failed_) return;
-  nic_.unblock(lane_);
+  nic_.engine().unblock(lane_);
   nic_.pump();
 }
 
@@ -151,7 +137,7 @@ void TcpSendChannel::depart(const SendMatcher::Departure& departure) {
   request.header = departure.header;
   request.unsent = departure.header.total;
   request.size = departure.header.total;
-  nic_.push(lane_, departure.cookie, request.flow, departure.header.total);
+  nic_.engine().push(lane_, departure.cookie, request.flow, departure.header.total);
 }
 
 // Small messages keep to the first socket, which the receiver looks at first; long ones take turns. A chunk that has
@@ -172,7 +158,7 @@ ChunkWriter* TcpSendChannel::writer_for(bool small) {
 // share the line and all arrive late.
 std::uint64_t TcpSendChannel::chunk_limit(std::uint64_t cookie) const {
   const std::uint64_t allowed = nic_.context().settings.chunk_bytes;
-  const std::uint64_t most = nic_.strict() ? std::min(allowed, kOrderedChunk) : allowed;
+  const std::uint64_t most = nic_.engine().strict() ? std::min(allowed, kOrderedChunk) : allowed;
   const ChunkHeader& header = requests_[cookie].header;
   // What goes ahead of its receive is one chunk on the wire.
   if (data_.size() == 1 || !header.has_slot) return most;
@@ -193,18 +179,18 @@ bool TcpSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   if (chunk.offset == 0 && sayable) header.identity = request.flow.identity;
   writer->add(header, request.data + chunk.offset, static_cast<std::uint32_t>(chunk.cookie));
   // Short chunks of a long message share a system call, too: the pump's end flushes them.
-  const bool gathers = request.header.total <= kGatherMessage || nic_.strict();
+  const bool gathers = request.header.total <= kGatherMessage || nic_.engine().strict();
   if (!gathers || !writer->takes_more()) flush(*writer);
   return true;
 }
 
-std::uint64_t TcpSendChannel::unsent_bytes() const {
+std::uint64_t TcpSendChannel::ahead_bytes() const {
   std::uint64_t sum = 0;
   for (const ChunkWriter& writer : data_) sum += writer.unsent_bytes();
   return sum;
 }
 
-void TcpSendChannel::flush_gathered() {
+void TcpSendChannel::end_of_pump() {
   for (ChunkWriter& writer : data_) {
     if (!writer.empty() && !failed_) flush(writer);
   }
@@ -226,6 +212,7 @@ void TcpSendChannel::finish_chunk(const ChunkWriter::Sent& sent) {
   if (request.unsent > 0) return;
   nic_.counters().messages_sent.fetch_add(1, std::memory_order_relaxed);
   nic_.counters().bytes_sent.fetch_add(request.size, std::memory_order_relaxed);
+  request.mr = nullptr;
   request.done.store(true, std::memory_order_release);
 }
 
@@ -237,17 +224,11 @@ void TcpSendChannel::fail_with(ErrorCode code, const std::string& what) {
 
 std::optional<Error> TcpSendChannel::check_stall() {
   if (polls_ % kLivenessPolls != 0) return std::nullopt;
-  const auto verdict = watch_.check(true, progress_marks_, nic_.context().clock.now());
-  if (verdict == net::StallWatch::Verdict::kFine) return std::nullopt;
-  const std::string what =
-      fmt::format("{} takes no data since {:.0f} s ({} sends wait for its receives); its host answers", peer_,
-                  std::chrono::duration<double>(watch_.silent()).count(), matcher_.waiting());
-  if (verdict == net::StallWatch::Verdict::kFail) {
-    fail_with(ErrorCode::kRemote, what + "; CLUSTAR_STALL_TIMEOUT is over");
-    return failed_;
-  }
-  nic_.context().log.warn("tcp: straggler: " + what);
-  return std::nullopt;
+  const auto over = stall_.check(true, progress_marks_, [this] {
+    return Stall{peer_, "has taken no data", fmt::format("{} sends wait for its receives", matcher_.waiting())};
+  });
+  if (over) fail_with(ErrorCode::kRemote, *over);
+  return failed_;
 }
 
 }  // namespace clustar::transport::tcp

@@ -12,15 +12,18 @@
 #include <vector>
 
 #include "transport/api/transport.h"
+#include "transport/message/memory_anchor.h"
+#include "transport/message/request_pool.h"
+#include "transport/message/send_engine.h"
+#include "transport/message/stall_report.h"
 #include "transport/net/socket.h"
-#include "transport/net/stall_watch.h"
 #include "transport/tcp/chunk_writer.h"
 #include "transport/tcp/core/send_matcher.h"
 #include "transport/tcp/nic.h"
 
 namespace clustar::transport::tcp {
 
-class TcpSendChannel final : public SendChannel {
+class TcpSendChannel final : public SendChannel, private ChunkWire {
  public:
   TcpSendChannel(Nic& nic, const SendQueue::LaneFacts& facts, net::Socket control, std::vector<net::Socket> data,
                  std::string peer);
@@ -29,26 +32,12 @@ class TcpSendChannel final : public SendChannel {
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
   Result<Request*> send(const Mr& mr, std::size_t offset, std::size_t length, int tag, const FlowTag& flow) override;
 
-  // The following are called by Nic::pump with the NIC's lock held.
-  // How much of the message may go to one socket at a time.
-  std::uint64_t chunk_limit(std::uint64_t cookie) const;
-  // False: no socket can take it now. A small chunk may only be gathered:
-  // flush_gathered() ends the pump.
-  bool start_chunk(const SendQueue::Chunk& chunk);
-  void flush_gathered();
-  // Of what start_chunk() took: here or in the kernel, and never sent.
-  std::uint64_t unsent_bytes() const;
-
  private:
   class SendMr;
-  // Lets a registration outlive its channel.
-  struct Anchor {
-    Nic& nic;
-    TcpSendChannel* channel;  // guarded by the NIC's lock; null once the channel is gone
-  };
+  friend class MemoryAnchor<TcpSendChannel>;
 
   // 32 requests of up to 8 parts at the receiver are 256 sends here.
-  static constexpr std::size_t kMaxRequests = kMaxSlots;
+  static constexpr std::uint32_t kMaxRequests = kMaxSlots;
   static constexpr std::uint64_t kLivenessPolls = 64;
   static constexpr std::uint64_t kControlSends = 64;
   // A message up to this size waits, when it may, for others to share its system call: until the next test of any
@@ -65,6 +54,7 @@ class TcpSendChannel final : public SendChannel {
     TcpSendChannel* channel = nullptr;
     std::uint32_t index = 0;
     std::atomic<bool> done{false};  // set under the NIC's lock, by whichever thread pumps
+    const Mr* mr = nullptr;         // while it may be read
     const std::byte* data = nullptr;
     FlowTag flow;
     ChunkHeader header;
@@ -77,27 +67,32 @@ class TcpSendChannel final : public SendChannel {
   void read_control();
   void depart(const SendMatcher::Departure& departure);
   ChunkWriter* writer_for(bool small);
+  std::uint64_t chunk_limit(std::uint64_t cookie) const override;
+  // A small chunk may only be gathered.
+  bool start_chunk(const SendQueue::Chunk& chunk) override;
+  // Here, or in the kernel and never sent.
+  std::uint64_t ahead_bytes() const override;
+  void end_of_pump() override;
   void flush(ChunkWriter& writer);
   void finish_chunk(const ChunkWriter::Sent& sent);
-  void on_deregister(const gdr::MemoryRef& memory);
+  void on_deregister(const Mr& mr);
   void fail_with(ErrorCode code, const std::string& what);
   std::optional<Error> check_stall();
 
   Nic& nic_;
-  std::shared_ptr<Anchor> anchor_;
+  std::shared_ptr<MemoryAnchor<TcpSendChannel>> anchor_;
   net::Socket control_;
   std::vector<ChunkWriter> data_;
   const std::string peer_;
   SendMatcher matcher_;
-  std::vector<SendRequest> requests_;
-  std::vector<std::uint32_t> free_requests_;  // caller's thread only
+  RequestPool<SendRequest> requests_;
   std::array<std::byte, ClearToSend::kSize * 128> control_in_{};
   std::size_t control_have_ = 0;
   std::size_t next_socket_ = 0;
   std::uint64_t polls_ = 0;
   std::uint64_t sends_ = 0;
   std::uint64_t progress_marks_ = 0;
-  net::StallWatch watch_;
+  StallReport stall_;
   std::optional<Error> failed_;
   SendQueue::LaneId lane_;
 };

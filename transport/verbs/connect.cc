@@ -17,15 +17,10 @@ Result<std::unique_ptr<VerbsPendingConnect>> VerbsPendingConnect::start(Nic& nic
                            .purpose = ", where the peers meet before they use RDMA"};
   const auto invitation = handshake::Invitation::parse(kHandleFormat, handle);
   if (!invitation) return tl::unexpected(caller.not_a_handle());
-  const net::Address offered(invitation->endpoints.front());
-  if (const auto alike = caller.compare(SharedConfig::of(channel), invitation->config, offered); !alike) {
-    return tl::unexpected(alike.error());
-  }
-  auto endpoints = caller.reachable(invitation->endpoints);
-  if (!endpoints) return tl::unexpected(endpoints.error());
-  handshake::Dial dial(nic.context().clock, std::move(caller), std::move(*endpoints));
+  auto dial = handshake::Dial::to(nic.context().clock, std::move(caller), *invitation, SharedConfig::of(channel));
+  if (!dial) return tl::unexpected(dial.error());
   return std::unique_ptr<VerbsPendingConnect>(
-      new VerbsPendingConnect(nic, invitation->token, channel, std::move(dial)));
+      new VerbsPendingConnect(nic, invitation->token, channel, std::move(*dial)));
 }
 
 Result<std::unique_ptr<SendChannel>> VerbsPendingConnect::poll() {

@@ -65,7 +65,8 @@ Result<void> Lines::connect(const Contact& peer, int traffic_class) {
     auto path = here.path_to(there);
     if (!path) return tl::unexpected(path.error());
     path->traffic_class = static_cast<std::uint8_t>(wanted);
-    path->service_level = settings.service_level;
+    path->service_level = settings.service_level >= 0 ? static_cast<std::uint8_t>(settings.service_level)
+                                                      : service_level_of(traffic_class);
     const auto mtu = static_cast<ibv_mtu>(std::min<int>(here.mtu, there.mtu));
     const auto heard =
         line.pair->to_rtr({.path = *path, .peer_queue_pair = other.number, .peer_psn = other.psn, .mtu = mtu});

@@ -3,13 +3,9 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <limits>
-#include <memory>
 #include <utility>
 
-#include "transport/api/context.h"
 #include "transport/verbs/memory.h"
-#include "transport/verbs/send_channel.h"
 
 namespace clustar::transport::verbs {
 namespace {
@@ -41,8 +37,7 @@ Nic::Nic(std::vector<Port> ports, net::Interface control, const Context& context
       states_(ports_.size()),
       control_(std::move(control)),
       context_(context),
-      queue_(std::move(policy)),
-      ahead_(send_ahead_bytes(context.settings.send_ahead, bytes_per_second, queue_.orders())) {
+      engine_(context.clock, std::move(policy), {context.settings.send_ahead, bytes_per_second}) {
   first_retries_ = count_retries();
 }
 
@@ -129,50 +124,6 @@ std::optional<std::string> Nic::trouble(std::size_t port) const {
   const Duration now = context_.clock.now().time_since_epoch();
   if (since == 0 || now - Duration(since) < kPortGrace) return std::nullopt;
   return link_state(port);
-}
-
-SendQueue::LaneId Nic::attach(VerbsSendChannel* channel, const SendQueue::LaneFacts& facts) {
-  const std::lock_guard lock(mutex_);
-  const SendQueue::LaneId lane = queue_.add_lane(facts);
-  if (lane >= lanes_.size()) lanes_.resize(lane + 1);
-  lanes_[lane] = channel;
-  return lane;
-}
-
-void Nic::detach(SendQueue::LaneId lane) {
-  const std::lock_guard lock(mutex_);
-  queue_.remove_lane(lane, context_.clock.now());
-  lanes_[lane] = nullptr;
-  ahead_.forget(lane);
-}
-
-bool Nic::has_room(TimePoint now) {
-  if (!ahead_.bounded()) return true;
-  for (std::size_t i = ahead_.lanes().size(); i-- > 0;) {
-    const SendQueue::LaneId lane = ahead_.lanes()[i];
-    ahead_.set(lane, lanes_[lane]->under_way(), now);
-  }
-  return ahead_.room(now);
-}
-
-void Nic::pump() {
-  const TimePoint now = context_.clock.now();
-  bool room = has_room(now);
-  while (room) {
-    auto chunk = queue_.next(std::numeric_limits<std::uint64_t>::max(), now);
-    if (!chunk) return;
-    VerbsSendChannel* const channel = lanes_[chunk->lane];
-    chunk->shorten(channel->chunk_limit(chunk->cookie));
-    if (channel->start_chunk(*chunk)) {
-      queue_.commit(*chunk, now);
-      if (ahead_.bounded()) {
-        ahead_.set(chunk->lane, channel->under_way(), now);
-        room = ahead_.room(now);
-      }
-    } else {
-      queue_.block(chunk->lane);
-    }
-  }
 }
 
 std::uint64_t Nic::count_retries() const {

@@ -1,8 +1,8 @@
-// One device of the transport: one RDMA port, or several that work as one. What its channels share: the ports, the send
-// queue, the watch for asynchronous events, and the counters.
+// One device of the transport: one RDMA port, or several that work as one. What its channels share: the ports, the
+// sending side, the watch for asynchronous events, and the counters.
 //
-// Thread rule: the send queue and all send channels of the NIC are guarded by mutex(), which callers only try, so no
-// isend waits for another thread. Receive channels share nothing but counters and the state of ports.
+// Thread rule: that of SendEngine for send channels. Receive channels share nothing but counters and the state of
+// ports.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,9 @@
 #include <vector>
 
 #include "gdr/registration_cache.h"
-#include "transport/api/ahead_meter.h"
-#include "transport/api/send_queue.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
+#include "transport/message/send_engine.h"
 #include "transport/net/interfaces.h"
 #include "transport/verbs/device_memory.h"
 #include "transport/verbs/memory.h"
@@ -27,8 +26,6 @@
 #include "transport/verbs/settings.h"
 
 namespace clustar::transport::verbs {
-
-class VerbsSendChannel;
 
 // What every part of one VerbsTransport shares; the transport owns it and outlives them.
 struct Context {
@@ -71,19 +68,7 @@ class Nic {
   // Why queue pairs of the port cannot go on; nothing while they can.
   std::optional<std::string> trouble(std::size_t port) const;
 
-  std::mutex& mutex() { return mutex_; }
-  SendQueue::LaneId attach(VerbsSendChannel* channel, const SendQueue::LaneFacts& facts);
-  void detach(SendQueue::LaneId lane);
-  // The following need mutex() held.
-  void push(SendQueue::LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes) {
-    queue_.push(lane, cookie, flow, bytes, context_.clock.now());
-  }
-  void unblock(SendQueue::LaneId lane) { queue_.unblock(lane); }
-  // Hands chunks to queue pairs in the queue's order until all is posted, every lane with work is blocked, or as much
-  // is under way as may be under an order.
-  void pump();
-  // Under an order that is strict about what is ahead of it: stripes are kOrderedChunk at most, where they can be.
-  bool strict() const { return ahead_.bounded(); }
+  SendEngine& engine() { return engine_; }
 
   struct Counters {
     std::atomic<std::uint64_t> messages_sent{0};
@@ -114,7 +99,6 @@ class Nic {
   };
 
   void take_events(std::size_t port, TimePoint now);
-  bool has_room(TimePoint now);
   std::uint64_t count_retries() const;
 
   std::vector<Port> ports_;
@@ -128,10 +112,7 @@ class Nic {
   std::uint64_t first_retries_ = 0;
   std::mutex events_mutex_;
   std::atomic<std::int64_t> next_watch_{0};
-  std::mutex mutex_;
-  SendQueue queue_;
-  AheadMeter ahead_;
-  std::vector<VerbsSendChannel*> lanes_;
+  SendEngine engine_;
 };
 
 }  // namespace clustar::transport::verbs

@@ -18,7 +18,7 @@ VerbsRecvChannel::VerbsRecvChannel(Nic& nic, std::unique_ptr<Wiring> wiring, net
       landing_{nic.eager_bytes()},
       memory_(wiring->take_memory()),
       link_(nic, Side::kReceiver, wiring->take_lines(), std::move(control), peer),
-      watch_(nic.context().settings.stall_timeout) {
+      stall_("verbs", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
   for (std::uint32_t i = 0; i < requests_.size(); ++i) {
     requests_[i].channel = this;
     requests_[i].group = i;
@@ -54,10 +54,7 @@ Result<Request*> VerbsRecvChannel::flush(std::span<const RecvPart> parts) {
 }
 
 Result<Request*> VerbsRecvChannel::recv(std::span<const RecvPart> parts) {
-  if (parts.empty() || parts.size() > kMaxRecvParts) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("verbs: {} receives in one request; 1 to {} are allowed", parts.size(), kMaxRecvParts));
-  }
+  if (const auto checked = ReceiveGroups::check("verbs", parts); !checked) return tl::unexpected(checked.error());
   if (link_.failed()) return tl::unexpected(*link_.failed());
   std::array<RecvBook::Part, kMaxRecvParts> wanted;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -258,17 +255,11 @@ void VerbsRecvChannel::on_immediate(std::uint32_t word) {
 
 std::optional<Error> VerbsRecvChannel::check_stall() {
   if (polls_ % kWatchPolls != 0) return std::nullopt;
-  const auto verdict = watch_.check(true, link_.marks(), nic_.context().clock.now());
-  if (verdict == net::StallWatch::Verdict::kFine) return std::nullopt;
-  const std::string what =
-      fmt::format("{} has sent nothing for {:.0f} s ({} receives outstanding); its host answers", link_.peer(),
-                  std::chrono::duration<double>(watch_.silent()).count(), book_.outstanding());
-  if (verdict == net::StallWatch::Verdict::kFail) {
-    link_.fail_with(ErrorCode::kRemote, what + "; CLUSTAR_STALL_TIMEOUT is over");
-    return link_.failed();
-  }
-  nic_.context().log.warn("verbs: straggler: " + what);
-  return std::nullopt;
+  const auto over = stall_.check(true, link_.marks(), [this] {
+    return Stall{link_.peer(), "has sent nothing", fmt::format("{} receives outstanding", book_.outstanding())};
+  });
+  if (over) link_.fail_with(ErrorCode::kRemote, *over);
+  return link_.failed();
 }
 
 }  // namespace clustar::transport::verbs

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "transport/api/transport.h"
+#include "transport/message/stall_report.h"
 #include "transport/net/socket.h"
-#include "transport/net/stall_watch.h"
 #include "transport/verbs/core/recv_book.h"
 #include "transport/verbs/eager_writer.h"
 #include "transport/verbs/flusher.h"
@@ -80,7 +80,7 @@ class VerbsRecvChannel final : public RecvChannel {
   std::array<std::uint32_t, kMaxQueuePairs> written_{};  // acknowledged of them
   std::uint64_t polls_ = 0;
   std::optional<TimePoint> closed_since_;
-  net::StallWatch watch_;
+  StallReport stall_;
 };
 
 }  // namespace clustar::transport::verbs

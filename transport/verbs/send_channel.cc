@@ -32,41 +32,31 @@ std::uint32_t peek(const std::byte* memory) {
 VerbsSendChannel::VerbsSendChannel(Nic& nic, const SendQueue::LaneFacts& facts, std::unique_ptr<Wiring> wiring,
                                    net::Socket control, const std::string& peer)
     : nic_(nic),
-      anchor_(std::make_shared<Anchor>(Anchor{nic, this})),
+      anchor_(std::make_shared<MemoryAnchor<VerbsSendChannel>>(nic.engine().mutex(), this)),
       peer_(wiring->peer()),
       landing_{peer_.eager_bytes},
       memory_(wiring->take_memory()),
       link_(nic, Side::kSender, wiring->take_lines(), std::move(control), peer),
       book_(peer_.eager_bytes),
-      requests_(kMaxRequests),
-      watch_(nic.context().settings.stall_timeout) {
-  for (std::uint32_t i = kMaxRequests; i-- > 0;) {
-    requests_[i].channel = this;
-    requests_[i].index = i;
-    free_requests_.push_back(i);
-  }
-  lane_ = nic_.attach(this, facts);
+      requests_(this, kMaxRequests),
+      stall_("verbs", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
+  lane_ = nic_.engine().attach(*this, facts);
 }
 
 VerbsSendChannel::~VerbsSendChannel() {
-  nic_.detach(lane_);
-  const std::lock_guard lock(nic_.mutex());
-  anchor_->channel = nullptr;
+  nic_.engine().detach(lane_);
+  const std::lock_guard lock(nic_.engine().mutex());
+  anchor_->let_go();
 }
 
-// After an abort NCCL deregisters, then closes. Between the two, another communicator's thread may pump this channel's
-// queue, and must not post memory that its owner has taken back.
 class VerbsSendChannel::SendMr final : public VerbsMr {
  public:
-  SendMr(const gdr::MemoryRef& memory, Regions regions, std::shared_ptr<Anchor> anchor)
+  SendMr(const gdr::MemoryRef& memory, Regions regions, std::shared_ptr<MemoryAnchor<VerbsSendChannel>> anchor)
       : VerbsMr(memory, std::move(regions)), anchor_(std::move(anchor)) {}
-  ~SendMr() override {
-    const std::lock_guard lock(anchor_->nic.mutex());
-    if (anchor_->channel != nullptr) anchor_->channel->on_deregister(*this);
-  }
+  ~SendMr() override { anchor_->deregister(*this); }
 
  private:
-  std::shared_ptr<Anchor> anchor_;
+  std::shared_ptr<MemoryAnchor<VerbsSendChannel>> anchor_;
 };
 
 Result<std::unique_ptr<Mr>> VerbsSendChannel::reg_mr(const gdr::MemoryRef& memory) {
@@ -91,29 +81,27 @@ Result<Request*> VerbsSendChannel::send(const Mr& mr, std::size_t offset, std::s
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("verbs: a message of {} bytes; {} are allowed", length, kMaxSend));
   }
-  if (free_requests_.empty()) return nullptr;
-  const std::unique_lock lock(nic_.mutex(), std::try_to_lock);
+  if (!requests_.has_room()) return nullptr;
+  const std::unique_lock lock(nic_.engine().mutex(), std::try_to_lock);
   if (!lock) return nullptr;
   if (link_.failed()) return tl::unexpected(*link_.failed());
   read_ring();
   if (link_.failed()) return tl::unexpected(*link_.failed());
-  const std::uint32_t index = free_requests_.back();
-  free_requests_.pop_back();
-  SendRequest& request = requests_[index];
+  SendRequest& request = requests_.take();
   request.done.store(false, std::memory_order_relaxed);
   request.mr = &mr;
   request.offset = offset;
   request.flow = flow;
-  if (const auto departure = book_.submit(index, tag, length)) {
+  if (const auto departure = book_.submit(request.index, tag, length)) {
     depart(*departure);
-    nic_.pump();
+    nic_.engine().pump();
   }
   return &request;
 }
 
 Result<Progress> VerbsSendChannel::test(SendRequest& request) {
   if (!request.done.load(std::memory_order_acquire)) {
-    const std::unique_lock lock(nic_.mutex(), std::try_to_lock);
+    const std::unique_lock lock(nic_.engine().mutex(), std::try_to_lock);
     if (!lock) return Progress{};
     progress();
     if (!request.done.load(std::memory_order_relaxed)) {
@@ -122,7 +110,7 @@ Result<Progress> VerbsSendChannel::test(SendRequest& request) {
       return Progress{};
     }
   }
-  free_requests_.push_back(request.index);
+  requests_.give_back(request);
   return Progress{true, std::span<const std::size_t>(&request.size, 1), {}};
 }
 
@@ -135,8 +123,8 @@ void VerbsSendChannel::progress() {
   if (link_.failed()) return;
   send_again();
   if (book_.must_tell()) tell_consumed();
-  nic_.unblock(lane_);
-  nic_.pump();
+  nic_.engine().unblock(lane_);
+  nic_.engine().pump();
 }
 
 void VerbsSendChannel::watch() {
@@ -179,12 +167,12 @@ void VerbsSendChannel::depart(const SendBook::Departure& departure) {
   request.size = departure.bytes;
   request.first_line = next_line_++;
   const auto lines = static_cast<std::uint32_t>(link_.lines().size());
-  const std::uint64_t longest = nic_.strict() ? kOrderedChunk : kMostStripe;
+  const std::uint64_t longest = nic_.engine().strict() ? kOrderedChunk : kMostStripe;
   const std::uint64_t wanted = std::max<std::uint64_t>(nic_.context().settings.min_stripe_bytes, 1);
-  const std::uint64_t least = nic_.strict() ? std::min(wanted, longest) : wanted;
+  const std::uint64_t least = nic_.engine().strict() ? std::min(wanted, longest) : wanted;
   request.plan = departure.eager ? StripePlan{std::max<std::uint64_t>(departure.bytes, 1), 1}
                                  : plan_stripes(departure.bytes, lines, least, std::max(least, longest));
-  nic_.push(lane_, departure.cookie, request.flow, departure.bytes);
+  nic_.engine().push(lane_, departure.cookie, request.flow, departure.bytes);
 }
 
 std::uint64_t VerbsSendChannel::chunk_limit(std::uint64_t cookie) const { return requests_[cookie].plan.bytes; }
@@ -349,7 +337,7 @@ void VerbsSendChannel::settle() {
 }
 
 void VerbsSendChannel::break_line(std::size_t line, bool silently) {
-  const std::lock_guard lock(nic_.mutex());
+  const std::lock_guard lock(nic_.engine().mutex());
   if (silently) {
     link_.lines().stop(line);
     return;
@@ -363,23 +351,15 @@ void VerbsSendChannel::break_line(std::size_t line, bool silently) {
 
 std::optional<Error> VerbsSendChannel::check_stall() {
   if (polls_ % kWatchPolls != 0) return std::nullopt;
-  const auto verdict = watch_.check(true, link_.marks() + book_.consumed(), nic_.context().clock.now());
-  if (verdict == net::StallWatch::Verdict::kFine) return std::nullopt;
-  const double silent = std::chrono::duration<double>(watch_.silent()).count();
-  const std::string what =
-      link_.unsettled()
-          ? fmt::format(
-                "{} has not said for {:.0f} s what arrived on a queue pair that failed: its program has no "
-                "receive to ask for, or does not ask; its host answers",
-                link_.peer(), silent)
-          : fmt::format("{} takes no data since {:.0f} s ({} sends wait for its receives); its host answers",
-                        link_.peer(), silent, book_.waiting());
-  if (verdict == net::StallWatch::Verdict::kFail) {
-    link_.fail_with(ErrorCode::kRemote, what + "; CLUSTAR_STALL_TIMEOUT is over");
-    return link_.failed();
-  }
-  nic_.context().log.warn("verbs: straggler: " + what);
-  return std::nullopt;
+  const auto over = stall_.check(true, link_.marks() + book_.consumed(), [this] {
+    if (link_.unsettled()) {
+      return Stall{link_.peer(), "has not said what arrived on a queue pair that failed",
+                   "its program has no receive to ask for, or does not ask"};
+    }
+    return Stall{link_.peer(), "has taken no data", fmt::format("{} sends wait for its receives", book_.waiting())};
+  });
+  if (over) link_.fail_with(ErrorCode::kRemote, *over);
+  return link_.failed();
 }
 
 }  // namespace clustar::transport::verbs

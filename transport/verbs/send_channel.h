@@ -13,8 +13,10 @@
 
 #include "transport/api/transport.h"
 #include "transport/base/ring.h"
+#include "transport/message/memory_anchor.h"
+#include "transport/message/request_pool.h"
+#include "transport/message/stall_report.h"
 #include "transport/net/socket.h"
-#include "transport/net/stall_watch.h"
 #include "transport/verbs/core/posted.h"
 #include "transport/verbs/core/send_book.h"
 #include "transport/verbs/core/stripes.h"
@@ -24,7 +26,7 @@
 
 namespace clustar::transport::verbs {
 
-class VerbsSendChannel final : public SendChannel {
+class VerbsSendChannel final : public SendChannel, private ChunkWire {
  public:
   VerbsSendChannel(Nic& nic, const SendQueue::LaneFacts& facts, std::unique_ptr<Wiring> wiring, net::Socket control,
                    const std::string& peer);
@@ -36,23 +38,11 @@ class VerbsSendChannel final : public SendChannel {
   // For tests: queue pair `line` fails, because the peer refuses a write to what is not its memory, or without a word.
   void break_line(std::size_t line, bool silently = false);
 
-  // The following are called by Nic::pump with the NIC's lock held.
-  // How much of the message is one stripe.
-  std::uint64_t chunk_limit(std::uint64_t cookie) const;
-  // False: there is no room for it now.
-  bool start_chunk(const SendQueue::Chunk& chunk);
-  // Bytes that were posted and are not acknowledged.
-  std::uint64_t under_way() const { return under_way_; }
-
  private:
   class SendMr;
-  // Lets a registration outlive its channel.
-  struct Anchor {
-    Nic& nic;
-    VerbsSendChannel* channel;  // guarded by the NIC's lock; null once the channel is gone
-  };
+  friend class MemoryAnchor<VerbsSendChannel>;
 
-  static constexpr std::size_t kMaxRequests = kMaxSlots;
+  static constexpr std::uint32_t kMaxRequests = kMaxSlots;
   static constexpr std::uint64_t kMaxSend = std::uint64_t{32} << 30;  // kMaxStripes of what a work request may carry
   static constexpr std::uint64_t kMostStripe = 1 << 20;  // so fine can a scheduler order what waits on the NIC
   static constexpr std::uint64_t kMostUnderWay = 16 << 20;
@@ -83,6 +73,10 @@ class VerbsSendChannel final : public SendChannel {
   void read_ring();
   void take_completions();
   void depart(const SendBook::Departure& departure);
+  // A chunk is a stripe.
+  std::uint64_t chunk_limit(std::uint64_t cookie) const override;
+  bool start_chunk(const SendQueue::Chunk& chunk) override;
+  std::uint64_t ahead_bytes() const override { return under_way_; }
   bool has_room(std::size_t line, std::uint64_t bytes) const;
   WorkChain::Target landing(std::size_t line, std::size_t offset) const;
   ibv_sge write_header(std::size_t line, const SendRequest& request);
@@ -101,7 +95,7 @@ class VerbsSendChannel final : public SendChannel {
   std::optional<Error> check_stall();
 
   Nic& nic_;
-  std::shared_ptr<Anchor> anchor_;
+  std::shared_ptr<MemoryAnchor<VerbsSendChannel>> anchor_;
   const Contact peer_;
   const LandingLayout landing_;
   ChannelMemory memory_;  // before link_: queue pairs are destroyed before it
@@ -109,12 +103,11 @@ class VerbsSendChannel final : public SendChannel {
   SendBook book_;
   std::array<PostedQueue, kMaxQueuePairs> posted_{};
   Ring<Posting> again_;          // did not arrive before their queue pair failed
-  std::uint64_t under_way_ = 0;  // bytes
+  std::uint64_t under_way_ = 0;  // bytes that were posted and are not acknowledged
   std::size_t next_line_ = 0;
-  std::vector<SendRequest> requests_;
-  std::vector<std::uint32_t> free_requests_;  // caller's thread only
+  RequestPool<SendRequest> requests_;
   std::uint64_t polls_ = 0;
-  net::StallWatch watch_;
+  StallReport stall_;
   SendQueue::LaneId lane_;
 };
 

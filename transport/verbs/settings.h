@@ -14,12 +14,19 @@ namespace clustar::transport::verbs {
 
 enum class Choice : std::uint8_t { kAuto, kOn, kOff };
 
+// NCCL's own transport takes trafficClass as it is; what is no service level (it has 4 bits) counts by the upper three
+// bits of its byte, as 802.1p would. 0 for an undefined one.
+constexpr std::uint8_t service_level_of(int traffic_class) {
+  if (traffic_class < 0) return 0;
+  return static_cast<std::uint8_t>(traffic_class <= 15 ? traffic_class : (traffic_class & 0xff) >> 5);
+}
+
 struct Settings {
   std::string hca_filter{};  // HcaFilter's text
   io::verbs::GidWish gid{};
   std::uint16_t pkey_index = 0;
   int traffic_class = -1;  // 0 .. 255 for every connection; -1 = ChannelOptions::traffic_class, and 0 without one
-  std::uint8_t service_level = 0;
+  int service_level = -1;  // 0 .. 15 for every connection; -1 = service_level_of(ChannelOptions::traffic_class)
   io::verbs::RetryOptions retry{};
   std::uint8_t queue_pairs = 1;  // per connection and port
   int mtu = 0;                   // bytes; 0 = what the port has active
@@ -51,7 +58,7 @@ struct Settings {
                                                         : io::verbs::GidFamily::kAny},
         pkey_index(static_cast<std::uint16_t>(config.ib_pkey_index)),
         traffic_class(config.ib_traffic_class),
-        service_level(static_cast<std::uint8_t>(config.ib_service_level)),
+        service_level(config.ib_service_level),
         retry{.timeout = static_cast<std::uint8_t>(config.ib_timeout),
               .retry_cnt = static_cast<std::uint8_t>(config.ib_retry_count)},
         queue_pairs(static_cast<std::uint8_t>(config.ib_queue_pairs)),

@@ -29,10 +29,10 @@ UdHandleMaker::~UdHandleMaker() {
   thread_.join();
 }
 
-void UdHandleMaker::make(std::shared_ptr<UdHandles> handles, std::size_t group) {
+void UdHandleMaker::make(std::shared_ptr<UdHandles> handles, std::size_t group, std::uint8_t tos) {
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back({std::move(handles), group});
+    jobs_.push_back({std::move(handles), group, tos});
   }
   changed_.notify_one();
 }
@@ -78,9 +78,8 @@ std::optional<UdHandleMaker::Job> UdHandleMaker::next(std::unique_lock<std::mute
   return std::nullopt;
 }
 
-Result<void> UdHandleMaker::make_group(UdHandles& handles, std::size_t group) const {
-  const UdAddress& address = handles.address_;
-  const auto traffic_class = static_cast<std::uint8_t>(group / 2);
+Result<void> UdHandleMaker::make_group(const Job& job) const {
+  const UdAddress& address = job.handles->address_;
   std::vector<AddressHandle> made;
   for (std::size_t path = 0; path < address.queue_pairs.size(); ++path) {
     // Switches that look at 802.1p instead of DSCP get the class by the service level.
@@ -88,14 +87,15 @@ Result<void> UdHandleMaker::make_group(UdHandles& handles, std::size_t group) co
         domain_, {.peer = address.gid,
                   .port = port_,
                   .gid_index = gid_index_,
-                  .traffic_class = tos_of(traffic_class, group % 2 != 0),
-                  .service_level = traffic_class,
+                  .traffic_class = job.tos,
+                  .service_level = class_of(job.tos),
                   .flow_label = flow_label_of(address.queue_pairs[path], static_cast<std::uint8_t>(path))});
     if (!one) return tl::unexpected(one.error());
     made.push_back(std::move(*one));
   }
-  handles.groups_[group].handles = std::move(made);
-  handles.groups_[group].ready.store(true, std::memory_order_release);
+  UdHandles::Group& group = job.handles->groups_[job.group];
+  group.handles = std::move(made);
+  group.ready.store(true, std::memory_order_release);
   return {};
 }
 
@@ -104,7 +104,7 @@ void UdHandleMaker::run() {
   while (auto job = next(lock)) {
     if (job->handles->given_up_) continue;
     lock.unlock();
-    const auto done = make_group(*job->handles, job->group);
+    const auto done = make_group(*job);
     if (!done) {
       const std::lock_guard of_error(job->handles->mutex_);
       job->handles->error_ = done.error();

@@ -22,14 +22,11 @@
 
 namespace clustar::transport::io::verbs {
 
-// Of one peer: a handle per path, traffic class and ECT, since each has another TOS byte or UDP source port. Those of
-// one class and ECT are a group, which is made for all paths when it is first needed.
+// Of one peer: a handle per path and TOS byte, since each has another UDP source port or TOS. Those of one TOS byte are
+// a group, which is made for all paths when it is first needed.
 class UdHandles {
  public:
-  static constexpr std::size_t kGroups = 16;
-  static constexpr std::size_t group_of(std::uint8_t traffic_class, bool ect) {
-    return traffic_class * 2u + (ect ? 1u : 0u);
-  }
+  static constexpr std::size_t kGroups = UdMarks::kMost;
 
   explicit UdHandles(const UdAddress& address) : address_(address) {}
 
@@ -61,7 +58,7 @@ class UdHandleMaker {
   ~UdHandleMaker();  // waits for the call that is under way, about 1 s at most
 
   // Once for each group. Tries, each second, until it is done or given back; what never failed goes first.
-  void make(std::shared_ptr<UdHandles> handles, std::size_t group);
+  void make(std::shared_ptr<UdHandles> handles, std::size_t group, std::uint8_t tos);
   // No request that names one of them is outstanding any more. They are destroyed by the thread.
   void give_back(std::shared_ptr<UdHandles> handles);
 
@@ -70,12 +67,13 @@ class UdHandleMaker {
   struct Job {
     std::shared_ptr<UdHandles> handles;
     std::size_t group = 0;
+    std::uint8_t tos = 0;
     Clock::time_point due{};
     std::uint32_t tries = 0;
   };
   void run();
   std::optional<Job> next(std::unique_lock<std::mutex>& lock);
-  Result<void> make_group(UdHandles& handles, std::size_t group) const;
+  Result<void> make_group(const Job& job) const;
 
   const ProtectionDomain& domain_;
   const std::uint8_t port_;

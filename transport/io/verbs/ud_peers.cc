@@ -11,7 +11,7 @@ namespace clustar::transport::io::verbs {
 namespace {
 
 // What control packets use; with it the kernel learns the peer's Ethernet address.
-constexpr std::size_t kFirst = UdHandles::group_of(7, false);
+constexpr std::size_t kFirst = UdMarks::of_class(7, false);
 
 }  // namespace
 
@@ -85,8 +85,8 @@ void UdPeers::forget_origins(const UdAddress& address) {
 void UdPeers::ask(Peer& peer, std::size_t group, TimePoint now) {
   peer.asked_at[group] = now;
   auto& maker = peer.handles->ready(kFirst) ? maker_ : resolver_;
-  maker.make(peer.handles, group);
-  if (peer.fresh != nullptr) resolver_.make(peer.fresh, group);
+  maker.make(peer.handles, group, marks_.tos(group));
+  if (peer.fresh != nullptr) resolver_.make(peer.fresh, group, marks_.tos(group));
 }
 
 // Of a peer without handles the first ones are still being made: they will be as new.
@@ -95,7 +95,7 @@ void UdPeers::renew(Peer& peer) {
   peer.fresh = std::make_shared<UdHandles>(peer.handles->address());
   ++renewing_;
   for (std::size_t group = 0; group < UdHandles::kGroups; ++group) {
-    if (peer.asked_at[group] != TimePoint{}) resolver_.make(peer.fresh, group);
+    if (peer.asked_at[group] != TimePoint{}) resolver_.make(peer.fresh, group, marks_.tos(group));
   }
 }
 
@@ -145,7 +145,7 @@ Result<bool> UdPeers::ready(PeerId peer) const {
 UdPeers::Route UdPeers::route(const TxPacket& packet, TimePoint now) {
   Peer& peer = peers_[packet.peer];
   if (peer.superseded) return {};
-  const std::size_t group = UdHandles::group_of(packet.traffic_class, packet.ect);
+  const std::size_t group = marks_.number(packet.traffic_class, packet.dscp, packet.ect);
   if (!peer.handles->ready(group)) {
     if (peer.asked_at[group] == TimePoint{}) ask(peer, group, now);
     const bool waits = !peer.handles->failed() && now < peer.asked_at[group] + kPatience;

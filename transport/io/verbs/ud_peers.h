@@ -90,6 +90,7 @@ class UdPeers {
   };
 
   const std::uint8_t paths_;
+  UdMarks marks_;
   std::vector<Peer> peers_;
   Ring<PeerId> free_;  // the one that is free for longest first: packets of a removed peer may still be held
   std::unordered_map<Source, Origin, Hash> origins_;

@@ -4,6 +4,7 @@
 //  traffic class / TOS byte:        | traffic class (3 bits) | 0 0 0 | ECN (2 bits) |    as the UDP backend's
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -35,6 +36,36 @@ inline constexpr std::size_t kNetworkHeader = 40;
 constexpr std::uint8_t tos_of(std::uint8_t traffic_class, bool ect) {
   return static_cast<std::uint8_t>(traffic_class << 5 | static_cast<std::uint8_t>(ect ? Ecn::kEct0 : Ecn::kNotEct));
 }
+// The TOS bytes that a device sends with, by number: those of the eight classes, and those with a DSCP of a packet's
+// own as they come.
+class UdMarks {
+ public:
+  static constexpr std::size_t kMost = 32;
+  static constexpr std::size_t of_class(std::uint8_t traffic_class, bool ect) {
+    return traffic_class * 2u + (ect ? 1u : 0u);
+  }
+
+  // `dscp`: as TxPacket's. When there is no room for another, that of the class.
+  std::size_t number(std::uint8_t traffic_class, std::uint8_t dscp, bool ect) {
+    if (dscp == 0) return of_class(traffic_class, ect);
+    const auto wanted = static_cast<std::uint8_t>(dscp | static_cast<std::uint8_t>(ect ? Ecn::kEct0 : Ecn::kNotEct));
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (own_[i] == wanted) return kClasses + i;
+    }
+    if (count_ == own_.size()) return of_class(traffic_class, ect);
+    own_[count_] = wanted;
+    return kClasses + count_++;
+  }
+  std::uint8_t tos(std::size_t number) const {
+    if (number >= kClasses) return own_[number - kClasses];
+    return tos_of(static_cast<std::uint8_t>(number / 2), number % 2 != 0);
+  }
+
+ private:
+  static constexpr std::size_t kClasses = 16;
+  std::array<std::uint8_t, kMost - kClasses> own_{};
+  std::size_t count_ = 0;
+};
 constexpr std::uint8_t class_of(std::uint8_t tos) { return tos >> 5; }
 constexpr Ecn ecn_of(std::uint8_t tos) { return static_cast<Ecn>(tos & 3); }
 

@@ -14,32 +14,6 @@ constexpr RecvMatcher::Placement protocol_error() { return {RecvMatcher::Placeme
 
 }  // namespace
 
-RecvMatcher::RecvMatcher(const SharedSettings& settings) : settings_(settings) {
-  free_slots_.reserve(kMaxSlots);
-  active_.reserve(kMaxSlots);
-  for (std::uint32_t i = kMaxSlots; i-- > 0;) free_slots_.push_back(i);
-}
-
-std::uint32_t RecvMatcher::next_seq(int tag) { return next_seq_[tag]++; }
-
-std::uint32_t RecvMatcher::take_slot(const Part& part, std::uint32_t seq, std::uint32_t group,
-                                     std::uint32_t part_index) {
-  const std::uint32_t index = free_slots_.back();
-  free_slots_.pop_back();
-  active_.push_back(index);
-  Slot& slot = slots_[index];
-  const auto generation = static_cast<std::uint16_t>(slot.generation + 1);
-  slot = Slot{};
-  slot.used = true;
-  slot.generation = generation;
-  slot.tag = part.tag;
-  slot.seq = seq;
-  slot.length = part.length;
-  slot.group = group;
-  slot.part = part_index;
-  return index;
-}
-
 std::optional<RecvMatcher::Posted> RecvMatcher::post(std::span<const Part> parts) {
   assert(!parts.empty() && parts.size() <= kMaxRecvParts);
   const auto group = groups_.open(parts.size());
@@ -47,8 +21,8 @@ std::optional<RecvMatcher::Posted> RecvMatcher::post(std::span<const Part> parts
   clears_.clear();
   early_matches_.clear();
   for (std::uint32_t part = 0; part < parts.size(); ++part) {
-    const std::uint32_t seq = next_seq(parts[part].tag);
-    const std::uint32_t index = take_slot(parts[part], seq, *group, part);
+    const std::uint32_t seq = slots_.next_seq(parts[part].tag);
+    const std::uint32_t index = slots_.take(parts[part].tag, seq, parts[part].length, *group, part);
     Slot& slot = slots_[index];
     clears_.push_back({parts[part].tag, seq, slot_id(index, slot.generation), parts[part].length});
     Early* early = find_early(parts[part].tag, seq);
@@ -81,14 +55,11 @@ RecvMatcher::Slot* RecvMatcher::find_slot(const ChunkHeader& header, std::uint32
                       slot.seq == header.seq && !slot.bound;
     return same ? &slot : nullptr;
   }
-  for (const std::uint32_t candidate : active_) {
-    Slot& slot = slots_[candidate];
-    if (slot.tag == header.tag && slot.seq == header.seq && !slot.started && !slot.bound) {
-      *index = candidate;
-      return &slot;
-    }
-  }
-  return nullptr;
+  const auto waits = [](const Slot& slot) { return !slot.started && !slot.bound; };
+  const auto found = slots_.find(header.tag, header.seq, waits);
+  if (!found) return nullptr;
+  *index = *found;
+  return &slots_[*found];
 }
 
 RecvMatcher::Early* RecvMatcher::find_early(int tag, std::uint32_t seq) {
@@ -97,11 +68,6 @@ RecvMatcher::Early* RecvMatcher::find_early(int tag, std::uint32_t seq) {
     if (early.used && !early.matched && early.tag == tag && early.seq == seq) return &early;
   }
   return nullptr;
-}
-
-bool RecvMatcher::is_future(int tag, std::uint32_t seq) const {
-  const auto next = next_seq_.find(tag);
-  return next == next_seq_.end() || static_cast<std::int32_t>(seq - next->second) >= 0;
 }
 
 RecvMatcher::Placement RecvMatcher::on_header(const ChunkHeader& header) {
@@ -131,7 +97,7 @@ RecvMatcher::Placement RecvMatcher::on_header(const ChunkHeader& header) {
 
 RecvMatcher::Placement RecvMatcher::place_early(const ChunkHeader& header) {
   const bool allowed = header.total <= settings_.eager_bytes && early_bytes_ + header.total <= settings_.window_bytes &&
-                       early_used_ < kMaxEarly && is_future(header.tag, header.seq) &&
+                       early_used_ < kMaxEarly && slots_.is_future(header.tag, header.seq) &&
                        find_early(header.tag, header.seq) == nullptr;
   if (!allowed) return protocol_error();
   if (!anyone_waits()) return {Placement::Kind::kWait};
@@ -148,7 +114,7 @@ RecvMatcher::Placement RecvMatcher::place_early(const ChunkHeader& header) {
 
 // A receive that is bound has its message, or is getting it from another socket.
 bool RecvMatcher::anyone_waits() const {
-  return std::any_of(active_.begin(), active_.end(), [&](std::uint32_t index) { return !slots_[index].bound; });
+  return std::ranges::any_of(slots_.used(), [&](std::uint32_t index) { return !slots_[index].bound; });
 }
 
 void RecvMatcher::on_payload(const Placement& placement, const ChunkHeader& header) {
@@ -179,9 +145,7 @@ void RecvMatcher::finish(std::uint32_t index, std::uint64_t bytes) {
   Slot& slot = slots_[index];
   if (slot.started) --partial_;
   groups_.finish(slot.group, slot.part, bytes);
-  slot.used = false;
-  active_.erase(std::find(active_.begin(), active_.end(), index));
-  free_slots_.push_back(index);
+  slots_.release(index);
 }
 
 void RecvMatcher::release_early(std::uint32_t index) { early_[index].used = false; }

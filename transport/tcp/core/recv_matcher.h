@@ -2,15 +2,14 @@
 // messages that came first, and says when a group of receives is complete. It never touches payload. Pure.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
-#include "transport/api/receive_groups.h"
+#include "transport/message/receive_groups.h"
+#include "transport/message/receive_slots.h"
 #include "transport/tcp/core/wire.h"
 
 namespace clustar::transport::tcp {
@@ -19,7 +18,7 @@ class RecvMatcher {
  public:
   static constexpr std::uint32_t kMaxGroups = ReceiveGroups::kMost;
 
-  explicit RecvMatcher(const SharedSettings& settings);
+  explicit RecvMatcher(const SharedSettings& settings) : settings_(settings) {}
 
   struct Part {
     int tag;
@@ -72,20 +71,15 @@ class RecvMatcher {
   std::size_t partial() const { return partial_; }
 
  private:
-  struct Slot {
-    bool used = false;
-    std::uint16_t generation = 0;
-    int tag = 0;
-    std::uint32_t seq = 0;
-    std::uint64_t length = 0;
-    std::uint32_t group = 0;
-    std::uint32_t part = 0;
+  struct Filling {
     bool started = false;
     bool bound = false;  // to an eager message, whole or arriving: nothing else may fill it
     std::uint64_t total = 0;
     std::uint64_t claimed = 0;   // by headers; never more than total, so payload can complete the slot only once
     std::uint64_t received = 0;  // of claimed
   };
+  using Slots = ReceiveSlots<Filling>;
+  using Slot = Slots::Slot;
   struct Early {
     bool used = false;
     bool arrived = false;
@@ -98,23 +92,17 @@ class RecvMatcher {
   };
   static constexpr std::uint32_t kMaxEarly = 1024;
 
-  std::uint32_t next_seq(int tag);
-  std::uint32_t take_slot(const Part& part, std::uint32_t seq, std::uint32_t group, std::uint32_t part_index);
   Slot* find_slot(const ChunkHeader& header, std::uint32_t* index);
   Early* find_early(int tag, std::uint32_t seq);
   Placement place_early(const ChunkHeader& header);
   bool anyone_waits() const;
   void finish(std::uint32_t slot, std::uint64_t bytes);
-  bool is_future(int tag, std::uint32_t seq) const;
 
   SharedSettings settings_;
-  std::array<Slot, kMaxSlots> slots_;
-  std::vector<std::uint32_t> active_;  // used slots, oldest first
-  std::vector<std::uint32_t> free_slots_;
+  Slots slots_;
   ReceiveGroups groups_;
   std::vector<Early> early_;
-  std::vector<std::uint32_t> late_matches_;          // early buffers
-  std::unordered_map<int, std::uint32_t> next_seq_;  // by tag; grows with the caller's tags only
+  std::vector<std::uint32_t> late_matches_;  // early buffers
   std::vector<ClearToSend> clears_;
   std::vector<EarlyMatch> early_matches_;
   std::uint64_t early_bytes_ = 0;  // of early messages without a receive; what the window bounds

@@ -13,13 +13,14 @@
 #include "transport/api/transport.h"
 #include "transport/handshake/core/hello.h"
 #include "transport/handshake/core/invitation.h"
+#include "transport/message/receive_groups.h"
 
 namespace clustar::transport::tcp {
 
 inline constexpr std::uint16_t kWireVersion = 3;
 inline constexpr std::uint8_t kMaxDataSockets = 16;
 inline constexpr std::uint64_t kMaxMessageBytes = 1ull << 40;  // NCCL_MAX_NET_SIZE_BYTES
-inline constexpr std::uint32_t kMaxSlots = 256;                // 32 requests of 8 parts
+inline constexpr std::uint32_t kMaxSlots = ReceiveGroups::kMost * kMaxRecvParts;
 inline constexpr std::uint32_t kMaxChunkBytes = 1u << 30;
 
 using handshake::Token;

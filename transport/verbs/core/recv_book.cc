@@ -6,28 +6,6 @@
 
 namespace clustar::transport::verbs {
 
-RecvBook::RecvBook() {
-  free_slots_.reserve(kMaxSlots);
-  used_slots_.reserve(kMaxSlots);
-  for (std::uint32_t i = kMaxSlots; i-- > 0;) free_slots_.push_back(i);
-}
-
-std::uint32_t RecvBook::take_slot(const Part& part, std::uint32_t group, std::uint32_t part_index, std::uint32_t seq) {
-  const std::uint32_t index = free_slots_.back();
-  free_slots_.pop_back();
-  used_slots_.push_back(index);
-  Slot& slot = slots_[index];
-  slot = {.used = true,
-          .generation = static_cast<std::uint16_t>(slot.generation + 1),
-          .tag = part.tag,
-          .seq = seq,
-          .number = posted_++,
-          .length = part.length,
-          .group = group,
-          .part = part_index};
-  return index;
-}
-
 std::optional<RecvBook::Posted> RecvBook::post(std::span<const Part> parts) {
   assert(!parts.empty() && parts.size() <= kMaxRecvParts);
   if (posted_ - consumed_ + parts.size() > kRing) return std::nullopt;
@@ -36,7 +14,7 @@ std::optional<RecvBook::Posted> RecvBook::post(std::span<const Part> parts) {
   wanted_.clear();
   early_.clear();
   for (std::uint32_t part = 0; part < parts.size(); ++part) {
-    const std::uint32_t seq = next_seq_[parts[part].tag]++;
+    const std::uint32_t seq = slots_.next_seq(parts[part].tag);
     if (const auto place = find_early(parts[part].tag, seq)) {
       const MessageHeader& header = places_[*place].header;
       places_[*place].state = PlaceState::kMatched;
@@ -47,8 +25,9 @@ std::optional<RecvBook::Posted> RecvBook::post(std::span<const Part> parts) {
       early_.push_back({*group, part, *place, bytes});
       continue;
     }
-    const std::uint32_t index = take_slot(parts[part], *group, part, seq);
-    const Slot& slot = slots_[index];
+    const std::uint32_t index = slots_.take(parts[part].tag, seq, parts[part].length, *group, part);
+    Slot& slot = slots_[index];
+    slot.number = posted_++;
     wanted_.push_back({part, slot.number, seq, make_slot(index, slot.generation)});
   }
   return Posted{*group, &wanted_, &early_};
@@ -80,7 +59,7 @@ bool RecvBook::on_stripe(const Immediate& immediate, const std::optional<Message
 }
 
 bool RecvBook::learn(Slot& slot, const MessageHeader& header) {
-  const auto index = static_cast<std::uint32_t>(&slot - slots_.data());
+  const auto index = slots_.index_of(slot);
   if (header.slot != make_slot(index, slot.generation) || header.tag != slot.tag || header.seq != slot.seq ||
       header.total > slot.length) {
     return false;
@@ -97,18 +76,14 @@ RecvBook::Arrival RecvBook::on_eager(std::uint32_t place, const std::optional<Me
   note_consumed(header->consumed);
   Place& taken = places_[place];
   taken.header = *header;
-  const auto next = next_seq_.find(header->tag);
-  if (next == next_seq_.end() || static_cast<std::int32_t>(header->seq - next->second) >= 0) {
+  if (slots_.is_future(header->tag, header->seq)) {
     if (find_early(header->tag, header->seq)) return {};
     taken.state = PlaceState::kHeld;
     ++held_;
     return {Fate::kKept, {}};
   }
-  const auto found = std::find_if(used_slots_.begin(), used_slots_.end(), [&](std::uint32_t index) {
-    const Slot& slot = slots_[index];
-    return slot.tag == header->tag && slot.seq == header->seq && slot.arrived == 0;
-  });
-  if (found == used_slots_.end()) return {};
+  const auto found = slots_.find(header->tag, header->seq, [](const Slot& slot) { return slot.arrived == 0; });
+  if (!found) return {};
   const Slot slot = slots_[*found];
   taken.state = PlaceState::kMatched;
   const std::uint64_t bytes = std::min(header->total, slot.length);
@@ -145,9 +120,7 @@ std::optional<std::uint32_t> RecvBook::find_early(int tag, std::uint32_t seq) co
 void RecvBook::finish(std::uint32_t index, std::uint64_t bytes) {
   Slot& slot = slots_[index];
   groups_.finish(slot.group, slot.part, bytes);
-  slot.used = false;
-  used_slots_.erase(std::find(used_slots_.begin(), used_slots_.end(), index));
-  free_slots_.push_back(index);
+  slots_.release(index);
 }
 
 }  // namespace clustar::transport::verbs

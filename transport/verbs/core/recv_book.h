@@ -8,18 +8,16 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
-#include "transport/api/receive_groups.h"
+#include "transport/message/receive_groups.h"
+#include "transport/message/receive_slots.h"
 #include "transport/verbs/core/wire.h"
 
 namespace clustar::transport::verbs {
 
 class RecvBook {
  public:
-  RecvBook();
-
   struct Part {
     int tag = 0;
     std::uint64_t length = 0;
@@ -72,37 +70,28 @@ class RecvBook {
   std::uint32_t freed() const { return freed_; }
 
  private:
-  struct Slot {
-    bool used = false;
-    std::uint16_t generation = 0;
-    int tag = 0;
-    std::uint32_t seq = 0;
-    std::uint32_t number = 0;  // of its descriptor
-    std::uint64_t length = 0;
-    std::uint32_t group = 0;
-    std::uint32_t part = 0;
+  struct Stripes {
+    std::uint32_t number = 0;   // of the receive's descriptor
     std::uint64_t arrived = 0;  // bit per stripe
     std::uint32_t stripes = 0;  // 0: not known yet
     std::uint64_t total = 0;
   };
+  using Slots = ReceiveSlots<Stripes>;
+  using Slot = Slots::Slot;
   enum class PlaceState : std::uint8_t { kEmpty, kHeld, kMatched, kFreed };
   struct Place {
     PlaceState state = PlaceState::kEmpty;
     MessageHeader header{};
   };
 
-  std::uint32_t take_slot(const Part& part, std::uint32_t group, std::uint32_t part_index, std::uint32_t seq);
   bool learn(Slot& slot, const MessageHeader& header);
   void note_consumed(std::uint32_t number);
   std::optional<std::uint32_t> find_early(int tag, std::uint32_t seq) const;
   void finish(std::uint32_t slot, std::uint64_t bytes);
 
-  std::array<Slot, kMaxSlots> slots_{};
-  std::vector<std::uint32_t> free_slots_;
-  std::vector<std::uint32_t> used_slots_;  // oldest first
+  Slots slots_;
   ReceiveGroups groups_;
   std::array<Place, kEagerSlots> places_{};
-  std::unordered_map<int, std::uint32_t> next_seq_;  // by tag; grows with the caller's tags only
   std::vector<Wanted> wanted_;
   std::vector<EagerMatch> early_;
   std::size_t held_ = 0;  // places that wait for their receive

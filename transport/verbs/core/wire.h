@@ -12,10 +12,10 @@
 
 #include "transport/api/flow_tag.h"
 #include "transport/api/identity_wire.h"
-#include "transport/api/receive_groups.h"
 #include "transport/api/transport.h"
 #include "transport/handshake/core/hello.h"
 #include "transport/handshake/core/invitation.h"
+#include "transport/message/receive_groups.h"
 
 namespace clustar::transport::verbs {
 

@@ -81,11 +81,12 @@ Result<void> LaneMaker::make(LaneJob& job) const {
 Result<void> LaneMaker::connect(LaneJob& job) const {
   // Another label per path: NICs derive the UDP source port from it, and so switches the way.
   const auto label = static_cast<std::uint32_t>(mix64(lane_path(job.key) + 1)) & 0xfffff;
+  const auto tos = static_cast<std::uint8_t>(job.dscp != 0 ? job.dscp : lane_class(job.key) << 5);
   const auto done = job.pair->to_rtr({.path = {.peer = job.gid,
                                                .port = parts_.port,
                                                .gid_index = parts_.gid_index,
                                                .lid = parts_.lid,
-                                               .traffic_class = static_cast<std::uint8_t>(lane_class(job.key) << 5),
+                                               .traffic_class = tos,
                                                .flow_label = label},
                                       .peer_queue_pair = job.theirs.queue_pair,
                                       .peer_psn = job.theirs.psn,

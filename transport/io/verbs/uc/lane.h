@@ -37,7 +37,8 @@ struct LaneJob {
   PeerId peer = 0;
   std::uint32_t session = 0;  // ours with the peer
   std::uint8_t key = 0;
-  Gid gid{};  // the peer's
+  std::uint8_t dscp = 0;  // TxPacket::dscp of what is written by it
+  Gid gid{};              // the peer's
   LaneEnd theirs{};
   LaneEnd ours{};  // filled by kMake and kAnswer
   std::optional<QueuePair> pair{};

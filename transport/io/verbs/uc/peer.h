@@ -24,6 +24,7 @@ struct OutLane {
   TimePoint due = TimePoint::max();  // kAsking: to ask again; kFailed: to try anew
   std::uint32_t writer = 0;          // kUp: its number there
   std::size_t most_bytes = 0;        // kUp: of one packet
+  std::uint8_t dscp = 0;             // of what is written by it: what has another goes by datagrams
 };
 
 // Writes of the peer's.

@@ -118,7 +118,7 @@ class UcIo final : public PacketIo {
 
   // Sending.
   Way write(const TxPacket& packet, std::uint64_t taken);
-  OutLane* lane_for(Peer& peer, std::uint8_t key);
+  OutLane* lane_for(Peer& peer, std::uint8_t key, std::uint8_t dscp);
   void post_chain();
   // `taken`: as write()'s, of the first one.
   Result<std::size_t> send_datagrams(std::span<const TxPacket> packets, std::uint64_t taken, bool& full);

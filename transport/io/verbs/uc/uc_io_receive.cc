@@ -320,6 +320,7 @@ void UcIo::on_welcome(Peer& peer, const LaneEnd& theirs) {
                  .peer = peer.id,
                  .session = peer.session,
                  .key = theirs.key,
+                 .dscp = lane.dscp,
                  .gid = peer.gid,
                  .theirs = theirs,
                  .ours = lane.ours,

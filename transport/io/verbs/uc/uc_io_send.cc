@@ -5,13 +5,16 @@
 
 namespace clustar::transport::io::verbs::uc {
 
-// Null: it is not up (yet); the first who asks has it made.
-OutLane* UcIo::lane_for(Peer& peer, std::uint8_t key) {
+// Null: it is not up (yet), or was made for another DSCP; the first who asks has it made, for the own.
+OutLane* UcIo::lane_for(Peer& peer, std::uint8_t key, std::uint8_t dscp) {
   const auto found = peer.out.find(key);
-  if (found != peer.out.end()) return found->second.state == OutLane::State::kUp ? &found->second : nullptr;
+  if (found != peer.out.end()) {
+    OutLane& lane = found->second;
+    return lane.state == OutLane::State::kUp && lane.dscp == dscp ? &lane : nullptr;
+  }
   if (out_lanes_ >= options_.most_lanes) return nullptr;
   ++out_lanes_;
-  peer.out.emplace(key, OutLane{});
+  peer.out.emplace(key, OutLane{}).first->second.dscp = dscp;
   maker_.submit({.what = LaneJob::What::kMake, .peer = peer.id, .session = peer.session, .key = key, .gid = peer.gid});
   return nullptr;
 }
@@ -28,7 +31,7 @@ bool UcIo::writable(const TxPacket& packet) {
   Peer* peer = valid ? find(packet.peer) : nullptr;
   if (peer == nullptr || !peer->granted.can_take(packet.destination, payload.length)) return false;
   const std::uint8_t key = lane_key(packet.path, packet.traffic_class);
-  const OutLane* lane = lane_for(*peer, key);
+  const OutLane* lane = lane_for(*peer, key, packet.dscp);
   if (lane == nullptr || payload.length > lane->most_bytes) return false;
   if (writer_.room(lane->writer)) return true;
   fail_lane(*peer, key, peer->out.at(key), writer_.problem(lane->writer));

@@ -1,6 +1,6 @@
-#include "transport/net/stall_watch.h"
+#include "transport/message/stall_watch.h"
 
-namespace clustar::transport::net {
+namespace clustar::transport {
 
 StallWatch::Verdict StallWatch::check(bool outstanding, std::uint64_t progress, TimePoint now) {
   if (!outstanding || !watching_ || progress != progress_) {
@@ -18,4 +18,4 @@ StallWatch::Verdict StallWatch::check(bool outstanding, std::uint64_t progress, 
   return Verdict::kWarn;
 }
 
-}  // namespace clustar::transport::net
+}  // namespace clustar::transport

@@ -17,6 +17,9 @@ class ReceiveGroups {
  public:
   static constexpr std::uint32_t kMost = 32;  // NCCL_NET_MAX_REQUESTS
 
+  // For RecvChannel::recv. Error kInvalidArgument: none, or more than kMaxRecvParts. `transport` begins it.
+  static Result<void> check(const char* transport, std::span<const RecvPart> parts);
+
   // 1 .. kMaxRecvParts parts. nullopt: kMost are outstanding.
   std::optional<std::uint32_t> open(std::size_t parts);
   void identify(std::uint32_t group, std::uint32_t part, const MessageIdentity& identity) {

@@ -1,8 +1,14 @@
+#include "transport/message/stall_watch.h"
+
 #include <gtest/gtest.h>
 
-#include "transport/net/stall_watch.h"
+#include <optional>
+#include <string>
+#include <vector>
 
-namespace clustar::transport::net {
+#include "transport/message/stall_report.h"
+
+namespace clustar::transport {
 namespace {
 
 using std::chrono::seconds;
@@ -43,5 +49,30 @@ TEST(StallWatch, FailsOnlyWhenALimitIsSet) {
   for (int second = 0; second <= 100000; second += 1000) EXPECT_NE(patient.check(true, 1, at(second)), Verdict::kFail);
 }
 
+struct SetClock final : Clock {
+  TimePoint now() const override { return time; }
+  TimePoint time = at(0);
+};
+
+TEST(StallReport, WarnsAndThenSaysThatItIsOver) {
+  SetClock clock;
+  std::vector<std::string> warned;
+  const Log log([&](LogLevel, const std::string& text) { warned.push_back(text); });
+  StallReport report("tcp", seconds(15), clock, log);
+  const auto check = [&](int second) {
+    clock.time = at(second);
+    return report.check(true, 1, [] { return Stall{"10.0.0.2", "has sent nothing", "3 receives outstanding"}; });
+  };
+  EXPECT_EQ(check(0), std::nullopt);
+  EXPECT_EQ(check(9), std::nullopt);
+  EXPECT_TRUE(warned.empty());
+  EXPECT_EQ(check(11), std::nullopt);
+  const std::string words = "10.0.0.2 has sent nothing for 11 s (3 receives outstanding); its host answers";
+  EXPECT_EQ(warned, std::vector<std::string>{"tcp: straggler: " + words});
+  EXPECT_EQ(check(15),
+            "10.0.0.2 has sent nothing for 15 s (3 receives outstanding); its host answers; CLUSTAR_STALL_TIMEOUT is "
+            "over");
+}
+
 }  // namespace
-}  // namespace clustar::transport::net
+}  // namespace clustar::transport

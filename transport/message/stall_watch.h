@@ -6,7 +6,7 @@
 
 #include "transport/base/time.h"
 
-namespace clustar::transport::net {
+namespace clustar::transport {
 
 class StallWatch {
  public:
@@ -28,4 +28,4 @@ class StallWatch {
   bool watching_ = false;
 };
 
-}  // namespace clustar::transport::net
+}  // namespace clustar::transport

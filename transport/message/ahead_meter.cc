@@ -1,4 +1,4 @@
-#include "transport/api/ahead_meter.h"
+#include "transport/message/ahead_meter.h"
 
 namespace clustar::transport {
 

@@ -1,4 +1,4 @@
-#include "transport/api/send_queue.h"
+#include "transport/message/send_queue.h"
 
 #include <algorithm>
 #include <cassert>

@@ -1,9 +1,17 @@
-#include "transport/api/receive_groups.h"
+#include "transport/message/receive_groups.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cassert>
 
 namespace clustar::transport {
+
+Result<void> ReceiveGroups::check(const char* transport, std::span<const RecvPart> parts) {
+  if (!parts.empty() && parts.size() <= kMaxRecvParts) return {};
+  return fail(ErrorCode::kInvalidArgument, fmt::format("{}: {} receives in one request; 1 to {} are allowed", transport,
+                                                       parts.size(), kMaxRecvParts));
+}
 
 std::optional<std::uint32_t> ReceiveGroups::open(std::size_t parts) {
   assert(parts > 0 && parts <= kMaxRecvParts);

@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "transport/api/flow_table.h"
 #include "transport/api/flow_tag.h"
 #include "transport/api/send_policy.h"
 #include "transport/base/indexed_heap.h"
 #include "transport/base/time.h"
+#include "transport/message/flow_table.h"
 
 namespace clustar::transport {
 

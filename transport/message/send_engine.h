@@ -1,0 +1,80 @@
+// The sending side of one NIC: what all its connections have to send, and the engine that hands it to their wires in
+// the order of the NIC's policy.
+//
+// Thread rule: the engine and the wires attached to it are guarded by mutex(). Who sends or tests only tries the lock
+// and comes back later, so no call waits for another thread's; attach and detach (connect, close) wait.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "transport/api/context.h"
+#include "transport/base/time.h"
+#include "transport/message/ahead_meter.h"
+#include "transport/message/send_queue.h"
+
+namespace clustar::transport {
+
+// How one connection puts chunks on its network. All calls come from SendEngine::pump().
+class ChunkWire {
+ public:
+  // Of the message: so many bytes (> 0) at most make one chunk.
+  virtual std::uint64_t chunk_limit(std::uint64_t cookie) const = 0;
+  // False: there is no room for the chunk now. The connection is passed over until it is unblocked.
+  virtual bool start_chunk(const SendQueue::Chunk& chunk) = 0;
+  // Of the chunks that were taken: bytes that nothing overtakes any more and that have not left.
+  virtual std::uint64_t ahead_bytes() const = 0;
+  // What start_chunk() gathered is to leave: no more comes for now.
+  virtual void end_of_pump() {}
+
+ protected:
+  ~ChunkWire() = default;
+};
+
+class SendEngine {
+ public:
+  struct Limits {
+    Duration ahead{0};                   // Config::send_ahead_us
+    std::uint64_t bytes_per_second = 0;  // of the NIC; 0: not known
+    // One pump hands on no more, so that a very long message does not keep its caller.
+    std::uint64_t pump_bytes = std::numeric_limits<std::uint64_t>::max();
+  };
+
+  SendEngine(const Clock& clock, std::unique_ptr<SendPolicy> policy, const Limits& limits)
+      : clock_(clock),
+        pump_bytes_(limits.pump_bytes),
+        queue_(std::move(policy)),
+        ahead_(send_ahead_bytes(limits.ahead, limits.bytes_per_second, queue_.orders())) {}
+
+  std::mutex& mutex() { return mutex_; }
+  // Under an order that is strict about what is ahead of it: chunks are kOrderedChunk at most, where they can be.
+  bool strict() const { return ahead_.bounded(); }
+
+  SendQueue::LaneId attach(ChunkWire& wire, const SendQueue::LaneFacts& facts);
+  // Forgets what the wire was still to send.
+  void detach(SendQueue::LaneId lane);
+
+  // The following need mutex() held.
+  void push(SendQueue::LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes) {
+    queue_.push(lane, cookie, flow, bytes, clock_.now());
+  }
+  void unblock(SendQueue::LaneId lane) { queue_.unblock(lane); }
+  // Hands on chunks until all is sent, every connection with work is blocked, or as much is ahead as may be.
+  void pump();
+
+ private:
+  bool has_room(TimePoint now);
+
+  const Clock& clock_;
+  const std::uint64_t pump_bytes_;
+  std::mutex mutex_;
+  SendQueue queue_;
+  AheadMeter ahead_;
+  std::vector<ChunkWire*> wires_;    // by lane
+  std::vector<ChunkWire*> touched_;  // by the pump that runs
+};
+
+}  // namespace clustar::transport
