@@ -34,7 +34,7 @@ std::optional<std::uint32_t> SendTable::send(Endpoint& core, ConnectionId connec
   }
   at(connection, *number) = {true,           *number, message.memory, message.offset, message.length,
                              message.length, flow,    kNone,          kNone};
-  join_flow(key_of(connection, *number));
+  if (flows_.hears()) join_flow(key_of(connection, *number));
   return number;
 }
 
@@ -46,7 +46,7 @@ void SendTable::sent(Endpoint& core, ConnectionId connection, std::uint32_t mess
 }
 
 std::uint32_t SendTable::finish(ConnectionId connection, std::uint32_t message, TimePoint now) {
-  leave_flow(key_of(connection, message));
+  if (flows_.hears()) leave_flow(key_of(connection, message));
   const Entry gone = std::exchange(at(connection, message), Entry{});
   flows_.finish(gone.flow, gone.unsent, now);
   return gone.length;

@@ -109,8 +109,19 @@ TEST_F(InjectedFaults, WithAStaticDeadlineTheyCostBytesAndThatIsTold) {
   Connection connection = connect(*selected->transport, *selected->transport);
   SendBuffer from(*connection.send, 1 << 20, 1);
   RecvBuffer to(*connection.recv, 1 << 20);
-  finish(
-      {must_recv(*connection.recv, {{to.mr.get(), 0, 1 << 20, 0}}), must_send(*connection.send, *from.mr, 0, 1 << 20)});
+  Request* receive = must_recv(*connection.recv, {{to.mr.get(), 0, 1 << 20, 0}});
+  Request* send = must_send(*connection.send, *from.mr, 0, 1 << 20);
+  std::size_t missing = 0;
+  ASSERT_TRUE(poll_until([&] {
+    if (send != nullptr && send->test().value().done) send = nullptr;
+    if (receive == nullptr) return send == nullptr;
+    const Progress progress = receive->test().value();
+    if (!progress.done) return false;
+    receive = nullptr;
+    missing = progress.missing.size();
+    return send == nullptr;
+  }));
+  EXPECT_GT(missing, 0u);
   EXPECT_THAT(selected->transport->summary(), ContainsRegex(" [1-9][0-9]* bytes missing"));
 }
 

@@ -80,13 +80,25 @@ TEST(FlowTable, WhatAFlowAttainedIsRememberedForAWhile) {
 }
 
 TEST(FlowTable, SmallMessagesOfManyCoflowsKeepItBounded) {
-  FlowTable table(std::make_unique<FifoPolicy>());
+  FlowTable table(std::make_unique<ClassPolicy>());
   for (std::uint64_t coflow = 1; coflow < 100'000; ++coflow) {
     const auto flow = table.open({.coflow = coflow}, tag_of(coflow, 0), 10, kBegin);
     EXPECT_FALSE(table.sent(flow, 10, kBegin));
     table.finish(flow, 0, kBegin);
   }
   EXPECT_LE(table.size(), FlowTable::kRemembered + 1);
+}
+
+TEST(FlowTable, ForWhoHearsNothingNothingIsKept) {
+  FlowTable table(std::make_unique<FifoPolicy>());
+  const auto flow = table.open({.coflow = 1}, tag_of(1, 100), 10, kBegin);
+  EXPECT_EQ(table.open({.coflow = 2}, tag_of(2, 100), 10, kBegin), flow);
+  EXPECT_FALSE(table.sent(flow, 10, kBegin));
+  EXPECT_EQ(table.held(flow), std::nullopt);
+  EXPECT_EQ(table.changed(kBegin), std::nullopt);
+  table.finish(flow, 0, kBegin);
+  table.finish(flow, 10, kBegin);
+  EXPECT_EQ(table.size(), 0u);
 }
 
 // A policy that moves a flow's time while it waits for the first one.

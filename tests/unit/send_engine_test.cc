@@ -135,6 +135,33 @@ TEST_F(SendEngineTest, WhatIsAheadIsBoundedOverAllWiresWhereThePolicyOrders) {
   EXPECT_EQ(then.front(), "b3@0+4000");
 }
 
+// Hears when something was queued.
+class Noting final : public SendPolicy {
+ public:
+  explicit Noting(std::vector<TimePoint>& heard) : heard_(heard) {}
+  Turn turn(const Flow&, TimePoint) override { return {}; }
+  void on_queued(const Flow&, std::uint64_t, TimePoint now) override { heard_.push_back(now); }
+
+ private:
+  std::vector<TimePoint>& heard_;
+};
+
+TEST_F(SendEngineTest, TheClockIsReadOnlyForThoseWhoWantTheTime) {
+  struct CountedClock final : Clock {
+    TimePoint now() const override { return ++reads, TimePoint(microseconds(7)); }
+    mutable int reads = 0;
+  } counted;
+  SendEngine by_arrival(counted, std::make_unique<FifoPolicy>(), {});
+  by_arrival.push(by_arrival.attach(a, {}), 1, {}, 100);
+  by_arrival.pump();
+  EXPECT_EQ(take(), Names{"a1@0+100"});
+  EXPECT_EQ(counted.reads, 0);
+  std::vector<TimePoint> heard;
+  SendEngine noting(counted, std::make_unique<Noting>(heard), {});
+  noting.push(noting.attach(a, {}), 1, {}, 100);
+  EXPECT_EQ(heard, std::vector<TimePoint>{TimePoint(microseconds(7))});
+}
+
 TEST_F(SendEngineTest, AClosedConnectionSendsNoMoreAndItsPlaceIsUsedAgain) {
   SendEngine& nic = fifo();
   const auto lane = nic.attach(a, {});

@@ -66,6 +66,9 @@ class SendPolicy {
   // False: all turns are as Turn{}, and turn() is not asked. True: some go before others, so that the NIC keeps little
   // where nothing overtakes it any more (send_ahead_bytes()). The same as long as the policy lives.
   virtual bool orders() const { return true; }
+  // False: nor is it told of anything, and no flow is kept: for each message that costs as much as its place in the
+  // queue. Only where orders() is false. The same as long as the policy lives.
+  virtual bool hears() const { return true; }
   // Another one: turns of flows that wait have changed for reasons of the policy's own.
   virtual std::uint64_t version() const { return 0; }
 };
@@ -87,6 +90,7 @@ class FifoPolicy final : public SendPolicy {
  public:
   Turn turn(const Flow&, TimePoint) override { return {}; }
   bool orders() const override { return false; }
+  bool hears() const override { return false; }
 };
 
 // Strictly by NCCL's trafficClass, the larger first; by arrival within one. A class that is never idle keeps those

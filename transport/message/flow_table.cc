@@ -24,9 +24,13 @@ std::size_t FlowTable::Hash::operator()(const FlowKey& key) const {
 }
 
 FlowTable::FlowTable(std::unique_ptr<SendPolicy> policy)
-    : policy_(std::move(policy)), orders_(policy_->orders()), version_(policy_->version()) {}
+    : policy_(std::move(policy)), orders_(policy_->orders()), hears_(policy_->hears()), version_(policy_->version()) {
+  assert(hears_ || !orders_);
+  if (!hears_) entries_.emplace_back();
+}
 
 FlowTable::FlowId FlowTable::open(const FlowKey& key, const FlowTag& tag, std::uint64_t bytes, TimePoint now) {
+  if (!hears_) return 0;
   const FlowId id = find_or_make(key, tag);
   Entry& entry = entries_[id];
   entry.flow.queued += bytes;
@@ -82,6 +86,7 @@ std::uint32_t FlowTable::refer_to_coflow(std::uint64_t coflow) {
 }
 
 bool FlowTable::sent(FlowId id, std::uint64_t bytes, TimePoint now) {
+  if (!hears_) return false;
   Entry& entry = entries_[id];
   assert(entry.messages > 0 && entry.flow.queued >= bytes);
   entry.flow.queued -= bytes;
@@ -98,6 +103,7 @@ bool FlowTable::sent(FlowId id, std::uint64_t bytes, TimePoint now) {
 }
 
 void FlowTable::finish(FlowId id, std::uint64_t unsent, TimePoint now) {
+  if (!hears_) return;
   Entry& entry = entries_[id];
   assert(entry.messages > 0 && entry.flow.queued >= unsent);
   entry.flow.queued -= unsent;
@@ -158,6 +164,7 @@ void FlowTable::leave_level(Entry& entry) {
 TimePoint FlowTable::next_release() const { return held_.empty() ? TimePoint::max() : held_.front().until; }
 
 std::optional<FlowTable::FlowId> FlowTable::changed(TimePoint now) {
+  if (!hears_) return std::nullopt;
   if (const std::uint64_t version = policy_->version(); version != version_) {
     version_ = version;
     next_to_ask_ = 0;

@@ -51,6 +51,8 @@ class FlowTable {
   std::optional<FlowId> changed(TimePoint now);
 
   bool orders() const { return orders_; }
+  // False: there is one flow, number 0, of all messages, which nobody asks about.
+  bool hears() const { return hears_; }
   std::size_t size() const { return by_key_.size(); }
 
  private:
@@ -96,6 +98,7 @@ class FlowTable {
 
   const std::unique_ptr<SendPolicy> policy_;
   const bool orders_;
+  const bool hears_;
   std::vector<Entry> entries_;
   std::vector<FlowId> free_;
   std::unordered_map<FlowKey, FlowId, Hash> by_key_;

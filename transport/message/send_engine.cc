@@ -12,27 +12,27 @@ SendQueue::LaneId SendEngine::attach(ChunkWire& wire, const SendQueue::LaneFacts
 
 void SendEngine::detach(SendQueue::LaneId lane) {
   const std::lock_guard lock(mutex_);
-  queue_.remove_lane(lane, clock_.now());
+  queue_.remove_lane(lane, now());
   wires_[lane] = nullptr;
   ahead_.forget(lane);
 }
 
 // What was handed on before has left meanwhile, or not.
-bool SendEngine::has_room(TimePoint now) {
+bool SendEngine::has_room(TimePoint at) {
   if (!ahead_.bounded()) return true;
   for (std::size_t i = ahead_.lanes().size(); i-- > 0;) {
     const SendQueue::LaneId lane = ahead_.lanes()[i];
-    ahead_.set(lane, wires_[lane]->ahead_bytes(), now);
+    ahead_.set(lane, wires_[lane]->ahead_bytes(), at);
   }
-  return ahead_.room(now);
+  return ahead_.room(at);
 }
 
 void SendEngine::pump() {
-  const TimePoint now = clock_.now();
+  const TimePoint at = now();
   std::uint64_t moved = 0;
-  bool room = has_room(now);
+  bool room = has_room(at);
   while (room && moved < pump_bytes_) {
-    auto chunk = queue_.next(std::numeric_limits<std::uint64_t>::max(), now);
+    auto chunk = queue_.next(std::numeric_limits<std::uint64_t>::max(), at);
     if (!chunk) break;
     ChunkWire* const wire = wires_[chunk->lane];
     chunk->shorten(wire->chunk_limit(chunk->cookie));
@@ -40,10 +40,10 @@ void SendEngine::pump() {
       queue_.block(chunk->lane);
       continue;
     }
-    queue_.commit(*chunk, now);
+    queue_.commit(*chunk, at);
     if (ahead_.bounded()) {
-      ahead_.add(chunk->lane, chunk->length, now);
-      room = ahead_.room(now);
+      ahead_.add(chunk->lane, chunk->length, at);
+      room = ahead_.room(at);
     }
     moved += chunk->length;
     if (touched_.empty() || touched_.back() != wire) touched_.push_back(wire);

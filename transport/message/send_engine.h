@@ -47,7 +47,8 @@ class SendEngine {
       : clock_(clock),
         pump_bytes_(limits.pump_bytes),
         queue_(std::move(policy)),
-        ahead_(send_ahead_bytes(limits.ahead, limits.bytes_per_second, queue_.orders())) {}
+        ahead_(send_ahead_bytes(limits.ahead, limits.bytes_per_second, queue_.orders())),
+        timed_(queue_.hears()) {}
 
   std::mutex& mutex() { return mutex_; }
   // Under an order that is strict about what is ahead of it: chunks are kOrderedChunk at most, where they can be.
@@ -59,20 +60,22 @@ class SendEngine {
 
   // The following need mutex() held.
   void push(SendQueue::LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes) {
-    queue_.push(lane, cookie, flow, bytes, clock_.now());
+    queue_.push(lane, cookie, flow, bytes, now());
   }
   void unblock(SendQueue::LaneId lane) { queue_.unblock(lane); }
   // Hands on chunks until all is sent, every connection with work is blocked, or as much is ahead as may be.
   void pump();
 
  private:
-  bool has_room(TimePoint now);
+  TimePoint now() const { return timed_ ? clock_.now() : TimePoint{}; }
+  bool has_room(TimePoint at);
 
   const Clock& clock_;
   const std::uint64_t pump_bytes_;
   std::mutex mutex_;
   SendQueue queue_;
   AheadMeter ahead_;
+  const bool timed_;
   std::vector<ChunkWire*> wires_;    // by lane
   std::vector<ChunkWire*> touched_;  // by the pump that runs
 };

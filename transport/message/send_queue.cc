@@ -44,7 +44,7 @@ void SendQueue::push(LaneId lane, std::uint64_t cookie, const FlowTag& flow, std
   item.bytes = bytes;
   item.arrival = next_arrival_++;
   item.flow = flows_.open({flow.coflow, facts.peer, facts.job, flow.traffic_class}, flow, bytes, now);
-  join_flow(index);
+  if (flows_.hears()) join_flow(index);
   if (!flows_.held(item.flow)) {
     link(index);
     update_ready(lane);
@@ -143,7 +143,7 @@ void SendQueue::erase(std::uint32_t index, TimePoint now) {
     unlink(index);
     update_ready(item.lane);
   }
-  leave_flow(index);
+  if (flows_.hears()) leave_flow(index);
   queued_bytes_ -= item.bytes - item.sent;
   --size_;
   item.used = false;

@@ -66,6 +66,8 @@ class SendQueue {
 
   // False: by arrival, and nothing waits for a turn (SendPolicy::orders).
   bool orders() const { return flows_.orders(); }
+  // False: nobody wants to know the time either (SendPolicy::hears).
+  bool hears() const { return flows_.hears(); }
   std::size_t size() const { return size_; }
   std::uint64_t queued_bytes() const { return queued_bytes_; }
 
