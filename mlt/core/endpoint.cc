@@ -9,7 +9,8 @@ namespace clustar::mlt {
 namespace {
 
 constexpr std::uint64_t kTurnBytes = 64 * 1024;
-constexpr int kTurnFloors = 10;  // probe_floors: who is heard and delivers nothing has had its turn
+constexpr int kTurnFloors = 10;      // probe_floors: who is heard and delivers nothing has had its turn
+constexpr std::uint32_t kPicks = 8;  // one of them by age alone: as much as CreditShare leaves to the other levels
 
 const Options& checked(const Options& options) {
   options.check();
@@ -239,6 +240,7 @@ void Endpoint::end_turn(ConnectionId id) {
   const bool delivers = now_ - connection.turn_since < kTurnFloors * options_.probe_floor;
   if (delivers && connection.receiver->counters().placed_bytes - connection.turn_from < kTurnBytes) return;
   connection.window = 0;
+  connection.idled = !delivers;
   change_share(connection, ShareState::kWaiting);
   if (!std::exchange(connection.in_waiting, true)) waiting_.push_back(id);
   serve_waiting();
@@ -289,19 +291,21 @@ void Endpoint::serve_waiting() {
   }
 }
 
-// Of the best level the one that waits longest.
+// Of the best level the one that waits longest; now and then, of all: the best may never have enough.
 Endpoint::ConnectionId Endpoint::take_waiting() {
-  const std::size_t count = levels_ ? waiting_.size() : 0;
+  const bool by_age = !levels_ || ++picks_ % kPicks == 0;
+  const std::size_t count = by_age ? 0 : waiting_.size();
   std::size_t best = 0;
-  std::uint8_t level = CreditShare::kLevels;
+  int level = CreditShare::kLevels + 1;
   for (std::size_t i = 0; i < count; ++i) {
     const ConnectionId id = waiting_.pop_front();
     waiting_.push_back(id);
     const Connection& connection = connections_[id];
     const bool waits = connection.used && connection.share == ShareState::kWaiting;
-    if (!waits || connection.level >= level) continue;
+    const int of_it = connection.idled ? CreditShare::kLevels : connection.level;
+    if (!waits || of_it >= level) continue;
     best = i;
-    level = connection.level;
+    level = of_it;
   }
   for (std::size_t i = 0; i < best; ++i) waiting_.push_back(waiting_.pop_front());
   return waiting_.pop_front();

@@ -127,6 +127,7 @@ class Endpoint {
     bool in_served = false;
     bool in_waiting = false;
     bool lost_told = false;
+    bool idled = false;  // had its latest turn and delivered little: others go first, whatever their level
     ShareState share = ShareState::kIdle;
     SendPlace place;                // of a sender in ready_
     std::uint8_t level = 0;         // of a receiver: Receiver::level() as share_ knows it
@@ -190,6 +191,7 @@ class Endpoint {
   std::uint64_t inputs_ = 0;
   std::uint64_t arrivals_ = 0;  // messages that were sent
   bool levels_ = false;         // some receiver has had another level than 0
+  std::uint32_t picks_ = 0;     // of those who wait, by level
 };
 
 }  // namespace clustar::mlt

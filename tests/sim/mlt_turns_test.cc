@@ -112,5 +112,27 @@ TEST(MltTurns, CreditGoesToTheBestLevel) {
   EXPECT_LT(before, 1.2 * alone) << "nearly all of it: the other keeps an eighth";
 }
 
+// The credit is for one connection at a time.
+TEST(MltTurns, ABestLevelThatNeverHasEnoughLeavesTheOthersSomething) {
+  for (const std::uint8_t level : {0, 1}) {
+    bench::sim::Setup setup;
+    setup.hosts = 3;
+    setup.options.credit_slack = 0;
+    setup.base_rtt = std::chrono::nanoseconds(1);
+    Testbed bed(setup);
+    const std::uint32_t stream = bed.connect(1, 0);
+    const std::uint32_t other = bed.connect(2, 0);
+    double us = 0;
+    bed.on_done([&](const Done& done) {
+      if (done.lane == other) us = bench::sim::microseconds(done.at - done.posted);
+      if (done.lane == stream && us == 0) bed.transfer(stream, kBytes, with_turn(0, 0));
+    });
+    for (int i = 0; i < 3; ++i) bed.transfer(stream, kBytes, with_turn(0, 0));
+    bed.transfer(other, 256 << 10, with_turn(0, level));
+    bed.finish(milliseconds(300));
+    EXPECT_GT(us, 0) << "level " << int{level} << " was never served";
+  }
+}
+
 }  // namespace
 }  // namespace clustar::mlt::test
