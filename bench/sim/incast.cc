@@ -86,7 +86,7 @@ class Incast {
 Rows run_incast(const Settings& settings) {
   const std::uint32_t rounds = settings.amount(10, 200, 1000);
   const mlt::compare::StaticDeadline deadline(std::chrono::milliseconds(1));
-  const mlt::compare::GoBackN go_back_n;
+  const mlt::compare::GoBackN go_back_n{};
   const Arm arms[] = {
       {.name = "normal, posted before", .posted_before = true},
       {.name = "normal, posted at the send"},

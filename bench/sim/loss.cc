@@ -41,7 +41,7 @@ double goodput(const mlt::Recovery* recovery, double loss, std::uint32_t message
 
 Rows run_loss(const Settings& settings) {
   const std::uint32_t messages = settings.amount(64, 512, 2048);
-  const mlt::compare::GoBackN go_back_n;
+  const mlt::compare::GoBackN go_back_n{};
   const auto mean = [&](const mlt::Recovery* recovery, double loss) {
     double sum = 0;
     for (std::uint64_t i = 0; i < settings.seeds; ++i) sum += goodput(recovery, loss, messages, settings.seed + i);

@@ -163,7 +163,7 @@ void add_limits(const Situation& situation, const Settings& settings, Rows& rows
 
 void add_rows(const Situation& situation, const Settings& settings, Rows& rows) {
   const mlt::compare::StaticDeadline deadline(deadline_of(situation.bytes));
-  const mlt::compare::GoBackN go_back_n;
+  const mlt::compare::GoBackN go_back_n{};
   const Arm arms[] = {{.name = "p = 0"},
                       {.name = "p = 1 %", .tolerance_ppm = 10'000},
                       {.name = "static deadline", .recovery = &deadline},

@@ -18,7 +18,7 @@ class MltRecoveries : public MltLossBed {
     return [&recovery](Options& options) { options.recovery = &recovery; };
   }
 
-  const mlt::compare::GoBackN go_back_n;
+  const mlt::compare::GoBackN go_back_n{};
   const mlt::compare::StaticDeadline deadline{std::chrono::milliseconds(1)};
 };
 

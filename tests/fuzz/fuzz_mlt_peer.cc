@@ -54,7 +54,7 @@ Congestion congestion_of(std::uint32_t choice) {
 
 Options options_from(Input& input) {
   constexpr std::array<std::uint16_t, 4> kSegments = {64, 200, 1408, 65};
-  static const compare::GoBackN go_back_n;
+  static const compare::GoBackN go_back_n{};
   static const compare::StaticDeadline deadline(std::chrono::milliseconds(1));
   constexpr std::array<const Recovery*, 4> kRecoveries = {nullptr, nullptr, &go_back_n, &deadline};
   constexpr std::array<std::uint8_t, 4> kPaths = {1, 2, 4, kMaxPaths};

@@ -51,7 +51,7 @@ double stream(Star& star, std::size_t messages) {
 }
 
 TEST(MltSim, RandomLossCostsLittleMoreThanWhatIsLost) {
-  const compare::GoBackN go_back_n;
+  const compare::GoBackN go_back_n{};
   const auto goodput = [](const Recovery* recovery, double loss) {
     Options options;
     options.recovery = recovery;

@@ -19,7 +19,7 @@
 namespace clustar::mlt::test {
 namespace {
 
-const compare::GoBackN kGoBackN;
+const compare::GoBackN kGoBackN{};
 const compare::StaticDeadline kStaticDeadline(std::chrono::milliseconds(1));
 
 using std::chrono::microseconds;
