@@ -72,6 +72,20 @@ std::size_t Links::at(const Table& table, PortId port, bool sends, const PortSet
   return count;
 }
 
+void Links::flow_added(const Table& table, FlowId id) {
+  const Flow& flow = table.flow(id);
+  const auto grow = [&](Ends& ends, std::uint32_t index, PortId port) {
+    if (index >= ends.peers.size()) ends.peers.resize(index + 1, PortSet(table.ports()));
+    ends.at[port] = static_cast<std::uint16_t>(index);
+    ends.ports.set(port);
+  };
+  grow(out_, flow.sender, flow.src);
+  grow(in_, flow.receiver, flow.dst);
+  several_ = several_ || out_.peers[flow.sender].test(flow.dst);
+  out_.peers[flow.sender].set(flow.dst);
+  in_.peers[flow.receiver].set(flow.src);
+}
+
 void Links::flow_ended(const Table& table, FlowId id) {
   const Flow& flow = table.flow(id);
   if (several_ && count_between(table, flow.src, flow.dst) > 0) return;

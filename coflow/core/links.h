@@ -53,6 +53,8 @@ class Links {
 
   // Of the coflow's unfinished flows.
   Links(const Table& table, CoflowId coflow);
+  // It is in the table.
+  void flow_added(const Table& table, FlowId flow);
   // It is finished in the table.
   void flow_ended(const Table& table, FlowId flow);
 

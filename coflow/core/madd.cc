@@ -24,6 +24,15 @@ void Madd::arrived(CoflowId coflow, TimePoint) {
   order_.insert(after, {coflow, key});
 }
 
+// Its place is that of its size, which is another.
+void Madd::flow_added(FlowId flow, TimePoint now) {
+  const CoflowId coflow = table_.flow(flow).coflow;
+  const auto place = std::find_if(order_.begin(), order_.end(), [&](const Place& one) { return one.coflow == coflow; });
+  if (deadlines_ || key_(table_, coflow) == place->key) return;
+  order_.erase(place);
+  arrived(coflow, now);
+}
+
 void Madd::flow_ended(FlowId flow, TimePoint) { rates_.forget(flow); }
 
 void Madd::departed(CoflowId coflow, TimePoint) {

@@ -36,6 +36,7 @@ class Madd final : public Scheduler {
   bool reallocates_at_flow_ends() const override { return false; }
   bool admits(CoflowId coflow, TimePoint now) override;
   void arrived(CoflowId coflow, TimePoint now) override;
+  void flow_added(FlowId flow, TimePoint now) override;
   void flow_ended(FlowId flow, TimePoint now) override;
   void departed(CoflowId coflow, TimePoint now) override;
   Allocation allocate(TimePoint now) override;

@@ -71,8 +71,8 @@ void MaxMinFilling::fill(std::span<const Links* const> coflows, const PortSet* s
   // Ports that never become full do not limit any flow; those that are not open give nothing.
   shares.out.assign(table_.ports(), 0);
   shares.in.assign(table_.ports(), 0);
-  for (const PortId port : out_.used) shares.out[port] = table_.rate();
-  for (const PortId port : in_.used) shares.in[port] = table_.rate();
+  for (const PortId port : out_.used) shares.out[port] = table_.rates_out()[port];
+  for (const PortId port : in_.used) shares.in[port] = table_.rates_in()[port];
   while (true) {
     const double share = std::min(least_share(out_, free.out), least_share(in_, free.in));
     if (out_.used.empty() || in_.used.empty()) break;

@@ -12,9 +12,17 @@ StrictPriority::StrictPriority(const Table& table)
 void StrictPriority::arrived(CoflowId coflow) {
   links_.resize(table_.coflows());
   ended_.resize(table_.coflows(), 0);
+  added_.resize(table_.coflows(), 0);
   served_.resize(table_.coflows(), 0);
   rates_.resize(table_.flows(), 0);
   links_[coflow] = std::make_unique<Links>(table_, coflow);
+}
+
+void StrictPriority::flow_added(FlowId flow) {
+  const CoflowId coflow = table_.flow(flow).coflow;
+  rates_.resize(table_.flows(), 0);
+  links_[coflow]->flow_added(table_, flow);
+  added_[coflow] = round_;
 }
 
 void StrictPriority::flow_ended(FlowId flow) {
@@ -37,7 +45,8 @@ void StrictPriority::begin() {
 bool StrictPriority::same_flows(const Class& one, std::span<const CoflowId> coflows,
                                 const std::vector<bool>& chosen) const {
   return one.filled > 0 && chosen == one.chosen &&
-         std::equal(coflows.begin(), coflows.end(), one.coflows.begin(), one.coflows.end());
+         std::equal(coflows.begin(), coflows.end(), one.coflows.begin(), one.coflows.end()) &&
+         std::none_of(coflows.begin(), coflows.end(), [&](CoflowId coflow) { return added_[coflow] >= one.filled; });
 }
 
 bool StrictPriority::same_ports(const Class& one) const {

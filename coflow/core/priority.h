@@ -20,6 +20,7 @@ class StrictPriority {
   explicit StrictPriority(const Table& table);
 
   void arrived(CoflowId coflow);
+  void flow_added(FlowId flow);
   void flow_ended(FlowId flow);
   void departed(CoflowId coflow);
 
@@ -75,6 +76,7 @@ class StrictPriority {
   std::uint32_t round_ = 0;                    // allocations so far
   std::vector<std::unique_ptr<Links>> links_;  // by coflow
   std::vector<std::uint32_t> ended_;           // by coflow: the allocation after which a flow ended last
+  std::vector<std::uint32_t> added_;           // by coflow: the same of a flow that was added
   std::vector<std::uint32_t> served_;          // by coflow: the allocation in which it was in a class last
   std::vector<CoflowId> left_out_;             // were in a class before, and may be in none now
   std::vector<const Links*> members_;

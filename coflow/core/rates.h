@@ -38,7 +38,7 @@ class Rates {
 
 // What is left of the ports' rates while an allocation is made.
 struct FreePorts {
-  explicit FreePorts(const Table& table) : out(table.ports(), table.rate()), in(table.ports(), table.rate()) {}
+  explicit FreePorts(const Table& table) : out(table.rates_out()), in(table.rates_in()) {}
   double between(const Flow& flow) const { return out[flow.src] < in[flow.dst] ? out[flow.src] : in[flow.dst]; }
   void take(const Flow& flow, double rate) {
     out[flow.src] -= rate;

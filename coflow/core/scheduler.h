@@ -59,8 +59,13 @@ class Scheduler {
   // Whether it can keep the deadline of a coflow that is in the table. One that it cannot is not told of again.
   virtual bool admits(CoflowId /*coflow*/, TimePoint /*now*/) { return true; }
   virtual void arrived(CoflowId coflow, TimePoint now) = 0;  // it is in the table, and has flows
+  // One more of a coflow that has arrived; it is in the table.
+  virtual void flow_added(FlowId flow, TimePoint now) = 0;
   virtual void flow_ended(FlowId /*flow*/, TimePoint /*now*/) {}
   virtual void departed(CoflowId coflow, TimePoint now) = 0;  // after the last flow_ended
+
+  // The port has other rates in the table.
+  virtual void port_changed(PortId /*port*/, TimePoint /*now*/) {}
 
   virtual Allocation allocate(TimePoint now) = 0;
   // When it would allocate otherwise though nothing came or went, if rates stay as they are.

@@ -13,10 +13,10 @@ std::vector<CoflowId> bssi_order_of(const Table& table, std::span<const CoflowId
   for (std::size_t i = 0; i < coflows.size(); ++i) {
     const Coflow& coflow = table.coflow(coflows[i]);
     for (const Sender& sender : coflow.senders) {
-      if (sender.left > 0) loads[i].push_back({sender.port, sender.left});
+      if (sender.left > 0) loads[i].push_back({sender.port, table.load_out(sender.port, sender.left)});
     }
     for (const Receiver& receiver : coflow.receivers) {
-      if (receiver.left > 0) loads[i].push_back({ports + receiver.port, receiver.left});
+      if (receiver.left > 0) loads[i].push_back({ports + receiver.port, table.load_in(receiver.port, receiver.left)});
     }
     items.push_back({loads[i], coflow.weight});
   }
@@ -31,6 +31,11 @@ Bssi::Bssi(const Table& table, const BssiOptions& options)
 void Bssi::arrived(CoflowId coflow, TimePoint) {
   coflows_.push_back(coflow);
   priority_.arrived(coflow);
+  reorder_ = true;
+}
+
+void Bssi::flow_added(FlowId flow, TimePoint) {
+  priority_.flow_added(flow);
   reorder_ = true;
 }
 

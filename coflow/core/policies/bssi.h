@@ -24,8 +24,10 @@ class Bssi final : public Scheduler {
   bool shares_ports() const override { return true; }
   Reads reads() const override { return Reads::kNone; }
   void arrived(CoflowId coflow, TimePoint now) override;
+  void flow_added(FlowId flow, TimePoint now) override;
   void flow_ended(FlowId flow, TimePoint now) override;
   void departed(CoflowId coflow, TimePoint now) override;
+  void port_changed(PortId, TimePoint) override { reorder_ = true; }
   Allocation allocate(TimePoint now) override;
 
  private:

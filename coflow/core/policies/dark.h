@@ -25,6 +25,7 @@ class Dark final : public Scheduler {
   bool work_conserving() const override { return false; }
   bool reallocates_at_flow_ends() const override { return false; }
   void arrived(CoflowId coflow, TimePoint now) override;
+  void flow_added(FlowId, TimePoint) override {}
   void flow_ended(FlowId flow, TimePoint now) override;
   void departed(CoflowId coflow, TimePoint now) override;
   Allocation allocate(TimePoint now) override;

@@ -14,6 +14,14 @@ void Dclas::arrived(CoflowId coflow, TimePoint) {
   priority_.arrived(coflow);
 }
 
+void Dclas::flow_added(FlowId flow, TimePoint) {
+  const CoflowId coflow = table_.flow(flow).coflow;
+  const auto active =
+      std::find_if(active_.begin(), active_.end(), [&](const Active& one) { return one.coflow == coflow; });
+  if (options_.local) active->parts.resize(table_.coflow(coflow).senders.size());
+  priority_.flow_added(flow);
+}
+
 void Dclas::flow_ended(FlowId flow, TimePoint) { priority_.flow_ended(flow); }
 
 void Dclas::departed(CoflowId coflow, TimePoint) {

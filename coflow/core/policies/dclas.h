@@ -27,6 +27,7 @@ class Dclas final : public Scheduler {
   bool shares_ports() const override { return true; }
   Reads reads() const override { return Reads::kSent; }
   void arrived(CoflowId coflow, TimePoint now) override;
+  void flow_added(FlowId flow, TimePoint now) override;
   void flow_ended(FlowId flow, TimePoint now) override;
   void departed(CoflowId coflow, TimePoint now) override;
   Allocation allocate(TimePoint now) override;

@@ -1,5 +1,7 @@
 #include "coflow/core/policies/fair.h"
 
+#include <algorithm>
+
 namespace clustar::coflow {
 
 Fair::Fair(const Table& table)
@@ -8,24 +10,23 @@ Fair::Fair(const Table& table)
       flows_in_(table.ports(), 0),
       shares_{std::vector<double>(table.ports()), std::vector<double>(table.ports())} {}
 
-void Fair::arrived(CoflowId coflow, TimePoint) {
-  for (const Receiver& receiver : table_.coflow(coflow).receivers) {
-    for (const FlowId flow : table_.flows_to(receiver)) {
-      ++flows_out_[table_.flow(flow).src];
-      ++flows_in_[receiver.port];
-    }
-  }
+void Fair::count(FlowId flow, double flows) {
+  flows_out_[table_.flow(flow).src] += flows;
+  flows_in_[table_.flow(flow).dst] += flows;
 }
 
-void Fair::flow_ended(FlowId flow, TimePoint) {
-  --flows_out_[table_.flow(flow).src];
-  --flows_in_[table_.flow(flow).dst];
+void Fair::arrived(CoflowId coflow, TimePoint) {
+  for (const FlowId flow : table_.coflow(coflow).flows) count(flow, 1);
 }
+
+void Fair::flow_added(FlowId flow, TimePoint) { count(flow, 1); }
+
+void Fair::flow_ended(FlowId flow, TimePoint) { count(flow, -1); }
 
 Allocation Fair::allocate(TimePoint) {
   for (PortId port = 0; port < table_.ports(); ++port) {
-    shares_.out[port] = flows_out_[port] > 0 ? table_.rate() / flows_out_[port] : table_.rate();
-    shares_.in[port] = flows_in_[port] > 0 ? table_.rate() / flows_in_[port] : table_.rate();
+    shares_.out[port] = table_.rates_out()[port] / std::max(flows_out_[port], 1.0);
+    shares_.in[port] = table_.rates_in()[port] / std::max(flows_in_[port], 1.0);
   }
   return {{}, &shares_};
 }

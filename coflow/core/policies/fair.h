@@ -17,11 +17,14 @@ class Fair final : public Scheduler {
   bool shares_ports() const override { return true; }
   Reads reads() const override { return Reads::kNone; }
   void arrived(CoflowId coflow, TimePoint now) override;
+  void flow_added(FlowId flow, TimePoint now) override;
   void flow_ended(FlowId flow, TimePoint now) override;
   void departed(CoflowId, TimePoint) override {}
   Allocation allocate(TimePoint now) override;
 
  private:
+  void count(FlowId flow, double flows);
+
   const Table& table_;
   std::vector<double> flows_out_, flows_in_;
   PortShares shares_;

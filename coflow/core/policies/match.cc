@@ -26,16 +26,29 @@ void Match::arrived(CoflowId id, TimePoint) {
   by_coflow_[id] = active.get();
   active_.push_back(std::move(active));
   served_.resize(table_.flows(), false);
-  told_.resize(table_.flows(), false);
+  told_.resize(table_.flows(), 0);
   if (turns_) turns_->arrived(id);
   reorder_ = true;
 }
+
+void Match::flow_added(FlowId id, TimePoint) {
+  const CoflowId coflow = table_.flow(id).coflow;
+  served_.resize(table_.flows(), false);
+  told_.resize(table_.flows(), 0);
+  by_coflow_[coflow]->links.flow_added(table_, id);
+  if (turns_) turns_->flow_added(id);
+  reorder_ = true;
+}
+
+// The order touches every flow that is served.
+void Match::port_changed(PortId, TimePoint) { reorder_ = true; }
 
 void Match::flow_ended(FlowId id, TimePoint) {
   const Flow& flow = table_.flow(id);
   Active& active = *by_coflow_[flow.coflow];
   if (served_[id]) {
-    served_[id] = told_[id] = false;
+    served_[id] = false;
+    told_[id] = 0;
     out_.owner[flow.src] = in_.owner[flow.dst] = kNobody;
     out_.flow[flow.src] = in_.flow[flow.dst] = kNone;
     out_.freed.set(flow.src);
@@ -118,10 +131,12 @@ void Match::match(const Active& active, const Candidate& one) {
   const Links::Ends& others = one.sends ? active.links.in() : active.links.out();
   const Side& across = one.sends ? in_ : out_;
   if ((one.sends ? out_ : in_).owner[one.port] <= active.place) return;
+  const auto& rates_across = one.sends ? table_.rates_in() : table_.rates_out();
+  if ((one.sends ? table_.rates_out() : table_.rates_in())[one.port] <= 0) return;
   std::optional<PortId> best;
   double most = 0;
   ends.peers_of(one.port).for_each_common(others.ports, [&](PortId peer) {
-    if (across.owner[peer] != kNobody && across.owner[peer] <= active.place) return;
+    if (rates_across[peer] <= 0 || (across.owner[peer] != kNobody && across.owner[peer] <= active.place)) return;
     const double left = left_at(active, peer, !one.sends);
     if (best && left <= most) return;
     most = left;
@@ -162,9 +177,11 @@ Allocation Match::allocate(TimePoint now) {
   in_.freed = PortSet(table_.ports());
   changes_.clear();
   for (const FlowId flow : touched_) {
-    if (served_[flow] == told_[flow]) continue;
-    told_[flow] = served_[flow];
-    changes_.push_back({flow, served_[flow] ? table_.rate() : 0});
+    const Flow& one = table_.flow(flow);
+    const double rate = served_[flow] ? table_.rate_between(one.src, one.dst) : 0;
+    if (rate == told_[flow]) continue;
+    told_[flow] = rate;
+    changes_.push_back({flow, rate});
   }
   touched_.clear();
   return {changes_, nullptr};

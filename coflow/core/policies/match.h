@@ -31,8 +31,10 @@ class Match final : public Scheduler {
   bool clairvoyant() const override { return true; }
   bool reallocates_at_flow_ends() const override { return true; }
   void arrived(CoflowId coflow, TimePoint now) override;
+  void flow_added(FlowId flow, TimePoint now) override;
   void flow_ended(FlowId flow, TimePoint now) override;
   void departed(CoflowId coflow, TimePoint now) override;
+  void port_changed(PortId port, TimePoint now) override;
   Allocation allocate(TimePoint now) override;
   std::optional<TimePoint> next_timeout(TimePoint now) const override;
 
@@ -74,8 +76,9 @@ class Match final : public Scheduler {
   bool reorder_ = false;
   std::uint32_t from_ = kNobody;  // the first place to look at
   Side out_, in_;
-  std::vector<bool> served_, told_;  // by flow: is served; was said to be
-  std::vector<FlowId> touched_;      // flows for which these may differ
+  std::vector<bool> served_;     // by flow
+  std::vector<double> told_;     // by flow: the rate that was given out
+  std::vector<FlowId> touched_;  // flows for which these may differ
   std::vector<RateChange> changes_;
   std::vector<Candidate> candidates_;
 };

@@ -11,33 +11,30 @@ MaxMin::MaxMin(const Table& table)
   for (Side* side : {&out_, &in_}) side->flows.resize(table.ports(), 0);
 }
 
-void MaxMin::arrived(CoflowId coflow, TimePoint) {
-  for (const Receiver& receiver : table_.coflow(coflow).receivers) {
-    for (const FlowId flow : table_.flows_to(receiver)) {
-      const PortId src = table_.flow(flow).src;
-      ++between(src, receiver.port);
-      ++out_.flows[src];
-      ++in_.flows[receiver.port];
-    }
-  }
+void MaxMin::count(FlowId id, int flows) {
+  const Flow& flow = table_.flow(id);
+  between(flow.src, flow.dst) += static_cast<std::uint32_t>(flows);
+  out_.flows[flow.src] += flows;
+  in_.flows[flow.dst] += flows;
 }
 
-void MaxMin::flow_ended(FlowId id, TimePoint) {
-  const Flow& flow = table_.flow(id);
-  --between(flow.src, flow.dst);
-  --out_.flows[flow.src];
-  --in_.flows[flow.dst];
+void MaxMin::arrived(CoflowId coflow, TimePoint) {
+  for (const FlowId flow : table_.coflow(coflow).flows) count(flow, 1);
 }
+
+void MaxMin::flow_added(FlowId flow, TimePoint) { count(flow, 1); }
+
+void MaxMin::flow_ended(FlowId flow, TimePoint) { count(flow, -1); }
 
 Allocation MaxMin::allocate(TimePoint) {
   const std::size_t ports = table_.ports();
   for (Side* side : {&out_, &in_}) {
     side->waiting = side->flows;
-    side->free.assign(ports, table_.rate());
+    side->free = side == &out_ ? table_.rates_out() : table_.rates_in();
     side->filled.assign(ports, false);
   }
-  shares_.out.assign(ports, table_.rate());
-  shares_.in.assign(ports, table_.rate());
+  shares_.out = table_.rates_out();
+  shares_.in = table_.rates_in();
   while (true) {
     // The port that is full first, if all that wait get the same everywhere.
     double share = std::numeric_limits<double>::infinity();

@@ -16,6 +16,7 @@ class MaxMin final : public Scheduler {
   bool shares_ports() const override { return true; }
   Reads reads() const override { return Reads::kNone; }
   void arrived(CoflowId coflow, TimePoint now) override;
+  void flow_added(FlowId flow, TimePoint now) override;
   void flow_ended(FlowId flow, TimePoint now) override;
   void departed(CoflowId, TimePoint) override {}
   // O(ports^2).
@@ -28,6 +29,7 @@ class MaxMin final : public Scheduler {
     std::vector<double> free, waiting;
     std::vector<bool> filled;
   };
+  void count(FlowId flow, int flows);
   std::uint32_t& between(PortId src, PortId dst) { return flows_[src * table_.ports() + dst]; }
 
   const Table& table_;

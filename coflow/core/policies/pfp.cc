@@ -6,17 +6,17 @@ namespace clustar::coflow {
 
 Pfp::Pfp(const Table& table) : table_(table), lists_(table.ports()) {}
 
-void Pfp::arrived(CoflowId coflow, TimePoint) {
-  for (const Receiver& receiver : table_.coflow(coflow).receivers) {
-    auto& list = lists_[receiver.port];
-    for (const FlowId flow : table_.flows_to(receiver)) {
-      const double bytes = table_.flow(flow).left;
-      // Flows that have sent may stand out of order, so the search is from the front.
-      const auto after =
-          std::find_if(list.begin(), list.end(), [&](const Listed& one) { return table_.flow(one.flow).left > bytes; });
-      list.insert(after, {flow, table_.flow(flow).src});
-    }
-  }
+void Pfp::arrived(CoflowId coflow, TimePoint now) {
+  for (const FlowId flow : table_.coflow(coflow).flows) flow_added(flow, now);
+}
+
+void Pfp::flow_added(FlowId id, TimePoint) {
+  const Flow& flow = table_.flow(id);
+  auto& list = lists_[flow.dst];
+  // Flows that have sent may stand out of order, so the search is from the front.
+  const auto after =
+      std::find_if(list.begin(), list.end(), [&](const Listed& one) { return table_.flow(one.flow).left > flow.left; });
+  list.insert(after, {id, flow.src});
 }
 
 void Pfp::flow_ended(FlowId flow, TimePoint) {
@@ -28,11 +28,12 @@ void Pfp::flow_ended(FlowId flow, TimePoint) {
 Allocation Pfp::allocate(TimePoint) {
   rates_.begin();
   taken_.assign(table_.ports(), false);
-  for (const auto& list : lists_) {
-    for (const Listed& one : list) {
-      if (taken_[one.src]) continue;
+  for (PortId port = 0; port < table_.ports(); ++port) {
+    for (const Listed& one : lists_[port]) {
+      const double rate = table_.rate_between(one.src, port);
+      if (taken_[one.src] || rate <= 0) continue;
       taken_[one.src] = true;
-      rates_.give(one.flow, table_.rate());
+      rates_.give(one.flow, rate);
       break;
     }
   }

@@ -16,6 +16,7 @@ class Pfp final : public Scheduler {
   bool reallocates_at_flow_ends() const override { return true; }
   Reads reads() const override { return Reads::kNone; }
   void arrived(CoflowId coflow, TimePoint now) override;
+  void flow_added(FlowId flow, TimePoint now) override;
   void flow_ended(FlowId flow, TimePoint now) override;
   void departed(CoflowId, TimePoint) override {}
   Allocation allocate(TimePoint now) override;

@@ -39,6 +39,16 @@ void JobTurns::arrived(CoflowId coflow) {
   present_[coflow] = bottleneck;
 }
 
+void JobTurns::flow_added(FlowId id) {
+  const CoflowId coflow = table_.flow(id).coflow;
+  const Coflow& grown = table_.coflow(coflow);
+  const double before = grown.bytes - table_.flow(id).left;
+  double& bottleneck = present_.at(coflow);
+  bottleneck = bottleneck * (before > 0 ? std::min(grown.sent / before, 1.0) : 0) + table_.bottleneck(coflow);
+  Job& job = jobs_.at(job_of(coflow));
+  job.largest = std::max(job.largest, bottleneck / grown.weight);
+}
+
 void JobTurns::departed(CoflowId coflow) {
   const std::uint64_t key = job_of(coflow);
   Job& job = jobs_[key];

@@ -31,6 +31,7 @@ class JobTurns {
   JobTurns(const Table& table, const TurnsOptions& options) : table_(table), options_(options) {}
 
   void arrived(CoflowId coflow);
+  void flow_added(FlowId flow);
   void departed(CoflowId coflow);
   // All that have arrived and not departed, first to serve first.
   std::vector<CoflowId> order(BssiOrder& bssi);
@@ -58,7 +59,7 @@ class JobTurns {
   const Table& table_;
   const TurnsOptions options_;
   std::map<std::uint64_t, Job> jobs_;
-  std::map<CoflowId, double> present_;  // bytes at its bottleneck when it arrived
+  std::map<CoflowId, double> present_;  // bytes at its bottleneck, in all
   double good_for_ = 0;
 };
 
