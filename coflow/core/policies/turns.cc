@@ -55,7 +55,21 @@ void JobTurns::departed(CoflowId coflow) {
   job.served += served(coflow);
   std::erase(job.present, coflow);
   present_.erase(coflow);
+  job.left = ++departures_;
   if ((key & kAlone) != 0) jobs_.erase(key);
+  if (jobs_.size() > present_.size() + 2 * kRemembered) forget_oldest();
+}
+
+// Down to kRemembered, so that it is rare.
+void JobTurns::forget_oldest() {
+  std::vector<std::uint64_t> away;
+  for (const auto& [key, job] : jobs_) {
+    if (job.present.empty()) away.push_back(job.left);
+  }
+  const auto first_kept = away.end() - kRemembered;
+  std::nth_element(away.begin(), first_kept, away.end());
+  const std::uint64_t oldest = *first_kept;
+  std::erase_if(jobs_, [&](const auto& one) { return one.second.present.empty() && one.second.left < oldest; });
 }
 
 // Jobs with coflows present, those together that share ports.

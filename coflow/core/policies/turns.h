@@ -39,12 +39,17 @@ class JobTurns {
   double good_for() const { return good_for_; }
 
  private:
+  // Jobs without coflows whose service is remembered; the one that has been away for longest goes first. A day of a
+  // large cluster has fewer.
+  static constexpr std::size_t kRemembered = 1024;
+
   enum class Since : std::uint8_t { kNew, kBack, kBefore };  // with the last order
   struct Job {
     double served = 0;   // by departed coflows; moved where it met others
     double largest = 0;  // coflow so far
     double now = 0;      // order()'s: served in all
     Since since = Since::kNew;
+    std::uint64_t left = 0;  // departures when its last coflow went
     std::vector<CoflowId> present{};
   };
   using Jobs = std::vector<Job*>;
@@ -52,6 +57,7 @@ class JobTurns {
   std::uint64_t job_of(CoflowId coflow) const;
   double served(CoflowId coflow) const;
   std::vector<Jobs> who_meets();
+  void forget_oldest();
   void settle(const Jobs& jobs) const;
   void order(Jobs& jobs, BssiOrder& bssi, std::vector<CoflowId>& all);
   double crosses(const Job& job, double limit) const;
@@ -60,6 +66,7 @@ class JobTurns {
   const TurnsOptions options_;
   std::map<std::uint64_t, Job> jobs_;
   std::map<CoflowId, double> present_;  // bytes at its bottleneck, in all
+  std::uint64_t departures_ = 0;
   double good_for_ = 0;
 };
 
