@@ -7,6 +7,7 @@
 #include "bench/coflow/benchmark_format.h"
 #include "bench/coflow/coflowsim_trace.h"
 #include "bench/coflow/compare_jobs.h"
+#include "bench/coflow/traits.h"
 
 namespace clustar::bench::coflow {
 namespace {
@@ -49,10 +50,7 @@ double bytes_per_s(const Rules& rules) {
   return rules.port_rate / std::chrono::duration<double>(rules.rate_unit).count();
 }
 
-bool gathers(const Policy& policy) {
-  const clustar::coflow::Table any(2, 1);
-  return policy.make(any)->shares_ports();
-}
+bool gathers(const Policy& policy) { return traits_of(policy.spec).shares_ports; }
 
 // What serves one flow at a time per port, or takes no notice of flows, has nothing to gather.
 Duration refill_of(const Policy& policy, const Setting& setting) {
@@ -142,7 +140,7 @@ Result<Comparison> compare(const Source& source, const CompareOptions& options, 
     rules.refill = refill_of(policy, setting);
     TraceWorkload workload(*trace);
     const std::string which = fmt::format("[{}/{}] {}", comparison.policies.size() + 1, policies->size(), policy.spec);
-    auto replayed = replay(workload, rules, policy.make, [&](std::size_t ended, std::size_t, TimePoint now) {
+    auto replayed = replay(workload, rules, policy, [&](std::size_t ended, std::size_t, TimePoint now) {
       say(fmt::format("{}: {} of {} coflows, {:.0f} s", which, ended, trace->coflows.size(),
                       std::chrono::duration<double>(now - TimePoint{}).count()),
           false);

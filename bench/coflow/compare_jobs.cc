@@ -76,7 +76,7 @@ Result<JobMix> mix_of(const Source& source, double bytes_per_s) {
 Result<Summary> run(const JobMix& mix, const Rules& rules, const clustar::coflow::Policy& policy, bool per_coflow,
                     const std::string& which, const Say& say) {
   JobWorkload workload(mix, rules.port_rate);
-  auto replayed = replay(workload, rules, policy.make, [&](std::size_t ended, std::size_t, TimePoint now) {
+  auto replayed = replay(workload, rules, policy, [&](std::size_t ended, std::size_t, TimePoint now) {
     say(fmt::format("{}: {} coflows, {:.0f} s", which, ended, seconds(now)), false);
   });
   if (!replayed) return fail(replayed.error().code, fmt::format("{}: {}", policy.spec, replayed.error().message));

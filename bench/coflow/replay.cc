@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bench/coflow/shared_flows.h"
+#include "bench/coflow/traits.h"
 
 namespace clustar::bench::coflow {
 namespace {
@@ -17,7 +18,6 @@ using clustar::coflow::Allocation;
 using clustar::coflow::CoflowId;
 using clustar::coflow::CoflowSpec;
 using clustar::coflow::FlowId;
-using clustar::coflow::Reads;
 using clustar::coflow::Scheduler;
 using clustar::coflow::Table;
 
@@ -35,12 +35,13 @@ double cpu_now() {
 
 class Simulation {
  public:
-  Simulation(Workload& workload, const Rules& rules, const MakeScheduler& make, const Progress& progress)
+  Simulation(Workload& workload, const Rules& rules, const clustar::coflow::Policy& policy, const Progress& progress)
       : workload_(workload),
         rules_(on_ticks(rules)),
         progress_(progress),
         table_(workload.ports(), rules.port_rate, rules.rate_unit),
-        scheduler_(make(table_)) {}
+        traits_(traits_of(policy.spec)),
+        scheduler_(policy.make(table_)) {}
 
   Result<Replay> run();
 
@@ -111,6 +112,7 @@ class Simulation {
   const Rules rules_;
   const Progress& progress_;
   Table table_;
+  const Traits traits_;
   const std::unique_ptr<Scheduler> scheduler_;
   Replay replay_;
   TimePoint now_{};
@@ -268,7 +270,7 @@ void Simulation::remove_active(Running& running, std::size_t at) {
 }
 
 void Simulation::allocate(TimePoint now) {
-  tell_all(departed_ ? Reads::kAll : scheduler_->reads());
+  tell_all(departed_ ? Reads::kAll : traits_.reads);
   const Allocation allocation = scheduler_->allocate(now);
   ++replay_.allocations;
   replay_.changes += allocation.changes.size();
@@ -477,8 +479,9 @@ Rules coflowsim_rules() {
   return rules;
 }
 
-Result<Replay> replay(Workload& workload, const Rules& rules, const MakeScheduler& make, const Progress& progress) {
-  return Simulation(workload, rules, make, progress).run();
+Result<Replay> replay(Workload& workload, const Rules& rules, const clustar::coflow::Policy& policy,
+                      const Progress& progress) {
+  return Simulation(workload, rules, policy, progress).run();
 }
 
 }  // namespace clustar::bench::coflow

@@ -3,11 +3,10 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <vector>
 
 #include "bench/coflow/workload.h"
-#include "coflow/core/scheduler.h"
+#include "coflow/registry.h"
 
 namespace clustar::bench::coflow {
 
@@ -53,11 +52,11 @@ struct Replay {
   double cpu_s = 0;
 };
 
-using MakeScheduler = std::function<std::unique_ptr<clustar::coflow::Scheduler>(const clustar::coflow::Table&)>;
 // Called now and then with what has ended and what has come.
 using Progress = std::function<void(std::size_t ended, std::size_t arrived, TimePoint now)>;
 
 // Errors: a coflow that the table refuses, or a scheduler that leaves flows without rates for ever.
-Result<Replay> replay(Workload& workload, const Rules& rules, const MakeScheduler& make, const Progress& progress = {});
+Result<Replay> replay(Workload& workload, const Rules& rules, const clustar::coflow::Policy& policy,
+                      const Progress& progress = {});
 
 }  // namespace clustar::bench::coflow

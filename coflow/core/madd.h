@@ -32,7 +32,6 @@ class Madd final : public Scheduler {
 
   Madd(const Table& table, Key key, Keys keys, const MaddOptions& options);
 
-  bool clairvoyant() const override { return true; }
   bool reallocates_at_flow_ends() const override { return false; }
   bool admits(CoflowId coflow, TimePoint now) override;
   void arrived(CoflowId coflow, TimePoint now) override;

@@ -33,28 +33,13 @@ struct Allocation {
   const PortShares* shares = nullptr;   // if set, the rates of all flows, and `changes` is empty
 };
 
-enum class Reads : std::uint8_t {
-  kNone,
-  kSent,  // what coflows and senders have sent
-  kAll,   // and what is left of flows, senders and receivers
-};
-
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
 
-  // Whether it looks at what is left of flows. The others know only what was sent.
-  virtual bool clairvoyant() const = 0;
-  // Whether no flow is left with less than it could have while both of its ports have more to give.
-  virtual bool work_conserving() const { return true; }
   // Whether an ended flow is a reason to allocate. Else only arrived and departed coflows are, and a flow's rate is
   // wasted from its end to the next of these.
   virtual bool reallocates_at_flow_ends() const = 0;
-  // Whether flows share ports, so that the end of one changes the rates of many. Who simulates it may gather ends.
-  virtual bool shares_ports() const { return false; }
-  // What allocate() looks at though no coflow came or went since it last did. The table need not be up to date about
-  // the rest until one does.
-  virtual Reads reads() const { return Reads::kAll; }
 
   // Whether it can keep the deadline of a coflow that is in the table. One that it cannot is not told of again.
   virtual bool admits(CoflowId /*coflow*/, TimePoint /*now*/) { return true; }

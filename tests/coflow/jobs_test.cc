@@ -22,7 +22,7 @@ std::vector<JobResult> run_jobs(const JobMix& mix, const std::string& policy) {
   Rules rules;
   rules.port_rate = kBytesPerS;
   JobWorkload workload(mix, kBytesPerS);
-  const auto replayed = replay(workload, rules, clustar::coflow::find_policy(policy).value().make);
+  const auto replayed = replay(workload, rules, clustar::coflow::find_policy(policy).value());
   EXPECT_TRUE(replayed) << policy << ": " << replayed.error().message;
   return workload.results();
 }

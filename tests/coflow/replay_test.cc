@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 
 Replay run(const Trace& trace, const Rules& rules, const std::string& policy) {
   TraceWorkload workload(trace);
-  auto replayed = replay(workload, rules, clustar::coflow::find_policy(policy).value().make);
+  auto replayed = replay(workload, rules, clustar::coflow::find_policy(policy).value());
   EXPECT_TRUE(replayed) << policy << ": " << replayed.error().message;
   return replayed ? std::move(*replayed) : Replay{};
 }

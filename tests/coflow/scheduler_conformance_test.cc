@@ -8,12 +8,17 @@
 #include <limits>
 #include <map>
 
+#include "bench/coflow/traits.h"
 #include "coflow/registry.h"
 #include "tests/sanitized.h"
 #include "transport/base/rng.h"
 
 namespace clustar::coflow {
 namespace {
+
+using bench::coflow::Reads;
+using bench::coflow::Traits;
+using bench::coflow::traits_of;
 
 constexpr double kRate = 1000;
 constexpr double kSlack = 1e-5 * kRate;
@@ -46,7 +51,7 @@ std::vector<CoflowSpec> random_coflows(std::uint64_t seed, std::size_t ports) {
 class World {
  public:
   World(const Policy& policy, std::size_t ports, bool lazy = false)
-      : table(ports, kRate), scheduler(policy.make(table)), lazy_(lazy) {}
+      : table(ports, kRate), scheduler(policy.make(table)), traits_(traits_of(policy.spec)), lazy_(lazy) {}
 
   void run(const std::vector<CoflowSpec>& coflows) {
     std::size_t next = 0, steps = 0;
@@ -105,7 +110,7 @@ class World {
  private:
   // What flows have sent and the table was not told. Lazily: only as far as the scheduler reads it.
   void tell(bool all) {
-    const Reads reads = all || !lazy_ ? Reads::kAll : scheduler->reads();
+    const Reads reads = all || !lazy_ ? Reads::kAll : traits_.reads;
     for (auto& [flow, bytes] : untold_) {
       if (reads != Reads::kNone) table.sent(table.flow(flow).coflow, table.flow(flow).sender, bytes.sent);
       if (reads == Reads::kAll) table.lessened(flow, bytes.left);
@@ -156,7 +161,7 @@ class World {
       if (out[port] > kRate + kSlack) problem(fmt::format("port {} sends {}", port, out[port]));
       if (in[port] > kRate + kSlack) problem(fmt::format("port {} receives {}", port, in[port]));
     }
-    if (!scheduler->work_conserving()) return;
+    if (!traits_.work_conserving) return;
     for (const FlowId flow : flows) {
       const Flow& one = table.flow(flow);
       const double room = kRate - std::max(out[one.src], in[one.dst]);
@@ -211,6 +216,7 @@ class World {
   struct Untold {
     double sent = 0, left = 0;
   };
+  const Traits traits_;
   const bool lazy_;
   std::map<FlowId, Untold> untold_;
 };
@@ -262,7 +268,7 @@ TEST_P(SchedulerConformance, ReadsWhatItSays) {
 
 // Who does not know sizes decides alike whatever they are, until something ends.
 TEST_P(SchedulerConformance, TheBlindDoNotLookAtSizes) {
-  if (policy().make(Table(2, 1))->clairvoyant()) GTEST_SKIP() << "it knows sizes";
+  if (traits_of(GetParam()).clairvoyant) GTEST_SKIP() << "it knows sizes";
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     auto coflows = random_coflows(seed, ports_of(seed));
     for (auto& coflow : coflows) coflow.arrival = TimePoint{};

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/coflow/traits.h"
 #include "coflow/registry.h"
 #include "tests/sanitized.h"
 #include "transport/base/rng.h"
@@ -23,7 +24,10 @@ constexpr double kSlack = 1e-5 * kRate;
 class Daemon {
  public:
   Daemon(const Policy& policy, std::size_t ports, std::uint64_t seed)
-      : table(ports, kRate), scheduler(policy.make(table)), rng_(seed) {}
+      : table(ports, kRate),
+        scheduler(policy.make(table)),
+        traits_(bench::coflow::traits_of(policy.spec)),
+        rng_(seed) {}
 
   void step() {
     const double what = rng_.uniform();
@@ -50,7 +54,6 @@ class Daemon {
   }
 
   static constexpr std::size_t kMostPresent = 12;
-  bool one_at_a_time = false;  // a port serves one flow: what a slower one at its other end leaves is idle
   Table table;
   std::unique_ptr<Scheduler> scheduler;
   TimePoint now{};
@@ -135,7 +138,7 @@ class Daemon {
       if (out[port] > table.rates_out()[port] + kSlack) problem(fmt::format("port {} sends {}", port, out[port]));
       if (in[port] > table.rates_in()[port] + kSlack) problem(fmt::format("port {} receives {}", port, in[port]));
     }
-    if (!scheduler->work_conserving() || (one_at_a_time && uneven())) return;
+    if (!traits_.work_conserving || (traits_.one_at_a_time && uneven())) return;
     for (const FlowId flow : flows) {
       const Flow& one = table.flow(flow);
       const double room = std::min(table.rates_out()[one.src] - out[one.src], table.rates_in()[one.dst] - in[one.dst]);
@@ -150,6 +153,7 @@ class Daemon {
     if (problems.size() < 5) problems.push_back(fmt::format("at {} ns: {}", now.time_since_epoch().count(), what));
   }
 
+  const bench::coflow::Traits traits_;
   Rng rng_;
   std::map<FlowId, double> rates_;
   const PortShares* shares_ = nullptr;
@@ -163,7 +167,6 @@ TEST_P(SchedulerDaemon, ServesWhatComesAndGoesWithinWhatPortsHave) {
   std::size_t arrivals = 0;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     Daemon daemon(find_policy(GetParam()).value(), 2 + seed % 7, seed);
-    daemon.one_at_a_time = GetParam() == "match" || GetParam() == "turns" || GetParam() == "pfp";
     for (int steps = 0; steps < 400 && daemon.problems.empty(); ++steps) daemon.step();
     daemon.finish();
     for (const std::string& problem : daemon.problems) ADD_FAILURE() << "seed " << seed << " " << problem;

@@ -19,10 +19,7 @@ class Bssi final : public Scheduler {
  public:
   Bssi(const Table& table, const BssiOptions& options);
 
-  bool clairvoyant() const override { return true; }
   bool reallocates_at_flow_ends() const override { return true; }
-  bool shares_ports() const override { return true; }
-  Reads reads() const override { return Reads::kNone; }
   void arrived(CoflowId coflow, TimePoint now) override;
   void flow_added(FlowId flow, TimePoint now) override;
   void flow_ended(FlowId flow, TimePoint now) override;

@@ -21,8 +21,6 @@ class Dark final : public Scheduler {
  public:
   Dark(const Table& table, const DarkOptions& options);
 
-  bool clairvoyant() const override { return false; }
-  bool work_conserving() const override { return false; }
   bool reallocates_at_flow_ends() const override { return false; }
   void arrived(CoflowId coflow, TimePoint now) override;
   void flow_added(FlowId, TimePoint) override {}

@@ -22,10 +22,7 @@ class Dclas final : public Scheduler {
  public:
   Dclas(const Table& table, const DclasOptions& options);
 
-  bool clairvoyant() const override { return false; }
   bool reallocates_at_flow_ends() const override { return true; }
-  bool shares_ports() const override { return true; }
-  Reads reads() const override { return Reads::kSent; }
   void arrived(CoflowId coflow, TimePoint now) override;
   void flow_added(FlowId flow, TimePoint now) override;
   void flow_ended(FlowId flow, TimePoint now) override;

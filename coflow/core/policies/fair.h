@@ -11,11 +11,7 @@ class Fair final : public Scheduler {
  public:
   explicit Fair(const Table& table);
 
-  bool clairvoyant() const override { return false; }
-  bool work_conserving() const override { return false; }
   bool reallocates_at_flow_ends() const override { return true; }
-  bool shares_ports() const override { return true; }
-  Reads reads() const override { return Reads::kNone; }
   void arrived(CoflowId coflow, TimePoint now) override;
   void flow_added(FlowId flow, TimePoint now) override;
   void flow_ended(FlowId flow, TimePoint now) override;

@@ -28,7 +28,6 @@ class Match final : public Scheduler {
   explicit Match(const Table& table, const std::optional<TurnsOptions>& turns = {});
   ~Match() override;
 
-  bool clairvoyant() const override { return true; }
   bool reallocates_at_flow_ends() const override { return true; }
   void arrived(CoflowId coflow, TimePoint now) override;
   void flow_added(FlowId flow, TimePoint now) override;

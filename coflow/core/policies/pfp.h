@@ -12,9 +12,7 @@ class Pfp final : public Scheduler {
  public:
   explicit Pfp(const Table& table);
 
-  bool clairvoyant() const override { return true; }
   bool reallocates_at_flow_ends() const override { return true; }
-  Reads reads() const override { return Reads::kNone; }
   void arrived(CoflowId coflow, TimePoint now) override;
   void flow_added(FlowId flow, TimePoint now) override;
   void flow_ended(FlowId flow, TimePoint now) override;
