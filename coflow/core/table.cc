@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <tuple>
 
 namespace clustar::coflow {
 namespace {
@@ -93,12 +94,14 @@ Result<void> Table::check(const CoflowSpec& spec) const {
 
 Result<CoflowId> Table::add(const CoflowSpec& spec, TimePoint arrived) {
   if (const auto checked = check(spec); !checked) return tl::unexpected(checked.error());
-  std::vector<FlowSpec> flows;
+  std::vector<const FlowSpec*> flows;
   for (const FlowSpec& flow : spec.flows) {
-    if (flow.bytes > 0) flows.push_back(flow);
+    if (flow.bytes > 0) flows.push_back(&flow);
   }
-  std::stable_sort(flows.begin(), flows.end(),
-                   [](const FlowSpec& a, const FlowSpec& b) { return a.dst != b.dst ? a.dst < b.dst : a.src < b.src; });
+  // Flows of the same ends stay as they were given: their address is the last key.
+  std::sort(flows.begin(), flows.end(), [](const FlowSpec* a, const FlowSpec* b) {
+    return std::tie(a->dst, a->src, a) < std::tie(b->dst, b->src, b);
+  });
   const CoflowId id = coflow_ids_.take(coflows_);
   Coflow& made = coflows_[id];
   made.label = spec.label;
@@ -108,29 +111,29 @@ Result<CoflowId> Table::add(const CoflowSpec& spec, TimePoint arrived) {
   made.job = spec.job;
   // Ends first, so that their ports ascend.
   std::vector<std::uint32_t> sender_at(ports_, 0);
-  for (const FlowSpec& flow : flows) sender_at[flow.src] = 1;
+  for (const FlowSpec* flow : flows) sender_at[flow->src] = 1;
   for (PortId port = 0; port < ports_; ++port) {
     if (sender_at[port] == 0) continue;
     sender_at[port] = static_cast<std::uint32_t>(made.senders.size());
     made.senders.emplace_back().port = port;
   }
   made.flows.reserve(flows.size());
-  for (const FlowSpec& spec_of : flows) {
-    if (made.receivers.empty() || made.receivers.back().port != spec_of.dst) {
-      made.receivers.emplace_back().port = spec_of.dst;
+  for (const FlowSpec* spec_of : flows) {
+    if (made.receivers.empty() || made.receivers.back().port != spec_of->dst) {
+      made.receivers.emplace_back().port = spec_of->dst;
     }
     Receiver& receiver = made.receivers.back();
-    Sender& sender = made.senders[sender_at[spec_of.src]];
+    Sender& sender = made.senders[sender_at[spec_of->src]];
     const FlowId at = flow_ids_.take(flows_);
     flows_[at] = {
-        spec_of.src,  spec_of.dst, id, sender_at[spec_of.src], static_cast<std::uint32_t>(made.receivers.size() - 1),
-        spec_of.bytes};
+        spec_of->src,  spec_of->dst, id, sender_at[spec_of->src], static_cast<std::uint32_t>(made.receivers.size() - 1),
+        spec_of->bytes};
     receiver.live.push_back(at);
-    receiver.left += spec_of.bytes;
-    sender.left += spec_of.bytes;
+    receiver.left += spec_of->bytes;
+    sender.left += spec_of->bytes;
     ++sender.unfinished;
     made.flows.push_back(at);
-    made.bytes += spec_of.bytes;
+    made.bytes += spec_of->bytes;
   }
   made.unfinished = static_cast<std::uint32_t>(flows.size());
   return id;

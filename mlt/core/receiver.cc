@@ -399,6 +399,8 @@ void Receiver::on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now) 
     message->decide_at = now;
     decide_at_ = std::min(decide_at_, now);
   }
+  message->asks =
+      false;  // its question is answered: windows that are still due would ask again, for ever on a slow line
   if (message->telling.answer(probe.window, message->packets)) states_.push_back(probe.message);
 }
 

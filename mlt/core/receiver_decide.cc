@@ -7,7 +7,8 @@
 namespace clustar::mlt {
 namespace {
 
-constexpr int kSteady = 4;  // questions before they get rarer
+constexpr double kStateBytes = 160;  // with what carries it
+constexpr int kSteady = 4;           // questions before they get rarer
 constexpr int kSteadyAtTheEnd = 16;
 constexpr std::uint8_t kMostQuestions = 28;
 
@@ -46,9 +47,13 @@ void Receiver::arm_proven(Message& message, TimePoint now) {
   decide_at_ = std::min(decide_at_, message.decide_at);
 }
 
-// Long enough for what comes in bursts, and for one round trip in which the sender waits for credit.
+// Long enough for what comes in bursts, for one round trip in which the sender waits for credit, and for the question
+// to take a quarter of the line at most: acknowledgements that wait behind questions look like a slow network.
 Duration Receiver::ask_time(const Message& message) const {
-  const Duration floor = std::max(options_.gap_floor, 2 * options_.base_rtt);
+  const std::uint32_t windows = (message.sent_known + State::kWindow - 1) / State::kWindow;
+  const double bytes = std::min(windows, Telling::kPerAnswer) * kStateBytes;
+  const auto on_line = Duration(static_cast<Duration::rep>(4e9 * bytes / static_cast<double>(options_.line_rate)));
+  const Duration floor = std::max({options_.gap_floor, 2 * options_.base_rtt, on_line});
   return std::clamp(2 * message.pause, floor, std::max(floor, options_.ask_cap));
 }
 

@@ -1,6 +1,8 @@
 // Who asks whom, how often, and about what: too few questions hide a loss, too many fill the line.
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <variant>
 #include <vector>
 
 #include "tests/sim/direct.h"
@@ -191,6 +193,85 @@ TEST(MltQuestions, WhoIsAloneKeepsItsCreditThoughTheRoundTripIsLong) {
   Direct direct(options);
   ASSERT_TRUE(direct.post(1 << 20) && direct.send(1 << 20));
   EXPECT_LT(direct.run_until_received(1), milliseconds(1)) << "two packets in each round trip would take 3.7 ms";
+}
+
+// A receiver of a message of four windows that has credit and of which nothing comes any more.
+class Stalled {
+ public:
+  explicit Stalled(const Options& options) : receiver(options, 1) {
+    DataHeader data;
+    data.secret = 1;
+    data.segment = options.segment;
+    data.message_bytes = 4 * State::kWindow * options.segment;
+    data.open.emplace();
+    EXPECT_TRUE(receiver.post(0, data.message_bytes, ledgers, now));
+    receiver.grant(1 << 20);
+    for (; data.index < 4 * State::kWindow - 10; ++data.index) {
+      data.path_seq = data.index;
+      data.sent_units += units(options.segment);
+      receiver.on_data(data, options.segment, false, ledgers, now);
+      receiver.grant(1 << 20);
+    }
+    while (receiver.poll_control(now)) {
+    }
+  }
+  // The states that are due next.
+  std::vector<State> step() {
+    now = std::max(now, receiver.next_timeout());
+    receiver.on_timeout(ledgers, now);
+    std::vector<State> states;
+    while (const auto packet = receiver.poll_control(now)) {
+      if (const auto* state = std::get_if<State>(&*packet)) states.push_back(*state);
+    }
+    return states;
+  }
+
+  LedgerBook ledgers{LedgerBook::Options{}};
+  TimePoint now{seconds(1)};
+  Receiver receiver;
+};
+
+// Its windows wait for the line, and each would be answered with one more probe: on a slow line for ever.
+TEST(MltQuestions, AnAnsweredQuestionIsAskedNoMore) {
+  Stalled stalled(opted_in());
+  stalled.now = stalled.receiver.next_timeout();
+  std::optional<Packet> packet;
+  while (!packet || !std::holds_alternative<State>(*packet)) {
+    stalled.now = std::max(stalled.now, stalled.receiver.next_timeout());
+    stalled.receiver.on_timeout(stalled.ledgers, stalled.now);
+    packet = stalled.receiver.poll_control(stalled.now);
+  }
+  ASSERT_TRUE(std::get<State>(*packet).asks);
+  Probe probe;
+  probe.secret = 1;
+  probe.segment = stalled.receiver.longest_packet();
+  probe.message_bytes = 4 * State::kWindow * probe.segment;
+  stalled.receiver.on_probe(probe, stalled.ledgers, stalled.now);
+  int states = 0;
+  while ((packet = stalled.receiver.poll_control(stalled.now))) {
+    const auto* state = std::get_if<State>(&*packet);
+    if (state == nullptr) continue;
+    ++states;
+    EXPECT_FALSE(state->asks) << states;
+  }
+  EXPECT_EQ(states, 4) << "the answer: every window";
+}
+
+TEST(MltQuestions, TheyTakeAQuarterOfTheLineAtMost) {
+  for (const std::uint64_t line : {1'000'000u, 12'500'000u}) {  // bytes/s
+    Options options = opted_in();
+    options.line_rate = line;
+    Stalled stalled(options);
+    stalled.step();
+    const TimePoint begin = stalled.now;
+    double bytes = 0;
+    for (int i = 0; i < 10; ++i) {
+      for (const State& state : stalled.step()) bytes += State::kFixed + static_cast<double>(state.bitmap_bytes());
+    }
+    ASSERT_GT(bytes, 0);
+    EXPECT_LE(bytes, 0.25 * static_cast<double>(line) * std::chrono::duration<double>(stalled.now - begin).count())
+        << line;
+  }
 }
 
 }  // namespace
