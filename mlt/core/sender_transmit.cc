@@ -109,9 +109,10 @@ bool Sender::window_open(std::uint32_t bytes) const {
   return full_lanes_ == 0 && (in_flight_ == 0 || in_flight_ + bytes <= congestion_.window_bytes());
 }
 
+// What is alone on its way makes no burst: a round trip that once took seconds must not keep it back as long again.
 bool Sender::held_back(TimePoint now) {
   send_at_ = pacer_.next_send(now);
-  paced_ = send_at_ > now;
+  paced_ = in_flight_ > 0 && send_at_ > now;
   return paced_;
 }
 

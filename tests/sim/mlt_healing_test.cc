@@ -188,5 +188,44 @@ TEST(MltHealing, EndsMayHaveDifferentSegments) {
   }
 }
 
+// A copy that the network kept for seconds acknowledges a packet from before an outage. A window over that round trip
+// is next to nothing; what is alone on its way waits for its acknowledgement only.
+TEST(MltHealing, OneRoundTripOfSecondsHoldsNothingBack) {
+  Options options;
+  options.pace_bytes = options.segment;
+  options.paths = 1;
+  LoneSender alone(options, 1);
+  const auto acknowledge = [&](std::uint32_t largest) {
+    Ack ack;
+    ack.secret = 1;
+    ack.count = 1;
+    ack.blocks[0].traffic_class = options.classes.traffic_class(PacketKind::kReliable);
+    ack.blocks[0].largest = largest;
+    ack.blocks[0].before = ~std::uint64_t{0};
+    ack.credit_units = units(1 << 20);
+    ack.finished_below = largest + 1;
+    alone.sender.on_ack(ack, alone.now);
+    while (alone.sender.poll_done()) {
+    }
+  };
+  Duration waited{0};
+  for (std::uint32_t message = 0; message < 50; ++message) {
+    alone.sender.on_posted({1, 7, message, 1408, units(1 << 20)}, alone.now);
+    ASSERT_TRUE(alone.sender.send(1408, 7, {}, alone.now));
+    const TimePoint begin = alone.now;
+    std::vector<Transmit> left = alone.poll();
+    while (left.empty()) {
+      ASSERT_LT(alone.now - begin, seconds(10));
+      left = alone.wait(milliseconds(1));
+    }
+    if (message > 0) waited += alone.now - begin;
+    const auto* data = std::get_if<DataHeader>(&left.front().header);
+    ASSERT_NE(data, nullptr);
+    alone.now += message == 0 ? Duration(seconds(9)) : Duration(microseconds(10));
+    acknowledge(data->path_seq);
+  }
+  EXPECT_LT(waited, milliseconds(1));
+}
+
 }  // namespace
 }  // namespace clustar::mlt::test
