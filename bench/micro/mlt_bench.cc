@@ -10,12 +10,12 @@
 
 #include "mlt/core/bitmap.h"
 #include "mlt/core/classes.h"
-#include "mlt/core/congestion.h"
 #include "mlt/core/importance.h"
 #include "mlt/core/ledger.h"
-#include "mlt/core/pacer.h"
-#include "mlt/core/paths.h"
-#include "mlt/core/rtt.h"
+#include "mlt/core/send/congestion.h"
+#include "mlt/core/send/pacer.h"
+#include "mlt/core/send/paths.h"
+#include "mlt/core/send/rtt.h"
 #include "mlt/core/wire.h"
 #include "transport/base/rng.h"
 

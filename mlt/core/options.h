@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "mlt/core/classes.h"
-#include "mlt/core/congestion.h"
-#include "mlt/core/paths.h"
+#include "mlt/core/send/congestion.h"
+#include "mlt/core/send/paths.h"
 #include "transport/base/time.h"
 
 namespace clustar::mlt {

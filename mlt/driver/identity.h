@@ -1,7 +1,7 @@
 // What waist 1 and the core say of a message, in each other's words.
 #pragma once
 
-#include "mlt/core/sender.h"
+#include "mlt/core/send/sender.h"
 #include "mlt/core/wire.h"
 #include "transport/api/flow_tag.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "mlt/core/sender.h"
+#include "mlt/core/send/sender.h"
 
 namespace clustar::mlt::test {
 

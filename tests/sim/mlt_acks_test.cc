@@ -6,8 +6,8 @@
 #include <variant>
 #include <vector>
 
-#include "mlt/core/receiver.h"
-#include "mlt/core/sender.h"
+#include "mlt/core/receive/receiver.h"
+#include "mlt/core/send/sender.h"
 #include "tests/sim/direct.h"
 #include "tests/sim/lone_sender.h"
 

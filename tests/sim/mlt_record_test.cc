@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-#include "mlt/core/receiver.h"
+#include "mlt/core/receive/receiver.h"
 #include "tests/sim/direct.h"
 
 namespace clustar::mlt::test {

@@ -7,7 +7,7 @@
 
 #include "mlt/core/bitmap.h"
 #include "mlt/core/options.h"
-#include "mlt/core/send_terms.h"
+#include "mlt/core/send/send_terms.h"
 #include "transport/base/rng.h"
 #include "transport/base/time.h"
 

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "mlt/core/sender.h"
+#include "mlt/core/send/sender.h"
 #include "tests/sim/direct.h"
 #include "tests/sim/lone_sender.h"
 

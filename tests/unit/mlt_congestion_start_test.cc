@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "mlt/core/congestion.h"
+#include "mlt/core/send/congestion.h"
 
 namespace clustar::mlt {
 namespace {

@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "mlt/core/congestion.h"
-#include "mlt/core/rtt.h"
+#include "mlt/core/send/congestion.h"
+#include "mlt/core/send/rtt.h"
 #include "transport/base/rng.h"
 
 namespace clustar::mlt {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <variant>
 
-#include "mlt/core/receiver.h"
+#include "mlt/core/receive/receiver.h"
 
 namespace clustar::mlt {
 namespace {

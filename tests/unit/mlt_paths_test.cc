@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "mlt/core/paths.h"
+#include "mlt/core/send/paths.h"
 
 namespace clustar::mlt {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "mlt/core/telling.h"
+#include "mlt/core/receive/telling.h"
 
 namespace clustar::mlt {
 namespace {

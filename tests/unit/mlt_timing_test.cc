@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "mlt/core/pacer.h"
-#include "mlt/core/rtt.h"
+#include "mlt/core/send/pacer.h"
+#include "mlt/core/send/rtt.h"
 #include "transport/base/rng.h"
 
 namespace clustar::mlt {

@@ -1,15 +1,9 @@
 // Where a receiver puts payload: in its place, or aside until the receive is known; and which places stay empty.
 #include <algorithm>
 
-#include "mlt/core/receiver.h"
+#include "mlt/core/receive/receiver.h"
 
 namespace clustar::mlt {
-namespace {
-
-constexpr std::uint32_t kStagedPackets = 64;  // bits of Message::staged
-
-}  // namespace
-
 Placement Receiver::place(Message& message, const DataHeader& header, std::uint32_t payload, bool can_stage) {
   const std::uint32_t offset = header.index * header.segment;
   if (message.receive != kNone) return {Placement::Kind::kPlace, message.receive, offset, payload};
@@ -19,17 +13,9 @@ Placement Receiver::place(Message& message, const DataHeader& header, std::uint3
   if (!message.has_open && message.received + 1 == message.packets) return {};
   const std::uint32_t order = order_of(message, header.message, header.index);
   const std::uint32_t staged_at = order * header.segment;
-  if (order >= kStagedPackets || staged_at + payload > options_.staging_bytes()) return {};
-  if (message.staging == kNone) {
-    if (!staging_free_.empty()) {
-      message.staging = staging_free_.back();
-      staging_free_.pop_back();
-    } else if (staging_used_ < options_.max_staged) {
-      message.staging = staging_used_++;
-    } else {
-      return {};
-    }
-  }
+  if (order >= Staging::kPackets || staged_at + payload > options_.staging_bytes()) return {};
+  if (message.staging == kNone) message.staging = staging_.take().value_or(kNone);
+  if (message.staging == kNone) return {};
   message.staged |= std::uint64_t{1} << order;
   return {Placement::Kind::kStage, message.staging, staged_at, payload};
 }
@@ -44,7 +30,7 @@ std::uint32_t Receiver::order_of(const Message& message, std::uint32_t id, std::
 }
 
 std::optional<Receiver::Range> Receiver::missing(std::uint32_t receive, std::uint32_t from) const {
-  const Receive& posted = receives_[receive];
+  const PostedReceive& posted = receives_[receive];
   if (!posted.matched || !messages_.contains(posted.message)) return std::nullopt;
   const Message& message = messages_[posted.message];
   if (from >= message.bytes) return std::nullopt;
@@ -56,11 +42,11 @@ std::optional<Receiver::Range> Receiver::missing(std::uint32_t receive, std::uin
 }
 
 std::optional<Receiver::Staged> Receiver::staged(std::uint32_t receive, std::uint32_t from) const {
-  const Receive& posted = receives_[receive];
+  const PostedReceive& posted = receives_[receive];
   if (!posted.matched || !messages_.contains(posted.message)) return std::nullopt;
   const Message& message = messages_[posted.message];
   if (message.staging == kNone) return std::nullopt;
-  for (std::uint32_t order = from; order < kStagedPackets; ++order) {
+  for (std::uint32_t order = from; order < Staging::kPackets; ++order) {
     if ((message.staged >> order & 1) == 0) continue;
     const std::uint32_t index = (first_of(posted.message, message) + order) % message.packets;
     return Staged{message.staging, order, order * message.segment, index * message.segment,
@@ -73,7 +59,7 @@ void Receiver::unstaged(std::uint32_t receive) { free_staging(messages_[receives
 
 void Receiver::free_staging(Message& message) {
   if (message.staging == kNone) return;
-  staging_free_.push_back(message.staging);
+  staging_.give_back(message.staging);
   message.staging = kNone;
   message.staged = 0;
 }

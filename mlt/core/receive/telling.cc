@@ -1,4 +1,4 @@
-#include "mlt/core/telling.h"
+#include "mlt/core/receive/telling.h"
 
 #include <algorithm>
 #include <utility>

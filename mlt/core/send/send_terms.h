@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "mlt/core/agenda.h"
 #include "mlt/core/bitmap.h"
 #include "mlt/core/classes.h"
+#include "mlt/core/send/agenda.h"
 #include "mlt/core/wire.h"
 
 namespace clustar::mlt {

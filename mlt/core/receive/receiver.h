@@ -4,19 +4,16 @@
 
 #include <cstdint>
 #include <optional>
-#include <unordered_map>
-#include <vector>
 
-#include "mlt/core/bitmap.h"
-#include "mlt/core/lanes.h"
 #include "mlt/core/ledger.h"
 #include "mlt/core/options.h"
-#include "mlt/core/passed.h"
-#include "mlt/core/receive_lane.h"
-#include "mlt/core/reordering.h"
-#include "mlt/core/states.h"
-#include "mlt/core/telling.h"
-#include "mlt/core/window.h"
+#include "mlt/core/receive/asking.h"
+#include "mlt/core/receive/lane_acks.h"
+#include "mlt/core/receive/loss_decision.h"
+#include "mlt/core/receive/receive_credit.h"
+#include "mlt/core/receive/receive_message.h"
+#include "mlt/core/receive/receive_table.h"
+#include "mlt/core/receive/staging.h"
 #include "mlt/core/wire.h"
 #include "transport/base/ring.h"
 #include "transport/base/time.h"
@@ -58,7 +55,7 @@ class Receiver {
   // nullopt: when full(), for now; else for good, because it is longer than kMaxMessageBytes or has one tag more than
   // options.max_tags.
   std::optional<std::uint32_t> post(std::int32_t tag, std::uint32_t length, LedgerBook& ledgers, TimePoint now);
-  bool full() const { return free_receives_.empty() && receives_.size() == options_.max_messages; }
+  bool full() const { return receives_.full(); }
   // Which of the receives with its tag it is, counted from 0, as the sender counts its messages (OpenRecord::tag_seq).
   std::uint32_t tag_seq(std::uint32_t receive) const { return receives_[receive].tag_seq; }
   // The receive's ReceiveDone was handled; its id may come again.
@@ -84,7 +81,7 @@ class Receiver {
   // What the sender said of the message of `receive`, from its ReceiveDone until release().
   const OpenRecord& opened(std::uint32_t receive) const { return messages_[receives_[receive].message].open; }
   // Whether it might have lost some of it: the sender offered it, and this end allows as much.
-  bool tolerates(std::uint32_t receive) const { return may_lose(messages_[receives_[receive].message]); }
+  bool tolerates(std::uint32_t receive) const { return decision_.may_lose(messages_[receives_[receive].message]); }
 
   // Ranges of receive `id` that are missing, from byte `from`; nullopt: no more.
   struct Range {
@@ -107,10 +104,10 @@ class Receiver {
   // Receives whose messages have staged packets to be copied, in order of matching.
   std::optional<std::uint32_t> poll_unstage();
 
-  // Payload of the longest packet that may come, by the peer's segment or ours: credit below one would move nothing.
-  std::uint32_t longest_packet() const { return longest_packet_; }
+  // Payload of the longest packet that may come, by the peer's segment or ours.
+  std::uint32_t longest_packet() const { return credit_.longest_packet(); }
   // Demand for credit: bytes of posted receives that have not arrived.
-  std::uint64_t demand() const { return demand_; }
+  std::uint64_t demand() const { return credit_.demand(); }
   // Data or a probe came since the last receive was finished.
   bool active() const { return active_; }
   // The best of what arrives, or the latest that did: 0 before the others.
@@ -123,124 +120,67 @@ class Receiver {
   bool is_consistent() const;
 
  private:
-  static constexpr std::uint32_t kNone = 0xffffffff;
-  using Lane = ReceiveLane;
-  struct Message {
-    ReceiveState state = ReceiveState::kUnseen;
-    bool has_open = false;
-    bool tolerant = false;  // by its packets, as long as there is no record; then by that
-    bool refused = false;   // some packet found no place: nothing of it may be charged to the ledger
-    bool asks = false;      // the state that is due asks the sender for an answer
-    bool settled = false;   // the sender said so with what it sent again
-    bool decided = false;   // nothing was on its way once: down to `allowed` missing ends it at once
-    bool eligible_counted = false;
-    std::uint32_t bytes = 0;
-    std::uint16_t segment = 0;
-    std::uint32_t packets = 0;
-    std::uint32_t received = 0;
-    std::uint32_t received_bytes = 0;
-    std::uint64_t staged = 0;      // bit i: the i-th packet in sending order lies in the staging buffer
-    std::uint32_t important = 0;   // received
-    std::uint32_t sent_known = 0;  // the first so many packets, in sending order, are known to have been sent
-    std::uint32_t receive = kNone;
-    std::uint32_t staging = kNone;
-    Telling telling;
-    std::uint32_t want = 0;     // to be sent again, of the windows still to be told
-    std::uint32_t allowed = 0;  // packets that may be missing, by the latest decision
-    std::uint8_t asked = 0;     // times, since the latest packet
-    OpenRecord open;
-    PacketBitmap got;
-    Passed passed;
-    TimePoint first_at{};
-    TimePoint last_at{};
-    TimePoint decide_at = TimePoint::max();
-    TimePoint ask_at = TimePoint::max();
-    Duration pause{0};  // the longest between packets of late
+  using Message = ReceiveMessage;
+  static constexpr std::uint32_t kNone = Message::kNone;
 
-    bool over() const { return state >= ReceiveState::kComplete; }
-    bool growing() const { return state == ReceiveState::kStaging || state == ReceiveState::kArriving; }
-  };
-  struct Receive {
-    bool used = false;
-    bool posted_due = false;
-    std::int32_t tag = 0;
-    std::uint32_t tag_seq = 0;
-    std::uint32_t length = 0;
-    bool matched = false;
-    std::uint32_t message = 0;  // id, once matched
-  };
-
+  // receiver.cc: what comes
   Message* find_or_open(std::uint32_t id, std::uint32_t bytes, std::uint16_t segment, TimePoint now);
   void take_open(std::uint32_t id, Message& message, const OpenRecord& open, LedgerBook& ledgers, TimePoint now);
   void match(std::uint32_t id, std::uint32_t receive, LedgerBook& ledgers, TimePoint now);
-  void receive_over();
+  Placement take(const DataHeader& header, Message& message, std::uint32_t payload, bool marked, bool can_stage,
+                 TimePoint now);
+  void on_duplicate(const DataHeader& header, Message& message, bool marked, TimePoint now);
+  void arrived(std::uint32_t id, Message& message, const DataHeader& header, TimePoint now);
   void find_level();
-  void free_staging(Message& message);
-  bool may_lose(const Message& message) const;
-  void count_eligible(Message& message, LedgerBook& ledgers);
+  void settle(std::uint32_t below, std::uint32_t id);
+  bool held(std::uint32_t id) const;
+  bool discards(const Message& message, const DataHeader& header) const;
+
+  // receiver_end.cc: what time and the end of messages bring
+  void arm(Message& message, TimePoint now);
+  void note_due(const Message& message);
+  void ask(std::uint32_t id, Message& message, TimePoint now);
+  void ask_about_next(TimePoint now);
+  std::uint32_t first_arriving() const;
+  void decide(std::uint32_t id, Message& message, LedgerBook& ledgers);
+  void finish(std::uint32_t id, Message& message, ReceiveState state);
+  void receive_over(const Message& message, std::uint32_t missing, bool truncated);
+  void tell_over(std::uint32_t id, Message& message);
+  void advance_finished();
+
+  // receiver_place.cc: where payload lies
   Placement place(Message& message, const DataHeader& header, std::uint32_t payload, bool can_stage);
   std::uint32_t first_of(std::uint32_t id, const Message& message) const;
   std::uint32_t order_of(const Message& message, std::uint32_t id, std::uint32_t index) const;
-  std::uint32_t lane_number(const DataHeader& header);
-  Lane& lane_of(const DataHeader& header) { return lanes_[lane_number(header)]; }
-  AckBlock block_of(Lane& lane, TimePoint now) const;
-  void track_lane(const DataHeader& header, bool marked, TimePoint now);
-  void arrived(std::uint32_t id, Message& message, const DataHeader& header, TimePoint now);
-  void finish(std::uint32_t id, Message& message, ReceiveState state);
-  void tell_over(std::uint32_t id, Message& message);
-  void advance_finished();
-  void ask(std::uint32_t id, Message& message, TimePoint now);
-  std::uint32_t first_arriving() const;
-  void ask_about_next(TimePoint now);
-  Duration ask_time(const Message& message) const;
-  bool contradicts(const Message& message, const OpenRecord& open) const;
-  void decide(std::uint32_t id, Message& message, LedgerBook& ledgers);
-  std::uint32_t tolerable(const Message& message, const LedgerBook& ledgers, std::uint32_t missing) const;
-  void arm(Message& message, TimePoint now);
-  void arm_proven(Message& message, TimePoint now);
-  void settle(std::uint32_t below, std::uint32_t id);
-  bool held(std::uint32_t id) const;
+  void free_staging(Message& message);
+
+  // receiver_control.cc: what the sender is told
   SentRange sent_of(std::uint32_t id, const Message& message) const;
   void tell_all(std::uint32_t id, Message& message);
-  State state_of(std::uint32_t id, Message& message);
+  State next_state(std::uint32_t id, Message& message);
   static void tell_window(Message& message, State& state);
-  Ack next_ack(TimePoint now);
-  void note_sent(std::uint32_t units);
-  bool discards(const Message& message, const DataHeader& header) const;
-  bool ends_by_time(const Message& message) const;  // whatever is missing of it
 
   const Options& options_;
   const std::uint64_t secret_;
-  Window<Message> messages_;
-  std::vector<Receive> receives_;
-  std::vector<std::uint32_t> free_receives_;
-  std::unordered_map<std::int32_t, std::uint32_t> tag_posts_;
-  std::vector<std::uint32_t> staging_free_;
-  std::uint32_t staging_used_ = 0;
-  Lanes<Lane> lanes_;
-  ReorderTolerance reordering_;
-  std::uint32_t next_lane_ = 0;
-  Ring<AckBlock> full_blocks_;  // of lanes on which more came since the last acknowledgement than a block tells
+  ReceiveMessages messages_;
+  ReceiveTable receives_;
+  Staging staging_;
+  LaneAcks acks_;
+  ReceiveCredit credit_;
+  Asking asking_;
+  LossDecision decision_;
   std::uint8_t control_path_ = 0;
-  TimePoint ack_at_ = TimePoint::max();
-  TimePoint decide_at_ = TimePoint::max();  // not after any message's
-  Ring<std::uint32_t> states_;              // messages that have something to tell
-  Ring<std::uint32_t> posts_;               // receives with posted_due
+  TimePoint due_at_ = TimePoint::max();  // not after any message's question or decision
+  Ring<std::uint32_t> states_;           // messages that have something to tell
   Ring<std::uint32_t> unstage_;
   Ring<ReceiveDone> done_;
-  std::uint32_t outstanding_ = 0;
   std::uint32_t unmatched_ = 0;  // messages whose record came before their receive
-  std::uint64_t demand_ = 0;
   std::uint8_t level_ = 0;
   bool levels_differ_ = false;  // some message has had another than the one before
-  bool active_ = false, ack_due_ = false;
-  std::uint16_t longest_packet_;
-  std::uint32_t sent_units_ = 0, credit_units_ = 0;
-  std::uint32_t told_units_ = 0;  // credit in the latest packet
+  bool active_ = false;
   std::uint32_t finished_below_ = 0;
   std::uint32_t refused_below_ = 0;             // packets of messages below found no room for their message
   std::optional<std::uint32_t> settled_probe_;  // a probe asked for a message that is forgotten here
-  Duration pause_{};  // of the message that something came of last: the next one's sender is no faster
   Counters counters_;
 };
 

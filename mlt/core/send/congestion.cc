@@ -1,4 +1,4 @@
-#include "mlt/core/congestion.h"
+#include "mlt/core/send/congestion.h"
 
 #include <algorithm>
 

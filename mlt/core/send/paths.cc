@@ -1,4 +1,4 @@
-#include "mlt/core/paths.h"
+#include "mlt/core/send/paths.h"
 
 #include <algorithm>
 

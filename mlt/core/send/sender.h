@@ -1,0 +1,153 @@
+// Sending end of one connection: which packet of which message goes next, on which path, and what has become of it.
+// Pure. It never sees payload: a Transmit says which bytes of which message belong behind the header.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "mlt/core/bitmap.h"
+#include "mlt/core/ledger.h"
+#include "mlt/core/options.h"
+#include "mlt/core/send/congestion.h"
+#include "mlt/core/send/flight.h"
+#include "mlt/core/send/loss_allowance.h"
+#include "mlt/core/send/probing.h"
+#include "mlt/core/send/send_credit.h"
+#include "mlt/core/send/send_message.h"
+#include "mlt/core/send/send_paths.h"
+#include "mlt/core/send/send_tags.h"
+#include "mlt/core/send/send_terms.h"
+#include "mlt/core/send/transmit_plan.h"
+#include "mlt/core/wire.h"
+#include "transport/base/ring.h"
+#include "transport/base/rng.h"
+#include "transport/base/time.h"
+
+namespace clustar::mlt {
+
+struct SendDone {
+  std::uint32_t message = 0;
+  std::uint32_t missing_packets = 0;  // Sender::delivered() tells which, until the next call
+};
+
+struct Transmit {
+  Packet header;
+  std::uint8_t path = 0;
+  std::uint8_t traffic_class = 7;
+  bool ect = false;
+  std::uint32_t message = 0;  // payload: `length` bytes from `offset` of this message; 0 bytes for control
+  std::uint32_t offset = 0;
+  std::uint32_t length = 0;
+};
+
+class Sender final : private FlightObserver {
+ public:
+  struct Counters {
+    std::uint64_t packets = 0, bytes = 0;
+    std::uint64_t retransmitted = 0;  // packets
+    std::uint64_t lost = 0;           // packets given up as lost on their lane
+    std::uint64_t probes = 0;
+    std::uint64_t ignored = 0;  // control packets that contradict what is known
+  };
+
+  // `budget` is the endpoint's: what of its tolerant messages may probably stay missing.
+  Sender(const Options& options, LedgerBook& budget, std::uint64_t secret, std::uint64_t seed);
+
+  // Returns the message's number. nullopt: when full(), for now; else for good, because the message is longer than
+  // kMaxMessageBytes, its map of important packets has another size, it may lose more than options.max_tolerance_ppm,
+  // or it has one tag more than options.max_tags.
+  // `arrival` counts the messages of all senders that share a line.
+  std::optional<std::uint32_t> send(std::uint32_t bytes, std::int32_t tag, const SendTerms& terms, TimePoint now,
+                                    std::uint64_t arrival = 0);
+  // Of a message that is not done.
+  void set_turn(std::uint32_t message, const Turn& turn, TimePoint now);
+
+  void on_ack(const Ack& ack, TimePoint now);
+  void on_posted(const Posted& posted, TimePoint now);
+  void on_state(const State& state, TimePoint now);
+
+  TimePoint next_timeout() const;
+  void on_timeout(TimePoint now);
+
+  // Of what poll_transmit() would give. nullopt: nothing may go now; ask again after an input or at next_timeout().
+  std::optional<SendPlace> next_place(TimePoint now);
+  // Probes go first; then messages in their turns, of each what is sent again before what is new.
+  bool poll_transmit(TimePoint now, Transmit& out);
+  std::optional<SendDone> poll_done();
+  const PacketBitmap& delivered(std::uint32_t message) const { return messages_[message].delivered; }
+
+  // Of a message that is not done.
+  const OpenRecord& opened(std::uint32_t message) const { return messages_[message].open; }
+
+  // For a caller that closes and has a sure way to tell the receiver: the packet, unless it is known to be there.
+  std::optional<DataHeader> repeat(std::uint32_t message, std::uint32_t index) const;
+
+  // send() would refuse: the oldest message that is not over has options.max_messages behind it. A message is over when
+  // it is complete in its receive, so whoever sends more than that without receives waits for one of them.
+  bool full() const { return messages_.full(); }
+  std::uint16_t segment() const { return options_.segment; }
+  // Messages not done without a known receive: their caller may wait for what is sent after them.
+  std::uint32_t unposted() const { return unposted_; }
+  // Of the others, still to be sent for the first time.
+  std::uint64_t unsent_bytes() const { return std::uint64_t{unsent_packets_} * options_.segment; }
+  bool peer_lost() const { return probing_.peer_lost(); }  // it has not answered for options.peer_timeout
+  Counters counters() const;
+  bool is_consistent() const;  // for debug builds and tests: looks at everything
+
+ private:
+  using Message = SendMessage;
+  using Choice = TransmitPlan::Choice;
+  using Sort = TransmitPlan::Sort;
+  struct Next {  // what goes: a probe, or a packet
+    std::optional<Choice> packet;
+  };
+
+  // sender.cc: messages come and go
+  void allow_loss(std::uint32_t id, Message& message, const SendTerms& terms);
+  void finish(std::uint32_t id, Message& message, SendState state, bool complete);
+  void pop_settled();
+  TransmitPlan::View view() const { return {messages_, credit_, flight_, congestion_.window_bytes()}; }
+
+  // sender_control.cc: what the receiver says
+  void on_delivered(const SentPacket& packet, TimePoint now) override;
+  void on_lost(const SentPacket& packet, std::uint8_t path, Evidence evidence, TimePoint now) override;
+  void on_doubted(const SentPacket& packet) override;
+  Message* unfinished(std::uint32_t id);
+  bool is_possible(std::uint32_t credit, std::uint32_t finished_below);  // false: counted as ignored
+  void take_credit(std::uint32_t credit, std::uint32_t finished_below, TimePoint now);
+  void credit_delivery(const Flight::Delivery& told, TimePoint now);
+  void receive_posted(Message& message, TimePoint now);
+  void take_state(const State& state, TimePoint now);
+  void reconcile(std::uint32_t id, const State& state, TimePoint now);
+  void resend_missing(Message& message, const State& state);
+
+  // sender_transmit.cc: what goes next
+  const std::optional<Next>& choose(TimePoint now);
+  bool probe(Transmit& out);
+  bool data(const Choice& choice, TimePoint now, Transmit& out);
+  void on_first(const Choice& choice, Message& message, std::uint32_t bytes);
+  bool waits_for_answer(const Message& message, std::uint64_t unasked, std::uint32_t uncredited) const;
+  std::uint16_t passed(Message& message, std::uint32_t lane, bool again) const;
+  static bool tells_open(Message& message, std::uint32_t lane, bool again);
+  PacketKind kind_of(const Message& message, std::uint32_t index, bool again) const;
+
+  const Options& options_;
+  const std::uint64_t secret_;
+  Rng rng_;
+  SendMessages messages_;
+  SendTags tags_;
+  SendCredit credit_;
+  SendPaths paths_;
+  Flight flight_;
+  Congestion congestion_;
+  TransmitPlan plan_;
+  LossAllowance allowance_;
+  Probing probing_;
+  std::optional<Next> next_;          // until an input changes it
+  std::uint32_t unposted_ = 0;        // messages
+  std::uint32_t unsent_packets_ = 0;  // of messages that are not among these
+  Ring<SendDone> done_;
+  Counters counters_;
+};
+
+}  // namespace clustar::mlt

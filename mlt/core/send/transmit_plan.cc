@@ -1,0 +1,176 @@
+#include "mlt/core/send/transmit_plan.h"
+
+#include <algorithm>
+
+namespace clustar::mlt {
+namespace {
+
+constexpr std::uint32_t kUncreditedBytes = 16 * 1024;  // of one connection, on their way
+
+bool window_open(const TransmitPlan::View& view, std::uint32_t bytes) {
+  const std::uint64_t under_way = view.flight.bytes();
+  return view.flight.has_room() && (under_way == 0 || under_way + bytes <= view.window);
+}
+
+}  // namespace
+
+TransmitPlan::TransmitPlan(const Options& options)
+    : options_(options),
+      pacer_(options.line_rate, options.pace_bytes > 0 ? options.pace_bytes : options.burst_bytes, TimePoint{}) {}
+
+void TransmitPlan::add(std::uint32_t id, const SendMessage& message, TimePoint now) {
+  agenda_.add(id, message.place.turn, now);
+  ranked_ = ranked_ || !message.place.turn.same_place(Turn{});
+  if (is_mouse(message)) ++unsent_mice_;
+}
+
+void TransmitPlan::move(std::uint32_t id, const SendMessage& message, TimePoint now) {
+  ranked_ = ranked_ || !message.place.turn.same_place(Turn{});
+  if (message.done() || message.sent == message.packets) return;
+  agenda_.remove(id);
+  agenda_.add(id, message.place.turn, now);
+}
+
+void TransmitPlan::remove(std::uint32_t id, const SendMessage& message) {
+  resends_ -= message.resend.count();
+  if (message.sent == 0 && is_mouse(message)) --unsent_mice_;
+  if (message.sent < message.packets) agenda_.remove(id);
+}
+
+void TransmitPlan::on_first(std::uint32_t id, const SendMessage& message) {
+  if (message.sent == 0 && is_mouse(message)) --unsent_mice_;
+  if (message.sent + 1 == message.packets) agenda_.remove(id);
+}
+
+void TransmitPlan::mark_resend(SendMessage& message, std::uint32_t index) {
+  if (message.resend.set(index)) ++resends_;
+}
+
+void TransmitPlan::clear_resend(SendMessage& message, std::uint32_t index) {
+  if (message.resend.clear(index)) --resends_;
+}
+
+std::optional<TransmitPlan::Choice> TransmitPlan::choose(const View& view, TimePoint now) {
+  paced_ = false;
+  if (view.messages.empty()) return std::nullopt;
+  agenda_.release(now);
+  const auto repeated = first_to_repeat(view.messages);
+  const auto waiting = agenda_.entries();
+  const bool fresh_first =
+      repeated && !waiting.empty() && waiting.front().turn.before(view.messages[*repeated].place.turn);
+  std::optional<Choice> found;
+  if (fresh_first) found = fresh(view, now);
+  if (!found && !paced_ && repeated) found = again(view, *repeated, now);
+  if (!found && !paced_ && !fresh_first) found = fresh(view, now);
+  return found;
+}
+
+// What is alone on its way makes no burst: a round trip that once took seconds must not keep it back as long again.
+bool TransmitPlan::held_back(const Flight& flight, TimePoint now) {
+  send_at_ = pacer_.next_send(now);
+  paced_ = flight.bytes() > 0 && send_at_ > now;
+  return paced_;
+}
+
+// The first message, in the order of turns, of which something is to be sent again.
+std::optional<std::uint32_t> TransmitPlan::first_to_repeat(const SendMessages& messages) const {
+  std::optional<std::uint32_t> first;
+  if (resends_ == 0) return first;
+  for (std::uint32_t id = messages.base(); id != messages.end(); ++id) {
+    const SendMessage& message = messages[id];
+    // What found no room before its receive would find none again.
+    if (message.done() || message.resend.count() == 0 || !message.posted) continue;
+    if (!first || message.place.turn.before(messages[*first].place.turn)) first = id;
+    if (!ranked_) break;
+  }
+  return first;
+}
+
+std::optional<TransmitPlan::Choice> TransmitPlan::again(const View& view, std::uint32_t id, TimePoint now) {
+  const SendMessage& message = view.messages[id];
+  std::uint32_t index = message.resend.first_set(0);
+  const bool any = message.important.count() > 0;
+  for (std::uint32_t i = index; any && i < message.packets; i = message.resend.first_set(i + 1)) {
+    if (!message.important.test(i)) continue;
+    index = i;
+    break;
+  }
+  const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
+  if (!window_open(view, bytes) || held_back(view.flight, now)) return std::nullopt;
+  return Choice{.message = id, .index = index, .sort = Sort::kAgain};
+}
+
+// A message of one packet neither waits for credit nor behind a long one of its rank; what such messages add to a queue
+// is bounded.
+std::optional<TransmitPlan::Choice> TransmitPlan::mouse(const View& view, TimePoint now) {
+  if (held_back(view.flight, now)) return std::nullopt;
+  const auto waiting = agenda_.entries();
+  for (const Agenda::Entry& entry : waiting) {
+    if (entry.turn.rank != waiting.front().turn.rank) return std::nullopt;
+    const SendMessage& message = view.messages[entry.message];
+    if (message.sent > 0 || !is_mouse(message)) continue;
+    const bool credited = message.state != SendState::kOffered && may_start(message, message.bytes, view);
+    if (!credited && !has_uncredited_room(message.bytes, view.flight.uncredited_bytes())) return std::nullopt;
+    return Choice{.message = entry.message, .sort = credited ? Sort::kScheduled : Sort::kUncredited, .mouse = true};
+  }
+  return std::nullopt;
+}
+
+std::optional<TransmitPlan::Choice> TransmitPlan::fresh(const View& view, TimePoint now) {
+  if (unsent_mice_ > 0 && view.flight.has_room()) {
+    const auto first = mouse(view, now);
+    if (first || paced_) return first;
+  }
+  for (const Agenda::Entry& entry : agenda_.entries()) {
+    const SendMessage& message = view.messages[entry.message];
+    const std::uint32_t index = message.next();
+    const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
+    if (!may_start(message, bytes, view)) continue;
+    if (!window_open(view, bytes) || held_back(view.flight, now)) return std::nullopt;
+    const bool offered = message.state == SendState::kOffered;
+    return Choice{.message = entry.message, .index = index, .sort = offered ? Sort::kUncredited : Sort::kScheduled};
+  }
+  return std::nullopt;
+}
+
+bool TransmitPlan::is_mouse(const SendMessage& message) const {
+  return message.packets == 1 && message.bytes <= options_.unscheduled_bytes;
+}
+
+bool TransmitPlan::may_start(const SendMessage& message, std::uint32_t bytes, const View& view) const {
+  if (message.state != SendState::kOffered) return view.credit.covers(bytes);
+  return options_.unscheduled_bytes > 0 && has_uncredited_room(bytes, view.flight.uncredited_bytes()) &&
+         (message.unscheduled == 0 || message.unscheduled + bytes <= options_.unscheduled_bytes);
+}
+
+bool TransmitPlan::lacks_credit(const SendMessage& message, const View& view) const {
+  return message.sent < message.packets &&
+         !may_start(message, packet_bytes(message.next(), message.bytes, options_.segment), view);
+}
+
+bool TransmitPlan::has_uncredited_room(std::uint32_t bytes, std::uint32_t under_way) {
+  return under_way == 0 || under_way + bytes <= kUncreditedBytes;
+}
+
+TimePoint TransmitPlan::next_timeout() const {
+  return paced_ ? std::min(agenda_.next_release(), send_at_) : agenda_.next_release();
+}
+
+void TransmitPlan::on_timeout(TimePoint now) {
+  agenda_.release(now);
+  if (send_at_ <= now) paced_ = false;
+}
+
+bool TransmitPlan::is_consistent(const SendMessages& messages) const {
+  std::uint32_t resends = 0, mice = 0, unfinished = 0;
+  for (std::uint32_t id = messages.base(); id != messages.end(); ++id) {
+    const SendMessage& message = messages[id];
+    if (message.done()) continue;
+    if (message.sent < message.packets) ++unfinished;
+    resends += message.resend.count();
+    if (message.sent == 0 && is_mouse(message)) ++mice;
+  }
+  return resends == resends_ && mice == unsent_mice_ && unfinished == agenda_.size();
+}
+
+}  // namespace clustar::mlt

@@ -1,0 +1,89 @@
+// Which packet of which message a sender sends next: by the turns of its messages, what the receiver's credit, the
+// congestion window and the pace allow.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "mlt/core/options.h"
+#include "mlt/core/send/agenda.h"
+#include "mlt/core/send/flight.h"
+#include "mlt/core/send/pacer.h"
+#include "mlt/core/send/send_credit.h"
+#include "mlt/core/send/send_message.h"
+#include "transport/base/time.h"
+
+namespace clustar::mlt {
+
+class TransmitPlan {
+ public:
+  enum class Sort : std::uint8_t {
+    kScheduled,   // within the receiver's credit
+    kUncredited,  // before it, or past it
+    kAgain,
+  };
+  struct Choice {
+    std::uint32_t message = 0, index = 0;
+    Sort sort = Sort::kScheduled;
+    bool mouse = false;  // it goes past the others
+  };
+  // What of the sender it looks at.
+  struct View {
+    const SendMessages& messages;
+    const SendCredit& credit;
+    const Flight& flight;
+    std::uint64_t window;  // bytes that may be on their way
+  };
+
+  explicit TransmitPlan(const Options& options);
+
+  // A message that is new in its table. Each comes here once, in the order of numbers.
+  void add(std::uint32_t id, const SendMessage& message, TimePoint now);
+  // Of a message whose `place` has changed, and of which something was never sent.
+  void move(std::uint32_t id, const SendMessage& message, TimePoint now);
+  // The message ends, whatever was not sent of it.
+  void remove(std::uint32_t id, const SendMessage& message);
+  // Its next first transmission leaves; before it is counted.
+  void on_first(std::uint32_t id, const SendMessage& message);
+  void mark_resend(SendMessage& message, std::uint32_t index);
+  // It leaves again, or need not.
+  void clear_resend(SendMessage& message, std::uint32_t index);
+
+  // Messages go in their turns; of each what is sent again before what is new. nullopt: nothing may go now.
+  std::optional<Choice> choose(const View& view, TimePoint now);
+  // Nothing that could go waits for the pace.
+  void rest() { paced_ = false; }
+  void on_sent(std::uint32_t bytes, TimePoint now) { pacer_.on_sent(bytes, now); }
+  void set_rate(std::uint64_t bytes_per_s, TimePoint now) { pacer_.set_rate(bytes_per_s, now); }
+
+  // A message of one packet, which waits for no credit.
+  bool is_mouse(const SendMessage& message) const;
+  // Whether credit, or the right to begin without, allows `bytes` more of the message.
+  bool may_start(const SendMessage& message, std::uint32_t bytes, const View& view) const;
+  // For its next first transmission.
+  bool lacks_credit(const SendMessage& message, const View& view) const;
+  // For `bytes` more of what goes ahead of its credit, beside `under_way`.
+  static bool has_uncredited_room(std::uint32_t bytes, std::uint32_t under_way);
+
+  TimePoint next_timeout() const;
+  void on_timeout(TimePoint now);
+  bool is_consistent(const SendMessages& messages) const;
+
+ private:
+  std::optional<Choice> again(const View& view, std::uint32_t message, TimePoint now);
+  std::optional<Choice> fresh(const View& view, TimePoint now);
+  std::optional<Choice> mouse(const View& view, TimePoint now);
+  std::optional<std::uint32_t> first_to_repeat(const SendMessages& messages) const;
+  bool held_back(const Flight& flight, TimePoint now);
+
+  const Options& options_;
+  Agenda agenda_;
+  Pacer pacer_;
+  bool ranked_ = false;        // some message has had another turn than the others
+  std::uint32_t resends_ = 0;  // packets of all messages
+  std::uint32_t unsent_mice_ = 0;
+  bool paced_ = false;  // the pacer alone held back the latest packet
+  TimePoint send_at_{};
+};
+
+}  // namespace clustar::mlt
