@@ -38,8 +38,9 @@ Result<Module> Module::open(const std::string& folder, const std::string& name) 
   module.entry_ = static_cast<const ModuleEntry*>(dlsym(module.library_, "clustar_module"));
   if (module.entry_ == nullptr) return fail(ErrorCode::kUnavailable, path + " is not a module of clustar");
   const ModuleEntry& entry = *module.entry_;
-  const bool same_build = entry.abi == ModuleEntry::kAbi && entry.config_size == sizeof(Config) &&
-                          entry.version != nullptr && std::string_view(entry.version) == CLUSTAR_VERSION;
+  const auto is = [](const char* theirs, std::string_view ours) { return theirs != nullptr && theirs == ours; };
+  const bool same_build =
+      entry.abi == ModuleEntry::kAbi && is(entry.version, CLUSTAR_VERSION) && is(entry.build, CLUSTAR_MODULE_BUILD);
   if (!same_build) {
     return fail(ErrorCode::kUnavailable, path + " comes from another build; install plugin and modules together");
   }

@@ -8,23 +8,24 @@
 
 #include "transport/api/context.h"
 #include "transport/api/transport.h"
-#include "transport/base/config.h"
+#include "transport/base/result.h"
+#include "transport/module_build.h"
 
 namespace clustar::transport {
 
-// What a module exports as the data object `clustar_module`. Module and plugin come from one build: C++ objects cross,
-// exceptions do not.
+// What a module exports as the data object `clustar_module`. C++ objects cross, exceptions do not, so module and plugin
+// are of one build: `version` and `build` are equal, or the module is refused.
 struct ModuleEntry {
-  static constexpr std::uint32_t kAbi = 3;
-  std::uint32_t abi;
-  std::uint32_t config_size;  // sizeof(Config), guards against mixed builds
-  const char* version;        // CLUSTAR_VERSION
-  Result<std::unique_ptr<Transport>> (*create)(const TransportContext&);
+  static constexpr std::uint32_t kAbi = 4;  // of the fields up to `build`
+  std::uint32_t abi = kAbi;
+  const char* version = CLUSTAR_VERSION;
+  const char* build = CLUSTAR_MODULE_BUILD;  // a digest of the headers by which they speak, and of the compiler
+  Result<std::unique_ptr<Transport>> (*create)(const TransportContext&) = nullptr;
   // What else the module offers, by name. Who asks knows the type behind the name (transport/io/packet_backend.h).
   // Null: it has nothing of that name. What these functions make ends before the module is closed, as the transport
   // does.
   using Function = void (*)();
-  Function (*find)(const char* name);
+  Function (*find)(const char* name) = nullptr;
 };
 
 class Module {

@@ -10,14 +10,21 @@
 
 #include "gdr/cuda/module_api.h"
 #include "gdr/emulated_copy.h"
+#include "gdr/settings.h"
+#include "mlt/compare/settings.h"
 #include "mlt/driver/mlt_transport.h"
 #include "mlt/driver/recovery_module.h"
+#include "mlt/driver/settings.h"
+#include "transport/api/settings.h"
 #include "transport/base/own_folder.h"
-#include "transport/base/packet_ios.h"
+#include "transport/io/decorators/settings.h"
 #include "transport/io/packet_backend.h"
+#include "transport/io/packet_ios.h"
 #include "transport/io/udp/udp_backend.h"
+#include "transport/io/verbs/settings.h"
 #include "transport/staged/staged_transport.h"
 #include "transport/tcp/tcp_transport.h"
+#include "transport/transport_tables.h"
 
 namespace clustar::transport {
 namespace {
@@ -38,12 +45,13 @@ Result<Selection> create_tcp(const TransportContext& context) {
   return selection;
 }
 
-// Config::io's backend; `modules` get the library that holds it, if one does.
+// The backend that MltSettings::io names; `modules` get the library that holds it, if one does.
 Result<std::unique_ptr<io::PacketBackend>> open_backend(const Config& config, const Log& log,
                                                         std::vector<Module>& modules) {
-  const PacketIoKind* kind = packet_io_kind(config.io);
+  const std::string named = config.get<MltSettings>().io;
+  const PacketIoKind* kind = packet_io_kind(named);
   const auto refuse = [&](const std::string& reason) {
-    return fail(ErrorCode::kUnavailable, fmt::format("CLUSTAR_IO={}: {}", config.io, reason));
+    return fail(ErrorCode::kUnavailable, fmt::format("CLUSTAR_IO={}: {}", named, reason));
   };
   if (kind == nullptr) {
     std::vector<std::string_view> names;
@@ -55,7 +63,7 @@ Result<std::unique_ptr<io::PacketBackend>> open_backend(const Config& config, co
   if (!module) return refuse(module.error().message);
   const auto open = reinterpret_cast<io::OpenPacketBackend>(module->find(io::kOpenPacketBackend));
   if (open == nullptr) return refuse(fmt::format("libclustar-{}.so carries no packets", kind->module));
-  auto backend = open(config.io, config, log);
+  auto backend = open(named, config, log);
   if (!backend) return refuse(backend.error().message);
   modules.push_back(std::move(*module));
   return backend;
@@ -71,20 +79,20 @@ Result<Module> open_for_experiments(const std::string& name) {
 
 Result<std::unique_ptr<io::PacketBackend>> with_faults(std::unique_ptr<io::PacketBackend> backend, const Config& config,
                                                        const Log& log, std::vector<Module>& modules) {
+  const std::string faults = config.get<FaultSettings>().inject;
   auto module = open_for_experiments("faults");
   const auto wrap = module ? reinterpret_cast<io::WrapPacketBackend>(module->find(io::kWrapPacketBackend)) : nullptr;
   if (wrap == nullptr) {
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("CLUSTAR_INJECT_FAULTS={}: {}; install it beside the plugin, or unset the variable",
-                    config.inject_faults, module ? "libclustar-faults.so injects none" : module.error().message));
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("CLUSTAR_INJECT_FAULTS={}: {}; install it beside the plugin, or unset the variable", faults,
+                            module ? "libclustar-faults.so injects none" : module.error().message));
   }
   auto wrapped = wrap(std::move(backend), config);
   if (!wrapped) return wrapped;
   log.warn(
       fmt::format("CLUSTAR_INJECT_FAULTS={}: this process disturbs the packets that it sends, on purpose; unset "
                   "it for anything but experiments",
-                  config.inject_faults));
+                  faults));
   modules.push_back(std::move(*module));
   return wrapped;
 }
@@ -92,7 +100,7 @@ Result<std::unique_ptr<io::PacketBackend>> with_faults(std::unique_ptr<io::Packe
 // Another recovery than MLT's own, where a setting asks for it.
 Result<mlt::driver::MltTransport::Adjust> other_recovery(const Config& config, const Log& log,
                                                          std::vector<Module>& modules) {
-  if (config.static_deadline == Duration::zero()) return {};
+  if (config.get<CompareSettings>().static_deadline == Duration::zero()) return {};
   auto module = open_for_experiments("compare");
   const auto open =
       module ? reinterpret_cast<mlt::driver::OpenRecovery>(module->find(mlt::driver::kOpenRecovery)) : nullptr;
@@ -117,7 +125,7 @@ Result<Selection> create_mlt(const TransportContext& context) {
   const Log& log = context.log;
   Selection selection;
   auto backend = open_backend(config, log, selection.modules);
-  if (backend && !config.inject_faults.empty()) {
+  if (backend && !config.get<FaultSettings>().inject.empty()) {
     backend = with_faults(std::move(*backend), config, log, selection.modules);
   }
   if (!backend) return tl::unexpected(backend.error());
@@ -156,12 +164,12 @@ Result<staged::MakeCopy> device_copies(std::vector<Module>& modules) {
 
 // GPU memory for a transport that does not reach it, where that was asked for. Error: it cannot be given.
 Result<void> stage_gpu_memory(Selection& selection, const TransportContext& context) {
-  const Config& config = context.config;
-  const bool wanted = config.gdr == "staged" || (config.gdr == "auto" && config.gdr_emulate);
+  const auto settings = context.config.get<GdrSettings>();
+  const bool wanted = settings.gdr == "staged" || (settings.gdr == "auto" && settings.emulate);
   if (!wanted || staged::reaches_gpus(*selection.transport)) return {};
   staged::Options options;
-  options.emulated = config.gdr_emulate;
-  if (config.gdr_emulate) {
+  options.emulated = settings.emulate;
+  if (settings.emulate) {
     options.kinds = gdr::kAnyKind & ~gdr::kHostOnly;
     options.gdr = "emulated: host memory plays GPU memory";
     options.make_copy = [](const gdr::MemoryRef&) -> Result<std::unique_ptr<gdr::DeviceCopy>> {
@@ -190,10 +198,10 @@ Result<void> stage_gpu_memory(Selection& selection, const TransportContext& cont
 
 Result<Selection> make_own(const Backend& backend, const TransportContext& context) {
   if (backend.create != nullptr) return backend.create(context);
-  if (std::string_view(backend.name) == "verbs" && context.config.ib_disable) {
+  if (std::string_view(backend.name) == "verbs" && context.config.get<IbSettings>().disable) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("{} = 1 forbids RDMA NICs; CLUSTAR_IB_DISABLE=0 allows them to clustar",
-                            context.config.disabled_by()));
+                            ib_disabled_by(context.config)));
   }
   auto module = Module::open(own_folder(), backend.name);
   if (!module) return tl::unexpected(module.error());
@@ -214,23 +222,21 @@ Result<Selection> make(const Backend& backend, const TransportContext& context) 
   return selection;
 }
 
-bool wanted(const Config& config, const std::string& name) {
-  const bool named = config.transport == "auto" || config.transport == name;
-  const bool allowed =
-      config.require.empty() || std::find(config.require.begin(), config.require.end(), name) != config.require.end();
-  return named && allowed;
+bool wanted(const TransportSettings& settings, const std::string& name) {
+  const bool named = settings.transport == "auto" || settings.transport == name;
+  return named && (settings.require.empty() || setting::one_of(name, settings.require));
 }
 
 }  // namespace
 
 Result<Selection> select_transport(const TransportContext& context) {
-  const Config& config = context.config;
+  const auto settings = context.config.get<TransportSettings>();
+  const bool protect = !context.config.get<MltSettings>().psk_file.empty();
   // Before any transport is tried: else the faults that were asked for could be left out in silence.
-  if (const auto sound = config.check(); !sound) return tl::unexpected(sound.error());
+  if (const auto sound = check(context.config); !sound) return tl::unexpected(sound.error());
   std::vector<std::string> refused;
   for (const Backend& backend : kBackends) {
-    if (!wanted(config, backend.name)) continue;
-    const bool protect = !config.psk_file.empty();
+    if (!wanted(settings, backend.name)) continue;
     if (protect && !backend.protects) {
       refused.push_back(
           fmt::format("{}: CLUSTAR_PSK_FILE is set, and {} protects nothing; use CLUSTAR_TRANSPORT=mlt or "
@@ -239,8 +245,7 @@ Result<Selection> select_transport(const TransportContext& context) {
       continue;
     }
     const bool asked_for =
-        protect || config.transport == backend.name ||
-        std::find(config.require.begin(), config.require.end(), backend.name) != config.require.end();
+        protect || settings.transport == backend.name || setting::one_of(backend.name, settings.require);
     if (backend.not_chosen != nullptr && !asked_for) {
       refused.push_back(fmt::format("{}: {}", backend.name, backend.not_chosen));
       continue;
@@ -254,7 +259,7 @@ Result<Selection> select_transport(const TransportContext& context) {
   }
   if (refused.empty()) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("CLUSTAR_TRANSPORT={} contradicts CLUSTAR_REQUIRE={}",
-                                                         config.transport, fmt::join(config.require, "|")));
+                                                         settings.transport, fmt::join(settings.require, "|")));
   }
   return fail(ErrorCode::kUnavailable,
               fmt::format("no transport that was asked for works here ({})", fmt::join(refused, "; ")));

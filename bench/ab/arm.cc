@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "transport/base/config.h"
+#include "nccl_plugin/settings/all_settings.h"
 
 extern char** environ;
 
@@ -86,7 +86,7 @@ Result<Arm> parse_arm(const std::string& text, const std::string& name, const st
 Result<void> check_settings(const Arm& arm, const Settings& inherited) {
   Settings all = inherited;
   for (const auto& [name, value] : arm.settings) all[name] = value;
-  const auto config = Config::load_from(all);
+  const auto config = load_settings(all);
   if (config) return {};
   return fail(ErrorCode::kInvalidArgument, config.error().message);
 }

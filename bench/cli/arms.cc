@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "bench/cli/options.h"
+#include "nccl_plugin/settings/all_settings.h"
 #include "transport/io/decorators/fault_spec.h"
 
 namespace clustar::bench::cli {
@@ -44,7 +45,7 @@ Result<ab::Settings> parse_environment(const std::string& text) {
 Result<Config> config_of(const ab::Settings& settings) {
   ab::Settings all = ab::inherited_settings();
   for (const auto& [name, value] : settings) all[name] = value;
-  return Config::load_from(all);
+  return load_settings(all);
 }
 
 Result<void> inject(const Faults& faults, ab::Settings& settings) {

@@ -28,6 +28,7 @@
 #include "bench/perf/table.h"
 #include "bench/perf/worker.h"
 #include "bench/report/report.h"
+#include "transport/transport_tables.h"
 
 namespace clustar::bench::cli {
 namespace {
@@ -106,7 +107,7 @@ Result<Arms> arms_of(const Arguments& arguments) {
 // which may be another's plugin.
 bool is_mlt(const perf::PluginSpec& spec) {
   const auto config = config_of(spec.environment);
-  return config && config->only_mlt();
+  return config && transport::is_only_mlt(*config);
 }
 
 void set_limits(const std::string& limits, perf::Options& options) {

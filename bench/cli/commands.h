@@ -15,6 +15,7 @@ void add_doctor(CLI::App& app, int& status);
 void add_fabric(CLI::App& app, int& status);
 void add_perf(CLI::App& app, int& status);
 void add_report(CLI::App& app, int& status);
+void add_settings(CLI::App& app, int& status);
 void add_train(CLI::App& app, int& status);
 
 }  // namespace clustar::bench::cli

@@ -8,6 +8,8 @@
 #include "bench/cli/arms.h"
 #include "bench/cli/options.h"
 #include "nccl_plugin/loss/policy.h"
+#include "transport/api/settings.h"
+#include "transport/transport_tables.h"
 
 namespace clustar::bench::cli {
 namespace {
@@ -30,17 +32,18 @@ CLI::Option* add_loss_option(CLI::App& command, double& tolerance) {
 Result<void> tolerate_loss(double tolerance, bool direct, ab::Settings& settings) {
   const auto before = config_of({});
   if (!before) return fail(ErrorCode::kInvalidArgument, "--loss-tolerance: " + before.error().message);
-  if (!before->sources.contains("transport")) {
+  if (before->find("transport") == nullptr) {
     settings["CLUSTAR_TRANSPORT"] = "mlt";
-  } else if (!before->only_mlt()) {
+  } else if (!transport::is_only_mlt(*before)) {
     return fail(
         ErrorCode::kInvalidArgument,
         fmt::format("--loss-tolerance works with mlt only, and the transport is {}; set CLUSTAR_TRANSPORT=mlt or "
                     "leave it unset",
-                    before->transport));
+                    before->get<TransportSettings>().transport));
   }
   settings["CLUSTAR_LOSS_TOLERANCE"] = fmt::format("{}", tolerance);
-  if (before->loss_rules.empty() && before->loss_traffic_classes.empty()) {
+  const auto loss = before->get<LossSettings>();
+  if (loss.rules.empty() && loss.traffic_classes.empty()) {
     settings["CLUSTAR_LOSS_RULES"] = direct ? "func=allreduce;func=sendrecv" : "func=allreduce";
   }
   const auto after = config_of(settings);
@@ -49,7 +52,7 @@ Result<void> tolerate_loss(double tolerance, bool direct, ab::Settings& settings
 }
 
 Result<std::uint32_t> loss_bound_ppm(const Config& config) {
-  const auto policy = nccl_plugin::LossPolicy::create(config);
+  const auto policy = nccl_plugin::LossPolicy::create(config.get<LossSettings>());
   if (!policy) return tl::unexpected(policy.error());
   std::uint32_t bound = 0;
   for (const nccl_plugin::LossRule& rule : policy->rules()) bound = std::max(bound, rule.tolerance_ppm);

@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   clustar::bench::cli::add_fabric(app, status);
   clustar::bench::cli::add_perf(app, status);
   clustar::bench::cli::add_report(app, status);
+  clustar::bench::cli::add_settings(app, status);
   clustar::bench::cli::add_train(app, status);
   const auto words = std::span(argv, static_cast<std::size_t>(argc)).subspan(argc > 0 ? 1 : 0);
   if (const std::string wrong = wrong_command(app, "clustar", words); !wrong.empty()) {

@@ -6,8 +6,11 @@
 #include "mlt/compare/recoveries.h"
 #include "mlt/driver/driver_options.h"
 #include "mlt/driver/mlt_transport.h"
+#include "transport/api/settings.h"
 #include "transport/base/config.h"
 #include "transport/io/udp/udp_backend.h"
+#include "transport/net/settings.h"
+#include "transport/tcp/settings.h"
 
 namespace clustar::bench::lossy {
 namespace {
@@ -18,10 +21,10 @@ constexpr std::uint64_t kCommunicator = 1;
 
 Config config_of(const Terms& terms) {
   Config config;
-  config.transport = terms.arm.carrier == Carrier::kMlt ? "mlt" : "tcp";
-  config.socket_ifname = "=eth0";
-  config.socket_family = "ipv4";
-  config.tcp_congestion = terms.arm.congestion;
+  config.edit<TransportSettings>()->transport = terms.arm.carrier == Carrier::kMlt ? "mlt" : "tcp";
+  config.edit<NetworkSettings>()->interfaces = "=eth0";
+  config.edit<NetworkSettings>()->family_name = "ipv4";
+  config.edit<TcpSettings>()->congestion = terms.arm.congestion;
   return config;
 }
 

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "nccl_plugin/loss/settings.h"
 #include "nccl_plugin/net/message_flow.h"
 #include "nccl_plugin/profiler/profiler.h"
 
@@ -118,9 +119,9 @@ int callback(void** event, int type, void* phandle, std::int64_t, void* data) {
 }
 
 void flow_of_isend(benchmark::State& state) {
-  Config config;
-  config.loss_rules = "func=allreduce";
-  config.loss_warmup = 0;
+  LossSettings config;
+  config.rules = "func=allreduce";
+  config.warmup = 0;
   const auto policy = std::make_shared<const LossPolicy>(LossPolicy::create(config).value());
   Communicator comm(policy);
   callback_target = &comm;

@@ -9,6 +9,7 @@
 
 #include "gdr/emulated_copy.h"
 #include "transport/base/system_clock.h"
+#include "transport/net/settings.h"
 #include "transport/staged/staged_transport.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -19,7 +20,7 @@ using transport::Request;
 
 std::unique_ptr<transport::Transport> make(const Clock& clock, bool staged) {
   Config config;
-  config.socket_ifname = "=lo";
+  config.edit<NetworkSettings>()->interfaces = "=lo";
   auto plain = transport::tcp::TcpTransport::create({config, clock});
   if (!plain || !staged) return plain ? std::move(*plain) : nullptr;
   transport::staged::Options options;

@@ -21,7 +21,7 @@
 #include "bench/trainer/digits.h"
 #include "bench/trainer/idx.h"
 #include "bench/trainer/loss_meter.h"
-#include "transport/base/config.h"
+#include "nccl_plugin/settings/all_settings.h"
 
 namespace clustar::bench::trainer {
 namespace {
@@ -32,7 +32,7 @@ constexpr const char* kCommName = "train";
 std::uint64_t digest_of(const std::string& text) { return digest(std::as_bytes(std::span(text))); }
 
 struct Setting {
-  const char* name;
+  std::string name;
   std::uint64_t value;
 };
 
@@ -58,10 +58,12 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
                            {"--missing", static_cast<std::uint64_t>(config.exchange.missing)},
                            {"--channels", static_cast<std::uint64_t>(options.channels)},
                            {"data set (--data)", digest(dataset)}};
-  if (const auto plugin = Config::load()) {
-    const SharedDigests digests = plugin->shared_digests();
-    const auto keys = Config::shared_keys();
-    for (std::size_t i = 0; i < keys.size(); ++i) all.push_back({keys[i], digests[i]});
+  if (const auto plugin = load_settings()) {
+    for (const SettingTable* table : plugin->tables()) {
+      for (std::size_t i = 0; i < table->size(); ++i) {
+        if (table->info(i).shared) all.push_back({table->info(i).variable(), digest_of(table->counts(i, *plugin))});
+      }
+    }
   }
   return all;
 }

@@ -71,6 +71,5 @@ transport::ModuleEntry::Function find(const char* name) {
 }  // namespace clustar::gdr::cuda
 
 extern "C" __attribute__((visibility("default"))) const clustar::transport::ModuleEntry clustar_module;
-const clustar::transport::ModuleEntry clustar_module = {clustar::transport::ModuleEntry::kAbi, sizeof(clustar::Config),
-                                                        CLUSTAR_VERSION, clustar::gdr::cuda::create,
-                                                        clustar::gdr::cuda::find};
+const clustar::transport::ModuleEntry clustar_module = {.create = clustar::gdr::cuda::create,
+                                                        .find = clustar::gdr::cuda::find};

@@ -4,13 +4,15 @@
 #include <cstring>
 
 #include "mlt/compare/recoveries.h"
+#include "mlt/compare/settings.h"
 #include "mlt/driver/recovery_module.h"
 
 namespace clustar::mlt::compare {
 namespace {
 
 Result<std::unique_ptr<Recovery>> open(const Config& config) {
-  if (config.static_deadline > Duration::zero()) return std::make_unique<StaticDeadline>(config.static_deadline);
+  const Duration deadline = config.get<CompareSettings>().static_deadline;
+  if (deadline > Duration::zero()) return std::make_unique<StaticDeadline>(deadline);
   return fail(ErrorCode::kInvalidArgument, "no setting asks for another recovery; CLUSTAR_STATIC_DEADLINE does");
 }
 
@@ -28,6 +30,5 @@ transport::ModuleEntry::Function find(const char* name) {
 }  // namespace clustar::mlt::compare
 
 extern "C" __attribute__((visibility("default"))) const clustar::transport::ModuleEntry clustar_module;
-const clustar::transport::ModuleEntry clustar_module = {clustar::transport::ModuleEntry::kAbi, sizeof(clustar::Config),
-                                                        CLUSTAR_VERSION, clustar::mlt::compare::create,
-                                                        clustar::mlt::compare::find};
+const clustar::transport::ModuleEntry clustar_module = {.create = clustar::mlt::compare::create,
+                                                        .find = clustar::mlt::compare::find};

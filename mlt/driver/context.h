@@ -26,7 +26,7 @@ struct Context {
   Duration stall_timeout{0};
   std::unique_ptr<const Protection> protection{};       // null: there is no pre-shared key
   std::shared_ptr<transport::SendPolicies> policies{};  // null: everything by arrival
-  Duration send_ahead{0};                               // Config::send_ahead_us
+  Duration send_ahead{0};                               // SendOrderSettings::ahead_us
 };
 
 }  // namespace clustar::mlt::driver

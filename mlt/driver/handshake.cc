@@ -9,7 +9,7 @@
 #include "mlt/core/wire.h"
 #include "mlt/driver/siphash.h"
 #include "transport/base/bytes.h"
-#include "transport/base/packet_ios.h"
+#include "transport/io/packet_ios.h"
 
 namespace clustar::mlt::driver {
 namespace {

@@ -4,9 +4,12 @@
 
 #include <utility>
 
+#include "gdr/settings.h"
 #include "mlt/driver/connect.h"
 #include "mlt/driver/driver_options.h"
 #include "mlt/driver/listener.h"
+#include "mlt/driver/settings.h"
+#include "transport/api/settings.h"
 #include "transport/base/copies.h"
 
 namespace clustar::mlt::driver {
@@ -51,15 +54,15 @@ Result<std::unique_ptr<transport::Transport>> MltTransport::create(const transpo
   const Config& config = context.config;
   std::unique_ptr<MltTransport> made(new MltTransport(context, std::move(backend), std::move(adjust)));
   made->context_.policies = transport::policies_of(context);
-  made->context_.send_ahead = std::chrono::microseconds(config.send_ahead_us);
-  made->context_.mode = mode_of(config.engine);
-  made->context_.stall_timeout = config.stall_timeout;
+  made->context_.send_ahead = std::chrono::microseconds(config.get<SendOrderSettings>().ahead_us);
+  made->context_.mode = mode_of(config.get<MltSettings>().engine);
+  made->context_.stall_timeout = config.get<TransportSettings>().stall_timeout;
   auto protection = Protection::create(config);
   if (!protection) return tl::unexpected(protection.error());
   made->context_.protection = std::move(*protection);
   if (made->context_.protection != nullptr) {
-    made->context_.log.info(
-        fmt::format("mlt: every packet is sealed ({}, {})", config.psk_mode, made->context_.protection->library()));
+    made->context_.log.info(fmt::format("mlt: every packet is sealed ({}, {})", config.get<MltSettings>().psk_mode,
+                                        made->context_.protection->library()));
   }
   auto devices = made->backend_->devices();
   if (!devices) return tl::unexpected(devices.error());
@@ -69,7 +72,7 @@ Result<std::unique_ptr<transport::Transport>> MltTransport::create(const transpo
       info.reach = {.why =
                         "off: packets are sealed by the processor (CLUSTAR_PSK_FILE), which must not touch GPU memory"};
     }
-    if (config.gdr_emulate && info.reach.kinds != gdr::kHostOnly && !emulates) {
+    if (config.get<GdrSettings>().emulate && info.reach.kinds != gdr::kHostOnly && !emulates) {
       emulates = true;
       made->context_.log.warn(
           "CLUSTAR_GDR_EMULATE=1: mlt says that it reaches GPU memory, and host memory plays it; for tests without a "

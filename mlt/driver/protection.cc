@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "mlt/driver/settings.h"
 #include "transport/base/constant_time.h"
 
 namespace clustar::mlt::driver {
@@ -15,13 +16,14 @@ std::span<const std::byte> as_bytes(std::string_view text) { return std::as_byte
 }  // namespace
 
 Result<std::unique_ptr<Protection>> Protection::create(const Config& config) {
-  if (config.psk_file.empty()) return nullptr;
-  auto secret = crypto::read_psk(config.psk_file);
+  const auto settings = config.get<MltSettings>();
+  if (settings.psk_file.empty()) return nullptr;
+  auto secret = crypto::read_psk(settings.psk_file);
   if (!secret) return tl::unexpected(secret.error());
   auto crypto = crypto::Crypto::open();
   if (!crypto) return tl::unexpected(crypto.error());
   return create(std::move(*crypto), std::move(*secret),
-                config.psk_mode == "encrypt" ? PskMode::kEncrypt : PskMode::kAuthenticate);
+                settings.psk_mode == "encrypt" ? PskMode::kEncrypt : PskMode::kAuthenticate);
 }
 
 Result<std::unique_ptr<Protection>> Protection::create(std::unique_ptr<crypto::Crypto> crypto, crypto::Secret secret,

@@ -9,6 +9,7 @@
 #include "nccl_plugin/abi/types.h"
 #include "nccl_plugin/loss/loss_rules.h"
 #include "nccl_plugin/loss/phase.h"
+#include "nccl_plugin/loss/settings.h"
 
 namespace clustar::nccl_plugin {
 namespace {
@@ -150,8 +151,8 @@ const char* name_of(Reason reason) {
   return "unknown";
 }
 
-Result<LossPolicy> LossPolicy::create(const Config& config) {
-  for (const std::uint32_t ppm : {config.loss_tolerance_ppm, config.loss_critical_tolerance_ppm.value_or(0)}) {
+Result<LossPolicy> LossPolicy::create(const LossSettings& settings) {
+  for (const std::uint32_t ppm : {settings.tolerance_ppm, settings.critical_tolerance_ppm.value_or(0)}) {
     if (ppm > kMaxTolerancePpm) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("CLUSTAR_LOSS_TOLERANCE and CLUSTAR_LOSS_CRITICAL_TOLERANCE are fractions from 0 to 0.1, "
@@ -159,14 +160,14 @@ Result<LossPolicy> LossPolicy::create(const Config& config) {
                               ppm / 1e6));
     }
   }
-  if (!(config.loss_critical_drop > 0 && config.loss_critical_drop <= 1)) {
+  if (!(settings.critical_drop > 0 && settings.critical_drop <= 1)) {
     return fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("CLUSTAR_LOSS_CRITICAL_DROP is a fraction above 0 and up to 1, not {}", config.loss_critical_drop));
+        fmt::format("CLUSTAR_LOSS_CRITICAL_DROP is a fraction above 0 and up to 1, not {}", settings.critical_drop));
   }
-  auto rules = parse_loss_rules(config.loss_rules, config.loss_tolerance_ppm);
+  auto rules = parse_loss_rules(settings.rules, settings.tolerance_ppm);
   if (!rules) return tl::unexpected(rules.error());
-  const auto classes = parse_traffic_classes(config.loss_traffic_classes, config.loss_tolerance_ppm);
+  const auto classes = parse_traffic_classes(settings.traffic_classes, settings.tolerance_ppm);
   if (!classes) return tl::unexpected(classes.error());
   rules->insert(rules->end(), classes->begin(), classes->end());
 
@@ -174,10 +175,10 @@ Result<LossPolicy> LossPolicy::create(const Config& config) {
   if (std::any_of(rules->begin(), rules->end(), [](const LossRule& rule) { return rule.tolerance_ppm > 0; })) {
     policy.rules_ = std::move(*rules);
   }
-  policy.critical_ppm_ = config.loss_critical_tolerance_ppm.value_or(config.loss_tolerance_ppm);
-  policy.critical_drop_ = config.loss_critical_drop;
-  policy.warm_up_ = config.loss_warmup;
-  policy.trusts_profiler_alone_ = config.loss_trust_profiler;
+  policy.critical_ppm_ = settings.critical_tolerance_ppm.value_or(settings.tolerance_ppm);
+  policy.critical_drop_ = settings.critical_drop;
+  policy.warm_up_ = settings.warmup;
+  policy.trusts_profiler_alone_ = settings.trust_profiler;
   return policy;
 }
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "nccl_plugin/loss/comm_registry.h"
+#include "nccl_plugin/loss/settings.h"
 #include "transport/api/flow_tag.h"
-#include "transport/base/config.h"
 #include "transport/base/result.h"
 
 namespace clustar::nccl_plugin {
@@ -94,7 +94,7 @@ class LossPolicy {
  public:
   LossPolicy() = default;  // nothing may be lost
   // Reads the loss_* settings. Error: names the setting, what is wrong and what is allowed.
-  static Result<LossPolicy> create(const Config& config);
+  static Result<LossPolicy> create(const LossSettings& settings);
 
   // No rule that allows any loss: no communicator opts in.
   bool off() const { return rules_.empty(); }

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "nccl_plugin/process.h"
+#include "transport/api/settings.h"
+#include "transport/transport_tables.h"
 
 namespace clustar::nccl_plugin {
 namespace {
@@ -47,7 +49,7 @@ PluginState::~PluginState() {
 
 // Error: no transport, or a setting that makes no sense.
 Result<void> PluginState::choose() {
-  auto policy = LossPolicy::create(config_);
+  auto policy = LossPolicy::create(config_.get<LossSettings>());
   if (!policy) return tl::unexpected(policy.error());
   policy_ = std::move(*policy);
   auto selected = transport::select_transport({config_, clock_, log_});
@@ -58,19 +60,17 @@ Result<void> PluginState::choose() {
 
 Result<std::shared_ptr<PluginState>> PluginState::create(nccl_abi::DebugLogger logger) {
   std::shared_ptr<PluginState> state(new PluginState(logger));
-  auto config = Config::load();
+  auto config = load_settings();
   if (!config) {
     state->refusal_ = config.error();
   } else {
     state->config_ = std::move(*config);
-    for (const std::string& line : state->config_.not_taken) state->log_.warn(line);
+    for (const std::string& line : state->config_.not_taken()) state->log_.warn(line);
     if (const auto chosen = state->choose(); chosen) {
       state->print_banner();
     } else {
-      const Config& asked_for = state->config_;
-      const bool asked = asked_for.transport != "auto" || !asked_for.require.empty() || !asked_for.psk_file.empty() ||
-                         !asked_for.inject_faults.empty() || asked_for.gdr == "staged" ||
-                         chosen.error().code == ErrorCode::kInvalidArgument;
+      const bool asked =
+          transport::asks_for_something(state->config_) || chosen.error().code == ErrorCode::kInvalidArgument;
       if (!asked) {
         state->log_.warn(fmt::format("version {} cannot be used here: {}", CLUSTAR_VERSION, chosen.error().message));
         return tl::unexpected(chosen.error());
@@ -151,8 +151,9 @@ transport::ChannelOptions CommContext::options() const {
   transport::ChannelOptions options;
   options.comm_id = init_.comm_id;
   options.traffic_class = init_.traffic_class;
-  options.job = static_cast<std::uint32_t>(plugin_->config().job);
-  options.config = plugin_->config().shared_digests();
+  options.job = static_cast<std::uint32_t>(plugin_->config().get<SendOrderSettings>().job);
+  options.config = plugin_->config().shared_digest();
+  options.config_names = plugin_->shared_names();
   const LossPolicy& policy = plugin_->policy();
   if (init_.knows_comm) {
     const auto facts = process_registry().find(init_.comm_id);

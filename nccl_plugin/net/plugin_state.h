@@ -7,10 +7,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "nccl_plugin/abi/types.h"
 #include "nccl_plugin/loss/policy.h"
+#include "nccl_plugin/settings/all_settings.h"
 #include "transport/api/transport.h"
 #include "transport/base/config.h"
 #include "transport/base/system_clock.h"
@@ -36,6 +39,7 @@ class PluginState {
   const Log& log() const { return log_; }
   const LossPolicy& policy() const { return policy_; }
   const Config& config() const { return config_; }
+  std::span<const std::string> shared_names() const { return shared_names_; }
   // The transport can lose what the policy allows; else every message is reliable.
   bool may_lose() const;
   // The transport places 128-byte lines in order, on all devices.
@@ -49,6 +53,7 @@ class PluginState {
 
   Log log_;
   Config config_;
+  const std::vector<std::string> shared_names_ = clustar::shared_names(all_settings());
   LossPolicy policy_;
   SystemClock clock_;
   transport::Selection selection_;

@@ -6,6 +6,8 @@
 
 #include "nccl_plugin/abi/types.h"
 #include "nccl_plugin/net/plugin_state.h"
+#include "nccl_plugin/settings/all_settings.h"
+#include "nccl_plugin/settings/plugin_settings.h"
 #include "transport/base/config.h"
 
 namespace clustar::nccl_plugin {
@@ -24,13 +26,14 @@ Result<std::shared_ptr<ProfilerSource>> make_source(nccl_abi::DebugLogger logger
   source->log = make_log(logger);
   const auto plugin = current_plugin();
   // A configuration that the net plugin refused is refused here, too, in the same words.
-  const auto config = plugin && plugin->transport() != nullptr ? Result<Config>(plugin->config()) : Config::load();
+  const auto config = plugin && plugin->transport() != nullptr ? Result<Config>(plugin->config()) : load_settings();
   if (!config) return tl::unexpected(config.error());
-  auto policy = LossPolicy::create(*config);
+  auto policy = LossPolicy::create(config->get<LossSettings>());
   if (!policy) return tl::unexpected(policy.error());
   source->policy = std::move(*policy);
-  if (config->chain_profiler.empty()) return source;
-  if (auto chain = ChainProfiler::open(config->chain_profiler)) {
+  const std::string chained = config->get<PluginSettings>().chain_profiler;
+  if (chained.empty()) return source;
+  if (auto chain = ChainProfiler::open(chained)) {
     source->chain = std::move(*chain);
     source->log.info("events go on to the profiler " + source->chain->name());
   } else {

@@ -2,6 +2,7 @@
 
 #include "nccl_plugin/net/plugin_state.h"
 #include "nccl_plugin/process.h"
+#include "nccl_plugin/settings/plugin_settings.h"
 
 namespace clustar::nccl_plugin {
 
@@ -17,7 +18,7 @@ Result<std::shared_ptr<const TunerSource>> tuner_source(nccl_abi::DebugLogger /*
   source->policy = plugin->policy();
   source->registry = &process_registry();
   source->ordered_lines = plugin->ordered_lines();
-  source->steer = plugin->config().tuner == "on" && plugin->may_lose();
+  source->steer = plugin->config().get<PluginSettings>().tuner == "on" && plugin->may_lose();
   return source;
 }
 

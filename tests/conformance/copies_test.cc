@@ -7,6 +7,7 @@
 #include <array>
 
 #include "tests/conformance/mlt_bed.h"
+#include "transport/net/settings.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace clustar::transport::conformance {
@@ -27,7 +28,7 @@ class Copies : public MltBed {
   }
   std::unique_ptr<Transport> create_tcp() {
     Config config;
-    config.socket_ifname = "=lo";
+    config.edit<NetworkSettings>()->interfaces = "=lo";
     return std::move(tcp::TcpTransport::create({config, clock_}).value());
   }
 

@@ -5,8 +5,13 @@
 
 #include <mutex>
 
+#include "mlt/compare/settings.h"
+#include "mlt/driver/settings.h"
 #include "tests/conformance/transport_under_test.h"
+#include "transport/api/settings.h"
 #include "transport/base/system_clock.h"
+#include "transport/io/decorators/settings.h"
+#include "transport/net/settings.h"
 #include "transport/registry.h"
 
 namespace clustar::transport::conformance {
@@ -22,12 +27,12 @@ class InjectedFaults : public ::testing::Test {
   Result<Selection> select(const std::string& faults, const std::string& transport = "mlt",
                            const std::string& engine = "auto") {
     Config config;
-    config.transport = transport;
-    config.socket_ifname = "=lo";
-    config.socket_family = "ipv4";
-    config.engine = engine;
-    config.inject_faults = faults;
-    config.static_deadline = static_deadline_;
+    config.edit<TransportSettings>()->transport = transport;
+    config.edit<NetworkSettings>()->interfaces = "=lo";
+    config.edit<NetworkSettings>()->family_name = "ipv4";
+    config.edit<MltSettings>()->engine = engine;
+    config.edit<FaultSettings>()->inject = faults;
+    config.edit<CompareSettings>()->static_deadline = static_deadline_;
     return select_transport({config, clock_, Log([this](LogLevel level, const std::string& text) {
                                const std::lock_guard lock(mutex_);
                                if (level == LogLevel::kWarn) warnings_ += text + "\n";

@@ -8,22 +8,24 @@
 #include <utility>
 
 #include "mlt/driver/handshake.h"
+#include "mlt/driver/settings.h"
 #include "tests/conformance/test_backends.h"
 #include "tests/psk_file.h"
 #include "transport/io/udp/address.h"
 #include "transport/io/udp/udp_backend.h"
+#include "transport/net/settings.h"
 
 namespace clustar::transport::conformance {
 
 std::unique_ptr<Transport> MltBed::create(const Setup& setup) {
   Config config;
-  config.socket_ifname = setup.interfaces;
-  config.socket_family = setup.family;
-  config.engine = setup.engine;
+  config.edit<NetworkSettings>()->interfaces = setup.interfaces;
+  config.edit<NetworkSettings>()->family_name = setup.family;
+  config.edit<MltSettings>()->engine = setup.engine;
   std::optional<tests::PskFile> psk;  // is read once, by create
   if (!setup.psk_mode.empty()) {
-    config.psk_file = psk.emplace(setup.secret).path();
-    config.psk_mode = setup.psk_mode;
+    config.edit<MltSettings>()->psk_file = psk.emplace(setup.secret).path();
+    config.edit<MltSettings>()->psk_mode = setup.psk_mode;
   }
   Log log([this](LogLevel level, const std::string& text) {
     const std::lock_guard lock(mutex_);

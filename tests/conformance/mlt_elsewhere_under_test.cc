@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "mlt/driver/mlt_transport.h"
+#include "mlt/driver/settings.h"
 #include "tests/conformance/test_backends.h"
 #include "tests/conformance/toy_io.h"
 #include "tests/conformance/transport_under_test.h"
@@ -16,6 +17,7 @@
 #include "transport/io/decorators/faulty_io.h"
 #include "transport/io/decorators/forwarding_io.h"
 #include "transport/io/udp/udp_backend.h"
+#include "transport/net/settings.h"
 #include "transport/sim/sim_packet_io.h"
 
 namespace clustar::transport::conformance {
@@ -30,9 +32,9 @@ TransportUnderTest mlt(const std::string& name, const std::string& engine, const
           [engine, make](Log log) -> Result<std::unique_ptr<Transport>> {
             static const SystemClock clock;
             Config config;
-            config.socket_ifname = "=lo";
-            config.socket_family = "ipv4";
-            config.engine = engine;
+            config.edit<NetworkSettings>()->interfaces = "=lo";
+            config.edit<NetworkSettings>()->family_name = "ipv4";
+            config.edit<MltSettings>()->engine = engine;
             auto backend = make(config);
             if (!backend) return tl::unexpected(backend.error());
             return driver::MltTransport::create({config, clock, std::move(log)}, std::move(*backend));

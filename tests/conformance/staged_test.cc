@@ -6,9 +6,12 @@
 #include <mutex>
 #include <utility>
 
+#include "gdr/settings.h"
 #include "tests/conformance/mlt_loss_bed.h"
 #include "tests/conformance/staged_fixture.h"
 #include "tests/conformance/transport_under_test.h"
+#include "transport/api/settings.h"
+#include "transport/net/settings.h"
 #include "transport/registry.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -306,10 +309,10 @@ class StagedRegistry : public ::testing::Test {
   Result<Selection> select(const std::string& gdr, bool emulate, const std::string& transport = "tcp") {
     warnings_.clear();
     Config config;
-    config.transport = transport;
-    config.socket_ifname = "=lo";
-    config.gdr = gdr;
-    config.gdr_emulate = emulate;
+    config.edit<TransportSettings>()->transport = transport;
+    config.edit<NetworkSettings>()->interfaces = "=lo";
+    config.edit<GdrSettings>()->gdr = gdr;
+    config.edit<GdrSettings>()->emulate = emulate;
     return select_transport({config, clock_, Log([this](LogLevel level, const std::string& text) {
                                const std::lock_guard lock(mutex_);
                                if (level == LogLevel::kWarn) warnings_.push_back(text);

@@ -9,6 +9,8 @@
 #include <mutex>
 
 #include "tests/conformance/transport_under_test.h"
+#include "transport/api/settings.h"
+#include "transport/net/settings.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace clustar::transport::conformance {
@@ -30,9 +32,9 @@ class TcpClock : public ::testing::Test {
  protected:
   void create(Duration stall_timeout) {
     Config config;
-    config.socket_ifname = "=lo";
-    config.socket_family = "ipv4";
-    config.stall_timeout = stall_timeout;
+    config.edit<NetworkSettings>()->interfaces = "=lo";
+    config.edit<NetworkSettings>()->family_name = "ipv4";
+    config.edit<TransportSettings>()->stall_timeout = stall_timeout;
     Log log([this](LogLevel level, const std::string& text) {
       const std::lock_guard lock(mutex_);
       if (level == LogLevel::kWarn) warnings_ += text + "\n";

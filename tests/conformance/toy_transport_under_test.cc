@@ -1,5 +1,6 @@
 #include "tests/conformance/toy_transport/toy_transport.h"
 #include "tests/conformance/transport_under_test.h"
+#include "transport/api/settings.h"
 #include "transport/base/system_clock.h"
 
 namespace clustar::transport::conformance {
@@ -9,7 +10,7 @@ std::vector<TransportUnderTest> toy_transport_under_test() {
     return TransportUnderTest{name, [order](const Log& log) {
                                 static const SystemClock clock;
                                 Config config;
-                                config.send_order = order;
+                                config.edit<SendOrderSettings>()->order = order;
                                 return toy::ToyTransport::create({config, clock, log});
                               }};
   };

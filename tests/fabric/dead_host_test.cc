@@ -9,6 +9,7 @@
 #include "tests/conformance/transport_under_test.h"
 #include "tests/fabric/two_hosts.h"
 #include "transport/base/system_clock.h"
+#include "transport/net/settings.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace clustar::tests {
@@ -19,7 +20,7 @@ using namespace transport::conformance;
 
 std::unique_ptr<Transport> make_transport(const Clock& clock) {
   Config config;
-  config.socket_ifname = "=wire";
+  config.edit<NetworkSettings>()->interfaces = "=wire";
   return std::move(tcp::TcpTransport::create({config, clock}).value());
 }
 

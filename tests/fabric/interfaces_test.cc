@@ -3,6 +3,7 @@
 
 #include "tests/fabric/two_hosts.h"
 #include "transport/base/system_clock.h"
+#include "transport/net/settings.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace clustar::tests {
@@ -19,17 +20,17 @@ TEST(Interfaces, SeveralNicsAreSeveralDevices) {
   const SystemClock clock;
   hosts.run_on(0, [&] {
     Config config;
-    config.socket_ifname = "wire";
+    config.edit<NetworkSettings>()->interfaces = "wire";
     const auto both = tcp_transport(config, clock);
     ASSERT_EQ(both->devices().size(), 2u);
     EXPECT_EQ(both->devices()[0].name, "wire");
     EXPECT_EQ(both->devices()[1].name, "wire2");
     EXPECT_NE(both->devices()[0].guid, both->devices()[1].guid) << "one guid would make them ports of one chip";
-    config.socket_ifname = "=wire2";
+    config.edit<NetworkSettings>()->interfaces = "=wire2";
     const auto second = tcp_transport(config, clock);
     ASSERT_EQ(second->devices().size(), 1u);
     EXPECT_EQ(second->devices()[0].name, "wire2");
-    config.socket_ifname = "";
+    config.edit<NetworkSettings>()->interfaces = "";
     EXPECT_EQ(tcp_transport(config, clock)->devices().size(), 2u) << "all but loopback";
   });
 }

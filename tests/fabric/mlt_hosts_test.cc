@@ -14,6 +14,7 @@
 #include "transport/io/udp/udp_backend.h"
 #include "transport/io/udp/udp_io.h"
 #include "transport/net/interfaces.h"
+#include "transport/net/settings.h"
 
 namespace clustar::tests {
 namespace {
@@ -153,7 +154,7 @@ TEST_F(MltHosts, AFullSocketIsBackPressureAndNotLoss) {
   if (!hosts.reason().empty()) GTEST_SKIP() << hosts.reason();
   const auto tiny = [](const Config& config) -> Result<std::unique_ptr<io::PacketBackend>> {
     const net::Address local =
-        net::find_interfaces(config.socket_ifname, net::Family::kIpv4)->front().addresses.front();
+        net::find_interfaces(config.get<NetworkSettings>().interfaces, net::Family::kIpv4)->front().addresses.front();
     io::udp::UdpOptions options;
     options.local = local.to_string().substr(0, local.to_string().find(':'));
     options.paths = 4;

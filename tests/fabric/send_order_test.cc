@@ -20,8 +20,10 @@
 #include "tests/conformance/transport_under_test.h"
 #include "tests/dscp_sniffer.h"
 #include "tests/fabric/two_hosts.h"
+#include "transport/api/settings.h"
 #include "transport/base/system_clock.h"
 #include "transport/io/udp/udp_backend.h"
+#include "transport/net/settings.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace clustar::tests {
@@ -185,9 +187,9 @@ class SendOrder : public testing::TestWithParam<Case> {};
 
 Config config_of(const char* order, int ahead_us) {
   Config config;
-  config.socket_ifname = "=wire";
-  config.send_order = order;
-  config.send_ahead_us = ahead_us;
+  config.edit<NetworkSettings>()->interfaces = "=wire";
+  config.edit<SendOrderSettings>()->order = order;
+  config.edit<SendOrderSettings>()->ahead_us = ahead_us;
   return config;
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "transport/base/system_clock.h"
+#include "transport/net/settings.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace {
@@ -32,8 +33,8 @@ struct Target {
 
   Target() {
     Config config;
-    config.socket_ifname = "=lo";
-    config.socket_family = "ipv4";
+    config.edit<NetworkSettings>()->interfaces = "=lo";
+    config.edit<NetworkSettings>()->family_name = "ipv4";
     transport = std::move(TcpTransport::create({config, clock}).value());
     listener = std::move(transport->listen(0, {}).value());
     info = HandleInfo::parse(listener->handle()).value();

@@ -11,11 +11,13 @@ MEMORY = "gdr/memory.h"
 REGISTRATIONS = "gdr/registration_cache.h"
 # What every kind of packets, and whoever uses them, shares: transport/io without its folders.
 WAIST_2 = ["transport/io/" + name for name in ("packet_io", "packet_backend", "contained_backend", "control_network",
-                                               "address_blob", "link_profile", "reach")] + ["transport/net/endpoint.h"]
+                                               "address_blob", "link_profile", "packet_ios", "reach")] + ["transport/net/endpoint.h"]
 # A kind of packets lists the host's interfaces as its devices.
 BACKEND = ["transport/base", "transport/net", MEMORY] + WAIST_2
 ABI = "nccl_plugin/abi"
 RESULT = "transport/base/result.h"
+SETTINGS = "nccl_plugin/settings"
+GDR_SETTINGS = "gdr/settings"
 ROOMS = {
     "transport/base": [],
     "transport/api": ["transport/base", MEMORY],
@@ -28,7 +30,7 @@ ROOMS = {
     "transport/io/udp": BACKEND,
     "transport/io/dpdk": BACKEND,
     # The RC transport registers by its registrar and asks it which memory a NIC reaches.
-    "transport/io/verbs": BACKEND + [REGISTRATIONS, "gdr/core", "gdr/topology"],
+    "transport/io/verbs": BACKEND + [REGISTRATIONS, GDR_SETTINGS, "gdr/core", "gdr/topology"],
     "transport/sim": ["transport/base", MEMORY] + WAIST_2,
     "transport/net": ["transport/base"],
     "transport/handshake": ["transport/base", "transport/api", "transport/net"],
@@ -36,16 +38,18 @@ ROOMS = {
     "transport/tcp": ["transport/base", "transport/api", "transport/message", "transport/net", "transport/handshake",
                       MEMORY],
     "transport/verbs": ["transport/base", "transport/api", "transport/message", "transport/io", "transport/net", "transport/handshake",
-                        MEMORY, REGISTRATIONS],
+                        MEMORY, REGISTRATIONS, GDR_SETTINGS],
     # A transport over host memory becomes one over GPU memory.
     "transport/staged": ["transport/base", "transport/api", MEMORY, "gdr/device_copy.h", "gdr/core"],
     "transport/verbs/module": ["transport/base", "transport/api", "transport/io", "transport/verbs", "transport/module"],
-    "transport/module": ["transport/base", "transport/api"],
-    "transport/registry": ["transport", "libfabric_shim", "mlt/driver", "gdr"],
+    "transport/module": ["transport/base", "transport/api", "transport/module_build.h"],
+    "transport/registry": ["transport", "libfabric_shim", "mlt/driver", "mlt/compare/settings", "gdr"],
+    # All rooms' tables of settings, and what contradicts between them.
+    "transport/transport_tables": ["transport", "libfabric_shim", "mlt/driver/settings", "mlt/compare/settings", GDR_SETTINGS],
     "libfabric_shim": ["transport/base", "transport/api", "transport/message", "transport/io", MEMORY],
     "mlt/core": ["transport/base"],
     "mlt/driver": ["transport/base", "transport/api", "transport/message", "transport/net", "transport/handshake", "transport/crypto",
-                   "mlt/core", MEMORY] + WAIST_2,
+                   "mlt/core", MEMORY, GDR_SETTINGS] + WAIST_2,
     "mlt/compare": ["transport/base", "mlt/core"],
     # A module's entry.
     "mlt/compare/module": ["transport/base", "transport/api", "transport/module", "mlt/compare",
@@ -60,7 +64,7 @@ ROOMS = {
     "gdr/core": ["transport/base", MEMORY],
     "gdr/cuda": ["transport/base", MEMORY, "gdr/device_copy.h", "gdr/core/machine.h"],
     "gdr/cuda/module": ["transport/base", "transport/api", "transport/module", "gdr/cuda"],
-    "nccl_plugin": ["transport/base", "transport/api", "transport/registry", MEMORY, "coflow/control",
+    "nccl_plugin": ["transport/base", "transport/api", "transport/registry", "transport/transport_tables", MEMORY, "coflow/control",
                     "paraexpress/engine"],
     "nccl_plugin/abi": [],
     # These two drive any plugin and so must know nothing of ours beyond the ABI and how errors are reported.
@@ -75,7 +79,7 @@ ROOMS = {
     "bench/fabric/selftest": ["bench/fabric", "bench/perf/other_cpu.h", RESULT],
     # Conducts trainers over fabrics. Of perf only the statistics, so that both tools mean the same by an interval.
     "bench/ab": ["bench/fabric", "bench/perf/statistics.h", "bench/proxy", "bench/report", "bench/trainer",
-                 "transport/base"],
+                 SETTINGS, "transport/base"],
     # Training in trouble: as bench/ab, and what the lossy suite knows of kernels, switches and machines.
     "bench/ab/suite": ["bench/ab", "bench/fabric", "bench/lossy", "bench/perf", "bench/proxy", "bench/report",
                        "bench/trainer", "transport/base"],

@@ -4,11 +4,13 @@
 
 #include <array>
 #include <fstream>
+#include <iterator>
 
 #include "tests/plugin/installation.h"
 #include "tests/plugin/plugin_under_test.h"
 #include "tests/psk_file.h"
 #include "tests/temp_path.h"
+#include "transport/module_build.h"
 
 namespace clustar::tests {
 namespace {
@@ -47,6 +49,22 @@ TEST(Modules, AModuleOfThisBuildIsUsed) {
   fs::copy_file(CLUSTAR_TEST_MODULE, installation.module("verbs"));
   const std::string banner = banner_of(installation, {{"CLUSTAR_TRANSPORT", "verbs"}});
   EXPECT_THAT(banner, HasSubstr("the test module was asked for a transport"));
+}
+
+// The same module, that says it speaks by other headers.
+TEST(Modules, AModuleOfAnotherBuildIsRefused) {
+  const Installation installation;
+  std::ifstream original(CLUSTAR_TEST_MODULE, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(original)), std::istreambuf_iterator<char>());
+  const std::string build = CLUSTAR_MODULE_BUILD;
+  std::size_t places = 0;
+  for (std::size_t at = bytes.find(build); at != std::string::npos; at = bytes.find(build, at + 1), ++places) {
+    bytes[at] = bytes[at] == '0' ? '1' : '0';
+  }
+  ASSERT_GE(places, 1u);
+  std::ofstream(installation.module("verbs"), std::ios::binary) << bytes;
+  EXPECT_THAT(banner_of(installation),
+              HasSubstr("libclustar-verbs.so comes from another build; install plugin and modules together"));
 }
 
 TEST(Modules, AModuleWithoutItsHardwareGivesItsReasonAndTheNextBestIsTaken) {

@@ -5,7 +5,9 @@
 #include "transport/api/device_table.h"
 #include "transport/io/decorators/forwarding_io.h"
 #include "transport/io/udp/udp_backend.h"
+#include "transport/io/verbs/settings.h"
 #include "transport/module.h"
+#include "transport/tcp/settings.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace clustar::transport {
@@ -52,21 +54,21 @@ class FusingTransport final : public Transport {
 Result<std::unique_ptr<Transport>> create(const TransportContext& context) {
   const Config& config = context.config;
   const Log& log = context.log;
-  if (config.tcp_sockets == 13) return fail(ErrorCode::kUnavailable, "no device of this kind");
+  if (config.get<TcpSettings>().sockets == 13) return fail(ErrorCode::kUnavailable, "no device of this kind");
   log.info("the test module was asked for a transport");
   auto tcp = tcp::TcpTransport::create(context);
-  if (tcp && config.ib_hca == "device-memory") {
+  if (tcp && config.get<IbSettings>().hca == "device-memory") {
     return tests::with_device_memory(std::move(*tcp), gdr::kAnyKind, "by the test module", false, log);
   }
-  if (tcp && config.ib_hca == "swallowing") {
+  if (tcp && config.get<IbSettings>().hca == "swallowing") {
     return tests::with_device_memory(std::move(*tcp), gdr::kAnyKind, "", true, log);
   }
-  if (tcp && config.ib_hca == "cuda-pointers") {
+  if (tcp && config.get<IbSettings>().hca == "cuda-pointers") {
     return tests::with_device_memory(std::move(*tcp), gdr::kHostOnly | gdr::bit(gdr::MemoryKind::kCuda),
                                      "no dma-bufs here", false, log);
   }
-  const bool swapped = config.ib_hca == "fusing-swapped";
-  if (!tcp || (config.ib_hca != "fusing" && !swapped)) return tcp;
+  const bool swapped = config.get<IbSettings>().hca == "fusing-swapped";
+  if (!tcp || (config.get<IbSettings>().hca != "fusing" && !swapped)) return tcp;
   return std::make_unique<FusingTransport>(std::move(*tcp), swapped);
 }
 
@@ -92,7 +94,7 @@ class ModulesBackend final : public io::PacketBackend {
 };
 
 Result<std::unique_ptr<io::PacketBackend>> open_backend(std::string_view kind, const Config& config, const Log&) {
-  if (config.ib_hca == "absent") return fail(ErrorCode::kUnavailable, "no NIC of the test module");
+  if (config.get<IbSettings>().hca == "absent") return fail(ErrorCode::kUnavailable, "no NIC of the test module");
   if (kind != "verbs_ud") return fail(ErrorCode::kUnavailable, "libclustar-verbs.so has no such packets");
   auto udp = io::udp::UdpBackend::create(config);
   if (!udp) return udp;
@@ -109,6 +111,5 @@ ModuleEntry::Function find(const char* name) {
 }  // namespace clustar::transport
 
 extern "C" __attribute__((visibility("default"))) const clustar::transport::ModuleEntry clustar_module;
-const clustar::transport::ModuleEntry clustar_module = {clustar::transport::ModuleEntry::kAbi, sizeof(clustar::Config),
-                                                        CLUSTAR_VERSION, clustar::transport::create,
-                                                        clustar::transport::find};
+const clustar::transport::ModuleEntry clustar_module = {.create = clustar::transport::create,
+                                                        .find = clustar::transport::find};

@@ -3,7 +3,9 @@
 #include <array>
 
 #include "tests/rdma/link.h"
+#include "transport/api/settings.h"
 #include "transport/base/system_clock.h"
+#include "transport/net/settings.h"
 
 namespace clustar::tests {
 
@@ -18,8 +20,8 @@ Result<std::unique_ptr<Cable>> Cable::make(const Change& change, Log log, const 
   if (const std::string reason = why_no_devices(); !reason.empty()) return fail(ErrorCode::kUnavailable, reason);
   static const SystemClock clock;
   Config config;
-  config.socket_ifname = "=lo";
-  config.send_order = send_order;
+  config.edit<NetworkSettings>()->interfaces = "=lo";
+  config.edit<SendOrderSettings>()->order = send_order;
   Settings settings(config);
   settings.hca_filter = "=rxe_a,rxe_b";
   // A dead peer is found out by other means; what the emulated network delays must not end a connection.

@@ -9,13 +9,16 @@
 #include <string>
 #include <vector>
 
+#include "gdr/settings.h"
 #include "mlt/driver/mlt_transport.h"
+#include "mlt/driver/settings.h"
 #include "tests/conformance/device_memory.h"
 #include "tests/conformance/transport_under_test.h"
 #include "tests/rdma/link.h"
 #include "transport/base/rng.h"
 #include "transport/base/system_clock.h"
 #include "transport/io/verbs/verbs_backend.h"
+#include "transport/net/settings.h"
 
 namespace clustar::tests {
 namespace {
@@ -54,11 +57,11 @@ class MltOverCableDeviceMemory : public ::testing::TestWithParam<std::string> {
   static std::unique_ptr<transport::Transport> make(const std::string& interface, const std::string& gdr = "auto") {
     static const SystemClock clock;
     Config config;
-    config.socket_ifname = interface;
-    config.socket_family = "ipv4";
-    config.engine = "auto";
-    config.gdr = gdr;
-    config.gdr_emulate = true;
+    config.edit<NetworkSettings>()->interfaces = interface;
+    config.edit<NetworkSettings>()->family_name = "ipv4";
+    config.edit<MltSettings>()->engine = "auto";
+    config.edit<GdrSettings>()->gdr = gdr;
+    config.edit<GdrSettings>()->emulate = true;
     using transport::io::verbs::VerbsBackend;
     const auto kind = GetParam() == "uc" ? VerbsBackend::Kind::kUc : VerbsBackend::Kind::kUd;
     auto backend = VerbsBackend::create(kind, config, Log());

@@ -3,9 +3,11 @@
 #include <atomic>
 
 #include "mlt/driver/mlt_transport.h"
+#include "mlt/driver/settings.h"
 #include "tests/psk_file.h"
 #include "tests/rdma/link.h"
 #include "transport/base/system_clock.h"
+#include "transport/net/settings.h"
 
 namespace clustar::transport::conformance {
 
@@ -19,12 +21,12 @@ TransportUnderTest mlt_over_cable(const std::string& name, const std::string& en
       return fail(ErrorCode::kUnavailable, reason);
     }
     Config config;
-    config.socket_ifname = made++ % 2 == 0 ? "=va" : "=vb";
-    config.socket_family = "ipv4";
-    config.engine = engine;
+    config.edit<NetworkSettings>()->interfaces = made++ % 2 == 0 ? "=va" : "=vb";
+    config.edit<NetworkSettings>()->family_name = "ipv4";
+    config.edit<MltSettings>()->engine = engine;
     if (!psk_mode.empty()) {
-      config.psk_file = file.path();
-      config.psk_mode = psk_mode;
+      config.edit<MltSettings>()->psk_file = file.path();
+      config.edit<MltSettings>()->psk_mode = psk_mode;
     }
     auto backend = io::verbs::VerbsBackend::create(kind, config, log);
     if (!backend) return tl::unexpected(backend.error());

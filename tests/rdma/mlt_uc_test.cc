@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "mlt/driver/mlt_transport.h"
+#include "mlt/driver/settings.h"
 #include "tests/conformance/test_backends.h"
 #include "tests/conformance/transport_under_test.h"
 #include "tests/rdma/link.h"
 #include "transport/base/system_clock.h"
 #include "transport/io/verbs/uc/uc_io.h"
 #include "transport/io/verbs/verbs_backend.h"
+#include "transport/net/settings.h"
 
 namespace clustar::tests {
 namespace {
@@ -36,9 +38,9 @@ class MltOverUc : public ::testing::Test {
   static std::unique_ptr<transport::Transport> make(const std::string& interface, UcIo*& io) {
     static const SystemClock clock;
     Config config;
-    config.socket_ifname = interface;
-    config.socket_family = "ipv4";
-    config.engine = "auto";
+    config.edit<NetworkSettings>()->interfaces = interface;
+    config.edit<NetworkSettings>()->family_name = "ipv4";
+    config.edit<MltSettings>()->engine = "auto";
     using transport::io::verbs::VerbsBackend;
     auto uc = VerbsBackend::create(VerbsBackend::Kind::kUc, config, Log());
     EXPECT_TRUE(uc) << uc.error().message;

@@ -6,7 +6,9 @@
 #include "tests/rdma/link.h"
 #include "transport/base/system_clock.h"
 #include "transport/io/udp/udp_backend.h"
+#include "transport/io/verbs/settings.h"
 #include "transport/io/verbs/verbs_backend.h"
+#include "transport/net/settings.h"
 
 namespace clustar::transport::conformance {
 namespace {
@@ -23,9 +25,9 @@ class MltOverUd : public ::testing::Test {
   }
   static Config config_of(const std::string& interface, const std::string& hca = "") {
     Config config;
-    config.socket_ifname = "=" + interface;
-    config.socket_family = "ipv4";
-    config.ib_hca = hca;
+    config.edit<NetworkSettings>()->interfaces = "=" + interface;
+    config.edit<NetworkSettings>()->family_name = "ipv4";
+    config.edit<IbSettings>()->hca = hca;
     return config;
   }
   static Result<std::unique_ptr<io::PacketBackend>> ud(const Config& config) {
@@ -64,7 +66,8 @@ TEST_F(MltOverUd, APortThatIsExcludedIsNotOpened) {
 TEST_F(MltOverUd, ControlConnectionsMayRunOverAnotherNetwork) {
   Config from_config = config_of("va");
   Config to_config = config_of("vb");
-  from_config.control_ifname = to_config.control_ifname = "=lo";
+  from_config.edit<NetworkSettings>()->control_interfaces = to_config.edit<NetworkSettings>()->control_interfaces =
+      "=lo";
   const auto from = over_ud(from_config);
   const auto to = over_ud(to_config);
   Connection connection = connect(*from, *to);

@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "nccl_plugin/settings/all_settings.h"
 #include "tests/rdma/link.h"
 
 namespace clustar::tests {
@@ -22,7 +23,7 @@ class RdmaPorts : public ::testing::Test {
     if (const std::string reason = why_no_devices(); !reason.empty()) GTEST_SKIP() << reason;
   }
   static transport::verbs::PortSearch search(const std::map<std::string, std::string>& environment) {
-    const auto config = Config::load_from(environment);
+    const auto config = load_settings(environment);
     EXPECT_TRUE(config) << config.error().message;
     auto found = transport::verbs::search_ports(Settings(*config));
     EXPECT_TRUE(found) << found.error().message;
@@ -63,7 +64,7 @@ TEST_F(RdmaPorts, AWrongIndexIsRefusedAndAnUnwiseOneWarnsOf) {
 
 TEST_F(RdmaPorts, APortThatIsDownIsRefusedWithItsState) {
   const LinkDown down;
-  const auto config = Config::load_from({});
+  const auto config = load_settings({});
   const auto none = transport::verbs::usable_ports(Settings(*config));
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ErrorCode::kUnavailable);

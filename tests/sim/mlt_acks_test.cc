@@ -60,8 +60,8 @@ class Sends : public LoneSender {
 bool asks(const Transmit& transmit) { return std::get<DataHeader>(transmit.header).ack_now; }
 
 // Packets of a long message between two that ask, once the window is what it will be.
-std::vector<std::uint32_t> gaps_between_asks(std::uint64_t window) {
-  Sends alone(with_window(window));
+std::vector<std::uint32_t> gaps_between_asks(const Options& options) {
+  Sends alone(options);
   alone.send(100);
   std::vector<std::uint32_t> gaps;
   std::uint32_t since = 0;
@@ -83,9 +83,19 @@ std::vector<std::uint32_t> gaps_between_asks(std::uint64_t window) {
 TEST(MltAcks, AreAskedForByQuartersOfAWindow) {
   for (const auto& [window, gap] : std::vector<std::pair<std::uint64_t, std::uint32_t>>{
            {1, 1}, {2, 2}, {3, 2}, {4, 2}, {8, 2}, {12, 3}, {16, 4}, {40, 10}}) {
-    const std::vector<std::uint32_t> gaps = gaps_between_asks(window);
+    const std::vector<std::uint32_t> gaps = gaps_between_asks(with_window(window));
     ASSERT_FALSE(gaps.empty()) << window;
     for (const std::uint32_t one : gaps) EXPECT_EQ(one, gap) << "of a window of " << window;
+  }
+}
+
+// Of one and a half packets the second does not go before the first is acknowledged.
+TEST(MltAcks, AWindowHoldsWholePackets) {
+  for (const auto& [window, gap] : std::vector<std::pair<std::uint64_t, std::uint32_t>>{
+           {kSegment - 1, 1}, {kSegment * 3 / 2, 1}, {2 * kSegment - 1, 1}, {kSegment * 5 / 2, 2}}) {
+    Options options = with_window(1);
+    options.congestion = FixedRate({.window = window, .rate = 100'000'000'000});
+    for (const std::uint32_t one : gaps_between_asks(options)) EXPECT_EQ(one, gap) << window << " bytes";
   }
 }
 

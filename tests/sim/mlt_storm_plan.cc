@@ -196,6 +196,22 @@ double clocks_spoil(const StormPlan& plan, const std::vector<StormRest>& rests, 
   return std::min(in_s(kBelieved), in_s(longest) + 2 * packets * trip);
 }
 
+// A host whose credit serves fewer connections than it has lets them take turns, of 64 KiB each, and a liar that
+// delivers nothing keeps each of its own for ten probe_floors (Endpoint::end_turn).
+double turns_of_liars(const StormPlan& plan, const StormFlow& flow, const StormRest& rest) {
+  constexpr double kTurnBytes = 64 * 1024, kTurnFloors = 10;
+  const Options& host = plan.hosts[flow.to].options;
+  const double credit = in_s(host.base_rtt) * static_cast<double>(host.line_rate) + host.credit_slack;
+  double connections = 0, liars = 0;
+  for (const StormFlow& other : plan.flows) {
+    if (other.to != flow.to) continue;
+    ++connections;
+    if (other.lies) ++liars;
+  }
+  if (std::max(1.0, std::floor(credit / (2.0 * host.segment))) >= connections) return 0;
+  return (1 + static_cast<double>(rest.bytes) / kTurnBytes) * liars * kTurnFloors * in_s(host.probe_floor);
+}
+
 }  // namespace
 
 // Patience: who was not told of a receive probes every eighth time only. Transfer: all bytes, with what each packet
@@ -203,7 +219,7 @@ double clocks_spoil(const StormPlan& plan, const std::vector<StormRest>& rests, 
 // congestion window of a segment that grows by one in each, as RFC 5681 has it; a window of messages costs some more.
 Duration healing_bound(const StormPlan& plan, const std::vector<StormRest>& rests) {
   const double trip = trip_of(plan, rests);
-  double patience = 0, transfer = 0, slowest = 0, rounds = 0;
+  double patience = 0, transfer = 0, slowest = 0, rounds = 0, turns = 0;
   for (std::size_t i = 0; i < plan.flows.size(); ++i) {
     const StormFlow& flow = plan.flows[i];
     const StormRest& rest = rests[i];
@@ -216,10 +232,11 @@ Duration healing_bound(const StormPlan& plan, const std::vector<StormRest>& rest
     slowest = std::max(slowest, bytes / std::min(line / sharers, window_of(plan, flow, sharers) / trip));
     rounds = std::max(rounds, std::sqrt(2.0 * static_cast<double>(rest.packets)) +
                                   4.0 * static_cast<double>(rest.messages) / flow.sender.max_messages);
+    turns = std::max(turns, turns_of_liars(plan, flow, rest));
     patience = std::max({patience, in_s(flow.sender.probe_cap), in_s(flow.receiver.probe_cap)});
   }
   const double bound =
-      8 * patience + 2 * transfer + 4 * slowest + 2 * (rounds + 10) * trip + clocks_spoil(plan, rests, trip);
+      8 * patience + 2 * transfer + 4 * slowest + turns + 2 * (rounds + 10) * trip + clocks_spoil(plan, rests, trip);
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(bound));
 }
 

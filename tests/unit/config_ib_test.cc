@@ -1,28 +1,28 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "transport/base/config.h"
-#include "transport/base/config_nccl.h"
+#include "mlt/driver/settings.h"
+#include "nccl_plugin/settings/all_settings.h"
+#include "transport/io/verbs/settings.h"
 
 namespace clustar {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 using Environment = std::map<std::string, std::string>;
 
 std::string ib_error(const Environment& environment) {
-  const auto config = Config::load_from(environment);
+  const auto config = load_settings(environment);
   return config ? "no error" : config.error().message;
 }
 
 // What describe() says of a key: "value (source)".
 std::string shown(const Environment& environment, const std::string& key) {
-  const auto config = Config::load_from(environment);
+  const auto config = load_settings(environment);
   if (!config) return config.error().message;
   for (const std::string& line : config->describe()) {
     if (line.starts_with(key + " = ")) return line.substr(key.size() + 3);
@@ -31,60 +31,60 @@ std::string shown(const Environment& environment, const std::string& key) {
 }
 
 TEST(ConfigIb, DefaultsAreMostlyThoseOfNccl) {
-  const Config config = Config::load_from({}).value();
-  EXPECT_EQ(config.io, "udp");
-  EXPECT_FALSE(config.ib_disable);
-  EXPECT_EQ(config.ib_hca, "");
-  EXPECT_EQ(config.ib_gid_index, -1);
-  EXPECT_EQ(config.ib_traffic_class, -1);
-  EXPECT_EQ(config.ib_service_level, -1);
-  EXPECT_EQ(config.ib_pkey_index, 0);
-  EXPECT_EQ(config.ib_timeout, 20);
-  EXPECT_EQ(config.ib_retry_count, 6) << "7 is for ever on rdma_rxe";
-  EXPECT_EQ(config.ib_queue_pairs, 2);
-  EXPECT_EQ(config.ib_ar_threshold, 8192u);
-  EXPECT_TRUE(config.ib_merge_nics);
-  EXPECT_THAT(config.not_taken, IsEmpty());
+  const Config config = load_settings({}).value();
+  EXPECT_EQ(config.get<MltSettings>().io, "udp");
+  EXPECT_FALSE(config.get<IbSettings>().disable);
+  EXPECT_EQ(config.get<IbSettings>().hca, "");
+  EXPECT_EQ(config.get<IbSettings>().gid_index, -1);
+  EXPECT_EQ(config.get<IbSettings>().traffic_class, -1);
+  EXPECT_EQ(config.get<IbSettings>().service_level, -1);
+  EXPECT_EQ(config.get<IbSettings>().pkey_index, 0);
+  EXPECT_EQ(config.get<IbSettings>().timeout, 20);
+  EXPECT_EQ(config.get<IbSettings>().retry_count, 6) << "7 is for ever on rdma_rxe";
+  EXPECT_EQ(config.get<IbSettings>().queue_pairs, 2);
+  EXPECT_EQ(config.get<IbSettings>().ar_threshold, 8192u);
+  EXPECT_TRUE(config.get<IbSettings>().merge_nics);
+  EXPECT_THAT(config.not_taken(), IsEmpty());
 }
 
 TEST(ConfigIb, OurKeysAreTyped) {
-  const auto config = Config::load_from({{"CLUSTAR_IB_HCA", "=mlx5_0:1"},
-                                         {"CLUSTAR_IB_GID_INDEX", "255"},
-                                         {"CLUSTAR_IB_ADDR_FAMILY", "ipv6"},
-                                         {"CLUSTAR_IB_PKEY_INDEX", "1"},
-                                         {"CLUSTAR_IB_TC", "104"},
-                                         {"CLUSTAR_IB_SL", "15"},
-                                         {"CLUSTAR_IB_TIMEOUT", "22"},
-                                         {"CLUSTAR_IB_RETRY_CNT", "0"},
-                                         {"CLUSTAR_IB_QPS", "8"},
-                                         {"CLUSTAR_IB_MTU", "1024"},
-                                         {"CLUSTAR_IB_EAGER_BYTES", "0"},
-                                         {"CLUSTAR_IB_STRIPE_BYTES", "64K"},
-                                         {"CLUSTAR_IB_RELAXED_ORDERING", "off"},
-                                         {"CLUSTAR_IB_ADAPTIVE_ROUTING", "on"},
-                                         {"CLUSTAR_IB_AR_THRESHOLD", "1M"},
-                                         {"CLUSTAR_IB_FORCE_FLUSH", "1"},
-                                         {"CLUSTAR_IB_MERGE_NICS", "0"},
-                                         {"CLUSTAR_IB_DISABLE", "1"}});
+  const auto config = load_settings({{"CLUSTAR_IB_HCA", "=mlx5_0:1"},
+                                     {"CLUSTAR_IB_GID_INDEX", "255"},
+                                     {"CLUSTAR_IB_ADDR_FAMILY", "ipv6"},
+                                     {"CLUSTAR_IB_PKEY_INDEX", "1"},
+                                     {"CLUSTAR_IB_TC", "104"},
+                                     {"CLUSTAR_IB_SL", "15"},
+                                     {"CLUSTAR_IB_TIMEOUT", "22"},
+                                     {"CLUSTAR_IB_RETRY_CNT", "0"},
+                                     {"CLUSTAR_IB_QPS", "8"},
+                                     {"CLUSTAR_IB_MTU", "1024"},
+                                     {"CLUSTAR_IB_EAGER_BYTES", "0"},
+                                     {"CLUSTAR_IB_STRIPE_BYTES", "64K"},
+                                     {"CLUSTAR_IB_RELAXED_ORDERING", "off"},
+                                     {"CLUSTAR_IB_ADAPTIVE_ROUTING", "on"},
+                                     {"CLUSTAR_IB_AR_THRESHOLD", "1M"},
+                                     {"CLUSTAR_IB_FORCE_FLUSH", "1"},
+                                     {"CLUSTAR_IB_MERGE_NICS", "0"},
+                                     {"CLUSTAR_IB_DISABLE", "1"}});
   ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->ib_hca, "=mlx5_0:1");
-  EXPECT_EQ(config->ib_gid_index, 255);
-  EXPECT_EQ(config->ib_addr_family, "ipv6");
-  EXPECT_EQ(config->ib_pkey_index, 1);
-  EXPECT_EQ(config->ib_traffic_class, 104);
-  EXPECT_EQ(config->ib_service_level, 15);
-  EXPECT_EQ(config->ib_timeout, 22);
-  EXPECT_EQ(config->ib_retry_count, 0);
-  EXPECT_EQ(config->ib_queue_pairs, 8);
-  EXPECT_EQ(config->ib_mtu, 1024u);
-  EXPECT_EQ(config->ib_eager_bytes, 0u);
-  EXPECT_EQ(config->ib_stripe_bytes, 65536u);
-  EXPECT_EQ(config->ib_relaxed_ordering, "off");
-  EXPECT_EQ(config->ib_adaptive_routing, "on");
-  EXPECT_EQ(config->ib_ar_threshold, 1048576u);
-  EXPECT_TRUE(config->ib_force_flush);
-  EXPECT_FALSE(config->ib_merge_nics);
-  EXPECT_TRUE(config->ib_disable);
+  EXPECT_EQ(config->get<IbSettings>().hca, "=mlx5_0:1");
+  EXPECT_EQ(config->get<IbSettings>().gid_index, 255);
+  EXPECT_EQ(config->get<IbSettings>().addr_family, "ipv6");
+  EXPECT_EQ(config->get<IbSettings>().pkey_index, 1);
+  EXPECT_EQ(config->get<IbSettings>().traffic_class, 104);
+  EXPECT_EQ(config->get<IbSettings>().service_level, 15);
+  EXPECT_EQ(config->get<IbSettings>().timeout, 22);
+  EXPECT_EQ(config->get<IbSettings>().retry_count, 0);
+  EXPECT_EQ(config->get<IbSettings>().queue_pairs, 8);
+  EXPECT_EQ(config->get<IbSettings>().mtu, 1024u);
+  EXPECT_EQ(config->get<IbSettings>().eager_bytes, 0u);
+  EXPECT_EQ(config->get<IbSettings>().stripe_bytes, 65536u);
+  EXPECT_EQ(config->get<IbSettings>().relaxed_ordering, "off");
+  EXPECT_EQ(config->get<IbSettings>().adaptive_routing, "on");
+  EXPECT_EQ(config->get<IbSettings>().ar_threshold, 1048576u);
+  EXPECT_TRUE(config->get<IbSettings>().force_flush);
+  EXPECT_FALSE(config->get<IbSettings>().merge_nics);
+  EXPECT_TRUE(config->get<IbSettings>().disable);
 }
 
 TEST(ConfigIb, OurBadValuesAreErrorsThatSayWhatIsAllowed) {
@@ -147,9 +147,9 @@ TEST(ConfigIb, WhatMeansUnsetToNcclLeavesTheDefault) {
                           {"NCCL_IB_SL", "-1"},        {"NCCL_IB_HCA", ""},
                           {"NCCL_IB_TIMEOUT", ""},     {"NCCL_IB_ADAPTIVE_ROUTING", "-2"},
                           {"NCCL_SOCKET_IFNAME", ""},  {"NCCL_IB_ROCE_VERSION_NUM", "2"}};
-  const Config config = Config::load_from(unset).value();
-  EXPECT_THAT(config.sources, IsEmpty());
-  EXPECT_THAT(config.not_taken, IsEmpty());
+  const Config config = load_settings(unset).value();
+  EXPECT_THAT(config.describe(), Each(HasSubstr("(default)")));
+  EXPECT_THAT(config.not_taken(), IsEmpty());
 }
 
 TEST(ConfigIb, NcclsValuesThatWeCannotTakeAreNamedAndDoNotCount) {
@@ -157,42 +157,48 @@ TEST(ConfigIb, NcclsValuesThatWeCannotTakeAreNamedAndDoNotCount) {
       {"NCCL_IB_TIMEOUT", "23"},  {"NCCL_IB_QPS_PER_CONNECTION", "16"}, {"NCCL_IB_TC", "7x"},
       {"NCCL_IB_SL", "16"},       {"NCCL_IB_ADDR_FAMILY", "ipv6"},      {"NCCL_IB_PCI_RELAXED_ORDERING", "3"},
       {"NCCL_IB_DISABLE", "yes"}, {"NCCL_IB_ROCE_VERSION_NUM", "1"},    {"NCCL_SOCKET_FAMILY", "inet"}};
-  const auto config = Config::load_from(bad);
+  const auto config = load_settings(bad);
   ASSERT_TRUE(config) << "NCCL goes on with such a value, so its environment must not stop a job";
-  EXPECT_THAT(config->sources, IsEmpty());
-  EXPECT_EQ(config->not_taken.size(), bad.size());
+  EXPECT_EQ(config->find("ib_timeout"), nullptr);
+  EXPECT_EQ(config->find("socket_family"), nullptr);
+  EXPECT_EQ(config->not_taken().size(), bad.size());
   for (const auto& [name, value] : bad) {
-    EXPECT_THAT(config->not_taken, Contains(AllOf(HasSubstr(name + " = '" + value + "' is ignored"))));
+    EXPECT_THAT(config->not_taken(), Contains(AllOf(HasSubstr(name + " = '" + value + "' is ignored"))));
   }
-  EXPECT_THAT(config->not_taken, Contains(HasSubstr("a number from 1 to 22")));
+  EXPECT_THAT(config->not_taken(), Contains(HasSubstr("a number from 1 to 22")));
 }
 
 TEST(ConfigIb, EveryVariableOfNcclsLeadsToAKeyOfOurs) {
-  for (const auto& variable : config_keys::nccl_variables()) {
-    if (variable.key != nullptr) {
-      EXPECT_NE(shown({}, variable.key), "no such key") << variable.name;
+  int variables = 0;
+  for (const SettingTable* table : all_settings()) {
+    for (const NcclVariable& variable : table->nccl()) {
+      ++variables;
+      if (variable.setting != nullptr) {
+        EXPECT_NE(shown({}, variable.setting), "no such key") << variable.name;
+      }
     }
   }
+  EXPECT_EQ(variables, 17);
 }
 
 TEST(ConfigIb, WhatNobodyReadsIsSaid) {
-  const Config config =
-      Config::load_from({{"NCCL_IB_FIFO_TC", "3"}, {"NCCL_IB_TC", "3"}, {"NCCL_DEBUG", "INFO"}}).value();
-  EXPECT_THAT(config.unread, ElementsAre("NCCL_IB_FIFO_TC"));
+  const Config config = load_settings({{"NCCL_IB_FIFO_TC", "3"}, {"NCCL_IB_TC", "3"}, {"NCCL_DEBUG", "INFO"}}).value();
+  EXPECT_THAT(config.describe(), Not(Contains(HasSubstr("NCCL_DEBUG"))));
+  EXPECT_THAT(config.describe(), Not(Contains(HasSubstr("NCCL_IB_TC is set"))));
   EXPECT_THAT(config.describe(), Contains(HasSubstr("NCCL_IB_FIFO_TC is set")));
 }
 
 TEST(ConfigIb, AnotherDatapathIsForMltOnly) {
   EXPECT_THAT(ib_error({{"CLUSTAR_IO", "verbs_ud"}}), AllOf(HasSubstr("mlt"), HasSubstr("CLUSTAR_TRANSPORT=mlt")));
   EXPECT_THAT(ib_error({{"CLUSTAR_IO", "verbs_ud"}, {"CLUSTAR_TRANSPORT", "tcp"}}), HasSubstr("is tcp"));
-  EXPECT_TRUE(Config::load_from({{"CLUSTAR_IO", "udp"}, {"CLUSTAR_TRANSPORT", "tcp"}}));
+  EXPECT_TRUE(load_settings({{"CLUSTAR_IO", "udp"}, {"CLUSTAR_TRANSPORT", "tcp"}}));
   const Environment good{{"CLUSTAR_IO", "verbs_uc"}, {"CLUSTAR_TRANSPORT", "mlt"}};
-  EXPECT_EQ(Config::load_from(good).value().io, "verbs_uc");
+  EXPECT_EQ(load_settings(good).value().get<MltSettings>().io, "verbs_uc");
   Environment forbidden = good;
   forbidden["NCCL_IB_DISABLE"] = "1";
   EXPECT_THAT(ib_error(forbidden), AllOf(HasSubstr("NCCL_IB_DISABLE"), HasSubstr("CLUSTAR_IB_DISABLE=0")));
   forbidden["CLUSTAR_IB_DISABLE"] = "0";
-  EXPECT_TRUE(Config::load_from(forbidden));
+  EXPECT_TRUE(load_settings(forbidden));
 }
 
 }  // namespace

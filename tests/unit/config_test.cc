@@ -1,12 +1,20 @@
-#include "transport/base/config.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <fstream>
+#include <stdexcept>
 
+#include "mlt/compare/settings.h"
+#include "mlt/driver/settings.h"
+#include "nccl_plugin/loss/settings.h"
+#include "nccl_plugin/settings/all_settings.h"
+#include "nccl_plugin/settings/plugin_settings.h"
 #include "tests/temp_path.h"
+#include "transport/api/settings.h"
+#include "transport/io/decorators/settings.h"
+#include "transport/net/settings.h"
+#include "transport/tcp/settings.h"
 
 namespace clustar {
 namespace {
@@ -28,29 +36,29 @@ class ConfigFile {
 };
 
 std::string error_of(const std::map<std::string, std::string>& environment) {
-  const auto config = Config::load_from(environment);
+  const auto config = load_settings(environment);
   return config ? "no error" : config.error().message;
 }
 
 TEST(Config, DefaultsWhenNothingIsSet) {
-  const auto config = Config::load_from({});
+  const auto config = load_settings({});
   ASSERT_TRUE(config);
-  EXPECT_EQ(config->transport, "auto");
-  EXPECT_EQ(config->tcp_sockets, Config{}.tcp_sockets);
+  EXPECT_EQ(config->get<TransportSettings>().transport, "auto");
+  EXPECT_EQ(config->get<TcpSettings>().sockets, TcpSettings{}.sockets);
   EXPECT_THAT(config->describe(), Contains(HasSubstr("stall_timeout = 0 (default)")));
 }
 
 TEST(Config, EnvironmentIsTypedAndItsSourceIsKept) {
-  const auto config = Config::load_from({{"CLUSTAR_TRANSPORT", "tcp"},
-                                         {"CLUSTAR_TCP_SOCKETS", "8"},
-                                         {"CLUSTAR_TCP_EAGER_BYTES", "16K"},
-                                         {"CLUSTAR_STALL_TIMEOUT", "2.5"},
-                                         {"CLUSTAR_REQUIRE", "tcp|mlt"}});
+  const auto config = load_settings({{"CLUSTAR_TRANSPORT", "tcp"},
+                                     {"CLUSTAR_TCP_SOCKETS", "8"},
+                                     {"CLUSTAR_TCP_EAGER_BYTES", "16K"},
+                                     {"CLUSTAR_STALL_TIMEOUT", "2.5"},
+                                     {"CLUSTAR_REQUIRE", "tcp|mlt"}});
   ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->tcp_sockets, 8);
-  EXPECT_EQ(config->tcp_eager_bytes, 16384u);
-  EXPECT_EQ(config->stall_timeout, std::chrono::milliseconds(2500));
-  EXPECT_THAT(config->require, ::testing::ElementsAre("tcp", "mlt"));
+  EXPECT_EQ(config->get<TcpSettings>().sockets, 8);
+  EXPECT_EQ(config->get<TcpSettings>().eager_bytes, 16384u);
+  EXPECT_EQ(config->get<TransportSettings>().stall_timeout, std::chrono::milliseconds(2500));
+  EXPECT_THAT(config->get<TransportSettings>().require, ::testing::ElementsAre("tcp", "mlt"));
   EXPECT_THAT(config->describe(), Contains("tcp_sockets = 8 (environment)"));
 }
 
@@ -73,26 +81,26 @@ TEST(Config, UnknownNamesAndBadValuesNameTheKeyAndWhatIsAllowed) {
 }
 
 TEST(Config, WhatWouldProtectNothingIsAnError) {
-  const auto config = Config::load_from({{"CLUSTAR_PSK_FILE", "/etc/psk"}, {"CLUSTAR_PSK_MODE", "encrypt"}});
+  const auto config = load_settings({{"CLUSTAR_PSK_FILE", "/etc/psk"}, {"CLUSTAR_PSK_MODE", "encrypt"}});
   ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->psk_file, "/etc/psk");
-  EXPECT_EQ(config->psk_mode, "encrypt");
-  EXPECT_EQ(Config::load_from({{"CLUSTAR_PSK_FILE", "/etc/psk"}})->psk_mode, "authenticate");
+  EXPECT_EQ(config->get<MltSettings>().psk_file, "/etc/psk");
+  EXPECT_EQ(config->get<MltSettings>().psk_mode, "encrypt");
+  EXPECT_EQ(load_settings({{"CLUSTAR_PSK_FILE", "/etc/psk"}})->get<MltSettings>().psk_mode, "authenticate");
   EXPECT_THAT(error_of({{"CLUSTAR_PSK_MODE", "encrypt"}}), HasSubstr("psk_mode protects nothing without psk_file"));
   EXPECT_THAT(error_of({{"CLUSTAR_PSK_FILE", ""}}), HasSubstr("CLUSTAR_PSK_FILE"));
   EXPECT_THAT(error_of({{"CLUSTAR_PSK_FILE", "/etc/psk"}, {"CLUSTAR_PSK_MODE", "none"}}),
               HasSubstr("authenticate | encrypt"));
 }
 
-TEST(Config, TestVariablesAreLeftAlone) { EXPECT_TRUE(Config::load_from({{"CLUSTAR_TEST_MNIST", "x"}})); }
+TEST(Config, TestVariablesAreLeftAlone) { EXPECT_TRUE(load_settings({{"CLUSTAR_TEST_MNIST", "x"}})); }
 
 TEST(Config, EnvironmentBeatsFileBeatsDefault) {
   const ConfigFile file("transport = \"tcp\"\ntcp_sockets = 3\ntcp_chunk_bytes = \"64K\"\n");
-  const auto config = Config::load_from({{"CLUSTAR_CONFIG", file.path()}, {"CLUSTAR_TCP_SOCKETS", "5"}});
+  const auto config = load_settings({{"CLUSTAR_CONFIG", file.path()}, {"CLUSTAR_TCP_SOCKETS", "5"}});
   ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->transport, "tcp");
-  EXPECT_EQ(config->tcp_sockets, 5);
-  EXPECT_EQ(config->tcp_chunk_bytes, 65536u);
+  EXPECT_EQ(config->get<TransportSettings>().transport, "tcp");
+  EXPECT_EQ(config->get<TcpSettings>().sockets, 5);
+  EXPECT_EQ(config->get<TcpSettings>().chunk_bytes, 65536u);
   EXPECT_THAT(config->describe(), Contains(HasSubstr("tcp_chunk_bytes = 65536 (CLUSTAR_CONFIG")));
 }
 
@@ -118,47 +126,49 @@ TEST(Config, FaultsAreForMltOnly) {
               AllOf(HasSubstr("mlt only"), HasSubstr("CLUSTAR_TRANSPORT=mlt")));
   EXPECT_THAT(error_of({{"CLUSTAR_INJECT_FAULTS", "loss=0.01"}, {"CLUSTAR_TRANSPORT", "tcp"}}), HasSubstr("is tcp"));
   EXPECT_THAT(error_of({{"CLUSTAR_INJECT_FAULTS", "loss=0.01"}, {"CLUSTAR_REQUIRE", "mlt|tcp"}}), HasSubstr("is auto"));
-  EXPECT_TRUE(Config::load_from({{"CLUSTAR_INJECT_FAULTS", "loss=0.01"}, {"CLUSTAR_REQUIRE", "mlt"}}));
-  const auto config = Config::load_from({{"CLUSTAR_INJECT_FAULTS", "loss=0.01"}, {"CLUSTAR_TRANSPORT", "mlt"}});
+  EXPECT_TRUE(load_settings({{"CLUSTAR_INJECT_FAULTS", "loss=0.01"}, {"CLUSTAR_REQUIRE", "mlt"}}));
+  const auto config = load_settings({{"CLUSTAR_INJECT_FAULTS", "loss=0.01"}, {"CLUSTAR_TRANSPORT", "mlt"}});
   ASSERT_TRUE(config);
-  EXPECT_EQ(config->inject_faults, "loss=0.01");
+  EXPECT_EQ(config->get<FaultSettings>().inject, "loss=0.01");
 }
 
 TEST(Config, AStaticDeadlineIsForMltOnly) {
   EXPECT_THAT(error_of({{"CLUSTAR_STATIC_DEADLINE", "0.01"}}), HasSubstr("CLUSTAR_TRANSPORT=mlt"));
   EXPECT_THAT(error_of({{"CLUSTAR_STATIC_DEADLINE", "-1"}, {"CLUSTAR_TRANSPORT", "mlt"}}), HasSubstr("3600"));
-  const auto config = Config::load_from({{"CLUSTAR_STATIC_DEADLINE", "0.0125"}, {"CLUSTAR_TRANSPORT", "mlt"}});
+  const auto config = load_settings({{"CLUSTAR_STATIC_DEADLINE", "0.0125"}, {"CLUSTAR_TRANSPORT", "mlt"}});
   ASSERT_TRUE(config);
-  EXPECT_EQ(config->static_deadline, std::chrono::microseconds(12500));
+  EXPECT_EQ(config->get<CompareSettings>().static_deadline, std::chrono::microseconds(12500));
 }
 
 TEST(Config, LossIsOffAndItsKeysAreTyped) {
-  const Config none = Config::load_from({}).value();
-  EXPECT_EQ(none.loss_tolerance_ppm, 10'000u);
-  EXPECT_EQ(none.loss_traffic_classes + none.loss_rules + none.chain_profiler, "");
-  EXPECT_EQ(none.loss_critical_tolerance_ppm, std::nullopt);
-  EXPECT_EQ(none.tuner, "on");
+  const Config none = load_settings({}).value();
+  EXPECT_EQ(none.get<LossSettings>().tolerance_ppm, 10'000u);
+  EXPECT_EQ(none.get<LossSettings>().traffic_classes + none.get<LossSettings>().rules +
+                none.get<PluginSettings>().chain_profiler,
+            "");
+  EXPECT_EQ(none.get<LossSettings>().critical_tolerance_ppm, std::nullopt);
+  EXPECT_EQ(none.get<PluginSettings>().tuner, "on");
   EXPECT_THAT(none.describe(), Contains("loss_tolerance = 0.01 (default)"));
 
-  const auto config = Config::load_from({{"CLUSTAR_LOSS_TOLERANCE", "0.0123456"},
-                                         {"CLUSTAR_LOSS_TRAFFIC_CLASSES", "160-167"},
-                                         {"CLUSTAR_LOSS_RULES", "comm=dp*,p=0.02; comm=tp*, p=0"},
-                                         {"CLUSTAR_LOSS_WARMUP", "4294967295"},
-                                         {"CLUSTAR_LOSS_CRITICAL_TOLERANCE", "0"},
-                                         {"CLUSTAR_LOSS_CRITICAL_DROP", "1"},
-                                         {"CLUSTAR_LOSS_TRUST_PROFILER", "1"},
-                                         {"CLUSTAR_TUNER", "off"},
-                                         {"CLUSTAR_CHAIN_PROFILER", "inspector"}});
+  const auto config = load_settings({{"CLUSTAR_LOSS_TOLERANCE", "0.0123456"},
+                                     {"CLUSTAR_LOSS_TRAFFIC_CLASSES", "160-167"},
+                                     {"CLUSTAR_LOSS_RULES", "comm=dp*,p=0.02; comm=tp*, p=0"},
+                                     {"CLUSTAR_LOSS_WARMUP", "4294967295"},
+                                     {"CLUSTAR_LOSS_CRITICAL_TOLERANCE", "0"},
+                                     {"CLUSTAR_LOSS_CRITICAL_DROP", "1"},
+                                     {"CLUSTAR_LOSS_TRUST_PROFILER", "1"},
+                                     {"CLUSTAR_TUNER", "off"},
+                                     {"CLUSTAR_CHAIN_PROFILER", "inspector"}});
   ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->loss_tolerance_ppm, 12'346u);
-  EXPECT_EQ(config->loss_traffic_classes, "160-167");
-  EXPECT_EQ(config->loss_rules, "comm=dp*,p=0.02; comm=tp*, p=0");
-  EXPECT_EQ(config->loss_warmup, 4294967295u);
-  EXPECT_EQ(config->loss_critical_tolerance_ppm, 0u);
-  EXPECT_EQ(config->loss_critical_drop, 1.0);
-  EXPECT_TRUE(config->loss_trust_profiler);
-  EXPECT_EQ(config->tuner, "off");
-  EXPECT_EQ(config->chain_profiler, "inspector");
+  EXPECT_EQ(config->get<LossSettings>().tolerance_ppm, 12'346u);
+  EXPECT_EQ(config->get<LossSettings>().traffic_classes, "160-167");
+  EXPECT_EQ(config->get<LossSettings>().rules, "comm=dp*,p=0.02; comm=tp*, p=0");
+  EXPECT_EQ(config->get<LossSettings>().warmup, 4294967295u);
+  EXPECT_EQ(config->get<LossSettings>().critical_tolerance_ppm, 0u);
+  EXPECT_EQ(config->get<LossSettings>().critical_drop, 1.0);
+  EXPECT_TRUE(config->get<LossSettings>().trust_profiler);
+  EXPECT_EQ(config->get<PluginSettings>().tuner, "off");
+  EXPECT_EQ(config->get<PluginSettings>().chain_profiler, "inspector");
 }
 
 TEST(Config, LossOutOfRangeSaysWhatIsAllowed) {
@@ -184,38 +194,68 @@ TEST(Config, LossOutOfRangeSaysWhatIsAllowed) {
 }
 
 TEST(Config, DigestsDifferExactlyWhereRanksWouldDisagree) {
-  const auto digests = [](const std::map<std::string, std::string>& environment) {
-    return Config::load_from(environment).value().shared_digests();
+  const auto digest = [](const std::map<std::string, std::string>& environment) {
+    return load_settings(environment).value().shared_digest();
   };
-  const SharedDigests none = digests({});
-  EXPECT_EQ(digests({{"CLUSTAR_LOSS_TOLERANCE", "1e-2"}, {"CLUSTAR_TUNER", "on"}, {"CLUSTAR_TCP_SOCKETS", "4"}}), none);
+  const SharedDigest none = digest({});
+  EXPECT_EQ(digest({{"CLUSTAR_LOSS_TOLERANCE", "1e-2"}, {"CLUSTAR_TUNER", "on"}, {"CLUSTAR_TCP_SOCKETS", "4"}}), none);
   // What counts where it is not set.
-  EXPECT_EQ(digests({{"CLUSTAR_LOSS_CRITICAL_TOLERANCE", "0.01"}}), none);
+  EXPECT_EQ(digest({{"CLUSTAR_LOSS_CRITICAL_TOLERANCE", "0.01"}}), none);
   const std::map<std::string, std::string> others{
       {"CLUSTAR_LOSS_TOLERANCE", "0.02"},       {"CLUSTAR_LOSS_TRAFFIC_CLASSES", "160"},
       {"CLUSTAR_LOSS_RULES", "p=0.01"},         {"CLUSTAR_LOSS_WARMUP", "0"},
       {"CLUSTAR_LOSS_CRITICAL_TOLERANCE", "0"}, {"CLUSTAR_LOSS_CRITICAL_DROP", "0.25"},
       {"CLUSTAR_LOSS_TRUST_PROFILER", "1"},     {"CLUSTAR_TUNER", "off"},
   };
-  const auto keys = Config::shared_keys();
-  ASSERT_EQ(others.size(), keys.size());
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    std::map<std::string, std::string> changed{*others.find(keys[i])};
+  const std::vector<std::string> names = shared_names(all_settings());
+  ASSERT_EQ(others.size(), names.size());
+  for (const std::string& name : names) {
+    std::map<std::string, std::string> changed{*others.find(name)};
     // Else the tolerance of critical phases would follow it, and rightly differ, too.
-    if (std::string(keys[i]) == "CLUSTAR_LOSS_TOLERANCE") changed["CLUSTAR_LOSS_CRITICAL_TOLERANCE"] = "0.01";
-    const SharedDigests now = digests(changed);
-    for (std::size_t j = 0; j < now.size(); ++j) EXPECT_EQ(now[j] != none[j], i == j) << keys[i] << " " << j;
+    if (name == "CLUSTAR_LOSS_TOLERANCE") changed["CLUSTAR_LOSS_CRITICAL_TOLERANCE"] = "0.01";
+    EXPECT_THAT(differing(none, digest(changed), names), ::testing::ElementsAre(name));
+  }
+  EXPECT_THAT(differing(none, digest({{"CLUSTAR_LOSS_TOLERANCE", "0.02"}}), names),
+              ::testing::ElementsAre("CLUSTAR_LOSS_TOLERANCE", "CLUSTAR_LOSS_CRITICAL_TOLERANCE"));
+}
+
+TEST(Config, AProgramsValuesAreCheckedToo) {
+  Config config;
+  config.edit<TcpSettings>()->sockets = 3;
+  EXPECT_EQ(config.get<TcpSettings>().sockets, 3);
+  EXPECT_EQ(config.source("tcp_sockets"), "program");
+  EXPECT_EQ(config.source("tcp_eager_bytes"), "default");
+  TcpSettings many;
+  many.sockets = 17;
+  EXPECT_THROW(config.put(many), std::invalid_argument);
+  EXPECT_EQ(config.get<TcpSettings>().sockets, 3);
+  LossSettings loss;
+  loss.critical_tolerance_ppm = 5000;
+  config.put(loss);
+  EXPECT_EQ(config.get<LossSettings>().critical_tolerance_ppm, 5000u);
+  config.put(LossSettings{});
+  EXPECT_EQ(config.get<LossSettings>().critical_tolerance_ppm, std::nullopt);
+}
+
+// What is shown is what would be read: put() rests on it.
+TEST(Config, EveryDefaultIsAValue) {
+  for (const SettingTable* table : all_settings()) {
+    for (std::size_t i = 0; i < table->size(); ++i) {
+      const std::string text = table->counts(i, Config{});
+      EXPECT_TRUE(text.empty() || table->allows(i, text)) << table->info(i).name << " = " << text;
+      EXPECT_FALSE(table->info(i).help.empty()) << table->info(i).name;
+    }
   }
 }
 
 TEST(Config, NcclsInterfaceSettingCountsUnlessOursIsSet) {
-  const auto theirs = Config::load_from({{"NCCL_SOCKET_IFNAME", "=eth1"}, {"NCCL_SOCKET_FAMILY", "AF_INET6"}});
+  const auto theirs = load_settings({{"NCCL_SOCKET_IFNAME", "=eth1"}, {"NCCL_SOCKET_FAMILY", "AF_INET6"}});
   ASSERT_TRUE(theirs);
-  EXPECT_EQ(theirs->socket_ifname, "=eth1");
-  EXPECT_EQ(theirs->socket_family, "ipv6");
-  const auto ours = Config::load_from({{"NCCL_SOCKET_IFNAME", "eth1"}, {"CLUSTAR_SOCKET_IFNAME", "lo"}});
+  EXPECT_EQ(theirs->get<NetworkSettings>().interfaces, "=eth1");
+  EXPECT_EQ(theirs->get<NetworkSettings>().family_name, "ipv6");
+  const auto ours = load_settings({{"NCCL_SOCKET_IFNAME", "eth1"}, {"CLUSTAR_SOCKET_IFNAME", "lo"}});
   ASSERT_TRUE(ours);
-  EXPECT_EQ(ours->socket_ifname, "lo");
+  EXPECT_EQ(ours->get<NetworkSettings>().interfaces, "lo");
 }
 
 }  // namespace

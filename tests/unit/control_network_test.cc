@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "transport/net/settings.h"
+
 namespace clustar::transport::io {
 namespace {
 
@@ -37,9 +39,9 @@ TEST(ControlNetwork, WithANetworkOfTheirOwnPeersNameTheirs) {
 TEST(ControlNetwork, TheSettingNamesInterfaces) {
   Config config;
   EXPECT_EQ(control_address(config, host(7))->address, host(7).address);
-  config.control_ifname = "=lo";
+  config.edit<NetworkSettings>()->control_interfaces = "=lo";
   EXPECT_EQ(control_address(config, host(7))->address[0], std::byte{127});
-  config.control_ifname = "=none-such";
+  config.edit<NetworkSettings>()->control_interfaces = "=none-such";
   const auto refused = control_address(config, host(7));
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("CLUSTAR_CONTROL_IFNAME==none-such"));

@@ -455,8 +455,8 @@ TEST(Caller, SaysWhatCannotWork) {
   EXPECT_THAT(caller.not_a_handle().message, ::testing::StartsWith("test: this is not a handle of clustar's test tr"));
   SharedConfig here, there;
   EXPECT_TRUE(caller.compare(here, there, addresses.front()));
-  here.digests[0] = 1;
-  there.digests[0] = 2;
+  here.digest.words[0] = 1;
+  there.digest.words[0] = 2;
   const auto differs = caller.compare(here, there, addresses.front());
   ASSERT_FALSE(differs);
   EXPECT_THAT(differs.error().message, ::testing::StartsWith("test: connect to 127.0.0.1:0: "));

@@ -8,6 +8,7 @@
 
 #include "nccl_plugin/abi/types.h"
 #include "nccl_plugin/loss/policy.h"
+#include "nccl_plugin/loss/settings.h"
 #include "transport/base/rng.h"
 
 namespace clustar::nccl_plugin {
@@ -29,11 +30,11 @@ constexpr std::uint64_t kWarmUp = 100;
 constexpr std::uint64_t kSendBytes = 1 << 20;
 
 LossPolicy policy_of(const std::string& rules, const std::string& classes = "", bool trusts = false) {
-  Config config;
-  config.loss_rules = rules;
-  config.loss_traffic_classes = classes;
-  config.loss_warmup = kWarmUp;
-  config.loss_trust_profiler = trusts;
+  LossSettings config;
+  config.rules = rules;
+  config.traffic_classes = classes;
+  config.warmup = kWarmUp;
+  config.trust_profiler = trusts;
   return LossPolicy::create(config).value();
 }
 

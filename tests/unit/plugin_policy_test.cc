@@ -11,6 +11,7 @@
 
 #include "nccl_plugin/abi/types.h"
 #include "nccl_plugin/loss/policy.h"
+#include "nccl_plugin/loss/settings.h"
 #include "transport/base/rng.h"
 
 namespace clustar::nccl_plugin {
@@ -28,11 +29,11 @@ using ::testing::HasSubstr;
 constexpr int kUint64 = 5, kFloat16 = 6, kFloat32 = 7, kBfloat16 = 9, kFloat8E5M2 = 11;
 constexpr std::uint64_t kWarmUp = 100;
 
-Config config_of(const std::string& rules, const std::string& classes = "") {
-  Config config;
-  config.loss_rules = rules;
-  config.loss_traffic_classes = classes;
-  config.loss_warmup = kWarmUp;
+LossSettings config_of(const std::string& rules, const std::string& classes = "") {
+  LossSettings config;
+  config.rules = rules;
+  config.traffic_classes = classes;
+  config.warmup = kWarmUp;
   return config;
 }
 LossPolicy policy_of(const std::string& rules, const std::string& classes = "") {
@@ -99,21 +100,21 @@ TEST(LossPolicy, IsOffUnlessARuleAllowsLoss) {
 }
 
 TEST(LossPolicy, BadSettingsAreErrors) {
-  const auto error_of = [](const Config& config) {
+  const auto error_of = [](const LossSettings& config) {
     const auto policy = LossPolicy::create(config);
     return policy ? "no error" : policy.error().message;
   };
   EXPECT_THAT(error_of(config_of("p=0.2")), HasSubstr("CLUSTAR_LOSS_RULES"));
   EXPECT_THAT(error_of(config_of("", "x")), HasSubstr("CLUSTAR_LOSS_TRAFFIC_CLASSES"));
-  Config config;
-  config.loss_tolerance_ppm = kMaxTolerancePpm + 1;
+  LossSettings config;
+  config.tolerance_ppm = kMaxTolerancePpm + 1;
   EXPECT_THAT(error_of(config), HasSubstr("0 to 0.1"));
   config = {};
-  config.loss_critical_tolerance_ppm = kMaxTolerancePpm + 1;
+  config.critical_tolerance_ppm = kMaxTolerancePpm + 1;
   EXPECT_THAT(error_of(config), HasSubstr("CLUSTAR_LOSS_CRITICAL_TOLERANCE"));
   for (const double drop : {0.0, -1.0, 1.1, std::numeric_limits<double>::quiet_NaN()}) {
     config = {};
-    config.loss_critical_drop = drop;
+    config.critical_drop = drop;
     EXPECT_THAT(error_of(config), HasSubstr("CLUSTAR_LOSS_CRITICAL_DROP"));
   }
 }
@@ -152,19 +153,19 @@ TEST(LossPolicy, TheFirstRuleThatFitsCounts) {
 }
 
 TEST(LossPolicy, CriticalPhasesLoseLess) {
-  Config config = config_of("comm=dp*,p=0.05; comm=*,p=0.002");
+  LossSettings config = config_of("comm=dp*,p=0.05; comm=*,p=0.002");
   const auto verdict = [&](const char* name) {
     return LossPolicy::create(config)->judge(comm_of(4, 4, name), good_collective(), true);
   };
   // Not set: loss_tolerance, 1 %.
   EXPECT_EQ(verdict("dp0").tolerance_ppm, 10'000u);
   EXPECT_EQ(verdict("other").tolerance_ppm, 2'000u);
-  config.loss_critical_tolerance_ppm = 1'000;
+  config.critical_tolerance_ppm = 1'000;
   EXPECT_EQ(verdict("dp0").tolerance_ppm, 1'000u);
   EXPECT_EQ(verdict("other").tolerance_ppm, 1'000u);
-  config.loss_critical_tolerance_ppm = 100'000;
+  config.critical_tolerance_ppm = 100'000;
   EXPECT_EQ(verdict("dp0").tolerance_ppm, 50'000u) << "never more than the rule's";
-  config.loss_critical_tolerance_ppm = 0;
+  config.critical_tolerance_ppm = 0;
   EXPECT_EQ(verdict("dp0").reason, Reason::kCritical);
   EXPECT_EQ(verdict("dp0").tolerance_ppm, 0u);
 }
@@ -309,10 +310,10 @@ const std::vector<NetGuard>& guards() {
 
 // Every combination of the kinds of each input; finer variants of each follow below.
 TEST(Decide, EveryCombination) {
-  Config config = config_of("comm=dp*");
-  config.loss_trust_profiler = false;
+  LossSettings config = config_of("comm=dp*");
+  config.trust_profiler = false;
   const LossPolicy strict = LossPolicy::create(config).value();
-  config.loss_trust_profiler = true;
+  config.trust_profiler = true;
   const LossPolicy trusting = LossPolicy::create(config).value();
   std::array<std::uint64_t, kReasons> seen{};
   for (std::uint64_t code = 0; !HasFailure(); ++code) {

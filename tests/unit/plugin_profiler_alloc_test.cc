@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "nccl_plugin/api/reception_book.h"
+#include "nccl_plugin/loss/settings.h"
 #include "nccl_plugin/net/message_flow.h"
 #include "nccl_plugin/profiler/profiler.h"
 #include "tests/unit/count_allocations.h"
 #include "tests/unit/plugin_profiler_events.h"
-#include "transport/base/config.h"
 
 namespace clustar::nccl_plugin {
 namespace {
@@ -25,8 +25,8 @@ TEST(PluginProfilerAlloc, EventsAndAnswersAllocateNothing) {
   }
   ASSERT_GT(tests::counted_allocations(), 0u) << "the counter counts";
 
-  Config config;
-  config.loss_rules = "comm=data*,bytes=1M-,p=0.02;comm=*";
+  LossSettings config;
+  config.rules = "comm=data*,bytes=1M-,p=0.02;comm=*";
   const auto policy = LossPolicy::create(config);
   CommRegistry registry;
   const std::atomic<bool> critical{false};

@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
+#include "nccl_plugin/loss/settings.h"
 #include "nccl_plugin/profiler/profiler.h"
 #include "tests/unit/plugin_profiler_events.h"
-#include "transport/base/config.h"
 
 namespace clustar::nccl_plugin {
 namespace {
@@ -26,11 +26,11 @@ class PluginProfiler : public testing::TestWithParam<int> {
   explicit PluginProfiler(
       const Profiler::Options& options = {.contexts = 8, .collectives = 32, .operations = 32, .others = 8})
       : profiler_(std::make_unique<Profiler>(options, registry_, critical_)), comm_(*profiler_, GetParam()) {
-    Config config;
-    config.loss_traffic_classes = std::to_string(kClass);
-    config.loss_tolerance_ppm = 20'000;
-    config.loss_critical_tolerance_ppm = 1'000;
-    config.loss_warmup = 0;
+    LossSettings config;
+    config.traffic_classes = std::to_string(kClass);
+    config.tolerance_ppm = 20'000;
+    config.critical_tolerance_ppm = 1'000;
+    config.warmup = 0;
     auto policy = LossPolicy::create(config);
     EXPECT_TRUE(policy) << policy.error().message;
     opening_.policy = std::make_shared<const LossPolicy>(*policy);

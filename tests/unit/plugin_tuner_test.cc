@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nccl_plugin/abi/tuner.h"
+#include "nccl_plugin/loss/settings.h"
 #include "nccl_plugin/tuner/tuner.h"
 #include "nccl_plugin/tuner/tuner_source.h"
 #include "transport/base/rng.h"
@@ -35,8 +36,8 @@ void log_to_test(int, unsigned long, const char*, int, const char* format, ...) 
 }
 
 LossPolicy policy_of(const std::string& rules) {
-  Config config;
-  config.loss_rules = rules;
+  LossSettings config;
+  config.rules = rules;
   return LossPolicy::create(config).value();
 }
 

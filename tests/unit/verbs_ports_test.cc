@@ -3,7 +3,9 @@
 
 #include <filesystem>
 
+#include "nccl_plugin/settings/all_settings.h"
 #include "tests/temp_path.h"
+#include "transport/io/verbs/settings.h"
 #include "transport/verbs/ports.h"
 
 namespace clustar::transport::verbs {
@@ -80,14 +82,14 @@ TEST(VerbsSettings, AreThoseOfTheConfig) {
   EXPECT_EQ(defaults.retry.retry_cnt, 6);
   EXPECT_EQ(defaults.traffic_class, -1);
   EXPECT_EQ(defaults.adaptive_routing, Choice::kAuto);
-  const auto config = Config::load_from({{"NCCL_IB_GID_INDEX", "3"},
-                                         {"NCCL_IB_ADDR_FAMILY", "AF_INET6"},
-                                         {"NCCL_IB_TC", "104"},
-                                         {"NCCL_IB_QPS_PER_CONNECTION", "4"},
-                                         {"NCCL_IB_ADAPTIVE_ROUTING", "1"},
-                                         {"CLUSTAR_IB_RELAXED_ORDERING", "off"},
-                                         {"CLUSTAR_IB_MTU", "2048"},
-                                         {"CLUSTAR_SOCKET_FAMILY", "ipv4"}});
+  const auto config = load_settings({{"NCCL_IB_GID_INDEX", "3"},
+                                     {"NCCL_IB_ADDR_FAMILY", "AF_INET6"},
+                                     {"NCCL_IB_TC", "104"},
+                                     {"NCCL_IB_QPS_PER_CONNECTION", "4"},
+                                     {"NCCL_IB_ADAPTIVE_ROUTING", "1"},
+                                     {"CLUSTAR_IB_RELAXED_ORDERING", "off"},
+                                     {"CLUSTAR_IB_MTU", "2048"},
+                                     {"CLUSTAR_SOCKET_FAMILY", "ipv4"}});
   ASSERT_TRUE(config) << config.error().message;
   const Settings settings(*config);
   EXPECT_EQ(settings.gid.index, 3);
@@ -110,12 +112,12 @@ TEST(VerbsSettings, ATrafficClassIsAServiceLevelAsInNcclWhereItCanBe) {
 
 TEST(VerbsPortSearch, WhatNoDeviceMatchesIsAnErrorThatNamesTheFilter) {
   Config config;
-  config.ib_hca = "=no_such_device";
+  config.edit<IbSettings>()->hca = "=no_such_device";
   const auto none = usable_ports(Settings(config));
   ASSERT_FALSE(none);
   EXPECT_THAT(none.error().message,
               HasSubstr("no RDMA device matches CLUSTAR_IB_HCA or NCCL_IB_HCA = '=no_such_device'"));
-  config.ib_hca = "mlx5_0:x";
+  config.edit<IbSettings>()->hca = "mlx5_0:x";
   const auto bad = usable_ports(Settings(config));
   ASSERT_FALSE(bad);
   EXPECT_EQ(bad.error().code, ErrorCode::kInvalidArgument) << bad.error().message;

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <limits>
 
+#include "transport/api/settings.h"
+
 namespace clustar::transport {
 namespace {
 
@@ -16,7 +18,8 @@ class PoliciesOfOneKind final : public SendPolicies {
 
 std::shared_ptr<SendPolicies> policies_of(const TransportContext& context) {
   if (context.policies != nullptr) return context.policies;
-  if (context.config.send_order == "class") return std::make_shared<PoliciesOfOneKind<ClassPolicy>>();
+  if (context.config.get<SendOrderSettings>().order == "class")
+    return std::make_shared<PoliciesOfOneKind<ClassPolicy>>();
   return std::make_shared<PoliciesOfOneKind<FifoPolicy>>();
 }
 

@@ -9,29 +9,32 @@
 #include <string>
 
 #include "transport/api/transport.h"
-#include "transport/base/config.h"
+#include "transport/base/shared_digest.h"
 
 namespace clustar::transport {
 
 // What a listener says of itself in its handle.
-//  0                   32     36
-// | digests (8 x 4) | rank |   big-endian; rank 0xffffffff = unknown
+//  0                  32     36
+// | digest (8 x 4) | rank |   big-endian; rank 0xffffffff = unknown
 struct SharedConfig {
   static constexpr std::size_t kSize = 36;
-  SharedDigests digests{};
-  int rank = -1;  // -1 = unknown
+  SharedDigest digest{};
+  int rank = -1;                         // -1 = unknown
+  std::span<const std::string> names{};  // of the settings; does not travel
 
-  static SharedConfig of(const ChannelOptions& options) { return {options.config, std::max(options.rank, -1)}; }
+  static SharedConfig of(const ChannelOptions& options) {
+    return {options.config, std::max(options.rank, -1), options.config_names};
+  }
   // Nothing for a negative rank other than -1.
   static std::optional<SharedConfig> parse(std::span<const std::byte, kSize> bytes);
   void serialize_to(std::span<std::byte, kSize> bytes) const;
-  bool operator==(const SharedConfig&) const = default;
+  // As far as it travels.
+  bool operator==(const SharedConfig& other) const { return digest == other.digest && rank == other.rank; }
 };
 
-// "<setting> is another on rank <there> than on rank <here>; <what to do>", of the first that differs; a rank that is
-// not known is named by its address. `keys`: Config::shared_keys().
+// "<setting> is another on rank <there> than on rank <here>; <what to do>"; a rank that is not known is named by its
+// address. Where several differ, all are named, or that they are too many. Nothing: none differs.
 std::optional<std::string> difference(const SharedConfig& here, const std::string& address_here,
-                                      const SharedConfig& there, const std::string& address_there,
-                                      std::span<const char* const> keys);
+                                      const SharedConfig& there, const std::string& address_there);
 
 }  // namespace clustar::transport

@@ -18,8 +18,8 @@
 
 #include "gdr/memory.h"
 #include "transport/api/flow_tag.h"
-#include "transport/base/config.h"
 #include "transport/base/result.h"
+#include "transport/base/shared_digest.h"
 
 namespace clustar::transport {
 
@@ -64,8 +64,10 @@ struct ChannelOptions {
   // NCCL's rank in the communicator, for messages; -1 = unknown.
   int rank = -1;
   std::uint32_t job = 0;  // FlowKey::job
-  // Both ends say the same, else it is not connected; the error names the setting and both ranks.
-  SharedDigests config{};
+  // Of the settings that all ranks need alike. Both ends say the same, else it is not connected; the error names the
+  // setting and both ranks.
+  SharedDigest config{};
+  std::span<const std::string> config_names{};  // of these settings; outlives the channel's connecting
 };
 
 // Registered memory.

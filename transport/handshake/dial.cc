@@ -10,7 +10,7 @@ namespace clustar::transport::handshake {
 
 Result<void> Caller::compare(const SharedConfig& here, const SharedConfig& there, const net::Address& remote) const {
   const std::string offered = remote.to_string();
-  const auto differs = difference(here, addresses.front().to_string(), there, offered, Config::shared_keys());
+  const auto differs = difference(here, addresses.front().to_string(), there, offered);
   if (!differs) return {};
   return fail(ErrorCode::kInvalidArgument, fmt::format("{}: connect to {}: {}", transport, offered, *differs));
 }

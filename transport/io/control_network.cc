@@ -3,16 +3,17 @@
 #include <fmt/format.h>
 
 #include "transport/net/interfaces.h"
+#include "transport/net/settings.h"
 
 namespace clustar::transport::io {
 
 Result<net::Endpoint> control_address(const Config& config, const net::Endpoint& data) {
   if (!is_apart(config)) return data;
   // Either family: control and data need not agree.
-  auto found = net::find_interfaces(config.control_ifname, net::Family::kAny);
+  const std::string wanted = config.get<NetworkSettings>().control_interfaces;
+  auto found = net::find_interfaces(wanted, net::Family::kAny);
   if (!found) {
-    return fail(found.error().code,
-                fmt::format("CLUSTAR_CONTROL_IFNAME={}: {}", config.control_ifname, found.error().message));
+    return fail(found.error().code, fmt::format("CLUSTAR_CONTROL_IFNAME={}: {}", wanted, found.error().message));
   }
   return found->front().addresses.front().endpoint();
 }

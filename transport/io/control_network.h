@@ -6,12 +6,13 @@
 
 #include "transport/base/config.h"
 #include "transport/base/result.h"
+#include "transport/net/settings.h"
 #include "transport/net/socket.h"
 
 namespace clustar::transport::io {
 
 // Control and data are on different networks, as the operator says.
-inline bool is_apart(const Config& config) { return !config.control_ifname.empty(); }
+inline bool is_apart(const Config& config) { return !config.get<NetworkSettings>().control_interfaces.empty(); }
 
 // Where control connections to a device with the address `data` go. Error: no interface is as CLUSTAR_CONTROL_IFNAME
 // wants it.

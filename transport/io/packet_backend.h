@@ -1,5 +1,5 @@
 // What lists and opens the devices of one kind of PacketIo, so that nobody above knows which kinds there are.
-// CLUSTAR_IO names it; it is part of the plugin, or of a module (transport/base/packet_ios.h says which).
+// CLUSTAR_IO names it; it is part of the plugin, or of a module (transport/io/packet_ios.h says which).
 #pragma once
 
 #include <cstddef>

@@ -37,7 +37,7 @@ class ChunkWire {
 class SendEngine {
  public:
   struct Limits {
-    Duration ahead{0};                   // Config::send_ahead_us
+    Duration ahead{0};                   // SendOrderSettings::ahead_us
     std::uint64_t bytes_per_second = 0;  // of the NIC; 0: not known
     // One pump hands on no more, so that a very long message does not keep its caller.
     std::uint64_t pump_bytes = std::numeric_limits<std::uint64_t>::max();

@@ -11,7 +11,7 @@
 #include "transport/base/time.h"
 #include "transport/message/send_engine.h"
 #include "transport/net/interfaces.h"
-#include "transport/tcp/settings.h"
+#include "transport/tcp/nic_settings.h"
 
 namespace clustar::transport::tcp {
 

@@ -1,45 +1,22 @@
-// What the TCP transport takes from the project's Config.
+// Settings of the TCP transport.
 #pragma once
 
-#include <algorithm>
+#include <cstdint>
+#include <string>
 
-#include "transport/api/context.h"
-#include "transport/base/config.h"
-#include "transport/net/interfaces.h"
-#include "transport/net/socket.h"
-#include "transport/tcp/core/wire.h"
+#include "transport/base/setting.h"
 
-namespace clustar::transport::tcp {
+namespace clustar {
 
-struct Settings {
-  SharedSettings shared;
-  net::SocketOptions socket;
-  std::uint8_t data_sockets = 1;
-  std::uint32_t chunk_bytes = 0;
-  Duration stall_timeout{0};
-  Duration send_ahead{0};  // Config::send_ahead_us
-  std::string interface_filter;
-  net::Family family = net::Family::kAny;
+struct TcpSettings {
+  int sockets = 1;                        // data sockets per connection
+  std::uint32_t eager_bytes = 64 << 10;   // largest message that may go ahead of its receive
+  std::uint32_t window_bytes = 1 << 20;   // per connection that may be ahead of their receives
+  std::uint32_t chunk_bytes = 512 << 10;  // a longer message is cut and spread; at least eager_bytes counts
+  std::uint32_t notsent_bytes = 1 << 20;  // unsent in the kernel, per socket: the rest can still be ordered
+  std::string congestion;                 // TCP_CONGESTION of every socket; empty: the kernel's default
 
-  explicit Settings(const Config& config)
-      : shared{config.tcp_eager_bytes, config.tcp_window_bytes},
-        socket{config.tcp_congestion, config.tcp_notsent_bytes},
-        data_sockets(static_cast<std::uint8_t>(config.tcp_sockets)),
-        // A message that goes ahead of its receive is one chunk on the wire.
-        chunk_bytes(std::max(config.tcp_chunk_bytes, config.tcp_eager_bytes)),
-        stall_timeout(config.stall_timeout),
-        send_ahead(std::chrono::microseconds(config.send_ahead_us)),
-        interface_filter(config.socket_ifname),
-        family(config.socket_family == "ipv4"   ? net::Family::kIpv4
-               : config.socket_family == "ipv6" ? net::Family::kIpv6
-                                                : net::Family::kAny) {}
-
-  // What goes ahead of its receive is one chunk, which nothing interrupts.
-  void keep_order(bool ordered) {
-    if (ordered && send_ahead > Duration::zero()) {
-      shared.eager_bytes = std::min<std::uint32_t>(shared.eager_bytes, kOrderedChunk);
-    }
-  }
+  static const TypedTable<TcpSettings>& table();
 };
 
-}  // namespace clustar::transport::tcp
+}  // namespace clustar

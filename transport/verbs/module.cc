@@ -70,6 +70,5 @@ ModuleEntry::Function find(const char* name) {
 }  // namespace clustar::transport::verbs
 
 extern "C" __attribute__((visibility("default"))) const clustar::transport::ModuleEntry clustar_module;
-const clustar::transport::ModuleEntry clustar_module = {clustar::transport::ModuleEntry::kAbi, sizeof(clustar::Config),
-                                                        CLUSTAR_VERSION, clustar::transport::verbs::create,
-                                                        clustar::transport::verbs::find};
+const clustar::transport::ModuleEntry clustar_module = {.create = clustar::transport::verbs::create,
+                                                        .find = clustar::transport::verbs::find};

@@ -1,14 +1,18 @@
-// What the verbs transport takes from the project's Config.
+// What the verbs transport's NICs and channels go by.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "gdr/settings.h"
+#include "transport/api/settings.h"
 #include "transport/base/config.h"
 #include "transport/base/time.h"
 #include "transport/io/verbs/completion.h"
 #include "transport/io/verbs/gid.h"
+#include "transport/io/verbs/settings.h"
 #include "transport/net/interfaces.h"
+#include "transport/net/settings.h"
 
 namespace clustar::transport::verbs {
 
@@ -40,7 +44,7 @@ struct Settings {
   bool offer_gpu_memory = true;
   bool emulate_gpu = false;
   Duration stall_timeout{0};
-  Duration send_ahead{0};  // Config::send_ahead_us
+  Duration send_ahead{0};  // SendOrderSettings::ahead_us
   // Of the socket by which two ends find each other.
   std::string interface_filter{};
   net::Family family = net::Family::kAny;
@@ -49,35 +53,36 @@ struct Settings {
     return text == "on" ? Choice::kOn : text == "off" ? Choice::kOff : Choice::kAuto;
   }
 
-  // `config` holds values that its keys allow, so nothing is lost by a cast.
   explicit Settings(const Config& config)
-      : hca_filter(config.ib_hca),
-        gid{.index = config.ib_gid_index,
-            .family = config.ib_addr_family == "ipv4"   ? io::verbs::GidFamily::kIpv4
-                      : config.ib_addr_family == "ipv6" ? io::verbs::GidFamily::kIpv6
-                                                        : io::verbs::GidFamily::kAny},
-        pkey_index(static_cast<std::uint16_t>(config.ib_pkey_index)),
-        traffic_class(config.ib_traffic_class),
-        service_level(config.ib_service_level),
-        retry{.timeout = static_cast<std::uint8_t>(config.ib_timeout),
-              .retry_cnt = static_cast<std::uint8_t>(config.ib_retry_count)},
-        queue_pairs(static_cast<std::uint8_t>(config.ib_queue_pairs)),
-        mtu(static_cast<int>(config.ib_mtu)),
-        eager_bytes(config.ib_eager_bytes),
-        min_stripe_bytes(config.ib_stripe_bytes),
-        relaxed_ordering(choice(config.ib_relaxed_ordering)),
-        adaptive_routing(choice(config.ib_adaptive_routing)),
-        adaptive_routing_threshold(config.ib_ar_threshold),
-        force_flush(config.ib_force_flush),
-        may_fuse(config.ib_merge_nics),
-        offer_gpu_memory(config.gdr != "off"),
-        emulate_gpu(config.gdr_emulate),
-        stall_timeout(config.stall_timeout),
-        send_ahead(std::chrono::microseconds(config.send_ahead_us)),
-        interface_filter(config.socket_ifname),
-        family(config.socket_family == "ipv4"   ? net::Family::kIpv4
-               : config.socket_family == "ipv6" ? net::Family::kIpv6
-                                                : net::Family::kAny) {}
+      : Settings(config.get<IbSettings>(), config.get<GdrSettings>(), config.get<NetworkSettings>(),
+                 config.get<SendOrderSettings>(), config.get<TransportSettings>()) {}
+  // They hold values that their tables allow, so nothing is lost by a cast.
+  Settings(const IbSettings& ib, const GdrSettings& gdr, const NetworkSettings& network, const SendOrderSettings& order,
+           const TransportSettings& general)
+      : hca_filter(ib.hca),
+        gid{.index = ib.gid_index,
+            .family = ib.addr_family == "ipv4"   ? io::verbs::GidFamily::kIpv4
+                      : ib.addr_family == "ipv6" ? io::verbs::GidFamily::kIpv6
+                                                 : io::verbs::GidFamily::kAny},
+        pkey_index(static_cast<std::uint16_t>(ib.pkey_index)),
+        traffic_class(ib.traffic_class),
+        service_level(ib.service_level),
+        retry{.timeout = static_cast<std::uint8_t>(ib.timeout), .retry_cnt = static_cast<std::uint8_t>(ib.retry_count)},
+        queue_pairs(static_cast<std::uint8_t>(ib.queue_pairs)),
+        mtu(static_cast<int>(ib.mtu)),
+        eager_bytes(ib.eager_bytes),
+        min_stripe_bytes(ib.stripe_bytes),
+        relaxed_ordering(choice(ib.relaxed_ordering)),
+        adaptive_routing(choice(ib.adaptive_routing)),
+        adaptive_routing_threshold(ib.ar_threshold),
+        force_flush(ib.force_flush),
+        may_fuse(ib.merge_nics),
+        offer_gpu_memory(gdr.gdr != "off"),
+        emulate_gpu(gdr.emulate),
+        stall_timeout(general.stall_timeout),
+        send_ahead(std::chrono::microseconds(order.ahead_us)),
+        interface_filter(network.interfaces),
+        family(network.family()) {}
 };
 
 }  // namespace clustar::transport::verbs

@@ -7,6 +7,7 @@
 
 #include "tests/conformance/toy_transport/recv_channel.h"
 #include "tests/conformance/toy_transport/send_channel.h"
+#include "transport/api/settings.h"
 #include "transport/api/shared_config.h"
 #include "transport/base/bytes.h"
 
@@ -87,7 +88,7 @@ class ToyConnect final : public PendingConnect {
 
 ToyTransport::ToyTransport(const TransportContext& context)
     : engine_(context.clock, policies_of(context)->make({"toy0", 0}),
-              {.ahead = std::chrono::microseconds(context.config.send_ahead_us)}) {
+              {.ahead = std::chrono::microseconds(context.config.get<SendOrderSettings>().ahead_us)}) {
   device_.name = "toy0";
   device_.speed_mbps = 1000;
   device_.max_channels = 1024;
@@ -111,7 +112,7 @@ Result<std::unique_ptr<PendingConnect>> ToyTransport::connect(int device, const 
   if (device != 0 || reader.load<std::uint64_t, 0>() != kMagic || !there) {
     return fail(ErrorCode::kInvalidArgument, "toy: not a device, or not a handle, of this transport");
   }
-  if (const auto differs = difference(SharedConfig::of(options), "here", *there, "there", Config::shared_keys())) {
+  if (const auto differs = difference(SharedConfig::of(options), "here", *there, "there")) {
     return fail(ErrorCode::kInvalidArgument, "toy: " + *differs);
   }
   return std::make_unique<ToyConnect>(engine_, reader.load<std::uint64_t, 8>(), options.job);

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "nccl_plugin/abi/profiler.h"
+#include "nccl_plugin/loss/settings.h"
 
 namespace clustar::tests::fake_nccl {
 namespace {
@@ -144,7 +145,7 @@ void LoadedWire::count(const ProxyOp& op, std::uint32_t transfer) {
   std::size_t first = 0;
   while (first < expected.against.size() && !expected.against.test(first)) ++first;
   if (first == expected.against.size()) first = static_cast<std::size_t>(Reason::kLossy);
-  const bool off = options_.policy->config.loss_rules.empty() && options_.policy->config.loss_traffic_classes.empty();
+  const bool off = options_.policy->config.rules.empty() && options_.policy->config.traffic_classes.empty();
   if (off) {
     first = static_cast<std::size_t>(Reason::kNotOptedIn);
   } else if (op.run->faults.foreign_process) {

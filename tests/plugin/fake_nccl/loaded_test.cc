@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "nccl_plugin/loss/settings.h"
 #include "tests/plugin/plugin_under_test.h"
 
 namespace clustar::tests::fake_nccl {
@@ -21,8 +22,8 @@ const PolicyTruth& truth() {
   static const PolicyTruth made = [] {
     PolicyTruth out;
     out.name = "dp*";
-    out.config.loss_rules = "comm=dp*,p=0.05";
-    out.config.loss_warmup = 1;
+    out.config.rules = "comm=dp*,p=0.05";
+    out.config.warmup = 1;
     out.tolerance_ppm = [](const Communicator& comm, const Task& task) {
       const bool reduces = task.function == kAllReduce || task.function == kReduceScatter;
       return reduces && comm.name.starts_with("dp") ? 50'000u : 0u;
@@ -37,8 +38,8 @@ const PolicyTruth& sends() {
   static const PolicyTruth made = [] {
     PolicyTruth out;
     out.name = "sends of dp*";
-    out.config.loss_rules = "comm=dp*,func=sendrecv,p=0.05";
-    out.config.loss_warmup = 1;
+    out.config.rules = "comm=dp*,func=sendrecv,p=0.05";
+    out.config.warmup = 1;
     out.tolerance_ppm = [](const Communicator& comm, const Task& task) {
       return task.function == kSend && comm.name.starts_with("dp") ? 50'000u : 0u;
     };
@@ -50,7 +51,7 @@ const PolicyTruth& sends() {
 
 Variables sends_environment() {
   Variables variables{{"CLUSTAR_TRANSPORT", "mlt"}, {"CLUSTAR_LOSS_WARMUP", "1"}};
-  variables["CLUSTAR_LOSS_RULES"] = sends().config.loss_rules;
+  variables["CLUSTAR_LOSS_RULES"] = sends().config.rules;
   return variables;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "nccl_plugin/loss/settings.h"
+
 namespace clustar::tests::fake_nccl {
 namespace {
 
@@ -17,56 +19,56 @@ std::uint32_t tolerance_of(const PolicyTruth& policy, const Communicator& comm, 
   return can_lose(policy, task) ? policy.tolerance_ppm(comm, task) : 0;
 }
 
-Config with(void (*change)(Config&)) {
-  Config config;
-  config.loss_warmup = 3;
+LossSettings with(void (*change)(LossSettings&)) {
+  LossSettings config;
+  config.warmup = 3;
   change(config);
   return config;
 }
 
 std::vector<PolicyTruth> make_policies() {
   std::vector<PolicyTruth> all;
-  all.push_back({"off", with([](Config&) {}), [](const Communicator&, const Task&) { return 0u; }});
-  all.push_back({"class 160-167 and 200", with([](Config& c) {
-                   c.loss_traffic_classes = "160-167,200";
-                   c.loss_tolerance_ppm = 20'000;
+  all.push_back({"off", with([](LossSettings&) {}), [](const Communicator&, const Task&) { return 0u; }});
+  all.push_back({"class 160-167 and 200", with([](LossSettings& c) {
+                   c.traffic_classes = "160-167,200";
+                   c.tolerance_ppm = 20'000;
                  }),
                  [](const Communicator& comm, const Task&) {
                    const int tc = comm.traffic_class;
                    return (tc >= 160 && tc <= 167) || tc == 200 ? 20'000u : 0u;
                  }});
-  all.push_back({"communicators dp*, from 1 MiB", with([](Config& c) {
-                   c.loss_rules = "comm=dp*,bytes=1M-,p=0.03";
-                   c.loss_warmup = 0;
-                   c.loss_critical_tolerance_ppm = 0;
+  all.push_back({"communicators dp*, from 1 MiB", with([](LossSettings& c) {
+                   c.rules = "comm=dp*,bytes=1M-,p=0.03";
+                   c.warmup = 0;
+                   c.critical_tolerance_ppm = 0;
                  }),
                  [](const Communicator& comm, const Task& task) {
                    const bool named = std::string_view(comm.name).starts_with("dp");
                    return named && input_bytes(comm, task) >= (1u << 20) ? 30'000u : 0u;
                  },
                  0});
-  all.push_back({"reduce-scatters of 3 to 9 ranks, p of its own", with([](Config& c) {
-                   c.loss_rules = "func=reducescatter,ranks=3-9,p=0.1";
-                   c.loss_critical_tolerance_ppm = 5000;
-                   c.loss_warmup = 1;
+  all.push_back({"reduce-scatters of 3 to 9 ranks, p of its own", with([](LossSettings& c) {
+                   c.rules = "func=reducescatter,ranks=3-9,p=0.1";
+                   c.critical_tolerance_ppm = 5000;
+                   c.warmup = 1;
                  }),
                  [](const Communicator& comm, const Task& task) {
                    return task.function == kReduceScatter && comm.ranks >= 3 && comm.ranks <= 9 ? 100'000u : 0u;
                  },
                  5000});
-  all.push_back({"sends of up to 12 ranks, and all reductions", with([](Config& c) {
-                   c.loss_rules = "ranks=-12,func=sendrecv,p=0.04; comm=*";
-                   c.loss_warmup = 1;
+  all.push_back({"sends of up to 12 ranks, and all reductions", with([](LossSettings& c) {
+                   c.rules = "ranks=-12,func=sendrecv,p=0.04; comm=*";
+                   c.warmup = 1;
                  }),
                  [](const Communicator& comm, const Task& task) {
                    if (task.function == kSend) return comm.ranks <= 12 ? 40'000u : 0u;
                    return 10'000u;
                  },
                  10'000, true});
-  all.push_back({"everything, profiler alone trusted", with([](Config& c) {
-                   c.loss_rules = "comm=*";
-                   c.loss_trust_profiler = true;
-                   c.loss_warmup = 0;
+  all.push_back({"everything, profiler alone trusted", with([](LossSettings& c) {
+                   c.rules = "comm=*";
+                   c.trust_profiler = true;
+                   c.warmup = 0;
                  }),
                  [](const Communicator&, const Task&) { return 10'000u; }, 10'000});
   return all;
@@ -111,7 +113,7 @@ void judge_task(const PolicyTruth& policy, const Communicator& comm, int profile
   forbid(input_bytes(comm, task) == 0, Reason::kUnknownSize);
   // v4 has no event that tells of the capture.
   forbid(profiler_version >= 5 ? task.captured : is_send(task), Reason::kCaptured);
-  forbid(run.ordinal < policy.config.loss_warmup, Reason::kWarmUp);
+  forbid(run.ordinal < policy.config.warmup, Reason::kWarmUp);
 }
 
 void judge_faults(const Faults& faults, const Task& task, int t, Expectation& out) {
@@ -173,7 +175,7 @@ Expectation expect(const PolicyTruth& policy, const Communicator& comm, int prof
   std::uint32_t p = tolerance_of(policy, comm, task);
   if (critical) p = std::min(p, policy.critical_ppm);
   forbid(critical && policy.critical_ppm == 0, Reason::kCritical);
-  judge_wire(comm, task, p, policy.config.loss_trust_profiler, wire, out);
+  judge_wire(comm, task, p, policy.config.trust_profiler, wire, out);
 
   out.identity.known = true;
   out.identity.communicator = comm.id;

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "nccl_plugin/loss/policy.h"
+#include "nccl_plugin/loss/settings.h"
 #include "tests/plugin/fake_nccl/core.h"
 #include "transport/api/flow_tag.h"
-#include "transport/base/config.h"
 
 namespace clustar::tests::fake_nccl {
 
@@ -19,7 +19,7 @@ using Reasons = std::bitset<nccl_plugin::kReasons>;
 // Settings, and what they mean: which p, in parts per million, a task may ask for; 0 = not opted in.
 struct PolicyTruth {
   std::string name;
-  Config config;
+  LossSettings config;
   std::function<std::uint32_t(const Communicator&, const Task&)> tolerance_ppm;
   std::uint32_t critical_ppm = nccl_plugin::kMaxTolerancePpm;  // the most while the model is in a critical phase
   bool sends = false;  // the user's word that sends may lose; else tolerance_ppm is not asked for any

@@ -8,6 +8,7 @@
 
 #include "transport/io/contained_backend.h"
 #include "transport/io/decorators/faulty_backend.h"
+#include "transport/io/decorators/settings.h"
 
 namespace clustar::transport::io {
 namespace {
@@ -16,10 +17,11 @@ constexpr const char* kModule = "libclustar-faults.so";
 
 Result<std::unique_ptr<PacketBackend>> wrap(std::unique_ptr<PacketBackend> backend, const Config& config) {
   return contained(kModule, [&]() -> Result<std::unique_ptr<PacketBackend>> {
-    const auto spec = FaultSpec::parse(config.inject_faults);
+    const std::string faults = config.get<FaultSettings>().inject;
+    const auto spec = FaultSpec::parse(faults);
     if (!spec) {
       return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("CLUSTAR_INJECT_FAULTS = '{}': {}", config.inject_faults, spec.error().message));
+                  fmt::format("CLUSTAR_INJECT_FAULTS = '{}': {}", faults, spec.error().message));
     }
     return std::make_unique<ContainedBackend>(kModule, std::make_unique<FaultyBackend>(std::move(backend), *spec));
   });
@@ -39,6 +41,5 @@ ModuleEntry::Function find(const char* name) {
 }  // namespace clustar::transport::io
 
 extern "C" __attribute__((visibility("default"))) const clustar::transport::ModuleEntry clustar_module;
-const clustar::transport::ModuleEntry clustar_module = {clustar::transport::ModuleEntry::kAbi, sizeof(clustar::Config),
-                                                        CLUSTAR_VERSION, clustar::transport::io::create,
-                                                        clustar::transport::io::find};
+const clustar::transport::ModuleEntry clustar_module = {.create = clustar::transport::io::create,
+                                                        .find = clustar::transport::io::find};

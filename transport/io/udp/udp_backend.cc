@@ -4,6 +4,7 @@
 
 #include "transport/io/control_network.h"
 #include "transport/io/udp/udp_io.h"
+#include "transport/net/settings.h"
 
 namespace clustar::transport::io::udp {
 namespace {
@@ -14,7 +15,8 @@ constexpr std::uint8_t kPaths = 8;
 }  // namespace
 
 Result<std::unique_ptr<PacketBackend>> UdpBackend::create(const Config& config) {
-  auto interfaces = net::find_interfaces(config.socket_ifname, net::family_of(config.socket_family));
+  const auto network = config.get<NetworkSettings>();
+  auto interfaces = net::find_interfaces(network.interfaces, network.family());
   if (!interfaces) return tl::unexpected(interfaces.error());
   return std::unique_ptr<PacketBackend>(new UdpBackend(config, std::move(*interfaces)));
 }

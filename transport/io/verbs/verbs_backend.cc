@@ -4,9 +4,12 @@
 
 #include <utility>
 
+#include "gdr/settings.h"
 #include "transport/io/control_network.h"
 #include "transport/io/verbs/device_list.h"
+#include "transport/io/verbs/settings.h"
 #include "transport/io/verbs/uc/uc_io.h"
+#include "transport/net/settings.h"
 
 namespace clustar::transport::io::verbs {
 namespace {
@@ -26,15 +29,17 @@ Result<DeviceMemory> memory_of(const Config& config, const RdmaPort& place) {
   const auto domain = ProtectionDomain::make(*device);
   if (!domain) return tl::unexpected(domain.error());
   const ProtectionDomain* const one = &*domain;
+  const auto gdr = config.get<GdrSettings>();
   return find_device_memory(std::span(&one, 1), place.device, place.software,
-                            {.offered = config.gdr != "off", .emulated = config.gdr_emulate});
+                            {.offered = gdr.gdr != "off", .emulated = gdr.emulate});
 }
 
 }  // namespace
 
 Result<RdmaPort> rdma_port_of(const Config& config, const net::Interface& interface) {
   const Gid wanted = gid_of(interface.addresses.front().endpoint());
-  const auto filter = HcaFilter::parse(config.ib_hca);
+  const std::string hca = config.get<IbSettings>().hca;
+  const auto filter = HcaFilter::parse(hca);
   if (!filter) return tl::unexpected(filter.error());
   const auto ports = list_ports(*filter);
   if (!ports) return tl::unexpected(ports.error());
@@ -56,8 +61,7 @@ Result<RdmaPort> rdma_port_of(const Config& config, const net::Interface& interf
     }
     seen += ")";
   }
-  const std::string which =
-      config.ib_hca.empty() ? "here" : fmt::format("that CLUSTAR_IB_HCA or NCCL_IB_HCA = '{}' allows", config.ib_hca);
+  const std::string which = hca.empty() ? "here" : fmt::format("that CLUSTAR_IB_HCA or NCCL_IB_HCA = '{}' allows", hca);
   return fail(ErrorCode::kUnavailable,
               fmt::format("mlt: no active RoCE v2 port has {}, the address of {}; RDMA ports {}: {}. Choose an "
                           "interface of one of them by CLUSTAR_SOCKET_IFNAME (control connections may have another: "
@@ -66,7 +70,8 @@ Result<RdmaPort> rdma_port_of(const Config& config, const net::Interface& interf
 }
 
 Result<std::unique_ptr<PacketBackend>> VerbsBackend::create(Kind kind, const Config& config, const Log& log) {
-  auto interfaces = net::find_interfaces(config.socket_ifname, net::family_of(config.socket_family));
+  const auto network = config.get<NetworkSettings>();
+  auto interfaces = net::find_interfaces(network.interfaces, network.family());
   if (!interfaces) return tl::unexpected(interfaces.error());
   std::unique_ptr<VerbsBackend> made(new VerbsBackend(kind, config, log));
   Result<void> checked;
@@ -90,7 +95,7 @@ UdOptions VerbsBackend::options_of(const Place& place) const {
           .paths = kPaths,
           .access = kind_ == Kind::kUc ? uc::UcIo::kAccess : 0,
           .memory = place.memory,
-          .force_flush = config_.ib_force_flush,
+          .force_flush = config_.get<IbSettings>().force_flush,
           .log = log_,
           .apart = is_apart(config_)};
 }

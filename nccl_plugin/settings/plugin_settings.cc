@@ -1,0 +1,20 @@
+#include "nccl_plugin/settings/plugin_settings.h"
+
+namespace clustar {
+
+const TypedTable<PluginSettings>& PluginSettings::table() {
+  using S = PluginSettings;
+  static const TypedTable<S> all({
+      setting::make_choice("tuner", &S::tuner, {"on", "off"})
+          .shared()
+          .help("`on`: the tuner steers collectives that opted in to ring and Simple; `off`: it only forbids LL128 "
+                "where the transport cannot carry it"),
+      setting::make_text("chain_profiler", &S::chain_profiler, "a path or name of a profiler library, as NCCL takes it")
+          .otherwise("none")
+          .help("profiler library that gets all of NCCL's events, too: a path, or a name as `NCCL_PROFILER_PLUGIN` "
+                "takes it"),
+  });
+  return all;
+}
+
+}  // namespace clustar

@@ -1,0 +1,64 @@
+#include "transport/api/settings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <limits>
+#include <string_view>
+
+namespace clustar {
+namespace {
+
+const std::vector<std::string>& names() {
+  static const std::vector<std::string> all{"tcp", "mlt", "verbs", "ofi"};
+  return all;
+}
+
+bool read_require(TransportSettings& settings, const std::string& text) {
+  settings.require.clear();
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t bar = std::min(rest.find('|'), rest.size());
+    settings.require.emplace_back(rest.substr(0, bar));
+    if (!setting::one_of(settings.require.back(), names())) return false;
+    rest.remove_prefix(std::min(bar + 1, rest.size()));
+  }
+  return true;
+}
+
+}  // namespace
+
+const TypedTable<TransportSettings>& TransportSettings::table() {
+  using S = TransportSettings;
+  static const TypedTable<S> all({
+      setting::make_choice("transport", &S::transport, {"auto", "tcp", "mlt", "verbs", "ofi"})
+          .help("`tcp`, `mlt`, `verbs`, `ofi`, or the best that works here. This version has `tcp`, `mlt` and, with "
+                "its module and a usable port, `verbs` ([verbs.md](verbs.md)), which `auto` takes before `tcp`; with "
+                "`CLUSTAR_PSK_FILE` it takes `mlt`"),
+      Setting<S>{{"require", "one or more of tcp | mlt | verbs | ofi, joined by |", {}, "none", false},
+                 read_require,
+                 [](const S& settings) { return fmt::format("{}", fmt::join(settings.require, "|")); }}
+          .help("transports of which one must be in use, joined by `\\|`; else communicators fail with the reason"),
+      setting::make_seconds("stall_timeout", &S::stall_timeout, 86400)
+          .help("seconds after which a silent peer on a live host is an error; 0: never, it is only named in warnings"),
+  });
+  return all;
+}
+
+const TypedTable<SendOrderSettings>& SendOrderSettings::table() {
+  using S = SendOrderSettings;
+  static const TypedTable<S> all({
+      setting::make_choice("send_order", &S::order, {"fifo", "class"})
+          .help("who goes first at a NIC: `fifo` by arrival; `class` by the communicator's "
+                "`ncclConfig_t.trafficClass`, the larger first, strictly: a class that is never idle keeps those below "
+                "it from sending. [Measured](results/send-order-2026-11-23.md)"),
+      setting::make_number("send_ahead_us", &S::ahead_us, 0, 100'000, " (microseconds of the line; 0: no bound)")
+          .help("with `class`: what the line carries in so many microseconds, and 16 KiB, may be in the kernel or the "
+                "NIC, where nothing overtakes it any more; 0: no bound, and a top message may wait for megabytes. On "
+                "TCP the bound makes `CLUSTAR_TCP_EAGER_BYTES` 16K at most, so set the order alike on all ranks"),
+      setting::make_number("job", &S::job, 0, std::numeric_limits<int>::max())
+          .help("number of the training job that this process belongs to, for orders that tell jobs apart"),
+  });
+  return all;
+}
+
+}  // namespace clustar

@@ -1,0 +1,30 @@
+// Settings that concern every transport.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "transport/base/setting.h"
+#include "transport/base/time.h"
+
+namespace clustar {
+
+struct TransportSettings {
+  std::string transport = "auto";    // the best that works here, or a name: then what does not work is an error
+  std::vector<std::string> require;  // one of these must be in use, else communicators fail to form; empty: any
+  Duration stall_timeout{0};  // a silent live peer fails the connection after it; 0: it is only named in a warning
+
+  static const TypedTable<TransportSettings>& table();
+};
+
+struct SendOrderSettings {
+  std::string order = "fifo";  // by arrival | class: by the communicators' trafficClass, the larger first, strictly
+  // Under an order other than fifo: what the line carries in so many microseconds, and 16 KiB, may be handed to the
+  // kernel or the NIC, where nothing overtakes it any more; 0 = no bound.
+  int ahead_us = 20;
+  int job = 0;  // number of this process's training job, for orders that tell jobs apart
+
+  static const TypedTable<SendOrderSettings>& table();
+};
+
+}  // namespace clustar

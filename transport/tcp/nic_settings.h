@@ -1,0 +1,50 @@
+// What a TCP NIC and its channels go by.
+#pragma once
+
+#include <algorithm>
+
+#include "transport/api/context.h"
+#include "transport/api/settings.h"
+#include "transport/base/config.h"
+#include "transport/net/interfaces.h"
+#include "transport/net/settings.h"
+#include "transport/net/socket.h"
+#include "transport/tcp/core/wire.h"
+#include "transport/tcp/settings.h"
+
+namespace clustar::transport::tcp {
+
+struct Settings {
+  SharedSettings shared;
+  net::SocketOptions socket;
+  std::uint8_t data_sockets = 1;
+  std::uint32_t chunk_bytes = 0;
+  Duration stall_timeout{0};
+  Duration send_ahead{0};  // SendOrderSettings::ahead_us
+  std::string interface_filter;
+  net::Family family = net::Family::kAny;
+
+  explicit Settings(const Config& config)
+      : Settings(config.get<TcpSettings>(), config.get<NetworkSettings>(), config.get<SendOrderSettings>(),
+                 config.get<TransportSettings>()) {}
+  Settings(const TcpSettings& tcp, const NetworkSettings& network, const SendOrderSettings& order,
+           const TransportSettings& general)
+      : shared{tcp.eager_bytes, tcp.window_bytes},
+        socket{tcp.congestion, tcp.notsent_bytes},
+        data_sockets(static_cast<std::uint8_t>(tcp.sockets)),
+        // A message that goes ahead of its receive is one chunk on the wire.
+        chunk_bytes(std::max(tcp.chunk_bytes, tcp.eager_bytes)),
+        stall_timeout(general.stall_timeout),
+        send_ahead(std::chrono::microseconds(order.ahead_us)),
+        interface_filter(network.interfaces),
+        family(network.family()) {}
+
+  // What goes ahead of its receive is one chunk, which nothing interrupts.
+  void keep_order(bool ordered) {
+    if (ordered && send_ahead > Duration::zero()) {
+      shared.eager_bytes = std::min<std::uint32_t>(shared.eager_bytes, kOrderedChunk);
+    }
+  }
+};
+
+}  // namespace clustar::transport::tcp
