@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -47,17 +46,6 @@ Result<transport::Handle> from_hex(const std::string& text) {
 
 void log_line(LogLevel level, const std::string& message) {
   if (level == LogLevel::kWarn) std::cerr << "clustar perf: " << message << "\n";
-}
-
-// "... 20 packets sent, 3 of them again, ...": the number before `words`; nothing where the transport does not say.
-std::optional<std::uint64_t> number_before(const std::string& text, const std::string& words) {
-  const auto end = text.find(words);
-  if (end == std::string::npos) return std::nullopt;
-  auto begin = end;
-  while (begin > 0 && text[begin - 1] >= '0' && text[begin - 1] <= '9') --begin;
-  std::uint64_t value = 0;
-  if (std::from_chars(text.data() + begin, text.data() + end, value).ec != std::errc()) return std::nullopt;
-  return value;
 }
 
 }  // namespace
@@ -201,9 +189,11 @@ void TransportEndpoint::sleep() {
 }
 
 Result<nlohmann::json> TransportEndpoint::facts() {
-  const std::string summary = made_.selection.transport->summary();
-  nlohmann::json facts{{"transport", made_.selection.transport->name()}, {"summary", summary}};
-  if (const auto again = number_before(summary, " of them again")) facts["retransmitted_packets"] = *again;
+  const transport::Counters counters = made_.selection.transport->counters();
+  nlohmann::json facts{{"transport", counters.transport}, {"summary", counters.summary()}};
+  std::uint64_t again = 0;
+  for (const transport::DeviceCounters& device : counters.devices) again += device.retransmitted;
+  facts["retransmitted_packets"] = again;
   return facts;
 }
 

@@ -15,8 +15,9 @@ Result<std::unique_ptr<MltPendingConnect>> MltPendingConnect::start(Engine& engi
   const auto info = HandleInfo::parse(handle);
   if (!info) return tl::unexpected(caller.not_a_handle());
   const net::Address remote(info->endpoint);
-  auto dial = handshake::Dial::to(engine.context().clock, std::move(caller),
-                                  {info->token, info->config, {info->endpoint}}, transport::SharedConfig::of(channel));
+  auto dial =
+      handshake::Dial::to(engine.context().clock, std::move(caller),
+                          {info->token, info->config, false, {info->endpoint}}, transport::SharedConfig::of(channel));
   if (!dial) return tl::unexpected(dial.error());
   const Protection* protection = engine.context().protection.get();
   const bool same_psk = info->psk_mode == (protection == nullptr ? PskMode::kNone : protection->mode());
@@ -25,7 +26,8 @@ Result<std::unique_ptr<MltPendingConnect>> MltPendingConnect::start(Engine& engi
   if (const auto differs = same_psk ? difference(here, info->settings) : std::nullopt) {
     return fail(ErrorCode::kInvalidUsage, fmt::format("mlt: connect to {}: {}", remote.to_string(), *differs));
   }
-  return std::unique_ptr<MltPendingConnect>(new MltPendingConnect(engine, info->token, channel, std::move(*dial)));
+  return std::unique_ptr<MltPendingConnect>(
+      new MltPendingConnect(engine, info->token, info->config.rank, channel, std::move(*dial)));
 }
 
 Result<std::unique_ptr<transport::SendChannel>> MltPendingConnect::poll() {
@@ -68,7 +70,7 @@ Result<void> MltPendingConnect::open() {
 
 Result<void> MltPendingConnect::write_hello() {
   const auto settings = SharedSettings::of(engine_.options(), channel_.max_tolerance_ppm, engine_.io_name());
-  Hello hello{token_, connection_id_, settings, engine_.local_address(), {}};
+  Hello hello{token_, connection_id_, settings, engine_.local_address(), channel_.rank, {}};
   const Protection* protection = engine_.context().protection.get();
   if (protection != nullptr) {
     hello.psk.mode = protection->mode();
@@ -119,9 +121,11 @@ Result<std::unique_ptr<transport::SendChannel>> MltPendingConnect::attach() {
     session = *derived;
   }
   const std::string peer = fmt::format("{} (from {})", dial_.remote().to_string(), engine_.name());
-  auto channel = std::make_unique<MltSendChannel>(engine_, std::move(dial_.take_sockets().front()), peer);
-  const auto attached = channel->attach(Engine::End::kSends, dial_.remote(), welcome->address,
-                                        secret_of(token_, connection_id_), channel_, session ? &*session : nullptr);
+  const transport::PeerInfo far_end{dial_.remote().host(), rank_there_};
+  auto channel = std::make_unique<MltSendChannel>(engine_, std::move(dial_.take_sockets().front()), far_end, peer);
+  const auto attached =
+      channel->attach(Engine::End::kSends, dial_.remote(), welcome->address, secret_of(token_, connection_id_),
+                      channel_, session ? &*session : nullptr, rank_there_);
   if (!attached) return tl::unexpected(attached.error());
   return channel;
 }

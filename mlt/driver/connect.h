@@ -24,8 +24,9 @@ class MltPendingConnect final : public transport::PendingConnect {
   Result<std::unique_ptr<transport::SendChannel>> poll() override;
 
  private:
-  MltPendingConnect(Engine& engine, const Token& token, const transport::ChannelOptions& channel, handshake::Dial dial)
-      : engine_(engine), token_(token), channel_(channel), dial_(std::move(dial)) {}
+  MltPendingConnect(Engine& engine, const Token& token, int rank_there, const transport::ChannelOptions& channel,
+                    handshake::Dial dial)
+      : engine_(engine), token_(token), rank_there_(rank_there), channel_(channel), dial_(std::move(dial)) {}
 
   Result<bool> shaken();
   Result<void> open();
@@ -36,6 +37,7 @@ class MltPendingConnect final : public transport::PendingConnect {
 
   Engine& engine_;
   const Token token_;
+  const int rank_there_;
   const transport::ChannelOptions channel_;
   handshake::Dial dial_;
   bool confirmed_ = false;

@@ -29,10 +29,10 @@ Connection::Connection(Engine& engine, net::Socket control, std::string doing, s
       stall_("mlt", engine.context().stall_timeout, engine.context().clock, engine.context().log) {}
 
 Result<void> Connection::attach(Engine::End end, const net::Address& host, const io::AddressBlob& address,
-                                std::uint64_t secret, const transport::ChannelOptions& channel,
-                                const Session* session) {
+                                std::uint64_t secret, const transport::ChannelOptions& channel, const Session* session,
+                                int peer_rank) {
   channel_ = channel;
-  const auto attached = engine_.attach(*this, end, host, address, secret, channel, session, id_);
+  const auto attached = engine_.attach(*this, end, host, address, secret, channel, session, id_, peer_rank);
   if (!attached) return tl::unexpected(attached.error());
   return {};
 }

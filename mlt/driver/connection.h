@@ -22,7 +22,7 @@ class Connection : public Engine::Client {
 
   // Both before the first request. `session`: null without a pre-shared key.
   Result<void> attach(Engine::End end, const net::Address& host, const io::AddressBlob& address, std::uint64_t secret,
-                      const transport::ChannelOptions& channel, const Session* session);
+                      const transport::ChannelOptions& channel, const Session* session, int peer_rank);
   net::Socket& control() { return control_; }
 
   void check(TimePoint now) final;

@@ -62,7 +62,7 @@ Engine::~Engine() {
 
 Result<void> Engine::attach(Client& client, End end, const net::Address& host, const io::AddressBlob& address,
                             std::uint64_t secret, const transport::ChannelOptions& channel, const Session* session,
-                            std::optional<ConnectionId>& id) {
+                            std::optional<ConnectionId>& id, int peer_rank) {
   const std::lock_guard lock(mutex_);
   if (lost_) return tl::unexpected(*lost_);
   if ((session != nullptr) != (sealing_ != nullptr)) {
@@ -90,6 +90,7 @@ Result<void> Engine::attach(Client& client, End end, const net::Address& host, c
   attached_[*id] = {&client, key, end, std::move(options), channel.comm_id};
   attached_[*id].peer_id = peer.id;
   attached_[*id].secret = secret;
+  attached_[*id].traffic = traffic_.open(channel.traffic_class, host.host(), peer_rank);
   attached_[*id].dscp = static_cast<std::uint8_t>(std::max(channel.traffic_class, 0) & 0xfc);
   ++communicators_[channel.comm_id];
   if (end == End::kSends) sends_.open(*id, host.host_number(), channel.job, options_.max_messages);
@@ -175,6 +176,7 @@ Engine::Counters Engine::counters() {
   for (ConnectionId id = 0; id < attached_.size(); ++id) {
     if (attached_[id].client == nullptr || attached_[id].end != End::kSends) continue;
     sum.retransmissions += core_.sender(id).counters().retransmitted;
+    sum.queued_bytes += core_.sender(id).unsent_bytes();
   }
   const LossCounters& losses = core_.ledgers().totals();
   sum.eligible_bytes = losses.eligible_bytes;
@@ -278,6 +280,7 @@ bool Engine::receive(TimePoint now) {
       if (sealing_ && !sealing_->open(core_, packet, header, payload)) continue;
       // What was written into a GPU cannot be put aside until its receive is known, as after the loss of what says so.
       const bool readable = !packet.placed || !writes_;
+      if (packet.ecn == io::Ecn::kCe) ++counters_.marked;
       const auto arrival = core_.on_packet(header, static_cast<std::uint32_t>(payload.size()),
                                            packet.ecn == io::Ecn::kCe, now, readable);
       if (arrival.placement.kind == Placement::Kind::kDrop) continue;
@@ -311,9 +314,8 @@ void Engine::handle_events(TimePoint now) {
 // arrived meanwhile.
 void Engine::on_sent(const Endpoint::Event& event, const SendDone& sent, TimePoint now) {
   drop_pending(event.connection, sent.message);
-  ++counters_.messages_sent;
   counters_.missing_packets += sent.missing_packets;
-  counters_.bytes_sent += sends_.finish(event.connection, sent.message, now);
+  traffic(event.connection)->sent(sends_.finish(event.connection, sent.message, now));
 }
 
 std::optional<std::uint32_t> Engine::send(ConnectionId id, const OutboundMessage& message, const SendTerms& terms,

@@ -28,6 +28,7 @@
 #include "transport/api/transport.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
+#include "transport/message/traffic_book.h"
 #include "transport/net/socket.h"
 #include "transport/net/waker.h"
 
@@ -55,21 +56,18 @@ class Engine {
   };
 
   struct Counters {
-    std::uint64_t messages_sent = 0;
-    std::uint64_t bytes_sent = 0;
-    std::uint64_t messages_received = 0;
-    std::uint64_t bytes_received = 0;
-    std::uint64_t missing_bytes = 0;    // filled with zero
     std::uint64_t missing_packets = 0;  // of messages sent: what their receivers did without
     std::uint64_t eligible_bytes = 0;   // LedgerBook::totals(): of messages received that may lose,
     std::uint64_t charged = 0;          // contribution-bytes that were given up,
     std::uint64_t refused = 0;          // and how often the bound did not allow it
     std::uint64_t packets_sent = 0;
     std::uint64_t packets_received = 0;
+    std::uint64_t marked = 0;           // of them: with CE
     std::uint64_t retransmissions = 0;  // packets
     std::uint64_t strangers = 0;        // packets of no connection, and greetings without the token
     std::uint64_t unauthenticated = 0;  // Sealing::Counters
     std::uint64_t replayed = 0;
+    std::uint64_t queued_bytes = 0;  // now: of messages whose receive is known, never sent
   };
 
   // `io_name`: the PacketBackend's.
@@ -91,9 +89,10 @@ class Engine {
   using End = Endpoint::End;
   Result<void> attach(Client& client, End end, const net::Address& host, const io::AddressBlob& address,
                       std::uint64_t secret, const transport::ChannelOptions& channel, const Session* session,
-                      std::optional<ConnectionId>& id);
+                      std::optional<ConnectionId>& id, int peer_rank = -1);
   void count_stranger();
   Counters counters();
+  const transport::TrafficBook& traffic() const { return traffic_; }
   std::string describe_device();
 
   // With the lock held. Nothing is sent for the connection, or placed into its memory, afterwards.
@@ -113,7 +112,7 @@ class Engine {
   void drain_posts(TimePoint now);
   void handle_events(TimePoint now);
   Endpoint& core() { return core_; }
-  Counters& count() { return counters_; }
+  transport::TrafficAccount* traffic(ConnectionId id) { return attached_[id].traffic.operator->(); }
   Sealing* sealing() { return sealing_.get(); }  // null without a pre-shared key
 
   // Without it. A request of so many bytes is to be submitted; small ones may wait for the next poke().
@@ -157,6 +156,7 @@ class Engine {
     std::uint8_t dscp = 0;  // TxPacket::dscp of its data
     io::PeerId peer_id = 0;
     std::vector<io::Landing> landings{};  // of one that receives: open
+    transport::TrafficBook::Entry traffic{};
   };
   struct Offered {  // a send that is done when the device was offered it
     ConnectionId connection = 0;
@@ -205,6 +205,7 @@ class Engine {
   const std::unique_ptr<io::PacketIo> device_;
   const std::unique_ptr<Sealing> sealing_;
   const std::unique_ptr<DeviceWrites> writes_;
+  transport::TrafficBook traffic_;
   std::vector<Attached> attached_;  // by the core's number; before core_, which refers to their options
   Endpoint core_;
   Counters counters_;  // of what is over: see counters()

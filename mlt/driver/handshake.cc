@@ -15,7 +15,7 @@ namespace clustar::mlt::driver {
 namespace {
 
 // Peers that differ in the packets would shake hands and then take each other for silent.
-static_assert(kHandshakeVersion == 8 && kWireVersion == 6, "a new version of the packets is one of the handshake, too");
+static_assert(kHandshakeVersion == 9 && kWireVersion == 6, "a new version of the packets is one of the handshake, too");
 
 constexpr std::uint64_t kHandleMagic = 0x434c5553544d4c54;  // "CLUSTMLT"
 constexpr std::uint32_t kWelcomeMagic = 0x434c4d57;         // "CLMW"
@@ -214,7 +214,8 @@ std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {
   Hello hello;
   hello.address = *address;
   hello.psk.mode = *psk_mode;
-  load_psk<164>(reader, hello.psk);
+  hello.rank = handshake::rank_of(reader.load<std::uint32_t, 164>());
+  load_psk<168>(reader, hello.psk);
   reader.copy_to<8>(std::span<std::byte, 16>(hello.token));
   hello.connection_id = reader.load<std::uint64_t, 24>();
   hello.settings = {reader.load<std::uint16_t, 32>(),  reader.load<std::uint8_t, 34>(),
@@ -241,7 +242,8 @@ void Hello::serialize_to(std::span<std::byte, kSize> bytes) const {
   writer.store<140>(static_cast<std::uint8_t>(psk.mode));
   writer.store<144>(settings.max_tolerance_ppm);
   store_io<148>(writer, settings.io);
-  store_psk<164>(writer, psk);
+  writer.store<164>(handshake::wire_rank(rank));
+  store_psk<168>(writer, psk);
 }
 
 std::optional<Welcome> Welcome::parse(std::span<const std::byte, kSize> bytes) {

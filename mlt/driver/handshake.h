@@ -19,7 +19,7 @@
 
 namespace clustar::mlt::driver {
 
-inline constexpr std::uint16_t kHandshakeVersion = 8;
+inline constexpr std::uint16_t kHandshakeVersion = 9;
 
 namespace handshake = transport::handshake;
 namespace io = transport::io;
@@ -89,18 +89,19 @@ struct HandleInfo {
 // First bytes from the connecting side.
 //  0       4     6       8               24              32      34      35     36                 40            44
 // | magic | ver | count | token (128 b) | connection id | segm. | paths | mode | messages, staged | unscheduled | ...
-//  44               140        141 144                 148       164          196          228
-// | address (96)     | psk mode | 0 | max_tolerance_ppm | io (16) | nonce (32) | proof (32) |
+//  44               140        141 144                 148       164    168          200          232
+// | address (96)     | psk mode | 0 | max_tolerance_ppm | io (16) | rank | nonce (32) | proof (32) |
 // count: of the address's bytes; zeroes follow them. io: a name as CLUSTAR_IO has it, at least one zero behind it.
 struct Hello {
-  static constexpr std::size_t kSize = 228;
-  static constexpr std::size_t kProofAt = 196;
+  static constexpr std::size_t kSize = 232;
+  static constexpr std::size_t kProofAt = 200;
   // "CLMH"
   static constexpr handshake::HelloFormat kFormat{.magic = 0x434c4d48, .version = kHandshakeVersion, .size = kSize};
   Token token{};
   std::uint64_t connection_id = 0;  // random
   SharedSettings settings;
   io::AddressBlob address;  // where the connecting side's packets are taken
+  int rank = -1;            // of who dials; -1 = unknown
   Psk psk;
 
   static std::optional<Hello> parse(std::span<const std::byte, kSize> bytes);

@@ -25,7 +25,7 @@ Result<std::unique_ptr<MltListener>> MltListener::open(Engine& engine, const net
       handshake::Reception::open({"mlt", context.clock, context.log, [&engine] { engine.count_stranger(); }},
                                  Hello::kFormat, std::span(&address, 1), {}, handshake::kMaxEndpointSize);
   if (!reception) return tl::unexpected(reception.error());
-  const auto invitation = reception->invitation(transport::SharedConfig::of(channel));
+  const auto invitation = reception->invitation(channel);
   std::unique_ptr<MltListener> listener(new MltListener(engine, channel, std::move(*reception)));
   HandleInfo info;
   info.token = invitation.token;
@@ -146,10 +146,11 @@ Result<std::unique_ptr<transport::RecvChannel>> MltListener::admit(Newcomer& new
   }
   net::detect_dead_host(newcomer.socket);
   const std::string peer = fmt::format("{} (to {})", newcomer.from.to_string(), engine_.name());
-  auto channel = std::make_unique<MltRecvChannel>(engine_, std::move(newcomer.socket), peer);
-  const auto attached =
-      channel->attach(Engine::End::kReceives, newcomer.from, hello->address,
-                      secret_of(reception_.token(), hello->connection_id), channel_, session ? &*session : nullptr);
+  const transport::PeerInfo far_end{newcomer.from.host(), hello->rank};
+  auto channel = std::make_unique<MltRecvChannel>(engine_, std::move(newcomer.socket), far_end, peer);
+  const auto attached = channel->attach(Engine::End::kReceives, newcomer.from, hello->address,
+                                        secret_of(reception_.token(), hello->connection_id), channel_,
+                                        session ? &*session : nullptr, hello->rank);
   if (!attached) return tl::unexpected(attached.error());
   // The first bytes on a fresh socket fit its buffer; if the connector is gone, the channel reports that.
   net::write_some(channel->control().fd(), answer);

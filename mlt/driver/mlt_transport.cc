@@ -127,27 +127,32 @@ Result<std::unique_ptr<transport::PendingConnect>> MltTransport::connect(int dev
   return MltPendingConnect::start(*(*chosen)->engine, net::Address((*chosen)->info.control), handle, options);
 }
 
-std::string MltTransport::summary() const {
-  std::string text = "mlt:";
+transport::Counters MltTransport::counters() const {
+  transport::Counters counters{.transport = "mlt", .note = describe_copies()};
   const std::lock_guard lock(mutex_);
   for (const Nic& nic : nics_) {
     if (nic.engine == nullptr) continue;
+    auto& device = counters.devices.emplace_back(transport::DeviceCounters{.device = nic.info.name});
+    nic.engine->traffic().fill(device);
     const Engine::Counters count = nic.engine->counters();
-    text += fmt::format(
-        " {} sent {} messages / {} bytes, received {} / {}, {} bytes missing of {} eligible, {} "
-        "contribution-bytes charged, {} charges refused, {} packets missing at peers; {} packets sent, {} of them "
-        "again, {} received, {} strangers dropped;",
-        nic.info.name, count.messages_sent, count.bytes_sent, count.messages_received, count.bytes_received,
-        count.missing_bytes, count.eligible_bytes, count.charged, count.refused, count.missing_packets,
-        count.packets_sent, count.retransmissions, count.packets_received, count.strangers);
+    device.packets_sent = count.packets_sent;
+    device.packets_received = count.packets_received;
+    device.retransmitted = count.retransmissions;
+    device.marked = count.marked;
+    device.queued_bytes = count.queued_bytes;
+    device.own = {{"missing_bytes", "bytes missing", device.total.missing_bytes},
+                  {"eligible_bytes", "of eligible", count.eligible_bytes},
+                  {"charged_contribution_bytes", "contribution-bytes charged", count.charged},
+                  {"refused_charges", "charges refused", count.refused},
+                  {"missing_packets", "packets missing at peers", count.missing_packets},
+                  {"strangers_dropped", "strangers dropped", count.strangers}};
     if (context_.protection != nullptr) {
-      text +=
-          fmt::format(" {} unauthenticated and {} replayed packets dropped;", count.unauthenticated, count.replayed);
+      device.own.push_back({"unauthenticated_dropped", "unauthenticated dropped", count.unauthenticated});
+      device.own.push_back({"replayed_dropped", "replayed packets dropped", count.replayed});
     }
-    if (const std::string device = nic.engine->describe_device(); !device.empty()) text += " " + device + ";";
+    device.note = nic.engine->describe_device();
   }
-  if (text.back() == ':') return text + " nothing was sent or received";
-  return text + " " + describe_copies();
+  return counters;
 }
 
 }  // namespace clustar::mlt::driver

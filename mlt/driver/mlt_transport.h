@@ -33,7 +33,7 @@ class MltTransport final : public transport::Transport {
   Result<std::unique_ptr<transport::Listener>> listen(int device, const transport::ChannelOptions& options) override;
   Result<std::unique_ptr<transport::PendingConnect>> connect(int device, const transport::Handle& handle,
                                                              const transport::ChannelOptions& options) override;
-  std::string summary() const override;
+  transport::Counters counters() const override;
 
  private:
   struct Nic {

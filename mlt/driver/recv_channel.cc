@@ -39,8 +39,9 @@ Result<void> check_device_parts(std::span<const RecvPart> parts) {
 
 }  // namespace
 
-MltRecvChannel::MltRecvChannel(Engine& engine, net::Socket control, std::string peer)
-    : Connection(engine, std::move(control), "receiving from", std::move(peer)),
+MltRecvChannel::MltRecvChannel(Engine& engine, net::Socket control, transport::PeerInfo peer, std::string shown)
+    : transport::RecvChannel(std::move(peer)),
+      Connection(engine, std::move(control), "receiving from", std::move(shown)),
       groups_(this, kMaxGroups),
       flushes_(this, kMaxFlushes),
       part_of_(engine.options().max_messages),
@@ -249,15 +250,14 @@ void MltRecvChannel::on_done(const ReceiveDone& done) {
         std::memset(part.target + range->offset, 0, length);
       }
       group.missing.push_back({where.part, range->offset, length});
-      engine_.count().missing_bytes += length;
+      engine_.traffic(id())->missing(length);
     }
   }
   group.sizes[where.part] = std::min<std::size_t>(done.bytes, part.length);
   group.messages[where.part] = received_message(receiver.opened(done.receive), receiver.tolerates(done.receive));
   engine_.core().release(id(), done.receive);
   ++finished_;
-  ++engine_.count().messages_received;
-  engine_.count().bytes_received += group.sizes[where.part];
+  engine_.traffic(id())->received(group.sizes[where.part]);
   if (--group.open > 0) return;
   --outstanding_;  // of the peer nothing more is needed
   const auto parts = std::span(group.parts).first(group.count);

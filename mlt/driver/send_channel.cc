@@ -15,8 +15,9 @@ namespace clustar::mlt::driver {
 using transport::Progress;
 using transport::Request;
 
-MltSendChannel::MltSendChannel(Engine& engine, net::Socket control, std::string peer)
-    : Connection(engine, std::move(control), "sending to", std::move(peer)),
+MltSendChannel::MltSendChannel(Engine& engine, net::Socket control, transport::PeerInfo peer, std::string shown)
+    : transport::SendChannel(std::move(peer)),
+      Connection(engine, std::move(control), "sending to", std::move(shown)),
       requests_(this, kMaxRequests),
       outgoing_(engine.options().max_messages) {}
 
@@ -75,6 +76,7 @@ void MltSendChannel::submit(std::uint32_t index, TimePoint now) {
   ++outstanding_;
   waiting_.push_back(index);
   begin_waiting(now);
+  if (!broken() && !waiting_.empty()) engine_.traffic(id())->waited();
 }
 
 // In the order of posting, which numbers the messages of a tag. What the core has, it sends in the turns of the

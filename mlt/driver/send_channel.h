@@ -19,7 +19,8 @@ namespace clustar::mlt::driver {
 
 class MltSendChannel final : public transport::SendChannel, public Connection {
  public:
-  MltSendChannel(Engine& engine, net::Socket control, std::string peer);
+  // `shown`: the peer, in errors.
+  MltSendChannel(Engine& engine, net::Socket control, transport::PeerInfo peer, std::string shown);
   ~MltSendChannel() override;
 
   Result<std::unique_ptr<transport::Mr>> reg_mr(const gdr::MemoryRef& memory) override;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "nccl_plugin/process.h"
+#include "nccl_plugin/settings/plugin_settings.h"
 #include "transport/api/settings.h"
 #include "transport/transport_tables.h"
 
@@ -93,6 +94,11 @@ bool PluginState::may_lose() const {
   return std::any_of(devices.begin(), devices.end(), [](const auto& device) { return device.may_lose; });
 }
 
+bool PluginState::reads_identity() const {
+  const std::string identity = config_.get<PluginSettings>().identity;
+  return identity == "on" || (identity == "auto" && may_lose());
+}
+
 bool PluginState::ordered_lines() const {
   if (!selection_.transport) return false;
   const auto devices = selection_.transport->devices();
@@ -154,6 +160,7 @@ transport::ChannelOptions CommContext::options() const {
   options.job = static_cast<std::uint32_t>(plugin_->config().get<SendOrderSettings>().job);
   options.config = plugin_->config().shared_digest();
   options.config_names = plugin_->shared_names();
+  options.reads_identity = plugin_->reads_identity();
   const LossPolicy& policy = plugin_->policy();
   if (init_.knows_comm) {
     const auto facts = process_registry().find(init_.comm_id);

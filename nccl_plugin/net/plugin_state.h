@@ -42,6 +42,8 @@ class PluginState {
   std::span<const std::string> shared_names() const { return shared_names_; }
   // The transport can lose what the policy allows; else every message is reliable.
   bool may_lose() const;
+  // What messages say of themselves is wanted here (ChannelOptions::reads_identity).
+  bool reads_identity() const;
   // The transport places 128-byte lines in order, on all devices.
   bool ordered_lines() const;
 

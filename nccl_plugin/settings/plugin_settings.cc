@@ -9,6 +9,11 @@ const TypedTable<PluginSettings>& PluginSettings::table() {
           .shared()
           .help("`on`: the tuner steers collectives that opted in to ring and Simple; `off`: it only forbids LL128 "
                 "where the transport cannot carry it"),
+      setting::make_choice("identity", &S::identity, {"auto", "on", "off"})
+          .help(
+              "whether each message brings with it which collective it is of, for the reports of `clustar.h` "
+              "([loss.md](loss.md)): `auto` where the transport may lose (`mlt`, whose packets carry it in any case), "
+              "`on` over `tcp` and `verbs`, too, where it costs `verbs` a work request per message"),
       setting::make_text("chain_profiler", &S::chain_profiler, "a path or name of a profiler library, as NCCL takes it")
           .otherwise("none")
           .help("profiler library that gets all of NCCL's events, too: a path, or a name as `NCCL_PROFILER_PLUGIN` "

@@ -1,9 +1,11 @@
 // What the ends of a channel learn of each other's messages and settings. The rules are those of
 // transport/api/transport.h.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/conformance/transport_under_test.h"
@@ -42,7 +44,9 @@ MessageIdentity identity_of(std::uint64_t number) {
 
 // Before their receive and after it, in one packet and in many, and between messages of which nothing is known.
 TEST_P(TransportIdentity, TheReceiverLearnsWhatItsMessageIs) {
-  Connection connection = connect(*transport_, *transport_);
+  ChannelOptions options;
+  options.reads_identity = true;
+  Connection connection = connect(*transport_, *transport_, options);
   constexpr std::size_t kSizes[] = {0, 8, 4096, 70000, 3 << 20};
   constexpr std::size_t kMost = 3 << 20;
   SendBuffer from(*connection.send, kMost, 1);
@@ -74,6 +78,83 @@ TEST_P(TransportIdentity, TheReceiverLearnsWhatItsMessageIs) {
       return sends.empty();
     }));
   }
+}
+
+// Who does not want to know pays nothing for it, where it would cost something.
+TEST_P(TransportIdentity, WhatNobodyReadsDoesNotTravel) {
+  Connection connection = connect(*transport_, *transport_);
+  SendBuffer from(*connection.send, 1 << 20, 1);
+  RecvBuffer to(*connection.recv, 1 << 20);
+  for (const std::size_t size : {std::size_t{8}, std::size_t{1} << 20}) {
+    Request* received = must_recv(*connection.recv, {{{to.mr.get(), 0, size, 7}}});
+    Request* sent = must_send(*connection.send, *from.mr, 0, size, 7, FlowTag{.identity = identity_of(1)});
+    bool sending = true, receiving = true;
+    ASSERT_TRUE(poll_until([&] {
+      if (sending) sending = !sent->test().value().done;
+      if (!receiving) return !sending;
+      const Progress progress = received->test().value();
+      if (!progress.done) return false;
+      receiving = false;
+      EXPECT_EQ(progress.sizes[0], size);
+      const std::string_view name = transport_->name();
+      if ((name == "tcp" || name == "verbs") && !progress.messages.empty()) {
+        EXPECT_EQ(progress.messages[0].identity, MessageIdentity{});
+      }
+      return !sending;
+    }));
+  }
+}
+
+TEST_P(TransportIdentity, CountersAreThoseOfTheMessages) {
+  ChannelOptions options;
+  options.rank = 3;
+  options.traffic_class = 160;
+  const auto traffic_of = [&] {
+    ChannelTraffic all;
+    for (const DeviceCounters& device : transport_->counters().devices) {
+      for (const ClassTraffic& one : device.classes) {
+        if (one.traffic_class == 160) all += one.traffic;
+      }
+    }
+    return all;
+  };
+  const ChannelTraffic before = traffic_of();
+  std::uint64_t bytes = 0;
+  constexpr int kMessages = 20;
+  {
+    Connection connection = connect(*transport_, *transport_, options);
+    EXPECT_EQ(connection.send->peer().rank, 3) << "of the listener";
+    EXPECT_EQ(connection.recv->peer().rank, 3) << "of who dialled";
+    EXPECT_FALSE(connection.recv->peer().host.empty());
+    SendBuffer from(*connection.send, 1 << 20, 1);
+    RecvBuffer to(*connection.recv, 1 << 20);
+    for (int i = 0; i < kMessages; ++i) {
+      const std::size_t size = std::size_t{1} << i;
+      bytes += size;
+      Request* received = must_recv(*connection.recv, {{{to.mr.get(), 0, size, 7}}});
+      Request* sent = must_send(*connection.send, *from.mr, 0, size, 7, {});
+      bool sending = true, receiving = true;
+      ASSERT_TRUE(poll_until([&] {
+        if (sending) sending = !sent->test().value().done;
+        if (receiving) receiving = !received->test().value().done;
+        return !sending && !receiving;
+      }));
+    }
+    const ChannelTraffic open = traffic_of();
+    EXPECT_EQ(open.sent.messages - before.sent.messages, kMessages) << "while the channels are open";
+    bool named = false;
+    for (const DeviceCounters& device : transport_->counters().devices) {
+      for (const PeerTraffic& peer : device.peers) named = named || (peer.rank == 3 && peer.channels >= 2);
+    }
+    EXPECT_TRUE(named);
+  }
+  const ChannelTraffic after = traffic_of();
+  EXPECT_EQ(after.sent.messages - before.sent.messages, kMessages);
+  EXPECT_EQ(after.sent.bytes - before.sent.bytes, bytes);
+  EXPECT_EQ(after.received.messages - before.received.messages, kMessages);
+  EXPECT_EQ(after.received.bytes - before.received.bytes, bytes);
+  EXPECT_EQ(after.missing_bytes, before.missing_bytes);
+  EXPECT_THAT(transport_->summary(), ::testing::HasSubstr("messages / "));
 }
 
 TEST_P(TransportIdentity, BothEndsNeedTheSameConfiguration) {

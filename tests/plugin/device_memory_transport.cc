@@ -73,7 +73,7 @@ class OwnRequest final : public transport::Request {
 class DeviceSend final : public transport::SendChannel {
  public:
   DeviceSend(Shared& shared, std::unique_ptr<transport::SendChannel> inner)
-      : shared_(shared), inner_(std::move(inner)) {}
+      : transport::SendChannel(inner->peer()), shared_(shared), inner_(std::move(inner)) {}
   Result<std::unique_ptr<transport::Mr>> reg_mr(const MemoryRef& memory) override {
     return register_with(shared_, *inner_, memory);
   }
@@ -93,7 +93,7 @@ class DeviceSend final : public transport::SendChannel {
 class DeviceRecv final : public transport::RecvChannel {
  public:
   DeviceRecv(Shared& shared, std::unique_ptr<transport::RecvChannel> inner)
-      : shared_(shared), inner_(std::move(inner)) {}
+      : transport::RecvChannel(inner->peer()), shared_(shared), inner_(std::move(inner)) {}
   Result<std::unique_ptr<transport::Mr>> reg_mr(const MemoryRef& memory) override {
     return register_with(shared_, *inner_, memory);
   }
@@ -174,10 +174,12 @@ class DeviceMemoryTransport final : public transport::Transport {
     if (!pending) return pending;
     return std::make_unique<DeviceConnect>(shared_, std::move(*pending));
   }
-  std::string summary() const override {
+  transport::Counters counters() const override {
     const auto counts = shared_.cache.counts();
-    return std::to_string(counts.hits + counts.misses) + " registrations looked up, " + std::to_string(counts.leases) +
-           " held";
+    transport::Counters counters{.transport = name()};
+    counters.note = std::to_string(counts.hits + counts.misses) + " registrations looked up, " +
+                    std::to_string(counts.leases) + " held";
+    return counters;
   }
 
  private:

@@ -31,7 +31,7 @@ class FusingTransport final : public Transport {
     if (!knows(device)) return fail(ErrorCode::kInvalidArgument, "no such device");
     return tcp_->connect(0, handle, options);
   }
-  std::string summary() const override { return tcp_->summary(); }
+  Counters counters() const override { return tcp_->counters(); }
 
  private:
   static std::vector<DeviceProperties> two_of(const Transport& tcp, bool swapped) {

@@ -23,7 +23,7 @@ class Cable final : public transport::Transport {
   Result<std::unique_ptr<transport::Listener>> listen(int device, const transport::ChannelOptions& options) override;
   Result<std::unique_ptr<transport::PendingConnect>> connect(int device, const transport::Handle& handle,
                                                              const transport::ChannelOptions& options) override;
-  std::string summary() const override { return inner_->summary(); }
+  transport::Counters counters() const override { return inner_->counters(); }
   // From now on both are the device that has both ports.
   Result<void> fuse_both();
 

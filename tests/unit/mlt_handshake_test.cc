@@ -41,7 +41,7 @@ TEST(MltHandshake, WhatIsWrittenIsRead) {
   EXPECT_EQ(handle->endpoint.port, 77);
   EXPECT_EQ(handle->config, info.config);
 
-  const Hello hello{counted(), 0x123456789abcdef0, info.settings, some_address(), {}};
+  const Hello hello{counted(), 0x123456789abcdef0, info.settings, some_address(), 77, {}};
   std::array<std::byte, Hello::kSize> bytes;
   hello.serialize_to(bytes);
   const auto heard = Hello::parse(bytes);
@@ -50,6 +50,7 @@ TEST(MltHandshake, WhatIsWrittenIsRead) {
   EXPECT_EQ(heard->connection_id, hello.connection_id);
   EXPECT_EQ(heard->settings, hello.settings);
   EXPECT_EQ(heard->address, hello.address);
+  EXPECT_EQ(heard->rank, 77);
 
   std::array<std::byte, Welcome::kSize> answer;
   Welcome{some_address(), Verdict::kFine, {}}.serialize_to(answer);
@@ -67,7 +68,7 @@ TEST(MltHandshake, APreSharedKeysPartIsReadAsWritten) {
     return read.mode == psk.mode && read.nonce == psk.nonce && read.proof == psk.proof;
   };
   std::array<std::byte, Hello::kSize> bytes;
-  Hello{counted(), 1, {}, some_address(), psk}.serialize_to(bytes);
+  Hello{counted(), 1, {}, some_address(), -1, psk}.serialize_to(bytes);
   ASSERT_TRUE(Hello::parse(bytes));
   EXPECT_TRUE(same(Hello::parse(bytes)->psk));
   EXPECT_TRUE(std::equal(psk.proof.begin(), psk.proof.end(), bytes.begin() + Hello::kProofAt));
@@ -125,7 +126,7 @@ TEST(MltHandshake, GarbageIsRefused) {
   }
   std::array<std::byte, Hello::kSize> bytes;
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, transport::io::AddressBlob::kMax}) {
-    Hello{counted(), 1, {}, some_address(size), {}}.serialize_to(bytes);
+    Hello{counted(), 1, {}, some_address(size), -1, {}}.serialize_to(bytes);
     ASSERT_TRUE(Hello::parse(bytes)) << size;
     EXPECT_EQ(Hello::parse(bytes)->address, some_address(size));
   }

@@ -14,9 +14,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gdr/memory.h"
+#include "transport/api/counters.h"
 #include "transport/api/flow_tag.h"
 #include "transport/base/result.h"
 #include "transport/base/shared_digest.h"
@@ -64,6 +66,9 @@ struct ChannelOptions {
   // NCCL's rank in the communicator, for messages; -1 = unknown.
   int rank = -1;
   std::uint32_t job = 0;  // FlowKey::job
+  // Of a listener: somebody wants to know what each message is (ReceivedMessage::identity). Else a transport need not
+  // carry it, and messages may come without.
+  bool reads_identity = false;
   // Of the settings that all ranks need alike. Both ends say the same, else it is not connected; the error names the
   // setting and both ranks.
   SharedDigest config{};
@@ -118,23 +123,43 @@ struct RecvPart {
   int tag;
 };
 
+// Who is at the other end of a channel.
+struct PeerInfo {
+  std::string host{};  // as the network names it
+  int rank = -1;       // what it said of itself (ChannelOptions::rank); -1 = unknown
+};
+
 class SendChannel {
  public:
   virtual ~SendChannel() = default;
+  const PeerInfo& peer() const { return far_end_; }
   virtual Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) = 0;
   // Sends `length` bytes (0 is a message too) to the receive that the peer posted with the same tag, in posting order
   // per tag; when that receive is shorter, the message is cut. Null: too much outstanding, try again.
   virtual Result<Request*> send(const Mr& mr, std::size_t offset, std::size_t length, int tag, const FlowTag& flow) = 0;
+
+ protected:
+  explicit SendChannel(PeerInfo peer = {}) : far_end_(std::move(peer)) {}
+
+ private:
+  const PeerInfo far_end_;
 };
 
 class RecvChannel {
  public:
   virtual ~RecvChannel() = default;
+  const PeerInfo& peer() const { return far_end_; }  // who dialled
   virtual Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) = 0;
   // Posts up to kMaxRecvParts receives that complete together. Null: too much outstanding, try again.
   virtual Result<Request*> recv(std::span<const RecvPart> parts) = 0;
   // Makes received bytes visible to the memory's owner. Null: nothing to wait for.
   virtual Result<Request*> flush(std::span<const RecvPart> parts) = 0;
+
+ protected:
+  explicit RecvChannel(PeerInfo peer = {}) : far_end_(std::move(peer)) {}
+
+ private:
+  const PeerInfo far_end_;
 };
 
 class Listener {
@@ -166,8 +191,10 @@ class Transport {
   virtual Result<std::unique_ptr<Listener>> listen(int device, const ChannelOptions& options) = 0;
   virtual Result<std::unique_ptr<PendingConnect>> connect(int device, const Handle& handle,
                                                           const ChannelOptions& options) = 0;
-  // One line on what the network did since creation, for people.
-  virtual std::string summary() const = 0;
+  // What it did since it was made. Any thread.
+  virtual Counters counters() const = 0;
+  // The same in one line, for people.
+  std::string summary() const { return counters().summary(); }
 };
 
 }  // namespace clustar::transport

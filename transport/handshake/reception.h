@@ -47,7 +47,9 @@ class Reception {
                                 const net::SocketOptions& options, std::size_t room);
 
   // For the handle.
-  Invitation invitation(const SharedConfig& config) const { return {token_, config, endpoints_}; }
+  Invitation invitation(const ChannelOptions& channel) const {
+    return {token_, SharedConfig::of(channel), channel.reads_identity, endpoints_};
+  }
   const Token& token() const { return token_; }
 
   // Those who have said all that is awaited: a whole hello with the token, or what answer() asked for; each once.

@@ -51,6 +51,11 @@ class SendEngine {
         timed_(queue_.hears()) {}
 
   std::mutex& mutex() { return mutex_; }
+  // What was pushed and not handed on. Any thread.
+  std::uint64_t queued_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return queue_.queued_bytes();
+  }
   // Under an order that is strict about what is ahead of it: chunks are kOrderedChunk at most, where they can be.
   bool strict() const { return ahead_.bounded(); }
 
@@ -72,7 +77,7 @@ class SendEngine {
 
   const Clock& clock_;
   const std::uint64_t pump_bytes_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   SendQueue queue_;
   AheadMeter ahead_;
   const bool timed_;

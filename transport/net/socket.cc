@@ -99,11 +99,15 @@ std::uint32_t Address::host_number() const {
   return hash;
 }
 
-std::string Address::to_string() const {
+std::string Address::host() const {
   const Endpoint shown = endpoint();
   char text[INET6_ADDRSTRLEN] = "?";
   inet_ntop(shown.ipv6 ? AF_INET6 : AF_INET, shown.address.data(), text, sizeof text);
-  return fmt::format(fmt::runtime(shown.ipv6 ? "[{}]:{}" : "{}:{}"), text, shown.port);
+  return text;
+}
+
+std::string Address::to_string() const {
+  return fmt::format(fmt::runtime(ipv6() ? "[{}]:{}" : "{}:{}"), host(), endpoint().port);
 }
 
 IoResult read_some(int fd, std::span<iovec> into) {
@@ -195,6 +199,20 @@ Result<Socket> start_connect(const Address& local, const Address& remote, const 
     return fail(ErrorCode::kRemote, fmt::format("connect to {}: {}", remote.to_string(), describe_errno(errno)));
   }
   return socket;
+}
+
+// glibc's tcp_info ends before what this needs; the kernel's only grows (linux/tcp.h), and says how much it filled.
+TcpCounts tcp_counts(const Socket& socket) {
+  constexpr std::size_t kTotalRetransAt = 100, kDeliveredCeAt = 196;
+  std::array<std::byte, 256> info{};
+  socklen_t length = sizeof info;
+  if (!socket || ::getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, info.data(), &length) != 0) return {};
+  const auto word = [&](std::size_t at) {
+    std::uint32_t value = 0;
+    if (at + sizeof value <= length) std::memcpy(&value, info.data() + at, sizeof value);
+    return value;
+  };
+  return {word(kTotalRetransAt), word(kDeliveredCeAt)};
 }
 
 std::uint64_t unsent_bytes(const Socket& socket) {

@@ -29,6 +29,7 @@ class Address {
   Endpoint endpoint() const;
   Address with_port(std::uint16_t port) const;
   std::string to_string() const;  // 10.0.0.1:4711, [fd00::1]:4711
+  std::string host() const;       // 10.0.0.1, fd00::1
   // Alike for all ports of a host; as good as never for two hosts.
   std::uint32_t host_number() const;
 
@@ -64,6 +65,13 @@ Result<Socket> accept_from(const Socket& listener, Address* peer);
 Result<Socket> start_connect(const Address& local, const Address& remote, const SocketOptions& options);
 // What was written and not yet sent for the first time; 0 where the kernel does not tell.
 std::uint64_t unsent_bytes(const Socket& socket);
+// Of a TCP connection so far: segments sent again, and segments that its peer said came with CE (RFC 3168); 0 where the
+// kernel does not tell.
+struct TcpCounts {
+  std::uint64_t retransmitted = 0;
+  std::uint64_t marked = 0;
+};
+TcpCounts tcp_counts(const Socket& socket);
 // As SocketOptions::traffic_class.
 void set_traffic_class(const Socket& socket, int traffic_class);
 enum class ConnectState : std::uint8_t { kPending, kConnected, kFailed };

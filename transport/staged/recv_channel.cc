@@ -14,7 +14,8 @@ bool in_device(const RecvPart& part) { return part.mr != nullptr && Stage::is_de
 }  // namespace
 
 StagedRecvChannel::StagedRecvChannel(Context& context, std::unique_ptr<RecvChannel> inner)
-    : context_(context),
+    : RecvChannel(inner->peer()),
+      context_(context),
       stage_(context, Stage::Direction::kReceive, kMaxRequests,
              [this](const gdr::MemoryRef& memory) { return inner_->reg_mr(memory); }),
       requests_(kMaxRequests),

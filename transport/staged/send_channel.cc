@@ -6,7 +6,8 @@
 namespace clustar::transport::staged {
 
 StagedSendChannel::StagedSendChannel(Context& context, std::unique_ptr<SendChannel> inner)
-    : context_(context),
+    : SendChannel(inner->peer()),
+      context_(context),
       stage_(context, Stage::Direction::kSend, kMaxRequests,
              [this](const gdr::MemoryRef& memory) { return inner_->reg_mr(memory); }),
       requests_(kMaxRequests),

@@ -97,13 +97,14 @@ Result<std::unique_ptr<PendingConnect>> StagedTransport::connect(int device, con
   return std::make_unique<StagedPendingConnect>(context_, std::move(*pending));
 }
 
-std::string StagedTransport::summary() const {
+transport::Counters StagedTransport::counters() const {
+  transport::Counters counters = inner_->counters();
   const Counters& count = context_.counters;
-  return inner_->summary() +
-         fmt::format(
-             "; staged{}: {} messages / {} bytes from GPU memory, {} requests / {} bytes to it, {} larger arenas",
-             context_.options.emulated ? " (emulated)" : "", count.sent.load(), count.sent_bytes.load(),
-             count.received.load(), count.received_bytes.load(), count.larger_arenas.load());
+  counters.note +=
+      fmt::format("; staged{}: {} messages / {} bytes from GPU memory, {} requests / {} bytes to it, {} larger arenas",
+                  context_.options.emulated ? " (emulated)" : "", count.sent.load(), count.sent_bytes.load(),
+                  count.received.load(), count.received_bytes.load(), count.larger_arenas.load());
+  return counters;
 }
 
 }  // namespace clustar::transport::staged

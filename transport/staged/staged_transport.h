@@ -24,7 +24,7 @@ class StagedTransport final : public Transport {
   Result<std::unique_ptr<Listener>> listen(int device, const ChannelOptions& options) override;
   Result<std::unique_ptr<PendingConnect>> connect(int device, const Handle& handle,
                                                   const ChannelOptions& options) override;
-  std::string summary() const override;
+  transport::Counters counters() const override;
 
  private:
   // Of devices that fuse() adds; as DeviceTable::kMostFused.

@@ -20,6 +20,7 @@ class ChunkWriter {
 
   explicit ChunkWriter(net::Socket socket) : socket_(std::move(socket)) {}
 
+  const net::Socket& socket() const { return socket_; }
   bool empty() const { return first_ == count_; }
   // False when the socket is full, or when as much has been gathered as may be: flush() first.
   bool takes_more() const { return !stuck_ && count_ < kMaxFrames && gathered_ < kMaxGathered; }

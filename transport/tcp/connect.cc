@@ -38,8 +38,7 @@ Result<std::unique_ptr<TcpPendingConnect>> TcpPendingConnect::start(Nic& nic, co
       !same) {
     return tl::unexpected(same.error());
   }
-  return std::unique_ptr<TcpPendingConnect>(
-      new TcpPendingConnect(nic, info->invitation.token, channel.job, std::move(*dial)));
+  return std::unique_ptr<TcpPendingConnect>(new TcpPendingConnect(nic, info->invitation, channel, std::move(*dial)));
 }
 
 Result<std::unique_ptr<SendChannel>> TcpPendingConnect::poll() {
@@ -49,9 +48,13 @@ Result<std::unique_ptr<SendChannel>> TcpPendingConnect::poll() {
   std::vector<net::Socket> sockets = dial_.take_sockets();
   net::Socket control = std::move(sockets.front());
   sockets.erase(sockets.begin());
-  const std::string peer = fmt::format("{} (from {})", dial_.remote().to_string(), nic_.interface().name);
-  const SendQueue::LaneFacts facts{dial_.remote().host_number(), job_};
-  return std::make_unique<TcpSendChannel>(nic_, facts, std::move(control), std::move(sockets), peer);
+  const net::Address remote = dial_.remote();
+  TcpSendChannel::Facts facts{.lane = {remote.host_number(), channel_.job},
+                              .peer = {remote.host(), invitation_.config.rank},
+                              .shown = fmt::format("{} (from {})", remote.to_string(), nic_.interface().name),
+                              .traffic_class = channel_.traffic_class,
+                              .identify = invitation_.reads_identity};
+  return std::make_unique<TcpSendChannel>(nic_, std::move(facts), std::move(control), std::move(sockets));
 }
 
 Result<bool> TcpPendingConnect::welcomed() {
@@ -66,7 +69,8 @@ Result<bool> TcpPendingConnect::welcomed() {
 
 Result<void> TcpPendingConnect::open_lines() {
   Hello hello;
-  hello.token = token_;
+  hello.token = invitation_.token;
+  hello.rank = channel_.rank;
   hello.settings = nic_.context().settings.shared;
   hello.data_sockets = nic_.context().settings.data_sockets;
   if (const auto filled = net::fill_random(std::as_writable_bytes(std::span(&hello.connection_id, 1))); !filled) {

@@ -21,15 +21,16 @@ class TcpPendingConnect final : public PendingConnect {
   Result<std::unique_ptr<SendChannel>> poll() override;
 
  private:
-  TcpPendingConnect(Nic& nic, const Token& token, std::uint32_t job, handshake::Dial dial)
-      : nic_(nic), token_(token), job_(job), dial_(std::move(dial)) {}
+  TcpPendingConnect(Nic& nic, const handshake::Invitation& invitation, const ChannelOptions& channel,
+                    handshake::Dial dial)
+      : nic_(nic), invitation_(invitation), channel_(channel), dial_(std::move(dial)) {}
 
   Result<bool> welcomed();
   Result<void> open_lines();
 
   Nic& nic_;
-  const Token token_;
-  const std::uint32_t job_;
+  const handshake::Invitation invitation_;
+  const ChannelOptions channel_;
   handshake::Dial dial_;
   std::array<std::byte, Welcome::kSize> welcome_{};
 };

@@ -17,7 +17,7 @@ Result<std::unique_ptr<TcpListener>> TcpListener::open(Nic& nic, const ChannelOp
       nic.interface().addresses, context.settings.socket, HandleInfo::kFormat.room());
   if (!reception) return tl::unexpected(reception.error());
   std::unique_ptr<TcpListener> listener(new TcpListener(nic, channel.traffic_class, std::move(*reception)));
-  const HandleInfo info{listener->reception_.invitation(SharedConfig::of(channel)), context.settings.shared};
+  const HandleInfo info{listener->reception_.invitation(channel), context.settings.shared};
   listener->handle_ = info.serialize();
   return listener;
 }
@@ -56,6 +56,7 @@ Result<void> TcpListener::admit(handshake::Newcomer& newcomer) {
     gathering = gatherings_.emplace(gatherings_.end());
     gathering->connection_id = hello.connection_id;
     gathering->from = newcomer.from;
+    gathering->rank = hello.rank;
     gathering->sockets.resize(wanted);
   }
   if (gathering->sockets.size() != wanted || gathering->sockets[hello.role]) {
@@ -91,8 +92,9 @@ Result<std::unique_ptr<RecvChannel>> TcpListener::welcome(Gathering& gathering) 
     net::probe_when_idle(socket);
     net::set_traffic_class(socket, traffic_class_);  // of its acknowledgements
   }
-  const std::string peer = fmt::format("{} (to {})", gathering.from.to_string(), nic_.interface().name);
-  return std::make_unique<TcpRecvChannel>(nic_, std::move(control), std::move(data), peer);
+  const PeerInfo peer{gathering.from.host(), gathering.rank};
+  const std::string shown = fmt::format("{} (to {})", gathering.from.to_string(), nic_.interface().name);
+  return std::make_unique<TcpRecvChannel>(nic_, std::move(control), std::move(data), peer, shown, traffic_class_);
 }
 
 }  // namespace clustar::transport::tcp

@@ -26,6 +26,7 @@ class TcpListener final : public Listener {
   struct Gathering {  // showed the token; some of its sockets are still to come
     std::uint64_t connection_id = 0;
     net::Address from;
+    int rank = -1;
     std::vector<net::Socket> sockets;  // [0] control, then data; empty until it came
   };
 

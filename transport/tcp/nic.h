@@ -10,6 +10,7 @@
 #include "transport/base/log.h"
 #include "transport/base/time.h"
 #include "transport/message/send_engine.h"
+#include "transport/message/traffic_book.h"
 #include "transport/net/interfaces.h"
 #include "transport/tcp/nic_settings.h"
 
@@ -47,14 +48,12 @@ class Nic {
   void pump_deferred();
 
   struct Counters {
-    std::atomic<std::uint64_t> messages_sent{0};
-    std::atomic<std::uint64_t> bytes_sent{0};
-    std::atomic<std::uint64_t> messages_received{0};
-    std::atomic<std::uint64_t> bytes_received{0};
     std::atomic<std::uint64_t> early_messages{0};  // arrived before their receive: one copy more
     std::atomic<std::uint64_t> strangers{0};       // connections to our port that did not show the token
   };
   Counters& counters() { return counters_; }
+  TrafficBook& traffic() { return traffic_; }
+  const TrafficBook& traffic() const { return traffic_; }
   const Counters& counters() const { return counters_; }
 
  private:
@@ -63,6 +62,7 @@ class Nic {
   const net::Interface interface_;
   const Context& context_;
   Counters counters_;
+  TrafficBook traffic_;
   SendEngine engine_;
   std::atomic<bool> deferred_{false};
   std::uint64_t deferred_bytes_ = 0;  // since the latest pump

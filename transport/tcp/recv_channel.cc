@@ -12,10 +12,13 @@
 
 namespace clustar::transport::tcp {
 
-TcpRecvChannel::TcpRecvChannel(Nic& nic, net::Socket control, std::vector<net::Socket> data, std::string peer)
-    : nic_(nic),
+TcpRecvChannel::TcpRecvChannel(Nic& nic, net::Socket control, std::vector<net::Socket> data, PeerInfo peer,
+                               std::string shown, int traffic_class)
+    : RecvChannel(peer),
+      nic_(nic),
       control_(std::move(control)),
-      peer_(std::move(peer)),
+      peer_(std::move(shown)),
+      traffic_(nic.traffic().open(traffic_class, peer.host, peer.rank)),
       matcher_(nic.context().settings.shared),
       placements_(data.size()),
       held_(data.size(), false),
@@ -187,10 +190,8 @@ void TcpRecvChannel::on_chunk(std::size_t socket) {
   std::uint32_t group = 0;
   while (const auto match = matcher_.take_late_match(&group)) copy_early(group, *match);
   eager_run_ = header.total > nic_.context().settings.shared.eager_bytes ? 0 : eager_run_ + 1;
-  if (header.offset + header.length == header.total) {
-    nic_.counters().messages_received.fetch_add(1, std::memory_order_relaxed);
-  }
-  nic_.counters().bytes_received.fetch_add(header.length, std::memory_order_relaxed);
+  header.offset + header.length == header.total ? traffic_->received(header.length)
+                                                : traffic_->received_part(header.length);
 }
 
 // Nothing is expected here; what there is to learn is that the peer's host is gone.

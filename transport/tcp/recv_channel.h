@@ -12,6 +12,7 @@
 
 #include "transport/api/transport.h"
 #include "transport/message/stall_report.h"
+#include "transport/message/traffic_book.h"
 #include "transport/net/socket.h"
 #include "transport/tcp/chunk_reader.h"
 #include "transport/tcp/core/recv_matcher.h"
@@ -21,7 +22,9 @@ namespace clustar::transport::tcp {
 
 class TcpRecvChannel final : public RecvChannel {
  public:
-  TcpRecvChannel(Nic& nic, net::Socket control, std::vector<net::Socket> data, std::string peer);
+  // `shown`: the peer, in errors.
+  TcpRecvChannel(Nic& nic, net::Socket control, std::vector<net::Socket> data, PeerInfo peer, std::string shown,
+                 int traffic_class);
 
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
   Result<Request*> recv(std::span<const RecvPart> parts) override;
@@ -68,6 +71,7 @@ class TcpRecvChannel final : public RecvChannel {
   Nic& nic_;
   net::Socket control_;
   const std::string peer_;
+  TrafficBook::Entry traffic_;
   RecvMatcher matcher_;
   std::vector<ChunkReader> readers_;
   std::vector<RecvMatcher::Placement> placements_;  // of the chunk that each reader is in

@@ -11,20 +11,23 @@
 
 namespace clustar::transport::tcp {
 
-TcpSendChannel::TcpSendChannel(Nic& nic, const SendQueue::LaneFacts& facts, net::Socket control,
-                               std::vector<net::Socket> data, std::string peer)
-    : nic_(nic),
+TcpSendChannel::TcpSendChannel(Nic& nic, Facts facts, net::Socket control, std::vector<net::Socket> data)
+    : SendChannel(facts.peer),
+      nic_(nic),
       anchor_(std::make_shared<MemoryAnchor<TcpSendChannel>>(nic.engine().mutex(), this)),
       control_(std::move(control)),
-      peer_(std::move(peer)),
+      peer_(std::move(facts.shown)),
+      identify_(facts.identify),
+      traffic_(nic.traffic().open(facts.traffic_class, facts.peer.host, facts.peer.rank)),
       matcher_(nic.context().settings.shared),
       requests_(this, kMaxRequests),
       stall_("tcp", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
   for (net::Socket& socket : data) data_.emplace_back(std::move(socket));
-  lane_ = nic_.engine().attach(*this, facts);
+  lane_ = nic_.engine().attach(*this, facts.lane);
 }
 
 TcpSendChannel::~TcpSendChannel() {
+  ask_kernel();
   nic_.engine().detach(lane_);
   const std::lock_guard lock(nic_.engine().mutex());
   anchor_->let_go();
@@ -68,7 +71,11 @@ Result<Request*> TcpSendChannel::send(const Mr& mr, std::size_t offset, std::siz
   request.mr = &mr;
   request.data = mr.memory().address + offset;
   request.flow = flow;
-  if (const auto departure = matcher_.submit(request.index, tag, length)) depart(*departure);
+  if (const auto departure = matcher_.submit(request.index, tag, length)) {
+    depart(*departure);
+  } else {
+    traffic_->waited();
+  }
   if (length <= kGatherMessage && nic_.deferred_bytes() < kGatherBytes && nic_.deferred_messages() < kGatherCount) {
     nic_.defer(length);
   } else {
@@ -95,6 +102,7 @@ Result<Progress> TcpSendChannel::test(SendRequest& request) {
 void TcpSendChannel::progress() {
   if (failed_) return;
   ++polls_;
+  if (polls_ % kKernelPolls == 0) ask_kernel();
   if (matcher_.waiting() > 0 || polls_ % kLivenessPolls == 0) read_control();
   end_of_pump();
   if (failed_) return;
@@ -176,7 +184,7 @@ bool TcpSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   header.length = static_cast<std::uint32_t>(chunk.length);
   // The wire cannot say larger numbers.
   const bool sayable = request.flow.identity.number < MessageIdentity::kNumbers;
-  if (chunk.offset == 0 && sayable) header.identity = request.flow.identity;
+  if (chunk.offset == 0 && sayable && identify_) header.identity = request.flow.identity;
   writer->add(header, request.data + chunk.offset, static_cast<std::uint32_t>(chunk.cookie));
   // Short chunks of a long message share a system call, too: the pump's end flushes them.
   const bool gathers = request.header.total <= kGatherMessage || nic_.engine().strict();
@@ -210,8 +218,7 @@ void TcpSendChannel::finish_chunk(const ChunkWriter::Sent& sent) {
   SendRequest& request = requests_[sent.cookie];
   request.unsent -= sent.bytes;
   if (request.unsent > 0) return;
-  nic_.counters().messages_sent.fetch_add(1, std::memory_order_relaxed);
-  nic_.counters().bytes_sent.fetch_add(request.size, std::memory_order_relaxed);
+  traffic_->sent(request.size);
   request.mr = nullptr;
   request.done.store(true, std::memory_order_release);
 }
@@ -220,6 +227,17 @@ void TcpSendChannel::fail_with(ErrorCode code, const std::string& what) {
   if (failed_) return;
   failed_ = Error{code, fmt::format("tcp: sending to {}: {}", peer_, what)};
   nic_.context().log.warn(failed_->message);
+}
+
+// What the kernel sent again, and what came with CE, by the peer's word: now and then, and in the end.
+void TcpSendChannel::ask_kernel() {
+  std::uint64_t retransmitted = 0, marked = 0;
+  for (const ChunkWriter& writer : data_) {
+    const net::TcpCounts counts = net::tcp_counts(writer.socket());
+    retransmitted += counts.retransmitted;
+    marked += counts.marked;
+  }
+  traffic_->kernel(retransmitted, marked);
 }
 
 std::optional<Error> TcpSendChannel::check_stall() {

@@ -16,6 +16,7 @@
 #include "transport/message/request_pool.h"
 #include "transport/message/send_engine.h"
 #include "transport/message/stall_report.h"
+#include "transport/message/traffic_book.h"
 #include "transport/net/socket.h"
 #include "transport/tcp/chunk_writer.h"
 #include "transport/tcp/core/send_matcher.h"
@@ -25,8 +26,14 @@ namespace clustar::transport::tcp {
 
 class TcpSendChannel final : public SendChannel, private ChunkWire {
  public:
-  TcpSendChannel(Nic& nic, const SendQueue::LaneFacts& facts, net::Socket control, std::vector<net::Socket> data,
-                 std::string peer);
+  struct Facts {
+    SendQueue::LaneFacts lane{};
+    PeerInfo peer{};
+    std::string shown{};  // the peer, in errors
+    int traffic_class = -1;
+    bool identify = false;  // the peer reads what each message is
+  };
+  TcpSendChannel(Nic& nic, Facts facts, net::Socket control, std::vector<net::Socket> data);
   ~TcpSendChannel() override;
 
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
@@ -40,6 +47,7 @@ class TcpSendChannel final : public SendChannel, private ChunkWire {
   static constexpr std::uint32_t kMaxRequests = kMaxSlots;
   static constexpr std::uint64_t kLivenessPolls = 64;
   static constexpr std::uint64_t kControlSends = 64;
+  static constexpr std::uint64_t kKernelPolls = 4096;
   // A message up to this size waits, when it may, for others to share its system call: until the next test of any
   // request, or until so much is queued.
   static constexpr std::uint64_t kGatherMessage = 16 * 1024;
@@ -78,12 +86,15 @@ class TcpSendChannel final : public SendChannel, private ChunkWire {
   void on_deregister(const Mr& mr);
   void fail_with(ErrorCode code, const std::string& what);
   std::optional<Error> check_stall();
+  void ask_kernel();
 
   Nic& nic_;
   std::shared_ptr<MemoryAnchor<TcpSendChannel>> anchor_;
   net::Socket control_;
   std::vector<ChunkWriter> data_;
   const std::string peer_;
+  const bool identify_;
+  TrafficBook::Entry traffic_;
   SendMatcher matcher_;
   RequestPool<SendRequest> requests_;
   std::array<std::byte, ClearToSend::kSize * 128> control_in_{};

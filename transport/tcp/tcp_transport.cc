@@ -66,16 +66,17 @@ Result<std::unique_ptr<PendingConnect>> TcpTransport::connect(int device, const 
   return TcpPendingConnect::start(**chosen, handle, options);
 }
 
-std::string TcpTransport::summary() const {
-  std::string text = "tcp:";
-  for (const auto& device : nics_) {
-    const Nic::Counters& count = device->counters();
-    text += fmt::format(
-        " {} sent {} messages / {} bytes, received {} / {}, {} before their receive, {} strangers dropped;",
-        device->interface().name, count.messages_sent.load(), count.bytes_sent.load(), count.messages_received.load(),
-        count.bytes_received.load(), count.early_messages.load(), count.strangers.load());
+Counters TcpTransport::counters() const {
+  Counters counters{.transport = "tcp", .note = describe_copies()};
+  for (const auto& nic : nics_) {
+    DeviceCounters& device = counters.devices.emplace_back(DeviceCounters{.device = nic->interface().name});
+    nic->traffic().fill(device);
+    device.queued_bytes = nic->engine().queued_bytes();
+    const Nic::Counters& count = nic->counters();
+    device.own = {{"early_messages", "before their receive", count.early_messages.load()},
+                  {"strangers_dropped", "strangers dropped", count.strangers.load()}};
   }
-  return text + " " + describe_copies();
+  return counters;
 }
 
 }  // namespace clustar::transport::tcp

@@ -21,7 +21,7 @@ class TcpTransport final : public Transport {
   Result<std::unique_ptr<Listener>> listen(int device, const ChannelOptions& options) override;
   Result<std::unique_ptr<PendingConnect>> connect(int device, const Handle& handle,
                                                   const ChannelOptions& options) override;
-  std::string summary() const override;
+  Counters counters() const override;
 
  private:
   explicit TcpTransport(const TransportContext& context)

@@ -19,8 +19,7 @@ Result<std::unique_ptr<VerbsPendingConnect>> VerbsPendingConnect::start(Nic& nic
   if (!invitation) return tl::unexpected(caller.not_a_handle());
   auto dial = handshake::Dial::to(nic.context().clock, std::move(caller), *invitation, SharedConfig::of(channel));
   if (!dial) return tl::unexpected(dial.error());
-  return std::unique_ptr<VerbsPendingConnect>(
-      new VerbsPendingConnect(nic, invitation->token, channel, std::move(*dial)));
+  return std::unique_ptr<VerbsPendingConnect>(new VerbsPendingConnect(nic, *invitation, channel, std::move(*dial)));
 }
 
 Result<std::unique_ptr<SendChannel>> VerbsPendingConnect::poll() {
@@ -37,9 +36,13 @@ Result<std::unique_ptr<SendChannel>> VerbsPendingConnect::poll() {
   // One byte always fits; if the listener is gone, the channel reports that.
   net::Socket control = std::move(dial_.take_sockets().front());
   net::write_some(control.fd(), std::span(&kReady, 1));
-  const std::string peer = fmt::format("{} (from {})", dial_.remote().to_string(), nic_.name());
-  const SendQueue::LaneFacts facts{dial_.remote().host_number(), channel_.job};
-  return std::make_unique<VerbsSendChannel>(nic_, facts, std::move(wiring_), std::move(control), peer);
+  const net::Address remote = dial_.remote();
+  VerbsSendChannel::Facts facts{.lane = {remote.host_number(), channel_.job},
+                                .peer = {remote.host(), invitation_.config.rank},
+                                .shown = fmt::format("{} (from {})", remote.to_string(), nic_.name()),
+                                .traffic_class = channel_.traffic_class,
+                                .identify = invitation_.reads_identity};
+  return std::make_unique<VerbsSendChannel>(nic_, std::move(facts), std::move(wiring_), std::move(control));
 }
 
 Result<bool> VerbsPendingConnect::welcomed() {
@@ -63,7 +66,7 @@ Result<void> VerbsPendingConnect::open() {
     auto wiring = Wiring::make(nic_, Side::kSender, Wiring::pairs_of(nic_));
     if (!wiring) return tl::unexpected(wiring.error());
     wiring_ = std::move(*wiring);
-    Hello{token_, wiring_->contact()}.serialize_to(hello_);
+    Hello{invitation_.token, channel_.rank, wiring_->contact()}.serialize_to(hello_);
   }
   return dial_.open(hello_);
 }

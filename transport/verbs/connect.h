@@ -21,14 +21,15 @@ class VerbsPendingConnect final : public PendingConnect {
   Result<std::unique_ptr<SendChannel>> poll() override;
 
  private:
-  VerbsPendingConnect(Nic& nic, const Token& token, const ChannelOptions& channel, handshake::Dial dial)
-      : nic_(nic), token_(token), channel_(channel), dial_(std::move(dial)) {}
+  VerbsPendingConnect(Nic& nic, const handshake::Invitation& invitation, const ChannelOptions& channel,
+                      handshake::Dial dial)
+      : nic_(nic), invitation_(invitation), channel_(channel), dial_(std::move(dial)) {}
 
   Result<bool> welcomed();
   Result<void> open();
 
   Nic& nic_;
-  const Token token_;
+  const handshake::Invitation invitation_;
   const ChannelOptions channel_;
   handshake::Dial dial_;
   std::unique_ptr<Wiring> wiring_;  // of all tries

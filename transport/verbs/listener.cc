@@ -16,7 +16,7 @@ Result<std::unique_ptr<VerbsListener>> VerbsListener::open(Nic& nic, const Chann
                                  Hello::kFormat, nic.control().addresses, {}, kHandleFormat.room());
   if (!reception) return tl::unexpected(reception.error());
   std::unique_ptr<VerbsListener> listener(new VerbsListener(nic, channel.traffic_class, std::move(*reception)));
-  listener->handle_ = listener->reception_.invitation(SharedConfig::of(channel)).serialize(kHandleFormat);
+  listener->handle_ = listener->reception_.invitation(channel).serialize(kHandleFormat);
   return listener;
 }
 
@@ -34,8 +34,9 @@ Result<std::unique_ptr<RecvChannel>> VerbsListener::poll_accept() {
     guest = guests_.erase(guest);
     if (!fate) return tl::unexpected(fate.error());
     if (*fate == Fate::kGone) continue;
-    const std::string peer = fmt::format("{} (to {})", served.from.to_string(), nic_.name());
-    auto channel = VerbsRecvChannel::make(nic_, std::move(served.wiring), std::move(served.socket), peer);
+    const std::string shown = fmt::format("{} (to {})", served.from.to_string(), nic_.name());
+    auto channel = VerbsRecvChannel::make(nic_, std::move(served.wiring), std::move(served.socket),
+                                          {served.from.host(), served.rank}, shown, traffic_class_);
     if (!channel) return tl::unexpected(channel.error());
     return std::move(*channel);
   }
@@ -67,7 +68,7 @@ void VerbsListener::admit(handshake::Newcomer& newcomer) {
     return;
   }
   net::detect_dead_host(newcomer.socket);
-  guests_.push_back({std::move(newcomer.socket), newcomer.from, std::move(*wiring)});
+  guests_.push_back({std::move(newcomer.socket), newcomer.from, hello->rank, std::move(*wiring)});
 }
 
 Result<VerbsListener::Fate> VerbsListener::advance(Guest& guest) {

@@ -26,6 +26,7 @@ class VerbsListener final : public Listener {
   struct Guest {  // showed the token; its queue pairs are being connected
     net::Socket socket;
     net::Address from;
+    int rank = -1;
     std::unique_ptr<Wiring> wiring;
     bool welcomed = false;
   };

@@ -19,6 +19,7 @@
 #include "transport/base/log.h"
 #include "transport/base/time.h"
 #include "transport/message/send_engine.h"
+#include "transport/message/traffic_book.h"
 #include "transport/net/interfaces.h"
 #include "transport/verbs/device_memory.h"
 #include "transport/verbs/memory.h"
@@ -69,12 +70,9 @@ class Nic {
   std::optional<std::string> trouble(std::size_t port) const;
 
   SendEngine& engine() { return engine_; }
+  const SendEngine& engine() const { return engine_; }
 
   struct Counters {
-    std::atomic<std::uint64_t> messages_sent{0};
-    std::atomic<std::uint64_t> bytes_sent{0};
-    std::atomic<std::uint64_t> messages_received{0};
-    std::atomic<std::uint64_t> bytes_received{0};
     std::atomic<std::uint64_t> writes{0};  // stripes posted
     std::atomic<std::uint64_t> eager{0};   // messages that were copied by the receiver
     std::atomic<std::uint64_t> flushes{0};
@@ -83,6 +81,8 @@ class Nic {
     std::atomic<std::uint64_t> strangers{0};  // connections to our socket that did not show the token
   };
   Counters& counters() { return counters_; }
+  TrafficBook& traffic() { return traffic_; }
+  const TrafficBook& traffic() const { return traffic_; }
   const Counters& counters() const { return counters_; }
   // Transmissions that the ports repeated since this was made, by the driver's own counters; whoever used them. 0 where
   // the driver does not count.
@@ -109,6 +109,7 @@ class Nic {
   const net::Interface control_;
   const Context& context_;
   Counters counters_;
+  TrafficBook traffic_;
   std::uint64_t first_retries_ = 0;
   std::mutex events_mutex_;
   std::atomic<std::int64_t> next_watch_{0};

@@ -11,13 +11,15 @@
 
 namespace clustar::transport::verbs {
 
-VerbsRecvChannel::VerbsRecvChannel(Nic& nic, std::unique_ptr<Wiring> wiring, net::Socket control,
-                                   const std::string& peer)
-    : nic_(nic),
+VerbsRecvChannel::VerbsRecvChannel(Nic& nic, std::unique_ptr<Wiring> wiring, net::Socket control, const PeerInfo& peer,
+                                   const std::string& shown, int traffic_class)
+    : RecvChannel(peer),
+      nic_(nic),
+      traffic_(nic.traffic().open(traffic_class, peer.host, peer.rank)),
       peer_(wiring->peer()),
       landing_{nic.eager_bytes()},
       memory_(wiring->take_memory()),
-      link_(nic, Side::kReceiver, wiring->take_lines(), std::move(control), peer),
+      link_(nic, Side::kReceiver, wiring->take_lines(), std::move(control), shown),
       stall_("verbs", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
   for (std::uint32_t i = 0; i < requests_.size(); ++i) {
     requests_[i].channel = this;
@@ -26,8 +28,10 @@ VerbsRecvChannel::VerbsRecvChannel(Nic& nic, std::unique_ptr<Wiring> wiring, net
 }
 
 Result<std::unique_ptr<VerbsRecvChannel>> VerbsRecvChannel::make(Nic& nic, std::unique_ptr<Wiring> wiring,
-                                                                 net::Socket control, const std::string& peer) {
-  std::unique_ptr<VerbsRecvChannel> made(new VerbsRecvChannel(nic, std::move(wiring), std::move(control), peer));
+                                                                 net::Socket control, const PeerInfo& peer,
+                                                                 const std::string& shown, int traffic_class) {
+  std::unique_ptr<VerbsRecvChannel> made(
+      new VerbsRecvChannel(nic, std::move(wiring), std::move(control), peer, shown, traffic_class));
   if (Flusher::needed(nic)) {
     auto flusher = Flusher::make(nic);
     if (!flusher) return tl::unexpected(flusher.error());
@@ -177,8 +181,7 @@ Result<Progress> VerbsRecvChannel::test(std::uint32_t group) {
   if (!complete(group)) progress();
   if (complete(group)) {
     const auto sizes = book_.sizes(group);
-    nic_.counters().messages_received.fetch_add(sizes.size(), std::memory_order_relaxed);
-    for (const std::size_t size : sizes) nic_.counters().bytes_received.fetch_add(size, std::memory_order_relaxed);
+    for (const std::size_t size : sizes) traffic_->received(size);
     book_.release(group);
     return Progress{true, sizes, {}, book_.messages(group)};
   }

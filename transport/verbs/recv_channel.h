@@ -12,6 +12,7 @@
 
 #include "transport/api/transport.h"
 #include "transport/message/stall_report.h"
+#include "transport/message/traffic_book.h"
 #include "transport/net/socket.h"
 #include "transport/verbs/core/recv_book.h"
 #include "transport/verbs/eager_writer.h"
@@ -23,8 +24,10 @@ namespace clustar::transport::verbs {
 
 class VerbsRecvChannel final : public RecvChannel {
  public:
+  // `shown`: the peer, in errors.
   static Result<std::unique_ptr<VerbsRecvChannel>> make(Nic& nic, std::unique_ptr<Wiring> wiring, net::Socket control,
-                                                        const std::string& peer);
+                                                        const PeerInfo& peer, const std::string& shown,
+                                                        int traffic_class);
 
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
   Result<Request*> recv(std::span<const RecvPart> parts) override;
@@ -45,7 +48,8 @@ class VerbsRecvChannel final : public RecvChannel {
     std::array<RecvPart, kMaxRecvParts> parts{};
   };
 
-  VerbsRecvChannel(Nic& nic, std::unique_ptr<Wiring> wiring, net::Socket control, const std::string& peer);
+  VerbsRecvChannel(Nic& nic, std::unique_ptr<Wiring> wiring, net::Socket control, const PeerInfo& peer,
+                   const std::string& shown, int traffic_class);
 
   Result<Progress> test(std::uint32_t group);
   void progress();
@@ -65,6 +69,7 @@ class VerbsRecvChannel final : public RecvChannel {
   std::optional<Error> check_stall();
 
   Nic& nic_;
+  TrafficBook::Entry traffic_;
   const Contact peer_;
   const LandingLayout landing_;
   ChannelMemory memory_;  // before link_: queue pairs are destroyed before it

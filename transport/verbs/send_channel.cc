@@ -29,18 +29,20 @@ std::uint32_t peek(const std::byte* memory) {
 
 }  // namespace
 
-VerbsSendChannel::VerbsSendChannel(Nic& nic, const SendQueue::LaneFacts& facts, std::unique_ptr<Wiring> wiring,
-                                   net::Socket control, const std::string& peer)
-    : nic_(nic),
+VerbsSendChannel::VerbsSendChannel(Nic& nic, const Facts& facts, std::unique_ptr<Wiring> wiring, net::Socket control)
+    : SendChannel(facts.peer),
+      nic_(nic),
+      identify_(facts.identify),
+      traffic_(nic.traffic().open(facts.traffic_class, facts.peer.host, facts.peer.rank)),
       anchor_(std::make_shared<MemoryAnchor<VerbsSendChannel>>(nic.engine().mutex(), this)),
       peer_(wiring->peer()),
       landing_{peer_.eager_bytes},
       memory_(wiring->take_memory()),
-      link_(nic, Side::kSender, wiring->take_lines(), std::move(control), peer),
+      link_(nic, Side::kSender, wiring->take_lines(), std::move(control), facts.shown),
       book_(peer_.eager_bytes),
       requests_(this, kMaxRequests),
       stall_("verbs", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
-  lane_ = nic_.engine().attach(*this, facts);
+  lane_ = nic_.engine().attach(*this, facts.lane);
 }
 
 VerbsSendChannel::~VerbsSendChannel() {
@@ -95,6 +97,8 @@ Result<Request*> VerbsSendChannel::send(const Mr& mr, std::size_t offset, std::s
   if (const auto departure = book_.submit(request.index, tag, length)) {
     depart(*departure);
     nic_.engine().pump();
+  } else {
+    traffic_->waited();
   }
   return &request;
 }
@@ -220,7 +224,7 @@ ibv_sge VerbsSendChannel::write_header(std::size_t line, const SendRequest& requ
                 .stripes = static_cast<std::uint16_t>(request.plan.count),
                 .total = way.bytes,
                 .consumed = book_.consumed(),
-                .identity = request.flow.identity}
+                .identity = identify_ ? request.flow.identity : MessageIdentity{}}
       .serialize_to(memory_.memory.at<MessageHeader::kSize>(at));
   book_.told();
   return memory_.memory.regions().slice(link_.lines().port(line), at, MessageHeader::kSize);
@@ -248,7 +252,8 @@ Immediate VerbsSendChannel::add_stripe(std::size_t line, const Posting& posting,
   const Descriptor& receive = request.way.descriptor;
   Immediate immediate{.kind = Immediate::Kind::kStripe, .slot = receive.slot, .stripe = posting.stripe};
   // Without a header the receiver knows that the message is one stripe and fills its receive.
-  const bool plain = request.plan.count == 1 && request.way.bytes == receive.length && !request.flow.identity.known;
+  const bool plain =
+      request.plan.count == 1 && request.way.bytes == receive.length && !(identify_ && request.flow.identity.known);
   if (posting.stripe == 0 && !plain) {
     const std::size_t place = landing_.header(slot_index(receive.slot));
     ibv_send_wr& made = chain->add(IBV_WR_RDMA_WRITE, landing(line, place), write_header(line, request));
@@ -312,8 +317,7 @@ void VerbsSendChannel::acknowledge(const Posting& posting) {
   if (posting.kind == Immediate::Kind::kConsumed) return;
   SendRequest& request = requests_[posting.cookie];
   if (--request.open > 0 || request.unsent > 0) return;
-  nic_.counters().messages_sent.fetch_add(1, std::memory_order_relaxed);
-  nic_.counters().bytes_sent.fetch_add(request.size, std::memory_order_relaxed);
+  traffic_->sent(request.size);
   // From here on the request is its caller's again.
   request.mr = nullptr;
   request.done.store(true, std::memory_order_release);

@@ -16,6 +16,7 @@
 #include "transport/message/memory_anchor.h"
 #include "transport/message/request_pool.h"
 #include "transport/message/stall_report.h"
+#include "transport/message/traffic_book.h"
 #include "transport/net/socket.h"
 #include "transport/verbs/core/posted.h"
 #include "transport/verbs/core/send_book.h"
@@ -28,8 +29,14 @@ namespace clustar::transport::verbs {
 
 class VerbsSendChannel final : public SendChannel, private ChunkWire {
  public:
-  VerbsSendChannel(Nic& nic, const SendQueue::LaneFacts& facts, std::unique_ptr<Wiring> wiring, net::Socket control,
-                   const std::string& peer);
+  struct Facts {
+    SendQueue::LaneFacts lane{};
+    PeerInfo peer{};
+    std::string shown{};  // the peer, in errors
+    int traffic_class = -1;
+    bool identify = false;  // the peer reads what each message is
+  };
+  VerbsSendChannel(Nic& nic, const Facts& facts, std::unique_ptr<Wiring> wiring, net::Socket control);
   ~VerbsSendChannel() override;
 
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
@@ -95,6 +102,8 @@ class VerbsSendChannel final : public SendChannel, private ChunkWire {
   std::optional<Error> check_stall();
 
   Nic& nic_;
+  const bool identify_;
+  TrafficBook::Entry traffic_;
   std::shared_ptr<MemoryAnchor<VerbsSendChannel>> anchor_;
   const Contact peer_;
   const LandingLayout landing_;

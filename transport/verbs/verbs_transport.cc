@@ -137,22 +137,28 @@ Result<std::unique_ptr<PendingConnect>> VerbsTransport::connect(int device, cons
   return VerbsPendingConnect::start(**chosen, handle, options);
 }
 
-std::string VerbsTransport::summary() const {
-  std::string text = "verbs:";
+Counters VerbsTransport::counters() const {
+  Counters counters{.transport = "verbs", .note = describe_copies()};
   for (std::size_t i = 0; i < devices().size(); ++i) {
-    const Nic* device = nics_[i].get();
-    const Nic::Counters& count = device->counters();
-    const gdr::MrCache::Counts memory = device->registrations();
-    text += fmt::format(
-        " {} sent {} messages / {} bytes by {} writes, received {} / {}, {} of them eager, {} flushes, {} queue pairs "
-        "failed, {} writes repeated by another, {} retries of the port, {} strangers dropped, {} registrations live of "
-        "{} made, {} shared, by way: {};",
-        device->name(), count.messages_sent.load(), count.bytes_sent.load(), count.writes.load(),
-        count.messages_received.load(), count.bytes_received.load(), count.eager.load(), count.flushes.load(),
-        count.failed_queue_pairs.load(), count.failovers.load(), device->retries(), count.strangers.load(),
-        memory.entries, memory.misses, memory.hits, device->registered_by());
+    const Nic& nic = *nics_[i];
+    DeviceCounters& device = counters.devices.emplace_back(DeviceCounters{.device = nic.name()});
+    nic.traffic().fill(device);
+    device.queued_bytes = nic.engine().queued_bytes();
+    device.retransmitted = nic.retries();
+    const Nic::Counters& count = nic.counters();
+    const gdr::MrCache::Counts memory = nic.registrations();
+    device.own = {{"writes", "writes", count.writes.load()},
+                  {"eager", "of them eager", count.eager.load()},
+                  {"flushes", "flushes", count.flushes.load()},
+                  {"failed_queue_pairs", "queue pairs failed", count.failed_queue_pairs.load()},
+                  {"failovers", "writes repeated by another", count.failovers.load()},
+                  {"strangers_dropped", "strangers dropped", count.strangers.load()},
+                  {"registrations_live", "registrations live", memory.entries},
+                  {"registrations_made", "made", memory.misses},
+                  {"registrations_shared", "shared", memory.hits}};
+    device.note = "by way: " + nic.registered_by();
   }
-  return text + " " + describe_copies();
+  return counters;
 }
 
 }  // namespace clustar::transport::verbs

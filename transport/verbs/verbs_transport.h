@@ -26,7 +26,7 @@ class VerbsTransport final : public Transport {
   Result<std::unique_ptr<Listener>> listen(int device, const ChannelOptions& options) override;
   Result<std::unique_ptr<PendingConnect>> connect(int device, const Handle& handle,
                                                   const ChannelOptions& options) override;
-  std::string summary() const override;
+  Counters counters() const override;
 
  private:
   VerbsTransport(const Settings& settings, const TransportContext& context)

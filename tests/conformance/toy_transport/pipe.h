@@ -27,6 +27,8 @@ struct Pipe {
     std::vector<std::byte> bytes{};
   };
 
+  int dialled_by = -1;  // rank
+
   // Taken after a NIC's lock, never before it. Guards all below.
   std::mutex mutex;
   std::deque<Clear> clears;

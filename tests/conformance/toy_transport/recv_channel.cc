@@ -6,7 +6,10 @@
 
 namespace clustar::transport::toy {
 
-ToyRecvChannel::ToyRecvChannel(std::shared_ptr<Pipe> pipe) : pipe_(std::move(pipe)) {
+ToyRecvChannel::ToyRecvChannel(std::shared_ptr<Pipe> pipe, TrafficBook& traffic, int traffic_class)
+    : RecvChannel({"here", pipe->dialled_by}),
+      pipe_(std::move(pipe)),
+      traffic_(traffic.open(traffic_class, peer().host, peer().rank)) {
   for (std::uint32_t i = 0; i < requests_.size(); ++i) {
     requests_[i].channel = this;
     requests_[i].group = i;
@@ -66,6 +69,7 @@ void ToyRecvChannel::place(const Pipe::Chunk& chunk) {
   slot.bytes += chunk.bytes.size();
   if (slot.bytes < chunk.total) return;
   groups_.finish(slot.group, slot.part, chunk.total);
+  traffic_->received(chunk.total);
   slots_.release(chunk.slot);
 }
 

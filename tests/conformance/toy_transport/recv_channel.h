@@ -10,12 +10,13 @@
 #include "transport/api/transport.h"
 #include "transport/message/receive_groups.h"
 #include "transport/message/receive_slots.h"
+#include "transport/message/traffic_book.h"
 
 namespace clustar::transport::toy {
 
 class ToyRecvChannel final : public RecvChannel {
  public:
-  explicit ToyRecvChannel(std::shared_ptr<Pipe> pipe);
+  ToyRecvChannel(std::shared_ptr<Pipe> pipe, TrafficBook& traffic, int traffic_class);
   ~ToyRecvChannel() override;
 
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
@@ -39,6 +40,7 @@ class ToyRecvChannel final : public RecvChannel {
   void place(const Pipe::Chunk& chunk);
 
   const std::shared_ptr<Pipe> pipe_;
+  TrafficBook::Entry traffic_;
   ReceiveGroups groups_;
   ReceiveSlots<Arrived> slots_;
   std::array<RecvRequest, ReceiveGroups::kMost> requests_{};

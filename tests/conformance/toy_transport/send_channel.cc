@@ -6,10 +6,13 @@
 
 namespace clustar::transport::toy {
 
-ToySendChannel::ToySendChannel(SendEngine& engine, std::shared_ptr<Pipe> pipe, const SendQueue::LaneFacts& facts)
-    : engine_(engine),
+ToySendChannel::ToySendChannel(SendEngine& engine, std::shared_ptr<Pipe> pipe, const SendQueue::LaneFacts& facts,
+                               TrafficBook::Entry traffic, int peer_rank)
+    : SendChannel({"here", peer_rank}),
+      engine_(engine),
       pipe_(std::move(pipe)),
       anchor_(std::make_shared<MemoryAnchor<ToySendChannel>>(engine.mutex(), this)),
+      traffic_(std::move(traffic)),
       requests_(this, 256),
       lane_(engine.attach(*this, facts)) {}
 
@@ -56,6 +59,7 @@ Result<Request*> ToySendChannel::send(const Mr& mr, std::size_t offset, std::siz
   Tag& queue = tags_[tag];
   if (queue.known.empty()) {
     queue.waiting.push_back(request.index);
+    traffic_->waited();
   } else {
     depart(request, queue.known.pop_front());
   }
@@ -111,6 +115,7 @@ bool ToySendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   pipe_->bytes += chunk.length;
   request.unsent -= chunk.length;
   if (request.unsent > 0) return true;
+  traffic_->sent(request.size);
   request.mr = nullptr;
   request.done = true;
   return true;

@@ -13,12 +13,14 @@
 #include "transport/message/memory_anchor.h"
 #include "transport/message/request_pool.h"
 #include "transport/message/send_engine.h"
+#include "transport/message/traffic_book.h"
 
 namespace clustar::transport::toy {
 
 class ToySendChannel final : public SendChannel, private ChunkWire {
  public:
-  ToySendChannel(SendEngine& engine, std::shared_ptr<Pipe> pipe, const SendQueue::LaneFacts& facts);
+  ToySendChannel(SendEngine& engine, std::shared_ptr<Pipe> pipe, const SendQueue::LaneFacts& facts,
+                 TrafficBook::Entry traffic, int peer_rank);
   ~ToySendChannel() override;
 
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
@@ -58,6 +60,7 @@ class ToySendChannel final : public SendChannel, private ChunkWire {
   SendEngine& engine_;
   const std::shared_ptr<Pipe> pipe_;
   std::shared_ptr<MemoryAnchor<ToySendChannel>> anchor_;
+  TrafficBook::Entry traffic_;
   RequestPool<SendRequest> requests_;
   std::map<int, Tag> tags_;
   std::optional<Error> failed_;

@@ -29,7 +29,8 @@ Board& board() {
 
 class ToyListener final : public Listener {
  public:
-  explicit ToyListener(const ChannelOptions& options) {
+  ToyListener(const ChannelOptions& options, TrafficBook& traffic)
+      : traffic_(traffic), traffic_class_(options.traffic_class) {
     const std::lock_guard lock(board().mutex);
     number_ = board().next++;
     board().waiting[number_] = {};
@@ -53,18 +54,21 @@ class ToyListener final : public Listener {
     if (waiting.empty()) return nullptr;
     auto pipe = std::move(waiting.front());
     waiting.pop_front();
-    return std::make_unique<ToyRecvChannel>(std::move(pipe));
+    return std::make_unique<ToyRecvChannel>(std::move(pipe), traffic_, traffic_class_);
   }
 
  private:
+  TrafficBook& traffic_;
+  const int traffic_class_;
   std::uint64_t number_ = 0;
   Handle handle_{};
 };
 
 class ToyConnect final : public PendingConnect {
  public:
-  ToyConnect(SendEngine& engine, std::uint64_t number, std::uint32_t job)
-      : engine_(engine), number_(number), job_(job) {}
+  ToyConnect(SendEngine& engine, TrafficBook& traffic, std::uint64_t number, int rank_there,
+             const ChannelOptions& options)
+      : engine_(engine), traffic_(traffic), number_(number), rank_there_(rank_there), options_(options) {}
   Result<std::unique_ptr<SendChannel>> poll() override {
     if (std::exchange(done_, true)) return nullptr;
     const std::lock_guard lock(board().mutex);
@@ -74,13 +78,18 @@ class ToyConnect final : public PendingConnect {
       return fail(ErrorCode::kRemote, "toy: the listener is gone");
     }
     listener->second.push_back(std::make_shared<Pipe>());
-    return std::make_unique<ToySendChannel>(engine_, listener->second.back(), SendQueue::LaneFacts{1, job_});
+    const auto& pipe = listener->second.back();
+    pipe->dialled_by = options_.rank;
+    return std::make_unique<ToySendChannel>(engine_, pipe, SendQueue::LaneFacts{1, options_.job},
+                                            traffic_.open(options_.traffic_class, "here", rank_there_), rank_there_);
   }
 
  private:
   SendEngine& engine_;
+  TrafficBook& traffic_;
   const std::uint64_t number_;
-  const std::uint32_t job_;
+  const int rank_there_;
+  const ChannelOptions options_;
   bool done_ = false;
 };
 
@@ -102,7 +111,7 @@ Result<std::unique_ptr<Transport>> ToyTransport::create(const TransportContext& 
 
 Result<std::unique_ptr<Listener>> ToyTransport::listen(int device, const ChannelOptions& options) {
   if (device != 0) return fail(ErrorCode::kInvalidArgument, "toy: only device 0 exists");
-  return std::make_unique<ToyListener>(options);
+  return std::make_unique<ToyListener>(options, traffic_);
 }
 
 Result<std::unique_ptr<PendingConnect>> ToyTransport::connect(int device, const Handle& handle,
@@ -115,7 +124,15 @@ Result<std::unique_ptr<PendingConnect>> ToyTransport::connect(int device, const 
   if (const auto differs = difference(SharedConfig::of(options), "here", *there, "there")) {
     return fail(ErrorCode::kInvalidArgument, "toy: " + *differs);
   }
-  return std::make_unique<ToyConnect>(engine_, reader.load<std::uint64_t, 8>(), options.job);
+  return std::make_unique<ToyConnect>(engine_, traffic_, reader.load<std::uint64_t, 8>(), there->rank, options);
+}
+
+Counters ToyTransport::counters() const {
+  Counters counters{.transport = "toy", .note = "memory of this process"};
+  DeviceCounters& device = counters.devices.emplace_back(DeviceCounters{.device = device_.name});
+  traffic_.fill(device);
+  device.queued_bytes = engine_.queued_bytes();
+  return counters;
 }
 
 }  // namespace clustar::transport::toy

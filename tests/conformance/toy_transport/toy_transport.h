@@ -9,6 +9,7 @@
 #include "transport/api/context.h"
 #include "transport/api/transport.h"
 #include "transport/message/send_engine.h"
+#include "transport/message/traffic_book.h"
 
 namespace clustar::transport::toy {
 
@@ -21,13 +22,14 @@ class ToyTransport final : public Transport {
   Result<std::unique_ptr<Listener>> listen(int device, const ChannelOptions& options) override;
   Result<std::unique_ptr<PendingConnect>> connect(int device, const Handle& handle,
                                                   const ChannelOptions& options) override;
-  std::string summary() const override { return "toy: memory of this process"; }
+  Counters counters() const override;
 
  private:
   explicit ToyTransport(const TransportContext& context);
 
   DeviceProperties device_;
   SendEngine engine_;
+  TrafficBook traffic_;
 };
 
 }  // namespace clustar::transport::toy

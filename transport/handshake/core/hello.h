@@ -32,4 +32,8 @@ struct HelloFormat {
   static std::uint16_t version_of(std::span<const std::byte, kFrontSize> front);
 };
 
+// A rank as it travels: 32 bits, all of them set where it is not known.
+constexpr std::uint32_t wire_rank(int rank) { return static_cast<std::uint32_t>(rank < 0 ? -1 : rank); }
+constexpr int rank_of(std::uint32_t wire) { return wire > 0x7fffffff ? -1 : static_cast<int>(wire); }
+
 }  // namespace clustar::transport::handshake

@@ -50,7 +50,7 @@ std::optional<Invitation> Invitation::parse(const HandleFormat& format, const Ha
   const WireReader reader{std::span<const std::byte, std::tuple_size_v<Handle>>(handle)};
   const auto count = reader.load<std::uint8_t, 10>();
   if (reader.load<std::uint64_t, 0>() != format.magic || reader.load<std::uint16_t, 8>() != format.version ||
-      count == 0 || count > kMaxEndpoints) {
+      count == 0 || count > kMaxEndpoints || reader.load<std::uint8_t, 11>() > 1) {
     return std::nullopt;
   }
   const std::span<const std::byte> bytes(handle);
@@ -59,6 +59,7 @@ std::optional<Invitation> Invitation::parse(const HandleFormat& format, const Ha
   const auto config = SharedConfig::parse(bytes.subspan(format.config_at()).first<SharedConfig::kSize>());
   if (!config) return std::nullopt;
   made.config = *config;
+  made.reads_identity = reader.load<std::uint8_t, 11>() == 1;
   std::span<const std::byte> rest = bytes.subspan(format.endpoints_at());
   for (std::size_t i = 0; i < count; ++i) {
     const auto endpoint = parse_endpoint(rest);
@@ -76,6 +77,7 @@ Handle Invitation::serialize(const HandleFormat& format) const {
   writer.store<0>(format.magic);
   writer.store<8>(format.version);
   writer.store<10>(static_cast<std::uint8_t>(endpoints.size()));
+  writer.store<11>(static_cast<std::uint8_t>(reads_identity ? 1 : 0));
   const std::span<std::byte> bytes(handle);
   std::ranges::copy(token, bytes.begin() + static_cast<std::ptrdiff_t>(HandleFormat::kOwnAt + format.own));
   config.serialize_to(bytes.subspan(format.config_at()).first<SharedConfig::kSize>());

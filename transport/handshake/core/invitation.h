@@ -23,8 +23,9 @@ std::size_t wire_size(const net::Endpoint& endpoint);
 std::optional<net::Endpoint> parse_endpoint(std::span<const std::byte> bytes);
 void serialize_endpoint(const net::Endpoint& endpoint, std::span<std::byte> bytes);
 
-//  0       8     10  11  12                    12 + own
-// | magic | ver | n | 0 | the transport's own | token (128 b) | digests (8 x 4), rank | n x endpoint |
+//  0       8     10  11      12                    12 + own
+// | magic | ver | n | flags | the transport's own | token (128 b) | digest (8 x 4), rank | n x endpoint |
+// flags 1: the listener reads what each message is.
 struct HandleFormat {
   static constexpr std::size_t kOwnAt = 12;
   std::uint64_t magic = 0;
@@ -41,6 +42,7 @@ struct Invitation {
   static constexpr std::size_t kMaxEndpoints = 4;
   Token token{};
   SharedConfig config{};
+  bool reads_identity = false;             // ChannelOptions::reads_identity
   std::vector<net::Endpoint> endpoints{};  // 1 .. kMaxEndpoints, in order of preference
 
   // Whether `next` fits behind the endpoints that are there, into `room` bytes for all.

@@ -41,6 +41,7 @@ std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {
   reader.copy_to<8>(std::span<std::byte, 16>(hello.token));
   hello.connection_id = reader.load<std::uint64_t, 24>();
   hello.settings = {reader.load<std::uint32_t, 32>(), reader.load<std::uint32_t, 36>()};
+  hello.rank = handshake::rank_of(reader.load<std::uint32_t, 40>());
   return hello;
 }
 
@@ -54,6 +55,7 @@ void Hello::serialize_to(std::span<std::byte, kSize> bytes) const {
   writer.store<24>(connection_id);
   writer.store<32>(settings.eager_bytes);
   writer.store<36>(settings.window_bytes);
+  writer.store<40>(handshake::wire_rank(rank));
 }
 
 bool Welcome::parse(std::span<const std::byte, kSize> bytes) {

@@ -17,7 +17,7 @@
 
 namespace clustar::transport::tcp {
 
-inline constexpr std::uint16_t kWireVersion = 3;
+inline constexpr std::uint16_t kWireVersion = 4;
 inline constexpr std::uint8_t kMaxDataSockets = 16;
 inline constexpr std::uint64_t kMaxMessageBytes = 1ull << 40;  // NCCL_MAX_NET_SIZE_BYTES
 inline constexpr std::uint32_t kMaxSlots = ReceiveGroups::kMost * kMaxRecvParts;
@@ -46,11 +46,11 @@ struct HandleInfo {
 };
 
 // First bytes on every socket, from the connecting side.
-//  0       4     6    7    8                 24              32      36       40
-// | magic | ver | role| n | token (128 bit) | connection id | eager | window |
+//  0       4     6    7    8                 24              32      36       40     44
+// | magic | ver | role| n | token (128 bit) | connection id | eager | window | rank |
 // role 0: the control socket; 1 .. n: data socket role - 1.
 struct Hello {
-  static constexpr std::size_t kSize = 40;
+  static constexpr std::size_t kSize = 44;
   // "CLSH"
   static constexpr handshake::HelloFormat kFormat{.magic = 0x434c5348, .version = kWireVersion, .size = kSize};
   Token token{};
@@ -58,6 +58,7 @@ struct Hello {
   std::uint8_t role = 0;
   std::uint8_t data_sockets = 0;
   SharedSettings settings;
+  int rank = -1;  // of who dials; -1 = unknown
 
   static std::optional<Hello> parse(std::span<const std::byte, kSize> bytes);
   void serialize_to(std::span<std::byte, kSize> bytes) const;

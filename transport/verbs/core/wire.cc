@@ -101,6 +101,7 @@ std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {
   }
   Hello hello;
   reader.copy_to<8>(std::span<std::byte, 16>(hello.token));
+  hello.rank = handshake::rank_of(reader.load<std::uint32_t, 24>());
   const auto contact = Contact::parse(bytes.subspan<kContactAt, Contact::kSize>());
   if (!contact) return std::nullopt;
   hello.contact = *contact;
@@ -112,6 +113,7 @@ void Hello::serialize_to(std::span<std::byte, kSize> bytes) const {
   writer.store<0>(kFormat.magic);
   writer.store<4>(kWireVersion);
   writer.copy_from<8>(std::span<const std::byte, 16>(token));
+  writer.store<24>(handshake::wire_rank(rank));
   contact.serialize_to(bytes.subspan<kContactAt, Contact::kSize>());
 }
 

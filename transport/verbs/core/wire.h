@@ -19,7 +19,7 @@
 
 namespace clustar::transport::verbs {
 
-inline constexpr std::uint16_t kWireVersion = 1;
+inline constexpr std::uint16_t kWireVersion = 2;
 inline constexpr std::size_t kMaxPorts = 4;
 inline constexpr std::size_t kMaxQueuePairs = 8;
 inline constexpr std::uint32_t kMaxRequests = ReceiveGroups::kMost;       // at the receiver
@@ -66,14 +66,15 @@ struct Contact {
 
 // First bytes on the control connection, from the connecting side (the sender of messages); the listener answers with a
 // Welcome, and the connecting side, when its queue pairs are ready, with one byte kReady.
-//  0       4     6   8               24
-// | magic | ver | 0 | token (128 b) | contact |
+//  0       4     6   8               24     28
+// | magic | ver | 0 | token (128 b) | rank | contact |
 struct Hello {
-  static constexpr std::size_t kContactAt = handshake::HelloFormat::kFrontSize;
+  static constexpr std::size_t kContactAt = handshake::HelloFormat::kFrontSize + 4;
   static constexpr std::size_t kSize = kContactAt + Contact::kSize;
   // "CLVH"
   static constexpr handshake::HelloFormat kFormat{.magic = 0x434c5648, .version = kWireVersion, .size = kSize};
   Token token{};
+  int rank = -1;  // of who dials; -1 = unknown
   Contact contact{};
 
   static std::optional<Hello> parse(std::span<const std::byte, kSize> bytes);
