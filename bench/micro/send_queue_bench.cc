@@ -39,16 +39,16 @@ constexpr std::uint64_t kChunk = 128 << 10;
 template <class Policy>
 void push_next_commit(benchmark::State& state) {
   SendQueue queue(std::make_unique<Policy>());
-  const auto lanes = static_cast<SendQueue::LaneId>(state.range(0));
+  const auto connections = static_cast<SendQueue::ConnectionId>(state.range(0));
   const std::int64_t waiting = state.range(1);
-  for (SendQueue::LaneId i = 0; i < lanes; ++i) queue.add_lane({.peer = i});
+  for (SendQueue::ConnectionId i = 0; i < connections; ++i) queue.add_connection({.peer = i});
   std::uint64_t cookie = 0;
-  SendQueue::LaneId lane = 0;
+  SendQueue::ConnectionId connection = 0;
   const auto push = [&] {
     FlowTag tag;
     tag.coflow = 1 + cookie / 64;  // of a collective
-    queue.push(lane, cookie++, tag, kMessage, kNow);
-    lane = (lane + 1) % lanes;
+    queue.push(connection, cookie++, tag, kMessage, kNow);
+    connection = (connection + 1) % connections;
   };
   for (std::int64_t i = 0; i < waiting; ++i) push();
   for (auto _ : state) {
@@ -65,24 +65,24 @@ void push_next_commit(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kMessage / kChunk));
 }
-// A lane is a connection, of which NCCL opens a few per channel and peer.
+// A connection is a connection, of which NCCL opens a few per channel and peer.
 BENCHMARK(push_next_commit<FifoPolicy>)
     ->Name("send_queue/fifo_1MiB_in_8_chunks")
-    ->ArgNames({"lanes", "waiting"})
+    ->ArgNames({"connections", "waiting"})
     ->Args({1, 0})
     ->Args({8, 64})
     ->Args({64, 512})
     ->Args({512, 4096});
 BENCHMARK(push_next_commit<ByAttained>)
     ->Name("send_queue/attained_1MiB_in_8_chunks")
-    ->ArgNames({"lanes", "waiting"})
+    ->ArgNames({"connections", "waiting"})
     ->Args({1, 0})
     ->Args({8, 64})
     ->Args({64, 512})
     ->Args({512, 4096});
 BENCHMARK(push_next_commit<Fair>)
     ->Name("send_queue/shares_1MiB_in_8_chunks")
-    ->ArgNames({"lanes", "waiting"})
+    ->ArgNames({"connections", "waiting"})
     ->Args({8, 64})
     ->Args({512, 4096});
 

@@ -49,14 +49,14 @@ flag("data.retransmission", "Retransmission", 0x01)
 flag("data.important", "Important", 0x02)
 flag("data.ack_now", "Acknowledge at once", 0x04)
 flag("data.has_open", "An open record follows", 0x08)
-flag("data.settled", "Nothing else of the message is on its way", 0x10)
+flag("data.quiet", "Nothing else of the message is on its way", 0x10)
 field("data.index", ProtoField.uint32, "Index", base.DEC)
 field("data.path_seq", ProtoField.uint32, "Sequence on the lane", base.DEC)
 field("data.passed", ProtoField.uint16, "First transmissions of the message on the lane (mod 2^16)", base.DEC)
 field("data.payload", ProtoField.bytes, "Payload")
 
 field("open", ProtoField.none, "Open record")
-field("open.settled_below", ProtoField.uint32, "Settled below", base.DEC)
+field("open.forgotten_below", ProtoField.uint32, "Forgotten below", base.DEC)
 field("open.stage", ProtoField.uint16, "Stage of the reduce-scatter", base.DEC)
 field("open.flags", ProtoField.uint8, "Flags", base.HEX)
 flag("open.tolerant", "Tolerant", 0x01)
@@ -101,7 +101,7 @@ field("state.bitmap", ProtoField.bytes, "Missing (bitmap)")
 field("state.missing", ProtoField.uint16, "Missing packets in the window", base.DEC)
 field("state.ranges", ProtoField.string, "Missing packets")
 
-flag("probe.settled", "All was sent, nothing is on its way", 0x01)
+flag("probe.quiet", "All was sent, nothing is on its way", 0x01)
 field("probe.sent", ProtoField.uint32, "Packets sent at least once", base.DEC)
 field("probe.window", ProtoField.uint16, "The answer begins with this window of 512 packets", base.DEC)
 
@@ -181,7 +181,7 @@ function Packet:open(at, packets)
   local tree = self:add(self.tree, "open", at, OPEN_SIZE)
   self:add(tree, "tag", at, 4)
   self:add(tree, "tag_seq", at + 4, 4)
-  self:add(tree, "open.settled_below", at + 8, 4)
+  self:add(tree, "open.forgotten_below", at + 8, 4)
   self:add(tree, "open.stage", at + 12, 2)
   local flags = self:add(tree, "open.flags", at + 14, 1)
   for _, name in ipairs({"open.tolerant", "open.identified", "open.local_number", "open.exchange",
@@ -220,7 +220,7 @@ end
 local dissect = {}
 
 dissect[DATA] = function(p)
-  local flags = p:flags(31, {"data.retransmission", "data.important", "data.ack_now", "data.has_open", "data.settled"})
+  local flags = p:flags(31, {"data.retransmission", "data.important", "data.ack_now", "data.has_open", "data.quiet"})
   p:check(has(flags, 1) or not has(flags, 16), "reserved", "Only a retransmission says that nothing else is on its way")
   local lane = p:lane(p.tree, 3)
   p:add(p.tree, "secret", 4, 8)
@@ -354,7 +354,7 @@ dissect[STATE] = function(p)
 end
 
 dissect[PROBE] = function(p)
-  local settled = p:flags(1, {"probe.settled"}) % 2 == 1
+  local settled = p:flags(1, {"probe.quiet"}) % 2 == 1
   p:zero(p.tree, 3, 1)
   p:add(p.tree, "secret", 4, 8)
   p:add(p.tree, "message", 12, 4)

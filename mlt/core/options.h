@@ -24,7 +24,7 @@ struct Options {
   // Of a message whose receive is not known to be posted; a packet at least, unless 0. A connection has at most 16 KiB,
   // or one packet, under way without credit, messages of one packet that pass long ones included.
   std::uint32_t unscheduled_bytes = 4096;
-  std::uint32_t max_messages = 256;        // not settled, of one connection
+  std::uint32_t max_messages = 256;        // not forgotten, of one connection
   std::uint32_t max_staged = 64;           // messages before their receives or records, of one connection
   std::uint32_t max_tags = 4096;           // different ones that a connection may use
   std::uint32_t max_in_flight = 1u << 14;  // packets of one lane; records grow to what is ever under way

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint8_t kRetransmission = 1, kImportant = 2, kAckNow = 4, kHasOpen = 8, kRestSettled = 16;
 constexpr std::uint8_t kStop = 1, kComplete = 2, kMatched = 4, kAsks = 8;
-constexpr std::uint8_t kSettled = 1;
+constexpr std::uint8_t kQuiet = 1;
 constexpr unsigned kLevelBits = 4;  // behind them: the open record's flags
 constexpr std::size_t kPrefix = 12;
 constexpr std::size_t kAckFixed = 24;
@@ -63,7 +63,7 @@ bool parse_open(Bytes<OpenRecord::kSize> bytes, OpenRecord& open) {
   const WireReader reader(bytes);
   open.tag = static_cast<std::int32_t>(reader.load<std::uint32_t, 0>());
   open.tag_seq = reader.load<std::uint32_t, 4>();
-  open.settled_below = reader.load<std::uint32_t, 8>();
+  open.forgotten_below = reader.load<std::uint32_t, 8>();
   open.stage = reader.load<std::uint16_t, 12>();
   const auto flags = reader.load<std::uint8_t, 14>();
   open.level = flags >> kLevelBits;
@@ -84,7 +84,7 @@ void write_open(const OpenRecord& open, std::span<std::byte, OpenRecord::kSize> 
   WireWriter writer(out);
   writer.store<0>(static_cast<std::uint32_t>(open.tag));
   writer.store<4>(open.tag_seq);
-  writer.store<8>(open.settled_below);
+  writer.store<8>(open.forgotten_below);
   writer.store<12>(open.stage);
   const Identity& identity = open.identity;
   const bool local = identity.known && identity.local_number;
@@ -118,7 +118,7 @@ bool parse_data(std::span<const std::byte> bytes, DataHeader& data) {
   data.retransmission = (flags & kRetransmission) != 0;
   data.important = (flags & kImportant) != 0;
   data.ack_now = (flags & kAckNow) != 0;
-  data.settled = (flags & kRestSettled) != 0;
+  data.quiet = (flags & kRestSettled) != 0;
   data.message = reader.load<std::uint32_t, 12>();
   data.index = reader.load<std::uint32_t, 16>();
   data.path_seq = reader.load<std::uint32_t, 20>();
@@ -128,7 +128,7 @@ bool parse_data(std::span<const std::byte> bytes, DataHeader& data) {
   data.sent_units = reader.load<std::uint32_t, 32>();
   const bool has_open = (flags & kHasOpen) != 0;
   const std::size_t length = DataHeader::kSize + (has_open ? OpenRecord::kSize : 0);
-  if (bytes.size() != length || flags > 31 || (data.settled && !data.retransmission) ||
+  if (bytes.size() != length || flags > 31 || (data.quiet && !data.retransmission) ||
       !message_in_range(data.message_bytes, data.segment) ||
       data.index >= packet_count(data.message_bytes, data.segment)) {
     return false;
@@ -223,13 +223,13 @@ bool parse_probe(std::span<const std::byte> bytes, Probe& probe) {
   probe.sent_units = reader.load<std::uint32_t, 28>();
   if (!parse_open(bytes.subspan<32, OpenRecord::kSize>(), probe.open)) return false;
   const auto flags = reader.load<std::uint8_t, 2>();
-  if (flags > kSettled || reader.load<std::uint8_t, 3>() != 0) return false;
-  probe.settled = (flags & kSettled) != 0;
+  if (flags > kQuiet || reader.load<std::uint8_t, 3>() != 0) return false;
+  probe.quiet = (flags & kQuiet) != 0;
   if (!message_in_range(probe.message_bytes, probe.segment)) return false;
   const std::uint32_t packets = packet_count(probe.message_bytes, probe.segment);
   if (probe.sent > packets || probe.open.important > packets) return false;
   if (probe.window * std::uint32_t{State::kWindow} >= packets) return false;
-  if (probe.settled && probe.sent != packets) return false;
+  if (probe.quiet && probe.sent != packets) return false;
   return true;
 }
 
@@ -253,7 +253,7 @@ void write_prefix(WireWriter<Size>& writer, PacketType type, std::uint8_t flags,
 std::size_t write(const DataHeader& data, std::span<std::byte> out) {
   const auto flags = static_cast<std::uint8_t>((data.retransmission ? kRetransmission : 0) |
                                                (data.important ? kImportant : 0) | (data.ack_now ? kAckNow : 0) |
-                                               (data.settled ? kRestSettled : 0) | (data.open ? kHasOpen : 0));
+                                               (data.quiet ? kRestSettled : 0) | (data.open ? kHasOpen : 0));
   WireWriter writer(out.first<DataHeader::kSize>());
   write_prefix(writer, PacketType::kData, flags, lane_of(data.path, data.traffic_class), data.secret);
   writer.store<12>(data.message);
@@ -313,7 +313,7 @@ std::size_t write(const State& state, std::span<std::byte> out) {
 
 std::size_t write(const Probe& probe, std::span<std::byte> out) {
   WireWriter writer(out.first<Probe::kSize>());
-  write_prefix(writer, PacketType::kProbe, probe.settled ? kSettled : 0, 0, probe.secret);
+  write_prefix(writer, PacketType::kProbe, probe.quiet ? kQuiet : 0, 0, probe.secret);
   writer.store<12>(probe.message);
   writer.store<16>(probe.sent);
   writer.store<20>(probe.message_bytes);

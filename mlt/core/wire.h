@@ -20,7 +20,7 @@ inline constexpr std::uint32_t kMaxMessageBytes = 1u << 30;
 inline constexpr std::uint32_t kMaxPackets = 1u << 20;  // of one message
 inline constexpr std::uint16_t kMinSegment = 64;
 inline constexpr std::uint8_t kMaxLevel = 15;           // OpenRecord::level
-inline constexpr std::uint32_t kMaxOutstanding = 4096;  // messages of one connection that are not settled
+inline constexpr std::uint32_t kMaxOutstanding = 4096;  // messages of one connection that are not forgotten
 inline constexpr std::size_t kMaxHeader = 99;
 
 // Sent bytes and credit are counted in units of 64 bytes, modulo 2^32.
@@ -66,7 +66,7 @@ struct Identity {
 // packets, on each that is sent again, and on every probe. A message whose record never arrived is reliable. Five bytes
 // more, and 4 KiB would need a fourth packet on Ethernet (mlt/driver/driver_options).
 //  0     4         8               12      14      15        16             24           28      30      32
-// | tag | tag_seq | settled_below | stage | flags | channel | communicator | collective | ranks | edges | ...
+// | tag | tag_seq | forgotten_below | stage | flags | channel | communicator | collective | ranks | edges | ...
 //  32           40    44          48       54       56         60         61         62                     63
 // | coll_bytes | ppm | important | number | sender | transfer | function | datatype | algorithm, protocol  |
 // flags 1: loss is tolerated within the terms; 2: the identity is known; 4: its number is local; 8: the terms are of an
@@ -79,10 +79,10 @@ struct OpenRecord {
   static constexpr std::uint8_t kLocalNumber = 4;
   static constexpr std::uint8_t kExchange = 8;  // with kTolerant only
   std::int32_t tag = 0;
-  std::uint32_t tag_seq = 0;        // of the messages with this tag
-  std::uint32_t settled_below = 0;  // the sender has forgotten the messages below
-  std::uint16_t stage = 0;          // k of the reduce-scatter step: a missing byte costs k + 1 contributions
-  std::uint8_t level = 0;           // the receiver gives credit by: 0 first, 15 last
+  std::uint32_t tag_seq = 0;          // of the messages with this tag
+  std::uint32_t forgotten_below = 0;  // the sender has forgotten the messages below
+  std::uint16_t stage = 0;            // k of the reduce-scatter step: a missing byte costs k + 1 contributions
+  std::uint8_t level = 0;             // the receiver gives credit by: 0 first, 15 last
   bool tolerant = false;
   bool exchange = false;  // `collective` is of the space of exchanges (ledger.h)
   std::uint64_t communicator = 0;
@@ -103,14 +103,14 @@ inline CollectiveId collective_of(const OpenRecord& open) {
 //  0     1      2       3      4        12        16      20         24              28        30       32
 // | ver | type | flags | lane | secret | message | index | path_seq | message_bytes | segment | passed | sent_units |
 // lane: class (3 bits), path (5). flags 1: retransmission, 2: important, 4: acknowledge at once, 8: an OpenRecord
-// follows, 16: settled.
+// follows, 16: quiet.
 struct DataHeader {
   static constexpr std::size_t kSize = 36;
   std::uint64_t secret = 0;
   std::uint8_t path = 0, traffic_class = 0;
   bool retransmission = false, important = false;
   bool ack_now = false;
-  bool settled = false;  // of a retransmission: as Probe's, but for this packet
+  bool quiet = false;  // of a retransmission: as Probe's, but for this packet
   std::uint32_t message = 0;
   std::uint32_t index = 0;     // payload belongs at index * segment
   std::uint32_t path_seq = 0;  // counts all data packets of the connection on this lane
@@ -199,7 +199,7 @@ struct State {
 struct Probe {
   static constexpr std::size_t kSize = 32 + OpenRecord::kSize;
   std::uint64_t secret = 0;
-  bool settled = false;
+  bool quiet = false;
   std::uint32_t message = 0;
   std::uint32_t sent = 0;  // packets sent at least once, in sending order
   std::uint32_t message_bytes = 0;

@@ -94,7 +94,7 @@ void DeviceWrites::drop(Owner owner) {
     own = own || begun.owner == owner;
     begun_.push_back(begun);
   }
-  if (own) writer_.settle();
+  if (own) writer_.quiesce();
 }
 
 }  // namespace clustar::mlt::driver

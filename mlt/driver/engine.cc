@@ -119,7 +119,7 @@ void Engine::leave_communicator(std::uint64_t communicator) {
 void Engine::close(ConnectionId id) {
   keep_pending([&](const Pending& pending) { return pending.connection != id; });
   Attached gone = std::exchange(attached_[id], Attached{});
-  for (const io::Landing landing : gone.landings) device_->cancel(landing);
+  for (const io::PlacementHint landing : gone.landings) device_->cancel(landing);
   if (gone.end == End::kSends) {
     counters_.retransmissions += core_.sender(id).counters().retransmitted;
     sends_.close(id, context_.clock.now());
@@ -128,7 +128,7 @@ void Engine::close(ConnectionId id) {
     std::erase_if(offered_, [&](const Offered& send) { return send.connection == id; });
   }
   // What the device took may still read memory whose owner takes it back.
-  device_->settle();
+  device_->quiesce();
   if (writes_) writes_->drop(id);
   core_.close(id);  // before its options
   leave_communicator(gone.communicator);

@@ -106,8 +106,9 @@ class Engine {
   void wait_for_room(ConnectionId connection) { waiting_.push_back(connection); }
   // Tells the device where a message from the peer of a connection that receives is to be placed, if it can and packets
   // are not sealed: what is placed was not verified. close() cancels what was not.
-  io::Landing expect(ConnectionId connection, std::int32_t tag, std::uint32_t tag_seq, const io::MemorySlice& target);
-  void cancel(ConnectionId connection, io::Landing landing);
+  io::PlacementHint expect(ConnectionId connection, std::int32_t tag, std::uint32_t tag_seq,
+                           const io::MemorySlice& target);
+  void cancel(ConnectionId connection, io::PlacementHint landing);
   DeviceWrites* writes() { return writes_.get(); }  // null: the device reaches host memory only
   void drain_posts(TimePoint now);
   void handle_events(TimePoint now);
@@ -155,7 +156,7 @@ class Engine {
     std::uint64_t secret = 0;
     std::uint8_t dscp = 0;  // TxPacket::dscp of its data
     io::PeerId peer_id = 0;
-    std::vector<io::Landing> landings{};  // of one that receives: open
+    std::vector<io::PlacementHint> landings{};  // of one that receives: open
     transport::TrafficBook::Entry traffic{};
   };
   struct Offered {  // a send that is done when the device was offered it

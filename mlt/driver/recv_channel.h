@@ -42,7 +42,7 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
     std::size_t length = 0;
     int tag = 0;
     bool device = false;
-    io::Landing landing{};
+    io::PlacementHint landing{};
   };
   // One request: receives that complete together.
   struct Group final : transport::Request {

@@ -1,5 +1,6 @@
 // NCCL's plugin ABI, declared in our own words: scalar types and constants that every version shares.
-// Source of the layouts: NCCL v2.28.9-1 and v2.30.7-1, src/include/plugin/ (checked by tests/unit/abi_test.cc).
+// Source of the layouts: NCCL v2.28.9-1 and v2.30.7-1, src/include/plugin/ (checked by
+// tests/unit/nccl_plugin/abi/abi_test.cc).
 #pragma once
 
 #include <cstddef>

@@ -131,8 +131,8 @@ class DeviceIo final : public io::ForwardingIo {
     }
     return count;
   }
-  io::Landing expect(io::PeerId peer, std::uint64_t slot, const io::MemorySlice& target,
-                     std::size_t segment_bytes) override {
+  io::PlacementHint expect(io::PeerId peer, std::uint64_t slot, const io::MemorySlice& target,
+                           std::size_t segment_bytes) override {
     if (target.mr->memory().kind != gdr::MemoryKind::kHost) return {};
     return ForwardingIo::expect(peer, slot, target, segment_bytes);
   }
@@ -157,7 +157,7 @@ class DeviceIo final : public io::ForwardingIo {
       while (!begun_.empty() && !knobs.hold && begun_.front().looks-- == 0) end_one();
       return ended_;
     }
-    void settle() override {
+    void quiesce() override {
       const std::lock_guard lock(knobs.mutex);
       while (!begun_.empty()) end_one();
     }
@@ -199,7 +199,7 @@ class DeviceIo final : public io::ForwardingIo {
   struct DeviceMr final : io::Mr {
     DeviceMr(const gdr::MemoryRef& memory, std::unique_ptr<io::Mr> inner, Writer& its_writer)
         : Mr(memory), view(std::move(inner)), writer(its_writer) {}
-    ~DeviceMr() override { writer.settle(); }
+    ~DeviceMr() override { writer.quiesce(); }
     std::unique_ptr<io::Mr> view;
     Writer& writer;
   };

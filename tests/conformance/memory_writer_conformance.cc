@@ -166,7 +166,7 @@ TEST_P(MemoryWriterConformance, AfterSettleNothingTouchesTheMemory) {
     ASSERT_TRUE(taken) << taken.error().message;
     if (!*taken) break;
   }
-  writer().settle();
+  writer().quiesce();
   std::ranges::fill(bed_->view(0), std::byte{0x55});
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   static_cast<void>(writer().finished());

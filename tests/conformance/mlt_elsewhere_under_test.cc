@@ -122,8 +122,8 @@ class SimDeviceIo final : public io::PacketIo {
     const std::lock_guard lock(world_->mutex);
     io_->release(packets);
   }
-  io::Landing expect(io::PeerId, std::uint64_t, const io::MemorySlice&, std::size_t) override { return {}; }
-  void cancel(io::Landing) override {}
+  io::PlacementHint expect(io::PeerId, std::uint64_t, const io::MemorySlice&, std::size_t) override { return {}; }
+  void cancel(io::PlacementHint) override {}
   void wait(Duration) override { const auto lock = now(); }  // only the clock lets time pass
 
  private:

@@ -213,7 +213,7 @@ TEST_P(PacketIoConformance, PayloadMayBeOverwrittenOnceSettled) {
   const std::vector<std::byte> before = buffer.bytes;
   const io::TxPacket sent = packet(0, 1, numbered(1), buffer, 60);
   send_all(*bed_, 0, std::span(&sent, 1));
-  bed_->end(0).settle();
+  bed_->end(0).quiesce();
   std::fill(buffer.bytes.begin(), buffer.bytes.end(), std::byte{0});
   const std::vector<Received> received = collect(*bed_, 1, 1);
   ASSERT_EQ(received.size(), 1u);
@@ -357,12 +357,12 @@ TEST_P(PacketIoConformance, RefusesMemoryThatItCannotKnow) {
 TEST_P(PacketIoConformance, LandingsAreAHint) {
   PayloadBuffer target(bed_->end(1), 4096, 11);
   PayloadBuffer source(bed_->end(0), 64, 12);
-  const io::Landing landing = bed_->end(1).expect(bed_->peer(1, 0), 3, {target.mr.get(), 0, 4096}, 1024);
+  const io::PlacementHint landing = bed_->end(1).expect(bed_->peer(1, 0), 3, {target.mr.get(), 0, 4096}, 1024);
   if (!capabilities().landing) {
     EXPECT_EQ(landing.id, 0u);
   }
   bed_->end(1).cancel(landing);
-  bed_->end(1).cancel(io::Landing{});
+  bed_->end(1).cancel(io::PlacementHint{});
   const io::TxPacket sent = packet(0, 1, numbered(5), source, 64);
   send_all(*bed_, 0, std::span(&sent, 1));
   const std::vector<Received> received = collect(*bed_, 1, 1);

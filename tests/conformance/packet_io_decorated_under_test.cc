@@ -28,11 +28,12 @@ class Borrowed final : public io::PacketIo {
   Result<std::size_t> send(std::span<const io::TxPacket> packets) override { return end_.send(packets); }
   Result<std::size_t> receive(std::span<io::RxPacket> packets) override { return end_.receive(packets); }
   void release(std::span<const io::RxPacket> packets) override { end_.release(packets); }
-  io::Landing expect(io::PeerId peer, std::uint64_t slot, const io::MemorySlice& target, std::size_t bytes) override {
+  io::PlacementHint expect(io::PeerId peer, std::uint64_t slot, const io::MemorySlice& target,
+                           std::size_t bytes) override {
     return end_.expect(peer, slot, target, bytes);
   }
-  void cancel(io::Landing landing) override { end_.cancel(landing); }
-  void settle() override { end_.settle(); }
+  void cancel(io::PlacementHint landing) override { end_.cancel(landing); }
+  void quiesce() override { end_.quiesce(); }
   std::span<const int> ready_fds() const override { return end_.ready_fds(); }
   Duration before_sleep() override { return end_.before_sleep(); }
   void wait(Duration timeout) override { end_.wait(timeout); }

@@ -24,8 +24,8 @@ class ToyIo final : public io::PacketIo {
   Result<std::size_t> send(std::span<const io::TxPacket> packets) override;
   Result<std::size_t> receive(std::span<io::RxPacket> packets) override;
   void release(std::span<const io::RxPacket> packets) override;
-  io::Landing expect(io::PeerId, std::uint64_t, const io::MemorySlice&, std::size_t) override { return {}; }
-  void cancel(io::Landing) override {}
+  io::PlacementHint expect(io::PeerId, std::uint64_t, const io::MemorySlice&, std::size_t) override { return {}; }
+  void cancel(io::PlacementHint) override {}
   std::span<const int> ready_fds() const override { return {&ready_, 1}; }
   void wait(Duration timeout) override;
 

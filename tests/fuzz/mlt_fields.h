@@ -25,7 +25,7 @@ template <class Visit>
 void visit_fields(mlt::OpenRecord& open, Visit&& visit) {
   visit(open.tag);
   visit(open.tag_seq);
-  visit(open.settled_below);
+  visit(open.forgotten_below);
   visit(open.stage);
   visit(open.tolerant);
   visit(open.exchange);
@@ -53,7 +53,7 @@ void visit_fields(mlt::DataHeader& data, Visit&& visit) {
   visit(data.retransmission);
   visit(data.important);
   visit(data.ack_now);
-  visit(data.settled);
+  visit(data.quiet);
   bool has_open = data.open.has_value();
   visit(has_open);
   if (!has_open) {
@@ -116,7 +116,7 @@ void visit_fields(mlt::Probe& probe, Visit&& visit) {
   visit(probe.message_bytes);
   visit(probe.segment);
   visit(probe.sent_units);
-  visit(probe.settled);
+  visit(probe.quiet);
   visit_fields(probe.open, visit);
 }
 

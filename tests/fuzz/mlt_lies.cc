@@ -60,7 +60,7 @@ std::uint32_t mend_size(Header& header) {
 void mend(mlt::DataHeader& data) {
   data.path %= mlt::kMaxPaths;
   data.traffic_class %= 8;
-  data.settled = data.settled && data.retransmission;
+  data.quiet = data.quiet && data.retransmission;
   const std::uint32_t packets = mend_size(data);
   data.index %= packets;
   if (data.open) mend(*data.open, packets);
@@ -90,7 +90,7 @@ void mend(mlt::State& state) {
 
 void mend(mlt::Probe& probe) {
   const std::uint32_t packets = mend_size(probe);
-  probe.sent = probe.settled ? packets : std::min(probe.sent, packets);
+  probe.sent = probe.quiet ? packets : std::min(probe.sent, packets);
   probe.window = static_cast<std::uint16_t>(std::min<std::uint32_t>(probe.window, (packets - 1) / mlt::State::kWindow));
   mend(probe.open, packets);
 }

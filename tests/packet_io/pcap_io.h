@@ -20,7 +20,7 @@ struct PcapIoOptions {
 
 // A PacketIo has no IP and UDP headers to show, so they are made up: this end is 192.0.2.1, peer n is 10.n in 24 bits,
 // the source port is 49152 + path, DSCP is the class times 8, ECN as sent or seen. As on kernel UDP, one byte with the
-// header's length goes in front. Payload that is not in host memory, or was placed by a Landing, is left out.
+// header's length goes in front. Payload that is not in host memory, or was placed by a PlacementHint, is left out.
 class PcapIo final : public ForwardingIo {
  public:
   PcapIo(std::unique_ptr<PacketIo> inner, const PcapIoOptions& options);

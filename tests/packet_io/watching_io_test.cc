@@ -10,7 +10,7 @@
 #include "tests/packet_io/pcap_io.h"
 #include "tests/packet_io/trace_io.h"
 #include "tests/temp_path.h"
-#include "tests/unit/recording_io.h"
+#include "tests/unit/transport/io/recording_io.h"
 
 namespace clustar::transport::io {
 namespace {

@@ -133,9 +133,9 @@ TEST_F(RcTransport, AQueuePairThatFailsIsReplacedByTheOthers) {
     settings.min_stripe_bytes = 4096;
   });
   stream(40, 300'000, [&](int message) {
-    if (message == 5) sender_->break_line(2);
-    if (message == 15) sender_->break_line(0, true);
-    if (message == 25) sender_->break_line(3);
+    if (message == 5) sender_->break_pair(2);
+    if (message == 15) sender_->break_pair(0, true);
+    if (message == 25) sender_->break_pair(3);
   });
   EXPECT_EQ(summary_number(*cable_, "rxe_a", kFailedPairs), 3u) << cable_->summary();
   EXPECT_EQ(summary_number(*cable_, "rxe_b", kFailedPairs), 3u);
@@ -152,8 +152,8 @@ TEST_F(RcTransport, AFailedPortIsReplacedByTheOther) {
   both_ = connect(*cable_, *cable_);
   sender_ = dynamic_cast<VerbsSendChannel*>(both_.send.get());
   stream(30, 200'000, [&](int message) {
-    if (message == 8) sender_->break_line(0);
-    if (message == 9) sender_->break_line(2, true);
+    if (message == 8) sender_->break_pair(0);
+    if (message == 9) sender_->break_pair(2, true);
   });
   EXPECT_THAT(said_, HasSubstr("2 of 4 queue pairs"));
 }
@@ -166,8 +166,8 @@ TEST_F(RcTransport, TheLastQueuePairThatFailsIsAnErrorThatNamesTheLink) {
     RecvBuffer to(*both_.recv, 1000);
     Request* const received = must_recv(*both_.recv, {{to.mr.get(), 0, 100, 9}});
     stream(1, 5000);
-    sender_->break_line(0, silently);
-    sender_->break_line(1, silently);
+    sender_->break_pair(0, silently);
+    sender_->break_pair(1, silently);
     const auto start = SteadyClock::now();
     Request* const sent = must_send(*both_.send, *from.mr, 0, 100, 1);
     const Error here = first_error(*sent, *sent, 10s);

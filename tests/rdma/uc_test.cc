@@ -27,7 +27,7 @@ class UcWrites : public ::testing::Test {
     bed = must(std::move(created));
   }
   // Expects slot `slot` and has the grant heard.
-  io::Landing expect(PayloadBuffer& target, std::uint64_t slot) {
+  io::PlacementHint expect(PayloadBuffer& target, std::uint64_t slot) {
     const std::uint64_t heard = bed->uc(0).counters().grants_heard;
     const auto landing = bed->uc(1).expect(bed->peer(1, 0), slot, {target.mr.get(), 0, target.bytes.size()}, kSegment);
     EXPECT_NE(landing.id, 0u);
@@ -299,10 +299,10 @@ TEST_F(UcWrites, ALaneThatDoesNotSendIsEndedAndWaitedForOnce) {
   {
     const Rate stuck("1kbit");
     send(packets(source, 401));
-    const auto first = took([&] { bed->uc(0).settle(); });
+    const auto first = took([&] { bed->uc(0).quiesce(); });
     EXPECT_GT(first, 900ms);
     EXPECT_LT(first, 4s);
-    EXPECT_LT(took([&] { bed->uc(0).settle(); }), 500ms);
+    EXPECT_LT(took([&] { bed->uc(0).quiesce(); }), 500ms);
     EXPECT_LT(took([&] { source.mr.reset(); }), 500ms);
   }
   // It is found out by the next packet that could go there, and the message comes all the same.
@@ -337,7 +337,7 @@ TEST_F(UcWrites, ALaneThatFailsWithTheLinkIsMadeAnew) {
     send(all);
     bed->until([] { return false; }, 1s);
     const auto begin = std::chrono::steady_clock::now();
-    bed->uc(0).settle();
+    bed->uc(0).quiesce();
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 900ms);
   }
   std::set<std::uint32_t> came;
@@ -378,7 +378,7 @@ TEST_F(UcWrites, AWindowIsClosedWhileTheLinkIsDown) {
   PayloadBuffer other(bed->end(1), source.bytes.size(), 31);
   const auto landing = expect(target, 700);
   std::uint64_t placed = 0;
-  io::Landing opened;
+  io::PlacementHint opened;
   {
     const LinkDown down("vb");
     bed->until([] { return false; }, 100ms);

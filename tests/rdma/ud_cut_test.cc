@@ -113,7 +113,7 @@ TEST_F(UdCut, SettlingReturnsAtOnceAndMemoryMayGo) {
           packets.back().payload = {own.get(), i * 500, 500};
         }
         send(packets);
-        std::thread([this] { a->settle(); }).join();
+        std::thread([this] { a->quiesce(); }).join();
       }
       EXPECT_LT(SteadyClock::now() - begin, milliseconds(900));
       std::ranges::fill(bytes, std::byte{0xff});
@@ -192,7 +192,7 @@ TEST_F(UdCut, TheEndOfPatienceNamesDeviceAndPort) {
   io::RxPacket none;
   EXPECT_EQ(a->receive(std::span(&none, 1)).error().message, error->message);
   const auto settling = SteadyClock::now();
-  a->settle();
+  a->quiesce();
   EXPECT_LT(SteadyClock::now() - settling, seconds(3));
 }
 

@@ -232,7 +232,7 @@ TEST_F(UdIoTest, ALinkThatIsDownIsLossAndNotTheEnd) {
   {
     const LinkDown down;
     send({packet(1), packet(2)});
-    a->settle();
+    a->quiesce();
     EXPECT_TRUE(collect(1, milliseconds(50)).empty());
   }
   io::RxPacket none;
@@ -330,7 +330,7 @@ TEST_F(UdIoTest, WhoOnlyReceivesLearnsThatSettlingStoppedTheQueuePairs) {
     std::vector<io::TxPacket> packets;
     for (unsigned i = 0; i < 200; ++i) packets.push_back(packet(8 * i));
     send(packets);
-    std::thread([this] { a->settle(); }).join();
+    std::thread([this] { a->quiesce(); }).join();
     output_of("tc qdisc del dev va root");
   }
   const auto armed = a->arm();

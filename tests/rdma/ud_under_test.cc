@@ -45,7 +45,7 @@ class UdBed final : public conformance::PacketIoBed {
   void advance(Duration duration) override { std::this_thread::sleep_for(duration); }
   // What the test before left.
   void drain() {
-    for (const auto& end : ends_) end->settle();
+    for (const auto& end : ends_) end->quiesce();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     io::RxPacket burst[32];
     for (const auto& end : ends_) {

@@ -45,7 +45,7 @@ void alter_open(OpenRecord& open, Rng& rng) {
     case 0: open.tag = static_cast<std::int32_t>(rng.below(6)) - 2; break;
     case 1: make_odd(open.tag, rng); break;
     case 2: make_odd(open.tag_seq, rng); break;
-    case 3: make_odd(open.settled_below, rng); break;
+    case 3: make_odd(open.forgotten_below, rng); break;
     case 4: make_odd(open.stage, rng); break;
     case 5: flip(open.tolerant); break;
     case 6: flip(open.exchange); break;
@@ -73,7 +73,7 @@ void alter_one(DataHeader& data, Rng& rng) {
     case 4: data.segment = static_cast<std::uint16_t>(between(rng, kMinSegment, 9000)); break;
     case 5: make_odd(data.passed, rng); break;
     case 6: make_odd(data.sent_units, rng); break;
-    case 7: data.settled = data.retransmission = true; break;
+    case 7: data.quiet = data.retransmission = true; break;
     case 8: flip(data.important); break;
     case 9: data.path = static_cast<std::uint8_t>(rng.below(kMaxPaths)); break;
     case 10: data.traffic_class = static_cast<std::uint8_t>(rng.below(8)); break;
@@ -84,7 +84,7 @@ void alter_one(DataHeader& data, Rng& rng) {
       alter_open(*data.open, rng);
       break;
   }
-  data.settled = data.settled && data.retransmission;
+  data.quiet = data.quiet && data.retransmission;
   data.message_bytes = std::min(data.message_bytes, kMaxMessageBytes);
   const std::uint64_t packets = packet_count(data.message_bytes, data.segment);
   if (data.index >= packets && rng.chance(0.9)) data.index = static_cast<std::uint32_t>(rng.below(packets));
@@ -144,7 +144,7 @@ void alter_one(Probe& probe, Rng& rng) {
     case 2: make_odd(probe.message_bytes, rng); break;
     case 3: probe.segment = static_cast<std::uint16_t>(between(rng, kMinSegment, 9000)); break;
     case 4: make_odd(probe.sent_units, rng); break;
-    case 5: flip(probe.settled); break;
+    case 5: flip(probe.quiet); break;
     default: alter_open(probe.open, rng); break;
   }
   probe.message_bytes = std::min(probe.message_bytes, kMaxMessageBytes);

@@ -80,7 +80,7 @@ std::vector<Sample> valid_samples() {
       state_sample("state_every_other", state, 256, "0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, ..."));
 
   const Probe probe{.secret = 2,
-                    .settled = true,
+                    .quiet = true,
                     .message = 6,
                     .sent = 514,
                     .message_bytes = 51350,
@@ -90,7 +90,7 @@ std::vector<Sample> valid_samples() {
                     .open = open_record()};
   out = sample("probe", probe);
   out.expect("flags", 1);
-  out.expect("probe.settled", 1);
+  out.expect("probe.quiet", 1);
   out.expect("message", 6);
   out.expect("probe.sent", 514);
   out.expect("probe.window", 1);

@@ -30,7 +30,7 @@ Sample sample(const char* name, const Packet& packet, std::size_t payload) {
 void expect_open(Sample& out, const OpenRecord& open) {
   out.expect("tag", open.tag);
   out.expect("tag_seq", open.tag_seq);
-  out.expect("open.settled_below", open.settled_below);
+  out.expect("open.forgotten_below", open.forgotten_below);
   out.expect("open.stage", open.stage);
   const Identity& identity = open.identity;
   out.expect("open.flags",
@@ -70,12 +70,12 @@ Sample data_sample(const char* name, const DataHeader& data) {
   out.expect("lane.class", data.traffic_class);
   out.expect("lane.path", data.path);
   out.expect("flags", data.retransmission | data.important << 1 | data.ack_now << 2 | data.open.has_value() << 3 |
-                          data.settled << 4);
+                          data.quiet << 4);
   out.expect("data.retransmission", data.retransmission);
   out.expect("data.important", data.important);
   out.expect("data.ack_now", data.ack_now);
   out.expect("data.has_open", data.open.has_value());
-  out.expect("data.settled", data.settled);
+  out.expect("data.quiet", data.quiet);
   out.expect("message", data.message);
   out.expect("data.index", data.index);
   out.expect("data.path_seq", data.path_seq);
@@ -127,7 +127,7 @@ Sample state_sample(const char* name, const State& state, int missing, const cha
 OpenRecord open_record() {
   return {.tag = -5,
           .tag_seq = 6,
-          .settled_below = 0xfffffff0,
+          .forgotten_below = 0xfffffff0,
           .stage = 3,
           .tolerant = true,
           .exchange = true,

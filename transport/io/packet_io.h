@@ -1,7 +1,7 @@
 // Waist 2: unreliable, unordered packets in bursts. A backend moves bytes and says what it knows about each packet; it
 // keeps no connection, retransmits nothing and knows no protocol.
 //
-// Thread rule: one thread at a time calls all of it, the writer too; but reg_mr, ~Mr and settle may run beside the
+// Thread rule: one thread at a time calls all of it, the writer too; but reg_mr, ~Mr and quiesce may run beside the
 // others, and what local_address(), link(), reach() and ready_fds() return is the same for ever, for any thread.
 // Lifetime rule: a PacketIo outlives its Mrs and is destroyed after all received packets were released.
 #pragma once
@@ -91,7 +91,7 @@ struct RxPacket {
   bool trimmed = false;  // a switch cut the payload off
   TimePoint rx_time{};
   std::span<const std::byte> header;
-  // Empty when it was placed by a Landing: its bytes are there. Where `placed` is true, those very bytes, until
+  // Empty when it was placed by a PlacementHint: its bytes are there. Where `placed` is true, those very bytes, until
   // release() or cancel().
   std::span<const std::byte> payload;
   std::uint64_t cookie = 0;  // the backend's, for release()
@@ -99,7 +99,7 @@ struct RxPacket {
 };
 
 // When payload memory is free again. copies: when send() returns. Else: when Capabilities::in_flight further packets
-// were taken, and a later send() took one or wait() returned; at the latest when settle() or ~Mr returns.
+// were taken, and a later send() took one or wait() returned; at the latest when quiesce() or ~Mr returns.
 struct Capabilities {
   std::size_t max_packet = 0;  // header and payload together
   std::size_t header_bytes = Header::kMax;
@@ -112,11 +112,11 @@ struct Capabilities {
 };
 
 // A hint that was accepted by expect().
-struct Landing {
+struct PlacementHint {
   std::uint64_t id = 0;  // 0 = not accepted
 };
 
-// Fills registered memory that the processor cannot write, as that of GPUs. Nothing here waits but settle().
+// Fills registered memory that the processor cannot write, as that of GPUs. Nothing here waits but quiesce().
 //
 // Each call that returns true is one operation. Operations take effect and end in the order of the calls, also between
 // different memory; `target` is within its Mr, of 1 to most_bytes() bytes. False: no room, nothing has begun; there is
@@ -134,7 +134,7 @@ class MemoryWriter {
   virtual Result<std::uint64_t> finished() = 0;
   // Returns when nothing that was begun before touches memory any more, ended or not. Bounded: a writer that does not
   // finish is lost, which the next call tells. May run beside the other calls.
-  virtual void settle() = 0;
+  virtual void quiesce() = 0;
 };
 
 class PacketIo {
@@ -173,15 +173,16 @@ class PacketIo {
   // writes only what was sent for a segment, but once more for every time that the network delivers it, so nobody may
   // own the target before cancel(). What the caller fills in by other means (zeroes, a retransmission by another
   // device) it fills in after cancel(); the same bytes that the peer's packet had may be written before.
-  virtual Landing expect(PeerId peer, std::uint64_t slot, const MemorySlice& target, std::size_t segment_bytes) = 0;
+  virtual PlacementHint expect(PeerId peer, std::uint64_t slot, const MemorySlice& target,
+                               std::size_t segment_bytes) = 0;
   // Nothing is written from now on: returns when that is sure. Segments whose packets were not returned have any bytes.
-  // Packets that were placed before may still be returned, but none with `placed`. A Landing that is not in use is
-  // ignored.
-  virtual void cancel(Landing landing) = 0;
+  // Packets that were placed before may still be returned, but none with `placed`. A PlacementHint that is not in use
+  // is ignored.
+  virtual void cancel(PlacementHint landing) = 0;
 
   // Returns when no payload is read any more of what was taken before. Bounded: a device that does not finish is lost.
   // May run beside the other calls, as ~Mr does, which does the same first.
-  virtual void settle() {}
+  virtual void quiesce() {}
 
   // Bytes that send() took and that have not left this host, as far as is known; 0: none, or not known.
   virtual std::uint64_t unsent_bytes() const { return 0; }

@@ -15,7 +15,7 @@ namespace clustar::transport {
 // each over 1 Gbit/s; on slower lines more may be ahead than was asked for.
 class AheadMeter {
  public:
-  using LaneId = std::uint32_t;
+  using ConnectionId = std::uint32_t;
   static constexpr Duration kPatience = std::chrono::milliseconds(5);
 
   // `most`: send_ahead_bytes().
@@ -25,22 +25,22 @@ class AheadMeter {
   // Whether the next chunk may be handed on.
   bool room(TimePoint now) const;
 
-  void add(LaneId lane, std::uint64_t bytes, TimePoint now);
-  // So much of what was handed on by the lane is still here.
-  void set(LaneId lane, std::uint64_t bytes, TimePoint now);
-  void forget(LaneId lane) { set(lane, 0, TimePoint::min()); }
-  // Lanes of which something is still here: those to ask before room().
-  const std::vector<LaneId>& lanes() const { return here_; }
+  void add(ConnectionId connection, std::uint64_t bytes, TimePoint now);
+  // So much of what was handed on by the connection is still here.
+  void set(ConnectionId connection, std::uint64_t bytes, TimePoint now);
+  void forget(ConnectionId connection) { set(connection, 0, TimePoint::min()); }
+  // Connections of which something is still here: those to ask before room().
+  const std::vector<ConnectionId>& connections() const { return here_; }
 
  private:
-  struct Lane {
+  struct Connection {
     std::uint64_t bytes = 0;
     TimePoint moved_at{};
   };
 
   const std::uint64_t most_;
-  std::vector<Lane> lanes_;
-  std::vector<LaneId> here_;
+  std::vector<Connection> connections_;
+  std::vector<ConnectionId> here_;
 };
 
 }  // namespace clustar::transport

@@ -2,27 +2,27 @@
 
 namespace clustar::transport {
 
-SendQueue::LaneId SendEngine::attach(ChunkWire& wire, const SendQueue::LaneFacts& facts) {
+SendQueue::ConnectionId SendEngine::attach(ChunkWire& wire, const SendQueue::ConnectionFacts& facts) {
   const std::lock_guard lock(mutex_);
-  const SendQueue::LaneId lane = queue_.add_lane(facts);
-  if (lane >= wires_.size()) wires_.resize(lane + 1);
-  wires_[lane] = &wire;
-  return lane;
+  const SendQueue::ConnectionId connection = queue_.add_connection(facts);
+  if (connection >= wires_.size()) wires_.resize(connection + 1);
+  wires_[connection] = &wire;
+  return connection;
 }
 
-void SendEngine::detach(SendQueue::LaneId lane) {
+void SendEngine::detach(SendQueue::ConnectionId connection) {
   const std::lock_guard lock(mutex_);
-  queue_.remove_lane(lane, now());
-  wires_[lane] = nullptr;
-  ahead_.forget(lane);
+  queue_.remove_connection(connection, now());
+  wires_[connection] = nullptr;
+  ahead_.forget(connection);
 }
 
 // What was handed on before has left meanwhile, or not.
 bool SendEngine::has_room(TimePoint at) {
   if (!ahead_.bounded()) return true;
-  for (std::size_t i = ahead_.lanes().size(); i-- > 0;) {
-    const SendQueue::LaneId lane = ahead_.lanes()[i];
-    ahead_.set(lane, wires_[lane]->ahead_bytes(), at);
+  for (std::size_t i = ahead_.connections().size(); i-- > 0;) {
+    const SendQueue::ConnectionId connection = ahead_.connections()[i];
+    ahead_.set(connection, wires_[connection]->ahead_bytes(), at);
   }
   return ahead_.room(at);
 }
@@ -34,15 +34,15 @@ void SendEngine::pump() {
   while (room && moved < pump_bytes_) {
     auto chunk = queue_.next(std::numeric_limits<std::uint64_t>::max(), at);
     if (!chunk) break;
-    ChunkWire* const wire = wires_[chunk->lane];
+    ChunkWire* const wire = wires_[chunk->connection];
     chunk->shorten(wire->chunk_limit(chunk->cookie));
     if (!wire->start_chunk(*chunk)) {
-      queue_.block(chunk->lane);
+      queue_.block(chunk->connection);
       continue;
     }
     queue_.commit(*chunk, at);
     if (ahead_.bounded()) {
-      ahead_.add(chunk->lane, chunk->length, at);
+      ahead_.add(chunk->connection, chunk->length, at);
       room = ahead_.room(at);
     }
     moved += chunk->length;

@@ -59,15 +59,15 @@ class SendEngine {
   // Under an order that is strict about what is ahead of it: chunks are kOrderedChunk at most, where they can be.
   bool strict() const { return ahead_.bounded(); }
 
-  SendQueue::LaneId attach(ChunkWire& wire, const SendQueue::LaneFacts& facts);
+  SendQueue::ConnectionId attach(ChunkWire& wire, const SendQueue::ConnectionFacts& facts);
   // Forgets what the wire was still to send.
-  void detach(SendQueue::LaneId lane);
+  void detach(SendQueue::ConnectionId connection);
 
   // The following need mutex() held.
-  void push(SendQueue::LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes) {
-    queue_.push(lane, cookie, flow, bytes, now());
+  void push(SendQueue::ConnectionId connection, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes) {
+    queue_.push(connection, cookie, flow, bytes, now());
   }
-  void unblock(SendQueue::LaneId lane) { queue_.unblock(lane); }
+  void unblock(SendQueue::ConnectionId connection) { queue_.unblock(connection); }
   // Hands on chunks until all is sent, every connection with work is blocked, or as much is ahead as may be.
   void pump();
 
@@ -81,7 +81,7 @@ class SendEngine {
   SendQueue queue_;
   AheadMeter ahead_;
   const bool timed_;
-  std::vector<ChunkWire*> wires_;    // by lane
+  std::vector<ChunkWire*> wires_;    // by connection
   std::vector<ChunkWire*> touched_;  // by the pump that runs
 };
 

@@ -7,26 +7,28 @@
 
 namespace clustar::transport {
 
-SendQueue::LaneId SendQueue::add_lane(const LaneFacts& facts) {
-  auto free = std::find_if(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.used; });
-  if (free == lanes_.end()) free = lanes_.emplace(lanes_.end());
-  *free = Lane{};
+SendQueue::ConnectionId SendQueue::add_connection(const ConnectionFacts& facts) {
+  auto free = std::find_if(connections_.begin(), connections_.end(),
+                           [](const Connection& connection) { return !connection.used; });
+  if (free == connections_.end()) free = connections_.emplace(connections_.end());
+  *free = Connection{};
   free->used = true;
   free->facts = facts;
-  return static_cast<LaneId>(free - lanes_.begin());
+  return static_cast<ConnectionId>(free - connections_.begin());
 }
 
-void SendQueue::remove_lane(LaneId lane, TimePoint now) {
-  assert(lane < lanes_.size() && lanes_[lane].used);
-  while (lanes_[lane].head != kNone) erase(lanes_[lane].head, now);
+void SendQueue::remove_connection(ConnectionId connection, TimePoint now) {
+  assert(connection < connections_.size() && connections_[connection].used);
+  while (connections_[connection].head != kNone) erase(connections_[connection].head, now);
   for (std::uint32_t i = 0; i < items_.size() && size_ > 0; ++i) {  // those whose flows are held back
-    if (items_[i].used && items_[i].lane == lane) erase(i, now);
+    if (items_[i].used && items_[i].connection == connection) erase(i, now);
   }
-  lanes_[lane].used = false;
+  connections_[connection].used = false;
 }
 
-void SendQueue::push(LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes, TimePoint now) {
-  assert(lane < lanes_.size() && lanes_[lane].used);
+void SendQueue::push(ConnectionId connection, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes,
+                     TimePoint now) {
+  assert(connection < connections_.size() && connections_[connection].used);
   std::uint32_t index;
   if (free_items_.empty()) {
     index = static_cast<std::uint32_t>(items_.size());
@@ -35,11 +37,11 @@ void SendQueue::push(LaneId lane, std::uint64_t cookie, const FlowTag& flow, std
     index = free_items_.back();
     free_items_.pop_back();
   }
-  const LaneFacts& facts = lanes_[lane].facts;
+  const ConnectionFacts& facts = connections_[connection].facts;
   Item& item = items_[index];
   item = Item{};
   item.used = true;
-  item.lane = lane;
+  item.connection = connection;
   item.cookie = cookie;
   item.bytes = bytes;
   item.arrival = next_arrival_++;
@@ -47,7 +49,7 @@ void SendQueue::push(LaneId lane, std::uint64_t cookie, const FlowTag& flow, std
   if (flows_.hears()) join_flow(index);
   if (!flows_.held(item.flow)) {
     link(index);
-    update_ready(lane);
+    update_ready(connection);
   }
   ++size_;
   queued_bytes_ += bytes;
@@ -59,16 +61,16 @@ std::optional<SendQueue::Chunk> SendQueue::next(std::uint64_t max_chunk, TimePoi
   if (ready_.empty()) return std::nullopt;
   while (mend_top()) {
   }
-  const LaneId lane = ready_.top();
-  const Item& item = items_[lanes_[lane].head];
+  const ConnectionId connection = ready_.top();
+  const Item& item = items_[connections_[connection].head];
   const std::uint64_t remaining = item.bytes - item.sent;
   const std::uint64_t length = std::min(remaining, max_chunk);
-  return Chunk{lane, item.cookie, item.sent, length, length == remaining, lanes_[lane].head};
+  return Chunk{connection, item.cookie, item.sent, length, length == remaining, connections_[connection].head};
 }
 
 void SendQueue::commit(const Chunk& chunk, TimePoint now) {
   Item& item = items_[chunk.item];
-  assert(item.lane == chunk.lane && item.cookie == chunk.cookie && item.sent == chunk.offset);
+  assert(item.connection == chunk.connection && item.cookie == chunk.cookie && item.sent == chunk.offset);
   item.sent += chunk.length;
   queued_bytes_ -= chunk.length;
   const FlowTable::FlowId flow = item.flow;
@@ -77,14 +79,14 @@ void SendQueue::commit(const Chunk& chunk, TimePoint now) {
   if (moves) move_flow(flow);
 }
 
-void SendQueue::block(LaneId lane) {
-  lanes_[lane].blocked = true;
-  update_ready(lane);
+void SendQueue::block(ConnectionId connection) {
+  connections_[connection].blocked = true;
+  update_ready(connection);
 }
 
-void SendQueue::unblock(LaneId lane) {
-  lanes_[lane].blocked = false;
-  update_ready(lane);
+void SendQueue::unblock(ConnectionId connection) {
+  connections_[connection].blocked = false;
+  update_ready(connection);
 }
 
 // Its items where they belong by what the policy says of it. A tie alone moves nothing: mend_top().
@@ -96,18 +98,18 @@ void SendQueue::move_flow(FlowTable::FlowId flow) {
     if (item.linked == !held && item.rank == rank) continue;
     if (item.linked) unlink(i);
     if (!held) link(i);
-    update_ready(item.lane);
+    update_ready(item.connection);
   }
 }
 
 // True: the top was older than it said, and another may be it.
 bool SendQueue::mend_top() {
-  Lane& lane = lanes_[ready_.top()];
-  const std::uint64_t tie = flows_.place(items_[lane.head].flow).tie;
-  if (tie == lane.tie) return false;
-  lane.tie = tie;
-  const LaneId top = ready_.top();
-  ready_.update(top, lane_before());
+  Connection& connection = connections_[ready_.top()];
+  const std::uint64_t tie = flows_.place(items_[connection.head].flow).tie;
+  if (tie == connection.tie) return false;
+  connection.tie = tie;
+  const ConnectionId top = ready_.top();
+  ready_.update(top, connection_before());
   return ready_.top() != top;
 }
 
@@ -120,28 +122,28 @@ void SendQueue::link(std::uint32_t index) {
   Item& item = items_[index];
   item.linked = true;
   item.rank = flows_.place(item.flow).rank;
-  Lane& lane = lanes_[item.lane];
-  std::uint32_t before = lane.tail;
+  Connection& connection = connections_[item.connection];
+  std::uint32_t before = connection.tail;
   while (before != kNone && goes_before(index, before)) before = items_[before].prev;
   item.prev = before;
-  item.next = before == kNone ? lane.head : items_[before].next;
-  (item.prev == kNone ? lane.head : items_[item.prev].next) = index;
-  (item.next == kNone ? lane.tail : items_[item.next].prev) = index;
+  item.next = before == kNone ? connection.head : items_[before].next;
+  (item.prev == kNone ? connection.head : items_[item.prev].next) = index;
+  (item.next == kNone ? connection.tail : items_[item.next].prev) = index;
 }
 
 void SendQueue::unlink(std::uint32_t index) {
   Item& item = items_[index];
   item.linked = false;
-  Lane& lane = lanes_[item.lane];
-  (item.prev == kNone ? lane.head : items_[item.prev].next) = item.next;
-  (item.next == kNone ? lane.tail : items_[item.next].prev) = item.prev;
+  Connection& connection = connections_[item.connection];
+  (item.prev == kNone ? connection.head : items_[item.prev].next) = item.next;
+  (item.next == kNone ? connection.tail : items_[item.next].prev) = item.prev;
 }
 
 void SendQueue::erase(std::uint32_t index, TimePoint now) {
   Item& item = items_[index];
   if (item.linked) {
     unlink(index);
-    update_ready(item.lane);
+    update_ready(item.connection);
   }
   if (flows_.hears()) leave_flow(index);
   queued_bytes_ -= item.bytes - item.sent;
@@ -167,21 +169,22 @@ void SendQueue::leave_flow(std::uint32_t index) {
   (item.later == kNone ? ends.last : items_[item.later].earlier) = item.earlier;
 }
 
-// To be called after the lane's first item or its being blocked may have changed.
-void SendQueue::update_ready(LaneId id) {
-  Lane& lane = lanes_[id];
-  if (lane.blocked || lane.head == kNone) {
-    ready_.remove(id, lane_before());
+// To be called after the connection's first item or its being blocked may have changed.
+void SendQueue::update_ready(ConnectionId id) {
+  Connection& connection = connections_[id];
+  if (connection.blocked || connection.head == kNone) {
+    ready_.remove(id, connection_before());
     return;
   }
-  lane.tie = flows_.place(items_[lane.head].flow).tie;
-  ready_.update(id, lane_before());
+  connection.tie = flows_.place(items_[connection.head].flow).tie;
+  ready_.update(id, connection_before());
 }
 
-bool SendQueue::goes_first(LaneId a, LaneId b) const {
-  const Item& first = items_[lanes_[a].head];
-  const Item& second = items_[lanes_[b].head];
-  return std::tie(first.rank, lanes_[a].tie, first.arrival) < std::tie(second.rank, lanes_[b].tie, second.arrival);
+bool SendQueue::goes_first(ConnectionId a, ConnectionId b) const {
+  const Item& first = items_[connections_[a].head];
+  const Item& second = items_[connections_[b].head];
+  return std::tie(first.rank, connections_[a].tie, first.arrival) <
+         std::tie(second.rank, connections_[b].tie, second.arrival);
 }
 
 }  // namespace clustar::transport

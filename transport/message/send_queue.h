@@ -19,16 +19,16 @@ namespace clustar::transport {
 
 class SendQueue {
  public:
-  using LaneId = std::uint32_t;  // a lane = one connection: what can be blocked as a whole
+  using ConnectionId = std::uint32_t;  // a connection = one connection: what can be blocked as a whole
 
   // What a connection's flows have in common.
-  struct LaneFacts {
+  struct ConnectionFacts {
     std::uint32_t peer = 0;  // FlowKey::peer
     std::uint32_t job = 0;   // FlowKey::job
   };
 
   struct Chunk {
-    LaneId lane;
+    ConnectionId connection;
     std::uint64_t cookie;  // the owner's name for the message
     std::uint64_t offset;
     std::uint64_t length;  // 0 only for an empty message
@@ -45,24 +45,24 @@ class SendQueue {
 
   explicit SendQueue(std::unique_ptr<SendPolicy> policy) : flows_(std::move(policy)) {}
 
-  LaneId add_lane() { return add_lane(LaneFacts{}); }
-  LaneId add_lane(const LaneFacts& facts);
-  // Forgets the lane and all that it queued. The id may be given out again.
-  void remove_lane(LaneId lane, TimePoint now);
+  ConnectionId add_connection() { return add_connection(ConnectionFacts{}); }
+  ConnectionId add_connection(const ConnectionFacts& facts);
+  // Forgets the connection and all that it queued. The id may be given out again.
+  void remove_connection(ConnectionId connection, TimePoint now);
 
-  void push(LaneId lane, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes, TimePoint now);
+  void push(ConnectionId connection, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes, TimePoint now);
 
-  // The next chunk, at most `max_chunk` (> 0) bytes, of the first message whose lane is not blocked and whose flow is
-  // not held back. Nothing changes until commit(); asking again at the same time gives the same answer.
+  // The next chunk, at most `max_chunk` (> 0) bytes, of the first message whose connection is not blocked and whose
+  // flow is not held back. Nothing changes until commit(); asking again at the same time gives the same answer.
   std::optional<Chunk> next(std::uint64_t max_chunk, TimePoint now);
   // `chunk` is the answer of the latest next(), or shorter: it was handed to the network.
   void commit(const Chunk& chunk, TimePoint now);
   // When the first flow that is held back may go, whatever else waits; max(): none is.
   TimePoint next_release() const { return flows_.next_release(); }
 
-  // A blocked lane is passed over: back-pressure of one connection never holds up the others.
-  void block(LaneId lane);
-  void unblock(LaneId lane);
+  // A blocked connection is passed over: back-pressure of one connection never holds up the others.
+  void block(ConnectionId connection);
+  void unblock(ConnectionId connection);
 
   // False: by arrival, and nothing waits for a turn (SendPolicy::orders).
   bool orders() const { return flows_.orders(); }
@@ -74,7 +74,7 @@ class SendQueue {
  private:
   static constexpr std::uint32_t kNone = 0xffffffff;
   struct Item {
-    LaneId lane = 0;
+    ConnectionId connection = 0;
     FlowTable::FlowId flow = 0;
     std::uint64_t cookie = 0;
     std::uint64_t bytes = 0;
@@ -82,17 +82,18 @@ class SendQueue {
     std::uint64_t rank = 0;  // of its flow, when it was linked
     std::uint64_t arrival = 0;
     bool used = false;
-    bool linked = false;                           // in its lane; else its flow is held back
-    std::uint32_t prev = kNone, next = kNone;      // in its lane
+    bool linked = false;                           // in its connection; else its flow is held back
+    std::uint32_t prev = kNone, next = kNone;      // in its connection
     std::uint32_t earlier = kNone, later = kNone;  // of its flow
   };
-  // Each lane keeps its items in sending order; ready_ is a heap of the lanes that are neither blocked nor empty, by
-  // their first items, so thousands of connections cost a logarithm and the others nothing. Within a rank, flows share
-  // by their ties, which only grow: a lane's `tie` may be too small, and is mended when it comes to the top.
-  struct Lane {
+  // Each connection keeps its items in sending order; ready_ is a heap of the connections that are neither blocked nor
+  // empty, by their first items, so thousands of connections cost a logarithm and the others nothing. Within a rank,
+  // flows share by their ties, which only grow: a connection's `tie` may be too small, and is mended when it comes to
+  // the top.
+  struct Connection {
     bool used = false;
     bool blocked = false;
-    LaneFacts facts;
+    ConnectionFacts facts;
     std::uint32_t head = kNone;
     std::uint32_t tail = kNone;
     std::uint64_t tie = 0;
@@ -106,11 +107,11 @@ class SendQueue {
   void leave_flow(std::uint32_t index);
   void move_flow(FlowTable::FlowId flow);
   bool mend_top();
-  void update_ready(LaneId lane);
-  auto lane_before() const {
-    return [this](LaneId a, LaneId b) { return goes_first(a, b); };
+  void update_ready(ConnectionId connection);
+  auto connection_before() const {
+    return [this](ConnectionId a, ConnectionId b) { return goes_first(a, b); };
   }
-  bool goes_first(LaneId a, LaneId b) const;
+  bool goes_first(ConnectionId a, ConnectionId b) const;
 
   FlowTable flows_;
   std::vector<Item> items_;  // slab
@@ -119,7 +120,7 @@ class SendQueue {
     std::uint32_t first = kNone, last = kNone;
   };
   std::vector<Ends> of_flow_;  // its items, by FlowId
-  std::vector<Lane> lanes_;
+  std::vector<Connection> connections_;
   IndexedHeap ready_;
   std::uint64_t next_arrival_ = 0;
   std::size_t size_ = 0;

@@ -35,8 +35,8 @@ class SimPacketIo final : public io::PacketIo, private Endpoint {
   Result<std::size_t> send(std::span<const io::TxPacket> packets) override;
   Result<std::size_t> receive(std::span<io::RxPacket> packets) override;
   void release(std::span<const io::RxPacket> packets) override;
-  io::Landing expect(io::PeerId, std::uint64_t, const io::MemorySlice&, std::size_t) override { return {}; }
-  void cancel(io::Landing) override {}
+  io::PlacementHint expect(io::PeerId, std::uint64_t, const io::MemorySlice&, std::size_t) override { return {}; }
+  void cancel(io::PlacementHint) override {}
   void wait(Duration timeout) override;
 
   Host& host() { return host_; }

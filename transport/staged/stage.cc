@@ -268,7 +268,7 @@ void Stage::on_deregister(const Mr& mr) {
     fail_with({ErrorCode::kInvalidUsage,
                "GPU memory was deregistered while requests used it; deregister it after they are done"});
   }
-  settle(&mr);
+  end_copies(&mr);
   for (Parts& parts : parts_) {
     for (Part& part : parts) part.mr = part.mr == &mr ? nullptr : part.mr;
   }
@@ -279,7 +279,7 @@ std::string Stage::stuck() const {
                      copy_->name());
 }
 
-void Stage::settle(const Mr* mr) {
+void Stage::end_copies(const Mr* mr) {
   const auto concerned = [&](const Flight& flight) {
     return mr == nullptr || parts_[flight.copy.message][flight.copy.part].mr == mr;
   };
@@ -299,7 +299,7 @@ void Stage::stop() {
   const std::lock_guard lock(mutex());
   anchor_->stage = nullptr;
   core_.fail();
-  settle(nullptr);
+  end_copies(nullptr);
 }
 
 }  // namespace clustar::transport::staged

@@ -103,7 +103,7 @@ class Stage {
   void fail_with(const Error& error);
   void on_deregister(const Mr& mr);
   // Of `mr`; null: all.
-  void settle(const Mr* mr);
+  void end_copies(const Mr* mr);
   bool uses(Id message, const Mr& mr) const;
 
   Context& context_;

@@ -49,7 +49,7 @@ Result<std::unique_ptr<SendChannel>> TcpPendingConnect::poll() {
   net::Socket control = std::move(sockets.front());
   sockets.erase(sockets.begin());
   const net::Address remote = dial_.remote();
-  TcpSendChannel::Facts facts{.lane = {remote.host_number(), channel_.job},
+  TcpSendChannel::Facts facts{.connection = {remote.host_number(), channel_.job},
                               .peer = {remote.host(), invitation_.config.rank},
                               .shown = fmt::format("{} (from {})", remote.to_string(), nic_.interface().name),
                               .traffic_class = channel_.traffic_class,

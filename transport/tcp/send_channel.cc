@@ -23,12 +23,12 @@ TcpSendChannel::TcpSendChannel(Nic& nic, Facts facts, net::Socket control, std::
       requests_(this, kMaxRequests),
       stall_("tcp", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
   for (net::Socket& socket : data) data_.emplace_back(std::move(socket));
-  lane_ = nic_.engine().attach(*this, facts.lane);
+  connection_ = nic_.engine().attach(*this, facts.connection);
 }
 
 TcpSendChannel::~TcpSendChannel() {
   ask_kernel();
-  nic_.engine().detach(lane_);
+  nic_.engine().detach(connection_);
   const std::lock_guard lock(nic_.engine().mutex());
   anchor_->let_go();
 }
@@ -106,7 +106,7 @@ void TcpSendChannel::progress() {
   if (matcher_.waiting() > 0 || polls_ % kLivenessPolls == 0) read_control();
   end_of_pump();
   if (failed_) return;
-  nic_.engine().unblock(lane_);
+  nic_.engine().unblock(connection_);
   nic_.pump();
 }
 
@@ -145,7 +145,7 @@ void TcpSendChannel::depart(const SendMatcher::Departure& departure) {
   request.header = departure.header;
   request.unsent = departure.header.total;
   request.size = departure.header.total;
-  nic_.engine().push(lane_, departure.cookie, request.flow, departure.header.total);
+  nic_.engine().push(connection_, departure.cookie, request.flow, departure.header.total);
 }
 
 // Small messages keep to the first socket, which the receiver looks at first; long ones take turns. A chunk that has

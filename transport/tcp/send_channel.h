@@ -27,7 +27,7 @@ namespace clustar::transport::tcp {
 class TcpSendChannel final : public SendChannel, private ChunkWire {
  public:
   struct Facts {
-    SendQueue::LaneFacts lane{};
+    SendQueue::ConnectionFacts connection{};
     PeerInfo peer{};
     std::string shown{};  // the peer, in errors
     int traffic_class = -1;
@@ -105,7 +105,7 @@ class TcpSendChannel final : public SendChannel, private ChunkWire {
   std::uint64_t progress_marks_ = 0;
   StallReport stall_;
   std::optional<Error> failed_;
-  SendQueue::LaneId lane_;
+  SendQueue::ConnectionId connection_;
 };
 
 }  // namespace clustar::transport::tcp

@@ -37,7 +37,7 @@ Result<std::unique_ptr<SendChannel>> VerbsPendingConnect::poll() {
   net::Socket control = std::move(dial_.take_sockets().front());
   net::write_some(control.fd(), std::span(&kReady, 1));
   const net::Address remote = dial_.remote();
-  VerbsSendChannel::Facts facts{.lane = {remote.host_number(), channel_.job},
+  VerbsSendChannel::Facts facts{.connection = {remote.host_number(), channel_.job},
                                 .peer = {remote.host(), invitation_.config.rank},
                                 .shown = fmt::format("{} (from {})", remote.to_string(), nic_.name()),
                                 .traffic_class = channel_.traffic_class,

@@ -7,22 +7,22 @@
 
 namespace clustar::transport::verbs {
 
-Link::Link(Nic& nic, Side side, Lines lines, net::Socket control, std::string peer)
+Link::Link(Nic& nic, Side side, QueuePairs pairs, net::Socket control, std::string peer)
     : nic_(nic),
       side_(side),
-      lines_(std::move(lines)),
+      pairs_(std::move(pairs)),
       control_(std::move(control)),
       peer_(std::move(peer)),
-      usable_lines_(lines_.size()) {}
+      usable_pairs_(pairs_.size()) {}
 
 Link::~Link() {
   if (!closed_ && !failed_) say(Farewell::Kind::kChannel, 0);
 }
 
 std::size_t Link::usable_from(std::size_t from) const {
-  for (std::size_t i = 0; i < lines_.size(); ++i) {
-    const std::size_t line = (from + i) % lines_.size();
-    if (usable(line)) return line;
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    const std::size_t pair = (from + i) % pairs_.size();
+    if (usable(pair)) return pair;
   }
   return 0;
 }
@@ -30,7 +30,7 @@ std::size_t Link::usable_from(std::size_t from) const {
 std::span<const Link::Arrival> Link::poll() {
   arrival_count_ = 0;
   std::array<ibv_wc, kBatch> completions;
-  const auto taken = lines_.poll(completions);
+  const auto taken = pairs_.poll(completions);
   if (!taken) {
     more_ = false;
     fail_with(ErrorCode::kSystem, taken.error().message);
@@ -45,7 +45,7 @@ std::span<const Link::Arrival> Link::poll() {
 
 void Link::on_completion(const ibv_wc& completion) {
   const WorkId id = WorkId::of(completion.wr_id);
-  State& state = states_[id.line];
+  State& state = states_[id.pair];
   if (completion.status == IBV_WC_SUCCESS) {
     // The peer was told that this did not arrive.
     if (id.receive && state.phase == Phase::kTold) return;
@@ -54,32 +54,32 @@ void Link::on_completion(const ibv_wc& completion) {
     if (!id.receive) return;
     arrival.immediate = network_order(completion.imm_data);
     ++state.arrived;
-    if (++state.receives_taken >= kRepost && usable(id.line)) repost(id.line);
+    if (++state.receives_taken >= kRepost && usable(id.pair)) repost(id.pair);
     return;
   }
   if (id.receive) state.flushed = true;
-  if (!usable(id.line)) return;
-  Error why = lines_.pair(id.line).explain(completion);
+  if (!usable(id.pair)) return;
+  Error why = pairs_.pair(id.pair).explain(completion);
   // The cause behind the cause, if this end knows it.
-  if (const auto link = nic_.link_state_now(lines_.port(id.line))) why.message += "; " + *link;
-  end_line(id.line, why);
+  if (const auto link = nic_.link_state_now(pairs_.port(id.pair))) why.message += "; " + *link;
+  end_pair(id.pair, why);
 }
 
-void Link::repost(std::size_t line) {
-  const std::uint32_t count = std::exchange(states_[line].receives_taken, 0);
-  if (const auto posted = lines_.post_receives(line, count); !posted) end_line(line, posted.error());
+void Link::repost(std::size_t pair) {
+  const std::uint32_t count = std::exchange(states_[pair].receives_taken, 0);
+  if (const auto posted = pairs_.post_receives(pair, count); !posted) end_pair(pair, posted.error());
 }
 
-void Link::end_line(std::size_t line, const Error& why) {
-  State& state = states_[line];
+void Link::end_pair(std::size_t pair, const Error& why) {
+  State& state = states_[pair];
   if (state.phase != Phase::kUsable) return;
   state.phase = Phase::kStopped;
   state.stopped = nic_.context().clock.now();
-  lines_.stop(line);
-  --usable_lines_;
+  pairs_.stop(pair);
+  --usable_pairs_;
   nic_.counters().failed_queue_pairs.fetch_add(1, std::memory_order_relaxed);
   if (!first_error_) first_error_ = why;
-  if (usable_lines_ == 0) {
+  if (usable_pairs_ == 0) {
     if (failed_) return tell_failed();
     failed_ = Error{first_error_->code, fmt::format("{} ({} {})", first_error_->message,
                                                     side_ == Side::kSender ? "sending to" : "receiving from", peer_)};
@@ -87,7 +87,7 @@ void Link::end_line(std::size_t line, const Error& why) {
     tell_failed();
   } else if (!failed_) {
     nic_.context().log.warn(
-        fmt::format("{}; {} of {} queue pairs to {} go on", why.message, usable_lines_, lines_.size(), peer_));
+        fmt::format("{}; {} of {} queue pairs to {} go on", why.message, usable_pairs_, pairs_.size(), peer_));
   }
 }
 
@@ -97,7 +97,7 @@ void Link::fail_with(ErrorCode code, const std::string& what) {
                                       side_ == Side::kSender ? "sending to" : "receiving from", peer_, what)};
     nic_.context().log.warn(failed_->message);
   }
-  for (std::size_t line = 0; line < lines_.size(); ++line) end_line(line, *failed_);
+  for (std::size_t pair = 0; pair < pairs_.size(); ++pair) end_pair(pair, *failed_);
 }
 
 void Link::watch() {
@@ -116,24 +116,24 @@ void Link::check_states() {
   }
   if (now < next_check_) return;
   next_check_ = now + kSilence;
-  for (std::size_t line = 0; line < lines_.size(); ++line) {
-    const auto state = usable(line) ? lines_.pair(line).state() : Result<ibv_qp_state>(IBV_QPS_RTS);
+  for (std::size_t pair = 0; pair < pairs_.size(); ++pair) {
+    const auto state = usable(pair) ? pairs_.pair(pair).state() : Result<ibv_qp_state>(IBV_QPS_RTS);
     if (state && *state != IBV_QPS_ERR && *state != IBV_QPS_SQE) continue;
-    end_line(line, state ? Error{ErrorCode::kSystem,
+    end_pair(pair, state ? Error{ErrorCode::kSystem,
                                  fmt::format("verbs: {} queue pair {} to {}: failed without a completion that says "
                                              "why; see the events of the device in this log, and `dmesg`",
-                                             nic_.ports()[lines_.port(line)].name(), lines_.pair(line).number(), peer_)}
+                                             nic_.ports()[pairs_.port(pair)].name(), pairs_.pair(pair).number(), peer_)}
                          : state.error());
   }
 }
 
 void Link::check_ports() {
-  for (std::size_t line = 0; line < lines_.size(); ++line) {
-    if (!usable(line)) continue;
-    const auto trouble = nic_.trouble(lines_.port(line));
+  for (std::size_t pair = 0; pair < pairs_.size(); ++pair) {
+    if (!usable(pair)) continue;
+    const auto trouble = nic_.trouble(pairs_.port(pair));
     if (trouble) {
-      end_line(line, {ErrorCode::kSystem,
-                      fmt::format("verbs: queue pair {} to {}: {}", lines_.pair(line).number(), peer_, *trouble)});
+      end_pair(pair, {ErrorCode::kSystem,
+                      fmt::format("verbs: queue pair {} to {}: {}", pairs_.pair(pair).number(), peer_, *trouble)});
     }
   }
 }
@@ -155,18 +155,18 @@ void Link::tell_failed() {
 }
 
 void Link::tell_stopped() {
-  for (std::size_t line = 0; line < lines_.size(); ++line) {
-    State& state = states_[line];
+  for (std::size_t pair = 0; pair < pairs_.size(); ++pair) {
+    State& state = states_[pair];
     if (failed_ || state.phase != Phase::kStopped || !is_final(state)) continue;
     state.phase = Phase::kTold;
-    say(Farewell::Kind::kQueuePair, line);
+    say(Farewell::Kind::kQueuePair, pair);
   }
 }
 
-void Link::say(Farewell::Kind kind, std::size_t line) {
+void Link::say(Farewell::Kind kind, std::size_t pair) {
   if (!control_) return;
-  Farewell farewell{.kind = kind, .queue_pair = static_cast<std::uint8_t>(line)};
-  for (std::size_t i = 0; i < lines_.size(); ++i) farewell.arrived[i] = states_[i].arrived;
+  Farewell farewell{.kind = kind, .queue_pair = static_cast<std::uint8_t>(pair)};
+  for (std::size_t i = 0; i < pairs_.size(); ++i) farewell.arrived[i] = states_[i].arrived;
   std::array<std::byte, Farewell::kSize> bytes;
   farewell.serialize_to(bytes);
   // At most one per queue pair and one at the end: they fit the socket's buffer. If the peer is gone, reading tells.
@@ -190,7 +190,7 @@ void Link::read_control() {
     if (heard_bytes_ < heard_.size()) continue;
     heard_bytes_ = 0;
     const auto farewell = Farewell::parse(heard_);
-    if (!farewell || farewell->queue_pair >= lines_.size()) {
+    if (!farewell || farewell->queue_pair >= pairs_.size()) {
       fail_with(ErrorCode::kRemote, "the peer said something on the control connection that fits no queue pair");
       return;
     }
@@ -200,16 +200,16 @@ void Link::read_control() {
 
 void Link::on_farewell(const Farewell& farewell) {
   const bool all = farewell.kind != Farewell::Kind::kQueuePair;
-  for (std::size_t line = 0; line < lines_.size(); ++line) {
-    if (!all && line != farewell.queue_pair) continue;
-    if (!states_[line].peer_arrived) {
-      states_[line].peer_arrived = farewell.arrived[line];
-      states_[line].exact = !all;
+  for (std::size_t pair = 0; pair < pairs_.size(); ++pair) {
+    if (!all && pair != farewell.queue_pair) continue;
+    if (!states_[pair].peer_arrived) {
+      states_[pair].peer_arrived = farewell.arrived[pair];
+      states_[pair].exact = !all;
     }
     if (all) continue;
-    end_line(line, {ErrorCode::kRemote,
+    end_pair(pair, {ErrorCode::kRemote,
                     fmt::format("verbs: {} queue pair {} to {}: the peer's end of it failed, see its log for the cause",
-                                nic_.ports()[lines_.port(line)].name(), lines_.pair(line).number(), peer_)});
+                                nic_.ports()[pairs_.port(pair)].name(), pairs_.pair(pair).number(), peer_)});
   }
   tell_stopped();
   if (farewell.kind == Farewell::Kind::kChannel) close("it closed the channel");
@@ -221,19 +221,19 @@ void Link::close(const std::string& why) {
   why_closed_ = why;
 }
 
-std::optional<Link::Settled> Link::take_settled() {
-  for (std::size_t line = 0; line < lines_.size(); ++line) {
-    State& state = states_[line];
-    if (state.settled || !state.peer_arrived || (state.phase != Phase::kTold && !closed_)) continue;
-    state.settled = true;
-    return Settled{line, *state.peer_arrived, state.exact};
+std::optional<Link::Drained> Link::take_drained() {
+  for (std::size_t pair = 0; pair < pairs_.size(); ++pair) {
+    State& state = states_[pair];
+    if (state.drained || !state.peer_arrived || (state.phase != Phase::kTold && !closed_)) continue;
+    state.drained = true;
+    return Drained{pair, *state.peer_arrived, state.exact};
   }
   return std::nullopt;
 }
 
-bool Link::unsettled() const {
-  return std::any_of(states_.begin(), states_.begin() + static_cast<std::ptrdiff_t>(lines_.size()),
-                     [](const State& state) { return state.phase != Phase::kUsable && !state.settled; });
+bool Link::undrained() const {
+  return std::any_of(states_.begin(), states_.begin() + static_cast<std::ptrdiff_t>(pairs_.size()),
+                     [](const State& state) { return state.phase != Phase::kUsable && !state.drained; });
 }
 
 }  // namespace clustar::transport::verbs

@@ -1,8 +1,8 @@
 // What both ends of a channel have between them: queue pairs, and the control connection by which they meet, agree on
 // what arrived when a queue pair failed, and notice that the peer's process or host is gone.
 //
-// A queue pair that fails is over: both ends stop theirs and tell what arrived on it. When both have told, the line is
-// settled: nothing more can come by it, and what did not arrive may be sent by another.
+// A queue pair that fails is over: both ends stop theirs and tell what arrived on it. When both have told, the pair is
+// drained: nothing more can come by it, and what did not arrive may be sent by another.
 #pragma once
 
 #include <array>
@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "transport/net/socket.h"
-#include "transport/verbs/lines.h"
+#include "transport/verbs/queue_pairs.h"
 
 namespace clustar::transport::verbs {
 
 class Link {
  public:
-  Link(Nic& nic, Side side, Lines lines, net::Socket control, std::string peer);
+  Link(Nic& nic, Side side, QueuePairs pairs, net::Socket control, std::string peer);
   // Tells the peer what arrived, unless the link failed and told so then.
   ~Link();
   Link(Link&&) = delete;
@@ -28,36 +28,36 @@ class Link {
     std::uint32_t immediate = 0;  // of a receive
   };
   static constexpr std::size_t kBatch = 16;
-  // The next completions that succeeded, up to kBatch, valid until the next call; failed ones end their line.
+  // The next completions that succeeded, up to kBatch, valid until the next call; failed ones end their pair.
   std::span<const Arrival> poll();
   bool more() const { return more_; }  // the latest poll() took all that it could
 
   // Looks at the control connection and the ports; every few polls.
   void watch();
-  struct Settled {
-    std::size_t line = 0;
+  struct Drained {
+    std::size_t pair = 0;
     std::uint32_t arrived = 0;  // immediates of ours at the peer, since the beginning
-    bool exact = false;         // PostedQueue::settle
+    bool exact = false;         // PostedQueue::drain
   };
-  std::optional<Settled> take_settled();
+  std::optional<Drained> take_drained();
   // A queue pair ended, and the peer has not said yet what arrived on it: it does when its program calls it.
-  bool unsettled() const;
+  bool undrained() const;
 
-  Lines& lines() { return lines_; }
-  const Lines& lines() const { return lines_; }
-  bool usable(std::size_t line) const { return states_[line].phase == Phase::kUsable; }
-  std::size_t usable_lines() const { return usable_lines_; }
+  QueuePairs& pairs() { return pairs_; }
+  const QueuePairs& pairs() const { return pairs_; }
+  bool usable(std::size_t pair) const { return states_[pair].phase == Phase::kUsable; }
+  std::size_t usable_pairs() const { return usable_pairs_; }
   // The first usable one at or after `from`, in turn. Only while there is one.
   std::size_t usable_from(std::size_t from) const;
-  Result<void> post(std::size_t line, ibv_send_wr& first) { return lines_.post(line, first); }
-  void end_line(std::size_t line, const Error& why);
+  Result<void> post(std::size_t pair, ibv_send_wr& first) { return pairs_.post(pair, first); }
+  void end_pair(std::size_t pair, const Error& why);
 
   // The peer is gone, in good order or not; what it said and what came before is still to be taken.
   bool closed() const { return closed_; }
   const std::string& why_closed() const { return why_closed_; }
-  // No line is left, or the peer's host is dead: nothing will ever move.
+  // No pair is left, or the peer's host is dead: nothing will ever move.
   const std::optional<Error>& failed() const { return failed_; }
-  // Ends all lines.
+  // Ends all pairs.
   void fail_with(ErrorCode code, const std::string& what);
 
   Nic& nic() { return nic_; }
@@ -77,7 +77,7 @@ class Link {
     bool overdue = false;  // stopped for kFlushTimeout
     std::optional<std::uint32_t> peer_arrived{};
     bool exact = false;
-    bool settled = false;
+    bool drained = false;
   };
   // Receives that were used are posted again so many at a time.
   static constexpr std::uint32_t kRepost = 16;
@@ -89,7 +89,7 @@ class Link {
   static constexpr Duration kSilence = std::chrono::seconds(1);
 
   void on_completion(const ibv_wc& completion);
-  void repost(std::size_t line);
+  void repost(std::size_t pair);
   void read_control();
   void on_farewell(const Farewell& farewell);
   void check_ports();
@@ -97,16 +97,16 @@ class Link {
   void tell_stopped();
   bool is_final(State& state);
   void tell_failed();
-  void say(Farewell::Kind kind, std::size_t line);
+  void say(Farewell::Kind kind, std::size_t pair);
   void close(const std::string& why);
 
   Nic& nic_;
   const Side side_;
-  Lines lines_;
+  QueuePairs pairs_;
   net::Socket control_;
   const std::string peer_;
   std::array<State, kMaxQueuePairs> states_{};
-  std::size_t usable_lines_;
+  std::size_t usable_pairs_;
   std::array<Arrival, kBatch> arrivals_{};
   std::size_t arrival_count_ = 0;
   bool more_ = false;

@@ -19,7 +19,7 @@ VerbsRecvChannel::VerbsRecvChannel(Nic& nic, std::unique_ptr<Wiring> wiring, net
       peer_(wiring->peer()),
       landing_{nic.eager_bytes()},
       memory_(wiring->take_memory()),
-      link_(nic, Side::kReceiver, wiring->take_lines(), std::move(control), shown),
+      link_(nic, Side::kReceiver, wiring->take_pairs(), std::move(control), shown),
       stall_("verbs", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
   for (std::uint32_t i = 0; i < requests_.size(); ++i) {
     requests_[i].channel = this;
@@ -60,7 +60,7 @@ Result<Request*> VerbsRecvChannel::flush(std::span<const RecvPart> parts) {
 Result<Request*> VerbsRecvChannel::recv(std::span<const RecvPart> parts) {
   if (const auto checked = ReceiveGroups::check("verbs", parts); !checked) return tl::unexpected(checked.error());
   if (link_.failed()) return tl::unexpected(*link_.failed());
-  std::array<RecvBook::Part, kMaxRecvParts> wanted;
+  std::array<RecvMatcher::Part, kMaxRecvParts> wanted;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].length > kMaxMessageBytes) {
       return fail(ErrorCode::kInvalidArgument,
@@ -68,7 +68,7 @@ Result<Request*> VerbsRecvChannel::recv(std::span<const RecvPart> parts) {
     }
     wanted[i] = {parts[i].tag, parts[i].length};
   }
-  const auto posted = book_.post(std::span(wanted).first(parts.size()));
+  const auto posted = matcher_.post(std::span(wanted).first(parts.size()));
   if (!posted) {
     // Room may come by what the sender says of the ring.
     progress();
@@ -83,7 +83,7 @@ Result<Request*> VerbsRecvChannel::recv(std::span<const RecvPart> parts) {
   return &request;
 }
 
-void VerbsRecvChannel::take_eager(const RecvBook::EagerMatch& match) {
+void VerbsRecvChannel::take_eager(const RecvMatcher::EagerMatch& match) {
   const RecvPart& part = requests_[match.group].parts[match.part];
   nic_.counters().eager.fetch_add(1, std::memory_order_relaxed);
   const std::size_t at = landing_.place(match.place) + MessageHeader::kSize;
@@ -98,7 +98,7 @@ void VerbsRecvChannel::take_eager(const RecvBook::EagerMatch& match) {
     std::memcpy(part.mr->memory().address + part.offset, memory_.memory.data() + at, match.bytes);
     count_copy(Copy::kEager, match.bytes);
   }
-  book_.free_place(match.place);
+  matcher_.free_place(match.place);
 }
 
 void VerbsRecvChannel::take_written() {
@@ -109,18 +109,18 @@ void VerbsRecvChannel::take_written() {
   }
   for (const EagerWriter::Written& one : written_eager_) {
     --requests_[one.group].writes;
-    book_.free_place(one.place);
+    matcher_.free_place(one.place);
   }
 }
 
-void VerbsRecvChannel::write_descriptor(std::uint32_t group, const RecvBook::Wanted& wanted) {
+void VerbsRecvChannel::write_descriptor(std::uint32_t group, const RecvMatcher::Wanted& wanted) {
   const RecvPart& part = requests_[group].parts[wanted.part];
   Descriptor descriptor{.number = wanted.number,
                         .tag = part.tag,
                         .seq = wanted.seq,
                         .slot = wanted.slot,
                         .length = part.length,
-                        .eager_freed = book_.freed()};
+                        .eager_freed = matcher_.freed()};
   if (part.mr != nullptr) {
     descriptor.address = regions_of(*part.mr).address(part.offset);
     descriptor.keys = regions_of(*part.mr).rkeys();
@@ -130,46 +130,46 @@ void VerbsRecvChannel::write_descriptor(std::uint32_t group, const RecvBook::Wan
 }
 
 void VerbsRecvChannel::describe() {
-  const std::size_t line = link_.usable_from(0);
+  const std::size_t pair = link_.usable_from(0);
   if (link_.closed()) return;
-  while (!link_.failed() && link_.usable(line) && described_ != book_.posted()) {
-    if (!describe_some(line)) return;
+  while (!link_.failed() && link_.usable(pair) && described_ != matcher_.posted()) {
+    if (!describe_some(pair)) return;
   }
-  if (book_.freed() - told_freed_ >= kEagerSlots / 4 && !link_.failed() && link_.usable(line)) tell_freed(line);
+  if (matcher_.freed() - told_freed_ >= kEagerSlots / 4 && !link_.failed() && link_.usable(pair)) tell_freed(pair);
 }
 
-bool VerbsRecvChannel::describe_some(std::size_t line) {
+bool VerbsRecvChannel::describe_some(std::size_t pair) {
   const std::uint32_t to_end = kRing - described_ % kRing;
-  const std::uint32_t count = std::min(book_.posted() - described_, to_end);
+  const std::uint32_t count = std::min(matcher_.posted() - described_, to_end);
   const std::size_t at = RingLayout::descriptor(described_);
-  if (!post(line, memory_.staging + at, at, count * Descriptor::kSize)) return false;
+  if (!post(pair, memory_.staging + at, at, count * Descriptor::kSize)) return false;
   described_ += count;
-  if (described_ == book_.posted()) told_freed_ = book_.freed();
+  if (described_ == matcher_.posted()) told_freed_ = matcher_.freed();
   return true;
 }
 
-bool VerbsRecvChannel::tell_freed(std::size_t line) {
-  const std::uint32_t freed = network_order(book_.freed());
+bool VerbsRecvChannel::tell_freed(std::size_t pair) {
+  const std::uint32_t freed = network_order(matcher_.freed());
   std::memcpy(memory_.memory.data() + memory_.staging + RingLayout::kFreedAt, &freed, sizeof freed);
-  if (!post(line, memory_.staging + RingLayout::kFreedAt, RingLayout::kFreedAt, sizeof freed)) return false;
-  told_freed_ = book_.freed();
+  if (!post(pair, memory_.staging + RingLayout::kFreedAt, RingLayout::kFreedAt, sizeof freed)) return false;
+  told_freed_ = matcher_.freed();
   return true;
 }
 
-// False: no room, or the line has ended; a line that ends makes settle() begin again.
-bool VerbsRecvChannel::post(std::size_t line, std::size_t staged, std::size_t target, std::size_t length) {
-  if (writes_[line] - written_[line] >= Lines::kDescribeDepth) return false;
+// False: no room, or the pair has ended; a pair that ends makes drain() begin again.
+bool VerbsRecvChannel::post(std::size_t pair, std::size_t staged, std::size_t target, std::size_t length) {
+  if (writes_[pair] - written_[pair] >= QueuePairs::kDescribeDepth) return false;
   WorkChain chain;
-  const std::uint32_t number = ++writes_[line];
-  const WorkChain::Target ring{peer_.address + target, peer_.keys[link_.lines().peer_port(line)]};
+  const std::uint32_t number = ++writes_[pair];
+  const WorkChain::Target ring{peer_.address + target, peer_.keys[link_.pairs().peer_port(pair)]};
   ibv_send_wr& made =
-      chain.add(IBV_WR_RDMA_WRITE, ring, memory_.memory.regions().slice(link_.lines().port(line), staged, length));
-  if (length <= link_.lines().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
-  made.wr_id = WorkId{static_cast<std::uint32_t>(line), number, false}.id();
+      chain.add(IBV_WR_RDMA_WRITE, ring, memory_.memory.regions().slice(link_.pairs().port(pair), staged, length));
+  if (length <= link_.pairs().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
+  made.wr_id = WorkId{static_cast<std::uint32_t>(pair), number, false}.id();
   // Nobody waits for them; a completion now and then makes room.
   if (number % 16 == 0) made.send_flags |= IBV_SEND_SIGNALED;
-  if (const auto posted = link_.post(line, made); !posted) {
-    link_.end_line(line, posted.error());
+  if (const auto posted = link_.post(pair, made); !posted) {
+    link_.end_pair(pair, posted.error());
     return false;
   }
   return true;
@@ -180,10 +180,10 @@ Result<Progress> VerbsRecvChannel::test(std::uint32_t group) {
   take_written();
   if (!complete(group)) progress();
   if (complete(group)) {
-    const auto sizes = book_.sizes(group);
+    const auto sizes = matcher_.sizes(group);
     for (const std::size_t size : sizes) traffic_->received(size);
-    book_.release(group);
-    return Progress{true, sizes, {}, book_.messages(group)};
+    matcher_.release(group);
+    return Progress{true, sizes, {}, matcher_.messages(group)};
   }
   if (link_.failed()) return tl::unexpected(*link_.failed());
   if (const auto stalled = check_stall()) return tl::unexpected(*stalled);
@@ -200,33 +200,33 @@ void VerbsRecvChannel::progress() {
       if (arrival.id.receive) {
         on_immediate(arrival.immediate);
       } else {
-        written_[arrival.id.line] = arrival.id.number;
+        written_[arrival.id.pair] = arrival.id.number;
       }
     }
     if (!link_.more()) break;
   }
   if (link_.failed()) return;
   describe();
-  if (polls_ % kWatchPolls == 0 || link_.usable_lines() < link_.lines().size()) watch(arrived);
+  if (polls_ % kWatchPolls == 0 || link_.usable_pairs() < link_.pairs().size()) watch(arrived);
 }
 
 void VerbsRecvChannel::watch(bool arrived) {
   link_.watch();
-  bool settled = false;
-  while (link_.take_settled()) settled = true;
-  if (settled) {
-    // What was on its way by that line may not have come: the rest of the ring is written again. What the sender has
+  bool drained = false;
+  while (link_.take_drained()) drained = true;
+  if (drained) {
+    // What was on its way by that pair may not have come: the rest of the ring is written again. What the sender has
     // read meanwhile does no harm, since its places are not used again before it said so.
-    described_ = book_.consumed();
-    told_freed_ = book_.freed() - kEagerSlots;
+    described_ = matcher_.consumed();
+    told_freed_ = matcher_.freed() - kEagerSlots;
     describe();
   }
   if (!link_.closed() || link_.failed()) return;
   const TimePoint now = nic_.context().clock.now();
   if (arrived || !closed_since_) closed_since_ = now;
-  if (now - *closed_since_ < kLastArrivals || book_.outstanding() == 0) return;
+  if (now - *closed_since_ < kLastArrivals || matcher_.outstanding() == 0) return;
   link_.fail_with(ErrorCode::kRemote,
-                  fmt::format("{}, with {} receives outstanding", link_.why_closed(), book_.outstanding()));
+                  fmt::format("{}, with {} receives outstanding", link_.why_closed(), matcher_.outstanding()));
 }
 
 std::optional<MessageHeader> VerbsRecvChannel::header_at(std::size_t offset) const {
@@ -239,16 +239,16 @@ void VerbsRecvChannel::on_immediate(std::uint32_t word) {
   if (fits && immediate->kind == Immediate::Kind::kStripe) {
     std::optional<MessageHeader> header;
     if (immediate->has_header) header = header_at(landing_.header(slot_index(immediate->slot)));
-    fits = book_.on_stripe(*immediate, header);
+    fits = matcher_.on_stripe(*immediate, header);
   } else if (fits && immediate->kind == Immediate::Kind::kEager) {
     fits = immediate->number < kEagerSlots;
     auto header = fits ? header_at(landing_.place(immediate->number)) : std::nullopt;
     if (header && header->total > landing_.eager_bytes) header.reset();
-    const RecvBook::Arrival arrival = book_.on_eager(immediate->number, header);
-    fits = arrival.fate != RecvBook::Fate::kProtocolError;
-    if (arrival.fate == RecvBook::Fate::kMatched) take_eager(arrival.match);
+    const RecvMatcher::Arrival arrival = matcher_.on_eager(immediate->number, header);
+    fits = arrival.fate != RecvMatcher::Fate::kProtocolError;
+    if (arrival.fate == RecvMatcher::Fate::kMatched) take_eager(arrival.match);
   } else if (fits) {
-    book_.on_consumed(immediate->number);
+    matcher_.on_consumed(immediate->number);
   }
   if (!fits) {
     link_.fail_with(ErrorCode::kRemote,
@@ -259,7 +259,7 @@ void VerbsRecvChannel::on_immediate(std::uint32_t word) {
 std::optional<Error> VerbsRecvChannel::check_stall() {
   if (polls_ % kWatchPolls != 0) return std::nullopt;
   const auto over = stall_.check(true, link_.marks(), [this] {
-    return Stall{link_.peer(), "has sent nothing", fmt::format("{} receives outstanding", book_.outstanding())};
+    return Stall{link_.peer(), "has sent nothing", fmt::format("{} receives outstanding", matcher_.outstanding())};
   });
   if (over) link_.fail_with(ErrorCode::kRemote, *over);
   return link_.failed();

@@ -14,7 +14,7 @@
 #include "transport/message/stall_report.h"
 #include "transport/message/traffic_book.h"
 #include "transport/net/socket.h"
-#include "transport/verbs/core/recv_book.h"
+#include "transport/verbs/core/recv_matcher.h"
 #include "transport/verbs/eager_writer.h"
 #include "transport/verbs/flusher.h"
 #include "transport/verbs/link.h"
@@ -55,17 +55,17 @@ class VerbsRecvChannel final : public RecvChannel {
   void progress();
   void watch(bool arrived);
   void on_immediate(std::uint32_t word);
-  bool complete(std::uint32_t group) const { return book_.complete(group) && requests_[group].writes == 0; }
+  bool complete(std::uint32_t group) const { return matcher_.complete(group) && requests_[group].writes == 0; }
   // Into host memory at once, into a GPU's by the NIC: then place and receive wait for take_written().
-  void take_eager(const RecvBook::EagerMatch& match);
+  void take_eager(const RecvMatcher::EagerMatch& match);
   void take_written();
   std::optional<MessageHeader> header_at(std::size_t offset) const;
-  void write_descriptor(std::uint32_t group, const RecvBook::Wanted& wanted);
+  void write_descriptor(std::uint32_t group, const RecvMatcher::Wanted& wanted);
   // Tells the sender all that it was not told yet, as far as there is room.
   void describe();
-  bool describe_some(std::size_t line);
-  bool tell_freed(std::size_t line);
-  bool post(std::size_t line, std::size_t staged, std::size_t target, std::size_t length);
+  bool describe_some(std::size_t pair);
+  bool tell_freed(std::size_t pair);
+  bool post(std::size_t pair, std::size_t staged, std::size_t target, std::size_t length);
   std::optional<Error> check_stall();
 
   Nic& nic_;
@@ -74,13 +74,13 @@ class VerbsRecvChannel final : public RecvChannel {
   const LandingLayout landing_;
   ChannelMemory memory_;  // before link_: queue pairs are destroyed before it
   Link link_;
-  RecvBook book_;
+  RecvMatcher matcher_;
   std::unique_ptr<Flusher> flusher_;           // null: nothing needs a flush
   std::unique_ptr<EagerWriter> eager_writer_;  // null: no memory of GPUs, or nothing eager
   std::vector<EagerWriter::Written> written_eager_;
   std::array<RecvRequest, kMaxRequests> requests_{};
-  std::uint32_t described_ = 0;                          // descriptors that were posted
-  std::uint32_t told_freed_ = 0;                         // what the sender knows, or is about to, of RecvBook::freed()
+  std::uint32_t described_ = 0;   // descriptors that were posted
+  std::uint32_t told_freed_ = 0;  // what the sender knows, or is about to, of RecvMatcher::freed()
   std::array<std::uint32_t, kMaxQueuePairs> writes_{};   // posted since the beginning
   std::array<std::uint32_t, kMaxQueuePairs> written_{};  // acknowledged of them
   std::uint64_t polls_ = 0;

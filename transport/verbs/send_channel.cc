@@ -38,15 +38,15 @@ VerbsSendChannel::VerbsSendChannel(Nic& nic, const Facts& facts, std::unique_ptr
       peer_(wiring->peer()),
       landing_{peer_.eager_bytes},
       memory_(wiring->take_memory()),
-      link_(nic, Side::kSender, wiring->take_lines(), std::move(control), facts.shown),
-      book_(peer_.eager_bytes),
+      link_(nic, Side::kSender, wiring->take_pairs(), std::move(control), facts.shown),
+      matcher_(peer_.eager_bytes),
       requests_(this, kMaxRequests),
       stall_("verbs", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
-  lane_ = nic_.engine().attach(*this, facts.lane);
+  connection_ = nic_.engine().attach(*this, facts.connection);
 }
 
 VerbsSendChannel::~VerbsSendChannel() {
-  nic_.engine().detach(lane_);
+  nic_.engine().detach(connection_);
   const std::lock_guard lock(nic_.engine().mutex());
   anchor_->let_go();
 }
@@ -94,7 +94,7 @@ Result<Request*> VerbsSendChannel::send(const Mr& mr, std::size_t offset, std::s
   request.mr = &mr;
   request.offset = offset;
   request.flow = flow;
-  if (const auto departure = book_.submit(request.index, tag, length)) {
+  if (const auto departure = matcher_.submit(request.index, tag, length)) {
     depart(*departure);
     nic_.engine().pump();
   } else {
@@ -123,66 +123,66 @@ void VerbsSendChannel::progress() {
   ++polls_;
   read_ring();
   take_completions();
-  if (polls_ % kWatchPolls == 0 || link_.usable_lines() < link_.lines().size()) watch();
+  if (polls_ % kWatchPolls == 0 || link_.usable_pairs() < link_.pairs().size()) watch();
   if (link_.failed()) return;
   send_again();
-  if (book_.must_tell()) tell_consumed();
-  nic_.engine().unblock(lane_);
+  if (matcher_.must_tell()) tell_consumed();
+  nic_.engine().unblock(connection_);
   nic_.engine().pump();
 }
 
 void VerbsSendChannel::watch() {
   link_.watch();
-  settle();
+  drain();
   // What the peer said it got is done; nothing else will be.
   if (link_.closed() && !link_.failed()) link_.fail_with(ErrorCode::kRemote, link_.why_closed());
 }
 
 void VerbsSendChannel::read_ring() {
-  book_.on_freed(peek(memory_.memory.data() + RingLayout::kFreedAt));
+  matcher_.on_freed(peek(memory_.memory.data() + RingLayout::kFreedAt));
   for (int read = 0; read < kReadAtOnce; ++read) {
-    const std::uint32_t number = book_.consumed();
+    const std::uint32_t number = matcher_.consumed();
     const std::byte* const place = memory_.memory.data() + RingLayout::descriptor(number);
     if (peek(place) != number + 1) return;
     const auto copy = snapshot(place);
     const auto descriptor = Descriptor::parse(copy, number);
     if (!descriptor) return;
-    const SendBook::Outcome outcome = book_.on_descriptor(*descriptor);
-    if (outcome.verdict == SendBook::Verdict::kProtocolError) {
+    const SendMatcher::Outcome outcome = matcher_.on_descriptor(*descriptor);
+    if (outcome.verdict == SendMatcher::Verdict::kProtocolError) {
       link_.fail_with(ErrorCode::kRemote, "the peer posted more receives than it may");
       return;
     }
-    if (outcome.verdict == SendBook::Verdict::kDeparture) depart(outcome.departure);
+    if (outcome.verdict == SendMatcher::Verdict::kDeparture) depart(outcome.departure);
   }
 }
 
 void VerbsSendChannel::take_completions() {
   for (const Link::Arrival& arrival : link_.poll()) {
     Posting posting;
-    while (posted_[arrival.id.line].acknowledged(arrival.id.number, &posting)) acknowledge(posting);
+    while (posted_[arrival.id.pair].acknowledged(arrival.id.number, &posting)) acknowledge(posting);
   }
 }
 
-void VerbsSendChannel::depart(const SendBook::Departure& departure) {
+void VerbsSendChannel::depart(const SendMatcher::Departure& departure) {
   SendRequest& request = requests_[departure.cookie];
   request.way = departure;
   request.unsent = departure.bytes;
   request.open = 0;
   request.size = departure.bytes;
-  request.first_line = next_line_++;
-  const auto lines = static_cast<std::uint32_t>(link_.lines().size());
+  request.first_pair = next_pair_++;
+  const auto pairs = static_cast<std::uint32_t>(link_.pairs().size());
   const std::uint64_t longest = nic_.engine().strict() ? kOrderedChunk : kMostStripe;
   const std::uint64_t wanted = std::max<std::uint64_t>(nic_.context().settings.min_stripe_bytes, 1);
   const std::uint64_t least = nic_.engine().strict() ? std::min(wanted, longest) : wanted;
   request.plan = departure.eager ? StripePlan{std::max<std::uint64_t>(departure.bytes, 1), 1}
-                                 : plan_stripes(departure.bytes, lines, least, std::max(least, longest));
-  nic_.engine().push(lane_, departure.cookie, request.flow, departure.bytes);
+                                 : plan_stripes(departure.bytes, pairs, least, std::max(least, longest));
+  nic_.engine().push(connection_, departure.cookie, request.flow, departure.bytes);
 }
 
 std::uint64_t VerbsSendChannel::chunk_limit(std::uint64_t cookie) const { return requests_[cookie].plan.bytes; }
 
-bool VerbsSendChannel::has_room(std::size_t line, std::uint64_t bytes) const {
-  return posted_[line].requests() + kMostRequests <= Lines::kSendDepth &&
+bool VerbsSendChannel::has_room(std::size_t pair, std::uint64_t bytes) const {
+  return posted_[pair].requests() + kMostRequests <= QueuePairs::kSendDepth &&
          (under_way_ == 0 || under_way_ + bytes <= kMostUnderWay);
 }
 
@@ -191,11 +191,11 @@ bool VerbsSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   if (link_.failed() || !again_.empty()) return false;
   SendRequest& request = requests_[chunk.cookie];
   const auto stripe = static_cast<std::uint32_t>(chunk.offset / request.plan.bytes);
-  const std::size_t line = link_.usable_from((request.first_line + stripe) % link_.lines().size());
-  if (!has_room(line, chunk.length)) return false;
+  const std::size_t pair = link_.usable_from((request.first_pair + stripe) % link_.pairs().size());
+  if (!has_room(pair, chunk.length)) return false;
   request.unsent -= chunk.length;
   ++request.open;
-  post(line, {.kind = request.way.eager ? Immediate::Kind::kEager : Immediate::Kind::kStripe,
+  post(pair, {.kind = request.way.eager ? Immediate::Kind::kEager : Immediate::Kind::kStripe,
               .cookie = static_cast<std::uint32_t>(chunk.cookie),
               .stripe = stripe,
               .offset = chunk.offset,
@@ -203,51 +203,51 @@ bool VerbsSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   return true;
 }
 
-bool VerbsSendChannel::adaptive(std::size_t line, std::uint64_t bytes) const {
+bool VerbsSendChannel::adaptive(std::size_t pair, std::uint64_t bytes) const {
   const Settings& settings = nic_.context().settings;
   const bool on = settings.adaptive_routing == Choice::kOn ||
-                  (settings.adaptive_routing == Choice::kAuto && !nic_.ports()[link_.lines().port(line)].ethernet());
+                  (settings.adaptive_routing == Choice::kAuto && !nic_.ports()[link_.pairs().port(pair)].ethernet());
   return on && bytes > settings.adaptive_routing_threshold;
 }
 
-WorkChain::Target VerbsSendChannel::landing(std::size_t line, std::size_t offset) const {
-  return {peer_.address + offset, peer_.keys[link_.lines().peer_port(line)]};
+WorkChain::Target VerbsSendChannel::landing(std::size_t pair, std::size_t offset) const {
+  return {peer_.address + offset, peer_.keys[link_.pairs().peer_port(pair)]};
 }
 
 // Kept for each request, because it may be written again.
-ibv_sge VerbsSendChannel::write_header(std::size_t line, const SendRequest& request) {
-  const SendBook::Departure& way = request.way;
+ibv_sge VerbsSendChannel::write_header(std::size_t pair, const SendRequest& request) {
+  const SendMatcher::Departure& way = request.way;
   const std::size_t at = memory_.staging + request.index * MessageHeader::kSize;
   MessageHeader{.tag = way.tag,
                 .seq = way.seq,
                 .slot = way.descriptor.slot,
                 .stripes = static_cast<std::uint16_t>(request.plan.count),
                 .total = way.bytes,
-                .consumed = book_.consumed(),
+                .consumed = matcher_.consumed(),
                 .identity = identify_ ? request.flow.identity : MessageIdentity{}}
       .serialize_to(memory_.memory.at<MessageHeader::kSize>(at));
-  book_.told();
-  return memory_.memory.regions().slice(link_.lines().port(line), at, MessageHeader::kSize);
+  matcher_.told();
+  return memory_.memory.regions().slice(link_.pairs().port(pair), at, MessageHeader::kSize);
 }
 
-ibv_sge VerbsSendChannel::payload(std::size_t line, const SendRequest& request, const Posting& posting) const {
+ibv_sge VerbsSendChannel::payload(std::size_t pair, const SendRequest& request, const Posting& posting) const {
   if (posting.length == 0) return {};
-  return regions_of(*request.mr).slice(link_.lines().port(line), request.offset + posting.offset, posting.length);
+  return regions_of(*request.mr).slice(link_.pairs().port(pair), request.offset + posting.offset, posting.length);
 }
 
-Immediate VerbsSendChannel::add_eager(std::size_t line, const Posting& posting, WorkChain* chain) {
+Immediate VerbsSendChannel::add_eager(std::size_t pair, const Posting& posting, WorkChain* chain) {
   const SendRequest& request = requests_[posting.cookie];
-  const ibv_sge header = write_header(line, request);
-  const ibv_sge data = payload(line, request, posting);
+  const ibv_sge header = write_header(pair, request);
+  const ibv_sge data = payload(pair, request, posting);
   const std::size_t place = landing_.place(request.way.place);
-  ibv_send_wr& made = chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(line, place), header, data);
+  ibv_send_wr& made = chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(pair, place), header, data);
   // The CPU copies what goes inline, and must not read a GPU's memory.
   const bool readable = data.length == 0 || request.mr->memory().kind == gdr::MemoryKind::kHost;
-  if (readable && header.length + data.length <= link_.lines().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
+  if (readable && header.length + data.length <= link_.pairs().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
   return {.kind = Immediate::Kind::kEager, .number = request.way.place};
 }
 
-Immediate VerbsSendChannel::add_stripe(std::size_t line, const Posting& posting, WorkChain* chain) {
+Immediate VerbsSendChannel::add_stripe(std::size_t pair, const Posting& posting, WorkChain* chain) {
   const SendRequest& request = requests_[posting.cookie];
   const Descriptor& receive = request.way.descriptor;
   Immediate immediate{.kind = Immediate::Kind::kStripe, .slot = receive.slot, .stripe = posting.stripe};
@@ -256,60 +256,60 @@ Immediate VerbsSendChannel::add_stripe(std::size_t line, const Posting& posting,
       request.plan.count == 1 && request.way.bytes == receive.length && !(identify_ && request.flow.identity.known);
   if (posting.stripe == 0 && !plain) {
     const std::size_t place = landing_.header(slot_index(receive.slot));
-    ibv_send_wr& made = chain->add(IBV_WR_RDMA_WRITE, landing(line, place), write_header(line, request));
-    if (MessageHeader::kSize <= link_.lines().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
+    ibv_send_wr& made = chain->add(IBV_WR_RDMA_WRITE, landing(pair, place), write_header(pair, request));
+    if (MessageHeader::kSize <= link_.pairs().inline_bytes()) made.send_flags |= IBV_SEND_INLINE;
     immediate.has_header = true;
   }
-  WorkChain::Target target{receive.address + posting.offset, receive.keys[link_.lines().peer_port(line)]};
+  WorkChain::Target target{receive.address + posting.offset, receive.keys[link_.pairs().peer_port(pair)]};
   // The receive's memory may be none.
-  if (posting.length == 0) target = landing(line, 0);
-  const ibv_sge data = payload(line, request, posting);
+  if (posting.length == 0) target = landing(pair, 0);
+  const ibv_sge data = payload(pair, request, posting);
   // Adaptive routing reorders plain writes only; the immediate that follows waits for them.
-  if (adaptive(line, posting.length)) {
+  if (adaptive(pair, posting.length)) {
     chain->add(IBV_WR_RDMA_WRITE, target, data);
-    chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(line, 0), {});
+    chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(pair, 0), {});
   } else {
     chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, target, data);
   }
   return immediate;
 }
 
-Immediate VerbsSendChannel::add_consumed(std::size_t line, WorkChain* chain) {
-  chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(line, 0), {});
-  book_.told();
-  return {.kind = Immediate::Kind::kConsumed, .number = book_.consumed()};
+Immediate VerbsSendChannel::add_consumed(std::size_t pair, WorkChain* chain) {
+  chain->add(IBV_WR_RDMA_WRITE_WITH_IMM, landing(pair, 0), {});
+  matcher_.told();
+  return {.kind = Immediate::Kind::kConsumed, .number = matcher_.consumed()};
 }
 
-void VerbsSendChannel::post(std::size_t line, const Posting& wanted) {
+void VerbsSendChannel::post(std::size_t pair, const Posting& wanted) {
   WorkChain chain;
   Immediate immediate;
   switch (wanted.kind) {
-    case Immediate::Kind::kEager: immediate = add_eager(line, wanted, &chain); break;
-    case Immediate::Kind::kStripe: immediate = add_stripe(line, wanted, &chain); break;
-    case Immediate::Kind::kConsumed: immediate = add_consumed(line, &chain); break;
+    case Immediate::Kind::kEager: immediate = add_eager(pair, wanted, &chain); break;
+    case Immediate::Kind::kStripe: immediate = add_stripe(pair, wanted, &chain); break;
+    case Immediate::Kind::kConsumed: immediate = add_consumed(pair, &chain); break;
   }
   Posting posting = wanted;
   posting.requests = chain.size();
-  const std::uint32_t number = posted_[line].push(posting);
+  const std::uint32_t number = posted_[pair].push(posting);
   under_way_ += posting.length;
-  chain.finish(WorkId{static_cast<std::uint32_t>(line), number, false}.id(), immediate.serialize());
+  chain.finish(WorkId{static_cast<std::uint32_t>(pair), number, false}.id(), immediate.serialize());
   nic_.counters().writes.fetch_add(1, std::memory_order_relaxed);
-  // It stays on the list: when both ends have ended the line, the peer's count tells that it did not arrive.
-  if (const auto done = link_.post(line, chain.front()); !done) link_.end_line(line, done.error());
+  // It stays on the list: when both ends have ended the pair, the peer's count tells that it did not arrive.
+  if (const auto done = link_.post(pair, chain.front()); !done) link_.end_pair(pair, done.error());
 }
 
 void VerbsSendChannel::send_again() {
   while (!again_.empty() && !link_.failed()) {
-    const std::size_t line = link_.usable_from(next_line_++ % link_.lines().size());
-    if (!has_room(line, again_.front().length)) return;
+    const std::size_t pair = link_.usable_from(next_pair_++ % link_.pairs().size());
+    if (!has_room(pair, again_.front().length)) return;
     nic_.counters().failovers.fetch_add(1, std::memory_order_relaxed);
-    post(line, again_.pop_front());
+    post(pair, again_.pop_front());
   }
 }
 
 void VerbsSendChannel::tell_consumed() {
-  const std::size_t line = link_.usable_from(0);
-  if (has_room(line, 0)) post(line, {.kind = Immediate::Kind::kConsumed});
+  const std::size_t pair = link_.usable_from(0);
+  if (has_room(pair, 0)) post(pair, {.kind = Immediate::Kind::kConsumed});
 }
 
 void VerbsSendChannel::acknowledge(const Posting& posting) {
@@ -323,12 +323,12 @@ void VerbsSendChannel::acknowledge(const Posting& posting) {
   request.done.store(true, std::memory_order_release);
 }
 
-void VerbsSendChannel::settle() {
+void VerbsSendChannel::drain() {
   bool fits = true;
-  while (const auto settled = link_.take_settled()) {
+  while (const auto drained = link_.take_drained()) {
     std::vector<Posting> delivered;
     std::vector<Posting> lost;
-    fits = posted_[settled->line].settle(settled->arrived, settled->exact, &delivered, &lost) && fits;
+    fits = posted_[drained->pair].drain(drained->arrived, drained->exact, &delivered, &lost) && fits;
     for (const Posting& posting : delivered) acknowledge(posting);
     for (const Posting& posting : lost) {
       under_way_ -= posting.length;
@@ -340,27 +340,27 @@ void VerbsSendChannel::settle() {
   }
 }
 
-void VerbsSendChannel::break_line(std::size_t line, bool silently) {
+void VerbsSendChannel::break_pair(std::size_t pair, bool silently) {
   const std::lock_guard lock(nic_.engine().mutex());
   if (silently) {
-    link_.lines().stop(line);
+    link_.pairs().stop(pair);
     return;
   }
   WorkChain chain;
-  const ibv_sge word = memory_.memory.regions().slice(link_.lines().port(line), memory_.staging, 4);
-  ibv_send_wr& made = chain.add(IBV_WR_RDMA_WRITE, {peer_.address, ~peer_.keys[link_.lines().peer_port(line)]}, word);
-  made.wr_id = WorkId{static_cast<std::uint32_t>(line), 0, false}.id();
-  (void)link_.post(line, made);
+  const ibv_sge word = memory_.memory.regions().slice(link_.pairs().port(pair), memory_.staging, 4);
+  ibv_send_wr& made = chain.add(IBV_WR_RDMA_WRITE, {peer_.address, ~peer_.keys[link_.pairs().peer_port(pair)]}, word);
+  made.wr_id = WorkId{static_cast<std::uint32_t>(pair), 0, false}.id();
+  (void)link_.post(pair, made);
 }
 
 std::optional<Error> VerbsSendChannel::check_stall() {
   if (polls_ % kWatchPolls != 0) return std::nullopt;
-  const auto over = stall_.check(true, link_.marks() + book_.consumed(), [this] {
-    if (link_.unsettled()) {
+  const auto over = stall_.check(true, link_.marks() + matcher_.consumed(), [this] {
+    if (link_.undrained()) {
       return Stall{link_.peer(), "has not said what arrived on a queue pair that failed",
                    "its program has no receive to ask for, or does not ask"};
     }
-    return Stall{link_.peer(), "has taken no data", fmt::format("{} sends wait for its receives", book_.waiting())};
+    return Stall{link_.peer(), "has taken no data", fmt::format("{} sends wait for its receives", matcher_.waiting())};
   });
   if (over) link_.fail_with(ErrorCode::kRemote, *over);
   return link_.failed();

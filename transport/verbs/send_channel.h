@@ -19,7 +19,7 @@
 #include "transport/message/traffic_book.h"
 #include "transport/net/socket.h"
 #include "transport/verbs/core/posted.h"
-#include "transport/verbs/core/send_book.h"
+#include "transport/verbs/core/send_matcher.h"
 #include "transport/verbs/core/stripes.h"
 #include "transport/verbs/link.h"
 #include "transport/verbs/wiring.h"
@@ -30,7 +30,7 @@ namespace clustar::transport::verbs {
 class VerbsSendChannel final : public SendChannel, private ChunkWire {
  public:
   struct Facts {
-    SendQueue::LaneFacts lane{};
+    SendQueue::ConnectionFacts connection{};
     PeerInfo peer{};
     std::string shown{};  // the peer, in errors
     int traffic_class = -1;
@@ -42,8 +42,8 @@ class VerbsSendChannel final : public SendChannel, private ChunkWire {
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
   Result<Request*> send(const Mr& mr, std::size_t offset, std::size_t length, int tag, const FlowTag& flow) override;
 
-  // For tests: queue pair `line` fails, because the peer refuses a write to what is not its memory, or without a word.
-  void break_line(std::size_t line, bool silently = false);
+  // For tests: queue pair `pair` fails, because the peer refuses a write to what is not its memory, or without a word.
+  void break_pair(std::size_t pair, bool silently = false);
 
  private:
   class SendMr;
@@ -66,9 +66,9 @@ class VerbsSendChannel final : public SendChannel, private ChunkWire {
     const Mr* mr = nullptr;
     std::size_t offset = 0;
     FlowTag flow{};
-    SendBook::Departure way{};
+    SendMatcher::Departure way{};
     StripePlan plan{};
-    std::size_t first_line = 0;
+    std::size_t first_pair = 0;
     std::uint64_t unsent = 0;
     std::uint32_t open = 0;  // postings that are not acknowledged
     std::size_t size = 0;    // what test reports
@@ -79,25 +79,25 @@ class VerbsSendChannel final : public SendChannel, private ChunkWire {
   void watch();
   void read_ring();
   void take_completions();
-  void depart(const SendBook::Departure& departure);
+  void depart(const SendMatcher::Departure& departure);
   // A chunk is a stripe.
   std::uint64_t chunk_limit(std::uint64_t cookie) const override;
   bool start_chunk(const SendQueue::Chunk& chunk) override;
   std::uint64_t ahead_bytes() const override { return under_way_; }
-  bool has_room(std::size_t line, std::uint64_t bytes) const;
-  WorkChain::Target landing(std::size_t line, std::size_t offset) const;
-  ibv_sge write_header(std::size_t line, const SendRequest& request);
-  ibv_sge payload(std::size_t line, const SendRequest& request, const Posting& posting) const;
+  bool has_room(std::size_t pair, std::uint64_t bytes) const;
+  WorkChain::Target landing(std::size_t pair, std::size_t offset) const;
+  ibv_sge write_header(std::size_t pair, const SendRequest& request);
+  ibv_sge payload(std::size_t pair, const SendRequest& request, const Posting& posting) const;
   // Each adds one posting's work requests and answers the immediate of the last.
-  Immediate add_eager(std::size_t line, const Posting& posting, WorkChain* chain);
-  Immediate add_stripe(std::size_t line, const Posting& posting, WorkChain* chain);
-  Immediate add_consumed(std::size_t line, WorkChain* chain);
-  void post(std::size_t line, const Posting& wanted);
+  Immediate add_eager(std::size_t pair, const Posting& posting, WorkChain* chain);
+  Immediate add_stripe(std::size_t pair, const Posting& posting, WorkChain* chain);
+  Immediate add_consumed(std::size_t pair, WorkChain* chain);
+  void post(std::size_t pair, const Posting& wanted);
   void send_again();
   void tell_consumed();
   void acknowledge(const Posting& posting);
-  void settle();
-  bool adaptive(std::size_t line, std::uint64_t bytes) const;
+  void drain();
+  bool adaptive(std::size_t pair, std::uint64_t bytes) const;
   void on_deregister(const Mr& mr);
   std::optional<Error> check_stall();
 
@@ -109,15 +109,15 @@ class VerbsSendChannel final : public SendChannel, private ChunkWire {
   const LandingLayout landing_;
   ChannelMemory memory_;  // before link_: queue pairs are destroyed before it
   Link link_;
-  SendBook book_;
+  SendMatcher matcher_;
   std::array<PostedQueue, kMaxQueuePairs> posted_{};
   Ring<Posting> again_;          // did not arrive before their queue pair failed
   std::uint64_t under_way_ = 0;  // bytes that were posted and are not acknowledged
-  std::size_t next_line_ = 0;
+  std::size_t next_pair_ = 0;
   RequestPool<SendRequest> requests_;
   std::uint64_t polls_ = 0;
   StallReport stall_;
-  SendQueue::LaneId lane_;
+  SendQueue::ConnectionId connection_;
 };
 
 }  // namespace clustar::transport::verbs

@@ -13,10 +13,10 @@ std::size_t Wiring::pairs_of(const Nic& nic) {
   return std::clamp(wanted, nic.ports().size(), kMaxQueuePairs);
 }
 
-Result<std::unique_ptr<Wiring>> Wiring::make(Nic& nic, Side side, std::size_t pairs) {
-  auto lines = Lines::make(nic, side, pairs);
-  if (!lines) return tl::unexpected(lines.error());
-  std::unique_ptr<Wiring> made(new Wiring(nic, side, std::move(*lines)));
+Result<std::unique_ptr<Wiring>> Wiring::make(Nic& nic, Side side, std::size_t count) {
+  auto pairs = QueuePairs::make(nic, side, count);
+  if (!pairs) return tl::unexpected(pairs.error());
+  std::unique_ptr<Wiring> made(new Wiring(nic, side, std::move(*pairs)));
   const LandingLayout landing{nic.eager_bytes()};
   const std::size_t staging = side == Side::kSender ? RingLayout::kSize : landing.size();
   const std::size_t more = side == Side::kSender ? ChannelMemory::kSenderStaging : ChannelMemory::kReceiverStaging;
@@ -35,14 +35,14 @@ Contact Wiring::contact() const {
   contact.address = memory_.memory.regions().address(0);
   contact.keys = rkeys_of(memory_.memory.regions());
   contact.eager_bytes = side_ == Side::kReceiver ? nic_.eager_bytes() : 0;
-  lines_.describe(&contact);
+  pairs_.describe(&contact);
   return contact;
 }
 
 Result<void> Wiring::start(const Contact& peer, int traffic_class) {
   peer_ = peer;
-  const std::size_t both = std::min(peer.queue_pairs.size(), lines_.size());
-  lines_.cut(both);
+  const std::size_t both = std::min(peer.queue_pairs.size(), pairs_.size());
+  pairs_.cut(both);
   peer_.queue_pairs.resize(both);
   try {
     thread_ = std::thread([this, traffic_class] {
@@ -57,10 +57,10 @@ Result<void> Wiring::start(const Contact& peer, int traffic_class) {
 
 Result<void> Wiring::connect(int traffic_class) {
   // Before the peer can send anything.
-  for (std::size_t line = 0; side_ == Side::kReceiver && line < lines_.size(); ++line) {
-    if (const auto posted = lines_.post_receives(line, Lines::kRecvDepth); !posted) return posted;
+  for (std::size_t pair = 0; side_ == Side::kReceiver && pair < pairs_.size(); ++pair) {
+    if (const auto posted = pairs_.post_receives(pair, QueuePairs::kRecvDepth); !posted) return posted;
   }
-  return lines_.connect(peer_, traffic_class);
+  return pairs_.connect(peer_, traffic_class);
 }
 
 Result<bool> Wiring::poll() {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <thread>
 
-#include "transport/verbs/lines.h"
 #include "transport/verbs/memory.h"
+#include "transport/verbs/queue_pairs.h"
 
 namespace clustar::transport::verbs {
 
@@ -26,7 +26,7 @@ struct ChannelMemory {
 class Wiring {
  public:
   // `pairs`: queue pairs, 1 .. kMaxQueuePairs. Does not block.
-  static Result<std::unique_ptr<Wiring>> make(Nic& nic, Side side, std::size_t pairs);
+  static Result<std::unique_ptr<Wiring>> make(Nic& nic, Side side, std::size_t count);
   ~Wiring();  // waits for the thread: 1 s at most
   Wiring(const Wiring&) = delete;
   Wiring& operator=(const Wiring&) = delete;
@@ -38,7 +38,7 @@ class Wiring {
   // True once all are connected and receives are posted.
   Result<bool> poll();
   // The parts, when done.
-  Lines take_lines() { return std::move(lines_); }
+  QueuePairs take_pairs() { return std::move(pairs_); }
   ChannelMemory take_memory() { return std::move(memory_); }
   const Contact& peer() const { return peer_; }
 
@@ -46,13 +46,13 @@ class Wiring {
   static std::size_t pairs_of(const Nic& nic);
 
  private:
-  Wiring(Nic& nic, Side side, Lines lines) : nic_(nic), side_(side), lines_(std::move(lines)) {}
+  Wiring(Nic& nic, Side side, QueuePairs pairs) : nic_(nic), side_(side), pairs_(std::move(pairs)) {}
   Result<void> connect(int traffic_class);
 
   Nic& nic_;
   const Side side_;
   ChannelMemory memory_{};
-  Lines lines_;
+  QueuePairs pairs_;
   Contact peer_{};
   // Written by the thread before `connected_`, read after it.
   Result<void> result_{};

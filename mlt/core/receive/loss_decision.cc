@@ -36,15 +36,15 @@ void LossDecision::arm(ReceiveMessage& message, std::int32_t tolerance, TimePoin
 // all of it where packets came late before.
 void LossDecision::arm_proven(ReceiveMessage& message, std::int32_t tolerance, TimePoint now) const {
   auto& loss = message.loss;
-  if ((message.passed.total() != message.packets && !loss.settled) || message.state != ReceiveState::kArriving) return;
+  if ((message.passed.total() != message.packets && !loss.quiet) || message.state != ReceiveState::kArriving) return;
   if (loss.decided || options_.recovery != nullptr || !may_lose(message)) return;
   const auto most = static_cast<std::uint8_t>(tolerance);
-  const bool young = !loss.settled && message.passed.hole_within(most);
+  const bool young = !loss.quiet && message.passed.hole_within(most);
   const Duration wait = most > options_.reorder_packets ? options_.base_rtt : options_.base_rtt / 4;
   loss.decide_at = std::min(loss.decide_at, young ? now + wait : now);
 }
 
-void LossDecision::arm_settled(ReceiveMessage& message, TimePoint now) const {
+void LossDecision::arm_quiet(ReceiveMessage& message, TimePoint now) const {
   if (message.state == ReceiveState::kArriving && message.open.tolerant) message.loss.decide_at = now;
 }
 

@@ -25,7 +25,7 @@ class LossDecision {
   // The same, when something came that is no news.
   void arm_proven(ReceiveMessage& message, std::int32_t tolerance, TimePoint now) const;
   // The sender said that nothing is on its way.
-  void arm_settled(ReceiveMessage& message, TimePoint now) const;
+  void arm_quiet(ReceiveMessage& message, TimePoint now) const;
 
   // Its time has come. True: the message ends here, and what is missing of it is charged. False: it goes on, and
   // lacks() packets more have to come.

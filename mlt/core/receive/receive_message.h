@@ -40,7 +40,7 @@ struct ReceiveMessage {
   TimePoint first_at{};
   struct Loss {                 // LossDecision
     bool refused = false;       // some packet found no place: nothing of it may be charged to the ledger
-    bool settled = false;       // the sender said so with what it sent again
+    bool quiet = false;         // the sender said so with what it sent again
     bool decided = false;       // nothing was on its way once: down to `allowed` missing ends it at once
     bool counted = false;       // as eligible
     std::uint32_t allowed = 0;  // packets that may be missing, by the latest decision

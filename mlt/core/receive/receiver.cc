@@ -140,7 +140,7 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
     acks_.track(header, marked, now);
     return {};
   }
-  if (header.open) settle(header.open->settled_below, header.message);  // it may make the room for this message
+  if (header.open) forget_below(header.open->forgotten_below, header.message);  // it may make the room for this message
   Message* message = find_or_open(header.message, header.message_bytes, header.segment, now);
   if (message == nullptr) {
     ++counters_.ignored;
@@ -151,7 +151,7 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
     const std::uint32_t lane = acks_.lane(header);
     message->passed.note(lane, acks_.lanes(), header.passed, !header.retransmission);
   }
-  message->loss.settled = message->loss.settled || header.settled;
+  message->loss.quiet = message->loss.quiet || header.quiet;
   if (!message->growing() || message->got.test(header.index)) {
     on_duplicate(header, *message, marked, now);
     return {};
@@ -210,7 +210,7 @@ void Receiver::arrived(std::uint32_t id, Message& message, const DataHeader& hea
 
 // Messages that the sender has forgotten need no memory here, once they have a receive. `id` is the message whose
 // packet said so.
-void Receiver::settle(std::uint32_t below, std::uint32_t id) {
+void Receiver::forget_below(std::uint32_t below, std::uint32_t id) {
   if (distance(below, id) > 0 || distance(below, messages_.base()) <= 0) return;
   while (!messages_.empty() && distance(messages_.base(), below) < 0) {
     const Message& first = messages_[messages_.base()];
@@ -237,10 +237,10 @@ void Receiver::on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now) 
   control_path_ = static_cast<std::uint8_t>((control_path_ + 1) % acks_.paths());  // the last answer may be lost there
   credit_.note_sent(probe.sent_units);
   if (distance(probe.message, messages_.base()) < 0) {
-    settled_probe_ = probe.message;
+    forgotten_probe_ = probe.message;
     return;
   }
-  settle(probe.open.settled_below, probe.message);
+  forget_below(probe.open.forgotten_below, probe.message);
   Message* message = find_or_open(probe.message, probe.message_bytes, probe.segment, now);
   if (message == nullptr) {
     ++counters_.ignored;
@@ -252,7 +252,7 @@ void Receiver::on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now) 
     message->sent_known = probe.sent;
     arm(*message, now);
   }
-  if (probe.settled) decision_.arm_settled(*message, now);
+  if (probe.quiet) decision_.arm_quiet(*message, now);
   note_due(*message);
   message->asks =
       false;  // its question is answered: windows that are still due would ask again, for ever on a slow line

@@ -132,7 +132,7 @@ class Receiver {
   void on_duplicate(const DataHeader& header, Message& message, bool marked, TimePoint now);
   void arrived(std::uint32_t id, Message& message, const DataHeader& header, TimePoint now);
   void find_level();
-  void settle(std::uint32_t below, std::uint32_t id);
+  void forget_below(std::uint32_t below, std::uint32_t id);
   bool held(std::uint32_t id) const;
   bool discards(const Message& message, const DataHeader& header) const;
 
@@ -179,8 +179,8 @@ class Receiver {
   bool levels_differ_ = false;  // some message has had another than the one before
   bool active_ = false;
   std::uint32_t finished_below_ = 0;
-  std::uint32_t refused_below_ = 0;             // packets of messages below found no room for their message
-  std::optional<std::uint32_t> settled_probe_;  // a probe asked for a message that is forgotten here
+  std::uint32_t refused_below_ = 0;               // packets of messages below found no room for their message
+  std::optional<std::uint32_t> forgotten_probe_;  // a probe asked for a message that is forgotten here
   Counters counters_;
 };
 

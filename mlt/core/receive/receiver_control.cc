@@ -7,7 +7,7 @@
 namespace clustar::mlt {
 
 bool Receiver::has_control() const {
-  return acks_.due() || receives_.may_tell() || !states_.empty() || settled_probe_.has_value();
+  return acks_.due() || receives_.may_tell() || !states_.empty() || forgotten_probe_.has_value();
 }
 
 std::optional<Packet> Receiver::poll_control(TimePoint now) {
@@ -15,11 +15,11 @@ std::optional<Packet> Receiver::poll_control(TimePoint now) {
   if (const PostedReceive* receive = receives_.tell()) {
     return Posted{secret_, receive->tag, receive->tag_seq, receive->length, credit};
   }
-  if (settled_probe_) {
+  if (forgotten_probe_) {
     State state;
     state.secret = secret_;
     state.stop = state.complete = state.matched = true;
-    state.message = *std::exchange(settled_probe_, std::nullopt);
+    state.message = *std::exchange(forgotten_probe_, std::nullopt);
     state.credit_units = credit;
     state.finished_below = finished_below_;
     return state;

@@ -20,7 +20,7 @@ class Pacer {
   std::uint64_t rate() const { return rate_; }
   // What was sent so far is paid at the old rate up to `now`, the rest at the new one.
   void set_rate(std::uint64_t rate, TimePoint now) {
-    settle(now);
+    pay(now);
     rate_ = std::max<std::uint64_t>(rate, 1);
   }
 
@@ -34,7 +34,7 @@ class Pacer {
     return wait >= left ? TimePoint::max() : now + Duration(static_cast<Duration::rep>(wait));
   }
   void on_sent(std::uint32_t bytes, TimePoint now) {
-    settle(now);
+    pay(now);
     debt_ += kNano * bytes;
   }
 
@@ -47,7 +47,7 @@ class Pacer {
     // A moment is a whole number of ns: what waiting for the next one overpays, less than one ns, stays.
     return std::max(debt_ - paid, -kNano * burst_ - (Wide{rate_} - 1));
   }
-  void settle(TimePoint now) {
+  void pay(TimePoint now) {
     debt_ = debt_at(now);
     at_ = std::max(at_, now);
   }

@@ -118,7 +118,7 @@ void Sender::finish(std::uint32_t id, Message& message, SendState state, bool co
   done_.push_back({id, missing});
 }
 
-void Sender::pop_settled() {
+void Sender::forget_over() {
   while (!messages_.empty() && messages_[messages_.base()].state == SendState::kOver && done_.empty()) {
     messages_.pop();
     if (messages_.empty()) break;
@@ -130,7 +130,7 @@ void Sender::pop_settled() {
 
 std::optional<SendDone> Sender::poll_done() {
   if (done_.empty()) {
-    pop_settled();
+    forget_over();
     return std::nullopt;
   }
   return done_.pop_front();
@@ -151,7 +151,7 @@ std::optional<DataHeader> Sender::repeat(std::uint32_t id, std::uint32_t index) 
   header.segment = options_.segment;
   header.sent_units = credit_.sent_units();
   header.open = message.open;
-  header.open->settled_below = messages_.base();
+  header.open->forgotten_below = messages_.base();
   return header;
 }
 

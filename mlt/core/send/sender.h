@@ -105,7 +105,7 @@ class Sender final : private FlightObserver {
   // sender.cc: messages come and go
   void allow_loss(std::uint32_t id, Message& message, const SendTerms& terms);
   void finish(std::uint32_t id, Message& message, SendState state, bool complete);
-  void pop_settled();
+  void forget_over();
   TransmitPlan::View view() const { return {messages_, credit_, flight_, congestion_.window_bytes()}; }
 
   // sender_control.cc: what the receiver says

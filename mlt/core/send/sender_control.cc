@@ -65,7 +65,7 @@ void Sender::on_ack(const Ack& ack, TimePoint now) {
   }
   flight_.wake_tails(newest, now);
   take_credit(ack.credit_units, ack.finished_below, now);
-  pop_settled();
+  forget_over();
 }
 
 // After the losses that the same packet showed, as PathSelector wants it.

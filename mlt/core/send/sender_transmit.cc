@@ -39,7 +39,7 @@ bool Sender::probe(Transmit& out) {
   const std::uint32_t id = probing_.take(messages_);
   Message& message = messages_[id];
   ++counters_.probes;
-  message.open.settled_below = messages_.base();
+  message.open.forgotten_below = messages_.base();
   out.header = Probe{secret_,
                      message.nothing_flies(),
                      id,
@@ -122,7 +122,7 @@ bool Sender::data(const Choice& choice, TimePoint now, Transmit& out) {
   header.traffic_class = traffic_class;
   header.retransmission = again;
   header.important = message.important.test(index);
-  header.settled = again && message.open.tolerant && message.nothing_flies();
+  header.quiet = again && message.open.tolerant && message.nothing_flies();
   header.message = choice.message;
   header.index = index;
   header.path_seq = flight_.next_seq(lane);
@@ -139,7 +139,7 @@ bool Sender::data(const Choice& choice, TimePoint now, Transmit& out) {
   if (!packet.with_open) {
     header.open.reset();
   } else {
-    message.open.settled_below = messages_.base();
+    message.open.forgotten_below = messages_.base();
     header.open = message.open;
   }
   flight_.send(lane, packet, now);

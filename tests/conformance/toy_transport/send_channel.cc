@@ -6,7 +6,7 @@
 
 namespace clustar::transport::toy {
 
-ToySendChannel::ToySendChannel(SendEngine& engine, std::shared_ptr<Pipe> pipe, const SendQueue::LaneFacts& facts,
+ToySendChannel::ToySendChannel(SendEngine& engine, std::shared_ptr<Pipe> pipe, const SendQueue::ConnectionFacts& facts,
                                TrafficBook::Entry traffic, int peer_rank)
     : SendChannel({"here", peer_rank}),
       engine_(engine),
@@ -14,10 +14,10 @@ ToySendChannel::ToySendChannel(SendEngine& engine, std::shared_ptr<Pipe> pipe, c
       anchor_(std::make_shared<MemoryAnchor<ToySendChannel>>(engine.mutex(), this)),
       traffic_(std::move(traffic)),
       requests_(this, 256),
-      lane_(engine.attach(*this, facts)) {}
+      connection_(engine.attach(*this, facts)) {}
 
 ToySendChannel::~ToySendChannel() {
-  engine_.detach(lane_);
+  engine_.detach(connection_);
   const std::lock_guard lock(engine_.mutex());
   anchor_->let_go();
   const std::lock_guard ours(pipe_->mutex);
@@ -72,7 +72,7 @@ Result<Progress> ToySendChannel::test(SendRequest& request) {
     const std::unique_lock lock(engine_.mutex(), std::try_to_lock);
     if (!lock) return Progress{};
     take_clears();
-    engine_.unblock(lane_);
+    engine_.unblock(connection_);
     if (!failed_) engine_.pump();
     if (!request.done) return failed_ ? Result<Progress>(tl::unexpected(*failed_)) : Progress{};
   }
@@ -101,7 +101,7 @@ void ToySendChannel::depart(SendRequest& request, const Pipe::Clear& clear) {
   request.slot = clear.slot;
   request.size = std::min<std::size_t>(request.size, clear.length);
   request.unsent = request.size;
-  engine_.push(lane_, request.index, request.flow, request.size);
+  engine_.push(connection_, request.index, request.flow, request.size);
 }
 
 bool ToySendChannel::start_chunk(const SendQueue::Chunk& chunk) {

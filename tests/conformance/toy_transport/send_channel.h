@@ -19,7 +19,7 @@ namespace clustar::transport::toy {
 
 class ToySendChannel final : public SendChannel, private ChunkWire {
  public:
-  ToySendChannel(SendEngine& engine, std::shared_ptr<Pipe> pipe, const SendQueue::LaneFacts& facts,
+  ToySendChannel(SendEngine& engine, std::shared_ptr<Pipe> pipe, const SendQueue::ConnectionFacts& facts,
                  TrafficBook::Entry traffic, int peer_rank);
   ~ToySendChannel() override;
 
@@ -64,7 +64,7 @@ class ToySendChannel final : public SendChannel, private ChunkWire {
   RequestPool<SendRequest> requests_;
   std::map<int, Tag> tags_;
   std::optional<Error> failed_;
-  SendQueue::LaneId lane_;
+  SendQueue::ConnectionId connection_;
 };
 
 }  // namespace clustar::transport::toy

@@ -80,7 +80,7 @@ class ToyConnect final : public PendingConnect {
     listener->second.push_back(std::make_shared<Pipe>());
     const auto& pipe = listener->second.back();
     pipe->dialled_by = options_.rank;
-    return std::make_unique<ToySendChannel>(engine_, pipe, SendQueue::LaneFacts{1, options_.job},
+    return std::make_unique<ToySendChannel>(engine_, pipe, SendQueue::ConnectionFacts{1, options_.job},
                                             traffic_.open(options_.traffic_class, "here", rank_there_), rank_there_);
   }
 

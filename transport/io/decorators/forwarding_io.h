@@ -25,12 +25,12 @@ class ForwardingIo : public PacketIo {
   Result<std::size_t> send(std::span<const TxPacket> packets) override { return inner_->send(packets); }
   Result<std::size_t> receive(std::span<RxPacket> packets) override { return inner_->receive(packets); }
   void release(std::span<const RxPacket> packets) override { inner_->release(packets); }
-  Landing expect(PeerId peer, std::uint64_t slot, const MemorySlice& target, std::size_t segment_bytes) override {
+  PlacementHint expect(PeerId peer, std::uint64_t slot, const MemorySlice& target, std::size_t segment_bytes) override {
     return inner_->expect(peer, slot, target, segment_bytes);
   }
-  void cancel(Landing landing) override { inner_->cancel(landing); }
+  void cancel(PlacementHint landing) override { inner_->cancel(landing); }
   std::uint64_t unsent_bytes() const override { return inner_->unsent_bytes(); }
-  void settle() override { inner_->settle(); }
+  void quiesce() override { inner_->quiesce(); }
   MemoryWriter* writer() override { return inner_->writer(); }
   std::span<const int> ready_fds() const override { return inner_->ready_fds(); }
   Duration before_sleep() override { return inner_->before_sleep(); }

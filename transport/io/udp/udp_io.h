@@ -104,8 +104,8 @@ class UdpIo final : public PacketIo {
   Result<std::size_t> receive(std::span<RxPacket> packets) override;
   void release(std::span<const RxPacket> packets) override;
   // The kernel copies to where it is told when the packet is read, whatever it holds: no hint is accepted.
-  Landing expect(PeerId, std::uint64_t, const MemorySlice&, std::size_t) override { return {}; }
-  void cancel(Landing) override {}
+  PlacementHint expect(PeerId, std::uint64_t, const MemorySlice&, std::size_t) override { return {}; }
+  void cancel(PlacementHint) override {}
   std::uint64_t unsent_bytes() const override;
   std::span<const int> ready_fds() const override { return fds_; }
   // While all receive buffers are out nothing can be received: it then waits for room to send, or `timeout`.

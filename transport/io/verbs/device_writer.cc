@@ -99,7 +99,7 @@ Result<std::uint64_t> DeviceWriter::finished() {
   return finished_;
 }
 
-void DeviceWriter::settle() {
+void DeviceWriter::quiesce() {
   const std::lock_guard lock(mutex_);
   const TimePoint end = clock_.now() + kPatience;
   while (!lost_ && finished_ < begun_) {

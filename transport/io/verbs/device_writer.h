@@ -25,7 +25,7 @@ class DeviceWriter final : public MemoryWriter {
  public:
   static constexpr std::size_t kMostBytes = 16 * 1024;            // longer than any packet
   static constexpr std::uint32_t kDepth = 128;                    // operations at a time: 2 MiB of host memory
-  static constexpr Duration kPatience = std::chrono::seconds(1);  // settle() stops a NIC that takes longer
+  static constexpr Duration kPatience = std::chrono::seconds(1);  // quiesce() stops a NIC that takes longer
   // What targets are registered for.
   static constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
@@ -39,7 +39,7 @@ class DeviceWriter final : public MemoryWriter {
   Result<bool> zero(const MemorySlice& target) override;
   Result<bool> flush(const MemorySlice& target) override;
   Result<std::uint64_t> finished() override;
-  void settle() override;
+  void quiesce() override;
 
   struct Counters {
     std::uint64_t written = 0;  // bytes

@@ -14,13 +14,14 @@ namespace clustar::transport::io::verbs {
 // may share its region.
 class Registered final : public Mr {
  public:
-  // `lease`: of a cache over this domain alone; empty: of no bytes. `settle` returns when no queue pair reads or writes
-  // the memory any more: the NIC stops with an error at a request whose memory is gone. Runs in the thread of ~Mr.
+  // `lease`: of a cache over this domain alone; empty: of no bytes. `quiesce` returns when no queue pair reads or
+  // writes the memory any more: the NIC stops with an error at a request whose memory is gone. Runs in the thread of
+  // ~Mr.
   Registered(const gdr::MemoryRef& memory, const ProtectionDomain& domain, gdr::RegistrationCache::Lease lease,
-             std::function<void()> settle)
-      : Mr(memory), domain_(domain.get()), lease_(std::move(lease)), settle_(std::move(settle)) {}
+             std::function<void()> quiesce)
+      : Mr(memory), domain_(domain.get()), lease_(std::move(lease)), quiesce_(std::move(quiesce)) {}
   ~Registered() override {
-    if (settle_) settle_();
+    if (quiesce_) quiesce_();
   }
 
   bool is_of(const ibv_pd* domain) const { return domain_ == domain; }
@@ -32,17 +33,17 @@ class Registered final : public Mr {
   ibv_sge slice(std::size_t offset, std::size_t length) const { return region().slice(in_region(offset), length); }
 
   // Who else has requests with it, and adds what waits for those. Before the memory is used.
-  void also_settle(std::function<void()> settle) {
-    settle_ = [first = std::move(settle_), settle = std::move(settle)] {
+  void also_quiesce(std::function<void()> quiesce) {
+    quiesce_ = [first = std::move(quiesce_), quiesce = std::move(quiesce)] {
       if (first) first();
-      settle();
+      quiesce();
     };
   }
 
  private:
   const ibv_pd* const domain_;
   gdr::RegistrationCache::Lease lease_;
-  std::function<void()> settle_;
+  std::function<void()> quiesce_;
 };
 
 // `mr` if it is one of this domain, else null: a request with another domain's memory would stop its queue pair.

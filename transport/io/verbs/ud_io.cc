@@ -199,8 +199,8 @@ Result<std::unique_ptr<Mr>> UdIo::reg_mr(const gdr::MemoryRef& memory) {
   auto lease = registrations_.acquire(memory, static_cast<std::uint32_t>(access));
   if (!lease) return tl::unexpected(lease.error());
   return std::make_unique<Registered>(memory, domain_, std::move(*lease), [this] {
-    tx_->settle();
-    if (writer_) writer_->settle();
+    tx_->quiesce();
+    if (writer_) writer_->quiesce();
   });
 }
 
@@ -352,7 +352,7 @@ bool UdIo::is_ours(std::uint32_t queue_pair) const {
 
 void UdIo::look_for_events(TimePoint now) {
   events_at_ = now + kEventInterval;
-  // settle() stops queue pairs, which receive no more either, and completes nothing that a receiver would see.
+  // quiesce() stops queue pairs, which receive no more either, and completes nothing that a receiver would see.
   const auto trouble = tx_->maintain(now);
   if (!trouble) {
     lost_ = trouble.error();

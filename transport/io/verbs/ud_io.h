@@ -1,7 +1,7 @@
 // io::PacketIo over verbs UD: a queue pair per path, shared by all peers; path k talks to the peer's queue pair k.
 // Payload is read where it lies (Capabilities::copies is false), headers are copied.
 //
-// Thread rule: as PacketIo's; arm and the accessors belong to the thread that sends and receives. settle() may run
+// Thread rule: as PacketIo's; arm and the accessors belong to the thread that sends and receives. quiesce() may run
 // beside everything, as ~Mr does, which calls it.
 #pragma once
 
@@ -113,9 +113,9 @@ class UdIo final : public PacketIo {
   Result<std::size_t> send(std::span<const TxPacket> packets) override;
   Result<std::size_t> receive(std::span<RxPacket> packets) override;
   void release(std::span<const RxPacket> packets) override;
-  Landing expect(PeerId, std::uint64_t, const MemorySlice&, std::size_t) override { return {}; }
-  void cancel(Landing) override {}
-  void settle() override { tx_->settle(); }
+  PlacementHint expect(PeerId, std::uint64_t, const MemorySlice&, std::size_t) override { return {}; }
+  void cancel(PlacementHint) override {}
+  void quiesce() override { tx_->quiesce(); }
   MemoryWriter* writer() override { return writer_.get(); }
   std::span<const int> ready_fds() const override { return fds_; }
   Duration before_sleep() override { return arm().value_or(Duration(0)); }

@@ -71,7 +71,7 @@ class UdTx {
   // Returns when no payload is read any more of what was taken before this call. Where the NIC does not finish within
   // 1 s, the queue pairs are stopped: with a port that is not active that is a loss, else (a switch pauses it) the
   // device's end. Any thread.
-  void settle();
+  void quiesce();
   // Packets taken so far, and how many of those, from the first, are finished.
   std::uint64_t taken();
   std::uint64_t finished();

@@ -136,7 +136,7 @@ void UdTx::stop() {
   }
 }
 
-void UdTx::settle() {
+void UdTx::quiesce() {
   using Clock = std::chrono::steady_clock;
   constexpr auto kPatience = std::chrono::seconds(1);
   const auto begin = Clock::now();

@@ -88,7 +88,7 @@ Join::Heard Join::on_header(std::uint32_t number, const WrittenHeader& header, E
   Packet& packet = entry->packet;
   packet.grant = header.grant;
   packet.segment = header.segment;
-  packet.lane = header.lane;
+  packet.pair = header.pair;
   packet.ecn = ecn;
   packet.block = *block;
   if (!entry->written) ++waiting_;

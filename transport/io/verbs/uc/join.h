@@ -48,7 +48,7 @@ class Join {
     std::uint32_t grant = 0;
     std::uint32_t segment = 0;
     std::uint32_t bytes = 0;
-    std::uint8_t lane = 0;
+    std::uint8_t pair = 0;
     Ecn ecn = Ecn::kNotEct;
     std::uint32_t block = 0;
   };

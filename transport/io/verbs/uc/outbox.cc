@@ -47,7 +47,7 @@ void Outbox::say(PeerId peer, std::uint8_t path, const Preamble& preamble, std::
   std::ranges::copy(body, added.packet.header.bytes().begin() + Preamble::kSize);
 }
 
-bool Outbox::begin(PeerId peer, const Preamble& preamble, std::uint32_t number, std::uint8_t lane) {
+bool Outbox::begin(PeerId peer, const Preamble& preamble, std::uint32_t number, std::uint8_t pair) {
   const Block& block = blocks_[next_block_];
   if (!room(2) || block.waiting > 0 || block.free_at > taken_) return false;
   open_ = next_block_;
@@ -56,7 +56,7 @@ bool Outbox::begin(PeerId peer, const Preamble& preamble, std::uint32_t number, 
   open_preamble_ = preamble;
   open_preamble_.kind = Kind::kHeaders;
   open_preamble_.number = 0;
-  open_lane_ = lane;
+  open_pair_ = pair;
   open_next_ = number;
   open_used_ = kBatchFixed;
   WireWriter<kBatchFixed>(bytes(open_).first<kBatchFixed>()).store<0>(number);
@@ -68,7 +68,7 @@ bool Outbox::gather(PeerId peer, const Preamble& preamble, std::uint32_t number,
       open_ != kNone && open_peer_ == peer && open_next_ == number && open_used_ + header.size() <= block_bytes_;
   if (!fits) {
     close();
-    if (kBatchFixed + header.size() > block_bytes_ || !begin(peer, preamble, number, header.lane)) return false;
+    if (kBatchFixed + header.size() > block_bytes_ || !begin(peer, preamble, number, header.pair)) return false;
   }
   header.serialize_to(bytes(open_).subspan(open_used_));
   open_used_ += header.size();
@@ -82,8 +82,8 @@ void Outbox::close() {
   if (open_ == kNone) return;
   TxPacket packet;
   packet.peer = open_peer_;
-  packet.path = lane_path(open_lane_);
-  packet.traffic_class = lane_class(open_lane_);
+  packet.path = pair_path(open_pair_);
+  packet.traffic_class = pair_class(open_pair_);
   packet.ect = datagrams_.capabilities().marks;
   packet.header.resize(Preamble::kSize);
   open_preamble_.serialize_to(packet.header.bytes().first<Preamble::kSize>());

@@ -51,7 +51,7 @@ class Outbox {
     std::uint32_t block = kNone;
   };
   Outbox(PacketIo& datagrams, std::uint32_t blocks);
-  bool begin(PeerId peer, const Preamble& preamble, std::uint32_t number, std::uint8_t lane);
+  bool begin(PeerId peer, const Preamble& preamble, std::uint32_t number, std::uint8_t pair);
   std::span<std::byte> bytes(std::uint32_t block);
 
   PacketIo& datagrams_;
@@ -69,7 +69,7 @@ class Outbox {
   std::uint32_t open_ = kNone;
   PeerId open_peer_ = 0;
   Preamble open_preamble_{};
-  std::uint8_t open_lane_ = 0;
+  std::uint8_t open_pair_ = 0;
   std::uint32_t open_next_ = 0;  // number
   std::size_t open_used_ = 0;
 };

@@ -16,10 +16,10 @@
 namespace clustar::transport::io::verbs::uc {
 
 // Writes of ours. kMaking and kConnecting: the thread has it.
-struct OutLane {
+struct OutPair {
   enum class State : std::uint8_t { kMaking, kAsking, kConnecting, kUp, kFailed } state = State::kMaking;
   std::optional<QueuePair> pair{};  // while asking
-  LaneEnd ours{};
+  PairEnd ours{};
   int asked = 0;
   TimePoint due = TimePoint::max();  // kAsking: to ask again; kFailed: to try anew
   std::uint32_t writer = 0;          // kUp: its number there
@@ -28,10 +28,10 @@ struct OutLane {
 };
 
 // Writes of the peer's.
-struct InLane {
+struct InPair {
   std::optional<QueuePair> pair{};  // empty: the thread has it
-  LaneEnd theirs{};
-  LaneEnd ours{};
+  PairEnd theirs{};
+  PairEnd ours{};
   std::uint32_t silent = 0;  // headers whose write was missing, since one came
 };
 
@@ -45,8 +45,8 @@ struct Peer {
   Granted granted{};
   std::uint32_t next_number = 1;          // of a write to it
   std::unique_ptr<Join> join{};           // once it may write
-  std::map<std::uint8_t, OutLane> out{};  // by key
-  std::map<std::uint8_t, InLane> in{};
+  std::map<std::uint8_t, OutPair> out{};  // by key
+  std::map<std::uint8_t, InPair> in{};
 };
 
 }  // namespace clustar::transport::io::verbs::uc

@@ -11,7 +11,7 @@ namespace clustar::transport::io::verbs::uc {
 namespace {
 
 constexpr std::size_t kBurst = 64;
-// Between looks at what tells of nothing by a descriptor: binds, the thread, room on a lane.
+// Between looks at what tells of nothing by a descriptor: binds, the thread, room on a pair.
 constexpr Duration kPause = std::chrono::microseconds(100);
 
 }  // namespace
@@ -20,7 +20,7 @@ struct UcIo::Parts {
   CompletionQueue send_queue;
   CompletionQueue recv_queue;
   SharedReceiveQueue receives;
-  LaneParts lanes{};
+  PairParts pairs{};
   std::unique_ptr<Outbox> outbox{};
   std::unique_ptr<Windows> windows{};
 };
@@ -29,14 +29,14 @@ Result<std::unique_ptr<UcIo>> UcIo::open(std::unique_ptr<PacketIo> datagrams, co
                                          const ProtectionDomain& domain, const GidEntry& gid,
                                          const UcOptions& options) {
   const auto most_completions = static_cast<std::uint64_t>(device.limits().max_cqe);
-  const std::uint64_t sends = std::uint64_t{options.most_lanes} * options.send_requests;
+  const std::uint64_t sends = std::uint64_t{options.most_pairs} * options.send_requests;
   const bool power = options.join_window > 0 && (options.join_window & (options.join_window - 1)) == 0;
   if (sends == 0 || sends > most_completions || options.receives == 0 || options.receives > most_completions ||
       !power || datagrams->capabilities().paths > kMostPaths) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("verbs UC: {} lanes of {} writes, {} receives, a window of {}, {} paths; allowed are {} "
+                fmt::format("verbs UC: {} pairs of {} writes, {} receives, a window of {}, {} paths; allowed are {} "
                             "writes (max_cqe of {}) and as many receives, a power of two, and {} paths",
-                            options.most_lanes, options.send_requests, options.receives, options.join_window,
+                            options.most_pairs, options.send_requests, options.receives, options.join_window,
                             datagrams->capabilities().paths, most_completions, device.name(), kMostPaths));
   }
   const auto port = device.port(options.port);
@@ -52,7 +52,7 @@ Result<std::unique_ptr<UcIo>> UcIo::open(std::unique_ptr<PacketIo> datagrams, co
   auto windows = Windows::make(device, domain, gid, options.port, options.windows);
   if (!windows && options.warn) options.warn(windows.error().message);
   Parts parts{std::move(*send_queue), std::move(*recv_queue), std::move(*receives)};
-  parts.lanes = {.domain = &domain,
+  parts.pairs = {.domain = &domain,
                  .send_requests = options.send_requests,
                  .port = options.port,
                  .gid_index = static_cast<int>(gid.index),
@@ -73,18 +73,18 @@ UcIo::UcIo(std::unique_ptr<PacketIo> datagrams, const Device& device, const UcOp
       send_queue_(std::move(parts.send_queue)),
       recv_queue_(std::move(parts.recv_queue)),
       receives_(std::move(parts.receives)),
-      lane_parts_([&] {
-        LaneParts lanes = parts.lanes;
-        lanes.send_queue = &send_queue_;
-        lanes.recv_queue = &recv_queue_;
-        lanes.receives = &receives_;
-        return lanes;
+      pair_parts_([&] {
+        PairParts pairs = parts.pairs;
+        pairs.send_queue = &send_queue_;
+        pairs.recv_queue = &recv_queue_;
+        pairs.receives = &receives_;
+        return pairs;
       }()),
       missing_receives_(options.receives),
       outbox_(std::move(parts.outbox)),
       windows_(std::move(parts.windows)),
       writer_(send_queue_, options.send_requests),
-      maker_(lane_parts_),
+      maker_(pair_parts_),
       tx_(kBurst),
       rx_(kBurst) {
   capabilities_ = datagrams_->capabilities();
@@ -92,7 +92,7 @@ UcIo::UcIo(std::unique_ptr<PacketIo> datagrams, const Device& device, const UcOp
   capabilities_.header_bytes = std::min(capabilities_.header_bytes, Header::kMax) - 1;
   capabilities_.landing = capabilities_.rewrites_until_cancel = windows_ != nullptr;
   capabilities_.copies = false;
-  capabilities_.in_flight = std::max(capabilities_.in_flight, options.most_lanes * options.send_requests);
+  capabilities_.in_flight = std::max(capabilities_.in_flight, options.most_pairs * options.send_requests);
   fds_.assign(datagrams_->ready_fds().begin(), datagrams_->ready_fds().end());
   fds_.push_back(recv_queue_.fd());
   post_receives();
@@ -151,13 +151,13 @@ void UcIo::reset(Peer& peer) {
   peer.granted.clear();
   peer.next_number = 1;
   peer.join.reset();
-  for (auto& [key, lane] : peer.out) {
-    if (lane.state == OutLane::State::kUp) writer_.remove(lane.writer);
-    --out_lanes_;
+  for (auto& [key, pair] : peer.out) {
+    if (pair.state == OutPair::State::kUp) writer_.remove(pair.writer);
+    --out_pairs_;
   }
   peer.out.clear();
-  for (auto& [key, lane] : peer.in) {
-    if (lane.pair) in_by_number_.erase(lane.pair->number());
+  for (auto& [key, pair] : peer.in) {
+    if (pair.pair) in_by_number_.erase(pair.pair->number());
   }
   peer.in.clear();
 }
@@ -166,21 +166,21 @@ Result<std::unique_ptr<Mr>> UcIo::reg_mr(const gdr::MemoryRef& memory) {
   auto made = datagrams_->reg_mr(memory);
   if (!made) return made;
   if (auto* registered = dynamic_cast<Registered*>(made->get())) {
-    registered->also_settle([this] { writer_.settle(); });
+    registered->also_quiesce([this] { writer_.quiesce(); });
   }
   return made;
 }
 
-const Registered* UcIo::registered(const Mr* mr) const { return registered_in(lane_parts_.domain->get(), mr); }
+const Registered* UcIo::registered(const Mr* mr) const { return registered_in(pair_parts_.domain->get(), mr); }
 
-Landing UcIo::expect(PeerId id, std::uint64_t slot, const MemorySlice& target, std::size_t segment_bytes) {
+PlacementHint UcIo::expect(PeerId id, std::uint64_t slot, const MemorySlice& target, std::size_t segment_bytes) {
   Peer* peer = find(id);
   const Registered* memory_here = registered(target.mr);
   if (peer == nullptr || windows_ == nullptr || memory_here == nullptr || target.length == 0) return {};
   const gdr::MemoryRef& memory = target.mr->memory();
   if (target.offset > memory.length || target.length > memory.length - target.offset) return {};
   if (memory.kind == gdr::MemoryKind::kDmaBuf) return {};  // the kernel binds no windows in them
-  if (segment_bytes == 0 || segment_bytes > mtu_bytes(lane_parts_.mtu) || !windows_->problem().empty()) return {};
+  if (segment_bytes == 0 || segment_bytes > mtu_bytes(pair_parts_.mtu) || !windows_->problem().empty()) return {};
   Landings::Target wanted{.peer = id,
                           .slot = slot,
                           .bytes = {memory.address + target.offset, target.length},
@@ -199,7 +199,7 @@ Landing UcIo::expect(PeerId id, std::uint64_t slot, const MemorySlice& target, s
   return {landing};
 }
 
-void UcIo::cancel(Landing landing) {
+void UcIo::cancel(PlacementHint landing) {
   const auto id = static_cast<std::uint32_t>(landing.id);
   const Landings::Target* found = landing.id == id ? landings_.find(id) : nullptr;
   if (found == nullptr) return;
@@ -208,11 +208,11 @@ void UcIo::cancel(Landing landing) {
   const bool tell = landings_.remove(id);
   targets_.erase(id);
   if (!windows_->unbind(target.window, registered(slice.mr)->region())) {
-    // No lane, no writes, and none is accepted from now on; who wrote on them is told at its next headers.
+    // No pair, no writes, and none is accepted from now on; who wrote on them is told at its next headers.
     ++counters_.unsure;
     for (auto& [peer, state] : peers_) {
-      for (auto& [key, lane] : state.in) {
-        if (lane.pair) in_by_number_.erase(lane.pair->number());
+      for (auto& [key, pair] : state.in) {
+        if (pair.pair) in_by_number_.erase(pair.pair->number());
       }
       state.in.clear();
     }
@@ -225,9 +225,9 @@ void UcIo::cancel(Landing landing) {
   say(*peer, Kind::kRevoke, body);
 }
 
-void UcIo::settle() {
-  datagrams_->settle();
-  writer_.settle();
+void UcIo::quiesce() {
+  datagrams_->quiesce();
+  writer_.quiesce();
 }
 
 void UcIo::say(const Peer& peer, Kind kind, std::span<const std::byte> body, std::uint8_t path, std::uint16_t number) {
@@ -242,11 +242,11 @@ void UcIo::warn_once(bool& said, const std::string& what) {
   said = true;
 }
 
-std::size_t UcIo::lanes_up(PeerId peer) const {
+std::size_t UcIo::pairs_up(PeerId peer) const {
   const auto found = peers_.find(peer);
   if (found == peers_.end()) return 0;
   return static_cast<std::size_t>(std::ranges::count_if(
-      found->second.out, [](const auto& each) { return each.second.state == OutLane::State::kUp; }));
+      found->second.out, [](const auto& each) { return each.second.state == OutPair::State::kUp; }));
 }
 
 Join::Counters UcIo::join_counters() const {
@@ -267,10 +267,10 @@ Join::Counters UcIo::join_counters() const {
 std::string UcIo::describe() const {
   return fmt::format(
              "verbs UC on {}: {} packets written into place and {} placed here, {} by datagrams and {} received so; {} "
-             "lanes "
+             "pairs "
              "were up, {} failed; {} grants told, {} heard; {} headers in {} batches; {} binds of windows",
              device_.place(options_.port).to_string(), counters_.packets_written, counters_.packets_placed,
-             counters_.datagrams_sent, counters_.datagrams_received, counters_.lanes_up, counters_.lanes_failed,
+             counters_.datagrams_sent, counters_.datagrams_received, counters_.pairs_up, counters_.pairs_failed,
              counters_.grants_told, counters_.grants_heard, counters_.packets_written, outbox_->batches(),
              windows_ ? windows_->binds() : 0) +
          (problem_.empty() ? "" : "; first problem: " + problem_) + "; " + datagrams_->describe();
@@ -292,7 +292,7 @@ void UcIo::wait(Duration timeout) {
 // How long nothing is to be done of which no descriptor tells.
 Duration UcIo::until_due(TimePoint now) const {
   if (maker_.open() > 0 || !outbox_->empty() || (windows_ != nullptr && windows_->pending())) return kPause;
-  const TimePoint next = std::min(landings_.next_timeout(), lanes_due_);
+  const TimePoint next = std::min(landings_.next_timeout(), pairs_due_);
   return next == TimePoint::max() ? Duration::max() : std::max<Duration>(next - now, kPause);
 }
 

@@ -22,8 +22,8 @@
 #include "transport/io/verbs/registered.h"
 #include "transport/io/verbs/uc/join.h"
 #include "transport/io/verbs/uc/landings.h"
-#include "transport/io/verbs/uc/lane.h"
 #include "transport/io/verbs/uc/outbox.h"
+#include "transport/io/verbs/uc/pair.h"
 #include "transport/io/verbs/uc/peer.h"
 #include "transport/io/verbs/uc/windows.h"
 #include "transport/io/verbs/uc/writer.h"
@@ -32,14 +32,14 @@ namespace clustar::transport::io::verbs::uc {
 
 struct UcOptions {
   std::uint8_t port = 1;                           // of the device
-  std::uint32_t most_lanes = 64;                   // in each direction, of all peers
-  std::uint32_t send_requests = 128;               // of a lane
-  std::uint32_t receives = 8192;                   // for all lanes together: a write that finds none is lost
+  std::uint32_t most_pairs = 64;                   // in each direction, of all peers
+  std::uint32_t send_requests = 128;               // of a pair
+  std::uint32_t receives = 8192;                   // for all pairs together: a write that finds none is lost
   std::uint32_t headers = 4096;                    // of written packets, until those are released
   std::uint32_t join_window = 4096;                // a power of two: see Join
   std::uint32_t windows = 512;                     // landings at a time
-  Duration lane_pause = std::chrono::seconds(10);  // until a lane that failed is made anew
-  // Told once each for what stops lanes or windows from working: everything goes on by datagrams.
+  Duration pair_pause = std::chrono::seconds(10);  // until a pair that failed is made anew
+  // Told once each for what stops pairs or windows from working: everything goes on by datagrams.
   std::function<void(const std::string&)> warn{};
 };
 
@@ -49,14 +49,14 @@ struct UcCounters {
   std::uint64_t datagrams_sent = 0;   // of the caller's packets
   std::uint64_t packets_placed = 0;   // received so
   std::uint64_t datagrams_received = 0;
-  std::uint64_t lanes_up = 0;  // that wrote or could have
-  std::uint64_t lanes_failed = 0;
+  std::uint64_t pairs_up = 0;  // that wrote or could have
+  std::uint64_t pairs_failed = 0;
   std::uint64_t grants_told = 0;   // with repetitions
   std::uint64_t grants_heard = 0;  // without
   std::uint64_t unplaced = 0;      // whole packets of landings that are gone, or of segments that were returned
   std::uint64_t malformed = 0;     // datagrams that no sender of ours makes
   std::uint64_t stale = 0;         // of another session
-  std::uint64_t unsure = 0;        // landings whose end was only certain with that of all lanes
+  std::uint64_t unsure = 0;        // landings whose end was only certain with that of all pairs
 };
 
 class UcIo final : public PacketIo {
@@ -85,8 +85,8 @@ class UcIo final : public PacketIo {
   const UcCounters& counters() const { return counters_; }
   Join::Counters join_counters() const;  // of all peers that are there
   std::string describe() const override;
-  // Lanes on which the peer can be written to.
-  std::size_t lanes_up(PeerId peer) const;
+  // Pairs on which the peer can be written to.
+  std::size_t pairs_up(PeerId peer) const;
 
   // Readable when a write came, which its header may wait for; ready_fds() are this and the datagrams'.
   int readable_fd() const { return recv_queue_.fd(); }
@@ -102,9 +102,9 @@ class UcIo final : public PacketIo {
   Result<std::size_t> receive(std::span<RxPacket> packets) override;
   void release(std::span<const RxPacket> packets) override;
   // Not accepted: slot 0 or one that has a landing, segments longer than the MTU, a peer that is not there, no window.
-  Landing expect(PeerId peer, std::uint64_t slot, const MemorySlice& target, std::size_t segment_bytes) override;
-  void cancel(Landing landing) override;
-  void settle() override;
+  PlacementHint expect(PeerId peer, std::uint64_t slot, const MemorySlice& target, std::size_t segment_bytes) override;
+  void cancel(PlacementHint landing) override;
+  void quiesce() override;
   MemoryWriter* writer() override { return datagrams_->writer(); }
   std::span<const int> ready_fds() const override { return fds_; }
   Duration before_sleep() override;
@@ -118,7 +118,7 @@ class UcIo final : public PacketIo {
 
   // Sending.
   Way write(const TxPacket& packet, std::uint64_t taken);
-  OutLane* lane_for(Peer& peer, std::uint8_t key, std::uint8_t dscp);
+  OutPair* pair_for(Peer& peer, std::uint8_t key, std::uint8_t dscp);
   void post_chain();
   // `taken`: as write()'s, of the first one.
   Result<std::size_t> send_datagrams(std::span<const TxPacket> packets, std::uint64_t taken, bool& full);
@@ -129,17 +129,17 @@ class UcIo final : public PacketIo {
   Result<void> step(TimePoint now);
   Result<void> take_writes();
   void post_receives();
-  void take_lane_jobs(TimePoint now);
-  void on_lane_job(LaneJob job, TimePoint now);
+  void take_pair_jobs(TimePoint now);
+  void on_pair_job(PairJob job, TimePoint now);
   void tell(TimePoint now);
   std::size_t deliver(std::span<RxPacket> packets, TimePoint now);
   void on_control(const RxPacket& packet, TimePoint now);
   void on_body(Peer& peer, const Preamble& preamble, const RxPacket& packet, TimePoint now);
-  void on_hello(Peer& peer, const LaneEnd& theirs);
-  void on_welcome(Peer& peer, const LaneEnd& theirs);
+  void on_hello(Peer& peer, const PairEnd& theirs);
+  void on_welcome(Peer& peer, const PairEnd& theirs);
   void on_headers(Peer& peer, const Preamble& preamble, const RxPacket& packet);
   void on_missing_write(Peer& peer, std::uint8_t key, bool first_of_batch);
-  void fail_lane(Peer& peer, std::uint8_t key, OutLane& lane, const std::string& why);
+  void fail_pair(Peer& peer, std::uint8_t key, OutPair& pair, const std::string& why);
   void reset(Peer& peer);
   void say(const Peer& peer, Kind kind, std::span<const std::byte> body, std::uint8_t path = 0,
            std::uint16_t number = 0);
@@ -157,11 +157,11 @@ class UcIo final : public PacketIo {
   std::vector<int> fds_;
   UcCounters counters_;
   HeaderBlocks headers_;
-  // Destroyed from below: windows and lanes before what they complete and receive into.
+  // Destroyed from below: windows and pairs before what they complete and receive into.
   CompletionQueue send_queue_;
   CompletionQueue recv_queue_;
   SharedReceiveQueue receives_;
-  const LaneParts lane_parts_;
+  const PairParts pair_parts_;
   std::uint32_t missing_receives_;
   std::unique_ptr<Outbox> outbox_;
   std::unique_ptr<Windows> windows_;  // null: the device has none
@@ -169,15 +169,15 @@ class UcIo final : public PacketIo {
   std::map<std::uint32_t, MemorySlice> targets_;  // of landings, by id
   std::map<PeerId, Peer> peers_;
   std::map<std::uint32_t, std::pair<PeerId, std::uint8_t>> in_by_number_;  // queue pair -> peer and key
-  std::size_t out_lanes_ = 0;
-  TimePoint lanes_due_ = TimePoint::max();  // not after any lane's
+  std::size_t out_pairs_ = 0;
+  TimePoint pairs_due_ = TimePoint::max();  // not after any pair's
   std::uint32_t next_session_ = 0;
   Writer writer_;
-  LaneMaker maker_;
+  PairMaker maker_;
 
-  // The chain of writes that is being gathered, all on one lane.
+  // The chain of writes that is being gathered, all on one pair.
   std::vector<Write> chain_;
-  std::uint32_t chain_lane_ = 0;
+  std::uint32_t chain_pair_ = 0;
   std::uint64_t chain_taken_ = 0;
   std::uint64_t taken_ = 0;
 
@@ -195,7 +195,7 @@ class UcIo final : public PacketIo {
   std::size_t rx_count_ = 0;
   bool took_less_ = false;
   TimePoint expire_at_{};  // headers without writes
-  bool lanes_said_ = false;
+  bool pairs_said_ = false;
   bool windows_said_ = false;
   std::string problem_;  // the first that was said
 };

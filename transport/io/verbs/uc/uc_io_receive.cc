@@ -12,7 +12,7 @@ namespace clustar::transport::io::verbs::uc {
 namespace {
 
 constexpr std::uint32_t kReceivesAtOnce = 64;
-// So many headers in a row that tell of writes of which none came: not loss, but a lane that does not work.
+// So many headers in a row that tell of writes of which none came: not loss, but a pair that does not work.
 constexpr std::uint32_t kSilent = 1024;
 // A header waits for its write once to twice so long.
 constexpr Duration kHeaderWaits = std::chrono::milliseconds(250);
@@ -33,7 +33,7 @@ Result<void> UcIo::step(TimePoint now) {
     }
     if (!windows_->problem().empty()) warn_once(windows_said_, windows_->problem());
   }
-  take_lane_jobs(now);
+  take_pair_jobs(now);
   if (now >= expire_at_) {
     expire_at_ = now + kHeaderWaits;
     for (auto& [id, peer] : peers_) {
@@ -78,52 +78,52 @@ void UcIo::post_receives() {
   }
 }
 
-void UcIo::take_lane_jobs(TimePoint now) {
-  while (auto job = maker_.poll()) on_lane_job(std::move(*job), now);
+void UcIo::take_pair_jobs(TimePoint now) {
+  while (auto job = maker_.poll()) on_pair_job(std::move(*job), now);
 }
 
 // A pair that nobody waits for any more ends here.
-void UcIo::on_lane_job(LaneJob job, TimePoint now) {
+void UcIo::on_pair_job(PairJob job, TimePoint now) {
   Peer* peer = find(job.peer);
   if (peer == nullptr || peer->session != job.session) return;
-  if (job.what == LaneJob::What::kAnswer) {
+  if (job.what == PairJob::What::kAnswer) {
     const auto found = peer->in.find(job.key);
     if (found == peer->in.end() || found->second.pair || !(found->second.theirs == job.theirs)) return;
     if (job.error) {
-      warn_once(lanes_said_, job.error->message);
+      warn_once(pairs_said_, job.error->message);
       peer->in.erase(found);
       return;
     }
     found->second.ours = job.ours;
     found->second.pair = std::move(job.pair);
     in_by_number_[job.ours.queue_pair] = {job.peer, job.key};
-    std::array<std::byte, LaneEnd::kSize> body;
+    std::array<std::byte, PairEnd::kSize> body;
     job.ours.serialize_to(body);
     say(*peer, Kind::kWelcome, body);
     return;
   }
   const auto found = peer->out.find(job.key);
   if (found == peer->out.end()) return;
-  OutLane& lane = found->second;
-  if (job.what == LaneJob::What::kMake && lane.state == OutLane::State::kMaking) {
-    if (job.error) return fail_lane(*peer, job.key, lane, job.error->message);
-    lane.state = OutLane::State::kAsking;
-    lane.ours = job.ours;
-    lane.pair = std::move(job.pair);
-    lane.asked = 0;
-    lane.due = lanes_due_ = now;
-  } else if (job.what == LaneJob::What::kConnect && lane.state == OutLane::State::kConnecting &&
-             lane.ours == job.ours) {
-    if (job.error) return fail_lane(*peer, job.key, lane, job.error->message);
-    lane.state = OutLane::State::kUp;
-    lane.due = TimePoint::max();
-    lane.most_bytes = mtu_bytes(lesser(lane_parts_.mtu, job.theirs.mtu));
-    lane.writer = writer_.add(std::move(*job.pair));
-    ++counters_.lanes_up;
+  OutPair& pair = found->second;
+  if (job.what == PairJob::What::kMake && pair.state == OutPair::State::kMaking) {
+    if (job.error) return fail_pair(*peer, job.key, pair, job.error->message);
+    pair.state = OutPair::State::kAsking;
+    pair.ours = job.ours;
+    pair.pair = std::move(job.pair);
+    pair.asked = 0;
+    pair.due = pairs_due_ = now;
+  } else if (job.what == PairJob::What::kConnect && pair.state == OutPair::State::kConnecting &&
+             pair.ours == job.ours) {
+    if (job.error) return fail_pair(*peer, job.key, pair, job.error->message);
+    pair.state = OutPair::State::kUp;
+    pair.due = TimePoint::max();
+    pair.most_bytes = mtu_bytes(lesser(pair_parts_.mtu, job.theirs.mtu));
+    pair.writer = writer_.add(std::move(*job.pair));
+    ++counters_.pairs_up;
   }
 }
 
-// What is due to be said, grants and questions for lanes.
+// What is due to be said, grants and questions for pairs.
 void UcIo::tell(TimePoint now) {
   while (outbox_->room()) {
     const auto due = landings_.poll(now);
@@ -134,28 +134,28 @@ void UcIo::tell(TimePoint now) {
     due->grant.serialize_to(body);
     say(*peer, Kind::kGrants, body, static_cast<std::uint8_t>(counters_.grants_told++ % capabilities_.paths), 1);
   }
-  if (now < lanes_due_) return;
-  lanes_due_ = TimePoint::max();
+  if (now < pairs_due_) return;
+  pairs_due_ = TimePoint::max();
   for (auto& [id, peer] : peers_) {
     for (auto each = peer.out.begin(); each != peer.out.end();) {
-      auto& [key, lane] = *each;
-      const bool due = lane.due <= now;
-      if (due && lane.state == OutLane::State::kFailed) {
-        --out_lanes_;
+      auto& [key, pair] = *each;
+      const bool due = pair.due <= now;
+      if (due && pair.state == OutPair::State::kFailed) {
+        --out_pairs_;
         each = peer.out.erase(each);
         continue;
       }
-      if (due && lane.state == OutLane::State::kAsking) {
-        if (lane.asked == kMostAsks) {
-          fail_lane(peer, key, lane, "it does not answer");
+      if (due && pair.state == OutPair::State::kAsking) {
+        if (pair.asked == kMostAsks) {
+          fail_pair(peer, key, pair, "it does not answer");
         } else {
-          std::array<std::byte, LaneEnd::kSize> body;
-          lane.ours.serialize_to(body);
-          say(peer, Kind::kHello, body, static_cast<std::uint8_t>((lane_path(key) + lane.asked) % capabilities_.paths));
-          lane.due = now + kAskAfter * (1 << lane.asked++);
+          std::array<std::byte, PairEnd::kSize> body;
+          pair.ours.serialize_to(body);
+          say(peer, Kind::kHello, body, static_cast<std::uint8_t>((pair_path(key) + pair.asked) % capabilities_.paths));
+          pair.due = now + kAskAfter * (1 << pair.asked++);
         }
       }
-      lanes_due_ = std::min(lanes_due_, lane.due);
+      pairs_due_ = std::min(pairs_due_, pair.due);
       ++each;
     }
   }
@@ -175,8 +175,8 @@ std::size_t UcIo::deliver(std::span<RxPacket> packets, TimePoint now) {
       }
       ++counters_.packets_placed;
       packets[filled++] = {.peer = id,
-                           .path = lane_path(whole->lane),
-                           .traffic_class = lane_class(whole->lane),
+                           .path = pair_path(whole->pair),
+                           .traffic_class = pair_class(whole->pair),
                            .ecn = whole->ecn,
                            .trimmed = false,
                            .rx_time = now,
@@ -269,39 +269,39 @@ void UcIo::on_body(Peer& peer, const Preamble& preamble, const RxPacket& packet,
     return;
   }
   if (preamble.kind == Kind::kSession) return;
-  const auto end = LaneEnd::parse(body);
-  if (!end || lane_path(end->key) >= capabilities_.paths) {
+  const auto end = PairEnd::parse(body);
+  if (!end || pair_path(end->key) >= capabilities_.paths) {
     ++counters_.malformed;
   } else if (preamble.kind == Kind::kHello) {
     on_hello(peer, *end);
   } else if (preamble.kind == Kind::kWelcome) {
     on_welcome(peer, *end);
   } else if (const auto found = peer.out.find(end->key); found != peer.out.end()) {
-    OutLane& lane = found->second;
-    const bool meant = end->answers == 0 || lane.ours.queue_pair == end->answers;
-    if (lane.state == OutLane::State::kUp && meant) {
-      fail_lane(peer, end->key, lane, "it hears of writes, but none arrive");
+    OutPair& pair = found->second;
+    const bool meant = end->answers == 0 || pair.ours.queue_pair == end->answers;
+    if (pair.state == OutPair::State::kUp && meant) {
+      fail_pair(peer, end->key, pair, "it hears of writes, but none arrive");
     }
   }
 }
 
-void UcIo::on_hello(Peer& peer, const LaneEnd& theirs) {
-  if (counters_.unsure > 0) return;  // no lane may write any more
+void UcIo::on_hello(Peer& peer, const PairEnd& theirs) {
+  if (counters_.unsure > 0) return;  // no pair may write any more
   const auto found = peer.in.find(theirs.key);
   if (found != peer.in.end() && !found->second.pair) return;  // the thread is at it, or at an older one: it asks again
   if (found != peer.in.end() && found->second.theirs == theirs) {
-    std::array<std::byte, LaneEnd::kSize> body;
+    std::array<std::byte, PairEnd::kSize> body;
     found->second.ours.serialize_to(body);
     return say(peer, Kind::kWelcome, body);
   }
   if (found != peer.in.end()) {
     in_by_number_.erase(found->second.pair->number());
     peer.in.erase(found);
-  } else if (in_by_number_.size() + maker_.open() >= options_.most_lanes) {
+  } else if (in_by_number_.size() + maker_.open() >= options_.most_pairs) {
     return;
   }
   peer.in[theirs.key].theirs = theirs;
-  maker_.submit({.what = LaneJob::What::kAnswer,
+  maker_.submit({.what = PairJob::What::kAnswer,
                  .peer = peer.id,
                  .session = peer.session,
                  .key = theirs.key,
@@ -309,22 +309,22 @@ void UcIo::on_hello(Peer& peer, const LaneEnd& theirs) {
                  .theirs = theirs});
 }
 
-void UcIo::on_welcome(Peer& peer, const LaneEnd& theirs) {
+void UcIo::on_welcome(Peer& peer, const PairEnd& theirs) {
   const auto found = peer.out.find(theirs.key);
   if (found == peer.out.end()) return;
-  OutLane& lane = found->second;
-  if (lane.state != OutLane::State::kAsking || lane.ours.queue_pair != theirs.answers) return;
-  lane.state = OutLane::State::kConnecting;
-  lane.due = TimePoint::max();
-  maker_.submit({.what = LaneJob::What::kConnect,
+  OutPair& pair = found->second;
+  if (pair.state != OutPair::State::kAsking || pair.ours.queue_pair != theirs.answers) return;
+  pair.state = OutPair::State::kConnecting;
+  pair.due = TimePoint::max();
+  maker_.submit({.what = PairJob::What::kConnect,
                  .peer = peer.id,
                  .session = peer.session,
                  .key = theirs.key,
-                 .dscp = lane.dscp,
+                 .dscp = pair.dscp,
                  .gid = peer.gid,
                  .theirs = theirs,
-                 .ours = lane.ours,
-                 .pair = std::exchange(lane.pair, std::nullopt)});
+                 .ours = pair.ours,
+                 .pair = std::exchange(pair.pair, std::nullopt)});
 }
 
 void UcIo::on_headers(Peer& peer, const Preamble& preamble, const RxPacket& packet) {
@@ -338,36 +338,36 @@ void UcIo::on_headers(Peer& peer, const Preamble& preamble, const RxPacket& pack
   Join& join = join_of(peer);
   for (std::uint16_t i = 0; i < preamble.number; ++i, ++number) {
     const auto header = WrittenHeader::parse(rest);
-    if (!header || lane_path(header->lane) >= capabilities_.paths) {
+    if (!header || pair_path(header->pair) >= capabilities_.paths) {
       ++counters_.malformed;
       return;
     }
     rest = rest.subspan(header->size());
     landings_.used(header->grant, peer.id);
     // The batch went the way of the writes of its path, so its mark is theirs; of other paths nothing is known.
-    const bool marked = packet.ecn == Ecn::kCe && lane_path(header->lane) == packet.path;
+    const bool marked = packet.ecn == Ecn::kCe && pair_path(header->pair) == packet.path;
     const Ecn plain = capabilities_.marks && header->ect ? Ecn::kEct0 : Ecn::kNotEct;
     const Join::Heard heard = join.on_header(number, *header, marked && header->ect ? Ecn::kCe : plain);
     if (heard == Join::Heard::kWaits || heard == Join::Heard::kNoRoomAndWaits)
-      on_missing_write(peer, header->lane, i == 0);
+      on_missing_write(peer, header->pair, i == 0);
   }
 }
 
 void UcIo::on_missing_write(Peer& peer, std::uint8_t key, bool first_of_batch) {
-  LaneEnd end{.key = key, .mtu = static_cast<std::uint8_t>(lane_parts_.mtu)};
+  PairEnd end{.key = key, .mtu = static_cast<std::uint8_t>(pair_parts_.mtu)};
   if (const auto found = peer.in.find(key); found != peer.in.end()) {
-    InLane& lane = found->second;
-    if (++lane.silent <= kSilent) return;
+    InPair& pair = found->second;
+    if (++pair.silent <= kSilent) return;
     // They may have come since this step began. Its error is the next step's.
     static_cast<void>(take_writes());
-    if (lane.silent == 0) return;
-    lane.silent = 0;
-    end = lane.ours;
-    end.answers = lane.theirs.queue_pair;
+    if (pair.silent == 0) return;
+    pair.silent = 0;
+    end = pair.ours;
+    end.answers = pair.theirs.queue_pair;
   } else if (!first_of_batch) {
     return;
   }
-  std::array<std::byte, LaneEnd::kSize> body;
+  std::array<std::byte, PairEnd::kSize> body;
   end.serialize_to(body);
   say(peer, Kind::kDown, body);
 }

@@ -6,16 +6,16 @@
 namespace clustar::transport::io::verbs::uc {
 
 // Null: it is not up (yet), or was made for another DSCP; the first who asks has it made, for the own.
-OutLane* UcIo::lane_for(Peer& peer, std::uint8_t key, std::uint8_t dscp) {
+OutPair* UcIo::pair_for(Peer& peer, std::uint8_t key, std::uint8_t dscp) {
   const auto found = peer.out.find(key);
   if (found != peer.out.end()) {
-    OutLane& lane = found->second;
-    return lane.state == OutLane::State::kUp && lane.dscp == dscp ? &lane : nullptr;
+    OutPair& pair = found->second;
+    return pair.state == OutPair::State::kUp && pair.dscp == dscp ? &pair : nullptr;
   }
-  if (out_lanes_ >= options_.most_lanes) return nullptr;
-  ++out_lanes_;
-  peer.out.emplace(key, OutLane{}).first->second.dscp = dscp;
-  maker_.submit({.what = LaneJob::What::kMake, .peer = peer.id, .session = peer.session, .key = key, .gid = peer.gid});
+  if (out_pairs_ >= options_.most_pairs) return nullptr;
+  ++out_pairs_;
+  peer.out.emplace(key, OutPair{}).first->second.dscp = dscp;
+  maker_.submit({.what = PairJob::What::kMake, .peer = peer.id, .session = peer.session, .key = key, .gid = peer.gid});
   return nullptr;
 }
 
@@ -30,11 +30,11 @@ bool UcIo::writable(const TxPacket& packet) {
                      payload.offset <= memory && payload.length <= memory - payload.offset;
   Peer* peer = valid ? find(packet.peer) : nullptr;
   if (peer == nullptr || !peer->granted.can_take(packet.destination, payload.length)) return false;
-  const std::uint8_t key = lane_key(packet.path, packet.traffic_class);
-  const OutLane* lane = lane_for(*peer, key, packet.dscp);
-  if (lane == nullptr || payload.length > lane->most_bytes) return false;
-  if (writer_.room(lane->writer)) return true;
-  fail_lane(*peer, key, peer->out.at(key), writer_.problem(lane->writer));
+  const std::uint8_t key = pair_key(packet.path, packet.traffic_class);
+  const OutPair* pair = pair_for(*peer, key, packet.dscp);
+  if (pair == nullptr || payload.length > pair->most_bytes) return false;
+  if (writer_.room(pair->writer)) return true;
+  fail_pair(*peer, key, peer->out.at(key), writer_.problem(pair->writer));
   return false;
 }
 
@@ -42,22 +42,22 @@ bool UcIo::writable(const TxPacket& packet) {
 UcIo::Way UcIo::write(const TxPacket& packet, std::uint64_t taken) {
   if (!writable(packet)) return Way::kDatagram;
   Peer& peer = *find(packet.peer);
-  const std::uint8_t key = lane_key(packet.path, packet.traffic_class);
-  const OutLane& lane = peer.out.at(key);
-  if (chain_.size() == Writer::kMostChain || (!chain_.empty() && chain_lane_ != lane.writer)) post_chain();
-  if (writer_.room(lane.writer).value_or(0) <= chain_.size()) {
+  const std::uint8_t key = pair_key(packet.path, packet.traffic_class);
+  const OutPair& pair = peer.out.at(key);
+  if (chain_.size() == Writer::kMostChain || (!chain_.empty() && chain_pair_ != pair.writer)) post_chain();
+  if (writer_.room(pair.writer).value_or(0) <= chain_.size()) {
     post_chain();
     writer_.poll();
-    if (writer_.room(lane.writer).value_or(0) == 0) return Way::kFull;
+    if (writer_.room(pair.writer).value_or(0) == 0) return Way::kFull;
   }
   const Preamble preamble{Kind::kHeaders, 0, peer.session, peer.peer_session};
-  WrittenHeader header{.segment = packet.destination.segment, .lane = key, .ect = packet.ect};
+  WrittenHeader header{.segment = packet.destination.segment, .pair = key, .ect = packet.ect};
   header.header = packet.header.bytes();
   header.grant = peer.granted.id_of(packet.destination.slot);
   if (!outbox_->gather(peer.id, preamble, peer.next_number, header)) return Way::kFull;
   const auto target = peer.granted.take(packet.destination, packet.payload.length);
   if (chain_.empty()) {
-    chain_lane_ = lane.writer;
+    chain_pair_ = pair.writer;
     chain_taken_ = taken;
   }
   chain_.push_back({.from = registered(packet.payload.mr)->slice(packet.payload.offset, packet.payload.length),
@@ -70,8 +70,8 @@ UcIo::Way UcIo::write(const TxPacket& packet, std::uint64_t taken) {
 
 void UcIo::post_chain() {
   if (chain_.empty()) return;
-  // A lane that has failed is found out by the next packet for it.
-  static_cast<void>(writer_.post(chain_lane_, chain_, chain_taken_));
+  // A pair that has failed is found out by the next packet for it.
+  static_cast<void>(writer_.post(chain_pair_, chain_, chain_taken_));
   chain_.clear();
 }
 
@@ -110,7 +110,7 @@ bool UcIo::may_take(std::uint64_t number) {
     datagram_groups_.pop_front();
   // Behind many writes only few datagrams went, and none may follow that would tell.
   if (!datagram_groups_.empty() && number - datagram_groups_.front().first >= capabilities_.in_flight) {
-    datagrams_->settle();
+    datagrams_->quiesce();
     while (!datagram_groups_.empty()) datagram_groups_.pop_front();
   }
   const auto oldest = writer_.oldest();
@@ -152,15 +152,15 @@ Result<std::size_t> UcIo::send(std::span<const TxPacket> packets) {
   return taken;
 }
 
-void UcIo::fail_lane(Peer& peer, std::uint8_t key, OutLane& lane, const std::string& why) {
-  if (lane.state == OutLane::State::kUp) writer_.remove(lane.writer);
-  lane.pair.reset();
-  lane.state = OutLane::State::kFailed;
-  lane.due = clock_.now() + options_.lane_pause;
-  lanes_due_ = std::min(lanes_due_, lane.due);
-  ++counters_.lanes_failed;
-  warn_once(lanes_said_, "verbs UC: no writes to " + peer.gid.to_string() + " on path " +
-                             std::to_string(lane_path(key)) + ", what goes there goes by datagrams: " + why);
+void UcIo::fail_pair(Peer& peer, std::uint8_t key, OutPair& pair, const std::string& why) {
+  if (pair.state == OutPair::State::kUp) writer_.remove(pair.writer);
+  pair.pair.reset();
+  pair.state = OutPair::State::kFailed;
+  pair.due = clock_.now() + options_.pair_pause;
+  pairs_due_ = std::min(pairs_due_, pair.due);
+  ++counters_.pairs_failed;
+  warn_once(pairs_said_, "verbs UC: no writes to " + peer.gid.to_string() + " on path " +
+                             std::to_string(pair_path(key)) + ", what goes there goes by datagrams: " + why);
 }
 
 }  // namespace clustar::transport::io::verbs::uc

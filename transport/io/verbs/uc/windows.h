@@ -1,8 +1,8 @@
 // The right of peers to write into a part of our memory, given and taken back: memory windows of type 1.
 //
-// Type 1, because such a window belongs to its protection domain: one bind opens it to every lane, while one of type 2
-// belongs to a queue pair and would have to be bound once per lane. It is bound and unbound (a bind of no bytes) by a
-// queue pair that is connected to itself, so neither depends on what a lane can do or on whether it works.
+// Type 1, because such a window belongs to its protection domain: one bind opens it to every pair, while one of type 2
+// belongs to a queue pair and would have to be bound once per pair. It is bound and unbound (a bind of no bytes) by a
+// queue pair that is connected to itself, so neither depends on what a pair can do or on whether it works.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -37,7 +37,7 @@ class Windows {
   };
   std::optional<Bound> poll();
   // Ends all access through the window and returns when that is certain, whether it was open yet or not. False: neither
-  // unbinding nor freeing it worked; then only the end of the lanes does.
+  // unbinding nor freeing it worked; then only the end of the pairs does.
   bool unbind(std::uint32_t window, const MemoryRegion& region);
 
   // Why nothing can be bound any more; empty: it can.

@@ -36,7 +36,7 @@ std::optional<Preamble> Preamble::parse(std::span<const std::byte> header) {
   return preamble;
 }
 
-void LaneEnd::serialize_to(std::span<std::byte, kSize> out) const {
+void PairEnd::serialize_to(std::span<std::byte, kSize> out) const {
   WireWriter<kSize> writer(out);
   writer.store<0>(queue_pair);
   writer.store<4>(psn);
@@ -45,10 +45,10 @@ void LaneEnd::serialize_to(std::span<std::byte, kSize> out) const {
   writer.store<12>(answers);
 }
 
-std::optional<LaneEnd> LaneEnd::parse(std::span<const std::byte> body) {
+std::optional<PairEnd> PairEnd::parse(std::span<const std::byte> body) {
   if (body.size() != kSize) return std::nullopt;
   const WireReader<kSize> reader(body.first<kSize>());
-  const LaneEnd end{reader.load<std::uint32_t, 0>(), reader.load<std::uint32_t, 4>(), reader.load<std::uint8_t, 8>(),
+  const PairEnd end{reader.load<std::uint32_t, 0>(), reader.load<std::uint32_t, 4>(), reader.load<std::uint8_t, 8>(),
                     reader.load<std::uint8_t, 9>(), reader.load<std::uint32_t, 12>()};
   const bool fits = end.queue_pair <= kMost24 && end.psn <= kMost24 && end.answers <= kMost24;
   if (!fits || end.mtu < 1 || end.mtu > kMostMtuCode) return std::nullopt;
@@ -81,7 +81,7 @@ void WrittenHeader::serialize_to(std::span<std::byte> out) const {
   WireWriter<kFixed> writer(out.first<kFixed>());
   writer.store<0>(grant);
   writer.store<4>(segment);
-  writer.store<8>(lane);
+  writer.store<8>(pair);
   writer.store<9>(static_cast<std::uint8_t>(ect ? 1 : 0));
   writer.store<10>(static_cast<std::uint8_t>(header.size()));
   std::ranges::copy(header, out.begin() + kFixed);

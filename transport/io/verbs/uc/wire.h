@@ -25,12 +25,12 @@ inline constexpr std::uint32_t kMostSegments = 1u << 20;  // of one landing
 enum class Kind : std::uint8_t {
   kPacket = 0,
   kSession = 1,  // nothing but the sessions: the receiver did not know ours
-  kHello = 2,    // asks for a queue pair that takes writes of one lane
+  kHello = 2,    // asks for a queue pair that takes writes of one pair
   kWelcome = 3,  // names it
   kGrants = 4,   // `number` places, each for one slot
   kRevoke = 5,   // a place is gone
   kHeaders = 6,  // `number` headers, in the payload
-  kDown = 7,     // headers tell of writes on a lane, but none come
+  kDown = 7,     // headers tell of writes on a pair, but none come
 };
 
 struct Preamble {
@@ -44,27 +44,27 @@ struct Preamble {
   static std::optional<Preamble> parse(std::span<const std::byte> header);
 };
 
-// A lane is a queue pair of ours with one of the peer's, for one path and traffic class.
-constexpr std::uint8_t lane_key(std::uint8_t path, std::uint8_t traffic_class) {
+// A pair is a queue pair of ours with one of the peer's, for one path and traffic class.
+constexpr std::uint8_t pair_key(std::uint8_t path, std::uint8_t traffic_class) {
   return static_cast<std::uint8_t>(traffic_class << 5 | path);
 }
-constexpr std::uint8_t lane_path(std::uint8_t key) { return key & 31; }
-constexpr std::uint8_t lane_class(std::uint8_t key) { return key >> 5; }
+constexpr std::uint8_t pair_path(std::uint8_t key) { return key & 31; }
+constexpr std::uint8_t pair_class(std::uint8_t key) { return key >> 5; }
 
 //   0            4      8     9      10   12
 //   | queue pair | psn  | key | mtu  | 0  | for |          mtu: ibv_mtu; for: Welcome's, of the hello's queue pair
-struct LaneEnd {
+struct PairEnd {
   static constexpr std::size_t kSize = 16;
   std::uint32_t queue_pair = 0;  // 24 bits
   std::uint32_t psn = 0;         // 24 bits, of its first packet
   std::uint8_t key = 0;
   std::uint8_t mtu = 0;
-  // The queue pair that asked, or that writes in vain. 0: in a hello; in a Down any, as the lane is not known.
+  // The queue pair that asked, or that writes in vain. 0: in a hello; in a Down any, as the pair is not known.
   std::uint32_t answers = 0;
 
   void serialize_to(std::span<std::byte, kSize> out) const;
-  static std::optional<LaneEnd> parse(std::span<const std::byte> body);
-  bool operator==(const LaneEnd&) const = default;
+  static std::optional<PairEnd> parse(std::span<const std::byte> body);
+  bool operator==(const PairEnd&) const = default;
 };
 
 //   0      8    12     16        24       28              32
@@ -87,12 +87,12 @@ struct Grant {
 // The header of a packet whose payload was written, without its number: they count up from the batch's first, which is
 // the first four bytes of the payload.
 //   0       4         8      9       10       11         11 + size
-//   | grant | segment | lane | flags | size   | header   |     flags 1: the packet was ECT
+//   | grant | segment | pair | flags | size   | header   |     flags 1: the packet was ECT
 struct WrittenHeader {
   static constexpr std::size_t kFixed = 11;
   std::uint32_t grant = 0;
   std::uint32_t segment = 0;
-  std::uint8_t lane = 0;
+  std::uint8_t pair = 0;
   bool ect = false;
   std::span<const std::byte> header{};
 

@@ -1,0 +1,180 @@
+#include "transport/message/send_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace clustar::transport {
+namespace {
+
+using std::chrono::microseconds;
+
+struct StillClock final : Clock {
+  TimePoint now() const override { return at; }
+  TimePoint at = TimePoint(microseconds(1));
+};
+
+// Writes what it takes to a common record: "<name><cookie>@<offset>+<length>".
+class RecordingWire final : public ChunkWire {
+ public:
+  RecordingWire(std::string name, std::vector<std::string>& record) : name_(std::move(name)), record_(record) {}
+
+  std::uint64_t chunk_limit(std::uint64_t) const override { return limit; }
+  bool start_chunk(const SendQueue::Chunk& chunk) override {
+    if (room < chunk.length) return false;
+    room -= chunk.length;
+    ahead += chunk.length;
+    record_.push_back(name_ + std::to_string(chunk.cookie) + "@" + std::to_string(chunk.offset) + "+" +
+                      std::to_string(chunk.length));
+    return true;
+  }
+  std::uint64_t ahead_bytes() const override { return ahead; }
+  void end_of_pump() override { ++ends; }
+
+  std::uint64_t limit = 1000;
+  std::uint64_t room = ~std::uint64_t{0};
+  std::uint64_t ahead = 0;
+  int ends = 0;
+
+ private:
+  const std::string name_;
+  std::vector<std::string>& record_;
+};
+
+// The lowest class number first.
+class ByClass final : public SendPolicy {
+ public:
+  Turn turn(const Flow& flow, TimePoint) override { return {.rank = flow.key.traffic_class}; }
+};
+
+struct SendEngineTest : ::testing::Test {
+  SendEngine& fifo(std::uint64_t pump_bytes = ~std::uint64_t{0}) {
+    engine = std::make_unique<SendEngine>(clock, std::make_unique<FifoPolicy>(),
+                                          SendEngine::Limits{.pump_bytes = pump_bytes});
+    return *engine;
+  }
+  std::vector<std::string> take() { return std::exchange(record, {}); }
+
+  StillClock clock;
+  std::vector<std::string> record;
+  RecordingWire a{"a", record}, b{"b", record};
+  std::unique_ptr<SendEngine> engine;
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(SendEngineTest, CutsMessagesAsEachWireAsks) {
+  SendEngine& nic = fifo();
+  const auto connection_a = nic.attach(a, {});
+  const auto connection_b = nic.attach(b, {});
+  b.limit = 60;
+  nic.push(connection_a, 1, {}, 100);
+  nic.push(connection_b, 2, {}, 100);
+  nic.pump();
+  EXPECT_EQ(take(), (Names{"a1@0+100", "b2@0+60", "b2@60+40"}));
+  EXPECT_GE(a.ends, 1) << "what the wires gathered leaves";
+  EXPECT_GE(b.ends, 1);
+}
+
+TEST_F(SendEngineTest, AWireWithoutRoomHoldsUpNobodyElse) {
+  SendEngine& nic = fifo();
+  const auto connection_a = nic.attach(a, {});
+  const auto connection_b = nic.attach(b, {});
+  a.room = 0;
+  nic.push(connection_a, 1, {}, 100);
+  nic.push(connection_b, 2, {}, 100);
+  nic.pump();
+  EXPECT_EQ(take(), Names{"b2@0+100"});
+  a.room = 100;
+  nic.pump();
+  EXPECT_EQ(take(), Names{}) << "blocked until somebody says that it has room";
+  nic.unblock(connection_a);
+  nic.pump();
+  EXPECT_EQ(take(), Names{"a1@0+100"});
+}
+
+TEST_F(SendEngineTest, OnePumpIsBounded) {
+  SendEngine& nic = fifo(150);
+  const auto connection = nic.attach(a, {});
+  a.limit = 100;
+  nic.push(connection, 1, {}, 1000);
+  nic.pump();
+  EXPECT_EQ(take(), (Names{"a1@0+100", "a1@100+100"}));
+  nic.pump();
+  EXPECT_EQ(take(), (Names{"a1@200+100", "a1@300+100"}));
+}
+
+TEST_F(SendEngineTest, WhatIsAheadIsBoundedOverAllWiresWhereThePolicyOrders) {
+  SendEngine nic(clock, std::make_unique<ByClass>(),
+                 {.ahead = microseconds(20), .bytes_per_second = 1'000'000'000});  // 20 kB
+  EXPECT_TRUE(nic.strict());
+  const auto connection_a = nic.attach(a, {});
+  const auto connection_b = nic.attach(b, {});
+  a.limit = b.limit = 4000;
+  FlowTag bulk;
+  bulk.traffic_class = 3;
+  nic.push(connection_a, 1, bulk, 1'000'000);
+  nic.push(connection_b, 2, bulk, 1'000'000);
+  nic.pump();
+  const std::uint64_t bound = send_ahead_bytes(microseconds(20), 1'000'000'000, true);
+  EXPECT_GE(a.ahead + b.ahead, bound);
+  EXPECT_LT(a.ahead + b.ahead, bound + 4000) << "a chunk more at most";
+  FlowTag top;
+  top.traffic_class = 0;
+  nic.push(connection_b, 3, top, 4000);
+  take();
+  nic.pump();
+  EXPECT_EQ(take(), Names{}) << "the line has enough for now";
+  a.ahead = b.ahead = 0;
+  nic.pump();
+  const Names then = take();
+  ASSERT_FALSE(then.empty());
+  EXPECT_EQ(then.front(), "b3@0+4000");
+}
+
+// Hears when something was queued.
+class Noting final : public SendPolicy {
+ public:
+  explicit Noting(std::vector<TimePoint>& heard) : heard_(heard) {}
+  Turn turn(const Flow&, TimePoint) override { return {}; }
+  void on_queued(const Flow&, std::uint64_t, TimePoint now) override { heard_.push_back(now); }
+
+ private:
+  std::vector<TimePoint>& heard_;
+};
+
+TEST_F(SendEngineTest, TheClockIsReadOnlyForThoseWhoWantTheTime) {
+  struct CountedClock final : Clock {
+    TimePoint now() const override { return ++reads, TimePoint(microseconds(7)); }
+    mutable int reads = 0;
+  } counted;
+  SendEngine by_arrival(counted, std::make_unique<FifoPolicy>(), {});
+  by_arrival.push(by_arrival.attach(a, {}), 1, {}, 100);
+  by_arrival.pump();
+  EXPECT_EQ(take(), Names{"a1@0+100"});
+  EXPECT_EQ(counted.reads, 0);
+  std::vector<TimePoint> heard;
+  SendEngine noting(counted, std::make_unique<Noting>(heard), {});
+  noting.push(noting.attach(a, {}), 1, {}, 100);
+  EXPECT_EQ(heard, std::vector<TimePoint>{TimePoint(microseconds(7))});
+}
+
+TEST_F(SendEngineTest, AClosedConnectionSendsNoMoreAndItsPlaceIsUsedAgain) {
+  SendEngine& nic = fifo();
+  const auto connection = nic.attach(a, {});
+  nic.push(connection, 1, {}, 100);
+  nic.detach(connection);
+  nic.pump();
+  EXPECT_EQ(take(), Names{});
+  const auto again = nic.attach(b, {});
+  EXPECT_EQ(again, connection);
+  nic.push(again, 2, {}, 10);
+  nic.pump();
+  EXPECT_EQ(take(), Names{"b2@0+10"});
+}
+
+}  // namespace
+}  // namespace clustar::transport
