@@ -98,7 +98,7 @@ class MltOverUc : public ::testing::Test {
 };
 
 TEST_F(MltOverUc, LongMessagesAreWrittenIntoPlace) {
-  exchange(4, 2);  // until the lanes are up
+  exchange(4, 2);  // until the pairs are up
   const std::uint64_t placed = to_io->counters().packets_placed;
   const std::uint64_t datagrams = to_io->counters().datagrams_received;
   exchange(12, 4);

@@ -22,7 +22,7 @@ constexpr std::size_t kSegment = 896;
 class UcWrites : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto created = UcBed::create({.lane_pause = 4s}, 4);
+    auto created = UcBed::create({.pair_pause = 4s}, 4);
     if (!created && created.error().code == ErrorCode::kUnavailable) GTEST_SKIP() << created.error().message;
     bed = must(std::move(created));
   }
@@ -60,14 +60,14 @@ class UcWrites : public ::testing::Test {
       return all.empty();
     }));
   }
-  // The lane is made by the first packet that could use it, which goes as a datagram.
-  void bring_up_lane(std::uint8_t path = 0) {
+  // The pair is made by the first packet that could use it, which goes as a datagram.
+  void bring_up_pair(std::uint8_t path = 0) {
     PayloadBuffer source(bed->end(0), kSegment, 1);
     PayloadBuffer target(bed->end(1), kSegment, 2);
-    const std::size_t before = bed->uc(0).lanes_up(bed->peer(0, 1));
+    const std::size_t before = bed->uc(0).pairs_up(bed->peer(0, 1));
     const auto landing = expect(target, 0xfff0u + path);
     send(packets(source, 0xfff0u + path, path));
-    ASSERT_TRUE(bed->until([&] { return bed->uc(0).lanes_up(bed->peer(0, 1)) > before; }))
+    ASSERT_TRUE(bed->until([&] { return bed->uc(0).pairs_up(bed->peer(0, 1)) > before; }))
         << bed->uc(0).describe() << (bed->ends[0]->warnings.empty() ? "" : bed->ends[0]->warnings[0])
         << (bed->ends[1]->warnings.empty() ? "" : bed->ends[1]->warnings[0]);
     bed->uc(1).cancel(landing);
@@ -85,7 +85,7 @@ class UcWrites : public ::testing::Test {
 };
 
 TEST_F(UcWrites, AMessageLandsInPlaceWithoutACopyOfOurs) {
-  bring_up_lane();
+  bring_up_pair();
   PayloadBuffer source(bed->end(0), 100 * kSegment + 17, 3);
   PayloadBuffer target(bed->end(1), source.bytes.size(), 4);
   const auto landing = expect(target, 7);
@@ -107,7 +107,7 @@ TEST_F(UcWrites, AMessageLandsInPlaceWithoutACopyOfOurs) {
 }
 
 TEST_F(UcWrites, WhatIsSentAgainAndWhatHasNoPlaceGoesByDatagrams) {
-  bring_up_lane();
+  bring_up_pair();
   PayloadBuffer source(bed->end(0), 4 * kSegment, 5);
   PayloadBuffer target(bed->end(1), source.bytes.size(), 6);
   const auto landing = expect(target, 8);
@@ -120,8 +120,8 @@ TEST_F(UcWrites, WhatIsSentAgainAndWhatHasNoPlaceGoesByDatagrams) {
   bed->uc(1).cancel(landing);
 }
 
-TEST_F(UcWrites, EveryPathHasItsLane) {
-  for (std::uint8_t path = 0; path < 4; ++path) bring_up_lane(path);
+TEST_F(UcWrites, EveryPathHasItsPair) {
+  for (std::uint8_t path = 0; path < 4; ++path) bring_up_pair(path);
   PayloadBuffer source(bed->end(0), 64 * kSegment, 7);
   PayloadBuffer target(bed->end(1), source.bytes.size(), 8);
   const auto landing = expect(target, 9);
@@ -140,7 +140,7 @@ TEST_F(UcWrites, EveryPathHasItsLane) {
 // The promise on which a receive may complete: with packets of the message still on their way, twice and out of order,
 // nothing changes any more once cancel() has returned.
 TEST_F(UcWrites, NothingIsWrittenAfterCancel) {
-  bring_up_lane();
+  bring_up_pair();
   const Netem trouble("delay 30ms 10ms 25% reorder 30% duplicate 30%");
   for (std::uint64_t round = 0; round < 8; ++round) {
     PayloadBuffer source(bed->end(0), 48 * kSegment, 9);
@@ -165,7 +165,7 @@ TEST_F(UcWrites, NothingIsWrittenAfterCancel) {
 
 // The same memory is open again, for another message: what is late of the old one does not reach it.
 TEST_F(UcWrites, AnOldGrantDoesNotOpenItsMemoryAgain) {
-  bring_up_lane();
+  bring_up_pair();
   PayloadBuffer old(bed->end(0), 32 * kSegment, 11);
   PayloadBuffer fresh(bed->end(0), old.bytes.size(), 12);
   PayloadBuffer target(bed->end(1), old.bytes.size(), 13);
@@ -186,7 +186,7 @@ TEST_F(UcWrites, AnOldGrantDoesNotOpenItsMemoryAgain) {
 }
 
 TEST_F(UcWrites, LossDuplicatesAndReorderingCostPacketsOnly) {
-  bring_up_lane();
+  bring_up_pair();
   const Netem trouble("delay 3ms 2ms loss 5% duplicate 10% reorder 20%");
   std::uint64_t placed = 0;
   for (std::uint64_t round = 0; round < 10; ++round) {
@@ -230,7 +230,7 @@ TEST_F(UcWrites, LossDuplicatesAndReorderingCostPacketsOnly) {
 }
 
 TEST_F(UcWrites, APeerThatIsForgottenAndToldAnewIsWrittenToAgain) {
-  bring_up_lane();
+  bring_up_pair();
   for (int life = 0; life < 3; ++life) {
     const std::size_t forgets = life % 2 == 0 ? 1 : 0;
     const std::size_t other = 1 - forgets;
@@ -238,7 +238,7 @@ TEST_F(UcWrites, APeerThatIsForgottenAndToldAnewIsWrittenToAgain) {
     must(bed->add_peer(forgets, other));
     PayloadBuffer source(bed->end(0), 8 * kSegment, 16);
     PayloadBuffer target(bed->end(1), source.bytes.size(), 17);
-    // The first message brings up the lanes, the second uses them.
+    // The first message brings up the pairs, the second uses them.
     for (std::uint64_t slot : {300u, 301u}) {
       const auto landing = bed->uc(1).expect(bed->peer(1, 0), slot + static_cast<std::uint64_t>(life) * 10,
                                              {target.mr.get(), 0, target.bytes.size()}, kSegment);
@@ -247,7 +247,7 @@ TEST_F(UcWrites, APeerThatIsForgottenAndToldAnewIsWrittenToAgain) {
       ASSERT_TRUE(bed->until([&] { return bed->uc(0).counters().grants_heard > heard; })) << life << " " << slot;
       bed->received[1].clear();
       send(packets(source, slot + static_cast<std::uint64_t>(life) * 10));
-      ASSERT_TRUE(bed->until([&] { return bed->received[1].size() >= 8 && bed->uc(0).lanes_up(bed->peer(0, 1)) > 0; }))
+      ASSERT_TRUE(bed->until([&] { return bed->received[1].size() >= 8 && bed->uc(0).pairs_up(bed->peer(0, 1)) > 0; }))
           << life;
       EXPECT_TRUE(slot == 300u || bed->received[1].back().info.placed) << life;
       bed->uc(1).cancel(landing);
@@ -269,7 +269,7 @@ class Rate {
 };
 
 TEST_F(UcWrites, MemoryThatIsTakenBackWasSent) {
-  bring_up_lane();
+  bring_up_pair();
   PayloadBuffer source(bed->end(0), 128 * kSegment, 19);
   PayloadBuffer target(bed->end(1), source.bytes.size(), 20);
   const auto landing = expect(target, 400);
@@ -282,12 +282,12 @@ TEST_F(UcWrites, MemoryThatIsTakenBackWasSent) {
     ASSERT_TRUE(bed->until([&] { return bed->received[1].size() == 128; })) << bed->uc(0).describe();
   }
   EXPECT_EQ(target.bytes, sent);
-  EXPECT_EQ(bed->uc(0).counters().lanes_failed, 0u);
+  EXPECT_EQ(bed->uc(0).counters().pairs_failed, 0u);
   bed->uc(1).cancel(landing);
 }
 
-TEST_F(UcWrites, ALaneThatDoesNotSendIsEndedAndWaitedForOnce) {
-  bring_up_lane();
+TEST_F(UcWrites, APairThatDoesNotSendIsEndedAndWaitedForOnce) {
+  bring_up_pair();
   PayloadBuffer source(bed->end(0), 128 * kSegment, 21);
   PayloadBuffer target(bed->end(1), source.bytes.size(), 22);
   const auto landing = expect(target, 401);
@@ -312,16 +312,16 @@ TEST_F(UcWrites, ALaneThatDoesNotSendIsEndedAndWaitedForOnce) {
   bed->received[1].clear();
   send(packets(again, 402));
   ASSERT_TRUE(bed->until([&] { return bed->received[1].size() >= 8; })) << bed->uc(0).describe();
-  EXPECT_EQ(bed->uc(0).counters().lanes_failed, 1u);
+  EXPECT_EQ(bed->uc(0).counters().pairs_failed, 1u);
   EXPECT_NE(bed->uc(0).describe().find("did not send"), std::string::npos) << bed->uc(0).describe();
   bed->uc(1).cancel(landing);
   bed->uc(1).cancel(other);
 }
 
-// The link is down at the end that writes, where SoftRoCE fails the lane: its packets are lost, datagrams carry what
-// follows, and a lane is made anew.
-TEST_F(UcWrites, ALaneThatFailsWithTheLinkIsMadeAnew) {
-  bring_up_lane();
+// The link is down at the end that writes, where SoftRoCE fails the pair: its packets are lost, datagrams carry what
+// follows, and a pair is made anew.
+TEST_F(UcWrites, APairThatFailsWithTheLinkIsMadeAnew) {
+  bring_up_pair();
   PayloadBuffer source(bed->end(0), 64 * kSegment, 27);
   PayloadBuffer target(bed->end(1), source.bytes.size(), 28);
   // All address handles are made when they are first used, which needs the link.
@@ -366,13 +366,13 @@ TEST_F(UcWrites, ALaneThatFailsWithTheLinkIsMadeAnew) {
     bed->uc(1).cancel(next);
   }
   EXPECT_TRUE(placed) << bed->uc(0).describe();
-  EXPECT_EQ(bed->uc(0).counters().lanes_failed, 1u);
+  EXPECT_EQ(bed->uc(0).counters().pairs_failed, 1u);
 }
 
 // The queue pair that binds windows is connected to itself through the port. Closing one while the link is down is as
 // certain as ever: who still holds its grant, because it could not be told, writes nothing.
 TEST_F(UcWrites, AWindowIsClosedWhileTheLinkIsDown) {
-  bring_up_lane();
+  bring_up_pair();
   PayloadBuffer source(bed->end(0), 32 * kSegment, 29);
   PayloadBuffer target(bed->end(1), source.bytes.size(), 30);
   PayloadBuffer other(bed->end(1), source.bytes.size(), 31);
@@ -405,7 +405,7 @@ TEST_F(UcWrites, AWindowIsClosedWhileTheLinkIsDown) {
 
 // Who sleeps on the descriptors is woken by what comes, and not again by what was taken.
 TEST_F(UcWrites, WhatWasTakenDoesNotWake) {
-  bring_up_lane();
+  bring_up_pair();
   const auto readable = [&](std::chrono::milliseconds limit) {
     return io::verbs::wait_readable(bed->uc(1).readable_fd(), limit) == 0;
   };
@@ -428,7 +428,7 @@ TEST_F(UcWrites, WhatWasTakenDoesNotWake) {
 
 // What ends the right of peers to write costs: RecordProperty, of an emulated processor, so counts more than times.
 TEST_F(UcWrites, TheCostOfOpeningAndClosing) {
-  bring_up_lane();
+  bring_up_pair();
   constexpr int kRounds = 600;  // more than a window has keys
   PayloadBuffer target(bed->end(1), 64 * kSegment, 18);
   const auto begin = std::chrono::steady_clock::now();
