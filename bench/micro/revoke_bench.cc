@@ -35,7 +35,7 @@ constexpr std::uint32_t kReceives = 64;
 constexpr auto kPatience = std::chrono::seconds(5);
 
 template <class T>
-T must(Result<T> result) {
+T must(clustar::Result<T> result) {
   if (!result) throw std::runtime_error(result.error().message);
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }

@@ -141,7 +141,7 @@ transport::Counters MltTransport::counters() const {
     device.marked = count.marked;
     device.queued_bytes = count.queued_bytes;
     device.own = {{"missing_bytes", "bytes missing", device.total.missing_bytes},
-                  {"eligible_bytes", "of eligible", count.eligible_bytes},
+                  {"eligible_bytes", "eligible", count.eligible_bytes},
                   {"charged_contribution_bytes", "contribution-bytes charged", count.charged},
                   {"refused_charges", "charges refused", count.refused},
                   {"missing_packets", "packets missing at peers", count.missing_packets},

@@ -5,12 +5,10 @@
 namespace clustar {
 namespace {
 
-using S = MltSettings;
-
-Setting<S> io_setting() {
+Setting<MltSettings> io_setting() {
   std::vector<std::string> names;
   for (const PacketIoKind& kind : kPacketIos) names.emplace_back(kind.name);
-  Setting<S> made = setting::make_choice("io", &S::io, names);
+  Setting<MltSettings> made = setting::make_choice("io", &MltSettings::io, names);
   made.info.allowed += " (dpdk is not there yet)";
   return made;
 }
@@ -18,26 +16,26 @@ Setting<S> io_setting() {
 }  // namespace
 
 const TypedTable<MltSettings>& MltSettings::table() {
-  static const TypedTable<S> all({
+  static const TypedTable<MltSettings> all({
       io_setting().help(
           "what carries the packets of `mlt`: `udp`, or queue pairs of RDMA NICs, `verbs_ud`, `verbs_uc`; an "
           "error with any other transport ([verbs.md](verbs.md))"),
-      setting::make_choice("engine", &S::engine, {"auto", "inline", "thread"})
+      setting::make_choice("engine", &MltSettings::engine, {"auto", "inline", "thread"})
           .help("who moves the bytes of `mlt`: `inline` only the calls of NCCL's proxy, `thread` only a thread per "
                 "device, `auto` the calls, and the thread when none came for 1 ms; "
                 "[measured](results/mlt-wire-2026-11-21.md): leave it at `auto`, or `thread` where each device has a "
                 "core to itself; `inline` is for comparisons on lines that lose nothing: a process whose NCCL is idle "
                 "answers nobody, and its peer's last send may wait until it calls again"),
-      Setting<S>{{"psk_file", "the path of a file that only its owner may read", {}, "none", false},
-                 [](S& settings, const std::string& text) {
-                   settings.psk_file = text;
-                   return !text.empty();  // which would pass for no protection
-                 },
-                 [](const S& settings) { return settings.psk_file; }}
+      Setting<MltSettings>{{"psk_file", "the path of a file that only its owner may read", {}, "none", false},
+                           [](MltSettings& settings, const std::string& text) {
+                             settings.psk_file = text;
+                             return !text.empty();  // which would pass for no protection
+                           },
+                           [](const MltSettings& settings) { return settings.psk_file; }}
           .help("file with the secret that all ranks share (16 to 4,096 bytes, mode 600): every packet is "
                 "authenticated, strangers are dropped; takes `mlt`, and is an error with a transport that does not "
                 "protect ([security.md](security.md))"),
-      setting::make_choice("psk_mode", &S::psk_mode, {"authenticate", "encrypt"})
+      setting::make_choice("psk_mode", &MltSettings::psk_mode, {"authenticate", "encrypt"})
           .help("`authenticate`: payload travels in clear; `encrypt`: it does not. The same on all ranks; an error "
                 "without `CLUSTAR_PSK_FILE`"),
   });

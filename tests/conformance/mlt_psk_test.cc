@@ -82,7 +82,8 @@ class MltPsk : public MltPskBed {
   }
   // No strangers, so each packet counts as one of the two.
   std::string counts(std::uint64_t unauthenticated, std::uint64_t replayed) {
-    return " " + std::to_string(unauthenticated) + " unauthenticated and " + std::to_string(replayed) + " replayed";
+    return " " + std::to_string(unauthenticated) + " unauthenticated dropped, " + std::to_string(replayed) +
+           " replayed";
   }
 
   std::atomic<std::uint64_t> forged_{0};

@@ -5,73 +5,73 @@
 namespace clustar {
 namespace {
 
-using S = IbSettings;
-
-Setting<S> mtu() {
+Setting<IbSettings> mtu() {
   return {{"ib_mtu", "0 (what the port has active) | 256 | 512 | 1024 | 2048 | 4096", {}, {}, false},
-          [](S& settings, const std::string& text) {
+          [](IbSettings& settings, const std::string& text) {
             if (!setting::one_of(text, {"0", "256", "512", "1024", "2048", "4096"})) return false;
             settings.mtu = setting::number<std::uint32_t>(text, 0, 4096).value_or(0);
             return true;
           },
-          [](const S& settings) { return std::to_string(settings.mtu); }};
+          [](const IbSettings& settings) { return std::to_string(settings.mtu); }};
 }
 
-std::vector<Setting<S>> which() {
+std::vector<Setting<IbSettings>> which() {
   return {
-      setting::make_switch("ib_disable", &S::disable)
+      setting::make_switch("ib_disable", &IbSettings::disable)
           .help("1: no RDMA NIC is used. Where NCCL's own use is disabled to force a plugin, set ours to 0"),
-      setting::make_text("ib_hca", &S::hca, "devices in NCCL's syntax: prefix,prefix | =name:port,name | ^prefix")
+      setting::make_text("ib_hca", &IbSettings::hca,
+                         "devices in NCCL's syntax: prefix,prefix | =name:port,name | ^prefix")
           .otherwise("all")
           .help("devices and ports: `mlx5_0,mlx5_1` prefixes, `=mlx5_1` exact, `mlx5_0:1` a port, `^mlx5_3` all but; "
                 "`mlx5_1` alone fits `mlx5_10`, too"),
-      setting::make_number("ib_gid_index", &S::gid_index, -1, 255, " (-1: chosen)")
+      setting::make_number("ib_gid_index", &IbSettings::gid_index, -1, 255, " (-1: chosen)")
           .help("index in every port's GID table; -1: chosen ([verbs.md](verbs.md)). Not for InfiniBand ports, which "
                 "take their own"),
-      setting::make_choice("ib_addr_family", &S::addr_family, {"any", "ipv4", "ipv6"})
+      setting::make_choice("ib_addr_family", &IbSettings::addr_family, {"any", "ipv4", "ipv6"})
           .help("`any`, `ipv4`, `ipv6` of the chosen GID. NCCL means IPv4 when it is unset; `any` takes IPv6 where "
                 "there is no IPv4"),
-      setting::make_number("ib_pkey_index", &S::pkey_index, 0, 65535, ", an index in the port's table, not a key")
+      setting::make_number("ib_pkey_index", &IbSettings::pkey_index, 0, 65535,
+                           ", an index in the port's table, not a key")
           .help("index in the port's partition table: NCCL's variable, too, is an index, not a key"),
   };
 }
 
-std::vector<Setting<S>> marks_and_losses() {
+std::vector<Setting<IbSettings>> marks_and_losses() {
   return {
-      setting::make_number("ib_tc", &S::traffic_class, -1, 255, ", DSCP * 4 (-1: what the communicator says)")
+      setting::make_number("ib_tc", &IbSettings::traffic_class, -1, 255, ", DSCP * 4 (-1: what the communicator says)")
           .help("traffic class byte of the IP header, DSCP * 4; -1: the communicator's `trafficClass`, else 0"),
-      setting::make_number("ib_sl", &S::service_level, -1, 15, " (-1: what the communicator says)")
+      setting::make_number("ib_sl", &IbSettings::service_level, -1, 15, " (-1: what the communicator says)")
           .help("service level. -1: the communicator's `trafficClass`, as in NCCL; one above 15 counts by the upper "
                 "three bits of its byte"),
-      setting::make_number("ib_timeout", &S::timeout, 1, 22, " (4.096 us * 2^n until a packet counts as lost)")
+      setting::make_number("ib_timeout", &IbSettings::timeout, 1, 22, " (4.096 us * 2^n until a packet counts as lost)")
           .help("a packet counts as lost after 4.096 us * 2^n at least; 20 is 4.3 s"),
-      setting::make_number("ib_retry_cnt", &S::retry_count, 0, 7)
+      setting::make_number("ib_retry_cnt", &IbSettings::retry_count, 0, 7)
           .help("repetitions until a silent peer is an error: with 20 and 6 that is 30 s at least. NCCL's default is "
                 "7, which SoftRoCE takes for \"for ever\""),
   };
 }
 
-std::vector<Setting<S>> data() {
+std::vector<Setting<IbSettings>> data() {
   constexpr std::uint32_t kMost = 1u << 30;
   return {
-      setting::make_number("ib_qps", &S::queue_pairs, 1, 8)
+      setting::make_number("ib_qps", &IbSettings::queue_pairs, 1, 8)
           .help("queue pairs per connection and port (NCCL: 1, and more are allowed): more give ECMP more flows to "
                 "spread, and one takes over when another fails"),
       mtu().help("bytes of payload in a packet, 256 to 4096; 0: what the port has active"),
-      setting::make_bytes("ib_eager_bytes", &S::eager_bytes, 0, 1 << 20)
+      setting::make_bytes("ib_eager_bytes", &IbSettings::eager_bytes, 0, 1 << 20)
           .help("largest message that may go ahead of its receive; 0: none"),
-      setting::make_bytes("ib_stripe_bytes", &S::stripe_bytes, 4096, kMost)
+      setting::make_bytes("ib_stripe_bytes", &IbSettings::stripe_bytes, 4096, kMost)
           .help("a message is spread over queue pairs in parts of this size at least. NCCL gives each message to one "
                 "queue pair, unless `NCCL_IB_SPLIT_DATA_ON_QPS=1`"),
-      setting::make_choice("ib_relaxed_ordering", &S::relaxed_ordering, {"auto", "on", "off"})
+      setting::make_choice("ib_relaxed_ordering", &IbSettings::relaxed_ordering, {"auto", "on", "off"})
           .help("PCI writes of data may be reordered: `auto` where library and NIC can"),
-      setting::make_choice("ib_adaptive_routing", &S::adaptive_routing, {"auto", "on", "off"})
+      setting::make_choice("ib_adaptive_routing", &IbSettings::adaptive_routing, {"auto", "on", "off"})
           .help("the fabric may reorder packets: long messages are announced apart. `auto`: on InfiniBand"),
-      setting::make_bytes("ib_ar_threshold", &S::ar_threshold, 0, kMost)
+      setting::make_bytes("ib_ar_threshold", &IbSettings::ar_threshold, 0, kMost)
           .help("above which a message is long in that sense"),
-      setting::make_switch("ib_force_flush", &S::force_flush)
+      setting::make_switch("ib_force_flush", &IbSettings::force_flush)
           .help("1: ask NCCL to flush after every receive into GPU memory"),
-      setting::make_switch("ib_merge_nics", &S::merge_nics)
+      setting::make_switch("ib_merge_nics", &IbSettings::merge_nics)
           .help("NCCL may fuse the ports of one NIC into one device (`NCCL_NET_MERGE_LEVEL`, `NCCL_NET_FORCE_MERGE`)"),
   };
 }
@@ -103,14 +103,14 @@ std::vector<NcclVariable> ncclibs() {
 }  // namespace
 
 const TypedTable<IbSettings>& IbSettings::table() {
-  static const TypedTable<S> all(
+  static const TypedTable<IbSettings> all(
       [] {
-        std::vector<Setting<S>> settings = which();
+        std::vector<Setting<IbSettings>> settings = which();
         for (auto& more : {marks_and_losses(), data()}) settings.insert(settings.end(), more.begin(), more.end());
-        for (Setting<S>& one : settings) {
+        for (Setting<IbSettings>& one : settings) {
           for (const NcclVariable& theirs : ncclibs()) {
             if (theirs.setting != nullptr && one.info.name == theirs.setting && one.info.otherwise.empty())
-              one.info.otherwise = std::string("`") + theirs.name + "`, else `" + one.show(S{}) + "`";
+              one.info.otherwise = std::string("`") + theirs.name + "`, else `" + one.show(IbSettings{}) + "`";
           }
         }
         return settings;
