@@ -56,9 +56,11 @@ class RcRegistrations : public ::testing::Test {
   // What the kernel has registered with the receiver's device since both were connected.
   std::size_t more_regions() const { return regions() - regions_before_; }
   Counts counts() const {
-    const auto all =
-        numbers_of(cable_->summary(), "rxe_b [^;]* (\\d+) registrations live of (\\d+) made, (\\d+) shared");
-    return {all[0], all[1], all[2]};
+    const transport::Counters all = cable_->counters();
+    const auto device = std::find_if(all.devices.begin(), all.devices.end(),
+                                     [](const transport::DeviceCounters& one) { return one.device == "rxe_b"; });
+    return {device->number("registrations_live"), device->number("registrations_made"),
+            device->number("registrations_shared")};
   }
   std::unique_ptr<Mr> receiving(std::size_t offset, std::size_t length) {
     auto mr = both_.recv->reg_mr(gdr::MemoryRef::host(memory() + offset, length));

@@ -31,21 +31,13 @@ using SteadyClock = std::chrono::steady_clock;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// The n-th number of the summary of the device that is called so, counted from 0.
-std::uint64_t summary_number(const Transport& transport, const std::string& device, std::size_t index) {
-  const std::string all = transport.summary();
-  std::string text = all.substr(all.find(device) + device.size());
-  std::smatch number;
-  for (std::size_t i = 0; std::regex_search(text, number, std::regex("[0-9]+")); ++i) {
-    if (i == index) return std::stoull(number[0]);
-    text = number.suffix();
+std::uint64_t number_of(const Transport& transport, const std::string& device, const std::string& name) {
+  for (const DeviceCounters& one : transport.counters().devices) {
+    if (one.device == device) return one.number(name);
   }
+  ADD_FAILURE() << "no device " << device;
   return 0;
 }
-constexpr std::size_t kWrites = 2;
-constexpr std::size_t kFlushes = 6;
-constexpr std::size_t kFailedPairs = 7;
-constexpr std::size_t kRepeated = 8;
 
 class RcTransport : public ::testing::Test {
  protected:
@@ -121,9 +113,9 @@ TEST_F(RcTransport, ALongMessageTravelsOverFourQueuePairs) {
     settings.queue_pairs = 4;
     settings.min_stripe_bytes = 4096;
   });
-  const std::uint64_t before = summary_number(*cable_, "rxe_a", kWrites);
+  const std::uint64_t before = number_of(*cable_, "rxe_a", "writes");
   stream(1, 4 * 4096 * 3);
-  EXPECT_EQ(summary_number(*cable_, "rxe_a", kWrites) - before, 4u) << cable_->summary();
+  EXPECT_EQ(number_of(*cable_, "rxe_a", "writes") - before, 4u) << cable_->summary();
   stream(6, 1'000'003);
 }
 
@@ -137,9 +129,9 @@ TEST_F(RcTransport, AQueuePairThatFailsIsReplacedByTheOthers) {
     if (message == 15) sender_->break_pair(0, true);
     if (message == 25) sender_->break_pair(3);
   });
-  EXPECT_EQ(summary_number(*cable_, "rxe_a", kFailedPairs), 3u) << cable_->summary();
-  EXPECT_EQ(summary_number(*cable_, "rxe_b", kFailedPairs), 3u);
-  EXPECT_GT(summary_number(*cable_, "rxe_a", kRepeated), 0u) << cable_->summary();
+  EXPECT_EQ(number_of(*cable_, "rxe_a", "failed_queue_pairs"), 3u) << cable_->summary();
+  EXPECT_EQ(number_of(*cable_, "rxe_b", "failed_queue_pairs"), 3u);
+  EXPECT_GT(number_of(*cable_, "rxe_a", "failovers"), 0u) << cable_->summary();
   EXPECT_THAT(said_, HasSubstr("1 of 4 queue pairs"));
   // Small ones, too, whose descriptors came over a line that is no more.
   stream(40, 100);
@@ -275,7 +267,7 @@ TEST_F(RcTransport, AFlushReadsWhatWasReceived) {
   const auto flush = both_.recv->flush(parts);
   ASSERT_TRUE(flush && *flush != nullptr) << "it was forced";
   finish({*flush});
-  EXPECT_EQ(summary_number(*cable_, "rxe_b", kFlushes), 1u) << cable_->summary();
+  EXPECT_EQ(number_of(*cable_, "rxe_b", "flushes"), 1u) << cable_->summary();
 }
 
 TEST_F(RcTransport, HostMemoryNeedsNoFlush) {
