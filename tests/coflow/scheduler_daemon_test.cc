@@ -17,14 +17,14 @@
 namespace clustar::coflow {
 namespace {
 
-constexpr double kRate = 1000;
-constexpr double kSlack = 1e-5 * kRate;
+constexpr double kPortRate = 1000;
+constexpr double kPortSlack = 1e-5 * kPortRate;
 
 // Feeds a scheduler as a daemon does, and looks at every allocation.
 class Daemon {
  public:
   Daemon(const Policy& policy, std::size_t ports, std::uint64_t seed)
-      : table(ports, kRate),
+      : table(ports, kPortRate),
         scheduler(policy.make(table)),
         traits_(bench::coflow::traits_of(policy.spec)),
         rng_(seed) {}
@@ -80,7 +80,7 @@ class Daemon {
   }
   void add_flow(CoflowId coflow) { scheduler->flow_added(table.add_flow(coflow, random_flow()).value(), now); }
   void change_port(PortId port, double share) {
-    ASSERT_TRUE(table.set_rate(port, share * kRate, share * kRate));
+    ASSERT_TRUE(table.set_rate(port, share * kPortRate, share * kPortRate));
     scheduler->port_changed(port, now);
   }
   double rate(FlowId flow) const {
@@ -135,18 +135,18 @@ class Daemon {
       in[table.flow(flow).dst] += rate(flow);
     }
     for (PortId port = 0; port < table.ports(); ++port) {
-      if (out[port] > table.rates_out()[port] + kSlack) problem(fmt::format("port {} sends {}", port, out[port]));
-      if (in[port] > table.rates_in()[port] + kSlack) problem(fmt::format("port {} receives {}", port, in[port]));
+      if (out[port] > table.rates_out()[port] + kPortSlack) problem(fmt::format("port {} sends {}", port, out[port]));
+      if (in[port] > table.rates_in()[port] + kPortSlack) problem(fmt::format("port {} receives {}", port, in[port]));
     }
     if (!traits_.work_conserving || (traits_.one_at_a_time && uneven())) return;
     for (const FlowId flow : flows) {
       const Flow& one = table.flow(flow);
       const double room = std::min(table.rates_out()[one.src] - out[one.src], table.rates_in()[one.dst] - in[one.dst]);
-      if (room > kSlack) problem(fmt::format("flow {} from {} to {} could have {} more", flow, one.src, one.dst, room));
+      if (room > kPortSlack) problem(fmt::format("flow {} from {} to {} could have {} more", flow, one.src, one.dst, room));
     }
   }
   bool uneven() const {
-    const auto other = [](double rate) { return rate != kRate; };
+    const auto other = [](double rate) { return rate != kPortRate; };
     return std::ranges::any_of(table.rates_out(), other) || std::ranges::any_of(table.rates_in(), other);
   }
   void problem(const std::string& what) {
@@ -163,9 +163,9 @@ class Daemon {
 class SchedulerDaemon : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(SchedulerDaemon, ServesWhatComesAndGoesWithinWhatPortsHave) {
-  constexpr std::uint64_t kSeeds = tests::kSanitized ? 6 : 40;
+  constexpr std::uint64_t kDays = tests::kSanitized ? 6 : 40;
   std::size_t arrivals = 0;
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kDays; ++seed) {
     Daemon daemon(find_policy(GetParam()).value(), 2 + seed % 7, seed);
     for (int steps = 0; steps < 400 && daemon.problems.empty(); ++steps) daemon.step();
     daemon.finish();
@@ -175,7 +175,7 @@ TEST_P(SchedulerDaemon, ServesWhatComesAndGoesWithinWhatPortsHave) {
     // Those present, those that departed since the last allocation, and one that is not admitted.
     EXPECT_LE(daemon.table.coflows(), 2 * Daemon::kMostPresent + 1) << "ids are used again";
   }
-  EXPECT_GT(arrivals, kSeeds * 10);
+  EXPECT_GT(arrivals, kDays * 10);
 }
 
 std::vector<std::string> daemon_specs() {
