@@ -198,6 +198,7 @@ TEST(MltQuestions, WhoIsAloneKeepsItsCreditThoughTheRoundTripIsLong) {
 // A receiver of a message of four windows that has credit and of which nothing comes any more.
 class Stalled {
  public:
+  explicit Stalled(Options&&) = delete;  // the receiver keeps a reference
   explicit Stalled(const Options& options) : receiver(options, 1) {
     DataHeader data;
     data.secret = 1;
@@ -233,7 +234,8 @@ class Stalled {
 
 // Its windows wait for the line, and each would be answered with one more probe: on a slow line for ever.
 TEST(MltQuestions, AnAnsweredQuestionIsAskedNoMore) {
-  Stalled stalled(opted_in());
+  const Options options = opted_in();
+  Stalled stalled(options);
   stalled.now = stalled.receiver.next_timeout();
   std::optional<Packet> packet;
   while (!packet || !std::holds_alternative<State>(*packet)) {
