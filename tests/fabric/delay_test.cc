@@ -1,6 +1,8 @@
 // Cables with a delay: the round trip is as long as was asked, nothing is reordered, and a dead forwarder is seen.
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,6 +38,14 @@ class DelayTest : public FabricTest {
     return eventually([&] { return has_ended(pid); });
   }
 };
+
+TEST_F(DelayTest, TheForwarderRunsBeforeProcessesThatPoll) {
+  const Fabric fabric = must_up(delayed(2, 1'000'000));
+  const int pid = forwarder();
+  if (pid == 0) GTEST_SKIP() << "netem carries the delay here; there is no forwarder";
+  const bool first = sched_getscheduler(pid) == SCHED_FIFO;
+  EXPECT_TRUE(first || getpriority(PRIO_PROCESS, static_cast<id_t>(pid)) == -20);
+}
 
 TEST_F(DelayTest, TheRoundTripTakesWhatWasAskedAndQueuesStayPerPacket) {
   const Fabric fabric = must_up(delayed(3, 3'000'000));

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,6 +41,14 @@ void leave_the_caller(int keep_fd) {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+// A cable has a core of its own: ranks that poll, and yield while they wait, kept an ordinary process from running for
+// seconds (Linux 6.18), and the whole network stood still. Where that is not allowed it forwards all the same.
+void run_before_others() {
+  sched_param first{};
+  first.sched_priority = 1;
+  if (sched_setscheduler(0, SCHED_FIFO, &first) != 0) (void)setpriority(PRIO_PROCESS, 0, -20);
+}
+
 // Says "" when it forwards, or what is wrong, and does not come back.
 [[noreturn]] void be_the_forwarder(const std::string& fabric, const std::vector<WireCable>& cables, int ready_fd) {
   const auto say = [&](const std::string& text) { (void)!write(ready_fd, text.c_str(), text.size() + 1); };
@@ -47,6 +57,7 @@ void leave_the_caller(int keep_fd) {
     Result<void> done = enter_namespace(wire_namespace(fabric));
     Pump pump;
     if (done) done = pump.open(cables, forwarder_file(fabric));
+    if (done) run_before_others();
     say(done ? "" : done.error().message);
     close(ready_fd);
     if (done) pump.run(namespace_path(wire_namespace(fabric)));
