@@ -24,6 +24,13 @@ class MltHost : public transport::sim::Endpoint {
   ConnectionId open_receiver(std::uint32_t peer, std::uint64_t secret) {
     return core_.open_receiver(peer, secret, now());
   }
+  // With options of its own, which outlive the connection.
+  ConnectionId open_sender(std::uint32_t peer, std::uint64_t secret, const mlt::Options& options) {
+    return core_.open_sender(peer, secret, now(), options);
+  }
+  ConnectionId open_receiver(std::uint32_t peer, std::uint64_t secret, const mlt::Options& options) {
+    return core_.open_receiver(peer, secret, now(), options);
+  }
   void close(ConnectionId connection) { core_.close(connection); }
   std::optional<std::uint32_t> send(ConnectionId connection, std::uint32_t bytes, std::int32_t tag,
                                     const mlt::SendTerms& terms = {});

@@ -26,7 +26,9 @@ void demand(bool good, const char* what) {
 class Testbed::Node final : public MltHost {
  public:
   Node(Testbed& bed, transport::sim::Host& host, const mlt::Options& options, std::uint64_t seed)
-      : MltHost(host, options, seed), bed_(bed) {}
+      : MltHost(host, options, seed), bed_(bed), options_(options) {}
+
+  const mlt::Options& options() const { return options_; }
 
   std::uint32_t add(ConnectionId connection, std::uint32_t lane) {
     if (lanes_.size() <= connection) lanes_.resize(connection + 1);
@@ -59,14 +61,22 @@ class Testbed::Node final : public MltHost {
   }
 
   Testbed& bed_;
+  const mlt::Options& options_;
   std::vector<Incoming> lanes_;  // by connection
   std::int32_t posting_ = 0;
 };
 
-Testbed::Testbed(const Setup& setup) : simulation_({.seed = setup.seed}), seed_(setup.seed), base_rtt_(setup.base_rtt) {
+Testbed::Testbed(const Setup& setup)
+    : simulation_({.seed = setup.seed}), seed_(setup.seed), base_rtt_(setup.base_rtt), path_known_(setup.path_known) {
   options_.push_back(std::make_unique<mlt::Options>(setup.options));
   options_[0]->base_rtt = base_rtt_;
   options_[0]->max_tolerance_ppm = 1'000'000;
+  if (setup.path_known) {
+    path_.fill(*options_[0]);
+    for (const auto end : {mlt::Endpoint::End::kSends, mlt::Endpoint::End::kReceives}) {
+      mlt::driver::set_path(path_[static_cast<std::size_t>(end)], setup.round_trip, end);
+    }
+  }
   transport::sim::SwitchOptions switches;
   switches.buffer_bytes = setup.buffer_bytes;
   switches.mark_above = transport::sim::every_class<std::uint64_t>(setup.mark_above);
@@ -109,8 +119,11 @@ void Testbed::set_options(std::uint32_t host, const mlt::Options& options) {
 std::uint32_t Testbed::connect(std::uint32_t from, std::uint32_t to) {
   const auto number = static_cast<std::uint32_t>(lanes_.size());
   const std::uint64_t secret = mix64(mix64(seed_ + kGoldenGamma) + number);
-  lanes_.push_back({from, to, nodes_[from]->add(nodes_[from]->open_sender(to, secret), number),
-                    nodes_[to]->add(nodes_[to]->open_receiver(from, secret), number)});
+  const mlt::Options& sends = path_known_ ? path_[0] : nodes_[from]->options();
+  const mlt::Options& receives = path_known_ ? path_[1] : nodes_[to]->options();
+  const auto sender = nodes_[from]->open_sender(to, secret, sends);
+  const auto receiver = nodes_[to]->open_receiver(from, secret, receives);
+  lanes_.push_back({from, to, nodes_[from]->add(sender, number), nodes_[to]->add(receiver, number)});
   return number;
 }
 

@@ -2,6 +2,7 @@
 // above 65 full frames.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -39,6 +40,7 @@ struct Setup {
   Duration round_trip = kRoundTrip;
   Duration base_rtt = kRoundTrip;  // Options::base_rtt of all hosts
   std::uint64_t mark_above = kMarkAbove;
+  bool path_known = false;  // connections begin with the round trip, as the driver's do by their handshake
 };
 
 class Testbed {
@@ -84,6 +86,8 @@ class Testbed {
   transport::sim::Simulation simulation_;
   std::uint64_t seed_;
   Duration base_rtt_;
+  const bool path_known_;
+  std::array<mlt::Options, 2> path_;                    // of senders and receivers, where it is
   std::vector<std::unique_ptr<mlt::Options>> options_;  // [0]: of all hosts without their own
   std::unique_ptr<transport::sim::Network> network_;
   std::vector<std::unique_ptr<Node>> nodes_;

@@ -13,8 +13,8 @@ mlt.prefs.heuristic = Pref.bool("Look for MLT on every UDP port", true,
 local PORT = 61074  -- of PcapIo's files
 local TYPES = {[1] = "DATA", [2] = "ACK", [3] = "POSTED", [4] = "STATE", [5] = "PROBE"}
 local DATA, ACK, POSTED, STATE, PROBE = 1, 2, 3, 4, 5
-local SIZE = {[DATA] = 36, [ACK] = 24, [POSTED] = 28, [STATE] = 32, [PROBE] = 95}  -- without what may follow
-local VERSION, OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 6, 63, 20, 3, 512
+local SIZE = {[DATA] = 38, [ACK] = 24, [POSTED] = 28, [STATE] = 32, [PROBE] = 95}  -- without what may follow
+local VERSION, OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 7, 63, 20, 3, 512
 local MAX_MESSAGE, MAX_PACKETS, MIN_SEGMENT, MAX_PPM = 2 ^ 30, 2 ^ 20, 64, 1000000
 local SEAL = 24  -- behind the header of a packet under a pre-shared key: counter and tag (mlt/driver/seal.h)
 local MAX_HEADER, PADDING = 128, 0xff
@@ -41,6 +41,7 @@ field("finished_below", ProtoField.uint32, "Finished below", base.DEC)
 field("message_bytes", ProtoField.uint32, "Message bytes", base.DEC)
 field("segment", ProtoField.uint16, "Segment bytes", base.DEC)
 field("sent_units", ProtoField.uint32, "Sent (units of 64 bytes)", base.DEC)
+field("data.trip", ProtoField.uint16, "Round trip without queues (units of 16 us)", base.DEC)
 field("tag", ProtoField.int32, "Tag", base.DEC)
 field("tag_seq", ProtoField.uint32, "Tag sequence", base.DEC)
 field("packets", ProtoField.uint32, "Packets of the message", base.DEC)
@@ -230,6 +231,7 @@ dissect[DATA] = function(p)
   local packets = p:message_size(24, 28)
   p:add(p.tree, "data.passed", 30, 2)
   p:add(p.tree, "sent_units", 32, 4)
+  p:add(p.tree, "data.trip", 36, 2)
   local index, bytes, segment = p:uint(16, 4), p:uint(24, 4), p:uint(28, 2)
   p:check(index < packets, "range", "The message has no packet of this index")
   local info = "message " .. p:uint(12, 4) .. " packet " .. index .. "/" .. whole(packets) .. " " .. lane .. " seq " ..

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+
+#include "transport/base/time.h"
 
 namespace clustar::mlt {
 
@@ -14,10 +17,14 @@ class CreditShare {
   static constexpr std::uint64_t kMaxWindow = 1u << 30;  // bytes of any connection's credit
   static constexpr std::uint8_t kLevels = 16;
 
-  // `total`: bytes that all senders together may have under way: line rate x round trip and some slack.
-  CreditShare(std::uint64_t total, std::uint32_t segment)
-      : total_(std::clamp<std::uint64_t>(total, segment, kMaxWindow)),
+  // All senders together may have line rate x round trip and `slack` bytes under way; `line_rate` in bytes/s. `trip` of
+  // the rack: who is farther away (the other functions' `trip`) has as much more as its packets are longer under way.
+  CreditShare(std::uint64_t line_rate, Duration trip, std::uint64_t slack, std::uint32_t segment)
+      : line_rate_(static_cast<double>(line_rate)),
+        trip_(trip),
+        slack_(slack),
         segment_(segment),
+        total_(total(trip)),
         most_(std::max<std::uint64_t>(1, total_ / (2 * segment))) {}
 
   // A connection has posted receives and nothing came yet: its part, as one of `receivers` connections, of three fifths
@@ -31,13 +38,19 @@ class CreditShare {
     return static_cast<std::uint32_t>(part);
   }
   void promise_over(std::uint32_t bytes) { promised_ -= bytes; }
+  // As much of the line as `bytes` of a promise are, for a connection whose round trip is `trip`.
+  std::uint32_t at(Duration trip, std::uint32_t bytes) const {
+    return static_cast<std::uint32_t>(static_cast<double>(bytes) * static_cast<double>(all(trip)) /
+                                      static_cast<double>(total_));
+  }
   // Of a connection that is being served, by its level: those of the best one share seven eighths, the others what is
   // left, so that nobody starves, and the line is not idle where the best have little to send.
-  std::uint32_t window(std::uint8_t level) const {
+  std::uint32_t window(std::uint8_t level, Duration trip) const {
     const std::uint64_t first = served_[best_];
-    const std::uint64_t others = serving_ > first ? total_ / 8 : 0;
+    const std::uint64_t all = this->all(trip);
+    const std::uint64_t others = serving_ > first ? all / 8 : 0;
     const std::uint64_t part =
-        level > best_ ? others / (serving_ - first) : (total_ - others) / std::max<std::uint64_t>(1, first);
+        level > best_ ? others / (serving_ - first) : (all - others) / std::max<std::uint64_t>(1, first);
     return static_cast<std::uint32_t>(std::max<std::uint64_t>(segment_, part));
   }
 
@@ -61,8 +74,18 @@ class CreditShare {
   std::uint64_t serving() const { return serving_; }
 
  private:
-  std::uint64_t total_;
+  // A sender far away is told of an eighth of its window at a time, and what it is told is half a round trip old.
+  std::uint64_t all(Duration trip) const { return trip > trip_ ? total(trip + trip / 4) : total_; }
+  std::uint64_t total(Duration trip) const {
+    const double under_way = line_rate_ * std::chrono::duration<double>(trip).count();
+    return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(under_way) + slack_, segment_, kMaxWindow);
+  }
+
+  double line_rate_;
+  Duration trip_;
+  std::uint64_t slack_;
   std::uint32_t segment_;
+  std::uint64_t total_;
   std::uint64_t most_;  // served at once: each needs two segments under way
   std::uint64_t serving_ = 0;
   std::array<std::uint32_t, kLevels> served_{};

@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "mlt/core/trip_times.h"
+
 namespace clustar::mlt {
 
 namespace {
@@ -30,10 +32,7 @@ Endpoint::Endpoint(const Options& options, std::uint64_t seed)
       seed_(seed),
       ledgers_(LedgerBook::Options{}),
       allowances_(LedgerBook::Options{}),
-      share_(static_cast<std::uint64_t>(static_cast<double>(options.line_rate) *
-                                        std::chrono::duration<double>(options.base_rtt).count()) +
-                 options.credit_slack,
-             options.segment) {}
+      share_(options.line_rate, options.base_rtt, options.credit_slack, options.segment) {}
 
 Endpoint::ConnectionId Endpoint::open(std::uint32_t peer, std::uint64_t secret, End end) {
   assert(!knows(secret, end));
@@ -210,8 +209,9 @@ void Endpoint::share_line(ConnectionId id, bool heard) {
       connection.promised = share_.promise(receivers_);
     }
     connection.placed_seen = receiver.counters().placed_bytes;
-    connection.window = std::max(2 * receiver.longest_packet(), connection.promised);
-    receiver.grant(connection.promised);
+    const std::uint32_t promised = share_.at(receiver.round_trip(), connection.promised);
+    connection.window = std::max(2 * receiver.longest_packet(), promised);
+    receiver.grant(promised);
   } else {
     const bool asks = was == ShareState::kIdle || was == ShareState::kPromised || (was == ShareState::kSilent && heard);
     if (asks) serve(id);
@@ -237,7 +237,8 @@ void Endpoint::serve(ConnectionId id) {
 // A stream that never ends must not keep the line from those who wait.
 void Endpoint::end_turn(ConnectionId id) {
   Connection& connection = connections_[id];
-  const bool delivers = now_ - connection.turn_since < kTurnFloors * options_.probe_floor;
+  const Duration trip = connection.receiver->round_trip();
+  const bool delivers = now_ - connection.turn_since < std::max(kTurnFloors * options_.probe_floor, 4 * trip);
   if (delivers && connection.receiver->counters().placed_bytes - connection.turn_from < kTurnBytes) return;
   connection.window = 0;
   connection.idled = !delivers;
@@ -249,13 +250,17 @@ void Endpoint::end_turn(ConnectionId id) {
 // Grows by what arrives, as in slow start: all who begin together are heard of before any has a large share. Who goes
 // before others takes it from them at once.
 void Endpoint::grant_share(Connection& connection) {
-  const std::uint64_t placed = connection.receiver->counters().placed_bytes;
-  const std::uint64_t grown = connection.window + (placed - connection.placed_seen);
+  Receiver& receiver = *connection.receiver;
+  const std::uint64_t placed = receiver.counters().placed_bytes;
+  // On a long path it has to grow by more in each of the few round trips.
+  const std::uint64_t steps = receiver.round_trip() > options_.base_rtt ? 3 : 1;
+  const std::uint64_t grown = connection.window + steps * (placed - connection.placed_seen);
   connection.placed_seen = placed;
-  const std::uint32_t share = std::max(share_.window(connection.level), connection.receiver->longest_packet());
+  const std::uint32_t share =
+      std::max(share_.window(connection.level, receiver.round_trip()), receiver.longest_packet());
   const bool at_once = levels_ && share_.leads(connection.level);
   connection.window = at_once ? share : static_cast<std::uint32_t>(std::min<std::uint64_t>(share, grown));
-  connection.receiver->grant(connection.window);
+  receiver.grant(connection.window);
 }
 
 // A sender that died, or was stopped, must not keep its part of the line from the others. One look at a time is enough:
@@ -266,7 +271,7 @@ void Endpoint::retire_silent(TimePoint now) {
   const ConnectionId id = served_.pop_front();
   Connection& connection = connections_[id];
   const bool served = connection.used && connection.share == ShareState::kServed;
-  if (served && now - connection.heard_at <= std::max(options_.probe_floor, 2 * options_.base_rtt)) {
+  if (served && now - connection.heard_at <= silence(options_, connection.receiver->round_trip())) {
     served_.push_back(id);
     return;
   }

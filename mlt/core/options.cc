@@ -11,7 +11,7 @@ void Options::check() const {
   require_option(paths >= 1 && paths <= kMaxPaths, "mlt: paths must be 1 .. 32");
   require_option(burst_bytes >= 1 && burst_bytes <= 1u << 20, "mlt: burst_bytes must be 1 .. 1 MiB");
   require_option(pace_bytes <= 1u << 20, "mlt: pace_bytes must be at most 1 MiB");
-  require_option(unscheduled_bytes <= 16 * 1024, "mlt: unscheduled_bytes must be at most 16 KiB");
+  require_option(unscheduled_bytes <= 1u << 20, "mlt: unscheduled_bytes must be at most 1 MiB");
   require_option(max_messages >= 1 && max_messages <= kMaxOutstanding, "mlt: max_messages must be 1 .. 4096");
   require_option(max_staged <= kMaxOutstanding, "mlt: max_staged must be at most 4096");
   require_option(max_tags >= 1 && max_tags <= 1u << 20, "mlt: max_tags must be 1 .. 1048576");

@@ -21,8 +21,9 @@ struct Options {
   std::uint8_t paths = 8;                 // 1 .. kMaxPaths
   std::uint32_t burst_bytes = 16 * 1024;  // consecutive packets on one path (UCCL-Tran: 16 KiB costs 4 %, 32 KiB 18 %)
   std::uint32_t pace_bytes = 0;           // may leave at once, however short the time since the last; 0: burst_bytes
-  // Of a message whose receive is not known to be posted; a packet at least, unless 0. A connection has at most 16 KiB,
-  // or one packet, under way without credit, messages of one packet that pass long ones included.
+  // Of a message whose receive is not known to be posted; a packet at least, unless 0. A connection has at most as
+  // much, 16 KiB or one packet under way without credit, whichever is most, messages of one packet that pass long ones
+  // included.
   std::uint32_t unscheduled_bytes = 4096;
   std::uint32_t max_messages = 256;        // not forgotten, of one connection
   std::uint32_t max_staged = 64;           // messages before their receives or records, of one connection

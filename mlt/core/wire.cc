@@ -126,6 +126,7 @@ bool parse_data(std::span<const std::byte> bytes, DataHeader& data) {
   data.segment = reader.load<std::uint16_t, 28>();
   data.passed = reader.load<std::uint16_t, 30>();
   data.sent_units = reader.load<std::uint32_t, 32>();
+  data.trip = reader.load<std::uint16_t, 36>();
   const bool has_open = (flags & kHasOpen) != 0;
   const std::size_t length = DataHeader::kSize + (has_open ? OpenRecord::kSize : 0);
   if (bytes.size() != length || flags > 31 || (data.quiet && !data.retransmission) ||
@@ -263,6 +264,7 @@ std::size_t write(const DataHeader& data, std::span<std::byte> out) {
   writer.store<28>(data.segment);
   writer.store<30>(data.passed);
   writer.store<32>(data.sent_units);
+  writer.store<36>(data.trip);
   if (!data.open) return DataHeader::kSize;
   write_open(*data.open, out.subspan<DataHeader::kSize, OpenRecord::kSize>());
   return DataHeader::kSize + OpenRecord::kSize;

@@ -3,6 +3,7 @@
 // whoever cannot read the handshake has to guess.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,17 +12,20 @@
 #include <variant>
 
 #include "mlt/core/ledger.h"
+#include "transport/base/time.h"
 
 namespace clustar::mlt {
 
-inline constexpr std::uint8_t kWireVersion = 6;
+inline constexpr std::uint8_t kWireVersion = 7;
 inline constexpr std::uint8_t kMaxPaths = 32;
 inline constexpr std::uint32_t kMaxMessageBytes = 1u << 30;
 inline constexpr std::uint32_t kMaxPackets = 1u << 20;  // of one message
 inline constexpr std::uint16_t kMinSegment = 64;
 inline constexpr std::uint8_t kMaxLevel = 15;           // OpenRecord::level
 inline constexpr std::uint32_t kMaxOutstanding = 4096;  // messages of one connection that are not forgotten
-inline constexpr std::size_t kMaxHeader = 99;
+inline constexpr std::size_t kMaxHeader = 101;
+
+inline constexpr Duration kTripUnit = std::chrono::microseconds(16);  // of DataHeader::trip
 
 // Sent bytes and credit are counted in units of 64 bytes, modulo 2^32.
 inline constexpr std::uint32_t kUnitBytes = 64;
@@ -37,6 +41,11 @@ constexpr std::uint8_t lane_of(std::uint8_t path, std::uint8_t traffic_class) {
 }
 constexpr std::uint8_t path_of(std::uint8_t lane) { return lane & (kMaxPaths - 1); }
 constexpr std::uint8_t class_of(std::uint8_t lane) { return lane >> 5; }
+
+// A round trip as data packets tell it: in units of 16 us, about a second at most; 0: unknown.
+constexpr std::uint16_t trip_of(Duration round_trip) {
+  return static_cast<std::uint16_t>(std::clamp<std::int64_t>(round_trip / kTripUnit, 0, 0xffff));
+}
 
 enum class PacketType : std::uint8_t { kData = 1, kAck = 2, kPosted = 3, kState = 4, kProbe = 5 };
 
@@ -63,8 +72,8 @@ struct Identity {
 };
 
 // What a message is and what may be lost of it. Until a packet with it is acknowledged it rides on some of the data
-// packets, on each that is sent again, and on every probe. A message whose record never arrived is reliable. Five bytes
-// more, and 4 KiB would need a fourth packet on Ethernet (mlt/driver/driver_options).
+// packets, on each that is sent again, and on every probe. A message whose record never arrived is reliable. Three
+// bytes more, and 4 KiB would need a fourth packet on Ethernet (mlt/driver/driver_options).
 //  0     4         8               12      14      15        16             24           28      30      32
 // | tag | tag_seq | forgotten_below | stage | flags | channel | communicator | collective | ranks | edges | ...
 //  32           40    44          48       54       56         60         61         62                     63
@@ -100,12 +109,12 @@ inline CollectiveId collective_of(const OpenRecord& open) {
   return {open.communicator, open.collective, open.exchange};
 }
 
-//  0     1      2       3      4        12        16      20         24              28        30       32
+//  0     1      2       3      4        12        16      20         24              28        30       32           36
 // | ver | type | flags | lane | secret | message | index | path_seq | message_bytes | segment | passed | sent_units |
-// lane: class (3 bits), path (5). flags 1: retransmission, 2: important, 4: acknowledge at once, 8: an OpenRecord
-// follows, 16: quiet.
+// trip | lane: class (3 bits), path (5). flags 1: retransmission, 2: important, 4: acknowledge at once, 8: an
+// OpenRecord follows, 16: quiet.
 struct DataHeader {
-  static constexpr std::size_t kSize = 36;
+  static constexpr std::size_t kSize = 38;
   std::uint64_t secret = 0;
   std::uint8_t path = 0, traffic_class = 0;
   bool retransmission = false, important = false;
@@ -120,6 +129,7 @@ struct DataHeader {
   // here was overtaken, and is lost. 0: the message is reliable, or this is sent again and says nothing.
   std::uint16_t passed = 0;
   std::uint32_t sent_units = 0;  // of the connection, this packet included
+  std::uint16_t trip = 0;        // trip_of(the connection's round trip without queues), as its sender measures it
   std::optional<OpenRecord> open;
 
   bool operator==(const DataHeader&) const = default;

@@ -28,11 +28,14 @@ Connection::Connection(Engine& engine, net::Socket control, std::string doing, s
       anchor_(std::make_shared<Anchor>(engine.mutex(), this)),
       stall_("mlt", engine.context().stall_timeout, engine.context().clock, engine.context().log) {}
 
-Result<void> Connection::attach(Engine::End end, const net::Address& host, const io::AddressBlob& address,
-                                std::uint64_t secret, const transport::ChannelOptions& channel, const Session* session,
-                                int peer_rank) {
+Result<void> Connection::attach(Engine::End end, Engine::FarEnd far_end, std::uint64_t secret,
+                                const transport::ChannelOptions& channel, const Session* session) {
   channel_ = channel;
-  const auto attached = engine_.attach(*this, end, host, address, secret, channel, session, id_, peer_rank);
+  far_end.round_trip = net::shortest_round_trip(control_);
+  // What tells whether the peer lives must not starve behind our own data, where switches have classes.
+  constexpr int kDscpShift = 2;  // the lower bits are ECN's
+  net::set_traffic_class(control_, engine_.options().classes.dscp(PacketKind::kControl) << kDscpShift);
+  const auto attached = engine_.attach(*this, end, far_end, secret, channel, session, id_);
   if (!attached) return tl::unexpected(attached.error());
   return {};
 }

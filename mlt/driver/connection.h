@@ -21,8 +21,9 @@ class Connection : public Engine::Client {
   Connection& operator=(const Connection&) = delete;
 
   // Both before the first request. `session`: null without a pre-shared key.
-  Result<void> attach(Engine::End end, const net::Address& host, const io::AddressBlob& address, std::uint64_t secret,
-                      const transport::ChannelOptions& channel, const Session* session, int peer_rank);
+  // The far end's round trip is the control connection's.
+  Result<void> attach(Engine::End end, Engine::FarEnd far_end, std::uint64_t secret,
+                      const transport::ChannelOptions& channel, const Session* session);
   net::Socket& control() { return control_; }
 
   void check(TimePoint now) final;

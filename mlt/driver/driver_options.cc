@@ -50,6 +50,18 @@ void set_times(Options& options, const transport::io::LinkProfile& link) {
 
 }  // namespace
 
+void set_path(Options& options, Duration round_trip, Endpoint::End end) {
+  constexpr Duration kLongest = std::chrono::seconds(1);  // as much as a packet can tell of it
+  round_trip = std::min(round_trip, kLongest);
+  options.base_rtt = std::max(options.base_rtt, round_trip);
+  options.initial_rtt = std::max(options.initial_rtt, round_trip + round_trip / 4);
+  // Half of such a round trip passes before a sender hears of a receive that was posted as it began: as long as it may
+  // send ahead, the line is not idle. Each end measures for itself; who receives has the room first.
+  constexpr Duration kFar = milliseconds(2);
+  constexpr std::uint32_t kFarAhead = 512 * 1024;
+  if (round_trip >= (end == Endpoint::End::kSends ? kFar : kFar / 2)) options.unscheduled_bytes = kFarAhead;
+}
+
 std::uint32_t credit_slack_for(std::uint64_t line_rate) {
   constexpr std::uint64_t kTurnsPerSecond = 500;
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(line_rate / kTurnsPerSecond, 64 * 1024, 1024 * 1024));
@@ -62,8 +74,8 @@ Result<Options> options_for(const transport::io::Capabilities& capabilities, con
   Options options;
   options.segment = *segment;
   options.paths = std::min(capabilities.paths, kMaxPaths);
-  options.unscheduled_bytes = 16 * 1024;  // what may go ahead of its receive: the core's most
-  options.max_in_flight = 4096;
+  options.unscheduled_bytes = 16 * 1024;  // a rack's switch may have no more room; set_path() for longer ways
+  options.max_in_flight = 1u << 16;       // of a lane: 10 Gbit/s for 100 ms and one path
   // A run of packets on one path is one system call, and one packet of the kernel where it has UDP_SEGMENT.
   options.burst_bytes = 64 * 1024;
   options.cut_long = true;  // transport.h: a shorter receive cuts the message
@@ -80,7 +92,7 @@ Result<Options> options_for(const transport::io::Capabilities& capabilities, con
   // It doubles in each round trip. (Seven senders that begin with 256 KiB overran a port of 50 Mbit/s with 100 KB: the
   // first step of training took 0.25 s longer.)
   congestion.initial = 32 * 1024;
-  congestion.maximum = 8u << 20;
+  congestion.maximum = 256u << 20;  // 10 Gbit/s for 200 ms
   options.congestion = DctcpSwift(congestion);
   // Architecture: a live host whose process is silent is a straggler, never an error of its own; the control connection
   // tells about hosts. The core's longest:

@@ -60,20 +60,21 @@ Engine::~Engine() {
   thread_.join();
 }
 
-Result<void> Engine::attach(Client& client, End end, const net::Address& host, const io::AddressBlob& address,
-                            std::uint64_t secret, const transport::ChannelOptions& channel, const Session* session,
-                            std::optional<ConnectionId>& id, int peer_rank) {
+Result<void> Engine::attach(Client& client, End end, const FarEnd& far_end, std::uint64_t secret,
+                            const transport::ChannelOptions& channel, const Session* session,
+                            std::optional<ConnectionId>& id) {
   const std::lock_guard lock(mutex_);
   if (lost_) return tl::unexpected(*lost_);
   if ((session != nullptr) != (sealing_ != nullptr)) {
     return fail(ErrorCode::kInternal, "mlt: a connection without its keys");
   }
   if (core_.knows(secret, end)) return fail(ErrorCode::kRemote, "mlt: the connection's number is in use already");
-  std::string key = host.with_port(0).to_string();
-  for (const std::byte byte : address.bytes()) key += static_cast<char>(byte);
+  const net::Address host = far_end.host.with_port(0);
+  std::string key = host.to_string();
+  for (const std::byte byte : far_end.address.bytes()) key += static_cast<char>(byte);
   Peer& peer = peers_[key];
   if (peer.users == 0) {
-    const auto added = device_->add_peer(address, host.with_port(0).endpoint());
+    const auto added = device_->add_peer(far_end.address, host.endpoint());
     if (!added) {
       peers_.erase(key);
       return tl::unexpected(added.error());
@@ -82,7 +83,7 @@ Result<void> Engine::attach(Client& client, End end, const net::Address& host, c
   }
   ++peer.users;
   const TimePoint now = context_.clock.now();
-  auto options = connection_options(end, channel);
+  auto options = connection_options(end, channel, far_end.round_trip);
   id = end == End::kSends ? core_.open_sender(peer.id, secret, now, *options)
                           : core_.open_receiver(peer.id, secret, now, *options);
   if (sealing_) sealing_->add(*id, end, *session, options_.paths);
@@ -90,7 +91,7 @@ Result<void> Engine::attach(Client& client, End end, const net::Address& host, c
   attached_[*id] = {&client, key, end, std::move(options), channel.comm_id};
   attached_[*id].peer_id = peer.id;
   attached_[*id].secret = secret;
-  attached_[*id].traffic = traffic_.open(channel.traffic_class, host.host(), peer_rank);
+  attached_[*id].traffic = traffic_.open(channel.traffic_class, host.host(), far_end.rank);
   attached_[*id].dscp = static_cast<std::uint8_t>(std::max(channel.traffic_class, 0) & 0xfc);
   ++communicators_[channel.comm_id];
   if (end == End::kSends) sends_.open(*id, host.host_number(), channel.job, options_.max_messages);
@@ -99,9 +100,11 @@ Result<void> Engine::attach(Client& client, End end, const net::Address& host, c
 
 // The route may take less by now than when the device was opened; receivers go by what each packet says. What may be
 // lost is the communicator's to say, whatever the device's options are.
-std::unique_ptr<const Options> Engine::connection_options(End end, const transport::ChannelOptions& channel) const {
+std::unique_ptr<const Options> Engine::connection_options(End end, const transport::ChannelOptions& channel,
+                                                          Duration round_trip) const {
   auto options = std::make_unique<Options>(options_);
   options->max_tolerance_ppm = channel.max_tolerance_ppm;
+  set_path(*options, round_trip, end);
   if (end == End::kReceives) return options;
   const auto segment = segment_for(device_->capabilities(), sealing_ ? kSealBytes : 0);
   if (segment) options->segment = std::min(*segment, options->segment);

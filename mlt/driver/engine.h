@@ -84,12 +84,18 @@ class Engine {
   Result<std::unique_ptr<io::Mr>> reg_mr(const gdr::MemoryRef& memory);
   std::mutex& mutex() { return mutex_; }
 
-  // Waits for the lock. `id` is written with it held: the client may be called before this returns. `host`: of the
-  // control connection. `channel` says what the connection may lose; `session`: null without a pre-shared key.
+  struct FarEnd {
+    net::Address host;        // of the control connection
+    io::AddressBlob address;  // where it takes packets
+    int rank = -1;            // -1 = unknown
+    Duration round_trip{0};   // to it and back, without queues, as far as is known; 0 = unknown
+  };
+  // Waits for the lock. `id` is written with it held: the client may be called before this returns. `channel` says what
+  // the connection may lose; `session`: null without a pre-shared key.
   using End = Endpoint::End;
-  Result<void> attach(Client& client, End end, const net::Address& host, const io::AddressBlob& address,
-                      std::uint64_t secret, const transport::ChannelOptions& channel, const Session* session,
-                      std::optional<ConnectionId>& id, int peer_rank = -1);
+  Result<void> attach(Client& client, End end, const FarEnd& far_end, std::uint64_t secret,
+                      const transport::ChannelOptions& channel, const Session* session,
+                      std::optional<ConnectionId>& id);
   void count_stranger();
   Counters counters();
   const transport::TrafficBook& traffic() const { return traffic_; }
@@ -188,7 +194,8 @@ class Engine {
   template <class Keep>
   void keep_pending(Keep keep);
   void refuse_first(const Error& error);
-  std::unique_ptr<const Options> connection_options(End end, const transport::ChannelOptions& channel) const;
+  std::unique_ptr<const Options> connection_options(End end, const transport::ChannelOptions& channel,
+                                                    Duration round_trip) const;
   void leave_communicator(std::uint64_t communicator);
   void check_some(TimePoint now);
   void fail_device(const Error& error);

@@ -15,7 +15,8 @@ namespace clustar::mlt::driver {
 namespace {
 
 // Peers that differ in the packets would shake hands and then take each other for silent.
-static_assert(kHandshakeVersion == 9 && kWireVersion == 6, "a new version of the packets is one of the handshake, too");
+static_assert(kHandshakeVersion == 10 && kWireVersion == 7,
+              "a new version of the packets is one of the handshake, too");
 
 constexpr std::uint64_t kHandleMagic = 0x434c5553544d4c54;  // "CLUSTMLT"
 constexpr std::uint32_t kWelcomeMagic = 0x434c4d57;         // "CLMW"

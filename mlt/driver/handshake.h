@@ -19,7 +19,7 @@
 
 namespace clustar::mlt::driver {
 
-inline constexpr std::uint16_t kHandshakeVersion = 9;
+inline constexpr std::uint16_t kHandshakeVersion = 10;
 
 namespace handshake = transport::handshake;
 namespace io = transport::io;

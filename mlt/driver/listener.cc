@@ -148,9 +148,9 @@ Result<std::unique_ptr<transport::RecvChannel>> MltListener::admit(Newcomer& new
   const std::string peer = fmt::format("{} (to {})", newcomer.from.to_string(), engine_.name());
   const transport::PeerInfo far_end{newcomer.from.host(), hello->rank};
   auto channel = std::make_unique<MltRecvChannel>(engine_, std::move(newcomer.socket), far_end, peer);
-  const auto attached = channel->attach(Engine::End::kReceives, newcomer.from, hello->address,
-                                        secret_of(reception_.token(), hello->connection_id), channel_,
-                                        session ? &*session : nullptr, hello->rank);
+  const auto attached =
+      channel->attach(Engine::End::kReceives, {newcomer.from, hello->address, hello->rank},
+                      secret_of(reception_.token(), hello->connection_id), channel_, session ? &*session : nullptr);
   if (!attached) return tl::unexpected(attached.error());
   // The first bytes on a fresh socket fit its buffer; if the connector is gone, the channel reports that.
   net::write_some(channel->control().fd(), answer);

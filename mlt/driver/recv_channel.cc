@@ -192,7 +192,7 @@ void MltRecvChannel::copy(std::uint32_t receive, std::size_t offset, std::span<c
 }
 
 std::span<std::byte> MltRecvChannel::staging(std::uint32_t buffer) {
-  const std::size_t size = engine_.options().staging_bytes();
+  const std::size_t size = engine_.core().receiver(id()).staging_bytes();
   if (!staging_[buffer]) staging_[buffer] = std::make_unique_for_overwrite<std::byte[]>(size);
   return {staging_[buffer].get(), size};
 }

@@ -48,6 +48,7 @@ void visit_fields(mlt::DataHeader& data, Visit&& visit) {
   visit(data.segment);
   visit(data.passed);
   visit(data.sent_units);
+  visit(data.trip);
   visit(data.path);
   visit(data.traffic_class);
   visit(data.retransmission);

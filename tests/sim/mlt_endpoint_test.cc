@@ -137,7 +137,7 @@ TEST(MltEndpoint, OptionsAreChecked) {
   refused([](Options& o) { o.segment = 63; });
   refused([](Options& o) { o.paths = 0; });
   refused([](Options& o) { o.paths = 33; });
-  refused([](Options& o) { o.unscheduled_bytes = 16 * 1024 + 1; });
+  refused([](Options& o) { o.unscheduled_bytes = (1u << 20) + 1; });
   refused([](Options& o) { o.max_messages = 0; });
   refused([](Options& o) { o.max_tags = 0; });
   refused([](Options& o) { o.max_in_flight = 0; });

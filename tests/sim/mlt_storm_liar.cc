@@ -65,7 +65,7 @@ void alter_open(OpenRecord& open, Rng& rng) {
 
 // As a whole it is such that parse() takes it.
 void alter_one(DataHeader& data, Rng& rng) {
-  switch (rng.below(14)) {
+  switch (rng.below(15)) {
     case 0: make_odd(data.message, rng); break;
     case 1: make_odd(data.index, rng); break;
     case 2: make_odd(data.path_seq, rng); break;
@@ -79,6 +79,7 @@ void alter_one(DataHeader& data, Rng& rng) {
     case 10: data.traffic_class = static_cast<std::uint8_t>(rng.below(8)); break;
     case 11: flip(data.ack_now); break;
     case 12: flip(data.retransmission); break;
+    case 13: make_odd(data.trip, rng); break;
     default:
       if (!data.open) data.open = OpenRecord();
       alter_open(*data.open, rng);

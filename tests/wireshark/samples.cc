@@ -82,6 +82,7 @@ Sample data_sample(const char* name, const DataHeader& data) {
   expect_size(out, data.message_bytes, data.segment);
   out.expect("data.passed", data.passed);
   out.expect("sent_units", data.sent_units);
+  out.expect("data.trip", data.trip);
   if (out.payload > 0) out.add("data.payload", std::string(2 * out.payload, '0'));
   if (data.open) expect_open(out, *data.open);
   return out;

@@ -201,18 +201,38 @@ Result<Socket> start_connect(const Address& local, const Address& remote, const 
   return socket;
 }
 
+namespace {
+
 // glibc's tcp_info ends before what this needs; the kernel's only grows (linux/tcp.h), and says how much it filled.
+class TcpInfo {
+ public:
+  explicit TcpInfo(const Socket& socket) {
+    if (!socket || ::getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, bytes_.data(), &length_) != 0) length_ = 0;
+  }
+  std::uint32_t word(std::size_t at) const {
+    std::uint32_t value = 0;
+    if (at + sizeof value <= length_) std::memcpy(&value, bytes_.data() + at, sizeof value);
+    return value;
+  }
+
+ private:
+  std::array<std::byte, 256> bytes_{};
+  socklen_t length_ = sizeof bytes_;
+};
+
+}  // namespace
+
 TcpCounts tcp_counts(const Socket& socket) {
   constexpr std::size_t kTotalRetransAt = 100, kDeliveredCeAt = 196;
-  std::array<std::byte, 256> info{};
-  socklen_t length = sizeof info;
-  if (!socket || ::getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, info.data(), &length) != 0) return {};
-  const auto word = [&](std::size_t at) {
-    std::uint32_t value = 0;
-    if (at + sizeof value <= length) std::memcpy(&value, info.data() + at, sizeof value);
-    return value;
-  };
-  return {word(kTotalRetransAt), word(kDeliveredCeAt)};
+  const TcpInfo info(socket);
+  return {info.word(kTotalRetransAt), info.word(kDeliveredCeAt)};
+}
+
+Duration shortest_round_trip(const Socket& socket) {
+  constexpr std::size_t kMinRttAt = 148;
+  constexpr std::uint32_t kUnknown = 0xffffffff;
+  const std::uint32_t microseconds = TcpInfo(socket).word(kMinRttAt);
+  return std::chrono::microseconds(microseconds == kUnknown ? 0 : microseconds);
 }
 
 std::uint64_t unsent_bytes(const Socket& socket) {

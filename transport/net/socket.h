@@ -72,6 +72,9 @@ struct TcpCounts {
   std::uint64_t marked = 0;
 };
 TcpCounts tcp_counts(const Socket& socket);
+// Of a TCP connection: the shortest round trip of the last minutes, its handshake's included; 0 where the kernel does
+// not tell.
+Duration shortest_round_trip(const Socket& socket);
 // As SocketOptions::traffic_class.
 void set_traffic_class(const Socket& socket, int traffic_class);
 enum class ConnectState : std::uint8_t { kPending, kConnected, kFailed };

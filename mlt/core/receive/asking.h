@@ -9,6 +9,7 @@
 
 namespace clustar::mlt {
 
+// `trip`: Receiver::round_trip().
 class Asking {
  public:
   explicit Asking(const Options& options) : options_(options) {}
@@ -19,16 +20,16 @@ class Asking {
     message.silence.pause = pause_;
   }
   // One of its packets came. `goes_on`: a first transmission later than all before.
-  void on_packet(ReceiveMessage& message, bool goes_on, TimePoint now);
+  void on_packet(ReceiveMessage& message, bool goes_on, Duration trip, TimePoint now);
   // From now on it waits for the next one.
-  void watch(ReceiveMessage& message, TimePoint now) const;
+  void watch(ReceiveMessage& message, Duration trip, TimePoint now) const;
   // It is asked about. `end`: the sender has credit for all that is left.
-  void on_asked(ReceiveMessage& message, bool end, TimePoint now) const;
+  void on_asked(ReceiveMessage& message, bool end, Duration trip, TimePoint now) const;
   // Those before it are over: it is its turn, however long it has waited.
-  void hurry(ReceiveMessage& message, TimePoint now) const;
+  void hurry(ReceiveMessage& message, Duration trip, TimePoint now) const;
 
  private:
-  Duration patience(const ReceiveMessage& message) const;
+  Duration patience(const ReceiveMessage& message, Duration trip) const;
 
   const Options& options_;
   Duration pause_{};  // of the message that something came of last: the next one's sender is no faster

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "mlt/core/trip_times.h"
+
 namespace clustar::mlt {
 namespace {
 
@@ -22,7 +24,7 @@ std::uint32_t LaneAcks::lane(const DataHeader& header) {
   });
 }
 
-void LaneAcks::track(const DataHeader& header, bool marked, TimePoint now) {
+void LaneAcks::track(const DataHeader& header, bool marked, Duration trip, TimePoint now) {
   Lane& lane = lanes_[this->lane(header)];
   const bool slides_out = lane.unacked > 0 && distance(header.path_seq, lane.untold) > AckBlock::kBefore;
   if ((lane.unacked >= kBlockPackets || slides_out) && full_blocks_.size() < kMostFullBlocks) {
@@ -33,10 +35,10 @@ void LaneAcks::track(const DataHeader& header, bool marked, TimePoint now) {
   if (marked) ++lane.marked;
   if (lane.unacked++ == 0 || distance(header.path_seq, lane.untold) < 0) lane.untold = header.path_seq;
   lane.due = true;
-  if (at_once || lane.unacked >= options_.ack_every) {
+  if (at_once || lane.unacked >= ack_every(options_, trip)) {
     due_ = true;
   } else {
-    due_at_ = std::min(due_at_, now + options_.ack_delay);
+    due_at_ = std::min(due_at_, now + ack_delay(options_, trip));
   }
 }
 

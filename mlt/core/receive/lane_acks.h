@@ -22,8 +22,8 @@ class LaneAcks {
   // Number of the packet's lane, made if there is none yet. Only for a path < paths().
   std::uint32_t lane(const DataHeader& header);
 
-  // The packet came, for the first time or not.
-  void track(const DataHeader& header, bool marked, TimePoint now);
+  // The packet came, for the first time or not. `trip`: Receiver::round_trip().
+  void track(const DataHeader& header, bool marked, Duration trip, TimePoint now);
   // It came and counts for nothing: what its lane is known to have brought is told once more.
   void repeat(const DataHeader& header, TimePoint now);
 

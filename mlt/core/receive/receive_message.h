@@ -27,7 +27,6 @@ struct ReceiveMessage {
   std::uint32_t packets = 0;
   std::uint32_t received = 0;
   std::uint32_t received_bytes = 0;
-  std::uint64_t staged = 0;      // bit i: the i-th packet in sending order lies in the staging buffer
   std::uint32_t important = 0;   // received
   std::uint32_t sent_known = 0;  // the first so many packets, in sending order, are known to have been sent
   std::uint32_t receive = kNone;
@@ -36,6 +35,7 @@ struct ReceiveMessage {
   std::uint32_t want = 0;  // to be sent again, of the windows still to be told
   OpenRecord open;
   PacketBitmap got;
+  PacketBitmap staged;  // by sending order: what lies in the staging buffer, while there is one
   Passed passed;
   TimePoint first_at{};
   struct Loss {                 // LossDecision
@@ -60,9 +60,11 @@ struct ReceiveMessage {
   // In a slot that another message has used; keeps the storage.
   void reset() {
     PacketBitmap bits = std::move(got);
+    PacketBitmap aside = std::move(staged);
     Passed counts = std::move(passed);
     *this = ReceiveMessage{};
     got = std::move(bits);
+    staged = std::move(aside);
     passed = std::move(counts);
     passed.reset();
   }

@@ -15,7 +15,8 @@ Receiver::Receiver(const Options& options, std::uint64_t secret)
       acks_(options),
       credit_(options.segment),
       asking_(options),
-      decision_(options) {}
+      decision_(options),
+      trip_(options.base_rtt) {}
 
 std::optional<std::uint32_t> Receiver::post(std::int32_t tag, std::uint32_t length, LedgerBook& ledgers,
                                             TimePoint now) {
@@ -134,10 +135,11 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
   }
   active_ = true;
   credit_.note_sent(header.sent_units);
+  if (header.trip != 0) trip_ = std::max(options_.base_rtt, header.trip * kTripUnit);
   if (distance(header.message, messages_.base()) < 0) {  // settled: a late copy
     ++counters_.duplicates;
     control_path_ = header.path;
-    acks_.track(header, marked, now);
+    acks_.track(header, marked, trip_, now);
     return {};
   }
   if (header.open) forget_below(header.open->forgotten_below, header.message);  // it may make the room for this message
@@ -162,7 +164,7 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
 void Receiver::on_duplicate(const DataHeader& header, Message& message, bool marked, TimePoint now) {
   ++counters_.duplicates;
   control_path_ = header.path;
-  acks_.track(header, marked, now);
+  acks_.track(header, marked, trip_, now);
   if (message.growing()) {
     decision_.arm_proven(message, acks_.tolerance(), now);
     note_due(message);
@@ -184,7 +186,7 @@ Placement Receiver::take(const DataHeader& header, Message& message, std::uint32
     return {};
   }
   control_path_ = header.path;
-  acks_.track(header, marked, now);
+  acks_.track(header, marked, trip_, now);
   counters_.placed_bytes += payload;
   message.received_bytes += payload;
   if (message.receive != kNone) credit_.came(payload);
@@ -199,7 +201,7 @@ void Receiver::arrived(std::uint32_t id, Message& message, const DataHeader& hea
   const std::uint32_t order = order_of(message, id, header.index);
   const bool goes_on = !header.retransmission && order >= message.sent_known;
   message.sent_known = std::max(message.sent_known, order + 1);
-  asking_.on_packet(message, goes_on, now);
+  asking_.on_packet(message, goes_on, trip_, now);
   if (message.received == message.packets) {
     finish(id, message, message.receive == kNone ? ReceiveState::kStored : ReceiveState::kComplete);
     ask_about_next(now);

@@ -104,8 +104,12 @@ class Receiver {
   // Receives whose messages have staged packets to be copied, in order of matching.
   std::optional<std::uint32_t> poll_unstage();
 
+  // Of the path without queues: what the sender measures, options.base_rtt at least.
+  Duration round_trip() const { return trip_; }
   // Payload of the longest packet that may come, by the peer's segment or ours.
   std::uint32_t longest_packet() const { return credit_.longest_packet(); }
+  // Size of a staging buffer.
+  std::uint32_t staging_bytes() const { return options_.staging_bytes(); }
   // Demand for credit: bytes of posted receives that have not arrived.
   std::uint64_t demand() const { return credit_.demand(); }
   // Data or a probe came since the last receive was finished.
@@ -169,6 +173,7 @@ class Receiver {
   ReceiveCredit credit_;
   Asking asking_;
   LossDecision decision_;
+  Duration trip_;  // round_trip()
   std::uint8_t control_path_ = 0;
   TimePoint due_at_ = TimePoint::max();  // not after any message's question or decision
   Ring<std::uint32_t> states_;           // messages that have something to tell

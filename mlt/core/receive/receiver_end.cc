@@ -8,7 +8,7 @@ namespace clustar::mlt {
 void Receiver::arm(Message& message, TimePoint now) {
   if (message.state != ReceiveState::kArriving) return;
   decision_.arm(message, acks_.tolerance(), now);
-  if (options_.recovery == nullptr) asking_.watch(message, now);
+  if (options_.recovery == nullptr) asking_.watch(message, trip_, now);
   note_due(message);
 }
 
@@ -22,7 +22,7 @@ void Receiver::ask(std::uint32_t id, Message& message, TimePoint now) {
   const std::uint64_t unsent = std::min(std::uint64_t{message.packets - message.sent_known} * message.segment,
                                         std::uint64_t{message.missing_bytes()});
   const auto packet = static_cast<std::int32_t>(units(std::min<std::uint64_t>(unsent, message.segment)));
-  asking_.on_asked(message, credit >= static_cast<std::int32_t>(units(unsent)), now);
+  asking_.on_asked(message, credit >= static_cast<std::int32_t>(units(unsent)), trip_, now);
   if (credit <= 0 || credit < packet) return;  // it waits for credit, and says so itself
   // What has not begun may have its turn behind what has: the oldest speaks for all.
   if (message.sent_known == 0 && id != first_arriving()) return;
@@ -41,7 +41,7 @@ void Receiver::ask_about_next(TimePoint now) {
   if (options_.recovery != nullptr) return;
   const std::uint32_t id = first_arriving();
   if (id == messages_.end() || messages_[id].sent_known > 0) return;  // what is under way has its own pace
-  asking_.hurry(messages_[id], now);
+  asking_.hurry(messages_[id], trip_, now);
   due_at_ = std::min(due_at_, messages_[id].silence.ask_at);
 }
 

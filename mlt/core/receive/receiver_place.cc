@@ -13,10 +13,14 @@ Placement Receiver::place(Message& message, const DataHeader& header, std::uint3
   if (!message.has_open && message.received + 1 == message.packets) return {};
   const std::uint32_t order = order_of(message, header.message, header.index);
   const std::uint32_t staged_at = order * header.segment;
-  if (order >= Staging::kPackets || staged_at + payload > options_.staging_bytes()) return {};
-  if (message.staging == kNone) message.staging = staging_.take().value_or(kNone);
-  if (message.staging == kNone) return {};
-  message.staged |= std::uint64_t{1} << order;
+  if (std::uint64_t{order} * header.segment + payload > options_.staging_bytes()) return {};
+  if (message.staging == kNone) {
+    const std::uint32_t most = options_.staging_bytes() / header.segment + 1;
+    if (!message.staged.reset(std::min(message.packets, most))) return {};
+    message.staging = staging_.take().value_or(kNone);
+    if (message.staging == kNone) return {};
+  }
+  message.staged.set(order);
   return {Placement::Kind::kStage, message.staging, staged_at, payload};
 }
 
@@ -46,13 +50,11 @@ std::optional<Receiver::Staged> Receiver::staged(std::uint32_t receive, std::uin
   if (!posted.matched || !messages_.contains(posted.message)) return std::nullopt;
   const Message& message = messages_[posted.message];
   if (message.staging == kNone) return std::nullopt;
-  for (std::uint32_t order = from; order < Staging::kPackets; ++order) {
-    if ((message.staged >> order & 1) == 0) continue;
-    const std::uint32_t index = (first_of(posted.message, message) + order) % message.packets;
-    return Staged{message.staging, order, order * message.segment, index * message.segment,
-                  packet_bytes(index, message.bytes, message.segment)};
-  }
-  return std::nullopt;
+  const std::uint32_t order = message.staged.first_set(from);
+  if (order >= message.staged.size()) return std::nullopt;
+  const std::uint32_t index = (first_of(posted.message, message) + order) % message.packets;
+  return Staged{message.staging, order, order * message.segment, index * message.segment,
+                packet_bytes(index, message.bytes, message.segment)};
 }
 
 void Receiver::unstaged(std::uint32_t receive) { free_staging(messages_[receives_[receive].message]); }
@@ -61,7 +63,6 @@ void Receiver::free_staging(Message& message) {
   if (message.staging == kNone) return;
   staging_.give_back(message.staging);
   message.staging = kNone;
-  message.staged = 0;
 }
 
 }  // namespace clustar::mlt

@@ -9,8 +9,6 @@ namespace clustar::mlt {
 
 class Staging {
  public:
-  static constexpr std::uint32_t kPackets = 64;  // of one buffer, in sending order
-
   explicit Staging(std::uint32_t most) : most_(most) {}
 
   std::optional<std::uint32_t> take() {

@@ -30,9 +30,12 @@ std::uint64_t paced_rate(double window, Duration srtt) {
 // A window that was not even half used says nothing about the network's room (RFC 7661).
 bool was_used(const Epoch::Totals& totals, double window) { return totals.acked * 2 >= window; }
 
-double grown(double window, const WindowOptions& options, const Epoch::Totals& totals, bool starting) {
-  const double step = starting ? std::min(totals.acked, window) : options.segment;
+double grown(double window, const WindowOptions& options, double step) {
   return std::min(window + step, static_cast<double>(options.maximum));
+}
+
+double grown(double window, const WindowOptions& options, const Epoch::Totals& totals, bool starting) {
+  return grown(window, options, starting ? std::min(totals.acked, window) : options.segment);
 }
 
 double cut_by(double window, const WindowOptions& options, double fraction) {
@@ -101,6 +104,7 @@ DctcpSwift::DctcpSwift(const Options& options) : options_(options), window_(stat
                  "DctcpSwift: queue_target must be 1 us .. 1 s");
   require_option(options.scaling_range >= Duration::zero() && options.scaling_range <= kSecond,
                  "DctcpSwift: scaling_range must be 0 .. 1 s");
+  require_option(options.long_from > Duration::zero(), "DctcpSwift: long_from must be above 0");
   require_option(options.beta > 0 && options.beta <= 1, "DctcpSwift: beta must be above 0, at most 1");
   require_option(options.max_cut > 0 && options.max_cut <= 0.9, "DctcpSwift: max_cut must be above 0, at most 0.9");
   require_option(options.drain_epochs >= 16 && options.drain_epochs <= 1u << 20,
@@ -121,9 +125,22 @@ void DctcpSwift::start_up(const AckSample& sample) {
   const double rtt = in_ns(sample.rtt);
   const double min_rtt = std::min(rtt, in_ns(sample.min_rtt));
   if (base_rtt_ <= Duration::zero() || min_rtt > 1.25 * in_ns(base_rtt_)) return;
-  if (rtt > 1.25 * min_rtt || epoch_.saw_trouble(options_.severe_loss)) return;
-  const double most = std::min(8.0 * static_cast<double>(options_.initial), static_cast<double>(options_.maximum));
+  const double queue = std::min(min_rtt / 4, static_cast<double>(options_.queue_target.count()));
+  if (rtt > min_rtt + queue || epoch_.saw_trouble(options_.severe_loss)) return;
+  const auto maximum = static_cast<double>(options_.maximum);
+  const double most = is_long(min_rtt) ? maximum : std::min(8.0 * static_cast<double>(options_.initial), maximum);
   window_ = std::max(window_, std::min(4 * epoch_.delivered(), most));
+}
+
+bool DctcpSwift::is_long(double min_rtt) const { return min_rtt >= static_cast<double>(options_.long_from.count()); }
+
+double DctcpSwift::step(const Epoch::Totals& totals, double limit) const {
+  if (starting_) return std::min(totals.acked, window_);
+  if (!is_long(totals.min_rtt)) return options_.segment;
+  constexpr double kPart = 1.0 / 8, kWholeFrom = 8e6;  // ns of round trip
+  const double room = std::clamp((limit - totals.rtt) / std::max(1.0, limit - totals.min_rtt), 0.0, 1.0);
+  const double part = kPart * std::min(1.0, totals.min_rtt / kWholeFrom);
+  return std::max<double>(options_.segment, window_ * part * room);
 }
 
 void DctcpSwift::on_loss(std::uint64_t bytes, TimePoint now) {
@@ -134,7 +151,8 @@ double DctcpSwift::target(double min_rtt) const {
   // Swift has 1 / sqrt(window) here; the square root is left out because windows of 2 to 10 packets are the ones to
   // help.
   const double scaling = static_cast<double>(options_.scaling_range.count()) * options_.segment / window_;
-  return min_rtt + static_cast<double>(options_.queue_target.count()) + scaling;
+  const double far = is_long(min_rtt) ? min_rtt / 16 : 0;
+  return min_rtt + static_cast<double>(options_.queue_target.count()) + scaling + far;
 }
 
 void DctcpSwift::decide(const Epoch::Totals& totals) {
@@ -165,9 +183,12 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
   } else if (loss > options_.severe_loss) {
     on_severe_loss(loss);
   } else if (!recover() && was_used(totals, window_)) {
-    window_ = grown(window_, options_, totals, starting_);
+    window_ = grown(window_, options_, step(totals, limit));
   }
-  if (++since_drain_ >= options_.drain_epochs || (starting_ && cut > 0)) start_drain(window_);
+  // Who saw the empty network of a long path, and knows that it did, need not look for it.
+  const bool seen =
+      base_rtt_ > Duration::zero() && is_long(totals.min_rtt) && totals.min_rtt <= 1.25 * in_ns(base_rtt_);
+  if (++since_drain_ >= options_.drain_epochs || (starting_ && cut > 0 && !seen)) start_drain(window_);
   if (cut > 0) starting_ = false;
 }
 

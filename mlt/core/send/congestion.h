@@ -94,8 +94,13 @@ double set_segment_of(WindowOptions& options, double window, std::uint32_t bytes
 // window need not wait for the end of a round trip: it grows with each acknowledgement to four times what this round
 // trip has delivered, up to eight times the initial window. (What begins with 32 KiB fills 10 Gbit/s and 100 us after
 // one round trip instead of three.) A latecomer does not see a standing queue that fits into 1.25 times the base; hence
-// the limit. The target is min_rtt + queue_target + a share that shrinks as the window grows (Swift's flow scaling,
-// section 3.5), which helps small windows.
+// the limit. On a long path no such queue fits, and there is no limit: 10 Gbit/s and 100 ms are full after seven round
+// trips instead of twelve.
+//
+// A segment per round trip is next to nothing on a long path (from long_from on). There the window grows by up to an
+// eighth while the queue is below the target: by less the longer the queue, and the shorter the round trip is than 8
+// ms. The target is min_rtt + queue_target + a share that shrinks as the window grows (Swift's flow scaling,
+// section 3.5), which helps small windows; on a long path a sixteenth of min_rtt more.
 //
 // Who starts behind another's standing queue takes it for the empty network (the latecomer known from LEDBAT, RFC 6817)
 // and would starve the other. Hence a drain at the end of start-up and every drain_epochs: for two round trips the
@@ -119,6 +124,7 @@ class DctcpSwift {
   struct Options : WindowOptions {
     Duration queue_target = std::chrono::microseconds(50);    // 1 us .. 1 s
     Duration scaling_range = std::chrono::microseconds(100);  // added at a window of one segment, 0 .. 1 s
+    Duration long_from = std::chrono::milliseconds(1);        // of round trips without queues, > 0
     double beta = 0.8;                                        // (0, 1]
     double max_cut = 0.5;                                     // (0, 0.9]
     std::uint32_t drain_epochs = 512;                         // 16 .. 2^20
@@ -139,6 +145,8 @@ class DctcpSwift {
  private:
   void decide(const Epoch::Totals& totals);
   void start_up(const AckSample& sample);
+  bool is_long(double min_rtt) const;
+  double step(const Epoch::Totals& totals, double limit) const;
   double target(double min_rtt) const;
   bool is_yielding(bool late, double queue);
   void compete(const Epoch::Totals& totals);

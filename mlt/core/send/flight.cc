@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mlt/core/recovery.h"
+#include "mlt/core/trip_times.h"
 
 namespace clustar::mlt {
 namespace {
@@ -206,7 +207,7 @@ void Flight::wake_tails(TimePoint newest, TimePoint now) {
 // By when an acknowledgement would tell of this packet, the first that is not settled: when the next has arrived that
 // asked for one, or after the receiver's own delay (RFC 9002's max_ack_delay), which is as long as ours.
 TimePoint Flight::answer_due(const Lane& lane, std::uint32_t seq) const {
-  const TimePoint delayed = lane.records[seq].sent_at + options_.ack_delay;
+  const TimePoint delayed = lane.records[seq].sent_at + ack_delay(options_, rtt_.min_rtt());
   TimePoint asked = delayed;
   for (; seq != lane.records.end() && lane.records[seq].sent_at < delayed; ++seq) {
     if (!lane.records[seq].asked) continue;

@@ -16,7 +16,7 @@ constexpr int kRareUnposted = 8;
 
 Duration Probing::wait(const SendMessage& message, const RttEstimator& rtt) const {
   // Who has no receive yet may wait for minutes; when it is posted, the receiver says so, and asks until it is heard.
-  const Duration most = options_.probe_cap * (message.posted ? 1 : kRareUnposted);
+  const Duration most = rtt.cap() * (message.posted ? 1 : kRareUnposted);
   return std::min(most, rtt.probe_timeout() * (1 << message.probe.backoff));
 }
 

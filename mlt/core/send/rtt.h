@@ -12,7 +12,7 @@ namespace clustar::mlt {
 struct RttOptions {
   Duration initial = std::chrono::milliseconds(1);        // srtt before the first sample: floor's order, not 1 s
   Duration floor = std::chrono::microseconds(500);        // of probe_timeout(), 1 us .. cap
-  Duration cap = std::chrono::milliseconds(100);          // of probe_timeout(), <= 10 s
+  Duration cap = std::chrono::milliseconds(100);          // of probe_timeout(), or four times the minimum, <= 10 s
   Duration min_window = std::chrono::seconds(10);         // how long a minimum counts, as BBR's, > 0
   Duration peak_window = std::chrono::milliseconds(250);  // how long a maximum counts, twice as long at most, > 0
 };
@@ -60,16 +60,18 @@ class RttEstimator {
   Duration srtt() const { return has_sample_ ? srtt_ : options_.initial; }
   Duration rttvar() const { return has_sample_ ? rttvar_ : options_.initial / 2; }
   Duration min_rtt() const { return has_sample_ ? minimum_[0].rtt : options_.initial; }
+  // On a long path options.cap is no time to wait for an answer.
+  Duration cap() const { return has_sample_ ? std::max(options_.cap, 4 * minimum_[0].rtt) : options_.cap; }
   // What was sent so long ago has arrived or is lost: 1.25 times the longest round trip of late, within cap, since a
   // queue that was there comes back and srtt() forgets it within a few packets; and 1.25 srtt() at least, whatever that
   // is.
   Duration patience() const {
-    const Duration peak = std::min(std::max(peaks_[0], peaks_[1]), options_.cap);
+    const Duration peak = std::min(std::max(peaks_[0], peaks_[1]), cap());
     return std::max(srtt(), peak) * 5 / 4;
   }
   // srtt + 4 rttvar, and patience() at least, within [floor, cap]; the caller doubles it for each probe in vain.
   Duration probe_timeout() const {
-    return std::clamp(std::max(srtt() + 4 * rttvar(), patience()), options_.floor, options_.cap);
+    return std::clamp(std::max(srtt() + 4 * rttvar(), patience()), options_.floor, cap());
   }
 
  private:

@@ -92,7 +92,7 @@ bool Sender::waits_for_answer(const Message& message, std::uint64_t unasked, std
   // Of small windows every second packet, as TCP's receivers do (RFC 5681, section 4.2).
   const std::uint64_t part = std::max(window / kAcksPerWindow, std::min<std::uint64_t>(2 * options_.segment, window));
   return message.sent == message.packets || unasked >= part || paths_.burst_ends() ||
-         !TransmitPlan::has_uncredited_room(options_.segment, uncredited);
+         !plan_.has_uncredited_room(options_.segment, uncredited);
 }
 
 void Sender::on_first(const Choice& choice, Message& message, std::uint32_t bytes) {
@@ -131,6 +131,7 @@ bool Sender::data(const Choice& choice, TimePoint now, Transmit& out) {
   header.passed = passed(message, lane, again);
   credit_.spend(bytes);
   header.sent_units = credit_.sent_units();
+  header.trip = flight_.rtt().has_sample() ? trip_of(flight_.rtt().min_rtt()) : std::uint16_t{0};
   const bool uncredited = choice.sort == Sort::kUncredited;
   SentPacket packet{choice.message, index, bytes, false, false, uncredited, false, now};
   const std::uint32_t ahead = uncredited ? flight_.uncredited_bytes() + bytes : 0;

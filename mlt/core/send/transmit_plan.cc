@@ -5,7 +5,7 @@
 namespace clustar::mlt {
 namespace {
 
-constexpr std::uint32_t kUncreditedBytes = 16 * 1024;  // of one connection, on their way
+constexpr std::uint32_t kUncreditedBytes = 16 * 1024;  // of one connection, on their way, or one message's
 
 bool window_open(const TransmitPlan::View& view, std::uint32_t bytes) {
   const std::uint64_t under_way = view.flight.bytes();
@@ -148,8 +148,8 @@ bool TransmitPlan::lacks_credit(const SendMessage& message, const View& view) co
          !may_start(message, packet_bytes(message.next(), message.bytes, options_.segment), view);
 }
 
-bool TransmitPlan::has_uncredited_room(std::uint32_t bytes, std::uint32_t under_way) {
-  return under_way == 0 || under_way + bytes <= kUncreditedBytes;
+bool TransmitPlan::has_uncredited_room(std::uint32_t bytes, std::uint32_t under_way) const {
+  return under_way == 0 || under_way + bytes <= std::max(kUncreditedBytes, options_.unscheduled_bytes);
 }
 
 TimePoint TransmitPlan::next_timeout() const {

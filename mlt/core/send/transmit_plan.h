@@ -63,7 +63,7 @@ class TransmitPlan {
   // For its next first transmission.
   bool lacks_credit(const SendMessage& message, const View& view) const;
   // For `bytes` more of what goes ahead of its credit, beside `under_way`.
-  static bool has_uncredited_room(std::uint32_t bytes, std::uint32_t under_way);
+  bool has_uncredited_room(std::uint32_t bytes, std::uint32_t under_way) const;
 
   TimePoint next_timeout() const;
   void on_timeout(TimePoint now);

@@ -103,6 +103,7 @@ DataHeader random_data(Rng& rng) {
   data.segment = shape.segment;
   data.passed = any<std::uint16_t>(rng);
   data.sent_units = any<std::uint32_t>(rng);
+  data.trip = any<std::uint16_t>(rng);
   if (rng.chance(0.5)) data.open = random_open(rng, shape.packets);
   return data;
 }

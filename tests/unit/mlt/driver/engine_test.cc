@@ -21,7 +21,7 @@ class Client final : public Engine::Client {
   void attach(std::uint64_t secret) {
     const Session session;
     const net::Endpoint host{false, 1, {std::byte{127}, {}, {}, std::byte{1}}};
-    ASSERT_TRUE(engine_.attach(*this, Engine::End::kSends, net::Address(host), {}, secret, {}, &session, id));
+    ASSERT_TRUE(engine_.attach(*this, Engine::End::kSends, {net::Address(host), {}}, secret, {}, &session, id));
   }
   void send(std::size_t offset) {
     const std::lock_guard lock(engine_.mutex());

@@ -27,7 +27,7 @@ class LaneAcksTest : public testing::Test {
     header.path = path;
     header.traffic_class = 1;
     header.path_seq = seq;
-    acks.track(header, marked, now);
+    acks.track(header, marked, options.base_rtt, now);
   }
   Ack take() {
     Ack ack;
@@ -113,7 +113,7 @@ TEST(LaneAcks, EachPacketIsTold) {
         if (rng.below(30) == 0) seq += static_cast<std::uint32_t>(rng.below(100));
         came.emplace(header.path, seq);
         header.path_seq = seq++;
-        acks.track(header, false, now);
+        acks.track(header, false, options.base_rtt, now);
       }
       now += milliseconds(1);
       acks.on_timeout(now);
@@ -199,8 +199,8 @@ class AskingTest : public testing::Test {
     now += after;
     ++message.received;
     message.sent_known = message.received;
-    asking.on_packet(message, true, now);
-    asking.watch(message, now);
+    asking.on_packet(message, true, options.base_rtt, now);
+    asking.watch(message, options.base_rtt, now);
   }
 
   Options options;
@@ -222,19 +222,19 @@ TEST_F(AskingTest, QuestionsInVainGetRarer) {
   come(microseconds(1));
   const Duration first = wait();
   for (int i = 0; i < 4; ++i) {
-    asking.on_asked(message, false, now);
+    asking.on_asked(message, false, options.base_rtt, now);
     EXPECT_EQ(wait(), first) << i;
   }
-  asking.on_asked(message, false, now);
+  asking.on_asked(message, false, options.base_rtt, now);
   EXPECT_EQ(wait(), 2 * first);
-  for (int i = 0; i < 100; ++i) asking.on_asked(message, false, now);
+  for (int i = 0; i < 100; ++i) asking.on_asked(message, false, options.base_rtt, now);
   EXPECT_EQ(wait(), options.probe_cap);
 }
 
 TEST_F(AskingTest, TheEndIsWorthMoreQuestions) {
   come(microseconds(1));
   const Duration first = wait();
-  for (int i = 0; i < 16; ++i) asking.on_asked(message, true, now);
+  for (int i = 0; i < 16; ++i) asking.on_asked(message, true, options.base_rtt, now);
   EXPECT_EQ(wait(), first);
 }
 
