@@ -87,6 +87,7 @@ field("ack.marked", ProtoField.uint16, "Marked so far (mod 2^16)", base.DEC)
 field("ack.largest", ProtoField.uint32, "Largest sequence", base.DEC)
 field("ack.before", ProtoField.uint64, "Arrived before it (bit i: largest - 1 - i)", base.HEX)
 field("ack.missing", ProtoField.uint8, "Not arrived of those 64", base.DEC)
+field("ack.waited_us", ProtoField.uint16, "Waited in the receiver's host before that (us)", base.DEC)
 field("ack.delay_us", ProtoField.uint16, "Delay of the acknowledgement (us)", base.DEC)
 
 field("posted.length", ProtoField.uint32, "Length", base.DEC)
@@ -278,7 +279,7 @@ dissect[ACK] = function(p)
     local missing = zeroes(p, at + 8, math.min(64, largest))
     tree:add(f["ack.missing"], p:range(at + 8, 8), missing):set_generated()
     p:add(tree, "ack.delay_us", at + 16, 2)
-    p:zero(tree, at + 18, 2)
+    p:add(tree, "ack.waited_us", at + 18, 2)
     tree:append_text(": " .. lane .. ", largest " .. largest .. ", " .. missing .. " missing")
     info = info .. " | " .. lane .. " largest " .. largest .. " missing " .. missing
   end

@@ -117,7 +117,7 @@ std::optional<Endpoint::ConnectionId> Endpoint::find(std::span<const std::byte> 
 }
 
 Endpoint::Arrival Endpoint::on_packet(std::span<const std::byte> header, std::uint32_t payload, bool marked,
-                                      TimePoint now, bool can_stage) {
+                                      TimePoint now, bool can_stage, Duration waited) {
   ++counters_.packets;
   const auto found = find(header);
   if (!found) {
@@ -134,13 +134,13 @@ Endpoint::Arrival Endpoint::on_packet(std::span<const std::byte> header, std::ui
   if (connection.receiver != nullptr) {
     if (const auto* data = std::get_if<DataHeader>(&packet_)) {
       heard = true;
-      arrival.placement = connection.receiver->on_data(*data, payload, marked, ledgers_, now, can_stage);
+      arrival.placement = connection.receiver->on_data(*data, {payload, marked, can_stage, waited}, ledgers_, now);
     } else if (const auto* probe = std::get_if<Probe>(&packet_)) {
       heard = true;
       connection.receiver->on_probe(*probe, ledgers_, now);
     }
   } else {
-    if (const auto* ack = std::get_if<Ack>(&packet_)) connection.sender->on_ack(*ack, now);
+    if (const auto* ack = std::get_if<Ack>(&packet_)) connection.sender->on_ack(*ack, now, waited);
     if (const auto* posted = std::get_if<Posted>(&packet_)) connection.sender->on_posted(*posted, now);
     if (const auto* state = std::get_if<State>(&packet_)) connection.sender->on_state(*state, now);
   }

@@ -84,9 +84,10 @@ class Endpoint {
   void release(ConnectionId connection, std::uint32_t receive) { connections_[connection].receiver->release(receive); }
 
   // `payload`: bytes behind the header. The placement is to be carried out before the next call. Without `can_stage`
-  // payload whose receive is not known yet is not taken, and comes again.
+  // payload whose receive is not known yet is not taken, and comes again. `waited`: in this host, before it was read;
+  // it is no part of the network's round trip.
   Arrival on_packet(std::span<const std::byte> header, std::uint32_t payload, bool marked, TimePoint now,
-                    bool can_stage = true);
+                    bool can_stage = true, Duration waited = {});
   TimePoint next_timeout() const;
   void on_timeout(TimePoint now);
 

@@ -165,8 +165,8 @@ bool parse_ack(std::span<const std::byte> bytes, Ack& ack) {
     out.largest = block.load<std::uint32_t, 4>();
     out.before = block.load<std::uint64_t, 8>();
     out.delay_us = block.load<std::uint16_t, 16>();
-    const bool block_reserved = block.load<std::uint8_t, 1>() != 0 || block.load<std::uint16_t, 18>() != 0;
-    if (block_reserved) return false;
+    out.waited_us = block.load<std::uint16_t, 18>();
+    if (block.load<std::uint8_t, 1>() != 0) return false;
   }
   return true;
 }
@@ -283,6 +283,7 @@ std::size_t write(const Ack& ack, std::span<std::byte> out) {
     block.store<4>(ack.blocks[i].largest);
     block.store<8>(ack.blocks[i].before);
     block.store<16>(ack.blocks[i].delay_us);
+    block.store<18>(ack.blocks[i].waited_us);
   }
   return kAckFixed + ack.count * AckBlock::kSize;
 }

@@ -139,15 +139,16 @@ struct DataHeader {
 // order, while switches let one class pass another.
 //  0                           12             16               20      24
 // | ver | type | 0 | 0 | secret | credit_units | finished_below | n | 0 | n x block |
-// block: | lane (1) | 0 (1) | marked (2) | largest (4) | before (8) | delay_us (2) | 0 (2) |
+// block: | lane (1) | 0 (1) | marked (2) | largest (4) | before (8) | delay_us (2) | waited_us (2) |
 struct AckBlock {
   static constexpr std::size_t kSize = 20;
   static constexpr std::int32_t kBefore = 64;  // packets before the largest that it tells of
   std::uint8_t path = 0, traffic_class = 0;
-  std::uint16_t marked = 0;    // packets of the lane that arrived with CE so far, modulo 2^16
-  std::uint32_t largest = 0;   // path_seq
-  std::uint64_t before = 0;    // bit i: largest - 1 - i arrived
-  std::uint16_t delay_us = 0;  // how long `largest` waited for this acknowledgement
+  std::uint16_t marked = 0;     // packets of the lane that arrived with CE so far, modulo 2^16
+  std::uint32_t largest = 0;    // path_seq
+  std::uint64_t before = 0;     // bit i: largest - 1 - i arrived
+  std::uint16_t delay_us = 0;   // how long `largest` waited for this acknowledgement
+  std::uint16_t waited_us = 0;  // and before that in its host, until the receiver read it; 0: unknown
 
   bool operator==(const AckBlock&) const = default;
 };

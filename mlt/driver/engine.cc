@@ -267,7 +267,9 @@ bool Engine::turn(TimePoint now, const std::atomic<bool>* done) {
   return busy || moved;
 }
 
-bool Engine::receive(TimePoint now) {
+// A thread that stood still between looking at the clock and at the device finds packets that came later than `now`:
+// taken for earlier, they would make round trips shorter than the path is long, and all others look like queues.
+bool Engine::receive(TimePoint& now) {
   bool any = false;
   for (int burst = 0; burst < kReceiveBursts; ++burst) {
     if (lost_ || (writes_ && writes_->behind())) return any;
@@ -277,6 +279,7 @@ bool Engine::receive(TimePoint now) {
       return any;
     }
     for (const io::RxPacket& packet : std::span(rx_).first(*got)) {
+      now = std::max(now, packet.rx_time);
       if (packet.trimmed) continue;  // the core does not know them yet: a loss
       auto header = packet.header;
       auto payload = packet.payload;
@@ -285,7 +288,7 @@ bool Engine::receive(TimePoint now) {
       const bool readable = !packet.placed || !writes_;
       if (packet.ecn == io::Ecn::kCe) ++counters_.marked;
       const auto arrival = core_.on_packet(header, static_cast<std::uint32_t>(payload.size()),
-                                           packet.ecn == io::Ecn::kCe, now, readable);
+                                           packet.ecn == io::Ecn::kCe, now, readable, packet.waited);
       if (arrival.placement.kind == Placement::Kind::kDrop) continue;
       attached_[arrival.connection].client->place(arrival.placement, payload, packet.placed);
     }

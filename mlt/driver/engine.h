@@ -179,7 +179,7 @@ class Engine {
          std::unique_ptr<transport::SendPolicy> policy);
 
   bool turn(TimePoint now, const std::atomic<bool>* done);  // true: something happened
-  bool receive(TimePoint now);
+  bool receive(TimePoint& now);
   bool step_writes();
   bool transmit(TimePoint now);
   bool send_bursts(TimePoint now);

@@ -76,6 +76,7 @@ void visit_fields(mlt::Ack& ack, Visit&& visit) {
     visit(block.before);
     visit(block.marked);
     visit(block.delay_us);
+    visit(block.waited_us);
     visit(block.path);
     visit(block.traffic_class);
   }

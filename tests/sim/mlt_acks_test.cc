@@ -205,7 +205,7 @@ class Receives {
     header.index = header.path_seq = number;
     sent_units += units(kSegment);
     header.sent_units = sent_units;
-    receiver.on_data(header, kSegment, false, ledgers, now);
+    receiver.on_data(header, {kSegment}, ledgers, now);
     bool acknowledged = false;
     while (const auto packet = receiver.poll_control(now)) acknowledged |= std::holds_alternative<Ack>(*packet);
     return acknowledged;
@@ -258,7 +258,7 @@ TEST(MltAcks, TheEndOfAMessageIsNotToldPacketByPacket) {
   for (std::uint32_t i = 0; i < kPackets; ++i) {
     header.index = header.path_seq = i;
     header.sent_units += units(options.segment);
-    receiver.on_data(header, options.segment, false, ledgers, now);
+    receiver.on_data(header, {options.segment}, ledgers, now);
     receiver.grant(256 * 1024);
     acks += told();
   }

@@ -469,7 +469,7 @@ TEST(MltEndpoint, EachPacketThatCameInOrderIsAcknowledged) {
       for (std::uint64_t burst = 1 + rng.below(300); burst > 0; --burst) {
         if (rng.below(20) == 0) data.path_seq += static_cast<std::uint32_t>(rng.below(rng.below(4) == 0 ? 120 : 4));
         now += std::chrono::microseconds(1);
-        receiver.on_data(data, 64, false, ledgers, now);
+        receiver.on_data(data, {64}, ledgers, now);
         came.insert(data.path_seq++);
         ++data.index;
       }

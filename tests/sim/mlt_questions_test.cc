@@ -210,7 +210,7 @@ class Stalled {
     for (; data.index < 4 * State::kWindow - 10; ++data.index) {
       data.path_seq = data.index;
       data.sent_units += units(options.segment);
-      receiver.on_data(data, options.segment, false, ledgers, now);
+      receiver.on_data(data, {options.segment}, ledgers, now);
       receiver.grant(1 << 20);
     }
     while (receiver.poll_control(now)) {

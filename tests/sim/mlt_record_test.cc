@@ -100,7 +100,7 @@ TEST(MltRecord, OneThatContradictsWhatWasStoredIsIgnored) {
   data.segment = options.segment;
   data.index = first_index(Direct::kSecret, 0, packet_count(100'000, options.segment));
   data.passed = 1;  // as of a tolerant message
-  ASSERT_EQ(receiver.on_data(data, options.segment, false, ledgers, now).kind, Placement::Kind::kStage);
+  ASSERT_EQ(receiver.on_data(data, {options.segment}, ledgers, now).kind, Placement::Kind::kStage);
   Probe probe;
   probe.secret = Direct::kSecret;
   probe.message_bytes = 100'000;
@@ -173,12 +173,12 @@ TEST(MltRecord, ASenderIsNeverToldThatAllIsThereBeforeItsRecordIs) {
   data.secret = Direct::kSecret;
   data.message_bytes = 2u * options.segment;
   data.segment = options.segment;
-  EXPECT_EQ(receiver.on_data(data, options.segment, false, ledgers, now).kind, Placement::Kind::kStage);
+  EXPECT_EQ(receiver.on_data(data, {options.segment}, ledgers, now).kind, Placement::Kind::kStage);
   data.index = data.path_seq = 1;
-  EXPECT_EQ(receiver.on_data(data, options.segment, false, ledgers, now).kind, Placement::Kind::kDrop);
+  EXPECT_EQ(receiver.on_data(data, {options.segment}, ledgers, now).kind, Placement::Kind::kDrop);
   data.path_seq = 2;
   data.open.emplace().tag = 7;
-  EXPECT_EQ(receiver.on_data(data, options.segment, false, ledgers, now).kind, Placement::Kind::kStage);
+  EXPECT_EQ(receiver.on_data(data, {options.segment}, ledgers, now).kind, Placement::Kind::kStage);
   EXPECT_TRUE(receiver.is_consistent());
 }
 

@@ -103,6 +103,7 @@ Sample ack_sample(const char* name, const Ack& ack, const std::vector<int>& miss
     out.expect64("ack.before", block.before);
     out.expect("ack.missing", missing[i]);
     out.expect("ack.delay_us", block.delay_us);
+    out.expect("ack.waited_us", block.waited_us);
   }
   return out;
 }

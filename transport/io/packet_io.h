@@ -89,7 +89,8 @@ struct RxPacket {
   std::uint8_t traffic_class = 0;  // as sent; 7 when trimmed
   Ecn ecn = Ecn::kNotEct;
   bool trimmed = false;  // a switch cut the payload off
-  TimePoint rx_time{};
+  TimePoint rx_time{};   // when it was read
+  Duration waited{};     // in this host, before that; 0 where the backend does not know
   std::span<const std::byte> header;
   // Empty when it was placed by a PlacementHint: its bytes are there. Where `placed` is true, those very bytes, until
   // release() or cancel().

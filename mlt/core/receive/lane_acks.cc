@@ -24,14 +24,14 @@ std::uint32_t LaneAcks::lane(const DataHeader& header) {
   });
 }
 
-void LaneAcks::track(const DataHeader& header, bool marked, Duration trip, TimePoint now) {
+void LaneAcks::track(const DataHeader& header, bool marked, Duration trip, TimePoint now, Duration waited) {
   Lane& lane = lanes_[this->lane(header)];
   const bool slides_out = lane.unacked > 0 && distance(header.path_seq, lane.untold) > AckBlock::kBefore;
   if ((lane.unacked >= kBlockPackets || slides_out) && full_blocks_.size() < kMostFullBlocks) {
     keep_block(lane, now);
     due_ = true;
   }
-  const bool at_once = note(lane, header.path_seq, now) || header.ack_now;
+  const bool at_once = note(lane, header.path_seq, now, waited) || header.ack_now;
   if (marked) ++lane.marked;
   if (lane.unacked++ == 0 || distance(header.path_seq, lane.untold) < 0) lane.untold = header.path_seq;
   lane.due = true;
@@ -42,12 +42,13 @@ void LaneAcks::track(const DataHeader& header, bool marked, Duration trip, TimeP
   }
 }
 
-bool LaneAcks::note(Lane& lane, std::uint32_t seq, TimePoint now) {
+bool LaneAcks::note(Lane& lane, std::uint32_t seq, TimePoint now, Duration waited) {
   const std::int32_t ahead = lane.seen ? distance(seq, lane.largest) : 0;
   if (!lane.seen) {
     lane.seen = true;
     lane.largest = seq;
     lane.largest_at = now;
+    lane.largest_waited = waited;
     return seq != 0;
   }
   if (ahead > 0) {
@@ -55,6 +56,7 @@ bool LaneAcks::note(Lane& lane, std::uint32_t seq, TimePoint now) {
     if (ahead <= AckBlock::kBefore) lane.before |= std::uint64_t{1} << (ahead - 1);
     lane.largest = seq;
     lane.largest_at = now;
+    lane.largest_waited = waited;
     // A hole is told when it is seen, and when the sender takes it for lost by what it is told.
     const std::uint32_t reach = options_.reorder_packets;
     const bool proven = lane.largest >= reach && (lane.before >> (reach - 1) & 1) == 0;
@@ -77,11 +79,19 @@ void LaneAcks::repeat(const DataHeader& header, TimePoint now) {
 void LaneAcks::keep_block(Lane& lane, TimePoint now) { full_blocks_.push_back(block_of(lane, now)); }
 
 AckBlock LaneAcks::block_of(Lane& lane, TimePoint now) const {
-  const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(now - lane.largest_at).count();
+  const auto in_us = [](Duration time) {
+    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+    return static_cast<std::uint16_t>(std::clamp<std::int64_t>(us, 0, 0xffff));
+  };
   lane.due = false;
   lane.unacked = 0;
-  return {lane.path,    lane.traffic_class, lane.marked,
-          lane.largest, lane.before,        static_cast<std::uint16_t>(std::min<std::int64_t>(waited, 0xffff))};
+  return {lane.path,
+          lane.traffic_class,
+          lane.marked,
+          lane.largest,
+          lane.before,
+          in_us(now - lane.largest_at),
+          in_us(lane.largest_waited)};
 }
 
 void LaneAcks::fill(Ack& ack, TimePoint now) {

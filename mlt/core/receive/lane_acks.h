@@ -22,8 +22,8 @@ class LaneAcks {
   // Number of the packet's lane, made if there is none yet. Only for a path < paths().
   std::uint32_t lane(const DataHeader& header);
 
-  // The packet came, for the first time or not. `trip`: Receiver::round_trip().
-  void track(const DataHeader& header, bool marked, Duration trip, TimePoint now);
+  // The packet came, for the first time or not. `trip`: Receiver::round_trip(); `waited`: Endpoint::Arriving's.
+  void track(const DataHeader& header, bool marked, Duration trip, TimePoint now, Duration waited = {});
   // It came and counts for nothing: what its lane is known to have brought is told once more.
   void repeat(const DataHeader& header, TimePoint now);
 
@@ -47,7 +47,7 @@ class LaneAcks {
   AckBlock block_of(Lane& lane, TimePoint now) const;
   void keep_block(Lane& lane, TimePoint now);
   // The packet is the lane's latest, or one before; true: the sender should know at once.
-  bool note(Lane& lane, std::uint32_t seq, TimePoint now);
+  bool note(Lane& lane, std::uint32_t seq, TimePoint now, Duration waited);
 
   const Options& options_;
   Lanes<Lane> lanes_;

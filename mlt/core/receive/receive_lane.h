@@ -17,6 +17,7 @@ struct ReceiveLane {
   std::uint32_t largest = 0;
   std::uint64_t before = 0;
   TimePoint largest_at{};
+  Duration largest_waited{};  // in the host, before that
 };
 
 }  // namespace clustar::mlt

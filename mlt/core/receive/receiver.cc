@@ -126,10 +126,9 @@ bool Receiver::discards(const Message& message, const DataHeader& header) const 
   return options_.recovery != nullptr && !options_.recovery->takes(header.index, message.received);
 }
 
-Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, bool marked, LedgerBook& ledgers,
-                            TimePoint now, bool can_stage) {
+Placement Receiver::on_data(const DataHeader& header, const Arriving& packet, LedgerBook& ledgers, TimePoint now) {
   if (header.path >= acks_.paths() || header.secret != secret_ ||
-      payload != packet_bytes(header.index, header.message_bytes, header.segment)) {
+      packet.payload != packet_bytes(header.index, header.message_bytes, header.segment)) {
     ++counters_.ignored;
     return {};
   }
@@ -139,7 +138,7 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
   if (distance(header.message, messages_.base()) < 0) {  // settled: a late copy
     ++counters_.duplicates;
     control_path_ = header.path;
-    acks_.track(header, marked, trip_, now);
+    acks_.track(header, packet.marked, trip_, now, packet.waited);
     return {};
   }
   if (header.open) forget_below(header.open->forgotten_below, header.message);  // it may make the room for this message
@@ -155,16 +154,16 @@ Placement Receiver::on_data(const DataHeader& header, std::uint32_t payload, boo
   }
   message->loss.quiet = message->loss.quiet || header.quiet;
   if (!message->growing() || message->got.test(header.index)) {
-    on_duplicate(header, *message, marked, now);
+    on_duplicate(header, *message, packet, now);
     return {};
   }
-  return take(header, *message, payload, marked, can_stage, now);
+  return take(header, *message, packet, now);
 }
 
-void Receiver::on_duplicate(const DataHeader& header, Message& message, bool marked, TimePoint now) {
+void Receiver::on_duplicate(const DataHeader& header, Message& message, const Arriving& packet, TimePoint now) {
   ++counters_.duplicates;
   control_path_ = header.path;
-  acks_.track(header, marked, trip_, now);
+  acks_.track(header, packet.marked, trip_, now, packet.waited);
   if (message.growing()) {
     decision_.arm_proven(message, acks_.tolerance(), now);
     note_due(message);
@@ -173,23 +172,22 @@ void Receiver::on_duplicate(const DataHeader& header, Message& message, bool mar
   }
 }
 
-Placement Receiver::take(const DataHeader& header, Message& message, std::uint32_t payload, bool marked, bool can_stage,
-                         TimePoint now) {
+Placement Receiver::take(const DataHeader& header, Message& message, const Arriving& packet, TimePoint now) {
   if (discards(message, header)) {
     acks_.repeat(header, now);
     return {};
   }
-  const Placement placement = place(message, header, payload, can_stage);
+  const Placement placement = place(message, header, packet.payload, packet.can_stage);
   if (placement.kind == Placement::Kind::kDrop) {
     message.loss.refused = true;
     ++counters_.refused;
     return {};
   }
   control_path_ = header.path;
-  acks_.track(header, marked, trip_, now);
-  counters_.placed_bytes += payload;
-  message.received_bytes += payload;
-  if (message.receive != kNone) credit_.came(payload);
+  acks_.track(header, packet.marked, trip_, now, packet.waited);
+  counters_.placed_bytes += packet.payload;
+  message.received_bytes += packet.payload;
+  if (message.receive != kNone) credit_.came(packet.payload);
   arrived(header.message, message, header, now);
   return placement;
 }

@@ -61,8 +61,14 @@ class Receiver {
   // The receive's ReceiveDone was handled; its id may come again.
   void release(std::uint32_t receive);
 
-  Placement on_data(const DataHeader& header, std::uint32_t payload, bool marked, LedgerBook& ledgers, TimePoint now,
-                    bool can_stage = true);
+  // What is known of a data packet beside its header.
+  struct Arriving {
+    std::uint32_t payload = 0;  // bytes
+    bool marked = false;
+    bool can_stage = true;
+    Duration waited{};  // in this host, before it was read
+  };
+  Placement on_data(const DataHeader& header, const Arriving& packet, LedgerBook& ledgers, TimePoint now);
   void on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now);
 
   TimePoint next_timeout() const;
@@ -131,9 +137,8 @@ class Receiver {
   Message* find_or_open(std::uint32_t id, std::uint32_t bytes, std::uint16_t segment, TimePoint now);
   void take_open(std::uint32_t id, Message& message, const OpenRecord& open, LedgerBook& ledgers, TimePoint now);
   void match(std::uint32_t id, std::uint32_t receive, LedgerBook& ledgers, TimePoint now);
-  Placement take(const DataHeader& header, Message& message, std::uint32_t payload, bool marked, bool can_stage,
-                 TimePoint now);
-  void on_duplicate(const DataHeader& header, Message& message, bool marked, TimePoint now);
+  Placement take(const DataHeader& header, Message& message, const Arriving& packet, TimePoint now);
+  void on_duplicate(const DataHeader& header, Message& message, const Arriving& packet, TimePoint now);
   void arrived(std::uint32_t id, Message& message, const DataHeader& header, TimePoint now);
   void find_level();
   void forget_below(std::uint32_t below, std::uint32_t id);

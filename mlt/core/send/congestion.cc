@@ -1,12 +1,20 @@
 #include "mlt/core/send/congestion.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "mlt/core/options_check.h"
 
 namespace clustar::mlt {
 
 namespace {
+
+// Of a long path's window, for a delay that differs from the target by a round trip: what is seen is a round trip old,
+// so more would swing.
+constexpr double kFarGain = 0.5;
+constexpr double kFarGrowth = 0.125;  // of the window in a round trip, while nothing queues
+// Before RttEstimator forgets what it saw last of the empty network.
+constexpr double kFarDrainTime = 8e9;  // ns
 
 constexpr double kMaxRtt = 10e9;                 // ns; larger samples are cut
 constexpr std::uint64_t kMaxBytes = 1ull << 40;  // of one event; larger ones are cut
@@ -117,6 +125,7 @@ DctcpSwift::DctcpSwift(const Options& options) : options_(options), window_(stat
 
 void DctcpSwift::on_ack(const AckSample& sample, TimePoint now) {
   const bool over = epoch_.on_ack(sample, now);
+  if (in_ns(sample.rtt) <= in_ns(sample.min_rtt) * 1.02) since_empty_ = 0;
   if (starting_ && drain_left_ == 0) start_up(sample);
   if (over) decide(epoch_.take(now));
 }
@@ -134,13 +143,19 @@ void DctcpSwift::start_up(const AckSample& sample) {
 
 bool DctcpSwift::is_long(double min_rtt) const { return min_rtt >= static_cast<double>(options_.long_from.count()); }
 
+// What a round trip adds whatever the window is: what makes flows of one path alike.
+double DctcpSwift::least_step(double min_rtt) const {
+  constexpr double kSegmentPer = 4e6;  // ns of round trip
+  return options_.segment * (is_long(min_rtt) ? std::max(1.0, min_rtt / kSegmentPer) : 1.0);
+}
+
 double DctcpSwift::step(const Epoch::Totals& totals, double limit) const {
   if (starting_) return std::min(totals.acked, window_);
-  if (!is_long(totals.min_rtt)) return options_.segment;
-  constexpr double kPart = 1.0 / 8, kWholeFrom = 8e6;  // ns of round trip
-  const double room = std::clamp((limit - totals.rtt) / std::max(1.0, limit - totals.min_rtt), 0.0, 1.0);
-  const double part = kPart * std::min(1.0, totals.min_rtt / kWholeFrom);
-  return std::max<double>(options_.segment, window_ * part * room);
+  const double least = least_step(totals.min_rtt);
+  if (!is_long(totals.min_rtt)) return least;
+  const bool empty = limit - totals.rtt > 0.75 * (limit - totals.min_rtt);
+  const double part = empty ? kFarGrowth : std::clamp(kFarGain * (limit - totals.rtt) / totals.rtt, 0.0, kFarGrowth);
+  return least + window_ * part;
 }
 
 void DctcpSwift::on_loss(std::uint64_t bytes, TimePoint now) {
@@ -151,25 +166,34 @@ double DctcpSwift::target(double min_rtt) const {
   // Swift has 1 / sqrt(window) here; the square root is left out because windows of 2 to 10 packets are the ones to
   // help.
   const double scaling = static_cast<double>(options_.scaling_range.count()) * options_.segment / window_;
-  const double far = is_long(min_rtt) ? min_rtt / 16 : 0;
-  return min_rtt + static_cast<double>(options_.queue_target.count()) + scaling + far;
+  return min_rtt + static_cast<double>(options_.queue_target.count()) + scaling + far_target(min_rtt);
+}
+
+// The smaller window aims at the longer queue, so it grows while the larger one shrinks until they are alike.
+double DctcpSwift::far_target(double min_rtt) const {
+  constexpr double kMost = 7e6;        // ns
+  constexpr double kDoublings = 17.0;  // from a segment to 10 Gbit/s for 150 ms
+  if (!is_long(min_rtt)) return 0;
+  const double part = 1 - std::log2(std::max(1.0, window_ / options_.segment)) / kDoublings;
+  return std::min(min_rtt / 2, kMost) * std::max(0.0, part);
 }
 
 void DctcpSwift::decide(const Epoch::Totals& totals) {
   if (totals.acked > 0) alpha_ += options_.mark_gain * (totals.mark_fraction() - alpha_);
+  const bool far = is_long(totals.min_rtt);
   const double limit = target(totals.min_rtt);
   const bool late = totals.acked > 0 && totals.rtt > limit;
   const bool marked = totals.marked > 0;
   const double loss = totals.loss_fraction();
   double cut = 0;
   if (marked) cut = alpha_ / 2;
-  if (late) cut = std::max(cut, options_.beta * (totals.rtt - limit) / totals.rtt);
+  if (late) cut = std::max(cut, (far && !starting_ ? kFarGain : options_.beta) * (totals.rtt - limit) / totals.rtt);
   if (late || marked) cut = std::max(cut, loss);
   cut = std::min(cut, options_.max_cut);
   if (drain_left_ > 0) {
     // The first of its round trips still sees the queue that was there before.
     if (--drain_left_ > 0) return;
-    if (competing_ && totals.acked > 0) competing_ = totals.rtt - totals.min_rtt > queue_before_ / 4;
+    if (competing_ && totals.acked > 0) competing_ = totals.rtt - totals.min_rtt > queue_before_ / (far ? 16 : 4);
     window_ = cut_by(resume_, options_, competing_ ? 0 : cut);
     return;
   }
@@ -179,6 +203,7 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
   }
   if (cut > 0) {
     window_ = cut_by(window_, options_, cut);
+    if (far && !marked && !starting_) window_ += least_step(totals.min_rtt);
     before_loss_ = severe_epochs_ = 0;
   } else if (loss > options_.severe_loss) {
     on_severe_loss(loss);
@@ -188,7 +213,9 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
   // Who saw the empty network of a long path, and knows that it did, need not look for it.
   const bool seen =
       base_rtt_ > Duration::zero() && is_long(totals.min_rtt) && totals.min_rtt <= 1.25 * in_ns(base_rtt_);
-  if (++since_drain_ >= options_.drain_epochs || (starting_ && cut > 0 && !seen)) start_drain(window_);
+  since_empty_ += totals.rtt;
+  const bool forgets = far && since_empty_ >= kFarDrainTime;
+  if (++since_drain_ >= options_.drain_epochs || forgets || (starting_ && cut > 0 && !seen)) start_drain(window_, far);
   if (cut > 0) starting_ = false;
 }
 
@@ -211,27 +238,30 @@ bool DctcpSwift::is_yielding(bool late, double queue) {
 void DctcpSwift::compete(const Epoch::Totals& totals) {
   constexpr std::uint32_t kDrainEpochs = 256;
   // Who comes back was wrong to leave: it tests more rarely, up to every sixth loss.
+  const bool far = is_long(totals.min_rtt);
   if (!competing_) {
-    test_after_losses_ = std::min(test_after_losses_ + 1, 6u);
+    test_after_losses_ = std::clamp(test_after_losses_ + 1, far ? 3u : 1u, 6u);
     losses_ = 0;
+    // On a long path what was given away would take minutes to come back.
+    if (far) window_ = std::max(window_, late_from_);
   }
   competing_ = true;
   starting_ = false;
   late_epochs_ = severe_epochs_ = 0;
   before_loss_ = 0;
   if (totals.lost > 0) {
-    const double halved = cut_by(window_, options_, 0.5);
+    const double less = cut_by(window_, options_, far ? 0.3 : 0.5);  // long paths are cubic's: RFC 9438
     if (++losses_ < test_after_losses_) {
-      window_ = halved;
+      window_ = less;
       return;
     }
     losses_ = 0;
-    start_drain(halved);
+    start_drain(less, far);
     drain_left_ = 3;  // a deep queue takes one more
     return;
   }
-  if (was_used(totals, window_)) window_ = grown(window_, options_, totals, false);
-  if (++since_drain_ >= std::min(kDrainEpochs, options_.drain_epochs)) start_drain(window_);
+  if (was_used(totals, window_)) window_ = grown(window_, options_, (far ? 2 : 1) * options_.segment);
+  if (++since_drain_ >= std::min(kDrainEpochs, options_.drain_epochs)) start_drain(window_, far);
 }
 
 void DctcpSwift::on_severe_loss(double loss) {
@@ -250,11 +280,13 @@ bool DctcpSwift::recover() {
   return true;
 }
 
-void DctcpSwift::start_drain(double resume) {
+// The queue is a smaller part of a long path's window.
+void DctcpSwift::start_drain(double resume, bool far) {
   resume_ = resume;
-  window_ = cut_by(window_, options_, 0.75);
+  window_ = cut_by(window_, options_, far ? 0.5 : 0.75);
   drain_left_ = 2;  // one until the queue is shorter, one to see it
   since_drain_ = 0;
+  since_empty_ = 0;
 }
 
 std::uint64_t DctcpSwift::rate_bytes_per_s(Duration srtt) const { return paced_rate(window_, srtt); }

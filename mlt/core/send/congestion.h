@@ -146,11 +146,13 @@ class DctcpSwift {
   void decide(const Epoch::Totals& totals);
   void start_up(const AckSample& sample);
   bool is_long(double min_rtt) const;
+  double least_step(double min_rtt) const;
   double step(const Epoch::Totals& totals, double limit) const;
+  double far_target(double min_rtt) const;
   double target(double min_rtt) const;
   bool is_yielding(bool late, double queue);
   void compete(const Epoch::Totals& totals);
-  void start_drain(double resume);
+  void start_drain(double resume, bool far);
   void on_severe_loss(double loss);
   bool recover();
 
@@ -161,7 +163,8 @@ class DctcpSwift {
   double resume_ = 0;             // window after the drain
   std::uint32_t drain_left_ = 0;  // epochs
   std::uint32_t since_drain_ = 0;
-  double alpha_ = 1;  // RFC 8257, section 3.3: the first mark is taken seriously
+  double since_empty_ = 0;  // ns of epochs since a packet met no queue
+  double alpha_ = 1;        // RFC 8257, section 3.3: the first mark is taken seriously
   bool starting_ = true;
   double before_loss_ = 0;           // window, until it is reached again; 0: no severe loss took anything
   std::uint32_t severe_epochs_ = 0;  // in a row

@@ -39,7 +39,8 @@ void Flight::send(std::uint32_t number, const SentPacket& packet, TimePoint now)
   bytes_ += packet.bytes;
 }
 
-std::optional<Flight::Delivery> Flight::on_block(const AckBlock& block, FlightObserver& observer, TimePoint now) {
+std::optional<Flight::Delivery> Flight::on_block(const AckBlock& block, Duration waited, FlightObserver& observer,
+                                                 TimePoint now) {
   if (block.path >= lanes_.paths() || !lanes_.has(block.traffic_class)) return std::nullopt;
   Lane& lane = lanes_[lanes_.number(block.path, block.traffic_class)];
   const std::uint32_t age = lane.records.end() - block.largest;  // 1: the latest that was sent
@@ -47,7 +48,7 @@ std::optional<Flight::Delivery> Flight::on_block(const AckBlock& block, FlightOb
   Delivery told;
   told.path = block.path;
   told.news = !lane.acked || distance(block.largest, lane.largest) > 0;
-  if (told.news) sample(lane, block, told, now);
+  if (told.news) sample(lane, block, waited, told, now);
   const auto deliver_one = [&](std::uint32_t seq) {
     if (lane.records.contains(seq) && !lane.records[seq].settled) deliver(lane.records[seq], told, observer, now);
   };
@@ -61,12 +62,15 @@ std::optional<Flight::Delivery> Flight::on_block(const AckBlock& block, FlightOb
   return told;
 }
 
-// Of a block that tells something later than the ones before.
-void Flight::sample(Lane& lane, const AckBlock& block, Delivery& told, TimePoint now) {
+// Of a block that tells something later than the ones before. What waited for a processor was as late as what waited in
+// the network, for whoever waits for an answer; for the window it was no queue.
+void Flight::sample(Lane& lane, const AckBlock& block, Duration waited, Delivery& told, TimePoint now) {
   const auto delay = std::chrono::microseconds(block.delay_us);
   if (lane.records.contains(block.largest) && !lane.records[block.largest].settled) {
-    told.rtt = now - lane.records[block.largest].sent_at - delay;
-    if (told.rtt > Duration::zero()) rtt_.sample(told.rtt, now);
+    const Duration whole = now - lane.records[block.largest].sent_at - delay;
+    const Duration waits = waited + std::chrono::microseconds(block.waited_us);
+    told.rtt = waits < whole ? whole - waits : whole;
+    if (told.rtt > Duration::zero()) rtt_.sample(whole, told.rtt, now);
   } else if (lane.doubted && distance(block.largest, *lane.doubted) <= 0) {
     // Its record may be gone; it left no later than the one that is known.
     rtt_.at_least(now - lane.doubted_sent_at - delay, now);

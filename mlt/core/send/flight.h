@@ -42,7 +42,7 @@ class Flight {
     bool lost = false;  // some had the time to come, and did not
     std::uint32_t packets = 0, marks = 0;
     std::uint64_t bytes = 0;
-    Duration rtt{};  // not positive: not measured
+    Duration rtt{};  // of the network, without the hosts' waits as far as they are known; not positive: not measured
   };
 
   // `paths`: that packets take, at most options.paths.
@@ -61,8 +61,8 @@ class Flight {
   std::uint64_t bytes() const { return bytes_; }
   std::uint32_t uncredited_bytes() const { return uncredited_bytes_; }
 
-  // nullopt: it contradicts what was sent.
-  std::optional<Delivery> on_block(const AckBlock& block, FlightObserver& observer, TimePoint now);
+  // nullopt: it contradicts what was sent. `waited`: in this host, before it was read.
+  std::optional<Delivery> on_block(const AckBlock& block, Duration waited, FlightObserver& observer, TimePoint now);
   // Of the packets of one lane that the state tells of. `tail`: what is missing may be given up sooner, for few packets
   // make no queue if that was wrong.
   Delivery on_state(std::uint32_t lane, const State& state, bool tail, FlightObserver& observer, TimePoint now);
@@ -83,7 +83,7 @@ class Flight {
  private:
   using Lane = SendLane;
   enum class Asked : std::uint8_t { kByAck, kByTimer };
-  void sample(Lane& lane, const AckBlock& block, Delivery& told, TimePoint now);
+  void sample(Lane& lane, const AckBlock& block, Duration waited, Delivery& told, TimePoint now);
   void settle(SentPacket& record);
   void deliver(SentPacket& record, Delivery& told, FlightObserver& observer, TimePoint now);
   void lose(Lane& lane, SentPacket& record, Evidence evidence, FlightObserver& observer, TimePoint now);

@@ -23,6 +23,8 @@ class Pacer {
     pay(now);
     rate_ = std::max<std::uint64_t>(rate, 1);
   }
+  // From now on; what idle time saved up beyond it is lost.
+  void set_burst(std::uint32_t burst) { burst_ = burst; }
 
   // The first moment, not before `now`, at which a packet of any size may leave: when no debt is left. TimePoint::max()
   // when that lies beyond what time can hold.

@@ -36,18 +36,20 @@ class RttEstimator {
   }
 
   // Samples outside (0, kMaxSample] are ignored: they come from the wire.
-  void sample(Duration rtt, TimePoint now) {
-    if (rtt <= Duration::zero() || rtt > kMaxSample) return;
+  void sample(Duration rtt, TimePoint now) { sample(rtt, rtt, now); }
+  // `network`: without what hosts let it wait, at most `rtt`; only the minimum goes by it.
+  void sample(Duration rtt, Duration network, TimePoint now) {
+    if (network <= Duration::zero() || network > rtt || rtt > kMaxSample) return;
     track_peak(rtt, now);
     if (!has_sample_) {
       srtt_ = rtt;
       rttvar_ = rtt / 2;
       has_sample_ = true;
-      minimum_.fill({rtt, now});
+      minimum_.fill({network, now});
       return;
     }
     smooth(rtt);
-    track_minimum(rtt, now);
+    track_minimum(network, now);
   }
   // It took so long at least: makes more patient, and says nothing of the minimum.
   void at_least(Duration rtt, TimePoint now) {

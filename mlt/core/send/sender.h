@@ -62,7 +62,8 @@ class Sender final : private FlightObserver {
   // Of a message that is not done.
   void set_turn(std::uint32_t message, const Turn& turn, TimePoint now);
 
-  void on_ack(const Ack& ack, TimePoint now);
+  // `waited`: in this host, before it was read.
+  void on_ack(const Ack& ack, TimePoint now, Duration waited = {});
   void on_posted(const Posted& posted, TimePoint now);
   void on_state(const State& state, TimePoint now);
 

@@ -50,12 +50,12 @@ void Sender::on_posted(const Posted& posted, TimePoint now) {
   if (!tags_.post_early(posted.tag, posted.tag_seq, options_.max_messages)) ++counters_.ignored;
 }
 
-void Sender::on_ack(const Ack& ack, TimePoint now) {
+void Sender::on_ack(const Ack& ack, TimePoint now, Duration waited) {
   next_.reset();
   if (!is_possible(ack.credit_units, ack.finished_below)) return;
   const TimePoint newest = flight_.newest_delivered();
   for (std::size_t i = 0; i < ack.count; ++i) {
-    const auto told = flight_.on_block(ack.blocks[i], *this, now);
+    const auto told = flight_.on_block(ack.blocks[i], waited, *this, now);
     if (!told) {
       ++counters_.ignored;
       continue;

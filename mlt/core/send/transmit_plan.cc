@@ -7,6 +7,10 @@ namespace {
 
 constexpr std::uint32_t kUncreditedBytes = 16 * 1024;  // of one connection, on their way, or one message's
 
+std::uint32_t most_at_once(const Options& options) {
+  return options.pace_bytes > 0 ? options.pace_bytes : options.burst_bytes;
+}
+
 bool window_open(const TransmitPlan::View& view, std::uint32_t bytes) {
   const std::uint64_t under_way = view.flight.bytes();
   return view.flight.has_room() && (under_way == 0 || under_way + bytes <= view.window);
@@ -15,8 +19,16 @@ bool window_open(const TransmitPlan::View& view, std::uint32_t bytes) {
 }  // namespace
 
 TransmitPlan::TransmitPlan(const Options& options)
-    : options_(options),
-      pacer_(options.line_rate, options.pace_bytes > 0 ? options.pace_bytes : options.burst_bytes, TimePoint{}) {}
+    : options_(options), pacer_(options.line_rate, most_at_once(options), TimePoint{}) {}
+
+// On a slow line the most that may leave at once is a queue of many milliseconds in front of everything else that the
+// host sends, its acknowledgements included.
+void TransmitPlan::set_rate(std::uint64_t bytes_per_s, TimePoint now) {
+  constexpr std::uint64_t kBurstsPerSecond = 1000;
+  pacer_.set_rate(bytes_per_s, now);
+  const std::uint64_t burst = std::max<std::uint64_t>(bytes_per_s / kBurstsPerSecond, 2u * options_.segment);
+  pacer_.set_burst(static_cast<std::uint32_t>(std::min<std::uint64_t>(burst, most_at_once(options_))));
+}
 
 void TransmitPlan::add(std::uint32_t id, const SendMessage& message, TimePoint now) {
   agenda_.add(id, message.place.turn, now);

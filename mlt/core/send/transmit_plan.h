@@ -54,7 +54,7 @@ class TransmitPlan {
   // Nothing that could go waits for the pace.
   void rest() { paced_ = false; }
   void on_sent(std::uint32_t bytes, TimePoint now) { pacer_.on_sent(bytes, now); }
-  void set_rate(std::uint64_t bytes_per_s, TimePoint now) { pacer_.set_rate(bytes_per_s, now); }
+  void set_rate(std::uint64_t bytes_per_s, TimePoint now);
 
   // A message of one packet, which waits for no credit.
   bool is_mouse(const SendMessage& message) const;

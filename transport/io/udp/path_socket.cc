@@ -62,7 +62,8 @@ Result<PathSocket> open_path(const IpAddress& local, std::uint16_t port, const S
     return fail(ErrorCode::kUnavailable,
                 "udp: the kernel refuses MTU discovery or the report of DSCP and ECN: " + describe_errno(errno));
   }
-  set_option(fd, SOL_SOCKET, SO_RXQ_OVFL, 1);  // only a counter: where it is missing, drops are not counted
+  set_option(fd, SOL_SOCKET, SO_RXQ_OVFL, 1);     // only a counter: where it is missing, drops are not counted
+  set_option(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);  // where it is missing, no wait is known
   path.gso = set_option(fd, SOL_UDP, UDP_SEGMENT, 0);
   path.gro = settings.gro && set_option(fd, SOL_UDP, UDP_GRO, 1);
   SocketAddress bound(local, port);

@@ -34,6 +34,8 @@ void read_control(const cmsghdr& control, Arrival& arrival) {
   } else if (is(SOL_SOCKET, SO_RXQ_OVFL) && holds<std::uint32_t>(control)) {
     arrival.drops = value_of<std::uint32_t>(control);
     arrival.tells_drops = true;
+  } else if (is(SOL_SOCKET, SCM_TIMESTAMPNS) && holds<timespec>(control)) {
+    arrival.stamp = value_of<timespec>(control);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <vector>
 
 #include "transport/io/udp/address.h"
@@ -21,9 +22,10 @@ struct Arrival {
   bool truncated = false;
   bool tells_drops = false;
   std::uint32_t drops = 0;  // of this socket since it was opened, modulo 2^32
+  timespec stamp{};         // CLOCK_REALTIME of its arrival at this host; 0: the kernel did not say
 };
 
-inline constexpr std::size_t kControlBytes = 96;  // TOS, segment size and drops: 24 bytes each
+inline constexpr std::size_t kControlBytes = 128;  // TOS, segment size and drops: 24 bytes each; the stamp 32
 // What the kernel said about a message of `length` bytes; the buffer is left out.
 Arrival read_arrival(const msghdr& message, std::size_t length);
 

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cassert>
 #include <cerrno>
+#include <ctime>
 #include <utility>
 
 namespace clustar::transport::io::udp {
@@ -16,6 +17,13 @@ constexpr std::size_t kGroBuffer = 65536;
 constexpr std::uint8_t kMostClass = 7;
 // How long wait() sleeps when the kernel was out of memory: nothing tells when there is some again.
 constexpr Duration kMemoryPause = std::chrono::microseconds(100);
+
+// Of a message that the kernel stamped, and that was read at `read`. A clock that was set in between says nothing.
+Duration waited(const timespec& stamp, const timespec& read) {
+  if (stamp.tv_sec == 0) return {};
+  const Duration time = std::chrono::seconds(read.tv_sec - stamp.tv_sec) + Duration(read.tv_nsec - stamp.tv_nsec);
+  return time > Duration::zero() && time < std::chrono::seconds(10) ? time : Duration::zero();
+}
 
 Result<void> check_options(const UdpOptions& options) {
   const auto outside = [](const char* name, std::size_t value, std::size_t low, std::size_t high) {
@@ -339,7 +347,12 @@ Result<void> UdpIo::read_path(std::uint8_t path, std::size_t most) {
   ++counters_.receive_calls;
   if (received < 0) return on_receive_error(error);
   const TimePoint now = clock_.now();
-  for (std::size_t i = 0; i < static_cast<std::size_t>(received); ++i) accept(path, rx_.arrival(i), rx_.from(i), now);
+  timespec real{};
+  if (received > 0) ::clock_gettime(CLOCK_REALTIME, &real);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(received); ++i) {
+    const Arrival arrival = rx_.arrival(i);
+    accept(path, arrival, rx_.from(i), now, waited(arrival.stamp, real));
+  }
   return {};
 }
 
@@ -352,7 +365,8 @@ Result<void> UdpIo::on_receive_error(int error) {
   return {};
 }
 
-void UdpIo::accept(std::uint8_t path, const Arrival& arrival, const SocketAddress& from, TimePoint now) {
+void UdpIo::accept(std::uint8_t path, const Arrival& arrival, const SocketAddress& from, TimePoint now,
+                   Duration waited) {
   const std::size_t datagrams =
       arrival.segment > 0 ? (arrival.length + arrival.segment - 1) / arrival.segment : std::size_t{1};
   ++counters_.messages_received;
@@ -361,7 +375,7 @@ void UdpIo::accept(std::uint8_t path, const Arrival& arrival, const SocketAddres
   }
   const auto peer = peers_.sender(from, path);
   if (peer && !arrival.truncated && arrival.length > 0) {
-    waiting_.push_back({arrival, 0, *peer, path, now});
+    waiting_.push_back({arrival, 0, *peer, path, now, waited});
     return;
   }
   std::uint64_t& cause = !peer ? counters_.strangers : arrival.truncated ? counters_.truncated : counters_.malformed;
@@ -399,6 +413,7 @@ std::size_t UdpIo::deliver(std::span<RxPacket> packets) {
                            .traffic_class = class_of(arrival.tos),
                            .ecn = ecn_of(arrival.tos),
                            .rx_time = message.time,
+                           .waited = message.waited,
                            .header = frame->header,
                            .payload = frame->payload,
                            .cookie = arrival.buffer};

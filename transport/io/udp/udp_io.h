@@ -124,6 +124,7 @@ class UdpIo final : public PacketIo {
     PeerId peer = 0;
     std::uint8_t path = 0;
     TimePoint time{};
+    Duration waited{};
   };
   enum class Failure : std::uint8_t { kAgain, kFull, kJoined, kTooLong, kNoRoute, kMemory, kDevice };
 
@@ -153,7 +154,7 @@ class UdpIo final : public PacketIo {
   Result<void> read_path(std::uint8_t path, std::size_t most);
   // What a recvmsg or recvmmsg that failed with `error` means: nothing, or the device's end.
   Result<void> on_receive_error(int error);
-  void accept(std::uint8_t path, const Arrival& arrival, const SocketAddress& from, TimePoint now);
+  void accept(std::uint8_t path, const Arrival& arrival, const SocketAddress& from, TimePoint now, Duration waited);
   std::size_t deliver(std::span<RxPacket> packets);
 
   SystemClock clock_;

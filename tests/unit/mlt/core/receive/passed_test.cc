@@ -44,7 +44,7 @@ struct Fed {
     header.retransmission = again;
     header.quiet = settled;
     header.path_seq = seq++;
-    receiver.on_data(header, header.segment, false, ledgers, now);
+    receiver.on_data(header, {header.segment}, ledgers, now);
     wait(Duration{});
   }
   // The message on two lanes in turns, without the packets for which `lost` is true.
@@ -167,7 +167,7 @@ TEST(MltPassed, WhatIsSentAgainTellsTheCountOfItsLane) {
   header.passed = kPackets / 2;
   header.retransmission = true;
   header.path_seq = fed.seq++;
-  fed.receiver.on_data(header, header.segment, false, fed.ledgers, fed.now);
+  fed.receiver.on_data(header, {header.segment}, fed.ledgers, fed.now);
   fed.wait(fed.options.base_rtt / 4);
   ASSERT_TRUE(fed.done);
   EXPECT_EQ(fed.done->missing, 1408u) << "the last of the lane, which it passed";

@@ -51,13 +51,13 @@ class FlightTest : public testing::Test, protected FlightObserver {
 TEST_F(FlightTest, ThreeLaterPacketsOfItsLaneMakeOneLost) {
   send(0, 5);
   now += microseconds(10);
-  const auto two = flight.on_block(block(2, 0b01), *this, now);  // 1 and 2 came
+  const auto two = flight.on_block(block(2, 0b01), {}, *this, now);  // 1 and 2 came
   ASSERT_TRUE(two);
   EXPECT_EQ(two->packets, 2u);
   EXPECT_EQ(two->bytes, 2000u);
   EXPECT_EQ(two->rtt, microseconds(10));
   EXPECT_EQ(fates[0].lost, 0) << "two later ones";
-  ASSERT_TRUE(flight.on_block(block(3, 0b011), *this, now));
+  ASSERT_TRUE(flight.on_block(block(3, 0b011), {}, *this, now));
   EXPECT_EQ(fates[0].lost, 1);
   EXPECT_EQ(fates[0].evidence, Evidence::kOrder);
   EXPECT_EQ(flight.lost(), 1u);
@@ -69,14 +69,14 @@ TEST_F(FlightTest, PacketsOfAnotherLaneProveNothing) {
   send(0, 1, 0);
   send(1, 8, 1);
   now += microseconds(10);
-  ASSERT_TRUE(flight.on_block(block(7, ~std::uint64_t{0}, 1), *this, now));
+  ASSERT_TRUE(flight.on_block(block(7, ~std::uint64_t{0}, 1), {}, *this, now));
   EXPECT_EQ(fates[0].lost, 0);
 }
 
 TEST_F(FlightTest, OneLaterPacketIsEnoughAfterAQuarterOfARoundTrip) {
   send(0, 2);
   now += microseconds(100);
-  ASSERT_TRUE(flight.on_block(block(1, 0), *this, now));
+  ASSERT_TRUE(flight.on_block(block(1, 0), {}, *this, now));
   EXPECT_EQ(fates[0].lost, 0);
   ASSERT_LE(flight.next_timeout(), now + microseconds(25));
   now = flight.next_timeout();
@@ -97,7 +97,7 @@ TEST_F(FlightTest, ATailIsLostOnceWhatLeftLaterHasCome) {
   }
   EXPECT_EQ(fates[0].lost, 0) << "nothing has come at all";
   const TimePoint newest = flight.newest_delivered();
-  ASSERT_TRUE(flight.on_block(block(0, 0, 1), *this, now));
+  ASSERT_TRUE(flight.on_block(block(0, 0, 1), {}, *this, now));
   flight.wake_tails(newest, now);
   for (int i = 0; i < 10 && fates[0].lost == 0; ++i) {
     now = flight.next_timeout();
@@ -129,11 +129,11 @@ TEST_F(FlightTest, AStateSettlesWhatHadTheTimeToCome) {
 }
 
 TEST_F(FlightTest, WhatWasNeverSentIsRefused) {
-  EXPECT_FALSE(flight.on_block(block(0, 0), *this, now)) << "no lane";
+  EXPECT_FALSE(flight.on_block(block(0, 0), {}, *this, now)) << "no lane";
   send(0, 2);
-  EXPECT_FALSE(flight.on_block(block(2, 0), *this, now));
-  EXPECT_FALSE(flight.on_block(block(0xffff'ffff, 0), *this, now));
-  EXPECT_FALSE(flight.on_block(block(0, 0, 4), *this, now)) << "no such path";
+  EXPECT_FALSE(flight.on_block(block(2, 0), {}, *this, now));
+  EXPECT_FALSE(flight.on_block(block(0xffff'ffff, 0), {}, *this, now));
+  EXPECT_FALSE(flight.on_block(block(0, 0, 4), {}, *this, now)) << "no such path";
   EXPECT_TRUE(fates.empty());
   EXPECT_EQ(flight.bytes(), 2000u);
 }
@@ -144,7 +144,7 @@ TEST_F(FlightTest, WhatIsForgottenIsNotToldOf) {
   flight.forget(0);
   EXPECT_EQ(flight.bytes(), 0u);
   EXPECT_EQ(flight.uncredited_bytes(), 0u);
-  ASSERT_TRUE(flight.on_block(block(3, ~std::uint64_t{0}), *this, now)) << "a late acknowledgement";
+  ASSERT_TRUE(flight.on_block(block(3, ~std::uint64_t{0}), {}, *this, now)) << "a late acknowledgement";
   EXPECT_TRUE(fates.empty());
 }
 
@@ -154,7 +154,7 @@ TEST_F(FlightTest, ALaneIsFullUntilItsOldestPacketIsSettled) {
   const std::uint32_t lane = small.lane(0, 1);
   for (std::uint32_t i = 0; i < 4; ++i) small.send(lane, {0, i, 1000, false, false, false, false, now}, now);
   EXPECT_FALSE(small.has_room());
-  ASSERT_TRUE(small.on_block(block(0, 0), *this, now + microseconds(1)));
+  ASSERT_TRUE(small.on_block(block(0, 0), {}, *this, now + microseconds(1)));
   EXPECT_TRUE(small.has_room());
 }
 
@@ -179,8 +179,8 @@ TEST_F(FlightTest, EachPacketHasOneFate) {
           break;
         }
         case 2:
-          (void)random.on_block(block(static_cast<std::uint32_t>(rng.below(last[path] + 3)), rng.next(), path), *this,
-                                now);
+          (void)random.on_block(block(static_cast<std::uint32_t>(rng.below(last[path] + 3)), rng.next(), path), {},
+                                *this, now);
           break;
         default: random.on_timeout(*this, now);
       }
