@@ -192,7 +192,7 @@ bool TcpSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   return true;
 }
 
-std::uint64_t TcpSendChannel::ahead_bytes() const {
+std::uint64_t TcpSendChannel::ahead_bytes() {
   std::uint64_t sum = 0;
   for (const ChunkWriter& writer : data_) sum += writer.unsent_bytes();
   return sum;
