@@ -19,7 +19,7 @@ TcpSendChannel::TcpSendChannel(Nic& nic, Facts facts, net::Socket control, std::
       peer_(std::move(facts.shown)),
       identify_(facts.identify),
       traffic_(nic.traffic().open(facts.traffic_class, facts.peer.host, facts.peer.rank)),
-      matcher_(nic.context().settings.shared),
+      matcher_(nic.context().settings.sending()),
       requests_(this, kMaxRequests),
       stall_("tcp", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
   for (net::Socket& socket : data) data_.emplace_back(std::move(socket));
