@@ -418,11 +418,11 @@ bool Engine::send_bursts(TimePoint now) {
     bool more = true;
     const std::size_t fresh = pending_count_;
     std::uint64_t room = room_ahead();
-    held_ahead_ = room == 0;
     while (more && pending_count_ < kBurst) {
       more = next_pending(now, room > 0);
       if (more) room -= std::min<std::uint64_t>(room, tx_[pending_count_ - 1].payload.length);
     }
+    held_ahead_ = room == 0;  // before the burst or by it
     gather(fresh);
     if (sealing_) seal_fresh();
     if (pending_count_ == 0) return any;

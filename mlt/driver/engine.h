@@ -24,7 +24,6 @@
 #include "mlt/driver/handshake.h"
 #include "mlt/driver/sealing.h"
 #include "mlt/driver/send_table.h"
-#include "transport/api/send_policy.h"
 #include "transport/api/transport.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
@@ -119,6 +118,7 @@ class Engine {
   void drain_posts(TimePoint now);
   void handle_events(TimePoint now);
   Endpoint& core() { return core_; }
+  const Options& options(ConnectionId id) const { return *attached_[id].options; }
   transport::TrafficAccount* traffic(ConnectionId id) { return attached_[id].traffic.operator->(); }
   Sealing* sealing() { return sealing_.get(); }  // null without a pre-shared key
 
@@ -221,7 +221,7 @@ class Engine {
   std::map<std::uint64_t, std::uint32_t> communicators_;  // how many connections each has here
   SendTable sends_;
   const std::uint64_t ahead_;  // bytes of data that may lie in this host behind what is sent next
-  bool held_ahead_ = false;    // there are more, and somebody has to look again soon
+  bool held_ahead_ = false;    // there are so many: more may wait, and somebody has to look again soon
   std::vector<Offered> offered_;
   std::vector<ConnectionId> waiting_;  // for room
   std::vector<ConnectionId> resuming_;

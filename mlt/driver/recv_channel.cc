@@ -238,6 +238,7 @@ void MltRecvChannel::on_done(const ReceiveDone& done) {
   const Part& part = group.parts[where.part];
   const Receiver& receiver = engine_.core().receiver(id());
   engine_.cancel(id(), part.landing);
+  std::size_t missing = 0;
   if (done.missing > 0) {
     std::uint32_t from = 0;
     while (const auto range = receiver.missing(done.receive, from)) {
@@ -250,14 +251,15 @@ void MltRecvChannel::on_done(const ReceiveDone& done) {
         std::memset(part.target + range->offset, 0, length);
       }
       group.missing.push_back({where.part, range->offset, length});
-      engine_.traffic(id())->missing(length);
+      missing += length;
     }
+    engine_.traffic(id())->missing(missing);
   }
   group.sizes[where.part] = std::min<std::size_t>(done.bytes, part.length);
   group.messages[where.part] = received_message(receiver.opened(done.receive), receiver.tolerates(done.receive));
   engine_.core().release(id(), done.receive);
   ++finished_;
-  engine_.traffic(id())->received(group.sizes[where.part]);
+  engine_.traffic(id())->received(group.sizes[where.part] - missing);
   if (--group.open > 0) return;
   --outstanding_;  // of the peer nothing more is needed
   const auto parts = std::span(group.parts).first(group.count);

@@ -72,11 +72,17 @@ Result<Progress> MltSendChannel::test(SendRequest& request) {
 
 void MltSendChannel::submit(std::uint32_t index, TimePoint now) {
   if (broken()) return;
-  requests_[index].submitted = true;
+  SendRequest& request = requests_[index];
+  request.submitted = true;
+  request.waited = false;
   ++outstanding_;
   waiting_.push_back(index);
   begin_waiting(now);
-  if (!broken() && !waiting_.empty()) engine_.traffic(id())->waited();
+  if (!broken() && !waiting_.empty()) count_wait(request);
+}
+
+void MltSendChannel::count_wait(SendRequest& request) {
+  if (!std::exchange(request.waited, true)) engine_.traffic(id())->waited();
 }
 
 // In the order of posting, which numbers the messages of a tag. What the core has, it sends in the turns of the
@@ -147,6 +153,8 @@ void MltSendChannel::begin(SendRequest& request, TimePoint now) {
     request.submitted = false;
     offered = &request.done;
   }
+  const Sender& sender = engine_.core().sender(id());
+  const std::uint32_t without_receive = sender.unposted();
   const auto number = engine_.send(id(), message, terms_of(request), offered, now);
   if (!number) {
     fail_with(
@@ -156,6 +164,8 @@ void MltSendChannel::begin(SendRequest& request, TimePoint now) {
                     request.tag, engine_.options().max_tags, request.length, engine_.options().segment));
     return;
   }
+  const std::uint32_t goes_ahead = std::max<std::uint32_t>(engine_.options(id()).unscheduled_bytes, sender.segment());
+  if (message.length > goes_ahead && sender.unposted() > without_receive) count_wait(request);
   next_ = *number + 1;
   outgoing_[*number % outgoing_.size()] = outgoing;
 }

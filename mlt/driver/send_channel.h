@@ -43,6 +43,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
     std::uint32_t index = 0;
     std::atomic<bool> done{true};       // set with the engine's lock held
     bool submitted = false;             // guarded by the engine's lock
+    bool waited = false;                // so is this: it was counted as one that waits
     const transport::Mr* mr = nullptr;  // null: not read any more
     const io::Mr* memory = nullptr;
     std::size_t offset = 0;
@@ -66,6 +67,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   void begin_waiting(TimePoint now);
   bool may_begin(const SendRequest& request) const;
   void begin(SendRequest& request, TimePoint now);
+  void count_wait(SendRequest& request);
   std::optional<std::uint32_t> copy_of(SendRequest& request);
   void note_missing(std::uint32_t message, const Outgoing& outgoing);
   std::vector<std::byte> last_words();

@@ -428,6 +428,18 @@ TEST_F(MltDriver, WhoTakesAMessageAndPostsNothingMoreAcknowledgesIt) {
   }
 }
 
+TEST_F(MltDriver, AShortSendWithoutAReceiveDoesNotWait) {
+  const auto transport = create("inline");
+  Connection connection = connect(*transport, *transport);
+  for (const std::size_t size : {0, 64, 5000, 16 * 1024}) {
+    SendBuffer from(*connection.send, size + 1, 1);
+    RecvBuffer to(*connection.recv, size + 1);
+    Request* const sent = must_send(*connection.send, *from.mr, 0, size);
+    finish({sent, must_recv(*connection.recv, {{to.mr.get(), 0, size, 0}})});
+  }
+  EXPECT_EQ(transport->counters().devices.at(0).total.waits, 0u) << "they go ahead";
+}
+
 TEST_F(MltDriver, FourThreadsShareAnEngine) {
   for (const char* engine : {"auto", "inline", "thread"}) {
     const auto transport = create(engine);

@@ -36,6 +36,10 @@ void within_the_contract(const Came& came, Transport& receiver, std::uint64_t by
   const mlt::Terms terms{loss.collective_bytes, loss.ranks, loss.edges, loss.tolerance_ppm};
   EXPECT_EQ(count(summary, " eligible"), bytes);
   EXPECT_EQ(count(summary, " bytes missing"), came.missing);
+  ChannelTraffic traffic;
+  for (const DeviceCounters& device : receiver.counters().devices) traffic += device.total;
+  EXPECT_EQ(traffic.missing_bytes, came.missing);
+  EXPECT_EQ(traffic.received.bytes, bytes - came.missing) << "what came";
   EXPECT_EQ(count(summary, " contribution-bytes charged"), came.missing) << "of stage 0";
   EXPECT_LE(count(summary, " contribution-bytes charged"), mlt::loss_bound(terms));
 }

@@ -162,6 +162,26 @@ TEST_P(TransportIdentity, CountersAreThoseOfTheMessages) {
   EXPECT_THAT(transport_->summary(), ::testing::HasSubstr("messages / "));
 }
 
+TEST_P(TransportIdentity, ALongSendWithoutAReceiveCountsAsOneThatWaits) {
+  constexpr std::size_t kLong = 4 << 20;
+  const auto waits = [&] {
+    std::uint64_t sum = 0;
+    for (const DeviceCounters& device : transport_->counters().devices) sum += device.total.waits;
+    return sum;
+  };
+  Connection connection = connect(*transport_, *transport_);
+  SendBuffer from(*connection.send, kLong, 1);
+  RecvBuffer to(*connection.recv, kLong);
+  const std::uint64_t before = waits();
+  Request* const sent = must_send(*connection.send, *from.mr, 0, kLong);
+  EXPECT_TRUE(poll_until([&] {
+    EXPECT_FALSE(sent->test().value().done);
+    return waits() > before;
+  }));
+  finish({sent, must_recv(*connection.recv, {{to.mr.get(), 0, kLong, 0}})});
+  EXPECT_EQ(waits(), before + 1);
+}
+
 TEST_P(TransportIdentity, BothEndsNeedTheSameConfiguration) {
   ChannelOptions here;
   here.rank = 3;

@@ -7,8 +7,8 @@
 
 namespace clustar::transport {
 
-// Payload of messages that are done: of a send, once its receiver or the kernel has all of it; of a receive, once it
-// came, without what is missing.
+// Payload of messages that are done: of a send, once its receiver or the kernel has all of it that it will ever have;
+// of a receive, once it came, without what is missing.
 struct Traffic {
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
@@ -25,7 +25,9 @@ struct Traffic {
 struct ChannelTraffic {
   Traffic sent, received;
   std::uint64_t missing_bytes = 0;  // of messages received, and lost for good
-  std::uint64_t waits = 0;          // sends that had no receive, or no room at the receiver, when they were posted
+  // Sends that could not leave whole when they were posted: the receive was not known, and they were too long to go
+  // ahead of it, or found no room there.
+  std::uint64_t waits = 0;
 
   ChannelTraffic& operator+=(const ChannelTraffic& other);
   bool operator==(const ChannelTraffic&) const = default;
@@ -59,7 +61,8 @@ struct DeviceCounters {
   std::uint64_t packets_sent = 0, packets_received = 0;
   std::uint64_t retransmitted = 0;  // packets
   std::uint64_t marked = 0;         // packets that came, or of whom the peer said that they came, with CE
-  std::uint64_t queued_bytes = 0;   // posted, and neither with the NIC nor the kernel; now
+  // Now: of sends that may leave, and neither with the NIC nor the kernel; not of those that wait for their receives.
+  std::uint64_t queued_bytes = 0;
   std::vector<OwnNumber> own{};
   std::string note{};  // for people: what no number says
 

@@ -54,7 +54,7 @@ const TypedTable<SendOrderSettings>& SendOrderSettings::table() {
       setting::make_number("send_ahead_us", &S::ahead_us, 0, 100'000, " (microseconds of the line; 0: no bound)")
           .help("with `class`: what the line carries in so many microseconds, and 16 KiB, may be in the kernel or the "
                 "NIC, where nothing overtakes it any more; 0: no bound, and a top message may wait for megabytes. On "
-                "TCP the bound makes `CLUSTAR_TCP_EAGER_BYTES` 16K at most, so set the order alike on all ranks"),
+                "TCP at most 16K then go ahead of their receive, whatever `CLUSTAR_TCP_EAGER_BYTES` is"),
       setting::make_number("job", &S::job, 0, std::numeric_limits<int>::max())
           .help("number of the training job that this process belongs to, for orders that tell jobs apart"),
   });

@@ -1,12 +1,14 @@
 #include "transport/message/ahead_meter.h"
 
+#include <algorithm>
+
 namespace clustar::transport {
 
 bool AheadMeter::room(TimePoint now) const {
   if (!bounded()) return true;
   std::uint64_t sum = 0;
   for (const ConnectionId id : here_) {
-    if (now - connections_[id].moved_at <= kPatience) sum += connections_[id].bytes;
+    if (!stuck(connections_[id], now)) sum += connections_[id].bytes;
   }
   return sum < most_;
 }
@@ -21,7 +23,13 @@ void AheadMeter::set(ConnectionId id, std::uint64_t bytes, TimePoint now) {
   if (bytes == connection.bytes) return;
   if (connection.bytes == 0) here_.push_back(id);
   if (bytes == 0) std::erase(here_, id);
-  connection = {bytes, now};
+  // What is handed on shows nothing: it does not make who is stuck move.
+  const std::uint64_t left = connection.bytes - std::min(connection.bytes, bytes);
+  connection.watched -= std::min(connection.watched, left);
+  connection.bytes = bytes;
+  if (connection.watched > 0) return;
+  connection.watched = std::min(bytes, kStep);
+  connection.since = now;
 }
 
 }  // namespace clustar::transport

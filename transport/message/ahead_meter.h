@@ -10,13 +10,15 @@
 
 namespace clustar::transport {
 
-// A connection that does not move (its peer's window is shut, or all of its own is on its way) keeps nobody else from
-// the line: after kPatience its bytes do not count, until they move. That is what eight connections take to send 64 KiB
-// each over 1 Gbit/s; on slower lines more may be ahead than was asked for.
+// A connection that is stuck (its peer's window is shut, or all of its own is on its way) keeps nobody else from the
+// line: while kStep of what it has, or all, does not leave within kPatience, nothing of it counts. That is what eight
+// connections take to send 64 KiB each over 1 Gbit/s; on slower lines more may be ahead than was asked for. Who hands
+// on chunks passes over the stuck: what they were given more would not leave either.
 class AheadMeter {
  public:
   using ConnectionId = std::uint32_t;
   static constexpr Duration kPatience = std::chrono::milliseconds(5);
+  static constexpr std::uint64_t kStep = 16 * 1024;
 
   // `most`: send_ahead_bytes().
   explicit AheadMeter(std::uint64_t most) : most_(most) {}
@@ -29,14 +31,20 @@ class AheadMeter {
   // So much of what was handed on by the connection is still here.
   void set(ConnectionId connection, std::uint64_t bytes, TimePoint now);
   void forget(ConnectionId connection) { set(connection, 0, TimePoint::min()); }
+  // It has not moved by a step for longer than kPatience.
+  bool stuck(ConnectionId connection, TimePoint now) const {
+    return connection < connections_.size() && stuck(connections_[connection], now);
+  }
   // Connections of which something is still here: those to ask before room().
   const std::vector<ConnectionId>& connections() const { return here_; }
 
  private:
   struct Connection {
     std::uint64_t bytes = 0;
-    TimePoint moved_at{};
+    std::uint64_t watched = 0;  // of them: kStep, or all that there was, at `since`; less what has left
+    TimePoint since{};
   };
+  static bool stuck(const Connection& one, TimePoint now) { return one.bytes > 0 && now - one.since > kPatience; }
 
   const std::uint64_t most_;
   std::vector<Connection> connections_;

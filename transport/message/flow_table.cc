@@ -33,6 +33,8 @@ FlowTable::FlowId FlowTable::open(const FlowKey& key, const FlowTag& tag, std::u
   if (!hears_) return 0;
   const FlowId id = find_or_make(key, tag);
   Entry& entry = entries_[id];
+  // It may have messages that have left and are not over; the time in which nothing waits is no claim.
+  if (entry.flow.queued == 0 && entry.turn.share > 0) entry.tie = std::max(entry.tie, levels_[entry.turn.rank].clock);
   entry.flow.queued += bytes;
   refresh(entry);
   // Each says the same, or nothing.
@@ -142,22 +144,27 @@ bool FlowTable::ask(FlowId id, TimePoint now) {
   return another;
 }
 
-// Who comes to a rank has had as much as the others there: what it did not use before is no claim.
 void FlowTable::set_turn(Entry& entry, const SendPolicy::Turn& turn) {
   const bool moves = turn.rank != entry.turn.rank || (turn.share > 0) != (entry.turn.share > 0);
   if (moves) leave_level(entry);
-  if (turn.share > 0 && moves) {
-    Level& level = levels_[turn.rank];
-    ++level.active;
-    entry.tie = level.clock = std::max<std::uint64_t>(level.clock, 1);
-  }
+  if (turn.share > 0 && moves) enter_level(entry, turn.rank);
   entry.turn = turn;
+}
+
+// Start-time fair queueing (Goyal, Vin, Cheng, 1996): who comes to a rank has had as much as the others there, for what
+// it did not use before is no claim; or more, if it was there and has had more than its share. That is forgotten when
+// the rank had nobody meanwhile, and with the flow (kRemembered).
+void FlowTable::enter_level(Entry& entry, std::uint64_t rank) {
+  Level& level = levels_[rank];
+  if (level.active++ == 0) level = {++levels_made_, 1, 1};
+  entry.tie = entry.last_level == level.number ? std::max(level.clock, entry.last_tie) : level.clock;
 }
 
 void FlowTable::leave_level(Entry& entry) {
   if (entry.turn.share == 0) return;
-  entry.tie = 0;
   const auto found = levels_.find(entry.turn.rank);
+  entry.last_tie = std::exchange(entry.tie, 0);
+  entry.last_level = found->second.number;
   if (--found->second.active == 0) levels_.erase(found);
 }
 

@@ -27,7 +27,7 @@ class FlowTable {
  public:
   using FlowId = std::uint32_t;
   // Of flows without messages so many are remembered, the latest, and as many coflows: what they attained counts when
-  // they go on.
+  // they go on, and what they had beyond their share.
   static constexpr std::size_t kRemembered = 1024;
 
   explicit FlowTable(std::unique_ptr<SendPolicy> policy);
@@ -64,6 +64,8 @@ class FlowTable {
     std::uint32_t messages = 0;
     SendPolicy::Turn turn;
     std::uint64_t tie = 0;
+    std::uint64_t last_tie = 0;                  // when it left level `last_level`
+    std::uint64_t last_level = 0;                // Level::number; 0: none
     std::uint32_t older = kNone, newer = kNone;  // among those without messages
     TimePoint armed = TimePoint::max();          // of its earliest place in held_
   };
@@ -80,8 +82,9 @@ class FlowTable {
     FlowId flow;
     bool operator<(const Held& other) const { return until > other.until; }  // the heap's top is the earliest
   };
-  struct Level {  // the flows of one rank that have a share
-    std::uint64_t clock = 0;
+  struct Level {               // the flows of one rank that have a share, as long as there are any
+    std::uint64_t number = 0;  // of all that there were
+    std::uint64_t clock = 0;   // the latest tie that was served
     std::uint32_t active = 0;
   };
 
@@ -94,6 +97,7 @@ class FlowTable {
   void refresh(Entry& entry) const;
   bool ask(FlowId flow, TimePoint now);
   void set_turn(Entry& entry, const SendPolicy::Turn& turn);
+  void enter_level(Entry& entry, std::uint64_t rank);
   void leave_level(Entry& entry);
 
   const std::unique_ptr<SendPolicy> policy_;
@@ -106,6 +110,7 @@ class FlowTable {
   std::vector<std::uint32_t> free_coflows_;
   std::unordered_map<std::uint64_t, std::uint32_t> by_coflow_;
   std::unordered_map<std::uint64_t, Level> levels_;  // by rank
+  std::uint64_t levels_made_ = 0;
   std::uint32_t oldest_idle_ = kNone, newest_idle_ = kNone;
   std::size_t idle_ = 0;
   std::vector<Held> held_;  // heap, with some that are not held any more

@@ -17,12 +17,14 @@ void SendEngine::detach(SendQueue::ConnectionId connection) {
   ahead_.forget(connection);
 }
 
-// What was handed on before has left meanwhile, or not.
+// What was handed on before has left meanwhile, or not; who was stuck and passed over may go on.
 bool SendEngine::has_room(TimePoint at) {
   if (!ahead_.bounded()) return true;
   for (std::size_t i = ahead_.connections().size(); i-- > 0;) {
     const SendQueue::ConnectionId connection = ahead_.connections()[i];
+    const bool was_stuck = ahead_.stuck(connection, at);
     ahead_.set(connection, wires_[connection]->ahead_bytes(), at);
+    if (was_stuck && !ahead_.stuck(connection, at)) queue_.unblock(connection);
   }
   return ahead_.room(at);
 }
@@ -34,6 +36,10 @@ void SendEngine::pump() {
   while (room && moved < pump_bytes_) {
     auto chunk = queue_.next(std::numeric_limits<std::uint64_t>::max(), at);
     if (!chunk) break;
+    if (ahead_.stuck(chunk->connection, at)) {
+      queue_.block(chunk->connection);
+      continue;
+    }
     ChunkWire* const wire = wires_[chunk->connection];
     chunk->shorten(wire->chunk_limit(chunk->cookie));
     if (!wire->start_chunk(*chunk)) {

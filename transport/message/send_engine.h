@@ -25,8 +25,8 @@ class ChunkWire {
   virtual std::uint64_t chunk_limit(std::uint64_t cookie) const = 0;
   // False: there is no room for the chunk now. The connection is passed over until it is unblocked.
   virtual bool start_chunk(const SendQueue::Chunk& chunk) = 0;
-  // Of the chunks that were taken: bytes that nothing overtakes any more and that have not left.
-  virtual std::uint64_t ahead_bytes() const = 0;
+  // Of the chunks that were taken: bytes that nothing overtakes any more and that have not left. It looks what has.
+  virtual std::uint64_t ahead_bytes() = 0;
   // What start_chunk() gathered is to leave: no more comes for now.
   virtual void end_of_pump() {}
 
@@ -68,7 +68,9 @@ class SendEngine {
     queue_.push(connection, cookie, flow, bytes, now());
   }
   void unblock(SendQueue::ConnectionId connection) { queue_.unblock(connection); }
-  // Hands on chunks until all is sent, every connection with work is blocked, or as much is ahead as may be.
+  // Hands on chunks until all is sent, every connection with work is blocked, or as much is ahead as may be. Where that
+  // is bounded, a connection of which nothing leaves is passed over until it does: what it has is all that it may keep
+  // from the others, for AheadMeter::kPatience.
   void pump();
 
  private:

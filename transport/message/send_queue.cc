@@ -89,13 +89,18 @@ void SendQueue::unblock(ConnectionId connection) {
   update_ready(connection);
 }
 
-// Its items where they belong by what the policy says of it. A tie alone moves nothing: mend_top().
+// Its items where they belong by what the policy says of it. A tie that grew moves nothing: mend_top(). One that
+// shrank, for the flow has no share any more, would keep its connection from the top.
 void SendQueue::move_flow(FlowTable::FlowId flow) {
   const bool held = flows_.held(flow).has_value();
-  const std::uint64_t rank = flows_.place(flow).rank;
+  const FlowPlace place = flows_.place(flow);
   for (std::uint32_t i = of_flow_[flow].first; i != kNone; i = items_[i].later) {
     Item& item = items_[i];
-    if (item.linked == !held && item.rank == rank) continue;
+    if (item.linked == !held && item.rank == place.rank) {
+      const Connection& connection = connections_[item.connection];
+      if (connection.head == i && place.tie < connection.tie) update_ready(item.connection);
+      continue;
+    }
     if (item.linked) unlink(i);
     if (!held) link(i);
     update_ready(item.connection);

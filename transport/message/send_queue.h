@@ -19,7 +19,7 @@ namespace clustar::transport {
 
 class SendQueue {
  public:
-  using ConnectionId = std::uint32_t;  // a connection = one connection: what can be blocked as a whole
+  using ConnectionId = std::uint32_t;  // what can be blocked as a whole
 
   // What a connection's flows have in common.
   struct ConnectionFacts {
@@ -88,8 +88,8 @@ class SendQueue {
   };
   // Each connection keeps its items in sending order; ready_ is a heap of the connections that are neither blocked nor
   // empty, by their first items, so thousands of connections cost a logarithm and the others nothing. Within a rank,
-  // flows share by their ties, which only grow: a connection's `tie` may be too small, and is mended when it comes to
-  // the top.
+  // flows share by their ties, which grow: a connection's `tie` may be too small, and is mended when it comes to the
+  // top.
   struct Connection {
     bool used = false;
     bool blocked = false;

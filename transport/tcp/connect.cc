@@ -71,7 +71,7 @@ Result<void> TcpPendingConnect::open_lines() {
   Hello hello;
   hello.token = invitation_.token;
   hello.rank = channel_.rank;
-  hello.settings = nic_.context().settings.shared;
+  hello.settings = nic_.context().settings.sending();
   hello.data_sockets = nic_.context().settings.data_sockets;
   if (const auto filled = net::fill_random(std::as_writable_bytes(std::span(&hello.connection_id, 1))); !filled) {
     return filled;

@@ -44,7 +44,8 @@ Result<void> TcpListener::admit(handshake::Newcomer& newcomer) {
   const auto refuse = [](const char* why) { return fail(ErrorCode::kRemote, why); };
   const auto parsed = Hello::parse(std::span(newcomer.said).first<Hello::kSize>());
   if (!parsed) return refuse("its hello has fields that this version does not know");
-  if (parsed->settings != nic_.context().settings.shared) {
+  const SharedSettings& here = nic_.context().settings.shared;
+  if (parsed->settings.eager_bytes > here.eager_bytes || parsed->settings.window_bytes != here.window_bytes) {
     return refuse("its CLUSTAR_TCP_EAGER_BYTES or CLUSTAR_TCP_WINDOW_BYTES is not this rank's; set them alike");
   }
   const Hello& hello = *parsed;
@@ -57,6 +58,7 @@ Result<void> TcpListener::admit(handshake::Newcomer& newcomer) {
     gathering->connection_id = hello.connection_id;
     gathering->from = newcomer.from;
     gathering->rank = hello.rank;
+    gathering->settings = hello.settings;
     gathering->sockets.resize(wanted);
   }
   if (gathering->sockets.size() != wanted || gathering->sockets[hello.role]) {
@@ -94,7 +96,8 @@ Result<std::unique_ptr<RecvChannel>> TcpListener::welcome(Gathering& gathering) 
   }
   const PeerInfo peer{gathering.from.host(), gathering.rank};
   const std::string shown = fmt::format("{} (to {})", gathering.from.to_string(), nic_.interface().name);
-  return std::make_unique<TcpRecvChannel>(nic_, std::move(control), std::move(data), peer, shown, traffic_class_);
+  return std::make_unique<TcpRecvChannel>(nic_, gathering.settings, std::move(control), std::move(data), peer, shown,
+                                          traffic_class_);
 }
 
 }  // namespace clustar::transport::tcp

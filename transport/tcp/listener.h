@@ -27,6 +27,7 @@ class TcpListener final : public Listener {
     std::uint64_t connection_id = 0;
     net::Address from;
     int rank = -1;
+    SharedSettings settings{};
     std::vector<net::Socket> sockets;  // [0] control, then data; empty until it came
   };
 

@@ -16,6 +16,7 @@ namespace clustar::transport::tcp {
 
 struct Settings {
   SharedSettings shared;
+  std::uint32_t eager_bytes = 0;  // what our sends go by: shared.eager_bytes at most
   net::SocketOptions socket;
   std::uint8_t data_sockets = 1;
   std::uint32_t chunk_bytes = 0;
@@ -30,6 +31,7 @@ struct Settings {
   Settings(const TcpSettings& tcp, const NetworkSettings& network, const SendOrderSettings& order,
            const TransportSettings& general)
       : shared{tcp.eager_bytes, tcp.window_bytes},
+        eager_bytes(tcp.eager_bytes),
         socket{tcp.congestion, tcp.notsent_bytes},
         data_sockets(static_cast<std::uint8_t>(tcp.sockets)),
         // A message that goes ahead of its receive is one chunk on the wire.
@@ -39,12 +41,12 @@ struct Settings {
         interface_filter(network.interfaces),
         family(network.family()) {}
 
-  // What goes ahead of its receive is one chunk, which nothing interrupts.
+  // What goes ahead of its receive is one chunk, which nothing interrupts. A receiver takes longer ones all the same:
+  // its sender may know no order.
   void keep_order(bool ordered) {
-    if (ordered && send_ahead > Duration::zero()) {
-      shared.eager_bytes = std::min<std::uint32_t>(shared.eager_bytes, kOrderedChunk);
-    }
+    if (ordered && send_ahead > Duration::zero()) eager_bytes = std::min<std::uint32_t>(eager_bytes, kOrderedChunk);
   }
+  SharedSettings sending() const { return {eager_bytes, shared.window_bytes}; }
 };
 
 }  // namespace clustar::transport::tcp

@@ -12,14 +12,15 @@
 
 namespace clustar::transport::tcp {
 
-TcpRecvChannel::TcpRecvChannel(Nic& nic, net::Socket control, std::vector<net::Socket> data, PeerInfo peer,
-                               std::string shown, int traffic_class)
+TcpRecvChannel::TcpRecvChannel(Nic& nic, const SharedSettings& sender, net::Socket control,
+                               std::vector<net::Socket> data, PeerInfo peer, std::string shown, int traffic_class)
     : RecvChannel(peer),
       nic_(nic),
+      sender_(sender),
       control_(std::move(control)),
       peer_(std::move(shown)),
       traffic_(nic.traffic().open(traffic_class, peer.host, peer.rank)),
-      matcher_(nic.context().settings.shared),
+      matcher_(sender),
       placements_(data.size()),
       held_(data.size(), false),
       stall_("tcp", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
@@ -67,24 +68,23 @@ void TcpRecvChannel::copy_early(std::uint32_t group, const RecvMatcher::EarlyMat
 // about the next message than its receive's length.
 void TcpRecvChannel::announce(const std::vector<ClearToSend>& clears) {
   if (!control_open_) return;
-  const SharedSettings& shared = nic_.context().settings.shared;
   if (control_out_.empty()) {
     clears_due_ = TimePoint::max();
     held_bytes_ = 0;
   }
-  bool now = shared.eager_bytes == 0;
+  bool now = sender_.eager_bytes == 0;
   bool maybe_long = false;
   for (const ClearToSend& clear : clears) {
     const std::size_t at = control_out_.size();
     control_out_.resize(at + ClearToSend::kSize);
     clear.serialize_to(std::span(control_out_).subspan(at).first<ClearToSend::kSize>());
-    held_bytes_ += std::min<std::uint64_t>(clear.length, shared.eager_bytes);
-    maybe_long = maybe_long || clear.length > shared.eager_bytes;
+    held_bytes_ += std::min<std::uint64_t>(clear.length, sender_.eager_bytes);
+    maybe_long = maybe_long || clear.length > sender_.eager_bytes;
   }
   now = now || (maybe_long && eager_run_ < kEagerRun);
   clears_due_ = std::min(clears_due_, nic_.context().clock.now() + (maybe_long ? kLazyTime : kLazySmallTime));
   // Of the sender's window, this much it may believe to be in use although it is not.
-  const bool room = control_out_.size() < kLazyCount * ClearToSend::kSize && held_bytes_ < shared.window_bytes / 4;
+  const bool room = control_out_.size() < kLazyCount * ClearToSend::kSize && held_bytes_ < sender_.window_bytes / 4;
   if (!now && room) return;
   clears_due_ = TimePoint::min();
   flush_clears();
@@ -189,7 +189,7 @@ void TcpRecvChannel::on_chunk(std::size_t socket) {
   matcher_.on_payload(placements_[socket], header);
   std::uint32_t group = 0;
   while (const auto match = matcher_.take_late_match(&group)) copy_early(group, *match);
-  eager_run_ = header.total > nic_.context().settings.shared.eager_bytes ? 0 : eager_run_ + 1;
+  eager_run_ = header.total > sender_.eager_bytes ? 0 : eager_run_ + 1;
   header.offset + header.length == header.total ? traffic_->received(header.length)
                                                 : traffic_->received_part(header.length);
 }

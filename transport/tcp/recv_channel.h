@@ -22,9 +22,9 @@ namespace clustar::transport::tcp {
 
 class TcpRecvChannel final : public RecvChannel {
  public:
-  // `shown`: the peer, in errors.
-  TcpRecvChannel(Nic& nic, net::Socket control, std::vector<net::Socket> data, PeerInfo peer, std::string shown,
-                 int traffic_class);
+  // `sender`: what the peer sends by. `shown`: the peer, in errors.
+  TcpRecvChannel(Nic& nic, const SharedSettings& sender, net::Socket control, std::vector<net::Socket> data,
+                 PeerInfo peer, std::string shown, int traffic_class);
 
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
   Result<Request*> recv(std::span<const RecvPart> parts) override;
@@ -69,6 +69,7 @@ class TcpRecvChannel final : public RecvChannel {
   std::uint64_t bytes_read() const;
 
   Nic& nic_;
+  const SharedSettings sender_;
   net::Socket control_;
   const std::string peer_;
   TrafficBook::Entry traffic_;

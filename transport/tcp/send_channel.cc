@@ -19,7 +19,7 @@ TcpSendChannel::TcpSendChannel(Nic& nic, Facts facts, net::Socket control, std::
       peer_(std::move(facts.shown)),
       identify_(facts.identify),
       traffic_(nic.traffic().open(facts.traffic_class, facts.peer.host, facts.peer.rank)),
-      matcher_(nic.context().settings.shared),
+      matcher_(nic.context().settings.sending()),
       requests_(this, kMaxRequests),
       stall_("tcp", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
   for (net::Socket& socket : data) data_.emplace_back(std::move(socket));
@@ -192,7 +192,7 @@ bool TcpSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   return true;
 }
 
-std::uint64_t TcpSendChannel::ahead_bytes() const {
+std::uint64_t TcpSendChannel::ahead_bytes() {
   std::uint64_t sum = 0;
   for (const ChunkWriter& writer : data_) sum += writer.unsent_bytes();
   return sum;

@@ -79,7 +79,7 @@ class TcpSendChannel final : public SendChannel, private ChunkWire {
   // A small chunk may only be gathered.
   bool start_chunk(const SendQueue::Chunk& chunk) override;
   // Here, or in the kernel and never sent.
-  std::uint64_t ahead_bytes() const override;
+  std::uint64_t ahead_bytes() override;
   void end_of_pump() override;
   void flush(ChunkWriter& writer);
   void finish_chunk(const ChunkWriter::Sent& sent);

@@ -163,6 +163,11 @@ void VerbsSendChannel::take_completions() {
   }
 }
 
+std::uint64_t VerbsSendChannel::ahead_bytes() {
+  if (!link_.failed()) take_completions();
+  return under_way_;
+}
+
 void VerbsSendChannel::depart(const SendMatcher::Departure& departure) {
   SendRequest& request = requests_[departure.cookie];
   request.way = departure;

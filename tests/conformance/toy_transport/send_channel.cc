@@ -121,7 +121,7 @@ bool ToySendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   return true;
 }
 
-std::uint64_t ToySendChannel::ahead_bytes() const {
+std::uint64_t ToySendChannel::ahead_bytes() {
   const std::lock_guard lock(pipe_->mutex);
   return pipe_->bytes;
 }

@@ -55,7 +55,7 @@ class ToySendChannel final : public SendChannel, private ChunkWire {
   void on_deregister(const Mr& mr);
   std::uint64_t chunk_limit(std::uint64_t) const override { return kChunk; }
   bool start_chunk(const SendQueue::Chunk& chunk) override;
-  std::uint64_t ahead_bytes() const override;
+  std::uint64_t ahead_bytes() override;
 
   SendEngine& engine_;
   const std::shared_ptr<Pipe> pipe_;

@@ -1,12 +1,19 @@
 #include "mlt/driver/engine.h"
 
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "tests/unit/transport/io/recording_io.h"
+#include "transport/api/context.h"
+#include "transport/base/file_descriptor.h"
+#include "transport/io/decorators/forwarding_io.h"
 
 namespace clustar::mlt::driver {
 namespace {
@@ -14,19 +21,20 @@ namespace {
 using io::ManualClock;
 using io::RecordingIo;
 
-// Sends messages of 100 times the same byte.
+// Sends messages, by default of 100 bytes.
 class Client final : public Engine::Client {
  public:
   Client(Engine& engine, const io::Mr& mr) : engine_(engine), mr_(mr) {}
-  void attach(std::uint64_t secret) {
+  void attach(std::uint64_t secret, bool sealed = true) {
     const Session session;
     const net::Endpoint host{false, 1, {std::byte{127}, {}, {}, std::byte{1}}};
-    ASSERT_TRUE(engine_.attach(*this, Engine::End::kSends, {net::Address(host), {}}, secret, {}, &session, id));
+    ASSERT_TRUE(engine_.attach(*this, Engine::End::kSends, {net::Address(host), {}}, secret, {},
+                               sealed ? &session : nullptr, id));
   }
-  void send(std::size_t offset) {
+  void send(std::size_t offset, std::uint32_t length = 100) {
     const std::lock_guard lock(engine_.mutex());
     const transport::FlowTag flow;
-    const OutboundMessage message{&mr_, offset, 100, 0, &flow};
+    const OutboundMessage message{&mr_, offset, length, 0, &flow};
     ASSERT_TRUE(engine_.send(*id, message, SendTerms{}, nullptr, engine_.context().clock.now()));
   }
 
@@ -81,6 +89,68 @@ TEST(MltEngine, NothingLeavesInClearWhenASealFails) {
   }
   const std::lock_guard lock(engine->mutex());
   engine->close(*other.id);
+}
+
+// Stands, at a time at which nobody has called for long.
+struct StandingClock final : Clock {
+  TimePoint now() const override { return TimePoint(std::chrono::seconds(1)); }
+};
+
+// Keeps all that it takes until the test says that it has left, and never has anything to receive.
+class SlowIo final : public io::ForwardingIo {
+ public:
+  SlowIo(std::unique_ptr<RecordingIo> inner, std::atomic<std::uint64_t>& unsent)
+      : ForwardingIo(std::move(inner)), unsent_(unsent), silent_(::eventfd(0, EFD_CLOEXEC)), fd_(silent_.fd()) {}
+  Result<std::size_t> send(std::span<const io::TxPacket> packets) override {
+    for (const io::TxPacket& packet : packets) unsent_ += packet.payload.length;
+    return ForwardingIo::send(packets);
+  }
+  std::uint64_t unsent_bytes() const override { return unsent_; }
+  std::span<const int> ready_fds() const override { return {&fd_, 1}; }
+
+ private:
+  std::atomic<std::uint64_t>& unsent_;
+  const FileDescriptor silent_;
+  const int fd_;
+};
+
+class ByClass final : public transport::SendPolicies {
+ public:
+  std::unique_ptr<transport::SendPolicy> make(const Nic&) override {
+    return std::make_unique<transport::ClassPolicy>();
+  }
+};
+
+// The device is empty long before an acknowledgement or a timer comes, and tells nobody.
+TEST(MltEngine, ItsThreadLooksAgainSoonWhenABurstHasUsedUpTheRoom) {
+  const StandingClock clock;
+  const Context context{clock, Log(), EngineMode::kAuto, Duration(0), {}, std::make_shared<ByClass>(), Duration(1)};
+  Options options;
+  options.unscheduled_bytes = options.pace_bytes = 1 << 20;
+  options.congestion = FixedRate();
+  options.initial_rtt = options.probe_floor = options.probe_cap = std::chrono::milliseconds(100);
+  auto io = std::make_unique<RecordingIo>();
+  io->can.max_packet = 1500;
+  std::atomic<std::uint64_t> unsent{0};
+  const auto engine = std::move(
+      Engine::open(std::make_unique<SlowIo>(std::move(io), unsent), "test", options, "test", context).value());
+  std::vector<std::byte> bytes(512 * 1024);
+  const auto mr = engine->reg_mr(gdr::MemoryRef::host(bytes.data(), bytes.size())).value();
+  Client client(*engine, *mr);
+  client.attach(1, false);
+  client.send(0, static_cast<std::uint32_t>(bytes.size()));
+  const auto begun = std::chrono::steady_clock::now();
+  std::uint64_t sent = 0;
+  for (int bursts = 0; bursts < 20 && std::chrono::steady_clock::now() - begun < std::chrono::seconds(20); ++bursts) {
+    while (unsent == 0 && std::chrono::steady_clock::now() - begun < std::chrono::seconds(20))
+      std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    sent += unsent.exchange(0);
+  }
+  EXPECT_GE(sent, 20 * transport::kOrderedChunk);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(1)) << "else 100 ms for each burst";
+  const std::lock_guard lock(engine->mutex());
+  engine->close(*client.id);
 }
 
 }  // namespace

@@ -39,11 +39,52 @@ TEST(AheadMeter, AConnectionThatDoesNotMoveHoldsUpNobodyElse) {
   EXPECT_FALSE(meter.room(kZero + AheadMeter::kPatience));
   meter.set(0, 2000, kLater);
   EXPECT_TRUE(meter.room(kLater)) << "its peer's window is shut";
-  meter.set(0, 1999, kLater);
-  EXPECT_FALSE(meter.room(kLater)) << "it moves again";
+  EXPECT_TRUE(meter.stuck(0, kLater));
   meter.forget(0);
+  EXPECT_FALSE(meter.stuck(0, kLater));
   EXPECT_TRUE(meter.room(kLater));
   EXPECT_TRUE(meter.connections().empty());
+}
+
+TEST(AheadMeter, WhatIsHandedOnDoesNotMakeAConnectionMove) {
+  AheadMeter meter(1000);
+  meter.add(0, 2000, kZero);
+  meter.add(0, 500, kLater);
+  EXPECT_TRUE(meter.stuck(0, kLater));
+  EXPECT_TRUE(meter.room(kLater));
+  meter.set(0, 2540, kLater);
+  EXPECT_TRUE(meter.room(kLater)) << "headers, which add() does not know of";
+}
+
+TEST(AheadMeter, AConnectionThatTricklesIsStuck) {
+  AheadMeter meter(1000);
+  meter.add(0, 2000, kZero);
+  meter.set(0, 1999, kZero + AheadMeter::kPatience);
+  meter.add(0, 1001, kLater);
+  EXPECT_TRUE(meter.stuck(0, kLater));
+  EXPECT_TRUE(meter.room(kLater));
+  meter.set(0, 1001, kLater);
+  EXPECT_FALSE(meter.stuck(0, kLater));
+  EXPECT_FALSE(meter.room(kLater)) << "it moves, so it counts again";
+}
+
+TEST(AheadMeter, WhoHasMuchNeedNotSendAllOfItInTime) {
+  AheadMeter meter(1 << 20);
+  meter.add(0, 10 * AheadMeter::kStep, kZero);
+  meter.set(0, 9 * AheadMeter::kStep, kZero + AheadMeter::kPatience);
+  EXPECT_FALSE(meter.stuck(0, kLater));
+}
+
+TEST(AheadMeter, AConnectionThatAlwaysHasSomethingAndMovesIsNotStuck) {
+  AheadMeter meter(1000);
+  TimePoint now = kZero;
+  meter.add(0, 2000, now);
+  for (int i = 0; i < 100; ++i) {
+    now += AheadMeter::kPatience / 4;
+    meter.set(0, 1000, now);
+    meter.add(0, 1000, now);
+    EXPECT_FALSE(meter.stuck(0, now));
+  }
 }
 
 }  // namespace

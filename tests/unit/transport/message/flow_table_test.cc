@@ -101,6 +101,65 @@ TEST(FlowTable, ForWhoHearsNothingNothingIsKept) {
   EXPECT_EQ(table.size(), 0u);
 }
 
+// Everybody has a share of 2.
+class Fair final : public SendPolicy {
+ public:
+  Turn turn(const Flow&, TimePoint) override { return {.share = 2}; }
+};
+
+struct FairTable {
+  FlowTable::FlowId open(std::uint64_t coflow, std::uint64_t bytes) {
+    return table.open({.coflow = coflow}, tag_of(coflow, 0), bytes, kBegin);
+  }
+  // A message of the flow, all of it. Its flow's tie at the beginning.
+  std::uint64_t message(std::uint64_t coflow, std::uint64_t bytes) {
+    const auto flow = open(coflow, bytes);
+    const std::uint64_t tie = table.place(flow).tie;
+    table.sent(flow, bytes, kBegin);
+    table.finish(flow, 0, kBegin);
+    return tie;
+  }
+  FlowTable table{std::make_unique<Fair>()};
+};
+
+TEST(FlowTable, WhatAFlowHadBeyondItsShareCountsWhenItGoesOn) {
+  FairTable fair;
+  const auto busy = fair.open(1, 1'000'000);
+  const std::uint64_t first = fair.message(2, 1000);
+  EXPECT_EQ(fair.message(3, 1000), first) << "who is new has had as much as the others";
+  const std::uint64_t second = fair.message(2, 1000);
+  EXPECT_GT(second, first);
+  fair.table.sent(busy, 100'000, kBegin);
+  fair.table.sent(busy, 1000, kBegin);
+  EXPECT_GT(fair.message(2, 1000), second) << "what it did not use is no claim";
+}
+
+TEST(FlowTable, WhatWasBeyondAShareIsForgottenWhenNobodyIsLeftAndWithItsFlow) {
+  FairTable fair;
+  const std::uint64_t begin = fair.message(1, 1000);
+  EXPECT_EQ(fair.message(1, 1000), begin) << "nobody was held up by it";
+  fair.open(2, 1'000'000);
+  fair.message(1, 1000);
+  for (std::uint64_t other = 3; other <= FlowTable::kRemembered + 1; ++other) fair.message(other, 0);
+  EXPECT_GT(fair.message(1, 0), begin);
+  const std::uint64_t fresh = fair.message(3000, 0);
+  fair.message(1, 1000);
+  for (std::uint64_t other = 3; other <= FlowTable::kRemembered + 2; ++other) fair.message(other, 0);
+  EXPECT_LE(fair.table.size(), FlowTable::kRemembered + 1) << "bounded";
+  EXPECT_EQ(fair.message(1, 1000), fresh);
+}
+
+// As MLT's, whose messages are over when they have arrived.
+TEST(FlowTable, AFlowWhoseMessagesHaveLeftHasNoClaimEither) {
+  FairTable fair;
+  const auto busy = fair.open(1, 1'000'000), waits = fair.open(2, 1000);
+  fair.table.sent(waits, 1000, kBegin);
+  for (int i = 0; i < 100; ++i) fair.table.sent(busy, 1000, kBegin);
+  const std::uint64_t served = fair.table.place(busy).tie;
+  EXPECT_EQ(fair.open(2, 1000), waits);
+  EXPECT_GE(fair.table.place(waits).tie + 1000 * 65536 / 2, served);
+}
+
 // A policy that moves a flow's time while it waits for the first one.
 class Postponing final : public SendPolicy {
  public:

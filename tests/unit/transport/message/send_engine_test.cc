@@ -27,16 +27,18 @@ class RecordingWire final : public ChunkWire {
     if (room < chunk.length) return false;
     room -= chunk.length;
     ahead += chunk.length;
+    sent += chunk.length;
     record_.push_back(name_ + std::to_string(chunk.cookie) + "@" + std::to_string(chunk.offset) + "+" +
                       std::to_string(chunk.length));
     return true;
   }
-  std::uint64_t ahead_bytes() const override { return ahead; }
+  std::uint64_t ahead_bytes() override { return ahead; }
   void end_of_pump() override { ++ends; }
 
   std::uint64_t limit = 1000;
   std::uint64_t room = ~std::uint64_t{0};
   std::uint64_t ahead = 0;
+  std::uint64_t sent = 0;
   int ends = 0;
 
  private:
@@ -133,6 +135,36 @@ TEST_F(SendEngineTest, WhatIsAheadIsBoundedOverAllWiresWhereThePolicyOrders) {
   const Names then = take();
   ASSERT_FALSE(then.empty());
   EXPECT_EQ(then.front(), "b3@0+4000");
+}
+
+TEST_F(SendEngineTest, AStuckConnectionHoldsUpTheOthersForOnePatienceInTotal) {
+  SendEngine nic(clock, std::make_unique<ByClass>(),
+                 {.ahead = microseconds(20), .bytes_per_second = 1'000'000'000});  // 20 kB, and 16 KiB
+  const auto connection_a = nic.attach(a, {});
+  const auto connection_b = nic.attach(b, {});
+  a.limit = b.limit = 4000;
+  nic.push(connection_a, 1, {}, 1'000'000);  // its peer is stopped, and its kernel takes all of it
+  nic.push(connection_b, 2, {}, 1'000'000);
+  const auto step = [&](std::uint64_t after_us) {
+    clock.at += microseconds(after_us);
+    b.ahead = 0;  // what was handed on has left
+    nic.unblock(connection_a);
+    nic.unblock(connection_b);
+    nic.pump();
+  };
+  step(0);
+  EXPECT_EQ(b.sent, 0u);
+  const std::uint64_t given = a.ahead;
+  step(5001);
+  EXPECT_EQ(a.ahead, given) << "more would not leave either";
+  for (int i = 0; i < 10; ++i) step(1000);
+  const std::uint64_t bound = send_ahead_bytes(microseconds(20), 1'000'000'000, true);
+  EXPECT_GE(b.sent, 11 * bound);
+  EXPECT_EQ(a.ahead, given);
+  a.ahead = b.ahead = 0;  // it goes on, by itself
+  clock.at += microseconds(1);
+  nic.pump();
+  EXPECT_GE(a.ahead, 4000u) << "its message goes first, and nobody had to unblock it";
 }
 
 // Hears when something was queued.

@@ -216,6 +216,41 @@ TEST(SendQueue, FlowsOfOneRankShareByWeight) {
   EXPECT_EQ(sent[4], 0u) << "of a worse rank";
 }
 
+// One message at a time, the next when the latest has left.
+TEST(SendQueue, AFlowThatIsIdleBetweenItsMessagesGetsNoMoreThanItsShare) {
+  Decisions decisions{.turns = {{1, {.share = 1}}, {2, {.share = 9}}}};
+  SendQueue queue(std::make_unique<AsDecided>(decisions));
+  const auto seldom = queue.add_connection({.peer = 1}), always = queue.add_connection({.peer = 2});
+  queue.push(always, 2, of_coflow(2), 1'000'000, kStart);
+  queue.push(seldom, 1, of_coflow(1), 100, kStart);
+  std::array<std::uint64_t, 3> sent{};
+  for (int i = 0; i < 1000; ++i) {
+    const auto chunk = queue.next(100, kStart);
+    sent[chunk->cookie] += chunk->length;
+    queue.commit(*chunk, kStart);
+    if (chunk->cookie == 1) queue.push(seldom, 1, of_coflow(1), 100, kStart);
+  }
+  EXPECT_NEAR(static_cast<double>(sent[1]), 10'000, 300);
+  EXPECT_NEAR(static_cast<double>(sent[2]), 90'000, 300);
+}
+
+TEST(SendQueue, AFlowThatLosesItsShareGoesBeforeThoseThatHaveOne) {
+  Decisions decisions{.turns = {{1, {.share = 1}}, {2, {.share = 9}}}};
+  SendQueue queue(std::make_unique<AsDecided>(decisions));
+  const auto slow = queue.add_connection({.peer = 1}), quick = queue.add_connection({.peer = 2});
+  queue.push(slow, 1, of_coflow(1), 1000, kStart);
+  queue.push(quick, 2, of_coflow(2), 10'000, kStart);
+  for (int i = 0; i < 12; ++i) queue.commit(*queue.next(100, kStart), kStart);
+  ASSERT_EQ(queue.next(100, kStart)->cookie, 2u) << "so the other's tie is the larger";
+  decisions.turns[1].share = 0;
+  decisions.version = 1;
+  for (int i = 0; i < 3; ++i) {
+    const auto chunk = queue.next(100, kStart);
+    EXPECT_EQ(chunk->cookie, 1u);
+    queue.commit(*chunk, kStart);
+  }
+}
+
 // What a policy of the model says of a flow: a function of what it was told.
 struct Rule {
   bool by_sent = false;
