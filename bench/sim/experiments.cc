@@ -14,6 +14,7 @@ constexpr Experiment kExperiments[] = {
     {"mice", "1 KiB messages beside eight streams of 1 MiB messages", run_mice},
     {"fairness", "two flows on one link: MLT and MLT, MLT and DCTCP", run_fairness},
     {"scale", "CPU time per packet of an all-to-all over 64, 256 and 1,024 hosts", run_scale},
+    {"long-pipe", "one stream at 10 Gbit/s over 1 to 100 ms, with loss", run_long_pipe},
     {"paths", "all-reduces from the rack to another continent, with loss and tolerance", run_paths},
 };
 

@@ -28,6 +28,7 @@ void one_start(const Path& path, std::uint32_t bytes, double loss, std::uint64_t
   setup.options = driver_options(path.bps);
   setup.base_rtt = setup.options.base_rtt;
   setup.round_trip = path.round_trip;
+  setup.path_known = true;
   setup.line_bps = path.bps;
   setup.seed = seed;
   Testbed bed(setup);
