@@ -1,5 +1,5 @@
 // What of the options follows a path's round trip: a constant that fits a rack asks a hundred times in each round trip
-// to another continent. `trip` is the round trip without queues, options.base_rtt at least.
+// to another continent. `trip` is the round trip without queues, as far as is known.
 #pragma once
 
 #include <algorithm>

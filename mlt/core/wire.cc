@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mlt/core/compact_header.h"
 #include "transport/base/bytes.h"
 #include "transport/base/rng.h"
 

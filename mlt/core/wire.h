@@ -245,17 +245,4 @@ constexpr std::uint32_t packet_bytes(std::uint32_t index, std::uint32_t bytes, s
 // first, is not always the same part of the model. Both ends compute it. A reliable message begins with 0.
 std::uint32_t first_index(std::uint64_t secret, std::uint32_t message, std::uint32_t packets);
 
-// For backends that carry 32 bits only (an RDMA immediate): what identifies a packet of a receive whose slot both know.
-//  31     24 23        4 3         0
-// | slot (8) | index (20) | generation (4) |
-struct CompactHeader {
-  std::uint8_t slot = 0;
-  std::uint32_t index = 0;  // below kMaxPackets
-  std::uint8_t generation = 0;
-
-  static CompactHeader decode(std::uint32_t word);
-  std::uint32_t encode() const;
-  bool operator==(const CompactHeader&) const = default;
-};
-
 }  // namespace clustar::mlt

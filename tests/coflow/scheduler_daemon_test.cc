@@ -142,7 +142,8 @@ class Daemon {
     for (const FlowId flow : flows) {
       const Flow& one = table.flow(flow);
       const double room = std::min(table.rates_out()[one.src] - out[one.src], table.rates_in()[one.dst] - in[one.dst]);
-      if (room > kPortSlack) problem(fmt::format("flow {} from {} to {} could have {} more", flow, one.src, one.dst, room));
+      if (room > kPortSlack)
+        problem(fmt::format("flow {} from {} to {} could have {} more", flow, one.src, one.dst, room));
     }
   }
   bool uneven() const {

@@ -134,7 +134,7 @@ Placement Receiver::on_data(const DataHeader& header, const Arriving& packet, Le
   }
   active_ = true;
   credit_.note_sent(header.sent_units);
-  if (header.trip != 0) trip_ = std::max(options_.base_rtt, header.trip * kTripUnit);
+  if (header.trip != 0) trip_ = header.trip * kTripUnit;
   if (distance(header.message, messages_.base()) < 0) {  // settled: a late copy
     ++counters_.duplicates;
     control_path_ = header.path;

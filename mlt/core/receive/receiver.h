@@ -110,7 +110,7 @@ class Receiver {
   // Receives whose messages have staged packets to be copied, in order of matching.
   std::optional<std::uint32_t> poll_unstage();
 
-  // Of the path without queues: what the sender measures, options.base_rtt at least.
+  // Of the path without queues: what the sender measured; options.base_rtt until it tells.
   Duration round_trip() const { return trip_; }
   // Payload of the longest packet that may come, by the peer's segment or ours.
   std::uint32_t longest_packet() const { return credit_.longest_packet(); }
