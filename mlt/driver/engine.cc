@@ -84,6 +84,9 @@ Result<void> Engine::attach(Client& client, End end, const FarEnd& far_end, std:
   ++peer.users;
   const TimePoint now = context_.clock.now();
   auto options = connection_options(end, channel, far_end.round_trip);
+  // Far away a window takes many round trips to come back: pauses of processes must not look like queues.
+  constexpr Duration kFar = std::chrono::milliseconds(1);
+  if (far_end.round_trip >= kFar) device_->tell_waits();
   id = end == End::kSends ? core_.open_sender(peer.id, secret, now, *options)
                           : core_.open_receiver(peer.id, secret, now, *options);
   if (sealing_) sealing_->add(*id, end, *session, options_.paths);

@@ -90,7 +90,7 @@ struct RxPacket {
   Ecn ecn = Ecn::kNotEct;
   bool trimmed = false;  // a switch cut the payload off
   TimePoint rx_time{};   // when it was read
-  Duration waited{};     // in this host, before that; 0 where the backend does not know
+  Duration waited{};     // in this host, before that; 0: unknown, see tell_waits()
   std::span<const std::byte> header;
   // Empty when it was placed by a PlacementHint: its bytes are there. Where `placed` is true, those very bytes, until
   // release() or cancel().
@@ -187,6 +187,8 @@ class PacketIo {
 
   // Bytes that send() took and that have not left this host, as far as is known; 0: none, or not known.
   virtual std::uint64_t unsent_bytes() const { return 0; }
+  // From now on RxPacket::waited is told, where the backend can know it; each packet costs some more for it.
+  virtual void tell_waits() {}
 
   // As long as this lives. Null: there is none, and received payload can only be placed in host memory.
   virtual MemoryWriter* writer() { return nullptr; }

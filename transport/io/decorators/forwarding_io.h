@@ -30,6 +30,7 @@ class ForwardingIo : public PacketIo {
   }
   void cancel(PlacementHint landing) override { inner_->cancel(landing); }
   std::uint64_t unsent_bytes() const override { return inner_->unsent_bytes(); }
+  void tell_waits() override { inner_->tell_waits(); }
   void quiesce() override { inner_->quiesce(); }
   MemoryWriter* writer() override { return inner_->writer(); }
   std::span<const int> ready_fds() const override { return inner_->ready_fds(); }

@@ -62,8 +62,7 @@ Result<PathSocket> open_path(const IpAddress& local, std::uint16_t port, const S
     return fail(ErrorCode::kUnavailable,
                 "udp: the kernel refuses MTU discovery or the report of DSCP and ECN: " + describe_errno(errno));
   }
-  set_option(fd, SOL_SOCKET, SO_RXQ_OVFL, 1);     // only a counter: where it is missing, drops are not counted
-  set_option(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);  // where it is missing, no wait is known
+  set_option(fd, SOL_SOCKET, SO_RXQ_OVFL, 1);  // only a counter: where it is missing, drops are not counted
   path.gso = set_option(fd, SOL_UDP, UDP_SEGMENT, 0);
   path.gro = settings.gro && set_option(fd, SOL_UDP, UDP_GRO, 1);
   SocketAddress bound(local, port);
@@ -85,6 +84,8 @@ bool allow_fragments(const FileDescriptor& socket, bool ipv6) {
   return set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_WANT) &&
          set_option(fd, IPPROTO_IPV6, IPV6_DONTFRAG, 0);
 }
+
+void stamp_arrivals(const FileDescriptor& socket) { set_option(socket.fd(), SOL_SOCKET, SO_TIMESTAMPNS, 1); }
 
 std::size_t receive_buffer_of(const FileDescriptor& socket) {
   return static_cast<std::size_t>(std::max(get_option(socket.fd(), SOL_SOCKET, SO_RCVBUF, 0), 0));

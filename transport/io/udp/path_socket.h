@@ -36,6 +36,8 @@ struct PathSocket {
 Result<PathSocket> open_path(const IpAddress& local, std::uint16_t port, const SocketSettings& settings);
 // From now on what is longer than the route's MTU leaves as IP fragments; what is not still never becomes one.
 bool allow_fragments(const FileDescriptor& socket, bool ipv6);
+// From now on the kernel tells when what it received came; where it cannot, no wait is known.
+void stamp_arrivals(const FileDescriptor& socket);
 // Bytes of the kernel's bookkeeping (payload and overhead) that may wait in the socket.
 std::size_t receive_buffer_of(const FileDescriptor& socket);
 

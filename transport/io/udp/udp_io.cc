@@ -348,7 +348,7 @@ Result<void> UdpIo::read_path(std::uint8_t path, std::size_t most) {
   if (received < 0) return on_receive_error(error);
   const TimePoint now = clock_.now();
   timespec real{};
-  if (received > 0) ::clock_gettime(CLOCK_REALTIME, &real);
+  if (received > 0 && rx_.arrival(0).stamp.tv_sec != 0) ::clock_gettime(CLOCK_REALTIME, &real);
   for (std::size_t i = 0; i < static_cast<std::size_t>(received); ++i) {
     const Arrival arrival = rx_.arrival(i);
     accept(path, arrival, rx_.from(i), now, waited(arrival.stamp, real));
@@ -438,6 +438,10 @@ std::uint64_t UdpIo::unsent_bytes() const {
   std::uint64_t sum = 0;
   for (const Path& path : paths_) sum += queued_bytes(path.socket.file);
   return sum;
+}
+
+void UdpIo::tell_waits() {
+  for (const Path& path : paths_) stamp_arrivals(path.socket.file);
 }
 
 void UdpIo::wait(Duration timeout) {

@@ -107,6 +107,7 @@ class UdpIo final : public PacketIo {
   PlacementHint expect(PeerId, std::uint64_t, const MemorySlice&, std::size_t) override { return {}; }
   void cancel(PlacementHint) override {}
   std::uint64_t unsent_bytes() const override;
+  void tell_waits() override;
   std::span<const int> ready_fds() const override { return fds_; }
   // While all receive buffers are out nothing can be received: it then waits for room to send, or `timeout`.
   void wait(Duration timeout) override;
