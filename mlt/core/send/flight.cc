@@ -87,8 +87,8 @@ Flight::Delivery Flight::on_state(std::uint32_t number, const State& state, bool
   told.path = lane.path;
   for (std::uint32_t seq = lane.records.base(); seq != lane.records.end(); ++seq) {
     SentPacket& record = lane.records[seq];
-    const bool among = !record.settled && record.message == state.message && record.index >= state.base &&
-                       record.index < state.base + state.count;
+    const bool among = !record.settled && !record.parity && record.message == state.message &&
+                       record.index >= state.base && record.index < state.base + state.count;
     if (!among) continue;
     if (!state.is_missing(record.index - state.base)) {
       deliver(record, told, observer, now);

@@ -33,6 +33,7 @@ void TransmitPlan::move(std::uint32_t id, const SendMessage& message, TimePoint 
 
 void TransmitPlan::remove(std::uint32_t id, const SendMessage& message) {
   resends_ -= message.resend.count();
+  std::erase_if(parity_, [id](const Parity& one) { return one.message == id; });
   if (message.sent == 0 && is_mouse(message)) --unsent_mice_;
   if (message.sent < message.packets) agenda_.remove(id);
 }
@@ -54,6 +55,10 @@ std::optional<TransmitPlan::Choice> TransmitPlan::choose(const View& view, TimeP
   paced_ = false;
   if (view.messages.empty()) return std::nullopt;
   agenda_.release(now);
+  if (!parity_.empty()) {
+    const auto next = parity(view, now);
+    if (next || paced_) return next;
+  }
   const auto repeated = first_to_repeat(view.messages);
   const auto waiting = agenda_.entries();
   const bool fresh_first =
@@ -63,6 +68,25 @@ std::optional<TransmitPlan::Choice> TransmitPlan::choose(const View& view, TimeP
   if (!found && !paced_ && repeated) found = again(view, *repeated, now);
   if (!found && !paced_ && !fresh_first) found = fresh(view, now);
   return found;
+}
+
+bool TransmitPlan::parity_sent() {
+  if (++parity_.front().next < parity_.front().rows) return false;
+  parity_.erase(parity_.begin());
+  return true;
+}
+
+// With its block, and so before what is new. As what is sent again it waits for no credit: at the end of a message
+// there is none left, and that is where it is needed. What goes ahead of its receive has a bound of its own.
+std::optional<TransmitPlan::Choice> TransmitPlan::parity(const View& view, TimePoint now) {
+  const Parity& next = parity_.front();
+  const bool offered = view.messages[next.message].state == SendState::kOffered;
+  if (offered && !has_uncredited_room(options_.segment, view.flight.uncredited_bytes())) return std::nullopt;
+  if (!window_open(view, options_.segment) || held_back(view.flight, now)) return std::nullopt;
+  return Choice{.message = next.message,
+                .index = next.block * kMaxParity + next.next,
+                .sort = Sort::kParity,
+                .uncredited = offered};
 }
 
 // What is alone on its way makes no burst: a round trip that once took seconds must not keep it back as long again.
