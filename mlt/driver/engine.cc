@@ -12,6 +12,18 @@
 
 namespace clustar::mlt::driver {
 
+namespace {
+
+// The processor reads what it computes parity of, and writes what it rebuilds: not where the device reaches a GPU's
+// memory, nor where it writes payload to its place without a word.
+std::unique_ptr<Parity> make_parity(const Context& context, io::PacketIo& device, std::size_t segment) {
+  const bool host_only = device.writer() == nullptr && !device.capabilities().landing;
+  if (context.codec == nullptr || !host_only) return nullptr;
+  return std::make_unique<Parity>(*context.codec, segment);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Engine>> Engine::open(std::unique_ptr<io::PacketIo> device, std::string io_name,
                                              const Options& options, std::string name, const Context& context) {
   auto waker = net::Waker::create();
@@ -46,6 +58,7 @@ Engine::Engine(std::unique_ptr<io::PacketIo> device, std::string io_name, const 
       device_(std::move(device)),
       sealing_(std::move(sealing)),
       writes_(device_->writer() ? std::make_unique<DeviceWrites>(*device_->writer()) : nullptr),
+      parity_(make_parity(context, *device_, options.segment)),
       core_(options_, seed),
       sends_(std::move(policy)),
       ahead_(transport::send_ahead_bytes(context.send_ahead, options.line_rate, sends_.orders())),
@@ -83,7 +96,7 @@ Result<void> Engine::attach(Client& client, End end, const FarEnd& far_end, std:
   }
   ++peer.users;
   const TimePoint now = context_.clock.now();
-  auto options = connection_options(end, channel, far_end.round_trip);
+  auto options = connection_options(end, channel, far_end);
   id = end == End::kSends ? core_.open_sender(peer.id, secret, now, *options)
                           : core_.open_receiver(peer.id, secret, now, *options);
   if (sealing_) sealing_->add(*id, end, *session, options_.paths);
@@ -101,14 +114,25 @@ Result<void> Engine::attach(Client& client, End end, const FarEnd& far_end, std:
 // The route may take less by now than when the device was opened; receivers go by what each packet says. What may be
 // lost is the communicator's to say, whatever the device's options are.
 std::unique_ptr<const Options> Engine::connection_options(End end, const transport::ChannelOptions& channel,
-                                                          Duration round_trip) const {
+                                                          const FarEnd& far_end) {
   auto options = std::make_unique<Options>(options_);
   options->max_tolerance_ppm = channel.max_tolerance_ppm;
-  set_path(*options, round_trip, end);
+  set_path(*options, far_end.round_trip, end);
+  options->parity = parity_ && (end == End::kReceives || may_send_parity(*options, far_end));
   if (end == End::kReceives) return options;
   const auto segment = segment_for(device_->capabilities(), sealing_ ? kSealBytes : 0);
   if (segment) options->segment = std::min(*segment, options->segment);
   return options;
+}
+
+// What is near needs none, and no memory for it.
+bool Engine::may_send_parity(const Options& options, const FarEnd& far_end) {
+  if (!far_end.rebuilds || far_end.round_trip < options.parity_from / 2) return false;
+  const auto opened = parity_->open(*device_, kBurst);
+  if (!opened) {
+    context_.log.warn(fmt::format("mlt: no parity to {}: {}", far_end.host.to_string(), opened.error().message));
+  }
+  return opened.has_value();
 }
 
 // With its last connection its collectives are over: the core remembers a bounded number of communicators.
@@ -129,6 +153,9 @@ void Engine::close(ConnectionId id) {
     std::erase(waiting_, id);
     std::erase(resuming_, id);
     std::erase_if(offered_, [&](const Offered& send) { return send.connection == id; });
+    counters_.parity += core_.sender(id).counters().parity;
+  } else {
+    counters_.rebuilt += core_.receiver(id).counters().rebuilt;
   }
   // What the device took may still read memory whose owner takes it back.
   device_->quiesce();
@@ -177,7 +204,12 @@ Engine::Counters Engine::counters() {
   const std::lock_guard lock(mutex_);
   Counters sum = counters_;
   for (ConnectionId id = 0; id < attached_.size(); ++id) {
-    if (attached_[id].client == nullptr || attached_[id].end != End::kSends) continue;
+    if (attached_[id].client == nullptr) continue;
+    if (attached_[id].end == End::kReceives) {
+      sum.rebuilt += core_.receiver(id).counters().rebuilt;
+      continue;
+    }
+    sum.parity += core_.sender(id).counters().parity;
     sum.retransmissions += core_.sender(id).counters().retransmitted;
     sum.queued_bytes += core_.sender(id).unsent_bytes();
   }
@@ -255,6 +287,7 @@ bool Engine::turn(TimePoint now, const std::atomic<bool>* done) {
   // What a NIC writes into a GPU ends by itself: nobody posts more because of it, so it holds nothing up.
   bool moved = step_writes();
   bool busy = receive(now) || posted;
+  handle_events(now);  // before the time: what can be rebuilt is not missing
   if (core_.next_timeout() <= now) {
     core_.on_timeout(now);
     busy = true;
@@ -344,8 +377,9 @@ bool Engine::next_pending(TimePoint now, bool data_too) {
   const auto* data = std::get_if<DataHeader>(&transmit.header);
   packet.dscp = data != nullptr ? attached_[out_.connection].dscp : 0;
   if (data != nullptr) {
-    if (transmit.length > 0) packet.payload = sends_.payload(out_.connection, transmit);
-    if (!data->retransmission) {
+    if (transmit.length > 0)
+      packet.payload = data->parity ? payload_of(*data) : sends_.payload(out_.connection, transmit);
+    if (!data->retransmission && !data->parity) {
       sends_.sent(core_, out_.connection, transmit.message, transmit.length, now);
       if (data->message_bytes >= kLeastLanding && places()) {
         const OpenRecord& open = core_.sender(out_.connection).opened(transmit.message);
@@ -358,6 +392,12 @@ bool Engine::next_pending(TimePoint now, bool data_too) {
   pending_[pending_count_] = {out_.connection, transmit.message, data != nullptr, follows};
   ++pending_count_;
   return true;
+}
+
+io::MemorySlice Engine::payload_of(const DataHeader& header) {
+  const std::uint32_t first = core_.sender(out_.connection).first_packet(header.message);
+  return parity_->encode(header, first, sends_.payload(out_.connection, out_.transmit),
+                         std::span(tx_).first(pending_count_));
 }
 
 // Small packets for one peer that travel together are one datagram.
@@ -434,6 +474,7 @@ bool Engine::send_bursts(TimePoint now) {
     }
     counters_.packets_sent += *sent;
     if (sealing_) sealing_->taken(std::span(tx_).first(*sent));
+    if (parity_) parity_->taken(std::span(tx_).first(*sent));
     any = any || *sent > 0;
     const bool full = *sent < pending_count_;
     std::size_t index = 0;

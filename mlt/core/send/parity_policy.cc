@@ -8,7 +8,7 @@ namespace {
 constexpr double kTarget = 1e-3;             // of blocks that parity does not make whole
 constexpr double kHopeless = 0.5;            // of blocks, beyond which parity is given up
 constexpr std::uint32_t kMostPercent = 15;   // of parity per data
-constexpr std::uint32_t kEvidence = 2;       // lost packets: one may be anything
+constexpr std::uint32_t kPrior = 1024;       // packets that count as delivered before the first: one loss is no rate
 constexpr std::uint32_t kMemory = 1u << 14;  // packets; twice as many at most
 
 constexpr std::uint32_t most_rows(std::uint32_t packets) {
@@ -33,24 +33,33 @@ void ParityPolicy::settled(bool lost) {
   ++group_;
   if (lost) ++group_lost_;
   if (group_ < kParityBlock) return;
-  if (group_lost_ <= most_rows(kParityBlock)) {
-    packets_ += group_;
-    lost_ += group_lost_;
-  }
+  ++groups_[std::min<std::size_t>(group_lost_, groups_.size() - 1)];
+  packets_ += group_;
+  if (group_lost_ <= most_rows(kParityBlock)) lost_ += group_lost_;
   group_ = group_lost_ = 0;
   if (packets_ < 2 * kMemory) return;
   packets_ /= 2;
   lost_ /= 2;
+  for (std::uint32_t& groups : groups_) groups /= 2;
 }
 
-double ParityPolicy::loss() const { return lost_ < kEvidence ? 0 : static_cast<double>(lost_) / packets_; }
+double ParityPolicy::loss() const { return static_cast<double>(lost_) / (packets_ + kPrior); }
 
 std::uint32_t ParityPolicy::rows(std::uint32_t packets, Duration min_rtt) const {
-  if (!options_.parity || min_rtt < options_.parity_from || lost_ < kEvidence) return 0;
-  return rows_against(loss(), packets);
+  if (!options_.parity || min_rtt < options_.parity_from || lost_ == 0) return 0;
+  const std::uint32_t rows = rows_against(loss(), packets);
+  return helps(rows) ? rows : 0;
 }
 
-std::uint32_t ParityPolicy::rows_against(double loss, std::uint32_t packets) const {
+// Of the groups that lost something, half at least lost no more than that: else losses come in bursts, whatever their
+// rate is.
+bool ParityPolicy::helps(std::uint32_t rows) const {
+  std::uint32_t cured = 0, others = 0;
+  for (std::uint32_t lost = 1; lost < groups_.size(); ++lost) (lost <= rows ? cured : others) += groups_[lost];
+  return cured >= others;
+}
+
+std::uint32_t ParityPolicy::rows_against(double loss, std::uint32_t packets) {
   const std::uint32_t most = most_rows(packets);
   for (std::uint32_t rows = 0; rows <= most; ++rows) {
     if (more_than(rows, packets + rows, loss) < kTarget) return rows;

@@ -17,7 +17,7 @@ class ParityPolicy {
 
   // A packet of the connection, of whatever message, was delivered or given up as lost.
   void settled(bool lost);
-  // Of the packets of late; 0: too few were lost to tell.
+  // Of the packets of late that are lost one by one.
   double loss() const;
 
   // Rows for a block of so many packets. `min_rtt`: without queues.
@@ -26,13 +26,15 @@ class ParityPolicy {
   bool exceeds(std::uint32_t packets, std::uint32_t may_miss) const;
 
  private:
-  std::uint32_t rows_against(double loss, std::uint32_t packets) const;
+  static std::uint32_t rows_against(double loss, std::uint32_t packets);
+  bool helps(std::uint32_t rows) const;
 
   const Options& options_;
   // Groups of kParityBlock that were settled one after the other. One that lost more than any parity could give back
-  // (a link that failed, a queue that ran over) is left out: it would call for parity that does not help.
+  // (a link that failed, a queue that ran over) is left out of the sums: it would call for parity that does not help.
   std::uint32_t group_ = 0, group_lost_ = 0;
-  std::uint32_t packets_ = 0, lost_ = 0;  // of the others, halved now and then
+  std::uint32_t packets_ = 0, lost_ = 0;                // halved now and then, as the next
+  std::array<std::uint32_t, kMaxParity + 2> groups_{};  // by how many of them were lost; the last: more
 };
 
 }  // namespace clustar::mlt

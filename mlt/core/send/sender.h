@@ -82,6 +82,9 @@ class Sender final : private FlightObserver {
   // Of a message that is not done.
   const OpenRecord& opened(std::uint32_t message) const { return messages_[message].open; }
 
+  // Index of the packet that goes first.
+  std::uint32_t first_packet(std::uint32_t message) const { return messages_[message].first; }
+
   // For a caller that closes and has a sure way to tell the receiver: the packet, unless it is known to be there.
   std::optional<DataHeader> repeat(std::uint32_t message, std::uint32_t index) const;
 
