@@ -189,7 +189,8 @@ void Sender::reconcile(std::uint32_t id, const State& state, TimePoint now) {
   Message& message = messages_[id];
   const bool tail =
       state.asks && !message.tail_again && flight_.bytes() <= std::uint64_t{kTailPackets} * options_.segment;
-  for (std::uint32_t lane = 0; message.in_flight.count() > 0 && lane < flight_.lanes(); ++lane) {
+  const auto flies = [&] { return message.in_flight.count() > 0 || message.parity > 0; };
+  for (std::uint32_t lane = 0; flies() && lane < flight_.lanes(); ++lane) {
     const Flight::Delivery told = flight_.on_state(lane, state, tail, *this, now);
     message.tail_again = message.tail_again || (tail && told.lost);
     credit_delivery(told, now);

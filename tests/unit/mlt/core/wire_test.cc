@@ -104,6 +104,12 @@ DataHeader random_data(Rng& rng) {
   data.passed = any<std::uint16_t>(rng);
   data.sent_units = any<std::uint32_t>(rng);
   data.trip = any<std::uint16_t>(rng);
+  if (shape.packets > 1 && rng.chance(0.3)) {
+    data.parity = true;
+    data.retransmission = data.important = data.quiet = false;
+    data.passed = 0;
+    data.index = static_cast<std::uint32_t>(rng.below(std::uint64_t{block_count(shape.packets)} * kMaxParity));
+  }
   if (rng.chance(0.5)) data.open = random_open(rng, shape.packets);
   return data;
 }
@@ -286,6 +292,28 @@ TEST(MltWire, DataFieldsAreCheckedAtTheirEdges) {
   data.path = kMaxPaths - 1;
   data.traffic_class = 7;
   EXPECT_TRUE(accepted(data));
+}
+
+TEST(MltWire, ParityIsOfABlockThatTheMessageHas) {
+  DataHeader data = data_of(65 * 64, 64);
+  data.parity = true;
+  data.index = 2 * kMaxParity - 1;
+  EXPECT_TRUE(accepted(data));
+  data.index = 2 * kMaxParity;
+  EXPECT_FALSE(accepted(data)) << "65 packets are two blocks";
+  data.index = 0;
+  data.message_bytes = 64;
+  EXPECT_FALSE(accepted(data)) << "one packet has none";
+  data.message_bytes = 65;
+  EXPECT_TRUE(accepted(data));
+  data.retransmission = true;
+  EXPECT_FALSE(accepted(data));
+  data.retransmission = false;
+  data.important = true;
+  EXPECT_FALSE(accepted(data));
+  data.important = false;
+  data.passed = 1;
+  EXPECT_FALSE(accepted(data));
 }
 
 TEST(MltWire, OpenRecordFieldsAreCheckedAtTheirEdges) {
