@@ -526,7 +526,7 @@ local function looks_like_mlt(tvb)
   local kind = tvb(at + 1, 1):uint()
   if wrong_length(frame, kind, size, seal_size(tvb, frame, size)) then return false end
   if kind ~= DATA and tvb(at + 3, 1):uint() ~= 0 then return false end
-  if tvb(at + 2, 1):uint() > (kind == DATA and 31 or 15) then return false end
+  if tvb(at + 2, 1):uint() > (kind == DATA and 63 or 15) then return false end
   local reserved = RESERVED[kind]
   return reserved == nil or tvb(at + reserved[1], reserved[2]):uint() == 0
 end

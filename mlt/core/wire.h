@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "mlt/core/ledger.h"
+#include "mlt/core/packets.h"
 #include "transport/base/time.h"
 
 namespace clustar::mlt {
@@ -24,11 +25,6 @@ inline constexpr std::uint16_t kMinSegment = 64;
 inline constexpr std::uint8_t kMaxLevel = 15;           // OpenRecord::level
 inline constexpr std::uint32_t kMaxOutstanding = 4096;  // messages of one connection that are not forgotten
 inline constexpr std::size_t kMaxHeader = 101;
-// Parity is of blocks: so many consecutive packets of a message in sending order, the last block what is left. Of each
-// there may be up to kMaxParity packets of parity, the rows of a code that depends on the block's size alone. A shorter
-// packet counts as filled up with zeroes; parity is always a whole segment.
-inline constexpr std::uint32_t kParityBlock = 64;
-inline constexpr std::uint32_t kMaxParity = 16;
 
 inline constexpr Duration kTripUnit = std::chrono::microseconds(16);  // of DataHeader::trip
 
@@ -238,38 +234,12 @@ std::optional<std::uint64_t> peek_secret(std::span<const std::byte> bytes);
 // Writes to the front of `out` (at least kMaxHeader bytes) and returns the length.
 std::size_t serialize(const Packet& packet, std::span<std::byte> out);
 
-// Packets of a message: at least 1, for an empty message too.
-constexpr std::uint32_t packet_count(std::uint32_t bytes, std::uint16_t segment) {
-  return bytes == 0 ? 1 : (bytes + segment - 1) / segment;
-}
-constexpr std::uint32_t packet_bytes(std::uint32_t index, std::uint32_t bytes, std::uint16_t segment) {
-  const std::uint64_t begin = std::uint64_t{index} * segment;
-  return begin >= bytes ? 0 : static_cast<std::uint32_t>(bytes - begin < segment ? bytes - begin : segment);
-}
 // Bytes of payload that the header announces.
 constexpr std::uint32_t payload_bytes(const DataHeader& header) {
   return header.parity ? header.segment : packet_bytes(header.index, header.message_bytes, header.segment);
 }
-constexpr std::uint32_t block_count(std::uint32_t packets) { return (packets + kParityBlock - 1) / kParityBlock; }
-// Packets of one block.
-constexpr std::uint32_t block_packets(std::uint32_t block, std::uint32_t packets) {
-  return std::min(kParityBlock, packets - block * kParityBlock);
-}
 // The packet that a tolerant message begins with: a function of the message, so that what comes last, and is lost
 // first, is not always the same part of the model. Both ends compute it. A reliable message begins with 0.
 std::uint32_t first_index(std::uint64_t secret, std::uint32_t message, std::uint32_t packets);
-
-// For backends that carry 32 bits only (an RDMA immediate): what identifies a packet of a receive whose slot both know.
-//  31     24 23        4 3         0
-// | slot (8) | index (20) | generation (4) |
-struct CompactHeader {
-  std::uint8_t slot = 0;
-  std::uint32_t index = 0;  // below kMaxPackets
-  std::uint8_t generation = 0;
-
-  static CompactHeader decode(std::uint32_t word);
-  std::uint32_t encode() const;
-  bool operator==(const CompactHeader&) const = default;
-};
 
 }  // namespace clustar::mlt

@@ -12,18 +12,6 @@
 
 namespace clustar::mlt::driver {
 
-namespace {
-
-// The processor reads what it computes parity of, and writes what it rebuilds: not where the device reaches a GPU's
-// memory, nor where it writes payload to its place without a word.
-std::unique_ptr<Parity> make_parity(const Context& context, io::PacketIo& device, std::size_t segment) {
-  const bool host_only = device.writer() == nullptr && !device.capabilities().landing;
-  if (context.codec == nullptr || !host_only) return nullptr;
-  return std::make_unique<Parity>(*context.codec, segment);
-}
-
-}  // namespace
-
 Result<std::unique_ptr<Engine>> Engine::open(std::unique_ptr<io::PacketIo> device, std::string io_name,
                                              const Options& options, std::string name, const Context& context) {
   auto waker = net::Waker::create();
@@ -58,7 +46,7 @@ Engine::Engine(std::unique_ptr<io::PacketIo> device, std::string io_name, const 
       device_(std::move(device)),
       sealing_(std::move(sealing)),
       writes_(device_->writer() ? std::make_unique<DeviceWrites>(*device_->writer()) : nullptr),
-      parity_(make_parity(context, *device_, options.segment)),
+      parity_(Parity::of(context.codec.get(), *device_, options.segment)),
       core_(options_, seed),
       sends_(std::move(policy)),
       ahead_(transport::send_ahead_bytes(context.send_ahead, options.line_rate, sends_.orders())),
@@ -123,16 +111,6 @@ std::unique_ptr<const Options> Engine::connection_options(End end, const transpo
   const auto segment = segment_for(device_->capabilities(), sealing_ ? kSealBytes : 0);
   if (segment) options->segment = std::min(*segment, options->segment);
   return options;
-}
-
-// What is near needs none, and no memory for it.
-bool Engine::may_send_parity(const Options& options, const FarEnd& far_end) {
-  if (!far_end.rebuilds || far_end.round_trip < options.parity_from / 2) return false;
-  const auto opened = parity_->open(*device_, kBurst);
-  if (!opened) {
-    context_.log.warn(fmt::format("mlt: no parity to {}: {}", far_end.host.to_string(), opened.error().message));
-  }
-  return opened.has_value();
 }
 
 // With its last connection its collectives are over: the core remembers a bounded number of communicators.
@@ -392,12 +370,6 @@ bool Engine::next_pending(TimePoint now, bool data_too) {
   pending_[pending_count_] = {out_.connection, transmit.message, data != nullptr, follows};
   ++pending_count_;
   return true;
-}
-
-io::MemorySlice Engine::payload_of(const DataHeader& header) {
-  const std::uint32_t first = core_.sender(out_.connection).first_packet(header.message);
-  return parity_->encode(header, first, sends_.payload(out_.connection, out_.transmit),
-                         std::span(tx_).first(pending_count_));
 }
 
 // Small packets for one peer that travel together are one datagram.

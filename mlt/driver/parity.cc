@@ -9,6 +9,12 @@ namespace io = transport::io;
 
 static_assert(kParityBlock <= fec::Codec::kMaxPackets && kMaxParity <= fec::Codec::kMaxRows);
 
+std::unique_ptr<Parity> Parity::of(const fec::Codec* codec, io::PacketIo& io, std::size_t segment) {
+  const bool host_only = io.writer() == nullptr && !io.capabilities().landing;
+  if (codec == nullptr || !host_only) return nullptr;
+  return std::unique_ptr<Parity>(new Parity(*codec, segment));
+}
+
 Result<void> Parity::open(io::PacketIo& io, std::size_t pending) {
   if (slots_) return {};
   auto made = PayloadSlots::create(io, segment_, pending);

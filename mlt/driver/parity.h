@@ -18,8 +18,9 @@ namespace clustar::mlt::driver {
 
 class Parity {
  public:
-  // `segment`: most payload bytes of a packet. The codec and the device outlive this.
-  Parity(const fec::Codec& codec, std::size_t segment) : codec_(codec), padded_(2 * segment), segment_(segment) {}
+  // `segment`: most payload bytes of a packet. The codec and the device outlive this. Null without a codec, and where
+  // the device reaches a GPU's memory, or writes payload to its place without a word.
+  static std::unique_ptr<Parity> of(const fec::Codec* codec, transport::io::PacketIo& io, std::size_t segment);
 
   // Before the first encode(): room for payload of a device. Error: memory that it does not register.
   Result<void> open(transport::io::PacketIo& io, std::size_t pending);
@@ -37,6 +38,8 @@ class Parity {
   void rebuild(const Rebuild& what, std::byte* message, std::span<const std::byte* const> parity);
 
  private:
+  Parity(const fec::Codec& codec, std::size_t segment) : codec_(codec), padded_(2 * segment), segment_(segment) {}
+
   const fec::Codec& codec_;
   std::unique_ptr<PayloadSlots> slots_;
   std::vector<std::byte> padded_;  // a message's last packet, filled up; then the same that is rebuilt

@@ -26,7 +26,7 @@ bool first_of_a_hundred(const DataHeader& header) {
   return !header.parity && !header.retransmission && header.index % 100 == 7;
 }
 
-const Sender::Counters count(Direct& direct) { return direct.from.sender(direct.sender).counters(); }
+Sender::Counters count(Direct& direct) { return direct.from.sender(direct.sender).counters(); }
 
 void run(Direct& direct, int messages, const SendTerms& terms = {}, std::uint32_t length = kBytes) {
   for (int i = 0; i < messages; ++i) {

@@ -264,8 +264,9 @@ TEST(MltStorm, WhatMustHoldHoldsInSpiteOfAnAdversary) {
 // ever, or took the line; pacing by a round trip of seconds; a window of one and a half packets, of which nobody asked
 // for an acknowledgement.
 TEST(MltStorm, SeedsThatFoundErrors) {
-  for (const std::uint64_t seed : {24,   73,  735,  1558, 184,  540,   463,   97,    664,    1354,   1376,   1729,
-                                   1906, 297, 5099, 8026, 8570, 11214, 15839, 48409, 106977, 107819, 111216, 168893, 425}) {
+  for (const std::uint64_t seed :
+       {24,  73,   735,  1558, 184,   540,   463,   97,     664,    1354,   1376,   1729, 1906,
+        297, 5099, 8026, 8570, 11214, 15839, 48409, 106977, 107819, 111216, 168893, 425}) {
     storm(seed);
     EXPECT_FALSE(HasFailure()) << "at seed " << seed;
   }

@@ -1,7 +1,7 @@
-// The 32 bits that stand for a header where a backend carries no more.
+#include "mlt/core/compact_header.h"
+
 #include <gtest/gtest.h>
 
-#include "mlt/core/wire.h"
 #include "transport/base/rng.h"
 
 namespace clustar::mlt {
