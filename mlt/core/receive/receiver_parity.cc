@@ -12,6 +12,7 @@ Placement Receiver::on_parity(const DataHeader& header, Message& message, bool m
   acks_.track(header, marked, trip_, now);
   if (!message.growing()) return {};
   message.parity = true;
+  credit_.note_parity(header.index % kMaxParity + 1);
   const std::uint32_t block = header.index / kMaxParity;
   // It follows its block.
   const std::uint32_t end = std::min(message.packets, (block + 1) * kParityBlock);
