@@ -215,7 +215,8 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
       base_rtt_ > Duration::zero() && is_long(totals.min_rtt) && totals.min_rtt <= 1.25 * in_ns(base_rtt_);
   since_empty_ += totals.rtt;
   const bool forgets = far && since_empty_ >= kFarDrainTime;
-  if (++since_drain_ >= options_.drain_epochs || forgets || (starting_ && cut > 0 && !seen)) start_drain(window_, drained_part(totals));
+  if (++since_drain_ >= options_.drain_epochs || forgets || (starting_ && cut > 0 && !seen))
+    start_drain(window_, drained_part(totals));
   if (cut > 0) starting_ = false;
 }
 
