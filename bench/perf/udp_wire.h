@@ -33,7 +33,7 @@ namespace clustar::bench::perf {
 
 class UdpWire final : public Wire {
  public:
-  // What MLT puts in front of a data packet's payload, but for the first ones of a message: 36 bytes and UDP's framing.
+  // What MLT puts in front of a data packet's payload, but for the first ones of a message: 38 bytes and UDP's framing.
   static constexpr std::size_t kHeaderBytes = 39;
   // The length of UDP payload that `mtu` carries.
   static std::size_t packet_bytes(std::size_t mtu, bool ipv6);
