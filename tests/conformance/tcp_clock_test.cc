@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "tests/conformance/transport_under_test.h"
+#include "tests/conformance/turned_clock.h"
 #include "transport/api/settings.h"
 #include "transport/net/settings.h"
 #include "transport/tcp/tcp_transport.h"
@@ -19,14 +20,7 @@ namespace {
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-class TurnedClock final : public Clock {
- public:
-  TimePoint now() const override { return TimePoint(Duration(nanoseconds_.load())); }
-  void advance(Duration by) { nanoseconds_ += by.count(); }
-
- private:
-  std::atomic<std::int64_t> nanoseconds_{1000000000};
-};
+;
 
 class TcpClock : public ::testing::Test {
  protected:

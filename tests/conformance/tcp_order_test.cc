@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/conformance/transport_under_test.h"
+#include "tests/conformance/turned_clock.h"
 #include "transport/api/settings.h"
 #include "transport/message/ahead_meter.h"
 #include "transport/net/settings.h"
@@ -17,14 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-class TurnedClock final : public Clock {
- public:
-  TimePoint now() const override { return TimePoint(Duration(nanoseconds_.load())); }
-  void advance(Duration by) { nanoseconds_ += by.count(); }
-
- private:
-  std::atomic<std::int64_t> nanoseconds_{1000000000};
-};
+;
 
 // As poll_until(), but that it does not become so is no failure.
 template <class Step>

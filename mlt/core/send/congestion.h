@@ -97,10 +97,11 @@ double set_segment_of(WindowOptions& options, double window, std::uint32_t bytes
 // the limit. On a long path no such queue fits, and there is no limit: 10 Gbit/s and 100 ms are full after seven round
 // trips instead of twelve.
 //
-// A segment per round trip is next to nothing on a long path (from long_from on). There the window grows by up to an
-// eighth while the queue is below the target: by less the longer the queue, and the shorter the round trip is than 8
-// ms. The target is min_rtt + queue_target + a share that shrinks as the window grows (Swift's flow scaling,
-// section 3.5), which helps small windows; on a long path a sixteenth of min_rtt more.
+// A segment per round trip is next to nothing on a long path (from long_from on). There the window grows by an eighth
+// while nothing queues; near the target it grows and shrinks by half of how far the delay is from it, in round trips,
+// and by a segment per 4 ms of round trip. The target is min_rtt + queue_target + a share that shrinks as the window
+// grows (Swift's flow scaling, section 3.5), which helps small windows; on a long path a part more that is larger for
+// smaller windows, so that flows become alike.
 //
 // Who starts behind another's standing queue takes it for the empty network (the latecomer known from LEDBAT, RFC 6817)
 // and would starve the other. Hence a drain at the end of start-up and every drain_epochs: for two round trips the
