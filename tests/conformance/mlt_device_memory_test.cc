@@ -105,6 +105,7 @@ TEST_F(MltDeviceMemory, MessagesOfAllSizesArriveThroughLoss) {
   for (const char* engine : {"auto", "inline", "thread"}) {
     SCOPED_TRACE(engine);
     open(engine, {}, "loss=0.03");
+    Waiting waiting(*from, *to);
     constexpr std::size_t kAtATime = 24;
     unsigned seed = 0;
     for (int round = 0; round < 15; ++round) {
@@ -129,7 +130,7 @@ TEST_F(MltDeviceMemory, MessagesOfAllSizesArriveThroughLoss) {
         none_ends({requests.back()}, 2ms);
         for (std::size_t i = 0; i < kAtATime; ++i) receive(i);
       }
-      finish(requests);
+      finish(requests, [&] { waiting.test(); });
       for (std::size_t i = 0; i < kAtATime; ++i) {
         const std::size_t size = kSizes[(i + static_cast<std::size_t>(round)) % kSizes.size()];
         ASSERT_TRUE(std::ranges::equal(sources[i]->bytes().first(size), targets[i]->bytes().first(size)))

@@ -65,7 +65,8 @@ MltLossBed::Wrap MltLossBed::faults(const std::string& spec) {
   };
 }
 
-Came MltLossBed::run(std::vector<Connection>& channels, std::size_t messages, std::size_t size, const FlowTag& flow) {
+Came MltLossBed::run(std::vector<Connection>& channels, std::size_t messages, std::size_t size, const FlowTag& flow,
+                     Waiting* waiting) {
   struct Side {
     std::unique_ptr<SendBuffer> from;
     std::unique_ptr<RecvBuffer> to;
@@ -86,6 +87,7 @@ Came MltLossBed::run(std::vector<Connection>& channels, std::size_t messages, st
   std::size_t ended = 0;
   const bool all = poll_until(
       [&] {
+        if (waiting != nullptr) waiting->test();
         for (std::size_t i = 0; i < sides.size(); ++i) {
           Side& side = sides[i];
           if (side.sent == nullptr && side.received == nullptr && begun < messages) {

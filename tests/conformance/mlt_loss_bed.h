@@ -31,8 +31,9 @@ class MltLossBed : public MltBed {
  protected:
   // `loss` as FaultSpec writes it; each device draws for itself.
   Wrap faults(const std::string& spec);
-  // So many messages, one after the other, over the channels in turn.
-  static Came run(std::vector<Connection>& channels, std::size_t messages, std::size_t size, const FlowTag& flow);
+  // So many messages, one after the other, over the channels in turn. `waiting`, unless null, is tested all along.
+  static Came run(std::vector<Connection>& channels, std::size_t messages, std::size_t size, const FlowTag& flow,
+                  Waiting* waiting = nullptr);
 
  private:
   std::uint64_t seed_ = 1;

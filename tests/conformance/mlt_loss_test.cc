@@ -56,7 +56,8 @@ TEST_F(MltLoss, ACollectiveLosesWithinItsBudgetOverUdp) {
     const auto from = create({.engine = engine, .wrap = faults("loss=0.02")});
     const auto to = create({.engine = engine});
     auto channels = two_channels(*from, *to);
-    const Came came = run(channels, 32, kMiB, {.loss = one_percent_of(32 * kMiB)});
+    Waiting waiting(*from, *to);
+    const Came came = run(channels, 32, kMiB, {.loss = one_percent_of(32 * kMiB)}, &waiting);
     within_the_contract(came, *to, 32 * kMiB);
     EXPECT_GT(count(from->summary(), " packets missing at peers"), 0u);
   }
@@ -69,7 +70,8 @@ TEST_F(MltLoss, ACollectiveLosesWithinItsBudgetOverTheSimulator) {
   const auto from = std::move(poor->create(Log{}).value());
   const auto to = std::move(poor->create(Log{}).value());
   auto channels = two_channels(*from, *to);
-  const Came came = run(channels, 16, kMiB / 2, {.loss = one_percent_of(8 * kMiB)});
+  Waiting waiting(*from, *to);
+  const Came came = run(channels, 16, kMiB / 2, {.loss = one_percent_of(8 * kMiB)}, &waiting);
   within_the_contract(came, *to, 8 * kMiB);
 }
 

@@ -92,12 +92,14 @@ Request* must_recv(RecvChannel& channel, const std::vector<RecvPart>& parts) {
   return request;
 }
 
-std::vector<std::vector<std::size_t>> finish(const std::vector<Request*>& requests) {
+std::vector<std::vector<std::size_t>> finish(const std::vector<Request*>& requests,
+                                             const std::function<void()>& meanwhile) {
   std::vector<std::vector<std::size_t>> sizes(requests.size());
   std::vector<bool> done(requests.size(), false);
   std::size_t open = requests.size();
   EXPECT_TRUE(poll_until(
       [&] {
+        if (meanwhile) meanwhile();
         for (std::size_t i = 0; i < requests.size(); ++i) {
           if (done[i]) continue;
           if (requests[i] == nullptr) return true;  // reported where it was posted
@@ -115,6 +117,16 @@ std::vector<std::vector<std::size_t>> finish(const std::vector<Request*>& reques
       std::chrono::seconds(60)))  // a gibibyte, under ThreadSanitizer, beside other tests
       << open << " of " << requests.size() << " requests are not done";
   return sizes;
+}
+
+Waiting::Waiting(Transport& from, Transport& to)
+    : connection_(connect(from, to)),
+      buffer_(*connection_.recv, 1),
+      request_(must_recv(*connection_.recv, {{buffer_.mr.get(), 0, 1, 0}})) {}
+
+void Waiting::test() {
+  const auto progress = request_->test();
+  EXPECT_TRUE(progress) << progress.error().message;
 }
 
 Error await_error(Request& request, std::chrono::milliseconds limit) {

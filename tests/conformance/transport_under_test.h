@@ -69,8 +69,21 @@ struct RecvBuffer {
 Request* must_send(SendChannel& channel, const Mr& mr, std::size_t offset, std::size_t length, int tag = 0,
                    const FlowTag& flow = {});
 Request* must_recv(RecvChannel& channel, const std::vector<RecvPart>& parts);
-// Tests all until all are done; answers the sizes of each.
-std::vector<std::vector<std::size_t>> finish(const std::vector<Request*>& requests);
+// Tests all until all are done; answers the sizes of each. `meanwhile` is called between.
+std::vector<std::vector<std::size_t>> finish(const std::vector<Request*>& requests,
+                                             const std::function<void()>& meanwhile = {});
+// A receive at `to` that nothing comes for: a process that waits, and so answers who repeats what it has got already.
+// Where only_calls_move_bytes and packets are lost, a send may not end without it.
+class Waiting {
+ public:
+  Waiting(Transport& from, Transport& to);
+  void test();
+
+ private:
+  Connection connection_;
+  RecvBuffer buffer_;
+  Request* request_;
+};
 // Tests until the request fails; the error, or an internal error if it completes or nothing happens in time.
 Error await_error(Request& request, std::chrono::milliseconds limit = std::chrono::seconds(20));
 
