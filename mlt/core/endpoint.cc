@@ -406,7 +406,7 @@ void Endpoint::find_places(TimePoint now) {
 
 void Endpoint::find_place(ConnectionId id, TimePoint now) {
   Connection& connection = connections_[id];
-  if (const auto place = connection.sender->next_place(now)) {
+  if (const SendPlace* place = connection.sender->next_place(now)) {
     connection.place = *place;
     ready_.update(id, goes_first());
     return;

@@ -14,12 +14,15 @@ constexpr double kStateBytes = 160;  // with what carries it
 
 }  // namespace
 
+Asking::Asking(const Options& options)
+    : options_(options),
+      state_time_(static_cast<Duration::rep>(4e9 * kStateBytes / static_cast<double>(options.line_rate))) {}
+
 // Long enough for what comes in bursts, for one round trip in which the sender waits for credit, and for the question
 // to take a quarter of the line at most: acknowledgements that wait behind questions look like a slow network.
 Duration Asking::patience(const ReceiveMessage& message, Duration trip) const {
   const std::uint32_t windows = (message.sent_known + State::kWindow - 1) / State::kWindow;
-  const double bytes = std::min(windows, Telling::kPerAnswer) * kStateBytes;
-  const auto on_line = Duration(static_cast<Duration::rep>(4e9 * bytes / static_cast<double>(options_.line_rate)));
+  const Duration on_line = std::min(windows, Telling::kPerAnswer) * state_time_;
   const Duration floor = std::max({options_.gap_floor, 2 * trip, on_line});
   return std::clamp(2 * message.silence.pause, floor, std::max(floor, options_.ask_cap));
 }

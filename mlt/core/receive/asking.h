@@ -12,7 +12,7 @@ namespace clustar::mlt {
 // `trip`: Receiver::round_trip().
 class Asking {
  public:
-  explicit Asking(const Options& options) : options_(options) {}
+  explicit Asking(const Options& options);
 
   // The first word of the message came.
   void begin(ReceiveMessage& message, TimePoint now) const {
@@ -32,7 +32,8 @@ class Asking {
   Duration patience(const ReceiveMessage& message, Duration trip) const;
 
   const Options& options_;
-  Duration pause_{};  // of the message that something came of last: the next one's sender is no faster
+  const Duration state_time_;  // four times what an answer for one window of a State takes on the line
+  Duration pause_{};           // of the message that something came of last: the next one's sender is no faster
 };
 
 }  // namespace clustar::mlt

@@ -14,8 +14,8 @@
 
 namespace clustar::mlt {
 
-// A struct below belongs to the part named; the rest is Receiver's.
-struct ReceiveMessage {
+// What a new message in the same slot begins without. A struct below belongs to the part named; the rest is Receiver's.
+struct ReceiveMessageState {
   static constexpr std::uint32_t kNone = 0xffffffff;
 
   ReceiveState state = ReceiveState::kUnseen;
@@ -34,9 +34,6 @@ struct ReceiveMessage {
   Telling telling;
   std::uint32_t want = 0;  // to be sent again, of the windows still to be told
   OpenRecord open;
-  PacketBitmap got;
-  PacketBitmap staged;  // by sending order: what lies in the staging buffer, while there is one
-  Passed passed;
   TimePoint first_at{};
   struct Loss {                 // LossDecision
     bool refused = false;       // some packet found no place: nothing of it may be charged to the ledger
@@ -52,20 +49,22 @@ struct ReceiveMessage {
     TimePoint last_at{};     // latest packet
     TimePoint ask_at = TimePoint::max();
   } silence;
+};
+
+struct ReceiveMessage : ReceiveMessageState {
+  PacketBitmap got;
+  PacketBitmap staged;  // by sending order: what lies in the staging buffer, while there is one
+  Passed passed;
 
   bool over() const { return state >= ReceiveState::kComplete; }
   bool growing() const { return state == ReceiveState::kStaging || state == ReceiveState::kArriving; }
   std::uint32_t missing() const { return packets - received; }
   std::uint32_t missing_bytes() const { return bytes - received_bytes; }
-  // In a slot that another message has used; keeps the storage.
+  // In a slot that another message has used; keeps the storage. Once per message: a copy of what stands ready is
+  // cheaper than to build it.
   void reset() {
-    PacketBitmap bits = std::move(got);
-    PacketBitmap aside = std::move(staged);
-    Passed counts = std::move(passed);
-    *this = ReceiveMessage{};
-    got = std::move(bits);
-    staged = std::move(aside);
-    passed = std::move(counts);
+    static constexpr ReceiveMessageState kNew;
+    static_cast<ReceiveMessageState&>(*this) = kNew;
     passed.reset();
   }
 };

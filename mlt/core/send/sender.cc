@@ -38,7 +38,7 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   const bool tolerant = terms.tolerant && bytes > 0 && !in_order(options_.recovery);
   if (!tags_.has_room(tag)) return std::nullopt;
   if (messages_.empty()) probing_.heard(now);
-  next_.reset();
+  next_ = Next::kUnknown;
   const std::uint32_t id = messages_.end();
   Message& message = messages_.push();
   if (!message.reset(bytes, packets)) return std::nullopt;
@@ -88,7 +88,7 @@ void Sender::allow_loss(std::uint32_t id, Message& message, const SendTerms& ter
 }
 
 void Sender::set_turn(std::uint32_t id, const Turn& turn, TimePoint now) {
-  next_.reset();
+  next_ = Next::kUnknown;
   messages_[id].place.turn = turn;
   plan_.move(id, messages_[id], now);
 }
@@ -98,7 +98,7 @@ TimePoint Sender::next_timeout() const {
 }
 
 void Sender::on_timeout(TimePoint now) {
-  next_.reset();
+  next_ = Next::kUnknown;
   plan_.on_timeout(now);
   flight_.on_timeout(*this, now);
   probing_.on_timeout(messages_, flight_.rtt(), rng_, now);

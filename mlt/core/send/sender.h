@@ -70,8 +70,9 @@ class Sender final : private FlightObserver {
   TimePoint next_timeout() const;
   void on_timeout(TimePoint now);
 
-  // Of what poll_transmit() would give. nullopt: nothing may go now; ask again after an input or at next_timeout().
-  std::optional<SendPlace> next_place(TimePoint now);
+  // Of what poll_transmit() would give, to be read at once. Null: nothing may go now; ask again after an input or at
+  // next_timeout().
+  const SendPlace* next_place(TimePoint now);
   // Probes go first; then messages in their turns, of each what is sent again before what is new.
   bool poll_transmit(TimePoint now, Transmit& out);
   std::optional<SendDone> poll_done();
@@ -99,9 +100,7 @@ class Sender final : private FlightObserver {
   using Message = SendMessage;
   using Choice = TransmitPlan::Choice;
   using Sort = TransmitPlan::Sort;
-  struct Next {  // what goes: a probe, or a packet
-    std::optional<Choice> packet;
-  };
+  enum class Next : std::uint8_t { kUnknown, kProbe, kPacket };
 
   // sender.cc: messages come and go
   void allow_loss(std::uint32_t id, Message& message, const SendTerms& terms);
@@ -123,7 +122,7 @@ class Sender final : private FlightObserver {
   void resend_missing(Message& message, const State& state);
 
   // sender_transmit.cc: what goes next
-  const std::optional<Next>& choose(TimePoint now);
+  void choose(TimePoint now);
   bool probe(Transmit& out);
   bool data(const Choice& choice, TimePoint now, Transmit& out);
   void on_first(const Choice& choice, Message& message, std::uint32_t bytes);
@@ -144,7 +143,8 @@ class Sender final : private FlightObserver {
   TransmitPlan plan_;
   LossAllowance allowance_;
   Probing probing_;
-  std::optional<Next> next_;          // until an input changes it
+  Next next_ = Next::kUnknown;        // until an input changes it
+  Choice choice_;                     // of kPacket
   std::uint32_t unposted_ = 0;        // messages
   std::uint32_t unsent_packets_ = 0;  // of messages that are not among these
   Ring<SendDone> done_;

@@ -34,7 +34,7 @@ void Sender::take_credit(std::uint32_t credit, std::uint32_t finished_below, Tim
 }
 
 void Sender::on_posted(const Posted& posted, TimePoint now) {
-  next_.reset();
+  next_ = Next::kUnknown;
   if (!is_possible(posted.credit_units, messages_.base())) return;
   take_credit(posted.credit_units, messages_.base(), now);
   // At least so many messages are not before it: with one tag it is the first that is looked at.
@@ -51,7 +51,7 @@ void Sender::on_posted(const Posted& posted, TimePoint now) {
 }
 
 void Sender::on_ack(const Ack& ack, TimePoint now, Duration waited) {
-  next_.reset();
+  next_ = Next::kUnknown;
   if (!is_possible(ack.credit_units, ack.finished_below)) return;
   const TimePoint newest = flight_.newest_delivered();
   for (std::size_t i = 0; i < ack.count; ++i) {
@@ -133,7 +133,7 @@ void Sender::receive_posted(Message& message, TimePoint now) {
 }
 
 void Sender::on_state(const State& state, TimePoint now) {
-  next_.reset();
+  next_ = Next::kUnknown;
   if (!is_possible(state.credit_units, state.finished_below)) return;
   const TimePoint newest = flight_.newest_delivered();
   take_state(state, now);

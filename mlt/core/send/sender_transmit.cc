@@ -12,27 +12,28 @@ constexpr std::uint64_t kAcksPerWindow = 4;  // at least; the receiver's own ack
 
 }  // namespace
 
-std::optional<SendPlace> Sender::next_place(TimePoint now) {
-  const auto& next = choose(now);
-  if (!next) return std::nullopt;
-  return next->packet ? messages_[next->packet->message].place : SendPlace{};
+const SendPlace* Sender::next_place(TimePoint now) {
+  static constexpr SendPlace kProbes{};
+  choose(now);
+  if (next_ == Next::kPacket) return &messages_[choice_.message].place;
+  return next_ == Next::kProbe ? &kProbes : nullptr;
 }
 
 bool Sender::poll_transmit(TimePoint now, Transmit& out) {
-  if (!choose(now)) return false;
-  const Next next = *std::exchange(next_, std::nullopt);
-  return next.packet ? data(*next.packet, now, out) : probe(out);
+  choose(now);
+  const Next next = std::exchange(next_, Next::kUnknown);
+  if (next == Next::kPacket) return data(choice_, now, out);
+  return next == Next::kProbe && probe(out);
 }
 
-const std::optional<Sender::Next>& Sender::choose(TimePoint now) {
-  if (next_) return next_;
+void Sender::choose(TimePoint now) {
+  if (next_ != Next::kUnknown) return;
   if (probing_.peer_lost() || probing_.due()) {
     plan_.rest();
-    if (!probing_.peer_lost()) next_ = Next{};
-  } else if (const auto packet = plan_.choose(view(), now)) {
-    next_ = Next{packet};
+    if (!probing_.peer_lost()) next_ = Next::kProbe;
+  } else if (plan_.choose(view(), now, choice_)) {
+    next_ = Next::kPacket;
   }
-  return next_;
 }
 
 bool Sender::probe(Transmit& out) {

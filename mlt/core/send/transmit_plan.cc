@@ -62,19 +62,17 @@ void TransmitPlan::clear_resend(SendMessage& message, std::uint32_t index) {
   if (message.resend.clear(index)) --resends_;
 }
 
-std::optional<TransmitPlan::Choice> TransmitPlan::choose(const View& view, TimePoint now) {
+bool TransmitPlan::choose(const View& view, TimePoint now, Choice& choice) {
   paced_ = false;
-  if (view.messages.empty()) return std::nullopt;
+  if (view.messages.empty()) return false;
   agenda_.release(now);
   const auto repeated = first_to_repeat(view.messages);
+  if (!repeated) return fresh(view, now, choice);
   const auto waiting = agenda_.entries();
-  const bool fresh_first =
-      repeated && !waiting.empty() && waiting.front().turn.before(view.messages[*repeated].place.turn);
-  std::optional<Choice> found;
-  if (fresh_first) found = fresh(view, now);
-  if (!found && !paced_ && repeated) found = again(view, *repeated, now);
-  if (!found && !paced_ && !fresh_first) found = fresh(view, now);
-  return found;
+  const bool fresh_first = !waiting.empty() && waiting.front().turn.before(view.messages[*repeated].place.turn);
+  if (fresh_first && fresh(view, now, choice)) return true;
+  if (!paced_ && again(view, *repeated, now, choice)) return true;
+  return !paced_ && !fresh_first && fresh(view, now, choice);
 }
 
 // What is alone on its way makes no burst: a round trip that once took seconds must not keep it back as long again.
@@ -98,7 +96,7 @@ std::optional<std::uint32_t> TransmitPlan::first_to_repeat(const SendMessages& m
   return first;
 }
 
-std::optional<TransmitPlan::Choice> TransmitPlan::again(const View& view, std::uint32_t id, TimePoint now) {
+bool TransmitPlan::again(const View& view, std::uint32_t id, TimePoint now, Choice& choice) {
   const SendMessage& message = view.messages[id];
   std::uint32_t index = message.resend.first_set(0);
   const bool any = message.important.count() > 0;
@@ -108,41 +106,44 @@ std::optional<TransmitPlan::Choice> TransmitPlan::again(const View& view, std::u
     break;
   }
   const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
-  if (!window_open(view, bytes) || held_back(view.flight, now)) return std::nullopt;
-  return Choice{.message = id, .index = index, .sort = Sort::kAgain};
+  if (!window_open(view, bytes) || held_back(view.flight, now)) return false;
+  choice = {.message = id, .index = index, .sort = Sort::kAgain};
+  return true;
 }
 
 // A message of one packet neither waits for credit nor behind a long one of its rank; what such messages add to a queue
 // is bounded.
-std::optional<TransmitPlan::Choice> TransmitPlan::mouse(const View& view, TimePoint now) {
-  if (held_back(view.flight, now)) return std::nullopt;
+bool TransmitPlan::mouse(const View& view, TimePoint now, Choice& choice) {
+  if (held_back(view.flight, now)) return false;
   const auto waiting = agenda_.entries();
   for (const Agenda::Entry& entry : waiting) {
-    if (entry.turn.rank != waiting.front().turn.rank) return std::nullopt;
+    if (entry.turn.rank != waiting.front().turn.rank) return false;
     const SendMessage& message = view.messages[entry.message];
     if (message.sent > 0 || !is_mouse(message)) continue;
     const bool credited = message.state != SendState::kOffered && may_start(message, message.bytes, view);
-    if (!credited && !has_uncredited_room(message.bytes, view.flight.uncredited_bytes())) return std::nullopt;
-    return Choice{.message = entry.message, .sort = credited ? Sort::kScheduled : Sort::kUncredited, .mouse = true};
+    if (!credited && !has_uncredited_room(message.bytes, view.flight.uncredited_bytes())) return false;
+    choice = {.message = entry.message, .sort = credited ? Sort::kScheduled : Sort::kUncredited, .mouse = true};
+    return true;
   }
-  return std::nullopt;
+  return false;
 }
 
-std::optional<TransmitPlan::Choice> TransmitPlan::fresh(const View& view, TimePoint now) {
+bool TransmitPlan::fresh(const View& view, TimePoint now, Choice& choice) {
   if (unsent_mice_ > 0 && view.flight.has_room()) {
-    const auto first = mouse(view, now);
-    if (first || paced_) return first;
+    if (mouse(view, now, choice)) return true;
+    if (paced_) return false;
   }
   for (const Agenda::Entry& entry : agenda_.entries()) {
     const SendMessage& message = view.messages[entry.message];
     const std::uint32_t index = message.next();
     const std::uint32_t bytes = packet_bytes(index, message.bytes, options_.segment);
     if (!may_start(message, bytes, view)) continue;
-    if (!window_open(view, bytes) || held_back(view.flight, now)) return std::nullopt;
+    if (!window_open(view, bytes) || held_back(view.flight, now)) return false;
     const bool offered = message.state == SendState::kOffered;
-    return Choice{.message = entry.message, .index = index, .sort = offered ? Sort::kUncredited : Sort::kScheduled};
+    choice = {.message = entry.message, .index = index, .sort = offered ? Sort::kUncredited : Sort::kScheduled};
+    return true;
   }
-  return std::nullopt;
+  return false;
 }
 
 bool TransmitPlan::is_mouse(const SendMessage& message) const {

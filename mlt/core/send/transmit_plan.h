@@ -49,8 +49,9 @@ class TransmitPlan {
   // It leaves again, or need not.
   void clear_resend(SendMessage& message, std::uint32_t index);
 
-  // Messages go in their turns; of each what is sent again before what is new. nullopt: nothing may go now.
-  std::optional<Choice> choose(const View& view, TimePoint now);
+  // Messages go in their turns; of each what is sent again before what is new. False: nothing may go now. Written to
+  // `choice`, and not returned: it is looked at once per packet.
+  bool choose(const View& view, TimePoint now, Choice& choice);
   // Nothing that could go waits for the pace.
   void rest() { paced_ = false; }
   void on_sent(std::uint32_t bytes, TimePoint now) { pacer_.on_sent(bytes, now); }
@@ -70,9 +71,9 @@ class TransmitPlan {
   bool is_consistent(const SendMessages& messages) const;
 
  private:
-  std::optional<Choice> again(const View& view, std::uint32_t message, TimePoint now);
-  std::optional<Choice> fresh(const View& view, TimePoint now);
-  std::optional<Choice> mouse(const View& view, TimePoint now);
+  bool again(const View& view, std::uint32_t message, TimePoint now, Choice& choice);
+  bool fresh(const View& view, TimePoint now, Choice& choice);
+  bool mouse(const View& view, TimePoint now, Choice& choice);
   std::optional<std::uint32_t> first_to_repeat(const SendMessages& messages) const;
   bool held_back(const Flight& flight, TimePoint now);
 

@@ -27,7 +27,10 @@ class PlanTest : public testing::Test {
     plan.add(id, message, now);
     return id;
   }
-  std::optional<TransmitPlan::Choice> choose() { return plan.choose({messages, credit, flight, window}, now); }
+  std::optional<TransmitPlan::Choice> choose() {
+    TransmitPlan::Choice choice;
+    return plan.choose({messages, credit, flight, window}, now, choice) ? std::optional(choice) : std::nullopt;
+  }
   // What goes next goes.
   std::optional<TransmitPlan::Choice> go() {
     const auto choice = choose();
