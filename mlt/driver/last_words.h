@@ -21,9 +21,13 @@ namespace clustar::mlt::driver {
 // A send of up to so many bytes is done when its payload was copied.
 inline constexpr std::size_t kBufferedBytes = 4096;
 inline constexpr std::uint32_t kBufferedSends = 32;  // of one connection
+// On a long path so is one of up to so many bytes (a slice of NCCL's), while all of a connection fit. As much as Linux
+// lets kernel TCP hold (tcp_wmem).
+inline constexpr std::size_t kFarBufferedBytes = 512 * 1024;
+inline constexpr std::size_t kFarBuffer = 4 << 20;
 // All that a sender may have to repeat, in packets of the shortest segment.
 inline constexpr std::size_t kMaxLastWords =
-    kBufferedSends * (kBufferedBytes + (kBufferedBytes / kMinSegment) * (4 + kMaxHeader + kSealBytes));
+    (kBufferedSends * kBufferedBytes + kFarBuffer) / kMinSegment * (kMinSegment + 4 + kMaxHeader + kSealBytes);
 // How long who closes waits, a few times at most, for room for them.
 inline constexpr Duration kLastWordsWait = std::chrono::milliseconds(100);
 

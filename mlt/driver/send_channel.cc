@@ -19,7 +19,8 @@ MltSendChannel::MltSendChannel(Engine& engine, net::Socket control, transport::P
     : transport::SendChannel(std::move(peer)),
       Connection(engine, std::move(control), "sending to", std::move(shown)),
       requests_(this, kMaxRequests),
-      outgoing_(engine.options().max_messages) {}
+      outgoing_(engine.options().max_messages),
+      copies_(engine) {}
 
 MltSendChannel::~MltSendChannel() {
   std::vector<std::byte> words;
@@ -103,8 +104,7 @@ void MltSendChannel::begin_waiting(TimePoint now) {
 // only after receives that may themselves wait for this message.
 bool MltSendChannel::may_begin(const SendRequest& request) const {
   const Sender& sender = engine_.core().sender(id());
-  const bool copied = may_buffer(request) && copies_mr_ != nullptr;
-  return !sender.full() && !(copied && free_copies_.empty() && sender.unposted() == 0);
+  return !sender.full() && !(is_short(request) && copies_.full() && sender.unposted() == 0);
 }
 
 // What the receiver would not lose anyway, the sender need not offer.
@@ -144,18 +144,19 @@ void MltSendChannel::begin(SendRequest& request, TimePoint now) {
                           &request.flow};
   Outgoing outgoing{message.length, request.index, std::nullopt};
   std::atomic<bool>* offered = nullptr;
-  if (may_buffer(request)) outgoing.copy = copy_of(request);
+  const SendTerms terms = terms_of(request);
+  if (may_copy(request, terms.tolerant)) outgoing.copy = copy_of(request);
   if (outgoing.copy) {
     outgoing.request.reset();
-    message.memory = copies_mr_.get();
-    message.offset = *outgoing.copy * kBufferedBytes;
+    message.memory = outgoing.copy->memory;
+    message.offset = outgoing.copy->offset;
     request.mr = nullptr;
     request.submitted = false;
     offered = &request.done;
   }
   const Sender& sender = engine_.core().sender(id());
   const std::uint32_t without_receive = sender.unposted();
-  const auto number = engine_.send(id(), message, terms_of(request), offered, now);
+  const auto number = engine_.send(id(), message, terms, offered, now);
   if (!number) {
     fail_with(
         ErrorCode::kInvalidUsage,
@@ -170,25 +171,24 @@ void MltSendChannel::begin(SendRequest& request, TimePoint now) {
   outgoing_[*number % outgoing_.size()] = outgoing;
 }
 
-bool MltSendChannel::may_buffer(const SendRequest& request) {
-  return request.length <= kBufferedBytes && (request.length == 0 || !on_device(*request.mr));
+bool MltSendChannel::is_short(const SendRequest& request) {
+  return SendCopies::is_short(request.length) && (request.length == 0 || !on_device(*request.mr));
 }
 
-// Short messages are copied: their sends need not wait for an acknowledgement, as those of kernel TCP do not. They are
-// done when the device was offered the message, so that who posts and waits has it sent.
-std::optional<std::uint32_t> MltSendChannel::copy_of(SendRequest& request) {
-  if (copies_mr_ == nullptr) {
-    copies_.resize(kBufferedBytes * kBufferedSends);
-    auto mr = engine_.reg_mr(gdr::MemoryRef::host(copies_.data(), copies_.size()));
-    if (!mr) return std::nullopt;
-    copies_mr_ = std::move(*mr);
-    for (std::uint32_t i = kBufferedSends; i-- > 0;) free_copies_.push_back(i);
-  }
-  if (free_copies_.empty()) return std::nullopt;
-  const std::uint32_t copy = free_copies_.back();
-  free_copies_.pop_back();
-  if (request.length > 0) {
-    std::memcpy(&copies_[copy * kBufferedBytes], request.mr->memory().address + request.offset, request.length);
+// Sends of copies need not wait for an acknowledgement, as those of kernel TCP do not. They are done when the device
+// was offered the message, so that who posts and waits has it sent. Who may lose learns from the acknowledgement what
+// is missing.
+bool MltSendChannel::may_copy(const SendRequest& request, bool tolerant) const {
+  constexpr Duration kFar = std::chrono::milliseconds(1);
+  if (is_short(request)) return true;
+  return !tolerant && engine_.options(id()).base_rtt >= kFar && SendCopies::is_long(request.length) &&
+         !on_device(*request.mr);
+}
+
+std::optional<SendCopies::Copy> MltSendChannel::copy_of(const SendRequest& request) {
+  const auto copy = copies_.take(request.length);
+  if (copy && request.length > 0) {
+    std::memcpy(copy->at, request.mr->memory().address + request.offset, request.length);
     count_copy(Copy::kSendBuffer, request.length);
   }
   return copy;
@@ -204,7 +204,7 @@ void MltSendChannel::on_event(const Endpoint::Event& event, TimePoint) {
   const Outgoing& outgoing = outgoing_[sent->message % outgoing_.size()];
   --outstanding_;
   ++finished_;
-  if (outgoing.copy) free_copies_.push_back(*outgoing.copy);
+  if (outgoing.copy) copies_.give_back(*outgoing.copy);
   if (!outgoing.request) return;
   if (sent->missing_packets > 0) note_missing(sent->message, outgoing);
   SendRequest& request = requests_[*outgoing.request];
@@ -213,7 +213,7 @@ void MltSendChannel::on_event(const Endpoint::Event& event, TimePoint) {
 }
 
 // A message ends with packets missing only when every window of the receiver's STOP has come, so this is what that end
-// zeroed, packet by packet. A send that was done when its payload was copied is too short to lose anything.
+// zeroed, packet by packet. A send that was done when its payload was copied may lose nothing.
 void MltSendChannel::note_missing(std::uint32_t message, const Outgoing& outgoing) {
   const Sender& sender = engine_.core().sender(id());
   const PacketBitmap& delivered = sender.delivered(message);
@@ -226,9 +226,9 @@ void MltSendChannel::note_missing(std::uint32_t message, const Outgoing& outgoin
   }
 }
 
-// Sends of short messages are done before their messages have arrived: over TCP these do so even if this process ends.
+// Sends of copies are done before their messages have arrived: over TCP these do so even if this process ends.
 std::vector<std::byte> MltSendChannel::last_words() {
-  if (!control_open_ || free_copies_.size() == (copies_mr_ != nullptr ? kBufferedSends : 0)) return {};
+  if (!control_open_ || !copies_.in_use()) return {};
   engine_.handle_events(engine_.context().clock.now());
   if (broken()) return {};
   const Sender& sender = engine_.core().sender(id());
@@ -243,8 +243,8 @@ std::vector<std::byte> MltSendChannel::last_words() {
       if (!header) continue;
       std::array<std::byte, kMaxHeader + kSealBytes> bytes;
       std::size_t size = serialize(*header, bytes);
-      const std::size_t offset = *outgoing.copy * kBufferedBytes + index * std::size_t{segment};
-      const auto payload = std::span(copies_).subspan(offset, packet_bytes(index, outgoing.length, segment));
+      const std::span payload(outgoing.copy->at + index * std::size_t{segment},
+                              packet_bytes(index, outgoing.length, segment));
       // Nothing reads the copy any more, so it may be encrypted where it is.
       if (engine_.sealing() != nullptr) {
         size = engine_.sealing()->seal_control(id(), bytes, size, payload, payload.data());

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "mlt/driver/connection.h"
-#include "mlt/driver/last_words.h"
+#include "mlt/driver/send_copies.h"
 #include "transport/base/ring.h"
 #include "transport/message/request_pool.h"
 
@@ -57,18 +57,19 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   struct Outgoing {
     std::uint32_t length = 0;
     std::optional<std::uint32_t> request;
-    std::optional<std::uint32_t> copy;
+    std::optional<SendCopies::Copy> copy;
   };
 
   Result<transport::Progress> test(SendRequest& request);
   SendTerms terms_of(const SendRequest& request);
   void warn_reliable(const std::string& why);  // unless warned_: a message must not cost a text
-  static bool may_buffer(const SendRequest& request);
+  static bool is_short(const SendRequest& request);
+  bool may_copy(const SendRequest& request, bool tolerant) const;
   void begin_waiting(TimePoint now);
   bool may_begin(const SendRequest& request) const;
   void begin(SendRequest& request, TimePoint now);
   void count_wait(SendRequest& request);
-  std::optional<std::uint32_t> copy_of(SendRequest& request);
+  std::optional<SendCopies::Copy> copy_of(const SendRequest& request);
   void note_missing(std::uint32_t message, const Outgoing& outgoing);
   std::vector<std::byte> last_words();
   void read_control() override;
@@ -82,9 +83,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   Ring<std::uint32_t> waiting_;     // requests that the core has no room for, in order
   std::vector<Outgoing> outgoing_;  // by message, modulo max_messages: the core has no more at a time
   std::uint32_t next_ = 0;          // message
-  std::vector<std::byte> copies_;   // of payload: kBufferedSends places
-  std::unique_ptr<io::Mr> copies_mr_;
-  std::vector<std::uint32_t> free_copies_;
+  SendCopies copies_;
   std::vector<std::byte> control_in_;  // begins with the frame that is not whole yet
   std::uint64_t finished_ = 0;
   bool warned_ = false;  // of loss terms that contradict the channel or the identity

@@ -12,7 +12,7 @@
 namespace clustar {
 
 enum class Copy : std::uint8_t {
-  kSendBuffer,     // a short message into a buffer of ours, so that its send is done at once
+  kSendBuffer,     // a message into a buffer of ours, so that its send is done at once
   kEager,          // came in one read with what was before it, then went to its place
   kEarly,          // waited in memory of ours for its receive
   kPlaced,         // from a packet or from staging to its place, or to where the NIC takes it there from
