@@ -71,6 +71,8 @@ AllReduces::Sums AllReduces::sums() {
   for (std::uint32_t number = 0; number < senders_.size(); ++number) {
     const auto& counters = bed_.sender(number).counters();
     sums.packets += static_cast<double>(counters.packets);
+    sums.parity += static_cast<double>(counters.parity);
+    sums.rebuilt += static_cast<double>(bed_.receiver(number).counters().rebuilt);
     sums.resent += static_cast<double>(counters.retransmitted);
   }
   for (std::uint32_t rank = 0; rank < what_.ranks; ++rank) {

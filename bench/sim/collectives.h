@@ -27,7 +27,9 @@ class AllReduces {
 
   struct Sums {
     double packets = 0, resent = 0;  // of data
-    double control = 0;              // packets
+    double parity = 0;               // of packets
+    double rebuilt = 0;              // packets
+    double control = 0;              // likewise
     double bytes = 0, missing_bytes = 0;
   };
   Sums sums();

@@ -92,6 +92,11 @@ void MltHost::handle(const mlt::Endpoint::Event& event, TimePoint now) {
   } else if (const auto* unstage = std::get_if<mlt::Endpoint::Unstage>(&event.what)) {
     on_unstage(event.connection, unstage->receive);
     core_.receiver(event.connection).unstaged(unstage->receive);
+  } else if (std::holds_alternative<mlt::Endpoint::Rebuildable>(event.what)) {
+    while (const auto what = core_.receiver(event.connection).poll_rebuild()) {
+      on_rebuild(event.connection, *what);
+      core_.rebuilt(event.connection, *what, now);
+    }
   } else {
     on_peer_lost(event.connection);
   }
@@ -100,6 +105,7 @@ void MltHost::handle(const mlt::Endpoint::Event& event, TimePoint now) {
 std::uint64_t MltHost::content(const mlt::DataHeader&, const mlt::Transmit&) { return 0; }
 void MltHost::on_placed(const mlt::Endpoint::Arrival&, const transport::sim::SimPacket&) {}
 void MltHost::on_unstage(ConnectionId, std::uint32_t) {}
+void MltHost::on_rebuild(ConnectionId, const mlt::Rebuild&) {}
 void MltHost::on_posted(ConnectionId, std::uint32_t) {}
 void MltHost::on_received(ConnectionId, const mlt::ReceiveDone&, TimePoint) {}
 void MltHost::on_sent(ConnectionId, const mlt::SendDone&, TimePoint) {}

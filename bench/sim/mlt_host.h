@@ -52,6 +52,8 @@ class MltHost : public transport::sim::Endpoint {
   virtual void on_placed(const mlt::Endpoint::Arrival& arrival, const transport::sim::SimPacket& packet);
   // What was staged for the receive is copied now.
   virtual void on_unstage(ConnectionId connection, std::uint32_t receive);
+  // The missing packets are rebuilt in their receive now.
+  virtual void on_rebuild(ConnectionId connection, const mlt::Rebuild& what);
   virtual void on_posted(ConnectionId connection, std::uint32_t receive);
   // The receive is released afterwards.
   virtual void on_received(ConnectionId connection, const mlt::ReceiveDone& done, TimePoint now);

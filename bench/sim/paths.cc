@@ -1,5 +1,5 @@
 // From the rack to another continent: how long all-reduces take on paths of any length, with and without tolerance of
-// loss, against a sender that fills the line and learns of each loss a round trip later.
+// loss, with and without parity, against a sender that fills the line and learns of each loss a round trip later.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,12 +31,14 @@ struct Case {
   std::uint32_t ranks = 0;
   bool ring = true;
   std::uint32_t ppm = 0;
+  bool parity = false;
 };
 
 Setup setup_of(const Case& one, std::uint64_t seed) {
   Setup setup;
   setup.hosts = one.ranks;
   setup.options = driver_options(kBps);
+  setup.options.parity = one.parity;
   setup.round_trip = one.round_trip;
   setup.base_rtt = setup.options.base_rtt;
   setup.path_known = true;
@@ -50,6 +52,7 @@ Setup setup_of(const Case& one, std::uint64_t seed) {
 struct Outcome {
   std::vector<double> ms;
   double packets = 0, control = 0, resent = 0, lost = 0, missing = 0, bytes = 0;
+  double parity = 0, rebuilt = 0;
 };
 
 void run_case(const Case& one, std::uint32_t rounds, std::uint64_t seed, Outcome& outcome) {
@@ -76,6 +79,8 @@ void run_case(const Case& one, std::uint32_t rounds, std::uint64_t seed, Outcome
   const auto sums = collectives.sums();
   outcome.packets += sums.packets;
   outcome.resent += sums.resent;
+  outcome.parity += sums.parity;
+  outcome.rebuilt += sums.rebuilt;
   outcome.missing += sums.missing_bytes;
   outcome.bytes += sums.bytes;
   outcome.control += sums.control;
@@ -85,6 +90,42 @@ void run_case(const Case& one, std::uint32_t rounds, std::uint64_t seed, Outcome
 std::string name_of(const Case& one) {
   return fmt::format("{:g} ms, {}, {} KiB, {} of {}", microseconds(one.round_trip) / 1e3, one.loss.name,
                      one.bytes / 1024, one.ring ? "ring" : "all-to-all", one.ranks);
+}
+
+// Reliable, the same with parity, and with tolerance of loss.
+void run_arms(const Settings& settings, Case one, std::uint32_t rounds, Rows& rows) {
+  struct Arm {
+    std::uint32_t ppm;
+    bool parity;
+  };
+  double reliable = 0;
+  for (const Arm arm : {Arm{0, false}, Arm{0, true}, Arm{10'000, false}, Arm{50'000, false}}) {
+    if (arm.ppm > settings.amount(10'000, 10'000, 50'000)) continue;
+    one.ppm = arm.ppm;
+    one.parity = arm.parity;
+    settings.progress(name_of(one));
+    Outcome outcome;
+    for (std::uint64_t i = 0; i < settings.seeds; ++i) run_case(one, rounds, settings.seed + i, outcome);
+    double sum = 0;
+    for (const double ms : outcome.ms) sum += ms;
+    const double mean = sum / static_cast<double>(outcome.ms.size());
+    const double ideal = ideal_all_reduce_ms({one.ranks, one.bytes, one.ring, one.ppm}, one.round_trip, kBps,
+                                             one.loss.random, settings.seed);
+    Row row(name_of(one), arm.parity ? "parity" : fmt::format("p = {:g} %", one.ppm / 1e4));
+    row.add("mean_ms", mean).add("p99_ms", quantile(outcome.ms, 0.99));
+    row.add("of_ideal", mean / ideal);
+    row.add("control_per_data", outcome.control / outcome.packets);
+    row.add("resent_per_lost", outcome.lost > 0 ? outcome.resent / outcome.lost : outcome.resent);
+    row.add("missing_fraction", outcome.missing / outcome.bytes);
+    if (arm.parity) row.add("parity_per_data", outcome.parity / (outcome.packets - outcome.parity));
+    if (arm.parity) row.add("rebuilt_per_lost", outcome.lost > 0 ? outcome.rebuilt / outcome.lost : outcome.rebuilt);
+    if (one.ppm == 0 && !arm.parity) {
+      reliable = mean;
+    } else {
+      row.add(arm.parity ? "without_over_this" : "p0_over_this", reliable / mean);
+    }
+    rows.push_back(row);
+  }
 }
 
 }  // namespace
@@ -104,28 +145,7 @@ Rows run_paths(const Settings& settings) {
         for (const Duration trip : trips) {
           for (const Loss& loss : losses) {
             if (settings.length == Length::kQuick && (loss.random != 1e-3 || ranks > 4)) continue;
-            double reliable = 0;
-            for (const std::uint32_t ppm : {0u, 10'000u, 50'000u}) {
-              if (ppm > settings.amount(10'000, 10'000, 50'000)) continue;
-              Case one{trip, loss, bytes, ranks, ring, ppm};
-              settings.progress(name_of(one));
-              Outcome outcome;
-              for (std::uint64_t i = 0; i < settings.seeds; ++i) run_case(one, rounds, settings.seed + i, outcome);
-              double sum = 0;
-              for (const double ms : outcome.ms) sum += ms;
-              const double mean = sum / static_cast<double>(outcome.ms.size());
-              const double ideal =
-                  ideal_all_reduce_ms({ranks, bytes, ring, ppm}, trip, kBps, loss.random, settings.seed);
-              Row row(name_of(one), fmt::format("p = {:g} %", ppm / 1e4));
-              row.add("mean_ms", mean).add("p99_ms", quantile(outcome.ms, 0.99));
-              row.add("of_ideal", mean / ideal);
-              row.add("control_per_data", outcome.control / outcome.packets);
-              row.add("resent_per_lost", outcome.lost > 0 ? outcome.resent / outcome.lost : outcome.resent);
-              row.add("missing_fraction", outcome.missing / outcome.bytes);
-              if (ppm == 0) reliable = mean;
-              if (ppm > 0) row.add("p0_over_this", reliable / mean);
-              rows.push_back(row);
-            }
+            run_arms(settings, {trip, loss, bytes, ranks, ring}, rounds, rows);
           }
         }
       }

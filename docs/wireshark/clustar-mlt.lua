@@ -14,8 +14,9 @@ local PORT = 61074  -- of PcapIo's files
 local TYPES = {[1] = "DATA", [2] = "ACK", [3] = "POSTED", [4] = "STATE", [5] = "PROBE"}
 local DATA, ACK, POSTED, STATE, PROBE = 1, 2, 3, 4, 5
 local SIZE = {[DATA] = 38, [ACK] = 24, [POSTED] = 28, [STATE] = 32, [PROBE] = 95}  -- without what may follow
-local VERSION, OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 7, 63, 20, 3, 512
+local VERSION, OPEN_SIZE, BLOCK_SIZE, MAX_BLOCKS, WINDOW = 8, 63, 20, 3, 512
 local MAX_MESSAGE, MAX_PACKETS, MIN_SEGMENT, MAX_PPM = 2 ^ 30, 2 ^ 20, 64, 1000000
+local PARITY_BLOCK, MAX_PARITY = 64, 16
 local SEAL = 24  -- behind the header of a packet under a pre-shared key: counter and tag (mlt/driver/seal.h)
 local MAX_HEADER, PADDING = 128, 0xff
 local MAX_RANGES = 16  -- of missing packets, shown as text
@@ -51,6 +52,9 @@ flag("data.important", "Important", 0x02)
 flag("data.ack_now", "Acknowledge at once", 0x04)
 flag("data.has_open", "An open record follows", 0x08)
 flag("data.quiet", "Nothing else of the message is on its way", 0x10)
+flag("data.parity", "Parity", 0x20)
+field("data.parity_block", ProtoField.uint32, "Block of the parity", base.DEC)
+field("data.parity_row", ProtoField.uint32, "Row of the parity", base.DEC)
 field("data.index", ProtoField.uint32, "Index", base.DEC)
 field("data.path_seq", ProtoField.uint32, "Sequence on the lane", base.DEC)
 field("data.passed", ProtoField.uint16, "First transmissions of the message on the lane (mod 2^16)", base.DEC)
@@ -222,8 +226,12 @@ end
 local dissect = {}
 
 dissect[DATA] = function(p)
-  local flags = p:flags(31, {"data.retransmission", "data.important", "data.ack_now", "data.has_open", "data.quiet"})
+  local flags = p:flags(63, {"data.retransmission", "data.important", "data.ack_now", "data.has_open", "data.quiet",
+    "data.parity"})
+  local parity = has(flags, 32)
   p:check(has(flags, 1) or not has(flags, 16), "reserved", "Only a retransmission says that nothing else is on its way")
+  p:check(not parity or not (has(flags, 1) or has(flags, 2) or p:uint(30, 2) > 0), "reserved",
+    "Parity is never sent again, important or counted")
   local lane = p:lane(p.tree, 3)
   p:add(p.tree, "secret", 4, 8)
   p:add(p.tree, "message", 12, 4)
@@ -234,14 +242,22 @@ dissect[DATA] = function(p)
   p:add(p.tree, "sent_units", 32, 4)
   p:add(p.tree, "data.trip", 36, 2)
   local index, bytes, segment = p:uint(16, 4), p:uint(24, 4), p:uint(28, 2)
-  p:check(index < packets, "range", "The message has no packet of this index")
-  local info = "message " .. p:uint(12, 4) .. " packet " .. index .. "/" .. whole(packets) .. " " .. lane .. " seq " ..
-    p:uint(20, 4)
+  local blocks = math.floor((packets + PARITY_BLOCK - 1) / PARITY_BLOCK)
+  local block, row = math.floor(index / MAX_PARITY), index % MAX_PARITY
+  if parity then
+    p:check(packets > 1 and block < blocks, "range", "The message has no such block")
+    p.tree:add(f["data.parity_block"], p:range(16, 4), block):set_generated()
+    p.tree:add(f["data.parity_row"], p:range(16, 4), row):set_generated()
+  else
+    p:check(index < packets, "range", "The message has no packet of this index")
+  end
+  local what = parity and " parity " .. whole(block) .. "." .. whole(row) or " packet " .. index .. "/" .. whole(packets)
+  local info = "message " .. p:uint(12, 4) .. what .. " " .. lane .. " seq " .. p:uint(20, 4)
   if has(flags, 8) then info = info .. " " .. p:open(SIZE[DATA], packets) end
   if has(flags, 1) then info = info .. " [retransmission]" end
   if has(flags, 2) then info = info .. " [important]" end
 
-  local expected = payload_bytes(index, bytes, segment)
+  local expected = parity and segment or payload_bytes(index, bytes, segment)
   local actual = p.finish - p.payload_at
   local captured = math.min(p.finish, p.tvb:len()) - p.payload_at
   if captured > 0 then p.tree:add(f["data.payload"], p.tvb(p.payload_at, captured)) end
@@ -423,7 +439,7 @@ local function seal_size(tvb, frame, size)
   local at, beyond = frame.at, frame.finish - frame.at - size
   if tvb(at + 1, 1):uint() == DATA then
     local index, bytes, segment = tvb(at + 16, 4):uint(), tvb(at + 24, 4):uint(), tvb(at + 28, 2):uint()
-    beyond = beyond - payload_bytes(index, bytes, segment)
+    beyond = beyond - (has(tvb(at + 2, 1):uint(), 32) and segment or payload_bytes(index, bytes, segment))
   end
   return beyond == SEAL and SEAL or 0
 end
@@ -511,7 +527,7 @@ local function looks_like_mlt(tvb)
   local kind = tvb(at + 1, 1):uint()
   if wrong_length(frame, kind, size, seal_size(tvb, frame, size)) then return false end
   if kind ~= DATA and tvb(at + 3, 1):uint() ~= 0 then return false end
-  if tvb(at + 2, 1):uint() > (kind == DATA and 31 or 15) then return false end
+  if tvb(at + 2, 1):uint() > (kind == DATA and 63 or 15) then return false end
   local reserved = RESERVED[kind]
   return reserved == nil or tvb(at + reserved[1], reserved[2]):uint() == 0
 end

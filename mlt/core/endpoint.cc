@@ -108,6 +108,11 @@ std::optional<std::uint32_t> Endpoint::post(ConnectionId id, std::int32_t tag, s
   return receive;
 }
 
+void Endpoint::rebuilt(ConnectionId id, const Rebuild& what, TimePoint now) {
+  connections_[id].receiver->rebuilt(what, now);
+  after_input(id, now);
+}
+
 std::optional<Endpoint::ConnectionId> Endpoint::find(std::span<const std::byte> header) const {
   const auto secret = peek_secret(header);
   if (!secret) return std::nullopt;
@@ -421,6 +426,7 @@ std::optional<Endpoint::Event> Endpoint::poll_event() {
     Connection& connection = connections_[id];
     if (connection.used && connection.receiver != nullptr) {
       if (const auto receive = connection.receiver->poll_unstage()) return Event{id, Unstage{*receive}};
+      if (connection.receiver->has_rebuild()) return Event{id, Rebuildable{}};
       if (const auto done = connection.receiver->poll_done()) return Event{id, *done};
     } else if (connection.used) {
       if (const auto done = connection.sender->poll_done()) return Event{id, *done};

@@ -32,9 +32,10 @@ class Endpoint {
   struct Unstage {
     std::uint32_t receive;
   };
+  struct Rebuildable {};  // Receiver::poll_rebuild() until it is empty, and rebuilt() for each
   struct Event {
     ConnectionId connection;
-    std::variant<SendDone, ReceiveDone, Unstage, PeerLost> what;
+    std::variant<SendDone, ReceiveDone, Unstage, PeerLost, Rebuildable> what;
   };
   struct Arrival {
     ConnectionId connection = 0;
@@ -82,6 +83,9 @@ class Endpoint {
                                     const SendTerms& terms, TimePoint now);
   std::optional<std::uint32_t> post(ConnectionId connection, std::int32_t tag, std::uint32_t length, TimePoint now);
   void release(ConnectionId connection, std::uint32_t receive) { connections_[connection].receiver->release(receive); }
+
+  // What Receiver::poll_rebuild() gave lies in the receive now.
+  void rebuilt(ConnectionId connection, const Rebuild& what, TimePoint now);
 
   // `payload`: bytes behind the header. The placement is to be carried out before the next call. Without `can_stage`
   // payload whose receive is not known yet is not taken, and comes again. `waited`: in this host, before it was read;

@@ -32,6 +32,8 @@ void Options::check() const {
   require_option(max_tolerance_ppm <= 1'000'000, "mlt: max_tolerance_ppm must be at most 1000000");
   require_option(peer_timeout <= std::chrono::hours(24), "mlt: peer_timeout must be at most 24 h");
   require_option(line_rate >= 1000 && line_rate <= 1'000'000'000'000, "mlt: line_rate must be 1 kB/s .. 1 TB/s");
+  require_option(parity_from >= Duration::zero() && parity_from <= 10 * kSecond, "mlt: parity_from must be 0 .. 10 s");
+  require_option(max_parity <= 1u << 16, "mlt: max_parity must be at most 65536 packets");
   (void)PathSelector(paths, path);  // refuses what it does not allow
   require_option(credit_slack <= 1u << 30, "mlt: credit_slack must be at most 1 GiB");
 }

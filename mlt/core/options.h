@@ -49,6 +49,10 @@ struct Options {
   // A message longer than its receive arrives as any other and the caller keeps what fits; else the receive ends at
   // once, truncated, with nothing placed.
   bool cut_long = false;
+  // Whether a sender may add parity, and a receiver keeps it: their caller has a code, and both ends know it.
+  bool parity = false;
+  Duration parity_from = std::chrono::milliseconds(2);  // of round trips without queues
+  std::uint32_t max_parity = 64;                        // packets of it that a receiver keeps, of one connection
   std::uint32_t mouse_bytes = 16 * 1024;  // reliable messages up to this size pass the others in the switches
 
   void check() const;  // std::invalid_argument names the option and what is allowed

@@ -10,6 +10,7 @@ namespace clustar::mlt {
 namespace {
 
 constexpr std::uint8_t kRetransmission = 1, kImportant = 2, kAckNow = 4, kHasOpen = 8, kRestSettled = 16;
+constexpr std::uint8_t kParity = 32;
 constexpr std::uint8_t kStop = 1, kComplete = 2, kMatched = 4, kAsks = 8;
 constexpr std::uint8_t kQuiet = 1;
 constexpr unsigned kLevelBits = 4;  // behind them: the open record's flags
@@ -109,6 +110,15 @@ void write_open(const OpenRecord& open, std::span<std::byte, OpenRecord::kSize> 
   writer.store<62>(nibbles_of(identity));
 }
 
+// What only some packets may say, and which indices there are.
+bool data_in_range(const DataHeader& data) {
+  if (!message_in_range(data.message_bytes, data.segment) || (data.quiet && !data.retransmission)) return false;
+  const std::uint32_t packets = packet_count(data.message_bytes, data.segment);
+  if (!data.parity) return data.index < packets;
+  return !data.retransmission && !data.important && data.passed == 0 && packets > 1 &&
+         data.index / kMaxParity < block_count(packets);
+}
+
 bool parse_data(std::span<const std::byte> bytes, DataHeader& data) {
   if (bytes.size() < DataHeader::kSize) return false;
   const WireReader reader(bytes.first<DataHeader::kSize>());
@@ -120,6 +130,7 @@ bool parse_data(std::span<const std::byte> bytes, DataHeader& data) {
   data.important = (flags & kImportant) != 0;
   data.ack_now = (flags & kAckNow) != 0;
   data.quiet = (flags & kRestSettled) != 0;
+  data.parity = (flags & kParity) != 0;
   data.message = reader.load<std::uint32_t, 12>();
   data.index = reader.load<std::uint32_t, 16>();
   data.path_seq = reader.load<std::uint32_t, 20>();
@@ -130,11 +141,7 @@ bool parse_data(std::span<const std::byte> bytes, DataHeader& data) {
   data.trip = reader.load<std::uint16_t, 36>();
   const bool has_open = (flags & kHasOpen) != 0;
   const std::size_t length = DataHeader::kSize + (has_open ? OpenRecord::kSize : 0);
-  if (bytes.size() != length || flags > 31 || (data.quiet && !data.retransmission) ||
-      !message_in_range(data.message_bytes, data.segment) ||
-      data.index >= packet_count(data.message_bytes, data.segment)) {
-    return false;
-  }
+  if (bytes.size() != length || flags > 63 || !data_in_range(data)) return false;
   if (!has_open) {
     data.open.reset();
   } else {
@@ -253,9 +260,9 @@ void write_prefix(WireWriter<Size>& writer, PacketType type, std::uint8_t flags,
 }
 
 std::size_t write(const DataHeader& data, std::span<std::byte> out) {
-  const auto flags = static_cast<std::uint8_t>((data.retransmission ? kRetransmission : 0) |
-                                               (data.important ? kImportant : 0) | (data.ack_now ? kAckNow : 0) |
-                                               (data.quiet ? kRestSettled : 0) | (data.open ? kHasOpen : 0));
+  const auto flags = static_cast<std::uint8_t>(
+      (data.retransmission ? kRetransmission : 0) | (data.important ? kImportant : 0) | (data.ack_now ? kAckNow : 0) |
+      (data.quiet ? kRestSettled : 0) | (data.open ? kHasOpen : 0) | (data.parity ? kParity : 0));
   WireWriter writer(out.first<DataHeader::kSize>());
   write_prefix(writer, PacketType::kData, flags, lane_of(data.path, data.traffic_class), data.secret);
   writer.store<12>(data.message);
@@ -363,14 +370,6 @@ std::size_t serialize(const Packet& packet, std::span<std::byte> out) {
 std::uint32_t first_index(std::uint64_t secret, std::uint32_t message, std::uint32_t packets) {
   // Neighbouring messages begin far apart.
   return static_cast<std::uint32_t>(mix64(secret + std::uint64_t{message} * kGoldenGamma) % packets);
-}
-
-CompactHeader CompactHeader::decode(std::uint32_t word) {
-  return {static_cast<std::uint8_t>(word >> 24), (word >> 4) & (kMaxPackets - 1), static_cast<std::uint8_t>(word & 15)};
-}
-
-std::uint32_t CompactHeader::encode() const {
-  return std::uint32_t{slot} << 24 | (index & (kMaxPackets - 1)) << 4 | (generation & 15u);
 }
 
 }  // namespace clustar::mlt

@@ -12,11 +12,12 @@
 #include <variant>
 
 #include "mlt/core/ledger.h"
+#include "mlt/core/packets.h"
 #include "transport/base/time.h"
 
 namespace clustar::mlt {
 
-inline constexpr std::uint8_t kWireVersion = 7;
+inline constexpr std::uint8_t kWireVersion = 8;
 inline constexpr std::uint8_t kMaxPaths = 32;
 inline constexpr std::uint32_t kMaxMessageBytes = 1u << 30;
 inline constexpr std::uint32_t kMaxPackets = 1u << 20;  // of one message
@@ -112,7 +113,7 @@ inline CollectiveId collective_of(const OpenRecord& open) {
 //  0     1      2       3      4        12        16      20         24              28        30       32           36
 // | ver | type | flags | lane | secret | message | index | path_seq | message_bytes | segment | passed | sent_units |
 // trip | lane: class (3 bits), path (5). flags 1: retransmission, 2: important, 4: acknowledge at once, 8: an
-// OpenRecord follows, 16: quiet.
+// OpenRecord follows, 16: quiet, 32: parity, with none of 1, 2, 16, and of messages of two packets at least.
 struct DataHeader {
   static constexpr std::size_t kSize = 38;
   std::uint64_t secret = 0;
@@ -120,8 +121,9 @@ struct DataHeader {
   bool retransmission = false, important = false;
   bool ack_now = false;
   bool quiet = false;  // of a retransmission: as Probe's, but for this packet
+  bool parity = false;
   std::uint32_t message = 0;
-  std::uint32_t index = 0;     // payload belongs at index * segment
+  std::uint32_t index = 0;     // payload belongs at index * segment; of parity: block * kMaxParity + row
   std::uint32_t path_seq = 0;  // counts all data packets of the connection on this lane
   std::uint32_t message_bytes = 0;
   std::uint16_t segment = 0;  // payload bytes of every packet but the last
@@ -233,13 +235,9 @@ std::optional<std::uint64_t> peek_secret(std::span<const std::byte> bytes);
 // Writes to the front of `out` (at least kMaxHeader bytes) and returns the length.
 std::size_t serialize(const Packet& packet, std::span<std::byte> out);
 
-// Packets of a message: at least 1, for an empty message too.
-constexpr std::uint32_t packet_count(std::uint32_t bytes, std::uint16_t segment) {
-  return bytes == 0 ? 1 : (bytes + segment - 1) / segment;
-}
-constexpr std::uint32_t packet_bytes(std::uint32_t index, std::uint32_t bytes, std::uint16_t segment) {
-  const std::uint64_t begin = std::uint64_t{index} * segment;
-  return begin >= bytes ? 0 : static_cast<std::uint32_t>(bytes - begin < segment ? bytes - begin : segment);
+// Bytes of payload that the header announces.
+constexpr std::uint32_t payload_bytes(const DataHeader& header) {
+  return header.parity ? header.segment : packet_bytes(header.index, header.message_bytes, header.segment);
 }
 // The packet that a tolerant message begins with: a function of the message, so that what comes last, and is lost
 // first, is not always the same part of the model. Both ends compute it. A reliable message begins with 0.

@@ -123,8 +123,9 @@ Result<std::unique_ptr<transport::SendChannel>> MltPendingConnect::attach() {
   const std::string peer = fmt::format("{} (from {})", dial_.remote().to_string(), engine_.name());
   const transport::PeerInfo far_end{dial_.remote().host(), rank_there_};
   auto channel = std::make_unique<MltSendChannel>(engine_, std::move(dial_.take_sockets().front()), far_end, peer);
-  const auto attached = channel->attach(Engine::End::kSends, {dial_.remote(), welcome->address, rank_there_},
-                                        secret_of(token_, connection_id_), channel_, session ? &*session : nullptr);
+  const auto attached =
+      channel->attach(Engine::End::kSends, {dial_.remote(), welcome->address, rank_there_, welcome->parity},
+                      secret_of(token_, connection_id_), channel_, session ? &*session : nullptr);
   if (!attached) return tl::unexpected(attached.error());
   return channel;
 }

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "mlt/driver/protection.h"
+#include "mlt/fec/codec.h"
 #include "transport/api/send_policy.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
@@ -25,6 +26,7 @@ struct Context {
   EngineMode mode = EngineMode::kAuto;
   Duration stall_timeout{0};
   std::unique_ptr<const Protection> protection{};       // null: there is no pre-shared key
+  std::unique_ptr<const fec::Codec> codec{};            // of parity; null: there is none
   std::shared_ptr<transport::SendPolicies> policies{};  // null: everything by arrival
   Duration send_ahead{0};                               // SendOrderSettings::ahead_us
 };

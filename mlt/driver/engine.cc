@@ -46,6 +46,7 @@ Engine::Engine(std::unique_ptr<io::PacketIo> device, std::string io_name, const 
       device_(std::move(device)),
       sealing_(std::move(sealing)),
       writes_(device_->writer() ? std::make_unique<DeviceWrites>(*device_->writer()) : nullptr),
+      parity_(Parity::of(context.codec.get(), *device_, options.segment)),
       core_(options_, seed),
       sends_(std::move(policy)),
       ahead_(transport::send_ahead_bytes(context.send_ahead, options.line_rate, sends_.orders())),
@@ -83,7 +84,7 @@ Result<void> Engine::attach(Client& client, End end, const FarEnd& far_end, std:
   }
   ++peer.users;
   const TimePoint now = context_.clock.now();
-  auto options = connection_options(end, channel, far_end.round_trip);
+  auto options = connection_options(end, channel, far_end);
   // Far away a window takes many round trips to come back: pauses of processes must not look like queues.
   constexpr Duration kFar = std::chrono::milliseconds(1);
   if (far_end.round_trip >= kFar) device_->tell_waits();
@@ -104,10 +105,11 @@ Result<void> Engine::attach(Client& client, End end, const FarEnd& far_end, std:
 // The route may take less by now than when the device was opened; receivers go by what each packet says. What may be
 // lost is the communicator's to say, whatever the device's options are.
 std::unique_ptr<const Options> Engine::connection_options(End end, const transport::ChannelOptions& channel,
-                                                          Duration round_trip) const {
+                                                          const FarEnd& far_end) {
   auto options = std::make_unique<Options>(options_);
   options->max_tolerance_ppm = channel.max_tolerance_ppm;
-  set_path(*options, round_trip, end);
+  set_path(*options, far_end.round_trip, end);
+  options->parity = parity_ && (end == End::kReceives || may_send_parity(*options, far_end));
   if (end == End::kReceives) return options;
   const auto segment = segment_for(device_->capabilities(), sealing_ ? kSealBytes : 0);
   if (segment) options->segment = std::min(*segment, options->segment);
@@ -132,6 +134,9 @@ void Engine::close(ConnectionId id) {
     std::erase(waiting_, id);
     std::erase(resuming_, id);
     std::erase_if(offered_, [&](const Offered& send) { return send.connection == id; });
+    counters_.parity += core_.sender(id).counters().parity;
+  } else {
+    counters_.rebuilt += core_.receiver(id).counters().rebuilt;
   }
   // What the device took may still read memory whose owner takes it back.
   device_->quiesce();
@@ -169,36 +174,6 @@ void Engine::drop_pending(ConnectionId connection, std::uint32_t message) {
   keep_pending([&](const Pending& pending) {
     return pending.connection != connection || !pending.data || pending.message != message;
   });
-}
-
-void Engine::count_stranger() {
-  const std::lock_guard lock(mutex_);
-  ++counters_.strangers;
-}
-
-Engine::Counters Engine::counters() {
-  const std::lock_guard lock(mutex_);
-  Counters sum = counters_;
-  for (ConnectionId id = 0; id < attached_.size(); ++id) {
-    if (attached_[id].client == nullptr || attached_[id].end != End::kSends) continue;
-    sum.retransmissions += core_.sender(id).counters().retransmitted;
-    sum.queued_bytes += core_.sender(id).unsent_bytes();
-  }
-  const LossCounters& losses = core_.ledgers().totals();
-  sum.eligible_bytes = losses.eligible_bytes;
-  sum.charged = losses.charged;
-  sum.refused = losses.refused;
-  sum.strangers += core_.counters().strangers + core_.counters().malformed;
-  if (sealing_) {
-    sum.unauthenticated += sealing_->counters().unauthenticated;
-    sum.replayed += sealing_->counters().replayed;
-  }
-  return sum;
-}
-
-std::string Engine::describe_device() {
-  const std::lock_guard lock(mutex_);
-  return device_->describe();
 }
 
 void Engine::post(Client& client, std::uint32_t request, std::size_t bytes) {
@@ -258,6 +233,7 @@ bool Engine::turn(TimePoint now, const std::atomic<bool>* done) {
   // What a NIC writes into a GPU ends by itself: nobody posts more because of it, so it holds nothing up.
   bool moved = step_writes();
   bool busy = receive(now) || posted;
+  handle_events(now);  // before the time: what can be rebuilt is not missing
   if (core_.next_timeout() <= now) {
     core_.on_timeout(now);
     busy = true;
@@ -350,8 +326,9 @@ bool Engine::next_pending(TimePoint now, bool data_too) {
   const auto* data = std::get_if<DataHeader>(&transmit.header);
   packet.dscp = data != nullptr ? attached_[out_.connection].dscp : 0;
   if (data != nullptr) {
-    if (transmit.length > 0) packet.payload = sends_.payload(out_.connection, transmit);
-    if (!data->retransmission) {
+    if (transmit.length > 0)
+      packet.payload = data->parity ? payload_of(*data) : sends_.payload(out_.connection, transmit);
+    if (!data->retransmission && !data->parity) {
       sends_.sent(core_, out_.connection, transmit.message, transmit.length, now);
       if (data->message_bytes >= kLeastLanding && places()) {
         const OpenRecord& open = core_.sender(out_.connection).opened(transmit.message);
@@ -440,6 +417,7 @@ bool Engine::send_bursts(TimePoint now) {
     }
     counters_.packets_sent += *sent;
     if (sealing_) sealing_->taken(std::span(tx_).first(*sent));
+    if (parity_) parity_->taken(std::span(tx_).first(*sent));
     any = any || *sent > 0;
     const bool full = *sent < pending_count_;
     std::size_t index = 0;

@@ -21,7 +21,9 @@
 #include "mlt/core/endpoint.h"
 #include "mlt/driver/context.h"
 #include "mlt/driver/device_writes.h"
+#include "mlt/driver/engine_counters.h"
 #include "mlt/driver/handshake.h"
+#include "mlt/driver/parity.h"
 #include "mlt/driver/sealing.h"
 #include "mlt/driver/send_table.h"
 #include "transport/api/transport.h"
@@ -54,20 +56,7 @@ class Engine {
     ~Client() = default;
   };
 
-  struct Counters {
-    std::uint64_t missing_packets = 0;  // of messages sent: what their receivers did without
-    std::uint64_t eligible_bytes = 0;   // LedgerBook::totals(): of messages received that may lose,
-    std::uint64_t charged = 0;          // contribution-bytes that were given up,
-    std::uint64_t refused = 0;          // and how often the bound did not allow it
-    std::uint64_t packets_sent = 0;
-    std::uint64_t packets_received = 0;
-    std::uint64_t marked = 0;           // of them: with CE
-    std::uint64_t retransmissions = 0;  // packets
-    std::uint64_t strangers = 0;        // packets of no connection, and greetings without the token
-    std::uint64_t unauthenticated = 0;  // Sealing::Counters
-    std::uint64_t replayed = 0;
-    std::uint64_t queued_bytes = 0;  // now: of messages whose receive is known, never sent
-  };
+  using Counters = EngineCounters;
 
   // `io_name`: the PacketBackend's.
   static Result<std::unique_ptr<Engine>> open(std::unique_ptr<io::PacketIo> device, std::string io_name,
@@ -87,6 +76,7 @@ class Engine {
     net::Address host;        // of the control connection
     io::AddressBlob address;  // where it takes packets
     int rank = -1;            // -1 = unknown
+    bool rebuilds = false;    // packets by parity
     Duration round_trip{0};   // to it and back, without queues, as far as is known; 0 = unknown
   };
   // Waits for the lock. `id` is written with it held: the client may be called before this returns. `channel` says what
@@ -120,6 +110,7 @@ class Engine {
   Endpoint& core() { return core_; }
   const Options& options(ConnectionId id) const { return *attached_[id].options; }
   transport::TrafficAccount* traffic(ConnectionId id) { return attached_[id].traffic.operator->(); }
+  Parity* parity() { return parity_.get(); }     // null: nothing can be rebuilt here
   Sealing* sealing() { return sealing_.get(); }  // null without a pre-shared key
 
   // Without it. A request of so many bytes is to be submitted; small ones may wait for the next poke().
@@ -188,6 +179,7 @@ class Engine {
   void on_sent(const Endpoint::Event& event, const SendDone& sent, TimePoint now);
   void drop_pending(ConnectionId connection, std::uint32_t message);
   std::uint64_t slot(ConnectionId connection, std::int32_t tag, std::uint32_t tag_seq) const;
+  io::MemorySlice payload_of(const DataHeader& header);
   bool places() const { return device_->capabilities().landing && !sealing_; }
   void gather(std::size_t from);
   void seal_fresh();
@@ -195,7 +187,8 @@ class Engine {
   void keep_pending(Keep keep);
   void refuse_first(const Error& error);
   std::unique_ptr<const Options> connection_options(End end, const transport::ChannelOptions& channel,
-                                                    Duration round_trip) const;
+                                                    const FarEnd& far_end);
+  bool may_send_parity(const Options& options, const FarEnd& far_end);
   void leave_communicator(std::uint64_t communicator);
   void check_some(TimePoint now);
   void fail_device(const Error& error);
@@ -213,6 +206,7 @@ class Engine {
   const std::unique_ptr<io::PacketIo> device_;
   const std::unique_ptr<Sealing> sealing_;
   const std::unique_ptr<DeviceWrites> writes_;
+  const std::unique_ptr<Parity> parity_;
   transport::TrafficBook traffic_;
   std::vector<Attached> attached_;  // by the core's number; before core_, which refers to their options
   Endpoint core_;

@@ -15,7 +15,7 @@ namespace clustar::mlt::driver {
 namespace {
 
 // Peers that differ in the packets would shake hands and then take each other for silent.
-static_assert(kHandshakeVersion == 10 && kWireVersion == 7,
+static_assert(kHandshakeVersion == 11 && kWireVersion == 8,
               "a new version of the packets is one of the handshake, too");
 
 constexpr std::uint64_t kHandleMagic = 0x434c5553544d4c54;  // "CLUSTMLT"
@@ -252,14 +252,16 @@ std::optional<Welcome> Welcome::parse(std::span<const std::byte, kSize> bytes) {
   const auto address = load_address<8>(reader, reader.load<std::uint16_t, 6>());
   const auto verdict = reader.load<std::uint8_t, 104>();
   const auto mode = psk_mode_of(reader.load<std::uint8_t, 105>());
+  const auto parity = reader.load<std::uint8_t, 106>();
   if (reader.load<std::uint32_t, 0>() != kWelcomeMagic || reader.load<std::uint16_t, 4>() != kHandshakeVersion ||
-      !address || verdict > static_cast<std::uint8_t>(Verdict::kPskMode) || !mode) {
+      !address || verdict > static_cast<std::uint8_t>(Verdict::kPskMode) || !mode || parity > 1) {
     return std::nullopt;
   }
   Welcome welcome;
   welcome.address = *address;
   welcome.verdict = static_cast<Verdict>(verdict);
   welcome.psk.mode = *mode;
+  welcome.parity = parity == 1;
   load_psk<112>(reader, welcome.psk);
   return welcome;
 }
@@ -272,6 +274,7 @@ void Welcome::serialize_to(std::span<std::byte, kSize> bytes) const {
   store_address<8>(writer, address);
   writer.store<104>(static_cast<std::uint8_t>(verdict));
   writer.store<105>(static_cast<std::uint8_t>(psk.mode));
+  writer.store<106>(static_cast<std::uint8_t>(parity ? 1 : 0));
   store_psk<112>(writer, psk);
 }
 

@@ -19,7 +19,7 @@
 
 namespace clustar::mlt::driver {
 
-inline constexpr std::uint16_t kHandshakeVersion = 10;
+inline constexpr std::uint16_t kHandshakeVersion = 11;
 
 namespace handshake = transport::handshake;
 namespace io = transport::io;
@@ -109,14 +109,16 @@ struct Hello {
 };
 
 // The accepting side's answer.
-//  0       4     6       8              104       105        106 112          144
-// | magic | ver | count | address (96) | verdict | psk mode | 0 | nonce (32) | proof (32) |
+//  0       4     6       8              104       105        106      107 112          144
+// | magic | ver | count | address (96) | verdict | psk mode | parity | 0 | nonce (32) | proof (32) |
+// parity: 1 when this end, which receives, can rebuild packets; else 0.
 struct Welcome {
   static constexpr std::size_t kSize = 176;
   static constexpr std::size_t kProofAt = 144;
   io::AddressBlob address;
   Verdict verdict = Verdict::kFine;
   Psk psk;
+  bool parity = false;
 
   static std::optional<Welcome> parse(std::span<const std::byte, kSize> bytes);
   void serialize_to(std::span<std::byte, kSize> bytes) const;

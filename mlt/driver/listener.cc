@@ -101,6 +101,7 @@ void MltListener::challenge(Newcomer newcomer) {
   const Protection& protection = *engine_.context().protection;
   Welcome welcome;
   welcome.address = engine_.local_address();
+  welcome.parity = engine_.parity() != nullptr;
   welcome.psk.mode = protection.mode();
   if (!net::fill_random(welcome.psk.nonce)) return reception_.drop(newcomer);
   std::array<std::byte, Welcome::kSize> bytes;
@@ -134,7 +135,7 @@ Result<std::unique_ptr<transport::RecvChannel>> MltListener::admit(Newcomer& new
   std::optional<Session> session;
   Proof ready;
   if (protection == nullptr) {
-    Welcome{engine_.local_address(), Verdict::kFine, {}}.serialize_to(welcome);
+    Welcome{engine_.local_address(), Verdict::kFine, {}, engine_.parity() != nullptr}.serialize_to(welcome);
   } else {
     const auto derived =
         protection->session(*hello, *Welcome::parse(std::span(newcomer.answered).first<Welcome::kSize>()));

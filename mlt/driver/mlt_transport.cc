@@ -64,6 +64,14 @@ Result<std::unique_ptr<transport::Transport>> MltTransport::create(const transpo
     made->context_.log.info(fmt::format("mlt: every packet is sealed ({}, {})", config.get<MltSettings>().psk_mode,
                                         made->context_.protection->library()));
   }
+  if (config.get<MltSettings>().parity == "auto") {
+    auto codec = fec::Codec::open();
+    if (codec) {
+      made->context_.codec = std::move(*codec);
+    } else {
+      made->context_.log.info(fmt::format("mlt: no parity: {}", codec.error().message));
+    }
+  }
   auto devices = made->backend_->devices();
   if (!devices) return tl::unexpected(devices.error());
   bool emulates = false;
@@ -108,6 +116,11 @@ Result<MltTransport::Nic*> MltTransport::nic(int device) {
   chosen.engine = std::move(*engine);
   context_.log.info(
       fmt::format("mlt: times on {} are those of a link as this: {}", chosen.info.name, link.to_string()));
+  if (context_.codec != nullptr && chosen.engine->parity() == nullptr) {
+    context_.log.info(fmt::format(
+        "mlt: no parity on {}: the processor computes it, and must not touch what the NIC places, or a GPU's memory",
+        chosen.info.name));
+  }
   return &chosen;
 }
 
@@ -145,6 +158,8 @@ transport::Counters MltTransport::counters() const {
                   {"charged_contribution_bytes", "contribution-bytes charged", count.charged},
                   {"refused_charges", "charges refused", count.refused},
                   {"missing_packets", "packets missing at peers", count.missing_packets},
+                  {"parity_sent", "packets of parity sent", count.parity},
+                  {"rebuilt", "packets rebuilt by parity", count.rebuilt},
                   {"strangers_dropped", "strangers dropped", count.strangers}};
     if (context_.protection != nullptr) {
       device.own.push_back({"unauthenticated_dropped", "unauthenticated dropped", count.unauthenticated});

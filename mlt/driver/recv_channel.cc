@@ -45,7 +45,8 @@ MltRecvChannel::MltRecvChannel(Engine& engine, net::Socket control, transport::P
       groups_(this, kMaxGroups),
       flushes_(this, kMaxFlushes),
       part_of_(engine.options().max_messages),
-      staging_(engine.options().max_staged) {}
+      staging_(engine.options().max_staged),
+      parity_(engine.options().max_parity) {}
 
 MltRecvChannel::~MltRecvChannel() {
   std::vector<std::byte> words;
@@ -211,6 +212,8 @@ void MltRecvChannel::place(const Placement& placement, std::span<const std::byte
   }
   if (placement.kind == Placement::Kind::kPlace) {
     copy(placement.id, placement.offset, payload.first(placement.length));
+  } else if (placement.kind == Placement::Kind::kParity) {
+    std::memcpy(parity(placement.id).data(), payload.data(), placement.length);
   } else if (placement.length > 0) {
     std::memcpy(staging(placement.id).subspan(placement.offset, placement.length).data(), payload.data(),
                 placement.length);
@@ -218,7 +221,14 @@ void MltRecvChannel::place(const Placement& placement, std::span<const std::byte
   }
 }
 
-void MltRecvChannel::on_event(const Endpoint::Event& event, TimePoint) {
+std::span<std::byte> MltRecvChannel::parity(std::uint32_t buffer) {
+  const std::size_t size = engine_.options().segment;
+  if (!parity_[buffer]) parity_[buffer] = std::make_unique_for_overwrite<std::byte[]>(size);
+  return {parity_[buffer].get(), size};
+}
+
+void MltRecvChannel::on_event(const Endpoint::Event& event, TimePoint now) {
+  if (std::holds_alternative<Endpoint::Rebuildable>(event.what)) on_rebuildable(now);
   if (const auto* unstage = std::get_if<Endpoint::Unstage>(&event.what)) on_unstage(unstage->receive);
   if (const auto* done = std::get_if<ReceiveDone>(&event.what)) on_done(*done);
 }
@@ -229,6 +239,16 @@ void MltRecvChannel::on_unstage(std::uint32_t receive) {
     copy(receive, part->offset, staging(part->buffer).subspan(part->buffer_offset, part->length));
   }
   receiver.unstaged(receive);
+}
+
+void MltRecvChannel::on_rebuildable(TimePoint now) {
+  while (const auto what = engine_.core().receiver(id()).poll_rebuild()) {
+    const PartRef where = part_of_[what->receive];
+    std::array<const std::byte*, kMaxParity> rows{};
+    for (std::uint32_t i = 0; i < what->count; ++i) rows[i] = parity(what->missing[i].buffer).data();
+    engine_.parity()->rebuild(*what, groups_[where.group].parts[where.part].target, std::span(rows).first(what->count));
+    engine_.core().rebuilt(id(), *what, now);
+  }
 }
 
 // The device writes no more, and what is missing reads as zero, before the request is done.

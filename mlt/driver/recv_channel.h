@@ -85,7 +85,9 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   void copy(std::uint32_t receive, std::size_t offset, std::span<const std::byte> bytes);
   bool is_there(const Placement& placement, std::span<const std::byte> payload) const;
   std::span<std::byte> staging(std::uint32_t buffer);
+  std::span<std::byte> parity(std::uint32_t buffer);
   void on_unstage(std::uint32_t receive);
+  void on_rebuildable(TimePoint now);
   void on_done(const ReceiveDone& done);
   std::vector<std::byte> last_words();
   bool hear_last_words();
@@ -101,6 +103,7 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   // The following with the engine's lock held.
   std::vector<PartRef> part_of_;  // by the core's receive
   std::vector<std::unique_ptr<std::byte[]>> staging_;
+  std::vector<std::unique_ptr<std::byte[]>> parity_;
   std::vector<std::byte> control_in_;  // begins with what is not whole yet
   std::vector<std::byte> words_;       // what the sender said before it closed, in clear
   std::uint64_t finished_ = 0;

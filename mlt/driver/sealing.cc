@@ -9,25 +9,17 @@ namespace io = transport::io;
 
 static_assert(kMaxHeader + kSealBytes <= io::Header::kMax);
 
-Sealing::Sealing(const Protection& protection, std::size_t segment, std::size_t pending, std::size_t in_flight)
-    : protection_(protection),
-      encrypts_(protection.mode() == PskMode::kEncrypt),
-      segment_(segment),
-      in_flight_(in_flight) {
-  if (!encrypts_) return;
-  sealed_.resize(segment * (pending + in_flight));
-  slots_.resize(pending + in_flight);
-  received_.resize(segment);
-}
+Sealing::Sealing(const Protection& protection)
+    : protection_(protection), encrypts_(protection.mode() == PskMode::kEncrypt) {}
 
 Result<std::unique_ptr<Sealing>> Sealing::create(const Protection& protection, io::PacketIo& io, std::size_t segment,
                                                  std::size_t pending) {
-  const std::size_t in_flight = io.capabilities().copies ? 0 : io.capabilities().in_flight;
-  std::unique_ptr<Sealing> made(new Sealing(protection, segment, pending, in_flight));
+  std::unique_ptr<Sealing> made(new Sealing(protection));
   if (!made->encrypts_) return made;
-  auto mr = io.reg_mr(gdr::MemoryRef::host(made->sealed_.data(), made->sealed_.size()));
-  if (!mr) return tl::unexpected(mr.error());
-  made->sealed_mr_ = std::move(*mr);
+  auto slots = PayloadSlots::create(io, segment, pending);
+  if (!slots) return tl::unexpected(slots.error());
+  made->sealed_ = std::move(*slots);
+  made->received_.resize(segment);
   return made;
 }
 
@@ -40,35 +32,7 @@ void Sealing::add(Endpoint::ConnectionId id, Endpoint::End end, const Session& s
 void Sealing::remove(Endpoint::ConnectionId id) { seals_[id].reset(); }
 
 void Sealing::taken(std::span<const io::TxPacket> packets) {
-  for (const io::TxPacket& packet : packets) {
-    ++taken_;
-    if (packet.payload.mr == nullptr || packet.payload.mr != sealed_mr_.get()) continue;
-    slots_[packet.payload.offset / segment_] = {false, taken_ + in_flight_};
-  }
-}
-
-std::optional<std::size_t> Sealing::find_free() {
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    const std::size_t slot = (next_slot_ + i) % slots_.size();
-    if (!slots_[slot].pending && slots_[slot].free_at <= taken_) return slot;
-  }
-  return std::nullopt;
-}
-
-// Packets leave in order, so the next slot is the oldest; but a message that ended takes its own with it: who holds a
-// slot is looked up when all seem to be held.
-std::size_t Sealing::take_slot(std::span<const io::TxPacket> pending) {
-  auto found = find_free();
-  if (!found) {
-    for (Slot& slot : slots_) slot.pending = false;
-    for (const io::TxPacket& packet : pending) {
-      if (packet.payload.mr == sealed_mr_.get()) slots_[packet.payload.offset / segment_].pending = true;
-    }
-    found = find_free();  // fewer are pending or in flight than there are slots
-  }
-  slots_[*found].pending = true;
-  next_slot_ = (*found + 1) % slots_.size();
-  return *found;
+  if (sealed_) sealed_->taken(packets);
 }
 
 bool Sealing::seal(Endpoint::ConnectionId id, io::TxPacket& packet, std::span<const io::TxPacket> pending) {
@@ -82,9 +46,8 @@ bool Sealing::seal(Endpoint::ConnectionId id, io::TxPacket& packet, std::span<co
   }
   std::byte* cipher = nullptr;
   if (encrypts_ && !payload.empty()) {
-    const std::size_t offset = take_slot(pending) * segment_;
-    cipher = sealed_.data() + offset;
-    packet.payload = {sealed_mr_.get(), offset, payload.size()};
+    packet.payload = sealed_->take(payload.size(), pending);
+    cipher = sealed_->at(packet.payload);
   }
   // Without encryption the device reads payload where it lies, and one that does not copy reads it later: a needless
   // repetition may leave after its request's end, with other bytes under this tag. Its receiver counts it as forged.

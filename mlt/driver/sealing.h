@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mlt/core/endpoint.h"
+#include "mlt/driver/payload_slots.h"
 #include "mlt/driver/protection.h"
 #include "mlt/driver/seal.h"
 #include "transport/io/packet_io.h"
@@ -54,25 +55,12 @@ class Sealing {
   const Counters& counters() const { return counters_; }
 
  private:
-  struct Slot {
-    bool pending = false;       // or was, when last looked
-    std::uint64_t free_at = 0;  // when so many packets were taken, the device does not read it any more
-  };
-
-  Sealing(const Protection& protection, std::size_t segment, std::size_t pending, std::size_t in_flight);
-  std::optional<std::size_t> find_free();
-  std::size_t take_slot(std::span<const transport::io::TxPacket> pending);
+  explicit Sealing(const Protection& protection);
   bool count(Seal::Opened opened);
 
   const Protection& protection_;
   const bool encrypts_;
-  const std::size_t segment_;
-  const std::size_t in_flight_;    // Capabilities::in_flight
-  std::vector<std::byte> sealed_;  // a slot per pending packet, and per one in flight; empty unless encrypts_
-  std::unique_ptr<transport::io::Mr> sealed_mr_;
-  std::vector<Slot> slots_;  // of sealed_
-  std::size_t next_slot_ = 0;
-  std::uint64_t taken_ = 0;                   // packets
+  std::unique_ptr<PayloadSlots> sealed_;      // null unless encrypts_
   std::vector<std::byte> received_;           // the latest packet's payload, decrypted
   std::vector<std::unique_ptr<Seal>> seals_;  // by connection
   Counters counters_;

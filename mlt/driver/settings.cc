@@ -26,6 +26,10 @@ const TypedTable<MltSettings>& MltSettings::table() {
                 "[measured](results/mlt-wire-2026-11-21.md): leave it at `auto`, or `thread` where each device has a "
                 "core to itself; `inline` is for comparisons on lines that lose nothing: a process whose NCCL is idle "
                 "answers nobody, and its peer's last send may wait until it calls again"),
+      setting::make_choice("parity", &MltSettings::parity, {"auto", "off"})
+          .help("`auto`: where a lost packet would cost a round trip of 2 ms or more, `mlt` adds packets by which the "
+                "receiver rebuilds what is lost, as many as the losses that it measures ask for; host memory only, and "
+                "both ends need `libclustar-fec.so` beside the plugin; `off`: never"),
       Setting<MltSettings>{{"psk_file", "the path of a file that only its owner may read", {}, "none", false},
                            [](MltSettings& settings, const std::string& text) {
                              settings.psk_file = text;

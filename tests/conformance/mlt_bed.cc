@@ -22,6 +22,7 @@ std::unique_ptr<Transport> MltBed::create(const Setup& setup) {
   config.edit<NetworkSettings>()->interfaces = setup.interfaces;
   config.edit<NetworkSettings>()->family_name = setup.family;
   config.edit<MltSettings>()->engine = setup.engine;
+  config.edit<MltSettings>()->parity = setup.parity;
   std::optional<tests::PskFile> psk;  // is read once, by create
   if (!setup.psk_mode.empty()) {
     config.edit<MltSettings>()->psk_file = psk.emplace(setup.secret).path();

@@ -60,6 +60,7 @@ class MltBed : public ::testing::Test {
     std::string secret = {};
     driver::MltTransport::Adjust adjust = {};
     std::optional<io::Reach> reach = {};  // of all devices
+    std::string parity = "auto";
   };
 
   std::unique_ptr<Transport> create(const Setup& setup);

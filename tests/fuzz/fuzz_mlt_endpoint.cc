@@ -42,6 +42,9 @@ Options options_from(Input& input) {
   options.line_rate = (bits & 128) != 0 ? 1'000'000'000 : 12'500'000'000;
   options.peer_timeout = std::chrono::hours(1);
   options.max_tolerance_ppm = 1'000'000;
+  options.parity = true;
+  options.parity_from = Duration(0);
+  options.max_parity = (bits & 8) != 0 ? 1 : 8;
   return options;
 }
 
@@ -213,6 +216,9 @@ class Pair {
       const auto& data = std::get<DataHeader>(*parsed);
       if (place.kind == Placement::Kind::kPlace) {
         put(place.id, place.offset, place.length, data.message, data.index * data.segment);
+      } else if (place.kind == Placement::Kind::kParity) {
+        require(data.parity && place.id < options_.max_parity && place.length <= options_.segment);
+        parity_[place.id] = {data.message, data.index};
       } else {
         require(place.id < options_.max_staged && place.offset + place.length <= options_.staging_bytes());
         staged_[{place.id, place.offset}] = {data.message, data.index * data.segment};
@@ -240,6 +246,8 @@ class Pair {
       require(++count < kEndless);
       if (const auto* unstage = std::get_if<Endpoint::Unstage>(&event->what)) {
         take_staged(unstage->receive);
+      } else if (std::holds_alternative<Endpoint::Rebuildable>(event->what)) {
+        rebuild();
       } else {
         done(std::get<ReceiveDone>(event->what));
       }
@@ -261,6 +269,20 @@ class Pair {
       put(receive, part->offset, part->length, held.first, held.second);
     }
     core.unstaged(receive);
+  }
+
+  void rebuild() {
+    while (const auto what = receiver_.receiver(from_).poll_rebuild()) {
+      require(what->count > 0 && what->count <= what->block_packets());
+      for (const Rebuild::Missing& missing : std::span(what->missing).first(what->count)) {
+        const auto held = parity_.at(missing.buffer);
+        require(hostile_ || held == std::pair(what->message, what->block * kMaxParity + missing.row));
+        const std::uint32_t index = what->index(missing.place);
+        const std::uint32_t at = index * what->segment;
+        put(what->receive, at, packet_bytes(index, what->bytes, what->segment), what->message, at);
+      }
+      receiver_.rebuilt(from_, *what, now_);
+    }
   }
 
   void done(const ReceiveDone& what) {
@@ -359,7 +381,7 @@ class Pair {
     const auto parsed = parse(packet.header);
     if (parsed && std::holds_alternative<DataHeader>(*parsed)) {
       const auto& data = std::get<DataHeader>(*parsed);
-      packet.payload = packet_bytes(data.index, data.message_bytes, data.segment);
+      packet.payload = payload_bytes(data);
     }
     arrive(packet, forth);
   }
@@ -376,6 +398,7 @@ class Pair {
   std::array<std::uint32_t, kTags> posted_{};
   std::map<std::uint32_t, Posted> open_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint32_t, std::uint32_t>> staged_;
+  std::map<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>> parity_;  // by buffer: message, index
   std::uint64_t sends_ = 0;
   std::uint64_t sends_done_ = 0;
   std::uint64_t received_ = 0;

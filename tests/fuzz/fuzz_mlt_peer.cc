@@ -82,6 +82,9 @@ Options options_from(Input& input) {
   options.ack_every = bits / 16 % 2 == 0 ? 16 : 1;
   options.mouse_bytes = bits / 32 % 2 == 0 ? 16 * 1024 : 0;
   options.max_tolerance_ppm = bits / 64 % 4 == 3 ? 0 : 1'000'000;
+  options.parity = bits % 2 == 0;
+  options.parity_from = Duration(0);
+  options.max_parity = bits / 4 % 2 == 1 ? 2 : 8;
   options.peer_timeout = std::chrono::hours(2);  // longer than all of an input's steps
   return options;
 }
@@ -243,7 +246,7 @@ class World {
     wire.header.resize(serialize(packet, wire.header));
     wire.payload = 0;
     if (const auto* data = std::get_if<DataHeader>(&packet)) {
-      wire.payload = packet_bytes(data->index, data->message_bytes, data->segment) + wrong_by;
+      wire.payload = payload_bytes(*data) + wrong_by;
     }
     return wire;
   }
@@ -300,7 +303,7 @@ class World {
       while (const auto event = end.poll_event()) {
         require(++count < kEndless);
         const auto [link, way] = of(end, event->connection);
-        link->on_event(way, *event);
+        link->on_event(way, *event, now_);
       }
     }
   }

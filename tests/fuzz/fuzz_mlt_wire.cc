@@ -26,10 +26,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(length == size && std::equal(bytes.begin(), bytes.end(), out.begin()));
   require(parse(std::span(out).first(length)) == packet);
   if (const auto* header = std::get_if<DataHeader>(&*packet)) {
-    require(header->index < packet_count(header->message_bytes, header->segment));
-    require(std::uint64_t{header->index} * header->segment +
-                packet_bytes(header->index, header->message_bytes, header->segment) <=
-            kMaxMessageBytes);
+    const std::uint32_t packets = packet_count(header->message_bytes, header->segment);
+    if (header->parity) {
+      require(packets > 1 && header->index < block_count(packets) * kMaxParity);
+    } else {
+      require(header->index < packets);
+      require(std::uint64_t{header->index} * header->segment + payload_bytes(*header) <= kMaxMessageBytes);
+    }
   }
   return 0;
 }

@@ -55,6 +55,7 @@ void visit_fields(mlt::DataHeader& data, Visit&& visit) {
   visit(data.important);
   visit(data.ack_now);
   visit(data.quiet);
+  visit(data.parity);
   bool has_open = data.open.has_value();
   visit(has_open);
   if (!has_open) {

@@ -62,7 +62,12 @@ void mend(mlt::DataHeader& data) {
   data.traffic_class %= 8;
   data.quiet = data.quiet && data.retransmission;
   const std::uint32_t packets = mend_size(data);
-  data.index %= packets;
+  data.parity = data.parity && packets > 1;
+  data.index %= data.parity ? mlt::block_count(packets) * mlt::kMaxParity : packets;
+  if (data.parity) {
+    data.retransmission = data.important = data.quiet = false;
+    data.passed = 0;
+  }
   if (data.open) mend(*data.open, packets);
 }
 

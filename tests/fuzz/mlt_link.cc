@@ -97,6 +97,12 @@ void Link::arrive(Way way, const Wire& wire, bool marked, bool can_stage, TimePo
   const mlt::Placement& place = arrival.placement;
   if (place.kind == Kind::kDrop) return;
   require(way == Way::kForth && arrival.connection == to_ && place.length == wire.payload);
+  if (place.kind == Kind::kParity) {
+    require(place.id < receives_.options.max_parity && place.length <= receives_.options.segment);
+    const auto header = mlt::parse(wire.header);
+    parity_[place.id] = {std::get<mlt::DataHeader>(*header).message, std::get<mlt::DataHeader>(*header).index};
+    return;
+  }
   std::span<std::uint8_t> to;
   if (place.kind == Kind::kPlace) {
     to = room(place.id, place.offset, place.length);
@@ -119,10 +125,13 @@ std::span<std::uint8_t> Link::room(std::uint32_t receive, std::uint32_t offset, 
   return memory.subspan(from, std::min<std::size_t>(end, memory.size()) - from);
 }
 
-void Link::on_event(Way way, const mlt::Endpoint::Event& event) {
+void Link::on_event(Way way, const mlt::Endpoint::Event& event, TimePoint now) {
   if (const auto* unstaged = std::get_if<mlt::Endpoint::Unstage>(&event.what)) {
     require(way == Way::kBack);
     unstage(unstaged->receive);
+  } else if (std::holds_alternative<mlt::Endpoint::Rebuildable>(event.what)) {
+    require(way == Way::kBack);
+    rebuild(now);
   } else if (const auto* received = std::get_if<mlt::ReceiveDone>(&event.what)) {
     require(way == Way::kBack);
     on_done(*received);
@@ -144,6 +153,25 @@ void Link::unstage(std::uint32_t receive) {
     std::copy_n(staging_[part->buffer].begin() + part->buffer_offset, to.size(), to.begin());
   }
   receiver().unstaged(receive);
+}
+
+// Within its receive, and by an honest peer's parity of that block, each row once.
+void Link::rebuild(TimePoint now) {
+  while (const auto what = receiver().poll_rebuild()) {
+    require(what->count > 0 && what->count <= what->block_packets());
+    require(what->bytes <= open_.at(what->receive).memory.size());
+    for (const mlt::Rebuild::Missing& missing : std::span(what->missing).first(what->count)) {
+      const auto held = parity_.at(missing.buffer);
+      require(held == std::pair(what->message, what->block * mlt::kMaxParity + missing.row));
+      require(missing.place < what->block_packets());
+      const std::uint32_t index = what->index(missing.place);
+      const std::uint32_t offset = index * what->segment;
+      const std::span<std::uint8_t> to =
+          room(what->receive, offset, mlt::packet_bytes(index, what->bytes, what->segment));
+      std::ranges::copy(content(what->message, offset, to.size()), to.begin());
+    }
+    receives_.endpoint.rebuilt(to_, *what, now);
+  }
 }
 
 // What they say of a message's missing parts must agree with itself.

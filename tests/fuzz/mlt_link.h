@@ -68,7 +68,7 @@ class Link {
   bool over() const;
 
   void arrive(Way way, const Wire& wire, bool marked, bool can_stage, TimePoint now);
-  void on_event(Way way, const mlt::Endpoint::Event& event);
+  void on_event(Way way, const mlt::Endpoint::Event& event, TimePoint now);
 
  private:
   struct Sent {
@@ -91,6 +91,7 @@ class Link {
   bool cuts() const { return receives_.options.cut_long; }
   std::span<std::uint8_t> room(std::uint32_t receive, std::uint32_t offset, std::uint32_t length);
   void unstage(std::uint32_t receive);
+  void rebuild(TimePoint now);
   void on_done(const mlt::ReceiveDone& done);
   void on_done(const mlt::SendDone& done);
   using Ranges = std::vector<mlt::Receiver::Range>;
@@ -111,6 +112,7 @@ class Link {
   std::map<std::uint32_t, Posted> open_;                    // by receive
   std::vector<std::uint32_t> ended_;                        // receives not released yet
   std::vector<std::vector<std::uint8_t>> staging_;
+  std::map<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>> parity_;  // by buffer: message, index
   std::uint64_t sends_done_ = 0;
   std::uint64_t received_ = 0;
   std::uint64_t ahead_ = 0;  // receives whose messages are not sent yet

@@ -48,8 +48,9 @@ ROOMS = {
     "transport/transport_tables": ["transport", "libfabric_shim", "mlt/driver/settings", "mlt/compare/settings", GDR_SETTINGS],
     "libfabric_shim": ["transport/base", "transport/api", "transport/message", "transport/io", MEMORY],
     "mlt/core": ["transport/base"],
+    "mlt/fec": ["transport/base"],
     "mlt/driver": ["transport/base", "transport/api", "transport/message", "transport/net", "transport/handshake", "transport/crypto",
-                   "mlt/core", MEMORY, GDR_SETTINGS] + WAIST_2,
+                   "mlt/core", "mlt/fec", MEMORY, GDR_SETTINGS] + WAIST_2,
     "mlt/compare": ["transport/base", "mlt/core"],
     # A module's entry.
     "mlt/compare/module": ["transport/base", "transport/api", "transport/module", "mlt/compare",
@@ -108,6 +109,7 @@ THIRD_PARTY = [
     (r"nlohmann/.*", ("bench", "tests"), "JSON"),
     (r"(oneapi/)?dnnl.*", ("bench/trainer", "tests"), "oneDNN"),
     (r"openssl/.*", ("transport/crypto/openssl_module",), "OpenSSL (the module only: the plugin loads without it)"),
+    (r"isa-l/.*|isa-l\.h", ("mlt/fec/isal_module",), "ISA-L (the module only: the plugin loads without it)"),
     (r"bpf/.*|switch\.skel\.h", ("bench/fabric/switch",), "libbpf"),
     (r"zlib\.h", ("bench/trainer", "tests"), "zlib"),
     (r"(gtest|gmock)/.*", ("tests",), "GoogleTest"),

@@ -95,6 +95,7 @@ class Direct {
   int sent = 0;
   int received = 0;
   int truncated = 0;
+  std::uint64_t rebuilt = 0;                              // packets
   std::uint64_t missing = 0;                              // bytes
   std::uint64_t sent_missing = 0;                         // packets, as the sender has it
   std::vector<OpenRecord> opened;                         // of each message that was received
@@ -153,6 +154,11 @@ class Direct {
     while (const auto event = to.poll_event()) {
       if (const auto* unstage = std::get_if<Endpoint::Unstage>(&event->what)) {
         to.receiver(receiver).unstaged(unstage->receive);
+      } else if (std::holds_alternative<Endpoint::Rebuildable>(event->what)) {
+        while (const auto what = to.receiver(receiver).poll_rebuild()) {
+          rebuilt += what->count;
+          to.rebuilt(receiver, *what, now);
+        }
       } else if (const auto* done = std::get_if<ReceiveDone>(&event->what)) {
         ++received;
         truncated += done->truncated ? 1 : 0;

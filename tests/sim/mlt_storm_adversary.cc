@@ -101,8 +101,7 @@ void Adversary::lie(const sim::SimPacket& packet, TimePoint at) {
   std::copy_n(bytes.begin(), size, altered.header.bytes().begin());
   if (rng_.chance(0.05)) altered.header.bytes()[rng_.below(size)] ^= std::byte{1} << rng_.below(8);
   if (const auto* data = std::get_if<DataHeader>(&header)) {
-    altered.payload_bytes = rng_.chance(0.95) ? packet_bytes(data->index, data->message_bytes, data->segment)
-                                              : static_cast<std::uint32_t>(rng_.below(9000));
+    altered.payload_bytes = rng_.chance(0.95) ? payload_bytes(*data) : static_cast<std::uint32_t>(rng_.below(9000));
     altered.payload_bytes = std::min<std::uint32_t>(altered.payload_bytes, 65535);
   }
   ++lies_;

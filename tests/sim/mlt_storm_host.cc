@@ -164,6 +164,11 @@ void StormHost::handle(const mlt::Endpoint::Event& event) {
       end.witness->unstaged(unstage->receive, *piece);
     }
     receiver.unstaged(unstage->receive);
+  } else if (std::holds_alternative<mlt::Endpoint::Rebuildable>(event.what)) {
+    while (const auto what = core_.receiver(end.id).poll_rebuild()) {
+      end.witness->rebuilt(*what);
+      core_.rebuilt(end.id, *what, clock(now()));
+    }
   } else if (!end.flow->lies) {
     lost_ = true;
   }

@@ -65,7 +65,7 @@ void alter_open(OpenRecord& open, Rng& rng) {
 
 // As a whole it is such that parse() takes it.
 void alter_one(DataHeader& data, Rng& rng) {
-  switch (rng.below(15)) {
+  switch (rng.below(16)) {
     case 0: make_odd(data.message, rng); break;
     case 1: make_odd(data.index, rng); break;
     case 2: make_odd(data.path_seq, rng); break;
@@ -80,6 +80,7 @@ void alter_one(DataHeader& data, Rng& rng) {
     case 11: flip(data.ack_now); break;
     case 12: flip(data.retransmission); break;
     case 13: make_odd(data.trip, rng); break;
+    case 14: flip(data.parity); break;
     default:
       if (!data.open) data.open = OpenRecord();
       alter_open(*data.open, rng);
@@ -88,7 +89,12 @@ void alter_one(DataHeader& data, Rng& rng) {
   data.quiet = data.quiet && data.retransmission;
   data.message_bytes = std::min(data.message_bytes, kMaxMessageBytes);
   const std::uint64_t packets = packet_count(data.message_bytes, data.segment);
-  if (data.index >= packets && rng.chance(0.9)) data.index = static_cast<std::uint32_t>(rng.below(packets));
+  if (data.parity) {
+    data.retransmission = data.important = data.quiet = false;
+    data.passed = 0;
+  }
+  const std::uint64_t most = data.parity ? block_count(static_cast<std::uint32_t>(packets)) * kMaxParity : packets;
+  if (data.index >= most && rng.chance(0.9)) data.index = static_cast<std::uint32_t>(rng.below(most));
 }
 
 void alter_one(Ack& ack, Rng& rng) {

@@ -3,6 +3,7 @@
 
 #include "mlt/driver/driver_options.h"
 #include "tests/sim/mlt_storm_plan.h"
+#include "transport/base/rng.h"
 
 namespace clustar::mlt::test {
 namespace {
@@ -145,9 +146,18 @@ Options driver_options(const StormPlan& plan, Rng& rng) {
   return options;
 }
 
-}  // namespace
+// Of dice of its own, so that the rest of a plan is what it was without. Most of the storm's networks are near.
+void draw_parity(StormPlan& plan) {
+  Rng rng(mix64(plan.seed * kGoldenGamma + 1));
+  const bool some = rng.chance(0.5);
+  for (StormHostPlan& host : plan.hosts) {
+    host.options.parity = some && rng.chance(0.9);
+    host.options.parity_from = pick<Duration>(rng, {Duration(0), Duration(0), Duration(0), milliseconds(2)});
+    host.options.max_parity = pick<std::uint32_t>(rng, {64, 64, 64, 16, 4, 1, 0});
+  }
+}
 
-void draw_options(StormPlan& plan, Rng& rng) {
+void draw_all_else(StormPlan& plan, Rng& rng) {
   plan.driver_options = rng.chance(plan.unheard ? 0.7 : 0.4);
   if (plan.driver_options) {
     if (plan.round_trip > milliseconds(5)) plan.round_trip = milliseconds(5);
@@ -170,6 +180,13 @@ void draw_options(StormPlan& plan, Rng& rng) {
   for (StormHostPlan& host : plan.hosts) {
     if (jumps) host.options.peer_timeout = hours(24);
   }
+}
+
+}  // namespace
+
+void draw_options(StormPlan& plan, Rng& rng) {
+  draw_all_else(plan, rng);
+  draw_parity(plan);
 }
 
 }  // namespace clustar::mlt::test

@@ -90,6 +90,12 @@ std::uint64_t Witness::transmitted(const DataHeader& header, const Transmit& tra
   Message& message = messages_[number];
   const std::uint32_t bytes = flow_.messages[number].bytes;
   if (message.send_done) violate(number, "its memory is read after SendDone");
+  if (header.parity) {
+    const std::uint32_t end = std::min(message.transmitted.size(), (header.index / kMaxParity + 1) * kParityBlock);
+    if (message.transmitted.count() < end) violate(number, "parity of what was not sent yet");
+    if (transmit.length != flow_.sender.segment) violate(number, "parity of another length");
+    return parity(number, header.index);
+  }
   if (std::uint64_t{transmit.offset} + transmit.length > bytes) violate(number, "read behind its end");
   if (header.message_bytes != bytes || std::uint64_t{header.index} * header.segment != transmit.offset) {
     violate(number, "header and payload differ");
@@ -135,6 +141,12 @@ void Witness::arrived(const Placement& placement, std::uint32_t payload, std::ui
     staged_[std::uint64_t{placement.id} << 32 | placement.offset] = {word, placement.length};
     return;
   }
+  if (placement.kind == Placement::Kind::kParity) {
+    if (placement.id >= flow_.receiver.max_parity) report_("parity in a buffer that is not there");
+    if (placement.length > flow_.receiver.segment) report_("parity behind its buffer's end");
+    parity_[placement.id] = word;
+    return;
+  }
   const auto receive = receives_.find(placement.id);
   if (receive == receives_.end()) return report_("placed in a receive that is not there, or done");
   place(receive->second, placement.offset, placement.length, word);
@@ -154,6 +166,31 @@ void Witness::place(std::uint32_t number, std::uint32_t offset, std::uint32_t le
     violate(number, fmt::format("{} B placed at {}", length, offset));
   }
   if (!message.placed.set(index) && planned.bytes > 0) violate(number, fmt::format("packet {} placed twice", index));
+}
+
+void Witness::rebuilt(const Rebuild& what) {
+  const auto receive = receives_.find(what.receive);
+  if (receive == receives_.end()) return report_("rebuilt in a receive that is not there, or done");
+  const std::uint32_t number = receive->second;
+  if (what.count == 0 || what.count > what.block_packets()) violate(number, "nothing to rebuild, or too much");
+  if (what.bytes > flow_.messages[number].length) violate(number, "rebuilt where its block does not lie whole");
+  for (std::uint32_t i = 0; i < what.count; ++i) {
+    const auto [place_of, row, buffer] = what.missing[i];
+    if (place_of >= what.block_packets() || row >= kMaxParity) violate(number, "rebuilt what there is not");
+    for (std::uint32_t other = 0; other < i; ++other) {
+      if (what.missing[other].row == row) violate(number, "rebuilt by one row twice");
+    }
+    const auto held = parity_.find(buffer);
+    const bool its_own = held != parity_.end() && held->second == parity(number, what.block * kMaxParity + row);
+    if (!flow_.lies && !its_own) violate(number, "rebuilt by parity of something else");
+    const std::uint32_t index = what.index(place_of);
+    const std::uint32_t offset = index * what.segment;
+    place(number, offset, packet_bytes(index, what.bytes, what.segment), content(number, offset));
+  }
+  rebuilt_ += what.count;
+  for (std::uint32_t at = 0; !flow_.lies && at < what.block_packets(); ++at) {
+    if (!messages_[number].placed.test(what.index(at))) violate(number, "rebuilt a block of which more is missing");
+  }
 }
 
 void Witness::unstaged(std::uint32_t id, const Receiver::Staged& piece) {

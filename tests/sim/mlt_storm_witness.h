@@ -58,6 +58,7 @@ class Witness {
   // At the receiver.
   void posted(std::uint32_t number, std::uint32_t receive);
   void arrived(const Placement& placement, std::uint32_t payload, std::uint64_t content);
+  void rebuilt(const Rebuild& what);
   void unstaged(std::uint32_t receive, const Receiver::Staged& piece);
   void received(const ReceiveDone& done, const Receiver& receiver);
 
@@ -65,6 +66,7 @@ class Witness {
   StormRest rest() const;
   std::string unfinished() const;
   std::uint64_t missing_bytes() const { return missing_bytes_; }
+  std::uint64_t rebuilt_packets() const { return rebuilt_; }
   std::uint64_t truncated() const { return truncated_; }
   // When all is over.
   void compare_ends();
@@ -85,6 +87,7 @@ class Witness {
     std::uint32_t length;
   };
   std::uint64_t content(std::uint32_t number, std::uint32_t offset) const;
+  std::uint64_t parity(std::uint32_t number, std::uint32_t index) const { return ~content(number, index); }
   void violate(std::uint32_t number, const std::string& what) const;
   bool cut(std::uint32_t number) const;  // ends at once, because its receive is too short
   void place(std::uint32_t number, std::uint32_t offset, std::uint32_t length, std::uint64_t word);
@@ -100,6 +103,8 @@ class Witness {
   std::uint32_t first_id_ = 0;
   std::unordered_map<std::uint32_t, std::uint32_t> receives_;  // those that are not done -> number
   std::unordered_map<std::uint64_t, Content> staged_;          // by buffer and offset
+  std::unordered_map<std::uint32_t, std::uint64_t> parity_;    // by buffer
+  std::uint64_t rebuilt_ = 0;
   std::size_t sends_done_ = 0;
   std::size_t receives_done_ = 0;
   std::uint64_t missing_bytes_ = 0;

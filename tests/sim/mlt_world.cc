@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "transport/base/rng.h"
@@ -59,17 +61,22 @@ void MltHost::on_posted(ConnectionId connection, std::uint32_t receive) {
 }
 
 std::uint64_t MltHost::content(const DataHeader& header, const Transmit& transmit) {
-  return World::content(header.secret, transmit.message, transmit.offset);
+  // Of parity there are no more than 2^24 packets in a message.
+  return World::content(header.secret, transmit.message, header.parity ? ~header.index : transmit.offset);
 }
 
 void MltHost::on_placed(const mlt::Endpoint::Arrival& arrival, const sim::SimPacket& packet) {
   const Placement& placement = arrival.placement;
   const auto parsed = parse(packet.header.bytes());
   const auto& data = std::get<DataHeader>(*parsed);
-  const std::uint32_t at = data.index * data.segment;
+  const std::uint32_t at = data.parity ? ~data.index : data.index * data.segment;
   if (packet.payload_tag != World::content(data.secret, data.message, at)) world_.violate("foreign content");
   if (placement.length != packet.payload_bytes) world_.violate("a placement of another length");
-  if (placement.kind == Placement::Kind::kPlace) {
+  if (data.parity != (placement.kind == Placement::Kind::kParity)) world_.violate("parity among data");
+  if (placement.kind == Placement::Kind::kParity) {
+    if (placement.id >= options_.max_parity) world_.violate("more parity than there is room for");
+    parity_[{arrival.connection, placement.id}] = data;
+  } else if (placement.kind == Placement::Kind::kPlace) {
     if (placement.offset != at) world_.violate("content at another offset");
     place(arrival.connection, placement.id, placement.offset, placement.length);
   } else {
@@ -88,6 +95,27 @@ void MltHost::place(std::uint32_t connection, std::uint32_t receive, std::uint32
   if (offset + length > incoming.bytes) return world_.violate("content behind the receive's end");
   if (incoming.placed[index]) return world_.violate("content delivered twice");
   incoming.placed[index] = true;
+}
+
+// What is rebuilt is what was sent: with as many rows of the block, each another, as packets of it are missing.
+void MltHost::on_rebuild(ConnectionId connection, const Rebuild& what) {
+  std::set<std::uint32_t> rows;
+  if (what.count == 0 || what.count > what.block_packets()) world_.violate("nothing to rebuild, or too much");
+  for (const Rebuild::Missing& missing : std::span(what.missing).first(what.count)) {
+    const auto entry = parity_.find({connection, missing.buffer});
+    const bool its_own = entry != parity_.end() && entry->second.message == what.message &&
+                         entry->second.index == what.block * kMaxParity + missing.row &&
+                         rows.insert(missing.row).second;
+    if (!its_own) world_.violate("rebuilt by parity of something else");
+    const std::uint32_t index = what.index(missing.place);
+    if (missing.place >= what.block_packets()) world_.violate("rebuilt what is of another block");
+    place(connection, what.receive, index * what.segment, packet_bytes(index, what.bytes, what.segment));
+    ++rebuilt_;
+  }
+  const auto& placed = incoming_.at({connection, what.receive}).placed;
+  for (std::uint32_t place = 0; place < what.block_packets(); ++place) {
+    if (!placed[what.index(place)]) world_.violate("rebuilt a block of which more is missing");
+  }
 }
 
 void MltHost::on_unstage(ConnectionId connection, std::uint32_t receive) {

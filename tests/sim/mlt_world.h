@@ -37,6 +37,7 @@ class MltHost final : public bench::sim::MltHost {
 
   void send_to(std::uint32_t to, std::uint32_t bytes, const SendTerms& terms);
   void post_from(std::uint32_t from, std::uint32_t bytes);
+  std::uint64_t rebuilt() const { return rebuilt_; }  // packets
   std::uint64_t sends_done() const { return sends_done_; }
   std::uint64_t sender_missing_packets() const { return sender_missing_; }
   bool lost_a_peer() const { return lost_a_peer_; }
@@ -49,6 +50,7 @@ class MltHost final : public bench::sim::MltHost {
   std::uint64_t content(const DataHeader& header, const Transmit& transmit) override;
   void on_placed(const mlt::Endpoint::Arrival& arrival, const sim::SimPacket& packet) override;
   void on_unstage(ConnectionId connection, std::uint32_t receive) override;
+  void on_rebuild(ConnectionId connection, const Rebuild& what) override;
   void on_posted(ConnectionId connection, std::uint32_t receive) override;
   void on_received(ConnectionId connection, const ReceiveDone& what, TimePoint now) override;
   void on_sent(ConnectionId connection, const SendDone& what, TimePoint now) override;
@@ -69,7 +71,10 @@ class MltHost final : public bench::sim::MltHost {
   std::vector<std::uint32_t> peer_of_;                                    // connection -> host
   std::map<std::pair<std::uint32_t, std::uint32_t>, Incoming> incoming_;  // (connection, receive)
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::map<std::uint32_t, std::uint64_t>> staged_;
+  // Header of the parity in each buffer, by (connection, buffer).
+  std::map<std::pair<std::uint32_t, std::uint32_t>, DataHeader> parity_;
   std::uint32_t posting_ = 0;  // bytes
+  std::uint64_t rebuilt_ = 0;
   std::uint64_t sends_done_ = 0;
   std::uint64_t sender_missing_ = 0;
   bool lost_a_peer_ = false;

@@ -48,6 +48,17 @@ std::vector<Sample> valid_samples() {
   data.open = {};
   all.push_back(sealed("data_without_open_encrypted", data_sample("", data), 0, true));
 
+  data = {.secret = 1,
+          .parity = true,
+          .message = 7,
+          .index = 1 * kMaxParity + 3,
+          .message_bytes = 6500,
+          .segment = 100,
+          .open = {}};
+  all.push_back(data_sample("data_parity", data));
+  all.back().add("@info", "DATA message 7 parity 1.3 path 0 class 0 seq 0");
+  all.push_back(sealed("data_parity_encrypted", data_sample("", data), 3, true));
+
   Ack ack{.secret = 9, .credit_units = 0xffffffff, .finished_below = 12, .count = 0, .blocks = {}};
   all.push_back(ack_sample("ack_empty", ack, {}));
   ack.count = 3;
@@ -118,7 +129,14 @@ std::vector<Sample> near_misses() {
   data.message_bytes = 100;
   data.segment = kMinSegment - 1;
   all.push_back(sample("near_miss", data));
-  data.segment = 100;
+  data = {.parity = true, .index = 2 * kMaxParity, .message_bytes = 6500, .segment = 100, .open = {}};
+  all.push_back(sample("near_miss", data));
+  data.index = 0;
+  data.passed = 1;
+  all.push_back(sample("near_miss", data));
+  data = {.parity = true, .message_bytes = 100, .segment = 100, .open = {}};
+  all.push_back(sample("near_miss", data));
+  data = {.message_bytes = 100, .segment = 100, .open = {}};
   data.open = identified_record();
   Sample unknown = sample("near_miss", data);
   unknown.header[DataHeader::kSize + 14] = std::byte{OpenRecord::kTolerant};  // and an identity all the same

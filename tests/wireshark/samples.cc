@@ -65,22 +65,25 @@ void expect_size(Sample& out, std::uint32_t bytes, std::uint16_t segment) {
 }
 
 Sample data_sample(const char* name, const DataHeader& data) {
-  Sample out = sample(name, data, packet_bytes(data.index, data.message_bytes, data.segment));
+  Sample out = sample(name, data, payload_bytes(data));
   out.expect("lane", lane_of(data.path, data.traffic_class));
   out.expect("lane.class", data.traffic_class);
   out.expect("lane.path", data.path);
   out.expect("flags", data.retransmission | data.important << 1 | data.ack_now << 2 | data.open.has_value() << 3 |
-                          data.quiet << 4);
+                          data.quiet << 4 | data.parity << 5);
   out.expect("data.retransmission", data.retransmission);
   out.expect("data.important", data.important);
   out.expect("data.ack_now", data.ack_now);
   out.expect("data.has_open", data.open.has_value());
   out.expect("data.quiet", data.quiet);
+  out.expect("data.parity", data.parity);
   out.expect("message", data.message);
   out.expect("data.index", data.index);
   out.expect("data.path_seq", data.path_seq);
   expect_size(out, data.message_bytes, data.segment);
   out.expect("data.passed", data.passed);
+  if (data.parity) out.expect("data.parity_block", data.index / kMaxParity);
+  if (data.parity) out.expect("data.parity_row", data.index % kMaxParity);
   out.expect("sent_units", data.sent_units);
   out.expect("data.trip", data.trip);
   if (out.payload > 0) out.add("data.payload", std::string(2 * out.payload, '0'));

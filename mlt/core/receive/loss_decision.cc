@@ -33,13 +33,13 @@ void LossDecision::arm(ReceiveMessage& message, std::int32_t tolerance, TimePoin
 
 // The lanes prove that nothing but what is sent again is on its way: no word of the sender is needed. What only a
 // packet or two overtook may come yet; it has a quarter of the round trip for that, as in RFC 8985, section 6.2, and
-// all of it where packets came late before.
+// all of it where packets came late before. So has parity of the end, where there is some.
 void LossDecision::arm_proven(ReceiveMessage& message, std::int32_t tolerance, TimePoint now) const {
   auto& loss = message.loss;
   if ((message.passed.total() != message.packets && !loss.quiet) || message.state != ReceiveState::kArriving) return;
   if (loss.decided || options_.recovery != nullptr || !may_lose(message)) return;
   const auto most = static_cast<std::uint8_t>(tolerance);
-  const bool young = !loss.quiet && message.passed.hole_within(most);
+  const bool young = !loss.quiet && (message.parity || message.passed.hole_within(most));
   const Duration wait = most > options_.reorder_packets ? options_.base_rtt : options_.base_rtt / 4;
   loss.decide_at = std::min(loss.decide_at, young ? now + wait : now);
 }

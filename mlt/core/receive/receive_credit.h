@@ -28,11 +28,16 @@ class ReceiveCredit {
     if (distance(sent, sent_) > 0) sent_ = sent;
   }
 
+  // So many rows of parity follow a block.
+  void note_parity(std::uint32_t rows) { rows_ = std::max(rows_, rows); }
+
   // Lets the sender be `window` bytes ahead of what it is known to have sent. True: it should be told at once.
   bool grant(std::uint32_t window) {
     // Every packet costs whole units: more of them than the bytes would. Else what is left would grow with every
     // packet, and each be told at once.
-    const std::uint64_t demand = demand_ + kUnitBytes * (receives_ + demand_ / segment_);
+    const std::uint64_t blocks = receives_ + demand_ / (std::uint64_t{kParityBlock} * segment_);
+    const std::uint64_t parity = receives_ == 0 ? 0 : blocks * rows_ * longest_packet_;
+    const std::uint64_t demand = demand_ + kUnitBytes * (receives_ + demand_ / segment_) + parity;
     const auto wanted = static_cast<std::uint32_t>(std::min<std::uint64_t>(window, demand));
     const std::uint32_t credit = sent_ + units(wanted);
     if (distance(credit, credit_) > 0) credit_ = credit;
@@ -52,6 +57,7 @@ class ReceiveCredit {
   std::uint16_t longest_packet_;
   std::uint64_t demand_ = 0;
   std::uint32_t receives_ = 0;
+  std::uint32_t rows_ = 0;  // it spends credit, too: without room for it the end of a message would wait
   std::uint32_t sent_ = 0, credit_ = 0, told_ = 0;  // units; they wrap
 };
 

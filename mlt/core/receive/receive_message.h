@@ -21,6 +21,7 @@ struct ReceiveMessageState {
   ReceiveState state = ReceiveState::kUnseen;
   bool has_open = false;
   bool tolerant = false;  // by its packets, as long as there is no record; then by that
+  bool parity = false;    // some of it came
   bool asks = false;      // the state that is due asks the sender for an answer
   std::uint32_t bytes = 0;
   std::uint16_t segment = 0;

@@ -16,7 +16,8 @@ Receiver::Receiver(const Options& options, std::uint64_t secret)
       credit_(options.segment),
       asking_(options),
       decision_(options),
-      trip_(options.base_rtt) {}
+      trip_(options.base_rtt),
+      parity_(options.max_parity) {}
 
 std::optional<std::uint32_t> Receiver::post(std::int32_t tag, std::uint32_t length, LedgerBook& ledgers,
                                             TimePoint now) {
@@ -127,8 +128,7 @@ bool Receiver::discards(const Message& message, const DataHeader& header) const 
 }
 
 Placement Receiver::on_data(const DataHeader& header, const Arriving& packet, LedgerBook& ledgers, TimePoint now) {
-  if (header.path >= acks_.paths() || header.secret != secret_ ||
-      packet.payload != packet_bytes(header.index, header.message_bytes, header.segment)) {
+  if (header.path >= acks_.paths() || header.secret != secret_ || packet.payload != payload_bytes(header)) {
     ++counters_.ignored;
     return {};
   }
@@ -148,6 +148,7 @@ Placement Receiver::on_data(const DataHeader& header, const Arriving& packet, Le
     return {};
   }
   if (header.open) take_open(header.message, *message, *header.open, ledgers, now);
+  if (header.parity) return on_parity(header, *message, packet, now);
   if (header.passed != 0 && message->growing()) {
     const std::uint32_t lane = acks_.lane(header);
     message->passed.note(lane, acks_.lanes(), header.passed, !header.retransmission);
@@ -200,6 +201,11 @@ void Receiver::arrived(std::uint32_t id, Message& message, const DataHeader& hea
   const bool goes_on = !header.retransmission && order >= message.sent_known;
   message.sent_known = std::max(message.sent_known, order + 1);
   asking_.on_packet(message, goes_on, trip_, now);
+  if (!parity_.empty()) offer_rebuild(id, message, order / kParityBlock);
+  arrived_more(id, message, now);
+}
+
+void Receiver::arrived_more(std::uint32_t id, Message& message, TimePoint now) {
   if (message.received == message.packets) {
     finish(id, message, message.receive == kNone ? ReceiveState::kStored : ReceiveState::kComplete);
     ask_about_next(now);
@@ -295,7 +301,10 @@ bool Receiver::is_consistent() const {
     if ((matched || message.state == ReceiveState::kStored) && !message.has_open) return false;
     if (message.growing() && message.received >= message.packets) return false;
   }
-  if (distance(finished_below_, messages_.base()) < 0) return false;
+  for (const ParityStore::Row& row : parity_.rows()) {
+    if (!messages_.contains(row.message) || messages_[row.message].state != ReceiveState::kArriving) return false;
+  }
+  if (distance(finished_below_, messages_.base()) < 0 || parity_.taken() != parity_.rows().size()) return false;
   return demand == credit_.demand() && receives == credit_.receives() && unmatched == unmatched_ &&
          staging == staging_.taken();
 }

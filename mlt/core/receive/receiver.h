@@ -10,6 +10,7 @@
 #include "mlt/core/receive/asking.h"
 #include "mlt/core/receive/lane_acks.h"
 #include "mlt/core/receive/loss_decision.h"
+#include "mlt/core/receive/parity_store.h"
 #include "mlt/core/receive/receive_credit.h"
 #include "mlt/core/receive/receive_message.h"
 #include "mlt/core/receive/receive_table.h"
@@ -23,9 +24,10 @@ namespace clustar::mlt {
 // Where the payload of a packet goes.
 struct Placement {
   enum class Kind : std::uint8_t {
-    kDrop,   // nowhere: a duplicate, a stranger, or nothing to hold it
-    kPlace,  // to `offset` of receive `id`
-    kStage,  // to `offset` of staging buffer `id` (Receiver::staged() tells where it belongs later)
+    kDrop,    // nowhere: a duplicate, a stranger, or nothing to hold it
+    kPlace,   // to `offset` of receive `id`
+    kStage,   // to `offset` of staging buffer `id` (Receiver::staged() tells where it belongs later)
+    kParity,  // into parity buffer `id`, of options.max_parity, each as long as the longest packet here
   } kind = Kind::kDrop;
   std::uint32_t id = 0;
   std::uint32_t offset = 0;  // with Options::cut_long it may lie behind the receive's end
@@ -47,6 +49,7 @@ class Receiver {
     std::uint64_t refused = 0;  // packets before their receive, or its record, without staging
     std::uint64_t ignored = 0;  // packets that contradict what is known
     std::uint64_t missing_bytes = 0;
+    std::uint64_t rebuilt = 0;  // packets
   };
 
   Receiver(const Options& options, std::uint64_t secret);
@@ -107,6 +110,10 @@ class Receiver {
   };
   std::optional<Staged> staged(std::uint32_t receive, std::uint32_t from) const;
   void unstaged(std::uint32_t receive);
+  // What the parity that is here makes whole: the caller rebuilds it in the receive, at once, and says rebuilt().
+  bool has_rebuild();
+  std::optional<Rebuild> poll_rebuild();
+  void rebuilt(const Rebuild& what, TimePoint now);
   // Receives whose messages have staged packets to be copied, in order of matching.
   std::optional<std::uint32_t> poll_unstage();
 
@@ -140,6 +147,7 @@ class Receiver {
   Placement take(const DataHeader& header, Message& message, const Arriving& packet, TimePoint now);
   void on_duplicate(const DataHeader& header, Message& message, const Arriving& packet, TimePoint now);
   void arrived(std::uint32_t id, Message& message, const DataHeader& header, TimePoint now);
+  void arrived_more(std::uint32_t id, Message& message, TimePoint now);
   void find_level();
   void forget_below(std::uint32_t below, std::uint32_t id);
   bool held(std::uint32_t id) const;
@@ -163,6 +171,12 @@ class Receiver {
   std::uint32_t order_of(const Message& message, std::uint32_t id, std::uint32_t index) const;
   void free_staging(Message& message);
 
+  // receiver_parity.cc
+  Placement on_parity(const DataHeader& header, Message& message, const Arriving& packet, TimePoint now);
+  std::uint32_t missing_of_block(std::uint32_t id, const Message& message, std::uint32_t block) const;
+  void offer_rebuild(std::uint32_t id, Message& message, std::uint32_t block);
+  std::optional<Rebuild> next_rebuild() const;
+
   // receiver_control.cc: what the sender is told
   SentRange sent_of(std::uint32_t id, const Message& message) const;
   void tell_all(std::uint32_t id, Message& message);
@@ -183,6 +197,11 @@ class Receiver {
   TimePoint due_at_ = TimePoint::max();  // not after any message's question or decision
   Ring<std::uint32_t> states_;           // messages that have something to tell
   Ring<std::uint32_t> unstage_;
+  struct Block {
+    std::uint32_t message = 0, number = 0;
+  };
+  ParityStore parity_;
+  Ring<Block> rebuilds_;  // offered; some may have come meanwhile
   Ring<ReceiveDone> done_;
   std::uint32_t unmatched_ = 0;  // messages whose record came before their receive
   std::uint8_t level_ = 0;

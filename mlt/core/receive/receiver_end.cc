@@ -76,6 +76,7 @@ void Receiver::decide(std::uint32_t id, Message& message, LedgerBook& ledgers) {
 void Receiver::finish(std::uint32_t id, Message& message, ReceiveState state) {
   set_state(message.state, state);
   if (levels_differ_) find_level();
+  parity_.drop(id);
   message.loss.decide_at = message.silence.ask_at = TimePoint::max();
   const std::uint32_t missing = message.missing_bytes();
   if (message.receive != kNone) {

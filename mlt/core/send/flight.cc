@@ -91,9 +91,13 @@ Flight::Delivery Flight::on_state(std::uint32_t number, const State& state, bool
   told.path = lane.path;
   for (std::uint32_t seq = lane.records.base(); seq != lane.records.end(); ++seq) {
     SentPacket& record = lane.records[seq];
-    const bool among = !record.settled && record.message == state.message && record.index >= state.base &&
-                       record.index < state.base + state.count;
-    if (!among) continue;
+    if (record.settled || record.message != state.message) continue;
+    // A state says nothing of parity. It had the time to come, too, and must not stay in the window for ever.
+    if (record.parity) {
+      if (record.sent_at <= cutoff) lose(lane, record, Evidence::kTime, observer, now);
+      continue;
+    }
+    if (record.index < state.base || record.index >= state.base + state.count) continue;
     if (!state.is_missing(record.index - state.base)) {
       deliver(record, told, observer, now);
     } else if (record.sent_at <= cutoff) {

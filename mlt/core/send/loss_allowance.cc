@@ -36,6 +36,12 @@ bool LossAllowance::may_miss(SendMessage& message, const SentPacket& packet, Evi
   return true;
 }
 
+std::uint32_t LossAllowance::may_miss(const SendMessage& message) const {
+  const std::uint64_t headroom = budget_.headroom(collective_of(message.open), message.open.stage);
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(message_cap_packets(message.packets), headroom / options_.segment));
+}
+
 // What is lost early comes again before the message ends and costs no time, what is lost at the end a round trip: as
 // much of the budget is kept for the receiver to end it as would be lost of a quarter of what is on its way.
 std::uint64_t LossAllowance::reserve(std::uint64_t in_flight) const {

@@ -22,6 +22,8 @@ class LossAllowance {
   void know_open(SendMessage& message);
   // Whether the lost packet probably need not be sent again; then it is charged. `in_flight`: bytes of the connection.
   bool may_miss(SendMessage& message, const SentPacket& packet, Evidence evidence, std::uint64_t in_flight);
+  // Packets of the message that may stay missing, of which none is important, as far as is known here.
+  std::uint32_t may_miss(const SendMessage& message) const;
   // It is over with so many packets missing: the receiver may have given up more than what was let be here, and charged
   // all of it.
   void charge_rest(const SendMessage& message, std::uint32_t missing);

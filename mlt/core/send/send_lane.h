@@ -15,6 +15,7 @@ struct SentPacket {  // one packet on its way
   bool settled = true;
   bool with_open = false, uncredited = false, asked = false;
   TimePoint sent_at{};
+  bool parity = false;  // `index` is DataHeader's; lost, it does not go again
 };
 
 // The packets of one path and class, which stay in order: a switch lets one class pass another.

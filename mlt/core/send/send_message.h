@@ -20,10 +20,12 @@ struct SendMessage {
   SendState state = SendState::kFree;
   bool posted = false;      // its receive is known to be there
   bool open_known = false;  // the peer acknowledged a packet with the record
+  bool protect = false;     // SendTerms::parity
   bool tail_again = false;  // its last packets went again before they were surely lost; until one of it arrives
   std::uint32_t bytes = 0, packets = 0;
   std::uint32_t first = 0;        // index of the packet that goes first
   std::uint32_t sent = 0;         // first transmissions so far
+  std::uint32_t parity = 0;       // packets of it on their way
   std::uint32_t unscheduled = 0;  // bytes first sent before the receive was known to be posted
   PacketKind kind = PacketKind::kReliable;
   OpenRecord open;
@@ -47,10 +49,10 @@ struct SendMessage {
   // A new message in a slot that another has used; keeps the storage. False: there is no memory.
   bool reset(std::uint32_t bytes_of_it, std::uint32_t packets_of_it) {
     state = SendState::kFree;
-    posted = open_known = tail_again = false;
+    posted = open_known = tail_again = protect = false;
     bytes = bytes_of_it;
     packets = packets_of_it;
-    first = sent = unscheduled = 0;
+    first = sent = parity = unscheduled = 0;
     open = OpenRecord{};
     loss = {};
     probe = {};

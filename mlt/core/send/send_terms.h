@@ -22,6 +22,7 @@ struct SendTerms {
   bool exchange = false;                    // CollectiveId::exchange
   const PacketBitmap* important = nullptr;  // packets that may not be missing (mark_important()); copied; null: none
   Turn turn;
+  bool parity = true;      // where Options::parity allows it
   std::uint8_t level = 0;  // what the receiver gives credit by: 0 first
   Identity identity;       // where it is known, `communicator` and `collective_bytes` are its own, too
 };

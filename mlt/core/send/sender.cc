@@ -22,6 +22,7 @@ Sender::Sender(const Options& options, LedgerBook& budget, std::uint64_t secret,
       congestion_(options.congestion),
       plan_(options),
       allowance_(options, budget),
+      parity_(options),
       probing_(options) {
   congestion_.set_segment(options.segment);
   congestion_.set_base_rtt(options.base_rtt);
@@ -46,6 +47,7 @@ std::optional<std::uint32_t> Sender::send(std::uint32_t bytes, std::int32_t tag,
   message.kind = tolerant                        ? terms.bulk
                  : bytes <= options_.mouse_bytes ? PacketKind::kReliable
                                                  : PacketKind::kReliableBulk;
+  message.protect = terms.parity && packets > 1 && options_.recovery == nullptr;
   OpenRecord& open = message.open;
   open.tag = tag;
   open.tag_seq = tags_.take(tag);
@@ -110,7 +112,7 @@ void Sender::finish(std::uint32_t id, Message& message, SendState state, bool co
   plan_.remove(id, message);
   set_state(message.state, state);
   // Acknowledgements of what is on its way may have been lost, or never come.
-  if (message.in_flight.count() > 0) flight_.forget(id);
+  if (message.in_flight.count() > 0 || message.parity > 0) flight_.forget(id);
   const std::uint32_t missing = complete ? 0 : message.delivered.missing();
   allowance_.know_open(message);
   allowance_.charge_rest(message, missing);

@@ -11,6 +11,7 @@
 #include "mlt/core/send/congestion.h"
 #include "mlt/core/send/flight.h"
 #include "mlt/core/send/loss_allowance.h"
+#include "mlt/core/send/parity_policy.h"
 #include "mlt/core/send/probing.h"
 #include "mlt/core/send/send_credit.h"
 #include "mlt/core/send/send_message.h"
@@ -35,7 +36,8 @@ struct Transmit {
   std::uint8_t path = 0;
   std::uint8_t traffic_class = 7;
   bool ect = false;
-  std::uint32_t message = 0;  // payload: `length` bytes from `offset` of this message; 0 bytes for control
+  // Payload: `length` bytes from `offset` of this message, or of parity what the header says; 0 bytes for control.
+  std::uint32_t message = 0;
   std::uint32_t offset = 0;
   std::uint32_t length = 0;
 };
@@ -47,6 +49,7 @@ class Sender final : private FlightObserver {
     std::uint64_t retransmitted = 0;  // packets
     std::uint64_t lost = 0;           // packets given up as lost on their lane
     std::uint64_t probes = 0;
+    std::uint64_t parity = 0;   // packets of it
     std::uint64_t ignored = 0;  // control packets that contradict what is known
   };
 
@@ -80,6 +83,9 @@ class Sender final : private FlightObserver {
 
   // Of a message that is not done.
   const OpenRecord& opened(std::uint32_t message) const { return messages_[message].open; }
+
+  // Index of the packet that goes first.
+  std::uint32_t first_packet(std::uint32_t message) const { return messages_[message].first; }
 
   // For a caller that closes and has a sure way to tell the receiver: the packet, unless it is known to be there.
   std::optional<DataHeader> repeat(std::uint32_t message, std::uint32_t index) const;
@@ -125,6 +131,9 @@ class Sender final : private FlightObserver {
   void choose(TimePoint now);
   bool probe(Transmit& out);
   bool data(const Choice& choice, TimePoint now, Transmit& out);
+  void send_parity(const Choice& choice, TimePoint now, Transmit& out);
+  void add_parity(std::uint32_t id, const Message& message);
+  std::uint32_t parity_rows(const Message& message, std::uint32_t block) const;
   void on_first(const Choice& choice, Message& message, std::uint32_t bytes);
   bool waits_for_answer(const Message& message, std::uint64_t unasked, std::uint32_t uncredited) const;
   std::uint16_t passed(Message& message, std::uint32_t lane, bool again) const;
@@ -142,6 +151,7 @@ class Sender final : private FlightObserver {
   Congestion congestion_;
   TransmitPlan plan_;
   LossAllowance allowance_;
+  ParityPolicy parity_;
   Probing probing_;
   Next next_ = Next::kUnknown;        // until an input changes it
   Choice choice_;                     // of kPacket

@@ -86,12 +86,14 @@ Sender::Message* Sender::unfinished(std::uint32_t id) {
 }
 
 void Sender::on_delivered(const SentPacket& packet, TimePoint now) {
+  parity_.settled(false);
   Message* message = unfinished(packet.message);
   if (message == nullptr) return;
-  message->in_flight.clear(packet.index);
+  packet.parity ? void(--message->parity) : void(message->in_flight.clear(packet.index));
   probing_.touch(*message, flight_.rtt(), now);
   message->tail_again = false;
   if (packet.with_open) allowance_.know_open(*message);
+  if (packet.parity) return;
   if (message->stop_windows.size() > 0) return;  // it came after the end, and counts as missing
   if (message->delivered.set(packet.index)) plan_.clear_resend(*message, packet.index);
   if (message->open.tolerant && message->is_quiet()) probing_.ask(*message);
@@ -102,8 +104,13 @@ void Sender::on_lost(const SentPacket& packet, std::uint8_t path, Evidence evide
     congestion_.on_loss(packet.bytes, now);
     paths_.on_loss(path, now);
   }
+  parity_.settled(evidence == Evidence::kOrder);
   Message* message = unfinished(packet.message);
   if (message == nullptr) return;
+  if (packet.parity) {
+    --message->parity;
+    return;
+  }
   message->in_flight.clear(packet.index);
   if (message->delivered.test(packet.index)) return;
   if (!allowance_.may_miss(*message, packet, evidence, flight_.bytes())) {
@@ -182,7 +189,8 @@ void Sender::reconcile(std::uint32_t id, const State& state, TimePoint now) {
   Message& message = messages_[id];
   const bool tail =
       state.asks && !message.tail_again && flight_.bytes() <= std::uint64_t{kTailPackets} * options_.segment;
-  for (std::uint32_t lane = 0; message.in_flight.count() > 0 && lane < flight_.lanes(); ++lane) {
+  const auto flies = [&] { return message.in_flight.count() > 0 || message.parity > 0; };
+  for (std::uint32_t lane = 0; flies() && lane < flight_.lanes(); ++lane) {
     const Flight::Delivery told = flight_.on_state(lane, state, tail, *this, now);
     message.tail_again = message.tail_again || (tail && told.lost);
     credit_delivery(told, now);

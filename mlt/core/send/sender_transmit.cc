@@ -101,9 +101,74 @@ void Sender::on_first(const Choice& choice, Message& message, std::uint32_t byte
   plan_.on_first(choice.message, message);
   if (message.posted) --unsent_packets_;
   if (++message.sent == message.packets) set_state(message.state, SendState::kSent);
+  if (message.protect && (message.sent % kParityBlock == 0 || message.sent == message.packets)) {
+    add_parity(choice.message, message);
+  }
+}
+
+void Sender::add_parity(std::uint32_t id, const Message& message) {
+  const std::uint32_t block = (message.sent - 1) / kParityBlock;
+  if (const std::uint32_t rows = parity_rows(message, block); rows > 0) plan_.add_parity(id, block, rows);
+}
+
+// A tolerant message needs it only where more is lost than may stay missing.
+std::uint32_t Sender::parity_rows(const Message& message, std::uint32_t block) const {
+  if (!flight_.rtt().has_sample()) return 0;
+  const std::uint32_t rows = parity_.rows(block_packets(block, message.packets), flight_.rtt().min_rtt());
+  if (rows == 0 || !message.open.tolerant || message.important.count() > 0) return rows;
+  return parity_.exceeds(message.packets, allowance_.may_miss(message)) ? rows : 0;
+}
+
+void Sender::send_parity(const Choice& choice, TimePoint now, Transmit& out) {
+  Message& message = messages_[choice.message];
+  const bool last = plan_.parity_sent();
+  const std::uint32_t bytes = options_.segment;
+  const std::uint8_t path = paths_.next(bytes, rng_, now);
+  const std::uint8_t traffic_class = options_.classes.traffic_class(message.kind);
+  const std::uint32_t lane = flight_.lane(path, traffic_class);
+  credit_.spend(bytes);
+  DataHeader header;
+  header.secret = secret_;
+  header.path = path;
+  header.traffic_class = traffic_class;
+  header.parity = true;
+  header.message = choice.message;
+  header.index = choice.index;
+  header.path_seq = flight_.next_seq(lane);
+  header.message_bytes = message.bytes;
+  header.segment = options_.segment;
+  header.sent_units = credit_.sent_units();
+  header.trip = trip_of(flight_.rtt().min_rtt());
+  SentPacket packet{choice.message, choice.index, bytes, false, false, choice.uncredited, false, now, true};
+  packet.with_open = tells_open(message, lane, false);
+  const std::uint32_t ahead = choice.uncredited ? flight_.uncredited_bytes() + bytes : 0;
+  const bool asks = message.sent < message.packets || last;
+  header.ack_now = packet.asked = asks && waits_for_answer(message, flight_.unasked_bytes(lane) + bytes, ahead);
+  if (packet.with_open) {
+    message.open.forgotten_below = messages_.base();
+    header.open = message.open;
+  }
+  flight_.send(lane, packet, now);
+  ++message.parity;
+  probing_.touch(message, flight_.rtt(), now);
+  plan_.on_sent(bytes, now);
+  ++counters_.packets;
+  ++counters_.parity;
+  counters_.bytes += bytes;
+  out.header = header;
+  out.path = path;
+  out.traffic_class = traffic_class;
+  out.ect = true;
+  out.message = choice.message;
+  out.offset = 0;
+  out.length = bytes;
 }
 
 bool Sender::data(const Choice& choice, TimePoint now, Transmit& out) {
+  if (choice.sort == Sort::kParity) {
+    send_parity(choice, now, out);
+    return true;
+  }
   const std::uint32_t index = choice.index;
   Message& message = messages_[choice.message];
   const bool again = choice.sort == Sort::kAgain;
@@ -123,6 +188,7 @@ bool Sender::data(const Choice& choice, TimePoint now, Transmit& out) {
   header.traffic_class = traffic_class;
   header.retransmission = again;
   header.important = message.important.test(index);
+  header.parity = false;
   header.quiet = again && message.open.tolerant && message.nothing_flies();
   header.message = choice.message;
   header.index = index;

@@ -45,6 +45,7 @@ void TransmitPlan::move(std::uint32_t id, const SendMessage& message, TimePoint 
 
 void TransmitPlan::remove(std::uint32_t id, const SendMessage& message) {
   resends_ -= message.resend.count();
+  std::erase_if(parity_, [id](const Parity& one) { return one.message == id; });
   if (message.sent == 0 && is_mouse(message)) --unsent_mice_;
   if (message.sent < message.packets) agenda_.remove(id);
 }
@@ -66,6 +67,10 @@ bool TransmitPlan::choose(const View& view, TimePoint now, Choice& choice) {
   paced_ = false;
   if (view.messages.empty()) return false;
   agenda_.release(now);
+  if (!parity_.empty()) {
+    if (parity(view, now, choice)) return true;
+    if (paced_) return false;
+  }
   const auto repeated = first_to_repeat(view.messages);
   if (!repeated) return fresh(view, now, choice);
   const auto waiting = agenda_.entries();
@@ -73,6 +78,26 @@ bool TransmitPlan::choose(const View& view, TimePoint now, Choice& choice) {
   if (fresh_first && fresh(view, now, choice)) return true;
   if (!paced_ && again(view, *repeated, now, choice)) return true;
   return !paced_ && !fresh_first && fresh(view, now, choice);
+}
+
+bool TransmitPlan::parity_sent() {
+  if (++parity_.front().next < parity_.front().rows) return false;
+  parity_.erase(parity_.begin());
+  return true;
+}
+
+// With its block, and so before what is new. As what is sent again it waits for no credit: at the end of a message
+// there is none left, and that is where it is needed. What goes ahead of its receive has a bound of its own.
+bool TransmitPlan::parity(const View& view, TimePoint now, Choice& choice) {
+  const Parity& next = parity_.front();
+  const bool offered = view.messages[next.message].state == SendState::kOffered;
+  if (offered && !has_uncredited_room(options_.segment, view.flight.uncredited_bytes())) return false;
+  if (!window_open(view, options_.segment) || held_back(view.flight, now)) return false;
+  choice = {.message = next.message,
+            .index = next.block * kMaxParity + next.next,
+            .sort = Sort::kParity,
+            .uncredited = offered};
+  return true;
 }
 
 // What is alone on its way makes no burst: a round trip that once took seconds must not keep it back as long again.

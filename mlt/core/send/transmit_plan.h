@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "mlt/core/options.h"
 #include "mlt/core/send/agenda.h"
@@ -21,11 +22,13 @@ class TransmitPlan {
     kScheduled,   // within the receiver's credit
     kUncredited,  // before it, or past it
     kAgain,
+    kParity,  // `index` as DataHeader's
   };
   struct Choice {
     std::uint32_t message = 0, index = 0;
     Sort sort = Sort::kScheduled;
     bool mouse = false;  // it goes past the others
+    bool uncredited = false;
   };
   // What of the sender it looks at.
   struct View {
@@ -49,6 +52,13 @@ class TransmitPlan {
   // It leaves again, or need not.
   void clear_resend(SendMessage& message, std::uint32_t index);
 
+  // A block was sent, and so many packets of parity follow it.
+  void add_parity(std::uint32_t message, std::uint32_t block, std::uint32_t rows) {
+    parity_.push_back({message, block, 0, rows});
+  }
+  // The packet that choose() gave leaves. True: it is the block's last.
+  bool parity_sent();
+
   // Messages go in their turns; of each what is sent again before what is new. False: nothing may go now. Written to
   // `choice`, and not returned: it is looked at once per packet.
   bool choose(const View& view, TimePoint now, Choice& choice);
@@ -71,14 +81,20 @@ class TransmitPlan {
   bool is_consistent(const SendMessages& messages) const;
 
  private:
+  bool parity(const View& view, TimePoint now, Choice& choice);
   bool again(const View& view, std::uint32_t message, TimePoint now, Choice& choice);
   bool fresh(const View& view, TimePoint now, Choice& choice);
   bool mouse(const View& view, TimePoint now, Choice& choice);
   std::optional<std::uint32_t> first_to_repeat(const SendMessages& messages) const;
   bool held_back(const Flight& flight, TimePoint now);
 
+  struct Parity {
+    std::uint32_t message, block, next, rows;
+  };
+
   const Options& options_;
   Agenda agenda_;
+  std::vector<Parity> parity_;  // to be sent, in order; of few blocks: it goes before what is new
   Pacer pacer_;
   bool ranked_ = false;        // some message has had another turn than the others
   std::uint32_t resends_ = 0;  // packets of all messages

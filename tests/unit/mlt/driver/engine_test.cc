@@ -124,7 +124,7 @@ class ByClass final : public transport::SendPolicies {
 // The device is empty long before an acknowledgement or a timer comes, and tells nobody.
 TEST(MltEngine, ItsThreadLooksAgainSoonWhenABurstHasUsedUpTheRoom) {
   const StandingClock clock;
-  const Context context{clock, Log(), EngineMode::kAuto, Duration(0), {}, std::make_shared<ByClass>(), Duration(1)};
+  const Context context{clock, Log(), EngineMode::kAuto, Duration(0), {}, {}, std::make_shared<ByClass>(), Duration(1)};
   Options options;
   options.unscheduled_bytes = options.pace_bytes = 1 << 20;
   options.congestion = FixedRate();
