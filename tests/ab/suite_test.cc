@@ -71,6 +71,19 @@ TEST(SuiteScenarios, LossyLosesTwoPerCentTowardsEachHost) {
   }
 }
 
+TEST(SuiteScenarios, ALongHaulHasALongRoundTripAndABufferForIt) {
+  const auto chosen = choose_scenarios({"long-haul"}, {});
+  ASSERT_TRUE(chosen) << chosen.error().message;
+  const auto spec = lossy_fabric_of(chosen->front(), "test", 7);
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->hosts, 4);
+  EXPECT_EQ(spec->delay_ns, 10'000'000u);
+  EXPECT_EQ(spec->buffer_bytes, 1'000'000u);
+  for (int host = 0; host < 4; ++host) {
+    EXPECT_NEAR(rules_at(*spec, fabric::host_name(host)).to_host.random, 0.001, 1e-6);
+  }
+}
+
 // Mean length over period, which is the share of the time, and at a steady rate of the bytes.
 double burst_share(const fabric::Bursts& bursts) {
   return (static_cast<double>(bursts.length_ns + bursts.longest_ns) / 2) / static_cast<double>(bursts.every_ns);
@@ -164,6 +177,15 @@ TEST(SuiteArms, MayLoseAnyPercentByName) {
     EXPECT_FALSE(find_carrier(wrong)) << wrong;
     EXPECT_THAT(choose_arms({wrong}, {}).error().message, HasSubstr("mlt-p0.5"));
   }
+}
+
+TEST(SuiteArms, OneSendsNoParity) {
+  const auto arms = choose_arms({"mlt-p0", "mlt-no-parity"}, {"ring"});
+  ASSERT_TRUE(arms) << arms.error().message;
+  ASSERT_EQ(arms->size(), 2u);
+  EXPECT_FALSE(environment_of(arms->front(), {}).contains("CLUSTAR_PARITY")) << "as users have it";
+  EXPECT_EQ(environment_of(arms->back(), {}).at("CLUSTAR_PARITY"), "off");
+  EXPECT_EQ(in_the_way({{"CLUSTAR_PARITY", "auto"}}), Words{"CLUSTAR_PARITY"});
 }
 
 TEST(SuiteArms, TheStaticDeadlineFollowsTheLine) {

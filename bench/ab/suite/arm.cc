@@ -15,6 +15,7 @@ namespace {
 constexpr std::uint64_t kRingChunk = 512 * 1024;  // what NCCL's Simple protocol hands to a net plugin at most
 constexpr double kDeadlineFactor = 1.25;
 constexpr std::string_view kTolerant = "mlt-p";
+constexpr std::string_view kNoParity = "mlt-no-parity";
 constexpr int kMostPercent = 10;  // what CLUSTAR_LOSS_TOLERANCE takes
 
 Result<void> known(const std::vector<std::string>& names, const std::vector<std::string>& all, const char* option) {
@@ -43,9 +44,9 @@ Result<std::vector<Carrier>> choose_carriers(const std::vector<std::string>& nam
     if (!carrier) {
       return fail(
           ErrorCode::kInvalidArgument,
-          fmt::format("--arms: there is no '{}'; there are: {}, and {}X, X percent above 0 and at most {}, such "
+          fmt::format("--arms: there is no '{}'; there are: {}, {}, and {}X, X percent above 0 and at most {}, such "
                       "as mlt-p0.5",
-                      name, fmt::join(all, ", "), kTolerant, kMostPercent));
+                      name, fmt::join(all, ", "), kNoParity, kTolerant, kMostPercent));
     }
     extra.push_back(std::move(*carrier));
   }
@@ -75,6 +76,7 @@ std::optional<Carrier> find_carrier(const std::string& name) {
   for (const Carrier& carrier : all_carriers()) {
     if (carrier.name == name) return carrier;
   }
+  if (name == kNoParity) return Carrier{.name = name, .label = "MLT, reliable, without parity", .parity = false};
   if (!name.starts_with(kTolerant)) return std::nullopt;
   double percent = 0;
   const char* end = name.data() + name.size();
@@ -116,6 +118,7 @@ Settings environment_of(const SuiteArm& arm, const Load& load) {
     settings["CLUSTAR_LOSS_TOLERANCE"] = fmt::format("{}", carrier.tolerance_ppm / 1e6);
     settings["CLUSTAR_LOSS_RULES"] = arm.algorithm == kRing ? "func=allreduce" : "func=allreduce;func=sendrecv";
   }
+  if (!carrier.parity) settings["CLUSTAR_PARITY"] = "off";
   if (carrier.static_deadline) {
     settings["CLUSTAR_STATIC_DEADLINE"] = fmt::format("{:.6f}", static_deadline_s(load, arm.algorithm));
   }
@@ -136,7 +139,8 @@ std::vector<std::string> in_the_way(const Settings& inherited) {
   for (const auto& [name, value] : inherited) {
     const bool ours = name == "CLUSTAR_TRANSPORT" || name == "CLUSTAR_REQUIRE" || name == "CLUSTAR_CONFIG" ||
                       name == "CLUSTAR_TCP_CONGESTION" || name == "CLUSTAR_INJECT_FAULTS" ||
-                      name == "CLUSTAR_STATIC_DEADLINE" || name.starts_with("CLUSTAR_LOSS_");
+                      name == "CLUSTAR_STATIC_DEADLINE" || name == "CLUSTAR_PARITY" ||
+                      name.starts_with("CLUSTAR_LOSS_");
     // How long all-reduces stay reliable at first is the same for all arms, and short runs want it short.
     if (ours && name != "CLUSTAR_LOSS_WARMUP") names.push_back(name);
   }

@@ -20,6 +20,7 @@ struct Carrier {
   std::string congestion = {};      // of TCP; empty: MLT
   std::uint32_t rto_min_us = 0;     // of the hosts' namespaces during its runs; 0: the kernel's default
   std::uint32_t tolerance_ppm = 0;  // of MLT; 0: reliable
+  bool parity = true;               // of MLT: where it thinks that it helps
   bool static_deadline = false;     // of MLT: ends a message at a fixed time, whatever is missing
   bool is_tcp() const { return !congestion.empty(); }
 };
@@ -35,7 +36,8 @@ inline constexpr const char* kRing = "ring";
 inline constexpr const char* kAllToAll = "all-to-all";
 
 const std::vector<Carrier>& all_carriers();
-// One of those, or "mlt-pX": MLT that may leave X percent missing, above 0 and at most 10, written as short as can be
+// One of those, "mlt-no-parity", or "mlt-pX": MLT that may leave X percent missing, above 0 and at most 10, written as
+// short as can be
 // ("0.5", "5"). None for other names.
 std::optional<Carrier> find_carrier(const std::string& name);
 // Every named carrier with every algorithm; carriers in the order of all_carriers(), then mlt-pX by X; empty: all of

@@ -148,6 +148,21 @@ Scenario spine() {
   return s;
 }
 
+Scenario long_haul() {
+  Scenario s;
+  s.name = "long-haul";
+  s.title = "Between sites: 40 ms there and back, 0.1 % random loss at each port towards a host";
+  s.question = "What do a long round trip and a little loss cost together?";
+  s.fabric = star(s.ranks);
+  s.fabric.delay_ns = 10 * kMs;  // of four cables, there and back
+  s.fabric.buffer_bytes = kRate / 8 * 4 * s.fabric.delay_ns / (1000 * kMs);
+  PortLoss loss{"", {}, {}};
+  loss.to_host.random = 0.001;
+  lose_everywhere(loss, s);
+  s.notes = {"The buffer of a port holds what the line carries in a round trip, 1 MB."};
+  return s;
+}
+
 struct Entry {
   const char* name;
   Scenario (*make)();
@@ -159,7 +174,8 @@ constexpr Entry kEntries[]{{"clean", clean, true},
                            {"bursts-light", bursts_somewhere, false},
                            {"lossy", lossy_everywhere, false},
                            {"incast", incast, true},
-                           {"spine", spine, true}};
+                           {"spine", spine, true},
+                           {"long-haul", long_haul, false}};
 
 Result<void> apply(const Changes& changes, Scenario& s) {
   if (changes.ranks > 0) {
