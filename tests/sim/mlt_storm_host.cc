@@ -33,6 +33,13 @@ void StormHost::open_receiver(const StormFlow& flow, Witness& witness) {
   ends_.push_back({&flow, &witness, id, false});
 }
 
+Duration StormHost::told_trip(const StormFlow& flow) {
+  for (const End& end : ends_) {
+    if (end.flow == &flow && !end.sends) return core_.receiver(end.id).round_trip();
+  }
+  return {};
+}
+
 void StormHost::kick_at(TimePoint at) {
   host_.simulation().at(at, [this] { kick(); });
 }

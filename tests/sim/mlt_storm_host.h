@@ -31,6 +31,8 @@ class StormHost final : public sim::Endpoint {
 
   const mlt::Endpoint& core() const { return core_; }
   const mlt::Endpoint::Counters& counters() const { return core_.counters(); }
+  // The round trip that the sender of what is received here has told.
+  Duration told_trip(const StormFlow& flow);
   std::size_t most_timers() const { return most_timers_; }
   bool lost_an_honest_peer() const { return lost_; }
 

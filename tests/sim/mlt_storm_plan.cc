@@ -214,9 +214,11 @@ double turns_of_liars(const StormPlan& plan, const StormFlow& flow, const StormR
 
 }  // namespace
 
-// Patience: who was not told of a receive probes every eighth time only. Transfer: all bytes, with what each packet
-// adds, one after the other over one port, and those of the slowest flow, whose window may be small. Rounds: a
-// congestion window of a segment that grows by one in each, as RFC 5681 has it; a window of messages costs some more.
+// Patience: who was not told of a receive probes every eighth time only; and who has seen a long path alone, as while
+// its packets were made late, waits for four times its round trip (RttEstimator::cap). Transfer: all bytes, with what
+// each packet adds, one after the other over one port, and those of the slowest flow, whose window may be small.
+// Rounds: a congestion window of a segment that grows by one in each, as RFC 5681 has it; a window of messages costs
+// some more.
 Duration healing_bound(const StormPlan& plan, const std::vector<StormRest>& rests) {
   const double trip = trip_of(plan, rests);
   double patience = 0, transfer = 0, slowest = 0, rounds = 0, turns = 0;
@@ -233,7 +235,8 @@ Duration healing_bound(const StormPlan& plan, const std::vector<StormRest>& rest
     rounds = std::max(rounds, std::sqrt(2.0 * static_cast<double>(rest.packets)) +
                                   4.0 * static_cast<double>(rest.messages) / flow.sender.max_messages);
     turns = std::max(turns, turns_of_liars(plan, flow, rest));
-    patience = std::max({patience, in_s(flow.sender.probe_cap), in_s(flow.receiver.probe_cap)});
+    patience =
+        std::max({patience, in_s(flow.sender.probe_cap), in_s(flow.receiver.probe_cap), 4 * in_s(rest.told_trip)});
   }
   const double bound =
       8 * patience + 2 * transfer + 4 * slowest + turns + 2 * (rounds + 10) * trip + clocks_spoil(plan, rests, trip);

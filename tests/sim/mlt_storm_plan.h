@@ -110,6 +110,7 @@ struct StormRest {
   std::uint64_t packets = 0;
   std::uint64_t messages = 0;
   std::uint32_t windows = 0;  // of the longest
+  Duration told_trip{};       // the shortest that its sender has measured
 };
 Duration healing_bound(const StormPlan& plan, const std::vector<StormRest>& rests);
 

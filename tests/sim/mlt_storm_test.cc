@@ -83,7 +83,11 @@ class Storm {
     for (auto& host : hosts_) host->go();
     simulation_.run_until(plan_.settle);
     std::vector<StormRest> rests;
-    for (const auto& witness : witnesses_) rests.push_back(witness->rest());
+    for (std::size_t i = 0; i < witnesses_.size(); ++i) {
+      const StormFlow& flow = plan_.flows[i];
+      rests.push_back(witnesses_[i]->rest());
+      if (!flow.lies) rests.back().told_trip = hosts_[flow.to]->told_trip(flow);
+    }
     const Duration bound = healing_bound(plan_, rests);
     const TimePoint limit = plan_.settle + kPatience * bound;
     while (!over() && simulation_.now() < limit && violations_.empty() && simulation_.step()) look();
