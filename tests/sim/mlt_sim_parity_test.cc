@@ -10,17 +10,7 @@ namespace clustar::mlt::test {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 using ::testing::IsEmpty;
-
-SendTerms tolerant(std::uint32_t ppm, std::uint64_t collective_bytes) {
-  SendTerms terms;
-  terms.tolerant = true;
-  terms.ranks = terms.edges = 8;
-  terms.collective_bytes = collective_bytes;
-  terms.tolerance_ppm = ppm;
-  return terms;
-}
 
 Options with_parity() {
   Options options;
@@ -87,7 +77,7 @@ Duration ring_step(std::uint32_t bytes, double loss, bool parity) {
   bench::sim::AllReduces reduces(bed, {4, bytes, true, 0});
   Duration sum{};
   for (int round = 0; round < 11; ++round) {
-    const auto took = reduces.run(seconds(60));
+    const auto took = reduces.run(std::chrono::seconds(60));
     EXPECT_TRUE(took);
     if (round > 0 && took) sum += *took;
   }

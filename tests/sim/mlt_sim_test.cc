@@ -18,15 +18,6 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using ::testing::IsEmpty;
 
-SendTerms tolerant(std::uint32_t ppm, std::uint64_t collective_bytes) {
-  SendTerms terms;
-  terms.tolerant = true;
-  terms.ranks = terms.edges = 8;
-  terms.collective_bytes = collective_bytes;
-  terms.tolerance_ppm = ppm;
-  return terms;
-}
-
 double seconds(Duration d) { return static_cast<double>(d.count()) * 1e-9; }
 
 TEST(MltSim, MessagesOfAllSizesArriveOnACleanNetwork) {

@@ -30,4 +30,14 @@ struct Star {
   std::unique_ptr<World> world;
 };
 
+// May lose as much, as one of eight ranks.
+inline SendTerms tolerant(std::uint32_t ppm, std::uint64_t collective_bytes) {
+  SendTerms terms;
+  terms.tolerant = true;
+  terms.ranks = terms.edges = 8;
+  terms.collective_bytes = collective_bytes;
+  terms.tolerance_ppm = ppm;
+  return terms;
+}
+
 }  // namespace clustar::mlt::test
