@@ -233,8 +233,8 @@ bool Engine::turn(TimePoint now, const std::atomic<bool>* done) {
   // What a NIC writes into a GPU ends by itself: nobody posts more because of it, so it holds nothing up.
   bool moved = step_writes();
   bool busy = receive(now) || posted;
-  handle_events(now);  // before the time: what can be rebuilt is not missing
   if (core_.next_timeout() <= now) {
+    if (parity_) handle_events(now);  // what can be rebuilt is not missing
     core_.on_timeout(now);
     busy = true;
   }

@@ -2,6 +2,7 @@
 """What users load into their process brings nothing of its own: NEEDED, exports, UNIQUE symbols, search paths, stack."""
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -52,6 +53,8 @@ if __name__ == "__main__":
     parser.add_argument("exports", nargs="+", help="every dynamic symbol that it may and must export")
     parser.add_argument("--may-need", action="append", default=[], help="a library that a module is for")
     arguments = parser.parse_args()
+    if not os.path.exists(arguments.library):
+        sys.exit(f"{arguments.library} is not built: build all targets first")
     violations = list(check(arguments.library, set(arguments.exports), set(arguments.may_need)))
     for violation in violations:
         print(f"{arguments.library}: {violation}")

@@ -30,6 +30,7 @@ double more_than(std::uint32_t spare, std::uint32_t packets, double loss) {
 }  // namespace
 
 void ParityPolicy::settled(bool lost) {
+  if (!options_.parity) return;
   ++group_;
   if (lost) ++group_lost_;
   if (group_ < kParityBlock) return;
