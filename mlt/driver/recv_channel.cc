@@ -344,6 +344,9 @@ void MltRecvChannel::read_control() {
     fail_with(ErrorCode::kRemote, "the peer's host does not answer: " + describe_errno(got.error));
     return;
   }
+  // Some came before their receive was posted, while more was still to come.
+  offer_last_words(0);
+  if (!broken()) engine_.handle_events(engine_.context().clock.now());
   fail_if_waiting();
 }
 

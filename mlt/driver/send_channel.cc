@@ -181,7 +181,8 @@ bool MltSendChannel::is_short(const SendRequest& request) {
 bool MltSendChannel::may_copy(const SendRequest& request, bool tolerant) const {
   constexpr Duration kFar = std::chrono::milliseconds(1);
   if (is_short(request)) return true;
-  return !tolerant && engine_.options(id()).base_rtt >= kFar && SendCopies::is_long(request.length) &&
+  const Options& options = engine_.options(id());
+  return !tolerant && options.recovery == nullptr && options.base_rtt >= kFar && SendCopies::is_long(request.length) &&
          !on_device(*request.mr);
 }
 
@@ -257,9 +258,10 @@ std::vector<std::byte> MltSendChannel::last_words() {
 
 // A receiver says nothing here until it closes; then it repeats what the last packets may have failed to tell.
 void MltSendChannel::read_control() {
+  constexpr std::size_t kMostHeard = 256 * 1024;
   std::array<std::byte, 4096> in;
   // A bounded part at a time: a peer that never stops must not keep the engine from its other connections.
-  for (std::size_t heard = 0; heard < kMaxLastWords && !broken();) {
+  for (std::size_t heard = 0; heard < kMostHeard && !broken();) {
     const net::IoResult got = net::read_some(control_.fd(), std::span(in));
     switch (got.kind) {
       case net::IoResult::Kind::kWouldBlock: return;

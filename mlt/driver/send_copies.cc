@@ -5,10 +5,14 @@
 namespace clustar::mlt::driver {
 
 bool SendCopies::reserve(Region& region, std::size_t bytes) {
-  if (region.memory != nullptr) return true;
+  if (region.memory != nullptr || region.refused) return !region.refused;
   region.bytes = std::make_unique_for_overwrite<std::byte[]>(bytes);
   auto memory = engine_.reg_mr(gdr::MemoryRef::host(region.bytes.get(), bytes));
-  if (!memory) return false;
+  if (!memory) {
+    region.bytes.reset();
+    region.refused = true;
+    return false;
+  }
   region.memory = std::move(*memory);
   return true;
 }

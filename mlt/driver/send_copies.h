@@ -43,6 +43,7 @@ class SendCopies {
   struct Region {
     std::unique_ptr<std::byte[]> bytes;
     std::unique_ptr<io::Mr> memory;
+    bool refused = false;  // it cannot be registered
   };
   struct Block {
     std::uint64_t end = 0;  // of all bytes that were ever taken, with what was skipped at the region's end

@@ -30,7 +30,7 @@ TEST(SuiteScenarios, AreValidFabrics) {
     const auto spec = lossy_fabric_of(scenario, "test", 7);
     ASSERT_TRUE(spec) << scenario.name << ": " << spec.error().message;
     EXPECT_EQ(spec->hosts, scenario.ranks + scenario.background.senders) << scenario.name;
-    EXPECT_EQ(scenario.ranks, scenario.name == "lossy" ? 4 : 8) << scenario.name;
+    EXPECT_EQ(scenario.ranks, scenario.name == "lossy" || scenario.name == "long-haul" ? 4 : 8) << scenario.name;
     EXPECT_EQ(spec->rate_bps, 200'000'000u) << scenario.name;
     EXPECT_FALSE(scenario.question.empty());
     EXPECT_EQ(describe_losses(scenario).size(), scenario.losses.size());

@@ -131,6 +131,7 @@ IoResult write_some(int fd, std::span<const std::byte> from) {
 
 bool write_last(const Socket& socket, std::span<const std::byte> from, Duration limit) {
   constexpr int kMostWaits = 16;
+  const auto end = std::chrono::steady_clock::now() + 10 * kMostWaits * limit;
   int room = 0;
   socklen_t length = sizeof room;
   const int wanted = static_cast<int>(std::min<std::size_t>(from.size(), std::numeric_limits<int>::max() / 2));
@@ -142,9 +143,11 @@ bool write_last(const Socket& socket, std::span<const std::byte> from, Duration 
     const IoResult written = write_some(socket.fd(), from);
     if (written.kind == IoResult::Kind::kBytes) {
       from = from.subspan(written.bytes);
+      waits = 0;
       continue;
     }
     if (written.kind != IoResult::Kind::kWouldBlock || ++waits > kMostWaits) return false;
+    if (std::chrono::steady_clock::now() >= end) return false;
     pollfd watched{socket.fd(), POLLOUT, 0};
     ::poll(&watched, 1, static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()));
   }

@@ -48,7 +48,8 @@ IoResult read_some(int fd, std::span<std::byte> into);
 IoResult write_some(int fd, std::span<iovec> from);
 IoResult write_some(int fd, std::span<const std::byte> from);
 // All of it, before the socket is closed: makes the socket's buffer large enough where the system allows that, else
-// waits up to 16 times for `limit` each. False: not all could be written.
+// waits for room, at most for 16 times `limit` while there is none, and for 160 times in all. False: not all could be
+// written.
 bool write_last(const Socket& socket, std::span<const std::byte> from, Duration limit);
 
 struct SocketOptions {

@@ -90,13 +90,13 @@ bool TransmitPlan::parity_sent() {
 // there is none left, and that is where it is needed. What goes ahead of its receive has a bound of its own.
 bool TransmitPlan::parity(const View& view, TimePoint now, Choice& choice) {
   const Parity& next = parity_.front();
-  const bool offered = view.messages[next.message].state == SendState::kOffered;
-  if (offered && !has_uncredited_room(options_.segment, view.flight.uncredited_bytes())) return false;
+  const bool ahead = !view.messages[next.message].posted;
+  if (ahead && !has_uncredited_room(options_.segment, view.flight.uncredited_bytes())) return false;
   if (!window_open(view, options_.segment) || held_back(view.flight, now)) return false;
   choice = {.message = next.message,
             .index = next.block * kMaxParity + next.next,
             .sort = Sort::kParity,
-            .uncredited = offered};
+            .uncredited = ahead};
   return true;
 }
 
