@@ -8,7 +8,6 @@
 
 #include "mlt/driver/last_words.h"
 #include "tests/conformance/mlt_loss_bed.h"
-#include "tests/conformance/udp_io_pair.h"
 #include "transport/base/copies.h"
 
 namespace clustar::transport::conformance {
@@ -71,35 +70,6 @@ TEST_F(MltFar, WhoClosesRepeatsWhatWasDoneAndDidNotArrive) {
     closer.join();
     EXPECT_EQ(sent, to.bytes);
   }
-}
-
-// Room comes in small pieces, and often: that it comes is what counts.
-TEST_F(MltFar, WhatIsRepeatedIsFarMoreThanTheBufferTakes) {
-  bool small = false;
-  const std::string skip = io::udp::in_own_network([&] {
-    small = io::udp::shell("for f in tcp_wmem tcp_rmem; do echo 4096 4096 4096 > /proc/sys/net/ipv4/$f || exit; done");
-    if (!small) return;
-    const auto here = create(muted());
-    const auto there = create();
-    Connection connection = connect(*here, *there);
-    mute_ = true;
-    constexpr std::size_t kCount = 10;
-    constexpr std::size_t kSize = 100'000;
-    SendBuffer from(*connection.send, kCount * kSize, 7);
-    RecvBuffer to(*connection.recv, kCount * kSize);
-    std::vector<Request*> sends, receives;
-    for (std::size_t i = 0; i < kCount; ++i) sends.push_back(must_send(*connection.send, *from.mr, i * kSize, kSize));
-    finish(sends);
-    std::thread closer([&] { connection.send.reset(); });
-    for (std::size_t i = 0; i < kCount; ++i) {
-      receives.push_back(must_recv(*connection.recv, {{to.mr.get(), i * kSize, kSize, 0}}));
-    }
-    finish(receives);
-    closer.join();
-    EXPECT_EQ(from.bytes, to.bytes);
-  });
-  if (!skip.empty()) GTEST_SKIP() << skip;
-  if (!small) GTEST_SKIP() << "the buffers of a network namespace's sockets cannot be made small here";
 }
 
 // Of those that come before their receives more than can be staged are dropped, and offered again when the peer is
