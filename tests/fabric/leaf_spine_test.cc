@@ -140,8 +140,9 @@ TEST_F(LeafSpineTest, SeesDamageAndMendsIt) {
     const auto until = Clock::now() + std::chrono::seconds(5);
     std::string all;
     do {
+      const auto status = Fabric::status_of(name_).value();
       all.clear();
-      for (const std::string& one : Fabric::status_of(name_).value().problems) all += one + "\n";
+      for (const std::string& one : status.problems) all += one + "\n";
     } while (all.find(expected) == std::string::npos && Clock::now() < until);
     EXPECT_NE(all.find(expected), std::string::npos) << command << ":\n" << all;
     const Fabric mended = must_up(wanted, &report);
