@@ -155,8 +155,9 @@ TEST_F(Staged, FlushIsNothingOnAGpuAndTakesSomeTestsInEmulation) {
 }
 
 TEST_F(Staged, DeregisteringWaitsForTheCopiesThatUseTheMemory) {
+  const PatientClock clock;
   const auto from = plain_tcp();
-  const auto to = probed(kSlow);
+  const auto to = probed(kSlow, &clock);
   Connection connection = connect(*from, *to);
   GpuMemory memory(kLong);
   auto mr = std::move(connection.recv->reg_mr(memory.ref()).value());
@@ -175,8 +176,9 @@ TEST_F(Staged, DeregisteringWaitsForTheCopiesThatUseTheMemory) {
 }
 
 TEST_F(Staged, AChannelThatEndsWritesNothingAfterwards) {
+  const PatientClock clock;
   const auto from = plain_tcp();
-  const auto to = probed(kSlow);
+  const auto to = probed(kSlow, &clock);
   Connection connection = connect(*from, *to);
   GpuMemory memory(kLong);
   const auto mr = std::move(connection.recv->reg_mr(memory.ref()).value());
@@ -250,7 +252,8 @@ TEST_F(Staged, AfterAnErrorOfTheCopiesDeregisteringStillWaitsForThoseUnderWay) {
     SCOPED_TRACE(dead);
     CopyProbe probe;
     const auto from = plain_tcp();
-    const auto to = staged([&](staged::Options& options) { options.make_copy = probed_copies(probe, kSlow); });
+    const PatientClock clock;
+    const auto to = staged([&](staged::Options& options) { options.make_copy = probed_copies(probe, kSlow); }, &clock);
     Connection connection = connect(*from, *to);
     GpuMemory memory(kLong);
     auto mr = std::move(connection.recv->reg_mr(memory.ref()).value());
