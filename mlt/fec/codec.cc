@@ -1,25 +1,11 @@
 #include "mlt/fec/codec.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 
-#include <filesystem>
-
-#include "transport/base/own_folder.h"
+#include "transport/base/table_module.h"
 
 namespace clustar::mlt::fec {
 namespace {
-
-constexpr const char* kFile = "libclustar-fec.so";
-
-std::string find(const std::vector<std::string>& folders) {
-  for (const std::string& folder : folders) {
-    const std::string path = folder + "/" + kFile;
-    std::error_code ignored;
-    if (std::filesystem::exists(path, ignored)) return path;
-  }
-  return {};
-}
 
 const unsigned char* const* raw(std::span<const std::byte* const> packets) {
   return reinterpret_cast<const unsigned char* const*>(packets.data());
@@ -27,33 +13,19 @@ const unsigned char* const* raw(std::span<const std::byte* const> packets) {
 
 }  // namespace
 
-Result<std::unique_ptr<Codec>> Codec::open() {
-  const std::string folder = own_folder();
-  return open({folder, folder + "/../lib"});
-}
+Result<std::unique_ptr<Codec>> Codec::open() { return open(module_folders()); }
 
 Result<std::unique_ptr<Codec>> Codec::open(const std::vector<std::string>& folders) {
-  const std::string path = find(folders);
-  if (path.empty()) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} is not beside the plugin; copy it there with the plugin, or build again where ISA-L's "
-                            "headers are (Debian: package libisal-dev)",
-                            kFile));
-  }
-  void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (module == nullptr) {
-    const char* reason = dlerror();
-    return fail(ErrorCode::kUnavailable, fmt::format("{}; install ISA-L (Debian: package libisal2)",
-                                                     reason == nullptr ? path + " cannot be opened" : reason));
-  }
-  const auto* table = static_cast<const Table*>(dlsym(module, "clustar_fec"));
-  if (table == nullptr || table->abi != Table::kAbi || table->size != sizeof(Table)) {
-    dlclose(module);
-    return fail(ErrorCode::kUnavailable,
-                path + (table == nullptr ? " is not clustar's module; install the one that came with the plugin"
-                                         : " comes from another build; install plugin and modules together"));
-  }
-  return std::unique_ptr<Codec>(new Codec(module, *table));
+  const auto opened = open_table({.file = "libclustar-fec.so",
+                                  .kind = "parity module",
+                                  .symbol = "clustar_fec",
+                                  .abi = Table::kAbi,
+                                  .size = sizeof(Table),
+                                  .built_where = "ISA-L's headers are (Debian: package libisal-dev)",
+                                  .unopened = "; install ISA-L (Debian: package libisal2)"},
+                                 folders);
+  if (!opened) return tl::unexpected(opened.error());
+  return std::unique_ptr<Codec>(new Codec(opened->module, *static_cast<const Table*>(opened->table)));
 }
 
 Codec::~Codec() { dlclose(module_); }

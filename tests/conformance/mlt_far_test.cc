@@ -25,6 +25,13 @@ class MltFar : public MltLossBed {
   Wrap muted() {
     return [this](std::unique_ptr<io::PacketIo> inner) { return std::make_unique<MuteIo>(std::move(inner), mute_); };
   }
+  // Nothing that `from` sends afterwards leaves.
+  Connection connect_and_mute(Transport& from, Transport& to) {
+    mute_ = false;
+    Connection connection = connect(from, to);
+    mute_ = true;
+    return connection;
+  }
   // True: none of them is done within 30 ms.
   static bool none_ends(const std::vector<Request*>& requests) {
     const auto end = std::chrono::steady_clock::now() + milliseconds(30);
@@ -43,9 +50,7 @@ TEST_F(MltFar, WhoClosesRepeatsWhatWasDoneAndDidNotArrive) {
   const auto here = create(muted());
   const auto there = create();
   for (const bool posted_before : {true, false}) {
-    mute_ = false;
-    Connection connection = connect(*here, *there);
-    mute_ = true;
+    Connection connection = connect_and_mute(*here, *there);
     constexpr std::size_t kCount = 20;
     constexpr std::size_t kSize = 100'000;
     SendBuffer from(*connection.send, kCount * kSize, 7);
@@ -78,9 +83,7 @@ TEST_F(MltFar, WordsThatFoundNoPlaceAreNotLost) {
   const auto here = create(muted());
   const auto there = create();
   for (int round = 0; round < 20; ++round) {
-    mute_ = false;
-    Connection connection = connect(*here, *there);
-    mute_ = true;
+    Connection connection = connect_and_mute(*here, *there);
     constexpr std::size_t kCount = 150;
     constexpr std::size_t kSize = 20'000;
     SendBuffer from(*connection.send, kCount * kSize, 7);

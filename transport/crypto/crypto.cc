@@ -3,14 +3,10 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <filesystem>
-
-#include "transport/base/own_folder.h"
+#include "transport/base/table_module.h"
 
 namespace clustar::transport::crypto {
 namespace {
-
-constexpr const char* kFile = "libclustar-crypto.so";
 
 Bytes bytes_of(std::span<const std::byte> span) {
   return {reinterpret_cast<const unsigned char*>(span.data()), span.size()};
@@ -18,49 +14,27 @@ Bytes bytes_of(std::span<const std::byte> span) {
 unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
 const unsigned char* raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
 
-std::string find(const std::vector<std::string>& folders) {
-  for (const std::string& folder : folders) {
-    const std::string path = folder + "/" + kFile;
-    std::error_code ignored;
-    if (std::filesystem::exists(path, ignored)) return path;
-  }
-  return {};
-}
-
 }  // namespace
 
-Result<std::unique_ptr<Crypto>> Crypto::open() {
-  const std::string folder = own_folder();
-  return open({folder, folder + "/../lib"});
-}
+Result<std::unique_ptr<Crypto>> Crypto::open() { return open(module_folders()); }
 
 Result<std::unique_ptr<Crypto>> Crypto::open(const std::vector<std::string>& folders) {
-  const std::string path = find(folders);
-  if (path.empty()) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("the crypto module {} is not beside the plugin; copy it there with the plugin, or build "
-                            "again where OpenSSL 3's headers are (Debian: package libssl-dev)",
-                            kFile));
-  }
-  void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (module == nullptr) {
-    const char* reason = dlerror();
-    return fail(ErrorCode::kUnavailable, reason == nullptr ? path + " cannot be opened" : reason);
-  }
-  const auto* table = static_cast<const Table*>(dlsym(module, "clustar_crypto"));
-  if (table == nullptr || table->abi != Table::kAbi || table->size != sizeof(Table)) {
-    dlclose(module);
-    return fail(ErrorCode::kUnavailable,
-                path + (table == nullptr ? " is not clustar's crypto module; install the one that came with the plugin"
-                                         : " comes from another build; install plugin and modules together"));
-  }
+  const auto opened = open_table({.file = "libclustar-crypto.so",
+                                  .kind = "crypto module",
+                                  .symbol = "clustar_crypto",
+                                  .abi = Table::kAbi,
+                                  .size = sizeof(Table),
+                                  .built_where = "OpenSSL 3's headers are (Debian: package libssl-dev)"},
+                                 folders);
+  if (!opened) return tl::unexpected(opened.error());
+  const auto* table = static_cast<const Table*>(opened->table);
   std::array<char, 512> why{};
   void* library = table->create(why.data(), why.size());
   if (library == nullptr) {
-    dlclose(module);
-    return fail(ErrorCode::kUnavailable, fmt::format("{}: {}", path, why.data()));
+    dlclose(opened->module);
+    return fail(ErrorCode::kUnavailable, fmt::format("{}: {}", opened->path, why.data()));
   }
-  return std::unique_ptr<Crypto>(new Crypto(module, *table, library));
+  return std::unique_ptr<Crypto>(new Crypto(opened->module, *table, library));
 }
 
 Crypto::~Crypto() {
