@@ -1,0 +1,139 @@
+"""NCCL's host objects and the emulated runtime, compiled and linked to libnccl.so.2."""
+
+import concurrent.futures
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import kernel_symbols
+import source
+
+HERE = pathlib.Path(__file__).resolve().parent
+CUDA = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+
+# Device code is NVCC's; ras/client.cc is a program; enhcompat.cc is for a toolkit of another version.
+LEFT_OUT = ("src/device/", "src/ras/client.cc", "src/enhcompat.cc")
+
+# DOCA's two wrappers load verbs and CUDA at run time, as NCCL's own Makefile has it; NVTX draws time lines for a tool.
+FLAGS = ["-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-w", "-DPROFAPI", "-DDOCA_VERBS_USE_CUDA_WRAPPER",
+         "-DDOCA_VERBS_USE_NET_WRAPPER", "-DNVTX_DISABLE", "-DNCCL_OS_LINUX", "-DCUDA_MAJOR=13", "-DCUDA_MINOR=0",
+         "-include", "dlfcn.h"]
+OWN_FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+
+
+class Failed(Exception):
+    """The library could not be built."""
+
+
+def build(tree, folder, jobs):
+    """The path of libnccl.so.2, built if it is not there yet."""
+    if not (CUDA / "include/cuda_runtime.h").is_file():
+        raise source.NotHere(f"no CUDA headers in {CUDA}/include; install the toolkit's cudart headers or set CUDA_HOME")
+    target = folder / key(tree)
+    result = target / "libnccl.so.2"
+    if result.exists():
+        return result
+    print(f"nccl-host: building NCCL {'.'.join(map(str, source.version(tree)))} with the emulated device in {target}",
+          file=sys.stderr)
+    # What NCCL's source gives does not change with the emulation, so it is kept apart.
+    base = folder / f"objects-{key_of_nccl(tree)}"
+    own = own_objects(tree, base, target, jobs)
+    objects = nccl_objects(tree, base, jobs) + [made for made in own if made.name != "binding-nvml.cc.o"]
+    partial = target / "libnccl.so.2.partial"
+    call(["g++", "-shared", "-o", partial, "-Wl,-soname,libnccl.so.2", "-Wl,--no-undefined", *objects, "-lpthread", "-ldl",
+          "-lrt"])
+    # NCCL opens it by this name, beside libnccl.so.2.
+    call(["g++", "-shared", "-o", target / "libnvidia-ml.so.1", target / "objects/binding-nvml.cc.o"])
+    perf = compiled(sorted((HERE / "perf").glob("*.cc")), target / "objects", own_flags(tree, base), jobs)
+    call(["g++", "-o", target / "nccl-host-perf", *perf, partial, "-lpthread", f"-Wl,-rpath,{target}"])
+    partial.rename(result)
+    return result
+
+
+def key_of_nccl(tree):
+    return digest([path for path in sorted((tree / "src").rglob("*")) if path.is_file()], FLAGS)
+
+
+def key(tree):
+    own = sorted(path for path in HERE.rglob("*") if path.suffix in (".cc", ".h") and "_test" not in path.name)
+    return digest(own, FLAGS + OWN_FLAGS + [key_of_nccl(tree)])
+
+
+def digest(files, words):
+    compiler = subprocess.run(["g++", "--version"], capture_output=True, check=True).stdout
+    result = hashlib.sha256(compiler + "\0".join(words).encode())
+    for path in files:
+        result.update(path.name.encode() + b"\0" + path.read_bytes())
+    return result.hexdigest()[:16]
+
+
+def nccl_objects(tree, base, jobs):
+    generated(tree, base)
+    files = [path for path in sorted((tree / "src").rglob("*")) if path.suffix in (".cc", ".cpp")]
+    files = [path for path in files if not str(path.relative_to(tree)).startswith(LEFT_OUT)]
+    files += [base / "device/host_table.cc", base / "symmetric/sym_kernels_host.cc", base / "kernel_symbols.cc"]
+    return compiled(files, base / "objects", FLAGS + includes(tree, base), jobs)
+
+
+def own_objects(tree, base, target, jobs):
+    files = sorted(path for part in ("runtime", "kernels", "binding") for path in (HERE / part).glob("*.cc")
+                   if not path.name.endswith("_test.cc"))
+    return compiled(files, target / "objects", own_flags(tree, base), jobs)
+
+
+def own_flags(tree, base):
+    return OWN_FLAGS + ["-I", str(HERE.parents[1])] + [word.replace("-I", "-isystem") for word in includes(tree, base)]
+
+
+def includes(tree, base):
+    src = tree / "src"
+    return [f"-I{folder}" for folder in (base / "include", src / "include", src / "include/plugin", src / "device",
+                                         src / "transport/gdaki/doca-gpunetio/include", CUDA / "include",
+                                         CUDA / "include/cccl")]
+
+
+def generated(tree, base):
+    """What NCCL's Makefile makes before it compiles: its header, and two tables of kernels."""
+    for part, script in (("device", "generate.py"), ("symmetric", "symmetric/generate.py")):
+        (base / part).mkdir(parents=True, exist_ok=True)
+        call([sys.executable, "-B", script, base / part], cwd=tree / "src/device")
+    (base / "include").mkdir(exist_ok=True)
+    major, minor, patch = source.version(tree)
+    text = (tree / "src/nccl.h.in").read_text()
+    for name, value in (("Major", major), ("Minor", minor), ("Patch", patch), ("Suffix", ""),
+                        ("Version", major * 10000 + minor * 100 + patch)):
+        text = text.replace(f"${{nccl:{name}}}", str(value))
+    write(base / "include/nccl.h", text)
+    write(base / "kernel_symbols.cc", kernel_symbols.text(base))
+
+
+def write(path, text):
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def compiled(files, folder, flags, jobs):
+    compiler = (["ccache"] if shutil.which("ccache") else []) + ["g++"]
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def compile_one(path):
+        # Two folders have files of one name.
+        made = folder / f"{path.parent.name}-{path.name}.o"
+        if not made.exists():
+            partial = made.with_suffix(".partial")
+            call([*compiler, *flags, "-c", path, "-o", partial])
+            partial.rename(made)
+        return made
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(compile_one, files))
+
+
+def call(command, cwd=None):
+    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode:
+        # The command may name a hundred objects; the end of what it said is what went wrong.
+        raise Failed(f"failed: {' '.join(map(str, command))[:600]}\n{(done.stdout + done.stderr)[-4000:]}")

@@ -1,0 +1,65 @@
+"""Where NCCL's source is, unpacked, and what its build reads from it."""
+
+import hashlib
+import pathlib
+import re
+import tarfile
+
+OLDEST = (2, 28, 9)
+ADVICE = ("get it with `git clone --depth 1 --branch v2.28.9-1 https://github.com/NVIDIA/nccl` and give that folder as "
+          "--source or CLUSTAR_NCCL_SOURCE")
+
+
+class NotHere(Exception):
+    """NCCL's source is not on this machine."""
+
+
+class Wrong(Exception):
+    """What was named is not NCCL's source, or one that the emulation does not know."""
+
+
+def find(named, from_environment, kept, build):
+    """The folder of NCCL's source; a tarball is unpacked under build."""
+    for value, by in ((named, "--source"), (from_environment, "CLUSTAR_NCCL_SOURCE")):
+        if value:
+            path = pathlib.Path(value).resolve()
+            if not path.exists():
+                raise Wrong(f"{by} names '{value}', which does not exist; {ADVICE}")
+            return checked(path if path.is_dir() else unpacked(path, build), by)
+    tarballs = sorted(kept.glob("nccl-*-src.tar.*"), key=lambda path: [int(n) for n in re.findall(r"\d+", path.name)])
+    if not tarballs:
+        raise NotHere(f"no source of NCCL: {ADVICE}")
+    return checked(unpacked(tarballs[-1], build), str(tarballs[-1]))
+
+
+def checked(tree, by):
+    found = version(tree)
+    if found < OLDEST:
+        raise Wrong(f"{by} is NCCL {'.'.join(map(str, found))}; the emulation knows {'.'.join(map(str, OLDEST))} and newer")
+    return tree
+
+
+def version(tree):
+    numbers = tree / "makefiles/version.mk"
+    if not numbers.is_file() or not (tree / "src/nccl.h.in").is_file():
+        raise Wrong(f"'{tree}' is not NCCL's source: makefiles/version.mk or src/nccl.h.in is missing")
+    text = numbers.read_text()
+    return tuple(int(re.search(rf"NCCL_{part}\s*:=\s*(\d+)", text)[1]) for part in ("MAJOR", "MINOR", "PATCH"))
+
+
+def unpacked(tarball, build):
+    digest = hashlib.sha256(tarball.read_bytes()).hexdigest()[:16]
+    folder = build / f"source-{digest}"
+    if not folder.exists():
+        partial = build / f"source-{digest}.partial"
+        try:
+            with tarfile.open(tarball) as archive:
+                archive.extractall(partial, filter="data")
+        except (tarfile.TarError, OSError) as error:
+            raise Wrong(f"cannot unpack '{tarball}': {error}") from error
+        inside = list(partial.iterdir())
+        top = inside[0] if len(inside) == 1 else partial
+        top.rename(folder)
+        if top != partial:
+            partial.rmdir()
+    return folder
