@@ -18,7 +18,7 @@ source is compiled against a CUDA runtime whose device memory is host memory and
 that bits are right and calls in order; it says nothing of a GPU's memory order, of timing, or of the shipped
 libnccl.so.2.
 
-The library is built once, in about four minutes on two cores, and kept under build/nccl-host/, with a name that
+The library is built once, in about two minutes on two cores, and kept under build/nccl-host/, with a name that
 changes with NCCL's source, the emulation, the compiler and its flags. ccache is used if it is installed.
 """
 
