@@ -157,6 +157,23 @@ Scenario shared() {
   return s;
 }
 
+// Of a few hundred round trips: what begins late or loses much needs so long until its share is what it stays.
+Scenario shared_far(std::uint64_t round_trip_ms) {
+  Scenario s = shared();
+  s.name = fmt::format("shared-{}ms", round_trip_ms);
+  s.title = fmt::format("Two jobs through one port, {} ms away", round_trip_ms);
+  s.fabric.buffer_bytes = 1'000'000;
+  s.fabric.delay_ns = round_trip_ms * kMs / 4;  // two links there, two back
+  s.message_bytes = kMiB;
+  s.messages = 256;
+  s.rounds = 4;
+  s.expected_ms = 24'000;
+  s.arms = {"tcp-cubic+tcp-cubic", "mlt-p0+tcp-cubic", "mlt-p0+tcp-bbr", "mlt-p0+mlt-p0"};
+  s.bars = {at_least(Kind::kShare, "mlt-p0+tcp-cubic", 0.3), at_least(Kind::kShare, "mlt-p0+tcp-bbr", 0.3),
+            at_least(Kind::kShare, "mlt-p0+mlt-p0", 0.5)};
+  return s;
+}
+
 Scenario cpu() {
   Scenario s;
   s.name = "cpu";
@@ -186,6 +203,7 @@ std::vector<Scenario> scenarios(bool full) {
   std::vector<Scenario> all{loss_with_bars(), incast(), micro_bursts(), bad_path(), shared(), cpu()};
   if (full) {
     for (Scenario& more : more_loss()) all.push_back(std::move(more));
+    for (const std::uint64_t round_trip_ms : {8, 40}) all.push_back(shared_far(round_trip_ms));
   }
   return all;
 }

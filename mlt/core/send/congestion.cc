@@ -236,13 +236,20 @@ bool DctcpSwift::is_yielding(bool late, double queue) {
   return ++late_epochs_ > options_.yield_epochs && gave_way;
 }
 
+// Who fills a queue until it overflows leaves it empty for a few round trips at most.
+bool DctcpSwift::is_alone(const Epoch::Totals& totals) {
+  const bool empty = totals.acked > 0 && queue_before_ <= (target(totals.min_rtt) - totals.min_rtt) / 4;
+  empty_epochs_ = empty ? empty_epochs_ + 1 : 0;
+  return empty_epochs_ >= options_.yield_epochs;
+}
+
 void DctcpSwift::compete(const Epoch::Totals& totals) {
   constexpr std::uint32_t kDrainEpochs = 256;
   // Who comes back was wrong to leave: it tests more rarely, up to every sixth loss.
   const bool far = is_long(totals.min_rtt);
   if (!competing_) {
     test_after_losses_ = std::clamp(test_after_losses_ + 1, far ? 3u : 1u, 6u);
-    losses_ = 0;
+    losses_ = empty_epochs_ = 0;
     // On a long path what was given away would take minutes to come back.
     if (far) window_ = std::max(window_, late_from_);
   }
@@ -250,6 +257,10 @@ void DctcpSwift::compete(const Epoch::Totals& totals) {
   starting_ = false;
   late_epochs_ = severe_epochs_ = 0;
   before_loss_ = 0;
+  if (far && is_alone(totals)) {
+    competing_ = false;
+    return;
+  }
   if (totals.lost > 0) {
     const double less = cut_by(window_, options_, far ? 0.3 : 0.5);  // long paths are cubic's: RFC 9438
     if (++losses_ < test_after_losses_) {

@@ -119,7 +119,7 @@ double set_segment_of(WindowOptions& options, double window, std::uint32_t bytes
 // nor marks count any more, and the window grows by a segment and halves at losses, as theirs do (as Copa's competitive
 // mode: Arun and Balakrishnan, NSDI 2018). It ends when a drain shortens the queue to a quarter: then it was our own,
 // or that of others who compete and drain with us. Losses are when they do, so that is when drains begin, and every 256
-// epochs at the latest.
+// epochs at the latest. On a long path it ends, too, when the queue stays empty for yield_epochs: the other has left.
 class DctcpSwift {
  public:
   struct Options : WindowOptions {
@@ -152,6 +152,7 @@ class DctcpSwift {
   double far_target(double min_rtt) const;
   double target(double min_rtt) const;
   bool is_yielding(bool late, double queue);
+  bool is_alone(const Epoch::Totals& totals);
   void compete(const Epoch::Totals& totals);
   double drained_part(const Epoch::Totals& totals) const;
   void start_drain(double resume, double part);
@@ -174,6 +175,7 @@ class DctcpSwift {
   double late_from_ = 0;             // window when they began
   double late_queue_ = 0;            // ns, likewise
   bool competing_ = false;
+  std::uint32_t empty_epochs_ = 0;       // in a row, while it competes
   std::uint32_t losses_ = 0;             // epochs with some, since the latest test whether the queue is ours
   std::uint32_t test_after_losses_ = 0;  // 1 at first, at most 6
   double queue_before_ = 0;              // ns, when the drain began

@@ -83,5 +83,21 @@ TEST(DctcpSwiftFar, BesideRenoEachHasAPartOfItsShare) {
   }
 }
 
+TEST(DctcpSwiftFar, WhoCompetedFillsThePathSoonAfterTheOtherLeft) {
+  for (const Duration base : {milliseconds(8), milliseconds(40), milliseconds(100)}) {
+    ClosedLoop loop(path(base));
+    loop.add(driver_like(base));
+    loop.add(Dctcp());
+    loop.run(seconds(10));
+    loop.set_slot(std::chrono::nanoseconds(579'200));  // 20 Mbit/s: both windows become small
+    loop.run(seconds(30));
+    loop.remove_last();
+    loop.set_slot(path(base).slot);
+    loop.run(30 * base + seconds(1));
+    loop.run(seconds(1));
+    EXPECT_GT(loop.utilisation(), 0.9) << base.count();
+  }
+}
+
 }  // namespace
 }  // namespace clustar::mlt
