@@ -168,7 +168,7 @@ Scenario shared_far(std::uint64_t round_trip_ms) {
   s.messages = 256;
   s.rounds = 4;
   s.expected_ms = 24'000;
-  s.arms = {"tcp-cubic+tcp-cubic", "mlt-p0+tcp-cubic", "mlt-p0+tcp-bbr", "mlt-p0+mlt-p0"};
+  s.arms = {"tcp-cubic+tcp-cubic", "tcp-cubic+tcp-bbr", "mlt-p0+tcp-cubic", "mlt-p0+tcp-bbr", "mlt-p0+mlt-p0"};
   s.bars = {at_least(Kind::kShare, "mlt-p0+tcp-cubic", 0.3), at_least(Kind::kShare, "mlt-p0+tcp-bbr", 0.3),
             at_least(Kind::kShare, "mlt-p0+mlt-p0", 0.5)};
   return s;

@@ -12,14 +12,10 @@ namespace {
 // Of a long path's window, for a delay that differs from the target by a round trip: what is seen is a round trip old,
 // so more would swing.
 constexpr double kFarGain = 0.5;
-constexpr double kFarGrowth = 0.125;  // of the window in a round trip, while nothing queues
+constexpr double kCompetingSegmentPer = 25e6;  // ns
+constexpr double kFarGrowth = 0.125;           // of the window in a round trip, while nothing queues
 // Before RttEstimator forgets what it saw last of the empty network.
 constexpr double kFarDrainTime = 8e9;  // ns
-
-constexpr double kMaxRtt = 10e9;                 // ns; larger samples are cut
-constexpr std::uint64_t kMaxBytes = 1ull << 40;  // of one event; larger ones are cut
-
-double in_ns(Duration duration) { return std::clamp(static_cast<double>(duration.count()), 1.0, kMaxRtt); }
 
 void check(const WindowOptions& options) {
   require_option(options.segment >= 64 && options.segment <= 65535, "Congestion: segment must be 64 .. 65535 B");
@@ -32,7 +28,7 @@ void check(const WindowOptions& options) {
 
 std::uint64_t paced_rate(double window, Duration srtt) {
   constexpr double kGain = 1.25;
-  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(window * kGain * 1e9 / in_ns(srtt)));
+  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(window * kGain * 1e9 / Epoch::in_ns(srtt)));
 }
 
 // A window that was not even half used says nothing about the network's room (RFC 7661).
@@ -56,48 +52,6 @@ double set_segment_of(WindowOptions& options, double window, std::uint32_t bytes
   options.segment = std::clamp(bytes, 64u, 65535u);
   options.maximum = std::max<std::uint64_t>(options.maximum, options.segment);
   return std::max<double>(window, options.segment);
-}
-
-bool Epoch::on_ack(const AckSample& sample, TimePoint now) {
-  const auto bytes = static_cast<double>(std::min(sample.bytes, kMaxBytes));
-  const double rtt = in_ns(sample.rtt);
-  sums_.acked += bytes;
-  sums_.marked += static_cast<double>(std::min({sample.marked, sample.bytes, kMaxBytes}));
-  sums_.rtt += rtt * bytes;
-  sums_.min_rtt += std::min(rtt, in_ns(sample.min_rtt)) * bytes;
-  srtt_ = sampled_ ? srtt_ + (rtt - srtt_) / 8 : rtt;
-  sampled_ = true;
-  const bool idle = now - last_ack_ > 2 * round_trip() && now >= end_;
-  last_ack_ = now;
-  only_loss_since_.reset();
-  if (!running_ || idle) {
-    running_ = true;
-    end_ = now + round_trip();
-    delivered_ = bytes;
-    return false;
-  }
-  delivered_ += bytes;
-  if (end_ - now > 4 * round_trip()) end_ = now + round_trip();  // one absurd sample, as of a clock that jumped
-  return now >= end_;
-}
-
-bool Epoch::on_loss(std::uint64_t bytes, TimePoint now) {
-  sums_.lost += static_cast<double>(std::min(bytes, kMaxBytes));
-  if (!only_loss_since_) only_loss_since_ = now;
-  return now >= end_ && now - *only_loss_since_ >= 2 * round_trip();
-}
-
-Epoch::Totals Epoch::take(TimePoint now) {
-  Totals totals = sums_;
-  if (totals.acked > 0) {
-    totals.rtt /= totals.acked;
-    totals.min_rtt /= totals.acked;
-  }
-  sums_ = {};
-  delivered_ = 0;
-  only_loss_since_.reset();
-  end_ = now + round_trip();
-  return totals;
 }
 
 FixedRate::FixedRate(const Options& options) : options_(options) {
@@ -125,15 +79,15 @@ DctcpSwift::DctcpSwift(const Options& options) : options_(options), window_(stat
 
 void DctcpSwift::on_ack(const AckSample& sample, TimePoint now) {
   const bool over = epoch_.on_ack(sample, now);
-  if (in_ns(sample.rtt) <= in_ns(sample.min_rtt) * 1.02) since_empty_ = 0;
+  if (Epoch::in_ns(sample.rtt) <= Epoch::in_ns(sample.min_rtt) * 1.02) since_empty_ = 0;
   if (starting_ && drain_left_ == 0) start_up(sample);
   if (over) decide(epoch_.take(now));
 }
 
 void DctcpSwift::start_up(const AckSample& sample) {
-  const double rtt = in_ns(sample.rtt);
-  const double min_rtt = std::min(rtt, in_ns(sample.min_rtt));
-  if (base_rtt_ <= Duration::zero() || min_rtt > 1.25 * in_ns(base_rtt_)) return;
+  const double rtt = Epoch::in_ns(sample.rtt);
+  const double min_rtt = std::min(rtt, Epoch::in_ns(sample.min_rtt));
+  if (base_rtt_ <= Duration::zero() || min_rtt > 1.25 * Epoch::in_ns(base_rtt_)) return;
   const double queue = std::min(min_rtt / 4, static_cast<double>(options_.queue_target.count()));
   if (rtt > min_rtt + queue || epoch_.saw_trouble(options_.severe_loss)) return;
   const auto maximum = static_cast<double>(options_.maximum);
@@ -212,7 +166,7 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
   }
   // Who saw the empty network of a long path, and knows that it did, need not look for it.
   const bool seen =
-      base_rtt_ > Duration::zero() && is_long(totals.min_rtt) && totals.min_rtt <= 1.25 * in_ns(base_rtt_);
+      base_rtt_ > Duration::zero() && is_long(totals.min_rtt) && totals.min_rtt <= 1.25 * Epoch::in_ns(base_rtt_);
   since_empty_ += totals.rtt;
   const bool forgets = far && since_empty_ >= kFarDrainTime;
   if (++since_drain_ >= options_.drain_epochs || forgets || (starting_ && cut > 0 && !seen))
@@ -252,6 +206,7 @@ void DctcpSwift::compete(const Epoch::Totals& totals) {
     losses_ = empty_epochs_ = 0;
     // On a long path what was given away would take minutes to come back.
     if (far) window_ = std::max(window_, late_from_);
+    cubic_.start(window_, options_.segment);
   }
   competing_ = true;
   starting_ = false;
@@ -261,8 +216,9 @@ void DctcpSwift::compete(const Epoch::Totals& totals) {
     competing_ = false;
     return;
   }
-  if (totals.lost > 0) {
-    const double less = cut_by(window_, options_, far ? 0.3 : 0.5);  // long paths are cubic's: RFC 9438
+  if (totals.lost > 0 && !(far && cubic_.just_lost())) {
+    const double less =
+        far ? std::max<double>(cubic_.after_loss(window_), options_.segment) : cut_by(window_, options_, 0.5);
     if (++losses_ < test_after_losses_) {
       window_ = less;
       return;
@@ -272,7 +228,12 @@ void DctcpSwift::compete(const Epoch::Totals& totals) {
     drain_left_ = 3;  // a deep queue takes one more
     return;
   }
-  if (was_used(totals, window_)) window_ = grown(window_, options_, (far ? 2 : 1) * options_.segment);
+  if (was_used(totals, window_)) {
+    // By time instead of round trips, so that the longer queue does not starve who waits in it.
+    const double least = options_.segment * (far ? std::max(2.0, totals.rtt / kCompetingSegmentPer) : 1);
+    const double next = far ? cubic_.grown(window_, totals.rtt, options_.segment, least) : window_ + least;
+    window_ = std::min(next, static_cast<double>(options_.maximum));
+  }
   if (++since_drain_ >= std::min(kDrainEpochs, options_.drain_epochs)) start_drain(window_, drained_part(totals));
 }
 

@@ -2,59 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <variant>
 
+#include "mlt/core/send/cubic_window.h"
+#include "mlt/core/send/epoch.h"
 #include "transport/base/time.h"
 
 namespace clustar::mlt {
-
-// One acknowledgement, of one path or of all. Bytes are counted once over all paths. Implausible numbers (more marked
-// than acknowledged, times that are not positive) are cut to what is possible.
-struct AckSample {
-  std::uint64_t bytes = 0;   // newly delivered
-  std::uint64_t marked = 0;  // of them: arrived with CE
-  Duration rtt{};            // of the newest packet it covers
-  Duration min_rtt{};        // without queues: RttEstimator::min_rtt() of that path
-};
-
-// What happened within about one round trip: decisions fall once per epoch, on its means, so that one slow path of many
-// does not decide alone.
-class Epoch {
- public:
-  struct Totals {
-    double acked = 0;  // bytes
-    double marked = 0;
-    double lost = 0;
-    double rtt = 0;      // ns, mean weighted by bytes
-    double min_rtt = 0;  // ns, likewise
-    double mark_fraction() const { return acked > 0 ? marked / acked : 0; }
-    double loss_fraction() const { return lost > 0 ? lost / (lost + acked) : 0; }
-  };
-
-  // True: an epoch ended with this event, which it includes; take() it. Losses end one only when none but losses came
-  // for two round trips, so that those reported before their acknowledgements are not judged alone. The first
-  // acknowledgement after an idle time begins an epoch instead of ending one.
-  bool on_ack(const AckSample& sample, TimePoint now);
-  bool on_loss(std::uint64_t bytes, TimePoint now);
-  Totals take(TimePoint now);
-  // Bytes acknowledged since it began.
-  double delivered() const { return delivered_; }
-  // Marks, or a larger fraction lost than `severe`.
-  bool saw_trouble(double severe) const { return sums_.marked > 0 || sums_.loss_fraction() > severe; }
-
- private:
-  Duration round_trip() const { return Duration(static_cast<Duration::rep>(srtt_)); }
-
-  Totals sums_;  // rtt and min_rtt: times bytes, until take()
-  double delivered_ = 0;
-  double srtt_ = 1e6;  // ns; until the first sample
-  bool sampled_ = false;
-  bool running_ = false;
-  TimePoint end_{};
-  TimePoint last_ack_{};
-  std::optional<TimePoint> only_loss_since_;
-};
 
 // No control: for tests, and for a path whose rate is somebody else's business.
 class FixedRate {
@@ -116,10 +70,11 @@ double set_segment_of(WindowOptions& options, double window, std::uint32_t bytes
 // Beside a flow that fills the queue until it overflows (TCP's cubic and Reno), who keeps to a target delay is left
 // with nothing; likewise who heeds marks beside one whose packets are not marked. So when the queue stays above twice
 // what is aimed at for yield_epochs although the window was cut to a quarter, it is somebody else's: then neither delay
-// nor marks count any more, and the window grows by a segment and halves at losses, as theirs do (as Copa's competitive
-// mode: Arun and Balakrishnan, NSDI 2018). It ends when a drain shortens the queue to a quarter: then it was our own,
-// or that of others who compete and drain with us. Losses are when they do, so that is when drains begin, and every 256
-// epochs at the latest. On a long path it ends, too, when the queue stays empty for yield_epochs: the other has left.
+// nor marks count any more, and the window goes as theirs: by a segment and by halves as Reno's, on long paths as
+// CUBIC's (as Copa's competitive mode: Arun and Balakrishnan, NSDI 2018). It ends when a drain shortens the queue to a
+// quarter: then it was our own, or that of others who compete and drain with us. Losses are when they do, so that is
+// when drains begin, and every 256 epochs at the latest. On a long path it ends, too, when the queue stays empty for
+// yield_epochs: the other has left.
 class DctcpSwift {
  public:
   struct Options : WindowOptions {
@@ -175,6 +130,7 @@ class DctcpSwift {
   double late_from_ = 0;             // window when they began
   double late_queue_ = 0;            // ns, likewise
   bool competing_ = false;
+  CubicWindow cubic_;                    // while it competes on a long path
   std::uint32_t empty_epochs_ = 0;       // in a row, while it competes
   std::uint32_t losses_ = 0;             // epochs with some, since the latest test whether the queue is ours
   std::uint32_t test_after_losses_ = 0;  // 1 at first, at most 6
