@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/nccl_host/ranks/arguments.h"
+
 namespace nccl_host {
 namespace {
 
@@ -22,29 +24,14 @@ constexpr const char* kUsage = R"(usage: nccl-host-perf [options]
   -r, --root R         of broadcast and reduce, 0 to ranks - 1 (0)
   -c, --check 0|1      compare all bits of all results (1)
   -T, --timeout S      end all ranks after S seconds, 1 to 3600 (60)
+  -L, --launch WORDS   start each rank by these words, {rank} replaced, as `clustar fabric exec {rank} --`
   -h, --help           this text
 
 example: scripts/nccl-host -- nccl-host-perf -g 4 -C all_reduce -b 8 -e 4M -f 8 -d half -o avg
 exit status: 0 all right; 1 wrong bits, an error of NCCL or too late; 2 wrong usage
 )";
 
-[[noreturn]] void Wrong(const std::string& message) {
-  std::fprintf(stderr, "nccl-host-perf: %s; see nccl-host-perf --help\n", message.c_str());
-  std::exit(2);
-}
-
-size_t Number(const std::string& option, const std::string& text, size_t least, size_t most) {
-  char* end = nullptr;
-  size_t value = text.empty() || text[0] < '0' || text[0] > '9' ? most + 1 : std::strtoull(text.c_str(), &end, 10);
-  const size_t shift = !end || !*end ? 0 : *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 64;
-  const bool unit = shift != 0 && end && end[1] == '\0';
-  const bool good = end && end != text.c_str() && (shift == 0 || unit) && shift < 64 && value <= most >> shift;
-  if (good) value <<= shift;
-  if (!good || value < least)
-    Wrong(option + " needs a number from " + std::to_string(least) + " to " + std::to_string(most) + ", not '" + text +
-          "'");
-  return value;
-}
+constexpr const char* kProgram = "nccl-host-perf";
 
 template <class Value>
 Value Named(const std::string& option, const std::string& text,
@@ -54,7 +41,7 @@ Value Named(const std::string& option, const std::string& text,
     if (text == name) return value;
     all += all.empty() ? name : std::string(", ") + name;
   }
-  Wrong(option + " needs one of " + all + ", not '" + text + "'");
+  WrongUsage(kProgram, option + " needs one of " + all + ", not '" + text + "'");
 }
 
 const std::vector<std::pair<const char*, Collective>> kCollectives{
@@ -74,6 +61,7 @@ const std::vector<std::pair<const char*, Operation>> kOperations{
 
 Options ParseOrExit(int argc, char** argv) {
   Options options;
+  options.program = kProgram;
   constexpr size_t kMost = size_t{4} << 30;
   bool has_maximum = false;
   for (int i = 1; i < argc; ++i) {
@@ -83,12 +71,11 @@ Options ParseOrExit(int argc, char** argv) {
       std::fputs(kUsage, stdout);
       std::exit(0);
     }
-    if (i + 1 == argc) Wrong("'" + option + "' is unknown or needs a value");
+    if (i + 1 == argc) WrongUsage(kProgram, "'" + option + "' is unknown or needs a value");
     const std::string text = argv[++i];
-    const auto number = [&](size_t least, size_t most) { return Number(option, text, least, most); };
-    if (is("-g", "--ranks"))
-      options.ranks = static_cast<int>(number(1, 64));
-    else if (is("-C", "--collective"))
+    const auto number = [&](size_t least, size_t most) { return NumberOrExit(kProgram, option, text, least, most); };
+    if (TakeRankOption(options, option, text)) continue;
+    if (is("-C", "--collective"))
       options.collective = Named(option, options.collective_name = text, kCollectives);
     else if (is("-b", "--minbytes"))
       options.min_bytes = number(1, kMost);
@@ -106,14 +93,13 @@ Options ParseOrExit(int argc, char** argv) {
       options.root = static_cast<int>(number(0, 63));
     else if (is("-c", "--check"))
       options.check = number(0, 1) == 1;
-    else if (is("-T", "--timeout"))
-      options.timeout = static_cast<int>(number(1, 3600));
     else
-      Wrong("unknown option '" + option + "'");
+      WrongUsage(kProgram, "unknown option '" + option + "'");
   }
   if (!has_maximum) options.max_bytes = options.min_bytes;
-  if (options.max_bytes < options.min_bytes) Wrong("--maxbytes must not be less than --minbytes");
-  if (options.root >= options.ranks) Wrong("--root needs a rank, 0 to " + std::to_string(options.ranks - 1));
+  if (options.max_bytes < options.min_bytes) WrongUsage(kProgram, "--maxbytes must not be less than --minbytes");
+  if (options.root >= options.ranks)
+    WrongUsage(kProgram, "--root needs a rank, 0 to " + std::to_string(options.ranks - 1));
   return options;
 }
 

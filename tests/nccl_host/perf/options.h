@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/nccl_host/kernels/datatype.h"
+#include "tests/nccl_host/ranks/ranks.h"
 
 namespace nccl_host {
 
@@ -11,8 +12,7 @@ enum class Collective { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kRed
 // Numbers of the first five as in nccl.h.
 enum class Operation { kSum, kProd, kMax, kMin, kAvg, kPreMulSum };
 
-struct Options {
-  int ranks = 2;
+struct Options : RankOptions {
   Collective collective = Collective::kAllReduce;
   std::string collective_name = "all_reduce";
   Datatype type = Datatype::kFloat32;
@@ -24,7 +24,6 @@ struct Options {
   size_t factor = 2;
   int iterations = 2;
   int root = 0;
-  int timeout = 60;
   bool check = true;
 };
 

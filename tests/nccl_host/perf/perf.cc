@@ -2,14 +2,10 @@
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,6 +16,7 @@
 #include "tests/nccl_host/kernels/datatype.h"
 #include "tests/nccl_host/perf/expected.h"
 #include "tests/nccl_host/perf/options.h"
+#include "tests/nccl_host/ranks/ranks.h"
 
 namespace nccl_host {
 namespace {
@@ -134,47 +131,15 @@ class Rank {
   void* output_ = nullptr;
 };
 
-// Ends all that is left when the time is over. True: every rank ended well.
-bool Await(std::vector<pid_t> ranks, int seconds) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-  bool good = true;
-  bool late = false;
-  while (!ranks.empty()) {
-    std::erase_if(ranks, [&](pid_t rank) {
-      int status = 0;
-      if (waitpid(rank, &status, WNOHANG) != rank) return false;
-      good = good && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-      return true;
-    });
-    if (ranks.empty()) break;
-    if (!late && (!good || std::chrono::steady_clock::now() > deadline)) {
-      if (good) std::fprintf(stderr, "nccl-host-perf: not done after --timeout %d s\n", seconds);
-      late = true;
-      good = false;
-      for (const pid_t rank : ranks) kill(rank, SIGKILL);
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return good;
-}
-
-int Main(const Options& options) {
-  auto& shared =
-      *static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+int Main(const Options& options, char** argv) {
+  const SharedMemory memory(options, sizeof(Shared));
+  auto& shared = *static_cast<Shared*>(memory.get());
+  const auto run = [&](int rank) { Rank(options, rank, shared).Run(); };
+  if (options.rank >= 0) return run(options.rank), 0;
   std::printf("# %s, %d ranks; NCCL's host code, emulated device\n%4s %12s %12s %8s %10s %12s %10s\n",
               options.collective_name.c_str(), options.ranks, "rank", "bytes", "count", "type", "redop", "time (us)",
               "#wrong");
-  std::fflush(stdout);
-  std::vector<pid_t> ranks;
-  for (int rank = 0; rank < options.ranks; ++rank) {
-    const pid_t child = fork();
-    if (child == 0) {
-      { Rank(options, rank, shared).Run(); }
-      std::exit(0);
-    }
-    ranks.push_back(child);
-  }
-  if (!Await(std::move(ranks), options.timeout)) return 1;
+  if (!Ranks(options, memory, argv, run).Await()) return 1;
   std::printf("# %s: %llu wrong\n", options.check ? "checked" : "not checked",
               static_cast<unsigned long long>(shared.wrong.load()));
   return shared.wrong == 0 ? 0 : 1;
@@ -183,4 +148,4 @@ int Main(const Options& options) {
 }  // namespace
 }  // namespace nccl_host
 
-int main(int argc, char** argv) { return nccl_host::Main(nccl_host::ParseOrExit(argc, argv)); }
+int main(int argc, char** argv) { return nccl_host::Main(nccl_host::ParseOrExit(argc, argv), argv); }
