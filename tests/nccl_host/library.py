@@ -47,8 +47,10 @@ def build(tree, folder, jobs):
           "-lrt"])
     # NCCL opens it by this name, beside libnccl.so.2.
     call(["g++", "-shared", "-o", target / "libnvidia-ml.so.1", target / "objects/binding-nvml.cc.o"])
-    perf = compiled(sorted((HERE / "perf").glob("*.cc")), target / "objects", own_flags(tree, base), jobs)
-    call(["g++", "-o", target / "nccl-host-perf", *perf, partial, "-lpthread", f"-Wl,-rpath,{target}"])
+    for program in ("perf", "scenarios"):
+        files = [path for part in ("ranks", program) for path in sorted((HERE / part).glob("*.cc"))]
+        made = compiled(files, target / "objects", own_flags(tree, base), jobs)
+        call(["g++", "-o", target / f"nccl-host-{program}", *made, partial, "-lpthread", f"-Wl,-rpath,{target}"])
     partial.rename(result)
     return result
 
