@@ -1,0 +1,115 @@
+"""Scenarios of NCCL's life over the plugin, in small: communicators made and used in many ways, ranks that die or stand still.
+
+usage: scenarios_test.py [--plugin DIR] [--name PART] [--cut CLUSTAR]
+PART: part of a case's name; --cut: only the cut of a network, on hosts that the command CLUSTAR makes; needs root
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+SKIP = 77
+# Most of their time NCCL sleeps: its proxy looks up every half second when a communicator ends.
+AT_ONCE = 3
+
+TRANSPORTS = ("tcp", "mlt")
+SCENARIOS = (("split", "-g", "4"), ("communicators",), ("groups",), ("nonblocking",), ("scalable",), ("kill", "-n", "2"),
+             ("abort",), ("stop", "-s", "2"), ("abort_stopped",), ("many", "-n", "8"))
+# (scenario, environment) that must fail, and what it says then: checks that see nothing would pass all of the above.
+PLANTED = {
+    "wrong-bits": (("groups",), {"NCCL_HOST_WITHOUT_REDUCTION": "1"}, " 0 wrong", False),
+    "error-of-a-stopped-peer": (("stop", "-s", "3"), {"CLUSTAR_STALL_TIMEOUT": "1"}, "ranks did not go on", True),
+}
+
+
+def run(words, environment):
+    command = [sys.executable, "-B", HERE / "nccl_host.py", "--", "nccl-host-scenarios", *words]
+    if "-g" not in words:
+        command += ["-g", "3"]
+    command += ["-b", "128K", "-T", "55"]
+    environment = {**os.environ, "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", **environment}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, errors="replace")
+
+
+def verdict(done):
+    """Nothing, or what is wrong with a run that should be right."""
+    if done.returncode:
+        return f"ended with {done.returncode}"
+    # A quiet fall back to NCCL's own sockets would pass.
+    if "Using network clustar" not in done.stdout:
+        return "the plugin was not used"
+    return ""
+
+
+def right(transport, words):
+    done = run(words, {"CLUSTAR_TRANSPORT": transport})
+    return done, verdict(done)
+
+
+def planted(words, environment, said, must_say):
+    done = run(words, {"CLUSTAR_TRANSPORT": "tcp", **environment})
+    if done.returncode == 1 and (said in done.stdout) == must_say:
+        return done, ""
+    return done, f"what was planted was not seen (status {done.returncode})"
+
+
+def cut(clustar, transport):
+    """Hosts of their own, whose second one loses its network."""
+    fabric = ["--name", f"nh{os.getpid()}{transport}"]
+    made = subprocess.run([clustar, "fabric", "up", *fabric, "--hosts", "3", "--rate", "1G"], capture_output=True, text=True,
+                          check=False)
+    if made.returncode:
+        return made, "clustar fabric up failed"
+    try:
+        name = " ".join(fabric)
+        words = ("cut", "-L", f"{clustar} fabric exec {name} {{rank}} --", "-c",
+                 f"{clustar} fabric set h1 {name} --dead on --direction both >/dev/null")
+        done = run(words, {"CLUSTAR_TRANSPORT": transport, "NCCL_SOCKET_IFNAME": "eth0", "CLUSTAR_SOCKET_IFNAME": "eth0"})
+        return done, verdict(done)
+    finally:
+        subprocess.run([clustar, "fabric", "down", *fabric], capture_output=True, check=False)
+
+
+def cases(args):
+    """name: what to call."""
+    if args.cut:
+        return {f"cut-{transport}": (cut, args.cut, transport) for transport in TRANSPORTS}
+    result = {f"{words[0]}-{transport}": (right, transport, words) for words in SCENARIOS for transport in TRANSPORTS}
+    result.update({f"planted-{name}": (planted, *what) for name, what in PLANTED.items()})
+    return {name: what for name, what in result.items() if args.name in name}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--plugin", default="")
+    parser.add_argument("--name", default="")
+    parser.add_argument("--cut", default="")
+    args = parser.parse_args()
+    if args.plugin:
+        os.environ["LD_LIBRARY_PATH"] = f"{args.plugin}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+    ready = subprocess.run([sys.executable, "-B", HERE / "nccl_host.py"], capture_output=True, text=True, check=False)
+    if ready.returncode:
+        print(ready.stderr.strip())
+        return ready.returncode
+    if args.cut and subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
+        print("SKIP: no network namespaces for hosts to cut off; run it as root, where the kernel has them")
+        return SKIP
+    failed = passed = 0
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        running = {name: pool.submit(*what) for name, what in cases(args).items()}
+        for name, future in running.items():
+            done, wrong = future.result()
+            passed += not wrong
+            failed += bool(wrong)
+            if wrong:
+                print(f"FAILED {name}: {wrong}\n{done.stdout[-1500:]}{done.stderr[-1500:]}")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
