@@ -17,12 +17,15 @@ SKIP = 77
 AT_ONCE = 3
 
 TRANSPORTS = ("tcp", "mlt")
-SCENARIOS = (("split", "-g", "4"), ("communicators",), ("groups",), ("nonblocking",), ("scalable",), ("kill", "-n", "2"),
-             ("abort",), ("stop", "-s", "2"), ("abort_stopped",), ("many", "-n", "8"))
+# What a transport sees alike runs over one of them: the proxies of NCCL poll, which is most of the time here.
+SCENARIOS = (
+    (("tcp",), ("split",)), (("mlt",), ("communicators",)), (TRANSPORTS, ("groups",)), (("mlt",), ("nonblocking",)),
+    (("tcp",), ("scalable",)), (TRANSPORTS, ("kill",)), (TRANSPORTS, ("abort",)), (TRANSPORTS, ("stop", "-s", "1")),
+    (TRANSPORTS, ("abort_stopped",)), (TRANSPORTS, ("many", "-g", "2", "-n", "5")))
 # (scenario, environment) that must fail, and what it says then: checks that see nothing would pass all of the above.
 PLANTED = {
     "wrong-bits": (("groups",), {"NCCL_HOST_WITHOUT_REDUCTION": "1"}, " 0 wrong", False),
-    "error-of-a-stopped-peer": (("stop", "-s", "3"), {"CLUSTAR_STALL_TIMEOUT": "1"}, "ranks did not go on", True),
+    "error-of-a-stopped-peer": (("stop", "-s", "2"), {"CLUSTAR_STALL_TIMEOUT": "1"}, "ranks did not go on", True),
 }
 
 
@@ -31,7 +34,8 @@ def run(words, environment):
     if "-g" not in words:
         command += ["-g", "3"]
     command += ["-b", "128K", "-T", "55"]
-    environment = {**os.environ, "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", **environment}
+    # Never NCCL's own sockets instead: NCCL 2.28.9 forgets a plugin by name when the last communicator goes (nccl#1978).
+    environment = {**os.environ, "NCCL_NET": "clustar", "NCCL_NET_PLUGIN_REF_COUNT": "1", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", **environment}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, errors="replace")
 
 
@@ -39,8 +43,7 @@ def verdict(done):
     """Nothing, or what is wrong with a run that should be right."""
     if done.returncode:
         return f"ended with {done.returncode}"
-    # A quiet fall back to NCCL's own sockets would pass.
-    if "Using network clustar" not in done.stdout:
+    if "Using network clustar" not in done.stdout or "NET/Socket/" in done.stdout:
         return "the plugin was not used"
     return ""
 
@@ -78,7 +81,8 @@ def cases(args):
     """name: what to call."""
     if args.cut:
         return {f"cut-{transport}": (cut, args.cut, transport) for transport in TRANSPORTS}
-    result = {f"{words[0]}-{transport}": (right, transport, words) for words in SCENARIOS for transport in TRANSPORTS}
+    result = {f"{words[0]}-{transport}": (right, transport, words)
+              for transports, words in SCENARIOS for transport in transports}
     result.update({f"planted-{name}": (planted, *what) for name, what in PLANTED.items()})
     return {name: what for name, what in result.items() if args.name in name}
 
