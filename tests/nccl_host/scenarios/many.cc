@@ -56,7 +56,7 @@ Usage MeasureSettled(const Usage& at_most) {
 void Many(Context& context) {
   // Allocators fill their arenas at first; after that 4 KiB a communicator, and 1 MiB, are the heap in pieces.
   const int times = context.options.times;
-  const int warm_up = std::max(times / 10, 3);
+  const int warm_up = std::max(times / 10, std::min(times / 2, 10));
   const long allowed_kib = 1024 + 4L * times;
   Usage first;
   for (int i = 0; i < times; ++i) {
@@ -74,7 +74,7 @@ void Many(Context& context) {
       first = Measure();
     }
   }
-  RequireThat(times > warm_up, "many needs --times of more than the warm-up, 3");
+  RequireThat(times > 1, "many needs --times of at least 2");
   const Usage last = MeasureSettled(first);
   const bool flat = last.resident_kib <= first.resident_kib + allowed_kib && last.descriptors <= first.descriptors &&
                     last.threads <= first.threads;

@@ -23,7 +23,7 @@ constexpr const char* kUsage = R"(usage: nccl-host-scenarios SCENARIO [options]
   nonblocking     ncclConfig_t.blocking = 0, polled by ncclCommGetAsyncError
   scalable        ncclCommInitRankScalable with two ids
   many            communicators made, used and destroyed one after the other (--times, 200); memory, descriptors and
-                  threads stay as they were after the first tenth
+                  threads stay as they were after the first tenth (at least 10, or half of them)
   kill            a rank is killed in the midst of traffic: every other gets an error and aborts within 5 s
   stop            a rank is stopped for --stop seconds and goes on: no error anywhere
   abort           a rank aborts in the midst of traffic: every other gets an error and aborts within 5 s
