@@ -51,15 +51,15 @@ Engine::Engine(std::unique_ptr<io::PacketIo> device, std::string io_name, const 
       sends_(std::move(policy)),
       ahead_(transport::send_ahead_bytes(context.send_ahead, options.line_rate, sends_.orders())),
       waker_(std::move(waker)) {
-  if (context_.mode != EngineMode::kInline) thread_ = std::thread([this] { run(); });
+  if (context_.mode == EngineMode::kInline) return;
+  const auto ask_to_end = [this] {
+    stop_ = true;
+    waker_.wake();
+  };
+  thread_.start([this] { run(); }, ask_to_end);
 }
 
-Engine::~Engine() {
-  if (!thread_.joinable()) return;
-  stop_ = true;
-  waker_.wake();
-  thread_.join();
-}
+Engine::~Engine() { thread_.end(); }
 
 Result<void> Engine::attach(Client& client, End end, const FarEnd& far_end, std::uint64_t secret,
                             const transport::ChannelOptions& channel, const Session* session,

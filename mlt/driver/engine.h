@@ -15,7 +15,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "mlt/core/endpoint.h"
@@ -27,6 +26,7 @@
 #include "mlt/driver/sealing.h"
 #include "mlt/driver/send_table.h"
 #include "transport/api/transport.h"
+#include "transport/base/library_thread.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
 #include "transport/message/traffic_book.h"
@@ -238,7 +238,7 @@ class Engine {
   std::atomic<bool> stop_{false};
   std::atomic<bool> asleep_{false};
   std::atomic<std::int64_t> caller_at_{0};  // ns of the clock: the latest call
-  std::thread thread_;
+  LibraryThread thread_;
 };
 
 }  // namespace clustar::mlt::driver
