@@ -64,11 +64,26 @@ void Connection::leave() {
 
 void Connection::fail_with(ErrorCode code, const std::string& what) {
   if (broken()) return;
+  end_with(code, what);
+  engine_.context().log.warn(error_.message);
+}
+
+void Connection::fail_quietly(ErrorCode code, const std::string& what) {
+  if (broken()) return;
+  untold_.store(true, std::memory_order_relaxed);
+  end_with(code, what);
+}
+
+void Connection::end_with(ErrorCode code, const std::string& what) {
   error_ = Error{code, fmt::format("mlt: {} {}: {}", doing_, peer_, what)};
   if (id_) engine_.close(*id_);
   id_.reset();
   failed_.store(true, std::memory_order_release);
-  engine_.context().log.warn(error_.message);
+}
+
+const Error& Connection::error() {
+  if (untold_.load(std::memory_order_relaxed) && untold_.exchange(false)) engine_.context().log.warn(error_.message);
+  return error_;
 }
 
 void Connection::on_failure(const Error& error) { fail_with(error.code, error.message); }

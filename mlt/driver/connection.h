@@ -52,6 +52,8 @@ class Connection : public Engine::Client {
 
   // The following are for whoever holds the engine's lock.
   void fail_with(ErrorCode code, const std::string& what);
+  // Nobody waits: it is logged when somebody asks for more.
+  void fail_quietly(ErrorCode code, const std::string& what);
   bool broken() const { return failed_.load(std::memory_order_relaxed); }
   bool attached() const { return id_.has_value(); }  // false once broken, and if attach() failed
   Engine::ConnectionId id() const { return *id_; }
@@ -59,7 +61,7 @@ class Connection : public Engine::Client {
 
   // For the channel's caller.
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
-  const Error& error() const { return error_; }  // once has_failed()
+  const Error& error();  // once has_failed()
 
   Engine& engine_;
   net::Socket control_;
@@ -72,6 +74,7 @@ class Connection : public Engine::Client {
   using Anchor = transport::MemoryAnchor<Connection>;
 
   void check_stall();
+  void end_with(ErrorCode code, const std::string& what);
 
   const std::string doing_;
   const std::shared_ptr<Anchor> anchor_;
@@ -79,6 +82,7 @@ class Connection : public Engine::Client {
   transport::StallReport stall_;
   Error error_;  // written once, before failed_
   std::atomic<bool> failed_{false};
+  std::atomic<bool> untold_{false};  // the error was not logged; written before failed_
 };
 
 }  // namespace clustar::mlt::driver

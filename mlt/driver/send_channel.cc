@@ -271,13 +271,18 @@ void MltSendChannel::read_control() {
         if (!take_last_words()) fail_with(ErrorCode::kRemote, "bytes of another protocol on the control connection");
         break;
       case net::IoResult::Kind::kClosed:
-        fail_with(ErrorCode::kRemote, "the peer closed the connection or its process ended");
+        on_peer_gone("the peer closed the connection or its process ended");
         return;
       case net::IoResult::Kind::kError:
-        fail_with(ErrorCode::kRemote, "control connection: " + describe_errno(got.error));
+        on_peer_gone("control connection: " + describe_errno(got.error));
         return;
     }
   }
+}
+
+// A receiver that has all that was sent may leave: that is how connections end.
+void MltSendChannel::on_peer_gone(const std::string& what) {
+  outstanding_ > 0 ? fail_with(ErrorCode::kRemote, what) : fail_quietly(ErrorCode::kRemote, what);
 }
 
 bool MltSendChannel::take_last_words() {

@@ -74,6 +74,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   std::vector<std::byte> last_words();
   void read_control() override;
   bool take_last_words();
+  void on_peer_gone(const std::string& what);
   std::uint64_t progress() const override;
   std::string waiting() const override;
   bool uses(const transport::Mr& mr) const override;
