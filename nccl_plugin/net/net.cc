@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "nccl_plugin/c_boundary.h"
+#include "nccl_plugin/net/failed_requests.h"
 #include "nccl_plugin/net/fusion.h"
 #include "nccl_plugin/net/memory.h"
 #include "nccl_plugin/net/message_flow.h"
@@ -34,6 +35,7 @@ struct Comm {
 
   std::shared_ptr<PluginState> plugin;        // declared first: the channels below go before their transport
   const transport::DeviceProperties& device;  // the transport's, as long as it lives
+  FailedRequests failed;
 };
 struct SendComm final : Comm {
   using Comm::Comm;
@@ -71,6 +73,13 @@ int refuse(const PluginState& plugin, const char* call) {
 int failed(const PluginState& plugin, const char* call, const Error& error) {
   plugin.log().warn(fmt::format("{}: {}", call, error.message));
   return to_nccl(error.code);
+}
+
+// What the connection could not take, unless the caller is wrong, fails when it is tested. It was logged when it happened.
+int fail_at_test(Comm& comm, const char* call, const Error& error, void** request) {
+  if (error.code == ErrorCode::kInvalidArgument) return failed(*comm.plugin, call, error);
+  *request = comm.failed.take(error);
+  return nccl_abi::kSuccess;
 }
 
 // Null: there is no such device.
@@ -365,7 +374,7 @@ int net_isend(void* send_comm, void* data, std::size_t size, int tag, void* mhan
         flow_of(comm.plugin->policy(), comm.callback, phandle, comm.facts, guard_of(comm), size, comm.traffic_class);
     const auto sent =
         comm.channel->send(range->mr == nullptr ? empty_mr() : *range->mr, range->offset, size, tag, flow.tag);
-    if (!sent) return failed(*comm.plugin, "isend", sent.error());
+    if (!sent) return fail_at_test(comm, "isend", sent.error(), request);
     if (*sent != nullptr) count_sent(comm, flow);
     *request = *sent;
     return int{nccl_abi::kSuccess};
@@ -389,7 +398,7 @@ int net_irecv(void* recv_comm, int n, void** data, const std::size_t* sizes, int
       parts[static_cast<std::size_t>(i)] = {range->mr, range->offset, sizes[i], tags[i]};
     }
     const auto posted = comm.channel->recv(std::span(parts).first(static_cast<std::size_t>(n)));
-    if (!posted) return failed(*comm.plugin, "irecv", posted.error());
+    if (!posted) return fail_at_test(comm, "irecv", posted.error(), request);
     *request = *posted;
     return int{nccl_abi::kSuccess};
   });

@@ -57,10 +57,10 @@ void TcpSendChannel::on_deregister(const Mr& mr) {
 
 Result<Request*> TcpSendChannel::send(const Mr& mr, std::size_t offset, std::size_t length, int tag,
                                       const FlowTag& flow) {
-  if (!requests_.has_room()) return nullptr;
   const std::unique_lock lock(nic_.engine().mutex(), std::try_to_lock);
   if (!lock) return nullptr;
-  if (failed_) return tl::unexpected(*failed_);
+  if (failed_) return tl::unexpected(*failed_);  // first: requests that failed make no room
+  if (!requests_.has_room()) return nullptr;
   // Looked at before it is needed, too: thousands of unread clear-to-sends at once would hold up one message.
   if (matcher_.needs_clear(length) || ++sends_ % kControlSends == 0) {
     read_control();

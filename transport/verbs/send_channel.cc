@@ -83,10 +83,10 @@ Result<Request*> VerbsSendChannel::send(const Mr& mr, std::size_t offset, std::s
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("verbs: a message of {} bytes; {} are allowed", length, kMaxSend));
   }
-  if (!requests_.has_room()) return nullptr;
   const std::unique_lock lock(nic_.engine().mutex(), std::try_to_lock);
   if (!lock) return nullptr;
-  if (link_.failed()) return tl::unexpected(*link_.failed());
+  if (link_.failed()) return tl::unexpected(*link_.failed());  // first: requests that failed make no room
+  if (!requests_.has_room()) return nullptr;
   read_ring();
   if (link_.failed()) return tl::unexpected(*link_.failed());
   SendRequest& request = requests_.take();
