@@ -15,13 +15,13 @@ std::string check_device_range(const Env& env) {
   Session session(env);
   int count = 0;
   session.must(session.net().devices(&count), "devices");
+  int described = 0;
   for (const int dev : {-1, count, count + 1000, std::numeric_limits<int>::max()}) {
     note_step(fmt::format("asking for device {} of {}", dev, count));
     note_call("getProperties");
+    // NCCL asks for devices that there are, and its Socket transport does not look at the number: no crash is enough.
     proxy::NetProperties props;
-    if (session.net().get_properties(dev, &props) == nccl_abi::kSuccess) {
-      fail_check(fmt::format("getProperties({}) succeeds, there are {} devices", dev, count));
-    }
+    described += session.net().get_properties(dev, &props) == nccl_abi::kSuccess ? 1 : 0;
     proxy::Handle handle{};
     void* comm = nullptr;
     note_call("listen");
@@ -31,7 +31,8 @@ std::string check_device_range(const Env& env) {
   }
   Link link = session.link();
   exchange(session, link, 64, 1);
-  return "-1, n, n + 1000 and INT_MAX are errors";
+  return fmt::format("listen on -1, n, n + 1000 and INT_MAX is an error; getProperties {}",
+                     described == 0 ? "too" : fmt::format("answers for {} of the 4", described));
 }
 
 // Waits for the transfer to become an error, as it must within death_bound. Returns how it went.
@@ -92,7 +93,8 @@ std::string check_signals(const Env& env) {
 }
 
 constexpr Check kChecks[] = {
-    {"errors.device_range", "A device that does not exist is an error, not a crash.", "plugin/net.cc:476", false,
+    {"errors.device_range", "listen on a device that does not exist is an error; asking for its properties does not crash.",
+     "plugin/net.cc:151, 476; bootstrap.cc:517-544; graph/topo.cc:1310", false,
      check_device_range},
     {"errors.send_to_closed", "Sending to a peer that closed becomes an error, and raises no SIGPIPE.",
      "transport/net.cc:1322, 1339; proxy.cc:754", false, check_send_to_closed, false, true},

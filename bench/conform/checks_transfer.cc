@@ -231,6 +231,40 @@ std::string check_both_directions(const Env& env) {
   return "8 x 1 MiB each way at once";
 }
 
+// The newest first. NCCL never does, and its Socket transport, which reads for whichever request is tested, mixes the
+// messages up: whoever fails here alone works with NCCL.
+std::string check_any_order(const Env& env) {
+  constexpr std::size_t kSlot = 64 * kKiB, kCount = 8;
+  Session session(env);
+  Link link = session.link();
+  Region from(session, link.send_comm, kCount * kSlot);
+  Region into(session, link.recv_comm, kCount * kSlot);
+  into.clear();
+  std::vector<Transfer> transfers;
+  const auto size_of = [](std::size_t i) { return kSlot - i; };
+  for (std::size_t i = 0; i < kCount; ++i) {
+    from.fill(i + 1, i * kSlot, size_of(i));
+    transfers.push_back(link.recv(into, i * kSlot, kSlot));
+    transfers.push_back(link.send(from, i * kSlot, size_of(i)));
+  }
+  note_step("testing the newest requests first");
+  const auto begin = Clock::now();
+  const auto must_move = [&] {
+    if (Clock::now() - begin > env.stuck_bound) fail_check("stuck when the newest requests are tested first");
+    sched_yield();
+  };
+  for (Transfer& transfer : transfers) {
+    for (; transfer.request == nullptr; must_move()) session.must(session.advance(transfer), "isend or irecv");
+  }
+  const auto open = [](const Transfer& transfer) { return !transfer.done; };
+  for (; std::any_of(transfers.begin(), transfers.end(), open); must_move()) {
+    std::for_each(transfers.rbegin(), transfers.rend(),
+                  [&](Transfer& transfer) { session.must(session.advance(transfer), "test of a newer request"); });
+  }
+  for (std::size_t i = 0; i < kCount; ++i) into.expect(i + 1, i * kSlot, size_of(i), fmt::format("message {}", i));
+  return fmt::format("{} receives and sends, the newest tested first", kCount);
+}
+
 constexpr Check kChecks[] = {
     {"contract.sizes", "Any size up to the posted one arrives byte for byte, and test reports it; 0 is a size.",
      "transport/net.cc:1322, 1482", true, check_sizes},
@@ -250,6 +284,9 @@ constexpr Check kChecks[] = {
      "include/plugin/nccl_net.h", false, check_outstanding_32},
     {"contract.busy", "When there is no room, isend and irecv give a NULL request and take it on a later call.",
      "transport/net.cc:1323, 1483", false, check_busy},
+    {"contract.test_any_order",
+     "A newer request may be tested before an older one. NCCL never does so, and its Socket transport fails here.",
+     "transport/net.cc:1339, 1508; transport/net_socket.cc:538", false, check_any_order},
     {"contract.both_directions", "Connections are one way each; both ways run at once without blocking one another.",
      "transport/net.cc:1322, 1482", false, check_both_directions},
 };

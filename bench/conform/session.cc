@@ -199,15 +199,20 @@ int Session::advance(Transfer& transfer) {
 }
 
 bool Session::advance_all(const std::vector<Transfer*>& transfers) {
+  using Key = std::pair<void*, int>;  // comm and tag
+  const auto among = [](const std::vector<Key>& keys, const Key& key) {
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  };
   bool moved = false;
-  std::vector<std::pair<void*, int>> waiting;  // (comm, tag) with a transfer that could not be posted yet
+  std::vector<Key> unposted, unfinished;  // what follows is not posted, and not tested
   for (Transfer* transfer : transfers) {
     if (transfer->done) continue;
-    const std::pair key(transfer->comm, transfer->parts.front().tag);
+    const Key key(transfer->comm, transfer->parts.front().tag);
     const bool was_posted = transfer->request != nullptr;
-    if (!was_posted && std::find(waiting.begin(), waiting.end(), key) != waiting.end()) continue;
+    if (among(was_posted ? unfinished : unposted, key)) continue;
     must(advance(*transfer), was_posted ? "test" : transfer->is_send ? "isend" : "irecv");
-    if (transfer->request == nullptr) waiting.push_back(key);
+    if (transfer->request == nullptr) unposted.push_back(key);
+    if (!transfer->done) unfinished.push_back(key);
     moved = moved || transfer->done || (!was_posted && transfer->request != nullptr);
   }
   return moved;

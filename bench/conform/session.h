@@ -113,8 +113,9 @@ class Session {
 
   // One step of a transfer: posts it or tests it. Returns the plugin's result; a broken rule ends the check.
   int advance(Transfer& transfer);
-  // Advances all until all are done. Posts in the order given per comm and tag, as NCCL does. Ends the check on an
-  // error, or when nothing moves for stuck_bound.
+  // Advances all until all are done. Posts in the order given per comm and tag, and tests the oldest that is not done
+  // only, as NCCL does (v2.28.9 src/transport/net.cc:1339, 1508). Ends the check on an error, or when nothing moves for
+  // stuck_bound.
   void complete(const std::vector<Transfer*>& transfers);
   // One round of that; true when something moved.
   bool advance_all(const std::vector<Transfer*>& transfers);

@@ -109,6 +109,27 @@ TEST_F(WithoutDefect, AFlushWithoutARequestPasses) {
   }
 }
 
+// As NCCL's Socket transport, which NCCL is content with.
+TEST_F(WithoutDefect, WhoBearsTestsOfTheOldestRequestOnlyFailsOneCheck) {
+  setenv("SAMPLE_DEFECT", "oldest_only", 1);
+  const Report report = run_sample(options_for("contract.*,memory.*,gpu.*,errors.*,death.*,close.*"));
+  unsetenv("SAMPLE_DEFECT");
+  for (const Line& line : report.lines) {
+    const bool one = std::string(line.check.name) == "contract.test_any_order";
+    EXPECT_EQ(line.finding.outcome == Outcome::kFail, one) << line.check.name << ": " << line.finding.reason;
+  }
+}
+
+TEST_F(WithoutDefect, AskingForPropertiesOfNoDeviceIsNoFailure) {
+  setenv("SAMPLE_DEFECT", "describes_any_device", 1);
+  const Report report = run_sample(options_for("errors.device_range"));
+  unsetenv("SAMPLE_DEFECT");
+  ASSERT_EQ(report.lines.size(), 1u);
+  EXPECT_EQ(report.lines[0].finding.outcome, Outcome::kPass) << report.lines[0].finding.reason;
+  EXPECT_NE(report.lines[0].finding.reason.find("getProperties answers for 4 of the 4"), std::string::npos)
+      << report.lines[0].finding.reason;
+}
+
 TEST_F(WithoutDefect, OlderTableAlone) {
   Options options = options_for("abi.*,contract.*");
   options.env.version = 8;
@@ -286,6 +307,7 @@ constexpr Defect kDefects[] = {
     {"isend_blocks", "contract.send_first", "no answer"},
     {"isend_blocks", "contract.both_directions", "no answer"},
     {"out_of_order", "contract.outstanding_8", "in posting order"},
+    {"oldest_only", "contract.test_any_order", "test of a newer request returned ncclInternalError"},
     {"limit_16", "contract.outstanding_32", "returned ncclInternalError"},
     {"busy_is_error", "contract.busy", "irecv returned ncclInternalError"},
     {"tags_ignored", "contract.tags", "tag 1"},
@@ -311,7 +333,7 @@ constexpr Defect kDefects[] = {
     {"reg_race", "threads.reg_during_send", "isend"},
     {"shared_staging", "threads.parallel", "connection"},
     {"attr_undef_error", "threads.net_attr", "setNetAttr with undefined"},
-    {"any_device", "errors.device_range", "getProperties(-1)"},
+    {"any_device", "errors.device_range", "listen on device -1 succeeds"},
     {"raises_sigpipe", "errors.send_to_closed", "SIGPIPE"},
     {"death_hang", "errors.recv_from_closed", "no error within"},
     {"changes_signals", "errors.signals", "SIGPIPE"},

@@ -43,7 +43,8 @@ const char* name_of(int dev) {
 
 template <class Properties>
 int get_properties(int dev, Properties* out) {
-  if ((dev < 0 || dev >= plain_devices() + g_fused) && !defect("any_device")) return abi::kInvalidArgument;
+  const bool there = dev >= 0 && dev < plain_devices() + g_fused;
+  if (!there && !defect("describes_any_device")) return abi::kInvalidArgument;
   *out = {};
   out->name = name_of(dev);
   out->pci_path = defect("bad_pci_path") ? const_cast<char*>("/sys/no/such/device") : nullptr;

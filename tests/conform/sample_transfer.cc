@@ -244,6 +244,10 @@ int test(void* opaque, int* done, int* sizes) {
   Comm& comm = *request->comm;
   *done = 0;
   progress(comm);
+  if (defect("oldest_only") && !request->flush && !request->complete()) {
+    const auto same_tag = [&](const Request* other) { return other->parts[0].tag == request->parts[0].tag; };
+    if (*std::find_if(comm.queue.begin(), comm.queue.end(), same_tag) != request) return abi::kInternalError;
+  }
   const bool dead_ok = comm.failed && defect("death_success");
   const bool early = defect("early_done") && !comm.sender && !request->flush;
   if (!request->complete() && !dead_ok && !early) {
