@@ -56,6 +56,8 @@ def arguments(argv):
 
 def environment(built):
     result = dict(os.environ)
+    # It is ours; the plugin refuses settings of its prefix that it does not know.
+    result.pop("CLUSTAR_NCCL_SOURCE", None)
     folders = [str(built.parent), result.get("LD_LIBRARY_PATH", ""), str(ROOT / "build/release/lib")]
     result["LD_LIBRARY_PATH"] = ":".join(folder for folder in folders if folder)
     result["PATH"] = f"{built.parent}:{result.get('PATH', '')}"

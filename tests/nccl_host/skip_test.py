@@ -1,0 +1,59 @@
+"""scripts/nccl-host where NCCL's source is missing, or the CUDA headers: it says what to do, and ends with 77."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+from unittest import mock
+
+import nccl_host
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run(program, **settings):
+    # A source that is named there must not be found.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("CLUSTAR_")}
+    return subprocess.run(program, env={**environment, **settings}, capture_output=True, text=True, check=False)
+
+
+class Skips(unittest.TestCase):
+    def setUp(self):
+        # A copy beside which there is no ../shared.
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.tree = pathlib.Path(self.folder.name, "tree")
+        shutil.copytree(ROOT / "tests/nccl_host", self.tree / "tests/nccl_host")
+        (self.tree / "scripts").mkdir()
+        shutil.copy(ROOT / "scripts/nccl-host", self.tree / "scripts")
+
+    def test_without_source(self):
+        done = run([self.tree / "scripts/nccl-host", "--", "true"])
+        self.assertEqual(done.returncode, 77, done.stderr)
+        self.assertIn("git clone", done.stderr)
+
+    def test_matrix_without_source(self):
+        done = run(["python3", "-B", self.tree / "tests/nccl_host/matrix_test.py"])
+        self.assertEqual(done.returncode, 77, done.stdout + done.stderr)
+        self.assertIn("git clone", done.stdout)
+
+    def test_a_source_that_was_named_must_be_there(self):
+        done = run([self.tree / "scripts/nccl-host", "--source", "/nonexistent", "--", "true"])
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("/nonexistent", done.stderr)
+
+    def test_the_program_does_not_get_the_source(self):
+        """The plugin refuses settings of its prefix that it does not know."""
+        with mock.patch.dict(os.environ, {"CLUSTAR_NCCL_SOURCE": "/somewhere"}):
+            self.assertNotIn("CLUSTAR_NCCL_SOURCE", list(nccl_host.environment(pathlib.Path("/library/libnccl.so.2"))))
+
+    def test_jobs_out_of_range(self):
+        done = run([self.tree / "scripts/nccl-host", "--jobs", "0"])
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("1 to 256", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
