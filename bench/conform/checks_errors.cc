@@ -93,9 +93,9 @@ std::string check_signals(const Env& env) {
 }
 
 constexpr Check kChecks[] = {
-    {"errors.device_range", "listen on a device that does not exist is an error; asking for its properties does not crash.",
-     "plugin/net.cc:151, 476; bootstrap.cc:517-544; graph/topo.cc:1310", false,
-     check_device_range},
+    {"errors.device_range",
+     "listen on a device that does not exist is an error; asking for its properties does not crash.",
+     "plugin/net.cc:151, 476; bootstrap.cc:517-544; graph/topo.cc:1310", false, check_device_range},
     {"errors.send_to_closed", "Sending to a peer that closed becomes an error, and raises no SIGPIPE.",
      "transport/net.cc:1322, 1339; proxy.cc:754", false, check_send_to_closed, false, true},
     {"errors.recv_from_closed", "A receive whose sender closed becomes an error; NCCL itself waits for ever.",

@@ -240,12 +240,12 @@ std::string check_any_order(const Env& env) {
   Region from(session, link.send_comm, kCount * kSlot);
   Region into(session, link.recv_comm, kCount * kSlot);
   into.clear();
-  std::vector<Transfer> transfers;
+  std::vector<Transfer> recvs, sends;
   const auto size_of = [](std::size_t i) { return kSlot - i; };
   for (std::size_t i = 0; i < kCount; ++i) {
     from.fill(i + 1, i * kSlot, size_of(i));
-    transfers.push_back(link.recv(into, i * kSlot, kSlot));
-    transfers.push_back(link.send(from, i * kSlot, size_of(i)));
+    recvs.push_back(link.recv(into, i * kSlot, kSlot));
+    sends.push_back(link.send(from, i * kSlot, size_of(i)));
   }
   note_step("testing the newest requests first");
   const auto begin = Clock::now();
@@ -253,13 +253,22 @@ std::string check_any_order(const Env& env) {
     if (Clock::now() - begin > env.stuck_bound) fail_check("stuck when the newest requests are tested first");
     sched_yield();
   };
-  for (Transfer& transfer : transfers) {
-    for (; transfer.request == nullptr; must_move()) session.must(session.advance(transfer), "isend or irecv");
-  }
-  const auto open = [](const Transfer& transfer) { return !transfer.done; };
-  for (; std::any_of(transfers.begin(), transfers.end(), open); must_move()) {
+  const auto post = [&](std::vector<Transfer>& transfers) {
+    for (Transfer& transfer : transfers) {
+      for (; transfer.request == nullptr; must_move()) session.must(session.advance(transfer), "isend or irecv");
+    }
+  };
+  const auto test = [&](std::vector<Transfer>& transfers) {
     std::for_each(transfers.rbegin(), transfers.rend(),
                   [&](Transfer& transfer) { session.must(session.advance(transfer), "test of a newer request"); });
+    return std::all_of(transfers.begin(), transfers.end(), [](const Transfer& transfer) { return transfer.done; });
+  };
+  post(recvs);
+  test(recvs);  // before there is anything to receive
+  post(sends);
+  for (bool done = false; !done; must_move()) {
+    done = test(recvs);
+    done = test(sends) && done;
   }
   for (std::size_t i = 0; i < kCount; ++i) into.expect(i + 1, i * kSlot, size_of(i), fmt::format("message {}", i));
   return fmt::format("{} receives and sends, the newest tested first", kCount);

@@ -270,12 +270,8 @@ void MltSendChannel::read_control() {
         control_in_.insert(control_in_.end(), in.begin(), in.begin() + static_cast<std::ptrdiff_t>(got.bytes));
         if (!take_last_words()) fail_with(ErrorCode::kRemote, "bytes of another protocol on the control connection");
         break;
-      case net::IoResult::Kind::kClosed:
-        on_peer_gone("the peer closed the connection or its process ended");
-        return;
-      case net::IoResult::Kind::kError:
-        on_peer_gone("control connection: " + describe_errno(got.error));
-        return;
+      case net::IoResult::Kind::kClosed: on_peer_gone("the peer closed the connection or its process ended"); return;
+      case net::IoResult::Kind::kError: on_peer_gone("control connection: " + describe_errno(got.error)); return;
     }
   }
 }

@@ -75,7 +75,8 @@ int failed(const PluginState& plugin, const char* call, const Error& error) {
   return to_nccl(error.code);
 }
 
-// What the connection could not take, unless the caller is wrong, fails when it is tested. It was logged when it happened.
+// What the connection could not take, unless the caller is wrong, fails when it is tested. It was logged when it
+// happened.
 int fail_at_test(Comm& comm, const char* call, const Error& error, void** request) {
   if (error.code == ErrorCode::kInvalidArgument) return failed(*comm.plugin, call, error);
   *request = comm.failed.take(error);

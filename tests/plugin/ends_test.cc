@@ -141,9 +141,9 @@ TEST_P(Ends, AWrongArgumentIsAnErrorAtOnceAlsoThen) {
   pair.close_recv();
   EXPECT_EQ(pair.result_of(before), nccl_abi::kRemoteError);
   void* request = nullptr;
-  EXPECT_EQ(pair.plugin->isend(pair.connection.send, pair.memory.data(), kLong + 1, kTag, pair.send_mr, nullptr,
-                               &request),
-            nccl_abi::kInvalidArgument);
+  EXPECT_EQ(
+      pair.plugin->isend(pair.connection.send, pair.memory.data(), kLong + 1, kTag, pair.send_mr, nullptr, &request),
+      nccl_abi::kInvalidArgument);
   EXPECT_EQ(request, nullptr);
 }
 
@@ -197,9 +197,8 @@ TEST_P(Ends, NoThreadOutlivesTheLibrary) {
   EXPECT_EQ(thread_count(), threads);
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, Ends, testing::Values("tcp", "mlt"), [](const auto& test) {
-  return std::string(test.param);
-});
+INSTANTIATE_TEST_SUITE_P(Each, Ends, testing::Values("tcp", "mlt"),
+                         [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
 }  // namespace clustar::tests
