@@ -21,7 +21,7 @@ TRANSPORTS = ("tcp", "mlt")
 SCENARIOS = (
     (("tcp",), ("split",)), (("mlt",), ("communicators",)), (TRANSPORTS, ("groups",)), (("mlt",), ("nonblocking",)),
     (("tcp",), ("scalable",)), (TRANSPORTS, ("kill",)), (TRANSPORTS, ("abort",)), (TRANSPORTS, ("stop", "-s", "1")),
-    (TRANSPORTS, ("abort_stopped",)), (("tcp",), ("many", "-g", "2", "-n", "16")))
+    (TRANSPORTS, ("abort_stopped",)), (TRANSPORTS, ("many", "-g", "2", "-n", "16")))
 # (scenario, environment) that must fail, and what it says then: checks that see nothing would pass all of the above.
 PLANTED = {
     "wrong-bits": (("groups",), {"NCCL_HOST_WITHOUT_REDUCTION": "1"}, " 0 wrong", False),
