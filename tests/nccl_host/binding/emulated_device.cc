@@ -68,6 +68,7 @@ void SynchronizeAllStreams() {
 }
 
 // As an H100 has them, where NCCL looks; all that it need not use (multicast, cuMem, GPUDirect by dma-buf) is 0.
+// GPUDirect RDMA is there: whether NCCL takes it is up to what the plugin says of its devices.
 int DeviceAttribute(int attribute) {
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: return 1024;
@@ -80,6 +81,7 @@ int DeviceAttribute(int attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: return 233472;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: return 232448;
     case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: return 1;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED: return 1;
     default: return 0;
   }
 }
