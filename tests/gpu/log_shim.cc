@@ -3,7 +3,7 @@
 // NCCL_NET=<name> selects it as it would the original.
 //
 //   NETLOG_PLUGIN  path of the wrapped plugin; it must export the version that the caller takes
-//   NETLOG_FILE    the CSV file, appended to; one process each
+//   NETLOG_FILE    the CSV file, appended to; one process each: %p in it is the process
 //
 // Rows: time_ns (CLOCK_MONOTONIC), thread, call, object (comm or context), request, tag (memory type for regMr), bytes,
 // result, op, algo, proto (NCCL's last setNetAttr in this thread; '-' where it gave none); then, of isends whose
@@ -54,9 +54,10 @@ class CsvLog {
     if (file_ != nullptr) std::fclose(file_);
   }
   // Returns what is wrong; empty if nothing.
-  std::string open(const char* path) {
-    file_ = std::fopen(path, "ae");
-    if (file_ == nullptr) return std::string("cannot write NETLOG_FILE '") + path + "': " + std::strerror(errno);
+  std::string open(std::string path) {
+    if (const auto at = path.find("%p"); at != std::string::npos) path.replace(at, 2, std::to_string(getpid()));
+    file_ = std::fopen(path.c_str(), "ae");
+    if (file_ == nullptr) return "cannot write NETLOG_FILE '" + path + "': " + std::strerror(errno);
     if (std::ftell(file_) == 0) std::fputs(kHeader, file_);
     return {};
   }
