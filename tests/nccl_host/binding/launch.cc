@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/nccl_host/binding/emulated_device.h"
+#include "tests/nccl_host/binding/trace.h"
 #include "tests/nccl_host/binding/unsupported.h"
 #include "tests/nccl_host/kernels/ll.h"
 #include "tests/nccl_host/kernels/reduction.h"
@@ -123,6 +124,8 @@ void RunCollective(const Block& block, const Function& function, ncclDevWorkColl
   const int size = block.comm.buffSizes[function.protocol];
   Borrowed receive(block.channel.peers[links.prev]->recv[0], function.protocol, size);
   Borrowed send(block.channel.peers[links.next]->send[0], function.protocol, size);
+  std::vector<int64_t> sizes;
+  if (Traces()) send.get()->sizes = &sizes;
   const auto run = [&](Primitive& primitive) {
     const int root = static_cast<int>(work.root);
     switch (function.collective) {
@@ -141,6 +144,7 @@ void RunCollective(const Block& block, const Function& function, ncclDevWorkColl
     Simple primitive(ShapeOf(function.collective, step), reduction, receive.get(), send.get(), block.poll());
     run(primitive);
   }
+  if (Traces()) Trace(function.collective, function.protocol, block.id, sizes);
 }
 
 // Bytes of one direction that this channel carries.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <thread>
+#include <vector>
 
 namespace nccl_host {
 
@@ -19,6 +20,7 @@ struct Connection {
   uint64_t* tail = nullptr;  // the sender's: so many steps are filled
   void* fifo = nullptr;      // how much each slot holds, told to the proxy; nullptr where there is none
   uint64_t step = 0;
+  std::vector<int64_t>* sizes = nullptr;  // where given: what each step sends, for a trace
 };
 
 // Thrown by a wait when the communicator was aborted.

@@ -67,6 +67,7 @@ void LowLatency::Send(const char* data, size_t bytes) {
     auto& entry = static_cast<FifoEntry*>(send_->fifo)[send_->step % kSlots];
     Release(entry.size, static_cast<int64_t>(lines * kLine));
   }
+  if (send_->sizes) send_->sizes->push_back(static_cast<int64_t>(lines * kLine));
   const uint32_t flag = Flag(send_->step);
   for (size_t i = 0; i < lines; ++i) {
     uint32_t halves[2] = {};

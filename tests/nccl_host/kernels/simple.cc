@@ -55,6 +55,7 @@ void Simple::Slice(const Step& slice) {
   if (slice.send) {
     poll_.Until([&] { return Acquire(*send_->head) + kSlots >= send_->step + steps; });
     if (send_->fifo) Release(Entry(*send_, send_->step).size, static_cast<int64_t>(bytes));
+    if (send_->sizes) send_->sizes->push_back(static_cast<int64_t>(bytes));
     leaving = Slot(*send_, send_->step);
   }
   if (bytes > 0) {
