@@ -1,7 +1,7 @@
 """NCCL's collectives over the plugin: all bits compared, and the way that the bytes took is the case's.
 
 usage: matrix_test.py [--name PART] [--pairs | --every] [--plugin DIR]
-PART: part of a case's name; --pairs: every pair of transport, collective, datatype, ranks and size occurs, many minutes;
+PART: part of a case's name; --pairs: every pair of transport, collective, datatype, ranks and size, many minutes;
 --every: all of them, hours; DIR: where the plugin and its log shim are
 """
 
