@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench/cli/arms.h"
+#include "bench/cli/collective_options.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/loss_options.h"
 #include "bench/cli/options.h"
@@ -243,6 +244,7 @@ std::string contradiction(const Options& options) {
   }
   if (const std::string wrong = codec_contradiction(options); !wrong.empty()) return wrong;
   if (const std::string wrong = exchange_contradiction(options); !wrong.empty()) return wrong;
+  if (const std::string wrong = nccl_contradiction(options.config, options.rank); !wrong.empty()) return wrong;
   if (const auto writable = report::check_writable(options.launched() ? "" : options.json_path); !writable) {
     return "--json: " + writable.error().message;
   }
@@ -365,6 +367,7 @@ void add_transport_options(CLI::App& command, Options& options) {
   options.ranks_given = command.add_option("--ranks", options.ranks, "Processes to train with, all on this machine")
                             ->check(CLI::Range(1, kMaxRanks))
                             ->capture_default_str();
+  add_collective_options(command, options.config, options.rank);
   command.add_option("--plugin", options.rank.plugin,
                      "NCCL net plugin that carries the gradients [../lib/libnccl-net-clustar.so beside this program]");
   command

@@ -30,7 +30,8 @@ struct TrainConfig {
   // reach. Its loss and accuracy mean nothing, and check_equal has to be kOff.
   bool no_communication = false;
   CodecOptions codec;                     // of every bucket; kNone with no_communication
-  ExchangeOptions exchange;               // kAllToAll not with CodecPath::kGather
+  CollectiveKind collective = CollectiveKind::kProxy;
+  ExchangeOptions exchange;               // kAllToAll not with CodecPath::kGather; of kProxy
   std::optional<double> target_accuracy;  // 0 to 1: stop after the epoch that reaches it
   std::string data;                       // directory or images file; empty = generated digits
   // What the environment makes the plugin inject, for the report: as FaultSpec's text, and its fraction of loss.
@@ -49,6 +50,7 @@ struct RankOptions {
   std::string plugin;      // path of the net plugin; not opened when size is 1
   int plugin_version = 0;  // 0 = the newest it exports
   int channels = 1;
+  std::string nccl_library;  // for CollectiveKind::kNccl; empty: libnccl.so.2, where the loader finds it
   std::chrono::milliseconds join_timeout{60000};
   // A transfer or an exchange without progress for this long fails the run; 0 = wait for ever.
   std::chrono::milliseconds stall_timeout{120000};

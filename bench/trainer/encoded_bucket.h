@@ -27,7 +27,7 @@ class EncodedBucket {
   Result<void> check_sum() const;
 
   // For the all-gather: the own blob, and room for those of all ranks, one after the other.
-  std::span<const std::byte> own() const { return own_; }
+  std::span<std::byte> own() { return own_; }
   std::span<std::byte> all() { return all_; }
 
  private:

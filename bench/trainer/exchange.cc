@@ -2,6 +2,8 @@
 
 namespace clustar::bench::trainer {
 
+const char* to_string(CollectiveKind kind) { return kind == CollectiveKind::kProxy ? "proxy" : "nccl"; }
+
 const char* to_string(AllReduce all_reduce) { return all_reduce == AllReduce::kRing ? "ring" : "all-to-all"; }
 
 const char* to_string(proxy::Missing missing) {

@@ -12,12 +12,16 @@ enum class AllReduce : std::uint8_t {
   kAllToAll,  // every rank sends each other rank the part that this one adds up; the sums go round by all-gather
 };
 
+// Who runs the collectives: bench/proxy's driver of net plugins, or NCCL itself.
+enum class CollectiveKind : std::uint8_t { kProxy, kNccl };
+
 struct ExchangeOptions {
   AllReduce all_reduce = AllReduce::kRing;
   // Of kAllToAll. kResidual: what was lost of a rank's gradient is added to its next step's gradient.
   proxy::Missing missing = proxy::Missing::kRescale;
 };
 
+const char* to_string(CollectiveKind kind);     // "proxy", "nccl"
 const char* to_string(AllReduce all_reduce);    // "ring", "all-to-all"
 const char* to_string(proxy::Missing missing);  // "zero", "rescale", "residual"
 

@@ -41,6 +41,32 @@ double hidden(const RankTotals& rank) { return std::max(0.0, rank.total_comm_s -
 // Per second, or 0 before anything was timed.
 double rate(std::uint64_t count, double seconds) { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
 
+json traffic_json(bool known, const Traffic& traffic) {
+  const auto number = [&](std::uint64_t value) { return known ? json(value) : json(nullptr); };
+  return {{"bytes_sent", number(traffic.bytes_sent)},
+          {"bytes_received", number(traffic.bytes_received)},
+          {"messages_sent", number(traffic.messages_sent)},
+          {"messages_received", number(traffic.messages_received)},
+          {"send_retries", number(traffic.send_retries)},
+          {"idle_yields", number(traffic.idle_yields)}};
+}
+
+// The totals' keys: how often a plugin or a thread waited says something of one rank only.
+json traffic_of_all(const std::vector<RankTotals>& ranks) {
+  Traffic sum;
+  bool known = true;
+  for (const RankTotals& rank : ranks) {
+    known = known && rank.traffic_known;
+    sum.bytes_sent += rank.traffic.bytes_sent;
+    sum.bytes_received += rank.traffic.bytes_received;
+    sum.messages_sent += rank.traffic.messages_sent;
+    sum.messages_received += rank.traffic.messages_received;
+  }
+  json all = traffic_json(known, sum);
+  for (const char* of_one_rank : {"send_retries", "idle_yields"}) all.erase(of_one_rank);
+  return all;
+}
+
 json per_rank(const std::vector<RankTotals>& ranks) {
   json all = json::array();
   for (const RankTotals& rank : ranks) {
@@ -51,14 +77,9 @@ json per_rank(const std::vector<RankTotals>& ranks) {
                    {"codec_s", rank.codec_s},
                    {"check_s", rank.check_s},
                    {"evaluate_s", rank.evaluate_s},
-                   {"bytes_sent", rank.bytes_sent},
-                   {"bytes_received", rank.bytes_received},
-                   {"messages_sent", rank.messages_sent},
-                   {"messages_received", rank.messages_received},
-                   {"send_retries", rank.send_retries},
-                   {"idle_yields", rank.idle_yields},
                    {"missing_contributions", rank.missing_contributions},
                    {"expected_contributions", rank.expected_contributions}});
+    all.back().update(traffic_json(rank.traffic_known, rank.traffic));
     all.back().update(loss_json(rank.loss));
   }
   return all;
@@ -128,8 +149,19 @@ json config_json(const TrainConfig& config) {
           {"target_accuracy", config.target_accuracy ? json(*config.target_accuracy) : json(nullptr)}};
 }
 
+json nccl_json(const TrainConfig& config, const NcclInfo& info) {
+  if (config.collective != CollectiveKind::kNccl || info.library.empty()) return nullptr;
+  return {{"library", info.library}, {"version", info.version}, {"device", info.device}, {"emulated", info.emulated}};
+}
+
 json transport_json(const RunInfo& info) {
   if (info.plugin_path.empty()) return nullptr;
+  if (!info.nccl.library.empty()) {
+    // Which versions of its tables and which device NCCL chose is in NCCL's log (NCCL_DEBUG=INFO).
+    return {{"plugin", info.plugin_path}, {"name", info.plugin_name},   {"version", nullptr},
+            {"device", nullptr},          {"channels", info.channels}, {"profiler_version", nullptr},
+            {"tuner_version", nullptr}};
+  }
   return {{"plugin", info.plugin_path},         {"name", info.plugin_name},
           {"version", info.plugin_version},     {"device", info.device},
           {"channels", info.channels},          {"profiler_version", info.profiler_version},
@@ -150,11 +182,8 @@ void add_totals(const TrainReport& report, json& results) {
                   {"codec_s", mean(ranks, &RankTotals::codec_s)},
                   {"check_s", mean(ranks, &RankTotals::check_s)},
                   {"evaluate_s", mean(ranks, &RankTotals::evaluate_s)},
-                  {"bytes_sent", sum(ranks, &RankTotals::bytes_sent)},
-                  {"bytes_received", sum(ranks, &RankTotals::bytes_received)},
-                  {"messages_sent", sum(ranks, &RankTotals::messages_sent)},
-                  {"messages_received", sum(ranks, &RankTotals::messages_received)},
                   {"per_rank", per_rank(ranks)}});
+  results.update(traffic_of_all(ranks));
 }
 
 }  // namespace
@@ -209,7 +238,10 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   const auto contributions = [&](std::uint64_t RankTotals::*member) {
     return exchanges ? json(sum(report.ranks, member)) : json(nullptr);
   };
-  results["all_reduce"] = to_string(config.exchange.all_reduce);
+  const bool by_proxy = config.collective == CollectiveKind::kProxy;
+  results["collective"] = to_string(config.collective);
+  results["nccl"] = nccl_json(config, info.nccl);
+  results["all_reduce"] = by_proxy ? json(to_string(config.exchange.all_reduce)) : json(nullptr);
   results["missing_policy"] = exchanges ? json(to_string(config.exchange.missing)) : json(nullptr);
   results["missing_contributions"] = contributions(&RankTotals::missing_contributions);
   results["expected_contributions"] = contributions(&RankTotals::expected_contributions);

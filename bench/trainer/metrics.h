@@ -9,6 +9,7 @@
 
 #include "bench/proxy/bootstrap.h"
 #include "bench/trainer/buckets.h"
+#include "bench/trainer/collective.h"
 #include "bench/trainer/config.h"
 #include "bench/trainer/loss_meter.h"
 #include "bench/trainer/model.h"
@@ -25,13 +26,9 @@ struct RankTotals {
   double codec_s = 0;            // encoding, within compute_s, and decoding, within exposed_comm_s
   double check_s = 0;            // replica checks
   double evaluate_s = 0;         // held-out accuracy
-  std::uint64_t bytes_sent = 0;  // payload given to the plugin
-  std::uint64_t bytes_received = 0;
-  std::uint64_t messages_sent = 0;
-  std::uint64_t messages_received = 0;
-  std::uint64_t send_retries = 0;  // the plugin answered "try again"
-  std::uint64_t idle_yields = 0;
-  std::uint64_t missing_contributions = 0;  // of all-to-all all-reduces: see proxy::CollectiveStats
+  bool traffic_known = false;  // false: the collective does not tell
+  Traffic traffic;
+  std::uint64_t missing_contributions = 0;  // of all-to-all all-reduces: see CollectiveOutcome
   std::uint64_t expected_contributions = 0;
   LossCounts loss;
 };
@@ -67,9 +64,18 @@ struct TrainReport {
   std::string failure;  // empty: all went well
 };
 
+// Of a run with CollectiveKind::kNccl.
+struct NcclInfo {
+  std::string library;  // the file that was opened
+  std::string version;  // as 2.28.9
+  std::string device;   // the GPU's name
+  bool emulated = false;
+};
+
 // What a report says beside the measurements.
 struct RunInfo {
   std::string data_source;
+  NcclInfo nccl;  // with CollectiveKind::kNccl
   std::size_t train_examples = 0;
   std::size_t held_out_examples = 0;
   std::string plugin_path;  // empty: one rank, no transport
@@ -88,9 +94,10 @@ Result<void> gather_totals(const RankTotals& mine, proxy::Bootstrap* bootstrap, 
 nlohmann::json describe(const Model& model, const BucketPlan& plan);
 
 // {accuracy, loss, images_per_second, exposed_comm_s, compute_s, bytes_sent, replicas_identical, missing_bytes,
-// eligible_bytes, delivered_bytes, all_reduce, missing_policy, missing_contributions, expected_contributions (the last
-// three null for a ring), curve, accuracy_curve, step_seconds, ...}; the losses are null where the plugin does
-// not tell them. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after each epoch) and `step_seconds` are
+// eligible_bytes, delivered_bytes, collective, nccl, all_reduce, missing_policy, missing_contributions,
+// expected_contributions (the last three null for a ring), curve, accuracy_curve, step_seconds, ...}; the losses are
+// null where the plugin does not tell them. `nccl` is {library, version, device, emulated} with collective "nccl", else
+// null; with it all_reduce, bytes_*, messages_*, send_retries and idle_yields are null, because NCCL tells neither. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after each epoch) and `step_seconds` are
 // of the rank that calls. Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the
 // rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,

@@ -21,6 +21,9 @@
 #include "bench/trainer/digits.h"
 #include "bench/trainer/idx.h"
 #include "bench/trainer/loss_meter.h"
+#include "bench/trainer/nccl_collective.h"
+#include "bench/trainer/nccl_library.h"
+#include "bench/trainer/proxy_collective.h"
 #include "nccl_plugin/settings/all_settings.h"
 
 namespace clustar::bench::trainer {
@@ -54,6 +57,7 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
                            {"--codec", static_cast<std::uint64_t>(config.codec.codec)},
                            {"--codec-path", static_cast<std::uint64_t>(config.codec.path)},
                            {"--topk-fraction", std::bit_cast<std::uint64_t>(config.codec.topk_fraction)},
+                           {"--collective", static_cast<std::uint64_t>(config.collective)},
                            {"--all-reduce", static_cast<std::uint64_t>(config.exchange.all_reduce)},
                            {"--missing", static_cast<std::uint64_t>(config.exchange.missing)},
                            {"--channels", static_cast<std::uint64_t>(options.channels)},
@@ -86,13 +90,13 @@ Result<std::uint64_t> agree(const std::vector<Setting>& mine, proxy::Bootstrap& 
   return all[0];
 }
 
-// What a run with more than one rank holds. Closed in the reverse order: communicator, plugin, bootstrap.
+// What a run with more than one rank holds. Closed in the reverse order: collective, plugin, bootstrap.
 struct Transport {
   std::unique_ptr<proxy::Bootstrap> bootstrap;
   std::unique_ptr<proxy::NetPlugin> plugin;
   proxy::Library library;  // the plugin's, for its C API
   std::optional<LossMeter> loss;
-  std::unique_ptr<proxy::Communicator> communicator;
+  std::unique_ptr<Collective> collective;
 };
 
 // Any plugin will do: one without our C API just does not tell what it lost.
@@ -112,6 +116,49 @@ std::string with_log(std::string message, proxy::NetPlugin& plugin) {
   return message;
 }
 
+Result<void> connect_proxy(const TrainConfig& config, const RankOptions& options, std::uint64_t comm_id,
+                           Transport& transport, RunInfo& info) {
+  proxy::CommunicatorOptions communicator_options;
+  communicator_options.channels = options.channels;
+  communicator_options.comm_id = comm_id;
+  communicator_options.comm_name = kCommName;
+  communicator_options.direct = config.exchange.all_reduce == AllReduce::kAllToAll;
+  communicator_options.stall_timeout = options.stall_timeout;
+  auto communicator = proxy::Communicator::create(*transport.plugin, *transport.bootstrap, communicator_options);
+  if (!communicator) {
+    return fail(communicator.error().code, with_log(communicator.error().message, *transport.plugin));
+  }
+  info.plugin_version = transport.plugin->version();
+  info.profiler_version = (*communicator)->profiler_version();
+  info.tuner_version = (*communicator)->tuner_version();
+  transport.collective = std::make_unique<ProxyCollective>(std::move(*communicator), config.exchange);
+  int devices = 0;
+  proxy::NetProperties properties;
+  if (transport.plugin->devices(&devices) == nccl_abi::kSuccess && devices > 0 &&
+      transport.plugin->get_properties(options.rank % devices, &properties) == nccl_abi::kSuccess) {
+    info.device = properties.name;
+  }
+  return {};
+}
+
+// The plugin is opened here, too, but only for its name and what it tells of losses: NCCL opens and drives it.
+Result<void> connect_nccl(const RankOptions& options, Transport& transport, RunInfo& info) {
+  const auto library = NcclLibrary::open(options.nccl_library);
+  if (!library) return tl::unexpected(library.error());
+  const auto device = library->device_name(0);
+  if (!device) return tl::unexpected(device.error());
+  info.nccl = {library->path, library->version(), *device, *device == kEmulatedDevice};
+  set_nccl_environment(options.rank, options.root, options.plugin, info.plugin_name, info.nccl.emulated);
+  auto collective = create_nccl_collective(*library, *transport.bootstrap,
+                                           {.channels = options.channels,
+                                            .comm_name = kCommName,
+                                            .join_timeout = options.join_timeout,
+                                            .stall_timeout = options.stall_timeout});
+  if (!collective) return tl::unexpected(collective.error());
+  transport.collective = std::move(*collective);
+  return {};
+}
+
 Result<void> connect(const TrainConfig& config, const RankOptions& options, const Dataset& dataset,
                      Transport& transport, RunInfo& info) {
   auto bootstrap = proxy::Bootstrap::join({.rank = options.rank,
@@ -128,31 +175,11 @@ Result<void> connect(const TrainConfig& config, const RankOptions& options, cons
   if (!plugin) return tl::unexpected(plugin.error());
   transport.plugin = std::move(*plugin);
   if (auto ok = meter_losses(transport); !ok) return ok;
-  proxy::CommunicatorOptions communicator_options;
-  communicator_options.channels = options.channels;
-  communicator_options.comm_id = *id;
-  communicator_options.comm_name = kCommName;
-  communicator_options.direct = config.exchange.all_reduce == AllReduce::kAllToAll;
-  communicator_options.stall_timeout = options.stall_timeout;
-  auto communicator = proxy::Communicator::create(*transport.plugin, *transport.bootstrap, communicator_options);
-  if (!communicator) {
-    return fail(communicator.error().code, with_log(communicator.error().message, *transport.plugin));
-  }
-  transport.communicator = std::move(*communicator);
-
   info.plugin_path = options.plugin;
   info.plugin_name = transport.plugin->name();
-  info.plugin_version = transport.plugin->version();
   info.channels = options.channels;
-  info.profiler_version = transport.communicator->profiler_version();
-  info.tuner_version = transport.communicator->tuner_version();
-  int devices = 0;
-  proxy::NetProperties properties;
-  if (transport.plugin->devices(&devices) == nccl_abi::kSuccess && devices > 0 &&
-      transport.plugin->get_properties(options.rank % devices, &properties) == nccl_abi::kSuccess) {
-    info.device = properties.name;
-  }
-  return {};
+  return config.collective == CollectiveKind::kNccl ? connect_nccl(options, transport, info)
+                                                    : connect_proxy(config, options, *id, transport, info);
 }
 
 }  // namespace
@@ -190,10 +217,10 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
   }
   Trainer trainer(
       config, *model, plan, *dataset, *split,
-      {transport.communicator.get(), transport.bootstrap.get(), transport.loss ? &*transport.loss : nullptr}, progress);
+      {transport.collective.get(), transport.bootstrap.get(), transport.loss ? &*transport.loss : nullptr}, progress);
   auto report = trainer.run();
   // Before the trainer's buffers go: a transfer that a failure left behind may still write to them.
-  const Result<void> closed = transport.communicator ? transport.communicator->close() : Result<void>();
+  const Result<void> closed = transport.collective ? transport.collective->close() : Result<void>();
   if (!report || !closed) {
     Error error = report ? closed.error() : report.error();
     if (transport.plugin) error.message = with_log(error.message, *transport.plugin);

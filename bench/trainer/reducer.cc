@@ -22,20 +22,16 @@ std::vector<Matrix> matrices_of(const Bucket& bucket, const std::vector<TensorSp
 
 }  // namespace
 
-GradientReducer::GradientReducer(const BucketPlan& plan, std::span<float> gradients, proxy::Communicator* communicator,
-                                 const CodecOptions& codec, const std::vector<TensorSpec>& tensors,
-                                 const ExchangeOptions& exchange)
+GradientReducer::GradientReducer(const BucketPlan& plan, std::span<float> gradients, Collective* collective,
+                                 const CodecOptions& codec, const std::vector<TensorSpec>& tensors)
     : plan_(plan),
       gradients_(gradients),
-      communicator_(communicator),
+      collective_(collective),
       options_(codec),
-      exchange_(exchange),
       bucket_of_(plan.tensor_offset.size()) {
-  if (communicator != nullptr && exchange.all_reduce == AllReduce::kAllToAll &&
-      exchange.missing == proxy::Missing::kResidual) {
-    lost_.resize(plan.elements);
-  }
-  const int ranks = communicator != nullptr && gathers() ? communicator->size() : 0;
+  if (collective != nullptr) mapped_ = collective->map(gradients.data(), gradients.size_bytes());
+  if (collective != nullptr && collective->tells_lost()) lost_.resize(plan.elements);
+  const int ranks = collective != nullptr && gathers() ? collective->size() : 0;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
     missing_.push_back(bucket.tensors.size());
@@ -43,18 +39,26 @@ GradientReducer::GradientReducer(const BucketPlan& plan, std::span<float> gradie
     if (!encodes()) continue;
     encoded_.emplace_back(make_codec(codec, matrices_of(bucket, tensors)),
                           gradients.subspan(bucket.offset, bucket.elements), ranks);
+    if (ranks > 0) blobs_.push_back(map_blobs(encoded_.back()));
   }
+}
+
+// A vector keeps its elements where they are when the bucket that holds it moves.
+GradientReducer::MappedBlobs GradientReducer::map_blobs(EncodedBucket& encoded) {
+  const std::span<std::byte> own = encoded.own();
+  const std::span<std::byte> all = encoded.all();
+  return {collective_->map(own.data(), own.size()), collective_->map(all.data(), all.size())};
 }
 
 void GradientReducer::tensor_ready(std::size_t tensor) {
   --missing_[bucket_of_[tensor]];
-  if (communicator_ == nullptr && !encodes()) return;
+  if (collective_ == nullptr && !encodes()) return;
   while (in_flight_.size() < plan_.buckets.size() && missing_[in_flight_.size()] == 0) {
     const std::size_t bucket = in_flight_.size();
     if (keeps_lost()) add_lost(bucket);
     if (encodes()) encode(bucket);
     const Clock::time_point now = Clock::now();
-    in_flight_.push_back({communicator_ != nullptr ? start(bucket) : nullptr, now});
+    in_flight_.push_back({collective_ != nullptr ? start(bucket) : nullptr, now});
   }
 }
 
@@ -68,28 +72,20 @@ void GradientReducer::add_lost(std::size_t bucket) {
 void GradientReducer::encode(std::size_t bucket) {
   const Clock::time_point start = Clock::now();
   if (const auto ok = encoded_[bucket].encode(); !ok) keep_error(bucket, to_string(options_.codec), ok.error());
-  if (communicator_ == nullptr || !gathers()) encoded_[bucket].decode_own();
+  if (collective_ == nullptr || !gathers()) encoded_[bucket].decode_own();
   step_.codec_s += seconds(Clock::now() - start);
 }
 
-std::unique_ptr<proxy::Pending> GradientReducer::start(std::size_t bucket) {
-  if (gathers()) {
-    EncodedBucket& encoded = encoded_[bucket];
-    return communicator_->all_gather(encoded.own().data(), encoded.all().data(), encoded.own().size(),
-                                     proxy::DataType::kUint8);
-  }
-  const auto [data, count] =
-      std::pair(gradients_.data() + plan_.buckets[bucket].offset, plan_.buckets[bucket].elements);
-  if (exchange_.all_reduce == AllReduce::kRing) {
-    return communicator_->all_reduce(data, count, proxy::DataType::kFloat32, proxy::ReduceOp::kSum);
-  }
-  float* const lost = keeps_lost() ? lost_.data() + plan_.buckets[bucket].offset : nullptr;
-  return communicator_->all_reduce_direct(data, count, proxy::DataType::kFloat32, exchange_.missing, lost);
+std::unique_ptr<Pending> GradientReducer::start(std::size_t bucket) {
+  if (gathers()) return collective_->all_gather(blobs_[bucket].own, blobs_[bucket].all, encoded_[bucket].own().size(), {});
+  const Bucket& part = plan_.buckets[bucket];
+  float* const lost = keeps_lost() ? lost_.data() + part.offset : nullptr;
+  return collective_->all_reduce(mapped_.at(part.offset * sizeof(float)), part.elements, {}, lost);
 }
 
 Result<StepCommunication> GradientReducer::finish() {
   for (std::size_t b = 0; b < missing_.size(); ++b) missing_[b] = plan_.buckets[b].tensors.size();
-  if (communicator_ != nullptr) {
+  if (collective_ != nullptr) {
     const Clock::time_point backward_over = Clock::now();
     // Buckets overlap in time (a later one queues behind an earlier one), so their times are united, not added.
     Clock::time_point covered_to = in_flight_.empty() ? backward_over : in_flight_.front().started;
@@ -104,15 +100,15 @@ Result<StepCommunication> GradientReducer::finish() {
 
 void GradientReducer::wait(std::size_t bucket, Clock::time_point& covered_to) {
   // After a failure the later buckets are aborted, and waited for too: until then they may write to the gradients.
-  const auto stats = in_flight_[bucket].pending->wait();
-  if (!stats) {
-    keep_error(bucket, gathers() ? "all-gather" : "all-reduce", stats.error());
-    communicator_->abort();
+  const auto outcome = in_flight_[bucket].pending->wait();
+  if (!outcome) {
+    keep_error(bucket, gathers() ? "all-gather" : "all-reduce", outcome.error());
+    collective_->abort();
     return;
   }
-  step_.missing_contributions += stats->missing_contributions;
-  step_.expected_contributions += stats->expected_contributions;
-  const auto length = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(stats->seconds));
+  step_.missing_contributions += outcome->missing_contributions;
+  step_.expected_contributions += outcome->expected_contributions;
+  const auto length = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(outcome->seconds));
   const Clock::time_point end = in_flight_[bucket].started + length;
   const Clock::time_point from = std::max(covered_to, in_flight_[bucket].started);
   if (end > from) step_.total_s += seconds(end - from);

@@ -10,11 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/proxy/communicator.h"
 #include "bench/trainer/buckets.h"
 #include "bench/trainer/codec.h"
+#include "bench/trainer/collective.h"
 #include "bench/trainer/encoded_bucket.h"
-#include "bench/trainer/exchange.h"
 #include "bench/trainer/layer.h"
 #include "transport/base/result.h"
 
@@ -27,21 +26,19 @@ struct StepCommunication {
   double total_s = 0;    // time in which at least one bucket was under way
   double exposed_s = 0;  // time that compute stood still for it: from the end of backward to the last bucket's arrival
   double codec_s = 0;    // encoding, which is part of compute, and decoding, which is part of exposed_s
-  std::uint64_t missing_contributions = 0;  // see proxy::CollectiveStats
+  std::uint64_t missing_contributions = 0;  // see CollectiveOutcome
   std::uint64_t expected_contributions = 0;
 };
 
 // One step: tensor_ready() for every tensor, then finish(). The gradients must stay untouched in between, but for
-// those of tensors that are not ready yet. Without a communicator nothing is sent and nothing waits; a codec still
+// those of tensors that are not ready yet. Without a collective nothing is sent and nothing waits; a codec still
 // encodes and decodes, so that one rank shows what it costs in accuracy.
 class GradientReducer {
  public:
-  // `plan` and `communicator` must outlive the reducer, and the reducer the communicator's last collective. `tensors`,
-  // those of the plan, are asked for by codecs only. Exchange by AllReduce::kAllToAll needs a communicator that is
-  // `direct`, and a codec's path, if any, has to be kReduce.
-  GradientReducer(const BucketPlan& plan, std::span<float> gradients, proxy::Communicator* communicator,
-                  const CodecOptions& codec = {}, const std::vector<TensorSpec>& tensors = {},
-                  const ExchangeOptions& exchange = {});
+  // `plan` and `collective` must outlive the reducer, and the gradients the collective's close(). `tensors`, those of
+  // the plan, are asked for by codecs only. A collective that tells_lost() needs a codec's path to be kReduce.
+  GradientReducer(const BucketPlan& plan, std::span<float> gradients, Collective* collective,
+                  const CodecOptions& codec = {}, const std::vector<TensorSpec>& tensors = {});
 
   // Starts each bucket whose last tensor this was, in bucket order whatever the order of tensors: collectives must
   // start in the same order on all ranks.
@@ -52,27 +49,33 @@ class GradientReducer {
 
  private:
   struct InFlight {
-    std::unique_ptr<proxy::Pending> pending;  // null without a communicator
+    std::unique_ptr<Pending> pending;  // null without a collective
     Clock::time_point started;
+  };
+  struct MappedBlobs {
+    Buffer own;
+    Buffer all;
   };
   bool encodes() const { return options_.codec != Codec::kNone; }
   bool gathers() const { return encodes() && options_.path == CodecPath::kGather; }
   bool keeps_lost() const { return !lost_.empty(); }
+  MappedBlobs map_blobs(EncodedBucket& encoded);
   void add_lost(std::size_t bucket);
   void encode(std::size_t bucket);
-  std::unique_ptr<proxy::Pending> start(std::size_t bucket);
+  std::unique_ptr<Pending> start(std::size_t bucket);
   void wait(std::size_t bucket, Clock::time_point& covered_to);
   void decode(std::size_t bucket);
   void keep_error(std::size_t bucket, const std::string& what, const Error& error);
 
   const BucketPlan& plan_;
   std::span<float> gradients_;
-  proxy::Communicator* communicator_;
+  Collective* collective_;
+  Buffer mapped_;  // the gradients
   CodecOptions options_;
-  ExchangeOptions exchange_;
   // What the latest exchange lost of this rank's gradients, as they lie in those; empty: that is not kept.
   std::vector<float> lost_;
   std::vector<EncodedBucket> encoded_;  // by bucket; empty without a codec
+  std::vector<MappedBlobs> blobs_;      // by bucket; empty unless blobs are gathered
   std::vector<std::size_t> bucket_of_;  // by tensor
   std::vector<std::size_t> missing_;    // by bucket: tensors that are not ready
   std::vector<InFlight> in_flight_;     // by bucket, as far as started

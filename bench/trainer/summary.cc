@@ -33,6 +33,10 @@ std::string transport_text(const json& results) {
   const json& transport = results["transport"];
   if (without_communication(results)) return "none (--no-communication: every rank trains apart)";
   if (transport.is_null()) return "none (one rank)";
+  if (!results["nccl"].is_null()) {
+    return fmt::format("{}, {} channel{}, {}", transport["name"].get<std::string>(), transport["channels"].get<int>(),
+                       transport["channels"] == 1 ? "" : "s", transport["plugin"].get<std::string>());
+  }
   return fmt::format("{} (net plugin v{}, device {}, {} channel{}), {}", transport["name"].get<std::string>(),
                      transport["version"].get<int>(), transport["device"].get<std::string>(),
                      transport["channels"].get<int>(), transport["channels"] == 1 ? "" : "s",
@@ -47,6 +51,13 @@ std::string replicas_text(const json& results) {
   if (!identical.get<bool>()) return "DIFFERENT";
   return check == "every" ? fmt::format("identical after each of {} steps", grouped(results["steps"]))
                           : "identical after each epoch";
+}
+
+std::string nccl_text(const json& nccl) {
+  return fmt::format("NCCL {} on {}, {}", nccl["version"].get<std::string>(),
+                     nccl["emulated"].get<bool>() ? std::string("an emulated device: its times mean nothing")
+                                                  : nccl["device"].get<std::string>(),
+                     nccl["library"].get<std::string>());
 }
 
 std::string codec_text(const json& results) {
@@ -92,7 +103,8 @@ std::string summary(const json& results) {
       row("ranks", fmt::format("{}, global batch {}", results["ranks"].get<std::size_t>(), config["batch"].get<int>()));
   text += row("compute by", fmt::format("{}, one thread per rank", results["gemm"].get<std::string>()));
   text += row("transport", transport_text(results));
-  if (results["all_reduce"] != "ring") text += row("all-reduce", exchange_text(results));
+  if (!results["nccl"].is_null()) text += row("collectives by", nccl_text(results["nccl"]));
+  if (results["all_reduce"] == "all-to-all") text += row("all-reduce", exchange_text(results));
   if (!config["codec"].is_null()) text += row("gradient codec", codec_text(results));
   if (!results["inject_faults"].is_null()) {
     text += row("injected on purpose", results["inject_faults"].get<std::string>() + ", into what each rank sends");
@@ -102,8 +114,10 @@ std::string summary(const json& results) {
                                            results["train_s"].get<double>(), results["compute_s"].get<double>()));
   text += row("communication", communication_text(results));
   if (results["ranks"] != 1) {
-    text += row("sent, all ranks", fmt::format("{} in {} messages", readable_bytes(results["bytes_sent"]),
-                                               grouped(results["messages_sent"])));
+    text += row("sent, all ranks", results["bytes_sent"].is_null()
+                                       ? std::string("n/a (NCCL does not tell)")
+                                       : fmt::format("{} in {} messages", readable_bytes(results["bytes_sent"]),
+                                                     grouped(results["messages_sent"])));
   }
   for (const auto& [name, value] : loss_rows(results)) text += row(name, value);
   if (!results["accuracy"].is_null()) {

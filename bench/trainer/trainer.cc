@@ -33,7 +33,7 @@ Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan
       parameters_(plan.elements),
       gradients_(plan.elements),
       network_(model, plan, std::max(kEvaluationBatch, largest_share(config.batch, links.size()))),
-      reducer_(plan, gradients_, links.communicator, config.codec, model.tensors(), config.exchange),
+      reducer_(plan, gradients_, links.collective, config.codec, model.tensors()),
       sgd_(plan.elements, static_cast<float>(config.rate), static_cast<float>(config.momentum)),
       check_(links.bootstrap) {
   network_.initialise(parameters_, config.seed);
@@ -46,16 +46,13 @@ Result<TrainReport> Trainer::run() {
     if (auto ok = run_epoch(epoch); !ok) return tl::unexpected(ok.error());
   }
   report_.parameters_digest = digest(std::as_bytes(std::span(parameters_)));
-  if (links_.communicator != nullptr) {
-    const auto traffic = links_.communicator->totals();
-    totals_.bytes_sent = traffic.bytes_sent;
-    totals_.bytes_received = traffic.bytes_received;
-    totals_.messages_sent = traffic.messages_sent;
-    totals_.messages_received = traffic.messages_received;
-    totals_.send_retries = traffic.send_retries;
-    totals_.idle_yields = traffic.idle_yields;
+  if (links_.collective != nullptr) {
+    const auto traffic = links_.collective->traffic();
+    totals_.traffic_known = traffic.has_value();
+    totals_.traffic = traffic.value_or(Traffic{});
     if (links_.loss != nullptr) totals_.loss = links_.loss->read();
   } else {
+    totals_.traffic_known = true;
     totals_.loss.known = true;  // what was not sent was not lost
   }
   if (auto ok = gather_totals(totals_, links_.bootstrap, report_); !ok) return tl::unexpected(ok.error());

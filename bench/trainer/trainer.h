@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/proxy/bootstrap.h"
-#include "bench/proxy/communicator.h"
+#include "bench/trainer/collective.h"
 #include "bench/trainer/config.h"
 #include "bench/trainer/dataset.h"
 #include "bench/trainer/loss_meter.h"
@@ -21,12 +21,12 @@
 
 namespace clustar::bench::trainer {
 
-// How a rank reaches the others. Both null: there is one rank, and nothing is communicated. Only the communicator null:
+// How a rank reaches the others. Both null: there is one rank, and nothing is communicated. Only the collective null:
 // the ranks train apart (TrainConfig::no_communication).
 struct Links {
-  proxy::Communicator* communicator = nullptr;
+  Collective* collective = nullptr;
   proxy::Bootstrap* bootstrap = nullptr;
-  const LossMeter* loss = nullptr;  // null: what the communicator's plugin loses is not known
+  const LossMeter* loss = nullptr;  // null: what the collective's plugin loses is not known
 
   int rank() const { return bootstrap != nullptr ? bootstrap->rank() : 0; }
   int size() const { return bootstrap != nullptr ? bootstrap->size() : 1; }

@@ -45,7 +45,7 @@ TEST_P(CodecTraining, ReplicasAreEqualAtEveryStepAndLearn) {
     EXPECT_EQ(rank.report->replicas_identical, true);
     EXPECT_EQ(rank.parameters, outcomes[0].parameters);
     EXPECT_LT(rank.report->epochs.back().loss, 0.7 * rank.report->epochs.front().loss);
-    EXPECT_EQ(rank.report->ranks[0].bytes_sent, rank.report->steps * GetParam().bytes_per_step);
+    EXPECT_EQ(rank.report->ranks[0].traffic.bytes_sent, rank.report->steps * GetParam().bytes_per_step);
     EXPECT_GT(rank.report->ranks[0].codec_s, 0);
   }
 }
@@ -110,10 +110,10 @@ TEST(GradientReducer, ADivergedRankIsNamedByTheOthers) {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < 2; ++rank) {
       threads.emplace_back([&, rank] {
-        const auto communicator = world.communicator(rank);
+        const auto collective = world.collective(rank);
         const auto at = static_cast<std::size_t>(rank);
         const std::vector<TensorSpec> tensors{{"weight", 4, 1}};
-        GradientReducer reducer(plan, gradients[at], communicator.get(), {.codec = Codec::kOneBit, .path = path},
+        GradientReducer reducer(plan, gradients[at], collective.get(), {.codec = Codec::kOneBit, .path = path},
                                 tensors);
         reducer.tensor_ready(0);
         outcomes[at] = reducer.finish();

@@ -100,9 +100,9 @@ struct Pair {
     for (int rank = 0; rank < 2; ++rank) {
       threads.emplace_back([&, rank] {
         const auto r = static_cast<std::size_t>(rank);
-        const auto communicator = world.communicator(rank);
+        const auto collective = world.collective(rank, exchange);
         std::vector<float> buffer(kElements);
-        GradientReducer reducer(plan, buffer, communicator.get(), {}, {}, exchange);
+        GradientReducer reducer(plan, buffer, collective.get());
         for (int step = 0; step < steps; ++step) {
           buffer = gradients[r];
           reducer.tensor_ready(0);

@@ -198,8 +198,8 @@ class FakeBootstrap final : public proxy::Bootstrap {
   std::uint64_t next_ = 0;
 };
 
-std::unique_ptr<proxy::Communicator> FakeWorld::communicator(int rank) {
-  return std::make_unique<FakeCommunicator>(*this, rank);
+std::unique_ptr<Collective> FakeWorld::collective(int rank, const ExchangeOptions& exchange) {
+  return std::make_unique<ProxyCollective>(std::make_unique<FakeCommunicator>(*this, rank), exchange);
 }
 
 std::unique_ptr<proxy::Bootstrap> FakeWorld::bootstrap(int rank) {

@@ -12,6 +12,7 @@
 
 #include "bench/proxy/bootstrap.h"
 #include "bench/proxy/communicator.h"
+#include "bench/trainer/proxy_collective.h"
 
 namespace clustar::bench::trainer {
 
@@ -28,7 +29,7 @@ class FakeWorld {
   // From this all-reduce on, every one fails.
   std::uint64_t fail_from = UINT64_MAX;
 
-  std::unique_ptr<proxy::Communicator> communicator(int rank);
+  std::unique_ptr<Collective> collective(int rank, const ExchangeOptions& exchange = {});
   std::unique_ptr<proxy::Bootstrap> bootstrap(int rank);
   int size() const { return static_cast<int>(ranks_); }
   // The element counts of the all-reduces so far, in order.

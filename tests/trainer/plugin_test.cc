@@ -15,6 +15,7 @@
 #include "bench/proxy/communicator.h"
 #include "bench/proxy/net_plugin.h"
 #include "bench/trainer/digits.h"
+#include "bench/trainer/proxy_collective.h"
 #include "bench/trainer/trainer.h"
 #include "tests/trainer/command.h"
 
@@ -119,11 +120,12 @@ TEST_P(TrainOverPlugin, ParametersEqualThoseOfOneProcess) {
     options.stall_timeout = std::chrono::seconds(30);
     auto communicator = proxy::Communicator::create(**plugin, **bootstrap, options);
     if (!communicator) return tl::unexpected(communicator.error());
-    Trainer trainer(config, model, plan, dataset, split, {communicator->get(), bootstrap->get()}, {});
+    ProxyCollective collective(std::move(*communicator), {});
+    Trainer trainer(config, model, plan, dataset, split, {&collective, bootstrap->get()}, {});
     const auto report = trainer.run();
     if (!report) return tl::unexpected(report.error());
     parameters[static_cast<std::size_t>(rank)].assign(trainer.parameters().begin(), trainer.parameters().end());
-    return (*communicator)->close();
+    return collective.close();
   };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < kRanks; ++rank) {

@@ -45,9 +45,9 @@ struct Problem {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < world.size(); ++rank) {
       threads.emplace_back([this, rank, &world, &outcomes] {
-        const auto communicator = world.communicator(rank);
+        const auto collective = world.collective(rank, config.exchange);
         const auto bootstrap = world.bootstrap(rank);
-        outcomes[static_cast<std::size_t>(rank)] = run({communicator.get(), bootstrap.get()});
+        outcomes[static_cast<std::size_t>(rank)] = run({collective.get(), bootstrap.get()});
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -170,10 +170,10 @@ TEST(Trainer, MoreMissingThanAllowedFailsTheRun) {
   for (const std::uint32_t bound : {60'000u, 50'000u}) {
     problem.config.loss_bound_ppm = bound;
     FakeWorld world(1);
-    const auto communicator = world.communicator(0);
+    const auto collective = world.collective(0);
     const auto bootstrap = world.bootstrap(0);
     const LossMeter meter(&api);
-    const RankOutcome outcome = problem.run({communicator.get(), bootstrap.get(), &meter});
+    const RankOutcome outcome = problem.run({collective.get(), bootstrap.get(), &meter});
     ASSERT_TRUE(outcome.report);
     EXPECT_EQ(outcome.report->ranks[0].loss.missing_bytes, 60u);
     EXPECT_EQ(outcome.report->failure.empty(), bound == 60'000u) << outcome.report->failure;
@@ -190,8 +190,8 @@ TEST(Trainer, MeasurementsAddUp) {
     EXPECT_GT(rank.compute_s, 0);
     EXPECT_GE(rank.exposed_comm_s, 0);
     EXPECT_NEAR(rank.train_s, rank.compute_s + rank.exposed_comm_s, 1e-9);
-    EXPECT_EQ(rank.bytes_sent, 14u * 2678824);
-    EXPECT_EQ(rank.messages_sent, 28u);
+    EXPECT_EQ(rank.traffic.bytes_sent, 14u * 2678824);
+    EXPECT_EQ(rank.traffic.messages_sent, 28u);
   }
 }
 

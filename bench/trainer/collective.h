@@ -1,0 +1,88 @@
+// How a rank sums its gradients with the other ranks: the trainer's own interface, whatever does it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "transport/base/result.h"
+
+namespace clustar::bench::trainer {
+
+// Memory that a collective reads and writes. Opaque: only the implementation follows the pointers. `host` alone or
+// with `device`, its mirror: Collective::map() made it. `device` alone: a trainer that computes there owns it.
+struct Buffer {
+  std::byte* host = nullptr;
+  std::byte* device = nullptr;
+
+  Buffer at(std::size_t bytes) const {
+    return {host != nullptr ? host + bytes : nullptr, device != nullptr ? device + bytes : nullptr};
+  }
+};
+
+// Work in order on a device (a cudaStream_t), and a point in it (a cudaEvent_t). Null: of the calling thread, which has
+// done its work when it calls.
+struct Stream {
+  void* handle = nullptr;
+};
+struct Event {
+  void* handle = nullptr;
+};
+
+// What one collective did on this rank.
+struct CollectiveOutcome {
+  double seconds = 0;  // from its start to its end
+  // Of what may lose contributions and knows which: elements of one rank that this rank did not receive, of those that
+  // it expected.
+  std::uint64_t missing_contributions = 0;
+  std::uint64_t expected_contributions = 0;
+};
+
+// A started collective. Its buffers stay valid and untouched until wait() returned, or, on a device, by work that
+// hold_back() held back.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  virtual Result<CollectiveOutcome> wait() = 0;  // blocks; the error says what failed
+  // What `stream` is given from now on begins after this collective. Blocks where the host does the work.
+  virtual Result<void> hold_back(Stream stream) = 0;
+};
+
+// Payload of one rank since creation.
+struct Traffic {
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::uint64_t messages_sent = 0;
+  std::uint64_t messages_received = 0;
+  std::uint64_t send_retries = 0;  // the plugin answered "try again"
+  std::uint64_t idle_yields = 0;
+};
+
+// Thread rule: calls from one thread at a time. Collectives run in the order of their starts, the same on all ranks.
+class Collective {
+ public:
+  virtual ~Collective() = default;  // as close()
+
+  virtual int size() const = 0;
+  // Prepares `bytes` of host memory for collectives, and for parts of it by Buffer::at(). It stays valid until close().
+  // What fails here, the first collective that uses it reports.
+  virtual Buffer map(void* host, std::size_t bytes) = 0;
+
+  // In place: the sum over the ranks, the same bits on all of them. `ready`: when the buffer holds what it shall send.
+  // `lost`: null, or `count` elements that receive what was lost of this rank's own, and 0 elsewhere; only where
+  // tells_lost().
+  virtual std::unique_ptr<Pending> all_reduce(Buffer floats, std::size_t count, Event ready, float* lost) = 0;
+  // `all` holds size() times `bytes`, in rank order.
+  virtual std::unique_ptr<Pending> all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) = 0;
+  virtual bool tells_lost() const { return false; }
+
+  // Fails every pending and future collective, without closing anything yet.
+  virtual void abort() = 0;
+  // With the first error of closing. Idempotent.
+  virtual Result<void> close() = 0;
+  // Nothing: it does not tell.
+  virtual std::optional<Traffic> traffic() const = 0;
+};
+
+}  // namespace clustar::bench::trainer

@@ -1,0 +1,297 @@
+#include "bench/trainer/nccl_collective.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bench/trainer/failed_pending.h"
+
+namespace clustar::bench::trainer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::microseconds kPoll{20};
+constexpr std::chrono::milliseconds kCloseTimeout{10000};
+constexpr int kCudaAlreadyRegistered = 712;
+
+Clock::time_point deadline_after(std::chrono::milliseconds timeout) {
+  return timeout.count() > 0 ? Clock::now() + timeout : Clock::time_point::max();
+}
+
+// One communicator with its stream: what the collective and its pending operations share.
+struct Communicator {
+  NcclLibrary library;
+  NcclOptions options;
+  void* comm = nullptr;
+  void* stream = nullptr;
+  bool aborted = false;
+
+  Result<void> cuda(int result, const char* call) const {
+    if (result == kCudaSuccess) return {};
+    library.cuda.get_last_error();
+    return fail(ErrorCode::kSystem, fmt::format("{}: {}", call, library.cuda.get_error_string(result)));
+  }
+
+  Error nccl_error(int result, const char* call) const {
+    const char* const more = comm != nullptr ? library.nccl.get_last_error(comm) : nullptr;
+    return {ErrorCode::kRemote, fmt::format("{}: {}{}{}", call, library.nccl.get_error_string(result),
+                                            more != nullptr && *more != '\0' ? ": " : "", more != nullptr ? more : "")};
+  }
+
+  // Until a call of the communicator, which does not block, has done its work.
+  Result<void> settle(int result, const char* call, Clock::time_point deadline) const {
+    while (result == kNcclInProgress) {
+      if (Clock::now() > deadline) {
+        return fail(ErrorCode::kRemote, fmt::format("{} did not end in time; is every rank there?", call));
+      }
+      std::this_thread::sleep_for(kPoll);
+      int asynchronous = kNcclSuccess;
+      result = library.nccl.comm_get_async_error(comm, &asynchronous);
+      if (result == kNcclSuccess) result = asynchronous;
+    }
+    if (result == kNcclSuccess) return {};
+    return tl::unexpected(nccl_error(result, call));
+  }
+
+  // What failed while nobody called.
+  Result<void> health() const {
+    if (aborted) return fail(ErrorCode::kRemote, "the communicator was aborted");
+    int asynchronous = kNcclSuccess;
+    const int result = library.nccl.comm_get_async_error(comm, &asynchronous);
+    const int error = result != kNcclSuccess ? result : asynchronous;
+    if (error == kNcclSuccess || error == kNcclInProgress) return {};
+    return tl::unexpected(nccl_error(error, "NCCL"));
+  }
+
+  void abort() {
+    if (std::exchange(aborted, true) || comm == nullptr) return;
+    library.nccl.comm_abort(std::exchange(comm, nullptr));
+  }
+};
+
+using EndTime = std::shared_ptr<std::atomic<Clock::rep>>;
+
+// On a thread of the CUDA runtime, in the stream's order.
+void note_end(void* argument) {
+  const std::unique_ptr<EndTime> end(static_cast<EndTime*>(argument));
+  (*end)->store(Clock::now().time_since_epoch().count());
+}
+
+class NcclPending final : public Pending {
+ public:
+  NcclPending(Communicator& communicator, Clock::time_point started)
+      : communicator_(communicator), started_(started), end_(std::make_shared<EndTime::element_type>(0)) {}
+  ~NcclPending() override {
+    if (done_ != nullptr) communicator_.library.cuda.event_destroy(done_);
+  }
+
+  // Behind all that the stream was given.
+  Result<void> mark_end() {
+    const CudaCalls& cuda = communicator_.library.cuda;
+    if (auto ok = communicator_.cuda(cuda.event_create(&done_, kEventDisableTiming), "cudaEventCreate"); !ok) return ok;
+    auto argument = std::make_unique<EndTime>(end_);
+    const int launched = cuda.launch_host_function(communicator_.stream, note_end, argument.get());
+    if (auto ok = communicator_.cuda(launched, "cudaLaunchHostFunc"); !ok) return ok;
+    argument.release();
+    return communicator_.cuda(cuda.event_record(done_, communicator_.stream), "cudaEventRecord");
+  }
+
+  Result<CollectiveOutcome> wait() override {
+    const Clock::time_point deadline = deadline_after(communicator_.options.stall_timeout);
+    for (;;) {
+      const int state = communicator_.library.cuda.event_query(done_);
+      if (state == kCudaSuccess) break;
+      if (state != kCudaNotReady) return tl::unexpected(communicator_.cuda(state, "cudaEventQuery").error());
+      if (auto ok = communicator_.health(); !ok) return tl::unexpected(ok.error());
+      if (Clock::now() > deadline) {
+        return fail(ErrorCode::kRemote, fmt::format("NCCL did not end it within {} s, the --stall-timeout",
+                                                     communicator_.options.stall_timeout.count() / 1000));
+      }
+      std::this_thread::sleep_for(kPoll);
+    }
+    const Clock::time_point end{Clock::duration(end_->load())};
+    return CollectiveOutcome{.seconds = std::chrono::duration<double>(end - started_).count()};
+  }
+
+  Result<void> hold_back(Stream stream) override {
+    const int held = communicator_.library.cuda.stream_wait_event(stream.handle, done_, 0);
+    return communicator_.cuda(held, "cudaStreamWaitEvent");
+  }
+
+ private:
+  Communicator& communicator_;
+  Clock::time_point started_;
+  EndTime end_;
+  void* done_ = nullptr;
+};
+
+class NcclCollective final : public Collective {
+ public:
+  NcclCollective(NcclLibrary library, const NcclOptions& options, int size) : size_(size) {
+    communicator_.library = std::move(library);
+    communicator_.options = options;
+  }
+  ~NcclCollective() override { (void)close(); }
+
+  Result<void> connect(int rank, const NcclUniqueId& id) {
+    NcclConfig config;
+    config.blocking = 0;  // so that a rank that never comes is an error and no hang
+    config.min_ctas = config.max_ctas = communicator_.options.channels;
+    config.comm_name = communicator_.options.comm_name;
+    const CudaCalls& cuda = communicator_.library.cuda;
+    const int created = cuda.stream_create(&communicator_.stream, kStreamNonBlocking);
+    if (auto ok = communicator_.cuda(created, "cudaStreamCreate"); !ok) return ok;
+    const int begun =
+        communicator_.library.nccl.comm_init_rank_config(&communicator_.comm, size_, id, rank, &config);
+    return communicator_.settle(begun, "ncclCommInitRankConfig", deadline_after(communicator_.options.join_timeout));
+  }
+
+  int size() const override { return size_; }
+
+  Buffer map(void* host, std::size_t bytes) override {
+    const CudaCalls& cuda = communicator_.library.cuda;
+    void* device = nullptr;
+    if (auto ok = communicator_.cuda(cuda.malloc(&device, bytes), "cudaMalloc"); !ok) {
+      if (!error_) error_ = Error{ok.error().code, fmt::format("{} of {} bytes", ok.error().message, bytes)};
+      return {};
+    }
+    mirrors_.push_back(device);
+    // Where that is refused, the copies are slower and hold up the caller, and right all the same.
+    if (cuda.host_register(host, bytes, 0) == kCudaSuccess) {
+      registered_.push_back(host);
+    } else {
+      cuda.get_last_error();
+    }
+    return {static_cast<std::byte*>(host), static_cast<std::byte*>(device)};
+  }
+
+  std::unique_ptr<Pending> all_reduce(Buffer floats, std::size_t count, Event ready, float*) override {
+    return run(floats, count * sizeof(float), floats, count * sizeof(float), ready, "ncclAllReduce", [&] {
+      return communicator_.library.nccl.all_reduce(floats.device, floats.device, count, kNcclFloat32, kNcclSum,
+                                                   communicator_.comm, communicator_.stream);
+    });
+  }
+
+  std::unique_ptr<Pending> all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) override {
+    return run(own, bytes, all, bytes * static_cast<std::size_t>(size_), ready, "ncclAllGather", [&] {
+      return communicator_.library.nccl.all_gather(own.device, all.device, bytes, kNcclUint8, communicator_.comm,
+                                                   communicator_.stream);
+    });
+  }
+
+  void abort() override { communicator_.abort(); }
+
+  Result<void> close() override {
+    if (std::exchange(closed_, true)) return {};
+    Result<void> first = finalize();
+    const CudaCalls& cuda = communicator_.library.cuda;
+    const auto keep = [&](int result, const char* call) {
+      if (auto ok = communicator_.cuda(result, call); !ok && first) first = ok;
+    };
+    for (void* host : registered_) keep(cuda.host_unregister(host), "cudaHostUnregister");
+    for (void* device : mirrors_) keep(cuda.free(device), "cudaFree");
+    if (communicator_.stream != nullptr) keep(cuda.stream_destroy(communicator_.stream), "cudaStreamDestroy");
+    return first;
+  }
+
+  std::optional<Traffic> traffic() const override { return std::nullopt; }
+
+ private:
+  // Copies in, `launch`es, copies out, all in the stream's order.
+  template <typename Launch>
+  std::unique_ptr<Pending> run(Buffer in, std::size_t in_bytes, Buffer out, std::size_t out_bytes, Event ready,
+                               const char* call, const Launch& launch) {
+    if (error_) return failed_pending(*error_);
+    if (communicator_.aborted) return failed_pending({ErrorCode::kRemote, "the communicator was aborted"});
+    auto pending = std::make_unique<NcclPending>(communicator_, Clock::now());
+    const auto started = [&]() -> Result<void> {
+      const CudaCalls& cuda = communicator_.library.cuda;
+      void* const stream = communicator_.stream;
+      if (ready.handle != nullptr) {
+        const int held = cuda.stream_wait_event(stream, ready.handle, 0);
+        if (auto ok = communicator_.cuda(held, "cudaStreamWaitEvent"); !ok) return ok;
+      }
+      if (auto ok = copy(in.device, in.host, in_bytes, kHostToDevice, in.host); !ok) return ok;
+      const auto deadline = deadline_after(communicator_.options.stall_timeout);
+      if (auto ok = communicator_.settle(launch(), call, deadline); !ok) return ok;
+      if (auto ok = copy(out.host, out.device, out_bytes, kDeviceToHost, out.host); !ok) return ok;
+      return pending->mark_end();
+    }();
+    if (!started) return failed_pending(started.error());
+    return pending;
+  }
+
+  // Nothing where the buffer has no side on the host.
+  Result<void> copy(void* to, const void* from, std::size_t bytes, int kind, const void* host) {
+    if (host == nullptr) return {};
+    const int copied = communicator_.library.cuda.memcpy_async(to, from, bytes, kind, communicator_.stream);
+    return communicator_.cuda(copied, "cudaMemcpyAsync");
+  }
+
+  Result<void> finalize() {
+    if (communicator_.comm == nullptr) return {};
+    const NcclCalls& nccl = communicator_.library.nccl;
+    const auto ended = communicator_.settle(nccl.comm_finalize(communicator_.comm), "ncclCommFinalize",
+                                            Clock::now() + kCloseTimeout);
+    if (!ended) {
+      communicator_.abort();
+      return ended;
+    }
+    const int destroyed = nccl.comm_destroy(std::exchange(communicator_.comm, nullptr));
+    if (destroyed == kNcclSuccess) return {};
+    return tl::unexpected(communicator_.nccl_error(destroyed, "ncclCommDestroy"));
+  }
+
+  Communicator communicator_;
+  int size_;
+  std::vector<void*> mirrors_;
+  std::vector<void*> registered_;
+  std::optional<Error> error_;  // of mapping
+  bool closed_ = false;
+};
+
+Result<void> choose_device(const NcclLibrary& library, int rank) {
+  int devices = 0;
+  const int counted = library.cuda.get_device_count(&devices);
+  if (counted != kCudaSuccess || devices == 0) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("NCCL needs a GPU and the CUDA runtime finds none ({}); without one use the library of "
+                            "scripts/nccl-host, or --collective proxy",
+                            library.cuda.get_error_string(counted)));
+  }
+  if (const int set = library.cuda.set_device(rank % devices); set != kCudaSuccess) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("cudaSetDevice({}): {}", rank % devices, library.cuda.get_error_string(set)));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Collective>> create_nccl_collective(const NcclLibrary& library, proxy::Bootstrap& bootstrap,
+                                                           const NcclOptions& options) {
+  if (auto ok = choose_device(library, bootstrap.rank()); !ok) return tl::unexpected(ok.error());
+  NcclUniqueId id{};
+  const int drawn = bootstrap.rank() == 0 ? library.nccl.get_unique_id(&id) : kNcclSuccess;
+  // Rank 0 takes part even if it failed: the others would wait for it.
+  const auto ids = bootstrap.all_gather(std::as_bytes(std::span(&id, 1)));
+  if (!ids) return tl::unexpected(ids.error());
+  if (drawn != kNcclSuccess) {
+    return fail(ErrorCode::kSystem, fmt::format("ncclGetUniqueId: {}: {}", library.nccl.get_error_string(drawn),
+                                            library.nccl.get_last_error(nullptr)));
+  }
+  std::memcpy(&id, ids->data(), sizeof id);
+  auto collective = std::make_unique<NcclCollective>(library, options, bootstrap.size());
+  if (auto ok = collective->connect(bootstrap.rank(), id); !ok) {
+    collective->abort();
+    return tl::unexpected(ok.error());
+  }
+  return collective;
+}
+
+}  // namespace clustar::bench::trainer

@@ -1,0 +1,31 @@
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "bench/trainer/nccl_collective.h"
+
+namespace clustar::bench::trainer {
+namespace {
+
+constexpr int kReplace = 1;
+constexpr int kKeep = 0;
+
+}  // namespace
+
+void set_nccl_environment(int rank, const std::string& root, const std::string& plugin, const std::string& plugin_name,
+                          bool emulated) {
+  // By this path and no other name, so that what the plugin tells of its losses is asked of the same library.
+  setenv("NCCL_NET_PLUGIN", plugin.c_str(), kReplace);
+  setenv("NCCL_NET", plugin_name.c_str(), kReplace);
+  setenv("NCCL_PROFILER_PLUGIN", plugin.c_str(), kKeep);
+  setenv("NCCL_TUNER_PLUGIN", plugin.c_str(), kKeep);
+  setenv("NCCL_HOSTID", fmt::format("clustar-train-{}", rank).c_str(), kKeep);
+  if (root.starts_with("127.")) setenv("NCCL_SOCKET_IFNAME", "lo", kKeep);
+  if (!emulated) return;
+  // What the emulated device can do; NCCL would choose other ways on what it takes for a GPU.
+  setenv("NCCL_ALGO", "Ring", kKeep);
+  setenv("NCCL_PROTO", "^LL128", kKeep);
+  setenv("NCCL_CUMEM_ENABLE", "0", kKeep);
+}
+
+}  // namespace clustar::bench::trainer

@@ -1,0 +1,64 @@
+#include "bench/trainer/proxy_collective.h"
+
+#include <utility>
+
+#include "bench/trainer/failed_pending.h"
+
+namespace clustar::bench::trainer {
+namespace {
+
+class ProxyPending final : public Pending {
+ public:
+  explicit ProxyPending(std::unique_ptr<proxy::Pending> pending) : pending_(std::move(pending)) {}
+  Result<CollectiveOutcome> wait() override {
+    const auto stats = pending_->wait();
+    if (!stats) return tl::unexpected(stats.error());
+    return CollectiveOutcome{stats->seconds, stats->missing_contributions, stats->expected_contributions};
+  }
+  Result<void> hold_back(Stream) override {
+    const auto stats = pending_->wait();
+    return stats ? Result<void>() : tl::unexpected(stats.error());
+  }
+
+ private:
+  std::unique_ptr<proxy::Pending> pending_;
+};
+
+bool on_host(Buffer buffer) { return buffer.host != nullptr && buffer.device == nullptr; }
+
+std::unique_ptr<Pending> refused() {
+  return failed_pending({ErrorCode::kInvalidArgument,
+                         "the proxy's collectives work on host memory; give a buffer that map() made and no event"});
+}
+
+}  // namespace
+
+ProxyCollective::ProxyCollective(std::unique_ptr<proxy::Communicator> communicator, const ExchangeOptions& exchange)
+    : communicator_(std::move(communicator)), exchange_(exchange) {}
+
+bool ProxyCollective::tells_lost() const {
+  return exchange_.all_reduce == AllReduce::kAllToAll && exchange_.missing == proxy::Missing::kResidual;
+}
+
+std::unique_ptr<Pending> ProxyCollective::all_reduce(Buffer floats, std::size_t count, Event ready, float* lost) {
+  if (!on_host(floats) || ready.handle != nullptr) return refused();
+  if (exchange_.all_reduce == AllReduce::kRing) {
+    return std::make_unique<ProxyPending>(
+        communicator_->all_reduce(floats.host, count, proxy::DataType::kFloat32, proxy::ReduceOp::kSum));
+  }
+  return std::make_unique<ProxyPending>(
+      communicator_->all_reduce_direct(floats.host, count, proxy::DataType::kFloat32, exchange_.missing, lost));
+}
+
+std::unique_ptr<Pending> ProxyCollective::all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) {
+  if (!on_host(own) || !on_host(all) || ready.handle != nullptr) return refused();
+  return std::make_unique<ProxyPending>(communicator_->all_gather(own.host, all.host, bytes, proxy::DataType::kUint8));
+}
+
+std::optional<Traffic> ProxyCollective::traffic() const {
+  const auto totals = communicator_->totals();
+  return Traffic{totals.bytes_sent,        totals.bytes_received, totals.messages_sent,
+                 totals.messages_received, totals.send_retries,   totals.idle_yields};
+}
+
+}  // namespace clustar::bench::trainer
