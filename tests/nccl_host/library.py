@@ -22,6 +22,8 @@ FLAGS = ["-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-w", "-DPROFAPI",
          "-DDOCA_VERBS_USE_NET_WRAPPER", "-DNVTX_DISABLE", "-DNCCL_OS_LINUX", "-DCUDA_MAJOR=13", "-DCUDA_MINOR=0",
          "-include", "dlfcn.h"]
 OWN_FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+# So that NCCL finds libnvidia-ml.so.1 beside itself, however a program found NCCL.
+LINK_FLAGS = ["-Wl,-rpath,$ORIGIN"]
 
 
 class Failed(Exception):
@@ -43,8 +45,8 @@ def build(tree, folder, jobs):
     own = own_objects(tree, base, target, jobs)
     objects = nccl_objects(tree, base, jobs) + [made for made in own if made.name != "binding-nvml.cc.o"]
     partial = target / "libnccl.so.2.partial"
-    call(["g++", "-shared", "-o", partial, "-Wl,-soname,libnccl.so.2", "-Wl,--no-undefined", *objects, "-lpthread", "-ldl",
-          "-lrt"])
+    call(["g++", "-shared", "-o", partial, "-Wl,-soname,libnccl.so.2", "-Wl,--no-undefined", *LINK_FLAGS, *objects,
+          "-lpthread", "-ldl", "-lrt"])
     # NCCL opens it by this name, beside libnccl.so.2.
     call(["g++", "-shared", "-o", target / "libnvidia-ml.so.1", target / "objects/binding-nvml.cc.o"])
     for program in ("perf", "scenarios"):
@@ -61,7 +63,7 @@ def key_of_nccl(tree):
 
 def key(tree):
     own = sorted(path for path in HERE.rglob("*") if path.suffix in (".cc", ".h") and "_test" not in path.name)
-    return digest(own, FLAGS + OWN_FLAGS + [key_of_nccl(tree)])
+    return digest(own, FLAGS + OWN_FLAGS + LINK_FLAGS + [key_of_nccl(tree)])
 
 
 def digest(files, words):
