@@ -16,7 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kPoll{20};
-constexpr std::chrono::milliseconds kCloseTimeout{10000};
 constexpr int kCudaAlreadyRegistered = 712;
 
 Clock::time_point deadline_after(std::chrono::milliseconds timeout) {
@@ -30,6 +29,7 @@ struct Communicator {
   void* comm = nullptr;
   void* stream = nullptr;
   bool aborted = false;
+  bool drained = false;  // by an abort
 
   Result<void> cuda(int result, const char* call) const {
     if (result == kCudaSuccess) return {};
@@ -60,7 +60,6 @@ struct Communicator {
 
   // What failed while nobody called.
   Result<void> health() const {
-    if (aborted) return fail(ErrorCode::kRemote, "the communicator was aborted");
     int asynchronous = kNcclSuccess;
     const int result = library.nccl.comm_get_async_error(comm, &asynchronous);
     const int error = result != kNcclSuccess ? result : asynchronous;
@@ -68,9 +67,33 @@ struct Communicator {
     return tl::unexpected(nccl_error(error, "NCCL"));
   }
 
+  // An abort ends the kernels at once, and only then do the copies behind them run: they may still write to a buffer
+  // that its owner is about to free.
   void abort() {
-    if (std::exchange(aborted, true) || comm == nullptr) return;
-    library.nccl.comm_abort(std::exchange(comm, nullptr));
+    if (std::exchange(aborted, true)) return;
+    if (comm != nullptr) library.nccl.comm_abort(std::exchange(comm, nullptr));
+    drained = drain();
+  }
+
+  // Whether all that the stream was given is done within the time to close.
+  bool drain() const {
+    if (stream == nullptr) return true;
+    void* last = nullptr;
+    if (library.cuda.event_create(&last, kEventDisableTiming) != kCudaSuccess) return false;
+    int state = library.cuda.event_record(last, stream);
+    const Clock::time_point deadline = deadline_after(options.close_timeout);
+    if (state == kCudaSuccess) state = library.cuda.event_query(last);
+    while (state == kCudaNotReady && Clock::now() < deadline) {
+      std::this_thread::sleep_for(kPoll);
+      state = library.cuda.event_query(last);
+    }
+    library.cuda.event_destroy(last);
+    return state == kCudaSuccess;
+  }
+
+  Error aborted_error() const {
+    return {ErrorCode::kRemote, drained ? "the communicator was aborted"
+                                        : "the communicator was aborted, and its device did not end its work in time"};
   }
 };
 
@@ -101,18 +124,13 @@ class NcclPending final : public Pending {
     return communicator_.cuda(cuda.event_record(done_, communicator_.stream), "cudaEventRecord");
   }
 
+  // One that failed has ended its copies, too: the communicator is of no use then, and is aborted.
   Result<CollectiveOutcome> wait() override {
-    const Clock::time_point deadline = deadline_after(communicator_.options.stall_timeout);
-    for (;;) {
-      const int state = communicator_.library.cuda.event_query(done_);
-      if (state == kCudaSuccess) break;
-      if (state != kCudaNotReady) return tl::unexpected(communicator_.cuda(state, "cudaEventQuery").error());
-      if (auto ok = communicator_.health(); !ok) return tl::unexpected(ok.error());
-      if (Clock::now() > deadline) {
-        return fail(ErrorCode::kRemote, fmt::format("NCCL did not end it within {} s, the --stall-timeout",
-                                                     communicator_.options.stall_timeout.count() / 1000));
-      }
-      std::this_thread::sleep_for(kPoll);
+    if (communicator_.aborted) return tl::unexpected(communicator_.aborted_error());
+    const auto ended = wait_for_end();
+    if (!ended) {
+      communicator_.abort();
+      return tl::unexpected(ended.error());
     }
     const Clock::time_point end{Clock::duration(end_->load())};
     return CollectiveOutcome{.seconds = std::chrono::duration<double>(end - started_).count()};
@@ -124,6 +142,21 @@ class NcclPending final : public Pending {
   }
 
  private:
+  Result<void> wait_for_end() const {
+    const Clock::time_point deadline = deadline_after(communicator_.options.stall_timeout);
+    for (;;) {
+      const int state = communicator_.library.cuda.event_query(done_);
+      if (state == kCudaSuccess) return {};
+      if (state != kCudaNotReady) return communicator_.cuda(state, "cudaEventQuery");
+      if (auto ok = communicator_.health(); !ok) return ok;
+      if (Clock::now() > deadline) {
+        return fail(ErrorCode::kRemote, fmt::format("NCCL did not end it within {} s, the --stall-timeout",
+                                                     communicator_.options.stall_timeout.count() / 1000));
+      }
+      std::this_thread::sleep_for(kPoll);
+    }
+  }
+
   Communicator& communicator_;
   Clock::time_point started_;
   EndTime end_;
@@ -189,6 +222,10 @@ class NcclCollective final : public Collective {
   Result<void> close() override {
     if (std::exchange(closed_, true)) return {};
     Result<void> first = finalize();
+    if (communicator_.aborted ? !communicator_.drained : !communicator_.drain()) {
+      // What the device may still touch stays, until the process ends.
+      return first ? fail(ErrorCode::kSystem, "NCCL's device did not end its work in time") : first;
+    }
     const CudaCalls& cuda = communicator_.library.cuda;
     const auto keep = [&](int result, const char* call) {
       if (auto ok = communicator_.cuda(result, call); !ok && first) first = ok;
@@ -207,7 +244,7 @@ class NcclCollective final : public Collective {
   std::unique_ptr<Pending> run(Buffer in, std::size_t in_bytes, Buffer out, std::size_t out_bytes, Event ready,
                                const char* call, const Launch& launch) {
     if (error_) return failed_pending(*error_);
-    if (communicator_.aborted) return failed_pending({ErrorCode::kRemote, "the communicator was aborted"});
+    if (communicator_.aborted) return failed_pending(communicator_.aborted_error());
     auto pending = std::make_unique<NcclPending>(communicator_, Clock::now());
     const auto started = [&]() -> Result<void> {
       const CudaCalls& cuda = communicator_.library.cuda;
@@ -222,7 +259,10 @@ class NcclCollective final : public Collective {
       if (auto ok = copy(out.host, out.device, out_bytes, kDeviceToHost, out.host); !ok) return ok;
       return pending->mark_end();
     }();
-    if (!started) return failed_pending(started.error());
+    if (!started) {
+      communicator_.abort();
+      return failed_pending(started.error());
+    }
     return pending;
   }
 
@@ -237,7 +277,7 @@ class NcclCollective final : public Collective {
     if (communicator_.comm == nullptr) return {};
     const NcclCalls& nccl = communicator_.library.nccl;
     const auto ended = communicator_.settle(nccl.comm_finalize(communicator_.comm), "ncclCommFinalize",
-                                            Clock::now() + kCloseTimeout);
+                                            deadline_after(communicator_.options.close_timeout));
     if (!ended) {
       communicator_.abort();
       return ended;

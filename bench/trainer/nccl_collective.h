@@ -19,6 +19,8 @@ struct NcclOptions {
   std::chrono::milliseconds join_timeout{60000};
   // How long a collective that is waited for may take; 0: as long as it does.
   std::chrono::milliseconds stall_timeout{120000};
+  // How long leaving the communicator may take, and what the device still does after an abort.
+  std::chrono::milliseconds close_timeout{10000};
 };
 
 // The environment that NCCL reads, as far as the user left it open; before this process's first call of NCCL. `plugin`:

@@ -48,6 +48,19 @@ class TrainOverPlugin : public ::testing::TestWithParam<Plugin> {
   }
 };
 
+TEST_P(TrainOverPlugin, WithoutNcclsLibraryTheErrorSaysHowToGetOne) {
+  const std::vector<std::string> common{"--ranks", "2", "--examples", "500", "--collective", "nccl", "--nccl-library"};
+  // The net plugin is a library, and none of NCCL.
+  for (const auto& [library, said] : {std::pair("/nonexistent/libnccl.so.2", "cannot open NCCL's library"),
+                                      std::pair(GetParam().path, "it has no ncclGetVersion")}) {
+    std::vector<std::string> command = common;
+    command.emplace_back(library);
+    const Outcome outcome = run_clustar(arguments(command));
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr(library), HasSubstr(said), HasSubstr("scripts/nccl-host")));
+  }
+}
+
 TEST_P(TrainOverPlugin, FourRanksEqualOne) {
   const std::vector<std::string> common{"--model", "mlp", "--epochs", "2", "--batch", "250", "--examples", "2500"};
   const json one = results(common);
