@@ -1,7 +1,7 @@
 """`clustar train --collective nccl`: NCCL's host code in every step, over tcp, mlt and mlt with loss.
 
-usage: nccl_test.py --clustar PROGRAM [--data DIR] [--epochs N] [--name PART]
-DIR: MNIST's files, else generated digits; PART: part of a case's name
+usage: nccl_test.py --clustar PROGRAM [--data DIR] [--name PART]
+DIR: MNIST's files; else those of ../shared/data/mnist, else generated digits; PART: part of a case's name
 """
 
 import argparse
@@ -12,27 +12,49 @@ import subprocess
 import sys
 import tempfile
 
-NCCL_HOST = pathlib.Path(__file__).resolve().parents[1] / "nccl_host/nccl_host.py"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MNIST = ROOT.parent / "shared/data/mnist"
 
 # NCCL's Simple protocol only: LL's chunks differ, and so does the order in which a sum is added up.
 MLT = {"CLUSTAR_TRANSPORT": "mlt", "NCCL_PROTO": "Simple"}
+TOLERANCE = 0.05  # of lost bytes; of 1 % a message of 200 kB may lose no packet of loopback, 8,896 bytes
 CASES = {
     "tcp": ({"CLUSTAR_TRANSPORT": "tcp", "NCCL_PROTO": "Simple"}, []),
     "mlt": (MLT, []),
-    "mlt-loss": ({**MLT, "CLUSTAR_LOSS_WARMUP": "0"}, ["--loss-tolerance", "0.01", "--inject-loss", "0.02"]),
+    "mlt-loss": ({**MLT, "CLUSTAR_LOSS_WARMUP": "0"}, ["--loss-tolerance", str(TOLERANCE), "--inject-loss", "0.02"]),
 }
+# Which bytes are lost is another draw each time, and the final loss with it: over 12 runs on MNIST and 10 on generated
+# digits its standard deviation was 0.7 % and 0.5 %, by NCCL and by the proxy alike, so that of a difference 1 %. Five of
+# those. Without the sums it is 57 % to 68 % off.
+APART = 0.05
 
 
-def train(args, collective, environment, options, folder):
-    """(exit status, what it said, results)"""
-    out = pathlib.Path(folder) / f"{collective}.json"
-    command = [sys.executable, "-B", NCCL_HOST, "--", args.clustar, "train", "--model", "mlp-small", "--ranks", "4",
-               "--epochs", str(args.epochs), "--quiet", "--collective", collective, "--json", out, *options]
-    command += ["--data", args.data] if args.data else ["--examples", "1000"]
-    done = subprocess.run([str(word) for word in command], env={**os.environ, **environment}, capture_output=True,
-                          text=True, check=False, timeout=280, errors="replace")
-    results = json.loads(out.read_text())["results"] if out.exists() else None
-    return done.returncode, done.stdout + done.stderr, results
+def train(args, collective, environment, options):
+    """(what went wrong, results)"""
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "results.json"
+        command = [args.clustar, "train", "--model", "mlp-small", "--ranks", "4", "--epochs", "2", "--quiet", "--json", out,
+                   "--collective", collective, *options]
+        command += ["--data", args.data] if args.data else ["--examples", "2500"]
+        if collective == "nccl":
+            command += ["--nccl-library", args.library]
+        done = subprocess.run([str(word) for word in command], env={**os.environ, **environment}, capture_output=True,
+                              text=True, check=False, timeout=60, errors="replace")
+        if done.returncode:
+            return f"{collective} ended with {done.returncode}\n{(done.stdout + done.stderr)[-1500:]}", None
+        return "", json.loads(out.read_text())["results"]
+
+
+def unlike(name, nccl, proxy):
+    """Nothing, or how a training by NCCL differs from the same by the proxy."""
+    if name == "mlt-loss":
+        if abs(nccl["loss"] - proxy["loss"]) > APART * proxy["loss"]:
+            return f"loss {nccl['loss']}, the proxy's {proxy['loss']}: more than {APART:.0%} apart"
+        return ""
+    for key in ("loss", "held_out_loss", "accuracy", "parameters_digest"):
+        if nccl[key] != proxy[key]:
+            return f"{key} is {nccl[key]}, the proxy's {proxy[key]}"
+    return ""
 
 
 def wrong(name, nccl, proxy):
@@ -43,43 +65,47 @@ def wrong(name, nccl, proxy):
         return "replicas differ"
     if not nccl["identified_messages"]:
         return "the plugin sent nothing that it identified"
-    if name == "mlt-loss":
-        if not 0 < nccl["missing_bytes"] <= 0.01 * nccl["eligible_bytes"]:
-            return f"{nccl['missing_bytes']} bytes missing of {nccl['eligible_bytes']} eligible"
-        if abs(nccl["loss"] - proxy["loss"]) > 0.1 * proxy["loss"]:
-            return f"loss {nccl['loss']}, the proxy's {proxy['loss']}, which is more than 10 % apart"
-        return ""
-    for key in ("loss", "held_out_loss", "accuracy", "parameters_digest"):
-        if nccl[key] != proxy[key]:
-            return f"{key} is {nccl[key]}, the proxy's {proxy[key]}"
-    return ""
+    if name == "mlt-loss" and not 0 < nccl["missing_bytes"] <= TOLERANCE * nccl["eligible_bytes"]:
+        return f"{nccl['missing_bytes']} bytes missing of {nccl['eligible_bytes']} eligible"
+    return unlike(name, nccl, proxy)
+
+
+def case(args, name):
+    """Nothing, or what is wrong."""
+    environment, options = CASES[name]
+    said, nccl = train(args, "nccl", environment, options)
+    proxy_said, proxy = train(args, "proxy", environment, options)
+    if said or proxy_said:
+        return said + proxy_said
+    print(f"{name}: loss {nccl['loss']:.6f}, proxy {proxy['loss']:.6f}; accuracy {nccl['accuracy']:.4f}, "
+          f"{proxy['accuracy']:.4f}; {nccl['steps']} steps, digest {nccl['parameters_digest']}, "
+          f"{proxy['parameters_digest']}; missing {nccl['missing_bytes']}, {proxy['missing_bytes']} of "
+          f"{nccl['eligible_bytes']}")
+    problem = wrong(name, nccl, proxy)
+    if problem or name == "mlt":
+        return problem
+    # The comparison itself: with the sums taken out it must fail, though replicas are equal and training ends.
+    said, without = train(args, "nccl", {**environment, "NCCL_HOST_WITHOUT_REDUCTION": "1"}, options)
+    if said:
+        return said
+    print(f"{name} without sums: loss {without['loss']:.6f}, accuracy {without['accuracy']:.4f}")
+    return "" if unlike(name, without, proxy) else "the comparison did not see that the sums were taken out"
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--clustar", required=True)
-    parser.add_argument("--data", default="")
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--data", default=str(MNIST) if MNIST.is_dir() else "")
     parser.add_argument("--name", default="")
     args = parser.parse_args()
-    ready = subprocess.run([sys.executable, "-B", NCCL_HOST], capture_output=True, text=True, check=False)
+    ready = subprocess.run([ROOT / "scripts/nccl-host"], capture_output=True, text=True, check=False)
     if ready.returncode:
         print(ready.stderr.strip())
         return ready.returncode
+    args.library = ready.stdout.strip()
     failed = 0
-    for name, (environment, options) in CASES.items():
-        if args.name not in name:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            status, said, nccl = train(args, "nccl", environment, options, folder)
-            proxy_status, proxy_said, proxy = train(args, "proxy", environment, options, folder)
-        if status or proxy_status:
-            problem = f"ended with {status}, the proxy's with {proxy_status}\n{said[-1500:]}{proxy_said[-1500:]}"
-        else:
-            problem = wrong(name, nccl, proxy)
-            print(f"{name}: loss {nccl['loss']:.6f}, proxy {proxy['loss']:.6f}; accuracy {nccl['accuracy']:.4f}, "
-                  f"{proxy['accuracy']:.4f}; {nccl['steps']} steps, digest {nccl['parameters_digest']}, "
-                  f"{proxy['parameters_digest']}; missing {nccl['missing_bytes']} of {nccl['eligible_bytes']}")
+    for name in CASES:
+        problem = case(args, name) if args.name in name else ""
         if problem:
             print(f"FAILED {name}: {problem}")
             failed += 1
