@@ -7,10 +7,11 @@ namespace clustar::bench::cli {
 
 void add_collective_options(CLI::App& command, trainer::TrainConfig& config, trainer::RankOptions& rank) {
   command
-      .add_option("--collective", config.collective,
-                  "Who sums the gradients: proxy|nccl. proxy: this program drives the plugin as NCCL would; nccl: NCCL's "
-                  "library does, on a GPU, or without one on an emulated device: `scripts/nccl-host -- clustar train "
-                  "--collective nccl ...` builds and names its library [proxy]")
+      .add_option(
+          "--collective", config.collective,
+          "Who sums the gradients: proxy|nccl. proxy: this program drives the plugin as NCCL would; nccl: NCCL's "
+          "library does, on a GPU, or without one on an emulated device: `scripts/nccl-host -- clustar train "
+          "--collective nccl ...` builds and names its library [proxy]")
       ->transform(choice({"proxy", "nccl"}));
   command
       .add_option("--nccl-library", rank.nccl_library,

@@ -29,7 +29,7 @@ struct TrainConfig {
   // The same steps without any collective: the ranks train apart, which shows what the best possible transport could
   // reach. Its loss and accuracy mean nothing, and check_equal has to be kOff.
   bool no_communication = false;
-  CodecOptions codec;                     // of every bucket; kNone with no_communication
+  CodecOptions codec;  // of every bucket; kNone with no_communication
   CollectiveKind collective = CollectiveKind::kProxy;
   ExchangeOptions exchange;               // kAllToAll not with CodecPath::kGather; of kProxy
   std::optional<double> target_accuracy;  // 0 to 1: stop after the epoch that reaches it

@@ -43,12 +43,9 @@ double rate(std::uint64_t count, double seconds) { return seconds > 0 ? static_c
 
 json traffic_json(bool known, const Traffic& traffic) {
   const auto number = [&](std::uint64_t value) { return known ? json(value) : json(nullptr); };
-  return {{"bytes_sent", number(traffic.bytes_sent)},
-          {"bytes_received", number(traffic.bytes_received)},
-          {"messages_sent", number(traffic.messages_sent)},
-          {"messages_received", number(traffic.messages_received)},
-          {"send_retries", number(traffic.send_retries)},
-          {"idle_yields", number(traffic.idle_yields)}};
+  return {{"bytes_sent", number(traffic.bytes_sent)},       {"bytes_received", number(traffic.bytes_received)},
+          {"messages_sent", number(traffic.messages_sent)}, {"messages_received", number(traffic.messages_received)},
+          {"send_retries", number(traffic.send_retries)},   {"idle_yields", number(traffic.idle_yields)}};
 }
 
 // The totals' keys: how often a plugin or a thread waited says something of one rank only.
@@ -158,9 +155,8 @@ json transport_json(const RunInfo& info) {
   if (info.plugin_path.empty()) return nullptr;
   if (!info.nccl.library.empty()) {
     // Which versions of its tables and which device NCCL chose is in NCCL's log (NCCL_DEBUG=INFO).
-    return {{"plugin", info.plugin_path}, {"name", info.plugin_name},   {"version", nullptr},
-            {"device", nullptr},          {"channels", info.channels}, {"profiler_version", nullptr},
-            {"tuner_version", nullptr}};
+    return {{"plugin", info.plugin_path}, {"name", info.plugin_name},    {"version", nullptr},      {"device", nullptr},
+            {"channels", info.channels},  {"profiler_version", nullptr}, {"tuner_version", nullptr}};
   }
   return {{"plugin", info.plugin_path},         {"name", info.plugin_name},
           {"version", info.plugin_version},     {"device", info.device},

@@ -22,10 +22,10 @@ struct RankTotals {
   double train_s = 0;    // steps only: no evaluation, no replica check, no loading
   double compute_s = 0;  // batch assembly, forward, backward, update
   double exposed_comm_s = 0;
-  double total_comm_s = 0;       // exposed + hidden
-  double codec_s = 0;            // encoding, within compute_s, and decoding, within exposed_comm_s
-  double check_s = 0;            // replica checks
-  double evaluate_s = 0;         // held-out accuracy
+  double total_comm_s = 0;     // exposed + hidden
+  double codec_s = 0;          // encoding, within compute_s, and decoding, within exposed_comm_s
+  double check_s = 0;          // replica checks
+  double evaluate_s = 0;       // held-out accuracy
   bool traffic_known = false;  // false: the collective does not tell
   Traffic traffic;
   std::uint64_t missing_contributions = 0;  // of all-to-all all-reduces: see CollectiveOutcome
@@ -97,9 +97,9 @@ nlohmann::json describe(const Model& model, const BucketPlan& plan);
 // eligible_bytes, delivered_bytes, collective, nccl, all_reduce, missing_policy, missing_contributions,
 // expected_contributions (the last three null for a ring), curve, accuracy_curve, step_seconds, ...}; the losses are
 // null where the plugin does not tell them. `nccl` is {library, version, device, emulated} with collective "nccl", else
-// null; with it all_reduce, bytes_*, messages_*, send_retries and idle_yields are null, because NCCL tells neither. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after each epoch) and `step_seconds` are
-// of the rank that calls. Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the
-// rest.
+// null; with it all_reduce, bytes_*, messages_*, send_retries and idle_yields are null, because NCCL tells neither.
+// `curve`, `accuracy_curve` ([step, training seconds, accuracy] after each epoch) and `step_seconds` are of the rank
+// that calls. Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
                           const TrainReport& report);
 

@@ -151,7 +151,7 @@ class NcclPending final : public Pending {
       if (auto ok = communicator_.health(); !ok) return ok;
       if (Clock::now() > deadline) {
         return fail(ErrorCode::kRemote, fmt::format("NCCL did not end it within {} s, the --stall-timeout",
-                                                     communicator_.options.stall_timeout.count() / 1000));
+                                                    communicator_.options.stall_timeout.count() / 1000));
       }
       std::this_thread::sleep_for(kPoll);
     }
@@ -179,8 +179,7 @@ class NcclCollective final : public Collective {
     const CudaCalls& cuda = communicator_.library.cuda;
     const int created = cuda.stream_create(&communicator_.stream, kStreamNonBlocking);
     if (auto ok = communicator_.cuda(created, "cudaStreamCreate"); !ok) return ok;
-    const int begun =
-        communicator_.library.nccl.comm_init_rank_config(&communicator_.comm, size_, id, rank, &config);
+    const int begun = communicator_.library.nccl.comm_init_rank_config(&communicator_.comm, size_, id, rank, &config);
     return communicator_.settle(begun, "ncclCommInitRankConfig", deadline_after(communicator_.options.join_timeout));
   }
 
@@ -323,7 +322,7 @@ Result<std::unique_ptr<Collective>> create_nccl_collective(const NcclLibrary& li
   if (!ids) return tl::unexpected(ids.error());
   if (drawn != kNcclSuccess) {
     return fail(ErrorCode::kSystem, fmt::format("ncclGetUniqueId: {}: {}", library.nccl.get_error_string(drawn),
-                                            library.nccl.get_last_error(nullptr)));
+                                                library.nccl.get_last_error(nullptr)));
   }
   std::memcpy(&id, ids->data(), sizeof id);
   auto collective = std::make_unique<NcclCollective>(library, options, bootstrap.size());

@@ -1,5 +1,5 @@
-// NCCL's own collectives, on a GPU or on the emulated device of tests/nccl_host. Gradients of the host are copied to the
-// device and back on the stream of the collective; those of a device stay there.
+// NCCL's own collectives, on a GPU or on the emulated device of tests/nccl_host. Gradients of the host are copied to
+// the device and back on the stream of the collective; those of a device stay there.
 #pragma once
 
 #include <chrono>

@@ -78,8 +78,9 @@ Result<void> open_runtime(void* nccl, const std::string& nccl_path, CudaCalls& c
   if (dlsym(nccl, "cudaMalloc") != nullptr) {
     const char* const lacks = find_all(nccl, entries_of(calls));
     if (lacks == nullptr) return {};
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("'{}' has a CUDA runtime without {}; build it again by scripts/nccl-host", nccl_path, lacks));
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("'{}' has a CUDA runtime without {}; build it again by scripts/nccl-host", nccl_path, lacks));
   }
   std::string said;
   for (const char* name : kRuntimes) {
@@ -106,7 +107,8 @@ Result<NcclLibrary> NcclLibrary::open(const std::string& path) {
   const std::string name = path.empty() ? kDefaultLibrary : path;
   void* const opened = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (opened == nullptr) {
-    return fail(ErrorCode::kUnavailable, fmt::format("cannot open NCCL's library '{}': {}. {}", name, reason(), kAdvice));
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("cannot open NCCL's library '{}': {}. {}", name, reason(), kAdvice));
   }
   if (const char* const lacks = find_all(opened, entries_of(library.nccl)); lacks != nullptr) {
     const std::string text = fmt::format("'{}' is not NCCL 2.18 or later: it has no {}. {}", name, lacks, kAdvice);

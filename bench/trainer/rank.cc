@@ -215,9 +215,9 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
   if (options.size > 1) {
     if (auto ok = connect(config, options, *dataset, transport, info); !ok) return tl::unexpected(ok.error());
   }
-  Trainer trainer(
-      config, *model, plan, *dataset, *split,
-      {transport.collective.get(), transport.bootstrap.get(), transport.loss ? &*transport.loss : nullptr}, progress);
+  Trainer trainer(config, *model, plan, *dataset, *split,
+                  {transport.collective.get(), transport.bootstrap.get(), transport.loss ? &*transport.loss : nullptr},
+                  progress);
   auto report = trainer.run();
   // Before the trainer's buffers go: a transfer that a failure left behind may still write to them.
   const Result<void> closed = transport.collective ? transport.collective->close() : Result<void>();

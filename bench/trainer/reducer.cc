@@ -77,7 +77,8 @@ void GradientReducer::encode(std::size_t bucket) {
 }
 
 std::unique_ptr<Pending> GradientReducer::start(std::size_t bucket) {
-  if (gathers()) return collective_->all_gather(blobs_[bucket].own, blobs_[bucket].all, encoded_[bucket].own().size(), {});
+  if (gathers())
+    return collective_->all_gather(blobs_[bucket].own, blobs_[bucket].all, encoded_[bucket].own().size(), {});
   const Bucket& part = plan_.buckets[bucket];
   float* const lost = keeps_lost() ? lost_.data() + part.offset : nullptr;
   return collective_->all_reduce(mapped_.at(part.offset * sizeof(float)), part.elements, {}, lost);

@@ -94,11 +94,10 @@ class FailedNcclCollective : public ::testing::Test {
                                           .root = "127.0.0.1:1",
                                           .join_timeout = milliseconds(1000),
                                           .call_timeout = milliseconds(1000)});
-    collective_ = *create_nccl_collective(
-        fake_library(), *bootstrap_,
-        {.stall_timeout = milliseconds(50), .close_timeout = milliseconds(200)});
-    pending_ = collective_->all_reduce(
-        collective_->map(gradients_.data(), gradients_.size() * sizeof(float)), gradients_.size(), {}, nullptr);
+    collective_ = *create_nccl_collective(fake_library(), *bootstrap_,
+                                          {.stall_timeout = milliseconds(50), .close_timeout = milliseconds(200)});
+    pending_ = collective_->all_reduce(collective_->map(gradients_.data(), gradients_.size() * sizeof(float)),
+                                       gradients_.size(), {}, nullptr);
   }
 
   std::vector<float> gradients_ = std::vector<float>(16);
