@@ -16,7 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kPoll{20};
-constexpr int kCudaAlreadyRegistered = 712;
 
 Clock::time_point deadline_after(std::chrono::milliseconds timeout) {
   return timeout.count() > 0 ? Clock::now() + timeout : Clock::time_point::max();
@@ -120,7 +119,7 @@ class NcclPending final : public Pending {
     auto argument = std::make_unique<EndTime>(end_);
     const int launched = cuda.launch_host_function(communicator_.stream, note_end, argument.get());
     if (auto ok = communicator_.cuda(launched, "cudaLaunchHostFunc"); !ok) return ok;
-    argument.release();
+    static_cast<void>(argument.release());  // note_end deletes it
     return communicator_.cuda(cuda.event_record(done_, communicator_.stream), "cudaEventRecord");
   }
 

@@ -55,7 +55,8 @@ def right(transport, words):
 
 def planted(words, environment, said, must_say):
     done = run(words, {"CLUSTAR_TRANSPORT": "tcp", **environment})
-    if done.returncode == 1 and (said in done.stdout) == must_say:
+    ended = "elements compared" in done.stdout
+    if done.returncode == 1 and ended and (said in done.stdout) == must_say:
         return done, ""
     return done, f"what was planted was not seen (status {done.returncode})"
 
@@ -66,6 +67,7 @@ def cut(clustar, transport):
     made = subprocess.run([clustar, "fabric", "up", *fabric, "--hosts", "3", "--rate", "1G"], capture_output=True, text=True,
                           check=False)
     if made.returncode:
+        subprocess.run([clustar, "fabric", "down", *fabric], capture_output=True, check=False)
         return made, "clustar fabric up failed"
     try:
         name = " ".join(fabric)

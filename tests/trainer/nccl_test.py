@@ -38,8 +38,11 @@ def train(args, collective, environment, options):
         command += ["--data", args.data] if args.data else ["--examples", "2500"]
         if collective == "nccl":
             command += ["--nccl-library", args.library]
-        done = subprocess.run([str(word) for word in command], env={**os.environ, **environment}, capture_output=True,
-                              text=True, check=False, timeout=60, errors="replace")
+        try:
+            done = subprocess.run([str(word) for word in command], env={**os.environ, **environment}, capture_output=True,
+                                  text=True, check=False, timeout=60, errors="replace")
+        except subprocess.TimeoutExpired as late:
+            return f"{collective} did not end within {late.timeout} s\n{(late.stdout or b'')[-1500:]!r}", None
         if done.returncode:
             return f"{collective} ended with {done.returncode}\n{(done.stdout + done.stderr)[-1500:]}", None
         return "", json.loads(out.read_text())["results"]

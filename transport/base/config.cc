@@ -87,7 +87,9 @@ Result<void> Config::apply_file(const std::string& path) {
 
 Result<void> Config::apply_environment(const std::map<std::string, std::string>& environment) {
   for (const auto& [name, value] : environment) {
-    if (!name.starts_with("CLUSTAR_") || name.starts_with("CLUSTAR_TEST_") || name == "CLUSTAR_CONFIG") continue;
+    // CLUSTAR_TEST_ and CLUSTAR_NCCL_ tell programs around the plugin where things lie.
+    const bool others = name.starts_with("CLUSTAR_TEST_") || name.starts_with("CLUSTAR_NCCL_");
+    if (!name.starts_with("CLUSTAR_") || others || name == "CLUSTAR_CONFIG") continue;
     const auto [table, i] = table_of([&n = name](const SettingInfo& info) { return info.variable() == n; });
     if (table == nullptr) {
       return fail(ErrorCode::kInvalidArgument, fmt::format("unknown setting {}; allowed: {}", name, names(true)));

@@ -22,7 +22,7 @@ class Config final : public SettingValues {
   using Tables = std::span<const SettingTable* const>;
 
   // Defaults, then CLUSTAR_CONFIG's file, then the environment. `tables` outlives it: a setting of no table is an
-  // error, as a bad value is, with what is allowed. Names that begin with CLUSTAR_TEST_ are left to the tests.
+  // error, as a bad value is, with what is allowed. CLUSTAR_TEST_* and CLUSTAR_NCCL_* are left to programs around it.
   static Result<Config> load(Tables tables);
   // The same from given variables.
   static Result<Config> load_from(Tables tables, const std::map<std::string, std::string>& environment);

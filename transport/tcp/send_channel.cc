@@ -53,6 +53,7 @@ void TcpSendChannel::on_deregister(const Mr& mr) {
   if (failed_ || std::ranges::none_of(requests_, uses)) return;
   failed_ = Error{ErrorCode::kInvalidUsage,
                   fmt::format("tcp: sending to {}: memory was deregistered while sends used it", peer_)};
+  nic_.context().log.warn(failed_->message);
 }
 
 Result<Request*> TcpSendChannel::send(const Mr& mr, std::size_t offset, std::size_t length, int tag,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "mlt/core/options_check.h"
 
@@ -134,20 +135,20 @@ double DctcpSwift::far_target(double min_rtt) const {
 
 void DctcpSwift::decide(const Epoch::Totals& totals) {
   if (totals.acked > 0) alpha_ += options_.mark_gain * (totals.mark_fraction() - alpha_);
-  const bool far = is_long(totals.min_rtt);
+  if (totals.acked > 0) far_ = is_long(totals.min_rtt);
   const double limit = target(totals.min_rtt);
   const bool late = totals.acked > 0 && totals.rtt > limit;
   const bool marked = totals.marked > 0;
   const double loss = totals.loss_fraction();
   double cut = 0;
   if (marked) cut = alpha_ / 2;
-  if (late) cut = std::max(cut, (far && !starting_ ? kFarGain : options_.beta) * (totals.rtt - limit) / totals.rtt);
+  if (late) cut = std::max(cut, (far_ && !starting_ ? kFarGain : options_.beta) * (totals.rtt - limit) / totals.rtt);
   if (late || marked) cut = std::max(cut, loss);
   cut = std::min(cut, options_.max_cut);
   if (drain_left_ > 0) {
     // The first of its round trips still sees the queue that was there before.
     if (--drain_left_ > 0) return;
-    if (competing_ && totals.acked > 0) competing_ = totals.rtt - totals.min_rtt > queue_before_ / (far ? 16 : 4);
+    if (competing_ && totals.acked > 0) competing_ = totals.rtt - totals.min_rtt > queue_before_ / (far_ ? 16 : 4);
     window_ = cut_by(resume_, options_, competing_ ? 0 : cut);
     return;
   }
@@ -157,7 +158,7 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
   }
   if (cut > 0) {
     window_ = cut_by(window_, options_, cut);
-    if (far && !marked && !starting_) window_ += least_step(totals.min_rtt);
+    if (far_ && !marked && !starting_) window_ += least_step(totals.min_rtt);
     before_loss_ = severe_epochs_ = 0;
   } else if (loss > options_.severe_loss) {
     on_severe_loss(loss);
@@ -168,7 +169,7 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
   const bool seen =
       base_rtt_ > Duration::zero() && is_long(totals.min_rtt) && totals.min_rtt <= 1.25 * Epoch::in_ns(base_rtt_);
   since_empty_ += totals.rtt;
-  const bool forgets = far && since_empty_ >= kFarDrainTime;
+  const bool forgets = far_ && since_empty_ >= kFarDrainTime;
   if (++since_drain_ >= options_.drain_epochs || forgets || (starting_ && cut > 0 && !seen))
     start_drain(window_, drained_part(totals));
   if (cut > 0) starting_ = false;
@@ -192,7 +193,8 @@ bool DctcpSwift::is_yielding(bool late, double queue) {
 
 // Who fills a queue until it overflows leaves it empty for a few round trips at most.
 bool DctcpSwift::is_alone(const Epoch::Totals& totals) {
-  const bool empty = totals.acked > 0 && queue_before_ <= (target(totals.min_rtt) - totals.min_rtt) / 4;
+  const bool knows = base_rtt_ <= Duration::zero() || totals.min_rtt <= 1.25 * Epoch::in_ns(base_rtt_);
+  const bool empty = knows && totals.acked > 0 && queue_before_ <= (target(totals.min_rtt) - totals.min_rtt) / 4;
   empty_epochs_ = empty ? empty_epochs_ + 1 : 0;
   return empty_epochs_ >= options_.yield_epochs;
 }
@@ -200,27 +202,29 @@ bool DctcpSwift::is_alone(const Epoch::Totals& totals) {
 void DctcpSwift::compete(const Epoch::Totals& totals) {
   constexpr std::uint32_t kDrainEpochs = 256;
   // Who comes back was wrong to leave: it tests more rarely, up to every sixth loss.
-  const bool far = is_long(totals.min_rtt);
   if (!competing_) {
-    test_after_losses_ = std::clamp(test_after_losses_ + 1, far ? 3u : 1u, 6u);
+    test_after_losses_ = std::clamp(test_after_losses_ + 1, far_ ? 3u : 1u, 6u);
     losses_ = empty_epochs_ = 0;
     // On a long path what was given away would take minutes to come back.
-    if (far) window_ = std::max(window_, late_from_);
+    if (far_) window_ = std::max(window_, late_from_);
     cubic_.start(window_, options_.segment);
   }
   competing_ = true;
   starting_ = false;
   late_epochs_ = severe_epochs_ = 0;
   before_loss_ = 0;
-  if (far && is_alone(totals)) {
+  if (far_ && is_alone(totals)) {
     competing_ = false;
     return;
   }
-  if (totals.lost > 0 && !(far && cubic_.just_lost())) {
+  // What is reported lost in the round trip after a cut left before it.
+  const bool answered = std::exchange(answered_loss_, false) && far_;
+  if (totals.lost > 0 && !answered) {
     const double less =
-        far ? std::max<double>(cubic_.after_loss(window_), options_.segment) : cut_by(window_, options_, 0.5);
+        far_ ? std::max<double>(cubic_.after_loss(window_), options_.segment) : cut_by(window_, options_, 0.5);
     if (++losses_ < test_after_losses_) {
       window_ = less;
+      answered_loss_ = true;
       return;
     }
     losses_ = 0;
@@ -228,10 +232,10 @@ void DctcpSwift::compete(const Epoch::Totals& totals) {
     drain_left_ = 3;  // a deep queue takes one more
     return;
   }
-  if (was_used(totals, window_)) {
+  if (totals.lost <= 0 && was_used(totals, window_)) {
     // By time instead of round trips, so that the longer queue does not starve who waits in it.
-    const double least = options_.segment * (far ? std::max(2.0, totals.rtt / kCompetingSegmentPer) : 1);
-    const double next = far ? cubic_.grown(window_, totals.rtt, options_.segment, least) : window_ + least;
+    const double least = options_.segment * (far_ ? std::max(2.0, totals.rtt / kCompetingSegmentPer) : 1);
+    const double next = far_ ? cubic_.grown(window_, totals.rtt, options_.segment, least) : window_ + least;
     window_ = std::min(next, static_cast<double>(options_.maximum));
   }
   if (++since_drain_ >= std::min(kDrainEpochs, options_.drain_epochs)) start_drain(window_, drained_part(totals));
@@ -255,7 +259,7 @@ bool DctcpSwift::recover() {
 
 // Of a long path's window the queue is a small part, and what leaves is missed for a long time.
 double DctcpSwift::drained_part(const Epoch::Totals& totals) const {
-  if (!is_long(totals.min_rtt)) return 0.75;
+  if (!far_) return 0.75;
   return std::clamp(2 * queue_before_ / std::max(1.0, totals.rtt), 0.5, 0.75);
 }
 

@@ -129,7 +129,9 @@ class DctcpSwift {
   std::uint32_t late_epochs_ = 0;    // in a row
   double late_from_ = 0;             // window when they began
   double late_queue_ = 0;            // ns, likewise
+  bool far_ = false;                 // the path is long: as the latest acknowledgements said
   bool competing_ = false;
+  bool answered_loss_ = false;           // by a cut, in the round trip before
   CubicWindow cubic_;                    // while it competes on a long path
   std::uint32_t empty_epochs_ = 0;       // in a row, while it competes
   std::uint32_t losses_ = 0;             // epochs with some, since the latest test whether the queue is ours

@@ -21,8 +21,6 @@ class CubicWindow {
     since_ = 0;
     return window * kBeta;
   }
-  // What is reported lost now left before the latest loss was known.
-  bool just_lost() const { return since_ <= 0; }
   // After a round trip without loss: `least` more at least, and half as much again at most (section 4.4).
   double grown(double window, double rtt, double segment, double least) {
     since_ += rtt * 1e-9;

@@ -123,17 +123,19 @@ class Trial {
 
   bool Judge(Worst& worst) const {
     if (shared_.wrong != 0) return Say("wrong bits");
+    int64_t latest = 0;
     for (int rank = 0; rank < options_.ranks; ++rank) {
       if (options_.scenario == "kill" && rank == victim()) continue;
       const Report& report = shared_.reports[rank];
       const bool remote = report.error == ncclRemoteError;
       if (HadError(rank) && !remote) return Say("an error of the peer's was not told as ncclRemoteError");
       if (!MayHaveError(rank) && report.error != ncclSuccess) return Say("an error where there should be none");
-      if (HadError(rank)) worst.error = std::max(worst.error, report.error_at - event_);
+      if (HadError(rank)) latest = std::max<int64_t>(latest, report.error_at - event_);
       worst.abort = std::max<int64_t>(worst.abort, report.abort_took);
       if (report.abort_took > kAbortWithin) return Say("ncclCommAbort took more than 5 s");
     }
-    return worst.error <= options_.error_within * kSecond || Say("an error came too late");
+    worst.error = std::max(worst.error, latest);
+    return latest <= options_.error_within * kSecond || Say("an error came too late");
   }
 
   const ScenarioOptions& options_;

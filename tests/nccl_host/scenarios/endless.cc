@@ -34,7 +34,9 @@ void Endless(Context& context) {
     error = traffic.AllReduce(round, context.shared.end ? 1 : 0);
     if (error == ncclSuccess) error = WaitOrError(context, communicator, traffic);
     if (error == ncclSuccess) {
-      const bool over = traffic.Finish() > 0;
+      // A kernel may be done while its last send is not, and the peer gone before that.
+      const bool over = traffic.Finish(&error) > 0;
+      if (error != ncclSuccess) break;
       ++report.rounds;
       if (over) break;
     }

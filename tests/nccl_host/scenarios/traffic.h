@@ -24,7 +24,9 @@ class Traffic {
   void AllToAll(int round, int sends_per_peer);
   bool Done() const { return cudaStreamQuery(stream_) == cudaSuccess; }
   // Waits, compares; the sum of what ranks said.
-  int Finish();
+  // With `error`, one that the communicator tells meanwhile is put there, and nothing else counts; else it is required
+  // that there is none.
+  int Finish(ncclResult_t* error = nullptr);
 
  private:
   float Value(int rank, size_t index) const;

@@ -42,15 +42,5 @@ TEST(CubicWindow, GrowsByAtLeastWhatItIsToldAndHalfAtMost) {
   EXPECT_DOUBLE_EQ(cubic.grown(10 * kBytes, 100e9, kBytes, 2 * kBytes), 15 * kBytes);
 }
 
-TEST(CubicWindow, KnowsThatItHasJustLost) {
-  CubicWindow cubic;
-  cubic.start(10 * kBytes, kBytes);
-  EXPECT_FALSE(cubic.just_lost());
-  cubic.after_loss(10 * kBytes);
-  EXPECT_TRUE(cubic.just_lost());
-  cubic.grown(7 * kBytes, 1e6, kBytes, 0);
-  EXPECT_FALSE(cubic.just_lost());
-}
-
 }  // namespace
 }  // namespace clustar::mlt
