@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fmt/format.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <unistd.h>
 
@@ -111,6 +112,7 @@ int thread_count() {
 }
 
 std::size_t resident_bytes() {
+  malloc_trim(0);
   std::ifstream in("/proc/self/statm");
   std::size_t total = 0, resident = 0;
   in >> total >> resident;

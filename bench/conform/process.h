@@ -13,7 +13,7 @@ namespace clustar::bench::conform {
 // Descriptor -> what it points to ("socket:[123]", a path); without the one used for looking.
 std::map<int, std::string> open_descriptors();
 int thread_count();
-// Resident memory in bytes, 0 when unknown.
+// Resident memory in bytes, without what malloc keeps of what was freed; 0 when unknown.
 std::size_t resident_bytes();
 // False under a sanitizer, whose allocator keeps what was freed.
 bool resident_bytes_are_meaningful();
