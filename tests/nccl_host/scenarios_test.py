@@ -55,7 +55,7 @@ def right(transport, words):
 
 def planted(words, environment, said, must_say):
     done = run(words, {"CLUSTAR_TRANSPORT": "tcp", **environment})
-    ended = "elements compared" in done.stdout
+    ended = must_say or "elements compared" in done.stdout
     if done.returncode == 1 and ended and (said in done.stdout) == must_say:
         return done, ""
     return done, f"what was planted was not seen (status {done.returncode})"
