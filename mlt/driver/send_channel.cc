@@ -26,7 +26,10 @@ MltSendChannel::~MltSendChannel() {
   std::vector<std::byte> words;
   {
     const std::lock_guard lock(engine_.mutex());
-    if (!broken()) words = last_words();
+    if (!broken()) {
+      words = last_words();
+      count_copies();
+    }
     leave();
   }
   net::write_last(control_, words, kLastWordsWait);
@@ -202,10 +205,10 @@ void MltSendChannel::on_event(const Endpoint::Event& event, TimePoint) {
   }
   const auto* sent = std::get_if<SendDone>(&event.what);
   if (sent == nullptr) return;
-  const Outgoing& outgoing = outgoing_[sent->message % outgoing_.size()];
+  Outgoing& outgoing = outgoing_[sent->message % outgoing_.size()];
   --outstanding_;
   ++finished_;
-  if (outgoing.copy) copies_.give_back(*outgoing.copy);
+  if (outgoing.copy) copies_.give_back(*std::exchange(outgoing.copy, std::nullopt));
   if (!outgoing.request) return;
   if (sent->missing_packets > 0) note_missing(sent->message, outgoing);
   SendRequest& request = requests_[*outgoing.request];
@@ -254,6 +257,15 @@ std::vector<std::byte> MltSendChannel::last_words() {
     }
   }
   return words;
+}
+
+// Their requests are done, and the last words bring what has not arrived: they count as sent, though no acknowledgement
+// of theirs will be read.
+void MltSendChannel::count_copies() {
+  if (broken() || !copies_.in_use()) return;
+  for (const Outgoing& outgoing : outgoing_) {
+    if (outgoing.copy) engine_.traffic(id())->sent(outgoing.length);
+  }
 }
 
 // A receiver says nothing here until it closes; then it repeats what the last packets may have failed to tell.

@@ -72,6 +72,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   std::optional<SendCopies::Copy> copy_of(const SendRequest& request);
   void note_missing(std::uint32_t message, const Outgoing& outgoing);
   std::vector<std::byte> last_words();
+  void count_copies();
   void read_control() override;
   bool take_last_words();
   void on_peer_gone(const std::string& what);
