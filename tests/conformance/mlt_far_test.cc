@@ -49,6 +49,7 @@ class MltFar : public MltLossBed {
 TEST_F(MltFar, WhoClosesRepeatsWhatWasDoneAndDidNotArrive) {
   const auto here = create(muted());
   const auto there = create();
+  std::uint64_t sent_bytes = 0;
   for (const bool posted_before : {true, false}) {
     Connection connection = connect_and_mute(*here, *there);
     constexpr std::size_t kCount = 20;
@@ -73,6 +74,8 @@ TEST_F(MltFar, WhoClosesRepeatsWhatWasDoneAndDidNotArrive) {
     if (!posted_before) post();
     finish(receives);
     closer.join();
+    sent_bytes += kCount * kSize;
+    EXPECT_EQ(here->counters().devices.front().total.sent.bytes, sent_bytes) << "what was done counts as sent";
     EXPECT_EQ(sent, to.bytes);
   }
 }
