@@ -28,6 +28,7 @@ class Evidence:
         self.from_gpu, self.to_gpu = (sum(int(found[i]) for found in staged) for i in (0, 1))
         self.chosen = {(int(size), algorithm, protocol) for _, size, algorithm, protocol in CHOSEN.findall(text)}
         self.edges = EDGE.findall(text)
+        self.sealed = text.count("mlt: every packet is sealed")
 
     @staticmethod
     def _sum(traffic, meaning):
@@ -41,6 +42,8 @@ def wrong_path(seen, case, least_bytes):
     transport = case.transport.split("-")[0]
     if seen.transports != {transport} or seen.reports < case.ranks:
         return f"{seen.reports} summaries of {sorted(seen.transports)}, not {case.ranks} of {transport}"
+    if seen.sealed < case.ranks if case.transport == "mlt-key" else seen.sealed:
+        return f"packets are sealed on {seen.sealed} ranks"
     if seen.sent_bytes < least_bytes:
         return f"{seen.sent_bytes} bytes through the plugin, not {least_bytes} or more"
     if (seen.sent_messages, seen.sent_bytes) != (seen.received_messages, seen.received_bytes):

@@ -18,6 +18,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "gpu"))
 import gpu_trace
+import nccl_host
 FUNCTIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
 PROTOCOLS = ("LL", "LL128", "Simple")
 LOSS = ("", "loss=0.01", "loss=0.02", "loss=0.05")
@@ -75,9 +76,11 @@ def check_fields(folder):
         gpu_trace.check_bytes(by_rank)
 
 
-def compare(folder):
+def compare(folder, ranks):
     """The number of sends of all ranks that were compared."""
-    traces = sorted(folder.glob("kernel.*"))
+    traces, logs = sorted(folder.glob("kernel.*")), list(folder.glob("sends.*"))
+    if (len(traces), len(logs)) != (ranks, ranks):
+        raise Deviation(f"{len(traces)} traces of kernels and {len(logs)} of the plugin, of {ranks} ranks")
     compared = 0
     for trace in traces:
         log = folder / trace.name.replace("kernel", "sends")
@@ -113,7 +116,7 @@ PLANTED = {
 }
 
 
-def check_the_check(folder):
+def check_the_check(folder, ranks):
     """A single wrong field of what was right must be seen, whichever it is."""
     for name, (files, separator, wanted, field, change) in PLANTED.items():
         path = sorted(folder.glob(files))[0]
@@ -125,11 +128,15 @@ def check_the_check(folder):
         fields[field] = change(fields[field])
         path.write_text("\n".join([*lines[:at], separator.join(fields), *lines[at + 1:]]) + "\n")
         try:
-            compare(folder)
+            compare(folder, ranks)
         except gpu_trace.Deviation:
             path.write_text(right)
             continue
         raise Deviation(f"planted, and not seen: {name}")
+
+
+def ranks_of(number):
+    return 2 + number % 3
 
 
 def run(folder, args, number):
@@ -142,7 +149,7 @@ def run(folder, args, number):
     if loss:
         environment["CLUSTAR_INJECT_FAULTS"] = loss
     calls = max(12, min(args.sends // 400, 2000))
-    command = [sys.executable, "-B", HERE / "nccl_host.py", "--", "nccl-host-perf", "-g", str(2 + number % 3), "-C",
+    command = [sys.executable, "-B", HERE / "nccl_host.py", "--", "nccl-host-perf", "-g", str(ranks_of(number)), "-C",
                COLLECTIVES[number % len(COLLECTIVES)], "-b", "8", "-e", "2M", "-f", "512", "-n", str(calls), "-T",
                "600"]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, errors="replace")
@@ -154,23 +161,21 @@ def main():
     parser.add_argument("--sends", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0)
     args = parser.parse_args()
-    os.environ["LD_LIBRARY_PATH"] = f"{args.plugin}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-    ready = subprocess.run([sys.executable, "-B", HERE / "nccl_host.py"], capture_output=True, text=True, check=False)
-    if ready.returncode:
-        print(ready.stderr.strip())
-        return ready.returncode
+    status = nccl_host.made_ready(args.plugin)
+    if status:
+        return status
     compared, number, begin = 0, args.first, time.monotonic()
     # Every collective once, whatever N is.
     while compared < args.sends or number < args.first + len(COLLECTIVES):
         with tempfile.TemporaryDirectory() as name:
             ran = run(pathlib.Path(name), args, number)
             try:
-                fresh = compare(pathlib.Path(name))
+                fresh = compare(pathlib.Path(name), ranks_of(number))
                 if ran.returncode or "# checked: 0 wrong" not in ran.stdout or fresh == 0:
                     raise Deviation(f"ended with {ran.returncode} after {fresh} sends\n"
                                     f"{(ran.stdout + ran.stderr)[-1500:]}")
                 if number == args.first:
-                    check_the_check(pathlib.Path(name))
+                    check_the_check(pathlib.Path(name), ranks_of(number))
             except (gpu_trace.Deviation, OSError) as deviation:
                 print(f"FAILED run {number}: {deviation}")
                 return 1

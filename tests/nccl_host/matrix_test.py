@@ -15,6 +15,7 @@ import time
 
 import cases
 import evidence
+import nccl_host
 
 HERE = pathlib.Path(__file__).resolve().parent
 CALLS = 2
@@ -111,12 +112,9 @@ def main():
     which.add_argument("--every", dest="which", action="store_const", const=cases.all_values)
     parser.add_argument("--plugin", default="")
     args = parser.parse_args()
-    if args.plugin:
-        os.environ["LD_LIBRARY_PATH"] = f"{args.plugin}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-    ready = subprocess.run([sys.executable, "-B", HERE / "nccl_host.py"], capture_output=True, text=True, check=False)
-    if ready.returncode:
-        print(ready.stderr.strip())
-        return ready.returncode
+    status = nccl_host.made_ready(args.plugin)
+    if status:
+        return status
     passed, begin, failures = 0, time.monotonic(), []
     # Only its owner may read it: the plugin refuses others.
     with tempfile.NamedTemporaryFile("w", suffix=".key") as key:

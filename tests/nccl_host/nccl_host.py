@@ -66,6 +66,17 @@ def environment(built):
     return {**defaults, **result}
 
 
+def made_ready(plugin):
+    """For a test: builds the library, and puts the folder `plugin`, if any, where programs look for one. 0, or the status
+    to end with, whose reason is printed."""
+    if plugin:
+        os.environ["LD_LIBRARY_PATH"] = f"{plugin}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+    built = subprocess.run([sys.executable, "-B", __file__], capture_output=True, text=True, check=False)
+    if built.returncode:
+        print(built.stderr.strip())
+    return built.returncode
+
+
 def main(argv):
     args = arguments(argv)
     try:

@@ -11,8 +11,9 @@ import pathlib
 import subprocess
 import sys
 
+import nccl_host
+
 HERE = pathlib.Path(__file__).resolve().parent
-SKIP = 77
 # Most of their time NCCL sleeps: its proxy looks up every half second when a communicator ends.
 AT_ONCE = 3
 
@@ -95,15 +96,12 @@ def main():
     parser.add_argument("--name", default="")
     parser.add_argument("--cut", default="")
     args = parser.parse_args()
-    if args.plugin:
-        os.environ["LD_LIBRARY_PATH"] = f"{args.plugin}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-    ready = subprocess.run([sys.executable, "-B", HERE / "nccl_host.py"], capture_output=True, text=True, check=False)
-    if ready.returncode:
-        print(ready.stderr.strip())
-        return ready.returncode
+    status = nccl_host.made_ready(args.plugin)
+    if status:
+        return status
     if args.cut and subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
         print("SKIP: no network namespaces for hosts to cut off; run it as root, where the kernel has them")
-        return SKIP
+        return nccl_host.SKIP
     failed = passed = 0
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         running = {name: pool.submit(*what) for name, what in cases(args).items()}
