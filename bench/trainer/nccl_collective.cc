@@ -294,17 +294,11 @@ class NcclCollective final : public Collective {
 };
 
 Result<void> choose_device(const NcclLibrary& library, int rank) {
-  int devices = 0;
-  const int counted = library.cuda.get_device_count(&devices);
-  if (counted != kCudaSuccess || devices == 0) {
+  const auto devices = library.devices();
+  if (!devices) return tl::unexpected(devices.error());
+  if (const int set = library.cuda.set_device(rank % *devices); set != kCudaSuccess) {
     return fail(ErrorCode::kUnavailable,
-                fmt::format("NCCL needs a GPU and the CUDA runtime finds none ({}); without one use the library of "
-                            "scripts/nccl-host, or --collective proxy",
-                            library.cuda.get_error_string(counted)));
-  }
-  if (const int set = library.cuda.set_device(rank % devices); set != kCudaSuccess) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("cudaSetDevice({}): {}", rank % devices, library.cuda.get_error_string(set)));
+                fmt::format("cudaSetDevice({}): {}", rank % *devices, library.cuda.get_error_string(set)));
   }
   return {};
 }

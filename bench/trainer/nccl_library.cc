@@ -128,6 +128,16 @@ std::string NcclLibrary::version() const {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
+Result<int> NcclLibrary::devices() const {
+  int count = 0;
+  const int counted = cuda.get_device_count(&count);
+  if (counted == kCudaSuccess && count > 0) return count;
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("NCCL needs a GPU and the CUDA runtime finds none ({}); without one use the library of "
+                          "scripts/nccl-host, or --collective proxy",
+                          cuda.get_error_string(counted)));
+}
+
 Result<std::string> NcclLibrary::device_name(int device) const {
   // cudaDeviceProp begins with a name of 256 characters in every version; what follows grew to about 1 KiB.
   constexpr std::size_t kName = 256;

@@ -91,6 +91,8 @@ struct NcclLibrary {
   static Result<NcclLibrary> open(const std::string& path);
 
   std::string version() const;  // as 2.28.9
+  // At least 1.
+  Result<int> devices() const;
   // Of `device`; kEmulatedDevice where host memory and threads play the GPU.
   Result<std::string> device_name(int device) const;
 };

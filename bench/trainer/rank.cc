@@ -145,6 +145,7 @@ Result<void> connect_proxy(const TrainConfig& config, const RankOptions& options
 Result<void> connect_nccl(const RankOptions& options, Transport& transport, RunInfo& info) {
   const auto library = NcclLibrary::open(options.nccl_library);
   if (!library) return tl::unexpected(library.error());
+  if (const auto devices = library->devices(); !devices) return tl::unexpected(devices.error());
   const auto device = library->device_name(0);
   if (!device) return tl::unexpected(device.error());
   info.nccl = {library->path, library->version(), *device, *device == kEmulatedDevice};

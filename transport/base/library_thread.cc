@@ -23,7 +23,7 @@ void LibraryThread::start(std::function<void()> run, std::function<void()> ask_t
   ask_to_end_ = std::move(ask_to_end);
   thread_ = std::thread(std::move(run));
   next_ = std::exchange(running, this);
-  owner = getpid();
+  process_ = owner = getpid();
 }
 
 void LibraryThread::end() {
@@ -36,6 +36,8 @@ void LibraryThread::end_listed() {
   LibraryThread** at = &running;
   while (*at != this) at = &(*at)->next_;
   *at = next_;
+  // In the child of a fork it does not run, and what would ask it to end is shared with the parent.
+  if (process_ != getpid()) return thread_.detach();
   ask_to_end_();
   thread_.join();
 }

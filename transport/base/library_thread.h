@@ -2,6 +2,8 @@
 // (NCCL's dlclose comes with the last communicator, not with the last connection), so unloading ends all of them.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <thread>
 
@@ -28,6 +30,7 @@ class LibraryThread {
 
   std::function<void()> ask_to_end_{};
   std::thread thread_{};
+  pid_t process_ = 0;  // that started it
   LibraryThread* next_ = nullptr;
 };
 
