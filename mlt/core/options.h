@@ -29,7 +29,7 @@ struct Options {
   std::uint32_t max_staged = 64;           // messages before their receives or records, of one connection
   std::uint32_t max_tags = 4096;           // different ones that a connection may use
   std::uint32_t max_in_flight = 1u << 14;  // packets of one lane; records grow to what is ever under way
-  std::uint8_t ack_every = 16;             // packets
+  std::uint8_t ack_every = 24;             // packets
   Duration ack_delay = std::chrono::microseconds(25);
   std::uint8_t reorder_packets = 3;  // later packets of a lane that make an earlier one lost (RFC 5681's three)
   Duration gap_floor = std::chrono::microseconds(20);  // silence before a receiver asks; 2 base_rtt at least
