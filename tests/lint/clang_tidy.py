@@ -2,10 +2,12 @@
 """clang-tidy (.clang-tidy) over the translation units of a configured build, in parallel; not over tests/, whose
 GoogleTest macros would take half of the time.
 
-A file whose text, included headers of ours, flags and checks are as in the last clean run is not run again. Files of
-one folder with the same flags are first run as one, which reads the headers once; where that finds anything, or their
-names clash, each is run by itself. So what clang says of the main file alone is not seen: unused using declarations, for
-which house_rules.py has a rule, and its warnings about constants and inline functions that nothing uses.
+A file whose text, included headers of ours, flags and checks are as in a clean run is not run again, in whichever clone
+of this user that run was: what was clean is kept in ~/.cache/clustar (or XDG_CACHE_HOME).
+Files of one folder with the same flags are first run as one, which reads the headers once; where that finds anything, or
+their names clash, each is run by itself. So what clang says of the main file alone is not seen: unused using
+declarations, for which house_rules.py has a rule, and its warnings about constants and inline functions that nothing
+uses.
 """
 
 import argparse
@@ -26,6 +28,7 @@ import tree
 # Flags that only g++ knows; clang-tidy would stop at them.
 GCC_ONLY = {"-fno-gnu-unique", "-static-libstdc++", "-static-libgcc"}
 BATCH = 8
+MOST_REMEMBERED = 40_000  # fingerprints, 65 bytes each
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
@@ -56,7 +59,7 @@ def headers_of(root, path):
 
 def fingerprint(root, path, arguments, config):
     digest = hashlib.sha256(config)
-    digest.update("\0".join(argument.replace(root, ".") for argument in arguments).encode())
+    digest.update(path.encode() + b"\0" + "\0".join(argument.replace(root, ".") for argument in arguments).encode())
     for name in sorted(headers_of(root, path)):
         digest.update(name.encode() + b"\0" + tree.read(root, name).encode())
     return digest.hexdigest()
@@ -102,10 +105,36 @@ def tidy_batch(run, paths, joined):
     return [(path, *run(path)) for path in paths]
 
 
-def save(clean, path):
-    with open(path + ".part", "w", encoding="utf-8") as stream:
-        json.dump(clean, stream)
-    os.replace(path + ".part", path)
+def remembered_path():
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(home, "clustar", "clang-tidy-clean")
+
+
+def remembered(path):
+    """The fingerprints of what was clean, a line each, the latest last."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as stream:
+            return stream.read().split()
+    except OSError:
+        return []
+
+
+def remember(marks, path):
+    """Each at once, so that a run that is cut short keeps what it found out. Without a place to keep them, nothing is kept."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "a", encoding="ascii") as stream:  # short appends of several runs do not mix
+            stream.write("".join(mark + "\n" for mark in marks))
+    except OSError:
+        pass
+
+
+def forget_oldest(path):
+    marks = list(dict.fromkeys(reversed(remembered(path))))
+    if len(marks) > MOST_REMEMBERED:
+        with open(f"{path}.{os.getpid()}", "w", encoding="ascii") as stream:
+            stream.writelines(mark + "\n" for mark in reversed(marks[:MOST_REMEMBERED // 2]))
+        os.replace(stream.name, path)
 
 
 def main():
@@ -132,16 +161,10 @@ def main():
     os.makedirs(database, exist_ok=True)
     version = subprocess.run([arguments.tool, "--version"], capture_output=True).stdout
     config = tree.read(root, ".clang-tidy").encode() + version
-    cache_path = os.path.join(database, "clean.json")
-    try:
-        with open(cache_path, encoding="utf-8") as stream:
-            cache = json.load(stream)
-    except (OSError, ValueError):
-        cache = {}
-
+    cache_path = remembered_path()
+    cache = set(remembered(cache_path))
     wanted = {path: fingerprint(root, path, command, config) for path, _, command in sources}
-    stale = [path for path in wanted if cache.get(path) != wanted[path]]
-    clean = {path: mark for path, mark in wanted.items() if path not in stale}
+    stale = [path for path, mark in wanted.items() if mark not in cache]
     commands = {path: (folder, command) for path, folder, command in sources}
     entries = [{"directory": folder, "file": os.path.join(root, path), "arguments": command}
                for path, folder, command in sources]
@@ -164,13 +187,11 @@ def main():
         jobs = [pool.submit(tidy_batch, run, paths, joined) for paths, joined in work]
         for job in concurrent.futures.as_completed(jobs):
             for path, good, text, seconds in job.result():
-                if good:
-                    clean[path] = wanted[path]
-                else:
+                if not good:
                     failed += 1
                     print(f"{path} ({seconds:.0f} s):\n{text}", flush=True)
-            save(clean, cache_path)  # a run that is cut short keeps what it found out
-    save(clean, cache_path)
+            remember([wanted[path] for path, good, _, _ in job.result() if good], cache_path)
+    forget_oldest(cache_path)
     print(f"clang-tidy: {len(sources)} files, {len(sources) - len(stale)} unchanged since they were clean, {failed} bad")
     return 1 if failed else 0
 

@@ -297,13 +297,23 @@ class ClangTidy(Planted):
     MOVED = "#include <string>\n#include <utility>\nstd::string sink(std::string);\n" \
             "auto f(std::string text) { auto other = sink(std::move(text)); return text + other; }\n"
 
-    def tidy(self, *names):
+    def tidy(self, *names, cache=None):
         database = [{"directory": self.root, "file": os.path.join(self.root, f"transport/{name}.cc"),
                      "command": f"c++ -std=c++20 -fno-gnu-unique -o {name}.o -c transport/{name}.cc"} for name in names or "a"]
         self.plant("build/compile_commands.json", json.dumps(database))
         done = subprocess.run([sys.executable, os.path.join(HERE, "clang_tidy.py"), "--root", self.root, "--build",
-                               os.path.join(self.root, "build")], capture_output=True, text=True)
+                               os.path.join(self.root, "build")], capture_output=True, text=True,
+                              env={**os.environ, "XDG_CACHE_HOME": os.path.join(cache or self.root, "cache")})
         return done.returncode, done.stdout
+
+    def test_another_clone_remembers(self):
+        with tempfile.TemporaryDirectory() as home:
+            for clone, unchanged in (("one", 0), ("other", 1)):
+                self.root = os.path.join(home, clone)
+                os.makedirs(self.root)
+                shutil.copy(os.path.join(ROOT, ".clang-tidy"), self.root)
+                self.plant("transport/a.cc", self.CLEAN)
+                self.assertEqual(self.tidy(cache=home), (0, f"clang-tidy: 1 files, {unchanged} unchanged since they were clean, 0 bad\n"))
 
     def test_planted(self):
         shutil.copy(os.path.join(ROOT, ".clang-tidy"), self.root)
