@@ -24,7 +24,7 @@ void add_suite_options(CLI::App& command, SuiteArguments& arguments) {
       .add_option(
           "--scenario", arguments.scenarios,
           "Comma list of loss, incast, micro-bursts, bad-path, shared, cpu (default: all of these); and loss-0, "
-          "loss-0.1, loss-5, shared-8ms, shared-40ms, which --full adds")
+          "loss-0.1, loss-5, shared-8ms, shared-40ms, long-haul, which --full adds")
       ->delimiter(',')
       ->type_name("NAME")
       ->needs(suite);
@@ -37,7 +37,9 @@ void add_suite_options(CLI::App& command, SuiteArguments& arguments) {
       ->type_name("NAME")
       ->needs(suite);
   auto* quick = command.add_flag("--quick", arguments.quick, "Few rounds and arms: a minute or two")->needs(suite);
-  command.add_flag("--full", arguments.full, "More situations: loss-0, loss-0.1, loss-5, shared-8ms, shared-40ms")
+  command
+      .add_flag("--full", arguments.full,
+                "More situations: loss-0, loss-0.1, loss-5, shared-8ms, shared-40ms, long-haul")
       ->needs(suite)
       ->excludes(quick);
   command.add_option("--report", arguments.report, "The results as a page with plots (package gnuplot-nox)")

@@ -174,6 +174,22 @@ Scenario shared_far(std::uint64_t round_trip_ms) {
   return s;
 }
 
+// As the scenario of this name in bench/ab.
+Scenario long_haul() {
+  Scenario s = loss(0.001);
+  s.name = "long-haul";
+  s.title = "1 MiB messages, 0.1 % random loss, 40 ms away";
+  s.question = "What does the loss of single packets cost where a round trip is long?";
+  s.fabric.buffer_bytes = 1'000'000;
+  s.fabric.delay_ns = 10 * kMs;  // of each of two links, there and back
+  s.rounds = 300;
+  s.quick_rounds = 20;
+  s.expected_ms = 120;
+  s.arms = {"tcp-cubic", "tcp-bbr", "tcp-cubic-rto5", "tcp-bbr-rto5", "mlt-p0", "mlt-p1"};
+  s.quick_arms = {"tcp-bbr", "mlt-p0"};
+  return s;
+}
+
 Scenario cpu() {
   Scenario s;
   s.name = "cpu";
@@ -204,6 +220,7 @@ std::vector<Scenario> scenarios(bool full) {
   if (full) {
     for (Scenario& more : more_loss()) all.push_back(std::move(more));
     for (const std::uint64_t round_trip_ms : {8, 40}) all.push_back(shared_far(round_trip_ms));
+    all.push_back(long_haul());
   }
   return all;
 }
