@@ -153,7 +153,8 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
     return;
   }
   if (totals.acked > 0) queue_before_ = totals.rtt - totals.min_rtt;
-  if (competing_ || (totals.acked > 0 && is_yielding(queue_before_ > 2 * (limit - totals.min_rtt), queue_before_))) {
+  if (competing_ ||
+      (totals.acked > 0 && is_yielding(queue_before_ > (far_ ? 1.25 : 2) * (limit - totals.min_rtt), queue_before_))) {
     return compete(totals);
   }
   if (cut > 0) {
@@ -181,7 +182,9 @@ bool DctcpSwift::is_yielding(bool late, double queue) {
     late_epochs_ = 0;
     return false;
   }
-  const bool gave_way = late_epochs_ > 0 && window_ <= std::max(late_from_ / 4, 2.0 * options_.segment);
+  // On a long path cuts are small: a quarter would be reached after ten seconds, when all is the other's.
+  const double part = late_from_ / (far_ ? 3 : 4);
+  const bool gave_way = late_epochs_ > 0 && window_ <= std::max(part, 2.0 * options_.segment);
   if (late_epochs_ == 0 || (gave_way && queue <= late_queue_ / 2)) {
     late_from_ = window_;
     late_queue_ = queue;

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "mlt/core/send/congestion.h"
@@ -23,6 +25,15 @@ struct Bottleneck {
   double random_loss = 0;
 };
 
+// What MLT competes with; it is not told of marks.
+class Rival {
+ public:
+  virtual ~Rival() = default;
+  virtual double window_packets() const = 0;
+  virtual void on_ack(Duration rtt, Duration min_rtt, TimePoint now) = 0;
+  virtual void on_loss(Duration rtt, TimePoint now) = 0;
+};
+
 // Flows with endless data over one FIFO queue; every packet is acknowledged, or reported lost, one base round trip
 // after it left the queue, or would have entered it.
 class ClosedLoop {
@@ -30,6 +41,7 @@ class ClosedLoop {
   explicit ClosedLoop(const Bottleneck& link) : link_(link) {}
 
   void add(const Congestion& congestion) { flows_.emplace_back().congestion = congestion; }
+  void add(std::unique_ptr<Rival> rival) { flows_.emplace_back().rival = std::move(rival); }
   // It sends no more; what it has under way arrives.
   void remove_last() { flows_.back().ended = true; }
   void set_loss(double probability) { link_.random_loss = probability; }
@@ -65,10 +77,16 @@ class ClosedLoop {
  private:
   struct Flow {
     Congestion congestion;
+    std::unique_ptr<Rival> rival;  // instead, where there is one
     RttEstimator rtt;
     std::uint64_t in_flight = 0;
     std::uint64_t delivered = 0;  // packets
     bool ended = false;
+
+    std::uint64_t window_bytes() const {
+      if (!rival) return congestion.window_bytes();
+      return static_cast<std::uint64_t>(rival->window_packets()) * kSegment;
+    }
   };
   struct Packet {
     std::size_t flow;
@@ -87,13 +105,18 @@ class ClosedLoop {
       answers_.pop_front();
       Flow& flow = flows_[packet.flow];
       flow.in_flight -= kSegment;
+      const Duration rtt = now_ - packet.sent;
       if (packet.lost) {
-        flow.congestion.on_loss(kSegment, now_);
+        flow.rival ? flow.rival->on_loss(rtt, now_) : flow.congestion.on_loss(kSegment, now_);
         continue;
       }
       ++flow.delivered;
-      flow.rtt.sample(now_ - packet.sent, now_);
-      flow.congestion.on_ack(kSegment, packet.marked ? kSegment : 0, now_ - packet.sent, flow.rtt.min_rtt(), now_);
+      flow.rtt.sample(rtt, now_);
+      if (flow.rival) {
+        flow.rival->on_ack(rtt, flow.rtt.min_rtt(), now_);
+        continue;
+      }
+      flow.congestion.on_ack(kSegment, packet.marked ? kSegment : 0, rtt, flow.rtt.min_rtt(), now_);
     }
   }
   void send() {
@@ -101,7 +124,7 @@ class ClosedLoop {
       progress = false;
       for (std::size_t i = 0; i < flows_.size(); ++i) {
         Flow& flow = flows_[i];
-        if (flow.ended || flow.in_flight + kSegment > flow.congestion.window_bytes()) continue;
+        if (flow.ended || flow.in_flight + kSegment > flow.window_bytes()) continue;
         progress = true;
         flow.in_flight += kSegment;
         const Packet packet{i, now_, queue_.size() >= link_.mark_above, queue_.size() >= link_.buffer};
