@@ -62,7 +62,8 @@ void add_rule_options(CLI::App& command, fabric::RuleTexts& options) {
   text("--loss-model", options.loss_model, "MODEL",
        "Gilbert-Elliott, ge:P,R,G,B: chances per packet to become bad and good, losses while good and bad");
   text("--bursts", options.bursts, "BURSTS",
-       "every=400ms,length=5ms-50ms,loss=60%-90%: losses in bursts; ranges are drawn anew for each; jitter=TIME: each "
+       "every=400ms,length=5ms-50ms,loss=60%-90%: losses in bursts; ranges are drawn separately for each; jitter=TIME: "
+       "each "
        "begins up to so much later");
   text("--dead", options.dead, "on|off", "Lose everything");
   command
@@ -124,7 +125,7 @@ int watch(const std::string& name, double seconds, const std::string& json_path,
     nlohmann::json object = status_json(*there, std::nullopt);
     object["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (!lines.write(object)) {
-      if (json_path == "-") return kOk;  // whoever read has seen enough
+      if (json_path == "-") return kOk;  // the reader has seen enough
       return fabric_error({ErrorCode::kSystem, fmt::format("cannot write '{}': {}", json_path, std::strerror(errno))});
     }
     if (json_path == "-") continue;

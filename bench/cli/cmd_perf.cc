@@ -272,9 +272,10 @@ void add_measuring(CLI::App& command, Arguments& arguments) {
       ->check(CLI::Range(1, perf::kMaxPeers))
       ->capture_default_str();
   command
-      .add_flag("--limits{fitting}", arguments.limits,
-                "Measure what the path gives without a plugin in the same run: --limits=tcp plain TCP as arm L, "
-                "--limits=udp bare UDP as arm U, --limits=both; --limits alone takes udp where A runs mlt, else tcp")
+      .add_flag(
+          "--limits{fitting}", arguments.limits,
+          "Measure what the path gives without a plugin in the same run: --limits=tcp plain TCP as arm L, "
+          "--limits=udp bare UDP as arm U, --limits=both; --limits alone takes udp where A runs mlt, otherwise tcp")
       ->check(CLI::IsMember({"fitting", "tcp", "udp", "both"}));
   command
       .add_option("--limit-streams", arguments.options.limit_streams, "Sockets of arm L: as many as the plugin uses")

@@ -410,7 +410,7 @@ void add_transport_options(CLI::App& command, Options& options) {
   options.loss_given = add_loss_option(command, options.loss_tolerance);
   command
       .add_option("--stall-timeout", options.stall_timeout_s,
-                  "Fail when a transfer makes no progress for this many seconds (0 = wait for ever)")
+                  "Fail when a transfer makes no progress for this many seconds (0 = wait forever)")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();
 }

@@ -380,7 +380,7 @@ void Simulation::advance(TimePoint to) {
   if (rules_.tick_by_tick && !sending_.empty()) {
     while (now_ < to && !departed_) {
       advance_one_tick();
-      if (!ended_.empty()) end_flows();  // told at the begin of the tick, as CoflowSim reckons
+      if (!ended_.empty()) end_flows();  // told at the start of the tick, as CoflowSim reckons
       now_ += rules_.tick;
     }
     return;

@@ -33,7 +33,7 @@ constexpr const char* kNeedsRoutes = "needs multipath routes (CONFIG_IP_ROUTE_MU
 
 std::string namespace_lines(const Topology& topology) {
   std::string lines;
-  // Switches first: whoever sees hosts alone knows that the fabric is half-made.
+  // Switches first: where there are only hosts, it is clear that the fabric is half-made.
   for (std::size_t i = static_cast<std::size_t>(topology.hosts); i < topology.nodes.size(); ++i) {
     lines += fmt::format("netns add {}\n", topology.nodes[i].net_namespace);
   }

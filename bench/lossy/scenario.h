@@ -21,7 +21,7 @@ struct LossAt {
   fabric::LossRules rules;
 };
 
-// A ratio that is held against a limit, in the words of whoever set it.
+// A ratio that is held against a limit, in the words of the plan.
 struct BarSpec {
   enum class Kind : std::uint8_t {
     kP99OverP50,    // of `arm`

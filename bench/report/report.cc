@@ -47,8 +47,8 @@ tl::unexpected<Error> cannot_write(const std::string& path, int error) {
   return fail(ErrorCode::kSystem, "cannot write '" + path + "': " + std::strerror(error));
 }
 
-// Whether a file that standard output goes to has this name, as /dev/stdout: opened anew, it would be written over what
-// is in it already.
+// Whether a file that standard output goes to has this name, as /dev/stdout: if opened again, it would be written over
+// what is in it already.
 bool is_standard_output(const std::string& path) {
   struct stat named {};
   struct stat output {};

@@ -27,8 +27,8 @@ class CreditShare {
         most_(std::max<std::uint64_t>(1, total_ / (2 * segment))) {}
 
   // A connection has posted receives and nothing came yet: its part, as one of `receivers` connections, of three fifths
-  // of the total, so that whoever begins need not ask and all may begin at once; when so much is promised, 0: it has to
-  // ask. Credit cannot be taken back, so the first to post may not have what the last will need.
+  // of the total, so that a connection that begins need not ask and all may begin at once; when so much is promised, 0:
+  // it has to ask. Credit cannot be taken back, so the first to post may not have what the last will need.
   std::uint32_t promise(std::uint32_t receivers) {
     const std::uint64_t most = total_ / 5 * 3;
     const std::uint64_t part = std::max<std::uint64_t>(2, most / std::max(1u, receivers) / segment_) * segment_;

@@ -69,7 +69,8 @@ class Endpoint {
   ConnectionId open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint now, const Options& options);
   enum class End : std::uint8_t { kSends, kReceives };
   bool knows(std::uint64_t secret, End end) const { return known(end).contains(secret); }
-  // Whose packet it says it is, by its secret and type alone: for who verifies packets before on_packet sees them.
+  // Whose packet it says it is, by its secret and type alone: for a caller that verifies packets before on_packet sees
+  // them.
   std::optional<ConnectionId> find(std::span<const std::byte> header) const;
   // Nothing may be asked of the connection afterwards; its id may come again.
   void close(ConnectionId connection);

@@ -46,8 +46,8 @@ struct Options {
   Congestion congestion;                     // its segment becomes ours
   PathOptions path;
   Classes classes;
-  // A message longer than its receive arrives as any other and the caller keeps what fits; else the receive ends at
-  // once, truncated, with nothing placed.
+  // A message longer than its receive arrives as any other and the caller keeps what fits; otherwise the receive ends
+  // at once, truncated, with nothing placed.
   bool cut_long = false;
   // Whether a sender may add parity, and a receiver keeps it: their caller has a code, and both ends know it.
   bool parity = false;

@@ -43,7 +43,7 @@ void set_times(Options& options, const transport::io::LinkProfile& link) {
   options.initial_rtt = 5 * link.base_rtt;
   options.gap_floor = 2 * link.base_rtt;
   options.ack_delay = link.jitter;  // senders ask for what their windows wait for
-  // Whoever is asked may be paused.
+  // The peer that is asked may be paused.
   options.probe_floor = 2 * link.jitter;
   options.ask_cap = 4 * link.jitter;
 }

@@ -427,14 +427,14 @@ bool Engine::send_bursts(TimePoint now) {
   return any;
 }
 
-// Such a packet can never leave, and its connection would wait for ever; unless its route takes less than it did: the
-// core cannot cut messages anew that are under way, so the device cuts the packets.
+// Such a packet can never leave, and its connection would wait forever; unless its route takes less than it did: the
+// core cannot cut messages again that are under way, so the device cuts the packets.
 void Engine::refuse_first(const Error& error) {
   if (device_->allow_fragments()) {
     context_.log.warn(
         fmt::format("mlt: {}: {}. From now on connections that began before send their packets in IP "
                     "fragments, of which the loss of one loses all; new ones send shorter packets. Give "
-                    "all hosts and switches their MTU back, then start anew",
+                    "all hosts and switches their MTU back, then start again",
                     name_, error.message));
     return;
   }

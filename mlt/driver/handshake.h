@@ -111,7 +111,7 @@ struct Hello {
 // The accepting side's answer.
 //  0       4     6       8              104       105        106      107 112          144
 // | magic | ver | count | address (96) | verdict | psk mode | parity | 0 | nonce (32) | proof (32) |
-// parity: 1 when this end, which receives, can rebuild packets; else 0.
+// parity: 1 when this end, which receives, can rebuild packets; otherwise 0.
 struct Welcome {
   static constexpr std::size_t kSize = 176;
   static constexpr std::size_t kProofAt = 144;

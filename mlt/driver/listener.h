@@ -33,7 +33,7 @@ class MltListener final : public transport::Listener {
   SharedSettings settings() const {
     return SharedSettings::of(engine_.options(), channel_.max_tolerance_ppm, engine_.io_name());
   }
-  // Of somebody who said a hello, and a confirm. Null: he is dropped, or has to say more.
+  // Of somebody who said a hello, and a confirm. Null: it is dropped, or has to say more.
   Result<std::unique_ptr<transport::RecvChannel>> on_hello(Newcomer newcomer);
   Result<std::unique_ptr<transport::RecvChannel>> on_confirm(Newcomer& newcomer);
   Verdict judge(const Newcomer& newcomer, const Hello& hello) const;

@@ -44,8 +44,8 @@ class Sealing {
             std::span<const std::byte>& payload);
 
   // Packets on the TCP connection. `bytes` begins with a header of `size` bytes; returns the sealed size, 0: not sent.
-  // Where payload is encrypted, it goes to `cipher` and comes to `plain`, which may be where it was; else both are not
-  // looked at.
+  // Where payload is encrypted, it goes to `cipher` and comes to `plain`, which may be where it was; otherwise both are
+  // not looked at.
   std::size_t seal_control(Endpoint::ConnectionId id, std::span<std::byte> bytes, std::size_t size,
                            std::span<const std::byte> payload, std::byte* cipher);
   // The core's header; nothing: not genuine.

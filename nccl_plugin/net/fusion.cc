@@ -49,7 +49,7 @@ void fuse_again(PluginState& plugin, Fusions& fusions) {
     }
   }
   if (made == fusions.members.size()) return;
-  plugin.log().warn(fmt::format("{} fused device(s) that NCCL knows cannot be made again: {}; start the job anew",
+  plugin.log().warn(fmt::format("{} fused device(s) that NCCL knows cannot be made again: {}; start the job again",
                                 fusions.members.size() - made, trouble));
   fusions.members.resize(made);
 }

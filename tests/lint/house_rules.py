@@ -49,7 +49,7 @@ def check_machine_paths(root, paths):
     for path in filter(is_text, paths):
         text = tree.read(root, path)
         for match in MACHINE_PATH.finditer(text):
-            yield f"{path}:{at(text, match.start())}: '{match[0]}' is a path of one machine; users have none such"
+            yield f"{path}:{at(text, match.start())}: '{match[0]}' is a path of one machine; users have no such path"
 
 
 def check_markers(root, paths):

@@ -63,7 +63,8 @@ struct FlowTag {
   std::uint64_t bytes = 0;   // size of the whole coflow on this edge; 0 = unknown
   LossTerms loss{};
   MessageIdentity identity{};
-  // Of p2p: the rank in the communicator that it goes to. Stays here; for who counts what became of his sends.
+  // Of p2p: the rank in the communicator that it goes to. Stays here; for callers that count what became of their
+  // sends.
   std::uint16_t receiver = MessageIdentity::kNoRank;
 };
 

@@ -54,7 +54,7 @@ class SendPolicy {
   virtual ~SendPolicy() = default;
 
   // Asked when a flow gets something to send, after each part that was sent, when not_before has come and when
-  // version() has changed. To pace for ever (TimePoint::max()) is not allowed.
+  // version() has changed. To pace forever (TimePoint::max()) is not allowed.
   virtual Turn turn(const Flow& flow, TimePoint now) = 0;
 
   // `flow` has the sums with these bytes in them.

@@ -37,7 +37,8 @@ const TypedTable<TransportSettings>& TransportSettings::table() {
       Setting<S>{{"require", "one or more of tcp | mlt | verbs | ofi, joined by |", {}, "none", false},
                  read_require,
                  [](const S& settings) { return fmt::format("{}", fmt::join(settings.require, "|")); }}
-          .help("transports of which one must be in use, joined by `\\|`; else communicators fail with the reason"),
+          .help(
+              "transports of which one must be in use, joined by `\\|`; otherwise communicators fail with the reason"),
       setting::make_seconds("stall_timeout", &S::stall_timeout, 86400)
           .help("seconds after which a silent peer on a live host is an error; 0: never, it is only named in warnings"),
   });

@@ -48,7 +48,7 @@ struct DeviceProperties {
   // True when the bytes of a message become visible in order, 128-byte line by line: what NCCL's LL128 needs, whose
   // kernels look at the lines while the message arrives, in host memory as well.
   bool ordered_lines = false;
-  bool may_lose = false;  // loses what FlowTag::loss allows; else every message is reliable
+  bool may_lose = false;  // loses what FlowTag::loss allows; otherwise every message is reliable
   // NCCL is to flush after every receive into a GPU, also where the GPU by itself would need none.
   bool force_flush = false;
   std::vector<int> fused{};   // the devices that this one sends over; empty: it is a plain one
@@ -69,8 +69,8 @@ struct ChannelOptions {
   // Of a listener: somebody wants to know what each message is (ReceivedMessage::identity). Else a transport need not
   // carry it, and messages may come without.
   bool reads_identity = false;
-  // Of the settings that all ranks need alike. Both ends say the same, else it is not connected; the error names the
-  // setting and both ranks.
+  // Of the settings that all ranks need alike. Both ends say the same, otherwise it is not connected; the error names
+  // the setting and both ranks.
   SharedDigest config{};
   std::span<const std::string> config_names{};  // of these settings; outlives the channel's connecting
 };

@@ -2,7 +2,7 @@
 // keeps no connection, retransmits nothing and knows no protocol.
 //
 // Thread rule: one thread at a time calls all of it, the writer too; but reg_mr, ~Mr and quiesce may run beside the
-// others, and what local_address(), link(), reach() and ready_fds() return is the same for ever, for any thread.
+// others, and what local_address(), link(), reach() and ready_fds() return is the same forever, for any thread.
 // Lifetime rule: a PacketIo outlives its Mrs and is destroyed after all received packets were released.
 #pragma once
 

@@ -55,8 +55,8 @@ class Receiver {
   Receiver(const Options& options, std::uint64_t secret);
 
   // Receives with the same tag are filled in the order of posting. Returns the receive's id, 0 .. max_messages - 1.
-  // nullopt: when full(), for now; else for good, because it is longer than kMaxMessageBytes or has one tag more than
-  // options.max_tags.
+  // nullopt: when full(), for now; otherwise for good, because it is longer than kMaxMessageBytes or has one tag more
+  // than options.max_tags.
   std::optional<std::uint32_t> post(std::int32_t tag, std::uint32_t length, LedgerBook& ledgers, TimePoint now);
   bool full() const { return receives_.full(); }
   // Which of the receives with its tag it is, counted from 0, as the sender counts its messages (OpenRecord::tag_seq).

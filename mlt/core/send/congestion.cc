@@ -243,7 +243,7 @@ void DctcpSwift::compete(const Epoch::Totals& totals) {
 
 void DctcpSwift::on_severe_loss(double loss) {
   starting_ = false;
-  // A little less each time, or a window that is too large for a shallow buffer would come back for ever.
+  // A little less each time, or a window that is too large for a shallow buffer would come back forever.
   if (severe_epochs_ == 0) before_loss_ = std::max(window_, before_loss_ * 7 / 8);
   const double least = ++severe_epochs_ <= options_.burst_epochs ? before_loss_ / 4 : 0;
   window_ = std::max(std::min(least, window_), cut_by(window_, options_, std::min(loss, options_.max_cut)));

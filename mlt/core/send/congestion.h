@@ -68,9 +68,9 @@ double set_segment_of(WindowOptions& options, double window, std::uint32_t bytes
 // to a quarter at most, and what was taken comes back by a quarter per clean round trip instead of a segment.
 //
 // Beside a flow that fills the queue until it overflows (TCP's cubic and Reno), who keeps to a target delay is left
-// with nothing; likewise who heeds marks beside one whose packets are not marked. So when the queue stays above twice
-// what is aimed at for yield_epochs although the window was cut to a quarter, it is somebody else's: then neither delay
-// nor marks count any more, and the window goes as theirs: by a segment and by halves as Reno's, on long paths as
+// with nothing; likewise a flow that obeys marks beside one whose packets are not marked. So when the queue stays above
+// twice what is aimed at for yield_epochs although the window was cut to a quarter, it is somebody else's: then neither
+// delay nor marks count any more, and the window goes as theirs: by a segment and by halves as Reno's, on long paths as
 // CUBIC's (as Copa's competitive mode: Arun and Balakrishnan, NSDI 2018). It ends when a drain shortens the queue to a
 // quarter: then it was our own, or that of others who compete and drain with us. Losses are when they do, so that is
 // when drains begin, and every 256 epochs at the latest. On a long path it ends, too, when the queue stays empty for

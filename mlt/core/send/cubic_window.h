@@ -1,4 +1,4 @@
-// CUBIC's window in steps of a round trip: for who competes with it over a long path.
+// CUBIC's window in steps of a round trip: for flows that compete with it over a long path.
 #pragma once
 
 #include <algorithm>

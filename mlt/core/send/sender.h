@@ -56,7 +56,7 @@ class Sender final : private FlightObserver {
   // `budget` is the endpoint's: what of its tolerant messages may probably stay missing.
   Sender(const Options& options, LedgerBook& budget, std::uint64_t secret, std::uint64_t seed);
 
-  // Returns the message's number. nullopt: when full(), for now; else for good, because the message is longer than
+  // Returns the message's number. nullopt: when full(), for now; otherwise for good, because the message is longer than
   // kMaxMessageBytes, its map of important packets has another size, it may lose more than options.max_tolerance_ppm,
   // or it has one tag more than options.max_tags.
   // `arrival` counts the messages of all senders that share a line.
@@ -91,7 +91,7 @@ class Sender final : private FlightObserver {
   std::optional<DataHeader> repeat(std::uint32_t message, std::uint32_t index) const;
 
   // send() would refuse: the oldest message that is not over has options.max_messages behind it. A message is over when
-  // it is complete in its receive, so whoever sends more than that without receives waits for one of them.
+  // it is complete in its receive, so a caller that sends more than that without receives waits for one of them.
   bool full() const { return messages_.full(); }
   std::uint16_t segment() const { return options_.segment; }
   // Messages not done without a known receive: their caller may wait for what is sent after them.

@@ -47,8 +47,8 @@ class UdPeers {
   // The first `finished` of them are no longer outstanding.
   void finished(std::uint64_t finished);
   bool retiring() const { return !retired_.empty(); }
-  // Handles name the Ethernet address that the peer had when they were made. These make them anew, beside the old ones,
-  // which are used until the others are ready: of all peers, or of those that are silent.
+  // Handles name the Ethernet address that the peer had when they were made. These make them again, beside the old
+  // ones, which are used until the others are ready: of all peers, or of those that are silent.
   void renew_all();
   // To be called now and then: takes over what is ready. `taken`: as for remove(). Returns how many peers that were.
   std::size_t maintain(std::uint64_t taken, TimePoint now);

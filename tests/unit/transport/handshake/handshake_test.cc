@@ -117,7 +117,7 @@ TEST(RetryPlan, EveryEndpointHasItsTryHoweverLongTheFirstTook) {
   EXPECT_EQ(plan.endpoint(), 1u);
   EXPECT_TRUE(plan.due(now));
   plan.begin(now);
-  EXPECT_FALSE(plan.too_late(now)) << "counted anew";
+  EXPECT_FALSE(plan.too_late(now)) << "counted again";
   now += RetryPlan::kConnectTimeout + milliseconds(1);
   EXPECT_TRUE(plan.on_failure(kRefused, now));
 }
@@ -399,7 +399,7 @@ TEST_F(Meeting, ADialTriesAgainAndReportsTheFirstFailure) {
     EXPECT_LE(tries, 21);
     return;
   }
-  FAIL() << "it goes on for ever";
+  FAIL() << "it goes on forever";
 }
 
 // Who polls on after the end learns the same again, and nobody is dialed.
