@@ -109,7 +109,7 @@ std::string jobs_verdict(const json& document) {
   std::string words;
   if (waiting(document)) {
     words = fmt::format("{} {}: {:.3f} s after {} submission",
-                        only ? "In the mean a job ends under" : "In the mean jobs end soonest under", policy_of(best),
+                        only ? "On average a job ends under" : "On average jobs end soonest under", policy_of(best),
                         mean_of(best, of), only ? "its" : "their");
     if (gained) {
       words += fmt::format(", {:.3f} times sooner than under max-min fair sharing ({:.3f} s)",

@@ -91,7 +91,7 @@ TEST(CoflowJobsPage, ShowsCompletionsWhereJobsWait) {
   const std::string html = drawn(document_of(policies, 8));
   for (const char* part :
        {"2 training jobs, first come first served; 16 ports of 100 Gbit/s with 8 GPUs each",
-        "In the mean jobs end soonest under match: 9.000 s after their submission, 1.111 times sooner than under "
+        "On average jobs end soonest under match: 9.000 s after their submission, 1.111 times sooner than under "
         "max-min "
         "fair sharing (10.000 s). No job&#39;s iterations are slower than under max-min fair sharing (worst: 1.200 "
         "times as fast).",
