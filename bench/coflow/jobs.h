@@ -32,8 +32,8 @@ struct Job {
 struct JobMix {
   std::string name{};
   std::size_t ports = 0;
-  // 0: flows name the ports, and no job waits. Else jobs wait, first come first served, until their GPUs are free; each
-  // of these is then on the port that has most free, the lowest among equals: jobs spread, and share ports.
+  // 0: flows name the ports, and no job waits. Otherwise jobs wait, first come first served, until their GPUs are free;
+  // each of these is then on the port that has most free, the lowest among equals: jobs spread, and share ports.
   std::size_t gpus_per_port = 0;
   std::vector<Job> jobs{};
 };

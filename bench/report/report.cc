@@ -131,8 +131,8 @@ Result<void> write_text(const std::string& text, const std::string& path) {
   if (close(file) != 0 && error == 0) error = errno;
   if (error == 0 && alike && rename(part.c_str(), path.c_str()) == 0) return {};
   unlink(part.c_str());
-  // A full disk: what was there is better than a part of what was to come. Else only the name could not be had, as that
-  // of a file which is a mount.
+  // A full disk: what was there is better than a part of what was to come. Otherwise only the name could not be had, as
+  // that of a file which is a mount.
   return error != 0 ? cannot_write(path, error) : write_directly(text, path);
 }
 

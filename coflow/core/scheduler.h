@@ -37,8 +37,8 @@ class Scheduler {
  public:
   virtual ~Scheduler() = default;
 
-  // Whether an ended flow is a reason to allocate. Else only arrived and departed coflows are, and a flow's rate is
-  // wasted from its end to the next of these.
+  // Whether an ended flow is a reason to allocate. Otherwise only arrived and departed coflows are, and a flow's rate
+  // is wasted from its end to the next of these.
   virtual bool reallocates_at_flow_ends() const = 0;
 
   // Whether it can keep the deadline of a coflow that is in the table. One that it cannot is not told of again.

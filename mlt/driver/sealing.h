@@ -38,8 +38,8 @@ class Sealing {
   // be sent for this connection any more.
   bool seal(Endpoint::ConnectionId id, transport::io::TxPacket& packet,
             std::span<const transport::io::TxPacket> pending);
-  // False: drop it. Else `header` is the core's, and `payload` in clear until the next call. What no connection here
-  // claims passes as it is: `core` finds none either.
+  // False: drop it. Otherwise `header` is the core's, and `payload` in clear until the next call. What no connection
+  // here claims passes as it is: `core` finds none either.
   bool open(const Endpoint& core, const transport::io::RxPacket& packet, std::span<const std::byte>& header,
             std::span<const std::byte>& payload);
 
