@@ -58,7 +58,7 @@ void add_coflow_sweep(CLI::App& app, int& status) {
                   "Loads of the busiest port; a seed's coflows are the same at each, their arrivals stretch")
       ->type_name("LOAD,...")
       ->capture_default_str();
-  command.add_option("--seeds", options.seeds, "So many traces for each load: seeds 1 to N")
+  command.add_option("--seeds", options.seeds, "Number of traces for each load: seeds 1 to N")
       ->check(number_between(1, coflow::kMostSeeds))
       ->type_name("N")
       ->capture_default_str();

@@ -68,7 +68,7 @@ void add_rule_options(CLI::App& command, fabric::RuleTexts& options) {
   text("--dead", options.dead, "on|off", "Lose everything");
   command
       .add_option("--direction", options.direction,
-                  "Which packets the four above speak of: to (out of the port), from (into it), both")
+                  "Which packets the four options above apply to: to (out of the port), from (into it), both")
       ->check(CLI::IsMember({"to", "out", "from", "in", "both"}))
       ->capture_default_str()
       ->group("Rules of the switch");
@@ -83,7 +83,7 @@ void add_rule_options(CLI::App& command, fabric::RuleTexts& options) {
       ->type_name("RULE")
       ->group("Rules of the switch");
   text("--trim", options.trim, "CLASSES", "Cut what the buffer cannot hold to its headers, as 1 or 0-6");
-  command.add_option("--seed", options.seed, "Of losses and marks")
+  command.add_option("--seed", options.seed, "Seed of losses and marks")
       ->check(CLI::Validator(seed_problem, "0 to 18446744073709551615"))
       ->type_name("N")
       ->group("Rules of the switch");

@@ -435,7 +435,7 @@ void add_codec_options(CLI::App& command, Options& options) {
           ->group(group);
   options.topk_given = command
                            .add_option("--topk-fraction", codec.topk_fraction,
-                                       "Of a bucket's elements that --codec topk sends; at least one")
+                                       "Fraction of a bucket's elements that --codec topk sends; at least one")
                            ->check(number_between(1e-9, 1.0))
                            ->capture_default_str()
                            ->group(group);

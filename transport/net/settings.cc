@@ -15,8 +15,8 @@ const TypedTable<NetworkSettings>& NetworkSettings::table() {
           setting::make_text("control_ifname", &S::control_interfaces, kSyntax)
               .otherwise("as `CLUSTAR_SOCKET_IFNAME`")
               .help("`mlt` only, on all ranks or on none: interfaces of control connections (the first that fits), "
-                    "where these have a network of their own; in the same syntax. Ends then name the hosts that their "
-                    "packets are to go to, so a process that was given a job's handle may name any "
+                    "if these have a network of their own; in the same syntax. Each end then names the host that its "
+                    "packets go to, so a process that was given a job's handle may name any "
                     "([security.md](security.md))"),
           setting::make_choice("socket_family", &S::family_name, {"any", "ipv4", "ipv6"})
               .otherwise("`NCCL_SOCKET_FAMILY`, otherwise `any`")

@@ -68,7 +68,7 @@ std::vector<Setting<IbSettings>> data() {
       setting::make_choice("ib_adaptive_routing", &IbSettings::adaptive_routing, {"auto", "on", "off"})
           .help("the fabric may reorder packets: long messages are announced apart. `auto`: on InfiniBand"),
       setting::make_bytes("ib_ar_threshold", &IbSettings::ar_threshold, 0, kMost)
-          .help("above which a message is long in that sense"),
+          .help("messages longer than this are announced apart"),
       setting::make_switch("ib_force_flush", &IbSettings::force_flush)
           .help("1: ask NCCL to flush after every receive into GPU memory"),
       setting::make_switch("ib_merge_nics", &IbSettings::merge_nics)
