@@ -81,7 +81,7 @@ class JobWorkload final : public Workload {
   const std::vector<JobResult>& results() const { return results_; }  // as the mix has its jobs
 
  private:
-  // In this order where they are at the same time: who comes finds the GPUs of who has gone.
+  // In this order where they are at the same time: a job that comes finds the GPUs of one that has gone.
   enum class Kind : std::uint8_t { kEnds, kBegins, kSends };
   using Event = std::tuple<TimePoint, Kind, std::size_t>;  // of a job
   struct Running {

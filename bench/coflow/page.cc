@@ -18,7 +18,7 @@ using nlohmann::json;
 using report::escaped;
 using report::show;
 
-// Of those that rejected nothing: who does without the hard ones has it easier.
+// Of those that rejected nothing: a policy that leaves out the hard ones has it easier.
 const json* best_of(const json& results) {
   const json* best = nullptr;
   for (const json& row : results) {

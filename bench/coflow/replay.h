@@ -21,7 +21,7 @@ struct Rules {
   Duration refill{0};
   // Bytes are counted tick by tick and flow by flow, with the rounding errors of that; only with a tick.
   bool tick_by_tick = false;
-  // Who is later than its deadline by less than either is in time: a time, and a share of the time it had.
+  // A coflow that is later than its deadline by less than either is in time: a time, and a share of the time it had.
   Duration late_by{0};
   double late_share = 0;
 };

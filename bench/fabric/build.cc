@@ -157,8 +157,8 @@ Result<std::string> waking_link() {
   return std::string();
 }
 
-// The kernel acts on a new carrier by a worker of its own, which is late on busy cores; who sends at once would lose
-// the first packets of a fabric that is up.
+// The kernel acts on a new carrier by a worker of its own, which is late on busy cores; a host that sends at once would
+// lose the first packets of a fabric that is up.
 Result<void> await_links(const Topology& topology, const HeldSignals& signals) {
   std::vector<std::string> names;
   for (const Node& node : topology.nodes) names.push_back(node.net_namespace);

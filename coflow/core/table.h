@@ -102,7 +102,7 @@ class Table {
   // Nobody remembers it: the scheduler has allocated since it departed, or was never told of it. Its ids are given out
   // again.
   void retire(CoflowId coflow);
-  // `bytes` of an unfinished flow have gone. Who calls it says by finish() when nothing is left.
+  // `bytes` of an unfinished flow have gone. The caller says by finish() when nothing is left.
   void moved(FlowId flow, double bytes);
   // The halves of it, for callers that report them at other times: what was sent of a coflow, and that there is less of
   // a flow.

@@ -1,7 +1,7 @@
 // Which memory is registered with a NIC, so that what is registered already is not registered again. Pure: a Registrar
 // registers.
 //
-// Who holds a lease promises that its memory stays what it is until the lease ends, and the cache relies on nothing
+// The holder of a lease promises that its memory stays what it is until the lease ends, and the cache relies on nothing
 // else. So memory is looked for only within what some lease covers as a whole at that moment: there is no
 // notice of free() and munmap(), and a registration that were kept for later would go on to mean pages which that
 // address has no more. For the same reason a registration whose covering leases have ended serves those within it that

@@ -188,7 +188,7 @@ void Engine::post(Client& client, std::uint32_t request, std::size_t bytes) {
       if (bytes > kSmall) {
         transmit(now);
       } else if (++gathered_ >= kGather) {
-        turn(now, nullptr);  // acknowledgements too: who has no request to wait for does not ask for them
+        turn(now, nullptr);  // acknowledgements too: a caller that has no request to wait for does not ask for them
       }
       if (asleep_.load(std::memory_order_relaxed)) wake_thread();
       return;
@@ -223,8 +223,8 @@ void Engine::poke(const std::atomic<bool>& done) {
   if (asleep_.load(std::memory_order_relaxed)) wake_thread();
 }
 
-// Who waits for `done` posts what comes next as soon as it is: what else is to be said travels with that. If nothing is
-// posted, the thread says it when it finds the callers silent.
+// A caller that waits for `done` posts what comes next as soon as it is: what else is to be said travels with that. If
+// nothing is posted, the thread says it when it finds the callers silent.
 bool Engine::turn(TimePoint now, const std::atomic<bool>* done) {
   const bool posted = has_posts_.load(std::memory_order_relaxed);
   drain_posts(now);

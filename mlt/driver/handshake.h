@@ -101,7 +101,7 @@ struct Hello {
   std::uint64_t connection_id = 0;  // random
   SharedSettings settings;
   io::AddressBlob address;  // where the connecting side's packets are taken
-  int rank = -1;            // of who dials; -1 = unknown
+  int rank = -1;            // of the connecting end; -1 = unknown
   Psk psk;
 
   static std::optional<Hello> parse(std::span<const std::byte, kSize> bytes);

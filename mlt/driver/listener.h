@@ -1,5 +1,5 @@
-// Accepts connections of those that a Reception lets in and who, with a pre-shared key, prove to have it. Who plays a
-// hello again costs a descriptor for at most kConfirmTimeout.
+// Accepts connections of those that a Reception lets in and who, with a pre-shared key, prove to have it. A peer that
+// plays a hello again costs a descriptor for at most kConfirmTimeout.
 #pragma once
 
 #include <deque>
@@ -21,7 +21,7 @@ class MltListener final : public transport::Listener {
   Result<std::unique_ptr<transport::RecvChannel>> poll_accept() override;
 
  private:
-  // Its process may be busy; who comes too late says hello again.
+  // Its process may be busy; a peer that comes too late says hello again.
   static constexpr Duration kConfirmTimeout = std::chrono::seconds(60);
 
   using Newcomer = handshake::Newcomer;

@@ -11,7 +11,7 @@ namespace {
 
 struct Fusions {
   std::mutex mutex;
-  std::weak_ptr<PluginState> owner;  // who has them, or had them last
+  std::weak_ptr<PluginState> owner;  // the state that has them, or had them last
   std::vector<std::string> plain;    // names of the plain devices then: members are indices of these
   std::vector<std::vector<int>> members;
 };

@@ -1,7 +1,7 @@
-// Two endpoints with a connection whose ends are lied to by who holds its secret, and honest ones beside it. The input
-// plays the network of all of them, the users who send and post, and the liar: it rewrites fields of genuine packets,
-// once or of all that pass, and makes packets of its own. Nothing may crash, turn forever, grow without bound or leave
-// its place; the honest connections deliver every byte, and end soon once their network behaves.
+// Two endpoints with a connection whose ends are lied to by a peer that holds its secret, and honest ones beside it.
+// The input plays the network of all of them, the users who send and post, and the liar: it rewrites fields of genuine
+// packets, once or of all that pass, and makes packets of its own. Nothing may crash, turn forever, grow without bound
+// or leave its place; the honest connections deliver every byte, and end soon once their network behaves.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -396,7 +396,7 @@ class World {
     tick();
   }
 
-  // Who is called at his time, and asked until nothing may go, has a later time then.
+  // An endpoint that is called at its time, and asked until nothing may go, has a later time then.
   void tick() {
     constexpr int kMost = 100;
     for (Endpoint& end : ends_) {

@@ -403,7 +403,7 @@ TEST_F(UcWrites, AWindowIsClosedWhileTheLinkIsDown) {
   EXPECT_TRUE(bed->ends[1]->warnings.empty()) << bed->ends[1]->warnings[0];
 }
 
-// Who sleeps on the descriptors is woken by what comes, and not again by what was taken.
+// A caller that sleeps on the descriptors is woken by what comes, and not again by what was taken.
 TEST_F(UcWrites, WhatWasTakenDoesNotWake) {
   bring_up_pair();
   const auto readable = [&](std::chrono::milliseconds limit) {

@@ -146,7 +146,7 @@ TEST_F(Liar, CreditThatNoReceiverHasIsIgnored) {
   }
 }
 
-// Who says that packets arrived which were never sent does not make them so.
+// Saying that packets arrived which were never sent does not make them so.
 TEST(MltHealing, WhatWasNotSentCannotHaveArrived) {
   LoneSender alone(Options{}, 1);
   alone.sender.on_posted({1, 7, 0, 100 * 1408, units(4 * 1408)}, alone.now);

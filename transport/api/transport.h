@@ -124,7 +124,7 @@ struct RecvPart {
   int tag;
 };
 
-// Who is at the other end of a channel.
+// The other end of a channel.
 struct PeerInfo {
   std::string host{};  // its network address
   int rank = -1;       // its own ChannelOptions::rank; -1 = unknown

@@ -19,7 +19,7 @@
 
 namespace clustar::transport::handshake {
 
-// Who connects.
+// The connecting side.
 struct Caller {
   std::string transport;                // begins every message: "tcp"
   std::string interface;                // by the name that users know

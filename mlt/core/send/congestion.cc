@@ -191,7 +191,7 @@ bool DctcpSwift::is_yielding(bool late, double queue) {
   return ++late_epochs_ > options_.yield_epochs && gave_way;
 }
 
-// Who fills a queue until it overflows leaves it empty for a few round trips at most.
+// A flow that fills a queue until it overflows leaves it empty for a few round trips at most.
 bool DctcpSwift::is_alone(const Epoch::Totals& totals) {
   const bool knows = base_rtt_ <= Duration::zero() || totals.min_rtt <= 1.25 * Epoch::in_ns(base_rtt_);
   const bool empty = knows && totals.acked > 0 && queue_before_ <= (target(totals.min_rtt) - totals.min_rtt) / 4;
@@ -201,7 +201,7 @@ bool DctcpSwift::is_alone(const Epoch::Totals& totals) {
 
 void DctcpSwift::compete(const Epoch::Totals& totals) {
   constexpr std::uint32_t kDrainEpochs = 256;
-  // Who comes back was wrong to leave: it tests more rarely, up to every sixth loss.
+  // A flow that comes back was wrong to leave: it tests more rarely, up to every sixth loss.
   if (!competing_) {
     test_after_losses_ = std::clamp(test_after_losses_ + 1, far_ ? 3u : 1u, 6u);
     losses_ = empty_epochs_ = 0;

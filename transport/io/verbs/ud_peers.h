@@ -18,7 +18,7 @@ namespace clustar::transport::io::verbs {
 class UdPeers {
  public:
   // How long packets wait for the handles of their class before they are lost: ARP on a network that works takes less,
-  // and who waits holds up what is sent to others.
+  // and a thread that waits holds up what is sent to others.
   static constexpr Duration kPatience = std::chrono::milliseconds(500);
   // A peer that is sent to and silent for so long may have another Ethernet address by now.
   static constexpr Duration kSilence = std::chrono::seconds(1);
@@ -97,7 +97,7 @@ class UdPeers {
   Ring<Retired> retired_;
   std::size_t renewing_ = 0;  // peers with fresh handles under way
   TimePoint silence_at_{};    // when to look for silent peers
-  // Who waits for peers that do not answer must not keep the handles of those that did from being made.
+  // Waiting for peers that do not answer must not keep the handles of those that did from being made.
   UdHandleMaker resolver_;
   UdHandleMaker maker_;
 };

@@ -74,7 +74,7 @@ struct Hello {
   // "CLVH"
   static constexpr handshake::HelloFormat kFormat{.magic = 0x434c5648, .version = kWireVersion, .size = kSize};
   Token token{};
-  int rank = -1;  // of who dials; -1 = unknown
+  int rank = -1;  // of the connecting end; -1 = unknown
   Contact contact{};
 
   static std::optional<Hello> parse(std::span<const std::byte, kSize> bytes);

@@ -224,7 +224,7 @@ TEST_F(Meeting, AWrongTokenIsDroppedBeforeTheHelloIsWhole) {
   EXPECT_EQ(strangers_, 2);
 }
 
-// One cause each, so that who reads the log does not look for a wrong token where there is none.
+// One cause each, so that a reader of the log does not look for a wrong token where there is none.
 TEST_F(Meeting, TheLogSaysWhyANewcomerIsDropped) {
   const auto said_of = [this](std::vector<std::byte> words, std::size_t at) {
     logged_.clear();
@@ -402,7 +402,7 @@ TEST_F(Meeting, ADialTriesAgainAndReportsTheFirstFailure) {
   FAIL() << "it goes on forever";
 }
 
-// Who polls on after the end learns the same again, and nobody is dialed.
+// A caller that polls on after the end learns the same again, and nobody is dialed.
 TEST_F(Meeting, ADialThatHasFailedForGoodRepeatsItsError) {
   Dial caller = dial(invitation_.endpoints);
   std::array<std::byte, 1> answer{};

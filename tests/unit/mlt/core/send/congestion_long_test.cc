@@ -73,7 +73,7 @@ TEST(DctcpSwiftFar, BesideRenoEachHasAPartOfItsShare) {
       loop.run(seconds(60));
       const double all = static_cast<double>(loop.delivered(0) + loop.delivered(1));
       for (const std::size_t flow : {0, 1}) {
-        // Who comes late to a queue that never empties takes it for a part of the path.
+        // A flow that comes late to a queue that never empties takes it for a part of the path.
         const double least = base == milliseconds(8) && !first ? 0.25 : 0.3;
         EXPECT_GT(static_cast<double>(loop.delivered(flow)) / (all / 2), least)
             << base.count() << ", ours first " << first << ", flow " << flow;
