@@ -62,9 +62,8 @@ void add_rule_options(CLI::App& command, fabric::RuleTexts& options) {
   text("--loss-model", options.loss_model, "MODEL",
        "Gilbert-Elliott, ge:P,R,G,B: chances per packet to become bad and good, losses while good and bad");
   text("--bursts", options.bursts, "BURSTS",
-       "every=400ms,length=5ms-50ms,loss=60%-90%: losses in bursts; ranges are drawn separately for each; jitter=TIME: "
-       "each "
-       "begins up to so much later");
+       "every=400ms,length=5ms-50ms,loss=60%-90%: losses in bursts; ranges are drawn separately for each; "
+       "jitter=TIME: each begins up to so much later");
   text("--dead", options.dead, "on|off", "Lose everything");
   command
       .add_option("--direction", options.direction,
