@@ -21,8 +21,8 @@ const TypedTable<MltSettings>& MltSettings::table() {
           "what carries the packets of `mlt`: `udp`, or queue pairs of RDMA NICs, `verbs_ud`, `verbs_uc`; an "
           "error with any other transport ([verbs.md](verbs.md))"),
       setting::make_choice("engine", &MltSettings::engine, {"auto", "inline", "thread"})
-          .help("what runs `mlt`: `inline` only the calls of NCCL's proxy; `thread` only a thread per device; `auto` the "
-                "calls, and the thread when none came for 1 ms; "
+          .help("what runs `mlt`: `inline` only the calls of NCCL's proxy; `thread` only a thread per device; `auto` "
+                "the calls, and the thread when none came for 1 ms; "
                 "[measured](results/mlt-wire-2026-11-21.md): leave it at `auto`, or `thread` where each device has a "
                 "core to itself; `inline` is for comparisons on lines that lose nothing: a process whose NCCL is idle "
                 "answers nobody, and its peer's last send may wait until it calls again"),
