@@ -14,7 +14,7 @@ namespace clustar::coflow {
 
 struct Policy {
   std::string spec;              // as it was asked for
-  bool needs_deadlines = false;  // else it does nothing
+  bool needs_deadlines = false;  // otherwise it does nothing
   std::function<std::unique_ptr<Scheduler>(const Table& table)> make;
 };
 

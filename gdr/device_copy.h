@@ -3,7 +3,7 @@
 //
 // Thread rule: one thread at a time.
 // Waiting rule: to begin a copy and to ask for one waits for nothing: behind NCCL's own kernel, which waits for the
-// caller, it would wait for ever. host_buffer() and the end of a HostBuffer may wait for all that the device does: they
+// caller, it would wait forever. host_buffer() and the end of a HostBuffer may wait for all that the device does: they
 // are for setup and teardown only, never for where data moves.
 // Error rule: what the driver says ends the object: no copy begins after it. Copies that had begun go on and are asked
 // for as before, because the owner of their memory must know when it is free. Arguments that are wrong

@@ -11,7 +11,7 @@
 
 namespace clustar::gdr {
 
-// The bytes of a copy move in the call of done() that says so, never before: who reads early reads what was there. Each
+// The bytes of a copy move in the call of done() that says so, never before: an early reader reads what was there. Each
 // copy takes a number of calls of its own, so copies end in another order than they began, the same for the same seed.
 // Copies that have not ended when the object ends move nothing. No driver, so no error ends the object.
 class EmulatedCopy final : public DeviceCopy {

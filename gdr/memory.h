@@ -13,7 +13,7 @@ enum class MemoryKind : std::uint8_t {
 };
 
 // A non-owning reference to `length` bytes. For kDmaBuf, `fd` and `offset` name the export; the creator of the
-// reference keeps the descriptor open only during registration, so whoever keeps it must duplicate it.
+// reference keeps the descriptor open only during registration, so code that keeps it must duplicate it.
 struct MemoryRef {
   MemoryKind kind = MemoryKind::kHost;
   std::byte* address = nullptr;

@@ -21,7 +21,7 @@ namespace clustar::tests {
 
 class DscpSniffer {
  public:
-  // In the network namespace of who calls it. Needs CAP_NET_RAW.
+  // In the network namespace of the caller. Needs CAP_NET_RAW.
   static FileDescriptor open(const char* interface) {
     FileDescriptor socket(::socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, htons(ETH_P_IP)));
     sockaddr_ll address{};

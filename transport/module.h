@@ -21,7 +21,7 @@ struct ModuleEntry {
   const char* version = CLUSTAR_VERSION;
   const char* build = CLUSTAR_MODULE_BUILD;  // a digest of the headers by which they speak, and of the compiler
   Result<std::unique_ptr<Transport>> (*create)(const TransportContext&) = nullptr;
-  // What else the module offers, by name. Who asks knows the type behind the name (transport/io/packet_backend.h).
+  // What else the module offers, by name. The caller knows the type behind the name (transport/io/packet_backend.h).
   // Null: it has nothing of that name. What these functions make ends before the module is closed, as the transport
   // does.
   using Function = void (*)();

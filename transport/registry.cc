@@ -232,7 +232,7 @@ bool wanted(const TransportSettings& settings, const std::string& name) {
 Result<Selection> select_transport(const TransportContext& context) {
   const auto settings = context.config.get<TransportSettings>();
   const bool protect = !context.config.get<MltSettings>().psk_file.empty();
-  // Before any transport is tried: else the faults that were asked for could be left out in silence.
+  // Before any transport is tried: otherwise the faults that were asked for could be left out in silence.
   if (const auto sound = check(context.config); !sound) return tl::unexpected(sound.error());
   std::vector<std::string> refused;
   for (const Backend& backend : kBackends) {

@@ -11,7 +11,7 @@ Config::Tables setting_tables();
 
 // No transport but mlt may be chosen.
 bool is_only_mlt(const Config& config);
-// Something that has to be had, else nothing: a transport, protection, faults, staged GPU memory.
+// Something that has to be had, otherwise nothing: a transport, protection, faults, staged GPU memory.
 bool asks_for_something(const Config& config);
 // Name of the variable that disabled RDMA NICs, for a person.
 std::string ib_disabled_by(const Config& config);

@@ -31,8 +31,8 @@ Result<void> check_settings(const Arm& arm, const Settings& inherited);
 // Variables of this process that matter to a training run: CLUSTAR_*, NCCL_*, OMP_*, ONEDNN_*, DNNL_*.
 Settings inherited_settings();
 
-// The TCP congestion control under the arm: its own setting, else an inherited one, else `kernel_default`. Of mlt,
-// which brings its own, "mlt's own".
+// The TCP congestion control under the arm: its own setting, otherwise an inherited one, otherwise `kernel_default`. Of
+// mlt, which brings its own, "mlt's own".
 struct Congestion {
   std::string name;
   bool explicitly = false;

@@ -276,8 +276,10 @@ void add_arm_options(CLI::App& command, Options& options) {
       ->group(group)
       ->capture_default_str();
   command.add_option("--candidate", options.candidate, "Arm B, in the same way")->group(group)->capture_default_str();
-  command.add_option("--baseline-name", options.baseline_name, "What tables call it [its settings]")->group(group);
-  command.add_option("--candidate-name", options.candidate_name, "What tables call it [its settings]")->group(group);
+  command.add_option("--baseline-name", options.baseline_name, "Name of the arm in tables [its settings]")
+      ->group(group);
+  command.add_option("--candidate-name", options.candidate_name, "Name of the arm in tables [its settings]")
+      ->group(group);
   command
       .add_option("--plugin", options.plugin,
                   "NCCL net plugin of arms that name none [../lib/libnccl-net-clustar.so beside this program]")
@@ -294,19 +296,19 @@ void add_place_options(CLI::App& command, Options& options) {
   options.hosts_given->check(CLI::Range(2, kMaxRanks))->group(group)->capture_default_str();
   command.add_flag("--local", options.local, "All ranks on loopback: no root, no fabric, no link rate")->group(group);
   options.rate_given =
-      command.add_option("--rate", options.rate, "Of each port of the fabric: 200M, 1G; off: no shaping")
+      command.add_option("--rate", options.rate, "Rate of each port of the fabric: 200M, 1G; off: no shaping")
           ->type_name("RATE")
           ->group(group)
           ->capture_default_str();
-  options.mtu_given = command.add_option("--mtu", options.mtu, "Of the fabric, bytes of an IP packet")
+  options.mtu_given = command.add_option("--mtu", options.mtu, "MTU of the fabric, in bytes of an IP packet")
                           ->check(CLI::Range(fabric::kMinMtu, fabric::kMaxMtu))
                           ->group(group)
                           ->capture_default_str();
-  options.buffer_given =
-      command
-          .add_option("--buffer", options.buffer, "Of each switch port: 100k, 64Ki [5 ms of the rate, at least 100k]")
-          ->type_name("BYTES")
-          ->group(group);
+  options.buffer_given = command
+                             .add_option("--buffer", options.buffer,
+                                         "Buffer of each switch port: 100k, 64Ki [5 ms of the rate, at least 100k]")
+                             ->type_name("BYTES")
+                             ->group(group);
 }
 
 void add_training_options(CLI::App& command, Options& options) {
@@ -341,7 +343,8 @@ void add_training_options(CLI::App& command, Options& options) {
           ->group(group);
   add("--channels", options.plan.channels, "Rings that share each all-reduce")->check(CLI::Range(1, 32));
   add("--bucket-mb", options.bucket_mib, "Size of a gradient bucket, MiB")->check(number_between(0.0001, 65536.0));
-  add("--first-bucket-mb", options.first_bucket_mib, "Of the first one, MiB")->check(number_between(0.0001, 65536.0));
+  add("--first-bucket-mb", options.first_bucket_mib, "Size of the first bucket, MiB")
+      ->check(number_between(0.0001, 65536.0));
   add("--stall-timeout", options.plan.stall_timeout_s, "A run without progress for this many seconds fails")
       ->check(CLI::Range(1, 86400));
 }

@@ -58,7 +58,7 @@ void add_coflow_sweep(CLI::App& app, int& status) {
                   "Loads of the busiest port; a seed's coflows are the same at each, their arrivals stretch")
       ->type_name("LOAD,...")
       ->capture_default_str();
-  command.add_option("--seeds", options.seeds, "So many traces for each load: seeds 1 to N")
+  command.add_option("--seeds", options.seeds, "Number of traces for each load: seeds 1 to N")
       ->check(number_between(1, coflow::kMostSeeds))
       ->type_name("N")
       ->capture_default_str();
@@ -71,7 +71,7 @@ void add_coflow_sweep(CLI::App& app, int& status) {
   add_refill_option(command, options.refill);
   add_output_options(command, arguments->output);
   command.footer(policy_help() +
-                 "Exit status: 0 ok, whoever is better, 1 failed, 2 wrong usage.\n"
+                 "Exit status: 0 ok, whichever policy is better, 1 failed, 2 wrong usage.\n"
                  "Example: clustar coflow sweep --generate ports=32,coflows=200 --loads 0.5,0.9 --seeds 3 "
                  "--policy match --policy sebf --html sweep.html");
   command.callback([arguments, &status] { status = run_coflow_sweep(*arguments); });

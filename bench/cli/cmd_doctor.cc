@@ -1,4 +1,4 @@
-// `clustar doctor`: what keeps this machine from being fast, and how to mend it.
+// `clustar doctor`: what keeps this machine from being fast, and how to fix it.
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
@@ -87,7 +87,7 @@ void add_gdr(CLI::App& doctor, int& status) {
 }  // namespace
 
 void add_doctor(CLI::App& app, int& status) {
-  auto* command = app.add_subcommand("doctor", "What keeps this machine from being fast, and how to mend it");
+  auto* command = app.add_subcommand("doctor", "What keeps this machine from being fast, and how to fix it");
   command->require_subcommand(1);
   command->footer("Example: clustar doctor gdr");
   add_gdr(*command, status);

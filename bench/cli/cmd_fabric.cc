@@ -51,7 +51,7 @@ int show_fabric(const FabricArguments& arguments, const std::string& text, const
 CLI::App& add_fabric_command(CLI::App& app, const std::string& name, const std::string& what,
                              FabricArguments& arguments) {
   CLI::App& command = *app.add_subcommand(name, what);
-  command.add_option("--name", arguments.spec.name, "Which fabric, when there are several")->capture_default_str();
+  command.add_option("--name", arguments.spec.name, "Name of the fabric, if there are several")->capture_default_str();
   return command;
 }
 

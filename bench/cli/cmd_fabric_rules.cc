@@ -62,12 +62,12 @@ void add_rule_options(CLI::App& command, fabric::RuleTexts& options) {
   text("--loss-model", options.loss_model, "MODEL",
        "Gilbert-Elliott, ge:P,R,G,B: chances per packet to become bad and good, losses while good and bad");
   text("--bursts", options.bursts, "BURSTS",
-       "every=400ms,length=5ms-50ms,loss=60%-90%: losses in bursts; ranges are drawn anew for each; jitter=TIME: each "
-       "begins up to so much later");
+       "every=400ms,length=5ms-50ms,loss=60%-90%: losses in bursts; ranges are drawn separately for each; "
+       "jitter=TIME: each begins up to so much later");
   text("--dead", options.dead, "on|off", "Lose everything");
   command
       .add_option("--direction", options.direction,
-                  "Which packets the four above speak of: to (out of the port), from (into it), both")
+                  "Which packets the four options above apply to: to (out of the port), from (into it), both")
       ->check(CLI::IsMember({"to", "out", "from", "in", "both"}))
       ->capture_default_str()
       ->group("Rules of the switch");
@@ -82,7 +82,7 @@ void add_rule_options(CLI::App& command, fabric::RuleTexts& options) {
       ->type_name("RULE")
       ->group("Rules of the switch");
   text("--trim", options.trim, "CLASSES", "Cut what the buffer cannot hold to its headers, as 1 or 0-6");
-  command.add_option("--seed", options.seed, "Of losses and marks")
+  command.add_option("--seed", options.seed, "Seed of losses and marks")
       ->check(CLI::Validator(seed_problem, "0 to 18446744073709551615"))
       ->type_name("N")
       ->group("Rules of the switch");
@@ -124,7 +124,7 @@ int watch(const std::string& name, double seconds, const std::string& json_path,
     nlohmann::json object = status_json(*there, std::nullopt);
     object["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (!lines.write(object)) {
-      if (json_path == "-") return kOk;  // whoever read has seen enough
+      if (json_path == "-") return kOk;  // the reader has seen enough
       return fabric_error({ErrorCode::kSystem, fmt::format("cannot write '{}': {}", json_path, std::strerror(errno))});
     }
     if (json_path == "-") continue;

@@ -272,9 +272,10 @@ void add_measuring(CLI::App& command, Arguments& arguments) {
       ->check(CLI::Range(1, perf::kMaxPeers))
       ->capture_default_str();
   command
-      .add_flag("--limits{fitting}", arguments.limits,
-                "Measure what the path gives without a plugin in the same run: --limits=tcp plain TCP as arm L, "
-                "--limits=udp bare UDP as arm U, --limits=both; --limits alone takes udp where A runs mlt, else tcp")
+      .add_flag(
+          "--limits{fitting}", arguments.limits,
+          "Measure what the path gives without a plugin in the same run: --limits=tcp plain TCP as arm L, "
+          "--limits=udp bare UDP as arm U, --limits=both; --limits alone takes udp where A runs mlt, otherwise tcp")
       ->check(CLI::IsMember({"fitting", "tcp", "udp", "both"}));
   command
       .add_option("--limit-streams", arguments.options.limit_streams, "Sockets of arm L: as many as the plugin uses")
@@ -288,7 +289,7 @@ void add_measuring(CLI::App& command, Arguments& arguments) {
   command
       .add_option_function<std::uint64_t>(
           "--seed", [&arguments](std::uint64_t seed) { arguments.options.seed = arguments.suite.seed = seed; },
-          "Of message contents and of the bootstrap; of a suite, of losses and bursts (default: 1)")
+          "Seed of message contents and of the bootstrap; of a suite: of losses and bursts (default: 1)")
       ->type_name("N");
   command.add_option("--timeout", arguments.timeout_s, "Seconds without progress after which a run fails")
       ->check(number_between(0.5, 3600.0))
@@ -303,7 +304,7 @@ void add_arms(CLI::App& command, Arguments& arguments) {
       .add_option("--env", arguments.environment,
                   "Environment of arm A alone: NAME=VALUE,... (\\, is a comma in a value)")
       ->type_name("LIST");
-  command.add_option("--vs-env", arguments.vs_environment, "The same of arm B")->type_name("LIST");
+  command.add_option("--vs-env", arguments.vs_environment, "The same for arm B")->type_name("LIST");
   add_fault_options(command, arguments.inject_loss, arguments.inject_faults,
                     "what each end of arm A sends, data and acknowledgements alike; A has to run mlt. On two hosts "
                     "give it to the server too");

@@ -65,7 +65,7 @@ void add_report(CLI::App& app, int& status) {
   auto arguments = std::make_shared<Arguments>();
   command
       ->add_option("json", arguments->input,
-                   "What clustar perf --suite lossy --json wrote, or clustar coflow replay or sweep")
+                   "JSON that clustar perf --suite lossy, clustar coflow replay or clustar coflow sweep wrote")
       ->type_name("FILE.json")
       ->required();
   command->add_option("-o,--output", arguments->output, "The page: one file, nothing outside it; - is standard output")

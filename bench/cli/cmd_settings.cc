@@ -50,10 +50,12 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_settings(CLI::App& app, int& status) {
-  auto* command = app.add_subcommand("settings", "What the plugin takes from this environment, and what may be set");
+  auto* command = app.add_subcommand(
+      "settings", "Show the settings that the plugin takes from this environment, and all that exist");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("prefix", arguments->prefix, "Only settings that begin so, explained: tcp_, CLUSTAR_LOSS");
-  command->add_flag("--explain", arguments->explain, "Say of each what it means and what is allowed");
+  command->add_option("prefix", arguments->prefix,
+                      "Explain only the settings that begin like this: tcp_, CLUSTAR_LOSS");
+  command->add_flag("--explain", arguments->explain, "Explain each setting and what is allowed");
   command->add_flag("--markdown", arguments->markdown, "The reference, as docs/settings.md has it: no values");
   command->add_option("--json", arguments->json, "Write the results to this file; - is standard output")
       ->type_name("FILE");

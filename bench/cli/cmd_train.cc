@@ -410,7 +410,7 @@ void add_transport_options(CLI::App& command, Options& options) {
   options.loss_given = add_loss_option(command, options.loss_tolerance);
   command
       .add_option("--stall-timeout", options.stall_timeout_s,
-                  "Fail when a transfer makes no progress for this many seconds (0 = wait for ever)")
+                  "Fail when a transfer makes no progress for this many seconds (0 = wait forever)")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();
 }
@@ -435,7 +435,7 @@ void add_codec_options(CLI::App& command, Options& options) {
           ->group(group);
   options.topk_given = command
                            .add_option("--topk-fraction", codec.topk_fraction,
-                                       "Of a bucket's elements that --codec topk sends; at least one")
+                                       "Fraction of a bucket's elements that --codec topk sends; at least one")
                            ->check(number_between(1e-9, 1.0))
                            ->capture_default_str()
                            ->group(group);

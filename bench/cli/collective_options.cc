@@ -9,7 +9,7 @@ void add_collective_options(CLI::App& command, trainer::TrainConfig& config, tra
   command
       .add_option(
           "--collective", config.collective,
-          "Who sums the gradients: proxy|nccl. proxy: this program drives the plugin as NCCL would; nccl: NCCL's "
+          "What sums the gradients: proxy|nccl. proxy: this program drives the plugin as NCCL would; nccl: NCCL's "
           "library does, on a GPU, or without one on an emulated device: `scripts/nccl-host -- clustar train "
           "--collective nccl ...` builds and names its library [proxy]")
       ->transform(choice({"proxy", "nccl"}));

@@ -57,13 +57,13 @@ void add_fabric_selftest(CLI::App& app, int& status) {
   auto arguments = std::make_shared<SelftestArguments>();
   CLI::App& command = *app.add_subcommand(
       "selftest", "Measure, on fabrics of its own and by packets of its own, that switches do what is asked of them");
-  command.add_option("--rate", arguments->rate, "Of the measured port, in bit/s: 200M, 1G")
+  command.add_option("--rate", arguments->rate, "Rate of the measured port, in bit/s: 200M, 1G")
       ->type_name("RATE")
       ->capture_default_str();
   command.add_option("--mtu", arguments->options.mtu, "Bytes of an IP packet")
       ->check(CLI::Range(fabric::kMinMtu, fabric::kMaxMtu))
       ->capture_default_str();
-  command.add_option("--buffer", arguments->buffer, "Of the measured port, in bytes: 100k [5 ms of the rate]")
+  command.add_option("--buffer", arguments->buffer, "Buffer of the measured port, in bytes: 100k [5 ms of the rate]")
       ->type_name("BYTES");
   command
       .add_option("--only", arguments->options.only,
@@ -72,7 +72,7 @@ void add_fabric_selftest(CLI::App& app, int& status) {
       ->type_name("CHECK[,CHECK]");
   command.add_flag("--quick", arguments->options.quick, "Fewer packets and wider intervals, less than 20 s");
   command.add_flag("--strict", arguments->options.strict,
-                   "What was skipped counts as failed, also on a busy machine or without eBPF");
+                   "Count skipped checks as failed, also on a busy machine or without eBPF");
   command.add_option("--json", arguments->json_path, "Write the results to this file; - is standard output")
       ->type_name("FILE");
   command.footer(

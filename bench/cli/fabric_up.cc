@@ -90,7 +90,7 @@ int up(const FabricArguments& arguments) {
 void add_lines(CLI::App& command, FabricArguments& arguments) {
   command
       .add_option("--rate", arguments.rate,
-                  "Of each port, both directions, in bit/s: 200M, 1G, 10gbit; off: no shaping")
+                  "Rate of each port and direction, in bit/s: 200M, 1G, 10gbit; off: no shaping")
       ->type_name("RATE")
       ->capture_default_str();
   command.add_option("--mtu", arguments.spec.mtu, "Bytes of an IP packet")
@@ -98,14 +98,14 @@ void add_lines(CLI::App& command, FabricArguments& arguments) {
       ->capture_default_str();
   command
       .add_option("--buffer", arguments.buffer,
-                  "What may wait at a switch port for its host, in bytes: 100k, 64Ki [5 ms of the rate, at least 100k]")
+                  "Buffer of a switch port towards its host, in bytes: 100k, 64Ki [5 ms of the rate, at least 100k]")
       ->type_name("BYTES");
-  command.add_option("--delay", arguments.delay, "Of propagation on each link, one way: 800ns, 50us, 1.5ms [none]")
+  command.add_option("--delay", arguments.delay, "Propagation delay of each link, one way: 800ns, 50us, 1.5ms [none]")
       ->type_name("TIME");
   command
       .add_option(
           "--delay-by", arguments.delay_by,
-          "Who carries the delay: the kernel's netem, a forwarder (a process), or auto: netem where there is one "
+          "What makes the delay: the kernel's netem, a forwarder (a process), or auto: netem where there is one "
           "[auto]")
       ->type_name("netem|forwarder|auto");
 }
@@ -126,11 +126,12 @@ void add_tiers(CLI::App& command, FabricArguments& arguments) {
       ->needs(spine);
   command
       .add_option("--uplink-rate", arguments.uplink_rate,
-                  "Of each link between leaf and spine [rate x hosts per leaf / S: not oversubscribed]")
+                  "Rate of each link between leaf and spine [rate x hosts per leaf / S: not oversubscribed]")
       ->type_name("RATE")
       ->needs(spine);
   command
-      .add_option("--uplink-buffer", arguments.uplink_buffer, "At both ends of such a link [as --buffer of its rate]")
+      .add_option("--uplink-buffer", arguments.uplink_buffer,
+                  "Buffer at both ends of such a link [as --buffer of its rate]")
       ->type_name("BYTES")
       ->needs(spine);
 }
@@ -155,7 +156,7 @@ void add_fabric_up(CLI::App& app, const std::shared_ptr<FabricArguments>& argume
   add_rule_options(command, arguments->rules);
   add_fabric_json(command, *arguments);
   command.footer(
-      "A fabric of that name with other arguments is made anew, unless processes run in it.\n"
+      "A fabric of that name with other arguments is rebuilt, unless processes run in it.\n"
       "Example: clustar fabric up --hosts 4 --rate 200M --mtu 1500 --buffer 100k --loss 1% --ecn 65k:65k:1\n"
       "         clustar fabric up --hosts 8 --spine 4 --leaves 2 --rate 200M");
   command.callback([arguments, &status] { status = up(*arguments); });

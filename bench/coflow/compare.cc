@@ -149,7 +149,7 @@ Result<Comparison> compare(const Source& source, const CompareOptions& options, 
     comparison.policies.push_back(summarize(policy.spec, options.rules, *replayed));
     if (options.per_coflow) comparison.policies.back().each = std::move(replayed->coflows);
     comparison.policies.back().refill_ms = std::chrono::duration<double, std::milli>(rules.refill).count();
-    say(fmt::format("{}: {:.3f} s in the mean, {:.2f} s of CPU", which, comparison.policies.back().average_s,
+    say(fmt::format("{}: {:.3f} s on average, {:.2f} s of CPU", which, comparison.policies.back().average_s,
                     comparison.policies.back().cpu_s),
         true);
   }

@@ -32,7 +32,7 @@ struct CompareOptions {
   std::vector<std::string> policies;  // specs; "all"; empty: ours
   std::string rules = "exact";        // exact, coflowsim, coflowsim-stock
   double port_gbps = 1;               // 1e9 bit/s; CoflowSim's rules have their own
-  std::optional<Duration> refill;     // Rules::refill; else what a port takes for 12.5 MB: 100 ms at 1 Gbit/s
+  std::optional<Duration> refill;     // Rules::refill; otherwise what a port takes for 12.5 MB: 100 ms at 1 Gbit/s
   bool per_coflow = false;            // with Summary::each
 };
 

@@ -26,7 +26,7 @@ class Csv {
   // The line that next() found is the header, which has these columns among others.
   Result<void> take_header(std::initializer_list<std::string_view> needed);
   bool has(std::string_view column) const { return columns_.contains(column); }
-  // Every line behind the header has as many fields; else an error.
+  // Every line behind the header has as many fields; otherwise an error.
   Result<void> split();
   std::string_view field(std::string_view column) const { return fields_[columns_.at(column)]; }
   Result<std::int64_t> whole(std::string_view column, std::int64_t least, std::int64_t most) const;

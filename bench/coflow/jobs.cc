@@ -212,7 +212,7 @@ void JobWorkload::begin(std::size_t job, TimePoint now) {
   go_on(job, now);
 }
 
-// From the end of a phase, or the begin of the job, to the next phase that sends, or the end of the job.
+// From the end of a phase, or the start of the job, to the next phase that sends, or the end of the job.
 void JobWorkload::go_on(std::size_t job, TimePoint now) {
   Running& running = running_[job];
   JobResult& result = results_[job];

@@ -32,8 +32,8 @@ struct Job {
 struct JobMix {
   std::string name{};
   std::size_t ports = 0;
-  // 0: flows name the ports, and no job waits. Else jobs wait, first come first served, until their GPUs are free; each
-  // of these is then on the port that has most free, the lowest among equals: jobs spread, and share ports.
+  // 0: flows name the ports, and no job waits. Otherwise jobs wait, first come first served, until their GPUs are free;
+  // each of these is then on the port that has most free, the lowest among equals: jobs spread, and share ports.
   std::size_t gpus_per_port = 0;
   std::vector<Job> jobs{};
 };
@@ -81,7 +81,7 @@ class JobWorkload final : public Workload {
   const std::vector<JobResult>& results() const { return results_; }  // as the mix has its jobs
 
  private:
-  // In this order where they are at the same time: who comes finds the GPUs of who has gone.
+  // In this order where they are at the same time: a job that comes finds the GPUs of one that has gone.
   enum class Kind : std::uint8_t { kEnds, kBegins, kSends };
   using Event = std::tuple<TimePoint, Kind, std::size_t>;  // of a job
   struct Running {

@@ -80,7 +80,7 @@ std::string which_jobs(const json& document) {
   if (waiting(document)) words += "first come first served; ";
   words += fmt::format("{:.0f} ports of {:.3g} Gbit/s", number(workload, "ports"), number(workload, "port_gbps"));
   if (waiting(document)) words += fmt::format(" with {:.0f} GPUs each", number(workload, "gpus_per_port"));
-  words += fmt::format("; rules {}. Load {:.2f} at the busiest port, {:.2f} in the mean: {}.",
+  words += fmt::format("; rules {}. Load {:.2f} at the busiest port, {:.2f} on average: {}.",
                        first.at("rules").get<std::string>(), number(workload.at("load"), "busiest"),
                        number(workload.at("load"), "mean"),
                        waiting(document) ? "bytes over what ports carry until the last job ends, if none slowed another"
@@ -109,7 +109,7 @@ std::string jobs_verdict(const json& document) {
   std::string words;
   if (waiting(document)) {
     words = fmt::format("{} {}: {:.3f} s after {} submission",
-                        only ? "In the mean a job ends under" : "In the mean jobs end soonest under", policy_of(best),
+                        only ? "On average a job ends under" : "On average jobs end soonest under", policy_of(best),
                         mean_of(best, of), only ? "its" : "their");
     if (gained) {
       words += fmt::format(", {:.3f} times sooner than under max-min fair sharing ({:.3f} s)",
@@ -117,7 +117,7 @@ std::string jobs_verdict(const json& document) {
     }
   } else {
     words =
-        fmt::format("{} {}: {:.3f} times as long as alone in the mean over jobs",
+        fmt::format("{} {}: {:.3f} times as long as alone on average over jobs",
                     only ? "Iterations under" : "Iterations are shortest under", policy_of(best), mean_of(best, of));
     if (gained) words += fmt::format("; under max-min fair sharing {:.3f} times", mean_of(*fair, of));
   }

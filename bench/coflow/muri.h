@@ -19,7 +19,7 @@ struct MuriOptions {
   double scale = 2000;  // traces have weeks: divides submit times and iterations (one is left at least)
   // Weights are GPU intensities (Crux, SIGCOMM 2024), a GPU's work taken as its compute time: GPUs times the compute
   // time over the network's of an iteration, kLeastIntensity at least and kMostIntensity at most, so that who only
-  // communicates or hardly at all has a weight, too. Else all weigh the same.
+  // communicates or hardly at all has a weight, too. Otherwise all weigh the same.
   bool intensity = false;
   std::size_t jobs = std::numeric_limits<std::size_t>::max();  // the first so many
 };

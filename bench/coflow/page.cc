@@ -18,7 +18,7 @@ using nlohmann::json;
 using report::escaped;
 using report::show;
 
-// Of those that rejected nothing: who does without the hard ones has it easier.
+// Of those that rejected nothing: a policy that leaves out the hard ones has it easier.
 const json* best_of(const json& results) {
   const json* best = nullptr;
   for (const json& row : results) {
@@ -47,7 +47,7 @@ std::string verdict(const json& results) {
   const double seconds = number(*best, "average_cct_s");
   std::string words =
       results.size() == 1
-          ? fmt::format("Under {} a coflow takes {:.3f} s in the mean", policy_of(*best), seconds)
+          ? fmt::format("Under {} a coflow takes {:.3f} s on average", policy_of(*best), seconds)
           : fmt::format("The average completion time is shortest under {}: {:.3f} s", policy_of(*best), seconds);
   const auto times = gain(fair, *best);
   if (times && best != fair) {
@@ -66,7 +66,7 @@ std::string what_was_replayed(const json& document) {
   std::string words = fmt::format("{:.0f} coflows, {:.0f} ports of {:.3g} Gbit/s, rules {}; ",
                                   number(first, "coflows") + number(first, "rejected"), number(workload, "ports"),
                                   number(workload, "port_gbps"), first.at("rules").get<std::string>());
-  words += number(load, "busiest") > 0 ? fmt::format("load {:.2f} at the busiest port, {:.2f} in the mean",
+  words += number(load, "busiest") > 0 ? fmt::format("load {:.2f} at the busiest port, {:.2f} on average",
                                                      number(load, "busiest"), number(load, "mean"))
                                        : "all arrive at once";
   return fmt::format("<h1>{}</h1>\n<p>{}.</p>\n", escaped(show(workload.at("name"))), escaped(words));

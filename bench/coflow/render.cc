@@ -45,7 +45,7 @@ std::string text(const Comparison& comparison) {
   std::string out = fmt::format("{}: {} ports of {:.3g} Gbit/s, rules {}", comparison.workload, comparison.ports,
                                 comparison.port_gbps, comparison.rules);
   if (comparison.load.busiest > 0) {
-    out += fmt::format(", load {:.2f} at the busiest port, {:.2f} in the mean", comparison.load.busiest,
+    out += fmt::format(", load {:.2f} at the busiest port, {:.2f} on average", comparison.load.busiest,
                        comparison.load.mean);
   }
   if (comparison.load.busiest <= 0) out += ", all at once";

@@ -141,7 +141,7 @@ Duration Simulation::time_for(double bytes, double rate) const {
   return rules_.tick * at_least_one(std::ceil(ns / static_cast<double>(rules_.tick.count()) - kRounding));
 }
 
-// The begin of the epoch in which it comes; what comes at its very end still does.
+// The start of the epoch in which it comes; what comes at its very end still does.
 TimePoint Simulation::admission(TimePoint arrival) const {
   if (rules_.epoch == Duration::zero()) return arrival;
   const Duration since = arrival - TimePoint{};
@@ -380,7 +380,7 @@ void Simulation::advance(TimePoint to) {
   if (rules_.tick_by_tick && !sending_.empty()) {
     while (now_ < to && !departed_) {
       advance_one_tick();
-      if (!ended_.empty()) end_flows();  // told at the begin of the tick, as CoflowSim reckons
+      if (!ended_.empty()) end_flows();  // told at the start of the tick, as CoflowSim reckons
       now_ += rules_.tick;
     }
     return;

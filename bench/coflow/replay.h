@@ -13,7 +13,7 @@ namespace clustar::bench::coflow {
 struct Rules {
   double port_rate = 125e6;  // bytes per rate_unit and direction
   Duration rate_unit = std::chrono::seconds(1);
-  // Arrivals are admitted together: at the begin of each epoch those that come until its end. 0: each at its own time.
+  // Arrivals are admitted together: at the start of each epoch those that come until its end. 0: each at its own time.
   Duration epoch{0};
   // Flows end at multiples of it only, the rest of the tick is wasted. 0: exactly.
   Duration tick{0};
@@ -21,7 +21,7 @@ struct Rules {
   Duration refill{0};
   // Bytes are counted tick by tick and flow by flow, with the rounding errors of that; only with a tick.
   bool tick_by_tick = false;
-  // Who is later than its deadline by less than either is in time: a time, and a share of the time it had.
+  // A coflow that is later than its deadline by less than either is in time: a time, and a share of the time it had.
   Duration late_by{0};
   double late_share = 0;
 };
@@ -55,7 +55,7 @@ struct Replay {
 // Called now and then with what has ended and what has come.
 using Progress = std::function<void(std::size_t ended, std::size_t arrived, TimePoint now)>;
 
-// Errors: a coflow that the table refuses, or a scheduler that leaves flows without rates for ever.
+// Errors: a coflow that the table refuses, or a scheduler that leaves flows without rates forever.
 Result<Replay> replay(Workload& workload, const Rules& rules, const clustar::coflow::Policy& policy,
                       const Progress& progress = {});
 

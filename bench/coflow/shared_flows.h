@@ -15,7 +15,7 @@ class SharedFlows {
   struct Ended {
     clustar::coflow::FlowId flow;
     double bytes;   // all it had
-    double before;  // left at the begin of the step
+    double before;  // left at the start of the step
     double rate;
   };
 

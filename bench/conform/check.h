@@ -19,7 +19,7 @@ struct Env {
   // Calls that may not block (listen, connect, accept, isend, irecv, iflush, test) must return within this: far above
   // what a busy machine takes from us, far below a wait for a peer.
   std::chrono::milliseconds call_bound{2000};
-  // The plugin takes host memory for a GPU's: the tester cannot make any. Else checks that need it are skipped.
+  // The plugin takes host memory for a GPU's: the tester cannot make any. Otherwise checks that need it are skipped.
   bool emulated_gpu = false;
   // A transfer that makes no progress for this long is stuck.
   std::chrono::milliseconds stuck_bound{15000};

@@ -259,7 +259,7 @@ constexpr Check kChecks[] = {
     {"abi.name", "The name is not empty and does not change: NCCL_NET and the log use it.", "plugin/net.cc:186, 289",
      true, check_name},
     {"abi.devices",
-     "init succeeds and devices gives more than 0, the same each time; else NCCL silently falls back to "
+     "init succeeds and devices gives more than 0, the same each time; otherwise NCCL silently falls back to "
      "its own transport.",
      "plugin/net.cc:178-182", true, check_devices},
     {"abi.properties",

@@ -98,7 +98,7 @@ constexpr Check kChecks[] = {
      "plugin/net.cc:151, 476; bootstrap.cc:517-544; graph/topo.cc:1310", false, check_device_range},
     {"errors.send_to_closed", "Sending to a peer that closed becomes an error, and raises no SIGPIPE.",
      "transport/net.cc:1322, 1339; proxy.cc:754", false, check_send_to_closed, false, true},
-    {"errors.recv_from_closed", "A receive whose sender closed becomes an error; NCCL itself waits for ever.",
+    {"errors.recv_from_closed", "A receive whose sender closed becomes an error; NCCL itself waits forever.",
      "transport/net.cc:1508; proxy.cc:754", false, check_recv_from_closed, false, true},
     {"errors.signals", "The process is the user's: the plugin changes no signal handler.", "plugin/plugin_open.cc:37",
      false, check_signals},

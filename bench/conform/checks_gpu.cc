@@ -184,9 +184,11 @@ std::string check_descriptors(const Env& env) {
 }
 
 constexpr Check kChecks[] = {
-    {"gpu.dma_buf_slot", "Who advertises NCCL_PTR_DMABUF has regMrDmaBuf: without it NCCL takes no dma-buf in silence.",
+    {"gpu.dma_buf_slot",
+     "A plugin that advertises NCCL_PTR_DMABUF has regMrDmaBuf: without it NCCL takes no dma-buf in silence.",
      "init.cc:356; transport/net.cc:729, 954", true, check_slot},
-    {"gpu.cuda", "Who advertises NCCL_PTR_CUDA carries messages from, to and between GPUs' buffers and the host's.",
+    {"gpu.cuda",
+     "A plugin that advertises NCCL_PTR_CUDA carries messages from, to and between GPUs' buffers and the host's.",
      "transport/net.cc:881, 959, 1048, 1114", false, check_cuda},
     {"gpu.dma_buf", "The descriptor is closed straight after regMrDmaBuf, and the memory stays registered.",
      "transport/net.cc:954-955, 1109-1110", false, check_dma_buf},

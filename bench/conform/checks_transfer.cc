@@ -232,7 +232,7 @@ std::string check_both_directions(const Env& env) {
 }
 
 // The newest first. NCCL never does, and its Socket transport, which reads for whichever request is tested, mixes the
-// messages up: whoever fails here alone works with NCCL.
+// messages up: a plugin that fails only here works with NCCL.
 std::string check_any_order(const Env& env) {
   constexpr std::size_t kSlot = 64 * kKiB, kCount = 8;
   Session session(env);

@@ -34,7 +34,7 @@ enum Slot : std::size_t {
 };
 const char* slot_name(Slot slot);
 
-// Opens the library anew and keeps it open until the process ends.
+// Opens the library again and keeps it open until the process ends.
 class RawTable {
  public:
   // Ends the check when the library or ncclNetPlugin_v<version> is not there.

@@ -1,4 +1,4 @@
-// Who is asked what no file tells: the CUDA driver, libibverbs, the environment.
+// The sources of what no file tells: the CUDA driver, libibverbs, the environment.
 #pragma once
 
 #include <functional>

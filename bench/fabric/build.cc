@@ -33,7 +33,7 @@ constexpr const char* kNeedsRoutes = "needs multipath routes (CONFIG_IP_ROUTE_MU
 
 std::string namespace_lines(const Topology& topology) {
   std::string lines;
-  // Switches first: whoever sees hosts alone knows that the fabric is half-made.
+  // Switches first: where there are only hosts, it is clear that the fabric is half-made.
   for (std::size_t i = static_cast<std::size_t>(topology.hosts); i < topology.nodes.size(); ++i) {
     lines += fmt::format("netns add {}\n", topology.nodes[i].net_namespace);
   }
@@ -157,8 +157,8 @@ Result<std::string> waking_link() {
   return std::string();
 }
 
-// The kernel acts on a new carrier by a worker of its own, which is late on busy cores; who sends at once would lose
-// the first packets of a fabric that is up.
+// The kernel acts on a new carrier by a worker of its own, which is late on busy cores; a host that sends at once would
+// lose the first packets of a fabric that is up.
 Result<void> await_links(const Topology& topology, const HeldSignals& signals) {
   std::vector<std::string> names;
   for (const Node& node : topology.nodes) names.push_back(node.net_namespace);

@@ -109,7 +109,7 @@ Result<void> make_anew(const FabricSpec& spec, const Tools& tools, const HeldSig
 
 Error incomplete(const std::string& name, const FabricStatus& there) {
   const std::string fix = fmt::format(
-      "make it anew: clustar fabric up --name {0} ..., or remove it: clustar fabric down "
+      "make it again: clustar fabric up --name {0} ..., or remove it: clustar fabric down "
       "--name {0}",
       name);
   return {ErrorCode::kUnavailable,

@@ -109,7 +109,7 @@ class Inspector {
     return is_bridge ? Result<void>() : look_at_router(one, *links);
   }
 
-  // From outside: the halves of cables with a delay, and who carries packets across.
+  // From outside: the halves of cables with a delay, and what carries packets across.
   Result<void> look_at_wire(const std::string& wire) {
     WireThere there;
     const auto looked = run_inside(wire, [&]() -> Result<void> {

@@ -1,4 +1,4 @@
-// A descriptor for a process: it names that process for ever, while its number may pass to another. By system call,
+// A descriptor for a process: it names that process forever, while its number may pass to another. By system call,
 // because glibc 2.36 declares its wrappers without C linkage.
 #pragma once
 

@@ -89,7 +89,7 @@ class Tap {
     tpacket_stats stats{};
     socklen_t length = sizeof(stats);
     getsockopt(fd_.get(), SOL_PACKET, PACKET_STATISTICS, &stats, &length);
-    return count_ += stats.tp_packets;  // the kernel's own counter begins anew at each reading
+    return count_ += stats.tp_packets;  // the kernel's own counter starts over at each reading
   }
 
  private:

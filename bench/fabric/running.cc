@@ -23,7 +23,7 @@ Result<FabricStatus> must_inspect(const std::string& fabric) {
   if (!there->switches.front().ports.front().program) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("the fabric '{0}' has no switch program at its ports; where this build has one, make it "
-                            "anew: clustar fabric down --name {0}; clustar fabric up --name {0} ...",
+                            "again: clustar fabric down --name {0}; clustar fabric up --name {0} ...",
                             fabric));
   }
   return there;

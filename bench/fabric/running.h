@@ -1,4 +1,4 @@
-// Changes of a fabric that is up, without making it anew: packets go on passing meanwhile. Needs root.
+// Changes of a fabric that is up, without making it again: packets go on passing meanwhile. Needs root.
 #pragma once
 
 #include <functional>

@@ -7,8 +7,8 @@
 
 namespace clustar::bench::fabric {
 
-// While it lives, SIGINT, SIGTERM and SIGHUP wait (those that the process ignores stay ignored). Whoever changes the
-// fabric asks interrupted(), puts things right and returns; then the signal takes its usual course. Holds for the
+// While it lives, SIGINT, SIGTERM and SIGHUP wait (those that the process ignores stay ignored). A caller that changes
+// the fabric asks interrupted(), puts things right and returns; then the signal takes its usual course. Holds for the
 // calling thread and what it starts: in a program with more threads, block these signals in the others.
 class HeldSignals {
  public:

@@ -37,7 +37,7 @@ struct LinkSpec {
   bool operator==(const LinkSpec&) const = default;
 };
 
-// Who carries propagation delay; kAuto: netem where the kernel has it, the forwarder elsewhere.
+// What carries propagation delay; kAuto: netem where the kernel has it, the forwarder elsewhere.
 enum class DelayBy { kAuto, kNetem, kForwarder };
 const char* to_string(DelayBy by);  // "auto", "netem", "forwarder"
 Result<DelayBy> parse_delay_by(const std::string& text);

@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kFolder = "/run/clustar";
 constexpr auto kLockBound = std::chrono::seconds(30);
 
-// The folder goes when its last file goes; whoever locked it by then must look again.
+// The folder goes when its last file goes; a process that locked it by then must look again.
 bool is_still_the_folder(int fd) {
   struct stat opened {};
   struct stat named {};

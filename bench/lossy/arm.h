@@ -27,7 +27,7 @@ struct Arm {
   std::string congestion = {};  // of TCP's sockets
   // Both of the hosts' namespaces while this arm's connections are made; the kernel's defaults.
   std::uint32_t rto_min_us = kDefaultRtoUs;
-  bool ecn = false;  // asks for it (tcp_ecn 1), else only when the peer asks (2)
+  bool ecn = false;  // asks for it (tcp_ecn 1), otherwise only when the peer asks (2)
   MltMode mode = MltMode::kNormal;
   std::uint32_t tolerance_ppm = 0;  // of each round's bytes at a receiver; 0 = reliable
   int paths = 0;                    // of MLT; 0 = its own choice

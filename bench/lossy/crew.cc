@@ -145,7 +145,7 @@ Result<std::vector<json>> Crew::answers(std::chrono::milliseconds limit) {
   for (Member& member : members_) {
     auto one = answer(member, until);
     if (!one) {
-      // Whoever died is the reason, not who waits for it.
+      // The process that died is the reason, not the one that waits for it.
       for (Member& other : members_) {
         if (other.process.running()) continue;
         const std::string how = other.process.ended(std::chrono::milliseconds(0));

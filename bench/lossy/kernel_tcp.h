@@ -16,7 +16,7 @@ using SetSysctl = std::function<Result<void>(const std::string& name, const std:
 // Before the arm's sockets are made; nothing for MLT. A kernel without net.ipv4.tcp_rto_min_us has the default that
 // most arms want. kUnavailable: the kernel lacks what the arm asks for.
 Result<void> set_kernel_tcp(const Arm& arm, const SetSysctl& set);
-// When they are connected: whoever comes next in the namespace finds the defaults.
+// When they are connected: the next user of the namespace finds the defaults.
 Result<void> reset_kernel_tcp(const Arm& arm, const SetSysctl& set);
 
 // kUnavailable: this kernel has no such congestion control.

@@ -114,8 +114,8 @@ Scenario bad_path() {
   s.name = "bad-path";
   s.title = "One of four spines loses 5 %";
   s.question = "Does a transport with many paths keep away from the one that is bad?";
-  // The receiver on one leaf, the sender on the other; each path as fast as the hosts' lines, so that whoever uses only
-  // one loses nothing but the choice.
+  // The receiver on one leaf, the sender on the other; each path as fast as the hosts' lines, so that an arm that uses
+  // only one loses nothing but the choice.
   s.fabric = {
       .name = {}, .hosts = 2, .rate_bps = 200 * kMbit, .spines = 4, .leaves = 2, .uplink_rate_bps = 200 * kMbit};
   // Where packets leave the spine: each way through it loses 5 %, not 5 % at each of its links.

@@ -21,7 +21,7 @@ struct LossAt {
   fabric::LossRules rules;
 };
 
-// A ratio that is held against a limit, in the words of whoever set it.
+// A ratio that is held against a limit, in the words of the plan.
 struct BarSpec {
   enum class Kind : std::uint8_t {
     kP99OverP50,    // of `arm`
@@ -52,7 +52,7 @@ struct Scenario {
   int rounds = 1000;
   int quick_rounds = 40;
   int blocks = 10;  // in turns with those of the other arms, in an order that changes from block to block
-  // Each block has connections of its own: their ports choose the paths of who uses one.
+  // Each block has connections of its own: their ports choose the paths of an arm that uses one.
   bool fresh_connections = false;
   double expected_ms = 0;  // of a round, for the estimate of how long it takes
   std::vector<std::string> arms;

@@ -61,7 +61,7 @@ void sebf_order(benchmark::State& state) {
 }
 BENCHMARK(sebf_order)->Name("coflow/sebf_order")->ArgName("coflows")->Arg(1000)->Arg(10000);
 
-// All rates of all flows anew, after so many coflows have come.
+// All rates of all flows again, after so many coflows have come.
 void allocate(benchmark::State& state, const char* policy) {
   const Waiting waiting(static_cast<std::size_t>(state.range(0)));
   const auto scheduler = clustar::coflow::find_policy(policy)->make(waiting.table);

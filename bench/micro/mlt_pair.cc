@@ -16,7 +16,7 @@ namespace {
 constexpr std::int32_t kTag = 7;
 constexpr std::uint32_t kBurst = 32;         // packets that a driver takes from a NIC at a time
 constexpr std::uint32_t kPacketBytes = 128;  // around the payload: headers, preamble, gap; or a control packet
-constexpr int kMostIdle = 100'000;           // rounds without a data packet: something waits for ever
+constexpr int kMostIdle = 100'000;           // rounds without a data packet: something waits forever
 
 PairOptions opted_in(PairOptions options) {
   options.core.max_tolerance_ppm = 1'000'000;

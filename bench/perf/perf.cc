@@ -388,7 +388,7 @@ class Run {
   const Events& events_;
   Report report_;
   std::vector<std::unique_ptr<Arm>> arms_;
-  std::vector<ArmOptions> arm_options_;  // of each, to start it anew
+  std::vector<ArmOptions> arm_options_;  // of each, to start it again
   bool busbw_open_ = false;
   std::uint64_t samples_ = 0;
 };

@@ -24,7 +24,7 @@ std::string text_of(const std::map<std::string, std::string>& environment) {
   return text.empty() ? "nothing" : text;
 }
 
-// A transport of one name at both ends: else the client would find out by an error in the middle, or not at all.
+// A transport of one name at both ends: otherwise the client would find out by an error in the middle, or not at all.
 Result<std::optional<PluginSpec>> with_environment(const PluginSpec& spec, const json& hello, const char* option) {
   const auto asked = hello.value("environment", std::map<std::string, std::string>());
   if (asked == spec.environment) return std::optional(spec);

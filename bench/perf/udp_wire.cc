@@ -36,7 +36,7 @@ int get_option(int fd, int level, int name) {
   return getsockopt(fd, level, name, &value, &length) == 0 ? value : 0;
 }
 
-// With the right to do so past the system's limit, else up to it.
+// With the right to do so past the system's limit, otherwise up to it.
 void set_buffers(int fd) {
   for (const auto& [forced, usual] : {std::pair(SO_SNDBUFFORCE, SO_SNDBUF), {SO_RCVBUFFORCE, SO_RCVBUF}}) {
     const int bytes = kSocketBuffer;

@@ -43,8 +43,8 @@ struct CommunicatorOptions {
   // iflush after each received Simple slice, as NCCL does for GPU memory; host memory needs none.
   bool force_flush = false;
   // Step buffers in the memory of a GPU that the NIC reaches, as NCCL registers them there: by regMrDmaBuf if the
-  // device's ptrSupport says so, else by regMr as NCCL_PTR_CUDA; flushed if the device asks for it (forceFlush), or by
-  // force_flush. Host memory plays the GPU's, so only a plugin that emulates takes it.
+  // device's ptrSupport says so, otherwise by regMr as NCCL_PTR_CUDA; flushed if the device asks for it (forceFlush),
+  // or by force_flush. Host memory plays the GPU's, so only a plugin that emulates takes it.
   bool gpu_memory = false;
   // Connects every pair of ranks, for all_reduce_direct(): NCCL's p2p connections, one channel each way. Same on all
   // ranks.

@@ -62,7 +62,7 @@ class Links {
   Links(NetPlugin& plugin, void* ctx, int device, std::vector<Link> links, std::vector<std::size_t> buffer_bytes);
 
   // Before connect(): buffers are where NCCL has them for a GPU that the NIC reaches (useGdr): all in the GPU's memory,
-  // which host memory plays, but LL's of sends. `dma_bufs`: registered as such, else as CUDA pointers.
+  // which host memory plays, but LL's of sends. `dma_bufs`: registered as such, otherwise as CUDA pointers.
   void use_gpu_memory(bool dma_bufs);
 
   // One handle per link, for the rank to connect to that the link receives from.

@@ -53,10 +53,10 @@ class NetPlugin {
  public:
   virtual ~NetPlugin() = default;
 
-  // Opens `path`; `version` 0 takes the newest table of 12..6 as NCCL does, else exactly that one. A bare word is also
-  // tried as libnccl-net-<word>.so, as NCCL_NET_PLUGIN is. A slot that is NULL in the table answers kInternalError when
-  // it is called and leaves a WARN line in the log; optional slots are asked for by the has_ methods.
-  // Errors: file cannot be opened (dlerror text), no ncclNetPlugin_vN exported (names what is looked for).
+  // Opens `path`; `version` 0 takes the newest table of 12..6 as NCCL does, otherwise exactly that one. A bare word is
+  // also tried as libnccl-net-<word>.so, as NCCL_NET_PLUGIN is. A slot that is NULL in the table answers kInternalError
+  // when it is called and leaves a WARN line in the log; optional slots are asked for by the has_ methods. Errors: file
+  // cannot be opened (dlerror text), no ncclNetPlugin_vN exported (names what is looked for).
   static Result<std::unique_ptr<NetPlugin>> open(const std::string& path, int version = 0);
   // The versions a library exports, newest first; empty when it is no net plugin.
   static Result<std::vector<int>> exported_versions(const std::string& path);

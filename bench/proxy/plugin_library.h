@@ -1,5 +1,5 @@
 // The .so of a plugin. NCCL takes net, profiler and tuner from one library that it opens by the same name each time, so
-// that all of them share its statics; whoever opens a path here again gets that same library too.
+// that all of them share its statics; opening a path here again gives that same library.
 #pragma once
 
 #include <dlfcn.h>

@@ -11,7 +11,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Lines whose receive is complete but whose flags stay away would spin for ever, as NCCL's kernel does.
+// Lines whose receive is complete but whose flags stay away would spin forever, as NCCL's kernel does.
 constexpr std::chrono::seconds kFlagTimeout{10};
 const char* name_of(Collective collective) {
   switch (collective) {

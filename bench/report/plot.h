@@ -38,7 +38,7 @@ struct LineChart {
   std::string x_label{};
   std::string y_label{};  // short: it stands above the axis
   std::vector<Series> series{};
-  // Of x: a tick each. Else x begins at 0.
+  // Of x: a tick each. Otherwise x begins at 0.
   bool whole_numbers = false;
   std::vector<std::string> x_names{};  // of x = 0, 1, ..., if not empty
   bool from_zero = true;               // y

@@ -47,8 +47,8 @@ tl::unexpected<Error> cannot_write(const std::string& path, int error) {
   return fail(ErrorCode::kSystem, "cannot write '" + path + "': " + std::strerror(error));
 }
 
-// Whether a file that standard output goes to has this name, as /dev/stdout: opened anew, it would be written over what
-// is in it already.
+// Whether a file that standard output goes to has this name, as /dev/stdout: if opened again, it would be written over
+// what is in it already.
 bool is_standard_output(const std::string& path) {
   struct stat named {};
   struct stat output {};
@@ -131,8 +131,8 @@ Result<void> write_text(const std::string& text, const std::string& path) {
   if (close(file) != 0 && error == 0) error = errno;
   if (error == 0 && alike && rename(part.c_str(), path.c_str()) == 0) return {};
   unlink(part.c_str());
-  // A full disk: what was there is better than a part of what was to come. Else only the name could not be had, as that
-  // of a file which is a mount.
+  // A full disk: what was there is better than a part of what was to come. Otherwise only the name could not be had, as
+  // that of a file which is a mount.
   return error != 0 ? cannot_write(path, error) : write_directly(text, path);
 }
 

@@ -18,9 +18,9 @@ std::string command_line();
 // can.
 Result<void> check_writable(const std::string& path);
 
-// "-" is standard output. Errors name the path and errno. A file is replaced in one step, so that who is killed leaves
-// the one from before, or none; written in place where it is a link or a device, has another owner or another name, or
-// where its folder takes no new files.
+// "-" is standard output. Errors name the path and errno. A file is replaced in one step, so that a process that is
+// killed leaves the one from before, or none; written in place where it is a link or a device, has another owner or
+// another name, or where its folder takes no new files.
 Result<void> write_text(const std::string& text, const std::string& path);
 
 // The same of pretty-printed JSON; what is not UTF-8 in it becomes U+FFFD.

@@ -1,5 +1,5 @@
 // The lossy suite's `bad-path` without its kernel: 200 Mbit/s, four spines, packets through one lose 5 %. Connections
-// are new in each block, so how many of their paths meet the bad spine is drawn anew.
+// are new in each block, so how many of their paths meet the bad spine is drawn again.
 #include "bench/sim/experiments.h"
 #include "bench/sim/testbed.h"
 

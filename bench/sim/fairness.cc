@@ -17,7 +17,7 @@ constexpr Duration kWarmUp = milliseconds(20);     // after both have begun
 
 struct Shape {
   const char* name;
-  bool one_receiver;  // else a link between two switches
+  bool one_receiver;  // otherwise a link between two switches
   bool with_dctcp;    // the second flow
 };
 

@@ -33,7 +33,7 @@ struct Setup {
   mlt::Options options = {};
   std::uint64_t buffer_bytes = 1 << 20;  // of each switch port
   std::uint64_t seed = 1;
-  bool leaf_spine = false;  // the hosts behind two leaves joined by spines, all links alike; else a star
+  bool leaf_spine = false;  // the hosts behind two leaves joined by spines, all links alike; otherwise a star
   std::uint32_t spines = 1;
   std::uint64_t line_bps = kLineBitsPerSecond;
   std::uint64_t from_host_bps = 0;  // leaf_spine: how fast a host's packets reach its leaf; 0: line_bps

@@ -16,7 +16,7 @@ constexpr std::uint32_t kPpm = 10'000;
 constexpr Duration kTrip = std::chrono::microseconds(50);
 constexpr std::uint32_t kBufferBytes = 500'000;
 constexpr std::uint32_t kMarks = 37'500;
-constexpr std::uint32_t kInCollective = 64;  // messages: the ledger of each begins anew
+constexpr std::uint32_t kInCollective = 64;  // messages: the ledger of each starts over
 
 struct Situation {
   const char* name;

@@ -52,7 +52,7 @@ struct RankOptions {
   int channels = 1;
   std::string nccl_library;  // for CollectiveKind::kNccl; empty: libnccl.so.2, where the loader finds it
   std::chrono::milliseconds join_timeout{60000};
-  // A transfer or an exchange without progress for this long fails the run; 0 = wait for ever.
+  // A transfer or an exchange without progress for this long fails the run; 0 = wait forever.
   std::chrono::milliseconds stall_timeout{120000};
 };
 

@@ -12,7 +12,7 @@ enum class AllReduce : std::uint8_t {
   kAllToAll,  // every rank sends each other rank the part that this one adds up; the sums go round by all-gather
 };
 
-// Who runs the collectives: bench/proxy's driver of net plugins, or NCCL itself.
+// What runs the collectives: bench/proxy's driver of net plugins, or NCCL itself.
 enum class CollectiveKind : std::uint8_t { kProxy, kNccl };
 
 struct ExchangeOptions {

@@ -18,7 +18,7 @@ struct GemmShape {
   std::size_t k = 0;
 };
 
-// oneDNN's where the build has it, else plain_gemm. C is overwritten (zero when k is 0). Throws std::runtime_error
+// oneDNN's where the build has it, otherwise plain_gemm. C is overwritten (zero when k is 0). Throws std::runtime_error
 // when oneDNN refuses, which it does only for shapes that do not fit its integers.
 void gemm(const GemmShape& shape, const float* a, const float* b, float* c);
 

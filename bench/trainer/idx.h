@@ -32,9 +32,9 @@ struct IdxPair {
 // never with what a header claims.
 Result<IdxFile> read_idx(const std::string& path, std::size_t dimensions);
 
-// `data` is a directory, or an images file. In a directory: t10k-images-idx3-ubyte, else train-images-idx3-ubyte, else
-// the first *-images-idx3-ubyte by name; each also with .gz, and with '.' for the '-' before idx3. The labels lie
-// beside it under the same name with labels and idx1.
+// `data` is a directory, or an images file. In a directory: t10k-images-idx3-ubyte, otherwise train-images-idx3-ubyte,
+// otherwise the first *-images-idx3-ubyte by name; each also with .gz, and with '.' for the '-' before idx3. The labels
+// lie beside it under the same name with labels and idx1.
 Result<IdxPair> find_idx_pair(const std::string& data);
 
 // Both files checked against each other: equal counts, labels below `classes`.

@@ -12,7 +12,7 @@
 namespace clustar::bench::trainer {
 
 // Empty: on no rank is more missing than `bound_ppm` of what was eligible, nor of one collective more contributions
-// than `bound_ppm` of its bytes. Else who broke it and by what.
+// than `bound_ppm` of its bytes. Otherwise who broke it and by what.
 std::string ledger_breach(const std::vector<RankTotals>& ranks, std::uint32_t bound_ppm);
 
 // delivered_bytes, missing_bytes, eligible_bytes, identified_messages, tolerant_messages, worst_charge (contributions

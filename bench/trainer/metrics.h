@@ -96,10 +96,11 @@ nlohmann::json describe(const Model& model, const BucketPlan& plan);
 // {accuracy, loss, images_per_second, exposed_comm_s, compute_s, bytes_sent, replicas_identical, missing_bytes,
 // eligible_bytes, delivered_bytes, collective, nccl, all_reduce, missing_policy, missing_contributions,
 // expected_contributions (the last three null for a ring), curve, accuracy_curve, step_seconds, ...}; the losses are
-// null where the plugin does not tell them. `nccl` is {library, version, device, emulated} with collective "nccl", else
-// null; with it all_reduce, bytes_*, messages_*, send_retries and idle_yields are null, because NCCL tells neither.
-// `curve`, `accuracy_curve` ([step, training seconds, accuracy] after each epoch) and `step_seconds` are of the rank
-// that calls. Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
+// null where the plugin does not tell them. `nccl` is {library, version, device, emulated} with collective "nccl",
+// otherwise null; with it all_reduce, bytes_*, messages_*, send_retries and idle_yields are null, because NCCL tells
+// neither. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after each epoch) and `step_seconds` are of
+// the rank that calls. Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the
+// rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
                           const TrainReport& report);
 

@@ -87,7 +87,7 @@ struct NcclLibrary {
   CudaCalls cuda;
 
   // `path` empty: libnccl.so.2. The CUDA runtime is that of the same file where it has one, as an emulated device's
-  // has, else libcudart. Errors say what was looked for and what to do.
+  // has, otherwise libcudart. Errors say what was looked for and what to do.
   static Result<NcclLibrary> open(const std::string& path);
 
   std::string version() const;  // as 2.28.9

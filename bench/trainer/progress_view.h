@@ -1,5 +1,5 @@
-// Shows the progress of a run to a person: a bar on a terminal, else one line per epoch. On standard error, so that
-// standard output has results only.
+// Shows the progress of a run to a person: a bar on a terminal, otherwise one line per epoch. On standard error, so
+// that standard output has results only.
 #pragma once
 
 #include <chrono>

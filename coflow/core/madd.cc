@@ -41,7 +41,7 @@ void Madd::departed(CoflowId coflow, TimePoint) {
 
 std::optional<double> Madd::gamma(CoflowId id) {
   const Coflow& coflow = table_.coflow(id);
-  std::fill(load_out_.begin(), load_out_.end(), 0);  // summed anew, as CoflowSim does
+  std::fill(load_out_.begin(), load_out_.end(), 0);  // summed again, as CoflowSim does
   double most = 0;
   for (const Receiver& receiver : coflow.receivers) {
     if (receiver.left <= 0) continue;

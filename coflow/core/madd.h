@@ -4,7 +4,7 @@
 // Coflow by coflow: Gamma is the longest that one of its ports needs at what is free there, and each flow gets
 // left / Gamma. A coflow that needs a full port is skipped. What remains is shared, first among the flows of all that
 // were skipped: equally at each port, the lesser of both shares; then all of it, flow by flow, coflows by their
-// deadline, else by arrival.
+// deadline, otherwise by arrival.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,7 @@
 // Waist 3: who may send how fast. Events in, changed rates out.
 //
 // A scheduler is pure and single-threaded: `now` never decreases, and the same events give the same rates. It reads the
-// table that it was made with, which whoever feeds it has brought up to date before arrived() and allocate(): in
+// table that it was made with, which the caller has brought up to date before arrived() and allocate(): in
 // flow_ended() and departed() that goes for the flow and the coflow in question only. Rates never exceed what a port
 // has (within a rounding error).
 #pragma once
@@ -37,8 +37,8 @@ class Scheduler {
  public:
   virtual ~Scheduler() = default;
 
-  // Whether an ended flow is a reason to allocate. Else only arrived and departed coflows are, and a flow's rate is
-  // wasted from its end to the next of these.
+  // Whether an ended flow is a reason to allocate. Otherwise only arrived and departed coflows are, and a flow's rate
+  // is wasted from its end to the next of these.
   virtual bool reallocates_at_flow_ends() const = 0;
 
   // Whether it can keep the deadline of a coflow that is in the table. One that it cannot is not told of again.

@@ -1,4 +1,5 @@
-// What is to be sent between which ports, and how much of it is left. Facts: whoever sends tells them, schedulers read.
+// What is to be sent between which ports, and how much of it is left. Facts: the sender reports them, schedulers read
+// them.
 //
 // A port sends and receives at its rates at once. Rates are bytes per rate_unit(), which is a second unless a
 // simulation counts otherwise (CoflowSim's second has 1,024 ms). Ids are small numbers, for arrays. Those of a coflow
@@ -101,9 +102,10 @@ class Table {
   // Nobody remembers it: the scheduler has allocated since it departed, or was never told of it. Its ids are given out
   // again.
   void retire(CoflowId coflow);
-  // `bytes` of an unfinished flow have gone. Who calls it says by finish() when nothing is left.
+  // `bytes` of an unfinished flow have gone. The caller says by finish() when nothing is left.
   void moved(FlowId flow, double bytes);
-  // The halves of it, for who tells them at other times: what was sent of a coflow, and that there is less of a flow.
+  // The halves of it, for callers that report them at other times: what was sent of a coflow, and that there is less of
+  // a flow.
   void sent(CoflowId coflow, std::uint32_t sender, double bytes) {
     coflows_[coflow].sent += bytes;
     coflows_[coflow].senders[sender].sent += bytes;

@@ -26,7 +26,7 @@ Distance distance(const Machine& machine, const PciDevice& gpu, const PciDevice&
 // and count as one.
 std::vector<std::string> switches_above(const Machine& machine, const PciDevice& device);
 
-// The node that NCCL hangs it on: that of the highest switch above, else the device's own.
+// The node that NCCL hangs it on: that of the highest switch above, otherwise the device's own.
 int cpu_of(const Machine& machine, const PciDevice& device);
 
 // Bridges that traffic between the two passes without going up to the root complex; empty where it does go there.

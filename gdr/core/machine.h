@@ -52,7 +52,7 @@ struct Gpu {
 };
 
 struct Nic {
-  std::string name{};  // of the RDMA device, else of the network interface
+  std::string name{};  // of the RDMA device, otherwise of the network interface
   bool rdma = false;
   PciDevice pci{};
   std::string no_pci{};  // why there is no PCI device behind it

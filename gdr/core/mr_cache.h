@@ -1,14 +1,14 @@
 // Which memory is registered with a NIC, so that what is registered already is not registered again. Pure: a Registrar
 // registers.
 //
-// Who holds a lease promises that its memory stays what it is until the lease ends, and the cache relies on nothing
+// The holder of a lease promises that its memory stays what it is until the lease ends, and the cache relies on nothing
 // else. So memory is looked for only within what some lease covers as a whole at that moment: there is no
 // notice of free() and munmap(), and a registration that were kept for later would go on to mean pages which that
 // address has no more. For the same reason a registration whose covering leases have ended serves those within it that
 // live, and no new one; the last of them deregisters.
 //
 // Ranges are widened to whole pages, which is what a NIC pins anyway. One that overlaps others, without lying within
-// one, is registered by itself. Whoever has the key of a registration can reach all of it.
+// one, is registered by itself. A peer that has the key of a registration can reach all of it.
 //
 // Thread rule: one thread at a time, and the end of a lease counts as a call: a mutex outside. RegistrationCache has
 // one. Lifetime rule: the cache outlives its leases, the registrar outlives the cache.
@@ -113,8 +113,8 @@ class MrCache {
 
   // `access`: what the registrar makes of it; only equal ones share. `buffer`: for a dma-buf. A lease of length 0 is
   // empty, whatever else the memory says. Of several registrations that the memory lies within it is of the one that
-  // ends last; of those that begins first. Error kInvalidArgument: no memory can be like that; else the registrar's,
-  // and then nothing has changed.
+  // ends last; of those that begins first. Error kInvalidArgument: no memory can be like that; otherwise the
+  // registrar's, and then nothing has changed.
   Result<Lease> acquire(const MemoryRef& memory, std::uint32_t access, std::optional<BufferId> buffer = std::nullopt);
 
   const Counts& counts() const { return counts_; }

@@ -9,9 +9,9 @@
 // No deadlock among messages that share slices, by three rules: slices are given in the order of open(), to the oldest
 // that waits or to none; a message gets all that it needs at once or nothing; and one that needs more than the whole
 // arena waits until nothing is held: then the owner puts a larger arena in its place, which it has ready before it
-// opens such a message. So whoever holds slices waits for copies and for the network only. (A network that fills a
-// younger message first, and will not begin an older one before, is out of reach: the same peer would stop at any other
-// bound on outstanding messages.)
+// opens such a message. So a message that holds slices waits for copies and for the network only. (A network that fills
+// a younger message first, and will not begin an older one before, is out of reach: the same peer would stop at any
+// other bound on outstanding messages.)
 //
 // Messages go to the network in the order of open(), too: those without staged bytes wait their turn.
 #pragma once

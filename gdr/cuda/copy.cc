@@ -14,7 +14,7 @@ namespace {
 constexpr unsigned kMostOutstanding = 65536;
 constexpr std::size_t kWarmUp = 4096;
 constexpr auto kWarmUpPatience = std::chrono::seconds(10);
-constexpr const char* kContextEnds = "the CUDA context cannot be used further, the process must start anew";
+constexpr const char* kContextEnds = "the CUDA context cannot be used further, the process must start again";
 constexpr const char* kNoRoom = "the GPU may be full (nvidia-smi)";
 constexpr auto kPatience = std::chrono::seconds(1);
 

@@ -36,7 +36,7 @@ struct Description {
   Known legacy = Known::kUnknown;
 };
 
-// A dma-buf of whole host pages. Whoever gets it closes `fd`.
+// A dma-buf of whole host pages. The caller closes `fd`.
 struct DmaBuf {
   int fd = -1;
   std::uint64_t offset = 0;    // of the address that was asked for, bytes from the beginning of the dma-buf

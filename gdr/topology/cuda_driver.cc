@@ -46,7 +46,7 @@ struct Refusal {
   const char* fix;
 };
 constexpr Refusal kRefusals[] = {
-    {3, "CUDA_ERROR_NOT_INITIALIZED", "the driver could not start in this process; run it anew"},
+    {3, "CUDA_ERROR_NOT_INITIALIZED", "the driver could not start in this process; run it again"},
     {34, "CUDA_ERROR_STUB_LIBRARY",
      "this libcuda.so.1 is the stub of the CUDA toolkit: take its folder (stubs) off LD_LIBRARY_PATH"},
     {100, "CUDA_ERROR_NO_DEVICE",

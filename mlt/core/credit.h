@@ -1,5 +1,5 @@
-// How a receiving host shares its line among those who send to it: enough credit in total to keep the line busy, little
-// enough that a switch need not store it; and of that, most to the best level of what is sent.
+// How a receiving host shares its line among its senders: enough credit in total to keep the line busy, but so little
+// that switches need not store it. Most of it goes to the best level.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,9 @@ class CreditShare {
   static constexpr std::uint64_t kMaxWindow = 1u << 30;  // bytes of any connection's credit
   static constexpr std::uint8_t kLevels = 16;
 
-  // All senders together may have line rate x round trip and `slack` bytes under way; `line_rate` in bytes/s. `trip` of
-  // the rack: who is farther away (the other functions' `trip`) has as much more as its packets are longer under way.
+  // All senders together may have line rate x round trip, plus `slack` bytes, on their way; `line_rate` in bytes/s.
+  // `trip` is the round trip of the rack; a sender farther away (`trip` of the other functions) gets more in
+  // proportion.
   CreditShare(std::uint64_t line_rate, Duration trip, std::uint64_t slack, std::uint32_t segment)
       : line_rate_(static_cast<double>(line_rate)),
         trip_(trip),
@@ -26,9 +27,10 @@ class CreditShare {
         total_(total(trip)),
         most_(std::max<std::uint64_t>(1, total_ / (2 * segment))) {}
 
-  // A connection has posted receives and nothing came yet: its part, as one of `receivers` connections, of three fifths
-  // of the total, so that whoever begins need not ask and all may begin at once; when so much is promised, 0: it has to
-  // ask. Credit cannot be taken back, so the first to post may not have what the last will need.
+  // The credit of a connection that has posted receives, before anything arrives: its part, as one of `receivers`
+  // connections, of three fifths of the total. So a connection that begins need not ask, and all may begin at once. 0
+  // if that much is already promised: the connection has to ask. Credit cannot be taken back, so the first to post must
+  // not get what the last will need.
   std::uint32_t promise(std::uint32_t receivers) {
     const std::uint64_t most = total_ / 5 * 3;
     const std::uint64_t part = std::max<std::uint64_t>(2, most / std::max(1u, receivers) / segment_) * segment_;
@@ -37,13 +39,13 @@ class CreditShare {
     return static_cast<std::uint32_t>(part);
   }
   void promise_over(std::uint32_t bytes) { promised_ -= bytes; }
-  // As much of the line as `bytes` of a promise are, for a connection whose round trip is `trip`.
+  // The same part of the line as `bytes` of a promise, for a connection whose round trip is `trip`.
   std::uint32_t at(Duration trip, std::uint32_t bytes) const {
     return static_cast<std::uint32_t>(static_cast<double>(bytes) * static_cast<double>(all(trip)) /
                                       static_cast<double>(total_));
   }
-  // Of a connection that is being served, by its level: those of the best one share seven eighths, the others what is
-  // left, so that nobody starves, and the line is not idle where the best have little to send.
+  // The credit of a connection that is being served, by its level: connections of the best level share seven eighths,
+  // the others the rest, so that nobody starves and the line is not idle if the best have little to send.
   std::uint32_t window(std::uint8_t level, Duration trip) const {
     const std::uint64_t first = served_[best_];
     const std::uint64_t all = this->all(trip);
@@ -53,10 +55,10 @@ class CreditShare {
     return static_cast<std::uint32_t>(std::max<std::uint64_t>(segment_, part));
   }
 
-  // Whether it goes before others that are being served.
+  // Whether this level goes before others that are being served.
   bool leads(std::uint8_t level) const { return level == best_ && served_[best_] < serving_; }
 
-  // One more connection is served; false: it has to wait until another one ends.
+  // Serves one more connection; false: it has to wait until another one ends.
   bool begin(std::uint8_t level) {
     if (serving_ >= most_) return false;
     ++serving_;
@@ -73,7 +75,7 @@ class CreditShare {
   std::uint64_t serving() const { return serving_; }
 
  private:
-  // A sender far away is told of an eighth of its window at a time, and what it is told is half a round trip old.
+  // A sender far away learns of an eighth of its window at a time, half a round trip late.
   std::uint64_t all(Duration trip) const { return trip > trip_ ? total(trip + trip / 4) : total_; }
   std::uint64_t total(Duration trip) const {
     const double under_way = line_rate_ * std::chrono::duration<double>(trip).count();

@@ -11,7 +11,7 @@ namespace clustar::mlt {
 namespace {
 
 constexpr std::uint64_t kTurnBytes = 64 * 1024;
-constexpr int kTurnFloors = 10;      // probe_floors: who is heard and delivers nothing has had its turn
+constexpr int kTurnFloors = 10;      // probe_floors: a connection that is heard and delivers nothing has had its turn
 constexpr std::uint32_t kPicks = 8;  // one of them by age alone: as much as CreditShare leaves to the other levels
 
 const Options& checked(const Options& options) {
@@ -188,7 +188,7 @@ void Endpoint::change_share(Connection& connection, ShareState next) {
   set_state(connection.share, next);
 }
 
-// Who brings something of another level than before is served as that from now on.
+// A connection that brings something of another level than before is served as that from now on.
 void Endpoint::note_level(Connection& connection) {
   const std::uint8_t level = connection.receiver->level();
   if (level == connection.level) return;

@@ -1,5 +1,6 @@
-// All connections of one NIC: whose packet it is, whose turn it is, and how the line is shared among those who send
-// here. Pure. After each input, and at next_timeout(), poll_transmit and poll_event until both are empty.
+// All connections of one NIC. Finds the connection of each packet, decides which message sends next, and shares the
+// line among the hosts that send here. Pure. After each input, and at next_timeout(), call poll_transmit and poll_event
+// until both are empty.
 #pragma once
 
 #include <array>
@@ -32,7 +33,7 @@ class Endpoint {
   struct Unstage {
     std::uint32_t receive;
   };
-  struct Rebuildable {};  // Receiver::poll_rebuild() until it is empty, and rebuilt() for each
+  struct Rebuildable {};  // call Receiver::poll_rebuild() until it is empty, and rebuilt() for each
   struct Event {
     ConnectionId connection;
     std::variant<SendDone, ReceiveDone, Unstage, PeerLost, Rebuildable> what;
@@ -48,32 +49,34 @@ class Endpoint {
   };
   struct Counters {
     std::uint64_t packets = 0;
-    std::uint64_t malformed = 0;  // no packet of this protocol
-    std::uint64_t strangers = 0;  // of no connection here
+    std::uint64_t malformed = 0;  // not a packet of this protocol
+    std::uint64_t strangers = 0;  // belong to no connection here
   };
 
-  // `options` outlives the endpoint; std::invalid_argument when they are not allowed (Options::check).
+  // `options` must outlive the endpoint. Throws std::invalid_argument if they are not allowed (Options::check).
   Endpoint(const Options& options, std::uint64_t seed);
 
-  // Both sides of a connection have the same secret, which nobody can guess; knows() is false. One direction each. Both
-  // ends may be here, where a host sends to itself.
+  // Opens one end of a connection, which has one direction. Both ends use the same secret, which nobody can guess and
+  // for which knows() is false. Both ends may be here, if a host sends to itself.
   ConnectionId open_sender(std::uint32_t peer, std::uint64_t secret, TimePoint now) {
     return open_sender(peer, secret, now, options_);
   }
-  // With options of its own, which outlive the connection: a smaller segment where its route takes no more.
+  // With options of its own, which must outlive the connection: for instance a smaller segment where the route's MTU is
+  // smaller.
   ConnectionId open_sender(std::uint32_t peer, std::uint64_t secret, TimePoint now, const Options& options);
   ConnectionId open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint now) {
     return open_receiver(peer, secret, now, options_);
   }
-  // Likewise: with a max_tolerance_ppm of its own, where some peers may lose and others not.
+  // Likewise: for instance with a max_tolerance_ppm of its own, if only some peers may lose.
   ConnectionId open_receiver(std::uint32_t peer, std::uint64_t secret, TimePoint now, const Options& options);
   enum class End : std::uint8_t { kSends, kReceives };
   bool knows(std::uint64_t secret, End end) const { return known(end).contains(secret); }
-  // Whose packet it says it is, by its secret and type alone: for who verifies packets before on_packet sees them.
+  // The connection that a packet claims, by its secret and type alone: for a caller that verifies packets before it
+  // passes them to on_packet.
   std::optional<ConnectionId> find(std::span<const std::byte> header) const;
-  // Nothing may be asked of the connection afterwards; its id may come again.
+  // The connection must not be used afterwards; its id may be reused.
   void close(ConnectionId connection);
-  // Its collectives are over, and the id will not be used again.
+  // The communicator's collectives are over, and its id will not be used again.
   void forget_communicator(std::uint64_t communicator) {
     ledgers_.forget(communicator);
     allowances_.forget(communicator);
@@ -84,23 +87,23 @@ class Endpoint {
   std::optional<std::uint32_t> post(ConnectionId connection, std::int32_t tag, std::uint32_t length, TimePoint now);
   void release(ConnectionId connection, std::uint32_t receive) { connections_[connection].receiver->release(receive); }
 
-  // What Receiver::poll_rebuild() gave lies in the receive now.
+  // The caller has rebuilt in the receive what Receiver::poll_rebuild() named.
   void rebuilt(ConnectionId connection, const Rebuild& what, TimePoint now);
 
-  // `payload`: bytes behind the header. The placement is to be carried out before the next call. Without `can_stage`
-  // payload whose receive is not known yet is not taken, and comes again. `waited`: in this host, before it was read;
-  // it is no part of the network's round trip.
+  // `payload`: bytes after the header. The caller carries out the placement before the next call. If `can_stage` is
+  // false, payload whose receive is not known yet is refused, and the peer resends it. `waited`: time that the packet
+  // spent in this host before it was read; it does not count as round trip of the network.
   Arrival on_packet(std::span<const std::byte> header, std::uint32_t payload, bool marked, TimePoint now,
                     bool can_stage = true, Duration waited = {});
   TimePoint next_timeout() const;
   void on_timeout(TimePoint now);
 
-  // Of a message that is not done.
+  // The message must not be done.
   void set_turn(ConnectionId connection, std::uint32_t message, const Turn& turn, TimePoint now);
 
-  // Control packets first; then of all connections what goes first by its Turn: by arrival, mice before the others,
-  // where all are alike. False: nothing may go now. The header is written where it stays: a copy of it costs as much as
-  // making it. Without `data` control packets only.
+  // The next packet to send: control packets first, then data of all connections by Turn. Within equal turns small
+  // messages (mouse_bytes) go first, then the order of arrival counts. False: nothing may be sent now. The header is
+  // written to its final place, because a copy costs as much as making it. If `data` is false, control packets only.
   bool poll_transmit(TimePoint now, Outgoing& out, bool data = true);
   std::optional<Outgoing> poll_transmit(TimePoint now) {
     std::optional<Outgoing> out(std::in_place);
@@ -114,9 +117,9 @@ class Endpoint {
   LedgerBook& ledgers() { return ledgers_; }
   const LedgerBook& ledgers() const { return ledgers_; }
   const Counters& counters() const { return counters_; }
-  // Pending, with those that an earlier one overtook: at most 65 and four for each connection.
+  // Pending timers, including those that an earlier one overtook: at most 65, plus four for each connection.
   std::size_t timers() const { return timers_.size(); }
-  // Whether sums and states agree with each other. Looks at everything: for tests.
+  // Whether sums and states agree. Looks at everything: for tests.
   bool is_consistent() const;
 
  private:

@@ -30,8 +30,8 @@ class MagnitudeSampler {
   explicit MagnitudeSampler(const Options& options);  // std::invalid_argument
 
   // `payload` starts at a value; it needs no alignment. NaN and infinity are important and leave the threshold alone:
-  // whoever debugs a divergence wants to see them. A packet of zeroes (as sampled) is not important, and leaves the
-  // threshold alone too: its loss changes nothing, for holes are filled with zeroes.
+  // somebody who debugs a divergence wants to see them. A packet of zeroes (as sampled) is not important, and leaves
+  // the threshold alone too: its loss changes nothing, for holes are filled with zeroes.
   bool important(std::span<const std::byte> payload, FloatType type);
 
   double threshold() const;  // mean magnitude; 0 before the first packet

@@ -8,7 +8,7 @@
 
 namespace clustar::mlt {
 
-// What the core asks of whoever takes the place of MLT's own recovery (Options::recovery). An answer that is not
+// What the core asks of a replacement of MLT's own recovery (Options::recovery). An answer that is not
 // overridden is MLT's, but no receiver proves losses, asks or decides by itself. Has no state that changes: many
 // connections use one.
 class Recovery {

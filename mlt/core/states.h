@@ -133,7 +133,7 @@ constexpr bool may_follow(State from, State to) {
   return false;
 }
 
-// The one way to change a state. A message that is forgotten starts anew by assignment.
+// The one way to change a state. A message that is forgotten starts over by assignment.
 template <class State>
 void set_state(State& state, State next) {
   assert(may_follow(state, next));

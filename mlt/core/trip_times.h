@@ -23,7 +23,7 @@ inline std::uint32_t ack_every(const Options& options, Duration trip) {
   return trip >= 2 * options.ack_delay ? std::max(options.ack_every, kFarPackets) : options.ack_every;
 }
 
-// Who was not heard for so long is silent.
+// A peer that was not heard for so long is silent.
 inline Duration silence(const Options& options, Duration trip) { return std::max(options.probe_floor, 2 * trip); }
 
 }  // namespace clustar::mlt

@@ -1,6 +1,6 @@
 // What MLT puts on the wire. Integers are big-endian; parse answers nullopt for every packet that is not exactly one of
 // these, with all fields in range and reserved ones 0. Every packet carries the connection's 64-bit secret, which
-// whoever cannot read the handshake has to guess.
+// an attacker who cannot read the handshake has to guess.
 #pragma once
 
 #include <algorithm>

@@ -50,7 +50,7 @@ class Connection : public Engine::Client {
   static const io::Mr* io_mr(const transport::Mr& mr);
   virtual bool uses(const transport::Mr& mr) const = 0;  // in a request that is not done
 
-  // The following are for whoever holds the engine's lock.
+  // The following are for the thread that holds the engine's lock.
   void fail_with(ErrorCode code, const std::string& what);
   // Nobody waits: it is logged when somebody asks for more.
   void fail_quietly(ErrorCode code, const std::string& what);

@@ -12,7 +12,7 @@
 
 namespace clustar::mlt::driver {
 
-// Who moves the bytes.
+// What moves the bytes.
 enum class EngineMode : std::uint8_t {
   kInline,  // only callers, within send, recv and test
   kThread,  // only a thread of the engine; callers post and look

@@ -31,7 +31,7 @@ class DeviceWrites {
   // poll() gives it back once all that was asked for up to now has ended.
   void wait(Owner owner, std::uint32_t request);
 
-  // Something waits for the writer's room: who fills this from packets takes no more of them.
+  // Something waits for the writer's room: the code that fills this from packets takes no more of them.
   bool behind() const { return !waiting_.empty(); }
   // Something has not ended, so step() is to be called soon.
   bool busy() const { return finished() + 1 < next_; }

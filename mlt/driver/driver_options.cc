@@ -43,7 +43,7 @@ void set_times(Options& options, const transport::io::LinkProfile& link) {
   options.initial_rtt = 5 * link.base_rtt;
   options.gap_floor = 2 * link.base_rtt;
   options.ack_delay = link.jitter;  // senders ask for what their windows wait for
-  // Whoever is asked may be paused.
+  // The peer that is asked may be paused.
   options.probe_floor = 2 * link.jitter;
   options.ask_cap = 4 * link.jitter;
 }
@@ -56,7 +56,7 @@ void set_path(Options& options, Duration round_trip, Endpoint::End end) {
   options.base_rtt = std::max(options.base_rtt, round_trip);
   options.initial_rtt = std::max(options.initial_rtt, round_trip + round_trip / 4);
   // Half of such a round trip passes before a sender hears of a receive that was posted as it began: as long as it may
-  // send ahead, the line is not idle. Each end measures for itself; who receives has the room first.
+  // send ahead, the line is not idle. Each end measures for itself; the receiver has the room first.
   constexpr Duration kFar = milliseconds(2);
   constexpr std::uint32_t kFarAhead = 512 * 1024;
   if (round_trip >= (end == Endpoint::End::kSends ? kFar : kFar / 2)) options.unscheduled_bytes = kFarAhead;

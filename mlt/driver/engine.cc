@@ -188,7 +188,7 @@ void Engine::post(Client& client, std::uint32_t request, std::size_t bytes) {
       if (bytes > kSmall) {
         transmit(now);
       } else if (++gathered_ >= kGather) {
-        turn(now, nullptr);  // acknowledgements too: who has no request to wait for does not ask for them
+        turn(now, nullptr);  // acknowledgements too: a caller that has no request to wait for does not ask for them
       }
       if (asleep_.load(std::memory_order_relaxed)) wake_thread();
       return;
@@ -223,8 +223,8 @@ void Engine::poke(const std::atomic<bool>& done) {
   if (asleep_.load(std::memory_order_relaxed)) wake_thread();
 }
 
-// Who waits for `done` posts what comes next as soon as it is: what else is to be said travels with that. If nothing is
-// posted, the thread says it when it finds the callers silent.
+// A caller that waits for `done` posts what comes next as soon as it is: what else is to be said travels with that. If
+// nothing is posted, the thread says it when it finds the callers silent.
 bool Engine::turn(TimePoint now, const std::atomic<bool>* done) {
   const bool posted = has_posts_.load(std::memory_order_relaxed);
   drain_posts(now);
@@ -427,14 +427,14 @@ bool Engine::send_bursts(TimePoint now) {
   return any;
 }
 
-// Such a packet can never leave, and its connection would wait for ever; unless its route takes less than it did: the
-// core cannot cut messages anew that are under way, so the device cuts the packets.
+// Such a packet can never leave, and its connection would wait forever; unless its route takes less than it did: the
+// core cannot cut messages again that are under way, so the device cuts the packets.
 void Engine::refuse_first(const Error& error) {
   if (device_->allow_fragments()) {
     context_.log.warn(
         fmt::format("mlt: {}: {}. From now on connections that began before send their packets in IP "
                     "fragments, of which the loss of one loses all; new ones send shorter packets. Give "
-                    "all hosts and switches their MTU back, then start anew",
+                    "all hosts and switches their MTU back, then start again",
                     name_, error.message));
     return;
   }

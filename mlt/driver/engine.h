@@ -1,10 +1,10 @@
 // The engine of one device: it brings packets from a PacketIo to the MLT core and back, for all connections of the
 // device.
 //
-// Thread rule: the engine belongs to whoever holds mutex(). Callers of the data path only try the lock; who does not
-// get it leaves its request in a queue that the holder empties. attach, detach and deregistration wait for it. Lifetime
-// rule: a Client detaches itself before it is destroyed; after that nothing calls it, and nothing reads or writes the
-// memory of its requests.
+// Thread rule: the engine belongs to the thread that holds mutex(). Callers of the data path only try the lock; who
+// does not get it leaves its request in a queue that the holder empties. attach, detach and deregistration wait for it.
+// Lifetime rule: a Client detaches itself before it is destroyed; after that nothing calls it, and nothing reads or
+// writes the memory of its requests.
 #pragma once
 
 #include <array>

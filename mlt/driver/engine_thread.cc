@@ -47,7 +47,7 @@ void Engine::run() {
       if (turn(now, nullptr)) worked_at = now;
       time = sleep_time();
       if (time > Duration(0)) time = std::min(time, device_->before_sleep());
-      // A device that is lost may be readable for ever; one whose packets have no place is until there is one.
+      // A device that is lost may be readable forever; one whose packets have no place is until there is one.
       deaf = lost_.has_value() || (writes_ && writes_->behind());
     }
     const bool spins = context_.mode == EngineMode::kThread && context_.clock.now() - worked_at < kSpin;

@@ -101,7 +101,7 @@ struct Hello {
   std::uint64_t connection_id = 0;  // random
   SharedSettings settings;
   io::AddressBlob address;  // where the connecting side's packets are taken
-  int rank = -1;            // of who dials; -1 = unknown
+  int rank = -1;            // of the connecting end; -1 = unknown
   Psk psk;
 
   static std::optional<Hello> parse(std::span<const std::byte, kSize> bytes);
@@ -111,7 +111,7 @@ struct Hello {
 // The accepting side's answer.
 //  0       4     6       8              104       105        106      107 112          144
 // | magic | ver | count | address (96) | verdict | psk mode | parity | 0 | nonce (32) | proof (32) |
-// parity: 1 when this end, which receives, can rebuild packets; else 0.
+// parity: 1 when this end, which receives, can rebuild packets; otherwise 0.
 struct Welcome {
   static constexpr std::size_t kSize = 176;
   static constexpr std::size_t kProofAt = 144;

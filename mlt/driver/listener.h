@@ -1,5 +1,5 @@
-// Accepts connections of those that a Reception lets in and who, with a pre-shared key, prove to have it. Who plays a
-// hello again costs a descriptor for at most kConfirmTimeout.
+// Accepts connections of those that a Reception lets in and who, with a pre-shared key, prove to have it. A peer that
+// plays a hello again costs a descriptor for at most kConfirmTimeout.
 #pragma once
 
 #include <deque>
@@ -21,7 +21,7 @@ class MltListener final : public transport::Listener {
   Result<std::unique_ptr<transport::RecvChannel>> poll_accept() override;
 
  private:
-  // Its process may be busy; who comes too late says hello again.
+  // Its process may be busy; a peer that comes too late says hello again.
   static constexpr Duration kConfirmTimeout = std::chrono::seconds(60);
 
   using Newcomer = handshake::Newcomer;
@@ -33,7 +33,7 @@ class MltListener final : public transport::Listener {
   SharedSettings settings() const {
     return SharedSettings::of(engine_.options(), channel_.max_tolerance_ppm, engine_.io_name());
   }
-  // Of somebody who said a hello, and a confirm. Null: he is dropped, or has to say more.
+  // Of somebody who said a hello, and a confirm. Null: it is dropped, or has to say more.
   Result<std::unique_ptr<transport::RecvChannel>> on_hello(Newcomer newcomer);
   Result<std::unique_ptr<transport::RecvChannel>> on_confirm(Newcomer& newcomer);
   Verdict judge(const Newcomer& newcomer, const Hello& hello) const;

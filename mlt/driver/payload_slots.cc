@@ -32,8 +32,8 @@ std::optional<std::size_t> PayloadSlots::find_free() {
   return std::nullopt;
 }
 
-// Packets leave in order, so the next slot is the oldest; but a message that ended takes its own with it: who holds a
-// slot is looked up when all seem to be held.
+// Packets leave in order, so the next slot is the oldest; but a message that ended takes its own with it: a caller that
+// holds a slot is looked up when all seem to be held.
 io::MemorySlice PayloadSlots::take(std::size_t bytes, std::span<const io::TxPacket> pending) {
   auto found = find_free();
   if (!found) {

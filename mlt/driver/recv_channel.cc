@@ -205,7 +205,7 @@ bool MltRecvChannel::is_there(const Placement& placement, std::span<const std::b
 }
 
 void MltRecvChannel::place(const Placement& placement, std::span<const std::byte> payload, bool placed) {
-  // Whoever writes says twice where to: to the device, and to us. Memory of a GPU cannot be read to mend what differs.
+  // A writer says twice where to: to the device, and to us. Memory of a GPU cannot be read to mend what differs.
   if (placed && engine_.writes() != nullptr && !is_there(placement, payload)) {
     fail_with(ErrorCode::kRemote, "the peer wrote a packet to another place than its header says");
     return;

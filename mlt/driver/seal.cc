@@ -73,7 +73,7 @@ Seal::Opened Seal::open(std::uint8_t path, std::span<const std::byte> header, st
   if (counter >= kMaxCounter) return Opened::kForged;
   if (in.window.seen(counter)) return Opened::kReplayed;
   const std::uint64_t epoch = counter >> key_bits_;
-  // Three epochs, three places: whoever forges counters makes us derive each key once at most.
+  // Three epochs, three places: an attacker who forges counters makes us derive each key once at most.
   if (epoch > in.epoch + 1) return Opened::kForged;
   if (epoch + 1 < in.epoch) return Opened::kReplayed;  // too old to tell
   PacketKey& key = in.keys[epoch % in.keys.size()];

@@ -38,14 +38,14 @@ class Sealing {
   // be sent for this connection any more.
   bool seal(Endpoint::ConnectionId id, transport::io::TxPacket& packet,
             std::span<const transport::io::TxPacket> pending);
-  // False: drop it. Else `header` is the core's, and `payload` in clear until the next call. What no connection here
-  // claims passes as it is: `core` finds none either.
+  // False: drop it. Otherwise `header` is the core's, and `payload` in clear until the next call. What no connection
+  // here claims passes as it is: `core` finds none either.
   bool open(const Endpoint& core, const transport::io::RxPacket& packet, std::span<const std::byte>& header,
             std::span<const std::byte>& payload);
 
   // Packets on the TCP connection. `bytes` begins with a header of `size` bytes; returns the sealed size, 0: not sent.
-  // Where payload is encrypted, it goes to `cipher` and comes to `plain`, which may be where it was; else both are not
-  // looked at.
+  // Where payload is encrypted, it goes to `cipher` and comes to `plain`, which may be where it was; otherwise both are
+  // not looked at.
   std::size_t seal_control(Endpoint::ConnectionId id, std::span<std::byte> bytes, std::size_t size,
                            std::span<const std::byte> payload, std::byte* cipher);
   // The core's header; nothing: not genuine.

@@ -179,8 +179,8 @@ bool MltSendChannel::is_short(const SendRequest& request) {
 }
 
 // Sends of copies need not wait for an acknowledgement, as those of kernel TCP do not. They are done when the device
-// was offered the message, so that who posts and waits has it sent. Who may lose learns from the acknowledgement what
-// is missing.
+// was offered the message, so that a caller that posts and waits has it sent. A sender that may lose learns from the
+// acknowledgement what is missing.
 bool MltSendChannel::may_copy(const SendRequest& request, bool tolerant) const {
   constexpr Duration kFar = std::chrono::milliseconds(1);
   if (is_short(request)) return true;

@@ -21,14 +21,14 @@ const TypedTable<MltSettings>& MltSettings::table() {
           "what carries the packets of `mlt`: `udp`, or queue pairs of RDMA NICs, `verbs_ud`, `verbs_uc`; an "
           "error with any other transport ([verbs.md](verbs.md))"),
       setting::make_choice("engine", &MltSettings::engine, {"auto", "inline", "thread"})
-          .help("who moves the bytes of `mlt`: `inline` only the calls of NCCL's proxy, `thread` only a thread per "
-                "device, `auto` the calls, and the thread when none came for 1 ms; "
+          .help("what runs `mlt`: `inline` only the calls of NCCL's proxy; `thread` only a thread per device; `auto` "
+                "the calls, and the thread when none came for 1 ms; "
                 "[measured](results/mlt-wire-2026-11-21.md): leave it at `auto`, or `thread` where each device has a "
                 "core to itself; `inline` is for comparisons on lines that lose nothing: a process whose NCCL is idle "
                 "answers nobody, and its peer's last send may wait until it calls again"),
       setting::make_choice("parity", &MltSettings::parity, {"auto", "off"})
-          .help("`auto`: where a lost packet would cost a round trip of 2 ms or more, `mlt` adds packets by which the "
-                "receiver rebuilds what is lost, as many as the losses that it measures ask for; host memory only, and "
+          .help("`auto`: where a lost packet would cost a round trip of 2 ms or more, `mlt` adds parity packets from "
+                "which the receiver rebuilds lost ones, as many as the measured loss requires; host memory only, and "
                 "both ends need `libclustar-fec.so` beside the plugin; `off`: never"),
       Setting<MltSettings>{{"psk_file", "the path of a file that only its owner may read", {}, "none", false},
                            [](MltSettings& settings, const std::string& text) {

@@ -1,5 +1,5 @@
 // What is known of each communicator in this process. NCCL tells the net plugin the id and the trafficClass (v11 and
-// later), the profiler the id, name and size: whoever asks needs both.
+// later), the profiler the id, name and size: callers need both.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 // loss_traffic_classes  N | N-M , ...          each a rule of its own, behind all of loss_rules
 //
 // `any`, or no func at all, is a ring's two reductions. sendrecv is never implied: it is the user's word that the sends
-// and receives of the communicator carry float gradients, and that he looks up what of them is missing.
+// and receives of the communicator carry float gradients, and that they look up what of them is missing.
 //
 // Blanks count nowhere but inside a name.
 #pragma once

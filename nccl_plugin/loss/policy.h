@@ -147,7 +147,7 @@ struct ChannelFacts {
 
 struct Decision {
   Reason reason = Reason::kUnidentified;
-  transport::LossTerms loss;  // of reason kLossy; else all 0: reliable
+  transport::LossTerms loss;  // of reason kLossy; otherwise all 0: reliable
 };
 
 // The only source of lossy decisions: it checks the whole contract again, whatever the verdict says.

@@ -72,7 +72,7 @@ const TypedTable<LossSettings>& LossSettings::table() {
       make_critical_drop().shared().help("relative fall of the reported gradient norm that makes the phase critical"),
       setting::make_switch("loss_trust_profiler", &LossSettings::trust_profiler)
           .shared()
-          .help("1: lose also where NCCL's net API is below v11 and gives no second opinion on a message"),
+          .help("1: allow loss also with a net API below v11, where NCCL does not confirm what a message is"),
   });
   return all;
 }

@@ -18,7 +18,7 @@ struct LossSettings {
   // The most that any rule allows while the model is in a critical phase; unset: tolerance_ppm.
   std::optional<std::uint32_t> critical_tolerance_ppm;
   double critical_drop = 0.5;   // relative fall of the reported gradient norm that makes the phase critical
-  bool trust_profiler = false;  // lose also where NCCL gives no second opinion on a message (net API below v11)
+  bool trust_profiler = false;  // allow loss although NCCL does not confirm what a message is (net API below v11)
 
   static const TypedTable<LossSettings>& table();
 };

@@ -11,7 +11,7 @@ namespace {
 
 struct Fusions {
   std::mutex mutex;
-  std::weak_ptr<PluginState> owner;  // who has them, or had them last
+  std::weak_ptr<PluginState> owner;  // the state that has them, or had them last
   std::vector<std::string> plain;    // names of the plain devices then: members are indices of these
   std::vector<std::vector<int>> members;
 };
@@ -49,7 +49,7 @@ void fuse_again(PluginState& plugin, Fusions& fusions) {
     }
   }
   if (made == fusions.members.size()) return;
-  plugin.log().warn(fmt::format("{} fused device(s) that NCCL knows cannot be made again: {}; start the job anew",
+  plugin.log().warn(fmt::format("{} fused device(s) that NCCL knows cannot be made again: {}; start the job again",
                                 fusions.members.size() - made, trouble));
   fusions.members.resize(made);
 }

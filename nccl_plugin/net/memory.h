@@ -19,8 +19,8 @@ int ptr_support(std::uint32_t memory_kinds);
 Result<gdr::MemoryRef> memory_of(const transport::DeviceProperties& device, void* data, std::size_t size, int type);
 
 // The same for regMrDmaBuf: kDmaBuf, `size` bytes from `offset` of the dma-buf `fd`, at the device address `data`. `fd`
-// stays the caller's, who closes it after the call. Error kInvalidArgument: as above; a type that is not NCCL_PTR_CUDA,
-// `fd` not open, an end behind 2^64.
+// stays the caller's, which closes it after the call. Error kInvalidArgument: as above; a type that is not
+// NCCL_PTR_CUDA, `fd` not open, an end behind 2^64.
 Result<gdr::MemoryRef> dma_buf_of(const transport::DeviceProperties& device, void* data, std::size_t size, int type,
                                   std::uint64_t offset, int fd);
 

@@ -40,7 +40,7 @@ class PluginState {
   const LossPolicy& policy() const { return policy_; }
   const Config& config() const { return config_; }
   std::span<const std::string> shared_names() const { return shared_names_; }
-  // The transport can lose what the policy allows; else every message is reliable.
+  // The transport can lose what the policy allows; otherwise every message is reliable.
   bool may_lose() const;
   // What messages say of themselves is wanted here (ChannelOptions::reads_identity).
   bool reads_identity() const;

@@ -64,9 +64,9 @@ static_assert(sizeof(void*) == sizeof(std::uint64_t));
 //
 //   55 generation 34 | 33 live | 32 stopped | 31 children 16 | 15 readers 0
 //
-// Claimed (not live, one reader: the claimer) -> live -> ended (stopped, no children) -> claimed by the next. Whoever
-// reads or changes the object holds a reader, which keeps it from being claimed; what an object holds is written while
-// claimed only.
+// Claimed (not live, one reader: the claimer) -> live -> ended (stopped, no children) -> claimed by the next. The
+// thread that reads or changes the object holds a reader, which keeps it from being claimed; what an object holds is
+// written while claimed only.
 class ObjectWord {
  public:
   enum class Stop : std::uint8_t { kStale, kStopped, kEnded };

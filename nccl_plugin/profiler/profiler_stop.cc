@@ -85,7 +85,7 @@ void Profiler::stop_other(const EventHandle& handle) {
   forward_stop({other->context, other->chained});
 }
 
-// Once for each operation: by whoever ended it, who still holds a reader.
+// Once for each operation: by the thread that ended it and still holds a reader.
 void Profiler::end_operation(Operation& operation) {
   if (operation.parent.kind == HandleKind::kNone) return;
   const Reader parent(collectives_, operation.parent, HandleKind::kCollective, true);

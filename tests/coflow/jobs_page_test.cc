@@ -71,8 +71,8 @@ const std::vector<Summary> kFairAndOurs = {jobs_under("maxmin", {{4, 6, 9}, {3, 
 TEST(CoflowJobsPage, ShowsIterationsOfEachJob) {
   const std::string html = drawn(document_of(kFairAndOurs, 0));
   for (const char* part :
-       {"2 training jobs, 16 ports of 100 Gbit/s; rules exact. Load 1.25 at the busiest port, 0.75 in the mean",
-        "Iterations are shortest under match: 1.125 times as long as alone in the mean over jobs; under max-min fair "
+       {"2 training jobs, 16 ports of 100 Gbit/s; rules exact. Load 1.25 at the busiest port, 0.75 on average",
+        "Iterations are shortest under match: 1.125 times as long as alone on average over jobs; under max-min fair "
         "sharing 1.750 times. The job that loses most by it has iterations 0.800 times as fast",
         "<h2>Job job &lt;0&gt;</h2>", "<h2>Job job &lt;1&gt;</h2>", "4 iterations, 2 s each where nobody else sends",
         "<td class=best>2.000000</td>", "<td>2.000x</td>", "<td class=worse>0.800x</td>",
@@ -91,7 +91,7 @@ TEST(CoflowJobsPage, ShowsCompletionsWhereJobsWait) {
   const std::string html = drawn(document_of(policies, 8));
   for (const char* part :
        {"2 training jobs, first come first served; 16 ports of 100 Gbit/s with 8 GPUs each",
-        "In the mean jobs end soonest under match: 9.000 s after their submission, 1.111 times sooner than under "
+        "On average jobs end soonest under match: 9.000 s after their submission, 1.111 times sooner than under "
         "max-min "
         "fair sharing (10.000 s). No job&#39;s iterations are slower than under max-min fair sharing (worst: 1.200 "
         "times as fast).",

@@ -72,7 +72,7 @@ TEST(CoflowJobs, AloneAJobTakesWhatItTakesAlone) {
   }
 }
 
-// Fair sharing keeps both in step: each takes twice as long to send, for ever. An order lets one go ahead once, and
+// Fair sharing keeps both in step: each takes twice as long to send, forever. An order lets one go ahead once, and
 // from then on one computes while the other sends.
 TEST(CoflowJobs, AnOrderMakesTwoJobsTakeTurns) {
   const JobMix mix{"mix", 2, 0, {half_and_half("a", 4), half_and_half("b", 4)}};

@@ -104,7 +104,7 @@ TEST(CoflowPage, OfOnePolicyAndOfNoCoflow) {
   json document = replay_document();
   document["results"].erase(1);
   document["results"].erase(1);
-  EXPECT_THAT(page(document).value(), HasSubstr("Under maxmin a coflow takes 0.599 s in the mean."));
+  EXPECT_THAT(page(document).value(), HasSubstr("Under maxmin a coflow takes 0.599 s on average."));
   Comparison nothing;
   nothing.policies = {made_up("match", 1, 0)};
   json empty = report::envelope("coflow replay", to_json(nothing));

@@ -122,7 +122,7 @@ TEST(CoflowPolicies, KeysOrderAsTheirNamesSay) {
     const CoflowId one = at.arrive(wide);
     const CoflowId other = at.arrive(narrow);
     at.allocate();
-    // Both need port 3: who goes first leaves the other less than a third of it there.
+    // Both need port 3: the flow that goes first leaves the other less than a third of it there.
     double into_wide = 0;
     for (const double rate : at.rates_of(one)) into_wide += rate;
     return into_wide > at.rates_of(other)[1];

@@ -266,7 +266,7 @@ TEST_P(SchedulerConformance, ReadsWhatItSays) {
   }
 }
 
-// Who does not know sizes decides alike whatever they are, until something ends.
+// A policy that does not know sizes decides alike whatever they are, until something ends.
 TEST_P(SchedulerConformance, TheBlindDoNotLookAtSizes) {
   if (traits_of(GetParam()).clairvoyant) GTEST_SKIP() << "it knows sizes";
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {

@@ -1,5 +1,5 @@
 // "GPU memory" without a GPU: pages that this process can touch only by another address, which stands for what a NIC
-// sees. Whoever reads or writes them by their own address dies.
+// sees. A process that reads or writes them by their own address dies.
 #pragma once
 
 #include <sys/mman.h>

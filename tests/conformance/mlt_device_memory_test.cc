@@ -275,7 +275,7 @@ TEST_F(MltDeviceMemory, FlushesEndAfterWhatWasWritten) {
   EXPECT_EQ(looked(&DeviceKnobs::flushes), 34u);
 }
 
-// Whoever takes the memory back gets it as it is.
+// Memory that is taken back is as it was left.
 TEST_F(MltDeviceMemory, NothingIsWrittenAfterAChannelHasGone) {
   for (const char* engine : {"auto", "thread"}) {
     for (const bool by_deregistering : {false, true}) {

@@ -53,7 +53,7 @@ class World {
   explicit World(Build build) : network(build(simulation_)), free_(kHosts) {
     for (std::uint32_t i = 0; i < kHosts; ++i) free_[i] = kHosts - 1 - i;
   }
-  // The one that is in use, else a fresh one: no packet of an earlier test is left in it.
+  // The one that is in use, otherwise a fresh one: no packet of an earlier test is left in it.
   static std::shared_ptr<World> join(Build build) {
     static std::mutex mutex;
     static std::map<Build, std::weak_ptr<World>> worlds;

@@ -34,7 +34,7 @@ Datagram frame(std::span<const std::byte> header, std::span<const std::byte> pay
   return datagram;
 }
 
-// Whoever likes to may send to the UDP ports of a device: this one does, from an address of its own.
+// Anybody may send to the UDP ports of a device: this one does, from an address of its own.
 class Stranger {
  public:
   explicit Stranger(const char* address = "127.0.0.2") {

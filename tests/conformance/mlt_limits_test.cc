@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 class MltLimits : public MltBed {};
 
-// Memory whose pages can be taken away: who touches it afterwards crashes.
+// Memory whose pages can be taken away: a process that touches it afterwards crashes.
 class Pages {
  public:
   explicit Pages(std::size_t size) : size_(size) {
@@ -100,7 +100,7 @@ TEST_F(MltLimits, ThirtyTwoReceivesOfEightPartsTakeTheirSendsInAnyOrder) {
   }
 }
 
-// Tags match, not the order of sending: who waits for a later message first must get it.
+// Tags match, not the order of sending: a receiver that waits for a later message first must get it.
 TEST_F(MltLimits, ALongMessageWithoutAReceiveHoldsUpNoOtherTag) {
   constexpr std::size_t kLong = 4 << 20;
   for (const char* engine : {"auto", "inline", "thread"}) {
@@ -363,7 +363,8 @@ TEST_F(MltLimits, InitTwiceInOneProcessGivesTwoTransportsThatReachEachOther) {
   transfer(again, 300000);
 }
 
-// Who knows the token may still be wrong: a connection number that is taken is refused, and the first one stays.
+// A peer that knows the token may still be wrong: a connection number that is taken is refused, and the first one
+// stays.
 TEST_F(MltLimits, AConnectionNumberThatIsTakenIsRefusedAndNothingBreaks) {
   const auto transport = create({});
   const auto listener = std::move(transport->listen(0, {}).value());

@@ -9,7 +9,7 @@
 namespace clustar::transport::conformance {
 namespace {
 
-// Compares one message with what was sent, and fills the receive anew.
+// Compares one message with what was sent, and fills the receive again.
 void look(const SendBuffer& from, RecvBuffer& to, std::span<const MissingRange> missing, Came& came) {
   std::vector<bool> lost(to.bytes.size(), false);
   for (const MissingRange& range : missing) {

@@ -1,4 +1,4 @@
-// Peers as processes: killed, stopped and continued, started anew. What `clustar conform` checks through the plugin,
+// Peers as processes: killed, stopped and continued, started again. What `clustar conform` checks through the plugin,
 // here with what only the transport shows.
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -216,12 +216,12 @@ TEST_F(MltProcesses, AProcessStartedAnewIsReachedWhileTheOldConnectionFails) {
   Request* waiting = must_send(*old, *from.mr, 0, kSize);
   first.signal(SIGKILL);
   second.say(true);
-  auto anew = dial(*transport, second);
-  send(*anew, 7);
+  auto again = dial(*transport, second);
+  send(*again, 7);
   second.hear<bool>();
   const Error error = await_error(*waiting, seconds(3));
   EXPECT_EQ(error.code, ErrorCode::kRemote) << error.message;
-  anew.reset();
+  again.reset();
   EXPECT_EQ(second.wait(), 0);
 }
 

@@ -155,7 +155,7 @@ TEST_P(MltPskHandshake, AHandshakePlayedAgainOpensNothing) {
   EXPECT_NE(driver::Welcome::parse(welcome)->psk.nonce, driver::Welcome::parse(heard.welcome)->psk.nonce);
   driver::Proof ready;
   EXPECT_FALSE(read_all(again, ready));
-  // Who stays silent after the welcome is dropped in time, and harms nobody meanwhile.
+  // A peer that stays silent after the welcome is dropped in time, and harms nobody meanwhile.
   const net::Socket silent = dial(listener->handle());
   EXPECT_EQ(::send(silent.fd(), heard.hello.data(), heard.hello.size(), 0), std::ssize(heard.hello));
   Connection connection = connect(*here, *there);

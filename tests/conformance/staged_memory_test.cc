@@ -38,7 +38,7 @@ TEST_F(Staged, ManyMessagesNeedNoMoreMemoryThanTheArena) {
   EXPECT_EQ(probe_.objects, 0u);
 }
 
-// Pinned memory that is made or freed behind NCCL's kernel waits for it for ever.
+// Pinned memory that is made or freed behind NCCL's kernel waits for it forever.
 TEST_F(Staged, HostMemoryIsMadeWhenMemoryIsRegisteredAndStaysUntilTheChannelEnds) {
   const auto transport = probed({}, nullptr, 2);
   constexpr std::size_t kSlice = 128 * 1024;

@@ -246,7 +246,7 @@ TEST_F(Staged, AnErrorOfTheCopiesEndsEveryRequestOfTheChannelAndIsToldOnce) {
   EXPECT_EQ(std::count(warnings_.begin(), warnings_.end(), '\n'), 1) << warnings_;
 }
 
-// What began may still be under way: whoever takes the memory back must know.
+// What began may still be under way: the caller that takes the memory back must know.
 TEST_F(Staged, AfterAnErrorOfTheCopiesDeregisteringStillWaitsForThoseUnderWay) {
   for (const bool dead : {false, true}) {
     SCOPED_TRACE(dead);

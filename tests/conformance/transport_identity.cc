@@ -81,7 +81,7 @@ TEST_P(TransportIdentity, TheReceiverLearnsWhatItsMessageIs) {
   }
 }
 
-// Who does not want to know pays nothing for it, where it would cost something.
+// A receiver that does not want to know pays nothing for it, where it would cost something.
 TEST_P(TransportIdentity, WhatNobodyReadsDoesNotTravel) {
   Connection connection = connect(*transport_, *transport_);
   SendBuffer from(*connection.send, 1 << 20, 1);
@@ -125,7 +125,7 @@ TEST_P(TransportIdentity, CountersAreThoseOfTheMessages) {
   {
     Connection connection = connect(*transport_, *transport_, options);
     EXPECT_EQ(connection.send->peer().rank, 3) << "of the listener";
-    EXPECT_EQ(connection.recv->peer().rank, 3) << "of who dialled";
+    EXPECT_EQ(connection.recv->peer().rank, 3) << "of the connecting end";
     EXPECT_FALSE(connection.recv->peer().host.empty());
     SendBuffer from(*connection.send, 1 << 20, 1);
     RecvBuffer to(*connection.recv, 1 << 20);

@@ -159,7 +159,8 @@ TEST_F(FabricCommand, SaysWhatTheKernelLacksAndLeavesNothing) {
 }
 
 // On a file system of its own that has no room, under /run/clustar, in a mount namespace. A file outside of it keeps
-// that folder: else who removes the last fabric meanwhile removes the folder too, and with it the mount.
+// that folder: otherwise a process that removes the last fabric meanwhile removes the folder too, and with it the
+// mount.
 TEST_F(FabricCommand, AFullDiskIsAnErrorAndLeavesNothing) {
   const std::string up = CLUSTAR_EXECUTABLE " fabric up --name " + name_ + " --hosts 2 ";
   const std::string keep = "/run/clustar/" + name_ + ".keep";

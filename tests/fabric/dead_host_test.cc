@@ -1,5 +1,5 @@
-// A host that vanishes says nothing: no reset, no close. Whoever waits for it must learn of it within 30 s; nobody else
-// may. (A process that is stopped on a live host is no error; `clustar conform` tests that.)
+// A host that vanishes says nothing: no reset, no close. A process that waits for it must learn of it within 30 s;
+// nobody else may. (A process that is stopped on a live host is no error; `clustar conform` tests that.)
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -120,7 +120,7 @@ TEST_F(DelayTest, ADeadForwarderIsNamedAndUpStartsAnother) {
   const auto problems = Fabric::status_of(name_)->problems;
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_TRUE(contains(problems.front(), "clustar-delay) does not run")) << problems.front();
-  // Nothing else is made anew: whoever is on a host stays there.
+  // Nothing else is made again: processes on a host stay there.
   const pid_t inside = fork();
   if (inside == 0) {
     if (!enter_namespace(host_namespace(name_, 1))) _exit(1);

@@ -180,7 +180,7 @@ TEST_F(FabricTest, MakesWhatWasAskedFor) {
   });
 }
 
-// Who sends at once must not lose what he sends to a link that is still waking up.
+// A host that sends at once must not lose what it sends to a link that is still waking up.
 TEST_F(FabricTest, EveryLinkRunsWhenUpReturns) {
   for (const int spines : {0, 2}) {
     FabricSpec wanted = spec(8, 200'000'000);

@@ -96,8 +96,8 @@ TEST_F(MltHosts, AnMtuThatBecomesSmallerInMidTransferCostsFragmentsAndNewConnect
   EXPECT_THAT(warnings, HasSubstr("now 1471"));
   EXPECT_EQ(warnings.find("IP fragments"), warnings.rfind("IP fragments")) << "once: " << warnings;
 
-  Connection anew = join(hosts, 0);
-  stream(hosts, 0, anew, 3);
+  Connection again = join(hosts, 0);
+  stream(hosts, 0, again, 3);
   EXPECT_EQ(count(transports_[0]->summary(), " sent in fragments"), fragmented) << "a new connection needs none";
   stream(hosts, 0, old, 3);
   EXPECT_GT(count(transports_[0]->summary(), " sent in fragments"), fragmented);

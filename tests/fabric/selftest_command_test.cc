@@ -46,7 +46,7 @@ const std::map<std::pair<std::string, std::string>, bool>& all_rows() {
       {{"gilbert-elliott", "lost share"}, true},
       {{"gilbert-elliott", "mean length of a run of losses"}, true},
       {{"dead-link", "arrived over it"}, true},
-      {{"dead-link", "arrived when it was mended"}, true},
+      {{"dead-link", "arrived after the repair"}, true},
       {{"ecmp", "flows lost without a dead way"}, true},
       {{"ecmp", "flows that keep to one spine"}, true},
       {{"ecmp", "on the spine that has fewest"}, true},

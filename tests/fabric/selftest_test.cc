@@ -137,7 +137,7 @@ void edit_port(const Fabric& fabric, const Edit& edit) {
   ASSERT_TRUE(done) << done.error().message;
 }
 
-// The program anew, with half of the buffer.
+// The program again, with half of the buffer.
 void halve_buffer(const Fabric& fabric) {
   std::vector<PortPlan> plans;
   for (const SwitchPort& port : fabric.ports()) {

@@ -123,7 +123,7 @@ TEST_F(SwitchTest, BurstsLoseOnlyWhileTheyLast) {
   EXPECT_EQ(counters(fabric).to_host().dropped_loss, within + 1);
 }
 
-// Each change of the rules begins a first period anew, drawn from the seed: short tests see many bursts.
+// Each change of the rules begins a first period again, drawn from the seed: short tests see many bursts.
 TEST_F(SwitchTest, BurstsAreDrawnFromTheirRanges) {
   constexpr std::uint64_t kHour = kMaxBurstPeriodNs;
   PortRules rules;

@@ -93,7 +93,7 @@ TEST(UdpBetweenHosts, FullPacketsCrossACableOfEveryMtuAndAShrunkOneIsNoticed) {
   }
 }
 
-// For who has cut its messages for the MTU that was.
+// For senders that cut their messages for the former MTU.
 TEST(UdpBetweenHosts, LongPacketsPassInFragmentsOnceAllowedAndShortOnesAreStillJoined) {
   const tests::TwoHosts hosts;
   if (!hosts.reason().empty()) GTEST_SKIP() << hosts.reason();

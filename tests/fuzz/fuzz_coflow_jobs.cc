@@ -45,7 +45,7 @@ Options options_of(std::string_view& text, clustar::Result<Options> (*parse)(std
 }
 
 void aicb(std::string_view text, double bytes_per_s) {
-  constexpr std::size_t kMostRanks = 4096, kMostOperations = 64;  // else an expansion takes longer than a run may
+  constexpr std::size_t kMostRanks = 4096, kMostOperations = 64;  // otherwise an expansion takes longer than a run may
   AicbOptions otherwise;
   otherwise.layout = {.ranks_per_port = 2, .first_port = 3};
   const AicbOptions options = options_of(text, parse_aicb_options, otherwise);

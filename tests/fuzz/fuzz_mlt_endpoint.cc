@@ -1,5 +1,5 @@
 // Two endpoints and the network between them, which the input plays: it sends, posts, delivers, drops, duplicates,
-// reorders, damages and forges packets, and lets time pass. Nothing may crash, turn for ever, or place a byte outside a
+// reorders, damages and forges packets, and lets time pass. Nothing may crash, turn forever, or place a byte outside a
 // receive. As long as nothing was damaged or forged, every byte must come to its place once, and when the network
 // behaves again, everything must end.
 #include <algorithm>
@@ -357,7 +357,7 @@ class Pair {
     queue.push_back({{bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length)}, transmit.length});
   }
 
-  // Whoever knows the secret may say anything.
+  // A peer that knows the secret may say anything.
   void hostile(Input& input, bool forge) {
     hostile_ = true;
     Wire packet;

@@ -1,7 +1,7 @@
-// Two endpoints with a connection whose ends are lied to by who holds its secret, and honest ones beside it. The input
-// plays the network of all of them, the users who send and post, and the liar: it rewrites fields of genuine packets,
-// once or of all that pass, and makes packets of its own. Nothing may crash, turn for ever, grow without bound or leave
-// its place; the honest connections deliver every byte, and end soon once their network behaves.
+// Two endpoints with a connection whose ends are lied to by a peer that holds its secret, and honest ones beside it.
+// The input plays the network of all of them, the users who send and post, and the liar: it rewrites fields of genuine
+// packets, once or of all that pass, and makes packets of its own. Nothing may crash, turn forever, grow without bound
+// or leave its place; the honest connections deliver every byte, and end soon once their network behaves.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -139,7 +139,7 @@ class World {
 
   // The honest connections' network loses nothing any more and takes the same time for all, and each message gets its
   // receive: all must end, and never is nothing new for long. The liar falls silent after a while, or repeats itself
-  // for ever.
+  // forever.
   void settle() {
     constexpr int kLiarsRounds = 100;
     constexpr int kMostIdle = 50'000;  // rounds: short ones where a liar repeats itself, and an old round trip of
@@ -396,7 +396,7 @@ class World {
     tick();
   }
 
-  // Who is called at his time, and asked until nothing may go, has a later time then.
+  // An endpoint that is called at its time, and asked until nothing may go, has a later time then.
   void tick() {
     constexpr int kMost = 100;
     for (Endpoint& end : ends_) {

@@ -201,7 +201,7 @@ TEST_F(CudaCopies, AfterAnErrorCopiesThatHadBegunAreAskedForUntilTheyEnd) {
   }
 }
 
-// A GPU that does nothing any more: behind CUDA_DEVICE_MAX_CONNECTIONS=1 a kernel may be before our copies for ever.
+// A GPU that does nothing any more: behind CUDA_DEVICE_MAX_CONNECTIONS=1 a kernel may be before our copies forever.
 TEST_F(CudaCopies, CopiesThatNeverEndAreLeftBehindInsteadOfWaitedFor) {
   auto copy = open();
   auto buffer = *copy->host_buffer(4096);

@@ -263,7 +263,7 @@ def parse(arguments):
                                      epilog="Exit status: 0 passed, 1 failed, 2 wrong usage, 77 no NVIDIA GPU here.")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"), help="build folder with bin/ and lib/")
     parser.add_argument("--out", default=os.environ.get("OUT") or os.path.join(ROOT, "build", "gpu-check"),
-                        help="where results go (default $OUT, else build/gpu-check)")
+                        help="where results go (default $OUT, otherwise build/gpu-check)")
     names = ["gdr"] + [case.name for case in CASES]
     parser.add_argument("--only", help="names of cases, separated by commas: " + " ".join(names))
     parser.add_argument("--max", type=int, default=64 << 20, metavar="BYTES",

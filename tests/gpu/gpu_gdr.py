@@ -105,7 +105,7 @@ def judge(found):
                                  f"{export['offset']}, said to have {export['size']} B"
     for row in found["behind_a_kernel"]:
         if not row["ended_while_the_kernel_waited"]:
-            return "failed", f"{row['copy']} did not end while a kernel waited: behind NCCL's it would wait for ever"
+            return "failed", f"{row['copy']} did not end while a kernel waited: behind NCCL's it would wait forever"
     for row in found["beside_others"]:
         if row.get("capture", "CUDA_SUCCESS") != "CUDA_SUCCESS" or ("capture" in row and not row["ended"]):
             return "failed", f"beside {row['beside']}: the copy {'ended' if row['ended'] else 'did not end'}, the capture ended " \

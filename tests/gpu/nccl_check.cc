@@ -29,7 +29,7 @@ constexpr const char* kUsage =
     "One rank of all-reduce, reduce-scatter and all-gather over NCCL, checked bit for bit, on GPU 0.\n"
     "Rank 0 writes NCCL's unique id to --idfile, the others read it there. Sizes go from --min (8) to --max "
     "(67108864)\n"
-    "by factors of 8; each is checked once, then timed --iterations times (0: 10 up to 64 KiB, else 4).\n"
+    "by factors of 8; each is checked once, then timed --iterations times (0: 10 up to 64 KiB, otherwise 4).\n"
     "--split 1: on communicators made by ncclCommSplit too, with and without splitShare; ranks of even and odd number\n"
     "  part where there are 3 or more.\n"
     "--graph N: instead, all-reduce and reduce-scatter captured into one CUDA graph, which is replayed N times, with\n"

@@ -13,6 +13,24 @@ LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)\s]*)?\)")
 # Written in pieces so that this file does not break its own rule.
 MACHINE_PATH = re.compile(r"(?<![\w.])/(" + "|".join(("work", "farm", "root", "home/[a-z]")) + r")(?=[/\w])|/tmp/bash_" + "jobs")
 MARKER = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
+# What reads as a translation, and what to write instead. In pieces, as above.
+WORDS = tuple((re.compile(pattern, re.IGNORECASE), instead) for pattern, instead in (
+    (r"\ban" + r"ew\b", "again, or: starts over"),
+    (r"\bof l" + r"ate\b", "recent, recently"),
+    (r"\bfor w" + r"ho\b", "name them: for callers that"),
+    (r"\bwho" + r"(?:so)?ever\b", "name them: the thread that, a peer that, anybody who"),
+    (r"\bwho s" + r"erves\b", "name it: the server"),
+    (r"\bhim" + r"self\b|\bhe l" + r"ooks up\b", "they, or it"),
+    (r"\bin the m" + r"idst\b", "in the middle"),
+    (r"\bin the m" + r"ean\b", "on average"),
+    (r"\bthe b" + r"egin of\b", "the start of"),
+    (r"\bfor e" + r"ver\b", "forever"),
+    (r"\bthere" + r"in\b|\bwh" + r"ence\b", "in it, from where"),
+    (r"\bhee" + r"ds?\b", "obeys, follows"),
+    (r"\bnone s" + r"uch\b", "no such"),
+))
+# Of pages and of C++ only: it is syntax in the shell.
+ELSE = ((re.compile(r"(?<=[;,] )el" + r"se\b"), "otherwise"),)
 USING = re.compile(r"^using (?:\w*::)+(\w+);", re.MULTILINE)
 TEXT = tree.CXX + (".py", ".md", ".txt", ".cmake", ".json", ".toml", ".yml", ".map")
 
@@ -49,7 +67,7 @@ def check_machine_paths(root, paths):
     for path in filter(is_text, paths):
         text = tree.read(root, path)
         for match in MACHINE_PATH.finditer(text):
-            yield f"{path}:{at(text, match.start())}: '{match[0]}' is a path of one machine; users have none such"
+            yield f"{path}:{at(text, match.start())}: '{match[0]}' is a path of one machine; users have no such path"
 
 
 def check_markers(root, paths):
@@ -58,6 +76,17 @@ def check_markers(root, paths):
         text = tree.read(root, path)
         for match in MARKER.finditer(text):
             yield f"{path}:{at(text, match.start())}: {match[0]}: finish it or write an issue"
+
+
+def check_words(root, paths):
+    """Pages, comments and messages are in plain English: each phrase below has stopped a reader."""
+    for path in paths:
+        if not is_text(path):
+            continue
+        text = tree.read(root, path)
+        for pattern, instead in WORDS + (ELSE if path.endswith(tree.CXX + (".md",)) else ()):
+            for match in pattern.finditer(text):
+                yield f"{path}:{at(text, match.start())}: '{match[0]}': write: {instead}"
 
 
 def check_skips(root, paths):
@@ -116,7 +145,7 @@ def check_names(root, paths):
 
 def check(root):
     paths = tree.files(root)
-    for rule in (check_readmes, check_machine_paths, check_markers, check_skips, check_temporary_files, check_using,
+    for rule in (check_readmes, check_machine_paths, check_markers, check_words, check_skips, check_temporary_files, check_using,
                  check_names):
         yield from rule(root, paths)
 

@@ -9,7 +9,7 @@ import tree
 # path is its room. A name with an extension is that one file.
 MEMORY = "gdr/memory.h"
 REGISTRATIONS = "gdr/registration_cache.h"
-# What every kind of packets, and whoever uses them, shares: transport/io without its folders.
+# What every kind of packets and its users share: transport/io without its folders.
 WAIST_2 = ["transport/io/" + name for name in ("packet_io", "packet_backend", "contained_backend", "control_network",
                                                "address_blob", "link_profile", "packet_ios", "reach")] + ["transport/net/endpoint.h"]
 # A kind of packets lists the host's interfaces as its devices.

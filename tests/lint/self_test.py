@@ -191,6 +191,19 @@ class HouseRules(Planted):
         self.plant("transport/base/a.cc", "\n// TO" + "DO: later\n")
         self.assert_caught(house_rules, "transport/base/a.cc:2:")
 
+    def test_words_that_stopped_a_reader(self):
+        for phrase in ("made an" + "ew", "the losses of l" + "ate", "This is for w" + "ho asks", "Who" + "ever holds the lock",
+                       "adds them him" + "self", "the port, el" + "se 0", "it waits for e" + "ver", "fast in the m" + "ean"):
+            with self.subTest(phrase):
+                self.plant("transport/base/a.h", "#pragma once\n// " + phrase + "\n")
+                self.assert_caught(house_rules, "transport/base/a.h:2:", "write: ")
+
+    def test_words_that_stop_nobody(self):
+        self.plant("transport/base/a.h", "#pragma once\n// A renewed lease is late; what else is for whom?\n"
+                   "inline int f(bool b) { if (b) { return 1; } else { return 2; } }\n")
+        self.plant("transport/base/README.md", "The meaning of a mean; indeed, elsewhere: forever and the beginning of all.\n")
+        self.assert_clean(house_rules)
+
     def test_skip_without_reason(self):
         self.plant("tests/README.md", "Tests.\n")
         self.plant("tests/unit/a_test.cc", "GTEST_SKIP()" + ";\n")

@@ -67,7 +67,7 @@ def check_the_check(key):
 
 
 def check_flush(key):
-    """GPU memory that the plugin says it reaches is registered, and flushed after every receive; else none of both."""
+    """GPU memory that the plugin says it reaches is registered, and flushed after every receive; otherwise none of both."""
     case = cases.Case(2, "Simple", "tcp-gdr", "all_reduce", "float", "sum", 4 << 20)
     for transport in ("tcp-gdr", "tcp"):
         with tempfile.TemporaryDirectory() as name:

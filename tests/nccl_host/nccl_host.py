@@ -42,7 +42,7 @@ def arguments(argv):
                                      description=DESCRIPTION, epilog=EPILOG,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", metavar="DIR|TARBALL",
-                        help="NCCL's source; else CLUSTAR_NCCL_SOURCE, else the newest tarball in ../shared/data/nccl")
+                        help="NCCL's source; otherwise CLUSTAR_NCCL_SOURCE, otherwise the newest tarball in ../shared/data/nccl")
     parser.add_argument("--jobs", metavar="N", type=int, default=os.cpu_count(),
                         help="compilers at once, 1 to 256 (default: one per core, %(default)s)")
     parser.add_argument("program", metavar="PROGRAM", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

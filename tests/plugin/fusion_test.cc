@@ -114,7 +114,7 @@ TEST(FusionAgain, WhatNcclRemembersIsMadeAgainAndNothingElse) {
   ASSERT_EQ(plugin->finalize(context), nccl_abi::kSuccess);
 
   ASSERT_EQ(plugin->init(2, -1, &context), nccl_abi::kSuccess);
-  EXPECT_EQ(count_devices(*plugin), 2) << "a NCCL that begins anew takes what devices() gives for plain ones";
+  EXPECT_EQ(count_devices(*plugin), 2) << "a NCCL that starts over takes what devices() gives for plain ones";
   ASSERT_EQ(plugin->get_properties(2, &properties), nccl_abi::kSuccess);
   EXPECT_EQ(properties.name, "port_b+port_a");
   EXPECT_NE(plugin->get_properties(3, &properties), nccl_abi::kSuccess);
@@ -125,7 +125,7 @@ TEST(FusionAgain, WhatNcclRemembersIsMadeAgainAndNothingElse) {
 
   ASSERT_EQ(plugin->init(3, -1, &context), nccl_abi::kSuccess);
   ASSERT_EQ(fuse(*plugin, {0, 1}, &device), nccl_abi::kSuccess);
-  EXPECT_EQ(device, 2) << "who fuses anew does not get the former ones, too";
+  EXPECT_EQ(device, 2) << "fusing again does not give the former ones, too";
   EXPECT_EQ(count_devices(*plugin), 3);
   EXPECT_NE(plugin->get_properties(3, &properties), nccl_abi::kSuccess);
   EXPECT_EQ(plugin->finalize(context), nccl_abi::kSuccess);

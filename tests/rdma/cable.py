@@ -45,7 +45,7 @@ def add_routes():
     for end in ENDS:
         peer, table = ROUTES[end]
         run(f"ip route replace {peer} dev v{end} src {ADDRESS[end]} table {table}")
-        # While the link is down: else what was on its way would go on over lo.
+        # While the link is down: otherwise what was on its way would go on over lo.
         run(f"ip route replace unreachable {peer} metric 9999 table {table}")
 
 

@@ -5,7 +5,7 @@
 
 namespace clustar::tests {
 
-// Empty where rxe_a and rxe_b are; else why the tests are skipped.
+// Empty where rxe_a and rxe_b are; otherwise why the tests are skipped.
 std::string why_no_devices();
 
 // netem on both ends while it lives: "loss 5%", "delay 20ms reorder 50%". Throws where netem is missing.

@@ -17,7 +17,7 @@ ROOT = "10.9.0.1:5000"
 class Over:
     """What carries the gradients."""
     environment: dict
-    roce: bool = False  # RoCE packets; else IP's
+    roce: bool = False  # RoCE packets; otherwise IP's
     connected: bool = False  # by queue pairs that end with what the device gives up
     lossy: bool = False  # can lose what loss rules allow
     dscp: frozenset = frozenset()  # of what carries payload, when `marked` is in the environment

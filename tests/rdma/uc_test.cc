@@ -319,7 +319,7 @@ TEST_F(UcWrites, APairThatDoesNotSendIsEndedAndWaitedForOnce) {
 }
 
 // The link is down at the end that writes, where SoftRoCE fails the pair: its packets are lost, datagrams carry what
-// follows, and a pair is made anew.
+// follows, and a pair is made again.
 TEST_F(UcWrites, APairThatFailsWithTheLinkIsMadeAnew) {
   bring_up_pair();
   PayloadBuffer source(bed->end(0), 64 * kSegment, 27);
@@ -354,7 +354,7 @@ TEST_F(UcWrites, APairThatFailsWithTheLinkIsMadeAnew) {
   EXPECT_EQ(target.bytes, source.bytes);
   bed->uc(1).cancel(landing);
   EXPECT_GT(bed->ends[0]->ud->counters().restarts, 0u) << "its datagrams were lost with the link, too";
-  // It is tried anew after a pause.
+  // It is tried again after a pause.
   const auto limit = std::chrono::steady_clock::now() + 30s;
   bool placed = false;
   for (std::uint64_t slot = 601; !placed && std::chrono::steady_clock::now() < limit; ++slot) {
@@ -403,7 +403,7 @@ TEST_F(UcWrites, AWindowIsClosedWhileTheLinkIsDown) {
   EXPECT_TRUE(bed->ends[1]->warnings.empty()) << bed->ends[1]->warnings[0];
 }
 
-// Who sleeps on the descriptors is woken by what comes, and not again by what was taken.
+// A caller that sleeps on the descriptors is woken by what comes, and not again by what was taken.
 TEST_F(UcWrites, WhatWasTakenDoesNotWake) {
   bring_up_pair();
   const auto readable = [&](std::chrono::milliseconds limit) {

@@ -191,7 +191,7 @@ TEST_F(UdIoTest, StrangersAreCountedAndNotHeard) {
   send({packet(1)});
   EXPECT_TRUE(collect(1, milliseconds(100)).empty());
   EXPECT_EQ(b->counters().strangers, 9u);
-  // Who does not know the key is dropped by the device.
+  // A peer that does not know the key is dropped by the device.
   auto keyless = b->local();
   keyless.q_key ^= 1;
   must(a->remove_peer(to_peer));
@@ -374,7 +374,7 @@ TEST_F(UdIoTest, MemoryMayGoRightAfterItWasSent) {
   }
 }
 
-// Who sleeps between any two packets misses none.
+// A caller that sleeps between any two packets misses none.
 TEST_F(UdIoTest, ASleeperIsWokenByEachPacket) {
   connect();
   constexpr unsigned kRounds = 200;

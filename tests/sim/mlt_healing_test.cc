@@ -27,7 +27,7 @@ bool tells_what_came(const Packet& packet) {
 }
 
 // An answer tells eight windows of 512 packets, and what is all there the receiver does not ask about: who never heard
-// of a whole window has to ask for it by its number, or its packets would count as on their way for ever.
+// of a whole window has to ask for it by its number, or its packets would count as on their way forever.
 TEST(MltHealing, WhoNeverHeardOfAWholeWindowGoesOn) {
   for (const std::uint32_t windows : {9u, 40u}) {
     for (const bool tolerant : {false, true}) {
@@ -146,7 +146,7 @@ TEST_F(Liar, CreditThatNoReceiverHasIsIgnored) {
   }
 }
 
-// Who says that packets arrived which were never sent does not make them so.
+// Saying that packets arrived which were never sent does not make them so.
 TEST(MltHealing, WhatWasNotSentCannotHaveArrived) {
   LoneSender alone(Options{}, 1);
   alone.sender.on_posted({1, 7, 0, 100 * 1408, units(4 * 1408)}, alone.now);

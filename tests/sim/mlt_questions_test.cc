@@ -232,7 +232,7 @@ class Stalled {
   Receiver receiver;
 };
 
-// Its windows wait for the line, and each would be answered with one more probe: on a slow line for ever.
+// Its windows wait for the line, and each would be answered with one more probe: on a slow line forever.
 TEST(MltQuestions, AnAnsweredQuestionIsAskedNoMore) {
   const Options options = opted_in();
   Stalled stalled(options);

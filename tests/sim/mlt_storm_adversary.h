@@ -1,4 +1,4 @@
-// Who sits on every cable of a trial's network: carries out tactics, and lies in the name of peers that lie.
+// The adversary on every cable of a trial's network: carries out tactics, and lies in the name of peers that lie.
 #pragma once
 
 #include <cstdint>

@@ -174,7 +174,7 @@ void draw_all_else(StormPlan& plan, Rng& rng) {
     if (!all_alike) draw_own(plan, options, rng);
     host.options = options;
   }
-  // Whoever's clock jumps has not heard from its peer for so long.
+  // A host whose clock jumps has not heard from its peer for so long.
   const bool jumps = std::any_of(plan.hosts.begin(), plan.hosts.end(),
                                  [](const StormHostPlan& host) { return !host.clock.jumps.empty(); });
   for (StormHostPlan& host : plan.hosts) {

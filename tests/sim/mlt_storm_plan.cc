@@ -101,7 +101,7 @@ StormPlan storm_plan(std::uint64_t seed) {
   return plan;
 }
 
-// Whoever looks for an error needs all of it.
+// Somebody who looks for an error needs all of it.
 std::string StormPlan::describe() const {
   const auto us = [](auto time) { return std::chrono::duration_cast<microseconds>(time).count(); };
   std::string text = fmt::format(
@@ -147,7 +147,7 @@ namespace {
 double in_s(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 // Bytes that a flow may have under way, as one of `sharers` of its receiver's credit. Who is silent for longer than the
-// receiver's probe_floor loses its share of that, and begins anew with two segments.
+// receiver's probe_floor loses its share of that, and starts over with two segments.
 double window_of(const StormPlan& plan, const StormFlow& flow, double sharers) {
   const Options& host = plan.hosts[flow.to].options;
   if (host.probe_floor < plan.round_trip) return 2.0 * flow.sender.segment;

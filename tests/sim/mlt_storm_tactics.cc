@@ -51,7 +51,7 @@ class Copies {
   std::unordered_map<std::uint64_t, std::uint32_t> seen_;
 };
 
-// Nullopt: of no interest; else what copies of it have in common.
+// Nullopt: of no interest; otherwise what copies of it have in common.
 using Select = std::function<std::optional<std::uint32_t>(const DataHeader&)>;
 
 std::pair<std::string, Select> draw_select(Rng& rng) {

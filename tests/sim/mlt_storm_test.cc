@@ -202,7 +202,7 @@ class Storm {
   std::uint64_t steps_ = 0;
 };
 
-// An assertion of the core ends the process: whoever reads it needs the seed.
+// An assertion of the core ends the process: its reader needs the seed.
 std::uint64_t seed_under_way = 0;
 void tell_seed(int) {
   std::array<char, 64> text{};

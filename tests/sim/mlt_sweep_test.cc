@@ -59,7 +59,7 @@ struct Plan {
   bool ahead = false;           // receives are posted long before their messages are sent
   bool clean = true;            // no loss, nothing held back
   bool spines = false;          // two leaves and two spines instead of one switch
-  bool reopens = false;         // connections are closed and opened anew when they are idle
+  bool reopens = false;         // connections are closed and opened again when they are idle
   std::string text;
 };
 
@@ -265,7 +265,7 @@ class Trial {
     return host.core().sender(host.connection_to(lane.flow.to)).full();
   }
 
-  // The lane stands still until its connection is idle; then that is opened anew.
+  // The lane stands still until its connection is idle; then that is opened again.
   void reopen_if_idle(Lane& lane) {
     if (lane.sent < lane.reopen_at) return;
     const std::uint64_t done = world_->host(lane.flow.from).sends_done();

@@ -53,7 +53,7 @@ class Alone : public LoneSender {
     sender.on_state(state, now);
     while (sender.poll_done()) continue;
   }
-  // `missing`: all of the message, else its first packet is there.
+  // `missing`: all of the message, otherwise its first packet is there.
   void tell(std::uint32_t message, std::uint16_t packets, bool missing) {
     State state;
     state.matched = true;

@@ -77,7 +77,7 @@ TEST(MltTurns, WhatIsPacedLeavesAtItsTimeAndAChangedTurnCounts) {
   far.turn.not_before = never;
   ASSERT_TRUE(direct.send(1000, 3, far));
   direct.run(milliseconds(1));
-  EXPECT_EQ(direct.received, 1) << "who may go does not wait for who may not";
+  EXPECT_EQ(direct.received, 1) << "a message that may go does not wait for one that may not";
   direct.run(milliseconds(2));
   EXPECT_EQ(direct.received, 2);
   direct.from.set_turn(direct.sender, 2, Turn{}, direct.now);

@@ -87,7 +87,7 @@ class World {
   MltHost& host(std::uint32_t id) { return *hosts_[id]; }
   // Both ends of a connection exist before either is used; the first transfer does it, too.
   void connect(std::uint32_t from, std::uint32_t to);
-  // Closes the connection at both ends, which must be idle, and opens it anew.
+  // Closes the connection at both ends, which must be idle, and opens it again.
   void reopen(std::uint32_t from, std::uint32_t to);
   // One message with its receive, both now.
   void transfer(std::uint32_t from, std::uint32_t to, std::uint32_t bytes, const SendTerms& terms = {});

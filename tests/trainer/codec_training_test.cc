@@ -65,7 +65,7 @@ TEST_P(CodecTraining, OneRankEncodesToo) {
   EXPECT_NE(with.parameters, CodecProblem({}).run({}).parameters);
 }
 
-// Whichever way its gradient is lost, no rank waits for another for ever, and none goes on with other parameters.
+// Whichever way its gradient is lost, no rank waits for another forever, and none goes on with other parameters.
 TEST_P(CodecTraining, DivergenceIsAnErrorOnEveryRank) {
   CodecProblem problem(GetParam().options);
   problem.config.rate = 3e38;  // weights, then outputs that no float32 holds

@@ -218,7 +218,7 @@ TEST_F(Idx, GzipIsRefusedWithTheFix) {
 }
 #endif
 
-// Opening a pipe that nobody writes to would wait for ever.
+// Opening a pipe that nobody writes to would wait forever.
 TEST_F(Idx, APipeIsNoFile) {
   const std::string path = tests::temp_path("idx_pipe");
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);

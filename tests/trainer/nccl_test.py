@@ -1,7 +1,7 @@
 """`clustar train --collective nccl`: NCCL's host code in every step, over tcp, mlt and mlt with loss.
 
 usage: nccl_test.py --clustar PROGRAM [--data DIR] [--name PART]
-DIR: MNIST's files; else those of ../shared/data/mnist, else generated digits; PART: part of a case's name
+DIR: MNIST's files; otherwise those of ../shared/data/mnist, otherwise generated digits; PART: part of a case's name
 """
 
 import argparse

@@ -211,7 +211,7 @@ TEST_P(TrainOverPlugin, AnInterruptLeavesNothingBehind) {
     kill(command.pid(), signal);
     const Outcome outcome = command.wait();
     EXPECT_EQ(outcome.status, signal == SIGINT ? 1 : 128 + SIGKILL) << outcome.err;
-    // After SIGKILL the kernel ends the ranks; whoever adopted them reaps them in its own time.
+    // After SIGKILL the kernel ends the ranks; the process that adopted them reaps them in its own time.
     const auto runs = [](const Process& rank) {
       std::ifstream stat("/proc/" + std::to_string(rank.pid) + "/stat");
       std::string text;

@@ -57,7 +57,7 @@ struct DeviceCounters {
   ChannelTraffic total{};
   std::vector<ClassTraffic> classes{};  // that were seen, in ascending order
   std::vector<PeerTraffic> peers{};
-  // Packets, where the transport sees them; else 0, except what the kernel or the NIC tells of them.
+  // Packets, where the transport sees them; otherwise 0, except what the kernel or the NIC tells of them.
   std::uint64_t packets_sent = 0, packets_received = 0;
   std::uint64_t retransmitted = 0;  // packets
   std::uint64_t marked = 0;         // packets that came, or of whom the peer said that they came, with CE

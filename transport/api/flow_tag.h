@@ -5,44 +5,46 @@
 
 namespace clustar::transport {
 
-// What a loss-tolerant transport may lose of the collective that a message belongs to: point 3 of the loss contract
-// (architecture guide), where S, n, E, k and p are these. All 0, the default: reliable, byte for byte; so is every
-// message of a transport that never loses (TCP), of a channel that did not opt in (ChannelOptions::max_tolerance_ppm)
-// or for less than tolerance_ppm, and of less than FlowTag::kMinTolerantBytes. Who fills it in answers for the data:
-// floats, in a reduce-scatter step of a ring, in NCCL's Simple protocol. The same for all messages of a collective but
-// for the stage; terms that contradict each other, or make no sense, allow nothing (mlt/core/ledger.h).
+// How much of a collective a loss-tolerant transport may lose (docs/loss.md). The letters are those of the bound,
+// p * S * n / E contributions per receiving edge, where a missing byte at stage k counts k + 1.
 //
-// A direct exchange of gradients (an all-to-all all-reduce made of sends) may lose as well, where the user says that he
-// looks up what is missing: `exchange` is true, and the numbers are those of another space. The n-th send of each rank
-// to one receiver makes one exchange, of which that receiver has one ledger: S is one send's bytes, E = 1, k = 0. Their
-// bound, p * S * n, counts the receiver's own part, which no network carries; that no more than p of the eligible bytes
-// may be missing leaves p * S * (n - 1).
+// All 0, the default, means reliable, byte for byte. A message is also reliable if the transport never loses (TCP), if
+// the channel did not opt in (ChannelOptions::max_tolerance_ppm) or allows less than tolerance_ppm, or if it is shorter
+// than FlowTag::kMinTolerantBytes. The code that fills in the terms is responsible for the data being floats, in a
+// reduce-scatter step of a ring, in NCCL's Simple protocol. All messages of a collective have the same terms, except
+// the stage; contradictory or senseless terms allow nothing (mlt/core/ledger.h).
+//
+// A direct exchange of gradients (an all-to-all all-reduce made of sends) may lose, too, if the user promises to look
+// up what is missing: `exchange` is then true, and exchanges have numbers of their own. The n-th sends of all ranks to
+// one receiver are one exchange, with one ledger at that receiver: S is the bytes of one send, E = 1, k = 0. The bound
+// p * S * n includes the receiver's own part, which no network carries; the rule that at most p of the eligible bytes
+// may be missing lowers it to p * S * (n - 1).
 struct LossTerms {
-  std::uint64_t communicator = 0;  // the channel's ChannelOptions::comm_id, where that is not 0; another one: reliable
-  std::uint32_t collective = 0;    // its number in the communicator: grows by one, may wrap; alike on all ranks
-  std::uint64_t collective_bytes = 0;  // S: of one rank's input; 0 = unknown = reliable
+  std::uint64_t communicator = 0;      // equals ChannelOptions::comm_id unless that is 0; if not, reliable
+  std::uint32_t collective = 0;        // its number in the communicator: grows by one, may wrap; equal on all ranks
+  std::uint64_t collective_bytes = 0;  // S: input of one rank; 0 = unknown = reliable
   std::uint16_t ranks = 0;             // n: 2 ..
   std::uint16_t edges = 0;             // E: how often the ring crosses the network, 1 .. n
-  std::uint16_t stage = 0;             // k: reduce-scatter step of the message, 0 .. n - 2: sums of k + 1 ranks
+  std::uint16_t stage = 0;             // k: reduce-scatter step, 0 .. n - 2: the message carries sums of k + 1 ranks
   std::uint32_t tolerance_ppm = 0;     // p in parts per million, 0 .. 1,000,000; 0 = reliable
-  bool exchange = false;               // `collective` numbers exchanges: they and collectives never share a ledger
+  bool exchange = false;  // `collective` is the number of an exchange, which never shares a ledger with a collective
 };
 
-// Which collective, and what of it, a message is. Numbers are NCCL's (ncclFunc_t, algorithm, protocol); kUnknown where
-// the source did not say. Made by the sender, who alone can know; a transport that carries it gives it to the receiver,
-// to count and to schedule by, never to decide what may be lost: that is LossTerms.
+// Which part of which collective a message is. Numbers are NCCL's (ncclFunc_t, algorithm, protocol); kUnknown if NCCL
+// did not tell. Only the sender can know it. A transport that carries it gives it to the receiver, for counting and
+// scheduling, never to decide what may be lost: that is LossTerms.
 struct MessageIdentity {
   static constexpr std::uint8_t kUnknown = 0xff;
-  static constexpr std::uint64_t kNumbers = std::uint64_t{1} << 48;  // one that is not below is not known
+  static constexpr std::uint64_t kNumbers = std::uint64_t{1} << 48;  // larger numbers mean unknown
   static constexpr std::uint16_t kNoRank = 0xffff;
 
-  bool known = false;  // false: nothing below means anything
-  // `number` counts on the sending rank: replays of a captured graph by their starts; sends (p2p) by those before this
-  // one from `sender` to the same receiver.
+  bool known = false;  // false: ignore the rest
+  // The sending rank counts `number`: for replays of a captured graph, their starts; for sends (p2p), the earlier ones
+  // from `sender` to the same receiver.
   bool local_number = false;
   std::uint64_t communicator = 0;  // NCCL's commId
-  std::uint64_t number = 0;        // of this function in the communicator, alike on all ranks; below 2^48
-  std::uint64_t total_bytes = 0;   // of one rank's input; of the message for p2p
+  std::uint64_t number = 0;        // counts calls of this function in the communicator, equal on all ranks; below 2^48
+  std::uint64_t total_bytes = 0;   // input of one rank; for p2p: of the message
   std::uint32_t transfer = 0;      // t: network transfer of the channel, from 0
   std::uint16_t channel = 0;       // 0 .. 255
   std::uint16_t sender = kNoRank;  // of p2p: the rank in the communicator that sends
@@ -55,7 +57,7 @@ struct MessageIdentity {
 };
 
 struct FlowTag {
-  // Point 2 of the loss contract: shorter messages are reliable.
+  // Shorter messages are reliable (docs/loss.md).
   static constexpr std::uint32_t kMinTolerantBytes = 64 * 1024;
 
   std::uint8_t traffic_class = 0;
@@ -63,14 +65,15 @@ struct FlowTag {
   std::uint64_t bytes = 0;   // size of the whole coflow on this edge; 0 = unknown
   LossTerms loss{};
   MessageIdentity identity{};
-  // Of p2p: the rank in the communicator that it goes to. Stays here; for who counts what became of his sends.
+  // For p2p: the destination's rank in the communicator. It is not sent; callers use it to count what became of their
+  // sends.
   std::uint16_t receiver = MessageIdentity::kNoRank;
 };
 
-// What a receiver learns of a message from its sender.
+// What a receiver learns about a message from its sender.
 struct ReceivedMessage {
   MessageIdentity identity{};
-  LossTerms loss{};  // tolerance_ppm 0: it was reliable
+  LossTerms loss{};  // tolerance_ppm 0: the message was reliable
 };
 
 }  // namespace clustar::transport

@@ -37,7 +37,8 @@ const TypedTable<TransportSettings>& TransportSettings::table() {
       Setting<S>{{"require", "one or more of tcp | mlt | verbs | ofi, joined by |", {}, "none", false},
                  read_require,
                  [](const S& settings) { return fmt::format("{}", fmt::join(settings.require, "|")); }}
-          .help("transports of which one must be in use, joined by `\\|`; else communicators fail with the reason"),
+          .help("transports of which one must be in use, joined by `\\|`; if none is, communicators fail with the "
+                "reason"),
       setting::make_seconds("stall_timeout", &S::stall_timeout, 86400)
           .help("seconds after which a silent peer on a live host is an error; 0: never, it is only named in warnings"),
   });
@@ -48,13 +49,13 @@ const TypedTable<SendOrderSettings>& SendOrderSettings::table() {
   using S = SendOrderSettings;
   static const TypedTable<S> all({
       setting::make_choice("send_order", &S::order, {"fifo", "class"})
-          .help("who goes first at a NIC: `fifo` by arrival; `class` by the communicator's "
+          .help("order of sending at a NIC: `fifo` by arrival; `class` by the communicator's "
                 "`ncclConfig_t.trafficClass`, the larger first, strictly: a class that is never idle keeps those below "
                 "it from sending. [Measured](results/send-order-2026-11-23.md)"),
       setting::make_number("send_ahead_us", &S::ahead_us, 0, 100'000, " (microseconds of the line; 0: no bound)")
-          .help("with `class`: what the line carries in so many microseconds, and 16 KiB, may be in the kernel or the "
-                "NIC, where nothing overtakes it any more; 0: no bound, and a top message may wait for megabytes. On "
-                "TCP at most 16K then go ahead of their receive, whatever `CLUSTAR_TCP_EAGER_BYTES` is"),
+          .help("with `class`: at most what the line carries in this many microseconds, plus 16 KiB, may be in the "
+                "kernel or the NIC, where nothing can overtake it; 0: no bound, and a top message may wait for "
+                "megabytes. On TCP at most 16K then go ahead of their receive, whatever `CLUSTAR_TCP_EAGER_BYTES` is"),
       setting::make_number("job", &S::job, 0, std::numeric_limits<int>::max())
           .help("number of the training job that this process belongs to, for orders that tell jobs apart"),
   });

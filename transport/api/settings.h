@@ -11,7 +11,7 @@ namespace clustar {
 
 struct TransportSettings {
   std::string transport = "auto";    // the best that works here, or a name: then what does not work is an error
-  std::vector<std::string> require;  // one of these must be in use, else communicators fail to form; empty: any
+  std::vector<std::string> require;  // one of these must be in use, otherwise communicators fail to form; empty: any
   Duration stall_timeout{0};  // a silent live peer fails the connection after it; 0: it is only named in a warning
 
   static const TypedTable<TransportSettings>& table();

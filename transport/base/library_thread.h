@@ -1,5 +1,6 @@
-// A thread whose code goes with the library that it runs in. Whoever unloads the library may have left its owner open
-// (NCCL's dlclose comes with the last communicator, not with the last connection), so unloading ends all of them.
+// A thread whose code goes with the library that it runs in. The program that unloads the library may have left its
+// owner open (NCCL's dlclose comes with the last communicator, not with the last connection), so unloading ends all of
+// them.
 #pragma once
 
 #include <sys/types.h>

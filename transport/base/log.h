@@ -1,4 +1,4 @@
-// Where a layer's messages go. The sink belongs to whoever owns the process: in the plugin, NCCL's logger.
+// Where a layer's messages go. The sink belongs to the owner of the process: in the plugin, NCCL's logger.
 #pragma once
 
 #include <cstdint>

@@ -41,7 +41,7 @@ class SettingValues {
   virtual const std::string* find(const std::string& name) const = 0;  // null: not set
 };
 
-// One room's settings, for who loads, checks and shows them without knowing the room.
+// One room's settings, for code that loads, checks and shows them without knowing the room.
 class SettingTable {
  public:
   virtual ~SettingTable() = default;

@@ -123,7 +123,7 @@ bool load(Library& library, char* why, std::size_t why_size) {
 bool fetch(Library& library, char* why, std::size_t why_size) {
   const Functions& ssl = library.ssl;
   const QuietErrors quiet(ssl);
-  // Whoever comes first decides for the process whether OpenSSL cleans up at exit; not by us, while threads may run.
+  // The first caller decides for the process whether OpenSSL cleans up at exit; not by us, while threads may run.
   ssl.OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
   library.context = ssl.OSSL_LIB_CTX_new();
   if (library.context != nullptr) {

@@ -19,7 +19,7 @@
 
 namespace clustar::transport::handshake {
 
-// Who connects.
+// The connecting side.
 struct Caller {
   std::string transport;                // begins every message: "tcp"
   std::string interface;                // by the name that users know
@@ -53,7 +53,7 @@ class Dial {
   // True once all hellos are said and `into` is filled with what the first connection answered; again for what it says
   // next. False without connections, too.
   Result<bool> hear(std::span<std::byte> into);
-  // Ends the try. Null when there will be another; else the error that is final.
+  // Ends the try. Null when there will be another; otherwise the error that is final.
   Result<std::unique_ptr<SendChannel>> failed(const Error& error);
 
   const Caller& caller() const { return caller_; }

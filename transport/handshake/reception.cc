@@ -142,7 +142,7 @@ void Reception::drop(const Newcomer& newcomer, std::string_view why) const {
   host_.log.info(fmt::format("{}: dropped a connection from {}: {}", host_.transport, newcomer.from.to_string(), why));
 }
 
-// Who was answered has shown the token: it goes only where all have.
+// A peer that was answered has shown the token: it goes only where all have.
 void Reception::drop_oldest(const std::string& why) {
   auto oldest = std::ranges::find_if(newcomers_, [](const Newcomer& one) { return one.answered.empty(); });
   if (oldest == newcomers_.end()) oldest = newcomers_.begin();

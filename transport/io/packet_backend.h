@@ -32,7 +32,7 @@ class PacketBackend {
   virtual const char* name() const = 0;
   // In an order that does not change while it lives. Error: none can be used, with the reasons.
   virtual Result<std::vector<DeviceInfo>> devices() = 0;
-  // `device`: an index into them. Each call opens it anew.
+  // `device`: an index into them. Each call opens it again.
   virtual Result<std::unique_ptr<PacketIo>> open(std::size_t device) = 0;
 };
 

@@ -2,7 +2,7 @@
 // keeps no connection, retransmits nothing and knows no protocol.
 //
 // Thread rule: one thread at a time calls all of it, the writer too; but reg_mr, ~Mr and quiesce may run beside the
-// others, and what local_address(), link(), reach() and ready_fds() return is the same for ever, for any thread.
+// others, and what local_address(), link(), reach() and ready_fds() return is the same forever, for any thread.
 // Lifetime rule: a PacketIo outlives its Mrs and is destroyed after all received packets were released.
 #pragma once
 
@@ -74,7 +74,7 @@ struct TxPacket {
   std::uint8_t path = 0;  // < Capabilities::paths; packets of one path keep their order unless the network breaks it
   std::uint8_t traffic_class = 0;  // 0 .. 7, 7 is served first
   // Of the IP header, in place of the one that belongs to traffic_class: DSCP << 2; 0 = none. Where a backend cannot
-  // say it, traffic_class counts. Who receives it may take it for another class.
+  // say it, traffic_class counts. The receiver may take it for another class.
   std::uint8_t dscp = 0;
   bool ect = false;  // a switch may mark this packet instead of dropping it
   Header header;
@@ -169,8 +169,8 @@ class PacketIo {
 
   // Hint: payload of message `slot` from `peer` belongs to `target`, cut into segments of `segment_bytes`; none of it
   // has come so far. Until cancel() the backend may write into every segment whose packet receive() has not yet
-  // returned, also bytes that belong elsewhere, and into no other one: who reads a segment before its packet was
-  // returned, as a GPU that polls flags in the payload does, must not be given away. With rewrites_until_cancel it
+  // returned, also bytes that belong elsewhere, and into no other one: a caller that reads a segment before its packet
+  // was returned, as a GPU that polls flags in the payload does, must not be given away. With rewrites_until_cancel it
   // writes only what was sent for a segment, but once more for every time that the network delivers it, so nobody may
   // own the target before cancel(). What the caller fills in by other means (zeroes, a retransmission by another
   // device) it fills in after cancel(); the same bytes that the peer's packet had may be written before.

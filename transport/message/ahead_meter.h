@@ -12,8 +12,8 @@ namespace clustar::transport {
 
 // A connection that is stuck (its peer's window is shut, or all of its own is on its way) keeps nobody else from the
 // line: while kStep of what it has, or all, does not leave within kPatience, nothing of it counts. That is what eight
-// connections take to send 64 KiB each over 1 Gbit/s; on slower lines more may be ahead than was asked for. Who hands
-// on chunks passes over the stuck: what they were given more would not leave either.
+// connections take to send 64 KiB each over 1 Gbit/s; on slower lines more may be ahead than was asked for. A backend
+// that hands on chunks passes over the stuck: what they were given more would not leave either.
 class AheadMeter {
  public:
   using ConnectionId = std::uint32_t;

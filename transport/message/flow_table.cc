@@ -151,9 +151,9 @@ void FlowTable::set_turn(Entry& entry, const SendPolicy::Turn& turn) {
   entry.turn = turn;
 }
 
-// Start-time fair queueing (Goyal, Vin, Cheng, 1996): who comes to a rank has had as much as the others there, for what
-// it did not use before is no claim; or more, if it was there and has had more than its share. That is forgotten when
-// the rank had nobody meanwhile, and with the flow (kRemembered).
+// Start-time fair queueing (Goyal, Vin, Cheng, 1996): a flow that comes to a rank has had as much as the others there,
+// for what it did not use before is no claim; or more, if it was there and has had more than its share. That is
+// forgotten when the rank had nobody meanwhile, and with the flow (kRemembered).
 void FlowTable::enter_level(Entry& entry, std::uint64_t rank) {
   Level& level = levels_[rank];
   if (level.active++ == 0) level = {++levels_made_, 1, 1};

@@ -17,7 +17,7 @@ void SendEngine::detach(SendQueue::ConnectionId connection) {
   ahead_.forget(connection);
 }
 
-// What was handed on before has left meanwhile, or not; who was stuck and passed over may go on.
+// What was handed on before has left meanwhile, or not; a wire that was stuck and passed over may go on.
 bool SendEngine::has_room(TimePoint at) {
   if (!ahead_.bounded()) return true;
   for (std::size_t i = ahead_.connections().size(); i-- > 0;) {

@@ -1,8 +1,8 @@
 // The sending side of one NIC: what all its connections have to send, and the engine that hands it to their wires in
 // the order of the NIC's policy.
 //
-// Thread rule: the engine and the wires attached to it are guarded by mutex(). Who sends or tests only tries the lock
-// and comes back later, so no call waits for another thread's; attach and detach (connect, close) wait.
+// Thread rule: the engine and the wires attached to it are guarded by mutex(). A thread that sends or tests only tries
+// the lock and comes back later, so no call waits for another thread's; attach and detach (connect, close) wait.
 #pragma once
 
 #include <cstdint>

@@ -82,7 +82,7 @@ class SendQueue {
     std::uint64_t rank = 0;  // of its flow, when it was linked
     std::uint64_t arrival = 0;
     bool used = false;
-    bool linked = false;                           // in its connection; else its flow is held back
+    bool linked = false;                           // in its connection; otherwise its flow is held back
     std::uint32_t prev = kNone, next = kNone;      // in its connection
     std::uint32_t earlier = kNone, later = kNone;  // of its flow
   };

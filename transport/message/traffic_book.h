@@ -13,7 +13,7 @@
 
 namespace clustar::transport {
 
-// One channel's. Whoever counts does it from one thread at a time, without a lock and without a locked instruction;
+// One channel's. Counting happens on one thread at a time, without a lock and without a locked instruction;
 // anybody may read meanwhile.
 class TrafficAccount {
  public:

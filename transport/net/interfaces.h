@@ -44,7 +44,8 @@ inline Family family_of(std::string_view name) {
 }
 
 // Interfaces that are up and have a usable address (link-local IPv6 is not). Without a filter, as NCCL does: IP over
-// InfiniBand (ib*), else all but loopback and docker, else docker, else loopback. `sysfs` is /sys, or a fixture of it.
+// InfiniBand (ib*), otherwise all but loopback and docker, otherwise docker, otherwise loopback. `sysfs` is /sys, or a
+// fixture of it.
 Result<std::vector<Interface>> find_interfaces(const std::string& filter, Family family,
                                                const std::string& sysfs = "/sys");
 

@@ -10,16 +10,16 @@ const TypedTable<NetworkSettings>& NetworkSettings::table() {
   static const TypedTable<S> all(
       {
           setting::make_text("socket_ifname", &S::interfaces, kSyntax)
-              .otherwise("`NCCL_SOCKET_IFNAME`, else all but loopback and docker")
+              .otherwise("`NCCL_SOCKET_IFNAME`, otherwise all but loopback and docker")
               .help("NCCL's syntax: `eth,ib` prefixes, `=eth0` exact, `^docker` exclude, `^=eth0`"),
           setting::make_text("control_ifname", &S::control_interfaces, kSyntax)
               .otherwise("as `CLUSTAR_SOCKET_IFNAME`")
               .help("`mlt` only, on all ranks or on none: interfaces of control connections (the first that fits), "
-                    "where these have a network of their own; in the same syntax. Ends then name the hosts that their "
-                    "packets are to go to, so whoever was given a job's handle may name any "
+                    "if these have a network of their own; in the same syntax. Each end then names the host that its "
+                    "packets go to, so a process that was given a job's handle may name any "
                     "([security.md](security.md))"),
           setting::make_choice("socket_family", &S::family_name, {"any", "ipv4", "ipv6"})
-              .otherwise("`NCCL_SOCKET_FAMILY`, else `any`")
+              .otherwise("`NCCL_SOCKET_FAMILY`, otherwise `any`")
               .help("`any`, `ipv4`, `ipv6`"),
       },
       {.nccl = {{"NCCL_SOCKET_IFNAME", "socket_ifname", "interfaces", nccl_values::as_it_is},

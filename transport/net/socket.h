@@ -47,9 +47,9 @@ IoResult read_some(int fd, std::span<iovec> into);
 IoResult read_some(int fd, std::span<std::byte> into);
 IoResult write_some(int fd, std::span<iovec> from);
 IoResult write_some(int fd, std::span<const std::byte> from);
-// All of it, before the socket is closed: makes the socket's buffer large enough where the system allows that, else
-// waits for room, at most for 16 times `limit` while there is none, and for 160 times in all. False: not all could be
-// written.
+// All of it, before the socket is closed: makes the socket's buffer large enough where the system allows that,
+// otherwise waits for room, at most for 16 times `limit` while there is none, and for 160 times in all. False: not all
+// could be written.
 bool write_last(const Socket& socket, std::span<const std::byte> from, Duration limit);
 
 struct SocketOptions {

@@ -115,7 +115,7 @@ class EventQueue {
 };
 
 // One pending time that moves often. Moving it later costs nothing: the event that is pending finds, when it happens,
-// that it is too early, and only then is scheduled anew.
+// that it is too early, and is scheduled again only then.
 class Timer {
  public:
   Timer(EventQueue& queue, EventTarget& target, std::uint32_t kind) : queue_(queue), target_(target), kind_(kind) {}

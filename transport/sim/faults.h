@@ -78,8 +78,8 @@ struct LinkDown {
   Window window;
 };
 
-// Whoever sits on the link and reads what passes: `decide` changes the fate by the packet's content, and loses it by
-// DropCause::kIntercepted. It may change the packet, too.
+// An attacker who sits on the link and reads what passes: `decide` changes the fate by the packet's content, and loses
+// it by DropCause::kIntercepted. It may change the packet, too.
 struct Intercept {
   std::function<void(SimPacket& packet, TimePoint sent, Fate& fate)> decide;
 };

@@ -66,7 +66,8 @@ void StagedRecvChannel::progress(RecvRequest* request) {
   stage_.advance();
   hand_over();
   if (request != nullptr) look(*request);
-  // Who waits for one request only must get on, too, when others have its slices, or its place in the inner channel.
+  // A caller that waits for one request only must get on, too, when others have its slices, or its place in the inner
+  // channel.
   if (stage_.core().waiting_for_slices() || inner_full_) {
     for (RecvRequest& other : requests_) look(other);
   }

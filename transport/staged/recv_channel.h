@@ -24,7 +24,7 @@ class StagedRecvChannel final : public RecvChannel {
   Result<Request*> recv(std::span<const RecvPart> parts) override;
   // Null for GPU memory: a copy that ended is visible (DeviceCopy::done), also to NCCL's kernels, which run already:
   // its own copy-engine path (p2p.cc, useMemcpy) tells them as soon as the event behind a copy is done, without more.
-  // In emulation a request that takes some tests, so that whoever has to flush is seen to.
+  // In emulation a request that takes some tests, so that a missing flush shows.
   Result<Request*> flush(std::span<const RecvPart> parts) override;
 
  private:

@@ -57,7 +57,8 @@ void StagedSendChannel::progress(SendRequest* request) {
   stage_.advance();
   hand_over();
   if (request != nullptr) look(*request);
-  // Who waits for one request only must get on, too, when others have its slices, or its place in the inner channel.
+  // A caller that waits for one request only must get on, too, when others have its slices, or its place in the inner
+  // channel.
   if (stage_.core().waiting_for_slices() || inner_full_) {
     for (SendRequest& other : requests_) look(other);
   }

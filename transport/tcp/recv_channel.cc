@@ -63,9 +63,9 @@ void TcpRecvChannel::copy_early(std::uint32_t group, const RecvMatcher::EarlyMat
 }
 
 // A sender with a long message waits for this. A small message needs no permission until the window is used up, so what
-// a small message is likely to fill waits for company, for a bounded time: else each small message would cost a system
-// call here and a packet on the way. NCCL posts receives as long as a message may get, so what came last tells more
-// about the next message than its receive's length.
+// a small message is likely to fill waits for company, for a bounded time: otherwise each small message would cost a
+// system call here and a packet on the way. NCCL posts receives as long as a message may get, so what came last tells
+// more about the next message than its receive's length.
 void TcpRecvChannel::announce(const std::vector<ClearToSend>& clears) {
   if (!control_open_) return;
   if (control_out_.empty()) {

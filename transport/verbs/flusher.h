@@ -18,7 +18,7 @@ namespace clustar::transport::verbs {
 
 class Flusher {
  public:
-  // Host memory is coherent: only memory of GPUs needs it, and who asks for it.
+  // Host memory is coherent: only memory of GPUs needs it, and callers that ask for it.
   static bool needed(const Nic& nic);
   // Connects to the port itself, for which the kernel needs no answer of others.
   static Result<std::unique_ptr<Flusher>> make(Nic& nic);

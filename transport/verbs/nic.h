@@ -64,7 +64,7 @@ class Nic {
   void watch(bool at_once = false);
   // That the port's link is down; nothing while it is up.
   std::optional<std::string> link_state(std::size_t port) const;
-  // The same for who has just seen something fail, which may come before the event does. Asks the device.
+  // The same for a caller that has just seen something fail, which may come before the event does. Asks the device.
   std::optional<std::string> link_state_now(std::size_t port);
   // Why queue pairs of the port cannot go on; nothing while they can.
   std::optional<std::string> trouble(std::size_t port) const;
@@ -84,8 +84,8 @@ class Nic {
   TrafficBook& traffic() { return traffic_; }
   const TrafficBook& traffic() const { return traffic_; }
   const Counters& counters() const { return counters_; }
-  // Transmissions that the ports repeated since this was made, by the driver's own counters; whoever used them. 0 where
-  // the driver does not count.
+  // Transmissions that the ports repeated since this was made, by the driver's own counters, over all their users. 0
+  // where the driver does not count.
   std::uint64_t retries() const;
 
  private:

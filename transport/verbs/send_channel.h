@@ -83,7 +83,7 @@ class VerbsSendChannel final : public SendChannel, private ChunkWire {
   // A chunk is a stripe.
   std::uint64_t chunk_limit(std::uint64_t cookie) const override;
   bool start_chunk(const SendQueue::Chunk& chunk) override;
-  // Whoever pumps takes the completions: the channel's own thread may be away while its bytes have long left.
+  // The thread that pumps takes the completions: the channel's own thread may be away while its bytes have long left.
   std::uint64_t ahead_bytes() override;
   bool has_room(std::size_t pair, std::uint64_t bytes) const;
   WorkChain::Target landing(std::size_t pair, std::size_t offset) const;

@@ -120,7 +120,7 @@ Result<void> BackgroundTraffic::fork_into(const fabric::Fabric& fabric, int host
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   for (const int number : {SIGTERM, SIGHUP, SIGPIPE}) signal(number, SIG_DFL);
-  // Ctrl-C reaches the whole group; who began this ends it.
+  // Ctrl-C reaches the whole group; the process that started this ends it.
   signal(SIGINT, SIG_IGN);
   if (!fabric.enter_process(host)) _exit(1);
   body();

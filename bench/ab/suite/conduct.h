@@ -28,7 +28,7 @@ struct SuitePlan {
   Plan training;
   std::uint64_t largest_bucket_bytes = 0;  // of the model's gradients
   int limit_s = 1800;                      // of one run, by the wall clock
-  bool retry_failed = false;               // those of an earlier result; else they count as they are
+  bool retry_failed = false;               // those of an earlier result; otherwise they count as they are
   std::string version = {};                // of clustar, which results that are put together have to share
 };
 

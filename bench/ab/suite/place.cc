@@ -106,7 +106,7 @@ Result<void> FabricPlace::begin_loss(const Scenario& scenario, std::uint64_t see
   return {};
 }
 
-// Rules that are set anew begin anew, so the next run meets the same losses.
+// Rules that are set again start over, so the next run meets the same losses.
 Result<void> FabricPlace::end_loss(const Scenario& scenario) const {
   if (scenario.losses.empty()) return {};
   const auto changed = fabric::change_rules(testbed_->fabric()->spec().name, "", [](fabric::PortRules& rules) {

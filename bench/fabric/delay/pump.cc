@@ -46,7 +46,7 @@ SharedCounters SharedCounters::make(const std::string& path, std::size_t directi
   unlink(path.c_str());
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   const std::size_t size = std::max<std::size_t>(1, directions) * sizeof(DirectionCounters);
-  // With its memory: a hole that a full file system cannot fill would end whoever looks at it by SIGBUS.
+  // With its memory: a hole that a full file system cannot fill would end its reader by SIGBUS.
   const int full = fd < 0 ? 0 : posix_fallocate(fd, 0, static_cast<off_t>(size));
   if (full != 0) {
     close(fd);
@@ -156,7 +156,7 @@ void Pump::run(const std::string& namespace_path) {
     if (ppoll(polled.data(), polled.size(), &timeout, nullptr) <= 0) continue;
     for (std::size_t i = 0; i < polled.size(); ++i) {
       if ((polled[i].revents & POLLIN) != 0) take(directions_[i]);
-      // A half that is gone stays readable for ever; its error is taken once, then it is not asked again.
+      // A half that is gone stays readable forever; its error is taken once, then it is not asked again.
       if ((polled[i].revents & (POLLHUP | POLLNVAL)) != 0) polled[i].fd = -1;
       if ((polled[i].revents & POLLERR) != 0) {
         int error = 0;

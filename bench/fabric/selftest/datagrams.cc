@@ -107,7 +107,7 @@ Result<void> Datagrams::send(const Fabric& fabric, int host, std::uint16_t port,
 void Datagrams::take(std::vector<Arrival>& all, int timeout_ms) const {
   std::array<char, 64> start{};
   alignas(cmsghdr) std::array<char, 128> control{};
-  // Anew each time: only a packet that waits here while somebody sets the wall clock gets a wrong time.
+  // Again each time: only a packet that waits here while somebody sets the wall clock gets a wrong time.
   std::int64_t ahead = wall_ahead_ns();
   for (bool waited = timeout_ms <= 0;;) {
     iovec into{start.data(), start.size()};

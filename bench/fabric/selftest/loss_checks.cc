@@ -145,7 +145,7 @@ Result<void> check_dead(Lab& lab, Range& range) {
   if (const auto ok = send_and_collect(lab, range, "dead-link", rules, kCount); !ok) return ok;
   lab.judge(row("dead-link", "arrived over it", 0, static_cast<double>(range.arrivals().size()), {0, 0}, "packets"));
   if (const auto ok = send_and_collect(lab, range, "dead-link", {}, kCount); !ok) return ok;
-  lab.judge(row("dead-link", "arrived when it was mended", kCount, static_cast<double>(range.arrivals().size()),
+  lab.judge(row("dead-link", "arrived after the repair", kCount, static_cast<double>(range.arrivals().size()),
                 {kCount, kCount}, "packets"));
   return {};
 }

@@ -43,7 +43,7 @@ struct switch_rules {
   __u64 buffer;
   __u64 seed;  /* as asked for */
   __u64 salt;  /* of this port, so that ports with the same seed lose different packets */
-  __u64 epoch; /* of the rules: another one makes the program start its random numbers and bursts anew */
+  __u64 epoch; /* of the rules: another one makes the program start its random numbers and bursts again */
   __u64 counter_epoch;
   struct switch_class_rules classes[SWITCH_CLASSES];
   struct switch_loss_rules loss[SWITCH_DIRECTIONS];

@@ -32,7 +32,7 @@ struct ClassRules {
   bool operator==(const ClassRules&) const = default;
 };
 
-// Two states with a loss each; which one holds is drawn anew before every packet (Gilbert 1960, Elliott 1963).
+// Two states with a loss each; which one holds is drawn before every packet (Gilbert 1960, Elliott 1963).
 struct GilbertElliott {
   bool on = false;
   double to_bad = 0, to_good = 0;  // chance per packet to leave the good, the bad state
@@ -47,7 +47,7 @@ struct GilbertElliott {
 struct Bursts {
   std::uint64_t every_ns = 0, length_ns = 0;
   double loss = 0;
-  // Length and loss of each burst are drawn anew, evenly from the above up to these; 0: they are the above.
+  // Length and loss of each burst are drawn separately, evenly from the above up to these; 0: they are the above.
   std::uint64_t longest_ns = 0;
   double highest_loss = 0;
   // Each begins up to so much later than its period, drawn too. With the longest burst it fits in the period.
@@ -94,7 +94,7 @@ struct PortLine {
 // The same with probabilities as the switch keeps them (multiples of 2^-32); kInvalidArgument naming what is allowed.
 Result<PortRules> checked(PortRules rules, const PortLine& line);
 
-// "" for no rules; else "loss 1%, dead inwards, class 1 dropped above 20000 B".
+// "" for no rules; otherwise "loss 1%, dead inwards, class 1 dropped above 20000 B".
 std::string describe(const PortRules& rules);
 
 nlohmann::json to_json(const PortRules& rules);

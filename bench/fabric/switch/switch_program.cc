@@ -230,7 +230,7 @@ Result<Found> must_find_program() {
   auto found = find_program();
   if (found) return std::move(*found);
   return fail(ErrorCode::kUnavailable,
-              "there is no switch program at the ports; make the fabric anew: clustar fabric up");
+              "there is no switch program at the ports; make the fabric again: clustar fabric up");
 }
 
 std::vector<std::uint32_t> ports_of(const Found& found) {

@@ -66,7 +66,7 @@ Result<void> attach_switch(std::span<const PortPlan> ports);
 Result<std::vector<ProgramPort>> read_switch();
 
 // Puts other rules on a port while packets pass: each packet sees all of the old ones or of the new. Random numbers and
-// bursts start anew; counters and depth go on. kUnavailable without a program or for a port that it does not have.
+// bursts start over; counters and depth go on. kUnavailable without a program or for a port that it does not have.
 Result<void> change_port(const std::string& interface, const PortRules& rules);
 
 // Of every port; depths and the sequence of losses go on.

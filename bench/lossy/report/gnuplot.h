@@ -15,7 +15,7 @@ struct GnuplotOptions {
 };
 
 // What it wrote to standard output for the script, which it gets on standard input. kUnavailable: there is none, with
-// the package that has it. kSystem: it failed (with the begin of what it said), took longer than the limit, or wrote
+// the package that has it. kSystem: it failed (with the start of what it said), took longer than the limit, or wrote
 // more than it may.
 Result<std::string> run_gnuplot(const std::string& script, const GnuplotOptions& options);
 

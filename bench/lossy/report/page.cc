@@ -137,7 +137,7 @@ std::optional<double> p99_over_ideal(const json& scenario, const std::string& ar
   return p99 && ideal && *ideal > 0 ? std::optional(*p99 / *ideal) : std::nullopt;
 }
 
-// Who may leave bytes out has it easier than who must deliver all.
+// An arm that may leave bytes out has it easier than one that must deliver all.
 std::optional<double> reliable_p99_over_ideal(const json& scenario, const std::string& arm_name) {
   const json& arm = arm_of(scenario, arm_name);
   const bool reliable = number(arm, "eligible_bytes").value_or(0) <= 0 && number(arm, "missing_bytes").value_or(0) <= 0;

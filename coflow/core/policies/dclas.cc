@@ -38,7 +38,7 @@ double Dclas::limit(const Active& active, int queue) const {
 
 void Dclas::demote(Active& active) const {
   const Coflow& coflow = table_.coflow(active.coflow);
-  // Who wakes up when a limit is reached finds it missed by a rounding error.
+  // A caller that wakes up when a limit is reached finds it missed by a rounding error.
   constexpr double kNearly = 1 - 1e-9;
   for (std::size_t i = 0; i < active.parts.size(); ++i) {
     Part& part = active.parts[i];

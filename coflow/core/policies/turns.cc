@@ -98,7 +98,7 @@ std::vector<JobTurns::Jobs> JobTurns::who_meets() {
   return together;
 }
 
-// What each was served, as it counts among these: who is new has no claim, and nobody is too far from the others.
+// What each was served, as it counts among these: a new one has no claim, and nobody is too far from the others.
 void JobTurns::settle(const Jobs& jobs) const {
   double largest = 0, least = kForever;
   for (Job* job : jobs) {

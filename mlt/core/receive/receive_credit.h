@@ -33,7 +33,7 @@ class ReceiveCredit {
 
   // Lets the sender be `window` bytes ahead of what it is known to have sent. True: it should be told at once.
   bool grant(std::uint32_t window) {
-    // Every packet costs whole units: more of them than the bytes would. Else what is left would grow with every
+    // Every packet costs whole units: more of them than the bytes would. Otherwise what is left would grow with every
     // packet, and each be told at once.
     const std::uint64_t blocks = receives_ + demand_ / (std::uint64_t{kParityBlock} * segment_);
     const std::uint64_t parity = receives_ == 0 ? 0 : blocks * rows_ * longest_packet_;

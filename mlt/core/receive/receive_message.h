@@ -46,7 +46,7 @@ struct ReceiveMessageState {
   } loss;
   struct Silence {           // Asking
     std::uint8_t asked = 0;  // times, since the latest packet
-    Duration pause{0};       // the longest between packets of late
+    Duration pause{0};       // the longest between recent packets
     TimePoint last_at{};     // latest packet
     TimePoint ask_at = TimePoint::max();
   } silence;

@@ -261,7 +261,7 @@ void Receiver::on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now) 
   if (probe.quiet) decision_.arm_quiet(*message, now);
   note_due(*message);
   message->asks =
-      false;  // its question is answered: windows that are still due would ask again, for ever on a slow line
+      false;  // its question is answered: windows that are still due would ask again, forever on a slow line
   if (message->telling.answer(probe.window, message->packets)) states_.push_back(probe.message);
 }
 

@@ -1,4 +1,4 @@
-// Receiving end of one connection: places packets, acknowledges them by lane, decides what may stay missing.
+// The receiving end of a connection. It places packets, acknowledges them by lane, and decides what may stay missing.
 // Pure. Order of calls within one moment: packets, timeout, then polling.
 #pragma once
 
@@ -26,11 +26,11 @@ struct Placement {
   enum class Kind : std::uint8_t {
     kDrop,    // nowhere: a duplicate, a stranger, or nothing to hold it
     kPlace,   // to `offset` of receive `id`
-    kStage,   // to `offset` of staging buffer `id` (Receiver::staged() tells where it belongs later)
-    kParity,  // into parity buffer `id`, of options.max_parity, each as long as the longest packet here
+    kStage,   // to `offset` of staging buffer `id` (Receiver::staged() later tells where it belongs)
+    kParity,  // into parity buffer `id` of options.max_parity ones, each as long as the longest packet here
   } kind = Kind::kDrop;
   std::uint32_t id = 0;
-  std::uint32_t offset = 0;  // with Options::cut_long it may lie behind the receive's end
+  std::uint32_t offset = 0;  // with Options::cut_long it may lie past the end of the receive
   std::uint32_t length = 0;
 };
 
@@ -46,7 +46,7 @@ class Receiver {
   struct Counters {
     std::uint64_t placed_bytes = 0;
     std::uint64_t duplicates = 0;
-    std::uint64_t refused = 0;  // packets before their receive, or its record, without staging
+    std::uint64_t refused = 0;  // packets before their receive or record, for which there was no staging buffer
     std::uint64_t ignored = 0;  // packets that contradict what is known
     std::uint64_t missing_bytes = 0;
     std::uint64_t rebuilt = 0;  // packets
@@ -55,21 +55,21 @@ class Receiver {
   Receiver(const Options& options, std::uint64_t secret);
 
   // Receives with the same tag are filled in the order of posting. Returns the receive's id, 0 .. max_messages - 1.
-  // nullopt: when full(), for now; else for good, because it is longer than kMaxMessageBytes or has one tag more than
-  // options.max_tags.
+  // nullopt if full(): try again later. Otherwise nullopt is final: it is longer than kMaxMessageBytes, or its tag is
+  // one more than options.max_tags.
   std::optional<std::uint32_t> post(std::int32_t tag, std::uint32_t length, LedgerBook& ledgers, TimePoint now);
   bool full() const { return receives_.full(); }
-  // Which of the receives with its tag it is, counted from 0, as the sender counts its messages (OpenRecord::tag_seq).
+  // The number of the receive among those with its tag, from 0, as the sender counts messages (OpenRecord::tag_seq).
   std::uint32_t tag_seq(std::uint32_t receive) const { return receives_[receive].tag_seq; }
-  // The receive's ReceiveDone was handled; its id may come again.
+  // The caller has handled the receive's ReceiveDone; its id may be reused.
   void release(std::uint32_t receive);
 
-  // What is known of a data packet beside its header.
+  // What is known about a data packet, besides its header.
   struct Arriving {
     std::uint32_t payload = 0;  // bytes
     bool marked = false;
     bool can_stage = true;
-    Duration waited{};  // in this host, before it was read
+    Duration waited{};  // time in this host before it was read
   };
   Placement on_data(const DataHeader& header, const Arriving& packet, LedgerBook& ledgers, TimePoint now);
   void on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now);
@@ -80,27 +80,27 @@ class Receiver {
   // The next control packet, most urgent first.
   std::optional<Packet> poll_control(TimePoint now);
   bool has_control() const;
-  // For a caller that closes and has a sure way to tell the sender: all that it may not know of messages that are over
-  // becomes due once more.
+  // For a caller that closes and has a reliable way to the sender: whatever the sender may not know about messages that
+  // are over becomes due once more.
   void repeat_ends();
-  // Where it goes: a path by which something came lately; after a probe, another one.
+  // The path for control packets: one on which something arrived recently; after a probe, another one.
   std::uint8_t control_path() const { return control_path_; }
   std::optional<ReceiveDone> poll_done();
 
-  // What the sender said of the message of `receive`, from its ReceiveDone until release().
+  // What the sender said about the message of `receive`; valid from its ReceiveDone until release().
   const OpenRecord& opened(std::uint32_t receive) const { return messages_[receives_[receive].message].open; }
-  // Whether it might have lost some of it: the sender offered it, and this end allows as much.
+  // Whether the message could lose bytes: the sender offered it, and this end allows that much.
   bool tolerates(std::uint32_t receive) const { return decision_.may_lose(messages_[receives_[receive].message]); }
 
-  // Ranges of receive `id` that are missing, from byte `from`; nullopt: no more.
+  // The first missing range of receive `id` at or after byte `from`; nullopt: no more.
   struct Range {
     std::uint32_t offset;
     std::uint32_t length;
   };
   std::optional<Range> missing(std::uint32_t receive, std::uint32_t from) const;
-  // The next staged packet, beginning with the `from`-th, of the message that was matched to `receive`: copy `length`
-  // bytes from `buffer_offset` of staging buffer `buffer` to `offset` of the receive; go on with number + 1. nullopt:
-  // no more; then unstaged(receive).
+  // The next staged packet, at or after the `from`-th, of the message that was matched to `receive`. Copy `length`
+  // bytes from `buffer_offset` of staging buffer `buffer` to `offset` of the receive, and continue with number + 1.
+  // nullopt: no more; then call unstaged(receive).
   struct Staged {
     std::uint32_t buffer;
     std::uint32_t number;
@@ -110,26 +110,26 @@ class Receiver {
   };
   std::optional<Staged> staged(std::uint32_t receive, std::uint32_t from) const;
   void unstaged(std::uint32_t receive);
-  // What the parity that is here makes whole: the caller rebuilds it in the receive, at once, and says rebuilt().
+  // What can be rebuilt from the parity here: the caller rebuilds it in the receive at once and calls rebuilt().
   bool has_rebuild();
   std::optional<Rebuild> poll_rebuild();
   void rebuilt(const Rebuild& what, TimePoint now);
   // Receives whose messages have staged packets to be copied, in order of matching.
   std::optional<std::uint32_t> poll_unstage();
 
-  // Of the path without queues: what the sender measured; options.base_rtt until it tells.
+  // Round trip of the path without queues, as the sender measured it; options.base_rtt until it says so.
   Duration round_trip() const { return trip_; }
-  // Payload of the longest packet that may come, by the peer's segment or ours.
+  // Payload of the longest packet that may arrive, by the peer's segment or ours.
   std::uint32_t longest_packet() const { return credit_.longest_packet(); }
   // Size of a staging buffer.
   std::uint32_t staging_bytes() const { return options_.staging_bytes(); }
   // Demand for credit: bytes of posted receives that have not arrived.
   std::uint64_t demand() const { return credit_.demand(); }
-  // Data or a probe came since the last receive was finished.
+  // Data or a probe has arrived since the last receive was finished.
   bool active() const { return active_; }
-  // The best of what arrives, or the latest that did: 0 before the others.
+  // The best level of what is arriving, or of what arrived last; 0 is the best.
   std::uint8_t level() const { return level_; }
-  // Lets the sender be `window` bytes ahead of what it is known to have sent.
+  // Allows the sender `window` bytes beyond what it is known to have sent.
   void grant(std::uint32_t window);
 
   const Counters& counters() const { return counters_; }

@@ -66,7 +66,8 @@ void Receiver::decide(std::uint32_t id, Message& message, LedgerBook& ledgers) {
     finish(id, message, ReceiveState::kPartial);
     return;
   }
-  // The wish of an earlier moment is still being told: who began anew with each probe would never come to its end.
+  // The wish of an earlier moment is still being told: a receiver that started over with each probe would never come to
+  // its end.
   if (message.telling.tells_all()) return;
   message.want = LossDecision::lacks(message);
   if (message.want > 0) acks_.make_due();  // before the wish: see poll_control()

@@ -194,7 +194,7 @@ bool DctcpSwift::is_yielding(bool late, double queue) {
   return ++late_epochs_ > options_.yield_epochs && gave_way;
 }
 
-// Who fills a queue until it overflows leaves it empty for a few round trips at most.
+// A flow that fills a queue until it overflows leaves it empty for a few round trips at most.
 bool DctcpSwift::is_alone(const Epoch::Totals& totals) {
   const bool knows = base_rtt_ <= Duration::zero() || totals.min_rtt <= 1.25 * Epoch::in_ns(base_rtt_);
   const bool empty = knows && totals.acked > 0 && queue_before_ <= (target(totals.min_rtt) - totals.min_rtt) / 4;
@@ -204,7 +204,7 @@ bool DctcpSwift::is_alone(const Epoch::Totals& totals) {
 
 void DctcpSwift::compete(const Epoch::Totals& totals) {
   constexpr std::uint32_t kDrainEpochs = 256;
-  // Who comes back was wrong to leave: it tests more rarely, up to every sixth loss.
+  // A flow that comes back was wrong to leave: it tests more rarely, up to every sixth loss.
   if (!competing_) {
     test_after_losses_ = std::clamp(test_after_losses_ + 1, far_ ? 3u : 1u, 6u);
     losses_ = empty_epochs_ = 0;
@@ -246,7 +246,7 @@ void DctcpSwift::compete(const Epoch::Totals& totals) {
 
 void DctcpSwift::on_severe_loss(double loss) {
   starting_ = false;
-  // A little less each time, or a window that is too large for a shallow buffer would come back for ever.
+  // A little less each time, or a window that is too large for a shallow buffer would come back forever.
   if (severe_epochs_ == 0) before_loss_ = std::max(window_, before_loss_ * 7 / 8);
   const double least = ++severe_epochs_ <= options_.burst_epochs ? before_loss_ / 4 : 0;
   window_ = std::max(std::min(least, window_), cut_by(window_, options_, std::min(loss, options_.max_cut)));

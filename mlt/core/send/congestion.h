@@ -57,24 +57,24 @@ double set_segment_of(WindowOptions& options, double window, std::uint32_t bytes
 // grows (Swift's flow scaling, section 3.5), which helps small windows; on a long path a part more that is larger for
 // smaller windows, so that flows become alike.
 //
-// Who starts behind another's standing queue takes it for the empty network (the latecomer known from LEDBAT, RFC 6817)
-// and would starve the other. Hence a drain at the end of start-up and every drain_epochs: for two round trips the
-// window is a quarter. A flow that dominates the queue so sees the empty network, and its target falls. Costs 1.5 /
-// drain_epochs.
+// A flow that starts behind another's standing queue takes it for the empty network (the latecomer known from LEDBAT,
+// RFC 6817) and would starve the other. Hence a drain at the end of start-up and every drain_epochs: for two round
+// trips the window is a quarter. A flow that dominates the queue so sees the empty network, and its target falls.
+// Costs 1.5 / drain_epochs.
 //
 // Loss alone is not congestion: gray links and tolerated loss must not slow a sender. It adds its fraction to the
 // choice above when there is delay or marking too. When more than severe_loss of an epoch is lost and nothing else
 // speaks of congestion, it may be a shallow buffer or a burst of errors: the window is cut, for the first burst_epochs
 // to a quarter at most, and what was taken comes back by a quarter per clean round trip instead of a segment.
 //
-// Beside a flow that fills the queue until it overflows (TCP's cubic and Reno), who keeps to a target delay is left
-// with nothing; likewise who heeds marks beside one whose packets are not marked. So when the queue stays above twice
-// what is aimed at for yield_epochs although the window was cut to a quarter (on long paths 1.25 times and a third), it
-// is somebody else's: then neither delay nor marks count any more, and the window goes as theirs: by a segment and by
-// halves as Reno's, on long paths as CUBIC's (as Copa's competitive mode: Arun and Balakrishnan, NSDI 2018). It ends
-// when a drain shortens the queue to a quarter: then it was our own, or that of others who compete and drain with us.
-// Losses are when they do, so that is when drains begin, and every 256 epochs at the latest. On a long path it ends,
-// too, when the queue stays empty for yield_epochs: the other has left.
+// Beside a flow that fills the queue until it overflows (TCP's cubic and Reno), a flow that keeps to a target delay is
+// left with nothing; likewise a flow that obeys marks beside one whose packets are not marked. So when the queue stays
+// above twice what is aimed at for yield_epochs although the window was cut to a quarter (on long paths 1.25 times, and
+// a third), it is somebody else's: then neither delay nor marks count any more, and the window goes as theirs: by a
+// segment and by halves as Reno's, on long paths as CUBIC's (as Copa's competitive mode: Arun and Balakrishnan, NSDI
+// 2018). It ends when a drain shortens the queue to a quarter: then it was our own, or that of others who compete and
+// drain with us. Losses are when they do, so that is when drains begin, and every 256 epochs at the latest. On a long
+// path it ends, too, when the queue stays empty for yield_epochs: the other has left.
 class DctcpSwift {
  public:
   struct Options : WindowOptions {

@@ -1,4 +1,4 @@
-// CUBIC's window in steps of a round trip: for who competes with it over a long path.
+// CUBIC's window in steps of a round trip: for flows that compete with it over a long path.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ class CubicWindow {
     max_ = window;
     since_ = plateau(segment);
   }
-  // The window after a loss. Who lost before it was back gives up some of what it had: section 4.7.
+  // The window after a loss. A flow that lost before it was back gives up some of what it had: section 4.7.
   double after_loss(double window) {
     max_ = window < max_ ? window * (1 + kBeta) / 2 : window;
     since_ = 0;

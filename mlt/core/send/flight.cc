@@ -63,7 +63,7 @@ std::optional<Flight::Delivery> Flight::on_block(const AckBlock& block, Duration
 }
 
 // Of a block that tells something later than the ones before. What waited for a processor was as late as what waited in
-// the network, for whoever waits for an answer; for the window it was no queue.
+// the network, for code that waits for an answer; for the window it was no queue.
 void Flight::sample(Lane& lane, const AckBlock& block, Duration waited, Delivery& told, TimePoint now) {
   const auto delay = std::chrono::microseconds(block.delay_us);
   if (lane.records.contains(block.largest) && !lane.records[block.largest].settled) {
@@ -92,7 +92,7 @@ Flight::Delivery Flight::on_state(std::uint32_t number, const State& state, bool
   for (std::uint32_t seq = lane.records.base(); seq != lane.records.end(); ++seq) {
     SentPacket& record = lane.records[seq];
     if (record.settled || record.message != state.message) continue;
-    // A state says nothing of parity. It had the time to come, too, and must not stay in the window for ever.
+    // A state says nothing of parity. It had the time to come, too, and must not stay in the window forever.
     if (record.parity) {
       if (record.sent_at <= cutoff) lose(lane, record, Evidence::kTime, observer, now);
       continue;

@@ -52,8 +52,8 @@ std::uint32_t ParityPolicy::rows(std::uint32_t packets, Duration min_rtt) const 
   return helps(rows) ? rows : 0;
 }
 
-// Of the groups that lost something, half at least lost no more than that: else losses come in bursts, whatever their
-// rate is.
+// Of the groups that lost something, half at least lost no more than that: otherwise losses come in bursts, whatever
+// their rate is.
 bool ParityPolicy::helps(std::uint32_t rows) const {
   std::uint32_t cured = 0, others = 0;
   for (std::uint32_t lost = 1; lost < groups_.size(); ++lost) (lost <= rows ? cured : others) += groups_[lost];

@@ -17,7 +17,7 @@ class ParityPolicy {
 
   // A packet of the connection, of whatever message, was delivered or given up as lost.
   void settled(bool lost);
-  // Of the packets of late that are lost one by one.
+  // Of the recent packets: the share that is lost one by one.
   double loss() const;
 
   // Rows for a block of so many packets. `min_rtt`: without queues.

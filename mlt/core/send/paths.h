@@ -37,7 +37,7 @@ struct PathOptions {
 //     among the first deliveries of the others.)
 // A path with fewer than 256 outcomes is neither called lossy nor compared with.
 // After a back-off that doubles with each failure, one burst of at most probe_packets probes it: all delivered, or
-// some and none lost within probe_timeout, brings it back; any loss sidelines it anew. The back-off starts over when a
+// some and none lost within probe_timeout, brings it back; any loss sidelines it again. The back-off starts over when a
 // path stayed good for backoff_max.
 class PathSelector {
  public:

@@ -15,7 +15,8 @@ constexpr int kRareUnposted = 8;
 }  // namespace
 
 Duration Probing::wait(const SendMessage& message, const RttEstimator& rtt) const {
-  // Who has no receive yet may wait for minutes; when it is posted, the receiver says so, and asks until it is heard.
+  // A message without a receive may wait for minutes; when it is posted, the receiver says so, and asks until it is
+  // heard.
   const Duration most = rtt.cap() * (message.posted ? 1 : kRareUnposted);
   return std::min(most, rtt.probe_timeout() * (1 << message.probe.backoff));
 }

@@ -64,7 +64,7 @@ class RttEstimator {
   Duration min_rtt() const { return has_sample_ ? minimum_[0].rtt : options_.initial; }
   // On a long path options.cap is no time to wait for an answer.
   Duration cap() const { return has_sample_ ? std::max(options_.cap, 4 * minimum_[0].rtt) : options_.cap; }
-  // What was sent so long ago has arrived or is lost: 1.25 times the longest round trip of late, within cap, since a
+  // What was sent so long ago has arrived or is lost: 1.25 times the longest recent round trip, within cap, since a
   // queue that was there comes back and srtt() forgets it within a few packets; and 1.25 srtt() at least, whatever that
   // is.
   Duration patience() const {

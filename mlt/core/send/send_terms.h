@@ -11,7 +11,8 @@
 namespace clustar::mlt {
 
 struct SendTerms {
-  bool tolerant = false;  // loss within the collective's terms; else the following, but for the identity, is ignored
+  bool tolerant =
+      false;  // loss within the collective's terms; otherwise the following, but for the identity, is ignored
   PacketKind bulk = PacketKind::kBackLayerBulk;  // of what is not important: Classes::bulk()
   std::uint16_t stage = 0;
   std::uint64_t communicator = 0;

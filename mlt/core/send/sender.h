@@ -1,5 +1,5 @@
-// Sending end of one connection: which packet of which message goes next, on which path, and what has become of it.
-// Pure. It never sees payload: a Transmit says which bytes of which message belong behind the header.
+// The sending end of a connection. It decides which packet of which message goes next, and on which path, and tracks
+// what happened to it. Pure. It never sees payload: a Transmit says which bytes of which message follow the header.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ namespace clustar::mlt {
 
 struct SendDone {
   std::uint32_t message = 0;
-  std::uint32_t missing_packets = 0;  // Sender::delivered() tells which, until the next call
+  std::uint32_t missing_packets = 0;  // Sender::delivered() names them, until the next call
 };
 
 struct Transmit {
@@ -36,7 +36,7 @@ struct Transmit {
   std::uint8_t path = 0;
   std::uint8_t traffic_class = 7;
   bool ect = false;
-  // Payload: `length` bytes from `offset` of this message, or of parity what the header says; 0 bytes for control.
+  // Payload: `length` bytes from `offset` of this message; for parity, what the header says; 0 bytes for control.
   std::uint32_t message = 0;
   std::uint32_t offset = 0;
   std::uint32_t length = 0;
@@ -49,23 +49,23 @@ class Sender final : private FlightObserver {
     std::uint64_t retransmitted = 0;  // packets
     std::uint64_t lost = 0;           // packets given up as lost on their lane
     std::uint64_t probes = 0;
-    std::uint64_t parity = 0;   // packets of it
+    std::uint64_t parity = 0;   // packets of parity
     std::uint64_t ignored = 0;  // control packets that contradict what is known
   };
 
-  // `budget` is the endpoint's: what of its tolerant messages may probably stay missing.
+  // `budget` is the endpoint's estimate of what its tolerant messages may still lose.
   Sender(const Options& options, LedgerBook& budget, std::uint64_t secret, std::uint64_t seed);
 
-  // Returns the message's number. nullopt: when full(), for now; else for good, because the message is longer than
-  // kMaxMessageBytes, its map of important packets has another size, it may lose more than options.max_tolerance_ppm,
-  // or it has one tag more than options.max_tags.
+  // Returns the message's number. nullopt if full(): try again later. Otherwise nullopt is final: the message is longer
+  // than kMaxMessageBytes, its map of important packets has the wrong size, it may lose more than
+  // options.max_tolerance_ppm, or its tag is one more than options.max_tags.
   // `arrival` counts the messages of all senders that share a line.
   std::optional<std::uint32_t> send(std::uint32_t bytes, std::int32_t tag, const SendTerms& terms, TimePoint now,
                                     std::uint64_t arrival = 0);
-  // Of a message that is not done.
+  // The message must not be done.
   void set_turn(std::uint32_t message, const Turn& turn, TimePoint now);
 
-  // `waited`: in this host, before it was read.
+  // `waited`: time that the packet spent in this host before it was read.
   void on_ack(const Ack& ack, TimePoint now, Duration waited = {});
   void on_posted(const Posted& posted, TimePoint now);
   void on_state(const State& state, TimePoint now);
@@ -73,30 +73,30 @@ class Sender final : private FlightObserver {
   TimePoint next_timeout() const;
   void on_timeout(TimePoint now);
 
-  // Of what poll_transmit() would give, to be read at once. Null: nothing may go now; ask again after an input or at
-  // next_timeout().
+  // The place of what poll_transmit() would give; read it at once. Null: nothing may be sent now; ask again after an
+  // input or at next_timeout().
   const SendPlace* next_place(TimePoint now);
-  // Probes go first; then messages in their turns, of each what is sent again before what is new.
+  // Probes go first, then messages by turn; within a message, retransmissions before new packets.
   bool poll_transmit(TimePoint now, Transmit& out);
   std::optional<SendDone> poll_done();
   const PacketBitmap& delivered(std::uint32_t message) const { return messages_[message].delivered; }
 
-  // Of a message that is not done.
+  // The message must not be done.
   const OpenRecord& opened(std::uint32_t message) const { return messages_[message].open; }
 
   // Index of the packet that goes first.
   std::uint32_t first_packet(std::uint32_t message) const { return messages_[message].first; }
 
-  // For a caller that closes and has a sure way to tell the receiver: the packet, unless it is known to be there.
+  // For a caller that closes and has a reliable way to the receiver: the packet, unless it is known to have arrived.
   std::optional<DataHeader> repeat(std::uint32_t message, std::uint32_t index) const;
 
-  // send() would refuse: the oldest message that is not over has options.max_messages behind it. A message is over when
-  // it is complete in its receive, so whoever sends more than that without receives waits for one of them.
+  // send() would refuse: options.max_messages were sent after the oldest message that is not over. A message is over
+  // when it is complete in its receive, so a caller that sends more than that without receives waits for one of them.
   bool full() const { return messages_.full(); }
   std::uint16_t segment() const { return options_.segment; }
-  // Messages not done without a known receive: their caller may wait for what is sent after them.
+  // Messages that are not done and have no known receive: their caller may be waiting for later messages.
   std::uint32_t unposted() const { return unposted_; }
-  // Of the others, still to be sent for the first time.
+  // Bytes of the other messages that were never sent.
   std::uint64_t unsent_bytes() const { return std::uint64_t{unsent_packets_} * options_.segment; }
   bool peer_lost() const { return probing_.peer_lost(); }  // it has not answered for options.peer_timeout
   Counters counters() const;

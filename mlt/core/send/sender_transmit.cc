@@ -87,7 +87,7 @@ bool Sender::tells_open(Message& message, std::uint32_t lane, bool again) {
 // on by its acknowledgement. Each takes a part of the opposite direction's line. `unasked`: bytes of its lane since one
 // was asked for, `uncredited`: on their way ahead of their credit; both with the packet.
 bool Sender::waits_for_answer(const Message& message, std::uint64_t unasked, std::uint32_t uncredited) const {
-  // In whole packets: a window of one and a half holds one, and who waits for the second half waits for ever.
+  // In whole packets: a window of one and a half holds one, and a sender that waits for the second half waits forever.
   const std::uint64_t window =
       std::max<std::uint64_t>(1, congestion_.window_bytes() / options_.segment) * options_.segment;
   // Of small windows every second packet, as TCP's receivers do (RFC 5681, section 4.2).

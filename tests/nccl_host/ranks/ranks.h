@@ -19,7 +19,7 @@ struct RankOptions {
   std::string shared;
 };
 
-// Memory that all ranks and their parent map, all zero at first. Anonymous where the ranks are forks; else a file.
+// Memory that all ranks and their parent map, all zero at first. Anonymous where the ranks are forks; otherwise a file.
 class SharedMemory {
  public:
   SharedMemory(const RankOptions& options, size_t size);

@@ -24,17 +24,17 @@ constexpr const char* kUsage = R"(usage: nccl-host-scenarios SCENARIO [options]
   scalable        ncclCommInitRankScalable with two ids
   many            communicators made, used and destroyed one after the other (--times, 200); memory, descriptors and
                   threads stay as they were after the first tenth (at least 10, or half of them)
-  kill            a rank is killed in the midst of traffic: every other gets an error and aborts within 5 s
+  kill            a rank is killed in the middle of traffic: every other gets an error and aborts within 5 s
   stop            a rank is stopped for --stop seconds and goes on: no error anywhere
-  abort           a rank aborts in the midst of traffic: every other gets an error and aborts within 5 s
+  abort           a rank aborts in the middle of traffic: every other gets an error and aborts within 5 s
   abort_stopped   a rank is stopped; the others abort within 5 s; it gets an error when it goes on
   cut             --cut SHELL-COMMAND cuts the network of rank 1: every rank gets an error and aborts within 5 s
 
   -g, --ranks N      ranks, each a process of its own, 2 to 64 (2)
-  -n, --times N      communicators of many, else trials with new ranks, 1 to 1000 (many 200, else 1)
+  -n, --times N      communicators of many, otherwise trials with new ranks, 1 to 1000 (many 200, otherwise 1)
   -b, --bytes N      of each all-reduce, with K or M, 1K to 64M (1M)
   -s, --stop S       1 to 600 seconds (20)
-  -e, --error S      an error comes within S seconds, 1 to 600 (cut 35, else 5)
+  -e, --error S      an error comes within S seconds, 1 to 600 (cut 35, otherwise 5)
   -T, --timeout S    end all ranks of a trial after S seconds, 1 to 3600 (60)
   -L, --launch WORDS start each rank by these words, {rank} replaced, as `clustar fabric exec {rank} --`
   -c, --cut COMMAND  as `clustar fabric set h1 --dead on --direction both`

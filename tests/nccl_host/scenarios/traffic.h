@@ -24,8 +24,8 @@ class Traffic {
   void AllToAll(int round, int sends_per_peer);
   bool Done() const { return cudaStreamQuery(stream_) == cudaSuccess; }
   // Waits, compares; the sum of what ranks said.
-  // With `error`, one that the communicator tells meanwhile is put there, and nothing else counts; else it is required
-  // that there is none.
+  // With `error`, one that the communicator tells meanwhile is put there, and nothing else counts; otherwise it is
+  // required that there is none.
   int Finish(ncclResult_t* error = nullptr);
 
  private:

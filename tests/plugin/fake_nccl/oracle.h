@@ -22,7 +22,7 @@ struct PolicyTruth {
   LossSettings config;
   std::function<std::uint32_t(const Communicator&, const Task&)> tolerance_ppm;
   std::uint32_t critical_ppm = nccl_plugin::kMaxTolerancePpm;  // the most while the model is in a critical phase
-  bool sends = false;  // the user's word that sends may lose; else tolerance_ppm is not asked for any
+  bool sends = false;  // the user's word that sends may lose; otherwise tolerance_ppm is not asked for any
 };
 const std::vector<PolicyTruth>& policies();
 

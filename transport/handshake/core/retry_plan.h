@@ -25,8 +25,8 @@ class RetryPlan {
   void begin(TimePoint now) { began_ = now; }
   std::size_t endpoint() const { return endpoint_; }  // of the current try, or the next
   bool too_late(TimePoint now) const { return now - began_ > kConnectTimeout; }
-  // The current try failed. Nothing while there is time for another, else the error to report, which is the first; at
-  // once what is not the peer's failure.
+  // The current try failed. Nothing while there is time for another, otherwise the error to report, which is the first;
+  // at once what is not the peer's failure.
   std::optional<Error> on_failure(const Error& error, TimePoint now);
 
  private:

@@ -69,7 +69,7 @@ class SocketAddress {
   } storage_ = {.in6 = {}};
 };
 
-// The address that `local` names: an address itself, or an interface's first IPv4, else first global IPv6 address.
+// The address that `local` names: an address itself, or an interface's first IPv4, otherwise first global IPv6 address.
 Result<IpAddress> resolve_local(const std::string& local);
 // The interface that has this address; empty if there is none.
 std::string interface_of(const IpAddress& ip);

@@ -26,7 +26,7 @@ int get_option(int fd, int level, int name, int otherwise) {
   return getsockopt(fd, level, name, &value, &length) == 0 ? value : otherwise;
 }
 
-// With the right to do so past the system's limit, else up to it.
+// With the right to do so past the system's limit, otherwise up to it.
 void set_buffer(int fd, int forced, int usual, std::size_t bytes) {
   const int wanted = static_cast<int>(std::min<std::size_t>(bytes, INT_MAX / 2));
   if (wanted > 0 && !set_option(fd, SOL_SOCKET, forced, wanted)) set_option(fd, SOL_SOCKET, usual, wanted);

@@ -15,7 +15,7 @@ namespace clustar::transport::io::udp {
 
 // One message of the kernel: a datagram, or several of one sender with equal length (the last may be shorter).
 struct Arrival {
-  BufferId buffer = 0;  // whoever takes the arrival holds it
+  BufferId buffer = 0;  // the code that takes the arrival holds it
   std::uint32_t length = 0;
   std::uint32_t segment = 0;  // length of each datagram; >= 1 and at most `length`, but when that is 0
   std::uint8_t tos = 0;

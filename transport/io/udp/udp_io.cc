@@ -176,7 +176,7 @@ void UdpIo::fill_batch(std::span<const TxPacket> packets) {
     const TxPacket& packet = packets[i];
     if (packet.path != packets[0].path) return;  // another socket, so another call
     const SocketAddress* to = destination(packet);
-    // The kernel joins only what fits, and whoever follows would be joined to the packet before.
+    // The kernel joins only what fits, and what follows would be joined to the packet before.
     const bool cut = !fits(packet) || (i > 0 && !fits(packets[i - 1]));
     const bool alone = cut || (singly_ > 0 && i <= singly_);
     const TxBatch::Allowed allowed{alone ? 0 : kFrameBytes + capabilities_.max_packet, gso_ && !alone};

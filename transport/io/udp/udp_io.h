@@ -34,7 +34,7 @@ struct UdpOptions {
   std::size_t receive_buffer_bytes = 4 << 20;  // per socket
   std::uint32_t send_batch = 64;               // messages per sendmmsg, 1 .. 256
   std::uint32_t receive_batch = 32;            // messages per recvmmsg, 1 .. 256
-  std::uint32_t receive_buffers = 256;         // 1 .. 65,536; each 64 KiB with GRO, else one datagram
+  std::uint32_t receive_buffers = 256;         // 1 .. 65,536; each 64 KiB with GRO, otherwise one datagram
   bool allow_gso = true;                       // use UDP_SEGMENT where the kernel has it
   bool allow_gro = true;                       // the same for UDP_GRO
   // Control connections run over another network than packets, so ends name their hosts: control_network.h.

@@ -14,13 +14,13 @@ namespace clustar::transport::io::verbs {
 
 // What a queue pair was told about retries; the numbers are the wire's.
 struct RetryOptions {
-  std::uint8_t timeout = 14;   // 4.096 us * 2^timeout until a packet counts as lost, 1 .. 31; 0 = for ever
-  std::uint8_t retry_cnt = 7;  // 0 .. 7 repetitions for lost packets; rdma_rxe takes 7 for "for ever"
-  std::uint8_t rnr_retry = 7;  // 0 .. 6 repetitions for a receiver without a posted receive; 7 = for ever
+  std::uint8_t timeout = 14;   // 4.096 us * 2^timeout until a packet counts as lost, 1 .. 31; 0 = forever
+  std::uint8_t retry_cnt = 7;  // 0 .. 7 repetitions for lost packets; rdma_rxe takes 7 for "forever"
+  std::uint8_t rnr_retry = 7;  // 0 .. 6 repetitions for a receiver without a posted receive; 7 = forever
 };
 
 // Until one packet counts as lost. A device may take up to four times as long (InfiniBand specification 9.7.6.1.3), and
-// rounds small values up to what it can. 0 = for ever.
+// rounds small values up to what it can. 0 = forever.
 Duration ack_timeout(std::uint8_t exponent);
 // Until a silent peer is an error, at least: all transmissions with their timeouts.
 Duration retry_horizon(const RetryOptions& retry);

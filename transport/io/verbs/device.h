@@ -21,8 +21,8 @@ namespace clustar::transport::io::verbs {
 // Something happened beside the work requests.
 struct DeviceEvent {
   ibv_event_type type = IBV_EVENT_DEVICE_FATAL;
-  int port = 0;                  // of a port's event, else 0
-  std::uint32_t queue_pair = 0;  // of a queue pair's event, else 0
+  int port = 0;                  // of a port's event, otherwise 0
+  std::uint32_t queue_pair = 0;  // of a queue pair's event, otherwise 0
   bool fatal = false;            // the named queue pair, port or device cannot go on (a port: until it is active again)
   std::string text{};            // for a person
 };

@@ -55,8 +55,8 @@ class Loop {
   std::uint32_t room() const { return depth_ - outstanding_; }
   std::uint32_t outstanding() const { return outstanding_; }
   std::uint32_t queue_pair() const { return number_; }
-  // Nothing moves any more, whatever is outstanding; every later call answers an error. For who takes memory back
-  // before its requests are done: the queue pair is destroyed, which the driver ends only after its work.
+  // Nothing moves any more, whatever is outstanding; every later call answers an error. For callers that take memory
+  // back before its requests are done: the queue pair is destroyed, which the driver ends only after its work.
   void stop();
 
  private:

@@ -48,7 +48,7 @@ struct InitOptions {
   std::uint8_t port = 1;
   std::uint16_t pkey_index = 0;
   int access = 0;           // ibv_access_flags of what the peer may do; RC and UC
-  std::uint32_t q_key = 0;  // UD: who sends to us must know it; below 0x80000000, which is for the privileged
+  std::uint32_t q_key = 0;  // UD: a sender must know it; below 0x80000000, which is for the privileged
 };
 
 // What RC and UC learn of the peer, who must say the same of us. UD needs none of it.

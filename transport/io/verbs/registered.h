@@ -46,7 +46,7 @@ class Registered final : public Mr {
   std::function<void()> quiesce_;
 };
 
-// `mr` if it is one of this domain, else null: a request with another domain's memory would stop its queue pair.
+// `mr` if it is one of this domain, otherwise null: a request with another domain's memory would stop its queue pair.
 inline const Registered* registered_in(const ibv_pd* domain, const Mr* mr) {
   const auto* registered = dynamic_cast<const Registered*>(mr);
   return registered != nullptr && registered->is_of(domain) ? registered : nullptr;

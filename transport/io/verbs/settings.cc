@@ -39,7 +39,7 @@ std::vector<Setting<IbSettings>> which() {
 std::vector<Setting<IbSettings>> marks_and_losses() {
   return {
       setting::make_number("ib_tc", &IbSettings::traffic_class, -1, 255, ", DSCP * 4 (-1: what the communicator says)")
-          .help("traffic class byte of the IP header, DSCP * 4; -1: the communicator's `trafficClass`, else 0"),
+          .help("traffic class byte of the IP header, DSCP * 4; -1: the communicator's `trafficClass`, otherwise 0"),
       setting::make_number("ib_sl", &IbSettings::service_level, -1, 15, " (-1: what the communicator says)")
           .help("service level. -1: the communicator's `trafficClass`, as in NCCL; one above 15 counts by the upper "
                 "three bits of its byte"),
@@ -47,7 +47,7 @@ std::vector<Setting<IbSettings>> marks_and_losses() {
           .help("a packet counts as lost after 4.096 us * 2^n at least; 20 is 4.3 s"),
       setting::make_number("ib_retry_cnt", &IbSettings::retry_count, 0, 7)
           .help("repetitions until a silent peer is an error: with 20 and 6 that is 30 s at least. NCCL's default is "
-                "7, which SoftRoCE takes for \"for ever\""),
+                "7, which SoftRoCE takes for \"forever\""),
   };
 }
 
@@ -68,7 +68,7 @@ std::vector<Setting<IbSettings>> data() {
       setting::make_choice("ib_adaptive_routing", &IbSettings::adaptive_routing, {"auto", "on", "off"})
           .help("the fabric may reorder packets: long messages are announced apart. `auto`: on InfiniBand"),
       setting::make_bytes("ib_ar_threshold", &IbSettings::ar_threshold, 0, kMost)
-          .help("above which a message is long in that sense"),
+          .help("messages longer than this are announced apart"),
       setting::make_switch("ib_force_flush", &IbSettings::force_flush)
           .help("1: ask NCCL to flush after every receive into GPU memory"),
       setting::make_switch("ib_merge_nics", &IbSettings::merge_nics)
@@ -110,7 +110,7 @@ const TypedTable<IbSettings>& IbSettings::table() {
         for (Setting<IbSettings>& one : settings) {
           for (const NcclVariable& theirs : ncclibs()) {
             if (theirs.setting != nullptr && one.info.name == theirs.setting && one.info.otherwise.empty())
-              one.info.otherwise = std::string("`") + theirs.name + "`, else `" + one.show(IbSettings{}) + "`";
+              one.info.otherwise = std::string("`") + theirs.name + "`, otherwise `" + one.show(IbSettings{}) + "`";
           }
         }
         return settings;

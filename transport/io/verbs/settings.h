@@ -18,7 +18,7 @@ struct IbSettings {
   int traffic_class = -1;           // the IP header's byte (DSCP << 2); -1 = what the communicator says
   int service_level = -1;           // -1 = what the communicator says
   int timeout = 20;                 // a packet counts as lost after 4.096 us * 2^timeout
-  int retry_count = 6;              // repetitions until a silent peer is an error; rdma_rxe takes 7 for ever
+  int retry_count = 6;              // repetitions until a silent peer is an error; rdma_rxe takes 7 forever
   int queue_pairs = 2;              // per connection and port; one takes over when another fails
   std::uint32_t mtu = 0;            // bytes of payload in a packet; 0 = what the port has active
   // Largest message that may go ahead of its receive, and the least that is worth a queue pair of its own.

@@ -20,9 +20,9 @@ class UdCycle {
   static constexpr Duration kDrain = std::chrono::seconds(1);
   // Of failing though the port is active.
   static constexpr Duration kPatience = std::chrono::seconds(10);
-  // A failure that is longer ago says nothing of the next one: who sends nothing cannot fail.
+  // A failure that is longer ago says nothing of the next one: a device that sends nothing cannot fail.
   static constexpr Duration kMemory = std::chrono::seconds(5);
-  // Who has worked for so long is well again; a success before that may be what passes between two failures.
+  // A device that has worked for so long is well again; a success before that may be what passes between two failures.
   static constexpr Duration kProof = std::chrono::seconds(1);
 
   // `link_patience`: of failing while the port is not active, or now and then.

@@ -58,7 +58,7 @@ Result<std::uint32_t> random_q_key() {
 
 std::size_t mtu_bytes(ibv_mtu mtu) { return std::size_t{128} << mtu; }
 
-// A datagram that is longer than its slot stops the queue pair, and whoever knows the Q_Key may send one. rdma_rxe
+// A datagram that is longer than its slot stops the queue pair, and anybody who knows the Q_Key may send one. rdma_rxe
 // takes what its network device takes, though its MTU is the next power of two below; 0: not known.
 std::size_t interface_mtu(const std::string& interface) {
   const FileDescriptor probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -370,7 +370,7 @@ void UdIo::look_for_events(TimePoint now) {
     if (!*event) return;
     const bool ours = (*event)->port == 0 || (*event)->port == options_.port;
     if ((*event)->type == IBV_EVENT_PORT_ERR) {
-      // Peers are silent until it is active again, which is what whoever is above must be able to bear.
+      // Peers are silent until it is active again, which the layer above must be able to bear.
       if (ours) ++counters_.port_errors;
     } else if ((*event)->fatal && is_ours((*event)->queue_pair)) {
       lost_ = Error{ErrorCode::kSystem, (*event)->text};

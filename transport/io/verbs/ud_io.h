@@ -64,7 +64,7 @@ struct UdCounters {
   std::uint64_t back_pressure = 0;  // send() took less than it was offered
   std::uint64_t slots_empty = 0;    // receive() found every slot taken: the NIC may have dropped
   std::uint64_t port_errors = 0;    // the link went down
-  std::uint64_t renewed = 0;        // times a peer was resolved anew: after a change of the port, or when it was silent
+  std::uint64_t renewed = 0;  // times a peer was resolved again: after a change of the port, or when it was silent
   // Lost, by cause.
   // Sent to a peer that does not answer ARP or neighbour discovery, or whose queue pairs are another's by now.
   std::uint64_t unresolved = 0;

@@ -41,7 +41,7 @@ std::string UdIo::describe() const {
   add(counters_.link_lost, "lost with queue pairs that had failed");
   add(counters_.restarts, "times such a queue pair went on");
   add(counters_.port_errors, "times the link went down");
-  add(counters_.renewed, "times a peer's Ethernet address was asked for anew");
+  add(counters_.renewed, "times a peer's Ethernet address was asked for again");
   if (writer_) {
     const DeviceWriter::Counters count = writer_->counters();
     text += fmt::format(", {} bytes written and {} zeroed by the NIC in GPU memory{}, {} flushes", count.written,

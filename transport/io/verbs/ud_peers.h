@@ -18,7 +18,7 @@ namespace clustar::transport::io::verbs {
 class UdPeers {
  public:
   // How long packets wait for the handles of their class before they are lost: ARP on a network that works takes less,
-  // and who waits holds up what is sent to others.
+  // and a thread that waits holds up what is sent to others.
   static constexpr Duration kPatience = std::chrono::milliseconds(500);
   // A peer that is sent to and silent for so long may have another Ethernet address by now.
   static constexpr Duration kSilence = std::chrono::seconds(1);
@@ -47,8 +47,8 @@ class UdPeers {
   // The first `finished` of them are no longer outstanding.
   void finished(std::uint64_t finished);
   bool retiring() const { return !retired_.empty(); }
-  // Handles name the Ethernet address that the peer had when they were made. These make them anew, beside the old ones,
-  // which are used until the others are ready: of all peers, or of those that are silent.
+  // Handles name the Ethernet address that the peer had when they were made. These make them again, beside the old
+  // ones, which are used until the others are ready: of all peers, or of those that are silent.
   void renew_all();
   // To be called now and then: takes over what is ready. `taken`: as for remove(). Returns how many peers that were.
   std::size_t maintain(std::uint64_t taken, TimePoint now);
@@ -97,7 +97,7 @@ class UdPeers {
   Ring<Retired> retired_;
   std::size_t renewing_ = 0;  // peers with fresh handles under way
   TimePoint silence_at_{};    // when to look for silent peers
-  // Who waits for peers that do not answer must not keep the handles of those that did from being made.
+  // Waiting for peers that do not answer must not keep the handles of those that did from being made.
   UdHandleMaker resolver_;
   UdHandleMaker maker_;
 };

@@ -35,7 +35,7 @@ class UdRx {
   void give_back(std::uint64_t slot);
   Result<void> post();  // what was given back
 
-  // Something can be taken now; else the next completion makes queue().fd() readable.
+  // Something can be taken now; otherwise the next completion makes queue().fd() readable.
   Result<bool> arm();
   bool empty() const { return posted_ == 0; }  // all slots are taken
 

@@ -63,13 +63,13 @@ class UdTx {
   // To be called now and then, in the sending thread. Error: the device's end.
   Result<Trouble> maintain(TimePoint now);
   // Lets queue pairs go on that may. All receives that were complete at `swept`, which is not after `now`, have been
-  // taken: a queue pair that begins anew forgets what of its own is in a completion queue.
+  // taken: a queue pair that starts over forgets what of its own is in a completion queue.
   void resume(TimePoint swept, TimePoint now);
   // How long the sending thread may leave that alone.
   Duration until_due();
 
   // Returns when no payload is read any more of what was taken before this call. Where the NIC does not finish within
-  // 1 s, the queue pairs are stopped: with a port that is not active that is a loss, else (a switch pauses it) the
+  // 1 s, the queue pairs are stopped: with a port that is not active that is a loss, otherwise (a switch pauses it) the
   // device's end. Any thread.
   void quiesce();
   // Packets taken so far, and how many of those, from the first, are finished.
@@ -77,7 +77,7 @@ class UdTx {
   std::uint64_t finished();
   // Chains that completed so far, also those that were not taken note of. An error is the next send()'s to tell.
   std::uint64_t completed();
-  // Why nothing is sent any more: what send() would tell, for who only receives. Any thread.
+  // Why nothing is sent any more: what send() would tell, for a caller that only receives. Any thread.
   std::optional<Error> lost();
 
   std::vector<std::uint32_t> numbers() const;

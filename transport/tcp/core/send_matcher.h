@@ -1,6 +1,6 @@
 // Sender's half of the matching protocol: gives each message its per-tag number and says when it may leave.
 // A message leaves at once when the peer's receive is known (clear to send) or when it is small enough to go ahead of
-// the receive (eager) within a window of bytes; else it waits for its clear-to-send. Pure.
+// the receive (eager) within a window of bytes; otherwise it waits for its clear-to-send. Pure.
 #pragma once
 
 #include <cstddef>

@@ -58,7 +58,7 @@ struct Hello {
   std::uint8_t role = 0;
   std::uint8_t data_sockets = 0;
   SharedSettings settings;  // what it sends by: eager_bytes at most the listener's
-  int rank = -1;            // of who dials; -1 = unknown
+  int rank = -1;            // of the connecting end; -1 = unknown
 
   static std::optional<Hello> parse(std::span<const std::byte, kSize> bytes);
   void serialize_to(std::span<std::byte, kSize> bytes) const;

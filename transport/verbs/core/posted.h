@@ -37,8 +37,8 @@ class PostedQueue {
     return true;
   }
   // After a failure: `arrived` immediates came since the beginning. Takes all. `exact`: the peer looked for all of
-  // them; else it counts what it had taken, and more may be acknowledged. False: so many were never posted, or an exact
-  // count is less than what was acknowledged.
+  // them; otherwise it counts what it had taken, and more may be acknowledged. False: so many were never posted, or an
+  // exact count is less than what was acknowledged.
   bool drain(std::uint32_t arrived, bool exact, std::vector<Posting>* delivered, std::vector<Posting>* lost) {
     if (!exact && static_cast<std::int32_t>(arrived - first()) < 0) arrived = first();
     if (arrived - first() > queue_.size()) return false;

@@ -1,6 +1,6 @@
 // Sender's half of the matching protocol: gives each message its per-tag number and says how it leaves. When the
-// peer's receive is known, straight to its memory (direct); else, if it is small, ahead of its receive into a place of
-// the peer's (eager); else it waits for the receive's descriptor. Pure.
+// peer's receive is known, straight to its memory (direct); otherwise, if it is small, ahead of its receive into a
+// place of the peer's (eager); otherwise it waits for the receive's descriptor. Pure.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,8 @@ class SendMatcher {
   void on_freed(std::uint32_t freed);
 
   std::uint32_t consumed() const { return consumed_; }
-  // The peer must hear of consumed() in time, else it runs out of room in the ring; every header says it for nothing.
+  // The peer must hear of consumed() in time, otherwise it runs out of room in the ring; every header says it for
+  // nothing.
   bool must_tell() const { return consumed_ - told_ >= kRing / 4; }
   void told() { told_ = consumed_; }
   // Messages whose departure depends on the peer's next descriptor.

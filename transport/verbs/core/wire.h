@@ -74,7 +74,7 @@ struct Hello {
   // "CLVH"
   static constexpr handshake::HelloFormat kFormat{.magic = 0x434c5648, .version = kWireVersion, .size = kSize};
   Token token{};
-  int rank = -1;  // of who dials; -1 = unknown
+  int rank = -1;  // of the connecting end; -1 = unknown
   Contact contact{};
 
   static std::optional<Hello> parse(std::span<const std::byte, kSize> bytes);
@@ -158,7 +158,7 @@ struct Immediate {
   Kind kind = Kind::kStripe;
   std::uint32_t slot = 0;    // kStripe: 24 bits of a slot id
   std::uint32_t stripe = 0;  // kStripe
-  bool has_header = false;   // kStripe: of stripe 0, the slot's header came before it; else the message is as
+  bool has_header = false;   // kStripe: of stripe 0, the slot's header came before it; otherwise the message is as
                              // long as its receive, and one stripe
   std::uint32_t number = 0;  // kEager: place; kConsumed: descriptors read, 24 bits
 

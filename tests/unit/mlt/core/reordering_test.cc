@@ -66,7 +66,7 @@ TEST(MltReordering, NumbersWrap) {
   EXPECT_EQ(tolerance.packets(), 7);
 }
 
-// It has room for eight; whoever makes room never came.
+// It has room for eight; the one that makes room never came.
 TEST(MltReordering, WhatStaysAwayCountsAsLost) {
   ReorderTolerance tolerance(3);
   CalledLost lost;

@@ -40,7 +40,7 @@ TEST(ConfigIb, DefaultsAreMostlyThoseOfNccl) {
   EXPECT_EQ(config.get<IbSettings>().service_level, -1);
   EXPECT_EQ(config.get<IbSettings>().pkey_index, 0);
   EXPECT_EQ(config.get<IbSettings>().timeout, 20);
-  EXPECT_EQ(config.get<IbSettings>().retry_count, 6) << "7 is for ever on rdma_rxe";
+  EXPECT_EQ(config.get<IbSettings>().retry_count, 6) << "7 is forever on rdma_rxe";
   EXPECT_EQ(config.get<IbSettings>().queue_pairs, 2);
   EXPECT_EQ(config.get<IbSettings>().ar_threshold, 8192u);
   EXPECT_TRUE(config.get<IbSettings>().merge_nics);

@@ -117,7 +117,7 @@ TEST(RetryPlan, EveryEndpointHasItsTryHoweverLongTheFirstTook) {
   EXPECT_EQ(plan.endpoint(), 1u);
   EXPECT_TRUE(plan.due(now));
   plan.begin(now);
-  EXPECT_FALSE(plan.too_late(now)) << "counted anew";
+  EXPECT_FALSE(plan.too_late(now)) << "counted again";
   now += RetryPlan::kConnectTimeout + milliseconds(1);
   EXPECT_TRUE(plan.on_failure(kRefused, now));
 }
@@ -224,7 +224,7 @@ TEST_F(Meeting, AWrongTokenIsDroppedBeforeTheHelloIsWhole) {
   EXPECT_EQ(strangers_, 2);
 }
 
-// One cause each, so that who reads the log does not look for a wrong token where there is none.
+// One cause each, so that a reader of the log does not look for a wrong token where there is none.
 TEST_F(Meeting, TheLogSaysWhyANewcomerIsDropped) {
   const auto said_of = [this](std::vector<std::byte> words, std::size_t at) {
     logged_.clear();
@@ -399,10 +399,10 @@ TEST_F(Meeting, ADialTriesAgainAndReportsTheFirstFailure) {
     EXPECT_LE(tries, 21);
     return;
   }
-  FAIL() << "it goes on for ever";
+  FAIL() << "it goes on forever";
 }
 
-// Who polls on after the end learns the same again, and nobody is dialed.
+// A caller that polls on after the end learns the same again, and nobody is dialed.
 TEST_F(Meeting, ADialThatHasFailedForGoodRepeatsItsError) {
   Dial caller = dial(invitation_.endpoints);
   std::array<std::byte, 1> answer{};

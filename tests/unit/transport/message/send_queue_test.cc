@@ -188,7 +188,8 @@ TEST(SendQueue, WhatIsPacedWaitsForItsTimeAndHoldsUpNobody) {
   EXPECT_FALSE(queue.next(10, later + microseconds(1)));
 }
 
-// Weighted fair queueing: who always has something gets its part to within a chunk, and who comes late no more.
+// Weighted fair queueing: a flow that always has something gets its part to within a chunk, and one that comes late no
+// more.
 TEST(SendQueue, FlowsOfOneRankShareByWeight) {
   Decisions decisions{.turns = {{1, {.share = 1}}, {2, {.share = 3}}, {3, {.share = 4}}, {4, {.rank = 1, .share = 9}}}};
   SendQueue queue(std::make_unique<AsDecided>(decisions));

@@ -40,7 +40,7 @@ TEST(WriteLast, AllOfItToWhoReadsInItsOwnTime) {
       received += got.bytes;
     }
   });
-  // Room comes more often than who closes waits where none comes.
+  // Room comes more often than a closing end waits where none comes.
   EXPECT_TRUE(write_last(here, sent, milliseconds(2000)));
   here.close();
   reader.join();

@@ -21,7 +21,7 @@ struct OutPair {
   std::optional<QueuePair> pair{};  // while asking
   PairEnd ours{};
   int asked = 0;
-  TimePoint due = TimePoint::max();  // kAsking: to ask again; kFailed: to try anew
+  TimePoint due = TimePoint::max();  // kAsking: to ask again; kFailed: to try again
   std::uint32_t writer = 0;          // kUp: its number there
   std::size_t most_bytes = 0;        // kUp: of one packet
   std::uint8_t dscp = 0;             // of what is written by it: what has another goes by datagrams

@@ -38,7 +38,7 @@ struct UcOptions {
   std::uint32_t headers = 4096;                    // of written packets, until those are released
   std::uint32_t join_window = 4096;                // a power of two: see Join
   std::uint32_t windows = 512;                     // landings at a time
-  Duration pair_pause = std::chrono::seconds(10);  // until a pair that failed is made anew
+  Duration pair_pause = std::chrono::seconds(10);  // until a pair that failed is made again
   // Told once each for what stops pairs or windows from working: everything goes on by datagrams.
   std::function<void(const std::string&)> warn{};
 };

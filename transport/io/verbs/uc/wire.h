@@ -3,7 +3,7 @@
 // header.
 //
 //   0      1         2         4         8               12
-//   | kind | version | number  | session | peer_session  | body          number, reserved: see the kind; else 0
+//   | kind | version | number  | session | peer_session  | body          number, reserved: see the kind; otherwise 0
 //
 // A session is one life of a peer at its side, counted up by each UcIo: what names an older one of the receiver's is
 // void, and a newer one of the sender's voids all that was agreed with it.

@@ -47,7 +47,7 @@ class ClosedLoop {
   void set_loss(double probability) { link_.random_loss = probability; }
   void set_slot(Duration slot) { link_.slot = slot; }
 
-  // Counts start anew with each run.
+  // Counts start over with each run.
   void run(Duration duration) {
     for (Flow& flow : flows_) flow.delivered = 0;
     slots_ = 0;

@@ -17,7 +17,7 @@ using std::chrono::seconds;
 using PathState = PathSelector::State;
 
 // Sends bursts of 8 packets every 80 us. Acknowledgements are known one round trip later; a loss when a later packet of
-// its path is acknowledged, else after a timeout of 800 us.
+// its path is acknowledged, otherwise after a timeout of 800 us.
 class Network {
  public:
   Network(std::uint32_t paths, std::uint64_t seed, const PathOptions& options = {})

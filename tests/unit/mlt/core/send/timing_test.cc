@@ -96,7 +96,7 @@ TEST(RttEstimator, PatienceRemembersTheQueueOfLate) {
   EXPECT_LT(rtt.patience(), microseconds(200));
   rtt.sample(milliseconds(8), at(milliseconds(204)));
   rtt.sample(microseconds(100), at(seconds(5)));
-  EXPECT_LT(rtt.patience(), milliseconds(2)) << "after a pause neither span is of late";
+  EXPECT_LT(rtt.patience(), milliseconds(2)) << "after a pause neither span is recent";
 }
 
 TEST(RttEstimator, APauseOfAProcessDoesNotMakeItWaitAsLongAgain) {

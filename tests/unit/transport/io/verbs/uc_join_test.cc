@@ -239,7 +239,7 @@ class World {
     std::uint32_t rkey = 0;
     std::uint64_t address = 0;
     std::array<std::byte, kSegment> payload{};
-    std::vector<std::byte> batch{};  // of headers, else a grant
+    std::vector<std::byte> batch{};  // of headers, otherwise a grant
   };
   static std::byte byte_of(std::uint64_t slot, std::uint32_t segment) {
     return static_cast<std::byte>(slot * 31 + segment * 7 + 1);

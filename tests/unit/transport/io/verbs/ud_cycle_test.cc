@@ -137,7 +137,7 @@ TEST(UdSweep, AnEmptyQueueTellsAtOnce) {
   EXPECT_EQ(sweep.on_taken(0, now), now);
   EXPECT_EQ(sweep.on_taken(63, now), std::nullopt);
   EXPECT_EQ(sweep.on_taken(0, now + milliseconds(1)), now + milliseconds(1)) << "the later time counts";
-  EXPECT_EQ(sweep.on_taken(63, now + milliseconds(2)), std::nullopt) << "counted anew";
+  EXPECT_EQ(sweep.on_taken(63, now + milliseconds(2)), std::nullopt) << "counted again";
   EXPECT_EQ(sweep.on_taken(1, now + milliseconds(3)), now + milliseconds(2));
 }
 
