@@ -99,26 +99,46 @@ std::vector<double> Outcomes::by_round(Role role, const std::string& key) const 
   return values;
 }
 
+namespace {
+
+// The runs of a round in `round`; the first that fails is the error.
+Result<std::vector<Run>> run_round(const Plan& plan, Testbed& testbed, int index, const Progress& progress) {
+  std::vector<Run> round;
+  const std::vector<Role> order = order_of_round(index);
+  const int total = plan.rounds * static_cast<int>(order.size());
+  for (const Role role : order) {
+    if (const int signal = Interrupt::signal_number(); signal != 0) {
+      return fail(ErrorCode::kSystem, fmt::format("interrupted by signal {} ({})", signal, strsignal(signal)));
+    }
+    auto run = run_once(plan, testbed, role, index, progress);
+    if (!run) {
+      return fail(run.error().code,
+                  fmt::format("round {} of {}, {}: {}", index + 1, plan.rounds, to_string(role), run.error().message));
+    }
+    round.push_back(std::move(*run));
+    const int done = index * static_cast<int>(order.size()) + static_cast<int>(round.size());
+    if (progress.on_run) progress.on_run(done, total, round.back());
+  }
+  return round;
+}
+
+}  // namespace
+
 Result<Outcomes> conduct(const Plan& plan, Testbed& testbed, const Progress& progress) {
   const Clock::time_point start = Clock::now();
   Outcomes outcomes;
   outcomes.kernel_congestion_control = testbed.congestion_control();
-  const int total = plan.rounds * static_cast<int>(order_of_round(0).size());
-  for (int round = 0; round < plan.rounds; ++round) {
-    for (const Role role : order_of_round(round)) {
-      if (const int signal = Interrupt::signal_number(); signal != 0) {
-        return fail(ErrorCode::kSystem, fmt::format("interrupted by signal {} ({})", signal, strsignal(signal)));
-      }
-      auto run = run_once(plan, testbed, role, round, progress);
-      if (!run) {
-        return fail(run.error().code, fmt::format("round {} of {}, {}: {}", round + 1, plan.rounds, to_string(role),
-                                                  run.error().message));
-      }
-      outcomes.runs.push_back(std::move(*run));
-      if (progress.on_run) progress.on_run(static_cast<int>(outcomes.runs.size()), total, outcomes.runs.back());
+  for (int index = 0; index < plan.rounds && outcomes.ended_by.empty(); ++index) {
+    auto round = run_round(plan, testbed, index, progress);
+    if (!round && index == 0) return tl::unexpected(round.error());
+    outcomes.seconds = seconds_since(start);
+    if (!round) {
+      outcomes.ended_by = round.error().message;
+      break;
     }
+    for (Run& run : *round) outcomes.runs.push_back(std::move(run));
+    if (progress.on_round && index + 1 < plan.rounds) progress.on_round(outcomes);
   }
-  outcomes.seconds = seconds_since(start);
   return outcomes;
 }
 

@@ -49,7 +49,8 @@ struct Run {
 };
 
 struct Outcomes {
-  std::vector<Run> runs;  // in the order in which they ran
+  std::vector<Run> runs;  // in the order in which they ran; of whole rounds
+  std::string ended_by;   // why there are fewer rounds than planned; empty: there are not
   std::string kernel_congestion_control;
   double seconds = 0;
 
@@ -57,14 +58,15 @@ struct Outcomes {
   std::vector<double> by_round(Role role, const std::string& key) const;
 };
 
-// What conduct() says while it works. Both may be empty.
+// What conduct() says while it works. Each may be empty.
 struct Progress {
   std::function<void(int done, int total, const Run& run)> on_run;
   std::function<void(const nlohmann::json& record)> on_record;  // of a run in progress
+  std::function<void(const Outcomes& so_far)> on_round;         // after each whole round but the last
 };
 
-// Runs all rounds, one run at a time. The first run that fails ends it with an error that names round and arm;
-// so does an interrupt (see Interrupt).
+// Runs all rounds, one run at a time. The first run that fails ends it, and so does an interrupt (see Interrupt): whole
+// rounds that were done by then are its outcome, with ended_by; without any it is an error that names round and arm.
 Result<Outcomes> conduct(const Plan& plan, Testbed& testbed, const Progress& progress);
 
 }  // namespace clustar::bench::ab

@@ -192,15 +192,17 @@ json warnings(const Plan& plan, const Verdict& verdict, const json& arms, const 
 }  // namespace
 
 std::string equality_text(const json& result) {
-  const double difference = result["max_loss_difference"];
+  const double difference = result.at("max_loss_difference");
   return fmt::format("Replicas were {} in every run. The losses of A and B {}, their final parameters {}.",
-                     result["replicas_identical"].get<bool>() ? "identical" : "NOT identical",
+                     result.at("replicas_identical").get<bool>() ? "identical" : "NOT identical",
                      difference == 0 ? "are equal" : fmt::format("differ by up to {:.3g}", difference),
-                     result["parameters_equal"].get<bool>() ? "are equal bit for bit" : "differ");
+                     result.at("parameters_equal").get<bool>() ? "are equal bit for bit" : "differ");
 }
 
-json to_json(const Plan& plan, const Outcomes& outcomes, const Verdict& verdict,
+json to_json(const Plan& planned, const Outcomes& outcomes, const Verdict& verdict,
              const std::optional<fabric::PacketProof>& proof) {
+  Plan plan = planned;
+  plan.rounds = static_cast<int>(outcomes.runs.size() / order_of_round(0).size());
   const json arms = json::array(
       {arm_json(plan.baseline, Role::kBaseline, outcomes), arm_json(plan.candidate, Role::kCandidate, outcomes)});
   const Divergence diverged = divergence(outcomes, plan.rounds);
@@ -211,6 +213,12 @@ json to_json(const Plan& plan, const Outcomes& outcomes, const Verdict& verdict,
   const bool identical = std::all_of(outcomes.runs.begin(), outcomes.runs.end(), [](const Run& run) {
     return run.role == Role::kCeiling || run.train["replicas_identical"] == true;
   });
+  json all_warnings = warnings(plan, verdict, arms, diverged, time_to_target, proof);
+  if (plan.rounds < planned.rounds) {
+    all_warnings.insert(all_warnings.begin(),
+                        fmt::format("{} of {} rounds were done{}{}", plan.rounds, planned.rounds,
+                                    outcomes.ended_by.empty() ? "" : "; then: ", outcomes.ended_by));
+  }
   return {{"model", plan.train.model},
           {"baseline", plan.baseline.name},
           {"candidate", plan.candidate.name},
@@ -226,8 +234,10 @@ json to_json(const Plan& plan, const Outcomes& outcomes, const Verdict& verdict,
           {"images_per_second_ceiling", median_of(outcomes, Role::kCeiling, "images_per_second")},
           {"verdict", to_string(verdict.outcome)},
           {"verdict_text", verdict.text},
-          {"warnings", warnings(plan, verdict, arms, diverged, time_to_target, proof)},
+          {"warnings", std::move(all_warnings)},
           {"rounds", plan.rounds},
+          {"planned_rounds", planned.rounds},
+          {"ended_by", outcomes.ended_by.empty() ? json(nullptr) : json(outcomes.ended_by)},
           {"seconds", outcomes.seconds},
           {"place", place_json(plan, proof)},
           {"arms", arms},

@@ -15,6 +15,7 @@ namespace clustar::bench::ab {
 // One entry of `results`: {model, baseline, candidate, images_per_second_a, images_per_second_b, ratio, ratio_low,
 // ratio_high, time_to_accuracy_ratio (baseline's seconds / candidate's; null without a target that both reached),
 // ceiling_ratio, verdict, arms, runs, ...}.
+// Of `outcomes` with fewer rounds than planned: these, with a warning and "planned_rounds".
 nlohmann::json to_json(const Plan& plan, const Outcomes& outcomes, const Verdict& verdict,
                        const std::optional<fabric::PacketProof>& proof);
 

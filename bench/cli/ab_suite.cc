@@ -18,6 +18,7 @@
 #include "bench/ab/suite/place.h"
 #include "bench/ab/suite/table.h"
 #include "bench/cli/options.h"
+#include "bench/fabric/fabric.h"
 #include "bench/report/report.h"
 #include "bench/trainer/buckets.h"
 #include "bench/trainer/model.h"
@@ -188,6 +189,7 @@ int run_ab_suite(const AbSuiteArguments& given, const AbSuiteInput& input) {
     say(error->message);
     return error->code == ErrorCode::kInvalidArgument ? kUsage : kFailed;
   }
+  if (const auto ok = fabric::check_root(); !ok) return say(ok.error().message), kFailed;
   const ab::Interrupt interrupt;
   auto training = measure(*plan, input, *before);
   if (!training) {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "bench/cli/options.h"
 #include "nccl_plugin/settings/all_settings.h"
 #include "transport/io/decorators/fault_spec.h"
@@ -13,6 +16,12 @@ constexpr const char* kVariable = "CLUSTAR_INJECT_FAULTS";
 constexpr double kMaxInjectedLoss = 0.5;
 
 }  // namespace
+
+std::string default_plugin() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (self.parent_path().parent_path() / "lib" / "libnccl-net-clustar.so").string();
+}
 
 void add_fault_options(CLI::App& command, double& loss, std::string& faults, const std::string& what) {
   command.add_option("--inject-loss", loss, "Lose this fraction of " + what)

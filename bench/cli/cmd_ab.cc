@@ -3,10 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -16,6 +13,7 @@
 #include "bench/ab/interrupt.h"
 #include "bench/ab/results.h"
 #include "bench/cli/ab_suite.h"
+#include "bench/cli/arms.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
 #include "bench/report/report.h"
@@ -69,15 +67,9 @@ int complain(int status, const std::string& message) {
   return status;
 }
 
-std::string default_plugin() {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return (self.parent_path().parent_path() / "lib" / "libnccl-net-clustar.so").string();
-}
-
 Result<void> writable(const std::string& option, const std::string& path) {
-  if (path.empty() || path == "-" || std::ofstream(path, std::ios::app)) return {};
-  return fail(ErrorCode::kInvalidArgument, fmt::format("{}: cannot write '{}': {}", option, path, strerror(errno)));
+  const auto ok = report::check_writable(path);
+  return ok ? ok : fail(ok.error().code, option + ": " + ok.error().message);
 }
 
 Result<fabric::FabricSpec> fabric_spec(const Options& options) {
@@ -179,6 +171,28 @@ struct Measured {
   std::optional<fabric::PacketProof> proof;
 };
 
+ab::Verdict verdict_of(const ab::Outcomes& outcomes) {
+  const char* const key = "images_per_second";
+  return ab::judge(outcomes.by_round(ab::Role::kBaseline, key), outcomes.by_round(ab::Role::kCandidate, key),
+                   outcomes.by_round(ab::Role::kCeiling, key));
+}
+
+json document_of(const Options& options, const Measured& measured) {
+  const json result = ab::to_json(options.plan, measured.outcomes, verdict_of(measured.outcomes), measured.proof);
+  json document = report::envelope("ab", json::array({result}));
+  document["command_line"] = report::command_line();
+  return document;
+}
+
+// Files only; each is replaced in one step, so that whoever ends this leaves the rounds before.
+Result<void> write_files(const Options& options, const json& document) {
+  if (!options.json_path.empty() && options.json_path != "-") {
+    if (auto ok = report::write_json(document, options.json_path); !ok) return ok;
+  }
+  if (options.report_path.empty() || options.report_path == "-") return {};
+  return report::write_text(ab::html(document), options.report_path);
+}
+
 // The testbed lives in here only: whatever happens, it is gone on return.
 Result<Measured> measure(const Options& options) {
   const ab::Plan& plan = options.plan;
@@ -196,10 +210,16 @@ Result<Measured> measure(const Options& options) {
     measured.proof = *proof;
   }
   View view(plan, !options.no_progress && isatty(STDERR_FILENO) != 0);
-  auto outcomes =
-      ab::conduct(plan, *testbed,
-                  {.on_run = [&](int done, int total, const ab::Run& run) { view.on_run(done, total, run); },
-                   .on_record = [&](const json& record) { view.on_record(record); }});
+  ab::Progress progress{.on_run = [&](int done, int total, const ab::Run& run) { view.on_run(done, total, run); },
+                        .on_record = [&](const json& record) { view.on_record(record); },
+                        .on_round = {}};
+  if (!options.json_path.empty() || !options.report_path.empty()) {
+    progress.on_round = [&](const ab::Outcomes& so_far) {
+      const auto ok = write_files(options, document_of(options, {so_far, measured.proof}));
+      if (!ok) complain(kFailed, "warning: " + ok.error().message);
+    };
+  }
+  auto outcomes = ab::conduct(plan, *testbed, progress);
   view.clear();
   if (!outcomes) return tl::unexpected(outcomes.error());
   measured.outcomes = std::move(*outcomes);
@@ -230,10 +250,34 @@ int run_suite(Options& options) {
   return run_ab_suite(options.suite, input);
 }
 
+int show(const Options& options, const Measured& measured) {
+  const json document = document_of(options, measured);
+  // What is asked for on standard output is there alone.
+  std::ostream& people = options.json_path == "-" || options.report_path == "-" ? std::cerr : std::cout;
+  people << ab::table(document["results"][0]) << std::flush;
+  Result<void> written = write_files(options, document);
+  if (written && options.json_path == "-") written = report::write_json(document, "-");
+  if (written && options.report_path == "-") written = report::write_text(ab::html(document), "-");
+  if (!written) return complain(kFailed, written.error().message);
+  if (!options.report_path.empty() && options.report_path != "-") {
+    people << fmt::format("Report with plots: {}\n", std::filesystem::absolute(options.report_path).string());
+  }
+  const ab::Outcomes& outcomes = measured.outcomes;
+  if (!outcomes.ended_by.empty()) {
+    return complain(kFailed, fmt::format("{}; the rounds before that are kept", outcomes.ended_by));
+  }
+  return verdict_of(outcomes).outcome == ab::Outcome::kAboveCeiling ? kFailed : kOk;
+}
+
 int run(Options& options) {
   if (options.plugin.empty()) options.plugin = default_plugin();
   if (options.scenario_given->count() > 0) return run_suite(options);
   if (const auto ok = complete(options); !ok) return complain(kUsage, ok.error().message);
+  if (options.plan.fabric) {
+    if (const auto ok = fabric::check_root(); !ok) {
+      return complain(kFailed, ok.error().message + "\nWithout a fabric, on loopback: clustar ab --local ...");
+    }
+  }
   const ab::Interrupt interrupt;
   if (options.plan.rounds < ab::kRoundsForVerdict) {
     std::cerr << fmt::format("clustar ab: warning: {} of at least {} rounds; there will be no verdict\n",
@@ -247,27 +291,7 @@ int run(Options& options) {
     }
     return complain(kFailed, message);
   }
-  const ab::Outcomes& outcomes = measured->outcomes;
-  const char* const key = "images_per_second";
-  const ab::Verdict verdict =
-      ab::judge(outcomes.by_round(ab::Role::kBaseline, key), outcomes.by_round(ab::Role::kCandidate, key),
-                outcomes.by_round(ab::Role::kCeiling, key));
-  const json result = ab::to_json(options.plan, outcomes, verdict, measured->proof);
-  const json document = report::envelope("ab", json::array({result}));
-  std::ostream& people = options.json_path == "-" ? std::cerr : std::cout;
-  people << ab::table(result) << std::flush;
-  if (!options.json_path.empty()) {
-    if (const auto ok = report::write_json(document, options.json_path); !ok) {
-      return complain(kFailed, ok.error().message);
-    }
-  }
-  if (!options.report_path.empty()) {
-    if (const auto ok = report::write_text(ab::html(document), options.report_path); !ok) {
-      return complain(kFailed, ok.error().message);
-    }
-    people << fmt::format("Report with plots: {}\n", std::filesystem::absolute(options.report_path).string());
-  }
-  return verdict.outcome == ab::Outcome::kAboveCeiling ? kFailed : kOk;
+  return show(options, *measured);
 }
 
 void add_arm_options(CLI::App& command, Options& options) {
@@ -360,7 +384,11 @@ void add_ab(CLI::App& app, int& status) {
   options->scenario_given = add_ab_suite_options(command, options->suite);
   options->scenario_given->excludes("--baseline")->excludes("--candidate")->excludes("--local");
   command.add_option("--json", options->json_path, "Write the results to this file ('-' = standard output)");
-  command.add_option("--report", options->report_path, "Write a report with plots, one HTML file")
+  command
+      .add_option(
+          "--report", options->report_path,
+          "Write a report with plots, one HTML file ('-' = standard output). clustar report draws it again from the "
+          "JSON")
       ->type_name("FILE.html");
   command.add_flag("--no-progress", options->no_progress, "No bar within a run, only a line after it");
   command.footer(

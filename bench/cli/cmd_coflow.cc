@@ -160,12 +160,13 @@ void add_coflow_replay(CLI::App& app, int& status) {
   command.add_flag(
       "--per-coflow", options.per_coflow,
       "Each coflow's completion time and slowdown in the JSON, too; of a job, its place among jobs is their label");
-  command.footer(policy_help() +
-                 "Exit status: 0 ok, 1 failed, 2 wrong usage or trace.\n"
-                 "Example: clustar coflow replay FB2010-1Hr-150-0.txt --policy maxmin --policy match --html ccts.html\n"
-                 "         clustar coflow replay --generate ports=16,coflows=200,load=0.95 --policy all\n"
-                 "         clustar coflow replay --job zero3.csv --job gpt.csv:duty=0.3,iterations=50 --gbps 100 "
-                 "--policy maxmin --policy match");
+  command.footer(
+      policy_help() +
+      "Exit status: 0 ok, 1 failed, 2 wrong usage or trace.\n"
+      "Example: clustar coflow replay FB2010-1Hr-150-0.txt --policy maxmin --policy match --report ccts.html\n"
+      "         clustar coflow replay --generate ports=16,coflows=200,load=0.95 --policy all\n"
+      "         clustar coflow replay --job zero3.csv --job gpt.csv:duty=0.3,iterations=50 --gbps 100 "
+      "--policy maxmin --policy match");
   command.callback([arguments, rate, &status] {
     arguments->own_rate = rate->count() > 0;
     status = run_replay(*arguments);

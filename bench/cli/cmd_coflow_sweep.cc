@@ -73,7 +73,7 @@ void add_coflow_sweep(CLI::App& app, int& status) {
   command.footer(policy_help() +
                  "Exit status: 0 ok, whichever policy is better, 1 failed, 2 wrong usage.\n"
                  "Example: clustar coflow sweep --generate ports=32,coflows=200 --loads 0.5,0.9 --seeds 3 "
-                 "--policy match --policy sebf --html sweep.html");
+                 "--policy match --policy sebf --report sweep.html");
   command.callback([arguments, &status] { status = run_coflow_sweep(*arguments); });
 }
 

@@ -55,6 +55,10 @@ CLI::App& add_fabric_command(CLI::App& app, const std::string& name, const std::
   return command;
 }
 
+void add_fabric_force(CLI::App& command, FabricArguments& arguments) {
+  command.add_flag("--force", arguments.force, "Also where another user made the fabric of that name");
+}
+
 void add_fabric_json(CLI::App& command, FabricArguments& arguments) {
   command.add_option("--json", arguments.json_path, "Write the results to this file; - is standard output")
       ->type_name("FILE");
@@ -73,7 +77,7 @@ int down(const FabricArguments& arguments) {
   json results = json::array();
   const auto names = arguments.all ? fabric::Fabric::names() : std::vector<std::string>{arguments.spec.name};
   for (const std::string& name : names) {
-    const auto removed = fabric::Fabric::remove(name);
+    const auto removed = fabric::Fabric::remove(name, arguments.force ? fabric::Others::kTake : fabric::Others::kKeep);
     if (!removed) {
       status = fabric_error(removed.error());
       continue;
@@ -159,6 +163,7 @@ void add_down(CLI::App& app, const std::shared_ptr<FabricArguments>& arguments, 
   CLI::App& command = add_fabric_command(
       app, "down", "Remove the fabric and end what runs in it, also after a crash or a half-made one", *arguments);
   command.add_flag("--all", arguments->all, "Every fabric of clustar on this machine");
+  add_fabric_force(command, *arguments);
   add_fabric_json(command, *arguments);
   command.footer("Example: clustar fabric down");
   command.callback([arguments, &status] { status = down(*arguments); });

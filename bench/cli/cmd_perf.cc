@@ -4,13 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -75,7 +72,19 @@ std::string plugin_path(const std::string& given) {
 }
 
 perf::PluginSpec spec_of(const std::string& path, int version, int device) {
-  return {plugin_path(path), version, device, {}};
+  return {plugin_path(path), version, device, {}, {}};
+}
+
+// A file that CLUSTAR_CONFIG names may choose the transport, too. What is no setting of ours says nothing about A,
+// which may be another's plugin.
+bool is_mlt(const perf::PluginSpec& spec) {
+  const auto config = config_of(spec.environment);
+  return config && transport::is_only_mlt(*config);
+}
+
+// The kernel's congestion control is that of its control connections only.
+void set_own_congestion(perf::PluginSpec& spec) {
+  if (is_mlt(spec)) spec.own_congestion = {"clustar", "mlt's own"};
 }
 
 // The arms as the options describe them, at both ends of a measurement.
@@ -95,19 +104,14 @@ Result<Arms> arms_of(const Arguments& arguments) {
   if (auto ok = inject(arms.faults, *environment); !ok) return tl::unexpected(ok.error());
   arms.a = spec_of(arguments.plugin, arguments.plugin_version, arguments.device);
   arms.a.environment = std::move(*environment);
+  set_own_congestion(arms.a);
   if (arguments.vs.empty() && arguments.vs_environment.empty()) return arms;
   auto vs_environment = parse_environment(arguments.vs_environment);
   if (!vs_environment) return fail(vs_environment.error().code, "--vs-env: " + vs_environment.error().message);
   arms.b = spec_of(arguments.vs.empty() ? arguments.plugin : arguments.vs, arguments.vs_version, arguments.device);
   arms.b->environment = std::move(*vs_environment);
+  set_own_congestion(*arms.b);
   return arms;
-}
-
-// A file that CLUSTAR_CONFIG names may choose the transport, too. What is no setting of ours says nothing about A,
-// which may be another's plugin.
-bool is_mlt(const perf::PluginSpec& spec) {
-  const auto config = config_of(spec.environment);
-  return config && transport::is_only_mlt(*config);
 }
 
 void set_limits(const std::string& limits, perf::Options& options) {
@@ -142,7 +146,11 @@ std::string with_port(const std::string& host) {
 Result<perf::Options> to_options(const Arguments& arguments) {
   perf::Options options = arguments.options;
   if (options.rounds < 5 || options.rounds > 1000) {
-    return fail(ErrorCode::kInvalidArgument, "--rounds: 5 to 1000 are possible");
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--rounds {}: 5 to 1000 are possible, since an interval takes five pairs; for a quick look: "
+                    "--seconds 0.05",
+                    options.rounds));
   }
   auto arms = arms_of(arguments);
   if (!arms) return tl::unexpected(arms.error());
@@ -197,7 +205,33 @@ int run_server(const Arguments& arguments) {
   return served ? 0 : failure(served.error().message);
 }
 
-int run_perf(const Arguments& arguments) {
+// On a terminal one line that changes; in a log one for each row, so that nobody waits for minutes without a sign.
+class Steps {
+ public:
+  explicit Steps(std::size_t rows) : rows_(rows) {}
+
+  void show(const perf::Row& row, const std::string& what) {
+    const std::string name = fmt::format("{} {}", perf::to_string(row.test), perf::size_text(row.bytes));
+    const bool is_new = std::exchange(last_, name) != name;
+    if (is_new) ++begun_;
+    if (live_) {
+      std::cerr << "\r\x1b[K" << fmt::format("[{}/{}] {}: {}", begun_, rows_, name, what) << std::flush;
+    } else if (is_new) {
+      std::cerr << fmt::format("[{}/{}] {}\n", begun_, rows_, name) << std::flush;
+    }
+  }
+  void clear() const {
+    if (live_) std::cerr << "\r\x1b[K" << std::flush;
+  }
+
+ private:
+  bool live_ = isatty(STDERR_FILENO) != 0;
+  std::size_t rows_ = 0;
+  std::size_t begun_ = 0;
+  std::string last_;
+};
+
+int run_perf(Arguments& arguments) {
   if (!arguments.suite.worker.empty()) return lossy::run_worker(arguments.suite.worker);
   if (!arguments.suite.name.empty()) return run_suite(arguments.suite, arguments.json, report::command_line());
   if (arguments.worker) {
@@ -205,32 +239,23 @@ int run_perf(const Arguments& arguments) {
     if (!arguments.plugin.empty()) plugin = spec_of(arguments.plugin, arguments.plugin_version, arguments.device);
     return perf::run_worker(plugin);
   }
-  if (arguments.plugin.empty()) {
-    return usage_error("--plugin FILE is needed: the .so of an NCCL net plugin; or --suite lossy");
-  }
+  if (arguments.plugin.empty()) arguments.plugin = default_plugin();
   if (arguments.server) return run_server(arguments);
   const auto options = to_options(arguments);
   if (!options) return usage_error(options.error().message);
-  if (!arguments.json.empty() && arguments.json != "-" && !std::ofstream(arguments.json, std::ios::app)) {
-    return usage_error(fmt::format("cannot write '{}': {}", arguments.json, std::strerror(errno)));
-  }
+  if (const auto ok = report::check_writable(arguments.json); !ok) return usage_error("--json: " + ok.error().message);
   // JSON on standard output stays parseable: people's lines go to standard error then.
   std::ostream& out = arguments.json == "-" ? std::cerr : std::cout;
-  const bool live = isatty(STDERR_FILENO) != 0;
-  const char* clear = live ? "\r\x1b[K" : "";
+  Steps steps(perf::plan(*options).size());
   perf::Events events;
   events.on_start = [&](const nlohmann::json& arms) { out << perf::header(arms, *options) << std::flush; };
-  events.on_step = [&](const perf::Row& row, const std::string& what) {
-    if (live)
-      std::cerr << clear << perf::to_string(row.test) << " " << perf::size_text(row.bytes) << ": " << what
-                << std::flush;
-  };
+  events.on_step = [&](const perf::Row& row, const std::string& what) { steps.show(row, what); };
   events.on_row = [&](const perf::RowResult& row) {
-    if (live) std::cerr << clear << std::flush;
+    steps.clear();
     out << perf::line(row) << std::flush;
   };
   auto report = perf::run(*options, events);
-  if (live) std::cerr << clear << std::flush;
+  steps.clear();
   if (!report) {
     // No such plugin or device is the command line's fault, not the plugin's.
     const bool usage = report.error().code == ErrorCode::kUnavailable;
@@ -263,8 +288,10 @@ void add_measuring(CLI::App& command, Arguments& arguments) {
   command
       .add_option_function<int>(
           "--rounds", [&arguments](int rounds) { arguments.options.rounds = arguments.suite.rounds = rounds; },
-          "Samples of each arm, taken in turn (default: 6; of a suite, those of each scenario)")
-      ->check(CLI::Range(1, 1'000'000));
+          "Samples of each arm, taken in turn: 5 to 1000 (default: 6); of a suite, rounds of each scenario: 1 or more "
+          "(default: its own)")
+      ->check(CLI::Validator(CLI::Range(1, 1'000'000)).description(""))
+      ->type_name("N");
   command.add_option("--seconds", arguments.options.seconds, "Length of one sample")
       ->check(number_between(0.001, 60.0))
       ->capture_default_str();
@@ -297,7 +324,10 @@ void add_measuring(CLI::App& command, Arguments& arguments) {
 }
 
 void add_arms(CLI::App& command, Arguments& arguments) {
-  command.add_option("--plugin", arguments.plugin, "Arm A: a path, or a name as in NCCL_NET_PLUGIN")->type_name("FILE");
+  command
+      .add_option("--plugin", arguments.plugin,
+                  "Arm A: a path, or a name as in NCCL_NET_PLUGIN [../lib/libnccl-net-clustar.so beside this program]")
+      ->type_name("FILE");
   command.add_option("--vs", arguments.vs, "Arm B, measured in turn with A; with --vs-env alone it is A's plugin")
       ->type_name("FILE");
   command
@@ -346,8 +376,9 @@ void add_perf(CLI::App& app, int& status) {
   command->add_flag("--worker", arguments->worker)->group("");
   command->footer(
       "Exit status: 0 ok, 1 a run failed or the arms were not on equal terms, 2 wrong usage.\n"
-      "Example: clustar perf --plugin ./libnccl-net-clustar.so --vs ./libnccl-net-other.so --limits --json perf.json\n"
-      "MLT against TCP: clustar perf --plugin ./libnccl-net-clustar.so --env CLUSTAR_TRANSPORT=mlt \\\n"
+      "Example: clustar perf --test latency,bandwidth --limits\n"
+      "Two plugins: clustar perf --plugin ./libnccl-net-clustar.so --vs ./libnccl-net-other.so --json perf.json\n"
+      "MLT against TCP: clustar perf --env CLUSTAR_TRANSPORT=mlt \\\n"
       "           --vs-env CLUSTAR_TRANSPORT=tcp,CLUSTAR_TCP_CONGESTION=bbr --limits\n"
       "A lossy fabric, TCP beside MLT: clustar perf --suite lossy --quick --json lossy.json");
   command->callback([arguments, &status] { status = run_perf(*arguments); });

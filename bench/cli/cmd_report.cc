@@ -3,11 +3,14 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "bench/ab/results.h"
+#include "bench/ab/suite/page.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
 #include "bench/coflow/page.h"
@@ -27,8 +30,11 @@ int complain(int status, const std::string& message) {
   return status;
 }
 
-int draw_coflows(const Arguments& arguments, const nlohmann::json& document) {
-  const auto page = coflow::page(document);
+// Error: a document that is not as its command writes it.
+using Draw = std::function<Result<std::string>(const nlohmann::json& document)>;
+
+int draw(const Arguments& arguments, const nlohmann::json& document, const Draw& page_of) {
+  const auto page = page_of(document);
   if (!page) return complain(kUsage, "'" + arguments.input + "': " + page.error().message);
   if (const auto ok = report::check_writable(arguments.output); !ok) return complain(kUsage, ok.error().message);
   if (const auto ok = report::write_text(*page, arguments.output); !ok) return complain(kFailed, ok.error().message);
@@ -36,16 +42,30 @@ int draw_coflows(const Arguments& arguments, const nlohmann::json& document) {
   return kOk;
 }
 
+bool is_ab(const nlohmann::json& document) {
+  return document.is_object() && document.value("command", nlohmann::json()) == "ab";
+}
+
+Result<std::string> ab_page(const nlohmann::json& document) {
+  try {
+    return document.contains("training") ? ab::suite::page(document) : ab::html(document);
+  } catch (const nlohmann::json::exception& error) {
+    return fail(ErrorCode::kInvalidArgument, std::string("it is not as clustar ab --json writes it: ") + error.what());
+  }
+}
+
 int run_report(const Arguments& arguments) {
   std::ifstream in(arguments.input);
   if (!in) return complain(kUsage, "cannot read '" + arguments.input + "': " + strerror(errno));
   const auto document = nlohmann::json::parse(in, nullptr, false);
   if (document.is_discarded()) return complain(kUsage, "'" + arguments.input + "' is no JSON");
-  if (coflow::can_draw(document)) return draw_coflows(arguments, document);
+  if (coflow::can_draw(document)) return draw(arguments, document, coflow::page);
+  if (is_ab(document)) return draw(arguments, document, ab_page);
   if (!lossy_report::can_draw(document)) {
-    return complain(kUsage, "'" + arguments.input +
-                                "' has no results.scenarios; what can be drawn is the JSON of clustar perf --suite "
-                                "lossy --json FILE, clustar coflow replay and clustar coflow sweep");
+    return complain(kUsage,
+                    "'" + arguments.input +
+                        "' has no results that can be drawn; what can is the JSON of clustar ab, of clustar perf "
+                        "--suite lossy, and of clustar coflow replay and sweep");
   }
   if (const auto ok = report::check_writable(arguments.output); !ok) return complain(kUsage, ok.error().message);
   const auto page = lossy_report::make_page(document);
@@ -61,11 +81,11 @@ int run_report(const Arguments& arguments) {
 
 void add_report(CLI::App& app, int& status) {
   auto* command =
-      app.add_subcommand("report", "Draw the HTML report of a saved JSON file (perf --suite lossy, coflow)");
+      app.add_subcommand("report", "Draw the HTML report of a saved JSON file (ab, perf --suite lossy, coflow)");
   auto arguments = std::make_shared<Arguments>();
   command
       ->add_option("json", arguments->input,
-                   "JSON that clustar perf --suite lossy, clustar coflow replay or clustar coflow sweep wrote")
+                   "What --json of clustar ab, perf --suite lossy, coflow replay or coflow sweep wrote")
       ->type_name("FILE.json")
       ->required();
   command->add_option("-o,--output", arguments->output, "The page: one file, nothing outside it; - is standard output")

@@ -58,6 +58,7 @@ struct Options {
   double loss_tolerance = 0;
   // Which of the options were given.
   CLI::Option* ranks_given = nullptr;
+  CLI::Option* plugin_given = nullptr;
   CLI::Option* rank_given = nullptr;
   CLI::Option* size_given = nullptr;
   CLI::Option* root_given = nullptr;
@@ -80,12 +81,6 @@ int usage_error(const std::string& message) {
 int failure(const std::string& message) {
   std::cerr << "clustar train: " << message << "\n";
   return kFailed;
-}
-
-std::string default_plugin() {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return (self.parent_path().parent_path() / "lib" / "libnccl-net-clustar.so").string();
 }
 
 ProgressView::Style progress_style(const Options& options) {
@@ -213,6 +208,27 @@ std::string codec_contradiction(const Options& options) {
   return {};
 }
 
+// The plugin of more than one rank, and one that was named in any case. Empty: all is well.
+std::string plugin_trouble(const Options& options, int ranks) {
+  const bool unused = ranks == 1 || options.config.no_communication;
+  if (options.launched() || (unused && options.plugin_given->count() == 0)) return {};
+  if (!std::filesystem::is_regular_file(options.rank.plugin)) {
+    return fmt::format("--plugin: '{}' is not a file; name an NCCL net plugin (.so)", options.rank.plugin);
+  }
+  const auto versions = proxy::NetPlugin::exported_versions(options.rank.plugin);
+  if (!versions) return "--plugin: " + versions.error().message;
+  if (versions->empty()) {
+    return fmt::format("--plugin: '{}' exports no ncclNetPlugin_v6 .. v12, so it is no NCCL net plugin",
+                       options.rank.plugin);
+  }
+  if (options.rank.plugin_version == 0) return {};
+  for (const int version : *versions) {
+    if (version == options.rank.plugin_version) return {};
+  }
+  return fmt::format("--plugin-version {}: '{}' exports {}", options.rank.plugin_version, options.rank.plugin,
+                     fmt::join(*versions, ", "));
+}
+
 // What the command line parser cannot check alone. Empty: all is well.
 std::string contradiction(const Options& options) {
   const bool by_hand = options.rank_given->count() > 0;
@@ -257,22 +273,7 @@ std::string contradiction(const Options& options) {
                       number <= 65535;
     if (!good) return fmt::format("--root '{}' is not HOST:PORT with a port from 1 to 65535", options.rank.root);
   }
-  if (ranks == 1 || options.launched() || options.config.no_communication) return {};
-  if (!std::filesystem::is_regular_file(options.rank.plugin)) {
-    return fmt::format("--plugin: '{}' is not a file; name an NCCL net plugin (.so)", options.rank.plugin);
-  }
-  const auto versions = proxy::NetPlugin::exported_versions(options.rank.plugin);
-  if (!versions) return "--plugin: " + versions.error().message;
-  if (versions->empty()) {
-    return fmt::format("--plugin: '{}' exports no ncclNetPlugin_v6 .. v12, so it is no NCCL net plugin",
-                       options.rank.plugin);
-  }
-  if (options.rank.plugin_version == 0) return {};
-  for (const int version : *versions) {
-    if (version == options.rank.plugin_version) return {};
-  }
-  return fmt::format("--plugin-version {}: '{}' exports {}", options.rank.plugin_version, options.rank.plugin,
-                     fmt::join(*versions, ", "));
+  return plugin_trouble(options, ranks);
 }
 
 // Into this process's environment, where its plugin finds them, or its ranks'.
@@ -368,8 +369,9 @@ void add_transport_options(CLI::App& command, Options& options) {
                             ->check(CLI::Range(1, kMaxRanks))
                             ->capture_default_str();
   add_collective_options(command, options.config, options.rank);
-  command.add_option("--plugin", options.rank.plugin,
-                     "NCCL net plugin that carries the gradients [../lib/libnccl-net-clustar.so beside this program]");
+  options.plugin_given = command.add_option(
+      "--plugin", options.rank.plugin,
+      "NCCL net plugin that carries the gradients [../lib/libnccl-net-clustar.so beside this program]");
   command
       .add_option("--plugin-version", options.rank.plugin_version,
                   "Which ncclNetPlugin_v<N> to use: 6 to 12 [newest that the plugin exports]")

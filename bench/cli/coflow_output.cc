@@ -17,7 +17,7 @@ namespace clustar::bench::cli {
 void add_output_options(CLI::App& command, CoflowOutput& output) {
   command.add_option("--json", output.json_path, "Write the results to this file; - is standard output")
       ->type_name("FILE");
-  command.add_option("--html", output.html_path, "The results as a page with plots; - is standard output")
+  command.add_option("--report", output.report_path, "The results as a page with plots; - is standard output")
       ->type_name("FILE.html");
   command.add_flag("--no-progress", output.quiet, "Nothing on standard error while it runs");
 }
@@ -33,11 +33,11 @@ void add_refill_option(CLI::App& command, std::optional<Duration>& refill) {
 }
 
 Result<void> check(const CoflowOutput& output) {
-  if (!output.json_path.empty() && output.json_path == output.html_path) {
+  if (!output.json_path.empty() && output.json_path == output.report_path) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--json and --html both name '{}'; allowed: a file each", output.json_path));
+                fmt::format("--json and --report both name '{}'; allowed: a file each", output.json_path));
   }
-  for (const std::string& path : {output.json_path, output.html_path}) {
+  for (const std::string& path : {output.json_path, output.report_path}) {
     if (const auto ok = report::check_writable(path); !ok) return ok;
   }
   return {};
@@ -56,16 +56,16 @@ coflow::Say progress(const CoflowOutput& output) {
 
 Result<void> write(const CoflowOutput& output, const std::string& text, nlohmann::json document) {
   document["command_line"] = report::command_line();
-  if (output.json_path != "-" && output.html_path != "-") {
+  if (output.json_path != "-" && output.report_path != "-") {
     if (const auto ok = report::write_text(text, "-"); !ok) return ok;
   }
   if (!output.json_path.empty()) {
     if (const auto ok = report::write_json(document, output.json_path); !ok) return ok;
   }
-  if (output.html_path.empty()) return {};
+  if (output.report_path.empty()) return {};
   const auto page = coflow::page(document);
   if (!page) return tl::unexpected(page.error());
-  return report::write_text(*page, output.html_path);
+  return report::write_text(*page, output.report_path);
 }
 
 std::string policy_help() {

@@ -15,7 +15,7 @@ namespace clustar::bench::cli {
 
 struct CoflowOutput {
   std::string json_path;
-  std::string html_path;
+  std::string report_path;
   bool quiet = false;
 };
 void add_output_options(CLI::App& command, CoflowOutput& output);

@@ -30,6 +30,7 @@ struct FabricArguments {
   std::vector<std::string> command;  // only counted: CLI11 rewrites arguments in brackets
   std::string json_path;
   bool all = false;
+  bool force = false;  // another user's fabric, too
   bool no_probe = false;
   fabric::RuleTexts rules;
   std::string place;  // of the rules that `set` changes
@@ -49,6 +50,8 @@ int show_fabric(const FabricArguments& arguments, const std::string& text, const
 // A subcommand with the options that all have.
 CLI::App& add_fabric_command(CLI::App& app, const std::string& name, const std::string& what,
                              FabricArguments& arguments);
+// --force: a fabric that another user made, too.
+void add_fabric_force(CLI::App& command, FabricArguments& arguments);
 void add_fabric_json(CLI::App& command, FabricArguments& arguments);
 
 void add_rule_options(CLI::App& command, fabric::RuleTexts& texts);

@@ -82,7 +82,7 @@ int up(const FabricArguments& arguments) {
   int status = kOk;
   if (cannot_write(arguments.json_path, status)) return status;
   fabric::UpReport report;
-  const auto made = fabric::Fabric::up(*spec, &report);
+  const auto made = fabric::Fabric::up(*spec, &report, arguments.force ? fabric::Others::kTake : fabric::Others::kKeep);
   if (!made) return fabric_error(made.error());
   return show_fabric(arguments, fabric::up_text(*made, report), fabric::up_json(*made, report));
 }
@@ -154,9 +154,10 @@ void add_fabric_up(CLI::App& app, const std::shared_ptr<FabricArguments>& argume
     file->excludes(command.get_option(other));
   }
   add_rule_options(command, arguments->rules);
+  add_fabric_force(command, *arguments);
   add_fabric_json(command, *arguments);
   command.footer(
-      "A fabric of that name with other arguments is rebuilt, unless processes run in it.\n"
+      "A fabric of that name with other arguments is made anew, unless processes run in it or another user made it.\n"
       "Example: clustar fabric up --hosts 4 --rate 200M --mtu 1500 --buffer 100k --loss 1% --ecn 65k:65k:1\n"
       "         clustar fabric up --hosts 8 --spine 4 --leaves 2 --rate 200M");
   command.callback([arguments, &status] { status = up(*arguments); });

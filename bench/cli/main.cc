@@ -5,34 +5,7 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
-
-namespace {
-
-std::string example_of(const CLI::App& command) {
-  const std::string footer = command.get_footer();
-  const std::size_t at = footer.find("Example: ");
-  return at == std::string::npos ? "" : "\n" + footer.substr(at, footer.find('\n', at) - at);
-}
-
-// CLI11 would only say that some command is required, or was not expected. "" when the words name a command, or CLI11
-// has to say what they are. `path`: the words before them.
-std::string wrong_command(const CLI::App& app, const std::string& path, std::span<char*> words) {
-  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-  if (commands.empty() || (!words.empty() && words[0][0] == '-')) return "";
-  std::string known;
-  for (const CLI::App* command : commands) {
-    if (!words.empty() && command->get_name() == words[0]) {
-      return wrong_command(*command, path + " " + words[0], words.subspan(1));
-    }
-    known += (known.empty() ? "" : ", ") + command->get_name();
-  }
-  if (words.empty() && app.get_require_subcommand_min() == 0) return "";
-  const std::string what = words.empty() ? "say what to do" : "there is no command '" + std::string(words[0]) + "'";
-  return path + ": " + what + "; allowed: " + known + example_of(app) + "\nRun " + path +
-         " --help for more information.\n";
-}
-
-}  // namespace
+#include "bench/cli/wrong_usage.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"clustar: scheduling and transport under NCCL: test a net plugin, train over it, measure it"};
@@ -51,13 +24,19 @@ int main(int argc, char** argv) {
   clustar::bench::cli::add_settings(app, status);
   clustar::bench::cli::add_train(app, status);
   const auto words = std::span(argv, static_cast<std::size_t>(argc)).subspan(argc > 0 ? 1 : 0);
-  if (const std::string wrong = wrong_command(app, "clustar", words); !wrong.empty()) {
+  if (const std::string wrong = clustar::bench::cli::wrong_command(app, "clustar", words); !wrong.empty()) {
     std::cerr << wrong;
     return clustar::bench::cli::kUsage;
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    // What is unknown explains what is missing.
+    const bool is_required = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || (is_required && !app.remaining(true).empty())) {
+      std::cerr << clustar::bench::cli::unknown_word(app, words);
+      return clustar::bench::cli::kUsage;
+    }
     // CLI11 returns its own numbers; ours are 0 for help and version, 2 for wrong usage.
     return app.exit(error) == 0 ? clustar::bench::cli::kOk : clustar::bench::cli::kUsage;
   }

@@ -85,7 +85,7 @@ std::string which_jobs(const json& document) {
                        number(workload.at("load"), "mean"),
                        waiting(document) ? "bytes over what ports carry until the last job ends, if none slowed another"
                                          : "each job's bytes over what its ports carry in an iteration alone, summed");
-  return fmt::format("<h1>{}</h1>\n<p>{}</p>\n", escaped(show(workload.at("name"))), escaped(words));
+  return report::page_title(document, show(workload.at("name")), escaped(words));
 }
 
 std::string of_the_worst(std::optional<double> worst) {
@@ -281,13 +281,13 @@ std::string explained(bool waits) {
 std::string jobs_page(const json& document) {
   const json& results = document.at("results");
   const bool waits = waiting(document);
-  std::string html = page_begin("clustar coflow replay: " + show(document.at("workload").at("name")));
+  std::string html = report::page_head("clustar coflow replay: " + show(document.at("workload").at("name")));
   html += which_jobs(document) + jobs_verdict(document);
   if (waits) html += waiting_plots(results);
   html += waits ? "<h2>Policies</h2>\n" + waiting_table(results) : "<h2>All jobs</h2>\n" + all_jobs_table(results);
   html += explained(waits);
   for (std::size_t nth = 0; !waits && nth < results.at(0).at("jobs").size(); ++nth) html += job_part(results, nth);
-  return html + page_end(document);
+  return html + report::page_end(document);
 }
 
 }  // namespace clustar::bench::coflow

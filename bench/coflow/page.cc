@@ -69,7 +69,7 @@ std::string what_was_replayed(const json& document) {
   words += number(load, "busiest") > 0 ? fmt::format("load {:.2f} at the busiest port, {:.2f} on average",
                                                      number(load, "busiest"), number(load, "mean"))
                                        : "all arrive at once";
-  return fmt::format("<h1>{}</h1>\n<p>{}.</p>\n", escaped(show(workload.at("name"))), escaped(words));
+  return report::page_title(document, show(workload.at("name")), escaped(words) + ".");
 }
 
 std::string cdf_plot(const json& results, const char* key, const std::string& title, const std::string& x_label) {
@@ -147,7 +147,7 @@ std::string kinds_table(const json& results) {
 
 std::string replay_page(const json& document) {
   const json& results = document.at("results");
-  std::string html = page_begin("clustar coflow replay: " + show(document.at("workload").at("name")));
+  std::string html = report::page_head("clustar coflow replay: " + show(document.at("workload").at("name")));
   html += what_was_replayed(document) + verdict(results);
   html += "<div class=plots>\n" +
           cdf_plot(results, "cdf_cct_s", "Completion times, cumulative", "seconds (log scale)") +
@@ -155,7 +155,7 @@ std::string replay_page(const json& document) {
                    "completion time over what it takes alone (log scale)") +
           "</div>\n";
   html += "<h2>Policies</h2>\n" + policy_table(results) + "<h2>By kind of coflow</h2>\n" + kinds_table(results);
-  return html + page_end(document);
+  return html + report::page_end(document);
 }
 
 bool is_from(const json& document, const char* command) {

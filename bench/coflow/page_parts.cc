@@ -6,16 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/report/page.h"
+#include "bench/report/style.h"
 
 namespace clustar::bench::coflow {
 namespace {
-
-constexpr const char* kStyle = R"css(
-td.best { color: var(--good); font-weight: 600; } td.worse { color: var(--wait); font-weight: 600; }
-td { font-variant-numeric: tabular-nums; } th { white-space: normal; vertical-align: bottom; } tr.first td { border-top: 2px solid var(--rule); }
-.swatch { width: 34px; height: 10px; margin-right: .5rem; vertical-align: middle; }
-@media (max-width: 1000px) { body { padding: 1rem; } table { font-size: .78rem; } th, td { padding: .2rem .27rem; } }
-)css";
 
 // Every other is solid, so that neighbours are told apart without colour.
 int dash_of(std::size_t place) { return place % 2 == 0 ? 0 : static_cast<int>(1 + place / 2 % (report::kDashes - 1)); }
@@ -68,19 +62,6 @@ std::string policy_row(const std::string& policy, std::size_t place, const std::
       colour_of(place), dash_of(place), report::escaped(policy));
   for (const std::string& one : cells) html += one;
   return html;
-}
-
-std::string page_begin(const std::string& title) {
-  return report::page_head(title,
-                           report::kPageStyle + std::string(report::kPlotStyle) + report::series_style() + kStyle);
-}
-
-std::string page_end(const nlohmann::json& document) {
-  std::string html = "<h2>How it was made</h2>\n<div class=scroll><table class=text>";
-  if (document.contains("command_line")) html += report::row({"command", report::show(document["command_line"])});
-  html += report::row({"clustar", report::show(document.at("version"))});
-  for (const auto& [name, value] : document.at("machine").items()) html += report::row({name, report::show(value)});
-  return html + "</table></div>\n" + report::kPageEnd;
 }
 
 }  // namespace clustar::bench::coflow

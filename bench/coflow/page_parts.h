@@ -31,8 +31,4 @@ std::string best_cell(const nlohmann::json& results, const nlohmann::json& row, 
 using Curve = std::vector<std::pair<double, double>>;
 Curve steps_of(const Curve& curve);
 
-std::string page_begin(const std::string& title);
-// What made the page, and how to repeat it; and the end of the page.
-std::string page_end(const nlohmann::json& document);
-
 }  // namespace clustar::bench::coflow

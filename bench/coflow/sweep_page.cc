@@ -144,12 +144,12 @@ std::string loads_table(const json& document) {
 
 std::string sweep_page(const json& document) {
   const json& workload = document.at("workload");
-  std::string html = page_begin("clustar coflow sweep");
-  html += fmt::format(
-      "<h1>Coflow policies over load</h1>\n<p>Generated traces: {:.0f} coflows, {:.0f} ports of {:.3g} Gbit/s, seeds 1 "
-      "to {:.0f}; "
-      "rules exact.</p>\n",
-      number(workload, "coflows"), number(workload, "ports"), number(workload, "port_gbps"), number(workload, "seeds"));
+  std::string html = report::page_head("clustar coflow sweep");
+  html += report::page_title(
+      document, "Coflow policies over load",
+      fmt::format("Generated traces: {:.0f} coflows, {:.0f} ports of {:.3g} Gbit/s, seeds 1 to {:.0f}; rules exact.",
+                  number(workload, "coflows"), number(workload, "ports"), number(workload, "port_gbps"),
+                  number(workload, "seeds")));
   html += sweep_verdict(document) + "<div class=plots>\n" +
           ratio_plot(document, kFigures[0], "Average completion time: max-min's over the policy's") +
           ratio_plot(document, kFigures[3], "Mean slowdown: max-min's over the policy's") +
@@ -164,7 +164,7 @@ std::string sweep_page(const json& document) {
   html +=
       "<p class=dim>Slowdown: mean over coflows of the completion time over what it takes alone; itself, in the last "
       "two columns, as the mean over seeds.</p>\n";
-  return html + page_end(document);
+  return html + report::page_end(document);
 }
 
 }  // namespace clustar::bench::coflow

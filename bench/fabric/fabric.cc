@@ -8,6 +8,7 @@
 
 #include "bench/fabric/build.h"
 #include "bench/fabric/delay/forwarder.h"
+#include "bench/fabric/owner.h"
 #include "bench/fabric/signals.h"
 #include "bench/fabric/state.h"
 #include "bench/fabric/tool.h"
@@ -141,7 +142,7 @@ Result<void> check_root() {
               "needs root, because only root can make and enter network namespaces: run it with sudo");
 }
 
-Result<Fabric> Fabric::up(const FabricSpec& asked, UpReport* report) {
+Result<Fabric> Fabric::up(const FabricSpec& asked, UpReport* report, Others others) {
   const auto begin = std::chrono::steady_clock::now();
   const auto spec = checked(asked);
   if (!spec) return tl::unexpected(spec.error());
@@ -149,6 +150,9 @@ Result<Fabric> Fabric::up(const FabricSpec& asked, UpReport* report) {
   const HeldSignals signals;
   const auto lock = StateLock::take(StateLock::Mode::kChange, &signals);
   if (!lock) return tl::unexpected(lock.error());
+  if (others == Others::kKeep) {
+    if (const auto ok = check_owner(spec->name); !ok) return tl::unexpected(ok.error());
+  }
   const auto tools = Tools::find(signals, lock->fd());
   if (!tools) return tl::unexpected(tools.error());
   const auto found = inspect(spec->name);
@@ -185,12 +189,15 @@ Result<Fabric> Fabric::find(const std::string& name) {
   return Fabric(there->spec);
 }
 
-Result<Removed> Fabric::remove(const std::string& name) {
+Result<Removed> Fabric::remove(const std::string& name, Others others) {
   if (const auto ok = check_name(name); !ok) return tl::unexpected(ok.error());
   if (const auto ok = check_root(); !ok) return tl::unexpected(ok.error());
   const HeldSignals signals;
   const auto lock = StateLock::take(StateLock::Mode::kChange, &signals);
   if (!lock) return tl::unexpected(lock.error());
+  if (others == Others::kKeep) {
+    if (const auto ok = check_owner(name); !ok) return tl::unexpected(ok.error());
+  }
   return remove_locked(name);
 }
 

@@ -32,6 +32,9 @@ struct UpReport {
   DelayCarrier delay = DelayCarrier::kNone;
 };
 
+// A fabric of that name which another user made (owner.h): refused, or treated as one's own.
+enum class Others { kKeep, kTake };
+
 // What remove() did.
 struct Removed {
   std::vector<std::string> namespaces;
@@ -41,14 +44,15 @@ struct Removed {
 // A handle, not an owner: the fabric lives until it is removed, by whomever. Thread-safe but for down().
 class Fabric {
  public:
-  // Makes the fabric; does nothing when just this one is there, and makes it again when it is another or half-made (but
-  // kInvalidUsage when processes run in it). After an error, also after SIGINT, SIGTERM or SIGHUP, nothing is left; the
-  // signal takes its usual course on return. kInvalidArgument: the spec. kUnavailable: the machine lacks something.
-  static Result<Fabric> up(const FabricSpec& spec, UpReport* report = nullptr);
+  // Makes the fabric; does nothing when just this one is there, and makes it anew when it is another or half-made (but
+  // kInvalidUsage when processes run in it, or when another user made it). After an error, also after SIGINT, SIGTERM
+  // or SIGHUP, nothing is left; the signal takes its usual course on return. kInvalidArgument: the spec. kUnavailable:
+  // the machine lacks something.
+  static Result<Fabric> up(const FabricSpec& spec, UpReport* report = nullptr, Others others = Others::kKeep);
   // kUnavailable when there is none, or when it is not whole.
   static Result<Fabric> find(const std::string& name);
   // Ends the processes inside and removes everything of that name, half-made or whole. Nothing there is no error.
-  static Result<Removed> remove(const std::string& name);
+  static Result<Removed> remove(const std::string& name, Others others = Others::kTake);
   static std::vector<std::string> names();
 
   const FabricSpec& spec() const { return spec_; }

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "bench/fabric/delay/forwarder.h"
+#include "bench/fabric/owner.h"
 
 namespace clustar::bench::fabric {
 namespace {
@@ -81,6 +82,8 @@ Result<void> write_state(const FabricSpec& spec) {
                           {"uplink_buffer_bytes", spec.uplink_buffer_bytes},
                           {"switches", spec.switches},
                           {"links", nlohmann::json::array()}};
+  // Who made it, whoever changes it later.
+  state["owner"] = to_json(owner_of(spec.name).value_or(caller()));
   for (const LinkSpec& link : spec.links) {
     state["links"].push_back({link.a, link.b, link.rate_bps, link.buffer_bytes, link.mtu, link.delay_ns});
   }

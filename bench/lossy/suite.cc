@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "bench/ab/interrupt.h"
+#include "bench/fabric/fabric.h"
 #include "bench/lossy/arm.h"
 #include "bench/lossy/experiment.h"
 #include "bench/lossy/machine.h"
@@ -80,6 +81,8 @@ Result<json> run_suite(const SuiteOptions& options, const SuiteEvents& events) {
                 .seed = options.seed,
                 .progress = events.progress};
   const std::vector<Scenario> scenarios = with_arms(*chosen, run);
+  // How long it takes is of interest to who may run it.
+  if (const auto ok = fabric::check_root(); !ok) return tl::unexpected(ok.error());
   const ab::Interrupt interrupt;
   announce(scenarios, run);
   const OtherCpuWatch watch;

@@ -72,7 +72,8 @@ Result<void> Arm::start_worker(int rank) {
 Result<std::unique_ptr<Control>> Arm::connect_server() const {
   const auto address = proxy::parse_host_port(*options_.server);
   if (!address) return tl::unexpected(address.error());
-  const auto deadline = Clock::now() + std::min<std::chrono::milliseconds>(options_.timeout, std::chrono::seconds(10));
+  const auto limit = std::min<std::chrono::milliseconds>(options_.timeout, std::chrono::seconds(10));
+  const auto deadline = Clock::now() + limit;
   auto fd = proxy::tcp_connect(*address, deadline);
   if (!fd) {
     return fail(fd.error().code, fmt::format("cannot reach the server {}: {}; start 'clustar perf --server' there",
@@ -84,7 +85,11 @@ Result<std::unique_ptr<Control>> Arm::connect_server() const {
   if (options_.plugin) hello["environment"] = options_.plugin->environment;
   const bool sent = control->send(hello);
   if (!sent || control->wait(&answer, deadline) != Control::State::kMessage) {
-    return fail(ErrorCode::kRemote, fmt::format("{} does not answer as 'clustar perf --server'", *options_.server));
+    return fail(
+        ErrorCode::kRemote,
+        fmt::format("{} takes the connection but does not answer as 'clustar perf --server' within {:.0f} s; is "
+                    "it another program's port?",
+                    *options_.server, std::chrono::duration<double>(limit).count()));
   }
   if (answer.contains("error")) {
     Error error = error_from(answer);
@@ -153,7 +158,16 @@ Result<void> Arm::connect_all() {
   for (const std::string& name : controls) text += (text.empty() ? "" : ", ") + name;
   description_["tcp_sockets"] = sockets;
   description_["congestion_control"] = text.empty() ? "none (no TCP sockets)" : text;
+  if (has_own_congestion()) {
+    description_["congestion_control_of_control_connections"] = text;
+    description_["congestion_control"] = options_.plugin->own_congestion.name;
+  }
   return {};
+}
+
+bool Arm::has_own_congestion() const {
+  if (!options_.plugin || options_.plugin->own_congestion.name.empty()) return false;
+  return description_["plugin"].value("name", "") == options_.plugin->own_congestion.plugin;
 }
 
 void Arm::take_messages(Pending& pending) {

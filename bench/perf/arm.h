@@ -54,6 +54,8 @@ class Arm {
   // {plugin, receiver{core, interface, ...}, sender{...}, tcp_sockets, congestion_control}; after stop() each end has
   // last_words, too: what its plugin logged when it was finalized.
   const nlohmann::json& description() const { return description_; }
+  // Its plugin controls congestion itself (PluginSpec::own_congestion).
+  bool has_own_congestion() const;
   // By rank: where it may run.
   const std::vector<std::vector<int>>& cores() const { return cores_; }
 

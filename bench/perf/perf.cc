@@ -160,7 +160,7 @@ class Run {
     const std::string& wanted = arm_options_[index].congestion;
     if (wanted.empty()) return;
     const std::string used = arm.description().value("congestion_control", "");
-    if (arm.description().value("tcp_sockets", 0) == 0 || used == wanted) return;
+    if (arm.description().value("tcp_sockets", 0) == 0 || arm.has_own_congestion() || used == wanted) return;
     std::string warning = fmt::format(
         "arm {} has TCP sockets with congestion control {}, not only {}: it is "
         "not on equal terms",

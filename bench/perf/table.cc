@@ -10,6 +10,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr char kMark = '*';  // of a row with a note
+
 // Three significant digits at least, no exponent.
 std::string number(double value) {
   if (value >= 1000) return fmt::format("{:.0f}", value);
@@ -65,6 +67,30 @@ std::string describe(const char* name, const json& arm) {
                      arm.value("congestion_control", ""), core("receiver"), core("sender"));
 }
 
+// Once for all rows that have the mark: the largest part that others took.
+std::string disturbed_text(const Report& report) {
+  std::string text;
+  const auto add = [&](const char* where, auto other_of) {
+    std::optional<OtherCpu> most;
+    int rows = 0;
+    for (const RowResult& row : report.rows) {
+      const std::optional<OtherCpu>& other = other_of(row);
+      if (!other || !other->disturbs()) continue;
+      ++rows;
+      if (!most || other->used > most->used) most = other;
+    }
+    if (rows == 0) return;
+    text += fmt::format(
+        "{} {}other processes used up to {:.1f} of the {} core{} in user time alone, in {} of {} rows: "
+        "repeat on an idle machine\n",
+        kMark, where, most->used, most->cores, most->cores == 1 ? "" : "s", rows, report.rows.size());
+  };
+  add("", [](const RowResult& row) -> const std::optional<OtherCpu>& { return row.other_cpu; });
+  add("on the server's machine ",
+      [](const RowResult& row) -> const std::optional<OtherCpu>& { return row.other_cpu_server; });
+  return text;
+}
+
 std::string notes_text(const char* name, const json& arm) {
   std::string text;
   for (const json& note : arm["notes"]) text += fmt::format("arm {}: {}\n", name, note.get<std::string>());
@@ -108,19 +134,20 @@ std::string line(const RowResult& result) {
   if (result.limit_udp) {
     text += fmt::format(" {:<24} {}", values_text(*result.limit_udp), ratio_text(result.limit_udp_ratio));
   }
+  while (text.back() == ' ') text.pop_back();
+  if (!notes(result).empty()) text += fmt::format("  {}", kMark);
   text += "\n" + quantiles_text("A", result.a);
   if (result.b) text += quantiles_text("B", *result.b);
   text += cpu_text("A", result.a);
   if (result.b) text += cpu_text("B", *result.b);
   if (result.limit) text += cpu_text("L", *result.limit);
   if (result.limit_udp) text += cpu_text("U", *result.limit_udp) + loss_text("U", *result.limit_udp);
-  for (const std::string& note : notes(result)) text += fmt::format("    {}\n", note);
   return text;
 }
 
 std::string footer(const Report& report, const Options& options) {
   std::string text = "\nmedian [min-max] of the rounds; us: lower is better (round trip p50, incast message p99)\n";
-  text += notes_text("A", report.arms["a"]);
+  text += disturbed_text(report) + notes_text("A", report.arms["a"]);
   if (!options.b) return text;
   text += notes_text("B", report.arms["b"]);
   int above = 0, below = 0;

@@ -66,11 +66,18 @@ struct PluginDescription {
   int speed_mbps = 0;
 };
 
+// Of a plugin of this name that controls congestion itself: TCP's is then that of its control connections alone.
+struct OwnCongestion {
+  std::string plugin;
+  std::string name;  // "": TCP's counts
+};
+
 struct PluginSpec {
   std::string path;
   int version = 0;  // 0 = the newest it exports
   int device = 0;
   std::map<std::string, std::string> environment = {};  // of the arm's workers, on top of what they inherit
+  OwnCongestion own_congestion = {};
 };
 
 }  // namespace clustar::bench::perf

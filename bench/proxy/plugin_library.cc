@@ -31,7 +31,13 @@ Result<OpenedLibrary> open_library(const std::string& path) {
     if (!reasons.empty()) reasons += "; ";
     reasons += reason != nullptr ? reason : "no reason given by dlopen";
   }
-  return fail(ErrorCode::kUnavailable, fmt::format("cannot open net plugin '{}': {}", path, reasons));
+  const bool is_bare = path.find('/') == std::string::npos;
+  return fail(
+      ErrorCode::kUnavailable,
+      fmt::format("cannot open net plugin '{}': {}{}", path, reasons,
+                  is_bare ? "; the loader looks for a bare name in LD_LIBRARY_PATH and in the system's folders, "
+                            "so add the plugin's folder there or give its path"
+                          : ""));
 }
 
 void* find_symbol(void* library, const std::string& name) { return dlsym(library, name.c_str()); }

@@ -3,30 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "bench/report/style.h"
+
 namespace clustar::bench::report {
-
-const char* const kPageStyle = R"css(
-:root { color-scheme: light dark; --back: #ffffff; --text: #1b1f24; --dim: #59636e; --rule: #d1d9e0; --a: #1f6feb;
-  --b: #bc4c00; --c: #57606a; --wait: #d1242f; --good: #1a7f37; }
-@media (prefers-color-scheme: dark) { :root { --back: #0d1117; --text: #e6edf3; --dim: #9198a1; --rule: #3d444d;
-  --a: #58a6ff; --b: #f0883e; --c: #8b949e; --wait: #ff7b72; --good: #3fb950; } }
-body { background: var(--back); color: var(--text); font: 15px/1.5 system-ui, sans-serif; margin: 0 auto;
-  max-width: 1320px; padding: 1.5rem; }
-h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-p { margin: .3rem 0; } .dim { color: var(--dim); }
-.verdict { border-left: 4px solid var(--c); padding: .5rem 1rem; margin: 1rem 0; font-size: 1.05rem; }
-.verdict.faster { border-color: var(--good); } .verdict.slower, .verdict.above { border-color: var(--wait); }
-.warning { color: var(--wait); }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .92rem; }
-th, td { border-bottom: 1px solid var(--rule); padding: .25rem .8rem; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-table.text td, table.text th { text-align: left; white-space: normal; overflow-wrap: anywhere; }
-table.text td:first-child { white-space: nowrap; overflow-wrap: normal; }
-tr.differs td { font-weight: 600; })css";
-
-const char* const kPageEnd = "</body></html>\n";
 
 namespace {
 
@@ -76,10 +58,52 @@ std::string show(const nlohmann::json& value, int digits) {
   return value.dump();
 }
 
-std::string page_head(const std::string& title, const std::string& style) {
+std::string page_head(const std::string& title, const std::string& own_style) {
   return "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8>\n<meta name=viewport "
          "content=\"width=device-width, initial-scale=1\">\n<title>" +
-         escaped(title) + "</title>\n<style>" + style + "</style></head><body>\n";
+         escaped(title) + "</title>\n<style>" + page_style() + own_style + "</style></head><body>\n";
+}
+
+std::string page_title(const nlohmann::json& document, const std::string& heading, const std::string& lead_html) {
+  std::string html = "<header>\n<h1>" + escaped(heading) + "</h1>\n";
+  if (!lead_html.empty()) html += "<p>" + lead_html + "</p>\n";
+  if (document.is_object() && document.contains("command_line")) {
+    html += "<pre class=command>" + escaped(show(document["command_line"])) + "</pre>\n";
+  }
+  return html + "</header>\n";
+}
+
+namespace {
+
+// Of the envelope's machine and of what commands were asked for; other keys are their own names.
+std::string label_of(const std::string& key) {
+  static const std::map<std::string, std::string> labels{
+      {"cpu", "CPU"},
+      {"cores", "CPU cores"},
+      {"memory_gb", "memory, GB"},
+      {"tcp_congestion_control", "the kernel's default TCP congestion control"},
+      {"load_average_before", "load average before"},
+      {"load_average_after", "load average after"}};
+  const auto found = labels.find(key);
+  return found == labels.end() ? key : found->second;
+}
+
+}  // namespace
+
+std::string page_end(const nlohmann::json& document, const std::vector<std::vector<std::string>>& more) {
+  std::string html = "<h2>How it was made</h2>\n<div class=scroll><table class=text>";
+  const auto add = [&](const std::string& what, const nlohmann::json& value) {
+    html += row({label_of(what), value.is_array() ? value.dump() : show(value)});
+  };
+  for (const auto& cells : more) html += row(cells);
+  if (document.is_object()) {
+    add("clustar", document.value("version", nlohmann::json()));
+    const nlohmann::json machine = document.value("machine", nlohmann::json::object());
+    if (machine.is_object()) {
+      for (const auto& [name, value] : machine.items()) add(name, value);
+    }
+  }
+  return html + "</table></div>\n</body></html>\n";
 }
 
 }  // namespace clustar::bench::report

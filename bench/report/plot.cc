@@ -39,8 +39,8 @@ std::string line(double x1, double y1, double x2, double y2, const std::string& 
 }
 
 std::string open_svg(double height, const std::string& title) {
-  return fmt::format("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\">", kWidth, height,
-                     escaped(title)) +
+  return fmt::format("<figure><svg class=chart viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\">", kWidth,
+                     height, escaped(title)) +
          text(12, 20, "start", "title", title);
 }
 
@@ -226,33 +226,6 @@ std::vector<double> x_ticks(const LineChart& chart, Range& x) {
 
 }  // namespace
 
-const char* const kPlotStyle = R"css(
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem;
-  align-items: start; margin: 1rem 0; }
-.plots svg { width: 100%; height: auto; border: 1px solid var(--rule); border-radius: 6px; }
-svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
-svg text.title { fill: var(--text); font-size: 13px; font-weight: 600; }
-svg .grid { stroke: var(--rule); } svg .level { stroke: var(--dim); stroke-dasharray: 2 4; }
-svg .ring { fill: none; stroke-width: 2; } svg .strong { stroke-dasharray: none; } svg .faint { opacity: .45; } svg .band { fill: var(--b); opacity: .13; }
-svg path { fill: none; stroke-width: 2; } svg path.thin { stroke-width: .7; opacity: .3; }
-.dash1 { stroke-dasharray: 6 4; } .dash2 { stroke-dasharray: 2 2; } .dash3 { stroke-dasharray: 9 3 2 3; }
-.dash4 { stroke-dasharray: 12 4; } .dash5 { stroke-dasharray: 6 2 2 2 2 2; }
-)css";
-
-std::string series_style() {
-  std::string style = R"css(
-:root { --s0: #0a5fb4; --s1: #c44a06; --s2: #00805a; --s3: #a2479a; --s4: #4d5560; --s5: #736d00;
-  --s6: #ad7400; --s7: #2c84b8; --s8: #b3243c; --s9: #5c6b7a; --s10: #7d5534; --s11: #4a4fb0; }
-@media (prefers-color-scheme: dark) { :root { --s0: #5aa9ff; --s1: #ff8f4d; --s2: #2ec49a; --s3: #e08ad6;
-  --s4: #d5dde6; --s5: #d9d15a; --s6: #f2c14e; --s7: #8ccbf2; --s8: #ff7a85; --s9: #a3b3c2; --s10: #c9a27e;
-  --s11: #a8acff; } }
-)css";
-  for (int i = 0; i < kSeriesColours; ++i) {
-    style += fmt::format(".line-s{0} {{ stroke: var(--s{0}); }} .fill-s{0} {{ fill: var(--s{0}); }}\n", i);
-  }
-  return style;
-}
-
 std::vector<double> ticks(double low, double high, int count) {
   if (!(high > low) || count < 1) return {low};
   const double rough = (high - low) / count;
@@ -293,7 +266,7 @@ std::string line_chart(const LineChart& given) {
   }
   if (chart.x_level) svg += line(axes.x(*chart.x_level), axes.top(), axes.x(*chart.x_level), axes.bottom(), "level");
   for (const Series& series : chart.series) svg += curve(series, axes);
-  return svg + legend.svg() + "</svg>\n";
+  return svg + legend.svg() + "</svg></figure>\n";
 }
 
 std::string bar_chart(const std::string& title, const std::string& unit, const std::vector<Bar>& bars) {
@@ -327,7 +300,7 @@ std::string bar_chart(const std::string& title, const std::string& unit, const s
     svg += text(x + 8, y + kBarHeight / 2 + 4, "start", "label", number(sum) + " " + unit);
     y += kBarHeight + kBarGap;
   }
-  return svg + legend.svg() + "</svg>\n";
+  return svg + legend.svg() + "</svg></figure>\n";
 }
 
 std::string interval_chart(const std::string& title, const std::string& x_label, const std::vector<IntervalRow>& rows,
@@ -370,7 +343,7 @@ std::string interval_chart(const std::string& title, const std::string& x_label,
     svg += text(kWidth - kBarNumbers - kRight + 12, y + 4, "start", "label", number(row.value));
     y += each;
   }
-  return svg + "</svg>\n";
+  return svg + "</svg></figure>\n";
 }
 
 }  // namespace clustar::bench::report

@@ -8,15 +8,6 @@
 
 namespace clustar::bench::report {
 
-// After kPageStyle, for any plot: class plots for what holds them, text, lines and dashes. A page adds its colours:
-// .line-CLASS { stroke } and .fill-CLASS { fill }.
-extern const char* const kPlotStyle;
-
-// Colours for many series that are told apart by colour-blind people, too (hues after Okabe and Ito), darkened on white
-// and lightened on black: variables --s0 to --s11, and classes s0 to s11 of them.
-inline constexpr int kSeriesColours = 12;
-std::string series_style();
-
 // About `count` round numbers that cover low..high.
 std::vector<double> ticks(double low, double high, int count);
 

@@ -5,6 +5,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -97,10 +99,18 @@ nlohmann::json envelope(const std::string& command, nlohmann::json results) {
   return {{"command", command}, {"version", CLUSTAR_VERSION}, {"machine", machine()}, {"results", std::move(results)}};
 }
 
+std::string shell_word(const std::string& word) {
+  const auto plain = [](unsigned char c) { return std::isalnum(c) != 0 || std::strchr("-._/=,:+@%", c) != nullptr; };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 std::string command_line() {
   std::ifstream in("/proc/self/cmdline", std::ios::binary);
   std::string text;
-  for (std::string word; std::getline(in, word, '\0');) text += (text.empty() ? "" : " ") + word;
+  for (std::string word; std::getline(in, word, '\0');) text += (text.empty() ? "" : " ") + shell_word(word);
   return text;
 }
 

@@ -11,7 +11,10 @@ namespace clustar::bench::report {
 // {command, version, machine{cpu, cores, memory_gb, kernel, tcp_congestion_control}, results}
 nlohmann::json envelope(const std::string& command, nlohmann::json results);
 
-// As this process was called: what repeats its results.
+// A word of a shell command, in quotes where it needs them.
+std::string shell_word(const std::string& word);
+
+// As this process was called, as a shell takes it: what repeats its results.
 std::string command_line();
 
 // Whether write_json could write there, to be found out before long work; it leaves no file behind. "-" and "" always

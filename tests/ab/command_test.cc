@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -72,6 +73,21 @@ TEST(AbCommand, MeasuresBothArmsAndTheCeiling) {
   const std::string page = text_of(folder.file("ab.html"));
   EXPECT_NE(page.find("<svg "), std::string::npos);
   EXPECT_EQ(page.find("http"), std::string::npos);
+  EXPECT_NE(page.find(" ab --local --ranks 2 --rounds 2"), std::string::npos) << "the command";
+  const Outcome drawn = trainer::run_clustar({"report", folder.file("ab.json"), "-o", "-"});
+  EXPECT_EQ(drawn.status, 0) << drawn.err;
+  EXPECT_EQ(drawn.out, page);
+}
+
+TEST(AbCommand, ReportRefusesWhatIsNoResultOfAb) {
+  const TemporaryDirectory folder;
+  for (const char* text : {R"({"command":"ab","results":[]})", R"({"command":"ab","training":{}})"}) {
+    folder.write("ab.json", text);
+    const Outcome outcome = trainer::run_clustar({"report", folder.file("ab.json"), "-o", folder.file("ab.html")});
+    EXPECT_EQ(outcome.status, 2) << text;
+    EXPECT_NE(outcome.err.find("it is not as clustar ab --json writes it"), std::string::npos) << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(folder.file("ab.html")));
+  }
 }
 
 TEST(AbCommand, ComparesTheTimeToATarget) {
@@ -125,6 +141,59 @@ std::vector<trainer::Process> wait_for_ranks(const Command& command, std::size_t
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return ranks;
+}
+
+// Many short rounds, into files.
+Words many_rounds(const TemporaryDirectory& folder) {
+  Words words = tiny({"--json", folder.file("ab.json"), "--report", folder.file("ab.html")});
+  *(std::find(words.begin(), words.end(), "--rounds") + 1) = "500";
+  words.insert(words.begin(), "ab");
+  return words;
+}
+
+TEST(AbCommand, AnInterruptKeepsTheRoundsThatAreDone) {
+  const TemporaryDirectory folder;
+  Command command(many_rounds(folder));
+  ASSERT_TRUE(command.wait_for_error_text("[7/1500] round 3/500"));
+  kill(command.pid(), SIGINT);
+  const Outcome outcome = command.wait();
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.err.find("interrupted"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.out.find("images/s"), std::string::npos) << "the table of these rounds: " << outcome.out;
+  const nlohmann::json result = folder.read_json("ab.json")["results"].at(0);
+  EXPECT_GE(result["rounds"], 2);
+  EXPECT_LT(result["rounds"], 500);
+  EXPECT_EQ(result["planned_rounds"], 500);
+  EXPECT_EQ(result["runs"].size(), 3 * result["rounds"].get<std::size_t>());
+  EXPECT_NE(result["ended_by"].get<std::string>().find("interrupted"), std::string::npos) << result["ended_by"];
+  const std::string page = text_of(folder.file("ab.html"));
+  EXPECT_NE(page.find("of 500 rounds were done"), std::string::npos);
+  EXPECT_TRUE(page.ends_with("</body></html>\n"));
+}
+
+TEST(AbCommand, WhatIsKilledLeavesTheRoundsBefore) {
+  const TemporaryDirectory folder;
+  Command command(many_rounds(folder));
+  ASSERT_TRUE(command.wait_for_error_text("[7/1500] round 3/500"));
+  kill(command.pid(), SIGKILL);
+  (void)command.wait();
+  EXPECT_GE(folder.read_json("ab.json")["results"].at(0)["rounds"], 2);
+  EXPECT_TRUE(text_of(folder.file("ab.html")).ends_with("</body></html>\n"));
+}
+
+TEST(AbCommand, AnInterruptInTheFirstRoundLeavesNoEmptyFiles) {
+  const TemporaryDirectory folder;
+  Words words{"ab",       "--local",
+              "--ranks",  "2",
+              "--rounds", "5",
+              "--epochs", "1000",
+              "--json",   folder.file("ab.json"),
+              "--report", folder.file("ab.html")};
+  Command command(words);
+  ASSERT_EQ(wait_for_ranks(command, 2).size(), 2u);
+  kill(command.pid(), SIGINT);
+  EXPECT_EQ(command.wait().status, 1);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 Words long_run() { return {"ab", "--local", "--ranks", "2", "--rounds", "5", "--epochs", "1000"}; }

@@ -11,6 +11,7 @@
 
 #include "bench/ab/results.h"
 #include "bench/report/plot.h"
+#include "bench/report/style.h"
 
 namespace clustar::bench::ab {
 namespace {
@@ -36,7 +37,7 @@ Run run(Role role, int round, double images_per_second, double first_loss = 2.0)
                   {"per_epoch", {{"loss", {1.0, 0.5}}, {"accuracy", {0.5, 0.9}}, {"train_s", {0.5, 0.5}}}},
                   {"curve", {{"step", {5, 10}}, {"loss", {first_loss, 0.5}}, {"train_s", {0.5, 1.0}}}},
                   {"transport", nullptr},
-                  {"config", {{"epochs", 2}, {"seed", 1}}},
+                  {"config", {{"epochs", 2}, {"seed", 1}, {"rate", 0.1}}},
                   {"shape", "784-10"},
                   {"data_source", "made up"},
                   {"gradient_bytes", 31400},
@@ -161,6 +162,84 @@ TEST(AbHtml, IsOnePageThatNeedsNothingElse) {
   // The one setting that differs is marked, the equal one is not.
   EXPECT_NE(page.find("<tr class=differs><td>CLUSTAR_TCP_SOCKETS</td><td>1</td><td>4</td>"), std::string::npos);
   EXPECT_NE(page.find("<tr><td>CLUSTAR_TCP_CONGESTION</td>"), std::string::npos);
+}
+
+json document_with_command(const Plan& what, const Outcomes& measured) {
+  json document = report::envelope("ab", json::array({result_of(what, measured)}));
+  document["machine"]["tcp_congestion_control"] = "bbr";
+  document["command_line"] = "clustar ab --hosts 4 --candidate 'A=<1>'";
+  return document;
+}
+
+TEST(AbHtml, SaysHowItWasMadeInPeoplesWords) {
+  const std::string page = html(document_with_command(plan(), outcomes()));
+  EXPECT_NE(page.find("<pre class=command>clustar ab --hosts 4 --candidate &#39;A=&lt;1&gt;&#39;</pre>"),
+            std::string::npos);
+  EXPECT_NE(page.find("<td>learning rate</td><td>0.1</td>"), std::string::npos);
+  EXPECT_EQ(page.find("<td>rate</td>"), std::string::npos);
+  // Both arms run cubic, so the kernel's default must not look like theirs.
+  EXPECT_NE(page.find("default TCP congestion control</td><td>bbr (neither arm uses it)</td>"), std::string::npos);
+  Plan kernels = plan();
+  kernels.candidate.settings.erase("CLUSTAR_TCP_CONGESTION");
+  EXPECT_NE(html(document_with_command(kernels, outcomes())).find("default TCP congestion control</td><td>bbr</td>"),
+            std::string::npos);
+}
+
+TEST(AbHtml, SharesTheLookOfAllPages) {
+  const std::string page = html(document_with_command(plan(), outcomes()));
+  EXPECT_NE(page.find(report::page_style()), std::string::npos);
+}
+
+// The text of the plot of that title.
+std::string plot_of(const std::string& page, const std::string& title) {
+  const std::size_t at = page.find("aria-label=\"" + title);
+  return at == std::string::npos ? "" : page.substr(at, page.find("</svg>", at) - at);
+}
+
+bool has_tick(const std::string& plot, const std::string& tick) {
+  return plot.find("text-anchor=\"end\" class=\"label\">" + tick + "</text>") != std::string::npos;
+}
+
+// A ceiling far above presses the curves together: it is named and not drawn.
+TEST(AbHtml, TheCeilingDoesNotFlattenTheArms) {
+  const std::string far = plot_of(html(document_with_command(plan(), outcomes())), "Images/s by round");
+  EXPECT_NE(far.find("without communication: 302, above this plot"), std::string::npos) << far;
+  EXPECT_EQ(far.find(">no communication<"), std::string::npos) << far;
+  EXPECT_FALSE(has_tick(far, "0")) << far;
+  Outcomes near = outcomes();
+  for (ab::Run& one : near.runs) {
+    if (one.role == Role::kCeiling) one.train["images_per_second"] = 215;
+  }
+  const std::string plot = plot_of(html(document_with_command(plan(), near)), "Images/s by round");
+  EXPECT_NE(plot.find(">no communication<"), std::string::npos) << plot;
+  EXPECT_EQ(plot.find("above this plot"), std::string::npos) << plot;
+}
+
+TEST(AbHtml, LossesAreDrawnWhereTheyAre) {
+  Outcomes measured = outcomes();
+  for (ab::Run& one : measured.runs) one.train["curve"]["loss"] = {2.4, 2.2};
+  const std::string page = html(document_with_command(plan(), measured));
+  for (const char* title : {"Training loss by step", "Training loss over time"}) {
+    const std::string plot = plot_of(page, title);
+    EXPECT_TRUE(has_tick(plot, "2.2")) << plot;
+    EXPECT_FALSE(has_tick(plot, "0")) << plot;
+  }
+}
+
+TEST(AbResults, RoundsThatWereNotDoneAreSaid) {
+  Outcomes measured = outcomes(5);
+  measured.ended_by = "round 6 of 8, baseline: interrupted by signal 2 (Interrupt)";
+  Plan what = plan(8);
+  what.train.target_accuracy = 0.8;
+  const json result = result_of(what, measured);
+  EXPECT_EQ(result["rounds"], 5);
+  EXPECT_EQ(result["planned_rounds"], 8);
+  EXPECT_EQ(result["ended_by"], measured.ended_by);
+  EXPECT_EQ(result["time_to_accuracy"]["rounds_reached"], 5);
+  EXPECT_TRUE(warns(result, "5 of 8 rounds were done; then: round 6 of 8, baseline: interrupted"))
+      << result["warnings"];
+  EXPECT_FALSE(warns(result, "reached the target")) << result["warnings"];
+  EXPECT_TRUE(result_of(plan(), outcomes())["ended_by"].is_null());
 }
 
 TEST(AbPlot, TicksAreRoundAndCoverTheRange) {

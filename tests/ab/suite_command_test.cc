@@ -98,6 +98,7 @@ TEST_F(SuiteCommandOnFabric, TrainsEveryArmAndLeavesNothing) {
   std::ifstream in(folder.file("ab.html"), std::ios::binary);
   const std::string page{std::istreambuf_iterator<char>(in), {}};
   EXPECT_THAT(page, HasSubstr("<svg "));
+  EXPECT_EQ(trainer::run_clustar({"report", folder.file("ab.json"), "-o", "-"}).out, page);
   EXPECT_TRUE(fabric::namespaces_of("ab-" + std::to_string(pid)).empty());
 
   // Into the same file: what is there stays.

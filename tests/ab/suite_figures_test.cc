@@ -10,6 +10,7 @@
 #include "bench/ab/suite/figures.h"
 #include "bench/ab/suite/page.h"
 #include "bench/ab/suite/table.h"
+#include "bench/report/style.h"
 #include "tests/ab/suite_json.h"
 
 namespace clustar::bench::ab::suite {
@@ -215,6 +216,7 @@ TEST(SuitePage, IsOneFileWithEverything) {
   json training = training_of(kAll);
   judge(training);
   const std::string text = page(document_of(training));
+  EXPECT_THAT(text, HasSubstr(report::page_style())) << "the look of all pages";
   for (const char* outside : {"http:", "https:", "<script", "<link", "src=", "@import", "url("}) {
     EXPECT_THAT(text, Not(HasSubstr(outside)));
   }

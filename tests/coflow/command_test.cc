@@ -182,8 +182,8 @@ TEST(CoflowCommand, WrongUsageIsToldWithWhatIsAllowed) {
       {"--generate ports=8 --rules java", "--rules"},
       {"--generate ports=8 --gbps 0", "--gbps"},
       {"--generate ports=8 --json /nowhere/x.json", "/nowhere"},
-      {"--generate ports=8 --html /nowhere/x.html", "/nowhere"},
-      {"--generate ports=8 --json - --html -", "both name '-'"},
+      {"--generate ports=8 --report /nowhere/x.html", "/nowhere"},
+      {"--generate ports=8 --json - --report -", "both name '-'"},
       {"--generate ports=8 --per-coflow", "--per-coflow is for what --json writes"},
   };
   for (const auto& one : cases) {
@@ -203,7 +203,7 @@ TEST(CoflowCommand, WrongUsageIsToldWithWhatIsAllowed) {
 
 TEST(CoflowCommand, ReportDrawsTheSamePage) {
   const std::string json = tests::temp_path("coflow_page", ".json"), html = tests::temp_path("coflow_page", ".html");
-  const std::string files = " --no-progress --json " + json + " --html " + html;
+  const std::string files = " --no-progress --json " + json + " --report " + html;
   for (const auto& outcome : {run("--generate ports=8,coflows=30 --policy match --policy maxmin --per-coflow" + files),
                               run_sweep("--generate ports=8,coflows=30 --loads 0.5,3 --seeds 2" + files)}) {
     EXPECT_EQ(outcome.status, 0) << outcome.text;
@@ -230,7 +230,7 @@ TEST(CoflowCommand, ReportDrawsThePageOfJobs) {
                {muri + " --muri ports=2,gpus_per_port=2,scale=10", "3 training jobs, first come first served"}};
   for (const auto& one : cases) {
     const Outcome made =
-        run(one.arguments + " --policy maxmin --policy match --no-progress --json " + json + " --html " + html);
+        run(one.arguments + " --policy maxmin --policy match --no-progress --json " + json + " --report " + html);
     EXPECT_EQ(made.status, 0) << made.text;
     EXPECT_THAT(content(html), HasSubstr(one.says));
     EXPECT_THAT(content(html), Not(HasSubstr("coflows")));
@@ -260,7 +260,7 @@ TEST(CoflowCommand, SweepsAndSaysWhatIsAllowed) {
       {"--generate ports=8,load=0.9", "'load=0.9' contradicts --loads"},
       {"--generate seed=3", "'seed=3' contradicts --seeds"},
       {"--generate ports=8,coflows=0", "allowed: ports (2 to 4096)"},
-      {"--html /nowhere/x.html", "/nowhere"},
+      {"--report /nowhere/x.html", "/nowhere"},
       {"--refill-ms -1", "'-1' is not a number from 0 to"},
   };
   for (const auto& one : cases) {
@@ -275,7 +275,7 @@ TEST(CoflowCommand, AnInterruptedSweepLeavesNoFile) {
   const std::string json = tests::temp_path("interrupted", ".json"), html = tests::temp_path("interrupted", ".html");
   const auto begin = std::chrono::steady_clock::now();
   const Outcome outcome = tests::run_command("timeout -s INT 0.5 " + std::string(CLUSTAR) +
-                                             " coflow sweep --seeds 1000 --json " + json + " --html " + html);
+                                             " coflow sweep --seeds 1000 --json " + json + " --report " + html);
   EXPECT_EQ(outcome.status, 124) << outcome.text;
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
   EXPECT_FALSE(std::filesystem::exists(json));

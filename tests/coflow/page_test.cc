@@ -12,6 +12,7 @@
 #include "bench/coflow/render.h"
 #include "bench/coflow/sweep.h"
 #include "bench/report/report.h"
+#include "bench/report/style.h"
 
 namespace clustar::bench::coflow {
 namespace {
@@ -94,6 +95,7 @@ TEST(CoflowPage, ShowsEachPolicyAndEscapesNames) {
 
 TEST(CoflowPage, HasNumbersOnlyAndNothingOutside) {
   const std::string html = page(replay_document()).value();
+  EXPECT_THAT(html, HasSubstr(report::page_style())) << "the look of all pages";
   EXPECT_FALSE(std::regex_search(html, std::regex("[\">( -](nan|inf)\\b"))) << html;
   for (const char* outside : {"<script", "http://", "https://", "src=", "@import", "url("}) {
     EXPECT_THAT(html, Not(HasSubstr(outside)));

@@ -37,6 +37,43 @@ Outcome in_shell(const std::string& script) {
   return outcome;
 }
 
+// What `sudo` says of who asked it.
+class AskedBy {
+ public:
+  explicit AskedBy(const char* uid) { setenv("SUDO_UID", uid, 1); }
+  ~AskedBy() { unsetenv("SUDO_UID"); }
+  AskedBy(const AskedBy&) = delete;
+  AskedBy& operator=(const AskedBy&) = delete;
+};
+
+TEST_F(FabricCommand, AFabricOfAnotherUserIsNeitherReplacedNorRemoved) {
+  const std::vector<std::string> two{"up", "--hosts", "2"};
+  {
+    const AskedBy first("50001");
+    ASSERT_EQ(run(two).status, 0);
+    EXPECT_EQ(run(two).status, 0) << "one's own";
+  }
+  {
+    const AskedBy second("50002");
+    const std::vector<std::vector<std::string>> all{two, {"up", "--hosts", "3"}, {"down"}};
+    for (const std::vector<std::string>& words : all) {
+      const Outcome outcome = run(words);
+      EXPECT_EQ(outcome.status, 1) << words.front();
+      EXPECT_TRUE(contains(outcome.err, "is user 50001's, and you are user 50002")) << outcome.err;
+      EXPECT_TRUE(contains(outcome.err, "another --name")) << outcome.err;
+    }
+    const auto kept = Fabric::find(name_);
+    ASSERT_TRUE(kept) << kept.error().message;
+    EXPECT_EQ(kept->hosts(), 2);
+    ASSERT_EQ(run({"up", "--hosts", "3", "--force"}).status, 0);
+  }
+  // Now it is the second user's, and a change of its rules does not alter that.
+  ASSERT_EQ(run({"set", "--loss", "1%"}).status, 0);
+  const AskedBy first("50001");
+  EXPECT_EQ(run({"down"}).status, 1);
+  EXPECT_EQ(run({"down", "--force"}).status, 0);
+}
+
 TEST_F(FabricCommand, UpStatusExecDown) {
   const TemporaryDirectory folder;
   Outcome outcome = run({"up", "--hosts", "2", "--rate", "200M", "--json", folder.file("up.json")});

@@ -1,11 +1,16 @@
 #include "bench/lossy/scenario.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "bench/lossy/arm.h"
 #include "bench/lossy/experiment.h"
+#include "bench/lossy/suite.h"
 
 namespace clustar::bench::lossy {
 namespace {
@@ -27,6 +32,20 @@ TEST(LossyScenario, EachIsSound) {
     for (const std::string& quick : scenario.quick_arms) EXPECT_TRUE(arms.contains(quick)) << quick;
     for (const BarSpec& bar : scenario.bars) EXPECT_TRUE(arms.contains(bar.arm)) << bar.arm;
   }
+}
+
+// Who may not run it does not want to know how long it would take.
+TEST(LossySuite, WithoutRootItSaysSoBeforeAnythingElse) {
+  const uid_t before = geteuid();
+  const bool is_root = before == 0;
+  ASSERT_EQ(is_root ? seteuid(65534) : 0, 0);
+  std::vector<std::string> said;
+  const auto result = run_suite({.scenarios = {"loss"}, .quick = true},
+                                {.progress = [&](const std::string& line) { said.push_back(line); }, .scenario = {}});
+  ASSERT_EQ(is_root ? seteuid(before) : 0, 0);
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("needs root"), std::string::npos) << result.error().message;
+  EXPECT_TRUE(said.empty()) << said.front();
 }
 
 TEST(LossyScenario, PercentilesComeFromAThousandRounds) {

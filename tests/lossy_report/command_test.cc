@@ -51,7 +51,7 @@ TEST_F(ReportCommand, NamesWhatItCanDraw) {
   folder_.write("no.json", "{");
   auto outcome = run_clustar({"report", folder_.file("other.json"), "-o", folder_.file("page.html")});
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("clustar perf --suite lossy --json FILE"));
+  EXPECT_THAT(outcome.err, HasSubstr("the JSON of clustar ab, of clustar perf --suite lossy, and of clustar coflow"));
   outcome = run_clustar({"report", folder_.file("no.json"), "-o", folder_.file("page.html")});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("is no JSON"));

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/report/style.h"
 #include "tests/lossy_report/fixture.h"
 #include "tests/trainer/command.h"
 
@@ -60,6 +61,7 @@ std::string misfit(const std::string& html) {
 TEST(Page, OfAWholeDocumentHasEverything) {
   if (!have_gnuplot()) GTEST_SKIP() << "gnuplot is missing; scripts/setup installs it (package gnuplot-nox)";
   const Page page = make_page(made_up_document());
+  EXPECT_THAT(page.html, HasSubstr(report::page_style())) << "the look of all pages";
   EXPECT_THAT(page.problems, testing::IsEmpty());
   EXPECT_EQ(page.plots, kPlotsInIt);
   EXPECT_EQ(count(page.html, "<svg class=\"plot\""), static_cast<std::size_t>(kPlotsInIt));

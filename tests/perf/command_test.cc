@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "bench/proxy/bootstrap.h"
+#include "bench/proxy/socket_io.h"
 
 namespace clustar::bench::perf {
 namespace {
@@ -191,14 +194,14 @@ TEST_F(Perf, SameAgainstSame) {
 
 TEST_F(Perf, WrongUsage) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
-      {{}, "--plugin FILE is needed"},
       {{"--plugin", "/nonexistent/plugin.so", "--test", "rate"}, "/nonexistent/plugin.so"},
       {{"--plugin", "libm.so.6", "--test", "rate"}, "no net plugin"},
       {{"--plugin", kSample, "--vs", "/nonexistent/plugin.so", "--test", "rate"}, "arm B"},
       {{"--plugin", kSample, "--test", "speed"}, "latency, bandwidth, rate, incast, busbw"},
       {{"--plugin", kSample, "--bytes", "1G"}, "256M"},
       {{"--plugin", kSample, "--bytes", "0"}, "1 to 256M"},
-      {{"--plugin", kSample, "--rounds", "4"}, "5"},
+      {{"--plugin", kSample, "--rounds", "4"}, "--rounds 4: 5 to 1000 are possible"},
+      {{"--plugin", "nosuch", "--test", "rate"}, "LD_LIBRARY_PATH"},
       {{"--plugin", kSample, "--seconds", "0"}, "0.001"},
       {{"--plugin", kSample, "--senders", "0"}, "1"},
       {{"--plugin", kSample, "--device", "3", "--test", "rate"}, "device 3"},
@@ -224,7 +227,54 @@ TEST_F(Perf, WrongUsage) {
     EXPECT_EQ(outcome.status, 2) << expected << "\n" << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr(expected));
   }
-  EXPECT_EQ(perf({"--help"}).status, 0);
+  const Outcome help = perf({"--help"});
+  EXPECT_EQ(help.status, 0);
+  EXPECT_THAT(help.out, AllOf(HasSubstr("5 to 1000"), ::testing::Not(HasSubstr("[1 - 1000000]"))));
+}
+
+// The plugin of this build is measured where none is named, and a log shows each row as it begins.
+TEST_F(Perf, WithoutAPluginOursAndALineForEachRowThatBegins) {
+  const Outcome outcome = perf({"--test", "latency,rate", "--bytes", "64,1K", "--rounds", "5", "--seconds", "0.01"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("libnccl-net-clustar.so"));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("[1/4] latency 64 B\n"), HasSubstr("[4/4] rate 1 KiB\n")));
+}
+
+TEST_F(Perf, MltIsNotLabelledWithTheCongestionControlOfItsControlConnections) {
+  const TemporaryDirectory dir;
+  const Outcome outcome =
+      perf({"--plugin", kOurs, "--env", "CLUSTAR_TRANSPORT=tcp", "--vs-env", "CLUSTAR_TRANSPORT=mlt", "--congestion",
+            "reno", "--test", "latency", "--bytes", "64", "--seconds", "0.01", "--json", dir.file("p.json")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("CLUSTAR_TRANSPORT=tcp; congestion control reno"),
+                                 HasSubstr("CLUSTAR_TRANSPORT=mlt; congestion control mlt's own")));
+  const json document = dir.read_json("p.json");
+  EXPECT_EQ(document["results"][0]["congestion_control"], "reno");
+  EXPECT_EQ(document["results"][0]["congestion_control_b"], "mlt's own");
+}
+
+// Another plugin may read variables of the same names, and knows nothing of mlt.
+TEST_F(Perf, AnotherPluginIsLabelledByItsSockets) {
+  const TemporaryDirectory dir;
+  const Outcome outcome = perf({"--plugin", kSample, "--env", "CLUSTAR_TRANSPORT=mlt", "--congestion", "reno", "--test",
+                                "latency", "--bytes", "64", "--seconds", "0.01", "--json", dir.file("p.json")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_NE(dir.read_json("p.json")["results"][0]["congestion_control"], "mlt's own");
+}
+
+// A port that takes connections and says nothing.
+TEST_F(Perf, AServerThatSaysNothingIsNamedInTime) {
+  auto listener = proxy::tcp_listen({"127.0.0.1", "0"});
+  ASSERT_TRUE(listener);
+  sockaddr_in address{};
+  socklen_t length = sizeof address;
+  ASSERT_EQ(getsockname(listener->get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  const std::string server = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const Outcome outcome = perf({"--plugin", kOurs, "--client", server, "--test", "latency", "--timeout", "1"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr(server), HasSubstr("does not answer as 'clustar perf --server' within 1 s")));
+  EXPECT_LT(outcome.seconds, 8);
 }
 
 TEST_F(Perf, CorruptedDataIsFound) {
@@ -277,16 +327,20 @@ TEST_F(Perf, ABusyMachineIsNoted) {
     });
   }
   const TemporaryDirectory dir;
-  const Outcome outcome = perf(
-      {"--plugin", kSample, "--test", "bandwidth", "--bytes", "64K", "--seconds", "0.1", "--json", dir.file("p.json")});
+  const Outcome outcome = perf({"--plugin", kSample, "--test", "bandwidth", "--bytes", "64K,128K", "--seconds", "0.1",
+                                "--json", dir.file("p.json")});
   stop = true;
   for (std::thread& other : others) other.join();
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("    other processes used "), HasSubstr("repeat on an idle machine")));
-  const json row = dir.read_json("p.json")["results"][0];
-  EXPECT_GT(row["other_cpu"], 0.05) << row.dump();
-  EXPECT_TRUE(row["other_cpu_server"].is_null());
-  ASSERT_EQ(row["notes"].size(), 1u);
+  const std::size_t note = outcome.out.find("* other processes used up to ");
+  ASSERT_NE(note, std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("in 2 of 2 rows: repeat on an idle machine"), HasSubstr("]  *\n")));
+  EXPECT_EQ(outcome.out.find("other processes used", note + 4), std::string::npos) << "once for all rows";
+  for (const json& row : dir.read_json("p.json")["results"]) {
+    EXPECT_GT(row["other_cpu"], 0.05) << row.dump();
+    EXPECT_TRUE(row["other_cpu_server"].is_null());
+    ASSERT_EQ(row["notes"].size(), 1u);
+  }
 }
 
 class PerfDeath : public Perf {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/plugin/installation.h"
 #include "tests/plugin/plugin_under_test.h"
 #include "tests/psk_file.h"
 
@@ -12,9 +13,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // init, devices and getProperties succeed, so that NCCL takes the plugin; listen and connect then fail.
-std::string expect_refusal(const Variables& variables) {
+std::string expect_refusal(const Variables& variables, const std::string& path = kPluginPath) {
   const Environment environment(variables);
-  const auto plugin = open_plugin(11);
+  const auto plugin = open_plugin(11, path);
   void* context = nullptr;
   EXPECT_EQ(plugin->init(1, -1, &context), nccl_abi::kSuccess);
   int devices = 0;
@@ -36,12 +37,21 @@ std::string expect_refusal(const Variables& variables) {
 }
 
 TEST(Refusal, ATransportThatIsNotThere) {
+  const Installation alone;
+  EXPECT_THAT(expect_refusal({{"CLUSTAR_TRANSPORT", "verbs"}}, alone.plugin()),
+              AllOf(HasSubstr("libclustar-verbs.so is not beside the plugin"), HasSubstr("listen refused")));
+}
+
+// What this version does not have is not offered.
+TEST(Refusal, ATransportThatIsPlannedOnly) {
   EXPECT_THAT(expect_refusal({{"CLUSTAR_TRANSPORT", "ofi"}}),
-              AllOf(HasSubstr("libclustar-ofi.so is not beside the plugin"), HasSubstr("listen refused")));
+              AllOf(HasSubstr("'ofi' is not allowed: auto | tcp | mlt | verbs"), HasSubstr("listen refused")));
 }
 
 TEST(Refusal, ARequirementThatIsNotMet) {
-  EXPECT_THAT(expect_refusal({{"CLUSTAR_REQUIRE", "ofi|verbs"}}), AllOf(HasSubstr("ofi:"), HasSubstr("verbs:")));
+  const Installation alone;
+  EXPECT_THAT(expect_refusal({{"CLUSTAR_REQUIRE", "mlt|verbs"}, {"CLUSTAR_SOCKET_IFNAME", "=nosuch"}}, alone.plugin()),
+              AllOf(HasSubstr("mlt:"), HasSubstr("verbs:")));
   EXPECT_THAT(expect_refusal({{"CLUSTAR_REQUIRE", "mlt"}, {"CLUSTAR_TRANSPORT", "tcp"}}), HasSubstr("contradicts"));
 }
 

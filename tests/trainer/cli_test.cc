@@ -13,6 +13,7 @@ namespace {
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Outcome train(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "train");
@@ -33,6 +34,40 @@ TEST(Usage, AnUnknownCommandIsNamedBesideTheKnownOnes) {
   }
   EXPECT_EQ(run_clustar({}).status, 2);
   EXPECT_EQ(run_clustar({"--help"}).status, 0);
+}
+
+TEST(Usage, TheFirstUnknownOptionIsNamedWithWhatMayBeMeant) {
+  struct Case {
+    std::vector<std::string> words;
+    std::string expected;
+    std::string absent;  // what came later on the command line
+  };
+  const std::vector<Case> cases{
+      {{"train", "--epocs", "3", "--rank-cuont", "4"},
+       "clustar train: there is no option --epocs; did you mean --epochs?",
+       "--rank-cuont"},
+      {{"train", "--lr=0.1", "--modle=mlp"}, "there is no option --modle; did you mean --model?", "mlp"},
+      {{"perf", "stray", "--zzz"}, "there is no option --zzz\n", "stray"},
+      {{"fabric", "up", "--host", "3"}, "clustar fabric up: there is no option --host; did you mean --hosts?", "'3'"},
+      {{"settings", "tcp_", "stray"}, "clustar settings: 'stray' was not expected", "tcp_"},
+      // What is unknown explains what is missing.
+      {{"report", "x.json", "--ouput", "y"}, "there is no option --ouput; did you mean --output?", "required"},
+      {{"trian"}, "there is no command 'trian'; did you mean train?", "expected"},
+  };
+  for (const Case& one : cases) {
+    const Outcome outcome = run_clustar(one.words);
+    EXPECT_EQ(outcome.status, 2) << one.expected;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr(one.expected), Not(HasSubstr(one.absent))));
+  }
+}
+
+TEST(TrainUsage, APluginThatIsNamedMustBeOneForASingleRankToo) {
+  const Outcome missing = train({"--plugin", "/nonexistent/p.so", "--examples", "200", "--epochs", "1"});
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_THAT(missing.err, AllOf(HasSubstr("/nonexistent/p.so"), HasSubstr("is not a file")));
+  const Outcome other = train({"--plugin", "/proc/self/status", "--examples", "200", "--epochs", "1"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("--plugin"));
 }
 
 TEST(TrainUsage, WrongValuesSayWhatIsAllowed) {

@@ -10,7 +10,7 @@ namespace clustar {
 namespace {
 
 const std::vector<std::string>& names() {
-  static const std::vector<std::string> all{"tcp", "mlt", "verbs", "ofi"};
+  static const std::vector<std::string> all{"tcp", "mlt", "verbs"};
   return all;
 }
 
@@ -30,11 +30,11 @@ bool read_require(TransportSettings& settings, const std::string& text) {
 const TypedTable<TransportSettings>& TransportSettings::table() {
   using S = TransportSettings;
   static const TypedTable<S> all({
-      setting::make_choice("transport", &S::transport, {"auto", "tcp", "mlt", "verbs", "ofi"})
-          .help("`tcp`, `mlt`, `verbs`, `ofi`, or the best that works here. This version has `tcp`, `mlt` and, with "
-                "its module and a usable port, `verbs` ([verbs.md](verbs.md)), which `auto` takes before `tcp`; with "
-                "`CLUSTAR_PSK_FILE` it takes `mlt`"),
-      Setting<S>{{"require", "one or more of tcp | mlt | verbs | ofi, joined by |", {}, "none", false},
+      setting::make_choice("transport", &S::transport, {"auto", "tcp", "mlt", "verbs"})
+          .help(
+              "`tcp`, `mlt`, `verbs`, or the best that works here: `auto` takes `verbs` where its module and a usable "
+              "port are there ([verbs.md](verbs.md)), else `tcp`; with `CLUSTAR_PSK_FILE` it takes `mlt`"),
+      Setting<S>{{"require", "one or more of tcp | mlt | verbs, joined by |", {}, "none", false},
                  read_require,
                  [](const S& settings) { return fmt::format("{}", fmt::join(settings.require, "|")); }}
           .help("transports of which one must be in use, joined by `\\|`; if none is, communicators fail with the "

@@ -10,6 +10,8 @@
 #include <toml.hpp>
 #include <utility>
 
+#include "transport/base/nearest.h"
+
 extern char** environ;
 
 namespace clustar {
@@ -41,13 +43,15 @@ std::pair<const SettingTable*, std::size_t> Config::table_of(Is is) const {
   return found;
 }
 
-std::string Config::names(bool as_variables) const {
+std::string Config::allowed_instead(const std::string& name, bool is_variable) const {
   std::vector<std::string> all;
   for_all(tables_, [&](const SettingTable& table, std::size_t i) {
-    all.push_back(as_variables ? table.info(i).variable() : table.info(i).name);
+    all.push_back(is_variable ? table.info(i).variable() : table.info(i).name);
   });
-  if (as_variables) all.emplace_back("CLUSTAR_CONFIG");
-  return fmt::format("{}", fmt::join(all, ", "));
+  if (is_variable) all.emplace_back("CLUSTAR_CONFIG");
+  const std::string meant = did_you_mean(name, all);
+  if (!meant.empty()) return meant + " 'clustar settings' lists all";
+  return fmt::format("; allowed: {}", fmt::join(all, ", "));
 }
 
 void Config::set(const std::string& name, const std::string& text, const std::string& source) {
@@ -71,7 +75,7 @@ Result<void> Config::apply_file(const std::string& path) {
       const auto [table, i] = table_of([&n = name](const SettingInfo& info) { return info.name == n; });
       if (table == nullptr) {
         return fail(ErrorCode::kInvalidArgument,
-                    fmt::format("{}: unknown key '{}'; allowed: {}", path, name, names(false)));
+                    fmt::format("{}: unknown key '{}'{}", path, name, allowed_instead(name, false)));
       }
       const auto text = scalar_text(value);
       if (!text)
@@ -92,7 +96,7 @@ Result<void> Config::apply_environment(const std::map<std::string, std::string>&
     if (!name.starts_with("CLUSTAR_") || others || name == "CLUSTAR_CONFIG") continue;
     const auto [table, i] = table_of([&n = name](const SettingInfo& info) { return info.variable() == n; });
     if (table == nullptr) {
-      return fail(ErrorCode::kInvalidArgument, fmt::format("unknown setting {}; allowed: {}", name, names(true)));
+      return fail(ErrorCode::kInvalidArgument, fmt::format("unknown setting {}{}", name, allowed_instead(name, true)));
     }
     if (const auto applied = set_checked(*table, i, name, value, "environment"); !applied) return applied;
   }

@@ -92,7 +92,8 @@ class Config final : public SettingValues {
   Result<void> apply_environment(const std::map<std::string, std::string>& environment);
   void apply_nccl(const std::map<std::string, std::string>& environment);
   void set(const std::string& name, const std::string& text, const std::string& source);
-  std::string names(bool as_variables) const;
+  // Of a name that no table has: the nearest, or all.
+  std::string allowed_instead(const std::string& name, bool is_variable) const;
   template <class Is>
   std::pair<const SettingTable*, std::size_t> table_of(Is is) const;
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "bench/ab/labels.h"
 #include "bench/ab/suite/arm.h"
 #include "bench/ab/suite/figures.h"
 #include "bench/report/page.h"
@@ -26,10 +27,10 @@ std::string percent(const json& share, int digits = 2) {
 
 std::string points(const json& difference) {
   if (!difference.is_object()) return "-";
-  const std::string mean = fmt::format("{:+.2f}", 100 * difference["mean"].get<double>());
-  if (!difference["low"].is_number()) return mean;
-  return fmt::format("{} ({:+.2f} to {:+.2f})", mean, 100 * difference["low"].get<double>(),
-                     100 * difference["high"].get<double>());
+  const std::string mean = fmt::format("{:+.2f}", 100 * difference.at("mean").get<double>());
+  if (!difference.at("low").is_number()) return mean;
+  return fmt::format("{} ({:+.2f} to {:+.2f})", mean, 100 * difference.at("low").get<double>(),
+                     100 * difference.at("high").get<double>());
 }
 
 std::string replicas(const json& identical) {
@@ -122,7 +123,7 @@ std::string scenario_part(const json& training, const json& scenario) {
                                  escaped(show(scenario.at("title"))), escaped(show(scenario.at("question"))));
   const json& place = scenario.at("place");
   text += fmt::format("<p class=dim>{} ranks; {}.", show(scenario.at("ranks")),
-                      escaped(show(place.is_object() ? place["text"] : scenario.at("fabric"))));
+                      escaped(show(place.is_object() ? place.at("text") : scenario.at("fabric"))));
   for (const json& note : scenario.at("notes")) text += " " + escaped(show(note));
   text += "</p>\n";
   for (const json& problem : scenario.at("problems")) {
@@ -137,17 +138,16 @@ std::string scenario_part(const json& training, const json& scenario) {
   return text + "<details><summary>Arms in full</summary>" + arms_table(scenario) + "</details>\n";
 }
 
-std::string environment_table(const json& document) {
+// What was the same for all arms.
+std::string page_foot(const json& document) {
   const json& training = document.at("training");
-  std::string text = "<h2>What was the same, and how to repeat it</h2>\n<div class=scroll><table class=text>";
-  if (document.contains("command_line")) text += row({"command", show(document["command_line"])});
-  text += row({"clustar", show(document.at("version"))});
-  for (const auto& [name, value] : document.at("machine").items()) text += row({name, show(value)});
-  for (const auto& [name, value] : training.at("options").items()) text += row({name, show(value, 4)});
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [name, value] : training.at("options").items())
+    rows.push_back({option_label(name), option_text(value)});
   for (const char* key : {"load_average_before", "load_average_after"}) {
-    if (training.contains(key)) text += row({key, training[key].dump()});
+    if (training.contains(key)) rows.push_back({option_label(key), option_text(training[key])});
   }
-  return text + "</table></div>\n";
+  return report::page_end(document, rows);
 }
 
 std::string styles(const json& training) {
@@ -155,7 +155,7 @@ std::string styles(const json& training) {
   for (const json& scenario : training.at("scenarios")) {
     for (const json& arm : scenario.at("arms")) carriers.insert(arm.at("carrier"));
   }
-  std::string text = std::string(report::kPageStyle) + report::kPlotStyle + kColours;
+  std::string text = kColours;
   for (const std::string& carrier : carriers) {
     const std::string name = colour_of(carrier);  // "of-..."
     text += fmt::format(".line-{0} {{ stroke: {1}; }} .fill-{0} {{ fill: {1}; }}\n", name,
@@ -171,23 +171,23 @@ std::string page(const json& document) {
   const json& options = training.at("options");
   const std::string model = show(options.at("model"));
   std::string text = report::page_head("clustar ab: training in trouble", styles(training));
-  text += fmt::format("<h1>Training {} in trouble</h1>\n", escaped(model));
   const json& target = options.at("target_accuracy");
-  text += fmt::format(
-      "<p>Rounds: {}, a seed each: the same weights, data, order and losses for every arm of a round, in an order that "
+  const std::string lead = fmt::format(
+      "Rounds: {}, a seed each: the same weights, data, order and losses for every arm of a round, in an order that "
       "changes from round to round. {} Seconds are those of training: no evaluation, no comparison of replicas. Thin "
-      "lines are runs, thick ones their median.</p>\n",
+      "lines are runs, thick ones their median.",
       show(options.at("rounds")),
       target.is_number()
           ? fmt::format("A run ends after the epoch that reaches {:.1f} % held-out accuracy, or after {}.",
                         100 * target.get<double>(), show(options.at("epochs")))
           : fmt::format("Epochs of each run: {}.", show(options.at("epochs"))));
+  text += report::page_title(document, "Training " + model + " in trouble", lead);
   for (const json& warning : training.at("warnings")) {
     text += fmt::format("<p class=warning>Warning: {}</p>\n", escaped(show(warning)));
   }
   text += bars_table(training);
   for (const json& scenario : training.at("scenarios")) text += scenario_part(training, scenario);
-  return text + environment_table(document) + report::kPageEnd;
+  return text + page_foot(document);
 }
 
 }  // namespace clustar::bench::ab::suite

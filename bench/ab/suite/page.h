@@ -11,7 +11,7 @@ namespace clustar::bench::ab::suite {
 // `document`: the envelope with "training", which has been judged (see figures.h).
 std::string page(const nlohmann::json& document);
 
-// The plots of one scenario; needs report::kPlotStyle and kColours.
+// The plots of one scenario; needs kColours.
 std::string plots_of(const nlohmann::json& training, const nlohmann::json& scenario);
 extern const char* const kColours;  // of carriers
 using Curve = std::vector<std::pair<double, double>>;

@@ -57,8 +57,8 @@ Points accuracy_by_time(const json& run, std::size_t /*group*/) {
   const json& epochs = run.at("per_epoch");
   double seconds = 0;
   for (std::size_t i = 0; i < epochs.at("accuracy").size(); ++i) {
-    seconds += epochs.at("train_s")[i].get<double>();
-    points.emplace_back(seconds, epochs.at("accuracy")[i]);
+    seconds += epochs.at("train_s").at(i).get<double>();
+    points.emplace_back(seconds, epochs.at("accuracy").at(i));
   }
   return points;
 }
@@ -80,6 +80,7 @@ LineChart chart_of(std::string title, std::string x, std::string y) {
           .x_label = std::move(x),
           .y_label = std::move(y),
           .series = {},
+          .from_zero = false,
           .level = std::nullopt,
           .level_label = {},
           .band = std::nullopt};
@@ -111,6 +112,7 @@ void add_arms(const json& scenario, const std::string& algorithm, Take take, Lin
 
 std::string cdf_plot(const json& scenario, const std::string& algorithm, const std::string& title) {
   LineChart chart = chart_of(title, "ms per step (log scale)", "share");
+  chart.from_zero = true;
   chart.log_x = true;
   for (const json& arm : scenario.at("arms")) {
     if (arm.at("algorithm") != algorithm) continue;
@@ -139,8 +141,9 @@ std::string ratio_plot(const json& training, const json& scenario) {
   std::vector<report::IntervalRow> rows;
   for (const json& figure : scenario.at("figures")) {
     const json& ratio = figure.at(has_target ? "time_ratio" : "step_ratio");
-    if (!ratio.is_object() || !ratio["low"].is_number() || figure.at("reference") == figure.at("name")) continue;
-    rows.push_back({figure.at("name"), colour_of(figure.at("carrier")), ratio["ratio"], ratio["low"], ratio["high"]});
+    if (!ratio.is_object() || !ratio.at("low").is_number() || figure.at("reference") == figure.at("name")) continue;
+    rows.push_back(
+        {figure.at("name"), colour_of(figure.at("carrier")), ratio.at("ratio"), ratio.at("low"), ratio.at("high")});
   }
   if (rows.empty()) return "";
   return interval_chart(has_target ? "How many times sooner at the target accuracy than the reference"
@@ -180,7 +183,7 @@ const char* const kColours = R"css(
 :root { --tcp-cubic: #b35c00; --tcp-bbr: #8c6d1f; --tcp-cubic-rto5: #e08a2e; --tcp-bbr-rto5: #c9a63c;
   --mlt-p0: #1f6fb4; --mlt-p0_5: #3aa17e; --mlt-p1: #14905a; --mlt-p5: #5f8f1c; --mlt-p10: #3f6212;
   --mlt-deadline: #a3478f; --other: #6b7280; }
-@media (prefers-color-scheme: dark) { :root { --tcp-cubic: #e0914a; --tcp-bbr: #c8a95c; --tcp-cubic-rto5: #f2b06a;
+@media screen and (prefers-color-scheme: dark) { :root { --tcp-cubic: #e0914a; --tcp-bbr: #c8a95c; --tcp-cubic-rto5: #f2b06a;
   --tcp-bbr-rto5: #e3ca7c; --mlt-p0: #6cb0ec; --mlt-p0_5: #8fe3c4; --mlt-p1: #5fd0a0; --mlt-p5: #b3d95f; --mlt-p10: #d4f08a;
   --mlt-deadline: #d993c8; --other: #a3acba; } }
 .met { color: var(--mlt-p1); font-weight: 600; } .missed { color: var(--tcp-cubic); font-weight: 600; }
@@ -203,7 +206,6 @@ std::string plots_of(const json& training, const json& scenario) {
     LineChart steps = chart_of("Training loss by step" + by, "step", "loss");
     add_arms(scenario, algorithm, loss_by_step, steps);
     LineChart accuracy = chart_of("Held-out accuracy over training time" + by, "seconds of training", "accuracy");
-    accuracy.from_zero = false;
     add_arms(scenario, algorithm, accuracy_by_time, accuracy);
     for (Series& series : accuracy.series) series.markers = !series.thin;
     if (const json& target = training.at("options").at("target_accuracy"); target.is_number()) {

@@ -9,7 +9,6 @@
 #include "bench/lossy/report/palette.h"
 #include "bench/lossy/report/section.h"
 #include "bench/report/page.h"
-#include "bench/report/plot.h"
 
 namespace clustar::bench::lossy_report {
 namespace {
@@ -18,36 +17,26 @@ using nlohmann::json;
 using report::cell;
 using report::escaped;
 
-// After report::kPageStyle.
+// Beside report::page_style().
 constexpr const char* kStyle = R"css(
-h1 + p { color: var(--dim); } section { border-top: 1px solid var(--rule); margin-top: 2.5rem; }
+section { border-top: 1px solid var(--rule); margin-top: 2.5rem; }
 section h2 { font-size: 1.25rem; margin-top: 1.2rem; } .question { font-size: 1.05rem; }
-code, pre { font: .88em ui-monospace, monospace; } code { color: var(--dim); }
-pre { border: 1px solid var(--rule); border-radius: 6px; padding: .5rem .8rem; margin: .3rem 0; overflow-x: auto; }
 dl.setup { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .6rem 0 1rem; }
 dl.setup dt { color: var(--dim); } dl.setup dd { margin: 0; overflow-wrap: anywhere; }
 table.arms th, table.arms td { padding: .25rem .5rem; } table.arms th:first-child, table.arms td:first-child {
   padding-left: 0; } table.arms td:first-child { white-space: normal; min-width: 15rem; }
-table.arms th { white-space: normal; vertical-align: bottom; } td code { white-space: nowrap; }
-.scroll { margin: .6rem 0; } td { font-variant-numeric: tabular-nums; }
-td.why { text-align: left; white-space: normal; } td.left, th.left { text-align: left; }
-td.best { color: var(--good); font-weight: 600; } a { color: var(--a); text-decoration: none; }
+td code { white-space: nowrap; } td.why { text-align: left; white-space: normal; } td.left, th.left { text-align: left; }
 .badge { display: inline-block; white-space: nowrap; border: 1px solid; border-radius: 1em; padding: 0 .6em;
   font-size: .85em;
   color: var(--dim); } .badge.met { color: var(--good); } .badge.missed { color: var(--wait); font-weight: 600; }
-.swatch { width: 34px; height: 10px; margin-right: .5rem; vertical-align: middle; }
 .keys { display: flex; flex-wrap: wrap; gap: .2rem 1.4rem; margin: 1rem 0 .6rem; font-size: .92rem; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1rem;
-  align-items: start; }
-figure { border: 1px solid var(--rule); border-radius: 6px; margin: 0; padding: .6rem .6rem .2rem; overflow-x: auto; }
-figcaption { font-size: .92rem; font-weight: 600; } svg.plot { display: block; width: 100%; min-width: 440px;
-  height: auto; } svg.plot text { font: 12px system-ui, sans-serif; }
+.plot text { font: 12px system-ui, sans-serif; }
 table.bars td, table.bars th { white-space: normal; } table.bars td:nth-child(n+4) { white-space: nowrap; }
 td .reason { display: block; color: var(--dim); font-size: .92em; }
 .indicative { color: var(--dim); font-size: .92rem; }
-@media (max-width: 1000px) { body { padding: 1rem; } table { font-size: .82rem; } th, td { padding: .2rem .35rem; }
-  table.arms th, table.arms td { padding: .2rem .22rem; } table.arms { font-size: .72rem; }
-  table.arms td:first-child { min-width: 8rem; } }
+@media (max-width: 1000px) { table.arms th, table.arms td { padding: .2rem .22rem; } table.arms { font-size: .72rem; }
+  table.arms td:first-child { min-width: 8rem; } table.bars th, table.bars td { padding: .2rem .35rem; } }
+@media (max-width: 500px) { dl.setup { grid-template-columns: 1fr; } dl.setup dd { margin: 0 0 .3rem; } }
 .notes { color: var(--dim); margin: 1rem 0; padding-left: 1.2rem; })css";
 
 struct Count {
@@ -193,20 +182,11 @@ std::string other_cpu_text(const json& other) {
   return words;
 }
 
-std::string conditions(const json& document, const json& results) {
-  std::string html = "<h2>Conditions</h2>\n<dl class=setup>";
-  const auto add = [&](const std::string& what, const std::string& value) {
-    html += "<dt>" + escaped(what) + "</dt><dd>" + escaped(value) + "</dd>";
-  };
-  if (const std::string line = text(document, "command_line"); !line.empty()) add("Command", line);
-  add("clustar", any_text(field(document, "version")));
-  if (const json& machine = field(document, "machine"); machine.is_object()) {
-    for (const auto& [name, value] : machine.items()) add(name, any_text(value));
-  }
-  add("Load average before", any_text(field(results, "load_average_before")));
-  add("Load average after", any_text(field(results, "load_average_after")));
-  add("CPU used by others", other_cpu_text(field(results, "other_cpu")));
-  return html + "</dl>\n";
+// What the machine did meanwhile.
+std::vector<std::vector<std::string>> conditions(const json& results) {
+  return {{"load average before", any_text(field(results, "load_average_before"))},
+          {"load average after", any_text(field(results, "load_average_after"))},
+          {"CPU used by others", other_cpu_text(field(results, "other_cpu"))}};
 }
 
 std::string warnings(const json& results) {
@@ -240,16 +220,16 @@ Page make_page(const json& document, const GnuplotOptions& gnuplot) {
   std::string sections;
   for (std::size_t i = 0; i < scenarios.size(); ++i) sections += section(scenarios[i], i, palette, plotter);
   Page page{.html = {}, .plots = plotter.plots(), .problems = plotter.problems()};
-  page.html = report::page_head("clustar perf --suite lossy", report::kPageStyle + report::series_style() + kStyle);
-  page.html += "<h1>Transports over a lossy fabric</h1>\n<p>Report of <code>clustar perf --suite lossy</code></p>\n";
+  page.html = report::page_head("clustar perf --suite lossy", kStyle);
+  page.html += report::page_title(document, "Transports over a lossy fabric", "");
   page.html += verdict(count_bars(scenarios)) + warnings(results);
   for (const std::string& problem : page.problems) {
     page.html += "<p class=warning>Plots are missing: " + escaped(problem) +
                  ". Then draw this page again: <code>clustar report FILE.json -o FILE.html</code></p>\n";
   }
-  page.html += bars_table(scenarios) + overview(scenarios, palette) + conditions(document, results);
+  page.html += bars_table(scenarios) + overview(scenarios, palette);
   if (scenarios.empty()) page.html += "<p>The file has no scenario.</p>\n";
-  page.html += sections + report::kPageEnd;
+  page.html += sections + report::page_end(document, conditions(results));
   return page;
 }
 

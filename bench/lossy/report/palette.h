@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/report/plot.h"
+#include "bench/report/style.h"
 
 namespace clustar::bench::lossy_report {
 
 struct ArmStyle {
-  int slot = 0;  // of report::series_style()
+  int slot = 0;  // of report::page_style()
   bool ours = true;
   std::vector<double> dash;  // empty: solid; in units of the plot
 

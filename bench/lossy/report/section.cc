@@ -12,6 +12,7 @@
 #include "bench/lossy/report/plots.h"
 #include "bench/lossy/report/svg.h"
 #include "bench/report/page.h"
+#include "bench/report/report.h"
 
 namespace clustar::bench::lossy_report {
 namespace {
@@ -114,18 +115,6 @@ std::string rules_text(const json& rules) {
     joined += (joined.empty() ? "" : "; ") + (port.empty() || loss.empty() ? any_text(rule) : port + ": " + loss);
   }
   return joined.empty() ? "-" : joined;
-}
-
-// As a word of a shell command.
-std::string shell_word(const std::string& word) {
-  const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-           c == '_';
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 std::string setup(const json& scenario) {
@@ -311,13 +300,14 @@ std::string section(const json& scenario, std::size_t index, const Palette& pale
     std::istringstream jobs(text(arm, "name"));
     for (std::string job; std::getline(jobs, job, '+');) arms.insert(job);
   }
-  html += "<p class=dim>Once more, as root:</p><pre>" +
-          escaped(fmt::format("clustar perf --suite lossy --scenario {}{}{}{} --json lossy.json",
-                              shell_word(text(scenario, "name", "NAME")),
-                              arms.empty() ? "" : " --arms " + shell_word(fmt::format("{}", fmt::join(arms, ","))),
-                              rounds && *rounds >= 1 ? fmt::format(" --rounds {:.0f}", *rounds) : "",
-                              seed ? fmt::format(" --seed {:.0f}", *seed) : "")) +
-          "</pre></section>\n";
+  html +=
+      "<p class=dim>Once more, as root:</p><pre>" +
+      escaped(fmt::format("clustar perf --suite lossy --scenario {}{}{}{} --json lossy.json",
+                          report::shell_word(text(scenario, "name", "NAME")),
+                          arms.empty() ? "" : " --arms " + report::shell_word(fmt::format("{}", fmt::join(arms, ","))),
+                          rounds && *rounds >= 1 ? fmt::format(" --rounds {:.0f}", *rounds) : "",
+                          seed ? fmt::format(" --seed {:.0f}", *seed) : "")) +
+      "</pre></section>\n";
   return html;
 }
 

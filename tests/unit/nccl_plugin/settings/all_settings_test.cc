@@ -65,8 +65,15 @@ TEST(Config, EnvironmentIsTypedAndItsSourceIsKept) {
 
 TEST(Config, UnknownNamesAndBadValuesNameTheKeyAndWhatIsAllowed) {
   EXPECT_THAT(error_of({{"CLUSTAR_TRANSPROT", "tcp"}}),
-              AllOf(HasSubstr("CLUSTAR_TRANSPROT"), HasSubstr("CLUSTAR_TRANSPORT,")));
+              AllOf(HasSubstr("CLUSTAR_TRANSPROT"), HasSubstr("did you mean CLUSTAR_TRANSPORT?")));
+  EXPECT_THAT(error_of({{"CLUSTAR_CONGESTION", "bbr"}}), HasSubstr("did you mean CLUSTAR_TCP_CONGESTION?"));
+  // Where none is near, all of them.
+  EXPECT_THAT(error_of({{"CLUSTAR_QUUX_ZORB", "1"}}),
+              AllOf(HasSubstr("allowed: CLUSTAR_TRANSPORT,"), HasSubstr("CLUSTAR_CONFIG")));
   EXPECT_THAT(error_of({{"CLUSTAR_TRANSPORT", "udp"}}), AllOf(HasSubstr("CLUSTAR_TRANSPORT"), HasSubstr("tcp | mlt")));
+  for (const char* name : {"CLUSTAR_TRANSPORT", "CLUSTAR_REQUIRE"}) {
+    EXPECT_THAT(error_of({{name, "ofi"}}), AllOf(HasSubstr(name), HasSubstr("tcp | mlt | verbs"))) << "planned only";
+  }
   for (const char* bad : {"0", "17", "-1", "2x", "", " 2", "99999999999999999999"}) {
     EXPECT_THAT(error_of({{"CLUSTAR_TCP_SOCKETS", bad}}), HasSubstr("1 to 16")) << bad;
   }
