@@ -15,6 +15,7 @@ import fnmatch
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -31,6 +32,8 @@ import source
 GRACE = 5
 MOST_OUTPUT = 64 << 20
 CALLS = 2
+# Told of once it is there.
+SHARED_MEMORY = re.compile(r"bytes of shared memory in (/dev/shm/nccl-\w{6})$", re.MULTILINE)
 RANKS = (2, 3, 4, 8)
 SIZES = cases.SIZES[:4]
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
@@ -118,9 +121,23 @@ def run(case, environment):
                 # Whatever the plugin started ends with it.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                log = "\n".join(map(read, sorted(pathlib.Path(folder).iterdir())))
+                forget_shared_memory(log)
         out.seek(0)
-        logs = [path.open("rb").read(MOST_OUTPUT).decode(errors="replace") for path in sorted(pathlib.Path(folder).iterdir())]
-        return status, out.read(MOST_OUTPUT).decode(errors="replace"), "\n".join(logs)
+        return status, out.read(MOST_OUTPUT).decode(errors="replace"), log
+
+
+def read(path):
+    with path.open("rb") as stream:
+        return stream.read(MOST_OUTPUT).decode(errors="replace")
+
+
+def forget_shared_memory(log):
+    """33 MB, which NCCL leaves behind where it is killed early."""
+    for path in SHARED_MEMORY.findall(log):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def settings(args, built):
@@ -128,7 +145,7 @@ def settings(args, built):
     # Whether NCCL falls back on its own sockets is for the case to find out; NCCL_NET would forbid it.
     environment.pop("NCCL_NET", None)
     environment.update(NCCL_NET_PLUGIN=args.plugin, NCCL_NET_PLUGIN_REF_COUNT="1", NCCL_DEBUG="INFO",
-                       NCCL_DEBUG_SUBSYS="INIT,NET")
+                       NCCL_DEBUG_SUBSYS="INIT,NET,ALLOC")
     if args.plugin == conform_verdict.SOCKET:
         environment.update(NCCL_NET_PLUGIN="none", NCCL_NET="Socket")
     if args.emulated_gpu:
