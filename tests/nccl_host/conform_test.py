@@ -65,7 +65,8 @@ def conform(args, plugin, settings, options):
 
 def right(args, plugin, settings, only, options, count):
     """Nothing, or what is wrong with a run in which all passes."""
-    status, results, output = conform(args, plugin, settings, ["--only", only, *options])
+    options = ["--only", only, "--timeout", "60", *options]
+    status, results, output = conform(args, plugin, settings, options)
     if status or not results:
         return f"ended with {status}\n{output}"
     if (results["passed"], results["failed"], results["skipped"]) != (count, 0, 0):
