@@ -54,7 +54,7 @@ def collectives(args):
         parts = [f"{ranks}x{brief}", kind, *([operator] if collective in REDUCING else []), protocol]
         words = ("nccl-host-perf", "-g", ranks, "-C", collective, "-d", kind, "-o", operator, "-b", size, "-n", CALLS)
         yield Case(f"{collective}.{'-'.join(parts)}", f"each of {ranks} ranks gets all bits right, and through the plugin",
-                   PROXY, words, args.timeout, {"NCCL_PROTO": protocol})
+                   PROXY, words, args.timeout * (2 if ranks == RANKS[-1] else 1), {"NCCL_PROTO": protocol})
 
 
 # name: (words, what is relied on, where).
