@@ -76,7 +76,7 @@ SCENARIOS = {
 def scenarios(args):
     for name, (words, rule, where) in SCENARIOS.items():
         own = ("-s", args.freeze) if name == "stop" else ("-e", args.death_bound) if name in ("kill", "abort", "abort_stopped") else ()
-        limit = args.timeout + (args.freeze if name == "stop" else args.death_bound if own else 0)
+        limit = args.timeout * (2 if name == "many" else 1) + (args.freeze if name == "stop" else args.death_bound if own else 0)
         # The test of descriptors and memory wants a pair of ranks only, and NCCL to keep the plugin (nccl#1978).
         ranks = 2 if name == "many" else 3
         yield Case(f"scenario.{name}", rule, where, ("nccl-host-scenarios", name, "-g", ranks, "-b", "128K", *words, *own),
