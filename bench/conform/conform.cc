@@ -86,8 +86,7 @@ Result<std::vector<int>> probe(const std::string& plugin) {
   return versions;
 }
 
-Result<Report> run(const Options& options, const std::function<void(const Check&, int version)>& on_start,
-                   const std::function<void(const Line&)>& on_end) {
+Result<Report> run(const Options& options, const OnStart& on_start, const OnEnd& on_end) {
   const auto begin = Clock::now();
   const std::vector<Check> checks = select(options.only);
   if (checks.empty()) {
@@ -104,15 +103,16 @@ Result<Report> run(const Options& options, const std::function<void(const Check&
     }
     wanted = {options.env.version};
   }
-  Report report{options.env.plugin, *versions, options.env.emulated_gpu, {}, 0};
+  Report report{options.env.plugin, *versions, options.env.emulated_gpu, {}, 0, {}};
   for (const Check& check : checks) {
     for (const int version : wanted) {
       if (version != wanted.front() && !check.every_version) break;
       Env env = options.env;
       env.version = version;
       env.stuck_bound = std::min(env.stuck_bound, env.timeout / 2);
-      if (on_start) on_start(check, version);
-      report.lines.push_back({check, version, run_in_child([&] { return check.run(env); }, limit_of(check, env))});
+      if (on_start) on_start(check.name, version);
+      report.lines.push_back({check.name, check.rule, check.source, version,
+                              run_in_child([&] { return check.run(env); }, limit_of(check, env))});
       if (on_end) on_end(report.lines.back());
     }
   }

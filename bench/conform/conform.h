@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,18 @@ struct Options {
 };
 
 struct Line {
-  Check check;
+  std::string name;  // group.what
+  std::string rule;
+  std::string source;
   int version = 0;
   Finding finding;
+};
+
+// What the cases of nccl.h ran on.
+struct NcclRun {
+  std::string version;
+  std::string library;
+  int interrupted_by = 0;  // a signal; the cases after it did not run
 };
 
 struct Report {
@@ -29,6 +39,7 @@ struct Report {
   bool emulated_gpu = false;
   std::vector<Line> lines;
   double seconds = 0;
+  std::optional<NcclRun> nccl;
 
   int count(Outcome outcome) const;
 };
@@ -40,10 +51,12 @@ std::vector<Check> select(const std::string& only);
 // plugin; each names what was looked for.
 Result<std::vector<int>> probe(const std::string& plugin);
 
+using OnStart = std::function<void(const std::string& name, int version)>;
+using OnEnd = std::function<void(const Line&)>;
+
 // Call from a process without threads. Progress is told before and after each check; either may be empty.
 // Errors are those of probe, a version that is not exported, a pattern that selects nothing.
-Result<Report> run(const Options& options, const std::function<void(const Check&, int version)>& on_start,
-                   const std::function<void(const Line&)>& on_end);
+Result<Report> run(const Options& options, const OnStart& on_start, const OnEnd& on_end);
 
 // `results` of the JSON contract.
 nlohmann::json to_json(const Report& report);

@@ -12,10 +12,7 @@ namespace {
 
 constexpr std::size_t kWidth = 120;
 
-std::string group_of(const Check& check) {
-  const std::string name = check.name;
-  return name.substr(0, name.find('.'));
-}
+std::string group_of(const std::string& name) { return name.substr(0, name.find('.')); }
 
 // Wraps `text` at spaces to lines of kWidth - indent, all but the first indented.
 std::string wrap(const std::string& text, std::size_t indent) {
@@ -35,41 +32,52 @@ std::string wrap(const std::string& text, std::size_t indent) {
 nlohmann::json to_json(const Report& report) {
   nlohmann::json checks = nlohmann::json::array();
   for (const Line& line : report.lines) {
-    checks.push_back({{"name", line.check.name},
-                      {"group", group_of(line.check)},
-                      {"rule", line.check.rule},
-                      {"source", line.check.source},
+    checks.push_back({{"name", line.name},
+                      {"group", group_of(line.name)},
+                      {"rule", line.rule},
+                      {"source", line.source},
                       {"version", line.version},
                       {"outcome", to_string(line.finding.outcome)},
                       {"reason", line.finding.reason},
                       {"seconds", line.finding.seconds}});
   }
-  return {{"plugin", report.plugin},
-          {"exported_versions", report.versions},
-          {"emulated_gpu", report.emulated_gpu},
-          {"passed", report.count(Outcome::kPass)},
-          {"failed", report.count(Outcome::kFail)},
-          {"skipped", report.count(Outcome::kSkip)},
-          {"seconds", report.seconds},
-          {"checks", checks}};
+  nlohmann::json results = {{"plugin", report.plugin},
+                            {"exported_versions", report.versions},
+                            {"emulated_gpu", report.emulated_gpu},
+                            {"passed", report.count(Outcome::kPass)},
+                            {"failed", report.count(Outcome::kFail)},
+                            {"skipped", report.count(Outcome::kSkip)},
+                            {"seconds", report.seconds},
+                            {"checks", checks}};
+  if (report.nccl) {
+    results["nccl"] = {{"version", report.nccl->version},
+                       {"library", report.nccl->library},
+                       {"device", "emulated"},
+                       {"interrupted", report.nccl->interrupted_by != 0}};
+  }
+  return results;
 }
 
 std::string to_table(const Report& report) {
+  std::size_t width = 30;
+  for (const Line& line : report.lines) width = std::max(width, line.name.size() - group_of(line.name).size() - 1);
+  const std::string nccl = report.nccl ? report.nccl->version : "2.28.9";
   std::string out;
   std::string group;
   for (const Line& line : report.lines) {
-    if (group_of(line.check) != group) {
-      group = group_of(line.check);
+    if (group_of(line.name) != group) {
+      group = group_of(line.name);
       out += fmt::format("\n{}\n", group);
     }
-    const std::string head = fmt::format("  {:<4}  {:<30} v{:<2} {:>6.2f} s  ", to_string(line.finding.outcome),
-                                         line.check.name + group.size() + 1, line.version, line.finding.seconds);
+    const std::string table = line.version != 0 ? fmt::format("v{}", line.version) : "-";
+    const std::string head = fmt::format("  {:<4}  {:<{}} {:<3} {:>6.2f} s  ", to_string(line.finding.outcome),
+                                         line.name.substr(group.size() + 1), width, table, line.finding.seconds);
     out += head + wrap(line.finding.reason, head.size()) + "\n";
     if (line.finding.outcome != Outcome::kFail) continue;
-    out +=
-        std::string(8, ' ') + wrap(fmt::format("rule: {} (NCCL v2.28.9, {})", line.check.rule, line.check.source), 8);
+    out += std::string(8, ' ') + wrap(fmt::format("rule: {} (NCCL v{}, {})", line.rule, nccl, line.source), 8);
     out += "\n";
   }
+  if (!nccl.empty() && report.nccl) out += fmt::format("\nNCCL {}'s host code, emulated device", nccl);
   return out + fmt::format("\n{}: {} passed, {} failed, {} skipped in {:.1f} s\n", report.plugin,
                            report.count(Outcome::kPass), report.count(Outcome::kFail), report.count(Outcome::kSkip),
                            report.seconds);

@@ -47,7 +47,7 @@ TEST_F(WithoutDefect, SamplePassesEveryCheck) {
   options.env.timeout = milliseconds(30000);
   const Report report = run_sample(options);
   for (const Line& line : report.lines) {
-    EXPECT_NE(line.finding.outcome, Outcome::kFail) << line.check.name << ": " << line.finding.reason;
+    EXPECT_NE(line.finding.outcome, Outcome::kFail) << line.name << ": " << line.finding.reason;
   }
   EXPECT_EQ(report.versions, (std::vector<int>{11, 8}));
   EXPECT_GE(report.count(Outcome::kPass), 80);
@@ -73,7 +73,7 @@ TEST_F(WithoutDefect, WhoTakesHostMemoryOnlyRefusesTheRestAndIsNotAskedForIt) {
   const Report report = run_sample(options_for("memory.*,gpu.*"));
   unsetenv("SAMPLE_DEFECT");
   for (const Line& line : report.lines) {
-    const std::string name = line.check.name;
+    const std::string& name = line.name;
     const bool asked = name.rfind("memory.", 0) == 0 || name == "gpu.dma_buf_slot";
     EXPECT_EQ(line.finding.outcome, asked ? Outcome::kPass : Outcome::kSkip) << name << ": " << line.finding.reason;
     if (!asked) {
@@ -92,8 +92,8 @@ TEST_F(WithoutDefect, MemoryOfAGpuIsSkippedWhereNothingPlaysIt) {
   options.env.emulated_gpu = false;
   const Report report = run_sample(options);
   for (const Line& line : report.lines) {
-    if (std::string(line.check.name) == "gpu.dma_buf_slot") continue;
-    EXPECT_EQ(line.finding.outcome, Outcome::kSkip) << line.check.name;
+    if (line.name == "gpu.dma_buf_slot") continue;
+    EXPECT_EQ(line.finding.outcome, Outcome::kSkip) << line.name;
     EXPECT_NE(line.finding.reason.find("--emulated-gpu"), std::string::npos) << line.finding.reason;
   }
   EXPECT_FALSE(to_json(report)["emulated_gpu"].get<bool>());
@@ -105,7 +105,7 @@ TEST_F(WithoutDefect, AFlushWithoutARequestPasses) {
   unsetenv("SAMPLE_DEFECT");
   ASSERT_EQ(report.lines.size(), 3u);
   for (const Line& line : report.lines) {
-    EXPECT_EQ(line.finding.outcome, Outcome::kPass) << line.check.name << ": " << line.finding.reason;
+    EXPECT_EQ(line.finding.outcome, Outcome::kPass) << line.name << ": " << line.finding.reason;
   }
 }
 
@@ -115,8 +115,8 @@ TEST_F(WithoutDefect, WhoBearsTestsOfTheOldestRequestOnlyFailsOneCheck) {
   const Report report = run_sample(options_for("contract.*,memory.*,gpu.*,errors.*,death.*,close.*"));
   unsetenv("SAMPLE_DEFECT");
   for (const Line& line : report.lines) {
-    const bool one = std::string(line.check.name) == "contract.test_any_order";
-    EXPECT_EQ(line.finding.outcome == Outcome::kFail, one) << line.check.name << ": " << line.finding.reason;
+    const bool one = line.name == "contract.test_any_order";
+    EXPECT_EQ(line.finding.outcome == Outcome::kFail, one) << line.name << ": " << line.finding.reason;
   }
 }
 
@@ -136,7 +136,7 @@ TEST_F(WithoutDefect, OlderTableAlone) {
   const Report report = run_sample(options);
   for (const Line& line : report.lines) {
     EXPECT_EQ(line.version, 8);
-    EXPECT_NE(line.finding.outcome, Outcome::kFail) << line.check.name << ": " << line.finding.reason;
+    EXPECT_NE(line.finding.outcome, Outcome::kFail) << line.name << ": " << line.finding.reason;
   }
 }
 

@@ -37,12 +37,18 @@ def all_values():
 
 
 def all_pairs():
-    """Few cases with every allowed pair of values: each time the one that has the most pairs not seen yet."""
-    candidates = list(all_values())
+    return covering(list(all_values()))
+
+
+def covering(candidates):
+    """Few of the candidates, with every pair of values: each time the one that has the most pairs not seen yet, and of
+    those the one whose values were taken least."""
     left = set().union(*map(pairs_of, candidates))
+    taken = collections.Counter()
     while left:
-        best = max(candidates, key=lambda values: len(pairs_of(values) & left))
+        best = max(candidates, key=lambda values: (len(pairs_of(values) & left), -sum(taken[each] for each in enumerate(values))))
         left -= pairs_of(best)
+        taken.update(enumerate(best))
         yield best
 
 

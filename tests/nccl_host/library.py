@@ -133,7 +133,19 @@ def compiled(files, folder, flags, jobs):
         return made
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(compile_one, files))
+        made = []
+        for each in pool.map(compile_one, files):
+            made.append(each)
+            progress(len(made), len(files))
+        return made
+
+
+def progress(done, of):
+    """A line that changes on a terminal; elsewhere, as in a log, four lines of a long list."""
+    if sys.stderr.isatty():
+        print(f"\rnccl-host: {done} of {of} compiled ", end="\n" if done == of else "", file=sys.stderr, flush=True)
+    elif of > 100 and done * 4 // of != (done - 1) * 4 // of:
+        print(f"nccl-host: {done} of {of} compiled", file=sys.stderr, flush=True)
 
 
 def call(command, cwd=None):

@@ -100,4 +100,8 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        print("nccl-host: interrupted; what is compiled is kept", file=sys.stderr)
+        sys.exit(130)

@@ -1,5 +1,6 @@
 """scripts/nccl-host where NCCL's source is missing, or the CUDA headers: it says what to do, and ends with 77."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -38,6 +39,13 @@ class Skips(unittest.TestCase):
         done = run(["python3", "-B", self.tree / "tests/nccl_host/matrix_test.py"])
         self.assertEqual(done.returncode, 77, done.stdout + done.stderr)
         self.assertIn("git clone", done.stdout)
+
+    def test_conform_without_source(self):
+        done = run(["python3", "-B", self.tree / "tests/nccl_host/conform.py", "--plugin", "socket"])
+        said = json.loads(done.stdout)
+        self.assertEqual((done.returncode, said["status"]), (2, 2), done.stderr)
+        for part in ("git clone", "--nccl-source", "CLUSTAR_NCCL_SOURCE"):
+            self.assertIn(part, said["error"])
 
     def test_a_source_that_was_named_must_be_there(self):
         done = run([self.tree / "scripts/nccl-host", "--source", "/nonexistent", "--", "true"])

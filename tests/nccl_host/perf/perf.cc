@@ -21,6 +21,9 @@
 namespace nccl_host {
 namespace {
 
+// A byte of an output that nothing was written to.
+constexpr unsigned char kForgotten = 0xa5;
+
 // Of all ranks, in memory that they share.
 struct Shared {
   std::atomic<int> id_ready;
@@ -94,6 +97,7 @@ class Rank {
     Require(asynchronous, "ncclCommGetAsyncError");
     uint64_t wrong = 0;
     if (options_.check) wrong = Different(problem, expected, output_);
+    if (wrong != 0) SayFirst(expected);
     shared_.wrong += wrong;
     if (rank_ != 0 && wrong == 0) return;
     std::printf("%4d %12zu %12zu %8s %10s %12.1f %10s\n", rank_, count * SizeOf(options_.type), count,
@@ -105,7 +109,17 @@ class Rank {
   // What the calls before have put there would hide that the last one puts nothing.
   void Forget(size_t bytes) {
     cudaStreamSynchronize(stream_);
-    std::memset(output_, 0xa5, bytes);
+    std::memset(output_, kForgotten, bytes);
+  }
+
+  void SayFirst(const std::vector<char>& expected) const {
+    const auto* actual = static_cast<const unsigned char*>(output_);
+    size_t at = 0;
+    while (actual[at] == static_cast<unsigned char>(expected[at])) ++at;
+    std::printf("rank %d, first wrong: byte %zu of %zu is 0x%02x instead of 0x%02x%s\n", rank_, at, expected.size(),
+                actual[at], static_cast<unsigned char>(expected[at]),
+                actual[at] == kForgotten ? " (nothing was written there)" : "");
+    std::fflush(stdout);
   }
 
   void Call(size_t count) {

@@ -127,8 +127,10 @@ class Trial {
     for (int rank = 0; rank < options_.ranks; ++rank) {
       if (options_.scenario == "kill" && rank == victim()) continue;
       const Report& report = shared_.reports[rank];
-      const bool remote = report.error == ncclRemoteError;
-      if (HadError(rank) && !remote) return Say("an error of the peer's was not told as ncclRemoteError");
+      const bool told = options_.any_error ? report.error != ncclSuccess : report.error == ncclRemoteError;
+      if (HadError(rank) && !told)
+        return Say(options_.any_error ? "an error of the peer's was not told"
+                                      : "an error of the peer's was not told as ncclRemoteError");
       if (!MayHaveError(rank) && report.error != ncclSuccess) return Say("an error where there should be none");
       if (HadError(rank)) latest = std::max<int64_t>(latest, report.error_at - event_);
       worst.abort = std::max<int64_t>(worst.abort, report.abort_took);

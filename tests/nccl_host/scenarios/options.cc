@@ -34,6 +34,7 @@ constexpr const char* kUsage = R"(usage: nccl-host-scenarios SCENARIO [options]
   -n, --times N      communicators of many, otherwise trials with new ranks, 1 to 1000 (many 200, otherwise 1)
   -b, --bytes N      of each all-reduce, with K or M, 1K to 64M (1M)
   -s, --stop S       1 to 600 seconds (20)
+  -a, --any-error 0|1  a peer's end may be any error, not only ncclRemoteError (0)
   -e, --error S      an error comes within S seconds, 1 to 600 (cut 35, otherwise 5)
   -T, --timeout S    end all ranks of a trial after S seconds, 1 to 3600 (60)
   -L, --launch WORDS start each rank by these words, {rank} replaced, as `clustar fabric exec {rank} --`
@@ -74,6 +75,8 @@ ScenarioOptions ScenarioOrExit(int argc, char** argv) {
       options.stop_for = static_cast<int>(number(1, 600));
     else if (is("-e", "--error"))
       options.error_within = static_cast<int>(number(1, 600));
+    else if (is("-a", "--any-error"))
+      options.any_error = number(0, 1) == 1;
     else if (is("-c", "--cut"))
       options.cut = text;
     else

@@ -14,6 +14,7 @@ struct ScenarioOptions : RankOptions {
   int times = 0;         // 0: the scenario's own
   int stop_for = 20;     // seconds
   int error_within = 0;  // seconds; 0: the scenario's own
+  bool any_error = false;
   size_t bytes = 1 << 20;
   std::string cut;
 };
