@@ -184,7 +184,7 @@ json document_of(const Options& options, const Measured& measured) {
   return document;
 }
 
-// Files only; each is replaced in one step, so that whoever ends this leaves the rounds before.
+// Files only; each is replaced in one step, so that the rounds before stay whenever this ends.
 Result<void> write_files(const Options& options, const json& document) {
   if (!options.json_path.empty() && options.json_path != "-") {
     if (auto ok = report::write_json(document, options.json_path); !ok) return ok;

@@ -177,9 +177,8 @@ void add_conform(CLI::App& app, int& status) {
       "NCCL's own host code over the plugin, on an emulated device: collectives and what may befall them. "
       "Builds NCCL from source the first time (minutes)");
   command
-      ->add_option(
-          "--nccl-source", arguments->nccl_source,
-          "With --nccl: NCCL's source; else CLUSTAR_NCCL_SOURCE, else the newest tarball in ../shared/data/nccl")
+      ->add_option("--nccl-source", arguments->nccl_source,
+                   "With --nccl: NCCL's source [CLUSTAR_NCCL_SOURCE, then the newest tarball in ../shared/data/nccl]")
       ->type_name("DIR|TARBALL");
   command->footer(
       "Exit status: 0 all passed (skips allowed), 1 a check failed, 2 wrong usage or not a net plugin.\n"

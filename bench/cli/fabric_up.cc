@@ -157,7 +157,7 @@ void add_fabric_up(CLI::App& app, const std::shared_ptr<FabricArguments>& argume
   add_fabric_force(command, *arguments);
   add_fabric_json(command, *arguments);
   command.footer(
-      "A fabric of that name with other arguments is made anew, unless processes run in it or another user made it.\n"
+      "A fabric of that name with other arguments is rebuilt, unless processes run in it or another user made it.\n"
       "Example: clustar fabric up --hosts 4 --rate 200M --mtu 1500 --buffer 100k --loss 1% --ecn 65k:65k:1\n"
       "         clustar fabric up --hosts 8 --spine 4 --leaves 2 --rate 200M");
   command.callback([arguments, &status] { status = up(*arguments); });

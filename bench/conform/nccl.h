@@ -15,7 +15,7 @@ inline constexpr const char* kSocket = "socket";
 
 struct NcclOptions {
   std::string plugin;  // a path, a name as NCCL_NET_PLUGIN has them, or kSocket
-  std::string source;  // NCCL's: a folder or a tarball; empty: CLUSTAR_NCCL_SOURCE, else where scripts/nccl-host looks
+  std::string source;  // NCCL's: a folder or a tarball; empty: CLUSTAR_NCCL_SOURCE, then where scripts/nccl-host looks
   std::string only;
   int timeout = 30;      // seconds for a case, without the two below
   int freeze = 2;        // seconds for which a rank is stopped

@@ -44,7 +44,7 @@ struct Removed {
 // A handle, not an owner: the fabric lives until it is removed, by whomever. Thread-safe but for down().
 class Fabric {
  public:
-  // Makes the fabric; does nothing when just this one is there, and makes it anew when it is another or half-made (but
+  // Makes the fabric; does nothing when just this one is there, and makes it again when it is another or half-made (but
   // kInvalidUsage when processes run in it, or when another user made it). After an error, also after SIGINT, SIGTERM
   // or SIGHUP, nothing is left; the signal takes its usual course on return. kInvalidArgument: the spec. kUnavailable:
   // the machine lacks something.

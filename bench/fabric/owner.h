@@ -17,7 +17,7 @@ struct Owner {
   std::string name;
 };
 
-// Who asked sudo for this process, else who runs it.
+// The user who asked sudo for this process, otherwise the user who runs it.
 Owner caller();
 
 nlohmann::json to_json(const Owner& owner);

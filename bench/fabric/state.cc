@@ -82,7 +82,7 @@ Result<void> write_state(const FabricSpec& spec) {
                           {"uplink_buffer_bytes", spec.uplink_buffer_bytes},
                           {"switches", spec.switches},
                           {"links", nlohmann::json::array()}};
-  // Who made it, whoever changes it later.
+  // The user who made it, also when another changes it later.
   state["owner"] = to_json(owner_of(spec.name).value_or(caller()));
   for (const LinkSpec& link : spec.links) {
     state["links"].push_back({link.a, link.b, link.rate_bps, link.buffer_bytes, link.mtu, link.delay_ns});

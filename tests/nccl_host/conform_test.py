@@ -95,7 +95,7 @@ def broken(args, defect, only, said):
 
 
 def interrupted(args):
-    """Nothing, or what is wrong after Ctrl-C in the midst of a case that is stuck."""
+    """Nothing, or what is wrong after Ctrl-C in the middle of a case that is stuck."""
     # A name for the processes that the run starts.
     marker = f"CONFORM_TEST_MARK={os.getpid()}"
     name, value = marker.split("=")

@@ -33,7 +33,7 @@ const TypedTable<TransportSettings>& TransportSettings::table() {
       setting::make_choice("transport", &S::transport, {"auto", "tcp", "mlt", "verbs"})
           .help(
               "`tcp`, `mlt`, `verbs`, or the best that works here: `auto` takes `verbs` where its module and a usable "
-              "port are there ([verbs.md](verbs.md)), else `tcp`; with `CLUSTAR_PSK_FILE` it takes `mlt`"),
+              "port are there ([verbs.md](verbs.md)), otherwise `tcp`; with `CLUSTAR_PSK_FILE` it takes `mlt`"),
       Setting<S>{{"require", "one or more of tcp | mlt | verbs, joined by |", {}, "none", false},
                  read_require,
                  [](const S& settings) { return fmt::format("{}", fmt::join(settings.require, "|")); }}
