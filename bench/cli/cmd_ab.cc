@@ -23,6 +23,7 @@
 #include "bench/trainer/progress_view.h"
 #include "bench/trainer/rank.h"
 #include "bench/trainer/record.h"
+#include "transport/base/own_folder.h"
 
 namespace clustar::bench::cli {
 namespace {
@@ -69,12 +70,6 @@ int complain(int status, const std::string& message) {
   return status;
 }
 
-std::string default_plugin() {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return (self.parent_path().parent_path() / "lib" / "libnccl-net-clustar.so").string();
-}
-
 Result<void> writable(const std::string& option, const std::string& path) {
   if (path.empty() || path == "-" || std::ofstream(path, std::ios::app)) return {};
   return fail(ErrorCode::kInvalidArgument, fmt::format("{}: cannot write '{}': {}", option, path, strerror(errno)));
@@ -101,7 +96,7 @@ Result<ab::Arm> arm(const std::string& option, const std::string& text, const st
   auto parsed = ab::parse_arm(text, name, plugin);
   if (!parsed) return fail(parsed.error().code, option + ": " + parsed.error().message);
   // Settings of another plugin are its own business.
-  if (parsed->plugin == std::filesystem::absolute(default_plugin())) {
+  if (parsed->plugin == std::filesystem::absolute(installed_library("libnccl-net-clustar.so"))) {
     const auto ok = ab::check_settings(*parsed, ab::inherited_settings());
     if (!ok) return fail(ok.error().code, option + ": " + ok.error().message);
   }
@@ -231,7 +226,7 @@ int run_suite(Options& options) {
 }
 
 int run(Options& options) {
-  if (options.plugin.empty()) options.plugin = default_plugin();
+  if (options.plugin.empty()) options.plugin = installed_library("libnccl-net-clustar.so");
   if (options.scenario_given->count() > 0) return run_suite(options);
   if (const auto ok = complete(options); !ok) return complain(kUsage, ok.error().message);
   const ab::Interrupt interrupt;
@@ -280,7 +275,7 @@ void add_arm_options(CLI::App& command, Options& options) {
   command.add_option("--candidate-name", options.candidate_name, "What tables call it [its settings]")->group(group);
   command
       .add_option("--plugin", options.plugin,
-                  "NCCL net plugin of arms that name none [../lib/libnccl-net-clustar.so beside this program]")
+                  "NCCL net plugin of arms that name none [the one installed with this program]")
       ->group(group);
   options.rounds_given = command.add_option("--rounds", options.plan.rounds,
                                             "Runs of each arm; fewer than 5 give no verdict [6; 10 with --scenario]");
