@@ -39,9 +39,10 @@ def paths_of(path, tree):
 
 
 def allowed_values(option):
-    """The values of an option that takes one of a few: {a,b}, or a|b in its description's own words."""
-    match = re.search(r"\{([^{}]*)\}", option["type"]) or re.search(
-        r"(?<![\w|])(\w[\w-]*(?:\|\w[\w-]*)+)(?![\w|])", option.get("description", ""))
+    """The values of an option that takes one of a few: {a,b} or a|b in its type, or a|b in its description."""
+    either = r"(?<![\w|])(\w[\w-]*(?:\|\w[\w-]*)+)(?![\w|])"
+    match = (re.search(r"\{([^{}]*\w)\}", option["type"]) or re.search(either, option["type"])
+             or re.search(either, option.get("description", "")))
     return re.split(r"[,|]", match[1]) if match else []
 
 

@@ -35,9 +35,9 @@ def verbatim(text):
 
 def value_of(option):
     """What stands behind an option's name: TYPE, or {a,b} where only those are allowed."""
-    kind = option["type"]
-    allowed = re.search(r"\{(.*)\}", kind)
-    return "{" + allowed[1] + "}" if allowed else kind.split(":")[0]
+    allowed = bash_completion.allowed_values({"type": option["type"]})
+    # What follows a colon are limits, but for one within brackets: FILE[:KEY=VALUE].
+    return "{" + ",".join(allowed) + "}" if allowed else re.split(r":(?![^\[]*\])", option["type"])[0]
 
 
 def option_lines(option):

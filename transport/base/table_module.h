@@ -32,8 +32,8 @@ struct OpenedTable {
   std::string path;
 };
 
-// The first of `folders` (module_folders(), transport/base/own_folder.h) that has the file. Errors, all kUnavailable with the fix: absent, cannot be opened, not ours,
-// of another build.
+// The first of `folders` (module_folders(), transport/base/own_folder.h) that has the file. Errors, all kUnavailable
+// with the fix: absent, cannot be opened, not ours, of another build.
 Result<OpenedTable> open_table(const TableModule& wanted, const std::vector<std::string>& folders);
 
 }  // namespace clustar
