@@ -29,24 +29,27 @@ set(same_version "(= ${PROJECT_VERSION}-${CLUSTAR_DEBIAN_REVISION})")
 set(CPACK_DEBIAN_PLUGIN_PACKAGE_NAME clustar-plugin)
 set(CPACK_DEBIAN_PLUGIN_PACKAGE_SECTION net)
 set(CPACK_COMPONENT_PLUGIN_DESCRIPTION "NCCL net plugin for traffic of distributed training
- NCCL loads it as NCCL_NET_PLUGIN=clustar. It carries messages between hosts
- over RDMA NICs, over TCP, or over a transport of its own that uses many paths
- and may lose a bounded, counted part of gradients where the user allows it.
- .
- The same library is NCCL's profiler and tuner plugin. What needs further
- libraries lies in modules, which are opened when they are asked for.")
+NCCL loads it as NCCL_NET_PLUGIN=clustar. It carries messages between hosts
+over RDMA NICs, over TCP, or over a transport of its own that uses many paths
+and may lose a bounded, counted part of gradients where the user allows it.
+
+The same library is NCCL's profiler and tuner plugin. What needs further
+libraries lies in modules, which are opened when they are asked for.")
+# The loader looks for the plugin in one of its default folders, cache or not; a cache that there is learns of it.
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/triggers "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_PLUGIN_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_BINARY_DIR}/triggers)
 set(CPACK_DEBIAN_PLUGIN_PACKAGE_RECOMMENDS "libssl3, ibverbs-providers")
 set(CPACK_DEBIAN_PLUGIN_PACKAGE_SUGGESTS clustar-tools)
 
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME clustar-tools)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION net)
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION "test and measure NCCL net plugins without GPUs
- The command clustar tests any NCCL net plugin against what NCCL relies on,
- measures it, trains a reference model over it, emulates hosts and switches on
- one machine, and says what keeps a machine from being fast.
- .
- Also simulations of clustar's transport, and the modules that inject faults
- and compare recoveries in experiments.")
+The command clustar tests any NCCL net plugin against what NCCL relies on,
+measures it, trains a reference model over it, emulates hosts and switches on
+one machine, and says what keeps a machine from being fast.
+
+Also simulations of clustar's transport, and the modules that inject faults
+and compare recoveries in experiments.")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "clustar-plugin ${same_version}")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "iproute2")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS "gnuplot-nox, man-db, bash-completion")
@@ -54,9 +57,9 @@ set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS "gnuplot-nox, man-db, bash-completion")
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME clustar-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_COMPONENT_DEV_DESCRIPTION "header of the NCCL net plugin clustar
- A training program asks the plugin in its process what was lost of each
- collective, and tells it when a phase of training allows no loss: clustar.h,
- with files for CMake and pkg-config.")
+A training program asks the plugin in its process what was lost of each
+collective, and tells it when a phase of training allows no loss: clustar.h,
+with files for CMake and pkg-config.")
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "clustar-plugin ${same_version}")
 set(CPACK_DEBIAN_DEV_PACKAGE_SHLIBDEPS OFF)
 include(CPack)

@@ -10,6 +10,7 @@ import gzip
 import os
 import re
 import sys
+import textwrap
 
 MAINTAINER = "clustar maintainers <maintainers@clustar.invalid>"
 
@@ -23,7 +24,8 @@ def main():
     if not part:
         sys.exit(f"{source} has no part '## {release} (YYYY-MM-DD)': write it before this version is built")
     entries = re.findall(r"^- (.*(?:\n  .*)*)", part[2], re.MULTILINE)
-    lines = "\n".join("  * " + entry.replace("\n  ", "\n    ") for entry in entries)
+    lines = "\n".join(textwrap.fill(" ".join(entry.split()), 76, initial_indent="  * ", subsequent_indent="    ")
+                      for entry in entries)
     day = datetime.datetime.fromisoformat(part[1]).replace(tzinfo=datetime.timezone.utc)
     entry = f"clustar ({version}) unstable; urgency=medium\n\n{lines}\n\n -- {MAINTAINER}  {email.utils.format_datetime(day)}\n"
     os.makedirs(os.path.dirname(output) or ".", exist_ok=True)

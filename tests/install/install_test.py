@@ -110,7 +110,7 @@ class Tree(unittest.TestCase):
         with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
             file.write("6b" * 32 + "\n")
         self.by_path("clustar", "perf", "--plugin", self.path("lib", "libnccl-net-clustar.so"), "--test", "latency",
-                     "--bytes", "8", "--rounds", "1", "--seconds", "0.05", CLUSTAR_PSK_FILE=key)
+                     "--bytes", "8", "--rounds", "5", "--seconds", "0.05", CLUSTAR_PSK_FILE=key)
 
     def test_another_project_finds_the_package(self):
         build = os.path.join(self.folder, "consumer")
