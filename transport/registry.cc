@@ -69,12 +69,14 @@ Result<std::unique_ptr<io::PacketBackend>> open_backend(const Config& config, co
   return backend;
 }
 
-// What only experiments need is in modules: beside the plugin, and a program of ours has them beside its own folder.
+// What only experiments need is in modules: beside the plugin, and a program of ours finds them there.
 Result<Module> open_for_experiments(const std::string& name) {
   auto module = Module::open(own_folder(), name);
   if (module) return module;
-  auto there = Module::open(own_folder() + "/../lib", name);
-  return there ? std::move(there) : std::move(module);
+  for (const std::string& folder : module_folders()) {
+    if (auto there = Module::open(folder, name)) return there;
+  }
+  return module;
 }
 
 Result<std::unique_ptr<io::PacketBackend>> with_faults(std::unique_ptr<io::PacketBackend> backend, const Config& config,

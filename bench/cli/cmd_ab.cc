@@ -21,6 +21,7 @@
 #include "bench/trainer/progress_view.h"
 #include "bench/trainer/rank.h"
 #include "bench/trainer/record.h"
+#include "transport/base/own_folder.h"
 
 namespace clustar::bench::cli {
 namespace {
@@ -93,7 +94,7 @@ Result<ab::Arm> arm(const std::string& option, const std::string& text, const st
   auto parsed = ab::parse_arm(text, name, plugin);
   if (!parsed) return fail(parsed.error().code, option + ": " + parsed.error().message);
   // Settings of another plugin are its own business.
-  if (parsed->plugin == std::filesystem::absolute(default_plugin())) {
+  if (parsed->plugin == std::filesystem::absolute(installed_library("libnccl-net-clustar.so"))) {
     const auto ok = ab::check_settings(*parsed, ab::inherited_settings());
     if (!ok) return fail(ok.error().code, option + ": " + ok.error().message);
   }
@@ -270,7 +271,7 @@ int show(const Options& options, const Measured& measured) {
 }
 
 int run(Options& options) {
-  if (options.plugin.empty()) options.plugin = default_plugin();
+  if (options.plugin.empty()) options.plugin = installed_library("libnccl-net-clustar.so");
   if (options.scenario_given->count() > 0) return run_suite(options);
   if (const auto ok = complete(options); !ok) return complain(kUsage, ok.error().message);
   if (options.plan.fabric) {
@@ -306,7 +307,7 @@ void add_arm_options(CLI::App& command, Options& options) {
       ->group(group);
   command
       .add_option("--plugin", options.plugin,
-                  "NCCL net plugin of arms that name none [../lib/libnccl-net-clustar.so beside this program]")
+                  "NCCL net plugin of arms that name none [the one installed with this program]")
       ->group(group);
   options.rounds_given = command.add_option("--rounds", options.plan.rounds,
                                             "Runs of each arm; fewer than 5 give no verdict [6; 10 with --scenario]");

@@ -29,6 +29,7 @@
 #include "bench/trainer/progress_view.h"
 #include "bench/trainer/rank.h"
 #include "bench/trainer/record.h"
+#include "transport/base/own_folder.h"
 
 namespace clustar::bench::cli {
 namespace {
@@ -307,8 +308,8 @@ int run(Options& options) {
   options.rank.stall_timeout = std::chrono::seconds(options.stall_timeout_s);
   if (options.target_given->count() > 0) options.config.target_accuracy = options.target_accuracy;
   // Absolute, because dlopen looks for a bare name on its own path and not here.
-  options.rank.plugin =
-      options.rank.plugin.empty() ? default_plugin() : std::filesystem::absolute(options.rank.plugin).string();
+  options.rank.plugin = options.rank.plugin.empty() ? installed_library("libnccl-net-clustar.so")
+                                                    : std::filesystem::absolute(options.rank.plugin).string();
   if (const std::string wrong = contradiction(options); !wrong.empty()) return usage_error(wrong);
   if (const auto set = set_environment(options); !set) return usage_error(set.error().message);
   if (options.config.no_communication) options.config.check_equal = trainer::CheckEqual::kOff;
@@ -371,7 +372,7 @@ void add_transport_options(CLI::App& command, Options& options) {
   add_collective_options(command, options.config, options.rank);
   options.plugin_given = command.add_option(
       "--plugin", options.rank.plugin,
-      "NCCL net plugin that carries the gradients [../lib/libnccl-net-clustar.so beside this program]");
+      "NCCL net plugin that carries the gradients [the one installed with this program]");
   command
       .add_option("--plugin-version", options.rank.plugin_version,
                   "Which ncclNetPlugin_v<N> to use: 6 to 12 [newest that the plugin exports]")

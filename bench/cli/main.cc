@@ -1,16 +1,19 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/option_tree.h"
 #include "bench/cli/options.h"
 #include "bench/cli/wrong_usage.h"
+#include "transport/base/version.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"clustar: scheduling and transport under NCCL: test a net plugin, train over it, measure it"};
   app.name("clustar");
-  app.set_version_flag("--version", CLUSTAR_VERSION);
+  app.set_version_flag("--version", "clustar " + clustar::version_text());
   app.require_subcommand(1);
   app.footer("Example: clustar train --model mlp --ranks 4\nEach command has its own --help.");
   int status = 0;
@@ -24,6 +27,11 @@ int main(int argc, char** argv) {
   clustar::bench::cli::add_settings(app, status);
   clustar::bench::cli::add_train(app, status);
   const auto words = std::span(argv, static_cast<std::size_t>(argc)).subspan(argc > 0 ? 1 : 0);
+  // For the build, so not in --help.
+  if (words.size() == 1 && words[0] == std::string("--option-tree")) {
+    std::cout << clustar::bench::cli::option_tree(app).dump() << "\n";
+    return clustar::bench::cli::kOk;
+  }
   if (const std::string wrong = clustar::bench::cli::wrong_command(app, "clustar", words); !wrong.empty()) {
     std::cerr << wrong;
     return clustar::bench::cli::kUsage;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "transport/base/own_folder.h"
 #include "transport/io/verbs/dmabuf_probe.h"
 #include "transport/module.h"
@@ -11,9 +13,10 @@ namespace {
 
 namespace verbs = transport::io::verbs;
 
-// Modules are beside the plugin, in ../lib of this executable.
+// Modules are beside the plugin.
 Result<verbs::DmaBufProbe> probe(const std::string& rdma_device) {
-  const auto module = transport::Module::open(own_folder() + "/../lib", "verbs");
+  const auto library = std::filesystem::path(installed_library("libclustar-verbs.so"));
+  const auto module = transport::Module::open(library.parent_path().string(), "verbs");
   if (!module) return tl::unexpected(module.error());
   const auto found = reinterpret_cast<verbs::ProbeDmaBuf>(module->find(verbs::kProbeDmaBuf));
   if (found == nullptr) return fail(ErrorCode::kUnavailable, "libclustar-verbs.so does not know the question");

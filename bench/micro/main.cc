@@ -6,10 +6,11 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "bench/micro/plugin_bench.h"
+#include "transport/base/own_folder.h"
+#include "transport/base/version.h"
 
 namespace {
 
@@ -23,17 +24,12 @@ plugin, and what the machine itself allows (memcpy, checksums, sums).
   --benchmark_filter=REGEX  only these, for example --benchmark_filter='plugin/.*'
   --benchmark_format=json   for machines; --benchmark_out=FILE writes it beside the table
   --benchmark_repetitions=N with mean, median and deviation
+  --version                 version and commit
   --help                    this text
 
 example: CLUSTAR_SOCKET_IFNAME=lo clustar-micro --benchmark_filter=send_queue
 exit status: 0 all ran; 1 a call of the plugin failed, or the output file cannot be written; 2 wrong usage
 )";
-
-std::string default_plugin() {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return (self.parent_path().parent_path() / "lib" / "libnccl-net-clustar.so").string();
-}
 
 int wrong_usage(const std::string& what) {
   std::fprintf(stderr, "clustar-micro: %s; see clustar-micro --help\n", what.c_str());
@@ -43,12 +39,16 @@ int wrong_usage(const std::string& what) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string plugin = default_plugin();
+  std::string plugin = clustar::installed_library("libnccl-net-clustar.so");
   std::vector<char*> rest{argv[0]};
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (argument == "--help" || argument == "-h") {
       std::fwrite(kUsage.data(), 1, kUsage.size(), stdout);
+      return 0;
+    }
+    if (argument == "--version") {
+      std::printf("clustar-micro %s\n", clustar::version_text().c_str());
       return 0;
     }
     if (argument == "--plugin") {

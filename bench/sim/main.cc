@@ -13,6 +13,7 @@
 #include "bench/report/report.h"
 #include "bench/sim/experiments.h"
 #include "bench/sim/render.h"
+#include "transport/base/version.h"
 
 namespace {
 
@@ -34,6 +35,7 @@ give the same figures on every machine, but for the CPU times of `scale`.
   --burst-gap-us N    pause between micro-bursts, 100 to 1000000 (default 5000)
   --check             exit status 1 when a bar is missed
   --json FILE         results as JSON too; - is standard output, instead of the table
+  --version           version and commit
   --help              this text
 
 example: clustar-sim --experiment loss,incast --seeds 5 --json build/sim.json
@@ -108,6 +110,10 @@ std::optional<int> parse(int argc, char** argv, Command& command) {
     std::string_view option = argv[i];
     if (option == "--help" || option == "-h") {
       std::fwrite(kUsage.data(), 1, kUsage.size(), stdout);
+      return 0;
+    }
+    if (option == "--version") {
+      std::printf("clustar-sim %s\n", clustar::version_text().c_str());
       return 0;
     }
     if (option == "--list") {

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include "transport/base/own_folder.h"
 #include "transport/base/table_module.h"
 
 namespace clustar::mlt::fec {

@@ -19,7 +19,7 @@ class Codec {
   static constexpr std::size_t kMaxPackets = Table::kMaxPackets;  // of a block
   static constexpr std::size_t kMaxRows = Table::kMaxRows;
 
-  // Beside the shared object or executable that this code is part of, or in ../lib of it.
+  // From module_folders() (transport/base/own_folder.h).
   static Result<std::unique_ptr<Codec>> open();
   // Errors, all kUnavailable with the fix: absent, cannot be opened, of another build.
   static Result<std::unique_ptr<Codec>> open(const std::vector<std::string>& folders);

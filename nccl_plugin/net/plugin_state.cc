@@ -10,6 +10,7 @@
 #include "nccl_plugin/process.h"
 #include "nccl_plugin/settings/plugin_settings.h"
 #include "transport/api/settings.h"
+#include "transport/base/version.h"
 #include "transport/transport_tables.h"
 
 namespace clustar::nccl_plugin {
@@ -73,7 +74,7 @@ Result<std::shared_ptr<PluginState>> PluginState::create(nccl_abi::DebugLogger l
       const bool asked =
           transport::asks_for_something(state->config_) || chosen.error().code == ErrorCode::kInvalidArgument;
       if (!asked) {
-        state->log_.warn(fmt::format("version {} cannot be used here: {}", CLUSTAR_VERSION, chosen.error().message));
+        state->log_.warn(fmt::format("version {} cannot be used here: {}", version_text(), chosen.error().message));
         return tl::unexpected(chosen.error());
       }
       state->refusal_ = chosen.error();
@@ -83,7 +84,7 @@ Result<std::shared_ptr<PluginState>> PluginState::create(nccl_abi::DebugLogger l
     state->log_.warn(
         fmt::format("version {}: {}. Every connection will be refused, so that no other transport is taken "
                     "in silence",
-                    CLUSTAR_VERSION, state->refusal_->message));
+                    version_text(), state->refusal_->message));
   }
   return state;
 }
@@ -125,7 +126,7 @@ void PluginState::print_banner() const {
     devices.push_back(fmt::format("{} ({} Mbit/s{})", device.name, device.speed_mbps,
                                   device.pci_path.empty() ? "" : ", " + device.pci_path));
   }
-  log_.info(fmt::format("clustar {}: transport {}, devices: {}", CLUSTAR_VERSION, selection_.transport->name(),
+  log_.info(fmt::format("clustar {}: transport {}, devices: {}", version_text(), selection_.transport->name(),
                         fmt::join(devices, ", ")));
   for (const auto& device : selection_.transport->devices()) {
     if (!device.gdr.empty()) log_.info(fmt::format("GPUDirect RDMA: {}: {}", device.name, device.gdr));

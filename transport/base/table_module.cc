@@ -5,8 +5,6 @@
 
 #include <filesystem>
 
-#include "transport/base/own_folder.h"
-
 namespace clustar {
 namespace {
 
@@ -20,11 +18,6 @@ std::string find(const char* file, const std::vector<std::string>& folders) {
 }
 
 }  // namespace
-
-std::vector<std::string> module_folders() {
-  const std::string folder = own_folder();
-  return {folder, folder + "/../lib"};
-}
 
 Result<OpenedTable> open_table(const TableModule& wanted, const std::vector<std::string>& folders) {
   const std::string path = find(wanted.file, folders);

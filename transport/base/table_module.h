@@ -32,10 +32,8 @@ struct OpenedTable {
   std::string path;
 };
 
-// Beside the shared object or executable that this code is part of, or in ../lib of it.
-std::vector<std::string> module_folders();
-// The first of `folders` that has the file. Errors, all kUnavailable with the fix: absent, cannot be opened, not ours,
-// of another build.
+// The first of `folders` (module_folders(), transport/base/own_folder.h) that has the file. Errors, all kUnavailable
+// with the fix: absent, cannot be opened, not ours, of another build.
 Result<OpenedTable> open_table(const TableModule& wanted, const std::vector<std::string>& folders);
 
 }  // namespace clustar

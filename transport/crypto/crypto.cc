@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "transport/base/own_folder.h"
 #include "transport/base/table_module.h"
 
 namespace clustar::transport::crypto {

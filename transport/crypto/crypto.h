@@ -23,7 +23,7 @@ using Tag = std::array<std::byte, kTagBytes>;
 
 class Crypto {
  public:
-  // Beside the shared object or executable that this code is part of, or in ../lib of it.
+  // From module_folders() (transport/base/own_folder.h).
   static Result<std::unique_ptr<Crypto>> open();
   // Errors, all kUnavailable with the fix: absent, cannot be opened, of another build, no OpenSSL 3.
   static Result<std::unique_ptr<Crypto>> open(const std::vector<std::string>& folders);
