@@ -149,21 +149,49 @@ std::string check_send_first(const Env& env) {
   return "before the receive was posted: " + seen;
 }
 
-// `count` messages of growing odd sizes, all posted before any is tested.
-std::string run_outstanding(const Env& env, std::size_t count, bool receives_first) {
-  constexpr std::size_t kSlot = 64 * kKiB;
-  Session session(env);
-  Link link = session.link();
-  Region from(session, link.send_comm, count * kSlot);
-  Region into(session, link.recv_comm, count * kSlot);
-  into.clear();
-  std::vector<Transfer> sends, recvs;
-  const auto size_of = [](std::size_t i) { return (i * 7919) % kSlot + 1; };
-  for (std::size_t i = 0; i < count; ++i) {
-    from.fill(i + 1, i * kSlot, size_of(i));
-    sends.push_back(link.send(from, i * kSlot, size_of(i)));
-    recvs.push_back(link.recv(into, i * kSlot, kSlot));
+// Messages of different odd sizes over one connection, with a receive of kSlot bytes each; none is posted yet.
+struct Messages {
+  static constexpr std::size_t kSlot = 64 * kKiB;
+
+  Messages(const Env& env, std::size_t count)
+      : session(env),
+        link(session.link()),
+        from(session, link.send_comm, count * kSlot),
+        into(session, link.recv_comm, count * kSlot) {
+    into.clear();
+    for (std::size_t i = 0; i < count; ++i) {
+      from.fill(i + 1, i * kSlot, size_of(i));
+      sends.push_back(link.send(from, i * kSlot, size_of(i)));
+      recvs.push_back(link.recv(into, i * kSlot, kSlot));
+    }
   }
+  static std::size_t size_of(std::size_t i) { return (i * 7919) % kSlot + 1; }
+  // All are done: in posting order, nothing more, and the sizes are told.
+  void expect_all() {
+    for (std::size_t i = 0; i < recvs.size(); ++i) {
+      const std::string what = fmt::format("message {} of {} in posting order", i, recvs.size());
+      into.expect(i + 1, i * kSlot, size_of(i), what);
+      into.expect_untouched(i * kSlot + size_of(i), kSlot - size_of(i), "behind " + what);
+      if (recvs[i].sizes[0] != static_cast<int>(size_of(i))) {
+        fail_check(fmt::format("{}: size {} reported, {} sent", what, recvs[i].sizes[0], size_of(i)));
+      }
+    }
+  }
+
+  Session session;
+  Link link;
+  Region from;
+  Region into;
+  std::vector<Transfer> sends{};
+  std::vector<Transfer> recvs{};
+};
+
+// All posted before any is tested.
+std::string run_outstanding(const Env& env, std::size_t count, bool receives_first) {
+  Messages messages(env, count);
+  Session& session = messages.session;
+  auto& sends = messages.sends;
+  auto& recvs = messages.recvs;
   note_step(fmt::format("posting {} messages before testing any", count));
   std::size_t posted_recvs = 0, posted_sends = 0;
   const auto post = [&](std::vector<Transfer>& transfers, std::size_t* posted, const char* call) {
@@ -180,14 +208,7 @@ std::string run_outstanding(const Env& env, std::size_t count, bool receives_fir
   for (Transfer& transfer : recvs) all.push_back(&transfer);
   for (Transfer& transfer : sends) all.push_back(&transfer);
   session.complete(all);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::string what = fmt::format("message {} of {} in posting order", i, count);
-    into.expect(i + 1, i * kSlot, size_of(i), what);
-    into.expect_untouched(i * kSlot + size_of(i), kSlot - size_of(i), "behind " + what);
-    if (recvs[i].sizes[0] != static_cast<int>(size_of(i))) {
-      fail_check(fmt::format("{}: size {} reported, {} sent", what, recvs[i].sizes[0], size_of(i)));
-    }
-  }
+  messages.expect_all();
   return fmt::format("{} irecv and {} isend were taken at once, all {} matched in order", posted_recvs, posted_sends,
                      count);
 }
@@ -234,43 +255,37 @@ std::string check_both_directions(const Env& env) {
 // The newest first. NCCL never does, and its Socket transport, which reads for whichever request is tested, mixes the
 // messages up: a plugin that fails only here works with NCCL.
 std::string check_any_order(const Env& env) {
-  constexpr std::size_t kSlot = 64 * kKiB, kCount = 8;
-  Session session(env);
-  Link link = session.link();
-  Region from(session, link.send_comm, kCount * kSlot);
-  Region into(session, link.recv_comm, kCount * kSlot);
-  into.clear();
-  std::vector<Transfer> recvs, sends;
-  const auto size_of = [](std::size_t i) { return kSlot - i; };
-  for (std::size_t i = 0; i < kCount; ++i) {
-    from.fill(i + 1, i * kSlot, size_of(i));
-    recvs.push_back(link.recv(into, i * kSlot, kSlot));
-    sends.push_back(link.send(from, i * kSlot, size_of(i)));
-  }
+  constexpr std::size_t kCount = 8;
+  Messages messages(env, kCount);
+  Session& session = messages.session;
+  auto& sends = messages.sends;
+  auto& recvs = messages.recvs;
   note_step("testing the newest requests first");
   const auto begin = Clock::now();
   const auto must_move = [&] {
     if (Clock::now() - begin > env.stuck_bound) fail_check("stuck when the newest requests are tested first");
     sched_yield();
   };
-  const auto post = [&](std::vector<Transfer>& transfers) {
-    for (Transfer& transfer : transfers) {
-      for (; transfer.request == nullptr; must_move()) session.must(session.advance(transfer), "isend or irecv");
-    }
-  };
   const auto test = [&](std::vector<Transfer>& transfers) {
-    std::for_each(transfers.rbegin(), transfers.rend(),
-                  [&](Transfer& transfer) { session.must(session.advance(transfer), "test of a newer request"); });
+    std::for_each(transfers.rbegin(), transfers.rend(), [&](Transfer& transfer) {
+      if (transfer.request != nullptr) session.must(session.advance(transfer), "test of a newer request");
+    });
     return std::all_of(transfers.begin(), transfers.end(), [](const Transfer& transfer) { return transfer.done; });
   };
-  post(recvs);
+  const auto post = [&](Transfer& transfer) {
+    for (; transfer.request == nullptr; must_move()) session.must(session.advance(transfer), "isend or irecv");
+  };
+  for (Transfer& recv : recvs) post(recv);
   test(recvs);  // before there is anything to receive
-  post(sends);
+  for (Transfer& send : sends) {
+    post(send);
+    test(recvs);  // with some sent, and newer receives that wait
+  }
   for (bool done = false; !done; must_move()) {
     done = test(recvs);
     done = test(sends) && done;
   }
-  for (std::size_t i = 0; i < kCount; ++i) into.expect(i + 1, i * kSlot, size_of(i), fmt::format("message {}", i));
+  messages.expect_all();
   return fmt::format("{} receives and sends, the newest tested first", kCount);
 }
 

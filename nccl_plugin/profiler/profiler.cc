@@ -295,6 +295,18 @@ void* Profiler::start_operation(void* context, const ProfilerEvent& event) {
   return started({.kind = HandleKind::kOperation, .index = place->index, .generation = place->generation});
 }
 
+// A receive's step comes again where irecv gave no request, and NCCL keeps the last handle only (v2.28.9
+// src/transport/net.cc recvProxyProgress): another one would leave the operation with a step that never stops. Null:
+// the step is new.
+void* Profiler::begun_step(const Operation& operation, EventHandle parent, std::uint32_t number) const {
+  parent.kind = HandleKind::kStep;
+  parent.slot = number % kSteps;
+  const std::uint64_t word = operation.steps[parent.slot].word.load(std::memory_order_acquire);
+  parent.turn = StepWord::turn(word);
+  const bool begun = StepWord::state(word) == StepWord::kAlive && StepWord::step(word) == number;
+  return begun ? parent.encode(mark_) : nullptr;
+}
+
 void* Profiler::start_step(const ProfilerEvent& event) {
   if (event.parent == nullptr) return nullptr;
   const EventHandle parent = decode(event.parent);
@@ -306,6 +318,9 @@ void* Profiler::start_step(const ProfilerEvent& event) {
     return nullptr;
   }
   const auto number = static_cast<std::uint32_t>(event.step);
+  if (!operation->is_send) {
+    if (void* const begun = begun_step(*operation, parent, number)) return begun;
+  }
   std::uint64_t expected = number;
   const bool in_order =
       operation->next_step.compare_exchange_strong(expected, number + std::uint64_t{1}, std::memory_order_relaxed);

@@ -146,6 +146,7 @@ class Profiler {
   void* start_operation(void* context, const ProfilerEvent& event);
   bool inherit(const ProfilerEvent& event, Operation* out);
   void* start_step(const ProfilerEvent& event);
+  void* begun_step(const Operation& operation, EventHandle parent, std::uint32_t number) const;
   void* start_api(void* context, const ProfilerEvent& event);
   void* start_other(void* context, const ProfilerEvent& event, bool captured);
   void answer(void* parent, MessageQuery* query);

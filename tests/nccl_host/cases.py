@@ -3,7 +3,7 @@
 import collections
 import itertools
 
-TRANSPORTS = ("tcp", "mlt", "mlt-key", "mlt-loss", "tcp-gdr")
+TRANSPORTS = ("tcp", "mlt", "mlt-key", "mlt-loss", "tcp-gdr", "mlt-gdr")
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "sendrecv")
 TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16")
 RANKS = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -24,8 +24,8 @@ def allowed(values):
 
 def case_of(values, number):
     transport, collective, kind, ranks, size = values
-    # The other lists turn along.
-    return Case(ranks, PROTOCOLS[number % 2], transport, collective, kind, OPERATORS[number % 6], size)
+    # The other lists turn along; each transport meets both protocols.
+    return Case(ranks, PROTOCOLS[(number + number // len(TRANSPORTS)) % 2], transport, collective, kind, OPERATORS[number % 6], size)
 
 
 def pairs_of(values):
@@ -54,9 +54,9 @@ def covering(candidates):
 
 def each_value():
     """Every value of each list, at sizes and ranks that take seconds; each transport meets several of the others."""
-    for number in range(20):
+    for number in range(24):
         turn = number // len(TRANSPORTS)
-        yield (TRANSPORTS[number % 5], COLLECTIVES[(number + 3 * turn) % 6], TYPES[(number + number // 10) % 10],
+        yield (TRANSPORTS[number % 6], COLLECTIVES[(number + turn) % 6], TYPES[(number + number // 10) % 10],
                (2, 4, 3, 1, 2, 3, 5, 2, 4, 8)[(number + number // 10) % 10], SIZES[(number + turn) % 4])
 
 

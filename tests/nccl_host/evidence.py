@@ -4,7 +4,6 @@ import csv
 import re
 
 CUDA = "2"  # NCCL_PTR_CUDA, as regMr's type
-LONGEST_LL_SEND = 16384  # NCCL_P2P_LL_THRESHOLD, by default
 TRAFFIC = re.compile(r"\b(tcp|mlt): \S+ sent (\d+) messages / (\d+) bytes, received (\d+) / (\d+)(.*)")
 AGAIN = re.compile(r"\d+ packets sent, (\d+) of them again")
 CHOSEN = re.compile(r"(\w+): (\d+) Bytes -> Algo (\S+) proto (\S+) channel")
@@ -49,10 +48,10 @@ def wrong_path(seen, case, least_bytes):
     if (seen.sent_messages, seen.sent_bytes) != (seen.received_messages, seen.received_bytes):
         return (f"{seen.sent_messages} messages / {seen.sent_bytes} bytes sent, "
                 f"{seen.received_messages} / {seen.received_bytes} received")
-    direct = [edge.endswith("/GDRDMA") for edge in seen.edges]
-    if not direct or any(found != (case.transport == "tcp-gdr") for found in direct):
-        return f"edges are {sorted(set(seen.edges))}; GDRDMA is to be in all of tcp-gdr and in no other"
-    to_gpu = seen.received_bytes if case.transport == "tcp-gdr" else 0
+    direct = ["/GDRDMA" in edge for edge in seen.edges]
+    if not direct or any(found != reaches_gpus(case) for found in direct):
+        return f"edges are {sorted(set(seen.edges))}; GDRDMA is to be in all of tcp-gdr and mlt-gdr and in no other"
+    to_gpu = seen.received_bytes if reaches_gpus(case) else 0
     from_gpu = 0 if sends_from_host(case) else to_gpu
     if (seen.from_gpu, seen.to_gpu) != (from_gpu, to_gpu):
         return f"{seen.from_gpu} bytes came from GPU memory and {seen.to_gpu} went to it, not {from_gpu} and {to_gpu}"
@@ -61,9 +60,13 @@ def wrong_path(seen, case, least_bytes):
     return wrong_choice(seen, case)
 
 
+def reaches_gpus(case):
+    return case.transport.endswith("-gdr")
+
+
 def sends_from_host(case):
-    """LL's send buffers are always in host memory. Send/receive takes LL by size, whatever NCCL_PROTO names."""
-    return case.size <= LONGEST_LL_SEND if case.collective == "sendrecv" else case.protocol == "LL"
+    """LL's send buffers are always in host memory. Connections of send/receive have buffers for Simple only (Shared)."""
+    return case.collective != "sendrecv" and case.protocol == "LL"
 
 
 def wrong_calls(folder, received_bytes):

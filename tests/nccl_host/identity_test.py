@@ -2,7 +2,7 @@
 
 usage: identity_test.py --plugin DIR [--sends N] [--first RUN]
 DIR: where the plugin and its log shim are; N: go on until so many sends were compared (2000); RUN: number of the first
-run (0), from which collective, ranks and loss follow
+run (0), from which collective, ranks, transport and loss follow
 """
 
 import argparse
@@ -21,7 +21,8 @@ import gpu_trace
 import nccl_host
 FUNCTIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
 PROTOCOLS = ("LL", "LL128", "Simple")
-LOSS = ("", "loss=0.01", "loss=0.02", "loss=0.05")
+# Transport and what is injected; TCP loses nothing.
+WAYS = (("mlt", ""), ("mlt", "loss=0.01"), ("mlt", "loss=0.02"), ("mlt", "loss=0.05"), ("tcp", ""))
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
 
 
@@ -141,11 +142,12 @@ def ranks_of(number):
 
 def run(folder, args, number):
     plugin = f"{args.plugin}/libnccl-net-clustar.so"
-    loss = LOSS[number % len(LOSS)]
+    # Each collective goes each way in time.
+    transport, loss = WAYS[(number + number // len(COLLECTIVES)) % len(WAYS)]
     environment = {**os.environ, "NCCL_NET_PLUGIN": f"{args.plugin}/libnccl-net-clustar-log.so",
                    "NETLOG_PLUGIN": plugin, "NCCL_PROFILER_PLUGIN": plugin, "NCCL_TUNER_PLUGIN": plugin,
                    "NETLOG_FILE": f"{folder}/sends.%p", "NCCL_NET": "clustar",
-                   "NCCL_HOST_TRACE": f"{folder}/kernel.%p", "CLUSTAR_TRANSPORT": "mlt"}
+                   "NCCL_HOST_TRACE": f"{folder}/kernel.%p", "CLUSTAR_TRANSPORT": transport}
     if loss:
         environment["CLUSTAR_INJECT_FAULTS"] = loss
     calls = max(12, min(args.sends // 400, 2000))

@@ -22,6 +22,8 @@ FLAGS = ["-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-w", "-DPROFAPI",
          "-DDOCA_VERBS_USE_NET_WRAPPER", "-DNVTX_DISABLE", "-DNCCL_OS_LINUX", "-DCUDA_MAJOR=13", "-DCUDA_MINOR=0",
          "-include", "dlfcn.h"]
 OWN_FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+# Folders that the library and its programs are made of.
+PARTS = ("runtime", "kernels", "binding", "ranks", "perf", "scenarios")
 # So that NCCL finds libnvidia-ml.so.1 beside itself, however a program found NCCL.
 LINK_FLAGS = ["-Wl,-rpath,$ORIGIN"]
 
@@ -58,11 +60,14 @@ def build(tree, folder, jobs):
 
 
 def key_of_nccl(tree):
-    return digest([path for path in sorted((tree / "src").rglob("*")) if path.is_file()], FLAGS)
+    """Of NCCL's source with its generators, its version, and what is generated here."""
+    files = [path for path in sorted((tree / "src").rglob("*")) if path.is_file()]
+    return digest([*files, tree / "makefiles/version.mk", HERE / "kernel_symbols.py"], FLAGS)
 
 
 def key(tree):
-    own = sorted(path for path in HERE.rglob("*") if path.suffix in (".cc", ".h") and "_test" not in path.name)
+    own = sorted(path for part in PARTS for path in (HERE / part).rglob("*")
+                 if path.suffix in (".cc", ".h") and "_test" not in path.name)
     return digest(own, FLAGS + OWN_FLAGS + LINK_FLAGS + [key_of_nccl(tree)])
 
 

@@ -26,6 +26,7 @@ SETTINGS = {
     "mlt-key": {"CLUSTAR_TRANSPORT": "mlt"},
     "mlt-loss": {"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_INJECT_FAULTS": "loss=0.02"},
     "tcp-gdr": {"CLUSTAR_TRANSPORT": "tcp", "CLUSTAR_GDR_EMULATE": "1", "NCCL_NET_GDR_LEVEL": "SYS"},
+    "mlt-gdr": {"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_GDR_EMULATE": "1", "NCCL_NET_GDR_LEVEL": "SYS"},
 }
 
 
@@ -69,7 +70,7 @@ def check_the_check(key):
 def check_flush(key):
     """GPU memory that the plugin says it reaches is registered, and flushed after every receive; otherwise none of both."""
     case = cases.Case(2, "Simple", "tcp-gdr", "all_reduce", "float", "sum", 4 << 20)
-    for transport in ("tcp-gdr", "tcp"):
+    for transport in ("tcp-gdr", "mlt-gdr", "tcp"):
         with tempfile.TemporaryDirectory() as name:
             shim = {"NCCL_NET_PLUGIN": "libnccl-net-clustar-log.so", "NETLOG_PLUGIN": PLUGIN,
                     "NETLOG_FILE": f"{name}/calls.%p"}

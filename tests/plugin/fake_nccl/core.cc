@@ -17,10 +17,13 @@ constexpr int kOpEvents = kEventProxyOp | kStepEvents;
 constexpr int kCollEvents = kEventColl | kOpEvents | kEventKernelCh;
 constexpr int kP2pEvents = kEventP2p | kOpEvents | kEventKernelCh;
 constexpr int kGroupEvents = kEventGroup | kCollEvents | kP2pEvents;
+constexpr int kGroupApiEvents = kEventGroupApi | kEventCollApi | kEventP2pApi | kEventKernelLaunch | kGroupEvents;
 constexpr int kStateSendGpuWait = 8;
 constexpr int kStateSendWait = 9;
 constexpr int kStateOpInProgress = 19;
 constexpr int kStateSendPeerWait = 20;
+constexpr int kStateGroupStartStop = 23;
+constexpr int kStateGroupEndStart = 24;
 // NCCL_STEPS / sliceSteps of a ring.
 constexpr std::uint32_t kDepth = 4;
 // A pid that this process does not have.
@@ -54,11 +57,13 @@ int profiler_callback(void** handle, int type, void* phandle, std::int64_t plugi
 
 int silent_callback(void**, int, void*, std::int64_t, void*) { return kSuccess; }
 
-Core::Core(const Communicator& comm, ProfilerPort& profiler, Wire& wire)
-    : comm_(comm), profiler_(profiler), wire_(wire) {
-  std::memset(&attr_, 0, sizeof attr_);
-  attr_.op = attr_.algo = attr_.proto = kNetAttrUndefined;
+Wire::Wire() {
+  std::memset(&told, 0, sizeof told);
+  told.op = told.algo = told.proto = kNetAttrUndefined;
 }
+
+Core::Core(const Communicator& comm, ProfilerPort& profiler, Wire& wire)
+    : comm_(comm), profiler_(profiler), wire_(wire) {}
 
 std::shared_ptr<TaskRun> Core::enqueue(const Task& task, const Faults& faults) {
   auto run = std::make_shared<TaskRun>();
@@ -67,8 +72,10 @@ std::shared_ptr<TaskRun> Core::enqueue(const Task& task, const Faults& faults) {
   run->faults = faults;
   const int mask = task.is_collective() ? kEventCollApi | kCollEvents : kEventP2pApi | kP2pEvents;
   if (profiler_.version() < 5 || !wants(mask)) return run;
+  start_group_api(task);
   Event event;
   event.type = task.is_collective() ? kEventCollApi : kEventP2pApi;
+  event.parent = group_api_;
   event.rank = 0;  // NCCL leaves it
   event.func = function_name(task.api());
   event.count = task.count;
@@ -77,7 +84,25 @@ std::shared_ptr<TaskRun> Core::enqueue(const Task& task, const Faults& faults) {
   profiler_.start(&run->api_event, event);
   // Stopped before its children begin.
   if (run->api_event != nullptr) profiler_.stop(run->api_event);
+  // A graph's launches come after the group that it captured.
+  if (task.captured) end_group_api();
   return run;
+}
+
+void Core::start_group_api(const Task& task) {
+  if (group_api_ != nullptr || !wants(kGroupApiEvents)) return;
+  Event event;
+  event.type = kEventGroupApi;
+  event.graph_captured = task.captured;
+  profiler_.start(&group_api_, event);
+  if (group_api_ != nullptr) profiler_.record(group_api_, kStateGroupStartStop);
+}
+
+void Core::end_group_api() {
+  if (group_api_ == nullptr) return;
+  profiler_.record(group_api_, kStateGroupEndStart);
+  profiler_.stop(group_api_);
+  group_api_ = nullptr;
 }
 
 std::shared_ptr<TaskRun> Core::replay(const TaskRun& captured) {
@@ -122,6 +147,7 @@ void Core::start_task(TaskRun& run) {
 
 void Core::upload(const std::shared_ptr<TaskRun>& run) {
   const std::lock_guard lock(mutex_);
+  if (run->task.function == kRecv) return;
   for (const ChannelPlan& channel : run->plans) {
     auto op = std::make_unique<ProxyOp>();
     op->run = run;
@@ -150,6 +176,7 @@ void Core::end_launch(std::span<const std::shared_ptr<TaskRun>> runs) {
     if (run->event != nullptr) profiler_.stop(run->event);
   }
   if (!runs.empty() && runs.front()->group_event != nullptr) profiler_.stop(runs.front()->group_event);
+  end_group_api();
 }
 
 void Core::launch(const std::shared_ptr<TaskRun>& run) {
@@ -200,18 +227,19 @@ bool Core::post(ProxyOp& op) {
   return true;
 }
 
-void Core::set_net_attr(const Task& task) {
+void Core::set_net_attr(const Task& task, bool send) {
   if (!wire_.has_net_attr()) return;
-  NetAttr attr = attr_;
-  attr.send = {1, 1, static_cast<std::int32_t>(comm_.channels), static_cast<std::int32_t>(comm_.channels)};
+  NetAttr attr = wire_.told;
+  const auto channels = static_cast<std::int32_t>(comm_.channels);
+  (send ? attr.send : attr.recv) = {1, 1, channels, channels};
   attr.op = 1u << task.api();
   // NCCL leaves the previous operation's values for p2p.
   if (task.api() <= kAllReduce) {
     attr.algo = 1u << task.algorithm;
     attr.proto = 1u << task.protocol;
   }
-  if (std::memcmp(&attr, &attr_, sizeof attr) == 0) return;
-  attr_ = attr;
+  if (std::memcmp(&attr, &wire_.told, sizeof attr) == 0) return;
+  wire_.told = attr;
   wire_.set_net_attr(attr);
 }
 
@@ -220,7 +248,7 @@ bool Core::transmit(ProxyOp& op) {
   const std::uint32_t t = op.transmitted;
   ProxyEventHandle& slot = op.handles[t % op.handles.size()];
   if (slot.step_event != nullptr) profiler_.record(slot.step_event, kStateSendPeerWait);
-  set_net_attr(op.run->task);
+  set_net_attr(op.run->task, true);
   const bool hidden = static_cast<int>(t) == op.run->faults.no_phandle;
   if (!wire_.isend(op, t, hidden ? nullptr : &slot)) return false;
   if (slot.step_event != nullptr) profiler_.record(slot.step_event, kStateSendWait);

@@ -96,7 +96,10 @@ struct ProxyOp {
 // The net plugin's connections of one rank, one per channel.
 class Wire {
  public:
+  Wire();
   virtual ~Wire() = default;
+  // ncclProxyState::netAttr: what setNetAttr was told last, by whichever communicator that shares the connections.
+  nccl_abi::NetAttr told;
   virtual bool has_net_attr() const = 0;
   virtual void set_net_attr(const nccl_abi::NetAttr& attr) = 0;
   // False: the plugin gave no request, try again with the same phandle.
@@ -115,7 +118,8 @@ class Core {
   // The references outlive the core.
   Core(const Communicator& comm, ProfilerPort& profiler, Wire& wire);
 
-  // The application's call, with its CollApi or P2pApi event (v5 and later).
+  // The application's call, with its CollApi or P2pApi event (v5 and later); the first since a launch begins a group. A
+  // receive has events here; its transfers are another class's.
   std::shared_ptr<TaskRun> enqueue(const Task& task, const Faults& faults = {});
   // One more replay of a captured task: a new Coll event under the old CollApi event, the number stays.
   std::shared_ptr<TaskRun> replay(const TaskRun& captured);
@@ -128,17 +132,21 @@ class Core {
   // One round of the proxy over all operations; false: nothing is left to do.
   bool progress();
 
+  // setXferNetAttrs, before an isend or irecv of the task; by the progress thread.
+  void set_net_attr(const Task& task, bool send);
+
   const Communicator& comm() const { return comm_; }
 
  private:
   bool wants(int mask) const { return (profiler_.mask() & mask) != 0; }
+  void start_group_api(const Task& task);
+  void end_group_api();
   void start_task(TaskRun& run);
   void upload(const std::shared_ptr<TaskRun>& run);
   void append(std::unique_ptr<ProxyOp> op);
   bool post(ProxyOp& op);
   bool transmit(ProxyOp& op);
   bool complete(ProxyOp& op);
-  void set_net_attr(const Task& task);
 
   const Communicator comm_;
   ProfilerPort& profiler_;
@@ -149,12 +157,12 @@ class Core {
   std::uint64_t ordinal_ = 0;
   std::uint64_t serial_ = 0;
   bool captured_any_ = false;
+  void* group_api_ = nullptr;
   // Between the threads.
   std::mutex mutex_;
   std::deque<std::unique_ptr<ProxyOp>> inbox_;  // guarded by mutex_
   // The progress thread.
   std::map<int, std::deque<std::unique_ptr<ProxyOp>>> operations_;  // by channel
-  nccl_abi::NetAttr attr_;
 };
 
 }  // namespace clustar::tests::fake_nccl

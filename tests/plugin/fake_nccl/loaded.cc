@@ -15,6 +15,11 @@ namespace {
 using namespace nccl_abi;
 using nccl_plugin::Reason;
 
+constexpr int kStateRecvWait = 10;
+constexpr int kStateRecvFlushWait = 11;
+constexpr int kStateRecvGpuWait = 12;
+constexpr int kStateOpInProgress = 19;
+
 // No byte of it is zero, so that what the network lost can be told.
 std::vector<std::byte> make_pattern(std::size_t size) {
   std::vector<std::byte> pattern(size);
@@ -84,8 +89,14 @@ bool LoadedWire::connect(std::vector<Handle>& handles) {
   for (std::size_t c = 0; c < connections_.size(); ++c) {
     Connection& to = connections_[c];
     if (to.listen == nullptr && to.recv == nullptr) return true;  // it failed, and was counted
-    if (to.send == nullptr && !check(net_.connect(context, handles[c].data(), &to.send), "connect")) return true;
-    if (to.recv == nullptr && !check(net_.accept(to.listen, &to.recv), "accept")) return true;
+    if (to.send == nullptr) {
+      tell_connection(c);
+      if (!check(net_.connect(context, handles[c].data(), &to.send), "connect")) return true;
+    }
+    if (to.recv == nullptr) {
+      tell_connection(c);
+      if (!check(net_.accept(to.listen, &to.recv), "accept")) return true;
+    }
     if (to.recv != nullptr && to.listen != nullptr) {
       check(net_.close_listen(to.listen), "closeListen");
       to.listen = nullptr;
@@ -95,11 +106,20 @@ bool LoadedWire::connect(std::vector<Handle>& handles) {
   return all;
 }
 
+// From the service thread, before each try; it must not be taken for the progress thread's. Sends have connections of
+// their own in NCCL, whose attributes name all functions that are made of sends: the last channel's stands for them.
+void LoadedWire::tell_connection(std::size_t channel) {
+  NetAttr attr{};
+  attr.op = attr.algo = attr.proto = kNetAttrUndefined;
+  if (channel + 1 == connections_.size() && channel > 0) {
+    attr.op = 1u << kSend | 1u << kRecv | 1u << kAlltoAll | 1u << kScatter | 1u << kGather;
+  }
+  if (!has_net_attr()) return;
+  check(net_.set_net_attr(context, &attr), "setNetAttr");
+  told = attr;
+}
+
 void LoadedWire::register_memory() {
-  NetAttr undefined{};
-  undefined.op = undefined.algo = undefined.proto = kNetAttrUndefined;
-  // NCCL tells undefined values from the service thread; they must not be taken for the progress thread's.
-  if (has_net_attr()) check(net_.set_net_attr(context, &undefined), "setNetAttr");
   for (Connection& to : connections_) {
     if (to.send == nullptr || to.recv == nullptr) continue;
     to.slots.assign(kSlots * slot_bytes_, std::byte{0xee});
@@ -205,7 +225,8 @@ bool LoadedWire::complete_receive(std::uint32_t channel, JobTally::Ranges& zeros
 // The receiving half of recvProxyProgress for one communicator: events, irecv, test.
 class Receiver {
  public:
-  Receiver(ProfilerPort& profiler, LoadedWire& wire, int rank) : profiler_(profiler), wire_(wire), rank_(rank) {}
+  Receiver(ProfilerPort& profiler, LoadedWire& wire, Core& core)
+      : profiler_(profiler), wire_(wire), core_(core), rank_(core.comm().rank) {}
 
   // Application thread, in launch order.
   void expect(const std::shared_ptr<TaskRun>& run) {
@@ -254,6 +275,7 @@ class Receiver {
       event.steps = static_cast<int>(op.plan->transfers.size());
       event.is_send = false;
       profiler_.start(&op.event, event);
+      record(op.event, kStateOpInProgress);
     }
     queues_[op.plan->channel].push_back(std::move(op));
   }
@@ -261,34 +283,42 @@ class Receiver {
     if (op.posted == op.plan->transfers.size() || op.posted >= op.done + 4) return false;
     ProxyEventHandle& slot = op.handles[op.posted % op.handles.size()];
     slot.sub = op.sub.get();
-    if (op.event != nullptr && slot.step_event == nullptr) {
+    // Begun anew where the last irecv gave no request, and the event before is never stopped.
+    if (op.event != nullptr) {
       Event event;
       event.type = kEventProxyStep;
       event.parent = op.event;
       event.step = static_cast<int>(op.posted);
       profiler_.start(&slot.step_event, event);
     }
+    core_.set_net_attr(op.run->task, false);
     if (!wire_.post_receive(op.plan->channel, &slot)) return false;
+    record(slot.step_event, kStateRecvWait);
     ++op.posted;
     return true;
   }
   void complete(Op& op) {
     JobTally::Ranges zeros;
     if (op.done == op.posted || !wire_.complete_receive(op.plan->channel, zeros)) return;
-    if (op.run->task.function == kSend && !zeros.empty()) {
+    if (op.run->task.function == kRecv && !zeros.empty()) {
       JobTally& tally = wire_.tally();
       const std::lock_guard lock(tally.mutex);
-      // The sender's number is this rank's own: all launch the same.
       tally.zeros[{rank_, op.run->number, op.plan->channel, static_cast<std::uint32_t>(op.done)}] = std::move(zeros);
     }
     ProxyEventHandle& slot = op.handles[op.done % op.handles.size()];
+    record(slot.step_event, kStateRecvFlushWait);
+    record(slot.step_event, kStateRecvGpuWait);
     if (slot.step_event != nullptr) profiler_.stop(slot.step_event);
     slot.step_event = nullptr;
     ++op.done;
   }
+  void record(void* event, int state) {
+    if (event != nullptr) profiler_.record(event, state);
+  }
 
   ProfilerPort& profiler_;
   LoadedWire& wire_;
+  Core& core_;
   const int rank_;
   std::mutex mutex_;
   std::vector<Op> inbox_;  // guarded by mutex_
@@ -322,11 +352,16 @@ class LoadedRank {
   bench::proxy::ServiceThread& service() { return service_; }
   LoadedWire& wire() { return wire_; }
   Core& core(std::size_t comm) { return members_[comm]->core; }
+  // A send with the receive from the rank before.
   void start(std::size_t comm, const std::shared_ptr<TaskRun>& run) {
     Member& member = *members_[comm];
-    member.core.begin_launch(std::span(&run, 1));
-    member.receiver.expect(run);
-    member.core.end_launch(std::span(&run, 1));
+    std::vector<std::shared_ptr<TaskRun>> runs{run};
+    if (run->task.function == kSend) runs.push_back(receive_of(member.core, *run));
+    member.core.begin_launch(runs);
+    // The sender's number is this rank's own: all launch the same.
+    runs.back()->number = run->number;
+    member.receiver.expect(runs.back());
+    member.core.end_launch(runs);
   }
   void start_progress() {
     progress_ = std::jthread([this](const std::stop_token& stop) {
@@ -356,11 +391,22 @@ class LoadedRank {
  private:
   struct Member {
     Member(const Communicator& comm, std::unique_ptr<ProfilerPort> made, LoadedWire& wire)
-        : port(std::move(made)), core(comm, *port, wire), receiver(*port, wire, comm.rank) {}
+        : port(std::move(made)), core(comm, *port, wire), receiver(*port, wire, core) {}
     std::unique_ptr<ProfilerPort> port;
     Core core;
     Receiver receiver;
   };
+
+  static std::shared_ptr<TaskRun> receive_of(Core& core, const TaskRun& send) {
+    Task task = send.task;
+    task.function = kRecv;
+    if (task.collective_api == kSend) task.collective_api = kRecv;
+    const int ranks = static_cast<int>(core.comm().ranks);
+    task.peer = (core.comm().rank + ranks - 1) % ranks;
+    auto run = core.enqueue(task);
+    run->faults.foreign_process = send.faults.foreign_process;
+    return run;
+  }
 
   const Library& library_;
   const JobOptions options_;

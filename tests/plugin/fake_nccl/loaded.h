@@ -121,6 +121,7 @@ class LoadedWire final : public Wire {
   };
   bool check(int result, const char* call);
   void count(const ProxyOp& op, std::uint32_t transfer);
+  void tell_connection(std::size_t channel);
 
   static constexpr std::size_t kSlots = 4;
 

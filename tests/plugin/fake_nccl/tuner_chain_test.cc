@@ -163,8 +163,10 @@ TEST_P(FakeNcclChain, ReceivesAllEventsWithItsOwnParents) {
   std::remove(path.c_str());
   ASSERT_FALSE(seen.empty()) << "the chained profiler was not ended";
   EXPECT_EQ(seen["type" + std::to_string(kEventColl)], 2u * 5);
-  EXPECT_EQ(seen["type" + std::to_string(kEventP2p)], 2u);
+  EXPECT_EQ(seen["type" + std::to_string(kEventP2p)], 2u * 2);  // a send and a receive
   EXPECT_EQ(seen["type" + std::to_string(kEventGroup)], 2u * 6);
+  const bool apis = GetParam().ours >= 5 && GetParam().chain >= 5;
+  EXPECT_EQ(seen["type" + std::to_string(kEventGroupApi)], apis ? 2u * 6 : 0u);
   EXPECT_EQ(seen["type" + std::to_string(kEventProxyOp)], 2 * channels);  // both directions
   EXPECT_EQ(seen["type" + std::to_string(kEventProxyStep)], 2 * sent);
   // Ours asks NCCL with an event that only we understand; it is passed on like all.

@@ -63,13 +63,13 @@ class TestComm {
     event.p2p.channels = 2;
     return start(event);
   }
-  void* op(void* parent, int steps, std::uint8_t channel = 0, int pid = ::getpid()) {
+  void* op(void* parent, int steps, std::uint8_t channel = 0, int pid = ::getpid(), bool send = true) {
     auto event = blank(nccl_abi::kEventProxyOp, parent);
     event.proxy_op.pid = pid;
     event.proxy_op.channel = channel;
     event.proxy_op.peer = 1;
     event.proxy_op.steps = steps;
-    event.proxy_op.is_send = 1;
+    event.proxy_op.is_send = send ? 1 : 0;
     return start(event);
   }
   void* step(void* parent, int number) {

@@ -272,6 +272,20 @@ TEST_P(PluginProfiler, AMissingStepIsToldForGood) {
   EXPECT_FALSE(comm_.ask(comm_.step(twice, 0)).facts.in_order);
 }
 
+// NCCL keeps one handle for all tries of an irecv that gives no request.
+TEST_P(PluginProfiler, AReceivesStepThatBeginsAnewIsTheSame) {
+  void* const coll = comm_.coll({}, v5() ? comm_.coll_api(false) : nullptr);
+  comm_.stop(coll);
+  void* const op = comm_.op(coll, 12, 0, ::getpid(), false);
+  void* const step = comm_.step(op, 0);
+  for (int again = 0; again < 3; ++again) EXPECT_EQ(comm_.step(op, 0), step);
+  comm_.stop(step);
+  comm_.stop(comm_.step(op, 1));
+  comm_.stop(op);
+  EXPECT_EQ(profiler_->counters().alive, 0u);
+  EXPECT_EQ(profiler_->counters().exhausted, 0u);
+}
+
 TEST_P(PluginProfiler, MoreThanEightStepsAtATimeAreRefusedButCounted) {
   void* const op = operation({});
   std::vector<void*> steps;

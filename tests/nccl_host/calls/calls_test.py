@@ -1,0 +1,251 @@
+"""What NCCL calls of net, profiler and tuner plugin: order, threads, attributes; that the fake core of tests/plugin does the
+same; that the tuner's masks are felt; what a user reads in the log, and which plugin NCCL takes for the next communicator.
+
+usage: calls_test.py --plugin DIR --log LIBRARY --fake PROGRAM [--name PART]
+DIR: where the plugin is; LIBRARY: libnccl_call_log.so; PROGRAM: fake_nccl_calls; PART: part of a check's name
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import calls
+import nccl_host
+
+# Most of their time the ranks wait for each other.
+AT_ONCE = 3
+
+
+class Wrong(Exception):
+    """What is not as it must be."""
+
+
+def run(program, environment, folder=None, args=None):
+    """`program` over NCCL's host code; with a folder its calls are written there."""
+    environment = {**os.environ, "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "ENV,INIT,NET,TUNING", **environment}
+    if folder:
+        log = {name: args.log for name in ("NCCL_NET_PLUGIN", "NCCL_PROFILER_PLUGIN", "NCCL_TUNER_PLUGIN")}
+        environment = {"NCCL_NET": "clustar", **log, "CALLLOG_PLUGIN": f"{args.plugin}/libnccl-net-clustar.so",
+                       "CALLLOG_FILE": f"{folder}/%p", **environment}
+    command = [sys.executable, "-B", HERE.parent / "nccl_host.py", "--", *program.split(" "), "-T", "55"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, errors="replace")
+
+
+def require(condition, what, done=None):
+    if not condition:
+        raise Wrong(what + (f" (status {done.returncode})\n{done.stdout[-1500:]}{done.stderr[-1000:]}" if done else ""))
+
+
+def judged(folder, processes):
+    paths = sorted(pathlib.Path(folder).iterdir())
+    require(len(paths) == processes, f"{len(paths)} logs of {processes} processes")
+    return [calls.Judge(calls.read(path)) for path in paths]
+
+
+def one(pattern):
+    """A change of the first line that has `pattern`; `\\1` and so on of it."""
+    return lambda lines, new: [re.sub(pattern, new, line) if at == first_of(lines, pattern) else line
+                               for at, line in enumerate(lines)]
+
+
+def first_of(lines, pattern):
+    return next(at for at, line in enumerate(lines) if re.search(pattern, line))
+
+
+def without(pattern):
+    return lambda lines: [line for at, line in enumerate(lines) if at != first_of(lines, pattern)]
+
+
+def first_to_end(pattern):
+    return lambda lines: without(pattern)(lines) + [lines[first_of(lines, pattern)]]
+
+
+def last_to_begin(pattern):
+    def change(lines):
+        at = len(lines) - 1 - first_of(lines[::-1], pattern)
+        return [lines[at], *lines[:at], *lines[at + 1:]]
+    return change
+
+
+PLANTED = {
+    "a step that was left out": without(r"type=ProxyStep step=1$"),
+    "a step's number": lambda lines: one(r"type=ProxyStep step=1$")(lines, "type=ProxyStep step=2"),
+    "a message without an event": without(r"type=NetPlugin"),
+    "a collective's number": lambda lines: one(r" seq=1 ")(lines, " seq=2 "),
+    "a number of steps": lambda lines: one(r" steps=(\d+) send=1")(lines, r" steps=1\1 send=1"),
+    "another process": lambda lines: one(r" own=1 ")(lines, " own=0 "),
+    "another function in setNetAttr": lambda lines: one(r" op=10 ")(lines, " op=8 "),
+    "another protocol in setNetAttr": lambda lines: one(r" op=10 algo=2 proto=4")(lines, " op=10 algo=2 proto=1"),
+    "no setNetAttr before a connection": without(r"setNetAttr .* op=ffffffff"),
+    "no setNetAttr before a message": without(r"setNetAttr .* op=10 "),
+    "a request that is done too late": first_to_end(r"net done"),
+    "a stop of a step that never comes": without(r"profiler stop"),
+    "the net plugin's end first": last_to_begin(r"net finalize"),
+    "the profiler's beginning last": first_to_end(r"profiler init"),
+}
+
+
+def check_the_judge(path):
+    lines = path.read_text().splitlines()
+    for name, change in PLANTED.items():
+        path.write_text("\n".join(change(list(lines))) + "\n")
+        try:
+            calls.Judge(calls.read(path))
+        except calls.Deviation:
+            continue
+        raise Wrong(f"planted, and not seen: {name}")
+
+
+def order(args):
+    """NCCL's calls follow the rules, the fake core's too, and both have the same shapes."""
+    with tempfile.TemporaryDirectory() as real, tempfile.TemporaryDirectory() as fake:
+        done = run("nccl-host-scenarios groups -g 2 -b 128K", {"CLUSTAR_TRANSPORT": "tcp"}, real, args)
+        require(done.returncode == 0, "NCCL's run failed", done)
+        judges = judged(real, 2)
+        made = subprocess.run([args.fake, args.log], capture_output=True, text=True, check=False, env={
+            **os.environ, "CLUSTAR_SOCKET_IFNAME": "lo", "CLUSTAR_TRANSPORT": "tcp", "CALLLOG_FILE": f"{fake}/%p",
+            "CALLLOG_PLUGIN": f"{args.plugin}/libnccl-net-clustar.so"})
+        require(made.returncode == 0, "the fake core failed", made)
+        nccl, ours = (set().union(*(judge.shapes for judge in each)) for each in (judges, judged(fake, 1)))
+        require(nccl == ours, f"only NCCL: {sorted(nccl - ours)}; only the fake core: {sorted(ours - nccl)}")
+        sent = sum(judge.counts["isend"] for judge in judges)
+        require(sent >= 200, f"only {sent} sends")
+        check_the_judge(next(pathlib.Path(real).iterdir()))
+
+
+def order_of(program, processes, environment):
+    def check(args):
+        with tempfile.TemporaryDirectory() as folder:
+            done = run(program, environment, folder, args)
+            require(done.returncode == 0, "the run failed", done)
+            for judge in judged(folder, processes):
+                require(judge.counts["isend"] > 0, "nothing was sent")
+    return check
+
+
+def ll128(args):
+    """Where the user allows LL128, NCCL takes it; with the tuner never."""
+    program = "nccl-host-perf -g 2 -C all_reduce -b 512 -e 128K -f 4 -n 2"
+    allowed = {"CLUSTAR_TRANSPORT": "tcp", "NCCL_PROTO": "LL,LL128,Simple"}
+    with tempfile.TemporaryDirectory() as folder:
+        done = run(program, allowed, folder, args)
+        require(done.returncode == 0 and "# checked: 0 wrong" in done.stdout, "the run with the tuner failed", done)
+        check_choices(folder)
+    with tempfile.TemporaryDirectory() as folder:
+        done = run(program, {**allowed, "NCCL_TUNER_PLUGIN": "none"}, folder, args)
+        require(done.returncode != 0 and "LL128" in done.stderr, "without the tuner NCCL did not take LL128", done)
+
+
+def steering(args):
+    """Of what may lose, ring with Simple alone is left of the user's four; setNetAttr agrees, and so it may lose."""
+    rules = {"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_LOSS_RULES": "func=allreduce,p=0.01", "CLUSTAR_LOSS_WARMUP": "0"}
+    with tempfile.TemporaryDirectory() as folder:
+        done = run("nccl-host-perf -g 4 -C all_reduce -c 0 -b 512K -e 1M -f 2 -n 2",
+                   {**rules, "NCCL_ALGO": "Ring,Tree", "NCCL_PROTO": "LL,Simple"}, folder, args)
+        require(done.returncode == 0, "the run with the tuner failed", done)
+        for path in pathlib.Path(folder).iterdir():
+            asked = calls.questions(calls.read(path))
+            tables = {tuple(frozenset(choice[1:] for choice in calls.open_choices(each, when)) for when in ("before", "after"))
+                      for each in asked}
+            user = frozenset((algorithm, protocol) for algorithm in ("RING", "TREE") for protocol in ("LL", "SIMPLE"))
+            require(tables == {(user, frozenset([("RING", "SIMPLE")]))}, f"the tables before and after: {tables}")
+        told = re.findall(r"(\d+) of (\d+) messages identified; (\d+) may lose; reliable: (.*)", done.stdout)
+        require(len(told) == 4 and all(line[0] == line[1] and int(line[2]) > 0 for line in told),
+                f"not all identified, or none may lose: {told}", done)
+        require(not any("guard" in line[3] for line in told), f"setNetAttr: {told}")
+
+
+def check_choices(folder):
+    for path in pathlib.Path(folder).iterdir():
+        read = calls.read(path)
+        calls.Judge(read)
+        wrong, changed = calls.wrong_choice(read)
+        require(not wrong and changed > 0, f"{wrong or 'the masks changed nothing'}")
+
+
+# What a user sees, in this order. The net plugin's library is asked for the other two.
+BANNER = (r"NCCL_NET_PLUGIN set by environment to {named}", r"NET/Plugin: Loaded net plugin clustar \(v11\)",
+          r"Successfully loaded external network plugin {path}", r"NET/clustar: clustar [\d.]+: transport tcp, devices: lo",
+          r"NET/clustar: tcp gives no order of 128-byte lines: LL128 is masked by this library.s tuner",
+          r"NET/clustar: config: transport = tcp \(environment\)", r"Initialized NET plugin clustar",
+          r"Assigned NET plugin clustar to comm", r"Using network clustar",
+          r"PROFILER/Plugin: Could not find: libnccl-profiler.so", r"PROFILER/Plugin: Loaded clustar \(v5\)",
+          r"TUNER/Plugin: Could not find: libnccl-tuner.so", r"TUNER/Plugin: Using clustar \(v5\)",
+          r"ncclCommInitRank .* Init COMPLETE", r"TUNER/Plugin: Closing tuner: 'clustar'",
+          r"PROFILER/Plugin: Closing profiler plugin clustar", r"NET/clustar: tcp: lo sent \d+ messages",
+          r"Unloading plugin {named}")
+
+
+def banner(named):
+    def check(args):
+        name = named.format(plugin=args.plugin)
+        path = f"{args.plugin}/libnccl-net-clustar.so"
+        with tempfile.TemporaryDirectory() as folder:
+            done = run("nccl-host-perf -g 2 -b 8 -n 1", {"CLUSTAR_TRANSPORT": "tcp", "NCCL_NET_PLUGIN": name,
+                                                         "NCCL_DEBUG_FILE": f"{folder}/%p"})
+            require(done.returncode == 0, "the run failed", done)
+            for log in pathlib.Path(folder).iterdir():
+                text, at = log.read_text(errors="replace"), 0
+                for line in BANNER:
+                    found = re.search(line.format(named=re.escape(name), path=re.escape(path)), text[at:])
+                    require(found, f"not in the log, or not in this order: {line}\n{text[-3000:]}")
+                    at += found.end()
+    return check
+
+
+def next_communicator(environment, status, network, said):
+    """Which network the communicators after the first get, when each is gone before the next (nccl#1978)."""
+    def check(_):
+        done = run("nccl-host-scenarios many -g 2 -b 64K -n 3", {"CLUSTAR_TRANSPORT": "tcp", **environment})
+        networks = sorted(set(re.findall(r"Using network (\S+)", done.stdout)))
+        require((done.returncode != 0) == status and networks == network, f"networks {networks}, not {network}", done)
+        require(said in done.stdout + done.stderr, f"'{said}' is not in the output", done)
+    return check
+
+
+CHECKS = {
+    "order": order,
+    "order-split": order_of("nccl-host-scenarios split -g 3 -b 64K", 3, {"CLUSTAR_TRANSPORT": "mlt"}),
+    "ll128": ll128,
+    "steering": steering,
+    "banner-name": banner("clustar"),
+    "banner-path": banner("{plugin}/libnccl-net-clustar.so"),
+    "next-silent": next_communicator({}, False, ["Socket", "clustar"], "Could not find: libnccl-net.so"),
+    "next-named": next_communicator({"NCCL_NET": "clustar"}, True, ["clustar"], "Failed to initialize any NET plugin"),
+    "next-kept": next_communicator({"NCCL_NET_PLUGIN_REF_COUNT": "1"}, False, ["clustar"], "many: 2 ranks"),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--plugin", required=True)
+    parser.add_argument("--log", required=True)
+    parser.add_argument("--fake", required=True)
+    parser.add_argument("--name", default="")
+    args = parser.parse_args()
+    status = nccl_host.made_ready(args.plugin)
+    if status:
+        return status
+    failed = passed = 0
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        running = {name: pool.submit(check, args) for name, check in CHECKS.items() if args.name in name}
+        for name, future in running.items():
+            try:
+                future.result()
+                passed += 1
+            except (Wrong, calls.Deviation) as wrong:
+                failed += 1
+                print(f"FAILED {name}: {wrong}")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

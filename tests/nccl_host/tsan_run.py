@@ -1,0 +1,83 @@
+"""NCCL's host code over a plugin and a driver that ThreadSanitizer watches; NCCL itself is not instrumented.
+
+usage: tsan_run.py --plugin DIR [--seconds N] [-- SCENARIO...]
+DIR: lib/ of the tsan build (cmake --build --preset tsan --target nccl-net-clustar); N: a program ends after so many (60);
+SCENARIO: of nccl-host-scenarios, with arguments; else a few, each over tcp and mlt
+
+NCCL's own hand-overs between its threads by atomics are not seen, so that a report may be of those: read its two stacks.
+exit status: 0 no report; 1 reports (printed); 77 no clang++ or no source of NCCL
+"""
+
+import argparse
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import library
+import nccl_host
+import source
+
+HERE = pathlib.Path(__file__).resolve().parent
+COMPILER = shutil.which("clang++")
+# clang 14 has no _Float16, which nccl-host-perf needs.
+SCENARIOS = ("communicators -g 2 -b 64K", "groups -g 2 -b 64K", "kill -g 3 -b 64K", "abort -g 3 -b 64K")
+# NCCL's interceptors are watched for what they order, not for what they touch.
+OPTIONS = "exitcode=66 ignore_noninstrumented_modules=1 history_size=4 report_thread_leaks=0"
+
+
+def instrumented(tree, base, built):
+    """The driver, compiled once by clang with its ThreadSanitizer: its runtime must be in the process from the start."""
+    made = built.parent / "tsan" / "nccl-host-scenarios"
+    if not made.exists():
+        made.parent.mkdir(exist_ok=True)
+        files = [path for part in ("ranks", "scenarios") for path in sorted((HERE / part).glob("*.cc"))]
+        library.call([COMPILER, "-fsanitize=thread", "-g1", *library.own_flags(tree, base), *files, built, "-lpthread",
+                      f"-Wl,-rpath,{built.parent}", "-o", made])
+    return made
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--plugin", required=True)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("scenario", nargs="*")
+    args = parser.parse_args()
+    if COMPILER is None:
+        print("SKIP: no clang++")
+        return nccl_host.SKIP
+    status = nccl_host.made_ready(args.plugin)
+    if status:
+        return status
+    folder = nccl_host.ROOT / "build/nccl-host"
+    tree = source.find(None, os.environ.get("CLUSTAR_NCCL_SOURCE"), nccl_host.ROOT.parent / "shared/data/nccl", folder)
+    built = library.build(tree, folder, os.cpu_count())
+    base = folder / f"objects-{library.key_of_nccl(tree)}"
+    driver = instrumented(tree, base, built)
+    reports = 0
+    for words in [args.scenario] if args.scenario else [each.split(" ") for each in SCENARIOS]:
+        for transport in ("tcp", "mlt"):
+            with tempfile.TemporaryDirectory() as name:
+                environment = {**nccl_host.environment(built), "CLUSTAR_TRANSPORT": transport, "NCCL_NET": "clustar",
+                               "NCCL_NET_PLUGIN_REF_COUNT": "1", "TSAN_OPTIONS": f"{OPTIONS} log_path={name}/report"}
+                command = ["setarch", platform.machine(), "-R", driver, *words, "-T", str(args.seconds)]
+                done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, errors="replace")
+                found = [text for path in sorted(pathlib.Path(name).iterdir())
+                         for text in path.read_text(errors="replace").split("==================") if "WARNING" in text]
+            reports += len(found)
+            print(f"{transport}: {' '.join(words)}: status {done.returncode}, {len(found)} reports", flush=True)
+            for summary in sorted({line for text in found for line in re.findall(r"SUMMARY: .*", text)}):
+                print(f"  {sum(summary in text for text in found)} x {summary}", flush=True)
+            print(*found[:6], sep="\n", flush=True)
+            if not found and done.returncode:
+                print(f"{done.stdout[-1500:]}{done.stderr[-1500:]}")
+                reports += 1
+    return 1 if reports else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
