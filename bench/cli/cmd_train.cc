@@ -370,9 +370,9 @@ void add_transport_options(CLI::App& command, Options& options) {
                             ->check(CLI::Range(1, kMaxRanks))
                             ->capture_default_str();
   add_collective_options(command, options.config, options.rank);
-  options.plugin_given = command.add_option(
-      "--plugin", options.rank.plugin,
-      "NCCL net plugin that carries the gradients [the one installed with this program]");
+  options.plugin_given =
+      command.add_option("--plugin", options.rank.plugin,
+                         "NCCL net plugin that carries the gradients [the one installed with this program]");
   command
       .add_option("--plugin-version", options.rank.plugin_version,
                   "Which ncclNetPlugin_v<N> to use: 6 to 12 [newest that the plugin exports]")

@@ -241,7 +241,7 @@ class Judge:
         operation = event.parent
         self.require(operation is not None and operation.type == "ProxyOp" and operation.open, "a step of no operation")
         step, again = int(event.fields["step"]), operation.fields["send"] == "0" and operation.steps - 1
-        # A receive that got no request is begun anew.
+        # A receive that got no request is begun again.
         if again is not False and step == again and self.posted[self.call.thread].parent is operation:
             self.posted[self.call.thread].open = False
             operation.open_steps -= 1

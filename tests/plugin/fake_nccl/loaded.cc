@@ -283,7 +283,7 @@ class Receiver {
     if (op.posted == op.plan->transfers.size() || op.posted >= op.done + 4) return false;
     ProxyEventHandle& slot = op.handles[op.posted % op.handles.size()];
     slot.sub = op.sub.get();
-    // Begun anew where the last irecv gave no request, and the event before is never stopped.
+    // Begun again where the last irecv gave no request, and the event before is never stopped.
     if (op.event != nullptr) {
       Event event;
       event.type = kEventProxyStep;
