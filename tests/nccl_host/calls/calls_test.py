@@ -51,8 +51,10 @@ def judged(folder, processes):
 
 def one(pattern):
     """A change of the first line that has `pattern`; `\\1` and so on of it."""
-    return lambda lines, new: [re.sub(pattern, new, line) if at == first_of(lines, pattern) else line
-                               for at, line in enumerate(lines)]
+    def change(lines, new):
+        at = first_of(lines, pattern)
+        return [*lines[:at], re.sub(pattern, new, lines[at]), *lines[at + 1:]]
+    return change
 
 
 def first_of(lines, pattern):
@@ -60,7 +62,10 @@ def first_of(lines, pattern):
 
 
 def without(pattern):
-    return lambda lines: [line for at, line in enumerate(lines) if at != first_of(lines, pattern)]
+    def change(lines):
+        at = first_of(lines, pattern)
+        return lines[:at] + lines[at + 1:]
+    return change
 
 
 def first_to_end(pattern):
