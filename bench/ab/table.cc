@@ -28,7 +28,10 @@ std::string arm_text(char letter, const json& arm) {
   std::string settings;
   for (const auto& [name, value] : arm["settings"].items()) settings += " " + name + "=" + value.get<std::string>();
   if (settings == " " + arm["name"].get<std::string>()) settings.clear();
-  return fmt::format("  {}  {}; congestion control: {}{}\n    {}{}\n", letter, arm["name"].get<std::string>(),
+  const json transport = arm.value("transport", json(nullptr));
+  const json over = transport.is_object() ? transport.value("transport", json(nullptr)) : json(nullptr);
+  return fmt::format("  {}  {}{}; congestion control: {}{}\n    {}{}\n", letter, arm["name"].get<std::string>(),
+                     over.is_string() ? ", over " + over.get<std::string>() : "",
                      arm["congestion_control"].get<std::string>(),
                      arm["congestion_control_explicit"].get<bool>() ? "" : " (kernel's default)",
                      arm["plugin"].get<std::string>(), settings);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/doctor_command.h"
 #include "bench/cli/options.h"
 #include "bench/doctor/gdr_report.h"
 #include "bench/doctor/probes.h"
@@ -91,6 +92,7 @@ void add_doctor(CLI::App& app, int& status) {
   command->require_subcommand(1);
   command->footer("Example: clustar doctor gdr");
   add_gdr(*command, status);
+  add_doctor_nccl(*command, status);
 }
 
 }  // namespace clustar::bench::cli

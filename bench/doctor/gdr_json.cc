@@ -106,28 +106,30 @@ json to_json(const GdrReport& report) {
   for (const gdr::Decision& pair : report.pairs) pairs.push_back(to_json(pair));
   const gdr::System& system = machine.system;
   const gdr::Settings& settings = report.settings;
-  return {{"verdict", to_string(report.verdict())},
-          {"gpus_without", report.gpus_without()},
-          {"gpus", gpus},
-          {"nics", nics},
-          {"pairs", pairs},
-          {"system",
-           {{"kernel", text_or_null(system.kernel_release)},
-            {"driver", text_or_null(system.driver_version)},
-            {"open_modules", gdr::to_string(system.open_modules)},
-            {"peermem", text_or_null(system.peermem)},
-            {"gdrcopy_module", gdr::to_string(system.gdrcopy_module)}}},
-          {"settings",
-           {{"NCCL_NET_GDR_LEVEL", value_or_null(settings.gdr_level)},
-            {"NCCL_NET_GDR_READ", value_or_null(settings.gdr_read)},
-            {"NCCL_NET_GDR_C2C", value_or_null(settings.gdr_c2c)},
-            {"NCCL_DMABUF_ENABLE", value_or_null(settings.dmabuf_enable)},
-            {"NCCL_IB_DATA_DIRECT", value_or_null(settings.data_direct)},
-            {"NCCL_NET_FORCE_FLUSH", value_or_null(settings.force_flush)},
-            {"NCCL_GDRCOPY_ENABLE", value_or_null(settings.gdrcopy_enable)},
-            {"NCCL_GDRCOPY_FLUSH_ENABLE", value_or_null(settings.gdrcopy_flush)}}},
-          {"missing", report.missing},
-          {"problems", machine.problems}};
+  json results = to_json(gdr_checks(report));
+  results.update({{"verdict", to_string(report.verdict())},
+                  {"gpus_without", report.gpus_without()},
+                  {"gpus", gpus},
+                  {"nics", nics},
+                  {"pairs", pairs},
+                  {"system",
+                   {{"kernel", text_or_null(system.kernel_release)},
+                    {"driver", text_or_null(system.driver_version)},
+                    {"open_modules", gdr::to_string(system.open_modules)},
+                    {"peermem", text_or_null(system.peermem)},
+                    {"gdrcopy_module", gdr::to_string(system.gdrcopy_module)}}},
+                  {"settings",
+                   {{"NCCL_NET_GDR_LEVEL", value_or_null(settings.gdr_level)},
+                    {"NCCL_NET_GDR_READ", value_or_null(settings.gdr_read)},
+                    {"NCCL_NET_GDR_C2C", value_or_null(settings.gdr_c2c)},
+                    {"NCCL_DMABUF_ENABLE", value_or_null(settings.dmabuf_enable)},
+                    {"NCCL_IB_DATA_DIRECT", value_or_null(settings.data_direct)},
+                    {"NCCL_NET_FORCE_FLUSH", value_or_null(settings.force_flush)},
+                    {"NCCL_GDRCOPY_ENABLE", value_or_null(settings.gdrcopy_enable)},
+                    {"NCCL_GDRCOPY_FLUSH_ENABLE", value_or_null(settings.gdrcopy_flush)}}},
+                  {"missing", report.missing},
+                  {"problems", machine.problems}});
+  return results;
 }
 
 }  // namespace clustar::bench::doctor

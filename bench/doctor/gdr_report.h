@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/doctor/check.h"
 #include "bench/doctor/probes.h"
 #include "gdr/core/machine.h"
 #include "gdr/core/tiers.h"
@@ -31,6 +32,9 @@ struct GdrReport {
 };
 
 GdrReport examine(gdr::Machine machine, const Probes& probes);
+
+// One for each GPU, and for what the machine lacks as a whole.
+std::vector<Check> gdr_checks(const GdrReport& report);
 
 // `all`: the reasons of every pair, not only of each GPU's best.
 std::string to_text(const GdrReport& report, bool all);

@@ -71,7 +71,7 @@ Result<void> PluginWire::init(const PluginSpec& spec) {
     return bad("getProperties", result);
   }
   device_ = spec.device;
-  description_ = {plugin_->name(), plugin_->version(), properties.name, properties.speed_mbps};
+  description_ = {plugin_->name(), plugin_->version(), properties.name, properties.speed_mbps, plugin_->transport()};
   return {};
 }
 

@@ -53,8 +53,9 @@ std::string describe(const char* name, const json& arm) {
   std::string what = std::strcmp(name, "U") == 0 ? "bare UDP" : "plain TCP";
   if (arm.contains("plugin")) {
     const json& plugin = arm["plugin"];
-    what = fmt::format("{} v{} ({}), device {}", plugin.value("name", ""), plugin.value("version", 0),
-                       plugin.value("path", ""), plugin.value("device", ""));
+    const std::string over = plugin.value("transport", "");
+    what = fmt::format("{}{} v{} ({}), device {}", plugin.value("name", ""), over.empty() ? "" : " over " + over,
+                       plugin.value("version", 0), plugin.value("path", ""), plugin.value("device", ""));
     for (const auto& [variable, value] : arm["environment"].items()) {
       what += fmt::format(" {}={}", variable, value.get<std::string>());
     }

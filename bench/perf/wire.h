@@ -64,6 +64,7 @@ struct PluginDescription {
   int version = 0;   // of its table
   std::string device;
   int speed_mbps = 0;
+  std::string transport{};  // what it says carries its bytes; empty: it does not say
 };
 
 // Of a plugin of this name that controls congestion itself: TCP's is then that of its control connections alone.

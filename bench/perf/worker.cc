@@ -111,7 +111,8 @@ class Worker {
                         {"name", about.name},
                         {"version", about.version},
                         {"device", about.device},
-                        {"speed_mbps", about.speed_mbps}};
+                        {"speed_mbps", about.speed_mbps},
+                        {"transport", about.transport}};
     return answer;
   }
 

@@ -17,6 +17,7 @@ class AdaptorBase : public NetPlugin {
  public:
   std::vector<LogLine> take_log() final { return log_.take(); }
   std::string last_warning() const final { return log_.last_warning(); }
+  std::string transport() const final { return log_.transport(); }
   nccl_abi::DebugLogger logger() const final { return log_.logger(); }
   const std::string& path() const final { return path_; }
 

@@ -1,5 +1,6 @@
 // Catches what a plugin writes through ncclDebugLogger_t. That callback carries no user pointer, so each open plugin
-// takes one of a fixed number of slots, and each slot is a function of its own.
+// takes one of a fixed number of slots, and each slot is a function of its own. With NCCL_DEBUG=INFO (or WARN, TRACE)
+// the lines that NCCL would print then also go to standard error, as NCCL prints them.
 #pragma once
 
 #include <cstddef>
@@ -32,11 +33,14 @@ class LogCapture {
   void add(int level, unsigned long flags, std::string text);
   std::vector<LogLine> take();
   std::string last_warning() const;
+  // NAME of the first information ": transport NAME, ...", by which a plugin says what carries its bytes; else "".
+  std::string transport() const;
 
  private:
   mutable std::mutex mutex_;
   std::deque<LogLine> lines_;
   std::string last_warning_;
+  std::string transport_;
   int slot_ = -1;
   nccl_abi::DebugLogger logger_ = nullptr;
 };

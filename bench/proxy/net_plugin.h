@@ -108,6 +108,8 @@ class NetPlugin {
   virtual std::vector<LogLine> take_log() = 0;
   // Text of the newest WARN line since open, "" when there was none; take_log does not clear it. Any thread.
   virtual std::string last_warning() const { return {}; }
+  // What carries its bytes, as it said in its log (log_capture.h): "tcp"; "" when it said nothing of the kind.
+  virtual std::string transport() const { return {}; }
 };
 
 }  // namespace clustar::bench::proxy

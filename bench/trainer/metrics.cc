@@ -155,13 +155,18 @@ json transport_json(const RunInfo& info) {
   if (info.plugin_path.empty()) return nullptr;
   if (!info.nccl.library.empty()) {
     // Which versions of its tables and which device NCCL chose is in NCCL's log (NCCL_DEBUG=INFO).
-    return {{"plugin", info.plugin_path}, {"name", info.plugin_name},    {"version", nullptr},      {"device", nullptr},
-            {"channels", info.channels},  {"profiler_version", nullptr}, {"tuner_version", nullptr}};
+    return {{"plugin", info.plugin_path}, {"name", info.plugin_name},  {"version", nullptr},
+            {"device", nullptr},          {"channels", info.channels}, {"profiler_version", nullptr},
+            {"tuner_version", nullptr},   {"transport", nullptr}};
   }
-  return {{"plugin", info.plugin_path},         {"name", info.plugin_name},
-          {"version", info.plugin_version},     {"device", info.device},
-          {"channels", info.channels},          {"profiler_version", info.profiler_version},
-          {"tuner_version", info.tuner_version}};
+  return {{"plugin", info.plugin_path},
+          {"name", info.plugin_name},
+          {"version", info.plugin_version},
+          {"device", info.device},
+          {"channels", info.channels},
+          {"profiler_version", info.profiler_version},
+          {"tuner_version", info.tuner_version},
+          {"transport", info.transport.empty() ? json(nullptr) : json(info.transport)}};
 }
 
 void add_totals(const TrainReport& report, json& results) {

@@ -80,6 +80,7 @@ struct RunInfo {
   std::size_t held_out_examples = 0;
   std::string plugin_path;  // empty: one rank, no transport
   std::string plugin_name;
+  std::string transport;  // what it says carries its bytes; empty: it does not say
   int plugin_version = 0;
   std::string device;
   int channels = 0;

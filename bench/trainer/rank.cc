@@ -129,6 +129,7 @@ Result<void> connect_proxy(const TrainConfig& config, const RankOptions& options
     return fail(communicator.error().code, with_log(communicator.error().message, *transport.plugin));
   }
   info.plugin_version = transport.plugin->version();
+  info.transport = transport.plugin->transport();
   info.profiler_version = (*communicator)->profiler_version();
   info.tuner_version = (*communicator)->tuner_version();
   transport.collective = std::make_unique<ProxyCollective>(std::move(*communicator), config.exchange);

@@ -37,10 +37,11 @@ std::string transport_text(const json& results) {
     return fmt::format("{}, {} channel{}, {}", transport["name"].get<std::string>(), transport["channels"].get<int>(),
                        transport["channels"] == 1 ? "" : "s", transport["plugin"].get<std::string>());
   }
-  return fmt::format("{} (net plugin v{}, device {}, {} channel{}), {}", transport["name"].get<std::string>(),
-                     transport["version"].get<int>(), transport["device"].get<std::string>(),
-                     transport["channels"].get<int>(), transport["channels"] == 1 ? "" : "s",
-                     transport["plugin"].get<std::string>());
+  const json over = transport.value("transport", json(nullptr));
+  return fmt::format("{}{} (net plugin v{}, device {}, {} channel{}), {}", transport["name"].get<std::string>(),
+                     over.is_null() ? "" : " over " + over.get<std::string>(), transport["version"].get<int>(),
+                     transport["device"].get<std::string>(), transport["channels"].get<int>(),
+                     transport["channels"] == 1 ? "" : "s", transport["plugin"].get<std::string>());
 }
 
 std::string replicas_text(const json& results) {

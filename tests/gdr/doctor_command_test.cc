@@ -42,6 +42,11 @@ TEST(DoctorCommand, JsonAndStatusOfAGpuThatHasNone) {
   EXPECT_EQ(document["command"], "doctor gdr");
   EXPECT_EQ(document["results"]["verdict"], "missing");
   EXPECT_EQ(document["results"]["pairs"].size(), 6u);
+  const auto& checks = document["results"]["checks"];
+  ASSERT_EQ(checks[0]["name"], "GPU 0000:00:05.0") << checks;
+  EXPECT_EQ(checks[0]["outcome"], "failed");
+  EXPECT_NE(checks[0]["fix"].get<std::string>().find("NCCL_TOPO_FILE"), std::string::npos) << checks[0];
+  EXPECT_GE(document["results"]["fail"], 1);
   std::filesystem::remove(file);
 }
 
@@ -65,7 +70,7 @@ TEST(DoctorCommand, WrongUsageIsTwo) {
   }
   for (const char* arguments : {"", "gid"}) {
     EXPECT_THAT(run_command(kDoctor + arguments).text,
-                AllOf(HasSubstr("clustar doctor: "), HasSubstr("; allowed: gdr\nExample: clustar doctor gdr\n")));
+                AllOf(HasSubstr("clustar doctor: "), HasSubstr("; allowed: gdr, nccl\nExample: clustar doctor gdr\n")));
   }
   EXPECT_THAT(run_command(kDoctor + "gid").text, HasSubstr("there is no command 'gid'"));
   EXPECT_THAT(run_command(kDoctor + "--help").text, HasSubstr("Is GPUDirect RDMA on"));

@@ -1,0 +1,10 @@
+// The parts of `clustar doctor`, each a subcommand in a file of its own.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace clustar::bench::cli {
+
+void add_doctor_nccl(CLI::App& doctor, int& status);
+
+}  // namespace clustar::bench::cli

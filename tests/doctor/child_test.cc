@@ -1,0 +1,62 @@
+#include "bench/doctor/child.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+
+namespace clustar::bench::doctor {
+namespace {
+
+using std::chrono::steady_clock;
+using ::testing::HasSubstr;
+
+Child::Ended run(Result<Child> child, std::chrono::milliseconds limit = std::chrono::seconds(20)) {
+  EXPECT_TRUE(child);
+  return child->wait(steady_clock::now() + limit);
+}
+
+TEST(Child, ItsAnswerComes) {
+  const auto ended = run(Child::start([](int answer) { return write(answer, "yes", 3) == 3 ? 0 : 1; }));
+  EXPECT_EQ(ended.answer, "yes");
+  EXPECT_EQ(ended.why, "");
+}
+
+TEST(Child, ACrashIsItsOwn) {
+  const auto ended = run(Child::start([](int answer) {
+    if (write(answer, "so far", 6) == 6) std::raise(SIGKILL);
+    return 0;
+  }));
+  EXPECT_EQ(ended.answer, "so far");
+  EXPECT_THAT(ended.why, HasSubstr("signal 9"));
+}
+
+TEST(Child, WhoSaysNothingIsEnded) {
+  const auto begin = steady_clock::now();
+  const auto ended = run(Child::start({"sleep", "600"}), std::chrono::milliseconds(100));
+  EXPECT_EQ(ended.why, "no answer in time");
+  EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST(Child, CommandsAnswerByStandardOutput) {
+  const auto ended = run(Child::start({"sh", "-c", "echo out; echo err >&2; exit 3"}));
+  EXPECT_EQ(ended.answer, "out\n");
+  EXPECT_EQ(ended.errors, "err\n");
+  EXPECT_EQ(ended.why, "exit status 3");
+}
+
+TEST(Child, ACommandThatIsNotThereSaysSo) {
+  const auto ended = run(Child::start({"clustar-no-such-command"}));
+  EXPECT_EQ(ended.why, "exit status 127");
+  EXPECT_THAT(ended.errors, HasSubstr("clustar-no-such-command: No such file"));
+}
+
+TEST(Child, LongAnswersAreReadWhole) {
+  const auto ended = run(Child::start({"sh", "-c", "yes clustar | head -c 1000000; yes no | head -c 1000000 >&2"}));
+  EXPECT_EQ(ended.answer.size(), 1000000u);
+  EXPECT_EQ(ended.errors.size(), 1000000u);
+}
+
+}  // namespace
+}  // namespace clustar::bench::doctor
