@@ -33,7 +33,7 @@ class LogCapture {
   void add(int level, unsigned long flags, std::string text);
   std::vector<LogLine> take();
   std::string last_warning() const;
-  // NAME of the first information ": transport NAME, ...", by which a plugin says what carries its bytes; else "".
+  // NAME of the first information ": transport NAME, ...", by which a plugin says what carries its bytes; otherwise "".
   std::string transport() const;
 
  private:
