@@ -3,7 +3,7 @@
 #   cmake -DSOURCE=<folder> -DOUTPUT=<file.cc> -DVERSION=<x.y.z> [-DGIVEN=<commit>] -P packaging/commit.cmake
 
 function(ask_git result)
-  execute_process(COMMAND git -c "safe.directory=*" -C ${SOURCE} ${ARGN}
+  execute_process(COMMAND git --no-optional-locks -c "safe.directory=*" -C ${SOURCE} ${ARGN}
                   OUTPUT_VARIABLE text ERROR_QUIET RESULT_VARIABLE status OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(NOT status EQUAL 0)
     set(text "")

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <system_error>
 
 #include "bench/cli/options.h"
@@ -16,12 +15,6 @@ constexpr const char* kVariable = "CLUSTAR_INJECT_FAULTS";
 constexpr double kMaxInjectedLoss = 0.5;
 
 }  // namespace
-
-std::string default_plugin() {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return (self.parent_path().parent_path() / "lib" / "libnccl-net-clustar.so").string();
-}
 
 void add_fault_options(CLI::App& command, double& loss, std::string& faults, const std::string& what) {
   command.add_option("--inject-loss", loss, "Lose this fraction of " + what)

@@ -10,9 +10,6 @@
 
 namespace clustar::bench::cli {
 
-// Our plugin of this build, which lies beside this program's folder.
-std::string default_plugin();
-
 struct Faults {
   std::string text;  // as FaultSpec's; empty: none
   double loss = 0;   // the fraction that is lost at random

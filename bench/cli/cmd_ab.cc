@@ -114,6 +114,9 @@ Result<void> complete_training(Options& options) {
       return fail(ErrorCode::kInvalidArgument, "--examples is for generated digits; without --data only");
     }
   }
+  if (options.json_path == "-" && options.report_path == "-") {
+    return fail(ErrorCode::kInvalidArgument, "--json - and --report - would mix; give one of them a file");
+  }
   if (const auto ok = writable("--json", options.json_path); !ok) return ok;
   return writable("--report", options.report_path);
 }

@@ -81,7 +81,13 @@ int run_compare(const Arguments& arguments) {
     const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
     reports = doctor::ask_hosts(arguments.hosts, arguments.launch, {self, "doctor", "nccl", "--json", "-"}, kAnswer);
   }
-  const auto checks = doctor::compare(reports, shared_names(all_settings()));
+  std::vector<doctor::Check> checks;
+  try {
+    checks = doctor::compare(reports, shared_names(all_settings()));
+  } catch (const nlohmann::json::exception& error) {
+    return complain(
+        kUsage, std::string("a report has values that `clustar doctor nccl --json` does not write: ") + error.what());
+  }
   nlohmann::json results = doctor::to_json(checks);
   for (const doctor::HostReport& report : reports) results["hosts"].push_back(report.host);
   const std::string text =

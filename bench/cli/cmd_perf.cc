@@ -25,6 +25,7 @@
 #include "bench/perf/table.h"
 #include "bench/perf/worker.h"
 #include "bench/report/report.h"
+#include "transport/base/own_folder.h"
 #include "transport/transport_tables.h"
 
 namespace clustar::bench::cli {
@@ -239,7 +240,7 @@ int run_perf(Arguments& arguments) {
     if (!arguments.plugin.empty()) plugin = spec_of(arguments.plugin, arguments.plugin_version, arguments.device);
     return perf::run_worker(plugin);
   }
-  if (arguments.plugin.empty()) arguments.plugin = default_plugin();
+  if (arguments.plugin.empty()) arguments.plugin = installed_library("libnccl-net-clustar.so");
   if (arguments.server) return run_server(arguments);
   const auto options = to_options(arguments);
   if (!options) return usage_error(options.error().message);
@@ -326,7 +327,7 @@ void add_measuring(CLI::App& command, Arguments& arguments) {
 void add_arms(CLI::App& command, Arguments& arguments) {
   command
       .add_option("--plugin", arguments.plugin,
-                  "Arm A: a path, or a name as in NCCL_NET_PLUGIN [../lib/libnccl-net-clustar.so beside this program]")
+                  "Arm A: a path, or a name as in NCCL_NET_PLUGIN [the one installed with this program]")
       ->type_name("FILE");
   command.add_option("--vs", arguments.vs, "Arm B, measured in turn with A; with --vs-env alone it is A's plugin")
       ->type_name("FILE");

@@ -45,10 +45,14 @@ class Program {
  public:
   explicit Program(std::vector<std::string> words) {
     std::array<int, 2> ends{-1, -1};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) return;
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+      why(errno);
+      return;
+    }
     output_ = ends[0];
     const pid_t parent = getpid();
     pid_ = fork();
+    if (pid_ < 0) why(errno);
     if (pid_ == 0) start(words, ends[1], parent);
     if (pid_ > 0) setpgid(pid_, pid_);
     close(ends[1]);
@@ -60,6 +64,9 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
+  // Why it was not started; empty: it was.
+  const std::string& failure() const { return failure_; }
+
   // The next line; nothing once it ended, or `stop` says so.
   std::optional<std::string> line(const std::function<bool()>& stop) {
     while (true) {
@@ -68,6 +75,7 @@ class Program {
         text_.erase(0, end + 1);
         return found;
       }
+      if (output_ < 0) return std::nullopt;
       pollfd watched{output_, POLLIN, 0};
       const int ready = poll(&watched, 1, kLookEvery);
       if (stop()) return std::nullopt;
@@ -103,6 +111,8 @@ class Program {
   }
 
  private:
+  void why(int error) { failure_ = std::string("cannot start python3: ") + std::strerror(error); }
+
   [[noreturn]] static void start(std::vector<std::string>& words, int output, pid_t parent) {
     setpgid(0, 0);
     // So that it ends its case when we are killed.
@@ -120,7 +130,7 @@ class Program {
 
   int output_ = -1;
   pid_t pid_ = -1;
-  std::string text_;
+  std::string text_, failure_;
 };
 
 Outcome to_outcome(const std::string& name) {
@@ -131,6 +141,7 @@ Outcome to_outcome(const std::string& name) {
 Result<void> read_all(const std::vector<std::string>& words, const std::function<void(const nlohmann::json&)>& take,
                       const std::function<int()>& interrupted) {
   Program program(words);
+  if (!program.failure().empty()) return fail(ErrorCode::kSystem, program.failure());
   std::optional<Error> error;
   while (const auto line = program.line([&] { return interrupted() != 0; })) {
     const auto said = nlohmann::json::parse(*line, nullptr, false);

@@ -50,12 +50,16 @@ HostReport report_of(const std::string& host, const Child::Ended& ended) {
 }  // namespace
 
 HostReport host_report(const std::string& text, const std::string& from) {
-  const json document = json::parse(text, nullptr, false);
-  if (!document.is_object() || document.value("command", "") != "doctor nccl" || !document["results"].is_object() ||
-      !document["results"].contains("host")) {
-    return {.host = from, .failure = from + " is no report of one host by `clustar doctor nccl --json`"};
+  try {
+    const json document = json::parse(text);
+    const json& results = document.at("results");
+    if (document.at("command") == "doctor nccl") {
+      return {.host = results.at("host").get<std::string>(), .json = results.dump()};
+    }
+  } catch (const json::exception&) {
+    // Told below.
   }
-  return {.host = document["results"]["host"].get<std::string>(), .json = document["results"].dump()};
+  return {.host = from, .failure = from + " is no report of one host by `clustar doctor nccl --json`"};
 }
 
 std::vector<HostReport> ask_hosts(const std::vector<std::string>& hosts, const std::string& launch,

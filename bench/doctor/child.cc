@@ -52,6 +52,7 @@ Result<Child> Child::start(const std::function<int(int)>& work) {
   if (pid < 0) return fail(ErrorCode::kSystem, "fork: " + describe_errno(errno));
   if (pid == 0) {
     dup2(errors_write.fd(), STDERR_FILENO);
+    dup2(errors_write.fd(), STDOUT_FILENO);  // what a library prints is no answer
     // Nothing of the parent's is destroyed here.
     _exit(work(answer_write.fd()));
   }
@@ -85,25 +86,34 @@ Child::~Child() {
   waitpid(pid_, nullptr, 0);
 }
 
+// Waits for it for `pause` at most; false where nothing came.
+bool Child::take_what_is_there(Ended& ended, Milliseconds pause) {
+  if (!answer_ && !errors_) {
+    std::this_thread::sleep_for(pause);
+    return false;
+  }
+  // A descriptor of -1 is passed over.
+  std::array<pollfd, 2> fds = {{{answer_.fd(), POLLIN, 0}, {errors_.fd(), POLLIN, 0}}};
+  if (poll(fds.data(), fds.size(), static_cast<int>(pause.count())) <= 0) return false;
+  if (fds[0].revents != 0 && !take_some(answer_, ended.answer)) answer_.close();
+  if (fds[1].revents != 0 && !take_some(errors_, ended.errors)) errors_.close();
+  return true;
+}
+
 Child::Ended Child::wait(steady_clock::time_point limit) {
   Ended ended;
-  while (answer_ || errors_) {
-    const auto left = std::chrono::duration_cast<Milliseconds>(limit - steady_clock::now());
-    if (left <= Milliseconds(0)) break;
-    // A descriptor of -1 is passed over.
-    std::array<pollfd, 2> fds = {{{answer_.fd(), POLLIN, 0}, {errors_.fd(), POLLIN, 0}}};
-    if (poll(fds.data(), fds.size(), static_cast<int>(left.count())) < 0 && errno != EINTR) break;
-    if (fds[0].revents != 0 && !take_some(answer_, ended.answer)) answer_.close();
-    if (fds[1].revents != 0 && !take_some(errors_, ended.errors)) errors_.close();
-  }
   int status = 0;
   pid_t done = 0;
-  while ((done = waitpid(pid_, &status, WNOHANG)) == 0 && steady_clock::now() < limit) {
-    std::this_thread::sleep_for(kPause);
-  }
-  if (done == 0) {
-    ended.why = "no answer in time";
-    return ended;  // the destructor ends it
+  while (done == 0) {
+    // First, so that what it wrote before it ended is read after that. Its own children may keep the pipes open, as
+    // ssh's master does.
+    done = waitpid(pid_, &status, WNOHANG);
+    while (take_what_is_there(ended, done == 0 ? kPause : Milliseconds(0))) {
+    }
+    if (done == 0 && steady_clock::now() >= limit) {
+      ended.why = "no answer in time";
+      return ended;  // the destructor ends it
+    }
   }
   pid_ = -1;
   ended.why = how(status);

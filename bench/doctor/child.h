@@ -36,6 +36,8 @@ class Child {
   Ended wait(std::chrono::steady_clock::time_point limit);
 
  private:
+  bool take_what_is_there(Ended& ended, std::chrono::milliseconds pause);
+
   Child(pid_t pid, FileDescriptor answer, FileDescriptor errors);
 
   pid_t pid_;

@@ -117,7 +117,7 @@ NcclFacts nccl_facts_here() {
   facts.fallback = search(Role::kNet, "", net_entries(std::nullopt), folders);
   facts.profiler = search_role(Role::kProfiler, facts.variables, folders);
   facts.tuner = search_role(Role::kTuner, facts.variables, folders);
-  const std::string beside = own_folder() + "/../lib/libnccl-net-clustar.so";
+  const std::string beside = installed_library("libnccl-net-clustar.so");
   if (fs::exists(beside)) facts.beside = real(beside);
   const Search* const chosen = facts.chosen();
   facts.strays = strays_of(folders, chosen == nullptr ? "" : real(chosen->path));

@@ -99,7 +99,7 @@ json opened(Role role, const std::string& name, void* library) {
 // The child's part: a line of JSON per name.
 int open_in_turn(Role role, const std::vector<std::string>& names, int answer) {
   for (const std::string& name : names) {
-    write_all(answer, json{{"opening", name}}.dump() + "\n");
+    write_all(answer, json{{"opening", name}}.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
     void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     const json line = library != nullptr ? opened(role, name, library) : json{{"name", name}, {"error", dlerror()}};
     write_all(answer, line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");

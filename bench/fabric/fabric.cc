@@ -169,7 +169,9 @@ Result<Fabric> Fabric::up(const FabricSpec& asked, UpReport* report, Others othe
                                             : Change::kRepaired;
   }
   if (done.change == Change::kUnchanged) {
-    if (const auto written = write_state(*spec); !written) return tl::unexpected(written.error());
+    if (const auto written = write_state(*spec, others == Others::kTake); !written) {
+      return tl::unexpected(written.error());
+    }
     if (!found->problems.empty()) {
       done.change = Change::kRepaired;
       done.before = found->problems.front();

@@ -68,7 +68,7 @@ StateLock::~StateLock() {
 
 std::string state_path(const std::string& fabric) { return fmt::format("{}/fabric-{}.json", kFolder, fabric); }
 
-Result<void> write_state(const FabricSpec& spec) {
+Result<void> write_state(const FabricSpec& spec, bool takes_over) {
   nlohmann::json state = {{"version", CLUSTAR_VERSION},
                           {"name", spec.name},
                           {"hosts", spec.hosts},
@@ -82,8 +82,7 @@ Result<void> write_state(const FabricSpec& spec) {
                           {"uplink_buffer_bytes", spec.uplink_buffer_bytes},
                           {"switches", spec.switches},
                           {"links", nlohmann::json::array()}};
-  // The user who made it, also when another changes it later.
-  state["owner"] = to_json(owner_of(spec.name).value_or(caller()));
+  state["owner"] = to_json(takes_over ? caller() : owner_of(spec.name).value_or(caller()));
   for (const LinkSpec& link : spec.links) {
     state["links"].push_back({link.a, link.b, link.rate_bps, link.buffer_bytes, link.mtu, link.delay_ns});
   }

@@ -33,7 +33,8 @@ class StateLock {
 };
 
 std::string state_path(const std::string& fabric);
-Result<void> write_state(const FabricSpec& spec);
+// Its owner is the one that it had, unless the caller takes it over.
+Result<void> write_state(const FabricSpec& spec, bool takes_over = false);
 std::optional<FabricSpec> read_state(const std::string& fabric);  // nothing when missing or unreadable
 bool remove_state(const std::string& fabric);                     // true if there was one
 

@@ -52,6 +52,35 @@ TEST(Child, ACommandThatIsNotThereSaysSo) {
   EXPECT_THAT(ended.errors, HasSubstr("clustar-no-such-command: No such file"));
 }
 
+// As ssh, whose master stays and keeps standard error.
+TEST(Child, ItsOwnChildrenKeepNobodyWaiting) {
+  const auto begin = steady_clock::now();
+  const auto ended = run(Child::start({"sh", "-c", "sleep 30 & echo out"}));
+  EXPECT_EQ(ended.answer, "out\n");
+  EXPECT_EQ(ended.why, "");
+  EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(15));
+}
+
+// As the second of several hosts, of which the first used up the time.
+TEST(Child, WhatItHasSaidCountsWhenTheTimeIsOver) {
+  auto child = Child::start({"echo", "out"});
+  ASSERT_TRUE(child);
+  const Child::Ended patient = run(Child::start({"sleep", "1"}));
+  ASSERT_EQ(patient.why, "");
+  const auto ended = child->wait(steady_clock::now() - std::chrono::seconds(1));
+  EXPECT_EQ(ended.answer, "out\n");
+  EXPECT_EQ(ended.why, "");
+}
+
+TEST(Child, WhatALibraryPrintsIsNoAnswer) {
+  const auto ended = run(Child::start([](int answer) {
+    if (write(STDOUT_FILENO, "noise", 5) != 5) return 1;
+    return write(answer, "yes", 3) == 3 ? 0 : 1;
+  }));
+  EXPECT_EQ(ended.answer, "yes");
+  EXPECT_EQ(ended.errors, "noise");
+}
+
 TEST(Child, LongAnswersAreReadWhole) {
   const auto ended = run(Child::start({"sh", "-c", "yes clustar | head -c 1000000; yes no | head -c 1000000 >&2"}));
   EXPECT_EQ(ended.answer.size(), 1000000u);

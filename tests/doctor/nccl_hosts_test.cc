@@ -93,10 +93,19 @@ TEST_F(NcclHosts, FilesAreComparedAsHostsAre) {
   EXPECT_EQ(outcome.status, 1) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("'mlt' on other; 'tcp' on "));
   EXPECT_EQ(run_command(command + "--compare " + one + " " + one).status, 0);
-  std::ofstream(two) << "{}";
-  const Outcome broken = run_command(command + "--compare " + one + " " + two);
-  EXPECT_EQ(broken.status, 1);
-  EXPECT_THAT(broken.text, HasSubstr(two + " is no report of one host"));
+  for (const char* text :
+       {"{}", "", "[1]", R"({"command": "doctor nccl"})", R"({"command": 1, "results": {"host": "a"}})",
+        R"({"command": "doctor nccl", "results": {"host": 1}})"}) {
+    std::ofstream(two) << text;
+    const Outcome broken = run_command(command + "--compare " + one + " " + two);
+    EXPECT_EQ(broken.status, 1) << text;
+    EXPECT_THAT(broken.text, HasSubstr(two + " is no report of one host")) << text;
+  }
+  document["results"]["checks"] = json::array({json{{"outcome", 1}}});
+  std::ofstream(two) << document;
+  const Outcome wrong = run_command(command + "--compare " + one + " " + two);
+  EXPECT_EQ(wrong.status, 2) << wrong.text;
+  EXPECT_THAT(wrong.text, HasSubstr("does not write"));
 }
 
 }  // namespace

@@ -67,6 +67,13 @@ TEST_F(FabricCommand, AFabricOfAnotherUserIsNeitherReplacedNorRemoved) {
     EXPECT_EQ(kept->hosts(), 2);
     ASSERT_EQ(run({"up", "--hosts", "3", "--force"}).status, 0);
   }
+  {
+    const AskedBy third("50003");
+    ASSERT_EQ(run({"up", "--hosts", "3", "--force"}).status, 0) << "just as it is";
+    EXPECT_EQ(run({"up", "--hosts", "3"}).status, 0) << "now one's own";
+    const AskedBy second("50002");
+    ASSERT_EQ(run({"up", "--hosts", "3", "--force"}).status, 0);
+  }
   // Now it is the second user's, and a change of its rules does not alter that.
   ASSERT_EQ(run({"set", "--loss", "1%"}).status, 0);
   const AskedBy first("50001");

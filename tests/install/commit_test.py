@@ -25,7 +25,9 @@ class Commit(unittest.TestCase):
         self.source = os.path.join(self.folder, "source")
         self.output = os.path.join(self.folder, "commit.cc")
         os.makedirs(os.path.join(self.source, "packaging"))
-        shutil.copy(os.path.join(PACKAGING, "archive_commit.txt"), os.path.join(self.source, "packaging"))
+        # In a tree that git archive made, the project's own has a commit by now.
+        with open(os.path.join(self.source, "packaging", "archive_commit.txt"), "w", encoding="utf-8") as file:
+            file.write("$Format:%H$\n")
         with open(os.path.join(self.source, ".gitattributes"), "w", encoding="utf-8") as file:
             file.write("packaging/archive_commit.txt export-subst\n")
 

@@ -107,6 +107,8 @@ def tidy_batch(run, paths, joined):
 
 def remembered_path():
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    if not os.path.isabs(home):  # no home is known
+        return os.devnull
     return os.path.join(home, "clustar", "clang-tidy-clean")
 
 

@@ -58,7 +58,10 @@ def one(pattern):
 
 
 def first_of(lines, pattern):
-    return next(at for at, line in enumerate(lines) if re.search(pattern, line))
+    for at, line in enumerate(lines):
+        if re.search(pattern, line):
+            return at
+    raise Wrong(f"the log has no line with '{pattern}' to change")
 
 
 def without(pattern):
@@ -177,7 +180,7 @@ def check_choices(folder):
 
 # What a user sees, in this order. The net plugin's library is asked for the other two.
 BANNER = (r"NCCL_NET_PLUGIN set by environment to {named}", r"NET/Plugin: Loaded net plugin clustar \(v11\)",
-          r"Successfully loaded external network plugin {path}", r"NET/clustar: clustar [\d.]+: transport tcp, devices: lo",
+          r"Successfully loaded external network plugin {path}", r"NET/clustar: clustar [\d.]+(?: \(commit [^)]*\))?: transport tcp, devices: lo",
           r"NET/clustar: tcp gives no order of 128-byte lines: LL128 is masked by this library.s tuner",
           r"NET/clustar: config: transport = tcp \(environment\)", r"Initialized NET plugin clustar",
           r"Assigned NET plugin clustar to comm", r"Using network clustar",
