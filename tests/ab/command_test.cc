@@ -115,6 +115,7 @@ TEST(AbCommand, WrongUsageIsStatusTwoAndSaysWhatIsAllowed) {
       {tiny({"--model", "transformer"}), "lr"},
       {tiny({"--data", "/nowhere"}), "/nowhere"},
       {tiny({"--json", "/nowhere/x.json"}), "--json"},
+      {tiny({"--json", "-", "--report", "-"}), "would mix"},
       {{"--rate", "fast"}, "--rate"},
       {{"--buffer", "0"}, "--buffer"},
       {{"--hosts", "1"}, "--hosts"}};
