@@ -39,7 +39,13 @@ def run(case, key, extra=(), options=()):
     command = [sys.executable, "-B", HERE / "nccl_host.py", "--", "nccl-host-perf", "-g", str(case.ranks), "-C",
                case.collective, "-d", case.type, "-o", case.operator, "-b", str(case.size), "-n", str(CALLS), "-T",
                "300" if case.size == cases.LARGEST else "60", *options]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, errors="replace")
+    with tempfile.TemporaryDirectory() as folder:
+        # A log for each process: in one, lines of several mix.
+        environment["NCCL_DEBUG_FILE"] = f"{folder}/%p"
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, errors="replace")
+        logs = (log.read_text(errors="replace") for log in sorted(pathlib.Path(folder).iterdir()))
+        done.stdout = "\n".join([*logs, done.stdout])
+    return done
 
 
 def verdict(done, case):
