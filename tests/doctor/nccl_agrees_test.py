@@ -15,6 +15,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/nccl_host"))
+import logged
 RUN = ("-g", "2", "-b", "64K", "-e", "64K", "-n", "1")
 SECONDS = 40  # for a run of less than one
 
@@ -105,8 +107,7 @@ class Bench:
         words = [self.library.parent / "nccl-host-perf", *RUN]
         if ranks:
             words += ["--launch", f"{self.launcher(ranks)} {{rank}}"]
-        done = subprocess.run(words, env=variables, capture_output=True, text=True, check=False, errors="replace",
-                              timeout=SECONDS)
+        done = logged.run(words, variables, timeout=SECONDS)
         return done.stdout + done.stderr
 
     def launcher(self, ranks):

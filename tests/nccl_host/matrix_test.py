@@ -8,13 +8,13 @@ PART: part of a case's name; --pairs: every pair of transport, collective, datat
 import argparse
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import time
 
 import cases
 import evidence
+import logged
 import nccl_host
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -39,13 +39,7 @@ def run(case, key, extra=(), options=()):
     command = [sys.executable, "-B", HERE / "nccl_host.py", "--", "nccl-host-perf", "-g", str(case.ranks), "-C",
                case.collective, "-d", case.type, "-o", case.operator, "-b", str(case.size), "-n", str(CALLS), "-T",
                "300" if case.size == cases.LARGEST else "60", *options]
-    with tempfile.TemporaryDirectory() as folder:
-        # A log for each process: in one, lines of several mix.
-        environment["NCCL_DEBUG_FILE"] = f"{folder}/%p"
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, errors="replace")
-        logs = (log.read_text(errors="replace") for log in sorted(pathlib.Path(folder).iterdir()))
-        done.stdout = "\n".join([*logs, done.stdout])
-    return done
+    return logged.run(command, environment)
 
 
 def verdict(done, case):
