@@ -6,7 +6,6 @@ DIR: where the plugin is; LIBRARY: libnccl_call_log.so; PROGRAM: fake_nccl_calls
 """
 
 import argparse
-import concurrent.futures
 import os
 import pathlib
 import re
@@ -16,6 +15,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+import at_once
 import calls
 import logged
 import nccl_host
@@ -233,6 +233,14 @@ CHECKS = {
 }
 
 
+def wrong_with(check, args):
+    try:
+        check(args)
+    except (Wrong, calls.Deviation) as wrong:
+        return str(wrong)
+    return ""
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--plugin", required=True)
@@ -243,18 +251,7 @@ def main():
     status = nccl_host.made_ready(args.plugin)
     if status:
         return status
-    failed = passed = 0
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        running = {name: pool.submit(check, args) for name, check in CHECKS.items() if args.name in name}
-        for name, future in running.items():
-            try:
-                future.result()
-                passed += 1
-            except (Wrong, calls.Deviation) as wrong:
-                failed += 1
-                print(f"FAILED {name}: {wrong}")
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+    return at_once.run({name: (wrong_with, check, args) for name, check in CHECKS.items() if args.name in name}, AT_ONCE)
 
 
 if __name__ == "__main__":
