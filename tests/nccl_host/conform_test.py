@@ -18,7 +18,7 @@ import at_once
 import nccl_host
 
 # Most of their time NCCL sleeps.
-AT_ONCE = 3
+AT_ONCE = 2
 # Two ranks: threads of NCCL poll, and a machine that builds beside this has no core for more.
 MANY = "all_gather.2x4M-double-Simple"
 FEW = "all_reduce.2x8B-int8-sum-LL"
