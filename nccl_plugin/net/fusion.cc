@@ -54,12 +54,27 @@ void fuse_again(PluginState& plugin, Fusions& fusions) {
   fusions.members.resize(made);
 }
 
+// A fused device takes its members' place among PCI's devices. NCCL v2.28.9 (src/graph/topo.cc) has no other place for
+// one, leaves it out, and ends init with "Could not find NET with id 0".
+std::string without_place(const PluginState& plugin, std::span<const int> members) {
+  if (members.size() < 2) return {};
+  for (const int member : members) {
+    if (member < 0 || static_cast<std::size_t>(member) >= plugin.device_count()) return {};
+    const auto properties = plugin.properties(static_cast<std::size_t>(member));
+    if (properties.pci_path.empty()) return properties.name;
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<int> fuse_devices(const std::shared_ptr<PluginState>& plugin, std::span<const int> members) {
   if (plugin->transport() == nullptr) return tl::unexpected(plugin->refusal());
   Fusions& fusions = process_fusions();
   const std::lock_guard lock(fusions.mutex);
+  if (const std::string name = without_place(*plugin, members); !name.empty()) {
+    return fail(ErrorCode::kInvalidUsage, name + " has no PCI path, so NCCL would find no place for a fused device");
+  }
   const std::size_t before = plugin->device_count();
   auto device = plugin->transport()->fuse(members);
   if (!device || plugin->device_count() == before) return device;

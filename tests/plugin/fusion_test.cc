@@ -96,6 +96,24 @@ TEST_P(Fusion, ATransportThatFusesNothingSaysSoAndGoesOn) {
   EXPECT_EQ(plugin->finalize(context), nccl_abi::kSuccess);
 }
 
+TEST_P(Fusion, PortsWithoutAPciPathStayApartSinceNcclWouldFindNoPlaceForThem) {
+  const Environment environment({{"CLUSTAR_TRANSPORT", "verbs"}, {"CLUSTAR_IB_HCA", "fusing-virtual"}});
+  const auto plugin = open_plugin(GetParam(), installation_.plugin());
+  void* context = nullptr;
+  ASSERT_EQ(plugin->init(1, -1, &context), nccl_abi::kSuccess);
+  int device = -1;
+  EXPECT_EQ(fuse(*plugin, {0, 1}, &device), nccl_abi::kInvalidUsage);
+  EXPECT_EQ(device, -1);
+  EXPECT_EQ(count_devices(*plugin), 2);
+  EXPECT_THAT(joined_log(*plugin), HasSubstr("not fused: port_a has no PCI path"));
+  EXPECT_EQ(fuse(*plugin, {1}, &device), nccl_abi::kSuccess) << "one device is nothing to fuse";
+  EXPECT_EQ(device, 1);
+  const PluginConnection connection = connect_to_self(*plugin, context, 1);
+  transfer(*plugin, connection, 1000);
+  close(*plugin, connection);
+  EXPECT_EQ(plugin->finalize(context), nccl_abi::kSuccess);
+}
+
 INSTANTIATE_TEST_SUITE_P(Abi, Fusion, ::testing::Values(9, 10, 11, 12),
                          [](const auto& suite) { return "v" + std::to_string(suite.param); });
 

@@ -13,11 +13,12 @@
 namespace clustar::transport {
 namespace {
 
-// TCP over one interface that looks like two ports, which may be fused. `swapped`: each has the other's place.
+// TCP over one interface that looks like two ports of a PCI device, which may be fused. "fusing-swapped": each has the
+// other's place; "fusing-virtual": they are none of PCI's, as SoftRoCE's.
 class FusingTransport final : public Transport {
  public:
-  FusingTransport(std::unique_ptr<Transport> tcp, bool swapped)
-      : tcp_(std::move(tcp)), table_(two_of(*tcp_, swapped)) {}
+  FusingTransport(std::unique_ptr<Transport> tcp, const std::string& how)
+      : tcp_(std::move(tcp)), table_(two_of(*tcp_, how)) {}
 
   const char* name() const override { return "fusing"; }
   std::span<const DeviceProperties> devices() const override { return table_.devices(); }
@@ -34,14 +35,15 @@ class FusingTransport final : public Transport {
   Counters counters() const override { return tcp_->counters(); }
 
  private:
-  static std::vector<DeviceProperties> two_of(const Transport& tcp, bool swapped) {
+  static std::vector<DeviceProperties> two_of(const Transport& tcp, const std::string& how) {
     std::vector<DeviceProperties> two(2, tcp.devices()[0]);
     two[0].name = "port_a";
     two[1].name = "port_b";
     two[0].rail_id = two[1].rail_id = 5;
     two[1].plane_id = 1;
     two[0].force_flush = true;
-    if (swapped) std::swap(two[0], two[1]);
+    for (DeviceProperties& port : two) port.pci_path = how == "fusing-virtual" ? "" : "/sys/devices/pci0000:00/0000:00:01.0";
+    if (how == "fusing-swapped") std::swap(two[0], two[1]);
     return two;
   }
   bool knows(int device) const { return device >= 0 && static_cast<std::size_t>(device) < table_.devices().size(); }
@@ -67,9 +69,9 @@ Result<std::unique_ptr<Transport>> create(const TransportContext& context) {
     return tests::with_device_memory(std::move(*tcp), gdr::kHostOnly | gdr::bit(gdr::MemoryKind::kCuda),
                                      "no dma-bufs here", false, log);
   }
-  const bool swapped = config.get<IbSettings>().hca == "fusing-swapped";
-  if (!tcp || (config.get<IbSettings>().hca != "fusing" && !swapped)) return tcp;
-  return std::make_unique<FusingTransport>(std::move(*tcp), swapped);
+  const std::string& how = config.get<IbSettings>().hca;
+  if (!tcp || how.rfind("fusing", 0) != 0) return tcp;
+  return std::make_unique<FusingTransport>(std::move(*tcp), how);
 }
 
 class ModulesIo final : public io::ForwardingIo {

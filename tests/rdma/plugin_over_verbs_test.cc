@@ -12,7 +12,6 @@ namespace clustar::tests {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::size_t open_descriptors() {
@@ -30,7 +29,7 @@ class PluginOverVerbs : public ::testing::Test {
   }
 };
 
-TEST_F(PluginOverVerbs, AutoTakesItAndNcclCanFuseThePorts) {
+TEST_F(PluginOverVerbs, AutoTakesItAndSoftRocesPortsStayApart) {
   const Environment environment(Variables{{"NCCL_IB_TC", "104"}});
   const auto plugin = open_plugin(12);
   ASSERT_TRUE(plugin);
@@ -44,32 +43,17 @@ TEST_F(PluginOverVerbs, AutoTakesItAndNcclCanFuseThePorts) {
   bench::proxy::NetProperties properties;
   ASSERT_EQ(plugin->get_properties(0, &properties), nccl_abi::kSuccess);
   EXPECT_GT(properties.max_comms, 0);
-  const int speed = properties.speed_mbps;
-  EXPECT_GT(speed, 0);
+  EXPECT_GT(properties.speed_mbps, 0);
+  EXPECT_EQ(properties.pci_path, "");
   const PluginConnection plain = connect_to_self(*plugin, context);
   for (const std::size_t size : {0ul, 1ul, 4096ul, 300001ul}) transfer(*plugin, plain, size);
   int fused = -1;
   const std::array members{0, 1};
-  ASSERT_EQ(plugin->make_v_device(members, &fused), nccl_abi::kSuccess) << joined_log(*plugin);
-  ASSERT_EQ(plugin->get_properties(fused, &properties), nccl_abi::kSuccess);
-  EXPECT_EQ(properties.speed_mbps, 2 * speed);
-  EXPECT_THAT(properties.fused, ElementsAre(0, 1));
-  const PluginConnection both = connect_to_self(*plugin, context, fused);
-  for (const std::size_t size : {0ul, 1ul, 4096ul, 300001ul}) transfer(*plugin, both, size);
-  close(*plugin, both);
-  close(*plugin, plain);
-  EXPECT_EQ(plugin->finalize(context), nccl_abi::kSuccess);
-}
-
-TEST_F(PluginOverVerbs, ForbiddenFusionIsRefusedAndNothingElse) {
-  const Environment environment(Variables{{"CLUSTAR_REQUIRE", "verbs"}, {"NCCL_IB_MERGE_NICS", "0"}});
-  const auto plugin = open_plugin(11);
-  void* context = nullptr;
-  ASSERT_EQ(plugin->init(1, -1, &context), nccl_abi::kSuccess);
-  int fused = -1;
-  const std::array members{0, 1};
   EXPECT_EQ(plugin->make_v_device(members, &fused), nccl_abi::kInvalidUsage);
-  EXPECT_THAT(joined_log(*plugin), HasSubstr("NCCL_IB_MERGE_NICS is 0"));
+  EXPECT_THAT(joined_log(*plugin), HasSubstr("has no PCI path"));
+  ASSERT_EQ(plugin->devices(&devices), nccl_abi::kSuccess);
+  EXPECT_EQ(devices, 2);
+  close(*plugin, plain);
   EXPECT_EQ(plugin->finalize(context), nccl_abi::kSuccess);
 }
 

@@ -151,6 +151,14 @@ TEST_F(RcTransport, AFailedPortIsReplacedByTheOther) {
 }
 
 // Silently: rdma_rxe gives back what is posted on a stopped queue pair, but not always.
+TEST_F(RcTransport, ForbiddenFusionIsRefusedAndNothingElse) {
+  open([](Settings& settings) { settings.may_fuse = false; });
+  const auto fused = cable_->fuse_both();
+  ASSERT_FALSE(fused);
+  EXPECT_THAT(fused.error().message, HasSubstr("NCCL_IB_MERGE_NICS is 0"));
+  stream(10, 1000);
+}
+
 TEST_F(RcTransport, TheLastQueuePairThatFailsIsAnErrorThatNamesTheLink) {
   for (const bool silently : {false, true}) {
     open([](Settings& settings) { settings.queue_pairs = 2; });
