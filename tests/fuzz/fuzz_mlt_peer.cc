@@ -142,14 +142,16 @@ class World {
   // forever.
   void settle() {
     constexpr int kLiarsRounds = 100;
-    constexpr int kMostIdle = 50'000;  // rounds: short ones where a liar repeats itself, and an old round trip of
-                                       // seconds is believed for long
-    constexpr Duration kSoon = std::chrono::minutes(1);
+    constexpr int kMostIdle = 50'000;                    // rounds
+    constexpr Duration kSoon = std::chrono::minutes(1);  // a probe waits for four round trips, each of 10 s at most
     std::uint64_t done = 0;
     TimePoint done_at = now_;
     for (int round = 0, idle = 0; !level(); ++round, ++idle) {
       silence_ = round >= kLiarsRounds && !tireless_;
-      if (!silence_ && repeated_) arrive(*links_.front(), repeated_->first, repeated_->second, false, true);
+      if (!silence_ && repeated_ && lies_at_ <= now_) {
+        arrive(*links_.front(), repeated_->first, repeated_->second, false, true);
+        lies_at_ = now_ + std::max<Duration>(kOften, (now_ - done_at) / 1000);
+      }
       run(1);
       wait();
       if (std::exchange(done, progress()) != done) {
@@ -411,12 +413,11 @@ class World {
 
   // Until something happens on the honest connections, or the liar speaks again.
   void wait() {
-    constexpr Duration kOften = std::chrono::microseconds(300);
     for (auto& link : links_) {
       if (link->honest() && !(link->wires(Way::kForth).empty() && link->wires(Way::kBack).empty())) return;
     }
     TimePoint next = std::min(ends_[0].next_timeout(), ends_[1].next_timeout());
-    if (!silence_) next = std::min(next, now_ + kOften);
+    if (!silence_ && repeated_) next = std::min(next, lies_at_);
     if (next != TimePoint::max()) pass(std::max<Duration>(next - now_, kFlight));
   }
 
@@ -440,8 +441,12 @@ class World {
   fuzz::Numbers seen_;                                                        // of the liar's connection
   std::array<std::optional<Packet>, std::variant_size_v<Packet>> templates_;  // likewise
   std::optional<std::pair<Way, Wire>> repeated_;                              // its latest lie
+  // A tireless liar speaks so often at first, and more rarely the longer nothing else happens: a probe that honest ends
+  // wait for after round trips of seconds would otherwise come after a hundred thousand lies.
+  static constexpr Duration kOften = std::chrono::microseconds(300);
   bool tireless_ = false;
   bool silence_ = false;
+  TimePoint lies_at_{};
 };
 
 }  // namespace
