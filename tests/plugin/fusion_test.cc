@@ -88,6 +88,7 @@ TEST_P(Fusion, ATransportThatFusesNothingSaysSoAndGoesOn) {
   ASSERT_EQ(plugin->init(1, -1, &context), nccl_abi::kSuccess);
   int device = -1;
   EXPECT_EQ(fuse(*plugin, {0, 0}, &device), nccl_abi::kInvalidUsage);
+  EXPECT_EQ(fuse(*plugin, {0}, &device), nccl_abi::kInvalidUsage);
   EXPECT_EQ(count_devices(*plugin), 1);
   EXPECT_THAT(joined_log(*plugin), HasSubstr("not fused: tcp fuses no devices"));
   const PluginConnection connection = connect_to_self(*plugin, context);
