@@ -42,7 +42,8 @@ class FusingTransport final : public Transport {
     two[0].rail_id = two[1].rail_id = 5;
     two[1].plane_id = 1;
     two[0].force_flush = true;
-    for (DeviceProperties& port : two) port.pci_path = how == "fusing-virtual" ? "" : "/sys/devices/pci0000:00/0000:00:01.0";
+    for (DeviceProperties& port : two)
+      port.pci_path = how == "fusing-virtual" ? "" : "/sys/devices/pci0000:00/0000:00:01.0";
     if (how == "fusing-swapped") std::swap(two[0], two[1]);
     return two;
   }
