@@ -54,9 +54,14 @@ Result<std::string> ab_page(const nlohmann::json& document) {
   }
 }
 
+// "" when it can be read.
+std::string unreadable(const std::string& path) {
+  const std::ifstream in(path);
+  return in ? "" : "cannot read '" + path + "': " + strerror(errno);
+}
+
 int run_report(const Arguments& arguments) {
   std::ifstream in(arguments.input);
-  if (!in) return complain(kUsage, "cannot read '" + arguments.input + "': " + strerror(errno));
   const auto document = nlohmann::json::parse(in, nullptr, false);
   if (document.is_discarded()) return complain(kUsage, "'" + arguments.input + "' is no JSON");
   if (coflow::can_draw(document)) return draw(arguments, document, coflow::page);
@@ -86,6 +91,8 @@ void add_report(CLI::App& app, int& status) {
   command
       ->add_option("json", arguments->input,
                    "What --json of clustar ab, perf --suite lossy, coflow replay or coflow sweep wrote")
+      // Before CLI11 looks for what is required: who mistyped the file hears of that first.
+      ->check(CLI::Validator(unreadable, ""))
       ->type_name("FILE.json")
       ->required();
   command->add_option("-o,--output", arguments->output, "The page: one file, nothing outside it; - is standard output")

@@ -162,7 +162,7 @@ Check check_role(const NcclFacts& facts, Role role, const Search& search, const 
                    fmt::format("{}={}", name, own_path(facts)) +
                        (role == Role::kProfiler ? "; CLUSTAR_CHAIN_PROFILER hands all events on to the other" : ""));
   }
-  return ok(name, value(facts.variables, name) + "; nothing else is found, so NCCL asks the net plugin's library");
+  return ok(name, value(facts.variables, name) + "; no other is found, so NCCL takes the one in the net plugin's file");
 }
 
 bool tuner_is_ours(const NcclFacts& facts) {
@@ -206,6 +206,12 @@ Check check_ref_count(const NcclFacts& facts) {
 }
 
 Check check_glibc(const NcclFacts& facts) {
+  if (!facts.needed_unknown.empty()) {
+    return warning(
+        "glibc",
+        fmt::format("{} is here; what the plugin needs is unknown: {}", to_string(facts.glibc), facts.needed_unknown),
+        "a whole file that can be read: copy or build it again");
+  }
   if (!facts.needed) return ok("glibc", to_string(facts.glibc) + "; no plugin was found to ask what it needs");
   const std::string evidence =
       fmt::format("{} is here, the plugin needs {}", to_string(facts.glibc), to_string(*facts.needed));

@@ -129,7 +129,11 @@ NcclFacts nccl_facts_here() {
     if (chosen == nullptr && !one.file.empty()) asked = one.file;
   }
   if (asked.empty()) return facts;
-  if (const auto needed = glibc_needed(asked)) facts.needed = *needed;
+  if (const auto needed = glibc_needed(asked)) {
+    facts.needed = *needed;
+  } else {
+    facts.needed_unknown = needed.error().message;
+  }
   // Another's plugin, and one that cannot be opened, say nothing; then the one beside this command does.
   const std::string speaker = chosen != nullptr && chosen->clustar ? chosen->path : facts.beside;
   if (!speaker.empty()) facts.banner = ask_banner(speaker, facts.variables);

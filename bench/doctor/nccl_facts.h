@@ -57,6 +57,7 @@ struct NcclFacts {
   Banner banner{};
   GlibcVersion glibc{};
   std::optional<GlibcVersion> needed{};  // by the plugin that NCCL would take, or would if it could
+  std::string needed_unknown{};          // why its file does not tell; empty: it does, or there is none
   std::vector<std::string> rdma_devices{};
   std::optional<std::uint64_t> memlock_bytes{};  // nothing: unlimited, or the process may lock what it wants
 

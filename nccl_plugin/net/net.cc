@@ -176,11 +176,12 @@ void count_sent(const SendComm& comm, const MessageFlow& flow) {
   SendCounters& sends = process_sends();
   const std::uint64_t sent = sends.add(flow);
   if (sent != kUnidentifiedWarning || comm.plugin->policy().off() || sends.identified() > 0) return;
-  comm.plugin->log().warn(
-      fmt::format("loss is allowed by the settings, but none of the first {} messages could be told its collective, so "
-                  "nothing is lost: set NCCL_PROFILER_PLUGIN (and NCCL_TUNER_PLUGIN) to the same file as "
-                  "NCCL_NET_PLUGIN; NCCL 2.27 or later is needed",
-                  kUnidentifiedWarning));
+  comm.plugin->log().warn(fmt::format(
+      "loss is allowed by the settings, but none of the first {} messages could be told its collective, so "
+      "nothing is lost: NCCL 2.28 takes this library's profiler by itself, unless NCCL_PROFILER_PLUGIN or a "
+      "libnccl-profiler.so is another (clustar doctor nccl tells); NCCL 2.27 needs this file's path in "
+      "NCCL_PROFILER_PLUGIN; older ones cannot",
+      kUnidentifiedWarning));
 }
 
 std::unique_ptr<CommContext>& process_context_slot() {

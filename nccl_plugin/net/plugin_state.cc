@@ -135,7 +135,7 @@ void PluginState::print_banner() const {
   if (!ordered_lines()) {
     log_.info(
         fmt::format("{} gives no order of 128-byte lines: LL128 is masked by this library's tuner, which NCCL takes "
-                    "unless NCCL_TUNER_PLUGIN or a libnccl-tuner.so is another; without it set NCCL_PROTO=^LL128",
+                    "by itself; only where NCCL_TUNER_PLUGIN or a libnccl-tuner.so is another, set NCCL_PROTO=^LL128",
                     selection_.transport->name()));
   }
   if (!policy_.off() && !may_lose()) {

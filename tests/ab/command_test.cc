@@ -90,6 +90,19 @@ TEST(AbCommand, ReportRefusesWhatIsNoResultOfAb) {
   }
 }
 
+TEST(AbCommand, ReportNamesAMissingFileBeforeAMissingOption) {
+  const TemporaryDirectory folder;
+  folder.write("ab.json", "{}");
+  for (const Words& words : {Words{"report", "/nowhere/ab.json"}, Words{"report", "/nowhere/ab.json", "-o", "-"}}) {
+    const Outcome outcome = trainer::run_clustar(words);
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_NE(outcome.err.find("cannot read '/nowhere/ab.json': No such file"), std::string::npos) << outcome.err;
+  }
+  const Outcome outcome = trainer::run_clustar({"report", folder.file("ab.json")});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_NE(outcome.err.find("--output is required"), std::string::npos) << outcome.err;
+}
+
 TEST(AbCommand, ComparesTheTimeToATarget) {
   const TemporaryDirectory folder;
   const Outcome outcome =

@@ -27,13 +27,18 @@ using ::testing::HasSubstr;
 // Takes one packet in three calls.
 class NarrowIo final : public io::ForwardingIo {
  public:
-  using ForwardingIo::ForwardingIo;
+  NarrowIo(std::unique_ptr<io::PacketIo> inner, std::atomic<std::uint64_t>& refused)
+      : ForwardingIo(std::move(inner)), refused_(refused) {}
   Result<std::size_t> send(std::span<const io::TxPacket> packets) override {
-    if (++calls_ % 3 != 0) return 0;
+    if (++calls_ % 3 != 0) {
+      ++refused_;
+      return 0;
+    }
     return ForwardingIo::send(packets.first(std::min<std::size_t>(packets.size(), 1)));
   }
 
  private:
+  std::atomic<std::uint64_t>& refused_;
   int calls_ = 0;
 };
 
@@ -308,10 +313,15 @@ TEST_F(MltDriver, LossDuplicatesAndReorderingCostTimeOnly) {
 }
 
 TEST_F(MltDriver, ADeviceThatTakesLittleIsBackPressureAndNotLoss) {
-  const auto narrow = [](std::unique_ptr<io::PacketIo> inner) { return std::make_unique<NarrowIo>(std::move(inner)); };
+  std::atomic<std::uint64_t> refused = 0;
+  const auto narrow = [&](std::unique_ptr<io::PacketIo> inner) {
+    return std::make_unique<NarrowIo>(std::move(inner), refused);
+  };
   const auto transport = create("auto", narrow);
   Connection connection = connect(*transport, *transport);
   for (const std::size_t size : {100ul, 500000ul}) transfer(connection, size);
+  // On a busy machine a timer may fire; each packet that was refused would be far more.
+  EXPECT_LT(4 * transport->counters().devices.at(0).retransmitted, refused);
   for (int i = 0; i < 20; ++i) {  // with packets that wait for the device
     Connection doomed = connect(*transport, *transport);
     auto from = std::make_unique<SendBuffer>(*doomed.send, 300000, 1);
@@ -354,6 +364,8 @@ TEST_F(MltDriver, NothingIsReadOrWrittenAfterClosingOrDeregistering) {
       connection = {};
       munmap(taken_back == source ? target : source, kSize);
     }
+    Connection next = connect(*here, *there);
+    EXPECT_TRUE(transfer(next, 100000)) << engine;
   }
 }
 
@@ -451,6 +463,7 @@ TEST_F(MltDriver, FourThreadsShareAnEngine) {
       });
     }
     for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(transport->counters().devices.at(0).total.received.messages, 40u) << engine;
   }
 }
 

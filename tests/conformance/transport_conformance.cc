@@ -368,6 +368,7 @@ TEST_P(TransportConformance, AClosedPeerIsAnErrorOfTheRequestsThatWaitForIt) {
   }
 }
 
+// Their registrations outlive them.
 TEST_P(TransportConformance, ChannelsCloseWithRequestsInFlight) {
   for (int order = 0; order < 2; ++order) {
     Connection connection = connect(*transport_, *transport_);
@@ -388,6 +389,7 @@ TEST_P(TransportConformance, ChannelsCloseWithRequestsInFlight) {
   SendBuffer from(*connection.send, 100, 1);
   RecvBuffer to(*connection.recv, 100);
   finish({must_recv(*connection.recv, {{to.mr.get(), 0, 100, 0}}), must_send(*connection.send, *from.mr, 0, 100)});
+  EXPECT_EQ(from.bytes, to.bytes);
 }
 
 // NCCL deregisters before it closes; what is still queued must not be read any more.
@@ -398,14 +400,6 @@ TEST_P(TransportConformance, DeregisteringMemoryEndsTheSendsThatUseIt) {
   from->mr.reset();
   const Error error = await_error(*send);
   EXPECT_EQ(error.code, ErrorCode::kInvalidUsage) << error.message;
-}
-
-TEST_P(TransportConformance, ARegistrationMayOutliveItsChannel) {
-  Connection connection = connect(*transport_, *transport_);
-  SendBuffer from(*connection.send, 100, 1);
-  RecvBuffer to(*connection.recv, 100);
-  connection.send.reset();
-  connection.recv.reset();
 }
 
 TEST_P(TransportConformance, AListenerServesSeveralPeersAndMayCloseAfterwards) {

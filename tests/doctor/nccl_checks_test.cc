@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "bench/doctor/nccl_report.h"
@@ -78,6 +79,8 @@ TEST(NcclChecks, WhereAllIsWellNothingIsToDo) {
 TEST(NcclChecks, ThePluginIsNotAskedFor) {
   NcclFacts facts = well({"NCCL_NET_PLUGIN=unset"});
   expect(facts, "NCCL_NET_PLUGIN", Outcome::kFailed, "NCCL looks for libnccl-net.so", "NCCL_NET_PLUGIN=clustar");
+  facts.fallback = foreign("/usr/lib/libnccl-net.so");
+  expect(facts, "NCCL_NET_PLUGIN", Outcome::kFailed, "NCCL looks for libnccl-net.so", "NCCL_NET_PLUGIN=clustar");
   facts.fallback = found("", "/usr/lib/libnccl-net.so");
   expect(facts, "NCCL_NET_PLUGIN", Outcome::kOk, "libnccl-net.so, which NCCL looks for then, is clustar", "");
   for (const char* none : {"NCCL_NET_PLUGIN=none", "NCCL_NET_PLUGIN="}) {
@@ -104,6 +107,11 @@ TEST(NcclChecks, ThePluginCannotBeOpened) {
   expect(facts, "plugin clustar", Outcome::kFailed, "/x/y.so cannot be opened: version `GLIBC_2.99' not found",
          "loader");
   expect(facts, "glibc", Outcome::kFailed, "2.36 is here, the plugin needs 2.99", "newer container");
+  facts.needed.reset();
+  facts.needed_unknown = "/x/y.so is cut off: copy it again";
+  expect(facts, "glibc", Outcome::kWarning, "needs is unknown: /x/y.so is cut off", "copy or build it again");
+  facts.needed_unknown.clear();
+  expect(facts, "glibc", Outcome::kOk, "2.36; no plugin was found", "");
   facts.net[0].died = "libnccl-net-clustar.so: signal 7 (Bus error)";
   expect(facts, "plugin clustar", Outcome::kFailed, "signal 7", "whole file");
   facts.net = {{.entry = "clustar", .path = "/x/y.so"}};
@@ -129,9 +137,46 @@ TEST(NcclChecks, OneOfAListThatIsNotThereIsAWarningWhereTheNextIs) {
   EXPECT_FALSE(any_failed(nccl_checks(facts)));
 }
 
+TEST(NcclChecks, WhatStandsBehindTheChosenOneIsNotLookedAt) {
+  NcclFacts facts = well({"NCCL_NET_PLUGIN=clustar,gone"});
+  facts.net.push_back({.entry = "gone", .tried = {{"gone", "No such file"}}});
+  const auto checks = nccl_checks(facts);
+  EXPECT_TRUE(std::none_of(checks.begin(), checks.end(), [](const Check& one) { return one.name == "plugin gone"; }));
+}
+
+TEST(NcclChecks, WhatCannotBeUsedIsNotChosen) {
+  for (const auto& spoil : std::vector<std::function<void(Search&)>>{[](Search& one) { one.path.clear(); },
+                                                                     [](Search& one) { one.versions.clear(); },
+                                                                     [](Search& one) { one.died = "signal 7"; }}) {
+    NcclFacts facts = well();
+    spoil(facts.net[0]);
+    EXPECT_EQ(facts.chosen(), nullptr);
+  }
+}
+
+TEST(NcclChecks, FixesNameThePluginBesideTheCommandOrAnyPath) {
+  NcclFacts facts = well();
+  facts.net = {{.entry = "other", .tried = {{"other", "other: No such file"}}}};
+  EXPECT_EQ(check(facts, "plugin other").fix, "NCCL_NET_PLUGIN=/opt/libnccl-net-clustar.so");
+  facts.beside.clear();
+  facts.net[0].entry = "clustar";
+  EXPECT_EQ(check(facts, "plugin clustar").fix, "NCCL_NET_PLUGIN=/path/to/libnccl-net-clustar.so");
+}
+
+TEST(NcclChecks, TheVerdictTellsThreeThings) {
+  const auto verdict = [](const NcclFacts& facts) { return to_json(facts, nccl_checks(facts))["verdict"]; };
+  EXPECT_EQ(verdict(well()), "NCCL would use clustar");
+  NcclFacts facts = well({"NCCL_NET_PLUGIN=unset"});
+  EXPECT_EQ(verdict(facts), "NCCL would load clustar, but something above fails");
+  facts.net[0].clustar = false;
+  EXPECT_EQ(verdict(facts), "NCCL would not use clustar here");
+}
+
 TEST(NcclChecks, NcclNet) {
   expect(well({"NCCL_NET=unset"}), "NCCL_NET", Outcome::kWarning, "another network in silence", "NCCL_NET=clustar");
-  expect(well({"NCCL_NET=CluStar"}), "NCCL_NET", Outcome::kOk, "'CluStar'", "");
+  const NcclFacts other_case = well({"NCCL_NET=CluStar"});
+  expect(other_case, "NCCL_NET", Outcome::kOk, "'CluStar'", "");
+  EXPECT_NE(other_case.chosen(), nullptr);
   const NcclFacts facts = well({"NCCL_NET=Socket"});
   expect(facts, "NCCL_NET", Outcome::kFailed, "'Socket': NCCL takes the network of that name only",
          "export NCCL_NET=clustar");
@@ -140,6 +185,8 @@ TEST(NcclChecks, NcclNet) {
 
 TEST(NcclChecks, WhatOtherProcessesWouldTake) {
   NcclFacts facts = well();
+  facts.fallback = found("", "/usr/lib/libnccl-net.so");
+  expect(facts, "libnccl-net.so", Outcome::kOk, "/usr/lib/libnccl-net.so is clustar, too", "");
   facts.fallback = foreign("/usr/lib/libnccl-net.so");
   expect(facts, "libnccl-net.so", Outcome::kWarning, "/usr/lib/libnccl-net.so ('Foreign') is taken by every process",
          "on all ranks");
@@ -147,12 +194,20 @@ TEST(NcclChecks, WhatOtherProcessesWouldTake) {
   facts.strays = {"/old/libnccl-net-clustar.so", "/old/libnccl-net-other.so"};
   expect(facts, "copies", Outcome::kWarning,
          "more than one: /old/libnccl-net-clustar.so; taken is /opt/libnccl-net-clustar.so", "remove the others");
+  // Two of the name, neither of which is taken.
+  facts.net[0].clustar = false;
+  facts.strays.push_back("/older/libnccl-net-clustar.so");
+  expect(facts, "copies", Outcome::kWarning,
+         "/old/libnccl-net-clustar.so, /older/libnccl-net-clustar.so; taken is /opt/", "");
+  facts.strays.pop_back();
   // The only one, which cannot be opened, is not a second one.
   facts.net[0].path.clear();
   expect(facts, "copies", Outcome::kOk, "no second", "");
 }
 
 TEST(NcclChecks, WhoIsProfilerAndTuner) {
+  expect(well(), "NCCL_TUNER_PLUGIN", Outcome::kOk,
+         "not set; no other is found, so NCCL takes the one in the net plugin's file", "");
   NcclFacts facts = well({"NCCL_PROFILER_PLUGIN=none"});
   expect(facts, "NCCL_PROFILER_PLUGIN", Outcome::kWarning, "nothing may be lost", "unset NCCL_PROFILER_PLUGIN");
   facts = well();
@@ -161,6 +216,14 @@ TEST(NcclChecks, WhoIsProfilerAndTuner) {
          "NCCL_PROFILER_PLUGIN=/opt/libnccl-net-clustar.so; CLUSTAR_CHAIN_PROFILER");
   facts.profiler.clustar = true;
   expect(facts, "NCCL_PROFILER_PLUGIN", Outcome::kOk, "/x/libnccl-profiler.so", "");
+  facts = well();
+  facts.tuner = foreign("/x/libnccl-tuner.so");
+  expect(facts, "NCCL_TUNER_PLUGIN", Outcome::kWarning, "/x/libnccl-tuner.so for it: clustar does not forbid LL128",
+         "");
+  EXPECT_EQ(check(facts, "NCCL_TUNER_PLUGIN").fix, "NCCL_TUNER_PLUGIN=/opt/libnccl-net-clustar.so");
+  facts = well({"NCCL_TUNER_PLUGIN=None"});
+  expect(facts, "NCCL_TUNER_PLUGIN", Outcome::kWarning, "'None': clustar does not forbid LL128",
+         "unset NCCL_TUNER_PLUGIN");
   facts.profiler.died = "x: signal 11";
   expect(facts, "NCCL_PROFILER_PLUGIN", Outcome::kFailed, "signal 11", "unset");
 }
@@ -176,6 +239,10 @@ TEST(NcclChecks, Ll128IsForbiddenByWhom) {
   expect(facts, "LL128", Outcome::kFailed, "no tuner of ours", "NCCL_PROTO=^LL128");
   facts.banner.lines.erase(facts.banner.lines.begin() + 1);
   expect(facts, "LL128", Outcome::kOk, "tcp keeps the order", "");
+  facts.tuner.clustar = true;
+  facts.banner.lines.clear();  // what does not come up keeps no order
+  expect(facts, "LL128", Outcome::kOk, "the tuner forbids it", "");
+  expect(well({"NCCL_PROTO=Simple"}), "LL128", Outcome::kOk, "'Simple', which excludes it", "");
 }
 
 TEST(NcclChecks, TheNameThatNcclForgets) {
@@ -195,6 +262,31 @@ TEST(NcclChecks, ThePluginRefuses) {
   expect(facts, "transport", Outcome::kFailed, "does not say", "");
 }
 
+TEST(NcclChecks, WhatThePluginWarnsOfIsAWarning) {
+  NcclFacts facts = well();
+  for (const char* text : {"NET/clustar: one thing", "NET/clustar: clustar 9: transport mlt, devices: another"}) {
+    facts.banner.lines.insert(facts.banner.lines.begin(), {true, text});
+  }
+  expect(facts, "banner", Outcome::kWarning, "transport mlt, devices: another; NET/clustar: one thing",
+         "sentence names");
+  // Only what it tells, not what it warns of, names the transport.
+  expect(facts, "transport", Outcome::kOk, "tcp, chosen by auto", "");
+  EXPECT_EQ(version_of(facts.banner), "0.1.0");
+  // It may fail after it has said so.
+  facts.banner.failure = "devices returned 0, and 0 devices";
+  expect(facts, "transport", Outcome::kFailed, "and 0 devices: NET/clustar: ", "clustar settings");
+}
+
+TEST(NcclChecks, NcclDebugDecidesWhetherTheBannerIsSeen) {
+  for (const char* value : {"NCCL_DEBUG=unset", "NCCL_DEBUG=WARN"}) {
+    expect(well({value}), "NCCL_DEBUG", Outcome::kOk, "the banner with INFO only", "");
+  }
+  for (const char* value : {"info", "TRACE"}) {
+    const Check one = check(well({std::string("NCCL_DEBUG=") + value, "NCCL_DEBUG_SUBSYS=NET"}), "NCCL_DEBUG");
+    EXPECT_EQ(one.evidence, "'" + std::string(value) + "', NCCL_DEBUG_SUBSYS is 'NET'");
+  }
+}
+
 TEST(NcclChecks, LockedMemoryWhereVerbsAre) {
   NcclFacts facts = well();
   facts.memlock_bytes = 8u << 20;
@@ -202,6 +294,8 @@ TEST(NcclChecks, LockedMemoryWhereVerbsAre) {
   EXPECT_TRUE(std::none_of(checks.begin(), checks.end(), [](const Check& one) { return one.name == "memlock"; }));
   facts.rdma_devices = {"mlx5_0"};
   expect(facts, "memlock", Outcome::kFailed, "8192 KiB may be locked", "--ulimit memlock=-1");
+  facts.memlock_bytes = 64u << 20;
+  expect(facts, "memlock", Outcome::kWarning, "65536 KiB", "unlimited");
   facts.memlock_bytes = 1u << 30;
   expect(facts, "memlock", Outcome::kWarning, "1048576 KiB", "unlimited");
   facts.memlock_bytes.reset();
@@ -209,6 +303,13 @@ TEST(NcclChecks, LockedMemoryWhereVerbsAre) {
   facts = well({"NCCL_IB_DISABLE=1"});
   facts.rdma_devices = {"mlx5_0"};
   expect(facts, "NCCL_IB_DISABLE", Outcome::kWarning, "counts for clustar, too", "CLUSTAR_IB_DISABLE=0");
+  for (const auto& more :
+       {std::vector<std::string>{"NCCL_IB_DISABLE=0"}, {"NCCL_IB_DISABLE=1", "CLUSTAR_IB_DISABLE=0"}}) {
+    facts = well(more);
+    facts.rdma_devices = {"mlx5_0"};
+    const auto all = nccl_checks(facts);
+    EXPECT_TRUE(std::none_of(all.begin(), all.end(), [](const Check& one) { return one.name == "NCCL_IB_DISABLE"; }));
+  }
 }
 
 TEST(NcclChecks, AFileThatDoesNotCountIsNamed) {

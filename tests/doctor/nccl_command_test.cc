@@ -1,8 +1,10 @@
 // `clustar doctor nccl` as a user runs it, with real files in NCCL's way.
+#include <elf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -102,6 +104,18 @@ TEST_F(NcclDoctor, ATooOldGlibcIsSaid) {
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.text, AllOf(HasSubstr(file + " cannot be opened: "), HasSubstr("the plugin needs 9.3"),
                                   HasSubstr("not found (required by " + file + ")")));
+}
+
+// The loader needs no section headers, which the versions are looked up in.
+TEST_F(NcclDoctor, AFileThatDoesNotTellItsGlibcIsUnknown) {
+  const std::string file = copy(CLUSTAR_PLUGIN, "libnccl-net-clustar.so");
+  std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
+  stream.seekp(offsetof(Elf64_Ehdr, e_shoff)).write("\xff\xff\xff\x7f", 4);
+  stream.close();
+  const Outcome outcome = run(kGood, folder_);
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, AllOf(HasSubstr("warning  glibc"), HasSubstr("what the plugin needs is unknown: " + file),
+                                  HasSubstr("NCCL would use clustar: 0 failed")));
 }
 
 TEST_F(NcclDoctor, WhatThePluginRefusesFails) {

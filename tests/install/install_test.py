@@ -109,8 +109,14 @@ class Tree(unittest.TestCase):
         key = os.path.join(self.folder, "key")
         with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
             file.write("6b" * 32 + "\n")
-        self.by_path("clustar", "perf", "--plugin", self.path("lib", "libnccl-net-clustar.so"), "--test", "latency",
-                     "--bytes", "8", "--rounds", "5", "--seconds", "0.05", CLUSTAR_PSK_FILE=key)
+        command = ("clustar", "perf", "--plugin", self.path("lib", "libnccl-net-clustar.so"), "--test", "latency",
+                   "--bytes", "8", "--rounds", "5", "--seconds", "0.05")
+        self.by_path(*command, CLUSTAR_PSK_FILE=key)
+        module = self.path("lib", "libclustar-crypto.so")
+        os.rename(module, module + ".away")
+        self.addCleanup(os.rename, module + ".away", module)
+        with self.assertRaisesRegex(AssertionError, "libclustar-crypto.so"):
+            self.by_path(*command, CLUSTAR_PSK_FILE=key)
 
     def test_another_project_finds_the_package(self):
         build = os.path.join(self.folder, "consumer")

@@ -2,8 +2,9 @@
 """clang-tidy (.clang-tidy) over the translation units of a configured build, in parallel; not over tests/, whose
 GoogleTest macros would take half of the time.
 
-A file whose text, included headers of ours, flags and checks are as in a clean run is not run again, in whichever clone
-of this user that run was: what was clean is kept in ~/.cache/clustar (or XDG_CACHE_HOME).
+A file whose text, headers, flags and checks are as in a clean run is not run again, in whichever clone of this user that
+run was: what was clean is kept in ~/.cache/clustar (or XDG_CACHE_HOME). Of headers ours and generated ones count by their
+contents, those of Debian packages by the packages' versions, and others by the contents of what is named in our files.
 Files of one folder with the same flags are first run as one, which reads the headers once; where that finds anything, or
 their names clash, each is run by itself. So what clang says of the main file alone is not seen: unused using
 declarations, for which house_rules.py has a rule, and its warnings about constants and inline functions that nothing
@@ -16,6 +17,7 @@ import functools
 import hashlib
 import json
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -29,7 +31,10 @@ import tree
 GCC_ONLY = {"-fno-gnu-unique", "-static-libstdc++", "-static-libgcc"}
 BATCH = 8
 MOST_REMEMBERED = 40_000  # fingerprints, 65 bytes each
-INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+SYSTEM_FOLDERS = ["/usr/local/include", "/usr/include", f"/usr/include/{platform.machine()}-linux-gnu"]
+# Every file has headers of these, named or not.
+TOOLCHAIN = ["libstdc++-*-dev", "libc6-dev", "linux-libc-dev", "libclang-common-*-dev", "clang-tidy*"]
 
 
 def load(root, build):
@@ -47,21 +52,86 @@ def load(root, build):
 
 @functools.lru_cache(maxsize=None)
 def headers_of(root, path):
-    """`path` and, transitively, the headers of ours that it includes."""
-    seen, todo = {path}, [path]
+    """`path` and, transitively, the headers of ours that it includes; and the names of other headers in these."""
+    seen, others, todo = {path}, set(), [path]
     while todo:
         for name in INCLUDE.findall(tree.read(root, todo.pop())):
-            if name not in seen and os.path.isfile(os.path.join(root, name)):
+            if not os.path.isfile(os.path.join(root, name)):
+                others.add(name)
+            elif name not in seen:
                 seen.add(name)
                 todo.append(name)
-    return frozenset(seen)
+    return frozenset(seen), frozenset(others)
 
 
-def fingerprint(root, path, arguments, config):
+def folders_of(arguments):
+    """Where the compiler looks for headers, but the tree itself."""
+    folders, left = [], iter(arguments)
+    for argument in left:
+        for flag in ("-isystem", "-I"):
+            if argument == flag:
+                folders.append(next(left, ""))
+            elif argument.startswith(flag):
+                folders.append(argument[len(flag):])
+    return folders + SYSTEM_FOLDERS
+
+
+@functools.lru_cache(maxsize=None)
+def found(name, folders):
+    """The file, or "" (the C++ library's own, which TOOLCHAIN stands for)."""
+    return next((path for path in (os.path.join(folder, name) for folder in folders) if os.path.isfile(path)), "")
+
+
+def query(*words):
+    try:
+        return subprocess.run(["dpkg-query", *words], capture_output=True, text=True, check=False).stdout
+    except FileNotFoundError:
+        return ""
+
+
+def versions_of(paths):
+    """{path: "package version"} of those that come from packages, and the same for TOOLCHAIN's, as text."""
+    owners = {}
+    for line in query("-S", *paths).splitlines() if paths else []:
+        package, _, path = line.rpartition(": ")
+        owners[path] = package.split(", ")[0]
+    told = "-W", "-f", "${binary:Package} ${Version}\n"
+    lines = query(*told, *sorted(set(owners.values()))).splitlines() if owners else []
+    versions = {line.split(" ")[0].split(":")[0]: line for line in lines}
+    return ({path: versions.get(package.split(":")[0], package) for path, package in owners.items()},
+            query(*told, *TOOLCHAIN))
+
+
+class Outside:
+    """Headers that are not in the tree, by what is known of them cheaply."""
+
+    def __init__(self, root, sources):
+        self.root = root
+        paths = {path for source, _, command in sources for path in self.paths_of(source, command)}
+        # A header in the tree's own build is generated, whatever package has one of that path.
+        self.versions, self.toolchain = versions_of(sorted(path for path in paths if not path.startswith(root + os.sep)))
+
+    def paths_of(self, source, command):
+        folders = tuple(folders_of(command))
+        return {found(name, folders) for name in headers_of(self.root, source)[1]} - {""}
+
+    @functools.lru_cache(maxsize=None)
+    def mark(self, path):
+        if path in self.versions:
+            return self.versions[path]
+        with open(path, "rb") as stream:
+            return os.path.basename(path) + " " + hashlib.sha256(stream.read()).hexdigest()
+
+    def marks_of(self, source, command):
+        return "\n".join([self.toolchain, *sorted({self.mark(path) for path in self.paths_of(source, command)})])
+
+
+def fingerprint(root, path, arguments, config, outside):
     digest = hashlib.sha256(config)
     digest.update(path.encode() + b"\0" + "\0".join(argument.replace(root, ".") for argument in arguments).encode())
-    for name in sorted(headers_of(root, path)):
+    for name in sorted(headers_of(root, path)[0]):
         digest.update(name.encode() + b"\0" + tree.read(root, name).encode())
+    digest.update(b"\0" + outside.marks_of(path, arguments).encode())
     return digest.hexdigest()
 
 
@@ -165,7 +235,8 @@ def main():
     config = tree.read(root, ".clang-tidy").encode() + version
     cache_path = remembered_path()
     cache = set(remembered(cache_path))
-    wanted = {path: fingerprint(root, path, command, config) for path, _, command in sources}
+    outside = Outside(root, sources)
+    wanted = {path: fingerprint(root, path, command, config, outside) for path, _, command in sources}
     stale = [path for path, mark in wanted.items() if mark not in cache]
     commands = {path: (folder, command) for path, folder, command in sources}
     entries = [{"directory": folder, "file": os.path.join(root, path), "arguments": command}

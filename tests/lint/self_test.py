@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -367,9 +368,43 @@ class ClangTidy(Planted):
         marks = []
         for body in ("struct A {};\n", "struct A { int x; };\n"):
             self.plant("transport/a.h", "#pragma once\n" + body)
-            clang_tidy.headers_of.cache_clear()
-            marks.append(clang_tidy.fingerprint(self.root, "transport/a.cc", ["c++"], b""))
+            marks.append(self.mark("transport/a.cc", []))
         self.assertNotEqual(*marks)
+
+    def mark(self, path, flags, toolchain=""):
+        import clang_tidy
+        for cached in (clang_tidy.headers_of, clang_tidy.found):
+            cached.cache_clear()
+        outside = clang_tidy.Outside(self.root, [(path, self.root, ["c++", *flags])])
+        outside.toolchain += toolchain
+        return clang_tidy.fingerprint(self.root, path, ["c++", *flags], b"", outside)
+
+    def test_a_generated_header_counts(self):
+        self.plant("transport/a.cc", '#include "made.h"\n#include <other.h>\n')
+        flags, marks = ["-I", os.path.join(self.root, "build/made"), f"-isystem{self.root}/build/other"], set()
+        for file, text in (("made/unrelated.h", ""), ("made/made.h", "int a;\n"), ("made/made.h", "int b;\n"),
+                           ("other/other.h", "int c;\n"), ("other/other.h", "int d;\n")):
+            self.plant("build/" + file, text)
+            marks.add(self.mark("transport/a.cc", flags))
+        self.assertEqual(len(marks), 5)
+        self.plant("build/made/unrelated.h", "int e;\n")
+        self.assertIn(self.mark("transport/a.cc", flags), marks)
+
+    @unittest.skipUnless(shutil.which("dpkg-query"), "dpkg-query is not here")
+    def test_packages_count_by_their_versions(self):
+        import clang_tidy
+        self.plant("transport/a.cc", "#include <string>\n#include <stdio.h>\n")
+        outside = clang_tidy.Outside(self.root, [("transport/a.cc", self.root, ["c++"])])
+        installed = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "libc6-dev"], capture_output=True, text=True).stdout
+        self.assertRegex(outside.versions["/usr/include/stdio.h"], f"libc6-dev\\S* {re.escape(installed)}$")
+        self.assertIn("libstdc++-", outside.toolchain)
+        same, other = self.mark("transport/a.cc", []), self.mark("transport/a.cc", [], "another")
+        self.assertEqual(self.mark("transport/a.cc", []), same)
+        self.assertNotEqual(same, other)
+        real = clang_tidy.versions_of
+        self.addCleanup(setattr, clang_tidy, "versions_of", real)
+        clang_tidy.versions_of = lambda paths: ({path: version + "+1" for path, version in real(paths)[0].items()}, real(paths)[1])
+        self.assertNotEqual(self.mark("transport/a.cc", []), same)
 
 
 class Tree(Planted):
