@@ -80,6 +80,15 @@ def result_name(number):
     return f"{RESULTS[number]} ({number})" if number < len(RESULTS) else f"error {number}"
 
 
+def signal_name(number):
+    """Of real-time signals only the first and the last have a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        between = signal.SIGRTMIN < number < signal.SIGRTMAX
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}" if between else f"signal {number}"
+
+
 def wrong_network(seen, args):
     """Nothing, or: the bytes went another way than over the plugin."""
     own = args.plugin == SOCKET
@@ -104,7 +113,7 @@ def cause(seen, status, case):
     crash = CRASH.findall(seen.text)
     if crash:
         rank, number = map(int, crash[0])
-        return f"rank {rank} crashed with {signal.Signals(number).name}, {seen.stage()}"
+        return f"rank {rank} crashed with {signal_name(number)}, {seen.stage()}"
     wrong = wrong_bits(seen.text)
     late = status is None or LATE in seen.text
     # Who is ended for being late is a peer that ended to the others.

@@ -88,6 +88,9 @@ class Verdicts(unittest.TestCase):
 
     def test_crash(self):
         self.assert_fails("rank 1 crashed with SIGSEGV, in transfers", text="nccl-host-perf: rank 1 ended by signal 11\n", status=1)
+        # glibc keeps 32 and 33 for itself; 34 is SIGRTMIN.
+        for number, said in ((34, "SIGRTMIN"), (40, "SIGRTMIN+6"), (64, "SIGRTMAX"), (33, "signal 33")):
+            self.assert_fails(f"rank 1 crashed with {said}, in", text=f"nccl-host-perf: rank 1 ended by signal {number}\n", status=1)
 
     def test_a_death_that_nobody_hears_of(self):
         text = ("kill: trial 0: a rank did not end well\n  rank 0 (victim): 3 rounds, error 0 , abort took 0 ms\n"
