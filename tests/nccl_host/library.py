@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 
+import alone
 import kernel_symbols
 import source
 
@@ -38,8 +39,16 @@ def build(tree, folder, jobs):
         raise source.NotHere(f"no CUDA headers in {CUDA}/include; install the toolkit's cudart headers or set CUDA_HOME")
     target = folder / key(tree)
     result = target / "libnccl.so.2"
+    # It is there last of all.
     if result.exists():
         return result
+    with alone.in_folder(folder):
+        if not result.exists():
+            build_in(tree, folder, target, jobs)
+    return result
+
+
+def build_in(tree, folder, target, jobs):
     print(f"nccl-host: building NCCL {'.'.join(map(str, source.version(tree)))} with the emulated device in {target}",
           file=sys.stderr)
     # What NCCL's source gives does not change with the emulation, so it is kept apart.
@@ -55,8 +64,7 @@ def build(tree, folder, jobs):
         files = [path for part in ("ranks", program) for path in sorted((HERE / part).glob("*.cc"))]
         made = compiled(files, target / "objects", own_flags(tree, base), jobs)
         call(["g++", "-o", target / f"nccl-host-{program}", *made, partial, "-lpthread", f"-Wl,-rpath,{target}"])
-    partial.rename(result)
-    return result
+    partial.rename(target / "libnccl.so.2")
 
 
 def key_of_nccl(tree):

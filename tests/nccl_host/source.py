@@ -5,6 +5,8 @@ import pathlib
 import re
 import tarfile
 
+import alone
+
 OLDEST = (2, 28, 9)
 ADVICE = ("get it with `git clone --depth 1 --branch v2.28.9-1 https://github.com/NVIDIA/nccl` and give that folder as "
           "--source or CLUSTAR_NCCL_SOURCE")
@@ -50,16 +52,23 @@ def version(tree):
 def unpacked(tarball, build):
     digest = hashlib.sha256(tarball.read_bytes()).hexdigest()[:16]
     folder = build / f"source-{digest}"
-    if not folder.exists():
-        partial = build / f"source-{digest}.partial"
-        try:
-            with tarfile.open(tarball) as archive:
-                archive.extractall(partial, filter="data")
-        except (tarfile.TarError, OSError) as error:
-            raise Wrong(f"cannot unpack '{tarball}': {error}") from error
-        inside = list(partial.iterdir())
-        top = inside[0] if len(inside) == 1 else partial
-        top.rename(folder)
-        if top != partial:
-            partial.rmdir()
+    if folder.exists():
+        return folder
+    try:
+        with alone.in_folder(build):
+            if not folder.exists():
+                unpack(tarball, folder)
+    except (tarfile.TarError, OSError) as error:
+        raise Wrong(f"cannot unpack '{tarball}': {error}") from error
     return folder
+
+
+def unpack(tarball, folder):
+    partial = folder.with_suffix(".partial")
+    with tarfile.open(tarball) as archive:
+        archive.extractall(partial, filter="data")
+    inside = list(partial.iterdir())
+    top = inside[0] if len(inside) == 1 else partial
+    top.rename(folder)
+    if top != partial:
+        partial.rmdir()

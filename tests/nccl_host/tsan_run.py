@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 
+import alone
 import library
 import nccl_host
 import source
@@ -33,11 +34,14 @@ OPTIONS = "exitcode=66 ignore_noninstrumented_modules=1 history_size=4 report_th
 def instrumented(tree, base, built):
     """The driver, compiled once by clang with its ThreadSanitizer: its runtime must be in the process from the start."""
     made = built.parent / "tsan" / "nccl-host-scenarios"
-    if not made.exists():
-        made.parent.mkdir(exist_ok=True)
+    partial = made.with_suffix(".partial")
+    with alone.in_folder(made.parent):
+        if made.exists():
+            return made
         files = [path for part in ("ranks", "scenarios") for path in sorted((HERE / part).glob("*.cc"))]
         library.call([COMPILER, "-fsanitize=thread", "-g1", *library.own_flags(tree, base), *files, built, "-lpthread",
-                      f"-Wl,-rpath,{built.parent}", "-o", made])
+                      f"-Wl,-rpath,{built.parent}", "-o", partial])
+        partial.rename(made)
     return made
 
 
