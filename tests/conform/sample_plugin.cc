@@ -18,7 +18,10 @@ bool defect(const char* name) {
   static const char* const chosen = std::getenv("SAMPLE_DEFECT");
   return chosen != nullptr && std::strcmp(chosen, name) == 0;
 }
-void block_for_a_while() { usleep(3'000'000); }
+void block_for_a_while() {
+  const char* const seconds = std::getenv("SAMPLE_BLOCKS_SECONDS");
+  sleep(seconds != nullptr ? static_cast<unsigned>(std::atoi(seconds)) : 3);
+}
 
 namespace {
 
