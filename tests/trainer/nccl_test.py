@@ -13,6 +13,9 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/nccl_host"))
+import logged
+
 MNIST = ROOT.parent / "shared/data/mnist"
 
 # NCCL's Simple protocol only: LL's chunks differ, and so does the order in which a sum is added up.
@@ -39,10 +42,9 @@ def train(args, collective, environment, options):
         if collective == "nccl":
             command += ["--nccl-library", args.library]
         try:
-            done = subprocess.run([str(word) for word in command], env={**os.environ, **environment}, capture_output=True,
-                                  text=True, check=False, timeout=60, errors="replace")
+            done = logged.run([str(word) for word in command], {"NCCL_DEBUG": "WARN", **os.environ, **environment}, timeout=60)
         except subprocess.TimeoutExpired as late:
-            return f"{collective} did not end within {late.timeout} s\n{(late.stdout or b'')[-1500:]!r}", None
+            return f"{collective} did not end within {late.timeout} s\n{late.output[-1500:]}{late.stderr[-1500:]}", None
         if done.returncode:
             return f"{collective} ended with {done.returncode}\n{(done.stdout + done.stderr)[-1500:]}", None
         return "", json.loads(out.read_text())["results"]
