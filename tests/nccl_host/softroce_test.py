@@ -13,20 +13,21 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Ranks, protocol, collective, datatype, operator, bytes; the processor is emulated, so few and small ones.
-CASES = (("2", "Simple", "all_reduce", "float", "sum", "256K"), ("2", "LL", "all_gather", "int8", "sum", "1K"))
-MORE = (("3", "Simple", "reduce_scatter", "half", "avg", "64K"), ("2", "Simple", "broadcast", "double", "sum", "1M"),
-        ("2", "LL", "reduce", "int32", "max", "8"), ("2", "Simple", "sendrecv", "bfloat16", "sum", "64K"))
+ONE, BOTH = "rxe_a", "rxe_a,rxe_b"
+# Devices, ranks, protocol, collective, datatype, operator, bytes; the processor is emulated, so few and small ones.
+CASES = ((BOTH, "2", "Simple", "all_reduce", "float", "sum", "256K"), (ONE, "2", "LL", "all_gather", "int8", "sum", "1K"))
+MORE = ((ONE, "3", "Simple", "reduce_scatter", "half", "avg", "64K"), (BOTH, "2", "Simple", "broadcast", "double", "sum", "1M"),
+        (ONE, "2", "LL", "reduce", "int32", "max", "8"), (BOTH, "3", "LL", "all_gather", "int8", "sum", "1K"),
+        (BOTH, "2", "Simple", "sendrecv", "bfloat16", "sum", "64K"), (ONE, "2", "Simple", "all_reduce", "float", "sum", "256K"))
 SECONDS = 100  # for a case of ten
-SENT = re.compile(r"NET/clustar: verbs: rxe_a sent \d+ messages / (\d+) bytes, received \d+ / (\d+)")
+SENT = re.compile(r"NET/clustar: verbs: rxe_[ab] sent \d+ messages / (\d+) bytes, received \d+ / (\d+)")
 
 
 def run(library, plugin, case):
     """Nothing, or what is wrong with it."""
-    ranks, protocol, collective, kind, operator, size = case
+    devices, ranks, protocol, collective, kind, operator, size = case
     with tempfile.TemporaryDirectory() as folder:
-        # One device: NCCL would fuse the two, and has no place for a fused device that is none of PCI's.
-        environment = {**os.environ, "CLUSTAR_TRANSPORT": "verbs", "CLUSTAR_REQUIRE": "verbs", "CLUSTAR_IB_HCA": "rxe_a",
+        environment = {**os.environ, "CLUSTAR_TRANSPORT": "verbs", "CLUSTAR_REQUIRE": "verbs", "CLUSTAR_IB_HCA": devices,
                        "CLUSTAR_SOCKET_IFNAME": "va", "NCCL_SOCKET_IFNAME": "va", "NCCL_NET": "clustar",
                        "NCCL_NET_PLUGIN": "clustar", "NCCL_PROTO": protocol, "NCCL_ALGO": "Ring", "NCCL_CUMEM_ENABLE": "0",
                        "NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": f"{folder}/%p", "LD_LIBRARY_PATH": f"{library.parent}:{plugin}"}
@@ -39,6 +40,10 @@ def run(library, plugin, case):
         return f"ended with {done.returncode}\n{told}"
     if sum("Using network clustar" in log for log in logs) != int(ranks):
         return f"not every rank used clustar\n{told}"
+    # NCCL wants the two fused, and has no place for a fused device that is none of PCI's.
+    refused = sum("rxe_a has no PCI path" in log for log in logs)
+    if refused != (int(ranks) if devices == BOTH else 0):
+        return f"{refused} ranks refused to fuse {devices}\n{told}"
     sent, received = (sum(int(found[way]) for log in logs for found in SENT.findall(log)) for way in (0, 1))
     return "" if sent == received > 0 else f"{sent} bytes went over verbs, and {received} came\n{told}"
 
