@@ -10,7 +10,6 @@ import collections
 import csv
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "gpu"))
 import gpu_trace
 import nccl_host
+
 FUNCTIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
 PROTOCOLS = ("LL", "LL128", "Simple")
 # Transport and what is injected; TCP loses nothing.
@@ -147,14 +147,13 @@ def run(folder, args, number):
     environment = {**os.environ, "NCCL_NET_PLUGIN": f"{args.plugin}/libnccl-net-clustar-log.so",
                    "NETLOG_PLUGIN": plugin, "NCCL_PROFILER_PLUGIN": plugin, "NCCL_TUNER_PLUGIN": plugin,
                    "NETLOG_FILE": f"{folder}/sends.%p", "NCCL_NET": "clustar",
-                   "NCCL_HOST_TRACE": f"{folder}/kernel.%p", "CLUSTAR_TRANSPORT": transport}
+                   "NCCL_HOST_TRACE": f"{folder}/kernel.%p", "CLUSTAR_TRANSPORT": transport, "NCCL_DEBUG": "WARN"}
     if loss:
         environment["CLUSTAR_INJECT_FAULTS"] = loss
     calls = max(12, min(args.sends // 400, 2000))
-    command = [sys.executable, "-B", HERE / "nccl_host.py", "--", "nccl-host-perf", "-g", str(ranks_of(number)), "-C",
-               COLLECTIVES[number % len(COLLECTIVES)], "-b", "8", "-e", "2M", "-f", "512", "-n", str(calls), "-T",
-               "600"]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, errors="replace")
+    command = ["nccl-host-perf", "-g", ranks_of(number), "-C", COLLECTIVES[number % len(COLLECTIVES)], "-b", "8", "-e", "2M",
+               "-f", "512", "-n", calls, "-T", "600"]
+    return nccl_host.run(command, environment)
 
 
 def main():

@@ -4,7 +4,9 @@ import re
 
 HEAD = """// Generated from NCCL's tables of kernels.
 #include "device.h"
+#if __has_include("sym_kernels.h")
 #include "sym_kernels.h"
+#endif
 
 // Addresses must differ, so no body may be folded into another.
 #define KERNEL(name, args) __attribute__((noinline)) __global__ void name(args const) { __asm__ volatile("# " #name); }
@@ -16,9 +18,14 @@ def declared(text):
     return re.findall(r"__global__ void (\w+)\((?:struct )?(\w+)(?: const)?\);", text)
 
 
+def tables(base):
+    """What NCCL's generators make of tables for the host; 2.27 calls the second one otherwise."""
+    symmetric = [path for name in ("sym_kernels_host.cc", "symmetric_kernels.cc") if (path := base / "symmetric" / name).exists()]
+    return [base / "device/host_table.cc", *symmetric]
+
+
 def text(base):
-    tables = [(base / "device/host_table.cc").read_text(), (base / "symmetric/sym_kernels_host.cc").read_text()]
-    kernels = sorted({kernel for table in tables for kernel in declared(table)})
+    kernels = sorted({kernel for table in tables(base) for kernel in declared(table.read_text())})
     lines = [f"KERNEL({name}, {args})" for name, args in kernels]
     rows = [f'    {{"{name}", reinterpret_cast<const void*>(&{name})}},' for name, _ in kernels]
     return "\n".join([HEAD, *lines, "", "struct NamedKernel { const char* name; const void* symbol; };",

@@ -15,8 +15,10 @@ import source
 HERE = pathlib.Path(__file__).resolve().parent
 CUDA = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
 
-# Device code is NVCC's; ras/client.cc is a program; enhcompat.cc is for a toolkit of another version.
-LEFT_OUT = ("src/device/", "src/ras/client.cc", "src/enhcompat.cc")
+# Device code is NVCC's; ras/client.cc and param/ncclparam.cc are programs; enhcompat.cc is for a toolkit of another version;
+# Windows has its own.
+LEFT_OUT = ("src/device/", "src/ras/client.cc", "src/param/ncclparam.cc", "src/enhcompat.cc", "src/os/windows",
+            "src/transport/net_ib_stub.cc", "src/transport/net_socket_stub.cc")
 
 # DOCA's two wrappers load verbs and CUDA at run time, as NCCL's own Makefile has it; NVTX draws time lines for a tool.
 FLAGS = ["-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-w", "-DPROFAPI", "-DDOCA_VERBS_USE_CUDA_WRAPPER",
@@ -61,8 +63,7 @@ def build_in(tree, folder, target, jobs):
     # NCCL opens it by this name, beside libnccl.so.2.
     call(["g++", "-shared", "-o", target / "libnvidia-ml.so.1", target / "objects/binding-nvml.cc.o"])
     for program in ("perf", "scenarios"):
-        files = [path for part in ("ranks", program) for path in sorted((HERE / part).glob("*.cc"))]
-        made = compiled(files, target / "objects", own_flags(tree, base), jobs)
+        made = compiled(own_files("ranks", program), target / "objects", own_flags(tree, base), jobs)
         call(["g++", "-o", target / f"nccl-host-{program}", *made, partial, "-lpthread", f"-Wl,-rpath,{target}"])
     partial.rename(target / "libnccl.so.2")
 
@@ -91,14 +92,16 @@ def nccl_objects(tree, base, jobs):
     generated(tree, base)
     files = [path for path in sorted((tree / "src").rglob("*")) if path.suffix in (".cc", ".cpp")]
     files = [path for path in files if not str(path.relative_to(tree)).startswith(LEFT_OUT)]
-    files += [base / "device/host_table.cc", base / "symmetric/sym_kernels_host.cc", base / "kernel_symbols.cc"]
+    files += [*kernel_symbols.tables(base), base / "kernel_symbols.cc"]
     return compiled(files, base / "objects", FLAGS + includes(tree, base), jobs)
 
 
 def own_objects(tree, base, target, jobs):
-    files = sorted(path for part in ("runtime", "kernels", "binding") for path in (HERE / part).glob("*.cc")
-                   if not path.name.endswith("_test.cc"))
-    return compiled(files, target / "objects", own_flags(tree, base), jobs)
+    return compiled(own_files("runtime", "kernels", "binding"), target / "objects", own_flags(tree, base), jobs)
+
+
+def own_files(*parts):
+    return [path for part in parts for path in sorted((HERE / part).glob("*.cc")) if not path.name.endswith("_test.cc")]
 
 
 def own_flags(tree, base):
@@ -107,9 +110,10 @@ def own_flags(tree, base):
 
 def includes(tree, base):
     src = tree / "src"
-    return [f"-I{folder}" for folder in (base / "include", src / "include", src / "include/plugin", src / "device",
-                                         src / "transport/gdaki/doca-gpunetio/include", CUDA / "include",
-                                         CUDA / "include/cccl")]
+    doca = sorted(src.glob("transport/**/doca-gpunetio/include"))
+    return [f"-I{folder}" for folder in (base / "include", src / "include", src / "include/os", src / "include/plugin",
+                                         src / "device", *doca, CUDA / "include", CUDA / "include/cccl")
+            if folder.is_dir()]
 
 
 def generated(tree, base):
@@ -124,6 +128,10 @@ def generated(tree, base):
                         ("Version", major * 10000 + minor * 100 + patch)):
         text = text.replace(f"${{nccl:{name}}}", str(value))
     write(base / "include/nccl.h", text)
+    # From 2.29 on a file prints it; 2.29 includes it by the shorter name.
+    for name in ("git_version.h", "nccl_git_version.h"):
+        write(base / "include" / name, "".join(f'#define {prefix}GIT_{what} ""\n' for prefix in ("", "NCCL_")
+                                                           for what in ("BRANCH", "COMMIT_HASH")))
     write(base / "kernel_symbols.cc", kernel_symbols.text(base))
 
 

@@ -10,15 +10,15 @@ import os
 import pathlib
 import sys
 import tempfile
-import time
 
+import at_once
 import cases
 import evidence
-import logged
 import nccl_host
 
-HERE = pathlib.Path(__file__).resolve().parent
 CALLS = 2
+# Most of its time a run waits: of two seconds NCCL sleeps one when communicators end.
+AT_ONCE = 4
 PLUGIN = "libnccl-net-clustar.so"
 SETTINGS = {
     "tcp": {"CLUSTAR_TRANSPORT": "tcp"},
@@ -36,10 +36,9 @@ def run(case, key, extra=(), options=()):
                    **dict(extra)}
     if case.transport == "mlt-key":
         environment["CLUSTAR_PSK_FILE"] = key
-    command = [sys.executable, "-B", HERE / "nccl_host.py", "--", "nccl-host-perf", "-g", str(case.ranks), "-C",
-               case.collective, "-d", case.type, "-o", case.operator, "-b", str(case.size), "-n", str(CALLS), "-T",
-               "300" if case.size == cases.LARGEST else "60", *options]
-    return logged.run(command, environment)
+    command = ["nccl-host-perf", "-g", case.ranks, "-C", case.collective, "-d", case.type, "-o", case.operator, "-b", case.size,
+               "-n", CALLS, "-T", "300" if case.size == cases.LARGEST else "60", *options]
+    return nccl_host.run(command, environment)
 
 
 def verdict(done, case):
@@ -105,6 +104,17 @@ def check_missing(key):
                f"{seen.eligible_bytes} that might; more than 0 and at most 1 % are right\n{done.stdout[-2500:]}")
 
 
+def check_case(case, key):
+    """Nothing, or what is wrong."""
+    done = run(case, key)
+    wrong = verdict(done, case)
+    return f"{wrong}\n{done.stdout[-1500:]}{done.stderr[-1500:]}" if wrong else ""
+
+
+def all_wrong(check, key):
+    return "\n".join(check(key))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--name", default="")
@@ -116,27 +126,14 @@ def main():
     status = nccl_host.made_ready(args.plugin)
     if status:
         return status
-    passed, begin, failures = 0, time.monotonic(), []
     # Only its owner may read it: the plugin refuses others.
     with tempfile.NamedTemporaryFile("w", suffix=".key") as key:
         key.write("a secret of the matrix, 32 bytes")
         key.flush()
-        for case in cases.cases(args.which):
-            name = "-".join(map(str, case))
-            if args.name not in name:
-                continue
-            done = run(case, key.name)
-            wrong = verdict(done, case)
-            passed += not wrong
-            if wrong:
-                failures.append(name)
-                print(f"FAILED {name}: {wrong}\n{done.stdout[-1500:]}{done.stderr[-1500:]}", flush=True)
-        for check in (check_the_check, check_flush, check_choice, check_missing):
-            for wrong in check(key.name):
-                failures.append(check.__name__)
-                print(f"FAILED {wrong}", flush=True)
-    print(f"{passed} passed, {len(failures)} failed in {time.monotonic() - begin:.0f} s")
-    return 1 if failures else 0
+        checks = {"-".join(map(str, case)): (check_case, case, key.name) for case in cases.cases(args.which)}
+        checks.update({check.__name__: (all_wrong, check, key.name)
+                       for check in (check_the_check, check_flush, check_choice, check_missing)})
+        return at_once.run({name: what for name, what in checks.items() if args.name in name}, AT_ONCE)
 
 
 if __name__ == "__main__":

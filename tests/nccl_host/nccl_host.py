@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import library
+import logged
 import source
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -54,8 +55,8 @@ def arguments(argv):
     return parsed
 
 
-def environment(built):
-    result = dict(os.environ)
+def environment(built, given=None):
+    result = dict(os.environ if given is None else given)
     # It is ours; the plugin refuses settings of its prefix that it does not know.
     result.pop("CLUSTAR_NCCL_SOURCE", None)
     folders = [str(built.parent), result.get("LD_LIBRARY_PATH", ""), str(ROOT / "build/release/lib")]
@@ -74,7 +75,20 @@ def made_ready(plugin):
     built = subprocess.run([sys.executable, "-B", __file__], capture_output=True, text=True, check=False)
     if built.returncode:
         print(built.stderr.strip())
+    else:
+        Ready.library = pathlib.Path(built.stdout.strip())
     return built.returncode
+
+
+class Ready:
+    """What made_ready found: to look for it again takes as long as a small program over it."""
+
+    library = None
+
+
+def run(words, given):
+    """logged.run's answer of a program over NCCL's host code, for a test that called made_ready; `given`: its variables."""
+    return logged.run([str(word) for word in words], environment(Ready.library, given))
 
 
 def main(argv):

@@ -8,14 +8,12 @@ ranks that die, abort or stand still for 20 s, N trials of each (with --cut so m
 import argparse
 import concurrent.futures
 import os
-import pathlib
 import re
 import subprocess
 import sys
 
 import nccl_host
 
-HERE = pathlib.Path(__file__).resolve().parent
 # Most of their time NCCL sleeps: its proxy looks up every half second when a communicator ends.
 AT_ONCE = 3
 
@@ -37,22 +35,21 @@ PLANTED = {
 
 
 def run(words, environment):
-    command = [sys.executable, "-B", HERE / "nccl_host.py", "--", "nccl-host-scenarios", *words]
+    command = ["nccl-host-scenarios", *words]
     if "-g" not in words:
         command += ["-g", "3"]
     command += ["-b", "128K", "-T", "55" if "-n" not in words else "120"]
     # Never NCCL's own sockets instead: NCCL 2.28.9 forgets a plugin by name when the last communicator goes (nccl#1978).
     environment = {**os.environ, "NCCL_NET": "clustar", "NCCL_NET_PLUGIN_REF_COUNT": "1", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", **environment}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, errors="replace")
+    return nccl_host.run(command, environment)
 
 
 def verdict(done):
     """Nothing, or what is wrong with a run that should be right."""
     if done.returncode:
         return f"ended with {done.returncode}"
-    if "Using network clustar" not in done.stdout or "NET/Socket/" in done.stdout:
-        return "the plugin was not used"
-    return ""
+    networks = {*re.findall(r"Using network (\S+)", done.stdout), *re.findall(r"via NET/([^/\s]+)/", done.stdout)}
+    return "" if networks == {"clustar"} else f"the networks were {sorted(networks)}, not clustar alone"
 
 
 def right(transport, words):

@@ -5,7 +5,8 @@ DIR: lib/ of the tsan build (cmake --build --preset tsan --target nccl-net-clust
 SCENARIO: of nccl-host-scenarios, with arguments; else a few, each over tcp and mlt
 
 NCCL's own hand-overs between its threads by atomics are not seen, so that a report may be of those: read its two stacks.
-exit status: 0 no report; 1 reports (printed); 77 no clang++ or no source of NCCL
+First of all a plugin with a race in it runs, which must be found.
+exit status: 0 no report; 1 reports (printed), or what was planted was not found; 77 no clang++ or no source of NCCL
 """
 
 import argparse
@@ -31,18 +32,36 @@ SCENARIOS = ("communicators -g 2 -b 64K", "groups -g 2 -b 64K", "kill -g 3 -b 64
 OPTIONS = "exitcode=66 ignore_noninstrumented_modules=1 history_size=4 report_thread_leaks=0"
 
 
-def instrumented(tree, base, built):
-    """The driver, compiled once by clang with its ThreadSanitizer: its runtime must be in the process from the start."""
-    made = built.parent / "tsan" / "nccl-host-scenarios"
+def instrumented(tree, base, built, name, files, words):
+    """A program or plugin, compiled once by clang with its ThreadSanitizer, whose runtime must be in the process from the start."""
+    made = built.parent / "tsan" / name
     partial = made.with_suffix(".partial")
     with alone.in_folder(made.parent):
-        if made.exists():
-            return made
-        files = [path for part in ("ranks", "scenarios") for path in sorted((HERE / part).glob("*.cc"))]
-        library.call([COMPILER, "-fsanitize=thread", "-g1", *library.own_flags(tree, base), *files, built, "-lpthread",
-                      f"-Wl,-rpath,{built.parent}", "-o", partial])
-        partial.rename(made)
+        if not made.exists():
+            library.call([COMPILER, "-fsanitize=thread", "-g1", *library.own_flags(tree, base), *files, *words, "-o", partial])
+            partial.rename(made)
     return made
+
+
+def watched(driver, built, words, seconds, variables):
+    """(what subprocess.run says, reports)"""
+    with tempfile.TemporaryDirectory() as name:
+        environment = {**nccl_host.environment(built), "NCCL_NET": "clustar", "NCCL_NET_PLUGIN_REF_COUNT": "1",
+                       "TSAN_OPTIONS": f"{OPTIONS} log_path={name}/report", **variables}
+        command = ["setarch", platform.machine(), "-R", driver, *words, "-T", str(seconds)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, errors="replace")
+        return done, [text for path in sorted(pathlib.Path(name).iterdir())
+                      for text in path.read_text(errors="replace").split("==================") if "WARNING" in text]
+
+
+def planted_is_found(driver, built, race, args):
+    variables = {"CLUSTAR_TRANSPORT": "tcp", "NCCL_NET_PLUGIN": race, "RACE_PLUGIN": f"{args.plugin}/libnccl-net-clustar.so"}
+    done, found = watched(driver, built, SCENARIOS[0].split(" "), args.seconds, {name: str(value) for name, value in variables.items()})
+    named = sum("data race" in text and "planted_race.cc" in text for text in found)
+    print(f"a planted race: status {done.returncode}, found in {named} reports, {len(found) - named} others", flush=True)
+    if not named:
+        print(f"{done.stdout[-1500:]}{done.stderr[-1500:]}")
+    return named > 0
 
 
 def main():
@@ -61,17 +80,13 @@ def main():
     tree = source.find(None, os.environ.get("CLUSTAR_NCCL_SOURCE"), nccl_host.ROOT.parent / "shared/data/nccl", folder)
     built = library.build(tree, folder, os.cpu_count())
     base = folder / f"objects-{library.key_of_nccl(tree)}"
-    driver = instrumented(tree, base, built)
-    reports = 0
+    driver = instrumented(tree, base, built, "nccl-host-scenarios", library.own_files("ranks", "scenarios"),
+                          [built, "-lpthread", f"-Wl,-rpath,{built.parent}"])
+    race = instrumented(tree, base, built, "planted_race.so", [HERE / "planted_race.cc"], ["-shared"])
+    reports = 0 if planted_is_found(driver, built, race, args) else 1
     for words in [args.scenario] if args.scenario else [each.split(" ") for each in SCENARIOS]:
         for transport in ("tcp", "mlt"):
-            with tempfile.TemporaryDirectory() as name:
-                environment = {**nccl_host.environment(built), "CLUSTAR_TRANSPORT": transport, "NCCL_NET": "clustar",
-                               "NCCL_NET_PLUGIN_REF_COUNT": "1", "TSAN_OPTIONS": f"{OPTIONS} log_path={name}/report"}
-                command = ["setarch", platform.machine(), "-R", driver, *words, "-T", str(args.seconds)]
-                done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, errors="replace")
-                found = [text for path in sorted(pathlib.Path(name).iterdir())
-                         for text in path.read_text(errors="replace").split("==================") if "WARNING" in text]
+            done, found = watched(driver, built, words, args.seconds, {"CLUSTAR_TRANSPORT": transport})
             reports += len(found)
             print(f"{transport}: {' '.join(words)}: status {done.returncode}, {len(found)} reports", flush=True)
             for summary in sorted({line for text in found for line in re.findall(r"SUMMARY: .*", text)}):

@@ -160,6 +160,9 @@ CLUSTAR_EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 CLUSTAR_EXPORT cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return StreamOf(stream)->Idle() ? cudaSuccess : cudaErrorNotReady;
 }
+CLUSTAR_EXPORT cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
+  return *id = reinterpret_cast<unsigned long long>(StreamOf(stream).get()), cudaSuccess;
+}
 CLUSTAR_EXPORT cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   return EventOf(event).HoldBack(*StreamOf(stream)), cudaSuccess;
 }

@@ -1,7 +1,9 @@
 #include "tests/nccl_host/binding/driver.h"
 
 #include <cuda.h>
+#include <unistd.h>
 
+#include <cstring>
 #include <map>
 #include <string>
 #include <string_view>
@@ -27,6 +29,13 @@ CUresult DeviceGet(CUdevice* device, int ordinal) {
 }
 CUresult DeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
   return *value = DeviceAttribute(attribute), CUDA_SUCCESS;
+}
+// Each process has a device of its own.
+CUresult DeviceGetUuid(CUuuid* uuid, CUdevice) {
+  *uuid = {};
+  const pid_t process = getpid();
+  std::memcpy(uuid->bytes, &process, sizeof(process));
+  return CUDA_SUCCESS;
 }
 CUresult GetErrorString(CUresult, const char** text) { return *text = "emulated driver error", CUDA_SUCCESS; }
 CUresult CtxGetCurrent(CUcontext* context) { return *context = Context(), CUDA_SUCCESS; }
@@ -91,6 +100,7 @@ void* DriverEntryPoint(const char* name) {
   static const std::map<std::string_view, void*> functions{
       {"cuDeviceGet", reinterpret_cast<void*>(DeviceGet)},
       {"cuDeviceGetAttribute", reinterpret_cast<void*>(DeviceGetAttribute)},
+      {"cuDeviceGetUuid", reinterpret_cast<void*>(DeviceGetUuid)},
       {"cuGetErrorString", reinterpret_cast<void*>(GetErrorString)},
       {"cuGetErrorName", reinterpret_cast<void*>(GetErrorString)},
       {"cuCtxGetCurrent", reinterpret_cast<void*>(CtxGetCurrent)},

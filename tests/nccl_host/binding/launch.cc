@@ -27,6 +27,15 @@ static_assert(sizeof(FifoEntry) == sizeof(ncclConnFifo) && offsetof(FifoEntry, s
 static_assert(int(Datatype::kBfloat16) == ncclBfloat16 && int(Datatype::kInt8) == ncclInt8);
 static_assert(int(Operator::kSumPostDiv) == ncclDevSumPostDiv && int(Operator::kMinMax) == ncclDevMinMax);
 
+// As it is called from 2.28 on.
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 28, 0)
+using KernelComm = ncclDevComm;
+using KernelCommAndChannels = ncclDevCommAndChannels;
+#else
+using KernelComm = ncclKernelComm;
+using KernelCommAndChannels = ncclKernelCommAndChannels;
+#endif
+
 struct Function {
   int collective = 0;
   int op = 0;
@@ -83,7 +92,7 @@ class Borrowed {
 };
 
 struct Block {
-  ncclKernelComm& comm;
+  KernelComm& comm;
   ncclDevChannel& channel;
   int id;
   Poll poll() const { return Poll(const_cast<const uint32_t*>(comm.abortFlag)); }
@@ -155,7 +164,7 @@ struct Share {
 };
 
 Share ShareOf(const Block& block, const ncclDevWorkP2p& work, int channels, size_t bytes) {
-  const int index = (block.id - work.channelBase) & (work.nP2pChannels - 1);
+  const int index = ncclP2pChannelToPart(work.nP2pChannels, work.channelBase, block.id);
   if (index >= channels) return {};
   size_t begin = 0;
   size_t end = 0;
@@ -255,6 +264,8 @@ bool RunBatch(const Block& block, const ncclDevWorkBatch& batch, const std::vect
     const auto works = Works<ncclDevWorkP2p>(bytes);
     return RunStamped(block, works, [&] { return RunPointToPoint(block, works); });
   }
+  if (batch.workType != ncclDevWorkTypeColl && batch.workType != ncclDevWorkTypeCollReg)
+    NotEmulated("grouped broadcasts", "call each in a group of its own");
   if (batch.workType == ncclDevWorkTypeCollReg) NotEmulated("registered buffers", "set NCCL_LOCAL_REGISTER=0");
   auto works = Works<ncclDevWorkColl>(bytes);
   return RunStamped(block, works, [&] {
@@ -282,7 +293,7 @@ void AppendWork(const ncclDevKernelArgs& args, const ncclDevWorkBatch& batch, st
 }
 
 void RunBlock(const ncclDevKernelArgs& args, int index, int channel) {
-  auto& all = *reinterpret_cast<ncclKernelCommAndChannels*>(args.comm);
+  auto& all = *reinterpret_cast<KernelCommAndChannels*>(args.comm);
   const Block block{all.comm, all.channels[channel], channel};
   const auto* batch = reinterpret_cast<const ncclDevWorkBatch*>(&args + 1) + index;
   for (;;) {

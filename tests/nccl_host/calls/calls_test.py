@@ -17,7 +17,6 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import at_once
 import calls
-import logged
 import nccl_host
 
 # Most of their time the ranks wait for each other.
@@ -35,8 +34,7 @@ def run(program, environment, folder=None, args=None):
         log = {name: args.log for name in ("NCCL_NET_PLUGIN", "NCCL_PROFILER_PLUGIN", "NCCL_TUNER_PLUGIN")}
         environment = {"NCCL_NET": "clustar", **log, "CALLLOG_PLUGIN": f"{args.plugin}/libnccl-net-clustar.so",
                        "CALLLOG_FILE": f"{folder}/%p", **environment}
-    command = [sys.executable, "-B", HERE.parent / "nccl_host.py", "--", *program.split(" "), "-T", "55"]
-    return logged.run(command, environment)
+    return nccl_host.run([*program.split(" "), "-T", "55"], environment)
 
 
 def require(condition, what, done=None):

@@ -137,8 +137,10 @@ bool Ranks::Await(int killed) {
   }
 }
 
+bool Ranks::InTime() const { return std::chrono::steady_clock::now() <= deadline_; }
+
 bool Ranks::AllRun() {
-  if (std::chrono::steady_clock::now() > deadline_) return false;
+  if (!InTime()) return false;
   for (int rank = 0; rank < static_cast<int>(processes_.size()); ++rank) {
     if (Look(rank) != End::kRuns) return false;
   }

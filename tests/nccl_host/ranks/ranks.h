@@ -53,6 +53,7 @@ class Ranks {
   bool Await(int killed = -1);
   // False once a rank ended or the time is over.
   bool AllRun();
+  bool InTime() const;
 
  private:
   enum class End { kRuns, kWell, kBadly };

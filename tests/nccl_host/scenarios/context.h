@@ -16,6 +16,9 @@ struct Report {
   std::atomic<int> error;           // ncclResult_t
   std::atomic<int64_t> error_at;    // nanoseconds of the steady clock; 0: none
   std::atomic<int64_t> abort_took;  // nanoseconds; 0: not aborted
+  // Of these times at the most so much because others had the processors.
+  std::atomic<int64_t> error_waited;
+  std::atomic<int64_t> abort_waited;
   char text[256];
 };
 

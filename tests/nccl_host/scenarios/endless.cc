@@ -1,8 +1,10 @@
 #include <chrono>
 #include <cstdio>
 #include <thread>
+#include <utility>
 
 #include "tests/nccl_host/scenarios/death.h"
+#include "tests/nccl_host/scenarios/processor_waits.h"
 #include "tests/nccl_host/scenarios/traffic.h"
 
 namespace nccl_host {
@@ -28,6 +30,9 @@ void Endless(Context& context) {
   Report& report = context.shared.reports[context.rank];
   const ncclComm_t communicator = context.NewCommunicator();
   Traffic traffic(context, communicator, context.count());
+  ProcessorWaits waits;
+  // At the ends of the last two rounds: what went wrong may have begun before the last of them ended.
+  int64_t waited_before[2] = {waits.Total(), waits.Total()};
   ncclResult_t error = ncclSuccess;
   for (int round = 0; error == ncclSuccess; ++round) {
     // All must end after the same round, so the round itself tells them.
@@ -38,6 +43,7 @@ void Endless(Context& context) {
       const bool over = traffic.Finish(&error) > 0;
       if (error != ncclSuccess) break;
       ++report.rounds;
+      waited_before[0] = std::exchange(waited_before[1], waits.Total());
       if (over) break;
     }
   }
@@ -45,11 +51,16 @@ void Endless(Context& context) {
   if (error != kAborts) {
     report.error = error;
     report.error_at = Now();
+    report.error_waited = waits.Total() - waited_before[0];
     std::snprintf(report.text, sizeof(report.text), "%s", ncclGetLastError(communicator));
   }
+  const int64_t waited = waits.Total();
   const int64_t begin = Now();
   const ncclResult_t aborted = ncclCommAbort(communicator);
-  report.abort_took = Now() - begin;
+  // Waits first: who sees that the abort is over reads both.
+  const int64_t took = Now() - begin;
+  report.abort_waited = waits.Total() - waited;
+  report.abort_took = took;
   Require(aborted, "ncclCommAbort");
 }
 

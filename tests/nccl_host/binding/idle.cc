@@ -1,0 +1,42 @@
+// NCCL's threads ask again and again for as long as they have nothing to do. Here there are more of them than cores,
+// and each that polls keeps one from running that it waits for: they sleep for a moment instead. Hidden, so that no
+// plugin gets these.
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <ctime>
+
+#define CLUSTAR_HIDDEN extern "C" __attribute__((visibility("hidden")))
+
+namespace {
+
+void Moment() {
+  constexpr timespec kMoment{0, 20'000};
+  nanosleep(&kMoment, nullptr);
+}
+
+}  // namespace
+
+CLUSTAR_HIDDEN int sched_yield() noexcept {
+  Moment();
+  return 0;
+}
+
+// Bootstrap waits for its peers this way.
+CLUSTAR_HIDDEN ssize_t recv(int socket, void* buffer, size_t size, int flags) {
+  const ssize_t result = recvfrom(socket, buffer, size, flags, nullptr, nullptr);
+  if (result >= 0 || errno != EAGAIN) return result;
+  Moment();
+  errno = EAGAIN;
+  return -1;
+}
+
+// The proxy's service thread, while something is under way.
+CLUSTAR_HIDDEN int poll(pollfd* sockets, nfds_t count, int milliseconds) {
+  constexpr timespec kShort{0, 100'000};
+  const timespec time{milliseconds / 1000, milliseconds % 1000 * 1'000'000L};
+  return ppoll(sockets, count, milliseconds < 0 ? nullptr : milliseconds == 0 ? &kShort : &time, nullptr);
+}
