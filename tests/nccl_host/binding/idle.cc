@@ -14,7 +14,7 @@
 namespace {
 
 void Moment() {
-  constexpr timespec kMoment{0, 20'000};
+  constexpr timespec kMoment{0, 100'000};
   nanosleep(&kMoment, nullptr);
 }
 
@@ -36,7 +36,7 @@ CLUSTAR_HIDDEN ssize_t recv(int socket, void* buffer, size_t size, int flags) {
 
 // The proxy's service thread, while something is under way.
 CLUSTAR_HIDDEN int poll(pollfd* sockets, nfds_t count, int milliseconds) {
-  constexpr timespec kShort{0, 100'000};
+  constexpr timespec kShort{0, 500'000};
   const timespec time{milliseconds / 1000, milliseconds % 1000 * 1'000'000L};
   return ppoll(sockets, count, milliseconds < 0 ? nullptr : milliseconds == 0 ? &kShort : &time, nullptr);
 }

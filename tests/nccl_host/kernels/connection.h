@@ -49,7 +49,7 @@ class Poll {
       if (tries < 100)
         std::this_thread::yield();
       else
-        std::this_thread::sleep_for(std::chrono::microseconds(5));
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }
 
