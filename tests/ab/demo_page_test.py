@@ -57,7 +57,8 @@ class DemoPage(unittest.TestCase):
         self.assertIn("DIVERGED", self.write(train=diverged).stdout)
 
     def test_names_the_file_that_is_not_of_the_demo(self):
-        for document in ("{", {"training": {"scenarios": []}}, {"training": {"scenarios": [{"figures": []}]}}):
+        for document in ("{", {"training": {"scenarios": []}}, {"training": {"scenarios": [{"figures": []}]}},
+                         {"training": {"scenarios": [{"figures": [{"name": "mlt", "carrier": 1}]}]}}):
             refused = self.write(gray=document)
             self.assertEqual(refused.returncode, 2)
             self.assertIn("gray.json' is not what scripts/demo writes", refused.stderr)

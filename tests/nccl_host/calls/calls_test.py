@@ -174,7 +174,9 @@ def steering(args):
 
 
 def check_choices(folder):
-    for path in pathlib.Path(folder).iterdir():
+    paths = list(pathlib.Path(folder).iterdir())
+    require(paths, "no calls were written down")
+    for path in paths:
         read = calls.read(path)
         calls.Judge(read)
         wrong, changed = calls.wrong_choice(read)
