@@ -41,7 +41,9 @@ std::optional<Owner> owner_from_json(const nlohmann::json& state) {
   if (!state.is_object() || found == state.end() || !found->is_object()) return std::nullopt;
   const auto uid = found->find("uid");
   if (uid == found->end() || !uid->is_number_unsigned()) return std::nullopt;
-  return Owner{uid->get<uid_t>(), found->value("name", name_of(uid->get<uid_t>()))};
+  const auto name = found->find("name");
+  const bool named = name != found->end() && name->is_string();
+  return Owner{uid->get<uid_t>(), named ? name->get<std::string>() : name_of(uid->get<uid_t>())};
 }
 
 std::optional<Owner> owner_of(const std::string& fabric) {

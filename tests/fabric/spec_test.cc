@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "bench/fabric/namespaces.h"
+#include "bench/fabric/owner.h"
 #include "bench/fabric/ports.h"
 
 namespace clustar::bench::fabric {
@@ -74,6 +77,17 @@ TEST(FabricSpec, KnowsItsNamespacesAndNobodyElses) {
                            "clustar-x-h250", "clustar-x-h-1", "clustar-x-sw2", "clustar-sw", "clustar-h0", "x", ""}) {
     EXPECT_FALSE(parse_namespace(name)) << name;
   }
+}
+
+// The file may have been changed by hand: `down` must still work.
+TEST(FabricOwner, WhatIsNoOwnerIsNone) {
+  for (const char* text :
+       {"{}", "[]", R"({"owner": 5})", R"({"owner": {"name": "a"}})", R"({"owner": {"uid": "0"}})"}) {
+    EXPECT_FALSE(owner_from_json(nlohmann::json::parse(text))) << text;
+  }
+  const auto unnamed = owner_from_json(nlohmann::json::parse(R"({"owner": {"uid": 0, "name": 5}})"));
+  ASSERT_TRUE(unnamed);
+  EXPECT_EQ(unnamed->name, "root");
 }
 
 }  // namespace
