@@ -178,7 +178,10 @@ std::string ratio_plot(const json& result) {
     if (run.at("arm") == "candidate") rounds[run.at("round")].second = run.at("images_per_second");
   }
   Series series{.name = "B/A", .css_class = "b", .points = {}, .markers = true};
-  for (const auto& [round, pair] : rounds) series.points.emplace_back(round, pair.second / pair.first);
+  for (const auto& [round, pair] : rounds) {
+    // A file may lack a run of a round.
+    if (pair.first > 0) series.points.emplace_back(round, pair.second / pair.first);
+  }
   return report::line_chart(
       {.title = "Ratio of images/s by round, and the 95 % interval of its median",
        .x_label = "round",

@@ -111,6 +111,7 @@ std::string curve(const Series& series, const Axes& axes) {
   std::string marks;
   for (std::size_t i = 0; i < series.points.size(); ++i) {
     const auto [x, y] = series.points[i];
+    if (!std::isfinite(x) || !std::isfinite(y)) continue;
     path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : " L", axes.x(x), axes.y(y));
     std::string around;
     if (i < series.spread.size()) {

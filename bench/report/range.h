@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace clustar::bench::report {
@@ -10,7 +11,9 @@ struct Range {
   double low = std::numeric_limits<double>::infinity();
   double high = -std::numeric_limits<double>::infinity();
 
+  // What is infinite has no place in a plot.
   void take(double value) {
+    if (!std::isfinite(value)) return;
     low = std::min(low, value);
     high = std::max(high, value);
   }

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
@@ -242,6 +244,22 @@ TEST(AbResults, RoundsThatWereNotDoneAreSaid) {
   EXPECT_TRUE(result_of(plan(), outcomes())["ended_by"].is_null());
 }
 
+// As in a file that was cut and mended by hand.
+TEST(AbHtml, ARoundThatLacksARunHasNoRatio) {
+  json document = document_with_command(plan(), outcomes());
+  for (json& run : document["results"][0]["runs"]) {
+    if (run["arm"] == "baseline" && run["round"] == 2) run["arm"] = "<script>";
+  }
+  const std::string page = html(document);
+  EXPECT_EQ(page.find("<script>"), std::string::npos);
+  const auto points = [](const std::string& plot) {
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = plot.find("<circle", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  EXPECT_EQ(points(plot_of(page, "Ratio of images/s by round")), 4u);
+}
+
 TEST(AbPlot, TicksAreRoundAndCoverTheRange) {
   for (const auto& [low, high] : std::vector<std::pair<double, double>>{{0, 1}, {0, 1234}, {0.95, 1.07}, {-3, 8}}) {
     const std::vector<double> values = report::ticks(low, high, 5);
@@ -261,6 +279,19 @@ TEST(AbPlot, EmptyAndConstantDataMakeAPlotToo) {
   EXPECT_EQ(svg.find("nan"), std::string::npos) << svg;
   EXPECT_EQ(svg.find("inf"), std::string::npos) << svg;
   EXPECT_NE(report::bar_chart("empty", "ms", {}).find("</svg>"), std::string::npos);
+}
+
+TEST(AbPlot, WhatIsInfiniteIsLeftOut) {
+  const double far = std::numeric_limits<double>::infinity();
+  report::LineChart chart;
+  chart.series = {{"one", "a", {{1, far}, {2, 5}, {far, 6}, {3, -far}, {4, std::nan("")}}}};
+  for (const bool whole : {false, true}) {
+    chart.whole_numbers = whole;
+    const std::string svg = report::line_chart(chart);
+    EXPECT_NE(svg.find("<path d=\"M"), std::string::npos) << svg;
+    EXPECT_EQ(svg.find("inf"), std::string::npos) << svg;
+    EXPECT_EQ(svg.find("nan"), std::string::npos) << svg;
+  }
 }
 
 // Their legend takes as many rows as it needs, and the plot begins below it.
