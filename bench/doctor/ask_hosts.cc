@@ -13,6 +13,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int kMostLevels = 32;  // of a report's values: each takes stack where it is written
+
 std::vector<std::string> words_for(const std::string& host, const std::string& launch,
                                    const std::vector<std::string>& command) {
   constexpr std::string_view kHost = "{host}";
@@ -35,8 +37,9 @@ std::string last_line(std::string text) {
 }
 
 HostReport report_of(const std::string& host, const Child::Ended& ended) {
-  // What a login shell prints may stand before it.
-  const std::size_t begin = ended.answer.find('{');
+  // What a login shell prints may stand before it, in braces, too; the report's own first line is one alone.
+  const std::size_t line = ended.answer.rfind("\n{\n");
+  const std::size_t begin = line == std::string::npos ? ended.answer.find('{') : line + 1;
   HostReport report = host_report(begin == std::string::npos ? "" : ended.answer.substr(begin), host);
   report.host = host;  // as the user called it
   // Its exit status is 1 where a check failed.
@@ -50,10 +53,15 @@ HostReport report_of(const std::string& host, const Child::Ended& ended) {
 }  // namespace
 
 HostReport host_report(const std::string& text, const std::string& from) {
+  bool deep = false;
+  const auto shallow = [&](int depth, json::parse_event_t, const json&) {
+    deep = deep || depth > kMostLevels;
+    return !deep;
+  };
   try {
-    const json document = json::parse(text);
+    const json document = json::parse(text, shallow);
     const json& results = document.at("results");
-    if (document.at("command") == "doctor nccl") {
+    if (!deep && document.at("command") == "doctor nccl") {
       return {.host = results.at("host").get<std::string>(), .json = results.dump()};
     }
   } catch (const json::exception&) {

@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -22,6 +24,7 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr std::size_t kMaxBytes = 16u << 20;  // of an answer; nobody needs more
 constexpr Milliseconds kPause{2};
+constexpr Milliseconds kReads{500};  // at least, what is there when the time is over already
 
 // False when the descriptor has ended.
 bool take_some(const FileDescriptor& from, std::string& text) {
@@ -48,9 +51,13 @@ Result<Child> Child::start(const std::function<int(int)>& work) {
   FileDescriptor errors_read(errors[0]);
   const FileDescriptor errors_write(errors[1]);
   std::fflush(nullptr);  // or the child would write what waits there once more
+  const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) return fail(ErrorCode::kSystem, "fork: " + describe_errno(errno));
   if (pid == 0) {
+    // Or what hangs would hang on when we are killed.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
     dup2(errors_write.fd(), STDERR_FILENO);
     dup2(errors_write.fd(), STDOUT_FILENO);  // what a library prints is no answer
     // Nothing of the parent's is destroyed here.
@@ -104,11 +111,13 @@ Child::Ended Child::wait(steady_clock::time_point limit) {
   Ended ended;
   int status = 0;
   pid_t done = 0;
+  // Somebody may write without end.
+  const auto reads_until = std::max(limit, steady_clock::now() + kReads);
   while (done == 0) {
     // First, so that what it wrote before it ended is read after that. Its own children may keep the pipes open, as
     // ssh's master does.
     done = waitpid(pid_, &status, WNOHANG);
-    while (take_what_is_there(ended, done == 0 ? kPause : Milliseconds(0))) {
+    while (take_what_is_there(ended, done == 0 ? kPause : Milliseconds(0)) && steady_clock::now() < reads_until) {
     }
     if (done == 0 && steady_clock::now() >= limit) {
       ended.why = "no answer in time";

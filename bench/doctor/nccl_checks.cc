@@ -306,6 +306,9 @@ std::vector<Check> nccl_checks(const NcclFacts& facts) {
   checks.push_back(check_ref_count(facts));
   check_verbs(facts, checks);
   checks.push_back(check_debug(facts));
+  for (const std::string& line : facts.variables.unread()) {
+    checks.push_back(warning("nccl.conf", line, "NCCL_CONF_FILE names a file with a NAME=value in each line"));
+  }
   for (const std::string& line : facts.variables.overruled()) {
     checks.push_back(warning("nccl.conf", line, "remove one of the two"));
   }

@@ -118,7 +118,8 @@ NcclFacts nccl_facts_here() {
   facts.profiler = search_role(Role::kProfiler, facts.variables, folders);
   facts.tuner = search_role(Role::kTuner, facts.variables, folders);
   const std::string beside = installed_library("libnccl-net-clustar.so");
-  if (fs::exists(beside)) facts.beside = real(beside);
+  std::error_code error;
+  if (fs::exists(beside, error)) facts.beside = real(beside);
   const Search* const chosen = facts.chosen();
   facts.strays = strays_of(folders, chosen == nullptr ? "" : real(chosen->path));
   facts.rdma_devices = rdma_devices();

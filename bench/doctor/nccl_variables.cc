@@ -4,22 +4,35 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
 namespace clustar::bench::doctor {
 namespace {
 
+namespace fs = std::filesystem;
+
+constexpr std::uintmax_t kMostBytes = 1 << 20;
+
 bool is_ours(const std::string& name) {
   return name.starts_with("NCCL_") || name.starts_with("CLUSTAR_") || name == "LD_LIBRARY_PATH";
 }
 
-std::optional<std::string> read(const std::string& path) {
+// Nothing is waited for: NCCL reads a pipe or a device to its end, which may never come.
+void add(const std::string& path, NcclVariables& variables) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  if (!fs::exists(status)) return;
+  if (!fs::is_regular_file(status)) return variables.add_unread(path + " is no plain file and was not read");
+  if (fs::file_size(path, error) > kMostBytes) {
+    return variables.add_unread(path + " is larger than 1 MiB and was not read");
+  }
   std::ifstream in(path);
-  if (!in) return std::nullopt;
   std::ostringstream text;
   text << in.rdbuf();
-  return text.str();
+  variables.add_file(path, text.str());
 }
 
 }  // namespace
@@ -63,7 +76,7 @@ NcclVariables variables_here() {
     if (user != nullptr && user->pw_dir != nullptr) own = std::string(user->pw_dir) + "/.nccl.conf";
   }
   for (const std::string& path : {own, std::string("/etc/nccl.conf")}) {
-    if (const auto text = read(path)) variables.add_file(path, *text);
+    add(path, variables);
   }
   return variables;
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace clustar::bench::doctor {
@@ -22,18 +23,24 @@ class NcclVariables {
   // set already stays. Any name counts there, as NCCL gives all of them to setenv.
   void add_file(const std::string& path, const std::string& text);
 
+  // A file that was not read, and why.
+  void add_unread(std::string why) { unread_.push_back(std::move(why)); }
+
   std::optional<std::string> get(const std::string& name) const;
   const std::map<std::string, Value>& all() const { return values_; }
   // Lines of files that something else won over: "NAME=value in /etc/nccl.conf does not count: it is 'x'
   // (environment)".
   const std::vector<std::string>& overruled() const { return overruled_; }
+  const std::vector<std::string>& unread() const { return unread_; }
 
  private:
   std::map<std::string, Value> values_;
   std::vector<std::string> overruled_;
+  std::vector<std::string> unread_;
 };
 
 // Of this process: its environment, then NCCL_CONF_FILE, or ~/.nccl.conf where that is not set, then /etc/nccl.conf.
+// Only plain files of at most 1 MiB are read.
 NcclVariables variables_here();
 
 }  // namespace clustar::bench::doctor

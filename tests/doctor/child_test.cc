@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -50,6 +52,37 @@ TEST(Child, ACommandThatIsNotThereSaysSo) {
   const auto ended = run(Child::start({"clustar-no-such-command"}));
   EXPECT_EQ(ended.why, "exit status 127");
   EXPECT_THAT(ended.errors, HasSubstr("clustar-no-such-command: No such file"));
+}
+
+TEST(Child, WhoNeverFallsSilentIsEnded) {
+  const auto begin = steady_clock::now();
+  const auto ended = run(Child::start({"sh", "-c", "while :; do echo again; done"}), std::chrono::milliseconds(100));
+  EXPECT_EQ(ended.why, "no answer in time");
+  EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(3));
+}
+
+TEST(Child, WhoHangsEndsWithItsParent) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t parent = fork();
+  if (parent == 0) {
+    const auto child = Child::start([&](int) {
+      if (write(ends[1], "a", 1) == 1) pause();
+      return 0;
+    });
+    pause();
+    _exit(0);
+  }
+  close(ends[1]);
+  char byte = 0;
+  ASSERT_EQ(read(ends[0], &byte, 1), 1);
+  kill(parent, SIGKILL);
+  waitpid(parent, nullptr, 0);
+  // Open as long as the child is there.
+  pollfd watched{ends[0], POLLIN, 0};
+  ASSERT_EQ(poll(&watched, 1, 10'000), 1);
+  EXPECT_EQ(read(ends[0], &byte, 1), 0);
+  close(ends[0]);
 }
 
 // As ssh, whose master stays and keeps standard error.

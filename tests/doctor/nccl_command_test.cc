@@ -2,6 +2,7 @@
 #include <elf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -135,6 +136,14 @@ TEST_F(NcclDoctor, NcclsFileCounts) {
   EXPECT_THAT(outcome.text,
               AllOf(HasSubstr("'clustar' (" + conf_ + ")"), HasSubstr("transport mlt, devices: lo"),
                     HasSubstr("NCCL_NET=Socket in " + conf_ + " does not count: it is 'clustar' (environment)")));
+}
+
+TEST_F(NcclDoctor, AFileOfNcclsThatIsAPipeIsNotWaitedFor) {
+  conf_ = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(conf_.c_str(), 0600), 0);
+  const Outcome outcome = run(kGood, kLib);
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr(conf_ + " is no plain file and was not read"));
 }
 
 TEST_F(NcclDoctor, JsonOnStandardOutputIsAlone) {

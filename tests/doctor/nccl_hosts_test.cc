@@ -50,6 +50,12 @@ TEST_F(NcclHosts, ThatAreAlikeFit) {
   EXPECT_THAT(outcome.text, AllOf(HasSubstr("ok       transport"), HasSubstr("tcp on all")));
 }
 
+TEST_F(NcclHosts, MayPrintSomethingFirst) {
+  host("b", "echo '{ welcome }'; printf '{'; echo");
+  const Outcome outcome = ask("a,b");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+}
+
 TEST_F(NcclHosts, WithDifferentTransportsDoNot) {
   host("b", "export CLUSTAR_TRANSPORT=mlt CLUSTAR_LOSS_TOLERANCE=0.02");
   const std::string file = folder_ + "/result.json";
@@ -105,7 +111,17 @@ TEST_F(NcclHosts, FilesAreComparedAsHostsAre) {
   std::ofstream(two) << document;
   const Outcome wrong = run_command(command + "--compare " + one + " " + two);
   EXPECT_EQ(wrong.status, 2) << wrong.text;
-  EXPECT_THAT(wrong.text, HasSubstr("does not write"));
+  EXPECT_THAT(wrong.text, AllOf(HasSubstr("the report of '" + two + "'"), HasSubstr("does not write")));
+}
+
+TEST_F(NcclHosts, AReportOfManyLevelsIsNone) {
+  const std::string file = folder_ + "/deep.json";
+  const std::string levels(300'000, '[');
+  std::ofstream(file) << R"({"command": "doctor nccl", "results": {"host": "a", "x": )" << levels
+                      << std::string(levels.size(), ']') << "}}";
+  const Outcome outcome = run_command(std::string(CLUSTAR_EXECUTABLE) + " doctor nccl --compare " + file);
+  EXPECT_EQ(outcome.status, 1) << outcome.text.substr(0, 2000);
+  EXPECT_THAT(outcome.text, HasSubstr(file + " is no report of one host"));
 }
 
 }  // namespace
