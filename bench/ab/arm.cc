@@ -74,11 +74,12 @@ Result<Arm> parse_arm(const std::string& text, const std::string& name, const st
   if (auto node = arm.settings.extract("plugin"); !node.empty()) arm.plugin = std::move(node.mapped());
   const bool own_plugin = arm.plugin.empty();
   if (own_plugin) arm.plugin = plugin;
-  if (!std::filesystem::is_regular_file(arm.plugin)) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(arm.plugin, error)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("there is no plugin '{}'; name an NCCL net plugin (.so) with plugin=PATH", arm.plugin));
   }
-  arm.plugin = std::filesystem::absolute(arm.plugin).string();
+  if (const auto whole = std::filesystem::absolute(arm.plugin, error); !error) arm.plugin = whole.string();
   if (arm.name.empty()) arm.name = default_name(arm, own_plugin);
   return arm;
 }

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -83,8 +82,9 @@ Result<suite::SuitePlan> plan_of(const AbSuiteArguments& arguments, const AbSuit
 
 Result<json> earlier(const std::string& path) {
   if (path.empty()) return json(nullptr);
-  std::ifstream in(path);
-  const json document = json::parse(in, nullptr, false);
+  const auto text = report::read_text(path);
+  if (!text) return fail(ErrorCode::kInvalidArgument, "--resume: " + text.error().message);
+  const json document = json::parse(*text, nullptr, false);
   if (document.is_object() && document.contains("training")) return document["training"];
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("--resume: '{}' is no JSON of clustar ab --scenario; name the file of its --json", path));
@@ -198,14 +198,15 @@ int run_ab_suite(const AbSuiteArguments& given, const AbSuiteInput& input) {
   }
   const bool failed = has_failures(*training);
   const json document = document_of(std::move(*training));
-  std::ostream& people = input.json_path == "-" ? std::cerr : std::cout;
+  // What is asked for on standard output is there alone.
+  std::ostream& people = input.json_path == "-" || input.report_path == "-" ? std::cerr : std::cout;
   people << suite::table(document["training"]) << std::flush;
   Result<void> written;
   if (!input.json_path.empty()) written = report::write_json(document, input.json_path);
   if (written && !input.report_path.empty()) {
     written = report::write_text(suite::page(document), input.report_path);
-    if (written)
-      people << fmt::format("Report with plots: {}\n", std::filesystem::absolute(input.report_path).string());
+    if (written && input.report_path != "-")
+      people << fmt::format("Report with plots: {}\n", absolute_path(input.report_path));
   }
   if (!written) {
     say(written.error().message);

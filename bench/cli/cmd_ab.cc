@@ -94,7 +94,7 @@ Result<ab::Arm> arm(const std::string& option, const std::string& text, const st
   auto parsed = ab::parse_arm(text, name, plugin);
   if (!parsed) return fail(parsed.error().code, option + ": " + parsed.error().message);
   // Settings of another plugin are its own business.
-  if (parsed->plugin == std::filesystem::absolute(installed_library("libnccl-net-clustar.so"))) {
+  if (parsed->plugin == absolute_path(installed_library("libnccl-net-clustar.so"))) {
     const auto ok = ab::check_settings(*parsed, ab::inherited_settings());
     if (!ok) return fail(ok.error().code, option + ": " + ok.error().message);
   }
@@ -107,15 +107,19 @@ Result<void> complete_training(Options& options) {
   train.first_bucket_bytes = static_cast<std::size_t>(options.first_bucket_mib * kMib);
   if (options.target_given->count() > 0) train.target_accuracy = options.target_accuracy;
   if (!train.data.empty()) {
-    if (!std::filesystem::exists(train.data)) {
+    std::error_code error;
+    if (!std::filesystem::exists(train.data, error)) {
       return fail(ErrorCode::kInvalidArgument, fmt::format("--data: there is no '{}'", train.data));
     }
     if (options.examples_given->count() > 0) {
       return fail(ErrorCode::kInvalidArgument, "--examples is for generated digits; without --data only");
     }
   }
-  if (options.json_path == "-" && options.report_path == "-") {
-    return fail(ErrorCode::kInvalidArgument, "--json - and --report - would mix; give one of them a file");
+  if (!options.json_path.empty() && options.json_path == options.report_path) {
+    const bool both_out = options.json_path == "-";
+    return fail(ErrorCode::kInvalidArgument,
+                both_out ? "--json - and --report - would mix; give one of them a file"
+                         : fmt::format("--json and --report both name '{}'; allowed: a file each", options.json_path));
   }
   if (const auto ok = writable("--json", options.json_path); !ok) return ok;
   return writable("--report", options.report_path);
@@ -264,7 +268,7 @@ int show(const Options& options, const Measured& measured) {
   if (written && options.report_path == "-") written = report::write_text(ab::html(document), "-");
   if (!written) return complain(kFailed, written.error().message);
   if (!options.report_path.empty() && options.report_path != "-") {
-    people << fmt::format("Report with plots: {}\n", std::filesystem::absolute(options.report_path).string());
+    people << fmt::format("Report with plots: {}\n", absolute_path(options.report_path));
   }
   const ab::Outcomes& outcomes = measured.outcomes;
   if (!outcomes.ended_by.empty()) {

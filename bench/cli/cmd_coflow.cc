@@ -45,7 +45,8 @@ Result<std::string> read_file(const std::string& path) {
   if (!in) return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': {}", path, strerror(errno)));
   std::ostringstream text;
   text << in.rdbuf();  // fails for an empty file, too, which the parser names
-  if (in.bad() || std::filesystem::is_directory(path)) {
+  std::error_code error;
+  if (in.bad() || std::filesystem::is_directory(path, error)) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': no file", path));
   }
   return text.str();

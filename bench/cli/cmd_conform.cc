@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -96,8 +95,8 @@ int run_conform(const Arguments& arguments) {
   options.only = arguments.only;
   // dlopen looks for a bare name on the library path only; a file that is here is meant.
   const bool own = arguments.nccl && arguments.plugin == conform::kSocket;
-  const bool is_file = !own && std::filesystem::is_regular_file(arguments.plugin);
-  options.env.plugin = is_file ? std::filesystem::absolute(arguments.plugin).string() : arguments.plugin;
+  const bool here = !own && is_file(arguments.plugin);
+  options.env.plugin = here ? absolute_path(arguments.plugin) : arguments.plugin;
   options.env.version = arguments.version;
   options.env.freeze = to_milliseconds(arguments.freeze_s);
   options.env.death_bound = to_milliseconds(arguments.death_bound_s);

@@ -2,9 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -48,7 +46,9 @@ std::string contradiction(const Arguments& arguments) {
     return "--launch '" + arguments.launch + "' names no {host}, which each host's name takes the place of";
   }
   for (const std::string& file : arguments.compare) {
-    if (!std::filesystem::is_regular_file(file)) return "--compare: there is no file '" + file + "'";
+    std::error_code error;
+    if (std::filesystem::is_regular_file(file, error)) continue;
+    return "--compare: there is no file '" + file + "'" + (error ? ": " + error.message() : "");
   }
   return {};
 }
@@ -70,11 +70,24 @@ int run_here(const Arguments& arguments) {
   return tell(arguments, doctor::to_text(facts, checks, arguments.all), doctor::to_json(facts, checks), checks);
 }
 
+// The report that cannot be compared even with itself.
+std::size_t first_odd(const std::vector<doctor::HostReport>& reports) {
+  for (std::size_t i = 0; i + 1 < reports.size(); ++i) {
+    try {
+      doctor::compare({reports[i]}, {});
+    } catch (const nlohmann::json::exception&) {
+      return i;
+    }
+  }
+  return reports.size() - 1;
+}
+
 int run_compare(const Arguments& arguments) {
   std::vector<doctor::HostReport> reports;
   for (const std::string& file : arguments.compare) {
-    std::ifstream in(file);
-    reports.push_back(doctor::host_report(std::string(std::istreambuf_iterator<char>(in), {}), file));
+    const auto text = report::read_text(file);
+    if (!text) return complain(kUsage, "--compare: " + text.error().message);
+    reports.push_back(doctor::host_report(*text, file));
   }
   if (!arguments.hosts.empty()) {
     std::error_code error;
@@ -85,8 +98,9 @@ int run_compare(const Arguments& arguments) {
   try {
     checks = doctor::compare(reports, shared_names(all_settings()));
   } catch (const nlohmann::json::exception& error) {
-    return complain(
-        kUsage, std::string("a report has values that `clustar doctor nccl --json` does not write: ") + error.what());
+    const auto& names = arguments.hosts.empty() ? arguments.compare : arguments.hosts;
+    return complain(kUsage, "the report of '" + names[first_odd(reports)] +
+                                "' has values that `clustar doctor nccl --json` does not write: " + error.what());
   }
   nlohmann::json results = doctor::to_json(checks);
   for (const doctor::HostReport& report : reports) results["hosts"].push_back(report.host);

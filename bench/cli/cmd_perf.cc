@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 #include <csignal>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -68,9 +67,7 @@ int failure(const std::string& message) {
 }
 
 // dlopen looks for a bare name on the library path only; a file that is here is meant.
-std::string plugin_path(const std::string& given) {
-  return std::filesystem::is_regular_file(given) ? std::filesystem::absolute(given).string() : given;
-}
+std::string plugin_path(const std::string& given) { return is_file(given) ? absolute_path(given) : given; }
 
 perf::PluginSpec spec_of(const std::string& path, int version, int device) {
   return {plugin_path(path), version, device, {}, {}};

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -61,8 +62,14 @@ std::string unreadable(const std::string& path) {
 }
 
 int run_report(const Arguments& arguments) {
-  std::ifstream in(arguments.input);
-  const auto document = nlohmann::json::parse(in, nullptr, false);
+  std::error_code error;
+  if (std::filesystem::equivalent(arguments.input, arguments.output, error)) {
+    return complain(kUsage,
+                    "-o names the results themselves, '" + arguments.input + "'; give the page a name of its own");
+  }
+  const auto text = report::read_text(arguments.input);
+  if (!text) return complain(kUsage, text.error().message);
+  const auto document = nlohmann::json::parse(*text, nullptr, false);
   if (document.is_discarded()) return complain(kUsage, "'" + arguments.input + "' is no JSON");
   if (coflow::can_draw(document)) return draw(arguments, document, coflow::page);
   if (is_ab(document)) return draw(arguments, document, ab_page);

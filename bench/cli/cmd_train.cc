@@ -213,7 +213,7 @@ std::string codec_contradiction(const Options& options) {
 std::string plugin_trouble(const Options& options, int ranks) {
   const bool unused = ranks == 1 || options.config.no_communication;
   if (options.launched() || (unused && options.plugin_given->count() == 0)) return {};
-  if (!std::filesystem::is_regular_file(options.rank.plugin)) {
+  if (!is_file(options.rank.plugin)) {
     return fmt::format("--plugin: '{}' is not a file; name an NCCL net plugin (.so)", options.rank.plugin);
   }
   const auto versions = proxy::NetPlugin::exported_versions(options.rank.plugin);
@@ -252,7 +252,8 @@ std::string contradiction(const Options& options) {
   if (!options.config.data.empty() && options.examples_given->count() > 0) {
     return "--examples is for generated digits; without --data only";
   }
-  if (!options.config.data.empty() && !std::filesystem::exists(options.config.data)) {
+  std::error_code error;
+  if (!options.config.data.empty() && !std::filesystem::exists(options.config.data, error)) {
     return fmt::format("--data: there is no file or directory '{}'", options.config.data);
   }
   if (options.config.no_communication && options.check_given->count() > 0 &&
@@ -308,8 +309,8 @@ int run(Options& options) {
   options.rank.stall_timeout = std::chrono::seconds(options.stall_timeout_s);
   if (options.target_given->count() > 0) options.config.target_accuracy = options.target_accuracy;
   // Absolute, because dlopen looks for a bare name on its own path and not here.
-  options.rank.plugin = options.rank.plugin.empty() ? installed_library("libnccl-net-clustar.so")
-                                                    : std::filesystem::absolute(options.rank.plugin).string();
+  options.rank.plugin =
+      options.rank.plugin.empty() ? installed_library("libnccl-net-clustar.so") : absolute_path(options.rank.plugin);
   if (const std::string wrong = contradiction(options); !wrong.empty()) return usage_error(wrong);
   if (const auto set = set_environment(options); !set) return usage_error(set.error().message);
   if (options.config.no_communication) options.config.check_equal = trainer::CheckEqual::kOff;

@@ -71,10 +71,13 @@ std::string load_text(const nlohmann::json& results, const char* key) {
 }  // namespace
 
 int run_suite(const SuiteArguments& arguments, const std::string& json, const std::string& command_line) {
+  if (!json.empty() && json == arguments.report) {
+    return say(fmt::format("--json and --report both name '{}'; allowed: a file each", json)), kUsage;
+  }
   for (const std::string& path : {json, arguments.report}) {
     if (const auto ok = report::check_writable(path); !ok) return say(ok.error().message), kUsage;
   }
-  std::ostream& out = json == "-" ? std::cerr : std::cout;
+  std::ostream& out = json == "-" || arguments.report == "-" ? std::cerr : std::cout;
   const bool live = isatty(STDERR_FILENO) != 0;
   lossy::SuiteEvents events;
   auto said = std::chrono::steady_clock::time_point();

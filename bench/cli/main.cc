@@ -46,7 +46,10 @@ int main(int argc, char** argv) {
       return clustar::bench::cli::kUsage;
     }
     // CLI11 returns its own numbers; ours are 0 for help and version, 2 for wrong usage.
-    return app.exit(error) == 0 ? clustar::bench::cli::kOk : clustar::bench::cli::kUsage;
+    status = app.exit(error) == 0 ? clustar::bench::cli::kOk : clustar::bench::cli::kUsage;
   }
-  return status;
+  // A full disk, most of all: what is lost must not look like success.
+  if (std::cout.flush()) return status;
+  std::cerr << "clustar: standard output did not take all that was written to it\n";
+  return status == clustar::bench::cli::kOk ? clustar::bench::cli::kFailed : status;
 }

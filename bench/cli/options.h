@@ -1,11 +1,13 @@
-// What the commands share: exit statuses, and checks of option values.
+// What the commands share: exit statuses, checks of option values, and paths among them.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -40,6 +42,19 @@ inline CLI::Validator choice(std::vector<std::string> names) {
         return std::string();
       },
       "");
+}
+
+// False, too, of a link that leads to itself and of a name that is too long, where the library's own would throw.
+inline bool is_file(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error);
+}
+
+// As it is where the current folder was removed: there is no absolute path then.
+inline std::string absolute_path(const std::string& path) {
+  std::error_code error;
+  const auto found = std::filesystem::absolute(path, error);
+  return error ? path : found.string();
 }
 
 }  // namespace clustar::bench::cli

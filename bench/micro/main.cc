@@ -60,7 +60,8 @@ int main(int argc, char** argv) {
       rest.push_back(argv[i]);
     }
   }
-  if (!std::filesystem::is_regular_file(plugin)) return wrong_usage("there is no plugin file " + plugin);
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(plugin, error)) return wrong_usage("there is no plugin file " + plugin);
   int count = static_cast<int>(rest.size());
   benchmark::Initialize(&count, rest.data());
   if (count > 1) return wrong_usage(std::string("unknown option '") + rest[1] + "'");

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
@@ -16,8 +17,12 @@
 #include <string_view>
 #include <system_error>
 
+#include "transport/base/file_descriptor.h"
+
 namespace clustar::bench::report {
 namespace {
+
+constexpr std::size_t kMostBytes = 256u << 20;  // of a file that is read; a device may have no end
 
 std::string first_line(const std::string& path) {
   std::ifstream in(path);
@@ -149,6 +154,26 @@ Result<void> write_text(const std::string& text, const std::string& path) {
 Result<void> write_json(const nlohmann::json& document, const std::string& path) {
   // Names of files and jobs may be in any encoding.
   return write_text(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", path);
+}
+
+Result<std::string> read_text(const std::string& path) {
+  const auto cannot = [&](const char* why) {
+    return fail(ErrorCode::kInvalidArgument, "cannot read '" + path + "': " + why);
+  };
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return cannot(std::strerror(errno));
+  std::string text;
+  std::array<char, 1 << 16> buffer;
+  while (text.size() <= kMostBytes) {
+    const ssize_t n = ::read(file.fd(), buffer.data(), buffer.size());
+    if (n == 0) return text;
+    if (n > 0) {
+      text.append(buffer.data(), static_cast<std::size_t>(n));
+    } else if (errno != EINTR) {
+      return cannot(std::strerror(errno));
+    }
+  }
+  return cannot("it is larger than 256 MiB");
 }
 
 }  // namespace clustar::bench::report

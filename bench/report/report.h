@@ -29,4 +29,7 @@ Result<void> write_text(const std::string& text, const std::string& path);
 // The same of pretty-printed JSON; what is not UTF-8 in it becomes U+FFFD.
 Result<void> write_json(const nlohmann::json& document, const std::string& path);
 
+// A whole file of at most 256 MiB. Errors name the path and why: a folder, for one, opens and cannot be read.
+Result<std::string> read_text(const std::string& path);
+
 }  // namespace clustar::bench::report

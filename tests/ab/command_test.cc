@@ -129,6 +129,7 @@ TEST(AbCommand, WrongUsageIsStatusTwoAndSaysWhatIsAllowed) {
       {tiny({"--data", "/nowhere"}), "/nowhere"},
       {tiny({"--json", "/nowhere/x.json"}), "--json"},
       {tiny({"--json", "-", "--report", "-"}), "would mix"},
+      {tiny({"--json", "/tmp/x", "--report", "/tmp/x"}), "--json and --report both name '/tmp/x'"},
       {{"--rate", "fast"}, "--rate"},
       {{"--buffer", "0"}, "--buffer"},
       {{"--hosts", "1"}, "--hosts"}};
