@@ -1,11 +1,26 @@
 #!/usr/bin/env python3
-"""Reads the JUnit file that ctest wrote: prints failed and skipped tests, and last 'passed failed skipped'."""
+"""Reads the JUnit file that ctest wrote: prints failed and skipped tests, and last 'passed failed skipped'.
+
+An entry `program.NAME.N` is a part of a program of GoogleTest (tests/CMakeLists.txt); each test in it counts.
+"""
 
 import re
 import sys
 import xml.etree.ElementTree
 
 SHOWN_LINES = 40
+COUNT = re.compile(r"\[==========\] Running (\d+) tests? from ")
+ENDED = re.compile(r"\[==========\] \d+ tests? from .* ran\.")
+BEGINS = re.compile(r"^\[ RUN      \] (.+)$")
+# A test's own output may stand before it on the line.
+ENDS = re.compile(r"\[(       OK|  FAILED |  SKIPPED) \] (\S+?),?( where .*)? \(\d+ ms\)$")
+OUTCOMES = {"       OK": "passed", "  FAILED ": "failed", "  SKIPPED": "skipped"}
+
+
+def reason(text):
+    # Our scripts print 'SKIP: reason'; GoogleTest prints the reason under 'file:line: Skipped'.
+    found = re.search(r"^SKIP: (.+)$", text, re.MULTILINE) or re.search(r": Skipped\n(?!\[)(.+)", text)
+    return found[1].strip() if found else "no reason printed"
 
 
 def judge(case):
@@ -17,12 +32,30 @@ def judge(case):
         return "skipped", "disabled in its CMakeLists.txt"
     message = "" if case.find("skipped") is None else case.find("skipped").get("message") or ""
     if status == "notrun" and message.startswith("SKIP_"):
-        # Our scripts print 'SKIP: reason'; GoogleTest prints the reason under 'file:line: Skipped'.
-        text = case.findtext("system-out") or ""
-        reason = re.search(r"^SKIP: (.+)$", text, re.MULTILINE) or re.search(r": Skipped\n(?!\[)(.+)", text)
-        return "skipped", reason[1].strip() if reason else "no reason printed"
+        return "skipped", reason(case.findtext("system-out") or "")
     # A test whose program is missing is 'notrun' as well: that is a failure, not a skip.
     return "failed", f": {message}" if message else ""
+
+
+def judge_program(case):
+    """[(outcome, name, why, output)] of its tests, and of the program itself where it did not end as it should."""
+    text = case.findtext("system-out") or ""
+    tests, name, begin = [], "", 0
+    lines = text.splitlines()
+    for at, line in enumerate(lines):
+        begins, ends = BEGINS.match(line), ENDS.search(line)
+        if begins:
+            name, begin = begins[1], at
+        elif ends and ends[2] == name:
+            outcome, output = OUTCOMES[ends[1]], "\n".join(lines[begin:at + 1])
+            tests.append((outcome, name, reason(output) if outcome == "skipped" else "", output))
+    wanted = COUNT.search(text)
+    whole = wanted and ENDED.search(text) and len(tests) == int(wanted[1])
+    # By exit(0) it may end in the middle, and CTest is content; a leak is found after the last test.
+    if not whole or case.get("status") != "run" and all(outcome != "failed" for outcome, *_ in tests):
+        ran = f"{len(tests)} of {wanted[1]} tests ended" if wanted else judge(case)[1].lstrip(": ")
+        tests.append(("failed", case.get("name"), f": {ran}", text))
+    return tests
 
 
 def main():
@@ -33,14 +66,19 @@ def main():
         return 1
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     for case in cases:
-        outcome, detail = judge(case)
-        counts[outcome] += 1
-        if outcome == "skipped":
-            print(f"SKIPPED {case.get('name')}: {detail}")
-        elif outcome == "failed":
-            print(f"FAILED {case.get('name')} after {float(case.get('time') or 0):.1f} s{detail}")
-            lines = (case.findtext("system-out") or "").strip().splitlines()
-            print("\n".join("  | " + line for line in lines[-SHOWN_LINES:]) or "  | (no output: see the time limit)")
+        if case.get("name").startswith("program."):
+            tests = judge_program(case)
+        else:
+            outcome, detail = judge(case)
+            tests = [(outcome, case.get("name"), detail, case.findtext("system-out") or "")]
+        for outcome, name, detail, text in tests:
+            counts[outcome] += 1
+            if outcome == "skipped":
+                print(f"SKIPPED {name}: {detail}")
+            elif outcome == "failed":
+                print(f"FAILED {name} after {float(case.get('time') or 0):.1f} s{detail}")
+                lines = text.strip().splitlines()
+                print("\n".join("  | " + line for line in lines[-SHOWN_LINES:]) or "  | (no output: see the time limit)")
     print(*counts.values())
     return 0
 

@@ -96,7 +96,9 @@ int write_results(const Options& options, const json& results) {
         << (options.describe ? trainer::description(results) : trainer::summary(results)) << std::flush;
   }
   if (!options.json_path.empty()) {
-    const auto ok = report::write_json(report::envelope("train", results), options.json_path);
+    json document = report::envelope("train", results);
+    document["command_line"] = report::command_line();
+    const auto ok = report::write_json(document, options.json_path);
     if (!ok) return failure(ok.error().message);
   }
   const json failed = results.value("failure", json(nullptr));

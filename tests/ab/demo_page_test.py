@@ -42,8 +42,9 @@ class DemoPage(unittest.TestCase):
         for words in ("500 coflows at 90 % load", "2.00 times sooner", "1.20 times sooner than under Varys"):
             self.assertIn(words, coflow)
         page = (self.folder / "index.html").read_text(encoding="utf-8")
-        for words in (train, "clustar ab --scenario gray", 'src="gray.html"'):
+        for words in (train, "clustar train --ranks 4", "clustar coflow replay", 'src="gray.html"'):
             self.assertIn(words, page)
+        self.assertNotIn("clustar ab", page)  # the page in the frame has it
         self.assertNotIn("coflow.html", page)  # which was not written
 
     def test_says_what_did_not_run(self):

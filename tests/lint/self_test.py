@@ -15,6 +15,8 @@ import core_purity
 import getenv_only_in_config
 import house_rules
 import include_rules
+import one_thread
+import options_named
 import shell_scripts
 import size_limits
 import thin_plugin
@@ -405,6 +407,36 @@ class ClangTidy(Planted):
         self.addCleanup(setattr, clang_tidy, "versions_of", real)
         clang_tidy.versions_of = lambda paths: ({path: version + "+1" for path, version in real(paths)[0].items()}, real(paths)[1])
         self.assertNotEqual(self.mark("transport/a.cc", []), same)
+
+
+class OneThread(Planted):
+    def test_planted(self):
+        for text, caught in (("#include <mutex>\nint main() { static std::mutex m; std::lock_guard lock(m); }\n", False),
+                             ("#include <thread>\nint main() { std::thread([] {}).join(); }\n", True),
+                             ("#include <pthread.h>\nint main() { return pthread_create(nullptr, nullptr, nullptr, nullptr); }\n", True)):
+            source = self.plant("main.cc", text)
+            subprocess.run([os.environ.get("CXX", "c++"), "-std=c++20", "-w", source, "-o", source + ".out"], check=True)
+            self.assertEqual(bool(list(one_thread.check([source + ".out"]))), caught, text)
+
+
+class OptionsNamed(Planted):
+    OPTIONS = {"commands": [{"name": "perf", "options": [{"names": ["-h", "--help"]}, {"names": ["--rounds"]}], "commands": []},
+                            {"name": "coflow", "options": [], "commands": [
+                                {"name": "replay", "options": [{"names": ["--report"]}], "commands": []}]}]}
+
+    def test_planted(self):
+        text = ("Run `clustar perf --rounds 2 --help`; --round is another's, as in `perf --round`.\n"
+                "    clustar coflow replay x \\\n      --html y  # --no\nclustar perf -- --other\n")
+        self.plant("docs/a.md", text)
+        self.plant("scripts/demo", '"$clustar" coflow replay --report "$x/y" --policy z\nrun "$clustar" perf --round 2\n')
+        self.assertEqual([line.split(";")[0] for line in options_named.check(self.root, self.OPTIONS)],
+                         ["docs/a.md:2: clustar coflow replay has no option --html",
+                          "scripts/demo:1: clustar coflow replay has no option --policy",
+                          "scripts/demo:2: clustar perf has no option --round"])
+
+    def test_the_trees_calls_are_seen(self):
+        seen = sum(len(list(options_named.calls(tree.read(ROOT, name)))) for name in tree.files(ROOT) if name.endswith(".md"))
+        self.assertGreater(seen, 150)
 
 
 class Tree(Planted):

@@ -120,6 +120,7 @@ TEST(TrainDescribe, TextAndJson) {
   EXPECT_THAT(text.out, AllOf(HasSubstr("669,706"), HasSubstr("2,678,824"), HasSubstr("bucket 2")));
   const json document = dir.read_json("d.json");
   EXPECT_EQ(document.at("command"), "train");
+  EXPECT_THAT(document.at("command_line").get<std::string>(), HasSubstr(" train --model mlp --describe --json "));
   EXPECT_EQ(document.at("results").at("parameters"), 669706);
   EXPECT_EQ(document.at("results").at("gradient_bytes"), 2678824);
   EXPECT_EQ(document.at("results").at("buckets").size(), 2u);
