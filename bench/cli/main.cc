@@ -39,9 +39,10 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // What is unknown explains what is missing.
-    const bool is_required = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
-    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || (is_required && !app.remaining(true).empty())) {
+    // What is unknown explains what is missing, and comes before a value that is wrong.
+    const bool waits = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr ||
+                       dynamic_cast<const CLI::ValidationError*>(&error) != nullptr;
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || (waits && !app.remaining(true).empty())) {
       std::cerr << clustar::bench::cli::unknown_word(app, words);
       return clustar::bench::cli::kUsage;
     }
