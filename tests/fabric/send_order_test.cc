@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "mlt/driver/mlt_transport.h"
@@ -39,22 +40,35 @@ constexpr std::size_t kUrgent = 16 * 1024;
 constexpr std::size_t kTop = kConnections - 1;
 constexpr std::size_t bytes_of(std::size_t connection) { return connection == kTop ? kUrgent : kBulk; }
 
-// Of all sockets of this process: what the kernel holds that can be overtaken by nothing. Of UDP all that has not left
-// the host, with the kernel's bookkeeping; of TCP what was never sent.
-std::uint64_t held_by_kernel() {
-  std::uint64_t sum = 0;
-  DIR* const folder = opendir("/proc/self/fd");
-  while (const dirent* entry = readdir(folder)) {
-    const int fd = std::atoi(entry->d_name);
-    int type = 0;
-    socklen_t length = sizeof type;
-    if (fd == 0 || getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) != 0) continue;
-    int bytes = 0;
-    if (ioctl(fd, type == SOCK_STREAM ? SIOCOUTQNSD : SIOCOUTQ, &bytes) == 0) sum += static_cast<std::uint64_t>(bytes);
+// Of all sockets that this process has when it is made: what the kernel holds that can be overtaken by nothing. Of UDP
+// all that has not left the host, with the kernel's bookkeeping; of TCP what was never sent.
+class HeldByKernel {
+ public:
+  HeldByKernel() {
+    DIR* const folder = opendir("/proc/self/fd");
+    while (const dirent* entry = readdir(folder)) {
+      const int fd = std::atoi(entry->d_name);
+      int type = 0;
+      socklen_t length = sizeof type;
+      if (fd == 0 || getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) != 0) continue;
+      sockets_.emplace_back(fd, type == SOCK_STREAM ? SIOCOUTQNSD : SIOCOUTQ);
+    }
+    closedir(folder);
   }
-  closedir(folder);
-  return sum;
-}
+  // The sockets are asked one after the other, and what moves meanwhile may be counted twice: so nothing else is done
+  // between them.
+  std::uint64_t bytes() const {
+    std::uint64_t sum = 0;
+    for (const auto& [fd, request] : sockets_) {
+      int bytes = 0;
+      if (ioctl(fd, request, &bytes) == 0) sum += static_cast<std::uint64_t>(bytes);
+    }
+    return sum;
+  }
+
+ private:
+  std::vector<std::pair<int, unsigned long>> sockets_;
+};
 
 using Make = Result<std::unique_ptr<Transport>> (*)(const Config&, const Clock&);
 struct Case {
@@ -63,6 +77,7 @@ struct Case {
   // What the line of a virtual cable, as the transport takes it, carries in so many microseconds is 25,000 bytes.
   int ahead_us;
   std::uint64_t bookkeeping;  // the kernel's, in percent of the bytes that it holds
+  bool own_sockets;           // each connection has one
 };
 Result<std::unique_ptr<Transport>> make_tcp(const Config& config, const Clock& clock) {
   return tcp::TcpTransport::create({config, clock});
@@ -112,6 +127,7 @@ class Line {
 
   Trial run() {
     Trial trial;
+    const HeldByKernel held;
     // What of the top class had to be said to connect.
     const std::uint64_t dscp_before = sniffer_->seen(kClasses[kTop]);
     std::thread receiver([&] { receive(trial); });
@@ -120,7 +136,7 @@ class Line {
     bool sent = false;
     std::chrono::steady_clock::time_point sent_at;
     poll_until([&] {
-      trial.most_held = std::max(trial.most_held, held_by_kernel());
+      trial.most_held = std::max(trial.most_held, held.bytes());
       if (!sent && sniffer_->others() > kBulk / 4) {
         sent = true;
         bulk_at_send = sniffer_->others();
@@ -209,7 +225,12 @@ TEST_P(SendOrder, TheTopClassOvertakesAndTheKernelHoldsLittle) {
   trial("class", 0, unbounded);
   // What the line carries in the time, 16 KiB, and two chunks: the one that was begun, and what moves between two
   // sockets that are asked one after the other.
-  const std::uint64_t bound = (16 * 1024 + 25'000 + 2 * 16 * 1024) * (100 + GetParam().bookkeeping) / 100;
+  const std::uint64_t one = (16 * 1024 + 25'000 + 2 * 16 * 1024) * (100 + GetParam().bookkeeping) / 100;
+  // Where a slow machine's line carries little, a connection with a socket of its own that waits for its turn is taken
+  // for stuck, and what it has does not count (AheadMeter::kPatience): each may have as much then.
+  constexpr double kSlow = 250'000;  // bytes/ms: 2 Gbit/s
+  const bool slow = static_cast<double>(fifo.bulk_before_top) < kSlow * fifo.top_ms;
+  const std::uint64_t bound = slow && GetParam().own_sockets ? kConnections * one : one;
   // On a busy machine a process may not run for some milliseconds, and then takes all connections for stuck: it has
   // five runs to show what it can.
   const auto shown = [&] {
@@ -230,7 +251,8 @@ TEST_P(SendOrder, TheTopClassOvertakesAndTheKernelHoldsLittle) {
   EXPECT_GE(ordered.top_dscp, kUrgent) << "the communicator's class is in the IP headers";
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, SendOrder, testing::Values(Case{"tcp", make_tcp, 20, 0}, Case{"mlt", make_mlt, 2, 100}),
+INSTANTIATE_TEST_SUITE_P(Over, SendOrder,
+                         testing::Values(Case{"tcp", make_tcp, 20, 0, true}, Case{"mlt", make_mlt, 2, 100, false}),
                          [](const auto& which) { return which.param.name; });
 
 }  // namespace
