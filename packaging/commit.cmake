@@ -1,5 +1,5 @@
 # Writes the commit that is built into OUTPUT, which stays as it is while the commit does: then nothing is linked again.
-# In this order: GIVEN (-DCLUSTAR_COMMIT=...), git, what `git archive` wrote into a tarball; else none.
+# In this order: GIVEN (-DCLUSTAR_COMMIT=...), git, what `git archive` wrote into a tarball, otherwise none.
 #   cmake -DSOURCE=<folder> -DOUTPUT=<file.cc> -DVERSION=<x.y.z> [-DGIVEN=<commit>] -P packaging/commit.cmake
 
 function(ask_git result)

@@ -101,7 +101,7 @@ std::vector<double> Outcomes::by_round(Role role, const std::string& key) const 
 
 namespace {
 
-// The runs of a round in `round`; the first that fails is the error.
+// The runs of one round; the first that fails is the error.
 Result<std::vector<Run>> run_round(const Plan& plan, Testbed& testbed, int index, const Progress& progress) {
   std::vector<Run> round;
   const std::vector<Role> order = order_of_round(index);

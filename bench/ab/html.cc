@@ -121,8 +121,9 @@ std::string page_foot(const json& document, const json& result) {
   for (const auto& [name, value] : result.at("config").items()) {
     if (name != "seed" && name != "no_communication") add(option_label(name), option_text(value));
   }
-  add("seeds", fmt::format("{} to {}, one per round, the same for both arms",
-                           show(result.at("runs").front().at("seed")), show(result.at("runs").back().at("seed"))));
+  const json& runs = result.at("runs");
+  add("seeds", fmt::format("{} to {}, one per round, the same for both arms", show(runs.at(0).at("seed")),
+                           show(runs.at(runs.size() - 1).at("seed"))));
   add("whole measurement", fmt::format("{:.0f} s", result.at("seconds").get<double>()));
   return report::page_end(envelope, rows);
 }

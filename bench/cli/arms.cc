@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <system_error>
-
 #include "bench/cli/options.h"
 #include "nccl_plugin/settings/all_settings.h"
 #include "transport/io/decorators/fault_spec.h"

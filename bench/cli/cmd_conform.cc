@@ -171,13 +171,14 @@ void add_conform(CLI::App& app, int& status) {
   command->add_option("--json", arguments->json, "Write the results to this file; - is standard output")
       ->type_name("FILE");
   command->add_flag("--list", arguments->list, "List the checks with rule and source, and stop");
-  command->add_flag(
-      "--nccl", arguments->nccl,
-      "NCCL's own host code over the plugin, on an emulated device: collectives and what may befall them. "
-      "Builds NCCL from source the first time (minutes)");
+  command->add_flag("--nccl", arguments->nccl,
+                    "NCCL's own host code over the plugin, on an emulated device: collectives, and ranks that die, "
+                    "abort or stand still. "
+                    "Builds NCCL from source the first time (minutes)");
   command
       ->add_option("--nccl-source", arguments->nccl_source,
-                   "With --nccl: NCCL's source [CLUSTAR_NCCL_SOURCE, then the newest tarball in ../shared/data/nccl]")
+                   "With --nccl: NCCL's source [CLUSTAR_NCCL_SOURCE, then the newest nccl-*-src.tar.* in "
+                   "shared/data/nccl beside the clone]")
       ->type_name("DIR|TARBALL");
   command->footer(
       "Exit status: 0 all passed (skips allowed), 1 a check failed, 2 wrong usage or not a net plugin.\n"

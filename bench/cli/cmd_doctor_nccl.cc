@@ -20,7 +20,7 @@
 namespace clustar::bench::cli {
 namespace {
 
-constexpr std::chrono::seconds kAnswer{60};  // for all hosts together, which are asked at once
+constexpr std::chrono::seconds kAnswer{150};  // all hosts at once; a doctor there opens five plugins, 20 s each at most
 constexpr const char* kSsh = "ssh -o BatchMode=yes -o ConnectTimeout=10 {host}";
 
 struct Arguments {
@@ -137,8 +137,8 @@ void add_doctor_nccl(CLI::App& doctor, int& status) {
   command->add_option("--json", arguments->json, "Write the results to this file; - is standard output")
       ->type_name("FILE");
   command->footer(
-      "Run it where the training runs: same host, container, user and environment. Plugins are opened, as NCCL opens\n"
-      "them, and begun, in processes of their own; nothing is connected. Exit status: 0 no check failed; 1 one did;\n"
+      "Run it where the training runs: same host, container, user and environment. Plugins are opened as NCCL opens\n"
+      "them, and initialized, in separate processes; nothing is connected. Exit status: 0 no check failed; 1 one did;\n"
       "2 wrong usage.\n"
       "Example: NCCL_NET_PLUGIN=clustar clustar doctor nccl\n"
       "In a job: srun sh -c 'clustar doctor nccl --json $(hostname).json'; clustar doctor nccl --compare *.json\n"

@@ -286,7 +286,7 @@ Result<void> set_environment(Options& options) {
   if (!faults) return tl::unexpected(faults.error());
   options.config.inject_faults = faults->text;
   options.config.inject_loss = faults->loss;
-  if (!options.launched()) {  // else inherited
+  if (!options.launched()) {  // otherwise inherited
     ab::Settings settings;
     if (options.loss_tolerance > 0) {
       if (auto ok = tolerate_loss(options.loss_tolerance, exchanges(options), settings); !ok) return ok;

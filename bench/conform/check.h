@@ -29,7 +29,7 @@ struct Check {
   const char* name;    // group.what
   const char* rule;    // what NCCL relies on, one sentence
   const char* source;  // where NCCL v2.28.9-1 does so, below its src/; or the issue that asks for it
-  bool every_version;  // else on the newest table only
+  bool every_version;  // otherwise on the newest table only
   // Runs in a process of its own that has not loaded the plugin. Returns the evidence for a pass; see verdict.h.
   std::string (*run)(const Env&);
   // True for the checks whose length is freeze or death_bound.

@@ -26,7 +26,7 @@ constexpr int kLookEvery = 100;                         // ms
 constexpr auto kEndsWithin = std::chrono::seconds(10);  // its cases, too, once it is told to
 constexpr int kNotStarted = 127;
 
-// The program in the clone of the project that this executable was built in, or else that we are in.
+// The program in the clone of the project that this executable was built in, or the one that we are in.
 Result<std::string> find_program() {
   std::error_code error;
   for (auto from : {std::filesystem::read_symlink("/proc/self/exe", error), std::filesystem::current_path(error)}) {
@@ -87,10 +87,15 @@ class Program {
     }
   }
 
-  // Its exit status, having waited; 128 and the signal's number where one ended it.
-  int wait() {
+  // Its exit status, having waited; 128 and the signal's number where one ended it. Nothing once `stop` says so.
+  std::optional<int> wait(const std::function<bool()>& stop) {
     int status = 0;
-    if (pid_ <= 0 || waitpid(pid_, &status, 0) != pid_) return kNotStarted;
+    for (pid_t ended = 0; pid_ > 0 && ended != pid_;) {
+      ended = waitpid(pid_, &status, WNOHANG);
+      if (ended < 0) return kNotStarted;
+      if (ended == 0 && stop()) return std::nullopt;
+      if (ended == 0) usleep(1000);
+    }
     pid_ = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
@@ -107,7 +112,7 @@ class Program {
       usleep(1000);
     }
     kill(-pid_, SIGKILL);
-    wait();
+    wait([] { return false; });
   }
 
  private:
@@ -153,10 +158,12 @@ Result<void> read_all(const std::vector<std::string>& words, const std::function
     }
   }
   if (interrupted() != 0) return {};
-  const int status = program.wait();
+  const auto status = program.wait([&] { return interrupted() != 0; });
+  if (!status) return {};
   if (error) return tl::unexpected(*error);
-  if (status == kNotStarted) return fail(ErrorCode::kUnavailable, "--nccl needs python3 on the PATH; install it");
-  if (status != 0) return fail(ErrorCode::kSystem, fmt::format("{} ended with status {}, see above", kProgram, status));
+  if (*status == kNotStarted) return fail(ErrorCode::kUnavailable, "--nccl needs python3 on the PATH; install it");
+  if (*status != 0)
+    return fail(ErrorCode::kSystem, fmt::format("{} ended with status {}, see above", kProgram, *status));
   return {};
 }
 

@@ -58,7 +58,12 @@ Values values_of(const std::vector<Host>& hosts, const std::function<std::string
 
 Check alike(const std::string& name, const Values& values, Outcome else_outcome, const std::string& fix) {
   if (!values.alike()) return {name, else_outcome, values.text(), fix};
-  return {name, Outcome::kOk, values.hosts.empty() ? "" : values.hosts.begin()->first + " on all", {}};
+  return {name,
+          Outcome::kOk,
+          values.hosts.empty()                  ? "no report to compare"
+          : values.hosts.begin()->first.empty() ? "nothing on all"
+                                                : values.hosts.begin()->first + " on all",
+          {}};
 }
 
 std::set<std::string> names_of(const std::vector<Host>& hosts, const char* key) {

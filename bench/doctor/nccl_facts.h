@@ -22,7 +22,7 @@ struct Search {
   std::string entry{};  // "" where the variable is not set
   std::vector<Tried> tried{};
   std::string path{};           // of what was opened; empty: nothing was
-  std::string file{};           // else, a file of one of the names that is there and could not be opened
+  std::string file{};           // otherwise a file of one of the names that is there and could not be opened
   std::vector<int> versions{};  // of the role's tables that it exports, newest first; none: NCCL cannot use it
   std::string name{};           // as the newest table says, which NCCL_NET is compared with
   bool clustar = false;         // it has our C API
@@ -37,7 +37,7 @@ struct BannerLine {
   std::string text{};
 };
 
-// What the plugin says when it is begun, and what it offers.
+// What the plugin says at init, and what it offers.
 struct Banner {
   std::string path{};  // of the plugin that was asked; empty: none
   std::vector<BannerLine> lines{};
@@ -65,7 +65,7 @@ struct NcclFacts {
   const Search* chosen() const;
 };
 
-// Of this process and machine. Plugins are opened and begun in processes of their own.
+// Of this process and machine. Plugins are opened and initialized in processes of their own.
 NcclFacts nccl_facts_here();
 
 }  // namespace clustar::bench::doctor

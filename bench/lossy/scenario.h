@@ -34,7 +34,7 @@ struct BarSpec {
   std::string arm;
   std::string other;
   double limit = 1;
-  bool at_least = false;  // else at most
+  bool at_least = false;  // otherwise at most
 };
 
 // Host 0 receives, the hosts from 1 on send; at an arm of several jobs ("mlt-p0+tcp-cubic") each host is the sender of

@@ -81,7 +81,7 @@ Result<json> run_suite(const SuiteOptions& options, const SuiteEvents& events) {
                 .seed = options.seed,
                 .progress = events.progress};
   const std::vector<Scenario> scenarios = with_arms(*chosen, run);
-  // How long it takes is of interest to who may run it.
+  // The estimate is for users who may run it.
   if (const auto ok = fabric::check_root(); !ok) return tl::unexpected(ok.error());
   const ab::Interrupt interrupt;
   announce(scenarios, run);

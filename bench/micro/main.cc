@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "bench/micro/plugin_bench.h"
+#include "bench/micro/pollers_bench.h"
 #include "transport/base/own_folder.h"
 #include "transport/base/version.h"
 
@@ -67,6 +69,7 @@ int main(int argc, char** argv) {
   if (count > 1) return wrong_usage(std::string("unknown option '") + rest[1] + "'");
   bool failed = false;
   clustar::bench::micro::register_plugin_benchmarks(plugin, failed);
+  clustar::bench::micro::register_poller_benchmarks(plugin, failed);
   const std::size_t ran = benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   if (ran == 0) return wrong_usage("no benchmark has a name like that; --benchmark_list_tests=true lists them");

@@ -117,7 +117,7 @@ class Run {
       own.streams = options_.limit_streams;
       own.udp = own.name == "U";
       if (!plugin) own.senders = 1;
-      // Else the hook and the plugin would each set one of its own, and listeners and connections differ.
+      // Otherwise the hook and the plugin would each set one of its own, and listeners and connections differ.
       if (plugin && plugin->environment.count(kCongestion) > 0) own.congestion = plugin->environment.at(kCongestion);
       auto arm = Arm::start(own);
       if (!arm) return tl::unexpected(arm.error());

@@ -81,9 +81,7 @@ std::string label_of(const std::string& key) {
       {"cpu", "CPU"},
       {"cores", "CPU cores"},
       {"memory_gb", "memory, GB"},
-      {"tcp_congestion_control", "the kernel's default TCP congestion control"},
-      {"load_average_before", "load average before"},
-      {"load_average_after", "load average after"}};
+      {"tcp_congestion_control", "the kernel's default TCP congestion control"}};
   const auto found = labels.find(key);
   return found == labels.end() ? key : found->second;
 }

@@ -12,7 +12,7 @@ namespace clustar::bench::sim {
 struct AllReduce {
   std::uint32_t ranks = 2;
   std::uint32_t message_bytes = 0;  // of each message: a ranks-th of what is reduced
-  bool ring = true;                 // else every rank sends each other its part, and later the sum of its own
+  bool ring = true;                 // otherwise every rank sends each other its part, and later the sum of its own
   std::uint32_t tolerance_ppm = 0;  // of the messages that are summed up; the others are reliable
 };
 

@@ -97,7 +97,7 @@ std::string name_of(std::uint32_t ppm, bool parity) {
   return fmt::format("p = {:g} %{}", ppm / 1e4, parity ? ", parity" : "");
 }
 
-// Packets of all rounds at 16 MiB and 16 ranks would take hours.
+// As many rounds as some minutes pay for.
 std::uint32_t rounds_of(const Settings& settings, const Case& one) {
   constexpr double kPacketBytes = 1'400, kPackets = 400'000;
   const double messages = one.ranks * 2.0 * (one.ranks - 1);  // of either pattern

@@ -17,7 +17,7 @@ struct Figure {
 struct Bar {
   std::size_t figure = 0;  // which of the row's
   double limit = 0;
-  bool at_least = false;  // else: at most
+  bool at_least = false;  // otherwise at most
 };
 
 struct Row {

@@ -177,9 +177,10 @@ void count_sent(const SendComm& comm, const MessageFlow& flow) {
   const std::uint64_t sent = sends.add(flow);
   if (sent != kUnidentifiedWarning || comm.plugin->policy().off() || sends.identified() > 0) return;
   comm.plugin->log().warn(fmt::format(
-      "loss is allowed by the settings, but none of the first {} messages could be told its collective, so "
-      "nothing is lost: NCCL 2.28 takes this library's profiler by itself, unless NCCL_PROFILER_PLUGIN or a "
-      "libnccl-profiler.so is another (clustar doctor nccl tells); NCCL 2.27 needs this file's path in "
+      "loss is allowed by the settings, but none of the first {} messages could be matched to its collective, so "
+      "nothing is lost: NCCL 2.28 takes this library's profiler by itself, unless NCCL_PROFILER_PLUGIN names another "
+      "one or a libnccl-profiler.so is found first (clustar doctor nccl shows which); NCCL 2.27 needs this file's path "
+      "in "
       "NCCL_PROFILER_PLUGIN; older ones cannot",
       kUnidentifiedWarning));
 }

@@ -133,10 +133,11 @@ void PluginState::print_banner() const {
   }
   for (const std::string& reason : selection_.refused) log_.info("not chosen: " + reason);
   if (!ordered_lines()) {
-    log_.info(
-        fmt::format("{} gives no order of 128-byte lines: LL128 is masked by this library's tuner, which NCCL takes "
-                    "by itself; only where NCCL_TUNER_PLUGIN or a libnccl-tuner.so is another, set NCCL_PROTO=^LL128",
-                    selection_.transport->name()));
+    log_.info(fmt::format(
+        "{} gives no order of 128-byte lines: LL128 is masked by this library's tuner, which NCCL takes "
+        "by itself; only where NCCL_TUNER_PLUGIN names another one or a libnccl-tuner.so is found first, set "
+        "NCCL_PROTO=^LL128",
+        selection_.transport->name()));
   }
   if (!policy_.off() && !may_lose()) {
     log_.warn(fmt::format("loss_rules or loss_traffic_classes are set, but {} never loses: set CLUSTAR_TRANSPORT=mlt",

@@ -160,7 +160,7 @@ TEST_F(MltLimits, EmptyMessagesAreMessages) {
     ASSERT_EQ(finish(receives), sizes);
     finish(sends);
   }
-  // A null registration serves where there is no byte.
+  // A null registration is enough where there is no byte.
   const RecvPart nothing{nullptr, 0, 0, 5};
   Request* recv = connection.recv->recv(std::span(&nothing, 1)).value();
   finish({recv, must_send(*connection.send, *from.mr, 100, 0, 5)});

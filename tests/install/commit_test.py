@@ -85,7 +85,7 @@ if __name__ == "__main__":
     parser.add_argument("--cmake", default="cmake")
     options, rest = parser.parse_known_args()
     if shutil.which("git") is None:
-        print("skipped: git is not installed")
+        print("SKIP: git is not installed")
         sys.exit(77)
     Commit.cmake = options.cmake
     unittest.main(argv=sys.argv[:1] + rest)

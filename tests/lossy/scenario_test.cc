@@ -34,7 +34,7 @@ TEST(LossyScenario, EachIsSound) {
   }
 }
 
-// Who may not run it does not want to know how long it would take.
+// A user who may not run it does not want to know how long it would take.
 TEST(LossySuite, WithoutRootItSaysSoBeforeAnythingElse) {
   const uid_t before = geteuid();
   const bool is_root = before == 0;

@@ -60,7 +60,10 @@ def version(tree):
 
 
 def unpacked(tarball, build):
-    digest = hashlib.sha256(tarball.read_bytes()).hexdigest()[:16]
+    try:
+        digest = hashlib.sha256(tarball.read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise Wrong(f"cannot read '{tarball}': {error.strerror}; {ADVICE}") from error
     folder = build / f"source-{digest}"
     if folder.exists():
         return folder

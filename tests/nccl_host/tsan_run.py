@@ -2,7 +2,7 @@
 
 usage: tsan_run.py --plugin DIR [--seconds N] [-- SCENARIO...]
 DIR: lib/ of the tsan build (cmake --build --preset tsan --target nccl-net-clustar); N: a program ends after so many (60);
-SCENARIO: of nccl-host-scenarios, with arguments; else a few, each over tcp and mlt
+SCENARIO: of nccl-host-scenarios, with arguments; without it a few, each over tcp and mlt
 
 NCCL's own hand-overs between its threads by atomics are not seen, so that a report may be of those: read its two stacks.
 First of all a plugin with a race in it runs, which must be found.
@@ -82,7 +82,7 @@ def main():
     base = folder / f"objects-{library.key_of_nccl(tree)}"
     driver = instrumented(tree, base, built, "nccl-host-scenarios", library.own_files("ranks", "scenarios"),
                           [built, "-lpthread", f"-Wl,-rpath,{built.parent}"])
-    race = instrumented(tree, base, built, "planted_race.so", [HERE / "planted_race.cc"], ["-shared"])
+    race = instrumented(tree, base, built, f"planted_race-{library.digest([HERE / 'planted_race.cc'], [])}.so", [HERE / "planted_race.cc"], ["-shared"])
     reports = 0 if planted_is_found(driver, built, race, args) else 1
     for words in [args.scenario] if args.scenario else [each.split(" ") for each in SCENARIOS]:
         for transport in ("tcp", "mlt"):

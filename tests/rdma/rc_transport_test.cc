@@ -150,7 +150,6 @@ TEST_F(RcTransport, AFailedPortIsReplacedByTheOther) {
   EXPECT_THAT(said_, HasSubstr("2 of 4 queue pairs"));
 }
 
-// Silently: rdma_rxe gives back what is posted on a stopped queue pair, but not always.
 TEST_F(RcTransport, ForbiddenFusionIsRefusedAndNothingElse) {
   open([](Settings& settings) { settings.may_fuse = false; });
   const auto fused = cable_->fuse_both();
@@ -159,6 +158,7 @@ TEST_F(RcTransport, ForbiddenFusionIsRefusedAndNothingElse) {
   stream(10, 1000);
 }
 
+// Silently: rdma_rxe gives back what is posted on a stopped queue pair, but not always.
 TEST_F(RcTransport, TheLastQueuePairThatFailsIsAnErrorThatNamesTheLink) {
   for (const bool silently : {false, true}) {
     open([](Settings& settings) { settings.queue_pairs = 2; });

@@ -60,7 +60,7 @@ std::optional<std::uint32_t> share_ppm(const std::string& text, double high) {
   const auto share = number<double>(text, 0, high);
   if (!share) return std::nullopt;
   const auto ppm = static_cast<std::uint32_t>(std::lround(*share * 1e6));
-  if (ppm == 0 && *share > 0) return std::nullopt;  // else too little would mean nothing
+  if (ppm == 0 && *share > 0) return std::nullopt;  // otherwise too little would mean nothing
   return ppm;
 }
 

@@ -31,7 +31,7 @@ Result<Reception> Reception::open(Host host, const HelloFormat& hello, std::span
   for (const net::Address& address : addresses) {
     auto socket = net::listen_on(address, options);
     if (!socket) {
-      // An address may have gone since the interfaces were listed; the others serve.
+      // An address may have gone since the interfaces were listed; the others are used.
       reception.host_.log.info(fmt::format("{}: {}", reception.host_.transport, socket.error().message));
       last_error = socket.error();
       continue;

@@ -99,7 +99,7 @@ struct RxPacket {
   bool placed = false;
 };
 
-// When payload memory is free again. copies: when send() returns. Else: when Capabilities::in_flight further packets
+// When payload memory is free again. copies: when send() returns. Otherwise when Capabilities::in_flight further packets
 // were taken, and a later send() took one or wait() returned; at the latest when quiesce() or ~Mr returns.
 struct Capabilities {
   std::size_t max_packet = 0;  // header and payload together

@@ -25,11 +25,25 @@ void AheadMeter::set(ConnectionId id, std::uint64_t bytes, TimePoint now) {
   if (bytes == 0) std::erase(here_, id);
   // What is handed on shows nothing: it does not make who is stuck move.
   const std::uint64_t left = connection.bytes - std::min(connection.bytes, bytes);
+  if (left > 0) {
+    departed_ += left;
+    departed_at_ = now;
+  }
+  here_bytes_ += bytes;
+  here_bytes_ -= connection.bytes;
   connection.watched -= std::min(connection.watched, left);
   connection.bytes = bytes;
   if (connection.watched > 0) return;
   connection.watched = std::min(bytes, kStep);
   connection.since = now;
+  if (bounded()) connection.enough = departed_ + kTurns * std::max(here_bytes_, most_);
+}
+
+void AheadMeter::forget(ConnectionId id) {
+  if (id >= connections_.size()) return;
+  here_bytes_ -= connections_[id].bytes;
+  std::erase(here_, id);
+  connections_[id] = {};
 }
 
 }  // namespace clustar::transport

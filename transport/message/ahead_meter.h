@@ -11,14 +11,17 @@
 namespace clustar::transport {
 
 // A connection that is stuck (its peer's window is shut, or all of its own is on its way) keeps nobody else from the
-// line: while kStep of what it has, or all, does not leave within kPatience, nothing of it counts. That is what eight
-// connections take to send 64 KiB each over 1 Gbit/s; on slower lines more may be ahead than was asked for. A backend
-// that hands on chunks passes over the stuck: what they were given more would not leave either.
+// line: nothing of it counts. One that waits for its turn on a slow line looks alike, so time alone does not tell:
+// stuck is whose kStep, or all that it has, did not leave within kPatience while others' bytes left, kTurns times as
+// many as there were when its wait began; or while nothing left at all. Where one chunk takes longer than kPatience (64
+// KiB: below 100 Mbit/s) more may be ahead than was asked for. A backend that hands on chunks passes over the stuck:
+// what they were given more would not leave either.
 class AheadMeter {
  public:
   using ConnectionId = std::uint32_t;
   static constexpr Duration kPatience = std::chrono::milliseconds(5);
   static constexpr std::uint64_t kStep = 16 * 1024;
+  static constexpr std::uint64_t kTurns = 4;
 
   // `most`: send_ahead_bytes().
   explicit AheadMeter(std::uint64_t most) : most_(most) {}
@@ -30,8 +33,7 @@ class AheadMeter {
   void add(ConnectionId connection, std::uint64_t bytes, TimePoint now);
   // So much of what was handed on by the connection is still here.
   void set(ConnectionId connection, std::uint64_t bytes, TimePoint now);
-  void forget(ConnectionId connection) { set(connection, 0, TimePoint::min()); }
-  // It has not moved by a step for longer than kPatience.
+  void forget(ConnectionId connection);
   bool stuck(ConnectionId connection, TimePoint now) const {
     return connection < connections_.size() && stuck(connections_[connection], now);
   }
@@ -43,10 +45,17 @@ class AheadMeter {
     std::uint64_t bytes = 0;
     std::uint64_t watched = 0;  // of them: kStep, or all that there was, at `since`; less what has left
     TimePoint since{};
+    std::uint64_t enough = 0;  // departed_ by which it would have had its turn
   };
-  static bool stuck(const Connection& one, TimePoint now) { return one.bytes > 0 && now - one.since > kPatience; }
+  bool stuck(const Connection& one, TimePoint now) const {
+    if (one.bytes == 0 || now - one.since <= kPatience) return false;
+    return departed_ >= one.enough || now - departed_at_ > kPatience;
+  }
 
   const std::uint64_t most_;
+  std::uint64_t here_bytes_ = 0;
+  std::uint64_t departed_ = 0;  // bytes of all connections that have left
+  TimePoint departed_at_{};
   std::vector<Connection> connections_;
   std::vector<ConnectionId> here_;
 };

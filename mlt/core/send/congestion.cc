@@ -166,7 +166,7 @@ void DctcpSwift::decide(const Epoch::Totals& totals) {
   } else if (!recover() && was_used(totals, window_)) {
     window_ = grown(window_, options_, step(totals, limit));
   }
-  // Who saw the empty network of a long path, and knows that it did, need not look for it.
+  // A flow that saw the empty network of a long path, and knows that it did, need not look for it.
   const bool seen =
       base_rtt_ > Duration::zero() && is_long(totals.min_rtt) && totals.min_rtt <= 1.25 * Epoch::in_ns(base_rtt_);
   since_empty_ += totals.rtt;

@@ -273,7 +273,7 @@ TEST_P(PluginProfiler, AMissingStepIsToldForGood) {
 }
 
 // NCCL keeps one handle for all tries of an irecv that gives no request.
-TEST_P(PluginProfiler, AReceivesStepThatBeginsAnewIsTheSame) {
+TEST_P(PluginProfiler, AReceivesStepThatBeginsAgainIsTheSame) {
   void* const coll = comm_.coll({}, v5() ? comm_.coll_api(false) : nullptr);
   comm_.stop(coll);
   void* const op = comm_.op(coll, 12, 0, ::getpid(), false);

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
+#include <vector>
 
 namespace clustar::transport {
 namespace {
@@ -66,6 +68,49 @@ TEST(AheadMeter, AConnectionThatTricklesIsStuck) {
   meter.set(0, 1001, kLater);
   EXPECT_FALSE(meter.stuck(0, kLater));
   EXPECT_FALSE(meter.room(kLater)) << "it moves, so it counts again";
+}
+
+// Eight connections with 64 KiB each on a slow line: each waits for longer than kPatience, and none is stuck.
+TEST(AheadMeter, WhoWaitsForItsTurnOnASlowLineIsNotStuck) {
+  constexpr std::uint64_t kEach = 64 * 1024;
+  AheadMeter meter(50'000);
+  TimePoint now = kZero;
+  std::array<std::uint64_t, 8> left{};
+  for (AheadMeter::ConnectionId id = 0; id < left.size(); ++id) meter.add(id, left[id] = kEach, now);
+  for (AheadMeter::ConnectionId id = 0; id < left.size(); ++id) {
+    for (; left[id] > 0; left[id] -= AheadMeter::kStep) {  // 33 Mbit/s
+      now += microseconds(4000);
+      meter.set(id, left[id] - AheadMeter::kStep, now);
+      for (const AheadMeter::ConnectionId other : meter.connections()) EXPECT_FALSE(meter.stuck(other, now)) << other;
+    }
+  }
+  EXPECT_TRUE(meter.connections().empty());
+}
+
+TEST(AheadMeter, WhoIsPassedByManyTimesWhatWasHereIsStuck) {
+  AheadMeter meter(100'000);
+  TimePoint now = kZero;
+  meter.add(0, 16'000, now);
+  std::uint64_t passed = 0;
+  for (; !meter.stuck(0, now); passed += 1000) {
+    now += microseconds(100);
+    meter.add(1, 1000, now);
+    meter.set(1, 0, now);
+    ASSERT_LT(passed, 10'000'000u);
+  }
+  EXPECT_GE(passed, AheadMeter::kTurns * 100'000 - 1000);
+  EXPECT_TRUE(meter.room(now));
+}
+
+TEST(AheadMeter, WhoIsForgottenDidNotLeave) {
+  AheadMeter meter(1000);
+  meter.add(0, 2000, kZero);
+  meter.add(1, 2000, kZero);
+  meter.forget(1);
+  EXPECT_FALSE(meter.stuck(0, kZero + AheadMeter::kPatience));
+  EXPECT_TRUE(meter.stuck(0, kLater)) << "nothing moved";
+  meter.forget(7);
+  EXPECT_EQ(meter.connections(), std::vector<AheadMeter::ConnectionId>{0});
 }
 
 TEST(AheadMeter, WhoHasMuchNeedNotSendAllOfItInTime) {

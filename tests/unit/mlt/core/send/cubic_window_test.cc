@@ -7,8 +7,8 @@ namespace {
 
 constexpr double kBytes = 1448;  // of a segment
 
-double after(CubicWindow cubic, double window, double seconds, double round_trip_ms) {
-  for (double passed = 0; passed < seconds * 1e3; passed += round_trip_ms) {
+double after(CubicWindow cubic, double window, double span_s, double round_trip_ms) {
+  for (double passed = 0; passed < span_s * 1e3; passed += round_trip_ms) {
     window = cubic.grown(window, round_trip_ms * 1e6, kBytes, 0);
   }
   return window;
