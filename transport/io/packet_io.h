@@ -99,8 +99,8 @@ struct RxPacket {
   bool placed = false;
 };
 
-// When payload memory is free again. copies: when send() returns. Otherwise when Capabilities::in_flight further packets
-// were taken, and a later send() took one or wait() returned; at the latest when quiesce() or ~Mr returns.
+// When payload memory is free again. copies: when send() returns. Otherwise when Capabilities::in_flight further
+// packets were taken, and a later send() took one or wait() returned; at the latest when quiesce() or ~Mr returns.
 struct Capabilities {
   std::size_t max_packet = 0;  // header and payload together
   std::size_t header_bytes = Header::kMax;

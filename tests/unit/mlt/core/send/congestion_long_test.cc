@@ -83,8 +83,8 @@ TEST(DctcpSwiftFar, BesideRenoEachHasAPartOfItsShare) {
   }
 }
 
-// While one queue holds 40 ms, 20 s are all that CUBIC has to come back from two losses at 40 ms: a flow that comes 200 ms late
-// finds it taken, CUBIC beside CUBIC as well.
+// While one queue holds 40 ms, 20 s are all that CUBIC has to come back from two losses at 40 ms: a flow that comes 200
+// ms late finds it taken, CUBIC beside CUBIC as well.
 TEST(DctcpSwiftFar, BesideCubicEachHasAPartOfItsShare) {
   for (const Duration base : {milliseconds(8), milliseconds(40)}) {
     for (const bool first : {true, false}) {
