@@ -182,6 +182,7 @@ void Engine::post(Client& client, std::uint32_t request, std::size_t bytes) {
     if (lock) {
       const TimePoint now = context_.clock.now();
       caller_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+      held(now);
       drain_posts(now);
       client.submit(request, now);
       handle_events(now);
@@ -216,9 +217,10 @@ void Engine::drain_posts(TimePoint now) {
 void Engine::poke(const std::atomic<bool>& done) {
   if (context_.mode == EngineMode::kThread) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return;
+  if (!lock) return give_way();
   const TimePoint now = context_.clock.now();
   caller_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  held(now);
   turn(now, context_.mode == EngineMode::kAuto ? &done : nullptr);
   if (asleep_.load(std::memory_order_relaxed)) wake_thread();
 }

@@ -131,6 +131,8 @@ class Engine {
   // Callers that did not come for so long are taken for silent.
   static constexpr Duration kSilence = std::chrono::milliseconds(1);
   static constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
+  // Who holds the engine for so long does not run: all that it has to do in one turn takes a tenth of it.
+  static constexpr Duration kLongTurn = std::chrono::microseconds(500);
   static constexpr Duration kSpin = std::chrono::microseconds(50);  // of the engine's thread, after there was work
 
   struct Post {
@@ -192,6 +194,8 @@ class Engine {
   void leave_communicator(std::uint64_t communicator);
   void check_some(TimePoint now);
   void fail_device(const Error& error);
+  void held(TimePoint now) { held_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed); }
+  void give_way() const;
   void run();
   Duration sleep_time();
   bool callers_are_silent() const;
@@ -238,6 +242,7 @@ class Engine {
   std::atomic<bool> stop_{false};
   std::atomic<bool> asleep_{false};
   std::atomic<std::int64_t> caller_at_{0};  // ns of the clock: the latest call
+  std::atomic<std::int64_t> held_at_{0};    // the same: when a turn began
   LibraryThread thread_;
 };
 

@@ -1,5 +1,6 @@
 // The engine's thread: when it works, and how long it sleeps.
 #include <algorithm>
+#include <thread>
 
 #include "mlt/driver/engine.h"
 
@@ -8,6 +9,13 @@ namespace clustar::mlt::driver {
 bool Engine::callers_are_silent() const {
   const auto now = context_.clock.now().time_since_epoch().count();
   return now - caller_at_.load(std::memory_order_relaxed) > kSilence.count();
+}
+
+// Where more threads poll than there are processors, one loses its own in the middle of a turn. The others, which find
+// the engine held, would use up their time slices before it goes on.
+void Engine::give_way() const {
+  const auto now = context_.clock.now().time_since_epoch().count();
+  if (now - held_at_.load(std::memory_order_relaxed) > kLongTurn.count()) std::this_thread::yield();
 }
 
 void Engine::sleep(std::span<const int> readable, Duration timeout) {
@@ -44,6 +52,7 @@ void Engine::run() {
     {
       const std::lock_guard lock(mutex_);
       const TimePoint now = context_.clock.now();
+      held(now);
       if (turn(now, nullptr)) worked_at = now;
       time = sleep_time();
       if (time > Duration(0)) time = std::min(time, device_->before_sleep());

@@ -20,14 +20,17 @@ void AheadMeter::add(ConnectionId id, std::uint64_t bytes, TimePoint now) {
 void AheadMeter::set(ConnectionId id, std::uint64_t bytes, TimePoint now) {
   if (id >= connections_.size()) connections_.resize(id + 1);
   Connection& connection = connections_[id];
+  connection.stuck = stuck(connection, now);
   if (bytes == connection.bytes) return;
   if (connection.bytes == 0) here_.push_back(id);
   if (bytes == 0) std::erase(here_, id);
   // What is handed on shows nothing: it does not make who is stuck move.
   const std::uint64_t left = connection.bytes - std::min(connection.bytes, bytes);
-  if (left > 0) {
-    departed_ += left;
-    departed_at_ = now;
+  departed_ += left;
+  line_watched_ -= std::min(line_watched_, left);
+  if (line_watched_ == 0) {
+    line_watched_ = kStep;
+    line_since_ = now;
   }
   here_bytes_ += bytes;
   here_bytes_ -= connection.bytes;
@@ -36,6 +39,7 @@ void AheadMeter::set(ConnectionId id, std::uint64_t bytes, TimePoint now) {
   if (connection.watched > 0) return;
   connection.watched = std::min(bytes, kStep);
   connection.since = now;
+  connection.stuck = false;
   if (bounded()) connection.enough = departed_ + kTurns * std::max(here_bytes_, most_);
 }
 

@@ -12,10 +12,10 @@ namespace clustar::transport {
 
 // A connection that is stuck (its peer's window is shut, or all of its own is on its way) keeps nobody else from the
 // line: nothing of it counts. One that waits for its turn on a slow line looks alike, so time alone does not tell:
-// stuck is whose kStep, or all that it has, did not leave within kPatience while others' bytes left, kTurns times as
-// many as there were when its wait began; or while nothing left at all. Where one chunk takes longer than kPatience (64
-// KiB: below 100 Mbit/s) more may be ahead than was asked for. A backend that hands on chunks passes over the stuck:
-// what they were given more would not leave either.
+// stuck is whose kStep, or all that it has, did not leave within kPatience, while of all connections kTurns times as
+// much left as was here when its wait began, or less than kStep at all. It stays so until it moves. Where a step takes
+// longer than kPatience (chunks of 64 KiB: below 100 Mbit/s) more may be ahead than was asked for. A backend that hands
+// on chunks passes over the stuck: what they were given more would not leave either.
 class AheadMeter {
  public:
   using ConnectionId = std::uint32_t;
@@ -46,16 +46,18 @@ class AheadMeter {
     std::uint64_t watched = 0;  // of them: kStep, or all that there was, at `since`; less what has left
     TimePoint since{};
     std::uint64_t enough = 0;  // departed_ by which it would have had its turn
+    bool stuck = false;
   };
   bool stuck(const Connection& one, TimePoint now) const {
-    if (one.bytes == 0 || now - one.since <= kPatience) return false;
-    return departed_ >= one.enough || now - departed_at_ > kPatience;
+    if (one.bytes == 0 || one.stuck) return one.stuck;
+    return now - one.since > kPatience && (departed_ >= one.enough || now - line_since_ > kPatience);
   }
 
   const std::uint64_t most_;
   std::uint64_t here_bytes_ = 0;
-  std::uint64_t departed_ = 0;  // bytes of all connections that have left
-  TimePoint departed_at_{};
+  std::uint64_t departed_ = 0;      // bytes of all connections that have left
+  std::uint64_t line_watched_ = 0;  // kStep at line_since_, less what has left
+  TimePoint line_since_{};
   std::vector<Connection> connections_;
   std::vector<ConnectionId> here_;
 };
