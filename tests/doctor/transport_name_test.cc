@@ -54,8 +54,8 @@ TEST_F(TransportName, TheBannerComesWhenNcclWouldShowIt) {
 }
 
 TEST_F(TransportName, OfAMeasurement) {
-  const Outcome outcome = run("CLUSTAR_TRANSPORT=mlt", "perf --plugin " CLUSTAR_PLUGIN
-                                                       " --test bandwidth --bytes 64K --seconds 0.01 --rounds 5");
+  const Outcome outcome = run("CLUSTAR_TRANSPORT=mlt", std::string("perf --plugin ") + CLUSTAR_PLUGIN +
+                                                           " --test bandwidth --bytes 64K --seconds 0.01 --rounds 5");
   ASSERT_EQ(outcome.status, 0) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("A  clustar over mlt v12"));
   EXPECT_EQ(results()["arms"]["a"]["plugin"]["transport"], "mlt");

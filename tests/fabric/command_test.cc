@@ -162,7 +162,8 @@ TEST_F(FabricCommand, ExecRunsOnTheHostAndPassesEverythingThrough) {
   EXPECT_EQ(outcome.err, "err\n");
   outcome = run({"exec", "0", "--", "printf", "%s|", "[a,b]", "", "--", "--help", "a b"});
   EXPECT_EQ(outcome.out, "[a,b]||--|--help|a b|");
-  outcome = in_shell("echo hello | " CLUSTAR_EXECUTABLE " fabric exec --name " + name_ + " 0 -- tr a-z A-Z");
+  outcome =
+      in_shell("echo hello | " + std::string(CLUSTAR_EXECUTABLE) + " fabric exec --name " + name_ + " 0 -- tr a-z A-Z");
   EXPECT_EQ(outcome.out, "HELLO\n");
   EXPECT_EQ(run({"exec", "0", "--", "no-such-command"}).status, 127);
   EXPECT_EQ(run({"exec", "0", "--", "/"}).status, 126);
@@ -188,7 +189,7 @@ TEST_F(FabricCommand, SaysWhatTheKernelLacksAndLeavesNothing) {
   const TemporaryDirectory folder;
   folder.write("tc", "#!/bin/sh\necho 'Error: Specified qdisc kind is unknown.' >&2\nexit 2\n");
   ASSERT_EQ(chmod(folder.file("tc").c_str(), 0755), 0);
-  const std::string up = CLUSTAR_EXECUTABLE " fabric up --name " + name_ + " --hosts 2 --rate 200M";
+  const std::string up = std::string(CLUSTAR_EXECUTABLE) + " fabric up --name " + name_ + " --hosts 2 --rate 200M";
   Outcome outcome = in_shell("PATH=" + folder.path() + ":$PATH " + up);
   EXPECT_EQ(outcome.status, 1);
   EXPECT_TRUE(contains(outcome.out, "qdisc kind is unknown") && contains(outcome.out, "modprobe sch_htb"))
@@ -207,7 +208,7 @@ TEST_F(FabricCommand, SaysWhatTheKernelLacksAndLeavesNothing) {
 // that folder: otherwise a process that removes the last fabric meanwhile removes the folder too, and with it the
 // mount.
 TEST_F(FabricCommand, AFullDiskIsAnErrorAndLeavesNothing) {
-  const std::string up = CLUSTAR_EXECUTABLE " fabric up --name " + name_ + " --hosts 2 ";
+  const std::string up = std::string(CLUSTAR_EXECUTABLE) + " fabric up --name " + name_ + " --hosts 2 ";
   const std::string keep = "/run/clustar/" + name_ + ".keep";
   const std::string full = "for i in 1 2 3 4 5 6 7 8 9; do mkdir -p /run/clustar && touch " + keep +
                            " && break; done; mount -t tmpfs -o size=16k tmpfs /run/clustar || exit 77; "

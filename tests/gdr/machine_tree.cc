@@ -50,12 +50,14 @@ void write_ids(const fs::path& folder, const std::string& ids, const std::string
 
 }  // namespace
 
+fs::path machines_folder() { return CLUSTAR_MACHINES; }
+
 MachineTree::MachineTree(const std::string& name) : root_(temp_path("machine_" + name)) {
   fs::remove_all(root_);
   fs::create_directories(sysfs());
   fs::create_directories(procfs());
   if (name.empty()) return;
-  std::ifstream in(std::string(CLUSTAR_MACHINES) + "/" + name + ".txt");
+  std::ifstream in(machines_folder() / (name + ".txt"));
   EXPECT_TRUE(in) << name;
   for (std::string line; std::getline(in, line);) {
     if (!line.empty() && line[0] != '#') add(line);

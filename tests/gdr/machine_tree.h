@@ -9,6 +9,8 @@
 
 namespace clustar::tests {
 
+std::filesystem::path machines_folder();
+
 class MachineTree {
  public:
   // `name` of a file in tests/gdr/machines, without .txt. Empty: a tree with nothing in it.

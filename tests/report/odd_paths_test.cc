@@ -24,7 +24,7 @@ class OddPaths : public ::testing::Test {
   OddPaths() { fs::create_directories(folder_ + "/dir"); }
   ~OddPaths() override { fs::remove_all(folder_); }
   Outcome clustar(const std::string& words) const {
-    return run_command("cd " + folder_ + " && " CLUSTAR_EXECUTABLE " " + words);
+    return run_command("cd " + folder_ + " && " + CLUSTAR_EXECUTABLE + " " + words);
   }
   const std::string folder_ = temp_path("odd_paths");
 };
@@ -80,7 +80,8 @@ TEST_F(OddPaths, OneFileDoesNotTakeTwoResults) {
 
 TEST_F(OddPaths, AFolderThatWasRemovedIsNoCrash) {
   for (const char* words : {"train --plugin x.so", "perf --plugin x.so", "ab --local --plugin x.so"}) {
-    const Outcome outcome = run_command("cd " + folder_ + "/dir && rmdir ../dir && " CLUSTAR_EXECUTABLE " " + words);
+    const Outcome outcome =
+        run_command("cd " + folder_ + "/dir && rmdir ../dir && " + CLUSTAR_EXECUTABLE + " " + words);
     EXPECT_EQ(outcome.status, 2) << words << outcome.text;
     fs::create_directories(folder_ + "/dir");
   }
@@ -89,7 +90,8 @@ TEST_F(OddPaths, AFolderThatWasRemovedIsNoCrash) {
 TEST_F(OddPaths, StandardOutputThatIsFullIsAFailure) {
   for (const char* words : {"settings", "conform --list", "coflow replay --generate ports=4,coflows=4 --policy maxmin",
                             "--help", "--version"}) {
-    const Outcome outcome = run_command("(" CLUSTAR_EXECUTABLE " " + std::string(words) + " 2>&1 >/dev/full)");
+    const Outcome outcome =
+        run_command("(" + std::string(CLUSTAR_EXECUTABLE) + " " + std::string(words) + " 2>&1 >/dev/full)");
     EXPECT_EQ(outcome.status, 1) << words;
     EXPECT_THAT(outcome.text, HasSubstr("standard output did not take all")) << words;
   }

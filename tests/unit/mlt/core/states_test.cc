@@ -36,7 +36,7 @@ std::string document() {
 }
 
 TEST(MltStates, TheDocumentShowsTheTables) {
-  std::ifstream in(CLUSTAR_SOURCE_DIR "/docs/mlt-states.md");
+  std::ifstream in(std::string(CLUSTAR_SOURCE_DIR) + "/docs/mlt-states.md");
   const std::string written((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   if (written != document()) std::ofstream("mlt-states.md") << document();
   EXPECT_EQ(written, document()) << "docs/mlt-states.md is out of date: copy mlt-states.md from this test's folder";

@@ -17,10 +17,10 @@ namespace {
 using namespace nccl_abi;
 using tests::ChainedCall;
 
-constexpr const char* kV4 = CLUSTAR_CHAINED "_v4.so";
-constexpr const char* kV5 = CLUSTAR_CHAINED "_v5.so";
-constexpr const char* kV6 = CLUSTAR_CHAINED "_v6.so";
-constexpr const char* kAll = CLUSTAR_CHAINED "_all.so";
+const std::string kV4 = std::string(CLUSTAR_CHAINED) + "_v4.so";
+const std::string kV5 = std::string(CLUSTAR_CHAINED) + "_v5.so";
+const std::string kV6 = std::string(CLUSTAR_CHAINED) + "_v6.so";
+const std::string kAll = std::string(CLUSTAR_CHAINED) + "_all.so";
 
 class PluginChain : public testing::Test {
  protected:
@@ -30,8 +30,8 @@ class PluginChain : public testing::Test {
     if (library_ != nullptr) ::dlclose(library_);
   }
 
-  void open(const char* path, int version, int mask) {
-    library_ = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void open(const std::string& path, int version, int mask) {
+    library_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(library_, nullptr) << ::dlerror();
     mask_ = *static_cast<int**>(::dlsym(library_, "chained_profiler_mask"));
     take_ = *static_cast<tests::ChainedTake*>(::dlsym(library_, "chained_profiler_take"));
@@ -69,7 +69,7 @@ constexpr int kAllEvents = 0x7fff;
 
 TEST_F(PluginChain, EventsOfTheSameVersionGoOnAsTheyAreWithTheirParents) {
   for (const auto& [path, version] : {std::pair{kV5, 5}, {kV6, 6}, {kAll, 5}, {kAll, 6}}) {
-    SCOPED_TRACE(std::string(path) + " under v" + std::to_string(version));
+    SCOPED_TRACE(path + " under v" + std::to_string(version));
     open(path, version, kAllEvents);
     EXPECT_EQ(comm_->mask, kAllEvents);
     const ChainedCall init = only();
@@ -228,10 +228,10 @@ TEST(ChainProfiler, RefusalsSayWhy) {
   const auto by_name = ChainProfiler::open("nonsuch");
   ASSERT_FALSE(by_name);
   EXPECT_THAT(by_name.error().message, testing::HasSubstr("libnccl-profiler-nonsuch.so"));
-  const auto no_table = ChainProfiler::open(CLUSTAR_CHAINED "_none.so");
+  const auto no_table = ChainProfiler::open(std::string(CLUSTAR_CHAINED) + "_none.so");
   ASSERT_FALSE(no_table);
   EXPECT_THAT(no_table.error().message, testing::HasSubstr("ncclProfiler_v4"));
-  for (const char* self : {CLUSTAR_CHAINED "_clustar.so", CLUSTAR_PLUGIN}) {
+  for (const std::string& self : {std::string(CLUSTAR_CHAINED) + "_clustar.so", std::string(CLUSTAR_PLUGIN)}) {
     const auto itself = ChainProfiler::open(self);
     ASSERT_FALSE(itself) << self;
     EXPECT_EQ(itself.error().code, ErrorCode::kInvalidUsage);

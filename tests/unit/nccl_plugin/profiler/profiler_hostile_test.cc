@@ -190,13 +190,13 @@ TEST(PluginProfilerHostile, AContextMayCloseUnderItsEvents) {
 }
 
 TEST(PluginProfilerHostile, TheSecondProfilerSeesEachEventOnceAndNoneAfterItsEnd) {
-  constexpr const char* kPath = CLUSTAR_CHAINED "_v5.so";
-  void* const library = ::dlopen(kPath, RTLD_NOW | RTLD_LOCAL);
+  const std::string path = std::string(CLUSTAR_CHAINED) + "_v5.so";
+  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << ::dlerror();
   **static_cast<int**>(::dlsym(library, "chained_profiler_mask")) = 0x7fff;
   const auto take = *static_cast<tests::ChainedTake*>(::dlsym(library, "chained_profiler_take"));
   take();
-  auto chain = ChainProfiler::open(kPath);
+  auto chain = ChainProfiler::open(path);
   ASSERT_TRUE(chain) << chain.error().message;
   const Battle result = fight(5, 80, std::shared_ptr<const ChainProfiler>(std::move(*chain)));
   EXPECT_EQ(result.wrong, 0u);
