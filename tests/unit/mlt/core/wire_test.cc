@@ -258,7 +258,8 @@ TEST(MltWire, TheSecretIsReadFromEveryTypeAndNeedsTwelveBytes) {
 // Or the fuzzer begins with nothing that parses.
 TEST(MltWire, TheFuzzersSeedsAreOfThisVersion) {
   int seeds = 0;
-  for (const auto& seed : std::filesystem::directory_iterator(std::string(CLUSTAR_SOURCE_DIR) + "/tests/fuzz/corpus/mlt_wire")) {
+  for (const auto& seed :
+       std::filesystem::directory_iterator(std::string(CLUSTAR_SOURCE_DIR) + "/tests/fuzz/corpus/mlt_wire")) {
     std::ifstream file(seed.path(), std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     EXPECT_TRUE(parse(std::as_bytes(std::span(text)))) << seed.path();
