@@ -12,17 +12,16 @@ function(clustar_move_paths)
         set(name ${CMAKE_MATCH_1})
         set(value ${CMAKE_MATCH_2})
         set(header ${CMAKE_BINARY_DIR}/generated/paths/${name}.h)
-        set(source ${folder}/paths/${test}_${name}.c)
+        set(source ${folder}/paths/${test}_${name}.cc)
         file(GENERATE OUTPUT ${source} CONTENT "extern const char path_${name}[];\nconst char path_${name}[] = ${value};\n")
         file(CONFIGURE OUTPUT ${header} CONTENT
 "#pragma once
-#ifdef __cplusplus
-extern \"C\" const char path_${name}[];
+extern const char path_${name}[];
 #define ${name} static_cast<const char*>(path_${name})
-#endif
 ")
         target_sources(${test} PRIVATE ${source})
-        target_compile_options(${test} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:SHELL:-include\ ${header}>)
+        set_source_files_properties(${source} TARGET_DIRECTORY ${test} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+        target_compile_options(${test} PRIVATE "SHELL:-include ${header}")
       elseif(definition)
         list(APPEND kept "${definition}")
       endif()

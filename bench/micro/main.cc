@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "bench/micro/plugin_bench.h"
-#include "bench/micro/pollers_bench.h"
 #include "transport/base/own_folder.h"
 #include "transport/base/version.h"
 
@@ -70,6 +69,7 @@ int main(int argc, char** argv) {
   bool failed = false;
   clustar::bench::micro::register_plugin_benchmarks(plugin, failed);
   clustar::bench::micro::register_poller_benchmarks(plugin, failed);
+  clustar::bench::micro::register_connection_benchmarks(plugin, failed);
   const std::size_t ran = benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   if (ran == 0) return wrong_usage("no benchmark has a name like that; --benchmark_list_tests=true lists them");

@@ -1,6 +1,4 @@
 // What runs the engine when several threads poll one NIC, as NCCL's proxies of the GPUs of one process do.
-#include "bench/micro/pollers_bench.h"
-
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -13,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/micro/plugin_bench.h"
 #include "bench/proxy/net_plugin.h"
 
 namespace clustar::bench::micro {

@@ -403,14 +403,11 @@ std::uint64_t MltRecvChannel::progress() const {
 std::string MltRecvChannel::waiting() const { return fmt::format("{} receives outstanding", outstanding_); }
 
 bool MltRecvChannel::uses(const transport::Mr& mr) const {
-  const bool flushed = std::ranges::any_of(flushes_, [&](const FlushRequest& flush) {
-    const auto parts = std::span(flush.parts).first(flush.submitted ? flush.count : 0);
-    return std::ranges::any_of(parts, [&](const RecvPart& part) { return part.mr == &mr; });
-  });
-  return flushed || std::any_of(groups_.begin(), groups_.end(), [&](const Group& group) {
-           const auto parts = std::span(group.parts).first(group.submitted ? group.count : 0);
-           return std::any_of(parts.begin(), parts.end(), [&](const Part& part) { return part.mr == &mr; });
-         });
+  const auto uses_it = [&](const auto& request) {
+    const auto parts = std::span(request.parts).first(request.submitted ? request.count : 0);
+    return std::ranges::any_of(parts, [&](const auto& part) { return part.mr == &mr; });
+  };
+  return flushes_.any_of(uses_it) || groups_.any_of(uses_it);
 }
 
 }  // namespace clustar::mlt::driver

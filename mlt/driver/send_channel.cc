@@ -321,8 +321,7 @@ std::uint64_t MltSendChannel::progress() const {
 std::string MltSendChannel::waiting() const { return fmt::format("{} sends wait for its receives", outstanding_); }
 
 bool MltSendChannel::uses(const transport::Mr& mr) const {
-  return std::any_of(requests_.begin(), requests_.end(),
-                     [&](const SendRequest& request) { return request.submitted && request.mr == &mr; });
+  return requests_.any_of([&](const SendRequest& request) { return request.submitted && request.mr == &mr; });
 }
 
 }  // namespace clustar::mlt::driver

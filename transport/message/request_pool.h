@@ -1,45 +1,86 @@
-// The requests of one channel: as many as may be outstanding, made once. Used by the channel's caller only.
+// The requests of one channel: made when so many are outstanding for the first time, up to a limit, and kept where they
+// are until the channel's end. Most connections never have more than a few.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace clustar::transport {
 
 // `R` has `channel` and `index`, which stay what they are made.
+// Thread rule: the channel's caller takes and gives back. Another thread may use a request that it was told of after
+// that was taken, any_of() and for_each().
 template <typename R>
 class RequestPool {
  public:
-  template <typename Channel>
-  RequestPool(Channel* channel, std::uint32_t count) : requests_(count) {
-    free_.reserve(count);
-    for (std::uint32_t i = count; i-- > 0;) {
-      requests_[i].channel = channel;
-      requests_[i].index = i;
-      free_.push_back(i);
-    }
+  using Channel = decltype(R::channel);
+  RequestPool(Channel channel, std::uint32_t most)
+      : channel_(channel), most_(most), chunks_((most + kChunk - 1) / kChunk) {}
+  ~RequestPool() {
+    for (const std::atomic<Chunk*>& chunk : chunks_) delete chunk.load(std::memory_order_relaxed);
   }
+  RequestPool(const RequestPool&) = delete;
+  RequestPool& operator=(const RequestPool&) = delete;
 
   // False: all are outstanding.
-  bool has_room() const { return !free_.empty(); }
-  std::size_t outstanding() const { return requests_.size() - free_.size(); }
+  bool has_room() const { return !free_.empty() || made_ < most_; }
+  std::size_t outstanding() const { return made_ - free_.size(); }
   // Only while there is room.
   R& take() {
-    R& taken = requests_[free_.back()];
+    if (free_.empty()) return make();
+    R& taken = (*this)[free_.back()];
     free_.pop_back();
     return taken;
   }
   void give_back(const R& request) { free_.push_back(request.index); }
 
-  R& operator[](std::size_t index) { return requests_[index]; }
-  const R& operator[](std::size_t index) const { return requests_[index]; }
-  auto begin() { return requests_.begin(); }
-  auto end() { return requests_.end(); }
-  auto begin() const { return requests_.begin(); }
-  auto end() const { return requests_.end(); }
+  // Of one that was taken.
+  R& operator[](std::size_t index) { return (*chunk(index))[index % kChunk]; }
+  const R& operator[](std::size_t index) const { return (*chunk(index))[index % kChunk]; }
+  // Of those that were made, outstanding or not.
+  template <typename Test>
+  bool any_of(Test test) const {
+    bool any = false;
+    visit([&](const R& request) { any = any || test(request); });
+    return any;
+  }
+  template <typename Visit>
+  void for_each(Visit each) {
+    visit(each);
+  }
 
  private:
-  std::vector<R> requests_;
+  static constexpr std::size_t kChunk = 8;
+  using Chunk = std::array<R, kChunk>;
+
+  template <typename Visit>
+  void visit(Visit each) const {
+    for (const std::atomic<Chunk*>& slot : chunks_) {
+      Chunk* const chunk = slot.load(std::memory_order_acquire);
+      if (chunk == nullptr) return;
+      for (R& request : *chunk) each(request);
+    }
+  }
+  Chunk* chunk(std::size_t index) const { return chunks_[index / kChunk].load(std::memory_order_acquire); }
+  R& make() {
+    if (made_ % kChunk == 0) {
+      auto* const chunk = new Chunk();
+      for (std::size_t i = 0; i < kChunk; ++i) {
+        (*chunk)[i].channel = channel_;
+        (*chunk)[i].index = static_cast<std::uint32_t>(made_ + i);
+      }
+      chunks_[made_ / kChunk].store(chunk, std::memory_order_release);
+    }
+    return (*this)[made_++];
+  }
+
+  const Channel channel_;
+  const std::size_t most_;
+  std::size_t made_ = 0;
+  std::vector<std::atomic<Chunk*>> chunks_;  // filled from the front
   std::vector<std::uint32_t> free_;
 };
 

@@ -50,7 +50,7 @@ Result<std::unique_ptr<Mr>> TcpSendChannel::reg_mr(const gdr::MemoryRef& memory)
 
 void TcpSendChannel::on_deregister(const Mr& mr) {
   const auto uses = [&](const SendRequest& request) { return request.mr == &mr; };
-  if (failed_ || std::ranges::none_of(requests_, uses)) return;
+  if (failed_ || !requests_.any_of(uses)) return;
   failed_ = Error{ErrorCode::kInvalidUsage,
                   fmt::format("tcp: sending to {}: memory was deregistered while sends used it", peer_)};
   nic_.context().log.warn(failed_->message);

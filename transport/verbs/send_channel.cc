@@ -69,11 +69,11 @@ Result<std::unique_ptr<Mr>> VerbsSendChannel::reg_mr(const gdr::MemoryRef& memor
 
 void VerbsSendChannel::on_deregister(const Mr& mr) {
   bool used = false;
-  for (SendRequest& request : requests_) {
-    if (request.mr != &mr) continue;
+  requests_.for_each([&](SendRequest& request) {
+    if (request.mr != &mr) return;
     used = true;
     request.mr = nullptr;
-  }
+  });
   if (used) link_.fail_with(ErrorCode::kInvalidUsage, "memory was deregistered while sends used it");
 }
 

@@ -40,7 +40,7 @@ Result<std::unique_ptr<Mr>> ToySendChannel::reg_mr(const gdr::MemoryRef& memory)
 }
 
 void ToySendChannel::on_deregister(const Mr& mr) {
-  if (std::ranges::none_of(requests_, [&](const SendRequest& request) { return request.mr == &mr; })) return;
+  if (!requests_.any_of([&](const SendRequest& request) { return request.mr == &mr; })) return;
   failed_ = Error{ErrorCode::kInvalidUsage, "toy: memory was deregistered while sends used it"};
 }
 

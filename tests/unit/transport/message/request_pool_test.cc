@@ -15,7 +15,7 @@ struct PooledRequest {
   std::atomic<bool> done{true};  // as the real ones: it cannot be moved
 };
 struct Channel {
-  RequestPool<PooledRequest> requests{this, 3};
+  RequestPool<PooledRequest> requests{this, 100};
 };
 
 TEST(RequestPool, GivesOutEachOnceAndKnowsWhoseItIs) {
@@ -27,8 +27,28 @@ TEST(RequestPool, GivesOutEachOnceAndKnowsWhoseItIs) {
     EXPECT_EQ(&channel.requests[request.index], &request);
     EXPECT_TRUE(taken.insert(&request).second);
   }
-  EXPECT_EQ(taken.size(), 3u);
-  EXPECT_EQ(channel.requests.outstanding(), 3u);
+  EXPECT_EQ(taken.size(), 100u);
+  EXPECT_EQ(channel.requests.outstanding(), 100u);
+}
+
+TEST(RequestPool, MakesOnlyAsManyAsWereOutstandingAtATime) {
+  Channel channel;
+  const auto made = [&] {
+    int count = 0;
+    channel.requests.for_each([&](PooledRequest&) { ++count; });
+    EXPECT_EQ(channel.requests.any_of([](const PooledRequest&) { return true; }), count > 0);
+    return count;
+  };
+  EXPECT_EQ(made(), 0);
+  for (int i = 0; i < 10; ++i) channel.requests.give_back(channel.requests.take());
+  const int few = made();
+  EXPECT_GT(few, 0);
+  EXPECT_EQ(channel.requests.outstanding(), 0u);
+  std::set<PooledRequest*> taken;
+  for (int i = 0; i < 100; ++i) taken.insert(&channel.requests.take());
+  EXPECT_EQ(taken.size(), 100u);
+  EXPECT_GT(made(), few);
+  for (PooledRequest* request : taken) EXPECT_EQ(&channel.requests[request->index], request);
 }
 
 TEST(RequestPool, WhatWasGivenBackIsGivenOutAgain) {
