@@ -221,7 +221,8 @@ void Engine::poke(const std::atomic<bool>& done) {
   const TimePoint now = context_.clock.now();
   caller_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
   held(now);
-  turn(now, context_.mode == EngineMode::kAuto ? &done : nullptr);
+  // Whose callers wait for a processor may be long in posting the next.
+  turn(now, context_.mode == EngineMode::kAuto && silence() == kSilence ? &done : nullptr);
   if (asleep_.load(std::memory_order_relaxed)) wake_thread();
 }
 

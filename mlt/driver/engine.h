@@ -128,8 +128,11 @@ class Engine {
   static constexpr std::size_t kTiny = 400;                // payload that leaves room for others in a datagram
   static constexpr std::size_t kChecksPerTurn = 32;
   static constexpr Duration kCheckInterval = std::chrono::milliseconds(1);
-  // Callers that did not come for so long are taken for silent.
+  // Callers that did not come for so long are taken for silent: at first, and where there are so many threads that a
+  // caller often waits for a processor. Who then comes back within kBrief was not silent.
   static constexpr Duration kSilence = std::chrono::milliseconds(1);
+  static constexpr Duration kLongestSilence = std::chrono::milliseconds(8);
+  static constexpr Duration kBrief = std::chrono::milliseconds(10);
   static constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
   // Who holds the engine for so long does not run: all that it has to do in one turn takes a tenth of it.
   static constexpr Duration kLongTurn = std::chrono::microseconds(500);
@@ -198,7 +201,8 @@ class Engine {
   void give_way() const;
   void run();
   Duration sleep_time();
-  bool callers_are_silent() const;
+  bool callers_are_silent();
+  Duration silence() const { return Duration(silence_.load(std::memory_order_relaxed)); }
   void sleep(std::span<const int> readable, Duration timeout);
   void wake_thread();
 
@@ -241,8 +245,10 @@ class Engine {
   net::Waker waker_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> asleep_{false};
-  std::atomic<std::int64_t> caller_at_{0};  // ns of the clock: the latest call
-  std::atomic<std::int64_t> held_at_{0};    // the same: when a turn began
+  std::atomic<std::int64_t> caller_at_{0};               // ns of the clock: the latest call
+  std::atomic<std::int64_t> held_at_{0};                 // the same: when a turn began
+  std::atomic<std::int64_t> silence_{kSilence.count()};  // ns; written by the thread
+  TimePoint took_over_{};                                // the thread, since callers are silent; zero: they are not
   LibraryThread thread_;
 };
 

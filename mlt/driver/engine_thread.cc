@@ -6,9 +6,19 @@
 
 namespace clustar::mlt::driver {
 
-bool Engine::callers_are_silent() const {
-  const auto now = context_.clock.now().time_since_epoch().count();
-  return now - caller_at_.load(std::memory_order_relaxed) > kSilence.count();
+// Where callers wait for a processor, a thread that takes over after each millisecond only takes it from them.
+bool Engine::callers_are_silent() {
+  const TimePoint now = context_.clock.now();
+  const auto since = now.time_since_epoch().count() - caller_at_.load(std::memory_order_relaxed);
+  const bool silent = since > silence().count();
+  if (silent && took_over_ == TimePoint{}) took_over_ = now;
+  if (!silent && took_over_ != TimePoint{}) {
+    const bool brief = now - took_over_ < kBrief;
+    silence_.store(brief ? std::min(2 * silence(), kLongestSilence).count() : kSilence.count(),
+                   std::memory_order_relaxed);
+    took_over_ = {};
+  }
+  return silent;
 }
 
 // Where more threads poll than there are processors, one loses its own in the middle of a turn. The others, which find
@@ -39,12 +49,12 @@ Duration Engine::sleep_time() {
   return std::max(time, Duration(0));
 }
 
-// Awake once per kSilence while callers do the work; when they are silent, whenever something comes or is due.
+// Awake once per silence() while callers do the work; when they are silent, whenever something comes or is due.
 void Engine::run() {
   TimePoint worked_at{};
   while (!stop_) {
     if (context_.mode == EngineMode::kAuto && !callers_are_silent()) {
-      waker_.wait({}, kSilence);
+      waker_.wait({}, silence());
       continue;
     }
     Duration time{};
