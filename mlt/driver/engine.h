@@ -21,6 +21,7 @@
 #include "mlt/driver/context.h"
 #include "mlt/driver/device_writes.h"
 #include "mlt/driver/engine_counters.h"
+#include "mlt/driver/engine_limits.h"
 #include "mlt/driver/handshake.h"
 #include "mlt/driver/parity.h"
 #include "mlt/driver/sealing.h"
@@ -35,7 +36,7 @@
 
 namespace clustar::mlt::driver {
 
-class Engine {
+class Engine : private EngineLimits {
  public:
   using ConnectionId = Endpoint::ConnectionId;
 
@@ -119,25 +120,6 @@ class Engine {
   void poke(const std::atomic<bool>& done);
 
  private:
-  static constexpr std::size_t kBurst = 64;
-  static constexpr int kReceiveBursts = 4;    // per turn
-  static constexpr int kSendBursts = 8;       // per turn
-  static constexpr std::size_t kGather = 16;  // small requests that may wait for each other
-  static constexpr std::size_t kSmall = 16 * 1024;
-  static constexpr std::size_t kLeastLanding = 32 * 1024;  // of a message: less has left before its place is known
-  static constexpr std::size_t kTiny = 400;                // payload that leaves room for others in a datagram
-  static constexpr std::size_t kChecksPerTurn = 32;
-  static constexpr Duration kCheckInterval = std::chrono::milliseconds(1);
-  // Callers that did not come for so long are taken for silent: at first, and where there are so many threads that a
-  // caller often waits for a processor. Who then comes back within kBrief was not silent.
-  static constexpr Duration kSilence = std::chrono::milliseconds(1);
-  static constexpr Duration kLongestSilence = std::chrono::milliseconds(8);
-  static constexpr Duration kBrief = std::chrono::milliseconds(10);
-  static constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
-  // Who holds the engine for so long does not run: all that it has to do in one turn takes a tenth of it.
-  static constexpr Duration kLongTurn = std::chrono::microseconds(500);
-  static constexpr Duration kSpin = std::chrono::microseconds(50);  // of the engine's thread, after there was work
-
   struct Post {
     Client* client;
     std::uint32_t request;
@@ -201,8 +183,12 @@ class Engine {
   void give_way() const;
   void run();
   Duration sleep_time();
-  bool callers_are_silent();
-  Duration silence() const { return Duration(silence_.load(std::memory_order_relaxed)); }
+  void called(TimePoint now);
+  bool contended(TimePoint now) const {
+    return now.time_since_epoch().count() < contended_until_.load(std::memory_order_relaxed);
+  }
+  Duration silence(TimePoint now) const { return contended(now) ? kSilenceOfMany : kSilence; }
+  bool callers_are_silent() const;
   void sleep(std::span<const int> readable, Duration timeout);
   void wake_thread();
 
@@ -245,10 +231,10 @@ class Engine {
   net::Waker waker_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> asleep_{false};
-  std::atomic<std::int64_t> caller_at_{0};               // ns of the clock: the latest call
-  std::atomic<std::int64_t> held_at_{0};                 // the same: when a turn began
-  std::atomic<std::int64_t> silence_{kSilence.count()};  // ns; written by the thread
-  TimePoint took_over_{};                                // the thread, since callers are silent; zero: they are not
+  std::atomic<std::int64_t> caller_at_{0};  // ns of the clock: the latest call
+  std::atomic<std::int64_t> held_at_{0};    // the same: when a turn began
+  std::atomic<std::int64_t> contended_until_{0};
+  TimePoint lost_processor_at_{};  // the latest caller that did; with the lock held
   LibraryThread thread_;
 };
 

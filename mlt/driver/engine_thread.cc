@@ -1,4 +1,6 @@
 // The engine's thread: when it works, and how long it sleeps.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -6,19 +8,26 @@
 
 namespace clustar::mlt::driver {
 
-// Where callers wait for a processor, a thread that takes over after each millisecond only takes it from them.
-bool Engine::callers_are_silent() {
+bool Engine::callers_are_silent() const {
   const TimePoint now = context_.clock.now();
-  const auto since = now.time_since_epoch().count() - caller_at_.load(std::memory_order_relaxed);
-  const bool silent = since > silence().count();
-  if (silent && took_over_ == TimePoint{}) took_over_ = now;
-  if (!silent && took_over_ != TimePoint{}) {
-    const bool brief = now - took_over_ < kBrief;
-    silence_.store(brief ? std::min(2 * silence(), kLongestSilence).count() : kSilence.count(),
-                   std::memory_order_relaxed);
-    took_over_ = {};
+  return now.time_since_epoch().count() - caller_at_.load(std::memory_order_relaxed) > silence(now).count();
+}
+
+// With the lock held. A caller that was away and did not sleep (no voluntary switch since it was last asked) had lost
+// its processor to another thread.
+void Engine::called(TimePoint now) {
+  const auto at = now.time_since_epoch().count();
+  const auto away = at - caller_at_.exchange(at, std::memory_order_relaxed);
+  if (away <= kSilence.count() || context_.mode != EngineMode::kAuto) return;
+  thread_local long slept = -1;
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  if (slept == usage.ru_nvcsw) {
+    if (now - lost_processor_at_ < kOften)
+      contended_until_.store(at + Duration(kOften).count(), std::memory_order_relaxed);
+    lost_processor_at_ = now;
   }
-  return silent;
+  slept = usage.ru_nvcsw;
 }
 
 // Where more threads poll than there are processors, one loses its own in the middle of a turn. The others, which find
@@ -49,12 +58,12 @@ Duration Engine::sleep_time() {
   return std::max(time, Duration(0));
 }
 
-// Awake once per silence() while callers do the work; when they are silent, whenever something comes or is due.
+// Awake once per silence while callers do the work; when they are silent, whenever something comes or is due.
 void Engine::run() {
   TimePoint worked_at{};
   while (!stop_) {
     if (context_.mode == EngineMode::kAuto && !callers_are_silent()) {
-      waker_.wait({}, silence());
+      waker_.wait({}, silence(context_.clock.now()));
       continue;
     }
     Duration time{};

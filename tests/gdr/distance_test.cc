@@ -121,7 +121,8 @@ TEST(Distance, EveryMachineOfTheFolderIsTestedHere) {
   const std::set<std::string> tested = {"dgx",   "workstation", "two_sockets", "vm",  "acs",
                                         "gh200", "broadcom",    "softroce",    "bare"};
   std::set<std::string> there;
-  for (const auto& file : std::filesystem::directory_iterator(tests::machines_folder())) there.insert(file.path().stem());
+  for (const auto& file : std::filesystem::directory_iterator(tests::machines_folder()))
+    there.insert(file.path().stem());
   EXPECT_EQ(there, tested);
 }
 

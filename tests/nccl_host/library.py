@@ -142,6 +142,9 @@ def write(path, text):
 
 def compiled(files, folder, flags, jobs):
     compiler = (["ccache"] if shutil.which("ccache") else []) + ["g++"]
+    root = HERE.parents[1]
+    # So that what another clone compiled is found.
+    shared = {"CCACHE_BASEDIR": str(root), "CCACHE_NOHASHDIR": "1"}
     folder.mkdir(parents=True, exist_ok=True)
 
     def compile_one(path):
@@ -149,7 +152,7 @@ def compiled(files, folder, flags, jobs):
         made = folder / f"{path.parent.name}-{path.name}.o"
         if not made.exists():
             partial = made.with_suffix(".partial")
-            call([*compiler, *flags, "-c", path, "-o", partial])
+            call([*compiler, *flags, "-c", path, "-o", partial], cwd=root, environment=shared)
             partial.rename(made)
         return made
 
@@ -169,8 +172,9 @@ def progress(done, of):
         print(f"nccl-host: {done} of {of} compiled", file=sys.stderr, flush=True)
 
 
-def call(command, cwd=None):
-    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True, check=False)
+def call(command, cwd=None, environment=None):
+    done = subprocess.run([str(word) for word in command], cwd=cwd, env={**os.environ, **(environment or {})},
+                          capture_output=True, text=True, check=False)
     if done.returncode:
         # The command may name a hundred objects; the end of what it said is what went wrong.
         raise Failed(f"failed: {' '.join(map(str, command))[:600]}\n{(done.stdout + done.stderr)[-4000:]}")
