@@ -183,11 +183,6 @@ class Engine : private EngineLimits {
   void give_way() const;
   void run();
   Duration sleep_time();
-  void called(TimePoint now);
-  bool contended(TimePoint now) const {
-    return now.time_since_epoch().count() < contended_until_.load(std::memory_order_relaxed);
-  }
-  Duration silence(TimePoint now) const { return contended(now) ? kSilenceOfMany : kSilence; }
   bool callers_are_silent() const;
   void sleep(std::span<const int> readable, Duration timeout);
   void wake_thread();
@@ -233,8 +228,6 @@ class Engine : private EngineLimits {
   std::atomic<bool> asleep_{false};
   std::atomic<std::int64_t> caller_at_{0};  // ns of the clock: the latest call
   std::atomic<std::int64_t> held_at_{0};    // the same: when a turn began
-  std::atomic<std::int64_t> contended_until_{0};
-  TimePoint lost_processor_at_{};  // the latest caller that did; with the lock held
   LibraryThread thread_;
 };
 

@@ -18,11 +18,8 @@ struct EngineLimits {
   static constexpr std::size_t kTiny = 400;                // payload that leaves room for others in a datagram
   static constexpr std::size_t kChecksPerTurn = 32;
   static constexpr Duration kCheckInterval = std::chrono::milliseconds(1);
-  // Callers that did not come for so long are taken for silent; the longer where there are so many threads that callers
-  // lose the processor, twice within kOften at least: a thread that took over would only take more of it from them.
+  // Callers that did not come for so long are taken for silent.
   static constexpr Duration kSilence = std::chrono::milliseconds(1);
-  static constexpr Duration kSilenceOfMany = std::chrono::milliseconds(8);
-  static constexpr Duration kOften = std::chrono::milliseconds(100);
   static constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
   // Who holds the engine for so long does not run: all that it has to do in one turn takes a tenth of it.
   static constexpr Duration kLongTurn = std::chrono::microseconds(500);

@@ -1,6 +1,4 @@
 // The engine's thread: when it works, and how long it sleeps.
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <thread>
 
@@ -9,25 +7,8 @@
 namespace clustar::mlt::driver {
 
 bool Engine::callers_are_silent() const {
-  const TimePoint now = context_.clock.now();
-  return now.time_since_epoch().count() - caller_at_.load(std::memory_order_relaxed) > silence(now).count();
-}
-
-// With the lock held. A caller that was away and did not sleep (no voluntary switch since it was last asked) had lost
-// its processor to another thread.
-void Engine::called(TimePoint now) {
-  const auto at = now.time_since_epoch().count();
-  const auto away = at - caller_at_.exchange(at, std::memory_order_relaxed);
-  if (away <= kSilence.count() || context_.mode != EngineMode::kAuto) return;
-  thread_local long slept = -1;
-  rusage usage{};
-  getrusage(RUSAGE_THREAD, &usage);
-  if (slept == usage.ru_nvcsw) {
-    if (now - lost_processor_at_ < kOften)
-      contended_until_.store(at + Duration(kOften).count(), std::memory_order_relaxed);
-    lost_processor_at_ = now;
-  }
-  slept = usage.ru_nvcsw;
+  const auto now = context_.clock.now().time_since_epoch().count();
+  return now - caller_at_.load(std::memory_order_relaxed) > kSilence.count();
 }
 
 // Where more threads poll than there are processors, one loses its own in the middle of a turn. The others, which find
@@ -58,12 +39,12 @@ Duration Engine::sleep_time() {
   return std::max(time, Duration(0));
 }
 
-// Awake once per silence while callers do the work; when they are silent, whenever something comes or is due.
+// Awake once per kSilence while callers do the work; when they are silent, whenever something comes or is due.
 void Engine::run() {
   TimePoint worked_at{};
   while (!stop_) {
     if (context_.mode == EngineMode::kAuto && !callers_are_silent()) {
-      waker_.wait({}, silence(context_.clock.now()));
+      waker_.wait({}, kSilence);
       continue;
     }
     Duration time{};

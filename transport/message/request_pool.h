@@ -43,9 +43,9 @@ class RequestPool {
   // Of those that were made, outstanding or not.
   template <typename Test>
   bool any_of(Test test) const {
-    bool any = false;
-    visit([&](const R& request) { any = any || test(request); });
-    return any;
+    bool found = false;
+    visit([&](const R& request) { found = found || test(request); });
+    return found;
   }
   template <typename Visit>
   void for_each(Visit each) {
