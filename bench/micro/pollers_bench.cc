@@ -3,67 +3,42 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "bench/micro/plugin_bench.h"
-#include "bench/proxy/net_plugin.h"
+#include "bench/micro/plugin_loop.h"
 
 namespace clustar::bench::micro {
 namespace {
 
-using proxy::NetPlugin;
-
 constexpr int kAhead = 4;    // messages that are under way on a connection, as NCCL keeps a few
 constexpr int kRounds = 64;  // messages per connection and iteration
-
-void must(int result, const char* call, const NetPlugin& net) {
-  if (result == nccl_abi::kSuccess) return;
-  throw std::runtime_error(std::string(call) + " failed: " + net.last_warning());
-}
 
 // A ring of threads: each sends to the next and receives from the one before, over connections of its own.
 class Ring {
  public:
   Ring(const std::string& path, int threads, std::size_t bytes)
-      : bytes_(bytes), members_(static_cast<std::size_t>(threads)) {
-    auto opened = NetPlugin::open(path);
-    if (!opened) throw std::runtime_error(opened.error().message);
-    net_ = std::move(*opened);
-    must(net_->init(1, nccl_abi::kTrafficClassUndefined, &context_), "init", *net_);
-    for (std::size_t i = 0; i < members_.size(); ++i) connect(members_[i], members_[(i + 1) % members_.size()]);
-    for (Member& member : members_) {
-      member.out.resize(bytes * kAhead);
-      member.in.resize(bytes * kAhead);
-      must(net_->reg_mr(member.send, member.out.data(), member.out.size(), nccl_abi::kPtrHost, &member.out_mr), "regMr",
-           *net_);
-      must(net_->reg_mr(member.recv, member.in.data(), member.in.size(), nccl_abi::kPtrHost, &member.in_mr), "regMr",
-           *net_);
+      : bytes_(bytes), members_(static_cast<std::size_t>(threads)), plugin_(path) {
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      PluginLoop::Connection& made = plugin_.connect();
+      Member &from = members_[i], &to = members_[(i + 1) % members_.size()];
+      from.to_next = to.from_previous = &made;
+      from.out.resize(bytes * kAhead);
+      to.in.resize(bytes * kAhead);
+      plugin_.register_memory(made, from.out, to.in);
     }
   }
-  ~Ring() {
-    for (Member& member : members_) {
-      if (member.out_mr != nullptr) net_->dereg_mr(member.send, member.out_mr);
-      if (member.in_mr != nullptr) net_->dereg_mr(member.recv, member.in_mr);
-      if (member.send != nullptr) net_->close_send(member.send);
-      if (member.recv != nullptr) net_->close_recv(member.recv);
-    }
-    if (context_ != nullptr) net_->finalize(context_);
-  }
-  Ring(const Ring&) = delete;
-  Ring& operator=(const Ring&) = delete;
 
   // kRounds messages on each connection, each thread polling its own until they are done.
   void run() {
     std::vector<std::jthread> threads;
     for (Member& member : members_) threads.emplace_back([&] { work(member); });
     threads.clear();
-    if (failed_) throw std::runtime_error("a call failed: " + net_->last_warning());
+    if (failed_) throw std::runtime_error("a call failed: " + plugin_.net().last_warning());
   }
 
  private:
@@ -72,52 +47,27 @@ class Ring {
     void* recv = nullptr;
   };
   struct Member {
-    void* send = nullptr;
-    void* recv = nullptr;
-    void* out_mr = nullptr;
-    void* in_mr = nullptr;
+    PluginLoop::Connection* to_next = nullptr;
+    PluginLoop::Connection* from_previous = nullptr;
     std::vector<std::byte> out, in;
     int sent = 0, received = 0, send_posts = 0, recv_posts = 0;
     std::array<Slot, kAhead> slots;
   };
 
-  void connect(Member& from, Member& to) {
-    proxy::Handle handle{};
-    void* listening = nullptr;
-    must(net_->listen(context_, 0, &handle, &listening), "listen", *net_);
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-    while (from.send == nullptr || to.recv == nullptr) {
-      if (from.send == nullptr) must(net_->connect(context_, 0, &handle, &from.send), "connect", *net_);
-      if (to.recv == nullptr) must(net_->accept(listening, &to.recv), "accept", *net_);
-      if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("no connection within 5 s");
-    }
-    must(net_->close_listen(listening), "closeListen", *net_);
-  }
-
-  bool done(void*& request) {
-    int done = 0, size = 0;
-    must(net_->test(request, &done, &size), "test", *net_);
-    if (done != 0) request = nullptr;
-    return done != 0;
-  }
-
   void step(Member& member) {
     for (int i = 0; i < kAhead; ++i) {
       Slot& slot = member.slots[static_cast<std::size_t>(i)];
-      std::size_t bytes = bytes_;
+      const std::size_t at = bytes_ * static_cast<std::size_t>(i);
       if (slot.recv == nullptr && member.recv_posts < kRounds) {
-        void* data = member.in.data() + bytes_ * static_cast<std::size_t>(i);
-        int tag = 1;
-        must(net_->irecv(member.recv, 1, &data, &bytes, &tag, &member.in_mr, nullptr, &slot.recv), "irecv", *net_);
+        slot.recv = plugin_.try_recv(*member.from_previous, member.in.data() + at, bytes_);
         if (slot.recv != nullptr) ++member.recv_posts;
       }
       if (slot.send == nullptr && member.send_posts < kRounds) {
-        void* data = member.out.data() + bytes_ * static_cast<std::size_t>(i);
-        must(net_->isend(member.send, data, bytes, 1, member.out_mr, nullptr, &slot.send), "isend", *net_);
+        slot.send = plugin_.try_send(*member.to_next, member.out.data() + at, bytes_);
         if (slot.send != nullptr) ++member.send_posts;
       }
-      if (slot.recv != nullptr && done(slot.recv)) ++member.received;
-      if (slot.send != nullptr && done(slot.send)) ++member.sent;
+      if (slot.recv != nullptr && plugin_.done(slot.recv)) ++member.received;
+      if (slot.send != nullptr && plugin_.done(slot.send)) ++member.sent;
     }
   }
 
@@ -130,10 +80,10 @@ class Ring {
     }
   }
 
-  std::unique_ptr<NetPlugin> net_;
-  void* context_ = nullptr;
   const std::size_t bytes_;
+  // Before the plugin, which has their memory registered.
   std::vector<Member> members_;
+  PluginLoop plugin_;
   std::atomic<bool> failed_{false};
 };
 

@@ -362,11 +362,13 @@ TEST(UdpIo, TwoThousandLivesLeaveNoDescriptor) {
     const std::filesystem::directory_iterator all("/proc/self/fd");
     return std::distance(begin(all), end(all));
   };
+  UdpOptions small = loopback(2);
+  small.receive_buffers = 4;  // most of a life would be their pages
   const auto before = open_files();
   for (int i = 0; i < 2000; ++i) {
-    const auto io = must_open(loopback(2));
+    const auto io = must_open(small);
     ASSERT_TRUE(io->add_peer({io->local().ip, {1000, 1001}}));
-    UdpOptions taken = loopback(2);
+    UdpOptions taken = small;
     taken.first_port = static_cast<std::uint16_t>(std::min<int>(io->local().ports[0], 65534));
     if (i % 100 == 0) {
       ASSERT_FALSE(UdpIo::open(taken));

@@ -1,5 +1,6 @@
 """Two that build NCCL's library, or unpack its source, at once in one folder: one does it, the other waits. No NCCL, no compiler."""
 
+import concurrent.futures
 import contextlib
 import io
 import os
@@ -46,16 +47,14 @@ class Alone(unittest.TestCase):
 
     def two_at_once(self, what):
         """What both return; the second begins when the first is in the middle of it."""
-        results = []
-        threads = [threading.Thread(target=lambda: results.append(what())) for _ in range(2)]
-        with contextlib.redirect_stderr(self.meeting):
-            threads[0].start()
+        with contextlib.redirect_stderr(self.meeting), concurrent.futures.ThreadPoolExecutor(2) as pool:
+            first = pool.submit(what)
+            # A first one that fails comes to no middle.
+            first.add_done_callback(lambda _: self.meeting.first.set())
             self.assertTrue(self.meeting.first.wait(20))
-            threads[1].start()
-            for thread in threads:
-                thread.join(30)
+            second = pool.submit(what)
+            results = [each.result(30) for each in (first, second)]
         self.assertIn("another one builds", self.meeting.getvalue())
-        self.assertEqual(len(results), 2)
         return results
 
     def test_the_library_is_built_by_one(self):
@@ -66,7 +65,7 @@ class Alone(unittest.TestCase):
             (tree / name).write_text(text)
         made, guard = [], threading.Lock()
 
-        def call(command):
+        def call(command, **_):
             out = pathlib.Path(command[command.index("-o") + 1])
             with guard:
                 made.append(out)

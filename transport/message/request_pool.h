@@ -11,8 +11,8 @@
 namespace clustar::transport {
 
 // `R` has `channel` and `index`, which stay what they are made.
-// Thread rule: the channel's caller takes and gives back. Another thread may use a request that it was told of after
-// that was taken, any_of() and for_each().
+// Thread rule: the channel's caller takes and gives back, one call at a time. Any thread may call any_of() and
+// for_each(), and operator[] with the index of a request that it was told of.
 template <typename R>
 class RequestPool {
  public:
@@ -44,26 +44,22 @@ class RequestPool {
   template <typename Test>
   bool any_of(Test test) const {
     bool found = false;
-    visit([&](const R& request) { found = found || test(request); });
+    for_each([&](const R& request) { found = found || test(request); });
     return found;
   }
   template <typename Visit>
-  void for_each(Visit each) {
-    visit(each);
+  void for_each(Visit visit) const {
+    for (const std::atomic<Chunk*>& slot : chunks_) {
+      Chunk* const chunk = slot.load(std::memory_order_acquire);
+      if (chunk == nullptr) return;
+      for (R& request : *chunk) visit(request);
+    }
   }
 
  private:
   static constexpr std::size_t kChunk = 8;
   using Chunk = std::array<R, kChunk>;
 
-  template <typename Visit>
-  void visit(Visit each) const {
-    for (const std::atomic<Chunk*>& slot : chunks_) {
-      Chunk* const chunk = slot.load(std::memory_order_acquire);
-      if (chunk == nullptr) return;
-      for (R& request : *chunk) each(request);
-    }
-  }
   Chunk* chunk(std::size_t index) const { return chunks_[index / kChunk].load(std::memory_order_acquire); }
   R& make() {
     if (made_ % kChunk == 0) {

@@ -359,7 +359,7 @@ class LoadedRank {
     if (run->task.function == kSend) runs.push_back(receive_of(member.core, *run));
     member.core.begin_launch(runs);
     // The sender's number is this rank's own: all launch the same.
-    runs.back()->number = run->number;
+    if (runs.back() != run) runs.back()->number = run->number;
     member.receiver.expect(runs.back());
     member.core.end_launch(runs);
   }
