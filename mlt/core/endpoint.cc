@@ -139,13 +139,17 @@ Endpoint::Arrival Endpoint::on_packet(std::span<const std::byte> header, std::ui
   if (connection.receiver != nullptr) {
     if (const auto* data = std::get_if<DataHeader>(&packet_)) {
       heard = true;
+      if (!data->retransmission) questions_.earn();
       arrival.placement = connection.receiver->on_data(*data, {payload, marked, can_stage, waited}, ledgers_, now);
     } else if (const auto* probe = std::get_if<Probe>(&packet_)) {
       heard = true;
       connection.receiver->on_probe(*probe, ledgers_, now);
     }
   } else {
-    if (const auto* ack = std::get_if<Ack>(&packet_)) connection.sender->on_ack(*ack, now, waited);
+    if (const auto* ack = std::get_if<Ack>(&packet_)) {
+      questions_.earn();
+      connection.sender->on_ack(*ack, now, waited);
+    }
     if (const auto* posted = std::get_if<Posted>(&packet_)) connection.sender->on_posted(*posted, now);
     if (const auto* state = std::get_if<State>(&packet_)) connection.sender->on_state(*state, now);
   }
@@ -356,9 +360,9 @@ void Endpoint::on_timeout(TimePoint now) {
     if (!connection.used || connection.armed != timer.at) continue;  // an earlier one was armed since, or it is gone
     connection.armed = TimePoint::max();
     if (connection.receiver != nullptr) {
-      connection.receiver->on_timeout(ledgers_, now);
+      connection.receiver->on_timeout(ledgers_, questions_, now);
     } else {
-      connection.sender->on_timeout(now);
+      connection.sender->on_timeout(questions_, now);
     }
     after_input(timer.connection, now);
   }

@@ -16,6 +16,7 @@
 #include "mlt/core/credit.h"
 #include "mlt/core/ledger.h"
 #include "mlt/core/options.h"
+#include "mlt/core/question_budget.h"
 #include "mlt/core/receive/receiver.h"
 #include "mlt/core/send/sender.h"
 #include "mlt/core/states.h"
@@ -185,6 +186,7 @@ class Endpoint {
   LedgerBook ledgers_;
   LedgerBook allowances_;  // of what is sent from here (Sender)
   CreditShare share_;
+  QuestionBudget questions_;
   std::uint32_t receivers_ = 0;  // connections that receive here
   Ring<ConnectionId> changed_;   // senders whose place is not known
   IndexedHeap ready_;            // senders that have something to send

@@ -26,7 +26,7 @@ class LoneSender {
     const TimePoint until = now + time;
     while (sender.next_timeout() <= until) {
       now = std::max(now, sender.next_timeout());
-      sender.on_timeout(now);
+      sender.on_timeout(questions, now);
       for (const Transmit& transmit : poll()) out.push_back(transmit);
     }
     now = until;
@@ -36,6 +36,7 @@ class LoneSender {
 
   Options options;
   LedgerBook allowances{LedgerBook::Options{}};
+  QuestionBudget questions;
   TimePoint now{std::chrono::seconds(1)};
   Sender sender;
 };

@@ -464,6 +464,7 @@ TEST(MltEndpoint, EachPacketThatCameInOrderIsAcknowledged) {
     data.message_bytes = 64 * 20000;
     data.open.emplace();
     ASSERT_TRUE(receiver.post(0, data.message_bytes, ledgers, now));
+    QuestionBudget questions;
     std::set<std::uint32_t> came, told;
     while (data.index < 19000) {
       for (std::uint64_t burst = 1 + rng.below(300); burst > 0; --burst) {
@@ -473,7 +474,7 @@ TEST(MltEndpoint, EachPacketThatCameInOrderIsAcknowledged) {
         came.insert(data.path_seq++);
         ++data.index;
       }
-      receiver.on_timeout(ledgers, now += std::chrono::seconds(1));
+      receiver.on_timeout(ledgers, questions, now += std::chrono::seconds(1));
       while (const auto packet = receiver.poll_control(now)) {
         const auto* ack = std::get_if<Ack>(&*packet);
         for (std::size_t i = 0; ack != nullptr && i < ack->count; ++i) {

@@ -160,7 +160,7 @@ TEST(MltQuestions, WhoWaitsForCreditLetsItsTimerRest) {
     EXPECT_EQ(probes, 1) << "one speaks for all";
     for (const TimePoint end = alone.now + seconds(1); alone.sender.next_timeout() <= end; ++timeouts) {
       alone.now = std::max(alone.now, alone.sender.next_timeout());
-      alone.sender.on_timeout(alone.now);
+      alone.sender.on_timeout(alone.questions, alone.now);
       count();
     }
     EXPECT_LE(timeouts, 30) << messages;
@@ -219,7 +219,7 @@ class Stalled {
   // The states that are due next.
   std::vector<State> step() {
     now = std::max(now, receiver.next_timeout());
-    receiver.on_timeout(ledgers, now);
+    receiver.on_timeout(ledgers, questions, now);
     std::vector<State> states;
     while (const auto packet = receiver.poll_control(now)) {
       if (const auto* state = std::get_if<State>(&*packet)) states.push_back(*state);
@@ -228,6 +228,7 @@ class Stalled {
   }
 
   LedgerBook ledgers{LedgerBook::Options{}};
+  QuestionBudget questions;
   TimePoint now{seconds(1)};
   Receiver receiver;
 };
@@ -240,7 +241,7 @@ TEST(MltQuestions, AnAnsweredQuestionIsAskedNoMore) {
   std::optional<Packet> packet;
   while (!packet || !std::holds_alternative<State>(*packet)) {
     stalled.now = std::max(stalled.now, stalled.receiver.next_timeout());
-    stalled.receiver.on_timeout(stalled.ledgers, stalled.now);
+    stalled.receiver.on_timeout(stalled.ledgers, stalled.questions, stalled.now);
     packet = stalled.receiver.poll_control(stalled.now);
   }
   ASSERT_TRUE(std::get<State>(*packet).asks);
@@ -274,6 +275,32 @@ TEST(MltQuestions, TheyTakeAQuarterOfTheLineAtMost) {
     EXPECT_LE(bytes, 0.25 * static_cast<double>(line) * std::chrono::duration<double>(stalled.now - begin).count())
         << line;
   }
+}
+
+// Thousands of messages for a host that reads nothing for 100 ms: nothing was lost, but each takes the silence for a
+// loss.
+TEST(MltQuestions, ThousandsOfConnectionsDoNotFillTheLineWithThem) {
+  constexpr int kConnections = 4096;
+  const Options options = for_a_kernel();
+  Endpoint endpoint(options, 1);
+  TimePoint now{seconds(1)};
+  int probes = 0;
+  const auto transmit = [&] {
+    while (const auto out = endpoint.poll_transmit(now)) {
+      probes += std::holds_alternative<Probe>(out->transmit.header) ? 1 : 0;
+    }
+  };
+  for (std::uint64_t secret = 1; secret <= kConnections; ++secret) {
+    ASSERT_TRUE(endpoint.send(endpoint.open_sender(0, secret, now), 4096, 7, {}, now));
+  }
+  transmit();
+  for (const TimePoint end = now + milliseconds(100); endpoint.next_timeout() <= end;) {
+    now = std::max(now, endpoint.next_timeout());
+    endpoint.on_timeout(now);
+    transmit();
+  }
+  EXPECT_GE(probes, 64);
+  EXPECT_LE(probes, 64 + 500 + 1);
 }
 
 }  // namespace

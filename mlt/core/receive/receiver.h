@@ -7,6 +7,7 @@
 
 #include "mlt/core/ledger.h"
 #include "mlt/core/options.h"
+#include "mlt/core/question_budget.h"
 #include "mlt/core/receive/asking.h"
 #include "mlt/core/receive/lane_acks.h"
 #include "mlt/core/receive/loss_decision.h"
@@ -75,7 +76,7 @@ class Receiver {
   void on_probe(const Probe& probe, LedgerBook& ledgers, TimePoint now);
 
   TimePoint next_timeout() const;
-  void on_timeout(LedgerBook& ledgers, TimePoint now);
+  void on_timeout(LedgerBook& ledgers, QuestionBudget& questions, TimePoint now);
 
   // The next control packet, most urgent first.
   std::optional<Packet> poll_control(TimePoint now);
@@ -156,7 +157,7 @@ class Receiver {
   // receiver_end.cc: what time and the end of messages bring
   void arm(Message& message, TimePoint now);
   void note_due(const Message& message);
-  void ask(std::uint32_t id, Message& message, TimePoint now);
+  void ask(std::uint32_t id, Message& message, QuestionBudget& questions, TimePoint now);
   void ask_about_next(TimePoint now);
   std::uint32_t first_arriving() const;
   void decide(std::uint32_t id, Message& message, LedgerBook& ledgers);

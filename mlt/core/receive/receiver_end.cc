@@ -17,15 +17,22 @@ void Receiver::note_due(const Message& message) {
 }
 
 // The sender has credit and does not go on: all that is on its way was lost, or it has no processor.
-void Receiver::ask(std::uint32_t id, Message& message, TimePoint now) {
+void Receiver::ask(std::uint32_t id, Message& message, QuestionBudget& questions, TimePoint now) {
   const std::int32_t credit = credit_.unused();
   const std::uint64_t unsent = std::min(std::uint64_t{message.packets - message.sent_known} * message.segment,
                                         std::uint64_t{message.missing_bytes()});
   const auto packet = static_cast<std::int32_t>(units(std::min<std::uint64_t>(unsent, message.segment)));
-  asking_.on_asked(message, credit >= static_cast<std::int32_t>(units(unsent)), trip_, now);
-  if (credit <= 0 || credit < packet) return;  // it waits for credit, and says so itself
+  const bool waits_for_credit = credit <= 0 || credit < packet;  // and says so itself
   // What has not begun may have its turn behind what has: the oldest speaks for all.
-  if (message.sent_known == 0 && id != first_arriving()) return;
+  const bool asks = !waits_for_credit && (message.sent_known > 0 || id == first_arriving());
+  if (asks) {
+    if (const auto later = questions.take(message.silence.place, now)) {
+      message.silence.ask_at = *later;
+      return;
+    }
+  }
+  asking_.on_asked(message, credit >= static_cast<std::int32_t>(units(unsent)), trip_, now);
+  if (!asks) return;
   message.asks = true;
   if (message.telling.some(true, message.got, sent_of(id, message))) states_.push_back(id);
 }
@@ -47,7 +54,7 @@ void Receiver::ask_about_next(TimePoint now) {
 
 TimePoint Receiver::next_timeout() const { return std::min(acks_.next_timeout(), due_at_); }
 
-void Receiver::on_timeout(LedgerBook& ledgers, TimePoint now) {
+void Receiver::on_timeout(LedgerBook& ledgers, QuestionBudget& questions, TimePoint now) {
   acks_.on_timeout(now);
   if (due_at_ > now) return;
   due_at_ = TimePoint::max();
@@ -56,7 +63,7 @@ void Receiver::on_timeout(LedgerBook& ledgers, TimePoint now) {
     if (message.state != ReceiveState::kArriving) continue;
     if (message.loss.decide_at <= now) decide(id, message, ledgers);
     if (message.over()) ask_about_next(now);
-    if (message.silence.ask_at <= now) ask(id, message, now);
+    if (message.silence.ask_at <= now) ask(id, message, questions, now);
     note_due(message);
   }
 }

@@ -28,6 +28,7 @@ void Probing::watch(const SendMessage& message, const RttEstimator& rtt) {
 void Probing::touch(SendMessage& message, const RttEstimator& rtt, TimePoint now) {
   message.probe.touched_at = now;
   message.probe.backoff = 0;
+  message.probe.place = {};
   watch(message, rtt);
 }
 
@@ -65,7 +66,8 @@ void Probing::heard(TimePoint now) {
   watched_at_ = now;
 }
 
-void Probing::on_timeout(SendMessages& messages, const RttEstimator& rtt, Rng& rng, TimePoint now) {
+void Probing::on_timeout(SendMessages& messages, const RttEstimator& rtt, QuestionBudget& questions, Rng& rng,
+                         TimePoint now) {
   if (at_ > now) return;
   at_ = TimePoint::max();
   if (messages.empty()) return;
@@ -85,6 +87,10 @@ void Probing::on_timeout(SendMessages& messages, const RttEstimator& rtt, Rng& r
     const bool waits = message.posted && message.sent == 0 && !message.done();
     if (waits && std::exchange(credit_asked, true)) continue;
     if (message.probe.touched_at + wait(message, rtt) <= now) {
+      if (const auto later = questions.take(message.probe.place, now)) {
+        at_ = std::min(at_, *later);
+        continue;
+      }
       ask(message);
       message.probe.backoff = std::min<std::uint8_t>(message.probe.backoff + 1, kMaxBackoff);
       // Up to a quarter early, at random: no rhythm, or what is lost in a rhythm may take every probe.

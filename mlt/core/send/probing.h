@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "mlt/core/options.h"
+#include "mlt/core/question_budget.h"
 #include "mlt/core/send/rtt.h"
 #include "mlt/core/send/send_message.h"
 #include "transport/base/rng.h"
@@ -37,7 +38,7 @@ class Probing {
   bool peer_lost() const { return peer_lost_; }  // it has not answered for options.peer_timeout
 
   TimePoint next_timeout() const { return at_; }
-  void on_timeout(SendMessages& messages, const RttEstimator& rtt, Rng& rng, TimePoint now);
+  void on_timeout(SendMessages& messages, const RttEstimator& rtt, QuestionBudget& questions, Rng& rng, TimePoint now);
   // No message is left to ask about.
   void rest() { at_ = TimePoint::max(); }
 

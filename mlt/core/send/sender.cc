@@ -99,11 +99,11 @@ TimePoint Sender::next_timeout() const {
   return std::min({probing_.next_timeout(), flight_.next_timeout(), plan_.next_timeout()});
 }
 
-void Sender::on_timeout(TimePoint now) {
+void Sender::on_timeout(QuestionBudget& questions, TimePoint now) {
   next_ = Next::kUnknown;
   plan_.on_timeout(now);
   flight_.on_timeout(*this, now);
-  probing_.on_timeout(messages_, flight_.rtt(), rng_, now);
+  probing_.on_timeout(messages_, flight_.rtt(), questions, rng_, now);
 }
 
 void Sender::finish(std::uint32_t id, Message& message, SendState state, bool complete) {

@@ -8,6 +8,7 @@
 #include "mlt/core/bitmap.h"
 #include "mlt/core/ledger.h"
 #include "mlt/core/options.h"
+#include "mlt/core/question_budget.h"
 #include "mlt/core/send/congestion.h"
 #include "mlt/core/send/flight.h"
 #include "mlt/core/send/loss_allowance.h"
@@ -71,7 +72,7 @@ class Sender final : private FlightObserver {
   void on_state(const State& state, TimePoint now);
 
   TimePoint next_timeout() const;
-  void on_timeout(TimePoint now);
+  void on_timeout(QuestionBudget& questions, TimePoint now);
 
   // The place of what poll_transmit() would give; read it at once. Null: nothing may be sent now; ask again after an
   // input or at next_timeout().

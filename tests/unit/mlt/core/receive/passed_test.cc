@@ -58,7 +58,7 @@ struct Fed {
     const TimePoint until = now + time;
     for (int i = 0; i < 1000 && receiver.next_timeout() <= until; ++i) {
       now = std::max(now, receiver.next_timeout());
-      receiver.on_timeout(ledgers, now);
+      receiver.on_timeout(ledgers, questions, now);
     }
     now = until;
     EXPECT_TRUE(receiver.is_consistent());
@@ -80,6 +80,7 @@ struct Fed {
   const Options options = opted_in();
   Receiver receiver{options, 1};
   LedgerBook ledgers{LedgerBook::Options{}};
+  QuestionBudget questions;
   TimePoint now{std::chrono::seconds(1)};
   DataHeader proto{};
   std::uint32_t seq = 0;

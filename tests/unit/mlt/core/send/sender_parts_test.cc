@@ -135,7 +135,7 @@ class ProbingTest : public testing::Test {
     const TimePoint begin = now;
     while (!probing.due() && !probing.peer_lost()) {
       now = std::max(now, probing.next_timeout());
-      probing.on_timeout(messages, rtt, rng, now);
+      probing.on_timeout(messages, rtt, questions, rng, now);
     }
     if (probing.due()) probing.take(messages);
     return now - begin;
@@ -143,6 +143,7 @@ class ProbingTest : public testing::Test {
 
   Options options;
   RttEstimator rtt;
+  QuestionBudget questions;
   Rng rng{1};
   TimePoint now = kBegin;
   SendMessages messages{16};
@@ -168,7 +169,7 @@ TEST_F(ProbingTest, APeerThatNeverAnswersIsLost) {
 TEST_F(ProbingTest, AnyWordOfThePeerCounts) {
   for (int i = 0; i < 100; ++i) {
     now += options.peer_timeout / 2;
-    probing.on_timeout(messages, rtt, rng, now);
+    probing.on_timeout(messages, rtt, questions, rng, now);
     probing.heard(now);
   }
   EXPECT_FALSE(probing.peer_lost());
@@ -176,7 +177,7 @@ TEST_F(ProbingTest, AnyWordOfThePeerCounts) {
 
 TEST_F(ProbingTest, AStepOfTheClockIsNoSilence) {
   now += seconds(3600);
-  probing.on_timeout(messages, rtt, rng, now);
+  probing.on_timeout(messages, rtt, questions, rng, now);
   EXPECT_FALSE(probing.peer_lost());
 }
 
@@ -189,7 +190,7 @@ TEST_F(ProbingTest, OneOfThoseThatWaitForCreditAsks) {
     probing.touch(message, rtt, now);
   }
   now += seconds(1);
-  probing.on_timeout(messages, rtt, rng, now);
+  probing.on_timeout(messages, rtt, questions, rng, now);
   int due = 0;
   for (; probing.due(); ++due) probing.take(messages);
   EXPECT_EQ(due, 2) << "that one, and the message that was sent";
