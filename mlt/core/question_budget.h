@@ -1,10 +1,9 @@
-// How often the connections of one endpoint may ask their peers what became of a message.
+// How often the connections of one endpoint may ask, out of silence, what became of a message.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <utility>
 
 #include "transport/base/time.h"
 
@@ -12,36 +11,37 @@ namespace clustar::mlt {
 
 // Each connection takes silence for a loss. Where thousands wait for one busy host, nothing is lost, but their
 // questions and the answers would take its processor from what they ask about. A token bucket (as a generic cell rate
-// algorithm, ITU-T I.371): 64 questions at once, 5,000 per second, and one more for every 16 packets that bring
-// something. Who has to wait lines up.
+// algorithm, ITU-T I.371): 64 questions at once, 5,000 per second, and one more for every 16 packets of data or
+// acknowledgements that come.
 class QuestionBudget {
  public:
-  // Nothing: the question may be asked. Otherwise when to try again. `place` is the message's place in the line, which
-  // is kept between the calls and given up by {}: who asks often does not pass who has waited.
-  std::optional<TimePoint> take(TimePoint& place, TimePoint now) {
-    if (place > now) return place;
-    if (std::exchange(place, TimePoint{}) != TimePoint{}) return std::nullopt;
+  // nullopt: ask now. Otherwise the message tries again at that time, and not before, at most 200 ms from now: at
+  // random, over the longer a time the more were refused, so that those who ask often get no more than others.
+  std::optional<TimePoint> take(TimePoint now) {
     const TimePoint next = std::max(next_, now - (kBurst - 1) * kApart);
-    if (next > now + kFarthest) return some_time(now);
+    if (next > now) return some_time(now);
+    if (next < now - kBurst / 2 * kApart) refused_ = 0;
+    refused_ -= std::min<std::uint32_t>(refused_, 1);
     next_ = next + kApart;
-    if (next <= now) return std::nullopt;
-    return place = next;
+    return std::nullopt;
   }
-  // A packet brought something that the endpoint waited for.
+  // One of those packets came.
   void earn() { next_ -= kApart / 16; }
 
  private:
   static constexpr int kBurst = 64;
   static constexpr Duration kApart = std::chrono::microseconds(200);
-  static constexpr Duration kFarthest = std::chrono::milliseconds(200);
+  static constexpr std::uint32_t kMostRefused = 500;  // that count: 200 ms
 
-  // For one that finds the line full: at random, or the same ones would find it full again.
   TimePoint some_time(TimePoint now) {
+    refused_ = std::min(refused_ + 1, kMostRefused);
     random_ = random_ * 1664525 + 1013904223;  // Numerical Recipes, section 7.1
-    return now + Duration(1 + static_cast<Duration::rep>((kFarthest.count() * std::uint64_t{random_}) >> 32));
+    const auto most = static_cast<std::uint64_t>((2 * kApart * refused_).count());
+    return now + Duration(1 + static_cast<Duration::rep>((most * random_) >> 32));
   }
 
-  TimePoint next_{};  // the first place that is free
+  TimePoint next_{};           // up to now: as many questions as are kApart apart until now may be asked
+  std::uint32_t refused_ = 0;  // about as many messages wait
   std::uint32_t random_ = 1;
 };
 

@@ -277,6 +277,21 @@ TEST(MltQuestions, TheyTakeAQuarterOfTheLineAtMost) {
   }
 }
 
+TEST(MltQuestions, AReceiverAsksAsSoonAsItMay) {
+  const Options options = opted_in();
+  Stalled stalled(options);
+  stalled.now = std::max(stalled.now, stalled.receiver.next_timeout());
+  while (!stalled.questions.take(stalled.now)) {
+  }
+  EXPECT_TRUE(stalled.step().empty()) << "others asked all that may be asked";
+  const TimePoint refused = stalled.now;
+  std::vector<State> states;
+  for (int i = 0; i < 1000 && states.empty(); ++i) states = stalled.step();
+  ASSERT_FALSE(states.empty());
+  EXPECT_TRUE(states.front().asks);
+  EXPECT_LE(stalled.now, refused + milliseconds(2));
+}
+
 // Thousands of messages for a host that reads nothing for 100 ms: nothing was lost, but each takes the silence for a
 // loss.
 TEST(MltQuestions, ThousandsOfConnectionsDoNotFillTheLineWithThem) {

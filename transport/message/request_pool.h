@@ -40,7 +40,7 @@ class RequestPool {
   // Of one that was taken.
   R& operator[](std::size_t index) { return (*chunk(index))[index % kChunk]; }
   const R& operator[](std::size_t index) const { return (*chunk(index))[index % kChunk]; }
-  // Of those that were made, outstanding or not.
+  // Of all that were made, outstanding or not, and some that were never taken.
   template <typename Test>
   bool any_of(Test test) const {
     bool found = false;

@@ -40,7 +40,6 @@ void Asking::on_packet(ReceiveMessage& message, bool goes_on, Duration trip, Tim
 
 void Asking::watch(ReceiveMessage& message, Duration trip, TimePoint now) const {
   message.silence.asked = 0;
-  message.silence.place = {};
   message.silence.ask_at = now + patience(message, trip);
 }
 
@@ -56,7 +55,6 @@ void Asking::on_asked(ReceiveMessage& message, bool end, Duration trip, TimePoin
 
 void Asking::hurry(ReceiveMessage& message, Duration trip, TimePoint now) const {
   message.silence.asked = 0;
-  message.silence.place = {};
   message.silence.ask_at = std::min(message.silence.ask_at, now + patience(message, trip));
 }
 

@@ -49,7 +49,6 @@ struct ReceiveMessageState {
     Duration pause{0};       // the longest between recent packets
     TimePoint last_at{};     // latest packet
     TimePoint ask_at = TimePoint::max();
-    TimePoint place{};  // QuestionBudget
   } silence;
 };
 

@@ -26,7 +26,7 @@ void Receiver::ask(std::uint32_t id, Message& message, QuestionBudget& questions
   // What has not begun may have its turn behind what has: the oldest speaks for all.
   const bool asks = !waits_for_credit && (message.sent_known > 0 || id == first_arriving());
   if (asks) {
-    if (const auto later = questions.take(message.silence.place, now)) {
+    if (const auto later = questions.take(now)) {
       message.silence.ask_at = *later;
       return;
     }

@@ -21,14 +21,16 @@ Duration Probing::wait(const SendMessage& message, const RttEstimator& rtt) cons
   return std::min(most, rtt.probe_timeout() * (1 << message.probe.backoff));
 }
 
-void Probing::watch(const SendMessage& message, const RttEstimator& rtt) {
-  at_ = std::min(at_, message.probe.touched_at + wait(message, rtt));
+TimePoint Probing::next(const SendMessage& message, const RttEstimator& rtt) const {
+  return std::max(message.probe.not_before, message.probe.touched_at + wait(message, rtt));
 }
+
+void Probing::watch(const SendMessage& message, const RttEstimator& rtt) { at_ = std::min(at_, next(message, rtt)); }
 
 void Probing::touch(SendMessage& message, const RttEstimator& rtt, TimePoint now) {
   message.probe.touched_at = now;
   message.probe.backoff = 0;
-  message.probe.place = {};
+  message.probe.not_before = {};
   watch(message, rtt);
 }
 
@@ -86,9 +88,10 @@ void Probing::on_timeout(SendMessages& messages, const RttEstimator& rtt, Questi
     // All that wait for credit wait for the same: one asks, or a slow line would carry nothing but questions.
     const bool waits = message.posted && message.sent == 0 && !message.done();
     if (waits && std::exchange(credit_asked, true)) continue;
-    if (message.probe.touched_at + wait(message, rtt) <= now) {
-      if (const auto later = questions.take(message.probe.place, now)) {
-        at_ = std::min(at_, *later);
+    if (next(message, rtt) <= now) {
+      if (const auto later = questions.take(now)) {
+        message.probe.not_before = *later;
+        watch(message, rtt);
         continue;
       }
       ask(message);

@@ -46,6 +46,7 @@ class Probing {
 
  private:
   Duration wait(const SendMessage& message, const RttEstimator& rtt) const;
+  TimePoint next(const SendMessage& message, const RttEstimator& rtt) const;  // question about it
 
   const Options& options_;
   std::uint32_t due_ = 0;            // messages

@@ -44,7 +44,7 @@ struct SendMessage {
     std::uint32_t asked = 0;     // packet from which on the next probe looks for one in doubt
     TimePoint touched_at{};      // latest transmission or delivery
     TimePoint answered_until{};  // questions before it were answered
-    TimePoint place{};           // QuestionBudget
+    TimePoint not_before{};      // the next question: as QuestionBudget said
   } probe;
 
   // A new message in a slot that another has used; keeps the storage. False: there is no memory.

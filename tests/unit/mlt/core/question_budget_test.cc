@@ -22,13 +22,9 @@ constexpr TimePoint kFirst{seconds(7)};
 
 class QuestionBudgetTest : public testing::Test {
  protected:
-  bool may_ask() {
-    TimePoint place{};
-    return !questions.take(place, now);
-  }
   int take_all() {
     int taken = 0;
-    while (may_ask()) ++taken;
+    while (!questions.take(now)) ++taken;
     return taken;
   }
 
@@ -44,44 +40,60 @@ TEST_F(QuestionBudgetTest, SixtyFourMayBeAskedAtOnce) {
 
 TEST_F(QuestionBudgetTest, WhatArrivesEarnsMore) {
   take_all();
-  now += milliseconds(1);  // what the attempt in vain above had taken is over
-  take_all();
-  for (int i = 0; i < 16 * 11; ++i) questions.earn();
+  for (int i = 0; i < 16 * 10; ++i) questions.earn();
   EXPECT_EQ(take_all(), 10);
   for (int i = 0; i < 1'000'000; ++i) questions.earn();
   EXPECT_EQ(take_all(), 64) << "never more than a burst";
+}
+
+// Thousands that were refused, and whose answers then came, leave nothing behind.
+TEST_F(QuestionBudgetTest, AfterAStormTheNextQuestionIsAskedSoon) {
+  for (int i = 0; i < 5000; ++i) questions.take(now);
+  now += milliseconds(1);
+  EXPECT_EQ(take_all(), 5);
+}
+
+TEST_F(QuestionBudgetTest, WhoIsRefusedWaitsLongerTheMoreAre) {
+  take_all();
+  EXPECT_LE(*questions.take(now), now + milliseconds(1));
+  TimePoint latest = now;
+  for (int i = 0; i < 10'000; ++i) latest = std::max(latest, *questions.take(now));
+  EXPECT_GT(latest, now + milliseconds(190));
+  EXPECT_LE(latest, now + milliseconds(200));
+  now += milliseconds(10);
+  take_all();
+  now += milliseconds(10);
+  questions.take(now);  // half of the bucket was full: nobody waits any more
+  take_all();
+  EXPECT_LE(*questions.take(now), now + milliseconds(1));
 }
 
 // How often each of so many messages asks that want to all the time, a millisecond or so after their latest question.
 std::vector<int> questions_of(int count, Duration time) {
   QuestionBudget questions;
   Rng random(1);
-  std::vector<TimePoint> places(static_cast<std::size_t>(count));
-  std::vector<int> asked(places.size());
+  std::vector<int> asked(static_cast<std::size_t>(count));
   using Turn = std::pair<TimePoint, std::size_t>;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
-  for (std::size_t i = 0; i < places.size(); ++i) turns.emplace(kFirst, i);
+  for (std::size_t i = 0; i < asked.size(); ++i) turns.emplace(kFirst, i);
   while (turns.top().first < kFirst + time) {
     const auto [now, i] = turns.top();
     turns.pop();
-    const auto later = questions.take(places[i], now);
+    const auto later = questions.take(now);
     if (!later) ++asked[i];
-    EXPECT_TRUE(!later || (*later > now && *later <= now + milliseconds(200)));
+    EXPECT_TRUE(!later || *later > now);
     turns.emplace(later ? *later : now + microseconds(750 + static_cast<int>(random.below(250))), i);
   }
   return asked;
 }
 
-TEST_F(QuestionBudgetTest, EachHasItsTurnAndThereAreFiveThousandPerSecond) {
-  const std::vector<int> asked = questions_of(300, seconds(3));
-  EXPECT_NEAR(std::accumulate(asked.begin(), asked.end(), 0), 15'064, 2);
-  for (const int times : asked) EXPECT_NEAR(times, 50, 2);
-}
-
-TEST_F(QuestionBudgetTest, WhoFindsTheLineFullIsNotForgotten) {
-  const std::vector<int> asked = questions_of(5000, seconds(30));
-  EXPECT_NEAR(std::accumulate(asked.begin(), asked.end(), 0), 150'064, 2);
-  EXPECT_GE(*std::min_element(asked.begin(), asked.end()), 5) << "30 on the average";
+TEST(QuestionBudget, EachHasItsTurnAndThereAreFiveThousandPerSecond) {
+  const std::vector<int> some = questions_of(300, seconds(10));
+  EXPECT_NEAR(std::accumulate(some.begin(), some.end(), 0), 50'000, 500);
+  EXPECT_GE(*std::min_element(some.begin(), some.end()), 80) << "167 on the average";
+  const std::vector<int> many = questions_of(5000, seconds(30));
+  EXPECT_NEAR(std::accumulate(many.begin(), many.end(), 0), 150'000, 500);
+  EXPECT_GE(*std::min_element(many.begin(), many.end()), 8) << "30 on the average";
 }
 
 }  // namespace
