@@ -10,7 +10,13 @@ PluginLoop::PluginLoop(const std::string& path) {
   auto opened = proxy::NetPlugin::open(path);
   if (!opened) throw std::runtime_error(opened.error().message);
   net_ = std::move(*opened);
-  must(net_->init(1, nccl_abi::kTrafficClassUndefined, &context_), "init");
+  context_of(1);
+}
+
+void* PluginLoop::context_of(std::uint64_t communicator) {
+  void*& context = contexts_[communicator];
+  if (context == nullptr) must(net_->init(communicator, nccl_abi::kTrafficClassUndefined, &context), "init");
+  return context;
 }
 
 PluginLoop::~PluginLoop() {
@@ -20,17 +26,19 @@ PluginLoop::~PluginLoop() {
     if (connection.send != nullptr) net_->close_send(connection.send);
     if (connection.recv != nullptr) net_->close_recv(connection.recv);
   }
-  if (context_ != nullptr) net_->finalize(context_);
+  for (const auto& [communicator, context] : contexts_) {
+    if (context != nullptr) net_->finalize(context);
+  }
 }
 
-PluginLoop::Connection& PluginLoop::connect() {
+PluginLoop::Connection& PluginLoop::connect(std::uint64_t sender, std::uint64_t receiver) {
   Connection& made = connections_.emplace_back();
   proxy::Handle handle{};
   void* listening = nullptr;
-  must(net_->listen(context_, 0, &handle, &listening), "listen");
+  must(net_->listen(context_of(receiver), 0, &handle, &listening), "listen");
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (made.send == nullptr || made.recv == nullptr) {
-    if (made.send == nullptr) must(net_->connect(context_, 0, &handle, &made.send), "connect");
+    if (made.send == nullptr) must(net_->connect(context_of(sender), 0, &handle, &made.send), "connect");
     if (made.recv == nullptr) must(net_->accept(listening, &made.recv), "accept");
     if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("no connection within 60 s");
   }

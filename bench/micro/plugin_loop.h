@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,8 +30,9 @@ class PluginLoop {
   PluginLoop(const PluginLoop&) = delete;
   PluginLoop& operator=(const PluginLoop&) = delete;
 
-  // Both ends, within 60 s; it stays where it is until the loop's end.
-  Connection& connect();
+  // Both ends, within 60 s; it stays where it is until the loop's end. Each end belongs to the communicator of this
+  // number, 1 or more.
+  Connection& connect(std::uint64_t sender = 1, std::uint64_t receiver = 1);
   // What is sent from and received into.
   void register_memory(Connection& connection, std::span<std::byte> out, std::span<std::byte> in);
 
@@ -47,8 +50,10 @@ class PluginLoop {
   void must(int result, const char* call) const;
 
  private:
+  void* context_of(std::uint64_t communicator);
+
   std::unique_ptr<proxy::NetPlugin> net_;
-  void* context_ = nullptr;
+  std::map<std::uint64_t, void*> contexts_;  // by communicator
   std::list<Connection> connections_;
 };
 

@@ -1,4 +1,5 @@
-// What runs the engine when several threads poll one NIC, as NCCL's proxies of the GPUs of one process do.
+// What runs the engine when several threads poll one NIC, as NCCL's proxies of the GPUs of one process do: each thread
+// has a communicator of its own.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -24,8 +25,9 @@ class Ring {
   Ring(const std::string& path, int threads, std::size_t bytes)
       : bytes_(bytes), members_(static_cast<std::size_t>(threads)), plugin_(path) {
     for (std::size_t i = 0; i < members_.size(); ++i) {
-      PluginLoop::Connection& made = plugin_.connect();
-      Member &from = members_[i], &to = members_[(i + 1) % members_.size()];
+      const std::size_t next = (i + 1) % members_.size();
+      PluginLoop::Connection& made = plugin_.connect(i + 1, next + 1);
+      Member &from = members_[i], &to = members_[next];
       from.to_next = to.from_previous = &made;
       from.out.resize(bytes * kAhead);
       to.in.resize(bytes * kAhead);

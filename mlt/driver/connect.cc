@@ -8,26 +8,27 @@
 
 namespace clustar::mlt::driver {
 
-Result<std::unique_ptr<MltPendingConnect>> MltPendingConnect::start(Engine& engine, const net::Address& local,
+Result<std::unique_ptr<MltPendingConnect>> MltPendingConnect::start(std::shared_ptr<Engine> engine,
+                                                                    const net::Address& local,
                                                                     const transport::Handle& handle,
                                                                     const transport::ChannelOptions& channel) {
-  handshake::Caller caller{"mlt", engine.name(), {local}};
+  handshake::Caller caller{"mlt", engine->name(), {local}};
   const auto info = HandleInfo::parse(handle);
   if (!info) return tl::unexpected(caller.not_a_handle());
   const net::Address remote(info->endpoint);
   auto dial =
-      handshake::Dial::to(engine.context().clock, std::move(caller),
+      handshake::Dial::to(engine->context().clock, std::move(caller),
                           {info->token, info->config, false, {info->endpoint}}, transport::SharedConfig::of(channel));
   if (!dial) return tl::unexpected(dial.error());
-  const Protection* protection = engine.context().protection.get();
+  const Protection* protection = engine->context().protection.get();
   const bool same_psk = info->psk_mode == (protection == nullptr ? PskMode::kNone : protection->mode());
   // With another pre-shared key segments may differ, too; the handshake tells both sides which setting it is.
-  const auto here = SharedSettings::of(engine.options(), channel.max_tolerance_ppm, engine.io_name());
+  const auto here = SharedSettings::of(engine->options(), channel.max_tolerance_ppm, engine->io_name());
   if (const auto differs = same_psk ? difference(here, info->settings) : std::nullopt) {
     return fail(ErrorCode::kInvalidUsage, fmt::format("mlt: connect to {}: {}", remote.to_string(), *differs));
   }
   return std::unique_ptr<MltPendingConnect>(
-      new MltPendingConnect(engine, info->token, info->config.rank, channel, std::move(*dial)));
+      new MltPendingConnect(std::move(engine), info->token, info->config.rank, channel, std::move(*dial)));
 }
 
 Result<std::unique_ptr<transport::SendChannel>> MltPendingConnect::poll() {
@@ -122,7 +123,7 @@ Result<std::unique_ptr<transport::SendChannel>> MltPendingConnect::attach() {
   }
   const std::string peer = fmt::format("{} (from {})", dial_.remote().to_string(), engine_.name());
   const transport::PeerInfo far_end{dial_.remote().host(), rank_there_};
-  auto channel = std::make_unique<MltSendChannel>(engine_, std::move(dial_.take_sockets().front()), far_end, peer);
+  auto channel = std::make_unique<MltSendChannel>(held_engine_, std::move(dial_.take_sockets().front()), far_end, peer);
   const auto attached =
       channel->attach(Engine::End::kSends, {dial_.remote(), welcome->address, rank_there_, welcome->parity},
                       secret_of(token_, connection_id_), channel_, session ? &*session : nullptr);

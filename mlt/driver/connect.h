@@ -17,16 +17,21 @@ namespace clustar::mlt::driver {
 class MltPendingConnect final : public transport::PendingConnect {
  public:
   // Errors: not a handle of ours, another family, or settings that differ from the listener's.
-  static Result<std::unique_ptr<MltPendingConnect>> start(Engine& engine, const net::Address& local,
+  static Result<std::unique_ptr<MltPendingConnect>> start(std::shared_ptr<Engine> engine, const net::Address& local,
                                                           const transport::Handle& handle,
                                                           const transport::ChannelOptions& channel);
 
   Result<std::unique_ptr<transport::SendChannel>> poll() override;
 
  private:
-  MltPendingConnect(Engine& engine, const Token& token, int rank_there, const transport::ChannelOptions& channel,
-                    handshake::Dial dial)
-      : engine_(engine), token_(token), rank_there_(rank_there), channel_(channel), dial_(std::move(dial)) {}
+  MltPendingConnect(std::shared_ptr<Engine> engine, const Token& token, int rank_there,
+                    const transport::ChannelOptions& channel, handshake::Dial dial)
+      : held_engine_(std::move(engine)),
+        engine_(*held_engine_),
+        token_(token),
+        rank_there_(rank_there),
+        channel_(channel),
+        dial_(std::move(dial)) {}
 
   Result<bool> shaken();
   Result<void> open();
@@ -35,6 +40,7 @@ class MltPendingConnect final : public transport::PendingConnect {
   Result<void> confirm();
   Result<std::unique_ptr<transport::SendChannel>> attach();
 
+  const std::shared_ptr<Engine> held_engine_;
   Engine& engine_;
   const Token token_;
   const int rank_there_;

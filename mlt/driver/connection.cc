@@ -20,13 +20,14 @@ class Connection::ChannelMr final : public transport::Mr {
   std::shared_ptr<Anchor> anchor_;
 };
 
-Connection::Connection(Engine& engine, net::Socket control, std::string doing, std::string peer)
-    : engine_(engine),
+Connection::Connection(std::shared_ptr<Engine> engine, net::Socket control, std::string doing, std::string peer)
+    : held_engine_(std::move(engine)),
+      engine_(*held_engine_),
       control_(std::move(control)),
       peer_(std::move(peer)),
       doing_(std::move(doing)),
-      anchor_(std::make_shared<Anchor>(engine.mutex(), this)),
-      stall_("mlt", engine.context().stall_timeout, engine.context().clock, engine.context().log) {}
+      anchor_(std::make_shared<Anchor>(engine_.mutex(), this)),
+      stall_("mlt", engine_.context().stall_timeout, engine_.context().clock, engine_.context().log) {}
 
 Result<void> Connection::attach(Engine::End end, Engine::FarEnd far_end, std::uint64_t secret,
                                 const transport::ChannelOptions& channel, const Session* session) {

@@ -33,7 +33,7 @@ class Connection : public Engine::Client {
 
  protected:
   // `doing`: "sending to" or "receiving from".
-  Connection(Engine& engine, net::Socket control, std::string doing, std::string peer);
+  Connection(std::shared_ptr<Engine> engine, net::Socket control, std::string doing, std::string peer);
   // The derived class has called leave() before.
   ~Connection() = default;
 
@@ -63,6 +63,7 @@ class Connection : public Engine::Client {
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
   const Error& error();  // once has_failed()
 
+  const std::shared_ptr<Engine> held_engine_;  // EngineGroup
   Engine& engine_;
   net::Socket control_;
   bool control_open_ = true;

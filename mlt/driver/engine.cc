@@ -13,7 +13,8 @@
 namespace clustar::mlt::driver {
 
 Result<std::unique_ptr<Engine>> Engine::open(std::unique_ptr<io::PacketIo> device, std::string io_name,
-                                             const Options& options, std::string name, const Context& context) {
+                                             const Options& options, std::string name, const Context& context,
+                                             transport::TrafficBook& traffic) {
   auto waker = net::Waker::create();
   if (!waker) return tl::unexpected(waker.error());
   std::uint64_t seed = 0;
@@ -30,7 +31,7 @@ Result<std::unique_ptr<Engine>> Engine::open(std::unique_ptr<io::PacketIo> devic
   if (context.policies != nullptr) policy = context.policies->make({name, options.line_rate});
   try {
     return std::unique_ptr<Engine>(new Engine(std::move(device), std::move(io_name), options, std::move(name), context,
-                                              std::move(*waker), seed, std::move(sealing), std::move(policy)));
+                                              std::move(*waker), seed, std::move(sealing), std::move(policy), traffic));
   } catch (const std::exception& error) {
     return fail(ErrorCode::kInvalidArgument, error.what());
   }
@@ -38,7 +39,7 @@ Result<std::unique_ptr<Engine>> Engine::open(std::unique_ptr<io::PacketIo> devic
 
 Engine::Engine(std::unique_ptr<io::PacketIo> device, std::string io_name, const Options& options, std::string name,
                const Context& context, net::Waker waker, std::uint64_t seed, std::unique_ptr<Sealing> sealing,
-               std::unique_ptr<transport::SendPolicy> policy)
+               std::unique_ptr<transport::SendPolicy> policy, transport::TrafficBook& traffic)
     : context_(context),
       name_(std::move(name)),
       io_name_(std::move(io_name)),
@@ -47,6 +48,7 @@ Engine::Engine(std::unique_ptr<io::PacketIo> device, std::string io_name, const 
       sealing_(std::move(sealing)),
       writes_(device_->writer() ? std::make_unique<DeviceWrites>(*device_->writer()) : nullptr),
       parity_(Parity::of(context.codec.get(), *device_, options.segment)),
+      traffic_(traffic),
       core_(options_, seed),
       sends_(std::move(policy)),
       ahead_(transport::send_ahead_bytes(context.send_ahead, options.line_rate, sends_.orders())),

@@ -1,5 +1,5 @@
-// The engine of one device: it brings packets from a PacketIo to the MLT core and back, for all connections of the
-// device.
+// One engine of a device: it brings packets from a PacketIo of its own to the MLT core and back, for the connections
+// that EngineGroup gives it.
 //
 // Thread rule: the engine belongs to the thread that holds mutex(). Callers of the data path only try the lock; who
 // does not get it leaves its request in a queue that the holder empties. attach, detach and deregistration wait for it.
@@ -59,9 +59,10 @@ class Engine : private EngineLimits {
 
   using Counters = EngineCounters;
 
-  // `io_name`: the PacketBackend's.
+  // `io_name`: the PacketBackend's. `traffic` outlives it.
   static Result<std::unique_ptr<Engine>> open(std::unique_ptr<io::PacketIo> device, std::string io_name,
-                                              const Options& options, std::string name, const Context& context);
+                                              const Options& options, std::string name, const Context& context,
+                                              transport::TrafficBook& traffic);
   ~Engine();
 
   const Context& context() const { return context_; }
@@ -69,6 +70,8 @@ class Engine : private EngineLimits {
   const Options& options() const { return options_; }
   io::AddressBlob local_address() const { return device_->local_address(); }
   const std::string& io_name() const { return io_name_; }
+  // Whether a policy orders, or hears of, what the NIC sends.
+  bool has_policy() const { return sends_.has_policy(); }
   // Error kInvalidArgument: memory of a kind that is not in the device's reach, or that packets cannot be sealed in.
   Result<std::unique_ptr<io::Mr>> reg_mr(const gdr::MemoryRef& memory);
   std::mutex& mutex() { return mutex_; }
@@ -88,7 +91,6 @@ class Engine : private EngineLimits {
                       std::optional<ConnectionId>& id);
   void count_stranger();
   Counters counters();
-  const transport::TrafficBook& traffic() const { return traffic_; }
   std::string describe_device();
 
   // With the lock held. Nothing is sent for the connection, or placed into its memory, afterwards.
@@ -154,7 +156,7 @@ class Engine : private EngineLimits {
 
   Engine(std::unique_ptr<io::PacketIo> device, std::string io_name, const Options& options, std::string name,
          const Context& context, net::Waker waker, std::uint64_t seed, std::unique_ptr<Sealing> sealing,
-         std::unique_ptr<transport::SendPolicy> policy);
+         std::unique_ptr<transport::SendPolicy> policy, transport::TrafficBook& traffic);
 
   bool turn(TimePoint now, const std::atomic<bool>* done);  // true: something happened
   bool receive(TimePoint& now);
@@ -196,8 +198,8 @@ class Engine : private EngineLimits {
   const std::unique_ptr<Sealing> sealing_;
   const std::unique_ptr<DeviceWrites> writes_;
   const std::unique_ptr<Parity> parity_;
-  transport::TrafficBook traffic_;
-  std::vector<Attached> attached_;  // by the core's number; before core_, which refers to their options
+  transport::TrafficBook& traffic_;  // of the NIC
+  std::vector<Attached> attached_;   // by the core's number; before core_, which refers to their options
   Endpoint core_;
   Counters counters_;  // of what is over: see counters()
   std::map<std::string, Peer> peers_;

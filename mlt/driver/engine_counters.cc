@@ -4,6 +4,24 @@
 
 namespace clustar::mlt::driver {
 
+EngineCounters& EngineCounters::operator+=(const EngineCounters& other) {
+  missing_packets += other.missing_packets;
+  eligible_bytes += other.eligible_bytes;
+  charged += other.charged;
+  refused += other.refused;
+  packets_sent += other.packets_sent;
+  packets_received += other.packets_received;
+  marked += other.marked;
+  retransmissions += other.retransmissions;
+  parity += other.parity;
+  rebuilt += other.rebuilt;
+  strangers += other.strangers;
+  unauthenticated += other.unauthenticated;
+  replayed += other.replayed;
+  queued_bytes += other.queued_bytes;
+  return *this;
+}
+
 void Engine::count_stranger() {
   const std::lock_guard lock(mutex_);
   ++counters_.strangers;

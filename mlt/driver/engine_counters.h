@@ -20,6 +20,8 @@ struct EngineCounters {
   std::uint64_t unauthenticated = 0;  // Sealing::Counters
   std::uint64_t replayed = 0;
   std::uint64_t queued_bytes = 0;  // now: of messages whose receive is known, never sent
+
+  EngineCounters& operator+=(const EngineCounters& other);
 };
 
 }  // namespace clustar::mlt::driver

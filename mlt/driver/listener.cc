@@ -18,15 +18,15 @@ std::span<const std::byte, Hello::kSize> hello_of(const handshake::Newcomer& new
 
 }  // namespace
 
-Result<std::unique_ptr<MltListener>> MltListener::open(Engine& engine, const net::Address& address,
+Result<std::unique_ptr<MltListener>> MltListener::open(std::shared_ptr<Engine> engine, const net::Address& address,
                                                        const transport::ChannelOptions& channel) {
-  const Context& context = engine.context();
+  const Context& context = engine->context();
   auto reception =
-      handshake::Reception::open({"mlt", context.clock, context.log, [&engine] { engine.count_stranger(); }},
+      handshake::Reception::open({"mlt", context.clock, context.log, [engine] { engine->count_stranger(); }},
                                  Hello::kFormat, std::span(&address, 1), {}, handshake::kMaxEndpointSize);
   if (!reception) return tl::unexpected(reception.error());
   const auto invitation = reception->invitation(channel);
-  std::unique_ptr<MltListener> listener(new MltListener(engine, channel, std::move(*reception)));
+  std::unique_ptr<MltListener> listener(new MltListener(std::move(engine), channel, std::move(*reception)));
   HandleInfo info;
   info.token = invitation.token;
   info.settings = listener->settings();
@@ -148,7 +148,7 @@ Result<std::unique_ptr<transport::RecvChannel>> MltListener::admit(Newcomer& new
   net::detect_dead_host(newcomer.socket);
   const std::string peer = fmt::format("{} (to {})", newcomer.from.to_string(), engine_.name());
   const transport::PeerInfo far_end{newcomer.from.host(), hello->rank};
-  auto channel = std::make_unique<MltRecvChannel>(engine_, std::move(newcomer.socket), far_end, peer);
+  auto channel = std::make_unique<MltRecvChannel>(held_engine_, std::move(newcomer.socket), far_end, peer);
   const auto attached =
       channel->attach(Engine::End::kReceives, {newcomer.from, hello->address, hello->rank},
                       secret_of(reception_.token(), hello->connection_id), channel_, session ? &*session : nullptr);

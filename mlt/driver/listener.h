@@ -14,7 +14,7 @@ namespace clustar::mlt::driver {
 
 class MltListener final : public transport::Listener {
  public:
-  static Result<std::unique_ptr<MltListener>> open(Engine& engine, const net::Address& address,
+  static Result<std::unique_ptr<MltListener>> open(std::shared_ptr<Engine> engine, const net::Address& address,
                                                    const transport::ChannelOptions& channel);
 
   const transport::Handle& handle() const override { return handle_; }
@@ -26,8 +26,8 @@ class MltListener final : public transport::Listener {
 
   using Newcomer = handshake::Newcomer;
 
-  MltListener(Engine& engine, const transport::ChannelOptions& channel, handshake::Reception reception)
-      : engine_(engine), channel_(channel), reception_(std::move(reception)) {}
+  MltListener(std::shared_ptr<Engine> engine, const transport::ChannelOptions& channel, handshake::Reception reception)
+      : held_engine_(std::move(engine)), engine_(*held_engine_), channel_(channel), reception_(std::move(reception)) {}
 
   PskMode psk_mode() const;
   SharedSettings settings() const {
@@ -41,6 +41,7 @@ class MltListener final : public transport::Listener {
   Error refuse(const Newcomer& newcomer, Verdict verdict, PskMode theirs) const;
   Result<std::unique_ptr<transport::RecvChannel>> admit(Newcomer& newcomer);
 
+  const std::shared_ptr<Engine> held_engine_;
   Engine& engine_;
   const transport::ChannelOptions channel_;
   handshake::Reception reception_;

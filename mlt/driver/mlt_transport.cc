@@ -74,6 +74,8 @@ Result<std::unique_ptr<transport::Transport>> MltTransport::create(const transpo
   }
   auto devices = made->backend_->devices();
   if (!devices) return tl::unexpected(devices.error());
+  const std::size_t engines =
+      most_engines(config.get<MltSettings>().engines, made->context_.mode, devices->size(), usable_processors());
   bool emulates = false;
   for (io::DeviceInfo& info : *devices) {
     if (made->context_.protection != nullptr) {
@@ -87,20 +89,30 @@ Result<std::unique_ptr<transport::Transport>> MltTransport::create(const transpo
           "GPU, never with real GPU memory");
     }
     made->properties_.push_back(describe(info, made->nics_.size()));
-    made->nics_.push_back({std::move(info), nullptr});
+    made->nics_.push_back({std::move(info), EngineGroup(engines, made->context_.mode)});
   }
   return made;
 }
 
-Result<MltTransport::Nic*> MltTransport::nic(int device) {
+Result<MltTransport::Place> MltTransport::place(int device, const transport::ChannelOptions& options) {
+  if (const auto checked = check(options); !checked) return tl::unexpected(checked.error());
   if (device < 0 || static_cast<std::size_t>(device) >= nics_.size()) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("mlt: device {} does not exist; 0 to {} do", device, nics_.size() - 1));
   }
-  Nic& chosen = nics_[static_cast<std::size_t>(device)];
+  const auto index = static_cast<std::size_t>(device);
+  Nic& nic = nics_[index];
   const std::lock_guard lock(mutex_);
-  if (chosen.engine != nullptr) return &chosen;
-  auto opened = backend_->open(static_cast<std::size_t>(device));
+  auto engine =
+      nic.engines.engine_for(options, [&](transport::TrafficBook& traffic) { return open_engine(index, traffic); });
+  if (!engine) return tl::unexpected(engine.error());
+  return Place{std::move(*engine), net::Address(nic.info.control)};
+}
+
+Result<std::unique_ptr<Engine>> MltTransport::open_engine(std::size_t device, transport::TrafficBook& traffic) {
+  const Nic& nic = nics_[device];
+  const bool first = nic.engines.engines().empty();
+  auto opened = backend_->open(device);
   if (!opened) return tl::unexpected(opened.error());
   const io::LinkProfile link = (*opened)->link();
   auto options = options_for((*opened)->capabilities(), link, context_.protection == nullptr ? 0 : kSealBytes);
@@ -109,45 +121,41 @@ Result<MltTransport::Nic*> MltTransport::nic(int device) {
   if (adjust_) adjust_(*options);
   if (options->paths > paths) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("mlt: {} paths on {}; at most {} are allowed", options->paths, chosen.info.name, paths));
+                fmt::format("mlt: {} paths on {}; at most {} are allowed", options->paths, nic.info.name, paths));
   }
-  auto engine = Engine::open(std::move(*opened), backend_->name(), *options, chosen.info.name, context_);
-  if (!engine) return tl::unexpected(engine.error());
-  chosen.engine = std::move(*engine);
-  context_.log.info(
-      fmt::format("mlt: times on {} are those of a link as this: {}", chosen.info.name, link.to_string()));
-  if (context_.codec != nullptr && chosen.engine->parity() == nullptr) {
+  auto engine = Engine::open(std::move(*opened), backend_->name(), *options, nic.info.name, context_, traffic);
+  if (!engine || !first) return engine;
+  context_.log.info(fmt::format("mlt: times on {} are those of a link as this: {}", nic.info.name, link.to_string()));
+  if (context_.codec != nullptr && (*engine)->parity() == nullptr) {
     context_.log.info(fmt::format(
         "mlt: no parity on {}: the processor computes it, and must not touch what the NIC places, or a GPU's memory",
-        chosen.info.name));
+        nic.info.name));
   }
-  return &chosen;
+  return engine;
 }
 
 Result<std::unique_ptr<transport::Listener>> MltTransport::listen(int device,
                                                                   const transport::ChannelOptions& options) {
-  if (const auto checked = check(options); !checked) return tl::unexpected(checked.error());
-  const auto chosen = nic(device);
+  auto chosen = place(device, options);
   if (!chosen) return tl::unexpected(chosen.error());
-  return MltListener::open(*(*chosen)->engine, net::Address((*chosen)->info.control), options);
+  return MltListener::open(std::move(chosen->engine), chosen->control, options);
 }
 
 Result<std::unique_ptr<transport::PendingConnect>> MltTransport::connect(int device, const transport::Handle& handle,
                                                                          const transport::ChannelOptions& options) {
-  if (const auto checked = check(options); !checked) return tl::unexpected(checked.error());
-  const auto chosen = nic(device);
+  auto chosen = place(device, options);
   if (!chosen) return tl::unexpected(chosen.error());
-  return MltPendingConnect::start(*(*chosen)->engine, net::Address((*chosen)->info.control), handle, options);
+  return MltPendingConnect::start(std::move(chosen->engine), chosen->control, handle, options);
 }
 
 transport::Counters MltTransport::counters() const {
   transport::Counters counters{.transport = "mlt", .note = describe_copies()};
   const std::lock_guard lock(mutex_);
   for (const Nic& nic : nics_) {
-    if (nic.engine == nullptr) continue;
+    if (nic.engines.engines().empty()) continue;
     auto& device = counters.devices.emplace_back(transport::DeviceCounters{.device = nic.info.name});
-    nic.engine->traffic().fill(device);
-    const Engine::Counters count = nic.engine->counters();
+    nic.engines.traffic().fill(device);
+    const EngineCounters count = nic.engines.counters();
     device.packets_sent = count.packets_sent;
     device.packets_received = count.packets_received;
     device.retransmitted = count.retransmissions;
@@ -165,7 +173,10 @@ transport::Counters MltTransport::counters() const {
       device.own.push_back({"unauthenticated_dropped", "unauthenticated dropped", count.unauthenticated});
       device.own.push_back({"replayed_dropped", "replayed packets dropped", count.replayed});
     }
-    device.note = nic.engine->describe_device();
+    for (const auto& engine : nic.engines.engines()) {
+      const std::string note = engine->describe_device();
+      if (!note.empty()) device.note += (device.note.empty() ? "" : "; ") + note;
+    }
   }
   return counters;
 }

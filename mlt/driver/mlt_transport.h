@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mlt/driver/engine.h"
+#include "mlt/driver/engine_group.h"
 #include "transport/api/context.h"
 #include "transport/api/transport.h"
 #include "transport/io/packet_backend.h"
@@ -22,7 +22,8 @@ class MltTransport final : public transport::Transport {
   // ChannelOptions::max_tolerance_ppm.
   using Adjust = std::function<void(Options&)>;
 
-  // A device of `backend` is opened at its first listen or connect, and `adjust` is called after it. Error: the backend
+  // A device of `backend` is opened for each engine, the first at its first listen or connect, and `adjust` is called
+  // after it. Error: the backend
   // has no device that can be used.
   static Result<std::unique_ptr<transport::Transport>> create(const transport::TransportContext& context,
                                                               std::unique_ptr<io::PacketBackend> backend,
@@ -38,18 +39,24 @@ class MltTransport final : public transport::Transport {
  private:
   struct Nic {
     io::DeviceInfo info;
-    std::unique_ptr<Engine> engine;  // null until it is used
+    EngineGroup engines;
   };
 
   MltTransport(const transport::TransportContext& context, std::unique_ptr<io::PacketBackend> backend, Adjust adjust)
       : context_{context.clock, context.log}, backend_(std::move(backend)), adjust_(std::move(adjust)) {}
 
-  Result<Nic*> nic(int device);
+  // Where a connection of these options belongs.
+  struct Place {
+    std::shared_ptr<Engine> engine;
+    net::Address control;
+  };
+  Result<Place> place(int device, const transport::ChannelOptions& options);
+  Result<std::unique_ptr<Engine>> open_engine(std::size_t device, transport::TrafficBook& traffic);
 
   Context context_;
   const std::unique_ptr<io::PacketBackend> backend_;  // outlives the engines' devices
   const Adjust adjust_;
-  mutable std::mutex mutex_;  // of the backend and the engines' pointers
+  mutable std::mutex mutex_;  // of the backend and the groups of engines
   std::vector<Nic> nics_;
   std::vector<transport::DeviceProperties> properties_;
 };

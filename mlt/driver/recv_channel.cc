@@ -39,14 +39,15 @@ Result<void> check_device_parts(std::span<const RecvPart> parts) {
 
 }  // namespace
 
-MltRecvChannel::MltRecvChannel(Engine& engine, net::Socket control, transport::PeerInfo peer, std::string shown)
+MltRecvChannel::MltRecvChannel(std::shared_ptr<Engine> engine, net::Socket control, transport::PeerInfo peer,
+                               std::string shown)
     : transport::RecvChannel(std::move(peer)),
-      Connection(engine, std::move(control), "receiving from", std::move(shown)),
+      Connection(std::move(engine), std::move(control), "receiving from", std::move(shown)),
       groups_(this, kMaxGroups),
       flushes_(this, kMaxFlushes),
-      part_of_(engine.options().max_messages),
-      staging_(engine.options().max_staged),
-      parity_(engine.options().max_parity) {}
+      part_of_(engine_.options().max_messages),
+      staging_(engine_.options().max_staged),
+      parity_(engine_.options().max_parity) {}
 
 MltRecvChannel::~MltRecvChannel() {
   std::vector<std::byte> words;

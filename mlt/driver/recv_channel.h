@@ -18,7 +18,7 @@ namespace clustar::mlt::driver {
 class MltRecvChannel final : public transport::RecvChannel, public Connection {
  public:
   // `shown`: the peer, in errors.
-  MltRecvChannel(Engine& engine, net::Socket control, transport::PeerInfo peer, std::string shown);
+  MltRecvChannel(std::shared_ptr<Engine> engine, net::Socket control, transport::PeerInfo peer, std::string shown);
   ~MltRecvChannel() override;
 
   Result<std::unique_ptr<transport::Mr>> reg_mr(const gdr::MemoryRef& memory) override;

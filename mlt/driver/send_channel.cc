@@ -15,12 +15,13 @@ namespace clustar::mlt::driver {
 using transport::Progress;
 using transport::Request;
 
-MltSendChannel::MltSendChannel(Engine& engine, net::Socket control, transport::PeerInfo peer, std::string shown)
+MltSendChannel::MltSendChannel(std::shared_ptr<Engine> engine, net::Socket control, transport::PeerInfo peer,
+                               std::string shown)
     : transport::SendChannel(std::move(peer)),
-      Connection(engine, std::move(control), "sending to", std::move(shown)),
+      Connection(std::move(engine), std::move(control), "sending to", std::move(shown)),
       requests_(this, kMaxRequests),
-      outgoing_(engine.options().max_messages),
-      copies_(engine) {}
+      outgoing_(engine_.options().max_messages),
+      copies_(engine_) {}
 
 MltSendChannel::~MltSendChannel() {
   std::vector<std::byte> words;

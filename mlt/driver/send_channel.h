@@ -20,7 +20,7 @@ namespace clustar::mlt::driver {
 class MltSendChannel final : public transport::SendChannel, public Connection {
  public:
   // `shown`: the peer, in errors.
-  MltSendChannel(Engine& engine, net::Socket control, transport::PeerInfo peer, std::string shown);
+  MltSendChannel(std::shared_ptr<Engine> engine, net::Socket control, transport::PeerInfo peer, std::string shown);
   ~MltSendChannel() override;
 
   Result<std::unique_ptr<transport::Mr>> reg_mr(const gdr::MemoryRef& memory) override;

@@ -53,6 +53,7 @@ class SendTable {
   void update_turns(Endpoint& core, TimePoint now);
 
   bool orders() const { return flows_.orders(); }
+  bool has_policy() const { return flows_.orders() || flows_.hears(); }
 
  private:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};

@@ -13,6 +13,19 @@ Setting<MltSettings> io_setting() {
   return made;
 }
 
+Setting<MltSettings> engines_setting() {
+  return {{"engines", "auto | a number from 1 to 16", {}, {}, false},
+          [](MltSettings& settings, const std::string& text) {
+            const auto value =
+                text == "auto" ? std::optional<std::uint32_t>(0) : setting::number<std::uint32_t>(text, 1, 16);
+            settings.engines = value.value_or(0);
+            return value.has_value();
+          },
+          [](const MltSettings& settings) {
+            return settings.engines == 0 ? std::string("auto") : std::to_string(settings.engines);
+          }};
+}
+
 }  // namespace
 
 const TypedTable<MltSettings>& MltSettings::table() {
@@ -26,6 +39,12 @@ const TypedTable<MltSettings>& MltSettings::table() {
                 "[measured](results/mlt-wire-2026-11-21.md): leave it at `auto`, or `thread` where each device has a "
                 "core to itself; `inline` is for comparisons on lines that lose nothing: a process whose NCCL is idle "
                 "answers nobody, and its peer's last send may wait until it calls again"),
+      engines_setting().help(
+          "how many threads of NCCL may move bytes of `mlt` over one device at once: each communicator keeps to one "
+          "engine, which has sockets, receive buffers and a thread of its own; with `CLUSTAR_ENGINE=thread` "
+          "connections "
+          "are spread one by one, except those that may lose; `auto`: one per communicator, no more than the process's "
+          "affinity has processors for, and at most 4; one where `CLUSTAR_SEND_ORDER` sends some before others"),
       setting::make_choice("parity", &MltSettings::parity, {"auto", "off"})
           .help("`auto`: where a lost packet would cost a round trip of 2 ms or more, `mlt` adds parity packets from "
                 "which the receiver rebuilds lost ones, as many as the measured loss requires; host memory only, and "

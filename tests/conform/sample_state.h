@@ -80,6 +80,7 @@ struct Comm {
   int fd = -1;
   bool sender = false;
   bool failed = false;
+  Clock::time_point asked_of_failure{};  // when it was first asked after it had failed
   std::array<Request, abi::kMaxRequests * kMaxRecvs> pool;
   std::list<Request*> queue;  // posted and incomplete, oldest first
   // Position in the message that is on its way.

@@ -41,6 +41,11 @@ std::vector<TransportUnderTest> mlt_under_test() {
       mlt(
           "mlt_inline", [](Config& config) { config.edit<MltSettings>()->engine = "inline"; }, true),
       mlt("mlt_thread", [](Config& config) { config.edit<MltSettings>()->engine = "thread"; }),
+      mlt("mlt_engines",
+          [](Config& config) {
+            config.edit<MltSettings>()->engine = "thread";
+            config.edit<MltSettings>()->engines = 3;
+          }),
       mlt("mlt_ipv6", [](Config& config) { config.edit<NetworkSettings>()->family_name = "ipv6"; }),
       mlt("mlt_psk", with_psk("authenticate")),
       mlt("mlt_psk_encrypt", with_psk("encrypt")),

@@ -67,7 +67,8 @@ TEST(MltEngine, NothingLeavesInClearWhenASealFails) {
   auto io = std::make_unique<RecordingIo>();
   RecordingIo& sent = *io;
   sent.can.max_packet = 1500;
-  const auto engine = std::move(Engine::open(std::move(io), "test", Options{}, "test", context).value());
+  transport::TrafficBook traffic;
+  const auto engine = std::move(Engine::open(std::move(io), "test", Options{}, "test", context, traffic).value());
   std::array<std::byte, 300> bytes;
   std::fill_n(bytes.begin(), 100, std::byte{'a'});
   std::fill_n(bytes.begin() + 100, 100, std::byte{'!'});
@@ -132,8 +133,9 @@ TEST(MltEngine, ItsThreadLooksAgainSoonWhenABurstHasUsedUpTheRoom) {
   auto io = std::make_unique<RecordingIo>();
   io->can.max_packet = 1500;
   std::atomic<std::uint64_t> unsent{0};
+  transport::TrafficBook traffic;
   const auto engine = std::move(
-      Engine::open(std::make_unique<SlowIo>(std::move(io), unsent), "test", options, "test", context).value());
+      Engine::open(std::make_unique<SlowIo>(std::move(io), unsent), "test", options, "test", context, traffic).value());
   std::vector<std::byte> bytes(512 * 1024);
   const auto mr = engine->reg_mr(gdr::MemoryRef::host(bytes.data(), bytes.size())).value();
   Client client(*engine, *mr);
