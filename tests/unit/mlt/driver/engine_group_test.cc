@@ -52,7 +52,7 @@ class GroupTest : public ::testing::Test {
     return engine ? *engine : nullptr;
   }
 
-  const transport::io::ManualClock clock_;
+  const transport::io::ManualClock clock_{};
   std::string warnings_;
   Context context_{clock_, Log([this](LogLevel level, const std::string& text) {
                      if (level == LogLevel::kWarn) warnings_ += text;
