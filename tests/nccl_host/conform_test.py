@@ -46,6 +46,8 @@ BROKEN = {
     "max_bytes_zero": (FEW, "maxP2pBytes 0"),
     "null_listen": (FEW, "crashed with SIG"),
     "death_hang": ("scenario.kill", "no error in {limit} s on rank"),
+    # Eight seconds late, where two are allowed, and of a busy machine's waits four more at most.
+    "death_late": ("scenario.kill", "an error came too late"),
     "freeze_error": ("scenario.stop", "returned ncclRemoteError (6) (NCCL's transport/net.cc:"),
 }
 # Of a case, in seconds. An idle machine needs one for what comes before the defect.

@@ -147,7 +147,9 @@ def run(folder, args, number):
     environment = {**os.environ, "NCCL_NET_PLUGIN": f"{args.plugin}/libnccl-net-clustar-log.so",
                    "NETLOG_PLUGIN": plugin, "NCCL_PROFILER_PLUGIN": plugin, "NCCL_TUNER_PLUGIN": plugin,
                    "NETLOG_FILE": f"{folder}/sends.%p", "NCCL_NET": "clustar",
-                   "NCCL_HOST_TRACE": f"{folder}/kernel.%p", "CLUSTAR_TRANSPORT": transport, "NCCL_DEBUG": "WARN"}
+                   "NCCL_HOST_TRACE": f"{folder}/kernel.%p", "CLUSTAR_TRANSPORT": transport, "NCCL_DEBUG": "WARN",
+                   # NCCL 2.29 and later queue broadcasts for it, of which they tell the profiler nothing.
+                   "NCCL_ALLGATHERV_ENABLE": "0"}
     if loss:
         environment["CLUSTAR_INJECT_FAULTS"] = loss
     calls = max(12, min(args.sends // 400, 2000))

@@ -55,6 +55,8 @@ def build_in(tree, folder, target, jobs):
           file=sys.stderr)
     # What NCCL's source gives does not change with the emulation, so it is kept apart.
     base = folder / f"objects-{key_of_nccl(tree)}"
+    # Before anything is compiled: this NCCL's nccl.h is among it, and the machine may have another's.
+    generated(tree, base)
     own = own_objects(tree, base, target, jobs)
     objects = nccl_objects(tree, base, jobs) + [made for made in own if made.name != "binding-nvml.cc.o"]
     partial = target / "libnccl.so.2.partial"
@@ -89,7 +91,6 @@ def digest(files, words):
 
 
 def nccl_objects(tree, base, jobs):
-    generated(tree, base)
     files = [path for path in sorted((tree / "src").rglob("*")) if path.suffix in (".cc", ".cpp")]
     files = [path for path in files if not str(path.relative_to(tree)).startswith(LEFT_OUT)]
     files += [*kernel_symbols.tables(base), base / "kernel_symbols.cc"]
@@ -111,8 +112,10 @@ def own_flags(tree, base):
 def includes(tree, base):
     src = tree / "src"
     doca = sorted(src.glob("transport/**/doca-gpunetio/include"))
+    # 2.30 includes graph/topo.h by that name.
+    root = [src] if source.version(tree) >= (2, 30) else []
     return [f"-I{folder}" for folder in (base / "include", src / "include", src / "include/os", src / "include/plugin",
-                                         src / "device", *doca, CUDA / "include", CUDA / "include/cccl")
+                                         src / "device", *root, *doca, CUDA / "include", CUDA / "include/cccl")
             if folder.is_dir()]
 
 

@@ -94,14 +94,19 @@ def check_choice(key):
 
 
 def check_missing(key):
-    """Where the contract allows it, what was lost stays missing, and within p of what might."""
+    """Where the contract allows it, what was lost stays missing, and within p of what might. NCCL 2.27 has no setNetAttr to
+    confirm what its profiler says: there nothing may."""
     case = cases.Case(4, "Simple", "mlt-loss", "all_reduce", "float", "sum", 4 << 20)
     done = run(case, key, {"CLUSTAR_LOSS_RULES": "func=allreduce,p=0.01", "CLUSTAR_LOSS_WARMUP": "0",
                            "NCCL_PROFILER_PLUGIN": PLUGIN, "NCCL_TUNER_PLUGIN": PLUGIN}, ("-c", "0"))
     seen = evidence.Evidence(done.stdout)
-    if done.returncode or not 0 < seen.missing_bytes <= 0.01 * seen.eligible_bytes:
+    if nccl_host.Ready.version < (2, 28):
+        right, wanted = seen.missing_bytes == seen.eligible_bytes == 0 and "no-second-guard" in done.stdout, "none of none is right"
+    else:
+        right, wanted = 0 < seen.missing_bytes <= 0.01 * seen.eligible_bytes, "more than 0 and at most 1 % are right"
+    if done.returncode or not right:
         yield (f"p = 1 % at 2 % loss: ended with {done.returncode}, {seen.missing_bytes} bytes missing of "
-               f"{seen.eligible_bytes} that might; more than 0 and at most 1 % are right\n{done.stdout[-2500:]}")
+               f"{seen.eligible_bytes} that might; {wanted}\n{done.stdout[-2500:]}{done.stderr[-500:]}")
 
 
 def check_case(case, key):

@@ -77,6 +77,7 @@ def made_ready(plugin):
         print(built.stderr.strip())
     else:
         Ready.library = pathlib.Path(built.stdout.strip())
+        Ready.version = source.version(tree_of(None))
     return built.returncode
 
 
@@ -84,6 +85,12 @@ class Ready:
     """What made_ready found: to look for it again takes as long as a small program over it."""
 
     library = None
+    version = None  # NCCL's, as (2, 28, 9)
+
+
+def tree_of(named):
+    """The folder of NCCL's source; `named`: by --source, or nothing."""
+    return source.find(named, os.environ.get("CLUSTAR_NCCL_SOURCE"), ROOT.parent / "shared/data/nccl", ROOT / "build/nccl-host")
 
 
 def run(words, given):
@@ -94,9 +101,7 @@ def run(words, given):
 def main(argv):
     args = arguments(argv)
     try:
-        tree = source.find(args.source, os.environ.get("CLUSTAR_NCCL_SOURCE"), ROOT.parent / "shared/data/nccl",
-                           ROOT / "build/nccl-host")
-        built = library.build(tree, ROOT / "build/nccl-host", args.jobs)
+        built = library.build(tree_of(args.source), ROOT / "build/nccl-host", args.jobs)
     except source.NotHere as error:
         print(f"SKIP: nccl-host: {error}", file=sys.stderr)
         return SKIP

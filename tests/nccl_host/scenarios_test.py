@@ -24,6 +24,8 @@ SCENARIOS = (
     (("tcp",), ("scalable",)), (TRANSPORTS, ("kill",)), (TRANSPORTS, ("abort",)), (TRANSPORTS, ("stop", "-s", "1")),
     (TRANSPORTS, ("abort_stopped",)), (TRANSPORTS, ("many", "-g", "2", "-n", "16")))
 DEATHS = (("kill",), ("abort",), ("abort_stopped",), ("stop", "-s", "20"))
+# NCCL 2.27's progress thread forgets what a plugin's test said (src/proxy.cc progressOps): no rank hears of another's end.
+NEED_ERRORS = ("kill", "abort", "abort_stopped")
 # Trials of one process; a stopped rank is waited for, so that several sets of ranks stand still at once.
 TRIALS = {"stop": 5, "cut": 10}
 REPEATED_AT_ONCE = 8
@@ -119,6 +121,14 @@ def cases(args):
     return result
 
 
+def possible(chosen):
+    """Without what this NCCL cannot do."""
+    if nccl_host.Ready.version >= (2, 28):
+        return chosen
+    print(f"not under NCCL {'.'.join(map(str, nccl_host.Ready.version))}: {', '.join(NEED_ERRORS)}")
+    return {name: what for name, what in chosen.items() if name.split("-")[0] not in NEED_ERRORS}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--plugin", default="")
@@ -134,7 +144,7 @@ def main():
         return nccl_host.SKIP
     failed = passed = 0
     with concurrent.futures.ThreadPoolExecutor(REPEATED_AT_ONCE if args.repeat else AT_ONCE) as pool:
-        chosen = repeated(args) if args.repeat else cases(args)
+        chosen = possible(repeated(args) if args.repeat else cases(args))
         running = {name: pool.submit(*what) for name, what in chosen.items() if args.name in name}
         for name, future in running.items():
             done, wrong = future.result()

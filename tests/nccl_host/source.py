@@ -11,7 +11,7 @@ import zlib
 
 import alone
 
-OLDEST = (2, 28, 9)
+OLDEST = (2, 27, 7)
 ADVICE = ("get it with `git clone --depth 1 --branch v2.28.9-1 https://github.com/NVIDIA/nccl` and give that folder as "
           "--source or CLUSTAR_NCCL_SOURCE")
 

@@ -52,6 +52,12 @@ CUresult MemGetAddressRange(CUdeviceptr* begin, size_t* size, CUdeviceptr pointe
   return CUDA_SUCCESS;
 }
 
+// An all-gather of 2.30 asks it before it asks whether there is any cuMem. As an H100 has it.
+CUresult MemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp*,
+                                     CUmemAllocationGranularity_flags) {
+  return *granularity = size_t{2} << 20, CUDA_SUCCESS;
+}
+
 CUresult PointerGetAttribute(void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
   const auto range = DeviceMemory().Find(reinterpret_cast<const void*>(pointer));
   if (!range) return CUDA_ERROR_INVALID_VALUE;
@@ -109,6 +115,7 @@ void* DriverEntryPoint(const char* name) {
       {"cuCtxDestroy", reinterpret_cast<void*>(CtxDestroy)},
       {"cuCtxGetDevice", reinterpret_cast<void*>(CtxGetDevice)},
       {"cuMemGetAddressRange", reinterpret_cast<void*>(MemGetAddressRange)},
+      {"cuMemGetAllocationGranularity", reinterpret_cast<void*>(MemGetAllocationGranularity)},
       {"cuPointerGetAttribute", reinterpret_cast<void*>(PointerGetAttribute)},
       {"cuLaunchKernel", reinterpret_cast<void*>(LaunchKernel)},
       {"cuLaunchKernelEx", reinterpret_cast<void*>(LaunchKernelEx)},
