@@ -127,6 +127,14 @@ int irecv_v8(void* recv_comm, int n, void** data, int* sizes, int* tags, void** 
 int irecv_v9(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void** request) {
   return net_irecv(recv_comm, n, data, sizes, tags, mhandles, request);
 }
+// NCCL 2.27's callback reads what the second pointer behind `phandle` points to, and does not look whether it is null,
+// as it is unless a profiler kept the operation (v2.27.7 src/plugin/profiler.cc ncclProfilerCallback,
+// src/include/proxy.h ncclProxyEventHandle). 2.26 has another record there, of as much memory; its messages are
+// unidentified then.
+int isend_v10(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void* phandle, void** request) {
+  const bool kept = phandle != nullptr && static_cast<void* const*>(phandle)[1] != nullptr;
+  return net_isend(send_comm, data, size, tag, mhandle, kept ? phandle : nullptr, request);
+}
 int irecv_v10(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags, void** mhandles, void**,
               void** request) {
   return net_irecv(recv_comm, n, data, sizes, tags, mhandles, request);
@@ -203,7 +211,7 @@ const clustar::nccl_abi::TableV10 ncclNetPlugin_v10 = {
     .regMr = net_reg_mr,
     .regMrDmaBuf = net_reg_mr_dma_buf,
     .deregMr = net_dereg_mr,
-    .isend = net_isend,
+    .isend = isend_v10,
     .irecv = irecv_v10,
     .iflush = net_iflush,
     .test = net_test,

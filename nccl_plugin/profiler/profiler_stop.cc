@@ -41,7 +41,8 @@ void Profiler::stop(void* handle) {
     case HandleKind::kOperation: return stop_operation(at);
     case HandleKind::kStep: return stop_step(at);
     case HandleKind::kOther: return stop_other(at);
-    case HandleKind::kApi: return;
+    case HandleKind::kApi:
+    case HandleKind::kContext: return;  // of a group: start()
     default: return count_stale();
   }
 }

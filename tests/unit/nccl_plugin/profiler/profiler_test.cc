@@ -226,6 +226,15 @@ TEST_P(PluginProfiler, AReplayOfAGraphIsToldApart) {
   EXPECT_FALSE(first({.number = 2}).facts.collective.captured);
 }
 
+// NCCL 2.27 begins no collective in a group without a handle.
+TEST_P(PluginProfiler, AGroupIsKeptWhereItsTasksNeedIt) {
+  void* const group = comm_.plain(nccl_abi::kEventGroup, nullptr);
+  EXPECT_EQ(group != nullptr, !v5());
+  comm_.stop(group);
+  EXPECT_EQ(profiler_->counters().alive, 0u);
+  EXPECT_EQ(profiler_->counters().stale, 0u);
+}
+
 TEST_P(PluginProfiler, WithoutItsApiEventACollectiveMayBeAReplay) {
   if (!v5()) GTEST_SKIP() << "v4 has no event of the API";
   std::array<int, 4> memory{};
