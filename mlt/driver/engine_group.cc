@@ -10,14 +10,16 @@ namespace {
 
 // Each costs sockets, receive buffers and a thread.
 constexpr std::size_t kMostByItself = 4;
+// With one engine any caller moves the bytes of all; with several each waits until the thread of the other's engine
+// runs. Where more threads poll than there are processors, that takes five times as long
+// (docs/results/mlt-wire-2026-11-21.md).
+constexpr std::size_t kProcessorsEach = 4;
 
 }  // namespace
 
-std::size_t most_engines(std::size_t wanted, EngineMode mode, std::size_t nics, std::size_t processors) {
+std::size_t most_engines(std::size_t wanted, std::size_t nics, std::size_t processors) {
   if (wanted > 0) return wanted;
-  const std::size_t callers = mode == EngineMode::kThread ? 1 : 0;
-  const std::size_t left = processors > callers ? processors - callers : 0;
-  return std::clamp<std::size_t>(left / std::max<std::size_t>(nics, 1), 1, kMostByItself);
+  return std::clamp<std::size_t>(processors / (kProcessorsEach * std::max<std::size_t>(nics, 1)), 1, kMostByItself);
 }
 
 std::size_t usable_processors() {

@@ -14,9 +14,9 @@
 
 namespace clustar::mlt::driver {
 
-// How many engines a NIC has at most. `wanted`: CLUSTAR_ENGINES, 0 = auto, which takes no more than the process has
-// processors for: NCCL drives a communicator from one thread, so a further engine needs a processor of its own.
-std::size_t most_engines(std::size_t wanted, EngineMode mode, std::size_t nics, std::size_t processors);
+// How many engines a NIC has at most. `wanted`: CLUSTAR_ENGINES, 0 = auto, which takes one for every four processors of
+// the process, so that the threads that poll have one each.
+std::size_t most_engines(std::size_t wanted, std::size_t nics, std::size_t processors);
 // That this process may run on: its affinity.
 std::size_t usable_processors();
 

@@ -74,8 +74,7 @@ Result<std::unique_ptr<transport::Transport>> MltTransport::create(const transpo
   }
   auto devices = made->backend_->devices();
   if (!devices) return tl::unexpected(devices.error());
-  const std::size_t engines =
-      most_engines(config.get<MltSettings>().engines, made->context_.mode, devices->size(), usable_processors());
+  const std::size_t engines = most_engines(config.get<MltSettings>().engines, devices->size(), usable_processors());
   bool emulates = false;
   for (io::DeviceInfo& info : *devices) {
     if (made->context_.protection != nullptr) {

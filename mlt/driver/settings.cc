@@ -43,8 +43,9 @@ const TypedTable<MltSettings>& MltSettings::table() {
           "how many threads of NCCL may move bytes of `mlt` over one device at once: each communicator keeps to one "
           "engine, which has sockets, receive buffers and a thread of its own; with `CLUSTAR_ENGINE=thread` "
           "connections "
-          "are spread one by one, except those that may lose; `auto`: one per communicator, no more than the process's "
-          "affinity has processors for, and at most 4; one where `CLUSTAR_SEND_ORDER` sends some before others"),
+          "are spread one by one, except those that may lose; more of them only where each thread that polls has a "
+          "processor ([measured](results/mlt-wire-2026-11-21.md)); `auto`: one for every four processors that the "
+          "process may use, at most 4; one where `CLUSTAR_SEND_ORDER` sends some before others"),
       setting::make_choice("parity", &MltSettings::parity, {"auto", "off"})
           .help("`auto`: where a lost packet would cost a round trip of 2 ms or more, `mlt` adds parity packets from "
                 "which the receiver rebuilds lost ones, as many as the measured loss requires; host memory only, and "

@@ -21,18 +21,12 @@ constexpr std::uint32_t kLossy = 10'000;
 
 TEST(MltEngineGroup, AutoTakesWhatTheProcessHasProcessorsFor) {
   struct Case {
-    std::size_t wanted;
-    EngineMode mode;
-    std::size_t nics, processors, most;
+    std::size_t wanted, nics, processors, most;
   };
-  constexpr Case kCases[] = {
-      {0, EngineMode::kAuto, 1, 1, 1},   {0, EngineMode::kAuto, 1, 2, 2},   {0, EngineMode::kAuto, 1, 64, 4},
-      {0, EngineMode::kAuto, 8, 12, 1},  {0, EngineMode::kAuto, 8, 16, 2},  {0, EngineMode::kInline, 2, 6, 3},
-      {0, EngineMode::kThread, 1, 1, 1}, {0, EngineMode::kThread, 1, 2, 1}, {0, EngineMode::kThread, 1, 3, 2},
-      {0, EngineMode::kAuto, 1, 0, 1},   {1, EngineMode::kAuto, 1, 64, 1},  {16, EngineMode::kThread, 8, 1, 16},
-  };
+  constexpr Case kCases[] = {{0, 1, 0, 1},  {0, 1, 2, 1}, {0, 1, 7, 1},  {0, 1, 8, 2},  {0, 1, 64, 4},
+                             {0, 2, 16, 2}, {0, 8, 8, 1}, {0, 0, 64, 4}, {1, 1, 64, 1}, {16, 8, 1, 16}};
   for (const Case& each : kCases) {
-    EXPECT_EQ(most_engines(each.wanted, each.mode, each.nics, each.processors), each.most)
+    EXPECT_EQ(most_engines(each.wanted, each.nics, each.processors), each.most)
         << each.wanted << " wanted, " << each.nics << " NICs, " << each.processors << " processors";
   }
   EXPECT_GE(usable_processors(), 1u);
