@@ -21,8 +21,8 @@ std::size_t most_engines(std::size_t wanted, std::size_t nics, std::size_t proce
 std::size_t usable_processors();
 
 // An engine is opened when it is first needed. The connections of one communicator share an engine: one thread of NCCL
-// serves them, and what the communicator may lose is counted there, over all its connections. Only under
-// CLUSTAR_ENGINE= thread connections that lose nothing are spread one by one, since each engine has a thread there.
+// serves them, and what the communicator may lose is counted there, over all its connections. With
+// EngineMode::kThread connections that lose nothing are spread one by one, since each engine has a thread there.
 // Calls are made with the transport's lock held. Outlives the engines that it gave.
 class EngineGroup {
  public:
