@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Reads the JUnit file that ctest wrote: prints failed and skipped tests, and last 'passed failed skipped'.
 
+usage: test_report.py RESULTS.xml [FAILED.txt]
+FAILED.txt: what failed is added there in short.
+
 An entry `program.NAME.N` is a part of a program of GoogleTest (tests/CMakeLists.txt); each test in it counts.
 """
 
@@ -9,6 +12,7 @@ import sys
 import xml.etree.ElementTree
 
 SHOWN_LINES = 40
+SHORT_LINES = 10
 COUNT = re.compile(r"\[==========\] Running (\d+) tests? from ")
 ENDED = re.compile(r"\[==========\] \d+ tests? from .* ran\.")
 BEGINS = re.compile(r"^\[ RUN      \] (.+)$")
@@ -58,7 +62,20 @@ def judge_program(case):
     return tests
 
 
+def in_short(lines):
+    """What a test of GoogleTest found first, or how another one ended."""
+    for at, line in enumerate(lines):
+        if line.endswith(": Failure"):
+            return lines[at:at + SHORT_LINES]
+    return lines[-SHORT_LINES:]
+
+
+def quoted(lines):
+    return "\n".join("  | " + line for line in lines) or "  | (no output: see the time limit)"
+
+
 def main():
+    short = []
     try:
         cases = list(xml.etree.ElementTree.parse(sys.argv[1]).getroot().iter("testcase"))
     except (OSError, xml.etree.ElementTree.ParseError) as error:
@@ -76,9 +93,13 @@ def main():
             if outcome == "skipped":
                 print(f"SKIPPED {name}: {detail}")
             elif outcome == "failed":
-                print(f"FAILED {name} after {float(case.get('time') or 0):.1f} s{detail}")
+                head = f"FAILED {name} after {float(case.get('time') or 0):.1f} s{detail}"
                 lines = text.strip().splitlines()
-                print("\n".join("  | " + line for line in lines[-SHOWN_LINES:]) or "  | (no output: see the time limit)")
+                print(head, quoted(lines[-SHOWN_LINES:]), sep="\n")
+                short += [head, quoted(in_short(lines))]
+    if len(sys.argv) > 2 and short:
+        with open(sys.argv[2], "a", encoding="utf-8") as file:
+            print(*short, sep="\n", file=file)
     print(*counts.values())
     return 0
 

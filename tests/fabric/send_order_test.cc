@@ -38,6 +38,7 @@ constexpr std::array<int, kConnections> kClasses{0, 0, 0, 0, 0, 96, 96, 160};
 constexpr std::size_t kBulk = 4 << 20;
 constexpr std::size_t kUrgent = 16 * 1024;
 constexpr std::size_t kTop = kConnections - 1;
+constexpr std::chrono::microseconds kOneChunkOnTheLine{16 * 1024 * 8 / 1000};  // 1 Gbit/s
 constexpr std::size_t bytes_of(std::size_t connection) { return connection == kTop ? kUrgent : kBulk; }
 
 // Of all sockets that this process has when it is made: what the kernel holds that can be overtaken by nothing. Of UDP
@@ -55,14 +56,16 @@ class HeldByKernel {
     }
     closedir(folder);
   }
-  // The sockets are asked one after the other, and what moves meanwhile may be counted twice: so nothing else is done
-  // between them.
-  std::uint64_t bytes() const {
+  // The sockets are asked one after the other, and what moves meanwhile may be counted twice: a look that took longer
+  // than the line takes for a chunk is none.
+  std::optional<std::uint64_t> bytes() const {
+    const auto begin = std::chrono::steady_clock::now();
     std::uint64_t sum = 0;
     for (const auto& [fd, request] : sockets_) {
       int bytes = 0;
       if (ioctl(fd, request, &bytes) == 0) sum += static_cast<std::uint64_t>(bytes);
     }
+    if (std::chrono::steady_clock::now() - begin > kOneChunkOnTheLine) return std::nullopt;
     return sum;
   }
 
@@ -135,7 +138,7 @@ class Line {
     bool sent = false;
     std::chrono::steady_clock::time_point sent_at;
     poll_until([&] {
-      trial.most_held = std::max(trial.most_held, held.bytes());
+      trial.most_held = std::max(trial.most_held, held.bytes().value_or(0));
       if (!sent && sniffer_->others() > kBulk / 4) {
         sent = true;
         bulk_at_send = sniffer_->others();
@@ -221,24 +224,31 @@ TEST_P(SendOrder, TheTopClassOvertakesAndTheKernelHoldsLittle) {
   Trial fifo, ordered, unbounded;
   trial("fifo", GetParam().ahead_us, fifo);
   if (IsSkipped()) return;
-  trial("class", 0, unbounded);
   // What the line carries in the time, 16 KiB, and two chunks: the one that was begun, and what moves between two
   // sockets that are asked one after the other.
   const std::uint64_t bound = (16 * 1024 + 25'000 + 2 * 16 * 1024) * (100 + GetParam().bookkeeping) / 100;
-  // On a busy machine a process may not run for some milliseconds, and then takes all connections for stuck: it has
-  // five runs to show what it can.
+  const auto second_class_is_second = [](const Trial& one) {
+    return one.order.size() == kConnections &&
+           std::ranges::all_of(one.order.begin() + 1, one.order.begin() + 3, [](auto i) { return kClasses[i] == 96; });
+  };
+  // On a busy machine a process may not run for some milliseconds, and then takes all connections for stuck, or looks
+  // too seldom: it has some runs to show what it can.
+  constexpr int kRuns = 8;
   const auto shown = [&] {
-    return ordered.most_held <= bound && !ordered.order.empty() && ordered.order.front() == kTop &&
+    return ordered.most_held <= bound && second_class_is_second(ordered) && ordered.order.front() == kTop &&
            ordered.bulk_before_top < fifo.bulk_before_top / 2;
   };
-  for (int runs = 0; runs < 5 && !shown(); ++runs) {
+  for (int runs = 0; runs < kRuns && !shown(); ++runs) {
     ordered = {};
     trial("class", GetParam().ahead_us, ordered);
   }
+  for (int runs = 0; runs < kRuns && unbounded.most_held <= bound; ++runs) {
+    unbounded = {};
+    trial("class", 0, unbounded);
+  }
   ASSERT_EQ(ordered.order.size(), kConnections);
   EXPECT_EQ(ordered.order.front(), kTop) << "ahead of all that was posted before";
-  const std::vector<std::size_t> second(ordered.order.begin() + 1, ordered.order.begin() + 3);
-  EXPECT_TRUE(std::ranges::all_of(second, [](std::size_t i) { return kClasses[i] == 96; }));
+  EXPECT_TRUE(second_class_is_second(ordered));
   EXPECT_LE(ordered.most_held, bound);
   EXPECT_GT(unbounded.most_held, bound) << "or the bound bounds nothing";
   EXPECT_LT(ordered.bulk_before_top, fifo.bulk_before_top / 2) << "on the wire";
