@@ -55,6 +55,7 @@ MltRecvChannel::~MltRecvChannel() {
     const std::lock_guard lock(engine_.mutex());
     if (attached()) words = last_words();
     leave();
+    count_copy(Copy::kPlaced, placed_);
   }
   net::write_last(control_, words, kLastWordsWait);
 }
@@ -190,7 +191,7 @@ void MltRecvChannel::copy(std::uint32_t receive, std::size_t offset, std::span<c
   } else {
     std::memcpy(part.target + offset, bytes.data(), length);
   }
-  count_copy(Copy::kPlaced, length);
+  placed_ += length;
 }
 
 std::span<std::byte> MltRecvChannel::staging(std::uint32_t buffer) {
@@ -292,6 +293,7 @@ void MltRecvChannel::on_done(const ReceiveDone& done) {
 }
 
 void MltRecvChannel::end(Group& group) {
+  count_copy(Copy::kPlaced, std::exchange(placed_, 0));
   order_streamed();
   group.submitted = false;
   group.done.store(true, std::memory_order_release);
