@@ -9,7 +9,7 @@
 namespace clustar::mlt::driver {
 
 struct EngineLimits {
-  static constexpr std::size_t kBurst = 64;
+  static constexpr std::size_t kBurst = 135;
   static constexpr int kReceiveBursts = 4;    // per turn
   static constexpr int kSendBursts = 8;       // per turn
   static constexpr std::size_t kGather = 16;  // small requests that may wait for each other

@@ -75,7 +75,7 @@ std::uint16_t Sender::passed(Message& message, std::uint32_t lane, bool again) c
 // those behind. Then now and then; packets of two lengths in turns would be no run for UDP_SEGMENT. What is sent again
 // always brings it.
 bool Sender::tells_open(Message& message, std::uint32_t lane, bool again) {
-  constexpr std::uint32_t kFirst = 4, kEvery = 16;  // packets
+  constexpr std::uint32_t kFirst = 4, kEvery = 64;  // packets
   if (message.open_known || again) return !message.open_known;
   if (message.sent == 1 || lane != message.lane) message.on_lane = 0;
   message.lane = lane;
