@@ -23,16 +23,22 @@ Options one_path() {
   return options;
 }
 
+// More of them leave before the first is acknowledged.
+Options short_packets() {
+  Options options = one_path();
+  options.segment = 704;
+  return options;
+}
+
 TEST(MltRecord, RidesOnTheFirstPacketsAndThenNowAndThenUntilItIsThere) {
-  const Options options = one_path();
-  Direct direct(options);
+  Direct direct(short_packets());
   ASSERT_TRUE(direct.post(1 << 20) && direct.send(1 << 20));
   direct.run(microseconds(9));  // one way and not yet back
   const std::size_t first = direct.data.size();
-  ASSERT_GE(first, 40u);
+  ASSERT_GE(first, 70u);
   for (std::size_t i = 0; i < first; ++i) {
     const auto& header = std::get<DataHeader>(direct.data[i].header);
-    EXPECT_EQ(header.open.has_value(), i < 4 || (i + 1) % 16 == 0) << i;
+    EXPECT_EQ(header.open.has_value(), i < 4 || (i + 1) % 64 == 0) << i;
   }
   direct.run(microseconds(11));
   const std::size_t known = direct.data.size();
@@ -40,6 +46,27 @@ TEST(MltRecord, RidesOnTheFirstPacketsAndThenNowAndThenUntilItIsThere) {
   ASSERT_GT(direct.data.size(), known + 100);
   for (std::size_t i = known; i < direct.data.size(); ++i) {
     EXPECT_FALSE(std::get<DataHeader>(direct.data[i].header).open.has_value()) << i;
+  }
+}
+
+// Where one hides the record, so may more, and what comes without it is stored for some packets only.
+TEST(MltRecord, RidesMoreOftenForASecondAfterALoss) {
+  for (const auto& [later, every] : {std::pair(milliseconds(500), 16u), std::pair(milliseconds(1500), 64u)}) {
+    Direct direct(short_packets());
+    int lost = 0;
+    direct.loses = [&](const DataHeader& header) { return header.index == 700 && lost++ == 0; };
+    ASSERT_TRUE(direct.post(1 << 20) && direct.send(1 << 20));
+    direct.run_until_received(1);
+    ASSERT_EQ(lost, 2) << "lost and repeated";
+    direct.run(later);
+    direct.data.clear();
+    ASSERT_TRUE(direct.post(1 << 20) && direct.send(1 << 20));
+    direct.run(microseconds(9));
+    ASSERT_GE(direct.data.size(), 70u);
+    for (std::size_t i = 0; i < direct.data.size(); ++i) {
+      const auto& header = std::get<DataHeader>(direct.data[i].header);
+      EXPECT_EQ(header.open.has_value(), i < 4 || (i + 1) % every == 0) << i;
+    }
   }
 }
 
@@ -62,7 +89,7 @@ TEST(MltRecord, RidesOnTheFirstPacketsOfEachLane) {
       on_path = 0;
       ++lanes;
     }
-    EXPECT_EQ(header.open.has_value(), ++on_path <= 4 || on_path % 16 == 0) << on_path;
+    EXPECT_EQ(header.open.has_value(), ++on_path <= 4 || on_path % 64 == 0) << on_path;
   }
   EXPECT_GE(lanes, 3u);
 }

@@ -138,7 +138,7 @@ class Sender final : private FlightObserver {
   void on_first(const Choice& choice, Message& message, std::uint32_t bytes);
   bool waits_for_answer(const Message& message, std::uint64_t unasked, std::uint32_t uncredited) const;
   std::uint16_t passed(Message& message, std::uint32_t lane, bool again) const;
-  static bool tells_open(Message& message, std::uint32_t lane, bool again);
+  bool tells_open(Message& message, std::uint32_t lane, bool again, TimePoint now) const;
   PacketKind kind_of(const Message& message, std::uint32_t index, bool again) const;
 
   const Options& options_;
@@ -158,6 +158,7 @@ class Sender final : private FlightObserver {
   Choice choice_;                     // of kPacket
   std::uint32_t unposted_ = 0;        // messages
   std::uint32_t unsent_packets_ = 0;  // of messages that are not among these
+  std::optional<TimePoint> lost_at_;  // the latest packet that was found lost
   Ring<SendDone> done_;
   Counters counters_;
 };

@@ -100,6 +100,7 @@ void Sender::on_delivered(const SentPacket& packet, TimePoint now) {
 }
 
 void Sender::on_lost(const SentPacket& packet, std::uint8_t path, Evidence evidence, TimePoint now) {
+  lost_at_ = now;
   if (evidence != Evidence::kDiscarded) {
     congestion_.on_loss(packet.bytes, now);
     paths_.on_loss(path, now);

@@ -8,6 +8,7 @@
 namespace clustar::mlt {
 namespace {
 
+constexpr Duration kNearLoss = std::chrono::seconds(1);
 constexpr std::uint64_t kAcksPerWindow = 4;  // at least; the receiver's own ack_every may make more
 
 }  // namespace
@@ -72,15 +73,16 @@ std::uint16_t Sender::passed(Message& message, std::uint32_t lane, bool again) c
 }
 
 // On the first packets of the message, and of each lane it goes on by, which may be faster: hardly a loss hides it from
-// those behind. Then now and then; packets of two lengths in turns would be no run for UDP_SEGMENT. What is sent again
-// always brings it.
-bool Sender::tells_open(Message& message, std::uint32_t lane, bool again) {
-  constexpr std::uint32_t kFirst = 4, kEvery = 64;  // packets
+// those behind. Then now and then, and where packets were lost a moment ago, before the receiver's store for packets without it
+// is full. Not more often: packets of two lengths in turns are no run for UDP_SEGMENT. What is sent again always brings it.
+bool Sender::tells_open(Message& message, std::uint32_t lane, bool again, TimePoint now) const {
+  constexpr std::uint32_t kFirst = 4, kEvery = 64, kEveryNearLoss = 16;  // packets
   if (message.open_known || again) return !message.open_known;
   if (message.sent == 1 || lane != message.lane) message.on_lane = 0;
   message.lane = lane;
   ++message.on_lane;
-  return message.on_lane <= kFirst || message.on_lane % kEvery == 0;
+  const bool near_loss = lost_at_ && now - *lost_at_ < kNearLoss;
+  return message.on_lane <= kFirst || message.on_lane % (near_loss ? kEveryNearLoss : kEvery) == 0;
 }
 
 // Whether what goes on after the packet, of the message, the window, the burst or what goes ahead of its receive, goes
@@ -140,7 +142,7 @@ void Sender::send_parity(const Choice& choice, TimePoint now, Transmit& out) {
   header.sent_units = credit_.sent_units();
   header.trip = trip_of(flight_.rtt().min_rtt());
   SentPacket packet{choice.message, choice.index, bytes, false, false, choice.uncredited, false, now, true};
-  packet.with_open = tells_open(message, lane, false);
+  packet.with_open = tells_open(message, lane, false, now);
   const std::uint32_t ahead = choice.uncredited ? flight_.uncredited_bytes() + bytes : 0;
   const bool asks = message.sent < message.packets || last;
   header.ack_now = packet.asked = asks && waits_for_answer(message, flight_.unasked_bytes(lane) + bytes, ahead);
@@ -203,7 +205,7 @@ bool Sender::data(const Choice& choice, TimePoint now, Transmit& out) {
   SentPacket packet{choice.message, index, bytes, false, false, uncredited, false, now};
   const std::uint32_t ahead = uncredited ? flight_.uncredited_bytes() + bytes : 0;
   header.ack_now = packet.asked = again || waits_for_answer(message, flight_.unasked_bytes(lane) + bytes, ahead);
-  packet.with_open = tells_open(message, lane, again);
+  packet.with_open = tells_open(message, lane, again, now);
   if (!packet.with_open) {
     header.open.reset();
   } else {
