@@ -107,7 +107,8 @@ class MltRecvChannel final : public transport::RecvChannel, public Connection {
   std::vector<std::byte> control_in_;  // begins with what is not whole yet
   std::vector<std::byte> words_;       // what the sender said before it closed, in clear
   std::uint64_t finished_ = 0;
-  std::size_t placed_ = 0;  // bytes copied and not counted yet: an atomic sum per packet would wait for the packet's stores
+  std::size_t placed_ =
+      0;  // bytes copied and not counted yet: an atomic sum per packet would wait for the packet's stores
 };
 
 }  // namespace clustar::mlt::driver

@@ -73,8 +73,9 @@ std::uint16_t Sender::passed(Message& message, std::uint32_t lane, bool again) c
 }
 
 // On the first packets of the message, and of each lane it goes on by, which may be faster: hardly a loss hides it from
-// those behind. Then now and then, and where packets were lost a moment ago, before the receiver's store for packets without it
-// is full. Not more often: packets of two lengths in turns are no run for UDP_SEGMENT. What is sent again always brings it.
+// those behind. Then now and then, and where packets were lost a moment ago, before the receiver's store for packets
+// without it is full. Not more often: packets of two lengths in turns are no run for UDP_SEGMENT. What is sent again
+// always brings it.
 bool Sender::tells_open(Message& message, std::uint32_t lane, bool again, TimePoint now) const {
   constexpr std::uint32_t kFirst = 4, kEvery = 64, kEveryNearLoss = 16;  // packets
   if (message.open_known || again) return !message.open_known;
