@@ -43,8 +43,8 @@ Result<Memory> Memory::allocate(std::size_t bytes) {
   }
   memory.data_ = static_cast<std::byte*>(mapped);
   memory.size_ = bytes;
-  // Where the kernel gives huge pages only to who asks, 64 MiB take 16,384 page faults, which in a virtual machine are most
-  // of a short run. A kernel that has none says so, and small ones do.
+  // Where the kernel gives huge pages only to who asks, 64 MiB take 16,384 page faults, which in a virtual machine are
+  // most of a short run. A kernel that has none says so, and small ones do.
   madvise(mapped, bytes, MADV_HUGEPAGE);
   // An untouched page is the shared zero page: reading it would come out of the cache.
   std::memset(mapped, 0xe7, bytes);
