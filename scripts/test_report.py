@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Reads the JUnit file that ctest wrote: prints failed and skipped tests, and last 'passed failed skipped'.
 
-usage: test_report.py RESULTS.xml [FAILED.txt]
-FAILED.txt: what failed is added there in short.
+usage: test_report.py RESULTS.xml [FAILED.txt STAGE]
+FAILED.txt: what failed is added there in short, as of STAGE.
 
 An entry `program.NAME.N` is a part of a program of GoogleTest (tests/CMakeLists.txt); each test in it counts.
 """
@@ -63,10 +63,11 @@ def judge_program(case):
 
 
 def in_short(lines):
-    """What a test of GoogleTest found first, or how another one ended."""
-    for at, line in enumerate(lines):
-        if line.endswith(": Failure"):
-            return lines[at:at + SHORT_LINES]
+    """What a test of GoogleTest that ended found first, or how another one ended."""
+    if lines and ENDS.search(lines[-1]):
+        for at, line in enumerate(lines):
+            if line.endswith(": Failure"):
+                return lines[at:at + SHORT_LINES]
     return lines[-SHORT_LINES:]
 
 
@@ -96,7 +97,7 @@ def main():
                 head = f"FAILED {name} after {float(case.get('time') or 0):.1f} s{detail}"
                 lines = text.strip().splitlines()
                 print(head, quoted(lines[-SHOWN_LINES:]), sep="\n")
-                short += [head, quoted(in_short(lines))]
+                short += [f"{sys.argv[3] if len(sys.argv) > 3 else ''}: {head}", quoted(in_short(lines))]
     if len(sys.argv) > 2 and short:
         with open(sys.argv[2], "a", encoding="utf-8") as file:
             print(*short, sep="\n", file=file)

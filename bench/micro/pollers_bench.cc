@@ -1,5 +1,5 @@
-// What runs the engine when several threads poll one NIC, as NCCL's proxies of the GPUs of one process do: each thread
-// has a communicator of its own.
+// What runs the engine when several threads poll one NIC, each for a communicator of its own, as NCCL's proxies of
+// several communicators of one process do. Proxies of several GPUs in one communicator share an engine instead.
 #include <benchmark/benchmark.h>
 
 #include <array>

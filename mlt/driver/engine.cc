@@ -462,6 +462,7 @@ void Engine::check_some(TimePoint now) {
 
 void Engine::fail_device(const Error& error) {
   lost_ = Error{ErrorCode::kSystem, fmt::format("mlt: device {}: {}", name_, error.message)};
+  is_lost_.store(true, std::memory_order_relaxed);
   for (std::size_t id = 0; id < attached_.size(); ++id) {
     if (attached_[id].client != nullptr) attached_[id].client->on_failure(*lost_);
   }

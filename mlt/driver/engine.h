@@ -75,6 +75,7 @@ class Engine : private EngineLimits {
   // Error kInvalidArgument: memory of a kind that is not in the device's reach, or that packets cannot be sealed in.
   Result<std::unique_ptr<io::Mr>> reg_mr(const gdr::MemoryRef& memory);
   std::mutex& mutex() { return mutex_; }
+  bool is_lost() const { return is_lost_.load(std::memory_order_relaxed); }  // the device: nothing moves any more
 
   struct FarEnd {
     net::Address host;        // of the control connection
@@ -219,6 +220,7 @@ class Engine : private EngineLimits {
   std::size_t next_check_ = 0;
   TimePoint check_at_{};
   std::optional<Error> lost_;  // the device
+  std::atomic<bool> is_lost_{false};
 
   std::mutex posts_mutex_;
   std::vector<Post> posts_;

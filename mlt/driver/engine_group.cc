@@ -10,9 +10,9 @@ namespace {
 
 // Each costs sockets, receive buffers and a thread.
 constexpr std::size_t kMostByItself = 4;
-// With one engine any caller moves the bytes of all; with several each waits until the thread of the other's engine
-// runs. Where more threads poll than there are processors, that takes five times as long
-// (docs/results/mlt-wire-2026-11-21.md).
+// With one engine any caller moves the bytes of all; with several a thread that waits for bytes of another's engine
+// waits until that other thread runs. Where more threads poll than there are processors, that took up to ten times as
+// long. On more than two processors nothing was measured: a guess (docs/results/mlt-wire-2026-11-21.md).
 constexpr std::size_t kProcessorsEach = 4;
 
 }  // namespace
@@ -33,6 +33,10 @@ std::size_t usable_processors() {
 std::size_t EngineGroup::least_used() const {
   std::vector<std::size_t> users(engines_.size());
   for (const User& user : users_) ++users[user.engine];
+  // Its users end, so that it would be the next one's for ever.
+  for (std::size_t i = 0; i < engines_.size(); ++i) {
+    if (engines_[i]->is_lost()) users[i] = users_.size() + 1;
+  }
   return static_cast<std::size_t>(std::ranges::min_element(users) - users.begin());
 }
 
@@ -57,7 +61,7 @@ Result<std::shared_ptr<Engine>> EngineGroup::engine_for(const transport::Channel
       return tl::unexpected(opened.error());
     } else {
       most_ = engines_.size();
-      engines_.front()->context().log.warn(fmt::format("mlt: no further engine on {}: {}; {} go on with the work",
+      engines_.front()->context().log.warn(fmt::format("mlt: no further engine on {}: {}; going on with {}",
                                                        engines_.front()->name(), opened.error().message, most_));
     }
   }

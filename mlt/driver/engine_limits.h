@@ -10,8 +10,8 @@ namespace clustar::mlt::driver {
 
 struct EngineLimits {
   static constexpr std::size_t kBurst = 135;
-  static constexpr int kReceiveBursts = 4;    // per turn
-  static constexpr int kSendBursts = 8;       // per turn
+  static constexpr int kReceiveBursts = 2;    // per turn
+  static constexpr int kSendBursts = 4;       // per turn
   static constexpr std::size_t kGather = 16;  // small requests that may wait for each other
   static constexpr std::size_t kSmall = 16 * 1024;
   static constexpr std::size_t kLeastLanding = 32 * 1024;  // of a message: less has left before its place is known
@@ -21,7 +21,7 @@ struct EngineLimits {
   // Callers that did not come for so long are taken for silent.
   static constexpr Duration kSilence = std::chrono::milliseconds(1);
   static constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
-  // Who holds the engine for so long does not run: all that it has to do in one turn takes a tenth of it.
+  // Who holds the engine for so long does not run: what is to be done in a turn takes less, but for the fullest.
   static constexpr Duration kLongTurn = std::chrono::microseconds(500);
   static constexpr Duration kSpin = std::chrono::microseconds(50);  // of the engine's thread, after there was work
 };

@@ -118,6 +118,8 @@ Result<std::unique_ptr<Engine>> MltTransport::open_engine(std::size_t device, tr
   if (!options) return tl::unexpected(options.error());
   const std::uint8_t paths = options->paths;
   if (adjust_) adjust_(*options);
+  // Peers compare what a NIC was opened with, by whichever of its engines; the MTU may be another by now.
+  if (!first) options->segment = nic.engines.engines().front()->options().segment;
   if (options->paths > paths) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("mlt: {} paths on {}; at most {} are allowed", options->paths, nic.info.name, paths));

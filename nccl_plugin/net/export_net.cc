@@ -128,7 +128,7 @@ int irecv_v9(void* recv_comm, int n, void** data, std::size_t* sizes, int* tags,
   return net_irecv(recv_comm, n, data, sizes, tags, mhandles, request);
 }
 // NCCL 2.27's callback reads what the second pointer behind `phandle` points to, and does not look whether it is null,
-// as it is unless a profiler kept the operation (v2.27.7 src/plugin/profiler.cc ncclProfilerCallback,
+// as it is until a profiler keeps an operation there (v2.27.7 src/plugin/profiler.cc ncclProfilerCallback,
 // src/include/proxy.h ncclProxyEventHandle). 2.26 has another record there, of as much memory; its messages are
 // unidentified then.
 int isend_v10(void* send_comm, void* data, std::size_t size, int tag, void* mhandle, void* phandle, void** request) {

@@ -151,7 +151,7 @@ void Profiler::start(void* context, void** handle, const ProfilerEvent& event) {
     }
     case kEventGroup:
       *handle = start_other(context, event, false);
-      // NCCL 2.27 begins tasks in a group only that was kept (src/plugin/profiler.cc ncclProfilerStartTaskEvents). Any
+      // NCCL 2.27 begins tasks only in a group that was kept (src/plugin/profiler.cc ncclProfilerStartTaskEvents). Any
       // handle will do; this one needs no place.
       if (*handle == nullptr && event.version == 4) *handle = context;
       return;

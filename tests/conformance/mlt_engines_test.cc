@@ -1,6 +1,7 @@
 // MltTransport with several engines per NIC.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <thread>
 #include <vector>
@@ -23,7 +24,10 @@ TEST_F(MltEngines, CommunicatorsOfFourThreadsHaveEnginesOfTheirOwn) {
         Connection connection = connect(*transport, *transport, {.comm_id = t + 1});
         for (int round = 0; round < 10; ++round) transfer(connection, round % 2 == 0 ? 200000 : 64, t);
         // Until all four are there: one that ended would leave its engine to another.
-        while (transport->counters().devices.at(0).total.received.messages < 40u) std::this_thread::yield();
+        const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (transport->counters().devices.at(0).total.received.messages < 40u &&
+               std::chrono::steady_clock::now() < latest)
+          std::this_thread::yield();
       });
     }
     for (std::thread& thread : threads) thread.join();

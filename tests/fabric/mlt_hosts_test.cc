@@ -29,15 +29,21 @@ class MltHosts : public MltBed {
  protected:
   // Each end belongs to a thread in its host: devices ask the routes of the thread's network. The thread of the engine
   // is there, too, since it starts there.
-  void start(const TwoHosts& hosts) {
-    for (int host : {0, 1}) hosts.run_on(host, [&] { transports_[host] = create({.interfaces = "=wire"}); });
+  void start(const TwoHosts& hosts, std::uint32_t engines_of_first = 1) {
+    for (int host : {0, 1}) {
+      hosts.run_on(host, [&] {
+        transports_[host] = create({.interfaces = "=wire", .engines = host == 0 ? engines_of_first : 1});
+      });
+    }
   }
-  Connection join(const TwoHosts& hosts, int from) {
+  Connection join(const TwoHosts& hosts, int from, std::uint64_t communicator = 0) {
+    const ChannelOptions options{.comm_id = communicator};
     Connection made;
     std::unique_ptr<Listener> listener;
-    hosts.run_on(1 - from, [&] { listener = std::move(transports_[1 - from]->listen(0, {}).value()); });
+    hosts.run_on(1 - from, [&] { listener = std::move(transports_[1 - from]->listen(0, options).value()); });
     std::unique_ptr<PendingConnect> pending;
-    hosts.run_on(from, [&] { pending = std::move(transports_[from]->connect(0, listener->handle(), {}).value()); });
+    hosts.run_on(from,
+                 [&] { pending = std::move(transports_[from]->connect(0, listener->handle(), options).value()); });
     EXPECT_TRUE(poll_until([&] {
       if (!made.send) hosts.run_on(from, [&] { made.send = std::move(pending->poll().value()); });
       if (!made.recv) hosts.run_on(1 - from, [&] { made.recv = std::move(listener->poll_accept().value()); });
@@ -117,6 +123,26 @@ TEST_F(MltHosts, ConnectionsAgreeThoughOnlyOneEndHasNoticedTheSmallerMtu) {
   Connection back = join(hosts, 1);
   stream(hosts, 1, back, 2);
   stream(hosts, 0, old, 2);
+}
+
+// A NIC tells its peers one length of packets, whichever of its engines a connection gets, and when that was opened.
+TEST_F(MltHosts, AnEngineThatIsOpenedAfterTheMtuChangedAgreesWithThePeersOlderOne) {
+  for (const auto& [before, after] : {std::pair(9000, 1500), std::pair(1500, 9000)}) {
+    const TwoHosts hosts;
+    if (!hosts.reason().empty()) GTEST_SKIP() << hosts.reason();
+    ASSERT_TRUE(hosts.set_mtu(before));
+    start(hosts, 2);
+    {
+      Connection old = join(hosts, 0, 1);
+      stream(hosts, 0, old, 2);
+      ASSERT_TRUE(hosts.set_mtu(after));
+      Connection later = join(hosts, 0, 2);
+      stream(hosts, 0, later, 2);
+      Connection back = join(hosts, 1, 2);
+      stream(hosts, 1, back, 2);
+    }
+    for (auto& transport : transports_) transport.reset();
+  }
 }
 
 class CountedIo final : public io::ForwardingIo {

@@ -23,9 +23,14 @@ class TestReport(unittest.TestCase):
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(f'<testsuite><testcase name="{name}" time="1" status="{status}">'
                          f"<system-out>{text}</system-out></testcase></testsuite>")
-        done = subprocess.run([sys.executable, "-B", SCRIPT, path],
+        self.short = os.path.join(self.folder.name, "failed.txt")
+        done = subprocess.run([sys.executable, "-B", SCRIPT, path, self.short, "asan"],
                               capture_output=True, text=True, check=True)
         return done.stdout.splitlines()
+
+    def in_short(self):
+        with open(self.short, encoding="utf-8") as stream:
+            return stream.read().splitlines()
 
     def one(self, name, how="      OK", text=""):
         return f"[ RUN      ] {name}\n{text}[ {how} ] {name} (1 ms)\n"
@@ -39,6 +44,7 @@ class TestReport(unittest.TestCase):
         lines = self.report(bad, status="fail")
         self.assertEqual((lines[1], lines[-1]), ("FAILED S.C/1 after 1.0 s", "1 1 1"))
         self.assertIn("  | x.cc:2: Failure", lines)
+        self.assertEqual(self.in_short()[:2], ["asan: FAILED S.C/1 after 1.0 s", "  | x.cc:2: Failure"])
 
     def test_an_early_end_fails(self):
         for status in ("run", "fail"):
@@ -50,6 +56,11 @@ class TestReport(unittest.TestCase):
         lines = self.report("".join(self.one("S." + name) for name in "ABC") + self.ENDED + "ERROR: LeakSanitizer\n", status="fail")
         self.assertEqual((lines[0], lines[-1]), ("FAILED program.x after 1.0 s: 3 of 3 tests ended", "3 1 0"))
         self.assertIn("  | ERROR: LeakSanitizer", lines)
+        self.assertEqual(self.in_short()[-1], "  | ERROR: LeakSanitizer")
+
+    def test_what_passes_is_not_said_again(self):
+        self.report("".join(self.one("S." + name) for name in "ABC") + self.ENDED)
+        self.assertFalse(os.path.exists(self.short))
 
 
 if __name__ == "__main__":

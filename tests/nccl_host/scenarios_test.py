@@ -41,7 +41,7 @@ def run(words, environment):
     command = ["nccl-host-scenarios", *words]
     if "-g" not in words:
         command += ["-g", "3"]
-    command += ["-b", "128K", "-T", "55" if "-n" not in words else "120"]
+    command += ["-b", "128K", "-T", "150"]
     # Never NCCL's own sockets instead: NCCL 2.28.9 forgets a plugin by name when the last communicator goes (nccl#1978).
     environment = {**os.environ, "NCCL_NET": "clustar", "NCCL_NET_PLUGIN_REF_COUNT": "1", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", **environment}
     return nccl_host.run(command, environment)

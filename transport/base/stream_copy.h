@@ -6,7 +6,8 @@
 
 namespace clustar {
 
-// `from` and `to` do not overlap. What was written may be seen late by others: order_streamed() before telling them.
+// `from` and `to` do not overlap. What was written may be seen late by others: order_streamed() before telling them, by
+// the thread that copied, or one that took a lock from it (unlocking a mutex orders these stores on x86, too).
 void stream_copy(std::byte* to, const std::byte* from, std::size_t length);
 void order_streamed();
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -40,6 +41,7 @@ class GroupTest : public ::testing::Test {
       if (refuses_) return fail(ErrorCode::kUnavailable, "this test has no more sockets");
       auto io = std::make_unique<transport::io::RecordingIo>();
       io->can.max_packet = 1500;
+      devices_.push_back(io.get());
       return Engine::open(std::move(io), "test", Options{}, "eth7", context_, traffic);
     });
     if (!engine) error_ = engine.error().message;
@@ -54,6 +56,7 @@ class GroupTest : public ::testing::Test {
                    EngineMode::kInline};
   bool refuses_ = false;
   std::string error_;
+  std::vector<transport::io::RecordingIo*> devices_;  // the engines own them
 };
 
 TEST_F(GroupTest, ACommunicatorKeepsToItsEngine) {
@@ -114,9 +117,24 @@ TEST_F(GroupTest, WithoutAFurtherEngineTheOthersGoOn) {
   ASSERT_NE(first, nullptr);
   refuses_ = true;
   EXPECT_EQ(engine_for(group, {.comm_id = 2}), first);
-  EXPECT_EQ(warnings_, "mlt: no further engine on eth7: this test has no more sockets; 1 go on with the work");
+  EXPECT_EQ(warnings_, "mlt: no further engine on eth7: this test has no more sockets; going on with 1");
   refuses_ = false;
   EXPECT_EQ(engine_for(group, {.comm_id = 3}), first) << "nor is it tried again";
+}
+
+// Its connections end with it, so that it is the one with the fewest.
+TEST_F(GroupTest, AnEngineWhoseDeviceIsLostGetsNobodyElse) {
+  EngineGroup group = this->group(2);
+  auto lost = engine_for(group, {.comm_id = 1});
+  const auto other = engine_for(group, {.comm_id = 2});
+  ASSERT_NE(lost, other);
+  devices_[0]->broken = true;
+  const std::atomic<bool> done{false};
+  lost->poke(done);
+  ASSERT_TRUE(lost->is_lost());
+  lost.reset();
+  EXPECT_EQ(engine_for(group, {.comm_id = 3}), other);
+  EXPECT_EQ(engine_for(group, {.comm_id = 4}), other);
 }
 
 TEST_F(GroupTest, APolicySeesAllThatLeavesTheNic) {
