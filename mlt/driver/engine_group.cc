@@ -33,7 +33,7 @@ std::size_t usable_processors() {
 std::size_t EngineGroup::least_used() const {
   std::vector<std::size_t> users(engines_.size());
   for (const User& user : users_) ++users[user.engine];
-  // Its users end, so that it would be the next one's for ever.
+  // Its users end, so that it would be the next one's forever.
   for (std::size_t i = 0; i < engines_.size(); ++i) {
     if (engines_[i]->is_lost()) users[i] = users_.size() + 1;
   }

@@ -45,7 +45,9 @@ const TypedTable<MltSettings>& MltSettings::table() {
           "connections "
           "are spread one by one, except those that may lose; more of them only where each thread that polls has a "
           "processor ([measured](results/mlt-wire-2026-11-21.md)); `auto`: one for every four processors that the "
-          "process may use, at most 4; one where `CLUSTAR_SEND_ORDER` sends some before others"),
+          "process may use, shared among its devices, at most 4 (a guess: measured on two processors only); before "
+          "NCCL 2.28 all communicators are one, and more do nothing; one where `CLUSTAR_SEND_ORDER` sends some before "
+          "others"),
       setting::make_choice("parity", &MltSettings::parity, {"auto", "off"})
           .help("`auto`: where a lost packet would cost a round trip of 2 ms or more, `mlt` adds parity packets from "
                 "which the receiver rebuilds lost ones, as many as the measured loss requires; host memory only, and "
