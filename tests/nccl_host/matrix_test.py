@@ -37,7 +37,7 @@ def run(case, key, extra=(), options=()):
     if case.transport == "mlt-key":
         environment["CLUSTAR_PSK_FILE"] = key
     command = ["nccl-host-perf", "-g", case.ranks, "-C", case.collective, "-d", case.type, "-o", case.operator, "-b", case.size,
-               "-n", CALLS, "-T", "300" if case.size == cases.LARGEST else "60", *options]
+               "-n", CALLS, "-T", "300" if case.size == cases.LARGEST else "150", *options]
     return nccl_host.run(command, environment)
 
 

@@ -34,7 +34,7 @@ def run(program, environment, folder=None, args=None):
         log = {name: args.log for name in ("NCCL_NET_PLUGIN", "NCCL_PROFILER_PLUGIN", "NCCL_TUNER_PLUGIN")}
         environment = {"NCCL_NET": "clustar", **log, "CALLLOG_PLUGIN": f"{args.plugin}/libnccl-net-clustar.so",
                        "CALLLOG_FILE": f"{folder}/%p", **environment}
-    return nccl_host.run([*program.split(" "), "-T", "55"], environment)
+    return nccl_host.run([*program.split(" "), "-T", "150"], environment)
 
 
 def require(condition, what, done=None):
