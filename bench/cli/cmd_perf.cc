@@ -161,7 +161,7 @@ Result<perf::Options> to_options(const Arguments& arguments) {
     const auto test = perf::parse_test(name);
     if (!test) {
       return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--test '{}': possible are latency, bandwidth, rate, incast, busbw", name));
+                  fmt::format("--test '{}': possible are latency, bandwidth, rate, incast, mixed, busbw", name));
     }
     options.tests.push_back(*test);
   }
@@ -277,7 +277,9 @@ int run_perf(Arguments& arguments) {
 }
 
 void add_measuring(CLI::App& command, Arguments& arguments) {
-  command.add_option("--test", arguments.tests, "Comma list of latency, bandwidth, rate, incast, busbw (default: all)")
+  command
+      .add_option("--test", arguments.tests,
+                  "Comma list of latency, bandwidth, rate, incast, mixed, busbw (default: all but mixed)")
       ->delimiter(',')
       ->type_name("TEST");
   command.add_option("--bytes", arguments.bytes, "Comma list of message sizes, with K or M (default: each test's own)")
@@ -292,6 +294,17 @@ void add_measuring(CLI::App& command, Arguments& arguments) {
       ->type_name("N");
   command.add_option("--seconds", arguments.options.seconds, "Length of one sample")
       ->check(number_between(0.001, 60.0))
+      ->capture_default_str();
+  command
+      .add_option(
+          "--elephants", arguments.options.elephants,
+          "Elephants of the mixed load: connections that keep the line busy beside the messages; 0: the idle line")
+      ->check(CLI::Range(0, 32))
+      ->capture_default_str();
+  command
+      .add_option("--gap", arguments.options.gap_ms,
+                  "Milliseconds from one message of the mixed load to the next, at least")
+      ->check(number_between(0.0, 1000.0))
       ->capture_default_str();
   command.add_option("--senders", arguments.options.senders, "Senders of the incast")
       ->check(CLI::Range(1, perf::kMaxPeers))

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "coflow/enforce/host_policy.h"
 #include "transport/api/send_policy.h"
 #include "transport/message/send_queue.h"
 
@@ -29,6 +30,27 @@ class ByAttained final : public SendPolicy {
 class Fair final : public SendPolicy {
  public:
   Turn turn(const Flow& flow, TimePoint) override { return {.share = 1 + flow.key.peer % 4}; }
+};
+
+// CLUSTAR_SEND_ORDER=coflow, alone at a line of 100 Gbit/s.
+class Coflow final : public SendPolicy {
+ public:
+  Turn turn(const Flow& flow, TimePoint now) override { return policy_.turn(flow, now); }
+  void on_queued(const Flow& flow, std::uint64_t bytes, TimePoint now) override { policy_.on_queued(flow, bytes, now); }
+  void on_sent(const Flow& flow, std::uint64_t bytes, TimePoint now) override { policy_.on_sent(flow, bytes, now); }
+  void on_finished(const Flow& flow, std::uint64_t unsent, TimePoint now) override {
+    policy_.on_finished(flow, unsent, now);
+  }
+  std::uint64_t version() const override { return policy_.version(); }
+  std::optional<std::uint32_t> changed(TimePoint now) override { return policy_.changed(now); }
+  Gate gate(TimePoint now) override { return policy_.gate(now); }
+
+ private:
+  static constexpr std::uint64_t kRate = 12'500'000'000;
+  const std::unique_ptr<coflow::enforce::BoardState> board_ = std::make_unique<coflow::enforce::BoardState>();
+  coflow::enforce::HostPolicy policy_{
+      {.knows_line = true},
+      std::make_unique<coflow::enforce::Board>(*board_, 0, coflow::enforce::BoardOptions{.bytes_per_second = kRate})};
 };
 
 constexpr TimePoint kNow = TimePoint(std::chrono::seconds(1));
@@ -75,6 +97,13 @@ BENCHMARK(push_next_commit<FifoPolicy>)
     ->Args({512, 4096});
 BENCHMARK(push_next_commit<ByAttained>)
     ->Name("send_queue/attained_1MiB_in_8_chunks")
+    ->ArgNames({"connections", "waiting"})
+    ->Args({1, 0})
+    ->Args({8, 64})
+    ->Args({64, 512})
+    ->Args({512, 4096});
+BENCHMARK(push_next_commit<Coflow>)
+    ->Name("send_queue/coflow_1MiB_in_8_chunks")
     ->ArgNames({"connections", "waiting"})
     ->Args({1, 0})
     ->Args({8, 64})

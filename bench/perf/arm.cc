@@ -135,8 +135,10 @@ Result<void> Arm::open_all() {
 
 Result<void> Arm::connect_all() {
   const std::size_t senders = workers_.size() - 1;
+  const auto elephants = static_cast<std::size_t>(options_.elephants);
   Messages listens(workers_.size(), {{"do", "listen"}, {"count", 1}});
-  listens[0]["count"] = senders;
+  listens[0]["count"] = senders + elephants;
+  listens[1]["count"] = 1 + elephants;
   const auto handles = ask(listens);
   if (!handles) return tl::unexpected(handles.error());
   Messages connects(workers_.size());
@@ -144,6 +146,10 @@ Result<void> Arm::connect_all() {
   for (std::size_t rank = 1; rank <= senders; ++rank) {
     to_senders.push_back((*handles)[rank].at("handles").at(0));
     connects[rank] = {{"do", "connect"}, {"handles", json::array({(*handles)[0].at("handles").at(rank - 1)})}};
+  }
+  for (std::size_t i = 0; i < elephants; ++i) {
+    to_senders.push_back((*handles)[1].at("handles").at(1 + i));
+    connects[1]["handles"].push_back((*handles)[0].at("handles").at(senders + i));
   }
   connects[0] = {{"do", "connect"}, {"handles", to_senders}};
   const auto connected = ask(connects);
@@ -253,15 +259,17 @@ Result<Arm::Messages> Arm::ask_same(const json& command, int ranks) {
 
 Result<void> Arm::prepare(Loop loop, std::size_t bytes) {
   sampled_ranks_ = loop == Loop::kIncast ? static_cast<int>(workers_.size()) : 2;
-  const auto answers =
-      ask_same({{"do", "prepare"}, {"loop", static_cast<int>(loop)}, {"bytes", bytes}, {"peers", sampled_ranks_ - 1}},
-               sampled_ranks_);
+  const int peers = loop == Loop::kMixed ? 1 + options_.elephants : sampled_ranks_ - 1;
+  const auto answers = ask_same(
+      {{"do", "prepare"}, {"loop", static_cast<int>(loop)}, {"bytes", bytes}, {"peers", peers}}, sampled_ranks_);
   if (!answers) return tl::unexpected(answers.error());
   return {};
 }
 
 Result<SampleResult> Arm::sample(std::uint64_t count, std::uint64_t seed, bool spin) {
-  const auto answers = ask_same({{"do", "sample"}, {"count", count}, {"seed", seed}, {"spin", spin}}, sampled_ranks_);
+  const auto answers =
+      ask_same({{"do", "sample"}, {"count", count}, {"seed", seed}, {"spin", spin}, {"gap_us", options_.gap.count()}},
+               sampled_ranks_);
   if (!answers) return tl::unexpected(answers.error());
   return join(*answers);
 }

@@ -23,7 +23,9 @@ struct ArmOptions {
   std::optional<PluginSpec> plugin;  // none: a limit
   bool udp = false;                  // the limit is UDP's
   int senders = 1;
-  int streams = 1;  // of the TCP limit
+  int elephants = 0;                 // channels from the first sender besides its own
+  std::chrono::microseconds gap{0};  // Task::gap
+  int streams = 1;                   // of the TCP limit
   std::string congestion;
   bool pin = true;
   std::chrono::milliseconds timeout{30000};

@@ -1,12 +1,11 @@
 #include "bench/perf/driver.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include <algorithm>
-#include <array>
+
+#include "bench/perf/driver_parts.h"
 
 namespace clustar::bench::perf {
 namespace {
@@ -35,9 +34,6 @@ std::uint64_t content_seed(const Task& task, int rank) { return task.seed * 64 +
 
 double microseconds(Clock::duration time) { return std::chrono::duration<double, std::micro>(time).count(); }
 
-// NCCL reads the size of a receive only.
-enum class Kind : std::uint8_t { kSend, kReceive };
-
 }  // namespace
 
 double cpu_seconds() {
@@ -53,107 +49,21 @@ Sizes buffer_sizes(Loop loop, std::size_t bytes, int peers, int rank) {
   const std::size_t messages_out = kMessagesAt + (send_slots(bytes) + 1) * bytes;
   const std::size_t messages_in = kMessagesAt + slots(bytes, peers) * static_cast<std::size_t>(peers) * bytes;
   if (loop == Loop::kPingPong) return {messages_out, messages_in};
+  if (loop == Loop::kMixed) {
+    const std::size_t elephants = kElephantBytes * kPosted * static_cast<std::size_t>(std::max(peers - 1, 0));
+    return rank == 0 ? Sizes{kMessagesAt, kMessagesAt + bytes + elephants}
+                     : Sizes{kMessagesAt + bytes + kElephantBytes, kMessagesAt};
+  }
   return rank == 0 ? Sizes{kMessagesAt, messages_in} : Sizes{messages_out, kMessagesAt};
 }
-
-// What to do when nothing moved, and for how long.
-class Driver::Idle {
- public:
-  Idle(bool spin, std::chrono::milliseconds stall, std::atomic<std::uint64_t>& progress)
-      : spin_(spin), stall_(stall), progress_(progress) {}
-
-  void moved() {
-    progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    turns_ = 0;
-  }
-  Result<void> wait() {
-    if (turns_++ == 0) since_ = Clock::now();
-    if (spin_) {
-      sched_yield();
-    } else {
-      const timespec pause{0, 20'000};
-      nanosleep(&pause, nullptr);
-    }
-    // The clock is read rarely: a spinning driver turns here millions of times a second.
-    if ((turns_ % (spin_ ? 4096 : 64)) == 0 && Clock::now() - since_ > stall_) {
-      return fail(ErrorCode::kRemote,
-                  fmt::format("nothing moved for {} s (--timeout)", std::chrono::duration<double>(stall_).count()));
-    }
-    return {};
-  }
-
- private:
-  bool spin_;
-  std::chrono::milliseconds stall_;
-  std::atomic<std::uint64_t>& progress_;
-  std::uint64_t turns_ = 0;
-  Clock::time_point since_;
-};
-
-// Messages in order, up to kPosted of them under way.
-class Driver::Ring {
- public:
-  Ring(Driver& driver, Kind kind, std::uint64_t count, std::size_t bytes)
-      : driver_(driver), kind_(kind), count_(count), bytes_(bytes) {}
-
-  bool done() const { return tested_ == count_; }
-  // `post(i)` posts message i. True when something was posted or completed.
-  template <class Post>
-  Result<bool> post(Post&& post) {
-    bool moved = false;
-    while (posted_ < count_ && posted_ - tested_ < kPosted) {
-      auto request = post(posted_);
-      if (!request) return tl::unexpected(request.error());
-      if (*request == nullptr) break;
-      requests_[posted_++ % kPosted] = *request;
-      moved = true;
-    }
-    return moved;
-  }
-  Result<bool> test_oldest() {
-    if (tested_ == posted_) return false;
-    const auto tested = driver_.wire_.test(requests_[tested_ % kPosted]);
-    if (!tested) return tl::unexpected(tested.error());
-    if (!tested->done) return false;
-    if (kind_ == Kind::kReceive) {
-      if (auto ok = driver_.check_size(*tested, bytes_); !ok) return tl::unexpected(ok.error());
-    }
-    ++tested_;
-    return true;
-  }
-  template <class Post>
-  Result<void> run(Post&& one, Idle& idle) {
-    while (!done()) {
-      const auto posted = post(one);
-      if (!posted) return tl::unexpected(posted.error());
-      const auto tested = test_oldest();
-      if (!tested) return tl::unexpected(tested.error());
-      if (*posted || *tested) {
-        idle.moved();
-      } else if (auto ok = idle.wait(); !ok) {
-        return ok;
-      }
-    }
-    return {};
-  }
-
- private:
-  Driver& driver_;
-  Kind kind_;
-  std::uint64_t count_;
-  std::size_t bytes_;
-  std::uint64_t posted_ = 0;
-  std::uint64_t tested_ = 0;
-  std::array<void*, kPosted> requests_{};
-};
 
 Result<Sample> Driver::run(const Task& task) {
   Sample sample;
   Idle idle(task.spin, stall_, progress_);
   const bool times_messages = task.rank == 0 && task.loop != Loop::kStream;
-  if (times_messages)
+  if (times_messages && task.loop != Loop::kMixed)
     sample.message_us.reserve(static_cast<std::size_t>(task.count) * static_cast<std::size_t>(task.peers));
-  if (task.rank != 0 || task.loop == Loop::kPingPong) {
+  if (task.loop != Loop::kMixed && (task.rank != 0 || task.loop == Loop::kPingPong)) {
     fill(send_.part(send_offset(task, 1, 1), task.bytes), content_seed(task, task.rank));
   }
   const double cpu_before = cpu_seconds();
@@ -164,6 +74,7 @@ Result<Sample> Driver::run(const Task& task) {
       break;
     case Loop::kPingPong: result = task.rank == 0 ? ping(task, idle, sample) : pong(task, idle, sample); break;
     case Loop::kIncast: result = task.rank == 0 ? incast_receive(task, idle, sample) : incast_send(task, idle); break;
+    case Loop::kMixed: result = task.rank == 0 ? mixed_receive(task, idle, sample) : mixed_send(task, idle); break;
   }
   if (!result) return tl::unexpected(result.error());
   // The stream loops take their own, before the content is checked.
@@ -195,11 +106,15 @@ Result<void> Driver::check_size(const Tested& tested, std::size_t expected) {
 }
 
 Result<void> Driver::check(std::size_t offset, const Task& task, int sender) const {
+  return check(offset, task.bytes, content_seed(task, sender), fmt::format("from rank {}", sender).c_str());
+}
+
+Result<void> Driver::check(std::size_t offset, std::size_t bytes, std::uint64_t seed, const char* what) const {
   if (!wire_.places()) return {};
-  const auto wrong = first_difference(receive_.part(offset, task.bytes), content_seed(task, sender));
+  const auto wrong = first_difference(receive_.part(offset, bytes), seed);
   if (!wrong) return {};
-  return fail(ErrorCode::kInternal, fmt::format("wrong data: byte {} of the last message of {} bytes, from rank {}",
-                                                *wrong, task.bytes, sender));
+  return fail(ErrorCode::kInternal,
+              fmt::format("wrong data: byte {} of the last message of {} bytes, {}", *wrong, bytes, what));
 }
 
 Result<Tested> Driver::finish(void* request, Idle& idle) {

@@ -25,17 +25,19 @@ inline constexpr std::size_t kColdBytes = 64u << 20;
 inline constexpr std::size_t kMaxMessageBytes = 256u << 20;
 inline constexpr std::uint64_t kMaxCount = 4'000'000;
 inline constexpr int kMaxPeers = 63;
+inline constexpr std::size_t kElephantBytes = 1u << 20;  // a message of a mixed load
 
-enum class Loop : std::uint8_t { kStream, kPingPong, kIncast };
+enum class Loop : std::uint8_t { kStream, kPingPong, kIncast, kMixed };
 
 struct Task {
   Loop loop = Loop::kStream;
   std::size_t bytes = 0;
-  std::uint64_t count = 0;  // messages, round trips, or rounds
+  std::uint64_t count = 0;  // messages, round trips, or rounds; of a mixed load, messages of each elephant
   std::uint64_t seed = 0;   // of this sample; decides the content of the last message
   bool spin = true;
-  int peers = 1;  // rank 0: senders that take part
+  int peers = 1;  // rank 0: senders that take part; of a mixed load, both ranks: channels, the first being the mice's
   int rank = 0;
+  std::chrono::microseconds gap{0};  // rank 0, mixed load: from one message's request to the next, at least
 };
 
 struct Sample {
@@ -74,6 +76,8 @@ class Driver {
   Result<void> incast_send(const Task& task, Idle& idle);
   Result<void> incast_receive(const Task& task, Idle& idle, Sample& sample);
   struct Round;
+  Result<void> mixed_send(const Task& task, Idle& idle);
+  Result<void> mixed_receive(const Task& task, Idle& idle, Sample& sample);
   Result<bool> step_round(const Task& task, std::uint64_t round, Round& state, Sample& sample);
 
   // Posts and waits for one request.
@@ -83,6 +87,7 @@ class Driver {
   Result<void> settle(Idle& idle);
   Result<void> check_size(const Tested& tested, std::size_t expected);
   Result<void> check(std::size_t offset, const Task& task, int sender) const;
+  Result<void> check(std::size_t offset, std::size_t bytes, std::uint64_t seed, const char* what) const;
 
   Wire& wire_;
   const Memory& send_;

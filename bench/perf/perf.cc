@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "bench/perf/arm.h"
@@ -18,7 +19,8 @@ using nlohmann::json;
 constexpr std::size_t kKiB = 1024;
 constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr const char* kCongestion = "CLUSTAR_TCP_CONGESTION";
-constexpr std::array kAllTests = {Test::kLatency, Test::kBandwidth, Test::kRate, Test::kIncast, Test::kBusbw};
+constexpr std::array kAllTests = {Test::kLatency, Test::kBandwidth, Test::kRate,
+                                  Test::kIncast,  Test::kMixed,     Test::kBusbw};
 
 std::vector<std::size_t> own_sizes(Test test) {
   switch (test) {
@@ -26,13 +28,19 @@ std::vector<std::size_t> own_sizes(Test test) {
     case Test::kBandwidth: return {64 * kKiB, 256 * kKiB, kMiB, 4 * kMiB, 16 * kMiB, 64 * kMiB};
     case Test::kRate: return {4 * kKiB};
     case Test::kIncast: return {64 * kKiB};
+    case Test::kMixed: return {16 * kKiB};
     case Test::kBusbw: return {kMiB, 64 * kMiB};
   }
   return {};
 }
 
 Loop loop_of(Test test) {
-  return test == Test::kLatency ? Loop::kPingPong : test == Test::kIncast ? Loop::kIncast : Loop::kStream;
+  switch (test) {
+    case Test::kLatency: return Loop::kPingPong;
+    case Test::kIncast: return Loop::kIncast;
+    case Test::kMixed: return Loop::kMixed;
+    default: return Loop::kStream;
+  }
 }
 
 bool is_limit(const Arm& arm) { return arm.name() == "L" || arm.name() == "U"; }
@@ -47,10 +55,12 @@ bool has_limit(Test test) { return test == Test::kLatency || test == Test::kBand
 bool has_cpu(Test test) { return test == Test::kBandwidth || test == Test::kRate; }
 
 // Fewest repetitions that a sample's figure can be taken from.
-std::uint64_t least_count(Test test, int senders) {
+std::uint64_t least_count(Test test, const Options& options) {
   switch (test) {
+    case Test::kMixed: return options.elephants == 0 ? 100 : kPosted;
     case Test::kLatency: return 100;
-    case Test::kIncast: return static_cast<std::uint64_t>((100 + senders - 1) / senders);  // a p99 needs 100 messages
+    case Test::kIncast:
+      return static_cast<std::uint64_t>((100 + options.senders - 1) / options.senders);  // a p99 needs 100 messages
     case Test::kBusbw: return 1;
     default: return 8;  // as many as are posted
   }
@@ -60,7 +70,8 @@ std::uint64_t least_count(Test test, int senders) {
 double figure(const Row& row, std::uint64_t count, const SampleResult& sample) {
   switch (row.test) {
     case Test::kLatency: return sample.p50_us;
-    case Test::kIncast: return sample.p99_us;
+    case Test::kIncast:
+    case Test::kMixed: return sample.p99_us;
     case Test::kRate: return static_cast<double>(count) / sample.seconds / 1e3;
     case Test::kBandwidth:
     case Test::kBusbw: return sample.gbps();
@@ -109,6 +120,9 @@ class Run {
     common.timeout = options_.timeout;
     common.executable = options_.executable;
     common.server = options_.server;
+    const bool mixes = any([](const Row& row) { return row.test == Test::kMixed; });
+    common.elephants = mixes ? options_.elephants : 0;
+    common.gap = std::chrono::microseconds(std::llround(options_.gap_ms * 1e3));
     common.senders = any([](const Row& row) { return row.test == Test::kIncast; }) ? options_.senders : 1;
     const auto add = [&](const char* key, const char* name, const std::optional<PluginSpec>& plugin) -> Result<void> {
       ArmOptions own = common;
@@ -116,7 +130,7 @@ class Run {
       own.plugin = plugin;
       own.streams = options_.limit_streams;
       own.udp = own.name == "U";
-      if (!plugin) own.senders = 1;
+      if (!plugin) own.senders = 1, own.elephants = 0;
       // Otherwise the hook and the plugin would each set one of its own, and listeners and connections differ.
       if (plugin && plugin->environment.count(kCongestion) > 0) own.congestion = plugin->environment.at(kCongestion);
       auto arm = Arm::start(own);
@@ -194,7 +208,7 @@ class Run {
 
   // Finds the count for a sample of the wanted length, and warms up on the way.
   Result<void> calibrate(Lane& lane, const Row& row) {
-    const std::uint64_t least = least_count(row.test, options_.senders);
+    const std::uint64_t least = least_count(row.test, options_);
     lane.values.count = least;
     for (int attempt = 0; attempt < 12; ++attempt) {
       const auto tried = sample(lane, row, true);
@@ -248,7 +262,7 @@ class Run {
   // A quarter of a sample. When that shows that the count is far off, because something disturbed the calibration, the
   // count follows.
   Result<void> warm_up(Lane& lane, const Row& row) {
-    const std::uint64_t least = least_count(row.test, options_.senders);
+    const std::uint64_t least = least_count(row.test, options_);
     const std::uint64_t count = lane.values.count;
     lane.values.count = std::max(least, count / 4);
     const auto warm = sample(lane, row, true);
@@ -401,6 +415,7 @@ const char* to_string(Test test) {
     case Test::kBandwidth: return "bandwidth";
     case Test::kRate: return "rate";
     case Test::kIncast: return "incast";
+    case Test::kMixed: return "mixed";
     case Test::kBusbw: return "busbw";
   }
   return "?";
@@ -416,20 +431,21 @@ std::optional<Test> parse_test(const std::string& name) {
 const char* unit_of(Test test) {
   switch (test) {
     case Test::kLatency:
-    case Test::kIncast: return "us";
+    case Test::kIncast:
+    case Test::kMixed: return "us";
     case Test::kRate: return "kmsg/s";
     default: return "Gbit/s";
   }
 }
 
-bool lower_is_better(Test test) { return test == Test::kLatency || test == Test::kIncast; }
+bool lower_is_better(Test test) { return unit_of(test) == std::string_view("us"); }
 
 std::vector<Row> plan(const Options& options) {
   std::vector<Row> rows;
   for (const Test test : kAllTests) {
-    if (!options.tests.empty() && std::find(options.tests.begin(), options.tests.end(), test) == options.tests.end()) {
-      continue;
-    }
+    const auto& wanted = options.tests;
+    // It needs a line that is slow enough to be full: only where it is asked for.
+    if (wanted.empty() ? test == Test::kMixed : std::find(wanted.begin(), wanted.end(), test) == wanted.end()) continue;
     for (const std::size_t bytes : options.bytes.empty() ? own_sizes(test) : options.bytes)
       rows.push_back({test, bytes});
   }

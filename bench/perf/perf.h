@@ -17,7 +17,7 @@
 
 namespace clustar::bench::perf {
 
-enum class Test : std::uint8_t { kLatency, kBandwidth, kRate, kIncast, kBusbw };
+enum class Test : std::uint8_t { kLatency, kBandwidth, kRate, kIncast, kMixed, kBusbw };
 const char* to_string(Test test);
 std::optional<Test> parse_test(const std::string& name);
 
@@ -32,6 +32,8 @@ struct Options {
   int rounds = 6;
   double seconds = 0.3;              // of one sample
   int senders = 4;                   // of an incast
+  int elephants = 4;                 // of a mixed load
+  double gap_ms = 10;                // between two messages of it
   std::string congestion = "cubic";  // "" = the kernel's default; an arm's CLUSTAR_TCP_CONGESTION comes before it
   // Faults injected into arm A by its environment, for the report: as FaultSpec's text, and its fraction of loss.
   std::string inject_faults;

@@ -85,6 +85,10 @@ json results_to_json(const Report& report, const Options& options) {
     }
     row["inject_loss"] = options.inject_loss;
     if (result.row.test == Test::kIncast) row["senders"] = options.senders;
+    if (result.row.test == Test::kMixed) {
+      row["elephants"] = options.elephants;
+      row["gap_ms"] = options.gap_ms;
+    }
     add_ratio(row, result.ratio, "ratio");
     add_ratio(row, result.limit_ratio, "limit_ratio");
     add_ratio(row, result.limit_udp_ratio, "limit_udp_ratio");

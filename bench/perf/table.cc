@@ -147,7 +147,9 @@ std::string line(const RowResult& result) {
 }
 
 std::string footer(const Report& report, const Options& options) {
-  std::string text = "\nmedian [min-max] of the rounds; us: lower is better (round trip p50, incast message p99)\n";
+  std::string text =
+      "\nmedian [min-max] of the rounds; us: lower is better (round trip p50; p99 of a message of an incast, or beside "
+      "elephants)\n";
   text += disturbed_text(report) + notes_text("A", report.arms["a"]);
   if (!options.b) return text;
   text += notes_text("B", report.arms["b"]);

@@ -137,8 +137,8 @@ class Worker {
     bytes_ = command.at("bytes");
     peers_ = command.at("peers");
     // From another host this may be anything.
-    if (!wire_ || loop_ > Loop::kIncast || bytes_ < 1 || bytes_ > kMaxMessageBytes || peers_ < 1 ||
-        peers_ > (rank_ == 0 ? connected_ : kMaxPeers)) {
+    if (!wire_ || loop_ > Loop::kMixed || bytes_ < 1 || bytes_ > kMaxMessageBytes || peers_ < 1 ||
+        peers_ > (rank_ == 0 || loop_ == Loop::kMixed ? connected_ : kMaxPeers)) {
       return fail(ErrorCode::kInvalidUsage, "what to prepare makes no sense");
     }
     const Sizes sizes = buffer_sizes(loop_, bytes_, peers_, rank_);
@@ -154,7 +154,14 @@ class Worker {
   }
 
   Result<json> sample(const json& command) {
-    Task task{loop_, bytes_, command.at("count"), command.at("seed"), command.at("spin"), peers_, rank_};
+    Task task{loop_,
+              bytes_,
+              command.at("count"),
+              command.at("seed"),
+              command.at("spin"),
+              peers_,
+              rank_,
+              std::chrono::microseconds(command.value("gap_us", 0))};
     if (send_.size() == 0 || task.count < 1 || task.count > kMaxCount) {
       return fail(ErrorCode::kInvalidUsage, "nothing is prepared, or the count makes no sense");
     }

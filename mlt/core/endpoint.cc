@@ -368,7 +368,7 @@ void Endpoint::on_timeout(TimePoint now) {
   }
 }
 
-bool Endpoint::poll_transmit(TimePoint now, Outgoing& out, bool data) {
+bool Endpoint::poll_transmit(TimePoint now, Outgoing& out, std::uint64_t below) {
   while (!control_.empty()) {
     const ConnectionId id = control_.front();
     Connection& connection = connections_[id];
@@ -388,11 +388,12 @@ bool Endpoint::poll_transmit(TimePoint now, Outgoing& out, bool data) {
     connection.in_control = false;
     control_.pop_front();
   }
-  if (!data) return false;
+  if (below == 0) return false;
   find_places(now);
   while (!ready_.empty()) {
     const ConnectionId id = ready_.top();
     Connection& connection = connections_[id];
+    if (connection.place.turn.rank >= below && below != kAllRanks) return false;
     const bool sends = connection.sender->poll_transmit(now, out.transmit);
     find_place(id, now);
     if (!sends) continue;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -104,8 +105,9 @@ class Endpoint {
 
   // The next packet to send: control packets first, then data of all connections by Turn. Within equal turns small
   // messages (mouse_bytes) go first, then the order of arrival counts. False: nothing may be sent now. The header is
-  // written to its final place, because a copy costs as much as making it. If `data` is false, control packets only.
-  bool poll_transmit(TimePoint now, Outgoing& out, bool data = true);
+  // written to its final place, because a copy costs as much as making it. Data only of messages whose Turn::rank is
+  // smaller than `below`; 0: control packets only.
+  bool poll_transmit(TimePoint now, Outgoing& out, std::uint64_t below = kAllRanks);
   std::optional<Outgoing> poll_transmit(TimePoint now) {
     std::optional<Outgoing> out(std::in_place);
     if (!poll_transmit(now, *out)) out.reset();
@@ -122,6 +124,8 @@ class Endpoint {
   std::size_t timers() const { return timers_.size(); }
   // Whether sums and states agree. Looks at everything: for tests.
   bool is_consistent() const;
+
+  static constexpr std::uint64_t kAllRanks = std::numeric_limits<std::uint64_t>::max();
 
  private:
   struct Connection {

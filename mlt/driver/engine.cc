@@ -28,7 +28,9 @@ Result<std::unique_ptr<Engine>> Engine::open(std::unique_ptr<io::PacketIo> devic
     sealing = std::move(*made);
   }
   std::unique_ptr<transport::SendPolicy> policy = std::make_unique<transport::FifoPolicy>();
-  if (context.policies != nullptr) policy = context.policies->make({name, options.line_rate});
+  if (context.policies != nullptr) {
+    policy = context.policies->make({name, device->link().line_rate_bps / 8});
+  }
   try {
     return std::unique_ptr<Engine>(new Engine(std::move(device), std::move(io_name), options, std::move(name), context,
                                               std::move(*waker), seed, std::move(sealing), std::move(policy), traffic));
@@ -314,9 +316,9 @@ std::optional<std::uint32_t> Engine::send(ConnectionId id, const OutboundMessage
   return number;
 }
 
-// Fills one more slot of tx_; false: the core has nothing.
-bool Engine::next_pending(TimePoint now, bool data_too) {
-  if (!core_.poll_transmit(now, out_, data_too)) return false;
+// Fills one more slot of tx_, with data of ranks below `below` or no data; false: the core has nothing.
+bool Engine::next_pending(TimePoint now, std::uint64_t below) {
+  if (!core_.poll_transmit(now, out_, below)) return false;
   const Transmit& transmit = out_.transmit;
   io::TxPacket& packet = tx_[pending_count_];
   packet.peer = out_.peer;
@@ -403,7 +405,9 @@ bool Engine::send_bursts(TimePoint now) {
     const std::size_t fresh = pending_count_;
     std::uint64_t room = room_ahead();
     while (more && pending_count_ < kBurst) {
-      more = next_pending(now, room > 0);
+      const transport::SendPolicy::Gate gate = sends_.gate(now);
+      more = next_pending(now, room > 0 ? gate.rank : 0);
+      shut_until_ = more ? TimePoint::max() : gate.until;
       if (more) room -= std::min<std::uint64_t>(room, tx_[pending_count_ - 1].payload.length);
     }
     held_ahead_ = room == 0;  // before the burst or by it

@@ -164,7 +164,7 @@ class Engine : private EngineLimits {
   bool step_writes();
   bool transmit(TimePoint now);
   bool send_bursts(TimePoint now);
-  bool next_pending(TimePoint now, bool data);
+  bool next_pending(TimePoint now, std::uint64_t below);
   std::uint64_t room_ahead() const;
   void on_sent(const Endpoint::Event& event, const SendDone& sent, TimePoint now);
   void drop_pending(ConnectionId connection, std::uint32_t message);
@@ -206,8 +206,9 @@ class Engine : private EngineLimits {
   std::map<std::string, Peer> peers_;
   std::map<std::uint64_t, std::uint32_t> communicators_;  // how many connections each has here
   SendTable sends_;
-  const std::uint64_t ahead_;  // bytes of data that may lie in this host behind what is sent next
-  bool held_ahead_ = false;    // there are so many: more may wait, and somebody has to look again soon
+  const std::uint64_t ahead_;                // bytes of data that may lie in this host behind what is sent next
+  bool held_ahead_ = false;                  // there are so many: more may wait, and somebody has to look again soon
+  TimePoint shut_until_ = TimePoint::max();  // the policy's gate keeps data back; max(): it does not
   std::vector<Offered> offered_;
   std::vector<ConnectionId> waiting_;  // for room
   std::vector<ConnectionId> resuming_;

@@ -35,6 +35,7 @@ Duration Engine::sleep_time() {
   Duration time = next == TimePoint::max() ? kLongestSleep : std::min(next - now, kLongestSleep);
   // Nobody tells when there is room, or what was written.
   const bool blind = held_ahead_ || pending_count_ > 0 || device_->ready_fds().empty() || (writes_ && writes_->busy());
+  if (shut_until_ != TimePoint::max()) time = std::min(time, shut_until_ - now);
   if (blind) time = std::min(time, device_->link().blind_sleep());
   return std::max(time, Duration(0));
 }

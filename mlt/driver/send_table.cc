@@ -23,7 +23,7 @@ std::optional<std::uint32_t> SendTable::send(Endpoint& core, ConnectionId connec
                                              SendTerms terms, TimePoint now) {
   const Connection& from = connections_[connection];
   const transport::FlowTag& tag = *message.flow;
-  const transport::FlowKey key{tag.coflow, from.peer, from.job, tag.traffic_class};
+  const auto key = transport::FlowKey::of(tag, from.peer, from.job, message.length);
   const FlowTable::FlowId flow = flows_.open(key, tag, message.length, now);
   terms.turn = turn_of(flow);
   terms.level = std::min(flows_.level(flow), kMaxLevel);

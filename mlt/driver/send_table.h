@@ -52,6 +52,9 @@ class SendTable {
   // Turns that are others by now, because of the time or of what the policy learned elsewhere.
   void update_turns(Endpoint& core, TimePoint now);
 
+  // Which ranks may not leave now, and until when.
+  transport::SendPolicy::Gate gate(TimePoint now) { return flows_.gate(now); }
+
   bool orders() const { return flows_.orders(); }
   bool has_policy() const { return flows_.orders() || flows_.hears(); }
 

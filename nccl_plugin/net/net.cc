@@ -44,6 +44,7 @@ struct SendComm final : Comm {
   }
   std::unique_ptr<transport::SendChannel> channel;
   std::uint8_t traffic_class = 0;
+  Urgencies urgencies;
   std::uint64_t context = 0;  // whose connection it is: CommContext::serial()
   nccl_abi::ProfilerCallback callback = nullptr;
   ChannelFacts facts;
@@ -313,6 +314,7 @@ int net_connect(void* context, int device, void* handle, void** send_comm, int t
     auto send = std::make_unique<SendComm>(comm.plugin(), *properties);
     send->channel = std::move(*channel);
     send->traffic_class = static_cast<std::uint8_t>(options.traffic_class < 0 ? 0 : options.traffic_class);
+    send->urgencies = comm.urgencies();
     send->context = comm.serial();
     send->callback = comm.init().callback;
     send->facts = {comm.init().comm_id, comm.init().knows_comm,
@@ -373,8 +375,9 @@ int net_isend(void* send_comm, void* data, std::size_t size, int tag, void* mhan
     auto& comm = static_cast<SendComm&>(*static_cast<Comm*>(send_comm));
     const auto range = locate("isend", data, size, mhandle);
     if (!range) return failed(*comm.plugin, "isend", range.error());
-    const MessageFlow flow =
+    MessageFlow flow =
         flow_of(comm.plugin->policy(), comm.callback, phandle, comm.facts, guard_of(comm), size, comm.traffic_class);
+    flow.tag.urgency = comm.urgencies.of(flow.tag.identity.function);
     const auto sent =
         comm.channel->send(range->mr == nullptr ? empty_mr() : *range->mr, range->offset, size, tag, flow.tag);
     if (!sent) return fail_at_test(comm, "isend", sent.error(), request);

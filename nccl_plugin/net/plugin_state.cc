@@ -7,6 +7,7 @@
 #include <atomic>
 #include <utility>
 
+#include "coflow/enforce/host_policies.h"
 #include "nccl_plugin/process.h"
 #include "nccl_plugin/settings/plugin_settings.h"
 #include "transport/api/settings.h"
@@ -54,7 +55,13 @@ Result<void> PluginState::choose() {
   auto policy = LossPolicy::create(config_.get<LossSettings>());
   if (!policy) return tl::unexpected(policy.error());
   policy_ = std::move(*policy);
-  auto selected = transport::select_transport({config_, clock_, log_});
+  auto urgency = UrgencyRules::create(config_.get<PluginSettings>().send_urgency);
+  if (!urgency) return tl::unexpected(urgency.error());
+  urgency_rules_ = std::move(*urgency);
+  const auto order = config_.get<SendOrderSettings>();
+  std::shared_ptr<transport::SendPolicies> policies;
+  if (order.order == "coflow") policies = coflow::enforce::host_policies(order, log_);
+  auto selected = transport::select_transport({config_, clock_, log_, std::move(policies)});
   if (!selected) return tl::unexpected(selected.error());
   selection_ = std::move(*selected);
   return {};
@@ -177,6 +184,11 @@ transport::ChannelOptions CommContext::options() const {
     }
   }
   return options;
+}
+
+Urgencies CommContext::urgencies() const {
+  const auto facts = init_.knows_comm ? process_registry().find(init_.comm_id) : std::nullopt;
+  return plugin_->urgency_rules().of(facts ? facts->name : std::string());
 }
 
 std::uint64_t CommContext::add_pending(std::unique_ptr<transport::PendingConnect> pending) {

@@ -13,6 +13,7 @@
 
 #include "nccl_plugin/abi/types.h"
 #include "nccl_plugin/loss/policy.h"
+#include "nccl_plugin/net/urgency_rules.h"
 #include "nccl_plugin/settings/all_settings.h"
 #include "transport/api/transport.h"
 #include "transport/base/config.h"
@@ -38,6 +39,7 @@ class PluginState {
   transport::DeviceProperties properties(std::size_t device) const;
   const Log& log() const { return log_; }
   const LossPolicy& policy() const { return policy_; }
+  const UrgencyRules& urgency_rules() const { return urgency_rules_; }
   const Config& config() const { return config_; }
   std::span<const std::string> shared_names() const { return shared_names_; }
   // The transport can lose what the policy allows; otherwise every message is reliable.
@@ -57,6 +59,7 @@ class PluginState {
   Config config_;
   const std::vector<std::string> shared_names_ = clustar::shared_names(all_settings());
   LossPolicy policy_;
+  UrgencyRules urgency_rules_;
   SystemClock clock_;
   transport::Selection selection_;
   std::optional<Error> refusal_;
@@ -85,6 +88,8 @@ class CommContext {
   // Of a connection that is made now: the profiler, which brings the communicator's name and size, was initialised
   // since (NCCL v2.28.9 src/init.cc: net, profiler, then the ring's connections).
   transport::ChannelOptions options() const;
+  // Of a connection that is made now, as options().
+  Urgencies urgencies() const;
 
   // Connection attempts between two calls of connect(); NCCL keeps the number in the handle. Abandoned ones end with
   // the context.

@@ -14,6 +14,7 @@ struct PluginSettings {
   // Whether messages say over tcp and verbs what they are, for clustar.h: on | off | auto, where the transport may
   // lose.
   std::string identity = "auto";
+  std::string send_urgency;    // rules: net/urgency_rules.h
   std::string chain_profiler;  // library that gets all of NCCL's events, too; empty = none
 
   static const TypedTable<PluginSettings>& table();

@@ -104,6 +104,25 @@ TEST_F(Perf, TwoPluginsAndTheLimitByEveryTest) {
   }
 }
 
+// Under every order of sending: what is queued arrives, and once.
+TEST_F(Perf, AMixedLoadOfElephantsAndMice) {
+  for (const char* order : {"fifo", "class", "coflow"}) {
+    for (const char* transport : {"tcp", "mlt"}) {
+      const std::string arm =
+          std::string("CLUSTAR_LINE_MBPS=2000,CLUSTAR_SEND_ORDER=") + order + ",CLUSTAR_TRANSPORT=" + transport;
+      const Outcome outcome = perf({"--plugin", kOurs, "--env", arm, "--test", "mixed", "--elephants", "2", "--gap",
+                                    "0.5", "--seconds", "0.02", "--rounds", "5", "--json", "-"});
+      ASSERT_EQ(outcome.status, 0) << arm << outcome.err;
+      const json row = json::parse(outcome.out)["results"].at(0);
+      EXPECT_EQ(row["test"], "mixed");
+      EXPECT_EQ(row["elephants"], 2);
+      EXPECT_EQ(row["unit"], "us");
+      EXPECT_GT(row["a"], 0);
+      EXPECT_GT(row["goodput_gbps"], 0);
+    }
+  }
+}
+
 // reno is compiled into every kernel and nobody's default: what reads it back was set by us, in both plugins' sockets.
 TEST_F(Perf, EveryArmUsesTheCongestionControl) {
   const Outcome outcome = perf({"--plugin", kOurs, "--vs", kSample, "--limits", "--congestion", "reno", "--test",
@@ -197,7 +216,7 @@ TEST_F(Perf, WrongUsage) {
       {{"--plugin", "/nonexistent/plugin.so", "--test", "rate"}, "/nonexistent/plugin.so"},
       {{"--plugin", "libm.so.6", "--test", "rate"}, "no net plugin"},
       {{"--plugin", kSample, "--vs", "/nonexistent/plugin.so", "--test", "rate"}, "arm B"},
-      {{"--plugin", kSample, "--test", "speed"}, "latency, bandwidth, rate, incast, busbw"},
+      {{"--plugin", kSample, "--test", "speed"}, "latency, bandwidth, rate, incast, mixed, busbw"},
       {{"--plugin", kSample, "--bytes", "1G"}, "256M"},
       {{"--plugin", kSample, "--bytes", "0"}, "1 to 256M"},
       {{"--plugin", kSample, "--rounds", "4"}, "--rounds 4: 5 to 1000 are possible"},

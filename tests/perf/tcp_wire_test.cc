@@ -74,6 +74,15 @@ TEST_P(TcpDriver, PingPongTimesEachRoundTrip) {
   EXPECT_EQ(sample->message_us.size(), 40u);
 }
 
+// Without elephants; with them: tests of the command, whose arms have the channels.
+TEST_P(TcpDriver, AMixedLoadTimesItsMessages) {
+  const auto sample = run(Loop::kMixed, 16384, 20);
+  ASSERT_TRUE(sample) << sample.error().message;
+  EXPECT_TRUE(peer_result_);
+  EXPECT_EQ(sample->message_us.size(), 20u);
+  EXPECT_EQ(sample->delivered_bytes, 20u * 16384u);
+}
+
 TEST_P(TcpDriver, IncastOfOneSender) {
   const auto sample = run(Loop::kIncast, 65536, 20);
   ASSERT_TRUE(sample) << sample.error().message;

@@ -1,6 +1,7 @@
 // What the sender knows about the flow that a message belongs to.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace clustar::transport {
@@ -56,6 +57,15 @@ struct MessageIdentity {
   bool operator==(const MessageIdentity&) const = default;
 };
 
+// How badly a job waits for a message: the order of its own traffic, before sizes count.
+enum class Urgency : std::uint8_t {
+  kBlocking,    // computation stands still until it is there: tensor and pipeline parallel traffic
+  kPrefetch,    // needed soon: parameters of the next layers
+  kGradient,    // needed at the end of the step; what nobody said anything of
+  kBackground,  // checkpoints, copies
+};
+inline constexpr std::size_t kUrgencies = 4;
+
 struct FlowTag {
   // Shorter messages are reliable (docs/loss.md).
   static constexpr std::uint32_t kMinTolerantBytes = 64 * 1024;
@@ -63,6 +73,7 @@ struct FlowTag {
   std::uint8_t traffic_class = 0;
   std::uint64_t coflow = 0;  // 0 = unidentified
   std::uint64_t bytes = 0;   // size of the whole coflow on this edge; 0 = unknown
+  Urgency urgency = Urgency::kGradient;
   LossTerms loss{};
   MessageIdentity identity{};
   // For p2p: the destination's rank in the communicator. It is not sent; callers use it to count what became of their

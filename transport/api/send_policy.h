@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "transport/api/flow_tag.h"
@@ -18,17 +20,26 @@ struct FlowKey {
   std::uint32_t peer = 0;          // host at the other end: the NIC's number for it, equal for all its connections
   std::uint32_t job = 0;           // ChannelOptions::job
   std::uint8_t traffic_class = 0;  // NCCL's trafficClass, 0 .. 255; 0 where it is undefined
+  bool small = false;  // of unidentified messages: those up to kSmall; nothing else tells mice from elephants
+
+  static constexpr std::uint64_t kSmall = 64 * 1024;
+  // Of a message of `message_bytes`.
+  static FlowKey of(const FlowTag& tag, std::uint32_t peer, std::uint32_t job, std::uint64_t message_bytes) {
+    return {tag.coflow, peer, job, tag.traffic_class, tag.coflow == 0 && message_bytes <= kSmall};
+  }
 
   bool operator==(const FlowKey&) const = default;
 };
 
 struct Flow {
   FlowKey key;
-  MessageIdentity identity{};      // of its first message; all messages of a coflow share function, number and totals
-  std::uint64_t coflow_bytes = 0;  // size of the coflow on this host's edge, to all peers; 0 = unknown
-  std::uint64_t coflow_sent = 0;   // bytes of the coflow that this NIC has sent (attained service)
-  std::uint64_t sent = 0;          // by this flow, bytes
-  std::uint64_t queued = 0;        // bytes of this flow that wait at the NIC
+  std::uint32_t id = 0;        // the NIC's number for it: small; given out again when the flow is forgotten
+  MessageIdentity identity{};  // of its first message; all messages of a coflow share function, number and totals
+  Urgency urgency = Urgency::kGradient;  // of its first message
+  std::uint64_t coflow_bytes = 0;        // size of the coflow on this host's edge, to all peers; 0 = unknown
+  std::uint64_t coflow_sent = 0;         // bytes of the coflow that this NIC has sent (attained service)
+  std::uint64_t sent = 0;                // by this flow, bytes
+  std::uint64_t queued = 0;              // bytes of this flow that wait at the NIC
 
   // Bytes of the whole coflow that this NIC still has to send; if its size is unknown, those that wait.
   std::uint64_t remaining() const {
@@ -51,6 +62,12 @@ class SendPolicy {
     bool operator==(const Turn&) const = default;
   };
 
+  // Of flows of `rank` and behind nothing leaves before `until`.
+  struct Gate {
+    std::uint64_t rank = std::numeric_limits<std::uint64_t>::max();
+    TimePoint until = TimePoint::max();
+  };
+
   virtual ~SendPolicy() = default;
 
   // Called when a flow gets something to send, after each part that was sent, at not_before, and when version() has
@@ -71,6 +88,11 @@ class SendPolicy {
   virtual bool hears() const { return true; }
   // A new value means that turns of waiting flows have changed for reasons that only the policy knows.
   virtual std::uint64_t version() const { return 0; }
+  // Flow::id of one whose turn is another for reasons that only the policy knows. Asked until there is none.
+  virtual std::optional<std::uint32_t> changed(TimePoint /*now*/) { return std::nullopt; }
+  // Asked before each part that is sent. A gate that stays shut is not allowed: `until` is a time at which it is asked
+  // again.
+  virtual Gate gate(TimePoint /*now*/) { return {}; }
 };
 
 // Makes the policy of each NIC. One call at a time; it outlives the policies.
@@ -78,7 +100,7 @@ class SendPolicies {
  public:
   struct Nic {
     std::string name;
-    std::uint64_t bytes_per_second = 0;  // 0 = unknown
+    std::uint64_t bytes_per_second = 0;  // of the line; 0 = unknown
   };
 
   virtual ~SendPolicies() = default;

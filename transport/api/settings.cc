@@ -48,16 +48,26 @@ const TypedTable<TransportSettings>& TransportSettings::table() {
 const TypedTable<SendOrderSettings>& SendOrderSettings::table() {
   using S = SendOrderSettings;
   static const TypedTable<S> all({
-      setting::make_choice("send_order", &S::order, {"fifo", "class"})
+      setting::make_choice("send_order", &S::order, {"fifo", "class", "coflow"})
           .help("order of sending at a NIC: `fifo` by arrival; `class` by the communicator's "
                 "`ncclConfig_t.trafficClass`, the larger first, strictly: a class that is never idle keeps those below "
-                "it from sending. [Measured](results/send-order-2026-11-23.md)"),
+                "it from sending ([measured](results/send-order-2026-11-23.md)); `coflow` small messages first, then "
+                "by how badly a job waits for them (`CLUSTAR_SEND_URGENCY`), then small coflows first, with a floor "
+                "for all; processes that share the NIC agree on it ([scheduling.md](scheduling.md))"),
       setting::make_number("send_ahead_us", &S::ahead_us, 0, 100'000, " (microseconds of the line; 0: no bound)")
-          .help("with `class`: at most what the line carries in this many microseconds, plus 16 KiB, may be in the "
+          .help("with `class` and `coflow`: at most what the line carries in this many microseconds, plus 16 KiB, may "
+                "be in the "
                 "kernel or the NIC, where nothing can overtake it; 0: no bound, and a top message may wait for "
                 "megabytes. On TCP at most 16K then go ahead of their receive, whatever `CLUSTAR_TCP_EAGER_BYTES` is"),
       setting::make_number("job", &S::job, 0, std::numeric_limits<int>::max())
           .help("number of the training job that this process belongs to, for orders that tell jobs apart"),
+      setting::make_number("job_weight", &S::weight, 1, 1000)
+          .help("with `coflow`: the job's part of a line that several jobs share, against theirs"),
+      setting::make_number("send_pace", &S::pace, 10, 100, " (percent of the line)")
+          .help("with `coflow`, where the line's speed is known: what bulk may fill of it while small messages or "
+                "other processes use it, too. Headers take 5 to 6 percent at an MTU of 1500"),
+      setting::make_choice("send_by_size", &S::by_size, {"on", "off"})
+          .help("with `coflow`: of bulk that is equally urgent smaller coflows go first; `off`: by arrival"),
   });
   return all;
 }

@@ -18,11 +18,16 @@ struct TransportSettings {
 };
 
 struct SendOrderSettings {
-  std::string order = "fifo";  // by arrival | class: by the communicators' trafficClass, the larger first, strictly
+  // fifo: by arrival | class: by the communicators' trafficClass, the larger first, strictly | coflow: coflow/enforce
+  std::string order = "fifo";
   // Under an order other than fifo: what the line carries in so many microseconds, and 16 KiB, may be handed to the
   // kernel or the NIC, where nothing overtakes it any more; 0 = no bound.
   int ahead_us = 20;
   int job = 0;  // number of this process's training job, for orders that tell jobs apart
+  // Of `coflow`:
+  int weight = 1;              // of the job, among those that share the NIC
+  int pace = 93;               // percent of the line that bulk fills where mice or other processes are there, too
+  std::string by_size = "on";  // among bulk of one urgency the smaller coflow goes first; off: by arrival
 
   static const TypedTable<SendOrderSettings>& table();
 };

@@ -19,7 +19,8 @@ std::uint64_t mix(std::uint64_t x) {
 }  // namespace
 
 std::size_t FlowTable::Hash::operator()(const FlowKey& key) const {
-  const std::uint64_t rest = std::uint64_t{key.peer} << 32 ^ std::uint64_t{key.job} << 8 ^ key.traffic_class;
+  const std::uint64_t kind = std::uint64_t{key.small} << 8 | key.traffic_class;
+  const std::uint64_t rest = std::uint64_t{key.peer} << 32 ^ std::uint64_t{key.job} << 9 ^ kind;
   return static_cast<std::size_t>(mix(key.coflow + mix(rest)));
 }
 
@@ -66,7 +67,9 @@ FlowTable::FlowId FlowTable::make(const FlowKey& key, const FlowTag& tag) {
   Entry& entry = entries_[id];
   entry = Entry{};
   entry.flow.key = key;
+  entry.flow.id = id;
   entry.flow.identity = tag.identity;
+  entry.flow.urgency = tag.urgency;
   if (key.coflow != 0) entry.coflow = refer_to_coflow(key.coflow);
   return id;
 }
@@ -184,6 +187,9 @@ std::optional<FlowTable::FlowId> FlowTable::changed(TimePoint now) {
     }
     const FlowId id = next_to_ask_++;
     if (entries_[id].messages > 0 && ask(id, now)) return id;
+  }
+  while (const auto id = policy_->changed(now)) {
+    if (*id < entries_.size() && entries_[*id].messages > 0 && ask(*id, now)) return id;
   }
   while (!held_.empty() && held_.front().until <= now) {
     const Held due = held_.front();

@@ -46,9 +46,11 @@ class FlowTable {
 
   // When the first flow that is held may go; max(): none is held.
   TimePoint next_release() const;
-  // One of those whose time has come, or of all whose turn may have changed because the policy's version did; asked
-  // again already. Call until there is none, then go on.
+  // One of those whose time has come, or whose turn the policy says is another, or of all because its version is;
+  // asked again already. Call until there is none, then go on.
   std::optional<FlowId> changed(TimePoint now);
+  // Which ranks may not leave now, and until when.
+  SendPolicy::Gate gate(TimePoint now) { return orders_ ? policy_->gate(now) : SendPolicy::Gate{}; }
 
   bool orders() const { return orders_; }
   // False: there is one flow, number 0, of all messages, which nobody asks about.

@@ -45,7 +45,7 @@ void SendQueue::push(ConnectionId connection, std::uint64_t cookie, const FlowTa
   item.cookie = cookie;
   item.bytes = bytes;
   item.arrival = next_arrival_++;
-  item.flow = flows_.open({flow.coflow, facts.peer, facts.job, flow.traffic_class}, flow, bytes, now);
+  item.flow = flows_.open(FlowKey::of(flow, facts.peer, facts.job, bytes), flow, bytes, now);
   if (flows_.hears()) join_flow(index);
   if (!flows_.held(item.flow)) {
     link(index);
@@ -58,11 +58,16 @@ void SendQueue::push(ConnectionId connection, std::uint64_t cookie, const FlowTa
 std::optional<SendQueue::Chunk> SendQueue::next(std::uint64_t max_chunk, TimePoint now) {
   assert(max_chunk > 0);
   while (const auto flow = flows_.changed(now)) move_flow(*flow);
+  shut_until_ = TimePoint::max();
   if (ready_.empty()) return std::nullopt;
   while (mend_top()) {
   }
   const ConnectionId connection = ready_.top();
   const Item& item = items_[connections_[connection].head];
+  if (const SendPolicy::Gate gate = flows_.gate(now); item.rank >= gate.rank) {
+    shut_until_ = gate.until;
+    return std::nullopt;
+  }
   const std::uint64_t remaining = item.bytes - item.sent;
   const std::uint64_t length = std::min(remaining, max_chunk);
   return Chunk{connection, item.cookie, item.sent, length, length == remaining, connections_[connection].head};

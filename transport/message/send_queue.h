@@ -2,6 +2,7 @@
 // that waits. Pure: no socket, clock, thread; the owner locks.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -53,12 +54,14 @@ class SendQueue {
   void push(ConnectionId connection, std::uint64_t cookie, const FlowTag& flow, std::uint64_t bytes, TimePoint now);
 
   // The next chunk, at most `max_chunk` (> 0) bytes, of the first message whose connection is not blocked and whose
-  // flow is not held back. Nothing changes until commit(); asking again at the same time gives the same answer.
+  // flow is not held back, unless the policy's gate is before it. Nothing changes until commit(); asking again at the
+  // same time gives the same answer.
   std::optional<Chunk> next(std::uint64_t max_chunk, TimePoint now);
   // `chunk` is the answer of the latest next(), or shorter: it was handed to the network.
   void commit(const Chunk& chunk, TimePoint now);
-  // When the first flow that is held back may go, whatever else waits; max(): none is.
-  TimePoint next_release() const { return flows_.next_release(); }
+  // When the first flow that is held back may go, whatever else waits, or the latest next() found the gate shut and it
+  // is to be asked again; max(): neither.
+  TimePoint next_release() const { return std::min(flows_.next_release(), shut_until_); }
 
   // A blocked connection is passed over: back-pressure of one connection never holds up the others.
   void block(ConnectionId connection);
@@ -125,6 +128,7 @@ class SendQueue {
   std::uint64_t next_arrival_ = 0;
   std::size_t size_ = 0;
   std::uint64_t queued_bytes_ = 0;
+  TimePoint shut_until_ = TimePoint::max();  // the gate; max(): it is open
 };
 
 }  // namespace clustar::transport

@@ -80,6 +80,14 @@ bool InterfaceFilter::matches(std::string_view name) const {
   return listed != exclude_;
 }
 
+void set_speed(std::vector<Interface>& interfaces, int line_mbps) {
+  if (line_mbps == 0) return;
+  for (Interface& interface : interfaces) {
+    interface.speed_mbps = line_mbps;
+    interface.speed_is_set = true;
+  }
+}
+
 Result<std::vector<Interface>> find_interfaces(const std::string& filter, Family family, const std::string& sysfs) {
   const auto all = all_interfaces(family, sysfs);
   if (!all) return all;

@@ -18,8 +18,11 @@ struct Interface {
   std::string name;
   std::vector<Address> addresses;  // ports 0; the preferred family first; never empty
   int speed_mbps = 0;
-  std::string pci_path;  // empty = not a PCI device
+  std::string pci_path;       // empty = not a PCI device
+  bool speed_is_set = false;  // by NetworkSettings::line_mbps
 
+  // Virtual interfaces make up what they say of their speed.
+  bool knows_speed() const { return speed_is_set || (!pci_path.empty() && speed_mbps > 0); }
   std::uint64_t bytes_per_second() const { return static_cast<std::uint64_t>(speed_mbps) * 1'000'000 / 8; }
 };
 
@@ -48,6 +51,8 @@ inline Family family_of(std::string_view name) {
 // fixture of it.
 Result<std::vector<Interface>> find_interfaces(const std::string& filter, Family family,
                                                const std::string& sysfs = "/sys");
+// Their speed is NetworkSettings::line_mbps, unless that is 0.
+void set_speed(std::vector<Interface>& interfaces, int line_mbps);
 
 // Speed in Mbit/s from sysfs; 10000, NCCL's default, when the driver does not tell.
 int interface_speed(const std::string& sysfs, const std::string& name);

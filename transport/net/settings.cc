@@ -21,6 +21,10 @@ const TypedTable<NetworkSettings>& NetworkSettings::table() {
           setting::make_choice("socket_family", &S::family_name, {"any", "ipv4", "ipv6"})
               .otherwise("`NCCL_SOCKET_FAMILY`, otherwise `any`")
               .help("`any`, `ipv4`, `ipv6`"),
+          setting::make_number("line_mbps", &S::line_mbps, 0, 10'000'000, " (Mbit/s; 0: what the driver says)")
+              .help("what the line of each interface carries, where the driver does not know: virtual interfaces, "
+                    "rates that a switch or a cloud shapes. NCCL is told it, too; the order of sending needs it to "
+                    "keep the queue in front of the line short"),
       },
       {.nccl = {{"NCCL_SOCKET_IFNAME", "socket_ifname", "interfaces", nccl_values::as_it_is},
                 {"NCCL_SOCKET_FAMILY", "socket_family", "AF_INET | AF_INET6",

@@ -14,6 +14,7 @@ struct NetworkSettings {
   // then name the hosts that packets go to. Empty: the same network, and no peer names another host.
   std::string control_interfaces;
   std::string family_name = "any";
+  int line_mbps = 0;  // what the line behind each interface carries; 0: what the driver says
 
   transport::net::Family family() const { return transport::net::family_of(family_name); }
   static const TypedTable<NetworkSettings>& table();

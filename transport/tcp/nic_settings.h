@@ -24,6 +24,7 @@ struct Settings {
   Duration send_ahead{0};  // SendOrderSettings::ahead_us
   std::string interface_filter;
   net::Family family = net::Family::kAny;
+  int line_mbps = 0;
 
   explicit Settings(const Config& config)
       : Settings(config.get<TcpSettings>(), config.get<NetworkSettings>(), config.get<SendOrderSettings>(),
@@ -39,7 +40,8 @@ struct Settings {
         stall_timeout(general.stall_timeout),
         send_ahead(std::chrono::microseconds(order.ahead_us)),
         interface_filter(network.interfaces),
-        family(network.family()) {}
+        family(network.family()),
+        line_mbps(network.line_mbps) {}
 
   // What goes ahead of its receive is one chunk, which nothing interrupts. A receiver takes longer ones all the same:
   // its sender may know no order.

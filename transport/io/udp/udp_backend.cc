@@ -18,6 +18,7 @@ Result<std::unique_ptr<PacketBackend>> UdpBackend::create(const Config& config) 
   const auto network = config.get<NetworkSettings>();
   auto interfaces = net::find_interfaces(network.interfaces, network.family());
   if (!interfaces) return tl::unexpected(interfaces.error());
+  net::set_speed(*interfaces, network.line_mbps);
   return std::unique_ptr<PacketBackend>(new UdpBackend(config, std::move(*interfaces)));
 }
 
@@ -37,9 +38,7 @@ Result<std::unique_ptr<PacketIo>> UdpBackend::open(std::size_t device) {
   options.local = ip_of(interface.addresses.front().endpoint()).to_string();
   options.paths = kPaths;
   options.apart = is_apart(config_);
-  // What virtual interfaces say of their speed is made up.
-  const bool has_wire = !interface.pci_path.empty() && interface.speed_mbps > 0;
-  options.line_rate_bps = has_wire ? static_cast<std::uint64_t>(interface.speed_mbps) * 1'000'000 : 0;
+  options.line_rate_bps = interface.knows_speed() ? 8 * interface.bytes_per_second() : 0;
   auto opened = UdpIo::open(options);
   if (!opened) return tl::unexpected(opened.error());
   return std::move(*opened);

@@ -1,0 +1,116 @@
+// What the processes that share a NIC tell each other: what each has to send, what its job was served, and until when
+// the line is taken. Pure: the memory is the caller's (board_file.h shares it between processes), time is an argument,
+// the same clock in all of them.
+//
+// Who waits for whom, where the line is taken: the less urgent for the more urgent; of equal urgency jobs take turns.
+// Jobs that are not ahead of the least served by more than the largest coflow (a quarter of a second of the line at
+// most) go by what is left of their coflows, and before those that are (deficit round robin, Shreedhar and Varghese,
+// SIGCOMM 1995; coflow/core/policies/turns.h). A process counts only as long as it asks: one that is blocked, stopped
+// or dead holds up nobody for longer than a lease.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/api/flow_tag.h"
+#include "transport/base/time.h"
+
+namespace clustar::coflow::enforce {
+
+// One process, of one job. Written by its owner only.
+struct alignas(64) BoardSlot {
+  std::atomic<std::int64_t> asked_at{
+      0};                                // ns of the clock: when it last had bulk and asked whether it may go; 0: never
+  std::atomic<std::uint64_t> served{0};  // bytes of bulk over the weight, corrected by what a job may claim or owe
+  std::atomic<std::uint64_t> left{0};    // bytes of the coflow that it sends
+  std::atomic<std::uint64_t> largest{0};  // coflow, bytes over the weight
+  std::atomic<std::uint32_t> urgency{0};  // the most urgent that waits
+  std::atomic<std::uint32_t> job{0};
+};
+
+struct BoardState {
+  static constexpr std::size_t kSlots = 64;
+  static constexpr std::uint64_t kMagic = 0x636c737461724231;  // "clstarB1": another layout, another magic
+
+  std::atomic<std::uint64_t> magic{0};
+  std::atomic<std::int64_t> line_free_at{0};  // ns: when the line has carried all that was handed to it
+  std::atomic<std::int64_t> mouse_at{0};      // ns: when a mouse was last queued
+  std::atomic<std::uint64_t> bulk{0};         // bytes, by all
+  std::atomic<std::uint32_t> used{0};         // slots that somebody had, from the first
+  std::array<BoardSlot, kSlots> slots{};
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
+
+struct BoardOptions {
+  std::uint64_t bytes_per_second = 0;  // of the line, as it is paced; 0: nobody waits
+  std::uint32_t job = 0;
+  std::uint32_t weight = 1;  // of the job, > 0
+  std::uint64_t chunk = 16 * 1024;
+  std::uint32_t floor_turns = 32;
+  std::uint64_t quantum = 64 * 1024;
+};
+
+// The view of one process. The owner locks.
+class Board {
+ public:
+  static constexpr std::uint32_t kNobody = transport::kUrgencies;
+
+  // `slot` is nobody else's.
+  Board(BoardState& state, std::size_t slot, const BoardOptions& options);
+  ~Board();
+  Board(const Board&) = delete;
+  Board& operator=(const Board&) = delete;
+
+  // Bulk of this urgency waits, the most urgent, and of its coflow so much is left.
+  void wants(std::uint32_t urgency, std::uint64_t left, std::uint64_t coflow_bytes, TimePoint now);
+  // Nothing waits.
+  void rests();
+  // Was handed to the line: mice, too.
+  void took_line(std::uint64_t bytes, TimePoint now);
+  void sent_bulk(std::uint64_t bytes);
+  void saw_mouse(TimePoint now);
+
+  // From which urgency on this process lets others go first; kNobody: none. Looks at the others once in kLook at most.
+  std::uint32_t waits_from(TimePoint now);
+  // Somebody else has bulk to send.
+  bool contended() const { return contended_; }
+  TimePoint line_free_at() const;
+  TimePoint mouse_at() const;
+  // How long the line must have been free before one who lets others go first may go: they are not sending.
+  Duration grace() const { return grace_; }
+  Duration lease() const { return lease_; }
+
+ private:
+  static constexpr Duration kLook = std::chrono::microseconds(20);
+  static constexpr Duration kLookAlone = std::chrono::microseconds(100);
+  struct Standing {
+    std::uint64_t served = 0;
+    std::uint64_t left = 0;
+    std::uint32_t job = 0;
+  };
+
+  std::span<BoardSlot> slots() const;
+  void look(TimePoint now);
+  void settle();
+  std::uint64_t served_by(std::uint32_t job) const;
+
+  BoardState& state_;
+  BoardSlot& mine_;
+  const BoardOptions options_;
+  const Duration lease_;
+  const std::uint64_t longest_turn_;  // bytes: a quarter of a second of the line
+  const Duration slack_;              // who comes late catches up so much
+  const Duration grace_;
+  bool wants_ = false;
+  std::uint32_t urgency_ = kNobody;
+  TimePoint looked_at_ = TimePoint::min();
+  std::uint32_t waits_from_ = kNobody;
+  bool contended_ = false;
+  std::uint64_t bulk_seen_ = 0;   // of all, when this process last sent a quantum, or began to want
+  std::uint64_t floor_left_ = 0;  // bytes that it may send though others go first
+};
+
+}  // namespace clustar::coflow::enforce

@@ -1,0 +1,87 @@
+#include "coflow/enforce/host_policies.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "coflow/enforce/board_file.h"
+#include "coflow/enforce/host_policy.h"
+
+namespace clustar::coflow::enforce {
+namespace {
+
+using transport::Flow;
+using transport::SendPolicy;
+
+constexpr std::uint64_t kChunk = 16 * 1024;  // transport::kOrderedChunk: the longest part that nothing interrupts
+
+// A HostPolicy and the place on the board that it writes to.
+class PlacedPolicy final : public SendPolicy {
+ public:
+  PlacedPolicy(const HostPolicyOptions& options, const BoardOptions& board, std::unique_ptr<BoardPlace> place)
+      : place_(std::move(place)), policy_(options, std::make_unique<Board>(place_->state(), place_->slot(), board)) {}
+
+  Turn turn(const Flow& flow, TimePoint now) override { return policy_.turn(flow, now); }
+  void on_queued(const Flow& flow, std::uint64_t bytes, TimePoint now) override { policy_.on_queued(flow, bytes, now); }
+  void on_sent(const Flow& flow, std::uint64_t bytes, TimePoint now) override { policy_.on_sent(flow, bytes, now); }
+  void on_finished(const Flow& flow, std::uint64_t unsent, TimePoint now) override {
+    policy_.on_finished(flow, unsent, now);
+  }
+  std::uint64_t version() const override { return policy_.version(); }
+  std::optional<std::uint32_t> changed(TimePoint now) override { return policy_.changed(now); }
+  Gate gate(TimePoint now) override { return policy_.gate(now); }
+
+ private:
+  const std::unique_ptr<BoardPlace> place_;
+  HostPolicy policy_;
+};
+
+class HostPolicies final : public transport::SendPolicies {
+ public:
+  HostPolicies(const SendOrderSettings& settings, Log log) : settings_(settings), log_(std::move(log)) {}
+
+  std::unique_ptr<SendPolicy> make(const Nic& nic) override {
+    auto place = BoardPlace::claim(nic.name);
+    if (!place) {
+      log_.warn(fmt::format("send order: processes that share {} do not hear of each other: {}", nic.name,
+                            place.error().message));
+      place = BoardPlace::alone();
+    }
+    const auto paced = static_cast<std::uint64_t>(static_cast<double>(nic.bytes_per_second) * settings_.pace / 100);
+    if (paced == 0) {
+      log_.info(
+          fmt::format("send order: the speed of {}'s line is not known (CLUSTAR_LINE_MBPS): nothing is paced, "
+                      "and no process waits for another",
+                      nic.name));
+    }
+    HostPolicyOptions options;
+    options.knows_line = paced > 0;
+    options.burst = std::chrono::microseconds(settings_.ahead_us) + time_of(kChunk, paced) / 4;
+    options.by_size = settings_.by_size == "on";
+    BoardOptions board;
+    board.bytes_per_second = paced;
+    board.job = static_cast<std::uint32_t>(settings_.job);
+    board.weight = static_cast<std::uint32_t>(settings_.weight);
+    board.chunk = kChunk;
+    return std::make_unique<PlacedPolicy>(options, board, std::move(*place));
+  }
+
+ private:
+  static Duration time_of(std::uint64_t bytes, std::uint64_t bytes_per_second) {
+    if (bytes_per_second == 0) return Duration(0);
+    return Duration(
+        static_cast<std::int64_t>(static_cast<double>(bytes) * 1e9 / static_cast<double>(bytes_per_second)));
+  }
+
+  const SendOrderSettings settings_;
+  const Log log_;
+};
+
+}  // namespace
+
+std::shared_ptr<transport::SendPolicies> host_policies(const SendOrderSettings& settings, Log log) {
+  return std::make_shared<HostPolicies>(settings, std::move(log));
+}
+
+}  // namespace clustar::coflow::enforce

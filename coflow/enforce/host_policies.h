@@ -1,0 +1,15 @@
+// CLUSTAR_SEND_ORDER=coflow: a HostPolicy for each NIC.
+#pragma once
+
+#include <memory>
+
+#include "transport/api/send_policy.h"
+#include "transport/api/settings.h"
+#include "transport/base/log.h"
+
+namespace clustar::coflow::enforce {
+
+// `log`: told of NICs whose processes do not hear of each other, and why.
+std::shared_ptr<transport::SendPolicies> host_policies(const SendOrderSettings& settings, Log log);
+
+}  // namespace clustar::coflow::enforce

@@ -1,0 +1,204 @@
+#include "coflow/enforce/host_policy.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace clustar::coflow::enforce {
+
+using transport::Flow;
+using transport::Urgency;
+
+namespace {
+
+// What mice may be ahead of their share: barriers and small collectives come in bursts.
+constexpr std::uint64_t kMouseBurst = 1024 * 1024;
+constexpr std::uint64_t kMouseAgain = 64 * 1024;  // that they must have to go first again
+// Unidentified messages that follow one another so fast are one coflow of unknown size.
+constexpr Duration kBurstGap = std::chrono::milliseconds(10);
+
+}  // namespace
+
+HostPolicy::HostPolicy(const HostPolicyOptions& options, std::unique_ptr<Board> board)
+    : options_(options), board_(std::move(board)), mouse_credit_(kMouseBurst) {}
+
+bool HostPolicy::is_mouse(const Flow& flow) const {
+  if (flow.urgency == Urgency::kBackground) return false;
+  if (flow.key.coflow == 0) return flow.key.small;
+  return flow.coflow_bytes > 0 && flow.coflow_bytes <= options_.mouse_bytes;
+}
+
+std::uint64_t HostPolicy::bulk_rank(const Flow& flow) const {
+  const std::uint64_t first = 2 * kBand + static_cast<std::uint64_t>(flow.urgency) * kUrgency;
+  if (!options_.by_size) return first;
+  if (flow.coflow_bytes > 0) return first + SizeLevels::of_size(flow.coflow_bytes);
+  return first + levels_.of_attained(flow.key.coflow == 0 ? states_[flow.id].attained : flow.coflow_sent);
+}
+
+transport::SendPolicy::Turn HostPolicy::turn(const Flow& flow, TimePoint) {
+  const bool mouse = states_[flow.id].mouse;
+  if (mouse && !mice_policed_) return {};
+  if (flow.id == promoted_) return {.rank = kBand, .level = 1};
+  // Credit knows 16 levels: mice, then three or four for each urgency.
+  const std::uint64_t rank =
+      mouse ? 2 * kBand + static_cast<std::uint64_t>(flow.urgency) * kUrgency + kPoliced : bulk_rank(flow);
+  const std::uint64_t urgency = (rank - 2 * kBand) / kUrgency;
+  const std::uint64_t size = std::min<std::uint64_t>(rank % kUrgency / 16, 2);
+  return {.rank = rank, .level = static_cast<std::uint8_t>(1 + 4 * urgency + size)};
+}
+
+void HostPolicy::on_queued(const Flow& flow, std::uint64_t bytes, TimePoint now) {
+  if (flow.id >= states_.size()) states_.resize(flow.id + 1);
+  State& one = states_[flow.id];
+  if (!one.waits) begin(flow, now);
+  one.waits = one.waits || bytes > 0;
+  one.queued += bytes;
+  if (one.mouse) {
+    if (board_ != nullptr) board_->saw_mouse(now);
+    return;
+  }
+  classes_[one.urgency].queued += bytes;
+  tell_board(flow, now);
+}
+
+void HostPolicy::begin(const Flow& flow, TimePoint now) {
+  State& one = states_[flow.id];
+  const bool identified = flow.key.coflow != 0;
+  if (one.coflow != flow.key.coflow || (!identified && now - one.left_at > kBurstGap)) {
+    levels_.saw(identified ? flow.coflow_bytes : one.attained);
+    one.attained = 0;
+    one.coflow = flow.key.coflow;
+  }
+  one.mouse = is_mouse(flow);
+  one.urgency = static_cast<std::uint8_t>(flow.urgency);
+  if (flow.queued > 0 && !one.mouse) append(flow.id);
+}
+
+void HostPolicy::end(std::uint32_t id, TimePoint now) {
+  State& one = states_[id];
+  one.waits = false;
+  one.left_at = now;
+  if (one.mouse) return;
+  take_out(id);
+  if (id == promoted_) promoted_ = kNone;
+}
+
+void HostPolicy::on_sent(const Flow& flow, std::uint64_t bytes, TimePoint now) {
+  if (board_ != nullptr) board_->took_line(bytes, now);
+  State& one = states_[flow.id];
+  one.queued -= bytes;
+  if (one.mouse) {
+    count_mouse(bytes);
+    if (one.queued == 0 && one.waits) end(flow.id, now);
+    return;
+  }
+  if (one.coflow == 0) one.attained += bytes;
+  classes_[one.urgency].queued -= bytes;
+  count_bulk(flow, bytes);
+  if (one.queued == 0 && one.waits) end(flow.id, now);
+  tell_board(flow, now);
+}
+
+void HostPolicy::count_mouse(std::uint64_t bytes) {
+  counters_.mice += bytes;
+  if (mice_policed_) counters_.policed += bytes;
+  mouse_credit_ -= std::min(mouse_credit_, bytes);
+  if (mouse_credit_ == 0) police(true);
+}
+
+void HostPolicy::police(bool yes) {
+  if (yes != mice_policed_) ++version_;  // mice that wait have another rank
+  mice_policed_ = yes;
+}
+
+void HostPolicy::count_bulk(const Flow& flow, std::uint64_t bytes) {
+  counters_.bulk += bytes;
+  if (board_ != nullptr) board_->sent_bulk(bytes);
+  mouse_credit_ = std::min(kMouseBurst, mouse_credit_ + bytes / (options_.mouse_share - 1));
+  if (mouse_credit_ >= kMouseAgain) police(false);
+  if (flow.id == promoted_) {
+    promoted_left_ -= std::min(promoted_left_, bytes);
+    if (promoted_left_ == 0) promoted_ = kNone;  // its turn is asked for when this returns
+  }
+  if (latest_ != flow.id && states_[flow.id].waits) {
+    take_out(flow.id);
+    append(flow.id);
+  }
+  since_floor_ += bytes;
+  if (options_.floor_turns > 0 && since_floor_ >= options_.floor_turns * options_.quantum) give_floor();
+}
+
+void HostPolicy::give_floor() {
+  since_floor_ = 0;
+  if (longest_ == latest_) return;
+  if (promoted_ != kNone) {
+    // It had its turn and could not send: its receiver does not take anything. The next one, then.
+    told_.push_back(promoted_);
+    take_out(promoted_);
+    append(promoted_);
+  }
+  promoted_ = longest_;
+  promoted_left_ = options_.quantum;
+  told_.push_back(promoted_);
+  ++counters_.floors;
+}
+
+void HostPolicy::on_finished(const Flow& flow, std::uint64_t unsent, TimePoint now) {
+  State& one = states_[flow.id];
+  one.queued -= unsent;
+  if (!one.mouse) classes_[one.urgency].queued -= unsent;
+  if (one.queued > 0 || !one.waits) return;
+  end(flow.id, now);
+  if (!one.mouse) tell_board(flow, now);
+}
+
+std::optional<std::uint32_t> HostPolicy::changed(TimePoint) {
+  if (told_.empty()) return std::nullopt;
+  const std::uint32_t id = told_.back();
+  told_.pop_back();
+  return id;
+}
+
+void HostPolicy::tell_board(const Flow& flow, TimePoint now) {
+  if (board_ == nullptr) return;
+  Class& own = classes_[static_cast<std::size_t>(flow.urgency)];
+  own.left = flow.remaining();
+  own.coflow_bytes = flow.coflow_bytes > 0 ? flow.coflow_bytes : flow.queued;
+  for (std::uint32_t urgency = 0; urgency < classes_.size(); ++urgency) {
+    const Class& top = classes_[urgency];
+    if (top.queued == 0) continue;
+    board_->wants(urgency, top.left, top.coflow_bytes, now);
+    return;
+  }
+  board_->rests();
+}
+
+transport::SendPolicy::Gate HostPolicy::gate(TimePoint now) {
+  if (board_ == nullptr || !options_.knows_line) return {};
+  const std::uint32_t waits_from = board_->waits_from(now);
+  if (!board_->contended() && now - options_.mixed_for >= board_->mouse_at()) return {};
+  const TimePoint free_at = board_->line_free_at();
+  if (const TimePoint paced = free_at - options_.burst; paced > now) {
+    ++counters_.shut;
+    return {kBand, paced};
+  }
+  if (const TimePoint idle = free_at + board_->grace(); waits_from != Board::kNobody && idle > now) {
+    ++counters_.shut;
+    return {2 * kBand + waits_from * kUrgency, idle};
+  }
+  return {};
+}
+
+void HostPolicy::append(std::uint32_t id) {
+  states_[id].earlier = latest_;
+  states_[id].later = kNone;
+  (latest_ == kNone ? longest_ : states_[latest_].later) = id;
+  latest_ = id;
+}
+
+void HostPolicy::take_out(std::uint32_t id) {
+  const State& one = states_[id];
+  (one.earlier == kNone ? longest_ : states_[one.earlier].later) = one.later;
+  (one.later == kNone ? latest_ : states_[one.later].earlier) = one.earlier;
+}
+
+}  // namespace clustar::coflow::enforce

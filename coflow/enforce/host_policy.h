@@ -1,0 +1,115 @@
+// Who sends first at a NIC: the send policy `coflow`. Pure.
+//
+// Bands, strictly one before the other:
+//   0  mice: coflows, or unidentified messages, of at most `mouse_bytes`. Policed: beyond a share of what is sent they
+//   go
+//      behind the bulk of their urgency.
+//   1  the flow that nothing was sent of for longest, once for every `floor_turns` quanta of bulk. So each of F waiting
+//      flows gets a quantum within floor_turns * F of them: a floor, and nothing starves.
+//   2  bulk, by urgency, then by size (PIAS, Bai et al., NSDI 2015; Aalo, Chowdhury and Stoica, SIGCOMM 2015): a coflow
+//      of known size by that, one of unknown size by what was sent of it, in the same levels; by arrival within a
+//      level.
+// Where mice are there, too, bulk leaves as the line takes it (pacing), so that no queue stands before the mice. What
+// other processes of the NIC have to send, a Board tells.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "coflow/enforce/board.h"
+#include "coflow/enforce/size_levels.h"
+#include "transport/api/send_policy.h"
+#include "transport/base/time.h"
+
+namespace clustar::coflow::enforce {
+
+struct HostPolicyOptions {
+  bool knows_line = false;  // its speed; otherwise nothing is paced, and no process waits for another
+  Duration burst{0};        // bulk may be so far ahead of what the line has carried
+  std::uint64_t mouse_bytes = 64 * 1024;
+  std::uint32_t mouse_share = 5;   // mice are policed at one byte of so many
+  std::uint32_t floor_turns = 32;  // 0: no floor
+  std::uint64_t quantum = 64 * 1024;
+  Duration mixed_for = std::chrono::milliseconds(100);  // after the latest mouse the line counts as shared with mice
+  bool by_size = true;                                  // false: by arrival within an urgency
+};
+
+class HostPolicy final : public transport::SendPolicy {
+ public:
+  HostPolicy(const HostPolicyOptions& options, std::unique_ptr<Board> board);
+
+  Turn turn(const transport::Flow& flow, TimePoint now) override;
+  void on_queued(const transport::Flow& flow, std::uint64_t bytes, TimePoint now) override;
+  void on_sent(const transport::Flow& flow, std::uint64_t bytes, TimePoint now) override;
+  void on_finished(const transport::Flow& flow, std::uint64_t unsent, TimePoint now) override;
+  std::uint64_t version() const override { return version_; }
+  std::optional<std::uint32_t> changed(TimePoint now) override;
+  Gate gate(TimePoint now) override;
+
+  // Ranks: the band, the urgency, the size's level.
+  static constexpr std::uint64_t kBand = std::uint64_t{1} << 60;
+  static constexpr std::uint64_t kUrgency = std::uint64_t{1} << 56;
+  static constexpr std::uint64_t kPoliced = SizeLevels::kMost + 1;  // behind all sizes
+
+  struct Counters {
+    std::uint64_t mice = 0;     // bytes
+    std::uint64_t policed = 0;  // of them, as bulk
+    std::uint64_t bulk = 0;     // bytes
+    std::uint64_t floors = 0;   // times that the flow that had waited for longest was put first
+    std::uint64_t shut = 0;     // times that the gate was found shut
+  };
+  const Counters& counters() const { return counters_; }
+
+ private:
+  static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+
+  struct State {         // of a flow
+    bool waits = false;  // queued > 0
+    bool mouse = false;
+    std::uint8_t urgency = 0;
+    std::uint64_t queued = 0;
+    std::uint64_t coflow = 0;
+    std::uint64_t attained = 0;                    // unidentified: sent since it had nothing to send for kBurstGap
+    TimePoint left_at{};                           // when it had nothing to send any more
+    std::uint32_t earlier = kNone, later = kNone;  // of bulk that waits, by when something was sent of it
+  };
+  struct Class {                     // an urgency's bulk
+    std::uint64_t queued = 0;        // bytes that wait
+    std::uint64_t left = 0;          // of the coflow that was last queued or sent of
+    std::uint64_t coflow_bytes = 0;  // the same one's
+  };
+
+  bool is_mouse(const transport::Flow& flow) const;
+  std::uint64_t bulk_rank(const transport::Flow& flow) const;
+  void begin(const transport::Flow& flow, TimePoint now);
+  void end(std::uint32_t id, TimePoint now);
+  void count_mouse(std::uint64_t bytes);
+  void police(bool yes);
+  void count_bulk(const transport::Flow& flow, std::uint64_t bytes);
+  void give_floor();
+  void tell_board(const transport::Flow& flow, TimePoint now);
+  void append(std::uint32_t id);
+  void take_out(std::uint32_t id);
+
+  const HostPolicyOptions options_;
+  SizeLevels levels_;
+  const std::unique_ptr<Board> board_;
+  std::vector<State> states_;  // by Flow::id
+  std::array<Class, transport::kUrgencies> classes_{};
+  std::uint32_t longest_ = kNone, latest_ = kNone;  // of bulk that waits: nothing sent for longest, sent just now
+  std::uint64_t since_floor_ = 0;                   // bytes of bulk
+  std::uint32_t promoted_ = kNone;
+  std::uint64_t promoted_left_ = 0;    // bytes
+  std::vector<std::uint32_t> told_;  // flows whose turn is another; few
+  std::uint64_t mouse_credit_;         // bytes
+  bool mice_policed_ = false;
+  std::uint64_t version_ = 0;
+  Counters counters_;
+};
+
+}  // namespace clustar::coflow::enforce
