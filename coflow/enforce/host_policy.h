@@ -104,9 +104,9 @@ class HostPolicy final : public transport::SendPolicy {
   std::uint32_t longest_ = kNone, latest_ = kNone;  // of bulk that waits: nothing sent for longest, sent just now
   std::uint64_t since_floor_ = 0;                   // bytes of bulk
   std::uint32_t promoted_ = kNone;
-  std::uint64_t promoted_left_ = 0;    // bytes
+  std::uint64_t promoted_left_ = 0;  // bytes
   std::vector<std::uint32_t> told_;  // flows whose turn is another; few
-  std::uint64_t mouse_credit_;         // bytes
+  std::uint64_t mouse_credit_;       // bytes
   bool mice_policed_ = false;
   std::uint64_t version_ = 0;
   Counters counters_;
