@@ -2,17 +2,27 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
+#include "coflow/enforce/host_policy.h"
 #include "tests/temp_path.h"
+#include "transport/base/system_clock.h"
+#include "transport/message/send_queue.h"
 
 namespace clustar::coflow::enforce {
 namespace {
@@ -100,6 +110,67 @@ TEST_F(BoardFile, AFileOfAnotherKindIsRefused) {
 
 TEST_F(BoardFile, WithoutTheFolderItSaysWhy) {
   EXPECT_THAT(BoardPlace::claim("eth0", folder_ + "/none").error().message, HasSubstr("No such file"));
+}
+
+// Four processes with one line, each more urgent than the next. The first is killed while the others wait for it.
+TEST_F(BoardFile, AKilledProcessHoldsUpNobody) {
+  constexpr std::uint64_t kPart = 16 * 1024;
+  struct Shared {
+    std::array<std::atomic<std::uint64_t>, 4> sent{};
+    std::atomic<bool> over{false};
+  };
+  void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* const shared = new (memory) Shared;
+  std::array<pid_t, 4> children{};
+  for (std::uint32_t i = 0; i < children.size(); ++i) {
+    children[i] = fork();
+    if (children[i] != 0) continue;
+    const auto place = claim().value();
+    BoardOptions board;
+    board.bytes_per_second = 100'000'000;
+    board.job = i;
+    HostPolicyOptions options;
+    options.knows_line = true;
+    options.burst = std::chrono::microseconds(60);
+    transport::SendQueue queue(
+        std::make_unique<HostPolicy>(options, std::make_unique<Board>(place->state(), place->slot(), board)));
+    transport::FlowTag tag;
+    tag.coflow = 1 + i;
+    tag.bytes = 1 << 30;
+    tag.urgency = static_cast<transport::Urgency>(i);
+    const SystemClock clock;
+    queue.push(queue.add_connection(), 0, tag, std::uint64_t{1} << 40, clock.now());
+    while (!shared->over.load()) {
+      const auto chunk = queue.next(kPart, clock.now());
+      if (chunk) {
+        queue.commit(*chunk, clock.now());
+        shared->sent[i].fetch_add(chunk->length);
+      } else {
+        sched_yield();
+      }
+    }
+    _exit(0);
+  }
+  const auto until = [&](auto&& reached) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!reached() && std::chrono::steady_clock::now() < end) usleep(1000);
+    return reached();
+  };
+  EXPECT_TRUE(until([&] { return shared->sent[0].load() > 4'000'000; }));
+  kill(children[0], SIGKILL);
+  waitpid(children[0], nullptr, 0);
+  const std::uint64_t before = shared->sent[1].load();
+  EXPECT_TRUE(until([&] { return shared->sent[1].load() > before + 4'000'000; })) << "the next one has the line";
+  EXPECT_TRUE(until([&] { return shared->sent[2].load() > 0 && shared->sent[3].load() > 0; })) << "the floor";
+  shared->over = true;
+  for (std::size_t i = 1; i < children.size(); ++i) {
+    int status = 0;
+    waitpid(children[i], &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(claim().value()->slot(), 0u) << "all places are free again";
+  munmap(memory, sizeof(Shared));
 }
 
 TEST_F(BoardFile, ManyThatComeAndGoShareOneBoard) {
