@@ -16,6 +16,11 @@ Duration time_of(std::uint64_t bytes, std::uint64_t bytes_per_second) {
 
 std::int64_t ns(TimePoint time) { return time.time_since_epoch().count(); }
 
+TimePoint sane(std::int64_t time, TimePoint now) {
+  constexpr Duration kMost = std::chrono::seconds(1);
+  return time > ns(now + kMost) ? TimePoint{} : TimePoint(Duration(time));
+}
+
 // By more than largest coflows a job is neither owed nor owes.
 constexpr std::uint64_t kCredits = 2;
 
@@ -56,6 +61,7 @@ std::uint64_t Board::served_by(std::uint32_t job) const {
 }
 
 void Board::wants(std::uint32_t urgency, std::uint64_t left, std::uint64_t coflow_bytes, TimePoint now) {
+  if (options_.bytes_per_second == 0) return;
   mine_.left.store(left / options_.weight, kRelaxed);
   if (coflow_bytes / options_.weight > mine_.largest.load(kRelaxed)) {
     mine_.largest.store(coflow_bytes / options_.weight, kRelaxed);
@@ -63,10 +69,13 @@ void Board::wants(std::uint32_t urgency, std::uint64_t left, std::uint64_t coflo
   if (urgency != urgency_) looked_at_ = TimePoint::min();
   urgency_ = urgency;
   mine_.urgency.store(urgency, kRelaxed);
-  mine_.asked_at.store(std::max<std::int64_t>(ns(now), 1), kRelaxed);
   if (wants_) return;
   wants_ = true;
-  bulk_seen_ = state_.bulk.load(kRelaxed);
+  mine_.asked_at.store(std::max<std::int64_t>(ns(now), 1), kRelaxed);
+  // Not for the time in which it wanted nothing.
+  const std::uint64_t quantum_missed = std::uint64_t{options_.floor_turns} * options_.quantum;
+  const std::uint64_t bulk = state_.bulk.load(kRelaxed);
+  if (bulk - bulk_seen_ > quantum_missed) bulk_seen_ = bulk - quantum_missed;
   settle();
 }
 
@@ -82,12 +91,19 @@ void Board::settle() {
     largest = std::max(largest, slot.largest.load(kRelaxed));
   }
   if (least > most) return;  // there is no other job
-  const std::uint64_t now_served = served_by(options_.job);
-  const std::uint64_t low = least > kCredits * largest ? least - kCredits * largest : 0;
-  const std::uint64_t high = most + kCredits * largest;
-  const std::uint64_t fair = std::clamp(now_served, low, high);
+  const std::uint64_t credit = kCredits * turn_bytes(largest);
+  settle(served_by(options_.job), least > credit ? least - credit : 0, most + credit, 1);
+}
+
+// Each of the job's `siblings` does its part: they come at the same time.
+void Board::settle(std::uint64_t served, std::uint64_t low, std::uint64_t high, std::uint64_t siblings) {
   const std::uint64_t own = mine_.served.load(kRelaxed);
-  mine_.served.store(fair >= now_served ? own + (fair - now_served) : own - std::min(own, now_served - fair), kRelaxed);
+  if (served < low) mine_.served.store(own + (low - served) / siblings, kRelaxed);
+  if (served > high) mine_.served.store(own - std::min(own, (served - high) / siblings), kRelaxed);
+}
+
+std::uint64_t Board::turn_bytes(std::uint64_t largest) const {
+  return std::max(std::min(largest, longest_turn_), options_.quantum);
 }
 
 void Board::rests() {
@@ -95,7 +111,7 @@ void Board::rests() {
   urgency_ = kNobody;
   floor_left_ = 0;
   waits_from_ = kNobody;
-  contended_ = false;
+  others_ = 0;
   looked_at_ = TimePoint::min();
   // It is not asked for: its lease ends now. What its job was served stays.
   if (mine_.asked_at.load(kRelaxed) != 0) mine_.asked_at.store(1, kRelaxed);
@@ -105,75 +121,84 @@ void Board::took_line(std::uint64_t bytes, TimePoint now) {
   if (options_.bytes_per_second == 0) return;
   const std::int64_t takes = time_of(bytes, options_.bytes_per_second).count();
   std::int64_t seen = state_.line_free_at.load(kRelaxed);
-  // A clock that ran ahead, of a process that died or had another idea of the line, holds up nobody.
-  const auto next = [&] {
-    const bool sane = seen - ns(now) < Duration(std::chrono::seconds(1)).count();
-    return std::max(sane ? seen : 0, ns(now) - slack_.count()) + takes;
-  };
+  const auto next = [&] { return std::max(ns(sane(seen, now)), ns(now) - slack_.count()) + takes; };
   while (!state_.line_free_at.compare_exchange_weak(seen, next(), kRelaxed)) {
   }
 }
 
 void Board::sent_bulk(std::uint64_t bytes) {
   mine_.served.fetch_add(bytes / options_.weight, kRelaxed);
-  const std::uint64_t before = state_.bulk.fetch_add(bytes, kRelaxed);
+  const std::uint64_t all = state_.bulk.fetch_add(bytes, kRelaxed) + bytes;
   if (floor_left_ > 0) {
     floor_left_ -= std::min(floor_left_, bytes);
     if (floor_left_ == 0) looked_at_ = TimePoint::min();
   }
-  bulk_seen_ = before + bytes;
+  // A few bytes are worth as little of the floor: they do not put it off.
+  bulk_seen_ = std::min(all, bulk_seen_ + bytes * (1 + std::uint64_t{options_.floor_turns} * std::max(others_, 1u)));
+}
+
+bool Board::bulk_waits(TimePoint now) {
+  if (wants_) return true;
+  if (bulk_asked_at_ != TimePoint::min() && now - bulk_asked_at_ < kLookAlone) return bulk_waits_;
+  bulk_asked_at_ = now;
+  const std::int64_t fresh = ns(now - lease_);
+  const auto all = slots();
+  bulk_waits_ =
+      std::any_of(all.begin(), all.end(), [&](const BoardSlot& slot) { return slot.asked_at.load(kRelaxed) >= fresh; });
+  return bulk_waits_;
 }
 
 void Board::saw_mouse(TimePoint now) { state_.mouse_at.store(ns(now), kRelaxed); }
 
-TimePoint Board::mouse_at() const { return TimePoint(Duration(state_.mouse_at.load(kRelaxed))); }
-
-TimePoint Board::line_free_at() const { return TimePoint(Duration(state_.line_free_at.load(kRelaxed))); }
+// A time far ahead is of another clock, or of a process that died: it would never come.
+TimePoint Board::mouse_at(TimePoint now) const { return sane(state_.mouse_at.load(kRelaxed), now); }
+TimePoint Board::line_free_at(TimePoint now) const { return sane(state_.line_free_at.load(kRelaxed), now); }
 
 std::uint32_t Board::waits_from(TimePoint now) {
   if (!wants_ || options_.bytes_per_second == 0) return kNobody;
   mine_.asked_at.store(std::max<std::int64_t>(ns(now), 1), kRelaxed);
-  if (looked_at_ == TimePoint::min() || now - looked_at_ >= (contended_ ? kLook : kLookAlone)) look(now);
-  return floor_left_ > 0 ? kNobody : waits_from_;
+  if (looked_at_ == TimePoint::min() || now - looked_at_ >= (others_ > 0 ? kLook : kLookAlone)) look(now);
+  return has_floor() ? kNobody : waits_from_;
 }
 
 void Board::look(TimePoint now) {
   looked_at_ = now;
   waits_from_ = kNobody;
-  contended_ = false;
+  others_ = 0;
   const std::int64_t fresh = ns(now - lease_);
   const std::uint64_t own_served = served_by(options_.job);
-  std::uint64_t least = own_served;
-  std::uint64_t credit = mine_.largest.load(kRelaxed);
-  std::uint32_t others = 0;
+  std::uint64_t least = own_served, most = 0, largest = mine_.largest.load(kRelaxed), siblings = 1;
   std::array<Standing, BoardState::kSlots> same;  // urgency, other jobs
   std::size_t count = 0;
   for (const BoardSlot& slot : slots()) {
-    if (&slot == &mine_ || slot.asked_at.load(kRelaxed) < fresh) continue;
-    contended_ = true;
-    ++others;
+    const std::int64_t asked_at = slot.asked_at.load(kRelaxed);
+    if (&slot == &mine_ || asked_at < fresh || asked_at > ns(now + lease_)) continue;
+    ++others_;
     const std::uint32_t urgency = slot.urgency.load(kRelaxed);
     const std::uint32_t job = slot.job.load(kRelaxed);
-    if (urgency < urgency_) waits_from_ = std::min(waits_from_, urgency + 1);
-    if (urgency != urgency_ || job == options_.job) continue;
+    // What is more urgent here goes all the same: the gate is behind it.
+    waits_from_ = std::min(waits_from_, urgency + 1);
+    if (job == options_.job) ++siblings;
+    if (urgency != urgency_) continue;
+    largest = std::max(largest, slot.largest.load(kRelaxed));
+    if (job == options_.job) continue;
     same[count] = {served_by(job), slot.left.load(kRelaxed), job};
     least = std::min(least, same[count].served);
-    credit = std::max(credit, slot.largest.load(kRelaxed));
+    most = std::max(most, same[count].served);
     ++count;
   }
-  credit = std::max(std::min(credit, longest_turn_), options_.quantum);
-  const auto round = [&](std::uint64_t served) { return (served - least) / credit; };
+  const std::uint64_t turn = turn_bytes(largest);
+  const auto round = [&](std::uint64_t served) { return (served - least) / turn; };
+  const auto mine = std::tuple(round(own_served), mine_.left.load(kRelaxed), options_.job);
   for (std::size_t i = 0; i < count; ++i) {
     const Standing& other = same[i];
-    const auto mine = std::tuple(round(own_served), mine_.left.load(kRelaxed), options_.job);
     if (std::tuple(round(other.served), other.left, other.job) < mine) waits_from_ = std::min(waits_from_, urgency_);
   }
-  // Others had floor_turns quanta for each of them since this process sent: now one is its own.
+  if (count > 0) settle(own_served, 0, most + kCredits * turn, siblings);
+  // Others had floor_turns quanta for each of them since this process had one.
   const std::uint64_t missed = state_.bulk.load(kRelaxed) - bulk_seen_;
-  if (waits_from_ <= urgency_ && options_.floor_turns > 0 &&
-      missed >= std::uint64_t{options_.floor_turns} * options_.quantum * others) {
-    floor_left_ = options_.quantum;
-  }
+  const std::uint64_t allowed = std::uint64_t{options_.floor_turns} * options_.quantum * others_;
+  if (others_ > 0 && options_.floor_turns > 0 && !has_floor() && missed >= allowed) floor_left_ = options_.quantum;
 }
 
 }  // namespace clustar::coflow::enforce

@@ -72,13 +72,18 @@ class Board {
   void took_line(std::uint64_t bytes, TimePoint now);
   void sent_bulk(std::uint64_t bytes);
   void saw_mouse(TimePoint now);
+  // Any process of this NIC has had bulk to send until now. For one that has none itself.
+  bool bulk_waits(TimePoint now);
+  std::uint64_t bulk() const { return state_.bulk.load(std::memory_order_relaxed); }  // bytes, sent by all
 
   // From which urgency on this process lets others go first; kNobody: none. Looks at the others once in kLook at most.
   std::uint32_t waits_from(TimePoint now);
   // Somebody else has bulk to send.
-  bool contended() const { return contended_; }
-  TimePoint line_free_at() const;
-  TimePoint mouse_at() const;
+  bool contended() const { return others_ > 0; }
+  // Others had so much that now is this one's quantum, whatever else the board says.
+  bool has_floor() const { return floor_left_ > 0; }
+  TimePoint line_free_at(TimePoint now) const;
+  TimePoint mouse_at(TimePoint now) const;
   // How long the line must have been free before one who lets others go first may go: they are not sending.
   Duration grace() const { return grace_; }
   Duration lease() const { return lease_; }
@@ -95,7 +100,9 @@ class Board {
   std::span<BoardSlot> slots() const;
   void look(TimePoint now);
   void settle();
+  void settle(std::uint64_t served, std::uint64_t low, std::uint64_t high, std::uint64_t siblings);
   std::uint64_t served_by(std::uint32_t job) const;
+  std::uint64_t turn_bytes(std::uint64_t largest) const;
 
   BoardState& state_;
   BoardSlot& mine_;
@@ -108,8 +115,10 @@ class Board {
   std::uint32_t urgency_ = kNobody;
   TimePoint looked_at_ = TimePoint::min();
   std::uint32_t waits_from_ = kNobody;
-  bool contended_ = false;
-  std::uint64_t bulk_seen_ = 0;   // of all, when this process last sent a quantum, or began to want
+  std::uint32_t others_ = 0;     // processes that have bulk to send
+  std::uint64_t bulk_seen_ = 0;  // of all; behind what there is by what others had since this one had its floor
+  TimePoint bulk_asked_at_ = TimePoint::min();
+  bool bulk_waits_ = false;
   std::uint64_t floor_left_ = 0;  // bytes that it may send though others go first
 };
 

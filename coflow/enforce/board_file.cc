@@ -49,6 +49,18 @@ bool lock_door(int fd) {
   return true;
 }
 
+// The door, locked, until this goes.
+class Opened {
+ public:
+  explicit Opened(int fd) : fd_(fd) {}
+  ~Opened() { unlock(fd_, kDoor); }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+ private:
+  const int fd_;
+};
+
 bool anybody_at(int fd) {
   struct flock lock = range(kPlaces, BoardState::kSlots);
   return fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
@@ -106,6 +118,8 @@ Result<bool> BoardPlace::try_claim() {
     return fails("is not a file of this user alone (mode 0600); remove it");
   }
   if (!lock_door(file.fd())) return fails("is held by a process that does not run");
+  // A child that was forked meanwhile holds what we do not give back.
+  const Opened opened(file.fd());
   if (!is_file_at(file.fd(), path_)) return false;
   constexpr off_t kBytes = sizeof(BoardState);
   if (fstat(file.fd(), &facts) != 0) return fails(describe_errno(errno));
@@ -122,14 +136,14 @@ Result<bool> BoardPlace::try_claim() {
   bool fits = state->magic.compare_exchange_strong(magic, BoardState::kMagic) || magic == BoardState::kMagic;
   std::size_t slot = 0;
   while (fits && slot < BoardState::kSlots && !try_lock(file.fd(), kPlaces + static_cast<off_t>(slot))) ++slot;
-  unlock(file.fd(), kDoor);
   if (!fits || slot == BoardState::kSlots) {
     munmap(memory, kBytes);
     return fails(fits ? fmt::format("all {} places are taken", BoardState::kSlots)
                       : "is of another version of clustar");
   }
-  file_ = std::move(file);
+  file_ = FileDescriptor(std::move(file));
   state_ = state;
+  owner_ = getpid();
   slot_ = slot;
   return true;
 }
@@ -137,9 +151,12 @@ Result<bool> BoardPlace::try_claim() {
 BoardPlace::~BoardPlace() {
   if (!file_) return;
   munmap(static_cast<void*>(state_), sizeof(BoardState));
+  if (getpid() != owner_) return;  // a fork's copy: the place is its parent's
   const bool entered = lock_door(file_.fd());
   unlock(file_.fd(), kPlaces + static_cast<off_t>(slot_));
-  if (entered && !anybody_at(file_.fd()) && is_file_at(file_.fd(), path_)) unlink(path_.c_str());
+  if (!entered) return;
+  const Opened opened(file_.fd());
+  if (!anybody_at(file_.fd()) && is_file_at(file_.fd(), path_)) unlink(path_.c_str());
 }
 
 }  // namespace clustar::coflow::enforce

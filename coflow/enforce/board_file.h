@@ -37,6 +37,7 @@ class BoardPlace {
   BoardState* state_ = nullptr;
   std::unique_ptr<BoardState> own_;
   std::size_t slot_ = 0;
+  int owner_ = 0;  // process
 };
 
 }  // namespace clustar::coflow::enforce

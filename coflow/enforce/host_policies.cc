@@ -16,6 +16,9 @@ using transport::SendPolicy;
 
 constexpr std::uint64_t kChunk = 16 * 1024;  // transport::kOrderedChunk: the longest part that nothing interrupts
 
+// The same in all processes, or those that may be further ahead of the line keep the others from it.
+constexpr Duration kBurst = std::chrono::microseconds(20);
+
 // A HostPolicy and the place on the board that it writes to.
 class PlacedPolicy final : public SendPolicy {
  public:
@@ -57,7 +60,7 @@ class HostPolicies final : public transport::SendPolicies {
     }
     HostPolicyOptions options;
     options.knows_line = paced > 0;
-    options.burst = std::chrono::microseconds(settings_.ahead_us) + time_of(kChunk, paced) / 4;
+    options.burst = kBurst + time_of(kChunk, paced) / 4;
     options.by_size = settings_.by_size == "on";
     BoardOptions board;
     board.bytes_per_second = paced;

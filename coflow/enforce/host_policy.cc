@@ -54,6 +54,8 @@ void HostPolicy::on_queued(const Flow& flow, std::uint64_t bytes, TimePoint now)
   one.queued += bytes;
   if (one.mouse) {
     if (board_ != nullptr) board_->saw_mouse(now);
+    if (mice_policed_) refill();
+    if (mice_policed_ && !bulk_waits(now)) police(false);
     return;
   }
   classes_[one.urgency].queued += bytes;
@@ -87,22 +89,39 @@ void HostPolicy::on_sent(const Flow& flow, std::uint64_t bytes, TimePoint now) {
   State& one = states_[flow.id];
   one.queued -= bytes;
   if (one.mouse) {
-    count_mouse(bytes);
+    count_mouse(bytes, now);
     if (one.queued == 0 && one.waits) end(flow.id, now);
     return;
   }
   if (one.coflow == 0) one.attained += bytes;
   classes_[one.urgency].queued -= bytes;
+  classes_[one.urgency].passed = 0;
+  for (std::size_t urgent = 0; urgent < one.urgency; ++urgent) classes_[urgent].passed += bytes;
   count_bulk(flow, bytes);
   if (one.queued == 0 && one.waits) end(flow.id, now);
   tell_board(flow, now);
 }
 
-void HostPolicy::count_mouse(std::uint64_t bytes) {
+void HostPolicy::count_mouse(std::uint64_t bytes, TimePoint now) {
   counters_.mice += bytes;
   if (mice_policed_) counters_.policed += bytes;
+  refill();
+  if (!bulk_waits(now)) return police(false);  // they are in nobody's way
   mouse_credit_ -= std::min(mouse_credit_, bytes);
   if (mouse_credit_ == 0) police(true);
+}
+
+// By what was sent of bulk, here and by the NIC's other processes.
+void HostPolicy::refill() {
+  const std::uint64_t bulk = board_ != nullptr ? board_->bulk() : counters_.bulk;
+  const std::uint64_t more = (bulk - std::exchange(bulk_refilled_, bulk)) / (options_.mouse_share - 1);
+  mouse_credit_ = std::min(kMouseBurst, mouse_credit_ + more);
+  if (mouse_credit_ >= kMouseAgain) police(false);
+}
+
+bool HostPolicy::bulk_waits(TimePoint now) const {
+  const auto waits = [](const Class& one) { return one.queued > 0; };
+  return std::any_of(classes_.begin(), classes_.end(), waits) || (board_ != nullptr && board_->bulk_waits(now));
 }
 
 void HostPolicy::police(bool yes) {
@@ -113,8 +132,7 @@ void HostPolicy::police(bool yes) {
 void HostPolicy::count_bulk(const Flow& flow, std::uint64_t bytes) {
   counters_.bulk += bytes;
   if (board_ != nullptr) board_->sent_bulk(bytes);
-  mouse_credit_ = std::min(kMouseBurst, mouse_credit_ + bytes / (options_.mouse_share - 1));
-  if (mouse_credit_ >= kMouseAgain) police(false);
+  if (mice_policed_) refill();
   if (flow.id == promoted_) {
     promoted_left_ -= std::min(promoted_left_, bytes);
     if (promoted_left_ == 0) promoted_ = kNone;  // its turn is asked for when this returns
@@ -163,20 +181,22 @@ void HostPolicy::tell_board(const Flow& flow, TimePoint now) {
   Class& own = classes_[static_cast<std::size_t>(flow.urgency)];
   own.left = flow.remaining();
   own.coflow_bytes = flow.coflow_bytes > 0 ? flow.coflow_bytes : flow.queued;
-  for (std::uint32_t urgency = 0; urgency < classes_.size(); ++urgency) {
-    const Class& top = classes_[urgency];
-    if (top.queued == 0) continue;
-    board_->wants(urgency, top.left, top.coflow_bytes, now);
-    return;
+  // The most urgent that can be sent; what is blocked, by a receiver that takes nothing, claims no line.
+  std::uint32_t top = Board::kNobody;
+  for (std::uint32_t urgency = Board::kNobody; urgency-- > 0;) {
+    const bool sends = classes_[urgency].passed <= 2 * options_.quantum;
+    if (classes_[urgency].queued > 0 && (sends || top == Board::kNobody)) top = urgency;
   }
-  board_->rests();
+  if (top == Board::kNobody) return board_->rests();
+  board_->wants(top, classes_[top].left, classes_[top].coflow_bytes, now);
 }
 
 transport::SendPolicy::Gate HostPolicy::gate(TimePoint now) {
   if (board_ == nullptr || !options_.knows_line) return {};
   const std::uint32_t waits_from = board_->waits_from(now);
-  if (!board_->contended() && now - options_.mixed_for >= board_->mouse_at()) return {};
-  const TimePoint free_at = board_->line_free_at();
+  if (board_->has_floor()) return {};
+  if (!board_->contended() && now - options_.mixed_for >= board_->mouse_at(now)) return {};
+  const TimePoint free_at = board_->line_free_at(now);
   if (const TimePoint paced = free_at - options_.burst; paced > now) {
     ++counters_.shut;
     return {kBand, paced};

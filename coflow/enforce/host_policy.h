@@ -82,13 +82,16 @@ class HostPolicy final : public transport::SendPolicy {
     std::uint64_t queued = 0;        // bytes that wait
     std::uint64_t left = 0;          // of the coflow that was last queued or sent of
     std::uint64_t coflow_bytes = 0;  // the same one's
+    std::uint64_t passed = 0;  // bytes that less urgent ones sent since it did: more than a floor gives: it cannot
   };
 
   bool is_mouse(const transport::Flow& flow) const;
   std::uint64_t bulk_rank(const transport::Flow& flow) const;
   void begin(const transport::Flow& flow, TimePoint now);
   void end(std::uint32_t id, TimePoint now);
-  void count_mouse(std::uint64_t bytes);
+  void count_mouse(std::uint64_t bytes, TimePoint now);
+  void refill();
+  bool bulk_waits(TimePoint now) const;
   void police(bool yes);
   void count_bulk(const transport::Flow& flow, std::uint64_t bytes);
   void give_floor();
@@ -107,6 +110,7 @@ class HostPolicy final : public transport::SendPolicy {
   std::uint64_t promoted_left_ = 0;  // bytes
   std::vector<std::uint32_t> told_;  // flows whose turn is another; few
   std::uint64_t mouse_credit_;       // bytes
+  std::uint64_t bulk_refilled_ = 0;  // bytes of bulk that mice had their credit for
   bool mice_policed_ = false;
   std::uint64_t version_ = 0;
   Counters counters_;

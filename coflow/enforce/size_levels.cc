@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 namespace clustar::coflow::enforce {
 namespace {
@@ -99,7 +100,9 @@ void SizeLevels::saw(std::uint64_t bytes) {
     counts_[i] /= 2;
     if (counts_[i] == 0) largest_[i] = 0;
   }
-  limits_ = best_limits(std::span(sizes).first(count), kLevels, kLoad);
+  // Of sizes that are all alike nothing is learnt.
+  auto limits = best_limits(std::span(sizes).first(count), kLevels, kLoad);
+  if (!limits.empty()) limits_ = std::move(limits);
 }
 
 }  // namespace clustar::coflow::enforce

@@ -108,6 +108,11 @@ class Endpoint {
   // written to its final place, because a copy costs as much as making it. Data only of messages whose Turn::rank is
   // smaller than `below`; 0: control packets only.
   bool poll_transmit(TimePoint now, Outgoing& out, std::uint64_t below = kAllRanks);
+  // Whether data may be sent now, whatever its rank.
+  bool has_data(TimePoint now) {
+    find_places(now);
+    return !ready_.empty();
+  }
   std::optional<Outgoing> poll_transmit(TimePoint now) {
     std::optional<Outgoing> out(std::in_place);
     if (!poll_transmit(now, *out)) out.reset();

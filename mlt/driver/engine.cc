@@ -405,7 +405,9 @@ bool Engine::send_bursts(TimePoint now) {
     const std::size_t fresh = pending_count_;
     std::uint64_t room = room_ahead();
     while (more && pending_count_ < kBurst) {
-      const transport::SendPolicy::Gate gate = sends_.gate(now);
+      transport::SendPolicy::Gate gate;
+      // Who asks has something to send: others may wait for it.
+      if (room > 0 && sends_.orders() && core_.has_data(now)) gate = sends_.gate(now);
       more = next_pending(now, room > 0 ? gate.rank : 0);
       shut_until_ = more ? TimePoint::max() : gate.until;
       if (more) room -= std::min<std::uint64_t>(room, tx_[pending_count_ - 1].payload.length);

@@ -36,7 +36,7 @@ auto find(const Words& words, std::string_view name) {
   return std::find_if(std::begin(words), std::end(words), [&](const auto& word) { return word.name == name; });
 }
 
-std::string_view trim(std::string_view text) {
+std::string_view without_blanks(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   const std::size_t first = text.find_first_not_of(kBlanks);
   return first == std::string_view::npos ? std::string_view{}
@@ -47,7 +47,7 @@ std::string_view take(std::optional<std::string_view>& rest, char separator) {
   const std::string_view all = *rest;
   const std::size_t end = all.find(separator);
   rest = end == std::string_view::npos ? std::nullopt : std::optional(all.substr(end + 1));
-  return trim(all.substr(0, end));
+  return without_blanks(all.substr(0, end));
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ Urgencies::Urgencies() {
 
 Result<UrgencyRules> UrgencyRules::create(std::string_view text) {
   UrgencyRules all;
-  if (trim(text).empty()) return all;
+  if (without_blanks(text).empty()) return all;
   for (std::optional<std::string_view> rules = text; rules;) {
     const std::string_view whole = take(rules, ';');
     const auto bad = [&](const std::string& problem) {
@@ -74,8 +74,8 @@ Result<UrgencyRules> UrgencyRules::create(std::string_view text) {
     for (std::optional<std::string_view> parts = whole; parts;) {
       const std::string_view part = take(parts, ',');
       const std::size_t equals = part.find('=');
-      const std::string_view value = equals == std::string_view::npos ? part : trim(part.substr(equals + 1));
-      const std::string_view key = equals == std::string_view::npos ? "" : trim(part.substr(0, equals));
+      const std::string_view value = equals == std::string_view::npos ? part : without_blanks(part.substr(equals + 1));
+      const std::string_view key = equals == std::string_view::npos ? "" : without_blanks(part.substr(0, equals));
       if (key.empty()) {
         const auto* const word = find(kUrgencyWords, value);
         if (word == std::end(kUrgencyWords)) return bad(fmt::format("'{}' is no urgency", value));

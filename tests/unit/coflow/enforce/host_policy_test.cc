@@ -147,13 +147,16 @@ TEST(HostPolicy, MiceThatFloodAreBulkUntilOthersHadTheirShare) {
   EXPECT_NEAR(static_cast<double>(mice - ahead) / static_cast<double>(mice - ahead + of_bulk), 0.2, 0.03);
 }
 
-TEST(HostPolicy, PolicedMiceGoWhereNothingElseDoes) {
+TEST(HostPolicy, MiceThatAreInNobodysWayAreNotPoliced) {
   Host host;
   for (int i = 0; i < 100; ++i) {
     host.push({}, 64 * 1024);
     for (int part = 0; part < 4; ++part) ASSERT_TRUE(host.take());
   }
-  EXPECT_EQ(host.policy().counters().policed, 100u * 64 * 1024 - kMiB);
+  EXPECT_EQ(host.policy().counters().policed, 0u);
+  host.push(coflow(1, 4 * kMiB), 4 * kMiB);
+  const auto mouse = host.push({}, 8);
+  EXPECT_EQ(host.take(), mouse);
 }
 
 // Each of F waiting flows gets a quantum within floor_turns * F quanta of bulk.
@@ -268,6 +271,55 @@ TEST_F(OnALine, TheMoreUrgentProcessGoesFirstAndOneThatDoesNotAskIsPassedOver) {
     while (background->take(now)) second += kChunk;
   }
   EXPECT_GT(static_cast<double>(second), 0.9 * 0.1 * kRate);
+}
+
+// Nobody's way to the line is shut by what cannot be sent.
+TEST_F(OnALine, WhatIsBlockedLendsItsUrgencyToNothingElse) {
+  const auto mixed = process(0, 1), other = process(1, 2);
+  const auto stuck = mixed->push(coflow(1, 100 * kMiB, Urgency::kBlocking), 100 * kMiB);
+  mixed->push(coflow(2, 100 * kMiB, Urgency::kGradient), 100 * kMiB);
+  mixed->queue().block(stuck);
+  other->push(coflow(3, 100 * kMiB, Urgency::kPrefetch), 100 * kMiB);
+  std::uint64_t of_mixed = 0, of_other = 0;
+  for (TimePoint now = kNow; now < kNow + milliseconds(500); now += microseconds(10)) {
+    while (mixed->take(now)) of_mixed += kChunk;
+    while (other->take(now)) of_other += kChunk;
+  }
+  EXPECT_GT(of_other, of_mixed / 4) << "it is taken for less urgent than what is stuck, but not left out";
+  EXPECT_GT(of_other + of_mixed, static_cast<std::uint64_t>(0.45 * kRate));
+}
+
+TEST_F(OnALine, AProcessThatDoesNotKnowTheLineSlowsNobody) {
+  const auto known = process(0, 1);
+  Host unknown({}, std::make_unique<Board>(state_, 1, BoardOptions{.job = 2}));
+  unknown.push(coflow(1, 100 * kMiB, Urgency::kBlocking), 100 * kMiB);
+  known->push(coflow(2, 100 * kMiB, Urgency::kBackground), 100 * kMiB);
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(known->take());
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(unknown.take());
+}
+
+TEST_F(OnALine, TimesOfAnotherClockStopNobody) {
+  const auto one = process(0, 1), other = process(1, 2);
+  one->push(coflow(1, 100 * kMiB), 100 * kMiB);
+  other->push(coflow(2, 100 * kMiB), 100 * kMiB);
+  const std::int64_t far = (kNow + std::chrono::hours(1)).time_since_epoch().count();
+  state_.line_free_at = far;
+  state_.mouse_at = far;
+  state_.slots[1].asked_at = far;
+  EXPECT_TRUE(one->take());
+}
+
+TEST_F(OnALine, BesideBulkOfAnotherProcessMiceHaveTheirShare) {
+  const auto bulk = process(0, 1), mice = process(1, 2);
+  bulk->push(coflow(1, 1000 * kMiB), 1000 * kMiB);
+  std::uint64_t of_bulk = 0, of_mice = 0;
+  for (TimePoint now = kNow; now < kNow + milliseconds(500); now += microseconds(100)) {
+    while (bulk->take(now)) of_bulk += kChunk;
+    if (mice->queue().size() == 0) mice->push({}, kChunk, now);
+    if (mice->take(now)) of_mice += kChunk;
+  }
+  EXPECT_GT(static_cast<double>(of_bulk), 0.5 * 0.5 * kRate);
+  EXPECT_GT(static_cast<double>(of_mice), 0.15 * 0.5 * kRate);
 }
 
 TEST_F(OnALine, JobsTakeTurnsByTheirWeights) {
