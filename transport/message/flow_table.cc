@@ -42,7 +42,7 @@ FlowTable::FlowId FlowTable::open(const FlowKey& key, const FlowTag& tag, std::u
   entry.flow.coflow_bytes = std::max(entry.flow.coflow_bytes, tag.bytes);
   const bool was_idle = entry.messages++ == 0;
   policy_->on_queued(entry.flow, bytes, now);
-  if (was_idle || entry.flow.queued == bytes) ask(id, now);
+  if (was_idle) ask(id, now);
   return id;
 }
 
