@@ -105,12 +105,10 @@ Result<void> Driver::mixed_receive(const Task& task, Idle& idle, Sample& sample)
       if (!over) return tl::unexpected(over.error());
       const auto moved = step_elephants();
       if (!moved) return tl::unexpected(moved.error());
+      if (*over || *moved) idle.moved();
       if (*over) return {};
-      if (*moved) {
-        idle.moved();
-      } else if (auto ok = idle.wait(); !ok) {
-        return ok;
-      }
+      if (*moved) continue;
+      if (auto ok = idle.wait(); !ok) return ok;
     }
   };
   const auto one = [&](auto&& post) -> Result<void> {

@@ -104,22 +104,18 @@ TEST_F(Perf, TwoPluginsAndTheLimitByEveryTest) {
   }
 }
 
-// Under every order of sending: what is queued arrives, and once.
 TEST_F(Perf, AMixedLoadOfElephantsAndMice) {
-  for (const char* order : {"fifo", "class", "coflow"}) {
-    for (const char* transport : {"tcp", "mlt"}) {
-      const std::string arm =
-          std::string("CLUSTAR_LINE_MBPS=2000,CLUSTAR_SEND_ORDER=") + order + ",CLUSTAR_TRANSPORT=" + transport;
-      const Outcome outcome = perf({"--plugin", kOurs, "--env", arm, "--test", "mixed", "--elephants", "2", "--gap",
-                                    "0.5", "--seconds", "0.02", "--rounds", "5", "--json", "-"});
-      ASSERT_EQ(outcome.status, 0) << arm << outcome.err;
-      const json row = json::parse(outcome.out)["results"].at(0);
-      EXPECT_EQ(row["test"], "mixed");
-      EXPECT_EQ(row["elephants"], 2);
-      EXPECT_EQ(row["unit"], "us");
-      EXPECT_GT(row["a"], 0);
-      EXPECT_GT(row["goodput_gbps"], 0);
-    }
+  for (const std::string transport : {"tcp", "mlt"}) {
+    const std::string arm = "CLUSTAR_LINE_MBPS=2000,CLUSTAR_SEND_ORDER=coflow,CLUSTAR_TRANSPORT=" + transport;
+    const Outcome outcome = perf({"--plugin", kOurs, "--env", arm, "--test", "mixed", "--elephants", "2", "--gap",
+                                  "0.5", "--seconds", "0.02", "--rounds", "5", "--json", "-"});
+    ASSERT_EQ(outcome.status, 0) << arm << outcome.err;
+    const json row = json::parse(outcome.out)["results"].at(0);
+    EXPECT_EQ(row["test"], "mixed");
+    EXPECT_EQ(row["elephants"], 2);
+    EXPECT_EQ(row["unit"], "us");
+    EXPECT_GT(row["a"], 0);
+    EXPECT_GT(row["goodput_gbps"], 0);
   }
 }
 
