@@ -21,6 +21,8 @@ TimePoint sane(std::int64_t time, TimePoint now) {
   return time > ns(now + kMost) ? TimePoint{} : TimePoint(Duration(time));
 }
 
+constexpr Duration kLongestGap = std::chrono::milliseconds(10);
+
 // By more than largest coflows a job is neither owed nor owes.
 constexpr std::uint64_t kCredits = 2;
 
@@ -112,7 +114,8 @@ void Board::rests() {
   floor_left_ = 0;
   waits_from_ = kNobody;
   others_ = 0;
-  looked_at_ = TimePoint::min();
+  looked_at_ = polled_at_ = TimePoint::min();
+  gap_ = Duration(0);
   // It is not asked for: its lease ends now. What its job was served stays.
   if (mine_.asked_at.load(kRelaxed) != 0) mine_.asked_at.store(1, kRelaxed);
 }
@@ -121,7 +124,7 @@ void Board::took_line(std::uint64_t bytes, TimePoint now) {
   if (options_.bytes_per_second == 0) return;
   const std::int64_t takes = time_of(bytes, options_.bytes_per_second).count();
   std::int64_t seen = state_.line_free_at.load(kRelaxed);
-  const auto next = [&] { return std::max(ns(sane(seen, now)), ns(now) - slack_.count()) + takes; };
+  const auto next = [&] { return std::max(ns(sane(seen, now)), ns(now) - std::max(slack_, gap_).count()) + takes; };
   while (!state_.line_free_at.compare_exchange_weak(seen, next(), kRelaxed)) {
   }
 }
@@ -156,6 +159,11 @@ TimePoint Board::line_free_at(TimePoint now) const { return sane(state_.line_fre
 
 std::uint32_t Board::waits_from(TimePoint now) {
   if (!wants_ || options_.bytes_per_second == 0) return kNobody;
+  if (now != polled_at_) {
+    // On a busy processor the next poll may be milliseconds away: the line must not stand still for that.
+    gap_ = polled_at_ == TimePoint::min() ? Duration(0) : std::min<Duration>(now - polled_at_, kLongestGap);
+    polled_at_ = now;
+  }
   mine_.asked_at.store(std::max<std::int64_t>(ns(now), 1), kRelaxed);
   if (looked_at_ == TimePoint::min() || now - looked_at_ >= (others_ > 0 ? kLook : kLookAlone)) look(now);
   return has_floor() ? kNobody : waits_from_;

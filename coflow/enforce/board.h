@@ -109,11 +109,14 @@ class Board {
   const BoardOptions options_;
   const Duration lease_;
   const std::uint64_t longest_turn_;  // bytes: a quarter of a second of the line
-  const Duration slack_;              // who comes late catches up so much
+  // Of the line's time that nobody used so much is caught up, or what passed between two polls.
+  const Duration slack_;
   const Duration grace_;
   bool wants_ = false;
   std::uint32_t urgency_ = kNobody;
   TimePoint looked_at_ = TimePoint::min();
+  TimePoint polled_at_ = TimePoint::min();  // when it asked last
+  Duration gap_{0};                         // from the time before to that
   std::uint32_t waits_from_ = kNobody;
   std::uint32_t others_ = 0;     // processes that have bulk to send
   std::uint64_t bulk_seen_ = 0;  // of all; behind what there is by what others had since this one had its floor

@@ -241,6 +241,19 @@ TEST_F(OnALine, BulkIsPacedWhileMiceAreThere) {
   for (int i = 0; i < 1000; ++i) ASSERT_TRUE(host->take(later));
 }
 
+// Its processor is busy: it comes to poll every few milliseconds, in which the line takes several chunks.
+TEST_F(OnALine, APollNowAndThenFillsTheLine) {
+  const auto host = process(0, 1);
+  host->push(coflow(1, 100 * kMiB), 100 * kMiB);
+  std::uint64_t sent = 0;
+  for (TimePoint now = kNow; now < kNow + milliseconds(800); now += milliseconds(8)) {
+    host->push({}, 8, now);
+    while (const auto taken = host->take(now)) sent += taken == 0u ? kChunk : 0;
+  }
+  EXPECT_GT(static_cast<double>(sent), 0.9 * 0.8 * kRate);
+  EXPECT_LT(static_cast<double>(sent), 1.1 * 0.8 * kRate);
+}
+
 TEST_F(OnALine, AMouseOfAnotherProcessSlowsBulkToo) {
   const auto elephants = process(0, 1), mice = process(1, 2);
   elephants->push(coflow(1, 100 * kMiB), 100 * kMiB);
