@@ -33,24 +33,17 @@ class Fair final : public SendPolicy {
 };
 
 // CLUSTAR_SEND_ORDER=coflow, alone at a line of 100 Gbit/s.
-class Coflow final : public SendPolicy {
+struct OwnBoard {
+  std::unique_ptr<coflow::enforce::BoardState> state = std::make_unique<coflow::enforce::BoardState>();
+};
+class Coflow final : private OwnBoard, public coflow::enforce::HostPolicy {
  public:
-  Turn turn(const Flow& flow, TimePoint now) override { return policy_.turn(flow, now); }
-  void on_queued(const Flow& flow, std::uint64_t bytes, TimePoint now) override { policy_.on_queued(flow, bytes, now); }
-  void on_sent(const Flow& flow, std::uint64_t bytes, TimePoint now) override { policy_.on_sent(flow, bytes, now); }
-  void on_finished(const Flow& flow, std::uint64_t unsent, TimePoint now) override {
-    policy_.on_finished(flow, unsent, now);
-  }
-  std::uint64_t version() const override { return policy_.version(); }
-  std::optional<std::uint32_t> changed(TimePoint now) override { return policy_.changed(now); }
-  Gate gate(TimePoint now) override { return policy_.gate(now); }
+  Coflow()
+      : HostPolicy({.knows_line = true}, std::make_unique<coflow::enforce::Board>(
+                                             *state, 0, coflow::enforce::BoardOptions{.bytes_per_second = kRate})) {}
 
  private:
   static constexpr std::uint64_t kRate = 12'500'000'000;
-  const std::unique_ptr<coflow::enforce::BoardState> board_ = std::make_unique<coflow::enforce::BoardState>();
-  coflow::enforce::HostPolicy policy_{
-      {.knows_line = true},
-      std::make_unique<coflow::enforce::Board>(*board_, 0, coflow::enforce::BoardOptions{.bytes_per_second = kRate})};
 };
 
 constexpr TimePoint kNow = TimePoint(std::chrono::seconds(1));

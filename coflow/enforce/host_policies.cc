@@ -11,7 +11,6 @@
 namespace clustar::coflow::enforce {
 namespace {
 
-using transport::Flow;
 using transport::SendPolicy;
 
 constexpr std::uint64_t kChunk = 16 * 1024;  // transport::kOrderedChunk: the longest part that nothing interrupts
@@ -19,25 +18,15 @@ constexpr std::uint64_t kChunk = 16 * 1024;  // transport::kOrderedChunk: the lo
 // The same in all processes, or those that may be further ahead of the line keep the others from it.
 constexpr Duration kBurst = std::chrono::microseconds(20);
 
-// A HostPolicy and the place on the board that it writes to.
-class PlacedPolicy final : public SendPolicy {
+struct Place {
+  std::unique_ptr<BoardPlace> place;
+};
+// A HostPolicy and the place on the board that it writes to: a base, so that it outlives the policy.
+class PlacedPolicy final : private Place, public HostPolicy {
  public:
-  PlacedPolicy(const HostPolicyOptions& options, const BoardOptions& board, std::unique_ptr<BoardPlace> place)
-      : place_(std::move(place)), policy_(options, std::make_unique<Board>(place_->state(), place_->slot(), board)) {}
-
-  Turn turn(const Flow& flow, TimePoint now) override { return policy_.turn(flow, now); }
-  void on_queued(const Flow& flow, std::uint64_t bytes, TimePoint now) override { policy_.on_queued(flow, bytes, now); }
-  void on_sent(const Flow& flow, std::uint64_t bytes, TimePoint now) override { policy_.on_sent(flow, bytes, now); }
-  void on_finished(const Flow& flow, std::uint64_t unsent, TimePoint now) override {
-    policy_.on_finished(flow, unsent, now);
-  }
-  std::uint64_t version() const override { return policy_.version(); }
-  std::optional<std::uint32_t> changed(TimePoint now) override { return policy_.changed(now); }
-  Gate gate(TimePoint now) override { return policy_.gate(now); }
-
- private:
-  const std::unique_ptr<BoardPlace> place_;
-  HostPolicy policy_;
+  PlacedPolicy(const HostPolicyOptions& options, const BoardOptions& board, std::unique_ptr<BoardPlace> its_place)
+      : Place{std::move(its_place)},
+        HostPolicy(options, std::make_unique<Board>(place->state(), place->slot(), board)) {}
 };
 
 class HostPolicies final : public transport::SendPolicies {

@@ -39,7 +39,7 @@ struct HostPolicyOptions {
   bool by_size = true;                                  // false: by arrival within an urgency
 };
 
-class HostPolicy final : public transport::SendPolicy {
+class HostPolicy : public transport::SendPolicy {
  public:
   HostPolicy(const HostPolicyOptions& options, std::unique_ptr<Board> board);
 
