@@ -2,23 +2,17 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "bench/cli/coflow_output.h"
+#include "bench/cli/coflow_source.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
-#include "bench/coflow/aicb.h"
 #include "bench/coflow/compare.h"
-#include "bench/coflow/compare_jobs.h"
 #include "bench/coflow/render.h"
 #include "bench/report/report.h"
 
@@ -27,10 +21,7 @@ namespace {
 
 struct Arguments {
   coflow::CompareOptions options;
-  std::string trace;
-  std::string generate;
-  std::vector<std::string> jobs;
-  std::string muri;
+  CoflowSource source;
   bool own_rate = false;
   CoflowOutput output;
 };
@@ -40,56 +31,12 @@ int complain(int status, const std::string& message) {
   return status;
 }
 
-Result<std::string> read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': {}", path, strerror(errno)));
-  std::ostringstream text;
-  text << in.rdbuf();  // fails for an empty file, too, which the parser names
-  std::error_code error;
-  if (in.bad() || std::filesystem::is_directory(path, error)) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': no file", path));
-  }
-  return text.str();
-}
-
-Result<coflow::Source> read_source(const Arguments& arguments) {
-  coflow::Source source;
-  source.muri_keys = arguments.muri;
-  for (const std::string& argument : arguments.jobs) {
-    source.jobs.push_back(coflow::split_job(argument));
-    auto text = read_file(source.jobs.back().name);
-    if (!text) return tl::unexpected(text.error());
-    source.jobs.back().text = std::move(*text);
-  }
-  if (!arguments.jobs.empty()) return source;
-  if (!arguments.generate.empty()) {
-    const auto options = coflow::parse_generator(arguments.generate);
-    if (!options) return fail(options.error().code, "--generate: " + options.error().message);
-    source.generator = *options;
-    return source;
-  }
-  auto text = read_file(arguments.trace);
-  if (!text) return tl::unexpected(text.error());
-  if (coflow::is_aicb(*text)) {
-    if (!arguments.muri.empty())
-      return fail(ErrorCode::kInvalidArgument, "--muri is for a trace of Muri, not for AICB's");
-    source.jobs.push_back({arguments.trace, std::move(*text), ""});  // as by --job, without keys
-    return source;
-  }
-  source.name = arguments.trace;
-  source.text = std::move(*text);
-  return source;
-}
-
 int run_replay(Arguments& arguments) {
-  const int sources =
-      (arguments.trace.empty() ? 0 : 1) + (arguments.generate.empty() ? 0 : 1) + (arguments.jobs.empty() ? 0 : 1);
-  if (sources != 1) return complain(kUsage, "name a trace or --generate one, or name jobs; not two of them");
-  if (!arguments.muri.empty() && arguments.trace.empty()) return complain(kUsage, "--muri is for a trace of Muri");
+  if (const auto ok = check(arguments.source); !ok) return complain(kUsage, ok.error().message);
   if (arguments.own_rate && arguments.options.rules != "exact") {
     return complain(kUsage, "--gbps is for --rules exact; CoflowSim's ports have 1 MiB in 8 ms");
   }
-  const auto source = read_source(arguments);
+  const auto source = read_source(arguments.source);
   if (!source) return complain(kUsage, source.error().message);
   if (arguments.options.per_coflow && arguments.output.json_path.empty()) {
     return complain(kUsage, "--per-coflow is for what --json writes; name a file there");
@@ -109,9 +56,11 @@ int run_replay(Arguments& arguments) {
 }  // namespace
 
 void add_coflow(CLI::App& app, int& status) {
-  auto* coflow_command = app.add_subcommand("coflow", "Coflow scheduling, simulated: replay a trace under policies");
+  auto* coflow_command = app.add_subcommand(
+      "coflow", "Coflow scheduling: replay a trace under policies, simulated, or play it over real transports");
   coflow_command->require_subcommand(1);
   coflow_command->footer("Example: clustar coflow replay --generate ports=16,coflows=200,load=0.95 --policy all");
+  add_coflow_play(*coflow_command, status);
   add_coflow_replay(*coflow_command, status);
   add_coflow_sweep(*coflow_command, status);
 }
@@ -120,26 +69,9 @@ void add_coflow_replay(CLI::App& app, int& status) {
   auto& command = *app.add_subcommand("replay", "Replay a trace of coflows under policies, and compare them");
   auto arguments = std::make_shared<Arguments>();
   coflow::CompareOptions& options = arguments->options;
+  add_source_options(command, arguments->source);
   command
-      .add_option(
-          "trace", arguments->trace,
-          "File in the format of coflow-benchmark (as FB2010-1Hr-150-0.txt), of jobs in Muri's, or of a job in AICB's")
-      ->type_name("TRACE");
-  command
-      .add_option("--generate", arguments->generate,
-                  "Instead of a file: ports=150,coflows=500,load=0.9,seed=1. A seed's coflows are the same at every "
-                  "load: their arrivals stretch")
-      ->type_name("KEY=VALUE,...");
-  command
-      .add_option(
-          "--job", arguments->jobs,
-          "Instead: a training job by its file of AICB; several for a mix. Keys: ranks_per_port=8, first_port=0, "
-          "iterations=10, duty=0.5 (share of an iteration alone that is communication) or compute_ms, "
-          "begins_ms=0, share=1, tflop (work of an iteration: weights are GPU intensities)")
-      ->type_name("FILE[:KEY=VALUE,...]")
-      ->allow_extra_args(false);
-  command
-      .add_option("--muri", arguments->muri,
+      .add_option("--muri", arguments->source.muri,
                   "For a trace of Muri: ports=16,gpus_per_port=8,scale=2000 (divides submit times and iterations), "
                   "intensity=0 (1: weights are GPU intensities), "
                   "jobs (the first so many)")

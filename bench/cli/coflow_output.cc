@@ -14,12 +14,16 @@
 
 namespace clustar::bench::cli {
 
-void add_output_options(CLI::App& command, CoflowOutput& output) {
+void add_json_options(CLI::App& command, CoflowOutput& output) {
   command.add_option("--json", output.json_path, "Write the results to this file; - is standard output")
       ->type_name("FILE");
+  command.add_flag("--no-progress", output.quiet, "Nothing on standard error while it runs");
+}
+
+void add_output_options(CLI::App& command, CoflowOutput& output) {
+  add_json_options(command, output);
   command.add_option("--report", output.report_path, "The results as a page with plots; - is standard output")
       ->type_name("FILE.html");
-  command.add_flag("--no-progress", output.quiet, "Nothing on standard error while it runs");
 }
 
 void add_refill_option(CLI::App& command, std::optional<Duration>& refill) {

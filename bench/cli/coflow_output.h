@@ -19,6 +19,7 @@ struct CoflowOutput {
   bool quiet = false;
 };
 void add_output_options(CLI::App& command, CoflowOutput& output);
+void add_json_options(CLI::App& command, CoflowOutput& output);  // the same without a page
 // --refill-ms, for CompareOptions::refill and SweepOptions::refill.
 void add_refill_option(CLI::App& command, std::optional<Duration>& refill);
 // Before long work. Errors: kInvalidArgument.
@@ -32,6 +33,7 @@ Result<void> write(const CoflowOutput& output, const std::string& text, nlohmann
 // Of --policy, for a footer.
 std::string policy_help();
 
+void add_coflow_play(CLI::App& app, int& status);
 void add_coflow_replay(CLI::App& app, int& status);
 void add_coflow_sweep(CLI::App& app, int& status);
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "bench/coflow/benchmark_format.h"
 #include "bench/coflow/coflowsim_trace.h"
 #include "bench/coflow/compare_jobs.h"
 #include "bench/coflow/traits.h"
@@ -121,11 +120,7 @@ Result<Comparison> compare(const Source& source, const CompareOptions& options, 
     if (const auto ok = check({}, *policies, {}, setting.rules); !ok) return tl::unexpected(ok.error());
     return compare_jobs(source, options, *policies, say);
   }
-  if (!source.muri_keys.empty()) {
-    return fail(ErrorCode::kInvalidArgument, "--muri is for a trace of Muri, whose header begins with job_id,num_gpu");
-  }
-  Result<Trace> trace = source.generator ? Result<Trace>(generate(*source.generator, bytes_per_s(setting.rules)))
-                                         : parse_benchmark(source.text, source.name, {.whole_mb = setting.coflowsim});
+  auto trace = trace_of(source, bytes_per_s(setting.rules), setting.coflowsim);
   if (!trace) return tl::unexpected(trace.error());
   if (setting.coflowsim) give_coflowsim_deadlines(*trace);
   if (const auto ok = check(*trace, *policies, options, setting.rules); !ok) return tl::unexpected(ok.error());

@@ -6,27 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/coflow/generator.h"
 #include "bench/coflow/render.h"
+#include "bench/coflow/source.h"
 #include "coflow/registry.h"
 
 namespace clustar::bench::coflow {
-
-// A file of AICB as a job, and how it runs: keys of AicbOptions.
-struct JobSource {
-  std::string name;
-  std::string text;
-  std::string keys;
-};
-
-// The text of a trace (of coflows, or Muri's of jobs), how to generate one, or jobs.
-struct Source {
-  std::string name;
-  std::string text;
-  std::string muri_keys;  // of MuriOptions
-  std::optional<GeneratorOptions> generator;
-  std::vector<JobSource> jobs;
-};
 
 struct CompareOptions {
   std::vector<std::string> policies;  // specs; "all"; empty: ours

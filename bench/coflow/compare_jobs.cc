@@ -3,52 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
-
-#include "bench/coflow/aicb.h"
-#include "bench/coflow/muri.h"
+#include <utility>
 
 namespace clustar::bench::coflow {
 namespace {
 
 double seconds(TimePoint at) { return std::chrono::duration<double>(at - TimePoint{}).count(); }
-
-// The file's, without folder and extension; a second one of the same name is name#2.
-std::string name_of(const std::string& path, std::set<std::string>& taken) {
-  const std::string file = path.substr(path.rfind('/') + 1);
-  const std::string stem = file.substr(0, file.rfind('.'));
-  std::string name = stem;
-  for (int nth = 2; !taken.insert(name).second; ++nth) name = fmt::format("{}#{}", stem, nth);
-  return name;
-}
-
-Result<JobMix> aicb_mix(const std::vector<JobSource>& sources, double bytes_per_s) {
-  JobMix mix;
-  mix.name = fmt::format("{} job{}", sources.size(), sources.size() == 1 ? "" : "s");
-  std::set<std::string> names;
-  std::size_t with_tflop = 0;
-  JobSize size;
-  for (const JobSource& source : sources) {
-    const auto options = parse_aicb_options(source.keys);
-    if (!options) return fail(options.error().code, fmt::format("--job {}: {}", source.name, options.error().message));
-    with_tflop += options->tflop ? 1 : 0;
-    const auto iteration = parse_aicb(source.text, source.name);
-    if (!iteration) return tl::unexpected(iteration.error());
-    auto job = aicb_job(*iteration, source.name, *options, bytes_per_s);
-    if (!job) return tl::unexpected(job.error());
-    if (const auto ok = add_size(size_of(*job, 0), "fewer iterations, jobs or, for flows, more ranks_per_port", size);
-        !ok) {
-      return fail(ok.error().code, fmt::format("--job {}: {}", source.name, ok.error().message));
-    }
-    job->name = name_of(source.name, names);
-    mix.ports = std::max(mix.ports, options->layout.first_port + options->layout.ports_of(iteration->world));
-    mix.jobs.push_back(std::move(*job));
-  }
-  if (with_tflop == 0 || with_tflop == sources.size()) return mix;
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("--job: tflop for {} of {} jobs; allowed: for all or none, as weights are compared",
-                          with_tflop, sources.size()));
-}
 
 // Times are counted in nanoseconds, and a mix that shares ports may take what its jobs take one after the other.
 Result<void> check_time(const JobMix& mix, double bytes_per_s) {
@@ -64,13 +24,6 @@ Result<void> check_time(const JobMix& mix, double bytes_per_s) {
   if (longest_s >= 0 && longest_s <= kMost) return {};
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("{}: it may take {:.2g} s of simulated time; allowed: {:.0e}", mix.name, longest_s, kMost));
-}
-
-Result<JobMix> mix_of(const Source& source, double bytes_per_s) {
-  if (!source.jobs.empty()) return aicb_mix(source.jobs, bytes_per_s);
-  const auto options = parse_muri_options(source.muri_keys);
-  if (!options) return fail(options.error().code, "--muri: " + options.error().message);
-  return parse_muri(source.text, source.name, *options, bytes_per_s);
 }
 
 Result<Summary> run(const JobMix& mix, const Rules& rules, const clustar::coflow::Policy& policy, bool per_coflow,
@@ -90,18 +43,6 @@ Result<Summary> run(const JobMix& mix, const Rules& rules, const clustar::coflow
 }
 
 }  // namespace
-
-JobSource split_job(const std::string& argument) {
-  for (std::size_t colon = argument.rfind(':'); colon != std::string::npos && colon > 0;
-       colon = argument.rfind(':', colon - 1)) {
-    const std::string keys = argument.substr(colon + 1);
-    if (keys.find('/') != std::string::npos) break;
-    if (keys.find('=') != std::string::npos) return {argument.substr(0, colon), {}, keys};
-  }
-  return {argument, {}, {}};
-}
-
-bool has_jobs(const Source& source) { return !source.jobs.empty() || is_muri(source.text); }
 
 Result<Comparison> compare_jobs(const Source& source, const CompareOptions& options,
                                 const std::vector<clustar::coflow::Policy>& policies, const Say& say) {

@@ -29,6 +29,8 @@ NEED_ERRORS = ("kill", "abort", "abort_stopped")
 # Trials of one process; a stopped rank is waited for, so that several sets of ranks stand still at once.
 TRIALS = {"stop": 5, "cut": 10}
 REPEATED_AT_ONCE = 8
+# Hosts of a fabric are made one set after the other, and all ranks of those that are cut off poll.
+CUT_AT_ONCE = 3
 # (scenario, environment) that must fail, and what it says then: checks that see nothing would pass all of the above.
 PLANTED = {
     "wrong-bits": (("groups",), {"NCCL_HOST_WITHOUT_REDUCTION": "1"}, " 0 wrong", False),
@@ -143,7 +145,7 @@ def main():
         print("SKIP: no network namespaces for hosts to cut off; run it as root, where the kernel has them")
         return nccl_host.SKIP
     failed = passed = 0
-    with concurrent.futures.ThreadPoolExecutor(REPEATED_AT_ONCE if args.repeat else AT_ONCE) as pool:
+    with concurrent.futures.ThreadPoolExecutor(CUT_AT_ONCE if args.cut else REPEATED_AT_ONCE if args.repeat else AT_ONCE) as pool:
         chosen = possible(repeated(args) if args.repeat else cases(args))
         running = {name: pool.submit(*what) for name, what in chosen.items() if args.name in name}
         for name, future in running.items():

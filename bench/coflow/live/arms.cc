@@ -1,0 +1,63 @@
+#include "bench/coflow/live/arms.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace clustar::bench::coflow::live {
+
+const std::vector<Arm>& arms() {
+  // As many levels as the order has for unknown sizes, with the limits that it begins with.
+  static const std::string kUnknown = "dclas:local=1,queues=14,first=1e6,factor=2";
+  static const std::vector<Arm> all{
+      {.name = "fair",
+       .what = "plain kernel sockets, a connection for each flow; the kernel's congestion control",
+       .plain = true,
+       .trace_policy = "maxmin",
+       .jobs_policy = "maxmin"},
+      {.name = "fair-bbr", .what = "the same by bbr", .plain = true, .congestion_control = "bbr"},
+      {.name = "fifo", .what = "clustar's transport, by arrival", .order = "fifo"},
+      {.name = "coflow",
+       .what = "clustar's order, coflows' sizes known; jobs in turns",
+       .order = "coflow",
+       .sizes = true,
+       .trace_policy = "bssi",
+       .jobs_policy = "turns"},
+      {.name = "unknown",
+       .what = "the same without sizes (D-CLAS of each host alone)",
+       .order = "coflow",
+       .trace_policy = kUnknown},
+      {.name = "by-size",
+       .what = "sizes known, all jobs of a host in one process: by size, without turns",
+       .order = "coflow",
+       .sizes = true,
+       .process_per_job = false,
+       .trace_policy = "bssi",
+       .jobs_policy = "bssi"},
+  };
+  return all;
+}
+
+Result<std::vector<Arm>> parse_arms(const std::string& text) {
+  std::vector<Arm> found;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string name = text.substr(begin, end - begin);
+    begin = end + 1;
+    const auto arm = std::ranges::find(arms(), name, &Arm::name);
+    if (arm == arms().end()) {
+      std::vector<std::string> names;
+      for (const Arm& one : arms()) names.push_back(one.name);
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--arms: '{}' is no arm; allowed: {}", name, fmt::join(names, ", ")));
+    }
+    if (std::ranges::find(found, name, &Arm::name) != found.end()) {
+      return fail(ErrorCode::kInvalidArgument, fmt::format("--arms: '{}' is there twice; allowed: each once", name));
+    }
+    found.push_back(*arm);
+  }
+  return found;
+}
+
+}  // namespace clustar::bench::coflow::live

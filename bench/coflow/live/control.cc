@@ -1,0 +1,43 @@
+#include "bench/coflow/live/control.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace clustar::bench::coflow::live {
+
+Result<std::pair<ControlEnd, ControlEnd>> ControlEnd::pair() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+    return fail(ErrorCode::kSystem, fmt::format("a pair of sockets: {}", std::strerror(errno)));
+  }
+  return std::pair(ControlEnd(proxy::Fd(ends[0])), ControlEnd(proxy::Fd(ends[1])));
+}
+
+bool ControlEnd::send(const Message& message, std::chrono::milliseconds patience) const {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    if (::send(fd_.get(), &message, sizeof message, MSG_NOSIGNAL) == sizeof message) return true;
+    if (errno != EAGAIN && errno != EINTR) return false;
+    if (!proxy::wait_for(fd_.get(), POLLOUT, deadline)) return false;
+  }
+}
+
+ControlEnd::State ControlEnd::receive(Message& message) const {
+  const ssize_t got = recv(fd_.get(), &message, sizeof message, 0);
+  if (got == sizeof message) return State::kMessage;
+  return got < 0 && (errno == EAGAIN || errno == EINTR) ? State::kNothing : State::kClosed;
+}
+
+Message failed(const std::string& why) {
+  Message message;
+  message.word = Word::kFailed;
+  std::copy_n(why.begin(), std::min(why.size(), message.text.size() - 1), message.text.begin());
+  return message;
+}
+
+}  // namespace clustar::bench::coflow::live
