@@ -59,6 +59,9 @@ Result<void> read_options(PlayArguments& arguments) {
   if (const auto known = load_settings(arguments.options.environment); !known) {
     return fail(known.error().code, "--env: " + known.error().message);
   }
+  if (arguments.options.per_coflow && arguments.output.json_path.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "--per-coflow is for what --json writes; name a file there");
+  }
   return check(arguments.output);
 }
 
@@ -112,6 +115,7 @@ void add_coflow_play(CLI::App& app, int& status) {
       .add_option("--env", arguments->environment,
                   "Settings of clustar's arms: CLUSTAR_TRANSPORT=mlt,CLUSTAR_SEND_PACE=95")
       ->type_name("LIST");
+  command.add_flag("--per-coflow", options.per_coflow, "Each coflow's completion time and slowdown in the JSON, too");
   add_json_options(command, arguments->output);
   std::string footer = "Arms:\n";
   for (const live::Arm& arm : live::arms()) footer += fmt::format("  {:<10}{}\n", arm.name, arm.what);

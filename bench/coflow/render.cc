@@ -23,7 +23,9 @@ std::string gain(const Comparison& comparison, const Summary& one) {
   return fmt::format("{:.2f}x", fair->average_s / one.average_s);
 }
 
-nlohmann::json each_json(const std::vector<CoflowResult>& coflows) {
+}  // namespace
+
+nlohmann::json coflows_json(const std::vector<CoflowResult>& coflows) {
   nlohmann::json all = nlohmann::json::array();
   for (const CoflowResult& one : coflows) {
     nlohmann::json row{
@@ -37,8 +39,6 @@ nlohmann::json each_json(const std::vector<CoflowResult>& coflows) {
   }
   return all;
 }
-
-}  // namespace
 
 std::string text(const Comparison& comparison) {
   if (comparison.jobs) return jobs_text(comparison);
@@ -112,7 +112,7 @@ nlohmann::json to_json(const Comparison& comparison) {
                        {"refill_ms", one.refill_ms},
                        {"cpu_s", one.cpu_s},
                        {"allocations", one.allocations}});
-    if (!one.each.empty()) results.back()["per_coflow"] = each_json(one.each);
+    if (!one.each.empty()) results.back()["per_coflow"] = coflows_json(one.each);
     if (comparison.jobs) results.back()["jobs"] = jobs_json(one);
   }
   return results;

@@ -22,8 +22,9 @@ struct Comparison {
 };
 
 std::string text(const Comparison& comparison);
-std::string jobs_text(const Comparison& comparison);  // text() of jobs
-nlohmann::json jobs_json(const Summary& summary);     // [{name, iterations, mean_iteration_s, ...}]
+std::string jobs_text(const Comparison& comparison);                    // text() of jobs
+nlohmann::json coflows_json(const std::vector<CoflowResult>& coflows);  // [{label, arrival_s, cct_s, slowdown, ...}]
+nlohmann::json jobs_json(const Summary& summary);                       // [{name, iterations, mean_iteration_s, ...}]
 // [{policy, rules, average_cct_s, ..., cdf_cct_s[[s, share]...], per_coflow[{label, cct_s, ...}...] if asked for}]
 nlohmann::json to_json(const Comparison& comparison);
 // {name, ports, port_gbps, load{busiest, mean}, gpus_per_port of jobs}

@@ -6,12 +6,19 @@
 #include <limits>
 #include <string_view>
 
+#include "transport/api/level_classes.h"
+
 namespace clustar {
 namespace {
 
 const std::vector<std::string>& names() {
   static const std::vector<std::string> all{"tcp", "mlt", "verbs"};
   return all;
+}
+
+bool read_dscp(SendOrderSettings& settings, const std::string& text) {
+  settings.dscp = text;
+  return transport::LevelClasses::parse(text).has_value();
 }
 
 bool read_require(TransportSettings& settings, const std::string& text) {
@@ -68,6 +75,12 @@ const TypedTable<SendOrderSettings>& SendOrderSettings::table() {
                 "other processes use it, too. Headers take 5 to 6 percent at an MTU of 1500"),
       setting::make_choice("send_by_size", &S::by_size, {"on", "off"})
           .help("with `coflow`: of bulk that is equally urgent smaller coflows go first; `off`: by arrival"),
+      Setting<S>{{"send_dscp", transport::LevelClasses::kAllowed, {}, "none", false},
+                 read_dscp,
+                 [](const S& settings) { return settings.dscp; }}
+          .help("with `coflow` and `class`, on TCP: the DSCP of each level of the order (0 first, 15 last), so that "
+                "switches keep it, too, as `0-8=48,9=40,10=32,11=24,12-15=8`; acknowledgements have that of level 0. "
+                "A communicator's own `trafficClass` goes before it ([scheduling.md](scheduling.md))"),
   });
   return all;
 }

@@ -35,6 +35,7 @@ class SendQueue {
     std::uint64_t length;  // 0 only for an empty message
     bool last;
     std::uint32_t item;  // for commit()
+    std::uint8_t level;  // SendPolicy::Turn::level
 
     // At most so many bytes (> 0) of it.
     void shorten(std::uint64_t most) {

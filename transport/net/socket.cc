@@ -262,9 +262,11 @@ ConnectState connect_result(const Socket& socket, int* error) {
 
 void probe_when_idle(const Socket& socket) {
   set_option(socket.fd(), SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPIDLE, 5);
-  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPCNT, 4);
+  // Many probes: a full switch buffer drops such packets, too, and a few lost ones in a row are no dead host.
+  constexpr int kIdleSeconds = 5, kIntervalSeconds = 1, kProbes = 20;
+  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPIDLE, kIdleSeconds);
+  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPINTVL, kIntervalSeconds);
+  set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
 void detect_dead_host(const Socket& socket) {

@@ -21,6 +21,13 @@ class ChunkWriter {
   explicit ChunkWriter(net::Socket socket) : socket_(std::move(socket)) {}
 
   const net::Socket& socket() const { return socket_; }
+  // The byte in the IP header of what is sent from now on; only when empty().
+  void set_traffic_class(int traffic_class) {
+    if (traffic_class == traffic_class_) return;
+    net::set_traffic_class(socket_, traffic_class);
+    traffic_class_ = traffic_class;
+  }
+  int traffic_class() const { return traffic_class_; }
   bool empty() const { return first_ == count_; }
   // False when the socket is full, or when as much has been gathered as may be: flush() first.
   bool takes_more() const { return !stuck_ && count_ < kMaxFrames && gathered_ < kMaxGathered; }
@@ -56,6 +63,7 @@ class ChunkWriter {
   std::size_t count_ = 0;
   std::size_t gathered_ = 0;
   bool stuck_ = false;
+  int traffic_class_ = -1;  // -1: not set here
 };
 
 }  // namespace clustar::transport::tcp

@@ -85,14 +85,16 @@ Result<std::unique_ptr<RecvChannel>> TcpListener::welcome(Gathering& gathering) 
   Welcome::serialize_to(bytes);
   net::Socket control = std::move(gathering.sockets.front());
   net::detect_dead_host(control);
-  net::set_traffic_class(control, traffic_class_);
+  // Of clear-to-sends, and of acknowledgements.
+  const int own_class = traffic_class_ >= 0 ? traffic_class_ : nic_.context().settings.classes.traffic_class(0);
+  net::set_traffic_class(control, own_class);
   // The first bytes on a fresh socket fit its buffer; if the connector is gone, the channel reports that.
   net::write_some(control.fd(), std::span<const std::byte>(bytes));
   std::vector<net::Socket> data(std::make_move_iterator(gathering.sockets.begin() + 1),
                                 std::make_move_iterator(gathering.sockets.end()));
   for (const net::Socket& socket : data) {
     net::probe_when_idle(socket);
-    net::set_traffic_class(socket, traffic_class_);  // of its acknowledgements
+    net::set_traffic_class(socket, own_class);
   }
   const PeerInfo peer{gathering.from.host(), gathering.rank};
   const std::string shown = fmt::format("{} (to {})", gathering.from.to_string(), nic_.interface().name);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "transport/api/context.h"
+#include "transport/api/level_classes.h"
 #include "transport/api/settings.h"
 #include "transport/base/config.h"
 #include "transport/net/interfaces.h"
@@ -25,6 +26,7 @@ struct Settings {
   std::string interface_filter;
   net::Family family = net::Family::kAny;
   int line_mbps = 0;
+  LevelClasses classes{};  // SendOrderSettings::dscp
 
   explicit Settings(const Config& config)
       : Settings(config.get<TcpSettings>(), config.get<NetworkSettings>(), config.get<SendOrderSettings>(),
@@ -41,7 +43,8 @@ struct Settings {
         send_ahead(std::chrono::microseconds(order.ahead_us)),
         interface_filter(network.interfaces),
         family(network.family()),
-        line_mbps(network.line_mbps) {}
+        line_mbps(network.line_mbps),
+        classes(LevelClasses::parse(order.dscp).value_or(LevelClasses())) {}
 
   // What goes ahead of its receive is one chunk, which nothing interrupts. A receiver takes longer ones all the same:
   // its sender may know no order.

@@ -18,10 +18,12 @@ TcpSendChannel::TcpSendChannel(Nic& nic, Facts facts, net::Socket control, std::
       control_(std::move(control)),
       peer_(std::move(facts.shown)),
       identify_(facts.identify),
+      has_class_(facts.traffic_class >= 0),
       traffic_(nic.traffic().open(facts.traffic_class, facts.peer.host, facts.peer.rank)),
       matcher_(nic.context().settings.sending()),
       requests_(this, kMaxRequests),
       stall_("tcp", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
+  if (!has_class_) net::set_traffic_class(control_, nic.context().settings.classes.traffic_class(0));
   for (net::Socket& socket : data) data_.emplace_back(std::move(socket));
   connection_ = nic_.engine().attach(*this, facts.connection);
 }
@@ -175,11 +177,20 @@ std::uint64_t TcpSendChannel::chunk_limit(std::uint64_t cookie) const {
   return std::clamp(share, std::min(kSmall, most), most);
 }
 
+bool TcpSendChannel::give_class(ChunkWriter& writer, std::uint8_t level) {
+  const int traffic_class = has_class_ ? -1 : nic_.context().settings.classes.traffic_class(level);
+  if (traffic_class < 0 || traffic_class == writer.traffic_class()) return true;
+  if (!writer.empty()) flush(writer);
+  if (failed_ || !writer.empty()) return false;
+  writer.set_traffic_class(traffic_class);
+  return true;
+}
+
 bool TcpSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   if (failed_) return false;
   const SendRequest& request = requests_[chunk.cookie];
   ChunkWriter* writer = writer_for(request.header.total <= kSmall);
-  if (writer == nullptr) return false;
+  if (writer == nullptr || !give_class(*writer, chunk.level)) return false;
   ChunkHeader header = request.header;
   header.offset = chunk.offset;
   header.length = static_cast<std::uint32_t>(chunk.length);

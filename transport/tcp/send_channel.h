@@ -76,6 +76,8 @@ class TcpSendChannel final : public SendChannel, private ChunkWire {
   void depart(const SendMatcher::Departure& departure);
   ChunkWriter* writer_for(bool small);
   std::uint64_t chunk_limit(std::uint64_t cookie) const override;
+  // False: what it holds has another class, and the socket is full.
+  bool give_class(ChunkWriter& writer, std::uint8_t level);
   // A small chunk may only be gathered.
   bool start_chunk(const SendQueue::Chunk& chunk) override;
   // Here, or in the kernel and never sent.
@@ -94,6 +96,7 @@ class TcpSendChannel final : public SendChannel, private ChunkWire {
   std::vector<ChunkWriter> data_;
   const std::string peer_;
   const bool identify_;
+  const bool has_class_;  // the communicator's own
   TrafficBook::Entry traffic_;
   SendMatcher matcher_;
   RequestPool<SendRequest> requests_;

@@ -15,7 +15,9 @@ struct Arm {
   std::string_view what;
   bool plain = false;                         // kernel sockets, a connection for each flow
   std::string congestion_control{};           // of these; empty: the kernel's
+  int rto_min_us = 200'000;                   // of the kernel's TCP, for all arms
   std::string order{};                        // CLUSTAR_SEND_ORDER of others
+  bool classes = false;                       // the switches have the order, too (CLUSTAR_SEND_DSCP)
   bool sizes = false;                         // the order is told how large coflows are
   bool process_per_job = true;                // false: one process per host sends for all jobs
   std::string trace_policy{}, jobs_policy{};  // the simulator's counterpart; empty: none

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -30,6 +31,15 @@ using clustar::coflow::CoflowSpec;
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr Duration kSetUp = std::chrono::seconds(60);
 constexpr Duration kLookUp = std::chrono::milliseconds(100);  // for what stop() says
+
+// Of the host that this process is on. A kernel without the setting has the default.
+Result<void> set_rto(int us) {
+  constexpr int kDefault = 200'000;
+  std::ofstream out("/proc/sys/net/ipv4/tcp_rto_min_us");
+  out << us << std::flush;
+  if (out || us == kDefault) return {};
+  return fail(ErrorCode::kUnavailable, fmt::format("a minimum RTO of {} us needs Linux 6.11", us));
+}
 
 class Conductor {
  public:
@@ -60,6 +70,7 @@ class Conductor {
   // Waits for one of the agents until then, and hears them all out.
   Result<void> listen(TimePoint until);
   Result<void> hear(std::size_t agent, const Message& message);
+  Result<void> blame(const std::string& said);
   Result<void> begin(const CoflowSpec& coflow);
   Result<void> open_lanes();
   void arrived(LaneId lane, TimePoint at);
@@ -94,12 +105,14 @@ int Conductor::be_agent(const Place& place, const ControlEnd& end) {
   return run_agent(end, [&]() -> Result<std::unique_ptr<Lanes>> {
     const int host = static_cast<int>(place.host);
     if (const auto ok = stage_.fabric.enter_process(host); !ok) return tl::unexpected(ok.error());
+    if (const auto ok = set_rto(arm_.rto_min_us); !ok) return tl::unexpected(ok.error());
     if (arm_.plain) return socket_lanes(stage_.fabric.address(host), arm_.congestion_control);
     std::map<std::string, std::string> variables{
         {"CLUSTAR_SOCKET_IFNAME", fabric::kHostInterface},
         {"CLUSTAR_SEND_ORDER", arm_.order},
         {"CLUSTAR_JOB", std::to_string(place.job)},
         {"CLUSTAR_LINE_MBPS", std::to_string(std::max<std::uint64_t>(1, stage_.fabric.spec().rate_bps / 1'000'000))}};
+    if (arm_.classes) variables["CLUSTAR_SEND_DSCP"] = "0-8=48,9=40,10=32,11=24,12-15=8";
     for (const auto& [name, value] : stage_.environment) variables[name] = value;
     for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
     return transport_lanes();
@@ -164,10 +177,21 @@ Result<void> Conductor::hear(std::size_t agent, const Message& message) {
     }
     case Word::kReady: ++ready_; return {};
     case Word::kArrived: arrived(message.lane, TimePoint{} + (message.at - zero_)); return {};
-    case Word::kFailed:
-      return fail(ErrorCode::kRemote, fmt::format("{}: {}", name_of(agents_[agent]), message.text.data()));
+    case Word::kFailed: return blame(fmt::format("{}: {}", name_of(agents_[agent]), message.text.data()));
     default: return fail(ErrorCode::kInternal, "a word that is not for the conductor");
   }
+}
+
+// Where another process died, that is why.
+Result<void> Conductor::blame(const std::string& said) {
+  constexpr auto kSettle = std::chrono::milliseconds(300);
+  for (Agent& agent : agents_) {
+    const std::string how = agent.process.ended(&agent == &agents_.front() ? kSettle : std::chrono::milliseconds(0));
+    if (how.starts_with("was killed")) {
+      return fail(ErrorCode::kRemote, fmt::format("{}: its process {}; {}", name_of(agent), how, said));
+    }
+  }
+  return fail(ErrorCode::kRemote, said);
 }
 
 Result<void> Conductor::set_up() {

@@ -16,6 +16,7 @@ constexpr const char* kPrefix = "play";
 constexpr double kMtu = 1500, kHeaders = 52, kEthernet = 14;  // IP and TCP with a time stamp; what the shaper counts
 
 struct Material {
+  bool per_coflow = false;
   std::optional<Trace> trace;
   std::optional<JobMix> mix;
 };
@@ -31,12 +32,15 @@ Result<Summary> run_once(const Material& material, const std::string& name, cons
     TraceWorkload workload(*material.trace);
     const auto replayed = run(workload);
     if (!replayed) return tl::unexpected(replayed.error());
-    return summarize(name, rules, *replayed);
+    Summary summary = summarize(name, rules, *replayed);
+    if (material.per_coflow) summary.each = replayed->coflows;
+    return summary;
   }
   JobWorkload workload(*material.mix, port_rate);
   const auto replayed = run(workload);
   if (!replayed) return tl::unexpected(replayed.error());
   Summary summary = summarize(name, rules, *replayed);
+  if (material.per_coflow) summary.each = replayed->coflows;
   summary.jobs = summarize(*material.mix, workload.results());
   for (const JobSummary& job : summary.jobs) summary.makespan_s = std::max(summary.makespan_s, job.ended_s);
   return summary;
@@ -90,6 +94,7 @@ Result<Material> material_of(const Source& source, const PlayOptions& options, s
   const double trace_rate = options.trace_gbps * 1e9 / 8;
   const double smaller = static_cast<double>(options.rate_bps) / (options.trace_gbps * 1e9);
   Material material;
+  material.per_coflow = options.per_coflow;
   if (has_jobs(source)) {
     auto mix = mix_of(source, trace_rate);
     if (!mix) return tl::unexpected(mix.error());

@@ -17,6 +17,7 @@ struct PlayOptions {
   double trace_gbps = 1;                // what the workload is for, in 1e9 bit/s: sizes shrink, times stay
   std::uint64_t rate_bps = 25'000'000;  // of a host's line, each direction
   std::uint64_t buffer_bytes = 0;       // of a switch's port; 0: the fabric's default
+  bool per_coflow = false;              // with Summary::each
   std::map<std::string, std::string> environment{};
   std::function<bool()> stop{};
 };

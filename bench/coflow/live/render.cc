@@ -114,6 +114,7 @@ json round_row(const Summary& one) {
            {"p99_cct_s", one.p99_s},         {"makespan_s", one.makespan_s}, {"mean_slowdown", one.slowdown_mean},
            {"coflows", one.coflows},         {"policy", one.policy}};
   for (const JobSummary& job : one.jobs) row["jobs"].push_back(job_row(job));
+  if (!one.each.empty()) row["per_coflow"] = coflows_json(one.each);
   return row;
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <iostream>
 #include <map>
@@ -23,12 +24,6 @@ namespace {
 constexpr std::size_t kMessage = 128 * 1024;
 constexpr std::size_t kPosted = 8;  // messages of a lane at once
 constexpr int kTag = 0;
-
-Log warnings() {
-  return Log([](LogLevel level, const std::string& message) {
-    if (level == LogLevel::kWarn) std::cerr << fmt::format("clustar coflow play: {}\n", message);
-  });
-}
 
 struct SendLane {
   std::unique_ptr<transport::PendingConnect> pending;
@@ -56,8 +51,9 @@ class TransportLanes final : public Lanes {
     if (!config) return tl::unexpected(config.error());
     const auto order = config->get<SendOrderSettings>();
     std::shared_ptr<transport::SendPolicies> policies;
-    if (order.order == "coflow") policies = clustar::coflow::enforce::host_policies(order, warnings());
-    auto selected = transport::select_transport({*config, clock_, warnings(), std::move(policies)});
+    const Log log = warnings();
+    if (order.order == "coflow") policies = clustar::coflow::enforce::host_policies(order, log);
+    auto selected = transport::select_transport({*config, clock_, log, std::move(policies)});
     if (!selected) return tl::unexpected(selected.error());
     selection_ = std::move(*selected);
     options_.job = static_cast<std::uint32_t>(order.job);
@@ -101,6 +97,7 @@ class TransportLanes final : public Lanes {
       if (lane.channel) lane.listener.reset();
       all = all && lane.channel != nullptr;
     }
+    plays_->store(all);
     return all;
   }
 
@@ -143,7 +140,7 @@ class TransportLanes final : public Lanes {
   // slow line nothing, and so many agents have few processors.
   void wait(int wake, Duration at_most) override {
     const bool busy = !sends_.empty() || !receives_.empty();
-    constexpr Duration kPause = std::chrono::microseconds(500);
+    constexpr Duration kPause = std::chrono::milliseconds(2);
     if (busy && moved_) return;
     const Duration pause = busy ? std::min(at_most, kPause) : at_most;
     pollfd control{wake, POLLIN, 0};
@@ -160,6 +157,14 @@ class TransportLanes final : public Lanes {
     if (!registered) return tl::unexpected(registered.error());
     lane.memory = std::move(*registered);
     return {};
+  }
+
+  // Only while lanes are made: that a flow moves nothing for seconds is what an overloaded line is about.
+  Log warnings() const {
+    return Log([plays = plays_](LogLevel level, const std::string& message) {
+      if (level != LogLevel::kWarn || plays->load()) return;
+      std::cerr << fmt::format("clustar coflow play: {}\n", message);
+    });
   }
 
   static void activate(std::vector<LaneId>& active, LaneId id) {
@@ -218,6 +223,7 @@ class TransportLanes final : public Lanes {
     return {};
   }
 
+  std::shared_ptr<std::atomic<bool>> plays_ = std::make_shared<std::atomic<bool>>(false);
   SystemClock clock_;
   transport::Selection selection_;
   transport::ChannelOptions options_;

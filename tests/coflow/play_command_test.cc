@@ -1,0 +1,108 @@
+// `clustar coflow play` as a user runs it, on a small fabric.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/run_command.h"
+#include "tests/temp_path.h"
+
+namespace clustar::bench::coflow {
+namespace {
+
+using ::testing::HasSubstr;
+using tests::Outcome;
+
+Outcome play(const std::string& arguments, const std::string& before = "") {
+  return tests::run_command(before + std::string(CLUSTAR) + " coflow play " + arguments);
+}
+
+bool can_make_hosts() { return tests::run_command("unshare --net true").status == 0; }
+
+constexpr const char* kSmall = "--generate ports=3,coflows=8,load=0.9 --gbps 50 --rate 50M --no-progress ";
+
+// Hosts of this command that are still there.
+std::string left_behind() { return tests::run_command("ip netns list | grep -c clustar-play- || true").text; }
+
+TEST(CoflowPlay, EveryArmDeliversEveryCoflow) {
+  if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
+  const std::string file = tests::temp_path("play", ".json");
+  for (const char* transport : {"tcp", "mlt"}) {
+    const Outcome outcome =
+        play(std::string(kSmall) + "--arms fair,fifo,coflow,unknown --rounds 2 --env CLUSTAR_TRANSPORT=" + transport +
+             " --json " + file);
+    ASSERT_EQ(outcome.status, 0) << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr("reached"));
+    std::ifstream stream(file);
+    const auto document = nlohmann::json::parse(stream);
+    EXPECT_EQ(document["command"], "coflow play");
+    ASSERT_EQ(document["results"].size(), 4U);
+    for (const auto& row : document["results"]) {
+      ASSERT_EQ(row["rounds"].size(), 2U);
+      for (const auto& round : row["rounds"]) {
+        EXPECT_EQ(round["coflows"], document["results"][0]["simulated"]["coflows"]);
+        // Nothing is faster than its line: 5 % for what the shaper lets through at once.
+        EXPECT_GT(round["mean_slowdown"].get<double>(), 0.95);
+      }
+    }
+  }
+  std::filesystem::remove(file);
+  EXPECT_EQ(left_behind(), "0\n");
+}
+
+TEST(CoflowPlay, JobsGoOnWhenTheirCoflowsHaveArrived) {
+  if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
+  const std::string job = tests::temp_path("job", ".csv"), file = tests::temp_path("play", ".json");
+  std::ofstream(job)
+      << "[rank0 ~ rank3]\n"
+      << "comm_type,comm_group,comm_group_size,msg_size,stage,dst,src,additional,_elapsed_time,algbw,busbw,count\n"
+      << "CommType.all_reduce,CommGroup.dp_group,4,1000000,backward,None,None,,None,None,None,1\n";
+  const std::string what = " --job " + job + ":ranks_per_port=2,iterations=4";
+  const Outcome outcome =
+      play("--no-progress --gbps 1 --rate 50M --arms fair,coflow,by-size --env CLUSTAR_TRANSPORT=tcp --json " + file +
+           what + what);
+  std::filesystem::remove(job);
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  std::ifstream stream(file);
+  const auto document = nlohmann::json::parse(stream);
+  std::filesystem::remove(file);
+  for (const auto& row : document["results"]) {
+    ASSERT_EQ(row["rounds"][0]["jobs"].size(), 2U);
+    for (const auto& one : row["rounds"][0]["jobs"]) {
+      EXPECT_EQ(one["iterations"], 4);
+      EXPECT_GT(one["mean_iteration_s"].get<double>(), 0.95 * one["alone_s"].get<double>());
+    }
+  }
+}
+
+TEST(CoflowPlay, CtrlCEndsItAndLeavesNothing) {
+  if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
+  const Outcome outcome = play("--generate ports=3,coflows=50,load=0.9 --arms fair --no-progress", "timeout -s INT 3 ");
+  EXPECT_THAT(outcome.text, HasSubstr("interrupted"));
+  EXPECT_EQ(left_behind(), "0\n");
+}
+
+TEST(CoflowPlay, WrongUsageSaysWhatIsAllowed) {
+  const std::string small = kSmall;
+  for (const auto& [arguments, said] : {
+           std::pair<std::string, std::string>{small + "--arms fare", "allowed: fair"},
+           {small + "--rate off", "allowed: 1M or more"},
+           {small + "--rounds 0", "--rounds"},
+           {small + "--env CLUSTAR_SEND_PACE=500", "allowed"},
+           {small + "--env CLUSTAR_TRANSPRT=mlt", "CLUSTAR_TRANSPORT"},
+           {"--generate ports=100,coflows=3", "allowed: 2 to 64"},
+           {"", "name a trace"},
+           {"/no/such/file", "cannot read"},
+       }) {
+    const Outcome outcome = play(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments << "\n" << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr(said)) << arguments;
+  }
+}
+
+}  // namespace
+}  // namespace clustar::bench::coflow
