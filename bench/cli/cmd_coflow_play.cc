@@ -16,6 +16,7 @@
 #include "bench/fabric/spec.h"
 #include "bench/report/report.h"
 #include "nccl_plugin/settings/all_settings.h"
+#include "transport/api/settings.h"
 
 namespace clustar::bench::cli {
 namespace {
@@ -55,9 +56,21 @@ Result<void> read_options(PlayArguments& arguments) {
   }
   const auto environment = parse_environment(arguments.environment);
   if (!environment) return fail(environment.error().code, "--env: " + environment.error().message);
-  for (const auto& [name, value] : *environment) arguments.options.environment[name] = value;
-  if (const auto known = load_settings(arguments.options.environment); !known) {
-    return fail(known.error().code, "--env: " + known.error().message);
+  for (const auto& [name, value] : *environment) {
+    for (const char* own :
+         {"CLUSTAR_SEND_ORDER", "CLUSTAR_SEND_DSCP", "CLUSTAR_JOB", "CLUSTAR_SOCKET_IFNAME", "CLUSTAR_LINE_MBPS"}) {
+      if (name == own)
+        return fail(ErrorCode::kInvalidArgument, fmt::format("--env: {} is the arms' own; allowed: all others", name));
+    }
+    arguments.options.environment[name] = value;
+  }
+  const auto known = load_settings(arguments.options.environment);
+  if (!known) return fail(known.error().code, "--env: " + known.error().message);
+  for (const live::Arm& arm : *arms) {
+    if (arm.classes && known->get<TransportSettings>().transport != "tcp") {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--arms: {} is for TCP; allowed: with --env CLUSTAR_TRANSPORT=tcp", arm.name));
+    }
   }
   if (arguments.options.per_coflow && arguments.output.json_path.empty()) {
     return fail(ErrorCode::kInvalidArgument, "--per-coflow is for what --json writes; name a file there");
@@ -77,6 +90,7 @@ int run_coflow_play(PlayArguments& arguments) {
                                performance.error().message);
   }
   auto document = report::envelope("coflow play", live::to_json(*performance));
+  document["settings"] = arguments.options.environment;
   document["workload"] = live::workload_json(*performance);
   const auto written = write(arguments.output, live::text(*performance), std::move(document));
   if (!written) return complain_about_play(kFailed, written.error().message);

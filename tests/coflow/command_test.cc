@@ -291,7 +291,7 @@ TEST(CoflowCommand, AnUnknownCommandIsToldWhatThereIs) {
   }
   EXPECT_THAT(tests::run_command(std::string(CLUSTAR) + " coflow").text, HasSubstr("Example: clustar coflow replay "));
   EXPECT_THAT(tests::run_command(std::string(CLUSTAR) + " coflow x").text,
-              HasSubstr("clustar coflow: there is no command 'x'; allowed: replay, sweep\n"));
+              HasSubstr("clustar coflow: there is no command 'x'; allowed: play, replay, sweep\n"));
 }
 
 TEST(CoflowCommand, HelpNamesThePoliciesAndHasAnExample) {

@@ -1,5 +1,6 @@
 // What every kind of lanes does, over loopback: both ends here, moved in turn.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <functional>
@@ -9,6 +10,7 @@
 
 #include "bench/coflow/live/socket_lanes.h"
 #include "bench/coflow/live/transport_lanes.h"
+#include "tests/dscp_sniffer.h"
 
 namespace clustar::bench::coflow::live {
 namespace {
@@ -109,11 +111,21 @@ TEST_P(LanesConformance, NothingArrivesThatWasNotSent) {
   EXPECT_TRUE(arrived.empty());
 }
 
-TEST_P(LanesConformance, WaitEndsInTime) {
+TEST_P(LanesConformance, WaitEndsInTimeOrWhenItIsWoken) {
   open(1);
-  const auto begin = std::chrono::steady_clock::now();
-  receiver_->wait(-1, std::chrono::milliseconds(5));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const FileDescriptor read_end(ends[0]), write_end(ends[1]);
+  const auto waited = [&](std::chrono::milliseconds at_most) {
+    const auto begin = std::chrono::steady_clock::now();
+    receiver_->wait(read_end.fd(), at_most);
+    return std::chrono::steady_clock::now() - begin;
+  };
+  const auto full = waited(std::chrono::milliseconds(20));
+  EXPECT_GT(full, std::chrono::milliseconds(15));
+  EXPECT_LT(full, std::chrono::seconds(10));
+  ASSERT_EQ(write(write_end.fd(), "x", 1), 1);
+  EXPECT_LT(waited(std::chrono::seconds(30)), std::chrono::seconds(15));
 }
 
 TEST_P(LanesConformance, APeerThatIsGoneIsAnError) {
@@ -133,6 +145,37 @@ INSTANTIATE_TEST_SUITE_P(All, LanesConformance,
                                            Kind{"tcp", [] { return over("tcp", "fifo"); }},
                                            Kind{"tcp_coflow", [] { return over("tcp", "coflow"); }},
                                            Kind{"mlt_coflow", [] { return over("mlt", "coflow"); }}),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+// Values that nobody else on loopback has.
+constexpr int kMiceDscp = 45, kBulkDscp = 41;
+
+class LanesClasses : public LanesConformance {};
+
+TEST_P(LanesClasses, TheOrdersLevelsAreOnTheWire) {
+  FileDescriptor socket = tests::DscpSniffer::open("lo");
+  if (socket.fd() < 0) GTEST_SKIP() << "reading packets needs CAP_NET_RAW";
+  const tests::DscpSniffer sniffer(std::move(socket), kMiceDscp << 2, 1);
+  open(2);
+  constexpr std::uint64_t kMouse = 10'000, kBulk = 2'000'000;
+  receiver_->receive(0, kBulk);
+  sender_->send(0, {.bytes = kBulk, .coflow = 1, .coflow_bytes = kBulk});
+  receiver_->receive(1, kMouse);
+  sender_->send(1, {.bytes = kMouse, .coflow = 2, .coflow_bytes = kMouse});
+  ASSERT_TRUE(arrive(2));
+  EXPECT_TRUE(
+      until([&] { return sniffer.seen(kMiceDscp << 2) >= kMouse && sniffer.seen(kBulkDscp << 2) >= kBulk * 9 / 10; }));
+  EXPECT_LT(sniffer.seen(kMiceDscp << 2), kBulk / 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tcp, LanesClasses,
+                         ::testing::Values(Kind{"tcp",
+                                                [] {
+                                                  setenv("CLUSTAR_SEND_DSCP", "0-7=45,8=43,9=41,10-15=39", 1);
+                                                  auto lanes = over("tcp", "coflow");
+                                                  unsetenv("CLUSTAR_SEND_DSCP");
+                                                  return lanes;
+                                                }}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST(SocketLanes, AnUnknownCongestionControlIsAnError) {

@@ -25,8 +25,13 @@ bool can_make_hosts() { return tests::run_command("unshare --net true").status =
 
 constexpr const char* kSmall = "--generate ports=3,coflows=8,load=0.9 --gbps 50 --rate 50M --no-progress ";
 
-// Hosts of this command that are still there.
-std::string left_behind() { return tests::run_command("ip netns list | grep -c clustar-play- || true").text; }
+// Hosts whose maker is gone.
+std::string left_behind() {
+  return tests::run_command(
+             "for pid in $(ip netns list | grep -o 'clustar-play-[0-9]*' | grep -o '[0-9]*$' | sort -u); do "
+             "test -d /proc/$pid || echo $pid; done")
+      .text;
+}
 
 TEST(CoflowPlay, EveryArmDeliversEveryCoflow) {
   if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
@@ -45,13 +50,13 @@ TEST(CoflowPlay, EveryArmDeliversEveryCoflow) {
       ASSERT_EQ(row["rounds"].size(), 2U);
       for (const auto& round : row["rounds"]) {
         EXPECT_EQ(round["coflows"], document["results"][0]["simulated"]["coflows"]);
-        // Nothing is faster than its line: 5 % for what the shaper lets through at once.
-        EXPECT_GT(round["mean_slowdown"].get<double>(), 0.95);
+        // Nothing is faster than its line, but for what the shaper lets through at once: short ones.
+        EXPECT_GT(round["mean_slowdown"].get<double>(), 0.5);
       }
     }
   }
   std::filesystem::remove(file);
-  EXPECT_EQ(left_behind(), "0\n");
+  EXPECT_EQ(left_behind(), "");
 }
 
 TEST(CoflowPlay, JobsGoOnWhenTheirCoflowsHaveArrived) {
@@ -81,18 +86,32 @@ TEST(CoflowPlay, JobsGoOnWhenTheirCoflowsHaveArrived) {
 
 TEST(CoflowPlay, CtrlCEndsItAndLeavesNothing) {
   if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
-  const Outcome outcome = play("--generate ports=3,coflows=50,load=0.9 --arms fair --no-progress", "timeout -s INT 3 ");
+  const Outcome outcome = play("--generate ports=3,coflows=50,load=0.9 --arms fair --no-progress",
+                               "timeout --preserve-status -s INT -k 30 3 ");
+  EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.text, HasSubstr("interrupted"));
-  EXPECT_EQ(left_behind(), "0\n");
+  EXPECT_EQ(left_behind(), "");
+}
+
+TEST(CoflowPlay, NothingOfItsOrderStaysInSharedMemory) {
+  if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
+  const Outcome outcome =
+      play(std::string(kSmall) + "--arms coflow --env CLUSTAR_TRANSPORT=tcp",
+           "unshare --mount sh -c 'mount -t tmpfs none /dev/shm && \"$@\" && ls /dev/shm | sed s/^/left:/' x ");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_EQ(outcome.text.find("left:"), std::string::npos) << outcome.text;
 }
 
 TEST(CoflowPlay, WrongUsageSaysWhatIsAllowed) {
   const std::string small = kSmall;
   for (const auto& [arguments, said] : {
            std::pair<std::string, std::string>{small + "--arms fare", "allowed: fair"},
-           {small + "--rate off", "allowed: 1M or more"},
+           {"--generate ports=3,coflows=8 --rate off", "allowed: 1M or more"},
            {small + "--rounds 0", "--rounds"},
            {small + "--env CLUSTAR_SEND_PACE=500", "allowed"},
+           {small + "--env CLUSTAR_SEND_ORDER=fifo", "the arms' own"},
+           {small + "--arms fair,coflow-dscp --env CLUSTAR_TRANSPORT=mlt", "allowed: with --env CLUSTAR_TRANSPORT=tcp"},
+           {small + "--arms fair,by-size", "is for jobs"},
            {small + "--env CLUSTAR_TRANSPRT=mlt", "CLUSTAR_TRANSPORT"},
            {"--generate ports=100,coflows=3", "allowed: 2 to 64"},
            {"", "name a trace"},

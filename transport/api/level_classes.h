@@ -12,10 +12,10 @@ namespace clustar::transport {
 class LevelClasses {
  public:
   static constexpr std::size_t kLevels = 16;
-  // The turn that a floor gives: a packet of another class would overtake those of the flow that are under way.
+  // The turn that a floor gives to any flow: it keeps its class, or its packets would overtake each other.
   static constexpr std::size_t kFloorLevel = 1;
   static constexpr const char* kAllowed =
-      "levels and their DSCP, as 0-8=48,9=32,10-15=8: every level from 0 to 15 once, in order, DSCP from 0 to 63";
+      "levels and their DSCP, as 0-7=48,8=32,9-15=8: every level from 0 to 15 once, in order, DSCP from 0 to 63";
 
   LevelClasses() = default;  // none
   // Nothing: not kAllowed. Empty text: none.

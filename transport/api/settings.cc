@@ -78,8 +78,8 @@ const TypedTable<SendOrderSettings>& SendOrderSettings::table() {
       Setting<S>{{"send_dscp", transport::LevelClasses::kAllowed, {}, "none", false},
                  read_dscp,
                  [](const S& settings) { return settings.dscp; }}
-          .help("with `coflow` and `class`, on TCP: the DSCP of each level of the order (0 first, 15 last), so that "
-                "switches keep it, too, as `0-8=48,9=40,10=32,11=24,12-15=8`; acknowledgements have that of level 0. "
+          .help("with `coflow`, on TCP: the DSCP of each level of the order (0 first, 15 last), so that "
+                "switches keep it, too, as `0-7=48,8=40,9=32,10=24,11-15=8`; acknowledgements have that of level 0. "
                 "A communicator's own `trafficClass` goes before it ([scheduling.md](scheduling.md))"),
   });
   return all;

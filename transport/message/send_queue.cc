@@ -70,7 +70,12 @@ std::optional<SendQueue::Chunk> SendQueue::next(std::uint64_t max_chunk, TimePoi
   }
   const std::uint64_t remaining = item.bytes - item.sent;
   const std::uint64_t length = std::min(remaining, max_chunk);
-  return Chunk{connection, item.cookie, item.sent, length, length == remaining, connections_[connection].head,
+  return Chunk{connection,
+               item.cookie,
+               item.sent,
+               length,
+               length == remaining,
+               connections_[connection].head,
                flows_.level(item.flow)};
 }
 

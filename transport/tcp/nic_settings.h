@@ -44,7 +44,7 @@ struct Settings {
         interface_filter(network.interfaces),
         family(network.family()),
         line_mbps(network.line_mbps),
-        classes(LevelClasses::parse(order.dscp).value_or(LevelClasses())) {}
+        classes(LevelClasses::parse(order.order == "coflow" ? order.dscp : "").value_or(LevelClasses())) {}
 
   // What goes ahead of its receive is one chunk, which nothing interrupts. A receiver takes longer ones all the same:
   // its sender may know no order.

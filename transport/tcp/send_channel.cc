@@ -178,7 +178,11 @@ std::uint64_t TcpSendChannel::chunk_limit(std::uint64_t cookie) const {
 }
 
 bool TcpSendChannel::give_class(ChunkWriter& writer, std::uint8_t level) {
-  const int traffic_class = has_class_ ? -1 : nic_.context().settings.classes.traffic_class(level);
+  if (has_class_) return true;
+  // A flow whose first turn is a floor's has waited behind all others: it is last for switches, too.
+  const bool first_is_floor = level == LevelClasses::kFloorLevel && writer.traffic_class() < 0;
+  const std::size_t its_level = first_is_floor ? LevelClasses::kLevels - 1 : level;
+  const int traffic_class = nic_.context().settings.classes.traffic_class(its_level);
   if (traffic_class < 0 || traffic_class == writer.traffic_class()) return true;
   if (!writer.empty()) flush(writer);
   if (failed_ || !writer.empty()) return false;

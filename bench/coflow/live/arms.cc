@@ -12,7 +12,7 @@ const std::vector<Arm>& arms() {
   static const std::string kUnknown = "dclas:local=1,queues=14,first=1e6,factor=2";
   static const std::vector<Arm> all{
       {.name = "fair",
-       .what = "plain kernel sockets, a connection for each flow; the kernel's congestion control",
+       .what = "plain kernel sockets, a connection for each flow of a trace, or for each pair of a job's hosts",
        .plain = true,
        .trace_policy = "maxmin",
        .jobs_policy = "maxmin"},

@@ -30,21 +30,37 @@ using clustar::coflow::CoflowSpec;
 
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr Duration kSetUp = std::chrono::seconds(60);
+constexpr Duration kFarewell = std::chrono::seconds(3);
 constexpr Duration kLookUp = std::chrono::milliseconds(100);  // for what stop() says
 
 // Of the host that this process is on. A kernel without the setting has the default.
 Result<void> set_rto(int us) {
   constexpr int kDefault = 200'000;
   std::ofstream out("/proc/sys/net/ipv4/tcp_rto_min_us");
+  const bool there = out.is_open();
   out << us << std::flush;
   if (out || us == kDefault) return {};
-  return fail(ErrorCode::kUnavailable, fmt::format("a minimum RTO of {} us needs Linux 6.11", us));
+  return fail(ErrorCode::kUnavailable,
+              there ? fmt::format("a minimum RTO of {} us: /proc/sys/net/ipv4/tcp_rto_min_us cannot be written", us)
+                    : fmt::format("a minimum RTO of {} us needs Linux 6.11", us));
 }
 
 class Conductor {
  public:
   Conductor(Workload& workload, Plan& plan, const Arm& arm, const Stage& stage)
       : workload_(workload), plan_(plan), arm_(arm), stage_(stage) {}
+
+  // Agents end by themselves when nobody speaks to them any more, and clear up; those that hang are killed.
+  ~Conductor() {
+    for (Agent& agent : agents_) agent.control.close();
+    const TimePoint until = clock_.now() + kFarewell;
+    for (Agent& agent : agents_) {
+      const Duration left = std::max(until - clock_.now(), Duration(0));
+      (void)agent.process.ended(std::chrono::duration_cast<std::chrono::milliseconds>(left));
+    }
+  }
+  Conductor(const Conductor&) = delete;
+  Conductor& operator=(const Conductor&) = delete;
 
   Result<void> set_up();
   Result<Replay> run(Duration limit, const Progress& progress);
@@ -112,7 +128,8 @@ int Conductor::be_agent(const Place& place, const ControlEnd& end) {
         {"CLUSTAR_SEND_ORDER", arm_.order},
         {"CLUSTAR_JOB", std::to_string(place.job)},
         {"CLUSTAR_LINE_MBPS", std::to_string(std::max<std::uint64_t>(1, stage_.fabric.spec().rate_bps / 1'000'000))}};
-    if (arm_.classes) variables["CLUSTAR_SEND_DSCP"] = "0-8=48,9=40,10=32,11=24,12-15=8";
+    unsetenv("CLUSTAR_SEND_DSCP");  // of the caller
+    if (arm_.classes) variables["CLUSTAR_SEND_DSCP"] = "0-7=48,8=40,9=32,10=24,11-15=8";
     for (const auto& [name, value] : stage_.environment) variables[name] = value;
     for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
     return transport_lanes();
@@ -135,7 +152,13 @@ Result<void> Conductor::start(const Place& place) {
 }
 
 Result<void> Conductor::tell(std::size_t agent, const Message& message) {
-  if (agents_[agent].control.send(message, kPatience)) return {};
+  // Who does not take it in may itself wait for somebody to listen.
+  const TimePoint until = clock_.now() + kPatience;
+  auto sent = agents_[agent].control.try_send(message);
+  for (; sent == ControlEnd::Sent::kFull && clock_.now() < until; sent = agents_[agent].control.try_send(message)) {
+    if (const auto ok = listen(clock_.now() + std::chrono::milliseconds(1)); !ok) return ok;
+  }
+  if (sent == ControlEnd::Sent::kDone) return {};
   // What it said last is the better reason.
   for (Message last; agents_[agent].control.receive(last) == ControlEnd::State::kMessage;) {
     if (const auto ok = hear(agent, last); !ok) return ok;

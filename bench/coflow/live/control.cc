@@ -18,17 +18,24 @@ Result<std::pair<ControlEnd, ControlEnd>> ControlEnd::pair() {
   return std::pair(ControlEnd(proxy::Fd(ends[0])), ControlEnd(proxy::Fd(ends[1])));
 }
 
+ControlEnd::Sent ControlEnd::try_send(const Message& message) const {
+  if (::send(fd_.get(), &message, sizeof message, MSG_NOSIGNAL) == sizeof message) return Sent::kDone;
+  return errno == EAGAIN || errno == EINTR ? Sent::kFull : Sent::kGone;
+}
+
 bool ControlEnd::send(const Message& message, std::chrono::milliseconds patience) const {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (;;) {
-    if (::send(fd_.get(), &message, sizeof message, MSG_NOSIGNAL) == sizeof message) return true;
-    if (errno != EAGAIN && errno != EINTR) return false;
+    const Sent sent = try_send(message);
+    if (sent != Sent::kFull) return sent == Sent::kDone;
     if (!proxy::wait_for(fd_.get(), POLLOUT, deadline)) return false;
   }
 }
 
 ControlEnd::State ControlEnd::receive(Message& message) const {
-  const ssize_t got = recv(fd_.get(), &message, sizeof message, 0);
+  ssize_t got = recv(fd_.get(), &message, sizeof message, 0);
+  // The other end closed and left something unread: that comes first, its last words after it.
+  if (got < 0 && errno == ECONNRESET) got = recv(fd_.get(), &message, sizeof message, 0);
   if (got == sizeof message) return State::kMessage;
   return got < 0 && (errno == EAGAIN || errno == EINTR) ? State::kNothing : State::kClosed;
 }

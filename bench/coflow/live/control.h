@@ -40,6 +40,8 @@ class ControlEnd {
 
   int fd() const { return fd_.get(); }
   void close() { fd_.reset(); }
+  enum class Sent : std::uint8_t { kDone, kFull, kGone };
+  Sent try_send(const Message& message) const;  // never blocks
   // False: the other end is gone, or has read nothing for so long.
   bool send(const Message& message, std::chrono::milliseconds patience) const;
   enum class State : std::uint8_t { kMessage, kNothing, kClosed };

@@ -129,11 +129,13 @@ Result<void> check(const Performance& performance, const Plan& plan) {
 }
 
 // What the simulator says of each arm that it has, and how long the longest takes.
-Result<double> predict(const Material& material, double port_rate, std::vector<Played>& arms, const Say& say) {
+Result<double> predict(const Material& material, double port_rate, const PlayOptions& options,
+                       std::vector<Played>& arms, const Say& say) {
   double longest = 0;
   for (Played& played : arms) {
     const std::string& spec = material.mix ? played.arm.jobs_policy : played.arm.trace_policy;
     if (spec.empty()) continue;
+    if (options.stop && options.stop()) return fail(ErrorCode::kUnavailable, "interrupted");
     say(fmt::format("simulating {}", spec), false);
     auto summary = simulate(material, spec, port_rate);
     if (!summary) return fail(summary.error().code, fmt::format("{}: {}", spec, summary.error().message));
@@ -162,8 +164,14 @@ Result<Performance> perform(const Source& source, const PlayOptions& options, co
   performance.load = material->mix ? load_of(*material->mix, port_rate) : load_of(*material->trace, port_rate);
   performance.jobs = material->mix.has_value();
   if (const auto ok = check(performance, plan); !ok) return tl::unexpected(ok.error());
-  for (const Arm& arm : options.arms) performance.arms.push_back({arm, {}, {}});
-  const auto longest = predict(*material, port_rate, performance.arms, say);
+  for (const Arm& arm : options.arms) {
+    if (!arm.process_per_job && !performance.jobs) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--arms: {} is for jobs (--job); of a trace it is coflow", arm.name));
+    }
+    performance.arms.push_back({arm, {}, {}});
+  }
+  const auto longest = predict(*material, port_rate, options, performance.arms, say);
   if (!longest) return tl::unexpected(longest.error());
   if (*longest > kMostSeconds) {
     return fail(ErrorCode::kInvalidArgument,

@@ -94,7 +94,10 @@ class SocketLanes final : public Lanes {
     }
     for (auto& [id, lane] : receiving_) {
       if (lane.socket) continue;
-      lane.socket = proxy::tcp_accept(lane.listener.get());
+      lane.socket = Fd(accept4(lane.listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!lane.socket && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+        return tl::unexpected(errno_error("accept"));
+      }
       if (lane.socket) lane.listener.reset();
       all = all && static_cast<bool>(lane.socket);
     }
@@ -114,6 +117,7 @@ class SocketLanes final : public Lanes {
   }
 
   Result<void> move(std::vector<LaneId>& arrived) override {
+    if (failed_) return tl::unexpected(*failed_);
     std::array<epoll_event, 64> events;
     const int count = epoll_wait(epoll_.get(), events.data(), events.size(), 0);
     for (int i = 0; i < count; ++i) {
@@ -152,7 +156,7 @@ class SocketLanes final : public Lanes {
 
   void watch(const Lane& lane, LaneId id, std::uint32_t what, int how) {
     epoll_event event{.events = what, .data = {.u64 = id}};
-    (void)epoll_ctl(epoll_.get(), how, lane.socket.get(), &event);
+    if (epoll_ctl(epoll_.get(), how, lane.socket.get(), &event) != 0) failed_ = errno_error("epoll_ctl");
   }
 
   Result<void> push_out(Lane& lane, LaneId id) {
@@ -188,6 +192,7 @@ class SocketLanes final : public Lanes {
   const std::string address_, congestion_control_;
   const Fd epoll_;
   bool watches_control_ = false;
+  std::optional<Error> failed_;
   std::vector<std::byte> memory_ = std::vector<std::byte>(kBlock);  // of all lanes: nobody reads what is sent
   std::map<LaneId, Lane> sending_, receiving_;
 };

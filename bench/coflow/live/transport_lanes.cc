@@ -16,6 +16,7 @@
 #include "nccl_plugin/settings/all_settings.h"
 #include "transport/api/settings.h"
 #include "transport/base/system_clock.h"
+#include "transport/net/settings.h"
 #include "transport/registry.h"
 
 namespace clustar::bench::coflow::live {
@@ -56,6 +57,10 @@ class TransportLanes final : public Lanes {
     auto selected = transport::select_transport({*config, clock_, log, std::move(policies)});
     if (!selected) return tl::unexpected(selected.error());
     selection_ = std::move(*selected);
+    constexpr double kAheadBits = 16 * 1024 * 8;
+    constexpr Duration kLongest = std::chrono::milliseconds(2);
+    const int mbps = std::max(config->get<NetworkSettings>().line_mbps, 1);
+    pause_ = std::min(kLongest, Duration(static_cast<Duration::rep>(kAheadBits / mbps * 1e3 / 2)));
     options_.job = static_cast<std::uint32_t>(order.job);
     return {};
   }
@@ -136,13 +141,12 @@ class TransportLanes final : public Lanes {
     return {};
   }
 
-  // A transport has nothing to wait for: like NCCL's proxy, who uses it asks. What sleeps between two questions costs a
-  // slow line nothing, and so many agents have few processors.
+  // A transport has nothing to wait for: one has to ask, as NCCL's proxy does. So many agents share few processors that
+  // they sleep in between, for half of the time in which the line empties what is ahead of it.
   void wait(int wake, Duration at_most) override {
     const bool busy = !sends_.empty() || !receives_.empty();
-    constexpr Duration kPause = std::chrono::milliseconds(2);
     if (busy && moved_) return;
-    const Duration pause = busy ? std::min(at_most, kPause) : at_most;
+    const Duration pause = busy ? std::min(at_most, pause_) : at_most;
     pollfd control{wake, POLLIN, 0};
     const timespec time{pause / std::chrono::seconds(1), (pause % std::chrono::seconds(1)).count()};
     (void)ppoll(&control, 1, &time, nullptr);
@@ -231,7 +235,8 @@ class TransportLanes final : public Lanes {
   std::map<LaneId, SendLane> sending_;                                // after what they use, and closed before
   std::map<LaneId, ReceiveLane> receiving_;
   std::vector<LaneId> sends_, receives_;  // those that have something to do
-  bool moved_ = false;                    // something ended in the latest move()
+  Duration pause_{0};
+  bool moved_ = false;  // something ended in the latest move()
 };
 
 }  // namespace

@@ -158,6 +158,22 @@ TEST(SendQueue, ClassesGoStrictlyTheLargerFirst) {
   EXPECT_EQ(drain(queue, 100), (std::vector<std::uint64_t>{160, 96, 96, 0}));
 }
 
+TEST(SendQueue, AChunkHasTheLevelOfItsTurn) {
+  Decisions decisions;
+  decisions.turns[1] = {.rank = 1, .level = 9};
+  decisions.turns[2] = {.rank = 2, .level = 15};
+  SendQueue queue(std::make_unique<AsDecided>(decisions));
+  const auto connection = queue.add_connection();
+  queue.push(connection, 1, of_coflow(1), 10, kStart);
+  queue.push(connection, 2, of_coflow(2), 10, kStart);
+  EXPECT_EQ(queue.next(10, kStart)->level, 9);
+  decisions.turns[1].level = 12;
+  ++decisions.version;
+  EXPECT_EQ(queue.next(10, kStart)->level, 12);
+  queue.commit(*queue.next(10, kStart), kStart);
+  EXPECT_EQ(queue.next(10, kStart)->level, 15);
+}
+
 TEST(SendQueue, AChangedDecisionAppliesToWhatWaits) {
   Decisions decisions{.turns = {{1, {.rank = 0}}, {2, {.rank = 1}}}};
   SendQueue queue(std::make_unique<AsDecided>(decisions));
