@@ -11,7 +11,7 @@
 namespace clustar::bench::coflow::live {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kListens = std::chrono::seconds(10);
 constexpr Duration kNap = std::chrono::milliseconds(5);
 
 class Agent {
@@ -60,7 +60,7 @@ class Agent {
     }
   }
 
-  void say(const Message& message) { gone_ = gone_ || !conductor_.send(message, kPatience); }
+  void say(const Message& message) { gone_ = gone_ || !conductor_.send(message, kListens); }
 
   const ControlEnd& conductor_;
   Lanes& lanes_;
@@ -76,14 +76,14 @@ int run_agent(const ControlEnd& conductor, const std::function<Result<std::uniqu
   prctl(PR_SET_TIMERSLACK, 1000);
   const auto lanes = make_lanes();
   if (!lanes) {
-    (void)conductor.send(failed(lanes.error().message), kPatience);
+    (void)conductor.send(failed(lanes.error().message), kListens);
     return 1;
   }
   Agent agent(conductor, **lanes);
   for (;;) {
     const auto more = agent.step();
     if (!more) {
-      (void)conductor.send(failed(more.error().message), kPatience);
+      (void)conductor.send(failed(more.error().message), kListens);
       return 1;
     }
     if (!*more) return 0;
