@@ -55,7 +55,7 @@ class SendPolicy {
     // Flows of equal rank share the line in proportion to these weights. 0: by arrival, before flows that have a
     // weight.
     std::uint32_t share = 0;
-    // The order in which the receiver gives credit, 0 .. 15: 0 goes first. MLT tells; TCP: DSCP.
+    // The order in which the receiver gives credit, 0 .. 15: 0 goes first; on TCP its DSCP.
     std::uint8_t level = 0;
     TimePoint not_before = TimePoint::min();  // pacing: nothing of the flow leaves earlier
 

@@ -84,24 +84,12 @@ class TransportLanes final : public Lanes {
   }
 
   Result<bool> open() override {
-    bool all = true;
     const auto memory = gdr::MemoryRef::host(memory_.data(), memory_.size());
-    for (auto& [id, lane] : sending_) {
-      if (lane.channel) continue;
-      auto channel = lane.pending->poll();
-      if (!channel) return tl::unexpected(channel.error());
-      if (const auto ok = take(std::move(*channel), memory, lane); !ok) return tl::unexpected(ok.error());
-      if (lane.channel) lane.pending.reset();
-      all = all && lane.channel != nullptr;
-    }
-    for (auto& [id, lane] : receiving_) {
-      if (lane.channel) continue;
-      auto channel = lane.listener->poll_accept();
-      if (!channel) return tl::unexpected(channel.error());
-      if (const auto ok = take(std::move(*channel), memory, lane); !ok) return tl::unexpected(ok.error());
-      if (lane.channel) lane.listener.reset();
-      all = all && lane.channel != nullptr;
-    }
+    const auto sends = open_all(sending_, &SendLane::pending, &transport::PendingConnect::poll, memory);
+    if (!sends) return sends;
+    const auto receives = open_all(receiving_, &ReceiveLane::listener, &transport::Listener::poll_accept, memory);
+    if (!receives) return receives;
+    const bool all = *sends && *receives;
     plays_->store(all);
     return all;
   }
@@ -153,6 +141,22 @@ class TransportLanes final : public Lanes {
   }
 
  private:
+  // Whether all have their channels now. `opener` is what makes one, and goes when it has.
+  template <class Lane, class Opener, class Poll>
+  static Result<bool> open_all(std::map<LaneId, Lane>& lanes, std::unique_ptr<Opener> Lane::*opener, Poll poll,
+                               const gdr::MemoryRef& memory) {
+    bool all = true;
+    for (auto& [id, lane] : lanes) {
+      if (lane.channel) continue;
+      auto channel = ((*(lane.*opener)).*poll)();
+      if (!channel) return tl::unexpected(channel.error());
+      if (const auto ok = take(std::move(*channel), memory, lane); !ok) return tl::unexpected(ok.error());
+      if (lane.channel) (lane.*opener).reset();
+      all = all && lane.channel != nullptr;
+    }
+    return all;
+  }
+
   template <class Channel, class Lane>
   static Result<void> take(std::unique_ptr<Channel> channel, const gdr::MemoryRef& memory, Lane& lane) {
     if (channel == nullptr) return {};
