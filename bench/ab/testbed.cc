@@ -19,14 +19,8 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kPrefix = "ab";
-constexpr int kFirstPort = 21000;  // on host 0; another one for each run, so that none waits for an old socket
+constexpr int kFirstPort = 21000;
 constexpr int kPorts = 8000;
-
-std::string own_executable() {
-  std::error_code error;
-  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error ? "/proc/self/exe" : path.string();
-}
 
 void tidy_up() {
   for (const std::string& problem : fabric::remove_orphans(kPrefix)) {
@@ -90,27 +84,38 @@ Result<SwitchCounters> Testbed::counters() const {
   return sum;
 }
 
+std::string Testbed::program() {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? "/proc/self/exe" : path.string();
+}
+
+std::vector<std::string> Testbed::words_on(int host) const {
+  const std::string executable = program();
+  if (!fabric_) return {executable};
+  return {executable, "fabric", "exec", "--name", fabric_->spec().name, std::to_string(host), "--", executable};
+}
+
+std::string Testbed::next_root(int host) {
+  return fmt::format("{}:{}", fabric_->address(host), kFirstPort + runs_++ % kPorts);
+}
+
 Result<json> Testbed::run(const Job& job) {
   std::string root;
   if (fabric_) {
-    root = fmt::format("{}:{}", fabric_->address(0), kFirstPort + runs_++ % kPorts);
+    root = next_root(0);
   } else {
     const auto picked = proxy::Bootstrap::pick_loopback_root();
     if (!picked) return tl::unexpected(picked.error());
     root = *picked;
   }
-  const std::string executable = own_executable();
   json results;
   trainer::LaunchOptions launch;
   launch.ranks = ranks_;
   launch.environment = job.environment;
   launch.limit = job.limit;
   launch.arguments = [&](int rank) {
-    std::vector<std::string> arguments{executable};
-    if (fabric_) {
-      arguments.insert(arguments.end(),
-                       {"fabric", "exec", "--name", fabric_->spec().name, std::to_string(rank), "--", executable});
-    }
+    std::vector<std::string> arguments = words_on(rank);
     arguments.insert(arguments.end(), {"train", "--rank", std::to_string(rank), "--size", std::to_string(ranks_),
                                        "--root", root, "--report-fd", std::to_string(trainer::kReportFd)});
     arguments.insert(arguments.end(), job.arguments.begin(), job.arguments.end());

@@ -48,6 +48,12 @@ class Testbed {
   std::string congestion_control() const;
   Result<SwitchCounters> counters() const;  // zeros on loopback
 
+  static std::string program();  // this one's path
+  // What begins the words of a command of clustar that runs on a host; its first word is the program.
+  std::vector<std::string> words_on(int host) const;
+  // "ADDRESS:PORT" of a host of the fabric where no run was yet: none waits for an old socket.
+  std::string next_root(int host);
+
   // Runs `clustar train` as one rank per host and returns rank 0's results. Errors name the rank that failed; by then
   // all have ended. A run that failed after it had begun to measure is an error too, unless keep_failed.
   Result<nlohmann::json> run(const Job& job);

@@ -167,7 +167,10 @@ CLI::Option* add_ab_suite_options(CLI::App& command, AbSuiteArguments& arguments
       "where those were not run, of tcp-cubic and tcp-bbr, with a warning. Bars against TCP need both rto5 arms")
       ->type_name("NAME")
       ->capture_default_str();
-  add("--time-limit", arguments.limit_s, "Seconds of wall clock after which a run is ended and counts as failed")
+  command
+      .add_option("--time-limit", arguments.limit_s,
+                  "Seconds of wall clock after which a run, with --jobs a job, is ended and counts as failed")
+      ->group(group)
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   add("--resume", arguments.resume,

@@ -12,6 +12,7 @@
 #include "bench/ab/experiment.h"
 #include "bench/ab/interrupt.h"
 #include "bench/ab/results.h"
+#include "bench/cli/ab_jobs.h"
 #include "bench/cli/ab_suite.h"
 #include "bench/cli/arms.h"
 #include "bench/cli/commands.h"
@@ -51,10 +52,15 @@ struct Options {
   std::string report_path;
   bool no_progress = false;
   AbSuiteArguments suite;
+  AbJobsArguments jobs;
   CLI::Option* rounds_given = nullptr;
   CLI::Option* hosts_given = nullptr;
   CLI::Option* epochs_given = nullptr;
   CLI::Option* scenario_given = nullptr;
+  CLI::Option* jobs_given = nullptr;
+  CLI::Option* baseline_given = nullptr;
+  CLI::Option* candidate_given = nullptr;
+  CLI::Option* limit_given = nullptr;
   CLI::Option* rate_given = nullptr;
   CLI::Option* mtu_given = nullptr;
   CLI::Option* buffer_given = nullptr;
@@ -125,15 +131,20 @@ Result<void> complete_training(Options& options) {
   return writable("--report", options.report_path);
 }
 
-// Fills the plan; what is wrong with it is kInvalidArgument.
-Result<void> complete(Options& options) {
-  ab::Plan& plan = options.plan;
+Result<void> complete_arms(Options& options) {
   auto baseline = arm("--baseline", options.baseline, options.baseline_name, options.plugin);
   if (!baseline) return tl::unexpected(baseline.error());
   auto candidate = arm("--candidate", options.candidate, options.candidate_name, options.plugin);
   if (!candidate) return tl::unexpected(candidate.error());
-  plan.baseline = *baseline;
-  plan.candidate = *candidate;
+  options.plan.baseline = *baseline;
+  options.plan.candidate = *candidate;
+  return {};
+}
+
+// Fills the plan; what is wrong with it is kInvalidArgument.
+Result<void> complete(Options& options) {
+  ab::Plan& plan = options.plan;
+  if (const auto ok = complete_arms(options); !ok) return ok;
   if (options.local) {
     if (options.rate_given->count() + options.mtu_given->count() + options.buffer_given->count() > 0) {
       return fail(ErrorCode::kInvalidArgument, "--rate, --mtu and --buffer belong to a fabric; --local has none");
@@ -258,6 +269,24 @@ int run_suite(Options& options) {
   return run_ab_suite(options.suite, input);
 }
 
+int run_jobs(Options& options) {
+  if (!options.jobs.play.empty()) return play_ab_job(options.jobs, options.suite.limit_s);
+  if (options.baseline_given->count() == 0) options.baseline = "CLUSTAR_SEND_ORDER=fifo";
+  if (options.candidate_given->count() == 0) options.candidate = "CLUSTAR_SEND_ORDER=coflow";
+  if (options.target_given->count() > 0) return complain(kUsage, "--target-accuracy is not for --jobs");
+  if (const auto ok = complete_training(options); !ok) return complain(kUsage, ok.error().message);
+  if (const auto ok = complete_arms(options); !ok) return complain(kUsage, ok.error().message);
+  const auto spec = fabric_spec(options);
+  if (!spec) return complain(kUsage, spec.error().message);
+  return run_ab_jobs(options.jobs, {.training = options.plan,
+                                    .fabric = *spec,
+                                    .hosts_given = options.hosts_given->count() > 0,
+                                    .limit_s = options.suite.limit_s,
+                                    .json_path = options.json_path,
+                                    .report_path = options.report_path,
+                                    .ticks = !options.no_progress && isatty(STDERR_FILENO) != 0});
+}
+
 int show(const Options& options, const Measured& measured) {
   const json document = document_of(options, measured);
   // What is asked for on standard output is there alone.
@@ -280,6 +309,8 @@ int show(const Options& options, const Measured& measured) {
 int run(Options& options) {
   if (options.plugin.empty()) options.plugin = installed_library("libnccl-net-clustar.so");
   if (options.scenario_given->count() > 0) return run_suite(options);
+  if (options.jobs_given->count() > 0) return run_jobs(options);
+  if (options.limit_given->count() > 0) return complain(kUsage, "--time-limit is for --scenario and --jobs");
   if (const auto ok = complete(options); !ok) return complain(kUsage, ok.error().message);
   if (options.plan.fabric) {
     if (const auto ok = fabric::check_root(); !ok) {
@@ -304,10 +335,11 @@ int run(Options& options) {
 
 void add_arm_options(CLI::App& command, Options& options) {
   const std::string group = "Arms";
-  command.add_option("--baseline", options.baseline, "Arm A: NAME=VALUE settings and plugin=PATH, separated by commas")
-      ->group(group)
-      ->capture_default_str();
-  command.add_option("--candidate", options.candidate, "Arm B, in the same way")->group(group)->capture_default_str();
+  options.baseline_given = command.add_option("--baseline", options.baseline,
+                                              "Arm A: NAME=VALUE settings and plugin=PATH, separated by commas");
+  options.baseline_given->group(group)->capture_default_str();
+  options.candidate_given = command.add_option("--candidate", options.candidate, "Arm B, in the same way");
+  options.candidate_given->group(group)->capture_default_str();
   command.add_option("--baseline-name", options.baseline_name, "Name of the arm in tables [its settings]")
       ->group(group);
   command.add_option("--candidate-name", options.candidate_name, "Name of the arm in tables [its settings]")
@@ -391,6 +423,9 @@ void add_ab(CLI::App& app, int& status) {
   add_training_options(command, *options);
   options->scenario_given = add_ab_suite_options(command, options->suite);
   options->scenario_given->excludes("--baseline")->excludes("--candidate")->excludes("--local");
+  options->limit_given = command.get_option("--time-limit");
+  options->jobs_given = add_ab_jobs_options(command, options->jobs);
+  options->jobs_given->excludes("--scenario")->excludes("--local");
   command.add_option("--json", options->json_path, "Write the results to this file ('-' = standard output)");
   command
       .add_option(
@@ -405,6 +440,8 @@ void add_ab(CLI::App& app, int& status) {
       "removed after it. Exit status: 0 measured, 1 failed or above the ceiling, 2 wrong usage.\n"
       "Example: clustar ab --hosts 4 --rate 200M --baseline 'CLUSTAR_TCP_SOCKETS=1,CLUSTAR_TCP_CONGESTION=cubic' \\\n"
       "    --candidate 'CLUSTAR_TCP_SOCKETS=4,CLUSTAR_TCP_CONGESTION=cubic' --report ab.html\n"
+      "Jobs that share a fabric: clustar ab --jobs jobs.toml --rate 200M --baseline CLUSTAR_SEND_ORDER=fifo \\\n"
+      "    --candidate CLUSTAR_SEND_ORDER=coflow --rounds 6 --json jobs.json --report jobs.html\n"
       "Training in trouble: clustar ab --scenario clean,gray --data MNIST --json ab.json --report ab.html");
   command.callback([options, &status] { status = run(*options); });
 }

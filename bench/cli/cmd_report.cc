@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "bench/ab/jobs/results.h"
 #include "bench/ab/results.h"
 #include "bench/ab/suite/page.h"
 #include "bench/cli/commands.h"
@@ -49,6 +50,7 @@ bool is_ab(const nlohmann::json& document) {
 
 Result<std::string> ab_page(const nlohmann::json& document) {
   try {
+    if (document.contains("jobs")) return ab::jobs::page(document);
     return document.contains("training") ? ab::suite::page(document) : ab::html(document);
   } catch (const nlohmann::json::exception& error) {
     return fail(ErrorCode::kInvalidArgument, std::string("it is not as clustar ab --json writes it: ") + error.what());

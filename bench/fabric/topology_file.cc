@@ -16,6 +16,7 @@
 
 #include "bench/fabric/places.h"
 #include "bench/fabric/switch/rules_text.h"
+#include "bench/fabric/toml_scan.h"
 
 namespace clustar::bench::fabric {
 namespace {
@@ -28,53 +29,6 @@ class Wrong : public std::runtime_error {
 };
 
 constexpr std::size_t kMaxFileBytes = 1 << 20;  // 250 hosts and 250 switches need 100 kB
-constexpr int kMaxDepth = 64;
-
-// Follows texts and comments as the parser does, so that nothing in them counts and none of them hides what does.
-// Texts of several lines would need the parser's own reading of a run of quotes, and no key here takes one.
-class Scan {
- public:
-  // The first line that must not reach the parser, which, with what it makes, calls itself for each bracket within
-  // another and each dot of a key: a file could go on with those until the stack is gone.
-  std::optional<std::string> refuse(const std::string& content) {
-    for (std::size_t i = 0; i < content.size(); ++i) {
-      const char c = content[i];
-      if (c == '\n') {
-        ++line_;
-        inside_ = kCode;
-        dots_ = 0;
-      } else if (inside_ == kCode) {
-        if ((c == '"' || c == '\'') && content.compare(i, 3, std::string(3, c)) == 0) {
-          return fmt::format("{}: a text of several lines ({}{}{}); no key takes one: write it in one line", line_, c,
-                             c, c);
-        }
-        code(c);
-      } else if (inside_ == '"' && c == '\\' && i + 1 < content.size() && content[i + 1] != '\n') {
-        ++i;
-      } else if (c == inside_ && c != '#') {
-        inside_ = kCode;
-      }
-      if (brackets_ > kMaxDepth || dots_ > kMaxDepth) {
-        return fmt::format("{}: more than {} levels of brackets or dots; a topology needs 3", line_, kMaxDepth);
-      }
-    }
-    return std::nullopt;
-  }
-
- private:
-  static constexpr char kCode = 0;
-
-  void code(char c) {
-    if (c == '"' || c == '\'' || c == '#') inside_ = c;
-    if (c == '[' || c == '{') ++brackets_;
-    if (c == ']' || c == '}') brackets_ = std::max(0, brackets_ - 1);
-    dots_ = c == '=' || c == ',' ? 0 : dots_ + (c == '.' ? 1 : 0);
-  }
-
-  std::size_t line_ = 1;
-  char inside_ = kCode;  // or the character that began the text or comment
-  int brackets_ = 0, dots_ = 0;
-};
 
 void allow_keys(const toml::value& table, const std::string& where, const std::vector<std::string>& allowed) {
   if (!table.is_table()) throw Wrong(table, fmt::format("{}: must be a table", where));
@@ -219,7 +173,7 @@ Result<FabricSpec> parse_topology(const std::string& content, const std::string&
   if (content.size() > kMaxFileBytes) {
     return wrong(fmt::format("{}: too large for a topology; allowed: {} bytes", path, kMaxFileBytes));
   }
-  if (const auto refused = Scan().refuse(content)) return wrong(fmt::format("{}:{}", path, *refused));
+  if (const auto refused = refuse_toml(content, "a topology")) return wrong(fmt::format("{}:{}", path, *refused));
   try {
     std::istringstream in(content);
     const toml::value document = toml::parse(in, path);

@@ -51,9 +51,11 @@ class Fd {
 // Interrupts as readable events, so that they cannot end the launcher before its ranks.
 class Signals {
  public:
-  Signals() {
+  explicit Signals(bool take_over) {
     sigset_t taken;
     sigemptyset(&taken);
+    pthread_sigmask(SIG_BLOCK, nullptr, &before_);
+    if (!take_over) return;
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&taken, signal);
     pthread_sigmask(SIG_BLOCK, &taken, &before_);
     fd_ = Fd(signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC));
@@ -144,7 +146,7 @@ std::string how_it_ended(int rank, const Rank& state) {
 class Supervisor {
  public:
   explicit Supervisor(const LaunchOptions& options)
-      : options_(options), ranks_(static_cast<std::size_t>(options.ranks)) {}
+      : options_(options), signals_(!options.stop), ranks_(static_cast<std::size_t>(options.ranks)) {}
   ~Supervisor() { end_all(); }
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
@@ -159,6 +161,10 @@ class Supervisor {
         end_all();
         return fail(ErrorCode::kSystem,
                     fmt::format("interrupted by signal {} ({}); all ranks were ended", signal, strsignal(signal)));
+      }
+      if (options_.stop && options_.stop()) {
+        end_all();
+        return fail(ErrorCode::kRemote, "stopped; all ranks were ended");
       }
       reap();
       if (options_.limit.count() > 0 && Clock::now() - begin > options_.limit && !any_failed()) {

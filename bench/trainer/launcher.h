@@ -29,11 +29,14 @@ struct LaunchOptions {
   std::chrono::milliseconds finish{60000};
   // How long all of it may take; 0: as long as it does.
   std::chrono::milliseconds limit{0};
+  // Asked every 50 ms or sooner, on the calling thread; true ends all ranks, which is an error. Where it is given,
+  // signals are the caller's: several threads may each be in a launch(), and a signal would end only the ranks of one.
+  std::function<bool()> stop;
 };
 
-// Blocks until all ranks ended, with SIGINT, SIGTERM and SIGHUP taken over meanwhile (call it from a process without
-// other threads that expect them). Error: what ended the run, named by rank with its own error, exit status or signal;
-// by then all ranks are gone.
+// Blocks until all ranks ended, with SIGINT, SIGTERM and SIGHUP taken over meanwhile unless there is `stop` (call it
+// from a process without other threads that expect them). Error: what ended the run, named by rank with its own error,
+// exit status or signal; by then all ranks are gone.
 Result<void> launch(const LaunchOptions& options);
 
 // Call first in a launched rank: the kernel then ends it with its launcher, however that ends.

@@ -84,6 +84,9 @@ ROOMS = {
     # Training in trouble: as bench/ab, and what the lossy suite knows of kernels, switches and machines.
     "bench/ab/suite": ["bench/ab", "bench/fabric", "bench/lossy", "bench/perf", "bench/proxy", "bench/report",
                        "bench/trainer", "transport/base"],
+    # Several jobs at once: as bench/ab, and what plays a job's traffic.
+    "bench/ab/jobs": ["bench/ab", "bench/coflow", "bench/fabric", "bench/perf/statistics.h", "bench/proxy", "bench/report",
+                      "bench/trainer", "transport/base"],
     "bench": ["transport", "mlt", "coflow", "paraexpress", "gdr", "libfabric_shim", "nccl_plugin", "bench"],
     "tests": ["transport", "mlt", "coflow", "paraexpress", "gdr", "libfabric_shim", "nccl_plugin", "bench", "tests"],
 }
@@ -106,7 +109,7 @@ THIRD_PARTY = [
       "tests/nccl_host/perf", "tests/nccl_host/scenarios"), "CUDA"),
     (r"nccl.*\.h", ("bench/trainer", "tests/gpu", "tests/nccl_host/perf", "tests/nccl_host/scenarios"), "NCCL"),
     (r"CLI/.*", ("bench/cli",), "CLI11 (slow to compile: one .cc per command)"),
-    (r"toml\.hpp|toml/.*", ("transport/base/config", "bench/fabric/topology_file", "tests"), "toml11 (slow to compile: one .cc each)"),
+    (r"toml\.hpp|toml/.*", ("transport/base/config", "bench/fabric/topology_file", "bench/ab/jobs/jobs_file", "tests"), "toml11 (slow to compile: one .cc each)"),
     (r"nlohmann/.*", ("bench", "tests"), "JSON"),
     (r"(oneapi/)?dnnl.*", ("bench/trainer", "tests"), "oneDNN"),
     (r"openssl/.*", ("transport/crypto/openssl_module",), "OpenSSL (the module only: the plugin loads without it)"),

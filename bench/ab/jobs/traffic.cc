@@ -1,0 +1,120 @@
+#include "bench/ab/jobs/traffic.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "bench/coflow/aicb.h"
+#include "bench/coflow/live/conductor.h"
+#include "bench/coflow/muri.h"
+#include "bench/report/report.h"
+
+namespace clustar::bench::ab::jobs {
+namespace {
+
+using coflow::JobMix;
+
+constexpr double kMtu = 1500, kHeaders = 52, kEthernet = 14;  // IP and TCP with a time stamp; what the shaper counts
+
+Result<coflow::Job> aicb(const JobSpec& job, const Traffic& traffic, const std::string& text, double trace_rate) {
+  const auto iteration = coflow::parse_aicb(text, traffic.path);
+  if (!iteration) return tl::unexpected(iteration.error());
+  coflow::AicbOptions options;
+  options.layout.ranks_per_port = (iteration->world + job.hosts.size() - 1) / job.hosts.size();
+  options.iterations = static_cast<std::size_t>(traffic.iterations);
+  options.compute_ms = traffic.compute_ms;
+  if (traffic.duty) options.duty = *traffic.duty;
+  return coflow::aicb_job(*iteration, job.name, options, trace_rate);
+}
+
+// All its network time as a ring over the job's hosts, however many GPUs it had.
+Result<coflow::Job> muri(const JobSpec& job, const Traffic& traffic, const std::string& text, double trace_rate) {
+  coflow::MuriOptions options;
+  options.ports = job.hosts.size();
+  options.gpus_per_port = 1024;
+  options.scale = 1;
+  auto mix = coflow::parse_muri(text, traffic.path, options, trace_rate);
+  if (!mix) return tl::unexpected(mix.error());
+  for (coflow::Job& one : mix->jobs) {
+    if (one.name.substr(0, one.name.find(' ')) != *traffic.id) continue;
+    one.begins = {};
+    one.gpus = 0;
+    one.iterations = static_cast<std::size_t>(traffic.iterations);
+    const auto ports = static_cast<clustar::coflow::PortId>(job.hosts.size());
+    for (coflow::Phase& phase : one.phases) {
+      for (clustar::coflow::PortId port = 0; port < ports && phase.ring_bytes > 0; ++port) {
+        phase.flows.push_back({port, (port + 1) % ports, phase.ring_bytes});
+      }
+      phase.ring_bytes = 0;
+    }
+    return std::move(one);
+  }
+  return fail(ErrorCode::kInvalidArgument, fmt::format("{}: no line has job_id {}", traffic.path, *traffic.id));
+}
+
+}  // namespace
+
+Result<JobMix> mix_of(const JobSpec& job, std::uint64_t rate_bps, const std::string& text) {
+  const auto& traffic = std::get<Traffic>(job.work);
+  const double trace_rate = traffic.gbps * 1e9 / 8;
+  auto one = traffic.source == "muri" ? muri(job, traffic, text, trace_rate) : aicb(job, traffic, text, trace_rate);
+  if (!one) return fail(one.error().code, fmt::format("job '{}': {}", job.name, one.error().message));
+  const double smaller = static_cast<double>(rate_bps) / (traffic.gbps * 1e9);
+  std::size_t flows = 0;
+  JobMix mix{.name = job.name, .ports = 0, .gpus_per_port = 0, .jobs = {}};
+  for (const int host : job.hosts) mix.ports = std::max(mix.ports, static_cast<std::size_t>(host) + 1);
+  for (coflow::Phase& phase : one->phases) {
+    std::erase_if(phase.flows, [](const auto& flow) { return flow.src == flow.dst; });
+    for (clustar::coflow::FlowSpec& flow : phase.flows) {
+      flow.src = static_cast<clustar::coflow::PortId>(job.hosts.at(flow.src));
+      flow.dst = static_cast<clustar::coflow::PortId>(job.hosts.at(flow.dst));
+      flow.bytes *= smaller;
+      ++flows;
+    }
+  }
+  if (flows == 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("job '{}': trace: {} sends nothing between its hosts", job.name, traffic.path));
+  }
+  mix.jobs.push_back(std::move(*one));
+  return mix;
+}
+
+Result<JobMix> mix_of(const JobSpec& job, std::uint64_t rate_bps) {
+  const auto text = report::read_text(std::get<Traffic>(job.work).path);
+  if (!text) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("job '{}': trace: {}", job.name, text.error().message));
+  }
+  return mix_of(job, rate_bps, *text);
+}
+
+Result<std::vector<double>> play(const JobSpec& job, const std::string& name, int limit_s,
+                                 const std::function<void(std::size_t)>& on_iteration,
+                                 const std::function<bool()>& stop) {
+  const auto fabric = fabric::Fabric::find(name);
+  if (!fabric) return tl::unexpected(fabric.error());
+  const auto mix = mix_of(job, fabric->spec().rate_bps);
+  if (!mix) return tl::unexpected(mix.error());
+  const double port_rate = static_cast<double>(fabric->spec().rate_bps) / 8 * (kMtu - kHeaders) / (kMtu + kEthernet);
+  auto plan = coflow::live::Plan::of(*mix);
+  coflow::JobWorkload workload(*mix, port_rate);
+  const Settings own = inherited_settings();
+  coflow::live::Arm arm;
+  arm.name = job.name;
+  const auto order = own.find("CLUSTAR_SEND_ORDER");
+  arm.order = order == own.end() ? "fifo" : order->second;
+  const coflow::live::Stage stage{.fabric = *fabric, .port_rate = port_rate, .environment = own, .stop = stop};
+  std::size_t told = 0;
+  const auto replay = coflow::live::play(workload, plan, arm, stage, std::chrono::seconds(limit_s),
+                                         [&](std::size_t, std::size_t, TimePoint) {
+                                           const std::size_t done = workload.results()[0].iterations_s.size();
+                                           if (done != std::exchange(told, done)) on_iteration(done);
+                                         });
+  if (!replay) return tl::unexpected(replay.error());
+  const std::vector<double> seconds = workload.results()[0].iterations_s;
+  if (seconds.size() > told) on_iteration(seconds.size());
+  return seconds;
+}
+
+}  // namespace clustar::bench::ab::jobs

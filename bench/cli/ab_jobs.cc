@@ -1,0 +1,170 @@
+#include "bench/cli/ab_jobs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "bench/ab/interrupt.h"
+#include "bench/ab/jobs/conduct.h"
+#include "bench/ab/jobs/jobs_file.h"
+#include "bench/ab/jobs/results.h"
+#include "bench/ab/jobs/stage.h"
+#include "bench/ab/jobs/traffic.h"
+#include "bench/cli/options.h"
+#include "bench/report/report.h"
+#include "bench/trainer/launcher.h"
+#include "bench/trainer/record.h"
+#include "nccl_plugin/net/urgency_rules.h"
+#include "transport/base/own_folder.h"
+
+namespace clustar::bench::cli {
+namespace {
+
+namespace jobs = ab::jobs;
+using nlohmann::json;
+
+constexpr const char* kClearLine = "\r\033[K";
+
+int tell_of_jobs(int status, const std::string& message) {
+  std::cerr << "clustar ab: " << message << "\n";
+  return status;
+}
+
+// Which the plugin reads only when it is started.
+Result<void> check_urgencies(const jobs::JobsPlan& plan) {
+  for (const jobs::JobSpec& job : plan.jobs) {
+    const auto urgency = job.settings.find("CLUSTAR_SEND_URGENCY");
+    if (urgency == job.settings.end()) continue;
+    if (const auto rules = nccl_plugin::UrgencyRules::create(urgency->second); !rules) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: job '{}': urgency: {}", plan.file, job.name, rules.error().message));
+    }
+  }
+  return {};
+}
+
+Result<jobs::JobsPlan> jobs_plan(const AbJobsArguments& arguments, const AbJobsInput& input) {
+  auto list = jobs::read_jobs_file(arguments.file);
+  if (!list) return tl::unexpected(list.error());
+  jobs::JobsPlan plan{.file = arguments.file,
+                      .jobs = std::move(*list),
+                      .arms = {input.training.baseline, input.training.candidate},
+                      .rounds = input.training.rounds,
+                      .fabric = input.fabric,
+                      .training = input.training,
+                      .limit_s = input.limit_s};
+  if (!input.hosts_given) plan.fabric.hosts = std::max(fabric::kMinHosts, jobs::hosts_of(plan.jobs));
+  const std::string own_plugin = absolute_path(installed_library("libnccl-net-clustar.so"));
+  if (const auto ok = jobs::check(plan, own_plugin); !ok) return tl::unexpected(ok.error());
+  if (const auto ok = check_urgencies(plan); !ok) return tl::unexpected(ok.error());
+  return plan;
+}
+
+json jobs_document(json outcome) {
+  json document = report::envelope("ab", jobs::rows(outcome));
+  document["command_line"] = report::command_line();
+  document["jobs"] = std::move(outcome);
+  return document;
+}
+
+// Files only; each is replaced in one step.
+Result<void> write_jobs(const AbJobsInput& input, const json& document) {
+  if (!input.json_path.empty() && input.json_path != "-") {
+    if (auto ok = report::write_json(document, input.json_path); !ok) return ok;
+  }
+  if (input.report_path.empty() || input.report_path == "-") return {};
+  return report::write_text(jobs::page(document), input.report_path);
+}
+
+// The testbed lives in here only: whatever happens, it is gone on return.
+Result<jobs::JobsOutcomes> measure_jobs(const jobs::JobsPlan& plan, const AbJobsInput& input) {
+  auto testbed = ab::Testbed::on_fabric(plan.fabric);
+  if (!testbed) return tl::unexpected(testbed.error());
+  if (const auto proof = testbed->fabric()->prove(); !proof) return tl::unexpected(proof.error());
+  std::function<void(const std::string&)> on_tick;
+  if (input.ticks) on_tick = [](const std::string& far) { std::cerr << kClearLine << far << std::flush; };
+  jobs::Stage stage(plan, *testbed, on_tick);
+  jobs::JobsEvents events;
+  events.on_run = [&](const jobs::Run& run, int done, int total) {
+    std::cerr << (input.ticks ? kClearLine : "") << jobs::run_line(plan, run, done, total) << "\n";
+  };
+  if (!input.json_path.empty() || !input.report_path.empty()) {
+    events.on_change = [&](const jobs::JobsOutcomes& so_far) {
+      const auto ok = write_jobs(input, jobs_document(jobs::to_json(plan, so_far)));
+      if (!ok) tell_of_jobs(kFailed, "warning: " + ok.error().message);
+    };
+  }
+  events.interrupted = [] { return ab::Interrupt::signal_number(); };
+  return jobs::conduct(
+      plan, [&](const jobs::Slot& slot, int round) { return stage.run(slot, round); }, events);
+}
+
+int show_jobs(const jobs::JobsPlan& plan, const jobs::JobsOutcomes& outcomes, const AbJobsInput& input) {
+  const json document = jobs_document(jobs::to_json(plan, outcomes));
+  // What is asked for on standard output is there alone.
+  std::ostream& people = input.json_path == "-" || input.report_path == "-" ? std::cerr : std::cout;
+  people << jobs::table(document["jobs"]) << std::flush;
+  Result<void> written = write_jobs(input, document);
+  if (written && input.json_path == "-") written = report::write_json(document, "-");
+  if (written && input.report_path == "-") written = report::write_text(jobs::page(document), "-");
+  if (!written) return tell_of_jobs(kFailed, written.error().message);
+  if (!input.report_path.empty() && input.report_path != "-") {
+    people << fmt::format("Report with plots: {}\n", absolute_path(input.report_path));
+  }
+  if (!outcomes.ended_by.empty()) return tell_of_jobs(kFailed, outcomes.ended_by + "; the runs before that are kept");
+  const int failed = document["jobs"]["failed_runs"];
+  if (failed == 0) return kOk;
+  return tell_of_jobs(kFailed, fmt::format("{} of {} runs failed; see the warnings", failed, outcomes.runs.size()));
+}
+
+}  // namespace
+
+CLI::Option* add_ab_jobs_options(CLI::App& command, AbJobsArguments& arguments) {
+  auto* option = command.add_option("--jobs", arguments.file,
+                                    "Several jobs at once on one fabric, as this TOML file lists them (docs/ab.md), "
+                                    "and each alone; [arms: CLUSTAR_SEND_ORDER=fifo and =coflow]");
+  option->type_name("FILE.toml")->group("Jobs that share a fabric (needs root)");
+  command.add_option("--play", arguments.play, "For a process that this command starts itself")->group("");
+  command.add_option("--fabric", arguments.fabric, "Of --play")->group("");
+  command.add_option("--report-fd", arguments.report_fd, "Of --play")->group("");
+  return option;
+}
+
+int run_ab_jobs(const AbJobsArguments& arguments, const AbJobsInput& input) {
+  const auto plan = jobs_plan(arguments, input);
+  if (!plan) return tell_of_jobs(kUsage, plan.error().message);
+  if (const auto ok = fabric::check_root(); !ok) return tell_of_jobs(kFailed, ok.error().message);
+  const ab::Interrupt interrupt;
+  const auto outcomes = measure_jobs(*plan, input);
+  if (!outcomes) return tell_of_jobs(kFailed, outcomes.error().message);
+  return show_jobs(*plan, *outcomes, input);
+}
+
+int play_ab_job(const AbJobsArguments& arguments, int limit_s) {
+  trainer::end_with_launcher();
+  const ab::Interrupt interrupt;
+  const auto report = [&](const json& record) { return trainer::write_record(arguments.report_fd, record); };
+  const auto played = [&]() -> Result<std::vector<double>> {
+    const auto list = jobs::read_jobs_file(arguments.file);
+    if (!list) return tl::unexpected(list.error());
+    const auto job =
+        std::find_if(list->begin(), list->end(), [&](const jobs::JobSpec& one) { return one.name == arguments.play; });
+    if (job == list->end() || job->trains()) return fail(ErrorCode::kInvalidArgument, "no such job");
+    const auto total = static_cast<std::size_t>(std::get<jobs::Traffic>(job->work).iterations);
+    const auto on_iteration = [&](std::size_t done) {
+      report(trainer::to_record(trainer::Progress{.epoch = 1, .epochs = 1, .step = done, .steps = total}));
+    };
+    return jobs::play(*job, arguments.fabric, limit_s, on_iteration,
+                      [] { return ab::Interrupt::signal_number() != 0; });
+  }();
+  if (!played) {
+    report(trainer::to_record(played.error()));
+    return kFailed;
+  }
+  report({{"results", {{"step_seconds", *played}, {"failure", nullptr}}}});
+  return kOk;
+}
+
+}  // namespace clustar::bench::cli

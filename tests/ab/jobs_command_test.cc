@@ -1,0 +1,149 @@
+// `clustar ab --jobs` as a user runs it: wrong usage, and tiny jobs on a fabric of their own (needs root).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bench/fabric/fabric.h"
+#include "bench/fabric/namespaces.h"
+#include "tests/trainer/command.h"
+
+namespace clustar::bench::ab {
+namespace {
+
+using testing::HasSubstr;
+using trainer::Command;
+using trainer::Outcome;
+using trainer::TemporaryDirectory;
+using Words = std::vector<std::string>;
+
+const std::string kTwoJobs = R"([[jobs]]
+name = "one"
+model = "mlp-small"
+epochs = 2
+batch = 16
+examples = 400
+hosts = 2
+urgency = "background"
+
+[[jobs]]
+name = "two"
+model = "lr"
+epochs = 2
+batch = 16
+examples = 400
+hosts = [1, 0]
+start = 0.1
+weight = 2
+)";
+
+TEST(JobsCommand, WrongUsageIsStatusTwoAndSaysWhatIsAllowed) {
+  const TemporaryDirectory folder;
+  folder.write("jobs.toml", kTwoJobs);
+  folder.write("wrong.toml", kTwoJobs + "wieght = 3\n");
+  folder.write("soon.toml", kTwoJobs + "urgency = \"soon\"\n");
+  const std::string good = folder.file("jobs.toml");
+  const std::vector<std::pair<Words, std::string>> cases{
+      {{"ab", "--jobs", "/nowhere/jobs.toml"}, "cannot read '/nowhere/jobs.toml'"},
+      {{"ab", "--jobs", folder.file("wrong.toml")}, "job 'two': unknown key 'wieght'; did you mean weight?; allowed: "},
+      {{"ab", "--jobs", folder.file("soon.toml")}, "job 'two': urgency: "},
+      {{"ab", "--jobs", good, "--scenario", "gray"}, "--scenario"},
+      {{"ab", "--jobs", good, "--local"}, "--local"},
+      {{"ab", "--jobs", good, "--target-accuracy", "0.9"}, "--target-accuracy"},
+      {{"ab", "--jobs", good, "--baseline", "CLUSTAR_SEND_ORDER=up"}, "--baseline"},
+      {{"ab", "--jobs", good, "--baseline", "CLUSTAR_JOB_WEIGHT=3"}, "job 'two': arm A sets CLUSTAR_JOB_WEIGHT"},
+      {{"ab", "--time-limit", "3"}, "--time-limit is for --scenario and --jobs"}};
+  for (const auto& [words, expected] : cases) {
+    const Outcome outcome = trainer::run_clustar(words);
+    EXPECT_EQ(outcome.status, 2) << expected << ": " << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(expected));
+  }
+}
+
+class JobsOnFabric : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root, to make network namespaces";
+    const auto made = fabric::Fabric::up({.name = "abjobs-test-" + std::to_string(getpid()), .hosts = 2});
+    if (!made) GTEST_SKIP() << "no fabric can be made here: " << made.error().message;
+    EXPECT_TRUE(fabric::Fabric::remove(made->spec().name));
+  }
+
+  static bool is_left(pid_t pid) { return !fabric::namespaces_of("ab-" + std::to_string(pid)).empty(); }
+
+  // The ranks of all jobs, as soon as there are so many.
+  static std::vector<trainer::Process> wait_for_ranks(const Command& command, std::size_t count) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (std::chrono::steady_clock::now() < until) {
+      std::vector<trainer::Process> ranks;
+      for (const auto& child : trainer::children_of(command.pid())) {
+        if (child.command_line.find(" train --rank") != std::string::npos) ranks.push_back(child);
+      }
+      if (ranks.size() == count) return ranks;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return {};
+  }
+};
+
+TEST_F(JobsOnFabric, MeasuresJobsTogetherAndAloneAndLeavesNothing) {
+  const TemporaryDirectory folder;
+  folder.write("jobs.toml", kTwoJobs);
+  Command command({"ab", "--jobs", folder.file("jobs.toml"), "--rate", "200M", "--rounds", "1", "--time-limit", "60",
+                   "--json", folder.file("ab.json"), "--report", folder.file("ab.html")});
+  const pid_t pid = command.pid();
+  const Outcome outcome = command.wait(std::chrono::seconds(110));
+  ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("Jain's fairness"));
+  const nlohmann::json document = folder.read_json("ab.json");
+  const nlohmann::json& jobs = document["jobs"];
+  EXPECT_EQ(jobs["runs"].size(), 4u);
+  EXPECT_EQ(jobs["failed_runs"], 0);
+  EXPECT_EQ(jobs["arms"][1]["settings"]["CLUSTAR_SEND_ORDER"], "coflow");
+  for (const nlohmann::json& row : document["results"]) {
+    EXPECT_GT(row["per_second_a"], 0);
+    EXPECT_GT(row["relative_b"], 0);
+  }
+  const Outcome again = trainer::run_clustar({"report", folder.file("ab.json"), "-o", folder.file("again.html")});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_FALSE(is_left(pid));
+}
+
+TEST_F(JobsOnFabric, ADeadRankEndsTheRunAndTheErrorNamesItsJob) {
+  const TemporaryDirectory folder;
+  std::string endless = kTwoJobs;
+  for (std::size_t at = 0; (at = endless.find("epochs = 2", at)) != std::string::npos; ++at) {
+    endless.replace(at, 10, "epochs = 9000");
+  }
+  folder.write("jobs.toml", endless);
+  Command command({"ab", "--jobs", folder.file("jobs.toml"), "--rounds", "1"});
+  const pid_t pid = command.pid();
+  const auto ranks = wait_for_ranks(command, 4);
+  ASSERT_EQ(ranks.size(), 4u);
+  for (const auto& rank : ranks) {
+    if (rank.command_line.find("--rank 1") != std::string::npos &&
+        rank.command_line.find("--model lr") != std::string::npos) {
+      kill(rank.pid, SIGKILL);
+    }
+  }
+  EXPECT_TRUE(command.wait_for_error_text("FAILED: job 'two': rank 1 was killed by signal 9"));
+  // The next run, of one job alone, is ended by an interrupt.
+  EXPECT_EQ(wait_for_ranks(command, 2).size(), 2u);
+  kill(pid, SIGTERM);
+  const Outcome outcome = command.wait(std::chrono::seconds(60));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("interrupted by signal 15"));
+  EXPECT_THAT(outcome.out, HasSubstr("round 1, A, all jobs failed: job 'two': rank 1 was killed"));
+  EXPECT_TRUE(trainer::children_of(pid).empty());
+  EXPECT_FALSE(is_left(pid));
+}
+
+}  // namespace
+}  // namespace clustar::bench::ab

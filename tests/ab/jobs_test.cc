@@ -1,0 +1,265 @@
+// Several jobs under two arms, without a fabric: order, arguments, settings, failures, results.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/ab/jobs/conduct.h"
+#include "bench/ab/jobs/jobs_file.h"
+#include "bench/ab/jobs/results.h"
+#include "bench/ab/jobs/traffic.h"
+
+namespace clustar::bench::ab::jobs {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsSupersetOf;
+
+using Ran = Result<Run>;  // within a test Run is GoogleTest's
+
+constexpr const char* kPlugin = "/lib/ours.so";
+
+JobsPlan plan_of(const std::string& more = {}) {
+  const auto jobs = parse_jobs(
+      "[[jobs]]\nname = \"a\"\nmodel = \"mlp-small\"\nsteps = 70\nbatch = 32\nexamples = 1000\nhosts = 2\n"
+      "[[jobs]]\nname = \"b\"\nmodel = \"lr\"\nhosts = [1, 2]\nall_reduce = \"all-to-all\"\n" +
+          more,
+      "jobs.toml");
+  EXPECT_TRUE(jobs) << jobs.error().message;
+  JobsPlan plan;
+  plan.file = "jobs.toml";
+  plan.jobs = *jobs;
+  plan.arms = {Arm{.name = "fifo", .settings = {{"CLUSTAR_SEND_ORDER", "fifo"}}, .plugin = kPlugin},
+               Arm{.name = "coflow", .settings = {{"CLUSTAR_SEND_ORDER", "coflow"}}, .plugin = kPlugin}};
+  plan.rounds = 2;
+  plan.fabric.hosts = 3;
+  plan.fabric.rate_bps = 200'000'000;
+  plan.training.train.epochs = 3;
+  plan.training.train.batch = 64;
+  return plan;
+}
+
+std::string refusal(const JobsPlan& plan) {
+  const auto ok = check(plan, kPlugin);
+  return ok ? "" : ok.error().message;
+}
+
+TEST(Jobs, EveryRoundHasBothArmsAndEachJobAlone) {
+  const JobsPlan plan = plan_of();
+  std::vector<std::string> names;
+  for (int round = 0; round < 2; ++round) {
+    for (const Slot& slot : order_of_round(2, round)) names.push_back(name_of(plan, slot));
+  }
+  EXPECT_THAT(names, ElementsAre("A, all jobs", "a alone", "b alone", "B, all jobs",  //
+                                 "B, all jobs", "b alone", "a alone", "A, all jobs"));
+}
+
+TEST(Jobs, TrainArgumentsAreTheFilesAndElseTheCommandLines) {
+  const JobsPlan plan = plan_of();
+  EXPECT_EQ(epochs_of(plan, std::get<Training>(plan.jobs[0].work)), 3) << "70 steps, 25 of them in an epoch";
+  const auto a = train_arguments(plan, plan.jobs[0], plan.arms[0], 1);
+  const auto value_of = [](const std::vector<std::string>& words, const std::string& option) {
+    const auto found = std::find(words.begin(), words.end(), option);
+    return found == words.end() ? std::string("none") : *(found + 1);
+  };
+  EXPECT_EQ(value_of(a, "--model"), "mlp-small");
+  EXPECT_EQ(value_of(a, "--epochs"), "3");
+  EXPECT_EQ(value_of(a, "--batch"), "32");
+  EXPECT_EQ(value_of(a, "--examples"), "1000");
+  EXPECT_EQ(value_of(a, "--seed"), "2");
+  EXPECT_EQ(value_of(a, "--plugin"), kPlugin);
+  const auto b = train_arguments(plan, plan.jobs[1], plan.arms[1], 0);
+  EXPECT_EQ(value_of(b, "--batch"), "64");
+  EXPECT_EQ(value_of(b, "--all-reduce"), "all-to-all");
+}
+
+TEST(Jobs, EachJobHasItsNumberAndKnowsTheLine) {
+  const JobsPlan plan = plan_of();
+  const Settings b = environment_of(plan, plan.jobs[1], plan.arms[1], {});
+  EXPECT_THAT(b, IsSupersetOf(Settings{{"CLUSTAR_JOB", "2"},
+                                       {"CLUSTAR_LINE_MBPS", "200"},
+                                       {"CLUSTAR_SEND_ORDER", "coflow"},
+                                       {"CLUSTAR_SOCKET_IFNAME", "eth0"}}));
+  const Settings inherited = environment_of(plan, plan.jobs[1], plan.arms[1], {{"CLUSTAR_LINE_MBPS", "50"}});
+  EXPECT_EQ(inherited.count("CLUSTAR_LINE_MBPS"), 0u);
+}
+
+TEST(Jobs, WhatDoesNotFitIsRefusedWithFileJobAndKey) {
+  EXPECT_EQ(refusal(plan_of()), "");
+  JobsPlan plan = plan_of();
+  plan.fabric.hosts = 2;
+  EXPECT_THAT(refusal(plan),
+              HasSubstr("jobs.toml: job 'b': hosts: there is no host 2; allowed: 0 to 1, or more --hosts"));
+  plan = plan_of();
+  plan.training.train.batch = 1;
+  EXPECT_THAT(refusal(plan), HasSubstr("job 'b': batch: 1 gives some of its 2 ranks nothing to do"));
+  plan = plan_of();
+  plan.training.train.data = "MNIST";
+  EXPECT_THAT(refusal(plan), HasSubstr("job 'a': examples: is for generated digits"));
+  plan = plan_of("env = { CLUSTAR_SEND_ORDER = \"fifo\" }\n");
+  EXPECT_THAT(refusal(plan), HasSubstr("job 'b': arm A sets CLUSTAR_SEND_ORDER, and so does the job"));
+  plan = plan_of("env = { CLUSTAR_SEND_ORDRE = \"fifo\" }\n");
+  EXPECT_THAT(refusal(plan), HasSubstr("job 'b': with arm A: "));
+  const std::string trace = "[[jobs]]\nname = \"t\"\ntrace = \"/nowhere/t.csv\"\nsource = \"aicb\"\nhosts = 2\n";
+  EXPECT_THAT(refusal(plan_of(trace)), HasSubstr("jobs.toml: job 't': trace: "));
+  plan = plan_of(trace);
+  plan.arms[1].plugin = "/lib/theirs.so";
+  EXPECT_THAT(refusal(plan), HasSubstr("arm B has another plugin"));
+  plan = plan_of(trace);
+  plan.fabric.rate_bps = 0;
+  EXPECT_THAT(refusal(plan), HasSubstr("allowed: --rate, not off"));
+}
+
+// Of 20 steps each.
+Run made(const JobsPlan& plan, const Slot& slot, int round, double step_s) {
+  Run run{.slot = slot, .round = round};
+  for (std::size_t i = 0; i < plan.jobs.size(); ++i) {
+    if (slot.alone && *slot.alone != i) continue;
+    JobRun job;
+    job.name = plan.jobs[i].name;
+    job.per_step = 10;
+    for (std::size_t step = 1; step <= 20; ++step) {
+      job.step_s.push_back(step_s);
+      job.marks.push_back({static_cast<double>(step) * step_s, step});
+    }
+    job.ended_s = 20 * step_s;
+    run.jobs.push_back(job);
+    run.details.push_back(json::object());
+  }
+  return run;
+}
+
+// Alone 0.1 s, under A 0.2 s, under B 0.125 s.
+Run usual(const JobsPlan& plan, const Slot& slot, int round) {
+  if (slot.alone) return made(plan, slot, round, 0.1);
+  return made(plan, slot, round, slot.arm == 0 ? 0.2 : 0.125);
+}
+
+TEST(Jobs, FiguresAreMediansOverRounds) {
+  const JobsPlan plan = plan_of();
+  const auto outcomes = conduct(plan, [&](const Slot& slot, int round) { return usual(plan, slot, round); }, {});
+  EXPECT_EQ(outcomes.runs.size(), 8u);
+  const json outcome = to_json(plan, outcomes);
+  const json& arms = outcome["figures"]["arms"];
+  EXPECT_EQ(arms[0]["rounds"], 2);
+  EXPECT_EQ(arms[0]["common_rounds"], 2);
+  EXPECT_NEAR(arms[0]["jobs"][0]["per_second"]["median"], 50, 1e-6);
+  EXPECT_NEAR(arms[1]["jobs"][1]["relative"]["median"], 0.8, 1e-6);
+  EXPECT_NEAR(arms[0]["sum_relative"]["median"], 1.0, 1e-6);
+  EXPECT_NEAR(arms[1]["least_relative"]["min"], 0.8, 1e-6);
+  EXPECT_NEAR(arms[1]["jain"]["median"], 1, 1e-6);
+  EXPECT_NEAR(outcome["figures"]["b_over_a"]["sum_per_second"]["ratio"], 1.6, 1e-6);
+  EXPECT_NEAR(outcome["figures"]["b_over_a"]["jobs"][0]["ratio"], 1.6, 1e-6);
+  EXPECT_EQ(outcome["failed_runs"], 0);
+  const json all = rows(outcome);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[1]["job"], "b");
+  EXPECT_NEAR(all[1]["relative_a"], 0.5, 1e-6);
+  EXPECT_THAT(table(outcome), HasSubstr("speed relative to alone"));
+  json document{{"command", "ab"}, {"version", "1"}, {"machine", json::object()}, {"results", all}, {"jobs", outcome}};
+  EXPECT_THAT(page(document), HasSubstr("Jain"));
+}
+
+TEST(Jobs, AFailedRoundIsNamedAndTheOthersCount) {
+  const JobsPlan plan = plan_of();
+  const auto outcomes = conduct(plan,
+                                [&](const Slot& slot, int round) -> Ran {
+                                  auto run = usual(plan, slot, round);
+                                  if (round == 0 && slot == Slot{.arm = 1})
+                                    run.failure = "job 'a': rank 1 was killed by signal 9 (Killed)";
+                                  return run;
+                                },
+                                {});
+  const json outcome = to_json(plan, outcomes);
+  EXPECT_EQ(outcome["failed_runs"], 1);
+  EXPECT_EQ(outcome["figures"]["arms"][1]["rounds"], 1);
+  EXPECT_EQ(outcome["figures"]["arms"][0]["rounds"], 2);
+  EXPECT_THAT(table(outcome), HasSubstr("round 1, B, all jobs failed: job 'a': rank 1 was killed"));
+}
+
+TEST(Jobs, WhatFailsTwiceIsLeftOutAndNamed) {
+  JobsPlan plan = plan_of();
+  plan.rounds = 5;
+  int tries = 0;
+  const auto outcomes = conduct(plan,
+                                [&](const Slot& slot, int round) -> Ran {
+                                  auto run = usual(plan, slot, round);
+                                  if (slot.alone == std::size_t{0}) {
+                                    ++tries;
+                                    run.failure = "job 'a': no";
+                                  }
+                                  return run;
+                                },
+                                {});
+  EXPECT_EQ(tries, 2);
+  EXPECT_THAT(outcomes.left_out, ElementsAre("a alone"));
+  const json outcome = to_json(plan, outcomes);
+  EXPECT_TRUE(outcome["figures"]["arms"][0]["sum_relative"].is_null());
+  EXPECT_NEAR(outcome["figures"]["arms"][0]["jobs"][0]["per_second"]["median"], 50, 1e-6);
+  EXPECT_THAT(table(outcome), HasSubstr("a alone failed twice"));
+}
+
+TEST(Jobs, AnErrorOrAnInterruptEndsItAndKeepsWhatIsThere) {
+  const JobsPlan plan = plan_of();
+  int runs = 0;
+  const auto broken = conduct(plan,
+                              [&](const Slot& slot, int round) -> Ran {
+                                if (++runs == 3) return fail(ErrorCode::kSystem, "the fabric is gone");
+                                return usual(plan, slot, round);
+                              },
+                              {});
+  EXPECT_EQ(broken.runs.size(), 2u);
+  EXPECT_EQ(broken.ended_by, "round 1 of 2, b alone: the fabric is gone");
+  JobsEvents events;
+  events.interrupted = [] { return 2; };
+  const auto interrupted = conduct(
+      plan, [&](const Slot& slot, int round) { return usual(plan, slot, round); }, events);
+  EXPECT_TRUE(interrupted.runs.empty());
+  EXPECT_THAT(interrupted.ended_by, HasSubstr("interrupted by signal 2"));
+  EXPECT_THAT(table(to_json(plan, interrupted)), HasSubstr("ended early"));
+}
+
+JobSpec trace_job(const std::string& source) {
+  JobSpec job;
+  job.name = "t";
+  job.hosts = {3, 1};
+  Traffic traffic;
+  traffic.path = "t.csv";
+  traffic.source = source;
+  traffic.gbps = 10;
+  traffic.iterations = 4;
+  if (source == "muri") traffic.id = "12";
+  job.work = traffic;
+  return job;
+}
+
+TEST(Jobs, ATraceIsPlayedBetweenTheJobsHostsInTheFabricsSizes) {
+  const std::string muri =
+      "job_id,num_gpu,submit_time,iterations,model_name,iteration_time,resource_time_2\n"
+      "7,1,0,100,bert,10,4\n12,8,500,3000,gpt2,100,40\n";
+  const auto mix = mix_of(trace_job("muri"), 100'000'000, muri);
+  ASSERT_TRUE(mix) << mix.error().message;
+  ASSERT_EQ(mix->jobs.size(), 1u);
+  EXPECT_EQ(mix->ports, 4u);
+  EXPECT_EQ(mix->gpus_per_port, 0u);
+  EXPECT_EQ(mix->jobs[0].iterations, 4u);
+  EXPECT_EQ(mix->jobs[0].begins, TimePoint{});
+  const auto& flows = mix->jobs[0].phases.at(0).flows;
+  ASSERT_EQ(flows.size(), 2u);
+  EXPECT_EQ(flows[0].src, 3u);
+  EXPECT_EQ(flows[0].dst, 1u);
+  EXPECT_NEAR(flows[0].bytes, 0.040 * 100e6 / 8, 1) << "40 ms of the fabric's line";
+  JobSpec other = trace_job("muri");
+  std::get<Traffic>(other.work).id = "13";
+  EXPECT_THAT(mix_of(other, 100'000'000, muri).error().message, HasSubstr("no line has job_id 13"));
+}
+
+}  // namespace
+}  // namespace clustar::bench::ab::jobs
