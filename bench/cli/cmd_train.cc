@@ -264,6 +264,7 @@ std::string contradiction(const Options& options) {
   }
   if (const std::string wrong = codec_contradiction(options); !wrong.empty()) return wrong;
   if (const std::string wrong = exchange_contradiction(options); !wrong.empty()) return wrong;
+  if (const std::string wrong = overlap_contradiction(options.config); !wrong.empty()) return wrong;
   if (const std::string wrong = nccl_contradiction(options.config, options.rank); !wrong.empty()) return wrong;
   if (const auto writable = report::check_writable(options.launched() ? "" : options.json_path); !writable) {
     return "--json: " + writable.error().message;
@@ -373,6 +374,7 @@ void add_transport_options(CLI::App& command, Options& options) {
                             ->check(CLI::Range(1, kMaxRanks))
                             ->capture_default_str();
   add_collective_options(command, options.config, options.rank);
+  add_overlap_options(command, options.config);
   options.plugin_given =
       command.add_option("--plugin", options.rank.plugin,
                          "NCCL net plugin that carries the gradients [the one installed with this program]");

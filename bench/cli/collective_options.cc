@@ -2,6 +2,8 @@
 
 #include "bench/cli/options.h"
 #include "bench/trainer/exchange.h"
+#include "bench/trainer/model.h"
+#include "bench/trainer/rank.h"
 
 namespace clustar::bench::cli {
 
@@ -29,6 +31,29 @@ std::string nccl_contradiction(const trainer::TrainConfig& config, const trainer
     return "--plugin-version is of --collective proxy only; NCCL takes the newest version that it knows";
   }
   return {};
+}
+
+void add_overlap_options(CLI::App& command, trainer::TrainConfig& config) {
+  command.add_flag("--overlap-forward", config.overlap_forward,
+                   "The next forward pass waits for a bucket when its layers need it, not for all buckets first: the "
+                   "same bits");
+  command
+      .add_option("--front-buckets", config.front_buckets,
+                  "So many of the last buckets, those of the front layers, have a communicator of their own, "
+                  "train-front, so that they need not wait for the buckets before them. With "
+                  "CLUSTAR_SEND_ORDER=coflow and CLUSTAR_SEND_URGENCY='comm=train-front,prefetch' they go first")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+}
+
+std::string overlap_contradiction(const trainer::TrainConfig& config) {
+  if (config.front_buckets == 0) return {};
+  if (config.collective != trainer::CollectiveKind::kProxy) return "--front-buckets is of --collective proxy only";
+  const auto model = trainer::make_model(config.model);
+  if (!model) return model.error().message;
+  const auto plan = trainer::plan_buckets(model->tensor_elements(), config.first_bucket_bytes, config.bucket_bytes);
+  const auto fits = trainer::check_front(config, plan);
+  return fits ? std::string() : "--front-buckets: " + fits.error().message;
 }
 
 }  // namespace clustar::bench::cli

@@ -1,4 +1,4 @@
-// --collective and --nccl-library of clustar train.
+// What sums the gradients of clustar train, and when the next step waits for them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,6 +9,10 @@
 namespace clustar::bench::cli {
 
 void add_collective_options(CLI::App& command, trainer::TrainConfig& config, trainer::RankOptions& rank);
+
+// --overlap-forward and --front-buckets, and what of them contradicts the rest. Empty: all is well.
+void add_overlap_options(CLI::App& command, trainer::TrainConfig& config);
+std::string overlap_contradiction(const trainer::TrainConfig& config);
 
 // What the options ask for and NCCL's collectives cannot do. Empty: all is well.
 std::string nccl_contradiction(const trainer::TrainConfig& config, const trainer::RankOptions& rank);

@@ -29,6 +29,12 @@ struct TrainConfig {
   // The same steps without any collective: the ranks train apart, which shows what the best possible transport could
   // reach. Its loss and accuracy mean nothing, and check_equal has to be kOff.
   bool no_communication = false;
+  // The next forward pass waits for each bucket when its layers need it, instead of for all of them first: the same
+  // bits.
+  bool overlap_forward = false;
+  // So many of the last buckets, which are the front layers', have a communicator of their own (kFrontCommName), so
+  // that they need not wait for the buckets before them. kProxy only; fewer than there are buckets.
+  std::size_t front_buckets = 0;
   CodecOptions codec;  // of every bucket; kNone with no_communication
   CollectiveKind collective = CollectiveKind::kProxy;
   ExchangeOptions exchange;               // kAllToAll not with CodecPath::kGather; of kProxy

@@ -64,6 +64,16 @@ json traffic_of_all(const std::vector<RankTotals>& ranks) {
   return all;
 }
 
+json lost_norm(const std::vector<RankTotals>& ranks) {
+  double given = 0;
+  double lost = 0;
+  for (const RankTotals& rank : ranks) {
+    given += rank.given_squares;
+    lost += rank.lost_squares;
+  }
+  return given > 0 ? json(std::sqrt(lost / given)) : json(nullptr);
+}
+
 json per_rank(const std::vector<RankTotals>& ranks) {
   json all = json::array();
   for (const RankTotals& rank : ranks) {
@@ -71,6 +81,7 @@ json per_rank(const std::vector<RankTotals>& ranks) {
                    {"compute_s", rank.compute_s},
                    {"exposed_comm_s", rank.exposed_comm_s},
                    {"hidden_comm_s", hidden(rank)},
+                   {"front_wait_s", rank.front_wait_s},
                    {"codec_s", rank.codec_s},
                    {"check_s", rank.check_s},
                    {"evaluate_s", rank.evaluate_s},
@@ -142,6 +153,8 @@ json config_json(const TrainConfig& config) {
           {"bucket_bytes", config.bucket_bytes},
           {"check_equal", to_string(config.check_equal)},
           {"no_communication", config.no_communication},
+          {"overlap_forward", config.overlap_forward},
+          {"front_buckets", config.front_buckets},
           {"codec", codec_json(config.codec)},
           {"target_accuracy", config.target_accuracy ? json(*config.target_accuracy) : json(nullptr)}};
 }
@@ -180,6 +193,7 @@ void add_totals(const TrainReport& report, json& results) {
                   {"compute_s", mean(ranks, &RankTotals::compute_s)},
                   {"exposed_comm_s", exposed_s},
                   {"hidden_comm_s", hidden_s},
+                  {"front_wait_s", mean(ranks, &RankTotals::front_wait_s)},
                   {"codec_s", mean(ranks, &RankTotals::codec_s)},
                   {"check_s", mean(ranks, &RankTotals::check_s)},
                   {"evaluate_s", mean(ranks, &RankTotals::evaluate_s)},
@@ -246,6 +260,9 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["missing_policy"] = exchanges ? json(to_string(config.exchange.missing)) : json(nullptr);
   results["missing_contributions"] = contributions(&RankTotals::missing_contributions);
   results["expected_contributions"] = contributions(&RankTotals::expected_contributions);
+  results["lost_norm"] = exchanges && config.exchange.missing == proxy::Missing::kResidual && by_proxy
+                             ? lost_norm(report.ranks)
+                             : json(nullptr);
   results["loss_bound"] = config.loss_bound_ppm / 1e6;
   results.update(loss_json(report.ranks));
   results["failure"] = report.failure.empty() ? json(nullptr) : json(report.failure);

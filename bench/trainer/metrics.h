@@ -23,6 +23,7 @@ struct RankTotals {
   double compute_s = 0;  // batch assembly, forward, backward, update
   double exposed_comm_s = 0;
   double total_comm_s = 0;     // exposed + hidden
+  double front_wait_s = 0;     // from the end of backward, or where forward overlaps from its begin, to the first layer
   double codec_s = 0;          // encoding, within compute_s, and decoding, within exposed_comm_s
   double check_s = 0;          // replica checks
   double evaluate_s = 0;       // held-out accuracy
@@ -30,6 +31,8 @@ struct RankTotals {
   Traffic traffic;
   std::uint64_t missing_contributions = 0;  // of all-to-all all-reduces: see CollectiveOutcome
   std::uint64_t expected_contributions = 0;
+  double given_squares = 0;  // see StepCommunication
+  double lost_squares = 0;
   LossCounts loss;
 };
 
@@ -94,13 +97,14 @@ Result<void> gather_totals(const RankTotals& mine, proxy::Bootstrap* bootstrap, 
 // {parameters, gradient_bytes, buckets[], ...}: what --describe prints.
 nlohmann::json describe(const Model& model, const BucketPlan& plan);
 
-// {accuracy, loss, images_per_second, exposed_comm_s, compute_s, bytes_sent, replicas_identical, missing_bytes,
-// eligible_bytes, delivered_bytes, collective, nccl, all_reduce, missing_policy, missing_contributions,
-// expected_contributions (the last three null for a ring), curve, accuracy_curve, step_seconds, ...}; the losses are
-// null where the plugin does not tell them. `nccl` is {library, version, device, emulated} with collective "nccl",
-// otherwise null; with it all_reduce, bytes_*, messages_*, send_retries and idle_yields are null, because NCCL tells
-// neither. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after each epoch) and `step_seconds` are of
-// the rank that calls. Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the
+// {accuracy, loss, images_per_second, exposed_comm_s, front_wait_s, compute_s, bytes_sent, replicas_identical,
+// missing_bytes, eligible_bytes, delivered_bytes, collective, nccl, all_reduce, missing_policy, missing_contributions,
+// expected_contributions (the last three null for a ring), lost_norm (of what was lost of the ranks' gradients, by the
+// norm of what they gave: null unless the missing policy is residual), curve, accuracy_curve, step_seconds, ...}; the
+// losses are null where the plugin does not tell them. `nccl` is {library, version, device, emulated} with collective
+// "nccl", otherwise null; with it all_reduce, bytes_*, messages_*, send_retries and idle_yields are null, because NCCL
+// tells neither. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after each epoch) and `step_seconds` are
+// of the rank that calls. Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the
 // rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
                           const TrainReport& report);

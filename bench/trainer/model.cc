@@ -115,10 +115,12 @@ void Network::initialise(std::span<float> parameters, std::uint64_t seed) const 
   for (const Stage& stage : stages_) stage.layer->initialise(tensor_pointers(stage, parameters.data()), rng);
 }
 
-std::span<const float> Network::forward(std::span<const float> parameters, const float* x, std::size_t batch) {
+std::span<const float> Network::forward(std::span<const float> parameters, const float* x, std::size_t batch,
+                                        const Needs& needs) {
   input_ = x;
   batch_ = batch;
   for (Stage& stage : stages_) {
+    if (needs && !stage.offsets.empty()) needs(stage.first_tensor, stage.offsets.size());
     const std::vector<const float*> own = tensor_pointers(stage, parameters.data());
     LayerCall call;
     call.batch = batch;

@@ -41,8 +41,11 @@ class Network {
   // The same seed gives the same bits on every rank.
   void initialise(std::span<float> parameters, std::uint64_t seed) const;
 
-  // Returns the outputs, batch x classes, valid until the next call. `x` must live until backward returned.
-  std::span<const float> forward(std::span<const float> parameters, const float* x, std::size_t batch);
+  // Returns the outputs, batch x classes, valid until the next call. `x` must live until backward returned. `needs`, if
+  // there is one, is called before a layer reads its parameters: `count` tensors from `first` on. It may change them.
+  using Needs = std::function<void(std::size_t first, std::size_t count)>;
+  std::span<const float> forward(std::span<const float> parameters, const float* x, std::size_t batch,
+                                 const Needs& needs = {});
 
   // For the batch of the last forward: fills `gradients` and calls `ready(tensor)` for each tensor, in reverse
   // parameter order, as soon as its gradient is final.

@@ -31,6 +31,7 @@ namespace {
 
 // ncclConfig_t.commName: what loss rules can name.
 constexpr const char* kCommName = "train";
+constexpr const char* kFrontCommName = "train-front";
 
 std::uint64_t digest_of(const std::string& text) { return digest(std::as_bytes(std::span(text))); }
 
@@ -51,6 +52,8 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
                            {"--seed", config.seed},
                            {"--first-bucket-mb", config.first_bucket_bytes},
                            {"--bucket-mb", config.bucket_bytes},
+                           {"--overlap-forward", config.overlap_forward ? 1u : 0u},
+                           {"--front-buckets", config.front_buckets},
                            {"--check-equal", static_cast<std::uint64_t>(config.check_equal)},
                            {"--target-accuracy", std::bit_cast<std::uint64_t>(config.target_accuracy.value_or(-1))},
                            {"--no-communication", config.no_communication ? 1u : 0u},
@@ -97,6 +100,17 @@ struct Transport {
   proxy::Library library;  // the plugin's, for its C API
   std::optional<LossMeter> loss;
   std::unique_ptr<Collective> collective;
+  std::unique_ptr<Collective> front;  // null: there are no front buckets
+
+  // With the first error.
+  Result<void> close() {
+    Result<void> first;
+    for (Collective* one : {collective.get(), front.get()}) {
+      if (one == nullptr) continue;
+      if (auto closed = one->close(); !closed && first) first = closed;
+    }
+    return first;
+  }
 };
 
 // Any plugin will do: one without our C API just does not tell what it lost.
@@ -116,23 +130,33 @@ std::string with_log(std::string message, proxy::NetPlugin& plugin) {
   return message;
 }
 
-Result<void> connect_proxy(const TrainConfig& config, const RankOptions& options, std::uint64_t comm_id,
-                           Transport& transport, RunInfo& info) {
+Result<std::unique_ptr<proxy::Communicator>> communicate(const TrainConfig& config, const RankOptions& options,
+                                                         std::uint64_t id, const char* name, Transport& transport) {
   proxy::CommunicatorOptions communicator_options;
   communicator_options.channels = options.channels;
-  communicator_options.comm_id = comm_id;
-  communicator_options.comm_name = kCommName;
+  communicator_options.comm_id = id;
+  communicator_options.comm_name = name;
   communicator_options.direct = config.exchange.all_reduce == AllReduce::kAllToAll;
   communicator_options.stall_timeout = options.stall_timeout;
-  auto communicator = proxy::Communicator::create(*transport.plugin, *transport.bootstrap, communicator_options);
-  if (!communicator) {
-    return fail(communicator.error().code, with_log(communicator.error().message, *transport.plugin));
-  }
+  auto made = proxy::Communicator::create(*transport.plugin, *transport.bootstrap, communicator_options);
+  if (!made) return fail(made.error().code, with_log(made.error().message, *transport.plugin));
+  return made;
+}
+
+Result<void> connect_proxy(const TrainConfig& config, const RankOptions& options, std::uint64_t comm_id,
+                           Transport& transport, RunInfo& info) {
+  auto communicator = communicate(config, options, comm_id, kCommName, transport);
+  if (!communicator) return tl::unexpected(communicator.error());
   info.plugin_version = transport.plugin->version();
   info.transport = transport.plugin->transport();
   info.profiler_version = (*communicator)->profiler_version();
   info.tuner_version = (*communicator)->tuner_version();
   transport.collective = std::make_unique<ProxyCollective>(std::move(*communicator), config.exchange);
+  if (config.front_buckets > 0) {
+    auto front = communicate(config, options, comm_id + 1, kFrontCommName, transport);
+    if (!front) return tl::unexpected(front.error());
+    transport.front = std::make_unique<ProxyCollective>(std::move(*front), config.exchange);
+  }
   int devices = 0;
   proxy::NetProperties properties;
   if (transport.plugin->devices(&devices) == nccl_abi::kSuccess && devices > 0 &&
@@ -199,11 +223,20 @@ Result<Dataset> load_data(const TrainConfig& config, const Model& model) {
   return dataset;
 }
 
+Result<void> check_front(const TrainConfig& config, const BucketPlan& plan) {
+  if (config.front_buckets == 0 || config.front_buckets < plan.buckets.size()) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} front buckets of the {} that {} has: at most {} are allowed, so that one is left for the "
+                          "other layers; --bucket-mb and --first-bucket-mb make more",
+                          config.front_buckets, plan.buckets.size(), config.model, plan.buckets.size() - 1));
+}
+
 Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& options, const ProgressSink& progress) {
   const ComputeThread settings_of_thread;  // before the communicator's threads, whose sums shall flush denormals too
   const auto model = make_model(config.model);
   if (!model) return tl::unexpected(model.error());
   const BucketPlan plan = plan_buckets(model->tensor_elements(), config.first_bucket_bytes, config.bucket_bytes);
+  if (auto ok = check_front(config, plan); !ok) return tl::unexpected(ok.error());
   const auto dataset = load_data(config, *model);
   if (!dataset) return tl::unexpected(dataset.error());
   const auto split = split_dataset(*dataset, config.seed);
@@ -218,11 +251,12 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
     if (auto ok = connect(config, options, *dataset, transport, info); !ok) return tl::unexpected(ok.error());
   }
   Trainer trainer(config, *model, plan, *dataset, *split,
-                  {transport.collective.get(), transport.bootstrap.get(), transport.loss ? &*transport.loss : nullptr},
+                  {transport.collective.get(), transport.bootstrap.get(), transport.loss ? &*transport.loss : nullptr,
+                   transport.front.get()},
                   progress);
   auto report = trainer.run();
   // Before the trainer's buffers go: a transfer that a failure left behind may still write to them.
-  const Result<void> closed = transport.collective ? transport.collective->close() : Result<void>();
+  const Result<void> closed = transport.close();
   if (!report || !closed) {
     Error error = report ? closed.error() : report.error();
     if (transport.plugin) error.message = with_log(error.message, *transport.plugin);

@@ -14,6 +14,9 @@ namespace clustar::bench::trainer {
 // The data set that `config` names, or the generated one. Errors: what load_idx() says, or images that do not fit.
 Result<Dataset> load_data(const TrainConfig& config, const Model& model);
 
+// Whether the plan has a bucket more than the front layers take.
+Result<void> check_front(const TrainConfig& config, const BucketPlan& plan);
+
 // Blocks until the run is over; `progress` is called on this thread. Returns to_results()'s JSON, the same on all
 // ranks; a run that failed after it had begun to measure carries results.failure. Errors name what could not be done;
 // warnings that the plugin logged are appended.

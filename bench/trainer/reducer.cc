@@ -10,6 +10,12 @@ namespace {
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
+double squares(std::span<const float> values) {
+  double sum = 0;
+  for (const float value : values) sum += double{value} * double{value};
+  return sum;
+}
+
 // In the order in which they lie in the bucket.
 std::vector<Matrix> matrices_of(const Bucket& bucket, const std::vector<TensorSpec>& tensors) {
   std::vector<Matrix> matrices;
@@ -23,42 +29,49 @@ std::vector<Matrix> matrices_of(const Bucket& bucket, const std::vector<TensorSp
 }  // namespace
 
 GradientReducer::GradientReducer(const BucketPlan& plan, std::span<float> gradients, Collective* collective,
-                                 const CodecOptions& codec, const std::vector<TensorSpec>& tensors)
+                                 const CodecOptions& codec, const std::vector<TensorSpec>& tensors, FrontRoute front)
     : plan_(plan),
       gradients_(gradients),
-      collective_(collective),
+      route_{collective, {}},
+      front_{front.collective, {}},
+      front_from_(plan.buckets.size() - (front.collective != nullptr ? front.buckets : 0)),
       options_(codec),
-      bucket_of_(plan.tensor_offset.size()) {
-  if (collective != nullptr) mapped_ = collective->map(gradients.data(), gradients.size_bytes());
-  if (collective != nullptr && collective->tells_lost()) lost_.resize(plan.elements);
-  const int ranks = collective != nullptr && gathers() ? collective->size() : 0;
+      bucket_of_(plan.tensor_offset.size()),
+      settled_(plan.buckets.size()) {
+  for (Route* route : {&route_, &front_}) {
+    if (route->collective == nullptr) continue;
+    route->mapped = route->collective->map(gradients.data(), gradients.size_bytes());
+    if (route->collective->tells_lost()) lost_.resize(plan.elements);
+  }
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
     missing_.push_back(bucket.tensors.size());
     for (const std::size_t tensor : bucket.tensors) bucket_of_[tensor] = b;
     if (!encodes()) continue;
+    Collective* const gatherer = gathers() ? route_of(b).collective : nullptr;
     encoded_.emplace_back(make_codec(codec, matrices_of(bucket, tensors)),
-                          gradients.subspan(bucket.offset, bucket.elements), ranks);
-    if (ranks > 0) blobs_.push_back(map_blobs(encoded_.back()));
+                          gradients.subspan(bucket.offset, bucket.elements),
+                          gatherer != nullptr ? gatherer->size() : 0);
+    if (gatherer != nullptr) blobs_.push_back(map_blobs(encoded_.back(), *gatherer));
   }
 }
 
 // A vector keeps its elements where they are when the bucket that holds it moves.
-GradientReducer::MappedBlobs GradientReducer::map_blobs(EncodedBucket& encoded) {
+GradientReducer::MappedBlobs GradientReducer::map_blobs(EncodedBucket& encoded, Collective& collective) {
   const std::span<std::byte> own = encoded.own();
   const std::span<std::byte> all = encoded.all();
-  return {collective_->map(own.data(), own.size()), collective_->map(all.data(), all.size())};
+  return {collective.map(own.data(), own.size()), collective.map(all.data(), all.size())};
 }
 
 void GradientReducer::tensor_ready(std::size_t tensor) {
   --missing_[bucket_of_[tensor]];
-  if (collective_ == nullptr && !encodes()) return;
+  if (route_.collective == nullptr && !encodes()) return;
   while (in_flight_.size() < plan_.buckets.size() && missing_[in_flight_.size()] == 0) {
     const std::size_t bucket = in_flight_.size();
     if (keeps_lost()) add_lost(bucket);
     if (encodes()) encode(bucket);
     const Clock::time_point now = Clock::now();
-    in_flight_.push_back({collective_ != nullptr ? start(bucket) : nullptr, now});
+    in_flight_.push_back({route_.collective != nullptr ? start(bucket) : nullptr, now, std::nullopt});
   }
 }
 
@@ -72,48 +85,73 @@ void GradientReducer::add_lost(std::size_t bucket) {
 void GradientReducer::encode(std::size_t bucket) {
   const Clock::time_point start = Clock::now();
   if (const auto ok = encoded_[bucket].encode(); !ok) keep_error(bucket, to_string(options_.codec), ok.error());
-  if (collective_ == nullptr || !gathers()) encoded_[bucket].decode_own();
+  if (route_.collective == nullptr || !gathers()) encoded_[bucket].decode_own();
   step_.codec_s += seconds(Clock::now() - start);
 }
 
 std::unique_ptr<Pending> GradientReducer::start(std::size_t bucket) {
+  const auto& [collective, mapped] = route_of(bucket);
   if (gathers())
-    return collective_->all_gather(blobs_[bucket].own, blobs_[bucket].all, encoded_[bucket].own().size(), {});
+    return collective->all_gather(blobs_[bucket].own, blobs_[bucket].all, encoded_[bucket].own().size(), {});
   const Bucket& part = plan_.buckets[bucket];
   float* const lost = keeps_lost() ? lost_.data() + part.offset : nullptr;
-  return collective_->all_reduce(mapped_.at(part.offset * sizeof(float)), part.elements, {}, lost);
+  if (keeps_lost()) step_.given_squares += squares(gradients_.subspan(part.offset, part.elements));
+  return collective->all_reduce(mapped.at(part.offset * sizeof(float)), part.elements, {}, lost);
+}
+
+bool GradientReducer::settle(std::size_t bucket) {
+  if (settled_[bucket]) return false;
+  settled_[bucket] = true;
+  if (route_.collective == nullptr) return true;
+  const Clock::time_point start = Clock::now();
+  wait(bucket);
+  step_.exposed_s += seconds(Clock::now() - start);
+  return true;
 }
 
 Result<StepCommunication> GradientReducer::finish() {
   for (std::size_t b = 0; b < missing_.size(); ++b) missing_[b] = plan_.buckets[b].tensors.size();
-  if (collective_ != nullptr) {
-    const Clock::time_point backward_over = Clock::now();
-    // Buckets overlap in time (a later one queues behind an earlier one), so their times are united, not added.
-    Clock::time_point covered_to = in_flight_.empty() ? backward_over : in_flight_.front().started;
-    for (std::size_t b = 0; b < in_flight_.size(); ++b) wait(b, covered_to);
-    step_.exposed_s = seconds(Clock::now() - backward_over);
-  }
+  for (std::size_t b = 0; b < settled_.size(); ++b) settle(b);
+  step_.total_s = time_under_way();
   in_flight_.clear();
+  settled_.assign(settled_.size(), false);
   const StepCommunication step = std::exchange(step_, {});
   if (error_) return tl::unexpected(*std::exchange(error_, std::nullopt));
   return step;
 }
 
-void GradientReducer::wait(std::size_t bucket, Clock::time_point& covered_to) {
-  // After a failure the later buckets are aborted, and waited for too: until then they may write to the gradients.
+// Buckets overlap in time (a later one queues behind an earlier one), so their times are united, not added. They start
+// in their order.
+double GradientReducer::time_under_way() const {
+  double total = 0;
+  Clock::time_point covered_to = Clock::time_point::min();
+  for (const InFlight& one : in_flight_) {
+    if (!one.ended) continue;
+    const Clock::time_point from = std::max(covered_to, one.started);
+    if (*one.ended > from) total += seconds(*one.ended - from);
+    covered_to = std::max(covered_to, *one.ended);
+  }
+  return total;
+}
+
+void GradientReducer::wait(std::size_t bucket) {
+  // After a failure the other buckets are aborted, and waited for too: until then they may write to the gradients.
   const auto outcome = in_flight_[bucket].pending->wait();
   if (!outcome) {
     keep_error(bucket, gathers() ? "all-gather" : "all-reduce", outcome.error());
-    collective_->abort();
+    for (const Route& route : {route_, front_}) {
+      if (route.collective != nullptr) route.collective->abort();
+    }
     return;
   }
   step_.missing_contributions += outcome->missing_contributions;
   step_.expected_contributions += outcome->expected_contributions;
+  if (keeps_lost()) {
+    const Bucket& part = plan_.buckets[bucket];
+    step_.lost_squares += squares(std::span(lost_).subspan(part.offset, part.elements));
+  }
   const auto length = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(outcome->seconds));
-  const Clock::time_point end = in_flight_[bucket].started + length;
-  const Clock::time_point from = std::max(covered_to, in_flight_[bucket].started);
-  if (end > from) step_.total_s += seconds(end - from);
-  covered_to = std::max(covered_to, end);
+  in_flight_[bucket].ended = in_flight_[bucket].started + length;
   if (encodes()) decode(bucket);
 }
 

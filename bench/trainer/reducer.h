@@ -28,22 +28,36 @@ struct StepCommunication {
   double codec_s = 0;    // encoding, which is part of compute, and decoding, which is part of exposed_s
   std::uint64_t missing_contributions = 0;  // see CollectiveOutcome
   std::uint64_t expected_contributions = 0;
+  // Where the collective tells_lost(): sums of squares of the gradients that this rank gave to others, and of what was
+  // lost of them.
+  double given_squares = 0;
+  double lost_squares = 0;
 };
 
-// One step: tensor_ready() for every tensor, then finish(). The gradients must stay untouched in between, but for
-// those of tensors that are not ready yet. Without a collective nothing is sent and nothing waits; a codec still
-// encodes and decodes, so that one rank shows what it costs in accuracy.
+// The last `buckets` of a plan, those of the front layers, go by a collective of their own.
+struct FrontRoute {
+  Collective* collective = nullptr;
+  std::size_t buckets = 0;
+};
+
+// One step: tensor_ready() for every tensor, settle() for buckets that are wanted early, then finish(). The gradients
+// must stay untouched in between, but for those of tensors that are not ready yet. Without a collective nothing is sent
+// and nothing waits; a codec still encodes and decodes, so that one rank shows what it costs in accuracy.
 class GradientReducer {
  public:
-  // `plan` and `collective` must outlive the reducer, and the gradients the collective's close(). `tensors`, those of
-  // the plan, are asked for by codecs only. A collective that tells_lost() needs a codec's path to be kReduce.
+  // `plan` and the collectives must outlive the reducer, and the gradients the collectives' close(). `tensors`, those
+  // of the plan, are asked for by codecs only. A collective that tells_lost() needs a codec's path to be kReduce.
   GradientReducer(const BucketPlan& plan, std::span<float> gradients, Collective* collective,
-                  const CodecOptions& codec = {}, const std::vector<TensorSpec>& tensors = {});
+                  const CodecOptions& codec = {}, const std::vector<TensorSpec>& tensors = {}, FrontRoute front = {});
 
   // Starts each bucket whose last tensor this was, in bucket order whatever the order of tensors: collectives must
   // start in the same order on all ranks.
   void tensor_ready(std::size_t tensor);
-  // Call when backward is over: waits for all buckets. Errors name the bucket. A gradient that a codec cannot encode
+  std::size_t bucket_of(std::size_t tensor) const { return bucket_of_[tensor]; }
+  // After backward: waits until `bucket` holds its sum. False: it had already been waited for. What fails, finish()
+  // reports.
+  bool settle(std::size_t bucket);
+  // After backward: waits for the buckets that are left. Errors name the bucket. A gradient that a codec cannot encode
   // is an error on every rank in the same step, as long as its bucket or blob arrives.
   Result<StepCommunication> finish();
 
@@ -51,6 +65,11 @@ class GradientReducer {
   struct InFlight {
     std::unique_ptr<Pending> pending;  // null without a collective
     Clock::time_point started;
+    std::optional<Clock::time_point> ended;
+  };
+  struct Route {
+    Collective* collective = nullptr;
+    Buffer mapped;  // the gradients
   };
   struct MappedBlobs {
     Buffer own;
@@ -59,18 +78,20 @@ class GradientReducer {
   bool encodes() const { return options_.codec != Codec::kNone; }
   bool gathers() const { return encodes() && options_.path == CodecPath::kGather; }
   bool keeps_lost() const { return !lost_.empty(); }
-  MappedBlobs map_blobs(EncodedBucket& encoded);
+  const Route& route_of(std::size_t bucket) const { return bucket < front_from_ ? route_ : front_; }
+  MappedBlobs map_blobs(EncodedBucket& encoded, Collective& collective);
   void add_lost(std::size_t bucket);
   void encode(std::size_t bucket);
   std::unique_ptr<Pending> start(std::size_t bucket);
-  void wait(std::size_t bucket, Clock::time_point& covered_to);
+  void wait(std::size_t bucket);
+  double time_under_way() const;
   void decode(std::size_t bucket);
   void keep_error(std::size_t bucket, const std::string& what, const Error& error);
 
   const BucketPlan& plan_;
   std::span<float> gradients_;
-  Collective* collective_;
-  Buffer mapped_;  // the gradients
+  Route route_, front_;
+  std::size_t front_from_;  // the first bucket of front_
   CodecOptions options_;
   // What the latest exchange lost of this rank's gradients, as they lie in those; empty: that is not kept.
   std::vector<float> lost_;
@@ -79,6 +100,7 @@ class GradientReducer {
   std::vector<std::size_t> bucket_of_;  // by tensor
   std::vector<std::size_t> missing_;    // by bucket: tensors that are not ready
   std::vector<InFlight> in_flight_;     // by bucket, as far as started
+  std::vector<bool> settled_;           // by bucket
   StepCommunication step_;
   std::optional<Error> error_;  // the step's first
 };

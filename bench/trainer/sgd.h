@@ -11,7 +11,11 @@ class Sgd {
  public:
   Sgd(std::size_t elements, float rate, float momentum);
   // Element by element in a fixed order: equal inputs give equal bits on every rank.
-  void step(std::span<float> parameters, std::span<const float> gradients);
+  void step(std::span<float> parameters, std::span<const float> gradients) {
+    step(parameters, gradients, 0, velocity_.size());
+  }
+  // The same for `count` elements from `first` on only. Each element once a step, in whatever order.
+  void step(std::span<float> parameters, std::span<const float> gradients, std::size_t first, std::size_t count);
 
  private:
   float rate_;

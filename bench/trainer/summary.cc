@@ -78,14 +78,19 @@ std::string exchange_text(const json& results) {
                      : policy == "residual" ? "added to the next step's gradient"
                                             : "taken as zero";
   return fmt::format("all-to-all; {} of {} contributions missing ({:.3f} %), {}", grouped(missing), grouped(expected),
-                     share, what);
+                     share, what) +
+         (results["lost_norm"].is_null()
+              ? std::string()
+              : fmt::format("; their norm {:.3f} % of the gradients'", 100 * results["lost_norm"].get<double>()));
 }
 
 std::string communication_text(const json& results) {
   if (without_communication(results)) return "none: this throughput is a ceiling, its loss and accuracy mean nothing";
   if (results["ranks"] == 1) return "none";
-  return fmt::format("{:.3f} s exposed, {:.3f} s hidden behind backward", results["exposed_comm_s"].get<double>(),
-                     results["hidden_comm_s"].get<double>());
+  const bool overlaps = results["config"]["overlap_forward"].get<bool>();
+  return fmt::format("{:.3f} s exposed ({:.3f} s before the first layer), {:.3f} s hidden behind backward{}",
+                     results["exposed_comm_s"].get<double>(), results["front_wait_s"].get<double>(),
+                     results["hidden_comm_s"].get<double>(), overlaps ? " and forward" : "");
 }
 
 }  // namespace

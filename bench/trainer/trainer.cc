@@ -33,7 +33,9 @@ Trainer::Trainer(const TrainConfig& config, const Model& model, const BucketPlan
       parameters_(plan.elements),
       gradients_(plan.elements),
       network_(model, plan, std::max(kEvaluationBatch, largest_share(config.batch, links.size()))),
-      reducer_(plan, gradients_, links.collective, config.codec, model.tensors()),
+      reducer_(plan, gradients_, links.collective, config.codec, model.tensors(),
+               {links.front, links.front != nullptr ? config.front_buckets : 0}),
+      plan_(plan),
       sgd_(plan.elements, static_cast<float>(config.rate), static_cast<float>(config.momentum)),
       check_(links.bootstrap) {
   network_.initialise(parameters_, config.seed);
@@ -45,11 +47,11 @@ Result<TrainReport> Trainer::run() {
   for (int epoch = 0; epoch < config_.epochs && !is_over(); ++epoch) {
     if (auto ok = run_epoch(epoch); !ok) return tl::unexpected(ok.error());
   }
+  totals_.compute_s = totals_.train_s - totals_.exposed_comm_s;
   report_.parameters_digest = digest(std::as_bytes(std::span(parameters_)));
   if (links_.collective != nullptr) {
-    const auto traffic = links_.collective->traffic();
-    totals_.traffic_known = traffic.has_value();
-    totals_.traffic = traffic.value_or(Traffic{});
+    totals_.traffic_known = links_.collective->traffic().has_value();
+    totals_.traffic = traffic();
     if (links_.loss != nullptr) totals_.loss = links_.loss->read();
   } else {
     totals_.traffic_known = true;
@@ -58,6 +60,21 @@ Result<TrainReport> Trainer::run() {
   if (auto ok = gather_totals(totals_, links_.bootstrap, report_); !ok) return tl::unexpected(ok.error());
   if (report_.failure.empty()) report_.failure = ledger_breach(report_.ranks, config_.loss_bound_ppm);
   return std::move(report_);
+}
+
+// Of both collectives, as far as they tell.
+Traffic Trainer::traffic() const {
+  Traffic sum = links_.collective->traffic().value_or(Traffic{});
+  if (links_.front != nullptr) {
+    const Traffic front = links_.front->traffic().value_or(Traffic{});
+    sum.bytes_sent += front.bytes_sent;
+    sum.bytes_received += front.bytes_received;
+    sum.messages_sent += front.messages_sent;
+    sum.messages_received += front.messages_received;
+    sum.send_retries += front.send_retries;
+    sum.idle_yields += front.idle_yields;
+  }
+  return sum;
 }
 
 bool Trainer::is_over() const { return !report_.failure.empty() || report_.target_reached; }
@@ -74,12 +91,21 @@ Result<void> Trainer::run_epoch(int epoch) {
   double loss = 0;
   for (std::size_t at = 0; at < order.size() && !is_over(); at += batch) {
     const std::size_t size = std::min(batch, order.size() - at);
+    const bool last = at + batch >= order.size();
+    const Clock::time_point start = Clock::now();
+    const double checked_s = totals_.check_s;
     const auto step_loss = run_step(std::span(order).subspan(at, size));
     if (!step_loss) return tl::unexpected(step_loss.error());
+    if (is_over()) break;  // by what the step before had done
     loss += *step_loss;
     ++report_.steps;
     report_.images += size;
-    if (auto ok = check_replicas(at + batch >= order.size()); !ok) return ok;
+    if (!config_.overlap_forward || last) {
+      if (auto ok = end_step(last); !ok) return ok;
+    }
+    const double step_s = seconds_since(start) - (totals_.check_s - checked_s);
+    totals_.train_s += step_s;
+    if (report_.step_seconds.size() < kMaxStepSeconds) report_.step_seconds.push_back(step_s);
     ++progress.step;
     progress.loss = *step_loss / static_cast<double>(largest_share(static_cast<int>(size), links_.size()));
     progress.images_per_second = images_per_second();
@@ -98,30 +124,54 @@ void Trainer::extend_curve(double loss, std::size_t steps_of_epoch) {
   curve_steps_ = 0;
 }
 
-// Returns the loss summed over this rank's share.
+// Returns the loss summed over this rank's share. With overlap_forward it ends the step before, whose last buckets may
+// arrive while this one's first layers compute.
 Result<double> Trainer::run_step(std::span<const std::uint32_t> global_batch) {
-  const Clock::time_point start = Clock::now();
   const auto mine = share(global_batch, links_.rank(), links_.size());
   gather(dataset_, mine, batch_);
-  const std::span<const float> outputs = network_.forward(parameters_, batch_.x.data(), mine.size());
+  const std::span<const float> outputs =
+      network_.forward(parameters_, batch_.x.data(), mine.size(),
+                       [this](std::size_t first_tensor, std::size_t count) { need(first_tensor, count); });
+  if (auto ok = end_step(false); !ok) return tl::unexpected(ok.error());
+  if (is_over()) return 0.0;
   output_gradient_.resize(outputs.size());
   const LossSum loss = softmax_cross_entropy(outputs, batch_.labels, classes_,
                                              1.0f / static_cast<float>(global_batch.size()), output_gradient_);
   network_.backward(parameters_, output_gradient_, gradients_,
                     [this](std::size_t tensor) { reducer_.tensor_ready(tensor); });
+  step_open_ = true;
+  return loss.loss;
+}
+
+void Trainer::need(std::size_t first_tensor, std::size_t count) {
+  if (!step_open_) return;
+  const Clock::time_point start = Clock::now();
+  for (std::size_t tensor = first_tensor; tensor < first_tensor + count; ++tensor) settle(reducer_.bucket_of(tensor));
+  if (first_tensor == 0) totals_.front_wait_s += seconds_since(start);
+}
+
+void Trainer::settle(std::size_t bucket) {
+  if (reducer_.settle(bucket))
+    sgd_.step(parameters_, gradients_, plan_.buckets[bucket].offset, plan_.buckets[bucket].elements);
+}
+
+// What forward has not asked for, and the step's accounts. Nothing without an open step.
+Result<void> Trainer::end_step(bool epoch_over) {
+  if (!step_open_) return {};
+  step_open_ = false;
+  const Clock::time_point start = Clock::now();
+  for (std::size_t bucket = 0; bucket < plan_.buckets.size(); ++bucket) settle(bucket);
+  if (!config_.overlap_forward) totals_.front_wait_s += seconds_since(start);
   const auto communication = reducer_.finish();
   if (!communication) return tl::unexpected(communication.error());
-  sgd_.step(parameters_, gradients_);
-  const double step_s = seconds_since(start);
-  totals_.train_s += step_s;
-  if (report_.step_seconds.size() < kMaxStepSeconds) report_.step_seconds.push_back(step_s);
-  totals_.compute_s += step_s - communication->exposed_s;
   totals_.exposed_comm_s += communication->exposed_s;
   totals_.total_comm_s += communication->total_s;
   totals_.codec_s += communication->codec_s;
   totals_.missing_contributions += communication->missing_contributions;
   totals_.expected_contributions += communication->expected_contributions;
-  return loss.loss;
+  totals_.given_squares += communication->given_squares;
+  totals_.lost_squares += communication->lost_squares;
+  return check_replicas(epoch_over);
 }
 
 Result<void> Trainer::check_replicas(bool epoch_over) {

@@ -27,6 +27,7 @@ struct Links {
   Collective* collective = nullptr;
   proxy::Bootstrap* bootstrap = nullptr;
   const LossMeter* loss = nullptr;  // null: what the collective's plugin loses is not known
+  Collective* front = nullptr;      // of TrainConfig::front_buckets; null: there are none
 
   int rank() const { return bootstrap != nullptr ? bootstrap->rank() : 0; }
   int size() const { return bootstrap != nullptr ? bootstrap->size() : 1; }
@@ -69,7 +70,11 @@ class Trainer {
   };
   Result<void> run_epoch(int epoch);
   Result<double> run_step(std::span<const std::uint32_t> global_batch);
+  void need(std::size_t first_tensor, std::size_t count);
+  void settle(std::size_t bucket);
+  Result<void> end_step(bool epoch_over);
   Result<void> check_replicas(bool epoch_over);
+  Traffic traffic() const;
   Result<Evaluation> evaluate();
   Result<void> finish_epoch(int epoch, double my_loss, double train_s);
   // Sums of all ranks, for numbers that each rank has of its own examples.
@@ -90,9 +95,11 @@ class Trainer {
   Batch batch_;
   Network network_;
   GradientReducer reducer_;
+  const BucketPlan& plan_;
   Sgd sgd_;
   ReplicaCheck check_;
   RankTotals totals_;
+  bool step_open_ = false;  // backward is over, and not all of its buckets are in the parameters
   TrainReport report_;
   double curve_loss_ = 0;  // summed since the curve's last point
   std::uint64_t curve_steps_ = 0;

@@ -29,6 +29,7 @@ struct Context {
   std::unique_ptr<const fec::Codec> codec{};            // of parity; null: there is none
   std::shared_ptr<transport::SendPolicies> policies{};  // null: everything by arrival
   Duration send_ahead{0};                               // SendOrderSettings::ahead_us
+  std::uint32_t important_ppm = 0;  // of the packets that may be lost: those with the largest gradients may not
 };
 
 }  // namespace clustar::mlt::driver

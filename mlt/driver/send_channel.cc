@@ -21,7 +21,8 @@ MltSendChannel::MltSendChannel(std::shared_ptr<Engine> engine, net::Socket contr
       Connection(std::move(engine), std::move(control), "sending to", std::move(shown)),
       requests_(this, kMaxRequests),
       outgoing_(engine_.options().max_messages),
-      copies_(engine_) {}
+      copies_(engine_),
+      marks_(engine_.context().important_ppm) {}
 
 MltSendChannel::~MltSendChannel() {
   std::vector<std::byte> words;
@@ -138,6 +139,13 @@ SendTerms MltSendChannel::terms_of(const SendRequest& request) {
   return send_terms(&loss, identity);
 }
 
+// Its values are read here, so only of memory that the processor reads at full speed.
+const PacketBitmap* MltSendChannel::important_of(const SendRequest& request) {
+  if (!marks_.wanted() || on_device(*request.mr)) return nullptr;
+  return marks_.of({request.mr->memory().address + request.offset, request.length}, request.flow.identity.datatype,
+                   engine_.core().sender(id()).segment());
+}
+
 void MltSendChannel::warn_reliable(const std::string& why) {
   warned_ = true;
   engine_.context().log.warn(fmt::format("mlt: sending to {} reliably: {}", peer_, why));
@@ -148,7 +156,8 @@ void MltSendChannel::begin(SendRequest& request, TimePoint now) {
                           &request.flow};
   Outgoing outgoing{message.length, request.index, std::nullopt};
   std::atomic<bool>* offered = nullptr;
-  const SendTerms terms = terms_of(request);
+  SendTerms terms = terms_of(request);
+  if (terms.tolerant) terms.important = important_of(request);
   if (may_copy(request, terms.tolerant)) outgoing.copy = copy_of(request);
   if (outgoing.copy) {
     outgoing.request.reset();

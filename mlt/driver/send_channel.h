@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mlt/driver/connection.h"
+#include "mlt/driver/importance_marks.h"
 #include "mlt/driver/send_copies.h"
 #include "transport/base/ring.h"
 #include "transport/message/request_pool.h"
@@ -62,6 +63,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
 
   Result<transport::Progress> test(SendRequest& request);
   SendTerms terms_of(const SendRequest& request);
+  const PacketBitmap* important_of(const SendRequest& request);
   void warn_reliable(const std::string& why);  // unless warned_: a message must not cost a text
   static bool is_short(const SendRequest& request);
   bool may_copy(const SendRequest& request, bool tolerant) const;
@@ -86,6 +88,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   std::vector<Outgoing> outgoing_;  // by message, modulo max_messages: the core has no more at a time
   std::uint32_t next_ = 0;          // message
   SendCopies copies_;
+  ImportanceMarks marks_;
   std::vector<std::byte> control_in_;  // begins with the frame that is not whole yet
   std::uint64_t finished_ = 0;
   bool warned_ = false;  // of loss terms that contradict the channel or the identity

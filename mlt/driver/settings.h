@@ -13,6 +13,7 @@ struct MltSettings {
   std::string engine = "auto";            // what moves its bytes: inline (callers only), thread, or auto
   std::uint32_t engines = 0;              // per NIC at most; 0 = auto
   std::string parity = "auto";            // where loss would cost a long round trip, or off
+  std::uint32_t loss_important_ppm = 0;   // of the packets that may be lost: these may not
   std::string psk_file;                   // with the secret that all ranks share; empty: no protection
   std::string psk_mode = "authenticate";  // header and payload, which travels in clear | encrypt: the payload, too
 

@@ -23,6 +23,7 @@ std::unique_ptr<Transport> MltBed::create(const Setup& setup) {
   config.edit<NetworkSettings>()->family_name = setup.family;
   config.edit<MltSettings>()->engine = setup.engine;
   config.edit<MltSettings>()->parity = setup.parity;
+  config.edit<MltSettings>()->loss_important_ppm = setup.loss_important_ppm;
   config.edit<MltSettings>()->engines = setup.engines;
   std::optional<tests::PskFile> psk;  // is read once, by create
   if (!setup.psk_mode.empty()) {

@@ -61,6 +61,7 @@ class MltBed : public ::testing::Test {
     driver::MltTransport::Adjust adjust = {};
     std::optional<io::Reach> reach = {};  // of all devices
     std::string parity = "auto";
+    std::uint32_t loss_important_ppm = 0;
     std::uint32_t engines = 1;  // CLUSTAR_ENGINES; 0: as many as it takes by itself
   };
 

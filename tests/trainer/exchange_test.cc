@@ -133,6 +133,32 @@ TEST(Exchange, ScalesWhatIsMissingAndNothingElse) {
   EXPECT_EQ(sums_by(Missing::kZero), (std::vector<float>{11, 22, 3, 44, 55, 60, 77, 88}));
 }
 
+// Of rank 1, element 2 was lost, of rank 0 element 5.
+TEST(Exchange, TheNormOfWhatWasLostIsThatOfTheLostElements) {
+  Pair pair;
+  pair.world.loses = [](std::uint64_t, int from, int, std::size_t i) {
+    return (from == 1 && i == 2) || (from == 0 && i == 5);
+  };
+  std::vector<StepCommunication> steps(2);
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < 2; ++r) {
+    threads.emplace_back([&, r] {
+      const auto collective = pair.world.collective(static_cast<int>(r), all_to_all(Missing::kResidual));
+      std::vector<float> buffer = kGradients[r];
+      GradientReducer reducer(pair.plan, buffer, collective.get());
+      reducer.tensor_ready(0);
+      const auto done = reducer.finish();
+      ASSERT_TRUE(done) << done.error().message;
+      steps[r] = *done;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_DOUBLE_EQ(steps[0].given_squares, 204);
+  EXPECT_DOUBLE_EQ(steps[0].lost_squares, 36);
+  EXPECT_DOUBLE_EQ(steps[1].given_squares, 20400);
+  EXPECT_DOUBLE_EQ(steps[1].lost_squares, 900);
+}
+
 // What arrived and what waits for the next step are together what was given, of every element and after every step.
 TEST(Exchange, AResidualIsLateAndNotLost) {
   Pair pair;

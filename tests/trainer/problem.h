@@ -40,14 +40,16 @@ struct Problem {
     return outcome;
   }
 
-  std::vector<RankOutcome> run_ranks(FakeWorld& world) const {
+  // `front`: what config.front_buckets go by.
+  std::vector<RankOutcome> run_ranks(FakeWorld& world, FakeWorld* front = nullptr) const {
     std::vector<RankOutcome> outcomes(static_cast<std::size_t>(world.size()));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < world.size(); ++rank) {
-      threads.emplace_back([this, rank, &world, &outcomes] {
+      threads.emplace_back([this, rank, &world, front, &outcomes] {
         const auto collective = world.collective(rank, config.exchange);
         const auto bootstrap = world.bootstrap(rank);
-        outcomes[static_cast<std::size_t>(rank)] = run({collective.get(), bootstrap.get()});
+        const auto of_front = front != nullptr ? front->collective(rank, config.exchange) : nullptr;
+        outcomes[static_cast<std::size_t>(rank)] = run({collective.get(), bootstrap.get(), nullptr, of_front.get()});
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -92,6 +92,64 @@ TEST(Trainer, ReducesWholeBucketsInOrder) {
   }
 }
 
+// Every layer has a bucket of its own, so that forward waits in the middle.
+Problem many_buckets() {
+  Problem problem("cnn");
+  problem.config.first_bucket_bytes = problem.config.bucket_bytes = 1;
+  problem.plan = plan_buckets(problem.model.tensor_elements(), 1, 1);
+  return problem;
+}
+
+TEST(Trainer, ForwardThatOverlapsComputesTheSameBits) {
+  Problem problem = many_buckets();
+  FakeWorld plain(3);
+  const auto expected = problem.run_ranks(plain);
+  problem.config.overlap_forward = true;
+  const RankOutcome alone = problem.run({});
+  ASSERT_TRUE(alone.report);
+  EXPECT_EQ(alone.report->steps, 14u);
+  for (const std::size_t front : {0u, 2u}) {
+    problem.config.front_buckets = front;
+    FakeWorld world(3);
+    FakeWorld front_world(3);
+    for (const RankOutcome& rank : problem.run_ranks(world, front > 0 ? &front_world : nullptr)) {
+      ASSERT_TRUE(rank.report) << rank.report.error().message;
+      EXPECT_EQ(rank.report->failure, "");
+      EXPECT_EQ(rank.report->replicas_identical, true);
+      EXPECT_EQ(rank.report->steps, 14u);
+      EXPECT_EQ(rank.report->step_seconds.size(), 14u);
+      EXPECT_EQ(rank.parameters, expected[0].parameters);
+      for (const RankTotals& totals : rank.report->ranks) EXPECT_LE(totals.front_wait_s, totals.train_s);
+    }
+    EXPECT_EQ(front_world.reduced().size(), 14 * front);
+    EXPECT_EQ(world.reduced().size(), 14 * (problem.plan.buckets.size() - front));
+  }
+}
+
+TEST(Trainer, ForwardThatOverlapsStillFindsADifferenceAndAFailedTransfer) {
+  Problem problem = many_buckets();
+  problem.config.overlap_forward = true;
+  problem.config.front_buckets = 1;
+  {
+    FakeWorld world(3);
+    FakeWorld front(3);
+    front.after_reduce = [](std::uint64_t number, const std::vector<float*>& buffers, std::size_t) {
+      if (number == 9) buffers[2][0] += 1e-3f;
+    };
+    for (const RankOutcome& rank : problem.run_ranks(world, &front)) {
+      ASSERT_TRUE(rank.report);
+      EXPECT_THAT(rank.report->failure, AllOf(HasSubstr("after step 10"), HasSubstr("rank 2 (")));
+    }
+  }
+  FakeWorld world(2);
+  FakeWorld front(2);
+  front.fail_from = 5;
+  for (const RankOutcome& rank : problem.run_ranks(world, &front)) {
+    ASSERT_FALSE(rank.report);
+    EXPECT_THAT(rank.report.error().message, AllOf(HasSubstr("bucket 8 of 8"), HasSubstr("told to fail")));
+  }
+}
+
 TEST(Trainer, ASmallDifferenceOnOneRankIsFoundAndNamed) {
   Problem problem("lr");
   FakeWorld world(3);

@@ -1,0 +1,91 @@
+// What the sender marks as important is never missing, through waist 1.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "tests/conformance/mlt_loss_bed.h"
+
+namespace clustar::transport::conformance {
+namespace {
+
+constexpr std::uint8_t kFloat32 = 7, kInt32 = 2;  // ncclDataType_t
+constexpr std::size_t kMessages = 64;
+constexpr std::size_t kSettled = 8;  // messages after which the threshold stands between the large and the small
+
+// One float in four is large: the first quarter of each message.
+void fill_with_gradients(std::vector<std::byte>& bytes) {
+  const std::size_t count = bytes.size() / sizeof(float);
+  for (std::size_t i = 0; i < count; ++i) {
+    const float value = (i < count / 4 ? 100.0f : 1.0f) * (1.0f + 0.5f * std::sin(static_cast<float>(i)));
+    std::memcpy(bytes.data() + i * sizeof(float), &value, sizeof(float));
+  }
+}
+
+class MltImportance : public MltLossBed {
+ protected:
+  struct Lost {
+    std::uint64_t large = 0, small = 0;  // bytes that are missing of either, of the messages after kSettled
+  };
+  Lost lost_with(std::uint32_t important_ppm, std::uint8_t datatype, const std::string& loss = "loss=0.03") {
+    const auto from = create({.wrap = faults(loss), .loss_important_ppm = important_ppm});
+    const auto to = create({});
+    Connection channel = connect(*from, *to, kOptedIn);
+    SendBuffer send(*channel.send, kMiB, 1);
+    fill_with_gradients(send.bytes);
+    RecvBuffer recv(*channel.recv, kMiB);
+    FlowTag flow;
+    flow.loss = one_percent_of(kMessages * kMiB);
+    flow.identity.known = true;
+    flow.identity.communicator = kCommunicator;
+    flow.identity.total_bytes = flow.loss.collective_bytes;
+    flow.identity.datatype = datatype;
+    Lost lost;
+    for (std::size_t number = 0; number < kMessages; ++number) {
+      Request* received = must_recv(*channel.recv, {{recv.mr.get(), 0, kMiB, 0}});
+      Request* sent = must_send(*channel.send, *send.mr, 0, kMiB, 0, flow);
+      const bool all = poll_until(
+          [&] {
+            if (sent != nullptr) {
+              const auto progress = sent->test();
+              EXPECT_TRUE(progress) << progress.error().message;
+              if (!progress) return true;
+              if (progress->done) sent = nullptr;
+            }
+            if (received != nullptr) {
+              const auto progress = received->test();
+              EXPECT_TRUE(progress) << progress.error().message;
+              if (!progress) return true;
+              if (progress->done) {
+                received = nullptr;
+                for (const MissingRange& range : progress->missing) {
+                  if (number >= kSettled) (range.offset < kMiB / 4 ? lost.large : lost.small) += range.length;
+                }
+              }
+            }
+            return sent == nullptr && received == nullptr;
+          },
+          std::chrono::seconds(60));
+      if (!all) {
+        ADD_FAILURE() << "message " << number << " did not come";
+        break;
+      }
+    }
+    return lost;
+  }
+};
+
+TEST_F(MltImportance, LargeGradientsAreNotLost) {
+  const Lost unmarked = lost_with(0, kFloat32);
+  EXPECT_GT(unmarked.large, 0u);
+  EXPECT_GT(unmarked.small, 0u);
+  const Lost marked = lost_with(400'000, kFloat32);
+  // A packet may lie across the border between large and small.
+  EXPECT_EQ(marked.large, 0u);
+  EXPECT_GT(marked.small, 0u) << "the others may still be lost";
+}
+
+TEST_F(MltImportance, WhatIsNotKnownToBeFloatsIsNotMarked) { EXPECT_GT(lost_with(400'000, kInt32).large, 0u); }
+
+}  // namespace
+}  // namespace clustar::transport::conformance
