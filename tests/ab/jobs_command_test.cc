@@ -116,6 +116,35 @@ TEST_F(JobsOnFabric, MeasuresJobsTogetherAndAloneAndLeavesNothing) {
   EXPECT_FALSE(is_left(pid));
 }
 
+TEST_F(JobsOnFabric, PlaysTracesBesideAJobThatTrains) {
+  const TemporaryDirectory folder;
+  folder.write("t.csv",
+               "[rank0 ~ rank3]\n"
+               "comm_type,comm_group,comm_group_size,msg_size,stage,dst,src,additional,count\n"
+               "CommType.all_reduce,CommGroup.dp_group,4,4000000,forward,None,None,,1\n");
+  folder.write("muri.csv",
+               "job_id,num_gpu,submit_time,iterations,model_name,iteration_time,resource_time_2\n"
+               "12,8,500,3000,gpt2,20,5\n");
+  folder.write("jobs.toml",
+               "[[jobs]]\nname = \"train\"\nmodel = \"lr\"\nepochs = 2\nbatch = 16\nexamples = 400\nhosts = 2\n"
+               "[[jobs]]\nname = \"aicb\"\ntrace = \"t.csv\"\nsource = \"aicb\"\nhosts = [1, 0]\niterations = 12\n"
+               "[[jobs]]\nname = \"muri\"\ntrace = \"muri.csv\"\nsource = \"muri\"\nid = \"12\"\nhosts = 2\n");
+  Command command({"ab", "--jobs", folder.file("jobs.toml"), "--rate", "100M", "--rounds", "1", "--time-limit", "60",
+                   "--json", folder.file("ab.json")});
+  const pid_t pid = command.pid();
+  const Outcome outcome = command.wait(std::chrono::seconds(110));
+  ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  const nlohmann::json document = folder.read_json("ab.json");
+  for (const nlohmann::json& row : document["results"]) {
+    EXPECT_GT(row["per_second_a"], 0);
+    EXPECT_GT(row["relative_b"], 0);
+  }
+  EXPECT_EQ(document["results"][1]["unit"], "iterations");
+  EXPECT_EQ(document["jobs"]["runs"][0]["jobs"][1]["steps"], 12);
+  EXPECT_TRUE(document["jobs"]["figures"]["b_over_a"]["sum_per_second"].is_null()) << "images and iterations";
+  EXPECT_FALSE(is_left(pid));
+}
+
 TEST_F(JobsOnFabric, ADeadRankEndsTheRunAndTheErrorNamesItsJob) {
   const TemporaryDirectory folder;
   std::string endless = kTwoJobs;

@@ -167,6 +167,25 @@ TEST(Jobs, FiguresAreMediansOverRounds) {
   EXPECT_THAT(page(document), HasSubstr("Jain"));
 }
 
+TEST(Jobs, BothArmsOfARoundAreMeasuredInTheSameWay) {
+  const JobsPlan plan = plan_of();
+  const auto outcomes = conduct(plan,
+                                [&](const Slot& slot, int round) -> Ran {
+                                  auto run = usual(plan, slot, round);
+                                  if (round == 1 && slot == Slot{.arm = 1}) {
+                                    for (Mark& mark : run.jobs[1].marks) mark.at_s += 1000;
+                                  }
+                                  return run;
+                                },
+                                {});
+  const json outcome = to_json(plan, outcomes);
+  for (const json& arm : outcome["figures"]["arms"]) {
+    EXPECT_EQ(arm["rounds"], 2);
+    EXPECT_EQ(arm["common_rounds"], 1);
+  }
+  EXPECT_THAT(table(outcome), HasSubstr("1 of 2 rounds of A: under an arm jobs had fewer than 5 steps together"));
+}
+
 TEST(Jobs, AFailedRoundIsNamedAndTheOthersCount) {
   const JobsPlan plan = plan_of();
   const auto outcomes = conduct(plan,

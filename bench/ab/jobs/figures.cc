@@ -73,8 +73,9 @@ double Together::least_relative() const {
   return relative.empty() ? 0 : *std::min_element(relative.begin(), relative.end());
 }
 
-std::optional<Together> together(std::span<const JobRun> jobs, std::span<const std::optional<JobRun>> alone) {
-  const std::optional<Window> window = common_window(jobs);
+std::optional<Together> together(std::span<const JobRun> jobs, std::span<const std::optional<JobRun>> alone,
+                                 bool in_common) {
+  const std::optional<Window> window = in_common ? common_window(jobs) : std::nullopt;
   Together round;
   round.in_common = window.has_value();
   bool all_alone = true;

@@ -55,8 +55,10 @@ struct Together {
   double least_relative() const;
 };
 
-// `alone`: a run each, or nothing where that failed. None of `jobs` has failed.
-std::optional<Together> together(std::span<const JobRun> jobs, std::span<const std::optional<JobRun>> alone);
+// `alone`: a run each, or nothing where that failed. None of `jobs` has failed. `in_common`: of the common window, if
+// there is one; otherwise of whole runs.
+std::optional<Together> together(std::span<const JobRun> jobs, std::span<const std::optional<JobRun>> alone,
+                                 bool in_common = true);
 
 // Rounds that both arms have, a value each: B over A.
 std::optional<perf::RatioEstimate> ratio_of(std::span<const double> a, std::span<const double> b);

@@ -54,11 +54,14 @@ std::vector<Measured> measured_of(const std::map<int, Round>& rounds) {
   for (const auto& [number, round] : rounds) {
     std::vector<std::optional<JobRun>> alone;
     for (const Run* run : round.alone) alone.push_back(run == nullptr ? std::nullopt : std::optional(run->jobs[0]));
+    // Either both arms by what they did in common or both by whole runs: else they were not to be compared.
+    const bool in_common = std::ranges::all_of(
+        round.arms, [](const Run* run) { return run == nullptr || common_window(run->jobs).has_value(); });
     Measured measured;
     for (std::size_t arm = 0; arm < 2; ++arm) {
       if (round.arms[arm] == nullptr) continue;
       measured.runs[arm] = round.arms[arm];
-      measured.arms[arm] = together(round.arms[arm]->jobs, alone);
+      measured.arms[arm] = together(round.arms[arm]->jobs, alone, in_common);
     }
     all.push_back(std::move(measured));
   }
@@ -240,7 +243,7 @@ json warnings_of(const JobsPlan& plan, const JobsOutcomes& outcomes, const json&
     const int apart = arm["rounds"].get<int>() - arm["common_rounds"].get<int>();
     if (apart == 0) continue;
     warnings.push_back(fmt::format(
-        "{} of {} rounds of {}: the jobs had fewer than {} steps at the same time, so their whole runs are compared; "
+        "{} of {} rounds of {}: under an arm jobs had fewer than {} steps together, so whole runs are compared; "
         "let them last longer, or start together",
         apart, arm["rounds"].get<int>(), arm["arm"].get<std::string>(), kLeastSteps));
   }
