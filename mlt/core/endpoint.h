@@ -195,7 +195,7 @@ class Endpoint {
   LedgerBook ledgers_;
   LedgerBook allowances_;  // of what is sent from here (Sender)
   CreditShare share_;
-  QuestionBudget questions_;
+  QuestionBudget questions_{options_.line_rate};
   std::uint32_t receivers_ = 0;  // connections that receive here
   Ring<ConnectionId> changed_;   // senders whose place is not known
   IndexedHeap ready_;            // senders that have something to send

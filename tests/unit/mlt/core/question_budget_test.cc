@@ -96,5 +96,18 @@ TEST(QuestionBudget, EachHasItsTurnAndThereAreFiveThousandPerSecond) {
   EXPECT_GE(*std::min_element(many.begin(), many.end()), 8) << "30 on the average";
 }
 
+// A question and its answer are about 200 bytes.
+TEST(QuestionBudget, OnASlowLineQuestionsTakeASixteenthOfIt) {
+  for (const std::uint64_t line_rate : {1'000'000u, 3'125'000u}) {
+    QuestionBudget questions(line_rate);
+    std::uint64_t asked = 0;
+    for (TimePoint now = kFirst; now < kFirst + seconds(10); now += microseconds(100)) {
+      while (!questions.take(now)) ++asked;
+      EXPECT_LE(*questions.take(now), now + milliseconds(200));
+    }
+    EXPECT_NEAR(static_cast<double>(asked * 200) / (10.0 * static_cast<double>(line_rate)), 1.0 / 16, 0.005);
+  }
+}
+
 }  // namespace
 }  // namespace clustar::mlt
