@@ -64,6 +64,9 @@ Result<void> check(const Config& config) {
     if (config.get<CompareSettings>().static_deadline > Duration::zero()) {
       return mlt_only(config, "static_deadline works with mlt only", "CLUSTAR_STATIC_DEADLINE");
     }
+    if (mlt.loss_important_ppm > 0) {
+      return mlt_only(config, "loss_important works with mlt only", "CLUSTAR_LOSS_IMPORTANT");
+    }
     if (mlt.io != "udp") {
       return mlt_only(config, fmt::format("io={} is what carries mlt's packets", mlt.io), "CLUSTAR_IO");
     }

@@ -264,7 +264,7 @@ std::string contradiction(const Options& options) {
   }
   if (const std::string wrong = codec_contradiction(options); !wrong.empty()) return wrong;
   if (const std::string wrong = exchange_contradiction(options); !wrong.empty()) return wrong;
-  if (const std::string wrong = overlap_contradiction(options.config); !wrong.empty()) return wrong;
+  if (const std::string wrong = overlap_contradiction(options.config, ranks); !wrong.empty()) return wrong;
   if (const std::string wrong = nccl_contradiction(options.config, options.rank); !wrong.empty()) return wrong;
   if (const auto writable = report::check_writable(options.launched() ? "" : options.json_path); !writable) {
     return "--json: " + writable.error().message;

@@ -41,13 +41,17 @@ void add_overlap_options(CLI::App& command, trainer::TrainConfig& config) {
       .add_option("--front-buckets", config.front_buckets,
                   "So many of the last buckets, those of the front layers, have a communicator of their own, "
                   "train-front, so that they need not wait for the buckets before them. With "
-                  "CLUSTAR_SEND_ORDER=coflow and CLUSTAR_SEND_URGENCY='comm=train-front,prefetch' they go first")
+                  "CLUSTAR_SEND_ORDER=coflow and CLUSTAR_SEND_URGENCY='comm=train-front,blocking;comm=train,gradient' "
+                  "they go first")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
 }
 
-std::string overlap_contradiction(const trainer::TrainConfig& config) {
+std::string overlap_contradiction(const trainer::TrainConfig& config, int ranks) {
   if (config.front_buckets == 0) return {};
+  if (ranks == 1 || config.no_communication) {
+    return "--front-buckets says how ranks communicate, and these do not; leave it out";
+  }
   if (config.collective != trainer::CollectiveKind::kProxy) return "--front-buckets is of --collective proxy only";
   const auto model = trainer::make_model(config.model);
   if (!model) return model.error().message;

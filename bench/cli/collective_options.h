@@ -12,7 +12,7 @@ void add_collective_options(CLI::App& command, trainer::TrainConfig& config, tra
 
 // --overlap-forward and --front-buckets, and what of them contradicts the rest. Empty: all is well.
 void add_overlap_options(CLI::App& command, trainer::TrainConfig& config);
-std::string overlap_contradiction(const trainer::TrainConfig& config);
+std::string overlap_contradiction(const trainer::TrainConfig& config, int ranks);
 
 // What the options ask for and NCCL's collectives cannot do. Empty: all is well.
 std::string nccl_contradiction(const trainer::TrainConfig& config, const trainer::RankOptions& rank);

@@ -23,7 +23,7 @@ struct RankTotals {
   double compute_s = 0;  // batch assembly, forward, backward, update
   double exposed_comm_s = 0;
   double total_comm_s = 0;     // exposed + hidden
-  double front_wait_s = 0;     // from the end of backward, or where forward overlaps from its begin, to the first layer
+  double front_wait_s = 0;     // of exposed_comm_s: before the next forward pass could begin
   double codec_s = 0;          // encoding, within compute_s, and decoding, within exposed_comm_s
   double check_s = 0;          // replica checks
   double evaluate_s = 0;       // held-out accuracy

@@ -225,6 +225,10 @@ Result<Dataset> load_data(const TrainConfig& config, const Model& model) {
 
 Result<void> check_front(const TrainConfig& config, const BucketPlan& plan) {
   if (config.front_buckets == 0 || config.front_buckets < plan.buckets.size()) return {};
+  if (plan.buckets.size() == 1) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} has one bucket only; --bucket-mb and --first-bucket-mb make more", config.model));
+  }
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("{} front buckets of the {} that {} has: at most {} are allowed, so that one is left for the "
                           "other layers; --bucket-mb and --first-bucket-mb make more",

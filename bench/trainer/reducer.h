@@ -57,6 +57,7 @@ class GradientReducer {
   // After backward: waits until `bucket` holds its sum. False: it had already been waited for. What fails, finish()
   // reports.
   bool settle(std::size_t bucket);
+  double waited_s() const { return step_.exposed_s; }  // of this step, so far
   // After backward: waits for the buckets that are left. Errors name the bucket. A gradient that a codec cannot encode
   // is an error on every rank in the same step, as long as its bucket or blob arrives.
   Result<StepCommunication> finish();

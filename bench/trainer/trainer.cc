@@ -145,9 +145,9 @@ Result<double> Trainer::run_step(std::span<const std::uint32_t> global_batch) {
 
 void Trainer::need(std::size_t first_tensor, std::size_t count) {
   if (!step_open_) return;
-  const Clock::time_point start = Clock::now();
+  const double before = reducer_.waited_s();
   for (std::size_t tensor = first_tensor; tensor < first_tensor + count; ++tensor) settle(reducer_.bucket_of(tensor));
-  if (first_tensor == 0) totals_.front_wait_s += seconds_since(start);
+  if (first_tensor == 0) totals_.front_wait_s += reducer_.waited_s() - before;
 }
 
 void Trainer::settle(std::size_t bucket) {
@@ -159,9 +159,14 @@ void Trainer::settle(std::size_t bucket) {
 Result<void> Trainer::end_step(bool epoch_over) {
   if (!step_open_) return {};
   step_open_ = false;
-  const Clock::time_point start = Clock::now();
+  // No forward pass follows on an epoch's last step, but its first layer counts as in the others.
+  if (config_.overlap_forward) {
+    const double before = reducer_.waited_s();
+    settle(reducer_.bucket_of(0));
+    totals_.front_wait_s += reducer_.waited_s() - before;
+  }
   for (std::size_t bucket = 0; bucket < plan_.buckets.size(); ++bucket) settle(bucket);
-  if (!config_.overlap_forward) totals_.front_wait_s += seconds_since(start);
+  if (!config_.overlap_forward) totals_.front_wait_s += reducer_.waited_s();
   const auto communication = reducer_.finish();
   if (!communication) return tl::unexpected(communication.error());
   totals_.exposed_comm_s += communication->exposed_s;

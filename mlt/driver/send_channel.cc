@@ -141,9 +141,17 @@ SendTerms MltSendChannel::terms_of(const SendRequest& request) {
 
 // Its values are read here, so only of memory that the processor reads at full speed.
 const PacketBitmap* MltSendChannel::important_of(const SendRequest& request) {
-  if (!marks_.wanted() || on_device(*request.mr)) return nullptr;
-  return marks_.of({request.mr->memory().address + request.offset, request.length}, request.flow.identity.datatype,
-                   engine_.core().sender(id()).segment());
+  if (!marks_.wanted()) return nullptr;
+  const bool reads = !on_device(*request.mr);
+  const PacketBitmap* marks = reads ? marks_.of({request.mr->memory().address + request.offset, request.length},
+                                                request.flow.identity.datatype, engine_.core().sender(id()).segment())
+                                    : nullptr;
+  if (marks == nullptr && !std::exchange(told_unmarked_, true)) {
+    engine_.context().log.warn(
+        fmt::format("mlt: CLUSTAR_LOSS_IMPORTANT marks nothing of what goes to {}: {}", peer_,
+                    reads ? "NCCL did not say that it is float, half or bfloat16" : "it lies in a GPU's memory"));
+  }
+  return marks;
 }
 
 void MltSendChannel::warn_reliable(const std::string& why) {

@@ -91,6 +91,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
   ImportanceMarks marks_;
   std::vector<std::byte> control_in_;  // begins with the frame that is not whole yet
   std::uint64_t finished_ = 0;
+  bool told_unmarked_ = false;
   bool warned_ = false;  // of loss terms that contradict the channel or the identity
 };
 

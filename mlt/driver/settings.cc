@@ -62,13 +62,12 @@ const TypedTable<MltSettings>& MltSettings::table() {
           .help("`auto`: where a lost packet would cost a round trip of 2 ms or more, `mlt` adds parity packets from "
                 "which the receiver rebuilds lost ones, as many as the measured loss requires; host memory only, and "
                 "both ends need `libclustar-fec.so` beside the plugin; `off`: never"),
-      important_setting().help("the fraction of the packets of messages that may lose some which `mlt` does not lose: "
-                               "those with the largest "
-                               "gradients, by a sample of each packet's values. They have a class of their own and are "
-                               "sent again where they "
-                               "are lost. Of float, half and bfloat16 in host memory; where the data lies on a GPU, or "
-                               "NCCL does not say what "
-                               "it is, nothing is marked ([loss.md](loss.md))"),
+      important_setting().help(
+          "the fraction of the packets of messages that may lose some which `mlt` does not lose: those with the "
+          "largest gradients, by a sample of each packet's values. They have a class of their own and are sent again "
+          "where they are lost. It needs `mlt`, and messages that may lose (`CLUSTAR_LOSS_RULES`). Of float, half and "
+          "bfloat16 in host memory; where the data lies on a GPU, or NCCL does not say what it is, nothing is marked "
+          "([loss.md](loss.md))"),
       Setting<MltSettings>{{"psk_file", "the path of a file that only its owner may read", {}, "none", false},
                            [](MltSettings& settings, const std::string& text) {
                              settings.psk_file = text;

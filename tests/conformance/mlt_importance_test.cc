@@ -85,7 +85,13 @@ TEST_F(MltImportance, LargeGradientsAreNotLost) {
   EXPECT_GT(marked.small, 0u) << "the others may still be lost";
 }
 
-TEST_F(MltImportance, WhatIsNotKnownToBeFloatsIsNotMarked) { EXPECT_GT(lost_with(400'000, kInt32).large, 0u); }
+TEST_F(MltImportance, WhatIsNotKnownToBeFloatsIsNotMarkedAndThatIsSaidOnce) {
+  EXPECT_GT(lost_with(400'000, kInt32).large, 0u);
+  const std::string warnings = take_warnings();
+  const std::size_t first = warnings.find("CLUSTAR_LOSS_IMPORTANT marks nothing");
+  ASSERT_NE(first, std::string::npos) << warnings;
+  EXPECT_EQ(warnings.find("marks nothing", first + 30), std::string::npos) << warnings;
+}
 
 }  // namespace
 }  // namespace clustar::transport::conformance

@@ -103,6 +103,26 @@ TEST_P(TrainOverPlugin, AllToAllTrainsAsARingDoes) {
   }
 }
 
+TEST_P(TrainOverPlugin, ForwardThatOverlapsAndFrontBucketsChangeNoBit) {
+  const std::vector<std::string> common{"--model",     "cnn", "--epochs", "2", "--batch",           "40",
+                                        "--examples",  "400", "--ranks",  "3", "--first-bucket-mb", "0.01",
+                                        "--bucket-mb", "0.01"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), common.begin(), common.end());
+    return results(more);
+  };
+  const json plain = with({});
+  for (const char* front : {"0", "2"}) {
+    const json overlapped = with({"--overlap-forward", "--front-buckets", front});
+    ASSERT_TRUE(overlapped.is_object());
+    EXPECT_EQ(overlapped["parameters_digest"], plain["parameters_digest"]);
+    EXPECT_EQ(overlapped["bytes_sent"], plain["bytes_sent"]);
+    EXPECT_EQ(overlapped["config"]["front_buckets"], front[0] - '0');
+    EXPECT_LE(overlapped["front_wait_s"], overlapped["exposed_comm_s"]);
+  }
+  EXPECT_EQ(plain["front_wait_s"], plain["exposed_comm_s"]) << "nothing overlaps: it waits for all first";
+}
+
 // Element by element, which the command line does not show: four ranks as threads of this process, over the plugin.
 TEST_P(TrainOverPlugin, ParametersEqualThoseOfOneProcess) {
   TrainConfig config;

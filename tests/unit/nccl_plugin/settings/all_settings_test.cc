@@ -150,6 +150,15 @@ TEST(Config, AStaticDeadlineIsForMltOnly) {
   EXPECT_EQ(config->get<CompareSettings>().static_deadline, std::chrono::microseconds(12500));
 }
 
+TEST(Config, ImportantPacketsAreOfMltOnly) {
+  EXPECT_THAT(error_of({{"CLUSTAR_LOSS_IMPORTANT", "0.2"}, {"CLUSTAR_TRANSPORT", "tcp"}}),
+              HasSubstr("CLUSTAR_TRANSPORT=mlt"));
+  EXPECT_THAT(error_of({{"CLUSTAR_LOSS_IMPORTANT", "0.6"}, {"CLUSTAR_TRANSPORT", "mlt"}}), HasSubstr("to 0.5"));
+  const auto config = load_settings({{"CLUSTAR_LOSS_IMPORTANT", "0.2"}, {"CLUSTAR_TRANSPORT", "mlt"}});
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->get<MltSettings>().loss_important_ppm, 200'000u);
+}
+
 TEST(Config, LossIsOffAndItsKeysAreTyped) {
   const Config none = load_settings({}).value();
   EXPECT_EQ(none.get<LossSettings>().tolerance_ppm, 10'000u);
