@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <span>
 
 #include "bench/ab/interrupt.h"
 #include "bench/ab/jobs/conduct.h"
@@ -14,7 +16,10 @@
 #include "bench/ab/jobs/traffic.h"
 #include "bench/cli/options.h"
 #include "bench/report/report.h"
+#include "bench/trainer/digest.h"
 #include "bench/trainer/launcher.h"
+#include "bench/trainer/model.h"
+#include "bench/trainer/rank.h"
 #include "bench/trainer/record.h"
 #include "nccl_plugin/net/urgency_rules.h"
 #include "transport/base/own_folder.h"
@@ -32,23 +37,60 @@ int tell_of_jobs(int status, const std::string& message) {
   return status;
 }
 
-// Which the plugin reads only when it is started.
-Result<void> check_urgencies(const jobs::JobsPlan& plan) {
+// Which the plugin reads only when it is started. Settings of another plugin are its own business.
+Result<void> check_urgency(const jobs::JobsPlan& plan, const jobs::JobSpec& job, std::size_t arm,
+                           const std::string& own_plugin) {
+  const char* const name = "CLUSTAR_SEND_URGENCY";
+  const bool of_job = job.settings.count(name) > 0;
+  if (!of_job && (!job.trains() || plan.arms[arm].plugin != own_plugin)) return {};
+  const ab::Settings inherited = ab::inherited_settings();
+  ab::Settings all = jobs::environment_of(plan, job, plan.arms[arm], inherited);
+  all.insert(inherited.begin(), inherited.end());
+  const auto urgency = all.find(name);
+  if (urgency == all.end()) return {};
+  const auto rules = nccl_plugin::UrgencyRules::create(urgency->second);
+  if (rules) return {};
+  const std::string where = of_job ? "urgency" : fmt::format("with arm {}: {}", arm == 0 ? 'A' : 'B', name);
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: job '{}': {}: {}", plan.file, job.name, where, rules.error().message));
+}
+
+Result<void> check_urgencies(const jobs::JobsPlan& plan, const std::string& own_plugin) {
   for (const jobs::JobSpec& job : plan.jobs) {
-    const auto urgency = job.settings.find("CLUSTAR_SEND_URGENCY");
-    if (urgency == job.settings.end()) continue;
-    if (const auto rules = nccl_plugin::UrgencyRules::create(urgency->second); !rules) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: job '{}': urgency: {}", plan.file, job.name, rules.error().message));
+    for (std::size_t arm = 0; arm < plan.arms.size(); ++arm) {
+      if (const auto ok = check_urgency(plan, job, arm, own_plugin); !ok) return ok;
+    }
+  }
+  return {};
+}
+
+std::uint64_t digest_of(const std::string& text) { return trainer::digest(std::as_bytes(std::span(text))); }
+
+// Before there is a fabric, so that unusable data is reported once. Models differ in the images that they take.
+Result<void> check_data(const jobs::JobsPlan& plan) {
+  trainer::TrainConfig config = plan.training.train;
+  if (config.data.empty()) return {};
+  std::set<std::string> seen;
+  for (const jobs::JobSpec& job : plan.jobs) {
+    if (!job.trains()) continue;
+    config.model = std::get<jobs::Training>(job.work).model;
+    if (!seen.insert(config.model).second) continue;
+    const auto model = trainer::make_model(config.model);
+    if (!model) return tl::unexpected(model.error());
+    if (const auto data = trainer::load_data(config, *model); !data) {
+      return fail(data.error().code, fmt::format("job '{}': --data: {}", job.name, data.error().message));
     }
   }
   return {};
 }
 
 Result<jobs::JobsPlan> jobs_plan(const AbJobsArguments& arguments, const AbJobsInput& input) {
-  auto list = jobs::read_jobs_file(arguments.file);
+  const auto text = jobs::read_jobs_text(arguments.file);
+  if (!text) return tl::unexpected(text.error());
+  auto list = jobs::parse_jobs(*text, arguments.file);
   if (!list) return tl::unexpected(list.error());
   jobs::JobsPlan plan{.file = arguments.file,
+                      .digest = digest_of(*text),
                       .jobs = std::move(*list),
                       .arms = {input.training.baseline, input.training.candidate},
                       .rounds = input.training.rounds,
@@ -58,7 +100,7 @@ Result<jobs::JobsPlan> jobs_plan(const AbJobsArguments& arguments, const AbJobsI
   if (!input.hosts_given) plan.fabric.hosts = std::max(fabric::kMinHosts, jobs::hosts_of(plan.jobs));
   const std::string own_plugin = absolute_path(installed_library("libnccl-net-clustar.so"));
   if (const auto ok = jobs::check(plan, own_plugin); !ok) return tl::unexpected(ok.error());
-  if (const auto ok = check_urgencies(plan); !ok) return tl::unexpected(ok.error());
+  if (const auto ok = check_urgencies(plan, own_plugin); !ok) return tl::unexpected(ok.error());
   return plan;
 }
 
@@ -126,15 +168,18 @@ CLI::Option* add_ab_jobs_options(CLI::App& command, AbJobsArguments& arguments) 
                                     "Several jobs at once on one fabric, as this TOML file lists them (docs/ab.md), "
                                     "and each alone; [arms: CLUSTAR_SEND_ORDER=fifo and =coflow]");
   option->type_name("FILE.toml")->group("Jobs that share a fabric (needs root)");
-  command.add_option("--play", arguments.play, "For a process that this command starts itself")->group("");
-  command.add_option("--fabric", arguments.fabric, "Of --play")->group("");
-  command.add_option("--report-fd", arguments.report_fd, "Of --play")->group("");
+  auto* play = command.add_option("--play", arguments.play, "For a process that this command starts itself");
+  play->group("")->needs(option);
+  command.add_option("--fabric", arguments.fabric, "Of --play")->group("")->needs(play);
+  command.add_option("--report-fd", arguments.report_fd, "Of --play")->group("")->needs(play);
+  command.add_option("--digest", arguments.digest, "Of --play")->group("")->needs(play);
   return option;
 }
 
 int run_ab_jobs(const AbJobsArguments& arguments, const AbJobsInput& input) {
   const auto plan = jobs_plan(arguments, input);
   if (!plan) return tell_of_jobs(kUsage, plan.error().message);
+  if (const auto ok = check_data(*plan); !ok) return tell_of_jobs(kFailed, ok.error().message);
   if (const auto ok = fabric::check_root(); !ok) return tell_of_jobs(kFailed, ok.error().message);
   const ab::Interrupt interrupt;
   const auto outcomes = measure_jobs(*plan, input);
@@ -147,7 +192,12 @@ int play_ab_job(const AbJobsArguments& arguments, int limit_s) {
   const ab::Interrupt interrupt;
   const auto report = [&](const json& record) { return trainer::write_record(arguments.report_fd, record); };
   const auto played = [&]() -> Result<std::vector<double>> {
-    const auto list = jobs::read_jobs_file(arguments.file);
+    const auto text = jobs::read_jobs_text(arguments.file);
+    if (!text) return tl::unexpected(text.error());
+    if (digest_of(*text) != arguments.digest) {
+      return fail(ErrorCode::kInvalidArgument, arguments.file + " has changed since the comparison began");
+    }
+    const auto list = jobs::parse_jobs(*text, arguments.file);
     if (!list) return tl::unexpected(list.error());
     const auto job =
         std::find_if(list->begin(), list->end(), [&](const jobs::JobSpec& one) { return one.name == arguments.play; });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 
 #include "bench/ab/experiment.h"
@@ -15,6 +16,7 @@ struct AbJobsArguments {
   std::string play;
   std::string fabric;
   int report_fd = -1;
+  std::uint64_t digest = 0;  // of the text that the jobs were read from
 };
 
 // What it shares with the comparison of two arms.

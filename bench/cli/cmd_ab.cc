@@ -55,6 +55,7 @@ struct Options {
   AbJobsArguments jobs;
   CLI::Option* rounds_given = nullptr;
   CLI::Option* hosts_given = nullptr;
+  CLI::Option* model_given = nullptr;
   CLI::Option* epochs_given = nullptr;
   CLI::Option* scenario_given = nullptr;
   CLI::Option* jobs_given = nullptr;
@@ -274,6 +275,7 @@ int run_jobs(Options& options) {
   if (options.baseline_given->count() == 0) options.baseline = "CLUSTAR_SEND_ORDER=fifo";
   if (options.candidate_given->count() == 0) options.candidate = "CLUSTAR_SEND_ORDER=coflow";
   if (options.target_given->count() > 0) return complain(kUsage, "--target-accuracy is not for --jobs");
+  if (options.model_given->count() > 0) return complain(kUsage, "--model is not for --jobs, whose file names models");
   if (const auto ok = complete_training(options); !ok) return complain(kUsage, ok.error().message);
   if (const auto ok = complete_arms(options); !ok) return complain(kUsage, ok.error().message);
   const auto spec = fabric_spec(options);
@@ -389,7 +391,8 @@ void add_training_options(CLI::App& command, Options& options) {
   const auto add = [&](const char* name, auto& value, const char* what) {
     return command.add_option(name, value, what)->group(group)->capture_default_str();
   };
-  add("--model", train.model, "Model: lr, mlp-small, mlp, cnn or cnn-wide")->check(known_model);
+  options.model_given = add("--model", train.model, "Model: lr, mlp-small, mlp, cnn or cnn-wide");
+  options.model_given->check(known_model);
   options.epochs_given = add("--epochs", train.epochs, "Passes over the training examples in each run");
   options.epochs_given->check(CLI::Range(1, 100000));
   add("--batch", train.batch, "Global batch")->check(CLI::Range(1, 1 << 20));

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -44,11 +45,17 @@ start = 0.1
 weight = 2
 )";
 
+std::string without(std::string text, const std::string& line) {
+  for (std::size_t at = 0; (at = text.find(line, at)) != std::string::npos;) text.erase(at, line.size());
+  return text;
+}
+
 TEST(JobsCommand, WrongUsageIsStatusTwoAndSaysWhatIsAllowed) {
   const TemporaryDirectory folder;
   folder.write("jobs.toml", kTwoJobs);
   folder.write("wrong.toml", kTwoJobs + "wieght = 3\n");
   folder.write("soon.toml", kTwoJobs + "urgency = \"soon\"\n");
+  folder.write("none.toml", without(kTwoJobs, "urgency = \"background\"\n"));
   const std::string good = folder.file("jobs.toml");
   const std::vector<std::pair<Words, std::string>> cases{
       {{"ab", "--jobs", "/nowhere/jobs.toml"}, "cannot read '/nowhere/jobs.toml'"},
@@ -57,6 +64,10 @@ TEST(JobsCommand, WrongUsageIsStatusTwoAndSaysWhatIsAllowed) {
       {{"ab", "--jobs", good, "--scenario", "gray"}, "--scenario"},
       {{"ab", "--jobs", good, "--local"}, "--local"},
       {{"ab", "--jobs", good, "--target-accuracy", "0.9"}, "--target-accuracy"},
+      {{"ab", "--jobs", good, "--model", "cnn"}, "--model is not for --jobs"},
+      {{"ab", "--play", "two"}, "--jobs"},
+      {{"ab", "--jobs", folder.file("none.toml"), "--candidate", "CLUSTAR_SEND_URGENCY=soon"},
+       "job 'one': with arm B: CLUSTAR_SEND_URGENCY: "},
       {{"ab", "--jobs", good, "--baseline", "CLUSTAR_SEND_ORDER=up"}, "--baseline"},
       {{"ab", "--jobs", good, "--baseline", "CLUSTAR_JOB_WEIGHT=3"}, "job 'two': arm A sets CLUSTAR_JOB_WEIGHT"},
       {{"ab", "--time-limit", "3"}, "--time-limit is for --scenario and --jobs"}};
@@ -65,6 +76,43 @@ TEST(JobsCommand, WrongUsageIsStatusTwoAndSaysWhatIsAllowed) {
     EXPECT_EQ(outcome.status, 2) << expected << ": " << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr(expected));
   }
+}
+
+TEST(JobsCommand, AnUrgencyThatIsInheritedIsCheckedWhereNoJobHasItsOwn) {
+  const TemporaryDirectory folder;
+  folder.write("jobs.toml", kTwoJobs);
+  setenv("CLUSTAR_SEND_URGENCY", "soon", 1);
+  const Outcome outcome = trainer::run_clustar({"ab", "--jobs", folder.file("jobs.toml")});
+  unsetenv("CLUSTAR_SEND_URGENCY");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("job 'two': with arm A: CLUSTAR_SEND_URGENCY: "));
+}
+
+TEST(JobsCommand, UnusableDataIsSaidBeforeThereIsAFabric) {
+  const TemporaryDirectory folder;
+  folder.write("jobs.toml", without(kTwoJobs, "examples = 400\n"));
+  folder.write("digits", "none");
+  const Outcome outcome =
+      trainer::run_clustar({"ab", "--jobs", folder.file("jobs.toml"), "--data", folder.file("digits")});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("job 'one': --data: "));
+}
+
+TEST(JobsCommand, WhatPlaysATraceRefusesAFileThatHasChanged) {
+  const TemporaryDirectory folder;
+  folder.write("jobs.toml", kTwoJobs);
+  const Outcome outcome = trainer::run_clustar({"ab", "--jobs", folder.file("jobs.toml"), "--play", "one", "--fabric",
+                                                "none", "--report-fd", "1", "--digest", "1"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("jobs.toml has changed since the comparison began"));
+}
+
+TEST(JobsCommand, AReportOfHalfAFileIsAnError) {
+  const TemporaryDirectory folder;
+  folder.write("half.json", R"({"command": "ab", "jobs": {"arms": [], "jobs": [{"job": "one"}], "options": {}}})");
+  const Outcome outcome = trainer::run_clustar({"report", folder.file("half.json"), "-o", folder.file("half.html")});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("it is not as clustar ab --json writes it"));
 }
 
 class JobsOnFabric : public testing::Test {

@@ -117,6 +117,8 @@ TEST(JobsFile, WhatIsWrongNamesFileJobKeyAndWhatIsAllowed) {
       {with("name = \"x\"\nmodel = \"mlp\"\nhosts = [1, 250]\n"), "job 'x': hosts: allowed"},
       {with("name = \"x\"\nmodel = \"mlp\"\nhosts = \"all\"\n"), "job 'x': hosts: allowed"},
       {with(train + "epochs = 0\n"), "epochs: allowed: a whole number from 1"},
+      {with(train + "epochs = 100001\n"), "epochs: allowed: a whole number from 1 to 100000"},
+      {with(train + "batch = 1048577\n"), "batch: allowed: a whole number from 1 to 1048576"},
       {with(train + "epochs = 1\nsteps = 1\n"), "job 'x': steps: says how long the job trains, as epochs does"},
       {with(train + "start = -1\n"), "start: allowed: a number from 0 to 3600"},
       {with(train + "weight = 0\n"), "weight: allowed: a whole number from 1 to 1000"},
@@ -142,7 +144,7 @@ TEST(JobsFile, WhatIsWrongNamesFileJobKeyAndWhatIsAllowed) {
     EXPECT_THAT(jobs.error().message, HasSubstr("jobs.toml"));
   }
   EXPECT_THAT(parse_jobs(with(train + "modle = 1\n"), "jobs.toml").error().message, StartsWith("jobs.toml:26: "));
-  const auto missing = read_jobs_file("/nowhere/jobs.toml");
+  const auto missing = read_jobs_text("/nowhere/jobs.toml");
   ASSERT_FALSE(missing);
   EXPECT_THAT(missing.error().message, HasSubstr("cannot read '/nowhere/jobs.toml'"));
 }

@@ -101,6 +101,10 @@ TEST(Jobs, WhatDoesNotFitIsRefusedWithFileJobAndKey) {
   plan.training.train.batch = 1;
   EXPECT_THAT(refusal(plan), HasSubstr("job 'b': batch: 1 gives some of its 2 ranks nothing to do"));
   plan = plan_of();
+  std::get<Training>(plan.jobs[0].work).steps = 1'000'000'000;
+  EXPECT_THAT(refusal(plan),
+              HasSubstr("job 'a': steps: 1000000000 are 40000000 passes over the examples; allowed: up"));
+  plan = plan_of();
   plan.training.train.data = "MNIST";
   EXPECT_THAT(refusal(plan), HasSubstr("job 'a': examples: is for generated digits"));
   plan = plan_of("env = { CLUSTAR_SEND_ORDER = \"fifo\" }\n");
@@ -167,6 +171,26 @@ TEST(Jobs, FiguresAreMediansOverRounds) {
   EXPECT_THAT(page(document), HasSubstr("Jain"));
 }
 
+TEST(Jobs, APageOfWhatIsIncompleteIsAnError) {
+  const JobsPlan plan = plan_of();
+  const auto outcomes = conduct(plan, [&](const Slot& slot, int round) { return usual(plan, slot, round); }, {});
+  const json whole{{"command", "ab"}, {"jobs", to_json(plan, outcomes)}};
+  ASSERT_NO_THROW(page(whole));
+  const std::pair<const char*, std::size_t> lists[]{{"/arms", 0},
+                                                    {"/arms", 1},
+                                                    {"/figures/arms", 0},
+                                                    {"/figures/arms", 1},
+                                                    {"/figures/alone", 1},
+                                                    {"/figures/arms/1/jobs", 1},
+                                                    {"/figures/b_over_a/jobs", 0}};
+  for (const auto& [path, left] : lists) {
+    json document = whole;
+    json& list = document["jobs"][json::json_pointer(path)];
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(left), list.end());
+    EXPECT_THROW(page(document), json::exception) << path << " with " << left;
+  }
+}
+
 TEST(Jobs, BothArmsOfARoundAreMeasuredInTheSameWay) {
   const JobsPlan plan = plan_of();
   const auto outcomes = conduct(plan,
@@ -182,6 +206,11 @@ TEST(Jobs, BothArmsOfARoundAreMeasuredInTheSameWay) {
   for (const json& arm : outcome["figures"]["arms"]) {
     EXPECT_EQ(arm["rounds"], 2);
     EXPECT_EQ(arm["common_rounds"], 1);
+  }
+  for (const json& run : outcome["runs"]) {
+    if (run["alone"]) continue;
+    EXPECT_EQ(run["window_s"].is_null(), run["round"] == 2) << run["what"];
+    EXPECT_EQ(run["jobs"][0]["counted_steps"], run["round"] == 2 ? 20 : 19) << run["what"];
   }
   EXPECT_THAT(table(outcome), HasSubstr("1 of 2 rounds of A: under an arm jobs had fewer than 5 steps together"));
 }
@@ -275,9 +304,30 @@ TEST(Jobs, ATraceIsPlayedBetweenTheJobsHostsInTheFabricsSizes) {
   EXPECT_EQ(flows[0].src, 3u);
   EXPECT_EQ(flows[0].dst, 1u);
   EXPECT_NEAR(flows[0].bytes, 0.040 * 100e6 / 8, 1) << "40 ms of the fabric's line";
+  EXPECT_TRUE(mix_of(trace_job("muri"), 100'000'000, muri + "13,8,600,1000000000000,gpt2,100,40\n"))
+      << "how long the others are is nothing to it";
   JobSpec other = trace_job("muri");
   std::get<Traffic>(other.work).id = "13";
   EXPECT_THAT(mix_of(other, 100'000'000, muri).error().message, HasSubstr("no line has job_id 13"));
+}
+
+TEST(Jobs, RanksOfATraceReachAllHosts) {
+  const std::string aicb =
+      "[rank0 ~ rank3]\ncomm_type,comm_group,comm_group_size,msg_size,stage,dst,src,additional,count\n"
+      "CommType.all_reduce,CommGroup.dp_group,4,4000000,forward,None,None,,1\n";
+  JobSpec job = trace_job("aicb");
+  const std::vector<std::vector<int>> good{{3, 1}, {0, 1, 2, 3}}, bad{{0, 1, 2}, {0, 1, 2, 3, 4}};
+  for (const std::vector<int>& hosts : good) {
+    job.hosts = hosts;
+    EXPECT_TRUE(mix_of(job, 100'000'000, aicb)) << hosts.size();
+  }
+  for (const std::vector<int>& hosts : bad) {
+    job.hosts = hosts;
+    const auto mix = mix_of(job, 100'000'000, aicb);
+    ASSERT_FALSE(mix) << hosts.size();
+    EXPECT_THAT(mix.error().message, HasSubstr("job 't': hosts: the 4 ranks of t.csv"));
+    EXPECT_THAT(mix.error().message, HasSubstr("allowed: 2, 4 hosts"));
+  }
 }
 
 }  // namespace

@@ -32,6 +32,11 @@ Result<void> check_training(const JobsPlan& plan, const JobSpec& job) {
   if (batch < static_cast<int>(job.hosts.size())) {
     return wrong(plan, job, fmt::format("batch: {} gives some of its {} ranks nothing to do", batch, job.hosts.size()));
   }
+  if (training.steps && epochs_of(plan, training) > kMostEpochs) {
+    return wrong(plan, job,
+                 fmt::format("steps: {} are {} passes over the examples; allowed: up to {} passes", *training.steps,
+                             epochs_of(plan, training), kMostEpochs));
+  }
   if (plan.training.train.data.empty()) return {};
   if (training.examples) return wrong(plan, job, "examples: is for generated digits; without --data only");
   if (training.steps) return wrong(plan, job, "steps: is for generated digits; with --data allowed: epochs");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,7 +19,8 @@
 namespace clustar::bench::ab::jobs {
 
 struct JobsPlan {
-  std::string file{};  // that has the jobs
+  std::string file{};        // that has the jobs
+  std::uint64_t digest = 0;  // of its text, by which a process that plays a trace sees that it has changed
   std::vector<JobSpec> jobs{};
   std::array<Arm, 2> arms{};
   int rounds = kDefaultRounds;

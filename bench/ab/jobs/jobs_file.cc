@@ -23,7 +23,7 @@ namespace clustar::bench::ab::jobs {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = 1 << 20;
-constexpr long long kMostNumber = 1'000'000'000;
+constexpr int kMostNumber = 1'000'000'000;
 
 // Carries "LINE: message" out of the parser; never leaves this file.
 class WrongJob : public std::runtime_error {
@@ -77,8 +77,8 @@ class Table {
     }
     return value->as_integer();
   }
-  std::optional<int> count(const std::string& key) const {
-    const auto value = whole(key, 1, kMostNumber);
+  std::optional<int> count(const std::string& key, int most = kMostNumber) const {
+    const auto value = whole(key, 1, most);
     return value ? std::optional<int>(static_cast<int>(*value)) : std::nullopt;
   }
   std::optional<double> number(const std::string& key, double low, double high) const {
@@ -133,10 +133,10 @@ Training read_training(const Table& job) {
   job.allow(together(kCommonKeys, kTrainKeys));
   Training training;
   training.model = *job.one_of("model", trainer::model_names());
-  training.epochs = job.count("epochs");
+  training.epochs = job.count("epochs", kMostEpochs);
   training.steps = job.count("steps");
   if (training.epochs && training.steps) job.wrong("steps", "says how long the job trains, as epochs does; give one");
-  training.batch = job.count("batch");
+  training.batch = job.count("batch", kMostBatch);
   if (const auto examples = job.whole("examples", 5, 1'000'000))
     training.examples = static_cast<std::size_t>(*examples);
   training.all_reduce = job.one_of("all_reduce", {"ring", "all-to-all"}).value_or("ring");
@@ -266,7 +266,7 @@ Result<std::vector<JobSpec>> parse_jobs(const std::string& content, const std::s
   }
 }
 
-Result<std::vector<JobSpec>> read_jobs_file(const std::string& path) {
+Result<std::string> read_jobs_text(const std::string& path) {
   errno = 0;
   std::ifstream in(path);
   std::string content(kMaxFileBytes + 1, '\0');
@@ -275,7 +275,7 @@ Result<std::vector<JobSpec>> read_jobs_file(const std::string& path) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
   }
   content.resize(static_cast<std::size_t>(in.gcount()));
-  return parse_jobs(content, path);
+  return content;
 }
 
 int hosts_of(const std::vector<JobSpec>& jobs) {

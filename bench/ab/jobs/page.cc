@@ -38,13 +38,13 @@ std::string jobs_table(const json& outcome) {
   const json& figures = outcome.at("figures");
   std::string text = "<div class=scroll><table>" + row({"job", "", "alone", "A", "B", "B/A (95 % interval)"}, "th");
   for (std::size_t i = 0; i < outcome.at("jobs").size(); ++i) {
-    const json& job = outcome["jobs"][i];
-    const json& alone = figures.at("alone")[i];
-    const json& a = figures.at("arms")[0].at("jobs")[i];
-    const json& b = figures.at("arms")[1].at("jobs")[i];
+    const json& job = outcome["jobs"].at(i);
+    const json& alone = figures.at("alone").at(i);
+    const json& a = figures.at("arms").at(0).at("jobs").at(i);
+    const json& b = figures.at("arms").at(1).at("jobs").at(i);
     text += row({show(job.at("job")), show(job.at("unit")) + "/s", spread_cell(alone.at("per_second"), 2),
                  spread_cell(a.at("per_second"), 2), spread_cell(b.at("per_second"), 2),
-                 ratio_cell(figures.at("b_over_a").at("jobs")[i])});
+                 ratio_cell(figures.at("b_over_a").at("jobs").at(i))});
     text += row({"", "mean step, s", spread_cell(alone.at("step_s"), 4), spread_cell(a.at("step_s"), 4),
                  spread_cell(b.at("step_s"), 4), ""});
     text += row(
@@ -53,14 +53,14 @@ std::string jobs_table(const json& outcome) {
   }
   const json& ratios = figures.at("b_over_a");
   const auto both = [&](const char* what, const char* key, const std::string& ratio) {
-    text += row({"all", what, "", spread_cell(figures["arms"][0].at(key), 3),
-                 spread_cell(figures["arms"][1].at(key), 3), ratio});
+    text += row({"all", what, "", spread_cell(figures.at("arms").at(0).at(key), 3),
+                 spread_cell(figures.at("arms").at(1).at(key), 3), ratio});
   };
   both("sum of relative speeds", "sum_relative", ratio_cell(ratios.at("sum_relative")));
   both("least relative speed", "least_relative", ratio_cell(ratios.at("least_relative")));
   both("Jain's fairness of them", "jain", "");
   if (!ratios.at("sum_per_second").is_null()) {
-    text += row({"all", "sum of " + show(outcome["jobs"][0].at("unit")) + "/s", "", "", "",
+    text += row({"all", "sum of " + show(outcome["jobs"].at(0).at("unit")) + "/s", "", "", "",
                  ratio_cell(ratios["sum_per_second"])});
   }
   return text + "</table></div>\n";
@@ -70,9 +70,9 @@ std::string plot(const json& outcome) {
   std::vector<report::IntervalRow> rows;
   for (std::size_t i = 0; i < outcome.at("jobs").size(); ++i) {
     for (std::size_t arm = 0; arm < 2; ++arm) {
-      const json& relative = outcome.at("figures").at("arms")[arm].at("jobs")[i].at("relative");
+      const json& relative = outcome.at("figures").at("arms").at(arm).at("jobs").at(i).at("relative");
       if (relative.is_null()) continue;
-      rows.push_back({.label = fmt::format("{}, {}", show(outcome["jobs"][i].at("job")), arm == 0 ? 'A' : 'B'),
+      rows.push_back({.label = fmt::format("{}, {}", show(outcome["jobs"].at(i).at("job")), arm == 0 ? 'A' : 'B'),
                       .css_class = arm == 0 ? "a" : "b",
                       .value = relative.at("median"),
                       .low = relative.at("min"),
@@ -118,7 +118,7 @@ std::string page(const json& document) {
       fmt::format(
           "A: {}. B: {}. Rounds: {}; in each all jobs run together under A and under B, and each alone under A. "
           "Steps count while all jobs are in theirs. Fabric: {}.",
-          escaped(show(outcome.at("arms")[0].at("name"))), escaped(show(outcome["arms"][1].at("name"))),
+          escaped(show(outcome.at("arms").at(0).at("name"))), escaped(show(outcome.at("arms").at(1).at("name"))),
           show(outcome.at("options").at("rounds")), escaped(show(outcome.at("place").at("text")))));
   for (const json& warning : outcome.at("warnings")) {
     text += fmt::format("<p class=warning>Warning: {}</p>\n", escaped(show(warning)));

@@ -49,19 +49,22 @@ std::map<int, Round> rounds_of(const JobsPlan& plan, const JobsOutcomes& outcome
   return rounds;
 }
 
+// Either both arms by what they did in common or both by whole runs: else they were not to be compared.
+bool in_common(const Round& round) {
+  return std::ranges::all_of(round.arms,
+                             [](const Run* run) { return run == nullptr || common_window(run->jobs).has_value(); });
+}
+
 std::vector<Measured> measured_of(const std::map<int, Round>& rounds) {
   std::vector<Measured> all;
   for (const auto& [number, round] : rounds) {
     std::vector<std::optional<JobRun>> alone;
     for (const Run* run : round.alone) alone.push_back(run == nullptr ? std::nullopt : std::optional(run->jobs[0]));
-    // Either both arms by what they did in common or both by whole runs: else they were not to be compared.
-    const bool in_common = std::ranges::all_of(
-        round.arms, [](const Run* run) { return run == nullptr || common_window(run->jobs).has_value(); });
     Measured measured;
     for (std::size_t arm = 0; arm < 2; ++arm) {
       if (round.arms[arm] == nullptr) continue;
       measured.runs[arm] = round.arms[arm];
-      measured.arms[arm] = together(round.arms[arm]->jobs, alone, in_common);
+      measured.arms[arm] = together(round.arms[arm]->jobs, alone, in_common(round));
     }
     all.push_back(std::move(measured));
   }
@@ -161,8 +164,7 @@ json alone_figures(const JobsPlan& plan, const std::map<int, Round>& rounds) {
   return all;
 }
 
-json figures_of(const JobsPlan& plan, const JobsOutcomes& outcomes) {
-  const auto rounds = rounds_of(plan, outcomes);
+json figures_of(const JobsPlan& plan, const std::map<int, Round>& rounds) {
   const auto measured = measured_of(rounds);
   json ratios = json::array();
   for (std::size_t job = 0; job < plan.jobs.size(); ++job) ratios.push_back(b_over_a(measured, per_second(job)));
@@ -199,10 +201,11 @@ json job_json(const JobsPlan& plan, const JobSpec& job) {
   return one;
 }
 
-json run_json(const JobsPlan& plan, const Run& run) {
+// `by_window`: its round is measured so. Of a run that failed or was of one job alone it says nothing.
+json run_json(const JobsPlan& plan, const Run& run, bool by_window) {
   json jobs = json::array();
   const bool well = run.failure.empty();
-  const auto window = well && !run.slot.alone ? common_window(run.jobs) : std::nullopt;
+  const auto window = well && !run.slot.alone && by_window ? common_window(run.jobs) : std::nullopt;
   for (std::size_t i = 0; i < run.jobs.size(); ++i) {
     const JobRun& job = run.jobs[i];
     const auto speed = well ? speed_of(job, window) : std::nullopt;
@@ -267,15 +270,17 @@ json warnings_of(const JobsPlan& plan, const JobsOutcomes& outcomes, const json&
 json to_json(const JobsPlan& plan, const JobsOutcomes& outcomes) {
   json jobs = json::array(), runs = json::array(), arms = json::array();
   for (const JobSpec& job : plan.jobs) jobs.push_back(job_json(plan, job));
+  const auto rounds = rounds_of(plan, outcomes);
   int failed = 0;
   for (const Run& run : outcomes.runs) {
-    runs.push_back(run_json(plan, run));
+    const auto round = rounds.find(run.round);
+    runs.push_back(run_json(plan, run, round != rounds.end() && in_common(round->second)));
     failed += run.failure.empty() ? 0 : 1;
   }
   for (const Arm& arm : plan.arms) {
     arms.push_back({{"name", arm.name}, {"settings", arm.settings}, {"plugin", arm.plugin}});
   }
-  json figures = figures_of(plan, outcomes);
+  json figures = figures_of(plan, rounds);
   json warnings = warnings_of(plan, outcomes, figures);
   return {
       {"options",
@@ -297,16 +302,16 @@ json rows(const json& outcome) {
   const json& figures = outcome.at("figures");
   const auto median = [](const json& spread) { return spread.is_null() ? json(nullptr) : spread.at("median"); };
   for (std::size_t i = 0; i < outcome.at("jobs").size(); ++i) {
-    const json& job = outcome["jobs"][i];
-    const json& a = figures.at("arms")[0].at("jobs")[i];
-    const json& b = figures["arms"][1].at("jobs")[i];
-    const json& ratio = figures.at("b_over_a").at("jobs")[i];
+    const json& job = outcome["jobs"].at(i);
+    const json& a = figures.at("arms").at(0).at("jobs").at(i);
+    const json& b = figures.at("arms").at(1).at("jobs").at(i);
+    const json& ratio = figures.at("b_over_a").at("jobs").at(i);
     const auto part = [&](const char* key) { return ratio.is_null() ? json(nullptr) : ratio.at(key); };
     all.push_back({{"job", job.at("job")},
                    {"model", job.at("model")},
                    {"unit", job.at("unit")},
-                   {"baseline", outcome.at("arms")[0].at("name")},
-                   {"candidate", outcome["arms"][1].at("name")},
+                   {"baseline", outcome.at("arms").at(0).at("name")},
+                   {"candidate", outcome.at("arms").at(1).at("name")},
                    {"per_second_a", median(a.at("per_second"))},
                    {"per_second_b", median(b.at("per_second"))},
                    {"relative_a", median(a.at("relative"))},

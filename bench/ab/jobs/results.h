@@ -12,7 +12,8 @@ namespace clustar::bench::ab::jobs {
 // has a row per arm, of the rounds in which no job of it failed: {arm, rounds, common_rounds, dropped, sum_relative,
 // least_relative, jain, jobs[{job, per_second, step_s, relative, done_s}]}, each value {median, min, max} over rounds
 // or null; alone[{job, per_second, step_s}]; and `b_over_a` {sum_relative, sum_per_second (null where units differ),
-// least_relative, jobs[]} as {ratio, low, high} over the rounds that both arms have.
+// least_relative, jobs[]} as {ratio, low, high} over the rounds that both arms have. Speeds in `runs` are those that
+// the figures use: of `window_s`, or of whole runs where it is null.
 nlohmann::json to_json(const JobsPlan& plan, const JobsOutcomes& outcomes);
 
 // `results` of the envelope: a row per job {job, model, unit, baseline, candidate, per_second_a, per_second_b,
@@ -20,7 +21,7 @@ nlohmann::json to_json(const JobsPlan& plan, const JobsOutcomes& outcomes);
 // made.
 nlohmann::json rows(const nlohmann::json& outcome);
 
-// A line for a run that has ended.
+// A line for a run that has ended: by its own common window, as the round's other arm may be yet to come.
 std::string run_line(const JobsPlan& plan, const Run& run, int done, int total);
 // The table for people.
 std::string table(const nlohmann::json& outcome);

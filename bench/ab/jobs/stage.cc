@@ -48,6 +48,8 @@ struct Actor {
 };
 
 void note_progress(Actor& actor, const trainer::Progress& progress, double now) {
+  // Which says how good it is by then, and nothing of steps.
+  if (progress.epoch_over) return;
   const std::size_t steps = progress.steps * static_cast<std::size_t>(std::max(progress.epoch - 1, 0)) + progress.step;
   actor.of = progress.steps * static_cast<std::size_t>(std::max(progress.epochs, 0));
   actor.steps = steps;
@@ -163,7 +165,8 @@ trainer::LaunchOptions launch_of(const JobsPlan& plan, const JobSpec& job, const
                                          "--play",           job.name,
                                          "--fabric",         testbed.fabric()->spec().name,
                                          "--time-limit",     std::to_string(plan.limit_s),
-                                         "--report-fd",      report};
+                                         "--report-fd",      report,
+                                         "--digest",         std::to_string(plan.digest)};
     launch.arguments = [words](int) { return words; };
     return launch;
   }

@@ -1,13 +1,16 @@
 #include "bench/ab/jobs/traffic.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "bench/coflow/aicb.h"
 #include "bench/coflow/live/conductor.h"
 #include "bench/coflow/muri.h"
+#include "bench/fabric/spec.h"
 #include "bench/report/report.h"
 
 namespace clustar::bench::ab::jobs {
@@ -17,11 +20,33 @@ using coflow::JobMix;
 
 constexpr double kMtu = 1500, kHeaders = 52, kEthernet = 14;  // IP and TCP with a time stamp; what the shaper counts
 
+std::size_t quotient_up(std::size_t all, std::size_t parts) { return (all + parts - 1) / parts; }
+
+// Ranks go to hosts so many at a time, which may leave the last hosts without any.
+bool reaches_all(std::size_t ranks, std::size_t hosts) {
+  return quotient_up(ranks, quotient_up(ranks, hosts)) == hosts;
+}
+
+Result<void> check_hosts(std::size_t ranks, std::size_t hosts, const std::string& path) {
+  if (ranks < 2 || reaches_all(ranks, hosts)) return {};
+  std::vector<std::size_t> allowed;
+  for (std::size_t count = 2; count <= std::min<std::size_t>(ranks, fabric::kMaxHosts); ++count) {
+    if (reaches_all(ranks, count)) allowed.push_back(count);
+  }
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("hosts: the {} ranks of {}, spread evenly, leave some of {} hosts without any; allowed: {} hosts",
+                  ranks, path, hosts, fmt::join(allowed, ", ")));
+}
+
 Result<coflow::Job> aicb(const JobSpec& job, const Traffic& traffic, const std::string& text, double trace_rate) {
   const auto iteration = coflow::parse_aicb(text, traffic.path);
   if (!iteration) return tl::unexpected(iteration.error());
+  if (const auto ok = check_hosts(iteration->world, job.hosts.size(), traffic.path); !ok) {
+    return tl::unexpected(ok.error());
+  }
   coflow::AicbOptions options;
-  options.layout.ranks_per_port = (iteration->world + job.hosts.size() - 1) / job.hosts.size();
+  options.layout.ranks_per_port = quotient_up(iteration->world, job.hosts.size());
   options.iterations = static_cast<std::size_t>(traffic.iterations);
   options.compute_ms = traffic.compute_ms;
   if (traffic.duty) options.duty = *traffic.duty;
@@ -33,7 +58,8 @@ Result<coflow::Job> muri(const JobSpec& job, const Traffic& traffic, const std::
   coflow::MuriOptions options;
   options.ports = job.hosts.size();
   options.gpus_per_port = 1024;
-  options.scale = 1;
+  // One iteration is left of each job, so that the limit on all of a trace says nothing of a long one.
+  options.scale = 1e12;
   auto mix = coflow::parse_muri(text, traffic.path, options, trace_rate);
   if (!mix) return tl::unexpected(mix.error());
   for (coflow::Job& one : mix->jobs) {
@@ -104,6 +130,7 @@ Result<std::vector<double>> play(const JobSpec& job, const std::string& name, in
   arm.name = job.name;
   const auto order = own.find("CLUSTAR_SEND_ORDER");
   arm.order = order == own.end() ? "fifo" : order->second;
+  arm.sizes = arm.order == "coflow";
   const coflow::live::Stage stage{.fabric = *fabric, .port_rate = port_rate, .environment = own, .stop = stop};
   std::size_t told = 0;
   const auto replay = coflow::live::play(workload, plan, arm, stage, std::chrono::seconds(limit_s),

@@ -13,7 +13,8 @@
 namespace clustar::bench::ab::jobs {
 
 // A mix of that one job (which is no Training), whose ports are the fabric's hosts; sizes are for lines of `rate_bps`.
-// kInvalidArgument: a trace that cannot be read, or sends nothing between its hosts.
+// kInvalidArgument: a trace that cannot be read, sends nothing between its hosts, or has no rank for
+// one of them (AICB).
 Result<coflow::JobMix> mix_of(const JobSpec& job, std::uint64_t rate_bps);
 // The same of the trace's text.
 Result<coflow::JobMix> mix_of(const JobSpec& job, std::uint64_t rate_bps, const std::string& text);
