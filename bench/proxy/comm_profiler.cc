@@ -85,11 +85,15 @@ TaskEvents CommProfiler::start_task(const CollectiveRequest& request, Protocol p
     if (events.group_api != nullptr) profiler_->record(events.group_api, kStateGroupEndApiStart, nullptr);
     kernel_launch(events.mask, events.group_api);
     if ((events.mask & kBelowGroup) != 0) profiler_->start(context_, &events.group, event_of(kEventGroup, nullptr));
-    if ((events.mask & kBelowColl) != 0) start_coll(request, protocol, channels, events);
+    if ((events.mask & kBelowColl) != 0 && starts_tasks(events.group)) start_coll(request, protocol, channels, events);
   }
   ++numbers_[static_cast<std::size_t>(function_of(request.collective))];
   return events;
 }
+
+// NCCL 2.27, which knows profilers up to v4, starts tasks below a group that the profiler keeps, and no others
+// (ncclProfilerStartTaskEvents); from 2.28 on the group is not asked for.
+bool CommProfiler::starts_tasks(const void* group) const { return profiler_->version() > 4 || group != nullptr; }
 
 void CommProfiler::stop_task(const TaskEvents& events) {
   for (void* handle : {events.coll, events.group, events.group_api}) {
@@ -125,7 +129,7 @@ P2pEvents CommProfiler::start_group(std::span<const P2pTask> tasks, std::span<co
   kernel_launch(events.mask, events.group_api);
   if ((events.mask & kBelowGroup) != 0) profiler_->start(context_, &events.group, event_of(kEventGroup, nullptr));
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    if ((events.mask & kBelowP2p) != 0) start_p2p(tasks[i], i, events);
+    if ((events.mask & kBelowP2p) != 0 && starts_tasks(events.group)) start_p2p(tasks[i], i, events);
   }
   return events;
 }

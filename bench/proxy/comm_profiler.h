@@ -76,6 +76,7 @@ class CommProfiler {
   void start_p2p(const P2pTask& task, std::size_t index, P2pEvents& events);
   void start_coll(const CollectiveRequest& request, Protocol protocol, int channels, TaskEvents& events);
   void kernel_launch(int mask, void* group_api);
+  bool starts_tasks(const void* group) const;
 
   std::unique_ptr<ProfilerPlugin> profiler_;
   void* context_ = nullptr;

@@ -372,6 +372,28 @@ TEST(Profiler, V4HasTheGroupAsParentAndNoApiEvents) {
   }
 }
 
+// As NCCL 2.27: a profiler that keeps no groups hears of no collective. From v5 on it does.
+TEST(Profiler, V4StartsNoCollectiveBelowAGroupThatWasNotKept) {
+  for (const int net : {10, 11}) {
+    recorder().reset();
+    recorder().exhaust(kEventGroup);
+    const auto plugin = open_plugin(PROXY_TEST_RECORDING_PLUGIN, net);
+    run_ranks(2, [&](Bootstrap& bootstrap) {
+      auto comm = Communicator::create(*plugin, bootstrap, options_of({.net_version = net}, kFirst));
+      ASSERT_TRUE(comm) << comm.error().message;
+      std::vector<float> data(kCount, 1.0f);
+      ASSERT_TRUE((*comm)->all_reduce(data.data(), kCount, DataType::kFloat32, ReduceOp::kSum)->wait());
+      EXPECT_EQ(data[kCount - 1], 2.0f);
+      ASSERT_TRUE(bootstrap.barrier());
+      EXPECT_TRUE((*comm)->close());
+    });
+    EXPECT_STREQ(recorder().violations(), "");
+    const auto records = recorder().records();
+    EXPECT_EQ(of_type(records, kEventColl).empty(), net == 10);
+    EXPECT_FALSE(of_type(records, kEventProxyOp).empty());
+  }
+}
+
 TEST(Profiler, AnEmptyMaskStartsNothing) {
   run({.mask = 0});
   const auto records = recorder().records();
