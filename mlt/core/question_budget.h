@@ -18,8 +18,8 @@ class QuestionBudget {
  public:
   // `line_rate`: bytes/s of the NIC, above 0.
   explicit QuestionBudget(std::uint64_t line_rate = kFastLine)
-      : apart_(std::max(kApart, Duration(static_cast<Duration::rep>(16e9 * kQuestionBytes /
-                                                                    static_cast<double>(line_rate))))) {}
+      : apart_(std::max(
+            kApart, Duration(static_cast<Duration::rep>(16e9 * kQuestionBytes / static_cast<double>(line_rate))))) {}
 
   // nullopt: ask now. Otherwise the message tries again at that time, and not before, at most 200 ms from now: at
   // random, over the longer a time the more were refused, so that those who ask often get no more than others.
