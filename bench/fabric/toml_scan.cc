@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 
 namespace clustar::bench::fabric {
 namespace {
@@ -56,6 +59,18 @@ class Scan {
 };
 
 }  // namespace
+
+Result<std::string> read_toml_text(const std::string& path) {
+  errno = 0;
+  std::ifstream in(path);
+  std::string content(kMaxTomlBytes + 1, '\0');
+  if (in) in.read(content.data(), static_cast<std::streamsize>(content.size()));
+  if (!in.is_open() || in.bad() || errno != 0) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
+  }
+  content.resize(static_cast<std::size_t>(in.gcount()));
+  return content;
+}
 
 std::optional<std::string> refuse_toml(const std::string& content, const std::string& what) {
   return Scan().refuse(content, what);

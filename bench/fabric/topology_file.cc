@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <limits>
 #include <optional>
 #include <sstream>
@@ -27,8 +24,6 @@ class Wrong : public std::runtime_error {
   Wrong(const toml::value& where, const std::string& message)
       : std::runtime_error(fmt::format("{}: {}", where.location().line(), message)) {}
 };
-
-constexpr std::size_t kMaxFileBytes = 1 << 20;  // 250 hosts and 250 switches need 100 kB
 
 void allow_keys(const toml::value& table, const std::string& where, const std::vector<std::string>& allowed) {
   if (!table.is_table()) throw Wrong(table, fmt::format("{}: must be a table", where));
@@ -170,8 +165,8 @@ FabricSpec read_document(const toml::value& document, const std::string& name) {
 
 Result<FabricSpec> parse_topology(const std::string& content, const std::string& path, const std::string& name) {
   const auto wrong = [&](const std::string& message) { return fail(ErrorCode::kInvalidArgument, message); };
-  if (content.size() > kMaxFileBytes) {
-    return wrong(fmt::format("{}: too large for a topology; allowed: {} bytes", path, kMaxFileBytes));
+  if (content.size() > kMaxTomlBytes) {
+    return wrong(fmt::format("{}: too large for a topology; allowed: {} bytes", path, kMaxTomlBytes));
   }
   if (const auto refused = refuse_toml(content, "a topology")) return wrong(fmt::format("{}:{}", path, *refused));
   try {
@@ -194,15 +189,9 @@ Result<FabricSpec> parse_topology(const std::string& content, const std::string&
 }
 
 Result<FabricSpec> read_topology_file(const std::string& path, const std::string& name) {
-  errno = 0;
-  std::ifstream in(path);
-  std::string content(kMaxFileBytes + 1, '\0');
-  if (in) in.read(content.data(), static_cast<std::streamsize>(content.size()));
-  if (!in.is_open() || in.bad() || errno != 0) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
-  }
-  content.resize(static_cast<std::size_t>(in.gcount()));
-  return parse_topology(content, path, name);
+  const auto content = read_toml_text(path);
+  if (!content) return tl::unexpected(content.error());
+  return parse_topology(*content, path, name);
 }
 
 }  // namespace clustar::bench::fabric

@@ -372,21 +372,26 @@ TEST(Profiler, V4HasTheGroupAsParentAndNoApiEvents) {
   }
 }
 
+// An all-reduce of two ranks under a profiler that keeps no events of `type`.
+void reduce_without(std::uint64_t type, const Setup& setup) {
+  recorder().reset();
+  recorder().exhaust(type);
+  const auto plugin = open_plugin(PROXY_TEST_RECORDING_PLUGIN, setup.net_version);
+  run_ranks(2, [&](Bootstrap& bootstrap) {
+    auto comm = Communicator::create(*plugin, bootstrap, options_of(setup, kFirst));
+    ASSERT_TRUE(comm) << comm.error().message;
+    std::vector<float> data(kCount, 1.0f);
+    ASSERT_TRUE((*comm)->all_reduce(data.data(), kCount, DataType::kFloat32, ReduceOp::kSum)->wait());
+    EXPECT_EQ(data[kCount - 1], 2.0f);
+    ASSERT_TRUE(bootstrap.barrier());
+    EXPECT_TRUE((*comm)->close());
+  });
+}
+
 // As NCCL 2.27: a profiler that keeps no groups hears of no collective. From v5 on it does.
 TEST(Profiler, V4StartsNoCollectiveBelowAGroupThatWasNotKept) {
   for (const int net : {10, 11}) {
-    recorder().reset();
-    recorder().exhaust(kEventGroup);
-    const auto plugin = open_plugin(PROXY_TEST_RECORDING_PLUGIN, net);
-    run_ranks(2, [&](Bootstrap& bootstrap) {
-      auto comm = Communicator::create(*plugin, bootstrap, options_of({.net_version = net}, kFirst));
-      ASSERT_TRUE(comm) << comm.error().message;
-      std::vector<float> data(kCount, 1.0f);
-      ASSERT_TRUE((*comm)->all_reduce(data.data(), kCount, DataType::kFloat32, ReduceOp::kSum)->wait());
-      EXPECT_EQ(data[kCount - 1], 2.0f);
-      ASSERT_TRUE(bootstrap.barrier());
-      EXPECT_TRUE((*comm)->close());
-    });
+    reduce_without(kEventGroup, {.net_version = net});
     EXPECT_STREQ(recorder().violations(), "");
     const auto records = recorder().records();
     EXPECT_EQ(of_type(records, kEventColl).empty(), net == 10);
@@ -402,18 +407,7 @@ TEST(Profiler, AnEmptyMaskStartsNothing) {
 
 TEST(Profiler, AnExhaustedPluginGetsNullParents) {
   for (const std::uint64_t type : {kEventColl, kEventProxyOp, kEventProxyStep, kEventNetPlugin}) {
-    recorder().reset();
-    recorder().exhaust(type);
-    const auto plugin = open_plugin(PROXY_TEST_RECORDING_PLUGIN);
-    run_ranks(2, [&](Bootstrap& bootstrap) {
-      auto comm = Communicator::create(*plugin, bootstrap, options_of({.channels = 2}, kFirst));
-      ASSERT_TRUE(comm) << comm.error().message;
-      std::vector<float> data(kCount, 1.0f);
-      ASSERT_TRUE((*comm)->all_reduce(data.data(), kCount, DataType::kFloat32, ReduceOp::kSum)->wait());
-      EXPECT_EQ(data[kCount - 1], 2.0f);
-      ASSERT_TRUE(bootstrap.barrier());
-      EXPECT_TRUE((*comm)->close());
-    });
+    reduce_without(type, {.channels = 2});
     EXPECT_STREQ(recorder().violations(), "");
     const auto records = recorder().records();
     for (const Record& record : records) {

@@ -4,10 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <set>
 #include <sstream>
@@ -22,7 +19,6 @@
 namespace clustar::bench::ab::jobs {
 namespace {
 
-constexpr std::size_t kMaxFileBytes = 1 << 20;
 constexpr int kMostNumber = 1'000'000'000;
 
 // Carries "LINE: message" out of the parser; never leaves this file.
@@ -250,8 +246,8 @@ std::vector<JobSpec> read_all(const toml::value& document, const std::string& fo
 
 Result<std::vector<JobSpec>> parse_jobs(const std::string& content, const std::string& path) {
   const auto wrong = [&](const std::string& message) { return fail(ErrorCode::kInvalidArgument, message); };
-  if (content.size() > kMaxFileBytes) {
-    return wrong(fmt::format("{}: too large for a list of jobs; allowed: {} bytes", path, kMaxFileBytes));
+  if (content.size() > fabric::kMaxTomlBytes) {
+    return wrong(fmt::format("{}: too large for a list of jobs; allowed: {} bytes", path, fabric::kMaxTomlBytes));
   }
   if (const auto refused = fabric::refuse_toml(content, "a list of jobs")) {
     return wrong(fmt::format("{}:{}", path, *refused));
@@ -266,17 +262,7 @@ Result<std::vector<JobSpec>> parse_jobs(const std::string& content, const std::s
   }
 }
 
-Result<std::string> read_jobs_text(const std::string& path) {
-  errno = 0;
-  std::ifstream in(path);
-  std::string content(kMaxFileBytes + 1, '\0');
-  if (in) in.read(content.data(), static_cast<std::streamsize>(content.size()));
-  if (!in.is_open() || in.bad() || errno != 0) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
-  }
-  content.resize(static_cast<std::size_t>(in.gcount()));
-  return content;
-}
+Result<std::string> read_jobs_text(const std::string& path) { return fabric::read_toml_text(path); }
 
 int hosts_of(const std::vector<JobSpec>& jobs) {
   int most = 0;
