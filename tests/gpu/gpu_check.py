@@ -22,9 +22,10 @@ import time
 import gpu_gdr
 import gpu_report
 
-SKIP = 77
+SKIP = gpu_report.SKIP
 PLUGIN_NAME = "CLUSTAR"
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
 LIMIT_S = 500       # all cases together; the promise is "under 9 minutes"
 CASE_LIMIT_S = 110  # one case
 
@@ -45,6 +46,7 @@ class Case:
     arguments: tuple = ()    # more for nccl-check
     gdr: bool = False        # NCCL must hand GPU memory to the plugin
     loss: float = None       # training steps: the fraction that may be missing; None = no such case
+    torch: str = ""          # PyTorch trains instead of nccl-check: "exact" or "lossy"
 
 
 RING_SIMPLE = {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}
@@ -87,6 +89,12 @@ CASES = [
          {**STAGED, "NCCL_NET_FORCE_FLUSH": "1"}, gdr=True),
     Case("socket", "NCCL's own Socket transport, for comparison",
          {**RING_SIMPLE, "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}),
+    Case("torch-socket", "PyTorch's DDP and FSDP over NCCL's own Socket, for comparison",
+         {"NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}, torch="exact"),
+    Case("torch", "PyTorch's DDP and FSDP over our plugin, with nothing but the environment set", {}, torch="exact"),
+    Case("torch-mlt", "the same over mlt", {"CLUSTAR_TRANSPORT": "mlt"}, torch="exact"),
+    Case("torch-lossy", "the same over mlt while the network loses 2 %, of which 1 % may stay missing",
+         {**LOSING, "CLUSTAR_LOSS_RULES": "func=allreduce,p=0.01;func=reducescatter,p=0.01"}, profiled=True, torch="lossy"),
     Case("no-silent-fallback", "the plugin's file is missing: NCCL must fail, not take another network",
          {**RING_SIMPLE, "NCCL_NET_PLUGIN": "/nonexistent/libnccl-net-clustar.so"}, must_fail=True, max_bytes=8),
 ]
@@ -207,11 +215,11 @@ def run_ranks(program, case, paths, work, limit, max_bytes):
             log.close()
 
 
-def run_case(case, program, paths, work, limit, max_bytes):
-    statuses, seconds = run_ranks(program, case, paths, work, limit, max_bytes)
+def run_case(case, program, paths, work, limit, max_bytes, earlier):
+    statuses, seconds = run_ranks(paths["torch"] if case.torch else program, case, paths, work, limit, max_bytes)
     result = {"name": case.name, "description": case.description, "environment": case.environment, "ranks": case.ranks,
               "statuses": statuses, "seconds": round(seconds, 1)}
-    result.update(gpu_report.read_case(work, case))
+    result.update(gpu_report.read_case(work, case, earlier))
     network = "Socket" if case.environment.get("NCCL_NET") == "Socket" else PLUGIN_NAME
     result["outcome"], result["reason"] = gpu_report.judge(result, case, network)
     return result
@@ -242,7 +250,7 @@ def run_cases(options, document, program, paths, work):
         if left < 10:
             outcome = {"name": case.name, "description": case.description, "outcome": "skipped", "reason": "no time left"}
         else:
-            outcome = run_case(case, program, paths, work, min(CASE_LIMIT_S, left - 5), options.max)
+            outcome = run_case(case, program, paths, work, min(CASE_LIMIT_S, left - 5), options.max, results["cases"])
         results["cases"].append(outcome)
         results[outcome["outcome"]] += 1
         print(f"  {outcome['outcome']}: {outcome['reason']}", flush=True)
@@ -281,7 +289,7 @@ def parse(arguments):
     return options
 
 
-def main(arguments=None, has_gpu=gpu_present, program=None, gdr_program=None):
+def main(arguments=None, has_gpu=gpu_present, program=None, gdr_program=None, torch_program=None):
     options = parse(arguments)
     if not has_gpu():
         print("SKIP: no NVIDIA GPU here; this check needs one, with its driver and NCCL (docs/gpu-check.md)")
@@ -291,7 +299,9 @@ def main(arguments=None, has_gpu=gpu_present, program=None, gdr_program=None):
              "plugin": os.path.join(build, "lib", "libnccl-net-clustar.so"),
              "shim": os.path.join(build, "lib", "libnccl-net-clustar-log.so"),
              "gdr_check": os.path.join(build, "bin", "gdr-check"), "module": os.path.join(build, "lib", "libclustar-cuda.so"),
-             "gdr": gdr_program or [os.path.join(build, "bin", "gdr-check")]}
+             "gdr": gdr_program or [os.path.join(build, "bin", "gdr-check")],
+             # The python that has PyTorch is the first on PATH, which need not be the one that runs this.
+             "torch": torch_program or [shutil.which("python3") or sys.executable, "-B", os.path.join(HERE, "torch_train.py")]}
     missing = missing_binaries(paths, options)
     if missing:
         print(f"gpu-check: not built: {', '.join(missing)}", file=sys.stderr)

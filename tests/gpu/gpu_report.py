@@ -8,11 +8,13 @@ import re
 
 import gpu_gdr
 import gpu_loss
+import gpu_torch
 import gpu_trace
 
 EVIDENCE = re.compile(r"NCCL version|NET/Plugin|Loaded net plugin|Using network|via NET/|PROFILER/Plugin|TUNER/Plugin|Duplicate GPU|WARN|log shim|"
                       r"\bCLUSTAR\b|time is up|nccl-check:")
 EVIDENCE_LINES = 18
+SKIP = 77
 SEND_ROWS = 200
 
 
@@ -83,7 +85,8 @@ def ring_bytes(results):
                (result["iterations"] + 1) for result in results)
 
 
-def read_case(out, spec):
+def read_case(out, spec, earlier=()):
+    """`earlier`: the cases run before, of which PyTorch's over Socket is a reference."""
     name, ranks = spec.name, spec.ranks
     reports = [read_json(os.path.join(out, f"{name}.rank{rank}.json")) for rank in range(ranks)]
     logs = [read_log(read_text(os.path.join(out, f"{name}.rank{rank}.log"))) for rank in range(ranks)]
@@ -119,6 +122,9 @@ def read_case(out, spec):
         # Below net API v11 NCCL gives no second opinion on a message, so that none may lose (docs/loss.md).
         tolerance = spec.loss if case["plugin_api"] == "" or int(case["plugin_api"][1:]) >= 11 else 0
         case["loss_deviation"], case["loss"] = gpu_loss.judge(reports, tolerance)
+    if spec.torch:
+        case["torch_deviation"], case["torch"] = gpu_torch.judge(reports, spec.torch == "exact",
+                                                                 gpu_torch.reference_of(earlier))
     return case
 
 
@@ -132,6 +138,8 @@ def judge_plugins(case, spec):
         return case["trace_deviation"]
     if spec.loss is not None and case["loss_deviation"]:
         return case["loss_deviation"]
+    if spec.torch and case["torch_deviation"]:
+        return case["torch_deviation"]
     return ""
 
 
@@ -148,6 +156,8 @@ def judge(case, spec, network):
     if wrong:
         return "failed", f"{len(wrong)} of {len(case['collectives'])} results are wrong; the first: " \
                          f"{wrong[0]['collective']} {wrong[0]['type']} of {wrong[0]['bytes']} B: {wrong[0]['first_wrong']}"
+    if spec.torch and all(status == SKIP for status in statuses):
+        return "skipped", "no PyTorch with a GPU here"
     # The rank that failed first, before the one that only waited for it.
     for rank, status in enumerate(statuses):
         if status not in (0, None):
@@ -155,7 +165,7 @@ def judge(case, spec, network):
     for rank, status in enumerate(statuses):
         if status is None:
             return "failed", f"rank {rank} did not end within the limit and was stopped; see its log in details.tar.gz"
-    if not case["collectives"]:
+    if not case["collectives"] and not spec.torch:
         return "failed", "a rank wrote no results"
     if [name.lower() for name in case["networks"]] != [network.lower()] or case["ranks_with_network"] != len(statuses):
         return "failed", f"NCCL's log names network {case['networks'] or 'none'}, wanted {network} on every rank"
@@ -172,6 +182,8 @@ def judge(case, spec, network):
         return "failed", why
     if spec.loss is not None:
         return "passed", f"{gpu_loss.text(case['loss'])}; over {case['networks'][0]}"
+    if spec.torch:
+        return "passed", f"{gpu_torch.text(case['torch'], spec.torch == 'exact')}; over {case['networks'][0]}"
     text = f"{len(case['collectives'])} results bit-identical over {case['networks'][0]}"
     if spec.trace:
         text += f", {case['identity']['identified']} of {case['identity']['sends']} sends identified"
@@ -250,7 +262,7 @@ def markdown(document):
             lines += [f"| {row['op']} | {row['algo']} | {row['proto']} | {row['tag']} | {row['bytes']} | {row['count']} |"
                       for row in case["shim"][0]["by_size"][:15]]
 
-    lines += identity_lines(cases) + gpu_loss.lines(cases)
+    lines += identity_lines(cases) + gpu_loss.lines(cases) + gpu_torch.lines(cases)
     lines += ["", "## Evidence: lines of rank 0's log", ""]
     for case in cases:
         lines += [f"{case['name']}:", "```", *(case.get("evidence") or ["(none)"]), "```"]
