@@ -47,7 +47,6 @@ class DeviceCopy {
   // after others have ended. Errors: kInvalidArgument; or the driver's, now or earlier: nothing begins any more.
   virtual Result<std::optional<Ticket>> to_device(std::byte* device, const std::byte* host, std::size_t bytes) = 0;
   virtual Result<std::optional<Ticket>> to_host(std::byte* host, const std::byte* device, std::size_t bytes) = 0;
-  virtual Result<std::optional<Ticket>> zero(std::byte* device, std::size_t bytes) = 0;
   // True, any number of times: the copy has ended, its bytes are where they belong, visible to kernels that start later
   // and to readers of the host's side. False: it may be under way.
   // Errors: kInvalidArgument: no copy has had this ticket. The driver's, when this is the first call that meets it: the

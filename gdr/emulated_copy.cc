@@ -68,10 +68,6 @@ Result<std::optional<DeviceCopy::Ticket>> EmulatedCopy::to_host(std::byte* host,
   return begin(host, device, bytes, std::move(*owner));
 }
 
-Result<std::optional<DeviceCopy::Ticket>> EmulatedCopy::zero(std::byte* device, std::size_t bytes) {
-  return begin(device, nullptr, bytes, nullptr);
-}
-
 Result<bool> EmulatedCopy::done(Ticket ticket) {
   const auto copy = std::find_if(copies_.begin(), copies_.end(), [&](const Copy& one) { return one.ticket == ticket; });
   if (copy == copies_.end()) {
@@ -79,11 +75,7 @@ Result<bool> EmulatedCopy::done(Ticket ticket) {
     return fail(ErrorCode::kInvalidArgument, "emulated: no copy has had ticket " + std::to_string(ticket));
   }
   if (--copy->polls > 0) return false;
-  if (copy->from == nullptr) {
-    std::memset(copy->to, 0, copy->bytes);
-  } else {
-    std::memcpy(copy->to, copy->from, copy->bytes);
-  }
+  std::memcpy(copy->to, copy->from, copy->bytes);
   copies_.erase(copy);
   return true;
 }

@@ -33,7 +33,6 @@ class EmulatedCopy final : public DeviceCopy {
   // Errors: a host side that is not within a live buffer of this object.
   Result<std::optional<Ticket>> to_device(std::byte* device, const std::byte* host, std::size_t bytes) override;
   Result<std::optional<Ticket>> to_host(std::byte* host, const std::byte* device, std::size_t bytes) override;
-  Result<std::optional<Ticket>> zero(std::byte* device, std::size_t bytes) override;
   // Errors: no copy has had this ticket.
   Result<bool> done(Ticket ticket) override;
 

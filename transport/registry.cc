@@ -146,7 +146,7 @@ constexpr std::array<Backend, 3> kBackends{{
     {"tcp", create_tcp, nullptr, false},
 }};
 
-// Copies by a GPU's copy engines, from libclustar-cuda.so, which `modules` keep loaded. Not run on hardware.
+// Copies by a GPU's copy engines, from libclustar-cuda.so, which `modules` keep loaded.
 Result<staged::MakeCopy> device_copies(std::vector<Module>& modules) {
   auto opened = Module::open(own_folder(), "cuda");
   if (!opened) return tl::unexpected(opened.error());

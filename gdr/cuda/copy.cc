@@ -114,7 +114,7 @@ Result<void> CudaCopy::prepare(unsigned most_outstanding) {
 }
 
 // A driver may load what a call needs when it is first called, and may wait for the GPU then. So that is now: copies
-// both ways, and zeros that are whole words and that are not, which may be different kernels.
+// both ways.
 Result<void> CudaCopy::warm_up() {
   auto page = host_buffer(kWarmUp);
   if (!page) return tl::unexpected(page.error());
@@ -146,8 +146,6 @@ Result<void> CudaCopy::warm_up() {
   };
   Result<void> warm = to_end(to_device(device, host, kWarmUp));
   if (warm) warm = to_end(to_host(host, device, kWarmUp));
-  if (warm) warm = to_end(zero(device, kWarmUp));
-  if (warm) warm = to_end(zero(device + 1, kWarmUp - 2));
   return warm;
 }
 
@@ -229,11 +227,6 @@ Result<std::optional<DeviceCopy::Ticket>> CudaCopy::to_device(std::byte* device,
 Result<std::optional<DeviceCopy::Ticket>> CudaCopy::to_host(std::byte* host, const std::byte* device,
                                                             std::size_t bytes) {
   return copy(host, device, host, bytes);
-}
-
-Result<std::optional<DeviceCopy::Ticket>> CudaCopy::zero(std::byte* device, std::size_t bytes) {
-  if (bytes == 0) return fail(ErrorCode::kInvalidArgument, "zeros of 0 B: at least 1 B is allowed");
-  return begin("cuMemsetD8Async", [&] { return cuMemsetD8Async(pointer(device), 0, bytes, stream_); });
 }
 
 Result<bool> CudaCopy::ask(Ticket ticket) {

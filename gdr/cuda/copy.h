@@ -56,7 +56,6 @@ class CudaCopy final : public DeviceCopy {
   Result<std::unique_ptr<HostBuffer>> host_buffer(std::size_t bytes) override;
   Result<std::optional<Ticket>> to_device(std::byte* device, const std::byte* host, std::size_t bytes) override;
   Result<std::optional<Ticket>> to_host(std::byte* host, const std::byte* device, std::size_t bytes) override;
-  Result<std::optional<Ticket>> zero(std::byte* device, std::size_t bytes) override;
   Result<bool> done(Ticket ticket) override;
 
  private:

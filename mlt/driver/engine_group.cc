@@ -9,11 +9,12 @@ namespace clustar::mlt::driver {
 namespace {
 
 // Each costs sockets, receive buffers and a thread.
-constexpr std::size_t kMostByItself = 4;
+constexpr std::size_t kMostByItself = 8;
 // With one engine any caller moves the bytes of all; with several a thread that waits for bytes of another's engine
-// waits until that other thread runs. Where more threads poll than there are processors, that took up to ten times as
-// long. On more than two processors nothing was measured: a guess (docs/results/mlt-wire-2026-11-21.md).
-constexpr std::size_t kProcessorsEach = 4;
+// waits until that other thread runs. On 4 to 16 processors an engine for each thread was 2 to 9 times as fast as one
+// engine, up to two threads per processor; from four per processor on it takes up to ten times as long
+// (docs/results/mlt-wire-2026-11-21.md). Half the processors leave room for the program and for its host's others.
+constexpr std::size_t kProcessorsEach = 2;
 
 }  // namespace
 

@@ -207,6 +207,24 @@ TEST_F(Staged, AGpuThatIsStuckIsNotWaitedForForEver) {
   EXPECT_GT(probe_.left_under_way, 0u);
 }
 
+TEST_F(Staged, CopiesThatDoNotEndAreNamedOnceWithWhatStandsInTheirWay) {
+  const HastyClock clock;
+  const auto from = plain_tcp();
+  const auto to = probed(kSlow, &clock);
+  Connection connection = connect(*from, *to);
+  GpuMemory memory(kLong);
+  const auto mr = std::move(connection.recv->reg_mr(memory.ref()).value());
+  SendBuffer source(*connection.send, kLong, 1);
+  Request* const received = until_copies(connection, *mr, probe_, source);
+  EXPECT_EQ(warnings_, "");
+  probe_.stuck = true;
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(received->test().value().done);
+  EXPECT_THAT(warnings_, HasSubstr("have not ended for 10 s"));
+  EXPECT_THAT(warnings_, HasSubstr("CUDA_DEVICE_MAX_CONNECTIONS"));
+  EXPECT_EQ(std::count(warnings_.begin(), warnings_.end(), '\n'), 1) << warnings_;
+  probe_.stuck = false;
+}
+
 TEST_F(Staged, WhatWasGivenUpIsNotAskedForAgain) {
   const HastyClock clock;
   const auto from = plain_tcp();

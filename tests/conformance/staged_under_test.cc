@@ -61,9 +61,6 @@ class ProbedCopy final : public gdr::DeviceCopy {
   Result<std::optional<Ticket>> to_host(std::byte* host, const std::byte* device, std::size_t bytes) override {
     return count(inner_.to_host(host, device, bytes));
   }
-  Result<std::optional<Ticket>> zero(std::byte* device, std::size_t bytes) override {
-    return count(inner_.zero(device, bytes));
-  }
   Result<bool> done(Ticket ticket) override {
     if (probe_.stuck) return false;
     if (probe_.fails.exchange(false) || probe_.dead) return fail(ErrorCode::kSystem, "the GPU has fallen off the bus");

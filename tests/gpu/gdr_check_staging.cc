@@ -203,7 +203,6 @@ json copy_behind_a_kernel(const Driver& driver, const gdr::cuda::Api& api, const
   } copies[] = {
       {"to_device", [&] { return bench.copy().to_device(bench.device(), bench.host(), kBytes); }},
       {"to_host", [&] { return bench.copy().to_host(bench.host(), bench.device(), kBytes); }},
-      {"zero", [&] { return bench.copy().zero(bench.device(), kBytes); }},
   };
   json rows = json::array();
   const std::atomic_ref<std::uint32_t> freed(*word);

@@ -21,6 +21,7 @@ import time
 
 import gpu_gdr
 import gpu_report
+import gpu_speed
 
 SKIP = gpu_report.SKIP
 PLUGIN_NAME = "CLUSTAR"
@@ -258,10 +259,25 @@ def run_cases(options, document, program, paths, work):
         gpu_report.write(document, options.out)
 
 
+def run_speed(options, document, program, paths, work):
+    print(f"speed: {options.speed} rounds of {len(gpu_speed.ARMS)} arms in turns ...", flush=True)
+    deadline = time.monotonic() + options.limit
+
+    def run_arm(name, environment):
+        case = Case(name, "", environment, gdr=environment.get("CLUSTAR_GDR") == "staged")
+        return run_case(case, program, paths, work, min(CASE_LIMIT_S, max(deadline - time.monotonic(), 10)), options.max, ())
+
+    section = gpu_speed.run(options.speed, run_arm, work, lambda: deadline - time.monotonic())
+    document["speed"] = section
+    document["results"][section["outcome"]] += 1
+    print(f"  {section['outcome']}: {section['reason']}", flush=True)
+    gpu_report.write(document, options.out)
+
+
 def missing_binaries(paths, options):
     """What the chosen cases need; `gdr` beside others is skipped where gdr-check is not built."""
     names = {"program": "nccl-check", "plugin": "libnccl-net-clustar.so", "shim": "libnccl-net-clustar-log.so"}
-    if not options.cases:
+    if not options.cases and not options.speed:
         names = {"gdr_check": "gdr-check", "module": "libclustar-cuda.so"}
     return [f"{names[key]} ({paths[key]})" for key in names if not os.path.isfile(paths[key])]
 
@@ -276,8 +292,12 @@ def parse(arguments):
     parser.add_argument("--only", help="names of cases, separated by commas: " + " ".join(names))
     parser.add_argument("--max", type=int, default=64 << 20, metavar="BYTES",
                         help="largest message but of training steps (default 64 MiB)")
+    parser.add_argument("--speed", type=int, default=0, metavar="ROUNDS",
+                        help="then measure NCCL over each transport in turns, 1 to 20 rounds (default 0: not; needs MPS)")
     parser.add_argument("--limit", type=int, default=LIMIT_S, metavar="S", help=f"seconds for all (default {LIMIT_S})")
     options = parser.parse_args(arguments)
+    if not 0 <= options.speed <= 20:
+        parser.error(f"--speed: {options.speed} rounds; 0 to 20 are allowed")
     options.cases, options.gdr = CASES, True
     if options.only:
         wanted = options.only.split(",")
@@ -310,7 +330,7 @@ def main(arguments=None, has_gpu=gpu_present, program=None, gdr_program=None, to
         return 1
     folders = library_folders()
     nccl = find_library("libnccl.so.2", folders)
-    if not nccl and program is None and options.cases:
+    if not nccl and program is None and (options.cases or options.speed):
         print("gpu-check: libnccl.so.2 not found in LD_LIBRARY_PATH, Python's nvidia packages, /usr/local/cuda or the "
               "system.\nSet LD_LIBRARY_PATH to its folder, or: pip install nvidia-nccl-cu13", file=sys.stderr)
         return 1
@@ -322,6 +342,8 @@ def main(arguments=None, has_gpu=gpu_present, program=None, gdr_program=None, to
     work = tempfile.mkdtemp(prefix="clustar-gpu-check-")
     try:
         run_cases(options, document, program or [paths["program"]], paths, work)
+        if options.speed:
+            run_speed(options, document, program or [paths["program"]], paths, work)
     finally:
         with tarfile.open(os.path.join(options.out, "details.tar.gz"), "w:gz") as archive:
             archive.add(work, arcname="details")

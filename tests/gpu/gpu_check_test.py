@@ -16,8 +16,10 @@ from unittest import mock
 import gpu_check
 import gpu_gdr
 import gpu_report
+import gpu_speed
 
 FAKE = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_nccl_check.py")]
+FAKE_TORCH = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_torch_train.py")]
 FAKE_GDR = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_gdr_check.py")]
 
 
@@ -41,7 +43,7 @@ class GpuCheck(unittest.TestCase):
         with mock.patch.dict(os.environ, {"FAKE_MODE": mode, "NCCL_ALGO": "Tree"}), contextlib.redirect_stdout(output), \
                 contextlib.redirect_stderr(output):
             status = gpu_check.main(["--build", os.path.join(self.folder, "build"), "--out", self.out, *arguments],
-                                    has_gpu=lambda: has_gpu, program=FAKE, gdr_program=FAKE_GDR)
+                                    has_gpu=lambda: has_gpu, program=FAKE, gdr_program=FAKE_GDR, torch_program=FAKE_TORCH)
         return status, output.getvalue()
 
     def results(self):
@@ -69,7 +71,7 @@ class GpuCheck(unittest.TestCase):
                                                          "bytes": 1 << 20, "count": 2 * 5 * 64})
         with open(os.path.join(self.out, "results.md"), encoding="utf-8") as stream:
             text = stream.read()
-        self.assertIn("**19 passed, 0 failed, 0 skipped**", text)
+        self.assertIn("**23 passed, 0 failed, 0 skipped**", text)
         self.assertIn("| all_reduce | 64 MiB | yes | 100 (1.000) |", text)
         self.assertIn("Using network CLUSTAR", text)
         with tarfile.open(os.path.join(self.out, "details.tar.gz")) as archive:
@@ -79,6 +81,54 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("collectives replayed on rank 0 have", text)
         self.assertIn("## What was lost: train-lossy-3", text)
         self.assertIn("20 steps, replicas bit-identical after each; ", output)
+        self.assertIn("20 steps, replicas bit-identical, and equal to those over NCCL's Socket; ddp 1.0000 to 0.5000", output)
+        self.assertIn("14 B missing of 1400 B eligible (1.00 %)", output)
+        self.assertIn("| torch-lossy | fsdp | 33.6 MB | 1.0000, 0.5000 | lossy | 30.0 |", text)
+
+    def test_other_parameters_than_over_socket_fail(self):
+        status, output = self.run_check("torch_other", "--only", "torch-socket,torch")
+        self.assertEqual(status, 1)
+        self.assertIn("ddp: parameters other, over NCCL's Socket exact", output)
+
+    def test_without_pytorch_its_cases_are_skipped(self):
+        status, output = self.run_check("no_torch", "--only", "ring-simple,torch")
+        self.assertEqual(status, 0, output)
+        self.assertEqual(self.outcomes(), {"ring-simple": "passed", "torch": "skipped"})
+
+    def control(self, body):
+        path = os.path.join(self.folder, "mps-control")
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write("#!/bin/sh\n" + body)
+        os.chmod(path, 0o755)
+        return mock.patch.object(gpu_speed, "control", lambda: path)
+
+    def test_speed_takes_the_arms_in_turns_and_ends_what_it_started(self):
+        calls = os.path.join(self.folder, "calls")
+        with self.control(f'[ "$1" = -d ] && echo start $CUDA_MPS_PIPE_DIRECTORY >>{calls} || cat >>{calls}\n'):
+            status, output = self.run_check("ok", "--only", "no-silent-fallback", "--speed", "2")
+        self.assertEqual(status, 0, output)
+        with open(calls, encoding="utf-8") as stream:
+            started, ended = stream.read().split("\n", 1)
+        self.assertRegex(started, "^start .*/mps$")
+        self.assertIn("quit", ended)
+        with open(os.path.join(self.out, "results.md"), encoding="utf-8") as stream:
+            self.assertIn("| all_reduce | 67108864 | 100 us, 1.00 GB/s | 100 us, 1.00 GB/s (1.00, 1.00 to 1.00) |", stream.read())
+
+    def test_speed_without_mps_is_a_skip_with_its_reason(self):
+        for patch, why in ((mock.patch.object(gpu_speed, "control", lambda: ""), "nvidia-cuda-mps-control is not here"),
+                           (self.control("echo no driver >&2; exit 1\n"), "nvidia-cuda-mps-control -d: no driver")):
+            with patch:
+                status, output = self.run_check("ok", "--only", "no-silent-fallback", "--speed", "1")
+            self.assertEqual(status, 0, output)
+            self.assertIn(why, output)
+
+    def test_a_speed_arm_that_fails_is_a_failure(self):
+        with self.control("[ $1 = -d ] || cat >/dev/null\n"):
+            status, output = self.run_check("wrong", "--only", "no-silent-fallback", "--speed", "1")
+        self.assertEqual(status, 1)
+        self.assertIn("socket, round 0: 2 of 6 results are wrong", output)
+        with self.assertRaises(SystemExit):
+            self.run_check("ok", "--speed", "99")
 
     def test_gpu_memory_is_reported(self):
         status, output = self.run_check("ok", "--only", "gdr,ring-simple,staged,staged-flush")

@@ -8,6 +8,7 @@ import re
 
 import gpu_gdr
 import gpu_loss
+import gpu_speed
 import gpu_torch
 import gpu_trace
 
@@ -262,7 +263,7 @@ def markdown(document):
             lines += [f"| {row['op']} | {row['algo']} | {row['proto']} | {row['tag']} | {row['bytes']} | {row['count']} |"
                       for row in case["shim"][0]["by_size"][:15]]
 
-    lines += identity_lines(cases) + gpu_loss.lines(cases) + gpu_torch.lines(cases)
+    lines += identity_lines(cases) + gpu_loss.lines(cases) + gpu_torch.lines(cases) + gpu_speed.lines(document.get("speed"))
     lines += ["", "## Evidence: lines of rank 0's log", ""]
     for case in cases:
         lines += [f"{case['name']}:", "```", *(case.get("evidence") or ["(none)"]), "```"]

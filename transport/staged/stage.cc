@@ -173,7 +173,9 @@ std::optional<Stage::Id> Stage::open(std::span<const Part> parts) {
 
 void Stage::advance() {
   if (!active() || core_.failed()) return;
+  const std::size_t under_way = flights_.size();
   end_copies();
+  if (under_way > 0 && !warned_) warn_of_stuck_copies(flights_.size() < under_way);
   if (arena_ + 1 < arenas_.size() && core_.held_slices() == 0) {
     arena_ = arenas_.size() - 1;
     core_.arena_is(arenas_[arena_].slices);
@@ -208,7 +210,21 @@ void Stage::give_up(const Error& error) {
   flights_.clear();
 }
 
+void Stage::warn_of_stuck_copies(bool one_ended) {
+  const TimePoint now = context_.clock.now();
+  if (one_ended || last_ended_ == TimePoint{}) last_ended_ = now;
+  if (now - last_ended_ < kStuckAfter) return;
+  warned_ = true;
+  context_.log.warn(fmt::format(
+      "{}, staged: {} copies between GPU and host memory by {} have not ended for {} s: a kernel that waits for them "
+      "may stand before them in the GPU's queue; unset CUDA_DEVICE_MAX_CONNECTIONS, do without MPS, or leave "
+      "CLUSTAR_GDR=staged out",
+      context_.name, flights_.size(), copy_->name(),
+      std::chrono::duration_cast<std::chrono::seconds>(kStuckAfter).count()));
+}
+
 void Stage::begin_copies() {
+  if (flights_.empty()) last_ended_ = {};
   while (const auto copy = core_.next_copy()) {
     std::byte* const host = arenas_[arena_].memory->bytes().data() + copy->arena;
     std::byte* const device = parts_[copy->message][copy->part].device + copy->offset;

@@ -71,6 +71,8 @@ class Stage {
 
  private:
   static constexpr Duration kPatience = std::chrono::seconds(1);
+  // NCCL waits for a request as long as it likes, so copies that never end would be a hang that nobody can explain.
+  static constexpr Duration kStuckAfter = std::chrono::seconds(10);
 
   class DeviceMr;
   // Lets a registration outlive its channel.
@@ -100,6 +102,8 @@ class Stage {
   void give_up(const Error& error);
   std::string stuck() const;
   void begin_copies();
+  // Once, when copies are under way and none has ended for kStuckAfter.
+  void warn_of_stuck_copies(bool one_ended);
   void fail_with(const Error& error);
   void on_deregister(const Mr& mr);
   // Of `mr`; null: all.
@@ -122,6 +126,8 @@ class Stage {
   gdr::Staging core_;
   std::vector<Parts> parts_;  // by message
   std::vector<Flight> flights_;
+  TimePoint last_ended_{};  // or since when there are flights
+  bool warned_ = false;
   bool driver_failed_ = false;  // by its word; what began is asked for all the same
   std::optional<Error> error_;
 };

@@ -184,12 +184,3 @@ EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t byte
   return clustar::tests::enqueue(
       state, stream, [=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); });
 }
-
-EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
-  FakeCall call("cuMemsetD8Async", to);
-  if (call.refused()) return call.answer();
-  if (call.state().holding(to, bytes) == nullptr) {
-    return call.state().misused("zeros for memory that CUDA does not know", CUDA_ERROR_INVALID_VALUE);
-  }
-  return clustar::tests::enqueue(call.state(), stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
-}
