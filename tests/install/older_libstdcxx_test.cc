@@ -1,4 +1,6 @@
 // packaging/older_libstdcxx.h against the library that it completes on older systems.
+#include "packaging/older_libstdcxx.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -6,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "packaging/older_libstdcxx.h"
 #include "transport/base/rng.h"
 
 namespace clustar::older {
