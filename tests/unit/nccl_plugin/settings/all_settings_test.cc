@@ -131,6 +131,18 @@ TEST(Config, BadFilesAreNamed) {
   }
 }
 
+// The parser calls itself for each of them.
+TEST(Config, AFileOfBracketsIsRefused) {
+  for (const std::string& text : {"tcp_sockets = " + std::string(100'000, '['), std::string(100'000, '['),
+                                  "a" + std::string(100'000, '.') + "b = 1\n"}) {
+    const ConfigFile file(text);
+    EXPECT_THAT(error_of({{"CLUSTAR_CONFIG", file.path()}}),
+                AllOf(HasSubstr(file.path()), HasSubstr("line 1"), HasSubstr("more than 64 levels of brackets")));
+  }
+  const ConfigFile large("#" + std::string(1 << 20, '-'));
+  EXPECT_THAT(error_of({{"CLUSTAR_CONFIG", large.path()}}), HasSubstr("too large; allowed: 1048576 bytes"));
+}
+
 TEST(Config, FaultsAreForMltOnly) {
   EXPECT_THAT(error_of({{"CLUSTAR_INJECT_FAULTS", "loss=0.01"}}),
               AllOf(HasSubstr("mlt only"), HasSubstr("CLUSTAR_TRANSPORT=mlt")));
