@@ -13,7 +13,7 @@
 
 #include "bench/fabric/places.h"
 #include "bench/fabric/switch/rules_text.h"
-#include "bench/fabric/toml_scan.h"
+#include "transport/base/toml_scan.h"
 
 namespace clustar::bench::fabric {
 namespace {

@@ -62,11 +62,11 @@ std::uint64_t Board::served_by(std::uint32_t job) const {
   return sum;
 }
 
-void Board::wants(std::uint32_t urgency, std::uint64_t left, std::uint64_t coflow_bytes, TimePoint now) {
+void Board::wants(std::uint32_t urgency, std::uint64_t left, std::uint64_t in_all, TimePoint now) {
   if (options_.bytes_per_second == 0) return;
   mine_.left.store(left / options_.weight, kRelaxed);
-  if (coflow_bytes / options_.weight > mine_.largest.load(kRelaxed)) {
-    mine_.largest.store(coflow_bytes / options_.weight, kRelaxed);
+  if (in_all / options_.weight > mine_.largest.load(kRelaxed)) {
+    mine_.largest.store(in_all / options_.weight, kRelaxed);
   }
   if (urgency != urgency_) looked_at_ = TimePoint::min();
   urgency_ = urgency;

@@ -3,10 +3,10 @@
 // the same clock in all of them.
 //
 // Who waits for whom, where the line is taken: the less urgent for the more urgent; of equal urgency jobs take turns.
-// Jobs that are not ahead of the least served by more than the largest coflow (a quarter of a second of the line at
-// most) go by what is left of their coflows, and before those that are (deficit round robin, Shreedhar and Varghese,
-// SIGCOMM 1995; coflow/core/policies/turns.h). A process counts only as long as it asks: one that is blocked, stopped
-// or dead holds up nobody for longer than a lease.
+// Jobs that are not ahead of the least served by more than the largest iteration, or coflow where iterations are not
+// known (a quarter of a second of the line at most), go by what is left of theirs, and before those that are (deficit
+// round robin, Shreedhar and Varghese, SIGCOMM 1995; coflow/core/policies/turns.h). A process counts only as long as it
+// asks: one that is blocked, stopped or dead holds up nobody for longer than a lease.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ struct alignas(64) BoardSlot {
   std::atomic<std::int64_t> asked_at{
       0};                                // ns of the clock: when it last had bulk and asked whether it may go; 0: never
   std::atomic<std::uint64_t> served{0};  // bytes of bulk over the weight, corrected by what a job may claim or owe
-  std::atomic<std::uint64_t> left{0};    // bytes of the coflow that it sends
-  std::atomic<std::uint64_t> largest{0};  // coflow, bytes over the weight
+  std::atomic<std::uint64_t> left{0};    // bytes of the iteration, or coflow, that it sends
+  std::atomic<std::uint64_t> largest{0};  // iteration or coflow, bytes over the weight
   std::atomic<std::uint32_t> urgency{0};  // the most urgent that waits
   std::atomic<std::uint32_t> job{0};
 };
@@ -64,8 +64,9 @@ class Board {
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
 
-  // Bulk of this urgency waits, the most urgent, and of its coflow so much is left.
-  void wants(std::uint32_t urgency, std::uint64_t left, std::uint64_t coflow_bytes, TimePoint now);
+  // Bulk of this urgency waits, the most urgent, and so much is left of its iteration or coflow, which has so much in
+  // all.
+  void wants(std::uint32_t urgency, std::uint64_t left, std::uint64_t in_all, TimePoint now);
   // Nothing waits.
   void rests();
   // Was handed to the line: mice, too.

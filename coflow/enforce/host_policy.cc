@@ -67,14 +67,29 @@ void HostPolicy::on_queued(const Flow& flow, std::uint64_t bytes, TimePoint now)
 void HostPolicy::begin(const Flow& flow, TimePoint now) {
   State& one = states_[flow.id];
   const bool identified = flow.key.coflow != 0;
-  if (one.coflow != flow.key.coflow || (!identified && now - one.left_at > kBurstGap)) {
+  const bool another = one.coflow != flow.key.coflow;
+  if (another || (!identified && now - one.left_at > kBurstGap)) {
     levels_.saw(identified ? flow.coflow_bytes : one.attained);
     one.attained = 0;
     one.coflow = flow.key.coflow;
   }
   one.mouse = is_mouse(flow);
   one.urgency = static_cast<std::uint8_t>(flow.urgency);
-  if (flow.queued > 0 && !one.mouse) append(flow.id);
+  if (another) foresee(flow, now);
+  if (flow.queued == 0 || one.mouse) return;
+  append(flow.id);
+  if (one.communicator != Iterations::kNone) iterations_.sends(one.communicator);
+}
+
+// Mice are left out: they are no part of the bytes, and come now and then (losses to print, barriers).
+void HostPolicy::foresee(const Flow& flow, TimePoint now) {
+  State& one = states_[flow.id];
+  one.communicator = Iterations::kNone;
+  one.iteration = {};
+  if (board_ == nullptr || !options_.by_size || one.mouse || !flow.identity.known || flow.coflow_bytes == 0) return;
+  one.communicator = iterations_.find(flow.identity.communicator, now);
+  if (one.communicator == Iterations::kNone) return;
+  one.iteration = iterations_.begins(one.communicator, flow.identity, flow.key.peer, flow.coflow_bytes, now);
 }
 
 void HostPolicy::end(std::uint32_t id, TimePoint now) {
@@ -83,6 +98,7 @@ void HostPolicy::end(std::uint32_t id, TimePoint now) {
   one.left_at = now;
   if (one.mouse) return;
   take_out(id);
+  if (one.communicator != Iterations::kNone) iterations_.rests(one.communicator, now);
   if (id == promoted_) promoted_ = kNone;
 }
 
@@ -181,8 +197,9 @@ std::optional<std::uint32_t> HostPolicy::changed(TimePoint) {
 void HostPolicy::tell_board(const Flow& flow, TimePoint now) {
   if (board_ == nullptr) return;
   Class& own = classes_[static_cast<std::size_t>(flow.urgency)];
-  own.left = flow.remaining();
-  own.coflow_bytes = flow.coflow_bytes > 0 ? flow.coflow_bytes : flow.queued;
+  const IterationForecast& iteration = states_[flow.id].iteration;
+  own.left = flow.remaining() + iteration.to_come;
+  own.in_all = std::max(iteration.bytes, flow.coflow_bytes > 0 ? flow.coflow_bytes : flow.queued);
   // The most urgent that can be sent; what is blocked, by a receiver that takes nothing, claims no line.
   std::uint32_t top = Board::kNobody;
   for (std::uint32_t urgency = Board::kNobody; urgency-- > 0;) {
@@ -190,7 +207,7 @@ void HostPolicy::tell_board(const Flow& flow, TimePoint now) {
     if (classes_[urgency].queued > 0 && (sends || top == Board::kNobody)) top = urgency;
   }
   if (top == Board::kNobody) return board_->rests();
-  board_->wants(top, classes_[top].left, classes_[top].coflow_bytes, now);
+  board_->wants(top, classes_[top].left, classes_[top].in_all, now);
 }
 
 transport::SendPolicy::Gate HostPolicy::gate(TimePoint now) {

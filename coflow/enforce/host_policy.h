@@ -10,7 +10,8 @@
 //      of known size by that, one of unknown size by what was sent of it, in the same levels; by arrival within a
 //      level.
 // Where mice are there, too, bulk leaves as the line takes it (pacing), so that no queue stands before the mice. What
-// other processes of the NIC have to send, a Board tells.
+// other processes of the NIC have to send, a Board tells: they go by what is left of their iterations, as far as those
+// are known, since a job is not served by one bucket that came early.
 #pragma once
 
 #include <array>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "coflow/enforce/board.h"
+#include "coflow/enforce/iterations.h"
 #include "coflow/enforce/size_levels.h"
 #include "transport/api/send_policy.h"
 #include "transport/base/time.h"
@@ -36,7 +38,7 @@ struct HostPolicyOptions {
   std::uint32_t floor_turns = 32;  // 0: no floor
   std::uint64_t quantum = 64 * 1024;
   Duration mixed_for = std::chrono::milliseconds(100);  // after the latest mouse the line counts as shared with mice
-  bool by_size = true;                                  // false: by arrival within an urgency
+  bool by_size = true;  // false: by arrival within an urgency; other processes are told of coflows only
 };
 
 class HostPolicy : public transport::SendPolicy {
@@ -74,20 +76,23 @@ class HostPolicy : public transport::SendPolicy {
     std::uint8_t urgency = 0;
     std::uint64_t queued = 0;
     std::uint64_t coflow = 0;
-    std::uint64_t attained = 0;                    // unidentified: sent since it had nothing to send for kBurstGap
-    TimePoint left_at{};                           // when it had nothing to send any more
-    std::uint32_t earlier = kNone, later = kNone;  // of bulk that waits, by when something was sent of it
+    std::uint64_t attained = 0;                       // unidentified: sent since it had nothing to send for kBurstGap
+    TimePoint left_at{};                              // when it had nothing to send any more
+    Iterations::Id communicator = Iterations::kNone;  // of bulk that is identified
+    IterationForecast iteration{};                    // as of when its coflow began
+    std::uint32_t earlier = kNone, later = kNone;     // of bulk that waits, by when something was sent of it
   };
-  struct Class {                     // an urgency's bulk
-    std::uint64_t queued = 0;        // bytes that wait
-    std::uint64_t left = 0;          // of the coflow that was last queued or sent of
-    std::uint64_t coflow_bytes = 0;  // the same one's
+  struct Class {               // an urgency's bulk
+    std::uint64_t queued = 0;  // bytes that wait
+    std::uint64_t left = 0;    // of the iteration, or else of the coflow, that was last queued or sent of
+    std::uint64_t in_all = 0;  // the same one's
     std::uint64_t passed = 0;  // bytes that less urgent ones sent since it did: more than a floor gives: it cannot
   };
 
   bool is_mouse(const transport::Flow& flow) const;
   std::uint64_t bulk_rank(const transport::Flow& flow) const;
   void begin(const transport::Flow& flow, TimePoint now);
+  void foresee(const transport::Flow& flow, TimePoint now);
   void end(std::uint32_t id, TimePoint now);
   void count_mouse(std::uint64_t bytes, TimePoint now);
   void refill();
@@ -101,6 +106,7 @@ class HostPolicy : public transport::SendPolicy {
 
   const HostPolicyOptions options_;
   SizeLevels levels_;
+  Iterations iterations_;
   const std::unique_ptr<Board> board_;
   std::vector<State> states_;  // by Flow::id
   std::array<Class, transport::kUrgencies> classes_{};

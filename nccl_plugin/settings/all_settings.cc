@@ -2,7 +2,9 @@
 
 #include <vector>
 
+#include "nccl_plugin/loss/policy.h"
 #include "nccl_plugin/loss/settings.h"
+#include "nccl_plugin/net/urgency_rules.h"
 #include "nccl_plugin/settings/plugin_settings.h"
 #include "transport/transport_tables.h"
 
@@ -12,6 +14,11 @@ namespace {
 Result<Config> checked(Result<Config> config) {
   if (!config) return config;
   if (const auto sound = transport::check(*config); !sound) return tl::unexpected(sound.error());
+  // Rules are a language of their own, whose errors say which rule it is.
+  const auto urgencies = nccl_plugin::UrgencyRules::create(config->get<PluginSettings>().send_urgency);
+  if (!urgencies) return tl::unexpected(urgencies.error());
+  const auto losses = nccl_plugin::LossPolicy::create(config->get<LossSettings>());
+  if (!losses) return tl::unexpected(losses.error());
   return config;
 }
 

@@ -75,7 +75,7 @@ ROOMS = {
     "bench/conform": ["bench/proxy", "bench/report", ABI, RESULT],
     "bench/perf": ["bench/proxy", ABI, RESULT],
     # Knows interfaces and queues, not what runs over them.
-    "bench/fabric": [RESULT],
+    "bench/fabric": [RESULT, "transport/base/toml_scan.h"],
     # Says on what cores others were busy while it measured.
     "bench/fabric/selftest": ["bench/fabric", "bench/perf/other_cpu.h", RESULT],
     # Conducts trainers over fabrics. Of perf only the statistics, so that both tools mean the same by an interval.

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <toml.hpp>
 #include <utility>
 
 #include "transport/base/nearest.h"
+#include "transport/base/toml_scan.h"
 
 extern char** environ;
 
@@ -69,8 +71,16 @@ Result<void> Config::set_checked(const SettingTable& table, std::size_t i, const
 }
 
 Result<void> Config::apply_file(const std::string& path) {
+  const auto wrong = [&](const std::string& why) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("CLUSTAR_CONFIG = '{}': {}", path, why));
+  };
+  const auto content = read_toml_text(path);
+  if (!content) return wrong(content.error().message);
+  if (content->size() > kMaxTomlBytes) return wrong(fmt::format("too large; allowed: {} bytes", kMaxTomlBytes));
+  if (const auto refused = refuse_toml(*content, "a file of settings")) return wrong("line " + *refused);
   try {
-    const toml::value document = toml::parse(path);
+    std::istringstream in(*content);
+    const toml::value document = toml::parse(in, path);
     for (const auto& [name, value] : document.as_table()) {
       const auto [table, i] = table_of([&n = name](const SettingInfo& info) { return info.name == n; });
       if (table == nullptr) {
@@ -84,7 +94,7 @@ Result<void> Config::apply_file(const std::string& path) {
       if (!applied) return applied;
     }
   } catch (const std::exception& error) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("CLUSTAR_CONFIG = '{}': {}", path, error.what()));
+    return wrong(error.what());
   }
   return {};
 }

@@ -12,9 +12,9 @@
 #include <toml.hpp>
 
 #include "bench/fabric/spec.h"
-#include "bench/fabric/toml_scan.h"
 #include "bench/trainer/model.h"
 #include "transport/base/nearest.h"
+#include "transport/base/toml_scan.h"
 
 namespace clustar::bench::ab::jobs {
 namespace {
@@ -246,10 +246,10 @@ std::vector<JobSpec> read_all(const toml::value& document, const std::string& fo
 
 Result<std::vector<JobSpec>> parse_jobs(const std::string& content, const std::string& path) {
   const auto wrong = [&](const std::string& message) { return fail(ErrorCode::kInvalidArgument, message); };
-  if (content.size() > fabric::kMaxTomlBytes) {
-    return wrong(fmt::format("{}: too large for a list of jobs; allowed: {} bytes", path, fabric::kMaxTomlBytes));
+  if (content.size() > kMaxTomlBytes) {
+    return wrong(fmt::format("{}: too large for a list of jobs; allowed: {} bytes", path, kMaxTomlBytes));
   }
-  if (const auto refused = fabric::refuse_toml(content, "a list of jobs")) {
+  if (const auto refused = refuse_toml(content, "a list of jobs")) {
     return wrong(fmt::format("{}:{}", path, *refused));
   }
   try {
@@ -262,7 +262,7 @@ Result<std::vector<JobSpec>> parse_jobs(const std::string& content, const std::s
   }
 }
 
-Result<std::string> read_jobs_text(const std::string& path) { return fabric::read_toml_text(path); }
+Result<std::string> read_jobs_text(const std::string& path) { return clustar::read_toml_text(path); }
 
 int hosts_of(const std::vector<JobSpec>& jobs) {
   int most = 0;

@@ -348,6 +348,70 @@ TEST_F(OnALine, JobsTakeTurnsByTheirWeights) {
   EXPECT_NEAR(static_cast<double>(a + b), 20.0 * kRate, 0.05 * 20 * kRate);
 }
 
+// DDP's buckets are 25 MiB each, whatever the model: only iterations tell the small job from the large one.
+TEST_F(OnALine, OfJobsWithEqualBucketsTheOneWithTheShorterIterationGoesFirst) {
+  struct Job {
+    std::unique_ptr<Host> host;
+    std::uint64_t id;
+    int buckets;  // of an iteration
+    Duration computes;
+    int waiting = 0;  // buckets that are not posted yet
+    std::uint64_t bucket_left = 0, number = 0;
+    TimePoint starts = kNow, began{};
+    std::vector<Duration> took{};  // communication, by iteration
+  };
+  constexpr std::uint64_t kBucket = 512 * 1024;
+  const auto run = [&](bool foreseen) {
+    BoardState state;
+    std::vector<Job> jobs;
+    TimePoint line_free_at = kNow;
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      BoardOptions board;
+      board.bytes_per_second = kRate;
+      board.job = static_cast<std::uint32_t>(i + 1);
+      HostPolicyOptions options;
+      options.knows_line = true;
+      options.burst = microseconds(20) + kChunkTime;
+      auto host = std::make_unique<Host>(options, std::make_unique<Board>(state, i, board));
+      jobs.push_back({std::move(host), i + 1, i == 0 ? 8 : 3, milliseconds(i == 0 ? 40 : 150)});
+    }
+    for (TimePoint now = kNow; now < kNow + std::chrono::seconds(20); now += microseconds(20)) {
+      for (Job& job : jobs) {
+        if (job.waiting == 0 && job.bucket_left == 0 && now >= job.starts) {
+          job.waiting = job.buckets;
+          job.began = now;
+        }
+        if (job.bucket_left == 0 && job.waiting > 0) {  // NCCL runs a communicator's collectives one by one
+          --job.waiting;
+          FlowTag tag = coflow(job.id << 32 | ++job.number, kBucket);
+          tag.identity = {.known = foreseen, .communicator = job.id, .number = job.number, .total_bytes = kBucket};
+          job.host->push(tag, job.bucket_left = kBucket, now);
+        }
+        while (job.bucket_left > 0 && line_free_at <= now && job.host->take(now)) {
+          job.bucket_left -= kChunk;
+          line_free_at = now + kChunkTime;
+        }
+        if (job.bucket_left > 0 || job.waiting > 0 || now < job.starts) continue;
+        job.took.push_back(now - job.began);
+        job.starts = now + job.computes;
+      }
+    }
+    return jobs;
+  };
+  const auto mean = [](const Job& job) {
+    Duration sum{0};
+    for (const Duration took : job.took) sum += took;
+    return std::chrono::duration<double>(sum).count() / static_cast<double>(job.took.size());
+  };
+  const auto unknown = run(false), known = run(true);
+  const double alone = 3.0 * kBucket / kRate;
+  EXPECT_LT(mean(known[1]), 1.25 * alone) << "the short one waits for nobody, in most of its iterations";
+  EXPECT_GT(mean(unknown[1]), 1.5 * alone);
+  EXPECT_LT(mean(known[0]), 1.2 * mean(unknown[0])) << "and the long one waits for it once or twice in its own";
+  RecordProperty("short_unknown", std::to_string(mean(unknown[1]) / alone));
+  RecordProperty("short_known", std::to_string(mean(known[1]) / alone));
+}
+
 TEST_F(OnALine, ProcessesOfOneJobDoNotWaitForEachOther) {
   const auto one = process(0, 7), other = process(1, 7);
   one->push(coflow(1, 100 * kMiB), 100 * kMiB);

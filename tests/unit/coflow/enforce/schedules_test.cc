@@ -68,8 +68,9 @@ class Schedule {
     Process& process = processes_.emplace_back();
     process.queue = std::make_unique<SendQueue>(
         std::make_unique<HostPolicy>(options, std::make_unique<Board>(state_, slot, board)));
-    const std::size_t flows = 1 + rng_.below(4);
-    for (std::size_t i = 0; i < flows; ++i) {
+    const std::size_t connections = 1 + rng_.below(4);
+    std::size_t flows = 0;
+    for (std::size_t i = 0; i < connections; ++i) {
       const auto connection = process.queue->add_connection({.peer = static_cast<std::uint32_t>(i), .job = board.job});
       FlowTag tag;
       tag.coflow = rng_.chance(0.3) ? 0 : 1 + slot * 100 + i;
@@ -78,9 +79,17 @@ class Schedule {
       tag.bytes = tag.coflow == 0 || rng_.chance(0.3) ? 0 : bytes;
       process.connections.push_back(connection);
       process.blocked.push_back(false);
-      process.left.push_back(bytes);
+      process.left.push_back(0);
       process.since.push_back(0);
-      process.queue->push(connection, i, tag, bytes, TimePoint(std::chrono::seconds(1)));
+      // Some are buckets that repeat, of which more is foreseen than comes.
+      const bool repeats = tag.coflow != 0 && rng_.chance(0.3);
+      const std::size_t buckets = repeats ? 1 + rng_.below(8) : 1;
+      for (std::size_t bucket = 0; bucket < buckets; ++bucket, tag.coflow += repeats ? 10'000 : 0) {
+        if (repeats) tag.identity = {.known = true, .communicator = slot * 100 + i, .number = bucket};
+        process.left[i] += bytes;
+        ++flows;
+        process.queue->push(connection, i, tag, bytes, TimePoint(std::chrono::seconds(1)));
+      }
     }
     // Mice do not count: they are policed at a fifth, and go before.
     bound_ = std::max<std::uint64_t>(bound_, 2 * 33 * 64 * 1024 * (flows + 1) + (2 << 20));

@@ -131,6 +131,30 @@ TEST(Config, BadFilesAreNamed) {
   }
 }
 
+// The parser calls itself for each of them.
+TEST(Config, AFileOfBracketsIsRefused) {
+  for (const std::string& text : {"tcp_sockets = " + std::string(100'000, '['), std::string(100'000, '['),
+                                  "a" + std::string(100'000, '.') + "b = 1\n"}) {
+    const ConfigFile file(text);
+    EXPECT_THAT(error_of({{"CLUSTAR_CONFIG", file.path()}}),
+                AllOf(HasSubstr(file.path()), HasSubstr("line 1"), HasSubstr("more than 64 levels of brackets")));
+  }
+  const ConfigFile large("#" + std::string(1 << 20, '-'));
+  EXPECT_THAT(error_of({{"CLUSTAR_CONFIG", large.path()}}), HasSubstr("too large; allowed: 1048576 bytes"));
+}
+
+TEST(Config, WrongRulesAreErrorsThatSayWhichAndWhatIsAllowed) {
+  EXPECT_THAT(error_of({{"CLUSTAR_SEND_URGENCY", "comm=tp*,blocking; func=broadcast,soon"}}),
+              AllOf(HasSubstr("CLUSTAR_SEND_URGENCY"), HasSubstr("rule 2"), HasSubstr("'soon' is no urgency"),
+                    HasSubstr("blocking|prefetch|gradient|background")));
+  const ConfigFile file("send_urgency = \"colour=red\"\n");
+  EXPECT_THAT(error_of({{"CLUSTAR_CONFIG", file.path()}}),
+              AllOf(HasSubstr("CLUSTAR_SEND_URGENCY"), HasSubstr("unknown key 'colour'"), HasSubstr("allowed: ")));
+  EXPECT_THAT(error_of({{"CLUSTAR_LOSS_RULES", "colour=red"}}), HasSubstr("colour"));
+  EXPECT_THAT(error_of({{"CLUSTAR_LOSS_TRAFFIC_CLASSES", "red"}}), HasSubstr("red"));
+  EXPECT_TRUE(load_settings({{"CLUSTAR_SEND_URGENCY", "comm=tp*,blocking; func=broadcast,background"}}));
+}
+
 TEST(Config, FaultsAreForMltOnly) {
   EXPECT_THAT(error_of({{"CLUSTAR_INJECT_FAULTS", "loss=0.01"}}),
               AllOf(HasSubstr("mlt only"), HasSubstr("CLUSTAR_TRANSPORT=mlt")));

@@ -7,7 +7,7 @@
 
 #include "transport/base/result.h"
 
-namespace clustar::bench::fabric {
+namespace clustar {
 
 // What a file holds, or its first kMaxTomlBytes + 1 bytes. The error says why it cannot be read.
 inline constexpr std::size_t kMaxTomlBytes = 1 << 20;  // 250 hosts and 250 switches need 100 kB
@@ -18,4 +18,4 @@ Result<std::string> read_toml_text(const std::string& path);
 // the file describes ("a topology").
 std::optional<std::string> refuse_toml(const std::string& content, const std::string& what);
 
-}  // namespace clustar::bench::fabric
+}  // namespace clustar

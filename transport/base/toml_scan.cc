@@ -1,4 +1,4 @@
-#include "bench/fabric/toml_scan.h"
+#include "transport/base/toml_scan.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <fstream>
 
-namespace clustar::bench::fabric {
+namespace clustar {
 namespace {
 
 constexpr int kMaxDepth = 64;
@@ -37,7 +37,7 @@ class Scan {
         inside_ = kCode;
       }
       if (brackets_ > kMaxDepth || dots_ > kMaxDepth) {
-        return fmt::format("{}: more than {} levels of brackets or dots; {} needs 3", line_, kMaxDepth, what);
+        return fmt::format("{}: more than {} levels of brackets or dots; {} needs 3 at most", line_, kMaxDepth, what);
       }
     }
     return std::nullopt;
@@ -76,4 +76,4 @@ std::optional<std::string> refuse_toml(const std::string& content, const std::st
   return Scan().refuse(content, what);
 }
 
-}  // namespace clustar::bench::fabric
+}  // namespace clustar
