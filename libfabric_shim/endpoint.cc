@@ -3,10 +3,12 @@
 #include <rdma/fi_cm.h>
 
 #include "libfabric_shim/failure.h"
+#include "libfabric_shim/signals.h"
 
 namespace clustar::transport::ofi {
 
 Result<Endpoint> Endpoint::open(const Domain& domain, const CompletionQueue& queue, const AddressVector& addresses) {
+  const KeptSignals signals;
   Endpoint made;
   fid_ep* endpoint = nullptr;
   const auto failed = [&](const char* call, int code) { return tl::unexpected(failure(domain.name(), call, code)); };

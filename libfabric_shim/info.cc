@@ -4,6 +4,7 @@
 #include <rdma/fi_endpoint.h>
 
 #include "libfabric_shim/failure.h"
+#include "libfabric_shim/signals.h"
 #include "libfabric_shim/universe.h"
 
 namespace clustar::transport::ofi {
@@ -46,6 +47,7 @@ Result<std::vector<Info>> find_infos(const std::string& progress) {
   fi_info* found = nullptr;
   {
     const SmallUniverse universe;
+    const KeptSignals signals;
     const int code = fi_getinfo(FI_VERSION(1, 14), nullptr, nullptr, 0, hints.get(), &found);
     if (code != 0) return tl::unexpected(failure("libfabric", "fi_getinfo", code));
   }

@@ -66,6 +66,7 @@ void OfiRecvChannel::on_deregister(const Mr& mr) {
     return request.open && std::ranges::find(request.memory, &mr) != request.memory.end();
   };
   if (std::ranges::none_of(requests_, uses)) return;
+  check_control();  // whether the peer is gone
   fail_with("memory was deregistered while receives used it");
   nic_.settle(*exchange_, *this, !control_open_);
 }

@@ -23,10 +23,14 @@ OfiSendChannel::OfiSendChannel(Nic& nic, std::shared_ptr<Exchange> exchange, Fac
       connection_(nic_.engine().attach(*this, facts_.connection)) {}
 
 OfiSendChannel::~OfiSendChannel() {
+  {
+    // Whether the peer is gone; what it says besides is too late.
+    const std::lock_guard lock(nic_.engine().mutex());
+    read_control();
+  }
   nic_.engine().detach(connection_);
   const std::lock_guard lock(nic_.engine().mutex());
   anchor_->let_go();
-  read_control();
   nic_.settle(*exchange_, *this, !control_lost_.empty());
   // So the receiver knows what is still to come by the fabric. It always fits, and who is gone need not know.
   std::array<std::byte, Note::kSize> farewell;
@@ -42,6 +46,7 @@ void OfiSendChannel::on_deregister(const Mr& mr) {
   const auto uses = [&](const SendRequest& request) { return request.mr == &mr; };
   if (failed_ && under_way_ == 0) return;
   if (!requests_.any_of(uses)) return;
+  read_control();  // whether the peer is gone
   fail_with(ErrorCode::kInvalidUsage, "memory was deregistered while sends used it");
   owed_.reset();
   nic_.settle(*exchange_, *this, !control_lost_.empty());
