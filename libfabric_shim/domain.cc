@@ -16,7 +16,7 @@ Domain::Domain(Domain&& other) noexcept
 Result<Domain> Domain::open(Info info) {
   Domain made(std::move(info));
   fid_fabric* fabric = nullptr;
-  if (const int code = fi_fabric(made.info_->fabric_attr, &fabric, nullptr); code != 0) {
+  if (const int code = Library::get()->open_fabric(made.info_->fabric_attr, &fabric, nullptr); code != 0) {
     return tl::unexpected(failure(made.name_, "fi_fabric", code));
   }
   made.fabric_.reset(fabric);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <rdma/fi_errno.h>
 
+#include "libfabric_shim/library.h"
+
 namespace clustar::transport::ofi {
 namespace {
 
@@ -43,7 +45,8 @@ Kind kind_of(int error) {
 Error failure(const std::string& where, const char* call, ssize_t code) {
   const int error = static_cast<int>(code < 0 ? -code : code);
   const Kind kind = kind_of(error);
-  return {kind.code, fmt::format("ofi: {}: {}: {} ({}); {}", where, call, fi_strerror(error), error, kind.fix)};
+  return {kind.code, fmt::format("ofi: {}: {}: {} ({}); {}", where, call,
+                                 Library::get() ? Library::get()->error_text(error) : "?", error, kind.fix)};
 }
 
 }  // namespace clustar::transport::ofi

@@ -11,8 +11,8 @@ namespace clustar::transport::ofi {
 namespace {
 
 // What we can do as well as need: each bit of the modes is a duty that a provider may lay on us.
-Info make_hints(const std::string& progress) {
-  Info hints(fi_allocinfo());
+Info make_hints(const Library& library, const std::string& progress) {
+  Info hints(library.duplicate_info(nullptr));
   if (!hints) return hints;
   hints->caps = FI_TAGGED | FI_SEND | FI_RECV;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
@@ -42,19 +42,21 @@ std::string name_of(const fi_info& info) {
 }
 
 Result<std::vector<Info>> find_infos(const std::string& progress) {
-  const Info hints = make_hints(progress);
+  const Result<Library>& library = Library::get();
+  if (!library) return tl::unexpected(library.error());
+  const Info hints = make_hints(*library, progress);
   if (!hints) return tl::unexpected(failure("libfabric", "fi_allocinfo", FI_ENOMEM));
   fi_info* found = nullptr;
   {
     const SmallUniverse universe;
     const KeptSignals signals;
-    const int code = fi_getinfo(FI_VERSION(1, 14), nullptr, nullptr, 0, hints.get(), &found);
+    const int code = library->get_info(FI_VERSION(1, 14), nullptr, nullptr, 0, hints.get(), &found);
     if (code != 0) return tl::unexpected(failure("libfabric", "fi_getinfo", code));
   }
   const Info all(found);
   std::vector<Info> infos;
   for (const fi_info* each = found; each != nullptr; each = each->next) {
-    Info copy(fi_dupinfo(each));
+    Info copy(library->duplicate_info(each));
     if (!copy) return tl::unexpected(failure("libfabric", "fi_dupinfo", FI_ENOMEM));
     infos.push_back(std::move(copy));
   }

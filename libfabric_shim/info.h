@@ -7,12 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "libfabric_shim/library.h"
 #include "transport/base/result.h"
 
 namespace clustar::transport::ofi {
 
+// There is none before the library was opened.
 struct FreeInfo {
-  void operator()(fi_info* info) const { fi_freeinfo(info); }
+  void operator()(fi_info* info) const { Library::get()->free_info(info); }
 };
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 

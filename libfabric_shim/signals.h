@@ -1,5 +1,5 @@
-// Signal handlers are the user's: libfabric's shm provider takes SIGINT, SIGTERM, SIGBUS and SIGSEGV when it is loaded,
-// whether it is used or not, to remove its files.
+// Signal handlers are the user's: PSM's libraries take SIGINT, SIGTERM, SIGSEGV and others when libfabric is loaded, to
+// write a backtrace, and libfabric's shm provider takes some to remove its files.
 #pragma once
 
 #include <array>
