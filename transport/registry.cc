@@ -140,8 +140,9 @@ Result<Selection> create_mlt(const TransportContext& context) {
 }
 
 // Best first.
-constexpr std::array<Backend, 3> kBackends{{
+constexpr std::array<Backend, 4> kBackends{{
     {"verbs", nullptr, nullptr, false},
+    {"ofi", nullptr, "only by CLUSTAR_TRANSPORT=ofi or CLUSTAR_REQUIRE=ofi in this version", false},
     {"mlt", create_mlt, "only by CLUSTAR_TRANSPORT=mlt, CLUSTAR_REQUIRE=mlt or CLUSTAR_PSK_FILE in this version", true},
     {"tcp", create_tcp, nullptr, false},
 }};

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "gdr/settings.h"
+#include "libfabric_shim/settings.h"
 #include "mlt/compare/settings.h"
 #include "mlt/driver/settings.h"
 #include "transport/api/settings.h"
@@ -27,10 +28,11 @@ Result<void> mlt_only(const Config& config, const std::string& of_mlt, const std
 }  // namespace
 
 Config::Tables setting_tables() {
-  static const std::array<const SettingTable*, 9> all{
+  static const std::array<const SettingTable*, 10> all{
       &TransportSettings::table(), &NetworkSettings::table(), &SendOrderSettings::table(),
-      &TcpSettings::table(),       &IbSettings::table(),      &MltSettings::table(),
-      &GdrSettings::table(),       &FaultSettings::table(),   &CompareSettings::table(),
+      &TcpSettings::table(),       &IbSettings::table(),      &OfiSettings::table(),
+      &MltSettings::table(),       &GdrSettings::table(),     &FaultSettings::table(),
+      &CompareSettings::table(),
   };
   return all;
 }

@@ -46,7 +46,10 @@ ROOMS = {
     "transport/registry": ["transport", "libfabric_shim", "mlt/driver", "mlt/compare/settings", "gdr"],
     # All rooms' tables of settings, and what contradicts between them.
     "transport/transport_tables": ["transport", "libfabric_shim", "mlt/driver/settings", "mlt/compare/settings", GDR_SETTINGS],
-    "libfabric_shim": ["transport/base", "transport/api", "transport/message", "transport/io", MEMORY],
+    "libfabric_shim": ["transport/base", "transport/api", "transport/message", "transport/io", "transport/net",
+                       "transport/handshake", "transport/tcp/core", MEMORY],
+    # A module's entry.
+    "libfabric_shim/rdm/module": ["transport/base", "transport/api", "transport/io", "transport/module", "libfabric_shim"],
     "mlt/core": ["transport/base"],
     "mlt/fec": ["transport/base"],
     "mlt/driver": ["transport/base", "transport/api", "transport/message", "transport/net", "transport/handshake", "transport/crypto",

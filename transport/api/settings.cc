@@ -12,7 +12,7 @@ namespace clustar {
 namespace {
 
 const std::vector<std::string>& names() {
-  static const std::vector<std::string> all{"tcp", "mlt", "verbs"};
+  static const std::vector<std::string> all{"tcp", "mlt", "verbs", "ofi"};
   return all;
 }
 
@@ -37,11 +37,12 @@ bool read_require(TransportSettings& settings, const std::string& text) {
 const TypedTable<TransportSettings>& TransportSettings::table() {
   using S = TransportSettings;
   static const TypedTable<S> all({
-      setting::make_choice("transport", &S::transport, {"auto", "tcp", "mlt", "verbs"})
+      setting::make_choice("transport", &S::transport, {"auto", "tcp", "mlt", "verbs", "ofi"})
           .help(
-              "`tcp`, `mlt`, `verbs`, or the best that works here: `auto` takes `verbs` where its module and a usable "
-              "port are there ([verbs.md](verbs.md)), otherwise `tcp`; with `CLUSTAR_PSK_FILE` it takes `mlt`"),
-      Setting<S>{{"require", "one or more of tcp | mlt | verbs, joined by |", {}, "none", false},
+              "`tcp`, `mlt`, `verbs`, `ofi` ([libfabric.md](libfabric.md)), or the best that works here: `auto` takes "
+              "`verbs` where its module and a usable port are there ([verbs.md](verbs.md)), otherwise `tcp`; with "
+              "`CLUSTAR_PSK_FILE` it takes `mlt`"),
+      Setting<S>{{"require", "one or more of tcp | mlt | verbs | ofi, joined by |", {}, "none", false},
                  read_require,
                  [](const S& settings) { return fmt::format("{}", fmt::join(settings.require, "|")); }}
           .help("transports of which one must be in use, joined by `\\|`; if none is, communicators fail with the "

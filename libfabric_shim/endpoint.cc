@@ -1,0 +1,37 @@
+#include "libfabric_shim/endpoint.h"
+
+#include <rdma/fi_cm.h>
+
+#include "libfabric_shim/failure.h"
+#include "libfabric_shim/signals.h"
+
+namespace clustar::transport::ofi {
+
+Result<Endpoint> Endpoint::open(const Domain& domain, const CompletionQueue& queue, const AddressVector& addresses) {
+  const KeptSignals signals;
+  Endpoint made;
+  fid_ep* endpoint = nullptr;
+  const auto failed = [&](const char* call, int code) { return tl::unexpected(failure(domain.name(), call, code)); };
+  // The parameter is not const, and nothing is written to it.
+  auto* const info = const_cast<fi_info*>(&domain.info());
+  if (const int code = fi_endpoint(domain.raw(), info, &endpoint, nullptr); code != 0)
+    return failed("fi_endpoint", code);
+  made.endpoint_.reset(endpoint);
+  if (const int code = fi_ep_bind(endpoint, &queue.raw()->fid, FI_TRANSMIT | FI_RECV); code != 0) {
+    return failed("fi_ep_bind (queue)", code);
+  }
+  if (const int code = fi_ep_bind(endpoint, &addresses.raw()->fid, 0); code != 0) {
+    return failed("fi_ep_bind (addresses)", code);
+  }
+  if (const int code = fi_enable(endpoint); code != 0) return failed("fi_enable", code);
+  std::size_t length = 0;
+  fi_getname(&endpoint->fid, nullptr, &length);  // says how long it is
+  made.address_.resize(length);
+  if (const int code = fi_getname(&endpoint->fid, made.address_.data(), &length); code != 0) {
+    return failed("fi_getname", code);
+  }
+  made.address_.resize(length);
+  return made;
+}
+
+}  // namespace clustar::transport::ofi

@@ -1,0 +1,66 @@
+#include "libfabric_shim/info.h"
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include "libfabric_shim/failure.h"
+#include "libfabric_shim/signals.h"
+#include "libfabric_shim/universe.h"
+
+namespace clustar::transport::ofi {
+namespace {
+
+// What we can do as well as need: each bit of the modes is a duty that a provider may lay on us.
+Info make_hints(const Library& library, const std::string& progress) {
+  Info hints(library.duplicate_info(nullptr));
+  if (!hints) return hints;
+  hints->caps = FI_TAGGED | FI_SEND | FI_RECV;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  // No remote access to memory is asked for, so the address form and the keys matter to registrations only.
+  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+  // Registrations run beside transfers.
+  hints->domain_attr->threading = FI_THREAD_SAFE;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->domain_attr->av_type = FI_AV_UNSPEC;
+  if (progress != "any") {
+    const fi_progress wanted = progress == "auto" ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+    hints->domain_attr->data_progress = wanted;
+    hints->domain_attr->control_progress = wanted;
+  }
+  return hints;
+}
+
+}  // namespace
+
+std::string provider_of(const fi_info& info) {
+  return info.fabric_attr->prov_name == nullptr ? "?" : info.fabric_attr->prov_name;
+}
+
+std::string name_of(const fi_info& info) {
+  return provider_of(info) + " (" + (info.domain_attr->name == nullptr ? "?" : info.domain_attr->name) + ")";
+}
+
+Result<std::vector<Info>> find_infos(const std::string& progress) {
+  const Result<Library>& library = Library::get();
+  if (!library) return tl::unexpected(library.error());
+  const Info hints = make_hints(*library, progress);
+  if (!hints) return tl::unexpected(failure("libfabric", "fi_allocinfo", FI_ENOMEM));
+  fi_info* found = nullptr;
+  {
+    const SmallUniverse universe;
+    const KeptSignals signals;
+    const int code = library->get_info(FI_VERSION(1, 14), nullptr, nullptr, 0, hints.get(), &found);
+    if (code != 0) return tl::unexpected(failure("libfabric", "fi_getinfo", code));
+  }
+  const Info all(found);
+  std::vector<Info> infos;
+  for (const fi_info* each = found; each != nullptr; each = each->next) {
+    Info copy(library->duplicate_info(each));
+    if (!copy) return tl::unexpected(failure("libfabric", "fi_dupinfo", FI_ENOMEM));
+    infos.push_back(std::move(copy));
+  }
+  return infos;
+}
+
+}  // namespace clustar::transport::ofi

@@ -1,0 +1,31 @@
+// fi_info: what libfabric offers for what we ask.
+#pragma once
+
+#include <rdma/fabric.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "libfabric_shim/library.h"
+#include "transport/base/result.h"
+
+namespace clustar::transport::ofi {
+
+// There is none before the library was opened.
+struct FreeInfo {
+  void operator()(fi_info* info) const { Library::get()->free_info(info); }
+};
+using Info = std::unique_ptr<fi_info, FreeInfo>;
+
+// "tcp;ofi_rxm"
+std::string provider_of(const fi_info& info);
+// "tcp;ofi_rxm (eth0)", for errors
+std::string name_of(const fi_info& info);
+
+// Everything with reliable tagged messages, each on its own, in libfabric's order. `progress`: OfiSettings::progress.
+// The first call of a process lets libfabric load its providers (0.1 s). Error: libfabric's, kUnavailable if there is
+// none.
+Result<std::vector<Info>> find_infos(const std::string& progress);
+
+}  // namespace clustar::transport::ofi

@@ -1,0 +1,276 @@
+#include "libfabric_shim/rdm/exchange.h"
+
+#include <fmt/format.h>
+#include <rdma/fi_errno.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "libfabric_shim/failure.h"
+#include "transport/net/socket.h"
+
+namespace clustar::transport::ofi {
+
+Result<std::shared_ptr<Exchange>> Exchange::open(Domain& domain, std::size_t payload, const Log& log) {
+  auto queue = CompletionQueue::open(domain);
+  if (!queue) return tl::unexpected(queue.error());
+  auto addresses = AddressVector::open(domain);
+  if (!addresses) return tl::unexpected(addresses.error());
+  std::shared_ptr<Exchange> made(new Exchange(domain, std::move(*queue), std::move(*addresses), payload, log));
+  auto endpoint = Endpoint::open(domain, made->queue_, made->addresses_);
+  if (!endpoint) return tl::unexpected(endpoint.error());
+  if (endpoint->address().empty() || endpoint->address().size() > Contact::kAddress) {
+    return fail(ErrorCode::kUnavailable, fmt::format("ofi: {}: its addresses have {} bytes; 1 to {} are allowed",
+                                                     domain.name(), endpoint->address().size(), Contact::kAddress));
+  }
+  made->address_ = endpoint->address();
+  made->endpoint_.emplace(std::move(*endpoint));
+  return made;
+}
+
+Result<ChannelName> Exchange::open_channel(Owner& owner) {
+  if (broken_) return tl::unexpected(*broken_);
+  if (next_channel_ > ChannelName::kMost) {
+    return fail(ErrorCode::kUnavailable, fmt::format("ofi: {}: {} channels were opened, and no number is left; restart "
+                                                     "the process",
+                                                     domain_.name(), ChannelName::kMost));
+  }
+  ChannelName name{next_channel_, 0};
+  if (const auto filled = net::fill_random(std::as_writable_bytes(std::span(&name.key, 1))); !filled) {
+    return tl::unexpected(filled.error());
+  }
+  // As many frames as all senders together may have under way.
+  while (posted_frames_ < kFrames * (channels_.size() + 1)) {
+    auto op = take_frame();
+    if (!op) return tl::unexpected(op.error());
+    (*op)->kind = Kind::kFrameReceive;
+    ++posted_frames_;
+    post_receive(**op);
+    if (broken_) return tl::unexpected(*broken_);
+  }
+  ++next_channel_;
+  channels_.emplace(name.number, std::pair(&owner, name.key));
+  return name;
+}
+
+Result<Exchange::Op*> Exchange::take_frame() {
+  if (free_frames_.empty()) {
+    Slab slab;
+    slab.memory = std::make_unique<std::byte[]>(kSlabFrames * frame_bytes_);
+    auto region = MemoryRegion::make(domain_, slab.memory.get(), kSlabFrames * frame_bytes_);
+    if (!region) return tl::unexpected(region.error());
+    slab.region = std::move(*region);
+    for (std::size_t i = 0; i < kSlabFrames; ++i) {
+      Op& op = ops_.emplace_back();
+      op.payload = {kFrameTag, slab.memory.get() + i * frame_bytes_, frame_bytes_, slab.region.descriptor()};
+      free_frames_.push_back(&op);
+    }
+    slabs_.push_back(std::move(slab));
+  }
+  Op* const op = free_frames_.back();
+  free_frames_.pop_back();
+  return op;
+}
+
+Exchange::Op& Exchange::take_payload() {
+  if (free_payloads_.empty()) return ops_.emplace_back();
+  Op& op = *free_payloads_.back();
+  free_payloads_.pop_back();
+  return op;
+}
+
+void Exchange::give_back(Op& op) {
+  const bool frame = op.kind == Kind::kFrameSend || op.kind == Kind::kFrameReceive;
+  op.kind = Kind::kFree;
+  op.owner = nullptr;
+  op.cancelled = false;
+  (frame ? free_frames_ : free_payloads_).push_back(&op);
+}
+
+Result<bool> Exchange::taken(Op& op, const char* call, ssize_t code) {
+  if (code == 0) return true;
+  give_back(op);
+  if (code == -FI_EAGAIN) return false;
+  return tl::unexpected(failure(domain_.name(), call, code));
+}
+
+Result<bool> Exchange::send_frame(fi_addr_t to, std::span<const std::byte> head, std::span<const std::byte> payload,
+                                  Owner& owner, std::uint32_t cookie) {
+  if (broken_) return tl::unexpected(*broken_);
+  const auto op = take_frame();
+  if (!op) return tl::unexpected(op.error());
+  Op& frame = **op;
+  frame.kind = Kind::kFrameSend;
+  frame.owner = &owner;
+  frame.cookie = cookie;
+  frame.sent = payload.size();
+  std::memcpy(frame.payload.data, head.data(), head.size());
+  if (!payload.empty()) std::memcpy(frame.payload.data + head.size(), payload.data(), payload.size());
+  fi_context2* const context = &frame;
+  return taken(frame, "fi_tsend",
+               endpoint_->send(to, kFrameTag, frame.payload.data, head.size() + payload.size(),
+                               frame.payload.descriptor, context));
+}
+
+Result<bool> Exchange::send_payload(fi_addr_t to, const Payload& payload, Owner& owner, std::uint32_t cookie) {
+  if (broken_) return tl::unexpected(*broken_);
+  Op& op = take_payload();
+  op.kind = Kind::kPayloadSend;
+  op.owner = &owner;
+  op.cookie = cookie;
+  op.payload = payload;
+  op.sent = payload.bytes;
+  fi_context2* const context = &op;
+  return taken(op, "fi_tsend",
+               endpoint_->send(to, payload.tag, payload.data, payload.bytes, payload.descriptor, context));
+}
+
+Result<void> Exchange::receive_payload(const Payload& payload, Owner& owner, std::uint32_t cookie) {
+  if (broken_) return tl::unexpected(*broken_);
+  Op& op = take_payload();
+  op.kind = Kind::kPayloadReceive;
+  op.owner = &owner;
+  op.cookie = cookie;
+  op.payload = payload;
+  post_receive(op);
+  if (broken_) return tl::unexpected(*broken_);
+  return {};
+}
+
+// A receive that cannot be posted for another reason than that there is no room is the device's failure.
+void Exchange::post_receive(Op& op) {
+  fi_context2* const context = &op;
+  const ssize_t code =
+      endpoint_->receive(op.payload.tag, op.payload.data, op.payload.bytes, op.payload.descriptor, context);
+  if (code == -FI_EAGAIN) {
+    waiting_.push_back(&op);
+  } else if (code != 0) {
+    break_off(failure(domain_.name(), "fi_trecv", code));
+  }
+}
+
+void Exchange::poll() {
+  for (std::size_t i = waiting_.size(); i > 0 && !broken_; --i) {
+    Op* const op = waiting_.front();
+    waiting_.pop_front();
+    post_receive(*op);
+    if (!waiting_.empty() && waiting_.back() == op) break;
+  }
+  for (int batch = 0; batch < kBatchesPerPoll && !broken_; ++batch) {
+    const auto got = queue_.read();
+    if (!got) return break_off(got.error());
+    if (got->failed) {
+      if (const auto failed = queue_.read_failure()) on_failure(*failed);
+      continue;
+    }
+    for (const fi_cq_msg_entry& entry : got->done) {
+      if (entry.op_context == nullptr || broken_) continue;
+      finish(*static_cast<Op*>(static_cast<fi_context2*>(entry.op_context)), entry.len);
+    }
+    if (got->done.size() < CompletionQueue::kBatch) return;
+  }
+}
+
+void Exchange::finish(Op& op, std::size_t bytes) {
+  Owner* const owner = op.owner;
+  switch (op.kind) {
+    case Kind::kFree: return;
+    case Kind::kFrameReceive:
+      finish_frame(op, bytes);
+      if (!broken_) post_receive(op);
+      return;
+    case Kind::kFrameSend:
+    case Kind::kPayloadSend: {
+      const std::uint32_t cookie = op.cookie;
+      const std::size_t sent = op.sent;
+      give_back(op);
+      if (owner != nullptr) owner->on_sent(cookie, sent);
+      return;
+    }
+    case Kind::kPayloadReceive: {
+      const std::uint32_t cookie = op.cookie;
+      give_back(op);
+      if (owner != nullptr) owner->on_received(cookie, bytes);
+      return;
+    }
+  }
+}
+
+// What nobody is known for comes late for a channel that closed, or from a stranger.
+void Exchange::finish_frame(const Op& op, std::size_t bytes) {
+  const std::span<const std::byte> all(op.payload.data, std::min(bytes, frame_bytes_));
+  if (all.size() < FrameHead::kSize) return;
+  const auto head = FrameHead::parse(all.first<FrameHead::kSize>());
+  if (!head) return;
+  const auto channel = channels_.find(head->channel.number);
+  if (channel == channels_.end() || channel->second.second != head->channel.key) return;
+  channel->second.first->on_frame(*head, all.subspan(FrameHead::kSize));
+}
+
+void Exchange::on_failure(const CompletionQueue::Failure& failed) {
+  if (failed.context == nullptr) return log_.warn(failed.error.message);
+  Op& op = *static_cast<Op*>(static_cast<fi_context2*>(failed.context));
+  if (op.kind == Kind::kFree) return;
+  if (op.kind == Kind::kFrameReceive) {
+    // A longer message than a frame is a stranger's. Whatever it was, the room for the next is needed.
+    log_.warn(failed.error.message);
+    return post_receive(op);
+  }
+  Owner* const owner = op.owner;
+  const bool wanted = op.cancelled && failed.code == FI_ECANCELED;
+  give_back(op);
+  if (owner != nullptr && !wanted) owner->on_failure(failed.error);
+}
+
+Exchange::InUse Exchange::payloads_of(const Owner& owner) const {
+  InUse use;
+  for (const Op& op : ops_) {
+    if (op.owner != &owner) continue;
+    if (op.kind == Kind::kPayloadSend) ++use.sends;
+    if (op.kind == Kind::kPayloadReceive) ++use.receives;
+  }
+  return use;
+}
+
+void Exchange::cancel_receives(const Owner& owner) {
+  for (Op& op : ops_) {
+    if (op.owner != &owner || op.kind != Kind::kPayloadReceive || op.cancelled || broken_) continue;
+    const auto never_posted = std::ranges::find(waiting_, &op);
+    if (never_posted != waiting_.end()) {
+      waiting_.erase(never_posted);
+      give_back(op);
+      continue;
+    }
+    op.cancelled = true;
+    fi_context2* const context = &op;
+    endpoint_->cancel(context);
+  }
+}
+
+void Exchange::forget(const Owner& owner) {
+  for (Op& op : ops_) {
+    if (op.owner == &owner) op.owner = nullptr;
+  }
+}
+
+void Exchange::break_off(const Error& why) {
+  if (broken_) return;
+  broken_ = why;
+  log_.warn(why.message);
+  endpoint_.reset();
+  waiting_.clear();
+  std::vector<Owner*> owners;
+  for (Op& op : ops_) {
+    if (op.owner != nullptr) owners.push_back(op.owner);
+    op.owner = nullptr;
+    op.kind = Kind::kFree;
+  }
+  for (const auto& [number, channel] : channels_) owners.push_back(channel.first);
+  std::ranges::sort(owners);
+  const auto repeated = std::ranges::unique(owners);
+  owners.erase(repeated.begin(), repeated.end());
+  for (Owner* const owner : owners) owner->on_failure(why);
+}
+
+}  // namespace clustar::transport::ofi

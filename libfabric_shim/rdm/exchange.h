@@ -1,0 +1,132 @@
+// One endpoint for all channels of a device, since an endpoint costs a provider up to 70 MB and 50 ms: hands out what
+// arrives, and knows which of a channel's memory a provider still uses.
+//
+// Thread rule: all calls need the NIC's lock. Owners are called from within poll(), on whichever thread polls.
+#pragma once
+
+#include <rdma/fi_endpoint.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "libfabric_shim/endpoint.h"
+#include "libfabric_shim/memory_region.h"
+#include "libfabric_shim/rdm/wire.h"
+#include "transport/base/log.h"
+
+namespace clustar::transport::ofi {
+
+class Exchange {
+ public:
+  // Who posts, or is to get frames. What it is told of may not make it end, nor poll.
+  class Owner {
+   public:
+    // `bytes`: from the chunk header on; only while the call lasts.
+    virtual void on_frame(const FrameHead&, std::span<const std::byte>) {}
+    // A frame or a payload, by its cookie; the bytes of a frame are those behind its head.
+    virtual void on_sent(std::uint32_t, std::size_t) {}
+    virtual void on_received(std::uint32_t, std::size_t) {}  // a payload, by its cookie, and its bytes
+    virtual void on_failure(const Error& error) = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  // `payload`: the most that a frame carries behind its headers. The domain outlives it. Error: libfabric's.
+  static Result<std::shared_ptr<Exchange>> open(Domain& domain, std::size_t payload, const Log& log);
+
+  const std::vector<std::byte>& address() const { return address_; }
+  Result<fi_addr_t> insert(std::span<const std::byte> address) { return addresses_.insert(address); }
+
+  // Frames for it come to `owner` until close_channel(). Error: no random numbers, no memory, or no number is left.
+  Result<ChannelName> open_channel(Owner& owner);
+  void close_channel(const ChannelName& channel) { channels_.erase(channel.number); }
+
+  // False: no room now; poll, and try again. A frame is copied, so its sender may end.
+  Result<bool> send_frame(fi_addr_t to, std::span<const std::byte> head, std::span<const std::byte> payload,
+                          Owner& owner, std::uint32_t cookie);
+  // Memory of a payload is used until its owner is told so, or payloads_of() is 0.
+  struct Payload {
+    std::uint64_t tag = 0;
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    void* descriptor = nullptr;
+  };
+  Result<bool> send_payload(fi_addr_t to, const Payload& payload, Owner& owner, std::uint32_t cookie);
+  Result<void> receive_payload(const Payload& payload, Owner& owner, std::uint32_t cookie);
+
+  void poll();
+
+  struct InUse {
+    std::size_t sends = 0;
+    std::size_t receives = 0;
+  };
+  InUse payloads_of(const Owner& owner) const;
+  // Receives for which nothing has come are given up.
+  void cancel_receives(const Owner& owner);
+  // It hears of nothing any more. What it sent is still sent.
+  void forget(const Owner& owner);
+
+  // Ends the endpoint: no memory is used any more, all owners fail.
+  void break_off(const Error& why);
+  const std::optional<Error>& broken() const { return broken_; }
+
+ private:
+  enum class Kind : std::uint8_t { kFree, kFrameSend, kFrameReceive, kPayloadSend, kPayloadReceive };
+  struct Op : fi_context2 {
+    Kind kind = Kind::kFree;
+    bool cancelled = false;
+    Owner* owner = nullptr;
+    std::uint32_t cookie = 0;
+    Payload payload{};     // of a frame: its memory here
+    std::size_t sent = 0;  // what on_sent() tells
+  };
+  struct Slab {
+    std::unique_ptr<std::byte[]> memory;
+    MemoryRegion region;
+  };
+  static constexpr std::size_t kSlabFrames = 32;
+  static constexpr int kBatchesPerPoll = 4;
+
+  Exchange(Domain& domain, CompletionQueue queue, AddressVector addresses, std::size_t payload, const Log& log)
+      : domain_(domain),
+        frame_bytes_(FrameHead::kMost + payload),
+        queue_(std::move(queue)),
+        addresses_(std::move(addresses)),
+        log_(log) {}
+
+  Result<Op*> take_frame();
+  Op& take_payload();
+  void give_back(Op& op);
+  // What libfabric said: done, again, or a failure.
+  Result<bool> taken(Op& op, const char* call, ssize_t code);
+  void post_receive(Op& op);
+  void finish(Op& op, std::size_t bytes);
+  void finish_frame(const Op& op, std::size_t bytes);
+  void on_failure(const CompletionQueue::Failure& failure);
+
+  Domain& domain_;
+  const std::size_t frame_bytes_;
+  CompletionQueue queue_;
+  AddressVector addresses_;
+  std::vector<Slab> slabs_;
+  std::optional<Endpoint> endpoint_;  // after the memory that it uses, so that it ends before it
+  std::vector<std::byte> address_;
+  const Log& log_;
+  std::deque<Op> ops_;  // stay where they are
+  std::vector<Op*> free_frames_;
+  std::vector<Op*> free_payloads_;
+  std::deque<Op*> waiting_;  // receives for which the provider had no room
+  std::unordered_map<std::uint32_t, std::pair<Owner*, std::uint64_t>> channels_;  // with its key
+  std::uint32_t next_channel_ = 1;
+  std::size_t posted_frames_ = 0;
+  std::optional<Error> broken_;
+};
+
+}  // namespace clustar::transport::ofi

@@ -1,0 +1,77 @@
+// One device: its domain, the endpoint that all its channels share, its sending side, and its counters.
+// Thread rule: that of SendEngine; the engine's lock guards the exchange, and so all channels.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "libfabric_shim/domain.h"
+#include "libfabric_shim/rdm/exchange.h"
+#include "libfabric_shim/rdm/nic_settings.h"
+#include "transport/base/log.h"
+#include "transport/base/time.h"
+#include "transport/message/send_engine.h"
+#include "transport/message/traffic_book.h"
+#include "transport/net/interfaces.h"
+
+namespace clustar::transport::ofi {
+
+// What every part of one OfiTransport shares; the transport owns it and outlives them.
+struct Context {
+  Settings settings;
+  const Clock& clock;
+  Log log;
+};
+
+class Nic {
+ public:
+  // `control`: the interface by which two ends find each other.
+  Nic(std::string name, Domain domain, net::Interface control, const Context& context,
+      std::unique_ptr<SendPolicy> policy, std::uint64_t bytes_per_second);
+
+  const std::string& name() const { return name_; }  // of the device: "eth0"
+  const std::string& provider() const { return provider_; }
+  Domain& domain() { return domain_; }
+  const net::Interface& control() const { return control_; }
+  const Context& context() const { return context_; }
+  SendEngine& engine() { return engine_; }
+  const SendEngine& engine() const { return engine_; }
+
+  // The following need the engine's lock.
+  // Made when it is first needed, and again when it broke. Error: libfabric's.
+  Result<std::shared_ptr<Exchange>> exchange();
+  // When it returns, nothing uses the memory of the owner's payloads, and it is told nothing more of them. Polls until
+  // they are over, for kSettle at most; then the endpoint is ended, at the cost of all its channels, since a provider
+  // can take back no message that a peer may still ask for. A peer that is gone asks for nothing.
+  void settle(Exchange& exchange, const Exchange::Owner& owner, bool peer_gone);
+
+  struct Counters {
+    std::atomic<std::uint64_t> frames{0};
+    std::atomic<std::uint64_t> payloads{0};        // messages of their own, straight to where they belong
+    std::atomic<std::uint64_t> early_messages{0};  // arrived before their receive: one copy more
+    std::atomic<std::uint64_t> strangers{0};       // connections to our port that did not show the token
+  };
+  Counters& counters() { return counters_; }
+  const Counters& counters() const { return counters_; }
+  TrafficBook& traffic() { return traffic_; }
+  const TrafficBook& traffic() const { return traffic_; }
+
+ private:
+  static constexpr Duration kSettle = std::chrono::seconds(1);
+  static constexpr Duration kSettleGone = std::chrono::milliseconds(100);
+  static constexpr std::uint64_t kPumpBytes = 8 << 20;
+
+  const std::string name_;
+  Domain domain_;
+  const std::string provider_;
+  const net::Interface control_;
+  const Context& context_;
+  Counters counters_;
+  TrafficBook traffic_;
+  SendEngine engine_;
+  std::shared_ptr<Exchange> exchange_;
+};
+
+}  // namespace clustar::transport::ofi

@@ -1,0 +1,298 @@
+#include "libfabric_shim/rdm/recv_channel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "transport/base/copies.h"
+
+namespace clustar::transport::ofi {
+namespace {
+
+using Kind = tcp::RecvMatcher::Placement::Kind;
+
+}  // namespace
+
+Result<std::unique_ptr<OfiRecvChannel>> OfiRecvChannel::open(Nic& nic, std::shared_ptr<Exchange> exchange, Facts facts,
+                                                             net::Socket control) {
+  std::unique_ptr<OfiRecvChannel> made(
+      new OfiRecvChannel(nic, std::move(exchange), std::move(facts), std::move(control)));
+  const std::lock_guard lock(nic.engine().mutex());
+  const auto name = made->exchange_->open_channel(*made);
+  if (!name) {
+    // Its destructor would wait for the lock.
+    made->failed_ = name.error();
+  } else {
+    made->channel_ = *name;
+  }
+  return made;
+}
+
+OfiRecvChannel::OfiRecvChannel(Nic& nic, std::shared_ptr<Exchange> exchange, Facts facts, net::Socket control)
+    : RecvChannel(facts.peer),
+      nic_(nic),
+      exchange_(std::move(exchange)),
+      facts_(std::move(facts)),
+      anchor_(std::make_shared<MemoryAnchor<OfiRecvChannel>>(nic.engine().mutex(), this)),
+      control_(std::move(control)),
+      traffic_(nic.traffic().open(facts_.traffic_class, facts_.peer.host, facts_.peer.rank)),
+      matcher_(nic.context().settings.receiving),
+      clears_(nic.context().settings.receiving),
+      stall_("ofi", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
+  for (std::uint32_t i = 0; i < requests_.size(); ++i) {
+    requests_[i].channel = this;
+    requests_[i].group = i;
+  }
+}
+
+// The control connection closes last: the sender hears of the end when no payload of its is asked for any more.
+OfiRecvChannel::~OfiRecvChannel() {
+  const std::lock_guard lock(nic_.engine().mutex());
+  anchor_->let_go();
+  exchange_->close_channel(channel_);
+  check_control();
+  nic_.settle(*exchange_, *this, !control_open_);
+}
+
+Result<std::unique_ptr<Mr>> OfiRecvChannel::reg_mr(const gdr::MemoryRef& memory) {
+  return Memory::make(nic_.domain(), memory, anchor_);
+}
+
+void OfiRecvChannel::on_deregister(const Mr& mr) {
+  const auto uses = [&](const RecvRequest& request) {
+    return request.open && std::ranges::find(request.memory, &mr) != request.memory.end();
+  };
+  if (std::ranges::none_of(requests_, uses)) return;
+  check_control();  // whether the peer is gone
+  fail_with("memory was deregistered while receives used it");
+  nic_.settle(*exchange_, *this, !control_open_);
+}
+
+Result<Request*> OfiRecvChannel::flush(std::span<const RecvPart>) { return nullptr; }
+
+Result<bool> OfiRecvChannel::greeted() {
+  const std::unique_lock lock(nic_.engine().mutex(), std::try_to_lock);
+  if (!lock) return false;
+  exchange_->poll();
+  if (++polls_ % kLivenessPolls == 0) check_control();
+  if (failed_) return tl::unexpected(*failed_);
+  if (!control_open_ && frames_ == 0) {
+    return fail(ErrorCode::kRemote, fmt::format("ofi: {} gave its connection up before it was ready", facts_.shown));
+  }
+  return frames_ > 0;
+}
+
+Result<Request*> OfiRecvChannel::recv(std::span<const RecvPart> parts) {
+  if (const auto checked = ReceiveGroups::check("ofi", parts); !checked) return tl::unexpected(checked.error());
+  const std::unique_lock lock(nic_.engine().mutex(), std::try_to_lock);
+  if (!lock) return nullptr;
+  if (failed_) return tl::unexpected(*failed_);
+  std::array<tcp::RecvMatcher::Part, kMaxRecvParts> wanted;
+  for (std::size_t i = 0; i < parts.size(); ++i) wanted[i] = {parts[i].tag, parts[i].length};
+  const auto posted = matcher_.post(std::span(wanted).first(parts.size()));
+  if (!posted) return nullptr;
+  RecvRequest& request = requests_[posted->group];
+  request.open = true;
+  request.memory.fill(nullptr);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    request.memory[i] = parts[i].mr;
+    request.targets[i] = parts[i].mr == nullptr ? nullptr : parts[i].mr->memory().address + parts[i].offset;
+  }
+  for (const auto& match : *posted->early) copy_early(posted->group, match);
+  if (control_open_) clears_.add(*posted->clears, small_run_, nic_.context().clock.now());
+  take_held();
+  say();
+  return &request;
+}
+
+void OfiRecvChannel::copy_early(std::uint32_t group, const tcp::RecvMatcher::EarlyMatch& match) {
+  if (match.bytes > 0) {
+    std::memcpy(requests_[group].targets[match.part], early_[match.early].data(), match.bytes);
+    count_copy(Copy::kEarly, match.bytes);
+  }
+  matcher_.release_early(match.early);
+}
+
+void OfiRecvChannel::on_frame(const FrameHead& head, std::span<const std::byte> bytes) {
+  if (failed_) return;
+  ++frames_;
+  ++marks_;
+  if (frames_ - told_ > kFrames) return fail_with("the peer sent more frames than it may");
+  if (!held_.empty() || !take_frame(head, bytes)) held_.push_back({head, {bytes.begin(), bytes.end()}});
+}
+
+void OfiRecvChannel::take_held() {
+  while (!held_.empty() && !failed_ && take_frame(held_.front().head, held_.front().bytes)) held_.pop_front();
+}
+
+bool OfiRecvChannel::take_frame(const FrameHead& head, std::span<const std::byte> bytes) {
+  if (head.kind != FrameHead::Kind::kHello) {
+    auto header =
+        bytes.size() < ChunkHeader::kSize ? std::nullopt : ChunkHeader::parse(bytes.first<ChunkHeader::kSize>());
+    bool sound = header.has_value() && bytes.size() >= header->size();
+    if (sound && header->identity.known) {
+      sound = header->parse_identity(bytes.subspan<ChunkHeader::kSize>().first<ChunkHeader::kIdentitySize>());
+    }
+    const std::span<const std::byte> payload = sound ? bytes.subspan(header->size()) : bytes;
+    const bool is_inline = head.kind == FrameHead::Kind::kInline;
+    // What is asked for goes to a receive that is known.
+    sound = sound && (is_inline ? payload.size() == header->length : header->has_slot && header->length > 0);
+    if (!sound) {
+      fail_with("a frame arrived that is none");
+      return true;
+    }
+    if (!take_chunk(head, *header, payload)) return false;
+  }
+  ++taken_;
+  tell_taken();
+  return true;
+}
+
+bool OfiRecvChannel::take_chunk(const FrameHead& head, const ChunkHeader& header, std::span<const std::byte> payload) {
+  const tcp::RecvMatcher::Placement placement = matcher_.on_header(header);
+  switch (placement.kind) {
+    case Kind::kWait: return false;
+    case Kind::kProtocolError: fail_with("a chunk arrived that fits no receive: " + header.to_string()); return true;
+    case Kind::kEarly:
+      if (placement.early >= early_.size()) early_.resize(placement.early + 1);
+      early_[placement.early].assign(payload.begin(), payload.end());
+      nic_.counters().early_messages.fetch_add(1, std::memory_order_relaxed);
+      on_payload(placement, header);
+      return true;
+    case Kind::kPart: break;
+  }
+  const RecvRequest& request = requests_[placement.group];
+  std::byte* const target = request.targets[placement.part];
+  if (head.kind == FrameHead::Kind::kInline) {
+    if (placement.keep > 0) std::memcpy(target + placement.offset, payload.data(), placement.keep);
+    on_payload(placement, header);
+    return true;
+  }
+  if (free_awaited_.empty()) {
+    free_awaited_.push_back(static_cast<std::uint32_t>(awaited_.size()));
+    awaited_.emplace_back();
+  }
+  const std::uint32_t cookie = free_awaited_.back();
+  free_awaited_.pop_back();
+  awaited_[cookie] = {placement, header};
+  const auto asked = exchange_->receive_payload({payload_tag(channel_.number, head.number), target + placement.offset,
+                                                 header.length, Memory::descriptor(*request.memory[placement.part])},
+                                                *this, cookie);
+  if (!asked) on_failure(asked.error());
+  return true;
+}
+
+void OfiRecvChannel::on_received(std::uint32_t cookie, std::size_t bytes) {
+  const Awaited awaited = awaited_[cookie];
+  free_awaited_.push_back(cookie);
+  ++marks_;
+  if (failed_) return;
+  if (bytes != awaited.header.length) return fail_with("a payload arrived that is shorter than it was announced");
+  on_payload(awaited.placement, awaited.header);
+}
+
+void OfiRecvChannel::on_payload(const tcp::RecvMatcher::Placement& placement, const ChunkHeader& header) {
+  matcher_.on_payload(placement, header);
+  std::uint32_t group = 0;
+  while (const auto match = matcher_.take_late_match(&group)) copy_early(group, *match);
+  small_run_ = header.total > nic_.context().settings.receiving.eager_bytes ? 0 : small_run_ + 1;
+  header.offset + header.length == header.total ? traffic_->received(header.length)
+                                                : traffic_->received_part(header.length);
+}
+
+void OfiRecvChannel::tell_taken() {
+  if (taken_ - told_ < kTellTaken || !control_open_) return;
+  told_ = taken_;
+  clears_.add(Note{Note::Kind::kTaken, taken_});
+}
+
+void OfiRecvChannel::say() {
+  if (clears_.empty() || !control_open_) return;
+  const net::IoResult sent = clears_.flush(control_, nic_.context().clock.now());
+  if (sent.kind == net::IoResult::Kind::kError) on_control_lost(sent.error);
+}
+
+Result<Progress> OfiRecvChannel::test(std::uint32_t group) {
+  const std::unique_lock lock(nic_.engine().mutex(), std::try_to_lock);
+  if (!lock) return Progress{};
+  if (!matcher_.complete(group)) progress();
+  if (matcher_.complete(group)) {
+    requests_[group].open = false;
+    matcher_.release(group);
+    return Progress{true, matcher_.sizes(group), {}, matcher_.messages(group)};
+  }
+  if (failed_) return tl::unexpected(*failed_);
+  if (const auto stalled = check_stall()) return tl::unexpected(*stalled);
+  return Progress{};
+}
+
+void OfiRecvChannel::progress() {
+  if (failed_) return;
+  ++polls_;
+  exchange_->poll();
+  take_held();
+  say();
+  if (polls_ % kLivenessPolls == 0) check_control();
+  if (!failed_ && !control_open_) check_lost_control();
+}
+
+// A farewell, or the end.
+void OfiRecvChannel::check_control() {
+  while (control_open_ && !failed_) {
+    const net::IoResult got = net::read_some(control_.fd(), std::span(words_).subspan(words_have_));
+    if (got.kind == net::IoResult::Kind::kWouldBlock) return;
+    if (got.kind == net::IoResult::Kind::kClosed) control_open_ = false;
+    if (got.kind == net::IoResult::Kind::kError) on_control_lost(got.error);
+    if (got.kind != net::IoResult::Kind::kBytes) return;
+    words_have_ += got.bytes;
+    if (words_have_ < words_.size()) continue;
+    words_have_ = 0;
+    const auto note = Note::parse(words_);
+    if (!note || note->kind != Note::Kind::kFarewell || farewell_) {
+      return fail_with("the peer sent bytes on the control connection that are not part of the protocol");
+    }
+    farewell_ = note->count;
+  }
+}
+
+// A reset is how a sender that closed or died looks like from here; what it sent may still come. Anything else is the
+// kernel's one and only report that the host does not answer.
+void OfiRecvChannel::on_control_lost(int error) {
+  control_open_ = false;
+  if (error != ECONNRESET && error != EPIPE) fail_with("the peer's host does not answer: " + describe_errno(error));
+}
+
+// The fabric never tells that a peer is gone.
+void OfiRecvChannel::check_lost_control() {
+  const bool all_came = farewell_ && frames_ >= *farewell_ && held_.empty() && awaited_.size() == free_awaited_.size();
+  const TimePoint now = nic_.context().clock.now();
+  if (!quiet_since_ || marks_ != marks_at_quiet_) {
+    quiet_since_ = now;
+    marks_at_quiet_ = marks_;
+  }
+  if (!all_came && now - *quiet_since_ < (farewell_ ? kLastFrames : kLastOfTheDead)) return;
+  fail_with(fmt::format("the peer closed the connection or its process ended, with {} receives outstanding",
+                        matcher_.outstanding()));
+}
+
+void OfiRecvChannel::on_failure(const Error& error) {
+  if (failed_) return;
+  failed_ = Error{error.code, fmt::format("ofi: receiving from {}: {}", facts_.shown, error.message)};
+  nic_.context().log.warn(failed_->message);
+}
+
+void OfiRecvChannel::fail_with(const std::string& what) { on_failure({ErrorCode::kRemote, what}); }
+
+std::optional<Error> OfiRecvChannel::check_stall() {
+  if (polls_ % kLivenessPolls != 0) return std::nullopt;
+  const auto over = stall_.check(true, marks_, [this] {
+    return Stall{facts_.shown, "has sent nothing", fmt::format("{} receives outstanding", matcher_.outstanding())};
+  });
+  if (over) fail_with(*over);
+  return failed_;
+}
+
+}  // namespace clustar::transport::ofi

@@ -1,0 +1,126 @@
+// Receiving end of a connection: takes frames from the device's endpoint, asks for the payloads that they announce
+// where these belong, and tells the sender on the control connection what is posted.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libfabric_shim/rdm/channel_memory.h"
+#include "libfabric_shim/rdm/clear_batch.h"
+#include "libfabric_shim/rdm/nic.h"
+#include "transport/api/transport.h"
+#include "transport/message/stall_report.h"
+#include "transport/message/traffic_book.h"
+#include "transport/net/socket.h"
+#include "transport/tcp/core/recv_matcher.h"
+
+namespace clustar::transport::ofi {
+
+class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
+ public:
+  struct Facts {
+    PeerInfo peer{};
+    std::string shown{};  // the peer, in errors
+    int traffic_class = -1;
+  };
+  // Frames come to it from now on. Error: Exchange::open_channel's.
+  static Result<std::unique_ptr<OfiRecvChannel>> open(Nic& nic, std::shared_ptr<Exchange> exchange, Facts facts,
+                                                      net::Socket control);
+  ~OfiRecvChannel() override;
+
+  const ChannelName& channel() const { return channel_; }
+  const net::Socket& control() const { return control_; }
+  // A frame came, so the fabric carries. Polls. Error: the connection ended before.
+  Result<bool> greeted();
+
+  Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
+  Result<Request*> recv(std::span<const RecvPart> parts) override;
+  Result<Request*> flush(std::span<const RecvPart> parts) override;
+
+ private:
+  using Memory = ChannelMemory<OfiRecvChannel>;
+  friend class MemoryAnchor<OfiRecvChannel>;
+
+  static constexpr std::uint64_t kLivenessPolls = 64;
+  // A sender that closed said how many frames it sent; these are under way. One that died said nothing.
+  static constexpr Duration kLastFrames = std::chrono::milliseconds(2500);
+  static constexpr Duration kLastOfTheDead = std::chrono::milliseconds(500);
+  static constexpr std::uint32_t kTellTaken = kFrames / 4;
+
+  struct RecvRequest final : Request {
+    Result<Progress> test() override { return channel->test(group); }
+
+    OfiRecvChannel* channel = nullptr;
+    std::uint32_t group = 0;
+    bool open = false;
+    std::array<std::byte*, kMaxRecvParts> targets{};
+    std::array<const Mr*, kMaxRecvParts> memory{};
+  };
+  struct Awaited {  // a payload that a frame announced
+    tcp::RecvMatcher::Placement placement{};
+    ChunkHeader header{};
+  };
+
+  OfiRecvChannel(Nic& nic, std::shared_ptr<Exchange> exchange, Facts facts, net::Socket control);
+
+  void on_frame(const FrameHead& head, std::span<const std::byte> bytes) override;
+  void on_received(std::uint32_t cookie, std::size_t bytes) override;
+  void on_failure(const Error& error) override;
+  void on_deregister(const Mr& mr);
+  // False: nobody waits for it, or what is behind it: keep it.
+  bool take_frame(const FrameHead& head, std::span<const std::byte> bytes);
+  bool take_chunk(const FrameHead& head, const ChunkHeader& header, std::span<const std::byte> payload);
+  void take_held();
+  void on_payload(const tcp::RecvMatcher::Placement& placement, const ChunkHeader& header);
+  void copy_early(std::uint32_t group, const tcp::RecvMatcher::EarlyMatch& match);
+  Result<Progress> test(std::uint32_t group);
+  void progress();
+  void say();
+  void tell_taken();
+  void check_control();
+  void on_control_lost(int error);
+  void check_lost_control();
+  void fail_with(const std::string& what);
+  std::optional<Error> check_stall();
+
+  Nic& nic_;
+  const std::shared_ptr<Exchange> exchange_;
+  const Facts facts_;
+  const Memory::Anchor anchor_;
+  net::Socket control_;
+  ChannelName channel_{};
+  TrafficBook::Entry traffic_;
+  tcp::RecvMatcher matcher_;
+  ClearBatch clears_;
+  std::array<RecvRequest, tcp::RecvMatcher::kMaxGroups> requests_;
+  std::vector<std::vector<std::byte>> early_;  // payload that came before its receive
+  struct Held {
+    FrameHead head{};
+    std::vector<std::byte> bytes{};
+  };
+  std::deque<Held> held_;  // frames for which nobody waits, at most kFrames
+  std::vector<Awaited> awaited_;
+  std::vector<std::uint32_t> free_awaited_;
+  std::array<std::byte, Note::kSize> words_{};
+  std::size_t words_have_ = 0;
+  std::uint64_t frames_ = 0;  // that came
+  std::uint64_t taken_ = 0;   // of them
+  std::uint64_t told_ = 0;    // of those, to the sender
+  std::uint64_t marks_ = 0;   // grows with all that comes
+  std::uint32_t small_run_ = 0;
+  std::uint64_t polls_ = 0;
+  bool control_open_ = true;
+  std::optional<std::uint64_t> farewell_;  // frames that were sent in all
+  std::optional<TimePoint> quiet_since_;   // while control is lost
+  std::uint64_t marks_at_quiet_ = 0;
+  StallReport stall_;
+  std::optional<Error> failed_;
+};
+
+}  // namespace clustar::transport::ofi

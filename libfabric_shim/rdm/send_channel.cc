@@ -1,0 +1,267 @@
+#include "libfabric_shim/rdm/send_channel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace clustar::transport::ofi {
+
+OfiSendChannel::OfiSendChannel(Nic& nic, std::shared_ptr<Exchange> exchange, Facts facts, net::Socket control)
+    : SendChannel(facts.peer),
+      nic_(nic),
+      exchange_(std::move(exchange)),
+      facts_(std::move(facts)),
+      anchor_(std::make_shared<MemoryAnchor<OfiSendChannel>>(nic.engine().mutex(), this)),
+      control_(std::move(control)),
+      traffic_(nic.traffic().open(facts_.traffic_class, facts_.peer.host, facts_.peer.rank)),
+      matcher_(
+          {std::min(nic.context().settings.eager_bytes, facts_.settings.eager_bytes), facts_.settings.window_bytes}),
+      requests_(this, kMaxRequests),
+      stall_("ofi", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log),
+      connection_(nic_.engine().attach(*this, facts_.connection)) {}
+
+OfiSendChannel::~OfiSendChannel() {
+  {
+    // Whether the peer is gone; what it says besides is too late.
+    const std::lock_guard lock(nic_.engine().mutex());
+    read_control();
+  }
+  nic_.engine().detach(connection_);
+  const std::lock_guard lock(nic_.engine().mutex());
+  anchor_->let_go();
+  nic_.settle(*exchange_, *this, !control_lost_.empty());
+  // So the receiver knows what is still to come by the fabric. It always fits, and who is gone need not know.
+  std::array<std::byte, Note::kSize> farewell;
+  Note{Note::Kind::kFarewell, frames_sent_}.serialize_to(farewell);
+  net::write_some(control_.fd(), std::span<const std::byte>(farewell));
+}
+
+Result<std::unique_ptr<Mr>> OfiSendChannel::reg_mr(const gdr::MemoryRef& memory) {
+  return Memory::make(nic_.domain(), memory, anchor_);
+}
+
+void OfiSendChannel::on_deregister(const Mr& mr) {
+  const auto uses = [&](const SendRequest& request) { return request.mr == &mr; };
+  if (failed_ && under_way_ == 0) return;
+  if (!requests_.any_of(uses)) return;
+  read_control();  // whether the peer is gone
+  fail_with(ErrorCode::kInvalidUsage, "memory was deregistered while sends used it");
+  owed_.reset();
+  nic_.settle(*exchange_, *this, !control_lost_.empty());
+  under_way_ = 0;
+}
+
+Result<Request*> OfiSendChannel::send(const Mr& mr, std::size_t offset, std::size_t length, int tag,
+                                      const FlowTag& flow) {
+  const std::unique_lock lock(nic_.engine().mutex(), std::try_to_lock);
+  if (!lock) return nullptr;
+  if (failed_) return tl::unexpected(*failed_);  // first: requests that failed make no room
+  if (!requests_.has_room()) return nullptr;
+  if (matcher_.needs_clear(length) || !has_credit() || ++polls_ % kLivenessPolls == 0) {
+    read_control();
+    if (failed_) return tl::unexpected(*failed_);
+  }
+  SendRequest& request = requests_.take();
+  request.done.store(false, std::memory_order_relaxed);
+  request.mr = &mr;
+  request.data = mr.memory().address + offset;
+  request.flow = flow;
+  request.under_way = 0;
+  if (const auto departure = matcher_.submit(request.index, tag, length)) {
+    depart(*departure);
+    nic_.engine().pump();
+  } else {
+    traffic_->waited();
+  }
+  return &request;
+}
+
+Result<Progress> OfiSendChannel::test(SendRequest& request) {
+  if (!request.done.load(std::memory_order_acquire)) {
+    const std::unique_lock lock(nic_.engine().mutex(), std::try_to_lock);
+    if (!lock) return Progress{};
+    progress();
+    if (!request.done.load(std::memory_order_relaxed)) {
+      if (failed_) return tl::unexpected(*failed_);
+      if (const auto stalled = check_stall()) return tl::unexpected(*stalled);
+      return Progress{};
+    }
+  }
+  requests_.give_back(request);
+  return Progress{true, std::span<const std::size_t>(&request.size, 1), {}};
+}
+
+void OfiSendChannel::progress() {
+  if (failed_) return;
+  ++polls_;
+  if (matcher_.waiting() > 0 || !has_credit() || polls_ % kLivenessPolls == 0) read_control();
+  exchange_->poll();
+  if (!control_lost_.empty()) check_lost_control();
+  if (failed_) return;
+  send_owed();
+  nic_.engine().unblock(connection_);
+  nic_.engine().pump();
+}
+
+void OfiSendChannel::read_control() {
+  while (!failed_ && control_lost_.empty()) {
+    const net::IoResult got = net::read_some(control_.fd(), std::span(control_in_).subspan(control_have_));
+    if (got.kind == net::IoResult::Kind::kWouldBlock) return;
+    if (got.kind == net::IoResult::Kind::kClosed)
+      return on_control_lost("the peer closed the connection or its process ended");
+    if (got.kind == net::IoResult::Kind::kError)
+      return on_control_lost("control connection: " + describe_errno(got.error));
+    control_have_ += got.bytes;
+    ++progress_marks_;
+    std::size_t used = 0;
+    for (; control_have_ - used >= ClearToSend::kSize && !failed_; used += ClearToSend::kSize) {
+      on_words(std::span(control_in_).subspan(used).first<ClearToSend::kSize>());
+    }
+    std::memmove(control_in_.data(), control_in_.data() + used, control_have_ - used);
+    control_have_ -= used;
+  }
+}
+
+void OfiSendChannel::on_words(std::span<const std::byte, ClearToSend::kSize> words) {
+  if (const auto note = Note::parse(words)) {
+    const bool sound = note->kind == Note::Kind::kTaken && note->count >= frames_taken_ && note->count <= frames_sent_;
+    if (!sound) return fail_with(ErrorCode::kRemote, "the peer took frames that were not sent");
+    frames_taken_ = note->count;
+    return;
+  }
+  const auto clear = ClearToSend::parse(words);
+  using tcp::SendMatcher;
+  const auto result =
+      clear ? matcher_.on_clear_to_send(*clear) : SendMatcher::ClearResult{SendMatcher::Verdict::kProtocolError};
+  if (result.verdict == SendMatcher::Verdict::kProtocolError) {
+    fail_with(ErrorCode::kRemote, "the peer sent a clear-to-send that fits no receive");
+  } else if (result.verdict == SendMatcher::Verdict::kDeparture) {
+    depart(result.departure);
+  }
+}
+
+void OfiSendChannel::on_control_lost(const std::string& why) {
+  control_lost_ = why;
+  lost_since_ = nic_.context().clock.now();
+  marks_at_loss_ = progress_marks_;
+  if (under_way_ == 0) fail_with(ErrorCode::kRemote, why);
+}
+
+void OfiSendChannel::check_lost_control() {
+  if (failed_) return;
+  const TimePoint now = nic_.context().clock.now();
+  if (progress_marks_ != marks_at_loss_) {
+    marks_at_loss_ = progress_marks_;
+    lost_since_ = now;
+  }
+  if (under_way_ == 0 || now - lost_since_ > kLastWords) fail_with(ErrorCode::kRemote, control_lost_);
+}
+
+void OfiSendChannel::depart(const tcp::SendMatcher::Departure& departure) {
+  SendRequest& request = requests_[departure.cookie];
+  request.header = departure.header;
+  request.unsent = departure.header.total;
+  request.size = departure.header.total;
+  nic_.engine().push(connection_, departure.cookie, request.flow, departure.header.total);
+}
+
+std::uint64_t OfiSendChannel::chunk_limit(std::uint64_t cookie) const {
+  const std::uint64_t allowed = nic_.context().settings.chunk_bytes;
+  // What goes ahead of its receive is one chunk on the wire.
+  if (!requests_[cookie].header.has_slot) return std::max<std::uint64_t>(facts_.settings.eager_bytes, 1);
+  return nic_.engine().strict() ? std::min(allowed, kOrderedChunk) : allowed;
+}
+
+bool OfiSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
+  if (failed_ || !control_lost_.empty() || !send_owed() || !has_credit() || under_way_ >= 2 * kMaxPayloads)
+    return false;
+  SendRequest& request = requests_[chunk.cookie];
+  ChunkHeader header = request.header;
+  header.offset = chunk.offset;
+  header.length = static_cast<std::uint32_t>(chunk.length);
+  // The wire cannot say larger numbers.
+  const bool sayable = request.flow.identity.number < MessageIdentity::kNumbers;
+  if (chunk.offset == 0 && sayable && facts_.identify) header.identity = request.flow.identity;
+  const bool is_inline = chunk.length <= facts_.settings.eager_bytes;
+  std::array<std::byte, FrameHead::kMost> head;
+  FrameHead{is_inline ? FrameHead::Kind::kInline : FrameHead::Kind::kAnnounced, facts_.channel, payloads_sent_}
+      .serialize_to(std::span(head).first<FrameHead::kSize>());
+  header.serialize_to(std::span(head).subspan<FrameHead::kSize, ChunkHeader::kSize>());
+  if (header.identity.known) {
+    header.serialize_identity_to(
+        std::span(head).subspan<FrameHead::kSize + ChunkHeader::kSize, ChunkHeader::kIdentitySize>());
+  }
+  std::byte* const data = request.data + chunk.offset;
+  const std::span<const std::byte> behind(data, is_inline ? chunk.length : 0);
+  const auto cookie = static_cast<std::uint32_t>(chunk.cookie);
+  const auto sent = exchange_->send_frame(facts_.address, std::span(head).first(FrameHead::kSize + header.size()),
+                                          behind, *this, cookie);
+  if (!sent) on_failure(sent.error());
+  if (!sent || !*sent) return false;
+  ++frames_sent_;
+  nic_.counters().frames.fetch_add(1, std::memory_order_relaxed);
+  request.unsent -= chunk.length;
+  ++request.under_way;
+  ++under_way_;
+  if (!is_inline) {
+    const std::uint64_t tag = payload_tag(facts_.channel.number, payloads_sent_++);
+    owed_ = Owed{{tag, data, chunk.length, Memory::descriptor(*request.mr)}, cookie};
+    ++request.under_way;
+    ++under_way_;
+    nic_.counters().payloads.fetch_add(1, std::memory_order_relaxed);
+    send_owed();
+  }
+  bytes_under_way_ += chunk.length;
+  return true;
+}
+
+// False: there is still one.
+bool OfiSendChannel::send_owed() {
+  if (!owed_) return true;
+  const auto sent = exchange_->send_payload(facts_.address, owed_->payload, *this, owed_->cookie);
+  if (!sent) on_failure(sent.error());
+  if (!sent || !*sent) return false;
+  owed_.reset();
+  return true;
+}
+
+std::uint64_t OfiSendChannel::ahead_bytes() { return bytes_under_way_; }
+
+void OfiSendChannel::on_sent(std::uint32_t cookie, std::size_t bytes) {
+  ++progress_marks_;
+  --under_way_;
+  bytes_under_way_ -= bytes;
+  SendRequest& request = requests_[cookie];
+  if (--request.under_way == 0 && request.unsent == 0) finish(request);
+}
+
+void OfiSendChannel::finish(SendRequest& request) {
+  traffic_->sent(request.size);
+  request.mr = nullptr;
+  request.done.store(true, std::memory_order_release);
+}
+
+void OfiSendChannel::on_failure(const Error& error) {
+  if (failed_) return;
+  failed_ = Error{error.code, fmt::format("ofi: sending to {}: {}", facts_.shown, error.message)};
+  nic_.context().log.warn(failed_->message);
+}
+
+void OfiSendChannel::fail_with(ErrorCode code, const std::string& what) {
+  if (failed_) return;
+  failed_ = Error{code, fmt::format("ofi: sending to {}: {}", facts_.shown, what)};
+  nic_.context().log.warn(failed_->message);
+}
+
+std::optional<Error> OfiSendChannel::check_stall() {
+  if (polls_ % kLivenessPolls != 0) return std::nullopt;
+  const auto over = stall_.check(true, progress_marks_, [this] {
+    return Stall{facts_.shown, "has taken no data", fmt::format("{} sends wait for its receives", matcher_.waiting())};
+  });
+  if (over) fail_with(ErrorCode::kRemote, *over);
+  return failed_;
+}
+
+}  // namespace clustar::transport::ofi

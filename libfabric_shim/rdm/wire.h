@@ -1,0 +1,126 @@
+// Everything the transport over libfabric puts on the wire, beside what it shares with transport/tcp: handle and
+// greetings on the control connection, notes behind them, and the frames that travel by the fabric. Integers are
+// big-endian; every parse checks magic, version and ranges and answers nullopt for anything else.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/handshake/core/hello.h"
+#include "transport/handshake/core/invitation.h"
+#include "transport/tcp/core/wire.h"
+
+namespace clustar::transport::ofi {
+
+using handshake::Token;
+using tcp::ChunkHeader;
+using tcp::ClearToSend;
+using tcp::SharedSettings;
+
+inline constexpr std::uint16_t kWireVersion = 1;
+inline constexpr std::uint32_t kFrames = 32;  // of a channel, that may be under way and not taken by the receiver
+
+// "CLUSTARO"
+inline constexpr handshake::HandleFormat kHandleFormat{.magic = 0x434c55535441524f, .version = kWireVersion};
+
+// An end's libfabric address.
+//  0        2   4          44
+// | length | 0 | provider | address |
+struct Contact {
+  static constexpr std::size_t kProvider = 40;  // bytes of its name, the last is 0
+  static constexpr std::size_t kAddress = 256;
+  static constexpr std::size_t kSize = 4 + kProvider + kAddress;
+  std::string provider{};
+  std::vector<std::byte> address{};  // 1 .. kAddress bytes
+
+  static std::optional<Contact> parse(std::span<const std::byte, kSize> bytes);
+  void serialize_to(std::span<std::byte, kSize> bytes) const;
+};
+
+// First bytes on the control connection, from the connecting side.
+//  0       4     6   8               24     28
+// | magic | ver | 0 | token (128 b) | rank | contact |
+struct Hello {
+  static constexpr std::size_t kContactAt = handshake::HelloFormat::kFrontSize + 4;
+  static constexpr std::size_t kSize = kContactAt + Contact::kSize;
+  // "CLOH"
+  static constexpr handshake::HelloFormat kFormat{.magic = 0x434c4f48, .version = kWireVersion, .size = kSize};
+  Token token{};
+  int rank = -1;  // of the connecting end; -1 = unknown
+  Contact contact{};
+
+  static std::optional<Hello> parse(std::span<const std::byte, kSize> bytes);
+  void serialize_to(std::span<std::byte, kSize> bytes) const;
+};
+
+// Who a frame is for. Anybody may send to an endpoint: the key is known to who was let in.
+struct ChannelName {
+  static constexpr std::uint32_t kMost = (1u << 24) - 1;
+  std::uint32_t number = 0;  // 1 .. kMost, never given out again by its endpoint
+  std::uint64_t key = 0;
+};
+
+// The listener's answer.
+//  0       4     6   8         12      20      24       28
+// | magic | ver | 0 | channel | key   | eager | window | contact |
+struct Welcome {
+  static constexpr std::size_t kContactAt = 28;
+  static constexpr std::size_t kSize = kContactAt + Contact::kSize;
+  ChannelName channel{};
+  SharedSettings settings{};  // of the receiver: what may go ahead of its receives
+  Contact contact{};
+
+  static std::optional<Welcome> parse(std::span<const std::byte, kSize> bytes);
+  void serialize_to(std::span<std::byte, kSize> bytes) const;
+};
+
+// On the control connection, as long as a clear-to-send.
+//  0       2      4   8       16
+// | magic | kind | 0 | count | 0 |
+struct Note {
+  static constexpr std::size_t kSize = ClearToSend::kSize;
+  enum class Kind : std::uint16_t {
+    kTaken = 1,     // receiver to sender: frames of the channel that it has taken, since the beginning
+    kFarewell = 2,  // sender to receiver: the channel closes; it sent so many frames
+  };
+  Kind kind = Kind::kTaken;
+  std::uint64_t count = 0;
+
+  static std::optional<Note> parse(std::span<const std::byte, kSize> bytes);
+  void serialize_to(std::span<std::byte, kSize> bytes) const;
+};
+
+// What travels by the fabric under kFrameTag. A chunk's payload follows within the frame, or as a message of its own
+// under payload_tag(), which the receiver asks for when it has the frame: so it goes straight to where it belongs, and
+// is never longer than what it is asked for with.
+//  0       2      3   4         8        12    20
+// | magic | kind | 0 | channel | number | key | chunk header | payload |
+struct FrameHead {
+  static constexpr std::size_t kSize = 20;
+  static constexpr std::size_t kMost = kSize + ChunkHeader::kMaxSize;  // before the payload
+  enum class Kind : std::uint8_t {
+    kHello = 1,      // the first: it opens the way, and shows that there is one
+    kInline = 2,     // the payload follows
+    kAnnounced = 3,  // it is the message of `number`
+  };
+  Kind kind = Kind::kHello;
+  ChannelName channel{};
+  std::uint32_t number = 0;
+
+  static std::optional<FrameHead> parse(std::span<const std::byte, kSize> bytes);
+  void serialize_to(std::span<std::byte, kSize> bytes) const;
+};
+
+// 48 bits, which all providers have.
+inline constexpr std::uint64_t kFrameTag = 0;
+inline constexpr std::uint64_t kTagBits = (std::uint64_t{1} << 48) - 1;
+constexpr std::uint64_t payload_tag(std::uint32_t channel, std::uint32_t number) {
+  return std::uint64_t{1} << 47 | static_cast<std::uint64_t>(channel & ChannelName::kMost) << 23 | (number & 0x7fffff);
+}
+
+}  // namespace clustar::transport::ofi
