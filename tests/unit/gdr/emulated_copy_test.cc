@@ -34,20 +34,22 @@ TEST(GdrEmulatedCopy, BytesMoveWhenACopyIsDoneAndNotBefore) {
   EXPECT_EQ(most_polls, 5u);
 }
 
-TEST(GdrEmulatedCopy, CopiesBothWaysZeroesAndRefusesGentlyWhenFull) {
+TEST(GdrEmulatedCopy, CopiesBothWaysAndRefusesGentlyWhenFull) {
   EmulatedCopy copy({.seed = 1, .most_polls = 3, .most_outstanding = 2});
   const auto buffer = std::move(copy.host_buffer(100).value());
+  const auto zeros = std::move(copy.host_buffer(50).value());
+  std::fill(zeros->bytes().begin(), zeros->bytes().end(), std::byte{0});
   auto device = filled(100, 5);
   const auto one = copy.to_host(buffer->bytes().data(), device.data(), 100).value();
   auto other = filled(50, 6);
-  const auto two = copy.zero(other.data(), 50).value();
+  const auto two = copy.to_device(other.data(), zeros->bytes().data(), 50).value();
   ASSERT_TRUE(one && two);
-  const auto full = copy.zero(other.data(), 50);
+  const auto full = copy.to_device(other.data(), zeros->bytes().data(), 50);
   ASSERT_TRUE(full) << "being full is no error";
   EXPECT_FALSE(*full);
   while (!copy.done(*two).value()) continue;
   EXPECT_EQ(other, filled(50, 0));
-  EXPECT_TRUE(copy.zero(other.data(), 50).value());
+  EXPECT_TRUE(copy.to_device(other.data(), zeros->bytes().data(), 50).value());
   while (!copy.done(*one).value()) continue;
   EXPECT_TRUE(std::equal(device.begin(), device.end(), buffer->bytes().begin()));
 }
@@ -55,9 +57,10 @@ TEST(GdrEmulatedCopy, CopiesBothWaysZeroesAndRefusesGentlyWhenFull) {
 TEST(GdrEmulatedCopy, TheSameSeedEndsInTheSameOrder) {
   const auto order = [](std::uint64_t seed) {
     EmulatedCopy copy({.seed = seed, .most_polls = 6, .most_outstanding = 8});
+    const auto buffer = std::move(copy.host_buffer(1).value());
     std::vector<std::byte> device(8);
     std::vector<EmulatedCopy::Ticket> open;
-    for (int i = 0; i < 8; ++i) open.push_back(**copy.zero(&device[static_cast<std::size_t>(i)], 1));
+    for (std::byte& byte : device) open.push_back(**copy.to_device(&byte, buffer->bytes().data(), 1));
     std::vector<EmulatedCopy::Ticket> ended;
     while (!open.empty()) {
       std::erase_if(open, [&](EmulatedCopy::Ticket ticket) {
@@ -77,7 +80,8 @@ TEST(GdrEmulatedCopy, WhatHasNotEndedWithTheObjectIsNotWritten) {
   auto device = filled(10, 1);
   {
     EmulatedCopy copy({});
-    EXPECT_TRUE(copy.zero(device.data(), 10).value());
+    const auto buffer = std::move(copy.host_buffer(10).value());
+    EXPECT_TRUE(copy.to_device(device.data(), buffer->bytes().data(), 10).value());
   }
   EXPECT_EQ(device, filled(10, 1));
 }
