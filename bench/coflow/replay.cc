@@ -43,7 +43,7 @@ class Simulation {
         traits_(traits_of(policy.spec)),
         scheduler_(policy.make(table_)) {}
 
-  Result<Replay> run();
+  Result<Replay> run(const Stop& stop);
 
  private:
   static constexpr std::uint32_t kNowhere = std::numeric_limits<std::uint32_t>::max();
@@ -446,10 +446,11 @@ bool Simulation::should_allocate() const {
   return flows_ended_ && scheduler_->reallocates_at_flow_ends() && now_ >= allocated_at_ + rules_.refill;
 }
 
-Result<Replay> Simulation::run() {
+Result<Replay> Simulation::run(const Stop& stop) {
   const double begin = cpu_now();
   std::uint64_t steps = 0;
   while (true) {
+    if (stop && stop()) return fail(ErrorCode::kUnavailable, "interrupted");
     if (const auto admitted = admit(); !admitted) return tl::unexpected(admitted.error());
     if (ended_count_ == replay_.coflows.size() && !workload_.next_arrival()) break;
     const TimePoint next = next_event();
@@ -480,8 +481,8 @@ Rules coflowsim_rules() {
 }
 
 Result<Replay> replay(Workload& workload, const Rules& rules, const clustar::coflow::Policy& policy,
-                      const Progress& progress) {
-  return Simulation(workload, rules, policy, progress).run();
+                      const Progress& progress, const Stop& stop) {
+  return Simulation(workload, rules, policy, progress).run(stop);
 }
 
 }  // namespace clustar::bench::coflow

@@ -55,8 +55,12 @@ struct Replay {
 // Called now and then with what has ended and what has come.
 using Progress = std::function<void(std::size_t ended, std::size_t arrived, TimePoint now)>;
 
-// Errors: a coflow that the table refuses, or a scheduler that leaves flows without rates forever.
+// Asked at each step; true: give up.
+using Stop = std::function<bool()>;
+
+// Errors: a coflow that the table refuses, or a scheduler that leaves flows without rates forever; kUnavailable:
+// stop().
 Result<Replay> replay(Workload& workload, const Rules& rules, const clustar::coflow::Policy& policy,
-                      const Progress& progress = {});
+                      const Progress& progress = {}, const Stop& stop = {});
 
 }  // namespace clustar::bench::coflow

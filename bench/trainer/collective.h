@@ -57,6 +57,16 @@ struct Traffic {
   std::uint64_t messages_received = 0;
   std::uint64_t send_retries = 0;  // the plugin answered "try again"
   std::uint64_t idle_yields = 0;
+
+  Traffic& operator+=(const Traffic& more) {
+    bytes_sent += more.bytes_sent;
+    bytes_received += more.bytes_received;
+    messages_sent += more.messages_sent;
+    messages_received += more.messages_received;
+    send_retries += more.send_retries;
+    idle_yields += more.idle_yields;
+    return *this;
+  }
 };
 
 // Thread rule: calls from one thread at a time. Collectives run in the order of their starts, the same on all ranks.

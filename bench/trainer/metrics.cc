@@ -54,10 +54,7 @@ json traffic_of_all(const std::vector<RankTotals>& ranks) {
   bool known = true;
   for (const RankTotals& rank : ranks) {
     known = known && rank.traffic_known;
-    sum.bytes_sent += rank.traffic.bytes_sent;
-    sum.bytes_received += rank.traffic.bytes_received;
-    sum.messages_sent += rank.traffic.messages_sent;
-    sum.messages_received += rank.traffic.messages_received;
+    sum += rank.traffic;
   }
   json all = traffic_json(known, sum);
   for (const char* of_one_rank : {"send_retries", "idle_yields"}) all.erase(of_one_rank);

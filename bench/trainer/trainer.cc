@@ -65,15 +65,7 @@ Result<TrainReport> Trainer::run() {
 // Of both collectives, as far as they tell.
 Traffic Trainer::traffic() const {
   Traffic sum = links_.collective->traffic().value_or(Traffic{});
-  if (links_.front != nullptr) {
-    const Traffic front = links_.front->traffic().value_or(Traffic{});
-    sum.bytes_sent += front.bytes_sent;
-    sum.bytes_received += front.bytes_received;
-    sum.messages_sent += front.messages_sent;
-    sum.messages_received += front.messages_received;
-    sum.send_retries += front.send_retries;
-    sum.idle_yields += front.idle_yields;
-  }
+  if (links_.front != nullptr) sum += links_.front->traffic().value_or(Traffic{});
   return sum;
 }
 

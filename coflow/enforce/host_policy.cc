@@ -38,14 +38,12 @@ transport::SendPolicy::Turn HostPolicy::turn(const Flow& flow, TimePoint) {
   const bool mouse = states_[flow.id].mouse;
   if (mouse && !mice_policed_) return {};
   if (flow.id == promoted_) return {.rank = kBand, .level = 1};
-  // Credit and DSCP know 16 levels: mice, a floor's turn, then three for each urgency: up to 1 MiB, up to 16 MiB,
-  // above.
+  // Credit and DSCP know 16 levels: mice, a floor's turn, then those of bulk.
   const std::uint64_t rank =
       mouse ? 2 * kBand + static_cast<std::uint64_t>(flow.urgency) * kUrgency + kPoliced : bulk_rank(flow);
-  const std::uint64_t urgency = (rank - 2 * kBand) / kUrgency;
   const std::uint64_t level = rank % kUrgency;
-  const std::uint64_t size = level == 0 ? 0 : std::min<std::uint64_t>((level - 1) / 16, 2);
-  return {.rank = rank, .level = static_cast<std::uint8_t>(2 + 3 * urgency + size)};
+  const std::uint64_t size = level == 0 ? 0 : std::min((level - 1) / 16, kLargest);
+  return {.rank = rank, .level = level_of(flow.urgency, size)};
 }
 
 void HostPolicy::on_queued(const Flow& flow, std::uint64_t bytes, TimePoint now) {

@@ -56,6 +56,11 @@ class HostPolicy : public transport::SendPolicy {
   // Ranks: the band, the urgency, the size's level.
   static constexpr std::uint64_t kBand = std::uint64_t{1} << 60;
   static constexpr std::uint64_t kUrgency = std::uint64_t{1} << 56;
+  // What Turn::level says of bulk: three for each urgency, up to 1 MiB, up to 16 MiB, above.
+  static constexpr std::uint64_t kLargest = 2;
+  static constexpr std::uint8_t level_of(transport::Urgency urgency, std::uint64_t size) {
+    return static_cast<std::uint8_t>(2 + 3 * static_cast<std::uint64_t>(urgency) + size);
+  }
   static constexpr std::uint64_t kPoliced = SizeLevels::kMost + 1;  // behind all sizes
 
   struct Counters {

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <string_view>
 #include <utility>
 
 #include "coflow/enforce/host_policies.h"
+#include "nccl_plugin/net/connection_class.h"
 #include "nccl_plugin/process.h"
 #include "nccl_plugin/settings/plugin_settings.h"
 #include "transport/api/settings.h"
@@ -64,6 +66,9 @@ Result<void> PluginState::choose() {
   auto selected = transport::select_transport({config_, clock_, log_, std::move(policies)});
   if (!selected) return tl::unexpected(selected.error());
   selection_ = std::move(*selected);
+  if (order.order == "coflow" && std::string_view(selection_.transport->name()) == "verbs") {
+    connection_classes_ = transport::LevelClasses::parse(order.dscp).value_or(transport::LevelClasses());
+  }
   return {};
 }
 
@@ -166,6 +171,9 @@ transport::ChannelOptions CommContext::options() const {
   transport::ChannelOptions options;
   options.comm_id = init_.comm_id;
   options.traffic_class = init_.traffic_class;
+  if (options.traffic_class == nccl_abi::kTrafficClassUndefined) {
+    options.traffic_class = connection_class(plugin_->connection_classes(), urgencies());
+  }
   options.job = static_cast<std::uint32_t>(plugin_->config().get<SendOrderSettings>().job);
   options.config = plugin_->config().shared_digest();
   options.config_names = plugin_->shared_names();

@@ -15,6 +15,7 @@
 #include "nccl_plugin/loss/policy.h"
 #include "nccl_plugin/net/urgency_rules.h"
 #include "nccl_plugin/settings/all_settings.h"
+#include "transport/api/level_classes.h"
 #include "transport/api/transport.h"
 #include "transport/base/config.h"
 #include "transport/base/system_clock.h"
@@ -40,6 +41,8 @@ class PluginState {
   const Log& log() const { return log_; }
   const LossPolicy& policy() const { return policy_; }
   const UrgencyRules& urgency_rules() const { return urgency_rules_; }
+  // Of the levels of the order, where a connection has one class for all its messages; otherwise none.
+  const transport::LevelClasses& connection_classes() const { return connection_classes_; }
   const Config& config() const { return config_; }
   std::span<const std::string> shared_names() const { return shared_names_; }
   // The transport can lose what the policy allows; otherwise every message is reliable.
@@ -60,6 +63,7 @@ class PluginState {
   const std::vector<std::string> shared_names_ = clustar::shared_names(all_settings());
   LossPolicy policy_;
   UrgencyRules urgency_rules_;
+  transport::LevelClasses connection_classes_;
   SystemClock clock_;
   transport::Selection selection_;
   std::optional<Error> refusal_;

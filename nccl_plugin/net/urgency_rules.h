@@ -29,6 +29,8 @@ class Urgencies {
   transport::Urgency of(std::uint8_t function) const {
     return function < by_function_.size() ? by_function_[function] : unknown_;
   }
+  // Of a function that is not known: what no rule of a function says, and the defaults do not.
+  transport::Urgency rest() const { return unknown_; }
 
  private:
   friend class UrgencyRules;

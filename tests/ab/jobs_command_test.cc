@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -176,6 +177,7 @@ TEST_F(JobsOnFabric, PlaysTracesBesideAJobThatTrains) {
   folder.write("jobs.toml",
                "[[jobs]]\nname = \"train\"\nmodel = \"lr\"\nepochs = 2\nbatch = 16\nexamples = 400\nhosts = 2\n"
                "[[jobs]]\nname = \"aicb\"\ntrace = \"t.csv\"\nsource = \"aicb\"\nhosts = [1, 0]\niterations = 12\n"
+               "gbps = 10\n"
                "[[jobs]]\nname = \"muri\"\ntrace = \"muri.csv\"\nsource = \"muri\"\nid = \"12\"\nhosts = 2\n");
   Command command({"ab", "--jobs", folder.file("jobs.toml"), "--rate", "100M", "--rounds", "1", "--time-limit", "60",
                    "--json", folder.file("ab.json")});
@@ -188,6 +190,13 @@ TEST_F(JobsOnFabric, PlaysTracesBesideAJobThatTrains) {
     EXPECT_GT(row["relative_b"], 0);
   }
   EXPECT_EQ(document["results"][1]["unit"], "iterations");
+  // What they take alone follows from their sizes: 60 kB a host and iteration at 100 Mbit/s and as long a pause, and
+  // 5 ms of 20 on the network. A busy machine takes longer.
+  const nlohmann::json& alone = document["jobs"]["figures"]["alone"];
+  for (const auto& [job, least_s] : std::map<std::size_t, double>{{1, 0.0096}, {2, 0.020}}) {
+    EXPECT_GT(alone[job]["step_s"]["median"], 0.95 * least_s) << alone[job];
+    EXPECT_LT(alone[job]["step_s"]["median"], 6 * least_s) << alone[job];
+  }
   EXPECT_EQ(document["jobs"]["runs"][0]["jobs"][1]["steps"], 12);
   EXPECT_TRUE(document["jobs"]["figures"]["b_over_a"]["sum_per_second"].is_null()) << "images and iterations";
   EXPECT_FALSE(is_left(pid));

@@ -21,6 +21,7 @@ using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsSupersetOf;
+using testing::Not;
 
 using Ran = Result<Run>;  // within a test Run is GoogleTest's
 
@@ -215,6 +216,24 @@ TEST(Jobs, BothArmsOfARoundAreMeasuredInTheSameWay) {
   EXPECT_THAT(table(outcome), HasSubstr("1 of 2 rounds of A: under an arm jobs had fewer than 5 steps together"));
 }
 
+TEST(Jobs, ARunsLineHasBothOfTheFiguresThatTheTableMayTake) {
+  const JobsPlan plan = plan_of();
+  auto run = usual(plan, Slot{.arm = 0}, 0);
+  // A second in which the other one was not there yet, at twice the speed.
+  for (double& step : run.jobs[0].step_s) step /= 2;
+  run.jobs[0].step_s.insert(run.jobs[0].step_s.end(), 20, 0.2);
+  run.jobs[0].marks.clear();
+  for (std::size_t step = 1; step <= 20; ++step) run.jobs[0].marks.push_back({static_cast<double>(step) * 0.1, step});
+  for (std::size_t step = 1; step <= 20; ++step) {
+    run.jobs[0].marks.push_back({2 + static_cast<double>(step) * 0.2, 20 + step});
+    run.jobs[1].marks[step - 1].at_s += 2;
+  }
+  EXPECT_THAT(run_line(plan, run, 1, 2),
+              HasSubstr("a 50 images/s together (67 in all), b 50 images/s together (50 in"));
+  EXPECT_THAT(run_line(plan, usual(plan, Slot{.alone = 1}, 0), 1, 2), HasSubstr("b 100 images/s"));
+  EXPECT_THAT(run_line(plan, usual(plan, Slot{.alone = 1}, 0), 1, 2), Not(HasSubstr("in all")));
+}
+
 TEST(Jobs, AFailedRoundIsNamedAndTheOthersCount) {
   const JobsPlan plan = plan_of();
   const auto outcomes = conduct(plan,
@@ -309,6 +328,29 @@ TEST(Jobs, ATraceIsPlayedBetweenTheJobsHostsInTheFabricsSizes) {
   JobSpec other = trace_job("muri");
   std::get<Traffic>(other.work).id = "13";
   EXPECT_THAT(mix_of(other, 100'000'000, muri).error().message, HasSubstr("no line has job_id 13"));
+}
+
+// A ring of 4 ranks sends each of its 2 * 3 quarters over each edge; as large as 10 Gbit/s are to the fabric's line.
+TEST(Jobs, AnAicbJobSendsWhatItsCollectivesPutOnTheLine) {
+  const std::string aicb =
+      "[rank0 ~ rank3]\ncomm_type,comm_group,comm_group_size,msg_size,stage,dst,src,additional,count\n"
+      "CommType.all_reduce,CommGroup.dp_group,4,4000000,forward,None,None,,1\n"
+      "CommType.all_gather,CommGroup.dp_group,4,8000000,forward,None,None,,2\n";
+  const std::vector<std::vector<int>> hosts{{3, 1}, {0, 1, 2, 3}};
+  for (const std::vector<int>& some : hosts) {
+    JobSpec job = trace_job("aicb");
+    job.hosts = some;
+    const auto mix = mix_of(job, 100'000'000, aicb);
+    ASSERT_TRUE(mix) << mix.error().message;
+    std::map<std::uint32_t, double> sent;
+    for (const coflow::Phase& phase : mix->jobs[0].phases) {
+      for (const auto& flow : phase.flows) sent[flow.src] += flow.bytes;
+    }
+    ASSERT_EQ(sent.size(), some.size());
+    for (const auto& [host, bytes] : sent) {
+      EXPECT_NEAR(bytes, (4e6 * 2 * 3 / 4 + 2 * 8e6 * 3 / 4) / 100, 1) << some.size() << " hosts, host " << host;
+    }
+  }
 }
 
 TEST(Jobs, RanksOfATraceReachAllHosts) {

@@ -59,6 +59,23 @@ TEST(CoflowPlay, EveryArmDeliversEveryCoflow) {
   EXPECT_EQ(left_behind(), "");
 }
 
+TEST(CoflowPlay, CtrlCEndsItWhileItSimulates) {
+  if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
+  const std::string job = tests::temp_path("job", ".csv");
+  std::ofstream(job)
+      << "[rank0 ~ rank3]\n"
+      << "comm_type,comm_group,comm_group_size,msg_size,stage,dst,src,additional,_elapsed_time,algbw,busbw,count\n"
+      << "CommType.all_reduce,CommGroup.dp_group,4,1000000,backward,None,None,,None,None,None,1\n";
+  // Many seconds of simulation, and then an error: a round would take hours.
+  const Outcome outcome =
+      play("--gbps 1 --rate 20M --arms coflow --no-progress --job " + job + ":ranks_per_port=2,iterations=1000000",
+           "timeout -k 10 -s INT 1 ");
+  EXPECT_THAT(outcome.text, HasSubstr("interrupted"));
+  EXPECT_EQ(outcome.status, 124) << "the signal ended it";
+  std::filesystem::remove(job);
+  EXPECT_EQ(left_behind(), "");
+}
+
 TEST(CoflowPlay, JobsGoOnWhenTheirCoflowsHaveArrived) {
   if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
   const std::string job = tests::temp_path("job", ".csv"), file = tests::temp_path("play", ".json");

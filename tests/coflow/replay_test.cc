@@ -43,6 +43,22 @@ TEST(CoflowReplay, TimesByHand) {
   }
 }
 
+TEST(CoflowReplay, GivesUpWithinTheSimulationWhenItIsToStop) {
+  Rules rules;
+  rules.port_rate = 1000;
+  const Trace trace = two_on_one_port();
+  for (const int steps : {0, 1, 2}) {
+    TraceWorkload workload(trace);
+    int asked = 0;
+    const auto replayed =
+        replay(workload, rules, clustar::coflow::find_policy("sebf").value(), {}, [&] { return asked++ == steps; });
+    ASSERT_FALSE(replayed) << steps;
+    EXPECT_EQ(replayed.error().code, ErrorCode::kUnavailable);
+    EXPECT_EQ(replayed.error().message, "interrupted");
+    EXPECT_EQ(asked, steps + 1);
+  }
+}
+
 TEST(CoflowReplay, EndsAtTicksAndBeginsAtEpochs) {
   Rules rules;
   rules.port_rate = 1000;

@@ -79,9 +79,11 @@ const TypedTable<SendOrderSettings>& SendOrderSettings::table() {
       Setting<S>{{"send_dscp", transport::LevelClasses::kAllowed, {}, "none", false},
                  read_dscp,
                  [](const S& settings) { return settings.dscp; }}
-          .help("with `coflow`, on TCP: the DSCP of each level of the order (0 first, 15 last), so that "
+          .help("with `coflow`, on TCP and verbs: the DSCP of each level of the order (0 first, 15 last), so that "
                 "switches keep it, too, as `0-7=48,8=40,9=32,10=24,11-15=8`; acknowledgements have that of level 0. "
-                "A communicator's own `trafficClass` goes before it ([scheduling.md](scheduling.md))"),
+                "On verbs each connection has that of its communicator's urgency, and the service level of its upper "
+                "three "
+                "bits. A communicator's own `trafficClass` goes before it ([scheduling.md](scheduling.md))"),
   });
   return all;
 }

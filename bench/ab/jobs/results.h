@@ -21,7 +21,8 @@ nlohmann::json to_json(const JobsPlan& plan, const JobsOutcomes& outcomes);
 // made.
 nlohmann::json rows(const nlohmann::json& outcome);
 
-// A line for a run that has ended: by its own common window, as the round's other arm may be yet to come.
+// A line for a run that has ended: by its own common window, and by the whole run, since which of them the figures use
+// depends on the round's other arm, too, which may be yet to come.
 std::string run_line(const JobsPlan& plan, const Run& run, int done, int total);
 // The table for people.
 std::string table(const nlohmann::json& outcome);

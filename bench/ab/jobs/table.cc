@@ -67,9 +67,13 @@ std::string run_line(const JobsPlan& plan, const Run& run, int done, int total) 
   const auto window = run.slot.alone ? std::nullopt : common_window(run.jobs);
   for (std::size_t i = 0; i < run.jobs.size(); ++i) {
     const auto speed = speed_of(run.jobs[i], window);
+    const auto in_all = speed_of(run.jobs[i], std::nullopt);
     const JobSpec& job = plan.jobs[run.slot.alone.value_or(i)];
-    text += fmt::format("{}{} {:.{}f} {}/s", i == 0 ? "" : ", ", job.name, speed ? speed->per_second : 0,
-                        job.trains() ? 0 : 2, job.unit());
+    const int digits = job.trains() ? 0 : 2;
+    text += fmt::format("{}{} {:.{}f} {}/s", i == 0 ? "" : ", ", job.name, speed ? speed->per_second : 0, digits,
+                        job.unit());
+    // Which of them the table takes depends on the round's other arm, too.
+    if (window) text += fmt::format(" together ({:.{}f} in all)", in_all ? in_all->per_second : 0, digits);
   }
   return text;
 }

@@ -46,13 +46,13 @@ Result<Summary> run_once(const Material& material, const std::string& name, cons
   return summary;
 }
 
-Result<Summary> simulate(const Material& material, const std::string& spec, double port_rate) {
+Result<Summary> simulate(const Material& material, const std::string& spec, double port_rate, const Stop& stop) {
   const auto policy = clustar::coflow::find_policy(spec);
   if (!policy) return tl::unexpected(policy.error());
   Rules rules;
   rules.port_rate = port_rate;
   return run_once(material, spec, "exact", port_rate,
-                  [&](Workload& workload) { return replay(workload, rules, *policy); });
+                  [&](Workload& workload) { return replay(workload, rules, *policy, {}, stop); });
 }
 
 class Fabrics {  // one that goes with it
@@ -135,15 +135,15 @@ Result<double> predict(const Material& material, double port_rate, const PlayOpt
   for (Played& played : arms) {
     const std::string& spec = material.mix ? played.arm.jobs_policy : played.arm.trace_policy;
     if (spec.empty()) continue;
-    if (options.stop && options.stop()) return fail(ErrorCode::kUnavailable, "interrupted");
     say(fmt::format("simulating {}", spec), false);
-    auto summary = simulate(material, spec, port_rate);
+    auto summary = simulate(material, spec, port_rate, options.stop);
+    if (options.stop && options.stop()) return fail(ErrorCode::kUnavailable, "interrupted");
     if (!summary) return fail(summary.error().code, fmt::format("{}: {}", spec, summary.error().message));
     longest = std::max(longest, summary->makespan_s);
     played.simulated = std::move(*summary);
   }
   if (longest > 0) return longest;
-  const auto fair = simulate(material, "maxmin", port_rate);
+  const auto fair = simulate(material, "maxmin", port_rate, options.stop);
   if (!fair) return tl::unexpected(fair.error());
   return fair->makespan_s;
 }
