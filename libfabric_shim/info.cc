@@ -3,6 +3,8 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 
+#include <algorithm>
+
 #include "libfabric_shim/failure.h"
 #include "libfabric_shim/signals.h"
 #include "libfabric_shim/universe.h"
@@ -39,6 +41,15 @@ std::string provider_of(const fi_info& info) {
 
 std::string name_of(const fi_info& info) {
   return provider_of(info) + " (" + (info.domain_attr->name == nullptr ? "?" : info.domain_attr->name) + ")";
+}
+
+std::vector<std::string> providers_of(const std::vector<Info>& infos) {
+  std::vector<std::string> names;
+  for (const Info& info : infos) {
+    std::string name = provider_of(*info);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+  }
+  return names;
 }
 
 Result<std::vector<Info>> find_infos(const std::string& progress) {

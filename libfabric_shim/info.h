@@ -23,6 +23,9 @@ std::string provider_of(const fi_info& info);
 // "tcp;ofi_rxm (eth0)", for errors
 std::string name_of(const fi_info& info);
 
+// The names of their providers, each once, in that order.
+std::vector<std::string> providers_of(const std::vector<Info>& infos);
+
 // Everything with reliable tagged messages, each on its own, in libfabric's order. `progress`: OfiSettings::progress.
 // The first call of a process lets libfabric load its providers (0.1 s). Error: libfabric's, kUnavailable if there is
 // none.

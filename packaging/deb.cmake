@@ -39,7 +39,7 @@ libraries lies in modules, which are opened when they are asked for.")
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/triggers "activate-noawait ldconfig\n")
 set(CPACK_DEBIAN_PLUGIN_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_BINARY_DIR}/triggers)
 set(CPACK_DEBIAN_PLUGIN_PACKAGE_RECOMMENDS "libssl3, ibverbs-providers")
-set(CPACK_DEBIAN_PLUGIN_PACKAGE_SUGGESTS clustar-tools)
+set(CPACK_DEBIAN_PLUGIN_PACKAGE_SUGGESTS "clustar-tools, libfabric1")
 
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME clustar-tools)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION net)

@@ -29,10 +29,9 @@ Result<void> mlt_only(const Config& config, const std::string& of_mlt, const std
 
 Config::Tables setting_tables() {
   static const std::array<const SettingTable*, 10> all{
-      &TransportSettings::table(), &NetworkSettings::table(), &SendOrderSettings::table(),
-      &TcpSettings::table(),       &IbSettings::table(),      &OfiSettings::table(),
-      &MltSettings::table(),       &GdrSettings::table(),     &FaultSettings::table(),
-      &CompareSettings::table(),
+      &TransportSettings::table(), &NetworkSettings::table(), &SendOrderSettings::table(), &TcpSettings::table(),
+      &IbSettings::table(),        &OfiSettings::table(),     &MltSettings::table(),       &GdrSettings::table(),
+      &FaultSettings::table(),     &CompareSettings::table(),
   };
   return all;
 }

@@ -305,6 +305,7 @@ std::vector<Check> nccl_checks(const NcclFacts& facts) {
   checks.push_back(check_ll128(facts));
   checks.push_back(check_ref_count(facts));
   check_verbs(facts, checks);
+  if (!facts.libfabric.empty()) checks.push_back(ok("libfabric", facts.libfabric));
   checks.push_back(check_debug(facts));
   for (const std::string& line : facts.variables.unread()) {
     checks.push_back(warning("nccl.conf", line, "NCCL_CONF_FILE names a file with a NAME=value in each line"));

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "bench/doctor/nccl_probe.h"
+#include "bench/doctor/ofi_probe.h"
 #include "transport/base/own_folder.h"
 
 namespace clustar::bench::doctor {
@@ -138,6 +139,7 @@ NcclFacts nccl_facts_here() {
   // Another's plugin, and one that cannot be opened, say nothing; then the one beside this command does.
   const std::string speaker = chosen != nullptr && chosen->clustar ? chosen->path : facts.beside;
   if (!speaker.empty()) facts.banner = ask_banner(speaker, facts.variables);
+  facts.libfabric = ask_libfabric(facts.variables.get("CLUSTAR_OFI_PROVIDER").value_or(""));
   return facts;
 }
 

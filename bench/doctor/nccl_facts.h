@@ -61,6 +61,8 @@ struct NcclFacts {
   std::vector<std::string> rdma_devices{};
   std::optional<std::uint64_t> memlock_bytes{};  // nothing: unlimited, or the process may lock what it wants
 
+  std::string libfabric{};  // what it has, as a sentence; empty: our module for it is not there
+
   // The first that NCCL could use, and whose name NCCL_NET allows; null: none.
   const Search* chosen() const;
 };

@@ -80,15 +80,6 @@ const net::Interface* interface_of(const fi_info& info, const std::vector<net::I
 
 }  // namespace
 
-std::vector<std::string> providers_of(const std::vector<Info>& infos) {
-  std::vector<std::string> names;
-  for (const Info& info : infos) {
-    std::string name = provider_of(*info);
-    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
-  }
-  return names;
-}
-
 Result<std::vector<Found>> find_devices(std::vector<Info> infos, const std::string& provider,
                                         const Settings& settings) {
   auto interfaces = net::find_interfaces(settings.interface_filter, settings.family);

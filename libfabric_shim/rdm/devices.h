@@ -19,9 +19,6 @@ struct Found {
   DeviceProperties properties{};
 };
 
-// The names of the providers that have what we need, each once, in libfabric's order.
-std::vector<std::string> providers_of(const std::vector<Info>& infos);
-
 // The domains of `provider`, one per interface where its addresses are the host's (tcp, verbs), otherwise one per name
 // (efa, cxi, shm). Error: none that can be used, and why.
 Result<std::vector<Found>> find_devices(std::vector<Info> infos, const std::string& provider, const Settings& settings);

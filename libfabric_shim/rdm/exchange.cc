@@ -12,12 +12,13 @@
 
 namespace clustar::transport::ofi {
 
-Result<std::shared_ptr<Exchange>> Exchange::open(Domain& domain, std::size_t payload, const Log& log) {
+Result<std::shared_ptr<Exchange>> Exchange::open(Domain& domain, std::size_t payload, const Clock& clock,
+                                                 const Log& log) {
   auto queue = CompletionQueue::open(domain);
   if (!queue) return tl::unexpected(queue.error());
   auto addresses = AddressVector::open(domain);
   if (!addresses) return tl::unexpected(addresses.error());
-  std::shared_ptr<Exchange> made(new Exchange(domain, std::move(*queue), std::move(*addresses), payload, log));
+  std::shared_ptr<Exchange> made(new Exchange(domain, std::move(*queue), std::move(*addresses), payload, clock, log));
   auto endpoint = Endpoint::open(domain, made->queue_, made->addresses_);
   if (!endpoint) return tl::unexpected(endpoint.error());
   if (endpoint->address().empty() || endpoint->address().size() > Contact::kAddress) {
@@ -41,7 +42,8 @@ Result<ChannelName> Exchange::open_channel(Owner& owner) {
     return tl::unexpected(filled.error());
   }
   // As many frames as all senders together may have under way.
-  while (posted_frames_ < kFrames * (channels_.size() + 1)) {
+  const std::size_t wanted = std::min(kFrames * (channels_.size() + 1), most_posted_frames());
+  while (posted_frames_ < wanted) {
     auto op = take_frame();
     if (!op) return tl::unexpected(op.error());
     (*op)->kind = Kind::kFrameReceive;
@@ -52,6 +54,10 @@ Result<ChannelName> Exchange::open_channel(Owner& owner) {
   ++next_channel_;
   channels_.emplace(name.number, std::pair(&owner, name.key));
   return name;
+}
+
+std::size_t Exchange::most_posted_frames() const {
+  return std::max<std::size_t>(kFrames, domain_.info().rx_attr->size / 2);
 }
 
 Result<Exchange::Op*> Exchange::take_frame() {
@@ -89,6 +95,7 @@ void Exchange::give_back(Op& op) {
 }
 
 Result<bool> Exchange::taken(Op& op, const char* call, ssize_t code) {
+  idle_ = false;
   if (code == 0) return true;
   give_back(op);
   if (code == -FI_EAGAIN) return false;
@@ -150,7 +157,19 @@ void Exchange::post_receive(Op& op) {
   }
 }
 
+bool Exchange::pauses() {
+  if (!idle_) return false;
+  const TimePoint now = clock_.now();
+  if (now - polled_ < kPause && ++skipped_ < kMostSkipped) return true;
+  polled_ = now;
+  skipped_ = 0;
+  return false;
+}
+
 void Exchange::poll() {
+  if (pauses()) return;
+  if (!idle_) polled_ = clock_.now();
+  idle_ = true;
   for (std::size_t i = waiting_.size(); i > 0 && !broken_; --i) {
     Op* const op = waiting_.front();
     waiting_.pop_front();
@@ -160,6 +179,7 @@ void Exchange::poll() {
   for (int batch = 0; batch < kBatchesPerPoll && !broken_; ++batch) {
     const auto got = queue_.read();
     if (!got) return break_off(got.error());
+    if (!got->done.empty() || got->failed) idle_ = false;
     if (got->failed) {
       if (const auto failed = queue_.read_failure()) on_failure(*failed);
       continue;
@@ -268,8 +288,7 @@ void Exchange::break_off(const Error& why) {
   }
   for (const auto& [number, channel] : channels_) owners.push_back(channel.first);
   std::ranges::sort(owners);
-  const auto repeated = std::ranges::unique(owners);
-  owners.erase(repeated.begin(), repeated.end());
+  owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
   for (Owner* const owner : owners) owner->on_failure(why);
 }
 

@@ -19,6 +19,7 @@
 #include "libfabric_shim/memory_region.h"
 #include "libfabric_shim/rdm/wire.h"
 #include "transport/base/log.h"
+#include "transport/base/time.h"
 
 namespace clustar::transport::ofi {
 
@@ -39,7 +40,8 @@ class Exchange {
   };
 
   // `payload`: the most that a frame carries behind its headers. The domain outlives it. Error: libfabric's.
-  static Result<std::shared_ptr<Exchange>> open(Domain& domain, std::size_t payload, const Log& log);
+  static Result<std::shared_ptr<Exchange>> open(Domain& domain, std::size_t payload, const Clock& clock,
+                                                const Log& log);
 
   const std::vector<std::byte>& address() const { return address_; }
   Result<fi_addr_t> insert(std::span<const std::byte> address) { return addresses_.insert(address); }
@@ -61,6 +63,8 @@ class Exchange {
   Result<bool> send_payload(fi_addr_t to, const Payload& payload, Owner& owner, std::uint32_t cookie);
   Result<void> receive_payload(const Payload& payload, Owner& owner, std::uint32_t cookie);
 
+  // Lets the provider work and hands out what came. Nothing when the poll before found nothing and was just now:
+  // callers that test many requests in a row would spend their time in the provider's system calls.
   void poll();
 
   struct InUse {
@@ -93,14 +97,21 @@ class Exchange {
   };
   static constexpr std::size_t kSlabFrames = 32;
   static constexpr int kBatchesPerPoll = 4;
+  static constexpr Duration kPause = std::chrono::microseconds(2);
+  static constexpr std::uint32_t kMostSkipped = 32;
 
-  Exchange(Domain& domain, CompletionQueue queue, AddressVector addresses, std::size_t payload, const Log& log)
+  Exchange(Domain& domain, CompletionQueue queue, AddressVector addresses, std::size_t payload, const Clock& clock,
+           const Log& log)
       : domain_(domain),
         frame_bytes_(FrameHead::kMost + payload),
         queue_(std::move(queue)),
         addresses_(std::move(addresses)),
+        clock_(clock),
         log_(log) {}
 
+  bool pauses();
+  // Of frames, so that payloads find room. Frames for which none is posted wait within the provider.
+  std::size_t most_posted_frames() const;
   Result<Op*> take_frame();
   Op& take_payload();
   void give_back(Op& op);
@@ -118,6 +129,7 @@ class Exchange {
   std::vector<Slab> slabs_;
   std::optional<Endpoint> endpoint_;  // after the memory that it uses, so that it ends before it
   std::vector<std::byte> address_;
+  const Clock& clock_;
   const Log& log_;
   std::deque<Op> ops_;  // stay where they are
   std::vector<Op*> free_frames_;
@@ -126,6 +138,9 @@ class Exchange {
   std::unordered_map<std::uint32_t, std::pair<Owner*, std::uint64_t>> channels_;  // with its key
   std::uint32_t next_channel_ = 1;
   std::size_t posted_frames_ = 0;
+  bool idle_ = false;  // the latest poll found nothing, and nothing was posted since
+  TimePoint polled_{};
+  std::uint32_t skipped_ = 0;
   std::optional<Error> broken_;
 };
 

@@ -17,7 +17,7 @@ Nic::Nic(std::string name, Domain domain, net::Interface control, const Context&
 
 Result<std::shared_ptr<Exchange>> Nic::exchange() {
   if (exchange_ && !exchange_->broken()) return exchange_;
-  auto made = Exchange::open(domain_, context_.settings.receiving.eager_bytes, context_.log);
+  auto made = Exchange::open(domain_, context_.settings.receiving.eager_bytes, context_.clock, context_.log);
   if (!made) return made;
   exchange_ = *made;
   return made;

@@ -51,6 +51,7 @@ void OfiSendChannel::on_deregister(const Mr& mr) {
   owed_.reset();
   nic_.settle(*exchange_, *this, !control_lost_.empty());
   under_way_ = 0;
+  bytes_under_way_ = 0;
 }
 
 Result<Request*> OfiSendChannel::send(const Mr& mr, std::size_t offset, std::size_t length, int tag,

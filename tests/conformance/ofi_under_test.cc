@@ -7,8 +7,8 @@ namespace clustar::transport::conformance {
 namespace {
 
 // Where the provider is not there, `create` says so and the tests skip with that.
-TransportUnderTest ofi(const std::string& name, const std::string& provider,
-                       const std::function<void(Config&)>& change = [](Config&) {}) {
+TransportUnderTest ofi(
+    const std::string& name, const std::string& provider, const std::function<void(Config&)>& change = [](Config&) {}) {
   return {name, [provider, change](Log log) {
             static const SystemClock clock;
             Config config;
@@ -24,7 +24,8 @@ TransportUnderTest ofi(const std::string& name, const std::string& provider,
 std::vector<TransportUnderTest> transports_under_test() {
   std::vector<TransportUnderTest> all = {
       ofi("ofi_tcp", "tcp;ofi_rxm"),
-      ofi("ofi_tcp_auto_progress", "tcp;ofi_rxm", [](Config& config) { config.edit<OfiSettings>()->progress = "auto"; }),
+      ofi("ofi_tcp_auto_progress", "tcp;ofi_rxm",
+          [](Config& config) { config.edit<OfiSettings>()->progress = "auto"; }),
       ofi("ofi_tcp_nothing_ahead", "tcp;ofi_rxm",
           [](Config& config) {
             config.edit<OfiSettings>()->eager_bytes = 0;

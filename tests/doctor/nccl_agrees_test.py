@@ -49,7 +49,7 @@ ENVIRONMENTS = {
 # The plugin is taken, and refuses, or is refused: the doctor names the sentence.
 REFUSALS = {
     "setting": ("CLUSTAR_TRANSPRT=mlt", "unknown setting CLUSTAR_TRANSPRT; did you mean CLUSTAR_TRANSPORT?"),
-    "value": ("CLUSTAR_TRANSPORT=rdma", "CLUSTAR_TRANSPORT = 'rdma' is not allowed: auto | tcp | mlt | verbs"),
+    "value": ("CLUSTAR_TRANSPORT=rdma", "CLUSTAR_TRANSPORT = 'rdma' is not allowed: auto | tcp | mlt | verbs | ofi"),
     "interface": ("CLUSTAR_SOCKET_IFNAME=eth9", "no usable network interface matches 'eth9'"),
     "key": ("CLUSTAR_PSK_FILE=/nowhere", "mlt: psk_file /nowhere: No such file or directory (errno 2); it must exist on every"),
 }

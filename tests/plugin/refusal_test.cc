@@ -40,12 +40,14 @@ TEST(Refusal, ATransportThatIsNotThere) {
   const Installation alone;
   EXPECT_THAT(expect_refusal({{"CLUSTAR_TRANSPORT", "verbs"}}, alone.plugin()),
               AllOf(HasSubstr("libclustar-verbs.so is not beside the plugin"), HasSubstr("listen refused")));
+  EXPECT_THAT(expect_refusal({{"CLUSTAR_TRANSPORT", "ofi"}}, alone.plugin()),
+              AllOf(HasSubstr("libclustar-ofi.so is not beside the plugin"), HasSubstr("listen refused")));
 }
 
 // What this version does not have is not offered.
 TEST(Refusal, ATransportThatIsPlannedOnly) {
-  EXPECT_THAT(expect_refusal({{"CLUSTAR_TRANSPORT", "ofi"}}),
-              AllOf(HasSubstr("'ofi' is not allowed: auto | tcp | mlt | verbs"), HasSubstr("listen refused")));
+  EXPECT_THAT(expect_refusal({{"CLUSTAR_TRANSPORT", "dpdk"}}),
+              AllOf(HasSubstr("'dpdk' is not allowed: auto | tcp | mlt | verbs | ofi"), HasSubstr("listen refused")));
 }
 
 TEST(Refusal, ARequirementThatIsNotMet) {

@@ -1,0 +1,25 @@
+// Which providers there are, and which one would be taken: for programs that do not need libfabric otherwise.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "transport/base/result.h"
+
+namespace clustar::transport::ofi {
+
+struct Providers {
+  std::string version;             // of libfabric: "1.17"
+  std::vector<std::string> there;  // with reliable tagged messages, in libfabric's order
+  std::string taken;               // empty: none
+  std::string why;                 // it is taken, or none is
+};
+
+// `forced`: OfiSettings::provider. Error: there is no libfabric, or it has no such provider at all.
+Result<Providers> ask_providers(const std::string& forced);
+
+// How libclustar-ofi.so offers it (ModuleEntry::find).
+inline constexpr const char* kAskProviders = "ask_providers";
+using AskProviders = Result<Providers> (*)(const std::string& forced);
+
+}  // namespace clustar::transport::ofi
