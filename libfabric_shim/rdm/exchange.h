@@ -74,7 +74,7 @@ class Exchange {
     std::size_t receives = 0;
   };
   InUse payloads_of(const Owner& owner) const;
-  // Receives for which nothing has come are given up. Their sender may wait for ever.
+  // Receives for which nothing has come are given up. Their sender may wait forever.
   void cancel_receives(const Owner& owner);
   // It hears of nothing any more. What it sent is still sent.
   void forget(const Owner& owner);
