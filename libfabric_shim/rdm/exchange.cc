@@ -60,6 +60,12 @@ std::size_t Exchange::most_posted_frames() const {
   return std::max<std::size_t>(kFrames, domain_.info().rx_attr->size / 2);
 }
 
+void Exchange::close_channel(const ChannelName& channel) {
+  if (channels_.erase(channel.number) == 0) return;
+  closed_.emplace(channel.number, channel.key);
+  if (closed_.size() > kMostClosed) closed_.erase(closed_.begin());
+}
+
 Result<Exchange::Op*> Exchange::take_frame() {
   if (free_frames_.empty()) {
     Slab slab;
@@ -91,6 +97,7 @@ void Exchange::give_back(Op& op) {
   op.kind = Kind::kFree;
   op.owner = nullptr;
   op.cancelled = false;
+  op.waste.reset();
   (frame ? free_frames_ : free_payloads_).push_back(&op);
 }
 
@@ -188,7 +195,7 @@ void Exchange::poll() {
       if (entry.op_context == nullptr || broken_) continue;
       finish(*static_cast<Op*>(static_cast<fi_context2*>(entry.op_context)), entry.len);
     }
-    if (got->done.size() < CompletionQueue::kBatch) return;
+    if (got->done.empty()) return;
   }
 }
 
@@ -223,9 +230,25 @@ void Exchange::finish_frame(const Op& op, std::size_t bytes) {
   if (all.size() < FrameHead::kSize) return;
   const auto head = FrameHead::parse(all.first<FrameHead::kSize>());
   if (!head) return;
+  const auto closed = closed_.find(head->channel.number);
+  if (closed != closed_.end() && closed->second == head->channel.key)
+    return waste(*head, all.subspan(FrameHead::kSize));
   const auto channel = channels_.find(head->channel.number);
   if (channel == channels_.end() || channel->second.second != head->channel.key) return;
   channel->second.first->on_frame(*head, all.subspan(FrameHead::kSize));
+}
+
+// Where memory has to be registered, the sender's device keeps to what is registered, and nothing need be asked for.
+void Exchange::waste(const FrameHead& head, std::span<const std::byte> bytes) {
+  if (head.kind != FrameHead::Kind::kAnnounced || bytes.size() < ChunkHeader::kSize || domain_.registers()) return;
+  const auto header = ChunkHeader::parse(bytes.first<ChunkHeader::kSize>());
+  if (!header || header->length > kMostWaste) return;
+  Op& op = take_payload();
+  op.kind = Kind::kPayloadReceive;
+  op.owner = nullptr;
+  op.waste.reset(new std::byte[header->length]);
+  op.payload = {payload_tag(head.channel.number, head.number), op.waste.get(), header->length, nullptr};
+  post_receive(op);
 }
 
 void Exchange::on_failure(const CompletionQueue::Failure& failed) {

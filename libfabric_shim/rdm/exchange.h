@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -48,7 +49,8 @@ class Exchange {
 
   // Frames for it come to `owner` until close_channel(). Error: no random numbers, no memory, or no number is left.
   Result<ChannelName> open_channel(Owner& owner);
-  void close_channel(const ChannelName& channel) { channels_.erase(channel.number); }
+  // Payloads that are announced to it later are still asked for, and thrown away: their sender waits for that.
+  void close_channel(const ChannelName& channel);
 
   // False: no room now; poll, and try again. A frame is copied, so its sender may end.
   Result<bool> send_frame(fi_addr_t to, std::span<const std::byte> head, std::span<const std::byte> payload,
@@ -72,7 +74,7 @@ class Exchange {
     std::size_t receives = 0;
   };
   InUse payloads_of(const Owner& owner) const;
-  // Receives for which nothing has come are given up.
+  // Receives for which nothing has come are given up. Their sender may wait forever.
   void cancel_receives(const Owner& owner);
   // It hears of nothing any more. What it sent is still sent.
   void forget(const Owner& owner);
@@ -88,17 +90,20 @@ class Exchange {
     bool cancelled = false;
     Owner* owner = nullptr;
     std::uint32_t cookie = 0;
-    Payload payload{};     // of a frame: its memory here
-    std::size_t sent = 0;  // what on_sent() tells
+    Payload payload{};                     // of a frame: its memory here
+    std::unique_ptr<std::byte[]> waste{};  // for a payload that nobody wants any more
+    std::size_t sent = 0;                  // what on_sent() tells
   };
   struct Slab {
     std::unique_ptr<std::byte[]> memory;
     MemoryRegion region;
   };
   static constexpr std::size_t kSlabFrames = 32;
-  static constexpr int kBatchesPerPoll = 4;
+  static constexpr int kBatchesPerPoll = 16;  // rxm gives one completion per read
   static constexpr Duration kPause = std::chrono::microseconds(2);
   static constexpr std::uint32_t kMostSkipped = 32;
+  static constexpr std::size_t kMostClosed = 4096;
+  static constexpr std::size_t kMostWaste = 64 << 20;  // the longest chunk that a sender's settings allow
 
   Exchange(Domain& domain, CompletionQueue queue, AddressVector addresses, std::size_t payload, const Clock& clock,
            const Log& log)
@@ -120,6 +125,7 @@ class Exchange {
   void post_receive(Op& op);
   void finish(Op& op, std::size_t bytes);
   void finish_frame(const Op& op, std::size_t bytes);
+  void waste(const FrameHead& head, std::span<const std::byte> bytes);
   void on_failure(const CompletionQueue::Failure& failure);
 
   Domain& domain_;
@@ -136,6 +142,7 @@ class Exchange {
   std::vector<Op*> free_payloads_;
   std::deque<Op*> waiting_;  // receives for which the provider had no room
   std::unordered_map<std::uint32_t, std::pair<Owner*, std::uint64_t>> channels_;  // with its key
+  std::map<std::uint32_t, std::uint64_t> closed_;  // channels, with their keys; the latest kMostClosed
   std::uint32_t next_channel_ = 1;
   std::size_t posted_frames_ = 0;
   bool idle_ = false;  // the latest poll found nothing, and nothing was posted since

@@ -23,18 +23,20 @@ Result<std::shared_ptr<Exchange>> Nic::exchange() {
   return made;
 }
 
-void Nic::settle(Exchange& exchange, const Exchange::Owner& owner, bool peer_gone) {
-  exchange.cancel_receives(owner);
+void Nic::settle(Exchange& exchange, const Exchange::Owner& owner, bool peer_died) {
+  const bool connected = provider_.ends_with(";ofi_rxm");
   const TimePoint start = context_.clock.now();
   Exchange::InUse use = exchange.payloads_of(owner);
   while (use.sends + use.receives > 0) {
     const Duration waited = context_.clock.now() - start;
-    if (waited > kSettle || (peer_gone && use.receives == 0 && waited > kSettleGone)) break;
+    if (waited > kSettle || (peer_died && connected && use.receives == 0 && waited > kSettleDead)) break;
+    // What was announced comes, and its sender waits for it.
+    if (peer_died || waited > kSettle / 2) exchange.cancel_receives(owner);
     exchange.poll();
     use = exchange.payloads_of(owner);
   }
   exchange.forget(owner);
-  if (use.receives == 0 && (use.sends == 0 || peer_gone)) return;
+  if (use.receives == 0 && (use.sends == 0 || (peer_died && connected))) return;
   exchange.break_off(
       {ErrorCode::kRemote,
        fmt::format("ofi: {}: a channel closed with {} messages under way that its peer, which lives, "

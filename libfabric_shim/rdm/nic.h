@@ -44,8 +44,8 @@ class Nic {
   Result<std::shared_ptr<Exchange>> exchange();
   // When it returns, nothing uses the memory of the owner's payloads, and it is told nothing more of them. Polls until
   // they are over, for kSettle at most; then the endpoint is ended, at the cost of all its channels, since a provider
-  // can take back no message that a peer may still ask for. A peer that is gone asks for nothing.
-  void settle(Exchange& exchange, const Exchange::Owner& owner, bool peer_gone);
+  // can take back no message. Of a peer that died, a provider with connections (rxm) knows, and uses nothing any more.
+  void settle(Exchange& exchange, const Exchange::Owner& owner, bool peer_died);
 
   struct Counters {
     std::atomic<std::uint64_t> frames{0};
@@ -60,7 +60,7 @@ class Nic {
 
  private:
   static constexpr Duration kSettle = std::chrono::seconds(1);
-  static constexpr Duration kSettleGone = std::chrono::milliseconds(100);
+  static constexpr Duration kSettleDead = std::chrono::milliseconds(100);
   static constexpr std::uint64_t kPumpBytes = 8 << 20;
 
   const std::string name_;

@@ -54,7 +54,10 @@ OfiRecvChannel::~OfiRecvChannel() {
   anchor_->let_go();
   exchange_->close_channel(channel_);
   check_control();
-  nic_.settle(*exchange_, *this, !control_open_);
+  nic_.settle(*exchange_, *this, peer_died());
+  std::array<std::byte, Note::kSize> farewell;
+  Note{Note::Kind::kFarewell, taken_}.serialize_to(farewell);
+  if (control_open_) net::write_some(control_.fd(), std::span<const std::byte>(farewell));
 }
 
 Result<std::unique_ptr<Mr>> OfiRecvChannel::reg_mr(const gdr::MemoryRef& memory) {
@@ -68,7 +71,7 @@ void OfiRecvChannel::on_deregister(const Mr& mr) {
   if (std::ranges::none_of(requests_, uses)) return;
   check_control();  // whether the peer is gone
   fail_with("memory was deregistered while receives used it");
-  nic_.settle(*exchange_, *this, !control_open_);
+  nic_.settle(*exchange_, *this, peer_died());
 }
 
 Result<Request*> OfiRecvChannel::flush(std::span<const RecvPart>) { return nullptr; }

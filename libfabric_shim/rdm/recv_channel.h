@@ -86,6 +86,7 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
   void check_control();
   void on_control_lost(int error);
   void check_lost_control();
+  bool peer_died() const { return !control_open_ && !farewell_; }
   void fail_with(const std::string& what);
   std::optional<Error> check_stall();
 

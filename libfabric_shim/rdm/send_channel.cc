@@ -31,7 +31,7 @@ OfiSendChannel::~OfiSendChannel() {
   nic_.engine().detach(connection_);
   const std::lock_guard lock(nic_.engine().mutex());
   anchor_->let_go();
-  nic_.settle(*exchange_, *this, !control_lost_.empty());
+  nic_.settle(*exchange_, *this, peer_died());
   // So the receiver knows what is still to come by the fabric. It always fits, and who is gone need not know.
   std::array<std::byte, Note::kSize> farewell;
   Note{Note::Kind::kFarewell, frames_sent_}.serialize_to(farewell);
@@ -49,7 +49,7 @@ void OfiSendChannel::on_deregister(const Mr& mr) {
   read_control();  // whether the peer is gone
   fail_with(ErrorCode::kInvalidUsage, "memory was deregistered while sends used it");
   owed_.reset();
-  nic_.settle(*exchange_, *this, !control_lost_.empty());
+  nic_.settle(*exchange_, *this, peer_died());
   under_way_ = 0;
   bytes_under_way_ = 0;
 }
@@ -127,6 +127,10 @@ void OfiSendChannel::read_control() {
 
 void OfiSendChannel::on_words(std::span<const std::byte, ClearToSend::kSize> words) {
   if (const auto note = Note::parse(words)) {
+    if (note->kind == Note::Kind::kFarewell) {
+      peer_left_ = true;
+      return;
+    }
     const bool sound = note->kind == Note::Kind::kTaken && note->count >= frames_taken_ && note->count <= frames_sent_;
     if (!sound) return fail_with(ErrorCode::kRemote, "the peer took frames that were not sent");
     frames_taken_ = note->count;

@@ -90,6 +90,8 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
   void finish(SendRequest& request);
   void fail_with(ErrorCode code, const std::string& what);
   std::optional<Error> check_stall();
+  // And did not close its end.
+  bool peer_died() const { return !control_lost_.empty() && !peer_left_; }
   bool has_credit() const { return frames_sent_ - frames_taken_ < kFrames; }
 
   Nic& nic_;
@@ -110,6 +112,7 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
   std::optional<Owed> owed_;
   std::uint64_t polls_ = 0;
   std::uint64_t progress_marks_ = 0;
+  bool peer_left_ = false;    // it closed its end, and lives
   std::string control_lost_;  // why; empty: it stands
   TimePoint lost_since_{};
   std::uint64_t marks_at_loss_ = 0;

@@ -31,7 +31,7 @@ void Contact::serialize_to(std::span<std::byte, kSize> bytes) const {
   WireWriter writer(bytes);
   writer.store<0>(static_cast<std::uint16_t>(address.size()));
   std::memcpy(bytes.data() + 4, provider.data(), std::min(provider.size(), kProvider - 1));
-  std::memcpy(bytes.data() + 4 + kProvider, address.data(), std::min(address.size(), kAddress));
+  if (!address.empty()) std::memcpy(bytes.data() + 4 + kProvider, address.data(), std::min(address.size(), kAddress));
 }
 
 std::optional<Hello> Hello::parse(std::span<const std::byte, kSize> bytes) {

@@ -86,7 +86,7 @@ struct Note {
   static constexpr std::size_t kSize = ClearToSend::kSize;
   enum class Kind : std::uint16_t {
     kTaken = 1,     // receiver to sender: frames of the channel that it has taken, since the beginning
-    kFarewell = 2,  // sender to receiver: the channel closes; it sent so many frames
+    kFarewell = 2,  // either way: the channel closes, and its process lives; of the sender: it sent so many frames
   };
   Kind kind = Kind::kTaken;
   std::uint64_t count = 0;
