@@ -47,6 +47,10 @@ ROOMS = {
     # All rooms' tables of settings, and what contradicts between them.
     "transport/transport_tables": ["transport", "libfabric_shim", "mlt/driver/settings", "mlt/compare/settings", GDR_SETTINGS],
     "libfabric_shim": ["transport/base", "transport/api", "transport/message", "transport/io", MEMORY],
+    # An external provider: libfabric's programs over our transports.
+    "libfabric_shim/provider": ["transport/base", "transport/api", "transport/net", "transport/registry",
+                                "transport/transport_tables", "transport/tcp/settings", "nccl_plugin/settings", MEMORY],
+    "libfabric_shim/provider/core": ["transport/base", "transport/net/endpoint.h"],
     "mlt/core": ["transport/base"],
     "mlt/fec": ["transport/base"],
     "mlt/driver": ["transport/base", "transport/api", "transport/message", "transport/net", "transport/handshake", "transport/crypto",
@@ -93,9 +97,9 @@ ROOMS = {
 # (file, included) pairs that the table does not allow; each with its reason.
 EXCEPTIONS = {}
 
-CORES = ("mlt/core", "coflow/core", "paraexpress/core", "gdr/core")
+CORES = ("mlt/core", "coflow/core", "paraexpress/core", "gdr/core", "libfabric_shim/provider/core")
 # Outside header -> rooms that may include it (a prefix covers what is below it).
-SOCKETS = ("transport/net", "transport/tcp", "transport/io", "coflow/control", "bench", "tests")
+SOCKETS = ("transport/net", "transport/tcp", "transport/io", "libfabric_shim/provider/address", "coflow/control", "bench", "tests")
 THIRD_PARTY = [
     (r"(sys/(socket|epoll|un|select|eventfd)|netinet/.*|arpa/.*|net/.*|netdb|ifaddrs|poll|linux/(sockios|errqueue|if.*))\.h",
      SOCKETS, "sockets"),

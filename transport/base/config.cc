@@ -140,8 +140,8 @@ Result<Config> Config::load_from(Tables tables, const std::map<std::string, std:
   return config;
 }
 
-Result<Config> Config::load(Tables tables) {
-  std::map<std::string, std::string> environment;
+Result<Config> Config::load(Tables tables, const std::map<std::string, std::string>& variables) {
+  std::map<std::string, std::string> environment = variables;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::size_t equals = text.find('=');

@@ -23,7 +23,9 @@ class Config final : public SettingValues {
 
   // Defaults, then CLUSTAR_CONFIG's file, then the environment. `tables` outlives it: a setting of no table is an
   // error, as a bad value is, with what is allowed. CLUSTAR_TEST_* and CLUSTAR_NCCL_* are left to programs around it.
-  static Result<Config> load(Tables tables);
+  static Result<Config> load(Tables tables) { return load(tables, {}); }
+  // The same, with these variables in the environment's place where it has them, too.
+  static Result<Config> load(Tables tables, const std::map<std::string, std::string>& variables);
   // The same from given variables.
   static Result<Config> load_from(Tables tables, const std::map<std::string, std::string>& environment);
 
