@@ -155,6 +155,10 @@ Result<void> Domain::choose(const std::string& interface) {
   }
   auto selection = transport::select_transport({.config = *config, .clock = clock_, .log = log_});
   if (!selection) return tl::unexpected(selection.error());
+  if (std::string_view(selection->transport->name()) == "ofi") {
+    return fail(ErrorCode::kInvalidArgument,
+                "FI_CLUSTAR_TRANSPORT=ofi would be libfabric over libfabric; allowed: auto, tcp, verbs, mlt");
+  }
   if (selection->transport->devices().empty()) {
     return fail(ErrorCode::kUnavailable, std::string(selection->transport->name()) + " has no device on " + interface);
   }
