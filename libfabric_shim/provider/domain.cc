@@ -1,6 +1,7 @@
 #include "libfabric_shim/provider/domain.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "libfabric_shim/provider/address_vector.h"
