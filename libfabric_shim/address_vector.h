@@ -20,14 +20,15 @@ class AddressVector {
   static Result<AddressVector> open(const Domain& domain);
 
   fid_av* raw() const { return vector_.get(); }
-  // Once per peer: it stays, because a provider ends what is between both ends when an address goes. Error:
-  // libfabric's.
-  Result<fi_addr_t> insert(std::span<const std::byte> address);
+  // Once per peer: it stays, because a provider ends what is between both ends when an address goes. `own_length`: of
+  // the endpoint's own address, bytes. Errors: kRemote: of another length; libfabric's.
+  Result<fi_addr_t> insert(std::span<const std::byte> address, std::size_t own_length);
 
  private:
   explicit AddressVector(std::string where) : where_(std::move(where)) {}
 
   std::string where_;
+  bool is_text_ = false;
   Fid<fid_av> vector_;
   std::map<std::vector<std::byte>, fi_addr_t> known_;
 };

@@ -49,7 +49,10 @@ std::string why_not(std::string_view provider) {
 
 }  // namespace
 
-Result<Choice> choose(const std::vector<std::string>& there, const std::string& forced) {
+Result<Choice> choose(const std::vector<std::string>& all, const std::string& forced) {
+  // A provider over us would ask us for a transport, and so on.
+  std::vector<std::string> there = all;
+  std::erase_if(there, [](const std::string& one) { return front_of(one) == "clustar"; });
   const auto take = [&](const std::string& provider, const std::string& why) {
     Choice choice{provider, why, {}};
     for (const std::string& other : there) {

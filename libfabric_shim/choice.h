@@ -17,6 +17,7 @@ struct Choice {
 // `there`: the names of the providers, without repetition. `forced`: OfiSettings::provider, a whole name or its front
 // ("tcp" for "tcp;ofi_rxm"); empty: the best. Errors list what is there: kInvalidArgument for a name that is not,
 // kUnavailable if none of the usual ones is.
+// Our own provider (libfabric_shim/provider) counts as not there.
 Result<Choice> choose(const std::vector<std::string>& there, const std::string& forced);
 
 }  // namespace clustar::transport::ofi

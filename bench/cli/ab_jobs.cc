@@ -21,7 +21,6 @@
 #include "bench/trainer/model.h"
 #include "bench/trainer/rank.h"
 #include "bench/trainer/record.h"
-#include "nccl_plugin/net/urgency_rules.h"
 #include "transport/base/own_folder.h"
 
 namespace clustar::bench::cli {
@@ -35,33 +34,6 @@ constexpr const char* kClearLine = "\r\033[K";
 int tell_of_jobs(int status, const std::string& message) {
   std::cerr << "clustar ab: " << message << "\n";
   return status;
-}
-
-// Which the plugin reads only when it is started. Settings of another plugin are its own business.
-Result<void> check_urgency(const jobs::JobsPlan& plan, const jobs::JobSpec& job, std::size_t arm,
-                           const std::string& own_plugin) {
-  const char* const name = "CLUSTAR_SEND_URGENCY";
-  const bool of_job = job.settings.count(name) > 0;
-  if (!of_job && (!job.trains() || plan.arms[arm].plugin != own_plugin)) return {};
-  const ab::Settings inherited = ab::inherited_settings();
-  ab::Settings all = jobs::environment_of(plan, job, plan.arms[arm], inherited);
-  all.insert(inherited.begin(), inherited.end());
-  const auto urgency = all.find(name);
-  if (urgency == all.end()) return {};
-  const auto rules = nccl_plugin::UrgencyRules::create(urgency->second);
-  if (rules) return {};
-  const std::string where = of_job ? "urgency" : fmt::format("with arm {}: {}", arm == 0 ? 'A' : 'B', name);
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: job '{}': {}: {}", plan.file, job.name, where, rules.error().message));
-}
-
-Result<void> check_urgencies(const jobs::JobsPlan& plan, const std::string& own_plugin) {
-  for (const jobs::JobSpec& job : plan.jobs) {
-    for (std::size_t arm = 0; arm < plan.arms.size(); ++arm) {
-      if (const auto ok = check_urgency(plan, job, arm, own_plugin); !ok) return ok;
-    }
-  }
-  return {};
 }
 
 std::uint64_t digest_of(const std::string& text) { return trainer::digest(std::as_bytes(std::span(text))); }
@@ -100,7 +72,6 @@ Result<jobs::JobsPlan> jobs_plan(const AbJobsArguments& arguments, const AbJobsI
   if (!input.hosts_given) plan.fabric.hosts = std::max(fabric::kMinHosts, jobs::hosts_of(plan.jobs));
   const std::string own_plugin = absolute_path(installed_library("libnccl-net-clustar.so"));
   if (const auto ok = jobs::check(plan, own_plugin); !ok) return tl::unexpected(ok.error());
-  if (const auto ok = check_urgencies(plan, own_plugin); !ok) return tl::unexpected(ok.error());
   return plan;
 }
 

@@ -1,7 +1,6 @@
 #include "libfabric_shim/provider/domain.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "libfabric_shim/provider/address_vector.h"
@@ -156,10 +155,6 @@ Result<void> Domain::choose(const std::string& interface) {
   }
   auto selection = transport::select_transport({.config = *config, .clock = clock_, .log = log_});
   if (!selection) return tl::unexpected(selection.error());
-  if (std::string_view(selection->transport->name()) == "ofi") {
-    return fail(ErrorCode::kInvalidArgument,
-                "FI_CLUSTAR_TRANSPORT=ofi would be libfabric over libfabric; allowed: auto, tcp, verbs, mlt");
-  }
   if (selection->transport->devices().empty()) {
     return fail(ErrorCode::kUnavailable, std::string(selection->transport->name()) + " has no device on " + interface);
   }

@@ -111,11 +111,7 @@ void Outbound::connect() {
 
 // Until the channel takes no more, so that a program that reads its queue once in a while keeps it busy.
 void Outbound::pump() {
-  const auto start_queued = [this] {
-    if (queue_.empty() || !start(queue_.front()) || failed()) return false;
-    queue_.pop_front();
-    return true;
-  };
+  const auto start_queued = [this] { return !queue_.empty() && start(); };
   for (bool moved = true; moved && !failed();) {
     moved = finish_sent();
     if (!failed()) moved = finish_payloads() || moved;
@@ -165,11 +161,15 @@ bool Outbound::finish_payloads() {
   return moved;
 }
 
-bool Outbound::start(Outgoing& message) {
+// Whatever fails from where the message has left the queue on, it is reported once: by what was said, or by its slot.
+bool Outbound::start() {
+  Outgoing& message = queue_.front();
   const std::byte* const bytes = message.copy.empty() ? message.operation.buffer : message.copy.data();
   if (message.header.length <= eager_bytes_) {
     message.header.kind = Kind::kEager;
-    return say(message.header, bytes, message.operation, true);
+    if (!say(message.header, bytes, message.operation, true)) return false;
+    queue_.pop_front();
+    return true;
   }
   const auto free = std::find_if(slots_.begin(), slots_.end(), [](const Payload& payload) { return !payload.used; });
   if (free == slots_.end()) return false;
@@ -178,6 +178,7 @@ bool Outbound::start(Outgoing& message) {
   if (!say(message.header, nullptr, message.operation, false)) return false;
   free->used = true;
   free->message = std::move(message);
+  queue_.pop_front();
   ++payloads_;
   (void)hand_on(*free, free->message.header.slot + 1);
   return true;
@@ -246,10 +247,14 @@ void Outbound::fail_with(int error, const std::string& why) {
   for (const Outgoing& each : queue) report(each.operation, error);
 }
 
+// All of them: who wants no entry of a success counts it all the same, and hears of an error.
 void Outbound::report(const Operation& operation, int error) {
-  if (operation.report) {
-    setup_.completions.complete({.operation = operation, .bytes = operation.length, .error = error});
-  }
+  setup_.completions.complete({.operation = operation, .bytes = operation.length, .error = error});
+}
+
+std::size_t Outbound::leaving() const {
+  const auto own = [](const Payload& payload) { return payload.used && !payload.message.copy.empty(); };
+  return queue_.size() + sent_.size() + static_cast<std::size_t>(std::count_if(slots_.begin(), slots_.end(), own));
 }
 
 }  // namespace clustar::libfabric_shim::provider

@@ -23,8 +23,8 @@ class Outbound {
   // All that was submitted before it failed has completed with the error.
   bool failed() const { return stage_ == Stage::kFailed; }
   std::size_t outstanding() const { return queue_.size() + sent_.size() + payloads_; }
-  // Without messages that wait for a receive of the peer's.
-  std::size_t leaving() const { return queue_.size() + sent_.size(); }
+  // Without the program's own buffers that wait for a receive of the peer's; what was injected is ours to deliver.
+  std::size_t leaving() const;
 
  private:
   static constexpr std::size_t kBuffers = 32;
@@ -49,7 +49,7 @@ class Outbound {
   void pump();
   bool finish_sent();
   bool finish_payloads();
-  bool start(Outgoing& message);  // false: later, or it failed
+  bool start();  // the first that is queued; false: later, or it failed
   bool say(const Header& header, const std::byte* payload, const Operation& operation, bool completes);
   bool hand_on(Payload& payload, int tag);
   void fail_with(int error, const std::string& why);

@@ -1,7 +1,6 @@
 #include "libfabric_shim/provider/settings.h"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -9,6 +8,8 @@
 
 #include "libfabric_shim/provider/provider.h"
 #include "nccl_plugin/settings/all_settings.h"
+#include "transport/api/settings.h"
+#include "transport/base/environment.h"
 #include "transport/transport_tables.h"
 
 namespace clustar::libfabric_shim::provider {
@@ -70,15 +71,16 @@ Result<Config> load_settings() {
     }
   });
   // What libfabric was told goes before the environment, in which it may be set, too.
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    const std::size_t equals = text.find('=');
-    if (equals != std::string_view::npos && (text.starts_with("CLUSTAR_") || text.starts_with("NCCL_"))) {
-      said.emplace(text.substr(0, equals), text.substr(equals + 1));
-    }
-  }
+  said.merge(environment_that_may_mean_us());
   auto config = Config::load_from(tables(), said);
   if (!config) return config;
+  // Before anything is opened: that transport would ask libfabric for providers, and so this one.
+  const auto& transport = config->get<TransportSettings>();
+  if (transport.transport == "ofi" || std::ranges::find(transport.require, "ofi") != transport.require.end()) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "the transport 'ofi' would be libfabric over libfabric; FI_CLUSTAR_TRANSPORT may be auto, tcp, verbs or mlt");
+  }
   if (const auto sound = transport::check(*config); !sound) return tl::unexpected(sound.error());
   return config;
 }

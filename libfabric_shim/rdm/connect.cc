@@ -36,17 +36,13 @@ OfiPendingConnect::~OfiPendingConnect() {
 
 Result<std::unique_ptr<SendChannel>> OfiPendingConnect::poll() {
   if (given_) return nullptr;
-  if (failed_) return tl::unexpected(*failed_);
   if (!welcome_) {
     const auto done = welcomed();
     if (!done) return dial_.failed(done.error());
     if (!*done) return nullptr;
   }
   const auto done = greeted();
-  if (!done) {
-    failed_ = done.error();
-    return tl::unexpected(*failed_);
-  }
+  if (!done) return tl::unexpected(done.error());
   if (!*done) return nullptr;
   given_ = true;
   net::Socket control = std::move(dial_.take_sockets().front());
@@ -81,9 +77,17 @@ Result<bool> OfiPendingConnect::welcomed() {
   return true;
 }
 
+// What failed is known under the lock only: any thread that polls the exchange may tell.
 Result<bool> OfiPendingConnect::greeted() {
   const std::unique_lock lock(nic_.engine().mutex(), std::try_to_lock);
   if (!lock) return false;
+  if (failed_) return tl::unexpected(*failed_);
+  auto done = greet();
+  if (!done) failed_ = done.error();
+  return done;
+}
+
+Result<bool> OfiPendingConnect::greet() {
   if (address_ == FI_ADDR_UNSPEC) {
     const auto inserted = exchange_->insert(welcome_->contact.address);
     if (!inserted) return tl::unexpected(inserted.error());

@@ -32,6 +32,7 @@ class OfiPendingConnect final : public PendingConnect, private Exchange::Owner {
 
   Result<bool> welcomed();
   Result<bool> greeted();
+  Result<bool> greet();  // with the engine's lock
   void on_sent(std::uint32_t, std::size_t) override { sent_ = true; }
   void on_failure(const Error& error) override { failed_ = error; }
 
@@ -48,7 +49,7 @@ class OfiPendingConnect final : public PendingConnect, private Exchange::Owner {
   bool posted_ = false;
   bool sent_ = false;
   bool given_ = false;
-  std::optional<Error> failed_{};
+  std::optional<Error> failed_{};  // known with the engine's lock
 };
 
 }  // namespace clustar::transport::ofi

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "libfabric_shim/failure.h"
@@ -243,10 +244,13 @@ void Exchange::waste(const FrameHead& head, std::span<const std::byte> bytes) {
   if (head.kind != FrameHead::Kind::kAnnounced || bytes.size() < ChunkHeader::kSize || domain_.registers()) return;
   const auto header = ChunkHeader::parse(bytes.first<ChunkHeader::kSize>());
   if (!header || header->length > kMostWaste) return;
+  // Without the memory the sender waits until its peer gives up: an error there, not here.
+  std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[header->length]);
+  if (memory == nullptr) return;
   Op& op = take_payload();
   op.kind = Kind::kPayloadReceive;
   op.owner = nullptr;
-  op.waste.reset(new std::byte[header->length]);
+  op.waste = std::move(memory);
   op.payload = {payload_tag(head.channel.number, head.number), op.waste.get(), header->length, nullptr};
   post_receive(op);
 }

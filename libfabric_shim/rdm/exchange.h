@@ -45,7 +45,7 @@ class Exchange {
                                                 const Log& log);
 
   const std::vector<std::byte>& address() const { return address_; }
-  Result<fi_addr_t> insert(std::span<const std::byte> address) { return addresses_.insert(address); }
+  Result<fi_addr_t> insert(std::span<const std::byte> address) { return addresses_.insert(address, address_.size()); }
 
   // Frames for it come to `owner` until close_channel(). Error: no random numbers, no memory, or no number is left.
   Result<ChannelName> open_channel(Owner& owner);

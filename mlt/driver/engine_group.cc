@@ -11,15 +11,17 @@ namespace {
 // Each costs sockets, receive buffers and a thread.
 constexpr std::size_t kMostByItself = 8;
 // With one engine any caller moves the bytes of all; with several a thread that waits for bytes of another's engine
-// waits until that other thread runs. On 4 to 16 processors an engine for each thread was 2 to 9 times as fast as one
-// engine, up to two threads per processor; from four per processor on it takes up to ten times as long
-// (docs/results/mlt-wire-2026-11-21.md). Half the processors leave room for the program and for its host's others.
+// waits until that other thread runs. On 8 and 16 processors an engine for each thread was 2 to 9 times as fast as one
+// engine, up to two threads per processor; on 2 and 4, more threads than processors take up to ten times as long
+// (docs/results/gpu-2026-11-27.md, mlt-wire-2026-11-21.md). Half the processors leave room for the program.
 constexpr std::size_t kProcessorsEach = 2;
+constexpr std::size_t kProcessorsForSeveral = 8;
 
 }  // namespace
 
 std::size_t most_engines(std::size_t wanted, std::size_t nics, std::size_t processors) {
   if (wanted > 0) return wanted;
+  if (processors < kProcessorsForSeveral) return 1;
   return std::clamp<std::size_t>(processors / (kProcessorsEach * std::max<std::size_t>(nics, 1)), 1, kMostByItself);
 }
 

@@ -15,7 +15,7 @@
 namespace clustar::mlt::driver {
 
 // How many engines a NIC has at most. `wanted`: CLUSTAR_ENGINES, 0 = auto, which takes one for every two processors of
-// the process, so that the threads that poll have one each.
+// the process where it has eight or more, so that the threads that poll have one each.
 std::size_t most_engines(std::size_t wanted, std::size_t nics, std::size_t processors);
 // That this process may run on: its affinity.
 std::size_t usable_processors();

@@ -44,19 +44,20 @@ const TypedTable<MltSettings>& MltSettings::table() {
           "what carries the packets of `mlt`: `udp`, or queue pairs of RDMA NICs, `verbs_ud`, `verbs_uc`; an "
           "error with any other transport ([verbs.md](verbs.md))"),
       setting::make_choice("engine", &MltSettings::engine, {"auto", "inline", "thread"})
-          .help("what runs `mlt`: `inline` only the calls of NCCL's proxy; `thread` only a thread per device; `auto` "
-                "the calls, and the thread when none came for 1 ms; "
-                "[measured](results/mlt-wire-2026-11-21.md): leave it at `auto`; `thread` where each rank has four "
-                "processors or more to itself: there NCCL's all-reduce over it took about half the time; `inline` is "
-                "for comparisons on lines that lose nothing: a process whose NCCL is idle "
-                "answers nobody, and its peer's last send may wait until it calls again"),
+          .help(
+              "what runs `mlt`: `inline` only the calls of NCCL's proxy; `thread` only a thread per device; `auto` "
+              "the calls, and the thread when none came for 1 ms; "
+              "[measured](results/gpu-2026-11-27.md): leave it at `auto`, or try `thread` where ranks have processors "
+              "to spare (two ranks on 16: NCCL's all-reduce took half the time; eight ranks on two: three times as "
+              "long); `inline` is for comparisons on lines that lose nothing: a process whose NCCL is idle "
+              "answers nobody, and its peer's last send may wait until it calls again"),
       engines_setting().help(
           "how many threads of NCCL may move bytes of `mlt` over one device at once: each communicator keeps to one "
           "engine, which has sockets, receive buffers and a thread of its own; with `CLUSTAR_ENGINE=thread` "
           "connections "
           "are spread one by one, except those that may lose; more of them only where each thread that polls has a "
           "processor ([measured](results/mlt-wire-2026-11-21.md)); `auto`: one for every two processors that the "
-          "process may use, shared among its devices, at most 8; before "
+          "process may use, shared among its devices, at most 8, and a single one below 8 processors; before "
           "NCCL 2.28 all communicators are one, and more do nothing; one where `CLUSTAR_SEND_ORDER` sends some before "
           "others"),
       setting::make_choice("parity", &MltSettings::parity, {"auto", "off"})

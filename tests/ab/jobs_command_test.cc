@@ -61,14 +61,14 @@ TEST(JobsCommand, WrongUsageIsStatusTwoAndSaysWhatIsAllowed) {
   const std::vector<std::pair<Words, std::string>> cases{
       {{"ab", "--jobs", "/nowhere/jobs.toml"}, "cannot read '/nowhere/jobs.toml'"},
       {{"ab", "--jobs", folder.file("wrong.toml")}, "job 'two': unknown key 'wieght'; did you mean weight?; allowed: "},
-      {{"ab", "--jobs", folder.file("soon.toml")}, "job 'two': urgency: "},
+      {{"ab", "--jobs", folder.file("soon.toml")}, "job 'two': with arm A: CLUSTAR_SEND_URGENCY: rule 1 ('soon')"},
       {{"ab", "--jobs", good, "--scenario", "gray"}, "--scenario"},
       {{"ab", "--jobs", good, "--local"}, "--local"},
       {{"ab", "--jobs", good, "--target-accuracy", "0.9"}, "--target-accuracy"},
       {{"ab", "--jobs", good, "--model", "cnn"}, "--model is not for --jobs"},
       {{"ab", "--play", "two"}, "--jobs"},
       {{"ab", "--jobs", folder.file("none.toml"), "--candidate", "CLUSTAR_SEND_URGENCY=soon"},
-       "job 'one': with arm B: CLUSTAR_SEND_URGENCY: "},
+       "--candidate: CLUSTAR_SEND_URGENCY: rule 1 ('soon')"},
       {{"ab", "--jobs", good, "--baseline", "CLUSTAR_SEND_ORDER=up"}, "--baseline"},
       {{"ab", "--jobs", good, "--baseline", "CLUSTAR_JOB_WEIGHT=3"}, "job 'two': arm A sets CLUSTAR_JOB_WEIGHT"},
       {{"ab", "--time-limit", "3"}, "--time-limit is for --scenario and --jobs"}};
@@ -79,14 +79,14 @@ TEST(JobsCommand, WrongUsageIsStatusTwoAndSaysWhatIsAllowed) {
   }
 }
 
-TEST(JobsCommand, AnUrgencyThatIsInheritedIsCheckedWhereNoJobHasItsOwn) {
+TEST(JobsCommand, AnUrgencyThatIsInheritedIsChecked) {
   const TemporaryDirectory folder;
   folder.write("jobs.toml", kTwoJobs);
   setenv("CLUSTAR_SEND_URGENCY", "soon", 1);
   const Outcome outcome = trainer::run_clustar({"ab", "--jobs", folder.file("jobs.toml")});
   unsetenv("CLUSTAR_SEND_URGENCY");
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("job 'two': with arm A: CLUSTAR_SEND_URGENCY: "));
+  EXPECT_THAT(outcome.err, HasSubstr("CLUSTAR_SEND_URGENCY: rule 1 ('soon')"));
 }
 
 TEST(JobsCommand, UnusableDataIsSaidBeforeThereIsAFabric) {

@@ -47,7 +47,7 @@ class GdrCheck(unittest.TestCase):
         self.assertIn("| cuMemMap | device | no | no | 4186112 B, address at 904, through PCIe |", text)
         self.assertIn("to_host ended while a kernel waited", text)
         self.assertEqual([row["copy"] for row in section["found"]["behind_a_kernel_with_one_connection"]],
-                         ["to_device", "to_host", "zero"])
+                         ["to_device", "to_host"])
         self.assertEqual([row["beside"] for row in section["found"]["beside_others"]],
                          ["cuStreamSynchronize", "cuCtxSynchronize", "cuMemFreeHost", "a capture in global mode"])
         self.assertEqual(section["found"]["beside_others"][3]["capture"], "CUDA_SUCCESS")

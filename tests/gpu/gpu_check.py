@@ -240,9 +240,8 @@ def run_gdr(options, document, paths, work):
     gpu_report.write(document, options.out)
 
 
-def run_cases(options, document, program, paths, work):
+def run_cases(options, document, program, paths, work, deadline):
     results = document["results"]
-    deadline = time.monotonic() + options.limit
     if options.gdr:
         run_gdr(options, document, paths, work)
     for case in options.cases:
@@ -259,12 +258,11 @@ def run_cases(options, document, program, paths, work):
         gpu_report.write(document, options.out)
 
 
-def run_speed(options, document, program, paths, work):
+def run_speed(options, document, program, paths, work, deadline):
     print(f"speed: {options.speed} rounds of {len(gpu_speed.ARMS)} arms in turns ...", flush=True)
-    deadline = time.monotonic() + options.limit
 
     def run_arm(name, environment):
-        case = Case(name, "", environment, gdr=environment.get("CLUSTAR_GDR") == "staged")
+        case = Case(name, "", environment)
         return run_case(case, program, paths, work, min(CASE_LIMIT_S, max(deadline - time.monotonic(), 10)), options.max, ())
 
     section = gpu_speed.run(options.speed, run_arm, work, lambda: deadline - time.monotonic())
@@ -340,10 +338,11 @@ def main(arguments=None, has_gpu=gpu_present, program=None, gdr_program=None, to
     document = {"command": "gpu-check", "version": version(), "machine": machine(), "nccl_library": nccl,
                 "results": {"passed": 0, "failed": 0, "skipped": 0, "cases": []}}
     work = tempfile.mkdtemp(prefix="clustar-gpu-check-")
+    deadline = time.monotonic() + options.limit
     try:
-        run_cases(options, document, program or [paths["program"]], paths, work)
+        run_cases(options, document, program or [paths["program"]], paths, work, deadline)
         if options.speed:
-            run_speed(options, document, program or [paths["program"]], paths, work)
+            run_speed(options, document, program or [paths["program"]], paths, work, deadline)
     finally:
         with tarfile.open(os.path.join(options.out, "details.tar.gz"), "w:gz") as archive:
             archive.add(work, arcname="details")

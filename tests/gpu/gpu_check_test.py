@@ -81,7 +81,7 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("collectives replayed on rank 0 have", text)
         self.assertIn("## What was lost: train-lossy-3", text)
         self.assertIn("20 steps, replicas bit-identical after each; ", output)
-        self.assertIn("20 steps, replicas bit-identical, and equal to those over NCCL's Socket; ddp 1.0000 to 0.5000", output)
+        self.assertIn("20 steps, replicas bit-identical, and those of ddp and fsdp equal to those over NCCL's Socket; ddp 1.0000 to 0.5000", output)
         self.assertIn("14 B missing of 1400 B eligible (1.00 %)", output)
         self.assertIn("| torch-lossy | fsdp | 33.6 MB | 1.0000, 0.5000 | lossy | 30.0 |", text)
 

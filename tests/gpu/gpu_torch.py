@@ -13,7 +13,7 @@ def judge(reports, exact, reference):
         return "a rank wrote no training", None
     modes = [row["mode"] for row in reports[0]["trained"]]
     seen = {"torch": reports[0]["torch"], "steps": reports[0]["steps"], "ranks": len(reports), "modes": {},
-            "totals": [report["totals"] for report in reports], "compared": bool(reference)}
+            "totals": [report["totals"] for report in reports], "compared": [mode for mode in modes if mode in reference]}
     wrong = ""
     for i, mode in enumerate(modes):
         rows = [report["trained"][i] for report in reports]
@@ -50,7 +50,7 @@ def text(seen, exact):
              for mode, row in seen["modes"].items()]
     out = f"torch {seen['torch']}, {seen['steps']} steps, replicas bit-identical"
     if exact and seen["compared"]:
-        out += ", and equal to those over NCCL's Socket"
+        out += f", and those of {' and '.join(seen['compared'])} equal to those over NCCL's Socket"
     totals = [total for total in seen["totals"] if total]
     if not exact:
         missing, eligible = (sum(total[key] for total in totals) for key in ("missing_bytes", "eligible_bytes"))

@@ -28,7 +28,7 @@ class Judge(unittest.TestCase):
     def test_alike_and_as_over_socket(self):
         wrong, seen = gpu_torch.judge([report(), report()], True, {"ddp": "aa"})
         self.assertEqual(wrong, "")
-        self.assertIn("and equal to those over NCCL's Socket", gpu_torch.text(seen, True))
+        self.assertIn("and those of ddp equal to those over NCCL's Socket", gpu_torch.text(seen, True))
         self.assertNotIn("Socket", gpu_torch.text(gpu_torch.judge([report(), report()], True, {})[1], True))
 
     def test_what_fails(self):

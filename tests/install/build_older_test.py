@@ -27,6 +27,7 @@ class BuildOlder(unittest.TestCase):
 
     def test_wrong_usage_is_named(self):
         for arguments, why in ((["--jobs", "0"], "--jobs needs a positive number"), (["--tree"], "--tree needs a value"),
+                               (["--tree", "--plugin-only"], "--tree needs a value"),
                                (["--fast"], "unknown option '--fast'")):
             status, output = run(*arguments)
             self.assertEqual(status, 2, output)

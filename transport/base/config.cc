@@ -11,6 +11,7 @@
 #include <toml.hpp>
 #include <utility>
 
+#include "transport/base/environment.h"
 #include "transport/base/nearest.h"
 #include "transport/base/toml_scan.h"
 
@@ -150,7 +151,7 @@ Result<Config> Config::load_from(Tables tables, const std::map<std::string, std:
   return config;
 }
 
-Result<Config> Config::load(Tables tables) {
+std::map<std::string, std::string> environment_that_may_mean_us() {
   std::map<std::string, std::string> environment;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
@@ -159,8 +160,10 @@ Result<Config> Config::load(Tables tables) {
     if (may_mean_us && equals != std::string_view::npos)
       environment.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
-  return load_from(tables, environment);
+  return environment;
 }
+
+Result<Config> Config::load(Tables tables) { return load_from(tables, environment_that_may_mean_us()); }
 
 const std::string* Config::find(const std::string& name) const {
   const auto found = values_.find(name);
