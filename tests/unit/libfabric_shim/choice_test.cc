@@ -48,5 +48,13 @@ TEST(OfiChoice, WhereNoneOfTheUsualIsTheErrorSaysHowToTakeAnother) {
   EXPECT_THAT(refused.error().message, HasSubstr("CLUSTAR_OFI_PROVIDER takes another of shm, psm3"));
 }
 
+// It would ask us for a transport, and so on.
+TEST(OfiChoice, OurOwnProviderIsNotThere) {
+  EXPECT_EQ(choose({"clustar", "tcp;ofi_rxm"}, "").value().provider, "tcp;ofi_rxm");
+  EXPECT_FALSE(choose({"clustar", "clustar;ofi_rxd"}, ""));
+  EXPECT_NE(choose({"clustar", "tcp;ofi_rxm"}, "clustar").error().message.find("no such provider here"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace clustar::transport::ofi
