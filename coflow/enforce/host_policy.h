@@ -7,8 +7,8 @@
 //   1  the flow that nothing was sent of for longest, once for every `floor_turns` quanta of bulk. So each of F waiting
 //      flows gets a quantum within floor_turns * F of them: a floor, and nothing starves.
 //   2  bulk, by urgency, then by size (PIAS, Bai et al., NSDI 2015; Aalo, Chowdhury and Stoica, SIGCOMM 2015): a coflow
-//      of known size by that, one of unknown size by what was sent of it, in the same levels; by arrival within a
-//      level.
+//      of a known iteration by what is left of that, others of known size by that, one of unknown size by what was sent
+//      of it, in the same levels; by arrival within a level.
 // Where mice are there, too, bulk leaves as the line takes it (pacing), so that no queue stands before the mice. What
 // other processes of the NIC have to send, a Board tells: they go by what is left of their iterations, as far as those
 // are known, since a job is not served by one bucket that came early.
@@ -95,9 +95,11 @@ class HostPolicy : public transport::SendPolicy {
   };
 
   bool is_mouse(const transport::Flow& flow) const;
-  std::uint64_t bulk_rank(const transport::Flow& flow) const;
+  std::uint64_t size_level(const transport::Flow& flow) const;
+  std::uint64_t order_level(const transport::Flow& flow) const;
   void begin(const transport::Flow& flow, TimePoint now);
   void foresee(const transport::Flow& flow, TimePoint now);
+  void set_iteration_left(Iterations::Id communicator, std::uint64_t left);
   void end(std::uint32_t id, TimePoint now);
   void count_mouse(std::uint64_t bytes, TimePoint now);
   void refill();
@@ -112,6 +114,9 @@ class HostPolicy : public transport::SendPolicy {
   const HostPolicyOptions options_;
   SizeLevels levels_;
   Iterations iterations_;
+  // By communicator: bytes of its iteration as of when its latest collective began, for all its flows alike, since a
+  // later collective of it gains nothing by going first; 0: not known.
+  std::vector<std::uint64_t> iteration_left_;
   const std::unique_ptr<Board> board_;
   std::vector<State> states_;  // by Flow::id
   std::array<Class, transport::kUrgencies> classes_{};
@@ -119,7 +124,7 @@ class HostPolicy : public transport::SendPolicy {
   std::uint64_t since_floor_ = 0;                   // bytes of bulk
   std::uint32_t promoted_ = kNone;
   std::uint64_t promoted_left_ = 0;  // bytes
-  std::vector<std::uint32_t> told_;  // flows whose turn is another; few
+  std::vector<std::uint32_t> told_;  // flows whose turn is another
   std::uint64_t mouse_credit_;       // bytes
   std::uint64_t bulk_refilled_ = 0;  // bytes of bulk that mice had their credit for
   bool mice_policed_ = false;

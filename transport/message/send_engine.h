@@ -41,13 +41,15 @@ class SendEngine {
     std::uint64_t bytes_per_second = 0;  // of the NIC; 0: not known
     // One pump hands on no more, so that a very long message does not keep its caller.
     std::uint64_t pump_bytes = std::numeric_limits<std::uint64_t>::max();
+    std::uint64_t chunk = kOrderedChunk;  // the longest where the policy orders
   };
 
   SendEngine(const Clock& clock, std::unique_ptr<SendPolicy> policy, const Limits& limits)
       : clock_(clock),
         pump_bytes_(limits.pump_bytes),
         queue_(std::move(policy)),
-        ahead_(send_ahead_bytes(limits.ahead, limits.bytes_per_second, queue_.orders())),
+        chunk_(limits.chunk),
+        ahead_(send_ahead_bytes(limits.ahead, limits.bytes_per_second, queue_.orders(), limits.chunk)),
         timed_(queue_.hears()) {}
 
   std::mutex& mutex() { return mutex_; }
@@ -56,8 +58,9 @@ class SendEngine {
     const std::lock_guard lock(mutex_);
     return queue_.queued_bytes();
   }
-  // Under an order that is strict about what is ahead of it: chunks are kOrderedChunk at most, where they can be.
+  // Under an order that is strict about what is ahead of it: chunks are chunk() at most, where they can be.
   bool strict() const { return ahead_.bounded(); }
+  std::uint64_t chunk() const { return chunk_; }
 
   SendQueue::ConnectionId attach(ChunkWire& wire, const SendQueue::ConnectionFacts& facts);
   // Forgets what the wire was still to send.
@@ -81,6 +84,7 @@ class SendEngine {
   const std::uint64_t pump_bytes_;
   mutable std::mutex mutex_;
   SendQueue queue_;
+  const std::uint64_t chunk_;
   AheadMeter ahead_;
   const bool timed_;
   std::vector<ChunkWire*> wires_;    // by connection

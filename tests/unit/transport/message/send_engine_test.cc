@@ -137,6 +137,15 @@ TEST_F(SendEngineTest, WhatIsAheadIsBoundedOverAllWiresWhereThePolicyOrders) {
   EXPECT_EQ(then.front(), "b3@0+4000");
 }
 
+TEST(OrderedChunk, IsShorterOnSlowLines) {
+  EXPECT_EQ(ordered_chunk(0), kOrderedChunk) << "not known";
+  EXPECT_EQ(ordered_chunk(1'250'000'000), kOrderedChunk);
+  EXPECT_EQ(ordered_chunk(125'000'000), kOrderedChunk);
+  EXPECT_EQ(ordered_chunk(62'500'000), 10u * 1024);
+  EXPECT_EQ(ordered_chunk(25'000'000), 4u * 1024);
+  EXPECT_EQ(ordered_chunk(1'000'000), 4u * 1024);
+}
+
 TEST_F(SendEngineTest, AStuckConnectionHoldsUpTheOthersForOnePatienceInTotal) {
   SendEngine nic(clock, std::make_unique<ByClass>(),
                  {.ahead = microseconds(20), .bytes_per_second = 1'000'000'000});  // 20 kB, and 16 KiB
