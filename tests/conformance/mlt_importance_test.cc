@@ -109,9 +109,8 @@ class MltMarkedMemory : public MltImportance {
   static bool is_marked(std::size_t offset) { return offset / kBlock % 3 == 1; }
 
   // Over `from`, of which the table was given to the inner transport.
-  Lost lost_with_marks(Transport& from, ImportanceTable* table) {
-    const auto to = create({});
-    Connection channel = connect(from, *to, kOptedIn);
+  Lost lost_with_marks(Transport& from, Transport& to, ImportanceTable* table) {
+    Connection channel = connect(from, to, kOptedIn);
     SendBuffer send(*channel.send, kMiB, 1);
     if (table != nullptr) {
       std::vector<std::uint8_t> important(kMiB / kBlock);
@@ -123,11 +122,12 @@ class MltMarkedMemory : public MltImportance {
 };
 
 TEST_F(MltMarkedMemory, NothingOfItIsMissing) {
-  const Lost unmarked = lost_with_marks(*create({.wrap = faults("loss=0.03")}), nullptr);
+  const auto to = create({});
+  const Lost unmarked = lost_with_marks(*create({.wrap = faults("loss=0.03")}), *to, nullptr);
   EXPECT_GT(unmarked.large, 0u);
   EXPECT_GT(unmarked.small, 0u);
   const auto table = std::make_shared<ImportanceTable>();
-  const Lost marked = lost_with_marks(*create({.wrap = faults("loss=0.03"), .importance = table}), table.get());
+  const Lost marked = lost_with_marks(*create({.wrap = faults("loss=0.03"), .importance = table}), *to, table.get());
   EXPECT_EQ(marked.large, 0u);
   EXPECT_GT(marked.small, 0u) << "the others may still be lost";
   EXPECT_EQ(table->totals().messages, kMessages);
@@ -138,8 +138,9 @@ TEST_F(MltMarkedMemory, NorOfAGpusThatIsCopiedFirst) {
   const auto table = std::make_shared<ImportanceTable>();
   const auto from = emulated_stage(create({.wrap = faults("loss=0.03"), .importance = table}), Log(),
                                    [&](staged::Options& options) { options.importance = table; });
+  const auto to = emulated_stage(create({}), Log());
   set_memory_under_test(gdr::MemoryKind::kCuda);
-  const Lost marked = lost_with_marks(*from, table.get());
+  const Lost marked = lost_with_marks(*from, *to, table.get());
   set_memory_under_test(gdr::MemoryKind::kHost);
   EXPECT_EQ(marked.large, 0u);
   EXPECT_GT(marked.small, 0u);

@@ -129,7 +129,8 @@ TEST_F(PluginApi, TakesMarksOfMemoryWhileACommunicatorUsesIt) {
   EXPECT_EQ(api->forgetImportance(memory.data(), memory.size()), CLUSTAR_ENOTFOUND);
   EXPECT_EQ(api->getImportance(&marked), CLUSTAR_ENOTFOUND);
 
-  const tests::Environment environment({{"CLUSTAR_TRANSPORT", "mlt"}});
+  const tests::Variables variables{{"CLUSTAR_TRANSPORT", "mlt"}};
+  const tests::Environment environment(variables);
   const auto plugin = tests::open_plugin();
   void* context = nullptr;
   ASSERT_EQ(plugin->init(1, -1, &context), nccl_abi::kSuccess);

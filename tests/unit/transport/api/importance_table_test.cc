@@ -56,7 +56,7 @@ TEST_F(ImportanceTableTest, ANewMarkReplacesWhatItOverlaps) {
   mark(1000, {1, 1});
   mark(1200, {1, 1});
   mark(1400, {1, 1});
-  mark(1150, {0, 0, 0});  // of the first and the second, not of the third
+  mark(1150, {0, 0});  // of the first and the second, not of the third
   EXPECT_EQ(table_.totals().ranges, 2u);
   EXPECT_EQ(find(1000, 150), std::nullopt);
   EXPECT_EQ(find(1000, 600), (Parts{{400, 200}}));
