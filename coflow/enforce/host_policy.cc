@@ -57,6 +57,7 @@ void HostPolicy::on_queued(const Flow& flow, std::uint64_t bytes, TimePoint now)
   if (!one.waits) begin(flow, now);
   one.waits = one.waits || bytes > 0;
   one.queued += bytes;
+  if (one.mouse || longest_ != latest_) shared_until_ = now + options_.mixed_for;
   if (one.mouse) {
     if (board_ != nullptr) board_->saw_mouse(now);
     if (mice_policed_) refill();
@@ -238,6 +239,11 @@ transport::SendPolicy::Gate HostPolicy::gate(TimePoint now) {
     return {2 * kBand + waits_from * kUrgency, idle};
   }
   return {};
+}
+
+bool HostPolicy::alone(TimePoint now) const {
+  if (longest_ != latest_ || now < shared_until_) return false;
+  return board_ == nullptr || (!board_->contended() && now - options_.mixed_for >= board_->mouse_at(now));
 }
 
 void HostPolicy::append(std::uint32_t id) {

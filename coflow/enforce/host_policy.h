@@ -37,7 +37,7 @@ struct HostPolicyOptions {
   std::uint32_t mouse_share = 5;   // mice are policed at one byte of so many
   std::uint32_t floor_turns = 32;  // 0: no floor
   std::uint64_t quantum = 64 * 1024;
-  Duration mixed_for = std::chrono::milliseconds(100);  // after the latest mouse the line counts as shared with mice
+  Duration mixed_for = std::chrono::milliseconds(100);  // after the latest mouse, or second flow, the line is shared
   bool by_size = true;  // false: by arrival within an urgency; other processes are told of coflows only
 };
 
@@ -52,6 +52,7 @@ class HostPolicy : public transport::SendPolicy {
   std::uint64_t version() const override { return version_; }
   std::optional<std::uint32_t> changed(TimePoint now) override;
   Gate gate(TimePoint now) override;
+  bool alone(TimePoint now) const override;
 
   // Ranks: the band, the urgency, the size's level.
   static constexpr std::uint64_t kBand = std::uint64_t{1} << 60;
@@ -120,6 +121,7 @@ class HostPolicy : public transport::SendPolicy {
   const std::unique_ptr<Board> board_;
   std::vector<State> states_;  // by Flow::id
   std::array<Class, transport::kUrgencies> classes_{};
+  TimePoint shared_until_ = TimePoint::min();       // mice, or more flows than one, were here less than mixed_for ago
   std::uint32_t longest_ = kNone, latest_ = kNone;  // of bulk that waits: nothing sent for longest, sent just now
   std::uint64_t since_floor_ = 0;                   // bytes of bulk
   std::uint32_t promoted_ = kNone;

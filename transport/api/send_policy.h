@@ -94,6 +94,8 @@ class SendPolicy {
   // Asked before each part that is sent. A gate that stays shut is not allowed: `until` is a time at which it is asked
   // again.
   virtual Gate gate(TimePoint /*now*/) { return {}; }
+  // One flow at most waits, and nothing else came lately: while it is so the NIC may keep more ahead, which costs less.
+  virtual bool alone(TimePoint /*now*/) const { return false; }
 };
 
 // Makes the policy of each NIC. One call at a time; it outlives the policies.

@@ -5,6 +5,7 @@
 // the lock and comes back later, so no call waits for another thread's; attach and detach (connect, close) wait.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -50,6 +51,7 @@ class SendEngine {
         queue_(std::move(policy)),
         chunk_(limits.chunk),
         ahead_(send_ahead_bytes(limits.ahead, limits.bytes_per_second, queue_.orders(), limits.chunk)),
+        more_alone_(ahead_.bounded() ? bytes_alone(limits) - chunk_ : 0),
         timed_(queue_.hears()) {}
 
   std::mutex& mutex() { return mutex_; }
@@ -58,9 +60,11 @@ class SendEngine {
     const std::lock_guard lock(mutex_);
     return queue_.queued_bytes();
   }
-  // Under an order that is strict about what is ahead of it: chunks are chunk() at most, where they can be.
+  // Under an order that is strict about what is ahead of it: chunks are chunk() at most, where they can be. That is
+  // more while one flow is alone (SendPolicy::alone): whatever comes next waits for so much of the line once.
   bool strict() const { return ahead_.bounded(); }
-  std::uint64_t chunk() const { return chunk_; }
+  std::uint64_t chunk() const { return chunk_ + more_; }
+  static constexpr Duration kAheadAlone = std::chrono::microseconds(200);
 
   SendQueue::ConnectionId attach(ChunkWire& wire, const SendQueue::ConnectionFacts& facts);
   // Forgets what the wire was still to send.
@@ -79,6 +83,9 @@ class SendEngine {
  private:
   TimePoint now() const { return timed_ ? clock_.now() : TimePoint{}; }
   bool has_room(TimePoint at);
+  static std::uint64_t bytes_alone(const Limits& limits) {
+    return send_ahead_bytes(std::max(limits.ahead, kAheadAlone), limits.bytes_per_second, true, limits.chunk);
+  }
 
   const Clock& clock_;
   const std::uint64_t pump_bytes_;
@@ -86,6 +93,8 @@ class SendEngine {
   SendQueue queue_;
   const std::uint64_t chunk_;
   AheadMeter ahead_;
+  const std::uint64_t more_alone_;  // bytes
+  std::uint64_t more_ = 0;          // as of the latest pump
   const bool timed_;
   std::vector<ChunkWire*> wires_;    // by connection
   std::vector<ChunkWire*> touched_;  // by the pump that runs

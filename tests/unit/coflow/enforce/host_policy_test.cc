@@ -131,6 +131,26 @@ TEST(HostPolicy, UnidentifiedMessagesOfOnePeerHaveTheirOwnUrgency) {
   EXPECT_EQ(first->cookie, 2u);
 }
 
+TEST(HostPolicy, OneFlowIsAloneUntilSomethingElseComesAndAWhileAfterIt) {
+  Host host;
+  const HostPolicy& policy = host.policy();
+  EXPECT_TRUE(policy.alone(kNow));
+  host.push(coflow(1, 100 * kMiB), 100 * kMiB);
+  EXPECT_TRUE(policy.alone(kNow));
+  const auto mouse = host.push({}, 8);
+  EXPECT_FALSE(policy.alone(kNow));
+  EXPECT_EQ(host.take(), mouse);
+  EXPECT_FALSE(policy.alone(kNow + milliseconds(99))) << "more of them may follow";
+  EXPECT_TRUE(policy.alone(kNow + milliseconds(100)));
+  const TimePoint later = kNow + milliseconds(200);
+  const auto second = host.push(coflow(2, kMiB), kMiB, later);
+  EXPECT_FALSE(policy.alone(later));
+  while (host.take(later) == second) {
+  }
+  EXPECT_FALSE(policy.alone(later + milliseconds(99)));
+  EXPECT_TRUE(policy.alone(later + milliseconds(100)));
+}
+
 TEST(HostPolicy, BackgroundHasNoMice) {
   Host host;
   const auto bulk = host.push(coflow(1, 4 * kMiB), kChunk);
