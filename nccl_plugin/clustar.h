@@ -5,7 +5,7 @@
  *   void* plugin = dlopen("libnccl-net-clustar.so", RTLD_NOW | RTLD_NOLOAD);   (or the plugin's path)
  *   const clustarApi_v1_t* api = dlsym(plugin, "clustarApi_v1");
  *
- * Versions: a released table never changes. New functions go into clustarApi_v2, which is exported beside it.
+ * Versions: a released table never changes. New functions go into another, clustarApi_v2, which is exported beside it.
  *
  * Every function may be called from any thread and never blocks on the network. It returns 0 or one of CLUSTAR_E*, and
  * writes nothing on error. The caller sets `size` in every struct, and in every element of an array, to the size of the
@@ -144,6 +144,50 @@ typedef struct {
 } clustarApi_v1_t;
 
 extern const clustarApi_v1_t clustarApi_v1;
+
+/* What became of the marks of this process since its first communicator. */
+typedef struct {
+  size_t size;
+  uint64_t ranges;          /* marked as of now */
+  uint64_t messages;        /* sent from marked memory, with losses allowed */
+  uint64_t bytes;           /* of these messages */
+  uint64_t important_bytes; /* of them, as they were marked; whole packets are kept, so somewhat more is */
+} clustarImportance_v1;
+
+/* The limits of markImportance. */
+#define CLUSTAR_MOST_BLOCKS 1048576 /* of one call */
+#define CLUSTAR_MOST_RANGES 4096    /* of all; the oldest are forgotten first */
+
+typedef struct {
+  size_t size;               /* of this table */
+  const clustarApi_v1_t* v1; /* everything else */
+  /* Tells which data is important. Where losses are allowed (docs/loss.md), no packet with a byte of an important
+   * block is ever missing; all others may be, and CLUSTAR_LOSS_IMPORTANT does not apply to the message. The memory, a
+   * GPU's or the host's, is never read here: compute the marks where the data is, and call this before the sends that
+   * they are for are enqueued.
+   *
+   * Block i is the `block_bytes` bytes from `buffer` + i * `block_bytes` on, the last one cut at `bytes`;
+   * important[i] is 1 or 0. `blocks` says how many there are: bytes / block_bytes, rounded up. The array is copied.
+   *
+   * Marks hold for all sends from this memory until it is marked again (a range that shares a byte with the new one
+   * is forgotten as a whole), forgetImportance, 60 s have passed, or CLUSTAR_MOST_RANGES newer ones were made.
+   *
+   * Addresses are compared with what NCCL has the plugin send. NCCL sends from `buffer` itself where it is registered
+   * with NCCL (ncclCommRegister) and the operation is a send; rings, and sends of other memory, go by buffers of NCCL's
+   * own, and nothing is found: `messages` of getImportance then stays 0.
+   *
+   * CLUSTAR_EINVAL: `buffer` or `important` is null, `bytes` or `block_bytes` is 0, `blocks` is not what they give, or
+   * more than CLUSTAR_MOST_BLOCKS, a mark is neither 0 nor 1, or the range passes the end of all addresses.
+   * CLUSTAR_ENOTFOUND: no communicator of this process uses the plugin yet. Nothing is marked then. */
+  int (*markImportance)(const void* buffer, size_t bytes, size_t block_bytes, const uint8_t* important, size_t blocks);
+  /* Forgets every range that shares a byte with this one: before the memory is given back. Null and 0: all ranges.
+   * CLUSTAR_EINVAL: only one of both is. CLUSTAR_ENOTFOUND: there was none. */
+  int (*forgetImportance)(const void* buffer, size_t bytes);
+  /* CLUSTAR_ENOTFOUND: no communicator of this process uses the plugin. */
+  int (*getImportance)(clustarImportance_v1* out);
+} clustarApi_v2_t;
+
+extern const clustarApi_v2_t clustarApi_v2;
 
 #ifdef __cplusplus
 }

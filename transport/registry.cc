@@ -171,6 +171,7 @@ Result<void> stage_gpu_memory(Selection& selection, const TransportContext& cont
   if (!wanted || staged::reaches_gpus(*selection.transport)) return {};
   staged::Options options;
   options.emulated = settings.emulate;
+  options.importance = context.importance;
   if (settings.emulate) {
     options.kinds = gdr::kAnyKind & ~gdr::kHostOnly;
     options.gdr = "emulated: host memory plays GPU memory";

@@ -27,23 +27,28 @@ bool HostPolicy::is_mouse(const Flow& flow) const {
   return flow.coflow_bytes > 0 && flow.coflow_bytes <= options_.mouse_bytes;
 }
 
-std::uint64_t HostPolicy::bulk_rank(const Flow& flow) const {
-  const std::uint64_t first = 2 * kBand + static_cast<std::uint64_t>(flow.urgency) * kUrgency;
-  if (!options_.by_size) return first;
-  if (flow.coflow_bytes > 0) return first + SizeLevels::of_size(flow.coflow_bytes);
-  return first + levels_.of_attained(flow.key.coflow == 0 ? states_[flow.id].attained : flow.coflow_sent);
+std::uint64_t HostPolicy::size_level(const Flow& flow) const {
+  if (!options_.by_size) return 0;
+  if (flow.coflow_bytes > 0) return SizeLevels::of_size(flow.coflow_bytes);
+  return levels_.of_attained(flow.key.coflow == 0 ? states_[flow.id].attained : flow.coflow_sent);
+}
+
+std::uint64_t HostPolicy::order_level(const Flow& flow) const {
+  const Iterations::Id communicator = states_[flow.id].communicator;
+  const std::uint64_t left = communicator == Iterations::kNone ? 0 : iteration_left_[communicator];
+  return left > 0 ? SizeLevels::of_size(left) : size_level(flow);
 }
 
 transport::SendPolicy::Turn HostPolicy::turn(const Flow& flow, TimePoint) {
   const bool mouse = states_[flow.id].mouse;
   if (mouse && !mice_policed_) return {};
   if (flow.id == promoted_) return {.rank = kBand, .level = 1};
-  // Credit and DSCP know 16 levels: mice, a floor's turn, then those of bulk.
-  const std::uint64_t rank =
-      mouse ? 2 * kBand + static_cast<std::uint64_t>(flow.urgency) * kUrgency + kPoliced : bulk_rank(flow);
-  const std::uint64_t level = rank % kUrgency;
+  const std::uint64_t rank = 2 * kBand + static_cast<std::uint64_t>(flow.urgency) * kUrgency;
+  // Credit and DSCP know 16 levels: mice, a floor's turn, then those of bulk, by the coflow's size: switches know
+  // nothing of iterations.
+  const std::uint64_t level = mouse ? kPoliced : size_level(flow);
   const std::uint64_t size = level == 0 ? 0 : std::min((level - 1) / 16, kLargest);
-  return {.rank = rank, .level = level_of(flow.urgency, size)};
+  return {.rank = rank + (mouse ? kPoliced : order_level(flow)), .level = level_of(flow.urgency, size)};
 }
 
 void HostPolicy::on_queued(const Flow& flow, std::uint64_t bytes, TimePoint now) {
@@ -52,6 +57,7 @@ void HostPolicy::on_queued(const Flow& flow, std::uint64_t bytes, TimePoint now)
   if (!one.waits) begin(flow, now);
   one.waits = one.waits || bytes > 0;
   one.queued += bytes;
+  if (one.mouse || longest_ != latest_) shared_until_ = now + options_.mixed_for;
   if (one.mouse) {
     if (board_ != nullptr) board_->saw_mouse(now);
     if (mice_policed_) refill();
@@ -84,10 +90,20 @@ void HostPolicy::foresee(const Flow& flow, TimePoint now) {
   State& one = states_[flow.id];
   one.communicator = Iterations::kNone;
   one.iteration = {};
-  if (board_ == nullptr || !options_.by_size || one.mouse || !flow.identity.known || flow.coflow_bytes == 0) return;
+  if (!options_.by_size || one.mouse || !flow.identity.known || flow.coflow_bytes == 0) return;
   one.communicator = iterations_.find(flow.identity.communicator, now);
   if (one.communicator == Iterations::kNone) return;
   one.iteration = iterations_.begins(one.communicator, flow.identity, flow.key.peer, flow.coflow_bytes, now);
+  const bool known = one.iteration.bytes > 0;
+  set_iteration_left(one.communicator, known ? one.iteration.to_come + flow.coflow_bytes : 0);
+}
+
+void HostPolicy::set_iteration_left(Iterations::Id communicator, std::uint64_t left) {
+  if (communicator >= iteration_left_.size()) iteration_left_.resize(communicator + 1);
+  if (std::exchange(iteration_left_[communicator], left) == left) return;
+  for (std::uint32_t id = longest_; id != kNone; id = states_[id].later) {
+    if (states_[id].communicator == communicator) told_.push_back(id);
+  }
 }
 
 void HostPolicy::end(std::uint32_t id, TimePoint now) {
@@ -223,6 +239,11 @@ transport::SendPolicy::Gate HostPolicy::gate(TimePoint now) {
     return {2 * kBand + waits_from * kUrgency, idle};
   }
   return {};
+}
+
+bool HostPolicy::alone(TimePoint now) const {
+  if (longest_ != latest_ || now < shared_until_) return false;
+  return board_ == nullptr || (!board_->contended() && now - options_.mixed_for >= board_->mouse_at(now));
 }
 
 void HostPolicy::append(std::uint32_t id) {

@@ -7,8 +7,8 @@
 //   1  the flow that nothing was sent of for longest, once for every `floor_turns` quanta of bulk. So each of F waiting
 //      flows gets a quantum within floor_turns * F of them: a floor, and nothing starves.
 //   2  bulk, by urgency, then by size (PIAS, Bai et al., NSDI 2015; Aalo, Chowdhury and Stoica, SIGCOMM 2015): a coflow
-//      of known size by that, one of unknown size by what was sent of it, in the same levels; by arrival within a
-//      level.
+//      of a known iteration by what is left of that, others of known size by that, one of unknown size by what was sent
+//      of it, in the same levels; by arrival within a level.
 // Where mice are there, too, bulk leaves as the line takes it (pacing), so that no queue stands before the mice. What
 // other processes of the NIC have to send, a Board tells: they go by what is left of their iterations, as far as those
 // are known, since a job is not served by one bucket that came early.
@@ -37,7 +37,7 @@ struct HostPolicyOptions {
   std::uint32_t mouse_share = 5;   // mice are policed at one byte of so many
   std::uint32_t floor_turns = 32;  // 0: no floor
   std::uint64_t quantum = 64 * 1024;
-  Duration mixed_for = std::chrono::milliseconds(100);  // after the latest mouse the line counts as shared with mice
+  Duration mixed_for = std::chrono::milliseconds(100);  // after the latest mouse, or second flow, the line is shared
   bool by_size = true;  // false: by arrival within an urgency; other processes are told of coflows only
 };
 
@@ -52,6 +52,7 @@ class HostPolicy : public transport::SendPolicy {
   std::uint64_t version() const override { return version_; }
   std::optional<std::uint32_t> changed(TimePoint now) override;
   Gate gate(TimePoint now) override;
+  bool alone(TimePoint now) const override;
 
   // Ranks: the band, the urgency, the size's level.
   static constexpr std::uint64_t kBand = std::uint64_t{1} << 60;
@@ -95,9 +96,11 @@ class HostPolicy : public transport::SendPolicy {
   };
 
   bool is_mouse(const transport::Flow& flow) const;
-  std::uint64_t bulk_rank(const transport::Flow& flow) const;
+  std::uint64_t size_level(const transport::Flow& flow) const;
+  std::uint64_t order_level(const transport::Flow& flow) const;
   void begin(const transport::Flow& flow, TimePoint now);
   void foresee(const transport::Flow& flow, TimePoint now);
+  void set_iteration_left(Iterations::Id communicator, std::uint64_t left);
   void end(std::uint32_t id, TimePoint now);
   void count_mouse(std::uint64_t bytes, TimePoint now);
   void refill();
@@ -112,14 +115,18 @@ class HostPolicy : public transport::SendPolicy {
   const HostPolicyOptions options_;
   SizeLevels levels_;
   Iterations iterations_;
+  // By communicator: bytes of its iteration as of when its latest collective began, for all its flows alike, since a
+  // later collective of it gains nothing by going first; 0: not known.
+  std::vector<std::uint64_t> iteration_left_;
   const std::unique_ptr<Board> board_;
   std::vector<State> states_;  // by Flow::id
   std::array<Class, transport::kUrgencies> classes_{};
+  TimePoint shared_until_ = TimePoint::min();       // mice, or more flows than one, were here less than mixed_for ago
   std::uint32_t longest_ = kNone, latest_ = kNone;  // of bulk that waits: nothing sent for longest, sent just now
   std::uint64_t since_floor_ = 0;                   // bytes of bulk
   std::uint32_t promoted_ = kNone;
   std::uint64_t promoted_left_ = 0;  // bytes
-  std::vector<std::uint32_t> told_;  // flows whose turn is another; few
+  std::vector<std::uint32_t> told_;  // flows whose turn is another
   std::uint64_t mouse_credit_;       // bytes
   std::uint64_t bulk_refilled_ = 0;  // bytes of bulk that mice had their credit for
   bool mice_policed_ = false;

@@ -5,32 +5,95 @@
 
 namespace clustar::coflow::enforce {
 
+namespace {
+
+constexpr std::uint64_t kMixer = 0x9e3779b97f4a7c15ull;
+
+constexpr std::uint64_t power(std::uint64_t base, std::size_t exponent) {
+  return exponent == 0 ? 1 : base * power(base, exponent - 1);
+}
+
+// The latest `kept` of them.
+template <class T>
+void keep_latest(std::vector<T>& all, std::size_t kept) {
+  all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(kept));
+  all.shrink_to_fit();
+}
+
+}  // namespace
+
 // The distance at which most of what came last repeats, twice at least: a run of equal symbols within a period is
 // shorter than two periods. The smallest, of those at which as much does.
+void Repetition::take(std::size_t distance, std::uint64_t alike) {
+  if (alike < distance || alike + distance <= most_) return;
+  period_ = distance;
+  most_ = alike + distance;
+}
+
 void Repetition::add(std::uint64_t symbol) {
-  const std::size_t known = std::min(symbols_.size(), kLongest);
-  alike_.resize(known);
-  std::size_t most = 0;
+  symbols_.push_back(static_cast<std::uint32_t>((symbol * kMixer) >> 32));
+  ++count_;
+  const std::uint32_t latest = back(0);
+  const std::size_t before = symbols_.size() - 1;
+  most_ = 0;
   period_ = 0;
-  for (std::size_t distance = 1; distance <= known; ++distance) {
-    std::uint32_t& alike = alike_[distance - 1];
-    alike = symbols_[symbols_.size() - distance] == symbol ? alike + 1 : 0;
-    if (alike < distance || alike + distance <= most) continue;
-    period_ = distance;
-    most = alike + distance;
+  alike_.resize(std::min(before, kShort));
+  for (std::size_t distance = 1; distance <= alike_.size(); ++distance) {
+    std::uint64_t& alike = alike_[distance - 1];
+    alike = back(distance) == latest ? alike + 1 : 0;
+    take(distance, alike);
   }
-  symbols_.push_back(symbol);
-  if (symbols_.size() >= 2 * kLongest) symbols_.erase(symbols_.begin(), symbols_.end() - kLongest);
+  std::erase_if(longer_, [&](const Candidate& one) { return one.distance > before || back(one.distance) != latest; });
+  for (Candidate& one : longer_) take(one.distance, ++one.alike);
+  // A polynomial of the latest symbols, of which the oldest is taken out.
+  constexpr std::uint64_t kOldest = power(kMixer, kPiece);
+  piece_ = piece_ * kMixer + latest + 1;
+  if (before >= kPiece) piece_ -= (std::uint64_t{back(kPiece)} + 1) * kOldest;
+  if (before >= kPiece) look_for_longer();
+  forget();
+}
+
+// Of the pieces that are kept each tells how long ago it came last.
+void Repetition::look_for_longer() {
+  const std::uint64_t print = (piece_ ^ piece_ >> 29) * kMixer;
+  if (print >> 32 & (kPieces - 1)) return;
+  if (places_.empty()) places_.resize(kPlaces);
+  const std::uint64_t earlier = std::exchange(places_[print >> 40 & (kPlaces - 1)], count_);
+  const std::uint64_t distance = count_ - earlier;
+  if (earlier == 0 || distance <= kShort || distance > kLongest || distance + kPiece > symbols_.size()) return;
+  const auto known = [&](const Candidate& one) { return one.distance == distance; };
+  if (std::any_of(longer_.begin(), longer_.end(), known)) return;
+  std::uint64_t alike = 0;
+  while (alike < distance && distance + alike < symbols_.size() && back(alike) == back(distance + alike)) ++alike;
+  if (alike < kPiece) return;  // another piece had its place
+  const Candidate candidate{distance, alike};
+  const auto least = std::min_element(longer_.begin(), longer_.end(),
+                                      [](const Candidate& a, const Candidate& b) { return a.alike < b.alike; });
+  if (longer_.size() < kCandidates) {
+    longer_.push_back(candidate);
+  } else if (least->alike < alike) {
+    *least = candidate;
+  }
+  take(distance, alike);
+}
+
+void Repetition::forget() {
+  const std::size_t kept = settled() ? std::max(kShort, period_) : 2 * kLongest;
+  if (symbols_.size() < kept + kept / 4 + kPiece) return;
+  keep_latest(symbols_, kept + kPiece);
 }
 
 void RepeatingCollectives::add(std::uint64_t kind, std::uint64_t bytes, Duration pause) {
-  const std::uint64_t symbol = (kind ^ bytes) * 0x9e3779b97f4a7c15ull;
+  const std::uint64_t symbol = (kind ^ bytes) * kMixer;
   by_kind_.add(symbol);
   by_kind_and_pause_.add(symbol + (pauses(pause) ? 1 : 0));
   collectives_.push_back({bytes, pause});
-  constexpr std::size_t kKept = 2 * Repetition::kLongest;
-  if (collectives_.size() >= 2 * kKept) collectives_.erase(collectives_.begin(), collectives_.end() - kKept);
-  const std::size_t period = std::max(by_kind_.period(), by_kind_and_pause_.period());
+  std::size_t period = std::max(by_kind_.period(), by_kind_and_pause_.period());
+  const auto settled = [&](const Repetition& one) { return one.settled() && one.period() == period; };
+  const bool for_long = settled(by_kind_) || settled(by_kind_and_pause_);
+  const std::size_t kept = 2 * (for_long ? std::max(Repetition::kShort, period) : Repetition::kLongest);
+  if (collectives_.size() >= kept + kept / 4) keep_latest(collectives_, kept);
+  if (2 * period > collectives_.size()) period = 0;  // what came before was forgotten
   const bool another = std::exchange(period_, period) != period;
   if (period_ == 0) return;
   if (another || ++place_ == period_) return find_begin();

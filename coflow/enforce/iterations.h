@@ -23,19 +23,44 @@ struct IterationForecast {
   bool operator==(const IterationForecast&) const = default;
 };
 
-// How often a sequence of symbols repeats.
+// How often a sequence of symbols repeats. Short periods are counted one by one. Longer ones show by a piece of the
+// sequence that came so long before, too: pieces are compared by fingerprints, and only those that are rare enough by
+// themselves are kept, so that a symbol costs the same however long the period is.
 class Repetition {
  public:
+  static constexpr std::size_t kShort = 1024;
   // Longer periods are not found.
-  static constexpr std::size_t kLongest = 1024;
+  static constexpr std::size_t kLongest = 16 * 1024;
 
   void add(std::uint64_t symbol);
   // Of the latest symbols: what was twice, at least. 0: none.
   std::size_t period() const { return period_; }
+  // It has gone on for so long that there is no longer one behind it.
+  bool settled() const { return most_ >= kLongest + period_ && period_ > 0; }
+  std::size_t remembered() const { return symbols_.size(); }  // symbols
 
  private:
-  std::vector<std::uint64_t> symbols_;  // the latest kLongest at least
-  std::vector<std::uint32_t> alike_;    // by distance: so many in a row, up to the latest, are as the one so far before
+  static constexpr std::size_t kPiece = 16;    // symbols
+  static constexpr std::uint64_t kPieces = 8;  // of so many pieces one is kept
+  static constexpr std::size_t kPlaces = 4 * 1024;
+  static constexpr std::size_t kCandidates = 4;
+  struct Candidate {
+    std::size_t distance;
+    std::uint64_t alike;
+  };
+
+  std::uint32_t back(std::size_t distance) const { return symbols_[symbols_.size() - 1 - distance]; }
+  void take(std::size_t distance, std::uint64_t alike);
+  void look_for_longer();
+  void forget();
+
+  std::vector<std::uint32_t> symbols_;  // fingerprints of the latest
+  std::vector<std::uint64_t> alike_;    // by distance: so many in a row, up to the latest, are as the one so far before
+  std::vector<Candidate> longer_;       // distances above kShort
+  std::vector<std::uint64_t> places_;   // by a piece's fingerprint: how many symbols there were when it was last seen
+  std::uint64_t piece_ = 0;             // fingerprint of the latest kPiece symbols
+  std::uint64_t count_ = 0;             // of all symbols
+  std::uint64_t most_ = 0;              // symbols that are as period_ says
   std::size_t period_ = 0;
 };
 
@@ -48,6 +73,7 @@ class RepeatingCollectives {
   // As of the latest one. Known as soon as two iterations that are alike have passed.
   IterationForecast forecast() const;
   std::size_t period() const { return period_; }  // collectives in an iteration; 0: none known
+  std::size_t remembered() const { return collectives_.size(); }
 
  private:
   static constexpr std::uint64_t kPauses = 32;  // the mean pause is of so many
@@ -61,7 +87,7 @@ class RepeatingCollectives {
 
   // Collectives that are all alike show no period of their own, but with their pauses; pauses are not always alike.
   Repetition by_kind_, by_kind_and_pause_;
-  std::vector<Collective> collectives_;  // the latest 2 * kLongest at least
+  std::vector<Collective> collectives_;  // the latest: two iterations at least
   Duration mean_pause_{0};
   std::uint64_t seen_ = 0;  // at most kPauses
   std::size_t period_ = 0;

@@ -6,6 +6,7 @@
 
 #include "mlt/driver/protection.h"
 #include "mlt/fec/codec.h"
+#include "transport/api/importance_table.h"
 #include "transport/api/send_policy.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
@@ -30,6 +31,7 @@ struct Context {
   std::shared_ptr<transport::SendPolicies> policies{};  // null: everything by arrival
   Duration send_ahead{0};                               // SendOrderSettings::ahead_us
   std::uint32_t important_ppm = 0;  // of the packets that may be lost: those with the largest gradients may not
+  std::shared_ptr<transport::ImportanceTable> importance{};  // null: programs mark nothing
 };
 
 }  // namespace clustar::mlt::driver

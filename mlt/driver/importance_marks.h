@@ -1,4 +1,5 @@
-// Which packets of a message that may lose carry the largest gradients: what CLUSTAR_LOSS_IMPORTANT asks for.
+// Which packets of a message that may lose may not be missing: what the program marked, or those with the largest
+// gradients, as CLUSTAR_LOSS_IMPORTANT asks for.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,8 @@
 
 #include "mlt/core/bitmap.h"
 #include "mlt/core/importance.h"
+#include "transport/api/importance_table.h"
+#include "transport/base/time.h"
 
 namespace clustar::mlt::driver {
 
@@ -18,7 +21,11 @@ std::optional<FloatType> float_type_of(std::uint8_t datatype);
 // the engine's lock.
 class ImportanceMarks {
  public:
-  explicit ImportanceMarks(std::uint32_t fraction_ppm);  // of packets, 0 .. 1,000,000; 0: none
+  // `fraction_ppm`: of packets, 0 .. 1,000,000; 0: none. `table`: null, or outlives this.
+  ImportanceMarks(std::uint32_t fraction_ppm, transport::ImportanceTable* table);
+
+  // What the program said of this memory, which is not read. Null: nothing.
+  const PacketBitmap* told(const std::byte* begin, std::size_t bytes, std::uint16_t segment, TimePoint now);
 
   // `message` lies in host memory. `segment`: payload bytes of a packet. Valid until the next call. Null: no packet of
   // it is marked, because none is wanted or its values are not known to be floats.
@@ -28,6 +35,7 @@ class ImportanceMarks {
 
  private:
   const bool wanted_;
+  transport::ImportanceTable* const table_;
   MagnitudeSampler sampler_;
   PacketBitmap marks_;
 };

@@ -57,6 +57,7 @@ Result<std::unique_ptr<transport::Transport>> MltTransport::create(const transpo
   made->context_.send_ahead = std::chrono::microseconds(config.get<SendOrderSettings>().ahead_us);
   made->context_.mode = mode_of(config.get<MltSettings>().engine);
   made->context_.important_ppm = config.get<MltSettings>().loss_important_ppm;
+  made->context_.importance = context.importance;
   made->context_.stall_timeout = config.get<TransportSettings>().stall_timeout;
   auto protection = Protection::create(config);
   if (!protection) return tl::unexpected(protection.error());

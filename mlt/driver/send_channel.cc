@@ -22,7 +22,7 @@ MltSendChannel::MltSendChannel(std::shared_ptr<Engine> engine, net::Socket contr
       requests_(this, kMaxRequests),
       outgoing_(engine_.options().max_messages),
       copies_(engine_),
-      marks_(engine_.context().important_ppm) {}
+      marks_(engine_.context().important_ppm, engine_.context().importance.get()) {}
 
 MltSendChannel::~MltSendChannel() {
   std::vector<std::byte> words;
@@ -139,13 +139,16 @@ SendTerms MltSendChannel::terms_of(const SendRequest& request) {
   return send_terms(&loss, identity);
 }
 
-// Its values are read here, so only of memory that the processor reads at full speed.
-const PacketBitmap* MltSendChannel::important_of(const SendRequest& request) {
+// What the program marked, or else by the values. These are read here, so only of memory that the processor reads at
+// full speed.
+const PacketBitmap* MltSendChannel::important_of(const SendRequest& request, TimePoint now) {
+  const std::uint16_t segment = engine_.core().sender(id()).segment();
+  const std::byte* const begin = request.mr->memory().address + request.offset;
+  if (const PacketBitmap* told = marks_.told(begin, request.length, segment, now)) return told;
   if (!marks_.wanted()) return nullptr;
   const bool reads = !on_device(*request.mr);
-  const PacketBitmap* marks = reads ? marks_.of({request.mr->memory().address + request.offset, request.length},
-                                                request.flow.identity.datatype, engine_.core().sender(id()).segment())
-                                    : nullptr;
+  const PacketBitmap* marks =
+      reads ? marks_.of({begin, request.length}, request.flow.identity.datatype, segment) : nullptr;
   if (marks == nullptr && !std::exchange(told_unmarked_, true)) {
     engine_.context().log.warn(
         fmt::format("mlt: CLUSTAR_LOSS_IMPORTANT marks nothing of what goes to {}: {}", peer_,
@@ -165,7 +168,7 @@ void MltSendChannel::begin(SendRequest& request, TimePoint now) {
   Outgoing outgoing{message.length, request.index, std::nullopt};
   std::atomic<bool>* offered = nullptr;
   SendTerms terms = terms_of(request);
-  if (terms.tolerant) terms.important = important_of(request);
+  if (terms.tolerant) terms.important = important_of(request, now);
   if (may_copy(request, terms.tolerant)) outgoing.copy = copy_of(request);
   if (outgoing.copy) {
     outgoing.request.reset();

@@ -63,7 +63,7 @@ class MltSendChannel final : public transport::SendChannel, public Connection {
 
   Result<transport::Progress> test(SendRequest& request);
   SendTerms terms_of(const SendRequest& request);
-  const PacketBitmap* important_of(const SendRequest& request);
+  const PacketBitmap* important_of(const SendRequest& request, TimePoint now);
   void warn_reliable(const std::string& why);  // unless warned_: a message must not cost a text
   static bool is_short(const SendRequest& request);
   bool may_copy(const SendRequest& request, bool tolerant) const;

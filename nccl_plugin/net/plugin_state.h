@@ -15,6 +15,7 @@
 #include "nccl_plugin/loss/policy.h"
 #include "nccl_plugin/net/urgency_rules.h"
 #include "nccl_plugin/settings/all_settings.h"
+#include "transport/api/importance_table.h"
 #include "transport/api/level_classes.h"
 #include "transport/api/transport.h"
 #include "transport/base/config.h"
@@ -44,6 +45,9 @@ class PluginState {
   // Of the levels of the order, where a connection has one class for all its messages; otherwise none.
   const transport::LevelClasses& connection_classes() const { return connection_classes_; }
   const Config& config() const { return config_; }
+  // What the program marks through clustar.h, for the transport.
+  transport::ImportanceTable& importance() const { return *importance_; }
+  const Clock& clock() const { return clock_; }
   std::span<const std::string> shared_names() const { return shared_names_; }
   // The transport can lose what the policy allows; otherwise every message is reliable.
   bool may_lose() const;
@@ -65,6 +69,7 @@ class PluginState {
   UrgencyRules urgency_rules_;
   transport::LevelClasses connection_classes_;
   SystemClock clock_;
+  const std::shared_ptr<transport::ImportanceTable> importance_ = std::make_shared<transport::ImportanceTable>();
   transport::Selection selection_;
   std::optional<Error> refusal_;
 };

@@ -45,8 +45,9 @@ std::unique_ptr<Transport> MltBed::create(const Setup& setup) {
     if (address) ports_.push_back(address->ports);
     return io;
   };
-  auto made = driver::MltTransport::create(
-      {config, clock_, log}, std::make_unique<WrappedBackend>(std::move(*backend), around, setup.reach), setup.adjust);
+  auto made = driver::MltTransport::create({config, clock_, log, {}, setup.importance},
+                                           std::make_unique<WrappedBackend>(std::move(*backend), around, setup.reach),
+                                           setup.adjust);
   EXPECT_TRUE(made) << made.error().message;
   return made ? std::move(*made) : nullptr;
 }

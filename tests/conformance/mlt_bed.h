@@ -62,7 +62,8 @@ class MltBed : public ::testing::Test {
     std::optional<io::Reach> reach = {};  // of all devices
     std::string parity = "auto";
     std::uint32_t loss_important_ppm = 0;
-    std::uint32_t engines = 1;  // CLUSTAR_ENGINES; 0: as many as it takes by itself
+    std::shared_ptr<ImportanceTable> importance = {};  // what the program marks
+    std::uint32_t engines = 1;                         // CLUSTAR_ENGINES; 0: as many as it takes by itself
   };
 
   std::unique_ptr<Transport> create(const Setup& setup);

@@ -32,9 +32,10 @@ bool comes_true(const Step& step, milliseconds limit) {
 
 class TcpOrder : public ::testing::Test {
  protected:
-  std::unique_ptr<Transport> create(const std::string& order) {
+  std::unique_ptr<Transport> create(const std::string& order, int line_mbps = 0) {
     Config config;
     config.edit<NetworkSettings>()->interfaces = "=lo";
+    config.edit<NetworkSettings>()->line_mbps = line_mbps;
     config.edit<SendOrderSettings>()->order = order;
     return std::move(tcp::TcpTransport::create({config, clock_}).value());
   }
@@ -69,10 +70,12 @@ TEST_F(TcpOrder, APeerThatTakesNothingHoldsUpTheOthersForOnePatienceInTotal) {
   EXPECT_FALSE(sending || receiving);
 }
 
-// Only a sender keeps what goes ahead of its receive short.
+// Only a sender keeps what goes ahead of its receive short; on a slow line its chunks are shorter than that.
 TEST_F(TcpOrder, EndsWithDifferentOrdersUnderstandEachOther) {
   const auto ordered = create("class"), by_arrival = create("fifo");
-  for (const auto& [from, to] : {std::pair(&ordered, &by_arrival), std::pair(&by_arrival, &ordered)}) {
+  const auto slow = create("class", 200);
+  for (const auto& [from, to] :
+       {std::pair(&ordered, &by_arrival), std::pair(&by_arrival, &ordered), std::pair(&slow, &by_arrival)}) {
     Connection connection = connect(**from, **to);
     ASSERT_TRUE(connection.send && connection.recv);
     for (const std::size_t size : {1'000, 16 * 1024, 20'000, 60'000, 3'000'000}) {

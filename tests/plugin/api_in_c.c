@@ -15,3 +15,11 @@ int clustar_api_in_c(const clustarApi_v1_t* api) {
          api->listMissing(1, 4, 0, 0, &missing, 1, &count) + api->listMissingFrom(1, 0, 0, &missing, 1, &count) +
          api->listLostTo(1, 0, 0, &missing, 1, &count) + (collective.sender < 0) + api->identify(0, 0, &message);
 }
+
+int clustar_api_v2_in_c(const clustarApi_v2_t* api, const void* gradients);
+int clustar_api_v2_in_c(const clustarApi_v2_t* api, const void* gradients) {
+  const uint8_t important[2] = {1, 0};
+  clustarImportance_v1 marked = {sizeof marked, 0, 0, 0, 0};
+  return api->markImportance(gradients, 5000, 4096, important, 2) + api->getImportance(&marked) +
+         api->forgetImportance(gradients, 5000) + api->v1->setCritical(0);
+}

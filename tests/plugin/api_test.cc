@@ -10,6 +10,7 @@
 
 #include "nccl_plugin/abi/types.h"
 #include "nccl_plugin/clustar.h"
+#include "tests/plugin/plugin_under_test.h"
 
 namespace clustar {
 namespace {
@@ -113,6 +114,54 @@ TEST_F(PluginApi, TakesANormOnlyIfItIsOne) {
   EXPECT_EQ(api_->setCritical(-1), CLUSTAR_EINVAL);
   EXPECT_EQ(api_->setCritical(1), CLUSTAR_OK);
   EXPECT_EQ(api_->setCritical(0), CLUSTAR_OK);
+}
+
+TEST_F(PluginApi, TakesMarksOfMemoryWhileACommunicatorUsesIt) {
+  const auto* api = static_cast<const clustarApi_v2_t*>(dlsym(library_, "clustarApi_v2"));
+  ASSERT_NE(api, nullptr);
+  ASSERT_EQ(api->size, sizeof *api);
+  EXPECT_EQ(api->v1, api_);
+  alignas(8) static std::array<std::byte, 10'000> memory;
+  std::array<std::uint8_t, 3> important{1, 0, 1};
+  clustarImportance_v1 marked{};
+  marked.size = sizeof marked;
+  EXPECT_EQ(api->markImportance(memory.data(), memory.size(), 4096, important.data(), 3), CLUSTAR_ENOTFOUND);
+  EXPECT_EQ(api->forgetImportance(memory.data(), memory.size()), CLUSTAR_ENOTFOUND);
+  EXPECT_EQ(api->getImportance(&marked), CLUSTAR_ENOTFOUND);
+
+  const tests::Variables variables{{"CLUSTAR_TRANSPORT", "mlt"}};
+  const tests::Environment environment(variables);
+  const auto plugin = tests::open_plugin();
+  void* context = nullptr;
+  ASSERT_EQ(plugin->init(1, -1, &context), nccl_abi::kSuccess);
+  EXPECT_EQ(api->markImportance(nullptr, memory.size(), 4096, important.data(), 3), CLUSTAR_EINVAL);
+  EXPECT_EQ(api->markImportance(memory.data(), memory.size(), 4096, nullptr, 3), CLUSTAR_EINVAL);
+  EXPECT_EQ(api->markImportance(memory.data(), 0, 4096, important.data(), 0), CLUSTAR_EINVAL);
+  EXPECT_EQ(api->markImportance(memory.data(), memory.size(), 0, important.data(), 3), CLUSTAR_EINVAL);
+  EXPECT_EQ(api->markImportance(memory.data(), memory.size(), 4096, important.data(), 2), CLUSTAR_EINVAL);
+  EXPECT_EQ(api->markImportance(memory.data(), memory.size(), 4096, important.data(), 4), CLUSTAR_EINVAL);
+  const std::size_t too_many = CLUSTAR_MOST_BLOCKS + 1;
+  EXPECT_EQ(api->markImportance(memory.data(), too_many, 1, important.data(), too_many), CLUSTAR_EINVAL);
+  const std::size_t huge = std::numeric_limits<std::size_t>::max() / 2 + 1;
+  EXPECT_EQ(api->markImportance(reinterpret_cast<const void*>(huge), huge, huge, important.data(), 1), CLUSTAR_EINVAL);
+  important[1] = 2;
+  EXPECT_EQ(api->markImportance(memory.data(), memory.size(), 4096, important.data(), 3), CLUSTAR_EINVAL);
+  important[1] = 0;
+  EXPECT_EQ(api->getImportance(nullptr), CLUSTAR_EINVAL);
+  EXPECT_EQ(api->getImportance(&marked), CLUSTAR_OK);
+  EXPECT_EQ(marked.ranges, 0u) << "what was refused marks nothing";
+
+  EXPECT_EQ(api->markImportance(memory.data(), memory.size(), 4096, important.data(), 3), CLUSTAR_OK);
+  EXPECT_EQ(api->getImportance(&marked), CLUSTAR_OK);
+  EXPECT_EQ(marked.ranges, 1u);
+  EXPECT_EQ(marked.messages, 0u);
+  EXPECT_EQ(api->forgetImportance(memory.data(), 0), CLUSTAR_EINVAL);
+  EXPECT_EQ(api->forgetImportance(nullptr, 1), CLUSTAR_EINVAL);
+  EXPECT_EQ(api->forgetImportance(memory.data() + memory.size() - 1, 1), CLUSTAR_OK);
+  EXPECT_EQ(api->forgetImportance(nullptr, 0), CLUSTAR_ENOTFOUND);
+  marked.size = 0;
+  EXPECT_EQ(api->getImportance(&marked), CLUSTAR_EINVAL);
+  EXPECT_EQ(plugin->finalize(context), nccl_abi::kSuccess);
 }
 
 }  // namespace

@@ -23,11 +23,11 @@ std::shared_ptr<SendPolicies> policies_of(const TransportContext& context) {
   return std::make_shared<PoliciesOfOneKind<FifoPolicy>>();
 }
 
-std::uint64_t send_ahead_bytes(Duration ahead, std::uint64_t bytes_per_second, bool orders) {
+std::uint64_t send_ahead_bytes(Duration ahead, std::uint64_t bytes_per_second, bool orders, std::uint64_t chunk) {
   constexpr std::uint64_t kUnknown = 1'250'000'000;
   if (!orders || ahead <= Duration::zero()) return std::numeric_limits<std::uint64_t>::max();
   const auto speed = static_cast<double>(bytes_per_second == 0 ? kUnknown : bytes_per_second);
-  return kOrderedChunk + static_cast<std::uint64_t>(speed * std::chrono::duration<double>(ahead).count());
+  return chunk + static_cast<std::uint64_t>(speed * std::chrono::duration<double>(ahead).count());
 }
 
 }  // namespace clustar::transport

@@ -21,11 +21,12 @@ struct FlowKey {
   std::uint32_t job = 0;           // ChannelOptions::job
   std::uint8_t traffic_class = 0;  // NCCL's trafficClass, 0 .. 255; 0 where it is undefined
   bool small = false;  // of unidentified messages: those up to kSmall; nothing else tells mice from elephants
+  Urgency urgency = Urgency::kGradient;  // alike in all messages of a coflow; tells unidentified ones apart
 
   static constexpr std::uint64_t kSmall = 64 * 1024;
   // Of a message of `message_bytes`.
   static FlowKey of(const FlowTag& tag, std::uint32_t peer, std::uint32_t job, std::uint64_t message_bytes) {
-    return {tag.coflow, peer, job, tag.traffic_class, tag.coflow == 0 && message_bytes <= kSmall};
+    return {tag.coflow, peer, job, tag.traffic_class, tag.coflow == 0 && message_bytes <= kSmall, tag.urgency};
   }
 
   bool operator==(const FlowKey&) const = default;
@@ -93,6 +94,8 @@ class SendPolicy {
   // Asked before each part that is sent. A gate that stays shut is not allowed: `until` is a time at which it is asked
   // again.
   virtual Gate gate(TimePoint /*now*/) { return {}; }
+  // One flow at most waits, and nothing else came lately: while it is so the NIC may keep more ahead, which costs less.
+  virtual bool alone(TimePoint /*now*/) const { return false; }
 };
 
 // Makes the policy of each NIC. One call at a time; it outlives the policies.

@@ -64,8 +64,8 @@ const TypedTable<SendOrderSettings>& SendOrderSettings::table() {
                 "for all; processes that share the NIC agree on it ([scheduling.md](scheduling.md))"),
       setting::make_number("send_ahead_us", &S::ahead_us, 0, 100'000, " (microseconds of the line; 0: no bound)")
           .help("with `class` and `coflow`: at most what the line carries in this many microseconds, plus 16 KiB, may "
-                "be in the "
-                "kernel or the NIC, where nothing can overtake it; 0: no bound, and a top message may wait for "
+                "be in the kernel or the NIC, where nothing can overtake it, with `coflow` of a flow that was alone "
+                "for 100 ms what it carries in 200 at least; 0: no bound, and a top message may wait for "
                 "megabytes. On TCP at most 16K then go ahead of their receive, whatever `CLUSTAR_TCP_EAGER_BYTES` is"),
       setting::make_number("job", &S::job, 0, std::numeric_limits<int>::max())
           .help("number of the training job that this process belongs to, for orders that tell jobs apart"),

@@ -27,8 +27,8 @@ class AheadMeter {
   explicit AheadMeter(std::uint64_t most) : most_(most) {}
 
   bool bounded() const { return most_ != std::numeric_limits<std::uint64_t>::max(); }
-  // Whether the next chunk may be handed on.
-  bool room(TimePoint now) const;
+  // Whether the next chunk may be handed on, if so much more than `most` may be here.
+  bool room(TimePoint now, std::uint64_t more = 0) const;
 
   void add(ConnectionId connection, std::uint64_t bytes, TimePoint now);
   // So much of what was handed on by the connection is still here.

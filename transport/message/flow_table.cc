@@ -19,8 +19,9 @@ std::uint64_t mix(std::uint64_t x) {
 }  // namespace
 
 std::size_t FlowTable::Hash::operator()(const FlowKey& key) const {
-  const std::uint64_t kind = std::uint64_t{key.small} << 8 | key.traffic_class;
-  const std::uint64_t rest = std::uint64_t{key.peer} << 32 ^ std::uint64_t{key.job} << 9 ^ kind;
+  const std::uint64_t kind =
+      static_cast<std::uint64_t>(key.urgency) << 9 | std::uint64_t{key.small} << 8 | key.traffic_class;
+  const std::uint64_t rest = std::uint64_t{key.peer} << 32 ^ std::uint64_t{key.job} << 11 ^ kind;
   return static_cast<std::size_t>(mix(key.coflow + mix(rest)));
 }
 

@@ -26,12 +26,13 @@ bool SendEngine::has_room(TimePoint at) {
     ahead_.set(connection, wires_[connection]->ahead_bytes(), at);
     if (was_stuck && !ahead_.stuck(connection, at)) queue_.unblock(connection);
   }
-  return ahead_.room(at);
+  return ahead_.room(at, more_);
 }
 
 void SendEngine::pump() {
   const TimePoint at = now();
   std::uint64_t moved = 0;
+  more_ = more_alone_ > 0 && queue_.alone(at) ? more_alone_ : 0;
   bool room = has_room(at);
   while (room && moved < pump_bytes_) {
     auto chunk = queue_.next(std::numeric_limits<std::uint64_t>::max(), at);
@@ -49,7 +50,7 @@ void SendEngine::pump() {
     queue_.commit(*chunk, at);
     if (ahead_.bounded()) {
       ahead_.add(chunk->connection, chunk->length, at);
-      room = ahead_.room(at);
+      room = ahead_.room(at, more_);
     }
     moved += chunk->length;
     if (touched_.empty() || touched_.back() != wire) touched_.push_back(wire);

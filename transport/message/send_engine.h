@@ -5,6 +5,7 @@
 // the lock and comes back later, so no call waits for another thread's; attach and detach (connect, close) wait.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -41,13 +42,16 @@ class SendEngine {
     std::uint64_t bytes_per_second = 0;  // of the NIC; 0: not known
     // One pump hands on no more, so that a very long message does not keep its caller.
     std::uint64_t pump_bytes = std::numeric_limits<std::uint64_t>::max();
+    std::uint64_t chunk = kOrderedChunk;  // the longest where the policy orders
   };
 
   SendEngine(const Clock& clock, std::unique_ptr<SendPolicy> policy, const Limits& limits)
       : clock_(clock),
         pump_bytes_(limits.pump_bytes),
         queue_(std::move(policy)),
-        ahead_(send_ahead_bytes(limits.ahead, limits.bytes_per_second, queue_.orders())),
+        chunk_(limits.chunk),
+        ahead_(send_ahead_bytes(limits.ahead, limits.bytes_per_second, queue_.orders(), limits.chunk)),
+        more_alone_(ahead_.bounded() ? bytes_alone(limits) - chunk_ : 0),
         timed_(queue_.hears()) {}
 
   std::mutex& mutex() { return mutex_; }
@@ -56,8 +60,11 @@ class SendEngine {
     const std::lock_guard lock(mutex_);
     return queue_.queued_bytes();
   }
-  // Under an order that is strict about what is ahead of it: chunks are kOrderedChunk at most, where they can be.
+  // Under an order that is strict about what is ahead of it: chunks are chunk() at most, where they can be. That is
+  // more while one flow is alone (SendPolicy::alone): whatever comes next waits for so much of the line once.
   bool strict() const { return ahead_.bounded(); }
+  std::uint64_t chunk() const { return chunk_ + more_; }
+  static constexpr Duration kAheadAlone = std::chrono::microseconds(200);
 
   SendQueue::ConnectionId attach(ChunkWire& wire, const SendQueue::ConnectionFacts& facts);
   // Forgets what the wire was still to send.
@@ -76,12 +83,18 @@ class SendEngine {
  private:
   TimePoint now() const { return timed_ ? clock_.now() : TimePoint{}; }
   bool has_room(TimePoint at);
+  static std::uint64_t bytes_alone(const Limits& limits) {
+    return send_ahead_bytes(std::max(limits.ahead, kAheadAlone), limits.bytes_per_second, true, limits.chunk);
+  }
 
   const Clock& clock_;
   const std::uint64_t pump_bytes_;
   mutable std::mutex mutex_;
   SendQueue queue_;
+  const std::uint64_t chunk_;
   AheadMeter ahead_;
+  const std::uint64_t more_alone_;  // bytes
+  std::uint64_t more_ = 0;          // as of the latest pump
   const bool timed_;
   std::vector<ChunkWire*> wires_;    // by connection
   std::vector<ChunkWire*> touched_;  // by the pump that runs

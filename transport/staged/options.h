@@ -11,6 +11,7 @@
 
 #include "gdr/device_copy.h"
 #include "gdr/memory.h"
+#include "transport/api/importance_table.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
 
@@ -31,6 +32,7 @@ struct Options {
   std::uint32_t slices = 128;
   std::size_t most_bytes = std::size_t{1} << 30;  // of GPU memory in one request, as NCCL's (MAX_NET_SIZE)
   std::uint32_t max_copies = 16;                  // of one channel, under way
+  std::shared_ptr<ImportanceTable> importance{};  // null: programs mark nothing
 };
 
 struct Counters {

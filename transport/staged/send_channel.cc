@@ -71,6 +71,11 @@ void StagedSendChannel::hand_over() {
   while (const auto id = stage_.core().next_for_network()) {
     SendRequest& request = requests_[*id];
     const bool device = Stage::is_device(*request.mr);
+    if (device && context_.options.importance != nullptr) {
+      context_.options.importance->copied(request.mr->memory().address + request.offset,
+                                          stage_.host_mr(*id, 0).memory().address + stage_.host_offset(*id, 0),
+                                          request.length, context_.clock.now());
+    }
     const auto sent =
         inner_->send(device ? stage_.host_mr(*id, 0) : *request.mr,
                      device ? stage_.host_offset(*id, 0) : request.offset, request.length, request.tag, request.flow);

@@ -8,7 +8,8 @@ Nic::Nic(net::Interface interface, const Context& context, std::unique_ptr<SendP
     : interface_(std::move(interface)),
       context_(context),
       engine_(context.clock, std::move(policy),
-              {context.settings.send_ahead, interface_.bytes_per_second(), kPumpBytes}) {}
+              {context.settings.send_ahead, interface_.bytes_per_second(), kPumpBytes,
+               ordered_chunk(interface_.bytes_per_second())}) {}
 
 void Nic::pump() {
   deferred_.store(false, std::memory_order_relaxed);

@@ -169,10 +169,11 @@ ChunkWriter* TcpSendChannel::writer_for(bool small) {
 // share the line and all arrive late.
 std::uint64_t TcpSendChannel::chunk_limit(std::uint64_t cookie) const {
   const std::uint64_t allowed = nic_.context().settings.chunk_bytes;
-  const std::uint64_t most = nic_.engine().strict() ? std::min(allowed, kOrderedChunk) : allowed;
   const ChunkHeader& header = requests_[cookie].header;
   // What goes ahead of its receive is one chunk on the wire.
-  if (data_.size() == 1 || !header.has_slot) return most;
+  if (!header.has_slot) return allowed;
+  const std::uint64_t most = nic_.engine().strict() ? std::min(allowed, nic_.engine().chunk()) : allowed;
+  if (data_.size() == 1) return most;
   const std::uint64_t share = (header.total + data_.size() - 1) / data_.size();
   return std::clamp(share, std::min(kSmall, most), most);
 }

@@ -88,6 +88,69 @@ TEST(HostPolicy, UrgencyCountsBeforeSizeAndSizeBeforeArrival) {
   for (const auto wanted : {blocking, prefetch, small, large, background}) EXPECT_EQ(host.take(), wanted);
 }
 
+// As two data-parallel groups of one process, whose buckets are alike.
+TEST(HostPolicy, OfCommunicatorsWithEqualBucketsTheOneWithLessOfItsIterationLeftGoesFirst) {
+  Host host;
+  TimePoint now = kNow;
+  std::uint64_t number = 0;
+  const auto bucket = [&](std::uint64_t communicator) {
+    FlowTag tag = coflow(++number, kMiB);
+    tag.identity = {.known = true, .communicator = communicator, .number = number, .total_bytes = kMiB};
+    return host.push(tag, kMiB, now);
+  };
+  const auto drain = [&] {
+    while (host.take(now)) now += microseconds(10);
+  };
+  for (int iteration = 0; iteration < 3; ++iteration) {
+    now += milliseconds(50);
+    for (int i = 0; i < 8; ++i, drain()) bucket(1);
+    now += milliseconds(50);
+    for (int i = 0; i < 3; ++i, drain()) bucket(2);
+  }
+  now += milliseconds(50);
+  const auto longer = bucket(1);
+  EXPECT_EQ(host.take(now), longer);
+  const auto shorter = bucket(2);
+  EXPECT_EQ(host.take(now), shorter) << "3 are left of it, 8 of the other";
+  // What comes later of a communicator is nearer to its end, and waits for what came before all the same.
+  bucket(2);
+  EXPECT_EQ(host.take(now), shorter);
+  for (int i = 1; i < 7; ++i) bucket(1);
+  EXPECT_EQ(host.take(now), longer) << "2 are left of it, as of the other, and it came first";
+  const auto alone = host.push(coflow(9000, kMiB / 2), kMiB / 2, now);
+  EXPECT_EQ(host.take(now), alone) << "of no iteration: by its size";
+}
+
+TEST(HostPolicy, UnidentifiedMessagesOfOnePeerHaveTheirOwnUrgency) {
+  transport::SendQueue queue(std::make_unique<HostPolicy>(HostPolicyOptions{}, nullptr));
+  const auto back = queue.add_connection({.peer = 1}), front = queue.add_connection({.peer = 1});
+  queue.push(back, 1, coflow(0, 0, Urgency::kBackground), kMiB, kNow);
+  queue.push(front, 2, coflow(0, 0, Urgency::kBlocking), kMiB, kNow);
+  const auto first = queue.next(kChunk, kNow);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->cookie, 2u);
+}
+
+TEST(HostPolicy, OneFlowIsAloneUntilSomethingElseComesAndAWhileAfterIt) {
+  Host host;
+  const HostPolicy& policy = host.policy();
+  EXPECT_TRUE(policy.alone(kNow));
+  host.push(coflow(1, 100 * kMiB), 100 * kMiB);
+  EXPECT_TRUE(policy.alone(kNow));
+  const auto mouse = host.push({}, 8);
+  EXPECT_FALSE(policy.alone(kNow));
+  EXPECT_EQ(host.take(), mouse);
+  EXPECT_FALSE(policy.alone(kNow + milliseconds(99))) << "more of them may follow";
+  EXPECT_TRUE(policy.alone(kNow + milliseconds(100)));
+  const TimePoint later = kNow + milliseconds(200);
+  const auto second = host.push(coflow(2, kMiB), kMiB, later);
+  EXPECT_FALSE(policy.alone(later));
+  while (host.take(later) == second) {
+  }
+  EXPECT_FALSE(policy.alone(later + milliseconds(99)));
+  EXPECT_TRUE(policy.alone(later + milliseconds(100)));
+}
+
 TEST(HostPolicy, BackgroundHasNoMice) {
   Host host;
   const auto bulk = host.push(coflow(1, 4 * kMiB), kChunk);

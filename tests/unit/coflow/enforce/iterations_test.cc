@@ -125,20 +125,66 @@ TEST(RepeatingCollectives, WhatDoesNotRepeatIsNotForeseen) {
   }
 }
 
-// For as long as it runs: what is remembered is bounded.
-TEST(RepeatingCollectives, AnIterationOfThousandsIsNotLearnedAndALongOneIs) {
-  RepeatingCollectives shorter, longer;
-  const auto run = [](RepeatingCollectives& sequence, std::uint64_t length) {
-    for (int i = 0; i < 6; ++i) {
-      for (std::uint64_t part = 1; part <= length; ++part)
-        sequence.add(1, part * kMega, milliseconds(part == 1 ? 9 : 1));
-    }
-  };
-  run(shorter, Repetition::kLongest);
-  run(longer, Repetition::kLongest + 1);
-  EXPECT_EQ(shorter.period(), Repetition::kLongest);
-  EXPECT_EQ(shorter.forecast().to_come, 0u);
+// Of collectives that are all different.
+void run(RepeatingCollectives& sequence, std::uint64_t length, int times) {
+  for (int i = 0; i < times; ++i) {
+    for (std::uint64_t part = 1; part <= length; ++part) sequence.add(1, part * kMega, milliseconds(part == 1 ? 9 : 1));
+  }
+}
+
+TEST(RepeatingCollectives, LongIterationsAreLearnedFromTwo) {
+  for (const std::uint64_t length : {std::uint64_t{Repetition::kShort}, std::uint64_t{Repetition::kShort + 1},
+                                     std::uint64_t{5000}, std::uint64_t{Repetition::kLongest}}) {
+    RepeatingCollectives sequence;
+    run(sequence, length, 2);
+    EXPECT_EQ(sequence.period(), length);
+    EXPECT_EQ(sequence.forecast(), (IterationForecast{length * (length + 1) / 2 * kMega, 0})) << length;
+    sequence.add(1, kMega, milliseconds(9));
+    EXPECT_EQ(sequence.forecast().to_come, (length * (length + 1) / 2 - 1) * kMega) << length;
+    run(sequence, length, 3);  // out of step by one: learned afresh
+    EXPECT_EQ(sequence.period(), length);
+  }
+  RepeatingCollectives longer;
+  run(longer, Repetition::kLongest + 1, 4);
   EXPECT_EQ(longer.period(), 0u);
+}
+
+// Gradient accumulation: an iteration is a step of the optimizer behind many micro-batches that are alike.
+TEST(RepeatingCollectives, AnIterationOfManyLikeMicroBatchesIsLearned) {
+  constexpr std::uint64_t kMicroBatches = 40, kParts = 97, kStep = 60;
+  constexpr std::uint64_t kLength = kMicroBatches * kParts + kStep;
+  RepeatingCollectives sequence;
+  const auto iteration = [&] {
+    for (std::uint64_t batch = 0; batch < kMicroBatches; ++batch) {
+      for (std::uint64_t part = 0; part < kParts; ++part) {
+        sequence.add(2, (1 + part % 31) * kMega, milliseconds(part == 0 ? 3 : 0));
+      }
+    }
+    for (std::uint64_t part = 0; part < kStep; ++part) sequence.add(3, (50 + part) * kMega, milliseconds(1));
+  };
+  iteration();
+  EXPECT_EQ(sequence.period(), 0u) << "the end is like nothing before";
+  iteration();
+  EXPECT_EQ(sequence.period(), kLength);
+  iteration();
+  EXPECT_EQ(sequence.period(), kLength);
+}
+
+TEST(RepeatingCollectives, WhatIsRememberedIsBounded) {
+  RepeatingCollectives never, soon;
+  Rng rng(1);
+  for (int i = 0; i < 100'000; ++i) {
+    never.add(1, rng.below(1 << 30), milliseconds(1));
+    soon.add(1, kBuckets[static_cast<std::size_t>(i) % kBuckets.size()].bytes, milliseconds(i % 5 == 0 ? 9 : 1));
+  }
+  EXPECT_EQ(never.period(), 0u);
+  EXPECT_LE(never.remembered(), 3 * Repetition::kLongest);
+  EXPECT_EQ(soon.period(), kBuckets.size());
+  EXPECT_LE(soon.remembered(), 3 * Repetition::kShort) << "nothing longer is behind it";
+  Repetition symbols;
+  for (int i = 0; i < 100'000; ++i) symbols.add(static_cast<std::uint64_t>(i % 7));
+  EXPECT_EQ(symbols.period(), 7u);
+  EXPECT_LE(symbols.remembered(), 2 * Repetition::kShort);
 }
 
 MessageIdentity collective(std::uint64_t communicator, std::uint64_t number) {

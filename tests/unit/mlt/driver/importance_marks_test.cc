@@ -23,7 +23,7 @@ std::vector<std::byte> message_of(std::size_t packets) {
 }
 
 TEST(ImportanceMarks, MarksThePacketsWithTheLargestValues) {
-  ImportanceMarks marks(200'000);
+  ImportanceMarks marks(200'000, nullptr);
   EXPECT_TRUE(marks.wanted());
   const auto message = message_of(1000);
   ASSERT_NE(marks.of(message, kFloat32, kSegment), nullptr);
@@ -36,14 +36,32 @@ TEST(ImportanceMarks, MarksThePacketsWithTheLargestValues) {
 
 TEST(ImportanceMarks, MarksNothingUnlessItIsWantedAndTheValuesAreFloats) {
   const auto message = message_of(100);
-  ImportanceMarks none(0);
+  ImportanceMarks none(0, nullptr);
   EXPECT_FALSE(none.wanted());
   EXPECT_EQ(none.of(message, kFloat32, kSegment), nullptr);
-  ImportanceMarks some(200'000);
+  ImportanceMarks some(200'000, nullptr);
   for (const std::uint8_t datatype : {std::uint8_t{0}, kFloat64, std::numeric_limits<std::uint8_t>::max()}) {
     EXPECT_EQ(some.of(message, datatype, kSegment), nullptr) << int{datatype};
   }
   EXPECT_EQ(some.of(message, kFloat32, kSegment - 2), nullptr) << "a packet would cut a value";
+}
+
+TEST(ImportanceMarks, WhatTheProgramMarkedIsKeptInWholePackets) {
+  transport::ImportanceTable table;
+  constexpr TimePoint kNow{};
+  const auto message = message_of(10);
+  ImportanceMarks marks(200'000, &table);
+  EXPECT_EQ(marks.told(message.data(), message.size(), kSegment, kNow), nullptr) << "nothing was said";
+  std::vector<std::uint8_t> important(20, 0);  // of half packets
+  important[4] = important[5] = important[6] = 1;
+  table.mark(message.data(), message.size(), kSegment / 2, important, kNow);
+  const PacketBitmap* told = marks.told(message.data(), message.size(), kSegment, kNow);
+  ASSERT_NE(told, nullptr);
+  for (std::uint32_t i = 0; i < 10; ++i) EXPECT_EQ(told->test(i), i == 2 || i == 3) << i;
+  // A message that begins half a packet later is cut into other packets.
+  told = marks.told(message.data() + kSegment / 2, 3 * kSegment, kSegment, kNow);
+  ASSERT_NE(told, nullptr);
+  for (std::uint32_t i = 0; i < 3; ++i) EXPECT_EQ(told->test(i), i == 1 || i == 2) << i;
 }
 
 TEST(ImportanceMarks, KnowsTheFloatsByNcclsNumbers) {

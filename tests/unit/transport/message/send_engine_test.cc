@@ -137,6 +137,46 @@ TEST_F(SendEngineTest, WhatIsAheadIsBoundedOverAllWiresWhereThePolicyOrders) {
   EXPECT_EQ(then.front(), "b3@0+4000");
 }
 
+TEST(OrderedChunk, IsShorterOnSlowLines) {
+  EXPECT_EQ(ordered_chunk(0), kOrderedChunk) << "not known";
+  EXPECT_EQ(ordered_chunk(1'250'000'000), kOrderedChunk);
+  EXPECT_EQ(ordered_chunk(125'000'000), kOrderedChunk);
+  EXPECT_EQ(ordered_chunk(62'500'000), 10u * 1024);
+  EXPECT_EQ(ordered_chunk(25'000'000), 4u * 1024);
+  EXPECT_EQ(ordered_chunk(1'000'000), 4u * 1024);
+}
+
+class Alone final : public SendPolicy {
+ public:
+  explicit Alone(const bool& alone) : alone_(alone) {}
+  Turn turn(const Flow&, TimePoint) override { return {}; }
+  bool alone(TimePoint) const override { return alone_; }
+
+ private:
+  const bool& alone_;
+};
+
+TEST_F(SendEngineTest, AFlowThatIsAloneMayHaveMoreAhead) {
+  bool alone = true;
+  SendEngine nic(clock, std::make_unique<Alone>(alone), {.ahead = microseconds(20), .bytes_per_second = 1'000'000'000});
+  const auto connection = nic.attach(a, {});
+  a.limit = 4000;
+  nic.push(connection, 1, {}, 10'000'000);
+  nic.pump();
+  const std::uint64_t more = send_ahead_bytes(SendEngine::kAheadAlone, 1'000'000'000, true);
+  EXPECT_GE(a.ahead, more);
+  EXPECT_LT(a.ahead, more + send_ahead_bytes(microseconds(20), 1'000'000'000, true));
+  EXPECT_EQ(nic.chunk(), more);
+  alone = false;
+  const std::uint64_t before = a.ahead;
+  nic.pump();
+  EXPECT_EQ(a.ahead, before) << "that has to leave first";
+  EXPECT_EQ(nic.chunk(), kOrderedChunk);
+  a.ahead = 0;
+  nic.pump();
+  EXPECT_LT(a.ahead, send_ahead_bytes(microseconds(20), 1'000'000'000, true) + 4000);
+}
+
 TEST_F(SendEngineTest, AStuckConnectionHoldsUpTheOthersForOnePatienceInTotal) {
   SendEngine nic(clock, std::make_unique<ByClass>(),
                  {.ahead = microseconds(20), .bytes_per_second = 1'000'000'000});  // 20 kB, and 16 KiB
