@@ -265,9 +265,13 @@ Result<void> OfiIo::reap() {
 
 Result<std::size_t> OfiIo::receive(std::span<io::RxPacket> packets) {
   std::size_t filled = deliver(packets);
-  for (std::size_t round = 0; round < paths_.size() && filled < packets.size(); ++round) {
+  const auto count = static_cast<std::uint8_t>(paths_.size());
+  busy_ |= std::uint32_t{1} << quiet_;
+  quiet_ = static_cast<std::uint8_t>((quiet_ + 1) % count);
+  for (std::uint8_t round = 0; round < count && filled < packets.size(); ++round) {
     const std::uint8_t path = next_path_;
-    next_path_ = static_cast<std::uint8_t>((path + 1u) % paths_.size());
+    next_path_ = static_cast<std::uint8_t>((path + 1) % count);
+    if ((busy_ >> path & 1) == 0) continue;
     const auto read = read_path(path, packets.size() - filled);
     filled += deliver(packets.subspan(filled));
     if (read) continue;
@@ -280,12 +284,14 @@ Result<std::size_t> OfiIo::receive(std::span<io::RxPacket> packets) {
 Result<void> OfiIo::read_path(std::uint8_t number, std::size_t most) {
   Path& path = paths_[number];
   if (path.posted == 0) ++counters_.slots_empty;
+  busy_ &= ~(std::uint32_t{1} << number);
   TimePoint now{};
   for (std::size_t count = 0; count < most;) {
     const auto batch = path.received.read();
     if (!batch) return tl::unexpected(batch.error());
     if (batch->done.empty() && !batch->failed) break;
     if (now == TimePoint{}) now = clock_.now();
+    busy_ |= std::uint32_t{1} << number;
     for (const fi_cq_msg_entry& done : batch->done) take(number, done, now);
     count += batch->done.size();
     if (batch->failed) {
@@ -361,6 +367,8 @@ void OfiIo::release(std::span<const io::RxPacket> packets) {
 
 Duration OfiIo::before_sleep() {
   if (!waiting_.empty()) return Duration::zero();
+  // What ends the sleep may be on any path, and what forbids it is on those that are found here.
+  busy_ = all_paths();
   for (Path& path : paths_) {
     if (!path.received.may_sleep()) return Duration::zero();
   }

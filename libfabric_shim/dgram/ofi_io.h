@@ -144,8 +144,14 @@ class OfiIo final : public io::PacketIo {
   std::vector<int> fds_;
   bool full_ = false;  // the latest send() took less than it was offered
 
+  std::uint32_t all_paths() const { return (std::uint32_t{1} << paths_.size()) - 1; }
+
   Ring<Waiting> waiting_;
-  std::uint8_t next_path_ = 0;  // round robin
+  // An empty look costs a system call: receive() looks at the paths on which something came at the last look, one bit
+  // each, and at one more.
+  std::uint32_t busy_ = 0;
+  std::uint8_t quiet_ = 0;      // that one, round robin
+  std::uint8_t next_path_ = 0;  // which is read first, round robin
 };
 
 }  // namespace clustar::transport::ofi

@@ -233,14 +233,14 @@ TEST_P(MltOverUdp, EveryByteComesToItsPlace) {
   EXPECT_TRUE(from.core.is_consistent() && to.core.is_consistent());
 }
 
+// Of 1,300 bytes: libfabric's udp has datagrams of 1,472 only.
 INSTANTIATE_TEST_SUITE_P(Loopback, MltOverUdp,
-                         testing::Values(Case{"clean", "", 8192, 0}, Case{"clean_1408", "", 1408, 0},
-                                         Case{"one_percent", "loss=0.01", 1408, 0},
-                                         Case{"a_tenth", "loss=0.1,duplicate=0.02", 8192, 0},
-                                         Case{"a_tenth_1300", "loss=0.1,duplicate=0.02", 1300, 0},
-                                         Case{"clean_1300", "", 1300, 0}, Case{"tolerant_1300", "loss=0.02", 1300, 10'000},
-                                         Case{"reordering", "reorder=0.02/3,delay=200us", 1408, 0},
-                                         Case{"tolerant", "loss=0.02", 1408, 10'000}),
+                         testing::Values(Case{"clean_8192", "", 8192, 0}, Case{"clean", "", 1300, 0},
+                                         Case{"one_percent", "loss=0.01", 1300, 0},
+                                         Case{"a_tenth_8192", "loss=0.1,duplicate=0.02", 8192, 0},
+                                         Case{"a_tenth", "loss=0.1,duplicate=0.02", 1300, 0},
+                                         Case{"reordering", "reorder=0.02/3,delay=200us", 1300, 0},
+                                         Case{"tolerant", "loss=0.02", 1300, 10'000}),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace
