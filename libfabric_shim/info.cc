@@ -65,9 +65,10 @@ Result<std::vector<Info>> find_infos(const std::string& progress, Offer offer) {
     const KeptSignals signals;
     const int code = library->get_info(FI_VERSION(1, 14), nullptr, nullptr, 0, hints.get(), &found);
     if (code == -FI_ENODATA && offer == Offer::kDatagrams) {
-      return fail(ErrorCode::kUnavailable,
-                  "ofi: no provider has datagrams here; fi_info -t FI_EP_DGRAM lists those that do (FI_PROVIDER, if set, "
-                  "hides others)");
+      return fail(
+          ErrorCode::kUnavailable,
+          "ofi: no provider has datagrams here; fi_info -t FI_EP_DGRAM lists those that do (FI_PROVIDER, if set, "
+          "hides others)");
     }
     if (code != 0) return tl::unexpected(failure("libfabric", "fi_getinfo", code));
   }

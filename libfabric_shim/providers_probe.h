@@ -15,7 +15,8 @@ struct Providers {
   std::string why;                 // it is taken, or none is
 };
 
-// Those with reliable tagged messages. `forced`: OfiSettings::provider. Error: there is no libfabric, or it has no such provider at all.
+// Those with reliable tagged messages. `forced`: OfiSettings::provider. Error: there is no libfabric, or it has no such
+// provider at all.
 Result<Providers> ask_providers(const std::string& forced);
 
 // The same of those with datagrams, which CLUSTAR_IO=ofi takes.

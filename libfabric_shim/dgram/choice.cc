@@ -72,9 +72,10 @@ Result<Choice> choose_datagrams(const std::vector<std::string>& there, const std
     if (std::ranges::find(there, best.name) == there.end() || forbidden(best.name)) continue;
     return take(std::string(best.name), best.why);
   }
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("neither verbs nor udp can be taken for datagrams{}; CLUSTAR_OFI_PROVIDER takes another of {}",
-                          no_rdma.empty() ? "" : ", for " + no_rdma + " forbids RDMA NICs", list(there)));
+  return fail(
+      ErrorCode::kUnavailable,
+      fmt::format("neither verbs nor udp can be taken for datagrams{}; CLUSTAR_OFI_PROVIDER takes another of {}",
+                  no_rdma.empty() ? "" : ", for " + no_rdma + " forbids RDMA NICs", list(there)));
 }
 
 }  // namespace clustar::transport::ofi

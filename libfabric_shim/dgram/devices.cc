@@ -52,8 +52,8 @@ std::optional<DatagramDevice> by_address(const fi_info& info, const net::Interfa
     DatagramDevice found{nullptr, interface, 0, {}};
     found.interface.addresses = {own};
     found.most_bytes = most_of(sysfs, found.interface);
-    found.link = io::LinkProfile::usual(io::LinkKind::kKernel,
-                                        interface.knows_speed() ? 8 * interface.bytes_per_second() : 0);
+    found.link =
+        io::LinkProfile::usual(io::LinkKind::kKernel, interface.knows_speed() ? 8 * interface.bytes_per_second() : 0);
     return found;
   }
   return std::nullopt;
@@ -88,8 +88,8 @@ Result<std::vector<DatagramDevice>> find_datagram_devices(const std::vector<Info
       const bool sockets = info->src_addr != nullptr && info->addr_format != FI_ADDR_IB_UD;
       auto fits = sockets ? by_address(*info, interface, sysfs) : by_port(*info, interface, sysfs);
       // The address that the interface prefers goes first.
-      const bool first = fits && (!device || fits->interface.addresses.front().host() ==
-                                                 interface.addresses.front().host());
+      const bool first =
+          fits && (!device || fits->interface.addresses.front().host() == interface.addresses.front().host());
       if (!first || (device && !sockets)) continue;
       device = std::move(fits);
       best = info.get();
@@ -109,10 +109,11 @@ Result<std::vector<DatagramDevice>> find_datagram_devices(const std::vector<Info
   }
   std::vector<std::string> names;
   for (const net::Interface& interface : interfaces) names.push_back(interface.name);
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("libfabric's {} is on no interface that CLUSTAR_SOCKET_IFNAME and CLUSTAR_SOCKET_FAMILY allow "
-                          "({}); it has {}",
-                          provider, fmt::join(names, ", "), fmt::join(refused, "; ")));
+  return fail(
+      ErrorCode::kUnavailable,
+      fmt::format("libfabric's {} is on no interface that CLUSTAR_SOCKET_IFNAME and CLUSTAR_SOCKET_FAMILY allow "
+                  "({}); it has {}",
+                  provider, fmt::join(names, ", "), fmt::join(refused, "; ")));
 }
 
 }  // namespace clustar::transport::ofi

@@ -13,7 +13,7 @@ namespace clustar::transport::ofi {
 
 struct DatagramDevice {
   Info info;
-  net::Interface interface;  // whose first address is the domain's, where the domain has one
+  net::Interface interface;    // whose first address is the domain's, where the domain has one
   std::size_t most_bytes = 0;  // of a datagram, as far as the interface limits it; 0: it does not
   io::LinkProfile link{};
 };

@@ -64,9 +64,10 @@ Result<std::unique_ptr<io::PacketIo>> OfiBackend::open(std::size_t device) {
   if (!opened) return tl::unexpected(opened.error());
   const std::size_t room = (*opened)->socket_room();
   if (room > 0 && room < kEnoughRoom) {
-    log_.info(fmt::format("ofi: sockets on {} hold {} bytes only: bursts will be lost, and sent again; sysctl "
-                          "net.core.rmem_max=4194304 allows more",
-                          place.interface.name, room));
+    log_.info(
+        fmt::format("ofi: sockets on {} hold {} bytes only: bursts will be lost, and sent again; sysctl "
+                    "net.core.rmem_max=4194304 allows more",
+                    place.interface.name, room));
   }
   return std::move(*opened);
 }

@@ -45,8 +45,7 @@ bool is_full(ssize_t code) { return code == -FI_EAGAIN || code == -FI_ENOBUFS ||
 
 Result<void> check_options(const OfiIoOptions& options) {
   const auto outside = [](const char* name, std::size_t value, std::size_t low, std::size_t high) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("ofi: {} is {}; allowed is {} to {}", name, value, low, high));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("ofi: {} is {}; allowed is {} to {}", name, value, low, high));
   };
   if (options.paths < 1 || options.paths > kMostPaths) return outside("paths", options.paths, 1, kMostPaths);
   if (options.receives < 16 || options.receives > 4096) return outside("receives", options.receives, 16, 4096);
@@ -74,9 +73,8 @@ Result<std::unique_ptr<OfiIo>> OfiIo::open(Info info, const OfiIoOptions& option
   if (!domain) return tl::unexpected(domain.error());
   std::unique_ptr<OfiIo> io(new OfiIo(std::move(*domain), options));
   if (io->most_ < kDatagramFrame + kLeastPacket) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("ofi: {} has datagrams of {} bytes at most, which leaves no room", io->domain_.name(),
-                            io->most_));
+    return fail(ErrorCode::kUnavailable, fmt::format("ofi: {} has datagrams of {} bytes at most, which leaves no room",
+                                                     io->domain_.name(), io->most_));
   }
   io->capabilities_.max_packet = io->most_ - kDatagramFrame;
   io->capabilities_.header_bytes = std::min(io::Header::kMax, io->capabilities_.max_packet);
@@ -135,9 +133,10 @@ Result<void> OfiIo::post(Path& path) {
 
 Result<std::unique_ptr<io::Mr>> OfiIo::reg_mr(const gdr::MemoryRef& memory) {
   if (memory.kind != gdr::MemoryKind::kHost) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("libfabric's datagrams reach host memory only here; memory of kind '{}' cannot be registered",
-                            gdr::to_string(memory.kind)));
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("libfabric's datagrams reach host memory only here; memory of kind '{}' cannot be registered",
+                    gdr::to_string(memory.kind)));
   }
   if (memory.address == nullptr && memory.length > 0) {
     return fail(ErrorCode::kInvalidArgument, "memory to be registered has a length but no address");
@@ -359,8 +358,8 @@ std::size_t OfiIo::deliver(std::span<io::RxPacket> packets) {
 
 void OfiIo::release(std::span<const io::RxPacket> packets) {
   for (const io::RxPacket& packet : packets) {
-    [[maybe_unused]] const bool held = packet.path < paths_.size() &&
-                                       paths_[packet.path].slots.give_back(static_cast<std::uint32_t>(packet.cookie));
+    [[maybe_unused]] const bool held =
+        packet.path < paths_.size() && paths_[packet.path].slots.give_back(static_cast<std::uint32_t>(packet.cookie));
     assert(held);
   }
 }

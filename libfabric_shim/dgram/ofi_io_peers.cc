@@ -17,7 +17,8 @@ namespace {
 std::optional<net::Endpoint> host_of(std::uint32_t format, std::span<const std::byte> address) {
   if (format == FI_ADDR_IB_UD && address.size() >= 16) {
     // It begins with a GID; that of RoCE v2 on IPv4 is ::ffff:a.b.c.d.
-    constexpr std::array<std::byte, 12> kMapped{{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, std::byte{0xff}, std::byte{0xff}}};
+    constexpr std::array<std::byte, 12> kMapped{
+        {{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, std::byte{0xff}, std::byte{0xff}}};
     if (!std::ranges::equal(kMapped, address.first(12))) return std::nullopt;
     net::Endpoint endpoint;
     std::ranges::copy(address.subspan(12, 4), endpoint.address.begin());

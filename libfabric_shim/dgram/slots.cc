@@ -13,7 +13,8 @@ constexpr std::size_t kLine = 64;
 Result<Slots> Slots::make(Domain& domain, std::size_t count, std::size_t bytes_each) {
   Slots made;
   made.bytes_each_ = bytes_each;
-  // An odd number of cache lines: neighbours a power of two apart would share the few places that their starts can have.
+  // An odd number of cache lines: neighbours a power of two apart would share the few places that their starts can
+  // have.
   made.stride_ = ((bytes_each + kLine - 1) / kLine | 1) * kLine;
   made.memory_ = std::make_unique_for_overwrite<std::byte[]>(count * made.stride_);
   auto region = MemoryRegion::make(domain, made.memory_.get(), count * made.stride_);

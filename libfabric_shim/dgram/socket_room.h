@@ -1,5 +1,5 @@
-// Room in the sockets of libfabric's udp, which leaves them as the kernel makes them: 92 datagrams of 1,472 bytes, where
-// a burst of MLT's is longer. libfabric has no call for it.
+// Room in the sockets of libfabric's udp, which leaves them as the kernel makes them: 92 datagrams of 1,472 bytes,
+// where a burst of MLT's is longer. libfabric has no call for it.
 #pragma once
 
 #include <cstddef>

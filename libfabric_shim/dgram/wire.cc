@@ -47,7 +47,8 @@ Result<io::AddressBlob> EndAddress::serialize() const {
   const std::vector<std::byte>& first = paths.front();
   writer.store<0>(kVersion);
   writer.store<1>(max_packet);
-  std::transform(provider.begin(), provider.begin() + static_cast<std::ptrdiff_t>(std::min(provider.size(), kMostProvider)),
+  std::transform(provider.begin(),
+                 provider.begin() + static_cast<std::ptrdiff_t>(std::min(provider.size(), kMostProvider)),
                  bytes.begin() + 3, [](char c) { return static_cast<std::byte>(c); });
   writer.store<3 + kMostProvider>(key);
   writer.store<kPathsAt>(static_cast<std::uint8_t>(paths.size()));

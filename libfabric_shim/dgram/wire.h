@@ -37,8 +37,9 @@ void write_frame(std::span<std::byte> out, std::uint64_t key, std::size_t header
 std::optional<DatagramFrame> parse_frame(std::span<const std::byte> datagram);
 
 // An end, for its peers:
-// | 1 | version      | 2 | max_packet | 8 | provider, zeroes behind | 8 | key | 1 | paths, P | 1 | length of an address, L |
-// | L | address of path 0 | (L + 7) / 8 | which bytes of it differ, bit i: byte i | (P - 1) times those bytes |
+// | 1 | version      | 2 | max_packet | 8 | provider, zeroes behind | 8 | key | 1 | paths, P | 1 | length of an
+// address, L | | L | address of path 0 | (L + 7) / 8 | which bytes of it differ, bit i: byte i | (P - 1) times those
+// bytes |
 struct EndAddress {
   std::string provider{};
   std::uint64_t key = 0;  // never 0; by which its datagrams are known

@@ -1,5 +1,6 @@
-// The MLT core on real packets: two endpoints on loopback, over kernel UDP or libfabric's datagrams (mlt_over_devices.h),
-// with and without faults on the way, every byte compared. What mlt/driver will do for a transport, in the least form.
+// The MLT core on real packets: two endpoints on loopback, over kernel UDP or libfabric's datagrams
+// (mlt_over_devices.h), with and without faults on the way, every byte compared. What mlt/driver will do for a
+// transport, in the least form.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -162,8 +162,8 @@ Config config_of(const std::string& provider) {
 
 TEST(OfiBackend, SaysWhichProviderItTookAndWhyNoOther) {
   std::string said;
-  const auto backend = ofi::OfiBackend::create(
-      config_of(""), Log([&](LogLevel, const std::string& text) { said += text; }));
+  const auto backend =
+      ofi::OfiBackend::create(config_of(""), Log([&](LogLevel, const std::string& text) { said += text; }));
   ASSERT_TRUE(backend) << backend.error().message;
   EXPECT_NE(said.find("packets over libfabric's udp"), std::string::npos) << said;
   const auto devices = (*backend)->devices();

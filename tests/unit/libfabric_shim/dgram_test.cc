@@ -17,8 +17,8 @@ TEST(DatagramChoice, RdmaNicsGoBeforeKernelUdp) {
   const auto choice = choose_datagrams(Names{"udp", "verbs", "sockets"}, "", "");
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->provider, "verbs");
-  EXPECT_EQ(choice->refused, (Names{"udp: comes after verbs",
-                                    "sockets: is deprecated, and moves datagrams over TCP connections"}));
+  EXPECT_EQ(choice->refused,
+            (Names{"udp: comes after verbs", "sockets: is deprecated, and moves datagrams over TCP connections"}));
   EXPECT_EQ(choose_datagrams(Names{"udp", "sockets"}, "", "")->provider, "udp");
 }
 
