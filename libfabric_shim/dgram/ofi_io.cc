@@ -291,6 +291,7 @@ Result<void> OfiIo::read_path(std::uint8_t number, std::size_t most) {
     if (batch->done.empty() && !batch->failed) break;
     if (now == TimePoint{}) now = clock_.now();
     busy_ |= std::uint32_t{1} << number;
+    armed_ &= ~(std::uint32_t{1} << number);
     for (const fi_cq_msg_entry& done : batch->done) take(number, done, now);
     count += batch->done.size();
     if (batch->failed) {
@@ -364,25 +365,38 @@ void OfiIo::release(std::span<const io::RxPacket> packets) {
   }
 }
 
+bool OfiIo::look(Duration timeout) {
+  std::array<pollfd, kMostPaths> watched{};
+  for (std::size_t k = 0; k < fds_.size(); ++k) watched[k] = {fds_[k], POLLIN, 0};
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
+  const timespec limit{static_cast<std::time_t>(seconds.count()), static_cast<long>((timeout - seconds).count())};
+  if (::ppoll(watched.data(), fds_.size(), &limit, nullptr) <= 0) return false;
+  std::uint32_t told = 0;
+  for (std::size_t k = 0; k < fds_.size(); ++k) told |= watched[k].revents != 0 ? std::uint32_t{1} << k : 0;
+  busy_ |= told;
+  armed_ &= ~told;
+  return true;
+}
+
 Duration OfiIo::before_sleep() {
   if (!waiting_.empty()) return Duration::zero();
-  // What ends the sleep may be on any path, and what forbids it is on those that are found here.
-  busy_ = all_paths();
-  for (Path& path : paths_) {
-    if (!path.received.may_sleep()) return Duration::zero();
+  for (std::size_t k = 0; k < paths_.size(); ++k) {
+    const std::uint32_t path = std::uint32_t{1} << k;
+    if ((armed_ & path) != 0) continue;
+    if (!paths_[k].received.may_sleep()) {
+      busy_ |= path;
+      return Duration::zero();
+    }
+    armed_ |= path;
   }
+  if (look(Duration::zero())) return Duration::zero();
   return full_ ? kFullPause : Duration::max();
 }
 
 void OfiIo::wait(Duration timeout) {
   if (timeout <= Duration::zero()) return;
   timeout = std::min(timeout, before_sleep());
-  if (timeout <= Duration::zero()) return;
-  std::array<pollfd, kMostPaths> watched{};
-  for (std::size_t k = 0; k < fds_.size(); ++k) watched[k] = {fds_[k], POLLIN, 0};
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
-  const timespec limit{static_cast<std::time_t>(seconds.count()), static_cast<long>((timeout - seconds).count())};
-  ::ppoll(watched.data(), fds_.size(), &limit, nullptr);
+  if (timeout > Duration::zero()) look(timeout);
 }
 
 }  // namespace clustar::transport::ofi

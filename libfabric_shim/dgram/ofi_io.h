@@ -121,6 +121,8 @@ class OfiIo final : public io::PacketIo {
   Result<void> on_receive_failed(std::uint8_t path, const CompletionQueue::Failure& failed);
   Result<void> post(Path& path);
   std::size_t deliver(std::span<io::RxPacket> packets);
+  // Whether a path's descriptor tells of something by then.
+  bool look(Duration timeout);
 
   const OfiIoOptions options_;
   SystemClock clock_;
@@ -144,14 +146,14 @@ class OfiIo final : public io::PacketIo {
   std::vector<int> fds_;
   bool full_ = false;  // the latest send() took less than it was offered
 
-  std::uint32_t all_paths() const { return (std::uint32_t{1} << paths_.size()) - 1; }
-
   Ring<Waiting> waiting_;
   // An empty look costs a system call: receive() looks at the paths on which something came at the last look, one bit
   // each, and at one more.
   std::uint32_t busy_ = 0;
   std::uint8_t quiet_ = 0;      // that one, round robin
   std::uint8_t next_path_ = 0;  // which is read first, round robin
+  // Paths whose descriptors tell when something comes: fi_trywait was asked since something came.
+  std::uint32_t armed_ = 0;
 };
 
 }  // namespace clustar::transport::ofi
