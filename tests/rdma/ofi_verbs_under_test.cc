@@ -46,8 +46,8 @@ class OfiVerbsBed final : public PacketIoBed {
 }  // namespace
 
 std::vector<PacketIoUnderTest> packet_ios_under_test() {
-  // A burst of the suite must find receives, or it is lost: 1,024 packets on one path.
-  const ofi::OfiIoOptions usual{.paths = 2, .receives = 2048, .held = 64};
+  // A burst of the suite must find receives, or it is lost: 4,096 packets on one path.
+  const ofi::OfiIoOptions usual{.paths = 2, .receives = 4096, .held = 64};
   return {{"ofi_verbs", [usual] { return OfiVerbsBed::create(usual); }}};
 }
 
