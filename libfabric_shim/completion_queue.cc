@@ -1,5 +1,6 @@
 #include "libfabric_shim/completion_queue.h"
 
+#include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
 
 #include <utility>
@@ -8,18 +9,27 @@
 
 namespace clustar::transport::ofi {
 
-Result<CompletionQueue> CompletionQueue::open(const Domain& domain) {
-  CompletionQueue made(domain.name());
+Result<CompletionQueue> CompletionQueue::open(const Domain& domain, Wait wait) {
+  CompletionQueue made(domain);
   fi_cq_attr attributes{};
   attributes.format = FI_CQ_FORMAT_MSG;
-  attributes.wait_obj = FI_WAIT_NONE;
+  attributes.wait_obj = wait == Wait::kDescriptor ? FI_WAIT_FD : FI_WAIT_NONE;
   attributes.size = domain.info().tx_attr->size + domain.info().rx_attr->size;
   fid_cq* queue = nullptr;
   if (const int code = fi_cq_open(domain.raw(), &attributes, &queue, nullptr); code != 0) {
     return tl::unexpected(failure(domain.name(), "fi_cq_open", code));
   }
   made.queue_.reset(queue);
+  if (wait == Wait::kNone) return made;
+  if (const int code = fi_control(&queue->fid, FI_GETWAIT, &made.descriptor_); code != 0) {
+    return tl::unexpected(failure(domain.name(), "fi_control (descriptor of a queue)", code));
+  }
   return made;
+}
+
+bool CompletionQueue::may_sleep() {
+  fid* queue = &queue_->fid;
+  return fi_trywait(fabric_, &queue, 1) == 0;
 }
 
 Result<CompletionQueue::Batch> CompletionQueue::read() {

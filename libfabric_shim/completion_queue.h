@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,10 +18,15 @@ namespace clustar::transport::ofi {
 class CompletionQueue {
  public:
   static constexpr std::size_t kBatch = 16;
-  // Error: libfabric's.
-  static Result<CompletionQueue> open(const Domain& domain);
+  // kDescriptor: a thread may sleep on it. Error: libfabric's.
+  enum class Wait : std::uint8_t { kNone, kDescriptor };
+  static Result<CompletionQueue> open(const Domain& domain, Wait wait = Wait::kNone);
 
   fid_cq* raw() const { return queue_.get(); }
+  // Readable when there is something to read; -1: it was opened without. The domain still is.
+  int descriptor() const { return descriptor_; }
+  // To be called before a thread sleeps on it. False: there is something already.
+  bool may_sleep();
 
   struct Batch {
     std::span<const fi_cq_msg_entry> done;  // valid until the next read
@@ -37,9 +43,11 @@ class CompletionQueue {
   std::optional<Failure> read_failure();
 
  private:
-  explicit CompletionQueue(std::string where) : where_(std::move(where)) {}
+  explicit CompletionQueue(const Domain& domain) : where_(domain.name()), fabric_(domain.fabric()) {}
 
   std::string where_;
+  fid_fabric* fabric_ = nullptr;
+  int descriptor_ = -1;
   Fid<fid_cq> queue_;
   std::array<fi_cq_msg_entry, kBatch> entries_{};
 };

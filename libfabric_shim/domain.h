@@ -22,6 +22,7 @@ class Domain {
   const fi_info& info() const { return *info_; }
   const std::string& name() const { return name_; }  // "tcp;ofi_rxm (eth0)"
   fid_domain* raw() const { return domain_.get(); }
+  fid_fabric* fabric() const { return fabric_.get(); }
   // Memory that is sent from or received into must be registered (FI_MR_LOCAL).
   bool registers() const { return (info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
   // For a registration, where the provider does not choose keys (FI_MR_PROV_KEY). Any thread.

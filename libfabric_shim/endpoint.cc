@@ -7,7 +7,8 @@
 
 namespace clustar::transport::ofi {
 
-Result<Endpoint> Endpoint::open(const Domain& domain, const CompletionQueue& queue, const AddressVector& addresses) {
+Result<Endpoint> Endpoint::open(const Domain& domain, const CompletionQueue& sent, const CompletionQueue& received,
+                                const AddressVector& addresses) {
   const KeptSignals signals;
   Endpoint made;
   fid_ep* endpoint = nullptr;
@@ -17,8 +18,14 @@ Result<Endpoint> Endpoint::open(const Domain& domain, const CompletionQueue& que
   if (const int code = fi_endpoint(domain.raw(), info, &endpoint, nullptr); code != 0)
     return failed("fi_endpoint", code);
   made.endpoint_.reset(endpoint);
-  if (const int code = fi_ep_bind(endpoint, &queue.raw()->fid, FI_TRANSMIT | FI_RECV); code != 0) {
+  const std::uint64_t one = &sent == &received ? FI_TRANSMIT | FI_RECV : FI_TRANSMIT;
+  if (const int code = fi_ep_bind(endpoint, &sent.raw()->fid, one); code != 0) {
     return failed("fi_ep_bind (queue)", code);
+  }
+  if (one == FI_TRANSMIT) {
+    if (const int code = fi_ep_bind(endpoint, &received.raw()->fid, FI_RECV); code != 0) {
+      return failed("fi_ep_bind (queue of receives)", code);
+    }
   }
   if (const int code = fi_ep_bind(endpoint, &addresses.raw()->fid, 0); code != 0) {
     return failed("fi_ep_bind (addresses)", code);

@@ -2,6 +2,7 @@
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
 
 #include <algorithm>
 
@@ -13,12 +14,13 @@ namespace clustar::transport::ofi {
 namespace {
 
 // What we can do as well as need: each bit of the modes is a duty that a provider may lay on us.
-Info make_hints(const Library& library, const std::string& progress) {
+Info make_hints(const Library& library, const std::string& progress, Offer offer) {
   Info hints(library.duplicate_info(nullptr));
   if (!hints) return hints;
-  hints->caps = FI_TAGGED | FI_SEND | FI_RECV;
-  hints->mode = FI_CONTEXT | FI_CONTEXT2;
-  hints->ep_attr->type = FI_EP_RDM;
+  const bool datagrams = offer == Offer::kDatagrams;
+  hints->caps = (datagrams ? FI_MSG : FI_TAGGED) | FI_SEND | FI_RECV;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2 | (datagrams ? FI_MSG_PREFIX : 0);
+  hints->ep_attr->type = datagrams ? FI_EP_DGRAM : FI_EP_RDM;
   // No remote access to memory is asked for, so the address form and the keys matter to registrations only.
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
   // Registrations run beside transfers.
@@ -52,16 +54,22 @@ std::vector<std::string> providers_of(const std::vector<Info>& infos) {
   return names;
 }
 
-Result<std::vector<Info>> find_infos(const std::string& progress) {
+Result<std::vector<Info>> find_infos(const std::string& progress, Offer offer) {
   const Result<Library>& library = Library::get();
   if (!library) return tl::unexpected(library.error());
-  const Info hints = make_hints(*library, progress);
+  const Info hints = make_hints(*library, progress, offer);
   if (!hints) return tl::unexpected(failure("libfabric", "fi_allocinfo", FI_ENOMEM));
   fi_info* found = nullptr;
   {
     const SmallUniverse universe;
     const KeptSignals signals;
     const int code = library->get_info(FI_VERSION(1, 14), nullptr, nullptr, 0, hints.get(), &found);
+    if (code == -FI_ENODATA && offer == Offer::kDatagrams) {
+      return fail(
+          ErrorCode::kUnavailable,
+          "ofi: no provider has datagrams here; fi_info -t FI_EP_DGRAM lists those that do (FI_PROVIDER, if set, "
+          "hides others)");
+    }
     if (code != 0) return tl::unexpected(failure("libfabric", "fi_getinfo", code));
   }
   const Info all(found);

@@ -3,6 +3,7 @@
 
 #include <rdma/fabric.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,9 +27,14 @@ std::string name_of(const fi_info& info);
 // The names of their providers, each once, in that order.
 std::vector<std::string> providers_of(const std::vector<Info>& infos);
 
-// Everything with reliable tagged messages, each on its own, in libfabric's order. `progress`: OfiSettings::progress.
+enum class Offer : std::uint8_t {
+  kMessages,   // reliable, tagged (FI_EP_RDM)
+  kDatagrams,  // FI_EP_DGRAM
+};
+
+// Everything with that, each on its own, in libfabric's order. `progress`: OfiSettings::progress.
 // The first call of a process lets libfabric load its providers (0.1 s). Error: libfabric's, kUnavailable if there is
 // none.
-Result<std::vector<Info>> find_infos(const std::string& progress);
+Result<std::vector<Info>> find_infos(const std::string& progress, Offer offer = Offer::kMessages);
 
 }  // namespace clustar::transport::ofi

@@ -10,16 +10,21 @@ namespace clustar::transport::ofi {
 
 struct Providers {
   std::string version;             // of libfabric: "1.17"
-  std::vector<std::string> there;  // with reliable tagged messages, in libfabric's order
+  std::vector<std::string> there;  // with what was asked for, in libfabric's order
   std::string taken;               // empty: none
   std::string why;                 // it is taken, or none is
 };
 
-// `forced`: OfiSettings::provider. Error: there is no libfabric, or it has no such provider at all.
+// Those with reliable tagged messages. `forced`: OfiSettings::provider. Error: there is no libfabric, or it has no such
+// provider at all.
 Result<Providers> ask_providers(const std::string& forced);
 
-// How libclustar-ofi.so offers it (ModuleEntry::find).
+// The same of those with datagrams, which CLUSTAR_IO=ofi takes.
+Result<Providers> ask_datagrams(const std::string& forced);
+
+// How libclustar-ofi.so offers them (ModuleEntry::find).
 inline constexpr const char* kAskProviders = "ask_providers";
+inline constexpr const char* kAskDatagrams = "ask_datagrams";
 using AskProviders = Result<Providers> (*)(const std::string& forced);
 
 }  // namespace clustar::transport::ofi

@@ -8,7 +8,8 @@ const TypedTable<OfiSettings>& OfiSettings::table() {
       setting::make_text("ofi_provider", &S::provider, "a provider's name as `fi_info` shows it")
           .otherwise("the best that is there")
           .help("libfabric's provider, as `efa`, `tcp` or `tcp;ofi_rxm`; unset: the first of `verbs`, `efa`, `cxi`, "
-                "`tcp` ([libfabric.md](libfabric.md))"),
+                "`tcp`; with `CLUSTAR_IO=ofi`, whose packets are datagrams, of `verbs`, `udp` "
+                "([libfabric.md](libfabric.md))"),
       setting::make_choice("ofi_progress", &S::progress, {"any", "manual", "auto"})
           .help("who moves libfabric's messages: `manual` our calls, `auto` the provider's threads, `any` what the "
                 "provider likes better"),

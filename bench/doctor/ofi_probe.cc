@@ -13,6 +13,20 @@ namespace clustar::bench::doctor {
 
 namespace ofi = transport::ofi;
 
+namespace {
+
+// What CLUSTAR_TRANSPORT=mlt CLUSTAR_IO=ofi would take, as the rest of a sentence.
+std::string ask_datagrams(const transport::Module& module, const std::string& forced) {
+  const auto ask = reinterpret_cast<ofi::AskProviders>(module.find(ofi::kAskDatagrams));
+  if (ask == nullptr) return {};
+  const auto answer = ask(forced);
+  if (!answer) return "; CLUSTAR_IO=ofi: " + answer.error().message;
+  if (answer->taken.empty()) return "; CLUSTAR_IO=ofi: " + answer->why;
+  return fmt::format("; CLUSTAR_IO=ofi would take datagrams of {} ({})", answer->taken, answer->why);
+}
+
+}  // namespace
+
 std::string ask_libfabric(const std::string& forced) {
   // Modules are beside the plugin.
   const std::string library = installed_library("libclustar-ofi.so");
@@ -22,10 +36,11 @@ std::string ask_libfabric(const std::string& forced) {
   const auto ask = reinterpret_cast<ofi::AskProviders>(module->find(ofi::kAskProviders));
   if (ask == nullptr) return {};
   const auto answer = ask(forced);
-  if (!answer) return answer.error().message;
+  const std::string datagrams = ask_datagrams(*module, forced);
+  if (!answer) return answer.error().message + datagrams;
   const std::string there = fmt::format("libfabric {} has {}", answer->version, fmt::join(answer->there, ", "));
-  if (answer->taken.empty()) return there + "; " + answer->why;
-  return fmt::format("{}; CLUSTAR_TRANSPORT=ofi would take {} ({})", there, answer->taken, answer->why);
+  if (answer->taken.empty()) return there + "; " + answer->why + datagrams;
+  return fmt::format("{}; CLUSTAR_TRANSPORT=ofi would take {} ({}){}", there, answer->taken, answer->why, datagrams);
 }
 
 }  // namespace clustar::bench::doctor

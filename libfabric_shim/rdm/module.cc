@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "libfabric_shim/dgram/ofi_backend.h"
 #include "libfabric_shim/providers_probe.h"
 #include "libfabric_shim/rdm/ofi_transport.h"
 #include "transport/io/contained_backend.h"
@@ -17,14 +18,33 @@ Result<std::unique_ptr<Transport>> create(const TransportContext& context) {
   return io::contained("libclustar-ofi.so", [&] { return OfiTransport::create(context); });
 }
 
+Result<std::unique_ptr<io::PacketBackend>> open_backend(std::string_view io, const Config& config, const Log& log) {
+  constexpr const char* kModule = "libclustar-ofi.so";
+  return io::contained(kModule, [&]() -> Result<std::unique_ptr<io::PacketBackend>> {
+    if (io != "ofi") return fail(ErrorCode::kUnavailable, std::string(kModule) + " carries packets as ofi only");
+    auto made = OfiBackend::create(config, log);
+    if (!made) return made;
+    return std::make_unique<io::ContainedBackend>(kModule, std::move(*made));
+  });
+}
+
 Result<Providers> providers(const std::string& forced) {
   return io::contained("libclustar-ofi.so", [&] { return ask_providers(forced); });
+}
+
+Result<Providers> datagrams(const std::string& forced) {
+  return io::contained("libclustar-ofi.so", [&] { return ask_datagrams(forced); });
 }
 
 ModuleEntry::Function find(const char* name) {
   // A function of another shape does not compile.
   constexpr AskProviders kAsks = providers;
-  return std::string_view(name) == kAskProviders ? reinterpret_cast<ModuleEntry::Function>(kAsks) : nullptr;
+  constexpr AskProviders kAsksDatagrams = datagrams;
+  constexpr io::OpenPacketBackend kOpens = open_backend;
+  const std::string_view wanted = name;
+  if (wanted == kAskProviders) return reinterpret_cast<ModuleEntry::Function>(kAsks);
+  if (wanted == kAskDatagrams) return reinterpret_cast<ModuleEntry::Function>(kAsksDatagrams);
+  return wanted == io::kOpenPacketBackend ? reinterpret_cast<ModuleEntry::Function>(kOpens) : nullptr;
 }
 
 }  // namespace

@@ -41,8 +41,9 @@ Setting<MltSettings> important_setting() {
 const TypedTable<MltSettings>& MltSettings::table() {
   static const TypedTable<MltSettings> all({
       io_setting().help(
-          "what carries the packets of `mlt`: `udp`, or queue pairs of RDMA NICs, `verbs_ud`, `verbs_uc`; an "
-          "error with any other transport ([verbs.md](verbs.md))"),
+          "what carries the packets of `mlt`: `udp`, or queue pairs of RDMA NICs, `verbs_ud`, `verbs_uc` "
+          "([verbs.md](verbs.md)), or libfabric's datagrams, `ofi` ([libfabric.md](libfabric.md)); an error with any "
+          "other transport"),
       setting::make_choice("engine", &MltSettings::engine, {"auto", "inline", "thread"})
           .help(
               "what runs `mlt`: `inline` only the calls of NCCL's proxy; `thread` only a thread per device; `auto` "

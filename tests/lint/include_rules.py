@@ -104,7 +104,7 @@ EXCEPTIONS = {}
 
 CORES = ("mlt/core", "coflow/core", "paraexpress/core", "gdr/core", "libfabric_shim/provider/core")
 # Outside header -> rooms that may include it (a prefix covers what is below it).
-SOCKETS = ("transport/net", "transport/tcp", "transport/io", "libfabric_shim/provider/address", "coflow/control", "bench", "tests")
+SOCKETS = ("transport/net", "transport/tcp", "transport/io", "libfabric_shim/provider/address", "libfabric_shim/dgram", "coflow/control", "bench", "tests")
 THIRD_PARTY = [
     (r"(sys/(socket|epoll|un|select|eventfd)|netinet/.*|arpa/.*|net/.*|netdb|ifaddrs|poll|linux/(sockios|errqueue|if.*))\.h",
      SOCKETS, "sockets"),

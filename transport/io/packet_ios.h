@@ -19,6 +19,7 @@ inline constexpr std::array kPacketIos{
     PacketIoKind{"udp", ""},
     PacketIoKind{"verbs_ud", "verbs", true},
     PacketIoKind{"verbs_uc", "verbs", true},
+    PacketIoKind{"ofi", "ofi"},
 };
 
 // Null: no such.
