@@ -15,11 +15,11 @@ struct Providers {
   std::string why;                 // it is taken, or none is
 };
 
-// `forced`: OfiSettings::provider. Error: there is no libfabric, or it has no such provider at all.
-Result<Providers> ask_providers(const std::string& forced);
+// `forced`, `progress`: as in OfiSettings. Error: there is no libfabric, or it has no such provider at all.
+Result<Providers> ask_providers(const std::string& forced, const std::string& progress);
 
 // How libclustar-ofi.so offers it (ModuleEntry::find).
 inline constexpr const char* kAskProviders = "ask_providers";
-using AskProviders = Result<Providers> (*)(const std::string& forced);
+using AskProviders = Result<Providers> (*)(const std::string& forced, const std::string& progress);
 
 }  // namespace clustar::transport::ofi

@@ -13,19 +13,27 @@ namespace clustar::bench::doctor {
 
 namespace ofi = transport::ofi;
 
-std::string ask_libfabric(const std::string& forced) {
+OfiFacts ask_libfabric(const std::string& forced, const std::string& progress) {
   // Modules are beside the plugin.
   const std::string library = installed_library("libclustar-ofi.so");
-  if (library.empty()) return {};
+  std::error_code error;
+  OfiFacts facts{.module = !library.empty() && std::filesystem::exists(library, error)};
+  if (!facts.module) return facts;
   const auto module = transport::Module::open(std::filesystem::path(library).parent_path().string(), "ofi");
-  if (!module) return {};
-  const auto ask = reinterpret_cast<ofi::AskProviders>(module->find(ofi::kAskProviders));
-  if (ask == nullptr) return {};
-  const auto answer = ask(forced);
-  if (!answer) return answer.error().message;
-  const std::string there = fmt::format("libfabric {} has {}", answer->version, fmt::join(answer->there, ", "));
-  if (answer->taken.empty()) return there + "; " + answer->why;
-  return fmt::format("{}; CLUSTAR_TRANSPORT=ofi would take {} ({})", there, answer->taken, answer->why);
+  const auto ask = module ? reinterpret_cast<ofi::AskProviders>(module->find(ofi::kAskProviders)) : nullptr;
+  if (ask == nullptr) {
+    facts.why = module ? library + " names no providers" : module.error().message;
+    return facts;
+  }
+  const auto answer = ask(forced, progress);
+  if (!answer) {
+    facts.why = answer.error().message;
+    return facts;
+  }
+  facts.there = fmt::format("libfabric {} has {}", answer->version, fmt::join(answer->there, ", "));
+  facts.taken = answer->taken;
+  facts.why = answer->why;
+  return facts;
 }
 
 }  // namespace clustar::bench::doctor

@@ -68,7 +68,7 @@ void Engine::look(Look look, const Operation& operation, Matcher::Receive want) 
   completion.source = kept.source;
   setup_.completions.complete(completion);
   if (look == Look::kClaim) claimed_[operation.context] = *found;
-  if (look == Look::kDiscard) deliver({.length = 0, .report = false}, release(*found));
+  if (look == Look::kDiscard) deliver({.report = false, .discards = true}, release(*found));
 }
 
 bool Engine::take(const Operation& operation, bool discard) {
@@ -79,7 +79,7 @@ bool Engine::take(const Operation& operation, bool discard) {
   if (!discard) {
     deliver(operation, kept);
   } else {
-    deliver({.length = 0, .report = false}, kept);
+    deliver({.report = false, .discards = true}, kept);
     setup_.completions.complete({.operation = operation, .tag = kept.header.tag, .source = kept.source});
   }
   return true;

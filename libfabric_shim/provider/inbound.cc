@@ -57,7 +57,11 @@ void Inbound::progress() {
     take(std::span<const std::byte>(memory_).subspan(buffer * room_, bytes));
     post();
   }
-  if (!failed_) finish_fetches();
+  if (failed_) return;
+  const bool moved = finish_fetches() || active_ == 0;
+  if (!failed_ && silence_.watches() && silence_.over(moved, setup_.clock.now())) {
+    fail_with(FI_ETIMEDOUT, fmt::format("it sent none of {} payloads that it offered for CLUSTAR_STALL_TIMEOUT", active_));
+  }
 }
 
 void Inbound::take(std::span<const std::byte> message) {
@@ -80,7 +84,8 @@ void Inbound::fetch(const Header& header, const Operation& into) {
   (void)start(fetches_.back());
 }
 
-void Inbound::finish_fetches() {
+bool Inbound::finish_fetches() {
+  bool moved = false;
   for (std::size_t i = 0; i < fetches_.size() && !failed_;) {
     Fetch& fetch = fetches_[i];
     if (fetch.request == nullptr && !start(fetch)) {
@@ -88,7 +93,10 @@ void Inbound::finish_fetches() {
       continue;
     }
     const auto tested = fetch.request->test();
-    if (!tested) return fail_with(fi_error(tested.error().code), tested.error().message);
+    if (!tested) {
+      fail_with(fi_error(tested.error().code), tested.error().message);
+      return true;
+    }
     if (!tested->done) {
       ++i;
       continue;
@@ -97,7 +105,9 @@ void Inbound::finish_fetches() {
     --active_;
     fetches_.erase(fetches_.begin() + static_cast<std::ptrdiff_t>(i));
     complete(over, over.header.length > over.into.length ? FI_ETRUNC : 0);
+    moved = true;
   }
+  return moved;
 }
 
 // A shorter buffer gets the message's beginning: the channel truncates.
@@ -141,7 +151,8 @@ void Inbound::complete(const Fetch& fetch, int error) {
 void Inbound::fail_with(int error, const std::string& why) {
   if (failed_) return;
   failed_ = true;
-  setup_.log.info(fmt::format("clustar: receiving from {}: {}", channel_->peer().host, why));
+  const std::string text = fmt::format("clustar: receiving from {}: {}", channel_->peer().host, why);
+  fetches_.empty() ? setup_.log.info(text) : setup_.log.warn(text);
   for (Fetch& fetch : fetches_) fetch.mr.reset();
   mr_.reset();
   channel_.reset();

@@ -23,7 +23,8 @@ int fi_error(ErrorCode code) {
   return FI_EOTHER;
 }
 
-Outbound::Outbound(Setup& setup, const net::Address& peer) : setup_(setup), peer_(peer) {
+Outbound::Outbound(Setup& setup, const net::Address& peer)
+    : setup_(setup), peer_(peer), silence_(setup.settings.stall_timeout) {
   const Duration limit = setup.settings.connect_timeout;
   deadline_ = limit == Duration::zero() ? TimePoint::max() : setup.clock.now() + limit;
   dial();
@@ -112,10 +113,14 @@ void Outbound::connect() {
 // Until the channel takes no more, so that a program that reads its queue once in a while keeps it busy.
 void Outbound::pump() {
   const auto start_queued = [this] { return !queue_.empty() && start(); };
-  for (bool moved = true; moved && !failed();) {
+  bool any = outstanding() == 0;
+  for (bool moved = true; moved && !failed(); any = any || moved) {
     moved = finish_sent();
     if (!failed()) moved = finish_payloads() || moved;
     while (!failed() && start_queued()) moved = true;
+  }
+  if (!failed() && silence_.watches() && silence_.over(any, setup_.clock.now())) {
+    fail_with(FI_ETIMEDOUT, fmt::format("it took none of {} messages for CLUSTAR_STALL_TIMEOUT", outstanding()));
   }
 }
 

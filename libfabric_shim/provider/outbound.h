@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "libfabric_shim/provider/core/silence.h"
 #include "libfabric_shim/provider/types.h"
 
 namespace clustar::libfabric_shim::provider {
@@ -60,6 +61,7 @@ class Outbound {
   Stage stage_ = Stage::kDials;
   int error_ = 0;  // of all, once it failed
   TimePoint deadline_;
+  Silence silence_;
   transport::net::Socket socket_;
   std::array<std::byte, Answer::kSize> heard_{};
   std::size_t have_ = 0;

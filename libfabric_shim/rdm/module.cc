@@ -17,8 +17,8 @@ Result<std::unique_ptr<Transport>> create(const TransportContext& context) {
   return io::contained("libclustar-ofi.so", [&] { return OfiTransport::create(context); });
 }
 
-Result<Providers> providers(const std::string& forced) {
-  return io::contained("libclustar-ofi.so", [&] { return ask_providers(forced); });
+Result<Providers> providers(const std::string& forced, const std::string& progress) {
+  return io::contained("libclustar-ofi.so", [&] { return ask_providers(forced, progress); });
 }
 
 ModuleEntry::Function find(const char* name) {
