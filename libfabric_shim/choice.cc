@@ -88,10 +88,9 @@ std::string no_such_progress(const std::string& progress, const std::string& pro
                              const std::vector<std::string>& with_it) {
   std::vector<std::string> others = with_it;
   std::erase_if(others, [](const std::string& one) { return front_of(one) == "clustar"; });
-  return fmt::format("CLUSTAR_OFI_PROGRESS={}: {} makes no such progress here; unset it{}", progress, provider,
-                     others.empty() ? ""
-                                    : fmt::format(", or set CLUSTAR_OFI_PROVIDER to one that does: {}",
-                                                  fmt::join(others, ", ")));
+  return fmt::format(
+      "CLUSTAR_OFI_PROGRESS={}: {} makes no such progress here; unset it{}", progress, provider,
+      others.empty() ? "" : fmt::format(", or set CLUSTAR_OFI_PROVIDER to one that does: {}", fmt::join(others, ", ")));
 }
 
 }  // namespace clustar::transport::ofi

@@ -280,13 +280,14 @@ void check_libfabric(const NcclFacts& facts, std::vector<Check>& checks) {
   if (ofi.taken.empty()) {
     const std::string found = ofi.there.empty() ? ofi.why : ofi.there + "; " + ofi.why;
     std::string fix = "what the sentence names; or another CLUSTAR_TRANSPORT";
-    if (!forced.empty() && !ofi.there.empty()) fix = "unset CLUSTAR_OFI_PROVIDER, or one of these; FI_PROVIDER hides others";
+    if (!forced.empty() && !ofi.there.empty())
+      fix = "unset CLUSTAR_OFI_PROVIDER, or one of these; FI_PROVIDER hides others";
     if (asked) return checks.push_back(failed(name, found, fix));
     if (!forced.empty()) return checks.push_back(warning(name, found, fix));
     return checks.push_back(ok(name, found + " (only CLUSTAR_TRANSPORT=ofi needs it)"));
   }
-  const std::string found = fmt::format("{}; CLUSTAR_TRANSPORT=ofi {} {} ({})", ofi.there, asked ? "takes" : "would take",
-                                        ofi.taken, ofi.why);
+  const std::string found = fmt::format("{}; CLUSTAR_TRANSPORT=ofi {} {} ({})", ofi.there,
+                                        asked ? "takes" : "would take", ofi.taken, ofi.why);
   if (asked && ofi.taken == "shm") {
     return checks.push_back(warning(name, found + ", which reaches this host only",
                                     "unset CLUSTAR_OFI_PROVIDER where ranks are on several hosts"));

@@ -145,8 +145,8 @@ Result<void> Domain::choose(const std::string& interface) {
   if (!config) return tl::unexpected(config.error());
   settings_ = config->get<ProviderSettings>();
   config->edit<NetworkSettings>()->interfaces = "=" + interface;
-  // A receive that waits here is ours, not the program's: a peer that says nothing is no peer that hangs. What was begun
-  // with it is for the connections to watch.
+  // A receive that waits here is ours, not the program's: a peer that says nothing is no peer that hangs. What was
+  // begun with it is for the connections to watch.
   settings_.stall_timeout = config->get<TransportSettings>().stall_timeout;
   config->edit<TransportSettings>()->stall_timeout = Duration::zero();
   // So that an offered payload stays where it is until its receive is there, and is not copied on its way.

@@ -13,7 +13,7 @@ namespace net = transport::net;
 Result<std::shared_ptr<Inbound>> Inbound::open(Setup& setup, Desk& desk,
                                                std::unique_ptr<transport::RecvChannel> channel) {
   std::shared_ptr<Inbound> made(new Inbound(setup, desk, std::move(channel)));
-  made->room_ = Header::kSize + std::max<std::size_t>(setup.settings.eager_bytes, Hello::kSize);
+  made->room_ = Header::kSize + std::max({std::size_t{setup.settings.eager_bytes}, kInjectBytes, Hello::kSize});
   made->memory_.resize(kBuffers * made->room_);
   auto mr = made->channel_->reg_mr(gdr::MemoryRef::host(made->memory_.data(), made->memory_.size()));
   if (!mr) return tl::unexpected(mr.error());
@@ -28,12 +28,14 @@ Inbound::~Inbound() {
   mr_.reset();
 }
 
-// All that are free, in turn.
+// All that are free, in turn. Of a peer that has closed, what was posted before may hold its last messages, so the
+// error waits until they are taken.
 void Inbound::post() {
   while (!failed_ && posted_.size() < kBuffers) {
     const std::size_t buffer = (front_ + posted_.size()) % kBuffers;
     const transport::RecvPart part{mr_.get(), buffer * room_, room_, 0};
     auto request = channel_->recv(std::span(&part, 1));
+    if (!request && !posted_.empty()) return;
     if (!request) return fail_with(fi_error(request.error().code), request.error().message);
     if (*request == nullptr) return;
     posted_.push_back(*request);
@@ -46,6 +48,7 @@ void Inbound::progress() {
     if (posted_.empty()) break;
     const auto tested = posted_.front()->test();
     if (!tested) {
+      (void)finish_fetches();  // whole ones among them stay so
       fail_with(fi_error(tested.error().code), tested.error().message);
       break;
     }
@@ -60,7 +63,8 @@ void Inbound::progress() {
   if (failed_) return;
   const bool moved = finish_fetches() || active_ == 0;
   if (!failed_ && silence_.watches() && silence_.over(moved, setup_.clock.now())) {
-    fail_with(FI_ETIMEDOUT, fmt::format("it sent none of {} payloads that it offered for CLUSTAR_STALL_TIMEOUT", active_));
+    fail_with(FI_ETIMEDOUT,
+              fmt::format("it sent none of {} payloads that it offered for CLUSTAR_STALL_TIMEOUT", active_));
   }
 }
 

@@ -59,7 +59,7 @@ class Inbound : public std::enable_shared_from_this<Inbound> {
 
   void post();
   void take(std::span<const std::byte> message);
-  bool finish_fetches();  // true: one ended
+  bool finish_fetches();     // true: one ended
   bool start(Fetch& fetch);  // false: later, or it failed
   void complete(const Fetch& fetch, int error);
   void fail_with(int error, const std::string& why);

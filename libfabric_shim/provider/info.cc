@@ -100,7 +100,8 @@ void set_domain(fi_domain_attr& domain, const fi_info* hints, const std::string&
   domain.threading = asked != nullptr && asked->threading != FI_THREAD_UNSPEC ? asked->threading : FI_THREAD_SAFE;
   domain.control_progress = domain.data_progress = FI_PROGRESS_MANUAL;
   domain.resource_mgmt = FI_RM_ENABLED;
-  domain.av_type = asked != nullptr && asked->av_type != FI_AV_UNSPEC ? asked->av_type : FI_AV_TABLE;
+  // Both are the same here. Programs that are told of a table take their first peer's number to be 0.
+  domain.av_type = asked != nullptr ? asked->av_type : FI_AV_UNSPEC;
   // Programs of before 1.5 know two modes only, and no memory needs to be registered in either.
   domain.mr_mode = FI_VERSION_LT(version, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
   domain.mr_key_size = 8;

@@ -14,8 +14,8 @@ namespace clustar::libfabric_shim::provider {
 fi_provider& provider();
 // Writes to libfabric's log (FI_LOG_LEVEL).
 Log provider_log();
-// Why nothing works as the user has set it. On stderr, once, if libfabric's log would not show it, as it does not unless
-// FI_LOG_LEVEL is set: the program only hears that there is no such provider.
+// Why nothing works as the user has set it. On stderr, once, if libfabric's log would not show it, as it does not
+// unless FI_LOG_LEVEL is set: the program only hears that there is no such provider.
 void tell_refusal(const std::string& why);
 
 // Nothing that is thrown crosses into libfabric.

@@ -242,7 +242,8 @@ TEST(NcclChecks, AProviderOfLibfabricThatIsNotThereOrDoesNotCount) {
   unasked.ofi = libfabric("efa", "CLUSTAR_OFI_PROVIDER");
   expect(unasked, "libfabric", Outcome::kWarning, "does not count without it", "CLUSTAR_TRANSPORT=ofi, or unset");
   unasked.ofi = {};
-  expect(unasked, "libfabric", Outcome::kWarning, "CLUSTAR_OFI_PROVIDER is 'efa', but libclustar-ofi.so", "libfabric-dev");
+  expect(unasked, "libfabric", Outcome::kWarning, "CLUSTAR_OFI_PROVIDER is 'efa', but libclustar-ofi.so",
+         "libfabric-dev");
   facts.ofi = libfabric("shm", "CLUSTAR_OFI_PROVIDER");
   expect(facts, "libfabric", Outcome::kWarning, "reaches this host only", "unset CLUSTAR_OFI_PROVIDER");
 }

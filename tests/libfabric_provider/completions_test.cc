@@ -70,7 +70,7 @@ TEST_F(Completions, ASendWithoutAnEntryTellsItsErrorAllTheSame) {
 }
 
 TEST_F(Completions, ClosingDeliversWhatWasInjected) {
-  setenv("FI_CLUSTAR_EAGER_BYTES", "0", 1);  // so that it is asked for, as a long message
+  setenv("FI_CLUSTAR_EAGER_BYTES", "0", 1);  // which is no reason to wait for its receive
   Receiver receiver;
   Program program(false);
   const fi_addr_t to = program.know(receiver.address());

@@ -71,9 +71,10 @@ TEST_P(Cycles, OpeningAndClosingLeavesNothing) {
     ASSERT_TRUE(cycle(out, in)) << i;
   }
   const Use after = use_now();
-  std::printf("%s, cycles %d to %d: descriptors %zu to %zu, threads %zu to %zu, heap %zu to %zu B, resident %zu to %zu KiB\n",
-              GetParam(), kWarmUp, kCycles, before.descriptors, after.descriptors, before.threads, after.threads,
-              before.heap, after.heap, before.resident, after.resident);
+  std::printf(
+      "%s, cycles %d to %d: descriptors %zu to %zu, threads %zu to %zu, heap %zu to %zu B, resident %zu to %zu KiB\n",
+      GetParam(), kWarmUp, kCycles, before.descriptors, after.descriptors, before.threads, after.threads, before.heap,
+      after.heap, before.resident, after.resident);
   EXPECT_EQ(after.descriptors, before.descriptors);
   EXPECT_EQ(after.threads, before.threads);
   // Less than 64 B a cycle, so no object of ours.

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -92,6 +93,36 @@ TEST(FiEndpoint, WhatIsDiscardedIsGoneWithoutAnError) {
       EXPECT_EQ(fi_cq_read(program.receives(), &entry, 1), -FI_EAGAIN) << size << " bytes, " << how;
     }
   }
+}
+
+// Until one message came from `from` to `to`; false: none within 20 s.
+bool moves(Program& from, fi_addr_t peer, Program& to) {
+  char out[64] = {}, in[64] = {};
+  fi_trecv(to.endpoint(), in, sizeof in, nullptr, FI_ADDR_UNSPEC, kTag, 0, in);
+  fi_tsend(from.endpoint(), out, sizeof out, nullptr, peer, kTag, out);
+  bool came = false, sent = false;
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+       !(came && sent) && std::chrono::steady_clock::now() < end;) {
+    fi_cq_tagged_entry entry{};
+    came = fi_cq_read(to.receives(), &entry, 1) == 1 || came;
+    sent = fi_cq_read(from.sends(), &entry, 1) == 1 || sent;
+    fi_cq_read(from.receives(), &entry, 1);
+  }
+  return came && sent;
+}
+
+TEST(FiEndpoint, APeerThatStartsAgainAtItsAddressHasWhatIsSentThen) {
+  Program program(false);
+  auto peer = std::make_unique<Program>(false);
+  const sockaddr_in there = peer->address();
+  const fi_addr_t known = program.know(there);
+  ASSERT_TRUE(moves(*peer, peer->know(program.address()), program));
+  ASSERT_TRUE(moves(program, known, *peer));
+  peer.reset();
+  peer = std::make_unique<Program>(false, std::to_string(ntohs(there.sin_port)).c_str());
+  fi_cq_tagged_entry entry{};
+  for (int poll = 0; poll < 100'000; ++poll) fi_cq_read(program.receives(), &entry, 1);
+  EXPECT_TRUE(moves(program, known, *peer));
 }
 
 // In a process of its own, since what is wrong is said once.

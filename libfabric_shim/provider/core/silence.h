@@ -11,8 +11,8 @@ class Silence {
   explicit Silence(Duration limit) : limit_(limit) {}
 
   bool watches() const { return limit_ != Duration::zero(); }
-  // Asked at every poll. `moved`: something ended since the last one, or nothing is waited for. A pause of the program's
-  // own is no silence of the peer's: what it sent meanwhile is seen in the polls that follow.
+  // Asked at every poll. `moved`: something ended since the last one, or nothing is waited for. A pause of the
+  // program's own is no silence of the peer's: what it sent meanwhile is seen in the polls that follow.
   bool over(bool moved, TimePoint now) {
     if (!watches()) return false;
     if (moved || now - asked_ > limit_ / 2) since_ = now;
