@@ -49,7 +49,8 @@ class Program {
     hints->fabric_attr->prov_name = strdup("clustar");
     fi_info* info = nullptr;
     must(fi_getinfo(FI_VERSION(1, 14), port == nullptr ? nullptr : "127.0.0.1", port, port == nullptr ? 0 : FI_SOURCE,
-                    hints, &info), "fi_getinfo");
+                    hints, &info),
+         "fi_getinfo");
     fi_freeinfo(hints);
     fid_fabric* fabric = nullptr;
     must(fi_fabric(info->fabric_attr, &fabric, nullptr), "fi_fabric");
@@ -118,8 +119,7 @@ class Program {
         heard.errors.push_back(error.err);
       }
       fi_cq_read(receives_.get(), &entry, 1);  // the other side of the endpoint makes progress, too
-      if (end == limit && counted() + counted_errors() >= operations)
-        end = Now::now() + std::chrono::milliseconds(300);
+      if (end == limit && counted() + counted_errors() >= operations) end = Now::now() + std::chrono::milliseconds(300);
     }
     return heard;
   }

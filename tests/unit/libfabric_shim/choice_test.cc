@@ -50,8 +50,9 @@ TEST(OfiChoice, WhereNoneOfTheUsualIsTheErrorSaysHowToTakeAnother) {
 
 TEST(OfiChoice, WhereOnlyProgressIsInTheWayTheErrorSaysSo) {
   const std::string said = no_such_progress("auto", "shm", {"tcp;ofi_rxm", "clustar", "net"});
-  EXPECT_EQ(said, "CLUSTAR_OFI_PROGRESS=auto: shm makes no such progress here; unset it, or set CLUSTAR_OFI_PROVIDER to "
-                  "one that does: tcp;ofi_rxm, net");
+  EXPECT_EQ(said,
+            "CLUSTAR_OFI_PROGRESS=auto: shm makes no such progress here; unset it, or set CLUSTAR_OFI_PROVIDER to "
+            "one that does: tcp;ofi_rxm, net");
   EXPECT_THAT(no_such_progress("manual", "efa", {}), testing::EndsWith("here; unset it"));
 }
 
