@@ -80,6 +80,21 @@ TEST_F(Completions, ClosingDeliversWhatWasInjected) {
   unsetenv("FI_CLUSTAR_EAGER_BYTES");
 }
 
+// There the last messages may come when their receiver has hardly accepted the connection, and their sender is gone.
+TEST_F(Completions, ClosingDeliversItOverALossyNetworkToo) {
+  setenv("FI_CLUSTAR_TRANSPORT", "mlt", 1);
+  setenv("CLUSTAR_INJECT_FAULTS", "loss=0.3", 1);
+  for (int round = 0; round < 6; ++round) {
+    Receiver receiver;
+    Program program(false);
+    ASSERT_EQ(fi_tinject(program.endpoint(), bytes_.data(), 64, program.know(receiver.address()), kTag), 0);
+    program.close_endpoint();
+    ASSERT_EQ(receiver.next_length(), 64u) << round;
+  }
+  unsetenv("FI_CLUSTAR_TRANSPORT");
+  unsetenv("CLUSTAR_INJECT_FAULTS");
+}
+
 TEST_F(Completions, LibfabricOverLibfabricIsRefused) {
   setenv("FI_PROVIDER_PATH", PROVIDER_FOLDER, 1);
   setenv("FI_CLUSTAR_TRANSPORT", "ofi", 1);
