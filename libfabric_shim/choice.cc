@@ -71,7 +71,7 @@ Result<Choice> choose(const std::vector<std::string>& all, const std::string& fo
       found = std::ranges::find_if(there, [&](const auto& one) { return matches(one, forced); });
     if (found != there.end()) return take(*found, "CLUSTAR_OFI_PROVIDER");
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("ofi: CLUSTAR_OFI_PROVIDER={}: no such provider here; there are {}", forced,
+                fmt::format("CLUSTAR_OFI_PROVIDER={}: no such provider here; there are {}", forced,
                             there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", "))));
   }
   for (const Known& best : kPreferred) {
@@ -80,8 +80,17 @@ Result<Choice> choose(const std::vector<std::string>& all, const std::string& fo
     if (found != there.end()) return take(*found, best.why);
   }
   return fail(ErrorCode::kUnavailable,
-              fmt::format("ofi: none of verbs, efa, cxi and tcp is here; CLUSTAR_OFI_PROVIDER takes another of {}",
+              fmt::format("none of verbs, efa, cxi and tcp is here; CLUSTAR_OFI_PROVIDER takes another of {}",
                           there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", "))));
+}
+
+std::string no_such_progress(const std::string& progress, const std::string& provider,
+                             const std::vector<std::string>& with_it) {
+  std::vector<std::string> others = with_it;
+  std::erase_if(others, [](const std::string& one) { return front_of(one) == "clustar"; });
+  return fmt::format(
+      "CLUSTAR_OFI_PROGRESS={}: {} makes no such progress here; unset it{}", progress, provider,
+      others.empty() ? "" : fmt::format(", or set CLUSTAR_OFI_PROVIDER to one that does: {}", fmt::join(others, ", ")));
 }
 
 }  // namespace clustar::transport::ofi

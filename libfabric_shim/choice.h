@@ -19,5 +19,8 @@ struct Choice {
 // kUnavailable if none of the usual ones is.
 // Our own provider (libfabric_shim/provider) counts as not there.
 Result<Choice> choose(const std::vector<std::string>& there, const std::string& forced);
+// What to say where `provider` would be taken but for `progress` (OfiSettings::progress), which only `with_it` make.
+std::string no_such_progress(const std::string& progress, const std::string& provider,
+                             const std::vector<std::string>& with_it);
 
 }  // namespace clustar::transport::ofi

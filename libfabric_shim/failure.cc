@@ -45,7 +45,7 @@ Kind kind_of(int error) {
 Error failure(const std::string& where, const char* call, ssize_t code) {
   const int error = static_cast<int>(code < 0 ? -code : code);
   const Kind kind = kind_of(error);
-  return {kind.code, fmt::format("ofi: {}: {}: {} ({}); {}", where, call,
+  return {kind.code, fmt::format("{}: {}: {} ({}); {}", where, call,
                                  Library::get() ? Library::get()->error_text(error) : "?", error, kind.fix)};
 }
 

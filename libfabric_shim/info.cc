@@ -14,10 +14,10 @@ namespace clustar::transport::ofi {
 namespace {
 
 // What we can do as well as need: each bit of the modes is a duty that a provider may lay on us.
-Info make_hints(const Library& library, const std::string& progress, Offer offer) {
+Info make_hints(const Library& library, const std::string& progress, Service service) {
   Info hints(library.duplicate_info(nullptr));
   if (!hints) return hints;
-  const bool datagrams = offer == Offer::kDatagrams;
+  const bool datagrams = service == Service::kDatagrams;
   hints->caps = (datagrams ? FI_MSG : FI_TAGGED) | FI_SEND | FI_RECV;
   hints->mode = FI_CONTEXT | FI_CONTEXT2 | (datagrams ? FI_MSG_PREFIX : 0);
   hints->ep_attr->type = datagrams ? FI_EP_DGRAM : FI_EP_RDM;
@@ -54,17 +54,17 @@ std::vector<std::string> providers_of(const std::vector<Info>& infos) {
   return names;
 }
 
-Result<std::vector<Info>> find_infos(const std::string& progress, Offer offer) {
+Result<std::vector<Info>> find_infos(const std::string& progress, Service service) {
   const Result<Library>& library = Library::get();
   if (!library) return tl::unexpected(library.error());
-  const Info hints = make_hints(*library, progress, offer);
+  const Info hints = make_hints(*library, progress, service);
   if (!hints) return tl::unexpected(failure("libfabric", "fi_allocinfo", FI_ENOMEM));
   fi_info* found = nullptr;
   {
     const SmallUniverse universe;
     const KeptSignals signals;
     const int code = library->get_info(FI_VERSION(1, 14), nullptr, nullptr, 0, hints.get(), &found);
-    if (code == -FI_ENODATA && offer == Offer::kDatagrams) {
+    if (code == -FI_ENODATA && service == Service::kDatagrams) {
       return fail(
           ErrorCode::kUnavailable,
           "ofi: no provider has datagrams here; fi_info -t FI_EP_DGRAM lists those that do (FI_PROVIDER, if set, "

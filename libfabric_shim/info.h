@@ -27,7 +27,7 @@ std::string name_of(const fi_info& info);
 // The names of their providers, each once, in that order.
 std::vector<std::string> providers_of(const std::vector<Info>& infos);
 
-enum class Offer : std::uint8_t {
+enum class Service : std::uint8_t {
   kMessages,   // reliable, tagged (FI_EP_RDM)
   kDatagrams,  // FI_EP_DGRAM
 };
@@ -35,6 +35,6 @@ enum class Offer : std::uint8_t {
 // Everything with that, each on its own, in libfabric's order. `progress`: OfiSettings::progress.
 // The first call of a process lets libfabric load its providers (0.1 s). Error: libfabric's, kUnavailable if there is
 // none.
-Result<std::vector<Info>> find_infos(const std::string& progress, Offer offer = Offer::kMessages);
+Result<std::vector<Info>> find_infos(const std::string& progress, Service service = Service::kMessages);
 
 }  // namespace clustar::transport::ofi

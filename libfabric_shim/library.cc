@@ -15,7 +15,7 @@ Result<Library> open() {
   void* const library = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {
     return fail(ErrorCode::kUnavailable,
-                fmt::format("ofi: {}: {}; install libfabric (package libfabric1), or add its folder to LD_LIBRARY_PATH",
+                fmt::format("{}: {}; install libfabric (package libfabric1), or add its folder to LD_LIBRARY_PATH",
                             kFile, ::dlerror()));
   }
   Library found;
@@ -30,7 +30,7 @@ Result<Library> open() {
   find(found.open_fabric, "fi_fabric");
   find(found.error_text, "fi_strerror");
   find(found.version, "fi_version");
-  if (!all) return fail(ErrorCode::kUnavailable, fmt::format("ofi: {} is no libfabric: it lacks fi_ functions", kFile));
+  if (!all) return fail(ErrorCode::kUnavailable, fmt::format("{} is no libfabric: it lacks fi_ functions", kFile));
   return found;
 }
 

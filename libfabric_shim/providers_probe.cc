@@ -2,37 +2,47 @@
 
 #include <fmt/format.h>
 
-#include "libfabric_shim/choice.h"
 #include "libfabric_shim/dgram/choice.h"
 #include "libfabric_shim/info.h"
+#include "libfabric_shim/offer.h"
 
 namespace clustar::transport::ofi {
 namespace {
 
-template <class Choose>
-Result<Providers> ask(Offer offer, Choose&& choose) {
-  const auto infos = find_infos("any", offer);
+Result<Providers> providers_with(Service service) {
+  const auto infos = find_infos("any", service);
   if (!infos) return tl::unexpected(infos.error());
   const std::uint32_t version = Library::get()->version();
-  Providers providers{fmt::format("{}.{}", FI_MAJOR(version), FI_MINOR(version)), providers_of(*infos), {}, {}};
-  const Result<Choice> choice = choose(providers.there);
-  if (choice) {
-    providers.taken = choice->provider;
-    providers.why = choice->why;
-  } else {
-    providers.why = choice.error().message;
-  }
-  return providers;
+  return Providers{fmt::format("{}.{}", FI_MAJOR(version), FI_MINOR(version)), providers_of(*infos), {}, {}};
+}
+
+void take(const Choice& choice, Providers& providers) {
+  providers.taken = choice.provider;
+  providers.why = choice.why;
 }
 
 }  // namespace
 
-Result<Providers> ask_providers(const std::string& forced) {
-  return ask(Offer::kMessages, [&](const auto& there) { return choose(there, forced); });
+Result<Providers> ask_providers(const std::string& forced, const std::string& progress) {
+  auto providers = providers_with(Service::kMessages);
+  if (!providers) return providers;
+  if (const auto offer = find_offer(forced, progress)) {
+    take(offer->choice, *providers);
+  } else {
+    providers->why = offer.error().message;
+  }
+  return providers;
 }
 
 Result<Providers> ask_datagrams(const std::string& forced) {
-  return ask(Offer::kDatagrams, [&](const auto& there) { return choose_datagrams(there, forced, {}); });
+  auto providers = providers_with(Service::kDatagrams);
+  if (!providers) return providers;
+  if (const auto choice = choose_datagrams(providers->there, forced, {})) {
+    take(*choice, *providers);
+  } else {
+    providers->why = choice.error().message;
+  }
+  return providers;
 }
 
 }  // namespace clustar::transport::ofi

@@ -15,9 +15,9 @@ struct Providers {
   std::string why;                 // it is taken, or none is
 };
 
-// Those with reliable tagged messages. `forced`: OfiSettings::provider. Error: there is no libfabric, or it has no such
-// provider at all.
-Result<Providers> ask_providers(const std::string& forced);
+// Those with reliable tagged messages. `forced`, `progress`: as in OfiSettings. Error: there is no libfabric, or it has
+// no such provider at all.
+Result<Providers> ask_providers(const std::string& forced, const std::string& progress);
 
 // The same of those with datagrams, which CLUSTAR_IO=ofi takes.
 Result<Providers> ask_datagrams(const std::string& forced);
@@ -25,6 +25,7 @@ Result<Providers> ask_datagrams(const std::string& forced);
 // How libclustar-ofi.so offers them (ModuleEntry::find).
 inline constexpr const char* kAskProviders = "ask_providers";
 inline constexpr const char* kAskDatagrams = "ask_datagrams";
-using AskProviders = Result<Providers> (*)(const std::string& forced);
+using AskProviders = Result<Providers> (*)(const std::string& forced, const std::string& progress);
+using AskDatagrams = Result<Providers> (*)(const std::string& forced);
 
 }  // namespace clustar::transport::ofi

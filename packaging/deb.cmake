@@ -16,14 +16,18 @@ set(CPACK_DEBIAN_PACKAGE_RELEASE ${CLUSTAR_DEBIAN_REVISION})
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# NVIDIA's driver brings libcuda.so.1, and no package of Debian's main: the module that needs it says so when it is opened.
 # dpkg-shlibdeps takes what it finds here for a part of the package.
+set(brought ${CMAKE_CURRENT_BINARY_DIR}/brought-by-others)
+file(MAKE_DIRECTORY ${brought})
+# NVIDIA's driver brings libcuda.so.1, and no package of Debian's main: the module that needs it says so when it is opened.
 if(TARGET clustar-cuda)
-  set(cuda_stub ${CMAKE_CURRENT_BINARY_DIR}/cuda-stub)
-  file(MAKE_DIRECTORY ${cuda_stub})
-  file(CREATE_LINK ${CUDA_cuda_driver_LIBRARY} ${cuda_stub}/libcuda.so.1 SYMBOLIC)
-  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${cuda_stub})
+  file(CREATE_LINK ${CUDA_cuda_driver_LIBRARY} ${brought}/libcuda.so.1 SYMBOLIC)
 endif()
+# libfabric opens libclustar-fi.so, so it is there then, and may be a vendor's (EFA, Slingshot).
+if(TARGET clustar-fi)
+  file(CREATE_LINK ${pkgcfg_lib_LIBFABRIC_fabric} ${brought}/libfabric.so.1 SYMBOLIC)
+endif()
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${brought})
 set(same_version "(= ${PROJECT_VERSION}-${CLUSTAR_DEBIAN_REVISION})")
 
 set(CPACK_DEBIAN_PLUGIN_PACKAGE_NAME clustar-plugin)

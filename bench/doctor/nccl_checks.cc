@@ -259,6 +259,63 @@ void check_verbs(const NcclFacts& facts, std::vector<Check>& checks) {
   }
 }
 
+bool asks_for_libfabric(const NcclVariables& variables) {
+  const std::string required = "|" + variables.get("CLUSTAR_REQUIRE").value_or("") + "|";
+  return variables.get("CLUSTAR_TRANSPORT") == "ofi" || required.find("|ofi|") != std::string::npos;
+}
+
+// CLUSTAR_IO=ofi: MLT's packets need datagrams, which other providers have than reliable messages.
+void check_datagrams(const OfiFacts& ofi, std::vector<Check>& checks) {
+  const char* const name = "libfabric datagrams";
+  if (!ofi.module) {
+    checks.push_back(failed(name, "libclustar-ofi.so, which CLUSTAR_IO=ofi needs, is not beside the plugin",
+                            "the module, built where libfabric-dev is; or another CLUSTAR_IO"));
+  } else if (ofi.datagrams.empty()) {
+    checks.push_back(failed(name, ofi.why_datagrams, "what the sentence names; or another CLUSTAR_IO"));
+  } else {
+    checks.push_back(ok(name, fmt::format("CLUSTAR_IO=ofi takes {} ({})", ofi.datagrams, ofi.why_datagrams)));
+  }
+}
+
+void check_libfabric(const NcclFacts& facts, std::vector<Check>& checks) {
+  const char* const name = "libfabric";
+  const OfiFacts& ofi = facts.ofi;
+  const bool asked = asks_for_libfabric(facts.variables);
+  const std::string forced = facts.variables.get("CLUSTAR_OFI_PROVIDER").value_or("");
+  const std::string provider = shown(facts.variables, "CLUSTAR_OFI_PROVIDER");
+  if (facts.variables.get("CLUSTAR_IO") == "ofi") {
+    check_datagrams(ofi, checks);
+    if (!asked) return;
+  }
+  if (!ofi.module) {
+    const std::string lacks = "libclustar-ofi.so, which libfabric needs, is not beside the plugin";
+    const char* const fix = "the module, built where libfabric-dev is; or another CLUSTAR_TRANSPORT";
+    if (asked) return checks.push_back(failed(name, lacks, fix));
+    if (!forced.empty()) checks.push_back(warning(name, provider + ", but " + lacks, fix));
+    return;
+  }
+  if (ofi.taken.empty()) {
+    const std::string found = ofi.there.empty() ? ofi.why : ofi.there + "; " + ofi.why;
+    std::string fix = "what the sentence names; or another CLUSTAR_TRANSPORT";
+    if (!forced.empty() && !ofi.there.empty())
+      fix = "unset CLUSTAR_OFI_PROVIDER, or one of these; FI_PROVIDER hides others";
+    if (asked) return checks.push_back(failed(name, found, fix));
+    if (!forced.empty()) return checks.push_back(warning(name, found, fix));
+    return checks.push_back(ok(name, found + " (only CLUSTAR_TRANSPORT=ofi needs it)"));
+  }
+  const std::string found = fmt::format("{}; CLUSTAR_TRANSPORT=ofi {} {} ({})", ofi.there,
+                                        asked ? "takes" : "would take", ofi.taken, ofi.why);
+  if (asked && ofi.taken == "shm") {
+    return checks.push_back(warning(name, found + ", which reaches this host only",
+                                    "unset CLUSTAR_OFI_PROVIDER where ranks are on several hosts"));
+  }
+  if (!asked && !forced.empty()) {
+    return checks.push_back(warning(name, found + "; " + provider + ", which does not count without it",
+                                    "CLUSTAR_TRANSPORT=ofi, or unset CLUSTAR_OFI_PROVIDER"));
+  }
+  checks.push_back(ok(name, found));
+}
+
 Check check_debug(const NcclFacts& facts) {
   const auto level = facts.variables.get("NCCL_DEBUG");
   const auto parts = facts.variables.get("NCCL_DEBUG_SUBSYS");
@@ -305,7 +362,7 @@ std::vector<Check> nccl_checks(const NcclFacts& facts) {
   checks.push_back(check_ll128(facts));
   checks.push_back(check_ref_count(facts));
   check_verbs(facts, checks);
-  if (!facts.libfabric.empty()) checks.push_back(ok("libfabric", facts.libfabric));
+  check_libfabric(facts, checks);
   checks.push_back(check_debug(facts));
   for (const std::string& line : facts.variables.unread()) {
     checks.push_back(warning("nccl.conf", line, "NCCL_CONF_FILE names a file with a NAME=value in each line"));

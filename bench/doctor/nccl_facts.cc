@@ -139,7 +139,8 @@ NcclFacts nccl_facts_here() {
   // Another's plugin, and one that cannot be opened, say nothing; then the one beside this command does.
   const std::string speaker = chosen != nullptr && chosen->clustar ? chosen->path : facts.beside;
   if (!speaker.empty()) facts.banner = ask_banner(speaker, facts.variables);
-  facts.libfabric = ask_libfabric(facts.variables.get("CLUSTAR_OFI_PROVIDER").value_or(""));
+  facts.ofi = ask_libfabric(facts.variables.get("CLUSTAR_OFI_PROVIDER").value_or(""),
+                            facts.variables.get("CLUSTAR_OFI_PROGRESS").value_or("any"));
   return facts;
 }
 

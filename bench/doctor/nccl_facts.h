@@ -45,6 +45,16 @@ struct Banner {
   std::vector<std::string> devices{};
 };
 
+// Of libfabric, by libclustar-ofi.so.
+struct OfiFacts {
+  bool module = false;  // it is there
+  std::string there{};  // libfabric and its providers, as a sentence; empty: no libfabric, or none in it
+  std::string taken{};  // the provider that CLUSTAR_TRANSPORT=ofi takes; empty: none
+  std::string why{};    // it is taken, or none is
+  std::string datagrams{};      // the provider that CLUSTAR_IO=ofi takes; empty: none
+  std::string why_datagrams{};  // it is taken, or none is
+};
+
 struct NcclFacts {
   std::string host{};
   NcclVariables variables{};
@@ -61,7 +71,7 @@ struct NcclFacts {
   std::vector<std::string> rdma_devices{};
   std::optional<std::uint64_t> memlock_bytes{};  // nothing: unlimited, or the process may lock what it wants
 
-  std::string libfabric{};  // what it has, as a sentence; empty: our module for it is not there
+  OfiFacts ofi{};
 
   // The first that NCCL could use, and whose name NCCL_NET allows; null: none.
   const Search* chosen() const;

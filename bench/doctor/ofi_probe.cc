@@ -15,32 +15,38 @@ namespace ofi = transport::ofi;
 
 namespace {
 
-// What CLUSTAR_TRANSPORT=mlt CLUSTAR_IO=ofi would take, as the rest of a sentence.
-std::string ask_datagrams(const transport::Module& module, const std::string& forced) {
-  const auto ask = reinterpret_cast<ofi::AskProviders>(module.find(ofi::kAskDatagrams));
-  if (ask == nullptr) return {};
+void ask_datagrams(const transport::Module& module, const std::string& forced, OfiFacts& facts) {
+  const auto ask = reinterpret_cast<ofi::AskDatagrams>(module.find(ofi::kAskDatagrams));
+  if (ask == nullptr) return;
   const auto answer = ask(forced);
-  if (!answer) return "; CLUSTAR_IO=ofi: " + answer.error().message;
-  if (answer->taken.empty()) return "; CLUSTAR_IO=ofi: " + answer->why;
-  return fmt::format("; CLUSTAR_IO=ofi would take datagrams of {} ({})", answer->taken, answer->why);
+  if (answer) facts.datagrams = answer->taken;
+  facts.why_datagrams = answer ? answer->why : answer.error().message;
 }
 
 }  // namespace
 
-std::string ask_libfabric(const std::string& forced) {
+OfiFacts ask_libfabric(const std::string& forced, const std::string& progress) {
   // Modules are beside the plugin.
   const std::string library = installed_library("libclustar-ofi.so");
-  if (library.empty()) return {};
+  std::error_code error;
+  OfiFacts facts{.module = !library.empty() && std::filesystem::exists(library, error)};
+  if (!facts.module) return facts;
   const auto module = transport::Module::open(std::filesystem::path(library).parent_path().string(), "ofi");
-  if (!module) return {};
-  const auto ask = reinterpret_cast<ofi::AskProviders>(module->find(ofi::kAskProviders));
-  if (ask == nullptr) return {};
-  const auto answer = ask(forced);
-  const std::string datagrams = ask_datagrams(*module, forced);
-  if (!answer) return answer.error().message + datagrams;
-  const std::string there = fmt::format("libfabric {} has {}", answer->version, fmt::join(answer->there, ", "));
-  if (answer->taken.empty()) return there + "; " + answer->why + datagrams;
-  return fmt::format("{}; CLUSTAR_TRANSPORT=ofi would take {} ({}){}", there, answer->taken, answer->why, datagrams);
+  const auto ask = module ? reinterpret_cast<ofi::AskProviders>(module->find(ofi::kAskProviders)) : nullptr;
+  if (ask == nullptr) {
+    facts.why = module ? library + " names no providers" : module.error().message;
+    return facts;
+  }
+  ask_datagrams(*module, forced, facts);
+  const auto answer = ask(forced, progress);
+  if (!answer) {
+    facts.why = answer.error().message;
+    return facts;
+  }
+  facts.there = fmt::format("libfabric {} has {}", answer->version, fmt::join(answer->there, ", "));
+  facts.taken = answer->taken;
+  facts.why = answer->why;
+  return facts;
 }
 
 }  // namespace clustar::bench::doctor

@@ -4,9 +4,11 @@
 
 #include <string>
 
+#include "bench/doctor/nccl_facts.h"
+
 namespace clustar::bench::doctor {
 
-// A sentence. `forced`: CLUSTAR_OFI_PROVIDER, or empty. Empty: the module is not there.
-std::string ask_libfabric(const std::string& forced);
+// `forced`: CLUSTAR_OFI_PROVIDER, or empty. `progress`: CLUSTAR_OFI_PROGRESS.
+OfiFacts ask_libfabric(const std::string& forced, const std::string& progress);
 
 }  // namespace clustar::bench::doctor

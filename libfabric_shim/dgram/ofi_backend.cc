@@ -32,7 +32,7 @@ Result<std::unique_ptr<io::PacketBackend>> OfiBackend::create(const Config& conf
   auto interfaces = net::find_interfaces(network.interfaces, network.family());
   if (!interfaces) return tl::unexpected(interfaces.error());
   net::set_speed(*interfaces, network.line_mbps);
-  const auto infos = find_infos(settings.progress, Offer::kDatagrams);
+  const auto infos = find_infos(settings.progress, Service::kDatagrams);
   if (!infos) return tl::unexpected(infos.error());
   const auto choice = choose_datagrams(providers_of(*infos), settings.provider, rdma_forbidden_by(config));
   if (!choice) return tl::unexpected(choice.error());

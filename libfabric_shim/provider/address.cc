@@ -2,8 +2,10 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -55,6 +57,19 @@ Result<std::vector<net::Address>> resolve(const char* node, const char* service,
     if (const auto address = address_from(each->ai_addr)) addresses.push_back(*address);
   }
   return addresses;
+}
+
+// Unlike the transports, whose peers are told the port, an endpoint has the one that the program gave it.
+Result<net::Socket> listen_at(const net::Address& address) {
+  constexpr int kBacklog = 1024;
+  net::Socket socket(::socket(address.raw()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  // A server that starts again has connections of its past in TIME_WAIT.
+  const int on = 1;
+  if (socket.fd() < 0 || ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(socket.fd(), address.raw(), address.length()) != 0 || ::listen(socket.fd(), kBacklog) != 0) {
+    return fail(ErrorCode::kSystem, "listen on " + address.to_string() + ": " + describe_errno(errno));
+  }
+  return socket;
 }
 
 Result<std::vector<Place>> places(const Config& config) {

@@ -21,6 +21,10 @@ bool is_any(const transport::net::Address& address);
 // `node` null: this host, any address. Error: no such host or service.
 Result<std::vector<transport::net::Address>> resolve(const char* node, const char* service, bool numeric);
 
+// A socket that listens at this address, whose port the kernel chooses if it is 0. Error: it is in use, or not this
+// host's.
+Result<transport::net::Socket> listen_at(const transport::net::Address& address);
+
 // A place where endpoints can be: an address of an interface.
 struct Place {
   std::string interface;

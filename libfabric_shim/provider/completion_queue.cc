@@ -179,10 +179,12 @@ ssize_t CompletionQueue::read(void* buffer, std::size_t count, fi_addr_t* source
 }
 
 ssize_t CompletionQueue::wait(void* buffer, std::size_t count, fi_addr_t* sources, int timeout_ms) {
-  return wait_for(timeout_ms, [&]() -> ssize_t {
+  // For a program a signal looks as if the time were over, which for wait_for() it is not.
+  const ssize_t ended = wait_for(timeout_ms, [&]() -> ssize_t {
     const ssize_t got = read(buffer, count, sources);
     return got == -FI_EAGAIN && signalled_.exchange(false) ? -FI_EINTR : got;
   });
+  return ended == -FI_EINTR ? -FI_EAGAIN : ended;
 }
 
 ssize_t CompletionQueue::read_error(fi_cq_err_entry* entry) {

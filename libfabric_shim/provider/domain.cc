@@ -132,7 +132,7 @@ int Domain::open(fid_fabric* fabric, fi_info* info, fid_domain** made, void* con
     if (info->domain_attr == nullptr || info->domain_attr->name == nullptr) return -FI_EINVAL;
     std::unique_ptr<Domain> domain(new Domain(*static_cast<Fabric*>(fabric), context));
     if (const auto chosen = domain->choose(info->domain_attr->name); !chosen) {
-      domain->log_.warn("clustar: " + chosen.error().message);
+      tell_refusal(chosen.error().message);
       return -fi_error(chosen.error().code);
     }
     *made = domain.release();
@@ -145,7 +145,9 @@ Result<void> Domain::choose(const std::string& interface) {
   if (!config) return tl::unexpected(config.error());
   settings_ = config->get<ProviderSettings>();
   config->edit<NetworkSettings>()->interfaces = "=" + interface;
-  // A receive that waits here is ours, not the program's: a peer that says nothing is no peer that hangs.
+  // A receive that waits here is ours, not the program's: a peer that says nothing is no peer that hangs. What was
+  // begun with it is for the connections to watch.
+  settings_.stall_timeout = config->get<TransportSettings>().stall_timeout;
   config->edit<TransportSettings>()->stall_timeout = Duration::zero();
   // So that an offered payload stays where it is until its receive is there, and is not copied on its way.
   if (config->find("tcp_eager_bytes") == nullptr) {

@@ -230,6 +230,7 @@ ssize_t Endpoint::cancel(const void* context) {
 }
 
 void Endpoint::complete(const Completion& completion) {
+  if (completion.operation.discards) return;
   const Side& side = (completion.operation.flags & FI_SEND) != 0 ? sends_ : receives_;
   if (completion.error == 0 || completion.error != FI_ENOMSG) {
     if (side.counter != nullptr) side.counter->count(completion.error == 0);

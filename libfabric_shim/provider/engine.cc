@@ -28,7 +28,7 @@ Engine::~Engine() = default;
 bool Engine::send(Source to, Outgoing message) {
   auto& connection = outbound_[to];
   // One that failed has told all its messages so; a peer that is there again gets a new one.
-  if (connection != nullptr && connection->failed()) connection.reset();
+  if (connection != nullptr && connection->outdated()) connection.reset();
   if (connection == nullptr) connection = std::make_unique<Outbound>(setup_, book_.address(to));
   if (connection->outstanding() >= kSends) {
     progress();
@@ -68,7 +68,7 @@ void Engine::look(Look look, const Operation& operation, Matcher::Receive want) 
   completion.source = kept.source;
   setup_.completions.complete(completion);
   if (look == Look::kClaim) claimed_[operation.context] = *found;
-  if (look == Look::kDiscard) deliver({.length = 0, .report = false}, release(*found));
+  if (look == Look::kDiscard) deliver({.report = false, .discards = true}, release(*found));
 }
 
 bool Engine::take(const Operation& operation, bool discard) {
@@ -79,7 +79,7 @@ bool Engine::take(const Operation& operation, bool discard) {
   if (!discard) {
     deliver(operation, kept);
   } else {
-    deliver({.length = 0, .report = false}, kept);
+    deliver({.report = false, .discards = true}, kept);
     setup_.completions.complete({.operation = operation, .tag = kept.header.tag, .source = kept.source});
   }
   return true;
@@ -151,7 +151,12 @@ void Engine::progress() {
     const std::shared_ptr<Inbound> connection = inbound_[i];
     connection->progress();
   }
-  std::erase_if(inbound_, [](const auto& connection) { return connection->failed(); });
+  std::erase_if(inbound_, [this](const auto& connection) {
+    if (!connection->failed()) return false;
+    const auto back = outbound_.find(connection->source());
+    if (back != outbound_.end()) back->second->suspect();
+    return true;
+  });
 }
 
 void Engine::accept() {

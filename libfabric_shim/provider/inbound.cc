@@ -13,7 +13,7 @@ namespace net = transport::net;
 Result<std::shared_ptr<Inbound>> Inbound::open(Setup& setup, Desk& desk,
                                                std::unique_ptr<transport::RecvChannel> channel) {
   std::shared_ptr<Inbound> made(new Inbound(setup, desk, std::move(channel)));
-  made->room_ = Header::kSize + std::max<std::size_t>(setup.settings.eager_bytes, Hello::kSize);
+  made->room_ = Header::kSize + std::max({std::size_t{setup.settings.eager_bytes}, kInjectBytes, Hello::kSize});
   made->memory_.resize(kBuffers * made->room_);
   auto mr = made->channel_->reg_mr(gdr::MemoryRef::host(made->memory_.data(), made->memory_.size()));
   if (!mr) return tl::unexpected(mr.error());
@@ -28,12 +28,14 @@ Inbound::~Inbound() {
   mr_.reset();
 }
 
-// All that are free, in turn.
+// All that are free, in turn. Of a peer that has closed, what was posted before may hold its last messages, so the
+// error waits until they are taken.
 void Inbound::post() {
   while (!failed_ && posted_.size() < kBuffers) {
     const std::size_t buffer = (front_ + posted_.size()) % kBuffers;
     const transport::RecvPart part{mr_.get(), buffer * room_, room_, 0};
     auto request = channel_->recv(std::span(&part, 1));
+    if (!request && !posted_.empty()) return;
     if (!request) return fail_with(fi_error(request.error().code), request.error().message);
     if (*request == nullptr) return;
     posted_.push_back(*request);
@@ -46,6 +48,7 @@ void Inbound::progress() {
     if (posted_.empty()) break;
     const auto tested = posted_.front()->test();
     if (!tested) {
+      (void)finish_fetches();  // whole ones among them stay so
       fail_with(fi_error(tested.error().code), tested.error().message);
       break;
     }
@@ -57,7 +60,12 @@ void Inbound::progress() {
     take(std::span<const std::byte>(memory_).subspan(buffer * room_, bytes));
     post();
   }
-  if (!failed_) finish_fetches();
+  if (failed_) return;
+  const bool moved = finish_fetches() || active_ == 0;
+  if (!failed_ && silence_.watches() && silence_.over(moved, setup_.clock.now())) {
+    fail_with(FI_ETIMEDOUT,
+              fmt::format("it sent none of {} payloads that it offered for CLUSTAR_STALL_TIMEOUT", active_));
+  }
 }
 
 void Inbound::take(std::span<const std::byte> message) {
@@ -80,7 +88,8 @@ void Inbound::fetch(const Header& header, const Operation& into) {
   (void)start(fetches_.back());
 }
 
-void Inbound::finish_fetches() {
+bool Inbound::finish_fetches() {
+  bool moved = false;
   for (std::size_t i = 0; i < fetches_.size() && !failed_;) {
     Fetch& fetch = fetches_[i];
     if (fetch.request == nullptr && !start(fetch)) {
@@ -88,7 +97,10 @@ void Inbound::finish_fetches() {
       continue;
     }
     const auto tested = fetch.request->test();
-    if (!tested) return fail_with(fi_error(tested.error().code), tested.error().message);
+    if (!tested) {
+      fail_with(fi_error(tested.error().code), tested.error().message);
+      return true;
+    }
     if (!tested->done) {
       ++i;
       continue;
@@ -97,7 +109,9 @@ void Inbound::finish_fetches() {
     --active_;
     fetches_.erase(fetches_.begin() + static_cast<std::ptrdiff_t>(i));
     complete(over, over.header.length > over.into.length ? FI_ETRUNC : 0);
+    moved = true;
   }
+  return moved;
 }
 
 // A shorter buffer gets the message's beginning: the channel truncates.
@@ -141,7 +155,8 @@ void Inbound::complete(const Fetch& fetch, int error) {
 void Inbound::fail_with(int error, const std::string& why) {
   if (failed_) return;
   failed_ = true;
-  setup_.log.info(fmt::format("clustar: receiving from {}: {}", channel_->peer().host, why));
+  const std::string text = fmt::format("clustar: receiving from {}: {}", channel_->peer().host, why);
+  fetches_.empty() ? setup_.log.info(text) : setup_.log.warn(text);
   for (Fetch& fetch : fetches_) fetch.mr.reset();
   mr_.reset();
   channel_.reset();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "libfabric_shim/provider/core/silence.h"
 #include "libfabric_shim/provider/types.h"
 
 namespace clustar::libfabric_shim::provider {
@@ -54,11 +55,11 @@ class Inbound : public std::enable_shared_from_this<Inbound> {
   };
 
   Inbound(Setup& setup, Desk& desk, std::unique_ptr<transport::RecvChannel> channel)
-      : setup_(setup), desk_(desk), channel_(std::move(channel)) {}
+      : setup_(setup), desk_(desk), silence_(setup.settings.stall_timeout), channel_(std::move(channel)) {}
 
   void post();
   void take(std::span<const std::byte> message);
-  void finish_fetches();
+  bool finish_fetches();     // true: one ended
   bool start(Fetch& fetch);  // false: later, or it failed
   void complete(const Fetch& fetch, int error);
   void fail_with(int error, const std::string& why);
@@ -73,6 +74,7 @@ class Inbound : public std::enable_shared_from_this<Inbound> {
   std::size_t front_ = 0;
   std::deque<Fetch> fetches_;
   std::size_t active_ = 0;  // of them that are posted
+  Silence silence_;         // of payloads that were offered and are awaited
   // Registrations end before their channel.
   std::unique_ptr<transport::RecvChannel> channel_;
   std::unique_ptr<transport::Mr> mr_;

@@ -61,6 +61,7 @@ std::string refused_attributes(const fi_info& hints) {
     }
     if (domain->cq_data_size > 8) return "more data in completions";
     if (domain->auth_key_size > 0) return "keys";
+    if ((domain->caps & ~kDomainCaps) != 0) return "capabilities of a domain, as shared address vectors";
   }
   if (hints.fabric_attr != nullptr && other_name(hints.fabric_attr->name, kFabric)) return "another fabric";
   return {};
@@ -83,7 +84,7 @@ std::uint64_t caps_for(const fi_info* hints) {
   std::uint64_t caps = hints->caps;
   if ((caps & (FI_MSG | FI_TAGGED)) == 0) caps |= FI_MSG | FI_TAGGED;
   if ((caps & (FI_SEND | FI_RECV)) == 0) caps |= FI_SEND | FI_RECV;
-  return caps | FI_LOCAL_COMM | FI_REMOTE_COMM;
+  return caps | kDomainCaps;
 }
 
 void set_address(void*& address, std::size_t& length, const net::Address& from) {
@@ -99,7 +100,8 @@ void set_domain(fi_domain_attr& domain, const fi_info* hints, const std::string&
   domain.threading = asked != nullptr && asked->threading != FI_THREAD_UNSPEC ? asked->threading : FI_THREAD_SAFE;
   domain.control_progress = domain.data_progress = FI_PROGRESS_MANUAL;
   domain.resource_mgmt = FI_RM_ENABLED;
-  domain.av_type = asked != nullptr && asked->av_type != FI_AV_UNSPEC ? asked->av_type : FI_AV_TABLE;
+  // Both are the same here. Programs that are told of a table take their first peer's number to be 0.
+  domain.av_type = asked != nullptr ? asked->av_type : FI_AV_UNSPEC;
   // Programs of before 1.5 know two modes only, and no memory needs to be registered in either.
   domain.mr_mode = FI_VERSION_LT(version, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
   domain.mr_key_size = 8;
@@ -108,7 +110,7 @@ void set_domain(fi_domain_attr& domain, const fi_info* hints, const std::string&
   domain.max_ep_tx_ctx = domain.max_ep_rx_ctx = 1;
   domain.mr_iov_limit = 1;
   domain.mr_cnt = 65536;
-  domain.caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
+  domain.caps = kDomainCaps;
 }
 
 Info make(std::uint32_t version, const fi_info* hints, const Place& place, const std::optional<net::Address>& to) {
@@ -119,14 +121,14 @@ Info make(std::uint32_t version, const fi_info* hints, const Place& place, const
   set_address(info->src_addr, info->src_addrlen, place.address);
   if (to) set_address(info->dest_addr, info->dest_addrlen, *to);
   fi_tx_attr& tx = *info->tx_attr;
-  tx.caps = info->caps & ~FI_RECV & ~FI_DIRECTED_RECV & ~FI_SOURCE;
+  tx.caps = info->caps & (FI_MSG | FI_TAGGED | FI_SEND);
   tx.op_flags = hints != nullptr && hints->tx_attr != nullptr ? hints->tx_attr->op_flags : 0;
   tx.msg_order = FI_ORDER_SAS;
   tx.inject_size = kInjectBytes;
   tx.size = Engine::kSends;
   tx.iov_limit = 1;
   fi_rx_attr& rx = *info->rx_attr;
-  rx.caps = info->caps & ~FI_SEND;
+  rx.caps = info->caps & (FI_MSG | FI_TAGGED | FI_RECV | FI_DIRECTED_RECV | FI_SOURCE);
   rx.op_flags = hints != nullptr && hints->rx_attr != nullptr ? hints->rx_attr->op_flags : 0;
   rx.msg_order = FI_ORDER_SAS;
   rx.size = Engine::kReceives;
@@ -191,7 +193,7 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     const auto config = load_settings();
     const auto all = config ? places(*config) : tl::unexpected(config.error());
     if (!all) {
-      provider_log().warn("clustar: " + all.error().message);
+      tell_refusal(all.error().message);
       return -FI_ENODATA;
     }
     const auto wish = wish_of(node, service, flags, hints);

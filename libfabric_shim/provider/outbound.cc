@@ -23,7 +23,8 @@ int fi_error(ErrorCode code) {
   return FI_EOTHER;
 }
 
-Outbound::Outbound(Setup& setup, const net::Address& peer) : setup_(setup), peer_(peer) {
+Outbound::Outbound(Setup& setup, const net::Address& peer)
+    : setup_(setup), peer_(peer), silence_(setup.settings.stall_timeout) {
   const Duration limit = setup.settings.connect_timeout;
   deadline_ = limit == Duration::zero() ? TimePoint::max() : setup.clock.now() + limit;
   dial();
@@ -98,7 +99,7 @@ void Outbound::connect() {
   if (*channel == nullptr) return;
   channel_ = std::move(*channel);
   pending_.reset();
-  memory_.resize(kBuffers * (Header::kSize + std::max<std::size_t>(eager_bytes_, Hello::kSize)));
+  memory_.resize(kBuffers * (Header::kSize + std::max({std::size_t{eager_bytes_}, kInjectBytes, Hello::kSize})));
   auto mr = channel_->reg_mr(gdr::MemoryRef::host(memory_.data(), memory_.size()));
   if (!mr) return fail_with(fi_error(mr.error().code), mr.error().message);
   mr_ = std::move(*mr);
@@ -112,10 +113,14 @@ void Outbound::connect() {
 // Until the channel takes no more, so that a program that reads its queue once in a while keeps it busy.
 void Outbound::pump() {
   const auto start_queued = [this] { return !queue_.empty() && start(); };
-  for (bool moved = true; moved && !failed();) {
+  bool any = outstanding() == 0;
+  for (bool moved = true; moved && !failed(); any = any || moved) {
     moved = finish_sent();
     if (!failed()) moved = finish_payloads() || moved;
     while (!failed() && start_queued()) moved = true;
+  }
+  if (!failed() && silence_.watches() && silence_.over(any, setup_.clock.now())) {
+    fail_with(FI_ETIMEDOUT, fmt::format("it took none of {} messages for CLUSTAR_STALL_TIMEOUT", outstanding()));
   }
 }
 
@@ -165,7 +170,9 @@ bool Outbound::finish_payloads() {
 bool Outbound::start() {
   Outgoing& message = queue_.front();
   const std::byte* const bytes = message.copy.empty() ? message.operation.buffer : message.copy.data();
-  if (message.header.length <= eager_bytes_) {
+  // What was injected is done for the program: it is not to wait here for a receive, which may be posted after this end
+  // has closed.
+  if (message.header.length <= eager_bytes_ || !message.copy.empty()) {
     message.header.kind = Kind::kEager;
     if (!say(message.header, bytes, message.operation, true)) return false;
     queue_.pop_front();
@@ -205,9 +212,8 @@ bool Outbound::say(const Header& header, const std::byte* payload, const Operati
 // The channel keeps it until the peer has posted the receive of this tag: that is the rendezvous.
 bool Outbound::hand_on(Payload& payload, int tag) {
   Outgoing& message = payload.message;
-  std::byte* const bytes = message.copy.empty() ? message.operation.buffer : message.copy.data();
   if (payload.mr == nullptr) {
-    auto mr = channel_->reg_mr(gdr::MemoryRef::host(bytes, message.header.length));
+    auto mr = channel_->reg_mr(gdr::MemoryRef::host(message.operation.buffer, message.header.length));
     if (!mr) {
       fail_with(fi_error(mr.error().code), mr.error().message);
       return false;
@@ -250,11 +256,6 @@ void Outbound::fail_with(int error, const std::string& why) {
 // All of them: who wants no entry of a success counts it all the same, and hears of an error.
 void Outbound::report(const Operation& operation, int error) {
   setup_.completions.complete({.operation = operation, .bytes = operation.length, .error = error});
-}
-
-std::size_t Outbound::leaving() const {
-  const auto own = [](const Payload& payload) { return payload.used && !payload.message.copy.empty(); };
-  return queue_.size() + sent_.size() + static_cast<std::size_t>(std::count_if(slots_.begin(), slots_.end(), own));
 }
 
 }  // namespace clustar::libfabric_shim::provider

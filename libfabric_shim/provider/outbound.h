@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "libfabric_shim/provider/core/silence.h"
 #include "libfabric_shim/provider/types.h"
 
 namespace clustar::libfabric_shim::provider {
@@ -22,9 +23,12 @@ class Outbound {
   void progress();
   // All that was submitted before it failed has completed with the error.
   bool failed() const { return stage_ == Stage::kFailed; }
+  // The peer has closed its connection to us: it may be gone, which an idle one of ours would not notice.
+  void suspect() { suspect_ = true; }
+  bool outdated() const { return failed() || (suspect_ && outstanding() == 0); }
   std::size_t outstanding() const { return queue_.size() + sent_.size() + payloads_; }
-  // Without the program's own buffers that wait for a receive of the peer's; what was injected is ours to deliver.
-  std::size_t leaving() const;
+  // Without the program's own buffers that wait for a receive of the peer's.
+  std::size_t leaving() const { return queue_.size() + sent_.size(); }
 
  private:
   static constexpr std::size_t kBuffers = 32;
@@ -59,7 +63,9 @@ class Outbound {
   const transport::net::Address peer_;
   Stage stage_ = Stage::kDials;
   int error_ = 0;  // of all, once it failed
+  bool suspect_ = false;
   TimePoint deadline_;
+  Silence silence_;
   transport::net::Socket socket_;
   std::array<std::byte, Answer::kSize> heard_{};
   std::size_t have_ = 0;

@@ -3,6 +3,8 @@
 
 #include <rdma/fi_errno.h>
 
+#include <atomic>
+#include <cstdio>
 #include <string>
 
 #include "libfabric_shim/provider/domain.h"
@@ -30,6 +32,15 @@ Log provider_log() {
     const fi_log_level theirs = level == LogLevel::kWarn ? FI_LOG_WARN : FI_LOG_INFO;
     FI_LOG(&provider(), theirs, FI_LOG_CORE, "%s\n", message.c_str());
   });
+}
+
+void tell_refusal(const std::string& why) {
+  static std::atomic<bool> told{false};
+  if (fi_log_enabled(&provider(), FI_LOG_WARN, FI_LOG_CORE) != 0) {
+    provider_log().warn("clustar: " + why);
+  } else if (!told.exchange(true)) {
+    std::fprintf(stderr, "libfabric provider clustar: %s\n", why.c_str());
+  }
 }
 
 }  // namespace clustar::libfabric_shim::provider

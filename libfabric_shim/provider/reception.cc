@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "libfabric_shim/provider/address.h"
+
 namespace clustar::libfabric_shim::provider {
 
 namespace net = transport::net;
 
 Result<Reception> Reception::open(const net::Address& address, const transport::Handle& handle,
                                   std::uint32_t eager_bytes, const Clock& clock) {
-  auto listening = net::listen_on(address, {});
+  auto listening = listen_at(address);
   if (!listening) return tl::unexpected(listening.error());
   Reception made(std::move(*listening), clock);
   Answer answer{.eager_bytes = eager_bytes};

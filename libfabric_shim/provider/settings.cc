@@ -1,5 +1,7 @@
 #include "libfabric_shim/provider/settings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -10,6 +12,7 @@
 #include "nccl_plugin/settings/all_settings.h"
 #include "transport/api/settings.h"
 #include "transport/base/environment.h"
+#include "transport/base/nearest.h"
 #include "transport/transport_tables.h"
 
 namespace clustar::libfabric_shim::provider {
@@ -17,6 +20,7 @@ namespace {
 
 // In a table of ours the provider's names begin so, since all tables share one room of names.
 constexpr std::string_view kOwn = "fi_";
+constexpr std::string_view kVariable = "FI_CLUSTAR_";
 
 Config::Tables tables() {
   static const std::vector<const SettingTable*> all = [] {
@@ -31,11 +35,49 @@ Config::Tables tables() {
 // libfabric's name of a setting, which it reads as FI_CLUSTAR_ and upper case.
 std::string parameter(const std::string& name) { return name.starts_with(kOwn) ? name.substr(kOwn.size()) : name; }
 
+std::string parameter_variable(const SettingInfo& info) {
+  constexpr std::string_view kOurs = "CLUSTAR_";
+  const std::size_t front = kOurs.size() + (info.name.starts_with(kOwn) ? kOwn.size() : 0);
+  return std::string(kVariable) + info.variable().substr(front);
+}
+
 template <class Each>
 void for_all(Each each) {
   for (const SettingTable* table : tables()) {
-    for (std::size_t i = 0; i < table->size(); ++i) each(table->info(i));
+    for (std::size_t i = 0; i < table->size(); ++i) each(*table, i);
   }
+}
+
+using Texts = std::map<std::string, std::string>;
+
+// libfabric ignores what no provider declared, so a mistyped name would count for nothing in silence.
+Result<void> refuse_unknown(const Texts& environment) {
+  std::vector<std::string> known;
+  for_all([&](const SettingTable& table, std::size_t i) { known.push_back(parameter_variable(table.info(i))); });
+  for (const auto& [name, text] : environment) {
+    if (!name.starts_with(kVariable) || std::ranges::find(known, name) != known.end()) continue;
+    const std::string meant = did_you_mean(name, known);
+    return fail(ErrorCode::kInvalidArgument, fmt::format("unknown setting {}{} 'fi_info -e' lists all", name,
+                                                         meant.empty() ? std::string(";") : meant));
+  }
+  return {};
+}
+
+// What libfabric was told, by our own names of it.
+Result<Texts> told_to_libfabric() {
+  Texts said;
+  std::string wrong;
+  for_all([&](const SettingTable& table, std::size_t i) {
+    const SettingInfo& info = table.info(i);
+    char* text = nullptr;
+    if (fi_param_get_str(&provider(), parameter(info.name).c_str(), &text) != 0 || text == nullptr) return;
+    said[info.variable()] = text;
+    if (wrong.empty() && !table.allows(i, text)) {
+      wrong = fmt::format("{} = '{}' is not allowed: {}", parameter_variable(info), text, info.allowed);
+    }
+  });
+  if (!wrong.empty()) return fail(ErrorCode::kInvalidArgument, wrong);
+  return said;
 }
 
 }  // namespace
@@ -56,23 +98,21 @@ const TypedTable<ProviderSettings>& ProviderSettings::table() {
 }
 
 void declare_settings() {
-  for_all([](const SettingInfo& info) {
+  for_all([](const SettingTable& table, std::size_t i) {
+    const SettingInfo& info = table.info(i);
     const std::string help = info.help.empty() ? info.allowed : info.help + " (" + info.allowed + ")";
     fi_param_define(&provider(), parameter(info.name).c_str(), FI_PARAM_STRING, "%s", help.c_str());
   });
 }
 
 Result<Config> load_settings() {
-  std::map<std::string, std::string> said;
-  for_all([&](const SettingInfo& info) {
-    char* text = nullptr;
-    if (fi_param_get_str(&provider(), parameter(info.name).c_str(), &text) == 0 && text != nullptr) {
-      said[info.variable()] = text;
-    }
-  });
+  Texts environment = environment_that_may_mean_us();
+  if (const auto known = refuse_unknown(environment); !known) return tl::unexpected(known.error());
+  auto said = told_to_libfabric();
+  if (!said) return tl::unexpected(said.error());
   // What libfabric was told goes before the environment, in which it may be set, too.
-  said.merge(environment_that_may_mean_us());
-  auto config = Config::load_from(tables(), said);
+  said->merge(environment);
+  auto config = Config::load_from(tables(), *said);
   if (!config) return config;
   // Before anything is opened: that transport would ask libfabric for providers, and so this one.
   const auto& transport = config->get<TransportSettings>();

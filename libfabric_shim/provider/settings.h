@@ -15,6 +15,7 @@ struct ProviderSettings {
   std::uint32_t unexpected_bytes = 256 << 20;           // of an endpoint; beyond it nothing is taken from the network
   Duration connect_timeout = std::chrono::seconds(30);  // until a peer's endpoint has answered; 0: never
   Duration close_timeout = std::chrono::seconds(5);     // for what was sent and has not left when an endpoint closes
+  Duration stall_timeout{0};                            // TransportSettings': of messages that are on their way only
 
   static const TypedTable<ProviderSettings>& table();
 };

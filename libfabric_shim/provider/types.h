@@ -23,7 +23,8 @@ struct Operation {
   std::byte* buffer = nullptr;
   std::size_t length = 0;
   std::uint64_t flags = 0;  // of its completion: FI_SEND | FI_TAGGED, ...
-  bool report = true;       // a completion is written; errors of an operation without one are logged
+  bool report = true;       // a completion is written; errors of an operation without one are told all the same
+  bool discards = false;    // takes a message for nobody: nothing is written or counted, not even that it is too long
 };
 
 struct Outgoing {

@@ -111,7 +111,7 @@ Result<std::vector<Found>> find_devices(std::vector<Info> infos, const std::stri
   }
   if (!found.empty()) return found;
   return fail(ErrorCode::kUnavailable,
-              fmt::format("ofi: {} has no domain that can be used ({})", provider, fmt::join(refused, "; ")));
+              fmt::format("{} has no domain that can be used ({})", provider, fmt::join(refused, "; ")));
 }
 
 }  // namespace clustar::transport::ofi

@@ -28,8 +28,8 @@ Result<std::unique_ptr<io::PacketBackend>> open_backend(std::string_view io, con
   });
 }
 
-Result<Providers> providers(const std::string& forced) {
-  return io::contained("libclustar-ofi.so", [&] { return ask_providers(forced); });
+Result<Providers> providers(const std::string& forced, const std::string& progress) {
+  return io::contained("libclustar-ofi.so", [&] { return ask_providers(forced, progress); });
 }
 
 Result<Providers> datagrams(const std::string& forced) {
@@ -39,7 +39,7 @@ Result<Providers> datagrams(const std::string& forced) {
 ModuleEntry::Function find(const char* name) {
   // A function of another shape does not compile.
   constexpr AskProviders kAsks = providers;
-  constexpr AskProviders kAsksDatagrams = datagrams;
+  constexpr AskDatagrams kAsksDatagrams = datagrams;
   constexpr io::OpenPacketBackend kOpens = open_backend;
   const std::string_view wanted = name;
   if (wanted == kAskProviders) return reinterpret_cast<ModuleEntry::Function>(kAsks);

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "libfabric_shim/offer.h"
 #include "libfabric_shim/rdm/connect.h"
 #include "libfabric_shim/rdm/devices.h"
 #include "libfabric_shim/rdm/listener.h"
@@ -15,11 +16,10 @@ namespace clustar::transport::ofi {
 Result<std::unique_ptr<Transport>> OfiTransport::create(const TransportContext& context) {
   std::unique_ptr<OfiTransport> transport(new OfiTransport(context));
   Context& shared = transport->context_;
-  auto infos = find_infos(shared.settings.progress);
-  if (!infos) return tl::unexpected(infos.error());
-  const auto choice = choose(providers_of(*infos), shared.settings.provider);
-  if (!choice) return tl::unexpected(choice.error());
-  auto devices = find_devices(std::move(*infos), choice->provider, shared.settings);
+  auto offer = find_offer(shared.settings.provider, shared.settings.progress);
+  if (!offer) return tl::unexpected(offer.error());
+  const Choice& choice = offer->choice;
+  auto devices = find_devices(std::move(offer->infos), choice.provider, shared.settings);
   if (!devices) return tl::unexpected(devices.error());
   const auto policies = policies_of(context);
   for (Found& device : *devices) {
@@ -33,10 +33,10 @@ Result<std::unique_ptr<Transport>> OfiTransport::create(const TransportContext& 
     transport->nics_.push_back(std::make_unique<Nic>(device.name, std::move(*domain), std::move(device.control), shared,
                                                      std::move(policy), speed));
   }
-  transport->note_ = fmt::format("libfabric's {} ({})", choice->provider, choice->why);
+  transport->note_ = fmt::format("libfabric's {} ({})", choice.provider, choice.why);
   shared.log.info(
       fmt::format("ofi: {}{}", transport->note_,
-                  choice->refused.empty() ? "" : fmt::format("; not {}", fmt::join(choice->refused, "; not "))));
+                  choice.refused.empty() ? "" : fmt::format("; not {}", fmt::join(choice.refused, "; not "))));
   return transport;
 }
 

@@ -205,6 +205,49 @@ TEST(NcclChecks, WhatOtherProcessesWouldTake) {
   expect(facts, "copies", Outcome::kOk, "no second", "");
 }
 
+OfiFacts libfabric(const std::string& taken, const std::string& why) {
+  return {.module = true, .there = "libfabric 1.17 has tcp;ofi_rxm, shm", .taken = taken, .why = why};
+}
+
+TEST(NcclChecks, LibfabricAsItIsThere) {
+  NcclFacts facts = well();
+  facts.ofi = libfabric("tcp;ofi_rxm", "kernel TCP");
+  expect(facts, "libfabric", Outcome::kOk, "has tcp;ofi_rxm, shm; CLUSTAR_TRANSPORT=ofi would take tcp;ofi_rxm", "");
+  facts.ofi = {.module = true, .why = "libfabric.so.1: cannot open"};
+  expect(facts, "libfabric", Outcome::kOk, "libfabric.so.1: cannot open (only CLUSTAR_TRANSPORT=ofi needs it)", "");
+  facts.ofi = {};
+  for (const Check& one : nccl_checks(facts)) EXPECT_NE(one.name, "libfabric");
+}
+
+TEST(NcclChecks, LibfabricThatIsAskedForAndCannotWork) {
+  for (const char* const asking : {"CLUSTAR_TRANSPORT=ofi", "CLUSTAR_REQUIRE=mlt|ofi"}) {
+    NcclFacts facts = well({asking});
+    expect(facts, "libfabric", Outcome::kFailed, "libclustar-ofi.so, which libfabric needs, is not", "libfabric-dev");
+    facts.ofi = {.module = true, .why = "libfabric.so.1: cannot open; install libfabric"};
+    expect(facts, "libfabric", Outcome::kFailed, "install libfabric", "or another CLUSTAR_TRANSPORT");
+    facts.ofi = libfabric("", "none of verbs, efa, cxi and tcp is here");
+    expect(facts, "libfabric", Outcome::kFailed, "has tcp;ofi_rxm, shm; none of verbs", "another CLUSTAR_TRANSPORT");
+    facts.ofi = libfabric("tcp;ofi_rxm", "kernel TCP");
+    expect(facts, "libfabric", Outcome::kOk, "CLUSTAR_TRANSPORT=ofi takes tcp;ofi_rxm (kernel TCP)", "");
+  }
+}
+
+TEST(NcclChecks, AProviderOfLibfabricThatIsNotThereOrDoesNotCount) {
+  NcclFacts facts = well({"CLUSTAR_TRANSPORT=ofi", "CLUSTAR_OFI_PROVIDER=efa"});
+  facts.ofi = libfabric("", "CLUSTAR_OFI_PROVIDER=efa: no such provider here");
+  expect(facts, "libfabric", Outcome::kFailed, "efa: no such provider here", "unset CLUSTAR_OFI_PROVIDER");
+  NcclFacts unasked = well({"CLUSTAR_OFI_PROVIDER=efa"});
+  unasked.ofi = facts.ofi;
+  expect(unasked, "libfabric", Outcome::kWarning, "efa: no such provider here", "unset CLUSTAR_OFI_PROVIDER");
+  unasked.ofi = libfabric("efa", "CLUSTAR_OFI_PROVIDER");
+  expect(unasked, "libfabric", Outcome::kWarning, "does not count without it", "CLUSTAR_TRANSPORT=ofi, or unset");
+  unasked.ofi = {};
+  expect(unasked, "libfabric", Outcome::kWarning, "CLUSTAR_OFI_PROVIDER is 'efa', but libclustar-ofi.so",
+         "libfabric-dev");
+  facts.ofi = libfabric("shm", "CLUSTAR_OFI_PROVIDER");
+  expect(facts, "libfabric", Outcome::kWarning, "reaches this host only", "unset CLUSTAR_OFI_PROVIDER");
+}
+
 TEST(NcclChecks, WhoIsProfilerAndTuner) {
   expect(well(), "NCCL_TUNER_PLUGIN", Outcome::kOk,
          "not set; no other is found, so NCCL takes the one in the net plugin's file", "");

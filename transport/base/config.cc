@@ -156,7 +156,8 @@ std::map<std::string, std::string> environment_that_may_mean_us() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::size_t equals = text.find('=');
-    const bool may_mean_us = text.starts_with("CLUSTAR_") || text.starts_with("NCCL_");
+    const bool may_mean_us =
+        text.starts_with("CLUSTAR_") || text.starts_with("NCCL_") || text.starts_with("FI_CLUSTAR_");
     if (may_mean_us && equals != std::string_view::npos)
       environment.emplace(text.substr(0, equals), text.substr(equals + 1));
   }

@@ -6,7 +6,7 @@
 
 namespace clustar {
 
-// The variables that may mean us: CLUSTAR_* and NCCL_*.
+// The variables that may mean us: CLUSTAR_*, NCCL_*, and FI_CLUSTAR_* of the libfabric provider.
 std::map<std::string, std::string> environment_that_may_mean_us();
 
 }  // namespace clustar

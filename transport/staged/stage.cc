@@ -217,8 +217,10 @@ void Stage::warn_of_stuck_copies(bool one_ended) {
   warned_ = true;
   context_.log.warn(fmt::format(
       "{}, staged: {} copies between GPU and host memory by {} have not ended for {} s: a kernel that waits for them "
-      "may stand before them in the GPU's queue; unset CUDA_DEVICE_MAX_CONNECTIONS, do without MPS, or leave "
-      "CLUSTAR_GDR=staged out",
+      "may stand before them in the GPU's queue, or another thread of this process may wait for the GPU in "
+      "cuMemFreeHost (cudaFreeHost); unset CUDA_DEVICE_MAX_CONNECTIONS, do without MPS, free pinned memory only when "
+      "no "
+      "collective runs, or leave CLUSTAR_GDR=staged out",
       context_.name, flights_.size(), copy_->name(),
       std::chrono::duration_cast<std::chrono::seconds>(kStuckAfter).count()));
 }

@@ -16,6 +16,8 @@ inline constexpr std::uint8_t kWireVersion = 1;
 // Payloads by rendezvous that a sender may have offered on one connection; each is a tag of waist 1.
 inline constexpr std::uint16_t kSlots = 64;
 inline constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 31;
+// A message of up to so many bytes that was injected goes behind its header, however long such may be otherwise.
+inline constexpr std::size_t kInjectBytes = 4096;
 inline constexpr std::size_t kHandleBytes = 120;  // transport::Handle
 
 // Who dials asks for the handle of the transport's listener.

@@ -48,6 +48,14 @@ TEST(OfiChoice, WhereNoneOfTheUsualIsTheErrorSaysHowToTakeAnother) {
   EXPECT_THAT(refused.error().message, HasSubstr("CLUSTAR_OFI_PROVIDER takes another of shm, psm3"));
 }
 
+TEST(OfiChoice, WhereOnlyProgressIsInTheWayTheErrorSaysSo) {
+  const std::string said = no_such_progress("auto", "shm", {"tcp;ofi_rxm", "clustar", "net"});
+  EXPECT_EQ(said,
+            "CLUSTAR_OFI_PROGRESS=auto: shm makes no such progress here; unset it, or set CLUSTAR_OFI_PROVIDER to "
+            "one that does: tcp;ofi_rxm, net");
+  EXPECT_THAT(no_such_progress("manual", "efa", {}), testing::EndsWith("here; unset it"));
+}
+
 // It would ask us for a transport, and so on.
 TEST(OfiChoice, OurOwnProviderIsNotThere) {
   EXPECT_EQ(choose({"clustar", "tcp;ofi_rxm"}, "").value().provider, "tcp;ofi_rxm");
