@@ -51,7 +51,7 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
   // A sender that closed said how many frames it sent; these are under way. One that died said nothing.
   static constexpr Duration kLastFrames = std::chrono::milliseconds(2500);
   static constexpr Duration kLastOfTheDead = std::chrono::milliseconds(500);
-  static constexpr std::uint32_t kTellTaken = kFrames / 4;
+  static constexpr std::uint32_t kTellTaken = kFrames / 2;
 
   struct RecvRequest final : Request {
     Result<Progress> test() override { return channel->test(group); }
@@ -113,6 +113,7 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
   std::uint64_t frames_ = 0;  // that came
   std::uint64_t taken_ = 0;   // of them
   std::uint64_t told_ = 0;    // of those, to the sender
+  std::uint64_t asked_ = 0;   // for payloads
   std::uint64_t marks_ = 0;   // grows with all that comes
   std::uint32_t small_run_ = 0;
   std::uint64_t polls_ = 0;
