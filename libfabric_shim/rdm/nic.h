@@ -36,9 +36,6 @@ class Nic {
   Domain& domain() { return domain_; }
   const net::Interface& control() const { return control_; }
   const Context& context() const { return context_; }
-  // A payload leaves only when its receive is posted: in libfabric 1.17, rxd never comes back from reading its queue,
-  // or reports a truncation that was none, when a message of several packets comes for which none is.
-  bool must_be_asked() const { return provider_.ends_with(";ofi_rxd"); }
   SendEngine& engine() { return engine_; }
   const SendEngine& engine() const { return engine_; }
 

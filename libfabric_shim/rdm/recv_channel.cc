@@ -185,8 +185,6 @@ bool OfiRecvChannel::take_chunk(const FrameHead& head, const ChunkHeader& header
                                                  header.length, Memory::descriptor(*request.memory[placement.part])},
                                                 *this, cookie);
   if (!asked) on_failure(asked.error());
-  ++asked_;
-  if (nic_.must_be_asked() && control_open_) clears_.add(Note{Note::Kind::kAsked, asked_});
   return true;
 }
 

@@ -113,7 +113,6 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
   std::uint64_t frames_ = 0;  // that came
   std::uint64_t taken_ = 0;   // of them
   std::uint64_t told_ = 0;    // of those, to the sender
-  std::uint64_t asked_ = 0;   // for payloads
   std::uint64_t marks_ = 0;   // grows with all that comes
   std::uint32_t small_run_ = 0;
   std::uint64_t polls_ = 0;

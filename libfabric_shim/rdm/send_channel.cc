@@ -97,7 +97,7 @@ Result<Progress> OfiSendChannel::test(SendRequest& request) {
 void OfiSendChannel::progress() {
   if (failed_) return;
   ++polls_;
-  if (matcher_.waiting() > 0 || owed_ || !has_credit() || polls_ % kLivenessPolls == 0) read_control();
+  if (matcher_.waiting() > 0 || !has_credit() || polls_ % kLivenessPolls == 0) read_control();
   exchange_->poll();
   if (!control_lost_.empty()) check_lost_control();
   if (failed_) return;
@@ -129,11 +129,6 @@ void OfiSendChannel::on_words(std::span<const std::byte, ClearToSend::kSize> wor
   if (const auto note = Note::parse(words)) {
     if (note->kind == Note::Kind::kFarewell) {
       peer_left_ = true;
-      return;
-    }
-    if (note->kind == Note::Kind::kAsked) {
-      if (note->count > payloads_sent_) return fail_with(ErrorCode::kRemote, "the peer asked for what was not sent");
-      payloads_asked_ = note->count;
       return;
     }
     const bool sound = note->kind == Note::Kind::kTaken && note->count >= frames_taken_ && note->count <= frames_sent_;
@@ -230,7 +225,6 @@ bool OfiSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
 // False: there is still one.
 bool OfiSendChannel::send_owed() {
   if (!owed_) return true;
-  if (nic_.must_be_asked() && payloads_asked_ < payloads_sent_) return false;
   const auto sent = exchange_->send_payload(facts_.address, owed_->payload, *this, owed_->cookie);
   if (!sent) on_failure(sent.error());
   if (!sent || !*sent) return false;

@@ -107,7 +107,6 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
   std::uint64_t frames_sent_ = 1;
   std::uint64_t frames_taken_ = 0;
   std::uint32_t payloads_sent_ = 0;
-  std::uint64_t payloads_asked_ = 0;
   std::uint32_t under_way_ = 0;
   std::uint64_t bytes_under_way_ = 0;
   std::optional<Owed> owed_;

@@ -85,7 +85,7 @@ void Welcome::serialize_to(std::span<std::byte, kSize> bytes) const {
 std::optional<Note> Note::parse(std::span<const std::byte, kSize> bytes) {
   const WireReader reader(bytes);
   const auto kind = reader.load<std::uint16_t, 2>();
-  if (reader.load<std::uint16_t, 0>() != kNoteMagic || kind == 0 || kind > 3) return std::nullopt;
+  if (reader.load<std::uint16_t, 0>() != kNoteMagic || kind == 0 || kind > 2) return std::nullopt;
   return Note{static_cast<Kind>(kind), reader.load<std::uint64_t, 8>()};
 }
 

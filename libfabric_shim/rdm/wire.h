@@ -87,7 +87,6 @@ struct Note {
   enum class Kind : std::uint16_t {
     kTaken = 1,     // receiver to sender: frames of the channel that it has taken, since the beginning
     kFarewell = 2,  // either way: the channel closes, and its process lives; of the sender: it sent so many frames
-    kAsked = 3,     // receiver to sender: payloads it has asked for, since the beginning; where Nic::must_be_asked()
   };
   Kind kind = Kind::kTaken;
   std::uint64_t count = 0;
