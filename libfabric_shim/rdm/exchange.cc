@@ -196,7 +196,8 @@ void Exchange::poll() {
       if (entry.op_context == nullptr || broken_) continue;
       finish(*static_cast<Op*>(static_cast<fi_context2*>(entry.op_context)), entry.len);
     }
-    if (got->done.empty()) return;
+    // One look more costs as much as a message does, and most find nothing; who waits asks again at once.
+    if (got->done.size() < CompletionQueue::kBatch) return;
   }
 }
 
@@ -243,9 +244,9 @@ void Exchange::finish_frame(const Op& op, std::size_t bytes) {
 void Exchange::waste(const FrameHead& head, std::span<const std::byte> bytes) {
   if (head.kind != FrameHead::Kind::kAnnounced || bytes.size() < ChunkHeader::kSize || domain_.registers()) return;
   const auto header = ChunkHeader::parse(bytes.first<ChunkHeader::kSize>());
-  if (!header || header->length > kMostWaste) return;
+  if (!header || header->length > WasteMemory::kMost) return;
   // Without the memory the sender waits until its peer gives up: an error there, not here.
-  std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[header->length]);
+  WasteMemory::Shared memory = waste_.at_least(header->length);
   if (memory == nullptr) return;
   Op& op = take_payload();
   op.kind = Kind::kPayloadReceive;

@@ -18,6 +18,7 @@
 
 #include "libfabric_shim/endpoint.h"
 #include "libfabric_shim/memory_region.h"
+#include "libfabric_shim/rdm/waste_memory.h"
 #include "libfabric_shim/rdm/wire.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
@@ -90,20 +91,19 @@ class Exchange {
     bool cancelled = false;
     Owner* owner = nullptr;
     std::uint32_t cookie = 0;
-    Payload payload{};                     // of a frame: its memory here
-    std::unique_ptr<std::byte[]> waste{};  // for a payload that nobody wants any more
-    std::size_t sent = 0;                  // what on_sent() tells
+    Payload payload{};            // of a frame: its memory here
+    WasteMemory::Shared waste{};  // for a payload that nobody wants any more
+    std::size_t sent = 0;         // what on_sent() tells
   };
   struct Slab {
     std::unique_ptr<std::byte[]> memory;
     MemoryRegion region;
   };
   static constexpr std::size_t kSlabFrames = 32;
-  static constexpr int kBatchesPerPoll = 16;  // rxm gives one completion per read
+  static constexpr int kBatchesPerPoll = 16;
   static constexpr Duration kPause = std::chrono::microseconds(2);
   static constexpr std::uint32_t kMostSkipped = 32;
   static constexpr std::size_t kMostClosed = 4096;
-  static constexpr std::size_t kMostWaste = 64 << 20;  // the longest chunk that a sender's settings allow
 
   Exchange(Domain& domain, CompletionQueue queue, AddressVector addresses, std::size_t payload, const Clock& clock,
            const Log& log)
@@ -140,6 +140,7 @@ class Exchange {
   std::deque<Op> ops_;  // stay where they are
   std::vector<Op*> free_frames_;
   std::vector<Op*> free_payloads_;
+  WasteMemory waste_;
   std::deque<Op*> waiting_;  // receives for which the provider had no room
   std::unordered_map<std::uint32_t, std::pair<Owner*, std::uint64_t>> channels_;  // with its key
   std::map<std::uint32_t, std::uint64_t> closed_;  // channels, with their keys; the latest kMostClosed

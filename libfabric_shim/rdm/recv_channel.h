@@ -51,7 +51,7 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
   // A sender that closed said how many frames it sent; these are under way. One that died said nothing.
   static constexpr Duration kLastFrames = std::chrono::milliseconds(2500);
   static constexpr Duration kLastOfTheDead = std::chrono::milliseconds(500);
-  static constexpr std::uint32_t kTellTaken = kFrames / 4;
+  static constexpr std::uint32_t kTellTaken = kFrames / 2;
 
   struct RecvRequest final : Request {
     Result<Progress> test() override { return channel->test(group); }

@@ -1,0 +1,26 @@
+// Where payloads go that nobody wants: all of them to the same memory, so that however many peers announce to closed
+// channels, it stays below twice the longest payload.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace clustar::transport::ofi {
+
+class WasteMemory {
+ public:
+  using Shared = std::shared_ptr<std::byte[]>;
+  static constexpr std::size_t kMost = 64 << 20;  // the longest chunk that a sender's settings allow
+
+  // `bytes` of them, kMost at most; all who hold memory may hold the same. Given back with the last of them. Null:
+  // there is no memory.
+  Shared at_least(std::size_t bytes);
+
+ private:
+  static constexpr std::size_t kLeast = 64 << 10;
+
+  std::weak_ptr<std::byte[]> latest_;
+  std::size_t bytes_ = 0;  // of it
+};
+
+}  // namespace clustar::transport::ofi

@@ -1,0 +1,134 @@
+// The transport over libfabric with a peer that is stopped; and what many connections leave behind.
+#include <gtest/gtest.h>
+#include <malloc.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "libfabric_shim/rdm/ofi_transport.h"
+#include "tests/conformance/process_peer.h"
+#include "tests/conformance/transport_under_test.h"
+#include "tests/sanitized.h"
+#include "transport/base/system_clock.h"
+#include "transport/net/settings.h"
+
+namespace clustar::transport::conformance {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr std::size_t kSize = 1 << 20;
+constexpr std::size_t kLong = 32 * kSize;
+
+class OfiProcesses : public ::testing::Test {
+ protected:
+  // Null: libfabric is not here.
+  std::unique_ptr<Transport> create() {
+    static const SystemClock clock;
+    Config config;
+    config.edit<NetworkSettings>()->interfaces = "=lo";
+    config.edit<OfiSettings>()->provider = "tcp;ofi_rxm";
+    auto made = ofi::OfiTransport::create({config, clock, Log{}});
+    return made ? std::move(*made) : nullptr;
+  }
+  std::unique_ptr<RecvChannel> accept(Transport& transport, Peer& peer) {
+    const auto listener = std::move(transport.listen(0, {}).value());
+    peer.say(listener->handle());
+    std::unique_ptr<RecvChannel> recv;
+    EXPECT_TRUE(poll_until([&] { return (recv = std::move(listener->poll_accept().value())) != nullptr; }));
+    return recv;
+  }
+  std::unique_ptr<SendChannel> dial(Transport& transport, Peer& peer) {
+    const auto pending = std::move(transport.connect(0, peer.hear<Handle>(), {}).value());
+    std::unique_ptr<SendChannel> send;
+    EXPECT_TRUE(poll_until([&] { return (send = std::move(pending->poll().value())) != nullptr; }));
+    return send;
+  }
+  // The peer leaves at once where it has no libfabric either.
+  static void skip_here() { GTEST_SKIP() << "no libfabric with tcp;ofi_rxm here"; }
+};
+
+// A stopped process is a straggler (a debugger, a swapping host): everybody waits for it, and nothing is lost.
+TEST_F(OfiProcesses, APeerThatIsStoppedForThreeSecondsLosesNothing) {
+  Peer peer([&](Peer& parent) {
+    const auto transport = create();
+    if (!transport) return;
+    const auto recv = accept(*transport, parent);
+    const auto send_to = dial(*transport, parent);
+    RecvBuffer to(*recv, kLong);
+    SendBuffer from(*send_to, kLong, 3);
+    Request* receives = must_recv(*recv, {{to.mr.get(), 0, kLong, 0}});
+    Request* sends = must_send(*send_to, *from.mr, 0, kLong);
+    for (int i = 0; i < 3; ++i) EXPECT_FALSE(receives->test().value().done || sends->test().value().done);
+    raise(SIGSTOP);  // in the middle of both messages
+    finish({receives, sends});
+    EXPECT_TRUE(to.bytes == SendBuffer(*send_to, kLong, 2).bytes);
+  });
+  const auto transport = create();
+  if (!transport) return skip_here();
+  const auto send_to = dial(*transport, peer);
+  const auto recv = accept(*transport, peer);
+  RecvBuffer to(*recv, kLong);
+  SendBuffer from(*send_to, kLong, 2);
+  Request* receives = must_recv(*recv, {{to.mr.get(), 0, kLong, 0}});
+  Request* sends = must_send(*send_to, *from.mr, 0, kLong);
+  EXPECT_TRUE(poll_until([&] { return peer.stopped(); }));
+  const auto until = std::chrono::steady_clock::now() + seconds(3);
+  while (std::chrono::steady_clock::now() < until) {
+    ASSERT_FALSE(receives->test().value().done);
+    ASSERT_FALSE(sends->test().value().done);
+  }
+  peer.signal(SIGCONT);
+  finish({receives, sends});
+  EXPECT_TRUE(to.bytes == SendBuffer(*send_to, kLong, 3).bytes);
+  EXPECT_EQ(peer.wait(), 0);
+}
+
+std::size_t entries(const char* folder) {
+  return static_cast<std::size_t>(
+      std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
+}
+
+// Without the memory that malloc keeps.
+std::size_t resident_pages() {
+  malloc_trim(0);
+  std::ifstream statm("/proc/self/statm");
+  std::size_t all = 0;
+  std::size_t resident = 0;
+  statm >> all >> resident;
+  return resident;
+}
+
+// Each with a message by each way, and a receive for which nothing comes.
+TEST_F(OfiProcesses, AThousandConnectionsLeaveNothingBehind) {
+  const auto transport = create();
+  if (!transport) return skip_here();
+  const auto cycle = [&] {
+    Connection connection = connect(*transport, *transport);
+    SendBuffer from(*connection.send, 64 << 10, 1);
+    RecvBuffer to(*connection.recv, 64 << 10);
+    for (const std::size_t bytes : {std::size_t{1000}, from.bytes.size()}) {
+      finish(
+          {must_recv(*connection.recv, {{to.mr.get(), 0, bytes, 0}}), must_send(*connection.send, *from.mr, 0, bytes)});
+    }
+    must_recv(*connection.recv, {{to.mr.get(), 0, 1000, 0}});
+  };
+  for (int i = 0; i < 100; ++i) cycle();
+  const std::size_t descriptors = entries("/proc/self/fd");
+  const std::size_t threads = entries("/proc/self/task");
+  const std::size_t before = resident_pages();
+  for (int i = 0; i < 1000; ++i) cycle();
+  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
+  EXPECT_EQ(entries("/proc/self/task"), threads);
+  // A sanitizer keeps what is freed.
+  if (!tests::kSanitized) {
+    EXPECT_LE(resident_pages(), before + 256) << "a page for every fourth connection";
+  }
+}
+
+}  // namespace
+}  // namespace clustar::transport::conformance
