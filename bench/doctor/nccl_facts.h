@@ -47,10 +47,10 @@ struct Banner {
 
 // Of libfabric, by libclustar-ofi.so.
 struct OfiFacts {
-  bool module = false;  // it is there
-  std::string there{};  // libfabric and its providers, as a sentence; empty: no libfabric, or none in it
-  std::string taken{};  // the provider that CLUSTAR_TRANSPORT=ofi takes; empty: none
-  std::string why{};    // it is taken, or none is
+  bool module = false;          // it is there
+  std::string there{};          // libfabric and its providers, as a sentence; empty: no libfabric, or none in it
+  std::string taken{};          // the provider that CLUSTAR_TRANSPORT=ofi takes; empty: none
+  std::string why{};            // it is taken, or none is
   std::string datagrams{};      // the provider that CLUSTAR_IO=ofi takes; empty: none
   std::string why_datagrams{};  // it is taken, or none is
 };

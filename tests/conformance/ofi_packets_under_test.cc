@@ -46,7 +46,7 @@ PacketIoUnderTest bed(const std::string& name, const std::string& host, const of
 
 Result<std::unique_ptr<ofi::OfiIo>> open_ofi(const std::string& provider, const std::string& host,
                                              const ofi::OfiIoOptions& options) {
-  const auto infos = ofi::find_infos("any", ofi::Offer::kDatagrams);
+  const auto infos = ofi::find_infos("any", ofi::Service::kDatagrams);
   if (!infos) return tl::unexpected(infos.error());
   const auto interfaces = net::find_interfaces("=lo", host == "::1" ? net::Family::kIpv6 : net::Family::kIpv4);
   if (!interfaces) return tl::unexpected(interfaces.error());

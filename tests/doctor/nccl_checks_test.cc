@@ -232,6 +232,20 @@ TEST(NcclChecks, LibfabricThatIsAskedForAndCannotWork) {
   }
 }
 
+TEST(NcclChecks, DatagramsOfLibfabricHaveAProviderOfTheirOwn) {
+  NcclFacts facts = well({"CLUSTAR_TRANSPORT=mlt", "CLUSTAR_IO=ofi", "CLUSTAR_OFI_PROVIDER=udp"});
+  expect(facts, "libfabric datagrams", Outcome::kFailed, "libclustar-ofi.so, which CLUSTAR_IO=ofi needs",
+         "another CLUSTAR_IO");
+  // The provider that was named has no reliable messages, which nobody asked for.
+  facts.ofi = libfabric("", "CLUSTAR_OFI_PROVIDER=udp: no such provider here");
+  facts.ofi.why_datagrams = "no provider has datagrams here";
+  expect(facts, "libfabric datagrams", Outcome::kFailed, "no provider has datagrams here", "another CLUSTAR_IO");
+  facts.ofi.datagrams = "udp";
+  facts.ofi.why_datagrams = "CLUSTAR_OFI_PROVIDER";
+  expect(facts, "libfabric datagrams", Outcome::kOk, "CLUSTAR_IO=ofi takes udp (CLUSTAR_OFI_PROVIDER)", "");
+  for (const Check& one : nccl_checks(facts)) EXPECT_NE(one.name, "libfabric");
+}
+
 TEST(NcclChecks, AProviderOfLibfabricThatIsNotThereOrDoesNotCount) {
   NcclFacts facts = well({"CLUSTAR_TRANSPORT=ofi", "CLUSTAR_OFI_PROVIDER=efa"});
   facts.ofi = libfabric("", "CLUSTAR_OFI_PROVIDER=efa: no such provider here");

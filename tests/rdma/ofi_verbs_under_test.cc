@@ -18,7 +18,7 @@ class OfiVerbsBed final : public PacketIoBed {
     if (const std::string reason = tests::why_no_devices(); !reason.empty()) {
       return fail(ErrorCode::kUnavailable, reason);
     }
-    const auto infos = ofi::find_infos("any", ofi::Offer::kDatagrams);
+    const auto infos = ofi::find_infos("any", ofi::Service::kDatagrams);
     if (!infos) return tl::unexpected(infos.error());
     auto bed = std::make_unique<OfiVerbsBed>();
     for (std::size_t i = 0; i < kEnds; ++i) {
