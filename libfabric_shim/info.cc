@@ -67,8 +67,9 @@ Result<std::vector<Info>> find_infos(const std::string& progress, Service servic
     if (code == -FI_ENODATA && service == Service::kDatagrams) {
       return fail(
           ErrorCode::kUnavailable,
-          "ofi: no provider has datagrams here; fi_info -t FI_EP_DGRAM lists those that do (FI_PROVIDER, if set, "
-          "hides others)");
+          (progress == "any" ? std::string() : "with CLUSTAR_OFI_PROGRESS=" + progress + ": ") +
+              "no provider has datagrams here; fi_info -t FI_EP_DGRAM lists those that do (FI_PROVIDER, if set, "
+              "hides others)");
     }
     if (code != 0) return tl::unexpected(failure("libfabric", "fi_getinfo", code));
   }

@@ -20,12 +20,14 @@ struct Providers {
 Result<Providers> ask_providers(const std::string& forced, const std::string& progress);
 
 // The same of those with datagrams, which CLUSTAR_IO=ofi takes.
-Result<Providers> ask_datagrams(const std::string& forced);
+// `no_rdma`: as in choose_datagrams().
+Result<Providers> ask_datagrams(const std::string& forced, const std::string& progress, const std::string& no_rdma);
 
 // How libclustar-ofi.so offers them (ModuleEntry::find).
 inline constexpr const char* kAskProviders = "ask_providers";
 inline constexpr const char* kAskDatagrams = "ask_datagrams";
 using AskProviders = Result<Providers> (*)(const std::string& forced, const std::string& progress);
-using AskDatagrams = Result<Providers> (*)(const std::string& forced);
+using AskDatagrams = Result<Providers> (*)(const std::string& forced, const std::string& progress,
+                                           const std::string& no_rdma);
 
 }  // namespace clustar::transport::ofi

@@ -156,7 +156,7 @@ typedef struct {
 
 /* The limits of markImportance. */
 #define CLUSTAR_MOST_BLOCKS 1048576 /* of one call */
-#define CLUSTAR_MOST_RANGES 4096    /* of all; the oldest are forgotten first */
+#define CLUSTAR_MOST_RANGES 4096    /* of all, of at most 16 * CLUSTAR_MOST_BLOCKS; the oldest are forgotten first */
 
 typedef struct {
   size_t size;               /* of this table */
@@ -170,7 +170,8 @@ typedef struct {
    * important[i] is 1 or 0. `blocks` says how many there are: bytes / block_bytes, rounded up. The array is copied.
    *
    * Marks hold for all sends from this memory until it is marked again (a range that shares a byte with the new one
-   * is forgotten as a whole), forgetImportance, 60 s have passed, or CLUSTAR_MOST_RANGES newer ones were made.
+   * is forgotten as a whole), forgetImportance, 60 s have passed, or newer ones have passed the limits named with
+   * CLUSTAR_MOST_BLOCKS, to which copies count, too, that the plugin makes of marked memory (CLUSTAR_GDR=staged).
    *
    * Addresses are compared with what NCCL has the plugin send. NCCL sends from `buffer` itself where it is registered
    * with NCCL (ncclCommRegister) and the operation is a send; rings, and sends of other memory, go by buffers of NCCL's

@@ -94,6 +94,14 @@ Search search_role(Role role, const NcclVariables& variables, const std::vector<
   return search(role, value.value_or(""), file_names(role, value.value_or("")), folders);
 }
 
+// The variable that keeps RDMA NICs out, as the plugin reads them; empty: none.
+std::string rdma_forbidden_by(const NcclVariables& variables) {
+  for (const char* const name : {"CLUSTAR_IB_DISABLE", "NCCL_IB_DISABLE"}) {
+    if (const auto value = variables.get(name)) return *value == "0" ? "" : name;
+  }
+  return {};
+}
+
 }  // namespace
 
 const Search* NcclFacts::chosen() const {
@@ -139,8 +147,9 @@ NcclFacts nccl_facts_here() {
   // Another's plugin, and one that cannot be opened, say nothing; then the one beside this command does.
   const std::string speaker = chosen != nullptr && chosen->clustar ? chosen->path : facts.beside;
   if (!speaker.empty()) facts.banner = ask_banner(speaker, facts.variables);
-  facts.ofi = ask_libfabric(facts.variables.get("CLUSTAR_OFI_PROVIDER").value_or(""),
-                            facts.variables.get("CLUSTAR_OFI_PROGRESS").value_or("any"));
+  facts.ofi =
+      ask_libfabric(facts.variables.get("CLUSTAR_OFI_PROVIDER").value_or(""),
+                    facts.variables.get("CLUSTAR_OFI_PROGRESS").value_or("any"), rdma_forbidden_by(facts.variables));
   return facts;
 }
 

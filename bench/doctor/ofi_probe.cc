@@ -15,17 +15,18 @@ namespace ofi = transport::ofi;
 
 namespace {
 
-void ask_datagrams(const transport::Module& module, const std::string& forced, OfiFacts& facts) {
+void ask_datagrams(const transport::Module& module, const std::string& forced, const std::string& progress,
+                   const std::string& no_rdma, OfiFacts& facts) {
   const auto ask = reinterpret_cast<ofi::AskDatagrams>(module.find(ofi::kAskDatagrams));
   if (ask == nullptr) return;
-  const auto answer = ask(forced);
+  const auto answer = ask(forced, progress, no_rdma);
   if (answer) facts.datagrams = answer->taken;
   facts.why_datagrams = answer ? answer->why : answer.error().message;
 }
 
 }  // namespace
 
-OfiFacts ask_libfabric(const std::string& forced, const std::string& progress) {
+OfiFacts ask_libfabric(const std::string& forced, const std::string& progress, const std::string& no_rdma) {
   // Modules are beside the plugin.
   const std::string library = installed_library("libclustar-ofi.so");
   std::error_code error;
@@ -35,9 +36,10 @@ OfiFacts ask_libfabric(const std::string& forced, const std::string& progress) {
   const auto ask = module ? reinterpret_cast<ofi::AskProviders>(module->find(ofi::kAskProviders)) : nullptr;
   if (ask == nullptr) {
     facts.why = module ? library + " names no providers" : module.error().message;
+    facts.why_datagrams = facts.why;
     return facts;
   }
-  ask_datagrams(*module, forced, facts);
+  ask_datagrams(*module, forced, progress, no_rdma, facts);
   const auto answer = ask(forced, progress);
   if (!answer) {
     facts.why = answer.error().message;

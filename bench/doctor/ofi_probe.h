@@ -8,7 +8,8 @@
 
 namespace clustar::bench::doctor {
 
-// `forced`: CLUSTAR_OFI_PROVIDER, or empty. `progress`: CLUSTAR_OFI_PROGRESS.
-OfiFacts ask_libfabric(const std::string& forced, const std::string& progress);
+// `forced`: CLUSTAR_OFI_PROVIDER, or empty. `progress`: CLUSTAR_OFI_PROGRESS. `no_rdma`: the variable that forbids RDMA
+// NICs, or empty.
+OfiFacts ask_libfabric(const std::string& forced, const std::string& progress, const std::string& no_rdma);
 
 }  // namespace clustar::bench::doctor

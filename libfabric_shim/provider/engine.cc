@@ -28,7 +28,7 @@ Engine::~Engine() = default;
 bool Engine::send(Source to, Outgoing message) {
   auto& connection = outbound_[to];
   // One that failed has told all its messages so; a peer that is there again gets a new one.
-  if (connection != nullptr && connection->outdated()) connection.reset();
+  if (connection != nullptr && connection->failed()) connection.reset();
   if (connection == nullptr) connection = std::make_unique<Outbound>(setup_, book_.address(to));
   if (connection->outstanding() >= kSends) {
     progress();

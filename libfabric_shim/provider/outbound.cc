@@ -25,8 +25,6 @@ int fi_error(ErrorCode code) {
 
 Outbound::Outbound(Setup& setup, const net::Address& peer)
     : setup_(setup), peer_(peer), silence_(setup.settings.stall_timeout) {
-  const Duration limit = setup.settings.connect_timeout;
-  deadline_ = limit == Duration::zero() ? TimePoint::max() : setup.clock.now() + limit;
   dial();
 }
 
@@ -36,6 +34,9 @@ Outbound::~Outbound() {
 }
 
 void Outbound::submit(Outgoing message) {
+  if (failed()) return report(message.operation, error_);
+  // What is on its way finds out itself.
+  if (suspect_ && stage_ == Stage::kReady && outstanding() == 0) dial_again();
   if (failed()) return report(message.operation, error_);
   queue_.push_back(std::move(message));
 }
@@ -59,9 +60,19 @@ void Outbound::progress() {
 }
 
 void Outbound::dial() {
+  const Duration limit = setup_.settings.connect_timeout;
+  deadline_ = limit == Duration::zero() ? TimePoint::max() : setup_.clock.now() + limit;
   auto socket = net::start_connect(setup_.self.with_port(0), peer_, {});
   if (!socket) return fail_with(FI_ECONNREFUSED, socket.error().message);
   socket_ = std::move(*socket);
+}
+
+// The channel is kept until the answer tells whether it leads to the endpoint that listens there.
+void Outbound::dial_again() {
+  suspect_ = false;
+  stage_ = Stage::kDials;
+  have_ = 0;
+  dial();
 }
 
 void Outbound::ask() {
@@ -86,6 +97,13 @@ void Outbound::hear() {
   const auto answer = Answer::parse(heard_);
   if (!answer) return fail_with(FI_EOTHER, "it is no endpoint of this provider, or of another version");
   socket_.close();
+  if (channel_ != nullptr && answer->handle == handle_) {
+    stage_ = Stage::kReady;
+    return;
+  }
+  mr_.reset();
+  channel_.reset();
+  handle_ = answer->handle;
   eager_bytes_ = std::min(setup_.settings.eager_bytes, answer->eager_bytes);
   auto pending = setup_.transport.connect(0, answer->handle, {});
   if (!pending) return fail_with(fi_error(pending.error().code), pending.error().message);

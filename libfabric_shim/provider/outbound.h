@@ -23,9 +23,9 @@ class Outbound {
   void progress();
   // All that was submitted before it failed has completed with the error.
   bool failed() const { return stage_ == Stage::kFailed; }
-  // The peer has closed its connection to us: it may be gone, which an idle one of ours would not notice.
+  // The peer has closed its connection to us: it may be gone, which an idle one of ours would not notice. So before the
+  // next message leaves, who listens there is asked once more.
   void suspect() { suspect_ = true; }
-  bool outdated() const { return failed() || (suspect_ && outstanding() == 0); }
   std::size_t outstanding() const { return queue_.size() + sent_.size() + payloads_; }
   // Without the program's own buffers that wait for a receive of the peer's.
   std::size_t leaving() const { return queue_.size() + sent_.size(); }
@@ -47,6 +47,7 @@ class Outbound {
   };
 
   void dial();
+  void dial_again();
   void ask();
   void hear();
   void connect();
@@ -64,6 +65,7 @@ class Outbound {
   Stage stage_ = Stage::kDials;
   int error_ = 0;  // of all, once it failed
   bool suspect_ = false;
+  std::array<std::byte, kHandleBytes> handle_{};  // of the endpoint to which the channel leads
   TimePoint deadline_;
   Silence silence_;
   transport::net::Socket socket_;

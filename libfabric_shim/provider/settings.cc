@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "libfabric_shim/provider/provider.h"
+#include "mlt/driver/settings.h"
 #include "nccl_plugin/settings/all_settings.h"
 #include "transport/api/settings.h"
 #include "transport/base/environment.h"
@@ -114,7 +115,11 @@ Result<Config> load_settings() {
   said->merge(environment);
   auto config = Config::load_from(tables(), *said);
   if (!config) return config;
-  // Before anything is opened: that transport would ask libfabric for providers, and so this one.
+  // Before anything is opened: those would ask libfabric for providers, and so this one.
+  if (config->get<MltSettings>().io == "ofi") {
+    return fail(ErrorCode::kInvalidArgument,
+                "packets of 'ofi' would be libfabric over libfabric; choose another FI_CLUSTAR_IO, as udp");
+  }
   const auto& transport = config->get<TransportSettings>();
   if (transport.transport == "ofi" || std::ranges::find(transport.require, "ofi") != transport.require.end()) {
     return fail(

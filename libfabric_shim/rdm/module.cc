@@ -32,8 +32,8 @@ Result<Providers> providers(const std::string& forced, const std::string& progre
   return io::contained("libclustar-ofi.so", [&] { return ask_providers(forced, progress); });
 }
 
-Result<Providers> datagrams(const std::string& forced) {
-  return io::contained("libclustar-ofi.so", [&] { return ask_datagrams(forced); });
+Result<Providers> datagrams(const std::string& forced, const std::string& progress, const std::string& no_rdma) {
+  return io::contained("libclustar-ofi.so", [&] { return ask_datagrams(forced, progress, no_rdma); });
 }
 
 ModuleEntry::Function find(const char* name) {

@@ -6,16 +6,16 @@
 
 namespace clustar::transport::ofi {
 
-// Each is at least twice as long as the one before it, which some may still hold: that is the bound of the sum.
+// One at most of each length, and none where a longer one is still held: that is the bound of the sum.
 WasteMemory::Shared WasteMemory::at_least(std::size_t bytes) {
   if (bytes > kMost) return nullptr;
-  Shared memory = latest_.lock();
-  if (memory != nullptr && bytes <= bytes_) return memory;
   const std::size_t wanted = std::bit_ceil(std::max(bytes, kLeast));
-  memory.reset(new (std::nothrow) std::byte[wanted]);
-  if (memory == nullptr) return nullptr;
-  latest_ = memory;
-  bytes_ = wanted;
+  const std::size_t first = static_cast<std::size_t>(std::bit_width(wanted / kLeast)) - 1;
+  for (std::size_t i = first; i < kLengths; ++i) {
+    if (Shared memory = held_[i].lock()) return memory;
+  }
+  const Shared memory(new (std::nothrow) std::byte[wanted]);
+  if (memory != nullptr) held_[first] = memory;
   return memory;
 }
 

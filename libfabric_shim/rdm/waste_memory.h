@@ -2,6 +2,8 @@
 // channels, it stays below twice the longest payload.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <memory>
 
@@ -19,8 +21,9 @@ class WasteMemory {
  private:
   static constexpr std::size_t kLeast = 64 << 10;
 
-  std::weak_ptr<std::byte[]> latest_;
-  std::size_t bytes_ = 0;  // of it
+  static constexpr std::size_t kLengths = std::bit_width(kMost / kLeast);
+
+  std::array<std::weak_ptr<std::byte[]>, kLengths> held_;  // of kLeast << i bytes
 };
 
 }  // namespace clustar::transport::ofi

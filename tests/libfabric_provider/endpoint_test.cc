@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -125,6 +127,45 @@ TEST(FiEndpoint, APeerThatStartsAgainAtItsAddressHasWhatIsSentThen) {
   EXPECT_TRUE(moves(program, known, *peer));
 }
 
+// The process's sockets: a connection that was made again is another one.
+std::set<std::string> sockets() {
+  std::set<std::string> open;
+  for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the one by which the folder is read
+    const std::string what = std::filesystem::read_symlink(each.path(), gone).string();
+    if (what.starts_with("socket:")) open.insert(what);
+  }
+  return open;
+}
+
+// A connection that failed looks to the other end as if its peer had gone, which it finds is not so.
+TEST(FiEndpoint, TwoThatStayKeepTheirConnectionsAfterAnError) {
+  setenv("CLUSTAR_STALL_TIMEOUT", "1", 1);
+  Program one(false), other(false);
+  const fi_addr_t to_other = one.know(other.address()), to_one = other.know(one.address());
+  ASSERT_TRUE(moves(one, to_other, other));
+  ASSERT_TRUE(moves(other, to_one, one));
+  std::vector<char> unwanted(1 << 20);
+  ASSERT_EQ(fi_tsend(one.endpoint(), unwanted.data(), unwanted.size(), nullptr, to_other, kTag + 1, nullptr), 0);
+  fi_cq_tagged_entry entry{};
+  ssize_t got = -FI_EAGAIN;
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+       got == -FI_EAGAIN && std::chrono::steady_clock::now() < end;) {
+    fi_cq_read(other.receives(), &entry, 1);
+    got = fi_cq_read(one.sends(), &entry, 1);
+  }
+  ASSERT_EQ(got, -FI_EAVAIL);
+  fi_cq_err_entry error{};
+  ASSERT_EQ(fi_cq_readerr(one.sends(), &error, 0), 1);
+  EXPECT_EQ(error.err, FI_ETIMEDOUT);
+  const auto both_ways = [&] { return moves(one, to_other, other) && moves(other, to_one, one); };
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(both_ways());
+  const auto before = sockets();
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(both_ways());
+  EXPECT_EQ(sockets(), before);
+  unsetenv("CLUSTAR_STALL_TIMEOUT");
+}
+
 // In a process of its own, since what is wrong is said once.
 [[noreturn]] void ask_with(const char* variable, const char* value) {
   setenv(variable, value, 1);
@@ -142,6 +183,7 @@ TEST(FiSettings, WhatIsWrongIsSaidByTheNameThatTheUserSet) {
   EXPECT_EXIT(ask_with("FI_CLUSTAR_TRANSPORT", "tpc"), refused, "FI_CLUSTAR_TRANSPORT = 'tpc' is not allowed: auto");
   EXPECT_EXIT(ask_with("CLUSTAR_TRANSPORT", "tpc"), refused, ": CLUSTAR_TRANSPORT = 'tpc' is not allowed: auto");
   EXPECT_EXIT(ask_with("FI_CLUSTAR_TRANSPORT", "ofi"), refused, "libfabric over libfabric");
+  EXPECT_EXIT(ask_with("FI_CLUSTAR_IO", "ofi"), refused, "libfabric over libfabric");
 }
 
 }  // namespace

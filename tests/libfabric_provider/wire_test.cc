@@ -87,7 +87,7 @@ TEST(FiWire, HelloAndAnswerComeBackAsTheyWere) {
   ASSERT_TRUE(heard);
   EXPECT_EQ(heard->eager_bytes, 16384u);
   EXPECT_EQ(heard->handle, answer.handle);
-  told[4] = std::byte{2};
+  told[4] = std::byte{kWireVersion + 1};
   EXPECT_FALSE(Answer::parse(told));
 
   std::array<std::byte, Question::kSize> asked;

@@ -52,7 +52,7 @@ ROOMS = {
     "libfabric_shim/rdm/module": ["transport/base", "transport/api", "transport/io", "transport/module", "libfabric_shim"],
     # An external provider: libfabric's programs over our transports.
     "libfabric_shim/provider": ["transport/base", "transport/api", "transport/net", "transport/registry",
-                                "transport/transport_tables", "transport/tcp/settings", "nccl_plugin/settings", MEMORY],
+                                "transport/transport_tables", "transport/tcp/settings", "mlt/driver/settings", "nccl_plugin/settings", MEMORY],
     "libfabric_shim/provider/core": ["transport/base", "transport/net/endpoint.h"],
     "mlt/core": ["transport/base"],
     "mlt/fec": ["transport/base"],

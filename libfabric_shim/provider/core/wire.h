@@ -12,7 +12,7 @@
 namespace clustar::libfabric_shim::provider {
 
 inline constexpr std::uint32_t kMagic = 0x434c4649;  // CLFI
-inline constexpr std::uint8_t kWireVersion = 1;
+inline constexpr std::uint8_t kWireVersion = 2;
 // Payloads by rendezvous that a sender may have offered on one connection; each is a tag of waist 1.
 inline constexpr std::uint16_t kSlots = 64;
 inline constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 31;

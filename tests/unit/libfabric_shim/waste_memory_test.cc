@@ -30,6 +30,18 @@ TEST(WasteMemory, WhatIsHeldIsBoundedInSum) {
   EXPECT_EQ(waste.at_least(WasteMemory::kMost + 1), nullptr);
 }
 
+// A peer that holds little while others come and go.
+TEST(WasteMemory, WhatIsHeldServesAgainAfterALongerOneEnded) {
+  WasteMemory waste;
+  const auto small = waste.at_least(1);
+  const auto middle = waste.at_least(100'000);
+  EXPECT_NE(middle, small);
+  waste.at_least(WasteMemory::kMost);
+  EXPECT_EQ(waste.at_least(1), small);
+  EXPECT_EQ(waste.at_least(70'000), middle);
+  EXPECT_EQ(waste.at_least(WasteMemory::kMost).use_count(), 1);
+}
+
 TEST(WasteMemory, IsGivenBackWithTheLast) {
   WasteMemory waste;
   auto held = waste.at_least(1000);
