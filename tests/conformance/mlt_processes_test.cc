@@ -17,22 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kSize = 1 << 20;
 
-class MltProcesses : public MltBed {
- protected:
-  std::unique_ptr<RecvChannel> accept(Transport& transport, Peer& peer) {
-    const auto listener = std::move(transport.listen(0, {}).value());
-    peer.say(listener->handle());
-    std::unique_ptr<RecvChannel> recv;
-    EXPECT_TRUE(poll_until([&] { return (recv = std::move(listener->poll_accept().value())) != nullptr; }));
-    return recv;
-  }
-  std::unique_ptr<SendChannel> dial(Transport& transport, Peer& peer) {
-    const auto pending = std::move(transport.connect(0, peer.hear<Handle>(), {}).value());
-    std::unique_ptr<SendChannel> send;
-    EXPECT_TRUE(poll_until([&] { return (send = std::move(pending->poll().value())) != nullptr; }));
-    return send;
-  }
-};
+class MltProcesses : public MltBed {};
 
 // What SendBuffer holds.
 std::vector<std::byte> pattern(unsigned seed, std::size_t size = kSize) {

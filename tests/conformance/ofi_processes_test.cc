@@ -35,19 +35,6 @@ class OfiProcesses : public ::testing::Test {
     auto made = ofi::OfiTransport::create({config, clock, Log{}});
     return made ? std::move(*made) : nullptr;
   }
-  std::unique_ptr<RecvChannel> accept(Transport& transport, Peer& peer) {
-    const auto listener = std::move(transport.listen(0, {}).value());
-    peer.say(listener->handle());
-    std::unique_ptr<RecvChannel> recv;
-    EXPECT_TRUE(poll_until([&] { return (recv = std::move(listener->poll_accept().value())) != nullptr; }));
-    return recv;
-  }
-  std::unique_ptr<SendChannel> dial(Transport& transport, Peer& peer) {
-    const auto pending = std::move(transport.connect(0, peer.hear<Handle>(), {}).value());
-    std::unique_ptr<SendChannel> send;
-    EXPECT_TRUE(poll_until([&] { return (send = std::move(pending->poll().value())) != nullptr; }));
-    return send;
-  }
   // The peer leaves at once where it has no libfabric either.
   static void skip_here() { GTEST_SKIP() << "no libfabric with tcp;ofi_rxm here"; }
 };

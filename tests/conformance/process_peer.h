@@ -10,8 +10,10 @@
 
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <utility>
 
+#include "tests/conformance/transport_under_test.h"
 #include "transport/base/file_descriptor.h"
 
 namespace clustar::transport::conformance {
@@ -78,5 +80,20 @@ class Peer {
   FileDescriptor in_;
   FileDescriptor out_;
 };
+
+// A connection to the other process: it is told the handle, or tells it.
+inline std::unique_ptr<RecvChannel> accept(Transport& transport, Peer& peer) {
+  const auto listener = std::move(transport.listen(0, {}).value());
+  peer.say(listener->handle());
+  std::unique_ptr<RecvChannel> recv;
+  EXPECT_TRUE(poll_until([&] { return (recv = std::move(listener->poll_accept().value())) != nullptr; }));
+  return recv;
+}
+inline std::unique_ptr<SendChannel> dial(Transport& transport, Peer& peer) {
+  const auto pending = std::move(transport.connect(0, peer.hear<Handle>(), {}).value());
+  std::unique_ptr<SendChannel> send;
+  EXPECT_TRUE(poll_until([&] { return (send = std::move(pending->poll().value())) != nullptr; }));
+  return send;
+}
 
 }  // namespace clustar::transport::conformance
