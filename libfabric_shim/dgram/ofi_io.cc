@@ -178,6 +178,7 @@ std::string OfiIo::refusal(const io::TxPacket& packet) const {
 
 Result<std::size_t> OfiIo::send(std::span<const io::TxPacket> packets) {
   full_ = false;
+  if (late_) return tl::unexpected(*std::exchange(late_, std::nullopt));
   std::size_t taken = 0;
   for (; taken < packets.size(); ++taken) {
     // What went before a failure is on its way; the next call tells of it.
@@ -189,7 +190,10 @@ Result<std::size_t> OfiIo::send(std::span<const io::TxPacket> packets) {
     }
     const auto outcome = send_one(packet, *to);
     if (!outcome) {
-      if (taken > 0) break;
+      if (taken > 0) {
+        late_ = outcome.error();
+        break;
+      }
       return tl::unexpected(outcome.error());
     }
     if (*outcome == Outcome::kFull) {
@@ -263,6 +267,7 @@ Result<void> OfiIo::reap() {
 }
 
 Result<std::size_t> OfiIo::receive(std::span<io::RxPacket> packets) {
+  if (late_) return tl::unexpected(*std::exchange(late_, std::nullopt));
   std::size_t filled = deliver(packets);
   const auto count = static_cast<std::uint8_t>(paths_.size());
   busy_ |= std::uint32_t{1} << quiet_;
@@ -274,7 +279,10 @@ Result<std::size_t> OfiIo::receive(std::span<io::RxPacket> packets) {
     const auto read = read_path(path, packets.size() - filled);
     filled += deliver(packets.subspan(filled));
     if (read) continue;
-    if (filled > 0) break;  // the next call tells
+    if (filled > 0) {
+      late_ = read.error();
+      break;
+    }
     return tl::unexpected(read.error());
   }
   return filled;

@@ -144,7 +144,8 @@ class OfiIo final : public io::PacketIo {
   std::vector<std::byte> scratch_;  // for datagrams that complete at once
   std::vector<Path> paths_;         // ends before what its endpoints use
   std::vector<int> fds_;
-  bool full_ = false;  // the latest send() took less than it was offered
+  bool full_ = false;          // the latest send() took less than it was offered
+  std::optional<Error> late_;  // came after packets of the same call, and is the next call's
 
   Ring<Waiting> waiting_;
   // An empty look costs a system call: receive() looks at the paths on which something came at the last look, one bit
