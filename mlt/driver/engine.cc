@@ -185,7 +185,7 @@ void Engine::post(Client& client, std::uint32_t request, std::size_t bytes) {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (lock) {
       const TimePoint now = context_.clock.now();
-      caller_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+      note_caller(now);
       held(now);
       drain_posts(now);
       client.submit(request, now);
@@ -223,7 +223,7 @@ void Engine::poke(const std::atomic<bool>& done) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return give_way();
   const TimePoint now = context_.clock.now();
-  caller_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  note_caller(now);
   held(now);
   turn(now, context_.mode == EngineMode::kAuto ? &done : nullptr);
   if (asleep_.load(std::memory_order_relaxed)) wake_thread();

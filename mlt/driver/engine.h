@@ -186,6 +186,7 @@ class Engine : private EngineLimits {
   void give_way() const;
   void run();
   Duration sleep_time();
+  void note_caller(TimePoint now);
   bool callers_are_silent() const;
   void sleep(std::span<const int> readable, Duration timeout);
   void wake_thread();
@@ -232,6 +233,7 @@ class Engine : private EngineLimits {
   std::atomic<bool> stop_{false};
   std::atomic<bool> asleep_{false};
   std::atomic<std::int64_t> caller_at_{0};  // ns of the clock: the latest call
+  std::atomic<bool> rare_{false};           // it came kSilence or more after the one before
   std::atomic<std::int64_t> held_at_{0};    // the same: when a turn began
   LibraryThread thread_;
 };

@@ -6,7 +6,16 @@
 
 namespace clustar::mlt::driver {
 
+// With the mutex. A caller that comes seldom does not replace the thread: what comes between two calls would wait.
+void Engine::note_caller(TimePoint now) {
+  const auto at = now.time_since_epoch().count();
+  const bool rare = at - caller_at_.load(std::memory_order_relaxed) > kSilence.count();
+  if (rare != rare_.load(std::memory_order_relaxed)) rare_.store(rare, std::memory_order_relaxed);
+  caller_at_.store(at, std::memory_order_relaxed);
+}
+
 bool Engine::callers_are_silent() const {
+  if (rare_.load(std::memory_order_relaxed)) return true;
   const auto now = context_.clock.now().time_since_epoch().count();
   return now - caller_at_.load(std::memory_order_relaxed) > kSilence.count();
 }

@@ -47,7 +47,7 @@ const TypedTable<MltSettings>& MltSettings::table() {
       setting::make_choice("engine", &MltSettings::engine, {"auto", "inline", "thread"})
           .help(
               "what runs `mlt`: `inline` only the calls of NCCL's proxy; `thread` only a thread per device; `auto` "
-              "the calls, and the thread when none came for 1 ms; "
+              "the calls, and the thread when none came for 1 ms or they come more than 1 ms apart; "
               "[measured](results/gpu-2026-11-27.md): leave it at `auto`, or try `thread` where ranks have processors "
               "to spare (two ranks on 16: NCCL's all-reduce took half the time; eight ranks on two: three times as "
               "long); `inline` is for comparisons on lines that lose nothing: a process whose NCCL is idle "

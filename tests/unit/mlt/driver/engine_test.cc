@@ -155,5 +155,44 @@ TEST(MltEngine, ItsThreadLooksAgainSoonWhenABurstHasUsedUpTheRoom) {
   engine->close(*client.id);
 }
 
+// A clock that stands right after a call: by it no caller is ever silent.
+struct CalledClock final : Clock {
+  TimePoint now() const override { return TimePoint(at.load()); }
+  std::atomic<Duration> at{std::chrono::seconds(1)};
+};
+
+// A program that looks once in a while is served between its looks too; one that looks all the time has no rival.
+TEST(MltEngine, ItsThreadWorksBesideACallerThatComesSeldom) {
+  for (const bool seldom : {true, false}) {
+    CalledClock clock;
+    const Context context{clock, Log(), EngineMode::kAuto,           Duration(0),
+                          {},    {},    std::make_shared<ByClass>(), Duration(1)};
+    auto io = std::make_unique<RecordingIo>();
+    io->can.max_packet = 1500;
+    std::atomic<std::uint64_t> sent{0};
+    transport::TrafficBook traffic;
+    const auto engine = std::move(
+        Engine::open(std::make_unique<SlowIo>(std::move(io), sent), "test", Options{}, "test", context, traffic)
+            .value());
+    std::vector<std::byte> bytes(100);
+    const auto mr = engine->reg_mr(gdr::MemoryRef::host(bytes.data(), bytes.size())).value();
+    Client client(*engine, *mr);
+    client.attach(1, false);
+    const std::atomic<bool> done{false};
+    for (int call = 0; call < 3; ++call) {
+      clock.at = clock.at.load() + (seldom ? std::chrono::milliseconds(4) : std::chrono::microseconds(100));
+      engine->poke(done);
+      std::this_thread::sleep_for(std::chrono::milliseconds(3));  // the thread has looked whether anybody calls
+    }
+    client.send(0);
+    const auto begun = std::chrono::steady_clock::now();
+    const auto patience = seldom ? std::chrono::milliseconds(20'000) : std::chrono::milliseconds(30);
+    while (sent == 0 && std::chrono::steady_clock::now() - begun < patience) std::this_thread::yield();
+    EXPECT_EQ(sent > 0, seldom);
+    const std::lock_guard lock(engine->mutex());
+    engine->close(*client.id);
+  }
+}
+
 }  // namespace
 }  // namespace clustar::mlt::driver
