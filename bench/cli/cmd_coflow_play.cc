@@ -122,6 +122,14 @@ void add_coflow_play(CLI::App& app, int& status) {
       ->check(number_between(0.001, 10000))
       ->capture_default_str();
   command
+      .add_option(
+          "--mtu", options.mtu,
+          "MTU of the fabric, in bytes of an IP packet: longer packets are fewer, so that faster lines fit this "
+          "machine's processors")
+      ->check(CLI::Range(fabric::kMinMtu, fabric::kMaxMtu))
+      ->type_name("BYTES")
+      ->capture_default_str();
+  command
       .add_option("--buffer", arguments->buffer,
                   "Buffer of a switch port towards its host, in bytes: 100k [5 ms of the rate, at least 100k]")
       ->type_name("BYTES");

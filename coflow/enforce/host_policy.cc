@@ -35,8 +35,8 @@ std::uint64_t HostPolicy::size_level(const Flow& flow) const {
 
 std::uint64_t HostPolicy::order_level(const Flow& flow) const {
   const Iterations::Id communicator = states_[flow.id].communicator;
-  const std::uint64_t left = communicator == Iterations::kNone ? 0 : iteration_left_[communicator];
-  return left > 0 ? SizeLevels::of_size(left) : size_level(flow);
+  const auto level = communicator == Iterations::kNone ? std::nullopt : iteration_level_[communicator];
+  return level ? *level : size_level(flow);
 }
 
 transport::SendPolicy::Turn HostPolicy::turn(const Flow& flow, TimePoint) {
@@ -99,8 +99,10 @@ void HostPolicy::foresee(const Flow& flow, TimePoint now) {
 }
 
 void HostPolicy::set_iteration_left(Iterations::Id communicator, std::uint64_t left) {
-  if (communicator >= iteration_left_.size()) iteration_left_.resize(communicator + 1);
-  if (std::exchange(iteration_left_[communicator], left) == left) return;
+  if (communicator >= iteration_level_.size()) iteration_level_.resize(communicator + 1);
+  const auto level = left > 0 ? std::optional(SizeLevels::of_size(left)) : std::nullopt;
+  // Within a level nobody's place is another, and each that is asked costs a search.
+  if (std::exchange(iteration_level_[communicator], level) == level) return;
   for (std::uint32_t id = longest_; id != kNone; id = states_[id].later) {
     if (states_[id].communicator == communicator) told_.push_back(id);
   }

@@ -115,9 +115,9 @@ class HostPolicy : public transport::SendPolicy {
   const HostPolicyOptions options_;
   SizeLevels levels_;
   Iterations iterations_;
-  // By communicator: bytes of its iteration as of when its latest collective began, for all its flows alike, since a
-  // later collective of it gains nothing by going first; 0: not known.
-  std::vector<std::uint64_t> iteration_left_;
+  // By communicator: the level of what was left of its iteration when its latest collective began, for all its flows
+  // alike, since a later collective of it gains nothing by going first; nothing: not known.
+  std::vector<std::optional<std::uint64_t>> iteration_level_;
   const std::unique_ptr<Board> board_;
   std::vector<State> states_;  // by Flow::id
   std::array<Class, transport::kUrgencies> classes_{};

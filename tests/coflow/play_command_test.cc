@@ -59,6 +59,22 @@ TEST(CoflowPlay, EveryArmDeliversEveryCoflow) {
   EXPECT_EQ(left_behind(), "");
 }
 
+TEST(CoflowPlay, LongerPacketsCarryMoreOfTheLine) {
+  const Outcome refused = play(std::string(kSmall) + "--mtu 100");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.text, HasSubstr("1280"));
+  if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
+  const std::string file = tests::temp_path("play_mtu", ".json");
+  const Outcome outcome =
+      play(std::string(kSmall) + "--mtu 9000 --arms coflow --env CLUSTAR_TRANSPORT=tcp --json " + file);
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  std::ifstream stream(file);
+  const auto workload = nlohmann::json::parse(stream)["workload"];
+  EXPECT_EQ(workload["mtu"], 9000);
+  EXPECT_NEAR(workload["payload_mbps"].get<double>(), 50 * 8948.0 / 9014, 1e-6);
+  std::filesystem::remove(file);
+}
+
 TEST(CoflowPlay, CtrlCEndsItWhileItSimulates) {
   if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
   const std::string job = tests::temp_path("job", ".csv");

@@ -4,13 +4,12 @@
 
 namespace clustar::transport {
 
-bool AheadMeter::room(TimePoint now, std::uint64_t more) const {
-  if (!bounded()) return true;
+std::uint64_t AheadMeter::bytes(TimePoint now) const {
   std::uint64_t sum = 0;
   for (const ConnectionId id : here_) {
     if (!stuck(connections_[id], now)) sum += connections_[id].bytes;
   }
-  return sum < most_ + more;
+  return sum;
 }
 
 void AheadMeter::add(ConnectionId id, std::uint64_t bytes, TimePoint now) {

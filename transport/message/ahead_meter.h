@@ -28,7 +28,9 @@ class AheadMeter {
 
   bool bounded() const { return most_ != std::numeric_limits<std::uint64_t>::max(); }
   // Whether the next chunk may be handed on, if so much more than `most` may be here.
-  bool room(TimePoint now, std::uint64_t more = 0) const;
+  bool room(TimePoint now, std::uint64_t more = 0) const { return !bounded() || bytes(now) < most_ + more; }
+  // What is still here, but for the stuck.
+  std::uint64_t bytes(TimePoint now) const;
 
   void add(ConnectionId connection, std::uint64_t bytes, TimePoint now);
   // So much of what was handed on by the connection is still here.

@@ -26,13 +26,20 @@ bool SendEngine::has_room(TimePoint at) {
     ahead_.set(connection, wires_[connection]->ahead_bytes(), at);
     if (was_stuck && !ahead_.stuck(connection, at)) queue_.unblock(connection);
   }
+  set_more(at);
   return ahead_.room(at, more_);
+}
+
+void SendEngine::set_more(TimePoint at) {
+  more_ = 0;
+  if (!queue_.alone(at)) return;
+  alone_.look(ahead_.bytes(at), at);
+  more_ = alone_.bytes() - chunk_;
 }
 
 void SendEngine::pump() {
   const TimePoint at = now();
   std::uint64_t moved = 0;
-  more_ = more_alone_ > 0 && queue_.alone(at) ? more_alone_ : 0;
   bool room = has_room(at);
   while (room && moved < pump_bytes_) {
     auto chunk = queue_.next(std::numeric_limits<std::uint64_t>::max(), at);
@@ -55,6 +62,7 @@ void SendEngine::pump() {
     moved += chunk->length;
     if (touched_.empty() || touched_.back() != wire) touched_.push_back(wire);
   }
+  if (!room && queue_.size() > 0) alone_.hold();
   for (ChunkWire* wire : touched_) wire->end_of_pump();
   touched_.clear();
 }

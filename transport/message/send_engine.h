@@ -15,6 +15,7 @@
 #include "transport/api/context.h"
 #include "transport/base/time.h"
 #include "transport/message/ahead_meter.h"
+#include "transport/message/drain_limit.h"
 #include "transport/message/send_queue.h"
 
 namespace clustar::transport {
@@ -51,7 +52,7 @@ class SendEngine {
         queue_(std::move(policy)),
         chunk_(limits.chunk),
         ahead_(send_ahead_bytes(limits.ahead, limits.bytes_per_second, queue_.orders(), limits.chunk)),
-        more_alone_(ahead_.bounded() ? bytes_alone(limits) - chunk_ : 0),
+        alone_(bytes_alone(limits)),
         timed_(queue_.hears()) {}
 
   std::mutex& mutex() { return mutex_; }
@@ -61,7 +62,8 @@ class SendEngine {
     return queue_.queued_bytes();
   }
   // Under an order that is strict about what is ahead of it: chunks are chunk() at most, where they can be. That is
-  // more while one flow is alone (SendPolicy::alone): whatever comes next waits for so much of the line once.
+  // more while one flow is alone (SendPolicy::alone), what the line carries in kAheadAlone or takes between two pumps:
+  // whatever comes next waits for so much of the line once.
   bool strict() const { return ahead_.bounded(); }
   std::uint64_t chunk() const { return chunk_ + more_; }
   static constexpr Duration kAheadAlone = std::chrono::microseconds(200);
@@ -83,6 +85,7 @@ class SendEngine {
  private:
   TimePoint now() const { return timed_ ? clock_.now() : TimePoint{}; }
   bool has_room(TimePoint at);
+  void set_more(TimePoint at);
   static std::uint64_t bytes_alone(const Limits& limits) {
     return send_ahead_bytes(std::max(limits.ahead, kAheadAlone), limits.bytes_per_second, true, limits.chunk);
   }
@@ -93,8 +96,8 @@ class SendEngine {
   SendQueue queue_;
   const std::uint64_t chunk_;
   AheadMeter ahead_;
-  const std::uint64_t more_alone_;  // bytes
-  std::uint64_t more_ = 0;          // as of the latest pump
+  DrainLimit alone_;        // while one flow is alone
+  std::uint64_t more_ = 0;  // bytes, as of the latest pump
   const bool timed_;
   std::vector<ChunkWire*> wires_;    // by connection
   std::vector<ChunkWire*> touched_;  // by the pump that runs

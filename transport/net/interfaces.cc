@@ -41,7 +41,9 @@ Result<std::vector<Interface>> all_interfaces(Family family, const std::string& 
     std::stable_partition(interface.addresses.begin(), interface.addresses.end(),
                           [](const Address& address) { return !address.ipv6(); });
     if (interface.addresses.size() > kMaxAddresses) interface.addresses.resize(kMaxAddresses);
-    interface.speed_mbps = interface_speed(sysfs, interface.name);
+    const int told_mbps = interface_speed(sysfs, interface.name);
+    interface.speed_is_told = told_mbps > 0;
+    interface.speed_mbps = interface.speed_is_told ? told_mbps : kUnknownMbps;
     interface.pci_path = interface_pci_path(sysfs, interface.name);
   }
   return found;
@@ -109,10 +111,9 @@ Result<std::vector<Interface>> find_interfaces(const std::string& filter, Family
 }
 
 int interface_speed(const std::string& sysfs, const std::string& name) {
-  constexpr int kUnknown = 10000;
   std::ifstream in(sysfs + "/class/net/" + name + "/speed");
   int speed = 0;
-  return in >> speed && speed > 0 ? speed : kUnknown;
+  return in >> speed && speed > 0 ? speed : 0;
 }
 
 std::string interface_pci_path(const std::string& sysfs, const std::string& name) {

@@ -12,17 +12,20 @@
 
 namespace clustar::transport::net {
 
+inline constexpr int kUnknownMbps = 10000;       // NCCL's default
 inline constexpr std::size_t kMaxAddresses = 4;  // of one interface, so that a handle holds them
 
 struct Interface {
   std::string name;
   std::vector<Address> addresses;  // ports 0; the preferred family first; never empty
-  int speed_mbps = 0;
-  std::string pci_path;       // empty = not a PCI device
-  bool speed_is_set = false;  // by NetworkSettings::line_mbps
+  int speed_mbps = 0;              // kUnknownMbps where nobody tells
+  std::string pci_path;            // empty = not a PCI device
+  bool speed_is_told = false;      // by the driver
+  bool speed_is_set = false;       // by NetworkSettings::line_mbps
 
-  // Virtual interfaces make up what they say of their speed.
-  bool knows_speed() const { return speed_is_set || (!pci_path.empty() && speed_mbps > 0); }
+  // Virtual interfaces make up what they say of their speed; those of virtual machines often have a place on the PCI
+  // bus, and say nothing.
+  bool knows_speed() const { return speed_is_set || (speed_is_told && !pci_path.empty()); }
   std::uint64_t bytes_per_second() const { return static_cast<std::uint64_t>(speed_mbps) * 1'000'000 / 8; }
 };
 
@@ -54,7 +57,7 @@ Result<std::vector<Interface>> find_interfaces(const std::string& filter, Family
 // Their speed is NetworkSettings::line_mbps, unless that is 0.
 void set_speed(std::vector<Interface>& interfaces, int line_mbps);
 
-// Speed in Mbit/s from sysfs; 10000, NCCL's default, when the driver does not tell.
+// Speed in Mbit/s from sysfs; 0 when the driver does not tell.
 int interface_speed(const std::string& sysfs, const std::string& name);
 std::string interface_pci_path(const std::string& sysfs, const std::string& name);
 

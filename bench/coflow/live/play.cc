@@ -13,7 +13,7 @@ namespace clustar::bench::coflow::live {
 namespace {
 
 constexpr const char* kPrefix = "play";
-constexpr double kMtu = 1500, kHeaders = 52, kEthernet = 14;  // IP and TCP with a time stamp; what the shaper counts
+constexpr double kHeaders = 52, kEthernet = 14;  // IP and TCP with a time stamp; what the shaper counts
 
 struct Material {
   bool per_coflow = false;
@@ -66,6 +66,7 @@ class Fabrics {  // one that goes with it
     spec.name = fabric::process_fabric_name(kPrefix);
     spec.hosts = static_cast<int>(hosts);
     spec.rate_bps = options.rate_bps;
+    spec.mtu = options.mtu;
     spec.buffer_bytes = options.buffer_bytes;
     auto made = fabric::Fabric::up(spec);
     if (!made) return tl::unexpected(made.error());
@@ -155,10 +156,12 @@ Result<Performance> perform(const Source& source, const PlayOptions& options, co
   const auto material = material_of(source, options, performance.left_out);
   if (!material) return tl::unexpected(material.error());
   Plan plan = material->mix ? Plan::of(*material->mix) : Plan::of(*material->trace);
-  const double port_rate = static_cast<double>(options.rate_bps) / 8 * (kMtu - kHeaders) / (kMtu + kEthernet);
+  const double port_rate =
+      static_cast<double>(options.rate_bps) / 8 * (options.mtu - kHeaders) / (options.mtu + kEthernet);
   performance.workload = material->mix ? material->mix->name : material->trace->name;
   performance.hosts = material->mix ? material->mix->ports : material->trace->ports;
   performance.rate_bps = options.rate_bps;
+  performance.mtu = options.mtu;
   performance.trace_gbps = options.trace_gbps;
   performance.line_mbps = port_rate * 8 / 1e6;
   performance.load = material->mix ? load_of(*material->mix, port_rate) : load_of(*material->trace, port_rate);

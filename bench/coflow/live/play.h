@@ -16,6 +16,7 @@ struct PlayOptions {
   int rounds = 1;
   double trace_gbps = 1;                // what the workload is for, in 1e9 bit/s: sizes shrink, times stay
   std::uint64_t rate_bps = 25'000'000;  // of a host's line, each direction
+  int mtu = 1500;                       // of the fabric
   std::uint64_t buffer_bytes = 0;       // of a switch's port; 0: the fabric's default
   bool per_coflow = false;              // with Summary::each
   std::map<std::string, std::string> environment{};
@@ -32,6 +33,7 @@ struct Performance {
   std::string workload;
   std::size_t hosts = 0;
   std::uint64_t rate_bps = 0;
+  int mtu = 0;
   double trace_gbps = 1;
   double line_mbps = 0;  // of payload: what the simulator's ports carry
   Load load;

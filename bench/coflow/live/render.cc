@@ -178,6 +178,7 @@ json workload_json(const Performance& performance) {
   return {{"name", performance.workload},
           {"hosts", performance.hosts},
           {"rate_bps", performance.rate_bps},
+          {"mtu", performance.mtu},
           {"payload_mbps", performance.line_mbps},
           {"trace_gbps", performance.trace_gbps},
           {"load", {{"busiest", performance.load.busiest}, {"mean", performance.load.mean}}},

@@ -177,6 +177,26 @@ TEST_F(SendEngineTest, AFlowThatIsAloneMayHaveMoreAhead) {
   EXPECT_LT(a.ahead, send_ahead_bytes(microseconds(20), 1'000'000'000, true) + 4000);
 }
 
+TEST_F(SendEngineTest, AFlowThatIsAloneMayHaveWhatTheLineTakesWhateverItsSpeedIsSaidToBe) {
+  bool alone = true;
+  SendEngine nic(clock, std::make_unique<Alone>(alone), {.ahead = microseconds(20), .bytes_per_second = 1'000'000'000});
+  const auto connection = nic.attach(a, {});
+  nic.push(connection, 1, {}, 100'000'000);
+  for (int i = 0; i < 8; ++i) {
+    a.limit = nic.chunk();
+    a.ahead = 0;  // all has left already
+    nic.pump();
+  }
+  EXPECT_GE(a.ahead, DrainLimit::kMost);
+  EXPECT_EQ(nic.chunk(), DrainLimit::kMost);
+  alone = false;
+  a.ahead = 0;
+  a.limit = 4000;
+  nic.pump();
+  EXPECT_EQ(nic.chunk(), kOrderedChunk);
+  EXPECT_LT(a.ahead, send_ahead_bytes(microseconds(20), 1'000'000'000, true) + 4000);
+}
+
 TEST_F(SendEngineTest, AStuckConnectionHoldsUpTheOthersForOnePatienceInTotal) {
   SendEngine nic(clock, std::make_unique<ByClass>(),
                  {.ahead = microseconds(20), .bytes_per_second = 1'000'000'000});  // 20 kB, and 16 KiB

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "tests/temp_path.h"
 
@@ -54,10 +55,31 @@ TEST(Interfaces, SpeedAndPciPathComeFromSysfs) {
   std::ofstream(root / "class/net/ens5/speed") << "100000\n";
   std::ofstream(root / "class/net/tun0/speed") << "-1\n";
   EXPECT_EQ(interface_speed(root, "ens5"), 100000);
-  EXPECT_EQ(interface_speed(root, "tun0"), 10000) << "-1 means that the driver does not know";
-  EXPECT_EQ(interface_speed(root, "absent"), 10000);
+  EXPECT_EQ(interface_speed(root, "tun0"), 0) << "-1 means that the driver does not know";
+  EXPECT_EQ(interface_speed(root, "absent"), 0);
   EXPECT_EQ(interface_pci_path(root, "ens5"), fs::canonical(root / "devices/pci0000:00/0000:00:05.0"));
   EXPECT_EQ(interface_pci_path(root, "tun0"), "");
+  fs::remove_all(root);
+}
+
+// As virtio's in most virtual machines.
+TEST(Interfaces, ADriverOnThePciBusThatTellsNoSpeedLeavesItUnknown) {
+  namespace fs = std::filesystem;
+  const fs::path root = tests::temp_path("sysfs_untold");
+  fs::remove_all(root);
+  fs::create_directories(root / "devices/pci0000:00/0000:00:05.0");
+  fs::create_directories(root / "class/net/lo");
+  fs::create_symlink(root / "devices/pci0000:00/0000:00:05.0", root / "class/net/lo/device");
+  const auto speed = [&](const char* told, int set) {
+    std::ofstream(root / "class/net/lo/speed") << told << "\n";
+    auto found = find_interfaces("=lo", Family::kIpv4, root);
+    EXPECT_TRUE(found && !found->front().pci_path.empty());
+    set_speed(*found, set);
+    return std::pair(found->front().knows_speed(), found->front().speed_mbps);
+  };
+  EXPECT_EQ(speed("-1", 0), std::pair(false, kUnknownMbps));
+  EXPECT_EQ(speed("25000", 0), std::pair(true, 25000));
+  EXPECT_EQ(speed("-1", 200), std::pair(true, 200));
   fs::remove_all(root);
 }
 
