@@ -114,7 +114,7 @@ Result<Request*> OfiRecvChannel::recv(std::span<const RecvPart> parts) {
   if (failed_) return &request;
   if (control_open_) {
     post_ahead(posted->group, *posted->clears);
-    clears_.add(*posted->clears, small_run_, nic_.context().clock.now());
+    clears_.add(*posted->clears, small_run_, receives_ahead_, nic_.context().clock.now());
   }
   say();
   return &request;
@@ -149,6 +149,7 @@ void OfiRecvChannel::post_ahead(std::uint32_t group, std::vector<ClearToSend>& c
       continue;
     }
     ++request.ahead;
+    ++receives_ahead_;
     ahead_[clear.slot & 0xffff] = cookie;
     clear.slot |= kSlotPosted;
   }
@@ -164,6 +165,7 @@ void OfiRecvChannel::cancel_ahead(std::uint32_t slot) {
 void OfiRecvChannel::on_cancelled(std::uint32_t cookie) {
   if (!awaited_[cookie].ahead) return;
   --requests_[awaited_[cookie].placement.group].ahead;
+  --receives_ahead_;
   free_awaited_.push_back(cookie);
 }
 
@@ -265,6 +267,7 @@ void OfiRecvChannel::on_received(std::uint32_t cookie, std::size_t bytes) {
 void OfiRecvChannel::take_whole(const Awaited& awaited, std::size_t bytes) {
   const std::uint32_t index = awaited.header.slot & 0xffff;
   --requests_[awaited.placement.group].ahead;
+  --receives_ahead_;
   ++directs_;
   if (failed_) return;
   if (ahead_[index] == kNone) return fail_with("a message came twice");

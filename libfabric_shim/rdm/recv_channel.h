@@ -120,6 +120,7 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
   std::vector<Awaited> awaited_;
   std::vector<std::uint32_t> free_awaited_;
   std::array<std::uint32_t, tcp::kMaxSlots> ahead_;  // by slot: the cookie of its receive
+  std::size_t receives_ahead_ = 0;
   std::uint32_t not_ahead_ = 0;                      // so many more receives
   std::uint64_t announced_ = 0;                      // payloads that are still to come
   const std::uint64_t most_ahead_;                   // bytes of a receive

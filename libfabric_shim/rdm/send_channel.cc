@@ -60,7 +60,7 @@ Result<Request*> OfiSendChannel::send(const Mr& mr, std::size_t offset, std::siz
   if (!lock) return nullptr;
   if (failed_) return tl::unexpected(*failed_);  // first: requests that failed make no room
   if (!requests_.has_room()) return nullptr;
-  if (matcher_.needs_clear(length) || !has_credit() || ++polls_ % kLivenessPolls == 0 ||
+  if ((matcher_.needs_clear(length) && !matcher_.has_clear(tag)) || !has_credit() || ++polls_ % kLivenessPolls == 0 ||
       nic_.context().clock.now() - heard_ > kFresh) {
     read_control();
     if (failed_) return tl::unexpected(*failed_);
