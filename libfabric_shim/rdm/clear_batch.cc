@@ -4,9 +4,10 @@
 
 namespace clustar::transport::ofi {
 
-void ClearBatch::add(std::span<const ClearToSend> clears, std::uint32_t small_run, TimePoint now) {
+void ClearBatch::add(std::span<const ClearToSend> clears, std::uint32_t small_run, std::size_t ahead, TimePoint now) {
   if (out_.empty()) {
     due_ = TimePoint::max();
+    held_ = 0;
     held_bytes_ = 0;
   }
   bool maybe_long = false;
@@ -17,7 +18,9 @@ void ClearBatch::add(std::span<const ClearToSend> clears, std::uint32_t small_ru
     held_bytes_ += std::min<std::uint64_t>(clear.length, sender_.eager_bytes);
     maybe_long = maybe_long || clear.length > sender_.eager_bytes;
   }
-  const bool at_once = sender_.eager_bytes == 0 || (maybe_long && small_run < kSmallRun);
+  held_ += clears.size();
+  const bool supplied = ahead >= kSupply + held_;
+  const bool at_once = !supplied && (sender_.eager_bytes == 0 || (maybe_long && small_run < kSmallRun));
   // Of the sender's window, this much it may believe to be in use although it is not.
   const bool room = out_.size() < kMost * ClearToSend::kSize && held_bytes_ < sender_.window_bytes / 4;
   due_ = at_once || !room ? TimePoint::min() : std::min(due_, now + (maybe_long ? kMaybeLong : kSmall));

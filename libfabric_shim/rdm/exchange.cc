@@ -61,6 +61,9 @@ std::size_t Exchange::most_posted_frames() const {
   return std::max<std::size_t>(kFrames, domain_.info().rx_attr->size / 2);
 }
 
+// The rest is for payloads that were announced.
+std::size_t Exchange::most_ahead() const { return domain_.info().rx_attr->size / 4; }
+
 void Exchange::close_channel(const ChannelName& channel) {
   if (channels_.erase(channel.number) == 0) return;
   closed_.emplace(channel.number, channel.key);
@@ -98,6 +101,8 @@ void Exchange::give_back(Op& op) {
   op.kind = Kind::kFree;
   op.owner = nullptr;
   op.cancelled = false;
+  if (op.ahead) --ahead_;
+  op.ahead = false;
   op.waste.reset();
   (frame ? free_frames_ : free_payloads_).push_back(&op);
 }
@@ -153,6 +158,21 @@ Result<void> Exchange::receive_payload(const Payload& payload, Owner& owner, std
   return {};
 }
 
+Result<bool> Exchange::receive_ahead(const Payload& payload, Owner& owner, std::uint32_t cookie) {
+  if (broken_) return tl::unexpected(*broken_);
+  if (ahead_ >= most_ahead() || !waiting_.empty()) return false;
+  Op& op = take_payload();
+  op.kind = Kind::kPayloadReceive;
+  op.owner = &owner;
+  op.cookie = cookie;
+  op.payload = payload;
+  op.ahead = true;
+  ++ahead_;
+  fi_context2* const context = &op;
+  return taken(op, "fi_trecv",
+               endpoint_->receive(payload.tag, payload.data, payload.bytes, payload.descriptor, context));
+}
+
 // A receive that cannot be posted for another reason than that there is no room is the device's failure.
 void Exchange::post_receive(Op& op) {
   fi_context2* const context = &op;
@@ -178,6 +198,7 @@ void Exchange::poll() {
   if (pauses()) return;
   if (!idle_) polled_ = clock_.now();
   idle_ = true;
+  if (!left_over_.empty()) end_left_over();
   for (std::size_t i = waiting_.size(); i > 0 && !broken_; --i) {
     Op* const op = waiting_.front();
     waiting_.pop_front();
@@ -244,16 +265,66 @@ void Exchange::finish_frame(const Op& op, std::size_t bytes) {
 void Exchange::waste(const FrameHead& head, std::span<const std::byte> bytes) {
   if (head.kind != FrameHead::Kind::kAnnounced || bytes.size() < ChunkHeader::kSize || domain_.registers()) return;
   const auto header = ChunkHeader::parse(bytes.first<ChunkHeader::kSize>());
-  if (!header || header->length > WasteMemory::kMost) return;
-  // Without the memory the sender waits until its peer gives up: an error there, not here.
-  WasteMemory::Shared memory = waste_.at_least(header->length);
-  if (memory == nullptr) return;
+  if (header) post_waste(payload_tag(head.channel.number, head.number), header->length);
+}
+
+// Without the memory the sender waits until its peer gives up: an error there, not here.
+Exchange::Op* Exchange::post_waste(std::uint64_t tag, std::size_t bytes) {
+  WasteMemory::Shared memory = waste_.at_least(bytes);
+  if (memory == nullptr) return nullptr;
   Op& op = take_payload();
   op.kind = Kind::kPayloadReceive;
   op.owner = nullptr;
   op.waste = std::move(memory);
-  op.payload = {payload_tag(head.channel.number, head.number), op.waste.get(), header->length, nullptr};
+  op.payload = {tag, op.waste.get(), bytes, nullptr};
   post_receive(op);
+  return &op;
+}
+
+void Exchange::cancel_receive(const Owner& owner, std::uint32_t cookie) {
+  for (Op& op : ops_) {
+    if (op.owner == &owner && op.kind == Kind::kPayloadReceive && op.cookie == cookie) return cancel(op);
+  }
+}
+
+// What comes by the same tag while a provider still cancels goes to the old memory, whose receive then is over as well.
+void Exchange::leave_ahead(const Owner& owner) {
+  std::vector<Op*> left;
+  for (Op& op : ops_) {
+    if (op.owner == &owner && op.kind == Kind::kPayloadReceive && op.ahead && !op.cancelled) left.push_back(&op);
+  }
+  for (Op* const op : left) {
+    if (broken_) return;
+    cancel(*op);
+    if (domain_.registers()) continue;
+    Op* const waste = post_waste(op->payload.tag, op->payload.bytes);
+    if (waste == nullptr) continue;
+    waste->ahead = true;
+    ++ahead_;
+    waste->cookie = ++next_left_over_;
+    left_over_.push_back({waste, waste->cookie, clock_.now() + kLeftOver});
+  }
+}
+
+void Exchange::end_left_over() {
+  const TimePoint now = clock_.now();
+  for (; !left_over_.empty() && left_over_.front().until <= now && !broken_; left_over_.pop_front()) {
+    const LeftOver& oldest = left_over_.front();
+    const bool same = oldest.op->ahead && oldest.op->waste != nullptr && oldest.op->cookie == oldest.number;
+    if (same) cancel(*oldest.op);
+  }
+}
+
+void Exchange::cancel(Op& op) {
+  idle_ = false;
+  const auto never_posted = std::ranges::find(waiting_, &op);
+  if (never_posted != waiting_.end()) {
+    waiting_.erase(never_posted);
+    return give_back(op);
+  }
+  op.cancelled = true;
+  fi_context2* const context = &op;
+  endpoint_->cancel(context);
 }
 
 void Exchange::on_failure(const CompletionQueue::Failure& failed) {
@@ -267,8 +338,10 @@ void Exchange::on_failure(const CompletionQueue::Failure& failed) {
   }
   Owner* const owner = op.owner;
   const bool wanted = op.cancelled && failed.code == FI_ECANCELED;
+  const std::uint32_t cookie = op.cookie;
   give_back(op);
-  if (owner != nullptr && !wanted) owner->on_failure(failed.error);
+  if (owner == nullptr) return;
+  wanted ? owner->on_cancelled(cookie) : owner->on_failure(failed.error);
 }
 
 Exchange::InUse Exchange::payloads_of(const Owner& owner) const {
@@ -283,16 +356,7 @@ Exchange::InUse Exchange::payloads_of(const Owner& owner) const {
 
 void Exchange::cancel_receives(const Owner& owner) {
   for (Op& op : ops_) {
-    if (op.owner != &owner || op.kind != Kind::kPayloadReceive || op.cancelled || broken_) continue;
-    const auto never_posted = std::ranges::find(waiting_, &op);
-    if (never_posted != waiting_.end()) {
-      waiting_.erase(never_posted);
-      give_back(op);
-      continue;
-    }
-    op.cancelled = true;
-    fi_context2* const context = &op;
-    endpoint_->cancel(context);
+    if (op.owner == &owner && op.kind == Kind::kPayloadReceive && !op.cancelled && !broken_) cancel(op);
   }
 }
 
@@ -308,6 +372,7 @@ void Exchange::break_off(const Error& why) {
   log_.warn(why.message);
   endpoint_.reset();
   waiting_.clear();
+  left_over_.clear();
   std::vector<Owner*> owners;
   for (Op& op : ops_) {
     if (op.owner != nullptr) owners.push_back(op.owner);

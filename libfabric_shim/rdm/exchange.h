@@ -35,6 +35,7 @@ class Exchange {
     // A frame or a payload, by its cookie; the bytes of a frame are those behind its head.
     virtual void on_sent(std::uint32_t, std::size_t) {}
     virtual void on_received(std::uint32_t, std::size_t) {}  // a payload, by its cookie, and its bytes
+    virtual void on_cancelled(std::uint32_t) {}              // a receive that cancel_receive() gave up
     virtual void on_failure(const Error& error) = 0;
 
    protected:
@@ -65,6 +66,13 @@ class Exchange {
   };
   Result<bool> send_payload(fi_addr_t to, const Payload& payload, Owner& owner, std::uint32_t cookie);
   Result<void> receive_payload(const Payload& payload, Owner& owner, std::uint32_t cookie);
+  // A receive for what nobody announced, and which may never come. False: others need the provider's room.
+  Result<bool> receive_ahead(const Payload& payload, Owner& owner, std::uint32_t cookie);
+  // Nothing was sent for it, nor will be. on_cancelled() follows.
+  void cancel_receive(const Owner& owner, std::uint32_t cookie);
+  // No memory of receives that are ahead is used when they are over, which is soon; what was sent for them is thrown
+  // away for kLeftOver, since its sender waits for that.
+  void leave_ahead(const Owner& owner);
 
   // Lets the provider work and hands out what came. Nothing when the poll before found nothing and was just now:
   // callers that test many requests in a row would spend their time in the provider's system calls.
@@ -88,6 +96,7 @@ class Exchange {
   enum class Kind : std::uint8_t { kFree, kFrameSend, kFrameReceive, kPayloadSend, kPayloadReceive };
   struct Op : fi_context2 {
     Kind kind = Kind::kFree;
+    bool ahead = false;  // a receive of receive_ahead(), or what leave_ahead() put in its place
     bool cancelled = false;
     Owner* owner = nullptr;
     std::uint32_t cookie = 0;
@@ -104,6 +113,7 @@ class Exchange {
   static constexpr Duration kPause = std::chrono::microseconds(2);
   static constexpr std::uint32_t kMostSkipped = 32;
   static constexpr std::size_t kMostClosed = 4096;
+  static constexpr Duration kLeftOver = std::chrono::seconds(2);
 
   Exchange(Domain& domain, CompletionQueue queue, AddressVector addresses, std::size_t payload, const Clock& clock,
            const Log& log)
@@ -126,6 +136,11 @@ class Exchange {
   void finish(Op& op, std::size_t bytes);
   void finish_frame(const Op& op, std::size_t bytes);
   void waste(const FrameHead& head, std::span<const std::byte> bytes);
+  // Null: it cannot be thrown away here.
+  Op* post_waste(std::uint64_t tag, std::size_t bytes);
+  void cancel(Op& op);
+  void end_left_over();
+  std::size_t most_ahead() const;
   void on_failure(const CompletionQueue::Failure& failure);
 
   Domain& domain_;
@@ -146,6 +161,14 @@ class Exchange {
   std::map<std::uint32_t, std::uint64_t> closed_;  // channels, with their keys; the latest kMostClosed
   std::uint32_t next_channel_ = 1;
   std::size_t posted_frames_ = 0;
+  std::size_t ahead_ = 0;  // receives
+  struct LeftOver {
+    Op* op = nullptr;
+    std::uint32_t number = 0;  // the op's cookie, while it is this one
+    TimePoint until{};
+  };
+  std::deque<LeftOver> left_over_;  // oldest first
+  std::uint32_t next_left_over_ = 0;
   bool idle_ = false;  // the latest poll found nothing, and nothing was posted since
   TimePoint polled_{};
   std::uint32_t skipped_ = 0;

@@ -50,6 +50,7 @@ class Nic {
   struct Counters {
     std::atomic<std::uint64_t> frames{0};
     std::atomic<std::uint64_t> payloads{0};        // messages of their own, straight to where they belong
+    std::atomic<std::uint64_t> direct{0};          // messages without a frame
     std::atomic<std::uint64_t> early_messages{0};  // arrived before their receive: one copy more
     std::atomic<std::uint64_t> strangers{0};       // connections to our port that did not show the token
   };

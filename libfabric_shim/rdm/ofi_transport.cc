@@ -70,6 +70,7 @@ Counters OfiTransport::counters() const {
     const Nic::Counters& count = nic->counters();
     device.own = {{"frames", "frames", count.frames.load()},
                   {"payloads", "payloads of their own", count.payloads.load()},
+                  {"direct", "messages without a frame", count.direct.load()},
                   {"early_messages", "before their receive", count.early_messages.load()},
                   {"strangers_dropped", "strangers dropped", count.strangers.load()}};
   }

@@ -41,7 +41,9 @@ OfiRecvChannel::OfiRecvChannel(Nic& nic, std::shared_ptr<Exchange> exchange, Fac
       traffic_(nic.traffic().open(facts_.traffic_class, facts_.peer.host, facts_.peer.rank)),
       matcher_(nic.context().settings.receiving),
       clears_(nic.context().settings.receiving),
+      most_ahead_(std::min<std::uint64_t>(nic.domain().info().ep_attr->max_msg_size, WasteMemory::kMost)),
       stall_("ofi", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log) {
+  ahead_.fill(kNone);
   for (std::uint32_t i = 0; i < requests_.size(); ++i) {
     requests_[i].channel = this;
     requests_[i].group = i;
@@ -54,6 +56,7 @@ OfiRecvChannel::~OfiRecvChannel() {
   anchor_->let_go();
   exchange_->close_channel(channel_);
   check_control();
+  exchange_->leave_ahead(*this);
   nic_.settle(*exchange_, *this, peer_died());
   std::array<std::byte, Note::kSize> farewell;
   Note{Note::Kind::kFarewell, taken_}.serialize_to(farewell);
@@ -71,6 +74,7 @@ void OfiRecvChannel::on_deregister(const Mr& mr) {
   if (std::ranges::none_of(requests_, uses)) return;
   check_control();  // whether the peer is gone
   fail_with("memory was deregistered while receives used it");
+  exchange_->leave_ahead(*this);
   nic_.settle(*exchange_, *this, peer_died());
 }
 
@@ -99,16 +103,80 @@ Result<Request*> OfiRecvChannel::recv(std::span<const RecvPart> parts) {
   if (!posted) return nullptr;
   RecvRequest& request = requests_[posted->group];
   request.open = true;
+  request.ahead = 0;
   request.memory.fill(nullptr);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     request.memory[i] = parts[i].mr;
     request.targets[i] = parts[i].mr == nullptr ? nullptr : parts[i].mr->memory().address + parts[i].offset;
   }
   for (const auto& match : *posted->early) copy_early(posted->group, match);
-  if (control_open_) clears_.add(*posted->clears, small_run_, nic_.context().clock.now());
   take_held();
+  if (failed_) return &request;
+  if (control_open_) {
+    post_ahead(posted->group, *posted->clears);
+    clears_.add(*posted->clears, small_run_, receives_ahead_, nic_.context().clock.now());
+  }
   say();
   return &request;
+}
+
+// Before the peer hears of the receive, so that its message finds it. What fits a frame mostly comes in one, unasked.
+void OfiRecvChannel::post_ahead(std::uint32_t group, std::vector<ClearToSend>& clears) {
+  RecvRequest& request = requests_[group];
+  for (std::size_t part = 0; part < clears.size(); ++part) {
+    ClearToSend& clear = clears[part];
+    if (clear.length <= nic_.context().settings.receiving.eager_bytes || clear.length > most_ahead_) continue;
+    if (!matcher_.awaits(clear)) continue;
+    if (not_ahead_ > 0) {
+      --not_ahead_;
+      continue;
+    }
+    const std::uint32_t cookie = take_cookie();
+    Awaited& awaited = awaited_[cookie];
+    awaited = {};
+    awaited.ahead = true;
+    awaited.placement.group = group;
+    awaited.header.has_slot = true;
+    awaited.header.tag = clear.tag;
+    awaited.header.seq = clear.seq;
+    awaited.header.slot = clear.slot;
+    const auto posted = exchange_->receive_ahead({direct_tag(channel_.number, clear.slot), request.targets[part],
+                                                  clear.length, Memory::descriptor(*request.memory[part])},
+                                                 *this, cookie);
+    if (!posted) return on_failure(posted.error());
+    if (!*posted) {
+      free_awaited_.push_back(cookie);
+      continue;
+    }
+    ++request.ahead;
+    ++receives_ahead_;
+    ahead_[clear.slot & 0xffff] = cookie;
+    clear.slot |= kSlotPosted;
+  }
+}
+
+void OfiRecvChannel::cancel_ahead(std::uint32_t slot) {
+  const std::uint32_t cookie = std::exchange(ahead_[slot], kNone);
+  if (cookie == kNone) return;
+  not_ahead_ = kNotAhead;
+  exchange_->cancel_receive(*this, cookie);
+}
+
+void OfiRecvChannel::on_cancelled(std::uint32_t cookie) {
+  if (!awaited_[cookie].ahead) return;
+  --requests_[awaited_[cookie].placement.group].ahead;
+  --receives_ahead_;
+  free_awaited_.push_back(cookie);
+}
+
+std::uint32_t OfiRecvChannel::take_cookie() {
+  if (free_awaited_.empty()) {
+    free_awaited_.push_back(static_cast<std::uint32_t>(awaited_.size()));
+    awaited_.emplace_back();
+  }
+  const std::uint32_t cookie = free_awaited_.back();
+  free_awaited_.pop_back();
+  return cookie;
 }
 
 void OfiRecvChannel::copy_early(std::uint32_t group, const tcp::RecvMatcher::EarlyMatch& match) {
@@ -167,6 +235,7 @@ bool OfiRecvChannel::take_chunk(const FrameHead& head, const ChunkHeader& header
       return true;
     case Kind::kPart: break;
   }
+  cancel_ahead(placement.slot);
   const RecvRequest& request = requests_[placement.group];
   std::byte* const target = request.targets[placement.part];
   if (head.kind == FrameHead::Kind::kInline) {
@@ -174,13 +243,9 @@ bool OfiRecvChannel::take_chunk(const FrameHead& head, const ChunkHeader& header
     on_payload(placement, header);
     return true;
   }
-  if (free_awaited_.empty()) {
-    free_awaited_.push_back(static_cast<std::uint32_t>(awaited_.size()));
-    awaited_.emplace_back();
-  }
-  const std::uint32_t cookie = free_awaited_.back();
-  free_awaited_.pop_back();
+  const std::uint32_t cookie = take_cookie();
   awaited_[cookie] = {placement, header};
+  ++announced_;
   const auto asked = exchange_->receive_payload({payload_tag(channel_.number, head.number), target + placement.offset,
                                                  header.length, Memory::descriptor(*request.memory[placement.part])},
                                                 *this, cookie);
@@ -192,9 +257,27 @@ void OfiRecvChannel::on_received(std::uint32_t cookie, std::size_t bytes) {
   const Awaited awaited = awaited_[cookie];
   free_awaited_.push_back(cookie);
   ++marks_;
+  if (awaited.ahead) return take_whole(awaited, bytes);
+  --announced_;
   if (failed_) return;
   if (bytes != awaited.header.length) return fail_with("a payload arrived that is shorter than it was announced");
   on_payload(awaited.placement, awaited.header);
+}
+
+void OfiRecvChannel::take_whole(const Awaited& awaited, std::size_t bytes) {
+  const std::uint32_t index = awaited.header.slot & 0xffff;
+  --requests_[awaited.placement.group].ahead;
+  --receives_ahead_;
+  ++directs_;
+  if (failed_) return;
+  if (ahead_[index] == kNone) return fail_with("a message came twice");
+  ahead_[index] = kNone;
+  ChunkHeader header = awaited.header;
+  header.total = bytes;
+  header.length = static_cast<std::uint32_t>(bytes);
+  const tcp::RecvMatcher::Placement placement = matcher_.on_header(header);
+  if (placement.kind != Kind::kPart) return fail_with("a message came that fits no receive: " + header.to_string());
+  on_payload(placement, header);
 }
 
 void OfiRecvChannel::on_payload(const tcp::RecvMatcher::Placement& placement, const ChunkHeader& header) {
@@ -221,8 +304,9 @@ void OfiRecvChannel::say() {
 Result<Progress> OfiRecvChannel::test(std::uint32_t group) {
   const std::unique_lock lock(nic_.engine().mutex(), std::try_to_lock);
   if (!lock) return Progress{};
-  if (!matcher_.complete(group)) progress();
-  if (matcher_.complete(group)) {
+  const auto complete = [&] { return matcher_.complete(group) && requests_[group].ahead == 0; };
+  if (!complete()) progress();
+  if (complete()) {
     requests_[group].open = false;
     matcher_.release(group);
     return Progress{true, matcher_.sizes(group), {}, matcher_.messages(group)};
@@ -270,7 +354,7 @@ void OfiRecvChannel::on_control_lost(int error) {
 
 // The fabric never tells that a peer is gone.
 void OfiRecvChannel::check_lost_control() {
-  const bool all_came = farewell_ && frames_ >= *farewell_ && held_.empty() && awaited_.size() == free_awaited_.size();
+  const bool all_came = farewell_ && frames_ + directs_ >= *farewell_ && held_.empty() && announced_ == 0;
   const TimePoint now = nic_.context().clock.now();
   if (!quiet_since_ || marks_ != marks_at_quiet_) {
     quiet_since_ = now;

@@ -52,6 +52,9 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
   static constexpr Duration kLastFrames = std::chrono::milliseconds(2500);
   static constexpr Duration kLastOfTheDead = std::chrono::milliseconds(500);
   static constexpr std::uint32_t kTellTaken = kFrames / 2;
+  // After a receive ahead for which its message did not come, so many are not: senders keep to their habits.
+  static constexpr std::uint32_t kNotAhead = 32;
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
   struct RecvRequest final : Request {
     Result<Progress> test() override { return channel->test(group); }
@@ -59,24 +62,32 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
     OfiRecvChannel* channel = nullptr;
     std::uint32_t group = 0;
     bool open = false;
+    std::uint32_t ahead = 0;  // receives of its that are ahead
     std::array<std::byte*, kMaxRecvParts> targets{};
     std::array<const Mr*, kMaxRecvParts> memory{};
   };
-  struct Awaited {  // a payload that a frame announced
+  struct Awaited {  // a payload that a frame announced, or a whole message
     tcp::RecvMatcher::Placement placement{};
     ChunkHeader header{};
+    bool ahead = false;  // a whole message, of which nothing is known but the group
   };
 
   OfiRecvChannel(Nic& nic, std::shared_ptr<Exchange> exchange, Facts facts, net::Socket control);
 
   void on_frame(const FrameHead& head, std::span<const std::byte> bytes) override;
   void on_received(std::uint32_t cookie, std::size_t bytes) override;
+  void on_cancelled(std::uint32_t cookie) override;
   void on_failure(const Error& error) override;
   void on_deregister(const Mr& mr);
   // False: nobody waits for it, or what is behind it: keep it.
   bool take_frame(const FrameHead& head, std::span<const std::byte> bytes);
   bool take_chunk(const FrameHead& head, const ChunkHeader& header, std::span<const std::byte> payload);
   void take_held();
+  void post_ahead(std::uint32_t group, std::vector<ClearToSend>& clears);
+  // Its message comes otherwise.
+  void cancel_ahead(std::uint32_t slot);
+  void take_whole(const Awaited& awaited, std::size_t bytes);
+  std::uint32_t take_cookie();
   void on_payload(const tcp::RecvMatcher::Placement& placement, const ChunkHeader& header);
   void copy_early(std::uint32_t group, const tcp::RecvMatcher::EarlyMatch& match);
   Result<Progress> test(std::uint32_t group);
@@ -108,16 +119,22 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
   std::deque<Held> held_;  // frames for which nobody waits, at most kFrames
   std::vector<Awaited> awaited_;
   std::vector<std::uint32_t> free_awaited_;
+  std::array<std::uint32_t, tcp::kMaxSlots> ahead_;  // by slot: the cookie of its receive
+  std::size_t receives_ahead_ = 0;
+  std::uint32_t not_ahead_ = 0;                      // so many more receives
+  std::uint64_t announced_ = 0;                      // payloads that are still to come
+  const std::uint64_t most_ahead_;                   // bytes of a receive
   std::array<std::byte, Note::kSize> words_{};
   std::size_t words_have_ = 0;
-  std::uint64_t frames_ = 0;  // that came
+  std::uint64_t directs_ = 0;  // whole messages that came
+  std::uint64_t frames_ = 0;   // that came
   std::uint64_t taken_ = 0;   // of them
   std::uint64_t told_ = 0;    // of those, to the sender
   std::uint64_t marks_ = 0;   // grows with all that comes
   std::uint32_t small_run_ = 0;
   std::uint64_t polls_ = 0;
   bool control_open_ = true;
-  std::optional<std::uint64_t> farewell_;  // frames that were sent in all
+  std::optional<std::uint64_t> farewell_;  // frames and whole messages that were sent in all
   std::optional<TimePoint> quiet_since_;   // while control is lost
   std::uint64_t marks_at_quiet_ = 0;
   StallReport stall_;

@@ -34,7 +34,7 @@ OfiSendChannel::~OfiSendChannel() {
   nic_.settle(*exchange_, *this, peer_died());
   // So the receiver knows what is still to come by the fabric. It always fits, and who is gone need not know.
   std::array<std::byte, Note::kSize> farewell;
-  Note{Note::Kind::kFarewell, frames_sent_}.serialize_to(farewell);
+  Note{Note::Kind::kFarewell, frames_sent_ + directs_sent_}.serialize_to(farewell);
   net::write_some(control_.fd(), std::span<const std::byte>(farewell));
 }
 
@@ -60,7 +60,8 @@ Result<Request*> OfiSendChannel::send(const Mr& mr, std::size_t offset, std::siz
   if (!lock) return nullptr;
   if (failed_) return tl::unexpected(*failed_);  // first: requests that failed make no room
   if (!requests_.has_room()) return nullptr;
-  if (matcher_.needs_clear(length) || !has_credit() || ++polls_ % kLivenessPolls == 0) {
+  if ((matcher_.needs_clear(length) && !matcher_.has_clear(tag)) || !has_credit() || ++polls_ % kLivenessPolls == 0 ||
+      nic_.context().clock.now() - heard_ > kFresh) {
     read_control();
     if (failed_) return tl::unexpected(*failed_);
   }
@@ -107,6 +108,7 @@ void OfiSendChannel::progress() {
 }
 
 void OfiSendChannel::read_control() {
+  heard_ = nic_.context().clock.now();
   while (!failed_ && control_lost_.empty()) {
     const net::IoResult got = net::read_some(control_.fd(), std::span(control_in_).subspan(control_have_));
     if (got.kind == net::IoResult::Kind::kWouldBlock) return;
@@ -167,6 +169,8 @@ void OfiSendChannel::check_lost_control() {
 void OfiSendChannel::depart(const tcp::SendMatcher::Departure& departure) {
   SendRequest& request = requests_[departure.cookie];
   request.header = departure.header;
+  request.posted = request.header.has_slot && (request.header.slot & kSlotPosted) != 0;
+  request.header.slot &= ~(request.header.has_slot ? kSlotPosted : 0);
   request.unsent = departure.header.total;
   request.size = departure.header.total;
   nic_.engine().push(connection_, departure.cookie, request.flow, departure.header.total);
@@ -180,9 +184,13 @@ std::uint64_t OfiSendChannel::chunk_limit(std::uint64_t cookie) const {
 }
 
 bool OfiSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
-  if (failed_ || !control_lost_.empty() || !send_owed() || !has_credit() || under_way_ >= 2 * kMaxPayloads)
-    return false;
+  if (failed_ || !control_lost_.empty() || !send_owed() || under_way_ >= 2 * kMaxPayloads) return false;
   SendRequest& request = requests_[chunk.cookie];
+  const bool whole = chunk.offset == 0 && chunk.length == request.header.total && chunk.length > 0;
+  if (request.posted && whole && !facts_.identify) {
+    return start_direct(request, static_cast<std::uint32_t>(chunk.cookie));
+  }
+  if (!has_credit()) return false;
   ChunkHeader header = request.header;
   header.offset = chunk.offset;
   header.length = static_cast<std::uint32_t>(chunk.length);
@@ -219,6 +227,22 @@ bool OfiSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
     send_owed();
   }
   bytes_under_way_ += chunk.length;
+  return true;
+}
+
+// One message of the fabric's, straight to where it belongs: that it came says all that a frame would.
+bool OfiSendChannel::start_direct(SendRequest& request, std::uint32_t cookie) {
+  const std::uint64_t tag = direct_tag(facts_.channel.number, request.header.slot);
+  const Exchange::Payload payload{tag, request.data, request.header.total, Memory::descriptor(*request.mr)};
+  const auto sent = exchange_->send_payload(facts_.address, payload, *this, cookie);
+  if (!sent) on_failure(sent.error());
+  if (!sent || !*sent) return false;
+  ++directs_sent_;
+  request.unsent = 0;
+  ++request.under_way;
+  ++under_way_;
+  bytes_under_way_ += request.header.total;
+  nic_.counters().direct.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
 

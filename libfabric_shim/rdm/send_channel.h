@@ -50,6 +50,8 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
   static constexpr std::uint32_t kMaxRequests = tcp::kMaxSlots;
   static constexpr std::uint32_t kMaxPayloads = 32;  // under way
   static constexpr std::uint64_t kLivenessPolls = 64;
+  // For so long what was heard of the peer is good enough to send to a receive of its.
+  static constexpr Duration kFresh = std::chrono::milliseconds(100);
   // A receiver that closed took what it took: its last acknowledgements may still be under way.
   static constexpr Duration kLastWords = std::chrono::milliseconds(500);
 
@@ -63,6 +65,7 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
     std::byte* data = nullptr;
     FlowTag flow;
     ChunkHeader header;
+    bool posted = false;          // its receive, under direct_tag()
     std::uint64_t unsent = 0;     // not handed to the fabric
     std::uint32_t under_way = 0;  // frames and payloads
     std::size_t size = 0;         // what test reports
@@ -81,6 +84,7 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
   void depart(const tcp::SendMatcher::Departure& departure);
   std::uint64_t chunk_limit(std::uint64_t cookie) const override;
   bool start_chunk(const SendQueue::Chunk& chunk) override;
+  bool start_direct(SendRequest& request, std::uint32_t cookie);
   bool send_owed();
   // Handed to the fabric, and not completed.
   std::uint64_t ahead_bytes() override;
@@ -106,6 +110,8 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
   std::size_t control_have_ = 0;
   std::uint64_t frames_sent_ = 1;
   std::uint64_t frames_taken_ = 0;
+  std::uint64_t directs_sent_ = 0;  // messages without a frame
+  TimePoint heard_{};               // when the control connection was read
   std::uint32_t payloads_sent_ = 0;
   std::uint32_t under_way_ = 0;
   std::uint64_t bytes_under_way_ = 0;

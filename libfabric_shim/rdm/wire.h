@@ -22,7 +22,7 @@ using tcp::ChunkHeader;
 using tcp::ClearToSend;
 using tcp::SharedSettings;
 
-inline constexpr std::uint16_t kWireVersion = 1;
+inline constexpr std::uint16_t kWireVersion = 2;
 inline constexpr std::uint32_t kFrames = 32;  // of a channel, that may be under way and not taken by the receiver
 
 // "CLUSTARO"
@@ -95,6 +95,11 @@ struct Note {
   void serialize_to(std::span<std::byte, kSize> bytes) const;
 };
 
+// In the slot of a clear-to-send, whose numbers leave it free: a receive as long as the clear-to-send says is posted under
+// direct_tag(). A whole message may come under that tag, with nothing before it; at most one does.
+inline constexpr std::uint32_t kSlotPosted = 0x8000;
+static_assert(tcp::kMaxSlots <= 256);
+
 // What travels by the fabric under kFrameTag. A chunk's payload follows within the frame, or as a message of its own
 // under payload_tag(), which the receiver asks for when it has the frame: so it goes straight to where it belongs, and
 // is never longer than what it is asked for with.
@@ -120,7 +125,11 @@ struct FrameHead {
 inline constexpr std::uint64_t kFrameTag = 0;
 inline constexpr std::uint64_t kTagBits = (std::uint64_t{1} << 48) - 1;
 constexpr std::uint64_t payload_tag(std::uint32_t channel, std::uint32_t number) {
-  return std::uint64_t{1} << 47 | static_cast<std::uint64_t>(channel & ChannelName::kMost) << 23 | (number & 0x7fffff);
+  return std::uint64_t{1} << 47 | static_cast<std::uint64_t>(channel & ChannelName::kMost) << 23 | (number & 0x3fffff);
+}
+// `slot`: a number of 8 bits, and above 16 its generation.
+constexpr std::uint64_t direct_tag(std::uint32_t channel, std::uint32_t slot) {
+  return payload_tag(channel, (slot >> 16) << 8 | (slot & 0xff)) | std::uint64_t{1} << 22;
 }
 
 }  // namespace clustar::transport::ofi

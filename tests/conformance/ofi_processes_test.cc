@@ -1,4 +1,5 @@
-// The transport over libfabric with a peer that is stopped; and what many connections leave behind.
+// The transport over libfabric with a peer that is killed, or stopped; and what many connections leave behind.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <signal.h>
@@ -20,6 +21,7 @@ namespace clustar::transport::conformance {
 namespace {
 
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 
 constexpr std::size_t kSize = 1 << 20;
 constexpr std::size_t kLong = 32 * kSize;
@@ -38,6 +40,42 @@ class OfiProcesses : public ::testing::Test {
   // The peer leaves at once where it has no libfabric either.
   static void skip_here() { GTEST_SKIP() << "no libfabric with tcp;ofi_rxm here"; }
 };
+
+TEST_F(OfiProcesses, AKilledPeerIsAnErrorAtBothKindsOfChannelWithinThreeSeconds) {
+  Peer peer([&](Peer& parent) {  // takes one message, sends one, and is killed while more are under way
+    const auto transport = create();
+    if (!transport) return;
+    const auto recv = accept(*transport, parent);
+    const auto send_to = dial(*transport, parent);
+    RecvBuffer to(*recv, kSize);
+    SendBuffer from(*send_to, kSize, 1);
+    finish({must_recv(*recv, {{to.mr.get(), 0, kSize, 0}}), must_send(*send_to, *from.mr, 0, kSize)});
+    finish({must_recv(*recv, {{to.mr.get(), 0, kSize, 0}})});
+    Request* nothing_comes = must_recv(*recv, {{to.mr.get(), 0, kSize, 1}});
+    parent.say(true);
+    while (nothing_comes->test()) continue;
+  });
+  const auto transport = create();
+  if (!transport) return skip_here();
+  const auto send_to = dial(*transport, peer);
+  const auto recv = accept(*transport, peer);
+  SendBuffer from(*send_to, kLong, 2);
+  RecvBuffer to(*recv, kSize);
+  finish({must_send(*send_to, *from.mr, 0, kSize), must_recv(*recv, {{to.mr.get(), 0, kSize, 0}})});
+  // The second has no receive, so nothing but the peer's death ends it.
+  Request* first = must_send(*send_to, *from.mr, 0, kSize);
+  Request* second = must_send(*send_to, *from.mr, 0, kLong);
+  Request* receives = must_recv(*recv, {{to.mr.get(), 0, kSize, 0}});
+  finish({first});  // first, since nothing moves while this waits for words
+  peer.hear<bool>();
+  peer.signal(SIGKILL);
+  for (Request* request : {second, receives}) {
+    const Error error = await_error(*request, seconds(3));
+    EXPECT_EQ(error.code, ErrorCode::kRemote) << error.message;
+    EXPECT_THAT(error.message, HasSubstr("127.0.0.1:"));
+  }
+  EXPECT_EQ(peer.wait(), -1);
+}
 
 // A stopped process is a straggler (a debugger, a swapping host): everybody waits for it, and nothing is lost.
 TEST_F(OfiProcesses, APeerThatIsStoppedForThreeSecondsLosesNothing) {
@@ -90,7 +128,7 @@ std::size_t resident_pages() {
   return resident;
 }
 
-// Each with a message by each way, and a receive for which nothing comes.
+// Each with a message by each way, and receives for which nothing comes: of a frame's size, and one that is posted ahead.
 TEST_F(OfiProcesses, AThousandConnectionsLeaveNothingBehind) {
   const auto transport = create();
   if (!transport) return skip_here();
@@ -103,6 +141,7 @@ TEST_F(OfiProcesses, AThousandConnectionsLeaveNothingBehind) {
           {must_recv(*connection.recv, {{to.mr.get(), 0, bytes, 0}}), must_send(*connection.send, *from.mr, 0, bytes)});
     }
     must_recv(*connection.recv, {{to.mr.get(), 0, 1000, 0}});
+    must_recv(*connection.recv, {{to.mr.get(), 0, from.bytes.size(), 0}});
   };
   for (int i = 0; i < 100; ++i) cycle();
   const std::size_t descriptors = entries("/proc/self/fd");

@@ -62,6 +62,11 @@ RecvMatcher::Slot* RecvMatcher::find_slot(const ChunkHeader& header, std::uint32
   return &slots_[*found];
 }
 
+bool RecvMatcher::awaits(const ClearToSend& clear) const {
+  const Slot& slot = slots_[clear.slot & 0xffff];
+  return slot.used && slot.generation == clear.slot >> 16 && !slot.bound && !slot.started;
+}
+
 RecvMatcher::Early* RecvMatcher::find_early(int tag, std::uint32_t seq) {
   if (early_used_ == 0) return nullptr;
   for (Early& early : early_) {

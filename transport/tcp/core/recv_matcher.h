@@ -67,6 +67,8 @@ class RecvMatcher {
   void release_early(std::uint32_t early);
 
   std::size_t outstanding() const { return groups_.outstanding(); }
+  // The receive of this slot, as post() named it, has nothing of its message yet.
+  bool awaits(const ClearToSend& clear) const;
   // Posted receives of which a part, but not all, has arrived.
   std::size_t partial() const { return partial_; }
 

@@ -9,6 +9,11 @@ bool SendMatcher::fits_window(std::uint64_t bytes) const {
          eager_bytes_ + bytes <= settings_.window_bytes;
 }
 
+bool SendMatcher::has_clear(int tag) const {
+  const auto known = tags_.find(tag);
+  return known != tags_.end() && !known->second.clears.empty();
+}
+
 SendMatcher::Departure SendMatcher::matched(std::uint32_t cookie, std::uint64_t bytes, const ClearToSend& clear) {
   ChunkHeader header;
   header.has_slot = true;

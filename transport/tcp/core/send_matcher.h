@@ -35,6 +35,8 @@ class SendMatcher {
 
   // Messages whose departure depends on the peer's next clear-to-send.
   std::size_t waiting() const { return waiting_; }
+  // The receive of the next message with this tag is known.
+  bool has_clear(int tag) const;
   // True when a message of `bytes` could not leave eagerly now.
   bool needs_clear(std::uint64_t bytes) const { return !fits_window(bytes); }
 
