@@ -36,12 +36,12 @@ std::string text(const PlanReport& report) {
       group.helpers, group.regions.regions.size(), group.regions.regions.size() == 1 ? "" : "s",
       report.network.nic_bytes_per_s * 8e-9, report.network.latency_s * 1e6, report.network.message_s * 1e6);
   for (const SizeReport& size : report.sizes) {
-    out += fmt::format("\n{:<16}{:>12}{:>12}{:>14}{:>14}{:>12}{:>8}\n", fmt::format("{} bytes", size.bytes), "modelled",
+    out += fmt::format("\n{:<16}{:>12}{:>12}{:>16}{:>14}{:>12}{:>8}\n", fmt::format("{} bytes", size.bytes), "modelled",
                        "simulated", "busiest uplink", "busiest NIC", "chunk", "steps");
     for (std::size_t i = 0; i < size.rows.size(); ++i) {
       const PlanRow& row = size.rows[i];
       out +=
-          fmt::format("{} {:<14}{:>12}{:>12}{:>14}{:>14}{:>12}{:>8}\n",
+          fmt::format("{} {:<14}{:>12}{:>12}{:>16}{:>14}{:>12}{:>8}\n",
                       i == size.chosen ? '>'
                       : row.candidate  ? ' '
                                        : '(',

@@ -14,7 +14,6 @@ namespace clustar::bench::paraexpress {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 tests::Outcome plan(const std::string& arguments) {
   return tests::run_command(std::string(CLUSTAR) + " plan " + arguments);
