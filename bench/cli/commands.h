@@ -14,6 +14,7 @@ void add_conform(CLI::App& app, int& status);
 void add_doctor(CLI::App& app, int& status);
 void add_fabric(CLI::App& app, int& status);
 void add_perf(CLI::App& app, int& status);
+void add_plan(CLI::App& app, int& status);
 void add_report(CLI::App& app, int& status);
 void add_settings(CLI::App& app, int& status);
 void add_train(CLI::App& app, int& status);

@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   clustar::bench::cli::add_doctor(app, status);
   clustar::bench::cli::add_fabric(app, status);
   clustar::bench::cli::add_perf(app, status);
+  clustar::bench::cli::add_plan(app, status);
   clustar::bench::cli::add_report(app, status);
   clustar::bench::cli::add_settings(app, status);
   clustar::bench::cli::add_train(app, status);

@@ -1,0 +1,150 @@
+// `clustar plan`: which plan of an all-reduce takes how long on a cluster.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/cli/commands.h"
+#include "bench/cli/options.h"
+#include "bench/fabric/spec.h"
+#include "bench/paraexpress/grid.h"
+#include "bench/paraexpress/plan_report.h"
+#include "bench/paraexpress/plan_request.h"
+#include "bench/report/report.h"
+
+namespace clustar::bench::cli {
+namespace {
+
+namespace px = clustar::paraexpress;
+
+struct PlanArguments {
+  paraexpress::PlanRequest request;
+  std::string bandwidth = "40G", latency = "20us", message = "1us", sizes = "4KiB,64KiB,1MiB,16MiB,256MiB";
+  std::vector<std::string> late;
+  int order = 0;
+  std::uint64_t seed = 1;
+  bool unsimulated = false, grid = false;
+  std::string json_path;
+};
+
+int complain_about_plan(int status, const std::string& message) {
+  std::cerr << "clustar plan: " << message << "\n";
+  return status;
+}
+
+Result<px::Network> network_of(const PlanArguments& arguments) {
+  px::Network network;
+  const auto rate = fabric::parse_rate(arguments.bandwidth);
+  if (!rate) return fail(rate.error().code, "--bandwidth: " + rate.error().message);
+  if (*rate == 0) return fail(ErrorCode::kInvalidArgument, "--bandwidth: a NIC has a rate; allowed: not off");
+  const auto latency = fabric::parse_delay(arguments.latency);
+  if (!latency) return fail(latency.error().code, "--latency: " + latency.error().message);
+  const auto message = fabric::parse_delay(arguments.message);
+  if (!message) return fail(message.error().code, "--message-cost: " + message.error().message);
+  network.nic_bytes_per_s = static_cast<double>(*rate) / 8;
+  network.latency_s = static_cast<double>(*latency) * 1e-9;
+  network.message_s = static_cast<double>(*message) * 1e-9;
+  for (const std::string& late : arguments.late) {
+    if (const auto ok = paraexpress::add_lag(late, arguments.request.ranks, network.lag_s); !ok) {
+      return fail(ok.error().code, "--late: " + ok.error().message);
+    }
+  }
+  return network;
+}
+
+int finish(const PlanArguments& arguments, const std::string& text, nlohmann::json results) {
+  if (arguments.json_path != "-") std::cout << text;
+  if (arguments.json_path.empty()) return kOk;
+  auto document = report::envelope("plan", std::move(results));
+  document["command_line"] = report::command_line();
+  const auto written = report::write_json(document, arguments.json_path);
+  return written ? kOk : complain_about_plan(kFailed, written.error().message);
+}
+
+int run_plan(PlanArguments& arguments) {
+  if (const auto ok = report::check_writable(arguments.json_path); !ok)
+    return complain_about_plan(kUsage, ok.error().message);
+  const auto network = network_of(arguments);
+  if (!network) return complain_about_plan(kUsage, network.error().message);
+  if (arguments.grid) {
+    paraexpress::GridOptions options;
+    options.network = *network;
+    options.seed = arguments.seed;
+    const auto cells = paraexpress::grid(options, [](const std::string& line) { std::cerr << line << "\n"; });
+    return finish(arguments, paraexpress::text(cells), paraexpress::to_json(cells));
+  }
+  if (arguments.order == 1) arguments.request.random_seed = arguments.seed;
+  const auto sizes = paraexpress::parse_sizes(arguments.sizes);
+  if (!sizes) return complain_about_plan(kUsage, sizes.error().message);
+  const auto group = paraexpress::group_of(arguments.request);
+  if (!group) return complain_about_plan(kUsage, group.error().message);
+  const auto report = paraexpress::plan_report(*group, *network, *sizes, !arguments.unsimulated);
+  return finish(arguments, paraexpress::text(report), paraexpress::to_json(report));
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, int& status) {
+  auto& command =
+      *app.add_subcommand("plan", "How long each plan of an all-reduce takes on a cluster, and which is best");
+  auto arguments = std::make_shared<PlanArguments>();
+  paraexpress::PlanRequest& request = arguments->request;
+  auto* ranks = command.add_option("--ranks", request.ranks, "Number of ranks, a host with one NIC each")
+                    ->check(number_between(1, paraexpress::kMostRanks))
+                    ->type_name("N")
+                    ->capture_default_str();
+  auto* helpers = command.add_option("--helpers", request.helpers, "Number of hosts that only add, behind the ranks")
+                      ->check(number_between(0, paraexpress::kMostRanks))
+                      ->type_name("N")
+                      ->capture_default_str();
+  auto* regions =
+      command
+          .add_option("--regions", request.regions_path,
+                      "Which host is in which rack: a line each, as 'rack0 ranks=0-7 oversubscription=4'; also "
+                      "helpers=, and hosts= where there is room for more")
+          ->type_name("FILE");
+  auto* size =
+      command.add_option("--region-size", request.region_size, "Racks of so many hosts instead, by number [one rack]")
+          ->check(number_between(1, paraexpress::kMostRanks))
+          ->type_name("N");
+  auto* ratio = command.add_option("--oversubscription", request.oversubscription, "Of their uplinks: 4 is 4:1")
+                    ->check(number_between(1, px::kMostOversubscription))
+                    ->capture_default_str();
+  auto* order =
+      command
+          .add_option("--order", arguments->order, "Ranks stand as given, or are dealt to the hosts at random [given]")
+          ->transform(choice({"given", "random"}))
+          ->type_name("given|random");
+  command.add_option("--seed", arguments->seed, "Of what is random")->type_name("N")->capture_default_str();
+  command.add_option("--bandwidth", arguments->bandwidth, "Of a NIC, each direction")
+      ->type_name("RATE")
+      ->capture_default_str();
+  command.add_option("--latency", arguments->latency, "Of a message")->type_name("TIME")->capture_default_str();
+  command.add_option("--message-cost", arguments->message, "A host's work for a message that it sends or receives")
+      ->type_name("TIME")
+      ->capture_default_str();
+  auto* late = command.add_option("--late", arguments->late, "A rank that comes later, as 3=5ms; several times")
+                   ->type_name("RANK=TIME")
+                   ->allow_extra_args(false);
+  auto* sizes = command.add_option("--size", arguments->sizes, "Sizes of the buffer")
+                    ->type_name("SIZE,...")
+                    ->capture_default_str();
+  auto* unsimulated = command.add_flag("--no-simulation", arguments->unsimulated, "The model's times only");
+  auto* grid =
+      command.add_flag("--grid", arguments->grid,
+                       "Instead: how often the chosen plan is the best in simulation, 2 to 256 ranks dealt at random "
+                       "to racks of 8, 1:1 to 8:1, 4 KiB to 256 MiB; takes minutes");
+  for (CLI::Option* other : {ranks, helpers, regions, size, ratio, order, late, sizes, unsimulated})
+    grid->excludes(other);
+  command.add_option("--json", arguments->json_path, "Write the results to this file; - is standard output")
+      ->type_name("FILE");
+  command.footer(
+      "All times are computed; no engine runs these plans yet.\n"
+      "Exit status: 0 ok, 1 failed, 2 wrong usage.\n"
+      "Example: clustar plan --ranks 32 --region-size 8 --oversubscription 4 --size 64KiB,1MiB,553MB");
+  command.callback([arguments, &status] { status = run_plan(*arguments); });
+}
+
+}  // namespace clustar::bench::cli

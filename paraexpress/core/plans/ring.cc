@@ -1,0 +1,22 @@
+#include "paraexpress/core/plans/builders.h"
+
+namespace clustar::paraexpress {
+
+Forest ring(const Group& group) {
+  const std::size_t n = group.ranks;
+  Forest forest{group.ranks, group.helpers, {}};
+  forest.shards.resize(n);
+  for (std::size_t place = 0; place < n; ++place) {
+    const Member root = group.order[place];
+    Shard shard{1, root, std::vector<Member>(group.members(), kNobody)};
+    // From the one behind the root around to the root: each sum goes to the next of the order.
+    for (std::size_t step = 1; step < n; ++step) {
+      shard.parent[group.order[(place + step) % n]] = group.order[(place + step + 1) % n];
+    }
+    shard.parent[root] = root;
+    forest.shards[root] = std::move(shard);
+  }
+  return forest;
+}
+
+}  // namespace clustar::paraexpress
