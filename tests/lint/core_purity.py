@@ -16,6 +16,8 @@ ALLOWED = [re.compile(pattern) for pattern in (
     r"__(gxx_personality_v0|dso_handle|stack_chk_fail|dynamic_cast)", r"_Unwind_(Resume|RaiseException|DeleteException)",
     r"_GLOBAL_OFFSET_TABLE_", r"DW\.ref\.__gxx_personality_v0", r"__u?(div|mod|mul)(ti|di)\d", r"__popcount(di|ti)2",
     r"_ZTV(N10__cxxabiv1|St|NSt).*", r"_ZTI(v|[a-z]|St|NSt).*|_ZTS(St|NSt).*",
+    # which processor this is
+    r"__cpu_(model|features2|indicator_init)",
     # memory
     r"_Zn[wa]m.*", r"_Zd[la]Pv.*", r"mem(cpy|move|set|cmp|chr)", r"str(len|cmp|ncmp|chr)", r"__mem(cpy|move|set)_chk",
     r"abort", r"_ZSt9terminatev", r"__assert_fail", r"_ZSt21__glibcxx_assert_fail.*",
