@@ -30,12 +30,23 @@ Result<fi_addr_t> AddressVector::insert(std::span<const std::byte> address, std:
                                                 address.size(), own_length));
   }
   std::vector<std::byte> key(address.begin(), address.end());
-  if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  if (const auto known = known_.find(key); known != known_.end()) {
+    ++known->second.uses;
+    return known->second.number;
+  }
   fi_addr_t inserted = FI_ADDR_UNSPEC;
   const int code = fi_av_insert(vector_.get(), key.data(), 1, &inserted, 0, nullptr);
   if (code != 1) return tl::unexpected(failure(where_, "fi_av_insert", code < 0 ? code : -FI_EADDRNOTAVAIL));
-  known_.emplace(std::move(key), inserted);
+  by_number_[inserted] = known_.emplace(std::move(key), Known{inserted, 1}).first;
   return inserted;
+}
+
+void AddressVector::remove(fi_addr_t address) {
+  const auto found = by_number_.find(address);
+  if (found == by_number_.end() || --found->second->second.uses > 0) return;
+  fi_av_remove(vector_.get(), &address, 1, 0);
+  known_.erase(found->second);
+  by_number_.erase(found);
 }
 
 }  // namespace clustar::transport::ofi

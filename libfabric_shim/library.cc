@@ -30,6 +30,8 @@ Result<Library> open() {
   find(found.open_fabric, "fi_fabric");
   find(found.error_text, "fi_strerror");
   find(found.version, "fi_version");
+  find(found.get_params, "fi_getparams");
+  find(found.free_params, "fi_freeparams");
   if (!all) return fail(ErrorCode::kUnavailable, fmt::format("{} is no libfabric: it lacks fi_ functions", kFile));
   return found;
 }

@@ -18,6 +18,8 @@ struct Library {
   decltype(&fi_fabric) open_fabric = nullptr;
   decltype(&fi_strerror) error_text = nullptr;
   decltype(&fi_version) version = nullptr;
+  decltype(&fi_getparams) get_params = nullptr;
+  decltype(&fi_freeparams) free_params = nullptr;
 
   // Opened by the first call; any thread. Error: it cannot be opened, the loader's reason, and which package has it.
   static const Result<Library>& get();

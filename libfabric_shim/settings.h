@@ -9,10 +9,10 @@
 namespace clustar {
 
 struct OfiSettings {
-  std::string provider;                   // libfabric's name of it, or the front of that ("tcp"); empty: the best
-  std::string progress = "any";           // any: as the provider likes | manual: by our calls | auto: by its threads
-  std::uint32_t eager_bytes = 8 << 10;    // largest message that may go ahead of its receive
-  std::uint32_t chunk_bytes = 512 << 10;  // a longer message is cut into messages of this size
+  std::string provider;                 // libfabric's name of it, or the front of that ("tcp"); empty: the best
+  std::string progress = "any";         // any: as the provider likes | manual: by our calls | auto: by its threads
+  std::uint32_t eager_bytes = 8 << 10;  // largest message that may go ahead of its receive
+  std::uint32_t chunk_bytes = 4 << 20;  // a longer message is cut into messages of this size
 
   static const TypedTable<OfiSettings>& table();
 };

@@ -7,9 +7,12 @@
 #include <rdma/fi_errno.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "libfabric_shim/failure.h"
@@ -23,17 +26,20 @@ std::string device_of(const fi_info& info) {
   return known ? info.nic->device_attr->name : "";
 }
 
-// The interfaces of an RDMA device's port, which libfabric's datagrams use the first of.
-std::vector<std::string> interfaces_of(const std::string& sysfs, const std::string& device) {
-  std::vector<std::string> names;
-  std::error_code ignored;
-  const std::string folder = sysfs + "/class/infiniband/" + device + "/ports/1/gid_attrs/ndevs";
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    std::ifstream file(entry.path());
-    std::string name;
-    if (file >> name && std::ranges::find(names, name) == names.end()) names.push_back(name);
+// Which GID libfabric's verbs uses: FI_VERBS_GID_IDX, as libfabric read it.
+int used_gid() {
+  const Library& library = *Library::get();
+  fi_param* params = nullptr;
+  int count = 0;
+  if (library.get_params(&params, &count) != 0) return 0;
+  int gid = 0;
+  for (int i = 0; i < count; ++i) {
+    const char* const value = params[i].value;
+    if (value == nullptr || std::string_view(params[i].name) != "FI_VERBS_GID_IDX") continue;
+    std::from_chars(value, value + std::strlen(value), gid);
   }
-  return names;
+  library.free_params(params);
+  return gid;
 }
 
 // Of an IP datagram's payload.
@@ -62,8 +68,7 @@ std::optional<DatagramDevice> by_address(const fi_info& info, const net::Interfa
 std::optional<DatagramDevice> by_port(const fi_info& info, const net::Interface& interface, const std::string& sysfs) {
   const std::string device = device_of(info);
   if (device.empty()) return std::nullopt;
-  const auto names = interfaces_of(sysfs, device);
-  if (std::ranges::find(names, interface.name) == names.end()) return std::nullopt;
+  if (interface_of_gid(sysfs, device, used_gid()) != interface.name) return std::nullopt;
   std::error_code ignored;
   // RDMA in software is behind the kernel's network stack.
   const bool hardware = std::filesystem::exists(sysfs + "/class/infiniband/" + device + "/device", ignored);
@@ -74,6 +79,13 @@ std::optional<DatagramDevice> by_port(const fi_info& info, const net::Interface&
 }
 
 }  // namespace
+
+std::string interface_of_gid(const std::string& sysfs, const std::string& device, int gid) {
+  std::ifstream file(fmt::format("{}/class/infiniband/{}/ports/1/gid_attrs/ndevs/{}", sysfs, device, gid));
+  std::string name;
+  file >> name;
+  return name;
+}
 
 Result<std::vector<DatagramDevice>> find_datagram_devices(const std::vector<Info>& infos, const std::string& provider,
                                                           const std::vector<net::Interface>& interfaces,

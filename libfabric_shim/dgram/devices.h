@@ -23,4 +23,7 @@ Result<std::vector<DatagramDevice>> find_datagram_devices(const std::vector<Info
                                                           const std::vector<net::Interface>& interfaces,
                                                           const std::string& sysfs = "/sys");
 
+// Of an RDMA device's port 1, which libfabric's datagrams use; empty: none.
+std::string interface_of_gid(const std::string& sysfs, const std::string& device, int gid);
+
 }  // namespace clustar::transport::ofi

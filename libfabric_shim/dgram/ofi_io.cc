@@ -18,8 +18,6 @@ namespace clustar::transport::ofi {
 namespace {
 
 constexpr std::uint8_t kMostClass = 7;
-// How long a thread sleeps after back-pressure: nothing tells when there is room again.
-constexpr Duration kFullPause = std::chrono::microseconds(100);
 
 std::size_t prefix_of(const fi_info& info, std::uint64_t mode) {
   return (mode & FI_MSG_PREFIX) != 0 ? info.ep_attr->msg_prefix_size : 0;
@@ -147,23 +145,27 @@ Result<std::unique_ptr<io::Mr>> OfiIo::reg_mr(const gdr::MemoryRef& memory) {
 const Peers::Address* OfiIo::destination(const io::TxPacket& packet) const {
   const io::MemorySlice& slice = packet.payload;
   const std::size_t header = packet.header.bytes().size();
-  const std::size_t most = capabilities_.max_packet;
+  const auto* peer = peers_.find(packet.peer);
+  if (peer == nullptr) return nullptr;
+  const std::size_t most = peer->most_bytes;
   const bool readable = slice.mr == nullptr ? slice.length == 0
                                             : slice.length <= slice.mr->memory().length &&
                                                   slice.offset <= slice.mr->memory().length - slice.length;
   const bool valid = readable && header > 0 && slice.length <= most && header + slice.length <= most &&
                      packet.path < paths_.size() && packet.traffic_class <= kMostClass;
-  const auto* peer = valid ? peers_.find(packet.peer) : nullptr;
-  return peer != nullptr ? &(*peer)[packet.path] : nullptr;
+  return valid ? &peer->paths[packet.path] : nullptr;
 }
 
 std::string OfiIo::refusal(const io::TxPacket& packet) const {
   const io::MemorySlice& slice = packet.payload;
   const std::size_t header = packet.header.bytes().size();
-  const std::size_t most = capabilities_.max_packet;
+  const auto* peer = peers_.find(packet.peer);
+  if (peer == nullptr) return fmt::format("ofi: there is no peer {}", packet.peer);
+  const std::size_t most = peer->most_bytes;
   if (header == 0) return "ofi: a packet needs a header of at least 1 byte";
   if (slice.length > most || header + slice.length > most) {
-    return fmt::format("ofi: a packet of {} + {} bytes was offered; the limit is {}", header, slice.length, most);
+    return fmt::format("ofi: a packet of {} + {} bytes was offered; the limit is {}{}", header, slice.length, most,
+                       most < capabilities_.max_packet ? ", the peer's" : "");
   }
   if (packet.path >= paths_.size()) {
     return fmt::format("ofi: there is no path {}; paths are below {}", packet.path, paths_.size());
@@ -171,13 +173,12 @@ std::string OfiIo::refusal(const io::TxPacket& packet) const {
   if (packet.traffic_class > kMostClass) {
     return fmt::format("ofi: there is no traffic class {}; classes are 0 to 7", packet.traffic_class);
   }
-  if (peers_.find(packet.peer) == nullptr) return fmt::format("ofi: there is no peer {}", packet.peer);
   return fmt::format("ofi: a payload of {} bytes at offset {} is outside of its registered memory", slice.length,
                      slice.offset);
 }
 
 Result<std::size_t> OfiIo::send(std::span<const io::TxPacket> packets) {
-  full_ = false;
+  pressure_.offered(true);
   if (late_) return tl::unexpected(*std::exchange(late_, std::nullopt));
   std::size_t taken = 0;
   for (; taken < packets.size(); ++taken) {
@@ -198,7 +199,7 @@ Result<std::size_t> OfiIo::send(std::span<const io::TxPacket> packets) {
     }
     if (*outcome == Outcome::kFull) {
       ++counters_.back_pressure;
-      full_ = true;
+      pressure_.offered(false);
       break;
     }
   }
@@ -262,8 +263,10 @@ Result<void> OfiIo::reap() {
       if (!failed) continue;
       return tl::unexpected(failed->error);
     }
-    if (batch->done.empty()) return {};
+    if (batch->done.empty()) break;
   }
+  if (!left_.empty()) forget_addresses();
+  return {};
 }
 
 Result<std::size_t> OfiIo::receive(std::span<io::RxPacket> packets) {
@@ -398,7 +401,7 @@ Duration OfiIo::before_sleep() {
     armed_ |= path;
   }
   if (look(Duration::zero())) return Duration::zero();
-  return full_ ? kFullPause : Duration::max();
+  return pressure_.sleep();
 }
 
 void OfiIo::wait(Duration timeout) {

@@ -16,6 +16,7 @@
 #include "libfabric_shim/address_vector.h"
 #include "libfabric_shim/completion_queue.h"
 #include "libfabric_shim/dgram/peers.h"
+#include "libfabric_shim/dgram/pressure.h"
 #include "libfabric_shim/dgram/slots.h"
 #include "libfabric_shim/dgram/wire.h"
 #include "libfabric_shim/endpoint.h"
@@ -66,8 +67,10 @@ class OfiIo final : public io::PacketIo {
   const std::vector<std::byte>& address(std::size_t path) const { return paths_[path].endpoint.address(); }
   // As widen_sockets() says.
   std::size_t socket_room() const { return socket_room_; }
+  // Of peers, that the provider keeps.
+  std::size_t known_addresses() const { return addresses_->size(); }
 
-  // max_packet becomes smaller when a peer's is.
+  // A peer may take less: what is longer than its max_packet is refused to it alone.
   const io::Capabilities& capabilities() const override { return capabilities_; }
   const io::LinkProfile& link() const override { return options_.link; }
   io::AddressBlob local_address() const override { return local_; }
@@ -105,6 +108,8 @@ class OfiIo final : public io::PacketIo {
   Result<void> open_paths();
   Result<void> announce();
   Result<std::vector<Peers::Address>> insert(const EndAddress& address);
+  // From the provider's table, as soon as nothing is under way to anybody.
+  void forget_addresses();
 
   const Peers::Address* destination(const io::TxPacket& packet) const;
   std::string refusal(const io::TxPacket& packet) const;
@@ -139,12 +144,13 @@ class OfiIo final : public io::PacketIo {
   Peers peers_;
 
   std::optional<AddressVector> addresses_;
+  std::vector<Peers::Address> left_;  // of removed peers
   std::optional<CompletionQueue> sent_;
   std::optional<Slots> send_slots_;
   std::vector<std::byte> scratch_;  // for datagrams that complete at once
   std::vector<Path> paths_;         // ends before what its endpoints use
   std::vector<int> fds_;
-  bool full_ = false;          // the latest send() took less than it was offered
+  Pressure pressure_;
   std::optional<Error> late_;  // came after packets of the same call, and is the next call's
 
   Ring<Waiting> waiting_;

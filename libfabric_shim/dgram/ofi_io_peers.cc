@@ -54,10 +54,19 @@ Result<std::vector<Peers::Address>> OfiIo::insert(const EndAddress& address) {
   std::vector<Peers::Address> paths;
   for (const auto& path : address.paths) {
     const auto inserted = addresses_->insert(path, paths_.front().endpoint.address().size());
-    if (!inserted) return tl::unexpected(inserted.error());
+    if (!inserted) {
+      left_.insert(left_.end(), paths.begin(), paths.end());
+      return tl::unexpected(inserted.error());
+    }
     paths.push_back(*inserted);
   }
   return paths;
+}
+
+void OfiIo::forget_addresses() {
+  if (!send_slots_->all_free()) return;
+  for (const Peers::Address address : left_) addresses_->remove(address);
+  left_.clear();
 }
 
 Result<io::PeerId> OfiIo::add_peer(const io::AddressBlob& address, const net::Endpoint& control) {
@@ -93,16 +102,18 @@ Result<io::PeerId> OfiIo::add_peer(const io::AddressBlob& address, const net::En
   }
   auto paths = insert(*peer);
   if (!paths) return tl::unexpected(paths.error());
-  auto added = peers_.add(peer->key, std::move(*paths));
-  if (added && peer->max_packet < capabilities_.max_packet) {
-    capabilities_.max_packet = peer->max_packet;
-    capabilities_.header_bytes = std::min(io::Header::kMax, capabilities_.max_packet);
-  }
+  const auto most = std::min<std::size_t>(peer->max_packet, capabilities_.max_packet);
+  auto added = peers_.add(peer->key, {*paths, most});
+  if (!added) left_.insert(left_.end(), paths->begin(), paths->end());
   return added;
 }
 
 Result<void> OfiIo::remove_peer(io::PeerId peer) {
-  if (!peers_.remove(peer)) return fail(ErrorCode::kInvalidArgument, fmt::format("ofi: there is no peer {}", peer));
+  const Peers::Peer* const known = peers_.find(peer);
+  if (known == nullptr) return fail(ErrorCode::kInvalidArgument, fmt::format("ofi: there is no peer {}", peer));
+  left_.insert(left_.end(), known->paths.begin(), known->paths.end());
+  peers_.remove(peer);
+  if (const auto reaped = reap(); !reaped && !late_) late_ = reaped.error();
   return {};
 }
 

@@ -13,7 +13,7 @@ constexpr io::PeerId id_of(std::size_t slot, std::uint16_t generation) {
 
 }  // namespace
 
-Result<io::PeerId> Peers::add(std::uint64_t key, std::vector<Address> paths) {
+Result<io::PeerId> Peers::add(std::uint64_t key, Peer facts) {
   if (by_key_.contains(key)) return fail(ErrorCode::kInvalidArgument, "ofi: this end is a peer already");
   if (size() == kMost) return fail(ErrorCode::kUnavailable, fmt::format("ofi: there are {} peers already", kMost));
   if (free_.empty()) {
@@ -24,7 +24,7 @@ Result<io::PeerId> Peers::add(std::uint64_t key, std::vector<Address> paths) {
   free_.pop_back();
   Slot& slot = slots_[index];
   slot.key = key;
-  slot.paths = std::move(paths);
+  slot.peer = std::move(facts);
   const io::PeerId peer = id_of(index, slot.generation);
   by_key_.emplace(key, peer);
   return peer;
@@ -35,17 +35,17 @@ bool Peers::remove(io::PeerId peer) {
   const auto index = static_cast<std::uint16_t>(peer);
   Slot& slot = slots_[index];
   by_key_.erase(slot.key);
-  slot.paths.clear();
+  slot.peer = {};
   ++slot.generation;
   free_.push_back(index);
   latest_ = 0;
   return true;
 }
 
-const std::vector<Peers::Address>* Peers::find(io::PeerId peer) const {
+const Peers::Peer* Peers::find(io::PeerId peer) const {
   const std::size_t index = peer & 0xffff;
-  if (index >= slots_.size() || slots_[index].paths.empty() || slots_[index].generation != peer >> 16) return nullptr;
-  return &slots_[index].paths;
+  if (index >= slots_.size() || slots_[index].generation != peer >> 16) return nullptr;
+  return slots_[index].peer.paths.empty() ? nullptr : &slots_[index].peer;
 }
 
 std::optional<io::PeerId> Peers::sender(std::uint64_t key) {

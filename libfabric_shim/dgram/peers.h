@@ -17,12 +17,16 @@ class Peers {
  public:
   static constexpr std::size_t kMost = 65536;
   using Address = std::uint64_t;  // fi_addr_t
+  struct Peer {
+    std::vector<Address> paths{};  // by path
+    std::size_t most_bytes = 0;    // of header and payload, that both ends take
+  };
 
-  // `paths`: one address per path, never empty. Errors: kInvalidArgument: a peer already; kUnavailable: too many.
-  Result<io::PeerId> add(std::uint64_t key, std::vector<Address> paths);
+  // `peer`: its paths are never empty. Errors: kInvalidArgument: a peer already; kUnavailable: too many.
+  Result<io::PeerId> add(std::uint64_t key, Peer peer);
   bool remove(io::PeerId peer);
-  // By path; null for a number that is not in use.
-  const std::vector<Address>* find(io::PeerId peer) const;
+  // Null for a number that is not in use.
+  const Peer* find(io::PeerId peer) const;
   // Nothing: a stranger.
   std::optional<io::PeerId> sender(std::uint64_t key);
   std::size_t size() const { return slots_.size() - free_.size(); }
@@ -30,7 +34,7 @@ class Peers {
  private:
   struct Slot {
     std::uint64_t key = 0;
-    std::vector<Address> paths{};  // empty: not in use
+    Peer peer{};  // without paths: not in use
     std::uint16_t generation = 0;
   };
 

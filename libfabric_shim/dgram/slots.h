@@ -21,6 +21,7 @@ class Slots {
 
   std::size_t size() const { return contexts_.size(); }
   bool empty() const { return free_.empty(); }
+  bool all_free() const { return free_.size() == size(); }
   // The one that was given back last: it may still be in a cache. Needs a free one.
   std::uint32_t take();
   // False, and nothing done: it is free already, or there is none of that number.

@@ -17,8 +17,8 @@ class ClearBatch {
  public:
   explicit ClearBatch(const SharedSettings& sender) : sender_(sender) {}
 
-  // `small_run`: so many messages in a row went ahead of their receives; `ahead`: so many long receives, these included,
-  // have nothing of their messages.
+  // `small_run`: so many messages in a row went ahead of their receives; `ahead`: so many long receives, these
+  // included, have nothing of their messages.
   void add(std::span<const ClearToSend> clears, std::uint32_t small_run, std::size_t ahead, TimePoint now);
   // To be said at once: the sender may have no room for more.
   void add(const Note& note);

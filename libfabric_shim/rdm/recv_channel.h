@@ -121,16 +121,16 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
   std::vector<std::uint32_t> free_awaited_;
   std::array<std::uint32_t, tcp::kMaxSlots> ahead_;  // by slot: the cookie of its receive
   std::size_t receives_ahead_ = 0;
-  std::uint32_t not_ahead_ = 0;                      // so many more receives
-  std::uint64_t announced_ = 0;                      // payloads that are still to come
-  const std::uint64_t most_ahead_;                   // bytes of a receive
+  std::uint32_t not_ahead_ = 0;     // so many more receives
+  std::uint64_t announced_ = 0;     // payloads that are still to come
+  const std::uint64_t most_ahead_;  // bytes of a receive
   std::array<std::byte, Note::kSize> words_{};
   std::size_t words_have_ = 0;
   std::uint64_t directs_ = 0;  // whole messages that came
   std::uint64_t frames_ = 0;   // that came
-  std::uint64_t taken_ = 0;   // of them
-  std::uint64_t told_ = 0;    // of those, to the sender
-  std::uint64_t marks_ = 0;   // grows with all that comes
+  std::uint64_t taken_ = 0;    // of them
+  std::uint64_t told_ = 0;     // of those, to the sender
+  std::uint64_t marks_ = 0;    // grows with all that comes
   std::uint32_t small_run_ = 0;
   std::uint64_t polls_ = 0;
   bool control_open_ = true;

@@ -95,8 +95,8 @@ struct Note {
   void serialize_to(std::span<std::byte, kSize> bytes) const;
 };
 
-// In the slot of a clear-to-send, whose numbers leave it free: a receive as long as the clear-to-send says is posted under
-// direct_tag(). A whole message may come under that tag, with nothing before it; at most one does.
+// In the slot of a clear-to-send, whose numbers leave it free: a receive as long as the clear-to-send says is posted
+// under direct_tag(). A whole message may come under that tag, with nothing before it; at most one does.
 inline constexpr std::uint32_t kSlotPosted = 0x8000;
 static_assert(tcp::kMaxSlots <= 256);
 

@@ -4,11 +4,15 @@
 #include <sys/socket.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
+#include "libfabric_shim/dgram/devices.h"
 #include "libfabric_shim/dgram/ofi_backend.h"
 #include "libfabric_shim/settings.h"
 #include "tests/conformance/ofi_packets_under_test.h"
+#include "tests/temp_path.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/io/verbs/settings.h"
 #include "transport/net/settings.h"
@@ -94,10 +98,66 @@ TEST(OfiPackets, TheSmallerLimitOfBothEndsCounts) {
   ASSERT_TRUE(one && two);
   EXPECT_EQ(two->capabilities().max_packet, 490u);
   EXPECT_EQ(one->capabilities().max_packet, 1462u);
-  ASSERT_TRUE(one->add_peer(two->local_address(), kLoopback));
-  EXPECT_EQ(one->capabilities().max_packet, 490u);
+  const auto third = end_of();
+  ASSERT_TRUE(third);
+  const auto to_two = one->add_peer(two->local_address(), kLoopback);
+  const auto to_third = one->add_peer(third->local_address(), kLoopback);
+  ASSERT_TRUE(to_two && to_third);
   ASSERT_TRUE(two->add_peer(one->local_address(), kLoopback));
-  EXPECT_EQ(two->capabilities().max_packet, 490u);
+  ASSERT_TRUE(third->add_peer(one->local_address(), kLoopback));
+  EXPECT_EQ(one->capabilities().max_packet, 1462u) << "of all peers";
+  std::vector<std::byte> payload(1462 - 8);
+  const auto memory = one->reg_mr({gdr::MemoryKind::kHost, payload.data(), payload.size()});
+  ASSERT_TRUE(memory);
+  const auto send = [&](io::PeerId peer, std::size_t bytes) {
+    io::TxPacket packet;
+    packet.peer = peer;
+    packet.header = header_of(8, 1);
+    packet.payload = {memory->get(), 0, bytes - 8};
+    return one->send(std::span(&packet, 1));
+  };
+  const auto refused = send(*to_two, 491);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(refused.error().message.find("the limit is 490, the peer's"), std::string::npos) << refused.error().message;
+  EXPECT_EQ(send(*to_third, 1462).value(), 1u);
+  EXPECT_EQ(send(*to_two, 490).value(), 1u);
+  EXPECT_EQ(drain(*two), 1u);
+  EXPECT_EQ(drain(*third), 1u);
+}
+
+TEST(OfiPackets, APeerThatLeavesTakesItsAddressesAlong) {
+  const auto one = end_of();
+  ASSERT_TRUE(one);
+  for (int i = 0; i < 3; ++i) {
+    const auto two = end_of();
+    ASSERT_TRUE(two);
+    ASSERT_TRUE(two->add_peer(one->local_address(), kLoopback));
+    for (int again = 0; again < 2; ++again) {
+      const auto peer = one->add_peer(two->local_address(), kLoopback);
+      ASSERT_TRUE(peer);
+      EXPECT_EQ(one->known_addresses(), one->capabilities().paths);
+      io::TxPacket packet;
+      packet.peer = *peer;
+      packet.header = header_of(8, 1);
+      ASSERT_EQ(one->send(std::span(&packet, 1)).value(), 1u);
+      EXPECT_EQ(drain(*two), 1u);
+      ASSERT_TRUE(one->remove_peer(*peer));
+      EXPECT_EQ(one->known_addresses(), 0u);
+    }
+  }
+}
+
+TEST(OfiDevices, OnlyTheInterfaceOfTheGidThatIsUsedCounts) {
+  const std::string sysfs = tests::temp_path("ofi_sysfs");
+  const std::string folder = sysfs + "/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/0") << "eth0\n";
+  std::ofstream(folder + "/1") << "eth0.7\n";
+  EXPECT_EQ(ofi::interface_of_gid(sysfs, "mlx5_0", 0), "eth0");
+  EXPECT_EQ(ofi::interface_of_gid(sysfs, "mlx5_0", 1), "eth0.7");
+  EXPECT_EQ(ofi::interface_of_gid(sysfs, "mlx5_0", 2), "") << "there is none";
+  std::filesystem::remove_all(sysfs);
 }
 
 TEST(OfiPackets, NobodyHasItSendToAThirdHost) {

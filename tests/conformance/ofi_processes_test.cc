@@ -128,7 +128,8 @@ std::size_t resident_pages() {
   return resident;
 }
 
-// Each with a message by each way, and receives for which nothing comes: of a frame's size, and one that is posted ahead.
+// Each with a message by each way, and receives for which nothing comes: of a frame's size, and one that is posted
+// ahead.
 TEST_F(OfiProcesses, AThousandConnectionsLeaveNothingBehind) {
   const auto transport = create();
   if (!transport) return skip_here();

@@ -6,6 +6,7 @@
 
 #include "libfabric_shim/dgram/choice.h"
 #include "libfabric_shim/dgram/peers.h"
+#include "libfabric_shim/dgram/pressure.h"
 #include "libfabric_shim/dgram/wire.h"
 
 namespace clustar::transport::ofi {
@@ -115,18 +116,35 @@ TEST(DatagramWire, DamagedAddressesAreRefusedAndNeverReadBeyondTheirEnd) {
   }
 }
 
+TEST(Pressure, WhoOffersNothingMoreSleepsAgain) {
+  Pressure pressure;
+  EXPECT_EQ(pressure.sleep(), Duration::max());
+  for (int turn = 0; turn < 100; ++turn) {
+    pressure.offered(false);
+    EXPECT_EQ(pressure.sleep(), Pressure::kPause);
+    EXPECT_EQ(pressure.sleep(), Pressure::kPause) << "asked twice for one sleep";
+  }
+  int pauses = 0;
+  while (pauses < 100 && pressure.sleep() == Pressure::kPause) ++pauses;
+  EXPECT_LT(pauses, 10) << "the connection closed";
+  pressure.offered(false);
+  EXPECT_EQ(pressure.sleep(), Pressure::kPause);
+  pressure.offered(true);
+  EXPECT_EQ(pressure.sleep(), Duration::max());
+}
+
 TEST(DatagramPeers, ANumberThatWasGivenBackIsNobodysAgain) {
   Peers peers;
-  const auto first = peers.add(11, {1, 2});
+  const auto first = peers.add(11, {{1, 2}, 100});
   ASSERT_TRUE(first);
-  EXPECT_FALSE(peers.add(11, {3, 4})) << "a peer already";
+  EXPECT_FALSE(peers.add(11, {{3, 4}, 100})) << "a peer already";
   EXPECT_EQ(peers.sender(11), *first);
   EXPECT_FALSE(peers.sender(12));
-  EXPECT_EQ(peers.find(*first)->at(1), 2u);
+  EXPECT_EQ(peers.find(*first)->paths.at(1), 2u);
   EXPECT_TRUE(peers.remove(*first));
   EXPECT_FALSE(peers.remove(*first));
   EXPECT_FALSE(peers.sender(11)) << "nor by what was found last";
-  const auto second = peers.add(13, {5, 6});
+  const auto second = peers.add(13, {{5, 6}, 100});
   ASSERT_TRUE(second);
   EXPECT_NE(*second, *first);
   EXPECT_EQ(peers.find(*first), nullptr);
