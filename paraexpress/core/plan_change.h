@@ -2,8 +2,8 @@
 // plans would wait for each other for good.
 //
 // Rank 0 leads. It proposes a plan from operation `at` on; each rank accepts unless it has begun that operation.
-// Accepted by all it is a change, else it is dropped; and a rank that has accepted does not begin `at` before it knows
-// which.
+// Accepted by all it is a change, otherwise it is dropped; and a rank that has accepted does not begin `at` before it
+// knows which.
 //
 //   leader              ranks
 //     | --- Proposal ---> |   accepts: operations before `at` go on, `at` waits for the verdict
