@@ -65,6 +65,12 @@ void sum(benchmark::State& state, DataType type, InstructionSet set, bool in_pla
 }
 
 #if defined(__x86_64__)
+#if defined(__clang__)
+#define CLUSTAR_UNROLL _Pragma("unroll")
+#else
+#define CLUSTAR_UNROLL _Pragma("GCC unroll 4")
+#endif
+
 // STREAM's add, a[i] = b[i] + c[i] of doubles, by 32 bytes and of so many inputs.
 template <std::size_t Inputs, bool Streaming>
 __attribute__((target("avx2"))) void add_doubles(std::size_t bytes) {
@@ -73,10 +79,10 @@ __attribute__((target("avx2"))) void add_doubles(std::size_t bytes) {
   for (std::size_t i = 0; i < Inputs; ++i) in[i] = reinterpret_cast<const double*>(arrays().at(i + 1));
   constexpr std::size_t kAtOnce = 16, kVector = 4;
   for (std::size_t at = 0; at < bytes / sizeof(double); at += kAtOnce) {
-#pragma GCC unroll 4
+    CLUSTAR_UNROLL
     for (std::size_t i = at; i < at + kAtOnce; i += kVector) {
       __m256d sum = _mm256_load_pd(in[0] + i);
-#pragma GCC unroll 4
+      CLUSTAR_UNROLL
       for (std::size_t input = 1; input < Inputs; ++input) sum = _mm256_add_pd(sum, _mm256_load_pd(in[input] + i));
       if constexpr (Streaming) {
         _mm256_stream_pd(out + i, sum);

@@ -1,6 +1,22 @@
 #include "paraexpress/sums/instruction_set.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace clustar::paraexpress {
+
+#if defined(__x86_64__)
+namespace {
+
+// clang 14 has no name for it.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+}  // namespace
+#endif
 
 const char* name_of(InstructionSet set) {
   switch (set) {
@@ -16,7 +32,7 @@ bool supported(InstructionSet set) {
 #if defined(__x86_64__)
   // Also asks whether the operating system saves the wide registers.
   __builtin_cpu_init();
-  if (set == InstructionSet::kAvx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+  if (set == InstructionSet::kAvx2) return __builtin_cpu_supports("avx2") && has_f16c();
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
 #else
   return false;

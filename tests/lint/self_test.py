@@ -15,6 +15,7 @@ import core_purity
 import getenv_only_in_config
 import house_rules
 import include_rules
+import kernel_objects
 import one_thread
 import options_named
 import shell_scripts
@@ -417,6 +418,17 @@ class OneThread(Planted):
             source = self.plant("main.cc", text)
             subprocess.run([os.environ.get("CXX", "c++"), "-std=c++20", "-w", source, "-o", source + ".out"], check=True)
             self.assertEqual(bool(list(one_thread.check([source + ".out"]))), caught, text)
+
+
+class KernelObjects(unittest.TestCase):
+    TABLE = "avx2_kernels.cc.o:\n0000000000000000 D n::kAvx2Kernels\n0000000000000010 t n::(anonymous namespace)::kernel\n"
+
+    def test_planted(self):
+        self.assertEqual(list(kernel_objects.check(self.TABLE + "\nreduce.cc.o:\n0000000000000000 W std::min(int)\n")), [])
+        for more in ("0000000000000020 W int const& std::max<int>(int const&, int const&)\n", "0000000000000020 T n::helper()\n"):
+            self.assertEqual(len(list(kernel_objects.check(self.TABLE + more))), 1, more)
+        self.assertEqual(len(list(kernel_objects.check("avx2_kernels.cc.o:\n"))), 1)
+        self.assertEqual(len(list(kernel_objects.check("reduce.cc.o:\n"))), 1)
 
 
 class OptionsNamed(Planted):
