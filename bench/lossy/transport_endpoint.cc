@@ -176,7 +176,9 @@ Result<void> TransportEndpoint::progress(std::vector<Ended>& ended) {
 }
 
 void TransportEndpoint::sleep() {
-  const bool nothing_to_post = sends_ && terms_.messages <= terms_.window;
+  const auto begun = [](const Message& message) { return message.request != nullptr; };
+  const auto all_begun = [&](const Channel& channel) { return std::ranges::all_of(channel.messages, begun); };
+  const bool nothing_to_post = sends_ && terms_.messages <= terms_.window && std::ranges::all_of(channels_, all_begun);
   if (nothing_to_post && !made_.readable->empty()) {  // the engine's thread does the work, and sleeps until it is due
     const timespec nap{0, kAwayNs};
     nanosleep(&nap, nullptr);

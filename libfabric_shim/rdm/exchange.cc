@@ -65,7 +65,10 @@ std::size_t Exchange::most_posted_frames() const {
 std::size_t Exchange::most_ahead() const { return domain_.info().rx_attr->size / 4; }
 
 void Exchange::close_channel(const ChannelName& channel) {
-  if (channels_.erase(channel.number) == 0) return;
+  const auto open = channels_.find(channel.number);
+  if (open == channels_.end()) return;
+  std::erase(reminded_, open->second.first);
+  channels_.erase(open);
   closed_.emplace(channel.number, channel.key);
   if (closed_.size() > kMostClosed) closed_.erase(closed_.begin());
 }
@@ -199,6 +202,7 @@ void Exchange::poll() {
   if (!idle_) polled_ = clock_.now();
   idle_ = true;
   if (!left_over_.empty()) end_left_over();
+  if (!reminded_.empty()) call_reminded();
   for (std::size_t i = waiting_.size(); i > 0 && !broken_; --i) {
     Op* const op = waiting_.front();
     waiting_.pop_front();
@@ -220,6 +224,14 @@ void Exchange::poll() {
     // One look more costs as much as a message does, and most find nothing; who waits asks again at once.
     if (got->done.size() < CompletionQueue::kBatch) return;
   }
+}
+
+void Exchange::remind(Owner& owner) {
+  if (std::ranges::find(reminded_, &owner) == reminded_.end()) reminded_.push_back(&owner);
+}
+
+void Exchange::call_reminded() {
+  std::erase_if(reminded_, [](Owner* owner) { return owner->on_reminder(); });
 }
 
 void Exchange::finish(Op& op, std::size_t bytes) {
@@ -361,6 +373,7 @@ void Exchange::cancel_receives(const Owner& owner) {
 }
 
 void Exchange::forget(const Owner& owner) {
+  std::erase(reminded_, &owner);
   for (Op& op : ops_) {
     if (op.owner == &owner) op.owner = nullptr;
   }

@@ -36,6 +36,8 @@ class Exchange {
     virtual void on_sent(std::uint32_t, std::size_t) {}
     virtual void on_received(std::uint32_t, std::size_t) {}  // a payload, by its cookie, and its bytes
     virtual void on_cancelled(std::uint32_t) {}              // a receive that cancel_receive() gave up
+    // It asked by remind(). True: that is done with.
+    virtual bool on_reminder() { return true; }
     virtual void on_failure(const Error& error) = 0;
 
    protected:
@@ -73,6 +75,10 @@ class Exchange {
   // No memory of receives that are ahead is used when they are over, which is soon; what was sent for them is thrown
   // away for kLeftOver, since its sender waits for that.
   void leave_ahead(const Owner& owner);
+
+  // Each poll calls its on_reminder() from now on, until that is true: for what is due later, and may be the last thing
+  // that its caller asks of it for long.
+  void remind(Owner& owner);
 
   // Lets the provider work and hands out what came. Nothing when the poll before found nothing and was just now:
   // callers that test many requests in a row would spend their time in the provider's system calls.
@@ -140,6 +146,7 @@ class Exchange {
   Op* post_waste(std::uint64_t tag, std::size_t bytes);
   void cancel(Op& op);
   void end_left_over();
+  void call_reminded();
   std::size_t most_ahead() const;
   void on_failure(const CompletionQueue::Failure& failure);
 
@@ -169,6 +176,7 @@ class Exchange {
   };
   std::deque<LeftOver> left_over_;  // oldest first
   std::uint32_t next_left_over_ = 0;
+  std::vector<Owner*> reminded_;
   bool idle_ = false;  // the latest poll found nothing, and nothing was posted since
   TimePoint polled_{};
   std::uint32_t skipped_ = 0;

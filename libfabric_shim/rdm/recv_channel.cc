@@ -159,6 +159,7 @@ void OfiRecvChannel::cancel_ahead(std::uint32_t slot) {
   const std::uint32_t cookie = std::exchange(ahead_[slot], kNone);
   if (cookie == kNone) return;
   not_ahead_ = kNotAhead;
+  if (cancelling_++ == 0) cancels_since_ = nic_.context().clock.now();
   exchange_->cancel_receive(*this, cookie);
 }
 
@@ -167,6 +168,21 @@ void OfiRecvChannel::on_cancelled(std::uint32_t cookie) {
   --requests_[awaited_[cookie].placement.group].ahead;
   --receives_ahead_;
   free_awaited_.push_back(cookie);
+  if (ahead_[awaited_[cookie].header.slot & 0xffff] == cookie || cancelling_ == 0) return;  // the channel ends
+  --cancelling_;
+  cancels_since_ = nic_.context().clock.now();
+}
+
+// A request's memory is the provider's until it says otherwise.
+void OfiRecvChannel::check_cancels() {
+  if (cancelling_ == 0 || nic_.context().clock.now() - cancels_since_ < kCancels) return;
+  fail_with(fmt::format("the provider did not end {} receives within {} s of being asked to", cancelling_,
+                        std::chrono::duration_cast<std::chrono::seconds>(kCancels).count()));
+}
+
+bool OfiRecvChannel::on_reminder() {
+  if (!failed_) say();
+  return failed_ || !control_open_ || clears_.empty();
 }
 
 std::uint32_t OfiRecvChannel::take_cookie() {
@@ -293,12 +309,14 @@ void OfiRecvChannel::tell_taken() {
   if (taken_ - told_ < kTellTaken || !control_open_) return;
   told_ = taken_;
   clears_.add(Note{Note::Kind::kTaken, taken_});
+  exchange_->remind(*this);
 }
 
 void OfiRecvChannel::say() {
   if (clears_.empty() || !control_open_) return;
   const net::IoResult sent = clears_.flush(control_, nic_.context().clock.now());
   if (sent.kind == net::IoResult::Kind::kError) on_control_lost(sent.error);
+  if (!clears_.empty()) exchange_->remind(*this);
 }
 
 Result<Progress> OfiRecvChannel::test(std::uint32_t group) {
@@ -322,7 +340,10 @@ void OfiRecvChannel::progress() {
   exchange_->poll();
   take_held();
   say();
-  if (polls_ % kLivenessPolls == 0) check_control();
+  if (polls_ % kLivenessPolls == 0) {
+    check_control();
+    check_cancels();
+  }
   if (!failed_ && !control_open_) check_lost_control();
 }
 
@@ -354,7 +375,8 @@ void OfiRecvChannel::on_control_lost(int error) {
 
 // The fabric never tells that a peer is gone.
 void OfiRecvChannel::check_lost_control() {
-  const bool all_came = farewell_ && frames_ + directs_ >= *farewell_ && held_.empty() && announced_ == 0;
+  const bool all_came =
+      farewell_ && frames_ + directs_ >= *farewell_ && held_.empty() && announced_ == 0 && cancelling_ == 0;
   const TimePoint now = nic_.context().clock.now();
   if (!quiet_since_ || marks_ != marks_at_quiet_) {
     quiet_since_ = now;

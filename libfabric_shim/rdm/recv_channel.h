@@ -51,6 +51,7 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
   // A sender that closed said how many frames it sent; these are under way. One that died said nothing.
   static constexpr Duration kLastFrames = std::chrono::milliseconds(2500);
   static constexpr Duration kLastOfTheDead = std::chrono::milliseconds(500);
+  static constexpr Duration kCancels = std::chrono::seconds(3);  // for a provider to say that a receive is over
   static constexpr std::uint32_t kTellTaken = kFrames / 2;
   // After a receive ahead for which its message did not come, so many are not: senders keep to their habits.
   static constexpr std::uint32_t kNotAhead = 32;
@@ -77,6 +78,7 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
   void on_frame(const FrameHead& head, std::span<const std::byte> bytes) override;
   void on_received(std::uint32_t cookie, std::size_t bytes) override;
   void on_cancelled(std::uint32_t cookie) override;
+  bool on_reminder() override;
   void on_failure(const Error& error) override;
   void on_deregister(const Mr& mr);
   // False: nobody waits for it, or what is behind it: keep it.
@@ -97,6 +99,7 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
   void check_control();
   void on_control_lost(int error);
   void check_lost_control();
+  void check_cancels();
   bool peer_died() const { return !control_open_ && !farewell_; }
   void fail_with(const std::string& what);
   std::optional<Error> check_stall();
@@ -121,6 +124,8 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
   std::vector<std::uint32_t> free_awaited_;
   std::array<std::uint32_t, tcp::kMaxSlots> ahead_;  // by slot: the cookie of its receive
   std::size_t receives_ahead_ = 0;
+  std::size_t cancelling_ = 0;      // of them
+  TimePoint cancels_since_{};       // the latest news of those
   std::uint32_t not_ahead_ = 0;     // so many more receives
   std::uint64_t announced_ = 0;     // payloads that are still to come
   const std::uint64_t most_ahead_;  // bytes of a receive

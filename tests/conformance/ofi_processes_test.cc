@@ -113,6 +113,74 @@ TEST_F(OfiProcesses, APeerThatIsStoppedForThreeSecondsLosesNothing) {
   EXPECT_EQ(peer.wait(), 0);
 }
 
+// The message is under way to a receive that was posted ahead: it is thrown away, since no provider takes it back.
+TEST_F(OfiProcesses, AReceiverThatClosesUnderAMessageEndsNobodyElse) {
+  const auto transport = create();
+  if (!transport) return skip_here();
+  Connection other = connect(*transport, *transport);
+  Connection connection = connect(*transport, *transport);
+  SendBuffer from(*connection.send, kSize, 1);
+  {
+    RecvBuffer to(*connection.recv, kSize);
+    must_recv(*connection.recv, {{to.mr.get(), 0, kSize, 0}});
+    must_send(*connection.send, *from.mr, 0, kSize);
+  }
+  connection.recv.reset();
+  from.mr.reset();
+  connection.send.reset();
+  SendBuffer more(*other.send, kSize, 2);
+  RecvBuffer to(*other.recv, kSize);
+  finish({must_recv(*other.recv, {{to.mr.get(), 0, kSize, 0}}), must_send(*other.send, *more.mr, 0, kSize)});
+  EXPECT_TRUE(to.bytes == more.bytes);
+}
+
+// It comes in a frame, and the receive that was posted ahead of it is still being cancelled when the sender is gone.
+TEST_F(OfiProcesses, AShortLastMessageInALongReceiveArrivesThoughItsSenderCloses) {
+  const auto transport = create();
+  if (!transport) return skip_here();
+  for (int round = 0; round < 20; ++round) {
+    Connection connection = connect(*transport, *transport);
+    SendBuffer from(*connection.send, 100, 1);
+    RecvBuffer to(*connection.recv, kSize);
+    Request* const receives = must_recv(*connection.recv, {{to.mr.get(), 0, kSize, 0}});
+    finish({must_send(*connection.send, *from.mr, 0, 100)});
+    from.mr.reset();
+    connection.send.reset();
+    EXPECT_EQ(finish({receives})[0][0], 100u);
+  }
+}
+
+// Their caller looks at another channel only, whose message comes when these have arrived.
+TEST_F(OfiProcesses, LongReceivesAreToldWhileTheirCallerLooksElsewhere) {
+  const auto transport = create();
+  if (!transport) return skip_here();
+  constexpr std::size_t kMany = 12, kEach = 64 * 1024;
+  Connection first = connect(*transport, *transport);
+  Connection other = connect(*transport, *transport);
+  SendBuffer from(*first.send, kMany * kEach, 1), last(*other.send, 8, 2);
+  RecvBuffer to(*first.recv, kMany * kEach), end(*other.recv, 8);
+  std::vector<Request*> receives, sends;
+  for (std::size_t i = 0; i < kMany; ++i) {
+    receives.push_back(must_recv(*first.recv, {{to.mr.get(), i * kEach, kEach, 0}}));
+  }
+  Request* const waits = must_recv(*other.recv, {{end.mr.get(), 0, 8, 0}});
+  const auto begun = std::chrono::steady_clock::now();
+  const auto looks = [&] { ASSERT_FALSE(waits->test()->done); };
+  for (std::size_t i = 0; i < kMany; ++i) {
+    bool done = false;
+    Request* send = nullptr;
+    while (!done && std::chrono::steady_clock::now() - begun < std::chrono::seconds(10)) {
+      looks();
+      if (send == nullptr) send = *first.send->send(*from.mr, i * kEach, kEach, 0, {});
+      done = send != nullptr && send->test()->done;
+    }
+    ASSERT_TRUE(done) << "message " << i << " has no receive that its sender knows of";
+  }
+  finish(receives);
+  finish({must_send(*other.send, *last.mr, 0, 8), waits});
+  EXPECT_TRUE(to.bytes == from.bytes);
+}
+
 std::size_t entries(const char* folder) {
   return static_cast<std::size_t>(
       std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
