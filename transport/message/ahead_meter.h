@@ -31,6 +31,7 @@ class AheadMeter {
   bool room(TimePoint now, std::uint64_t more = 0) const { return !bounded() || bytes(now) < most_ + more; }
   // What is still here, but for the stuck.
   std::uint64_t bytes(TimePoint now) const;
+  std::uint64_t bytes_with_stuck() const { return here_bytes_; }
 
   void add(ConnectionId connection, std::uint64_t bytes, TimePoint now);
   // So much of what was handed on by the connection is still here.

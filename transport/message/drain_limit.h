@@ -21,7 +21,7 @@ class DrainLimit {
   explicit DrainLimit(std::uint64_t least) : least_(least), bytes_(least) {}
 
   std::uint64_t bytes() const { return bytes_; }
-  // So many bytes of what was handed on are still here. Before more is.
+  // So many bytes of what was handed on are still here, whatever keeps them. Before more is.
   void look(std::uint64_t here, TimePoint now) {
     if (held_ && here == 0 && bytes_ < kMost) {
       bytes_ = std::min(2 * bytes_, kMost);
@@ -35,6 +35,11 @@ class DrainLimit {
   }
   // The limit kept something from being handed on.
   void hold() { held_ = true; }
+  // It does not apply for now: what was seen before says nothing about the time after.
+  void rest(TimePoint now) {
+    held_ = false;
+    begin(now);
+  }
 
  private:
   void begin(TimePoint now) {

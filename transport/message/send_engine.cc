@@ -32,8 +32,12 @@ bool SendEngine::has_room(TimePoint at) {
 
 void SendEngine::set_more(TimePoint at) {
   more_ = 0;
-  if (!queue_.alone(at)) return;
-  alone_.look(ahead_.bytes(at), at);
+  if (!queue_.alone(at)) {
+    alone_.rest(at);
+    return;
+  }
+  // What a stuck connection has keeps nobody from the line, but it has not left.
+  alone_.look(ahead_.bytes_with_stuck(), at);
   more_ = alone_.bytes() - chunk_;
 }
 
@@ -62,7 +66,7 @@ void SendEngine::pump() {
     moved += chunk->length;
     if (touched_.empty() || touched_.back() != wire) touched_.push_back(wire);
   }
-  if (!room && queue_.size() > 0) alone_.hold();
+  if (!room && more_ > 0 && queue_.size() > 0) alone_.hold();
   for (ChunkWire* wire : touched_) wire->end_of_pump();
   touched_.clear();
 }

@@ -111,5 +111,22 @@ TEST(DrainLimit, APauseTakesNothingBack) {
   EXPECT_EQ(limit.bytes(), before);
 }
 
+TEST(DrainLimit, ARestForgetsWhatWasSeenBefore) {
+  constexpr TimePoint from{milliseconds(100)};
+  DrainLimit limit(kLeast);
+  limit.hold();
+  limit.look(0, from);
+  ASSERT_EQ(limit.bytes(), 2 * kLeast);
+  limit.hold();
+  limit.rest(from + milliseconds(1));
+  limit.look(0, from + milliseconds(2));
+  EXPECT_EQ(limit.bytes(), 2 * kLeast) << "nothing was held since";
+  limit.rest(from + milliseconds(50));
+  limit.look(kLeast, from + milliseconds(51));
+  EXPECT_EQ(limit.bytes(), 2 * kLeast) << "one look is no window";
+  limit.look(kLeast, from + milliseconds(50) + DrainLimit::kWindow);
+  EXPECT_EQ(limit.bytes(), kLeast) << "and what never left within one goes, whatever left before";
+}
+
 }  // namespace
 }  // namespace clustar::transport

@@ -197,6 +197,72 @@ TEST_F(SendEngineTest, AFlowThatIsAloneMayHaveWhatTheLineTakesWhateverItsSpeedIs
   EXPECT_LT(a.ahead, send_ahead_bytes(microseconds(20), 1'000'000'000, true) + 4000);
 }
 
+TEST_F(SendEngineTest, APeerThatTakesNothingForAWhileIsNoReasonToHaveMoreAhead) {
+  const bool alone = true;
+  SendEngine nic(clock, std::make_unique<Alone>(alone), {.ahead = microseconds(20), .bytes_per_second = 1'000'000'000});
+  const auto connection = nic.attach(a, {});
+  a.limit = 4000;
+  nic.push(connection, 1, {}, 100'000'000);
+  nic.pump();
+  const std::uint64_t least = nic.chunk();
+  const std::uint64_t given = a.ahead;
+  for (int stalls = 0; stalls < 8; ++stalls) {
+    for (int i = 0; i < 7; ++i) {  // longer than AheadMeter::kPatience, shorter than DrainLimit::kWindow
+      clock.at += microseconds(1000);
+      nic.unblock(connection);
+      nic.pump();
+      EXPECT_EQ(a.ahead, given) << "more would not leave either";
+    }
+    a.ahead = 0;  // it takes all that it was sent
+    clock.at += microseconds(100);
+    nic.unblock(connection);
+    nic.pump();
+    ASSERT_EQ(nic.chunk(), least) << "after " << stalls + 1 << " stalls";
+  }
+}
+
+TEST_F(SendEngineTest, WhatAStuckConnectionHasWasTooMuch) {
+  const bool alone = true;
+  SendEngine nic(clock, std::make_unique<Alone>(alone), {.ahead = microseconds(20), .bytes_per_second = 1'000'000'000});
+  const auto connection = nic.attach(a, {});
+  nic.push(connection, 1, {}, 100'000'000);
+  nic.pump();
+  const std::uint64_t least = nic.chunk();
+  a.limit = 4000;
+  for (int i = 0; i < 4; ++i) {
+    a.ahead = 0;
+    nic.pump();
+  }
+  ASSERT_GT(nic.chunk(), 8 * least);
+  for (int i = 0; i < 30; ++i) {
+    clock.at += microseconds(1000);
+    nic.pump();
+  }
+  EXPECT_EQ(nic.chunk(), least);
+}
+
+TEST_F(SendEngineTest, WhatWasHeldBackInCompanyIsNoReasonToHaveMoreAheadAlone) {
+  bool alone = true;
+  SendEngine nic(clock, std::make_unique<Alone>(alone), {.ahead = microseconds(20), .bytes_per_second = 1'000'000'000});
+  const auto connection = nic.attach(a, {});
+  a.limit = 4000;
+  nic.push(connection, 1, {}, 100'000'000);
+  nic.pump();
+  const std::uint64_t least = nic.chunk();
+  for (int turns = 0; turns < 8; ++turns) {
+    alone = false;
+    clock.at += microseconds(100);
+    a.ahead = 0;
+    nic.pump();
+    ASSERT_LT(a.ahead, least) << "the shorter bound holds it back";
+    alone = true;
+    clock.at += microseconds(100);
+    a.ahead = 0;
+    nic.pump();
+    ASSERT_EQ(nic.chunk(), least) << "after " << turns + 1 << " turns";
+  }
+}
+
 TEST_F(SendEngineTest, AStuckConnectionHoldsUpTheOthersForOnePatienceInTotal) {
   SendEngine nic(clock, std::make_unique<ByClass>(),
                  {.ahead = microseconds(20), .bytes_per_second = 1'000'000'000});  // 20 kB, and 16 KiB
