@@ -66,8 +66,9 @@ PlanReport plan_report(const px::Group& group, const px::Network& network, const
     if (px::makes_sense(plan, group)) add(px::to_string(plan), plan, group, true);
   }
   if (numbered.order != group.order) add("ring by number", px::Plan::kRing, numbered, false);
+  const px::PlacementAdvisor placement(group, network);
   for (const std::uint64_t bytes : sizes) {
-    SizeReport size{bytes, {}, 0, px::placement_hint(group, network, bytes)};
+    SizeReport size{bytes, {}, 0, placement.hint(bytes)};
     for (const Row& row : rows) size.rows.push_back(row_of(row, network, bytes, simulated));
     for (std::size_t i = 0; i < size.rows.size(); ++i) {
       const PlanRow& one = size.rows[i];
