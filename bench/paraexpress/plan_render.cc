@@ -35,7 +35,7 @@ std::string count_text(std::uint64_t count, const char* one) {
 std::string notes(const SizeReport& size) {
   std::string out;
   for (const PlanRow& row : size.rows) {
-    if (row.too_large) out += fmt::format("{}: not simulated: too many messages\n", row.name);
+    if (row.too_large) out += fmt::format("{}: not simulated: too many messages or members\n", row.name);
     if (row.simulated_chunks == 0 || row.simulated_chunks == row.modelled.chunks) continue;
     out += fmt::format("{}: simulated with {} chunks of {} per shard in place of {}\n", row.name, row.simulated_chunks,
                        bytes_text(row.chunk_bytes * row.modelled.chunks / row.simulated_chunks), row.modelled.chunks);
