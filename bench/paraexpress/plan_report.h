@@ -24,9 +24,10 @@ inline constexpr double kMostSimulatedSums = 5e7;
 // seventh longer than by the model; other plans have fewer.
 inline constexpr std::uint32_t kMostSimulatedChunks = 64;
 
-// The ranks dealt to the regions' places at random: what a scheduler gives that does not know the racks.
+// The ranks dealt to the regions' places at random: what a scheduler gives that does not know the regions.
 px::RegionMap shuffled(px::RegionMap map, std::uint32_t ranks, std::uint64_t seed);
-// The group with rings and trees in the order of the ranks' numbers: what a library does that does not know the racks.
+// The group with rings and trees in the order of the ranks' numbers: what a library does that does not know the
+// regions.
 px::Group by_number(px::Group group);
 
 struct PlanRow {
