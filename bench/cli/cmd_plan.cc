@@ -36,14 +36,13 @@ int complain_about_plan(int status, const std::string& message) {
 
 Result<px::Network> network_of(const PlanArguments& arguments) {
   px::Network network;
-  const auto rate = fabric::parse_rate(arguments.bandwidth);
+  const auto rate = paraexpress::parse_nic_rate(arguments.bandwidth);
   if (!rate) return fail(rate.error().code, "--bandwidth: " + rate.error().message);
-  if (*rate == 0) return fail(ErrorCode::kInvalidArgument, "--bandwidth: a NIC has a rate; allowed: not off");
   const auto latency = fabric::parse_delay(arguments.latency);
   if (!latency) return fail(latency.error().code, "--latency: " + latency.error().message);
   const auto message = fabric::parse_delay(arguments.message);
   if (!message) return fail(message.error().code, "--message-cost: " + message.error().message);
-  network.nic_bytes_per_s = static_cast<double>(*rate) / 8;
+  network.nic_bytes_per_s = *rate;
   network.latency_s = static_cast<double>(*latency) * 1e-9;
   network.message_s = static_cast<double>(*message) * 1e-9;
   for (const std::string& late : arguments.late) {
@@ -102,30 +101,33 @@ void add_plan(CLI::App& app, int& status) {
   auto* regions =
       command
           .add_option("--regions", request.regions_path,
-                      "Which host is in which rack: a line each, as 'rack0 ranks=0-7 oversubscription=4'; also "
+                      "Which host is in which region: a line each, as 'region0 ranks=0-7 oversubscription=4'; also "
                       "helpers=, and hosts= where there is room for more")
           ->type_name("FILE");
   auto* size =
-      command.add_option("--region-size", request.region_size, "Racks of so many hosts instead, by number [one rack]")
+      command.add_option("--region-size", request.region_size, "Hosts per region, instead of a file [all in one]")
           ->check(number_between(1, paraexpress::kMostRanks))
           ->type_name("N");
-  auto* ratio = command.add_option("--oversubscription", request.oversubscription, "Of their uplinks: 4 is 4:1")
-                    ->check(number_between(1, px::kMostOversubscription))
-                    ->capture_default_str();
+  auto* ratio =
+      command.add_option("--oversubscription", request.oversubscription, "Of the uplinks of such regions: 4 is 4:1")
+          ->check(number_between(1, px::kMostOversubscription))
+          ->capture_default_str();
   auto* order =
       command
           .add_option("--order", arguments->order, "Ranks stand as given, or are dealt to the hosts at random [given]")
           ->transform(choice({"given", "random"}))
           ->type_name("given|random");
-  command.add_option("--seed", arguments->seed, "Of what is random")->type_name("N")->capture_default_str();
-  command.add_option("--bandwidth", arguments->bandwidth, "Of a NIC, each direction")
+  command.add_option("--seed", arguments->seed, "Seed of the random order")->type_name("N")->capture_default_str();
+  command.add_option("--bandwidth", arguments->bandwidth, "Of a NIC, each direction, 1M to 1.6T")
       ->type_name("RATE")
       ->capture_default_str();
   command.add_option("--latency", arguments->latency, "Of a message")->type_name("TIME")->capture_default_str();
   command.add_option("--message-cost", arguments->message, "A host's work for a message that it sends or receives")
       ->type_name("TIME")
       ->capture_default_str();
-  auto* late = command.add_option("--late", arguments->late, "A rank that comes later, as 3=5ms; several times")
+  auto* late = command
+                   .add_option("--late", arguments->late,
+                               "A rank that comes later by up to 60s, as 3=5ms; may be given several times")
                    ->type_name("RANK=TIME")
                    ->allow_extra_args(false);
   auto* sizes = command.add_option("--size", arguments->sizes, "Sizes of the buffer")
@@ -135,13 +137,13 @@ void add_plan(CLI::App& app, int& status) {
   auto* grid =
       command.add_flag("--grid", arguments->grid,
                        "Instead: how often the chosen plan is the best in simulation, 2 to 256 ranks dealt at random "
-                       "to racks of 8, 1:1 to 8:1, 4 KiB to 256 MiB; takes minutes");
+                       "to regions of 8, 1:1 to 8:1, 4 KiB to 256 MiB; takes minutes");
   for (CLI::Option* other : {ranks, helpers, regions, size, ratio, order, late, sizes, unsimulated})
     grid->excludes(other);
   command.add_option("--json", arguments->json_path, "Write the results to this file; - is standard output")
       ->type_name("FILE");
   command.footer(
-      "All times are computed; no engine runs these plans yet.\n"
+      "All times are computed; no engine runs these plans yet. The simulation cuts at most 64 chunks per shard.\n"
       "Exit status: 0 ok, 1 failed, 2 wrong usage.\n"
       "Example: clustar plan --ranks 32 --region-size 8 --oversubscription 4 --size 64KiB,1MiB,553MB");
   command.callback([arguments, &status] { status = run_plan(*arguments); });

@@ -46,7 +46,7 @@ std::vector<GridCell> grid(const GridOptions& options, const std::function<void(
   std::vector<GridCell> cells;
   for (const std::uint32_t ranks : options.ranks) {
     for (const double oversubscription : options.oversubscription) {
-      // Few ranks are in two racks all the same.
+      // Few ranks are in two regions all the same.
       const std::uint32_t size = std::min(options.region_size, std::max(1u, ranks / 2));
       const px::RegionMap map = shuffled(px::equal_regions(ranks, size, oversubscription), ranks, options.seed + ranks);
       for (const bool ordered : {true, false}) {

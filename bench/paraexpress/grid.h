@@ -1,5 +1,5 @@
 // How often the planner's plan is the best in simulation, or nearly: over sizes, numbers of ranks and oversubscription,
-// with ranks dealt to the racks at random.
+// with ranks dealt to the regions at random.
 #pragma once
 
 #include <cstdint>

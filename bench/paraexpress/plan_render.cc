@@ -27,16 +27,32 @@ const char* advice(px::Placement placement) {
   return "?";
 }
 
+std::string count_text(std::uint64_t count, const char* one) {
+  return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
+}
+
+// Where the simulation is not of what is modelled.
+std::string notes(const SizeReport& size) {
+  std::string out;
+  for (const PlanRow& row : size.rows) {
+    if (row.too_large) out += fmt::format("{}: not simulated: too many messages or members\n", row.name);
+    if (row.simulated_chunks == 0 || row.simulated_chunks == row.modelled.chunks) continue;
+    out += fmt::format("{}: simulated with {} chunks of {} per shard in place of {}\n", row.name, row.simulated_chunks,
+                       bytes_text(row.chunk_bytes * row.modelled.chunks / row.simulated_chunks), row.modelled.chunks);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string text(const PlanReport& report) {
   const px::Group& group = report.group;
   std::string out = fmt::format(
-      "{} ranks, {} helpers, {} region{}; NICs of {:.3g} Gbit/s, {:.3g} us, {:.3g} us per message\n", group.ranks,
-      group.helpers, group.regions.regions.size(), group.regions.regions.size() == 1 ? "" : "s",
+      "{}, {}, {}; NICs of {:.4g} Gbit/s, {:.3g} us, {:.3g} us per message\n", count_text(group.ranks, "rank"),
+      count_text(group.helpers, "helper"), count_text(group.regions.regions.size(), "region"),
       report.network.nic_bytes_per_s * 8e-9, report.network.latency_s * 1e6, report.network.message_s * 1e6);
   for (const SizeReport& size : report.sizes) {
-    out += fmt::format("\n{:<16}{:>12}{:>12}{:>16}{:>14}{:>12}{:>8}\n", fmt::format("{} bytes", size.bytes), "modelled",
+    out += fmt::format("\n{:<16}{:>12}{:>12}{:>16}{:>14}{:>12}{:>8}\n", count_text(size.bytes, "byte"), "modelled",
                        "simulated", "busiest uplink", "busiest NIC", "chunk", "steps");
     for (std::size_t i = 0; i < size.rows.size(); ++i) {
       const PlanRow& row = size.rows[i];
@@ -48,15 +64,17 @@ std::string text(const PlanReport& report) {
                       row.name, time_text(row.modelled.seconds), row.simulated_s ? time_text(*row.simulated_s) : "-",
                       bytes_text(row.uplink_bytes), bytes_text(row.nic_bytes), bytes_text(row.chunk_bytes), row.steps);
     }
-    out += fmt::format("placement: {} ({} packed, {} spread)\n", advice(size.placement.placement),
-                       time_text(size.placement.packed_s), time_text(size.placement.spread_s));
+    out += notes(size);
+    out += fmt::format("placement: {} (now {}, packed {}, spread {})\n", advice(size.placement.placement),
+                       time_text(size.placement.given_s), time_text(size.placement.packed_s),
+                       time_text(size.placement.spread_s));
   }
   return out +
-         "\n> is the plan of the least modelled time, ( one that is no choice, for comparison. modelled: by the "
-         "planner; simulated:\n"
-         "message by message. Uplink and NIC: bytes per direction and operation. steps: messages one after the other. "
-         "No engine\n"
-         "runs these plans yet: all times are computed.\n";
+         "\n> marks the chosen plan, of the least modelled time; ( marks a row for comparison only, which is never "
+         "chosen. modelled:\n"
+         "by the planner; simulated: message by message. Uplink and NIC: bytes per direction and operation. steps: "
+         "messages one\n"
+         "after the other. No engine runs these plans yet: all times are computed.\n";
 }
 
 nlohmann::json to_json(const PlanReport& report) {
@@ -77,6 +95,8 @@ nlohmann::json to_json(const PlanReport& report) {
                        {"candidate", row.candidate},
                        {"modelled_us", row.modelled.seconds * 1e6},
                        {"simulated_us", row.simulated_s ? nlohmann::json(*row.simulated_s * 1e6) : nlohmann::json()},
+                       {"too_large_to_simulate", row.too_large},
+                       {"simulated_chunks_per_shard", row.simulated_chunks},
                        {"chunks_per_shard", row.modelled.chunks},
                        {"chunk_bytes", row.chunk_bytes},
                        {"busiest_uplink_bytes", row.uplink_bytes},

@@ -20,18 +20,22 @@ struct Row {
 
 PlanRow row_of(const Row& row, const px::Network& network, std::uint64_t bytes, bool simulated) {
   const double size = static_cast<double>(bytes);
-  PlanRow out{row.name, px::least_cost(row.shape, network, bytes), {}, 0, 0, 0, 0, row.candidate};
+  PlanRow out;
+  out.name = row.name;
+  out.candidate = row.candidate;
+  out.modelled = px::least_cost(row.shape, network, bytes);
   out.chunk_bytes = row.shape.largest_share * size / out.modelled.chunks;
   out.uplink_bytes = row.shape.uplink_share * size;
   out.nic_bytes = row.shape.nic_share * size;
   out.steps = static_cast<std::uint32_t>(2 * row.shape.up.size());
-  const double messages = 2.0 * row.group->ranks * static_cast<double>(row.forest.shards.size()) *
-                          std::min(out.modelled.chunks, kMostSimulatedChunks);
-  if (simulated && messages <= kMostSimulatedMessages) {
-    out.simulated_s =
-        simulate(row.forest, *row.group, network, bytes, {std::min(out.modelled.chunks, kMostSimulatedChunks), 8, 0.05})
-            .seconds;
-  }
+  if (!simulated) return out;
+  const std::uint32_t chunks = std::min(out.modelled.chunks, kMostSimulatedChunks);
+  const double all_chunks = static_cast<double>(row.forest.shards.size()) * chunks;
+  out.too_large = 2 * all_chunks * row.group->ranks > kMostSimulatedMessages ||
+                  all_chunks * row.group->members() > kMostSimulatedSums;
+  if (out.too_large) return out;
+  out.simulated_s = simulate(row.forest, *row.group, network, bytes, {chunks, 8, 0.05}).seconds;
+  out.simulated_chunks = chunks;
   return out;
 }
 
@@ -62,8 +66,9 @@ PlanReport plan_report(const px::Group& group, const px::Network& network, const
     if (px::makes_sense(plan, group)) add(px::to_string(plan), plan, group, true);
   }
   if (numbered.order != group.order) add("ring by number", px::Plan::kRing, numbered, false);
+  const px::PlacementAdvisor placement(group, network);
   for (const std::uint64_t bytes : sizes) {
-    SizeReport size{bytes, {}, 0, px::placement_hint(group, network, bytes)};
+    SizeReport size{bytes, {}, 0, placement.hint(bytes)};
     for (const Row& row : rows) size.rows.push_back(row_of(row, network, bytes, simulated));
     for (std::size_t i = 0; i < size.rows.size(); ++i) {
       const PlanRow& one = size.rows[i];

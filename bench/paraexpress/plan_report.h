@@ -16,22 +16,28 @@ namespace px = clustar::paraexpress;
 
 inline constexpr std::uint32_t kMostRanks = 4096;
 inline constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;
-// Beyond so many messages of one operation a plan is not simulated.
-inline constexpr double kMostSimulatedMessages = 4e7;
-// More chunks of a shard than this change a plan's time by less than a hundredth.
+// Beyond so many messages of one operation a plan is not simulated, since it would take more than some seconds;
+inline constexpr double kMostSimulatedMessages = 3e6;
+// and beyond so many sums (of a chunk, by a member), which take memory also where helpers have no part in them.
+inline constexpr double kMostSimulatedSums = 5e7;
+// More chunks of a shard are simulated as this many larger ones. A tree, which is faster with many, then takes up to a
+// seventh longer than by the model; other plans have fewer.
 inline constexpr std::uint32_t kMostSimulatedChunks = 64;
 
-// The ranks dealt to the regions' places at random: what a scheduler gives that does not know the racks.
+// The ranks dealt to the regions' places at random: what a scheduler gives that does not know the regions.
 px::RegionMap shuffled(px::RegionMap map, std::uint32_t ranks, std::uint64_t seed);
-// The group with rings and trees in the order of the ranks' numbers: what a library does that does not know the racks.
+// The group with rings and trees in the order of the ranks' numbers: what a library does that does not know the
+// regions.
 px::Group by_number(px::Group group);
 
 struct PlanRow {
   std::string name{};
   px::Cost modelled{};
   std::optional<double> simulated_s{};
-  double chunk_bytes = 0;
-  double uplink_bytes = 0;  // of the busiest, per direction
+  std::uint32_t simulated_chunks = 0;  // per shard; 0: not simulated
+  bool too_large = false;              // to be simulated
+  double chunk_bytes = 0;              // modelled, of the largest shard
+  double uplink_bytes = 0;             // of the busiest, per direction
   double nic_bytes = 0;
   std::uint32_t steps = 0;  // messages on the longest way, up and down
   bool candidate = true;    // false: for comparison only

@@ -22,7 +22,10 @@ struct PlanRequest {
 // kInvalidArgument: "FILE:LINE: ...", or what cannot be together.
 Result<clustar::paraexpress::Group> group_of(const PlanRequest& request);
 
-// "3=5ms": rank 3's contribution is there 5 ms after the others'.
+// "40G", "1.6T", "200Mbit": in bytes per second.
+Result<double> parse_nic_rate(const std::string& text);
+
+// "3=5ms": rank 3's contribution is there 5 ms after the others'; up to 60 s.
 Result<void> add_lag(const std::string& text, std::uint32_t ranks, std::vector<double>& lag_s);
 
 // "4KiB,1M": each from 1 byte to kMostBytes, at most 64 of them.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <map>
 #include <queue>
 #include <vector>
 
@@ -74,7 +75,9 @@ class Run {
 
  private:
   struct Host {
-    std::deque<Message> ready{};
+    // By chunk: a lower one goes first, or the sums of an inner member would wait behind all that it sends as a leaf of
+    // another tree. Equals in the order in which they became ready.
+    std::multimap<std::uint32_t, Message> ready{};
     std::deque<Message> behind{};     // sent, and behind another to the same member: a connection keeps the order
     std::vector<px::Member> peers{};  // to whom one is on the wire
     std::uint32_t on_wire = 0;        // or behind
@@ -220,7 +223,7 @@ class Run {
     if (member == tree.shard->root) {
       result_is_there(number, chunk, member, now);
     } else {
-      hosts_[member].ready.push_back({number, chunk, member, tree.shard->parent[member], false});
+      ready({number, chunk, member, tree.shard->parent[member], false});
     }
   }
 
@@ -230,17 +233,17 @@ class Run {
     const auto begin = tree.children.begin() + tree.child_begin[member],
                end = tree.children.begin() + tree.child_begin[member + 1];
     const auto next = std::upper_bound(begin, end, member);
-    for (auto child = next; child != end; ++child)
-      hosts_[member].ready.push_back({number, chunk, member, *child, true});
-    for (auto child = begin; child != next; ++child)
-      hosts_[member].ready.push_back({number, chunk, member, *child, true});
+    for (auto child = next; child != end; ++child) ready({number, chunk, member, *child, true});
+    for (auto child = begin; child != next; ++child) ready({number, chunk, member, *child, true});
   }
+
+  void ready(const Message& message) { hosts_[message.from].ready.emplace(message.chunk, message); }
 
   void send(px::Member host, double now) {
     Host& sender = hosts_[host];
-    for (; sender.on_wire < options_.window && !sender.ready.empty(); sender.ready.pop_front()) {
+    for (; sender.on_wire < options_.window && !sender.ready.empty(); sender.ready.erase(sender.ready.begin())) {
       ++sender.on_wire;
-      work(host, now, What::kOnWire, sender.ready.front());
+      work(host, now, What::kOnWire, sender.ready.begin()->second);
     }
   }
 

@@ -1,6 +1,6 @@
 // An all-reduce by a forest, message by message in simulated time, to judge the planner's model by something that knows
-// more: rates are max-min fair over NICs and uplinks, a host sends a few messages at a time in the order in which they
-// are ready, works for each message it sends or receives, and nothing waits for a step of others to end.
+// more: rates are max-min fair over NICs and uplinks, a host sends a few messages at a time, of those that are ready
+// the lowest chunk's first, works for each message it sends or receives, and nothing waits for a step of others to end.
 #pragma once
 
 #include <cstdint>

@@ -4,9 +4,8 @@
 // that of the busiest NIC or uplink, plus a latency, plus what the busiest host spends on messages: sending hides
 // behind the wire, and so does receiving, unless many messages come to one host at once. The way down is the same steps
 // in reverse. Cut into C chunks per shard, it takes the lesser of two times:
-// - chunks in turn: one goes through all steps, the others follow as the busiest of all NICs, uplinks and hosts lets
-// them
-//   (a chain, a server: each step leaves most of the network idle);
+// - chunks in turn: one goes through all steps, the others follow at the pace of the busiest NIC, uplink or host (a
+//   chain, a server: each step leaves most of the network idle);
 // - step by step: in each step the chunks hide each other's latency (a ring: each step keeps the network busy).
 #pragma once
 

@@ -4,8 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "paraexpress/core/planner.h"
-
 namespace clustar::paraexpress {
 namespace {
 
@@ -61,9 +59,12 @@ Group spread(const Group& group) {
   return moved(group, region_of_rank);
 }
 
-PlacementHint placement_hint(const Group& group, const Network& network, std::uint64_t bytes) {
-  const auto time = [&](const Group& some) { return Planner(some, network).best(bytes).cost.seconds; };
-  PlacementHint hint{Placement::kEither, time(group), time(packed(group)), time(spread(group))};
+PlacementAdvisor::PlacementAdvisor(const Group& group, const Network& network)
+    : given_(group, network), packed_(packed(group), network), spread_(spread(group), network) {}
+
+PlacementHint PlacementAdvisor::hint(std::uint64_t bytes) const {
+  const auto time = [&](const Planner& planner) { return planner.best(bytes).cost.seconds; };
+  PlacementHint hint{Placement::kEither, time(given_), time(packed_), time(spread_)};
   if (hint.packed_s < 0.95 * hint.spread_s) hint.placement = Placement::kPack;
   if (hint.spread_s < 0.95 * hint.packed_s) hint.placement = Placement::kSpread;
   return hint;

@@ -36,6 +36,10 @@ struct Verdict {
   bool holds = false;
 };
 
+// How many operations ahead of a rank's next one a change may be. Until it is reached no other can be agreed on, so a
+// number that makes no sense must not hold them up for good.
+inline constexpr std::uint64_t kMostAhead = 65536;
+
 class PlanChange {
  public:
   PlanChange(std::uint32_t ranks, Member rank, Plan first);
@@ -44,13 +48,13 @@ class PlanChange {
   std::optional<Plan> begin();
   std::uint64_t next_operation() const { return next_; }
 
-  // Rank 0. `ahead`: how many operations from its own next one. Nothing while a proposal is open, or for the plan that
-  // holds already. To be sent to all other ranks.
+  // Rank 0. `ahead`: how many operations from its own next one. Nothing while a proposal is open, for the plan that
+  // holds already, and beyond kMostAhead. To be sent to all other ranks.
   std::optional<Proposal> propose(Plan plan, std::uint64_t ahead);
   // Rank 0. The verdict, once known, is to be sent to all other ranks. What is no answer to the open proposal is
   // ignored.
   std::optional<Verdict> on_answer(Member from, const Answer& answer);
-  // The others.
+  // The others, who refuse what is out of range. Messages are taken as they come off the wire.
   Answer on_proposal(const Proposal& proposal);
   void on_verdict(const Verdict& verdict);
 

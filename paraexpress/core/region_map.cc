@@ -54,11 +54,10 @@ class Parser {
     if (name.empty()) return {};
     if (text.size() > kMostLine) return fmt::format("a line of {} bytes; allowed: up to {}", text.size(), kMostLine);
     if (name.find('=') != std::string_view::npos) {
-      return fmt::format("'{}' is no name of a region; allowed: a name first, as in 'rack0 ranks=0-7'", name);
+      return fmt::format("'{}' is no name of a region; allowed: a name first, as in 'region0 ranks=0-7'", name);
     }
     for (const Region& region : map_.regions) {
-      if (region.name == name)
-        return fmt::format("region '{}' stands here a second time; allowed: each name once", name);
+      if (region.name == name) return fmt::format("region '{}' appears twice; allowed: each name once", name);
     }
     map_.regions.push_back({std::string(name), 0, 1});
     members_ = 0;
@@ -93,7 +92,7 @@ class Parser {
     const std::string_view key = word.substr(0, equals);
     const std::string_view value = equals == std::string_view::npos ? std::string_view() : word.substr(equals + 1);
     if (std::find(seen_.begin(), seen_.end(), key) != seen_.end())
-      return fmt::format("'{}' stands twice in this line; allowed: once", key);
+      return fmt::format("'{}' appears twice in this line; allowed: once", key);
     seen_.push_back(key);
     Region& region = map_.regions.back();
     if (key == "ranks") return take(value, "ranks", 0, ranks_);

@@ -31,7 +31,7 @@ RegionMap one_region(std::uint32_t members);
 RegionMap equal_regions(std::uint32_t members, std::uint32_t size, double oversubscription);
 
 // The text of a file, a region a line, '#' begins a comment:
-//   rack0 ranks=0-7 helpers=0,2 hosts=16 oversubscription=4
+//   region0 ranks=0-7 helpers=0,2 hosts=16 oversubscription=4
 // `hosts` is by default the number of its members. Each rank and helper is to be in one region. Errors: "LINE: what is
 // wrong; allowed: ...".
 Result<RegionMap> parse_region_map(std::string_view text, std::uint32_t ranks, std::uint32_t helpers);

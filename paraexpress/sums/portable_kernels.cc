@@ -53,8 +53,8 @@ struct Bfloat16 {
   static Value max(Value so_far, Value next) { return next > so_far ? next : so_far; }
 };
 
-// Both ways without a branch, for the compiler to vectorise. All floating-point operands are normal numbers, so what a
-// thread does with denormals changes nothing.
+// Both ways without a branch. All floating-point operands are normal numbers, so what a thread does with denormals
+// changes nothing.
 struct Float16 {
   using Element = std::uint16_t;
   using Value = float;

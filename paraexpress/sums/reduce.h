@@ -38,8 +38,8 @@ const char* name_of(DataType type);
 // Integer sums wrap. Floats follow IEEE 754 in the thread's rounding mode, denormals included if the thread keeps them;
 // kFloat16 and kBfloat16 are added in 32 bits and rounded once, to nearest even, when all inputs of the call are in. A
 // maximum takes the next input only where it is greater, so it passes over a NaN that is not in the first input. A
-// result that is a NaN is the positive quiet one without payload. So the bits of a result depend on the inputs and
-// their order, and on nothing of the processor.
+// result that is a NaN is the positive quiet one without payload. So in the default rounding mode, to nearest even, and
+// with denormals kept, the bits of a result depend on the inputs and their order, and on nothing of the processor.
 void reduce_into(void* out, std::span<const void* const> inputs, std::size_t count, DataType type, Reduction op);
 void sum_into(void* out, std::span<const void* const> inputs, std::size_t count, DataType type);
 

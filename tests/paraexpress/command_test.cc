@@ -1,4 +1,5 @@
 // `clustar plan` as a user runs it.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,13 +79,35 @@ TEST(PlanCommand, refuses_wrong_values_with_what_is_allowed) {
   refused("--regions /nowhere/regions", "/nowhere/regions");
   refused("--size 0", "allowed: up to 64 sizes");
   refused("--size 4KiB,", "not a size");
-  refused("--bandwidth off", "allowed: not off");
-  refused("--bandwidth fast", "--bandwidth: 'fast' is not a rate");
+  for (const char* rate : {"off", "fast", "1", "999k", "1.7T", "-1G", "40Gx"}) {
+    refused(std::string("--bandwidth=") + rate, "is not a rate of a NIC; allowed: 1M to 1.6T in bit/s, as 200M");
+  }
   refused("--latency 1h", "--latency: '1h' is not a delay");
   refused("--late 8=1ms", "ranks 0 to 7");
-  refused("--late 1", "allowed: RANK=TIME");
+  for (const char* late : {"1", "1=", "0=61s", "0=1h", "0=5", "=5ms", "-1=5ms"}) {
+    refused(std::string("--late=") + late,
+            fmt::format("--late: '{}' is no late rank; allowed: RANK=TIME, as 3=5ms, ranks 0 to 7, times 0 to 60s in",
+                        late));
+  }
   refused("--order sorted", "is none of given, random");
   refused("--grid --ranks 4", "excludes");
+}
+
+TEST(PlanCommand, takes_fast_nics_and_ranks_that_are_very_late) {
+  const auto outcome = plan("--ranks 4 --size 1MiB --bandwidth 1.6Tbit/s --late 0=1s --late 1=60S");
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("NICs of 1600 Gbit/s"));
+  EXPECT_THAT(outcome.text, HasSubstr("60.000 s"));
+  EXPECT_THAT(plan("--bandwidth 800G --no-simulation").text, HasSubstr("NICs of 800 Gbit/s"));
+}
+
+TEST(PlanCommand, says_what_the_simulation_cuts_and_leaves_out) {
+  const auto cut = plan("--ranks 64 --size 256MiB").text;
+  EXPECT_THAT(cut, HasSubstr("double-tree: simulated with 64 chunks of 2097.2 kB per shard in place of 1024\n"));
+  EXPECT_THAT(cut, HasSubstr("(now "));
+  const auto left_out = plan("--ranks 2 --helpers 4096 --size 1024GiB").text;
+  EXPECT_THAT(left_out, HasSubstr("sharded: not simulated: too many messages or members\n"));
+  EXPECT_THAT(plan("--ranks 1 --size 1").text, HasSubstr("1 rank, 0 helpers, 1 region;"));
 }
 
 TEST(PlanCommand, one_rank_and_no_simulation) {

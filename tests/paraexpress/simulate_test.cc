@@ -54,6 +54,24 @@ TEST(Simulate, ends_for_every_plan_and_odd_numbers) {
   }
 }
 
+// Also where a rank is a leaf of one tree, ready from the start, and an inner node of the other.
+TEST(Simulate, agrees_with_the_model_where_the_chunks_are_equal) {
+  px::Network network = kFlat;
+  network.message_s = 1e-6;
+  for (const std::uint32_t ranks : {8u, 64u}) {
+    const px::Group group = px::make_group(ranks, 0, px::equal_regions(ranks, 8, 1));
+    for (const px::Plan plan : {px::Plan::kDirect, px::Plan::kRing, px::Plan::kHierarchical, px::Plan::kDoubleTree}) {
+      const px::Shape shape = px::shape_of(px::build(plan, group), group, network);
+      for (const std::uint64_t bytes : {1u << 20, 64u << 20}) {
+        const std::uint32_t chunks = std::min(px::least_cost(shape, network, bytes).chunks, kMostSimulatedChunks);
+        const double modelled = px::cost(shape, network, bytes, chunks).seconds;
+        EXPECT_NEAR(seconds(plan, group, bytes, network, chunks) / modelled, 1, 0.1)
+            << to_string(plan) << " " << ranks << " ranks " << bytes << " bytes in " << chunks;
+      }
+    }
+  }
+}
+
 TEST(Simulate, a_late_rank_is_waited_for) {
   const px::Group group = px::make_group(8, 0, px::one_region(8));
   px::Network network = kFlat;

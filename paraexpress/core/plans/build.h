@@ -15,7 +15,7 @@ enum class Plan : std::uint8_t {
   kSharded,       // as direct, with helpers as roots too, in BytePS's shares
   kServer,        // one root of all: the first helper, or the first rank
   kRing,          // every rank the root of a shard, the others a chain
-  kDoubleTree,    // two halves, two binary trees in which no rank is inside of both
+  kDoubleTree,    // two halves, two binary trees, no rank is an inner node of both
   kHierarchical,  // as direct, but the other regions' ranks are added up by one of theirs first
 };
 inline constexpr std::array kPlans{Plan::kDirect, Plan::kSharded,    Plan::kServer,

@@ -5,9 +5,10 @@ namespace {
 
 constexpr std::size_t kNone = ~std::size_t{0};
 
-// Two binary trees over places 0 .. n-1 so that no place is inside of both (Sanders, Speck, Traeff 2009; NCCL's double
-// binary trees). In the first the odd places are inside, a balanced search tree, and the even ones are its leaves, in
-// order. The second is its mirror image for even n and the same one place further for odd n: odd places become even.
+// Two binary trees over places 0 .. n-1 so that no place is an inner node of both (Sanders, Speck, Traeff 2009; NCCL's
+// double binary trees). In the first the odd places are inside, a balanced search tree, and the even ones are its
+// leaves, in order. The second is its mirror image for even n and the same one place further for odd n: odd places
+// become even.
 class FirstTree {
  public:
   explicit FirstTree(std::size_t n) : parent(n, kNone), n_(n) { root = build(0, n / 2); }

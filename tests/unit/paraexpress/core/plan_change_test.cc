@@ -63,6 +63,20 @@ TEST(PlanChange, ignores_what_answers_nothing) {
   EXPECT_FALSE(other.propose(Plan::kDirect, 1)) << "does not lead";
 }
 
+TEST(PlanChange, refuses_what_is_out_of_range_and_takes_the_next) {
+  PlanChange leader(2, 0, Plan::kRing), other(2, 1, Plan::kRing);
+  EXPECT_FALSE(leader.propose(Plan::kDirect, kMostAhead + 1));
+  EXPECT_FALSE(leader.propose(static_cast<Plan>(kPlans.size()), 1));
+  EXPECT_EQ(other.begin(), Plan::kRing);
+  for (const std::uint64_t at : {std::uint64_t{0}, 2 + kMostAhead, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
+    EXPECT_FALSE(other.on_proposal({1, Plan::kDirect, at}).accepted) << at;
+  }
+  EXPECT_FALSE(other.on_proposal({1, static_cast<Plan>(kPlans.size()), 2}).accepted);
+  EXPECT_FALSE(other.on_proposal({1, static_cast<Plan>(255), 2}).accepted);
+  EXPECT_TRUE(other.is_consistent());
+  EXPECT_TRUE(other.on_proposal({1, Plan::kDirect, 1 + kMostAhead}).accepted);
+}
+
 TEST(PlanChange, one_rank_needs_nobody) {
   PlanChange alone(1, 0, Plan::kRing);
   EXPECT_TRUE(alone.propose(Plan::kDirect, 1));

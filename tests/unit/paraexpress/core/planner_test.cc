@@ -55,7 +55,7 @@ TEST(Placement, packs_into_one_region_where_all_fit) {
   const Group group = make_group(8, 0, map);
   const Group dense = packed(group);
   EXPECT_EQ(std::count(dense.regions.region_of.begin(), dense.regions.region_of.end(), 0u), 8);
-  EXPECT_EQ(placement_hint(group, kRacks, 64 << 20).placement, Placement::kPack);
+  EXPECT_EQ(PlacementAdvisor(group, kRacks).hint(64 << 20).placement, Placement::kPack);
 }
 
 TEST(Placement, spreads_where_no_region_has_room_for_all_and_each_brings_an_uplink) {
@@ -63,7 +63,7 @@ TEST(Placement, spreads_where_no_region_has_room_for_all_and_each_brings_an_upli
   RegionMap map = equal_regions(6, 1, 4);
   for (Region& region : map.regions) region.hosts = 4, region.oversubscription = 4;
   const Group group = make_group(6, 0, map);
-  const PlacementHint hint = placement_hint(group, kRacks, 64 << 10);
+  const PlacementHint hint = PlacementAdvisor(group, kRacks).hint(64 << 10);
   EXPECT_EQ(packed(group).regions.region_of, (std::vector<std::uint32_t>{0, 0, 0, 0, 1, 1}));
   EXPECT_EQ(spread(group).regions.region_of, (std::vector<std::uint32_t>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(hint.placement, Placement::kSpread);
@@ -72,7 +72,7 @@ TEST(Placement, spreads_where_no_region_has_room_for_all_and_each_brings_an_upli
 
 TEST(Placement, is_all_one_in_full_regions) {
   const Group group = make_group(16, 0, equal_regions(16, 8, 4));
-  EXPECT_EQ(placement_hint(group, kRacks, 1 << 20).placement, Placement::kEither);
+  EXPECT_EQ(PlacementAdvisor(group, kRacks).hint(1 << 20).placement, Placement::kEither);
 }
 
 TEST(Placement, keeps_helpers_where_they_are) {

@@ -36,10 +36,11 @@ TEST(RegionMap, errors_name_the_line_and_what_is_allowed) {
   EXPECT_EQ(error_of("a ranks=-1"), "1: ranks=-1; allowed: numbers from 0 to 3 and ranges, as 0-7,9");
   EXPECT_EQ(error_of("a ranks="), "1: ranks=; allowed: numbers from 0 to 3 and ranges, as 0-7,9");
   EXPECT_EQ(error_of("a ranks=0\nb ranks=0"), "2: ranks=0: 0 is in 'a' already; allowed: each in one region");
-  EXPECT_EQ(error_of("a ranks=0\na ranks=1"), "2: region 'a' stands here a second time; allowed: each name once");
-  EXPECT_EQ(error_of("ranks=0"), "1: 'ranks=0' is no name of a region; allowed: a name first, as in 'rack0 ranks=0-7'");
+  EXPECT_EQ(error_of("a ranks=0\na ranks=1"), "2: region 'a' appears twice; allowed: each name once");
+  EXPECT_EQ(error_of("ranks=0"),
+            "1: 'ranks=0' is no name of a region; allowed: a name first, as in 'region0 ranks=0-7'");
   EXPECT_EQ(error_of("a rank=0"), "1: unknown 'rank=0'; allowed: ranks=, helpers=, hosts=, oversubscription=");
-  EXPECT_EQ(error_of("a ranks=0 ranks=1"), "1: 'ranks' stands twice in this line; allowed: once");
+  EXPECT_EQ(error_of("a ranks=0 ranks=1"), "1: 'ranks' appears twice in this line; allowed: once");
   EXPECT_EQ(error_of("a ranks=0-3 hosts=2"), "1: hosts=2 in region 'a'; allowed: at least its 4 members");
   EXPECT_EQ(error_of("a hosts=0"), "1: hosts=0; allowed: 1 to 16384");
   EXPECT_EQ(error_of("a"), "1: region 'a' has nobody; allowed: ranks=, helpers= or hosts=");
