@@ -36,8 +36,9 @@ Group packed(const Group& group) {
   const auto free = room(group);
   std::vector<std::uint32_t> roomiest(free.size());
   std::iota(roomiest.begin(), roomiest.end(), 0);
-  std::stable_sort(roomiest.begin(), roomiest.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return free[a] > free[b]; });
+  std::sort(roomiest.begin(), roomiest.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return free[a] != free[b] ? free[a] > free[b] : a < b;  // the same on all ranks
+  });
   std::vector<std::uint32_t> region_of_rank;
   for (const std::uint32_t region : roomiest) {
     region_of_rank.insert(region_of_rank.end(),
