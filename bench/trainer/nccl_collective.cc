@@ -14,11 +14,11 @@
 namespace clustar::bench::trainer {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kPoll{20};
 
-Clock::time_point deadline_after(std::chrono::milliseconds timeout) {
-  return timeout.count() > 0 ? Clock::now() + timeout : Clock::time_point::max();
+SteadyClock::time_point deadline_after(std::chrono::milliseconds timeout) {
+  return timeout.count() > 0 ? SteadyClock::now() + timeout : SteadyClock::time_point::max();
 }
 
 // One communicator with its stream: what the collective and its pending operations share.
@@ -43,9 +43,9 @@ struct Communicator {
   }
 
   // Until a call of the communicator, which does not block, has done its work.
-  Result<void> settle(int result, const char* call, Clock::time_point deadline) const {
+  Result<void> settle(int result, const char* call, SteadyClock::time_point deadline) const {
     while (result == kNcclInProgress) {
-      if (Clock::now() > deadline) {
+      if (SteadyClock::now() > deadline) {
         return fail(ErrorCode::kRemote, fmt::format("{} did not end in time; is every rank there?", call));
       }
       std::this_thread::sleep_for(kPoll);
@@ -80,9 +80,9 @@ struct Communicator {
     void* last = nullptr;
     if (library.cuda.event_create(&last, kEventDisableTiming) != kCudaSuccess) return false;
     int state = library.cuda.event_record(last, stream);
-    const Clock::time_point deadline = deadline_after(options.close_timeout);
+    const SteadyClock::time_point deadline = deadline_after(options.close_timeout);
     if (state == kCudaSuccess) state = library.cuda.event_query(last);
-    while (state == kCudaNotReady && Clock::now() < deadline) {
+    while (state == kCudaNotReady && SteadyClock::now() < deadline) {
       std::this_thread::sleep_for(kPoll);
       state = library.cuda.event_query(last);
     }
@@ -96,17 +96,17 @@ struct Communicator {
   }
 };
 
-using EndTime = std::shared_ptr<std::atomic<Clock::rep>>;
+using EndTime = std::shared_ptr<std::atomic<SteadyClock::rep>>;
 
 // On a thread of the CUDA runtime, in the stream's order.
 void note_end(void* argument) {
   const std::unique_ptr<EndTime> end(static_cast<EndTime*>(argument));
-  (*end)->store(Clock::now().time_since_epoch().count());
+  (*end)->store(SteadyClock::now().time_since_epoch().count());
 }
 
 class NcclPending final : public Pending {
  public:
-  NcclPending(Communicator& communicator, Clock::time_point started)
+  NcclPending(Communicator& communicator, SteadyClock::time_point started)
       : communicator_(communicator), started_(started), end_(std::make_shared<EndTime::element_type>(0)) {}
   ~NcclPending() override {
     if (done_ != nullptr) communicator_.library.cuda.event_destroy(done_);
@@ -131,7 +131,7 @@ class NcclPending final : public Pending {
       communicator_.abort();
       return tl::unexpected(ended.error());
     }
-    const Clock::time_point end{Clock::duration(end_->load())};
+    const SteadyClock::time_point end{SteadyClock::duration(end_->load())};
     return CollectiveOutcome{.seconds = std::chrono::duration<double>(end - started_).count()};
   }
 
@@ -142,13 +142,13 @@ class NcclPending final : public Pending {
 
  private:
   Result<void> wait_for_end() const {
-    const Clock::time_point deadline = deadline_after(communicator_.options.stall_timeout);
+    const SteadyClock::time_point deadline = deadline_after(communicator_.options.stall_timeout);
     for (;;) {
       const int state = communicator_.library.cuda.event_query(done_);
       if (state == kCudaSuccess) return {};
       if (state != kCudaNotReady) return communicator_.cuda(state, "cudaEventQuery");
       if (auto ok = communicator_.health(); !ok) return ok;
-      if (Clock::now() > deadline) {
+      if (SteadyClock::now() > deadline) {
         return fail(ErrorCode::kRemote, fmt::format("NCCL did not end it within {} s, the --stall-timeout",
                                                     communicator_.options.stall_timeout.count() / 1000));
       }
@@ -157,7 +157,7 @@ class NcclPending final : public Pending {
   }
 
   Communicator& communicator_;
-  Clock::time_point started_;
+  SteadyClock::time_point started_;
   EndTime end_;
   void* done_ = nullptr;
 };
@@ -243,7 +243,7 @@ class NcclCollective final : public Collective {
                                const char* call, const Launch& launch) {
     if (error_) return failed_pending(*error_);
     if (communicator_.aborted) return failed_pending(communicator_.aborted_error());
-    auto pending = std::make_unique<NcclPending>(communicator_, Clock::now());
+    auto pending = std::make_unique<NcclPending>(communicator_, SteadyClock::now());
     const auto started = [&]() -> Result<void> {
       const CudaCalls& cuda = communicator_.library.cuda;
       void* const stream = communicator_.stream;
