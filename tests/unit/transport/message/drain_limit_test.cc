@@ -10,7 +10,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr std::uint64_t kLeast = 20'000;
+constexpr std::uint64_t kFloorBytes = 20'000;
 
 // A sender that always has more, looks every `poll`, and a line that takes what is handed to it at its own speed.
 class Sender {
@@ -39,22 +39,22 @@ class Sender {
   const DrainLimit& limit() const { return limit_; }
 
  private:
-  DrainLimit limit_{kLeast};
+  DrainLimit limit_{kFloorBytes};
   TimePoint now_{milliseconds(1)};
   double here_ = 0;
 };
 
 TEST(DrainLimit, DoublesWhileTheLineStandsStillForIt) {
-  DrainLimit limit(kLeast);
-  EXPECT_EQ(limit.bytes(), kLeast);
+  DrainLimit limit(kFloorBytes);
+  EXPECT_EQ(limit.bytes(), kFloorBytes);
   limit.look(0, TimePoint(microseconds(1)));
-  EXPECT_EQ(limit.bytes(), kLeast) << "it kept nothing from the line";
+  EXPECT_EQ(limit.bytes(), kFloorBytes) << "it kept nothing from the line";
   limit.hold();
   limit.look(1, TimePoint(microseconds(2)));
-  EXPECT_EQ(limit.bytes(), kLeast) << "the line had something to do all the while";
+  EXPECT_EQ(limit.bytes(), kFloorBytes) << "the line had something to do all the while";
   limit.look(0, TimePoint(microseconds(3)));
-  EXPECT_EQ(limit.bytes(), kLeast) << "nothing was held since";
-  std::uint64_t expected = kLeast;
+  EXPECT_EQ(limit.bytes(), kFloorBytes) << "nothing was held since";
+  std::uint64_t expected = kFloorBytes;
   for (int i = 4; i < 20; ++i) {
     limit.hold();
     limit.look(0, TimePoint(microseconds(i)));
@@ -68,7 +68,7 @@ TEST(DrainLimit, ALineThatIsSlowerThanItsSenderHasNoMoreThanTheLeast) {
   Sender sender;
   const auto seen = sender.run(25'000'000, microseconds(10), milliseconds(200));
   EXPECT_GT(seen.busy, 0.98);
-  EXPECT_EQ(seen.most, kLeast);
+  EXPECT_EQ(seen.most, kFloorBytes);
 }
 
 // 5 GB/s: 50 times what the limit was made for.
@@ -97,7 +97,7 @@ TEST(DrainLimit, WhatIsTooMuchGoesWithinAFewWindows) {
   sender.run(25'000'000, microseconds(10), 2 * DrainLimit::kWindow);
   EXPECT_LE(sender.limit().bytes(), 300'000u) << "what left within a window";
   sender.run(25'000'000, microseconds(10), 4 * DrainLimit::kWindow);
-  EXPECT_LE(sender.limit().bytes(), kLeast);
+  EXPECT_LE(sender.limit().bytes(), kFloorBytes);
   EXPECT_GT(sender.run(25'000'000, microseconds(10), milliseconds(100)).busy, 0.98);
 }
 
@@ -113,19 +113,19 @@ TEST(DrainLimit, APauseTakesNothingBack) {
 
 TEST(DrainLimit, ARestForgetsWhatWasSeenBefore) {
   constexpr TimePoint from{milliseconds(100)};
-  DrainLimit limit(kLeast);
+  DrainLimit limit(kFloorBytes);
   limit.hold();
   limit.look(0, from);
-  ASSERT_EQ(limit.bytes(), 2 * kLeast);
+  ASSERT_EQ(limit.bytes(), 2 * kFloorBytes);
   limit.hold();
   limit.rest(from + milliseconds(1));
   limit.look(0, from + milliseconds(2));
-  EXPECT_EQ(limit.bytes(), 2 * kLeast) << "nothing was held since";
+  EXPECT_EQ(limit.bytes(), 2 * kFloorBytes) << "nothing was held since";
   limit.rest(from + milliseconds(50));
-  limit.look(kLeast, from + milliseconds(51));
-  EXPECT_EQ(limit.bytes(), 2 * kLeast) << "one look is no window";
-  limit.look(kLeast, from + milliseconds(50) + DrainLimit::kWindow);
-  EXPECT_EQ(limit.bytes(), kLeast) << "and what never left within one goes, whatever left before";
+  limit.look(kFloorBytes, from + milliseconds(51));
+  EXPECT_EQ(limit.bytes(), 2 * kFloorBytes) << "one look is no window";
+  limit.look(kFloorBytes, from + milliseconds(50) + DrainLimit::kWindow);
+  EXPECT_EQ(limit.bytes(), kFloorBytes) << "and what never left within one goes, whatever left before";
 }
 
 }  // namespace
