@@ -20,7 +20,7 @@ struct Float {
   using Element = T;
   using Value = T;
   static Value widen(Element element) { return element; }
-  static Element narrow(Value value) { return value == value ? value : bits<T>(kNan); }
+  static Element narrow(Value value) { return __builtin_isnan(value) ? bits<T>(kNan) : value; }
   static Value add(Value so_far, Value next) { return so_far + next; }
   static Value max(Value so_far, Value next) { return next > so_far ? next : so_far; }
 };
