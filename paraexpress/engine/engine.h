@@ -1,0 +1,90 @@
+// Moves the bytes of ParaExpress: collectives of the ranks of a group by a plan, over any transport (waist 1).
+//
+// Strict contract: an operation gives the exact result of all ranks, the same bits on each, or fails on every rank with
+// an error that names who is to blame: a rank that fails tells the others why before it closes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "paraexpress/core/group.h"
+#include "paraexpress/core/plans/build.h"
+#include "paraexpress/sums/reduce.h"
+#include "transport/api/transport.h"
+#include "transport/base/result.h"
+#include "transport/base/time.h"
+
+namespace clustar::paraexpress {
+
+// How the ranks meet: gives what each rank says, in rank order; all say equally much. It blocks, and is called by
+// Engine::create alone, in its thread.
+using AllGather = std::function<Result<std::vector<std::byte>>(std::span<const std::byte>)>;
+
+struct EngineOptions {
+  Member rank = 0;
+  std::uint32_t ranks = 1;  // 1 .. kMostRanks
+  std::string regions{};    // a region map (core/region_map.h); empty: one region
+  // Of all operations; nothing: the planner chooses by the size, from what create() measured on the way.
+  std::optional<Plan> plan{};
+  std::uint64_t chunk_bytes = 1 << 20;  // at most so much is one message: kLeastChunk .. kMostChunk
+  int device = 0;                       // of the transport
+  // The longest that nothing of an operation moves, and that ranks wait for each other in create().
+  Duration stall = std::chrono::seconds(60);
+  transport::ChannelOptions channel{};
+};
+inline constexpr std::uint32_t kMostRanks = 1024;
+inline constexpr std::uint64_t kLeastChunk = 4 << 10;
+inline constexpr std::uint64_t kMostChunk = 64 << 20;
+
+// What went over the network, of this rank.
+struct EngineTraffic {
+  std::uint64_t bytes_sent = 0, bytes_received = 0;
+  std::uint64_t messages_sent = 0, messages_received = 0;
+};
+
+// A started operation. Its memory stays valid and untouched until wait() returned or the engine is closed.
+class Operation {
+ public:
+  virtual ~Operation() = default;
+  // True: wait() does not block any more.
+  virtual bool done() const = 0;
+  // Seconds from its start to its end, on this rank; or why it failed. Blocks.
+  virtual Result<double> wait() = 0;
+};
+
+// Thread rule: any thread, but operations must be started in the same order on all ranks. They run in that order, one
+// after the other, in a thread of the engine's own.
+class Engine {
+ public:
+  // Connects all ranks; blocks, at most for `stall`. The transport outlives the engine.
+  static Result<std::unique_ptr<Engine>> create(transport::Transport& transport, const AllGather& all_gather,
+                                                const EngineOptions& options);
+  virtual ~Engine() = default;  // as close()
+
+  // Registers memory that operations may use, whole or in parts, until the engine is closed.
+  virtual Result<void> add_memory(void* memory, std::size_t bytes) = 0;
+
+  // In place: every rank has the reduction of all ranks' elements. No elements are none to wait for.
+  virtual std::unique_ptr<Operation> all_reduce(void* elements, std::size_t count, DataType type,
+                                                Reduction reduction = Reduction::kSum) = 0;
+  // In place: of `ranks` blocks of `bytes`, each rank brings the one of its number and has all afterwards.
+  virtual std::unique_ptr<Operation> all_gather(void* blocks, std::size_t bytes) = 0;
+
+  // The plan that an all-reduce of so many bytes goes by.
+  virtual Plan plan_for(std::uint64_t bytes) const = 0;
+  virtual EngineTraffic traffic() const = 0;
+
+  // Fails all operations, and tells the other ranks why.
+  virtual void abort(const std::string& why) = 0;
+  // Waits for the other ranks to be done too, 3 s at most, so that nobody loses what is still on its way. Operations
+  // that are not done fail. Idempotent.
+  virtual void close() = 0;
+};
+
+}  // namespace clustar::paraexpress
