@@ -1,10 +1,11 @@
 // What one member does in one operation, chunk by chunk: which messages it may send and receive, what it adds up when.
 //
-// Each shard is cut into chunks, and a chunk of a shard is a cell. In a cell sums flow up the shard's tree and the result
-// flows down (of an all-gather only the way down). Between two members there are up to four links: up and down, to send
-// and to receive. On a link messages go in one order that both ends know: by chunk, then by how high (up) or how deep
-// (down) the receiver is in its tree, then by shard. The first cell in that order that is not done never waits for one
-// behind it, so no window of receives, however short, can deadlock: a ring's links get their messages in the ring's order.
+// Each shard is cut into chunks, and a chunk of a shard is a cell. In a cell sums flow up the shard's tree and the
+// result flows down (of an all-gather only the way down). Between two members there are up to four links: up and down,
+// to send and to receive. On a link messages go in one order that both ends know: by chunk, then by how high (up) or
+// how deep (down) the receiver is in its tree, then by shard. The first cell in that order that is not done never waits
+// for one behind it, so no window of receives, however short, can deadlock: a ring's links get their messages in the
+// ring's order.
 #pragma once
 
 #include <cstdint>
@@ -56,8 +57,8 @@ class Program {
     std::vector<Input> inputs{};  // in the order in which they are added
   };
 
-  // `ranges`: element_ranges(). `chunk`: the most elements of a message (> 0). `window`: places of each link for partial
-  // sums that came and are not added yet (> 0).
+  // `ranges`: element_ranges(). `chunk`: the most elements of a message (> 0). `window`: places of each link for
+  // partial sums that came and are not added yet (> 0).
   Program(const Seat& seat, Collective collective, const std::vector<ElementRange>& ranges, std::uint64_t chunk,
           std::uint32_t window);
 
