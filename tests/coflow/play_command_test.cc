@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/left_hosts.h"
 #include "tests/run_command.h"
 #include "tests/temp_path.h"
 
@@ -24,15 +25,6 @@ Outcome play(const std::string& arguments, const std::string& before = "") {
 bool can_make_hosts() { return tests::run_command("unshare --net true").status == 0; }
 
 constexpr const char* kSmall = "--generate ports=3,coflows=8,load=0.9 --gbps 50 --rate 50M --no-progress ";
-
-// Hosts whose maker is gone. Makers of other tests run beside, and may end between two looks: with their hosts.
-std::string left_behind() {
-  return tests::run_command(
-             "for pid in $(ip netns list 2>/dev/null | grep -o 'clustar-play-[0-9]*' | grep -o '[0-9]*$' | sort -u); "
-             "do "
-             "test -d /proc/$pid || ! ip netns list 2>/dev/null | grep \"clustar-play-$pid-\"; done")
-      .text;
-}
 
 TEST(CoflowPlay, EveryArmDeliversEveryCoflow) {
   if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
@@ -57,7 +49,7 @@ TEST(CoflowPlay, EveryArmDeliversEveryCoflow) {
     }
   }
   std::filesystem::remove(file);
-  EXPECT_EQ(left_behind(), "");
+  EXPECT_EQ(tests::left_hosts("play"), "");
 }
 
 TEST(CoflowPlay, LongerPacketsCarryMoreOfTheLine) {
@@ -90,7 +82,7 @@ TEST(CoflowPlay, CtrlCEndsItWhileItSimulates) {
   EXPECT_THAT(outcome.text, HasSubstr("interrupted"));
   EXPECT_EQ(outcome.status, 124) << "the signal ended it";
   std::filesystem::remove(job);
-  EXPECT_EQ(left_behind(), "");
+  EXPECT_EQ(tests::left_hosts("play"), "");
 }
 
 TEST(CoflowPlay, JobsGoOnWhenTheirCoflowsHaveArrived) {
@@ -124,7 +116,7 @@ TEST(CoflowPlay, CtrlCEndsItAndLeavesNothing) {
                                "timeout --preserve-status -s INT -k 30 3 ");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.text, HasSubstr("interrupted"));
-  EXPECT_EQ(left_behind(), "");
+  EXPECT_EQ(tests::left_hosts("play"), "");
 }
 
 TEST(CoflowPlay, NothingOfItsOrderStaysInSharedMemory) {

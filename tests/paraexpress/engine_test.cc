@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "bench/proxy/bootstrap.h"
+#include "paraexpress/engine/farewell.h"
 #include "tests/conformance/transport_under_test.h"
 #include "transport/base/rng.h"
 
@@ -269,7 +270,6 @@ INSTANTIATE_TEST_SUITE_P(Transports, EngineOver,
                          [](const auto& which) { return which.param.name; });
 
 TEST(Engine, WrongOptionsSayWhatIsAllowed) {
-  struct NoTransport {};
   const auto transport = transport::conformance::tcp_under_test().front().create({});
   ASSERT_TRUE(transport);
   const AllGather alone = [](std::span<const std::byte> mine) {
@@ -294,6 +294,34 @@ TEST(Engine, WrongOptionsSayWhatIsAllowed) {
   EXPECT_THAT(error(options), HasSubstr("region map"));
   options.regions = "x ranks=0-2\n";
   EXPECT_THAT(error(options), HasSubstr("region map"));
+}
+
+TEST(Farewells, AreReadBackAndNonsenseIsNone) {
+  constexpr std::uint32_t kRanks = 9;
+  const auto done = parse_farewell(encode_farewell({}), kRanks);
+  ASSERT_TRUE(done);
+  EXPECT_FALSE(done->blame);
+  const std::string text = "rank 7: " + std::string(1000, 'x');
+  const auto failed = parse_farewell(encode_farewell(Blame{7, {ErrorCode::kRemote, text}}), kRanks);
+  ASSERT_TRUE(failed && failed->blame);
+  EXPECT_EQ(failed->blame->guilty, 7U);
+  EXPECT_EQ(failed->blame->error.message, text.substr(0, failed->blame->error.message.size()));
+  EXPECT_FALSE(parse_farewell(encode_farewell(Blame{kRanks, {}}), kRanks)) << "no such rank";
+  Rng rng(5);
+  int read = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    FarewellBytes bytes = encode_farewell(Blame{3, {ErrorCode::kRemote, "a\x1b[31m"}});
+    for (std::uint64_t changes = rng.below(4); changes > 0; --changes) {
+      bytes[rng.below(i % 2 == 0 ? 16 : kFarewellBytes)] = static_cast<std::byte>(rng.below(256));
+    }
+    const auto farewell = parse_farewell(bytes, kRanks);
+    if (!farewell || !farewell->blame) continue;
+    ++read;
+    EXPECT_LT(farewell->blame->guilty, kRanks);
+    EXPECT_LE(farewell->blame->error.message.size(), kFarewellBytes);
+    EXPECT_EQ(farewell->blame->error.message.find('\x1b'), std::string::npos);
+  }
+  EXPECT_GT(read, 5000);
 }
 
 TEST(Engine, MemoryThatWasNotAddedIsRefused) {
