@@ -32,6 +32,7 @@ struct PlanArguments {
   bool unsimulated = false, grid = false, bandwidth_given = false;
   int live_rounds = 0;
   std::string environment;  // of --live
+  std::vector<std::string> only;
   std::string json_path;
 };
 
@@ -77,6 +78,7 @@ int add_live(const PlanArguments& arguments, const px::Group& group, const px::N
   options.group = group;
   options.sizes = sizes;
   options.rounds = arguments.live_rounds;
+  options.only = arguments.only;
   options.rate_bps = static_cast<std::uint64_t>(network.nic_bytes_per_s * 8);
   options.delay_ns = *delay;
   const auto environment = parse_environment(arguments.environment);
@@ -189,6 +191,11 @@ void add_plan(CLI::App& app, int& status) {
       ->needs(live)
       ->type_name("TIME")
       ->capture_default_str();
+  command.add_option("--plans", arguments->only, "Of --live: these alone, as ring,'ring by number',auto [all]")
+      ->needs(live)
+      ->delimiter(',')
+      ->type_name("LIST")
+      ->allow_extra_args(false);
   command.add_option("--env", arguments->environment, "Environment of its ranks: NAME=VALUE,...")
       ->needs(live)
       ->type_name("LIST");

@@ -72,6 +72,7 @@ TEST(PlanLive, wrong_usage_says_what_is_allowed) {
   refused("--live 1 --size 2", "allowed with --live: 4 to");
   refused("--live 1 --delay long", "--delay");
   refused("--live 1 --env CLUSTAR_TRANSPRT=mlt", "CLUSTAR_TRANSPORT");
+  refused("--live 1 --plans ring,tree --ranks 4", "allowed for these ranks: direct, server, ring, double-tree, auto");
   refused("--delay 1ms", "--live");
   refused("--live 2 --grid", "excludes");
 }

@@ -1,6 +1,7 @@
 #include "bench/paraexpress/live/live.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -136,7 +137,7 @@ Result<void> Measurement::hear(const Word& word) {
 Result<std::vector<LiveSize>> Measurement::run() {
   for (const std::uint64_t bytes : options_.sizes) {
     sizes_.push_back({bytes, {}});
-    for (const Contender& one : contenders(options_.group)) sizes_.back().rows.push_back({one.name, {}, {}});
+    for (const Contender& one : contenders(options_)) sizes_.back().rows.push_back({one.name, {}, {}});
   }
   if (const auto ok = start(); !ok) return tl::unexpected(ok.error());
   // The ranks' waits are bounded, each by its own limit; the pipe ends with the last of them.
@@ -171,6 +172,14 @@ Result<std::vector<LiveSize>> measure(const LiveOptions& options, const Say& say
   for (const std::uint64_t bytes : options.sizes) {
     if (bytes >= sizeof(float) && bytes <= kMostBytes) continue;
     return fail(ErrorCode::kInvalidArgument, fmt::format("{} bytes; allowed with --live: 4 to {}", bytes, kMostBytes));
+  }
+  const std::vector<Contender> all = all_contenders(options.group);
+  std::vector<std::string> names;
+  for (const Contender& one : all) names.push_back(one.name);
+  for (const std::string& name : options.only) {
+    if (std::ranges::find(names, name) != names.end()) continue;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("plan '{}'; allowed for these ranks: {}", name, fmt::join(names, ", ")));
   }
   return Measurement(options, say).run();
 }

@@ -22,6 +22,7 @@ inline constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
 struct LiveOptions {
   px::Group group{};  // without helpers
   std::vector<std::uint64_t> sizes{};
+  std::vector<std::string> only{};  // names of rows; empty: all
   int rounds = 5;
   std::uint64_t rate_bps = 200'000'000;  // of each host's line
   std::uint64_t delay_ns = 0;            // of each link

@@ -44,7 +44,7 @@ void say(int words, Word word, const std::string& text = {}) {
 class Rank {
  public:
   Rank(const LiveOptions& options, std::uint32_t rank, int words)
-      : options_(options), rank_(rank), words_(words), contenders_(contenders(options.group)) {}
+      : options_(options), rank_(rank), words_(words), contenders_(contenders(options)) {}
 
   Result<void> run(const std::string& root) {
     auto bootstrap = proxy::Bootstrap::join(
@@ -141,7 +141,7 @@ class Rank {
 
 }  // namespace
 
-std::vector<Contender> contenders(const px::Group& group) {
+std::vector<Contender> all_contenders(const px::Group& group) {
   std::vector<Contender> all;
   for (const px::Plan plan : px::kPlans) {
     if (px::makes_sense(plan, group)) all.push_back({px::to_string(plan), px::to_string(plan), true});
@@ -149,6 +149,14 @@ std::vector<Contender> contenders(const px::Group& group) {
   if (group.regions.regions.size() > 1) all.push_back({"ring by number", px::to_string(px::Plan::kRing), false});
   all.push_back({"auto", "", true});
   return all;
+}
+
+std::vector<Contender> contenders(const LiveOptions& options) {
+  std::vector<Contender> some = all_contenders(options.group);
+  if (options.only.empty()) return some;
+  std::erase_if(some,
+                [&](const Contender& one) { return std::ranges::find(options.only, one.name) == options.only.end(); });
+  return some;
 }
 
 int be_rank(const LiveOptions& options, std::uint32_t rank, const std::string& root, int words) {

@@ -14,7 +14,8 @@ struct Contender {
   std::string plan{};  // "": auto
   bool knows_regions = true;
 };
-std::vector<Contender> contenders(const px::Group& group);
+std::vector<Contender> all_contenders(const px::Group& group);
+std::vector<Contender> contenders(const LiveOptions& options);
 
 // From a rank to the one that started it, whole: shorter than what a pipe takes at once.
 struct Word {
