@@ -26,6 +26,15 @@ std::optional<paraexpress::Plan> plan_of(PlanChoice choice) {
   return std::nullopt;
 }
 
+Result<PlanChoice> plan_choice_of(std::string_view name) {
+  std::string allowed;
+  for (const PlanChoice choice : kPlanChoices) {
+    if (name == to_string(choice)) return choice;
+    allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", to_string(choice));
+  }
+  return fail(ErrorCode::kInvalidArgument, fmt::format("plan '{}' is none of {}", name, allowed));
+}
+
 Result<void> complete(ParaexpressOptions& options, int ranks) {
   const auto count = static_cast<std::uint32_t>(ranks);
   paraexpress::RegionMap map = paraexpress::one_region(count);

@@ -1,9 +1,11 @@
 // What ParaExpress is told of a run: by which plan, and where the ranks are.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "paraexpress/core/plans/build.h"
 #include "transport/base/result.h"
@@ -12,7 +14,10 @@ namespace clustar::bench::trainer {
 
 // The plans that are for ranks without helpers.
 enum class PlanChoice : std::uint8_t { kAuto, kDirect, kRing, kDoubleTree, kHierarchical, kServer };
+inline constexpr std::array kPlanChoices{PlanChoice::kAuto,       PlanChoice::kDirect,       PlanChoice::kRing,
+                                         PlanChoice::kDoubleTree, PlanChoice::kHierarchical, PlanChoice::kServer};
 const char* to_string(PlanChoice choice);  // "auto", "direct", ...
+Result<PlanChoice> plan_choice_of(std::string_view name);
 std::optional<paraexpress::Plan> plan_of(PlanChoice choice);
 
 struct ParaexpressOptions {
