@@ -38,7 +38,7 @@ struct EngineOptions {
   Duration stall = std::chrono::seconds(60);
   transport::ChannelOptions channel{};
 };
-inline constexpr std::uint32_t kMostRanks = 1024;
+inline constexpr std::uint32_t kMostRanks = 256;
 inline constexpr std::uint64_t kLeastChunk = 4 << 10;
 inline constexpr std::uint64_t kMostChunk = 64 << 20;
 

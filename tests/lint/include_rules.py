@@ -69,7 +69,7 @@ ROOMS = {
     "paraexpress/core": ["transport/base"],
     # What is compiled for one instruction set includes nothing whose code another file could share.
     "paraexpress/sums": [],
-    "paraexpress/engine": ["transport/base", "transport/api", "paraexpress/core", "paraexpress/sums"],
+    "paraexpress/engine": ["transport/base", "transport/api", "paraexpress/core", "paraexpress/sums", MEMORY],
     "gdr": ["transport/base"],
     "gdr/core": ["transport/base", MEMORY],
     "gdr/cuda": ["transport/base", MEMORY, "gdr/device_copy.h", "gdr/core/machine.h"],

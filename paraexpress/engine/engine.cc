@@ -1,0 +1,327 @@
+#include "paraexpress/engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "paraexpress/engine/farewell.h"
+#include "paraexpress/engine/mesh.h"
+#include "paraexpress/engine/plan_choice.h"
+#include "paraexpress/engine/runner.h"
+
+namespace clustar::paraexpress {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr Duration kPart = std::chrono::seconds(3);
+constexpr Duration kPartFailed = std::chrono::seconds(1);
+
+// Shared by who started it and the engine, so that either may go first.
+struct State {
+  std::mutex mutex{};
+  std::condition_variable changed{};
+  std::optional<Result<double>> outcome{};
+  steady_clock::time_point start = steady_clock::now();
+
+  void end(Result<double> result) {
+    const std::lock_guard lock(mutex);
+    outcome = std::move(result);
+    changed.notify_all();
+  }
+};
+
+class Started final : public Operation {
+ public:
+  explicit Started(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  bool done() const override {
+    const std::lock_guard lock(state_->mutex);
+    return state_->outcome.has_value();
+  }
+  Result<double> wait() override {
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [&] { return state_->outcome.has_value(); });
+    return *state_->outcome;
+  }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+struct Queued {
+  Work work{};
+  std::uint64_t bytes = 0;
+  std::shared_ptr<State> state{};
+};
+
+class TheEngine final : public Engine {
+ public:
+  explicit TheEngine(const EngineOptions& options) : options_(options) {}
+  ~TheEngine() override { close(); }
+
+  Result<void> set_up(transport::Transport& transport, const AllGather& all_gather);
+
+  Result<void> add_memory(void* memory, std::size_t bytes) override {
+    if (memory == nullptr || bytes == 0) return fail(ErrorCode::kInvalidArgument, "no memory; allowed: 1 byte or more");
+    if (mesh_ == nullptr) return {};  // one rank alone
+    auto registered = mesh_->reg_mr(memory, bytes);
+    if (!registered) return tl::unexpected(registered.error());
+    const std::lock_guard lock(mutex_);
+    if (closed_) return fail(ErrorCode::kInvalidUsage, "the engine is closed");
+    memory_.push_back(std::move(*registered));
+    return {};
+  }
+
+  std::unique_ptr<Operation> all_reduce(void* elements, std::size_t count, DataType type,
+                                        Reduction reduction) override {
+    Work work;
+    work.data = static_cast<std::byte*>(elements);
+    work.count = count;
+    work.type = type;
+    work.reduction = reduction;
+    return start(std::move(work), count * element_bytes(type));
+  }
+  std::unique_ptr<Operation> all_gather(void* blocks, std::size_t bytes) override {
+    Work work;
+    work.collective = Collective::kAllGather;
+    work.data = static_cast<std::byte*>(blocks);
+    work.count = bytes * options_.ranks;
+    work.type = DataType::kUint8;
+    return start(std::move(work), bytes * options_.ranks);
+  }
+
+  Plan plan_for(std::uint64_t bytes) const override { return choice_->choose(bytes).plan; }
+  EngineTraffic traffic() const override {
+    const std::lock_guard lock(mutex_);
+    return runner_ ? runner_->traffic() : traffic_;
+  }
+
+  void abort(const std::string& why) override {
+    const std::lock_guard lock(mutex_);
+    if (closed_ || failed_) return;
+    failed_ = blame(options_.rank, {ErrorCode::kInvalidUsage, why});
+    abort_ = true;
+    wake_.notify_all();
+  }
+
+  void close() override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (closed_) return;
+      closed_ = true;
+      if (busy_ || !queue_.empty()) {
+        if (!failed_)
+          failed_ = blame(options_.rank, {ErrorCode::kInvalidUsage, "it closed before its operations ended"});
+        abort_ = true;
+      }
+      wake_.notify_all();
+    }
+    if (thread_.joinable()) thread_.join();
+    const std::lock_guard lock(mutex_);
+    for (const Queued& one : queue_) one.state->end(fail(ErrorCode::kInvalidUsage, "the engine is closed"));
+    queue_.clear();
+    traffic_ = runner_ ? runner_->traffic() : traffic_;
+    runner_.reset();
+    farewells_.reset();
+    memory_.clear();
+    mesh_.reset();
+  }
+
+ private:
+  std::unique_ptr<Operation> start(Work work, std::uint64_t bytes);
+  void plan(Work& work, std::uint64_t bytes) const;
+  Result<Network> measure(const AllGather& all_gather);
+  void serve();
+  std::optional<Blame> run(Queued& one);
+
+  const EngineOptions options_;
+  std::unique_ptr<Mesh> mesh_{};  // null: one rank alone
+  std::unique_ptr<Farewells> farewells_{};
+  std::optional<Runner> runner_{};
+  std::optional<PlanChoice> choice_{};
+  std::atomic<bool> abort_{false};
+
+  mutable std::mutex mutex_{};
+  std::condition_variable wake_{};
+  std::deque<Queued> queue_{};
+  std::vector<std::unique_ptr<Registered>> memory_{};
+  std::optional<Blame> failed_{};
+  EngineTraffic traffic_{};  // when it was closed
+  bool busy_ = false, closed_ = false;
+  std::thread thread_{};
+};
+
+Result<void> TheEngine::set_up(transport::Transport& transport, const AllGather& all_gather) {
+  auto regions = options_.regions.empty() ? Result<RegionMap>(one_region(options_.ranks))
+                                          : parse_region_map(options_.regions, options_.ranks, 0);
+  if (!regions) return fail(ErrorCode::kInvalidArgument, "region map, line " + regions.error().message);
+  const Group group = make_group(options_.ranks, 0, std::move(*regions));
+  if (options_.plan && !makes_sense(*options_.plan, group)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("plan {}: {}; allowed here: direct, server, ring, double-tree{}", to_string(*options_.plan),
+                            *options_.plan == Plan::kSharded ? "it needs helpers, and the engine has none"
+                                                             : "it needs a region map of two regions or more",
+                            group.regions.regions.size() > 1 ? ", hierarchical" : ""));
+  }
+  Network network;
+  if (options_.ranks > 1) {
+    auto mesh = Mesh::connect(transport, all_gather, options_);
+    if (!mesh) return tl::unexpected(mesh.error());
+    mesh_ = std::move(*mesh);
+    farewells_ = std::make_unique<Farewells>(*mesh_, options_.rank, options_.ranks);
+    if (const auto ok = farewells_->open(); !ok) return ok;
+    runner_.emplace(*mesh_, *farewells_, options_, abort_);
+    EngineOptions direct = options_;
+    direct.plan = Plan::kDirect;
+    choice_.emplace(group, direct, network);
+    if (!options_.plan) {
+      const auto measured = measure(all_gather);
+      if (!measured) return tl::unexpected(measured.error());
+      network = *measured;
+    }
+  }
+  choice_.emplace(group, options_, network);
+  thread_ = std::thread([this] { serve(); });
+  return {};
+}
+
+// By direct exchanges, which all ranks take part in at once: a small one is two steps of the network, and what a large
+// one takes beyond that is its bytes' time on each NIC. The slowest rank's view holds for all.
+Result<Network> TheEngine::measure(const AllGather& all_gather) {
+  constexpr std::uint64_t kSmall = 64, kLarge = 1 << 20;
+  constexpr int kSmallRounds = 16, kLargeRounds = 3;
+  std::vector<std::byte> memory(kLarge);
+  auto registered = mesh_->reg_mr(memory.data(), memory.size());
+  if (!registered) return tl::unexpected(registered.error());
+  const auto least = [&](std::uint64_t bytes, int rounds) -> Result<double> {
+    double best = 1e9;
+    for (int i = 0; i < rounds; ++i) {
+      Work work;
+      work.data = memory.data();
+      work.count = bytes;
+      work.type = DataType::kUint8;
+      work.memory = registered->get();
+      plan(work, bytes);
+      const auto begin = steady_clock::now();
+      if (const auto failed = runner_->run(work)) return tl::unexpected(failed->error);
+      best = std::min(best, std::chrono::duration<double>(steady_clock::now() - begin).count());
+    }
+    return best;
+  };
+  const auto small = least(kSmall, kSmallRounds);
+  if (!small) return tl::unexpected(small.error());
+  const auto large = least(kLarge, kLargeRounds);
+  if (!large) return tl::unexpected(large.error());
+  const std::array<double, 2> mine{*small, *large};
+  const auto all = all_gather(std::as_bytes(std::span(mine)));
+  if (!all) return tl::unexpected(all.error());
+  std::array<double, 2> slowest{};
+  for (std::size_t at = 0; at + sizeof mine <= all->size(); at += sizeof mine) {
+    std::array<double, 2> one;
+    std::memcpy(one.data(), all->data() + at, sizeof one);
+    for (std::size_t i = 0; i < one.size(); ++i) slowest[i] = std::max(slowest[i], one[i]);
+  }
+  Network network;
+  network.latency_s = slowest[0] / 2;
+  const double crossed = 2.0 * (options_.ranks - 1) / options_.ranks * static_cast<double>(kLarge);
+  network.nic_bytes_per_s = crossed / std::max(slowest[1] - slowest[0], 1e-5);
+  network.most_chunk_bytes = options_.chunk_bytes;
+  network.least_chunk_bytes = std::min(network.least_chunk_bytes, network.most_chunk_bytes);
+  return network;
+}
+
+void TheEngine::plan(Work& work, std::uint64_t bytes) const {
+  const std::uint64_t element = element_bytes(work.type);
+  PlanChoice::Choice choice{Plan::kDirect, options_.chunk_bytes};
+  if (work.collective == Collective::kAllReduce) choice = choice_->choose(bytes);
+  work.seat = &choice_->seat(choice.plan);
+  work.ranges = element_ranges(choice_->forest(choice.plan), work.count);
+  work.chunk = std::max<std::uint64_t>(choice.chunk_bytes / element, 1);
+}
+
+std::unique_ptr<Operation> TheEngine::start(Work work, std::uint64_t bytes) {
+  auto state = std::make_shared<State>();
+  auto operation = std::make_unique<Started>(state);
+  const std::lock_guard lock(mutex_);
+  if (failed_ || closed_) {
+    state->end(failed_ ? Result<double>(tl::unexpected(failed_->error))
+                       : fail(ErrorCode::kInvalidUsage, "the engine is closed"));
+  } else if (options_.ranks == 1 || bytes == 0) {
+    state->end(0.0);
+  } else {
+    for (const auto& one : memory_) {
+      if (one->holds(work.data, bytes)) work.memory = one.get();
+    }
+    if (work.memory == nullptr) {
+      state->end(fail(ErrorCode::kInvalidArgument, "memory that was not added: call add_memory() for it first"));
+      return operation;
+    }
+    queue_.push_back({std::move(work), bytes, std::move(state)});
+    wake_.notify_all();
+  }
+  return operation;
+}
+
+std::optional<Blame> TheEngine::run(Queued& one) {
+  plan(one.work, one.bytes);
+  return runner_->run(one.work);
+}
+
+// The engine's thread: it alone uses the channels.
+void TheEngine::serve() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [&] { return closed_ || failed_ || !queue_.empty(); });
+    if (failed_ || queue_.empty()) break;
+    Queued one = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    const auto found = run(one);
+    lock.lock();
+    busy_ = false;
+    if (found && !failed_) failed_ = found;
+    if (failed_) {
+      queue_.push_front(std::move(one));
+      break;
+    }
+    one.state->end(std::chrono::duration<double>(steady_clock::now() - one.state->start).count());
+  }
+  const std::optional<Blame> why = failed_;
+  const bool alone = mesh_ == nullptr;
+  lock.unlock();
+  if (!alone) (void)farewells_->part(why, why ? kPartFailed : kPart);
+  lock.lock();
+  if (why) {
+    for (const Queued& one : queue_) one.state->end(tl::unexpected(why->error));
+    queue_.clear();
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::create(transport::Transport& transport, const AllGather& all_gather,
+                                               const EngineOptions& options) {
+  if (options.ranks < 1 || options.ranks > kMostRanks || options.rank >= options.ranks) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("rank {} of {}; allowed: 1 to {} ranks, numbered from 0",
+                                                         options.rank, options.ranks, kMostRanks));
+  }
+  if (options.chunk_bytes < kLeastChunk || options.chunk_bytes > kMostChunk) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("chunks of {} bytes; allowed: {} to {}", options.chunk_bytes, kLeastChunk, kMostChunk));
+  }
+  auto engine = std::make_unique<TheEngine>(options);
+  if (const auto ok = engine->set_up(transport, all_gather); !ok) return tl::unexpected(ok.error());
+  return engine;
+}
+
+}  // namespace clustar::paraexpress

@@ -1,0 +1,46 @@
+// Which plan an operation goes by, and in which chunks: the user's, or the planner's for a network that was measured.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "paraexpress/core/planner.h"
+#include "paraexpress/core/program.h"
+#include "paraexpress/engine/engine.h"
+
+namespace clustar::paraexpress {
+
+// Immutable once made. All ranks that give it the same answer the same.
+class PlanChoice {
+ public:
+  // `network`: ignored where options.plan is set.
+  PlanChoice(const Group& group, const EngineOptions& options, const Network& network);
+
+  struct Choice {
+    Plan plan = Plan::kDirect;
+    std::uint64_t chunk_bytes = 0;
+  };
+  Choice choose(std::uint64_t bytes) const;
+  // Plans that do not make sense for the group are direct.
+  const Forest& forest(Plan plan) const { return made_[index(plan)]->forest; }
+  const Seat& seat(Plan plan) const { return made_[index(plan)]->seat; }
+
+ private:
+  struct Made {
+    Forest forest{};
+    Seat seat{};
+  };
+  std::size_t index(Plan plan) const {
+    const auto at = static_cast<std::size_t>(plan);
+    return made_[at] ? at : static_cast<std::size_t>(Plan::kDirect);
+  }
+
+  const std::optional<Plan> fixed_;
+  const std::uint64_t most_chunk_;
+  std::array<std::optional<Made>, kPlans.size()> made_{};
+  std::optional<Planner> planner_{};
+};
+
+}  // namespace clustar::paraexpress

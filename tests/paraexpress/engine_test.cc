@@ -1,0 +1,310 @@
+// The engine over real transports: exact sums by every plan and datatype, and what happens when a rank goes.
+#include "paraexpress/engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "bench/proxy/bootstrap.h"
+#include "tests/conformance/transport_under_test.h"
+#include "transport/base/rng.h"
+
+namespace clustar::paraexpress {
+namespace {
+
+using bench::proxy::Bootstrap;
+using ::testing::HasSubstr;
+using transport::conformance::TransportUnderTest;
+
+AllGather through(Bootstrap& bootstrap) {
+  return [&bootstrap](std::span<const std::byte> mine) { return bootstrap.all_gather(mine); };
+}
+
+// One rank, with all that it needs.
+struct Rank {
+  std::unique_ptr<Bootstrap> bootstrap;
+  std::unique_ptr<transport::Transport> transport;
+  std::unique_ptr<Engine> engine;
+
+  static Result<Rank> join(const TransportUnderTest& which, const std::string& root, EngineOptions options) {
+    Rank rank;
+    auto bootstrap = Bootstrap::join(
+        {.rank = static_cast<int>(options.rank), .size = static_cast<int>(options.ranks), .root = root});
+    if (!bootstrap) return tl::unexpected(bootstrap.error());
+    rank.bootstrap = std::move(*bootstrap);
+    auto transport = which.create({});
+    if (!transport) return tl::unexpected(transport.error());
+    rank.transport = std::move(*transport);
+    auto engine = Engine::create(*rank.transport, through(*rank.bootstrap), options);
+    if (!engine) return tl::unexpected(engine.error());
+    rank.engine = std::move(*engine);
+    return rank;
+  }
+};
+
+// Each rank in a thread; `body` gets it and its number.
+void with_ranks(const TransportUnderTest& which, std::uint32_t n, const EngineOptions& common,
+                const std::function<void(Engine&, Member)>& body) {
+  const auto root = Bootstrap::pick_loopback_root();
+  ASSERT_TRUE(root);
+  std::vector<std::thread> threads;
+  for (Member rank = 0; rank < n; ++rank) {
+    threads.emplace_back([&, rank] {
+      EngineOptions options = common;
+      options.rank = rank;
+      options.ranks = n;
+      auto one = Rank::join(which, *root, options);
+      ASSERT_TRUE(one) << one.error().message;
+      body(*one->engine, rank);
+      one->engine->close();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<std::byte> contribution(DataType type, std::size_t count, Member rank) {
+  std::vector<std::byte> bytes(count * element_bytes(type));
+  Rng rng(rank * 1000 + static_cast<std::uint64_t>(type));
+  if (type == DataType::kFloat32 || type == DataType::kFloat64) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const double value = (rng.uniform() - 0.5) * (i % 3 == 0 ? 1e6 : 1e-3);
+      const float single = static_cast<float>(value);
+      std::memcpy(bytes.data() + i * element_bytes(type),
+                  type == DataType::kFloat32 ? static_cast<const void*>(&single) : &value, element_bytes(type));
+    }
+    return bytes;
+  }
+  for (std::byte& byte : bytes)
+    byte = static_cast<std::byte>(rng.below(type == DataType::kFloat16 || type == DataType::kBfloat16 ? 60 : 256));
+  return bytes;
+}
+
+// The sum in the plan's order, of one shard at one member.
+std::vector<std::byte> reference(const Forest& forest, std::size_t shard, Member member, const ElementRange& range,
+                                 const std::vector<std::vector<std::byte>>& inputs, DataType type,
+                                 Reduction reduction) {
+  const std::size_t element = element_bytes(type);
+  std::vector<std::vector<std::byte>> parts;
+  for (const Member addend : role_of(forest, shard, member).addends) {
+    if (addend != member) {
+      parts.push_back(reference(forest, shard, addend, range, inputs, type, reduction));
+      continue;
+    }
+    const auto first = inputs[member].begin() + static_cast<std::ptrdiff_t>(range.begin * element);
+    parts.emplace_back(first, first + static_cast<std::ptrdiff_t>(range.size() * element));
+  }
+  std::vector<const void*> pointers;
+  for (const auto& part : parts) pointers.push_back(part.data());
+  std::vector<std::byte> out(range.size() * element);
+  reduce_into(out.data(), pointers, range.size(), type, reduction);
+  return out;
+}
+
+class EngineOver : public testing::TestWithParam<TransportUnderTest> {};
+
+TEST_P(EngineOver, EveryPlanAndDatatypeGivesTheExactSum) {
+  for (const std::uint32_t n : {1U, 2U, 3U, 5U}) {
+    EngineOptions options;
+    options.chunk_bytes = kLeastChunk;
+    options.regions = n == 5 ? "a ranks=0,2,4 oversubscription=4\nb ranks=1,3\n" : "";
+    const Group group = make_group(n, 0, n == 5 ? *parse_region_map(options.regions, n, 0) : one_region(n));
+    for (const Plan plan : kPlans) {
+      if (!makes_sense(plan, group)) continue;
+      options.plan = plan;
+      const Forest forest = build(plan, group);
+      struct Case {
+        DataType type;
+        Reduction reduction;
+        std::size_t count;
+        std::vector<std::vector<std::byte>> memory;  // by rank
+      };
+      std::vector<Case> cases;
+      for (std::size_t type = 0; type < kDataTypes; ++type) {
+        for (const std::size_t count : {1U, 1009U, 9001U}) {
+          if (count != 1009 && type % 3 != 1) continue;
+          Case one{static_cast<DataType>(type), type % 2 == 0 ? Reduction::kSum : Reduction::kMax, count, {}};
+          for (Member rank = 0; rank < n; ++rank) one.memory.push_back(contribution(one.type, count, rank));
+          cases.push_back(std::move(one));
+        }
+      }
+      const std::vector<Case> before = cases;
+      with_ranks(GetParam(), n, options, [&](Engine& engine, Member rank) {
+        std::vector<std::unique_ptr<Operation>> started;
+        for (Case& one : cases) {
+          ASSERT_TRUE(engine.add_memory(one.memory[rank].data(), one.memory[rank].size()));
+          started.push_back(engine.all_reduce(one.memory[rank].data(), one.count, one.type, one.reduction));
+        }
+        for (const auto& operation : started) {
+          const auto seconds = operation->wait();
+          ASSERT_TRUE(seconds) << seconds.error().message;
+          EXPECT_TRUE(operation->done());
+        }
+      });
+      for (std::size_t i = 0; i < cases.size(); ++i) {
+        const auto ranges = element_ranges(forest, cases[i].count);
+        std::vector<std::byte> expected;
+        for (std::size_t shard = 0; shard < ranges.size(); ++shard) {
+          const auto part = reference(forest, shard, forest.shards[shard].root, ranges[shard], before[i].memory,
+                                      cases[i].type, cases[i].reduction);
+          expected.insert(expected.end(), part.begin(), part.end());
+        }
+        for (Member rank = 0; rank < n; ++rank) {
+          ASSERT_EQ(cases[i].memory[rank], expected)
+              << to_string(plan) << " n=" << n << " " << name_of(cases[i].type) << " count " << cases[i].count;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(EngineOver, AnAllGatherBringsEachBlockAndMegabytesArriveWhole) {
+  constexpr std::uint32_t kRanks = 3;
+  constexpr std::size_t kBlock = 700'001;
+  with_ranks(GetParam(), kRanks, {}, [&](Engine& engine, Member rank) {
+    std::vector<std::byte> blocks(kRanks * kBlock);
+    std::fill_n(blocks.begin() + rank * kBlock, kBlock, static_cast<std::byte>(rank + 1));
+    ASSERT_TRUE(engine.add_memory(blocks.data(), blocks.size()));
+    const auto seconds = engine.all_gather(blocks.data(), kBlock)->wait();
+    ASSERT_TRUE(seconds) << seconds.error().message;
+    for (std::size_t i = 0; i < blocks.size(); i += 997) ASSERT_EQ(blocks[i], static_cast<std::byte>(i / kBlock + 1));
+    std::vector<float> sums(1'500'000, static_cast<float>(rank + 1));
+    ASSERT_TRUE(engine.add_memory(sums.data(), sums.size() * sizeof(float)));
+    const auto reduced = engine.all_reduce(sums.data(), sums.size(), DataType::kFloat32)->wait();
+    ASSERT_TRUE(reduced) << reduced.error().message;
+    EXPECT_TRUE(std::ranges::all_of(sums, [](float sum) { return sum == 6.0F; }));
+    EXPECT_GT(engine.traffic().bytes_sent, sums.size() * sizeof(float));
+  });
+}
+
+TEST_P(EngineOver, AbortFailsAllRanksAndNamesWhoGaveUp) {
+  constexpr std::uint32_t kRanks = 3;
+  with_ranks(GetParam(), kRanks, {}, [&](Engine& engine, Member rank) {
+    std::vector<float> sums(100'000);
+    ASSERT_TRUE(engine.add_memory(sums.data(), sums.size() * sizeof(float)));
+    if (rank == 1) {
+      engine.abort("its loss is not a number");
+      const auto after = engine.all_reduce(sums.data(), sums.size(), DataType::kFloat32)->wait();
+      ASSERT_FALSE(after);
+      return;
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    const auto seconds = engine.all_reduce(sums.data(), sums.size(), DataType::kFloat32)->wait();
+    ASSERT_FALSE(seconds);
+    EXPECT_THAT(seconds.error().message, HasSubstr("rank 1: its loss is not a number"));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+  });
+}
+
+TEST_P(EngineOver, DifferentOperationsAreAnErrorAndNoHang) {
+  EngineOptions options;
+  options.plan = Plan::kDirect;
+  options.stall = std::chrono::seconds(2);
+  with_ranks(GetParam(), 2, options, [&](Engine& engine, Member rank) {
+    std::vector<float> sums(5000);
+    ASSERT_TRUE(engine.add_memory(sums.data(), sums.size() * sizeof(float)));
+    const auto seconds = engine.all_reduce(sums.data(), rank == 0 ? 5000 : 400, DataType::kFloat32)->wait();
+    ASSERT_FALSE(seconds);
+    EXPECT_THAT(seconds.error().message, HasSubstr("rank "));
+  });
+}
+
+// A killed process: each of the others says within 3 s who it was.
+TEST_P(EngineOver, AKilledRankIsNamedByAllOthers) {
+  for (const Plan plan : {Plan::kRing, Plan::kDirect, Plan::kDoubleTree}) {
+    constexpr std::uint32_t kRanks = 4;
+    constexpr Member kVictim = 2;
+    const auto root = Bootstrap::pick_loopback_root();
+    ASSERT_TRUE(root);
+    std::array<int, 2> said{};
+    ASSERT_EQ(pipe(said.data()), 0);
+    std::vector<pid_t> children;
+    for (Member rank = 0; rank < kRanks; ++rank) {
+      const pid_t child = fork();
+      if (child == 0) {
+        EngineOptions options;
+        options.rank = rank;
+        options.ranks = kRanks;
+        options.plan = plan;
+        auto one = Rank::join(GetParam(), *root, options);
+        if (!one) _exit(2);
+        std::vector<float> sums(200'000);
+        if (!one->engine->add_memory(sums.data(), sums.size() * sizeof(float))) _exit(3);
+        for (int i = 0;; ++i) {
+          if (rank == kVictim && i == 20) (void)raise(SIGKILL);
+          const auto died_at = std::chrono::steady_clock::now();
+          const auto seconds = one->engine->all_reduce(sums.data(), sums.size(), DataType::kFloat32)->wait();
+          if (seconds) continue;
+          const bool soon = std::chrono::steady_clock::now() - died_at < std::chrono::seconds(3);
+          const std::string line = (soon ? "soon " : "late ") + seconds.error().message + "\n";
+          if (write(said[1], line.data(), line.size()) < 0) _exit(4);
+          one->engine->close();
+          _exit(0);
+        }
+      }
+      ASSERT_GT(child, 0);
+      children.push_back(child);
+    }
+    close(said[1]);
+    std::string text;
+    for (char c; read(said[0], &c, 1) == 1;) text += c;
+    close(said[0]);
+    for (const pid_t child : children) waitpid(child, nullptr, 0);
+    std::size_t named = 0;
+    for (std::size_t at = 0; (at = text.find("soon rank 2: ", at)) != std::string::npos; ++at) ++named;
+    EXPECT_EQ(named, kRanks - 1) << to_string(plan) << "\n" << text;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, EngineOver,
+                         testing::Values(transport::conformance::tcp_under_test().front(),
+                                         transport::conformance::mlt_under_test().front()),
+                         [](const auto& which) { return which.param.name; });
+
+TEST(Engine, WrongOptionsSayWhatIsAllowed) {
+  struct NoTransport {};
+  const auto transport = transport::conformance::tcp_under_test().front().create({});
+  ASSERT_TRUE(transport);
+  const AllGather alone = [](std::span<const std::byte> mine) {
+    return Result<std::vector<std::byte>>(std::vector<std::byte>(mine.begin(), mine.end()));
+  };
+  const auto error = [&](const EngineOptions& options) {
+    const auto engine = Engine::create(**transport, alone, options);
+    return engine ? std::string() : engine.error().message;
+  };
+  EngineOptions options;
+  EXPECT_EQ(error(options), "");
+  options.rank = 1;
+  EXPECT_THAT(error(options), HasSubstr("allowed: 1 to 256"));
+  options = {};
+  options.chunk_bytes = 1;
+  EXPECT_THAT(error(options), HasSubstr("allowed: 4096"));
+  options = {};
+  options.ranks = 4;
+  options.plan = Plan::kSharded;
+  EXPECT_THAT(error(options), HasSubstr("allowed here: direct"));
+  options.plan = Plan::kHierarchical;
+  EXPECT_THAT(error(options), HasSubstr("region map"));
+  options.regions = "x ranks=0-2\n";
+  EXPECT_THAT(error(options), HasSubstr("region map"));
+}
+
+TEST(Engine, MemoryThatWasNotAddedIsRefused) {
+  with_ranks(transport::conformance::tcp_under_test().front(), 2, {}, [&](Engine& engine, Member) {
+    std::vector<float> sums(10);
+    const auto seconds = engine.all_reduce(sums.data(), sums.size(), DataType::kFloat32)->wait();
+    ASSERT_FALSE(seconds);
+    EXPECT_THAT(seconds.error().message, HasSubstr("add_memory"));
+    EXPECT_FALSE(engine.add_memory(nullptr, 8));
+  });
+}
+
+}  // namespace
+}  // namespace clustar::paraexpress
