@@ -92,6 +92,17 @@ void add_collective_options(CLI::App& command, trainer::TrainConfig& config, tra
           "For ParaExpress, which rank is in which region: a line each, as 'rack0 ranks=0-3 oversubscription=4' "
           "[all in one]")
       ->type_name("FILE");
+  command
+      .add_option("--all-reduce", config.exchange.all_reduce,
+                  "How the ranks sum a bucket: ring|all-to-all. all-to-all: each rank adds up its part of what all "
+                  "others send it, so that a lost packet costs one rank's contribution and no partial sum [ring]")
+      ->transform(choice({"ring", "all-to-all"}));
+  command
+      .add_option("--missing", config.exchange.missing,
+                  "With all-to-all, what becomes of an element that lost contributions: zero|rescale|residual. "
+                  "rescale: the sum of the others times ranks / contributions; residual: what was lost of a rank's "
+                  "gradient is added to its next one [rescale]")
+      ->transform(choice({"zero", "rescale", "residual"}));
 }
 
 std::string collective_contradiction(const CLI::App& command, const trainer::TrainConfig& config) {

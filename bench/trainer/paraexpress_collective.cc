@@ -98,6 +98,7 @@ Result<void> ParaexpressCollective::connect(proxy::Bootstrap& bootstrap, const O
       *selection_.transport, [&](std::span<const std::byte> mine) { return bootstrap.all_gather(mine); }, engine);
   if (!made) return tl::unexpected(made.error());
   engine_ = std::move(*made);
+  measuring_ = engine_->traffic();
   return {};
 }
 
@@ -133,10 +134,10 @@ Result<void> ParaexpressCollective::close() {
 
 std::optional<Traffic> ParaexpressCollective::traffic() const {
   const paraexpress::EngineTraffic sum = engine_->traffic();
-  return Traffic{.bytes_sent = sum.bytes_sent,
-                 .bytes_received = sum.bytes_received,
-                 .messages_sent = sum.messages_sent,
-                 .messages_received = sum.messages_received};
+  return Traffic{.bytes_sent = sum.bytes_sent - measuring_.bytes_sent,
+                 .bytes_received = sum.bytes_received - measuring_.bytes_received,
+                 .messages_sent = sum.messages_sent - measuring_.messages_sent,
+                 .messages_received = sum.messages_received - measuring_.messages_received};
 }
 
 std::vector<std::string> ParaexpressCollective::take_warnings() {

@@ -37,7 +37,7 @@ class ParaexpressCollective final : public Collective {
   std::unique_ptr<Pending> all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) override;
   void abort() override;
   Result<void> close() override;
-  std::optional<Traffic> traffic() const override;
+  std::optional<Traffic> traffic() const override;  // without what the engine sent to measure the network
 
   std::string transport() const { return selection_.transport->name(); }
   const std::string& device() const { return selection_.transport->devices()[static_cast<std::size_t>(device_)].name; }
@@ -62,6 +62,7 @@ class ParaexpressCollective final : public Collective {
   SystemClock clock_;
   transport::Selection selection_;
   std::unique_ptr<paraexpress::Engine> engine_;
+  paraexpress::EngineTraffic measuring_;
 };
 
 }  // namespace clustar::bench::trainer
