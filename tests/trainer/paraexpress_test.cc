@@ -114,7 +114,7 @@ TEST(TrainByParaexpress, RepeatsBitForBitAlsoWithAForwardThatOverlaps) {
   EXPECT_EQ(overlapped["parameters_digest"], first["parameters_digest"]);
 }
 
-// Blobs are gathered and summed in the order of the ranks, whoever carries them.
+// Blobs are gathered and summed in the order of the ranks, by either collective.
 TEST(TrainByParaexpress, GathersBlobsOfACodec) {
   const Words options = plus(kShort, {"--ranks", "3", "--codec", "topk"});
   const json run = results_by("paraexpress", options);
