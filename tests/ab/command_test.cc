@@ -94,7 +94,9 @@ TEST(AbCommand, AnArmMaySumByParaexpress) {
   for (const auto& run : result["runs"]) {
     const bool candidate = run["arm"] == "candidate";
     EXPECT_EQ(run["collective"], candidate ? "paraexpress" : "proxy");
-    if (candidate) EXPECT_EQ(run["plans"][0]["plan"], "direct");
+    if (candidate) {
+      EXPECT_EQ(run["plans"][0]["plan"], "direct");
+    }
   }
   EXPECT_NE(text_of(folder.file("ab.html")).find("paraexpress"), std::string::npos);
 }

@@ -45,9 +45,9 @@ Words plus(Words words, const Words& more) {
 }
 
 // Two buckets, of 1,580,072 and 1,098,752 bytes or so: 8 steps.
-const Words kShort{"--model", "mlp", "--epochs", "2", "--batch", "100", "--examples", "500"};
+const Words kShortRun{"--model", "mlp", "--epochs", "2", "--batch", "100", "--examples", "500"};
 constexpr double kBytesOfGradients = 2678824;
-constexpr double kSteps = 8;
+constexpr double kShortSteps = 8;
 
 struct PlanOfRanks {
   const char* plan;
@@ -60,22 +60,24 @@ TEST_P(TrainByPlan, ReplicasStayEqualAndTrainAsTheProxysDo) {
   const auto& [plan, ranks] = GetParam();
   const TemporaryDirectory dir;
   dir.write("regions", ranks == 4 ? kTwoRacks : "rack0 ranks=0\nrack1 ranks=1\n");
-  const Words common = plus(kShort, {"--ranks", std::to_string(ranks)});
+  const Words common = plus(kShortRun, {"--ranks", std::to_string(ranks)});
   const json run = results_by("paraexpress", plus(common, {"--plan", plan, "--regions", dir.file("regions")}));
   ASSERT_TRUE(run.contains("replicas_identical"));
   EXPECT_EQ(run["replicas_identical"], true);
   EXPECT_EQ(run["collective"], "paraexpress");
   EXPECT_EQ(run["plan"], plan);
-  EXPECT_EQ(run["steps"], kSteps);
+  EXPECT_EQ(run["steps"], kShortSteps);
   EXPECT_TRUE(run["transport"]["plugin"].is_null());
   EXPECT_NE(run["transport"]["transport"].get<std::string>(), "");
   ASSERT_EQ(run["plans"].size(), run["buckets"].size());
   for (std::size_t bucket = 0; bucket < run["buckets"].size(); ++bucket) {
     EXPECT_EQ(run["plans"][bucket]["bytes"], run["buckets"][bucket]["bytes"]);
-    if (plan != std::string("auto")) EXPECT_EQ(run["plans"][bucket]["plan"], plan);
+    if (plan != std::string("auto")) {
+      EXPECT_EQ(run["plans"][bucket]["plan"], plan);
+    }
   }
   // Up and down each edge of a tree over the ranks, whatever tree.
-  const double expected = kSteps * 2 * (ranks - 1) * kBytesOfGradients;
+  const double expected = kShortSteps * 2 * (ranks - 1) * kBytesOfGradients;
   EXPECT_NEAR(run["bytes_sent"].get<double>(), expected, 0.01 * expected);
   EXPECT_EQ(run["bytes_received"], run["bytes_sent"]);
   EXPECT_TRUE(run["missing_bytes"].is_null());
@@ -107,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Plans, TrainByPlan, ::testing::ValuesIn(every_plan()), 
 });
 
 TEST(TrainByParaexpress, RepeatsBitForBitAlsoWithAForwardThatOverlaps) {
-  const Words options = plus(kShort, {"--ranks", "3", "--plan", "double-tree"});
+  const Words options = plus(kShortRun, {"--ranks", "3", "--plan", "double-tree"});
   const json first = results_by("paraexpress", options);
   EXPECT_EQ(results_by("paraexpress", options)["parameters_digest"], first["parameters_digest"]);
   const json overlapped = results_by("paraexpress", plus(options, {"--overlap-forward"}));
@@ -116,7 +118,7 @@ TEST(TrainByParaexpress, RepeatsBitForBitAlsoWithAForwardThatOverlaps) {
 
 // Blobs are gathered and summed in the order of the ranks, by either collective.
 TEST(TrainByParaexpress, GathersBlobsOfACodec) {
-  const Words options = plus(kShort, {"--ranks", "3", "--codec", "topk"});
+  const Words options = plus(kShortRun, {"--ranks", "3", "--codec", "topk"});
   const json run = results_by("paraexpress", options);
   EXPECT_EQ(run["replicas_identical"], true);
   EXPECT_TRUE(run["plans"].is_null());
@@ -127,7 +129,7 @@ TEST(TrainByParaexpress, GathersBlobsOfACodec) {
 }
 
 TEST(TrainByParaexpress, OverMltPacketsThatAreLostOnPurposeChangeNoBit) {
-  const Words options = plus(kShort, {"--ranks", "2", "--plan", "direct"});
+  const Words options = plus(kShortRun, {"--ranks", "2", "--plan", "direct"});
   setenv("CLUSTAR_TRANSPORT", "tcp", 1);
   const json tcp = results_by("paraexpress", options);
   setenv("CLUSTAR_TRANSPORT", "mlt", 1);
@@ -139,13 +141,13 @@ TEST(TrainByParaexpress, OverMltPacketsThatAreLostOnPurposeChangeNoBit) {
 }
 
 TEST(TrainByParaexpress, TheTableSaysByWhichPlanAndOverWhat) {
-  const Outcome outcome = run_clustar(train_by("paraexpress", plus(kShort, {"--ranks", "2", "--plan", "ring"})));
+  const Outcome outcome = run_clustar(train_by("paraexpress", plus(kShortRun, {"--ranks", "2", "--plan", "ring"})));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("ParaExpress, plan ring: ring at"), HasSubstr(", device ")));
 }
 
 TEST(TrainByParaexpress, OneRankNeedsNoEngine) {
-  const json run = results_by("paraexpress", kShort);
+  const json run = results_by("paraexpress", kShortRun);
   EXPECT_TRUE(run["transport"].is_null());
   EXPECT_EQ(run["plan"], "auto");
   EXPECT_TRUE(run["plans"].is_null());
