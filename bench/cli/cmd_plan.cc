@@ -6,13 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "bench/ab/interrupt.h"
+#include "bench/cli/arms.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
 #include "bench/fabric/spec.h"
 #include "bench/paraexpress/grid.h"
+#include "bench/paraexpress/live/live.h"
 #include "bench/paraexpress/plan_report.h"
 #include "bench/paraexpress/plan_request.h"
 #include "bench/report/report.h"
+#include "nccl_plugin/settings/all_settings.h"
 
 namespace clustar::bench::cli {
 namespace {
@@ -21,11 +25,13 @@ namespace px = clustar::paraexpress;
 
 struct PlanArguments {
   paraexpress::PlanRequest request;
-  std::string bandwidth = "40G", latency = "20us", message = "1us", sizes = "4KiB,64KiB,1MiB,16MiB,256MiB";
+  std::string bandwidth = "40G", delay = "0", latency = "20us", message = "1us", sizes = "4KiB,64KiB,1MiB,16MiB,256MiB";
   std::vector<std::string> late;
   int order = 0;
   std::uint64_t seed = 1;
-  bool unsimulated = false, grid = false;
+  bool unsimulated = false, grid = false, bandwidth_given = false;
+  int live_rounds = 0;
+  std::string environment;  // of --live
   std::string json_path;
 };
 
@@ -62,7 +68,35 @@ int finish(const PlanArguments& arguments, const std::string& text, nlohmann::js
   return written ? kOk : complain_about_plan(kFailed, written.error().message);
 }
 
+int add_live(const PlanArguments& arguments, const px::Group& group, const px::Network& network,
+             const std::vector<std::uint64_t>& sizes, std::string& said, nlohmann::json& results) {
+  const auto delay = fabric::parse_delay(arguments.delay);
+  if (!delay) return complain_about_plan(kUsage, "--delay: " + delay.error().message);
+  const ab::Interrupt interrupt;
+  paraexpress::live::LiveOptions options;
+  options.group = group;
+  options.sizes = sizes;
+  options.rounds = arguments.live_rounds;
+  options.rate_bps = static_cast<std::uint64_t>(network.nic_bytes_per_s * 8);
+  options.delay_ns = *delay;
+  const auto environment = parse_environment(arguments.environment);
+  if (!environment) return complain_about_plan(kUsage, "--env: " + environment.error().message);
+  for (const auto& [name, value] : *environment) options.environment[name] = value;
+  const auto known = load_settings(options.environment);
+  if (!known) return complain_about_plan(kUsage, "--env: " + known.error().message);
+  options.stop = [] { return ab::Interrupt::signal_number() != 0; };
+  const auto measured = paraexpress::live::measure(options, [](const std::string& line) { std::cerr << line << "\n"; });
+  if (!measured) {
+    return complain_about_plan(measured.error().code == ErrorCode::kInvalidArgument ? kUsage : kFailed,
+                               measured.error().message);
+  }
+  said += paraexpress::live::text(options, *measured);
+  results["live"] = paraexpress::live::to_json(options, *measured);
+  return kOk;
+}
+
 int run_plan(PlanArguments& arguments) {
+  if (arguments.live_rounds > 0 && !arguments.bandwidth_given) arguments.bandwidth = "200M";
   if (const auto ok = report::check_writable(arguments.json_path); !ok)
     return complain_about_plan(kUsage, ok.error().message);
   const auto network = network_of(arguments);
@@ -80,7 +114,12 @@ int run_plan(PlanArguments& arguments) {
   const auto group = paraexpress::group_of(arguments.request);
   if (!group) return complain_about_plan(kUsage, group.error().message);
   const auto report = paraexpress::plan_report(*group, *network, *sizes, !arguments.unsimulated);
-  return finish(arguments, paraexpress::text(report), paraexpress::to_json(report));
+  auto results = paraexpress::to_json(report);
+  std::string said = paraexpress::text(report);
+  if (arguments.live_rounds > 0) {
+    if (const int status = add_live(arguments, *group, *network, *sizes, said, results); status != kOk) return status;
+  }
+  return finish(arguments, said, std::move(results));
 }
 
 }  // namespace
@@ -118,9 +157,10 @@ void add_plan(CLI::App& app, int& status) {
           ->transform(choice({"given", "random"}))
           ->type_name("given|random");
   command.add_option("--seed", arguments->seed, "Seed of the random order")->type_name("N")->capture_default_str();
-  command.add_option("--bandwidth", arguments->bandwidth, "Of a NIC, each direction, 1M to 1.6T")
-      ->type_name("RATE")
-      ->capture_default_str();
+  auto* bandwidth =
+      command.add_option("--bandwidth", arguments->bandwidth, "Of a NIC, each direction, 1M to 1.6T [--live: 200M]")
+          ->type_name("RATE")
+          ->capture_default_str();
   command.add_option("--latency", arguments->latency, "Of a message")->type_name("TIME")->capture_default_str();
   command.add_option("--message-cost", arguments->message, "A host's work for a message that it sends or receives")
       ->type_name("TIME")
@@ -138,15 +178,33 @@ void add_plan(CLI::App& app, int& status) {
       command.add_flag("--grid", arguments->grid,
                        "Instead: how often the chosen plan is the best in simulation, 2 to 256 ranks dealt at random "
                        "to regions of 8, 1:1 to 8:1, 4 KiB to 256 MiB; takes minutes");
-  for (CLI::Option* other : {ranks, helpers, regions, size, ratio, order, late, sizes, unsimulated})
+  auto* live =
+      command
+          .add_option("--live", arguments->live_rounds,
+                      "Also run each plan so often: real bytes between hosts of an emulated fabric, a leaf per "
+                      "region, lines of --bandwidth; needs root")
+          ->check(number_between(1, 1000))
+          ->type_name("ROUNDS");
+  command.add_option("--delay", arguments->delay, "Of each cable of that fabric, one way")
+      ->needs(live)
+      ->type_name("TIME")
+      ->capture_default_str();
+  command.add_option("--env", arguments->environment, "Environment of its ranks: NAME=VALUE,...")
+      ->needs(live)
+      ->type_name("LIST");
+  for (CLI::Option* other : {live, ranks, helpers, regions, size, ratio, order, late, sizes, unsimulated})
     grid->excludes(other);
   command.add_option("--json", arguments->json_path, "Write the results to this file; - is standard output")
       ->type_name("FILE");
   command.footer(
-      "All times are computed; no engine runs these plans yet. The simulation cuts at most 64 chunks per shard.\n"
+      "Without --live all times are computed. The simulation cuts at most 64 chunks per shard.\n"
       "Exit status: 0 ok, 1 failed, 2 wrong usage.\n"
-      "Example: clustar plan --ranks 32 --region-size 8 --oversubscription 4 --size 64KiB,1MiB,553MB");
-  command.callback([arguments, &status] { status = run_plan(*arguments); });
+      "Example: clustar plan --ranks 32 --region-size 8 --oversubscription 4 --size 64KiB,1MiB,553MB\n"
+      "Measured: clustar plan --ranks 8 --region-size 4 --oversubscription 4 --size 4KiB,1MiB --live 5");
+  command.callback([arguments, bandwidth, &status] {
+    arguments->bandwidth_given = bandwidth->count() > 0;
+    status = run_plan(*arguments);
+  });
 }
 
 }  // namespace clustar::bench::cli

@@ -74,7 +74,7 @@ std::string text(const PlanReport& report) {
          "chosen. modelled:\n"
          "by the planner; simulated: message by message. Uplink and NIC: bytes per direction and operation. steps: "
          "messages one\n"
-         "after the other. No engine runs these plans yet: all times are computed.\n";
+         "after the other.\n";
 }
 
 nlohmann::json to_json(const PlanReport& report) {

@@ -11,8 +11,10 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <utility>
 
+#include "paraexpress/core/fit.h"
 #include "paraexpress/engine/farewell.h"
 #include "paraexpress/engine/mesh.h"
 #include "paraexpress/engine/plan_choice.h"
@@ -138,8 +140,8 @@ class TheEngine final : public Engine {
 
  private:
   std::unique_ptr<Operation> start(Work work, std::uint64_t bytes);
-  void plan(Work& work, std::uint64_t bytes) const;
-  Result<Network> measure(const AllGather& all_gather);
+  void go_by(Work& work, const PlanChoice::Choice& choice) const;
+  Result<Measured> measure(const AllGather& all_gather);
   void serve();
   std::optional<Blame> run(Queued& one);
 
@@ -180,29 +182,26 @@ Result<void> TheEngine::set_up(transport::Transport& transport, const AllGather&
     farewells_ = std::make_unique<Farewells>(*mesh_, options_.rank, options_.ranks);
     if (const auto ok = farewells_->open(); !ok) return ok;
     runner_.emplace(*mesh_, *farewells_, options_, abort_);
-    EngineOptions direct = options_;
-    direct.plan = Plan::kDirect;
-    choice_.emplace(group, direct, network);
-    if (!options_.plan) {
-      const auto measured = measure(all_gather);
-      if (!measured) return tl::unexpected(measured.error());
-      network = *measured;
-    }
+    network.most_chunk_bytes = options_.chunk_bytes;
+    network.least_chunk_bytes = std::min(network.least_chunk_bytes, network.most_chunk_bytes);
+    choice_.emplace(group, options_, network);
+    const auto measured = measure(all_gather);
+    if (!measured) return tl::unexpected(measured.error());
+    network = fit(group, *measured, network);
   }
   choice_.emplace(group, options_, network);
   thread_ = std::thread([this] { serve(); });
   return {};
 }
 
-// By direct exchanges, which all ranks take part in at once: a small one is two steps of the network, and what a large
-// one takes beyond that is its bytes' time on each NIC. The slowest rank's view holds for all.
-Result<Network> TheEngine::measure(const AllGather& all_gather) {
-  constexpr std::uint64_t kSmall = 64, kLarge = 1 << 20;
-  constexpr int kSmallRounds = 16, kLargeRounds = 3;
+// The slowest rank's view of the least time holds for all.
+Result<Measured> TheEngine::measure(const AllGather& all_gather) {
+  constexpr std::uint64_t kSmall = 64, kLarge = 256 << 10;
+  constexpr int kSmallRounds = 8, kLargeRounds = 3;
   std::vector<std::byte> memory(kLarge);
   auto registered = mesh_->reg_mr(memory.data(), memory.size());
   if (!registered) return tl::unexpected(registered.error());
-  const auto least = [&](std::uint64_t bytes, int rounds) -> Result<double> {
+  const auto least = [&](Plan plan, std::uint64_t bytes, int rounds) -> Result<double> {
     double best = 1e9;
     for (int i = 0; i < rounds; ++i) {
       Work work;
@@ -210,42 +209,37 @@ Result<Network> TheEngine::measure(const AllGather& all_gather) {
       work.count = bytes;
       work.type = DataType::kUint8;
       work.memory = registered->get();
-      plan(work, bytes);
+      go_by(work, {plan, kMostChunk});
       const auto begin = steady_clock::now();
       if (const auto failed = runner_->run(work)) return tl::unexpected(failed->error);
       best = std::min(best, std::chrono::duration<double>(steady_clock::now() - begin).count());
     }
     return best;
   };
-  const auto small = least(kSmall, kSmallRounds);
-  if (!small) return tl::unexpected(small.error());
-  const auto large = least(kLarge, kLargeRounds);
-  if (!large) return tl::unexpected(large.error());
-  const std::array<double, 2> mine{*small, *large};
+  std::array<double, 3> mine{};
+  std::size_t at = 0;
+  for (const auto& [plan, bytes, rounds] : {std::tuple{Plan::kDirect, kSmall, kSmallRounds},
+                                            {Plan::kRing, kSmall, kSmallRounds},
+                                            {Plan::kDirect, kLarge, kLargeRounds}}) {
+    const auto seconds = least(plan, bytes, rounds);
+    if (!seconds) return tl::unexpected(seconds.error());
+    mine[at++] = *seconds;
+  }
   const auto all = all_gather(std::as_bytes(std::span(mine)));
   if (!all) return tl::unexpected(all.error());
-  std::array<double, 2> slowest{};
-  for (std::size_t at = 0; at + sizeof mine <= all->size(); at += sizeof mine) {
-    std::array<double, 2> one;
+  std::array<double, 3> slowest{};
+  for (at = 0; at + sizeof mine <= all->size(); at += sizeof mine) {
+    std::array<double, 3> one;
     std::memcpy(one.data(), all->data() + at, sizeof one);
     for (std::size_t i = 0; i < one.size(); ++i) slowest[i] = std::max(slowest[i], one[i]);
   }
-  Network network;
-  network.latency_s = slowest[0] / 2;
-  const double crossed = 2.0 * (options_.ranks - 1) / options_.ranks * static_cast<double>(kLarge);
-  network.nic_bytes_per_s = crossed / std::max(slowest[1] - slowest[0], 1e-5);
-  network.most_chunk_bytes = options_.chunk_bytes;
-  network.least_chunk_bytes = std::min(network.least_chunk_bytes, network.most_chunk_bytes);
-  return network;
+  return Measured{kSmall, slowest[0], slowest[1], kLarge, slowest[2]};
 }
 
-void TheEngine::plan(Work& work, std::uint64_t bytes) const {
-  const std::uint64_t element = element_bytes(work.type);
-  PlanChoice::Choice choice{Plan::kDirect, options_.chunk_bytes};
-  if (work.collective == Collective::kAllReduce) choice = choice_->choose(bytes);
+void TheEngine::go_by(Work& work, const PlanChoice::Choice& choice) const {
   work.seat = &choice_->seat(choice.plan);
   work.ranges = element_ranges(choice_->forest(choice.plan), work.count);
-  work.chunk = std::max<std::uint64_t>(choice.chunk_bytes / element, 1);
+  work.chunk = std::max<std::uint64_t>(choice.chunk_bytes / element_bytes(work.type), 1);
 }
 
 std::unique_ptr<Operation> TheEngine::start(Work work, std::uint64_t bytes) {
@@ -272,7 +266,8 @@ std::unique_ptr<Operation> TheEngine::start(Work work, std::uint64_t bytes) {
 }
 
 std::optional<Blame> TheEngine::run(Queued& one) {
-  plan(one.work, one.bytes);
+  const bool gathers = one.work.collective == Collective::kAllGather;
+  go_by(one.work, gathers ? PlanChoice::Choice{Plan::kDirect, options_.chunk_bytes} : choice_->choose(one.bytes));
   return runner_->run(one.work);
 }
 

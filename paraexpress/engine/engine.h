@@ -30,7 +30,8 @@ struct EngineOptions {
   Member rank = 0;
   std::uint32_t ranks = 1;  // 1 .. kMostRanks
   std::string regions{};    // a region map (core/region_map.h); empty: one region
-  // Of all operations; nothing: the planner chooses by the size, from what create() measured on the way.
+  // Of all operations; nothing: the planner chooses by the size. What create() measures of the network says which plan,
+  // and how long chunks are.
   std::optional<Plan> plan{};
   std::uint64_t chunk_bytes = 1 << 20;  // at most so much is one message: kLeastChunk .. kMostChunk
   int device = 0;                       // of the transport

@@ -1,4 +1,4 @@
-// Which plan an operation goes by, and in which chunks: the user's, or the planner's for a network that was measured.
+// Which plan an operation goes by, the user's or the planner's, and in which chunks, for a network that was measured.
 #pragma once
 
 #include <array>
@@ -15,7 +15,6 @@ namespace clustar::paraexpress {
 // Immutable once made. All ranks that give it the same answer the same.
 class PlanChoice {
  public:
-  // `network`: ignored where options.plan is set.
   PlanChoice(const Group& group, const EngineOptions& options, const Network& network);
 
   struct Choice {
@@ -37,10 +36,11 @@ class PlanChoice {
     return made_[at] ? at : static_cast<std::size_t>(Plan::kDirect);
   }
 
-  const std::optional<Plan> fixed_;
+  const std::optional<Plan> fixed_;  // makes sense
   const std::uint64_t most_chunk_;
   std::array<std::optional<Made>, kPlans.size()> made_{};
-  std::optional<Planner> planner_{};
+  const Network network_;
+  const Planner planner_;
 };
 
 }  // namespace clustar::paraexpress

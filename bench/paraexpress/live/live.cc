@@ -1,0 +1,178 @@
+#include "bench/paraexpress/live/live.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "bench/fabric/fabric.h"
+#include "bench/fabric/process_fabric.h"
+#include "bench/paraexpress/live/rank.h"
+#include "bench/perf/process.h"
+#include "transport/base/file_descriptor.h"
+
+namespace clustar::bench::paraexpress::live {
+namespace {
+
+constexpr const char* kPrefix = "plan";
+constexpr int kPort = 29611;
+
+fabric::FabricSpec spec_of(const LiveOptions& options) {
+  fabric::FabricSpec spec;
+  spec.name = fabric::process_fabric_name(kPrefix);
+  const px::RegionMap& map = options.group.regions;
+  spec.hosts = static_cast<int>(options.group.ranks);
+  spec.rate_bps = options.rate_bps;
+  spec.delay_ns = options.delay_ns;
+  if (map.regions.size() < 2) return spec;
+  spec.switches.emplace_back("spine0");
+  for (std::size_t i = 0; i < map.regions.size(); ++i) {
+    const px::Region& region = map.regions[i];
+    const std::string leaf = fmt::format("leaf{}", i);
+    spec.switches.push_back(leaf);
+    const double uplink = static_cast<double>(options.rate_bps) * region.hosts / region.oversubscription;
+    fabric::LinkSpec link{leaf, "spine0"};
+    link.rate_bps = static_cast<std::uint64_t>(uplink);
+    link.delay_ns = options.delay_ns;
+    spec.links.push_back(link);
+  }
+  for (px::Member rank = 0; rank < options.group.ranks; ++rank) {
+    fabric::LinkSpec link{fabric::host_name(static_cast<int>(rank)), fmt::format("leaf{}", map.region_of[rank])};
+    link.rate_bps = options.rate_bps;
+    link.delay_ns = options.delay_ns;
+    spec.links.push_back(link);
+  }
+  return spec;
+}
+
+class Measurement {
+ public:
+  Measurement(const LiveOptions& options, const Say& say) : options_(options), say_(say) {}
+  ~Measurement() {
+    ranks_.clear();
+    if (!fabric_) return;
+    if (const auto removed = fabric_->down(); !removed) {
+      say_(fmt::format("cannot remove its fabric: {}; try: clustar fabric down --name {}", removed.error().message,
+                       fabric_->spec().name));
+    }
+  }
+  Measurement(const Measurement&) = delete;
+  Measurement& operator=(const Measurement&) = delete;
+
+  Result<std::vector<LiveSize>> run();
+
+ private:
+  Result<void> start();
+  int be_child(std::uint32_t rank, int words);
+  Result<void> hear(const Word& word);
+
+  const LiveOptions& options_;
+  const Say& say_;
+  std::unique_ptr<fabric::Fabric> fabric_{};
+  FileDescriptor words_{};
+  std::vector<perf::Process> ranks_{};
+  std::vector<LiveSize> sizes_{};
+  std::size_t heard_ = 0;
+};
+
+int Measurement::be_child(std::uint32_t rank, int words) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Ctrl-C is the parent's to see.
+  (void)signal(SIGINT, SIG_IGN);
+  (void)signal(SIGHUP, SIG_IGN);
+  (void)signal(SIGTERM, SIG_DFL);
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+  if (const auto ok = fabric_->enter_process(static_cast<int>(rank)); !ok) return 2;
+  setenv("CLUSTAR_SOCKET_IFNAME", fabric::kHostInterface, 1);
+  setenv("CLUSTAR_LINE_MBPS", std::to_string(std::max<std::uint64_t>(1, options_.rate_bps / 1'000'000)).c_str(), 1);
+  for (const auto& [name, value] : options_.environment) setenv(name.c_str(), value.c_str(), 1);
+  return be_rank(options_, rank, fmt::format("{}:{}", fabric_->address(0), kPort), words);
+}
+
+Result<void> Measurement::start() {
+  if (const auto ok = fabric::check_root(); !ok) return ok;
+  for (const std::string& problem : fabric::remove_orphans(kPrefix)) say_("left of an earlier run: " + problem);
+  auto made = fabric::Fabric::up(spec_of(options_));
+  if (!made) return tl::unexpected(made.error());
+  fabric_ = std::make_unique<fabric::Fabric>(std::move(*made));
+  int ends[2];
+  if (pipe(ends) != 0) return fail(ErrorCode::kSystem, "pipe failed");
+  words_ = FileDescriptor(ends[0]);
+  const FileDescriptor writes(ends[1]);
+  for (std::uint32_t rank = 0; rank < options_.group.ranks; ++rank) {
+    const pid_t pid = fork();
+    if (pid < 0) return fail(ErrorCode::kSystem, "fork failed");
+    if (pid == 0) _exit(be_child(rank, writes.fd()));
+    ranks_.emplace_back(pid);
+  }
+  return {};
+}
+
+Result<void> Measurement::hear(const Word& word) {
+  if (word.kind == Word::Kind::kFailed) {
+    return fail(ErrorCode::kRemote, fmt::format("as rank {} says: {}", word.rank, word.text.data()));
+  }
+  LiveRow& row = sizes_[word.size].rows[word.contender];
+  if (word.kind == Word::Kind::kChosen) {
+    row.chosen = word.text.data();
+    return {};
+  }
+  row.seconds.push_back(word.seconds);
+  const std::size_t of = options_.sizes.size() * sizes_[0].rows.size();
+  if (++heard_ % of == 0) say_(fmt::format("round {} of {}", heard_ / of, options_.rounds));
+  return {};
+}
+
+Result<std::vector<LiveSize>> Measurement::run() {
+  for (const std::uint64_t bytes : options_.sizes) {
+    sizes_.push_back({bytes, {}});
+    for (const Contender& one : contenders(options_.group)) sizes_.back().rows.push_back({one.name, {}, {}});
+  }
+  if (const auto ok = start(); !ok) return tl::unexpected(ok.error());
+  // The ranks' waits are bounded, each by its own limit; the pipe ends with the last of them.
+  for (;;) {
+    pollfd ready{words_.fd(), POLLIN, 0};
+    (void)poll(&ready, 1, 100);
+    if (options_.stop && options_.stop()) return fail(ErrorCode::kUnavailable, "interrupted");
+    if (ready.revents == 0) continue;
+    Word word;
+    const ssize_t got = read(words_.fd(), &word, sizeof word);
+    if (got != static_cast<ssize_t>(sizeof word)) break;
+    if (const auto ok = hear(word); !ok) return tl::unexpected(ok.error());
+  }
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const std::string how = ranks_[rank].ended(std::chrono::seconds(5));
+    if (how.empty() || how == "ended with exit status 0") continue;
+    return fail(ErrorCode::kRemote, fmt::format("rank {}: its process {}", rank, how));
+  }
+  return std::move(sizes_);
+}
+
+}  // namespace
+
+Result<std::vector<LiveSize>> measure(const LiveOptions& options, const Say& say) {
+  if (options.group.helpers > 0) {
+    return fail(ErrorCode::kInvalidArgument, "the engine has no helpers yet; allowed with --live: --helpers 0");
+  }
+  if (options.group.ranks < 2 || options.group.ranks > kMostRanks) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} ranks; allowed with --live: 2 to {}", options.group.ranks, kMostRanks));
+  }
+  for (const std::uint64_t bytes : options.sizes) {
+    if (bytes >= sizeof(float) && bytes <= kMostBytes) continue;
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{} bytes; allowed with --live: 4 to {}", bytes, kMostBytes));
+  }
+  return Measurement(options, say).run();
+}
+
+}  // namespace clustar::bench::paraexpress::live
