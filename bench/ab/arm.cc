@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/trainer/paraexpress_options.h"
 #include "nccl_plugin/settings/all_settings.h"
 
 extern char** environ;
@@ -41,13 +42,58 @@ bool is_variable(const std::string& name) {
 }
 
 std::string default_name(const Arm& arm, bool own_plugin) {
-  const std::string settings = to_string(arm.settings);
+  Settings all = arm.settings;
+  all.insert(arm.options.begin(), arm.options.end());
+  const std::string settings = to_string(all);
   const std::string file = own_plugin ? "" : std::filesystem::path(arm.plugin).filename().string();
   if (settings.empty() && file.empty()) return "defaults";
   return file + (file.empty() || settings.empty() ? "" : " ") + settings;
 }
 
+// Takes what is of `clustar train` out of the settings.
+Result<void> take_options(Arm& arm) {
+  for (const char* name : {"collective", "plan", "regions"}) {
+    if (auto node = arm.settings.extract(name); !node.empty()) arm.options.insert(std::move(node));
+  }
+  const bool by_paraexpress = arm.by_paraexpress();
+  const auto collective = arm.options.find("collective");
+  if (collective != arm.options.end() && !by_paraexpress && collective->second != "proxy") {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("collective={}: allowed: proxy (a net plugin, the default), paraexpress", collective->second));
+  }
+  for (const char* name : {"plan", "regions"}) {
+    if (by_paraexpress || arm.options.count(name) == 0) continue;
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{}= is for ParaExpress; add collective=paraexpress", name));
+  }
+  if (by_paraexpress && !arm.plugin.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "plugin= and collective=paraexpress exclude each other: ParaExpress opens no plugin");
+  }
+  // Ranks may be started elsewhere.
+  std::error_code error;
+  if (const auto found = arm.options.find("regions"); found != arm.options.end()) {
+    if (const auto whole = std::filesystem::absolute(found->second, error); !error) found->second = whole.string();
+  }
+  return {};
+}
+
+Result<void> find_plugin(Arm& arm) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(arm.plugin, error)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("there is no plugin '{}'; name an NCCL net plugin (.so) with plugin=PATH", arm.plugin));
+  }
+  if (const auto whole = std::filesystem::absolute(arm.plugin, error); !error) arm.plugin = whole.string();
+  return {};
+}
+
 }  // namespace
+
+bool Arm::by_paraexpress() const {
+  const auto collective = options.find("collective");
+  return collective != options.end() && collective->second == "paraexpress";
+}
 
 Result<Settings> parse_settings(const std::string& text) {
   Settings settings;
@@ -73,13 +119,11 @@ Result<Arm> parse_arm(const std::string& text, const std::string& name, const st
   Arm arm{.name = name, .settings = std::move(*settings), .plugin = {}};
   if (auto node = arm.settings.extract("plugin"); !node.empty()) arm.plugin = std::move(node.mapped());
   const bool own_plugin = arm.plugin.empty();
-  if (own_plugin) arm.plugin = plugin;
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(arm.plugin, error)) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("there is no plugin '{}'; name an NCCL net plugin (.so) with plugin=PATH", arm.plugin));
+  if (const auto ok = take_options(arm); !ok) return tl::unexpected(ok.error());
+  if (!arm.by_paraexpress()) {
+    if (own_plugin) arm.plugin = plugin;
+    if (const auto ok = find_plugin(arm); !ok) return tl::unexpected(ok.error());
   }
-  if (const auto whole = std::filesystem::absolute(arm.plugin, error); !error) arm.plugin = whole.string();
   if (arm.name.empty()) arm.name = default_name(arm, own_plugin);
   return arm;
 }
@@ -90,6 +134,18 @@ Result<void> check_settings(const Arm& arm, const Settings& inherited) {
   const auto config = load_settings(all);
   if (config) return {};
   return fail(ErrorCode::kInvalidArgument, config.error().message);
+}
+
+Result<void> check_options(const Arm& arm, int ranks) {
+  if (!arm.by_paraexpress()) return {};
+  const auto value = [&](const char* name, const char* otherwise) {
+    const auto found = arm.options.find(name);
+    return found == arm.options.end() ? std::string(otherwise) : found->second;
+  };
+  const auto plan = trainer::plan_choice_of(value("plan", "auto"));
+  if (!plan) return tl::unexpected(plan.error());
+  trainer::ParaexpressOptions options{.plan = *plan, .regions_path = value("regions", "")};
+  return trainer::complete(options, ranks);
 }
 
 Settings inherited_settings() {

@@ -1,4 +1,4 @@
-// One side of a comparison: a net plugin and the environment that it runs with.
+// One side of a comparison: a net plugin or ParaExpress, and the environment that it runs with.
 #pragma once
 
 #include <map>
@@ -13,7 +13,11 @@ using Settings = std::map<std::string, std::string>;  // environment variables
 struct Arm {
   std::string name;
   Settings settings;
-  std::string plugin;  // path
+  std::string plugin;  // path; unused by_paraexpress()
+  // Of `clustar train`, without "--": collective, plan and regions, as far as they are given.
+  Settings options{};
+
+  bool by_paraexpress() const;
 };
 
 // "NAME=VALUE,NAME=VALUE"; \, is a comma in a value. kInvalidArgument: no such form, a name twice.
@@ -21,7 +25,8 @@ Result<Settings> parse_settings(const std::string& text);
 
 // "CLUSTAR_TCP_SOCKETS=1,CLUSTAR_TCP_CONGESTION=cubic,plugin=/path/to/plugin.so" or "" for the defaults. A comma
 // separates, and \, is a comma in a value. Without plugin= it is `plugin`; without `name` the text says who it is.
-// kInvalidArgument: no such form, a name twice, no such plugin.
+// "collective=paraexpress" sums by ParaExpress instead, and "plan=PLAN" and "regions=FILE" go with it.
+// kInvalidArgument: no such form, a name twice, no such plugin, and what those three contradict.
 Result<Arm> parse_arm(const std::string& text, const std::string& name, const std::string& plugin);
 
 // Whether our own plugin would take the settings, given the rest of the environment. kInvalidArgument names the key and
@@ -38,6 +43,9 @@ struct Congestion {
   bool explicitly = false;
 };
 Congestion congestion_of(const Arm& arm, const Settings& inherited, const std::string& kernel_default);
+
+// Whether ParaExpress can train so many ranks by the arm's plan and region map. Nothing to say of other arms.
+Result<void> check_options(const Arm& arm, int ranks);
 
 // "CLUSTAR_TCP_SOCKETS=1 CLUSTAR_TCP_CONGESTION=cubic"
 std::string to_string(const Settings& settings);

@@ -79,12 +79,15 @@ std::vector<std::string> train_arguments(const Plan& plan, Role role, int round)
   }
   add("--bucket-mb", static_cast<double>(config.bucket_bytes) / kMib);
   add("--first-bucket-mb", static_cast<double>(config.first_bucket_bytes) / kMib);
-  add("--channels", plan.channels);
+  const Arm& arm = role == Role::kCandidate ? plan.candidate : plan.baseline;
+  const bool by_paraexpress = role != Role::kCeiling && arm.by_paraexpress();
+  if (!by_paraexpress) add("--channels", plan.channels);
   add("--stall-timeout", plan.stall_timeout_s);
   if (role == Role::kCeiling) {
     arguments.emplace_back("--no-communication");
   } else {
-    add("--plugin", role == Role::kBaseline ? plan.baseline.plugin : plan.candidate.plugin);
+    if (!by_paraexpress) add("--plugin", arm.plugin);
+    for (const auto& [name, value] : arm.options) add(("--" + name).c_str(), value);
     if (config.target_accuracy) add("--target-accuracy", *config.target_accuracy);
   }
   return arguments;

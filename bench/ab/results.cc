@@ -54,7 +54,10 @@ json run_json(const Run& run, const Plan& plan) {
                           "tolerant_messages",
                           "per_epoch",
                           "curve",
-                          "transport"}) {
+                          "transport",
+                          "collective",
+                          "plan",
+                          "plans"}) {
     result[key] = run.train.value(key, json(nullptr));
   }
   return result;
@@ -63,7 +66,8 @@ json run_json(const Run& run, const Plan& plan) {
 json arm_json(const Arm& arm, Role role, const Outcomes& outcomes) {
   const Congestion congestion = congestion_of(arm, inherited_settings(), outcomes.kernel_congestion_control);
   json result{{"name", arm.name},
-              {"plugin", arm.plugin},
+              {"plugin", arm.by_paraexpress() ? "none: by ParaExpress" : arm.plugin},
+              {"options", arm.options},
               {"settings", arm.settings},
               {"congestion_control", congestion.name},
               {"congestion_control_explicit", congestion.explicitly}};

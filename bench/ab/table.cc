@@ -26,7 +26,9 @@ std::string ratio_text(const json& from, const std::string& key) {
 
 std::string arm_text(char letter, const json& arm) {
   std::string settings;
-  for (const auto& [name, value] : arm["settings"].items()) settings += " " + name + "=" + value.get<std::string>();
+  json all = arm["settings"];
+  all.update(arm.value("options", json::object()));
+  for (const auto& [name, value] : all.items()) settings += " " + name + "=" + value.get<std::string>();
   if (settings == " " + arm["name"].get<std::string>()) settings.clear();
   const json transport = arm.value("transport", json(nullptr));
   const json over = transport.is_object() ? transport.value("transport", json(nullptr)) : json(nullptr);

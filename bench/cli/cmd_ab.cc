@@ -101,7 +101,7 @@ Result<ab::Arm> arm(const std::string& option, const std::string& text, const st
   auto parsed = ab::parse_arm(text, name, plugin);
   if (!parsed) return fail(parsed.error().code, option + ": " + parsed.error().message);
   // Settings of another plugin are its own business.
-  if (parsed->plugin == absolute_path(installed_library("libnccl-net-clustar.so"))) {
+  if (parsed->by_paraexpress() || parsed->plugin == absolute_path(installed_library("libnccl-net-clustar.so"))) {
     const auto ok = ab::check_settings(*parsed, ab::inherited_settings());
     if (!ok) return fail(ok.error().code, option + ": " + ok.error().message);
   }
@@ -146,6 +146,11 @@ Result<void> complete_arms(Options& options) {
 Result<void> complete(Options& options) {
   ab::Plan& plan = options.plan;
   if (const auto ok = complete_arms(options); !ok) return ok;
+  for (const auto& [option, arm] :
+       {std::pair("--baseline", &plan.baseline), std::pair("--candidate", &plan.candidate)}) {
+    const auto ok = ab::check_options(*arm, plan.ranks);
+    if (!ok) return fail(ok.error().code, fmt::format("{}: {}", option, ok.error().message));
+  }
   if (options.local) {
     if (options.rate_given->count() + options.mtu_given->count() + options.buffer_given->count() > 0) {
       return fail(ErrorCode::kInvalidArgument, "--rate, --mtu and --buffer belong to a fabric; --local has none");
@@ -278,6 +283,9 @@ int run_jobs(Options& options) {
   if (options.model_given->count() > 0) return complain(kUsage, "--model is not for --jobs, whose file names models");
   if (const auto ok = complete_training(options); !ok) return complain(kUsage, ok.error().message);
   if (const auto ok = complete_arms(options); !ok) return complain(kUsage, ok.error().message);
+  if (options.plan.baseline.by_paraexpress() || options.plan.candidate.by_paraexpress()) {
+    return complain(kUsage, "collective=paraexpress is not for --jobs; allowed: settings and plugin=PATH");
+  }
   const auto spec = fabric_spec(options);
   if (!spec) return complain(kUsage, spec.error().message);
   return run_ab_jobs(options.jobs, {.training = options.plan,
@@ -337,8 +345,11 @@ int run(Options& options) {
 
 void add_arm_options(CLI::App& command, Options& options) {
   const std::string group = "Arms";
-  options.baseline_given = command.add_option("--baseline", options.baseline,
-                                              "Arm A: NAME=VALUE settings and plugin=PATH, separated by commas");
+  options.baseline_given =
+      command.add_option("--baseline", options.baseline,
+                         "Arm A: NAME=VALUE settings and plugin=PATH, separated by commas; or "
+                         "collective=paraexpress, also with plan=PLAN and regions=FILE, as clustar "
+                         "train has them");
   options.baseline_given->group(group)->capture_default_str();
   options.candidate_given = command.add_option("--candidate", options.candidate, "Arm B, in the same way");
   options.candidate_given->group(group)->capture_default_str();
@@ -408,7 +419,8 @@ void add_training_options(CLI::App& command, Options& options) {
                       "End a run after the epoch with this held-out accuracy (0 to 1), and compare the time to it")
           ->check(number_between(0.0, 1.0))
           ->group(group);
-  add("--channels", options.plan.channels, "Rings that share each all-reduce")->check(CLI::Range(1, 32));
+  add("--channels", options.plan.channels, "Rings that share each all-reduce; of a plugin's arm")
+      ->check(CLI::Range(1, 32));
   add("--bucket-mb", options.bucket_mib, "Size of a gradient bucket, MiB")->check(number_between(0.0001, 65536.0));
   add("--first-bucket-mb", options.first_bucket_mib, "Size of the first bucket, MiB")
       ->check(number_between(0.0001, 65536.0));

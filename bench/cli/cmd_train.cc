@@ -57,6 +57,7 @@ struct Options {
   double inject_loss = 0;
   std::string inject_faults;
   double loss_tolerance = 0;
+  const CLI::App* command = nullptr;
   // Which of the options were given.
   CLI::Option* ranks_given = nullptr;
   CLI::Option* plugin_given = nullptr;
@@ -69,7 +70,6 @@ struct Options {
   CLI::Option* loss_given = nullptr;
   CLI::Option* codec_path_given = nullptr;
   CLI::Option* topk_given = nullptr;
-  CLI::Option* missing_given = nullptr;
 
   bool launched() const { return report_fd >= 0; }
 };
@@ -186,16 +186,8 @@ int launch_ranks(const Options& options) {
 
 bool exchanges(const Options& options) { return options.config.exchange.all_reduce == trainer::AllReduce::kAllToAll; }
 
-std::string exchange_contradiction(const Options& options) {
-  const trainer::CodecOptions& codec = options.config.codec;
-  if (!exchanges(options) && options.missing_given->count() > 0) {
-    return "--missing is for --all-reduce all-to-all only: a ring's lost bytes are partial sums, which read as zero";
-  }
-  if (exchanges(options) && codec.codec != trainer::Codec::kNone && codec.path == trainer::CodecPath::kGather) {
-    return "--codec-path gather sends blobs by all-gather and reduces nothing; with --all-reduce all-to-all use "
-           "--codec-path reduce";
-  }
-  return {};
+bool by_paraexpress(const Options& options) {
+  return options.config.collective == trainer::CollectiveKind::kParaexpress;
 }
 
 std::string codec_contradiction(const Options& options) {
@@ -213,7 +205,7 @@ std::string codec_contradiction(const Options& options) {
 
 // The plugin of more than one rank, and one that was named in any case. Empty: all is well.
 std::string plugin_trouble(const Options& options, int ranks) {
-  const bool unused = ranks == 1 || options.config.no_communication;
+  const bool unused = ranks == 1 || options.config.no_communication || by_paraexpress(options);
   if (options.launched() || (unused && options.plugin_given->count() == 0)) return {};
   if (!is_file(options.rank.plugin)) {
     return fmt::format("--plugin: '{}' is not a file; name an NCCL net plugin (.so)", options.rank.plugin);
@@ -262,10 +254,10 @@ std::string contradiction(const Options& options) {
       options.config.check_equal != trainer::CheckEqual::kOff) {
     return "--no-communication lets the replicas drift apart, so they cannot be compared; leave --check-equal out";
   }
+  if (const std::string wrong = collective_contradiction(*options.command, options.config); !wrong.empty())
+    return wrong;
   if (const std::string wrong = codec_contradiction(options); !wrong.empty()) return wrong;
-  if (const std::string wrong = exchange_contradiction(options); !wrong.empty()) return wrong;
   if (const std::string wrong = overlap_contradiction(options.config, ranks); !wrong.empty()) return wrong;
-  if (const std::string wrong = nccl_contradiction(options.config, options.rank); !wrong.empty()) return wrong;
   if (const auto writable = report::check_writable(options.launched() ? "" : options.json_path); !writable) {
     return "--json: " + writable.error().message;
   }
@@ -302,7 +294,7 @@ Result<void> set_environment(Options& options) {
   if (!config) return tl::unexpected(config.error());
   const auto bound = loss_bound_ppm(*config);
   if (!bound) return tl::unexpected(bound.error());
-  options.config.loss_bound_ppm = *bound;
+  options.config.loss_bound_ppm = by_paraexpress(options) ? 0 : *bound;
   return {};
 }
 
@@ -315,6 +307,11 @@ int run(Options& options) {
   options.rank.plugin =
       options.rank.plugin.empty() ? installed_library("libnccl-net-clustar.so") : absolute_path(options.rank.plugin);
   if (const std::string wrong = contradiction(options); !wrong.empty()) return usage_error(wrong);
+  if (by_paraexpress(options)) {
+    const int ranks = options.rank_given->count() > 0 ? options.rank.size : options.ranks;
+    if (const auto ok = trainer::complete(options.config.paraexpress, ranks); !ok)
+      return usage_error(ok.error().message);
+  }
   if (const auto set = set_environment(options); !set) return usage_error(set.error().message);
   if (options.config.no_communication) options.config.check_equal = trainer::CheckEqual::kOff;
   if (options.describe) return describe(options);
@@ -385,18 +382,6 @@ void add_transport_options(CLI::App& command, Options& options) {
   command.add_option("--channels", options.rank.channels, "Rings that share each all-reduce")
       ->check(CLI::Range(1, 32))
       ->capture_default_str();
-  command
-      .add_option("--all-reduce", options.config.exchange.all_reduce,
-                  "How the ranks sum a bucket: ring|all-to-all. all-to-all: each rank adds up its part of what all "
-                  "others send it, so that a lost packet costs one rank's contribution and no partial sum [ring]")
-      ->transform(choice({"ring", "all-to-all"}));
-  options.missing_given =
-      command
-          .add_option("--missing", options.config.exchange.missing,
-                      "With all-to-all, what becomes of an element that lost contributions: zero|rescale|residual. "
-                      "rescale: the sum of the others times ranks / contributions; residual: what was lost of a rank's "
-                      "gradient is added to its next one [rescale]")
-          ->transform(choice({"zero", "rescale", "residual"}));
   command.add_option("--bucket-mb", options.bucket_mib, "A gradient bucket is sent once it holds this many MiB")
       ->check(number_between(0.0001, 65536.0))
       ->capture_default_str();
@@ -467,7 +452,9 @@ void add_rank_options(CLI::App& command, Options& options) {
 
 void add_train(CLI::App& app, int& status) {
   const auto options = std::make_shared<Options>();
-  CLI::App& command = *app.add_subcommand("train", "Train a reference model over a net plugin and measure it");
+  CLI::App& command =
+      *app.add_subcommand("train", "Train a reference model over a net plugin or ParaExpress, and measure it");
+  options->command = &command;
   add_training_options(command, *options);
   add_transport_options(command, *options);
   add_codec_options(command, *options);
@@ -483,7 +470,8 @@ void add_train(CLI::App& app, int& status) {
       "Exit status: 0 done, 1 failed (a rank was lost, replicas differ, bad data), 2 wrong usage.\n"
       "Example: clustar train --model mlp --ranks 4 --json result.json\n"
       "With loss: CLUSTAR_TRANSPORT=mlt clustar train --ranks 2 --inject-loss 0.01\n"
-      "With loss that may stay: clustar train --ranks 4 --loss-tolerance 0.01 --inject-loss 0.02");
+      "With loss that may stay: clustar train --ranks 4 --loss-tolerance 0.01 --inject-loss 0.02\n"
+      "By ParaExpress: clustar train --ranks 4 --collective paraexpress --plan ring");
   command.callback([options, &status] { status = run(*options); });
 }
 

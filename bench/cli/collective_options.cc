@@ -1,36 +1,118 @@
 #include "bench/cli/collective_options.h"
 
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
 #include "bench/cli/options.h"
 #include "bench/trainer/exchange.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/rank.h"
 
 namespace clustar::bench::cli {
+namespace {
+
+constexpr const char* kNothingToSum = "--no-communication leaves all collectives out; leave out --collective, too";
+
+bool given(const CLI::App& command, const char* option) { return command.get_option(option)->count() > 0; }
+
+std::string exchange_contradiction(const CLI::App& command, const trainer::TrainConfig& config) {
+  const bool exchanges = config.exchange.all_reduce == trainer::AllReduce::kAllToAll;
+  const trainer::CodecOptions& codec = config.codec;
+  if (!exchanges && given(command, "--missing")) {
+    return "--missing is for --all-reduce all-to-all only: a ring's lost bytes are partial sums, which read as zero";
+  }
+  if (exchanges && codec.codec != trainer::Codec::kNone && codec.path == trainer::CodecPath::kGather) {
+    return "--codec-path gather sends blobs by all-gather and reduces nothing; with --all-reduce all-to-all use "
+           "--codec-path reduce";
+  }
+  return {};
+}
+
+std::string of_paraexpress_only(const CLI::App& command) {
+  for (const char* option : {"--plan", "--regions"}) {
+    if (given(command, option)) return std::string(option) + " is of --collective paraexpress only";
+  }
+  return {};
+}
+
+std::string nccl_contradiction(const CLI::App& command, const trainer::TrainConfig& config) {
+  if (config.exchange.all_reduce == trainer::AllReduce::kAllToAll) {
+    return "--all-reduce all-to-all is of --collective proxy only; NCCL chooses its own algorithm";
+  }
+  if (config.no_communication) return kNothingToSum;
+  if (given(command, "--plugin-version")) {
+    return "--plugin-version is of --collective proxy only; NCCL takes the newest version that it knows";
+  }
+  return of_paraexpress_only(command);
+}
+
+std::string paraexpress_contradiction(const CLI::App& command, const trainer::TrainConfig& config) {
+  constexpr const char* kNoPlugin = "ParaExpress opens no plugin; CLUSTAR_TRANSPORT says over what it sends";
+  constexpr const char* kPlans =
+      "ParaExpress goes by --plan (allowed: auto, direct, ring, double-tree, hierarchical, server)";
+  constexpr const char* kReliable = "ParaExpress loses nothing; leave it out";
+  constexpr std::array<std::pair<const char*, const char*>, 6> kOfOthers{{{"--plugin", kNoPlugin},
+                                                                          {"--plugin-version", kNoPlugin},
+                                                                          {"--channels", kPlans},
+                                                                          {"--all-reduce", kPlans},
+                                                                          {"--missing", kReliable},
+                                                                          {"--loss-tolerance", kReliable}}};
+  for (const auto& [option, instead] : kOfOthers) {
+    if (given(command, option)) return fmt::format("{} is not for --collective paraexpress: {}", option, instead);
+  }
+  return config.no_communication ? kNothingToSum : "";
+}
+
+}  // namespace
 
 void add_collective_options(CLI::App& command, trainer::TrainConfig& config, trainer::RankOptions& rank) {
   command
       .add_option(
           "--collective", config.collective,
-          "What sums the gradients: proxy|nccl. proxy: this program drives the plugin as NCCL would; nccl: NCCL's "
-          "library does, on a GPU, or without one on an emulated device: `scripts/nccl-host -- clustar train "
-          "--collective nccl ...` builds and names its library [proxy]")
-      ->transform(choice({"proxy", "nccl"}));
+          "What sums the gradients: proxy|nccl|paraexpress. proxy: this program drives the plugin as NCCL would; nccl: "
+          "NCCL's library does, on a GPU, or without one on an emulated device: `scripts/nccl-host -- clustar train "
+          "--collective nccl ...` builds and names its library; paraexpress: clustar's own engine, by --plan, over the "
+          "transport of CLUSTAR_TRANSPORT and without a plugin [proxy]")
+      ->transform(choice({"proxy", "nccl", "paraexpress"}));
   command
       .add_option("--nccl-library", rank.nccl_library,
                   "NCCL's library for --collective nccl [libnccl.so.2, as the loader finds it]")
       ->envname("CLUSTAR_NCCL_LIBRARY");
+  command
+      .add_option(
+          "--plan", config.paraexpress.plan,
+          "By which plan ParaExpress sums: auto|direct|ring|double-tree|hierarchical|server. auto: for each size "
+          "of a bucket the one that should be quickest; hierarchical needs --regions [auto]")
+      ->transform(choice({"auto", "direct", "ring", "double-tree", "hierarchical", "server"}));
+  command
+      .add_option(
+          "--regions", config.paraexpress.regions_path,
+          "For ParaExpress, which rank is in which region: a line each, as 'rack0 ranks=0-3 oversubscription=4' "
+          "[all in one]")
+      ->type_name("FILE");
+  command
+      .add_option("--all-reduce", config.exchange.all_reduce,
+                  "How the ranks sum a bucket: ring|all-to-all. all-to-all: each rank adds up its part of what all "
+                  "others send it, so that a lost packet costs one rank's contribution and no partial sum [ring]")
+      ->transform(choice({"ring", "all-to-all"}));
+  command
+      .add_option("--missing", config.exchange.missing,
+                  "With all-to-all, what becomes of an element that lost contributions: zero|rescale|residual. "
+                  "rescale: the sum of the others times ranks / contributions; residual: what was lost of a rank's "
+                  "gradient is added to its next one [rescale]")
+      ->transform(choice({"zero", "rescale", "residual"}));
 }
 
-std::string nccl_contradiction(const trainer::TrainConfig& config, const trainer::RankOptions& rank) {
-  if (config.collective != trainer::CollectiveKind::kNccl) return {};
-  if (config.exchange.all_reduce == trainer::AllReduce::kAllToAll) {
-    return "--all-reduce all-to-all is of --collective proxy only; NCCL chooses its own algorithm";
+std::string collective_contradiction(const CLI::App& command, const trainer::TrainConfig& config) {
+  std::string wrong;
+  switch (config.collective) {
+    case trainer::CollectiveKind::kProxy: wrong = of_paraexpress_only(command); break;
+    case trainer::CollectiveKind::kNccl: wrong = nccl_contradiction(command, config); break;
+    case trainer::CollectiveKind::kParaexpress: wrong = paraexpress_contradiction(command, config); break;
   }
-  if (config.no_communication) return "--no-communication leaves all collectives out; leave out --collective, too";
-  if (rank.plugin_version != 0) {
-    return "--plugin-version is of --collective proxy only; NCCL takes the newest version that it knows";
-  }
-  return {};
+  return wrong.empty() ? exchange_contradiction(command, config) : wrong;
 }
 
 void add_overlap_options(CLI::App& command, trainer::TrainConfig& config) {

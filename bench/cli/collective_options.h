@@ -14,7 +14,7 @@ void add_collective_options(CLI::App& command, trainer::TrainConfig& config, tra
 void add_overlap_options(CLI::App& command, trainer::TrainConfig& config);
 std::string overlap_contradiction(const trainer::TrainConfig& config, int ranks);
 
-// What the options ask for and NCCL's collectives cannot do. Empty: all is well.
-std::string nccl_contradiction(const trainer::TrainConfig& config, const trainer::RankOptions& rank);
+// What the options of `command` ask for and the chosen collectives cannot do. Empty: all is well.
+std::string collective_contradiction(const CLI::App& command, const trainer::TrainConfig& config);
 
 }  // namespace clustar::bench::cli

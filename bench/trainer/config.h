@@ -11,6 +11,7 @@
 #include "bench/trainer/codec.h"
 #include "bench/trainer/digits.h"
 #include "bench/trainer/exchange.h"
+#include "bench/trainer/paraexpress_options.h"
 
 namespace clustar::bench::trainer {
 
@@ -38,6 +39,7 @@ struct TrainConfig {
   CodecOptions codec;  // of every bucket; kNone with no_communication
   CollectiveKind collective = CollectiveKind::kProxy;
   ExchangeOptions exchange;               // kAllToAll not with CodecPath::kGather; of kProxy
+  ParaexpressOptions paraexpress;         // of kParaexpress
   std::optional<double> target_accuracy;  // 0 to 1: stop after the epoch that reaches it
   std::string data;                       // directory or images file; empty = generated digits
   // What the environment makes the plugin inject, for the report: as FaultSpec's text, and its fraction of loss.

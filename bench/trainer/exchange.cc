@@ -2,7 +2,14 @@
 
 namespace clustar::bench::trainer {
 
-const char* to_string(CollectiveKind kind) { return kind == CollectiveKind::kProxy ? "proxy" : "nccl"; }
+const char* to_string(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kProxy: return "proxy";
+    case CollectiveKind::kNccl: return "nccl";
+    case CollectiveKind::kParaexpress: return "paraexpress";
+  }
+  return "?";
+}
 
 const char* to_string(AllReduce all_reduce) { return all_reduce == AllReduce::kRing ? "ring" : "all-to-all"; }
 

@@ -12,8 +12,8 @@ enum class AllReduce : std::uint8_t {
   kAllToAll,  // every rank sends each other rank the part that this one adds up; the sums go round by all-gather
 };
 
-// What runs the collectives: bench/proxy's driver of net plugins, or NCCL itself.
-enum class CollectiveKind : std::uint8_t { kProxy, kNccl };
+// What runs the collectives: bench/proxy's driver of net plugins, NCCL itself, or our own engine.
+enum class CollectiveKind : std::uint8_t { kProxy, kNccl, kParaexpress };
 
 struct ExchangeOptions {
   AllReduce all_reduce = AllReduce::kRing;
@@ -21,7 +21,7 @@ struct ExchangeOptions {
   proxy::Missing missing = proxy::Missing::kRescale;
 };
 
-const char* to_string(CollectiveKind kind);     // "proxy", "nccl"
+const char* to_string(CollectiveKind kind);     // "proxy", "nccl", "paraexpress"
 const char* to_string(AllReduce all_reduce);    // "ring", "all-to-all"
 const char* to_string(proxy::Missing missing);  // "zero", "rescale", "residual"
 

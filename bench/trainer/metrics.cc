@@ -161,7 +161,19 @@ json nccl_json(const TrainConfig& config, const NcclInfo& info) {
   return {{"library", info.library}, {"version", info.version}, {"device", info.device}, {"emulated", info.emulated}};
 }
 
-json transport_json(const RunInfo& info) {
+json plans_json(const RunInfo& info) {
+  if (info.plans.empty()) return nullptr;
+  json plans = json::array();
+  for (const PlannedSize& planned : info.plans) plans.push_back({{"bytes", planned.bytes}, {"plan", planned.plan}});
+  return plans;
+}
+
+json transport_json(const TrainConfig& config, const RunInfo& info) {
+  if (config.collective == CollectiveKind::kParaexpress && !info.transport.empty()) {
+    return {{"plugin", nullptr},        {"name", "paraexpress"},      {"version", nullptr},
+            {"device", info.device},    {"channels", nullptr},        {"profiler_version", nullptr},
+            {"tuner_version", nullptr}, {"transport", info.transport}};
+  }
   if (info.plugin_path.empty()) return nullptr;
   if (!info.nccl.library.empty()) {
     // Which versions of its tables and which device NCCL chose is in NCCL's log (NCCL_DEBUG=INFO).
@@ -234,7 +246,7 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["train_examples"] = info.train_examples;
   results["held_out_examples"] = info.held_out_examples;
   results["gemm"] = gemm_name();
-  results["transport"] = transport_json(info);
+  results["transport"] = transport_json(config, info);
   results["inject_loss"] = config.inject_loss;
   results["inject_faults"] = config.inject_faults.empty() ? json(nullptr) : json(config.inject_faults);
   results["steps"] = report.steps;
@@ -253,6 +265,9 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   const bool by_proxy = config.collective == CollectiveKind::kProxy;
   results["collective"] = to_string(config.collective);
   results["nccl"] = nccl_json(config, info.nccl);
+  const bool by_plans = config.collective == CollectiveKind::kParaexpress;
+  results["plan"] = by_plans ? json(to_string(config.paraexpress.plan)) : json(nullptr);
+  results["plans"] = plans_json(info);
   results["all_reduce"] = by_proxy ? json(to_string(config.exchange.all_reduce)) : json(nullptr);
   results["missing_policy"] = exchanges ? json(to_string(config.exchange.missing)) : json(nullptr);
   results["missing_contributions"] = contributions(&RankTotals::missing_contributions);
@@ -268,6 +283,9 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["accuracy_curve"] = accuracy_curve(report.epochs);
   results["step_seconds"] = report.step_seconds;
   add_totals(report, results);
+  if (by_plans) {  // its engine counts neither
+    for (json& rank : results["per_rank"]) rank["send_retries"] = rank["idle_yields"] = nullptr;
+  }
   return results;
 }
 

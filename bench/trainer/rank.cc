@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -23,6 +24,7 @@
 #include "bench/trainer/loss_meter.h"
 #include "bench/trainer/nccl_collective.h"
 #include "bench/trainer/nccl_library.h"
+#include "bench/trainer/paraexpress_collective.h"
 #include "bench/trainer/proxy_collective.h"
 #include "nccl_plugin/settings/all_settings.h"
 
@@ -63,6 +65,8 @@ std::vector<Setting> settings(const TrainConfig& config, const RankOptions& opti
                            {"--collective", static_cast<std::uint64_t>(config.collective)},
                            {"--all-reduce", static_cast<std::uint64_t>(config.exchange.all_reduce)},
                            {"--missing", static_cast<std::uint64_t>(config.exchange.missing)},
+                           {"--plan", static_cast<std::uint64_t>(config.paraexpress.plan)},
+                           {"the region map (--regions)", digest_of(config.paraexpress.regions)},
                            {"--channels", static_cast<std::uint64_t>(options.channels)},
                            {"data set (--data)", digest(dataset)}};
   if (const auto plugin = load_settings()) {
@@ -96,11 +100,12 @@ Result<std::uint64_t> agree(const std::vector<Setting>& mine, proxy::Bootstrap& 
 // What a run with more than one rank holds. Closed in the reverse order: collective, plugin, bootstrap.
 struct Transport {
   std::unique_ptr<proxy::Bootstrap> bootstrap;
-  std::unique_ptr<proxy::NetPlugin> plugin;
-  proxy::Library library;  // the plugin's, for its C API
+  std::unique_ptr<proxy::NetPlugin> plugin;  // null: ParaExpress, which opens none
+  proxy::Library library;                    // the plugin's, for its C API
   std::optional<LossMeter> loss;
   std::unique_ptr<Collective> collective;
-  std::unique_ptr<Collective> front;  // null: there are no front buckets
+  std::unique_ptr<Collective> front;             // null: there are no front buckets
+  ParaexpressCollective* paraexpress = nullptr;  // `collective` as what it is; null: it is another
 
   // With the first error.
   Result<void> close() {
@@ -123,9 +128,16 @@ Result<void> meter_losses(Transport& transport) {
   return {};
 }
 
-std::string with_log(std::string message, proxy::NetPlugin& plugin) {
-  for (const proxy::LogLine& line : plugin.take_log()) {
-    if (line.level == nccl_abi::kLogWarn) message += fmt::format("\n  {} warned: {}", plugin.name(), line.text);
+std::string with_log(std::string message, Transport& transport) {
+  if (transport.paraexpress != nullptr) {
+    for (const std::string& text : transport.paraexpress->take_warnings()) {
+      message += fmt::format("\n  {} warned: {}", transport.paraexpress->transport(), text);
+    }
+  }
+  if (!transport.plugin) return message;
+  for (const proxy::LogLine& line : transport.plugin->take_log()) {
+    if (line.level != nccl_abi::kLogWarn) continue;
+    message += fmt::format("\n  {} warned: {}", transport.plugin->name(), line.text);
   }
   return message;
 }
@@ -139,7 +151,7 @@ Result<std::unique_ptr<proxy::Communicator>> communicate(const TrainConfig& conf
   communicator_options.direct = config.exchange.all_reduce == AllReduce::kAllToAll;
   communicator_options.stall_timeout = options.stall_timeout;
   auto made = proxy::Communicator::create(*transport.plugin, *transport.bootstrap, communicator_options);
-  if (!made) return fail(made.error().code, with_log(made.error().message, *transport.plugin));
+  if (!made) return fail(made.error().code, with_log(made.error().message, transport));
   return made;
 }
 
@@ -185,6 +197,33 @@ Result<void> connect_nccl(const RankOptions& options, Transport& transport, RunI
   return {};
 }
 
+// Without a plugin: what sends is the transport itself, and everything is reliable.
+Result<void> connect_paraexpress(const TrainConfig& config, const RankOptions& options, std::uint64_t comm_id,
+                                 Transport& transport, RunInfo& info) {
+  auto collective = ParaexpressCollective::create(
+      *transport.bootstrap, {.plan = config.paraexpress, .comm_id = comm_id, .stall_timeout = options.stall_timeout});
+  if (!collective) return tl::unexpected(collective.error());
+  info.transport = (*collective)->transport();
+  info.device = (*collective)->device();
+  transport.paraexpress = collective->get();
+  transport.collective = std::move(*collective);
+  return {};
+}
+
+// Each size of a bucket once, in the order of the buckets. Blobs of a codec are gathered, which has no plan.
+std::vector<PlannedSize> planned_sizes(const TrainConfig& config, const BucketPlan& buckets,
+                                       const ParaexpressCollective& collective) {
+  if (config.codec.codec != Codec::kNone && config.codec.path == CodecPath::kGather) return {};
+  std::vector<PlannedSize> planned;
+  for (const Bucket& bucket : buckets.buckets) {
+    const std::uint64_t bytes = bucket.elements * sizeof(float);
+    const auto same = [&](const PlannedSize& one) { return one.bytes == bytes; };
+    if (std::any_of(planned.begin(), planned.end(), same)) continue;
+    planned.push_back({bytes, paraexpress::to_string(collective.plan_for(bytes))});
+  }
+  return planned;
+}
+
 Result<void> connect(const TrainConfig& config, const RankOptions& options, const Dataset& dataset,
                      Transport& transport, RunInfo& info) {
   auto bootstrap = proxy::Bootstrap::join({.rank = options.rank,
@@ -197,6 +236,9 @@ Result<void> connect(const TrainConfig& config, const RankOptions& options, cons
   const auto id = agree(settings(config, options, dataset), *transport.bootstrap);
   if (!id) return tl::unexpected(id.error());
   if (config.no_communication) return {};
+  if (config.collective == CollectiveKind::kParaexpress) {
+    return connect_paraexpress(config, options, *id, transport, info);
+  }
   auto plugin = proxy::NetPlugin::open(options.plugin, options.plugin_version);
   if (!plugin) return tl::unexpected(plugin.error());
   transport.plugin = std::move(*plugin);
@@ -259,11 +301,12 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
                    transport.front.get()},
                   progress);
   auto report = trainer.run();
+  if (transport.paraexpress != nullptr) info.plans = planned_sizes(config, plan, *transport.paraexpress);
   // Before the trainer's buffers go: a transfer that a failure left behind may still write to them.
   const Result<void> closed = transport.close();
   if (!report || !closed) {
     Error error = report ? closed.error() : report.error();
-    if (transport.plugin) error.message = with_log(error.message, *transport.plugin);
+    error.message = with_log(std::move(error.message), transport);
     return tl::unexpected(std::move(error));
   }
   return to_results(config, *model, plan, info, *report);

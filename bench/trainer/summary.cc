@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "bench/trainer/loss_report.h"
 #include "bench/trainer/metrics.h"
@@ -38,6 +39,9 @@ std::string transport_text(const json& results) {
                        transport["channels"] == 1 ? "" : "s", transport["plugin"].get<std::string>());
   }
   const json over = transport.value("transport", json(nullptr));
+  if (results["collective"] == "paraexpress") {
+    return fmt::format("{}, device {}", over.get<std::string>(), transport["device"].get<std::string>());
+  }
   return fmt::format("{}{} (net plugin v{}, device {}, {} channel{}), {}", transport["name"].get<std::string>(),
                      over.is_null() ? "" : " over " + over.get<std::string>(), transport["version"].get<int>(),
                      transport["device"].get<std::string>(), transport["channels"].get<int>(),
@@ -59,6 +63,16 @@ std::string nccl_text(const json& nccl) {
                      nccl["emulated"].get<bool>() ? std::string("an emulated device: its times mean nothing")
                                                   : nccl["device"].get<std::string>(),
                      nccl["library"].get<std::string>());
+}
+
+std::string plans_text(const json& results) {
+  std::string text = fmt::format("ParaExpress, plan {}", results["plan"].get<std::string>());
+  const char* before = ": ";
+  for (const json& planned : results["plans"]) {
+    text += fmt::format("{}{} at {} bytes", std::exchange(before, ", "), planned["plan"].get<std::string>(),
+                        grouped(planned["bytes"]));
+  }
+  return text;
 }
 
 std::string codec_text(const json& results) {
@@ -110,6 +124,9 @@ std::string summary(const json& results) {
   text += row("compute by", fmt::format("{}, one thread per rank", results["gemm"].get<std::string>()));
   text += row("transport", transport_text(results));
   if (!results["nccl"].is_null()) text += row("collectives by", nccl_text(results["nccl"]));
+  if (results["collective"] == "paraexpress" && results["ranks"] != 1) {
+    text += row("collectives by", plans_text(results));
+  }
   if (results["all_reduce"] == "all-to-all") text += row("all-reduce", exchange_text(results));
   if (!config["codec"].is_null()) text += row("gradient codec", codec_text(results));
   if (!results["inject_faults"].is_null()) {

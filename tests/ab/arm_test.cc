@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 namespace clustar::bench::ab {
 namespace {
@@ -45,6 +46,46 @@ TEST(AbArm, AnAbsentPluginIsNamed) {
   ASSERT_FALSE(arm);
   EXPECT_NE(arm.error().message.find("/nowhere/x.so"), std::string::npos);
   EXPECT_FALSE(parse_arm("", "", "/nowhere/default.so"));
+}
+
+TEST(AbArm, ByParaexpressItTakesItsOptionsAndNoPlugin) {
+  const auto arm = parse_arm("collective=paraexpress,plan=ring,regions=/r.txt,CLUSTAR_TCP_SOCKETS=4", "", kFile);
+  ASSERT_TRUE(arm) << arm.error().message;
+  EXPECT_TRUE(arm->by_paraexpress());
+  EXPECT_EQ(arm->plugin, "");
+  EXPECT_EQ(arm->settings, (Settings{{"CLUSTAR_TCP_SOCKETS", "4"}}));
+  EXPECT_EQ(arm->options, (Settings{{"collective", "paraexpress"}, {"plan", "ring"}, {"regions", "/r.txt"}}));
+  EXPECT_NE(arm->name.find("plan=ring"), std::string::npos) << arm->name;
+  const auto proxy = parse_arm("collective=proxy", "", kFile);
+  ASSERT_TRUE(proxy) << proxy.error().message;
+  EXPECT_FALSE(proxy->by_paraexpress());
+  EXPECT_EQ(proxy->plugin, kFile);
+}
+
+TEST(AbArm, WhatParaexpressCannotDoIsNamedWithWhatIsAllowed) {
+  const std::pair<std::string, std::string> refused[] = {
+      {"collective=nccl", "allowed: proxy"},
+      {"plan=ring", "add collective=paraexpress"},
+      {"collective=proxy,regions=/r.txt", "add collective=paraexpress"},
+      {"collective=paraexpress,plugin=" + kFile, "exclude each other"}};
+  for (const auto& [text, expected] : refused) {
+    const auto arm = parse_arm(text, "", kFile);
+    ASSERT_FALSE(arm) << text;
+    EXPECT_EQ(arm.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(arm.error().message.find(expected), std::string::npos) << arm.error().message;
+  }
+  const auto check = [](const std::string& text) { return check_options(*parse_arm(text, "", kFile), 4); };
+  EXPECT_TRUE(check("collective=paraexpress,plan=double-tree"));
+  EXPECT_TRUE(check("")) << "a plugin's arm has nothing to check";
+  const std::pair<std::string, std::string> wrong[] = {
+      {"collective=paraexpress,plan=best", "none of auto, direct, ring, double-tree, hierarchical, server"},
+      {"collective=paraexpress,plan=hierarchical", "two regions or more"},
+      {"collective=paraexpress,regions=/nowhere/r.txt", "/nowhere/r.txt"}};
+  for (const auto& [text, expected] : wrong) {
+    const auto checked = check(text);
+    ASSERT_FALSE(checked) << text;
+    EXPECT_NE(checked.error().message.find(expected), std::string::npos) << checked.error().message;
+  }
 }
 
 TEST(AbArm, OurPluginsSettingsAreCheckedBeforeAnythingRuns) {

@@ -79,6 +79,28 @@ TEST(AbCommand, MeasuresBothArmsAndTheCeiling) {
   EXPECT_EQ(drawn.out, page);
 }
 
+TEST(AbCommand, AnArmMaySumByParaexpress) {
+  const TemporaryDirectory folder;
+  const Outcome outcome =
+      run_ab(tiny({"--baseline", "CLUSTAR_TCP_SOCKETS=1", "--candidate", "collective=paraexpress,plan=direct", "--json",
+                   folder.file("ab.json"), "--report", folder.file("ab.html")}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  EXPECT_NE(outcome.out.find("none: by ParaExpress"), std::string::npos) << outcome.out;
+  const nlohmann::json result = folder.read_json("ab.json")["results"].at(0);
+  EXPECT_EQ(result["candidate"], "collective=paraexpress plan=direct");
+  EXPECT_EQ(result["arms"][1]["options"]["plan"], "direct");
+  EXPECT_TRUE(result["replicas_identical"].get<bool>());
+  EXPECT_LT(result["max_loss_difference"], 1e-4);
+  for (const auto& run : result["runs"]) {
+    const bool candidate = run["arm"] == "candidate";
+    EXPECT_EQ(run["collective"], candidate ? "paraexpress" : "proxy");
+    if (candidate) {
+      EXPECT_EQ(run["plans"][0]["plan"], "direct");
+    }
+  }
+  EXPECT_NE(text_of(folder.file("ab.html")).find("paraexpress"), std::string::npos);
+}
+
 TEST(AbCommand, ReportRefusesWhatIsNoResultOfAb) {
   const TemporaryDirectory folder;
   for (const char* text : {R"({"command":"ab","results":[]})", R"({"command":"ab","training":{}})"}) {
@@ -123,6 +145,7 @@ TEST(AbCommand, WrongUsageIsStatusTwoAndSaysWhatIsAllowed) {
       {tiny({"--candidate", "CLUSTAR_NO_SUCH=1"}), "NO_SUCH"},
       {tiny({"--candidate", "plugin=/nowhere/p.so"}), "/nowhere/p.so"},
       {tiny({"--plugin", "/nowhere/q.so"}), "/nowhere/q.so"},
+      {tiny({"--candidate", "collective=paraexpress,plan=hierarchical"}), "--candidate: --plan hierarchical needs"},
       {tiny({"--rate", "100M"}), "--local"},
       {tiny({"--batch", "1"}), "--batch"},
       {tiny({"--model", "transformer"}), "lr"},

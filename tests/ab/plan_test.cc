@@ -58,6 +58,21 @@ TEST(AbPlan, ArmsOfARoundDifferInNothingButThePlugin) {
   }
 }
 
+TEST(AbPlan, AnArmByParaexpressHasNoPluginAndNoRings) {
+  Plan with = plan();
+  with.candidate = {"b", {}, "", {{"collective", "paraexpress"}, {"plan", "ring"}}};
+  auto a = parsed(train_arguments(with, Role::kBaseline, 0));
+  auto b = parsed(train_arguments(with, Role::kCandidate, 0));
+  EXPECT_EQ(b.at("--collective"), "paraexpress");
+  EXPECT_EQ(b.at("--plan"), "ring");
+  for (const char* its_own : {"--collective", "--plan"}) b.erase(its_own);
+  for (const char* of_a_plugin : {"--plugin", "--channels"}) EXPECT_EQ(a.erase(of_a_plugin), 1u);
+  EXPECT_EQ(a, b);
+  with.baseline = with.candidate;
+  const auto ceiling = parsed(train_arguments(with, Role::kCeiling, 0));
+  EXPECT_EQ(ceiling.count("--collective"), 0u) << "there is nothing to sum";
+}
+
 TEST(AbPlan, TheCeilingTrainsTheSameWithoutCommunication) {
   const auto a = parsed(train_arguments(plan(), Role::kBaseline, 1));
   const auto ceiling = parsed(train_arguments(plan(), Role::kCeiling, 1));

@@ -1,0 +1,148 @@
+#include "bench/trainer/paraexpress_collective.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "bench/trainer/failed_pending.h"
+#include "coflow/enforce/host_policies.h"
+#include "nccl_plugin/settings/all_settings.h"
+#include "transport/api/settings.h"
+
+namespace clustar::bench::trainer {
+namespace {
+
+constexpr Duration kForever = std::chrono::hours(24 * 365);
+
+class ParaexpressPending final : public Pending {
+ public:
+  explicit ParaexpressPending(std::unique_ptr<paraexpress::Operation> operation) : operation_(std::move(operation)) {}
+  Result<CollectiveOutcome> wait() override {
+    const auto seconds = operation_->wait();
+    if (!seconds) return tl::unexpected(seconds.error());
+    return CollectiveOutcome{.seconds = *seconds};
+  }
+  Result<void> hold_back(Stream) override {
+    const auto seconds = operation_->wait();
+    return seconds ? Result<void>() : tl::unexpected(seconds.error());
+  }
+
+ private:
+  std::unique_ptr<paraexpress::Operation> operation_;
+};
+
+bool in_host_memory(Buffer buffer) { return buffer.host != nullptr && buffer.device == nullptr; }
+
+Error not_in_host_memory() {
+  return {ErrorCode::kInvalidArgument,
+          "ParaExpress's collectives work on host memory; give a buffer that map() made and no event"};
+}
+
+}  // namespace
+
+// Written by any thread that is inside a call of the transport.
+struct ParaexpressCollective::Warnings {
+  std::mutex mutex;
+  std::vector<std::string> texts;
+};
+
+ParaexpressCollective::ParaexpressCollective(proxy::Bootstrap& bootstrap)
+    : rank_(bootstrap.rank()), size_(bootstrap.size()), warnings_(std::make_shared<Warnings>()) {}
+
+Result<std::unique_ptr<ParaexpressCollective>> ParaexpressCollective::create(proxy::Bootstrap& bootstrap,
+                                                                             const Options& options) {
+  std::unique_ptr<ParaexpressCollective> made(new ParaexpressCollective(bootstrap));
+  auto ready = made->choose_transport();
+  if (ready) ready = made->connect(bootstrap, options);
+  if (ready) return made;
+  std::string message = ready.error().message;
+  for (const std::string& warning : made->take_warnings()) message += "\n  warned: " + warning;
+  return fail(ready.error().code, std::move(message));
+}
+
+Result<void> ParaexpressCollective::choose_transport() {
+  auto config = load_settings();
+  if (!config) return tl::unexpected(config.error());
+  const Log log([warnings = warnings_](LogLevel level, const std::string& text) {
+    if (level != LogLevel::kWarn) return;
+    const std::lock_guard lock(warnings->mutex);
+    warnings->texts.push_back(text);
+  });
+  const auto order = config->get<SendOrderSettings>();
+  job_ = static_cast<std::uint32_t>(order.job);
+  std::shared_ptr<transport::SendPolicies> policies;
+  if (order.order == "coflow") policies = coflow::enforce::host_policies(order, log);
+  auto selected = transport::select_transport({*config, clock_, log, std::move(policies)});
+  if (!selected) return tl::unexpected(selected.error());
+  selection_ = std::move(*selected);
+  const std::size_t devices = selection_.transport->devices().size();
+  if (devices == 0) return fail(ErrorCode::kUnavailable, fmt::format("transport {} has no device", transport()));
+  device_ = static_cast<int>(static_cast<std::size_t>(rank_) % devices);
+  return {};
+}
+
+Result<void> ParaexpressCollective::connect(proxy::Bootstrap& bootstrap, const Options& options) {
+  paraexpress::EngineOptions engine;
+  engine.rank = static_cast<paraexpress::Member>(rank_);
+  engine.ranks = static_cast<std::uint32_t>(size_);
+  engine.regions = options.plan.regions;
+  engine.plan = plan_of(options.plan.plan);
+  engine.device = device_;
+  engine.stall = options.stall_timeout.count() > 0 ? Duration(options.stall_timeout) : kForever;
+  engine.channel.comm_id = options.comm_id;
+  engine.channel.rank = rank_;
+  engine.channel.job = job_;
+  auto made = paraexpress::Engine::create(
+      *selection_.transport, [&](std::span<const std::byte> mine) { return bootstrap.all_gather(mine); }, engine);
+  if (!made) return tl::unexpected(made.error());
+  engine_ = std::move(*made);
+  measuring_ = engine_->traffic();
+  return {};
+}
+
+Buffer ParaexpressCollective::map(void* host, std::size_t bytes) {
+  if (auto ok = engine_->add_memory(host, bytes); !ok && !error_) {
+    error_ = Error{ok.error().code, fmt::format("{} bytes cannot be registered: {}", bytes, ok.error().message)};
+  }
+  return {static_cast<std::byte*>(host)};
+}
+
+std::unique_ptr<Pending> ParaexpressCollective::all_reduce(Buffer floats, std::size_t count, Event ready, float*) {
+  if (!in_host_memory(floats) || ready.handle != nullptr) return failed_pending(not_in_host_memory());
+  if (error_) return failed_pending(*error_);
+  return std::make_unique<ParaexpressPending>(
+      engine_->all_reduce(floats.host, count, paraexpress::DataType::kFloat32, paraexpress::Reduction::kSum));
+}
+
+std::unique_ptr<Pending> ParaexpressCollective::all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) {
+  const bool in_memory = in_host_memory(own) && in_host_memory(all);
+  if (!in_memory || ready.handle != nullptr) return failed_pending(not_in_host_memory());
+  if (error_) return failed_pending(*error_);
+  std::byte* const place = all.host + bytes * static_cast<std::size_t>(rank_);
+  if (own.host != place) std::memcpy(place, own.host, bytes);
+  return std::make_unique<ParaexpressPending>(engine_->all_gather(all.host, bytes));
+}
+
+void ParaexpressCollective::abort() { engine_->abort(fmt::format("rank {} aborted its collectives", rank_)); }
+
+Result<void> ParaexpressCollective::close() {
+  if (!std::exchange(closed_, true) && engine_ != nullptr) engine_->close();
+  return {};
+}
+
+std::optional<Traffic> ParaexpressCollective::traffic() const {
+  const paraexpress::EngineTraffic sum = engine_->traffic();
+  return Traffic{.bytes_sent = sum.bytes_sent - measuring_.bytes_sent,
+                 .bytes_received = sum.bytes_received - measuring_.bytes_received,
+                 .messages_sent = sum.messages_sent - measuring_.messages_sent,
+                 .messages_received = sum.messages_received - measuring_.messages_received};
+}
+
+std::vector<std::string> ParaexpressCollective::take_warnings() {
+  const std::lock_guard lock(warnings_->mutex);
+  return std::exchange(warnings_->texts, {});
+}
+
+}  // namespace clustar::bench::trainer

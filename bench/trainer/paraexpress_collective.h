@@ -1,0 +1,68 @@
+// ParaExpress's collectives, over the transport that the environment's settings choose; no net plugin is in between.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/proxy/bootstrap.h"
+#include "bench/trainer/collective.h"
+#include "bench/trainer/paraexpress_options.h"
+#include "paraexpress/engine/engine.h"
+#include "transport/base/result.h"
+#include "transport/base/system_clock.h"
+#include "transport/registry.h"
+
+namespace clustar::bench::trainer {
+
+class ParaexpressCollective final : public Collective {
+ public:
+  struct Options {
+    ParaexpressOptions plan{};  // completed
+    std::uint64_t comm_id = 0;  // the same on all ranks
+    // The longest that nothing of a collective moves; 0: forever.
+    std::chrono::milliseconds stall_timeout{120000};
+  };
+  // All ranks call it; `bootstrap` is used during the call only. Errors carry what the transport warned of.
+  static Result<std::unique_ptr<ParaexpressCollective>> create(proxy::Bootstrap& bootstrap, const Options& options);
+  ~ParaexpressCollective() override { (void)close(); }
+
+  int size() const override { return size_; }
+  Buffer map(void* host, std::size_t bytes) override;
+  // There is no device here, so an event or a buffer of one is a mistake of the caller.
+  std::unique_ptr<Pending> all_reduce(Buffer floats, std::size_t count, Event ready, float* lost) override;
+  std::unique_ptr<Pending> all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) override;
+  void abort() override;
+  Result<void> close() override;
+  std::optional<Traffic> traffic() const override;  // without what the engine sent to measure the network
+
+  std::string transport() const { return selection_.transport->name(); }
+  const std::string& device() const { return selection_.transport->devices()[static_cast<std::size_t>(device_)].name; }
+  paraexpress::Plan plan_for(std::uint64_t bytes) const { return engine_->plan_for(bytes); }
+  // What the transport warned of since the call before.
+  std::vector<std::string> take_warnings();
+
+ private:
+  struct Warnings;
+  explicit ParaexpressCollective(proxy::Bootstrap& bootstrap);
+  Result<void> choose_transport();
+  Result<void> connect(proxy::Bootstrap& bootstrap, const Options& options);
+
+  int rank_;
+  int size_;
+  int device_ = 0;
+  std::uint32_t job_ = 0;
+  std::shared_ptr<Warnings> warnings_;
+  std::optional<Error> error_;  // of mapping
+  bool closed_ = false;
+  // Each outlives what follows.
+  SystemClock clock_;
+  transport::Selection selection_;
+  std::unique_ptr<paraexpress::Engine> engine_;
+  paraexpress::EngineTraffic measuring_;
+};
+
+}  // namespace clustar::bench::trainer

@@ -1,0 +1,60 @@
+#include "bench/trainer/paraexpress_options.h"
+
+#include <fmt/format.h>
+
+#include "bench/report/report.h"
+#include "paraexpress/core/group.h"
+#include "paraexpress/core/region_map.h"
+
+namespace clustar::bench::trainer {
+
+const char* to_string(PlanChoice choice) {
+  const auto plan = plan_of(choice);
+  return plan ? paraexpress::to_string(*plan) : "auto";
+}
+
+std::optional<paraexpress::Plan> plan_of(PlanChoice choice) {
+  using paraexpress::Plan;
+  switch (choice) {
+    case PlanChoice::kAuto: return std::nullopt;
+    case PlanChoice::kDirect: return Plan::kDirect;
+    case PlanChoice::kRing: return Plan::kRing;
+    case PlanChoice::kDoubleTree: return Plan::kDoubleTree;
+    case PlanChoice::kHierarchical: return Plan::kHierarchical;
+    case PlanChoice::kServer: return Plan::kServer;
+  }
+  return std::nullopt;
+}
+
+Result<PlanChoice> plan_choice_of(std::string_view name) {
+  std::string allowed;
+  for (const PlanChoice choice : kPlanChoices) {
+    if (name == to_string(choice)) return choice;
+    allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", to_string(choice));
+  }
+  return fail(ErrorCode::kInvalidArgument, fmt::format("plan '{}' is none of {}", name, allowed));
+}
+
+Result<void> complete(ParaexpressOptions& options, int ranks) {
+  const auto count = static_cast<std::uint32_t>(ranks);
+  paraexpress::RegionMap map = paraexpress::one_region(count);
+  if (!options.regions_path.empty()) {
+    auto text = report::read_text(options.regions_path);
+    if (!text) return fail(text.error().code, "--regions: " + text.error().message);
+    auto parsed = paraexpress::parse_region_map(*text, count, 0);
+    if (!parsed) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--regions: {}:{}", options.regions_path, parsed.error().message));
+    }
+    options.regions = std::move(*text);
+    map = std::move(*parsed);
+  }
+  const auto plan = plan_of(options.plan);
+  if (!plan || paraexpress::makes_sense(*plan, paraexpress::make_group(count, 0, std::move(map)))) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("--plan {} needs a region map of two regions or more: add --regions FILE, with a line for "
+                          "each as 'rack0 ranks=0-{}'",
+                          to_string(options.plan), ranks / 2 > 0 ? ranks / 2 - 1 : 0));
+}
+
+}  // namespace clustar::bench::trainer
