@@ -33,6 +33,10 @@ TRANSPORTS = {
                   dscp=frozenset((26,)), marked={"NCCL_IB_TC": "106"}),
     "mlt-ud": Over({"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_IO": "verbs_ud"}, roce=True, lossy=True, dscp=MLT_PAYLOAD),
     "mlt-uc": Over({"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_IO": "verbs_uc"}, roce=True, lossy=True, dscp=MLT_PAYLOAD),
+    # libfabric's, which set no DSCP. GID 1 is RoCE v2 on IPv4.
+    "ofi": Over({"CLUSTAR_TRANSPORT": "ofi", "CLUSTAR_OFI_PROVIDER": "verbs;ofi_rxm"}, roce=True, connected=True),
+    "mlt-ofi": Over({"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_IO": "ofi", "CLUSTAR_OFI_PROVIDER": "verbs",
+                     "FI_VERBS_GID_IDX": "1", "FI_VERBS_RX_SIZE": "4096"}, roce=True, lossy=True),
 }
 
 
