@@ -29,6 +29,10 @@ std::string fault_of(const fi_info& info) {
   if ((info.domain_attr->mr_mode & FI_MR_ENDPOINT) != 0 && (info.domain_attr->mr_mode & FI_MR_LOCAL) != 0) {
     return "registers memory for single endpoints (FI_MR_ENDPOINT with FI_MR_LOCAL), which this version does not";
   }
+  // Beside an IP address of the same port, or of one without any; libfabric 1.17 cannot open a domain by it.
+  if (info.addr_format == FI_SOCKADDR_IB) {
+    return "has InfiniBand's own address only (FI_SOCKADDR_IB), and connections need an IP address of that port";
+  }
   const std::uint64_t format = info.ep_attr->mem_tag_format;
   if (format != 0 && (kTagBits & ~(~std::uint64_t{0} >> __builtin_clzll(format))) != 0) {
     return "has fewer than 48 bits in a tag";

@@ -48,6 +48,10 @@ class Exchange {
   static Result<std::shared_ptr<Exchange>> open(Domain& domain, std::size_t payload, const Clock& clock,
                                                 const Log& log);
 
+  ~Exchange() { end_endpoint(); }
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
   const std::vector<std::byte>& address() const { return address_; }
   Result<fi_addr_t> insert(std::span<const std::byte> address) { return addresses_.insert(address, address_.size()); }
 
@@ -116,6 +120,7 @@ class Exchange {
   };
   static constexpr std::size_t kSlabFrames = 32;
   static constexpr int kBatchesPerPoll = 16;
+  static constexpr int kLastLooks = 256;
   static constexpr Duration kPause = std::chrono::microseconds(2);
   static constexpr std::uint32_t kMostSkipped = 32;
   static constexpr std::size_t kMostClosed = 4096;
@@ -130,6 +135,7 @@ class Exchange {
         clock_(clock),
         log_(log) {}
 
+  void end_endpoint();
   bool pauses();
   // Of frames, so that payloads find room. Frames for which none is posted wait within the provider.
   std::size_t most_posted_frames() const;

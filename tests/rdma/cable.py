@@ -1,6 +1,7 @@
 """The cable of scripts/softroce-vm from inside: its counters, its faults, and the way of IP packets over it.
 
-Two ends in one network namespace: va (10.9.0.1, rxe_a) and vb (10.9.0.2, rxe_b).
+Two ends in one network namespace: va (10.9.0.1, rxe_a) and vb (10.9.0.2, rxe_b). As a program it leads those packets
+there.
 """
 
 import pathlib
@@ -150,3 +151,7 @@ def wait_for_bytes(amount, alive, limit):
             return True
         time.sleep(0.05)
     return False
+
+
+if __name__ == "__main__":
+    lead_over_cable()

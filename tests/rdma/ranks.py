@@ -22,6 +22,7 @@ class Over:
     lossy: bool = False  # can lose what loss rules allow
     dscp: frozenset = frozenset()  # of what carries payload, when `marked` is in the environment
     marked: dict = dataclasses.field(default_factory=dict)
+    left_open: bool = False  # librdmacm keeps the devices open until the process ends
 
 
 MLT_PAYLOAD = frozenset((8, 24, 32, 40, 48))  # class selectors 1, 3 to 6; see mlt/core/classes.h
@@ -33,6 +34,11 @@ TRANSPORTS = {
                   dscp=frozenset((26,)), marked={"NCCL_IB_TC": "106"}),
     "mlt-ud": Over({"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_IO": "verbs_ud"}, roce=True, lossy=True, dscp=MLT_PAYLOAD),
     "mlt-uc": Over({"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_IO": "verbs_uc"}, roce=True, lossy=True, dscp=MLT_PAYLOAD),
+    # libfabric's, which set no DSCP. GID 1 is RoCE v2 on IPv4.
+    "ofi": Over({"CLUSTAR_TRANSPORT": "ofi", "CLUSTAR_OFI_PROVIDER": "verbs;ofi_rxm"}, roce=True, connected=True,
+                left_open=True),
+    "mlt-ofi": Over({"CLUSTAR_TRANSPORT": "mlt", "CLUSTAR_IO": "ofi", "CLUSTAR_OFI_PROVIDER": "verbs",
+                     "FI_VERBS_GID_IDX": "1", "FI_VERBS_RX_SIZE": "4096"}, roce=True, lossy=True),
 }
 
 

@@ -209,7 +209,8 @@ TEST(Program, AnAllGatherBringsEachBlockToAll) {
       ASSERT_TRUE(cluster.run()) << to_string(plan) << " n=" << n;
       for (Member member = 0; member < n; ++member) {
         for (std::uint64_t i = 0; i < n * kBlock; ++i) {
-          ASSERT_EQ(cluster.elements(member)[i], static_cast<float>(i / kBlock)) << to_string(plan) << " n=" << n;
+          const std::uint64_t block = i / kBlock;
+          ASSERT_EQ(cluster.elements(member)[i], static_cast<float>(block)) << to_string(plan) << " n=" << n;
         }
       }
     }
