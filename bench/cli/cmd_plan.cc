@@ -183,7 +183,7 @@ void add_plan(CLI::App& app, int& status) {
   auto* live =
       command
           .add_option("--live", arguments->live_rounds,
-                      "Also run each plan so often: real bytes between hosts of an emulated fabric, a leaf per "
+                      "Also run each plan this many times: real bytes between hosts of an emulated fabric, a leaf per "
                       "region, lines of --bandwidth; needs root")
           ->check(number_between(1, 1000))
           ->type_name("ROUNDS");

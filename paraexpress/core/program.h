@@ -64,7 +64,7 @@ class Program {
 
   std::size_t links() const { return links_.size(); }
   const Link& link(std::size_t link) const { return links_[link].facts; }
-  // Its next message, if it may be posted now; posting it is reported. Messages of a link end in the order of their
+  // Its next message, if it may be posted now; then call posted(). Messages of a link end in the order of their
   // posting.
   std::optional<Message> next(std::size_t link) const;
   void posted(std::size_t link);
@@ -72,7 +72,7 @@ class Program {
   // Posted and not ended.
   std::uint32_t under_way(std::size_t link) const { return links_[link].posted - links_[link].ended; }
 
-  // What is ready to be added up, into the member's own elements; what was answered last is to be summed() first.
+  // What is ready to be added up, into the member's own elements; call summed() before asking again.
   std::optional<Sum> next_sum() const;
   void summed();
 

@@ -9,7 +9,9 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -67,18 +69,26 @@ struct Queued {
 
 class TheEngine final : public Engine {
  public:
-  explicit TheEngine(const EngineOptions& options) : options_(options) {}
+  explicit TheEngine(const EngineOptions& options) : options_(options) {
+    options_.channel.rank = static_cast<int>(options.rank);
+  }
   ~TheEngine() override { close(); }
 
   Result<void> set_up(transport::Transport& transport, const AllGather& all_gather);
 
   Result<void> add_memory(void* memory, std::size_t bytes) override {
     if (memory == nullptr || bytes == 0) return fail(ErrorCode::kInvalidArgument, "no memory; allowed: 1 byte or more");
-    if (mesh_ == nullptr) return {};  // one rank alone
+    const std::lock_guard lock(mutex_);
+    if (failed_) return tl::unexpected(failed_->error);
+    if (closed_) return fail(ErrorCode::kInvalidUsage, "the engine is closed");
+    if (options_.ranks == 1) {
+      memory_.push_back(std::make_unique<Registered>());
+      memory_.back()->begin = static_cast<std::byte*>(memory);
+      memory_.back()->bytes = bytes;
+      return {};
+    }
     auto registered = mesh_->reg_mr(memory, bytes);
     if (!registered) return tl::unexpected(registered.error());
-    const std::lock_guard lock(mutex_);
-    if (closed_) return fail(ErrorCode::kInvalidUsage, "the engine is closed");
     memory_.push_back(std::move(*registered));
     return {};
   }
@@ -90,15 +100,15 @@ class TheEngine final : public Engine {
     work.count = count;
     work.type = type;
     work.reduction = reduction;
-    return start(std::move(work), count * element_bytes(type));
+    return start(std::move(work), count, element_bytes(type));
   }
   std::unique_ptr<Operation> all_gather(void* blocks, std::size_t bytes) override {
     Work work;
     work.collective = Collective::kAllGather;
     work.data = static_cast<std::byte*>(blocks);
-    work.count = bytes * options_.ranks;
+    work.count = bytes * options_.ranks;  // start() refuses what this is too large for
     work.type = DataType::kUint8;
-    return start(std::move(work), bytes * options_.ranks);
+    return start(std::move(work), bytes, options_.ranks);
   }
 
   Plan plan_for(std::uint64_t bytes) const override { return choice_->choose(bytes).plan; }
@@ -131,21 +141,27 @@ class TheEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     for (const Queued& one : queue_) one.state->end(fail(ErrorCode::kInvalidUsage, "the engine is closed"));
     queue_.clear();
+    take_down();
+  }
+
+ private:
+  // Of `count` times `each` bytes.
+  std::unique_ptr<Operation> start(Work work, std::uint64_t count, std::uint64_t each);
+  // Nothing is read or written for anybody after it. With the mutex, while no operation runs.
+  void take_down() {
     traffic_ = runner_ ? runner_->traffic() : traffic_;
     runner_.reset();
     farewells_.reset();
     memory_.clear();
     mesh_.reset();
   }
-
- private:
-  std::unique_ptr<Operation> start(Work work, std::uint64_t bytes);
   void go_by(Work& work, const PlanChoice::Choice& choice) const;
-  Result<Measured> measure(const AllGather& all_gather);
+  tl::expected<Measured, Blame> measure(const AllGather& all_gather);
   void serve();
+  Blame verdict(const Blame& what, const std::optional<Blame>& heard) const;
   std::optional<Blame> run(Queued& one);
 
-  const EngineOptions options_;
+  EngineOptions options_;
   std::unique_ptr<Mesh> mesh_{};  // null: one rank alone
   std::unique_ptr<Farewells> farewells_{};
   std::optional<Runner> runner_{};
@@ -186,7 +202,10 @@ Result<void> TheEngine::set_up(transport::Transport& transport, const AllGather&
     network.least_chunk_bytes = std::min(network.least_chunk_bytes, network.most_chunk_bytes);
     choice_.emplace(group, options_, network);
     const auto measured = measure(all_gather);
-    if (!measured) return tl::unexpected(measured.error());
+    if (!measured) {
+      const auto heard = farewells_->part(measured.error(), kPartFailed);
+      return tl::unexpected(verdict(measured.error(), heard).error);
+    }
     network = fit(group, *measured, network);
   }
   choice_.emplace(group, options_, network);
@@ -195,13 +214,13 @@ Result<void> TheEngine::set_up(transport::Transport& transport, const AllGather&
 }
 
 // The slowest rank's view of the least time holds for all.
-Result<Measured> TheEngine::measure(const AllGather& all_gather) {
+tl::expected<Measured, Blame> TheEngine::measure(const AllGather& all_gather) {
   constexpr std::uint64_t kSmall = 64, kLarge = 256 << 10;
   constexpr int kSmallRounds = 8, kLargeRounds = 3;
   std::vector<std::byte> memory(kLarge);
   auto registered = mesh_->reg_mr(memory.data(), memory.size());
-  if (!registered) return tl::unexpected(registered.error());
-  const auto least = [&](Plan plan, std::uint64_t bytes, int rounds) -> Result<double> {
+  if (!registered) return tl::unexpected(blame(options_.rank, registered.error()));
+  const auto least = [&](Plan plan, std::uint64_t bytes, int rounds) -> tl::expected<double, Blame> {
     double best = 1e9;
     for (int i = 0; i < rounds; ++i) {
       Work work;
@@ -211,7 +230,7 @@ Result<Measured> TheEngine::measure(const AllGather& all_gather) {
       work.memory = registered->get();
       go_by(work, {plan, kMostChunk});
       const auto begin = steady_clock::now();
-      if (const auto failed = runner_->run(work)) return tl::unexpected(failed->error);
+      if (const auto failed = runner_->run(work)) return tl::unexpected(*failed);
       best = std::min(best, std::chrono::duration<double>(steady_clock::now() - begin).count());
     }
     return best;
@@ -226,7 +245,7 @@ Result<Measured> TheEngine::measure(const AllGather& all_gather) {
     mine[at++] = *seconds;
   }
   const auto all = all_gather(std::as_bytes(std::span(mine)));
-  if (!all) return tl::unexpected(all.error());
+  if (!all) return tl::unexpected(Blame{kNobody, all.error()});
   std::array<double, 3> slowest{};
   for (at = 0; at + sizeof mine <= all->size(); at += sizeof mine) {
     std::array<double, 3> one;
@@ -242,21 +261,32 @@ void TheEngine::go_by(Work& work, const PlanChoice::Choice& choice) const {
   work.chunk = std::max<std::uint64_t>(choice.chunk_bytes / element_bytes(work.type), 1);
 }
 
-std::unique_ptr<Operation> TheEngine::start(Work work, std::uint64_t bytes) {
+// What this rank cannot do fails the engine: the others would take its next operation for this one.
+std::unique_ptr<Operation> TheEngine::start(Work work, std::uint64_t count, std::uint64_t each) {
+  const std::uint64_t bytes = count * each;
   auto state = std::make_shared<State>();
   auto operation = std::make_unique<Started>(state);
   const std::lock_guard lock(mutex_);
   if (failed_ || closed_) {
     state->end(failed_ ? Result<double>(tl::unexpected(failed_->error))
                        : fail(ErrorCode::kInvalidUsage, "the engine is closed"));
-  } else if (options_.ranks == 1 || bytes == 0) {
+  } else if (count == 0) {
     state->end(0.0);
   } else {
+    const bool too_many = count > std::numeric_limits<std::uint64_t>::max() / each;
     for (const auto& one : memory_) {
-      if (one->holds(work.data, bytes)) work.memory = one.get();
+      if (!too_many && one->holds(work.data, bytes)) work.memory = one.get();
     }
     if (work.memory == nullptr) {
-      state->end(fail(ErrorCode::kInvalidArgument, "memory that was not added: call add_memory() for it first"));
+      failed_ = blame(options_.rank, {ErrorCode::kInvalidArgument,
+                                      "memory that was not added: call add_memory() for all of it first"});
+      state->end(tl::unexpected(failed_->error));
+      abort_ = true;
+      wake_.notify_all();
+      return operation;
+    }
+    if (options_.ranks == 1) {
+      state->end(0.0);
       return operation;
     }
     queue_.push_back({std::move(work), bytes, std::move(state)});
@@ -267,8 +297,12 @@ std::unique_ptr<Operation> TheEngine::start(Work work, std::uint64_t bytes) {
 
 std::optional<Blame> TheEngine::run(Queued& one) {
   const bool gathers = one.work.collective == Collective::kAllGather;
-  go_by(one.work, gathers ? PlanChoice::Choice{Plan::kDirect, options_.chunk_bytes} : choice_->choose(one.bytes));
-  return runner_->run(one.work);
+  try {
+    go_by(one.work, gathers ? PlanChoice::Choice{Plan::kDirect, options_.chunk_bytes} : choice_->choose(one.bytes));
+    return runner_->run(one.work);
+  } catch (const std::bad_alloc&) {
+    return blame(options_.rank, {ErrorCode::kSystem, "no memory is left for the partial sums"});
+  }
 }
 
 // The engine's thread: it alone uses the channels.
@@ -292,14 +326,23 @@ void TheEngine::serve() {
     one.state->end(std::chrono::duration<double>(steady_clock::now() - one.state->start).count());
   }
   const std::optional<Blame> why = failed_;
-  const bool alone = mesh_ == nullptr;
-  lock.unlock();
-  if (!alone) (void)farewells_->part(why, why ? kPartFailed : kPart);
-  lock.lock();
-  if (why) {
-    for (const Queued& one : queue_) one.state->end(tl::unexpected(why->error));
-    queue_.clear();
+  if (mesh_ != nullptr) {
+    lock.unlock();
+    const auto heard = farewells_->part(why, why ? kPartFailed : kPart);
+    lock.lock();
+    if (why) failed_ = verdict(*why, heard);
   }
+  if (!why) return;
+  // Only then is the memory of operations its owner's again.
+  take_down();
+  for (const Queued& one : queue_) one.state->end(tl::unexpected(failed_->error));
+  queue_.clear();
+}
+
+// Who stalls may hear from others who is to blame.
+Blame TheEngine::verdict(const Blame& what, const std::optional<Blame>& heard) const {
+  if (what.guilty == kNobody && heard && heard->guilty != kNobody) return *heard;
+  return farewells_->resolve(what);
 }
 
 }  // namespace

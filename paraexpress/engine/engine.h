@@ -1,7 +1,8 @@
 // Moves the bytes of ParaExpress: collectives of the ranks of a group by a plan, over any transport (waist 1).
 //
-// Strict contract: an operation gives the exact result of all ranks, the same bits on each, or fails on every rank with
-// an error that names who is to blame: a rank that fails tells the others why before it closes.
+// Strict contract: an operation gives the exact result of all ranks, the same bits on each, or fails with an error that
+// names who is to blame. A rank that fails tells the others why before it closes; one that has its result already
+// learns of it in its next operation.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +36,7 @@ struct EngineOptions {
   std::optional<Plan> plan{};
   std::uint64_t chunk_bytes = 1 << 20;  // at most so much is one message: kLeastChunk .. kMostChunk
   int device = 0;                       // of the transport
-  // The longest that nothing of an operation moves, and that ranks wait for each other in create().
+  // How long an operation may stand still, and ranks wait for each other to connect.
   Duration stall = std::chrono::seconds(60);
   transport::ChannelOptions channel{};
 };
@@ -43,13 +44,14 @@ inline constexpr std::uint32_t kMostRanks = 256;
 inline constexpr std::uint64_t kLeastChunk = 4 << 10;
 inline constexpr std::uint64_t kMostChunk = 64 << 20;
 
-// What went over the network, of this rank.
+// What went over the network, of this rank, with what create() measured by.
 struct EngineTraffic {
   std::uint64_t bytes_sent = 0, bytes_received = 0;
   std::uint64_t messages_sent = 0, messages_received = 0;
 };
 
-// A started operation. Its memory stays valid and untouched until wait() returned or the engine is closed.
+// A started operation. Its memory stays valid and untouched until wait() returned, with a result or an error, or the
+// engine is closed.
 class Operation {
  public:
   virtual ~Operation() = default;
@@ -63,15 +65,17 @@ class Operation {
 // after the other, in a thread of the engine's own.
 class Engine {
  public:
-  // Connects all ranks; blocks, at most for `stall`. The transport outlives the engine.
+  // Connects all ranks and measures the network; blocks, each wait within it for `stall` at most. The transport
+  // outlives the engine.
   static Result<std::unique_ptr<Engine>> create(transport::Transport& transport, const AllGather& all_gather,
                                                 const EngineOptions& options);
   virtual ~Engine() = default;  // as close()
 
-  // Registers memory that operations may use, whole or in parts, until the engine is closed.
+  // Registers memory that operations may use, whole or in parts, until the engine is closed. An operation on other
+  // memory fails the engine on all ranks.
   virtual Result<void> add_memory(void* memory, std::size_t bytes) = 0;
 
-  // In place: every rank has the reduction of all ranks' elements. No elements are none to wait for.
+  // In place: every rank has the reduction of all ranks' elements. With no elements it is done at once.
   virtual std::unique_ptr<Operation> all_reduce(void* elements, std::size_t count, DataType type,
                                                 Reduction reduction = Reduction::kSum) = 0;
   // In place: of `ranks` blocks of `bytes`, each rank brings the one of its number and has all afterwards.

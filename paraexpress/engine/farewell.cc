@@ -25,7 +25,7 @@ FarewellBytes encode_farewell(const std::optional<Blame>& blame) {
   bytes[0] = std::byte{kVersion};
   if (!blame) return bytes;
   const std::size_t length = std::min(blame->error.message.size(), kFarewellBytes - kHead);
-  bytes[1] = std::byte{1};
+  bytes[1] = blame->guilty == kNobody ? std::byte{2} : std::byte{1};
   for (int i = 0; i < 2; ++i) bytes[2 + static_cast<std::size_t>(i)] = byte_of(length, 8 * (1 - i));
   for (int i = 0; i < 4; ++i) bytes[4 + static_cast<std::size_t>(i)] = byte_of(blame->guilty, 8 * (3 - i));
   std::memcpy(bytes.data() + kHead, blame->error.message.data(), length);
@@ -41,11 +41,13 @@ std::optional<Farewell> parse_farewell(const FarewellBytes& bytes, std::uint32_t
   if (bytes[0] != std::byte{kVersion}) return std::nullopt;
   if (bytes[1] == std::byte{0}) return Farewell{};
   const std::uint64_t length = number(2, 2), guilty = number(4, 4);
-  if (bytes[1] != std::byte{1} || length > kFarewellBytes - kHead || guilty >= ranks) return std::nullopt;
+  const bool stalled = bytes[1] == std::byte{2};
+  if (!stalled && (bytes[1] != std::byte{1} || guilty >= ranks)) return std::nullopt;
+  if (length > kFarewellBytes - kHead) return std::nullopt;
   std::string text(reinterpret_cast<const char*>(bytes.data()) + kHead, length);
   // It goes to terminals and logs.
   for (char& c : text) c = static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
-  return Farewell{Blame{static_cast<Member>(guilty), {ErrorCode::kRemote, std::move(text)}}};
+  return Farewell{Blame{stalled ? kNobody : static_cast<Member>(guilty), {ErrorCode::kRemote, std::move(text)}}};
 }
 
 Result<void> Farewells::open() {
@@ -119,6 +121,14 @@ std::optional<Blame> Farewells::part(const std::optional<Blame>& what, Duration 
     std::this_thread::yield();
   }
   return first;
+}
+
+Blame Farewells::resolve(const Blame& what) const {
+  if (what.guilty != kNobody) return what;
+  for (Member peer = 0; peer < ranks_; ++peer) {
+    if (silent(peer)) return blame(peer, {ErrorCode::kRemote, "it does not answer; " + what.error.message});
+  }
+  return what;
 }
 
 }  // namespace clustar::paraexpress

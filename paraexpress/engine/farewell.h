@@ -15,7 +15,7 @@
 
 namespace clustar::paraexpress {
 
-// Why an operation failed, and whose fault it is.
+// Why an operation failed, and whose fault it is. kNobody: nothing moved, and it is not known yet who holds it up.
 struct Blame {
   Member guilty = kNobody;
   Error error{};
@@ -23,7 +23,8 @@ struct Blame {
 // "rank 3: ..."
 Blame blame(Member guilty, const Error& error);
 
-// On the wire, big-endian: version, what it is (0 done, 1 failed), length of the text (2 bytes), guilty rank (4), text.
+// On the wire, big-endian: version, what it is (0 done, 1 failed, 2 stalled), length of the text (2 bytes), guilty rank
+// (4), text.
 inline constexpr std::size_t kFarewellBytes = 512;
 using FarewellBytes = std::array<std::byte, kFarewellBytes>;
 FarewellBytes encode_farewell(const std::optional<Blame>& blame);
@@ -43,11 +44,13 @@ class Farewells {
 
   // What the others have said since. The first failure, if one told of one or is gone without a word.
   std::optional<Blame> look();
-  // Nothing was heard of the peer, and it is not known to be gone.
+  // Nothing was heard from the peer, and it is not known to be gone.
   bool silent(Member peer) const { return states_[peer].request != nullptr; }
   // Says it to all who are there, and waits until each has said its last word or is gone, so that nobody loses this
-  // one. The first failure that is heard of meanwhile.
+  // one. The first failure that is heard meanwhile.
   std::optional<Blame> part(const std::optional<Blame>& blame, Duration limit);
+  // After part(): of a stall, a rank that has not answered, for one that lives does. Otherwise `what`.
+  Blame resolve(const Blame& what) const;
 
  private:
   struct State {

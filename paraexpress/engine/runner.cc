@@ -12,10 +12,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// A link's messages are told from those of the other direction and of a neighbouring operation; the order does the
-// rest.
-int tag_of(std::uint64_t operation, bool up) { return static_cast<int>(1 + operation % 8192 * 2 + (up ? 1 : 0)); }
-
 // Nothing moves: a neighbour computes, perhaps on this core.
 void rest(steady_clock::time_point since) {
   const auto idle = steady_clock::now() - since;
@@ -30,6 +26,13 @@ void rest(steady_clock::time_point since) {
 
 Runner::Runner(Mesh& mesh, Farewells& farewells, const EngineOptions& options, const std::atomic<bool>& abort)
     : mesh_(mesh), farewells_(farewells), options_(options), abort_(abort), places_(options.ranks) {}
+
+// A link's messages are told from those of the other direction, of a neighbouring operation and of one that another
+// rank takes for something else; the order does the rest.
+int Runner::tag(bool up) const {
+  constexpr int kNumbers = 8192;
+  return 1 + (kind_ * kNumbers + static_cast<int>(number_ % kNumbers)) * 2 + (up ? 1 : 0);
+}
 
 Result<void> Runner::make_places(Member peer, std::uint64_t bytes) {
   Places& places = places_[peer];
@@ -46,6 +49,9 @@ Result<void> Runner::make_places(Member peer, std::uint64_t bytes) {
 std::optional<Blame> Runner::run(const Work& work) {
   element_ = element_bytes(work.type);
   ++number_;
+  kind_ = (static_cast<int>(work.type) * static_cast<int>(kReductions) + static_cast<int>(work.reduction)) * 2 +
+          (work.collective == Collective::kAllGather ? 1 : 0);
+  if (auto found = farewells_.look()) return found;
   Program program(*work.seat, work.collective, work.ranges, work.chunk, kWindow);
   links_.assign(program.links(), {});
   for (std::size_t link = 0; link < program.links(); ++link) {
@@ -114,12 +120,12 @@ std::optional<Blame> Runner::post(const Work& work, Program& program, std::size_
       transport::FlowTag flow;
       flow.coflow = number_;
       flow.bytes = facts.elements * element_;
-      request = mesh_.to(peer).send(*work.memory->to_send[peer], at, bytes, tag_of(number_, facts.up), flow);
+      request = mesh_.to(peer).send(*work.memory->to_send[peer], at, bytes, tag(facts.up), flow);
     } else {
       const bool place = facts.up;
       const transport::RecvPart part{place ? places_[peer].mr.get() : work.memory->to_receive[peer].get(),
                                      place ? static_cast<std::size_t>(message->place * places_[peer].each) : at, bytes,
-                                     tag_of(number_, facts.up)};
+                                     tag(facts.up)};
       request = mesh_.from(peer).recv({&part, 1});
     }
     if (!request) return channel_failed(peer, request.error());
@@ -155,23 +161,24 @@ Blame Runner::channel_failed(Member peer, const Error& error) {
   // Who gave up because of a third rank has said so before it closed.
   constexpr auto kPatience = std::chrono::milliseconds(200);
   const auto until = steady_clock::now() + kPatience;
-  while (steady_clock::now() < until && farewells_.silent(peer)) {
+  do {
     if (auto found = farewells_.look()) return *found;
     std::this_thread::yield();
-  }
+  } while (steady_clock::now() < until && farewells_.silent(peer));
   return blame(peer, error);
 }
 
+// Who holds it up is not seen from here: in most plans it is no neighbour.
 Blame Runner::stalled(const Program& program) const {
+  std::string text = fmt::format("nothing moved for {:.3g} s", std::chrono::duration<double>(options_.stall).count());
   for (std::size_t link = 0; link < program.links(); ++link) {
     if (links_[link].requests.empty()) continue;
     const Program::Link& facts = program.link(link);
-    return blame(facts.peer,
-                 {ErrorCode::kRemote, fmt::format("nothing moved for {} s; a {} of {} bytes waits for it",
-                                                  options_.stall / std::chrono::seconds(1),
-                                                  facts.sends ? "send" : "receive", links_[link].bytes.front())});
+    text += fmt::format("; rank {} waits for rank {} to {} {} bytes", options_.rank, facts.peer,
+                        facts.sends ? "take" : "send", links_[link].bytes.front());
+    break;
   }
-  return blame(options_.rank, {ErrorCode::kInternal, "nothing moved, and nothing waits for another rank"});
+  return {kNobody, {ErrorCode::kRemote, text + "; all ranks must start the same operations in the same order"}};
 }
 
 EngineTraffic Runner::traffic() const {

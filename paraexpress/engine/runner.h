@@ -53,6 +53,7 @@ class Runner {
   // The peer's channel failed: unless the others say who is to blame, it is the peer.
   Blame channel_failed(Member peer, const Error& error);
   Blame stalled(const Program& program) const;
+  int tag(bool up) const;
   // Where partial sums of the peer land.
   Result<void> make_places(Member peer, std::uint64_t bytes);
 
@@ -67,6 +68,7 @@ class Runner {
   const EngineOptions& options_;
   const std::atomic<bool>& abort_;
   std::uint64_t number_ = 0;   // of the operation
+  int kind_ = 0;               // what it does, to what
   std::uint64_t element_ = 1;  // bytes
   std::vector<Link> links_;
   std::vector<Places> places_;  // by peer

@@ -307,6 +307,9 @@ TEST(Farewells, AreReadBackAndNonsenseIsNone) {
   EXPECT_EQ(failed->blame->guilty, 7U);
   EXPECT_EQ(failed->blame->error.message, text.substr(0, failed->blame->error.message.size()));
   EXPECT_FALSE(parse_farewell(encode_farewell(Blame{kRanks, {}}), kRanks)) << "no such rank";
+  const auto stalled = parse_farewell(encode_farewell(Blame{kNobody, {ErrorCode::kRemote, "nothing"}}), kRanks);
+  ASSERT_TRUE(stalled && stalled->blame);
+  EXPECT_EQ(stalled->blame->guilty, kNobody);
   Rng rng(5);
   int read = 0;
   for (int i = 0; i < 20'000; ++i) {
@@ -317,21 +320,98 @@ TEST(Farewells, AreReadBackAndNonsenseIsNone) {
     const auto farewell = parse_farewell(bytes, kRanks);
     if (!farewell || !farewell->blame) continue;
     ++read;
-    EXPECT_LT(farewell->blame->guilty, kRanks);
+    EXPECT_TRUE(farewell->blame->guilty < kRanks || farewell->blame->guilty == kNobody);
     EXPECT_LE(farewell->blame->error.message.size(), kFarewellBytes);
     EXPECT_EQ(farewell->blame->error.message.find('\x1b'), std::string::npos);
   }
   EXPECT_GT(read, 5000);
 }
 
-TEST(Engine, MemoryThatWasNotAddedIsRefused) {
-  with_ranks(transport::conformance::tcp_under_test().front(), 2, {}, [&](Engine& engine, Member) {
-    std::vector<float> sums(10);
-    const auto seconds = engine.all_reduce(sums.data(), sums.size(), DataType::kFloat32)->wait();
+// A rank that refuses an operation and goes on would give the others its next one.
+TEST(Engine, MemoryThatWasNotAddedFailsAllRanks) {
+  for (const bool too_many : {false, true}) {
+    with_ranks(transport::conformance::tcp_under_test().front(), 2, {}, [&](Engine& engine, Member rank) {
+      std::vector<double> added(10), other(10);
+      ASSERT_TRUE(engine.add_memory(added.data(), added.size() * sizeof(double)));
+      EXPECT_FALSE(engine.add_memory(nullptr, 8));
+      const std::size_t count = rank == 1 && too_many ? (std::size_t{1} << 61) + 8 : 8;
+      double* const memory = rank == 1 && !too_many ? other.data() : added.data();
+      for (int i = 0; i < 2; ++i) {
+        const auto seconds = engine.all_reduce(memory, i == 0 ? count : 8, DataType::kFloat64)->wait();
+        ASSERT_FALSE(seconds);
+        EXPECT_THAT(seconds.error().message, HasSubstr("rank 1: memory that was not added"));
+      }
+      EXPECT_FALSE(engine.add_memory(other.data(), 8));
+    });
+  }
+}
+
+TEST(Engine, OtherReductionsOfEqualSizeAreAnError) {
+  EngineOptions options;
+  options.stall = std::chrono::seconds(1);
+  with_ranks(transport::conformance::tcp_under_test().front(), 2, options, [&](Engine& engine, Member rank) {
+    std::vector<float> memory(100);
+    ASSERT_TRUE(engine.add_memory(memory.data(), memory.size() * sizeof(float)));
+    const auto seconds =
+        engine
+            .all_reduce(memory.data(), memory.size(), DataType::kFloat32, rank == 0 ? Reduction::kSum : Reduction::kMax)
+            ->wait();
     ASSERT_FALSE(seconds);
-    EXPECT_THAT(seconds.error().message, HasSubstr("add_memory"));
-    EXPECT_FALSE(engine.add_memory(nullptr, 8));
+    EXPECT_THAT(seconds.error().message, HasSubstr("the same operations"));
   });
+}
+
+// A stopped process is named, though it is no neighbour in the plan, and the memory of who gave up is its own again.
+TEST_P(EngineOver, AStoppedRankIsNamedByAllOthers) {
+  for (const Plan plan : {Plan::kRing, Plan::kServer, Plan::kDoubleTree}) {
+    constexpr std::uint32_t kRanks = 5;
+    constexpr Member kVictim = 2;
+    const auto root = Bootstrap::pick_loopback_root();
+    ASSERT_TRUE(root);
+    std::array<int, 2> said{};
+    ASSERT_EQ(pipe(said.data()), 0);
+    std::vector<pid_t> children;
+    for (Member rank = 0; rank < kRanks; ++rank) {
+      const pid_t child = fork();
+      if (child == 0) {
+        close(said[0]);
+        EngineOptions options;
+        options.rank = rank;
+        options.ranks = kRanks;
+        options.plan = plan;
+        options.stall = std::chrono::seconds(1);
+        auto one = Rank::join(GetParam(), *root, options);
+        if (!one) _exit(2);
+        std::vector<float> sums(200'000);
+        if (!one->engine->add_memory(sums.data(), sums.size() * sizeof(float))) _exit(3);
+        for (int i = 0;; ++i) {
+          if (rank == kVictim && i == 5) {
+            close(said[1]);
+            (void)raise(SIGSTOP);
+          }
+          const auto seconds = one->engine->all_reduce(sums.data(), sums.size(), DataType::kFloat32)->wait();
+          if (seconds) continue;
+          const std::vector<float> before = sums;
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          const std::string line = (before == sums ? "whole " : "written ") + seconds.error().message + "\n";
+          if (write(said[1], line.data(), line.size()) < 0) _exit(4);
+          _exit(0);
+        }
+      }
+      ASSERT_GT(child, 0);
+      children.push_back(child);
+    }
+    close(said[1]);
+    std::string text;
+    for (char c; read(said[0], &c, 1) == 1;) text += c;
+    close(said[0]);
+    kill(children[kVictim], SIGKILL);
+    for (const pid_t child : children) waitpid(child, nullptr, 0);
+    std::size_t named = 0;
+    for (std::size_t at = 0; (at = text.find("whole rank 2: it does not answer", at)) != std::string::npos; ++at)
+      ++named;
+    EXPECT_EQ(named, kRanks - 1) << to_string(plan) << "\n" << text;
+  }
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST(PlanLive, measures_every_plan_on_a_fabric_of_its_own) {
     EXPECT_EQ(live["rate_bps"], 100'000'000);
     ASSERT_EQ(live["sizes"].size(), 2U);
     for (const auto& size : live["sizes"]) {
-      ASSERT_EQ(size["plans"].size(), 7U) << "all but sharded, a ring by number, auto";
+      ASSERT_EQ(size["plans"].size(), 6U) << "all but sharded, and auto";
       for (const auto& one : size["plans"]) {
         ASSERT_EQ(one["seconds"].size(), 2U) << one["plan"];
         // Nothing is faster than its line, but for what the shaper lets through at once.
@@ -70,6 +70,7 @@ TEST(PlanLive, wrong_usage_says_what_is_allowed) {
   refused("--live 1 --ranks 1", "allowed with --live: 2 to 32");
   refused("--live 1 --helpers 1", "allowed with --live: --helpers 0");
   refused("--live 1 --size 2", "allowed with --live: 4 to");
+  refused("--live 1 --region-size 4 --oversubscription 1000 --bandwidth 1M", "the uplink of region");
   refused("--live 1 --delay long", "--delay");
   refused("--live 1 --env CLUSTAR_TRANSPRT=mlt", "CLUSTAR_TRANSPORT");
   refused("--live 1 --plans ring,tree --ranks 4", "allowed for these ranks: direct, server, ring, double-tree, auto");

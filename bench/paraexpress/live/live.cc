@@ -25,6 +25,10 @@ namespace {
 constexpr const char* kPrefix = "plan";
 constexpr int kPort = 29611;
 
+std::uint64_t uplink_of(const LiveOptions& options, const px::Region& region) {
+  return static_cast<std::uint64_t>(static_cast<double>(options.rate_bps) * region.hosts / region.oversubscription);
+}
+
 fabric::FabricSpec spec_of(const LiveOptions& options) {
   fabric::FabricSpec spec;
   spec.name = fabric::process_fabric_name(kPrefix);
@@ -36,11 +40,11 @@ fabric::FabricSpec spec_of(const LiveOptions& options) {
   spec.switches.emplace_back("spine0");
   for (std::size_t i = 0; i < map.regions.size(); ++i) {
     const px::Region& region = map.regions[i];
+    if (std::ranges::find(map.region_of, i) == map.region_of.end()) continue;
     const std::string leaf = fmt::format("leaf{}", i);
     spec.switches.push_back(leaf);
-    const double uplink = static_cast<double>(options.rate_bps) * region.hosts / region.oversubscription;
     fabric::LinkSpec link{leaf, "spine0"};
-    link.rate_bps = static_cast<std::uint64_t>(uplink);
+    link.rate_bps = std::min(uplink_of(options, region), fabric::kMaxRateBps);
     link.delay_ns = options.delay_ns;
     spec.links.push_back(link);
   }
@@ -80,7 +84,7 @@ class Measurement {
   FileDescriptor words_{};
   std::vector<perf::Process> ranks_{};
   std::vector<LiveSize> sizes_{};
-  std::size_t heard_ = 0;
+  std::size_t round_ = 0;
 };
 
 int Measurement::be_child(std::uint32_t rank, int words) {
@@ -121,7 +125,7 @@ Result<void> Measurement::start() {
 
 Result<void> Measurement::hear(const Word& word) {
   if (word.kind == Word::Kind::kFailed) {
-    return fail(ErrorCode::kRemote, fmt::format("as rank {} says: {}", word.rank, word.text.data()));
+    return fail(ErrorCode::kRemote, fmt::format("rank {} says: {}", word.rank, word.text.data()));
   }
   LiveRow& row = sizes_[word.size].rows[word.contender];
   if (word.kind == Word::Kind::kChosen) {
@@ -129,8 +133,7 @@ Result<void> Measurement::hear(const Word& word) {
     return {};
   }
   row.seconds.push_back(word.seconds);
-  const std::size_t of = options_.sizes.size() * sizes_[0].rows.size();
-  if (++heard_ % of == 0) say_(fmt::format("round {} of {}", heard_ / of, options_.rounds));
+  if (row.seconds.size() > round_) say_(fmt::format("round {} of {}", ++round_, options_.rounds));
   return {};
 }
 
@@ -172,6 +175,14 @@ Result<std::vector<LiveSize>> measure(const LiveOptions& options, const Say& say
   for (const std::uint64_t bytes : options.sizes) {
     if (bytes >= sizeof(float) && bytes <= kMostBytes) continue;
     return fail(ErrorCode::kInvalidArgument, fmt::format("{} bytes; allowed with --live: 4 to {}", bytes, kMostBytes));
+  }
+  for (const px::Region& region : options.group.regions.regions) {
+    if (options.group.regions.regions.size() < 2 || uplink_of(options, region) >= fabric::kMinRateBps) continue;
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the uplink of region '{}' has {} bit/s; allowed with --live: {} or more, by --bandwidth and "
+                    "oversubscription",
+                    region.name, uplink_of(options, region), fabric::kMinRateBps));
   }
   const std::vector<Contender> all = all_contenders(options.group);
   std::vector<std::string> names;

@@ -30,7 +30,7 @@ std::string regions_text(const px::Group& group) {
     if (members[i].empty()) continue;
     std::string ranks;
     for (const px::Member member : members[i]) ranks += fmt::format("{}{}", ranks.empty() ? "" : ",", member);
-    text += fmt::format("region{} ranks={} hosts={} oversubscription={}\n", i, ranks, region.hosts,
+    text += fmt::format("region{} ranks={} hosts={} oversubscription={:.6f}\n", i, ranks, region.hosts,
                         region.oversubscription);
   }
   return text;
@@ -58,7 +58,7 @@ class Rank {
     selection_ = std::move(*selected);
     elements_.resize(*std::ranges::max_element(options_.sizes) / sizeof(float));
     for (const Contender& one : contenders_) {
-      if (const auto ok = start(one); !ok) return fail(ok.error().code, one.name + ": " + ok.error().message);
+      if (const auto ok = start(one); !ok) return fail(ok.error().code, "plan " + one.name + ": " + ok.error().message);
     }
     // The first round opens windows and learns paths; it is not measured.
     for (int round = -1; round < options_.rounds; ++round) {
@@ -68,13 +68,13 @@ class Rank {
           const auto which =
               static_cast<std::uint32_t>((i + static_cast<std::uint32_t>(round + 1)) % contenders_.size());
           if (const auto ok = once(round, size, which); !ok) {
-            return fail(ok.error().code, fmt::format("{}, {} bytes: {}", contenders_[which].name, options_.sizes[size],
-                                                     ok.error().message));
+            return fail(ok.error().code, fmt::format("plan {}, {} bytes: {}", contenders_[which].name,
+                                                     options_.sizes[size], ok.error().message));
           }
         }
       }
     }
-    // As many ranks still receive: nobody closes before all are done.
+    // Others may still receive: nobody closes before all are done.
     if (const auto ok = bootstrap_->barrier(); !ok) return ok;
     for (const auto& engine : engines_) engine->close();
     return {};
@@ -146,7 +146,7 @@ std::vector<Contender> all_contenders(const px::Group& group) {
   for (const px::Plan plan : px::kPlans) {
     if (px::makes_sense(plan, group)) all.push_back({px::to_string(plan), px::to_string(plan), true});
   }
-  if (group.regions.regions.size() > 1) all.push_back({"ring by number", px::to_string(px::Plan::kRing), false});
+  if (!std::ranges::is_sorted(group.order)) all.push_back({"ring by number", px::to_string(px::Plan::kRing), false});
   all.push_back({"auto", "", true});
   return all;
 }

@@ -23,7 +23,7 @@ struct Word {
   Kind kind = Kind::kTime;
   std::uint32_t rank = 0, size = 0, contender = 0;
   double seconds = 0;
-  std::array<char, 400> text{};
+  std::array<char, 1500> text{};
 };
 
 // Returns the exit status. `root`: of the rendezvous; `words`: where it writes.

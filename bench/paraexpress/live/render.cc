@@ -16,8 +16,8 @@ std::string milliseconds(double seconds) { return fmt::format("{:.2f} ms", secon
 }  // namespace
 
 std::string text(const LiveOptions& options, const std::vector<LiveSize>& sizes) {
-  std::string out = fmt::format("\nmeasured: real bytes, {} per host, {} rounds in turns, the slowest rank's time\n",
-                                fabric::rate_text(options.rate_bps), options.rounds);
+  std::string out = fmt::format("\nmeasured: real bytes, {} per host, {} round{} in turns, the slowest rank's time\n",
+                                fabric::rate_text(options.rate_bps), options.rounds, options.rounds == 1 ? "" : "s");
   for (const LiveSize& size : sizes) {
     out += fmt::format("\n{:<16}{:>14}{:>14}{:>14}{:>16}\n", fmt::format("{} bytes", size.bytes), "median", "least",
                        "most", "of the ring's");
