@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "paraexpress/sums/kernels.h"
+#include "paraexpress/sums/operators.h"
 
 namespace clustar::paraexpress {
 namespace {
@@ -92,19 +93,6 @@ typename T::Element load(const std::byte* from, std::size_t index) {
   std::memcpy(&element, from + index * sizeof(element), sizeof(element));
   return element;
 }
-
-struct Add {
-  template <class T>
-  static typename T::Value apply(typename T::Value so_far, typename T::Value next) {
-    return T::add(so_far, next);
-  }
-};
-struct Max {
-  template <class T>
-  static typename T::Value apply(typename T::Value so_far, typename T::Value next) {
-    return T::max(so_far, next);
-  }
-};
 
 // All inputs of these elements before anything is written, so `out` may be an input. The values are local, so the
 // compiler sees that no store changes what it will load.

@@ -10,22 +10,11 @@
 #include <xmmintrin.h>
 
 #include "paraexpress/sums/kernels.h"
+#include "paraexpress/sums/operators.h"
 
 namespace clustar::paraexpress {
 namespace {
 
-struct Add {
-  template <class V>
-  static typename V::Value apply(typename V::Value so_far, typename V::Value next) {
-    return V::add(so_far, next);
-  }
-};
-struct Max {
-  template <class V>
-  static typename V::Value apply(typename V::Value so_far, typename V::Value next) {
-    return V::max(so_far, next);
-  }
-};
 struct Store {
   static constexpr bool kLong = false;
   template <class V>
