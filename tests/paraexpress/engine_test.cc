@@ -395,6 +395,7 @@ TEST_P(EngineOver, AStoppedRankIsNamedByAllOthers) {
           std::this_thread::sleep_for(std::chrono::milliseconds(20));
           const std::string line = (before == sums ? "whole " : "written ") + seconds.error().message + "\n";
           if (write(said[1], line.data(), line.size()) < 0) _exit(4);
+          one->engine->close();
           _exit(0);
         }
       }
