@@ -16,6 +16,7 @@ struct Buffer {
   std::byte* host = nullptr;
   std::byte* device = nullptr;
 
+  bool on_host_alone() const { return host != nullptr && device == nullptr; }
   Buffer at(std::size_t bytes) const {
     return {host != nullptr ? host + bytes : nullptr, device != nullptr ? device + bytes : nullptr};
   }

@@ -33,8 +33,6 @@ class ParaexpressPending final : public Pending {
   std::unique_ptr<paraexpress::Operation> operation_;
 };
 
-bool in_host_memory(Buffer buffer) { return buffer.host != nullptr && buffer.device == nullptr; }
-
 Error not_in_host_memory() {
   return {ErrorCode::kInvalidArgument,
           "ParaExpress's collectives work on host memory; give a buffer that map() made and no event"};
@@ -72,9 +70,7 @@ Result<void> ParaexpressCollective::choose_transport() {
   });
   const auto order = config->get<SendOrderSettings>();
   job_ = static_cast<std::uint32_t>(order.job);
-  std::shared_ptr<transport::SendPolicies> policies;
-  if (order.order == "coflow") policies = coflow::enforce::host_policies(order, log);
-  auto selected = transport::select_transport({*config, clock_, log, std::move(policies)});
+  auto selected = transport::select_transport({*config, clock_, log, coflow::enforce::host_policies(order, log)});
   if (!selected) return tl::unexpected(selected.error());
   selection_ = std::move(*selected);
   const std::size_t devices = selection_.transport->devices().size();
@@ -110,14 +106,14 @@ Buffer ParaexpressCollective::map(void* host, std::size_t bytes) {
 }
 
 std::unique_ptr<Pending> ParaexpressCollective::all_reduce(Buffer floats, std::size_t count, Event ready, float*) {
-  if (!in_host_memory(floats) || ready.handle != nullptr) return failed_pending(not_in_host_memory());
+  if (!floats.on_host_alone() || ready.handle != nullptr) return failed_pending(not_in_host_memory());
   if (error_) return failed_pending(*error_);
   return std::make_unique<ParaexpressPending>(
       engine_->all_reduce(floats.host, count, paraexpress::DataType::kFloat32, paraexpress::Reduction::kSum));
 }
 
 std::unique_ptr<Pending> ParaexpressCollective::all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) {
-  const bool in_memory = in_host_memory(own) && in_host_memory(all);
+  const bool in_memory = own.on_host_alone() && all.on_host_alone();
   if (!in_memory || ready.handle != nullptr) return failed_pending(not_in_host_memory());
   if (error_) return failed_pending(*error_);
   std::byte* const place = all.host + bytes * static_cast<std::size_t>(rank_);

@@ -24,8 +24,6 @@ class ProxyPending final : public Pending {
   std::unique_ptr<proxy::Pending> pending_;
 };
 
-bool on_host(Buffer buffer) { return buffer.host != nullptr && buffer.device == nullptr; }
-
 std::unique_ptr<Pending> refused() {
   return failed_pending({ErrorCode::kInvalidArgument,
                          "the proxy's collectives work on host memory; give a buffer that map() made and no event"});
@@ -41,7 +39,7 @@ bool ProxyCollective::tells_lost() const {
 }
 
 std::unique_ptr<Pending> ProxyCollective::all_reduce(Buffer floats, std::size_t count, Event ready, float* lost) {
-  if (!on_host(floats) || ready.handle != nullptr) return refused();
+  if (!floats.on_host_alone() || ready.handle != nullptr) return refused();
   if (exchange_.all_reduce == AllReduce::kRing) {
     return std::make_unique<ProxyPending>(
         communicator_->all_reduce(floats.host, count, proxy::DataType::kFloat32, proxy::ReduceOp::kSum));
@@ -51,7 +49,7 @@ std::unique_ptr<Pending> ProxyCollective::all_reduce(Buffer floats, std::size_t 
 }
 
 std::unique_ptr<Pending> ProxyCollective::all_gather(Buffer own, Buffer all, std::size_t bytes, Event ready) {
-  if (!on_host(own) || !on_host(all) || ready.handle != nullptr) return refused();
+  if (!own.on_host_alone() || !all.on_host_alone() || ready.handle != nullptr) return refused();
   return std::make_unique<ProxyPending>(communicator_->all_gather(own.host, all.host, bytes, proxy::DataType::kUint8));
 }
 

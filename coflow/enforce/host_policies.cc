@@ -73,6 +73,7 @@ class HostPolicies final : public transport::SendPolicies {
 }  // namespace
 
 std::shared_ptr<transport::SendPolicies> host_policies(const SendOrderSettings& settings, Log log) {
+  if (settings.order != "coflow") return nullptr;
   return std::make_shared<HostPolicies>(settings, std::move(log));
 }
 

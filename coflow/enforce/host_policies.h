@@ -9,6 +9,7 @@
 
 namespace clustar::coflow::enforce {
 
+// For all that make a transport by settings. Null: they name another order, which transports have themselves.
 // `log`: told of NICs whose processes do not hear of each other, and why.
 std::shared_ptr<transport::SendPolicies> host_policies(const SendOrderSettings& settings, Log log);
 

@@ -61,9 +61,8 @@ Result<void> PluginState::choose() {
   if (!urgency) return tl::unexpected(urgency.error());
   urgency_rules_ = std::move(*urgency);
   const auto order = config_.get<SendOrderSettings>();
-  std::shared_ptr<transport::SendPolicies> policies;
-  if (order.order == "coflow") policies = coflow::enforce::host_policies(order, log_);
-  auto selected = transport::select_transport({config_, clock_, log_, std::move(policies), importance_});
+  auto selected =
+      transport::select_transport({config_, clock_, log_, coflow::enforce::host_policies(order, log_), importance_});
   if (!selected) return tl::unexpected(selected.error());
   selection_ = std::move(*selected);
   if (order.order == "coflow" && std::string_view(selection_.transport->name()) == "verbs") {

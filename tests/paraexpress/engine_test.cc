@@ -217,50 +217,79 @@ TEST_P(EngineOver, DifferentOperationsAreAnErrorAndNoHang) {
   });
 }
 
+// Each rank in a process: all-reduces until one fails, and what its error says, one line per rank. The victim gets the
+// signal before its operation `lives`.
+std::string what_survivors_say(const TransportUnderTest& which, const EngineOptions& common, Member victim, int lives,
+                               int signal) {
+  const auto root = Bootstrap::pick_loopback_root();
+  std::array<int, 2> said{};
+  if (!root || pipe(said.data()) != 0) return "no pipe or port";
+  std::vector<pid_t> children;
+  for (Member rank = 0; rank < common.ranks; ++rank) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    close(said[0]);
+    EngineOptions options = common;
+    options.rank = rank;
+    auto one = Rank::join(which, *root, options);
+    if (!one) _exit(2);
+    std::vector<float> sums(200'000);
+    if (!one->engine->add_memory(sums.data(), sums.size() * sizeof(float))) _exit(3);
+    for (int i = 0;; ++i) {
+      if (rank == victim && i == lives) {
+        close(said[1]);
+        (void)raise(signal);
+      }
+      const auto begin = std::chrono::steady_clock::now();
+      const auto seconds = one->engine->all_reduce(sums.data(), sums.size(), DataType::kFloat32)->wait();
+      if (seconds) continue;
+      const bool soon = std::chrono::steady_clock::now() - begin < std::chrono::seconds(3);
+      // The memory is its owner's again.
+      const std::vector<float> before = sums;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      const std::string line = std::string(soon ? "soon " : "late ") + (before == sums ? "whole " : "written ") +
+                               seconds.error().message + "\n";
+      if (write(said[1], line.data(), line.size()) < 0) _exit(4);
+      one->engine->close();
+      _exit(0);
+    }
+  }
+  close(said[1]);
+  std::string text;
+  for (char c; read(said[0], &c, 1) == 1;) text += c;
+  close(said[0]);
+  kill(children[victim], SIGKILL);
+  for (const pid_t child : children) waitpid(child, nullptr, 0);
+  return text;
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
 // A killed process: each of the others says within 3 s who it was.
 TEST_P(EngineOver, AKilledRankIsNamedByAllOthers) {
   for (const Plan plan : {Plan::kRing, Plan::kDirect, Plan::kDoubleTree}) {
-    constexpr std::uint32_t kRanks = 4;
-    constexpr Member kVictim = 2;
-    const auto root = Bootstrap::pick_loopback_root();
-    ASSERT_TRUE(root);
-    std::array<int, 2> said{};
-    ASSERT_EQ(pipe(said.data()), 0);
-    std::vector<pid_t> children;
-    for (Member rank = 0; rank < kRanks; ++rank) {
-      const pid_t child = fork();
-      if (child == 0) {
-        EngineOptions options;
-        options.rank = rank;
-        options.ranks = kRanks;
-        options.plan = plan;
-        auto one = Rank::join(GetParam(), *root, options);
-        if (!one) _exit(2);
-        std::vector<float> sums(200'000);
-        if (!one->engine->add_memory(sums.data(), sums.size() * sizeof(float))) _exit(3);
-        for (int i = 0;; ++i) {
-          if (rank == kVictim && i == 20) (void)raise(SIGKILL);
-          const auto died_at = std::chrono::steady_clock::now();
-          const auto seconds = one->engine->all_reduce(sums.data(), sums.size(), DataType::kFloat32)->wait();
-          if (seconds) continue;
-          const bool soon = std::chrono::steady_clock::now() - died_at < std::chrono::seconds(3);
-          const std::string line = (soon ? "soon " : "late ") + seconds.error().message + "\n";
-          if (write(said[1], line.data(), line.size()) < 0) _exit(4);
-          one->engine->close();
-          _exit(0);
-        }
-      }
-      ASSERT_GT(child, 0);
-      children.push_back(child);
-    }
-    close(said[1]);
-    std::string text;
-    for (char c; read(said[0], &c, 1) == 1;) text += c;
-    close(said[0]);
-    for (const pid_t child : children) waitpid(child, nullptr, 0);
-    std::size_t named = 0;
-    for (std::size_t at = 0; (at = text.find("soon rank 2: ", at)) != std::string::npos; ++at) ++named;
-    EXPECT_EQ(named, kRanks - 1) << to_string(plan) << "\n" << text;
+    EngineOptions options;
+    options.ranks = 4;
+    options.plan = plan;
+    const std::string text = what_survivors_say(GetParam(), options, 2, 20, SIGKILL);
+    EXPECT_EQ(count_of(text, "soon whole rank 2: "), options.ranks - 1) << to_string(plan) << "\n" << text;
+  }
+}
+
+// A stopped process is named, though it is no neighbour in the plan.
+TEST_P(EngineOver, AStoppedRankIsNamedByAllOthers) {
+  for (const Plan plan : {Plan::kRing, Plan::kServer, Plan::kDoubleTree}) {
+    EngineOptions options;
+    options.ranks = 5;
+    options.plan = plan;
+    options.stall = std::chrono::seconds(1);
+    const std::string text = what_survivors_say(GetParam(), options, 2, 5, SIGSTOP);
+    EXPECT_EQ(count_of(text, " whole rank 2: it does not answer"), options.ranks - 1) << to_string(plan) << "\n"
+                                                                                      << text;
   }
 }
 
@@ -359,60 +388,6 @@ TEST(Engine, OtherReductionsOfEqualSizeAreAnError) {
     ASSERT_FALSE(seconds);
     EXPECT_THAT(seconds.error().message, HasSubstr("the same operations"));
   });
-}
-
-// A stopped process is named, though it is no neighbour in the plan, and the memory of who gave up is its own again.
-TEST_P(EngineOver, AStoppedRankIsNamedByAllOthers) {
-  for (const Plan plan : {Plan::kRing, Plan::kServer, Plan::kDoubleTree}) {
-    constexpr std::uint32_t kRanks = 5;
-    constexpr Member kVictim = 2;
-    const auto root = Bootstrap::pick_loopback_root();
-    ASSERT_TRUE(root);
-    std::array<int, 2> said{};
-    ASSERT_EQ(pipe(said.data()), 0);
-    std::vector<pid_t> children;
-    for (Member rank = 0; rank < kRanks; ++rank) {
-      const pid_t child = fork();
-      if (child == 0) {
-        close(said[0]);
-        EngineOptions options;
-        options.rank = rank;
-        options.ranks = kRanks;
-        options.plan = plan;
-        options.stall = std::chrono::seconds(1);
-        auto one = Rank::join(GetParam(), *root, options);
-        if (!one) _exit(2);
-        std::vector<float> sums(200'000);
-        if (!one->engine->add_memory(sums.data(), sums.size() * sizeof(float))) _exit(3);
-        for (int i = 0;; ++i) {
-          if (rank == kVictim && i == 5) {
-            close(said[1]);
-            (void)raise(SIGSTOP);
-          }
-          const auto seconds = one->engine->all_reduce(sums.data(), sums.size(), DataType::kFloat32)->wait();
-          if (seconds) continue;
-          const std::vector<float> before = sums;
-          std::this_thread::sleep_for(std::chrono::milliseconds(20));
-          const std::string line = (before == sums ? "whole " : "written ") + seconds.error().message + "\n";
-          if (write(said[1], line.data(), line.size()) < 0) _exit(4);
-          one->engine->close();
-          _exit(0);
-        }
-      }
-      ASSERT_GT(child, 0);
-      children.push_back(child);
-    }
-    close(said[1]);
-    std::string text;
-    for (char c; read(said[0], &c, 1) == 1;) text += c;
-    close(said[0]);
-    kill(children[kVictim], SIGKILL);
-    for (const pid_t child : children) waitpid(child, nullptr, 0);
-    std::size_t named = 0;
-    for (std::size_t at = 0; (at = text.find("whole rank 2: it does not answer", at)) != std::string::npos; ++at)
-      ++named;
-    EXPECT_EQ(named, kRanks - 1) << to_string(plan) << "\n" << text;
-  }
 }
 
 }  // namespace

@@ -50,6 +50,21 @@ TEST(PlanLive, measures_every_plan_on_a_fabric_of_its_own) {
   }
 }
 
+// That order has a file per NIC in shared memory while it is in force.
+TEST(PlanLive, the_order_of_coflows_reaches_the_ranks) {
+  if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
+  for (const char* order : {"coflow", "fifo"}) {
+    const auto outcome =
+        plan(std::string("--ranks 2 --size 4 --live 1 --plans ring --no-simulation --env CLUSTAR_TRANSPORT=tcp,"
+                         "CLUSTAR_SEND_ORDER=") +
+                 order,
+             "unshare --mount sh -c 'mount -t tmpfs none /dev/shm; \"$@\" & seen=no; while kill -0 $! 2>/dev/null; do "
+             "test -z \"$(ls /dev/shm)\" || seen=yes; done; wait $! && echo shared: $seen' x ");
+    EXPECT_EQ(outcome.status, 0) << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr(std::string(order) == "coflow" ? "shared: yes" : "shared: no"));
+  }
+}
+
 TEST(PlanLive, CtrlCEndsItAndLeavesNothing) {
   if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
   const auto outcome = plan("--ranks 3 --size 64MiB --bandwidth 20M --live 50 --no-simulation",

@@ -1,6 +1,8 @@
 #include "tests/trainer/command.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -143,6 +145,21 @@ void TemporaryDirectory::write(const std::string& name, const std::string& bytes
 nlohmann::json TemporaryDirectory::read_json(const std::string& name) const {
   std::ifstream in(file(name));
   return nlohmann::json::parse(in);
+}
+
+void expect_killed_rank_is_named(Command& command) {
+  ASSERT_TRUE(command.wait_for_error_text("epoch   1/"));
+  const std::vector<Process> ranks = children_of(command.pid());
+  ASSERT_EQ(ranks.size(), 3u);
+  for (const Process& rank : ranks) {
+    if (rank.command_line.find("--rank 1 ") != std::string::npos) kill(rank.pid, SIGKILL);
+  }
+  const auto before = std::chrono::steady_clock::now();
+  const Outcome outcome = command.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(15));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, testing::HasSubstr("rank 1 was killed by signal 9"));
+  for (const Process& rank : ranks) EXPECT_NE(kill(rank.pid, 0), 0) << rank.command_line;
 }
 
 }  // namespace clustar::bench::trainer

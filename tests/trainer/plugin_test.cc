@@ -208,18 +208,7 @@ TEST_P(TrainOverPlugin, RepeatsBitForBit) {
 
 TEST_P(TrainOverPlugin, AKilledRankEndsTheRunSoonAndIsNamed) {
   Command command(arguments({"--model", "mlp", "--epochs", "100000", "--ranks", "3", "--examples", "500"}));
-  ASSERT_TRUE(command.wait_for_error_text("epoch   1/"));
-  const std::vector<Process> ranks = children_of(command.pid());
-  ASSERT_EQ(ranks.size(), 3u);
-  for (const Process& rank : ranks) {
-    if (rank.command_line.find("--rank 1 ") != std::string::npos) kill(rank.pid, SIGKILL);
-  }
-  const auto before = std::chrono::steady_clock::now();
-  const Outcome outcome = command.wait();
-  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(15));
-  EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("rank 1 was killed by signal 9"));
-  for (const Process& rank : ranks) EXPECT_NE(kill(rank.pid, 0), 0) << rank.command_line;
+  expect_killed_rank_is_named(command);
 }
 
 TEST_P(TrainOverPlugin, AnInterruptLeavesNothingBehind) {

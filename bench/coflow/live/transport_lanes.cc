@@ -51,10 +51,9 @@ class TransportLanes final : public Lanes {
     auto config = load_settings();
     if (!config) return tl::unexpected(config.error());
     const auto order = config->get<SendOrderSettings>();
-    std::shared_ptr<transport::SendPolicies> policies;
     const Log log = warnings();
-    if (order.order == "coflow") policies = clustar::coflow::enforce::host_policies(order, log);
-    auto selected = transport::select_transport({*config, clock_, log, std::move(policies)});
+    auto selected =
+        transport::select_transport({*config, clock_, log, clustar::coflow::enforce::host_policies(order, log)});
     if (!selected) return tl::unexpected(selected.error());
     selection_ = std::move(*selected);
     constexpr double kAheadBits = 16 * 1024 * 8;

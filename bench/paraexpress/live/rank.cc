@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "bench/proxy/bootstrap.h"
+#include "coflow/enforce/host_policies.h"
 #include "nccl_plugin/settings/all_settings.h"
 #include "paraexpress/engine/engine.h"
+#include "transport/api/settings.h"
 #include "transport/base/system_clock.h"
 #include "transport/registry.h"
 
@@ -53,7 +55,9 @@ class Rank {
     bootstrap_ = std::move(*bootstrap);
     auto config = load_settings();
     if (!config) return tl::unexpected(config.error());
-    auto selected = transport::select_transport({*config, clock_, {}});
+    const auto order = config->get<SendOrderSettings>();
+    auto selected =
+        transport::select_transport({*config, clock_, {}, clustar::coflow::enforce::host_policies(order, {})});
     if (!selected) return tl::unexpected(selected.error());
     selection_ = std::move(*selected);
     elements_.resize(*std::ranges::max_element(options_.sizes) / sizeof(float));
