@@ -49,7 +49,8 @@ struct Process {
 };
 std::vector<Process> children_of(pid_t parent);
 
-// Of a training of three ranks: rank 1 is killed in its first epoch; the command ends soon, names it, and leaves nobody.
+// Of a training of three ranks: rank 1 is killed in its first epoch; the command ends soon, names it, and leaves
+// nobody.
 void expect_killed_rank_is_named(Command& command);
 
 class TemporaryDirectory {
