@@ -22,6 +22,7 @@
 #include "bench/proxy/bootstrap.h"
 #include "bench/proxy/net_plugin.h"
 #include "bench/report/report.h"
+#include "bench/trainer/aggregator.h"
 #include "bench/trainer/config.h"
 #include "bench/trainer/launcher.h"
 #include "bench/trainer/metrics.h"
@@ -155,7 +156,7 @@ std::vector<std::string> own_arguments() {
   return arguments;
 }
 
-int launch_ranks(const Options& options) {
+int launch_ranks(Options& options) {
   const auto root = proxy::Bootstrap::pick_loopback_root();
   if (!root) return failure(root.error().message);
   const std::vector<std::string> own = own_arguments();
@@ -163,8 +164,18 @@ int launch_ranks(const Options& options) {
   json results;
   trainer::LaunchOptions launch;
   launch.ranks = options.ranks;
+  trainer::ParaexpressOptions& plan = options.config.paraexpress;
+  if (plan.helpers > 0) {
+    const auto meeting = proxy::Bootstrap::pick_loopback_root();
+    if (!meeting) return failure(meeting.error().message);
+    plan.helpers_root = *meeting;
+    launch.helpers = plan.helpers;
+  }
   launch.arguments = [&](int rank) {
+    if (rank >= options.ranks)
+      return trainer::aggregator_arguments(own.front(), plan, options.ranks, rank - options.ranks);
     std::vector<std::string> arguments = own;
+    if (plan.helpers > 0) arguments.insert(arguments.end(), {"--helpers-root", plan.helpers_root});
     for (std::string more :
          {std::string("--rank"), std::to_string(rank), std::string("--size"), std::to_string(options.ranks),
           std::string("--root"), *root, std::string("--report-fd"), std::to_string(trainer::kReportFd)}) {
@@ -261,6 +272,12 @@ std::string contradiction(const Options& options) {
   if (const auto writable = report::check_writable(options.launched() ? "" : options.json_path); !writable) {
     return "--json: " + writable.error().message;
   }
+  const trainer::ParaexpressOptions& plan = options.config.paraexpress;
+  if (by_hand && (plan.helpers > 0) != !plan.helpers_root.empty()) {
+    return "--helpers and --helpers-root belong together where ranks are started by hand";
+  }
+  if (!by_hand && !plan.helpers_root.empty()) return "--helpers-root is for ranks that are started by hand (--rank)";
+  if (plan.helpers > 0 && ranks == 1) return "--helpers: one rank alone has nothing to add up; leave it out";
   if (by_hand) {
     const std::size_t colon = options.rank.root.rfind(':');
     const std::string port = colon == std::string::npos ? "" : options.rank.root.substr(colon + 1);

@@ -9,6 +9,7 @@
 #include "bench/trainer/exchange.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/rank.h"
+#include "paraexpress/core/order.h"
 
 namespace clustar::bench::cli {
 namespace {
@@ -31,7 +32,7 @@ std::string exchange_contradiction(const CLI::App& command, const trainer::Train
 }
 
 std::string of_paraexpress_only(const CLI::App& command) {
-  for (const char* option : {"--plan", "--regions"}) {
+  for (const char* option : {"--plan", "--regions", "--helpers", "--helpers-root"}) {
     if (given(command, option)) return std::string(option) + " is of --collective paraexpress only";
   }
   return {};
@@ -51,7 +52,7 @@ std::string nccl_contradiction(const CLI::App& command, const trainer::TrainConf
 std::string paraexpress_contradiction(const CLI::App& command, const trainer::TrainConfig& config) {
   constexpr const char* kNoPlugin = "ParaExpress opens no plugin; CLUSTAR_TRANSPORT says over what it sends";
   constexpr const char* kPlans =
-      "ParaExpress goes by --plan (allowed: auto, direct, ring, double-tree, hierarchical, server)";
+      "ParaExpress goes by --plan (allowed: auto, direct, ring, double-tree, hierarchical, server, sharded)";
   constexpr const char* kReliable = "ParaExpress loses nothing; leave it out";
   constexpr std::array<std::pair<const char*, const char*>, 6> kOfOthers{{{"--plugin", kNoPlugin},
                                                                           {"--plugin-version", kNoPlugin},
@@ -81,17 +82,25 @@ void add_collective_options(CLI::App& command, trainer::TrainConfig& config, tra
                   "NCCL's library for --collective nccl [libnccl.so.2, as the loader finds it]")
       ->envname("CLUSTAR_NCCL_LIBRARY");
   command
-      .add_option(
-          "--plan", config.paraexpress.plan,
-          "By which plan ParaExpress sums: auto|direct|ring|double-tree|hierarchical|server. auto: for each size "
-          "of a bucket the one that should be quickest; hierarchical needs --regions [auto]")
-      ->transform(choice({"auto", "direct", "ring", "double-tree", "hierarchical", "server"}));
+      .add_option("--plan", config.paraexpress.plan,
+                  "By which plan ParaExpress sums: auto|direct|ring|double-tree|hierarchical|server|sharded. auto: for "
+                  "each size "
+                  "of a bucket the one that should be quickest; hierarchical needs --regions, sharded --helpers [auto]")
+      ->transform(choice({"auto", "direct", "ring", "double-tree", "hierarchical", "server", "sharded"}));
   command
       .add_option(
           "--regions", config.paraexpress.regions_path,
           "For ParaExpress, which rank is in which region: a line each, as 'rack0 ranks=0-3 oversubscription=4' "
           "[all in one]")
       ->type_name("FILE");
+  command
+      .add_option(
+          "--helpers", config.paraexpress.helpers,
+          "For ParaExpress, processes that only add, with NICs of their own (`clustar aggregator`); with --ranks "
+          "they are started, too. Where one dies the ranks go on without it [0]")
+      ->check(CLI::Range(0, static_cast<int>(paraexpress::kMostHelpers)));
+  command.add_option("--helpers-root", config.paraexpress.helpers_root,
+                     "HOST:PORT of rank 0 where ranks and helpers meet; another port than --root's");
   command
       .add_option("--all-reduce", config.exchange.all_reduce,
                   "How the ranks sum a bucket: ring|all-to-all. all-to-all: each rank adds up its part of what all "

@@ -8,6 +8,7 @@ class App;
 
 namespace clustar::bench::cli {
 
+void add_aggregator(CLI::App& app, int& status);
 void add_ab(CLI::App& app, int& status);
 void add_coflow(CLI::App& app, int& status);
 void add_conform(CLI::App& app, int& status);

@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   app.footer("Example: clustar train --model mlp --ranks 4\nEach command has its own --help.");
   int status = 0;
   clustar::bench::cli::add_ab(app, status);
+  clustar::bench::cli::add_aggregator(app, status);
   clustar::bench::cli::add_coflow(app, status);
   clustar::bench::cli::add_conform(app, status);
   clustar::bench::cli::add_doctor(app, status);

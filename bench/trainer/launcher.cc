@@ -86,7 +86,8 @@ struct Rank {
   bool ended_by_us = false;
 
   bool running() const { return pid > 0 && !status; }
-  bool failed() const { return status && *status != 0 && !ended_by_us; }
+  bool may_fail = false;
+  bool failed() const { return status && *status != 0 && !ended_by_us && !may_fail; }
 };
 
 std::vector<std::string> environment_of(const LaunchOptions& options) {
@@ -146,7 +147,9 @@ std::string how_it_ended(int rank, const Rank& state) {
 class Supervisor {
  public:
   explicit Supervisor(const LaunchOptions& options)
-      : options_(options), signals_(!options.stop), ranks_(static_cast<std::size_t>(options.ranks)) {}
+      : options_(options), signals_(!options.stop), ranks_(static_cast<std::size_t>(options.ranks + options.helpers)) {
+    for (auto r = static_cast<std::size_t>(options.ranks); r < ranks_.size(); ++r) ranks_[r].may_fail = true;
+  }
   ~Supervisor() { end_all(); }
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;

@@ -15,6 +15,7 @@ namespace clustar::bench::trainer {
 
 struct LaunchOptions {
   int ranks = 1;
+  int helpers = 0;  // processes behind the ranks, by their numbers: one that fails ends nothing
   std::string executable = "/proc/self/exe";
   std::function<std::vector<std::string>(int rank)> arguments;  // argv, with argv[0]
   // Set on top of the launcher's environment, which else reaches the ranks unchanged.

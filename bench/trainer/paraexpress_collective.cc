@@ -3,13 +3,9 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 #include "bench/trainer/failed_pending.h"
-#include "coflow/enforce/host_policies.h"
-#include "nccl_plugin/settings/all_settings.h"
-#include "transport/api/settings.h"
 
 namespace clustar::bench::trainer {
 namespace {
@@ -40,43 +36,20 @@ Error not_in_host_memory() {
 
 }  // namespace
 
-// Written by any thread that is inside a call of the transport.
-struct ParaexpressCollective::Warnings {
-  std::mutex mutex;
-  std::vector<std::string> texts;
-};
-
 ParaexpressCollective::ParaexpressCollective(proxy::Bootstrap& bootstrap)
-    : rank_(bootstrap.rank()), size_(bootstrap.size()), warnings_(std::make_shared<Warnings>()) {}
+    : rank_(bootstrap.rank()), size_(bootstrap.size()) {}
 
 Result<std::unique_ptr<ParaexpressCollective>> ParaexpressCollective::create(proxy::Bootstrap& bootstrap,
                                                                              const Options& options) {
   std::unique_ptr<ParaexpressCollective> made(new ParaexpressCollective(bootstrap));
-  auto ready = made->choose_transport();
-  if (ready) ready = made->connect(bootstrap, options);
+  auto own = OwnTransport::choose(made->rank_);
+  if (!own) return tl::unexpected(own.error());
+  made->own_ = std::move(*own);
+  const auto ready = made->connect(bootstrap, options);
   if (ready) return made;
   std::string message = ready.error().message;
   for (const std::string& warning : made->take_warnings()) message += "\n  warned: " + warning;
   return fail(ready.error().code, std::move(message));
-}
-
-Result<void> ParaexpressCollective::choose_transport() {
-  auto config = load_settings();
-  if (!config) return tl::unexpected(config.error());
-  const Log log([warnings = warnings_](LogLevel level, const std::string& text) {
-    if (level != LogLevel::kWarn) return;
-    const std::lock_guard lock(warnings->mutex);
-    warnings->texts.push_back(text);
-  });
-  const auto order = config->get<SendOrderSettings>();
-  job_ = static_cast<std::uint32_t>(order.job);
-  auto selected = transport::select_transport({*config, clock_, log, coflow::enforce::host_policies(order, log)});
-  if (!selected) return tl::unexpected(selected.error());
-  selection_ = std::move(*selected);
-  const std::size_t devices = selection_.transport->devices().size();
-  if (devices == 0) return fail(ErrorCode::kUnavailable, fmt::format("transport {} has no device", transport()));
-  device_ = static_cast<int>(static_cast<std::size_t>(rank_) % devices);
-  return {};
 }
 
 Result<void> ParaexpressCollective::connect(proxy::Bootstrap& bootstrap, const Options& options) {
@@ -85,13 +58,27 @@ Result<void> ParaexpressCollective::connect(proxy::Bootstrap& bootstrap, const O
   engine.ranks = static_cast<std::uint32_t>(size_);
   engine.regions = options.plan.regions;
   engine.plan = plan_of(options.plan.plan);
-  engine.device = device_;
+  engine.helpers = static_cast<std::uint32_t>(options.plan.helpers);
+  engine.device = own_->device();
   engine.stall = options.stall_timeout.count() > 0 ? Duration(options.stall_timeout) : kForever;
   engine.channel.comm_id = options.comm_id;
   engine.channel.rank = rank_;
-  engine.channel.job = job_;
+  engine.channel.job = own_->job();
+  // Helpers meet the ranks where the ranks' own affairs are not their business.
+  std::unique_ptr<proxy::Bootstrap> with_helpers;
+  if (options.plan.helpers > 0) {
+    auto joined = proxy::Bootstrap::join(
+        {.rank = rank_, .size = size_ + options.plan.helpers, .root = options.plan.helpers_root});
+    if (!joined) {
+      return fail(joined.error().code,
+                  fmt::format("{} (ranks from {} on are helpers: start `clustar aggregator` for each)",
+                              joined.error().message, size_));
+    }
+    with_helpers = std::move(*joined);
+  }
+  proxy::Bootstrap& all = with_helpers ? *with_helpers : bootstrap;
   auto made = paraexpress::Engine::create(
-      *selection_.transport, [&](std::span<const std::byte> mine) { return bootstrap.all_gather(mine); }, engine);
+      own_->transport(), [&](std::span<const std::byte> mine) { return all.all_gather(mine); }, engine);
   if (!made) return tl::unexpected(made.error());
   engine_ = std::move(*made);
   measuring_ = engine_->traffic();
@@ -134,11 +121,6 @@ std::optional<Traffic> ParaexpressCollective::traffic() const {
                  .bytes_received = sum.bytes_received - measuring_.bytes_received,
                  .messages_sent = sum.messages_sent - measuring_.messages_sent,
                  .messages_received = sum.messages_received - measuring_.messages_received};
-}
-
-std::vector<std::string> ParaexpressCollective::take_warnings() {
-  const std::lock_guard lock(warnings_->mutex);
-  return std::exchange(warnings_->texts, {});
 }
 
 }  // namespace clustar::bench::trainer

@@ -10,11 +10,10 @@
 
 #include "bench/proxy/bootstrap.h"
 #include "bench/trainer/collective.h"
+#include "bench/trainer/own_transport.h"
 #include "bench/trainer/paraexpress_options.h"
 #include "paraexpress/engine/engine.h"
 #include "transport/base/result.h"
-#include "transport/base/system_clock.h"
-#include "transport/registry.h"
 
 namespace clustar::bench::trainer {
 
@@ -39,28 +38,21 @@ class ParaexpressCollective final : public Collective {
   Result<void> close() override;
   std::optional<Traffic> traffic() const override;  // without what the engine sent to measure the network
 
-  std::string transport() const { return selection_.transport->name(); }
-  const std::string& device() const { return selection_.transport->devices()[static_cast<std::size_t>(device_)].name; }
+  std::string transport() const { return own_->transport().name(); }
+  const std::string& device() const { return own_->device_name(); }
   paraexpress::Plan plan_for(std::uint64_t bytes) const { return engine_->plan_for(bytes); }
   // What the transport warned of since the call before.
-  std::vector<std::string> take_warnings();
+  std::vector<std::string> take_warnings() { return own_->take_warnings(); }
 
  private:
-  struct Warnings;
   explicit ParaexpressCollective(proxy::Bootstrap& bootstrap);
-  Result<void> choose_transport();
   Result<void> connect(proxy::Bootstrap& bootstrap, const Options& options);
 
   int rank_;
   int size_;
-  int device_ = 0;
-  std::uint32_t job_ = 0;
-  std::shared_ptr<Warnings> warnings_;
   std::optional<Error> error_;  // of mapping
   bool closed_ = false;
-  // Each outlives what follows.
-  SystemClock clock_;
-  transport::Selection selection_;
+  std::unique_ptr<OwnTransport> own_;  // outlives the engine
   std::unique_ptr<paraexpress::Engine> engine_;
   paraexpress::EngineTraffic measuring_;
 };

@@ -22,6 +22,7 @@ std::optional<paraexpress::Plan> plan_of(PlanChoice choice) {
     case PlanChoice::kDoubleTree: return Plan::kDoubleTree;
     case PlanChoice::kHierarchical: return Plan::kHierarchical;
     case PlanChoice::kServer: return Plan::kServer;
+    case PlanChoice::kSharded: return Plan::kSharded;
   }
   return std::nullopt;
 }
@@ -37,11 +38,12 @@ Result<PlanChoice> plan_choice_of(std::string_view name) {
 
 Result<void> complete(ParaexpressOptions& options, int ranks) {
   const auto count = static_cast<std::uint32_t>(ranks);
-  paraexpress::RegionMap map = paraexpress::one_region(count);
+  const auto helpers = static_cast<std::uint32_t>(options.helpers);
+  paraexpress::RegionMap map = paraexpress::one_region(count + helpers);
   if (!options.regions_path.empty()) {
     auto text = report::read_text(options.regions_path);
     if (!text) return fail(text.error().code, "--regions: " + text.error().message);
-    auto parsed = paraexpress::parse_region_map(*text, count, 0);
+    auto parsed = paraexpress::parse_region_map(*text, count, helpers);
     if (!parsed) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("--regions: {}:{}", options.regions_path, parsed.error().message));
@@ -50,7 +52,10 @@ Result<void> complete(ParaexpressOptions& options, int ranks) {
     map = std::move(*parsed);
   }
   const auto plan = plan_of(options.plan);
-  if (!plan || paraexpress::makes_sense(*plan, paraexpress::make_group(count, 0, std::move(map)))) return {};
+  if (!plan || paraexpress::makes_sense(*plan, paraexpress::make_group(count, helpers, std::move(map)))) return {};
+  if (*plan == paraexpress::Plan::kSharded) {
+    return fail(ErrorCode::kInvalidArgument, "--plan sharded needs helpers and two ranks or more: add --helpers K");
+  }
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("--plan {} needs a region map of two regions or more: add --regions FILE, with a line for "
                           "each as 'rack0 ranks=0-{}'",

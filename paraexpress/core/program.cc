@@ -140,6 +140,15 @@ void Program::ended(std::size_t index) {
   if (--cell.missing == 0) ready_.push_back(at);
 }
 
+void Program::abandon(Member peer) {
+  for (LinkState& link : links_) {
+    if (link.facts.peer != peer) continue;
+    const auto all = static_cast<std::uint32_t>(link.cells.size());
+    left_ -= all - link.ended;
+    link.posted = link.ended = all;
+  }
+}
+
 std::optional<Program::Sum> Program::next_sum() const {
   if (ready_.empty()) return std::nullopt;
   const std::uint32_t at = ready_.front();

@@ -72,6 +72,12 @@ class Program {
   // Posted and not ended.
   std::uint32_t under_way(std::size_t link) const { return links_[link].posted - links_[link].ended; }
 
+  std::uint32_t posted_messages(std::size_t link) const { return links_[link].posted; }
+  // Some of its messages have not ended.
+  bool open(std::size_t link) const { return links_[link].ended < links_[link].cells.size(); }
+  // The peer is gone, a root to whom this member is a leaf: its messages are left out.
+  void abandon(Member peer);
+
   // What is ready to be added up, into the member's own elements; call summed() before asking again.
   std::optional<Sum> next_sum() const;
   void summed();

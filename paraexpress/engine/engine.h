@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "paraexpress/core/group.h"
+#include "paraexpress/core/order.h"
 #include "paraexpress/core/plans/build.h"
 #include "paraexpress/sums/reduce.h"
 #include "transport/api/transport.h"
@@ -23,14 +24,15 @@
 
 namespace clustar::paraexpress {
 
-// How the ranks meet: gives what each rank says, in rank order; all say equally much. It blocks, and is called by
-// Engine::create alone, in its thread.
+// How the members meet: gives what each says, ranks in their order, then helpers; all say equally much. It blocks, and
+// is called by Engine::create and serve_as_helper alone, in their thread, once.
 using AllGather = std::function<Result<std::vector<std::byte>>(std::span<const std::byte>)>;
 
 struct EngineOptions {
   Member rank = 0;
-  std::uint32_t ranks = 1;  // 1 .. kMostRanks
-  std::string regions{};    // a region map (core/region_map.h); empty: one region
+  std::uint32_t ranks = 1;    // 1 .. kMostRanks
+  std::uint32_t helpers = 0;  // processes that add (helper.h), 0 .. kMostHelpers
+  std::string regions{};      // a region map (core/region_map.h); empty: one region
   // Of all operations; nothing: the planner chooses by the size. What create() measures of the network says which plan,
   // and how long chunks are.
   std::optional<Plan> plan{};
@@ -83,6 +85,8 @@ class Engine {
 
   // The plan that an all-reduce of so many bytes goes by.
   virtual Plan plan_for(std::uint64_t bytes) const = 0;
+  // Helpers that are there; the ranks agree on it after each operation that has some.
+  virtual std::uint32_t helpers() const = 0;
   virtual EngineTraffic traffic() const = 0;
 
   // Fails all operations, and tells the other ranks why.

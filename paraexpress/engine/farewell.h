@@ -11,17 +11,10 @@
 #include <vector>
 
 #include "paraexpress/engine/mesh.h"
+#include "paraexpress/engine/watch.h"
 #include "transport/base/time.h"
 
 namespace clustar::paraexpress {
-
-// Why an operation failed, and whose fault it is. kNobody: nothing moved, and it is not known yet who holds it up.
-struct Blame {
-  Member guilty = kNobody;
-  Error error{};
-};
-// "rank 3: ..."
-Blame blame(Member guilty, const Error& error);
 
 // On the wire, big-endian: version, what it is (0 done, 1 failed, 2 stalled), length of the text (2 bytes), guilty rank
 // (4), text.
@@ -35,17 +28,15 @@ struct Farewell {
 std::optional<Farewell> parse_farewell(const FarewellBytes& bytes, std::uint32_t ranks);
 
 // Thread rule: that of the mesh's channels.
-class Farewells {
+class Farewells final : public Watch {
  public:
   static constexpr int kTag = 0;
 
   Farewells(Mesh& mesh, Member rank, std::uint32_t ranks) : mesh_(mesh), rank_(rank), ranks_(ranks) {}
   Result<void> open();
 
-  // What the others have said since. The first failure, if one told of one or is gone without a word.
-  std::optional<Blame> look();
-  // Nothing was heard from the peer, and it is not known to be gone.
-  bool silent(Member peer) const { return states_[peer].request != nullptr; }
+  std::optional<Blame> look() override;
+  bool silent(Member peer) const override { return states_[peer].request != nullptr; }
   // Says it to all who are there, and waits until each has said its last word or is gone, so that nobody loses this
   // one. The first failure that is heard meanwhile.
   std::optional<Blame> part(const std::optional<Blame>& blame, Duration limit);

@@ -12,64 +12,76 @@ namespace {
 
 using transport::Handle;
 
-Error of_rank(Member rank, Error error) {
-  error.message = fmt::format("rank {}: {}", rank, error.message);
+Error of_member(const std::string& name, Error error) {
+  error.message = name + ": " + error.message;
   return error;
 }
 
 }  // namespace
 
+std::string name_of(Member member, std::uint32_t ranks) {
+  return member < ranks ? fmt::format("rank {}", member) : fmt::format("helper {}", member - ranks);
+}
+
 Result<std::unique_ptr<Mesh>> Mesh::connect(transport::Transport& transport, const AllGather& all_gather,
-                                            const EngineOptions& options) {
+                                            const MeshOptions& options) {
+  const std::uint32_t members = options.ranks + options.helpers;
+  const auto linked = [&](Member peer) {
+    return peer != options.self && (peer < options.ranks || options.self < options.ranks);
+  };
+  const auto wrong = [&](Member peer, Error error) {
+    return tl::unexpected(of_member(name_of(peer, options.ranks), std::move(error)));
+  };
   auto mesh = std::make_unique<Mesh>();
-  mesh->to_.resize(options.ranks);
-  mesh->from_.resize(options.ranks);
+  mesh->ranks_ = options.ranks;
+  mesh->to_.resize(members);
+  mesh->from_.resize(members);
   // One listener per peer, so that each knows who came.
-  std::vector<std::unique_ptr<transport::Listener>> listeners(options.ranks);
-  std::vector<Handle> mine(options.ranks);
-  for (Member peer = 0; peer < options.ranks; ++peer) {
-    if (peer == options.rank) continue;
+  std::vector<std::unique_ptr<transport::Listener>> listeners(members);
+  std::vector<Handle> mine(members);
+  for (Member peer = 0; peer < members; ++peer) {
+    if (!linked(peer)) continue;
     auto listener = transport.listen(options.device, options.channel);
-    if (!listener) return tl::unexpected(of_rank(peer, listener.error()));
+    if (!listener) return wrong(peer, listener.error());
     mine[peer] = (*listener)->handle();
     listeners[peer] = std::move(*listener);
   }
   const auto gathered = all_gather(std::as_bytes(std::span(mine)));
   if (!gathered) return tl::unexpected(gathered.error());
-  const std::size_t row = options.ranks * sizeof(Handle);
-  if (gathered->size() != options.ranks * row) {
-    return fail(ErrorCode::kInternal, "the ranks' addresses came in a wrong number of bytes");
+  const std::size_t row = members * sizeof(Handle);
+  if (gathered->size() != members * row) {
+    return fail(ErrorCode::kInternal, "the members' addresses came in a wrong number of bytes");
   }
-  std::vector<std::unique_ptr<transport::PendingConnect>> connects(options.ranks);
-  for (Member peer = 0; peer < options.ranks; ++peer) {
-    if (peer == options.rank) continue;
+  std::vector<std::unique_ptr<transport::PendingConnect>> connects(members);
+  for (Member peer = 0; peer < members; ++peer) {
+    if (!linked(peer)) continue;
     Handle handle;
-    std::memcpy(handle.data(), gathered->data() + peer * row + options.rank * sizeof(Handle), sizeof(Handle));
+    std::memcpy(handle.data(), gathered->data() + peer * row + options.self * sizeof(Handle), sizeof(Handle));
     auto pending = transport.connect(options.device, handle, options.channel);
-    if (!pending) return tl::unexpected(of_rank(peer, pending.error()));
+    if (!pending) return wrong(peer, pending.error());
     connects[peer] = std::move(*pending);
   }
   const auto until = std::chrono::steady_clock::now() + options.stall;
   for (;;) {
-    Member missing = options.ranks;
-    for (Member peer = 0; peer < options.ranks; ++peer) {
-      if (peer == options.rank) continue;
+    Member missing = members;
+    for (Member peer = 0; peer < members; ++peer) {
+      if (!linked(peer)) continue;
       if (!mesh->to_[peer]) {
         auto channel = connects[peer]->poll();
-        if (!channel) return tl::unexpected(of_rank(peer, channel.error()));
+        if (!channel) return wrong(peer, channel.error());
         mesh->to_[peer] = std::move(*channel);
       }
       if (!mesh->from_[peer]) {
         auto channel = listeners[peer]->poll_accept();
-        if (!channel) return tl::unexpected(of_rank(peer, channel.error()));
+        if (!channel) return wrong(peer, channel.error());
         mesh->from_[peer] = std::move(*channel);
       }
       if (!mesh->to_[peer] || !mesh->from_[peer]) missing = peer;
     }
-    if (missing == options.ranks) return mesh;
+    if (missing == members) return mesh;
     if (std::chrono::steady_clock::now() > until) {
-      return fail(ErrorCode::kRemote,
-                  fmt::format("rank {} did not connect within {} s", missing, options.stall / std::chrono::seconds(1)));
+      return fail(ErrorCode::kRemote, fmt::format("{} did not connect within {} s", name_of(missing, options.ranks),
+                                                  options.stall / std::chrono::seconds(1)));
     }
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
@@ -82,16 +94,44 @@ Result<std::unique_ptr<Registered>> Mesh::reg_mr(void* memory, std::size_t bytes
   registered->to_send.resize(to_.size());
   registered->to_receive.resize(to_.size());
   const auto reference = gdr::MemoryRef::host(memory, bytes);
+  const std::lock_guard lock(mutex_);
   for (Member peer = 0; peer < to_.size(); ++peer) {
     if (!to_[peer]) continue;
+    const auto wrong = [this, peer](const Error& error) {
+      return tl::unexpected(of_member(name_of(peer, ranks_), error));
+    };
     auto to_send = to_[peer]->reg_mr(reference);
-    if (!to_send) return tl::unexpected(of_rank(peer, to_send.error()));
+    if (!to_send) return wrong(to_send.error());
     auto to_receive = from_[peer]->reg_mr(reference);
-    if (!to_receive) return tl::unexpected(of_rank(peer, to_receive.error()));
+    if (!to_receive) return wrong(to_receive.error());
     registered->to_send[peer] = std::move(*to_send);
     registered->to_receive[peer] = std::move(*to_receive);
   }
+  registered->mesh = this;
+  registered_.push_back(registered.get());
   return registered;
+}
+
+Registered::~Registered() {
+  if (mesh == nullptr) return;
+  const std::lock_guard lock(mesh->mutex_);
+  std::erase(mesh->registered_, this);
+  to_send.clear();
+  to_receive.clear();
+}
+
+void Mesh::close() {
+  for (Member peer = 0; peer < to_.size(); ++peer) drop(peer);
+}
+
+void Mesh::drop(Member peer) {
+  const std::lock_guard lock(mutex_);
+  for (Registered* const one : registered_) {
+    one->to_send[peer].reset();
+    one->to_receive[peer].reset();
+  }
+  to_[peer].reset();
+  from_[peer].reset();
 }
 
 }  // namespace clustar::paraexpress
