@@ -31,7 +31,7 @@ Program::Program(const Seat& seat, Collective collective, const std::vector<Elem
   std::uint64_t longest = 0;
   for (const ElementRange& range : ranges) longest = std::max(longest, range.size());
   const std::uint64_t chunks = (longest + chunk - 1) / chunk;
-  const bool adds = collective == Collective::kAllReduce;
+  const bool adds = goes_up(collective), gives = goes_down(collective);
   addends_.resize(seat.shards.size());
   for (std::size_t i = 0; i < seat.shards.size(); ++i) addends_[i] = seat.shards[i].role.addends;
 
@@ -68,11 +68,11 @@ Program::Program(const Seat& seat, Collective collective, const std::vector<Elem
       if (!made.summed) ++left_;
       for (const Member child : mine.role.children) {
         if (adds) enter(child, false, true, of, mine.height, cell);
-        enter(child, true, false, of, mine.depth + 1, cell);
+        if (gives) enter(child, true, false, of, mine.depth + 1, cell);
       }
       if (root) continue;
       if (adds) enter(mine.role.parent, true, true, of, mine.parent_height, cell);
-      enter(mine.role.parent, false, false, of, mine.depth, cell);
+      if (gives) enter(mine.role.parent, false, false, of, mine.depth, cell);
     }
   }
   for (std::size_t link = 0; link < order.size(); ++link) {

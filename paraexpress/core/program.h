@@ -1,17 +1,18 @@
 // What one member does in one operation, chunk by chunk: which messages it may send and receive, what it adds up when.
 //
 // Each shard is cut into chunks, and a chunk of a shard is a cell. In a cell sums flow up the shard's tree and the
-// result flows down (of an all-gather only the way down). Between two members there are up to four links: up and down,
-// to send and to receive. On a link messages go in one order that both ends know: by chunk, then by how high (up) or
-// how deep (down) the receiver is in its tree, then by shard. The first cell in that order that is not done never waits
-// for one behind it, so no window of receives, however short, can deadlock: a ring's links get their messages in the
-// ring's order.
+// result flows down; some collectives have one of the two ways only. Between two members there are up to four links: up
+// and down, to send and to receive. On a link messages go in one order that both ends know: by chunk, then by how high
+// (up) or how deep (down) the receiver is in its tree, then by shard. The first cell in that order that is not done
+// never waits for one behind it, so no window of receives, however short, can deadlock: a ring's links get their
+// messages in the ring's order.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "paraexpress/core/collective.h"
 #include "paraexpress/core/forest.h"
 
 namespace clustar::paraexpress {
@@ -28,11 +29,6 @@ struct Seat {
   std::vector<InShard> shards{};
 };
 Seat seat_of(const Forest& forest, Member member);
-
-enum class Collective : std::uint8_t {
-  kAllReduce,
-  kAllGather,  // each root has its shard's result already
-};
 
 class Program {
  public:

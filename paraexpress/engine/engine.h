@@ -33,8 +33,8 @@ struct EngineOptions {
   std::uint32_t ranks = 1;    // 1 .. kMostRanks
   std::uint32_t helpers = 0;  // processes that add (helper.h), 0 .. kMostHelpers
   std::string regions{};      // a region map (core/region_map.h); empty: one region
-  // Of all operations; nothing: the planner chooses by the size. What create() measures of the network says which plan,
-  // and how long chunks are.
+  // Of all operations that can go by it (core/collective.h); nothing: the planner chooses by the size. What create()
+  // measures of the network says which plan, and how long chunks are.
   std::optional<Plan> plan{};
   std::uint64_t chunk_bytes = 1 << 20;  // at most so much is one message: kLeastChunk .. kMostChunk
   int device = 0;                       // of the transport
@@ -63,8 +63,9 @@ class Operation {
   virtual Result<double> wait() = 0;
 };
 
-// Thread rule: any thread, but operations must be started in the same order on all ranks. They run in that order, one
-// after the other, in a thread of the engine's own.
+// Thread rule: any thread, but operations must be started in the same order on all ranks. A few run at once, in a
+// thread of the engine's own, the newest first: in training it is the one that is needed first (MLSL, ByteScheduler).
+// Those on the same memory run in the order of their starts.
 class Engine {
  public:
   // Connects all ranks and measures the network; blocks, each wait within it for `stall` at most. The transport
@@ -82,6 +83,18 @@ class Engine {
                                                 Reduction reduction = Reduction::kSum) = 0;
   // In place: of `ranks` blocks of `bytes`, each rank brings the one of its number and has all afterwards.
   virtual std::unique_ptr<Operation> all_gather(void* blocks, std::size_t bytes) = 0;
+  // In place: of `ranks` blocks of `count` elements, each rank has the reduction in the one of its number afterwards.
+  // The others' contents are of no use then.
+  virtual std::unique_ptr<Operation> reduce_scatter(void* blocks, std::size_t count, DataType type,
+                                                    Reduction reduction = Reduction::kSum) = 0;
+  // All ranks have the root's bytes afterwards. Ranks that disagree about the root get an error, at the latest in the
+  // next operation.
+  virtual std::unique_ptr<Operation> broadcast(void* bytes, std::size_t count, Member root) = 0;
+  // An all-reduce in two halves. In between each part of the result is at some rank, and the memory may not be used for
+  // anything but its pull: of the same elements and type.
+  virtual std::unique_ptr<Operation> push(void* elements, std::size_t count, DataType type,
+                                          Reduction reduction = Reduction::kSum) = 0;
+  virtual std::unique_ptr<Operation> pull(void* elements, std::size_t count, DataType type) = 0;
 
   // The plan that an all-reduce of so many bytes goes by.
   virtual Plan plan_for(std::uint64_t bytes) const = 0;

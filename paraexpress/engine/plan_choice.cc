@@ -1,11 +1,18 @@
 #include "paraexpress/engine/plan_choice.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace clustar::paraexpress {
 
-PlanChoice::PlanChoice(const Group& group, const EngineOptions& options, const Network& network)
-    : fixed_(options.plan), most_chunk_(options.chunk_bytes), network_(network), planner_(group, network) {
+PlanChoice::PlanChoice(const Group& group, const EngineOptions& options, const Network& network,
+                       const PlanChoice* before)
+    : fixed_(options.plan),
+      most_chunk_(options.chunk_bytes),
+      group_(group),
+      network_(network),
+      planner_(group, network),
+      before_(before != nullptr ? std::optional(before->planner_) : std::nullopt) {
   for (const Plan plan : kPlans) {
     if (!makes_sense(plan, group)) continue;
     Made made{build(plan, group), {}};
@@ -14,17 +21,44 @@ PlanChoice::PlanChoice(const Group& group, const EngineOptions& options, const N
   }
 }
 
-PlanChoice::Choice PlanChoice::choose(std::uint64_t bytes) const {
-  Candidate best;
-  if (fixed_) {
-    best = {*fixed_, least_cost(planner_.shape(*fixed_), network_, bytes)};
-  } else {
-    best = planner_.best(bytes);
+// The two ways cost the same, so the order of the plans is the all-reduce's.
+std::vector<Candidate> PlanChoice::candidates(const Planner& planner, Collective collective,
+                                              std::uint64_t bytes) const {
+  std::vector<Candidate> some = planner.candidates(bytes);
+  std::erase_if(some, [&](const Candidate& one) { return !goes_by(collective, one.plan, forest(one.plan)); });
+  return some;
+}
+
+PlanChoice::Choice PlanChoice::choose(std::uint64_t bytes, Collective collective) const {
+  if (fixed_ && goes_by(collective, *fixed_, forest(*fixed_))) {
+    return cut({*fixed_, least_cost(planner_.shape(*fixed_), network_, bytes)}, forest(*fixed_), bytes);
   }
+  paraexpress::Choice kept;
+  if (before_) (void)kept.choose(candidates(*before_, collective, bytes));
+  const Candidate best = kept.choose(candidates(planner_, collective, bytes));
+  return cut(best, forest(best.plan), bytes);
+}
+
+PlanChoice::Broadcast PlanChoice::broadcast(std::uint64_t bytes, Member root) const {
+  std::optional<Candidate> best;
+  Broadcast chosen;
+  for (const Plan plan : kPlans) {
+    if (!made_[static_cast<std::size_t>(plan)] || !goes_by(Collective::kBroadcast, plan, forest(plan))) continue;
+    Forest tree = tree_of(forest(plan), root);
+    const Candidate one{plan, least_cost(shape_of(tree, group_, network_), network_, bytes)};
+    if (best && fixed_ != plan && (fixed_ == best->plan || one.cost.seconds >= best->cost.seconds)) continue;
+    best = one;
+    chosen.forest = std::move(tree);
+  }
+  chosen.chunk_bytes = cut(*best, chosen.forest, bytes).chunk_bytes;
+  return chosen;
+}
+
+PlanChoice::Choice PlanChoice::cut(const Candidate& candidate, const Forest& forest, std::uint64_t bytes) const {
   std::uint64_t longest = 0;
-  for (const ElementRange& range : element_ranges(forest(best.plan), bytes)) longest = std::max(longest, range.size());
-  const std::uint64_t chunk = (longest + best.cost.chunks - 1) / best.cost.chunks;
-  return {best.plan, std::clamp(chunk, kLeastChunk, most_chunk_)};
+  for (const ElementRange& range : element_ranges(forest, bytes)) longest = std::max(longest, range.size());
+  const std::uint64_t chunk = (longest + candidate.cost.chunks - 1) / candidate.cost.chunks;
+  return {candidate.plan, std::clamp(chunk, kLeastChunk, most_chunk_)};
 }
 
 }  // namespace clustar::paraexpress

@@ -13,14 +13,13 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Nothing moves: a neighbour computes, perhaps on this core.
-void rest(steady_clock::time_point since) {
-  const auto idle = steady_clock::now() - since;
-  if (idle < std::chrono::microseconds(500)) {
-    std::this_thread::yield();
-  } else {
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
+constexpr int kRootSums = 257;
+constexpr int kKinds = static_cast<int>(kDataTypes * kReductions) * kCollectives;
+
+int kind_of(const Work& work) {
+  return (static_cast<int>(work.type) * static_cast<int>(kReductions) + static_cast<int>(work.reduction)) *
+             kCollectives +
+         static_cast<int>(work.collective);
 }
 
 std::size_t offset_in(const Registered& memory, const std::byte* at) {
@@ -29,6 +28,12 @@ std::size_t offset_in(const Registered& memory, const std::byte* at) {
 
 }  // namespace
 
+Running::Running(Work work, std::uint32_t window)
+    : work_(std::move(work)),
+      program_(*work_.seat, work_.collective, work_.ranges, work_.chunk, window),
+      element_(element_bytes(work_.type)),
+      links_(program_.links()) {}
+
 Runner::Runner(Mesh& mesh, Watch& watch, HelperLines* lines, const RunnerOptions& options,
                const std::atomic<bool>& abort)
     : mesh_(mesh),
@@ -36,112 +41,144 @@ Runner::Runner(Mesh& mesh, Watch& watch, HelperLines* lines, const RunnerOptions
       lines_(lines),
       options_(options),
       abort_(abort),
-      places_(options.members),
-      came_(options.members - options.ranks) {}
+      came_(options.members - options.ranks) {
+  for (Slot& slot : slots_) slot.places.resize(options.members);
+}
+
+void Runner::release() {
+  for (Slot& slot : slots_) {
+    for (Places& places : slot.places) places.mr.reset();
+  }
+}
 
 // A link's messages are told from those of the other direction, of a neighbouring operation and of one that another
-// rank takes for something else; the order does the rest.
-int Runner::tag(bool up) const {
+// rank takes for something else; the order does the rest. Two ranks that both take themselves for the root of a
+// broadcast only send: the next operation finds it out. Helpers know of no broadcasts.
+int Runner::tags_of(const Work& work) {
   constexpr int kNumbers = 8192;
-  return 1 + (kind_ * kNumbers + static_cast<int>(number_ % kNumbers)) * 2 + (up ? 1 : 0);
+  roots_ = (roots_ + static_cast<int>(work.root)) % kRootSums;
+  const int roots = lines_ == nullptr || !work.helpers.empty() ? 0 : roots_;
+  return 1 + ((roots * kKinds + kind_of(work)) * kNumbers + static_cast<int>(work.number % kNumbers)) * 2;
 }
 
-Result<void> Runner::make_places(Member peer, std::uint64_t bytes) {
-  Places& places = places_[peer];
-  if (places.each >= bytes) return {};
-  places.mr.reset();
-  places.memory.reset(new std::byte[bytes * kWindow]);
-  auto mr = mesh_.from(peer).reg_mr(gdr::MemoryRef::host(places.memory.get(), bytes * kWindow));
-  if (!mr) return tl::unexpected(mr.error());
-  places.mr = std::move(*mr);
-  places.each = bytes;
-  return {};
-}
-
-// Partial sums from ranks, and results from helpers, come to places.
-Result<void> Runner::make_all_places(const Work& work, const Program& program) {
-  for (std::size_t link = 0; link < program.links(); ++link) {
-    const Program::Link& facts = program.link(link);
+Result<void> Runner::make_places(const Running& one) {
+  for (std::size_t link = 0; link < one.program_.links(); ++link) {
+    const Program::Link& facts = one.program_.link(link);
     if (facts.sends || (!facts.up && !is_helper(facts.peer))) continue;
-    const std::uint64_t longest = std::min(work.chunk, facts.elements) * element_;
-    const Member peer = place_of(work, facts.peer);
+    const Member peer = place_of(one.work_, facts.peer);
     if (is_helper(peer) && lines_->lost(peer - options_.ranks)) continue;
-    if (const auto ok = make_places(peer, longest); !ok) return ok;
+    const std::uint64_t bytes = std::min(one.work_.chunk, facts.elements) * one.element_;
+    Places& places = slots_[one.slot_].places[peer];
+    if (places.each >= bytes) continue;
+    places.mr.reset();
+    places.memory.reset(new std::byte[bytes * kWindow]);
+    auto mr = mesh_.from(peer).reg_mr(gdr::MemoryRef::host(places.memory.get(), bytes * kWindow));
+    if (!mr) return tl::unexpected(mr.error());
+    places.mr = std::move(*mr);
+    places.each = bytes;
   }
   return {};
 }
 
-std::optional<Blame> Runner::run(const Work& work) {
-  element_ = element_bytes(work.type);
-  number_ = work.number;
-  kind_ = (static_cast<int>(work.type) * static_cast<int>(kReductions) + static_cast<int>(work.reduction)) * 2 +
-          (work.collective == Collective::kAllGather ? 1 : 0);
-  if (auto found = watch_.look()) return found;
-  Program program(*work.seat, work.collective, work.ranges, work.chunk, kWindow);
-  links_.clear();
-  links_.resize(program.links());
-  if (const auto ok = make_all_places(work, program); !ok) return blame(options_.self, ok.error());
-  for (const std::uint32_t helper : work.helpers) {
+tl::expected<std::unique_ptr<Running>, Blame> Runner::begin(Work work) {
+  if (auto found = watch_.look()) return tl::unexpected(*found);
+  std::unique_ptr<Running> one(new Running(std::move(work), kWindow));
+  const auto free = std::ranges::find_if(slots_, [](const Slot& slot) { return !slot.taken; });
+  one->slot_ = static_cast<std::size_t>(free - slots_.begin());
+  one->tags_ = tags_of(one->work_);
+  if (const auto ok = make_places(*one); !ok) return tl::unexpected(blame(options_.self, ok.error()));
+  free->taken = true;
+  for (const std::uint32_t helper : one->work_.helpers) {
     came_[helper] = 0;
     lines_->heard(helper);
   }
-  auto moved_at = steady_clock::now();
-  for (std::uint64_t looks = 0; !program.done(); ++looks) {
-    bool moved = false;
-    if (!work.helpers.empty()) watch_helpers(work, program);
-    for (std::size_t link = 0; link < program.links(); ++link) {
-      if (auto failed = take(work, program, link, moved)) return failed;
-      if (auto failed = post(work, program, link, moved)) return failed;
-    }
-    if (auto failed = add_up(work, program, moved)) return failed;
-    if (moved) {
-      moved_at = steady_clock::now();
-      continue;
-    }
-    constexpr std::uint64_t kLook = 16;
-    if (looks % kLook == 0) {
-      if (auto found = watch_.look()) return found;
-      if (abort_.load(std::memory_order_relaxed)) return blame(options_.self, {ErrorCode::kInvalidUsage, "it gave up"});
-      if (steady_clock::now() - moved_at > options_.stall) return stalled(work, program);
-    }
-    rest(moved_at);
+  moved();
+  return one;
+}
+
+std::optional<Blame> Runner::advance(Running& one, bool& moved) {
+  if (!one.work_.helpers.empty()) watch_helpers(one);
+  for (std::size_t link = 0; link < one.program_.links(); ++link) {
+    if (auto failed = take(one, link, moved)) return failed;
+    if (auto failed = post(one, link, moved)) return failed;
+  }
+  return add_up(one, moved);
+}
+
+void Runner::moved() {
+  moved_at_ = steady_clock::now();
+  looks_ = 0;
+}
+
+std::optional<Blame> Runner::rest(const Running& one) {
+  const auto idle = steady_clock::now() - moved_at_;
+  constexpr std::uint64_t kLook = 16;
+  if (looks_++ % kLook == 0) {
+    if (auto found = watch_.look()) return found;
+    if (abort_.load(std::memory_order_relaxed)) return blame(options_.self, {ErrorCode::kInvalidUsage, "it gave up"});
+    if (idle > options_.stall) return stalled(one);
+  }
+  // A neighbour computes, perhaps on this core.
+  if (idle < std::chrono::microseconds(500)) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
   return std::nullopt;
 }
 
-void Runner::watch_helpers(const Work& work, Program& program) {
+std::optional<Blame> Runner::run(const Work& work) {
+  const auto one = begin(work);
+  if (!one) return one.error();
+  while (!(*one)->done()) {
+    bool any = false;
+    if (auto failed = advance(**one, any)) return failed;
+    if (any) {
+      moved();
+    } else if (auto failed = rest(**one)) {
+      return failed;
+    }
+  }
+  finish(**one);
+  return std::nullopt;
+}
+
+void Runner::watch_helpers(Running& one) {
+  const Work& work = one.work_;
+  const Program& program = one.program_;
   for (std::uint32_t at = 0; at < work.helpers.size(); ++at) {
     bool waits = false, open = false;
     for (std::size_t link = 0; link < program.links(); ++link) {
       if (program.link(link).peer != options_.ranks + at) continue;
-      waits = waits || !links_[link].messages.empty();
+      waits = waits || !one.links_[link].messages.empty();
       open = open || program.open(link);
     }
     lines_->poll(work.helpers[at], waits);
-    if (open && lines_->lost(work.helpers[at])) lose(work, program, options_.ranks + at);
+    if (open && lines_->lost(work.helpers[at])) lose(one, options_.ranks + at);
   }
 }
 
-void Runner::lose(const Work& work, Program& program, Member peer) {
-  const Member at = place_of(work, peer);
-  for (std::size_t link = 0; link < program.links(); ++link) {
-    if (program.link(link).peer == peer) links_[link].messages.clear();
+void Runner::lose(Running& one, Member peer) {
+  const Member at = place_of(one.work_, peer);
+  for (std::size_t link = 0; link < one.program_.links(); ++link) {
+    if (one.program_.link(link).peer == peer) one.links_[link].messages.clear();
   }
-  program.abandon(peer);
-  places_[at].mr.reset();
+  one.program_.abandon(peer);
+  for (Slot& slot : slots_) slot.places[at].mr.reset();
   lines_->lose(at - options_.ranks);
-  places_[at] = {};
+  for (Slot& slot : slots_) slot.places[at] = {};
 }
 
-std::optional<Blame> Runner::take(const Work& work, Program& program, std::size_t link, bool& moved) {
-  Link& mine = links_[link];
+std::optional<Blame> Runner::take(Running& one, std::size_t link, bool& moved) {
+  Program& program = one.program_;
+  Running::Link& mine = one.links_[link];
   const Program::Link& facts = program.link(link);
   while (!mine.messages.empty()) {
-    const Message message = mine.messages.front();
+    const Running::Message message = mine.messages.front();
     const auto progress = message.request->test();
     const bool odd = progress && progress->done && progress->sizes[0] != message.bytes;
     if ((!progress || odd) && is_helper(facts.peer)) {
-      lose(work, program, facts.peer);
+      lose(one, facts.peer);
       moved = true;
       return std::nullopt;
     }
@@ -157,9 +194,9 @@ std::optional<Blame> Runner::take(const Work& work, Program& program, std::size_
     ++(facts.sends ? messages_sent_ : messages_received_);
     if (message.from != nullptr) std::memcpy(message.to, message.from, message.bytes);
     if (is_helper(facts.peer)) {
-      const std::uint32_t helper = work.helpers[facts.peer - options_.ranks];
+      const std::uint32_t helper = one.work_.helpers[facts.peer - options_.ranks];
       lines_->heard(helper);
-      if (!facts.sends) came_[helper] += message.bytes / element_;
+      if (!facts.sends) came_[helper] += message.bytes / one.element_;
     }
     mine.messages.pop_front();
     program.ended(link);
@@ -168,25 +205,27 @@ std::optional<Blame> Runner::take(const Work& work, Program& program, std::size_
   return std::nullopt;
 }
 
-std::optional<Blame> Runner::post(const Work& work, Program& program, std::size_t link, bool& moved) {
-  Link& mine = links_[link];
+std::optional<Blame> Runner::post(Running& one, std::size_t link, bool& moved) {
+  const Work& work = one.work_;
+  Program& program = one.program_;
+  Running::Link& mine = one.links_[link];
   const Program::Link& facts = program.link(link);
   while (mine.messages.size() < kPosted) {
     const auto next = program.next(link);
     if (!next) return std::nullopt;
     const Member peer = place_of(work, facts.peer);
-    std::byte* const own = work.data + (next->range.begin - work.first) * element_;
-    Message message{nullptr, next->range.size() * element_};
+    std::byte* const own = work.data + (next->range.begin - work.first) * one.element_;
+    Running::Message message{nullptr, next->range.size() * one.element_};
     Result<transport::Request*> request = nullptr;
     if (facts.sends) {
       transport::FlowTag flow;
-      flow.coflow = number_;
-      flow.bytes = facts.elements * element_;
+      flow.coflow = work.number;
+      flow.bytes = facts.elements * one.element_;
       request = mesh_.to(peer).send(*work.memory->to_send[peer], offset_in(*work.memory, own), message.bytes,
-                                    tag(facts.up), flow);
+                                    one.tags_ + (facts.up ? 1 : 0), flow);
     } else {
       const bool helpers_result = !facts.up && is_helper(facts.peer);
-      const Places& places = places_[peer];
+      const Places& places = slots_[one.slot_].places[peer];
       const std::uint64_t place = (facts.up ? next->place : program.posted_messages(link) % kPosted) * places.each;
       const bool placed = facts.up || helpers_result;
       if (helpers_result) {
@@ -195,11 +234,11 @@ std::optional<Blame> Runner::post(const Work& work, Program& program, std::size_
       }
       const transport::RecvPart part{placed ? places.mr.get() : work.memory->to_receive[peer].get(),
                                      placed ? static_cast<std::size_t>(place) : offset_in(*work.memory, own),
-                                     message.bytes, tag(facts.up)};
+                                     message.bytes, one.tags_ + (facts.up ? 1 : 0)};
       request = mesh_.from(peer).recv({&part, 1});
     }
     if (!request && is_helper(facts.peer)) {
-      lose(work, program, facts.peer);
+      lose(one, facts.peer);
       return std::nullopt;
     }
     if (!request) return channel_failed(peer, request.error());
@@ -212,16 +251,18 @@ std::optional<Blame> Runner::post(const Work& work, Program& program, std::size_
   return std::nullopt;
 }
 
-std::optional<Blame> Runner::add_up(const Work& work, Program& program, bool& moved) {
+std::optional<Blame> Runner::add_up(Running& one, bool& moved) {
+  const Work& work = one.work_;
+  Program& program = one.program_;
   while (const auto sum = program.next_sum()) {
-    std::byte* const own = work.data + (sum->range.begin - work.first) * element_;
+    std::byte* const own = work.data + (sum->range.begin - work.first) * one.element_;
     inputs_.clear();
     for (const Program::Sum::Input& input : sum->inputs) {
       if (input.link == Program::Sum::kOwn) {
         inputs_.push_back(own);
         continue;
       }
-      const Places& places = places_[place_of(work, program.link(input.link).peer)];
+      const Places& places = slots_[one.slot_].places[place_of(work, program.link(input.link).peer)];
       inputs_.push_back(places.memory.get() + input.place * places.each);
     }
     reduce_into(own, inputs_, sum->range.size(), work.type, work.reduction);
@@ -243,14 +284,14 @@ Blame Runner::channel_failed(Member peer, const Error& error) {
 }
 
 // Who holds it up is not seen from here: in most plans it is no neighbour.
-Blame Runner::stalled(const Work& work, const Program& program) const {
+Blame Runner::stalled(const Running& one) const {
   std::string text = fmt::format("nothing moved for {:.3g} s", std::chrono::duration<double>(options_.stall).count());
-  for (std::size_t link = 0; link < program.links(); ++link) {
-    if (links_[link].messages.empty()) continue;
-    const Program::Link& facts = program.link(link);
+  for (std::size_t link = 0; link < one.program_.links(); ++link) {
+    if (one.links_[link].messages.empty()) continue;
+    const Program::Link& facts = one.program_.link(link);
     text += fmt::format("; {} waits for {} to {} {} bytes", name_of(options_.self, options_.ranks),
-                        name_of(place_of(work, facts.peer), options_.ranks), facts.sends ? "take" : "send",
-                        links_[link].messages.front().bytes);
+                        name_of(place_of(one.work_, facts.peer), options_.ranks), facts.sends ? "take" : "send",
+                        one.links_[link].messages.front().bytes);
     break;
   }
   return {kNobody, {ErrorCode::kRemote, text + "; all ranks must start the same operations in the same order"}};

@@ -9,105 +9,23 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <functional>
 #include <thread>
 
-#include "bench/proxy/bootstrap.h"
 #include "paraexpress/engine/farewell.h"
-#include "tests/conformance/transport_under_test.h"
+#include "tests/paraexpress/engine_ranks.h"
+#include "tests/unit/paraexpress/core/program_cluster.h"
 #include "transport/base/rng.h"
 
 namespace clustar::paraexpress {
 namespace {
 
 using bench::proxy::Bootstrap;
+using program_test::Bytes;
+using program_test::contribution;
+using program_test::reduction_of;
 using ::testing::HasSubstr;
 using transport::conformance::TransportUnderTest;
-
-AllGather through(Bootstrap& bootstrap) {
-  return [&bootstrap](std::span<const std::byte> mine) { return bootstrap.all_gather(mine); };
-}
-
-// One rank, with all that it needs.
-struct Rank {
-  std::unique_ptr<Bootstrap> bootstrap;
-  std::unique_ptr<transport::Transport> transport;
-  std::unique_ptr<Engine> engine;
-
-  static Result<Rank> join(const TransportUnderTest& which, const std::string& root, EngineOptions options) {
-    Rank rank;
-    auto bootstrap = Bootstrap::join(
-        {.rank = static_cast<int>(options.rank), .size = static_cast<int>(options.ranks), .root = root});
-    if (!bootstrap) return tl::unexpected(bootstrap.error());
-    rank.bootstrap = std::move(*bootstrap);
-    auto transport = which.create({});
-    if (!transport) return tl::unexpected(transport.error());
-    rank.transport = std::move(*transport);
-    auto engine = Engine::create(*rank.transport, through(*rank.bootstrap), options);
-    if (!engine) return tl::unexpected(engine.error());
-    rank.engine = std::move(*engine);
-    return rank;
-  }
-};
-
-// Each rank in a thread; `body` gets it and its number.
-void with_ranks(const TransportUnderTest& which, std::uint32_t n, const EngineOptions& common,
-                const std::function<void(Engine&, Member)>& body) {
-  const auto root = Bootstrap::pick_loopback_root();
-  ASSERT_TRUE(root);
-  std::vector<std::thread> threads;
-  for (Member rank = 0; rank < n; ++rank) {
-    threads.emplace_back([&, rank] {
-      EngineOptions options = common;
-      options.rank = rank;
-      options.ranks = n;
-      auto one = Rank::join(which, *root, options);
-      ASSERT_TRUE(one) << one.error().message;
-      body(*one->engine, rank);
-      one->engine->close();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
-std::vector<std::byte> contribution(DataType type, std::size_t count, Member rank) {
-  std::vector<std::byte> bytes(count * element_bytes(type));
-  Rng rng(rank * 1000 + static_cast<std::uint64_t>(type));
-  if (type == DataType::kFloat32 || type == DataType::kFloat64) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const double value = (rng.uniform() - 0.5) * (i % 3 == 0 ? 1e6 : 1e-3);
-      const float single = static_cast<float>(value);
-      std::memcpy(bytes.data() + i * element_bytes(type),
-                  type == DataType::kFloat32 ? static_cast<const void*>(&single) : &value, element_bytes(type));
-    }
-    return bytes;
-  }
-  for (std::byte& byte : bytes)
-    byte = static_cast<std::byte>(rng.below(type == DataType::kFloat16 || type == DataType::kBfloat16 ? 60 : 256));
-  return bytes;
-}
-
-// The sum in the plan's order, of one shard at one member.
-std::vector<std::byte> reference(const Forest& forest, std::size_t shard, Member member, const ElementRange& range,
-                                 const std::vector<std::vector<std::byte>>& inputs, DataType type,
-                                 Reduction reduction) {
-  const std::size_t element = element_bytes(type);
-  std::vector<std::vector<std::byte>> parts;
-  for (const Member addend : role_of(forest, shard, member).addends) {
-    if (addend != member) {
-      parts.push_back(reference(forest, shard, addend, range, inputs, type, reduction));
-      continue;
-    }
-    const auto first = inputs[member].begin() + static_cast<std::ptrdiff_t>(range.begin * element);
-    parts.emplace_back(first, first + static_cast<std::ptrdiff_t>(range.size() * element));
-  }
-  std::vector<const void*> pointers;
-  for (const auto& part : parts) pointers.push_back(part.data());
-  std::vector<std::byte> out(range.size() * element);
-  reduce_into(out.data(), pointers, range.size(), type, reduction);
-  return out;
-}
 
 class EngineOver : public testing::TestWithParam<TransportUnderTest> {};
 
@@ -150,13 +68,8 @@ TEST_P(EngineOver, EveryPlanAndDatatypeGivesTheExactSum) {
         }
       });
       for (std::size_t i = 0; i < cases.size(); ++i) {
-        const auto ranges = element_ranges(forest, cases[i].count);
-        std::vector<std::byte> expected;
-        for (std::size_t shard = 0; shard < ranges.size(); ++shard) {
-          const auto part = reference(forest, shard, forest.shards[shard].root, ranges[shard], before[i].memory,
-                                      cases[i].type, cases[i].reduction);
-          expected.insert(expected.end(), part.begin(), part.end());
-        }
+        const Bytes expected =
+            reduction_of(forest, cases[i].count, before[i].memory, cases[i].type, cases[i].reduction);
         for (Member rank = 0; rank < n; ++rank) {
           ASSERT_EQ(cases[i].memory[rank], expected)
               << to_string(plan) << " n=" << n << " " << name_of(cases[i].type) << " count " << cases[i].count;
