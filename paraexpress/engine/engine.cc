@@ -22,6 +22,7 @@
 #include "paraexpress/engine/helper_lines.h"
 #include "paraexpress/engine/mesh.h"
 #include "paraexpress/engine/plan_choice.h"
+#include "paraexpress/engine/probe.h"
 #include "paraexpress/engine/runner.h"
 
 namespace clustar::paraexpress {
@@ -118,6 +119,10 @@ class TheEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     return group_.helpers;
   }
+  std::string regions() const override {
+    const std::lock_guard lock(mutex_);
+    return to_text(group_.regions, options_.ranks);
+  }
   EngineTraffic traffic() const override {
     const std::lock_guard lock(mutex_);
     return runner_ ? runner_->traffic() : traffic_;
@@ -176,6 +181,7 @@ class TheEngine final : public Engine {
   // Memory for what the engine has to say itself.
   Result<std::byte*> scratch(std::size_t bytes);
   tl::expected<Measured, Blame> measure();
+  tl::expected<RegionMap, Blame> find();
   // Each element's maximum over all ranks.
   std::optional<Blame> agree(std::byte* elements, std::size_t count, DataType type);
   void serve();
@@ -214,10 +220,11 @@ class TheEngine final : public Engine {
 
 Result<void> TheEngine::set_up(transport::Transport& transport, const AllGather& all_gather) {
   const std::uint32_t ranks = options_.ranks, members = ranks + options_.helpers;
-  auto regions = options_.regions.empty() ? Result<RegionMap>(one_region(members))
-                                          : parse_region_map(options_.regions, ranks, options_.helpers);
+  const bool probes = options_.regions == kProbeRegions;
+  auto regions = options_.regions.empty() || probes ? Result<RegionMap>(one_region(members))
+                                                    : parse_region_map(options_.regions, ranks, options_.helpers);
   if (!regions) return fail(ErrorCode::kInvalidArgument, "region map, line " + regions.error().message);
-  const Group group = make_group(ranks, options_.helpers, std::move(*regions));
+  Group group = make_group(ranks, options_.helpers, std::move(*regions));
   if (options_.plan && !makes_sense(*options_.plan, group)) {
     return fail(
         ErrorCode::kInvalidArgument,
@@ -226,6 +233,10 @@ Result<void> TheEngine::set_up(transport::Transport& transport, const AllGather&
                                                      : "it needs a region map of two regions or more",
                     group.regions.regions.size() > 1 ? ", hierarchical" : "",
                     group.helpers > 0 && ranks > 1 ? ", sharded" : ""));
+  }
+  if (probes && options_.helpers > 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                "probing for regions finds no helpers; allowed with helpers: a region map");
   }
   for (std::uint32_t helper = 0; helper < options_.helpers; ++helper) helpers_.push_back(helper);
   if (ranks > 1) {
@@ -248,11 +259,34 @@ Result<void> TheEngine::set_up(transport::Transport& transport, const AllGather&
       const auto heard = farewells_->part(measured.error(), kPartFailed);
       return tl::unexpected(verdict(measured.error(), heard).error);
     }
+    if (probes) {
+      auto found = find();
+      if (!found) {
+        const auto heard = farewells_->part(found.error(), kPartFailed);
+        return tl::unexpected(verdict(found.error(), heard).error);
+      }
+      group = make_group(ranks, 0, std::move(*found));
+    }
     network_ = fit(without_helpers(group, std::vector<bool>(group.helpers, true)), *measured, network_);
   }
   choose_for(group);
   thread_ = std::thread([this] { serve(); });
   return {};
+}
+
+// All ranks work it out of the same numbers.
+tl::expected<RegionMap, Blame> TheEngine::find() {
+  const auto agreed = [this](std::span<double> numbers) -> std::optional<Blame> {
+    const auto memory = scratch(numbers.size_bytes());
+    if (!memory) return blame(options_.rank, memory.error());
+    std::memcpy(*memory, numbers.data(), numbers.size_bytes());
+    if (auto failed = agree(*memory, numbers.size(), DataType::kFloat64)) return failed;
+    std::memcpy(numbers.data(), *memory, numbers.size_bytes());
+    return std::nullopt;
+  };
+  auto probed = probe(*mesh_, *farewells_, options_.rank, options_.ranks, options_.stall, agreed);
+  if (!probed) return tl::unexpected(probed.error());
+  return find_regions(options_.ranks, *probed).map;
 }
 
 void TheEngine::choose_for(const Group& group) {
