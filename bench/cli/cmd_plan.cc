@@ -17,6 +17,8 @@
 #include "bench/paraexpress/plan_request.h"
 #include "bench/report/report.h"
 #include "nccl_plugin/settings/all_settings.h"
+#include "paraexpress/core/placement.h"
+#include "paraexpress/engine/engine.h"
 
 namespace clustar::bench::cli {
 namespace {
@@ -29,7 +31,7 @@ struct PlanArguments {
   std::vector<std::string> late;
   int order = 0;
   std::uint64_t seed = 1;
-  bool unsimulated = false, grid = false, bandwidth_given = false;
+  bool probe = false, unsimulated = false, grid = false, bandwidth_given = false;
   int live_rounds = 0;
   std::string environment;  // of --live
   std::vector<std::string> only;
@@ -79,6 +81,7 @@ int add_live(const PlanArguments& arguments, const px::Group& group, const px::N
   options.sizes = sizes;
   options.rounds = arguments.live_rounds;
   options.only = arguments.only;
+  options.probe = arguments.probe;
   options.rate_bps = static_cast<std::uint64_t>(network.nic_bytes_per_s * 8);
   options.delay_ns = *delay;
   const auto environment = parse_environment(arguments.environment);
@@ -110,11 +113,19 @@ int run_plan(PlanArguments& arguments) {
     const auto cells = paraexpress::grid(options, [](const std::string& line) { std::cerr << line << "\n"; });
     return finish(arguments, paraexpress::text(cells), paraexpress::to_json(cells));
   }
+  if (arguments.request.regions_path == px::kProbeRegions) {
+    if (arguments.live_rounds == 0) {
+      return complain_about_plan(kUsage, "--regions probe measures a network; allowed: with --live");
+    }
+    arguments.probe = true;
+    arguments.request.regions_path.clear();
+  }
   if (arguments.order == 1) arguments.request.random_seed = arguments.seed;
   const auto sizes = paraexpress::parse_sizes(arguments.sizes);
   if (!sizes) return complain_about_plan(kUsage, sizes.error().message);
-  const auto group = paraexpress::group_of(arguments.request);
+  auto group = paraexpress::group_of(arguments.request);
   if (!group) return complain_about_plan(kUsage, group.error().message);
+  if (arguments.order == 2) *group = px::spread(*group);
   const auto report = paraexpress::plan_report(*group, *network, *sizes, !arguments.unsimulated);
   auto results = paraexpress::to_json(report);
   std::string said = paraexpress::text(report);
@@ -143,8 +154,10 @@ void add_plan(CLI::App& app, int& status) {
       command
           .add_option("--regions", request.regions_path,
                       "Which host is in which region: a line each, as 'region0 ranks=0-7 oversubscription=4'; also "
-                      "helpers=, and hosts= where there is room for more")
-          ->type_name("FILE");
+                      "helpers=, and hosts= where there is room for more. With --live also probe: the ranks find them; "
+                      "the true "
+                      "ones are those of --region-size")
+          ->type_name("FILE|probe");
   auto* size =
       command.add_option("--region-size", request.region_size, "Hosts per region, instead of a file [all in one]")
           ->check(number_between(1, paraexpress::kMostRanks))
@@ -155,9 +168,10 @@ void add_plan(CLI::App& app, int& status) {
           ->capture_default_str();
   auto* order =
       command
-          .add_option("--order", arguments->order, "Ranks stand as given, or are dealt to the hosts at random [given]")
-          ->transform(choice({"given", "random"}))
-          ->type_name("given|random");
+          .add_option("--order", arguments->order,
+                      "Ranks stand as given, are dealt to the hosts at random, or to the regions in turn [given]")
+          ->transform(choice({"given", "random", "in-turn"}))
+          ->type_name("given|random|in-turn");
   command.add_option("--seed", arguments->seed, "Seed of the random order")->type_name("N")->capture_default_str();
   auto* bandwidth =
       command.add_option("--bandwidth", arguments->bandwidth, "Of a NIC, each direction, 1M to 1.6T [--live: 200M]")

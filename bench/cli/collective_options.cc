@@ -90,9 +90,9 @@ void add_collective_options(CLI::App& command, trainer::TrainConfig& config, tra
   command
       .add_option(
           "--regions", config.paraexpress.regions_path,
-          "For ParaExpress, which rank is in which region: a line each, as 'rack0 ranks=0-3 oversubscription=4' "
-          "[all in one]")
-      ->type_name("FILE");
+          "For ParaExpress, which rank is in which region: a line each, as 'rack0 ranks=0-3 oversubscription=4'; "
+          "or probe: the ranks measure who shares an uplink, and go by one region where that is not clear [all in one]")
+      ->type_name("FILE|probe");
   command
       .add_option(
           "--helpers", config.paraexpress.helpers,

@@ -5,6 +5,7 @@
 #include "bench/report/report.h"
 #include "paraexpress/core/group.h"
 #include "paraexpress/core/region_map.h"
+#include "paraexpress/engine/engine.h"
 
 namespace clustar::bench::trainer {
 
@@ -40,7 +41,12 @@ Result<void> complete(ParaexpressOptions& options, int ranks) {
   const auto count = static_cast<std::uint32_t>(ranks);
   const auto helpers = static_cast<std::uint32_t>(options.helpers);
   paraexpress::RegionMap map = paraexpress::one_region(count + helpers);
-  if (!options.regions_path.empty()) {
+  if (options.regions_path == paraexpress::kProbeRegions) {
+    if (helpers > 0) {
+      return fail(ErrorCode::kInvalidArgument, "--regions probe finds no helpers; allowed: --helpers 0, or a file");
+    }
+    options.regions = options.regions_path;
+  } else if (!options.regions_path.empty()) {
     auto text = report::read_text(options.regions_path);
     if (!text) return fail(text.error().code, "--regions: " + text.error().message);
     auto parsed = paraexpress::parse_region_map(*text, count, helpers);

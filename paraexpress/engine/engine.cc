@@ -130,6 +130,10 @@ class TheEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     return operations_ ? operations_->helpers() : helpers_;
   }
+  std::string regions() const override {
+    const std::lock_guard lock(mutex_);
+    return operations_ ? operations_->regions() : regions_;
+  }
   EngineTraffic traffic() const override {
     const std::lock_guard lock(mutex_);
     return operations_ ? operations_->traffic() : traffic_;
@@ -171,6 +175,7 @@ class TheEngine final : public Engine {
     traffic_ = operations_->traffic();
     choice_ = operations_->choice();
     helpers_ = operations_->helpers();
+    regions_ = operations_->regions();
     work_.clear();
     operations_->close();
     memory_.clear();
@@ -198,6 +203,7 @@ class TheEngine final : public Engine {
   EngineTraffic traffic_{};
   std::shared_ptr<const PlanChoice> choice_{};
   std::uint32_t helpers_ = 0;
+  std::string regions_{};
   bool closed_ = false;
   std::thread thread_{};
 };

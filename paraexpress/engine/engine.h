@@ -32,7 +32,8 @@ struct EngineOptions {
   Member rank = 0;
   std::uint32_t ranks = 1;    // 1 .. kMostRanks
   std::uint32_t helpers = 0;  // processes that add (helper.h), 0 .. kMostHelpers
-  std::string regions{};      // a region map (core/region_map.h); empty: one region
+  // A region map (core/region_map.h); empty: one region; kProbeRegions: the map that create() finds.
+  std::string regions{};
   // Of all operations that can go by it (core/collective.h); nothing: the planner chooses by the size. What create()
   // measures of the network says which plan, and how long chunks are.
   std::optional<Plan> plan{};
@@ -42,6 +43,7 @@ struct EngineOptions {
   Duration stall = std::chrono::seconds(60);
   transport::ChannelOptions channel{};
 };
+inline constexpr const char* kProbeRegions = "probe";
 inline constexpr std::uint32_t kMostRanks = 256;
 inline constexpr std::uint64_t kLeastChunk = 4 << 10;
 inline constexpr std::uint64_t kMostChunk = 64 << 20;
@@ -100,6 +102,8 @@ class Engine {
   virtual Plan plan_for(std::uint64_t bytes) const = 0;
   // Helpers that are there; the ranks agree on it after each operation that has some.
   virtual std::uint32_t helpers() const = 0;
+  // The region map that it goes by, as text.
+  virtual std::string regions() const = 0;
   virtual EngineTraffic traffic() const = 0;
 
   // Fails all operations, and tells the other ranks why.

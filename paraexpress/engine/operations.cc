@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <new>
 #include <tuple>
 #include <utility>
+
+#include "paraexpress/engine/probe.h"
 
 namespace clustar::paraexpress {
 namespace {
@@ -34,8 +35,9 @@ void Operations::close() {
 
 Result<void> Operations::connect(transport::Transport& transport, const AllGather& all_gather) {
   const std::uint32_t ranks = options_.ranks, members = ranks + options_.helpers;
-  auto regions = options_.regions.empty() ? Result<RegionMap>(one_region(members))
-                                          : parse_region_map(options_.regions, ranks, options_.helpers);
+  const bool probes = options_.regions == kProbeRegions;
+  auto regions = options_.regions.empty() || probes ? Result<RegionMap>(one_region(members))
+                                                    : parse_region_map(options_.regions, ranks, options_.helpers);
   if (!regions) return fail(ErrorCode::kInvalidArgument, "region map, line " + regions.error().message);
   const Group group = make_group(ranks, options_.helpers, std::move(*regions));
   if (options_.plan && !makes_sense(*options_.plan, group)) {
@@ -46,6 +48,10 @@ Result<void> Operations::connect(transport::Transport& transport, const AllGathe
                                                      : "it needs a region map of two regions or more",
                     group.regions.regions.size() > 1 ? ", hierarchical" : "",
                     group.helpers > 0 && ranks > 1 ? ", sharded" : ""));
+  }
+  if (probes && options_.helpers > 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                "probing for regions finds no helpers; allowed with helpers: a region map");
   }
   if (ranks == 1) {
     choose_for(group);
@@ -59,7 +65,7 @@ Result<void> Operations::connect(transport::Transport& transport, const AllGathe
   return set_up_lines(group);
 }
 
-Result<void> Operations::set_up_lines(const Group& group) {
+Result<void> Operations::set_up_lines(Group group) {
   for (std::uint32_t helper = 0; helper < options_.helpers; ++helper) helpers_.push_back(helper);
   farewells_ = std::make_unique<Farewells>(*mesh_, options_.rank, options_.ranks);
   if (const auto ok = farewells_->open(); !ok) return ok;
@@ -72,9 +78,21 @@ Result<void> Operations::set_up_lines(const Group& group) {
   choose_for(group);
   const auto measured = measure();
   if (!measured) return tl::unexpected(part(measured.error())->error);
+  if (options_.regions == kProbeRegions) {
+    auto found = find_map();
+    if (!found) return tl::unexpected(part(found.error())->error);
+    group = make_group(options_.ranks, 0, std::move(*found));
+  }
   network_ = fit(without_any_helper(group), *measured, network_);
   choose_for(group);
   return {};
+}
+
+tl::expected<RegionMap, Blame> Operations::find_map() {
+  const auto agreed = [this](std::span<double> numbers) { return agree(numbers, DataType::kFloat64); };
+  const auto probed = probe(*mesh_, *farewells_, options_.rank, options_.ranks, options_.stall, agreed);
+  if (!probed) return tl::unexpected(probed.error());
+  return find_regions(options_.ranks, *probed).map;
 }
 
 void Operations::choose_for(const Group& group, bool keeps) {
@@ -103,6 +121,11 @@ std::uint32_t Operations::helpers() const {
   return group_.helpers;
 }
 
+std::string Operations::regions() const {
+  const std::lock_guard lock(mutex_);
+  return to_text(group_.regions, options_.ranks);
+}
+
 Result<std::byte*> Operations::scratch(std::size_t bytes) {
   if (scratch_.size() < bytes) {
     scratch_mr_.reset();
@@ -115,8 +138,8 @@ Result<std::byte*> Operations::scratch(std::size_t bytes) {
 }
 
 template <typename T>
-std::optional<Blame> Operations::agree(std::vector<T>& elements, DataType type) {
-  const std::size_t bytes = elements.size() * sizeof(T);
+std::optional<Blame> Operations::agree(std::span<T> elements, DataType type) {
+  const std::size_t bytes = elements.size_bytes();
   const auto memory = scratch(bytes);
   if (!memory) return blame(options_.rank, memory.error());
   std::memcpy(*memory, elements.data(), bytes);
@@ -161,14 +184,14 @@ tl::expected<Measured, Blame> Operations::measure() {
     if (!seconds) return tl::unexpected(seconds.error());
     slowest.push_back(*seconds);
   }
-  if (const auto failed = agree(slowest, DataType::kFloat64)) return tl::unexpected(*failed);
+  if (const auto failed = agree(std::span(slowest), DataType::kFloat64)) return tl::unexpected(*failed);
   return Measured{kSmall, slowest[0], slowest[1], kLarge, slowest[2]};
 }
 
 std::optional<Blame> Operations::review() {
   std::vector<double> means(options_.ranks, 0);
   means[options_.rank] = lateness_.take_mean();
-  if (auto failed = agree(means, DataType::kFloat64)) return failed;
+  if (auto failed = agree(std::span(means), DataType::kFloat64)) return failed;
   const std::vector<double> lags = lags_of(means);
   if (!differs(network_.lag_s, lags)) return std::nullopt;
   network_.lag_s = lags;
@@ -275,7 +298,7 @@ std::optional<Blame> Operations::run_with_helpers(Work work, const PlanChoice& b
     views.push_back({lost, lost ? runner_->came_from(helpers_[i]) : ranges[i].size()});
   }
   std::vector<std::uint64_t> numbers = encode_views(views, options_.rank);
-  if (auto failed = agree(numbers, DataType::kUint64)) return failed;
+  if (auto failed = agree(std::span(numbers), DataType::kUint64)) return failed;
   const std::vector<HelperFate> fates = decode_fates(numbers);
   std::vector<bool> lost;
   std::vector<std::uint32_t> left;

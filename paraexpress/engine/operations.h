@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "paraexpress/core/agreement.h"
@@ -30,7 +31,7 @@ struct Asked {
   std::shared_ptr<PlanChoice::Choice> pushed{};  // of a push and its pull
 };
 
-// Thread rule: one thread, but choice(), helpers(), reg_mr() and traffic() from any.
+// Thread rule: one thread, but choice(), helpers(), regions(), reg_mr() and traffic() from any.
 class Operations {
  public:
   // Operations from one agreement about late ranks to the next.
@@ -65,6 +66,7 @@ class Operations {
 
   std::shared_ptr<const PlanChoice> choice() const;
   std::uint32_t helpers() const;
+  std::string regions() const;  // as text
   Result<std::unique_ptr<Registered>> reg_mr(void* memory, std::size_t bytes) { return mesh_->reg_mr(memory, bytes); }
   EngineTraffic traffic() const { return runner_ ? runner_->traffic() : EngineTraffic{}; }
 
@@ -74,11 +76,13 @@ class Operations {
   void go_by(const PlanChoice& by, Work& work, const PlanChoice::Choice& choice);
   // Memory for what the engine has to say itself.
   Result<std::byte*> scratch(std::size_t bytes);
-  Result<void> set_up_lines(const Group& group);
+  Result<void> set_up_lines(Group group);
+  // All ranks work it out of the same numbers.
+  tl::expected<RegionMap, Blame> find_map();
   tl::expected<Measured, Blame> measure();
   // Each element's maximum over all ranks.
   template <typename T>
-  std::optional<Blame> agree(std::vector<T>& elements, DataType type);
+  std::optional<Blame> agree(std::span<T> elements, DataType type);
   // Whether ranks are late, as all see it.
   std::optional<Blame> review();
   bool is_helped(const Asked& asked) const;

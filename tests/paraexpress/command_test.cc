@@ -89,7 +89,7 @@ TEST(PlanCommand, refuses_wrong_values_with_what_is_allowed) {
             fmt::format("--late: '{}' is no late rank; allowed: RANK=TIME, as 3=5ms, ranks 0 to 7, times 0 to 60s in",
                         late));
   }
-  refused("--order sorted", "is none of given, random");
+  refused("--order sorted", "is none of given, random, in-turn");
   refused("--grid --ranks 4", "excludes");
 }
 

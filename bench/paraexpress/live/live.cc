@@ -71,7 +71,7 @@ class Measurement {
   Measurement(const Measurement&) = delete;
   Measurement& operator=(const Measurement&) = delete;
 
-  Result<std::vector<LiveSize>> run();
+  Result<LiveResult> run();
 
  private:
   Result<void> start();
@@ -84,6 +84,7 @@ class Measurement {
   FileDescriptor words_{};
   std::vector<perf::Process> ranks_{};
   std::vector<LiveSize> sizes_{};
+  std::string found_{};
   std::size_t round_ = 0;
 };
 
@@ -127,6 +128,10 @@ Result<void> Measurement::hear(const Word& word) {
   if (word.kind == Word::Kind::kFailed) {
     return fail(ErrorCode::kRemote, fmt::format("rank {} says: {}", word.rank, word.text.data()));
   }
+  if (word.kind == Word::Kind::kFound) {
+    found_ = word.text.data();
+    return {};
+  }
   LiveRow& row = sizes_[word.size].rows[word.contender];
   if (word.kind == Word::Kind::kChosen) {
     row.chosen = word.text.data();
@@ -137,7 +142,7 @@ Result<void> Measurement::hear(const Word& word) {
   return {};
 }
 
-Result<std::vector<LiveSize>> Measurement::run() {
+Result<LiveResult> Measurement::run() {
   for (const std::uint64_t bytes : options_.sizes) {
     sizes_.push_back({bytes, {}});
     for (const Contender& one : contenders(options_)) sizes_.back().rows.push_back({one.name, {}, {}});
@@ -159,12 +164,12 @@ Result<std::vector<LiveSize>> Measurement::run() {
     if (how.empty() || how == "ended with exit status 0") continue;
     return fail(ErrorCode::kRemote, fmt::format("rank {}: its process {}", rank, how));
   }
-  return std::move(sizes_);
+  return LiveResult{std::move(found_), std::move(sizes_)};
 }
 
 }  // namespace
 
-Result<std::vector<LiveSize>> measure(const LiveOptions& options, const Say& say) {
+Result<LiveResult> measure(const LiveOptions& options, const Say& say) {
   if (options.group.helpers > 0) {
     return fail(ErrorCode::kInvalidArgument, "the engine has no helpers yet; allowed with --live: --helpers 0");
   }

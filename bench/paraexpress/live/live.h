@@ -24,6 +24,7 @@ struct LiveOptions {
   std::vector<std::uint64_t> sizes{};
   std::vector<std::string> only{};  // names of rows; empty: all
   int rounds = 5;
+  bool probe = false;                    // the plans go by the region map that the engine finds, not by the group's
   std::uint64_t rate_bps = 200'000'000;  // of each host's line
   std::uint64_t delay_ns = 0;            // of each link
   std::map<std::string, std::string> environment{};
@@ -42,13 +43,18 @@ struct LiveSize {
   std::vector<LiveRow> rows{};
 };
 
+struct LiveResult {
+  std::string found{};  // the region map that the engine found; empty: it did not probe
+  std::vector<LiveSize> sizes{};
+};
+
 using Say = std::function<void(const std::string& line)>;
 
 // Every result is checked, element by element. Errors name the rank and the plan. kUnavailable: no root, interrupted.
-Result<std::vector<LiveSize>> measure(const LiveOptions& options, const Say& say);
+Result<LiveResult> measure(const LiveOptions& options, const Say& say);
 
-std::string text(const LiveOptions& options, const std::vector<LiveSize>& sizes);
-// {rate_bps, delay_ns, rounds, sizes[]: {bytes, plans[]: {plan, chosen, seconds[]}}}
-nlohmann::json to_json(const LiveOptions& options, const std::vector<LiveSize>& sizes);
+std::string text(const LiveOptions& options, const LiveResult& result);
+// {rate_bps, delay_ns, rounds, regions{true, found, right}, sizes[]: {bytes, plans[]: {plan, chosen, seconds[]}}}
+nlohmann::json to_json(const LiveOptions& options, const LiveResult& result);
 
 }  // namespace clustar::bench::paraexpress::live

@@ -12,6 +12,7 @@
 #include "bench/proxy/bootstrap.h"
 #include "coflow/enforce/host_policies.h"
 #include "nccl_plugin/settings/all_settings.h"
+#include "paraexpress/core/probe.h"
 #include "paraexpress/engine/engine.h"
 #include "transport/api/settings.h"
 #include "transport/base/system_clock.h"
@@ -24,18 +25,7 @@ namespace {
 constexpr double kMostSeconds = 20;
 
 std::string regions_text(const px::Group& group) {
-  if (group.regions.regions.size() < 2) return "";
-  const auto members = px::members_by_region(group.regions);
-  std::string text;
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    const px::Region& region = group.regions.regions[i];
-    if (members[i].empty()) continue;
-    std::string ranks;
-    for (const px::Member member : members[i]) ranks += fmt::format("{}{}", ranks.empty() ? "" : ",", member);
-    text += fmt::format("region{} ranks={} hosts={} oversubscription={:.6f}\n", i, ranks, region.hosts,
-                        region.oversubscription);
-  }
-  return text;
+  return group.regions.regions.size() < 2 ? "" : px::to_text(group.regions, group.ranks);
 }
 
 void say(int words, Word word, const std::string& text = {}) {
@@ -61,6 +51,10 @@ class Rank {
     if (!selected) return tl::unexpected(selected.error());
     selection_ = std::move(*selected);
     elements_.resize(*std::ranges::max_element(options_.sizes) / sizeof(float));
+    regions_ = regions_text(options_.group);
+    if (options_.probe) {
+      if (const auto ok = probe(); !ok) return ok;
+    }
     for (const Contender& one : contenders_) {
       if (const auto ok = start(one); !ok) return fail(ok.error().code, "plan " + one.name + ": " + ok.error().message);
     }
@@ -85,15 +79,33 @@ class Rank {
   }
 
  private:
+  Result<void> probe() {
+    px::EngineOptions options;
+    options.rank = rank_;
+    options.ranks = options_.group.ranks;
+    options.regions = px::kProbeRegions;
+    auto engine = make(options);
+    if (!engine) return fail(engine.error().code, "probing: " + engine.error().message);
+    regions_ = (*engine)->regions();
+    if (rank_ == 0) say(words_, {Word::Kind::kFound, rank_, 0, 0, 0}, regions_);
+    if (const auto ok = bootstrap_->barrier(); !ok) return ok;
+    (*engine)->close();
+    return {};
+  }
+
+  Result<std::unique_ptr<px::Engine>> make(const px::EngineOptions& options) {
+    return px::Engine::create(
+        *selection_.transport, [this](std::span<const std::byte> mine) { return bootstrap_->all_gather(mine); },
+        options);
+  }
+
   Result<void> start(const Contender& one) {
     px::EngineOptions engine;
     engine.rank = rank_;
     engine.ranks = options_.group.ranks;
-    if (one.knows_regions) engine.regions = regions_text(options_.group);
+    if (one.knows_regions) engine.regions = regions_;
     if (!one.plan.empty()) engine.plan = px::plan_of(one.plan);
-    auto made = px::Engine::create(
-        *selection_.transport, [this](std::span<const std::byte> mine) { return bootstrap_->all_gather(mine); },
-        engine);
+    auto made = make(engine);
     if (!made) return tl::unexpected(made.error());
     engines_.push_back(std::move(*made));
     left_out_.emplace_back(options_.sizes.size());
@@ -138,6 +150,7 @@ class Rank {
   SystemClock clock_;
   std::unique_ptr<proxy::Bootstrap> bootstrap_;
   transport::Selection selection_;
+  std::string regions_;
   std::vector<float> elements_;
   std::vector<std::unique_ptr<px::Engine>> engines_;  // by contender
   std::vector<std::vector<bool>> left_out_;           // by contender and size

@@ -19,7 +19,7 @@ std::vector<Contender> contenders(const LiveOptions& options);
 
 // From a rank to the one that started it, whole: shorter than what a pipe takes at once.
 struct Word {
-  enum class Kind : std::uint8_t { kTime, kChosen, kFailed };
+  enum class Kind : std::uint8_t { kTime, kChosen, kFound, kFailed };
   Kind kind = Kind::kTime;
   std::uint32_t rank = 0, size = 0, contender = 0;
   double seconds = 0;

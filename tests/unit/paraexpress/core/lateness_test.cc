@@ -21,7 +21,8 @@ TEST(Lateness, TheMeanIsOfTheOperationsSinceTheLast) {
 }
 
 TEST(Lateness, WhoSeesShortOperationsIsLate) {
-  EXPECT_THAT(lags_of(std::vector<double>{0.030, 0.010, 0.029}), ElementsAre(0, DoubleNear(0.020, 1e-9), DoubleNear(0.001, 1e-9)));
+  EXPECT_THAT(lags_of(std::vector<double>{0.030, 0.010, 0.029}),
+              ElementsAre(0, DoubleNear(0.020, 1e-9), DoubleNear(0.001, 1e-9)));
 }
 
 TEST(Lateness, NoiseIsNoLag) {
