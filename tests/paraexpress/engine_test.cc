@@ -98,6 +98,23 @@ TEST_P(EngineOver, AnAllGatherBringsEachBlockAndMegabytesArriveWhole) {
   });
 }
 
+TEST_P(EngineOver, AfterProbingAllRanksHaveTheSameMapAndSum) {
+  constexpr std::uint32_t kRanks = 5;
+  EngineOptions options;
+  options.regions = kProbeRegions;
+  std::vector<std::string> maps(kRanks);
+  with_ranks(GetParam(), kRanks, options, [&](Engine& engine, Member rank) {
+    maps[rank] = engine.regions();
+    std::vector<float> sums(50'000, static_cast<float>(rank + 1));
+    ASSERT_TRUE(engine.add_memory(sums.data(), sums.size() * sizeof(float)));
+    const auto seconds = engine.all_reduce(sums.data(), sums.size(), DataType::kFloat32)->wait();
+    ASSERT_TRUE(seconds) << seconds.error().message;
+    EXPECT_TRUE(std::ranges::all_of(sums, [](float sum) { return sum == 15.0F; }));
+  });
+  EXPECT_TRUE(parse_region_map(maps[0], kRanks, 0)) << maps[0];
+  for (const std::string& map : maps) EXPECT_EQ(map, maps[0]);
+}
+
 TEST_P(EngineOver, AbortFailsAllRanksAndNamesWhoGaveUp) {
   constexpr std::uint32_t kRanks = 3;
   with_ranks(GetParam(), kRanks, {}, [&](Engine& engine, Member rank) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -50,6 +51,26 @@ TEST(PlanLive, measures_every_plan_on_a_fabric_of_its_own) {
   }
 }
 
+// On a busy machine the times may be unclear, which gives one region; a wrong map is never right.
+TEST(PlanLive, ProbingNeverGivesAWrongMap) {
+  if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
+  const std::string file = tests::temp_path("probe", ".json");
+  const auto outcome = plan(
+      "--ranks 8 --region-size 4 --oversubscription 4 --order in-turn --regions probe --size 4 --bandwidth 50M --delay "
+      "1ms --live 1 --plans ring --no-simulation --env CLUSTAR_TRANSPORT=tcp --json " +
+      file);
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("regions found"));
+  std::ifstream stream(file);
+  const auto regions = nlohmann::json::parse(stream)["results"]["live"]["regions"];
+  std::filesystem::remove(file);
+  EXPECT_THAT(regions["true"], HasSubstr("ranks=0,2,4,6 hosts=4 oversubscription=4.0"));
+  const std::string found = regions["found"];
+  const auto lines = std::count(found.begin(), found.end(), '\n');
+  EXPECT_EQ(regions["right"], lines == 2) << found;
+  EXPECT_THAT(lines, ::testing::AnyOf(1, 2)) << found;
+}
+
 // That order has a file per NIC in shared memory while it is in force.
 TEST(PlanLive, the_order_of_coflows_reaches_the_ranks) {
   if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
@@ -90,6 +111,7 @@ TEST(PlanLive, wrong_usage_says_what_is_allowed) {
   refused("--live 1 --env CLUSTAR_TRANSPRT=mlt", "CLUSTAR_TRANSPORT");
   refused("--live 1 --plans ring,tree --ranks 4", "allowed for these ranks: direct, server, ring, double-tree, auto");
   refused("--delay 1ms", "--live");
+  refused("--regions probe", "allowed: with --live");
   refused("--live 2 --grid", "excludes");
 }
 
