@@ -108,10 +108,10 @@ TEST_P(OfiClosing, UnreadMessagesAreReadAndGoNowhere) {
   }
 }
 
+// Not "shm": two of its endpoints in one process share one mapping, which goes with the first of them.
 INSTANTIATE_TEST_SUITE_P(Providers, OfiClosing,
                          ::testing::Values(ClosingCase{"tcp_manual", "tcp;ofi_rxm", "manual"},
-                                           ClosingCase{"tcp_auto", "tcp;ofi_rxm", "auto"},
-                                           ClosingCase{"shm", "shm", "any"}),
+                                           ClosingCase{"tcp_auto", "tcp;ofi_rxm", "auto"}),
                          [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace
