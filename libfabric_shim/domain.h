@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "libfabric_shim/gpu_memory.h"
 #include "libfabric_shim/handle.h"
 #include "libfabric_shim/info.h"
 
@@ -16,7 +17,7 @@ namespace clustar::transport::ofi {
 class Domain {
  public:
   // Error: libfabric's.
-  static Result<Domain> open(Info info);
+  static Result<Domain> open(Info info, GpuUse gpu = GpuUse::kNone);
   Domain(Domain&& other) noexcept;
 
   const fi_info& info() const { return *info_; }
@@ -25,14 +26,17 @@ class Domain {
   fid_fabric* fabric() const { return fabric_.get(); }
   // Memory that is sent from or received into must be registered (FI_MR_LOCAL).
   bool registers() const { return (info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
+  // Whether its endpoints carry GPU memory.
+  GpuUse gpu() const { return gpu_; }
   // For a registration, where the provider does not choose keys (FI_MR_PROV_KEY). Any thread.
   std::uint64_t next_key() { return key_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
-  explicit Domain(Info info) : info_(std::move(info)), name_(name_of(*info_)) {}
+  Domain(Info info, GpuUse gpu) : info_(std::move(info)), name_(name_of(*info_)), gpu_(gpu) {}
 
   Info info_;
   std::string name_;
+  GpuUse gpu_;
   Fid<fid_fabric> fabric_;
   Fid<fid_domain> domain_;
   std::atomic<std::uint64_t> key_{1};

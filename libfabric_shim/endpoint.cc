@@ -3,6 +3,7 @@
 #include <rdma/fi_cm.h>
 
 #include "libfabric_shim/failure.h"
+#include "libfabric_shim/gpu_memory.h"
 #include "libfabric_shim/signals.h"
 
 namespace clustar::transport::ofi {
@@ -18,6 +19,11 @@ Result<Endpoint> Endpoint::open(const Domain& domain, const CompletionQueue& sen
   if (const int code = fi_endpoint(domain.raw(), info, &endpoint, nullptr); code != 0)
     return failed("fi_endpoint", code);
   made.endpoint_.reset(endpoint);
+  if (domain.gpu() == GpuUse::kCuda) {
+    if (const auto forbidden = forbid_cuda_calls(*endpoint, domain.name()); !forbidden) {
+      return tl::unexpected(forbidden.error());
+    }
+  }
   const std::uint64_t one = &sent == &received ? FI_TRANSMIT | FI_RECV : FI_TRANSMIT;
   if (const int code = fi_ep_bind(endpoint, &sent.raw()->fid, one); code != 0) {
     return failed("fi_ep_bind (queue)", code);

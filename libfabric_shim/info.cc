@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "libfabric_shim/failure.h"
+#include "libfabric_shim/gpu_memory.h"
 #include "libfabric_shim/signals.h"
 #include "libfabric_shim/universe.h"
 
@@ -35,6 +36,17 @@ Info make_hints(const Library& library, const std::string& progress, Service ser
   return hints;
 }
 
+// Each on its own, of a list.
+Result<std::vector<Info>> copies_of(const Library& library, const Info& all) {
+  std::vector<Info> infos;
+  for (const fi_info* each = all.get(); each != nullptr; each = each->next) {
+    Info copy(library.duplicate_info(each));
+    if (!copy) return tl::unexpected(failure("libfabric", "fi_dupinfo", FI_ENOMEM));
+    infos.push_back(std::move(copy));
+  }
+  return infos;
+}
+
 }  // namespace
 
 std::string provider_of(const fi_info& info) {
@@ -52,6 +64,23 @@ std::vector<std::string> providers_of(const std::vector<Info>& infos) {
     if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
   }
   return names;
+}
+
+std::vector<Info> find_gpu_infos(const std::string& progress) {
+  const Result<Library>& library = Library::get();
+  if (!library) return {};
+  const Info hints = make_hints(*library, progress, Service::kMessages);
+  if (!hints) return {};
+  hints->caps |= FI_HMEM;
+  hints->domain_attr->mr_mode |= FI_MR_HMEM;
+  fi_info* found = nullptr;
+  {
+    const SmallUniverse universe;
+    const KeptSignals signals;
+    if (library->get_info(gpu_api(library->version()), nullptr, nullptr, 0, hints.get(), &found) != 0) return {};
+  }
+  auto infos = copies_of(*library, Info(found));
+  return infos ? std::move(*infos) : std::vector<Info>{};
 }
 
 Result<std::vector<Info>> find_infos(const std::string& progress, Service service) {
@@ -73,14 +102,7 @@ Result<std::vector<Info>> find_infos(const std::string& progress, Service servic
     }
     if (code != 0) return tl::unexpected(failure("libfabric", "fi_getinfo", code));
   }
-  const Info all(found);
-  std::vector<Info> infos;
-  for (const fi_info* each = found; each != nullptr; each = each->next) {
-    Info copy(library->duplicate_info(each));
-    if (!copy) return tl::unexpected(failure("libfabric", "fi_dupinfo", FI_ENOMEM));
-    infos.push_back(std::move(copy));
-  }
-  return infos;
+  return copies_of(*library, Info(found));
 }
 
 }  // namespace clustar::transport::ofi

@@ -36,5 +36,7 @@ enum class Service : std::uint8_t {
 // The first call of a process lets libfabric load its providers (0.1 s). Error: libfabric's, kUnavailable if there is
 // none.
 Result<std::vector<Info>> find_infos(const std::string& progress, Service service = Service::kMessages);
+// Reliable messages with GPU memory (FI_HMEM), by gpu_api(); empty: nothing has that.
+std::vector<Info> find_gpu_infos(const std::string& progress);
 
 }  // namespace clustar::transport::ofi

@@ -199,6 +199,33 @@ Result<void> stage_gpu_memory(Selection& selection, const TransportContext& cont
   return {};
 }
 
+// The driver's word on GPU memory, by libclustar-cuda.so, which it keeps loaded.
+class CudaDriver final : public GpuDriver {
+ public:
+  CudaDriver(Module module, const gdr::cuda::Api& api) : module_(std::move(module)), api_(api) {}
+  Result<int> device_of(const void* address) override {
+    const auto what = api_.describe(address);
+    if (!what) return tl::unexpected(what.error());
+    if (what->place == gdr::cuda::Place::kHost || what->device < 0) {
+      return fail(ErrorCode::kInvalidArgument, "memory that is said to be a GPU's is the host's");
+    }
+    return what->device;
+  }
+  Result<void> flush(int device) override { return api_.flush(device); }
+
+ private:
+  const Module module_;
+  const gdr::cuda::Api api_;
+};
+
+Result<std::shared_ptr<GpuDriver>> open_gpu_driver() {
+  auto opened = Module::open(own_folder(), "cuda");
+  if (!opened) return tl::unexpected(opened.error());
+  const auto api = gdr::cuda::api_of([&](const char* name) { return opened->find(name); });
+  if (!api) return fail(ErrorCode::kUnavailable, "libclustar-cuda.so says nothing of GPU memory");
+  return std::make_shared<CudaDriver>(std::move(*opened), *api);
+}
+
 Result<Selection> make_own(const Backend& backend, const TransportContext& context) {
   if (backend.create != nullptr) return backend.create(context);
   if (std::string_view(backend.name) == "verbs" && context.config.get<IbSettings>().disable) {
@@ -208,7 +235,9 @@ Result<Selection> make_own(const Backend& backend, const TransportContext& conte
   }
   auto module = Module::open(own_folder(), backend.name);
   if (!module) return tl::unexpected(module.error());
-  auto transport = module->entry().create(context);
+  TransportContext with = context;
+  if (!with.gpu_driver) with.gpu_driver = open_gpu_driver;
+  auto transport = module->entry().create(with);
   if (!transport) return tl::unexpected(transport.error());
   Selection selection;
   selection.modules.push_back(std::move(*module));

@@ -166,6 +166,7 @@ Congestion congestion_of(const Arm& arm, const Settings& inherited, const std::s
     const auto transport = settings->find("CLUSTAR_TRANSPORT");
     if (transport == settings->end()) continue;
     if (transport->second == "mlt") return {"mlt's own", true};
+    if (transport->second == "ofi") return {kernel_default, false};  // libfabric's sockets, of which we set nothing
     break;
   }
   for (const Settings* settings : {&arm.settings, &inherited}) {

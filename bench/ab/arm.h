@@ -37,7 +37,7 @@ Result<void> check_settings(const Arm& arm, const Settings& inherited);
 Settings inherited_settings();
 
 // The TCP congestion control under the arm: its own setting, otherwise an inherited one, otherwise `kernel_default`. Of
-// mlt, which brings its own, "mlt's own".
+// mlt, which brings its own, "mlt's own"; of ofi `kernel_default`, since libfabric's sockets hear of no setting.
 struct Congestion {
   std::string name;
   bool explicitly = false;

@@ -89,6 +89,11 @@ json arm_json(const Arm& arm, Role role, const Outcomes& outcomes) {
   return result;
 }
 
+bool is_over(const json& arm, const char* transport) {
+  const json& said = arm["transport"];
+  return said.is_object() && said.value("transport", json(nullptr)) == transport;
+}
+
 // How far the arms' training diverged: 0 and equal when both did the same arithmetic.
 struct Divergence {
   double max_loss_difference = 0;
@@ -173,10 +178,16 @@ json warnings(const Plan& plan, const Verdict& verdict, const json& arms, const 
   }
   for (const json& arm : arms) {
     if (arm["congestion_control_explicit"].get<bool>()) continue;
+    const auto name = arm["name"].get<std::string>();
+    const auto kernels = arm["congestion_control"].get<std::string>();
     all.push_back(
-        fmt::format("'{}' leaves TCP's congestion control to the kernel ({}) or its plugin; set "
-                    "CLUSTAR_TCP_CONGESTION in both arms",
-                    arm["name"].get<std::string>(), arm["congestion_control"].get<std::string>()));
+        is_over(arm, "ofi")
+            ? fmt::format("'{}' leaves TCP's congestion control to the kernel ({}), as libfabric does; give the "
+                          "other arm CLUSTAR_TCP_CONGESTION={} if it runs over TCP",
+                          name, kernels, kernels)
+            : fmt::format("'{}' leaves TCP's congestion control to the kernel ({}) or its plugin; set "
+                          "CLUSTAR_TCP_CONGESTION in both arms",
+                          name, kernels));
   }
   if (!diverged.parameters_equal) {
     all.push_back(fmt::format("the arms did not train the same: parameters differ at the end, losses by up to {:.3g}",

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "libfabric_shim/memory_region.h"
+#include "libfabric_shim/rdm/nic.h"
 #include "transport/message/memory_anchor.h"
 
 namespace clustar::transport::ofi {
@@ -14,25 +15,39 @@ template <class Channel>
 class ChannelMemory final : public Mr {
  public:
   using Anchor = std::shared_ptr<MemoryAnchor<Channel>>;
-  // Host memory only. Any thread. Error: another kind, or libfabric's.
-  static Result<std::unique_ptr<Mr>> make(Domain& domain, const gdr::MemoryRef& memory, Anchor anchor) {
+  // Any thread. Error: a kind that the device does not offer, the driver's, or libfabric's.
+  static Result<std::unique_ptr<Mr>> make(Nic& nic, const gdr::MemoryRef& memory, Anchor anchor) {
+    Domain& domain = nic.domain();
+    int device = -1;
     if (memory.kind != gdr::MemoryKind::kHost) {
-      return fail(ErrorCode::kInvalidArgument,
-                  std::string("ofi registers host memory only, not ") + gdr::to_string(memory.kind));
+      if (domain.gpu() == GpuUse::kNone) {
+        return fail(ErrorCode::kInvalidArgument, std::string("ofi: ") + domain.name() +
+                                                     " moves host memory only, not " + gdr::to_string(memory.kind) +
+                                                     "; CLUSTAR_GDR=staged copies it");
+      }
+      if (const auto& driver = nic.context().gpu_driver; driver != nullptr) {
+        const auto owner = driver->device_of(memory.address);
+        if (!owner) return tl::unexpected(owner.error());
+        device = *owner;
+      }
     }
-    auto region = MemoryRegion::make(domain, memory.address, memory.length);
+    auto region = memory.kind == gdr::MemoryKind::kHost ? MemoryRegion::make(domain, memory.address, memory.length)
+                                                        : MemoryRegion::of_gpu(domain, memory, device);
     if (!region) return tl::unexpected(region.error());
-    return std::unique_ptr<Mr>(new ChannelMemory(memory, std::move(*region), std::move(anchor)));
+    return std::unique_ptr<Mr>(new ChannelMemory(memory, device, std::move(*region), std::move(anchor)));
   }
   ~ChannelMemory() override { anchor_->deregister(*this); }
 
   // The memory is used by no message, or the channel settled them.
   static void* descriptor(const Mr& mr) { return static_cast<const ChannelMemory&>(mr).region_.descriptor(); }
+  // CUDA's ordinal; -1: of no GPU.
+  static int device(const Mr& mr) { return static_cast<const ChannelMemory&>(mr).device_; }
 
  private:
-  ChannelMemory(const gdr::MemoryRef& memory, MemoryRegion region, Anchor anchor)
-      : Mr(memory), region_(std::move(region)), anchor_(std::move(anchor)) {}
+  ChannelMemory(const gdr::MemoryRef& memory, int device, MemoryRegion region, Anchor anchor)
+      : Mr(memory), device_(device), region_(std::move(region)), anchor_(std::move(anchor)) {}
 
+  const int device_;
   MemoryRegion region_;
   Anchor anchor_;
 };

@@ -41,11 +41,9 @@ std::string fault_of(const fi_info& info) {
   return "";
 }
 
-DeviceProperties describe(const fi_info& info, const std::string& name, const net::Interface& control,
-                          std::size_t index) {
+DeviceProperties describe(const fi_info& info, const std::string& name, const net::Interface& control) {
   DeviceProperties properties;
   properties.name = name;
-  properties.guid = index;
   properties.pci_path = has_host_address(info) ? control.pci_path : "";
   properties.speed_mbps = control.speed_mbps;
   if (info.nic != nullptr) {
@@ -62,10 +60,6 @@ DeviceProperties describe(const fi_info& info, const std::string& name, const ne
   properties.max_channels = kMostChannels;
   properties.max_recv_parts = kMaxRecvParts;
   properties.memory_kinds = gdr::kHostOnly;
-  const bool hmem = (info.domain_attr->caps & FI_HMEM) != 0 || (info.caps & FI_HMEM) != 0;
-  properties.gdr = fmt::format(
-      "off: {} moves host memory only here ({}); NCCL keeps its buffers in pinned host memory", provider_of(info),
-      hmem ? "the domain has FI_HMEM, which this version does not use" : "the domain has no FI_HMEM");
   // A provider promises no order within a line.
   properties.ordered_lines = false;
   return properties;
@@ -80,6 +74,16 @@ const net::Interface* interface_of(const fi_info& info, const std::vector<net::I
     }
   }
   return nullptr;
+}
+
+// Rails have to have the same numbers on all hosts: the interfaces' order is the kernel's, libfabric's may be any.
+void order(std::vector<Found>& found, const std::vector<net::Interface>& interfaces) {
+  if (has_host_address(*found.front().info)) {
+    std::ranges::sort(found, {}, [&](const Found& one) {
+      return std::ranges::find(interfaces, one.name, &net::Interface::name) - interfaces.begin();
+    });
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) found[i].properties.guid = i;
 }
 
 }  // namespace
@@ -110,10 +114,13 @@ Result<std::vector<Found>> find_devices(std::vector<Info> infos, const std::stri
     }
     const std::string name = by_interface ? control->name : domain;
     if (std::ranges::any_of(found, [&](const Found& one) { return one.name == name; })) continue;
-    DeviceProperties properties = describe(*info, name, *control, found.size());
+    DeviceProperties properties = describe(*info, name, *control);
     found.push_back({std::move(info), name, *control, std::move(properties)});
   }
-  if (!found.empty()) return found;
+  if (!found.empty()) {
+    order(found, *interfaces);
+    return found;
+  }
   return fail(ErrorCode::kUnavailable,
               fmt::format("{} has no domain that can be used ({})", provider, fmt::join(refused, "; ")));
 }

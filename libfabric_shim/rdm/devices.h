@@ -19,8 +19,8 @@ struct Found {
   DeviceProperties properties{};
 };
 
-// The domains of `provider`, one per interface where its addresses are the host's (tcp, verbs), otherwise one per name
-// (efa, cxi, shm). Error: none that can be used, and why.
+// The domains of `provider`, one per interface where its addresses are the host's (tcp, verbs), in the order of the
+// interfaces, otherwise one per name (efa, cxi, shm), in libfabric's. Error: none that can be used, and why.
 Result<std::vector<Found>> find_devices(std::vector<Info> infos, const std::string& provider, const Settings& settings);
 
 }  // namespace clustar::transport::ofi

@@ -10,6 +10,7 @@
 #include "libfabric_shim/domain.h"
 #include "libfabric_shim/rdm/exchange.h"
 #include "libfabric_shim/rdm/nic_settings.h"
+#include "transport/api/gpu_driver.h"
 #include "transport/base/log.h"
 #include "transport/base/time.h"
 #include "transport/message/send_engine.h"
@@ -23,6 +24,7 @@ struct Context {
   Settings settings;
   const Clock& clock;
   Log log;
+  std::shared_ptr<GpuDriver> gpu_driver{};  // null: no device has GPU memory, or host memory plays it
 };
 
 class Nic {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "gdr/settings.h"
 #include "libfabric_shim/rdm/wire.h"
 #include "libfabric_shim/settings.h"
 #include "transport/api/context.h"
@@ -25,12 +26,14 @@ struct Settings {
   std::string interface_filter;
   net::Family family = net::Family::kAny;
   int line_mbps = 0;
+  bool offer_gpu_memory = true;
+  bool emulate_gpu = false;
 
   explicit Settings(const Config& config)
       : Settings(config.get<OfiSettings>(), config.get<NetworkSettings>(), config.get<SendOrderSettings>(),
-                 config.get<TransportSettings>()) {}
+                 config.get<TransportSettings>(), config.get<GdrSettings>()) {}
   Settings(const OfiSettings& ofi, const NetworkSettings& network, const SendOrderSettings& order,
-           const TransportSettings& general)
+           const TransportSettings& general, const GdrSettings& gdr)
       : provider(ofi.provider),
         progress(ofi.progress),
         // Each message that is ahead takes a frame.
@@ -41,11 +44,18 @@ struct Settings {
         send_ahead(std::chrono::microseconds(order.ahead_us)),
         interface_filter(network.interfaces),
         family(network.family()),
-        line_mbps(network.line_mbps) {}
+        line_mbps(network.line_mbps),
+        offer_gpu_memory(gdr.gdr != "off"),
+        emulate_gpu(gdr.emulate) {}
 
   // What goes ahead of its receive is one chunk, which nothing interrupts.
   void keep_order(bool ordered) {
     if (ordered && send_ahead > Duration::zero()) eager_bytes = std::min<std::uint32_t>(eager_bytes, kOrderedChunk);
+  }
+  // Neither side copies where memory may be a GPU's, so nothing travels within frames or ahead of its receive.
+  void keep_to_memory() {
+    eager_bytes = 0;
+    receiving = {0, kFrames};
   }
 };
 

@@ -8,6 +8,7 @@
 #include "libfabric_shim/offer.h"
 #include "libfabric_shim/rdm/connect.h"
 #include "libfabric_shim/rdm/devices.h"
+#include "libfabric_shim/rdm/gpu_devices.h"
 #include "libfabric_shim/rdm/listener.h"
 #include "transport/base/copies.h"
 
@@ -22,9 +23,12 @@ Result<std::unique_ptr<Transport>> OfiTransport::create(const TransportContext& 
   auto devices = find_devices(std::move(offer->infos), choice.provider, shared.settings);
   if (!devices) return tl::unexpected(devices.error());
   const auto policies = policies_of(context);
+  const GpuDevices gpus = GpuDevices::find(context, shared.settings);
+  shared.gpu_driver = gpus.driver();
   for (Found& device : *devices) {
-    auto domain = Domain::open(std::move(device.info));
+    auto domain = gpus.open(device);
     if (!domain) return tl::unexpected(domain.error());
+    if (domain->gpu() != GpuUse::kNone) shared.settings.keep_to_memory();
     const bool knows_speed = device.control.knows_speed() || domain->info().nic != nullptr;
     const auto speed = static_cast<std::uint64_t>(knows_speed ? device.properties.speed_mbps : 0) * 1'000'000 / 8;
     auto policy = policies->make({device.name, speed});

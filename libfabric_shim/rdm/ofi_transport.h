@@ -25,7 +25,7 @@ class OfiTransport final : public Transport {
 
  private:
   explicit OfiTransport(const TransportContext& context)
-      : context_{Settings(context.config), context.clock, context.log} {}
+      : context_{Settings(context.config), context.clock, context.log, {}} {}
 
   Result<Nic*> nic(int device);
 

@@ -64,7 +64,7 @@ OfiRecvChannel::~OfiRecvChannel() {
 }
 
 Result<std::unique_ptr<Mr>> OfiRecvChannel::reg_mr(const gdr::MemoryRef& memory) {
-  return Memory::make(nic_.domain(), memory, anchor_);
+  return Memory::make(nic_, memory, anchor_);
 }
 
 void OfiRecvChannel::on_deregister(const Mr& mr) {
@@ -78,7 +78,18 @@ void OfiRecvChannel::on_deregister(const Mr& mr) {
   nic_.settle(*exchange_, *this, peer_died());
 }
 
-Result<Request*> OfiRecvChannel::flush(std::span<const RecvPart>) { return nullptr; }
+// The driver's flush waits for writes on their way only, so it is over when it returns.
+Result<Request*> OfiRecvChannel::flush(std::span<const RecvPart> parts) {
+  for (const RecvPart& part : parts) {
+    const int device = part.mr == nullptr ? -1 : Memory::device(*part.mr);
+    if (device < 0) continue;
+    if (const auto flushed = nic_.context().gpu_driver->flush(device); !flushed) {
+      return fail(flushed.error().code,
+                  fmt::format("ofi: {}; CLUSTAR_GDR=off keeps NCCL's buffers in host memory", flushed.error().message));
+    }
+  }
+  return nullptr;
+}
 
 Result<bool> OfiRecvChannel::greeted() {
   const std::unique_lock lock(nic_.engine().mutex(), std::try_to_lock);
@@ -255,6 +266,11 @@ bool OfiRecvChannel::take_chunk(const FrameHead& head, const ChunkHeader& header
   const RecvRequest& request = requests_[placement.group];
   std::byte* const target = request.targets[placement.part];
   if (head.kind == FrameHead::Kind::kInline) {
+    const Mr* const memory = request.memory[placement.part];
+    if (placement.keep > 0 && memory->memory().kind != gdr::MemoryKind::kHost) {
+      fail_with("a frame brought bytes for GPU memory, which come by themselves only");
+      return true;
+    }
     if (placement.keep > 0) std::memcpy(target + placement.offset, payload.data(), placement.keep);
     on_payload(placement, header);
     return true;

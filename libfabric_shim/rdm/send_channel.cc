@@ -18,6 +18,7 @@ OfiSendChannel::OfiSendChannel(Nic& nic, std::shared_ptr<Exchange> exchange, Fac
       traffic_(nic.traffic().open(facts_.traffic_class, facts_.peer.host, facts_.peer.rank)),
       matcher_(
           {std::min(nic.context().settings.eager_bytes, facts_.settings.eager_bytes), facts_.settings.window_bytes}),
+      most_inline_(nic.domain().gpu() == GpuUse::kNone ? facts_.settings.eager_bytes : 0),
       requests_(this, kMaxRequests),
       stall_("ofi", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log),
       connection_(nic_.engine().attach(*this, facts_.connection)) {}
@@ -39,7 +40,7 @@ OfiSendChannel::~OfiSendChannel() {
 }
 
 Result<std::unique_ptr<Mr>> OfiSendChannel::reg_mr(const gdr::MemoryRef& memory) {
-  return Memory::make(nic_.domain(), memory, anchor_);
+  return Memory::make(nic_, memory, anchor_);
 }
 
 void OfiSendChannel::on_deregister(const Mr& mr) {
@@ -197,7 +198,7 @@ bool OfiSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   // The wire cannot say larger numbers.
   const bool sayable = request.flow.identity.number < MessageIdentity::kNumbers;
   if (chunk.offset == 0 && sayable && facts_.identify) header.identity = request.flow.identity;
-  const bool is_inline = chunk.length <= facts_.settings.eager_bytes;
+  const bool is_inline = chunk.length <= most_inline_;
   std::array<std::byte, FrameHead::kMost> head;
   FrameHead{is_inline ? FrameHead::Kind::kInline : FrameHead::Kind::kAnnounced, facts_.channel, payloads_sent_}
       .serialize_to(std::span(head).first<FrameHead::kSize>());

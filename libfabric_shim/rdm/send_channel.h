@@ -105,6 +105,7 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
   net::Socket control_;
   TrafficBook::Entry traffic_;
   tcp::SendMatcher matcher_;
+  const std::uint32_t most_inline_;  // bytes that are copied into a frame; 0 where they may be a GPU's
   RequestPool<SendRequest> requests_;
   std::array<std::byte, ClearToSend::kSize * 128> control_in_{};
   std::size_t control_have_ = 0;

@@ -110,6 +110,9 @@ TEST(AbArm, CongestionControlIsTheArmsThenTheInheritedThenTheKernels) {
   EXPECT_FALSE(congestion_of(without, {}, "bbr").explicitly);
   EXPECT_EQ(congestion_of({"", {{"CLUSTAR_TRANSPORT", "mlt"}}, ""}, inherited, "bbr").name, "mlt's own");
   EXPECT_EQ(congestion_of({"", {{"CLUSTAR_TRANSPORT", "tcp"}}, ""}, {{"CLUSTAR_TRANSPORT", "mlt"}}, "bbr").name, "bbr");
+  // libfabric's sockets have what the kernel gives them.
+  EXPECT_EQ(congestion_of({"", {{"CLUSTAR_TRANSPORT", "ofi"}}, ""}, inherited, "bbr").name, "bbr");
+  EXPECT_FALSE(congestion_of({"", {{"CLUSTAR_TRANSPORT", "ofi"}}, ""}, inherited, "bbr").explicitly);
 }
 
 }  // namespace

@@ -101,6 +101,30 @@ TEST(AbCommand, AnArmMaySumByParaexpress) {
   EXPECT_NE(text_of(folder.file("ab.html")).find("paraexpress"), std::string::npos);
 }
 
+TEST(AbCommand, AnArmMayRunOverLibfabric) {
+#if defined(CLUSTAR_HAVE_OFI)
+  const TemporaryDirectory folder;
+  const Outcome outcome =
+      run_ab(tiny({"--model", "mlp-small", "--baseline", "CLUSTAR_TRANSPORT=tcp,CLUSTAR_TCP_CONGESTION=reno",
+                   "--candidate", "CLUSTAR_TRANSPORT=ofi,CLUSTAR_OFI_PROVIDER=tcp;ofi_rxm", "--candidate-name",
+                   "libfabric", "--json", folder.file("ab.json")}));
+  for (const char* absent : {"libfabric.so.1: cannot open", "no such provider here"}) {
+    if (outcome.err.find(absent) != std::string::npos) GTEST_SKIP() << outcome.err;
+  }
+  ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  const nlohmann::json result = folder.read_json("ab.json")["results"].at(0);
+  EXPECT_EQ(result["arms"][0]["transport"]["transport"], "tcp");
+  EXPECT_EQ(result["arms"][1]["transport"]["transport"], "ofi");
+  EXPECT_EQ(result["arms"][1]["congestion_control_explicit"], false);
+  EXPECT_TRUE(result["parameters_equal"].get<bool>());
+  EXPECT_TRUE(result["replicas_identical"].get<bool>());
+  EXPECT_NE(outcome.out.find("'libfabric' leaves TCP's congestion control to the kernel"), std::string::npos);
+  EXPECT_NE(outcome.out.find("as libfabric does; give the other arm"), std::string::npos) << outcome.out;
+#else
+  GTEST_SKIP() << "this build has no libclustar-ofi.so: CLUSTAR_WITH_LIBFABRIC is OFF, or libfabric-dev is missing";
+#endif
+}
+
 TEST(AbCommand, ReportRefusesWhatIsNoResultOfAb) {
   const TemporaryDirectory folder;
   for (const char* text : {R"({"command":"ab","results":[]})", R"({"command":"ab","training":{}})"}) {

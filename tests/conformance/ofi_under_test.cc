@@ -1,3 +1,4 @@
+#include "gdr/settings.h"
 #include "libfabric_shim/rdm/ofi_transport.h"
 #include "tests/conformance/transport_under_test.h"
 #include "transport/base/system_clock.h"
@@ -34,7 +35,12 @@ std::vector<TransportUnderTest> transports_under_test() {
       // udp;ofi_rxd is left out: it cannot hold a long message without a receive
       // (docs/results/libfabric-2026-11-27.md).
       ofi("ofi_shm", "shm"),
+      // Its domain has FI_HMEM. Host memory plays a GPU's.
+      ofi("ofi_shm_cuda", "shm", [](Config& config) { config.edit<GdrSettings>()->emulate = true; }),
+      ofi("ofi_shm_dmabuf", "shm", [](Config& config) { config.edit<GdrSettings>()->emulate = true; }),
   };
+  all[all.size() - 2].memory = gdr::MemoryKind::kCuda;
+  all.back().memory = gdr::MemoryKind::kDmaBuf;
   all.front().cycles = 200;
   return all;
 }

@@ -82,15 +82,15 @@ class Peer {
 };
 
 // A connection to the other process: it is told the handle, or tells it.
-inline std::unique_ptr<RecvChannel> accept(Transport& transport, Peer& peer) {
-  const auto listener = std::move(transport.listen(0, {}).value());
+inline std::unique_ptr<RecvChannel> accept(Transport& transport, Peer& peer, int device = 0) {
+  const auto listener = std::move(transport.listen(device, {}).value());
   peer.say(listener->handle());
   std::unique_ptr<RecvChannel> recv;
   EXPECT_TRUE(poll_until([&] { return (recv = std::move(listener->poll_accept().value())) != nullptr; }));
   return recv;
 }
-inline std::unique_ptr<SendChannel> dial(Transport& transport, Peer& peer) {
-  const auto pending = std::move(transport.connect(0, peer.hear<Handle>(), {}).value());
+inline std::unique_ptr<SendChannel> dial(Transport& transport, Peer& peer, int device = 0) {
+  const auto pending = std::move(transport.connect(device, peer.hear<Handle>(), {}).value());
   std::unique_ptr<SendChannel> send;
   EXPECT_TRUE(poll_until([&] { return (send = std::move(pending->poll().value())) != nullptr; }));
   return send;

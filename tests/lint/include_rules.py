@@ -47,7 +47,7 @@ ROOMS = {
     # All rooms' tables of settings, and what contradicts between them.
     "transport/transport_tables": ["transport", "libfabric_shim", "mlt/driver/settings", "mlt/compare/settings", GDR_SETTINGS],
     "libfabric_shim": ["transport/base", "transport/api", "transport/message", "transport/io", "transport/net",
-                       "transport/handshake", "transport/tcp/core", MEMORY],
+                       "transport/handshake", "transport/tcp/core", MEMORY, GDR_SETTINGS],
     # A module's entry.
     "libfabric_shim/rdm/module": ["transport/base", "transport/api", "transport/io", "transport/module", "libfabric_shim"],
     # An external provider: libfabric's programs over our transports.

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
+#include "transport/api/gpu_driver.h"
 #include "transport/api/importance_table.h"
 #include "transport/api/send_policy.h"
 #include "transport/base/config.h"
@@ -19,6 +21,8 @@ struct TransportContext {
   Log log{};
   std::shared_ptr<SendPolicies> policies{};       // null: by Config::send_order
   std::shared_ptr<ImportanceTable> importance{};  // null: programs mark nothing
+  // Opens it, for transports that ask it of GPU memory. Null: there is none. Error: why there is none.
+  std::function<Result<std::shared_ptr<GpuDriver>>()> gpu_driver{};
 };
 
 // Never null.
