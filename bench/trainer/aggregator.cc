@@ -1,12 +1,12 @@
 #include "bench/trainer/aggregator.h"
 
 #include "bench/proxy/bootstrap.h"
-#include "bench/trainer/own_transport.h"
+#include "paraexpress/api/own_transport.h"
 
 namespace clustar::bench::trainer {
 
 Result<paraexpress::HelperReport> run_aggregator(const AggregatorOptions& options, const std::atomic<bool>& stop) {
-  const auto own = OwnTransport::choose(options.ranks + options.helper);
+  const auto own = paraexpress::OwnTransport::choose(options.ranks + options.helper);
   if (!own) return tl::unexpected(own.error());
   const auto bootstrap = proxy::Bootstrap::join(
       {.rank = options.ranks + options.helper, .size = options.ranks + options.helpers, .root = options.root});

@@ -42,7 +42,7 @@ ParaexpressCollective::ParaexpressCollective(proxy::Bootstrap& bootstrap)
 Result<std::unique_ptr<ParaexpressCollective>> ParaexpressCollective::create(proxy::Bootstrap& bootstrap,
                                                                              const Options& options) {
   std::unique_ptr<ParaexpressCollective> made(new ParaexpressCollective(bootstrap));
-  auto own = OwnTransport::choose(made->rank_);
+  auto own = paraexpress::OwnTransport::choose(made->rank_);
   if (!own) return tl::unexpected(own.error());
   made->own_ = std::move(*own);
   const auto ready = made->connect(bootstrap, options);

@@ -10,8 +10,8 @@
 
 #include "bench/proxy/bootstrap.h"
 #include "bench/trainer/collective.h"
-#include "bench/trainer/own_transport.h"
 #include "bench/trainer/paraexpress_options.h"
+#include "paraexpress/api/own_transport.h"
 #include "paraexpress/engine/engine.h"
 #include "transport/base/result.h"
 
@@ -52,7 +52,7 @@ class ParaexpressCollective final : public Collective {
   int size_;
   std::optional<Error> error_;  // of mapping
   bool closed_ = false;
-  std::unique_ptr<OwnTransport> own_;  // outlives the engine
+  std::unique_ptr<paraexpress::OwnTransport> own_;  // outlives the engine
   std::unique_ptr<paraexpress::Engine> engine_;
   paraexpress::EngineTraffic measuring_;
 };

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -125,6 +126,14 @@ class Tree(unittest.TestCase):
         version = self.by_path("clustar", "--version").split()[1]
         for program in ("consumer", "linked"):
             self.assertEqual(run(os.path.join(build, program)).strip(), version)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            root = f"127.0.0.1:{free.getsockname()[1]}"
+        environment = {**os.environ, "CLUSTAR_SOCKET_IFNAME": "lo"}
+        ranks = [subprocess.Popen([os.path.join(build, "example"), str(rank), "4", root], env=environment, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in range(4)]
+        said = [rank.communicate(timeout=100)[0] for rank in ranks]
+        self.assertEqual(said, [f"rank {rank} of 4: each element is 10\n" for rank in range(4)])
 
     def test_pkg_config_finds_the_header_and_the_plugin(self):
         environment = {**os.environ, "PKG_CONFIG_PATH": self.path("lib", "pkgconfig")}

@@ -35,6 +35,7 @@ ROOMS = {
     "transport/net": ["transport/base"],
     "transport/handshake": ["transport/base", "transport/api", "transport/net"],
     "transport/crypto": ["transport/base"],
+    "transport/rendezvous": ["transport/base"],
     "transport/tcp": ["transport/base", "transport/api", "transport/message", "transport/net", "transport/handshake",
                       MEMORY],
     "transport/verbs": ["transport/base", "transport/api", "transport/message", "transport/io", "transport/net", "transport/handshake",
@@ -70,6 +71,9 @@ ROOMS = {
     # What is compiled for one instruction set includes nothing whose code another file could share.
     "paraexpress/sums": [],
     "paraexpress/engine": ["transport/base", "transport/api", "paraexpress/core", "paraexpress/sums", MEMORY],
+    # A library for users: wires the engine to the settings and transports as the plugin does.
+    "paraexpress/api": ["transport/base", "transport/api", "transport/registry", "transport/rendezvous", "paraexpress",
+                        "coflow/enforce", "nccl_plugin/settings"],
     "gdr": ["transport/base"],
     "gdr/core": ["transport/base", MEMORY],
     "gdr/cuda": ["transport/base", MEMORY, "gdr/device_copy.h", "gdr/core/machine.h"],
@@ -78,7 +82,7 @@ ROOMS = {
                     "paraexpress/engine"],
     "nccl_plugin/abi": [],
     # These two drive any plugin and so must know nothing of ours beyond the ABI and how errors are reported.
-    "bench/proxy": [ABI, RESULT],
+    "bench/proxy": [ABI, RESULT, "transport/rendezvous"],
     # The public C API, which a user of any plugin may look for.
     "bench/proxy/loss_reports": ["bench/proxy", RESULT, "nccl_plugin/clustar.h"],
     "bench/conform": ["bench/proxy", "bench/report", ABI, RESULT],

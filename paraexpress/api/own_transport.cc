@@ -1,4 +1,4 @@
-#include "bench/trainer/own_transport.h"
+#include "paraexpress/api/own_transport.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "nccl_plugin/settings/all_settings.h"
 #include "transport/api/settings.h"
 
-namespace clustar::bench::trainer {
+namespace clustar::paraexpress {
 
 // Written by any thread that is inside a call of the transport.
 struct OwnTransport::Warnings {
@@ -50,4 +50,4 @@ std::vector<std::string> OwnTransport::take_warnings() {
   return std::exchange(warnings_->texts, {});
 }
 
-}  // namespace clustar::bench::trainer
+}  // namespace clustar::paraexpress

@@ -1,4 +1,4 @@
-#include "bench/proxy/socket_io.h"
+#include "transport/rendezvous/socket_io.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 #include <cstring>
 #include <memory>
 
-namespace clustar::bench::proxy {
+namespace clustar::rendezvous {
 namespace {
 
 std::string errno_text(int error) {
@@ -212,4 +212,4 @@ bool write_all(int fd, std::span<const std::byte> from, Deadline deadline, bool&
   }
 }
 
-}  // namespace clustar::bench::proxy
+}  // namespace clustar::rendezvous

@@ -10,7 +10,7 @@
 #include "transport/base/system_clock.h"
 #include "transport/registry.h"
 
-namespace clustar::bench::trainer {
+namespace clustar::paraexpress {
 
 class OwnTransport {
  public:
@@ -35,4 +35,4 @@ class OwnTransport {
   std::uint32_t job_ = 0;
 };
 
-}  // namespace clustar::bench::trainer
+}  // namespace clustar::paraexpress

@@ -1,4 +1,4 @@
-#include "bench/proxy/bootstrap.h"
+#include "transport/rendezvous/bootstrap.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -15,9 +15,9 @@
 #include <thread>
 #include <utility>
 
-#include "bench/proxy/socket_io.h"
+#include "transport/rendezvous/socket_io.h"
 
-namespace clustar::bench::proxy {
+namespace clustar::rendezvous {
 namespace {
 
 using std::chrono::milliseconds;
@@ -406,4 +406,4 @@ Result<std::string> Bootstrap::pick_loopback_root() {
   return fail(ErrorCode::kSystem, "no free TCP port on 127.0.0.1; check the limits on open files and sockets");
 }
 
-}  // namespace clustar::bench::proxy
+}  // namespace clustar::rendezvous
