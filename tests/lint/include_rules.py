@@ -110,7 +110,7 @@ EXCEPTIONS = {}
 
 CORES = ("mlt/core", "coflow/core", "paraexpress/core", "paraexpress/sums", "gdr/core", "libfabric_shim/provider/core")
 # Outside header -> rooms that may include it (a prefix covers what is below it).
-SOCKETS = ("transport/net", "transport/tcp", "transport/io", "libfabric_shim/provider/address", "libfabric_shim/dgram", "coflow/control", "bench", "tests")
+SOCKETS = ("transport/net", "transport/rendezvous", "transport/tcp", "transport/io", "libfabric_shim/provider/address", "libfabric_shim/dgram", "coflow/control", "bench", "tests")
 THIRD_PARTY = [
     (r"(sys/(socket|epoll|un|select|eventfd)|netinet/.*|arpa/.*|net/.*|netdb|ifaddrs|poll|linux/(sockios|errqueue|if.*))\.h",
      SOCKETS, "sockets"),
