@@ -168,6 +168,7 @@ class TheEngine final : public Engine {
     lines_.reset();
     farewells_.reset();
     memory_.clear();
+    scratch_mr_.reset();
     mesh_.reset();
   }
   // Which plan for what, of the ranks and the helpers that are there.
