@@ -90,7 +90,7 @@ class Engine {
   virtual std::unique_ptr<Operation> reduce_scatter(void* blocks, std::size_t count, DataType type,
                                                     Reduction reduction = Reduction::kSum) = 0;
   // All ranks have the root's bytes afterwards. Ranks that disagree about the root get an error, at the latest in the
-  // next operation.
+  // next operation without helpers.
   virtual std::unique_ptr<Operation> broadcast(void* bytes, std::size_t count, Member root) = 0;
   // An all-reduce in two halves. In between each part of the result is at some rank, and the memory may not be used for
   // anything but its pull: of the same elements and type.

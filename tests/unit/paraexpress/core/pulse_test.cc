@@ -16,8 +16,20 @@ TEST(Pulse, ASilentOneIsAskedOnceAndDeadWithoutAnAnswer) {
   ASSERT_TRUE(pulse.should_ask(then));
   pulse.asked(then);
   EXPECT_FALSE(pulse.should_ask(then + milliseconds(500)));
-  EXPECT_FALSE(pulse.dead(then + Pulse::kAnswer - milliseconds(1)));
+  for (TimePoint now = then; now < then + Pulse::kAnswer; now += milliseconds(10)) ASSERT_FALSE(pulse.dead(now));
   EXPECT_TRUE(pulse.dead(then + Pulse::kAnswer));
+}
+
+// The answer may have come meanwhile.
+TEST(Pulse, WhoStoodStillItselfGivesItTime) {
+  Pulse pulse;
+  pulse.heard(kStart);
+  const TimePoint then = kStart + Pulse::kQuiet;
+  pulse.asked(then);
+  EXPECT_FALSE(pulse.dead(then + milliseconds(10)));
+  const TimePoint awake = then + std::chrono::seconds(30);
+  for (TimePoint now = awake; now < awake + Pulse::kAnswer; now += milliseconds(10)) ASSERT_FALSE(pulse.dead(now));
+  EXPECT_TRUE(pulse.dead(awake + Pulse::kAnswer));
 }
 
 TEST(Pulse, AnAnswerEndsTheQuestion) {
@@ -38,11 +50,16 @@ TEST(Pulse, WhoSendsDataIsNotDead) {
   TimePoint now = kStart + Pulse::kQuiet;
   pulse.asked(now);
   for (int i = 0; i < 20; ++i) {
-    now += Pulse::kAnswer / 2;
+    now += Pulse::kBlind / 2;
     EXPECT_FALSE(pulse.dead(now));
     pulse.heard(now);
   }
-  EXPECT_TRUE(pulse.dead(now + Pulse::kAnswer));
+  const TimePoint last = now;
+  while (now < last + Pulse::kAnswer) {
+    EXPECT_FALSE(pulse.dead(now));
+    now += milliseconds(10);
+  }
+  EXPECT_TRUE(pulse.dead(now));
 }
 
 }  // namespace
