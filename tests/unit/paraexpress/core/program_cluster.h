@@ -83,12 +83,14 @@ struct Elements {
 // posted it: it ends at both ends at times of their own.
 class Cluster {
  public:
-  // `memory`: each rank's, as many elements each.
+  // `memory`: each rank's, as many elements each. Helpers have their own.
   Cluster(const Forest& forest, Collective collective, const Elements& elements, std::vector<Bytes> memory,
           const Limits& limits, std::uint64_t seed)
       : limits_(limits), elements_(elements), each_(element_bytes(elements.type)), rng_(seed) {
     const auto ranges = element_ranges(forest, elements.count);
-    for (Member member = 0; member < forest.ranks; ++member) {
+    ranks_ = forest.ranks;
+    memory.resize(forest.members(), Bytes(elements.count * each_));
+    for (Member member = 0; member < forest.members(); ++member) {
       one_.push_back({Program(seat_of(forest, member), collective, ranges, limits.chunk, limits.window),
                       std::move(memory[member]),
                       {},
@@ -105,6 +107,15 @@ class Cluster {
     return all;
   }
 
+  // After so many steps of members the helper is dead; each rank notices at a time of its own.
+  void kill(Member helper, std::uint64_t steps) {
+    victim_ = helper;
+    lives_ = steps;
+  }
+  bool lost(Member rank) const { return one_[rank].lost; }
+  // Elements of the victim's result.
+  std::uint64_t came(Member rank) const { return one_[rank].came; }
+
   // False: it stands still.
   bool run() {
     std::vector<Member> order(one_.size());
@@ -113,7 +124,8 @@ class Cluster {
       bool moved = false;
       for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng_.below(i)]);
       for (const Member member : order) moved |= step(member);
-      if (std::ranges::all_of(one_, [](const One& one) { return one.program.done(); })) return true;
+      const auto ended = [](const One& one) { return one.dead || one.program.done(); };
+      if (std::ranges::all_of(one_, ended)) return true;
       if (!moved && ++idle_ > 100) return false;
       if (moved) idle_ = 0;
     }
@@ -123,21 +135,43 @@ class Cluster {
   struct Posted {
     Program::Message message;
     bool arrived = false;
+    Bytes result{};  // a helper's: it lands when the message ends
   };
   struct One {
     Program program;
     Bytes memory;
     std::vector<std::vector<Bytes>> places;  // by link and place
     std::vector<std::deque<Posted>> posted;  // by link
+    bool dead = false, lost = false;
+    std::uint64_t came = 0;
   };
+
+  void lose(One& one) {
+    for (std::size_t link = 0; link < one.program.links(); ++link) {
+      if (one.program.link(link).peer == victim_) one.posted[link].clear();
+    }
+    one.program.abandon(victim_);
+    one.lost = true;
+  }
 
   bool step(Member member) {
     One& one = one_[member];
     bool moved = false;
+    if (victim_ != kNobody && ++steps_ >= lives_) one_[victim_].dead = true;
+    if (one.dead) return false;
+    if (member < ranks_ && victim_ != kNobody && one_[victim_].dead && !one.lost && rng_.chance(0.1)) {
+      lose(one);
+      moved = true;
+    }
     for (std::size_t link = 0; link < one.program.links(); ++link) {
       auto& posted = one.posted[link];
       if (one.program.link(link).sends && rng_.chance(0.7)) moved |= deliver(member, link);
       while (!posted.empty() && posted.front().arrived && rng_.chance(0.7)) {
+        const Posted& first = posted.front();
+        std::copy(first.result.begin(), first.result.end(),
+                  one.memory.begin() + static_cast<std::ptrdiff_t>(first.message.range.begin * each_));
+        const Program::Link& facts = one.program.link(link);
+        if (facts.peer == victim_ && !facts.sends) one.came += first.message.range.size();
         posted.pop_front();
         one.program.ended(link);
         moved = true;
@@ -173,6 +207,7 @@ class Cluster {
     One& sender = one_[from];
     const Program::Link facts = sender.program.link(link);
     One& receiver = one_[facts.peer];
+    if (receiver.dead || (receiver.lost && from == victim_)) return false;
     std::size_t theirs = 0;
     while (receiver.program.link(theirs).peer != from || receiver.program.link(theirs).sends ||
            receiver.program.link(theirs).up != facts.up) {
@@ -189,6 +224,8 @@ class Cluster {
     const Bytes part = part_of(sender.memory, out->message.range, elements_.type);
     if (facts.up) {
       receiver.places[theirs][in->message.place] = part;
+    } else if (from >= ranks_) {
+      in->result = part;
     } else {
       std::memcpy(receiver.memory.data() + in->message.range.begin * each_, part.data(), part.size());
     }
@@ -201,6 +238,9 @@ class Cluster {
   const std::size_t each_;  // bytes
   Rng rng_;
   std::vector<One> one_;
+  std::uint32_t ranks_ = 0;
+  Member victim_ = kNobody;
+  std::uint64_t lives_ = 0, steps_ = 0;
   int idle_ = 0;
 };
 
