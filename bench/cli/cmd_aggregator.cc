@@ -45,9 +45,12 @@ int aggregate(AggregatorArguments& arguments) {
   if (const auto writable = report::check_writable(arguments.json_path); !writable) {
     return complain(kUsage, "--json: " + writable.error().message);
   }
-  struct sigaction action {};
-  action.sa_handler = on_aggregators_end;
-  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  // Before, a signal ends it at once.
+  options.on_met = [] {
+    struct sigaction action {};
+    action.sa_handler = on_aggregators_end;
+    for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  };
   const auto report = trainer::run_aggregator(options, stop_aggregating);
   if (!report && !stop_aggregating) return complain(kFailed, report.error().message);
   const paraexpress::HelperReport done = report.value_or(paraexpress::HelperReport{});

@@ -173,7 +173,8 @@ int launch_ranks(Options& options) {
   }
   launch.arguments = [&](int rank) {
     if (rank >= options.ranks)
-      return trainer::aggregator_arguments(own.front(), plan, options.ranks, rank - options.ranks);
+      return trainer::aggregator_arguments(own.front(), plan, options.ranks, rank - options.ranks,
+                                           options.rank.stall_timeout);
     std::vector<std::string> arguments = own;
     if (plan.helpers > 0) arguments.insert(arguments.end(), {"--helpers-root", plan.helpers_root});
     for (std::string more :
@@ -275,6 +276,9 @@ std::string contradiction(const Options& options) {
   const trainer::ParaexpressOptions& plan = options.config.paraexpress;
   if (by_hand && (plan.helpers > 0) != !plan.helpers_root.empty()) {
     return "--helpers and --helpers-root belong together where ranks are started by hand";
+  }
+  if (!plan.helpers_root.empty() && plan.helpers_root == options.rank.root) {
+    return "--helpers-root and --root are the same; allowed: another port";
   }
   if (!by_hand && !plan.helpers_root.empty()) return "--helpers-root is for ranks that are started by hand (--rank)";
   if (plan.helpers > 0 && ranks == 1) return "--helpers: one rank alone has nothing to add up; leave it out";

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,13 @@ struct AggregatorOptions {
   std::string root{};  // HOST:PORT of rank 0, where ranks and helpers meet
   std::uint64_t most_bytes = std::uint64_t{16} << 30;
   std::chrono::milliseconds stall_timeout{120000};
+  std::function<void()> on_met{};  // all are there: from here on `stop` is looked at
 };
 // Blocks until the ranks are done, or `stop` is true. Error: what ended it before.
 Result<paraexpress::HelperReport> run_aggregator(const AggregatorOptions& options, const std::atomic<bool>& stop);
 
 // Of the command line that starts one.
 std::vector<std::string> aggregator_arguments(const std::string& program, const ParaexpressOptions& plan, int ranks,
-                                              int helper);
+                                              int helper, std::chrono::milliseconds stall_timeout);
 
 }  // namespace clustar::bench::trainer

@@ -158,7 +158,7 @@ class Supervisor {
     if (auto ok = start_all(); !ok) return ok;
     const Clock::time_point begin = Clock::now();
     std::optional<Clock::time_point> settle_until;
-    while (any_running()) {
+    while (any_rank_running()) {
       listen(kTick);
       if (const int signal = signals_.take()) {
         end_all();
@@ -179,6 +179,7 @@ class Supervisor {
       if (settle_until && Clock::now() >= *settle_until) end_all();
       if (auto late = check_stragglers(); !late) return late;
     }
+    end_helpers();
     return verdict();
   }
 
@@ -201,6 +202,18 @@ class Supervisor {
 
   bool any_running() const {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.running(); });
+  }
+  bool any_rank_running() const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.running() && !rank.may_fail; });
+  }
+  // They end with the ranks, unless they stand still.
+  void end_helpers() {
+    const Clock::time_point patience = Clock::now() + options_.terminate;
+    while (any_running() && Clock::now() < patience) {
+      listen(std::chrono::milliseconds(10));
+      reap();
+    }
+    end_all();
   }
   bool any_failed() const {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.failed(); });
@@ -258,17 +271,17 @@ class Supervisor {
       ranks_[r].status = status;
       order_.push_back(r);
       drain(r);  // its last words
-      if (status == 0 && !first_success_) first_success_ = Clock::now();
+      if (status == 0 && !first_success_ && !ranks_[r].may_fail) first_success_ = Clock::now();
     }
   }
 
   Result<void> check_stragglers() {
-    if (!first_success_ || any_failed() || !any_running() || Clock::now() < *first_success_ + options_.finish) {
+    if (!first_success_ || any_failed() || !any_rank_running() || Clock::now() < *first_success_ + options_.finish) {
       return {};
     }
     std::string late;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      if (ranks_[r].running()) late += fmt::format("{}{}", late.empty() ? "" : ", ", r);
+      if (ranks_[r].running() && !ranks_[r].may_fail) late += fmt::format("{}{}", late.empty() ? "" : ", ", r);
     }
     end_all();
     return fail(ErrorCode::kRemote, fmt::format("rank {} did not end within {} s after the first rank was done", late,

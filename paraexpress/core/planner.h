@@ -35,7 +35,7 @@ class Planner {
 // one takes less than (1 - margin) of its time.
 class Choice {
  public:
-  explicit Choice(double margin = 0.15) : margin_(margin) {}
+  explicit Choice(std::optional<Plan> in_use = {}, double margin = 0.15) : margin_(margin), plan_(in_use) {}
   // The plan to use, given all candidates; the one in use need not be among them any more.
   Candidate choose(const std::vector<Candidate>& candidates);
   std::optional<Plan> plan() const { return plan_; }

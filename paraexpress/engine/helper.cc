@@ -122,7 +122,8 @@ class Helper {
   OrderBytes order_{};
   std::unique_ptr<Registered> order_mr_{};
   transport::Request* ordered_ = nullptr;
-  std::vector<std::byte> sums_{};
+  std::unique_ptr<std::byte[]> sums_{};
+  std::uint64_t sums_bytes_ = 0;
   std::unique_ptr<Registered> sums_mr_{};
 };
 
@@ -180,16 +181,17 @@ Result<void> Helper::run(const Order& order) {
                 fmt::format("an operation of {} elements of {} needs {} bytes here; allowed: {} (--memory)",
                             order.count, name_of(type), needs, options_.most_bytes));
   }
-  if (own.size() * each > sums_.size()) {
+  if (own.size() * each > sums_bytes_) {
     sums_mr_.reset();
-    sums_.resize(own.size() * each);
-    auto registered = mesh_->reg_mr(sums_.data(), sums_.size());
+    sums_bytes_ = own.size() * each;
+    sums_.reset(new std::byte[sums_bytes_]);
+    auto registered = mesh_->reg_mr(sums_.get(), sums_bytes_);
     if (!registered) return tl::unexpected(registered.error());
     sums_mr_ = std::move(*registered);
   }
   const Seat seat = seat_of(forest, self);
   Work work;
-  work.data = sums_.data();
+  work.data = sums_.get();
   work.count = order.count;
   work.type = type;
   work.reduction = static_cast<Reduction>(order.reduction);

@@ -51,6 +51,12 @@ bool HelperLines::send(Member peer, const Registered& mr, int tag, bool& to_send
 
 bool HelperLines::drive(Line& line, Member peer) {
   if (!send(peer, *line.order_mr, kOrderTag, line.to_order, line.ordering)) return false;
+  if (!line.orders.empty() && !line.to_order && line.ordering == nullptr) {
+    line.order = line.orders.front();
+    line.orders.pop_front();
+    line.to_order = true;
+    if (!send(peer, *line.order_mr, kOrderTag, line.to_order, line.ordering)) return false;
+  }
   if (!send(peer, *line.question_mr, kAskTag, line.to_ask, line.asking)) return false;
   if (line.answering != nullptr) {
     const auto done = ended(line.answering);
@@ -82,8 +88,7 @@ void HelperLines::poll(std::uint32_t helper, bool waits) {
 void HelperLines::order(std::uint32_t helper, const Order& order) {
   Line& line = lines_[helper];
   if (line.lost) return;
-  line.order = encode_order(order);
-  line.to_order = true;
+  line.orders.push_back(encode_order(order));
 }
 
 void HelperLines::flush(Duration limit) {
@@ -93,7 +98,7 @@ void HelperLines::flush(Duration limit) {
     for (std::uint32_t helper = 0; helper < lines_.size(); ++helper) {
       poll(helper, false);
       const Line& line = lines_[helper];
-      open = open || (!line.lost && (line.to_order || line.ordering != nullptr));
+      open = open || (!line.lost && (!line.orders.empty() || line.to_order || line.ordering != nullptr));
     }
     std::this_thread::yield();
   }

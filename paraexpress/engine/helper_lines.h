@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -41,6 +42,7 @@ class HelperLines {
     bool lost = false;
     Pulse pulse{};
     OrderBytes order{};
+    std::deque<OrderBytes> orders{};  // to be sent behind `order`
     bool to_order = false, to_ask = false;
     std::array<std::byte, 1> question{}, answer{};
     std::unique_ptr<Registered> order_mr{}, question_mr{}, answer_mr{};

@@ -17,6 +17,11 @@ Error of_member(const std::string& name, Error error) {
   return error;
 }
 
+struct Claim {
+  std::uint32_t ranks = 0, helpers = 0;
+  Member self = 0;
+};
+
 }  // namespace
 
 std::string name_of(Member member, std::uint32_t ranks) {
@@ -38,25 +43,38 @@ Result<std::unique_ptr<Mesh>> Mesh::connect(transport::Transport& transport, con
   mesh->from_.resize(members);
   // One listener per peer, so that each knows who came.
   std::vector<std::unique_ptr<transport::Listener>> listeners(members);
-  std::vector<Handle> mine(members);
+  // What a member takes the mesh for, then its handles.
+  const Claim claim{options.ranks, options.helpers, options.self};
+  std::vector<std::byte> mine(sizeof claim + members * sizeof(Handle));
+  std::memcpy(mine.data(), &claim, sizeof claim);
   for (Member peer = 0; peer < members; ++peer) {
     if (!linked(peer)) continue;
     auto listener = transport.listen(options.device, options.channel);
     if (!listener) return wrong(peer, listener.error());
-    mine[peer] = (*listener)->handle();
+    std::memcpy(mine.data() + sizeof claim + peer * sizeof(Handle), (*listener)->handle().data(), sizeof(Handle));
     listeners[peer] = std::move(*listener);
   }
-  const auto gathered = all_gather(std::as_bytes(std::span(mine)));
+  const auto gathered = all_gather(mine);
   if (!gathered) return tl::unexpected(gathered.error());
-  const std::size_t row = members * sizeof(Handle);
+  const std::size_t row = mine.size();
   if (gathered->size() != members * row) {
     return fail(ErrorCode::kInternal, "the members' addresses came in a wrong number of bytes");
+  }
+  for (Member peer = 0; peer < members; ++peer) {
+    Claim theirs;
+    std::memcpy(&theirs, gathered->data() + peer * row, sizeof theirs);
+    if (theirs.ranks == claim.ranks && theirs.helpers == claim.helpers && theirs.self == peer) continue;
+    return fail(ErrorCode::kInvalidUsage,
+                fmt::format("{} was started for {} ranks and {} helpers, {} for {} and {}; all must be told the same",
+                            name_of(theirs.self, theirs.ranks), theirs.ranks, theirs.helpers,
+                            name_of(claim.self, claim.ranks), claim.ranks, claim.helpers));
   }
   std::vector<std::unique_ptr<transport::PendingConnect>> connects(members);
   for (Member peer = 0; peer < members; ++peer) {
     if (!linked(peer)) continue;
     Handle handle;
-    std::memcpy(handle.data(), gathered->data() + peer * row + options.self * sizeof(Handle), sizeof(Handle));
+    std::memcpy(handle.data(), gathered->data() + peer * row + sizeof claim + options.self * sizeof(Handle),
+                sizeof(Handle));
     auto pending = transport.connect(options.device, handle, options.channel);
     if (!pending) return wrong(peer, pending.error());
     connects[peer] = std::move(*pending);
@@ -88,13 +106,13 @@ Result<std::unique_ptr<Mesh>> Mesh::connect(transport::Transport& transport, con
 }
 
 Result<std::unique_ptr<Registered>> Mesh::reg_mr(void* memory, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);  // what is made of it goes before, where one fails
   auto registered = std::make_unique<Registered>();
   registered->begin = static_cast<std::byte*>(memory);
   registered->bytes = bytes;
   registered->to_send.resize(to_.size());
   registered->to_receive.resize(to_.size());
   const auto reference = gdr::MemoryRef::host(memory, bytes);
-  const std::lock_guard lock(mutex_);
   for (Member peer = 0; peer < to_.size(); ++peer) {
     if (!to_[peer]) continue;
     const auto wrong = [this, peer](const Error& error) {

@@ -99,13 +99,12 @@ void Operations::choose_for(const Group& group, bool keeps) {
   EngineOptions options = options_;
   // What the user asked for may have been of helpers that are gone: without them it is this plan.
   if (options.plan && !makes_sense(*options.plan, group)) options.plan = Plan::kDirect;
-  const std::shared_ptr<const PlanChoice> before = choice(), plain_before = plain_;
-  auto made = std::make_shared<const PlanChoice>(group, options, network_, keeps ? before.get() : nullptr);
+  auto made = std::make_shared<const PlanChoice>(group, options, network_, keeps ? in_use_ : PlanChoice::InUse{});
   const Group plain = without_any_helper(group);
   if (options.plan && !makes_sense(*options.plan, plain)) options.plan = Plan::kDirect;
   plain_ = group.helpers == 0
                ? made
-               : std::make_shared<const PlanChoice>(plain, options, network_, keeps ? plain_before.get() : nullptr);
+               : std::make_shared<const PlanChoice>(plain, options, network_, keeps ? in_use_ : PlanChoice::InUse{});
   const std::lock_guard lock(mutex_);
   group_ = group;
   choice_ = std::move(made);
@@ -228,6 +227,7 @@ tl::expected<std::unique_ptr<Running>, Blame> Operations::begin(Asked asked) {
     work.by = by;
     if (by != plain_ || is_helped(asked)) {
       const PlanChoice::Choice chosen = by->choose(asked.bytes);
+      note(work.collective, asked.bytes, chosen.plan);
       go_by(*by, work, chosen);
       if (const auto failed = run_with_helpers(std::move(work), *by, chosen.plan)) return tl::unexpected(*failed);
       return nullptr;
@@ -244,6 +244,7 @@ tl::expected<std::unique_ptr<Running>, Blame> Operations::begin(Asked asked) {
     } else {
       const PlanChoice::Choice chosen = by->choose(asked.bytes, work.collective);
       if (asked.pushed) *asked.pushed = chosen;
+      note(work.collective, asked.bytes, chosen.plan);
       go_by(*by, work, chosen);
     }
     auto one = runner_->begin(std::move(work));
@@ -252,6 +253,12 @@ tl::expected<std::unique_ptr<Running>, Blame> Operations::begin(Asked asked) {
   } catch (const std::bad_alloc&) {
     return tl::unexpected(blame(options_.rank, {ErrorCode::kSystem, "no memory is left for the partial sums"}));
   }
+}
+
+void Operations::note(Collective collective, std::uint64_t bytes, Plan plan) {
+  constexpr std::size_t kMostSizes = 4096;
+  if (in_use_.size() == kMostSizes) in_use_.clear();
+  in_use_[{collective, bytes}] = plan;
 }
 
 std::optional<Blame> Operations::advance(std::span<const std::unique_ptr<Running>> running) {

@@ -85,6 +85,7 @@ class Operations {
   std::optional<Blame> agree(std::span<T> elements, DataType type);
   // Whether ranks are late, as all see it.
   std::optional<Blame> review();
+  void note(Collective collective, std::uint64_t bytes, Plan plan);
   bool is_helped(const Asked& asked) const;
   // With helpers: rank 0 tells them first, and all ranks see in the end whether one was lost, and make up for it.
   std::optional<Blame> run_with_helpers(Work work, const PlanChoice& by, Plan plan);
@@ -104,6 +105,7 @@ class Operations {
   std::shared_ptr<const PlanChoice> plain_{};  // without helpers
   std::vector<std::byte> scratch_{};
   std::unique_ptr<Registered> scratch_mr_{};
+  PlanChoice::InUse in_use_{};
   Lateness lateness_{};
   std::vector<const Running*> running_{};
   mutable std::mutex mutex_{};  // of what follows

@@ -5,14 +5,13 @@
 
 namespace clustar::paraexpress {
 
-PlanChoice::PlanChoice(const Group& group, const EngineOptions& options, const Network& network,
-                       const PlanChoice* before)
+PlanChoice::PlanChoice(const Group& group, const EngineOptions& options, const Network& network, InUse in_use)
     : fixed_(options.plan),
       most_chunk_(options.chunk_bytes),
       group_(group),
       network_(network),
       planner_(group, network),
-      before_(before != nullptr ? std::optional(before->planner_) : std::nullopt) {
+      in_use_(std::move(in_use)) {
   for (const Plan plan : kPlans) {
     if (!makes_sense(plan, group)) continue;
     Made made{build(plan, group), {}};
@@ -21,21 +20,16 @@ PlanChoice::PlanChoice(const Group& group, const EngineOptions& options, const N
   }
 }
 
-// The two ways cost the same, so the order of the plans is the all-reduce's.
-std::vector<Candidate> PlanChoice::candidates(const Planner& planner, Collective collective,
-                                              std::uint64_t bytes) const {
-  std::vector<Candidate> some = planner.candidates(bytes);
-  std::erase_if(some, [&](const Candidate& one) { return !goes_by(collective, one.plan, forest(one.plan)); });
-  return some;
-}
-
 PlanChoice::Choice PlanChoice::choose(std::uint64_t bytes, Collective collective) const {
   if (fixed_ && goes_by(collective, *fixed_, forest(*fixed_))) {
     return cut({*fixed_, least_cost(planner_.shape(*fixed_), network_, bytes)}, forest(*fixed_), bytes);
   }
-  paraexpress::Choice kept;
-  if (before_) (void)kept.choose(candidates(*before_, collective, bytes));
-  const Candidate best = kept.choose(candidates(planner_, collective, bytes));
+  // The two ways cost the same, so the order of the plans is the all-reduce's.
+  std::vector<Candidate> candidates = planner_.candidates(bytes);
+  std::erase_if(candidates, [&](const Candidate& one) { return !goes_by(collective, one.plan, forest(one.plan)); });
+  const auto used = in_use_.find({collective, bytes});
+  paraexpress::Choice kept(used == in_use_.end() ? std::nullopt : std::optional(used->second));
+  const Candidate best = kept.choose(candidates);
   return cut(best, forest(best.plan), bytes);
 }
 

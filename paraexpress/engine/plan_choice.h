@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "paraexpress/core/collective.h"
@@ -16,9 +18,9 @@ namespace clustar::paraexpress {
 // Immutable once made. All ranks that give it the same answer the same.
 class PlanChoice {
  public:
-  // `before`: null, or what was in use for this group: a plan of it stays until another is better by a margin.
-  PlanChoice(const Group& group, const EngineOptions& options, const Network& network,
-             const PlanChoice* before = nullptr);
+  // Plans in use, by collective and bytes. One stays until another is better by a margin.
+  using InUse = std::map<std::pair<Collective, std::uint64_t>, Plan>;
+  PlanChoice(const Group& group, const EngineOptions& options, const Network& network, InUse in_use = {});
 
   struct Choice {
     Plan plan = Plan::kDirect;
@@ -46,7 +48,6 @@ class PlanChoice {
     return made_[at] ? at : static_cast<std::size_t>(Plan::kDirect);
   }
 
-  std::vector<Candidate> candidates(const Planner& planner, Collective collective, std::uint64_t bytes) const;
   Choice cut(const Candidate& candidate, const Forest& forest, std::uint64_t bytes) const;
 
   const std::optional<Plan> fixed_;  // makes sense
@@ -55,7 +56,7 @@ class PlanChoice {
   const Group group_;
   const Network network_;
   const Planner planner_;
-  const std::optional<Planner> before_;
+  const InUse in_use_;
 };
 
 }  // namespace clustar::paraexpress

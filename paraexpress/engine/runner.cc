@@ -13,8 +13,9 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr int kRootSums = 257;
-constexpr int kKinds = static_cast<int>(kDataTypes * kReductions) * kCollectives;
+// A prime above the number of kinds.
+constexpr int kChecks = 127;
+static_assert(static_cast<int>(kDataTypes * kReductions) * kCollectives < kChecks);
 
 int kind_of(const Work& work) {
   return (static_cast<int>(work.type) * static_cast<int>(kReductions) + static_cast<int>(work.reduction)) *
@@ -53,12 +54,14 @@ void Runner::release() {
 
 // A link's messages are told from those of the other direction, of a neighbouring operation and of one that another
 // rank takes for something else; the order does the rest. Two ranks that both take themselves for the root of a
-// broadcast only send: the next operation finds it out. Helpers know of no broadcasts.
+// broadcast only send: the next operation finds it out. Helpers know of no broadcasts. Tags are few and come again: a
+// connection of MLT takes 4,096 different ones (mlt/core/options.h).
 int Runner::tags_of(const Work& work) {
-  constexpr int kNumbers = 8192;
-  roots_ = (roots_ + static_cast<int>(work.root)) % kRootSums;
+  constexpr int kNumbers = 16;
+  static_assert(kChecks * kNumbers * 2 + 4 < 4096);
+  roots_ = (roots_ + static_cast<int>(work.root)) % kChecks;
   const int roots = lines_ == nullptr || !work.helpers.empty() ? 0 : roots_;
-  return 1 + ((roots * kKinds + kind_of(work)) * kNumbers + static_cast<int>(work.number % kNumbers)) * 2;
+  return 1 + ((kind_of(work) + roots) % kChecks * kNumbers + static_cast<int>(work.number % kNumbers)) * 2;
 }
 
 Result<void> Runner::make_places(const Running& one) {

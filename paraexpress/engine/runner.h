@@ -140,7 +140,7 @@ class Runner {
   HelperLines* const lines_;
   const RunnerOptions options_;
   const std::atomic<bool>& abort_;
-  int roots_ = 0;  // the sum of the broadcasts' so far, modulo a prime above kMostRanks
+  int roots_ = 0;  // the sum of the broadcasts' so far, modulo kChecks
   std::array<Slot, kAtOnce> slots_{};
   std::vector<const void*> inputs_;
   std::vector<std::uint64_t> came_;  // by helper

@@ -115,6 +115,28 @@ TEST_P(EngineOver, AfterProbingAllRanksHaveTheSameMapAndSum) {
   for (const std::string& map : maps) EXPECT_EQ(map, maps[0]);
 }
 
+// Connections have limits of what they can tell apart.
+TEST_P(EngineOver, ThousandsOfOperationsOfManyKindsStayExact) {
+  constexpr int kOperations = 6000;
+  with_ranks(GetParam(), 2, {}, [&](Engine& engine, Member rank) {
+    std::vector<std::int64_t> values(64);
+    ASSERT_TRUE(engine.add_memory(values.data(), values.size() * sizeof(std::int64_t)));
+    for (int i = 0; i < kOperations; ++i) {
+      const std::size_t count = 1 + static_cast<std::size_t>(i % 5);
+      std::fill_n(values.begin(), count, static_cast<std::int64_t>(rank) + 1);
+      const bool sums = i % 3 != 0;
+      const auto operation =
+          i % 7 == 0 ? engine.broadcast(values.data(), count * sizeof(std::int64_t), i % 2 == 0 ? 1 : 0)
+                     : engine.all_reduce(values.data(), count, i % 4 == 0 ? DataType::kUint64 : DataType::kInt64,
+                                         sums ? Reduction::kSum : Reduction::kMax);
+      const auto seconds = operation->wait();
+      ASSERT_TRUE(seconds) << i << ": " << seconds.error().message;
+      const std::int64_t expected = i % 7 == 0 ? (i % 2 == 0 ? 2 : 1) : sums ? 3 : 2;
+      ASSERT_EQ(values[count - 1], expected) << i;
+    }
+  });
+}
+
 TEST_P(EngineOver, AbortFailsAllRanksAndNamesWhoGaveUp) {
   constexpr std::uint32_t kRanks = 3;
   with_ranks(GetParam(), kRanks, {}, [&](Engine& engine, Member rank) {

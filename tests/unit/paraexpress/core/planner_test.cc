@@ -40,7 +40,7 @@ TEST(Planner, does_not_take_a_ring_through_the_uplinks_at_random) {
 Candidate candidate(Plan plan, double seconds) { return {plan, {seconds, 1}}; }
 
 TEST(Choice, stays_until_another_is_better_by_the_margin) {
-  Choice choice(0.2);
+  Choice choice({}, 0.2);
   EXPECT_EQ(choice.choose({candidate(Plan::kDirect, 1), candidate(Plan::kRing, 1.01)}).plan, Plan::kDirect);
   EXPECT_EQ(choice.choose({candidate(Plan::kDirect, 1), candidate(Plan::kRing, 0.81)}).plan, Plan::kDirect);
   EXPECT_EQ(choice.choose({candidate(Plan::kDirect, 1), candidate(Plan::kRing, 0.79)}).plan, Plan::kRing);
