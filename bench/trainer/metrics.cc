@@ -268,6 +268,9 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   const bool by_plans = config.collective == CollectiveKind::kParaexpress;
   results["plan"] = by_plans ? json(to_string(config.paraexpress.plan)) : json(nullptr);
   results["plans"] = plans_json(info);
+  results["helpers"] = by_plans && config.paraexpress.helpers > 0
+                           ? json{{"given", config.paraexpress.helpers}, {"left", info.helpers_left}}
+                           : json(nullptr);
   results["all_reduce"] = by_proxy ? json(to_string(config.exchange.all_reduce)) : json(nullptr);
   results["missing_policy"] = exchanges ? json(to_string(config.exchange.missing)) : json(nullptr);
   results["missing_contributions"] = contributions(&RankTotals::missing_contributions);

@@ -86,6 +86,7 @@ struct RunInfo {
   std::string data_source;
   NcclInfo nccl;  // with CollectiveKind::kNccl
   std::vector<PlannedSize> plans;
+  std::uint32_t helpers_left = 0;  // at the end, of ParaExpress
   std::size_t train_examples = 0;
   std::size_t held_out_examples = 0;
   std::string plugin_path;  // empty: one rank, no transport
@@ -111,7 +112,8 @@ nlohmann::json describe(const Model& model, const BucketPlan& plan);
 // step_seconds, ...}; the losses are null where the plugin does not tell them. `nccl` is {library, version, device,
 // emulated} with collective "nccl", otherwise null; with it all_reduce, bytes_*, messages_*, send_retries and
 // idle_yields are null, because NCCL tells neither. `plan` (what was asked for) and `plans` ([{bytes, plan}] of the
-// buckets' sizes) are null but with collective "paraexpress"; `plans` also where a codec reduces nothing. `curve`,
+// buckets' sizes) are null but with collective "paraexpress"; `plans` also where a codec reduces nothing; so
+// is `helpers` ({given, left}) where there were none. `curve`,
 // `accuracy_curve` ([step, training seconds, accuracy] after each epoch) and `step_seconds` are of the rank that calls.
 // Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,

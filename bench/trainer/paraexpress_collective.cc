@@ -82,7 +82,6 @@ Result<void> ParaexpressCollective::connect(proxy::Bootstrap& bootstrap, const O
   if (!made) return tl::unexpected(made.error());
   engine_ = std::move(*made);
   measuring_ = engine_->traffic();
-  helpers_ = engine_->helpers();
   return {};
 }
 
@@ -122,14 +121,6 @@ std::optional<Traffic> ParaexpressCollective::traffic() const {
                  .bytes_received = sum.bytes_received - measuring_.bytes_received,
                  .messages_sent = sum.messages_sent - measuring_.messages_sent,
                  .messages_received = sum.messages_received - measuring_.messages_received};
-}
-
-std::vector<std::string> ParaexpressCollective::take_warnings() {
-  std::vector<std::string> texts = own_->take_warnings();
-  const std::uint32_t left = engine_ != nullptr ? engine_->helpers() : helpers_;
-  if (left < helpers_) texts.push_back(fmt::format("helpers were lost: {} of {} are left", left, helpers_));
-  helpers_ = left;
-  return texts;
 }
 
 }  // namespace clustar::bench::trainer

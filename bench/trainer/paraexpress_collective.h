@@ -42,7 +42,8 @@ class ParaexpressCollective final : public Collective {
   const std::string& device() const { return own_->device_name(); }
   paraexpress::Plan plan_for(std::uint64_t bytes) const { return engine_->plan_for(bytes); }
   // What the transport warned of since the call before.
-  std::vector<std::string> take_warnings();
+  std::vector<std::string> take_warnings() { return own_->take_warnings(); }
+  std::uint32_t helpers() const { return engine_->helpers(); }
 
  private:
   explicit ParaexpressCollective(proxy::Bootstrap& bootstrap);
@@ -52,7 +53,6 @@ class ParaexpressCollective final : public Collective {
   int size_;
   std::optional<Error> error_;  // of mapping
   bool closed_ = false;
-  std::uint32_t helpers_ = 0;                       // that were known last
   std::unique_ptr<paraexpress::OwnTransport> own_;  // outlives the engine
   std::unique_ptr<paraexpress::Engine> engine_;
   paraexpress::EngineTraffic measuring_;

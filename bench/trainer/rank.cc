@@ -301,7 +301,10 @@ Result<nlohmann::json> run_rank(const TrainConfig& config, const RankOptions& op
                    transport.front.get()},
                   progress);
   auto report = trainer.run();
-  if (transport.paraexpress != nullptr) info.plans = planned_sizes(config, plan, *transport.paraexpress);
+  if (transport.paraexpress != nullptr) {
+    info.plans = planned_sizes(config, plan, *transport.paraexpress);
+    info.helpers_left = transport.paraexpress->helpers();
+  }
   // Before the trainer's buffers go: a transfer that a failure left behind may still write to them.
   const Result<void> closed = transport.close();
   if (!report || !closed) {

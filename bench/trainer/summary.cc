@@ -72,7 +72,9 @@ std::string plans_text(const json& results) {
     text += fmt::format("{}{} at {} bytes", std::exchange(before, ", "), planned["plan"].get<std::string>(),
                         grouped(planned["bytes"]));
   }
-  return text;
+  if (results["helpers"].is_null()) return text;
+  const json& helpers = results["helpers"];
+  return text + fmt::format("; {} of {} helpers at the end", helpers["left"].get<int>(), helpers["given"].get<int>());
 }
 
 std::string codec_text(const json& results) {
