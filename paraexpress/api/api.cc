@@ -220,7 +220,6 @@ Result<void> start(clustarPx_t handle, const Arguments& arguments, clustarPxOper
 }  // namespace clustar::paraexpress
 
 using clustar::Result;
-using clustar::paraexpress::Arguments;
 using clustar::paraexpress::comms;
 using clustar::paraexpress::DataType;
 using clustar::paraexpress::Engine;
