@@ -14,6 +14,7 @@
 
 #include "paraexpress/engine/farewell.h"
 #include "tests/paraexpress/engine_ranks.h"
+#include "tests/sanitized.h"
 #include "tests/unit/paraexpress/core/program_cluster.h"
 #include "transport/base/rng.h"
 
@@ -238,7 +239,8 @@ TEST_P(EngineOver, AStoppedRankIsNamedByAllOthers) {
     EngineOptions options;
     options.ranks = 5;
     options.plan = plan;
-    options.stall = std::chrono::seconds(1);
+    // So long may connecting take, too.
+    options.stall = std::chrono::seconds(tests::kSanitized ? 4 : 1);
     const std::string text = what_survivors_say(GetParam(), options, 2, 5, SIGSTOP);
     EXPECT_EQ(count_of(text, " whole rank 2: it does not answer"), options.ranks - 1) << to_string(plan) << "\n"
                                                                                       << text;

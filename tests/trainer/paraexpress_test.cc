@@ -206,12 +206,27 @@ TEST_F(RanksByHand, ThatDifferInPlanOrRegionsSaySo) {
   }
 }
 
+TEST(TrainByParaexpress, HelpersAddUpAndAreCounted) {
+  const Words common = plus(kShortRun, {"--ranks", "2"});
+  const json plain = results_by("paraexpress", plus(common, {"--plan", "direct"}));
+  const json helped = results_by("paraexpress", plus(common, {"--plan", "sharded", "--helpers", "2"}));
+  ASSERT_TRUE(helped.contains("helpers") && plain.contains("helpers"));
+  EXPECT_TRUE(plain["helpers"].is_null());
+  EXPECT_EQ(helped["helpers"], (json{{"given", 2}, {"left", 2}}));
+  EXPECT_EQ(helped["replicas_identical"], true);
+  EXPECT_EQ(helped["plans"][0]["plan"], "sharded");
+  EXPECT_EQ(helped["loss"], plain["loss"]) << "both add from rank 0 on";
+}
+
 TEST(TrainByParaexpress, WhatIsOfOtherCollectivesIsRefused) {
   const TemporaryDirectory dir;
   dir.write("one", "rack0 ranks=0-3\n");
   dir.write("few", "rack0 ranks=0-1\nrack1 ranks=2\n");
   const std::vector<std::pair<Words, std::string>> cases{
-      {{"--plan", "sharded"}, "none of auto, direct, ring, double-tree, hierarchical, server"},
+      {{"--plan", "star"}, "none of auto, direct, ring, double-tree, hierarchical, server, sharded"},
+      {{"--plan", "sharded"}, "sharded needs helpers and two ranks or more: add --helpers K"},
+      {{"--helpers", "65"}, "--helpers"},
+      {{"--helpers", "1", "--helpers-root", "127.0.0.1:1"}, "for ranks that are started by hand"},
       {{"--plan", "hierarchical"}, "two regions or more: add --regions FILE"},
       {{"--plan", "hierarchical", "--regions", dir.file("one")}, "two regions or more"},
       {{"--regions", "/nonexistent/regions"}, "/nonexistent/regions"},
@@ -231,8 +246,9 @@ TEST(TrainByParaexpress, WhatIsOfOtherCollectivesIsRefused) {
     EXPECT_THAT(outcome.err, HasSubstr(expected)) << options[0];
   }
   for (const char* collective : {"proxy", "nccl"}) {
-    for (const char* option : {"--plan", "--regions"}) {
-      const Outcome outcome = run_clustar(train_by(collective, {"--ranks", "2", option, "ring"}));
+    for (const char* option : {"--plan", "--regions", "--helpers", "--helpers-root"}) {
+      const std::string value = option == std::string("--helpers") ? "1" : "ring";
+      const Outcome outcome = run_clustar(train_by(collective, {"--ranks", "2", option, value}));
       EXPECT_EQ(outcome.status, 2);
       EXPECT_THAT(outcome.err, HasSubstr(std::string(option) + " is of --collective paraexpress only"));
     }
