@@ -33,62 +33,53 @@ void expect_done(const std::unique_ptr<Operation>& operation) {
 // Each plan with each datatype, all started at once: a push's pull follows other operations.
 TEST_P(CollectivesOver, EveryPlanAndDatatypeIsExact) {
   constexpr std::size_t kBlock = 1009;
-  for (const std::uint32_t n : {1U, 2U, 5U}) {
-    EngineOptions options;
-    options.chunk_bytes = kLeastChunk;
-    options.regions = n == 5 ? "a ranks=0,2,4 oversubscription=4\nb ranks=1,3\n" : "";
-    const Group group = make_group(n, 0, n == 5 ? *parse_region_map(options.regions, n, 0) : one_region(n));
-    for (const Plan plan : kPlans) {
-      if (!makes_sense(plan, group)) continue;
-      options.plan = plan;
-      const Forest forest = build(plan, group);
-      const bool blocks_by_plan = goes_by(Collective::kReduceScatter, plan, forest);
-      struct Case {
-        DataType type;
-        Reduction reduction;
-        std::vector<Bytes> scattered, pushed, told;  // by rank
-      };
-      std::vector<Case> cases;
-      for (std::size_t type = 0; type < kDataTypes; ++type) {
-        Case one{static_cast<DataType>(type), type % 3 == 0 ? Reduction::kMax : Reduction::kSum, {}, {}, {}};
-        for (Member rank = 0; rank < n; ++rank) {
-          one.scattered.push_back(contribution(one.type, n * kBlock, rank));
-          one.pushed.push_back(contribution(one.type, kBlock, rank + n));
-          one.told.push_back(contribution(one.type, kBlock, rank + 2 * n));
-        }
-        cases.push_back(std::move(one));
+  for_each_plan({1U, 2U, 5U}, [&](std::uint32_t n, const EngineOptions& options, const Forest& forest) {
+    const bool blocks_by_plan = goes_by(Collective::kReduceScatter, *options.plan, forest);
+    struct Case {
+      DataType type;
+      Reduction reduction;
+      std::vector<Bytes> scattered, pushed, told;  // by rank
+    };
+    std::vector<Case> cases;
+    for (std::size_t type = 0; type < kDataTypes; ++type) {
+      Case one{static_cast<DataType>(type), type % 3 == 0 ? Reduction::kMax : Reduction::kSum, {}, {}, {}};
+      for (Member rank = 0; rank < n; ++rank) {
+        one.scattered.push_back(contribution(one.type, n * kBlock, rank));
+        one.pushed.push_back(contribution(one.type, kBlock, rank + n));
+        one.told.push_back(contribution(one.type, kBlock, rank + 2 * n));
       }
-      const std::vector<Case> before = cases;
-      with_ranks(GetParam(), n, options, [&](Engine& engine, Member rank) {
-        std::vector<std::unique_ptr<Operation>> started;
-        for (Case& one : cases) {
-          for (Bytes* memory : {&one.scattered[rank], &one.pushed[rank], &one.told[rank]}) {
-            ASSERT_TRUE(engine.add_memory(memory->data(), memory->size()));
-          }
-          started.push_back(engine.push(one.pushed[rank].data(), kBlock, one.type, one.reduction));
-          started.push_back(engine.reduce_scatter(one.scattered[rank].data(), kBlock, one.type, one.reduction));
-          const auto root = static_cast<Member>(static_cast<std::size_t>(one.type) % n);
-          started.push_back(engine.broadcast(one.told[rank].data(), one.told[rank].size(), root));
+      cases.push_back(std::move(one));
+    }
+    const std::vector<Case> before = cases;
+    with_ranks(GetParam(), n, options, [&](Engine& engine, Member rank) {
+      std::vector<std::unique_ptr<Operation>> started;
+      for (Case& one : cases) {
+        for (Bytes* memory : {&one.scattered[rank], &one.pushed[rank], &one.told[rank]}) {
+          ASSERT_TRUE(engine.add_memory(memory->data(), memory->size()));
         }
-        for (Case& one : cases) started.push_back(engine.pull(one.pushed[rank].data(), kBlock, one.type));
-        for (const auto& operation : started) expect_done(operation);
-      });
-      for (std::size_t i = 0; i < cases.size(); ++i) {
-        const Case &one = cases[i], &was = before[i];
-        const Bytes pulled = reduction_of(forest, kBlock, was.pushed, one.type, one.reduction);
-        for (Member rank = 0; rank < n; ++rank) {
-          ASSERT_EQ(one.pushed[rank], pulled) << to_string(plan) << " n=" << n << " " << name_of(one.type);
-          ASSERT_EQ(one.told[rank], was.told[static_cast<std::size_t>(one.type) % n]) << to_string(plan) << " n=" << n;
-          // Otherwise by what the planner likes best.
-          if (!blocks_by_plan) continue;
-          const ElementRange mine{rank * kBlock, (rank + 1) * kBlock};
-          const Bytes scattered = reduction_of(forest, n * kBlock, was.scattered, one.type, one.reduction);
-          ASSERT_EQ(part_of(one.scattered[rank], mine, one.type), part_of(scattered, mine, one.type))
-              << to_string(plan) << " n=" << n << " " << name_of(one.type);
-        }
+        started.push_back(engine.push(one.pushed[rank].data(), kBlock, one.type, one.reduction));
+        started.push_back(engine.reduce_scatter(one.scattered[rank].data(), kBlock, one.type, one.reduction));
+        const auto root = static_cast<Member>(static_cast<std::size_t>(one.type) % n);
+        started.push_back(engine.broadcast(one.told[rank].data(), one.told[rank].size(), root));
+      }
+      for (Case& one : cases) started.push_back(engine.pull(one.pushed[rank].data(), kBlock, one.type));
+      for (const auto& operation : started) expect_done(operation);
+    });
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      const Case &one = cases[i], &was = before[i];
+      const Bytes pulled = reduction_of(forest, kBlock, was.pushed, one.type, one.reduction);
+      for (Member rank = 0; rank < n; ++rank) {
+        ASSERT_EQ(one.pushed[rank], pulled) << name_of(one.type);
+        ASSERT_EQ(one.told[rank], was.told[static_cast<std::size_t>(one.type) % n]) << name_of(one.type);
+        // Otherwise by what the planner likes best.
+        if (!blocks_by_plan) continue;
+        const ElementRange mine{rank * kBlock, (rank + 1) * kBlock};
+        const Bytes scattered = reduction_of(forest, n * kBlock, was.scattered, one.type, one.reduction);
+        ASSERT_EQ(part_of(one.scattered[rank], mine, one.type), part_of(scattered, mine, one.type))
+            << name_of(one.type);
       }
     }
-  }
+  });
 }
 
 // Whole numbers, so that any order of addition is right; megabytes, so that there are many chunks.

@@ -31,53 +31,42 @@ using transport::conformance::TransportUnderTest;
 class EngineOver : public testing::TestWithParam<TransportUnderTest> {};
 
 TEST_P(EngineOver, EveryPlanAndDatatypeGivesTheExactSum) {
-  for (const std::uint32_t n : {1U, 2U, 3U, 5U}) {
-    EngineOptions options;
-    options.chunk_bytes = kLeastChunk;
-    options.regions = n == 5 ? "a ranks=0,2,4 oversubscription=4\nb ranks=1,3\n" : "";
-    const Group group = make_group(n, 0, n == 5 ? *parse_region_map(options.regions, n, 0) : one_region(n));
-    for (const Plan plan : kPlans) {
-      if (!makes_sense(plan, group)) continue;
-      options.plan = plan;
-      const Forest forest = build(plan, group);
-      struct Case {
-        DataType type;
-        Reduction reduction;
-        std::size_t count;
-        std::vector<std::vector<std::byte>> memory;  // by rank
-      };
-      std::vector<Case> cases;
-      for (std::size_t type = 0; type < kDataTypes; ++type) {
-        for (const std::size_t count : {1U, 1009U, 9001U}) {
-          if (count != 1009 && type % 3 != 1) continue;
-          Case one{static_cast<DataType>(type), type % 2 == 0 ? Reduction::kSum : Reduction::kMax, count, {}};
-          for (Member rank = 0; rank < n; ++rank) one.memory.push_back(contribution(one.type, count, rank));
-          cases.push_back(std::move(one));
-        }
-      }
-      const std::vector<Case> before = cases;
-      with_ranks(GetParam(), n, options, [&](Engine& engine, Member rank) {
-        std::vector<std::unique_ptr<Operation>> started;
-        for (Case& one : cases) {
-          ASSERT_TRUE(engine.add_memory(one.memory[rank].data(), one.memory[rank].size()));
-          started.push_back(engine.all_reduce(one.memory[rank].data(), one.count, one.type, one.reduction));
-        }
-        for (const auto& operation : started) {
-          const auto seconds = operation->wait();
-          ASSERT_TRUE(seconds) << seconds.error().message;
-          EXPECT_TRUE(operation->done());
-        }
-      });
-      for (std::size_t i = 0; i < cases.size(); ++i) {
-        const Bytes expected =
-            reduction_of(forest, cases[i].count, before[i].memory, cases[i].type, cases[i].reduction);
-        for (Member rank = 0; rank < n; ++rank) {
-          ASSERT_EQ(cases[i].memory[rank], expected)
-              << to_string(plan) << " n=" << n << " " << name_of(cases[i].type) << " count " << cases[i].count;
-        }
+  for_each_plan({1U, 2U, 3U, 5U}, [&](std::uint32_t n, const EngineOptions& options, const Forest& forest) {
+    struct Case {
+      DataType type;
+      Reduction reduction;
+      std::size_t count;
+      std::vector<std::vector<std::byte>> memory;  // by rank
+    };
+    std::vector<Case> cases;
+    for (std::size_t type = 0; type < kDataTypes; ++type) {
+      for (const std::size_t count : {1U, 1009U, 9001U}) {
+        if (count != 1009 && type % 3 != 1) continue;
+        Case one{static_cast<DataType>(type), type % 2 == 0 ? Reduction::kSum : Reduction::kMax, count, {}};
+        for (Member rank = 0; rank < n; ++rank) one.memory.push_back(contribution(one.type, count, rank));
+        cases.push_back(std::move(one));
       }
     }
-  }
+    const std::vector<Case> before = cases;
+    with_ranks(GetParam(), n, options, [&](Engine& engine, Member rank) {
+      std::vector<std::unique_ptr<Operation>> started;
+      for (Case& one : cases) {
+        ASSERT_TRUE(engine.add_memory(one.memory[rank].data(), one.memory[rank].size()));
+        started.push_back(engine.all_reduce(one.memory[rank].data(), one.count, one.type, one.reduction));
+      }
+      for (const auto& operation : started) {
+        const auto seconds = operation->wait();
+        ASSERT_TRUE(seconds) << seconds.error().message;
+        EXPECT_TRUE(operation->done());
+      }
+    });
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      const Bytes expected = reduction_of(forest, cases[i].count, before[i].memory, cases[i].type, cases[i].reduction);
+      for (Member rank = 0; rank < n; ++rank) {
+        ASSERT_EQ(cases[i].memory[rank], expected) << name_of(cases[i].type) << " count " << cases[i].count;
+      }
+    }
+  });
 }
 
 TEST_P(EngineOver, AnAllGatherBringsEachBlockAndMegabytesArriveWhole) {

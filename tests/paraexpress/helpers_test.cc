@@ -12,10 +12,8 @@
 #include <functional>
 #include <thread>
 
-#include "bench/proxy/bootstrap.h"
-#include "paraexpress/engine/engine.h"
 #include "paraexpress/engine/helper.h"
-#include "tests/conformance/transport_under_test.h"
+#include "tests/paraexpress/engine_ranks.h"
 #include "tests/sanitized.h"
 #include "transport/base/rng.h"
 
@@ -28,13 +26,6 @@ using ::testing::HasSubstr;
 using transport::conformance::TransportUnderTest;
 
 constexpr int kEnded = 0, kRankGone = 7;
-
-Result<std::unique_ptr<Bootstrap>> join(const std::string& root, std::uint32_t member, std::uint32_t members) {
-  return Bootstrap::join({.rank = static_cast<int>(member), .size = static_cast<int>(members), .root = root});
-}
-AllGather by(Bootstrap& bootstrap) {
-  return [&bootstrap](std::span<const std::byte> mine) { return bootstrap.all_gather(mine); };
-}
 
 // Ranks in threads of this process, helpers in children.
 class Cluster {
@@ -60,24 +51,9 @@ class Cluster {
 
   void signal(std::uint32_t helper, int number) { kill(children_[helper], number); }
   void each_rank(const EngineOptions& common, const std::function<void(Engine&, Member)>& body) {
-    std::vector<std::thread> threads;
-    for (Member rank = 0; rank < ranks_; ++rank) {
-      threads.emplace_back([&, rank] {
-        EngineOptions options = common;
-        options.rank = rank;
-        options.ranks = ranks_;
-        options.helpers = helpers_;
-        const auto bootstrap = join(root_, rank, ranks_ + helpers_);
-        ASSERT_TRUE(bootstrap) << bootstrap.error().message;
-        const auto transport = which_.create({});
-        ASSERT_TRUE(transport) << transport.error().message;
-        const auto engine = Engine::create(**transport, by(**bootstrap), options);
-        ASSERT_TRUE(engine) << engine.error().message;
-        body(**engine, rank);
-        (*engine)->close();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    EngineOptions options = common;
+    options.helpers = helpers_;
+    with_ranks_at(root_, which_, ranks_, options, body);
   }
   // How the helpers ended: exit statuses, or minus the signal.
   std::vector<int> ends() {
@@ -93,7 +69,8 @@ class Cluster {
 
  private:
   int help(std::uint32_t helper) const {
-    const auto bootstrap = join(root_, ranks_ + helper, ranks_ + helpers_);
+    const auto bootstrap = Bootstrap::join(
+        {.rank = static_cast<int>(ranks_ + helper), .size = static_cast<int>(ranks_ + helpers_), .root = root_});
     const auto transport = which_.create({});
     if (!bootstrap || !transport) return 2;
     HelperOptions options;
@@ -101,7 +78,7 @@ class Cluster {
     options.helpers = helpers_;
     options.ranks = ranks_;
     const std::atomic<bool> stop{false};
-    const auto report = serve_as_helper(**transport, by(**bootstrap), options, stop);
+    const auto report = serve_as_helper(**transport, through(**bootstrap), options, stop);
     if (report) return report->operations > 0 ? kEnded : 3;
     return report.error().message.starts_with("rank ") ? kRankGone : 4;
   }
