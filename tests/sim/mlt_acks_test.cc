@@ -99,14 +99,27 @@ TEST(MltAcks, AWindowHoldsWholePackets) {
   }
 }
 
-TEST(MltAcks, TheEndOfABurstAsks) {
+TEST(MltAcks, TheEndOfABurstAsksWhereTheReceiverWaitsHalfARoundTripOrLonger) {
   Options options = with_window(1000);
+  options.ack_delay = options.base_rtt;
   options.burst_bytes = 10 * kSegment + 900;  // ten packets and what no packet fills
   Sends alone(options);
   alone.send(35);
   const std::vector<Transmit> out = alone.poll();
   ASSERT_EQ(out.size(), 35u);
   for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(asks(out[i]), i % 10 == 9 || i == 34) << i;
+}
+
+// There the receiver's own delay and the quarters of the window tell enough, and a burst would ask for each 16 KiB.
+TEST(MltAcks, OnALongPathTheEndOfABurstDoesNotAsk) {
+  Options options = with_window(1000);
+  options.ack_delay = options.base_rtt / 2;
+  options.burst_bytes = 10 * kSegment;
+  Sends alone(options);
+  alone.send(35);
+  const std::vector<Transmit> out = alone.poll();
+  ASSERT_EQ(out.size(), 35u);
+  for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(asks(out[i]), i == 34) << i;
 }
 
 // A pause for want of credit: three packets left that did not ask. A mouse passes them, and is acknowledged alone.

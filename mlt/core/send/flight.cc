@@ -215,8 +215,7 @@ void Flight::wake_tails(TimePoint newest, TimePoint now) {
 // By when an acknowledgement would tell of this packet, the first that is not settled: when the next has arrived that
 // asked for one, or after the receiver's own delay (RFC 9002's max_ack_delay), which is as long as ours.
 TimePoint Flight::answer_due(const Lane& lane, std::uint32_t seq) const {
-  const Duration told_trip = rtt_.has_sample() ? rtt_.min_rtt() : options_.base_rtt;  // DataHeader::trip
-  const TimePoint delayed = lane.records[seq].sent_at + ack_delay(options_, told_trip);
+  const TimePoint delayed = lane.records[seq].sent_at + ack_delay(options_, told_trip());
   TimePoint asked = delayed;
   for (; seq != lane.records.end() && lane.records[seq].sent_at < delayed; ++seq) {
     if (!lane.records[seq].asked) continue;

@@ -77,6 +77,8 @@ class Flight {
   void on_timeout(FlightObserver& observer, TimePoint now);
 
   const RttEstimator& rtt() const { return rtt_; }
+  // By which the receiver's delays go (DataHeader::trip).
+  Duration told_trip() const { return rtt_.has_sample() ? rtt_.min_rtt() : options_.base_rtt; }
   std::uint64_t lost() const { return lost_; }  // packets
   bool is_consistent() const;
 

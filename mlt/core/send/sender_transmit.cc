@@ -4,6 +4,7 @@
 
 #include "mlt/core/recovery.h"
 #include "mlt/core/send/sender.h"
+#include "mlt/core/trip_times.h"
 
 namespace clustar::mlt {
 namespace {
@@ -95,7 +96,8 @@ bool Sender::waits_for_answer(const Message& message, std::uint64_t unasked, std
       std::max<std::uint64_t>(1, congestion_.window_bytes() / options_.segment) * options_.segment;
   // Of small windows every second packet, as TCP's receivers do (RFC 5681, section 4.2).
   const std::uint64_t part = std::max(window / kAcksPerWindow, std::min<std::uint64_t>(2 * options_.segment, window));
-  return message.sent == message.packets || unasked >= part || paths_.burst_ends() ||
+  return message.sent == message.packets || unasked >= part ||
+         (paths_.burst_ends() && asks_at_burst_end(options_, flight_.told_trip())) ||
          !plan_.has_uncredited_room(options_.segment, uncredited);
 }
 
