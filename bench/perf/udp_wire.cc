@@ -341,10 +341,10 @@ Result<bool> UdpWire::receive_some() {
   std::byte* const into = receive_memory_ + receive_at_;
   std::array<iovec, kReceives> pieces;
   std::array<mmsghdr, kReceives> messages{};
-  struct alignas(cmsghdr) Control {
+  struct alignas(cmsghdr) MessageControl {
     std::array<std::byte, CMSG_SPACE(sizeof(int))> bytes;
   };
-  std::array<Control, kReceives> controls;
+  std::array<MessageControl, kReceives> controls;
   for (std::size_t i = 0; i < kReceives; ++i) {
     pieces[i] = {into + i * kReceiveBytes, kReceiveBytes};
     messages[i].msg_hdr.msg_iov = &pieces[i];

@@ -31,10 +31,22 @@ import tree
 GCC_ONLY = {"-fno-gnu-unique", "-static-libstdc++", "-static-libgcc"}
 BATCH = 8
 MOST_REMEMBERED = 40_000  # fingerprints, 65 bytes each
+UNITY = re.compile(r"/Unity/unity_\d+_cxx\.cxx$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 SYSTEM_FOLDERS = ["/usr/local/include", "/usr/include", f"/usr/include/{platform.machine()}-linux-gnu"]
 # Every file has headers of these, named or not.
 TOOLCHAIN = ["libstdc++-*-dev", "libc6-dev", "linux-libc-dev", "libclang-common-*-dev", "clang-tidy*"]
+
+
+def members(file):
+    """The sources that CMake has joined to one (CMAKE_UNITY_BUILD), or the file itself."""
+    if not UNITY.search(file):
+        return [file]
+    try:
+        with open(file, encoding="utf-8") as stream:
+            return INCLUDE.findall(stream.read())
+    except OSError:
+        return []
 
 
 def load(root, build):
@@ -43,10 +55,18 @@ def load(root, build):
         database = json.load(stream)
     sources = {}
     for entry in database:
-        path = os.path.relpath(os.path.join(entry["directory"], entry["file"]), root).replace(os.sep, "/")
-        if path.endswith(".cc") and not path.startswith(("..", "build/", "tests/")):
-            arguments = entry.get("arguments") or shlex.split(entry["command"])
-            sources[path] = entry["directory"], [argument for argument in arguments if argument not in GCC_ONLY]
+        arguments = entry.get("arguments") or shlex.split(entry["command"])
+        joined = os.path.join(entry["directory"], entry["file"])
+        for file in members(joined):
+            path = os.path.relpath(file, root).replace(os.sep, "/")
+            if not path.endswith(".cc") or path.startswith(("..", "build/", "tests/")):
+                continue
+            own = [argument for argument in arguments if argument not in GCC_ONLY]
+            if file != joined:
+                own = [file if argument == entry["file"] else argument for argument in own]
+                if "-o" in own:
+                    own[own.index("-o") + 1] = path + ".o"
+            sources[path] = entry["directory"], own
     return [(path, *sources[path]) for path in sorted(sources)]
 
 

@@ -362,6 +362,21 @@ class ClangTidy(Planted):
         self.assertIn("transport/a.cc (", text)
         self.assertIn("2 files, 0 unchanged since they were clean, 1 bad", text)
 
+    def test_files_that_cmake_joined_are_each_looked_at(self):
+        import clang_tidy
+        unity = os.path.join(self.root, "build/x.dir/Unity/unity_0_cxx.cxx")
+        sources = [os.path.join(self.root, f"transport/{name}.cc") for name in "ab"]
+        self.plant("build/x.dir/Unity/unity_0_cxx.cxx", "".join(f'#include "{source}"\n' for source in sources))
+        self.plant("build/compile_commands.json", json.dumps([
+            {"directory": self.root, "file": unity, "command": f"c++ -DA -o unity_0.o -c {unity}"},
+            {"directory": self.root, "file": os.path.join(self.root, "build/y.dir/Unity/unity_0_cxx.cxx"), "command": "c++"},
+            {"directory": self.root, "file": "transport/c.cc", "command": "c++ -o c.o -c transport/c.cc"}]))
+        found = clang_tidy.load(self.root, os.path.join(self.root, "build"))
+        self.assertEqual([(path, command) for path, _, command in found],
+                         [(f"transport/{name}.cc", ["c++", "-DA", "-o", f"transport/{name}.cc.o", "-c", source])
+                          for name, source in zip("ab", sources)] +
+                         [("transport/c.cc", ["c++", "-o", "c.o", "-c", "transport/c.cc"])])
+
     def test_a_changed_header_counts(self):
         shutil.copy(os.path.join(ROOT, ".clang-tidy"), self.root)
         self.plant("transport/a.h", "#pragma once\nstruct A {};\n")
