@@ -16,6 +16,7 @@ constexpr Experiment kExperiments[] = {
     {"scale", "CPU time per packet of an all-to-all over 64, 256 and 1,024 hosts", run_scale},
     {"long-pipe", "one stream at 10 Gbit/s over 1 to 100 ms, with loss", run_long_pipe},
     {"paths", "all-reduces from the rack to another continent, with loss and tolerance", run_paths},
+    {"plans", "ParaExpress's plans on two leaves with narrow uplinks, and what its planner takes", run_plans},
 };
 
 }  // namespace

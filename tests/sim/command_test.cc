@@ -22,7 +22,7 @@ Outcome run(const std::string& arguments) { return tests::run_command(std::strin
 
 TEST(SimCommand, ExperimentsRunAndTheTableAndTheJsonSayTheSame) {
   const auto file = std::filesystem::path(tests::temp_path("sim", ".json"));
-  const Outcome outcome = run("--quick --experiment incast,mice,micro-bursts,scale --json " + file.string());
+  const Outcome outcome = run("--quick --experiment incast,mice,micro-bursts,plans,scale --json " + file.string());
   EXPECT_EQ(outcome.status, 0) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("posted before"));
   EXPECT_THAT(outcome.text, HasSubstr(": met]"));
@@ -36,7 +36,7 @@ TEST(SimCommand, ExperimentsRunAndTheTableAndTheJsonSayTheSame) {
     EXPECT_THAT(outcome.text, HasSubstr(row["situation"].get<std::string>()));
     EXPECT_FALSE(row["figures"].empty());
   }
-  EXPECT_EQ(seen, (std::set<std::string>{"incast", "mice", "micro-bursts", "scale"}));
+  EXPECT_EQ(seen, (std::set<std::string>{"incast", "mice", "micro-bursts", "plans", "scale"}));
   std::filesystem::remove(file);
 }
 
