@@ -246,7 +246,7 @@ json job_json(const JobsPlan& plan, const JobSpec& job) {
                       {"scale", traffic.queue->scale},
                       {"sizes_divided_by", smaller}};
       one["what"] = fmt::format(
-          "{}, a queue of {} jobs, {} GPUs a host; times between submissions and iterations 1/{:.6g} of the trace's, "
+          "{}, a queue of {} jobs, {} GPUs a host; times between submissions and iterations 1/{:.10g} of the trace's, "
           "sizes 1/{:.6g}",
           file, traffic.queue->jobs, traffic.queue->gpus_per_host, traffic.queue->scale, smaller);
     }
