@@ -208,7 +208,8 @@ std::string text(const Performance& performance) {
   out += "\n";
   if (performance.gpus_per_host > 0) {
     out += fmt::format(
-        "times between submissions and iterations 1/{:.10g} of the trace's, sizes 1/{:.6g}; hosts of {} GPUs, jobs wait "
+        "times between submissions and iterations 1/{:.10g} of the trace's, sizes 1/{:.6g}; hosts of {} GPUs, jobs "
+        "wait "
         "first come first served\n{}",
         performance.scale, performance.trace_gbps * 1e9 / static_cast<double>(performance.rate_bps),
         performance.gpus_per_host, queue_table(performance));
