@@ -11,6 +11,7 @@
 #include "bench/ab/interrupt.h"
 #include "bench/ab/jobs/conduct.h"
 #include "bench/ab/jobs/jobs_file.h"
+#include "bench/ab/jobs/queue.h"
 #include "bench/ab/jobs/results.h"
 #include "bench/ab/jobs/stage.h"
 #include "bench/ab/jobs/traffic.h"
@@ -162,7 +163,7 @@ int play_ab_job(const AbJobsArguments& arguments, int limit_s) {
   trainer::end_with_launcher();
   const ab::Interrupt interrupt;
   const auto report = [&](const json& record) { return trainer::write_record(arguments.report_fd, record); };
-  const auto played = [&]() -> Result<std::vector<double>> {
+  const auto played = [&]() -> Result<jobs::PlayedTrace> {
     const auto text = jobs::read_jobs_text(arguments.file);
     if (!text) return tl::unexpected(text.error());
     if (digest_of(*text) != arguments.digest) {
@@ -173,8 +174,7 @@ int play_ab_job(const AbJobsArguments& arguments, int limit_s) {
     const auto job =
         std::find_if(list->begin(), list->end(), [&](const jobs::JobSpec& one) { return one.name == arguments.play; });
     if (job == list->end() || job->trains()) return fail(ErrorCode::kInvalidArgument, "no such job");
-    const auto total = static_cast<std::size_t>(std::get<jobs::Traffic>(job->work).iterations);
-    const auto on_iteration = [&](std::size_t done) {
+    const auto on_iteration = [&](std::size_t done, std::size_t total) {
       report(trainer::to_record(trainer::Progress{.epoch = 1, .epochs = 1, .step = done, .steps = total}));
     };
     return jobs::play(*job, arguments.fabric, limit_s, on_iteration,
@@ -184,7 +184,9 @@ int play_ab_job(const AbJobsArguments& arguments, int limit_s) {
     report(trainer::to_record(played.error()));
     return kFailed;
   }
-  report({{"results", {{"step_seconds", *played}, {"failure", nullptr}}}});
+  json results{{"step_seconds", played->step_s}, {"failure", nullptr}};
+  if (!played->queue.empty()) results["queue"] = jobs::queue_json(played->queue);
+  report({{"results", std::move(results)}});
   return kOk;
 }
 

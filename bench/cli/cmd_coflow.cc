@@ -70,12 +70,7 @@ void add_coflow_replay(CLI::App& app, int& status) {
   auto arguments = std::make_shared<Arguments>();
   coflow::CompareOptions& options = arguments->options;
   add_source_options(command, arguments->source);
-  command
-      .add_option("--muri", arguments->source.muri,
-                  "For a trace of Muri: ports=16,gpus_per_port=8,scale=2000 (divides submit times and iterations), "
-                  "intensity=0 (1: weights are GPU intensities), "
-                  "jobs (the first so many)")
-      ->type_name("KEY=VALUE,...");
+  add_muri_option(command, arguments->source);
   command.add_option("--policy", options.policies, "Name; several times or all to compare [match]")
       ->type_name("POLICY")
       ->allow_extra_args(false);

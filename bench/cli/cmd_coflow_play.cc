@@ -106,6 +106,7 @@ void add_coflow_play(CLI::App& app, int& status) {
   auto arguments = std::make_shared<PlayArguments>();
   live::PlayOptions& options = arguments->options;
   add_source_options(command, arguments->source);
+  add_muri_option(command, arguments->source);
   command
       .add_option("--arms", arguments->arms, "What it is played over, in turns; the others are compared with the first")
       ->type_name("ARM,...")
@@ -145,7 +146,9 @@ void add_coflow_play(CLI::App& app, int& status) {
                  "Exit status: 0 ok, 1 failed, 2 wrong usage or trace.\n"
                  "Example: clustar coflow play --generate ports=16,coflows=200,load=0.95 --rounds 3\n"
                  "         clustar coflow play --job zero3.csv:ranks_per_port=64 --job "
-                 "gpt.csv:ranks_per_port=64,iterations=5 --arms fair,coflow,by-size");
+                 "gpt.csv:ranks_per_port=64,iterations=5 --arms fair,coflow,by-size\n"
+                 "         clustar coflow play muri/trace1.csv --muri ports=4,gpus_per_port=8,scale=100000,jobs=16 "
+                 "--gbps 100 --rate 100M --arms fair,coflow");
   command.callback([arguments, &status] { status = run_coflow_play(*arguments); });
 }
 

@@ -50,6 +50,15 @@ void add_source_options(CLI::App& command, CoflowSource& source) {
       ->allow_extra_args(false);
 }
 
+void add_muri_option(CLI::App& command, CoflowSource& source) {
+  command
+      .add_option("--muri", source.muri,
+                  "For a trace of Muri: ports=16,gpus_per_port=8,scale=2000 (divides submit times and iterations), "
+                  "intensity=0 (1: weights are GPU intensities), "
+                  "jobs (the first so many)")
+      ->type_name("KEY=VALUE,...");
+}
+
 Result<void> check(const CoflowSource& source) {
   const int sources =
       (source.trace.empty() ? 0 : 1) + (source.generate.empty() ? 0 : 1) + (source.jobs.empty() ? 0 : 1);

@@ -19,6 +19,7 @@ struct CoflowSource {  // one of the first three
   std::string muri;
 };
 void add_source_options(CLI::App& command, CoflowSource& source);  // all but --muri
+void add_muri_option(CLI::App& command, CoflowSource& source);
 // Errors: kInvalidArgument.
 Result<void> check(const CoflowSource& source);
 Result<coflow::Source> read_source(const CoflowSource& source);

@@ -36,6 +36,7 @@ struct JobMix {
   // each of these is then on the port that has most free, the lowest among equals: jobs spread, and share ports.
   std::size_t gpus_per_port = 0;
   std::vector<Job> jobs{};
+  double scale = 1;  // times between jobs and iterations are those of a trace divided by this
 };
 
 // Of one iteration where nobody else sends.

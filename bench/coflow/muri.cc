@@ -70,6 +70,7 @@ Result<JobMix> parse_muri(std::string_view text, const std::string& name, const 
       {"job_id", "num_gpu", "submit_time", "iterations", "model_name", "iteration_time", "resource_time_2"});
   if (!header) return tl::unexpected(header.error());
   JobMix mix{name, options.ports, options.gpus_per_port, {}};
+  mix.scale = options.scale;
   JobSize size;
   while (mix.jobs.size() < std::min(options.jobs, kMaxJobs) && csv.next()) {
     if (const auto ok = csv.split(); !ok) return tl::unexpected(ok.error());

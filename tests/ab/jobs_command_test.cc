@@ -203,6 +203,33 @@ TEST_F(JobsOnFabric, PlaysTracesBesideAJobThatTrains) {
   EXPECT_FALSE(is_left(pid));
 }
 
+TEST_F(JobsOnFabric, PlaysAQueueOfMurisJobs) {
+  const TemporaryDirectory folder;
+  folder.write("muri.csv",
+               "job_id,num_gpu,submit_time,iterations,model_name,iteration_time,resource_time_2\n"
+               "1,8,0,10000,bert,40,20\n2,8,0,20000,gpt2,40,20\n3,8,100000,8000,vgg16,40,20\n");
+  folder.write("jobs.toml",
+               "[[jobs]]\nname = \"queue\"\ntrace = \"muri.csv\"\nsource = \"muri\"\nqueue = 3\nscale = 1000\n"
+               "hosts = 2\n");
+  Command command({"ab", "--jobs", folder.file("jobs.toml"), "--rate", "50M", "--rounds", "1", "--time-limit", "60",
+                   "--json", folder.file("ab.json"), "--report", folder.file("ab.html")});
+  const pid_t pid = command.pid();
+  const Outcome outcome = command.wait(std::chrono::seconds(110));
+  ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("1/1000 of the trace's, sizes 1/2000"));
+  EXPECT_THAT(outcome.out, HasSubstr("mean completion, s"));
+  const nlohmann::json document = folder.read_json("ab.json");
+  ASSERT_EQ(document["jobs"]["runs"].size(), 2u) << "A and B: alone is the same as together";
+  for (const nlohmann::json& run : document["jobs"]["runs"]) {
+    EXPECT_EQ(run["jobs"][0]["steps"], 38);
+    const nlohmann::json& queued = run["jobs"][0]["train"]["queue"]["jobs"];
+    ASSERT_EQ(queued.size(), 3u);
+    EXPECT_GE(queued[2]["began_s"].get<double>(), queued[0]["ended_s"].get<double>()) << "it waits for GPUs";
+  }
+  EXPECT_GT(document["jobs"]["figures"]["b_over_a"]["completion"][0]["ratio"].get<double>(), 0);
+  EXPECT_FALSE(is_left(pid));
+}
+
 TEST_F(JobsOnFabric, ADeadRankEndsTheRunAndTheErrorNamesItsJob) {
   const TemporaryDirectory folder;
   std::string endless = kTwoJobs;

@@ -91,13 +91,33 @@ hosts = 2
   EXPECT_STREQ((*jobs)[1].unit(), "iterations");
 }
 
+TEST(JobsFile, AQueueIsSeveralJobsAndMayBeAlone) {
+  const std::string queue =
+      "[[jobs]]\nname = \"q\"\ntrace = \"muri.csv\"\nsource = \"muri\"\nqueue = 12\nscale = 5e4\nhosts = 4\n";
+  const auto jobs = parse_jobs(queue + "gpus_per_host = 4\n", "jobs.toml");
+  ASSERT_TRUE(jobs) << jobs.error().message;
+  EXPECT_TRUE((*jobs)[0].is_queue());
+  const auto& traffic = std::get<Traffic>((*jobs)[0].work);
+  EXPECT_EQ(traffic.queue->jobs, 12u);
+  EXPECT_EQ(traffic.queue->gpus_per_host, 4u);
+  EXPECT_DOUBLE_EQ(traffic.queue->scale, 5e4);
+  for (const auto& [lines, expected] : {std::pair<std::string, std::string>{"id = \"3\"\n", "id: is for one job"},
+                                        {"iterations = 3\n", "iterations: is for one job"},
+                                        {"gpus_per_host = 0\n", "gpus_per_host: allowed: a whole number from 1"},
+                                        {"job = 2000001\n", "job: allowed: a whole number from 0 to 2000000"},
+                                        {"env = { CLUSTAR_JOB = \"3\" }\n", "follows from job"}}) {
+    EXPECT_THAT(parse_jobs(queue + lines, "jobs.toml").error().message, HasSubstr(expected));
+  }
+}
+
 std::string with(const std::string& lines) { return kTwo + "[[jobs]]\n" + lines; }
 
 TEST(JobsFile, WhatIsWrongNamesFileJobKeyAndWhatIsAllowed) {
   const std::string train = "name = \"x\"\nmodel = \"mlp\"\nhosts = 2\n";
   const std::string trace = "name = \"x\"\ntrace = \"t.csv\"\nhosts = 2\nsource = \"aicb\"\n";
   const std::vector<std::pair<std::string, std::string>> cases{
-      {"", "allowed: 2 to 32 of [[jobs]]"},
+      {"", "allowed: 2 to 32 of [[jobs]], or one that is a queue"},
+      {kTwo.substr(0, kTwo.find("[[jobs]]", 1)), "allowed: 2 to 32 of [[jobs]]"},
       {"jobs = 3", "allowed: 2 to 32 of [[jobs]]"},
       {"job = 3\n" + kTwo, "unknown key 'job'; did you mean jobs?; allowed: jobs"},
       {"[[jobs]\n", "jobs.toml"},
@@ -131,6 +151,10 @@ TEST(JobsFile, WhatIsWrongNamesFileJobKeyAndWhatIsAllowed) {
        "weight: sets CLUSTAR_JOB_WEIGHT, which env"},
       {with("name = \"x\"\ntrace = \"t.csv\"\nhosts = 2\n"), "source: is missing; allowed: aicb, muri"},
       {with(trace + "id = \"3\"\n"), "id: is for source = \"muri\""},
+      {with(trace + "queue = 3\n"), "queue: is for source = \"muri\""},
+      {with(trace + "scale = 3\n"), "scale: is for a queue"},
+      {with("name = \"x\"\ntrace = \"t.csv\"\nhosts = [1, 0]\nsource = \"muri\"\nqueue = 3\n"),
+       "hosts: of a queue allowed: a number"},
       {with("name = \"x\"\ntrace = \"t.csv\"\nhosts = 2\nsource = \"muri\"\n"), "id: is missing"},
       {with(trace + "duty = 0.5\ncompute_ms = 3\n"), "compute_ms: says how long it computes, as duty does"},
       {with(trace + "urgency = \"background\"\n"), "urgency: is for jobs that train"},

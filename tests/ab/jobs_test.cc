@@ -330,6 +330,54 @@ TEST(Jobs, ATraceIsPlayedBetweenTheJobsHostsInTheFabricsSizes) {
   EXPECT_THAT(mix_of(other, 100'000'000, muri).error().message, HasSubstr("no line has job_id 13"));
 }
 
+JobSpec queue_job() {
+  JobSpec job = trace_job("muri");
+  job.hosts = {0, 1};
+  auto& traffic = std::get<Traffic>(job.work);
+  traffic.id.reset();
+  traffic.queue = Queue{.jobs = 3, .gpus_per_host = 8, .scale = 100};
+  return job;
+}
+
+constexpr const char* kQueueTrace =
+    "job_id,num_gpu,submit_time,iterations,model_name,iteration_time,resource_time_2\n"
+    "7,1,0,100,bert,10,4\n12,8,500,300,gpt2,100,40\n13,8,900,100,vgg16,20,20\n14,64,900,1,vgg16,20,20\n";
+
+TEST(Jobs, AQueueIsTheFirstJobsOfTheTraceAtTheirTimes) {
+  const auto mix = mix_of(queue_job(), 100'000'000, kQueueTrace);
+  ASSERT_TRUE(mix) << mix.error().message;
+  ASSERT_EQ(mix->jobs.size(), 3u) << "the fourth, too large for these hosts, is not asked for";
+  EXPECT_EQ(mix->ports, 2u);
+  EXPECT_EQ(mix->gpus_per_port, 8u);
+  EXPECT_EQ(mix->jobs[1].begins, TimePoint(std::chrono::milliseconds(5)));
+  EXPECT_EQ(mix->jobs[1].iterations, 3u);
+  EXPECT_NEAR(mix->jobs[1].phases[0].ring_bytes, 0.040 * 100e6 / 8, 1) << "40 ms of the fabric's line";
+  JobSpec large = queue_job();
+  std::get<Traffic>(large.work).queue->jobs = 4;
+  EXPECT_THAT(mix_of(large, 100'000'000, kQueueTrace).error().message, HasSubstr("num_gpu"));
+  EXPECT_THAT(mix_of(queue_job(), 100'000'000, std::string(kQueueTrace).substr(0, 100)).error().message,
+              HasSubstr("no job"));
+}
+
+// Iterations of 100 and 20 ms, three and one of them: the mean is 80 ms. One that took twice as long as alone counts
+// with 160, whichever it is.
+TEST(Jobs, AQueuesStepsAreItsMeanIterationSlowedAsEachWas) {
+  const auto mix = mix_of(queue_job(), 100'000'000, kQueueTrace);
+  ASSERT_TRUE(mix) << mix.error().message;
+  Steps steps(*mix, 100e6 / 8);
+  EXPECT_EQ(steps.total(), 4u) << "not those of the job that never sends";
+  std::vector<coflow::JobResult> results(3);
+  results[0].iterations_s = {0.010};
+  results[1].iterations_s = {0.200};
+  steps.look(results);
+  ASSERT_EQ(steps.seconds().size(), 1u);
+  EXPECT_NEAR(steps.seconds()[0], 0.160, 1e-6);
+  results[2].iterations_s = {0.040};
+  steps.look(results);
+  ASSERT_EQ(steps.seconds().size(), 2u);
+  EXPECT_NEAR(steps.seconds()[1], 0.160, 1e-6);
+}
+
 // A ring of 4 ranks sends each of its 2 * 3 quarters over each edge; as large as 10 Gbit/s are to the fabric's line.
 TEST(Jobs, AnAicbJobSendsWhatItsCollectivesPutOnTheLine) {
   const std::string aicb =

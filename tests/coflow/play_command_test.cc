@@ -110,6 +110,38 @@ TEST(CoflowPlay, JobsGoOnWhenTheirCoflowsHaveArrived) {
   }
 }
 
+// Two jobs of 8 GPUs fill both hosts, the third waits for the first to end; the fourth has one host and never sends.
+constexpr const char* kQueue =
+    "job_id,num_gpu,submit_time,iterations,model_name,iteration_time,resource_time_2\n"
+    "1,8,0,10000,bert,40,20\n2,8,0,20000,gpt2,40,20\n3,8,100000,8000,vgg16,40,20\n4,1,100000,4000,dqn,40,0\n";
+
+TEST(CoflowPlay, AQueueOfJobsWaitsForGpusAndRuns) {
+  if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
+  const std::string trace = tests::temp_path("muri", ".csv"), file = tests::temp_path("play", ".json");
+  std::ofstream(trace) << kQueue;
+  const Outcome outcome = play(trace +
+                               " --muri ports=2,gpus_per_port=8,scale=1000 --no-progress --gbps 10 --rate 50M --arms "
+                               "fair,coflow,by-size --env CLUSTAR_TRANSPORT=tcp --json " +
+                               file);
+  std::filesystem::remove(trace);
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("1/1000 of the trace's, sizes 1/200; hosts of 8 GPUs"));
+  std::ifstream stream(file);
+  const auto document = nlohmann::json::parse(stream);
+  std::filesystem::remove(file);
+  for (const auto& row : document["results"]) {
+    const auto& jobs = row["rounds"][0]["jobs"];
+    ASSERT_EQ(jobs.size(), 4U);
+    const double iterations[] = {10, 20, 8, 4};
+    for (std::size_t job = 0; job < 4; ++job) EXPECT_EQ(jobs[job]["iterations"], iterations[job]);
+    EXPECT_NEAR(jobs[2]["submitted_s"].get<double>(), 0.1, 1e-9);
+    EXPECT_GE(jobs[2]["began_s"].get<double>(), jobs[0]["ended_s"].get<double>()) << "its GPUs";
+    EXPECT_GT(jobs[0]["mean_iteration_s"].get<double>(), 0.95 * jobs[0]["alone_s"].get<double>());
+    EXPECT_GT(row["completion_gain"]["simulated"].get<double>(), 0);
+  }
+  EXPECT_EQ(tests::left_hosts("play"), "");
+}
+
 TEST(CoflowPlay, CtrlCEndsItAndLeavesNothing) {
   if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
   const Outcome outcome = play("--generate ports=3,coflows=50,load=0.9 --arms fair --no-progress",
@@ -140,6 +172,7 @@ TEST(CoflowPlay, WrongUsageSaysWhatIsAllowed) {
            {small + "--arms fair,by-size", "is for jobs"},
            {small + "--env CLUSTAR_TRANSPRT=mlt", "CLUSTAR_TRANSPORT"},
            {"--generate ports=100,coflows=3", "allowed: 2 to 64"},
+           {small + "--muri ports=2", "--muri is for a trace of Muri"},
            {"", "name a trace"},
            {"/no/such/file", "cannot read"},
        }) {

@@ -55,6 +55,50 @@ TEST(PlayPlan, AJobHasOneLaneForEachPairOfHosts) {
   EXPECT_THAT(plan.take(coflow(phase.flows, 2)), ElementsAre(2, 3, 2));
 }
 
+JobMix queue_of(std::size_t jobs, std::size_t ports) {
+  JobMix mix;
+  mix.ports = ports;
+  mix.gpus_per_port = 8;
+  Job job;
+  job.gpus = 8;
+  job.phases = {{Duration(0), {}, 1000}};
+  mix.jobs.assign(jobs, job);
+  return mix;
+}
+
+TEST(PlayPlan, AJobThatIsPlacedWhileItRunsHasLanesForEveryPlace) {
+  JobMix mix = queue_of(3, 3);
+  mix.jobs[0].gpus = 1;                  // on one host, wherever that is
+  mix.jobs[2].phases[0].ring_bytes = 0;  // never sends
+  Plan plan = Plan::of(mix);
+  EXPECT_EQ(plan.lanes().size(), 6U);
+  EXPECT_THAT(plan.jobs_of_hosts()[2], ElementsAre(2));
+  mix.jobs[1].begins = TimePoint{};
+  scale(mix, 0.5);
+  JobWorkload workload(mix, 1000);
+  std::size_t coflows = 0;
+  for (auto next = workload.next_arrival(); next; next = workload.next_arrival()) {
+    workload.reached(*next);
+    const auto now = workload.next_arrival();
+    if (!now || *now > *next) continue;
+    const CoflowSpec one = workload.take();
+    EXPECT_EQ(plan.take(one).size(), 3U) << "a ring over three hosts";
+    EXPECT_DOUBLE_EQ(one.flows[0].bytes, 500);
+    workload.ended(coflows++, *next);
+  }
+  EXPECT_EQ(coflows, 1U);
+}
+
+TEST(PlayPlan, AQueueOfTooManyProcessesIsRefused) {
+  EXPECT_TRUE(check_size(Plan::of(queue_of(60, 4)), "queue", true));
+  for (const auto& [jobs, ports] : {std::pair<std::size_t, std::size_t>{61, 2}, {33, 8}}) {
+    const auto refused = check_size(Plan::of(queue_of(jobs, ports)), "queue", true);
+    ASSERT_FALSE(refused) << jobs;
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(refused.error().message, HasSubstr("allowed: 60 and 256"));
+  }
+}
+
 TEST(PlayPlan, FlowsWithinAHostAreLeftOut) {
   Trace trace;
   trace.ports = 2;
@@ -99,6 +143,31 @@ TEST(PlayGain, IsTakenRoundByRoundAgainstTheFirstArm) {
   const auto rows = to_json(performance);
   EXPECT_DOUBLE_EQ(rows[1]["gain"]["reached"], 0.75);
   EXPECT_THAT(text(performance), HasSubstr("3.00 [2.00, 4.00]"));
+}
+
+Summary completions(std::vector<double> seconds) {
+  Summary summary;
+  for (const double ended : seconds) {
+    summary.jobs.push_back({.name = "1 bert", .iterations = 4, .submitted_s = 1, .began_s = 1.5, .ended_s = ended});
+  }
+  return summary;
+}
+
+TEST(PlayGain, JobsThatWaitAreComparedByTheirCompletions) {
+  Performance performance;
+  performance.jobs = true;
+  performance.gpus_per_host = 8;
+  performance.scale = 2000;
+  performance.trace_gbps = 100;
+  performance.rate_bps = 50'000'000;
+  performance.arms = {{arms()[0], {completions({5, 7})}, completions({5, 5})},
+                      {arms()[4], {completions({3, 4})}, completions({3, 3})}};
+  EXPECT_DOUBLE_EQ(completion_gain_of(performance, 1).median, 2);
+  EXPECT_DOUBLE_EQ(completion_gain_of(performance, 1).simulated, 2);
+  EXPECT_DOUBLE_EQ(to_json(performance)[1]["completion_gain"]["reached"], 1);
+  EXPECT_DOUBLE_EQ(to_json(performance)[1]["rounds"][0]["mean_completion_s"], 2.5);
+  EXPECT_THAT(text(performance), HasSubstr("1/2000 of the trace's, sizes 1/2000;"));
+  EXPECT_THAT(text(performance), HasSubstr("2.00 [2.00, 2.00]"));
 }
 
 TEST(PlayGain, WithoutACounterpartInTheSimulatorNothingIsReached) {

@@ -112,7 +112,7 @@ std::string name_of(const JobsPlan& plan, const Slot& slot) {
 
 std::vector<Slot> order_of_round(std::size_t jobs, int round) {
   std::vector<Slot> order{{.arm = 0}};
-  for (std::size_t job = 0; job < jobs; ++job) order.push_back({.arm = 0, .alone = job});
+  for (std::size_t job = 0; jobs > 1 && job < jobs; ++job) order.push_back({.arm = 0, .alone = job});
   order.push_back({.arm = 1});
   if (round % 2 != 0) std::reverse(order.begin(), order.end());
   return order;

@@ -40,8 +40,8 @@ struct Slot {
   bool operator==(const Slot&) const = default;
 };
 std::string name_of(const JobsPlan& plan, const Slot& slot);  // "A, all jobs", "big alone"
-// A, each job alone, B, and reversed in every other round, so that a machine that gets faster or slower over time
-// favours neither arm.
+// A, each job alone if there are others, B, and reversed in every other round, so that a machine that gets faster or
+// slower over time favours neither arm.
 std::vector<Slot> order_of_round(std::size_t jobs, int round);
 
 // For `clustar train` of a job that trains, without --rank, --size and --root. Each round adds one to the seed.

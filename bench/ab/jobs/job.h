@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <variant>
@@ -24,13 +25,26 @@ struct Training {
   std::string all_reduce = "ring";
 };
 
-// The traffic of one job of a trace, in a closed loop: compute, send, and only when all of that has arrived go on.
+// A trace of Muri whose jobs come at their times, and wait for GPUs.
+struct Queue {
+  std::size_t jobs = 1;  // the first so many
+  std::size_t gpus_per_host = 8;
+  double scale = 100'000;  // divides submit times and iterations
+};
+inline constexpr std::size_t kMostQueued = 256;
+// CLUSTAR_JOB of a queue's nth job is that of the queue, times this, plus n.
+inline constexpr std::uint64_t kJobsOfAQueue = 1000;
+static_assert(kMostQueued < kJobsOfAQueue);
+
+// The traffic of one job of a trace, or of a queue, in a closed loop: compute, send, and only when all of that has
+// arrived go on.
 struct Traffic {
   std::string path{};               // as a process in this folder opens it
   std::string source{};             // "aicb", "muri"
   std::optional<std::string> id{};  // of a job of Muri: its job_id
-  int iterations = 10;
-  double gbps = 100;  // the rate that the trace is for: sizes shrink to the fabric's, times stay
+  std::optional<Queue> queue{};     // of Muri, instead
+  int iterations = 10;              // not of a queue
+  double gbps = 100;                // the rate that the trace is for: sizes shrink to the fabric's, times stay
   std::optional<double> duty{}, compute_ms{};  // of AICB
 };
 
@@ -42,6 +56,7 @@ struct JobSpec {
   Settings settings{};       // of its processes, in both arms: CLUSTAR_JOB and what the file sets
 
   bool trains() const { return std::holds_alternative<Training>(work); }
+  bool is_queue() const { return !trains() && std::get<Traffic>(work).queue.has_value(); }
   // What a step is counted in: "images", "iterations".
   const char* unit() const { return trains() ? "images" : "iterations"; }
 };

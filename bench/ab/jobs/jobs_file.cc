@@ -94,7 +94,8 @@ class Table {
 
 const std::vector<std::string> kCommonKeys{"name", "hosts", "start", "job", "weight", "urgency", "env"};
 const std::vector<std::string> kTrainKeys{"model", "epochs", "steps", "batch", "examples", "all_reduce"};
-const std::vector<std::string> kTraceKeys{"trace", "source", "id", "iterations", "gbps", "duty", "compute_ms"};
+const std::vector<std::string> kTraceKeys{"trace", "source",     "id",   "queue", "gpus_per_host",
+                                          "scale", "iterations", "gbps", "duty",  "compute_ms"};
 
 std::vector<std::string> together(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   std::vector<std::string> all = a;
@@ -139,6 +140,35 @@ Training read_training(const Table& job) {
   return training;
 }
 
+std::optional<Queue> read_queue(const Table& job) {
+  if (!job.has("queue")) {
+    for (const char* key : {"gpus_per_host", "scale"}) {
+      if (job.has(key)) job.wrong(key, "is for a queue of Muri's jobs; allowed: with queue");
+    }
+    return std::nullopt;
+  }
+  for (const char* key : {"id", "iterations"}) {
+    if (job.has(key)) job.wrong(key, "is for one job of Muri; allowed with queue: gpus_per_host, scale, gbps");
+  }
+  Queue queue;
+  queue.jobs = static_cast<std::size_t>(*job.whole("queue", 1, kMostQueued));
+  queue.gpus_per_host = static_cast<std::size_t>(job.whole("gpus_per_host", 1, 1024).value_or(8));
+  queue.scale = job.number("scale", 1, 1e12).value_or(queue.scale);
+  return queue;
+}
+
+// Its jobs are placed on ports, which are the first hosts; and each has a number of its own.
+void check_queue(const Table& job, const std::vector<int>& hosts) {
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    if (hosts[i] != static_cast<int>(i)) job.wrong("hosts", "of a queue allowed: a number, for the first so many");
+  }
+  (void)job.whole("job", 0, 2'000'000);
+  const toml::value* env = job.find("env");
+  if (env != nullptr && env->is_table() && env->as_table().contains("CLUSTAR_JOB")) {
+    job.wrong("env", "CLUSTAR_JOB follows from job for a queue; allowed: job");
+  }
+}
+
 Traffic read_traffic(const Table& job, const std::string& folder) {
   job.allow(together(kCommonKeys, kTraceKeys));
   Traffic traffic;
@@ -155,7 +185,12 @@ Traffic read_traffic(const Table& job, const std::string& folder) {
   traffic.duty = job.number("duty", 0.001, 1);
   traffic.compute_ms = job.number("compute_ms", 0, 1e9);
   const bool muri = traffic.source == "muri";
-  if (muri && !traffic.id) job.wrong("id", "is missing; allowed: the job_id of a line of the trace, as \"12\"");
+  if (!muri && job.has("queue")) job.wrong("queue", "is for source = \"muri\"; a file of AICB is one job");
+  traffic.queue = read_queue(job);
+  if (muri && !traffic.id && !traffic.queue) {
+    job.wrong("id",
+              "is missing; allowed: the job_id of a line of the trace, as \"12\", or queue = N for its first N jobs");
+  }
   if (!muri && traffic.id) job.wrong("id", "is for source = \"muri\"; a file of AICB is one job");
   for (const char* key : {"duty", "compute_ms"}) {
     if (muri && job.has(key)) job.wrong(key, "is for source = \"aicb\"; a trace of Muri says how long a job computes");
@@ -214,6 +249,7 @@ JobSpec read_job(const toml::value& value, std::size_t number, const std::string
     spec.work = read_traffic(job, folder);
   }
   spec.hosts = read_hosts(job);
+  if (spec.is_queue()) check_queue(job, spec.hosts);
   spec.start_s = job.number("start", 0, kMostStartS).value_or(0);
   spec.settings = read_settings(job, where, number);
   return spec;
@@ -224,9 +260,11 @@ std::vector<JobSpec> read_all(const toml::value& document, const std::string& fo
   file.allow({"jobs"});
   const toml::value* list = file.find("jobs");
   const bool tables = list != nullptr && list->is_array();
-  if (!tables || list->as_array().size() < 2 || list->as_array().size() > kMostJobs) {
-    throw WrongJob(list == nullptr ? document : *list, fmt::format("jobs: allowed: 2 to {} of [[jobs]]", kMostJobs));
-  }
+  const auto wrong_number = [&] {
+    return WrongJob(list == nullptr ? document : *list,
+                    fmt::format("jobs: allowed: 2 to {} of [[jobs]], or one that is a queue", kMostJobs));
+  };
+  if (!tables || list->as_array().empty() || list->as_array().size() > kMostJobs) throw wrong_number();
   std::vector<JobSpec> jobs;
   std::set<std::string> names;
   double first = kMostStartS;
@@ -238,6 +276,7 @@ std::vector<JobSpec> read_all(const toml::value& document, const std::string& fo
     }
     first = std::min(first, jobs.back().start_s);
   }
+  if (jobs.size() == 1 && !jobs[0].is_queue()) throw wrong_number();
   for (JobSpec& job : jobs) job.start_s -= first;
   return jobs;
 }

@@ -50,6 +50,14 @@ std::string jobs_table(const json& outcome) {
     text += row(
         {"", "speed relative to alone", "1", spread_cell(a.at("relative"), 3), spread_cell(b.at("relative"), 3), ""});
     text += row({"", "start to end, s", "", spread_cell(a.at("done_s"), 1), spread_cell(b.at("done_s"), 1), ""});
+    if (!a.contains("completion_s")) continue;
+    text +=
+        row({"", "mean completion, s", spread_cell(alone.at("completion_s"), 2), spread_cell(a.at("completion_s"), 2),
+             spread_cell(b.at("completion_s"), 2), ratio_cell(figures.at("b_over_a").at("completion").at(i))});
+    text += row({"", "waited for GPUs, s", spread_cell(alone.at("waited_s"), 2), spread_cell(a.at("waited_s"), 2),
+                 spread_cell(b.at("waited_s"), 2), ""});
+    text += row({"", "last job done after, s", spread_cell(alone.at("makespan_s"), 2),
+                 spread_cell(a.at("makespan_s"), 2), spread_cell(b.at("makespan_s"), 2), ""});
   }
   const json& ratios = figures.at("b_over_a");
   const auto both = [&](const char* what, const char* key, const std::string& ratio) {

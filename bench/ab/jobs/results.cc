@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bench/ab/jobs/queue.h"
 #include "bench/ab/verdict.h"
 
 namespace clustar::bench::ab::jobs {
@@ -114,6 +115,37 @@ std::optional<double> sum_per_second(const Together& round) {
   return sum;
 }
 
+// Of a queue: its figure in each run.
+std::vector<double> queue_values(const std::vector<const Run*>& runs, std::size_t job, const char* key) {
+  std::vector<double> values;
+  for (const Run* run : runs) {
+    if (run == nullptr) continue;
+    if (const auto one = queue_figure(run->details[run->slot.alone ? 0 : job], key)) values.push_back(*one);
+  }
+  return values;
+}
+
+void add_queue(const JobsPlan& plan, std::size_t job, const std::vector<const Run*>& runs, json& row) {
+  if (!plan.jobs[job].is_queue()) return;
+  row["completion_s"] = spread_json(queue_values(runs, job, "mean_completion_s"));
+  row["waited_s"] = spread_json(queue_values(runs, job, "mean_waited_s"));
+  row["makespan_s"] = spread_json(queue_values(runs, job, "makespan_s"));
+}
+
+// Of the rounds that both arms have; null of a job that is no queue.
+json completion_ratio(const std::vector<Measured>& rounds, std::size_t job) {
+  std::vector<double> a, b;
+  for (const Measured& round : rounds) {
+    if (round.runs[0] == nullptr || round.runs[1] == nullptr) continue;
+    const auto of_a = queue_figure(round.runs[0]->details[job], "mean_completion_s");
+    const auto of_b = queue_figure(round.runs[1]->details[job], "mean_completion_s");
+    if (!of_a || !of_b || !(*of_a > 0)) continue;
+    a.push_back(*of_a);
+    b.push_back(*of_b);
+  }
+  return ratio_json(a, b);
+}
+
 json arm_figures(const JobsPlan& plan, const std::vector<Measured>& rounds, std::size_t arm) {
   int whole = 0, common = 0;
   double dropped = 0;
@@ -131,12 +163,15 @@ json arm_figures(const JobsPlan& plan, const std::vector<Measured>& rounds, std:
       const JobRun& run = round.runs[arm]->jobs[job];
       done_s.push_back(run.ended_s - run.began_s);
     }
+    std::vector<const Run*> runs;
+    for (const Measured& round : rounds) runs.push_back(round.arms[arm] ? round.runs[arm] : nullptr);
     const auto step_s = [=](const Together& round) { return std::optional(round.step_s[job]); };
     jobs.push_back({{"job", plan.jobs[job].name},
                     {"per_second", spread_json(values_of(rounds, arm, per_second(job)))},
                     {"step_s", spread_json(values_of(rounds, arm, step_s))},
                     {"relative", spread_json(values_of(rounds, arm, relative(job)))},
                     {"done_s", spread_json(done_s)}});
+    add_queue(plan, job, runs, jobs.back());
   }
   return {{"arm", arm == 0 ? "A" : "B"},
           {"rounds", whole},
@@ -152,22 +187,28 @@ json alone_figures(const JobsPlan& plan, const std::map<int, Round>& rounds) {
   json all = json::array();
   for (std::size_t job = 0; job < plan.jobs.size(); ++job) {
     std::vector<double> per_s, step_s;
+    std::vector<const Run*> runs;
     for (const auto& [number, round] : rounds) {
       const Run* run = round.alone[job];
+      runs.push_back(run);
       const auto speed = run == nullptr ? std::nullopt : speed_of(run->jobs[0], std::nullopt);
       if (!speed) continue;
       per_s.push_back(speed->per_second);
       step_s.push_back(speed->step_s);
     }
     all.push_back({{"job", plan.jobs[job].name}, {"per_second", spread_json(per_s)}, {"step_s", spread_json(step_s)}});
+    add_queue(plan, job, runs, all.back());
   }
   return all;
 }
 
 json figures_of(const JobsPlan& plan, const std::map<int, Round>& rounds) {
   const auto measured = measured_of(rounds);
-  json ratios = json::array();
-  for (std::size_t job = 0; job < plan.jobs.size(); ++job) ratios.push_back(b_over_a(measured, per_second(job)));
+  json ratios = json::array(), completions = json::array();
+  for (std::size_t job = 0; job < plan.jobs.size(); ++job) {
+    ratios.push_back(b_over_a(measured, per_second(job)));
+    completions.push_back(completion_ratio(measured, job));
+  }
   const bool alike = std::all_of(plan.jobs.begin(), plan.jobs.end(),
                                  [&](const JobSpec& job) { return job.trains() == plan.jobs[0].trains(); });
   return {{"arms", {arm_figures(plan, measured, 0), arm_figures(plan, measured, 1)}},
@@ -176,7 +217,8 @@ json figures_of(const JobsPlan& plan, const std::map<int, Round>& rounds) {
            {{"sum_relative", b_over_a(measured, over_jobs(sum_relative))},
             {"least_relative", b_over_a(measured, over_jobs(least_relative))},
             {"sum_per_second", alike ? b_over_a(measured, sum_per_second) : json(nullptr)},
-            {"jobs", std::move(ratios)}}}};
+            {"jobs", std::move(ratios)},
+            {"completion", std::move(completions)}}}};
 }
 
 json job_json(const JobsPlan& plan, const JobSpec& job) {
@@ -197,6 +239,17 @@ json job_json(const JobsPlan& plan, const JobSpec& job) {
     one["source"] = traffic.source;
     one["gbps"] = traffic.gbps;
     one["what"] = file + (traffic.id ? ", job " + *traffic.id : std::string());
+    if (traffic.queue) {
+      const double smaller = traffic.gbps * 1e9 / static_cast<double>(std::max<std::uint64_t>(plan.fabric.rate_bps, 1));
+      one["queue"] = {{"jobs", traffic.queue->jobs},
+                      {"gpus_per_host", traffic.queue->gpus_per_host},
+                      {"scale", traffic.queue->scale},
+                      {"sizes_divided_by", smaller}};
+      one["what"] = fmt::format(
+          "{}, a queue of {} jobs, {} GPUs a host; times between submissions and iterations 1/{:.10g} of the trace's, "
+          "sizes 1/{:.6g}",
+          file, traffic.queue->jobs, traffic.queue->gpus_per_host, traffic.queue->scale, smaller);
+    }
   }
   return one;
 }

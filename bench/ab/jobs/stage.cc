@@ -104,7 +104,9 @@ std::string how_far(const std::vector<std::unique_ptr<Actor>>& actors) {
 
 json details_of(const JobSpec& job, const json& results) {
   json details = json::object();
-  if (!job.trains() || !results.is_object()) return details;
+  if (!results.is_object()) return details;
+  if (job.is_queue() && results.contains("queue")) details["queue"] = results["queue"];
+  if (!job.trains()) return details;
   for (const char* key : {"accuracy", "loss", "images_per_second", "train_s", "compute_s", "exposed_comm_s",
                           "total_comm_s", "bytes_sent", "replicas_identical", "missing_bytes"}) {
     if (results.contains(key)) details[key] = results[key];

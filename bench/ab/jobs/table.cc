@@ -55,6 +55,13 @@ std::string job_lines(const json& outcome, std::size_t index) {
       line("mean step, s", spread_text(alone["step_s"], 4), spread_text(a["step_s"], 4), spread_text(b["step_s"], 4));
   text += line("speed relative to alone", "1", spread_text(a["relative"], 3), spread_text(b["relative"], 3));
   text += line("start to end, s", "", spread_text(a["done_s"], 1), spread_text(b["done_s"], 1));
+  if (!a.contains("completion_s")) return text;
+  const auto queue = [&](const char* what, const char* key, const std::string& ratio) {
+    text += line(what, spread_text(alone[key], 2), spread_text(a[key], 2), spread_text(b[key], 2), ratio);
+  };
+  queue("mean completion, s", "completion_s", ratio_text(figures["b_over_a"]["completion"][index]));
+  queue("waited for GPUs, s", "waited_s", "");
+  queue("last job done after, s", "makespan_s", "");
   return text;
 }
 

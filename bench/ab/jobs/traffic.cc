@@ -79,14 +79,54 @@ Result<coflow::Job> muri(const JobSpec& job, const Traffic& traffic, const std::
   return fail(ErrorCode::kInvalidArgument, fmt::format("{}: no line has job_id {}", traffic.path, *traffic.id));
 }
 
+// Jobs as the trace has them, on the first hosts.
+Result<JobMix> queue_of(const JobSpec& job, const Traffic& traffic, const std::string& text, double trace_rate,
+                        double smaller) {
+  coflow::MuriOptions options;
+  options.ports = job.hosts.size();
+  options.gpus_per_port = traffic.queue->gpus_per_host;
+  options.scale = traffic.queue->scale;
+  options.jobs = traffic.queue->jobs;
+  auto mix = coflow::parse_muri(text, traffic.path, options, trace_rate);
+  if (!mix) return tl::unexpected(mix.error());
+  coflow::live::scale(*mix, smaller);
+  mix->name = job.name;
+  const auto plan = coflow::live::Plan::of(*mix);
+  if (plan.lanes().empty()) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("trace: no job of {} sends anything", traffic.path));
+  }
+  if (const auto ok = coflow::live::check_size(plan, "queue", true); !ok) return tl::unexpected(ok.error());
+  return mix;
+}
+
+bool counts(const JobMix& mix, const coflow::Job& job) {
+  return mix.gpus_per_port == 0 ||
+         (job.gpus > 1 &&
+          std::any_of(job.phases.begin(), job.phases.end(), [](const auto& phase) { return phase.ring_bytes > 0; }));
+}
+
+// Of an iteration on several ports where nobody else sends.
+double alone_s(const coflow::Job& job, double bytes_per_s) {
+  double seconds = coflow::alone(job.phases, job.compute_after, bytes_per_s).iteration_s();
+  for (const coflow::Phase& phase : job.phases) seconds += phase.ring_bytes / bytes_per_s;
+  return seconds;
+}
+
 }  // namespace
 
 Result<JobMix> mix_of(const JobSpec& job, std::uint64_t rate_bps, const std::string& text) {
   const auto& traffic = std::get<Traffic>(job.work);
   const double trace_rate = traffic.gbps * 1e9 / 8;
-  auto one = traffic.source == "muri" ? muri(job, traffic, text, trace_rate) : aicb(job, traffic, text, trace_rate);
-  if (!one) return fail(one.error().code, fmt::format("job '{}': {}", job.name, one.error().message));
   const double smaller = static_cast<double>(rate_bps) / (traffic.gbps * 1e9);
+  const auto named = [&](const Error& error) {
+    return fail(error.code, fmt::format("job '{}': {}", job.name, error.message));
+  };
+  if (traffic.queue) {
+    auto queue = queue_of(job, traffic, text, trace_rate, smaller);
+    return queue ? std::move(queue) : named(queue.error());
+  }
+  auto one = traffic.source == "muri" ? muri(job, traffic, text, trace_rate) : aicb(job, traffic, text, trace_rate);
+  if (!one) return named(one.error());
   std::size_t flows = 0;
   JobMix mix{.name = job.name, .ports = 0, .gpus_per_port = 0, .jobs = {}};
   for (const int host : job.hosts) mix.ports = std::max(mix.ports, static_cast<std::size_t>(host) + 1);
@@ -115,9 +155,33 @@ Result<JobMix> mix_of(const JobSpec& job, std::uint64_t rate_bps) {
   return mix_of(job, rate_bps, *text);
 }
 
-Result<std::vector<double>> play(const JobSpec& job, const std::string& name, int limit_s,
-                                 const std::function<void(std::size_t)>& on_iteration,
-                                 const std::function<bool()>& stop) {
+Steps::Steps(const JobMix& mix, double bytes_per_s) : factor_(mix.jobs.size(), 0), seen_(mix.jobs.size(), 0) {
+  double seconds = 0;
+  for (const coflow::Job& job : mix.jobs) {
+    if (!counts(mix, job)) continue;
+    total_ += job.iterations;
+    seconds += static_cast<double>(job.iterations) * alone_s(job, bytes_per_s);
+  }
+  for (std::size_t i = 0; i < mix.jobs.size(); ++i) {
+    if (!counts(mix, mix.jobs[i])) continue;
+    const double alone = alone_s(mix.jobs[i], bytes_per_s);
+    const bool differ = mix.gpus_per_port > 0 && alone > 0;
+    factor_[i] = differ ? seconds / static_cast<double>(total_) / alone : 1;
+  }
+}
+
+void Steps::look(const std::vector<coflow::JobResult>& results) {
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const auto& iterations = results[i].iterations_s;
+    for (; factor_[i] > 0 && seen_[i] < iterations.size(); ++seen_[i]) {
+      seconds_.push_back(factor_[i] * iterations[seen_[i]]);
+    }
+  }
+}
+
+Result<PlayedTrace> play(const JobSpec& job, const std::string& name, int limit_s,
+                         const std::function<void(std::size_t, std::size_t)>& on_iteration,
+                         const std::function<bool()>& stop) {
   const auto fabric = fabric::Fabric::find(name);
   if (!fabric) return tl::unexpected(fabric.error());
   const auto mix = mix_of(job, fabric->spec().rate_bps);
@@ -125,23 +189,32 @@ Result<std::vector<double>> play(const JobSpec& job, const std::string& name, in
   const double port_rate = static_cast<double>(fabric->spec().rate_bps) / 8 * (kMtu - kHeaders) / (kMtu + kEthernet);
   auto plan = coflow::live::Plan::of(*mix);
   coflow::JobWorkload workload(*mix, port_rate);
-  const Settings own = inherited_settings();
+  Settings own = inherited_settings();
   coflow::live::Arm arm;
   arm.name = job.name;
   const auto order = own.find("CLUSTAR_SEND_ORDER");
   arm.order = order == own.end() ? "fifo" : order->second;
   arm.sizes = arm.order == "coflow";
-  const coflow::live::Stage stage{.fabric = *fabric, .port_rate = port_rate, .environment = own, .stop = stop};
-  std::size_t told = 0;
+  coflow::live::Stage stage{.fabric = *fabric, .port_rate = port_rate, .environment = {}, .stop = stop};
+  if (job.is_queue()) {
+    // Each of its jobs has a number, so that they take turns.
+    stage.first_job = std::stoull(own["CLUSTAR_JOB"]) * kJobsOfAQueue + 1;
+    own.erase("CLUSTAR_JOB");
+  }
+  stage.environment = own;
+  Steps steps(*mix, port_rate);
+  const auto look = [&] {
+    const std::size_t told = steps.seconds().size();
+    steps.look(workload.results());
+    if (steps.seconds().size() > told) on_iteration(steps.seconds().size(), steps.total());
+  };
   const auto replay = coflow::live::play(workload, plan, arm, stage, std::chrono::seconds(limit_s),
-                                         [&](std::size_t, std::size_t, TimePoint) {
-                                           const std::size_t done = workload.results()[0].iterations_s.size();
-                                           if (done != std::exchange(told, done)) on_iteration(done);
-                                         });
+                                         [&](std::size_t, std::size_t, TimePoint) { look(); });
   if (!replay) return tl::unexpected(replay.error());
-  const std::vector<double> seconds = workload.results()[0].iterations_s;
-  if (seconds.size() > told) on_iteration(seconds.size());
-  return seconds;
+  look();
+  PlayedTrace played{.step_s = steps.seconds(), .queue = {}};
+  if (job.is_queue()) played.queue = coflow::summarize(*mix, workload.results());
+  return played;
 }
 
 }  // namespace clustar::bench::ab::jobs

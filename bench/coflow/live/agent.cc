@@ -13,6 +13,9 @@ namespace {
 
 constexpr auto kListens = std::chrono::seconds(10);
 constexpr Duration kNap = std::chrono::milliseconds(5);
+// Of one that had nothing to do for kQuiet: most jobs of a queue wait, and all share this machine's processors.
+constexpr Duration kLongNap = std::chrono::milliseconds(100);
+constexpr Duration kQuiet = std::chrono::seconds(1);
 
 class Agent {
  public:
@@ -25,6 +28,7 @@ class Agent {
       const auto state = conductor_.receive(message);
       if (state == ControlEnd::State::kClosed) return false;
       if (state == ControlEnd::State::kNothing) break;
+      busy_ = clock_.now();
       if (const auto ok = hear(message); !ok) return tl::unexpected(ok.error());
     }
     if (opening_) {
@@ -39,7 +43,8 @@ class Agent {
     if (const auto ok = lanes_.move(arrived_); !ok) return tl::unexpected(ok.error());
     for (const LaneId lane : arrived_) say({.word = Word::kArrived, .lane = lane, .at = clock_.now()});
     if (gone_) return false;
-    lanes_.wait(conductor_.fd(), opening_ ? Duration(std::chrono::milliseconds(1)) : kNap);
+    if (!arrived_.empty()) busy_ = clock_.now();
+    lanes_.wait(conductor_.fd(), opening_ ? Duration(std::chrono::milliseconds(1)) : nap());
     return true;
   }
 
@@ -60,6 +65,8 @@ class Agent {
     }
   }
 
+  Duration nap() const { return clock_.now() - busy_ > kQuiet ? kLongNap : kNap; }
+
   void say(const Message& message) { gone_ = gone_ || !conductor_.send(message, kListens); }
 
   const ControlEnd& conductor_;
@@ -67,6 +74,7 @@ class Agent {
   const SystemClock clock_{};
   bool opening_ = false;
   bool gone_ = false;
+  TimePoint busy_{};  // when it last heard or had something
   std::vector<LaneId> arrived_;
 };
 

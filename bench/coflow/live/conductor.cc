@@ -126,7 +126,7 @@ int Conductor::be_agent(const Place& place, const ControlEnd& end) {
     std::map<std::string, std::string> variables{
         {"CLUSTAR_SOCKET_IFNAME", fabric::kHostInterface},
         {"CLUSTAR_SEND_ORDER", arm_.order},
-        {"CLUSTAR_JOB", std::to_string(place.job)},
+        {"CLUSTAR_JOB", std::to_string(place.job == 0 ? 0 : stage_.first_job - 1 + place.job)},
         {"CLUSTAR_LINE_MBPS", std::to_string(std::max<std::uint64_t>(1, stage_.fabric.spec().rate_bps / 1'000'000))}};
     unsetenv("CLUSTAR_SEND_DSCP");  // of the caller
     if (arm_.classes) variables["CLUSTAR_SEND_DSCP"] = "0-7=48,8=40,9=32,10=24,11-15=8";

@@ -18,6 +18,7 @@ struct Stage {
   double port_rate = 0;                              // bytes per second that a line can carry
   std::map<std::string, std::string> environment{};  // of agents, for arms that are not plain
   std::function<bool()> stop{};                      // asked now and then; true: give up
+  std::uint64_t first_job = 1;                       // CLUSTAR_JOB of the first job, unless the environment has it
 };
 
 // Completion times count from a coflow's arrival in the workload to its last byte's at its receiver. Errors: what an

@@ -1,12 +1,31 @@
 #include "bench/coflow/live/plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <set>
 
 namespace clustar::bench::coflow::live {
 namespace {
 
 using clustar::coflow::CoflowSpec;
 using clustar::coflow::FlowSpec;
+
+// What a job's flows may join, wherever it is placed.
+std::vector<std::pair<std::uint32_t, std::uint32_t>> all_pairs(std::size_t ports) {
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
+  for (std::uint32_t from = 0; from < ports; ++from) {
+    for (std::uint32_t to = 0; to < ports; ++to) {
+      if (from != to) pairs.emplace_back(from, to);
+    }
+  }
+  return pairs;
+}
+
+bool may_ring(const Job& job) {
+  return job.gpus > 1 &&
+         std::any_of(job.phases.begin(), job.phases.end(), [](const Phase& phase) { return phase.ring_bytes > 0; });
+}
 
 std::size_t without_local(std::vector<FlowSpec>& flows) {
   return std::erase_if(flows, [](const FlowSpec& flow) { return flow.src == flow.dst; });
@@ -37,8 +56,18 @@ Plan Plan::of(const JobMix& mix) {
         if (!plan.of_.contains(pair)) plan.add(pair);
       }
     }
+    if (mix.gpus_per_port == 0 || !may_ring(mix.jobs[job])) continue;
+    for (const auto& [from, to] : all_pairs(mix.ports)) plan.add({static_cast<std::uint32_t>(job + 1), from, to});
   }
   return plan;
+}
+
+std::map<std::uint32_t, std::set<std::uint32_t>> Plan::jobs_of_hosts() const {
+  std::map<std::uint32_t, std::set<std::uint32_t>> jobs;
+  for (const Lane& lane : lanes_) {
+    for (const Place& place : {lane.from, lane.to}) jobs[place.host].insert(place.job);
+  }
+  return jobs;
 }
 
 std::vector<LaneId> Plan::take(const CoflowSpec& coflow) {
@@ -74,9 +103,30 @@ void scale(Trace& trace, double by) {
 void scale(JobMix& mix, double by) {
   for (Job& job : mix.jobs) {
     for (Phase& phase : job.phases) {
+      phase.ring_bytes *= by;
       for (FlowSpec& flow : phase.flows) flow.bytes *= by;
     }
   }
+}
+
+Result<void> check_size(const Plan& plan, const std::string& workload, bool jobs) {
+  if (plan.lanes().size() > kMostLanes) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{} has {} flows; allowed: {}, each is a connection", workload,
+                                                         plan.lanes().size(), kMostLanes));
+  }
+  if (!jobs) return {};
+  std::size_t most = 0, places = 0;
+  for (const auto& [host, of_host] : plan.jobs_of_hosts()) {
+    most = std::max(most, of_host.size());
+    places += of_host.size();
+  }
+  if (most > kMostJobsOfAHost || places > kMostPlaces) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} has {} jobs that send from a host, and {} pairs of a job and a host; allowed: {} and "
+                            "{}, each pair is a process; fewer jobs or hosts",
+                            workload, most, places, kMostJobsOfAHost, kMostPlaces));
+  }
+  return {};
 }
 
 double bottleneck(const CoflowSpec& coflow) {

@@ -4,11 +4,14 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "bench/coflow/jobs.h"
 #include "bench/coflow/live/lanes.h"
 #include "bench/coflow/workload.h"
+#include "transport/base/result.h"
 
 namespace clustar::bench::coflow::live {
 
@@ -23,12 +26,14 @@ struct Place {  // where an agent is
 class Plan {
  public:
   static Plan of(const Trace& trace);
-  static Plan of(const JobMix& mix);  // whose flows name the ports
+  // Where jobs get their hosts while they run, each job that may send has all pairs.
+  static Plan of(const JobMix& mix);
 
   struct Lane {
     Place from, to;
   };
   const std::vector<Lane>& lanes() const { return lanes_; }
+  std::map<std::uint32_t, std::set<std::uint32_t>> jobs_of_hosts() const;  // whose lanes begin or end there
 
   // Those of the coflow's flows, which are taken in the workload's order. A job's label says which it is.
   std::vector<LaneId> take(const clustar::coflow::CoflowSpec& coflow);
@@ -53,6 +58,13 @@ std::size_t leave_out_local(JobMix& mix);
 
 void scale(Trace& trace, double by);  // all sizes
 void scale(JobMix& mix, double by);
+
+// The largest that is taken on.
+inline constexpr std::size_t kMostLanes = 16'384;
+inline constexpr std::size_t kMostPlaces = 256;      // of jobs
+inline constexpr std::size_t kMostJobsOfAHost = 60;  // that send: processes of a NIC agree up to 64
+// kInvalidArgument, with what is allowed.
+Result<void> check_size(const Plan& plan, const std::string& workload, bool jobs);
 
 // Of the port that has most to send or to receive: bytes.
 double bottleneck(const clustar::coflow::CoflowSpec& coflow);

@@ -99,10 +99,6 @@ Result<Material> material_of(const Source& source, const PlayOptions& options, s
   if (has_jobs(source)) {
     auto mix = mix_of(source, trace_rate);
     if (!mix) return tl::unexpected(mix.error());
-    if (mix->gpus_per_port > 0) {
-      return fail(ErrorCode::kInvalidArgument,
-                  "jobs of Muri get their hosts while they run; allowed: a trace of coflows, or jobs of AICB (--job)");
-    }
     left_out = leave_out_local(*mix);
     scale(*mix, smaller);
     material.mix = std::move(*mix);
@@ -122,11 +118,7 @@ Result<void> check(const Performance& performance, const Plan& plan) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("{} has {} ports; allowed: 2 to {}, each is a host",
                                                          performance.workload, performance.hosts, kMostHosts));
   }
-  if (plan.lanes().size() > kMostLanes) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{} has {} flows; allowed: {}, each is a connection",
-                                                         performance.workload, plan.lanes().size(), kMostLanes));
-  }
-  return {};
+  return check_size(plan, performance.workload, performance.jobs);
 }
 
 // What the simulator says of each arm that it has, and how long the longest takes.
@@ -166,6 +158,10 @@ Result<Performance> perform(const Source& source, const PlayOptions& options, co
   performance.line_mbps = port_rate * 8 / 1e6;
   performance.load = material->mix ? load_of(*material->mix, port_rate) : load_of(*material->trace, port_rate);
   performance.jobs = material->mix.has_value();
+  if (performance.jobs) {
+    performance.gpus_per_host = material->mix->gpus_per_port;
+    performance.scale = material->mix->scale;
+  }
   if (const auto ok = check(performance, plan); !ok) return tl::unexpected(ok.error());
   for (const Arm& arm : options.arms) {
     if (!arm.process_per_job && !performance.jobs) {
@@ -178,8 +174,9 @@ Result<Performance> perform(const Source& source, const PlayOptions& options, co
   if (!longest) return tl::unexpected(longest.error());
   if (*longest > kMostSeconds) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a round takes {:.0f} s; allowed: {:.0f}. Fewer coflows or iterations, or another --gbps",
-                            *longest, kMostSeconds));
+                fmt::format("a round takes {:.0f} s; allowed: {:.0f}. {}", *longest, kMostSeconds,
+                            performance.gpus_per_host > 0 ? "Fewer jobs, or a larger scale (--muri)"
+                                                          : "Fewer coflows or iterations, or another --gbps"));
   }
   const auto limit = Duration(static_cast<Duration::rep>((*longest * 5 + 60) * 1e9));
   say(fmt::format("{} arms, {} rounds: about {:.0f} s", options.arms.size(), options.rounds,

@@ -38,14 +38,15 @@ struct Performance {
   double line_mbps = 0;  // of payload: what the simulator's ports carry
   Load load;
   bool jobs = false;
-  std::size_t left_out = 0;  // flows that stay on a host
+  std::size_t gpus_per_host = 0;  // 0: no job waits for any
+  double scale = 1;               // what times between jobs and iterations were divided by
+  std::size_t left_out = 0;       // flows that stay on a host
   std::vector<Played> arms;
   std::string incomplete;  // not empty: why there are fewer rounds than asked for
 };
 
 // The longest that is taken on.
 inline constexpr std::size_t kMostHosts = 64;
-inline constexpr std::size_t kMostLanes = 16'384;
 inline constexpr double kMostSeconds = 3600;  // of a round, as the simulator has it
 
 // Makes a fabric and removes it. Errors: kInvalidArgument for what was asked for; what the machine lacks; a round that
@@ -59,6 +60,7 @@ struct Gain {
 };
 Gain gain_of(const Performance& performance, std::size_t arm);                       // average completion time
 Gain job_gain_of(const Performance& performance, std::size_t arm, std::size_t job);  // iterations while all jobs run
+Gain completion_gain_of(const Performance& performance, std::size_t arm);  // of jobs, from submission on, on average
 
 std::string text(const Performance& performance);
 nlohmann::json to_json(const Performance& performance);  // results: a row per arm

@@ -101,12 +101,63 @@ std::string job_table(const Performance& performance) {
   return out;
 }
 
+double completion_of(const JobSummary& job) { return job.ended_s - job.submitted_s; }
+
+template <class Figure>
+double mean_of_jobs(const Summary& summary, Figure figure) {
+  double sum = 0;
+  for (const JobSummary& job : summary.jobs) sum += figure(job);
+  return summary.jobs.empty() ? 0 : sum / static_cast<double>(summary.jobs.size());
+}
+
+double waited_of(const JobSummary& job) { return job.began_s - job.submitted_s; }
+
+// Of jobs that wait for GPUs: averages over them, and when each was done.
+std::string queue_table(const Performance& performance) {
+  const std::string first = performance.arms.front().arm.name + "/";
+  std::string out = fmt::format("\n{:<14}{:>12}{:>10}{:>10}{:>10}{:>22}{:>12}{:>10}\n", "mean over jobs", "completion",
+                                "waited", "/alone", "makespan", first + " [all rounds]", "simulated", "reached");
+  const auto completion = [](const Summary& one) { return mean_of_jobs(one, completion_of); };
+  const auto waited = [](const Summary& one) { return mean_of_jobs(one, waited_of); };
+  const auto slowdown = [](const Summary& one) {
+    return mean_of_jobs(one, [](const JobSummary& job) { return job.slowdown(); });
+  };
+  for (std::size_t i = 0; i < performance.arms.size(); ++i) {
+    const Played& one = performance.arms[i];
+    const Gain gain = completion_gain_of(performance, i);
+    out +=
+        fmt::format("{:<14}{:>12.3f}{:>10.3f}{:>10.3f}{:>10.2f}{:>22}{:>12}{:>10}\n", one.arm.name,
+                    median_of(one.rounds, completion), median_of(one.rounds, waited), median_of(one.rounds, slowdown),
+                    median_of(one.rounds, [](const Summary& s) { return s.makespan_s; }), gain_text(gain),
+                    simulated(gain.simulated), reached(gain));
+    if (!one.simulated) continue;
+    out +=
+        fmt::format("{:<14}{:>12.3f}{:>10.3f}{:>10.3f}{:>10.2f}  {}\n", "  simulated", completion(*one.simulated),
+                    waited(*one.simulated), slowdown(*one.simulated), one.simulated->makespan_s, one.simulated->policy);
+  }
+  out += fmt::format("\n{:<32}{:>10}{:>12}{:>12}", "completion, s", "submitted", "iterations", "of, alone");
+  for (const Played& one : performance.arms) out += fmt::format("{:>14}", one.arm.name);
+  const auto& jobs = performance.arms.front().rounds.front().jobs;
+  for (std::size_t job = 0; job < jobs.size(); ++job) {
+    out += fmt::format("\n{:<32}{:>10.2f}{:>12}{:>12.4f}", jobs[job].name, jobs[job].submitted_s, jobs[job].iterations,
+                       jobs[job].alone_s);
+    for (const Played& one : performance.arms) {
+      out +=
+          fmt::format("{:>14.2f}", median_of(one.rounds, [&](const Summary& s) { return completion_of(s.jobs[job]); }));
+    }
+  }
+  return out + "\n";
+}
+
 json job_row(const JobSummary& job) {
   return {{"name", job.name},
           {"iterations", job.iterations},
           {"alone_s", job.alone_s},
           {"mean_iteration_s", job.mean_iteration_s},
-          {"contended_iteration_s", job.contended_s}};
+          {"contended_iteration_s", job.contended_s},
+          {"submitted_s", job.submitted_s},
+          {"began_s", job.began_s},
+          {"ended_s", job.ended_s}};
 }
 
 json round_row(const Summary& one) {
@@ -114,6 +165,7 @@ json round_row(const Summary& one) {
            {"p99_cct_s", one.p99_s},         {"makespan_s", one.makespan_s}, {"mean_slowdown", one.slowdown_mean},
            {"coflows", one.coflows},         {"policy", one.policy}};
   for (const JobSummary& job : one.jobs) row["jobs"].push_back(job_row(job));
+  if (!one.jobs.empty()) row["mean_completion_s"] = mean_of_jobs(one, completion_of);
   if (!one.each.empty()) row["per_coflow"] = coflows_json(one.each);
   return row;
 }
@@ -140,6 +192,10 @@ Gain job_gain_of(const Performance& performance, std::size_t arm, std::size_t jo
   return gain_by(performance, arm, [job](const Summary& one) { return one.jobs[job].contended_s; });
 }
 
+Gain completion_gain_of(const Performance& performance, std::size_t arm) {
+  return gain_by(performance, arm, [](const Summary& one) { return mean_of_jobs(one, completion_of); });
+}
+
 std::string text(const Performance& performance) {
   std::string out = fmt::format("{}: {} hosts at {} ({:.4g} Mbit/s of payload), sizes as at {:.4g} Gbit/s",
                                 performance.workload, performance.hosts, fabric::rate_text(performance.rate_bps),
@@ -149,7 +205,17 @@ std::string text(const Performance& performance) {
                        performance.load.mean);
   }
   if (performance.left_out > 0) out += fmt::format("; {} flows within a host left out", performance.left_out);
-  out += "\n" + (performance.jobs ? job_table(performance) : coflow_table(performance));
+  out += "\n";
+  if (performance.gpus_per_host > 0) {
+    out += fmt::format(
+        "times between submissions and iterations 1/{:.10g} of the trace's, sizes 1/{:.6g}; hosts of {} GPUs, jobs "
+        "wait "
+        "first come first served\n{}",
+        performance.scale, performance.trace_gbps * 1e9 / static_cast<double>(performance.rate_bps),
+        performance.gpus_per_host, queue_table(performance));
+  } else {
+    out += performance.jobs ? job_table(performance) : coflow_table(performance);
+  }
   out +=
       "\nreached: the gain over the simulated one. Spread: all rounds, each against the first arm of the same round.\n";
   if (!performance.incomplete.empty()) out += "INCOMPLETE: " + performance.incomplete + "\n";
@@ -164,6 +230,7 @@ json to_json(const Performance& performance) {
     for (const Summary& round : one.rounds) row["rounds"].push_back(round_row(round));
     if (one.simulated) row["simulated"] = round_row(*one.simulated);
     row["gain"] = gain_row(gain_of(performance, i));
+    if (performance.gpus_per_host > 0) row["completion_gain"] = gain_row(completion_gain_of(performance, i));
     if (performance.jobs) {
       for (std::size_t job = 0; job < one.rounds.front().jobs.size(); ++job) {
         row["job_gains"].push_back(gain_row(job_gain_of(performance, i, job)));
@@ -181,6 +248,8 @@ json workload_json(const Performance& performance) {
           {"mtu", performance.mtu},
           {"payload_mbps", performance.line_mbps},
           {"trace_gbps", performance.trace_gbps},
+          {"gpus_per_host", performance.gpus_per_host},
+          {"scale", performance.scale},
           {"load", {{"busiest", performance.load.busiest}, {"mean", performance.load.mean}}},
           {"flows_left_out", performance.left_out},
           {"incomplete", performance.incomplete}};
