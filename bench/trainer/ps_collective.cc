@@ -10,6 +10,7 @@
 #include <array>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "bench/trainer/failed_pending.h"
 
@@ -26,11 +27,28 @@ milliseconds with_grace(milliseconds time) {
   return time.count() > 0 ? time + std::min<milliseconds>(time / 10, milliseconds(2000)) : kUnbounded;
 }
 
-std::string congestion_control_of(int fd) {
-  std::array<char, 32> name{};
+using ControlName = std::array<char, 32>;
+
+ControlName congestion_control_of(int fd) {
+  ControlName name{};
   socklen_t length = name.size() - 1;
-  if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &length) != 0) return "unknown";
-  return name.data();
+  if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &length) != 0) return {"unknown"};
+  return name;
+}
+
+// Each once. Rank 0's connection stays on its host, and says nothing of the network's.
+std::string names_of(std::span<const std::byte> by_rank) {
+  std::string all;
+  std::vector<std::string> known;
+  const std::size_t first = by_rank.size() > sizeof(ControlName) ? sizeof(ControlName) : 0;
+  for (std::size_t at = first; at + sizeof(ControlName) <= by_rank.size(); at += sizeof(ControlName)) {
+    ControlName name{};
+    std::memcpy(name.data(), by_rank.data() + at, name.size() - 1);
+    if (std::find(known.begin(), known.end(), name.data()) != known.end()) continue;
+    known.emplace_back(name.data());
+    all += (all.empty() ? "" : ", ") + known.back();
+  }
+  return all;
 }
 
 Error not_the_hosts_memory() {
@@ -106,12 +124,15 @@ Result<void> PsCollective::connect(proxy::Bootstrap& bootstrap, const Options& o
                                                      server_address_, connection.error().message));
   }
   connection_ = std::move(*connection);
-  congestion_control_ = congestion_control_of(connection_.get());
   ps::serialise({.kind = ps::kHello, .rank = static_cast<std::uint32_t>(rank_), .sequence = options.token}, {},
                 message_);
   if (auto ok = send(message_); !ok) return ok;
   if (auto ok = receive_header(ps::kWelcome, 0); !ok) return ok;
   patience_ = with_grace(options.stall_timeout);
+  const ControlName control = congestion_control_of(connection_.get());
+  const auto controls = bootstrap.all_gather(std::as_bytes(std::span(control)));
+  if (!controls) return tl::unexpected(controls.error());
+  congestion_control_ = names_of(*controls);
   return {};
 }
 

@@ -47,6 +47,7 @@ class PsCollective final : public Collective {
   std::optional<Traffic> traffic() const override;
 
   const std::string& server() const { return server_address_; }
+  // Of the connections between hosts.
   const std::string& congestion_control() const { return congestion_control_; }
 
  private:
