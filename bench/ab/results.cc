@@ -240,7 +240,16 @@ json to_json(const Plan& planned, const Outcomes& outcomes, const Verdict& verdi
   const bool identical = std::all_of(outcomes.runs.begin(), outcomes.runs.end(), [](const Run& run) {
     return run.role == Role::kCeiling || run.train["replicas_identical"] == true;
   });
+  int short_of_helpers = 0;
+  for (const Run& run : outcomes.runs) {
+    const json helpers = run.train.value("helpers", json(nullptr));
+    short_of_helpers += helpers.is_object() && helpers["left"] < helpers["given"] ? 1 : 0;
+  }
   json all_warnings = warnings(plan, verdict, arms, diverged, time_to_target, proof);
+  if (short_of_helpers > 0) {
+    all_warnings.push_back(fmt::format("{} run{} ended with fewer helpers than given: the ranks went on without them",
+                                       short_of_helpers, short_of_helpers == 1 ? "" : "s"));
+  }
   if (plan.rounds < planned.rounds) {
     all_warnings.insert(all_warnings.begin(),
                         fmt::format("{} of {} rounds were done{}{}", plan.rounds, planned.rounds,
