@@ -42,6 +42,7 @@ bool is_variable(const std::string& name) {
 }
 
 std::string default_name(const Arm& arm, bool own_plugin) {
+  if (arm.by_ps()) return arm.settings.empty() ? "ps-2018" : "ps-2018 " + to_string(arm.settings);
   Settings all = arm.settings;
   all.insert(arm.options.begin(), arm.options.end());
   const std::string settings = to_string(all);
@@ -50,19 +51,44 @@ std::string default_name(const Arm& arm, bool own_plugin) {
   return file + (file.empty() || settings.empty() ? "" : " ") + settings;
 }
 
+// Its baseline has what the kernel gives to TCP: a setting would say what is not so.
+Result<void> check_ps(const Arm& arm) {
+  if (!arm.by_ps()) return {};
+  if (!arm.plugin.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "plugin= and collective=ps exclude each other: the parameter server opens no plugin");
+  }
+  for (const auto& [name, value] : arm.settings) {
+    if (!name.starts_with("CLUSTAR_") && !name.starts_with("NCCL_")) continue;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}={} has no effect with collective=ps, which has the kernel's TCP; allowed: settings of "
+                            "neither CLUSTAR_ nor NCCL_",
+                            name, value));
+  }
+  return {};
+}
+
+Result<void> check_helpers(const Arm& arm) {
+  const auto found = arm.options.find("helpers");
+  if (found == arm.options.end()) return {};
+  const auto count = trainer::helpers_of(found->second);
+  return count ? Result<void>() : tl::unexpected(count.error());
+}
+
 // Takes what is of `clustar train` out of the settings.
 Result<void> take_options(Arm& arm) {
-  for (const char* name : {"collective", "plan", "regions"}) {
+  for (const char* name : {"collective", "plan", "regions", "helpers"}) {
     if (auto node = arm.settings.extract(name); !node.empty()) arm.options.insert(std::move(node));
   }
   const bool by_paraexpress = arm.by_paraexpress();
   const auto collective = arm.options.find("collective");
-  if (collective != arm.options.end() && !by_paraexpress && collective->second != "proxy") {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("collective={}: allowed: proxy (a net plugin, the default), paraexpress", collective->second));
+  if (collective != arm.options.end() && arm.opens_plugin() && collective->second != "proxy") {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("collective={}: allowed: proxy (a net plugin, the default), paraexpress, ps (a parameter "
+                            "server as of 2018)",
+                            collective->second));
   }
-  for (const char* name : {"plan", "regions"}) {
+  for (const char* name : {"plan", "regions", "helpers"}) {
     if (by_paraexpress || arm.options.count(name) == 0) continue;
     return fail(ErrorCode::kInvalidArgument, fmt::format("{}= is for ParaExpress; add collective=paraexpress", name));
   }
@@ -70,6 +96,8 @@ Result<void> take_options(Arm& arm) {
     return fail(ErrorCode::kInvalidArgument,
                 "plugin= and collective=paraexpress exclude each other: ParaExpress opens no plugin");
   }
+  if (const auto ok = check_ps(arm); !ok) return ok;
+  if (const auto ok = check_helpers(arm); !ok) return ok;
   // Ranks may be started elsewhere.
   std::error_code error;
   if (const auto found = arm.options.find("regions"); found != arm.options.end()) {
@@ -93,6 +121,16 @@ Result<void> find_plugin(Arm& arm) {
 bool Arm::by_paraexpress() const {
   const auto collective = options.find("collective");
   return collective != options.end() && collective->second == "paraexpress";
+}
+
+bool Arm::by_ps() const {
+  const auto collective = options.find("collective");
+  return collective != options.end() && collective->second == "ps";
+}
+
+int Arm::helpers() const {
+  const auto found = options.find("helpers");
+  return found == options.end() ? 0 : trainer::helpers_of(found->second).value_or(0);
 }
 
 Result<Settings> parse_settings(const std::string& text) {
@@ -120,7 +158,7 @@ Result<Arm> parse_arm(const std::string& text, const std::string& name, const st
   if (auto node = arm.settings.extract("plugin"); !node.empty()) arm.plugin = std::move(node.mapped());
   const bool own_plugin = arm.plugin.empty();
   if (const auto ok = take_options(arm); !ok) return tl::unexpected(ok.error());
-  if (!arm.by_paraexpress()) {
+  if (arm.opens_plugin()) {
     if (own_plugin) arm.plugin = plugin;
     if (const auto ok = find_plugin(arm); !ok) return tl::unexpected(ok.error());
   }
@@ -144,7 +182,7 @@ Result<void> check_options(const Arm& arm, int ranks) {
   };
   const auto plan = trainer::plan_choice_of(value("plan", "auto"));
   if (!plan) return tl::unexpected(plan.error());
-  trainer::ParaexpressOptions options{.plan = *plan, .regions_path = value("regions", "")};
+  trainer::ParaexpressOptions options{.plan = *plan, .regions_path = value("regions", ""), .helpers = arm.helpers()};
   return trainer::complete(options, ranks);
 }
 
@@ -162,6 +200,7 @@ Settings inherited_settings() {
 }
 
 Congestion congestion_of(const Arm& arm, const Settings& inherited, const std::string& kernel_default) {
+  if (arm.by_ps()) return {kernel_default, false};
   for (const Settings* settings : {&arm.settings, &inherited}) {
     const auto transport = settings->find("CLUSTAR_TRANSPORT");
     if (transport == settings->end()) continue;

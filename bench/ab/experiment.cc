@@ -31,7 +31,9 @@ Result<Run> run_once(const Plan& plan, Testbed& testbed, Role role, int round, c
   const Arm& arm = role == Role::kCandidate ? plan.candidate : plan.baseline;
   auto results = testbed.run({.arguments = train_arguments(plan, role, round),
                               .environment = environment_of(arm, testbed),
-                              .on_record = progress.on_record});
+                              .on_record = progress.on_record,
+                              .helpers = role == Role::kCeiling ? 0 : arm.helpers(),
+                              .stall_timeout = std::chrono::seconds(plan.stall_timeout_s)});
   if (!results) return tl::unexpected(results.error());
   Run run{.role = role, .round = round, .train = std::move(*results), .network = {}, .wall_s = seconds_since(start)};
   const auto after = testbed.counters();
@@ -80,13 +82,12 @@ std::vector<std::string> train_arguments(const Plan& plan, Role role, int round)
   add("--bucket-mb", static_cast<double>(config.bucket_bytes) / kMib);
   add("--first-bucket-mb", static_cast<double>(config.first_bucket_bytes) / kMib);
   const Arm& arm = role == Role::kCandidate ? plan.candidate : plan.baseline;
-  const bool by_paraexpress = role != Role::kCeiling && arm.by_paraexpress();
-  if (!by_paraexpress) add("--channels", plan.channels);
+  if (role == Role::kCeiling || arm.opens_plugin()) add("--channels", plan.channels);
   add("--stall-timeout", plan.stall_timeout_s);
   if (role == Role::kCeiling) {
     arguments.emplace_back("--no-communication");
   } else {
-    if (!by_paraexpress) add("--plugin", arm.plugin);
+    if (arm.opens_plugin()) add("--plugin", arm.plugin);
     for (const auto& [name, value] : arm.options) add(("--" + name).c_str(), value);
     if (config.target_accuracy) add("--target-accuracy", *config.target_accuracy);
   }

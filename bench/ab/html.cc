@@ -86,7 +86,7 @@ std::string settings_table(const json& result) {
   compare("plugin", show(a.at("plugin")), show(b.at("plugin")));
   compare("TCP congestion control", congestion(a), congestion(b));
   std::set<std::string> names;
-  for (const std::string option : {"collective", "plan", "regions"}) {
+  for (const std::string option : {"collective", "plan", "regions", "helpers"}) {
     const auto of = [&](const json& arm) { return arm.value("options", json::object()).value(option, ""); };
     if (!of(a).empty() || !of(b).empty()) compare(option, of(a), of(b));
   }

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "bench/trainer/exchange.h"
+
 namespace clustar::bench::ab {
 namespace {
 
@@ -56,17 +58,24 @@ json run_json(const Run& run, const Plan& plan) {
                           "curve",
                           "transport",
                           "collective",
+                          "parameter_server",
                           "plan",
-                          "plans"}) {
+                          "plans",
+                          "helpers"}) {
     result[key] = run.train.value(key, json(nullptr));
   }
   return result;
 }
 
+std::string what_sums(const Arm& arm) {
+  if (arm.by_ps()) return fmt::format("none: the {}", trainer::kPsLabel);
+  return arm.by_paraexpress() ? "none: by ParaExpress" : arm.plugin;
+}
+
 json arm_json(const Arm& arm, Role role, const Outcomes& outcomes) {
   const Congestion congestion = congestion_of(arm, inherited_settings(), outcomes.kernel_congestion_control);
   json result{{"name", arm.name},
-              {"plugin", arm.by_paraexpress() ? "none: by ParaExpress" : arm.plugin},
+              {"plugin", what_sums(arm)},
               {"options", arm.options},
               {"settings", arm.settings},
               {"congestion_control", congestion.name},
@@ -158,6 +167,9 @@ json place_json(const Plan& plan, const std::optional<fabric::PacketProof>& proo
                  {"rate_bps", plan.fabric->rate_bps},
                  {"mtu", plan.fabric->mtu},
                  {"buffer_bytes", plan.fabric->buffer_bytes}});
+  if (const int more = plan.fabric->hosts - plan.ranks; more > 0) {
+    result["text"] = fmt::format("{}; {} of the hosts for helpers", result["text"].get<std::string>(), more);
+  }
   if (proof) {
     result.update({{"largest_frame_bytes", proof->largest_bytes},
                    {"oversized_packets", proof->oversized_packets},
@@ -181,10 +193,10 @@ json warnings(const Plan& plan, const Verdict& verdict, const json& arms, const 
     const auto name = arm["name"].get<std::string>();
     const auto kernels = arm["congestion_control"].get<std::string>();
     all.push_back(
-        is_over(arm, "ofi")
-            ? fmt::format("'{}' leaves TCP's congestion control to the kernel ({}), as libfabric does; give the "
-                          "other arm CLUSTAR_TCP_CONGESTION={} if it runs over TCP",
-                          name, kernels, kernels)
+        is_over(arm, "ofi") || is_over(arm, "kernel TCP")
+            ? fmt::format("'{}' leaves TCP's congestion control to the kernel ({}), as {} does; give the other arm "
+                          "CLUSTAR_TCP_CONGESTION={} if it runs over TCP",
+                          name, kernels, is_over(arm, "ofi") ? "libfabric" : "a parameter server of 2018", kernels)
             : fmt::format("'{}' leaves TCP's congestion control to the kernel ({}) or its plugin; set "
                           "CLUSTAR_TCP_CONGESTION in both arms",
                           name, kernels));
@@ -228,7 +240,16 @@ json to_json(const Plan& planned, const Outcomes& outcomes, const Verdict& verdi
   const bool identical = std::all_of(outcomes.runs.begin(), outcomes.runs.end(), [](const Run& run) {
     return run.role == Role::kCeiling || run.train["replicas_identical"] == true;
   });
+  int short_of_helpers = 0;
+  for (const Run& run : outcomes.runs) {
+    const json helpers = run.train.value("helpers", json(nullptr));
+    short_of_helpers += helpers.is_object() && helpers["left"] < helpers["given"] ? 1 : 0;
+  }
   json all_warnings = warnings(plan, verdict, arms, diverged, time_to_target, proof);
+  if (short_of_helpers > 0) {
+    all_warnings.push_back(fmt::format("{} run{} ended with fewer helpers than given: the ranks went on without them",
+                                       short_of_helpers, short_of_helpers == 1 ? "" : "s"));
+  }
   if (plan.rounds < planned.rounds) {
     all_warnings.insert(all_warnings.begin(),
                         fmt::format("{} of {} rounds were done{}{}", plan.rounds, planned.rounds,

@@ -10,6 +10,7 @@
 
 #include "bench/fabric/process_fabric.h"
 #include "bench/proxy/bootstrap.h"
+#include "bench/trainer/aggregator.h"
 #include "bench/trainer/launcher.h"
 #include "bench/trainer/record.h"
 
@@ -100,25 +101,37 @@ std::string Testbed::next_root(int host) {
   return fmt::format("{}:{}", fabric_->address(host), kFirstPort + runs_++ % kPorts);
 }
 
+Result<std::string> Testbed::free_root() {
+  if (fabric_) return next_root(0);
+  return proxy::Bootstrap::pick_loopback_root();
+}
+
 Result<json> Testbed::run(const Job& job) {
-  std::string root;
-  if (fabric_) {
-    root = next_root(0);
-  } else {
-    const auto picked = proxy::Bootstrap::pick_loopback_root();
-    if (!picked) return tl::unexpected(picked.error());
-    root = *picked;
+  const auto root = free_root();
+  if (!root) return tl::unexpected(root.error());
+  trainer::ParaexpressOptions with_helpers{.helpers = job.helpers};
+  if (job.helpers > 0) {
+    const auto meeting = free_root();
+    if (!meeting) return tl::unexpected(meeting.error());
+    with_helpers.helpers_root = *meeting;
   }
   json results;
   trainer::LaunchOptions launch;
   launch.ranks = ranks_;
+  launch.helpers = job.helpers;
   launch.environment = job.environment;
   launch.limit = job.limit;
   launch.arguments = [&](int rank) {
     std::vector<std::string> arguments = words_on(rank);
+    if (rank >= ranks_) {
+      const auto its = trainer::aggregator_arguments("", with_helpers, ranks_, rank - ranks_, job.stall_timeout);
+      arguments.insert(arguments.end(), its.begin() + 1, its.end());
+      return arguments;
+    }
     arguments.insert(arguments.end(), {"train", "--rank", std::to_string(rank), "--size", std::to_string(ranks_),
-                                       "--root", root, "--report-fd", std::to_string(trainer::kReportFd)});
+                                       "--root", *root, "--report-fd", std::to_string(trainer::kReportFd)});
     arguments.insert(arguments.end(), job.arguments.begin(), job.arguments.end());
+    if (job.helpers > 0) arguments.insert(arguments.end(), {"--helpers-root", with_helpers.helpers_root});
     return arguments;
   };
   launch.on_record = [&](int rank, const json& record) {

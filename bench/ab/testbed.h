@@ -21,13 +21,15 @@ struct SwitchCounters {
   std::uint64_t packets = 0, bytes = 0, drops = 0;
 };
 
-// What is started once per rank.
+// What is started once per rank, and once per helper in their way.
 struct Job {
   std::vector<std::string> arguments;  // after "clustar train", without --rank, --size and --root
   std::map<std::string, std::string> environment;
   std::function<void(const nlohmann::json& record)> on_record = {};  // of rank 0; may be empty
-  std::chrono::seconds limit{0};  // a run that takes longer is ended, and fails; 0: none
-  bool keep_failed = false;       // results that say what failed count as results
+  std::chrono::seconds limit{0};            // a run that takes longer is ended, and fails; 0: none
+  int helpers = 0;                          // of ParaExpress, on the hosts behind the ranks
+  std::chrono::seconds stall_timeout{120};  // theirs
+  bool keep_failed = false;                 // results that say what failed count as results
 };
 
 class Testbed {
@@ -59,6 +61,8 @@ class Testbed {
   Result<nlohmann::json> run(const Job& job);
 
  private:
+  // On host 0, or on loopback.
+  Result<std::string> free_root();
   explicit Testbed(int ranks) : ranks_(ranks) {}
 
   int ranks_;

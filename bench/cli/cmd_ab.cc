@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -82,7 +83,7 @@ Result<void> writable(const std::string& option, const std::string& path) {
 
 Result<fabric::FabricSpec> fabric_spec(const Options& options) {
   fabric::FabricSpec spec;
-  spec.hosts = options.plan.ranks;
+  spec.hosts = options.plan.ranks + std::max(options.plan.baseline.helpers(), options.plan.candidate.helpers());
   spec.mtu = options.mtu;
   const auto rate = fabric::parse_rate(options.rate);
   if (!rate) return fail(rate.error().code, "--rate: " + rate.error().message);
@@ -101,7 +102,7 @@ Result<ab::Arm> arm(const std::string& option, const std::string& text, const st
   auto parsed = ab::parse_arm(text, name, plugin);
   if (!parsed) return fail(parsed.error().code, option + ": " + parsed.error().message);
   // Settings of another plugin are its own business.
-  if (parsed->by_paraexpress() || parsed->plugin == absolute_path(installed_library("libnccl-net-clustar.so"))) {
+  if (!parsed->opens_plugin() || parsed->plugin == absolute_path(installed_library("libnccl-net-clustar.so"))) {
     const auto ok = ab::check_settings(*parsed, ab::inherited_settings());
     if (!ok) return fail(ok.error().code, option + ": " + ok.error().message);
   }
@@ -225,8 +226,8 @@ Result<Measured> measure(const Options& options) {
   const auto model = trainer::make_model(plan.train.model);
   if (!model) return tl::unexpected(model.error());
   if (const auto data = trainer::load_data(plan.train, *model); !data) return tl::unexpected(data.error());
-  auto testbed =
-      plan.fabric ? ab::Testbed::on_fabric(*plan.fabric) : Result<ab::Testbed>(ab::Testbed::on_loopback(plan.ranks));
+  auto testbed = plan.fabric ? ab::Testbed::on_fabric(*plan.fabric, plan.ranks)
+                             : Result<ab::Testbed>(ab::Testbed::on_loopback(plan.ranks));
   if (!testbed) return tl::unexpected(testbed.error());
   Measured measured;
   if (testbed->fabric()) {
@@ -283,8 +284,10 @@ int run_jobs(Options& options) {
   if (options.model_given->count() > 0) return complain(kUsage, "--model is not for --jobs, whose file names models");
   if (const auto ok = complete_training(options); !ok) return complain(kUsage, ok.error().message);
   if (const auto ok = complete_arms(options); !ok) return complain(kUsage, ok.error().message);
-  if (options.plan.baseline.by_paraexpress() || options.plan.candidate.by_paraexpress()) {
-    return complain(kUsage, "collective=paraexpress is not for --jobs; allowed: settings and plugin=PATH");
+  for (const ab::Arm* arm : {&options.plan.baseline, &options.plan.candidate}) {
+    if (arm->opens_plugin()) continue;
+    return complain(kUsage, fmt::format("collective={} is not for --jobs; allowed: settings and plugin=PATH",
+                                        arm->options.at("collective")));
   }
   const auto spec = fabric_spec(options);
   if (!spec) return complain(kUsage, spec.error().message);
@@ -348,8 +351,8 @@ void add_arm_options(CLI::App& command, Options& options) {
   options.baseline_given =
       command.add_option("--baseline", options.baseline,
                          "Arm A: NAME=VALUE settings and plugin=PATH, separated by commas; or "
-                         "collective=paraexpress, also with plan=PLAN and regions=FILE, as clustar "
-                         "train has them");
+                         "collective=paraexpress, also with plan=PLAN, regions=FILE and helpers=K, as clustar "
+                         "train has them; or collective=ps, the baseline of 2018");
   options.baseline_given->group(group)->capture_default_str();
   options.candidate_given = command.add_option("--candidate", options.candidate, "Arm B, in the same way");
   options.candidate_given->group(group)->capture_default_str();

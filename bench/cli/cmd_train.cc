@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench/cli/arms.h"
+#include "bench/cli/codec_options.h"
 #include "bench/cli/collective_options.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/loss_options.h"
@@ -69,8 +70,6 @@ struct Options {
   CLI::Option* examples_given = nullptr;
   CLI::Option* check_given = nullptr;
   CLI::Option* loss_given = nullptr;
-  CLI::Option* codec_path_given = nullptr;
-  CLI::Option* topk_given = nullptr;
 
   bool launched() const { return report_fd >= 0; }
 };
@@ -202,22 +201,10 @@ bool by_paraexpress(const Options& options) {
   return options.config.collective == trainer::CollectiveKind::kParaexpress;
 }
 
-std::string codec_contradiction(const Options& options) {
-  using trainer::Codec;
-  const Codec codec = options.config.codec.codec;
-  if (codec == Codec::kNone && options.codec_path_given->count() > 0) {
-    return "--codec-path needs a codec; add --codec onebit or --codec topk";
-  }
-  if (codec != Codec::kTopK && options.topk_given->count() > 0) return "--topk-fraction is for --codec topk only";
-  if (codec != Codec::kNone && options.config.no_communication) {
-    return "--no-communication sends no gradients, so there is nothing to encode; leave --codec out";
-  }
-  return {};
-}
-
 // The plugin of more than one rank, and one that was named in any case. Empty: all is well.
 std::string plugin_trouble(const Options& options, int ranks) {
-  const bool unused = ranks == 1 || options.config.no_communication || by_paraexpress(options);
+  const bool unused =
+      ranks == 1 || options.config.no_communication || !trainer::opens_plugin(options.config.collective);
   if (options.launched() || (unused && options.plugin_given->count() == 0)) return {};
   if (!is_file(options.rank.plugin)) {
     return fmt::format("--plugin: '{}' is not a file; name an NCCL net plugin (.so)", options.rank.plugin);
@@ -268,7 +255,7 @@ std::string contradiction(const Options& options) {
   }
   if (const std::string wrong = collective_contradiction(*options.command, options.config); !wrong.empty())
     return wrong;
-  if (const std::string wrong = codec_contradiction(options); !wrong.empty()) return wrong;
+  if (const std::string wrong = codec_contradiction(*options.command, options.config); !wrong.empty()) return wrong;
   if (const std::string wrong = overlap_contradiction(options.config, ranks); !wrong.empty()) return wrong;
   if (const auto writable = report::check_writable(options.launched() ? "" : options.json_path); !writable) {
     return "--json: " + writable.error().message;
@@ -315,7 +302,7 @@ Result<void> set_environment(Options& options) {
   if (!config) return tl::unexpected(config.error());
   const auto bound = loss_bound_ppm(*config);
   if (!bound) return tl::unexpected(bound.error());
-  options.config.loss_bound_ppm = by_paraexpress(options) ? 0 : *bound;
+  options.config.loss_bound_ppm = trainer::opens_plugin(options.config.collective) ? *bound : 0;
   return {};
 }
 
@@ -429,32 +416,6 @@ void add_transport_options(CLI::App& command, Options& options) {
       ->capture_default_str();
 }
 
-void add_codec_options(CLI::App& command, Options& options) {
-  const std::string group = "Gradient codecs (lossy, with error feedback)";
-  trainer::CodecOptions& codec = options.config.codec;
-  command
-      .add_option(
-          "--codec", codec.codec,
-          "What encodes each gradient bucket: none|onebit|topk. onebit: a sign per element and two means; topk: "
-          "the largest elements. What a step leaves out is added to the next step's gradient [none]")
-      ->transform(choice({"none", "onebit", "topk"}))
-      ->group(group);
-  options.codec_path_given =
-      command
-          .add_option("--codec-path", codec.path,
-                      "How an encoded bucket travels: gather|reduce. gather: small, by all-gather, which is always "
-                      "reliable; reduce: decoded again, by the all-reduce, so that only what it does to training "
-                      "shows and a tolerant transport applies [gather]")
-          ->transform(choice({"gather", "reduce"}))
-          ->group(group);
-  options.topk_given = command
-                           .add_option("--topk-fraction", codec.topk_fraction,
-                                       "Fraction of a bucket's elements that --codec topk sends; at least one")
-                           ->check(number_between(1e-9, 1.0))
-                           ->capture_default_str()
-                           ->group(group);
-}
-
 void add_rank_options(CLI::App& command, Options& options) {
   const std::string group = "Ranks on several hosts (start this command once per rank)";
   options.rank_given = command.add_option("--rank", options.rank.rank, "Which rank this process is, from 0")
@@ -473,12 +434,12 @@ void add_rank_options(CLI::App& command, Options& options) {
 
 void add_train(CLI::App& app, int& status) {
   const auto options = std::make_shared<Options>();
-  CLI::App& command =
-      *app.add_subcommand("train", "Train a reference model over a net plugin or ParaExpress, and measure it");
+  CLI::App& command = *app.add_subcommand(
+      "train", "Train a reference model over a net plugin, ParaExpress or a parameter server, and measure it");
   options->command = &command;
   add_training_options(command, *options);
   add_transport_options(command, *options);
-  add_codec_options(command, *options);
+  add_codec_options(command, options->config.codec);
   add_rank_options(command, *options);
   command.add_flag("--describe", options->describe, "Print parameters, gradient bytes and buckets; train nothing");
   command.add_option("--json", options->json_path, "Write the results to this file ('-' = standard output)");
@@ -492,7 +453,8 @@ void add_train(CLI::App& app, int& status) {
       "Example: clustar train --model mlp --ranks 4 --json result.json\n"
       "With loss: CLUSTAR_TRANSPORT=mlt clustar train --ranks 2 --inject-loss 0.01\n"
       "With loss that may stay: clustar train --ranks 4 --loss-tolerance 0.01 --inject-loss 0.02\n"
-      "By ParaExpress: clustar train --ranks 4 --collective paraexpress --plan ring");
+      "By ParaExpress: clustar train --ranks 4 --collective paraexpress --plan ring\n"
+      "By a parameter server as of 2018, a baseline: clustar train --ranks 4 --collective ps");
   command.callback([options, &status] { status = run(*options); });
 }
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <initializer_list>
 #include <utility>
 
 #include "bench/cli/options.h"
@@ -38,6 +38,17 @@ std::string of_paraexpress_only(const CLI::App& command) {
   return {};
 }
 
+// Of those that the collective has no use for, each with what is so instead.
+std::string first_given(const CLI::App& command, const trainer::TrainConfig& config,
+                        std::initializer_list<std::pair<const char*, const char*>> of_others) {
+  for (const auto& [option, instead] : of_others) {
+    if (given(command, option)) {
+      return fmt::format("{} is not for --collective {}: {}", option, to_string(config.collective), instead);
+    }
+  }
+  return {};
+}
+
 std::string nccl_contradiction(const CLI::App& command, const trainer::TrainConfig& config) {
   if (config.exchange.all_reduce == trainer::AllReduce::kAllToAll) {
     return "--all-reduce all-to-all is of --collective proxy only; NCCL chooses its own algorithm";
@@ -54,16 +65,37 @@ std::string paraexpress_contradiction(const CLI::App& command, const trainer::Tr
   constexpr const char* kPlans =
       "ParaExpress goes by --plan (allowed: auto, direct, ring, double-tree, hierarchical, server, sharded)";
   constexpr const char* kReliable = "ParaExpress loses nothing; leave it out";
-  constexpr std::array<std::pair<const char*, const char*>, 6> kOfOthers{{{"--plugin", kNoPlugin},
-                                                                          {"--plugin-version", kNoPlugin},
-                                                                          {"--channels", kPlans},
-                                                                          {"--all-reduce", kPlans},
-                                                                          {"--missing", kReliable},
-                                                                          {"--loss-tolerance", kReliable}}};
-  for (const auto& [option, instead] : kOfOthers) {
-    if (given(command, option)) return fmt::format("{} is not for --collective paraexpress: {}", option, instead);
-  }
+  const std::string wrong = first_given(command, config,
+                                        {{"--plugin", kNoPlugin},
+                                         {"--plugin-version", kNoPlugin},
+                                         {"--channels", kPlans},
+                                         {"--all-reduce", kPlans},
+                                         {"--missing", kReliable},
+                                         {"--loss-tolerance", kReliable}});
+  if (!wrong.empty()) return wrong;
   return config.no_communication ? kNothingToSum : "";
+}
+
+std::string ps_contradiction(const CLI::App& command, const trainer::TrainConfig& config) {
+  constexpr const char* kNoPlugin = "the parameter server opens no plugin: it has the kernel's TCP";
+  constexpr const char* kOneConnection = "each worker has one connection to the parameter server, which adds up alone";
+  constexpr const char* kReliable = "the kernel's TCP loses nothing; leave it out";
+  constexpr const char* kNoFaults =
+      "faults are injected by clustar's own transports; allowed: those of `clustar fabric`";
+  const std::string wrong = first_given(
+      command, config,
+      {{"--plugin", kNoPlugin},
+       {"--plugin-version", kNoPlugin},
+       {"--channels", kOneConnection},
+       {"--all-reduce", kOneConnection},
+       {"--missing", kReliable},
+       {"--loss-tolerance", kReliable},
+       {"--inject-loss", kNoFaults},
+       {"--inject-faults", kNoFaults},
+       {"--overlap-forward", "a baseline without overlap; allowed: --collective proxy, nccl and paraexpress"}});
+  if (!wrong.empty()) return wrong;
+  if (config.no_communication) return kNothingToSum;
+  return of_paraexpress_only(command);
 }
 
 }  // namespace
@@ -72,11 +104,14 @@ void add_collective_options(CLI::App& command, trainer::TrainConfig& config, tra
   command
       .add_option(
           "--collective", config.collective,
-          "What sums the gradients: proxy|nccl|paraexpress. proxy: this program drives the plugin as NCCL would; nccl: "
+          "What sums the gradients: proxy|nccl|paraexpress|ps. proxy: this program drives the plugin as NCCL would; "
+          "nccl: "
           "NCCL's library does, on a GPU, or without one on an emulated device: `scripts/nccl-host -- clustar train "
           "--collective nccl ...` builds and names its library; paraexpress: clustar's own engine, by --plan, over the "
-          "transport of CLUSTAR_TRANSPORT and without a plugin [proxy]")
-      ->transform(choice({"proxy", "nccl", "paraexpress"}));
+          "transport of CLUSTAR_TRANSPORT and without a plugin; ps: the baseline of 2018, one parameter server in rank "
+          "0's "
+          "process, over a plain TCP connection per worker, with serialising copies and no overlap [proxy]")
+      ->transform(choice({"proxy", "nccl", "paraexpress", "ps"}));
   command
       .add_option("--nccl-library", rank.nccl_library,
                   "NCCL's library for --collective nccl [libnccl.so.2, as the loader finds it]")
@@ -120,6 +155,7 @@ std::string collective_contradiction(const CLI::App& command, const trainer::Tra
     case trainer::CollectiveKind::kProxy: wrong = of_paraexpress_only(command); break;
     case trainer::CollectiveKind::kNccl: wrong = nccl_contradiction(command, config); break;
     case trainer::CollectiveKind::kParaexpress: wrong = paraexpress_contradiction(command, config); break;
+    case trainer::CollectiveKind::kPs: wrong = ps_contradiction(command, config); break;
   }
   return wrong.empty() ? exchange_contradiction(command, config) : wrong;
 }

@@ -31,7 +31,7 @@ struct TrainConfig {
   // reach. Its loss and accuracy mean nothing, and check_equal has to be kOff.
   bool no_communication = false;
   // The next forward pass waits for each bucket when its layers need it, instead of for all of them first: the same
-  // bits.
+  // bits. Not with kPs, which overlaps nothing.
   bool overlap_forward = false;
   // So many of the last buckets, which are the front layers', have a communicator of their own (kFrontCommName), so
   // that they need not wait for the buckets before them. kProxy only; fewer than there are buckets.

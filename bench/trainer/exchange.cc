@@ -7,9 +7,12 @@ const char* to_string(CollectiveKind kind) {
     case CollectiveKind::kProxy: return "proxy";
     case CollectiveKind::kNccl: return "nccl";
     case CollectiveKind::kParaexpress: return "paraexpress";
+    case CollectiveKind::kPs: return "ps";
   }
   return "?";
 }
+
+bool opens_plugin(CollectiveKind kind) { return kind == CollectiveKind::kProxy || kind == CollectiveKind::kNccl; }
 
 const char* to_string(AllReduce all_reduce) { return all_reduce == AllReduce::kRing ? "ring" : "all-to-all"; }
 

@@ -80,7 +80,8 @@ json loss_json(const std::vector<RankTotals>& ranks) { return loss_json(sum_of(r
 
 std::vector<std::pair<std::string, std::string>> loss_rows(const json& results) {
   if (results["transport"].is_null()) return {};
-  if (results.value("collective", "") == "paraexpress") return {};  // which allows no loss
+  const std::string collective = results.value("collective", "");
+  if (collective == "paraexpress" || collective == "ps") return {};  // which allow no loss
   if (results["missing_bytes"].is_null()) {
     return {{"missing, all ranks", "n/a (the plugin exports no clustarApi_v1)"}};
   }

@@ -161,6 +161,12 @@ json nccl_json(const TrainConfig& config, const NcclInfo& info) {
   return {{"library", info.library}, {"version", info.version}, {"device", info.device}, {"emulated", info.emulated}};
 }
 
+json ps_json(const TrainConfig& config, const PsInfo& info) {
+  if (config.collective != CollectiveKind::kPs) return nullptr;
+  const auto text = [](const std::string& value) { return value.empty() ? json(nullptr) : json(value); };
+  return {{"label", kPsLabel}, {"server", text(info.server)}, {"congestion_control", text(info.congestion_control)}};
+}
+
 json plans_json(const RunInfo& info) {
   if (info.plans.empty()) return nullptr;
   json plans = json::array();
@@ -169,9 +175,10 @@ json plans_json(const RunInfo& info) {
 }
 
 json transport_json(const TrainConfig& config, const RunInfo& info) {
-  if (config.collective == CollectiveKind::kParaexpress && !info.transport.empty()) {
-    return {{"plugin", nullptr},        {"name", "paraexpress"},      {"version", nullptr},
-            {"device", info.device},    {"channels", nullptr},        {"profiler_version", nullptr},
+  if (!opens_plugin(config.collective) && !info.transport.empty()) {
+    return {{"plugin", nullptr},        {"name", to_string(config.collective)},
+            {"version", nullptr},       {"device", info.device},
+            {"channels", nullptr},      {"profiler_version", nullptr},
             {"tuner_version", nullptr}, {"transport", info.transport}};
   }
   if (info.plugin_path.empty()) return nullptr;
@@ -265,6 +272,7 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   const bool by_proxy = config.collective == CollectiveKind::kProxy;
   results["collective"] = to_string(config.collective);
   results["nccl"] = nccl_json(config, info.nccl);
+  results["parameter_server"] = ps_json(config, info.ps);
   const bool by_plans = config.collective == CollectiveKind::kParaexpress;
   results["plan"] = by_plans ? json(to_string(config.paraexpress.plan)) : json(nullptr);
   results["plans"] = plans_json(info);
@@ -286,7 +294,7 @@ json to_results(const TrainConfig& config, const Model& model, const BucketPlan&
   results["accuracy_curve"] = accuracy_curve(report.epochs);
   results["step_seconds"] = report.step_seconds;
   add_totals(report, results);
-  if (by_plans) {  // its engine counts neither
+  if (!opens_plugin(config.collective)) {  // neither counts them
     for (json& rank : results["per_rank"]) rank["send_retries"] = rank["idle_yields"] = nullptr;
   }
   return results;

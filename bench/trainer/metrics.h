@@ -75,6 +75,12 @@ struct NcclInfo {
   bool emulated = false;
 };
 
+// Of a run with CollectiveKind::kPs.
+struct PsInfo {
+  std::string server;  // ADDRESS:PORT
+  std::string congestion_control;
+};
+
 // Of a run with CollectiveKind::kParaexpress: which plan all-reduces of so many bytes go by.
 struct PlannedSize {
   std::uint64_t bytes = 0;
@@ -85,6 +91,7 @@ struct PlannedSize {
 struct RunInfo {
   std::string data_source;
   NcclInfo nccl;  // with CollectiveKind::kNccl
+  PsInfo ps;      // with CollectiveKind::kPs
   std::vector<PlannedSize> plans;
   std::uint32_t helpers_left = 0;  // at the end, of ParaExpress
   std::size_t train_examples = 0;
@@ -106,16 +113,17 @@ Result<void> gather_totals(const RankTotals& mine, proxy::Bootstrap* bootstrap, 
 nlohmann::json describe(const Model& model, const BucketPlan& plan);
 
 // {accuracy, loss, images_per_second, exposed_comm_s, front_wait_s, compute_s, bytes_sent, replicas_identical,
-// missing_bytes, eligible_bytes, delivered_bytes, collective, nccl, plan, plans, all_reduce, missing_policy,
-// missing_contributions, expected_contributions (the last three null for a ring), lost_norm (of what was lost of the
-// ranks' gradients, by the norm of what they gave: null unless the missing policy is residual), curve, accuracy_curve,
-// step_seconds, ...}; the losses are null where the plugin does not tell them. `nccl` is {library, version, device,
-// emulated} with collective "nccl", otherwise null; with it all_reduce, bytes_*, messages_*, send_retries and
-// idle_yields are null, because NCCL tells neither. `plan` (what was asked for) and `plans` ([{bytes, plan}] of the
-// buckets' sizes) are null but with collective "paraexpress"; `plans` also where a codec reduces nothing; so
-// is `helpers` ({given, left}) where there were none. `curve`,
-// `accuracy_curve` ([step, training seconds, accuracy] after each epoch) and `step_seconds` are of the rank that calls.
-// Other seconds are means over ranks, bytes and messages sums; per_rank and per_epoch have the rest.
+// missing_bytes, eligible_bytes, delivered_bytes, collective, nccl, parameter_server, plan, plans, all_reduce,
+// missing_policy, missing_contributions, expected_contributions (the last three null for a ring), lost_norm (of what
+// was lost of the ranks' gradients, by the norm of what they gave: null unless the missing policy is residual), curve,
+// accuracy_curve, step_seconds, ...}; the losses are null where the plugin does not tell them. `nccl` is {library,
+// version, device, emulated} with collective "nccl", otherwise null; with it all_reduce, bytes_*, messages_*,
+// send_retries and idle_yields are null, because NCCL tells neither. `parameter_server` is {label, server,
+// congestion_control} with collective "ps", otherwise null. `plan` (what was asked for) and `plans` ([{bytes, plan}] of
+// the buckets' sizes) are null but with collective "paraexpress"; `plans` also where a codec reduces nothing; so is
+// `helpers` ({given, left}) where there were none. `curve`, `accuracy_curve` ([step, training seconds, accuracy] after
+// each epoch) and `step_seconds` are of the rank that calls. Other seconds are means over ranks, bytes and messages
+// sums; per_rank and per_epoch have the rest.
 nlohmann::json to_results(const TrainConfig& config, const Model& model, const BucketPlan& plan, const RunInfo& info,
                           const TrainReport& report);
 

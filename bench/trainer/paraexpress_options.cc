@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "bench/report/report.h"
 #include "paraexpress/core/group.h"
+#include "paraexpress/core/order.h"
 #include "paraexpress/core/region_map.h"
 #include "paraexpress/engine/engine.h"
 
@@ -35,6 +38,15 @@ Result<PlanChoice> plan_choice_of(std::string_view name) {
     allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", to_string(choice));
   }
   return fail(ErrorCode::kInvalidArgument, fmt::format("plan '{}' is none of {}", name, allowed));
+}
+
+Result<int> helpers_of(std::string_view count) {
+  int helpers = -1;
+  const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), helpers);
+  const bool whole = error == std::errc() && end == count.data() + count.size();
+  if (whole && helpers >= 0 && helpers <= static_cast<int>(paraexpress::kMostHelpers)) return helpers;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} helpers; allowed: 0 to {}", count, paraexpress::kMostHelpers));
 }
 
 Result<void> complete(ParaexpressOptions& options, int ranks) {

@@ -19,6 +19,7 @@ inline constexpr std::array kPlanChoices{PlanChoice::kAuto,       PlanChoice::kD
 const char* to_string(PlanChoice choice);  // "auto", "direct", ...
 Result<PlanChoice> plan_choice_of(std::string_view name);
 std::optional<paraexpress::Plan> plan_of(PlanChoice choice);
+Result<int> helpers_of(std::string_view count);
 
 struct ParaexpressOptions {
   PlanChoice plan = PlanChoice::kAuto;

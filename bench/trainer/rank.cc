@@ -26,6 +26,7 @@
 #include "bench/trainer/nccl_library.h"
 #include "bench/trainer/paraexpress_collective.h"
 #include "bench/trainer/proxy_collective.h"
+#include "bench/trainer/ps_collective.h"
 #include "nccl_plugin/settings/all_settings.h"
 
 namespace clustar::bench::trainer {
@@ -100,7 +101,7 @@ Result<std::uint64_t> agree(const std::vector<Setting>& mine, proxy::Bootstrap& 
 // What a run with more than one rank holds. Closed in the reverse order: collective, plugin, bootstrap.
 struct Transport {
   std::unique_ptr<proxy::Bootstrap> bootstrap;
-  std::unique_ptr<proxy::NetPlugin> plugin;  // null: ParaExpress, which opens none
+  std::unique_ptr<proxy::NetPlugin> plugin;  // null: the collective opens none
   proxy::Library library;                    // the plugin's, for its C API
   std::optional<LossMeter> loss;
   std::unique_ptr<Collective> collective;
@@ -210,6 +211,20 @@ Result<void> connect_paraexpress(const TrainConfig& config, const RankOptions& o
   return {};
 }
 
+// Nor does the baseline, whose connections are the kernel's alone.
+Result<void> connect_ps(const RankOptions& options, std::uint64_t comm_id, Transport& transport, RunInfo& info) {
+  auto collective = PsCollective::create(*transport.bootstrap, {.root = options.root,
+                                                                .token = comm_id,
+                                                                .join_timeout = options.join_timeout,
+                                                                .stall_timeout = options.stall_timeout});
+  if (!collective) return tl::unexpected(collective.error());
+  info.transport = "kernel TCP";
+  info.device = (*collective)->server();
+  info.ps = {(*collective)->server(), (*collective)->congestion_control()};
+  transport.collective = std::move(*collective);
+  return {};
+}
+
 // Each size of a bucket once, in the order of the buckets. Blobs of a codec are gathered, which has no plan.
 std::vector<PlannedSize> planned_sizes(const TrainConfig& config, const BucketPlan& buckets,
                                        const ParaexpressCollective& collective) {
@@ -239,6 +254,7 @@ Result<void> connect(const TrainConfig& config, const RankOptions& options, cons
   if (config.collective == CollectiveKind::kParaexpress) {
     return connect_paraexpress(config, options, *id, transport, info);
   }
+  if (config.collective == CollectiveKind::kPs) return connect_ps(options, *id, transport, info);
   auto plugin = proxy::NetPlugin::open(options.plugin, options.plugin_version);
   if (!plugin) return tl::unexpected(plugin.error());
   transport.plugin = std::move(*plugin);

@@ -39,6 +39,11 @@ std::string transport_text(const json& results) {
                        transport["channels"] == 1 ? "" : "s", transport["plugin"].get<std::string>());
   }
   const json over = transport.value("transport", json(nullptr));
+  if (results["collective"] == "ps") {
+    return fmt::format("{} ({}), server {}", over.get<std::string>(),
+                       results["parameter_server"]["congestion_control"].get<std::string>(),
+                       transport["device"].get<std::string>());
+  }
   if (results["collective"] == "paraexpress") {
     return fmt::format("{}, device {}", over.get<std::string>(), transport["device"].get<std::string>());
   }
@@ -128,6 +133,9 @@ std::string summary(const json& results) {
   if (!results["nccl"].is_null()) text += row("collectives by", nccl_text(results["nccl"]));
   if (results["collective"] == "paraexpress" && results["ranks"] != 1) {
     text += row("collectives by", plans_text(results));
+  }
+  if (results["collective"] == "ps") {
+    text += row("collectives by", results["parameter_server"]["label"].get<std::string>());
   }
   if (results["all_reduce"] == "all-to-all") text += row("all-reduce", exchange_text(results));
   if (!config["codec"].is_null()) text += row("gradient codec", codec_text(results));

@@ -62,10 +62,41 @@ TEST(AbArm, ByParaexpressItTakesItsOptionsAndNoPlugin) {
   EXPECT_EQ(proxy->plugin, kFile);
 }
 
+TEST(AbArm, ThePsBaselineHasANameAndNoSettingsOfOurs) {
+  const auto arm = parse_arm("collective=ps,OMP_NUM_THREADS=1", "", kFile);
+  ASSERT_TRUE(arm) << arm.error().message;
+  EXPECT_TRUE(arm->by_ps());
+  EXPECT_FALSE(arm->by_paraexpress());
+  EXPECT_FALSE(arm->opens_plugin());
+  EXPECT_EQ(arm->plugin, "");
+  EXPECT_EQ(arm->options, (Settings{{"collective", "ps"}}));
+  EXPECT_EQ(arm->name, "ps-2018 OMP_NUM_THREADS=1");
+  EXPECT_EQ(parse_arm("collective=ps", "", kFile)->name, "ps-2018");
+  const Settings inherited{{"CLUSTAR_TRANSPORT", "mlt"}, {"CLUSTAR_TCP_CONGESTION", "reno"}};
+  EXPECT_EQ(congestion_of(*arm, inherited, "bbr").name, "bbr") << "its sockets hear of no setting";
+  EXPECT_FALSE(congestion_of(*arm, inherited, "bbr").explicitly);
+  EXPECT_TRUE(check_options(*arm, 4));
+  const std::pair<std::string, std::string> refused[] = {
+      {"collective=ps,plugin=" + kFile, "exclude each other"},
+      {"collective=ps,plan=ring", "add collective=paraexpress"},
+      {"collective=ps,CLUSTAR_TRANSPORT=mlt", "CLUSTAR_TRANSPORT=mlt has no effect with collective=ps"},
+      {"collective=ps,NCCL_DEBUG=INFO", "allowed: settings of neither CLUSTAR_ nor NCCL_"}};
+  for (const auto& [text, expected] : refused) {
+    const auto wrong = parse_arm(text, "", kFile);
+    ASSERT_FALSE(wrong) << text;
+    EXPECT_EQ(wrong.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(wrong.error().message.find(expected), std::string::npos) << wrong.error().message;
+  }
+}
+
 TEST(AbArm, WhatParaexpressCannotDoIsNamedWithWhatIsAllowed) {
   const std::pair<std::string, std::string> refused[] = {
       {"collective=nccl", "allowed: proxy"},
       {"plan=ring", "add collective=paraexpress"},
+      {"helpers=1", "add collective=paraexpress"},
+      {"collective=paraexpress,helpers=65", "65 helpers; allowed: 0 to 64"},
+      {"collective=paraexpress,helpers=", " helpers; allowed: 0 to 64"},
+      {"collective=paraexpress,helpers=1x", "1x helpers; allowed: 0 to 64"},
       {"collective=proxy,regions=/r.txt", "add collective=paraexpress"},
       {"collective=paraexpress,plugin=" + kFile, "exclude each other"}};
   for (const auto& [text, expected] : refused) {
@@ -76,10 +107,14 @@ TEST(AbArm, WhatParaexpressCannotDoIsNamedWithWhatIsAllowed) {
   }
   const auto check = [](const std::string& text) { return check_options(*parse_arm(text, "", kFile), 4); };
   EXPECT_TRUE(check("collective=paraexpress,plan=double-tree"));
+  EXPECT_TRUE(check("collective=paraexpress,plan=sharded,helpers=2"));
+  EXPECT_EQ(parse_arm("collective=paraexpress,helpers=2", "", kFile)->helpers(), 2);
+  EXPECT_EQ(parse_arm("", "", kFile)->helpers(), 0);
   EXPECT_TRUE(check("")) << "a plugin's arm has nothing to check";
   const std::pair<std::string, std::string> wrong[] = {
       {"collective=paraexpress,plan=best", "none of auto, direct, ring, double-tree, hierarchical, server"},
       {"collective=paraexpress,plan=hierarchical", "two regions or more"},
+      {"collective=paraexpress,plan=sharded", "needs helpers"},
       {"collective=paraexpress,regions=/nowhere/r.txt", "/nowhere/r.txt"}};
   for (const auto& [text, expected] : wrong) {
     const auto checked = check(text);

@@ -101,6 +101,52 @@ TEST(AbCommand, AnArmMaySumByParaexpress) {
   EXPECT_NE(text_of(folder.file("ab.html")).find("paraexpress"), std::string::npos);
 }
 
+TEST(AbCommand, AnArmMayHaveHelpers) {
+  const TemporaryDirectory folder;
+  const Outcome outcome = run_ab(tiny({"--baseline", "collective=paraexpress,plan=direct", "--candidate",
+                                       "collective=paraexpress,plan=sharded,helpers=2", "--json",
+                                       folder.file("ab.json"), "--report", folder.file("ab.html")}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  const nlohmann::json result = folder.read_json("ab.json")["results"].at(0);
+  EXPECT_EQ(result["place"]["ranks"], 2);
+  EXPECT_EQ(result["arms"][1]["options"]["helpers"], "2");
+  EXPECT_TRUE(result["parameters_equal"].get<bool>()) << "both add from rank 0 on";
+  for (const auto& run : result["runs"]) {
+    if (run["arm"] != "candidate") {
+      EXPECT_TRUE(run["helpers"].is_null());
+      continue;
+    }
+    EXPECT_EQ(run["helpers"], (nlohmann::json{{"given", 2}, {"left", 2}}));
+    EXPECT_EQ(run["plans"][0]["plan"], "sharded");
+  }
+  EXPECT_NE(text_of(folder.file("ab.html")).find("helpers"), std::string::npos);
+}
+
+TEST(AbCommand, AnArmMayBeTheParameterServerOf2018AndSaysSo) {
+  const TemporaryDirectory folder;
+  const Outcome outcome = run_ab(tiny({"--baseline", "collective=ps", "--candidate", "CLUSTAR_TCP_SOCKETS=1", "--json",
+                                       folder.file("ab.json"), "--report", folder.file("ab.html")}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  const std::string label = "baseline of 2018: one parameter server, one TCP connection per worker";
+  EXPECT_NE(outcome.out.find("none: the " + label), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("ps-2018, over kernel TCP; congestion control: "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("as a parameter server of 2018 does"), std::string::npos) << outcome.out;
+  const nlohmann::json result = folder.read_json("ab.json")["results"].at(0);
+  EXPECT_EQ(result["baseline"], "ps-2018");
+  EXPECT_EQ(result["arms"][0]["hidden_comm_ms_per_step"], 0.0);
+  EXPECT_TRUE(result["replicas_identical"].get<bool>());
+  EXPECT_TRUE(result["parameters_equal"].get<bool>()) << "two numbers have one sum";
+  for (const auto& run : result["runs"]) {
+    const bool baseline = run["arm"] == "baseline";
+    EXPECT_EQ(run["collective"], baseline ? "ps" : "proxy");
+    EXPECT_EQ(run["parameter_server"].is_null(), !baseline);
+    if (baseline) {
+      EXPECT_EQ(run["parameter_server"]["label"].get<std::string>().find(label), 0u);
+    }
+  }
+  EXPECT_NE(text_of(folder.file("ab.html")).find("none: the " + label), std::string::npos);
+}
+
 TEST(AbCommand, AnArmMayRunOverLibfabric) {
 #if defined(CLUSTAR_HAVE_OFI)
   const TemporaryDirectory folder;
@@ -170,6 +216,8 @@ TEST(AbCommand, WrongUsageIsStatusTwoAndSaysWhatIsAllowed) {
       {tiny({"--candidate", "plugin=/nowhere/p.so"}), "/nowhere/p.so"},
       {tiny({"--plugin", "/nowhere/q.so"}), "/nowhere/q.so"},
       {tiny({"--candidate", "collective=paraexpress,plan=hierarchical"}), "--candidate: --plan hierarchical needs"},
+      {tiny({"--candidate", "collective=ps,CLUSTAR_TRANSPORT=mlt"}),
+       "--candidate: CLUSTAR_TRANSPORT=mlt has no effect"},
       {tiny({"--rate", "100M"}), "--local"},
       {tiny({"--batch", "1"}), "--batch"},
       {tiny({"--model", "transformer"}), "lr"},

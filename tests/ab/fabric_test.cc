@@ -72,6 +72,28 @@ TEST_F(AbFabric, MeasuresOnHostsThatAreGoneAfterwards) {
   EXPECT_EQ(outcome.err.find("cannot remove"), std::string::npos) << outcome.err;
 }
 
+TEST_F(AbFabric, HelpersHaveHostsOfTheirOwnAndAParameterServerNeedsNone) {
+  const TemporaryDirectory folder;
+  const Outcome outcome =
+      trainer::run_clustar({"ab", "--hosts", "2", "--rate", "200M", "--rounds", "1", "--examples", "200", "--epochs",
+                            "1", "--batch", "32", "--baseline", "collective=ps", "--candidate",
+                            "collective=paraexpress,plan=sharded,helpers=1", "--json", folder.file("ab.json")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  const nlohmann::json result = folder.read_json("ab.json")["results"].at(0);
+  EXPECT_EQ(result["place"]["ranks"], 2);
+  const std::string place = result["place"]["text"];
+  EXPECT_EQ(place.rfind("3 hosts, ", 0), 0u) << place;
+  EXPECT_NE(place.find("; 1 of the hosts for helpers"), std::string::npos) << place;
+  EXPECT_TRUE(result["parameters_equal"].get<bool>()) << "two numbers have one sum";
+  for (const auto& run : result["runs"]) {
+    if (run["arm"] == "no communication") continue;
+    EXPECT_GT(run["switch_bytes"], run["bytes_sent"]) << "payload and headers pass the switch";
+    if (run["arm"] == "candidate") {
+      EXPECT_EQ(run["helpers"], (nlohmann::json{{"given", 1}, {"left", 1}}));
+    }
+  }
+}
+
 TEST_F(AbFabric, AKilledRankLeavesNothing) {
   Command command(long_run());
   const pid_t pid = command.pid();

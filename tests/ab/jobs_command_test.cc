@@ -71,6 +71,7 @@ TEST(JobsCommand, WrongUsageIsStatusTwoAndSaysWhatIsAllowed) {
        "--candidate: CLUSTAR_SEND_URGENCY: rule 1 ('soon')"},
       {{"ab", "--jobs", good, "--baseline", "CLUSTAR_SEND_ORDER=up"}, "--baseline"},
       {{"ab", "--jobs", good, "--candidate", "collective=paraexpress"}, "collective=paraexpress is not for --jobs"},
+      {{"ab", "--jobs", good, "--baseline", "collective=ps"}, "collective=ps is not for --jobs"},
       {{"ab", "--jobs", good, "--baseline", "CLUSTAR_JOB_WEIGHT=3"}, "job 'two': arm A sets CLUSTAR_JOB_WEIGHT"},
       {{"ab", "--time-limit", "3"}, "--time-limit is for --scenario and --jobs"}};
   for (const auto& [words, expected] : cases) {

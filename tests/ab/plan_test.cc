@@ -73,6 +73,17 @@ TEST(AbPlan, AnArmByParaexpressHasNoPluginAndNoRings) {
   EXPECT_EQ(ceiling.count("--collective"), 0u) << "there is nothing to sum";
 }
 
+TEST(AbPlan, ThePsBaselineHasNoPluginAndNoRings) {
+  Plan with = plan();
+  with.candidate = {"b", {}, "", {{"collective", "ps"}}};
+  auto a = parsed(train_arguments(with, Role::kBaseline, 0));
+  auto b = parsed(train_arguments(with, Role::kCandidate, 0));
+  EXPECT_EQ(b.at("--collective"), "ps");
+  b.erase("--collective");
+  for (const char* of_a_plugin : {"--plugin", "--channels"}) EXPECT_EQ(a.erase(of_a_plugin), 1u);
+  EXPECT_EQ(a, b);
+}
+
 TEST(AbPlan, TheCeilingTrainsTheSameWithoutCommunication) {
   const auto a = parsed(train_arguments(plan(), Role::kBaseline, 1));
   const auto ceiling = parsed(train_arguments(plan(), Role::kCeiling, 1));

@@ -129,6 +129,18 @@ TEST(AbResults, ArmsThatTrainedDifferentlyAreFoundOut) {
   EXPECT_TRUE(warns(result, "did not train the same")) << result["warnings"];
 }
 
+TEST(AbResults, HelpersThatWereLostAreAWarning) {
+  Outcomes measured = outcomes();
+  for (ab::Run& run : measured.runs) {
+    if (run.role == Role::kCandidate) run.train["helpers"] = {{"given", 2}, {"left", 2}};
+  }
+  EXPECT_FALSE(warns(result_of(plan(), measured), "fewer helpers"));
+  for (ab::Run& run : measured.runs) {
+    if (run.role == Role::kCandidate && run.round > 2) run.train["helpers"]["left"] = 1;
+  }
+  EXPECT_TRUE(warns(result_of(plan(), measured), "2 runs ended with fewer helpers than given"));
+}
+
 TEST(AbResults, ArmsNameTheirCongestionControl) {
   Plan what = plan();
   what.candidate.settings.erase("CLUSTAR_TCP_CONGESTION");

@@ -51,6 +51,26 @@ TEST(PlanLive, measures_every_plan_on_a_fabric_of_its_own) {
   }
 }
 
+TEST(PlanLive, HelpersHaveHostsOfTheirOwn) {
+  if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
+  const std::string file = tests::temp_path("helped", ".json");
+  const auto outcome = plan(
+      "--ranks 3 --helpers 2 --size 4,100KiB --bandwidth 100M --live 2 --plans direct,sharded,auto --no-simulation "
+      "--env CLUSTAR_TRANSPORT=tcp --json " +
+      file);
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  std::ifstream stream(file);
+  const auto results = nlohmann::json::parse(stream)["results"];
+  std::filesystem::remove(file);
+  EXPECT_EQ(results["helpers"], 2);
+  for (const auto& size : results["live"]["sizes"]) {
+    ASSERT_EQ(size["plans"].size(), 3U);
+    EXPECT_EQ(size["plans"][1]["plan"], "sharded");
+    for (const auto& one : size["plans"]) EXPECT_EQ(one["seconds"].size(), 2U) << one["plan"];
+  }
+  EXPECT_EQ(tests::left_hosts("plan"), "");
+}
+
 // On a busy machine the times may be unclear, which gives one region; a wrong map is never right.
 TEST(PlanLive, ProbingNeverGivesAWrongMap) {
   if (!can_make_hosts()) GTEST_SKIP() << "network namespaces need root";
@@ -104,7 +124,8 @@ TEST(PlanLive, wrong_usage_says_what_is_allowed) {
   refused("--live 0", "a number from 1 to 1000");
   refused("--live 1 --ranks 33", "allowed with --live: 2 to 32");
   refused("--live 1 --ranks 1", "allowed with --live: 2 to 32");
-  refused("--live 1 --helpers 1", "allowed with --live: --helpers 0");
+  refused("--live 1 --helpers 17", "17 helpers; allowed with --live: 0 to 16");
+  refused("--live 1 --helpers 1 --regions probe", "and none with --regions probe");
   refused("--live 1 --size 2", "allowed with --live: 4 to");
   refused("--live 1 --region-size 4 --oversubscription 1000 --bandwidth 1M", "the uplink of region");
   refused("--live 1 --delay long", "--delay");

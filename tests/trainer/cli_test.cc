@@ -88,7 +88,7 @@ TEST(TrainUsage, WrongValuesSayWhatIsAllowed) {
       {{"--missing", "zero"}, "--all-reduce all-to-all only"},
       {{"--all-reduce", "all-to-all", "--missing", "all"}, "none of zero, rescale, residual"},
       {{"--all-reduce", "all-to-all", "--codec", "topk"}, "--codec-path reduce"},
-      {{"--collective", "mpi"}, "none of proxy, nccl, paraexpress"},
+      {{"--collective", "mpi"}, "none of proxy, nccl, paraexpress, ps"},
       {{"--collective", "nccl", "--all-reduce", "all-to-all"}, "--collective proxy only"},
       {{"--collective", "nccl", "--no-communication"}, "leave out --collective"},
       {{"--collective", "nccl", "--plugin-version", "9"}, "--collective proxy only"},

@@ -99,7 +99,25 @@ Outcome Command::wait(std::chrono::seconds limit) {
   return outcome_;
 }
 
-Outcome run_clustar(const std::vector<std::string>& arguments) { return Command(arguments).wait(); }
+const Words kShortRun{"--model", "mlp", "--epochs", "2", "--batch", "100", "--examples", "500"};
+
+Words plus(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Outcome run_clustar(const Words& arguments) { return Command(arguments).wait(); }
+
+Words train_by(const std::string& collective, const Words& more) {
+  return plus({"train", "--no-progress", "--collective", collective}, more);
+}
+
+nlohmann::json results_by(const std::string& collective, const Words& more) {
+  const TemporaryDirectory dir;
+  const Outcome outcome = run_clustar(train_by(collective, plus(more, {"--json", dir.file("r.json")})));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return outcome.status == 0 ? dir.read_json("r.json").at("results") : nlohmann::json::object();
+}
 
 std::vector<Process> children_of(pid_t parent) {
   std::vector<Process> found;

@@ -40,7 +40,17 @@ class Command {
   std::chrono::steady_clock::time_point started_;
 };
 
-Outcome run_clustar(const std::vector<std::string>& arguments);
+using Words = std::vector<std::string>;
+Words plus(Words words, const Words& more);
+
+Outcome run_clustar(const Words& arguments);
+
+// `clustar train --collective <collective>`.
+Words train_by(const std::string& collective, const Words& more);
+// The results of such a run, which has to succeed.
+nlohmann::json results_by(const std::string& collective, const Words& more);
+// Two buckets, of 1,580,072 and 1,098,752 bytes or so: 8 steps.
+extern const Words kShortRun;
 
 // Running processes whose parent is `parent`, with their command lines joined by blanks.
 struct Process {

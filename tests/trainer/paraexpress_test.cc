@@ -20,32 +20,9 @@ namespace {
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Words = std::vector<std::string>;
 
 constexpr const char* kTwoRacks = "rack0 ranks=0-1 oversubscription=4\nrack1 ranks=2-3 oversubscription=4\n";
 
-Words train_by(const std::string& collective, const Words& more) {
-  Words all{"train", "--no-progress", "--collective", collective};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
-
-// The results of a run that has to succeed.
-json results_by(const std::string& collective, Words more) {
-  const TemporaryDirectory dir;
-  more.insert(more.end(), {"--json", dir.file("r.json")});
-  const Outcome outcome = run_clustar(train_by(collective, more));
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  return outcome.status == 0 ? dir.read_json("r.json").at("results") : json::object();
-}
-
-Words plus(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-// Two buckets, of 1,580,072 and 1,098,752 bytes or so: 8 steps.
-const Words kShortRun{"--model", "mlp", "--epochs", "2", "--batch", "100", "--examples", "500"};
 constexpr double kBytesOfGradients = 2678824;
 constexpr double kShortSteps = 8;
 

@@ -23,7 +23,6 @@ namespace clustar::bench::paraexpress::live {
 namespace {
 
 constexpr const char* kPrefix = "plan";
-constexpr int kPort = 29611;
 
 std::uint64_t uplink_of(const LiveOptions& options, const px::Region& region) {
   return static_cast<std::uint64_t>(static_cast<double>(options.rate_bps) * region.hosts / region.oversubscription);
@@ -33,7 +32,7 @@ fabric::FabricSpec spec_of(const LiveOptions& options) {
   fabric::FabricSpec spec;
   spec.name = fabric::process_fabric_name(kPrefix);
   const px::RegionMap& map = options.group.regions;
-  spec.hosts = static_cast<int>(options.group.ranks);
+  spec.hosts = static_cast<int>(options.group.members());
   spec.rate_bps = options.rate_bps;
   spec.delay_ns = options.delay_ns;
   if (map.regions.size() < 2) return spec;
@@ -48,8 +47,8 @@ fabric::FabricSpec spec_of(const LiveOptions& options) {
     link.delay_ns = options.delay_ns;
     spec.links.push_back(link);
   }
-  for (px::Member rank = 0; rank < options.group.ranks; ++rank) {
-    fabric::LinkSpec link{fabric::host_name(static_cast<int>(rank)), fmt::format("leaf{}", map.region_of[rank])};
+  for (px::Member member = 0; member < options.group.members(); ++member) {
+    fabric::LinkSpec link{fabric::host_name(static_cast<int>(member)), fmt::format("leaf{}", map.region_of[member])};
     link.rate_bps = options.rate_bps;
     link.delay_ns = options.delay_ns;
     spec.links.push_back(link);
@@ -57,11 +56,15 @@ fabric::FabricSpec spec_of(const LiveOptions& options) {
   return spec;
 }
 
+std::string name_of(const px::Group& group, px::Member member) {
+  return member < group.ranks ? fmt::format("rank {}", member) : fmt::format("helper {}", member - group.ranks);
+}
+
 class Measurement {
  public:
   Measurement(const LiveOptions& options, const Say& say) : options_(options), say_(say) {}
   ~Measurement() {
-    ranks_.clear();
+    members_.clear();
     if (!fabric_) return;
     if (const auto removed = fabric_->down(); !removed) {
       say_(fmt::format("cannot remove its fabric: {}; try: clustar fabric down --name {}", removed.error().message,
@@ -75,20 +78,20 @@ class Measurement {
 
  private:
   Result<void> start();
-  int be_child(std::uint32_t rank, int words);
+  int be_child(px::Member member, int words);
   Result<void> hear(const Word& word);
 
   const LiveOptions& options_;
   const Say& say_;
   std::unique_ptr<fabric::Fabric> fabric_{};
   FileDescriptor words_{};
-  std::vector<perf::Process> ranks_{};
+  std::vector<perf::Process> members_{};
   std::vector<LiveSize> sizes_{};
   std::string found_{};
   std::size_t round_ = 0;
 };
 
-int Measurement::be_child(std::uint32_t rank, int words) {
+int Measurement::be_child(px::Member member, int words) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // Ctrl-C is the parent's to see.
   (void)signal(SIGINT, SIG_IGN);
@@ -98,11 +101,11 @@ int Measurement::be_child(std::uint32_t rank, int words) {
   getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
-  if (const auto ok = fabric_->enter_process(static_cast<int>(rank)); !ok) return 2;
+  if (const auto ok = fabric_->enter_process(static_cast<int>(member)); !ok) return 2;
   setenv("CLUSTAR_SOCKET_IFNAME", fabric::kHostInterface, 1);
   setenv("CLUSTAR_LINE_MBPS", std::to_string(std::max<std::uint64_t>(1, options_.rate_bps / 1'000'000)).c_str(), 1);
   for (const auto& [name, value] : options_.environment) setenv(name.c_str(), value.c_str(), 1);
-  return be_rank(options_, rank, fmt::format("{}:{}", fabric_->address(0), kPort), words);
+  return be_member(options_, member, fabric_->address(0), words);
 }
 
 Result<void> Measurement::start() {
@@ -115,18 +118,18 @@ Result<void> Measurement::start() {
   if (pipe(ends) != 0) return fail(ErrorCode::kSystem, "pipe failed");
   words_ = FileDescriptor(ends[0]);
   const FileDescriptor writes(ends[1]);
-  for (std::uint32_t rank = 0; rank < options_.group.ranks; ++rank) {
+  for (px::Member member = 0; member < options_.group.members(); ++member) {
     const pid_t pid = fork();
     if (pid < 0) return fail(ErrorCode::kSystem, "fork failed");
-    if (pid == 0) _exit(be_child(rank, writes.fd()));
-    ranks_.emplace_back(pid);
+    if (pid == 0) _exit(be_child(member, writes.fd()));
+    members_.emplace_back(pid);
   }
   return {};
 }
 
 Result<void> Measurement::hear(const Word& word) {
   if (word.kind == Word::Kind::kFailed) {
-    return fail(ErrorCode::kRemote, fmt::format("rank {} says: {}", word.rank, word.text.data()));
+    return fail(ErrorCode::kRemote, fmt::format("{} says: {}", name_of(options_.group, word.rank), word.text.data()));
   }
   if (word.kind == Word::Kind::kFound) {
     found_ = word.text.data();
@@ -159,10 +162,10 @@ Result<LiveResult> Measurement::run() {
     if (got != static_cast<ssize_t>(sizeof word)) break;
     if (const auto ok = hear(word); !ok) return tl::unexpected(ok.error());
   }
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    const std::string how = ranks_[rank].ended(std::chrono::seconds(5));
+  for (px::Member member = 0; member < members_.size(); ++member) {
+    const std::string how = members_[member].ended(std::chrono::seconds(5));
     if (how.empty() || how == "ended with exit status 0") continue;
-    return fail(ErrorCode::kRemote, fmt::format("rank {}: its process {}", rank, how));
+    return fail(ErrorCode::kRemote, fmt::format("{}: its process {}", name_of(options_.group, member), how));
   }
   return LiveResult{std::move(found_), std::move(sizes_)};
 }
@@ -170,8 +173,10 @@ Result<LiveResult> Measurement::run() {
 }  // namespace
 
 Result<LiveResult> measure(const LiveOptions& options, const Say& say) {
-  if (options.group.helpers > 0) {
-    return fail(ErrorCode::kInvalidArgument, "the engine has no helpers yet; allowed with --live: --helpers 0");
+  if (options.group.helpers > kMostHelpers || (options.probe && options.group.helpers > 0)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} helpers; allowed with --live: 0 to {}, and none with --regions probe",
+                            options.group.helpers, kMostHelpers));
   }
   if (options.group.ranks < 2 || options.group.ranks > kMostRanks) {
     return fail(ErrorCode::kInvalidArgument,

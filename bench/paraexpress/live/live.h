@@ -1,5 +1,5 @@
-// All-reduces by each plan as real bytes, between the hosts of a fabric that is made for it: one host per rank, one
-// leaf switch per region behind an uplink of its oversubscription. What `clustar plan --live` measures.
+// All-reduces by each plan as real bytes, between the hosts of a fabric that is made for it: one host per rank and per
+// helper, one leaf switch per region behind an uplink of its oversubscription. What `clustar plan --live` measures.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,15 @@ namespace clustar::bench::paraexpress::live {
 namespace px = clustar::paraexpress;
 
 inline constexpr std::uint32_t kMostRanks = 32;
+inline constexpr std::uint32_t kMostHelpers = 16;
 inline constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
 
 struct LiveOptions {
-  px::Group group{};  // without helpers
+  px::Group group{};
   std::vector<std::uint64_t> sizes{};
   std::vector<std::string> only{};  // names of rows; empty: all
   int rounds = 5;
-  bool probe = false;                    // the plans go by the region map that the engine finds, not by the group's
+  bool probe = false;  // the plans go by the region map that the engine finds, not by the group's; without helpers
   std::uint64_t rate_bps = 200'000'000;  // of each host's line
   std::uint64_t delay_ns = 0;            // of each link
   std::map<std::string, std::string> environment{};

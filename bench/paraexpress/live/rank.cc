@@ -4,9 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "bench/proxy/bootstrap.h"
@@ -14,6 +17,7 @@
 #include "nccl_plugin/settings/all_settings.h"
 #include "paraexpress/core/probe.h"
 #include "paraexpress/engine/engine.h"
+#include "paraexpress/engine/helper.h"
 #include "transport/api/settings.h"
 #include "transport/base/system_clock.h"
 #include "transport/registry.h"
@@ -24,8 +28,27 @@ namespace {
 // A size's slow plans are left out of later rounds: a server of 32 ranks would make them last for minutes.
 constexpr double kMostSeconds = 20;
 
-std::string regions_text(const px::Group& group) {
-  return group.regions.regions.size() < 2 ? "" : px::to_text(group.regions, group.ranks);
+constexpr std::chrono::milliseconds kPatience{120'000};  // of helpers, while the ranks make their engines one by one
+constexpr int kPort = 29611;                             // of the ranks; the contenders' that have helpers follow
+
+std::string root_of(const std::string& address, int number) { return fmt::format("{}:{}", address, kPort + number); }
+
+std::string regions_text(const px::Group& group, bool with_helpers) {
+  px::RegionMap map = group.regions;
+  if (map.regions.size() < 2) return "";
+  if (!with_helpers) map.region_of.resize(group.ranks);
+  return px::to_text(map, group.ranks);
+}
+
+// What this process's environment chooses; `selection` has to outlive what is sent over it.
+Result<void> choose(Clock& clock, transport::Selection& selection) {
+  auto config = load_settings();
+  if (!config) return tl::unexpected(config.error());
+  const auto order = config->get<SendOrderSettings>();
+  auto selected = transport::select_transport({*config, clock, {}, clustar::coflow::enforce::host_policies(order, {})});
+  if (!selected) return tl::unexpected(selected.error());
+  selection = std::move(*selected);
+  return {};
 }
 
 void say(int words, Word word, const std::string& text = {}) {
@@ -35,28 +58,25 @@ void say(int words, Word word, const std::string& text = {}) {
 
 class Rank {
  public:
-  Rank(const LiveOptions& options, std::uint32_t rank, int words)
-      : options_(options), rank_(rank), words_(words), contenders_(contenders(options)) {}
+  Rank(const LiveOptions& options, std::uint32_t rank, const std::string& address, int words)
+      : options_(options), rank_(rank), address_(address), words_(words), contenders_(contenders(options)) {}
 
-  Result<void> run(const std::string& root) {
-    auto bootstrap = proxy::Bootstrap::join(
-        {.rank = static_cast<int>(rank_), .size = static_cast<int>(options_.group.ranks), .root = root});
+  Result<void> run() {
+    auto bootstrap = proxy::Bootstrap::join({.rank = static_cast<int>(rank_),
+                                             .size = static_cast<int>(options_.group.ranks),
+                                             .root = root_of(address_, 0)});
     if (!bootstrap) return tl::unexpected(bootstrap.error());
     bootstrap_ = std::move(*bootstrap);
-    auto config = load_settings();
-    if (!config) return tl::unexpected(config.error());
-    const auto order = config->get<SendOrderSettings>();
-    auto selected =
-        transport::select_transport({*config, clock_, {}, clustar::coflow::enforce::host_policies(order, {})});
-    if (!selected) return tl::unexpected(selected.error());
-    selection_ = std::move(*selected);
+    if (const auto ok = choose(clock_, selection_); !ok) return ok;
     elements_.resize(*std::ranges::max_element(options_.sizes) / sizeof(float));
-    regions_ = regions_text(options_.group);
+    regions_ = regions_text(options_.group, false);
     if (options_.probe) {
       if (const auto ok = probe(); !ok) return ok;
     }
-    for (const Contender& one : contenders_) {
-      if (const auto ok = start(one); !ok) return fail(ok.error().code, "plan " + one.name + ": " + ok.error().message);
+    for (std::size_t i = 0; i < contenders_.size(); ++i) {
+      const Contender& one = contenders_[i];
+      const auto ok = start(one, root_of(address_, static_cast<int>(i) + 1));
+      if (!ok) return fail(ok.error().code, "plan " + one.name + ": " + ok.error().message);
     }
     // The first round opens windows and learns paths; it is not measured.
     for (int round = -1; round < options_.rounds; ++round) {
@@ -84,7 +104,7 @@ class Rank {
     options.rank = rank_;
     options.ranks = options_.group.ranks;
     options.regions = px::kProbeRegions;
-    auto engine = make(options);
+    auto engine = make(options, *bootstrap_);
     if (!engine) return fail(engine.error().code, "probing: " + engine.error().message);
     regions_ = (*engine)->regions();
     if (rank_ == 0) say(words_, {Word::Kind::kFound, rank_, 0, 0, 0}, regions_);
@@ -93,19 +113,28 @@ class Rank {
     return {};
   }
 
-  Result<std::unique_ptr<px::Engine>> make(const px::EngineOptions& options) {
+  Result<std::unique_ptr<px::Engine>> make(const px::EngineOptions& options, proxy::Bootstrap& all) {
     return px::Engine::create(
-        *selection_.transport, [this](std::span<const std::byte> mine) { return bootstrap_->all_gather(mine); },
-        options);
+        *selection_.transport, [&](std::span<const std::byte> mine) { return all.all_gather(mine); }, options);
   }
 
-  Result<void> start(const Contender& one) {
+  // `root`: where it meets helpers.
+  Result<void> start(const Contender& one, const std::string& root) {
     px::EngineOptions engine;
     engine.rank = rank_;
     engine.ranks = options_.group.ranks;
     if (one.knows_regions) engine.regions = regions_;
     if (!one.plan.empty()) engine.plan = px::plan_of(one.plan);
-    auto made = make(engine);
+    std::unique_ptr<proxy::Bootstrap> with_helpers;
+    if (one.has_helpers) {
+      engine.helpers = options_.group.helpers;
+      engine.regions = regions_text(options_.group, true);
+      auto joined = proxy::Bootstrap::join(
+          {.rank = static_cast<int>(rank_), .size = static_cast<int>(options_.group.members()), .root = root});
+      if (!joined) return tl::unexpected(joined.error());
+      with_helpers = std::move(*joined);
+    }
+    auto made = make(engine, with_helpers ? *with_helpers : *bootstrap_);
     if (!made) return tl::unexpected(made.error());
     engines_.push_back(std::move(*made));
     left_out_.emplace_back(options_.sizes.size());
@@ -145,6 +174,7 @@ class Rank {
 
   const LiveOptions& options_;
   const std::uint32_t rank_;
+  const std::string address_;
   const int words_;
   const std::vector<Contender> contenders_;
   SystemClock clock_;
@@ -156,15 +186,62 @@ class Rank {
   std::vector<std::vector<bool>> left_out_;           // by contender and size
 };
 
+// Serves each contender that has helpers, until the ranks close its engine.
+class Helper {
+ public:
+  Helper(const LiveOptions& options, px::Member member, const std::string& address)
+      : options_(options), member_(member), address_(address) {}
+
+  Result<void> run() {
+    if (const auto ok = choose(clock_, selection_); !ok) return ok;
+    const std::vector<Contender> all = contenders(options_);
+    std::vector<Result<void>> served(all.size());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].has_helpers) threads.emplace_back([&, i] { served[i] = serve(static_cast<int>(i) + 1); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!served[i]) return fail(served[i].error().code, "plan " + all[i].name + ": " + served[i].error().message);
+    }
+    return {};
+  }
+
+ private:
+  Result<void> serve(int number) {
+    const auto bootstrap = proxy::Bootstrap::join({.rank = static_cast<int>(member_),
+                                                   .size = static_cast<int>(options_.group.members()),
+                                                   .root = root_of(address_, number),
+                                                   .join_timeout = kPatience});
+    if (!bootstrap) return tl::unexpected(bootstrap.error());
+    px::HelperOptions helper;
+    helper.helper = member_ - options_.group.ranks;
+    helper.helpers = options_.group.helpers;
+    helper.ranks = options_.group.ranks;
+    const auto report = px::serve_as_helper(
+        *selection_.transport, [&](std::span<const std::byte> mine) { return (*bootstrap)->all_gather(mine); }, helper,
+        never_);
+    return report ? Result<void>() : tl::unexpected(report.error());
+  }
+
+  const LiveOptions& options_;
+  const px::Member member_;
+  const std::string address_;
+  const std::atomic<bool> never_{false};
+  SystemClock clock_;
+  transport::Selection selection_;
+};
+
 }  // namespace
 
 std::vector<Contender> all_contenders(const px::Group& group) {
   std::vector<Contender> all;
   for (const px::Plan plan : px::kPlans) {
-    if (px::makes_sense(plan, group)) all.push_back({px::to_string(plan), px::to_string(plan), true});
+    if (!px::makes_sense(plan, group)) continue;
+    all.push_back({px::to_string(plan), px::to_string(plan), true, plan == px::Plan::kSharded});
   }
   if (!std::ranges::is_sorted(group.order)) all.push_back({"ring by number", px::to_string(px::Plan::kRing), false});
-  all.push_back({"auto", "", true});
+  all.push_back({"auto", "", true, group.helpers > 0});
   return all;
 }
 
@@ -176,10 +253,10 @@ std::vector<Contender> contenders(const LiveOptions& options) {
   return some;
 }
 
-int be_rank(const LiveOptions& options, std::uint32_t rank, const std::string& root, int words) {
-  Rank one(options, rank, words);
-  const auto ok = one.run(root);
-  if (!ok) say(words, {Word::Kind::kFailed, rank, 0, 0, 0}, ok.error().message);
+int be_member(const LiveOptions& options, px::Member member, const std::string& address, int words) {
+  const auto ok = member < options.group.ranks ? Rank(options, member, address, words).run()
+                                               : Helper(options, member, address).run();
+  if (!ok) say(words, {Word::Kind::kFailed, member, 0, 0, 0}, ok.error().message);
   return ok ? 0 : 1;
 }
 

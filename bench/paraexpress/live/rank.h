@@ -1,4 +1,4 @@
-// One rank of a live measurement, a process on its host.
+// One rank of a live measurement, or a helper, a process on its host.
 #pragma once
 
 #include <array>
@@ -13,11 +13,12 @@ struct Contender {
   std::string name{};
   std::string plan{};  // "": auto
   bool knows_regions = true;
+  bool has_helpers = false;
 };
 std::vector<Contender> all_contenders(const px::Group& group);
 std::vector<Contender> contenders(const LiveOptions& options);
 
-// From a rank to the one that started it, whole: shorter than what a pipe takes at once.
+// From a rank or a helper to the one that started it, whole: shorter than what a pipe takes at once.
 struct Word {
   enum class Kind : std::uint8_t { kTime, kChosen, kFound, kFailed };
   Kind kind = Kind::kTime;
@@ -26,7 +27,7 @@ struct Word {
   std::array<char, 1500> text{};
 };
 
-// Returns the exit status. `root`: of the rendezvous; `words`: where it writes.
-int be_rank(const LiveOptions& options, std::uint32_t rank, const std::string& root, int words);
+// Returns the exit status. `address`: of rank 0's host, where all meet; `words`: where it writes.
+int be_member(const LiveOptions& options, px::Member member, const std::string& address, int words);
 
 }  // namespace clustar::bench::paraexpress::live
