@@ -96,7 +96,7 @@ Result<bool> OfiPendingConnect::greet() {
   if (!posted_) {
     std::array<std::byte, FrameHead::kSize> head;
     FrameHead{FrameHead::Kind::kHello, welcome_->channel, 0}.serialize_to(head);
-    const auto posted = exchange_->send_frame(address_, head, {}, *this, 0);
+    const auto posted = exchange_->post_frame(address_, head, {}, *this, 0);
     if (!posted) return tl::unexpected(posted.error());
     posted_ = *posted;
   }

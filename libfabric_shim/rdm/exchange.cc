@@ -31,6 +31,12 @@ Result<std::shared_ptr<Exchange>> Exchange::open(Domain& domain, std::size_t pay
   return made;
 }
 
+std::size_t Exchange::injected_bytes(const fi_info& info) {
+  // Others move what they could not hand on at once only when they are called, and who waits for nothing calls no more.
+  if (info.domain_attr->data_progress != FI_PROGRESS_AUTO) return 0;
+  return std::min<std::size_t>(info.tx_attr->inject_size, kMostInjected);
+}
+
 Result<ChannelName> Exchange::open_channel(Owner& owner) {
   if (broken_) return tl::unexpected(*broken_);
   if (next_channel_ > ChannelName::kMost) {
@@ -118,7 +124,16 @@ Result<bool> Exchange::taken(Op& op, const char* call, ssize_t code) {
   return tl::unexpected(failure(domain_.name(), call, code));
 }
 
-Result<bool> Exchange::send_frame(fi_addr_t to, std::span<const std::byte> head, std::span<const std::byte> payload,
+Result<Exchange::Sent> Exchange::send_frame(fi_addr_t to, std::span<const std::byte> head,
+                                            std::span<const std::byte> payload, Owner& owner, std::uint32_t cookie) {
+  if (broken_) return tl::unexpected(*broken_);
+  if (head.size() + payload.size() <= inject_bytes_) return inject_frame(to, head, payload);
+  return post_frame(to, head, payload, owner, cookie).map([](bool posted) {
+    return posted ? Sent::kUnderWay : Sent::kNoRoom;
+  });
+}
+
+Result<bool> Exchange::post_frame(fi_addr_t to, std::span<const std::byte> head, std::span<const std::byte> payload,
                                   Owner& owner, std::uint32_t cookie) {
   if (broken_) return tl::unexpected(*broken_);
   const auto op = take_frame();
@@ -134,6 +149,17 @@ Result<bool> Exchange::send_frame(fi_addr_t to, std::span<const std::byte> head,
   return taken(frame, "fi_tsend",
                endpoint_->send(to, kFrameTag, frame.payload.data, head.size() + payload.size(),
                                frame.payload.descriptor, context));
+}
+
+Result<Exchange::Sent> Exchange::inject_frame(fi_addr_t to, std::span<const std::byte> head,
+                                              std::span<const std::byte> payload) {
+  std::array<std::byte, kMostInjected> all;
+  std::memcpy(all.data(), head.data(), head.size());
+  if (!payload.empty()) std::memcpy(all.data() + head.size(), payload.data(), payload.size());
+  const ssize_t code = endpoint_->inject(to, kFrameTag, all.data(), head.size() + payload.size());
+  if (code == 0) return Sent::kDone;
+  if (code == -FI_EAGAIN) return Sent::kNoRoom;
+  return tl::unexpected(failure(domain_.name(), "fi_tinject", code));
 }
 
 Result<bool> Exchange::send_payload(fi_addr_t to, const Payload& payload, Owner& owner, std::uint32_t cookie) {

@@ -6,6 +6,7 @@
 
 #include <rdma/fi_endpoint.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -60,8 +61,16 @@ class Exchange {
   // Payloads that are announced to it later are still asked for, and thrown away: their sender waits for that.
   void close_channel(const ChannelName& channel);
 
-  // False: no room now; poll, and try again. A frame is copied, so its sender may end.
-  Result<bool> send_frame(fi_addr_t to, std::span<const std::byte> head, std::span<const std::byte> payload,
+  enum class Sent : std::uint8_t {
+    kNoRoom,    // poll, and try again
+    kUnderWay,  // on_sent() follows
+    kDone,      // nothing follows
+  };
+  // A frame is copied, so its sender may end. A short one is done at once where the provider moves it without us.
+  Result<Sent> send_frame(fi_addr_t to, std::span<const std::byte> head, std::span<const std::byte> payload,
+                          Owner& owner, std::uint32_t cookie);
+  // The same, but on_sent() follows in any case. False: no room now; poll, and try again.
+  Result<bool> post_frame(fi_addr_t to, std::span<const std::byte> head, std::span<const std::byte> payload,
                           Owner& owner, std::uint32_t cookie);
   // Memory of a payload is used until its owner is told so, or payloads_of() is 0.
   struct Payload {
@@ -119,6 +128,7 @@ class Exchange {
     MemoryRegion region;
   };
   static constexpr std::size_t kSlabFrames = 32;
+  static constexpr std::size_t kMostInjected = 256;
   static constexpr int kBatchesPerPoll = 16;
   static constexpr int kLastLooks = 256;
   static constexpr Duration kPause = std::chrono::microseconds(2);
@@ -129,12 +139,14 @@ class Exchange {
   Exchange(Domain& domain, CompletionQueue queue, AddressVector addresses, std::size_t payload, const Clock& clock,
            const Log& log)
       : domain_(domain),
-        frame_bytes_(FrameHead::kMost + payload),
+        frame_bytes_(ChunkFrame::kMost + payload),
+        inject_bytes_(injected_bytes(domain.info())),
         queue_(std::move(queue)),
         addresses_(std::move(addresses)),
         clock_(clock),
         log_(log) {}
 
+  static std::size_t injected_bytes(const fi_info& info);
   void end_endpoint();
   bool pauses();
   // Of frames, so that payloads find room. Frames for which none is posted wait within the provider.
@@ -142,6 +154,7 @@ class Exchange {
   Result<Op*> take_frame();
   Op& take_payload();
   void give_back(Op& op);
+  Result<Sent> inject_frame(fi_addr_t to, std::span<const std::byte> head, std::span<const std::byte> payload);
   // What libfabric said: done, again, or a failure.
   Result<bool> taken(Op& op, const char* call, ssize_t code);
   void post_receive(Op& op);
@@ -158,6 +171,7 @@ class Exchange {
 
   Domain& domain_;
   const std::size_t frame_bytes_;
+  const std::size_t inject_bytes_;  // longer frames are not injected
   CompletionQueue queue_;
   AddressVector addresses_;
   std::vector<Slab> slabs_;

@@ -228,21 +228,12 @@ void OfiRecvChannel::take_held() {
 
 bool OfiRecvChannel::take_frame(const FrameHead& head, std::span<const std::byte> bytes) {
   if (head.kind != FrameHead::Kind::kHello) {
-    auto header =
-        bytes.size() < ChunkHeader::kSize ? std::nullopt : ChunkHeader::parse(bytes.first<ChunkHeader::kSize>());
-    bool sound = header.has_value() && bytes.size() >= header->size();
-    if (sound && header->identity.known) {
-      sound = header->parse_identity(bytes.subspan<ChunkHeader::kSize>().first<ChunkHeader::kIdentitySize>());
-    }
-    const std::span<const std::byte> payload = sound ? bytes.subspan(header->size()) : bytes;
-    const bool is_inline = head.kind == FrameHead::Kind::kInline;
-    // What is asked for goes to a receive that is known.
-    sound = sound && (is_inline ? payload.size() == header->length : header->has_slot && header->length > 0);
-    if (!sound) {
+    const auto frame = ChunkFrame::parse(head, bytes);
+    if (!frame) {
       fail_with("a frame arrived that is none");
       return true;
     }
-    if (!take_chunk(head, *header, payload)) return false;
+    if (!take_chunk(head, frame->header, frame->payload)) return false;
   }
   ++taken_;
   tell_taken();
@@ -265,7 +256,7 @@ bool OfiRecvChannel::take_chunk(const FrameHead& head, const ChunkHeader& header
   cancel_ahead(placement.slot);
   const RecvRequest& request = requests_[placement.group];
   std::byte* const target = request.targets[placement.part];
-  if (head.kind == FrameHead::Kind::kInline) {
+  if (head.kind != FrameHead::Kind::kAnnounced) {
     const Mr* const memory = request.memory[placement.part];
     if (placement.keep > 0 && memory->memory().kind != gdr::MemoryKind::kHost) {
       fail_with("a frame brought bytes for GPU memory, which come by themselves only");

@@ -32,6 +32,7 @@ OfiSendChannel::~OfiSendChannel() {
   nic_.engine().detach(connection_);
   const std::lock_guard lock(nic_.engine().mutex());
   anchor_->let_go();
+  drain_injected();
   nic_.settle(*exchange_, *this, peer_died());
   // So the receiver knows what is still to come by the fabric. It always fits, and who is gone need not know.
   std::array<std::byte, Note::kSize> farewell;
@@ -199,24 +200,20 @@ bool OfiSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   const bool sayable = request.flow.identity.number < MessageIdentity::kNumbers;
   if (chunk.offset == 0 && sayable && facts_.identify) header.identity = request.flow.identity;
   const bool is_inline = chunk.length <= most_inline_;
-  std::array<std::byte, FrameHead::kMost> head;
-  FrameHead{is_inline ? FrameHead::Kind::kInline : FrameHead::Kind::kAnnounced, facts_.channel, payloads_sent_}
-      .serialize_to(std::span(head).first<FrameHead::kSize>());
-  header.serialize_to(std::span(head).subspan<FrameHead::kSize, ChunkHeader::kSize>());
-  if (header.identity.known) {
-    header.serialize_identity_to(
-        std::span(head).subspan<FrameHead::kSize + ChunkHeader::kSize, ChunkHeader::kIdentitySize>());
-  }
+  std::array<std::byte, ChunkFrame::kMost> front;
+  const std::size_t front_bytes = serialize_front(
+      facts_.channel, header, is_inline ? std::nullopt : std::optional(payloads_sent_), std::span(front));
   std::byte* const data = request.data + chunk.offset;
   const std::span<const std::byte> behind(data, is_inline ? chunk.length : 0);
   const auto cookie = static_cast<std::uint32_t>(chunk.cookie);
-  const auto sent = exchange_->send_frame(facts_.address, std::span(head).first(FrameHead::kSize + header.size()),
-                                          behind, *this, cookie);
+  const auto sent = exchange_->send_frame(facts_.address, std::span(front).first(front_bytes), behind, *this, cookie);
   if (!sent) on_failure(sent.error());
-  if (!sent || !*sent) return false;
+  if (!sent || *sent == Exchange::Sent::kNoRoom) return false;
   ++frames_sent_;
+  injected_ = *sent == Exchange::Sent::kDone;
   nic_.counters().frames.fetch_add(1, std::memory_order_relaxed);
   request.unsent -= chunk.length;
+  bytes_under_way_ += chunk.length;
   ++request.under_way;
   ++under_way_;
   if (!is_inline) {
@@ -227,7 +224,7 @@ bool OfiSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
     nic_.counters().payloads.fetch_add(1, std::memory_order_relaxed);
     send_owed();
   }
-  bytes_under_way_ += chunk.length;
+  if (*sent == Exchange::Sent::kDone) on_sent(cookie, behind.size());
   return true;
 }
 
@@ -247,6 +244,23 @@ bool OfiSendChannel::start_direct(SendRequest& request, std::uint32_t cookie) {
   return true;
 }
 
+// A provider keeps the order, so a frame behind the injected ones tells of them. It is for no channel: nobody takes it.
+void OfiSendChannel::drain_injected() {
+  if (!injected_ || failed_ || !control_lost_.empty() || peer_left_) return;
+  std::array<std::byte, FrameHead::kSize> head;
+  FrameHead{FrameHead::Kind::kHello, {}, 0}.serialize_to(head);
+  const TimePoint start = nic_.context().clock.now();
+  const auto in_time = [&] { return nic_.context().clock.now() - start < kDrain; };
+  const auto waits = [&] { return !failed_ && in_time(); };
+  while (!draining_ && waits()) {
+    const auto posted = exchange_->post_frame(facts_.address, head, {}, *this, kDrained);
+    if (!posted) return;
+    draining_ = *posted;
+    exchange_->poll();
+  }
+  while (draining_ && waits()) exchange_->poll();
+}
+
 // False: there is still one.
 bool OfiSendChannel::send_owed() {
   if (!owed_) return true;
@@ -260,6 +274,10 @@ bool OfiSendChannel::send_owed() {
 std::uint64_t OfiSendChannel::ahead_bytes() { return bytes_under_way_; }
 
 void OfiSendChannel::on_sent(std::uint32_t cookie, std::size_t bytes) {
+  if (cookie == kDrained) {
+    draining_ = false;
+    return;
+  }
   ++progress_marks_;
   --under_way_;
   bytes_under_way_ -= bytes;

@@ -52,6 +52,8 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
   static constexpr std::uint64_t kLivenessPolls = 64;
   // For so long what was heard of the peer is good enough to send to a receive of its.
   static constexpr Duration kFresh = std::chrono::milliseconds(100);
+  static constexpr Duration kDrain = std::chrono::seconds(1);
+  static constexpr std::uint32_t kDrained = kMaxRequests;  // the cookie of what is sent last
   // A receiver that closed took what it took: its last acknowledgements may still be under way.
   static constexpr Duration kLastWords = std::chrono::milliseconds(500);
 
@@ -86,6 +88,8 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
   bool start_chunk(const SendQueue::Chunk& chunk) override;
   bool start_direct(SendRequest& request, std::uint32_t cookie);
   bool send_owed();
+  // What is done, but has no completion, leaves before the endpoint may end.
+  void drain_injected();
   // Handed to the fabric, and not completed.
   std::uint64_t ahead_bytes() override;
   void on_sent(std::uint32_t cookie, std::size_t bytes) override;
@@ -112,7 +116,9 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
   std::uint64_t frames_sent_ = 1;
   std::uint64_t frames_taken_ = 0;
   std::uint64_t directs_sent_ = 0;  // messages without a frame
-  TimePoint heard_{};               // when the control connection was read
+  bool injected_ = false;           // a frame, since anything that completes was posted
+  bool draining_ = false;
+  TimePoint heard_{};  // when the control connection was read
   std::uint32_t payloads_sent_ = 0;
   std::uint32_t under_way_ = 0;
   std::uint64_t bytes_under_way_ = 0;

@@ -99,7 +99,7 @@ void Note::serialize_to(std::span<std::byte, kSize> bytes) const {
 std::optional<FrameHead> FrameHead::parse(std::span<const std::byte, kSize> bytes) {
   const WireReader reader(bytes);
   const auto kind = reader.load<std::uint8_t, 2>();
-  if (reader.load<std::uint16_t, 0>() != kFrameMagic || kind == 0 || kind > 3) return std::nullopt;
+  if (reader.load<std::uint16_t, 0>() != kFrameMagic || kind == 0 || kind > 5) return std::nullopt;
   return FrameHead{static_cast<Kind>(kind),
                    {reader.load<std::uint32_t, 4>(), reader.load<std::uint64_t, 12>()},
                    reader.load<std::uint32_t, 8>()};
@@ -112,6 +112,58 @@ void FrameHead::serialize_to(std::span<std::byte, kSize> bytes) const {
   writer.store<4>(channel.number);
   writer.store<8>(number);
   writer.store<12>(channel.key);
+}
+
+std::optional<ChunkFrame> ChunkFrame::parse(const FrameHead& head, std::span<const std::byte> bytes) {
+  using Kind = FrameHead::Kind;
+  ChunkFrame frame;
+  if (head.kind == Kind::kWhole || head.kind == Kind::kAhead) {
+    constexpr std::size_t kOwn = kWholeSize - FrameHead::kSize;
+    if (bytes.size() < kOwn || bytes.size() - kOwn > tcp::kMaxChunkBytes) return std::nullopt;
+    const WireReader reader(bytes.first<kOwn>());
+    frame.payload = bytes.subspan(kOwn);
+    frame.header.has_slot = head.kind == Kind::kWhole;
+    frame.header.slot = head.number;
+    frame.header.tag = static_cast<std::int32_t>(reader.load<std::uint32_t, 0>());
+    frame.header.seq = reader.load<std::uint32_t, 4>();
+    frame.header.total = frame.payload.size();
+    frame.header.length = static_cast<std::uint32_t>(frame.payload.size());
+    return frame;
+  }
+  if (head.kind == Kind::kHello || bytes.size() < ChunkHeader::kSize) return std::nullopt;
+  const auto header = ChunkHeader::parse(bytes.first<ChunkHeader::kSize>());
+  if (!header || bytes.size() < header->size()) return std::nullopt;
+  frame.header = *header;
+  const auto identity = bytes.subspan(ChunkHeader::kSize);
+  if (header->identity.known && !frame.header.parse_identity(identity.first<ChunkHeader::kIdentitySize>())) {
+    return std::nullopt;
+  }
+  frame.payload = bytes.subspan(header->size());
+  // What is asked for goes to a receive that is known.
+  const bool sound = head.kind == Kind::kInline ? frame.payload.size() == header->length
+                                                : frame.payload.empty() && header->has_slot && header->length > 0;
+  return sound ? std::optional(frame) : std::nullopt;
+}
+
+std::size_t serialize_front(const ChannelName& channel, const ChunkHeader& header, std::optional<std::uint32_t> number,
+                            std::span<std::byte, ChunkFrame::kMost> bytes) {
+  using Kind = FrameHead::Kind;
+  const auto head = bytes.first<FrameHead::kSize>();
+  const bool whole = !number && header.offset == 0 && header.length == header.total && !header.identity.known;
+  if (whole) {
+    FrameHead{header.has_slot ? Kind::kWhole : Kind::kAhead, channel, header.has_slot ? header.slot : 0}.serialize_to(
+        head);
+    WireWriter writer(bytes.subspan<FrameHead::kSize, ChunkFrame::kWholeSize - FrameHead::kSize>());
+    writer.store<0>(static_cast<std::uint32_t>(header.tag));
+    writer.store<4>(header.seq);
+    return ChunkFrame::kWholeSize;
+  }
+  FrameHead{number ? Kind::kAnnounced : Kind::kInline, channel, number.value_or(0)}.serialize_to(head);
+  header.serialize_to(bytes.subspan<FrameHead::kSize, ChunkHeader::kSize>());
+  if (header.identity.known) {
+    header.serialize_identity_to(bytes.subspan<FrameHead::kSize + ChunkHeader::kSize, ChunkHeader::kIdentitySize>());
+  }
+  return FrameHead::kSize + header.size();
 }
 
 }  // namespace clustar::transport::ofi

@@ -22,7 +22,7 @@ using tcp::ChunkHeader;
 using tcp::ClearToSend;
 using tcp::SharedSettings;
 
-inline constexpr std::uint16_t kWireVersion = 2;
+inline constexpr std::uint16_t kWireVersion = 3;
 inline constexpr std::uint32_t kFrames = 32;  // of a channel, that may be under way and not taken by the receiver
 
 // "CLUSTARO"
@@ -104,14 +104,17 @@ static_assert(tcp::kMaxSlots <= 256);
 // under payload_tag(), which the receiver asks for when it has the frame: so it goes straight to where it belongs, and
 // is never longer than what it is asked for with.
 //  0       2      3   4         8        12    20
-// | magic | kind | 0 | channel | number | key | chunk header | payload |
+// | magic | kind | 0 | channel | number | key | by kind |
+// What is behind it of a kInline or kAnnounced frame: | chunk header | payload |
+// of a kWhole or kAhead frame, so that small messages fit what providers copy at once: | tag | seq | payload |
 struct FrameHead {
   static constexpr std::size_t kSize = 20;
-  static constexpr std::size_t kMost = kSize + ChunkHeader::kMaxSize;  // before the payload
   enum class Kind : std::uint8_t {
     kHello = 1,      // the first: it opens the way, and shows that there is one
     kInline = 2,     // the payload follows
     kAnnounced = 3,  // it is the message of `number`
+    kWhole = 4,      // all of a message follows, for the receive whose slot is `number`
+    kAhead = 5,      // all of a message follows, whose receive the sender does not know
   };
   Kind kind = Kind::kHello;
   ChannelName channel{};
@@ -120,6 +123,21 @@ struct FrameHead {
   static std::optional<FrameHead> parse(std::span<const std::byte, kSize> bytes);
   void serialize_to(std::span<std::byte, kSize> bytes) const;
 };
+
+// All of a frame that brings or announces a chunk.
+struct ChunkFrame {
+  static constexpr std::size_t kMost = FrameHead::kSize + ChunkHeader::kMaxSize;  // before the payload
+  static constexpr std::size_t kWholeSize = FrameHead::kSize + 8;  // before a whole message without identity
+  ChunkHeader header{};
+  std::span<const std::byte> payload{};  // within what was parsed; empty: announced
+
+  // `bytes`: those behind `head`. nullopt: they are not what its kind says.
+  static std::optional<ChunkFrame> parse(const FrameHead& head, std::span<const std::byte> bytes);
+};
+// What goes before the payload, in the shortest form. `number`: the payload is the message of that number; nullopt: it
+// follows.
+std::size_t serialize_front(const ChannelName& channel, const ChunkHeader& header, std::optional<std::uint32_t> number,
+                            std::span<std::byte, ChunkFrame::kMost> bytes);
 
 // 48 bits, which all providers have.
 inline constexpr std::uint64_t kFrameTag = 0;
