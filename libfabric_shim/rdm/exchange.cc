@@ -70,12 +70,12 @@ std::size_t Exchange::most_posted_frames() const {
 // The rest is for payloads that were announced.
 std::size_t Exchange::most_ahead() const { return domain_.info().rx_attr->size / 4; }
 
-void Exchange::close_channel(const ChannelName& channel) {
+void Exchange::close_channel(const ChannelName& channel, std::vector<Way> ways) {
   const auto open = channels_.find(channel.number);
   if (open == channels_.end()) return;
   std::erase(reminded_, open->second.first);
   channels_.erase(open);
-  closed_.emplace(channel.number, channel.key);
+  closed_.emplace(channel.number, Closed{channel.key, std::move(ways)});
   if (closed_.size() > kMostClosed) closed_.erase(closed_.begin());
 }
 
@@ -292,18 +292,22 @@ void Exchange::finish_frame(const Op& op, std::size_t bytes) {
   const auto head = FrameHead::parse(all.first<FrameHead::kSize>());
   if (!head) return;
   const auto closed = closed_.find(head->channel.number);
-  if (closed != closed_.end() && closed->second == head->channel.key)
-    return waste(*head, all.subspan(FrameHead::kSize));
+  if (closed != closed_.end() && closed->second.key == head->channel.key) {
+    return waste(closed->second, *head, all.subspan(FrameHead::kSize));
+  }
   const auto channel = channels_.find(head->channel.number);
   if (channel == channels_.end() || channel->second.second != head->channel.key) return;
   channel->second.first->on_frame(*head, all.subspan(FrameHead::kSize));
 }
 
 // Where memory has to be registered, the sender's device keeps to what is registered, and nothing need be asked for.
-void Exchange::waste(const FrameHead& head, std::span<const std::byte> bytes) {
-  if (head.kind != FrameHead::Kind::kAnnounced || bytes.size() < ChunkHeader::kSize || domain_.registers()) return;
-  const auto header = ChunkHeader::parse(bytes.first<ChunkHeader::kSize>());
-  if (header) post_waste(payload_tag(head.channel.number, head.number), header->length);
+void Exchange::waste(const Closed& channel, const FrameHead& head, std::span<const std::byte> bytes) {
+  if (head.kind != FrameHead::Kind::kAnnounced || channel.ways.empty()) return;
+  const auto frame = ChunkFrame::parse(head, bytes);
+  const Way& way = channel.ways[rail_of(head.number, channel.ways.size())];
+  const auto exchange = way.exchange.lock();
+  if (!frame || exchange == nullptr || exchange->broken_ || exchange->domain_.registers()) return;
+  exchange->post_waste(payload_tag(way.number, head.number), frame->header.length);
 }
 
 // Without the memory the sender waits until its peer gives up: an error there, not here.

@@ -58,8 +58,14 @@ class Exchange {
 
   // Frames for it come to `owner` until close_channel(). Error: no random numbers, no memory, or no number is left.
   Result<ChannelName> open_channel(Owner& owner);
-  // Payloads that are announced to it later are still asked for, and thrown away: their sender waits for that.
-  void close_channel(const ChannelName& channel);
+  // Where payloads that its frames announce come: the exchange of a rail, and the channel's number there.
+  struct Way {
+    std::weak_ptr<Exchange> exchange;
+    std::uint32_t number = 0;
+  };
+  // Payloads that are announced to it later are still asked for, and thrown away: their sender waits for that. `ways`:
+  // of all rails.
+  void close_channel(const ChannelName& channel, std::vector<Way> ways);
 
   enum class Sent : std::uint8_t {
     kNoRoom,    // poll, and try again
@@ -127,6 +133,10 @@ class Exchange {
     std::unique_ptr<std::byte[]> memory;
     MemoryRegion region;
   };
+  struct Closed {
+    std::uint64_t key = 0;
+    std::vector<Way> ways{};
+  };
   static constexpr std::size_t kSlabFrames = 32;
   static constexpr std::size_t kMostInjected = 256;
   static constexpr int kBatchesPerPoll = 16;
@@ -160,7 +170,7 @@ class Exchange {
   void post_receive(Op& op);
   void finish(Op& op, std::size_t bytes);
   void finish_frame(const Op& op, std::size_t bytes);
-  void waste(const FrameHead& head, std::span<const std::byte> bytes);
+  static void waste(const Closed& channel, const FrameHead& head, std::span<const std::byte> bytes);
   // Null: it cannot be thrown away here.
   Op* post_waste(std::uint64_t tag, std::size_t bytes);
   void cancel(Op& op);
@@ -185,7 +195,7 @@ class Exchange {
   WasteMemory waste_;
   std::deque<Op*> waiting_;  // receives for which the provider had no room
   std::unordered_map<std::uint32_t, std::pair<Owner*, std::uint64_t>> channels_;  // with its key
-  std::map<std::uint32_t, std::uint64_t> closed_;  // channels, with their keys; the latest kMostClosed
+  std::map<std::uint32_t, Closed> closed_;                                        // channels; the latest kMostClosed
   std::uint32_t next_channel_ = 1;
   std::size_t posted_frames_ = 0;
   std::size_t ahead_ = 0;  // receives

@@ -8,10 +8,10 @@
 
 namespace clustar::transport::ofi {
 
-OfiSendChannel::OfiSendChannel(Nic& nic, std::shared_ptr<Exchange> exchange, Facts facts, net::Socket control)
+OfiSendChannel::OfiSendChannel(Nic& nic, Rails rails, Facts facts, net::Socket control)
     : SendChannel(facts.peer),
       nic_(nic),
-      exchange_(std::move(exchange)),
+      rails_(std::move(rails)),
       facts_(std::move(facts)),
       anchor_(std::make_shared<MemoryAnchor<OfiSendChannel>>(nic.engine().mutex(), this)),
       control_(std::move(control)),
@@ -20,6 +20,7 @@ OfiSendChannel::OfiSendChannel(Nic& nic, std::shared_ptr<Exchange> exchange, Fac
           {std::min(nic.context().settings.eager_bytes, facts_.settings.eager_bytes), facts_.settings.window_bytes}),
       most_inline_(nic.domain().gpu() == GpuUse::kNone ? facts_.settings.eager_bytes : 0),
       requests_(this, kMaxRequests),
+      frames_sent_(rails_.size()),
       stall_("ofi", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log),
       connection_(nic_.engine().attach(*this, facts_.connection)) {}
 
@@ -33,7 +34,7 @@ OfiSendChannel::~OfiSendChannel() {
   const std::lock_guard lock(nic_.engine().mutex());
   anchor_->let_go();
   drain_injected();
-  nic_.settle(*exchange_, *this, peer_died());
+  nic_.settle(rails_, *this, peer_died());
   // So the receiver knows what is still to come by the fabric. It always fits, and who is gone need not know.
   std::array<std::byte, Note::kSize> farewell;
   Note{Note::Kind::kFarewell, frames_sent_ + directs_sent_}.serialize_to(farewell);
@@ -51,7 +52,7 @@ void OfiSendChannel::on_deregister(const Mr& mr) {
   read_control();  // whether the peer is gone
   fail_with(ErrorCode::kInvalidUsage, "memory was deregistered while sends used it");
   owed_.reset();
-  nic_.settle(*exchange_, *this, peer_died());
+  nic_.settle(rails_, *this, peer_died());
   under_way_ = 0;
   bytes_under_way_ = 0;
 }
@@ -101,7 +102,7 @@ void OfiSendChannel::progress() {
   if (failed_) return;
   ++polls_;
   if (matcher_.waiting() > 0 || !has_credit() || polls_ % kLivenessPolls == 0) read_control();
-  exchange_->poll();
+  for (const auto& exchange : rails_) exchange->poll();
   if (!control_lost_.empty()) check_lost_control();
   if (failed_) return;
   send_owed();
@@ -202,11 +203,12 @@ bool OfiSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   const bool is_inline = chunk.length <= most_inline_;
   std::array<std::byte, ChunkFrame::kMost> front;
   const std::size_t front_bytes = serialize_front(
-      facts_.channel, header, is_inline ? std::nullopt : std::optional(payloads_sent_), std::span(front));
+      facts_.ends.front().channel, header, is_inline ? std::nullopt : std::optional(payloads_sent_), std::span(front));
   std::byte* const data = request.data + chunk.offset;
   const std::span<const std::byte> behind(data, is_inline ? chunk.length : 0);
   const auto cookie = static_cast<std::uint32_t>(chunk.cookie);
-  const auto sent = exchange_->send_frame(facts_.address, std::span(front).first(front_bytes), behind, *this, cookie);
+  const auto sent = rails_.front()->send_frame(facts_.ends.front().address, std::span(front).first(front_bytes), behind,
+                                               *this, cookie);
   if (!sent) on_failure(sent.error());
   if (!sent || *sent == Exchange::Sent::kNoRoom) return false;
   ++frames_sent_;
@@ -217,8 +219,9 @@ bool OfiSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   ++request.under_way;
   ++under_way_;
   if (!is_inline) {
-    const std::uint64_t tag = payload_tag(facts_.channel.number, payloads_sent_++);
-    owed_ = Owed{{tag, data, chunk.length, Memory::descriptor(*request.mr)}, cookie};
+    const std::size_t rail = rail_of(payloads_sent_, rails_.size());
+    const std::uint64_t tag = payload_tag(facts_.ends[rail].channel.number, payloads_sent_++);
+    owed_ = Owed{{tag, data, chunk.length, Memory::descriptor(*request.mr, rail)}, cookie, rail};
     ++request.under_way;
     ++under_way_;
     nic_.counters().payloads.fetch_add(1, std::memory_order_relaxed);
@@ -230,9 +233,11 @@ bool OfiSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
 
 // One message of the fabric's, straight to where it belongs: that it came says all that a frame would.
 bool OfiSendChannel::start_direct(SendRequest& request, std::uint32_t cookie) {
-  const std::uint64_t tag = direct_tag(facts_.channel.number, request.header.slot);
-  const Exchange::Payload payload{tag, request.data, request.header.total, Memory::descriptor(*request.mr)};
-  const auto sent = exchange_->send_payload(facts_.address, payload, *this, cookie);
+  const std::size_t rail = rail_of(request.header.seq, rails_.size());
+  const Facts::End& end = facts_.ends[rail];
+  const std::uint64_t tag = direct_tag(end.channel.number, request.header.slot);
+  const Exchange::Payload payload{tag, request.data, request.header.total, Memory::descriptor(*request.mr, rail)};
+  const auto sent = rails_[rail]->send_payload(end.address, payload, *this, cookie);
   if (!sent) on_failure(sent.error());
   if (!sent || !*sent) return false;
   ++directs_sent_;
@@ -247,24 +252,26 @@ bool OfiSendChannel::start_direct(SendRequest& request, std::uint32_t cookie) {
 // A provider keeps the order, so a frame behind the injected ones tells of them. It is for no channel: nobody takes it.
 void OfiSendChannel::drain_injected() {
   if (!injected_ || failed_ || !control_lost_.empty() || peer_left_) return;
+  Exchange& exchange = *rails_.front();
   std::array<std::byte, FrameHead::kSize> head;
   FrameHead{FrameHead::Kind::kHello, {}, 0}.serialize_to(head);
   const TimePoint start = nic_.context().clock.now();
   const auto in_time = [&] { return nic_.context().clock.now() - start < kDrain; };
   const auto waits = [&] { return !failed_ && in_time(); };
   while (!draining_ && waits()) {
-    const auto posted = exchange_->post_frame(facts_.address, head, {}, *this, kDrained);
+    const auto posted = exchange.post_frame(facts_.ends.front().address, head, {}, *this, kDrained);
     if (!posted) return;
     draining_ = *posted;
-    exchange_->poll();
+    exchange.poll();
   }
-  while (draining_ && waits()) exchange_->poll();
+  while (draining_ && waits()) exchange.poll();
 }
 
 // False: there is still one.
 bool OfiSendChannel::send_owed() {
   if (!owed_) return true;
-  const auto sent = exchange_->send_payload(facts_.address, owed_->payload, *this, owed_->cookie);
+  const std::size_t rail = owed_->rail;
+  const auto sent = rails_[rail]->send_payload(facts_.ends[rail].address, owed_->payload, *this, owed_->cookie);
   if (!sent) on_failure(sent.error());
   if (!sent || !*sent) return false;
   owed_.reset();

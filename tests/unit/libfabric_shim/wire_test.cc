@@ -8,14 +8,14 @@
 namespace clustar::transport::ofi {
 namespace {
 
-Contact contact_of(const std::string& provider, std::size_t bytes) {
-  Contact contact{provider, std::vector<std::byte>(bytes)};
-  for (std::size_t i = 0; i < bytes; ++i) contact.address[i] = static_cast<std::byte>(i);
+Contact contact_of(const std::string& provider, std::size_t bytes, std::size_t rails = 1) {
+  Contact contact{provider, {rails, std::vector<std::byte>(bytes)}};
+  for (std::size_t i = 0; i < rails * bytes; ++i) contact.addresses[i / bytes][i % bytes] = static_cast<std::byte>(i);
   return contact;
 }
 
 TEST(OfiWire, GreetingsComeBackAsTheyWent) {
-  Hello hello{.rank = 7, .contact = contact_of("tcp;ofi_rxm", Contact::kAddress)};
+  Hello hello{.rank = 7, .contact = contact_of("tcp;ofi_rxm", Contact::kAddress, Contact::kMostRails)};
   hello.token.fill(std::byte{0x5a});
   std::array<std::byte, Hello::kSize> bytes;
   hello.serialize_to(bytes);
@@ -24,17 +24,20 @@ TEST(OfiWire, GreetingsComeBackAsTheyWent) {
   EXPECT_EQ(back->rank, 7);
   EXPECT_EQ(back->token, hello.token);
   EXPECT_EQ(back->contact.provider, "tcp;ofi_rxm");
-  EXPECT_EQ(back->contact.address, hello.contact.address);
+  EXPECT_EQ(back->contact.addresses, hello.contact.addresses);
 
-  const Welcome welcome{{ChannelName::kMost, 0x123456789abcdef0}, {8192, 262144}, contact_of("efa", 32)};
+  const Welcome welcome{{{ChannelName::kMost, 0x123456789abcdef0}, {1, 2}}, {8192, 262144}, contact_of("efa", 32, 2)};
   std::array<std::byte, Welcome::kSize> answer;
   welcome.serialize_to(answer);
   const auto heard = Welcome::parse(answer);
   ASSERT_TRUE(heard);
-  EXPECT_EQ(heard->channel.number, ChannelName::kMost);
-  EXPECT_EQ(heard->channel.key, welcome.channel.key);
+  ASSERT_EQ(heard->channels.size(), 2u);
+  for (std::size_t rail = 0; rail < 2; ++rail) {
+    EXPECT_EQ(heard->channels[rail].number, welcome.channels[rail].number);
+    EXPECT_EQ(heard->channels[rail].key, welcome.channels[rail].key);
+  }
   EXPECT_EQ(heard->settings, welcome.settings);
-  EXPECT_EQ(heard->contact.address.size(), 32u);
+  EXPECT_EQ(heard->contact.addresses, welcome.contact.addresses);
 }
 
 TEST(OfiWire, AddressesOutOfRangeAreRefused) {
@@ -44,12 +47,20 @@ TEST(OfiWire, AddressesOutOfRangeAreRefused) {
     EXPECT_FALSE(Contact::parse(words)) << bytes;
   }
   std::array<std::byte, Contact::kSize> words;
+  for (const std::size_t rails : {std::size_t{0}, Contact::kMostRails + 1}) {
+    contact_of("tcp", 16, rails).serialize_to(words);
+    EXPECT_FALSE(Contact::parse(words)) << rails << " rails";
+  }
+  contact_of("tcp", 16, 2).serialize_to(words);
+  ASSERT_TRUE(Contact::parse(words));
+  words[4 + Contact::kProvider + Contact::kRail + 1] = std::byte{0};
+  EXPECT_FALSE(Contact::parse(words)) << "a second rail without an address";
   contact_of("tcp", 16).serialize_to(words);
   words[4 + Contact::kProvider - 1] = std::byte{'x'};
   EXPECT_FALSE(Contact::parse(words)) << "a name without an end";
   std::array<std::byte, Welcome::kSize> welcome;
   for (const std::uint32_t number : {0u, ChannelName::kMost + 1}) {
-    Welcome{{number, 1}, {}, contact_of("tcp", 16)}.serialize_to(welcome);
+    Welcome{{{1, 1}, {number, 1}}, {}, contact_of("tcp", 16, 2)}.serialize_to(welcome);
     EXPECT_FALSE(Welcome::parse(welcome)) << number;
   }
 }
@@ -97,7 +108,8 @@ struct Sent {
 };
 Sent send(const ChunkHeader& header, std::optional<std::uint32_t> number) {
   std::array<std::byte, ChunkFrame::kMost> front;
-  Sent sent{.front = serialize_front({5, 6}, header, number, front)};
+  Sent sent;
+  sent.front = serialize_front({5, 6}, header, number, front);
   const auto head = FrameHead::parse(std::span<const std::byte>(front).first<FrameHead::kSize>());
   EXPECT_TRUE(head);
   sent.head = head.value_or(FrameHead{});
@@ -130,7 +142,9 @@ TEST(OfiWire, EachFormOfAFrameBringsItsChunk) {
     EXPECT_EQ(sent.head.kind, each.kind);
     EXPECT_EQ(sent.head.channel.number, 5u);
     EXPECT_EQ(sent.head.channel.key, 6u);
-    if (each.number) EXPECT_EQ(sent.head.number, *each.number);
+    if (each.number) {
+      EXPECT_EQ(sent.head.number, *each.number);
+    }
     const auto frame = sent.frame();
     ASSERT_TRUE(frame);
     EXPECT_EQ(frame->header.to_string(), each.header.to_string());
@@ -183,7 +197,9 @@ TEST(OfiWire, AnyBytesBehindAHeadAreAFrameWithinBoundsOrNone) {
     ++frames;
     EXPECT_LE(frame->header.length, frame->header.total - frame->header.offset);
     EXPECT_LE(frame->payload.size(), sent.bytes.size());
-    if (sent.head.kind != FrameHead::Kind::kAnnounced) EXPECT_EQ(frame->payload.size(), frame->header.length);
+    if (sent.head.kind != FrameHead::Kind::kAnnounced) {
+      EXPECT_EQ(frame->payload.size(), frame->header.length);
+    }
   }
   EXPECT_GT(frames, 1000u);
 }
@@ -198,7 +214,7 @@ TEST(OfiWire, AnotherVersionIsRefused) {
   EXPECT_EQ(Hello::kFormat.judge(std::span(hello).first<handshake::HelloFormat::kFrontSize>(), {}),
             handshake::Front::kOtherVersion);
   std::array<std::byte, Welcome::kSize> welcome;
-  Welcome{{1, 1}, {}, contact_of("tcp", 16)}.serialize_to(welcome);
+  Welcome{{{1, 1}}, {}, contact_of("tcp", 16)}.serialize_to(welcome);
   ASSERT_TRUE(Welcome::parse(welcome));
   welcome[5] = std::byte{kWireVersion - 1};
   EXPECT_FALSE(Welcome::parse(welcome));
