@@ -34,6 +34,10 @@ class Endpoint {
   ssize_t receive(std::uint64_t tag, void* data, std::size_t bytes, void* descriptor, void* context) {
     return fi_trecv(endpoint_.get(), data, bytes, descriptor, FI_ADDR_UNSPEC, tag, 0, context);
   }
+  // inject() has read the data when it returns, and completes nothing.
+  ssize_t inject(fi_addr_t to, std::uint64_t tag, const void* data, std::size_t bytes) {
+    return fi_tinject(endpoint_.get(), data, bytes, to, tag);
+  }
   // Datagrams. inject() has read the data when it returns, and completes nothing.
   ssize_t inject(fi_addr_t to, const void* data, std::size_t bytes) {
     return fi_inject(endpoint_.get(), data, bytes, to);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "libfabric_shim/memory_region.h"
 #include "libfabric_shim/rdm/nic.h"
@@ -17,7 +18,7 @@ class ChannelMemory final : public Mr {
   using Anchor = std::shared_ptr<MemoryAnchor<Channel>>;
   // Any thread. Error: a kind that the device does not offer, the driver's, or libfabric's.
   static Result<std::unique_ptr<Mr>> make(Nic& nic, const gdr::MemoryRef& memory, Anchor anchor) {
-    Domain& domain = nic.domain();
+    const Domain& domain = nic.domain();
     int device = -1;
     if (memory.kind != gdr::MemoryKind::kHost) {
       if (domain.gpu() == GpuUse::kNone) {
@@ -31,24 +32,31 @@ class ChannelMemory final : public Mr {
         device = *owner;
       }
     }
-    auto region = memory.kind == gdr::MemoryKind::kHost ? MemoryRegion::make(domain, memory.address, memory.length)
-                                                        : MemoryRegion::of_gpu(domain, memory, device);
-    if (!region) return tl::unexpected(region.error());
-    return std::unique_ptr<Mr>(new ChannelMemory(memory, device, std::move(*region), std::move(anchor)));
+    std::vector<MemoryRegion> regions;
+    for (std::size_t rail = 0; rail < nic.rails(); ++rail) {
+      auto region = memory.kind == gdr::MemoryKind::kHost
+                        ? MemoryRegion::make(nic.domain(rail), memory.address, memory.length)
+                        : MemoryRegion::of_gpu(nic.domain(rail), memory, device);
+      if (!region) return tl::unexpected(region.error());
+      regions.push_back(std::move(*region));
+    }
+    return std::unique_ptr<Mr>(new ChannelMemory(memory, device, std::move(regions), std::move(anchor)));
   }
   ~ChannelMemory() override { anchor_->deregister(*this); }
 
   // The memory is used by no message, or the channel settled them.
-  static void* descriptor(const Mr& mr) { return static_cast<const ChannelMemory&>(mr).region_.descriptor(); }
+  static void* descriptor(const Mr& mr, std::size_t rail) {
+    return static_cast<const ChannelMemory&>(mr).regions_[rail].descriptor();
+  }
   // CUDA's ordinal; -1: of no GPU.
   static int device(const Mr& mr) { return static_cast<const ChannelMemory&>(mr).device_; }
 
  private:
-  ChannelMemory(const gdr::MemoryRef& memory, int device, MemoryRegion region, Anchor anchor)
-      : Mr(memory), device_(device), region_(std::move(region)), anchor_(std::move(anchor)) {}
+  ChannelMemory(const gdr::MemoryRef& memory, int device, std::vector<MemoryRegion> regions, Anchor anchor)
+      : Mr(memory), device_(device), regions_(std::move(regions)), anchor_(std::move(anchor)) {}
 
   const int device_;
-  MemoryRegion region_;
+  std::vector<MemoryRegion> regions_;  // by rail
   Anchor anchor_;
 };
 

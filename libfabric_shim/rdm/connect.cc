@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "libfabric_shim/rdm/send_channel.h"
@@ -20,18 +21,19 @@ Result<std::unique_ptr<OfiPendingConnect>> OfiPendingConnect::start(Nic& nic, co
   auto dial = handshake::Dial::to(nic.context().clock, std::move(caller), *invitation, SharedConfig::of(channel));
   if (!dial) return tl::unexpected(dial.error());
   const std::lock_guard lock(nic.engine().mutex());
-  auto exchange = nic.exchange();
-  if (!exchange) return tl::unexpected(exchange.error());
+  auto rails = nic.exchanges();
+  if (!rails) return tl::unexpected(rails.error());
   std::unique_ptr<OfiPendingConnect> made(
-      new OfiPendingConnect(nic, std::move(*exchange), *invitation, channel, std::move(*dial)));
-  const Contact contact{nic.provider(), made->exchange_->address()};
+      new OfiPendingConnect(nic, std::move(*rails), *invitation, channel, std::move(*dial)));
+  Contact contact{nic.provider(), {}};
+  for (const auto& exchange : made->rails_) contact.addresses.push_back(exchange->address());
   Hello{invitation->token, channel.rank, contact}.serialize_to(made->hello_);
   return made;
 }
 
 OfiPendingConnect::~OfiPendingConnect() {
   const std::lock_guard lock(nic_.engine().mutex());
-  exchange_->forget(*this);
+  for (const auto& exchange : rails_) exchange->forget(*this);
 }
 
 Result<std::unique_ptr<SendChannel>> OfiPendingConnect::poll() {
@@ -52,10 +54,11 @@ Result<std::unique_ptr<SendChannel>> OfiPendingConnect::poll() {
                               .shown = fmt::format("{} (from {})", remote.to_string(), nic_.name()),
                               .traffic_class = channel_.traffic_class,
                               .identify = invitation_.reads_identity,
-                              .address = address_,
-                              .channel = welcome_->channel,
                               .settings = welcome_->settings};
-  return std::make_unique<OfiSendChannel>(nic_, exchange_, std::move(facts), std::move(control));
+  for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
+    facts.ends.push_back({addresses_[rail], welcome_->channels[rail]});
+  }
+  return std::make_unique<OfiSendChannel>(nic_, rails_, std::move(facts), std::move(control));
 }
 
 Result<bool> OfiPendingConnect::welcomed() {
@@ -72,6 +75,8 @@ Result<bool> OfiPendingConnect::welcomed() {
         fmt::format("ofi: the provider is {} here and {} at {}; set CLUSTAR_OFI_PROVIDER to the same on all ranks",
                     nic_.provider(), welcome->contact.provider, dial_.remote().to_string()));
   }
+  if (welcome->channels.size() > rails_.size()) return tl::unexpected(dial_.another_protocol());
+  rails_.resize(welcome->channels.size());
   welcome_ = std::move(*welcome);
   began_ = nic_.context().clock.now();
   return true;
@@ -88,25 +93,27 @@ Result<bool> OfiPendingConnect::greeted() {
 }
 
 Result<bool> OfiPendingConnect::greet() {
-  if (address_ == FI_ADDR_UNSPEC) {
-    const auto inserted = exchange_->insert(welcome_->contact.address);
+  while (addresses_.size() < rails_.size()) {
+    const std::size_t rail = addresses_.size();
+    const auto inserted = rails_[rail]->insert(welcome_->contact.addresses[rail]);
     if (!inserted) return tl::unexpected(inserted.error());
-    address_ = *inserted;
+    addresses_.push_back(*inserted);
   }
-  if (!posted_) {
+  if (posted_ < rails_.size()) {
     std::array<std::byte, FrameHead::kSize> head;
-    FrameHead{FrameHead::Kind::kHello, welcome_->channel, 0}.serialize_to(head);
-    const auto posted = exchange_->send_frame(address_, head, {}, *this, 0);
+    FrameHead{FrameHead::Kind::kHello, welcome_->channels[posted_], 0}.serialize_to(head);
+    const auto posted = rails_[posted_]->post_frame(addresses_[posted_], head, {}, *this, 0);
     if (!posted) return tl::unexpected(posted.error());
-    posted_ = *posted;
+    posted_ += *posted ? 1 : 0;
   }
-  exchange_->poll();
+  for (const auto& exchange : rails_) exchange->poll();
   if (failed_) return tl::unexpected(*failed_);
-  if (sent_ || nic_.context().clock.now() - began_ < kFirstFrame) return sent_;
+  const bool all_sent = sent_ == rails_.size();
+  if (all_sent || nic_.context().clock.now() - began_ < kFirstFrame) return all_sent;
   return fail(ErrorCode::kRemote,
               fmt::format("ofi: {} answers by TCP, but no message of {} reaches it within {} s; check firewalls and "
                           "security groups between the hosts, and that fi_pingpong -p '{}' works",
-                          dial_.remote().to_string(), nic_.domain().name(),
+                          dial_.remote().to_string(), nic_.domain(std::min(sent_, rails_.size() - 1)).name(),
                           std::chrono::duration_cast<std::chrono::seconds>(kFirstFrame).count(), nic_.provider()));
 }
 

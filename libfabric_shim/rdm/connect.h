@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "libfabric_shim/rdm/nic.h"
 #include "transport/api/transport.h"
@@ -26,28 +27,29 @@ class OfiPendingConnect final : public PendingConnect, private Exchange::Owner {
   // Until the first frame is sent: the fabric makes its own connections only then, and may be cut off where TCP is not.
   static constexpr Duration kFirstFrame = std::chrono::seconds(20);
 
-  OfiPendingConnect(Nic& nic, std::shared_ptr<Exchange> exchange, const handshake::Invitation& invitation,
-                    const ChannelOptions& channel, handshake::Dial dial)
-      : nic_(nic), exchange_(std::move(exchange)), invitation_(invitation), channel_(channel), dial_(std::move(dial)) {}
+  OfiPendingConnect(Nic& nic, Rails rails, const handshake::Invitation& invitation, const ChannelOptions& channel,
+                    handshake::Dial dial)
+      : nic_(nic), rails_(std::move(rails)), invitation_(invitation), channel_(channel), dial_(std::move(dial)) {}
 
   Result<bool> welcomed();
   Result<bool> greeted();
   Result<bool> greet();  // with the engine's lock
-  void on_sent(std::uint32_t, std::size_t) override { sent_ = true; }
+  void on_sent(std::uint32_t, std::size_t) override { ++sent_; }
   void on_failure(const Error& error) override { failed_ = error; }
 
   Nic& nic_;
-  const std::shared_ptr<Exchange> exchange_;
+  Rails rails_;  // of this end; once the peer answered, those that it has too
   const handshake::Invitation invitation_;
   const ChannelOptions channel_;
   handshake::Dial dial_;
   std::array<std::byte, Hello::kSize> hello_{};
   std::array<std::byte, Welcome::kSize> answer_{};
   std::optional<Welcome> welcome_{};
-  fi_addr_t address_ = FI_ADDR_UNSPEC;
-  TimePoint began_{};  // to send the first frame
-  bool posted_ = false;
-  bool sent_ = false;
+  std::vector<fi_addr_t> addresses_{};  // by rail
+  TimePoint began_{};                   // to send the first frame
+  // First frames, one on each rail.
+  std::size_t posted_ = 0;
+  std::size_t sent_ = 0;
   bool given_ = false;
   std::optional<Error> failed_{};  // known with the engine's lock
 };

@@ -31,6 +31,12 @@ Result<std::shared_ptr<Exchange>> Exchange::open(Domain& domain, std::size_t pay
   return made;
 }
 
+std::size_t Exchange::injected_bytes(const fi_info& info) {
+  // Others move what they could not hand on at once only when they are called, and who waits for nothing calls no more.
+  if (info.domain_attr->data_progress != FI_PROGRESS_AUTO) return 0;
+  return std::min<std::size_t>(info.tx_attr->inject_size, kMostInjected);
+}
+
 Result<ChannelName> Exchange::open_channel(Owner& owner) {
   if (broken_) return tl::unexpected(*broken_);
   if (next_channel_ > ChannelName::kMost) {
@@ -64,12 +70,12 @@ std::size_t Exchange::most_posted_frames() const {
 // The rest is for payloads that were announced.
 std::size_t Exchange::most_ahead() const { return domain_.info().rx_attr->size / 4; }
 
-void Exchange::close_channel(const ChannelName& channel) {
+void Exchange::close_channel(const ChannelName& channel, std::vector<Way> ways) {
   const auto open = channels_.find(channel.number);
   if (open == channels_.end()) return;
   std::erase(reminded_, open->second.first);
   channels_.erase(open);
-  closed_.emplace(channel.number, channel.key);
+  closed_.emplace(channel.number, Closed{channel.key, std::move(ways)});
   if (closed_.size() > kMostClosed) closed_.erase(closed_.begin());
 }
 
@@ -118,7 +124,16 @@ Result<bool> Exchange::taken(Op& op, const char* call, ssize_t code) {
   return tl::unexpected(failure(domain_.name(), call, code));
 }
 
-Result<bool> Exchange::send_frame(fi_addr_t to, std::span<const std::byte> head, std::span<const std::byte> payload,
+Result<Exchange::Sent> Exchange::send_frame(fi_addr_t to, std::span<const std::byte> head,
+                                            std::span<const std::byte> payload, Owner& owner, std::uint32_t cookie) {
+  if (broken_) return tl::unexpected(*broken_);
+  if (head.size() + payload.size() <= inject_bytes_) return inject_frame(to, head, payload);
+  return post_frame(to, head, payload, owner, cookie).map([](bool posted) {
+    return posted ? Sent::kUnderWay : Sent::kNoRoom;
+  });
+}
+
+Result<bool> Exchange::post_frame(fi_addr_t to, std::span<const std::byte> head, std::span<const std::byte> payload,
                                   Owner& owner, std::uint32_t cookie) {
   if (broken_) return tl::unexpected(*broken_);
   const auto op = take_frame();
@@ -134,6 +149,17 @@ Result<bool> Exchange::send_frame(fi_addr_t to, std::span<const std::byte> head,
   return taken(frame, "fi_tsend",
                endpoint_->send(to, kFrameTag, frame.payload.data, head.size() + payload.size(),
                                frame.payload.descriptor, context));
+}
+
+Result<Exchange::Sent> Exchange::inject_frame(fi_addr_t to, std::span<const std::byte> head,
+                                              std::span<const std::byte> payload) {
+  std::array<std::byte, kMostInjected> all;
+  std::memcpy(all.data(), head.data(), head.size());
+  if (!payload.empty()) std::memcpy(all.data() + head.size(), payload.data(), payload.size());
+  const ssize_t code = endpoint_->inject(to, kFrameTag, all.data(), head.size() + payload.size());
+  if (code == 0) return Sent::kDone;
+  if (code == -FI_EAGAIN) return Sent::kNoRoom;
+  return tl::unexpected(failure(domain_.name(), "fi_tinject", code));
 }
 
 Result<bool> Exchange::send_payload(fi_addr_t to, const Payload& payload, Owner& owner, std::uint32_t cookie) {
@@ -266,18 +292,22 @@ void Exchange::finish_frame(const Op& op, std::size_t bytes) {
   const auto head = FrameHead::parse(all.first<FrameHead::kSize>());
   if (!head) return;
   const auto closed = closed_.find(head->channel.number);
-  if (closed != closed_.end() && closed->second == head->channel.key)
-    return waste(*head, all.subspan(FrameHead::kSize));
+  if (closed != closed_.end() && closed->second.key == head->channel.key) {
+    return waste(closed->second, *head, all.subspan(FrameHead::kSize));
+  }
   const auto channel = channels_.find(head->channel.number);
   if (channel == channels_.end() || channel->second.second != head->channel.key) return;
   channel->second.first->on_frame(*head, all.subspan(FrameHead::kSize));
 }
 
 // Where memory has to be registered, the sender's device keeps to what is registered, and nothing need be asked for.
-void Exchange::waste(const FrameHead& head, std::span<const std::byte> bytes) {
-  if (head.kind != FrameHead::Kind::kAnnounced || bytes.size() < ChunkHeader::kSize || domain_.registers()) return;
-  const auto header = ChunkHeader::parse(bytes.first<ChunkHeader::kSize>());
-  if (header) post_waste(payload_tag(head.channel.number, head.number), header->length);
+void Exchange::waste(const Closed& channel, const FrameHead& head, std::span<const std::byte> bytes) {
+  if (head.kind != FrameHead::Kind::kAnnounced || channel.ways.empty()) return;
+  const auto frame = ChunkFrame::parse(head, bytes);
+  const Way& way = channel.ways[rail_of(head.number, channel.ways.size())];
+  const auto exchange = way.exchange.lock();
+  if (!frame || exchange == nullptr || exchange->broken_ || exchange->domain_.registers()) return;
+  exchange->post_waste(payload_tag(way.number, head.number), frame->header.length);
 }
 
 // Without the memory the sender waits until its peer gives up: an error there, not here.

@@ -6,6 +6,7 @@
 
 #include <rdma/fi_endpoint.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -57,11 +58,25 @@ class Exchange {
 
   // Frames for it come to `owner` until close_channel(). Error: no random numbers, no memory, or no number is left.
   Result<ChannelName> open_channel(Owner& owner);
-  // Payloads that are announced to it later are still asked for, and thrown away: their sender waits for that.
-  void close_channel(const ChannelName& channel);
+  // Where payloads that its frames announce come: the exchange of a rail, and the channel's number there.
+  struct Way {
+    std::weak_ptr<Exchange> exchange;
+    std::uint32_t number = 0;
+  };
+  // Payloads that are announced to it later are still asked for, and thrown away: their sender waits for that. `ways`:
+  // of all rails.
+  void close_channel(const ChannelName& channel, std::vector<Way> ways);
 
-  // False: no room now; poll, and try again. A frame is copied, so its sender may end.
-  Result<bool> send_frame(fi_addr_t to, std::span<const std::byte> head, std::span<const std::byte> payload,
+  enum class Sent : std::uint8_t {
+    kNoRoom,    // poll, and try again
+    kUnderWay,  // on_sent() follows
+    kDone,      // nothing follows
+  };
+  // A frame is copied, so its sender may end. A short one is done at once where the provider moves it without us.
+  Result<Sent> send_frame(fi_addr_t to, std::span<const std::byte> head, std::span<const std::byte> payload,
+                          Owner& owner, std::uint32_t cookie);
+  // The same, but on_sent() follows in any case. False: no room now; poll, and try again.
+  Result<bool> post_frame(fi_addr_t to, std::span<const std::byte> head, std::span<const std::byte> payload,
                           Owner& owner, std::uint32_t cookie);
   // Memory of a payload is used until its owner is told so, or payloads_of() is 0.
   struct Payload {
@@ -118,7 +133,12 @@ class Exchange {
     std::unique_ptr<std::byte[]> memory;
     MemoryRegion region;
   };
+  struct Closed {
+    std::uint64_t key = 0;
+    std::vector<Way> ways{};
+  };
   static constexpr std::size_t kSlabFrames = 32;
+  static constexpr std::size_t kMostInjected = 256;
   static constexpr int kBatchesPerPoll = 16;
   static constexpr int kLastLooks = 256;
   static constexpr Duration kPause = std::chrono::microseconds(2);
@@ -129,12 +149,14 @@ class Exchange {
   Exchange(Domain& domain, CompletionQueue queue, AddressVector addresses, std::size_t payload, const Clock& clock,
            const Log& log)
       : domain_(domain),
-        frame_bytes_(FrameHead::kMost + payload),
+        frame_bytes_(ChunkFrame::kMost + payload),
+        inject_bytes_(injected_bytes(domain.info())),
         queue_(std::move(queue)),
         addresses_(std::move(addresses)),
         clock_(clock),
         log_(log) {}
 
+  static std::size_t injected_bytes(const fi_info& info);
   void end_endpoint();
   bool pauses();
   // Of frames, so that payloads find room. Frames for which none is posted wait within the provider.
@@ -142,12 +164,13 @@ class Exchange {
   Result<Op*> take_frame();
   Op& take_payload();
   void give_back(Op& op);
+  Result<Sent> inject_frame(fi_addr_t to, std::span<const std::byte> head, std::span<const std::byte> payload);
   // What libfabric said: done, again, or a failure.
   Result<bool> taken(Op& op, const char* call, ssize_t code);
   void post_receive(Op& op);
   void finish(Op& op, std::size_t bytes);
   void finish_frame(const Op& op, std::size_t bytes);
-  void waste(const FrameHead& head, std::span<const std::byte> bytes);
+  static void waste(const Closed& channel, const FrameHead& head, std::span<const std::byte> bytes);
   // Null: it cannot be thrown away here.
   Op* post_waste(std::uint64_t tag, std::size_t bytes);
   void cancel(Op& op);
@@ -158,6 +181,7 @@ class Exchange {
 
   Domain& domain_;
   const std::size_t frame_bytes_;
+  const std::size_t inject_bytes_;  // longer frames are not injected
   CompletionQueue queue_;
   AddressVector addresses_;
   std::vector<Slab> slabs_;
@@ -171,7 +195,7 @@ class Exchange {
   WasteMemory waste_;
   std::deque<Op*> waiting_;  // receives for which the provider had no room
   std::unordered_map<std::uint32_t, std::pair<Owner*, std::uint64_t>> channels_;  // with its key
-  std::map<std::uint32_t, std::uint64_t> closed_;  // channels, with their keys; the latest kMostClosed
+  std::map<std::uint32_t, Closed> closed_;                                        // channels; the latest kMostClosed
   std::uint32_t next_channel_ = 1;
   std::size_t posted_frames_ = 0;
   std::size_t ahead_ = 0;  // receives

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace clustar::transport::ofi {
@@ -11,7 +12,7 @@ Result<std::unique_ptr<OfiListener>> OfiListener::open(Nic& nic, const ChannelOp
   {
     // What is wrong with the device is said here, and not to the peers.
     const std::lock_guard lock(nic.engine().mutex());
-    if (const auto exchange = nic.exchange(); !exchange) return tl::unexpected(exchange.error());
+    if (const auto rails = nic.exchanges(); !rails) return tl::unexpected(rails.error());
   }
   auto reception =
       handshake::Reception::open({"ofi", context.clock, context.log, [&nic] { ++nic.counters().strangers; }},
@@ -49,26 +50,32 @@ Result<void> OfiListener::admit(handshake::Newcomer& newcomer) {
   const auto hello = Hello::parse(std::span(newcomer.said).first<Hello::kSize>());
   if (!hello) return fail(ErrorCode::kRemote, "its hello has fields that this version does not know");
   if (guests_.size() == kMaxGuests) return fail(ErrorCode::kRemote, "too many others are still being connected");
-  std::shared_ptr<Exchange> exchange;
+  Rails rails;
   {
     const std::lock_guard lock(nic_.engine().mutex());
-    auto open = nic_.exchange();
+    auto open = nic_.exchanges();
     if (!open) return tl::unexpected(open.error());
-    exchange = std::move(*open);
+    rails = std::move(*open);
+    // The rails that both ends have, in their order.
+    rails.resize(std::min(rails.size(), hello->contact.addresses.size()));
     // Some providers answer only who they know. Another provider's address means nothing here; the peer will say so.
     if (hello->contact.provider == nic_.provider()) {
-      if (const auto known = exchange->insert(hello->contact.address); !known) return tl::unexpected(known.error());
+      for (std::size_t rail = 0; rail < rails.size(); ++rail) {
+        const auto known = rails[rail]->insert(hello->contact.addresses[rail]);
+        if (!known) return tl::unexpected(known.error());
+      }
     }
   }
   net::detect_dead_host(newcomer.socket);
   OfiRecvChannel::Facts facts{.peer = {newcomer.from.host(), hello->rank},
                               .shown = fmt::format("{} (to {})", newcomer.from.to_string(), nic_.name()),
                               .traffic_class = traffic_class_};
-  const Contact contact{nic_.provider(), exchange->address()};
-  auto channel = OfiRecvChannel::open(nic_, std::move(exchange), std::move(facts), std::move(newcomer.socket));
+  Contact contact{nic_.provider(), {}};
+  for (const auto& exchange : rails) contact.addresses.push_back(exchange->address());
+  auto channel = OfiRecvChannel::open(nic_, std::move(rails), std::move(facts), std::move(newcomer.socket));
   if (!channel) return tl::unexpected(channel.error());
   std::array<std::byte, Welcome::kSize> words;
-  Welcome{(*channel)->channel(), nic_.context().settings.receiving, contact}.serialize_to(words);
+  Welcome{(*channel)->channels(), nic_.context().settings.receiving, contact}.serialize_to(words);
   // The first bytes on a fresh socket fit its buffer; if the connector is gone, the next read tells.
   net::write_some((*channel)->control().fd(), std::span<const std::byte>(words));
   guests_.push_back({std::move(*channel), nic_.context().clock.now() + kFirstFrame});

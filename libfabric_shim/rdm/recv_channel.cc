@@ -16,28 +16,29 @@ using Kind = tcp::RecvMatcher::Placement::Kind;
 
 }  // namespace
 
-Result<std::unique_ptr<OfiRecvChannel>> OfiRecvChannel::open(Nic& nic, std::shared_ptr<Exchange> exchange, Facts facts,
-                                                             net::Socket control) {
-  std::unique_ptr<OfiRecvChannel> made(
-      new OfiRecvChannel(nic, std::move(exchange), std::move(facts), std::move(control)));
+Result<std::unique_ptr<OfiRecvChannel>> OfiRecvChannel::open(Nic& nic, Rails rails, Facts facts, net::Socket control) {
+  std::unique_ptr<OfiRecvChannel> made(new OfiRecvChannel(nic, std::move(rails), std::move(facts), std::move(control)));
   const std::lock_guard lock(nic.engine().mutex());
-  const auto name = made->exchange_->open_channel(*made);
-  if (!name) {
-    // Its destructor would wait for the lock.
-    made->failed_ = name.error();
-  } else {
-    made->channel_ = *name;
+  for (std::size_t rail = 0; rail < made->rails_.size() && !made->failed_; ++rail) {
+    const auto name = made->rails_[rail]->open_channel(*made);
+    if (!name) {
+      // Its destructor would wait for the lock.
+      made->failed_ = name.error();
+    } else {
+      made->channels_[rail] = *name;
+    }
   }
   return made;
 }
 
-OfiRecvChannel::OfiRecvChannel(Nic& nic, std::shared_ptr<Exchange> exchange, Facts facts, net::Socket control)
+OfiRecvChannel::OfiRecvChannel(Nic& nic, Rails rails, Facts facts, net::Socket control)
     : RecvChannel(facts.peer),
       nic_(nic),
-      exchange_(std::move(exchange)),
+      rails_(std::move(rails)),
       facts_(std::move(facts)),
       anchor_(std::make_shared<MemoryAnchor<OfiRecvChannel>>(nic.engine().mutex(), this)),
       control_(std::move(control)),
+      channels_(rails_.size()),
       traffic_(nic.traffic().open(facts_.traffic_class, facts_.peer.host, facts_.peer.rank)),
       matcher_(nic.context().settings.receiving),
       clears_(nic.context().settings.receiving),
@@ -54,13 +55,19 @@ OfiRecvChannel::OfiRecvChannel(Nic& nic, std::shared_ptr<Exchange> exchange, Fac
 OfiRecvChannel::~OfiRecvChannel() {
   const std::lock_guard lock(nic_.engine().mutex());
   anchor_->let_go();
-  exchange_->close_channel(channel_);
+  close_rails();
   check_control();
-  exchange_->leave_ahead(*this);
-  nic_.settle(*exchange_, *this, peer_died());
+  for (const auto& exchange : rails_) exchange->leave_ahead(*this);
+  nic_.settle(rails_, *this, peer_died());
   std::array<std::byte, Note::kSize> farewell;
   Note{Note::Kind::kFarewell, taken_}.serialize_to(farewell);
   if (control_open_) net::write_some(control_.fd(), std::span<const std::byte>(farewell));
+}
+
+void OfiRecvChannel::close_rails() {
+  std::vector<Exchange::Way> ways;
+  for (std::size_t rail = 0; rail < rails_.size(); ++rail) ways.push_back({rails_[rail], channels_[rail].number});
+  for (std::size_t rail = 0; rail < rails_.size(); ++rail) rails_[rail]->close_channel(channels_[rail], ways);
 }
 
 Result<std::unique_ptr<Mr>> OfiRecvChannel::reg_mr(const gdr::MemoryRef& memory) {
@@ -74,8 +81,8 @@ void OfiRecvChannel::on_deregister(const Mr& mr) {
   if (std::ranges::none_of(requests_, uses)) return;
   check_control();  // whether the peer is gone
   fail_with("memory was deregistered while receives used it");
-  exchange_->leave_ahead(*this);
-  nic_.settle(*exchange_, *this, peer_died());
+  for (const auto& exchange : rails_) exchange->leave_ahead(*this);
+  nic_.settle(rails_, *this, peer_died());
 }
 
 // The driver's flush waits for writes on their way only, so it is over when it returns.
@@ -94,13 +101,14 @@ Result<Request*> OfiRecvChannel::flush(std::span<const RecvPart> parts) {
 Result<bool> OfiRecvChannel::greeted() {
   const std::unique_lock lock(nic_.engine().mutex(), std::try_to_lock);
   if (!lock) return false;
-  exchange_->poll();
+  for (const auto& exchange : rails_) exchange->poll();
   if (++polls_ % kLivenessPolls == 0) check_control();
   if (failed_) return tl::unexpected(*failed_);
-  if (!control_open_ && frames_ == 0) {
+  const bool all_came = frames_ >= rails_.size();
+  if (!control_open_ && !all_came) {
     return fail(ErrorCode::kRemote, fmt::format("ofi: {} gave its connection up before it was ready", facts_.shown));
   }
-  return frames_ > 0;
+  return all_came;
 }
 
 Result<Request*> OfiRecvChannel::recv(std::span<const RecvPart> parts) {
@@ -151,9 +159,11 @@ void OfiRecvChannel::post_ahead(std::uint32_t group, std::vector<ClearToSend>& c
     awaited.header.tag = clear.tag;
     awaited.header.seq = clear.seq;
     awaited.header.slot = clear.slot;
-    const auto posted = exchange_->receive_ahead({direct_tag(channel_.number, clear.slot), request.targets[part],
-                                                  clear.length, Memory::descriptor(*request.memory[part])},
-                                                 *this, cookie);
+    const std::size_t rail = rail_of(clear.seq, rails_.size());
+    const auto posted =
+        rails_[rail]->receive_ahead({direct_tag(channels_[rail].number, clear.slot), request.targets[part],
+                                     clear.length, Memory::descriptor(*request.memory[part], rail)},
+                                    *this, cookie);
     if (!posted) return on_failure(posted.error());
     if (!*posted) {
       free_awaited_.push_back(cookie);
@@ -171,7 +181,7 @@ void OfiRecvChannel::cancel_ahead(std::uint32_t slot) {
   if (cookie == kNone) return;
   not_ahead_ = kNotAhead;
   if (cancelling_++ == 0) cancels_since_ = nic_.context().clock.now();
-  exchange_->cancel_receive(*this, cookie);
+  rails_[rail_of(awaited_[cookie].header.seq, rails_.size())]->cancel_receive(*this, cookie);
 }
 
 void OfiRecvChannel::on_cancelled(std::uint32_t cookie) {
@@ -228,21 +238,12 @@ void OfiRecvChannel::take_held() {
 
 bool OfiRecvChannel::take_frame(const FrameHead& head, std::span<const std::byte> bytes) {
   if (head.kind != FrameHead::Kind::kHello) {
-    auto header =
-        bytes.size() < ChunkHeader::kSize ? std::nullopt : ChunkHeader::parse(bytes.first<ChunkHeader::kSize>());
-    bool sound = header.has_value() && bytes.size() >= header->size();
-    if (sound && header->identity.known) {
-      sound = header->parse_identity(bytes.subspan<ChunkHeader::kSize>().first<ChunkHeader::kIdentitySize>());
-    }
-    const std::span<const std::byte> payload = sound ? bytes.subspan(header->size()) : bytes;
-    const bool is_inline = head.kind == FrameHead::Kind::kInline;
-    // What is asked for goes to a receive that is known.
-    sound = sound && (is_inline ? payload.size() == header->length : header->has_slot && header->length > 0);
-    if (!sound) {
+    const auto frame = ChunkFrame::parse(head, bytes);
+    if (!frame) {
       fail_with("a frame arrived that is none");
       return true;
     }
-    if (!take_chunk(head, *header, payload)) return false;
+    if (!take_chunk(head, frame->header, frame->payload)) return false;
   }
   ++taken_;
   tell_taken();
@@ -265,7 +266,7 @@ bool OfiRecvChannel::take_chunk(const FrameHead& head, const ChunkHeader& header
   cancel_ahead(placement.slot);
   const RecvRequest& request = requests_[placement.group];
   std::byte* const target = request.targets[placement.part];
-  if (head.kind == FrameHead::Kind::kInline) {
+  if (head.kind != FrameHead::Kind::kAnnounced) {
     const Mr* const memory = request.memory[placement.part];
     if (placement.keep > 0 && memory->memory().kind != gdr::MemoryKind::kHost) {
       fail_with("a frame brought bytes for GPU memory, which come by themselves only");
@@ -278,9 +279,11 @@ bool OfiRecvChannel::take_chunk(const FrameHead& head, const ChunkHeader& header
   const std::uint32_t cookie = take_cookie();
   awaited_[cookie] = {placement, header};
   ++announced_;
-  const auto asked = exchange_->receive_payload({payload_tag(channel_.number, head.number), target + placement.offset,
-                                                 header.length, Memory::descriptor(*request.memory[placement.part])},
-                                                *this, cookie);
+  const std::size_t rail = rail_of(head.number, rails_.size());
+  const auto asked =
+      rails_[rail]->receive_payload({payload_tag(channels_[rail].number, head.number), target + placement.offset,
+                                     header.length, Memory::descriptor(*request.memory[placement.part], rail)},
+                                    *this, cookie);
   if (!asked) on_failure(asked.error());
   return true;
 }
@@ -325,14 +328,14 @@ void OfiRecvChannel::tell_taken() {
   if (taken_ - told_ < kTellTaken || !control_open_) return;
   told_ = taken_;
   clears_.add(Note{Note::Kind::kTaken, taken_});
-  exchange_->remind(*this);
+  rails_.front()->remind(*this);
 }
 
 void OfiRecvChannel::say() {
   if (clears_.empty() || !control_open_) return;
   const net::IoResult sent = clears_.flush(control_, nic_.context().clock.now());
   if (sent.kind == net::IoResult::Kind::kError) on_control_lost(sent.error);
-  if (!clears_.empty()) exchange_->remind(*this);
+  if (!clears_.empty()) rails_.front()->remind(*this);
 }
 
 Result<Progress> OfiRecvChannel::test(std::uint32_t group) {
@@ -353,7 +356,7 @@ Result<Progress> OfiRecvChannel::test(std::uint32_t group) {
 void OfiRecvChannel::progress() {
   if (failed_) return;
   ++polls_;
-  exchange_->poll();
+  for (const auto& exchange : rails_) exchange->poll();
   take_held();
   say();
   if (polls_ % kLivenessPolls == 0) {

@@ -30,13 +30,12 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
     int traffic_class = -1;
   };
   // Frames come to it from now on. Error: Exchange::open_channel's.
-  static Result<std::unique_ptr<OfiRecvChannel>> open(Nic& nic, std::shared_ptr<Exchange> exchange, Facts facts,
-                                                      net::Socket control);
+  static Result<std::unique_ptr<OfiRecvChannel>> open(Nic& nic, Rails rails, Facts facts, net::Socket control);
   ~OfiRecvChannel() override;
 
-  const ChannelName& channel() const { return channel_; }
+  const std::vector<ChannelName>& channels() const { return channels_; }  // by rail
   const net::Socket& control() const { return control_; }
-  // A frame came, so the fabric carries. Polls. Error: the connection ended before.
+  // A frame came on each rail, so the fabric carries. Polls. Error: the connection ended before.
   Result<bool> greeted();
 
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
@@ -73,7 +72,7 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
     bool ahead = false;  // a whole message, of which nothing is known but the group
   };
 
-  OfiRecvChannel(Nic& nic, std::shared_ptr<Exchange> exchange, Facts facts, net::Socket control);
+  OfiRecvChannel(Nic& nic, Rails rails, Facts facts, net::Socket control);
 
   void on_frame(const FrameHead& head, std::span<const std::byte> bytes) override;
   void on_received(std::uint32_t cookie, std::size_t bytes) override;
@@ -96,6 +95,7 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
   void progress();
   void say();
   void tell_taken();
+  void close_rails();
   void check_control();
   void on_control_lost(int error);
   void check_lost_control();
@@ -105,11 +105,11 @@ class OfiRecvChannel final : public RecvChannel, private Exchange::Owner {
   std::optional<Error> check_stall();
 
   Nic& nic_;
-  const std::shared_ptr<Exchange> exchange_;
+  const Rails rails_;
   const Facts facts_;
   const Memory::Anchor anchor_;
   net::Socket control_;
-  ChannelName channel_{};
+  std::vector<ChannelName> channels_;
   TrafficBook::Entry traffic_;
   tcp::RecvMatcher matcher_;
   ClearBatch clears_;

@@ -8,10 +8,10 @@
 
 namespace clustar::transport::ofi {
 
-OfiSendChannel::OfiSendChannel(Nic& nic, std::shared_ptr<Exchange> exchange, Facts facts, net::Socket control)
+OfiSendChannel::OfiSendChannel(Nic& nic, Rails rails, Facts facts, net::Socket control)
     : SendChannel(facts.peer),
       nic_(nic),
-      exchange_(std::move(exchange)),
+      rails_(std::move(rails)),
       facts_(std::move(facts)),
       anchor_(std::make_shared<MemoryAnchor<OfiSendChannel>>(nic.engine().mutex(), this)),
       control_(std::move(control)),
@@ -20,6 +20,7 @@ OfiSendChannel::OfiSendChannel(Nic& nic, std::shared_ptr<Exchange> exchange, Fac
           {std::min(nic.context().settings.eager_bytes, facts_.settings.eager_bytes), facts_.settings.window_bytes}),
       most_inline_(nic.domain().gpu() == GpuUse::kNone ? facts_.settings.eager_bytes : 0),
       requests_(this, kMaxRequests),
+      frames_sent_(rails_.size()),
       stall_("ofi", nic.context().settings.stall_timeout, nic.context().clock, nic.context().log),
       connection_(nic_.engine().attach(*this, facts_.connection)) {}
 
@@ -32,7 +33,8 @@ OfiSendChannel::~OfiSendChannel() {
   nic_.engine().detach(connection_);
   const std::lock_guard lock(nic_.engine().mutex());
   anchor_->let_go();
-  nic_.settle(*exchange_, *this, peer_died());
+  drain_injected();
+  nic_.settle(rails_, *this, peer_died());
   // So the receiver knows what is still to come by the fabric. It always fits, and who is gone need not know.
   std::array<std::byte, Note::kSize> farewell;
   Note{Note::Kind::kFarewell, frames_sent_ + directs_sent_}.serialize_to(farewell);
@@ -50,7 +52,7 @@ void OfiSendChannel::on_deregister(const Mr& mr) {
   read_control();  // whether the peer is gone
   fail_with(ErrorCode::kInvalidUsage, "memory was deregistered while sends used it");
   owed_.reset();
-  nic_.settle(*exchange_, *this, peer_died());
+  nic_.settle(rails_, *this, peer_died());
   under_way_ = 0;
   bytes_under_way_ = 0;
 }
@@ -100,7 +102,7 @@ void OfiSendChannel::progress() {
   if (failed_) return;
   ++polls_;
   if (matcher_.waiting() > 0 || !has_credit() || polls_ % kLivenessPolls == 0) read_control();
-  exchange_->poll();
+  for (const auto& exchange : rails_) exchange->poll();
   if (!control_lost_.empty()) check_lost_control();
   if (failed_) return;
   send_owed();
@@ -199,43 +201,43 @@ bool OfiSendChannel::start_chunk(const SendQueue::Chunk& chunk) {
   const bool sayable = request.flow.identity.number < MessageIdentity::kNumbers;
   if (chunk.offset == 0 && sayable && facts_.identify) header.identity = request.flow.identity;
   const bool is_inline = chunk.length <= most_inline_;
-  std::array<std::byte, FrameHead::kMost> head;
-  FrameHead{is_inline ? FrameHead::Kind::kInline : FrameHead::Kind::kAnnounced, facts_.channel, payloads_sent_}
-      .serialize_to(std::span(head).first<FrameHead::kSize>());
-  header.serialize_to(std::span(head).subspan<FrameHead::kSize, ChunkHeader::kSize>());
-  if (header.identity.known) {
-    header.serialize_identity_to(
-        std::span(head).subspan<FrameHead::kSize + ChunkHeader::kSize, ChunkHeader::kIdentitySize>());
-  }
+  std::array<std::byte, ChunkFrame::kMost> front;
+  const std::size_t front_bytes = serialize_front(
+      facts_.ends.front().channel, header, is_inline ? std::nullopt : std::optional(payloads_sent_), std::span(front));
   std::byte* const data = request.data + chunk.offset;
   const std::span<const std::byte> behind(data, is_inline ? chunk.length : 0);
   const auto cookie = static_cast<std::uint32_t>(chunk.cookie);
-  const auto sent = exchange_->send_frame(facts_.address, std::span(head).first(FrameHead::kSize + header.size()),
-                                          behind, *this, cookie);
+  const auto sent = rails_.front()->send_frame(facts_.ends.front().address, std::span(front).first(front_bytes), behind,
+                                               *this, cookie);
   if (!sent) on_failure(sent.error());
-  if (!sent || !*sent) return false;
+  if (!sent || *sent == Exchange::Sent::kNoRoom) return false;
   ++frames_sent_;
+  injected_ = *sent == Exchange::Sent::kDone;
   nic_.counters().frames.fetch_add(1, std::memory_order_relaxed);
   request.unsent -= chunk.length;
+  bytes_under_way_ += chunk.length;
   ++request.under_way;
   ++under_way_;
   if (!is_inline) {
-    const std::uint64_t tag = payload_tag(facts_.channel.number, payloads_sent_++);
-    owed_ = Owed{{tag, data, chunk.length, Memory::descriptor(*request.mr)}, cookie};
+    const std::size_t rail = rail_of(payloads_sent_, rails_.size());
+    const std::uint64_t tag = payload_tag(facts_.ends[rail].channel.number, payloads_sent_++);
+    owed_ = Owed{{tag, data, chunk.length, Memory::descriptor(*request.mr, rail)}, cookie, rail};
     ++request.under_way;
     ++under_way_;
     nic_.counters().payloads.fetch_add(1, std::memory_order_relaxed);
     send_owed();
   }
-  bytes_under_way_ += chunk.length;
+  if (*sent == Exchange::Sent::kDone) on_sent(cookie, behind.size());
   return true;
 }
 
 // One message of the fabric's, straight to where it belongs: that it came says all that a frame would.
 bool OfiSendChannel::start_direct(SendRequest& request, std::uint32_t cookie) {
-  const std::uint64_t tag = direct_tag(facts_.channel.number, request.header.slot);
-  const Exchange::Payload payload{tag, request.data, request.header.total, Memory::descriptor(*request.mr)};
-  const auto sent = exchange_->send_payload(facts_.address, payload, *this, cookie);
+  const std::size_t rail = rail_of(request.header.seq, rails_.size());
+  const Facts::End& end = facts_.ends[rail];
+  const std::uint64_t tag = direct_tag(end.channel.number, request.header.slot);
+  const Exchange::Payload payload{tag, request.data, request.header.total, Memory::descriptor(*request.mr, rail)};
+  const auto sent = rails_[rail]->send_payload(end.address, payload, *this, cookie);
   if (!sent) on_failure(sent.error());
   if (!sent || !*sent) return false;
   ++directs_sent_;
@@ -247,10 +249,29 @@ bool OfiSendChannel::start_direct(SendRequest& request, std::uint32_t cookie) {
   return true;
 }
 
+// A provider keeps the order, so a frame behind the injected ones tells of them. It is for no channel: nobody takes it.
+void OfiSendChannel::drain_injected() {
+  if (!injected_ || failed_ || !control_lost_.empty() || peer_left_) return;
+  Exchange& exchange = *rails_.front();
+  std::array<std::byte, FrameHead::kSize> head;
+  FrameHead{FrameHead::Kind::kHello, {}, 0}.serialize_to(head);
+  const TimePoint start = nic_.context().clock.now();
+  const auto in_time = [&] { return nic_.context().clock.now() - start < kDrain; };
+  const auto waits = [&] { return !failed_ && in_time(); };
+  while (!draining_ && waits()) {
+    const auto posted = exchange.post_frame(facts_.ends.front().address, head, {}, *this, kDrained);
+    if (!posted) return;
+    draining_ = *posted;
+    exchange.poll();
+  }
+  while (draining_ && waits()) exchange.poll();
+}
+
 // False: there is still one.
 bool OfiSendChannel::send_owed() {
   if (!owed_) return true;
-  const auto sent = exchange_->send_payload(facts_.address, owed_->payload, *this, owed_->cookie);
+  const std::size_t rail = owed_->rail;
+  const auto sent = rails_[rail]->send_payload(facts_.ends[rail].address, owed_->payload, *this, owed_->cookie);
   if (!sent) on_failure(sent.error());
   if (!sent || !*sent) return false;
   owed_.reset();
@@ -260,6 +281,10 @@ bool OfiSendChannel::send_owed() {
 std::uint64_t OfiSendChannel::ahead_bytes() { return bytes_under_way_; }
 
 void OfiSendChannel::on_sent(std::uint32_t cookie, std::size_t bytes) {
+  if (cookie == kDrained) {
+    draining_ = false;
+    return;
+  }
   ++progress_marks_;
   --under_way_;
   bytes_under_way_ -= bytes;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "libfabric_shim/rdm/channel_memory.h"
 #include "libfabric_shim/rdm/nic.h"
@@ -30,13 +31,16 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
     std::string shown{};  // the peer, in errors
     int traffic_class = -1;
     bool identify = false;  // the peer reads what each message is
-    // Of the receiving end.
-    fi_addr_t address = FI_ADDR_UNSPEC;
-    ChannelName channel{};
+    // The receiving end on a rail.
+    struct End {
+      fi_addr_t address = FI_ADDR_UNSPEC;
+      ChannelName channel{};
+    };
+    std::vector<End> ends{};
     SharedSettings settings{};
   };
-  // One frame, the hello, was sent.
-  OfiSendChannel(Nic& nic, std::shared_ptr<Exchange> exchange, Facts facts, net::Socket control);
+  // One frame, the hello, was sent on each rail. As many rails as ends.
+  OfiSendChannel(Nic& nic, Rails rails, Facts facts, net::Socket control);
   ~OfiSendChannel() override;
 
   Result<std::unique_ptr<Mr>> reg_mr(const gdr::MemoryRef& memory) override;
@@ -52,6 +56,8 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
   static constexpr std::uint64_t kLivenessPolls = 64;
   // For so long what was heard of the peer is good enough to send to a receive of its.
   static constexpr Duration kFresh = std::chrono::milliseconds(100);
+  static constexpr Duration kDrain = std::chrono::seconds(1);
+  static constexpr std::uint32_t kDrained = kMaxRequests;  // the cookie of what is sent last
   // A receiver that closed took what it took: its last acknowledgements may still be under way.
   static constexpr Duration kLastWords = std::chrono::milliseconds(500);
 
@@ -73,6 +79,7 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
   struct Owed {  // a payload that was announced, and for which the provider had no room
     Exchange::Payload payload{};
     std::uint32_t cookie = 0;
+    std::size_t rail = 0;
   };
 
   Result<Progress> test(SendRequest& request);
@@ -86,6 +93,8 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
   bool start_chunk(const SendQueue::Chunk& chunk) override;
   bool start_direct(SendRequest& request, std::uint32_t cookie);
   bool send_owed();
+  // What is done, but has no completion, leaves before the endpoint may end.
+  void drain_injected();
   // Handed to the fabric, and not completed.
   std::uint64_t ahead_bytes() override;
   void on_sent(std::uint32_t cookie, std::size_t bytes) override;
@@ -99,7 +108,7 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
   bool has_credit() const { return frames_sent_ - frames_taken_ < kFrames; }
 
   Nic& nic_;
-  const std::shared_ptr<Exchange> exchange_;
+  const Rails rails_;
   const Facts facts_;
   const Memory::Anchor anchor_;
   net::Socket control_;
@@ -109,10 +118,12 @@ class OfiSendChannel final : public SendChannel, private ChunkWire, private Exch
   RequestPool<SendRequest> requests_;
   std::array<std::byte, ClearToSend::kSize * 128> control_in_{};
   std::size_t control_have_ = 0;
-  std::uint64_t frames_sent_ = 1;
+  std::uint64_t frames_sent_;
   std::uint64_t frames_taken_ = 0;
   std::uint64_t directs_sent_ = 0;  // messages without a frame
-  TimePoint heard_{};               // when the control connection was read
+  bool injected_ = false;           // a frame, since anything that completes was posted
+  bool draining_ = false;
+  TimePoint heard_{};  // when the control connection was read
   std::uint32_t payloads_sent_ = 0;
   std::uint32_t under_way_ = 0;
   std::uint64_t bytes_under_way_ = 0;

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gdr/settings.h"
 #include "libfabric_shim/rdm/ofi_transport.h"
@@ -71,6 +72,95 @@ bool set_up(const std::string& name, int host) {
   return tests::run_command(all).status == 0;
 }
 
+// On a fused device: messages that are one of libfabric's each, then one that is several, and small ones.
+constexpr std::size_t kPieces = 8;
+constexpr std::size_t kFusedSmall = 8;
+constexpr std::size_t kFusedBytes = 2 * kLong + kLong * 2 + kPieces * kFusedSmall;
+std::vector<std::pair<std::size_t, std::size_t>> fused_messages() {  // offset and length
+  std::vector<std::pair<std::size_t, std::size_t>> all;
+  std::size_t at = 0;
+  const auto add = [&](std::size_t bytes) { all.emplace_back(std::exchange(at, at + bytes), bytes); };
+  for (std::size_t i = 0; i < kPieces; ++i) add(2 * kLong / kPieces);
+  add(2 * kLong);
+  for (std::size_t i = 0; i < kPieces; ++i) add(kFusedSmall);
+  return all;
+}
+std::uint64_t digest(const std::vector<std::byte>& bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const std::byte byte : bytes) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
+  return hash;
+}
+constexpr std::array kBothRails{0, 1};
+
+// All on the fused device, then some that are never looked at; at last on a connection of a plain device with it.
+void receive_fused(Transport& transport, Peer& peer) {
+  const auto device = transport.fuse(kBothRails);
+  peer.say(device.value_or(-1));
+  if (!device) return;
+  auto channel = accept(transport, peer, *device);
+  RecvBuffer buffer(*channel, kFusedBytes);
+  std::vector<Request*> requests;
+  for (const auto& [offset, length] : fused_messages()) {
+    requests.push_back(must_recv(*channel, {{buffer.mr.get(), offset, length, 0}}));
+  }
+  finish(requests);
+  peer.say(digest(buffer.bytes));
+  const auto mixed = accept(transport, peer, *device);
+  RecvBuffer small(*mixed, kLong);
+  finish({must_recv(*mixed, {{small.mr.get(), 0, kLong, 0}})});
+  peer.say(digest(small.bytes));
+  const auto other = accept(transport, peer, *device);
+  RecvBuffer last(*other, kFusedSmall);
+  for (int i = 0; i < 4; ++i) must_recv(*channel, {{buffer.mr.get(), 0, kLong, 1}});
+  peer.say(true);
+  peer.hear<bool>();
+  channel.reset();  // with messages unread
+  peer.say(true);
+  finish({must_recv(*other, {{last.mr.get(), 0, kFusedSmall, 0}})});
+  peer.say(digest(last.bytes));
+}
+
+void send_fused(Transport& transport, Peer& peer) {
+  const auto device = transport.fuse(kBothRails);
+  ASSERT_TRUE(device) << device.error().message;
+  EXPECT_EQ(transport.fuse(kBothRails).value_or(-1), *device);
+  EXPECT_EQ(transport.devices()[2].name, "rail0+rail1");
+  ASSERT_EQ(peer.hear<int>(), *device);
+  const std::array before{sent_bytes("rail0"), sent_bytes("rail1")};
+  auto channel = dial(transport, peer, *device);
+  SendBuffer buffer(*channel, kFusedBytes, 3);
+  std::vector<Request*> requests;
+  for (const auto& [offset, length] : fused_messages()) {
+    requests.push_back(must_send(*channel, *buffer.mr, offset, length));
+  }
+  finish(requests);
+  EXPECT_EQ(peer.hear<std::uint64_t>(), digest(buffer.bytes));
+  // Half of it each.
+  EXPECT_GT(sent_bytes("rail0") - before[0], kFusedBytes * 4 / 10);
+  EXPECT_GT(sent_bytes("rail1") - before[1], kFusedBytes * 4 / 10);
+  EXPECT_EQ(transport.counters().devices[2].total.sent.bytes, kFusedBytes);
+  // An end with one rail only: they use that one.
+  const auto mixed = dial(transport, peer, 0);
+  SendBuffer small(*mixed, kLong, 4);
+  finish({must_send(*mixed, *small.mr, 0, kLong)});
+  EXPECT_EQ(peer.hear<std::uint64_t>(), digest(small.bytes));
+  // The peer closes with messages of both rails unread; the endpoints stay, and so the other connection does.
+  const auto other = dial(transport, peer, *device);
+  SendBuffer last(*other, kFusedSmall, 5);
+  EXPECT_TRUE(peer.hear<bool>());
+  std::vector<Request*> unread;
+  for (int i = 0; i < 4; ++i) unread.push_back(must_send(*channel, *buffer.mr, 0, kLong, 1));
+  for (int i = 0; i < 200; ++i) {
+    const auto tested = unread.front()->test();
+    if (!tested || tested->done) break;
+  }
+  peer.say(true);
+  EXPECT_TRUE(peer.hear<bool>());
+  channel.reset();
+  finish({must_send(*other, *last.mr, 0, kFusedSmall)});
+  EXPECT_EQ(peer.hear<std::uint64_t>(), digest(last.bytes));
+}
+
 // First in the program: what libfabric loads is of the namespace in which it is asked first.
 TEST(OfiDevices, EachInterfaceCarriesWhatItsDeviceSends) {
   if (unshare(CLONE_NEWNET) != 0) GTEST_SKIP() << "may make no network namespace";
@@ -93,6 +183,7 @@ TEST(OfiDevices, EachInterfaceCarriesWhatItsDeviceSends) {
             must_recv(*second, {{to_second.mr.get(), 0, 2 * kLong, 0}})});
     for (std::size_t i = 0; i < 64; ++i) parent.say(std::pair(to_first.bytes[i], to_second.bytes[2 * kLong - 1 - i]));
     parent.hear<bool>();
+    receive_fused(**transport, parent);
   });
   const auto pid = peer.hear<pid_t>();
   bool moved = pid != 0;
@@ -131,6 +222,7 @@ TEST(OfiDevices, EachInterfaceCarriesWhatItsDeviceSends) {
   EXPECT_EQ(counters.devices[0].total.sent.bytes, kLong);
   EXPECT_EQ(counters.devices[1].total.sent.bytes, 2 * kLong);
   peer.say(true);
+  send_fused(**transport, peer);
   EXPECT_EQ(peer.wait(), 0);
 }
 
