@@ -17,7 +17,7 @@
 namespace clustar::bench::micro {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::size_t kBytes = 4096;
 constexpr auto kPatience = std::chrono::seconds(60);
@@ -39,9 +39,10 @@ class Connections {
     setrlimit(RLIMIT_NOFILE, &files);
     plugin_ = std::make_unique<PluginLoop>(path);
     const double before = allocated();
-    const auto begin = Clock::now();
+    const auto begin = SteadyClock::now();
     for (Ends& ends : ends_) ends.connection = &plugin_->connect();
-    setup_us = std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / static_cast<double>(count);
+    setup_us =
+        std::chrono::duration<double, std::micro>(SteadyClock::now() - begin).count() / static_cast<double>(count);
     bytes_each = (allocated() - before) / static_cast<double>(count);
     for (const Ends& ends : ends_) plugin_->register_memory(*ends.connection, out_, in_);
   }
@@ -49,13 +50,13 @@ class Connections {
   // A message on each of the first `active`, all at once.
   void exchange(std::size_t active) {
     for (std::size_t i = 0; i < active; ++i) post(ends_[i]);
-    const auto deadline = Clock::now() + kPatience;
+    const auto deadline = SteadyClock::now() + kPatience;
     for (std::size_t left = 2 * active; left > 0;) {
       for (std::size_t i = 0; i < active; ++i) {
         left -= done(ends_[i].receiving);
         left -= done(ends_[i].sending);
       }
-      if (Clock::now() > deadline) throw std::runtime_error("messages did not arrive within 60 s");
+      if (SteadyClock::now() > deadline) throw std::runtime_error("messages did not arrive within 60 s");
     }
   }
 

@@ -27,7 +27,7 @@ namespace clustar::bench::micro {
 namespace {
 
 using namespace transport::io::verbs;
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::size_t kMemory = 1 << 20;
 constexpr std::size_t kMostLanes = 8;
@@ -40,7 +40,9 @@ T must(clustar::Result<T> result) {
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_since(SteadyClock::time_point begin) {
+  return std::chrono::duration<double>(SteadyClock::now() - begin).count();
+}
 
 GidEntry gid_of(const Device& device, std::uint8_t port) {
   const auto choice = choose_gid(must(device.gids(port)), {});
@@ -79,7 +81,7 @@ class End {
   }
   // Takes `count` completions, all of which have to be good.
   void take(std::size_t count) {
-    const auto begin = Clock::now();
+    const auto begin = SteadyClock::now();
     std::array<ibv_wc, 64> done;
     while (count > 0) {
       const std::size_t got = must(queue.poll(std::span(done).first(std::min(count, done.size()))));
@@ -87,7 +89,7 @@ class End {
         if (one.status != IBV_WC_SUCCESS) throw std::runtime_error(lanes[0].explain(one).message);
       }
       count -= got;
-      if (Clock::now() - begin > kPatience) throw std::runtime_error("no completion within 5 s");
+      if (SteadyClock::now() - begin > kPatience) throw std::runtime_error("no completion within 5 s");
     }
   }
 
@@ -168,7 +170,7 @@ void window(benchmark::State& state) {
   const auto ends = ends_of(state);
   if (!ends) return;
   timed(state, [&] {
-    const auto begin = Clock::now();
+    const auto begin = SteadyClock::now();
     ends->close_window(ends->open_window());
     return seconds_since(begin);
   });
@@ -180,7 +182,7 @@ void unbind(benchmark::State& state) {
   if (!ends) return;
   timed(state, [&] {
     const std::uint32_t open = ends->open_window();
-    const auto begin = Clock::now();
+    const auto begin = SteadyClock::now();
     ends->close_window(open);
     return seconds_since(begin);
   });
@@ -192,7 +194,7 @@ void fence(benchmark::State& state) {
   if (!ends) return;
   const auto lanes = static_cast<std::size_t>(state.range(0));
   timed(state, [&] {
-    const auto begin = Clock::now();
+    const auto begin = SteadyClock::now();
     for (std::size_t lane = 0; lane < lanes; ++lane) ends->write(lane, 0);
     ends->receiver.take(lanes);
     const double seconds = seconds_since(begin);
@@ -208,7 +210,7 @@ void packet(benchmark::State& state) {
   if (!ends) return;
   const std::size_t length = std::size_t{128} << std::min(ends->sender.mtu, ends->receiver.mtu);
   timed(state, [&] {
-    const auto begin = Clock::now();
+    const auto begin = SteadyClock::now();
     ends->write(0, length);
     ends->receiver.take(1);
     const double seconds = seconds_since(begin);
