@@ -29,7 +29,7 @@ Result<Job> read_job(const Csv& csv, const MuriOptions& options, double bytes_pe
   const auto network_ms = csv.real("resource_time_2", 0, *iteration_ms);
   if (!network_ms) return fail(network_ms.error().code, network_ms.error().message + ", its iteration_time");
   Job job;
-  job.name = fmt::format("{} {}", csv.field("job_id"), csv.field("model_name"));
+  job.name = printable(fmt::format("{} {}", csv.field("job_id"), csv.field("model_name")));
   job.begins = TimePoint(milliseconds(*submitted / options.scale));
   job.gpus = static_cast<std::size_t>(*gpus);
   job.iterations =
