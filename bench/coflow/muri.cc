@@ -76,7 +76,7 @@ Result<JobMix> parse_muri(std::string_view text, const std::string& name, const 
     if (const auto ok = csv.split(); !ok) return tl::unexpected(ok.error());
     auto job = read_job(csv, options, bytes_per_s);
     if (!job) return tl::unexpected(job.error());
-    const auto fits = add_size(size_of(*job, options.ports), "raise scale, or lower jobs,", size);
+    const auto fits = add_size(size_of(*job, options.ports), std::string(options.lower), size);
     if (!fits) return csv.wrong(fits.error().message);
     mix.jobs.push_back(std::move(*job));
   }

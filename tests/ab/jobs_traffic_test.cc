@@ -76,8 +76,11 @@ TEST(Jobs, AQueueIsTheFirstJobsOfTheTraceAtTheirTimes) {
   JobSpec large = queue_job();
   std::get<Traffic>(large.work).queue->jobs = 4;
   EXPECT_THAT(mix_of(large, 100'000'000, kQueueTrace).error().message, HasSubstr("num_gpu"));
-  std::get<Traffic>(large.work).queue->jobs = 250;
+  const std::string endless = kQueueTrace + std::string("15,8,900,1000000000000,vgg16,20,20\n");
+  std::get<Traffic>(large.work).queue->jobs = 5;
   large.hosts = {0, 1, 2, 3, 4, 5, 6, 7};
+  EXPECT_THAT(mix_of(large, 100'000'000, endless).error().message, HasSubstr("raise scale, or lower queue, for less"));
+  std::get<Traffic>(large.work).queue->jobs = 250;
   EXPECT_THAT(mix_of(large, 100'000'000, kQueueTrace).error().message,
               HasSubstr("job 't': queue: t.csv has 4 jobs; allowed: 1 to 4"));
   EXPECT_THAT(mix_of(queue_job(), 100'000'000, std::string(kQueueTrace).substr(0, 100)).error().message,

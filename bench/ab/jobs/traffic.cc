@@ -89,6 +89,7 @@ Result<JobMix> queue_of(const JobSpec& job, const Traffic& traffic, const std::s
   options.gpus_per_port = traffic.queue->gpus_per_host;
   options.scale = traffic.queue->scale;
   options.jobs = traffic.queue->jobs;
+  options.lower = "raise scale, or lower queue,";
   auto mix = coflow::parse_muri(text, traffic.path, options, trace_rate);
   if (!mix) return tl::unexpected(mix.error());
   if (mix->jobs.size() < traffic.queue->jobs) {
