@@ -72,7 +72,9 @@ Result<jobs::JobsPlan> jobs_plan(const AbJobsArguments& arguments, const AbJobsI
                       .limit_s = input.limit_s};
   if (!input.hosts_given) plan.fabric.hosts = std::max(fabric::kMinHosts, jobs::hosts_of(plan.jobs));
   const std::string own_plugin = absolute_path(installed_library("libnccl-net-clustar.so"));
-  if (const auto ok = jobs::check(plan, own_plugin); !ok) return tl::unexpected(ok.error());
+  const auto processes = jobs::check(plan, own_plugin);
+  if (!processes) return tl::unexpected(processes.error());
+  plan.processes = *processes;
   return plan;
 }
 

@@ -33,6 +33,13 @@ bool read(std::string_view text, T least, T most, T& value) {
 
 }  // namespace
 
+std::string printable(std::string_view text) {
+  std::string shown(text);
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return shown;
+}
+
 bool Csv::next() {
   while (!rest_.empty()) {
     const std::size_t end = std::min(rest_.find('\n'), rest_.size());
@@ -45,7 +52,7 @@ bool Csv::next() {
 }
 
 tl::unexpected<Error> Csv::wrong(const std::string& what) const {
-  return fail(ErrorCode::kInvalidArgument, fmt::format("{}:{}: {}", name_, number_, what));
+  return fail(ErrorCode::kInvalidArgument, fmt::format("{}:{}: {}", name_, number_, printable(what)));
 }
 
 Result<void> Csv::take_header(std::initializer_list<std::string_view> needed) {

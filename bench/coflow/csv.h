@@ -13,6 +13,9 @@
 
 namespace clustar::bench::coflow {
 
+// What is no printable ASCII as '?', so that a file's text does nothing to a terminal.
+std::string printable(std::string_view text);
+
 class Csv {
  public:
   // `text` outlives it.

@@ -29,7 +29,7 @@ Result<Job> read_job(const Csv& csv, const MuriOptions& options, double bytes_pe
   const auto network_ms = csv.real("resource_time_2", 0, *iteration_ms);
   if (!network_ms) return fail(network_ms.error().code, network_ms.error().message + ", its iteration_time");
   Job job;
-  job.name = fmt::format("{} {}", csv.field("job_id"), csv.field("model_name"));
+  job.name = printable(fmt::format("{} {}", csv.field("job_id"), csv.field("model_name")));
   job.begins = TimePoint(milliseconds(*submitted / options.scale));
   job.gpus = static_cast<std::size_t>(*gpus);
   job.iterations =
@@ -76,7 +76,7 @@ Result<JobMix> parse_muri(std::string_view text, const std::string& name, const 
     if (const auto ok = csv.split(); !ok) return tl::unexpected(ok.error());
     auto job = read_job(csv, options, bytes_per_s);
     if (!job) return tl::unexpected(job.error());
-    const auto fits = add_size(size_of(*job, options.ports), "raise scale, or lower jobs,", size);
+    const auto fits = add_size(size_of(*job, options.ports), std::string(options.lower), size);
     if (!fits) return csv.wrong(fits.error().message);
     mix.jobs.push_back(std::move(*job));
   }

@@ -22,6 +22,7 @@ struct MuriOptions {
   // communicates or hardly at all has a weight, too. Otherwise all weigh the same.
   bool intensity = false;
   std::size_t jobs = std::numeric_limits<std::size_t>::max();  // the first so many
+  std::string_view lower = "raise scale, or lower jobs,";      // of the caller's keys those that make it less
 };
 
 // "ports=16,gpus_per_port=8", any of them. Errors name what is allowed.

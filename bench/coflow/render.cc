@@ -23,7 +23,14 @@ std::string gain(const Comparison& comparison, const Summary& one) {
   return fmt::format("{:.2f}x", fair->average_s / one.average_s);
 }
 
+std::string plain(double value) { return value >= 1e5 ? fmt::format("{:.0f}", value) : fmt::format("{:.6g}", value); }
+
 }  // namespace
+
+std::string scales_text(double times, double sizes) {
+  return fmt::format("times between submissions and iterations 1/{} of the trace's, sizes 1/{}", plain(times),
+                     plain(sizes));
+}
 
 nlohmann::json coflows_json(const std::vector<CoflowResult>& coflows) {
   nlohmann::json all = nlohmann::json::array();

@@ -21,6 +21,8 @@ struct Comparison {
   std::size_t gpus_per_port = 0;  // of jobs that wait for GPUs
 };
 
+// By what a queue's times and sizes are divided, in plain digits.
+std::string scales_text(double times, double sizes);
 std::string text(const Comparison& comparison);
 std::string jobs_text(const Comparison& comparison);                    // text() of jobs
 nlohmann::json coflows_json(const std::vector<CoflowResult>& coflows);  // [{label, arrival_s, cct_s, slowdown, ...}]

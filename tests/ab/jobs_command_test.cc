@@ -228,6 +228,7 @@ TEST_F(JobsOnFabric, PlaysAQueueOfMurisJobs) {
     EXPECT_GE(queued[2]["began_s"].get<double>(), queued[0]["ended_s"].get<double>()) << "it waits for GPUs";
   }
   EXPECT_GT(document["jobs"]["figures"]["b_over_a"]["completion"][0]["ratio"].get<double>(), 0);
+  EXPECT_TRUE(document["results"][0]["per_second_a"].is_null()) << "its iterations overlap";
   EXPECT_FALSE(is_left(pid));
 }
 

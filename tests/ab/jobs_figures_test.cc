@@ -31,7 +31,7 @@ TEST(JobsFigures, CommonWindowIsWhileAllAreInTheirSteps) {
   ASSERT_TRUE(speed);
   EXPECT_EQ(speed->steps, 29u) << "those that ended at 42 to 70 s";
   EXPECT_DOUBLE_EQ(speed->step_s, 1);
-  EXPECT_DOUBLE_EQ(speed->per_second, 10);
+  EXPECT_DOUBLE_EQ(speed->per_second.value(), 10);
 }
 
 TEST(JobsFigures, StepsOutsideTheWindowDoNotCount) {
@@ -81,7 +81,7 @@ TEST(JobsFigures, RelativeSpeedsAreToTheJobAlone) {
   EXPECT_NEAR(round->relative[1], 0.8, 1e-9);
   EXPECT_NEAR(round->sum_relative(), 1.3, 1e-9);
   EXPECT_DOUBLE_EQ(round->least_relative(), 0.5);
-  EXPECT_DOUBLE_EQ(round->per_second[0], 5);
+  EXPECT_DOUBLE_EQ(round->per_second[0].value(), 5);
 }
 
 TEST(JobsFigures, WithoutAReferenceSpeedsStayAndRelativeOnesDoNot) {
@@ -90,7 +90,18 @@ TEST(JobsFigures, WithoutAReferenceSpeedsStayAndRelativeOnesDoNot) {
   const auto round = together(jobs, alone);
   ASSERT_TRUE(round);
   EXPECT_TRUE(round->relative.empty());
-  EXPECT_DOUBLE_EQ(round->per_second[1], 10);
+  EXPECT_DOUBLE_EQ(round->per_second[1].value(), 10);
+}
+
+TEST(JobsFigures, StepsThatOverlapAreNotCountedBySecond) {
+  JobRun queue = steady("q", 0, 1, 50);
+  queue.per_step.reset();
+  const auto round = together(std::vector<JobRun>{queue, steady("b", 0, 1, 50)},
+                              std::vector<std::optional<JobRun>>{steady("q", 0, 0.5, 50), std::nullopt});
+  ASSERT_TRUE(round);
+  EXPECT_FALSE(round->per_second[0]);
+  EXPECT_DOUBLE_EQ(round->per_second[1].value(), 10);
+  EXPECT_DOUBLE_EQ(round->step_s[0], 1);
 }
 
 TEST(JobsFigures, RatioIsBOverA) {

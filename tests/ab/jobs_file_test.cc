@@ -104,10 +104,29 @@ TEST(JobsFile, AQueueIsSeveralJobsAndMayBeAlone) {
   for (const auto& [lines, expected] : {std::pair<std::string, std::string>{"id = \"3\"\n", "id: is for one job"},
                                         {"iterations = 3\n", "iterations: is for one job"},
                                         {"gpus_per_host = 0\n", "gpus_per_host: allowed: a whole number from 1"},
-                                        {"job = 2000001\n", "job: allowed: a whole number from 0 to 2000000"},
+                                        {"job = 0\n", "job: allowed: a whole number from 1 to 2000000"},
+                                        {"job = 2000001\n", "job: allowed: a whole number from 1 to 2000000"},
                                         {"env = { CLUSTAR_JOB = \"3\" }\n", "follows from job"}}) {
     EXPECT_THAT(parse_jobs(queue + lines, "jobs.toml").error().message, HasSubstr(expected));
   }
+}
+
+TEST(JobsFile, JobsOfAQueueHaveNumbersThatNoOtherHas) {
+  const std::string rest = "trace = \"muri.csv\"\nsource = \"muri\"\nhosts = 4\n";
+  const std::string queue = "[[jobs]]\nname = \"q\"\nqueue = 12\njob = 3\n" + rest;
+  const std::string one = "[[jobs]]\nname = \"x\"\nid = \"7\"\n" + rest;
+  const std::string other = "[[jobs]]\nname = \"r\"\nqueue = 5\n" + rest;
+  for (const std::string& good : {one + "job = 3\n", one + "job = 3000\n", one + "job = 3013\n", other}) {
+    const auto jobs = parse_jobs(queue + good, "jobs.toml");
+    EXPECT_TRUE(jobs) << good << jobs.error().message;
+  }
+  const std::string taken = "is taken by queue 'q', whose jobs have 3001 to 3012; allowed: another job = N";
+  EXPECT_THAT(parse_jobs(queue + one + "job = 3001\n", "jobs.toml").error().message,
+              HasSubstr("job 'x': CLUSTAR_JOB 3001 " + taken));
+  EXPECT_THAT(parse_jobs(one + "env = { CLUSTAR_JOB = \"3012\" }\n" + queue, "jobs.toml").error().message,
+              HasSubstr("job 'x': CLUSTAR_JOB 3012 " + taken));
+  EXPECT_THAT(parse_jobs(queue + other + "job = 3\n", "jobs.toml").error().message,
+              HasSubstr("job 'r': CLUSTAR_JOB 3 " + taken));
 }
 
 std::string with(const std::string& lines) { return kTwo + "[[jobs]]\n" + lines; }

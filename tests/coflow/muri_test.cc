@@ -55,6 +55,15 @@ TEST(MuriFormat, AJobComputesAndThenUsesTheNetwork) {
   EXPECT_EQ(parse_muri(text, "t.csv", {.scale = 100, .jobs = 1}, 1000)->jobs.size(), 1u);
 }
 
+TEST(MuriFormat, WhatATerminalWouldObeyIsNotShown) {
+  const std::string row = "\x1b[2J7,8,0,10,be\x9brt,4,0,0,100,30,20,40,1\n";
+  const auto mix = parse_muri(kMuriHeader + row, "t.csv", {}, 1e9);
+  ASSERT_TRUE(mix) << mix.error().message;
+  EXPECT_EQ(mix->jobs[0].name, "?[2J7 be?rt");
+  EXPECT_THAT(muri_error(kMuriHeader + std::string("1,\x1b[2J,0,10,bert,4,0,0,100,30,20,40,1\n")),
+              HasSubstr("num_gpu is '?[2J'"));
+}
+
 TEST(MuriFormat, ErrorsNameTheLineAndWhatIsAllowed) {
   const std::string header = kMuriHeader;
   EXPECT_EQ(muri_error(""), "t.csv: empty; expected: job_id,num_gpu,...");

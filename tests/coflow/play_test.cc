@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "bench/coflow/live/arms.h"
 #include "bench/coflow/live/plan.h"
@@ -90,13 +91,38 @@ TEST(PlayPlan, AJobThatIsPlacedWhileItRunsHasLanesForEveryPlace) {
 }
 
 TEST(PlayPlan, AQueueOfTooManyProcessesIsRefused) {
-  EXPECT_TRUE(check_size(Plan::of(queue_of(60, 4)), "queue", true));
-  for (const auto& [jobs, ports] : {std::pair<std::size_t, std::size_t>{61, 2}, {33, 8}}) {
-    const auto refused = check_size(Plan::of(queue_of(jobs, ports)), "queue", true);
+  const SizeLimits placed{.of_host = true, .in_all = true, .lower = "fewer jobs"};
+  EXPECT_TRUE(check_size(Plan::of(queue_of(60, 4)), "queue", placed));
+  const std::tuple<std::size_t, std::size_t, std::string> cases[]{
+      {61, 2, "queue has 61 jobs that send from a host; allowed: 60"},
+      {33, 8, "queue has 264 pairs of a job and a host; allowed: 256"}};
+  for (const auto& [jobs, ports, expected] : cases) {
+    const auto refused = check_size(Plan::of(queue_of(jobs, ports)), "queue", placed);
     ASSERT_FALSE(refused) << jobs;
     EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
-    EXPECT_THAT(refused.error().message, HasSubstr("allowed: 60 and 256"));
+    EXPECT_THAT(refused.error().message, HasSubstr(expected));
+    EXPECT_THAT(refused.error().message, HasSubstr("fewer jobs for less"));
   }
+  EXPECT_TRUE(check_size(Plan::of(queue_of(33, 8)), "mix", {.of_host = true})) << "jobs that are not placed";
+  EXPECT_TRUE(check_size(Plan::of(queue_of(61, 2)), "mix", {})) << "one process for all jobs of a host";
+}
+
+TEST(PlayPlan, HostsThatHaveTooManyNeighboursAreRefused) {
+  EXPECT_TRUE(check_size(Plan::of(queue_of(1, 30)), "queue", {}));
+  const auto refused = check_size(Plan::of(queue_of(1, 31)), "queue", {});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("queue: hosts have 930 neighbours; allowed: 900 in all, as 30 hosts"));
+  Trace trace;
+  trace.ports = 64;
+  for (std::uint32_t port = 1; port < 64; ++port) trace.coflows.push_back(coflow({{0, port, 10}}));
+  EXPECT_TRUE(check_size(Plan::of(trace), "trace", {})) << "few of them connect";
+}
+
+TEST(PlayPlan, APlaceIsNamedByItsJob) {
+  JobMix mix = queue_of(2, 2);
+  mix.jobs[1].name = "12 bert";
+  EXPECT_EQ(name_of({3, 2}, names_of(mix)), "host 3, job 12 bert");
+  EXPECT_EQ(name_of({3, 0}, names_of(mix)), "host 3") << "for all jobs there";
 }
 
 TEST(PlayPlan, FlowsWithinAHostAreLeftOut) {
@@ -168,6 +194,10 @@ TEST(PlayGain, JobsThatWaitAreComparedByTheirCompletions) {
   EXPECT_DOUBLE_EQ(to_json(performance)[1]["rounds"][0]["mean_completion_s"], 2.5);
   EXPECT_THAT(text(performance), HasSubstr("1/2000 of the trace's, sizes 1/2000;"));
   EXPECT_THAT(text(performance), HasSubstr("2.00 [2.00, 2.00]"));
+  performance.scale = 1e12;
+  performance.trace_gbps = 10'000;
+  performance.rate_bps = 1'000'000;
+  EXPECT_THAT(text(performance), HasSubstr("1/1000000000000 of the trace's, sizes 1/10000000;"));
 }
 
 TEST(PlayGain, WithoutACounterpartInTheSimulatorNothingIsReached) {
@@ -184,6 +214,45 @@ TEST(Perform, RefusesWhatHasNoHosts) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(refused.error().message, HasSubstr("allowed: 2 to 64"));
+}
+
+std::string refusal_of(const std::string& rows, const std::string& keys, std::vector<Arm> which) {
+  Source source;
+  source.name = "muri.csv";
+  source.muri_keys = keys;
+  source.text = "job_id,num_gpu,submit_time,iterations,model_name,iteration_time,resource_time_2\n" + rows;
+  const auto refused = perform(source, {.arms = std::move(which)}, [](const std::string&, bool) {});
+  if (refused) return "";
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  return refused.error().message;
+}
+
+TEST(Perform, RefusesAQueueThatItWouldNotPlayAsItIs) {
+  const std::vector<Arm> fair{arms()[0]};
+  EXPECT_THAT(refusal_of("1,1,0,10,bert,40,20\n2,8,0,10,gpt2,40,0\n", "ports=2", fair),
+              HasSubstr("muri.csv: no job sends anything between two hosts"));
+  const std::string two = "1,8,0,10,bert,40,20\n2,4,0,10,gpt2,40,30\n";
+  EXPECT_THAT(refusal_of(two, "ports=2,intensity=1", fair), HasSubstr("--muri intensity=1"));
+  std::string many;
+  for (int job = 1; job <= 61; ++job) many += std::to_string(job) + ",8,0,10,bert,40,20\n";
+  EXPECT_THAT(refusal_of(many, "ports=2", fair), HasSubstr("--muri jobs=24,ports=4,scale=100000 for less"));
+}
+
+// 61 jobs of a host have a process each, and agree on an order only where the arm has one.
+TEST(Perform, JobsOfAHostAreBoundedWhereTheirProcessesAgree) {
+  const std::string job =
+      "[rank0 ~ rank1]\ncomm_type,comm_group,comm_group_size,msg_size,stage,dst,src,additional,count\n"
+      "CommType.all_reduce,CommGroup.dp_group,2,1000000,forward,None,None,,1\n";
+  Source source;
+  for (int i = 0; i < 61; ++i) source.jobs.push_back({"job.csv", job, "ranks_per_port=1,iterations=1"});
+  const auto said = [&](const char* name) {
+    const auto refused =
+        perform(source, {.arms = *parse_arms(name), .stop = [] { return true; }}, [](const std::string&, bool) {});
+    return refused ? std::string() : refused.error().message;
+  };
+  EXPECT_THAT(said("coflow"), HasSubstr("has 61 jobs that send from a host; allowed: 60"));
+  EXPECT_THAT(said("fair"), HasSubstr("interrupted"));
+  EXPECT_THAT(said("by-size"), HasSubstr("interrupted"));
 }
 
 }  // namespace

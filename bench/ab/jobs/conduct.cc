@@ -1,6 +1,7 @@
 #include "bench/ab/jobs/conduct.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <string.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "bench/ab/jobs/jobs_file.h"
 #include "bench/ab/jobs/traffic.h"
+#include "bench/coflow/live/plan.h"
 
 namespace clustar::bench::ab::jobs {
 namespace {
@@ -22,7 +24,7 @@ std::size_t examples_of(const JobsPlan& plan, const Training& training) {
   return training.examples.value_or(plan.training.train.generated);
 }
 
-Result<void> wrong(const JobsPlan& plan, const JobSpec& job, const std::string& message) {
+tl::unexpected<Error> wrong(const JobsPlan& plan, const JobSpec& job, const std::string& message) {
   return fail(ErrorCode::kInvalidArgument, fmt::format("{}: job '{}': {}", plan.file, job.name, message));
 }
 
@@ -50,8 +52,47 @@ Result<void> check_traffic(const JobsPlan& plan, const JobSpec& job, const std::
                  fmt::format("trace: is played over clustar's own transports; arm {} has another plugin", letter(arm)));
   }
   if (plan.fabric.rate_bps == 0) return wrong(plan, job, "trace: sizes follow from the line; allowed: --rate, not off");
+  return {};
+}
+
+// Of a job that fits for itself.
+Result<Processes> processes_of_job(const JobsPlan& plan, const JobSpec& job) {
+  if (job.trains()) {
+    Processes processes;
+    for (const int host : job.hosts) processes[host] = 1;
+    return processes;
+  }
   const auto mix = mix_of(job, plan.fabric.rate_bps);
-  return mix ? Result<void>() : fail(mix.error().code, plan.file + ": " + mix.error().message);
+  if (!mix) return fail(mix.error().code, plan.file + ": " + mix.error().message);
+  return processes_of(*mix);
+}
+
+// Those of a host that send agree on their order up to so many. Few jobs get there without a queue.
+Result<std::size_t> check_processes(const JobsPlan& plan, const std::vector<Processes>& of_jobs) {
+  Processes of_hosts;
+  std::size_t in_all = 0;
+  for (const Processes& job : of_jobs) {
+    for (const auto& [host, count] : job) {
+      of_hosts[host] += count;
+      in_all += count;
+    }
+  }
+  const auto busiest = std::max_element(of_hosts.begin(), of_hosts.end(),
+                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+  const bool queues =
+      std::any_of(plan.jobs.begin(), plan.jobs.end(), [](const JobSpec& job) { return job.is_queue(); });
+  constexpr std::size_t kOfHost = coflow::live::kMostJobsOfAHost, kInAll = coflow::live::kMostPlaces;
+  if (!queues || (busiest->second <= kOfHost && in_all <= kInAll)) return in_all;
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < of_jobs.size(); ++i) {
+    const auto here = of_jobs[i].find(busiest->first);
+    if (here != of_jobs[i].end()) parts.push_back(fmt::format("'{}' {}", plan.jobs[i].name, here->second));
+  }
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("{}: jobs: {} processes send from host {} ({}), {} in all; allowed: {} and {}; smaller queues, "
+                  "or fewer hosts",
+                  plan.file, busiest->second, busiest->first, fmt::join(parts, ", "), in_all, kOfHost, kInAll));
 }
 
 Result<void> check_arm(const JobsPlan& plan, const JobSpec& job, std::size_t arm, const std::string& own_plugin) {
@@ -66,7 +107,8 @@ Result<void> check_arm(const JobsPlan& plan, const JobSpec& job, std::size_t arm
   const Settings inherited = inherited_settings();
   const Arm all{.name = one.name, .settings = environment_of(plan, job, one, inherited), .plugin = one.plugin};
   const auto ok = check_settings(all, inherited);
-  return ok ? ok : wrong(plan, job, fmt::format("with arm {}: {}", letter(arm), ok.error().message));
+  if (ok) return {};
+  return wrong(plan, job, fmt::format("with arm {}: {}", letter(arm), ok.error().message));
 }
 
 int failures_of(const JobsOutcomes& outcomes, const Slot& slot) {
@@ -88,7 +130,8 @@ int epochs_of(const JobsPlan& plan, const Training& training) {
   return (*training.steps + per_epoch - 1) / per_epoch;
 }
 
-Result<void> check(const JobsPlan& plan, const std::string& own_plugin) {
+Result<std::size_t> check(const JobsPlan& plan, const std::string& own_plugin) {
+  std::vector<Processes> processes;
   for (const JobSpec& job : plan.jobs) {
     const int most = *std::max_element(job.hosts.begin(), job.hosts.end());
     if (most >= plan.fabric.hosts) {
@@ -97,12 +140,15 @@ Result<void> check(const JobsPlan& plan, const std::string& own_plugin) {
           fmt::format("hosts: there is no host {}; allowed: 0 to {}, or more --hosts", most, plan.fabric.hosts - 1));
     }
     const auto ok = job.trains() ? check_training(plan, job) : check_traffic(plan, job, own_plugin);
-    if (!ok) return ok;
+    if (!ok) return tl::unexpected(ok.error());
+    auto of_job = processes_of_job(plan, job);
+    if (!of_job) return tl::unexpected(of_job.error());
+    processes.push_back(std::move(*of_job));
     for (std::size_t arm = 0; arm < plan.arms.size(); ++arm) {
-      if (const auto fits = check_arm(plan, job, arm, own_plugin); !fits) return fits;
+      if (const auto fits = check_arm(plan, job, arm, own_plugin); !fits) return tl::unexpected(fits.error());
     }
   }
-  return {};
+  return check_processes(plan, processes);
 }
 
 std::string name_of(const JobsPlan& plan, const Slot& slot) {

@@ -25,13 +25,15 @@ struct JobsPlan {
   std::array<Arm, 2> arms{};
   int rounds = kDefaultRounds;
   fabric::FabricSpec fabric{};
-  Plan training{};     // of which train, channels and stall_timeout_s count
-  int limit_s = 1800;  // of a job, from its start
+  Plan training{};            // of which train, channels and stall_timeout_s count
+  int limit_s = 1800;         // of a job, from its start
+  std::size_t processes = 0;  // of all jobs at a time, as check() counts them
 };
 
-// kInvalidArgument: jobs that do not fit the fabric or the arms; settings that our plugin, whose path this is, refuses;
-// a trace that cannot be played. Names the file and the job.
-Result<void> check(const JobsPlan& plan, const std::string& own_plugin);
+// How many processes send when all jobs run: of a queue one for each of its jobs and hosts, otherwise one for each
+// host. kInvalidArgument: jobs that do not fit the fabric, the arms or, on a host, each other; settings that our
+// plugin, whose path this is, refuses; a trace that cannot be played. Names the file and the jobs.
+Result<std::size_t> check(const JobsPlan& plan, const std::string& own_plugin);
 
 // What runs at a time: all jobs under an arm, or one of them alone, under the first arm.
 struct Slot {

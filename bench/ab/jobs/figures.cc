@@ -20,9 +20,11 @@ std::optional<std::pair<Mark, Mark>> marks_within(const JobRun& job, const Windo
   return std::pair(*first, *last);
 }
 
-Speed speed(double seconds, std::size_t steps, double per_step) {
+Speed speed(double seconds, std::size_t steps, std::optional<double> per_step) {
   const auto count = static_cast<double>(steps);
-  return {.steps = steps, .step_s = seconds / count, .per_second = seconds > 0 ? per_step * count / seconds : 0};
+  Speed speed{.steps = steps, .step_s = seconds / count, .per_second = {}};
+  if (per_step) speed.per_second = seconds > 0 ? *per_step * count / seconds : 0;
+  return speed;
 }
 
 }  // namespace

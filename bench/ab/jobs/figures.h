@@ -20,7 +20,8 @@ struct Mark {
 // One job in one run.
 struct JobRun {
   std::string name{};
-  double per_step = 1;              // images, or 1 iteration
+  // Images, or 1 iteration. Nothing: its steps overlap, so that so many a second do not follow from how long they take.
+  std::optional<double> per_step = 1;
   std::vector<double> step_s{};     // of each step, the first of them
   std::vector<Mark> marks{};        // rising in both
   double began_s = 0, ended_s = 0;  // of its processes
@@ -37,8 +38,8 @@ std::optional<Window> common_window(std::span<const JobRun> jobs);
 
 struct Speed {
   std::size_t steps = 0;
-  double step_s = 0;      // mean
-  double per_second = 0;  // images or iterations
+  double step_s = 0;                   // mean
+  std::optional<double> per_second{};  // images or iterations; nothing where steps overlap
 };
 // Of the steps between the marks within the window, of all without one. Nothing: no step.
 std::optional<Speed> speed_of(const JobRun& job, const std::optional<Window>& window);
@@ -49,7 +50,8 @@ double jain(std::span<const double> values);
 // A round of one arm. Speeds are as the jobs are in the file.
 struct Together {
   bool in_common = false;  // speeds are those of the common window
-  std::vector<double> per_second{}, step_s{};
+  std::vector<std::optional<double>> per_second{};
+  std::vector<double> step_s{};
   std::vector<double> relative{};  // to the job alone in the same round; empty: a job has no such run
   double sum_relative() const;
   double least_relative() const;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <functional>
 #include <set>
@@ -162,7 +163,7 @@ void check_queue(const Table& job, const std::vector<int>& hosts) {
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     if (hosts[i] != static_cast<int>(i)) job.wrong("hosts", "of a queue allowed: a number, for the first so many");
   }
-  (void)job.whole("job", 0, 2'000'000);
+  (void)job.whole("job", 1, 2'000'000);
   const toml::value* env = job.find("env");
   if (env != nullptr && env->is_table() && env->as_table().contains("CLUSTAR_JOB")) {
     job.wrong("env", "CLUSTAR_JOB follows from job for a queue; allowed: job");
@@ -255,6 +256,32 @@ JobSpec read_job(const toml::value& value, std::size_t number, const std::string
   return spec;
 }
 
+std::optional<std::uint64_t> number_of(const JobSpec& job) {
+  const std::string& text = job.settings.at("CLUSTAR_JOB");
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// Jobs of a number would take their turns as one.
+void check_numbers(const std::vector<JobSpec>& jobs, const toml::value& list) {
+  for (const JobSpec& queue : jobs) {
+    if (!queue.is_queue()) continue;
+    const std::uint64_t own = number_of(queue).value_or(0), first = own * kJobsOfAQueue + 1;
+    const std::uint64_t last = own * kJobsOfAQueue + std::get<Traffic>(queue.work).queue->jobs;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      const auto number = number_of(jobs[i]);
+      if (&jobs[i] == &queue || !number) continue;
+      if (jobs[i].is_queue() ? *number != own : *number < first || *number > last) continue;
+      throw WrongJob(list.as_array().at(i),
+                     fmt::format("job '{}': CLUSTAR_JOB {} is taken by queue '{}', whose jobs have {} to {}; "
+                                 "allowed: another job = N",
+                                 jobs[i].name, *number, queue.name, first, last));
+    }
+  }
+}
+
 std::vector<JobSpec> read_all(const toml::value& document, const std::string& folder) {
   const Table file(document, "the file");
   file.allow({"jobs"});
@@ -277,6 +304,7 @@ std::vector<JobSpec> read_all(const toml::value& document, const std::string& fo
     first = std::min(first, jobs.back().start_s);
   }
   if (jobs.size() == 1 && !jobs[0].is_queue()) throw wrong_number();
+  check_numbers(jobs, *list);
   for (JobSpec& job : jobs) job.start_s -= first;
   return jobs;
 }

@@ -42,15 +42,18 @@ std::string jobs_table(const json& outcome) {
     const json& alone = figures.at("alone").at(i);
     const json& a = figures.at("arms").at(0).at("jobs").at(i);
     const json& b = figures.at("arms").at(1).at("jobs").at(i);
-    text += row({show(job.at("job")), show(job.at("unit")) + "/s", spread_cell(alone.at("per_second"), 2),
-                 spread_cell(a.at("per_second"), 2), spread_cell(b.at("per_second"), 2),
-                 ratio_cell(figures.at("b_over_a").at("jobs").at(i))});
-    text += row({"", "mean step, s", spread_cell(alone.at("step_s"), 4), spread_cell(a.at("step_s"), 4),
-                 spread_cell(b.at("step_s"), 4), ""});
+    const bool is_queue = a.contains("completion_s");
+    const json& ratio = figures.at("b_over_a").at("jobs").at(i);
+    if (!is_queue) {
+      text += row({show(job.at("job")), show(job.at("unit")) + "/s", spread_cell(alone.at("per_second"), 2),
+                   spread_cell(a.at("per_second"), 2), spread_cell(b.at("per_second"), 2), ratio_cell(ratio)});
+    }
+    text += row({is_queue ? show(job.at("job")) : "", "mean step, s", spread_cell(alone.at("step_s"), 4),
+                 spread_cell(a.at("step_s"), 4), spread_cell(b.at("step_s"), 4), ""});
     text += row(
         {"", "speed relative to alone", "1", spread_cell(a.at("relative"), 3), spread_cell(b.at("relative"), 3), ""});
     text += row({"", "start to end, s", "", spread_cell(a.at("done_s"), 1), spread_cell(b.at("done_s"), 1), ""});
-    if (!a.contains("completion_s")) continue;
+    if (!is_queue) continue;
     text +=
         row({"", "mean completion, s", spread_cell(alone.at("completion_s"), 2), spread_cell(a.at("completion_s"), 2),
              spread_cell(b.at("completion_s"), 2), ratio_cell(figures.at("b_over_a").at("completion").at(i))});
@@ -107,7 +110,9 @@ std::string runs_table(const json& outcome) {
   for (const json& run : outcome.at("runs")) {
     std::string jobs;
     for (const json& job : run.at("jobs")) {
-      jobs += fmt::format("{}{} {}/s", jobs.empty() ? "" : ", ", show(job.at("job")), show(job.at("per_second"), 2));
+      const bool by_step = job.at("per_second").is_null() && !job.at("step_s").is_null();
+      jobs += fmt::format("{}{} {}", jobs.empty() ? "" : ", ", show(job.at("job")),
+                          by_step ? show(job["step_s"], 4) + " s a step" : show(job.at("per_second"), 2) + "/s");
     }
     const json& failed = run.at("failed");
     text += row({show(run.at("round")), show(run.at("what")), show(run.at("wall_s"), 1), jobs,

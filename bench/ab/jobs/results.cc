@@ -10,6 +10,7 @@
 
 #include "bench/ab/jobs/queue.h"
 #include "bench/ab/verdict.h"
+#include "bench/coflow/render.h"
 
 namespace clustar::bench::ab::jobs {
 namespace {
@@ -101,7 +102,7 @@ Value relative(std::size_t job) {
       [=](const Together& round) { return round.relative.empty() ? std::nullopt : std::optional(round.relative[job]); };
 }
 Value per_second(std::size_t job) {
-  return [=](const Together& round) { return std::optional(round.per_second[job]); };
+  return [=](const Together& round) { return round.per_second[job]; };
 }
 Value over_jobs(double (*of)(const Together&)) {
   return [=](const Together& round) { return round.relative.empty() ? std::nullopt : std::optional(of(round)); };
@@ -111,7 +112,10 @@ double least_relative(const Together& round) { return round.least_relative(); }
 double jain_of(const Together& round) { return jain(round.relative); }
 std::optional<double> sum_per_second(const Together& round) {
   double sum = 0;
-  for (const double value : round.per_second) sum += value;
+  for (const auto& value : round.per_second) {
+    if (!value) return std::nullopt;
+    sum += *value;
+  }
   return sum;
 }
 
@@ -193,7 +197,7 @@ json alone_figures(const JobsPlan& plan, const std::map<int, Round>& rounds) {
       runs.push_back(run);
       const auto speed = run == nullptr ? std::nullopt : speed_of(run->jobs[0], std::nullopt);
       if (!speed) continue;
-      per_s.push_back(speed->per_second);
+      if (speed->per_second) per_s.push_back(*speed->per_second);
       step_s.push_back(speed->step_s);
     }
     all.push_back({{"job", plan.jobs[job].name}, {"per_second", spread_json(per_s)}, {"step_s", spread_json(step_s)}});
@@ -245,10 +249,8 @@ json job_json(const JobsPlan& plan, const JobSpec& job) {
                       {"gpus_per_host", traffic.queue->gpus_per_host},
                       {"scale", traffic.queue->scale},
                       {"sizes_divided_by", smaller}};
-      one["what"] = fmt::format(
-          "{}, a queue of {} jobs, {} GPUs a host; times between submissions and iterations 1/{:.10g} of the trace's, "
-          "sizes 1/{:.6g}",
-          file, traffic.queue->jobs, traffic.queue->gpus_per_host, traffic.queue->scale, smaller);
+      one["what"] = fmt::format("{}, a queue of {} jobs, {} GPUs a host; {}", file, traffic.queue->jobs,
+                                traffic.queue->gpus_per_host, coflow::scales_text(traffic.queue->scale, smaller));
     }
   }
   return one;
@@ -268,7 +270,7 @@ json run_json(const JobsPlan& plan, const Run& run, bool by_window) {
                     {"steps", job.step_s.size()},
                     {"counted_steps", speed ? json(speed->steps) : json(nullptr)},
                     {"step_s", speed ? json(speed->step_s) : json(nullptr)},
-                    {"per_second", speed ? json(speed->per_second) : json(nullptr)},
+                    {"per_second", speed && speed->per_second ? json(*speed->per_second) : json(nullptr)},
                     {"failed", job.failure.empty() ? json(nullptr) : json(job.failure)},
                     {"train", run.details[i]}});
   }
@@ -303,14 +305,12 @@ json warnings_of(const JobsPlan& plan, const JobsOutcomes& outcomes, const json&
         "let them last longer, or start together",
         apart, arm["rounds"].get<int>(), arm["arm"].get<std::string>(), kLeastSteps));
   }
-  std::size_t processes = 0;
-  for (const JobSpec& job : plan.jobs) processes += job.hosts.size();
   const unsigned cores = std::thread::hardware_concurrency();
-  if (cores > 0 && processes > cores) {
-    warnings.push_back(
-        fmt::format("{} ranks share {} cores: jobs take each other's time there, too; keep --rate so low that the line "
-                    "is the limit",
-                    processes, cores));
+  if (cores > 0 && plan.processes > cores) {
+    warnings.push_back(fmt::format(
+        "{} processes share {} cores: jobs take each other's time there, too; keep --rate so low that the line "
+        "is the limit",
+        plan.processes, cores));
   }
   if (plan.rounds < kRoundsForVerdict) {
     warnings.push_back(fmt::format("{} of at least {} rounds: ranges say little", plan.rounds, kRoundsForVerdict));

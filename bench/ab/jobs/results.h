@@ -10,11 +10,12 @@ namespace clustar::bench::ab::jobs {
 
 // {options, place, arms[2], jobs[], runs[], figures, warnings[], failed_runs, left_out[], ended_by, seconds}. `figures`
 // has a row per arm, of the rounds in which no job of it failed: {arm, rounds, common_rounds, dropped, sum_relative,
-// least_relative, jain, jobs[{job, per_second, step_s, relative, done_s, and of a queue completion_s, makespan_s}]},
-// each value {median, min, max} over rounds or null; alone[{job, per_second, step_s, of a queue as above}]; and
-// `b_over_a` {sum_relative, sum_per_second (null where units differ), least_relative, jobs[], completion[]} as {ratio,
-// low, high} over the rounds that both arms have. Speeds in `runs` are those that the figures use: of `window_s`, or of
-// whole runs where it is null.
+// least_relative, jain, jobs[{job, per_second, step_s, relative, done_s, and of a queue completion_s, waited_s,
+// makespan_s}]}, each value {median, min, max} over rounds or null; alone[{job, per_second, step_s, of a queue as
+// above}]; and `b_over_a` {sum_relative, sum_per_second (null where units differ), least_relative, jobs[],
+// completion[]} as {ratio, low, high} over the rounds that both arms have. Speeds in `runs` are those that the figures
+// use: of `window_s`, or of whole runs where it is null. Iterations of a queue overlap, so its per_second is null
+// everywhere.
 nlohmann::json to_json(const JobsPlan& plan, const JobsOutcomes& outcomes);
 
 // `results` of the envelope: a row per job {job, model, unit, baseline, candidate, per_second_a, per_second_b,

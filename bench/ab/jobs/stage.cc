@@ -199,6 +199,7 @@ Result<Run> Stage::run(const Slot& slot, int round) {
     actor->job = &job;
     actor->run.name = job.name;
     if (const auto* training = std::get_if<Training>(&job.work)) actor->run.per_step = batch_of(plan_, *training);
+    if (job.is_queue()) actor->run.per_step.reset();
     actor->start_s = slot.alone ? 0 : job.start_s;
     actor->launch = launch_of(plan_, job, plan_.arms[slot.arm], round, testbed_);
     actor->launch.stop = [&watch] { return watch.end.load(); };

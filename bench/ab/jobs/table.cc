@@ -47,15 +47,18 @@ std::string job_lines(const json& outcome, std::size_t index) {
       fmt::format("{}: {}; hosts {}{};{}\n", job["job"].get<std::string>(), job["what"].get<std::string>(), hosts,
                   job["start_s"] > 0 ? fmt::format("; starts after {} s", job["start_s"].get<double>()) : "",
                   settings_text(job["settings"]));
-  const int digits = digits_for(alone["per_second"].is_null() ? a["per_second"] : alone["per_second"]);
-  text += line(job["unit"].get<std::string>() + "/s", spread_text(alone["per_second"], digits),
-               spread_text(a["per_second"], digits), spread_text(b["per_second"], digits),
-               ratio_text(figures["b_over_a"]["jobs"][index]));
+  const bool is_queue = a.contains("completion_s");
+  if (!is_queue) {
+    const int digits = digits_for(alone["per_second"].is_null() ? a["per_second"] : alone["per_second"]);
+    text += line(job["unit"].get<std::string>() + "/s", spread_text(alone["per_second"], digits),
+                 spread_text(a["per_second"], digits), spread_text(b["per_second"], digits),
+                 ratio_text(figures["b_over_a"]["jobs"][index]));
+  }
   text +=
       line("mean step, s", spread_text(alone["step_s"], 4), spread_text(a["step_s"], 4), spread_text(b["step_s"], 4));
   text += line("speed relative to alone", "1", spread_text(a["relative"], 3), spread_text(b["relative"], 3));
   text += line("start to end, s", "", spread_text(a["done_s"], 1), spread_text(b["done_s"], 1));
-  if (!a.contains("completion_s")) return text;
+  if (!is_queue) return text;
   const auto queue = [&](const char* what, const char* key, const std::string& ratio) {
     text += line(what, spread_text(alone[key], 2), spread_text(a[key], 2), spread_text(b[key], 2), ratio);
   };
@@ -63,6 +66,13 @@ std::string job_lines(const json& outcome, std::size_t index) {
   queue("waited for GPUs, s", "waited_s", "");
   queue("last job done after, s", "makespan_s", "");
   return text;
+}
+
+// By which a run's line goes: so much a second, or where steps overlap how long one takes.
+std::string speed_text(const JobSpec& job, const std::optional<Speed>& speed, const std::string& unit) {
+  if (job.is_queue()) return fmt::format("{:.4f}{}", speed ? speed->step_s : 0, unit);
+  const double per_second = speed ? speed->per_second.value_or(0) : 0;
+  return fmt::format("{:.{}f}{}", per_second, job.trains() ? 0 : 2, unit);
 }
 
 }  // namespace
@@ -76,11 +86,10 @@ std::string run_line(const JobsPlan& plan, const Run& run, int done, int total) 
     const auto speed = speed_of(run.jobs[i], window);
     const auto in_all = speed_of(run.jobs[i], std::nullopt);
     const JobSpec& job = plan.jobs[run.slot.alone.value_or(i)];
-    const int digits = job.trains() ? 0 : 2;
-    text += fmt::format("{}{} {:.{}f} {}/s", i == 0 ? "" : ", ", job.name, speed ? speed->per_second : 0, digits,
-                        job.unit());
+    const std::string unit = job.is_queue() ? " s a step" : fmt::format(" {}/s", job.unit());
+    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", job.name, speed_text(job, speed, unit));
     // Which of them the table takes depends on the round's other arm, too.
-    if (window) text += fmt::format(" together ({:.{}f} in all)", in_all ? in_all->per_second : 0, digits);
+    if (window) text += fmt::format(" together ({} in all)", speed_text(job, in_all, ""));
   }
   return text;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bench/coflow/aicb.h"
+#include "bench/coflow/csv.h"
 #include "bench/coflow/live/conductor.h"
 #include "bench/coflow/muri.h"
 #include "bench/fabric/spec.h"
@@ -76,7 +77,8 @@ Result<coflow::Job> muri(const JobSpec& job, const Traffic& traffic, const std::
     }
     return std::move(one);
   }
-  return fail(ErrorCode::kInvalidArgument, fmt::format("{}: no line has job_id {}", traffic.path, *traffic.id));
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: no line has job_id {}", traffic.path, coflow::printable(*traffic.id)));
 }
 
 // Jobs as the trace has them, on the first hosts.
@@ -87,15 +89,22 @@ Result<JobMix> queue_of(const JobSpec& job, const Traffic& traffic, const std::s
   options.gpus_per_port = traffic.queue->gpus_per_host;
   options.scale = traffic.queue->scale;
   options.jobs = traffic.queue->jobs;
+  options.lower = "raise scale, or lower queue,";
   auto mix = coflow::parse_muri(text, traffic.path, options, trace_rate);
   if (!mix) return tl::unexpected(mix.error());
+  if (mix->jobs.size() < traffic.queue->jobs) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("queue: {} has {} jobs; allowed: 1 to {}", traffic.path,
+                                                         mix->jobs.size(), mix->jobs.size()));
+  }
   coflow::live::scale(*mix, smaller);
   mix->name = job.name;
   const auto plan = coflow::live::Plan::of(*mix);
   if (plan.lanes().empty()) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("trace: no job of {} sends anything", traffic.path));
   }
-  if (const auto ok = coflow::live::check_size(plan, "queue", true); !ok) return tl::unexpected(ok.error());
+  const auto ok = coflow::live::check_size(
+      plan, "queue", {.of_host = true, .in_all = true, .lower = "a smaller queue, or fewer hosts,"});
+  if (!ok) return tl::unexpected(ok.error());
   return mix;
 }
 
@@ -147,6 +156,14 @@ Result<JobMix> mix_of(const JobSpec& job, std::uint64_t rate_bps, const std::str
   return mix;
 }
 
+Processes processes_of(const JobMix& mix) {
+  Processes processes;
+  for (const auto& [host, jobs] : coflow::live::Plan::of(mix).jobs_of_hosts()) {
+    processes[static_cast<int>(host)] = jobs.size();
+  }
+  return processes;
+}
+
 Result<JobMix> mix_of(const JobSpec& job, std::uint64_t rate_bps) {
   const auto text = report::read_text(std::get<Traffic>(job.work).path);
   if (!text) {
@@ -155,26 +172,24 @@ Result<JobMix> mix_of(const JobSpec& job, std::uint64_t rate_bps) {
   return mix_of(job, rate_bps, *text);
 }
 
-Steps::Steps(const JobMix& mix, double bytes_per_s) : factor_(mix.jobs.size(), 0), seen_(mix.jobs.size(), 0) {
+Steps::Steps(const JobMix& mix, double bytes_per_s) : seen_(mix.jobs.size(), 0) {
   double seconds = 0;
   for (const coflow::Job& job : mix.jobs) {
-    if (!counts(mix, job)) continue;
+    counts_.push_back(counts(mix, job));
+    if (!counts_.back()) continue;
     total_ += job.iterations;
     seconds += static_cast<double>(job.iterations) * alone_s(job, bytes_per_s);
   }
-  for (std::size_t i = 0; i < mix.jobs.size(); ++i) {
-    if (!counts(mix, mix.jobs[i])) continue;
-    const double alone = alone_s(mix.jobs[i], bytes_per_s);
-    const bool differ = mix.gpus_per_port > 0 && alone > 0;
-    factor_[i] = differ ? seconds / static_cast<double>(total_) / alone : 1;
-  }
+  if (mix.gpus_per_port > 0 && total_ > 0) mean_s_ = seconds / static_cast<double>(total_);
 }
 
 void Steps::look(const std::vector<coflow::JobResult>& results) {
   for (std::size_t i = 0; i < results.size(); ++i) {
     const auto& iterations = results[i].iterations_s;
-    for (; factor_[i] > 0 && seen_[i] < iterations.size(); ++seen_[i]) {
-      seconds_.push_back(factor_[i] * iterations[seen_[i]]);
+    const double alone = results[i].alone_s;
+    for (; counts_[i] && seen_[i] < iterations.size(); ++seen_[i]) {
+      const double slowed = alone > 0 ? iterations[seen_[i]] / alone : 1;
+      seconds_.push_back(mean_s_ > 0 ? mean_s_ * slowed : iterations[seen_[i]]);
     }
   }
 }
@@ -202,6 +217,7 @@ Result<PlayedTrace> play(const JobSpec& job, const std::string& name, int limit_
     own.erase("CLUSTAR_JOB");
   }
   stage.environment = own;
+  stage.jobs = coflow::live::names_of(*mix);
   Steps steps(*mix, port_rate);
   const auto look = [&] {
     const std::size_t told = steps.seconds().size();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,14 @@ Result<coflow::JobMix> mix_of(const JobSpec& job, std::uint64_t rate_bps);
 // The same of the trace's text.
 Result<coflow::JobMix> mix_of(const JobSpec& job, std::uint64_t rate_bps, const std::string& text);
 
+// That send, by host: a trace has one for each of its jobs there.
+using Processes = std::map<int, std::size_t>;
+Processes processes_of(const coflow::JobMix& mix);
+
 struct PlayedTrace {
   // Of each iteration, as they ended. A queue's jobs differ: its are those of its mean iteration, slowed as the one
-  // that ended was, and of the jobs that may send alone, so that any part of a run is fit to be compared.
+  // that ended was against the same alone on the hosts that it got, and of the jobs that may send alone, so that any
+  // part of a run is fit to be compared.
   std::vector<double> step_s{};
   std::vector<coflow::JobSummary> queue{};  // of a queue, as it has them
 };
@@ -43,8 +49,9 @@ class Steps {
   std::size_t total() const { return total_; }
 
  private:
-  std::vector<double> factor_;  // by job; 0: it does not count
+  std::vector<bool> counts_;  // by job
   std::vector<std::size_t> seen_;
+  double mean_s_ = 0;  // of a queue: its iterations alone
   std::size_t total_ = 0;
   std::vector<double> seconds_;
 };

@@ -76,10 +76,7 @@ class Conductor {
   };
 
   Place place_of(const Place& lane_end) const { return {lane_end.host, arm_.process_per_job ? lane_end.job : 0}; }
-  std::string name_of(const Agent& agent) const {
-    if (agent.place.job == 0) return fmt::format("host {}", agent.place.host);
-    return fmt::format("host {}, job {}", agent.place.host, agent.place.job);
-  }
+  std::string name_of(const Agent& agent) const { return live::name_of(agent.place, stage_.jobs); }
   Result<void> start(const Place& place);
   int be_agent(const Place& place, const ControlEnd& end);
   Result<void> tell(std::size_t agent, const Message& message);

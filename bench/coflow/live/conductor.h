@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "bench/coflow/live/arms.h"
 #include "bench/coflow/live/plan.h"
@@ -19,6 +20,7 @@ struct Stage {
   std::map<std::string, std::string> environment{};  // of agents, for arms that are not plain
   std::function<bool()> stop{};                      // asked now and then; true: give up
   std::uint64_t first_job = 1;                       // CLUSTAR_JOB of the first job, unless the environment has it
+  std::vector<std::string> jobs{};                   // of a mix: their names, for errors
 };
 
 // Completion times count from a coflow's arrival in the workload to its last byte's at its receiver. Errors: what an

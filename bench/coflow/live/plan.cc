@@ -31,7 +31,23 @@ std::size_t without_local(std::vector<FlowSpec>& flows) {
   return std::erase_if(flows, [](const FlowSpec& flow) { return flow.src == flow.dst; });
 }
 
+// Of a connection both ends keep each other.
+std::size_t neighbours_of(const Plan& plan) {
+  std::set<std::pair<std::uint32_t, std::uint32_t>> pairs;
+  for (const Plan::Lane& lane : plan.lanes()) {
+    pairs.emplace(lane.from.host, lane.to.host);
+    pairs.emplace(lane.to.host, lane.from.host);
+  }
+  return pairs.size();
+}
+
 }  // namespace
+
+std::string name_of(const Place& place, const std::vector<std::string>& jobs) {
+  if (place.job == 0) return fmt::format("host {}", place.host);
+  const std::string job = place.job <= jobs.size() ? jobs[place.job - 1] : std::to_string(place.job);
+  return fmt::format("host {}, job {}", place.host, job);
+}
 
 void Plan::add(const Pair& pair) {
   of_[pair].push_back(static_cast<LaneId>(lanes_.size()));
@@ -94,6 +110,12 @@ std::size_t leave_out_local(JobMix& mix) {
   return flows;
 }
 
+std::vector<std::string> names_of(const JobMix& mix) {
+  std::vector<std::string> names;
+  for (const Job& job : mix.jobs) names.push_back(job.name);
+  return names;
+}
+
 void scale(Trace& trace, double by) {
   for (CoflowSpec& coflow : trace.coflows) {
     for (FlowSpec& flow : coflow.flows) flow.bytes *= by;
@@ -109,22 +131,34 @@ void scale(JobMix& mix, double by) {
   }
 }
 
-Result<void> check_size(const Plan& plan, const std::string& workload, bool jobs) {
+Result<void> check_size(const Plan& plan, const std::string& workload, const SizeLimits& limits) {
   if (plan.lanes().size() > kMostLanes) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{} has {} flows; allowed: {}, each is a connection", workload,
-                                                         plan.lanes().size(), kMostLanes));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} has {} flows; allowed: {}, each is a connection; {} for less", workload,
+                            plan.lanes().size(), kMostLanes, limits.lower));
   }
-  if (!jobs) return {};
+  if (const std::size_t neighbours = neighbours_of(plan); neighbours > kMostNeighbours) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: hosts have {} neighbours; allowed: {} in all, as 30 hosts have that all connect, "
+                            "since the kernel keeps so few; {} for less",
+                            workload, neighbours, kMostNeighbours, limits.lower));
+  }
   std::size_t most = 0, places = 0;
   for (const auto& [host, of_host] : plan.jobs_of_hosts()) {
     most = std::max(most, of_host.size());
     places += of_host.size();
   }
-  if (most > kMostJobsOfAHost || places > kMostPlaces) {
+  if (limits.of_host && most > kMostJobsOfAHost) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} has {} jobs that send from a host; allowed: {}, as their processes agree on their order; "
+                    "{} for less",
+                    workload, most, kMostJobsOfAHost, limits.lower));
+  }
+  if (limits.in_all && places > kMostPlaces) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} has {} jobs that send from a host, and {} pairs of a job and a host; allowed: {} and "
-                            "{}, each pair is a process; fewer jobs or hosts",
-                            workload, most, places, kMostJobsOfAHost, kMostPlaces));
+                fmt::format("{} has {} pairs of a job and a host; allowed: {}, each is a process; {} for less",
+                            workload, places, kMostPlaces, limits.lower));
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/coflow/jobs.h"
@@ -20,6 +21,8 @@ struct Place {  // where an agent is
   std::uint32_t job = 0;  // its place in the mix from 1; 0: of a trace
   auto operator<=>(const Place&) const = default;
 };
+// "host 3, job 12 bert"; `jobs`: the mix's names, by which it is said.
+std::string name_of(const Place& place, const std::vector<std::string>& jobs);
 
 // Of a trace each flow has a lane of its own, as if it opened a connection; of a job each pair of hosts has one, as in
 // a communicator.
@@ -56,15 +59,24 @@ class Plan {
 std::size_t leave_out_local(Trace& trace);
 std::size_t leave_out_local(JobMix& mix);
 
+std::vector<std::string> names_of(const JobMix& mix);  // of its jobs
+
 void scale(Trace& trace, double by);  // all sizes
 void scale(JobMix& mix, double by);
 
 // The largest that is taken on.
 inline constexpr std::size_t kMostLanes = 16'384;
-inline constexpr std::size_t kMostPlaces = 256;      // of jobs
+inline constexpr std::size_t kMostNeighbours = 900;  // the kernel has 1,024 places for those of all hosts together
+inline constexpr std::size_t kMostPlaces = 256;
 inline constexpr std::size_t kMostJobsOfAHost = 60;  // that send: processes of a NIC agree up to 64
+
+struct SizeLimits {
+  bool of_host = false;                      // kMostJobsOfAHost: each job has a process that agrees with others
+  bool in_all = false;                       // kMostPlaces: all jobs have processes, wherever they are placed
+  std::string_view lower = "fewer coflows";  // what makes it less
+};
 // kInvalidArgument, with what is allowed.
-Result<void> check_size(const Plan& plan, const std::string& workload, bool jobs);
+Result<void> check_size(const Plan& plan, const std::string& workload, const SizeLimits& limits);
 
 // Of the port that has most to send or to receive: bytes.
 double bottleneck(const clustar::coflow::CoflowSpec& coflow);

@@ -91,6 +91,16 @@ class Fabrics {  // one that goes with it
   std::unique_ptr<fabric::Fabric> fabric_;
 };
 
+// Only the simulator has weights; what is played beside it would not be the same.
+Result<void> check_weights(const JobMix& mix) {
+  const auto differs = [&](const Job& job) { return job.weight != mix.jobs.front().weight; };
+  if (std::none_of(mix.jobs.begin(), mix.jobs.end(), differs)) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: jobs that weigh differently (--muri intensity=1; share and tflop of --job) are not "
+                          "played; allowed: without these, or clustar coflow replay",
+                          mix.name));
+}
+
 Result<Material> material_of(const Source& source, const PlayOptions& options, std::size_t& left_out) {
   const double trace_rate = options.trace_gbps * 1e9 / 8;
   const double smaller = static_cast<double>(options.rate_bps) / (options.trace_gbps * 1e9);
@@ -99,6 +109,7 @@ Result<Material> material_of(const Source& source, const PlayOptions& options, s
   if (has_jobs(source)) {
     auto mix = mix_of(source, trace_rate);
     if (!mix) return tl::unexpected(mix.error());
+    if (const auto ok = check_weights(*mix); !ok) return tl::unexpected(ok.error());
     left_out = leave_out_local(*mix);
     scale(*mix, smaller);
     material.mix = std::move(*mix);
@@ -113,12 +124,23 @@ Result<Material> material_of(const Source& source, const PlayOptions& options, s
   return material;
 }
 
-Result<void> check(const Performance& performance, const Plan& plan) {
+Result<void> check(const Performance& performance, const Plan& plan, const std::vector<Arm>& arms) {
   if (performance.hosts < 2 || performance.hosts > kMostHosts) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("{} has {} ports; allowed: 2 to {}, each is a host",
                                                          performance.workload, performance.hosts, kMostHosts));
   }
-  return check_size(plan, performance.workload, performance.jobs);
+  if (performance.jobs && plan.lanes().empty()) {
+    return fail(ErrorCode::kInvalidArgument, performance.workload + ": no job sends anything between two hosts");
+  }
+  if (!performance.jobs) return check_size(plan, performance.workload, {});
+  if (performance.gpus_per_host > 0) {
+    return check_size(plan, performance.workload,
+                      {.of_host = true, .in_all = true, .lower = "--muri jobs=24,ports=4,scale=100000"});
+  }
+  const bool agree = std::any_of(arms.begin(), arms.end(),
+                                 [](const Arm& arm) { return arm.order == "coflow" && arm.process_per_job; });
+  return check_size(plan, performance.workload,
+                    {.of_host = agree, .in_all = false, .lower = "fewer jobs, or more ranks_per_port (--job),"});
 }
 
 // What the simulator says of each arm that it has, and how long the longest takes.
@@ -162,7 +184,7 @@ Result<Performance> perform(const Source& source, const PlayOptions& options, co
     performance.gpus_per_host = material->mix->gpus_per_port;
     performance.scale = material->mix->scale;
   }
-  if (const auto ok = check(performance, plan); !ok) return tl::unexpected(ok.error());
+  if (const auto ok = check(performance, plan, options.arms); !ok) return tl::unexpected(ok.error());
   for (const Arm& arm : options.arms) {
     if (!arm.process_per_job && !performance.jobs) {
       return fail(ErrorCode::kInvalidArgument,
@@ -184,7 +206,8 @@ Result<Performance> perform(const Source& source, const PlayOptions& options, co
       true);
   const auto fabric = Fabrics::up(options, performance.hosts);
   if (!fabric) return tl::unexpected(fabric.error());
-  const Stage stage{**fabric, port_rate, options.environment, options.stop};
+  Stage stage{**fabric, port_rate, options.environment, options.stop};
+  if (material->mix) stage.jobs = names_of(*material->mix);
   for (int round = 0; round < options.rounds; ++round) {
     std::vector<Summary> summaries;
     for (const Arm& arm : options.arms) {

@@ -1,4 +1,6 @@
 // A performance as text and JSON.
+#include "bench/coflow/render.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -207,12 +209,9 @@ std::string text(const Performance& performance) {
   if (performance.left_out > 0) out += fmt::format("; {} flows within a host left out", performance.left_out);
   out += "\n";
   if (performance.gpus_per_host > 0) {
-    out += fmt::format(
-        "times between submissions and iterations 1/{:.10g} of the trace's, sizes 1/{:.6g}; hosts of {} GPUs, jobs "
-        "wait "
-        "first come first served\n{}",
-        performance.scale, performance.trace_gbps * 1e9 / static_cast<double>(performance.rate_bps),
-        performance.gpus_per_host, queue_table(performance));
+    const double sizes = performance.trace_gbps * 1e9 / static_cast<double>(performance.rate_bps);
+    out += fmt::format("{}; hosts of {} GPUs, jobs wait first come first served\n{}",
+                       scales_text(performance.scale, sizes), performance.gpus_per_host, queue_table(performance));
   } else {
     out += performance.jobs ? job_table(performance) : coflow_table(performance);
   }
