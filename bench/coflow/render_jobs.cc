@@ -22,15 +22,6 @@ std::string times(double value) { return fmt::format("{:.3f}x", value); }
 // "-" where nothing can be compared.
 std::string ratio(double fair, double one) { return one > 0 && fair > 0 ? times(fair / one) : "-"; }
 
-template <class Of>
-double mean_over(const Summary& summary, Of of) {
-  double sum = 0;
-  for (const JobSummary& job : summary.jobs) sum += of(job);
-  return summary.jobs.empty() ? 0 : sum / static_cast<double>(summary.jobs.size());
-}
-
-double completion_s(const JobSummary& job) { return job.ended_s - job.submitted_s; }
-
 std::string job_rows(const Comparison& comparison, std::size_t nth) {
   const Summary* fair = baseline(comparison);
   const JobSummary& first = comparison.policies.front().jobs[nth];
@@ -77,8 +68,8 @@ std::string all_rows(const Comparison& comparison) {
     double worst = 0;
     for (const JobSummary& job : one.jobs) worst = std::max(worst, job.slowdown());
     out += fmt::format("{:<26}{:>13}{:>14}{:>15}{:>14.4f}{:>9.2f}\n", one.policy,
-                       times(mean_over(one, [](const JobSummary& job) { return job.slowdown(); })), times(worst),
-                       worst_ratio(fair, one), one.makespan_s, one.cpu_s);
+                       times(mean_over(one.jobs, &JobSummary::slowdown)), times(worst), worst_ratio(fair, one),
+                       one.makespan_s, one.cpu_s);
   }
   return out;
 }
@@ -88,14 +79,13 @@ std::string waiting_rows(const Comparison& comparison) {
   const Summary* fair = baseline(comparison);
   std::string out = fmt::format("\n{:<26}{:>12}{:>10}{:>10}{:>12}{:>16}{:>14}{:>9}\n", "averages over jobs, s",
                                 "completion", "maxmin/", "waited", "/alone", "worst maxmin/", "makespan", "CPU s");
-  const double of_fair = fair == nullptr ? 0 : mean_over(*fair, completion_s);
+  const double of_fair = fair == nullptr ? 0 : mean_over(fair->jobs, &JobSummary::completion_s);
   for (const Summary& one : comparison.policies) {
-    const double completion = mean_over(one, completion_s);
+    const double completion = mean_over(one.jobs, &JobSummary::completion_s);
     out += fmt::format("{:<26}{:>12.3f}{:>10}{:>10.3f}{:>12}{:>16}{:>14.2f}{:>9.2f}\n", one.policy, completion,
-                       ratio(of_fair, completion),
-                       mean_over(one, [](const JobSummary& job) { return job.began_s - job.submitted_s; }),
-                       times(mean_over(one, [](const JobSummary& job) { return job.slowdown(); })),
-                       worst_ratio(fair, one), one.makespan_s, one.cpu_s);
+                       ratio(of_fair, completion), mean_over(one.jobs, &JobSummary::waited_s),
+                       times(mean_over(one.jobs, &JobSummary::slowdown)), worst_ratio(fair, one), one.makespan_s,
+                       one.cpu_s);
   }
   return out;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,18 @@ struct JobSummary {
   double contended_s = 0;
   double alone_s = 0;  // an iteration where nobody else sends
   double submitted_s = 0, began_s = 0, ended_s = 0;
+  double completion_s() const { return ended_s - submitted_s; }
+  double waited_s() const { return began_s - submitted_s; }                         // for GPUs
   double slowdown() const { return alone_s > 0 ? mean_iteration_s / alone_s : 1; }  // 1: it takes no time at all
 };
+
+// The mean of a figure of the jobs, &JobSummary::completion_s for one; 0 of none.
+template <class Figure>
+double mean_over(const std::vector<JobSummary>& jobs, Figure figure) {
+  double sum = 0;
+  for (const JobSummary& job : jobs) sum += std::invoke(figure, job);
+  return jobs.empty() ? 0 : sum / static_cast<double>(jobs.size());
+}
 
 struct Summary {
   std::string policy;

@@ -16,6 +16,7 @@
 #include "bench/sim/testbed.h"
 #include "paraexpress/core/fit.h"
 #include "paraexpress/core/planner.h"
+#include "paraexpress/engine/engine.h"
 #include "transport/base/rng.h"
 
 namespace clustar::bench::sim {
@@ -26,8 +27,8 @@ namespace px = paraexpress;
 constexpr std::uint64_t kLineBps = 10'000'000'000;
 constexpr Duration kTrip = std::chrono::microseconds(20);
 constexpr Duration kLimit = std::chrono::seconds(100);
-constexpr std::uint64_t kLeastChunk = 4 << 10, kMostChunk = 1 << 20;  // as the engine's
-constexpr double kNearly = 1.1;                                       // of the best plan's time
+constexpr double kNearly = 1.1;  // of the best plan's time
+const std::uint64_t kMostChunk = px::EngineOptions{}.chunk_bytes;
 
 struct Cluster {
   std::uint32_t ranks = 0;
@@ -56,8 +57,7 @@ class Bed {
 
   const px::Group& group() const { return group_; }
   // Seconds of the last of `rounds`, the first of which open connections and windows; nothing: it did not end.
-  std::optional<double> seconds(px::Plan plan, std::uint64_t bytes, std::uint64_t chunk, int rounds) {
-    const px::Forest forest = px::build(plan, group_);
+  std::optional<double> seconds(const px::Forest& forest, std::uint64_t bytes, std::uint64_t chunk, int rounds) {
     std::optional<Duration> took;
     for (int round = 0; round < rounds; ++round) {
       const std::uint64_t before = uplink_bytes();
@@ -106,26 +106,17 @@ class Bed {
 // As paraexpress/engine measures before its first operation; regions and how narrow their uplinks are is given.
 std::optional<px::Network> probe(Bed& bed) {
   px::Network network;
-  network.least_chunk_bytes = 16 << 10;
   network.most_chunk_bytes = kMostChunk;
-  px::Measured measured{.small_bytes = 64, .large_bytes = 256 << 10};
+  px::Measured measured;
   for (const auto& [plan, bytes, into] :
        {std::tuple{px::Plan::kDirect, measured.small_bytes, &measured.direct_small_s},
         std::tuple{px::Plan::kRing, measured.small_bytes, &measured.ring_small_s},
         std::tuple{px::Plan::kDirect, measured.large_bytes, &measured.direct_large_s}}) {
-    const auto took = bed.seconds(plan, bytes, kMostChunk, 3);
+    const auto took = bed.seconds(px::build(plan, bed.group()), bytes, kMostChunk, 3);
     if (!took) return std::nullopt;
     *into = *took;
   }
   return px::fit(bed.group(), measured, network);
-}
-
-std::uint64_t chunk_of(const px::Candidate& candidate, const px::Group& group, std::uint64_t bytes) {
-  std::uint64_t longest = 0;
-  for (const auto& range : px::element_ranges(px::build(candidate.plan, group), bytes)) {
-    longest = std::max(longest, range.size());
-  }
-  return std::clamp((longest + candidate.cost.chunks - 1) / candidate.cost.chunks, kLeastChunk, kMostChunk);
 }
 
 struct Hits {
@@ -145,8 +136,9 @@ void run_cell(const Cluster& cluster, std::uint64_t bytes, std::uint64_t seed, R
   double chosen = 0, best = 1e9;
   for (const px::Candidate& candidate : planner.candidates(bytes)) {
     Bed bed(cluster, seed);  // of its own, so that no plan finds windows that another one opened
-    const double took =
-        bed.seconds(candidate.plan, bytes, chunk_of(candidate, bed.group(), bytes), 2).value_or(sim::seconds(kLimit));
+    const px::Forest forest = px::build(candidate.plan, bed.group());
+    const std::uint64_t chunk = std::clamp(px::chunk_bytes(candidate, forest, bytes), px::kLeastChunk, kMostChunk);
+    const double took = bed.seconds(forest, bytes, chunk, 2).value_or(sim::seconds(kLimit));
     if (candidate.plan == best_modelled.plan) chosen = took;
     best = std::min(best, took);
     Row row(situation, px::to_string(candidate.plan));

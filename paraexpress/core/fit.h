@@ -9,10 +9,10 @@ namespace clustar::paraexpress {
 
 // Least seconds of the slowest rank, none of them late, each as one chunk per shard.
 struct Measured {
-  std::uint64_t small_bytes = 0;  // so few that only messages count
-  double direct_small_s = 0;      // few steps of many messages
-  double ring_small_s = 0;        // many steps of few messages
-  std::uint64_t large_bytes = 0;
+  std::uint64_t small_bytes = 64;  // so few that only messages count
+  double direct_small_s = 0;       // few steps of many messages
+  double ring_small_s = 0;         // many steps of few messages
+  std::uint64_t large_bytes = 256 << 10;
   double direct_large_s = 0;
 };
 // Latency and a host's work per message from the small ones, the NIC's rate from what the large one takes beyond: the

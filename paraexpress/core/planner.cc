@@ -13,6 +13,12 @@ Candidate least(const std::vector<Candidate>& candidates) {
 
 }  // namespace
 
+std::uint64_t chunk_bytes(const Candidate& candidate, const Forest& forest, std::uint64_t bytes) {
+  std::uint64_t longest = 1;
+  for (const ElementRange& range : element_ranges(forest, bytes)) longest = std::max(longest, range.size());
+  return (longest + candidate.cost.chunks - 1) / candidate.cost.chunks;
+}
+
 Planner::Planner(const Group& group, const Network& network) : network_(network) {
   for (const Plan plan : kPlans) {
     if (makes_sense(plan, group)) shapes_.emplace_back(plan, shape_of(build(plan, group), group, network));

@@ -15,6 +15,9 @@ struct Candidate {
   Cost cost{};
 };
 
+// The buffer's longest shard in so many chunks as the candidate has: bytes of a chunk, > 0.
+std::uint64_t chunk_bytes(const Candidate& candidate, const Forest& forest, std::uint64_t bytes);
+
 // The plans of a group, their shapes worked out once. Same inputs, same answers: on each rank.
 class Planner {
  public:

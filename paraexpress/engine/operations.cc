@@ -156,9 +156,9 @@ std::optional<Blame> Operations::agree(std::span<T> elements, DataType type) {
 
 // The slowest rank's view of the least time holds for all.
 tl::expected<Measured, Blame> Operations::measure() {
-  constexpr std::uint64_t kSmall = 64, kLarge = 256 << 10;
+  Measured measured;
   constexpr int kSmallRounds = 8, kLargeRounds = 3;
-  const auto memory = scratch(kLarge);
+  const auto memory = scratch(measured.large_bytes);
   if (!memory) return tl::unexpected(blame(options_.rank, memory.error()));
   const auto least = [&](Plan plan, std::uint64_t bytes, int rounds) -> tl::expected<double, Blame> {
     double best = 1e9;
@@ -176,15 +176,18 @@ tl::expected<Measured, Blame> Operations::measure() {
     return best;
   };
   std::vector<double> slowest;
-  for (const auto& [plan, bytes, rounds] : {std::tuple{Plan::kDirect, kSmall, kSmallRounds},
-                                            {Plan::kRing, kSmall, kSmallRounds},
-                                            {Plan::kDirect, kLarge, kLargeRounds}}) {
+  for (const auto& [plan, bytes, rounds] : {std::tuple{Plan::kDirect, measured.small_bytes, kSmallRounds},
+                                            {Plan::kRing, measured.small_bytes, kSmallRounds},
+                                            {Plan::kDirect, measured.large_bytes, kLargeRounds}}) {
     const auto seconds = least(plan, bytes, rounds);
     if (!seconds) return tl::unexpected(seconds.error());
     slowest.push_back(*seconds);
   }
   if (const auto failed = agree(std::span(slowest), DataType::kFloat64)) return tl::unexpected(*failed);
-  return Measured{kSmall, slowest[0], slowest[1], kLarge, slowest[2]};
+  measured.direct_small_s = slowest[0];
+  measured.ring_small_s = slowest[1];
+  measured.direct_large_s = slowest[2];
+  return measured;
 }
 
 std::optional<Blame> Operations::review() {

@@ -49,10 +49,7 @@ PlanChoice::Broadcast PlanChoice::broadcast(std::uint64_t bytes, Member root) co
 }
 
 PlanChoice::Choice PlanChoice::cut(const Candidate& candidate, const Forest& forest, std::uint64_t bytes) const {
-  std::uint64_t longest = 0;
-  for (const ElementRange& range : element_ranges(forest, bytes)) longest = std::max(longest, range.size());
-  const std::uint64_t chunk = (longest + candidate.cost.chunks - 1) / candidate.cost.chunks;
-  return {candidate.plan, std::clamp(chunk, kLeastChunk, most_chunk_)};
+  return {candidate.plan, std::clamp(chunk_bytes(candidate, forest, bytes), kLeastChunk, most_chunk_)};
 }
 
 }  // namespace clustar::paraexpress

@@ -7,10 +7,10 @@
 #include <cstring>
 #include <functional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "bench/proxy/bootstrap.h"
+#include "tests/trainer/on_ranks.h"
 
 namespace clustar::bench::trainer {
 namespace {
@@ -22,8 +22,7 @@ using RankWork = std::function<Result<void>(int rank, ParaexpressCollective& col
 // The errors by rank; "" where there was none.
 std::vector<std::string> on_ranks(int ranks, PlanChoice plan, const RankWork& work) {
   const auto root = proxy::Bootstrap::pick_loopback_root();
-  std::vector<std::string> errors(static_cast<std::size_t>(ranks));
-  const auto one_rank = [&](int rank) -> Result<void> {
+  return tests::on_ranks(ranks, [&](int rank) -> Result<void> {
     auto bootstrap = proxy::Bootstrap::join({.rank = rank, .size = ranks, .root = *root});
     if (!bootstrap) return tl::unexpected(bootstrap.error());
     auto collective = ParaexpressCollective::create(
@@ -31,15 +30,7 @@ std::vector<std::string> on_ranks(int ranks, PlanChoice plan, const RankWork& wo
     if (!collective) return tl::unexpected(collective.error());
     if (auto ok = work(rank, **collective); !ok) return ok;
     return (*collective)->close();
-  };
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      if (const auto ok = one_rank(rank); !ok) errors[static_cast<std::size_t>(rank)] = ok.error().message;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return errors;
+  });
 }
 
 // Whole numbers, so that the order of a sum does not matter.

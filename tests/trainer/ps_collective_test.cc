@@ -20,6 +20,7 @@
 #include "bench/proxy/bootstrap.h"
 #include "bench/proxy/socket_io.h"
 #include "bench/trainer/ps_server.h"
+#include "tests/trainer/on_ranks.h"
 
 namespace clustar::bench::trainer {
 namespace {
@@ -45,21 +46,12 @@ Result<std::unique_ptr<PsCollective>> join_as(int rank, int ranks, const std::st
 // The errors by rank; "" where there was none.
 std::vector<std::string> on_ps_ranks(int ranks, const PsWork& work) {
   const auto root = proxy::Bootstrap::pick_loopback_root();
-  std::vector<std::string> errors(static_cast<std::size_t>(ranks));
-  const auto one_rank = [&](int rank) -> Result<void> {
+  return tests::on_ranks(ranks, [&](int rank) -> Result<void> {
     auto collective = join_as(rank, ranks, *root);
     if (!collective) return tl::unexpected(collective.error());
     if (auto ok = work(rank, **collective); !ok) return ok;
     return (*collective)->close();
-  };
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      if (const auto ok = one_rank(rank); !ok) errors[static_cast<std::size_t>(rank)] = ok.error().message;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return errors;
+  });
 }
 
 Result<void> sum(PsCollective& collective, std::vector<float>& values) {

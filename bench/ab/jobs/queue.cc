@@ -7,10 +7,8 @@ namespace clustar::bench::ab::jobs {
 
 nlohmann::json queue_json(const std::vector<coflow::JobSummary>& jobs) {
   nlohmann::json rows = nlohmann::json::array();
-  double completion = 0, waited = 0, makespan = 0;
+  double makespan = 0;
   for (const coflow::JobSummary& job : jobs) {
-    completion += job.ended_s - job.submitted_s;
-    waited += job.began_s - job.submitted_s;
     makespan = std::max(makespan, job.ended_s);
     rows.push_back({{"name", job.name},
                     {"iterations", job.iterations},
@@ -20,9 +18,8 @@ nlohmann::json queue_json(const std::vector<coflow::JobSummary>& jobs) {
                     {"began_s", job.began_s},
                     {"ended_s", job.ended_s}});
   }
-  const auto count = static_cast<double>(std::max<std::size_t>(jobs.size(), 1));
-  return {{"mean_completion_s", completion / count},
-          {"mean_waited_s", waited / count},
+  return {{"mean_completion_s", coflow::mean_over(jobs, &coflow::JobSummary::completion_s)},
+          {"mean_waited_s", coflow::mean_over(jobs, &coflow::JobSummary::waited_s)},
           {"makespan_s", makespan},
           {"jobs", std::move(rows)}};
 }

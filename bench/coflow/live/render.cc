@@ -103,39 +103,27 @@ std::string job_table(const Performance& performance) {
   return out;
 }
 
-double completion_of(const JobSummary& job) { return job.ended_s - job.submitted_s; }
-
-template <class Figure>
-double mean_of_jobs(const Summary& summary, Figure figure) {
-  double sum = 0;
-  for (const JobSummary& job : summary.jobs) sum += figure(job);
-  return summary.jobs.empty() ? 0 : sum / static_cast<double>(summary.jobs.size());
-}
-
-double waited_of(const JobSummary& job) { return job.began_s - job.submitted_s; }
+double mean_completion_s(const Summary& one) { return mean_over(one.jobs, &JobSummary::completion_s); }
 
 // Of jobs that wait for GPUs: averages over them, and when each was done.
 std::string queue_table(const Performance& performance) {
   const std::string first = performance.arms.front().arm.name + "/";
   std::string out = fmt::format("\n{:<14}{:>12}{:>10}{:>10}{:>10}{:>22}{:>12}{:>10}\n", "mean over jobs", "completion",
                                 "waited", "/alone", "makespan", first + " [all rounds]", "simulated", "reached");
-  const auto completion = [](const Summary& one) { return mean_of_jobs(one, completion_of); };
-  const auto waited = [](const Summary& one) { return mean_of_jobs(one, waited_of); };
-  const auto slowdown = [](const Summary& one) {
-    return mean_of_jobs(one, [](const JobSummary& job) { return job.slowdown(); });
-  };
+  const auto waited = [](const Summary& one) { return mean_over(one.jobs, &JobSummary::waited_s); };
+  const auto slowdown = [](const Summary& one) { return mean_over(one.jobs, &JobSummary::slowdown); };
   for (std::size_t i = 0; i < performance.arms.size(); ++i) {
     const Played& one = performance.arms[i];
     const Gain gain = completion_gain_of(performance, i);
-    out +=
-        fmt::format("{:<14}{:>12.3f}{:>10.3f}{:>10.3f}{:>10.2f}{:>22}{:>12}{:>10}\n", one.arm.name,
-                    median_of(one.rounds, completion), median_of(one.rounds, waited), median_of(one.rounds, slowdown),
-                    median_of(one.rounds, [](const Summary& s) { return s.makespan_s; }), gain_text(gain),
-                    simulated(gain.simulated), reached(gain));
+    out += fmt::format("{:<14}{:>12.3f}{:>10.3f}{:>10.3f}{:>10.2f}{:>22}{:>12}{:>10}\n", one.arm.name,
+                       median_of(one.rounds, mean_completion_s), median_of(one.rounds, waited),
+                       median_of(one.rounds, slowdown),
+                       median_of(one.rounds, [](const Summary& s) { return s.makespan_s; }), gain_text(gain),
+                       simulated(gain.simulated), reached(gain));
     if (!one.simulated) continue;
-    out +=
-        fmt::format("{:<14}{:>12.3f}{:>10.3f}{:>10.3f}{:>10.2f}  {}\n", "  simulated", completion(*one.simulated),
-                    waited(*one.simulated), slowdown(*one.simulated), one.simulated->makespan_s, one.simulated->policy);
+    out += fmt::format("{:<14}{:>12.3f}{:>10.3f}{:>10.3f}{:>10.2f}  {}\n", "  simulated",
+                       mean_completion_s(*one.simulated), waited(*one.simulated), slowdown(*one.simulated),
+                       one.simulated->makespan_s, one.simulated->policy);
   }
   out += fmt::format("\n{:<32}{:>10}{:>12}{:>12}", "completion, s", "submitted", "iterations", "of, alone");
   for (const Played& one : performance.arms) out += fmt::format("{:>14}", one.arm.name);
@@ -145,7 +133,7 @@ std::string queue_table(const Performance& performance) {
                        jobs[job].alone_s);
     for (const Played& one : performance.arms) {
       out +=
-          fmt::format("{:>14.2f}", median_of(one.rounds, [&](const Summary& s) { return completion_of(s.jobs[job]); }));
+          fmt::format("{:>14.2f}", median_of(one.rounds, [&](const Summary& s) { return s.jobs[job].completion_s(); }));
     }
   }
   return out + "\n";
@@ -167,7 +155,7 @@ json round_row(const Summary& one) {
            {"p99_cct_s", one.p99_s},         {"makespan_s", one.makespan_s}, {"mean_slowdown", one.slowdown_mean},
            {"coflows", one.coflows},         {"policy", one.policy}};
   for (const JobSummary& job : one.jobs) row["jobs"].push_back(job_row(job));
-  if (!one.jobs.empty()) row["mean_completion_s"] = mean_of_jobs(one, completion_of);
+  if (!one.jobs.empty()) row["mean_completion_s"] = mean_completion_s(one);
   if (!one.each.empty()) row["per_coflow"] = coflows_json(one.each);
   return row;
 }
@@ -195,7 +183,7 @@ Gain job_gain_of(const Performance& performance, std::size_t arm, std::size_t jo
 }
 
 Gain completion_gain_of(const Performance& performance, std::size_t arm) {
-  return gain_by(performance, arm, [](const Summary& one) { return mean_of_jobs(one, completion_of); });
+  return gain_by(performance, arm, mean_completion_s);
 }
 
 std::string text(const Performance& performance) {
