@@ -15,9 +15,7 @@ Result<void> check_time(const JobMix& mix, double bytes_per_s) {
   constexpr double kMost = 1e9;
   double last_s = 0, longest_s = 0;
   for (const Job& job : mix.jobs) {
-    double iteration_s = alone(job.phases, job.compute_after, bytes_per_s).iteration_s();
-    for (const Phase& phase : job.phases) iteration_s += phase.ring_bytes / bytes_per_s;
-    longest_s += iteration_s * static_cast<double>(job.iterations);
+    longest_s += spread_alone_s(job, bytes_per_s) * static_cast<double>(job.iterations);
     last_s = std::max(last_s, seconds(job.begins));
   }
   longest_s += last_s;

@@ -106,6 +106,17 @@ Alone alone(const std::vector<Phase>& phases, Duration compute_after, double byt
   return sum;
 }
 
+double spread_alone_s(const Job& job, double bytes_per_s) {
+  double seconds = alone(job.phases, job.compute_after, bytes_per_s).iteration_s();
+  for (const Phase& phase : job.phases) seconds += phase.ring_bytes / bytes_per_s;
+  return seconds;
+}
+
+bool may_ring(const Job& job) {
+  return job.gpus > 1 &&
+         std::any_of(job.phases.begin(), job.phases.end(), [](const Phase& phase) { return phase.ring_bytes > 0; });
+}
+
 Load load_of(const JobMix& mix, double bytes_per_s) {
   if (mix.gpus_per_port > 0) return load_unslowed(mix, bytes_per_s);
   PortBytes bytes_each_s(mix.ports);

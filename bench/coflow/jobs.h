@@ -46,6 +46,10 @@ struct Alone {
   double iteration_s() const { return compute_s + communication_s; }
 };
 Alone alone(const std::vector<Phase>& phases, Duration compute_after, double bytes_per_s);
+// Seconds of an iteration where nobody else sends, with its rings between several ports.
+double spread_alone_s(const Job& job, double bytes_per_s);
+// Of a job that gets its ports while it runs: it sends, should these be several.
+bool may_ring(const Job& job);
 
 // Of jobs that have their ports: what each sends in an iteration over the time of that alone, all of them at once.
 // Of jobs that are placed: what all of them send over the time from first to last, if none slowed another.

@@ -108,18 +108,7 @@ Result<JobMix> queue_of(const JobSpec& job, const Traffic& traffic, const std::s
   return mix;
 }
 
-bool counts(const JobMix& mix, const coflow::Job& job) {
-  return mix.gpus_per_port == 0 ||
-         (job.gpus > 1 &&
-          std::any_of(job.phases.begin(), job.phases.end(), [](const auto& phase) { return phase.ring_bytes > 0; }));
-}
-
-// Of an iteration on several ports where nobody else sends.
-double alone_s(const coflow::Job& job, double bytes_per_s) {
-  double seconds = coflow::alone(job.phases, job.compute_after, bytes_per_s).iteration_s();
-  for (const coflow::Phase& phase : job.phases) seconds += phase.ring_bytes / bytes_per_s;
-  return seconds;
-}
+bool counts(const JobMix& mix, const coflow::Job& job) { return mix.gpus_per_port == 0 || coflow::may_ring(job); }
 
 }  // namespace
 
@@ -178,7 +167,7 @@ Steps::Steps(const JobMix& mix, double bytes_per_s) : seen_(mix.jobs.size(), 0) 
     counts_.push_back(counts(mix, job));
     if (!counts_.back()) continue;
     total_ += job.iterations;
-    seconds += static_cast<double>(job.iterations) * alone_s(job, bytes_per_s);
+    seconds += static_cast<double>(job.iterations) * coflow::spread_alone_s(job, bytes_per_s);
   }
   if (mix.gpus_per_port > 0 && total_ > 0) mean_s_ = seconds / static_cast<double>(total_);
 }

@@ -22,11 +22,6 @@ std::vector<std::pair<std::uint32_t, std::uint32_t>> all_pairs(std::size_t ports
   return pairs;
 }
 
-bool may_ring(const Job& job) {
-  return job.gpus > 1 &&
-         std::any_of(job.phases.begin(), job.phases.end(), [](const Phase& phase) { return phase.ring_bytes > 0; });
-}
-
 std::size_t without_local(std::vector<FlowSpec>& flows) {
   return std::erase_if(flows, [](const FlowSpec& flow) { return flow.src == flow.dst; });
 }
