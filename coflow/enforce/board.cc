@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <tuple>
+#include <utility>
 
 namespace clustar::coflow::enforce {
 namespace {
@@ -22,6 +23,7 @@ TimePoint sane(std::int64_t time, TimePoint now) {
 }
 
 constexpr Duration kLongestGap = std::chrono::milliseconds(10);
+constexpr Duration kGapWindow = std::chrono::milliseconds(20);
 
 // By more than largest coflows a job is neither owed nor owes.
 constexpr std::uint64_t kCredits = 2;
@@ -114,6 +116,7 @@ void Board::rests() {
   floor_left_ = 0;
   waits_from_ = kNobody;
   others_ = 0;
+  rivals_ = false;
   looked_at_ = polled_at_ = TimePoint::min();
   gap_ = Duration(0);
   // It is not asked for: its lease ends now. What its job was served stays.
@@ -163,16 +166,26 @@ std::uint32_t Board::waits_from(TimePoint now) {
     // On a busy processor the next poll may be milliseconds away: the line must not stand still for that.
     gap_ = polled_at_ == TimePoint::min() ? Duration(0) : std::min<Duration>(now - polled_at_, kLongestGap);
     polled_at_ = now;
+    watch_gaps(now);
   }
   mine_.asked_at.store(std::max<std::int64_t>(ns(now), 1), kRelaxed);
   if (looked_at_ == TimePoint::min() || now - looked_at_ >= (others_ > 0 ? kLook : kLookAlone)) look(now);
   return has_floor() ? kNobody : waits_from_;
 }
 
+void Board::watch_gaps(TimePoint now) {
+  if (window_at_ == TimePoint::min() || now - window_at_ >= kGapWindow) {
+    earlier_gap_ = std::exchange(longest_gap_, Duration(0));
+    window_at_ = now;
+  }
+  longest_gap_ = std::max(longest_gap_, gap_);
+}
+
 void Board::look(TimePoint now) {
   looked_at_ = now;
   waits_from_ = kNobody;
   others_ = 0;
+  rivals_ = false;
   const std::int64_t fresh = ns(now - lease_);
   const std::uint64_t own_served = served_by(options_.job);
   std::uint64_t least = own_served, most = 0, largest = mine_.largest.load(kRelaxed), siblings = 1;
@@ -186,6 +199,7 @@ void Board::look(TimePoint now) {
     const std::uint32_t job = slot.job.load(kRelaxed);
     // What is more urgent here goes all the same: the gate is behind it.
     waits_from_ = std::min(waits_from_, urgency + 1);
+    rivals_ = rivals_ || urgency <= urgency_;
     if (job == options_.job) ++siblings;
     if (urgency != urgency_) continue;
     largest = std::max(largest, slot.largest.load(kRelaxed));

@@ -81,6 +81,10 @@ class Board {
   std::uint32_t waits_from(TimePoint now);
   // Somebody else has bulk to send.
   bool contended() const { return others_ > 0; }
+  // Of them, somebody whose bulk is as urgent, or more.
+  bool rivals() const { return rivals_; }
+  // The longest between two recent polls, while bulk waited; at most kLongestGap.
+  Duration gap() const { return std::max(longest_gap_, earlier_gap_); }
   // Others had so much that now is this one's quantum, whatever else the board says.
   bool has_floor() const { return floor_left_ > 0; }
   TimePoint line_free_at(TimePoint now) const;
@@ -99,6 +103,7 @@ class Board {
   };
 
   std::span<BoardSlot> slots() const;
+  void watch_gaps(TimePoint now);
   void look(TimePoint now);
   void settle();
   void settle(std::uint64_t served, std::uint64_t low, std::uint64_t high, std::uint64_t siblings);
@@ -118,8 +123,12 @@ class Board {
   TimePoint looked_at_ = TimePoint::min();
   TimePoint polled_at_ = TimePoint::min();  // when it asked last
   Duration gap_{0};                         // from the time before to that
+  // The longest of this window, and of the one before: a busy processor is away for a time slice now and then.
+  Duration longest_gap_{0}, earlier_gap_{0};
+  TimePoint window_at_ = TimePoint::min();
   std::uint32_t waits_from_ = kNobody;
-  std::uint32_t others_ = 0;     // processes that have bulk to send
+  std::uint32_t others_ = 0;  // processes that have bulk to send
+  bool rivals_ = false;
   std::uint64_t bulk_seen_ = 0;  // of all; behind what there is by what others had since this one had its floor
   TimePoint bulk_asked_at_ = TimePoint::min();
   bool bulk_waits_ = false;

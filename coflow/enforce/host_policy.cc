@@ -229,10 +229,14 @@ void HostPolicy::tell_board(const Flow& flow, TimePoint now) {
 transport::SendPolicy::Gate HostPolicy::gate(TimePoint now) {
   if (board_ == nullptr || !options_.knows_line) return {};
   const std::uint32_t waits_from = board_->waits_from(now);
+  if (board_->contended()) contended_until_ = now + options_.mixed_for;
+  if (board_->rivals()) rivals_until_ = now + options_.mixed_for;
   if (board_->has_floor()) return {};
-  if (!board_->contended() && now - options_.mixed_for >= board_->mouse_at(now)) return {};
+  if (now >= contended_until_ && now - options_.mixed_for >= board_->mouse_at(now)) return {};
   const TimePoint free_at = board_->line_free_at(now);
-  if (const TimePoint paced = free_at - options_.burst; paced > now) {
+  // Who goes before all others hands on what the line takes until the next poll: nobody else uses it meanwhile.
+  const Duration burst = run_ahead(now) == RunAhead::kFree ? std::max(options_.burst, board_->gap()) : options_.burst;
+  if (const TimePoint paced = free_at - burst; paced > now) {
     ++counters_.shut;
     return {kBand, paced};
   }
@@ -243,9 +247,11 @@ transport::SendPolicy::Gate HostPolicy::gate(TimePoint now) {
   return {};
 }
 
-bool HostPolicy::alone(TimePoint now) const {
-  if (longest_ != latest_ || now < shared_until_) return false;
-  return board_ == nullptr || (!board_->contended() && now - options_.mixed_for >= board_->mouse_at(now));
+transport::SendPolicy::RunAhead HostPolicy::run_ahead(TimePoint now) const {
+  if (now < rivals_until_) return RunAhead::kNo;
+  if (longest_ != latest_ || now < shared_until_) return RunAhead::kFill;
+  if (board_ != nullptr && now - options_.mixed_for < board_->mouse_at(now)) return RunAhead::kFill;
+  return RunAhead::kFree;
 }
 
 void HostPolicy::append(std::uint32_t id) {

@@ -9,7 +9,8 @@
 //   2  bulk, by urgency, then by size (PIAS, Bai et al., NSDI 2015; Aalo, Chowdhury and Stoica, SIGCOMM 2015): a coflow
 //      of a known iteration by what is left of that, others of known size by that, one of unknown size by what was sent
 //      of it, in the same levels; by arrival within a level.
-// Where mice are there, too, bulk leaves as the line takes it (pacing), so that no queue stands before the mice. What
+// Where mice or other processes are there, or were lately, bulk leaves as the line takes it (pacing), so that no queue
+// stands before what comes next; who goes before all others may be ahead of the line until its next poll. What
 // other processes of the NIC have to send, a Board tells: they go by what is left of their iterations, as far as those
 // are known, since a job is not served by one bucket that came early.
 #pragma once
@@ -52,7 +53,7 @@ class HostPolicy : public transport::SendPolicy {
   std::uint64_t version() const override { return version_; }
   std::optional<std::uint32_t> changed(TimePoint now) override;
   Gate gate(TimePoint now) override;
-  bool alone(TimePoint now) const override;
+  RunAhead run_ahead(TimePoint now) const override;
 
   // Ranks: the band, the urgency, the size's level.
   static constexpr std::uint64_t kBand = std::uint64_t{1} << 60;
@@ -122,6 +123,8 @@ class HostPolicy : public transport::SendPolicy {
   std::vector<State> states_;  // by Flow::id
   std::array<Class, transport::kUrgencies> classes_{};
   TimePoint shared_until_ = TimePoint::min();       // mice, or more flows than one, were here less than mixed_for ago
+  TimePoint contended_until_ = TimePoint::min();    // so did other processes' bulk
+  TimePoint rivals_until_ = TimePoint::min();       // and such that is as urgent as the bulk here, or more
   std::uint32_t longest_ = kNone, latest_ = kNone;  // of bulk that waits: nothing sent for longest, sent just now
   std::uint64_t since_floor_ = 0;                   // bytes of bulk
   std::uint32_t promoted_ = kNone;

@@ -94,8 +94,13 @@ class SendPolicy {
   // Asked before each part that is sent. A gate that stays shut is not allowed: `until` is a time at which it is asked
   // again.
   virtual Gate gate(TimePoint /*now*/) { return {}; }
-  // One flow at most waits, and nothing else came lately: while it is so the NIC may keep more ahead, which costs less.
-  virtual bool alone(TimePoint /*now*/) const { return false; }
+  // How much more than the order's bound may be where nothing overtakes it any more.
+  enum class RunAhead : std::uint8_t {
+    kNo,    // what goes before may come any moment, from another process
+    kFill,  // what the line takes until the sender looks again, so that it never stands still
+    kFree,  // and longer chunks, which cost less: one flow at most waits, and nothing else came lately
+  };
+  virtual RunAhead run_ahead(TimePoint /*now*/) const { return RunAhead::kNo; }
 };
 
 // Makes the policy of each NIC. One call at a time; it outlives the policies.

@@ -1,5 +1,5 @@
-// How much may be ahead at a NIC whose line nobody else wants: as much as it takes between two looks, whatever its
-// speed is said to be. Pure; the owner locks.
+// How much is to be ahead at a NIC so that its line never stands still: as much as it takes between two looks, whatever
+// its speed is said to be. Pure; the owner locks.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +18,14 @@ class DrainLimit {
   static constexpr std::uint64_t kMost = 4 * 1024 * 1024;
   static constexpr Duration kWindow = std::chrono::milliseconds(10);
 
-  explicit DrainLimit(std::uint64_t least) : least_(least), bytes_(least) {}
+  explicit DrainLimit(std::uint64_t least, std::uint64_t most = kMost)
+      : least_(least), most_(std::clamp(most, least, std::max(least, kMost))), bytes_(least) {}
 
   std::uint64_t bytes() const { return bytes_; }
   // So many bytes of what was handed on are still here, whatever keeps them. Before more is.
   void look(std::uint64_t here, TimePoint now) {
-    if (held_ && here == 0 && bytes_ < kMost) {
-      bytes_ = std::min(2 * bytes_, kMost);
+    if (held_ && here == 0 && bytes_ < most_) {
+      bytes_ = std::min(2 * bytes_, most_);
       begin(now);
     }
     held_ = false;
@@ -47,7 +48,7 @@ class DrainLimit {
     surplus_ = std::numeric_limits<std::uint64_t>::max();
   }
 
-  const std::uint64_t least_;
+  const std::uint64_t least_, most_;
   std::uint64_t bytes_;
   std::uint64_t surplus_ = std::numeric_limits<std::uint64_t>::max();  // never less was here since `since_`
   TimePoint since_{};

@@ -53,7 +53,9 @@ class FlowTable {
   SendPolicy::Gate gate(TimePoint now) { return orders_ ? policy_->gate(now) : SendPolicy::Gate{}; }
 
   bool orders() const { return orders_; }
-  bool alone(TimePoint now) const { return orders_ && policy_->alone(now); }
+  SendPolicy::RunAhead run_ahead(TimePoint now) const {
+    return orders_ ? policy_->run_ahead(now) : SendPolicy::RunAhead::kNo;
+  }
   // False: there is one flow, number 0, of all messages, which nobody asks about.
   bool hears() const { return hears_; }
   std::size_t size() const { return by_key_.size(); }

@@ -31,14 +31,17 @@ bool SendEngine::has_room(TimePoint at) {
 }
 
 void SendEngine::set_more(TimePoint at) {
-  more_ = 0;
-  if (!queue_.alone(at)) {
-    alone_.rest(at);
-    return;
-  }
+  const SendPolicy::RunAhead how = queue_.run_ahead(at);
+  more_ = longer_ = 0;
+  limit_ = nullptr;
+  if (how != SendPolicy::RunAhead::kFill) fill_.rest(at);
+  if (how != SendPolicy::RunAhead::kFree) free_.rest(at);
+  if (how == SendPolicy::RunAhead::kNo) return;
+  limit_ = how == SendPolicy::RunAhead::kFill ? &fill_ : &free_;
   // What a stuck connection has keeps nobody from the line, but it has not left.
-  alone_.look(ahead_.bytes_with_stuck(), at);
-  more_ = alone_.bytes() - chunk_;
+  limit_->look(ahead_.bytes_with_stuck(), at);
+  more_ = limit_->bytes() - chunk_;
+  if (limit_ == &free_) longer_ = more_;
 }
 
 void SendEngine::pump() {
@@ -66,7 +69,7 @@ void SendEngine::pump() {
     moved += chunk->length;
     if (touched_.empty() || touched_.back() != wire) touched_.push_back(wire);
   }
-  if (!room && more_ > 0 && queue_.size() > 0) alone_.hold();
+  if (!room && limit_ != nullptr && queue_.size() > 0) limit_->hold();
   for (ChunkWire* wire : touched_) wire->end_of_pump();
   touched_.clear();
 }

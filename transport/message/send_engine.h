@@ -52,7 +52,8 @@ class SendEngine {
         queue_(std::move(policy)),
         chunk_(limits.chunk),
         ahead_(send_ahead_bytes(limits.ahead, limits.bytes_per_second, queue_.orders(), limits.chunk)),
-        alone_(bytes_alone(limits)),
+        fill_(bytes_in(limits.ahead, limits), bytes_in(kMostToFill, limits)),
+        free_(bytes_in(std::max(limits.ahead, kAheadAlone), limits)),
         timed_(queue_.hears()) {}
 
   std::mutex& mutex() { return mutex_; }
@@ -61,12 +62,14 @@ class SendEngine {
     const std::lock_guard lock(mutex_);
     return queue_.queued_bytes();
   }
-  // Under an order that is strict about what is ahead of it: chunks are chunk() at most, where they can be. That is
-  // more while one flow is alone (SendPolicy::alone), what the line carries in kAheadAlone or takes between two pumps:
-  // whatever comes next waits for so much of the line once.
+  // Under an order that is strict about what is ahead of it: chunks are chunk() at most, where they can be. Where the
+  // policy lets it run ahead (SendPolicy::RunAhead) that is what the line takes between two pumps, though for no longer
+  // than kMostToFill beside others; a flow that is alone has what the line carries in kAheadAlone at least, in chunks
+  // as long. Whatever comes next waits for so much of the line once.
   bool strict() const { return ahead_.bounded(); }
-  std::uint64_t chunk() const { return chunk_ + more_; }
+  std::uint64_t chunk() const { return chunk_ + longer_; }
   static constexpr Duration kAheadAlone = std::chrono::microseconds(200);
+  static constexpr Duration kMostToFill = std::chrono::milliseconds(1);
 
   SendQueue::ConnectionId attach(ChunkWire& wire, const SendQueue::ConnectionFacts& facts);
   // Forgets what the wire was still to send.
@@ -86,8 +89,8 @@ class SendEngine {
   TimePoint now() const { return timed_ ? clock_.now() : TimePoint{}; }
   bool has_room(TimePoint at);
   void set_more(TimePoint at);
-  static std::uint64_t bytes_alone(const Limits& limits) {
-    return send_ahead_bytes(std::max(limits.ahead, kAheadAlone), limits.bytes_per_second, true, limits.chunk);
+  static std::uint64_t bytes_in(Duration time, const Limits& limits) {
+    return send_ahead_bytes(time, limits.bytes_per_second, true, limits.chunk);
   }
 
   const Clock& clock_;
@@ -96,8 +99,10 @@ class SendEngine {
   SendQueue queue_;
   const std::uint64_t chunk_;
   AheadMeter ahead_;
-  DrainLimit alone_;        // while one flow is alone
-  std::uint64_t more_ = 0;  // bytes, as of the latest pump
+  DrainLimit fill_, free_;       // of each RunAhead
+  DrainLimit* limit_ = nullptr;  // as of the latest pump, and so are:
+  std::uint64_t more_ = 0;       // bytes that may be ahead beyond the bound
+  std::uint64_t longer_ = 0;     // and of a chunk
   const bool timed_;
   std::vector<ChunkWire*> wires_;    // by connection
   std::vector<ChunkWire*> touched_;  // by the pump that runs

@@ -70,7 +70,7 @@ class SendQueue {
 
   // False: by arrival, and nothing waits for a turn (SendPolicy::orders).
   bool orders() const { return flows_.orders(); }
-  bool alone(TimePoint now) const { return flows_.alone(now); }
+  SendPolicy::RunAhead run_ahead(TimePoint now) const { return flows_.run_ahead(now); }
   // False: nobody wants to know the time either (SendPolicy::hears).
   bool hears() const { return flows_.hears(); }
   std::size_t size() const { return size_; }

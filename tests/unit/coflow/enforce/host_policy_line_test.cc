@@ -13,6 +13,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using transport::FlowTag;
+using RunAhead = transport::SendPolicy::RunAhead;
 using transport::Urgency;
 
 class OnALine : public testing::Test {
@@ -98,6 +99,64 @@ TEST_F(OnALine, TheMoreUrgentProcessGoesFirstAndOneThatDoesNotAskIsPassedOver) {
     while (background->take(now)) second += kChunk;
   }
   EXPECT_GT(static_cast<double>(second), 0.9 * 0.1 * kRate);
+}
+
+// Its next phase may begin any moment, and whatever stands in the kernel or the NIC then is in front of it.
+TEST_F(OnALine, BulkStaysPacedForAWhileAfterMoreUrgentBulk) {
+  const auto background = process(0, 1), blocking = process(1, 2);
+  background->push(coflow(1, 100 * kMiB, Urgency::kBackground), 100 * kMiB);
+  blocking->push(coflow(2, 8 * kChunk, Urgency::kBlocking), 8 * kChunk);
+  TimePoint now = kNow;
+  for (; blocking->queue().size() > 0; now += microseconds(10)) {
+    while (background->take(now)) {
+    }
+    while (blocking->take(now)) {
+    }
+  }
+  std::uint64_t sent = 0;
+  for (const TimePoint end = now + milliseconds(90); now < end; now += microseconds(10)) {
+    while (background->take(now)) sent += kChunk;
+    ASSERT_EQ(background->policy().run_ahead(now), RunAhead::kNo);
+  }
+  EXPECT_NEAR(static_cast<double>(sent), 0.09 * kRate, 6.0 * kChunk);
+  now += milliseconds(20);
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(background->take(now));
+  EXPECT_EQ(background->policy().run_ahead(now), RunAhead::kFree);
+}
+
+// On a busy processor. It hands on what the line takes until it comes again, so that the other finds no gap.
+TEST_F(OnALine, WhoIsTheMostUrgentHasTheLineThoughItPollsSeldom) {
+  const auto background = process(0, 1), blocking = process(1, 2);
+  background->push(coflow(1, 100 * kMiB, Urgency::kBackground), 100 * kMiB);
+  blocking->push(coflow(2, 100 * kMiB, Urgency::kBlocking), 100 * kMiB);
+  std::uint64_t first = 0, second = 0;
+  for (int tick = 0; tick < 80'000; ++tick) {
+    const TimePoint now = kNow + microseconds(10) * tick;
+    if (tick % 600 == 0) {
+      while (blocking->take(now)) first += kChunk;
+    }
+    while (background->take(now)) second += kChunk;
+  }
+  EXPECT_LT(static_cast<double>(second), 0.15 * static_cast<double>(first))
+      << "but for the floor, and a chunk per poll";
+  EXPECT_NEAR(static_cast<double>(first + second), 0.8 * kRate, 0.03 * kRate) << "the line is busy";
+}
+
+// Equals take turns: what one has in the kernel is in front of the other.
+TEST_F(OnALine, BesideEquallyUrgentBulkNobodyRunsAhead) {
+  const auto one = process(0, 1), other = process(1, 2);
+  one->push(coflow(1, 100 * kMiB), 100 * kMiB);
+  other->push(coflow(2, 100 * kMiB), 100 * kMiB);
+  for (TimePoint now = kNow; now < kNow + milliseconds(50); now += milliseconds(1)) {
+    while (one->take(now)) {
+    }
+    while (other->take(now)) {
+    }
+    EXPECT_EQ(other->policy().run_ahead(now), RunAhead::kNo);
+    if (now > kNow) {
+      EXPECT_EQ(one->policy().run_ahead(now), RunAhead::kNo);
+    }
+  }
 }
 
 // Nobody's way to the line is shut by what cannot be sent.

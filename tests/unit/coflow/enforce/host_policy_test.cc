@@ -13,6 +13,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using transport::FlowTag;
+using RunAhead = transport::SendPolicy::RunAhead;
 using transport::SendQueue;
 using transport::Urgency;
 
@@ -148,21 +149,21 @@ TEST(HostPolicy, UnidentifiedMessagesOfOnePeerHaveTheirOwnUrgency) {
 TEST(HostPolicy, OneFlowIsAloneUntilSomethingElseComesAndAWhileAfterIt) {
   Host host;
   const HostPolicy& policy = host.policy();
-  EXPECT_TRUE(policy.alone(kNow));
+  EXPECT_EQ(policy.run_ahead(kNow), RunAhead::kFree);
   host.push(coflow(1, 100 * kMiB), 100 * kMiB);
-  EXPECT_TRUE(policy.alone(kNow));
+  EXPECT_EQ(policy.run_ahead(kNow), RunAhead::kFree);
   const auto mouse = host.push({}, 8);
-  EXPECT_FALSE(policy.alone(kNow));
+  EXPECT_EQ(policy.run_ahead(kNow), RunAhead::kFill);
   EXPECT_EQ(host.take(), mouse);
-  EXPECT_FALSE(policy.alone(kNow + milliseconds(99))) << "more of them may follow";
-  EXPECT_TRUE(policy.alone(kNow + milliseconds(100)));
+  EXPECT_EQ(policy.run_ahead(kNow + milliseconds(99)), RunAhead::kFill) << "more of them may follow";
+  EXPECT_EQ(policy.run_ahead(kNow + milliseconds(100)), RunAhead::kFree);
   const TimePoint later = kNow + milliseconds(200);
   const auto second = host.push(coflow(2, kMiB), kMiB, later);
-  EXPECT_FALSE(policy.alone(later));
+  EXPECT_EQ(policy.run_ahead(later), RunAhead::kFill);
   while (host.take(later) == second) {
   }
-  EXPECT_FALSE(policy.alone(later + milliseconds(99)));
-  EXPECT_TRUE(policy.alone(later + milliseconds(100)));
+  EXPECT_EQ(policy.run_ahead(later + milliseconds(99)), RunAhead::kFill);
+  EXPECT_EQ(policy.run_ahead(later + milliseconds(100)), RunAhead::kFree);
 }
 
 TEST(HostPolicy, BackgroundHasNoMice) {

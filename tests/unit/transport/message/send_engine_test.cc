@@ -150,11 +150,44 @@ class Alone final : public SendPolicy {
  public:
   explicit Alone(const bool& alone) : alone_(alone) {}
   Turn turn(const Flow&, TimePoint) override { return {}; }
-  bool alone(TimePoint) const override { return alone_; }
+  RunAhead run_ahead(TimePoint) const override { return alone_ ? RunAhead::kFree : RunAhead::kNo; }
 
  private:
   const bool& alone_;
 };
+
+class Fills final : public SendPolicy {
+ public:
+  Turn turn(const Flow&, TimePoint) override { return {}; }
+  RunAhead run_ahead(TimePoint) const override { return RunAhead::kFill; }
+};
+
+TEST_F(SendEngineTest, BesideOthersTheLineIsKeptBusyByShortChunks) {
+  constexpr std::uint64_t kSpeed = 100'000'000;
+  const std::uint64_t least = send_ahead_bytes(microseconds(20), kSpeed, true);
+  SendEngine nic(clock, std::make_unique<Fills>(), {.ahead = microseconds(20), .bytes_per_second = kSpeed});
+  const auto connection = nic.attach(a, {});
+  nic.push(connection, 1, {}, 100'000'000);
+  a.limit = 1000;
+  nic.pump();
+  EXPECT_LT(a.ahead, 2 * least);
+  for (int i = 0; i < 20; ++i) {
+    a.ahead = 0;  // all has left: the line stood still
+    nic.pump();
+    EXPECT_EQ(nic.chunk(), kOrderedChunk);
+  }
+  const std::uint64_t most = send_ahead_bytes(SendEngine::kMostToFill, kSpeed, true);
+  EXPECT_GT(a.ahead, most);
+  EXPECT_LT(a.ahead, most + least);
+  for (int i = 0; i < 30; ++i) {  // the sender comes often
+    clock.at += microseconds(1000);
+    a.ahead -= std::min<std::uint64_t>(a.ahead, 1000);
+    nic.pump();
+  }
+  a.ahead = 0;
+  nic.pump();
+  EXPECT_LE(a.ahead, 2 * least + 2000) << "so much is not needed";
+}
 
 TEST_F(SendEngineTest, AFlowThatIsAloneMayHaveMoreAhead) {
   bool alone = true;
