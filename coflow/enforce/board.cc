@@ -116,7 +116,7 @@ void Board::rests() {
   floor_left_ = 0;
   waits_from_ = kNobody;
   others_ = 0;
-  rivals_ = false;
+  most_urgent_other_ = kNobody;
   looked_at_ = polled_at_ = TimePoint::min();
   gap_ = Duration(0);
   // It is not asked for: its lease ends now. What its job was served stays.
@@ -185,7 +185,7 @@ void Board::look(TimePoint now) {
   looked_at_ = now;
   waits_from_ = kNobody;
   others_ = 0;
-  rivals_ = false;
+  most_urgent_other_ = kNobody;
   const std::int64_t fresh = ns(now - lease_);
   const std::uint64_t own_served = served_by(options_.job);
   std::uint64_t least = own_served, most = 0, largest = mine_.largest.load(kRelaxed), siblings = 1;
@@ -199,7 +199,7 @@ void Board::look(TimePoint now) {
     const std::uint32_t job = slot.job.load(kRelaxed);
     // What is more urgent here goes all the same: the gate is behind it.
     waits_from_ = std::min(waits_from_, urgency + 1);
-    rivals_ = rivals_ || urgency <= urgency_;
+    most_urgent_other_ = std::min(most_urgent_other_, urgency);
     if (job == options_.job) ++siblings;
     if (urgency != urgency_) continue;
     largest = std::max(largest, slot.largest.load(kRelaxed));

@@ -81,8 +81,9 @@ class Board {
   std::uint32_t waits_from(TimePoint now);
   // Somebody else has bulk to send.
   bool contended() const { return others_ > 0; }
-  // Of them, somebody whose bulk is as urgent, or more.
-  bool rivals() const { return rivals_; }
+  std::uint32_t urgency() const { return urgency_; }  // of what wants() said last; kNobody: nothing waits
+  // The most urgent bulk of others; kNobody: there is none.
+  std::uint32_t most_urgent_other() const { return most_urgent_other_; }
   // The longest between two recent polls, while bulk waited; at most kLongestGap.
   Duration gap() const { return std::max(longest_gap_, earlier_gap_); }
   // Others had so much that now is this one's quantum, whatever else the board says.
@@ -128,7 +129,7 @@ class Board {
   TimePoint window_at_ = TimePoint::min();
   std::uint32_t waits_from_ = kNobody;
   std::uint32_t others_ = 0;  // processes that have bulk to send
-  bool rivals_ = false;
+  std::uint32_t most_urgent_other_ = kNobody;
   std::uint64_t bulk_seen_ = 0;  // of all; behind what there is by what others had since this one had its floor
   TimePoint bulk_asked_at_ = TimePoint::min();
   bool bulk_waits_ = false;

@@ -230,7 +230,8 @@ transport::SendPolicy::Gate HostPolicy::gate(TimePoint now) {
   if (board_ == nullptr || !options_.knows_line) return {};
   const std::uint32_t waits_from = board_->waits_from(now);
   if (board_->contended()) contended_until_ = now + options_.mixed_for;
-  if (board_->rivals()) rivals_until_ = now + options_.mixed_for;
+  if (board_->contended() && board_->most_urgent_other() < board_->urgency()) behind_until_ = now + options_.mixed_for;
+  if (board_->contended() && board_->most_urgent_other() <= board_->urgency()) shared_until_ = now + options_.mixed_for;
   if (board_->has_floor()) return {};
   if (now >= contended_until_ && now - options_.mixed_for >= board_->mouse_at(now)) return {};
   const TimePoint free_at = board_->line_free_at(now);
@@ -248,7 +249,7 @@ transport::SendPolicy::Gate HostPolicy::gate(TimePoint now) {
 }
 
 transport::SendPolicy::RunAhead HostPolicy::run_ahead(TimePoint now) const {
-  if (now < rivals_until_) return RunAhead::kNo;
+  if (now < behind_until_) return RunAhead::kNo;
   if (longest_ != latest_ || now < shared_until_) return RunAhead::kFill;
   if (board_ != nullptr && now - options_.mixed_for < board_->mouse_at(now)) return RunAhead::kFill;
   return RunAhead::kFree;

@@ -122,9 +122,10 @@ class HostPolicy : public transport::SendPolicy {
   const std::unique_ptr<Board> board_;
   std::vector<State> states_;  // by Flow::id
   std::array<Class, transport::kUrgencies> classes_{};
-  TimePoint shared_until_ = TimePoint::min();       // mice, or more flows than one, were here less than mixed_for ago
-  TimePoint contended_until_ = TimePoint::min();    // so did other processes' bulk
-  TimePoint rivals_until_ = TimePoint::min();       // and such that is as urgent as the bulk here, or more
+  // For mixed_for after there were, last: mice, more flows than one, or as urgent bulk of another process;
+  TimePoint shared_until_ = TimePoint::min();
+  TimePoint contended_until_ = TimePoint::min();    // any bulk of another process;
+  TimePoint behind_until_ = TimePoint::min();       // such that is more urgent than all here
   std::uint32_t longest_ = kNone, latest_ = kNone;  // of bulk that waits: nothing sent for longest, sent just now
   std::uint64_t since_floor_ = 0;                   // bytes of bulk
   std::uint32_t promoted_ = kNone;

@@ -143,7 +143,7 @@ TEST_F(OnALine, WhoIsTheMostUrgentHasTheLineThoughItPollsSeldom) {
 }
 
 // Equals take turns: what one has in the kernel is in front of the other.
-TEST_F(OnALine, BesideEquallyUrgentBulkNobodyRunsAhead) {
+TEST_F(OnALine, BesideEquallyUrgentBulkTheLineIsFilledAtMost) {
   const auto one = process(0, 1), other = process(1, 2);
   one->push(coflow(1, 100 * kMiB), 100 * kMiB);
   other->push(coflow(2, 100 * kMiB), 100 * kMiB);
@@ -152,9 +152,9 @@ TEST_F(OnALine, BesideEquallyUrgentBulkNobodyRunsAhead) {
     }
     while (other->take(now)) {
     }
-    EXPECT_EQ(other->policy().run_ahead(now), RunAhead::kNo);
+    EXPECT_EQ(other->policy().run_ahead(now), RunAhead::kFill);
     if (now > kNow) {
-      EXPECT_EQ(one->policy().run_ahead(now), RunAhead::kNo);
+      EXPECT_EQ(one->policy().run_ahead(now), RunAhead::kFill);
     }
   }
 }
