@@ -20,9 +20,13 @@ Error of_member(const std::string& name, Error error) {
 struct Claim {
   std::uint32_t ranks = 0, helpers = 0;
   Member self = 0;
+  std::uint32_t unused = 0;
+  std::uint64_t epoch = 0;
 };
 
 }  // namespace
+
+std::size_t exchange_bytes(std::uint32_t members) { return sizeof(Claim) + members * sizeof(Handle); }
 
 std::string name_of(Member member, std::uint32_t ranks) {
   return member < ranks ? fmt::format("rank {}", member) : fmt::format("helper {}", member - ranks);
@@ -44,8 +48,8 @@ Result<std::unique_ptr<Mesh>> Mesh::connect(transport::Transport& transport, con
   // One listener per peer, so that each knows who came.
   std::vector<std::unique_ptr<transport::Listener>> listeners(members);
   // What a member takes the mesh for, then its handles.
-  const Claim claim{options.ranks, options.helpers, options.self};
-  std::vector<std::byte> mine(sizeof claim + members * sizeof(Handle));
+  const Claim claim{options.ranks, options.helpers, options.self, 0, options.epoch};
+  std::vector<std::byte> mine(exchange_bytes(members));
   std::memcpy(mine.data(), &claim, sizeof claim);
   for (Member peer = 0; peer < members; ++peer) {
     if (!linked(peer)) continue;
@@ -63,7 +67,15 @@ Result<std::unique_ptr<Mesh>> Mesh::connect(transport::Transport& transport, con
   for (Member peer = 0; peer < members; ++peer) {
     Claim theirs;
     std::memcpy(&theirs, gathered->data() + peer * row, sizeof theirs);
-    if (theirs.ranks == claim.ranks && theirs.helpers == claim.helpers && theirs.self == peer) continue;
+    if (theirs.ranks == claim.ranks && theirs.helpers == claim.helpers && theirs.self == peer &&
+        theirs.epoch == claim.epoch) {
+      continue;
+    }
+    if (theirs.epoch != claim.epoch) {
+      return fail(ErrorCode::kInvalidUsage, fmt::format("{} takes it for epoch {}, {} for {}: members of two groups",
+                                                        name_of(peer, options.ranks), theirs.epoch,
+                                                        name_of(claim.self, claim.ranks), claim.epoch));
+    }
     return fail(ErrorCode::kInvalidUsage,
                 fmt::format("{} was started for {} ranks and {} helpers, {} for {} and {}; all must be told the same",
                             name_of(theirs.self, theirs.ranks), theirs.ranks, theirs.helpers,

@@ -40,6 +40,7 @@ struct MeshOptions {
   int device = 0;
   Duration stall{};
   transport::ChannelOptions channel{};
+  std::uint64_t epoch = 0;
 };
 // "rank 3", "helper 0": how people count members.
 std::string name_of(Member member, std::uint32_t ranks);

@@ -57,9 +57,9 @@ Result<void> Operations::connect(transport::Transport& transport, const AllGathe
     choose_for(group);
     return {};
   }
-  auto mesh =
-      Mesh::connect(transport, all_gather,
-                    {options_.rank, ranks, options_.helpers, options_.device, options_.stall, options_.channel});
+  auto mesh = Mesh::connect(
+      transport, all_gather,
+      {options_.rank, ranks, options_.helpers, options_.device, setup(), options_.channel, options_.epoch});
   if (!mesh) return tl::unexpected(mesh.error());
   mesh_ = std::move(*mesh);
   return set_up_lines(group);
@@ -71,7 +71,7 @@ Result<void> Operations::set_up_lines(Group group) {
   if (const auto ok = farewells_->open(); !ok) return ok;
   lines_ = std::make_unique<HelperLines>(*mesh_, options_.ranks, options_.helpers);
   if (const auto ok = lines_->open(); !ok) return ok;
-  const RunnerOptions runner{options_.rank, options_.ranks, group.members(), options_.stall};
+  const RunnerOptions runner{options_.rank, options_.ranks, group.members(), setup()};
   runner_.emplace(*mesh_, *farewells_, lines_.get(), runner, abort_);
   network_.most_chunk_bytes = options_.chunk_bytes;
   network_.least_chunk_bytes = std::min(network_.least_chunk_bytes, network_.most_chunk_bytes);
@@ -85,12 +85,13 @@ Result<void> Operations::set_up_lines(Group group) {
   }
   network_ = fit(without_any_helper(group), *measured, network_);
   choose_for(group);
+  runner_->set_stall(options_.stall);
   return {};
 }
 
 tl::expected<RegionMap, Blame> Operations::find_map() {
   const auto agreed = [this](std::span<double> numbers) { return agree(numbers, DataType::kFloat64); };
-  const auto probed = probe(*mesh_, *farewells_, options_.rank, options_.ranks, options_.stall, agreed);
+  const auto probed = probe(*mesh_, *farewells_, options_.rank, options_.ranks, setup(), agreed);
   if (!probed) return tl::unexpected(probed.error());
   return find_regions(options_.ranks, *probed).map;
 }
