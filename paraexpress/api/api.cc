@@ -182,6 +182,7 @@ Result<void> init(const clustarPxOptions_v1* options, clustarPx_t* out) {
   Bootstrap::Options meeting;
   meeting.rank = options->rank;
   meeting.size = options->ranks + options->helpers;
+  meeting.required = options->ranks;
   if (meeting.size > 1 || options->root != nullptr || options->hosts != nullptr) {
     const auto addresses = addresses_of(*options);
     if (!addresses) return tl::unexpected(addresses.error());

@@ -136,7 +136,7 @@ TEST_P(ElasticLossOver, ANewcomerThatGoesWrongAtAnyStepHurtsNobody) {
 // At any moment of its way in, or shortly behind it: then it is a rank that died, and is named.
 TEST_P(ElasticLossOver, ANewcomerThatIsKilledAtAnyMoment) {
   int in = 0;
-  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+  for (std::uint64_t seed = 0; seed < (tests::kSanitized ? 3 : 8); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed);
     const auto wait = static_cast<int>(rng.below(tests::kSanitized ? 60'000 : 12'000));
@@ -174,7 +174,7 @@ TEST_P(ElasticLossOver, ANewcomerThatIsKilledAtAnyMoment) {
 
 // A member that dies at any moment between operations and changes: all others name it, soon.
 TEST_P(ElasticLossOver, AMemberThatIsKilledIsNamedByAll) {
-  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+  for (std::uint64_t seed = 0; seed < (tests::kSanitized ? 3 : 6); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed);
     const auto wait = static_cast<useconds_t>(rng.below(30'000));

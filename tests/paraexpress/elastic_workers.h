@@ -83,7 +83,7 @@ inline ElasticOptions elastic_options(const std::string& root) {
   options.engine.chunk_bytes = kLeastChunk;
   options.engine.stall = kLong;
   options.door = root;
-  options.patience = std::chrono::seconds(tests::kSanitized ? 10 : 2);
+  options.patience = std::chrono::seconds(tests::kSanitized ? 5 : 2);
   return options;
 }
 

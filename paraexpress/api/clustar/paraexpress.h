@@ -58,7 +58,8 @@ typedef struct {
   int stall_ms;     /* how long an operation may stand still; 0: 60,000 */
 } clustarPxOptions_v1;
 
-/* Blocks until all ranks (and helpers) have met and measured the network, 30 s at most for the meeting. */
+/* Blocks until all ranks (and helpers) have met and measured the network, 30 s at most for the meeting. Helpers that do
+ * not come within 15 s, or are lost meanwhile, are left out. */
 int clustarPxInit(const clustarPxOptions_v1* options, clustarPx_t* out);
 /* Memory that operations may use, whole or in parts; until clustarPxFinalize(). */
 int clustarPxRegister(clustarPx_t comm, void* memory, size_t bytes);
