@@ -68,7 +68,7 @@ Result<void> ParaexpressCollective::connect(proxy::Bootstrap& bootstrap, const O
   std::unique_ptr<proxy::Bootstrap> with_helpers;
   if (options.plan.helpers > 0) {
     auto joined = proxy::Bootstrap::join(
-        {.rank = rank_, .size = size_ + options.plan.helpers, .root = options.plan.helpers_root});
+        {.rank = rank_, .size = size_ + options.plan.helpers, .root = options.plan.helpers_root, .required = size_});
     if (!joined) {
       return fail(joined.error().code,
                   fmt::format("{} (ranks from {} on are helpers: start `clustar aggregator` for each)",
@@ -81,6 +81,10 @@ Result<void> ParaexpressCollective::connect(proxy::Bootstrap& bootstrap, const O
       own_->transport(), [&](std::span<const std::byte> mine) { return all.all_gather(mine); }, engine);
   if (!made) return tl::unexpected(made.error());
   engine_ = std::move(*made);
+  if (rank_ == 0 && engine_->helpers() < engine.helpers) {
+    warning_ = fmt::format("{} of {} helpers did not come, or were lost while all connected: it goes on without them",
+                           engine.helpers - engine_->helpers(), engine.helpers);
+  }
   measuring_ = engine_->traffic();
   return {};
 }
@@ -106,6 +110,12 @@ std::unique_ptr<Pending> ParaexpressCollective::all_gather(Buffer own, Buffer al
   std::byte* const place = all.host + bytes * static_cast<std::size_t>(rank_);
   if (own.host != place) std::memcpy(place, own.host, bytes);
   return std::make_unique<ParaexpressPending>(engine_->all_gather(all.host, bytes));
+}
+
+std::vector<std::string> ParaexpressCollective::take_warnings() {
+  std::vector<std::string> all = own_->take_warnings();
+  if (auto one = std::exchange(warning_, std::nullopt)) all.push_back(std::move(*one));
+  return all;
 }
 
 void ParaexpressCollective::abort() { engine_->abort(fmt::format("rank {} aborted its collectives", rank_)); }

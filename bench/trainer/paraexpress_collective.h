@@ -41,8 +41,8 @@ class ParaexpressCollective final : public Collective {
   std::string transport() const { return own_->transport().name(); }
   const std::string& device() const { return own_->device_name(); }
   paraexpress::Plan plan_for(std::uint64_t bytes) const { return engine_->plan_for(bytes); }
-  // What the transport warned of since the call before.
-  std::vector<std::string> take_warnings() { return own_->take_warnings(); }
+  // What the transport warned of since the call before; once, helpers that did not come.
+  std::vector<std::string> take_warnings();
   std::uint32_t helpers() const { return engine_->helpers(); }
 
  private:
@@ -52,6 +52,7 @@ class ParaexpressCollective final : public Collective {
   int rank_;
   int size_;
   std::optional<Error> error_;  // of mapping
+  std::optional<std::string> warning_;
   bool closed_ = false;
   std::unique_ptr<paraexpress::OwnTransport> own_;  // outlives the engine
   std::unique_ptr<paraexpress::Engine> engine_;

@@ -12,8 +12,10 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "paraexpress/api/own_transport.h"
+#include "paraexpress/elastic/elastic.h"
 #include "paraexpress/engine/engine.h"
 #include "transport/rendezvous/bootstrap.h"
 
@@ -57,15 +59,14 @@ int guarded(Body&& body) noexcept {
 
 tl::unexpected<Error> wrong(std::string text) { return fail(ErrorCode::kInvalidArgument, std::move(text)); }
 
-// One communicator. What it is made of outlives the engine.
+// One communicator. What it is made of outlives the engines.
 struct Comm {
   std::unique_ptr<OwnTransport> transport{};
   std::unique_ptr<Bootstrap> bootstrap{};
-  std::unique_ptr<Engine> engine{};
-  std::uint32_t ranks = 1;
+  std::unique_ptr<Elastic> elastic{};
 };
 struct Started {
-  std::shared_ptr<Comm> comm{};  // its engine outlives the operation
+  std::shared_ptr<Comm> comm{};  // outlives the operation
   std::unique_ptr<Operation> operation{};
 };
 
@@ -107,17 +108,37 @@ Handles<Started>& operations() {
   return *all;
 }
 
-// Of "HOST[:PORT],HOST,...": rank 0's HOST:PORT. A port stands behind the last colon, unless that is within [IPv6].
-Result<std::string> root_of(const std::string& hosts, int ranks) {
-  const auto count = std::count(hosts.begin(), hosts.end(), ',') + 1;
-  if (hosts.empty() || count != ranks) {
-    return wrong(fmt::format("hosts '{}' names {}, ranks is {}; allowed: a host per rank", hosts,
-                             hosts.empty() ? 0 : count, ranks));
+// Of "HOST[:PORT],HOST,...": each HOST:PORT, with the first one's port. A port stands behind the last colon, unless
+// that is within [IPv6].
+std::vector<std::string> addresses_of(const std::string& hosts) {
+  std::vector<std::string> all;
+  std::string port = ":29555";
+  for (std::size_t at = 0; at <= hosts.size();) {
+    const std::size_t end = std::min(hosts.find(',', at), hosts.size());
+    std::string host = hosts.substr(at, end - at);
+    at = end + 1;
+    const std::size_t colon = host.rfind(':'), bracket = host.rfind(']');
+    if (colon != std::string::npos && (bracket == std::string::npos || colon > bracket)) {
+      if (all.empty()) port = host.substr(colon);
+      host.resize(colon);
+    }
+    all.push_back(host + port);
   }
-  const std::string first = hosts.substr(0, hosts.find(','));
-  const std::size_t colon = first.rfind(':'), bracket = first.rfind(']');
-  const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
-  return has_port ? first : first + ":29555";
+  return all;
+}
+
+// Where rank 0 may be: one address, or each host's.
+Result<std::vector<std::string>> addresses_of(const clustarPxOptions_v1& options) {
+  if ((options.root != nullptr) == (options.hosts != nullptr)) {
+    return wrong("root and hosts: allowed: one of them, the other null");
+  }
+  if (options.root != nullptr) return std::vector<std::string>{options.root};
+  const std::string hosts = options.hosts;
+  const auto all = addresses_of(hosts);
+  const int count = hosts.empty() ? 0 : static_cast<int>(all.size());
+  // A newcomer does not know how many there are.
+  if (options.ranks > 0 ? count == options.ranks : count > 0) return all;
+  return wrong(fmt::format("hosts '{}' names {}, ranks is {}; allowed: a host per rank", hosts, count, options.ranks));
 }
 
 Result<std::optional<Plan>> plan_named(const char* name) {
@@ -148,26 +169,26 @@ Result<EngineOptions> engine_options(const clustarPxOptions_v1& options) {
   return engine;
 }
 
-Result<void> init(const clustarPxOptions_v1* options, clustarPx_t* out) {
+Result<void> check(const clustarPxOptions_v1* options, const clustarPx_t* out) {
   if (options == nullptr || out == nullptr) return wrong("a null pointer; allowed: options, and where the handle goes");
-  if (options->size != sizeof *options) {
-    return wrong(fmt::format("size {}; allowed: {}, sizeof(clustarPxOptions_v1)", options->size, sizeof *options));
-  }
+  if (options->size == sizeof *options) return {};
+  return wrong(fmt::format("size {}; allowed: {}, sizeof(clustarPxOptions_v1)", options->size, sizeof *options));
+}
+
+Result<void> init(const clustarPxOptions_v1* options, clustarPx_t* out) {
+  if (const auto ok = check(options, out); !ok) return ok;
   auto engine = engine_options(*options);
   if (!engine) return tl::unexpected(engine.error());
   Bootstrap::Options meeting;
   meeting.rank = options->rank;
   meeting.size = options->ranks + options->helpers;
-  if (meeting.size > 1) {
-    if ((options->root != nullptr) == (options->hosts != nullptr)) {
-      return wrong("root and hosts: allowed: one of them, the other null");
-    }
-    auto root = options->root != nullptr ? Result<std::string>(options->root) : root_of(options->hosts, options->ranks);
-    if (!root) return tl::unexpected(root.error());
-    meeting.root = std::move(*root);
+  meeting.required = options->ranks;
+  if (meeting.size > 1 || options->root != nullptr || options->hosts != nullptr) {
+    const auto addresses = addresses_of(*options);
+    if (!addresses) return tl::unexpected(addresses.error());
+    meeting.root = addresses->front();
   }
   const auto comm = std::make_shared<Comm>();
-  comm->ranks = engine->ranks;
   auto transport = OwnTransport::choose(options->rank);
   if (!transport) return tl::unexpected(transport.error());
   comm->transport = std::move(*transport);
@@ -180,7 +201,49 @@ Result<void> init(const clustarPxOptions_v1* options, clustarPx_t* out) {
       comm->transport->transport(), [&](std::span<const std::byte> mine) { return comm->bootstrap->all_gather(mine); },
       *engine);
   if (!made) return tl::unexpected(made.error());
-  comm->engine = std::move(*made);
+  comm->elastic = Elastic::around(comm->transport->transport(), std::move(*made), {*engine, meeting.root});
+  *out = comms().add(comm);
+  return {};
+}
+
+Result<void> check(const clustarPxPlace_v1* place) {
+  if (place == nullptr || place->size == sizeof *place) return {};
+  return wrong(fmt::format("size {} of a place; allowed: {}, sizeof(clustarPxPlace_v1)", place->size, sizeof *place));
+}
+
+void tell(clustarPxPlace_v1* out, const Resized& resized) {
+  if (out == nullptr) return;
+  out->rank = static_cast<int>(resized.place.rank);
+  out->ranks = static_cast<int>(resized.place.ranks);
+  out->epoch = resized.place.epoch;
+  out->left = static_cast<int>(resized.left);
+  out->joined = static_cast<int>(resized.joined);
+  out->refused = static_cast<int>(resized.refused);
+}
+
+Result<void> join(const clustarPxOptions_v1* options, int wait_ms, clustarPx_t* out, clustarPxPlace_v1* place) {
+  if (const auto ok = check(options, out); !ok) return ok;
+  if (const auto ok = check(place); !ok) return ok;
+  if (options->ranks != 0 || options->helpers != 0 || options->rank < 0 || wait_ms < 0) {
+    return wrong(
+        fmt::format("to join: rank {}, ranks {}, helpers {}, wait_ms {}; allowed: a rank of 0 or more, which "
+                    "chooses a device, 0 ranks, 0 helpers, a wait of 0 or more",
+                    options->rank, options->ranks, options->helpers, wait_ms));
+  }
+  const auto addresses = addresses_of(*options);
+  if (!addresses) return tl::unexpected(addresses.error());
+  const auto comm = std::make_shared<Comm>();
+  auto transport = OwnTransport::choose(options->rank);
+  if (!transport) return tl::unexpected(transport.error());
+  comm->transport = std::move(*transport);
+  ElasticOptions elastic;
+  elastic.engine.device = comm->transport->device();
+  elastic.engine.channel.job = comm->transport->job();
+  elastic.door = addresses->front();
+  auto joined = Elastic::join(comm->transport->transport(), elastic, *addresses, std::chrono::milliseconds(wait_ms));
+  if (!joined) return tl::unexpected(joined.error());
+  comm->elastic = std::move(*joined);
+  tell(place, {comm->elastic->place()});
   *out = comms().add(comm);
   return {};
 }
@@ -197,21 +260,23 @@ Result<void> start(clustarPx_t handle, const Arguments& arguments, clustarPxOper
   if (out == nullptr) return wrong("a null pointer; allowed: where the operation's handle goes");
   const auto comm = comms().find(handle);
   if (comm == nullptr) return wrong(fmt::format("communicator {}; allowed: one that is not finalized", handle));
+  const auto engine = comm->elastic->engine();
+  const int ranks = static_cast<int>(comm->elastic->place().ranks);
   std::string text;
   if (arguments.datatype < 0 || arguments.datatype >= static_cast<int>(kDataTypes)) {
     text = fmt::format("datatype {}; allowed: CLUSTARPX_INT8 (0) to CLUSTARPX_BFLOAT16 (9)", arguments.datatype);
   } else if (arguments.reduction != CLUSTARPX_SUM && arguments.reduction != CLUSTARPX_MAX) {
     text = fmt::format("reduction {}; allowed: CLUSTARPX_SUM (0), CLUSTARPX_MAX (2)", arguments.reduction);
-  } else if (arguments.root < 0 || arguments.root >= static_cast<int>(comm->ranks)) {
-    text = fmt::format("root {}; allowed: 0 to {}", arguments.root, comm->ranks - 1);
+  } else if (arguments.root < 0 || arguments.root >= ranks) {
+    text = fmt::format("root {}; allowed: 0 to {}", arguments.root, ranks - 1);
   }
   if (!text.empty()) {
-    comm->engine->abort(text);
+    engine->abort(text);
     return wrong(std::move(text));
   }
   const auto type = static_cast<DataType>(arguments.datatype);
   const Reduction reduction = arguments.reduction == CLUSTARPX_MAX ? Reduction::kMax : Reduction::kSum;
-  auto operation = begin(*comm->engine, type, reduction);
+  auto operation = begin(*engine, type, reduction);
   *out = operations().add(std::make_shared<Started>(Started{comm, std::move(operation)}));
   return {};
 }
@@ -240,7 +305,7 @@ int clustarPxRegister(clustarPx_t handle, void* memory, size_t bytes) {
   return guarded([&]() -> Result<void> {
     const auto comm = comms().find(handle);
     if (comm == nullptr) return wrong("a communicator that is none; allowed: one that is not finalized");
-    return comm->engine->add_memory(memory, bytes);
+    return comm->elastic->add_memory(memory, bytes);
   });
 }
 
@@ -314,9 +379,38 @@ int clustarPxFinalize(clustarPx_t handle) {
   return guarded([&]() -> Result<void> {
     const auto comm = comms().take(handle);
     if (comm == nullptr) return wrong(fmt::format("communicator {}; allowed: one that is not finalized", handle));
-    comm->engine->close();
+    comm->elastic->close();
     return {};
   });
+}
+
+int clustarPxResize(clustarPx_t handle, clustarPxPlace_v1* out) {
+  return guarded([&]() -> Result<void> {
+    const auto comm = comms().find(handle);
+    if (comm == nullptr) return wrong("a communicator that is none; allowed: one that is not finalized");
+    if (const auto ok = clustar::paraexpress::check(out); !ok) {
+      comm->elastic->engine()->abort(ok.error().message);
+      return ok;
+    }
+    const auto resized = comm->elastic->resize();
+    if (!resized) return tl::unexpected(resized.error());
+    clustar::paraexpress::tell(out, *resized);
+    return {};
+  });
+}
+
+int clustarPxLeave(clustarPx_t handle) {
+  return guarded([&]() -> Result<void> {
+    const auto comm = comms().take(handle);
+    if (comm == nullptr) return wrong(fmt::format("communicator {}; allowed: one that is not finalized", handle));
+    auto left = comm->elastic->leave();
+    comm->elastic->close();
+    return left;
+  });
+}
+
+int clustarPxJoin(const clustarPxOptions_v1* options, int wait_ms, clustarPx_t* out, clustarPxPlace_v1* place) {
+  return guarded([&] { return clustar::paraexpress::join(options, wait_ms, out, place); });
 }
 
 const char* clustarPxLastError(void) { return clustar::paraexpress::last_error.c_str(); }

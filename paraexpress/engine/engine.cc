@@ -122,6 +122,20 @@ class TheEngine final : public Engine {
     return start(work_of(Collective::kPull, elements, count, type), count, element_bytes(type));
   }
 
+  Result<void> settle() override {
+    std::unique_lock lock(mutex_);
+    idle_.wait(lock, [this] { return failed_ || closed_ || (running_.empty() && queue_.empty()); });
+    if (!failed_ && !closed_ && pushes_.any()) {
+      failed_ = blame(options_.rank, {ErrorCode::kInvalidUsage,
+                                      "memory that was pushed and not pulled, where ranks may join or leave"});
+      abort_ = true;
+      wake_.notify_all();
+    }
+    if (failed_) return tl::unexpected(failed_->error);
+    if (closed_) return fail(ErrorCode::kInvalidUsage, "the engine is closed");
+    return {};
+  }
+
   Plan plan_for(std::uint64_t bytes) const override {
     const std::lock_guard lock(mutex_);
     return (operations_ ? operations_->choice() : choice_)->choose(bytes).plan;
@@ -145,6 +159,7 @@ class TheEngine final : public Engine {
     failed_ = blame(options_.rank, {ErrorCode::kInvalidUsage, why});
     abort_ = true;
     wake_.notify_all();
+    idle_.notify_all();
   }
 
   void close() override {
@@ -158,6 +173,7 @@ class TheEngine final : public Engine {
         abort_ = true;
       }
       wake_.notify_all();
+      idle_.notify_all();
     }
     if (thread_.joinable()) thread_.join();
     const std::lock_guard lock(mutex_);
@@ -193,6 +209,7 @@ class TheEngine final : public Engine {
 
   mutable std::mutex mutex_{};
   std::condition_variable wake_{};
+  std::condition_variable idle_{};            // nothing runs or is queued, or nothing will any more
   std::unique_ptr<Operations> operations_{};  // until it is taken down
   std::deque<Queued> queue_{};
   std::vector<Queued> running_{};
@@ -305,6 +322,7 @@ void TheEngine::serve() {
       lock.lock();
       if (!found && !failed_) end_what_is_done();
     }
+    if (running_.empty() && queue_.empty()) idle_.notify_all();
     if (found && !failed_) failed_ = found;
     if (failed_ || (work_.empty() && queue_.empty() && closed_)) break;
   }
@@ -315,6 +333,7 @@ void TheEngine::serve() {
     lock.lock();
     if (why) failed_ = last_word;
   }
+  idle_.notify_all();
   if (!why) return;
   // Only then is the memory of operations its owner's again.
   take_down();

@@ -41,8 +41,14 @@ struct EngineOptions {
   int device = 0;                       // of the transport
   // How long an operation may stand still, and ranks wait for each other to connect.
   Duration stall = std::chrono::seconds(60);
+  // Within create(), where it is not zero, instead of `stall`.
+  Duration setup{};
+  // Of the membership: members of another one are refused.
+  std::uint64_t epoch = 0;
   transport::ChannelOptions channel{};
 };
+// What a member says in create()'s all-gather, of so many members.
+std::size_t exchange_bytes(std::uint32_t members);
 inline constexpr const char* kProbeRegions = "probe";
 inline constexpr std::uint32_t kMostRanks = 256;
 inline constexpr std::uint64_t kLeastChunk = 4 << 10;
@@ -97,6 +103,10 @@ class Engine {
   virtual std::unique_ptr<Operation> push(void* elements, std::size_t count, DataType type,
                                           Reduction reduction = Reduction::kSum) = 0;
   virtual std::unique_ptr<Operation> pull(void* elements, std::size_t count, DataType type) = 0;
+
+  // Waits until all operations that were started have ended. Then between them there is room for something else, unless
+  // something was pushed and not pulled, which fails the engine.
+  virtual Result<void> settle() = 0;
 
   // The plan that an all-reduce of so many bytes goes by.
   virtual Plan plan_for(std::uint64_t bytes) const = 0;

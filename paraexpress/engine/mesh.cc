@@ -20,9 +20,13 @@ Error of_member(const std::string& name, Error error) {
 struct Claim {
   std::uint32_t ranks = 0, helpers = 0;
   Member self = 0;
+  std::uint32_t unused = 0;
+  std::uint64_t epoch = 0;
 };
 
 }  // namespace
+
+std::size_t exchange_bytes(std::uint32_t members) { return sizeof(Claim) + members * sizeof(Handle); }
 
 std::string name_of(Member member, std::uint32_t ranks) {
   return member < ranks ? fmt::format("rank {}", member) : fmt::format("helper {}", member - ranks);
@@ -34,6 +38,9 @@ Result<std::unique_ptr<Mesh>> Mesh::connect(transport::Transport& transport, con
   const auto linked = [&](Member peer) {
     return peer != options.self && (peer < options.ranks || options.self < options.ranks);
   };
+  // A rank goes on without helpers, a helper not without ranks.
+  const auto is_helper = [&](Member peer) { return peer >= options.ranks; };
+  std::vector<bool> lost(members);
   const auto wrong = [&](Member peer, Error error) {
     return tl::unexpected(of_member(name_of(peer, options.ranks), std::move(error)));
   };
@@ -44,8 +51,8 @@ Result<std::unique_ptr<Mesh>> Mesh::connect(transport::Transport& transport, con
   // One listener per peer, so that each knows who came.
   std::vector<std::unique_ptr<transport::Listener>> listeners(members);
   // What a member takes the mesh for, then its handles.
-  const Claim claim{options.ranks, options.helpers, options.self};
-  std::vector<std::byte> mine(sizeof claim + members * sizeof(Handle));
+  const Claim claim{options.ranks, options.helpers, options.self, 0, options.epoch};
+  std::vector<std::byte> mine(exchange_bytes(members));
   std::memcpy(mine.data(), &claim, sizeof claim);
   for (Member peer = 0; peer < members; ++peer) {
     if (!linked(peer)) continue;
@@ -63,7 +70,20 @@ Result<std::unique_ptr<Mesh>> Mesh::connect(transport::Transport& transport, con
   for (Member peer = 0; peer < members; ++peer) {
     Claim theirs;
     std::memcpy(&theirs, gathered->data() + peer * row, sizeof theirs);
-    if (theirs.ranks == claim.ranks && theirs.helpers == claim.helpers && theirs.self == peer) continue;
+    // One that is missing has said nothing.
+    if (is_helper(peer) && theirs.ranks == 0) {
+      lost[peer] = true;
+      continue;
+    }
+    if (theirs.ranks == claim.ranks && theirs.helpers == claim.helpers && theirs.self == peer &&
+        theirs.epoch == claim.epoch) {
+      continue;
+    }
+    if (theirs.epoch != claim.epoch) {
+      return fail(ErrorCode::kInvalidUsage, fmt::format("{} takes it for epoch {}, {} for {}: members of two groups",
+                                                        name_of(peer, options.ranks), theirs.epoch,
+                                                        name_of(claim.self, claim.ranks), claim.epoch));
+    }
     return fail(ErrorCode::kInvalidUsage,
                 fmt::format("{} was started for {} ranks and {} helpers, {} for {} and {}; all must be told the same",
                             name_of(theirs.self, theirs.ranks), theirs.ranks, theirs.helpers,
@@ -71,32 +91,48 @@ Result<std::unique_ptr<Mesh>> Mesh::connect(transport::Transport& transport, con
   }
   std::vector<std::unique_ptr<transport::PendingConnect>> connects(members);
   for (Member peer = 0; peer < members; ++peer) {
-    if (!linked(peer)) continue;
+    if (!linked(peer) || lost[peer]) continue;
     Handle handle;
     std::memcpy(handle.data(), gathered->data() + peer * row + sizeof claim + options.self * sizeof(Handle),
                 sizeof(Handle));
     auto pending = transport.connect(options.device, handle, options.channel);
+    if (!pending && is_helper(peer)) {
+      lost[peer] = true;
+      continue;
+    }
     if (!pending) return wrong(peer, pending.error());
     connects[peer] = std::move(*pending);
   }
-  const auto until = std::chrono::steady_clock::now() + options.stall;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto until = begin + options.stall, helpers_until = begin + std::min(options.stall / 2, kHelperPatience);
   for (;;) {
     Member missing = members;
     for (Member peer = 0; peer < members; ++peer) {
-      if (!linked(peer)) continue;
+      if (!linked(peer) || lost[peer]) continue;
       if (!mesh->to_[peer]) {
         auto channel = connects[peer]->poll();
+        if (!channel && is_helper(peer)) lost[peer] = true;
+        if (lost[peer]) continue;
         if (!channel) return wrong(peer, channel.error());
         mesh->to_[peer] = std::move(*channel);
       }
       if (!mesh->from_[peer]) {
         auto channel = listeners[peer]->poll_accept();
+        if (!channel && is_helper(peer)) lost[peer] = true;
+        if (lost[peer]) continue;
         if (!channel) return wrong(peer, channel.error());
         mesh->from_[peer] = std::move(*channel);
       }
-      if (!mesh->to_[peer] || !mesh->from_[peer]) missing = peer;
+      if (mesh->has(peer)) continue;
+      lost[peer] = is_helper(peer) && std::chrono::steady_clock::now() > helpers_until;
+      if (!lost[peer]) missing = peer;
     }
-    if (missing == members) return mesh;
+    if (missing == members) {
+      for (Member peer = 0; peer < members; ++peer) {
+        if (lost[peer]) mesh->drop(peer);
+      }
+      return mesh;
+    }
     if (std::chrono::steady_clock::now() > until) {
       return fail(ErrorCode::kRemote, fmt::format("{} did not connect within {} s", name_of(missing, options.ranks),
                                                   options.stall / std::chrono::seconds(1)));

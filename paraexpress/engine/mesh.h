@@ -40,6 +40,7 @@ struct MeshOptions {
   int device = 0;
   Duration stall{};
   transport::ChannelOptions channel{};
+  std::uint64_t epoch = 0;
 };
 // "rank 3", "helper 0": how people count members.
 std::string name_of(Member member, std::uint32_t ranks);
@@ -47,11 +48,14 @@ std::string name_of(Member member, std::uint32_t ranks);
 // Thread rule: that of the channels; reg_mr() and ~Registered from any thread, at any time.
 class Mesh {
  public:
-  // Blocks until all members have connected to each other, at most for `stall`. Two helpers have no channel.
+  // Blocks until all members have connected to each other, at most for `stall`. Two helpers have no channel. Ranks go
+  // on without a helper that is gone, or does not connect within kHelperPatience: has() is false for it then.
   // `all_gather` is of all members.
   static Result<std::unique_ptr<Mesh>> connect(transport::Transport& transport, const AllGather& all_gather,
                                                const MeshOptions& options);
 
+  static constexpr Duration kHelperPatience = std::chrono::seconds(5);
+  bool has(Member peer) const { return to_[peer] != nullptr && from_[peer] != nullptr; }
   transport::SendChannel& to(Member peer) { return *to_[peer]; }
   transport::RecvChannel& from(Member peer) { return *from_[peer]; }
   // It goes before the mesh.

@@ -57,9 +57,9 @@ Result<void> Operations::connect(transport::Transport& transport, const AllGathe
     choose_for(group);
     return {};
   }
-  auto mesh =
-      Mesh::connect(transport, all_gather,
-                    {options_.rank, ranks, options_.helpers, options_.device, options_.stall, options_.channel});
+  auto mesh = Mesh::connect(
+      transport, all_gather,
+      {options_.rank, ranks, options_.helpers, options_.device, setup(), options_.channel, options_.epoch});
   if (!mesh) return tl::unexpected(mesh.error());
   mesh_ = std::move(*mesh);
   return set_up_lines(group);
@@ -71,11 +71,17 @@ Result<void> Operations::set_up_lines(Group group) {
   if (const auto ok = farewells_->open(); !ok) return ok;
   lines_ = std::make_unique<HelperLines>(*mesh_, options_.ranks, options_.helpers);
   if (const auto ok = lines_->open(); !ok) return ok;
-  const RunnerOptions runner{options_.rank, options_.ranks, group.members(), options_.stall};
+  for (const std::uint32_t helper : helpers_) {
+    if (!mesh_->has(options_.ranks + helper)) lines_->lose(helper);
+  }
+  const RunnerOptions runner{options_.rank, options_.ranks, group.members(), setup()};
   runner_.emplace(*mesh_, *farewells_, lines_.get(), runner, abort_);
   network_.most_chunk_bytes = options_.chunk_bytes;
   network_.least_chunk_bytes = std::min(network_.least_chunk_bytes, network_.most_chunk_bytes);
   choose_for(group);
+  const auto left = agree_on_helpers();
+  if (!left) return tl::unexpected(part(left.error())->error);
+  group = *left;
   const auto measured = measure();
   if (!measured) return tl::unexpected(part(measured.error())->error);
   if (options_.regions == kProbeRegions) {
@@ -85,12 +91,29 @@ Result<void> Operations::set_up_lines(Group group) {
   }
   network_ = fit(without_any_helper(group), *measured, network_);
   choose_for(group);
+  runner_->set_stall(options_.stall);
   return {};
+}
+
+// What one rank could not reach is none for all.
+tl::expected<Group, Blame> Operations::agree_on_helpers() {
+  if (helpers_.empty()) return group_;
+  std::vector<std::uint64_t> numbers;
+  for (const std::uint32_t helper : helpers_) numbers.push_back(lines_->lost(helper) ? 1 : 0);
+  if (auto failed = agree(std::span(numbers), DataType::kUint64)) return tl::unexpected(*failed);
+  std::vector<bool> lost;
+  for (const std::uint32_t helper : helpers_) {
+    lost.push_back(numbers[helper] != 0);
+    if (lost.back()) lines_->lose(helper);
+  }
+  std::erase_if(helpers_, [&](std::uint32_t helper) { return lost[helper]; });
+  choose_for(without_helpers(group_, lost));
+  return group_;
 }
 
 tl::expected<RegionMap, Blame> Operations::find_map() {
   const auto agreed = [this](std::span<double> numbers) { return agree(numbers, DataType::kFloat64); };
-  const auto probed = probe(*mesh_, *farewells_, options_.rank, options_.ranks, options_.stall, agreed);
+  const auto probed = probe(*mesh_, *farewells_, options_.rank, options_.ranks, setup(), agreed);
   if (!probed) return tl::unexpected(probed.error());
   return find_regions(options_.ranks, *probed).map;
 }

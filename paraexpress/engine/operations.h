@@ -77,6 +77,10 @@ class Operations {
   // Memory for what the engine has to say itself.
   Result<std::byte*> scratch(std::size_t bytes);
   Result<void> set_up_lines(Group group);
+  // How long each wait may take until it is set up.
+  Duration setup() const { return options_.setup > Duration{} ? options_.setup : options_.stall; }
+  // Without those that did not come through connecting.
+  tl::expected<Group, Blame> agree_on_helpers();
   // All ranks work it out of the same numbers.
   tl::expected<RegionMap, Blame> find_map();
   tl::expected<Measured, Blame> measure();

@@ -18,6 +18,7 @@ class Pushes {
   // An operation on that memory starts. For a push and its pull: where the push, which runs first, leaves its choice.
   Result<std::shared_ptr<PlanChoice::Choice>> admit(Collective collective, const std::byte* data, std::uint64_t bytes,
                                                     DataType type);
+  bool any() const { return !pushed_.empty(); }
 
  private:
   struct Pushed {

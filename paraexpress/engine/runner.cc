@@ -41,6 +41,7 @@ Runner::Runner(Mesh& mesh, Watch& watch, HelperLines* lines, const RunnerOptions
       watch_(watch),
       lines_(lines),
       options_(options),
+      stall_(options.stall),
       abort_(abort),
       came_(options.members - options.ranks) {
   for (Slot& slot : slots_) slot.places.resize(options.members);
@@ -119,7 +120,7 @@ std::optional<Blame> Runner::rest(const Running& one) {
   if (looks_++ % kLook == 0) {
     if (auto found = watch_.look()) return found;
     if (abort_.load(std::memory_order_relaxed)) return blame(options_.self, {ErrorCode::kInvalidUsage, "it gave up"});
-    if (idle > options_.stall) return stalled(one);
+    if (idle > stall_) return stalled(one);
   }
   // A neighbour computes, perhaps on this core.
   if (idle < std::chrono::microseconds(500)) {
@@ -288,7 +289,7 @@ Blame Runner::channel_failed(Member peer, const Error& error) {
 
 // Who holds it up is not seen from here: in most plans it is no neighbour.
 Blame Runner::stalled(const Running& one) const {
-  std::string text = fmt::format("nothing moved for {:.3g} s", std::chrono::duration<double>(options_.stall).count());
+  std::string text = fmt::format("nothing moved for {:.3g} s", std::chrono::duration<double>(stall_).count());
   for (std::size_t link = 0; link < one.program_.links(); ++link) {
     if (one.links_[link].messages.empty()) continue;
     const Program::Link& facts = one.program_.link(link);

@@ -99,6 +99,7 @@ class Runner {
   // Of a helper that was lost in the last operation that had some: how many elements of its result came before.
   std::uint64_t came_from(std::uint32_t helper) const { return came_[helper]; }
   EngineTraffic traffic() const;  // any thread
+  void set_stall(Duration stall) { stall_ = stall; }
   // Before the mesh closes.
   void release();
 
@@ -139,6 +140,7 @@ class Runner {
   Watch& watch_;
   HelperLines* const lines_;
   const RunnerOptions options_;
+  Duration stall_;
   const std::atomic<bool>& abort_;
   int roots_ = 0;  // the sum of the broadcasts' so far, modulo kChecks
   std::array<Slot, kAtOnce> slots_{};

@@ -71,6 +71,9 @@ ROOMS = {
     # What is compiled for one instruction set includes nothing whose code another file could share.
     "paraexpress/sums": [],
     "paraexpress/engine": ["transport/base", "transport/api", "paraexpress/core", "paraexpress/sums", MEMORY],
+    # Engines in turn: ranks that join knock over TCP.
+    "paraexpress/elastic": ["transport/base", "transport/api", "transport/rendezvous", "paraexpress/core",
+                            "paraexpress/engine"],
     # A library for users: wires the engine to the settings and transports as the plugin does.
     "paraexpress/api": ["transport/base", "transport/api", "transport/registry", "transport/rendezvous", "paraexpress",
                         "coflow/enforce", "nccl_plugin/settings"],

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <clustar/paraexpress.hpp>
 #include <functional>
@@ -105,6 +106,55 @@ TEST(ParaexpressApi, AKilledProcessIsNamed) {
     EXPECT_EQ(clustarPxFinalize(comm), CLUSTARPX_OK);
   });
   EXPECT_THAT(ends, testing::ElementsAre(0, -SIGKILL));
+}
+
+// Two ranks and a newcomer; then rank 0 leaves, and the others at once.
+TEST(ParaexpressApi, RanksJoinAndLeave) {
+  const auto ends = with_children(3, [](int number, const char* root) {
+    clustarPxPlace_v1 place{};
+    clustarPxOptions_v1 options = options_of(number == 2 ? 0 : number, number == 2 ? 0 : 2, root);
+    place.ranks = options.ranks;
+    auto comm = number == 2 ? px::Communicator::join(options, 20'000, place) : px::Communicator(options);
+    std::vector<float> values(3000);
+    comm.add_memory(values.data(), values.size() * sizeof(float));
+    int seen = 0;
+    for (bool grown = false; place.ranks != 2 || !grown;) {
+      grown = grown || place.ranks == 3;
+      seen = std::max(seen, place.ranks);
+      std::fill(values.begin(), values.end(), 1.0F);
+      comm.all_reduce(values.data(), values.size()).wait();
+      ASSERT_EQ(values, std::vector<float>(3000, static_cast<float>(place.ranks)));
+      if (number == 0 && grown) return comm.leave();
+      place = comm.resize();
+      EXPECT_EQ(place.refused, 0);
+    }
+    EXPECT_EQ(seen, 3);
+    EXPECT_EQ(place.rank, number - 1);
+    comm.broadcast(values.data(), 4, 1).wait();
+    comm.leave();
+  });
+  EXPECT_THAT(ends, testing::ElementsAre(0, 0));
+}
+
+TEST(ParaexpressApi, WhatAJoinMayNotBeGivenSaysWhatIsAllowed) {
+  clustarPx_t comm = 0;
+  clustarPxPlace_v1 place{};
+  clustarPxOptions_v1 options = options_of(0, 2, "127.0.0.1:1");
+  EXPECT_EQ(clustarPxJoin(&options, 10, &comm, nullptr), CLUSTARPX_EINVAL);
+  EXPECT_THAT(clustarPxLastError(), HasSubstr("allowed: a rank of 0 or more, which chooses a device, 0 ranks"));
+  options.ranks = 0;
+  EXPECT_EQ(clustarPxJoin(&options, 10, &comm, &place), CLUSTARPX_EINVAL);
+  EXPECT_THAT(clustarPxLastError(), HasSubstr("sizeof(clustarPxPlace_v1)"));
+  EXPECT_EQ(clustarPxJoin(&options, 10, &comm, nullptr), CLUSTARPX_EREMOTE);
+  EXPECT_THAT(clustarPxLastError(), HasSubstr("nobody listens at 127.0.0.1:1"));
+  options.root = nullptr;
+  options.hosts = "";
+  EXPECT_EQ(clustarPxJoin(&options, 10, &comm, nullptr), CLUSTARPX_EINVAL);
+  options.hosts = "127.0.0.1:1,[::1],localhost";
+  EXPECT_EQ(clustarPxJoin(&options, 10, &comm, nullptr), CLUSTARPX_EREMOTE);
+  EXPECT_THAT(clustarPxLastError(), HasSubstr("127.0.0.1:1, [::1]:1, localhost:1"));
+  EXPECT_EQ(clustarPxResize(comm, nullptr), CLUSTARPX_EINVAL);
+  EXPECT_EQ(clustarPxLeave(comm), CLUSTARPX_EINVAL);
 }
 
 TEST(ParaexpressApi, WhatOneRankCannotDoFailsAll) {

@@ -33,7 +33,8 @@ struct Rank {
     Rank rank;
     auto bootstrap = bench::proxy::Bootstrap::join({.rank = static_cast<int>(options.rank),
                                                     .size = static_cast<int>(options.ranks + options.helpers),
-                                                    .root = root});
+                                                    .root = root,
+                                                    .required = static_cast<int>(options.ranks)});
     if (!bootstrap) return tl::unexpected(bootstrap.error());
     rank.bootstrap = std::move(*bootstrap);
     auto transport = which.create({});

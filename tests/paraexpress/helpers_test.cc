@@ -178,6 +178,67 @@ TEST_P(HelpersOver, AStoppedOneIsMadeUpFor) {
   for (int seed = 0; seed < 2; ++seed) lose_one(GetParam(), SIGSTOP, seed);
 }
 
+// While all connect one dies or stands still, at each step: the ranks go on without it.
+enum class Goes { kAfterItMet, kBeforeItSpeaks, kAfterItSpoke, kStandsStillBeforeItSpeaks, kStandsStill };
+
+TEST_P(HelpersOver, OneThatIsLostWhileAllConnectIsLeftOut) {
+  for (const Goes when : {Goes::kAfterItMet, Goes::kBeforeItSpeaks, Goes::kAfterItSpoke,
+                          Goes::kStandsStillBeforeItSpeaks, Goes::kStandsStill}) {
+    // Before it speaks no transport has a part in it.
+    if (when == Goes::kStandsStillBeforeItSpeaks && GetParam().name != "tcp") continue;
+    SCOPED_TRACE(static_cast<int>(when));
+    const std::string root = Bootstrap::pick_loopback_root().value();
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto bootstrap = Bootstrap::join({.rank = 3, .size = 4, .root = root});
+      if (!bootstrap || when == Goes::kAfterItMet) _exit(0);
+      const auto transport = GetParam().create({});
+      HelperOptions options;
+      options.helper = 1;
+      options.helpers = 2;
+      options.ranks = 2;
+      const auto gather = [&](std::span<const std::byte> mine) {
+        if (when == Goes::kBeforeItSpeaks) (void)raise(SIGKILL);
+        if (when == Goes::kStandsStillBeforeItSpeaks) (void)raise(SIGSTOP);
+        auto all = (*bootstrap)->all_gather(mine);
+        (void)raise(when == Goes::kAfterItSpoke ? SIGKILL : SIGSTOP);
+        return all;
+      };
+      const std::atomic<bool> stop{false};
+      (void)serve_as_helper(**transport, gather, options, stop);
+      _exit(0);
+    }
+    const pid_t other = fork();
+    if (other == 0) {
+      const auto bootstrap = Bootstrap::join({.rank = 2, .size = 4, .root = root});
+      const auto transport = GetParam().create({});
+      HelperOptions options;
+      options.helpers = 2;
+      options.ranks = 2;
+      const std::atomic<bool> stop{false};
+      _exit(bootstrap && serve_as_helper(**transport, through(**bootstrap), options, stop) ? 0 : 1);
+    }
+    EngineOptions options;
+    options.helpers = 2;
+    options.plan = Plan::kSharded;
+    const auto begin = steady_clock::now();
+    with_ranks_at(root, GetParam(), 2, options, [&](Engine& engine, Member rank) {
+      EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(tests::kSanitized ? 60 : 25));
+      std::vector<float> values = contribution(5000, rank, 0);
+      ASSERT_TRUE(engine.add_memory(values.data(), values.size() * sizeof(float)));
+      const auto seconds = engine.all_reduce(values.data(), values.size(), DataType::kFloat32)->wait();
+      ASSERT_TRUE(seconds) << seconds.error().message;
+      EXPECT_EQ(values, sum_of_all(5000, 2, 0));
+      EXPECT_EQ(engine.helpers(), 1U);
+    });
+    kill(child, SIGKILL);
+    int status = 0;
+    waitpid(child, &status, 0);
+    waitpid(other, &status, 0);
+    EXPECT_EQ(status, 0) << "the helper that is left";
+  }
+}
+
 // What the helper waits for is a rank: nobody takes it for dead.
 TEST_P(HelpersOver, ASlowRankCostsNoHelper) {
   Cluster cluster(GetParam(), 2, 1);

@@ -13,6 +13,7 @@
 
 #include "bench/proxy/socket_io.h"
 #include "tests/proxy/ranks.h"
+#include "transport/rendezvous/door.h"
 
 namespace clustar::bench::proxy {
 namespace {
@@ -173,6 +174,78 @@ TEST(Bootstrap, ALateRankIsAnErrorInTime) {
   const auto bootstrap = late(1);
   ASSERT_TRUE(bootstrap);
   rank0.join();
+}
+
+// Of four, the last two may be missing: one never comes, one goes between two calls.
+TEST(Bootstrap, WhoMayBeMissingIsZeros) {
+  const std::string root = *Bootstrap::pick_loopback_root();
+  const auto part = [&](int rank) {
+    auto options = options_for(rank, 4, root);
+    options.required = 2;
+    if (rank == 0) options.join_timeout = milliseconds(2000);
+    auto bootstrap = Bootstrap::join(options);
+    ASSERT_TRUE(bootstrap) << bootstrap.error().message;
+    const std::byte mine{static_cast<std::uint8_t>(rank + 1)};
+    for (const int expected : {3, 0}) {
+      if (rank == 2 && expected == 0) return;
+      const auto all = (*bootstrap)->all_gather(std::span(&mine, 1));
+      ASSERT_TRUE(all) << all.error().message;
+      EXPECT_EQ(*all, (std::vector<std::byte>{std::byte{1}, std::byte{2}, static_cast<std::byte>(expected), {}}));
+    }
+    EXPECT_TRUE((*bootstrap)->barrier());
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) threads.emplace_back(part, rank);
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Bootstrap, WhoIsNeededIsNamedEvenIfOthersMayBeMissing) {
+  auto options = options_for(0, 4, *Bootstrap::pick_loopback_root());
+  options.required = 2;
+  options.join_timeout = milliseconds(300);
+  const auto bootstrap = Bootstrap::join(options);
+  ASSERT_FALSE(bootstrap);
+  EXPECT_THAT(bootstrap.error().message, HasSubstr("rank(s) 1 did not join"));
+}
+
+TEST(Door, OnlyThoseThatKnockAndStayAreThere) {
+  using rendezvous::Door;
+  const std::string root = *Bootstrap::pick_loopback_root();
+  const auto soon = [] { return steady_clock::now() + milliseconds(5000); };
+  EXPECT_THAT(rendezvous::knock({root}, steady_clock::now()).error().message, HasSubstr("nobody listens at"));
+  const auto door = Door::at(root);
+  ASSERT_TRUE(door) << door.error().message;
+  EXPECT_FALSE(Door::at(root));
+  const auto wait_for = [&](std::uint32_t count) {
+    const auto until = soon();
+    while ((*door)->waiting() != count && steady_clock::now() < until) std::this_thread::sleep_for(milliseconds(1));
+    return (*door)->waiting() == count;
+  };
+  // One says nothing, one talks rubbish, and one of two that knock goes.
+  const auto silent = tcp_connect(*parse_host_port(root), soon());
+  const auto talks = tcp_connect(*parse_host_port(root), soon());
+  ASSERT_TRUE(silent && talks);
+  const std::string rubbish(64, 'x');
+  EXPECT_EQ(send(talks->get(), rubbish.data(), rubbish.size(), MSG_NOSIGNAL), 64);
+  auto goes = rendezvous::knock({root}, soon());
+  ASSERT_TRUE(goes);
+  ASSERT_TRUE(wait_for(1));
+  const auto stays = rendezvous::knock({"127.0.0.1:1", root}, soon());
+  ASSERT_TRUE(stays && wait_for(2));
+  goes = fail(ErrorCode::kRemote, "it goes");
+  ASSERT_TRUE(wait_for(1));
+  const std::vector<std::byte> message(100'000, std::byte{7});
+  std::thread hears([&] {
+    EXPECT_EQ(stays->hear(message.size(), soon()).value(), message);
+    EXPECT_THAT(stays->hear(10, soon()).error().message, HasSubstr("makes no sense"));
+  });
+  EXPECT_TRUE((*door)->line(0).say(message, soon()));
+  EXPECT_TRUE((*door)->line(0).say(message, soon()));
+  hears.join();
+  EXPECT_THAT((*door)->line(0).hear(10, steady_clock::now() + milliseconds(20)).error().message,
+              HasSubstr("does not answer"));
+  (*door)->let_go(1);
+  EXPECT_EQ((*door)->waiting(), 0U);
 }
 
 TEST(SocketIo, IpV6Address) {

@@ -78,7 +78,9 @@ struct Incoming {
 
 class StarBootstrap final : public Bootstrap {
  public:
-  explicit StarBootstrap(Options options) : options_(std::move(options)) {}
+  explicit StarBootstrap(Options options) : options_(std::move(options)) {
+    if (options_.required <= 0 || options_.required > options_.size) options_.required = options_.size;
+  }
 
   Result<void> open();
   int rank() const override { return options_.rank; }
@@ -90,7 +92,12 @@ class StarBootstrap final : public Bootstrap {
   Result<void> open_root(const HostPort& address, Deadline deadline);
   Result<void> open_leaf(const HostPort& address, Deadline deadline);
   Result<bool> leaf_attempt(const HostPort& address, Deadline deadline);
-  Result<void> admit(const FrameHeader& hello, Fd& fd, int& missing);
+  Result<void> admit(const FrameHeader& hello, Fd& fd);
+  // Of the ranks below `end`.
+  int missing(int end) const;
+  bool may_go(int rank) const { return rank >= options_.required; }
+  // One that may go has gone.
+  Result<void> let_go(int rank, Incoming& in);
   std::string missing_ranks() const;
 
   Result<Bytes> gather_root(std::span<const std::byte> mine, Deadline deadline);
@@ -134,14 +141,27 @@ Result<void> StarBootstrap::open() {
 
 std::string StarBootstrap::missing_ranks() const {
   std::string text;
-  for (int r = 1; r < options_.size; ++r) {
+  for (int r = 1; r < options_.required; ++r) {
     if (!peers_[static_cast<std::size_t>(r)]) text += fmt::format("{}{}", text.empty() ? "" : ", ", r);
   }
   return text;
 }
 
+int StarBootstrap::missing(int end) const {
+  int count = 0;
+  for (int r = 1; r < end; ++r) count += peers_[static_cast<std::size_t>(r)] ? 0 : 1;
+  return count;
+}
+
+Result<void> StarBootstrap::let_go(int rank, Incoming& in) {
+  peers_[static_cast<std::size_t>(rank)].reset();
+  in.body.clear();
+  in.done = true;
+  return {};
+}
+
 // A hello with our magic is from a rank: contradictions are errors, not strangers.
-Result<void> StarBootstrap::admit(const FrameHeader& hello, Fd& fd, int& missing) {
+Result<void> StarBootstrap::admit(const FrameHeader& hello, Fd& fd) {
   const auto r = static_cast<std::size_t>(hello.rank);
   std::string reason;
   if (hello.sequence != static_cast<std::uint64_t>(options_.size)) {
@@ -153,7 +173,6 @@ Result<void> StarBootstrap::admit(const FrameHeader& hello, Fd& fd, int& missing
   }
   if (reason.empty()) {
     peers_[r] = std::move(fd);
-    --missing;
     return {};
   }
   bool timed_out = false;
@@ -172,12 +191,14 @@ Result<void> StarBootstrap::open_root(const HostPort& address, Deadline deadline
   };
   constexpr std::size_t kMaxNewcomers = 256;  // silent strangers must not use up the descriptors
   std::vector<Newcomer> newcomers;
-  int missing = options_.size - 1;
-  while (missing > 0) {
+  const Deadline patience = steady_clock::now() + options_.join_timeout / 2;
+  for (;;) {
+    const bool whole = missing(options_.required) == 0;
+    if (missing(options_.size) == 0 || (whole && steady_clock::now() >= patience)) break;
     std::vector<pollfd> entries{{listener->get(), POLLIN, 0}};
     for (const Newcomer& n : newcomers) entries.push_back({n.fd.get(), POLLIN, 0});
-    const int ready = poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
-    if (ready <= 0 && steady_clock::now() >= deadline) {
+    const int ready = poll(entries.data(), entries.size(), poll_timeout_ms(whole ? patience : deadline));
+    if (ready <= 0 && !whole && steady_clock::now() >= deadline) {
       return break_down(ErrorCode::kRemote, fmt::format("rank(s) {} did not join {} within {} s", missing_ranks(),
                                                         options_.root, seconds(options_.join_timeout)));
     }
@@ -185,7 +206,7 @@ Result<void> StarBootstrap::open_root(const HostPort& address, Deadline deadline
       const Io state = read_some(n.fd.get(), std::as_writable_bytes(std::span(&n.hello, 1)), n.got);
       if (state == Io::kAgain) continue;
       if (state == Io::kDone && n.hello.magic == kMagic && n.hello.kind == kHello && n.hello.length == 0) {
-        if (auto admitted = admit(n.hello, n.fd, missing); !admitted) return admitted;
+        if (auto admitted = admit(n.hello, n.fd); !admitted) return admitted;
       }
       n.fd.reset();
     }
@@ -197,7 +218,12 @@ Result<void> StarBootstrap::open_root(const HostPort& address, Deadline deadline
   }
   for (int r = 1; r < options_.size; ++r) {
     bool timed_out = false;
-    if (!write_all(peers_[static_cast<std::size_t>(r)].get(), frame(kWelcome, 0, 0, {}), deadline, timed_out)) {
+    Fd& peer = peers_[static_cast<std::size_t>(r)];
+    if (peer && !write_all(peer.get(), frame(kWelcome, 0, 0, {}), deadline, timed_out)) {
+      if (may_go(r)) {
+        peer.reset();
+        continue;
+      }
       return break_down(ErrorCode::kRemote, fmt::format("rank {} left while the ranks were joining", r));
     }
   }
@@ -251,6 +277,7 @@ Result<void> StarBootstrap::advance(int peer, Incoming& in, std::size_t expected
     const Io state = read_some(fd, std::as_writable_bytes(std::span(&in.header, 1)), in.got_header);
     if (state == Io::kAgain) return {};
     if (state == Io::kClosed) {
+      if (may_go(peer)) return let_go(peer, in);
       return break_down(ErrorCode::kRemote,
                         fmt::format("rank {} closed its bootstrap connection: it died or gave up", peer));
     }
@@ -269,6 +296,7 @@ Result<void> StarBootstrap::advance(int peer, Incoming& in, std::size_t expected
   }
   const Io state = read_some(fd, in.body, in.got_body);
   if (state == Io::kClosed) {
+    if (may_go(peer)) return let_go(peer, in);
     return break_down(ErrorCode::kRemote, fmt::format("rank {} died in the middle of an all_gather", peer));
   }
   in.done = state == Io::kDone;
@@ -276,16 +304,23 @@ Result<void> StarBootstrap::advance(int peer, Incoming& in, std::size_t expected
 }
 
 Result<void> StarBootstrap::collect(std::vector<Incoming>& frames, std::size_t expected, Deadline deadline) {
+  std::optional<Deadline> grace;
   for (;;) {
     std::vector<pollfd> entries;
     std::vector<int> ranks;
     for (int r = 1; r < options_.size; ++r) {
-      if (frames[static_cast<std::size_t>(r)].done) continue;
+      if (frames[static_cast<std::size_t>(r)].done || !peers_[static_cast<std::size_t>(r)]) continue;
       entries.push_back({peers_[static_cast<std::size_t>(r)].get(), POLLIN, 0});
       ranks.push_back(r);
     }
     if (ranks.empty()) return {};
-    const int ready = poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
+    if (may_go(ranks.front()) && !grace) grace = steady_clock::now() + kGrace;
+    if (grace && steady_clock::now() >= *grace) {
+      for (const int r : ranks) (void)let_go(r, frames[static_cast<std::size_t>(r)]);
+      return {};
+    }
+    const int ready =
+        poll(entries.data(), entries.size(), poll_timeout_ms(std::min(deadline, grace.value_or(deadline))));
     if (ready <= 0 && steady_clock::now() >= deadline) {
       return break_down(ErrorCode::kRemote, fmt::format("rank {} did not reach the bootstrap call within {} s",
                                                         ranks.front(), seconds(options_.call_timeout)));
@@ -304,12 +339,20 @@ Result<Bytes> StarBootstrap::gather_root(std::span<const std::byte> mine, Deadli
   Bytes all(mine.size() * peers_.size());
   std::copy(mine.begin(), mine.end(), all.begin());
   for (std::size_t r = 1; r < peers_.size(); ++r) {
+    if (frames[r].body.size() != mine.size()) continue;
     std::copy(frames[r].body.begin(), frames[r].body.end(), all.begin() + static_cast<std::ptrdiff_t>(r * mine.size()));
   }
   const Bytes out = frame(kData, 0, sequence_, all);
   for (std::size_t r = 1; r < peers_.size(); ++r) {
     bool timed_out = false;
-    if (!write_all(peers_[r].get(), out, deadline, timed_out)) {
+    if (!peers_[r]) continue;
+    const bool may = may_go(static_cast<int>(r));
+    const Deadline until = may ? std::min<Deadline>(deadline, steady_clock::now() + kGrace) : deadline;
+    if (!write_all(peers_[r].get(), out, until, timed_out)) {
+      if (may) {
+        peers_[r].reset();
+        continue;
+      }
       return break_down(ErrorCode::kRemote, fmt::format("rank {} {} the result of an all_gather", r,
                                                         timed_out ? "does not take" : "died before it took"));
     }

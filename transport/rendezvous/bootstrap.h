@@ -17,6 +17,7 @@ namespace clustar::rendezvous {
 class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
+  static constexpr std::chrono::milliseconds kGrace{5000};
 
   struct Options {
     int rank = 0;
@@ -26,6 +27,9 @@ class Bootstrap {
     // How long to wait for the others to appear; afterwards each call is bounded by `call_timeout`.
     std::chrono::milliseconds join_timeout{30000};
     std::chrono::milliseconds call_timeout{120000};
+    // Ranks from this one on may be missing, or go: the others wait half of `join_timeout` for them to appear, then
+    // kGrace in a call, and have zeros instead of what they would say. 0: none may.
+    int required = 0;
   };
   static Result<std::unique_ptr<Bootstrap>> join(const Options& options);
   // A free loopback "127.0.0.1:port" for processes that the caller is about to start.

@@ -58,7 +58,8 @@ typedef struct {
   int stall_ms;     /* how long an operation may stand still; 0: 60,000 */
 } clustarPxOptions_v1;
 
-/* Blocks until all ranks (and helpers) have met and measured the network, 30 s at most for the meeting. */
+/* Blocks until all ranks (and helpers) have met and measured the network, 30 s at most for the meeting. Helpers that do
+ * not come within 15 s, or are lost meanwhile, are left out. */
 int clustarPxInit(const clustarPxOptions_v1* options, clustarPx_t* out);
 /* Memory that operations may use, whole or in parts; until clustarPxFinalize(). */
 int clustarPxRegister(clustarPx_t comm, void* memory, size_t bytes);
@@ -87,6 +88,35 @@ int clustarPxWait(clustarPxOperation_t operation);
 
 /* Waits for the other ranks to be done, 3 s at most. Operations that are not done fail, on all ranks. */
 int clustarPxFinalize(clustarPx_t comm);
+
+/* Ranks that join and leave between operations (version CLUSTARPX_2 of the library). Helpers and region maps other than
+ * "probe" go by the ranks' numbers: CLUSTARPX_EUSAGE with them. */
+typedef struct {
+  size_t size; /* of this struct; the caller sets it */
+  int rank;    /* of now: ranks keep their order, gaps close, newcomers follow */
+  int ranks;
+  uint64_t epoch; /* another one than before where ranks changed, the same on all */
+  int left;       /* how many left at this call */
+  int joined;     /* and joined */
+  int refused; /* newcomers that were tried in vain, as one of them did not come through: the others may come again */
+} clustarPxPlace_v1;
+
+/* Every rank calls it at the same place among its operations, after the waits for those before: say after each step of
+ * a training, or each hundredth. From that call on all go by the new ranks. Registered memory stays registered; what
+ * was pushed must have been pulled. Rank 0 opens the port of clustarPxInit's root for newcomers at its first call.
+ * Where nobody comes or goes it costs an all-reduce of a few bytes. A newcomer that dies or stands still holds all up
+ * for 5 s at most, and is left out. `out` may be null. */
+int clustarPxResize(clustarPx_t comm, clustarPxPlace_v1* out);
+/* In the place of clustarPxResize(): the others go on without this rank. Ends the handle. Once it has returned this
+ * process may end; dies it before, it is a rank that died. If rank 0 leaves, the next one opens the port: at root, if
+ * that is its host, otherwise at all addresses of its own. */
+int clustarPxLeave(clustarPx_t comm);
+/* In the place of clustarPxInit(): waits until the ranks of a communicator take it in at a clustarPxResize(), for
+ * `wait_ms` at most. `options`: root or hosts say where rank 0 may be (of hosts each is tried, at the port of the
+ * first), rank which of this host's devices is used, in turn, ranks and helpers are 0; all else is as the others have
+ * it. What is to be registered is registered then, before the next operation, which is the first after the others'
+ * clustarPxResize(). */
+int clustarPxJoin(const clustarPxOptions_v1* options, int wait_ms, clustarPx_t* out, clustarPxPlace_v1* place);
 
 /* Of the last call of this thread that failed; "" before. Valid until this thread's next call. */
 const char* clustarPxLastError(void);

@@ -75,7 +75,24 @@ class Communicator {
   ~Communicator() {
     if (handle_ != 0) (void)clustarPxFinalize(handle_);
   }
+  // Of one that others have: waits until they take it in at a resize(). `place`: where.
+  static Communicator join(clustarPxOptions_v1 options, int wait_ms, clustarPxPlace_v1& place) {
+    options.size = sizeof options;
+    place.size = sizeof place;
+    Communicator made;
+    check(clustarPxJoin(&options, wait_ms, &made.handle_, &place));
+    return made;
+  }
   clustarPx_t handle() const { return handle_; }
+  // Between operations, by all ranks.
+  clustarPxPlace_v1 resize() {
+    clustarPxPlace_v1 place{};
+    place.size = sizeof place;
+    check(clustarPxResize(handle_, &place));
+    return place;
+  }
+  // In the place of resize(); this is of no further use then.
+  void leave() { check(clustarPxLeave(std::exchange(handle_, 0))); }
 
   void add_memory(void* memory, std::size_t bytes) { check(clustarPxRegister(handle_, memory, bytes)); }
   template <class T>
@@ -100,6 +117,7 @@ class Communicator {
   }
 
  private:
+  Communicator() = default;
   template <class Call, class... Arguments>
   Operation start(Call call, Arguments... arguments) {
     clustarPxOperation_t operation = 0;

@@ -1,0 +1,22 @@
+// What rank 0 tells a newcomer, so that it builds what the members build.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "paraexpress/core/membership.h"
+#include "paraexpress/engine/engine.h"
+
+namespace clustar::paraexpress {
+
+// The engine's options of the newcomer's place, from the members'.
+std::vector<std::byte> encode_invitation(const Place& place, const EngineOptions& options);
+// `options`: of the newcomer; what must be equal on all comes from the invitation. Nothing: it is none.
+std::optional<EngineOptions> invited(std::span<const std::byte> invitation, const EngineOptions& options);
+
+inline constexpr std::size_t kMostInvitation = 256;
+
+}  // namespace clustar::paraexpress

@@ -1,0 +1,61 @@
+// For ranks that come after the others have met: rank 0 keeps a door at its address, newcomers knock, and it lets them
+// in when the others are ready.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/result.h"
+#include "transport/rendezvous/socket_io.h"
+
+namespace clustar::rendezvous {
+
+// Messages between the door and a newcomer. All ranks are of one build: frames are in host byte order.
+class DoorLine {
+ public:
+  explicit DoorLine(Fd fd) : fd_(std::move(fd)) {}
+
+  Result<void> say(std::span<const std::byte> message, Deadline deadline) const;
+  // A message of `most` bytes or less.
+  Result<std::vector<std::byte>> hear(std::size_t most, Deadline deadline) const;
+  // It has not closed, and said nothing.
+  bool open() const;
+
+ private:
+  Fd fd_;
+};
+
+// Thread rule: one thread at a time.
+class Door {
+ public:
+  static constexpr std::size_t kMostWaiting = 256;
+
+  // HOST:PORT. Where HOST is none of this machine: all its addresses.
+  static Result<std::unique_ptr<Door>> at(const std::string& address);
+  // Does not block. How many wait, in the order of their coming; those that have gone are left out.
+  std::uint32_t waiting();
+  const DoorLine& line(std::uint32_t number) const { return waiting_[number]; }
+  // The first of them are dealt with: their lines close.
+  void let_go(std::uint32_t count);
+
+ private:
+  struct Stranger {
+    Fd fd{};
+    std::vector<std::byte> said{};
+    std::size_t got = 0;
+  };
+  explicit Door(Fd listener) : listener_(std::move(listener)) {}
+
+  Fd listener_;
+  std::vector<Stranger> strangers_{};
+  std::vector<DoorLine> waiting_{};
+};
+
+// Knocks at one of these addresses, in turn, until somebody opens.
+Result<DoorLine> knock(const std::vector<std::string>& addresses, Deadline deadline);
+
+}  // namespace clustar::rendezvous
