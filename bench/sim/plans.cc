@@ -22,7 +22,7 @@
 namespace clustar::bench::sim {
 namespace {
 
-namespace px = paraexpress;
+namespace px = clustar::paraexpress;
 
 constexpr std::uint64_t kLineBps = 10'000'000'000;
 constexpr Duration kTrip = std::chrono::microseconds(20);

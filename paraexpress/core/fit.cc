@@ -50,10 +50,13 @@ Network fit(const Group& group, const Measured& measured, const Network& base) {
     return seconds(direct);
   });
   ring_latency();
-  const Forest forest = build(Plan::kDirect, group);
+  // A byte's time at every NIC and uplink goes with that at a NIC.
+  const Shape of_one = shape(Plan::kDirect, group, 1);
   const double byte_time = where(1 / kEndless, 1, measured.direct_large_s, [&](double seconds_per_byte) {
-    network.nic_bytes_per_s = 1 / seconds_per_byte;
-    return cost(shape_of(forest, group, network), network, measured.large_bytes, 1).seconds;
+    Shape large = of_one;
+    for (Shape::Step& step : large.up) step.seconds_per_byte *= seconds_per_byte;
+    large.busiest_seconds_per_byte *= seconds_per_byte;
+    return cost(large, network, measured.large_bytes, 1).seconds;
   });
   network.nic_bytes_per_s = 1 / byte_time;
   return network;
