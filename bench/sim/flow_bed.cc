@@ -70,6 +70,9 @@ px::Network FlowBed::measured() const {
   measured.direct_small_s = seconds(px::Plan::kDirect, measured.small_bytes);
   measured.ring_small_s = seconds(px::Plan::kRing, measured.small_bytes);
   measured.direct_large_s = seconds(px::Plan::kDirect, measured.large_bytes);
+  measured.server_small_s = seconds(px::Plan::kServer, measured.small_bytes);
+  measured.middle_bytes = px::middle_bytes(measured);
+  measured.direct_middle_s = seconds(px::Plan::kDirect, measured.middle_bytes);
   return px::fit(group_, measured, network);
 }
 

@@ -72,7 +72,7 @@ TEST(StepFlows, classes_of_hosts_change_nothing) {
 // Message by message, with nothing in step, it takes as long within a tenth. A hierarchical plan differs more: there a
 // host sends its messages a window at a time, so uplinks idle while regions add up.
 TEST(StepFlows, agree_with_the_simulation_of_messages) {
-  px::Network network{kLine, 20e-6, 0, 16 << 10, 4 << 20, {}};
+  px::Network network{kLine, 20e-6, 0, 0, 16 << 10, 4 << 20, {}};
   for (const double oversubscription : {1.0, 4.0}) {
     const px::Group group = px::make_group(32, 0, shuffled(px::equal_regions(32, 8, oversubscription), 32, 3));
     for (const px::Plan plan : {px::Plan::kDirect, px::Plan::kRing, px::Plan::kDoubleTree, px::Plan::kHierarchical}) {
