@@ -17,6 +17,7 @@ constexpr Experiment kExperiments[] = {
     {"long-pipe", "one stream at 10 Gbit/s over 1 to 100 ms, with loss", run_long_pipe},
     {"paths", "all-reduces from the rack to another continent, with loss and tolerance", run_paths},
     {"plans", "ParaExpress's plans on two leaves with narrow uplinks, and what its planner takes", run_plans},
+    {"plans-flow", "the same to 4,096 ranks, flow by flow", run_plans_flow},
 };
 
 }  // namespace

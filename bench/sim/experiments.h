@@ -46,6 +46,7 @@ Rows run_scale(const Settings& settings);
 Rows run_long_pipe(const Settings& settings);
 Rows run_paths(const Settings& settings);
 Rows run_plans(const Settings& settings);
+Rows run_plans_flow(const Settings& settings);
 
 struct Experiment {
   const char* name;

@@ -6,7 +6,7 @@
 namespace clustar::bench::sim {
 namespace {
 
-namespace px = paraexpress;
+namespace px = clustar::paraexpress;
 
 constexpr std::uint32_t kNoLane = ~std::uint32_t{0};
 // As the engine's: messages of a link at once, and partial sums of it that wait.

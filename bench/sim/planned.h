@@ -22,8 +22,8 @@ class Planned {
 
   // From the first message to the last sum and result of all ranks; nothing: not within the limit. `chunk`: the most
   // bytes of a message (> 0).
-  std::optional<Duration> all_reduce(const paraexpress::Forest& forest, std::uint64_t bytes, std::uint64_t chunk,
-                                     Duration limit);
+  std::optional<Duration> all_reduce(const clustar::paraexpress::Forest& forest, std::uint64_t bytes,
+                                     std::uint64_t chunk, Duration limit);
 
  private:
   struct Link {
@@ -31,7 +31,7 @@ class Planned {
     std::uint32_t passed = 0;  // before these
   };
   struct Rank {
-    paraexpress::Program program;
+    clustar::paraexpress::Program program;
     std::vector<Link> links{};
   };
 

@@ -22,7 +22,7 @@
 namespace clustar::bench::sim {
 namespace {
 
-namespace px = paraexpress;
+namespace px = clustar::paraexpress;
 
 constexpr std::uint64_t kLineBps = 10'000'000'000;
 constexpr Duration kTrip = std::chrono::microseconds(20);
@@ -111,11 +111,16 @@ std::optional<px::Network> probe(Bed& bed) {
   for (const auto& [plan, bytes, into] :
        {std::tuple{px::Plan::kDirect, measured.small_bytes, &measured.direct_small_s},
         std::tuple{px::Plan::kRing, measured.small_bytes, &measured.ring_small_s},
+        std::tuple{px::Plan::kServer, measured.small_bytes, &measured.server_small_s},
         std::tuple{px::Plan::kDirect, measured.large_bytes, &measured.direct_large_s}}) {
     const auto took = bed.seconds(px::build(plan, bed.group()), bytes, kMostChunk, 3);
     if (!took) return std::nullopt;
     *into = *took;
   }
+  measured.middle_bytes = px::middle_bytes(measured);
+  const auto took = bed.seconds(px::build(px::Plan::kDirect, bed.group()), measured.middle_bytes, kMostChunk, 3);
+  if (!took) return std::nullopt;
+  measured.direct_middle_s = *took;
   return px::fit(bed.group(), measured, network);
 }
 

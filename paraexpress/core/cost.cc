@@ -16,7 +16,13 @@ constexpr double kWorthIt = 0.99;
 class Loads {
  public:
   Loads(const Group& group, const Network& network)
-      : group_(group), out_(resources()), in_(resources()), sent_(group.members()), received_(group.members()) {
+      : group_(group),
+        out_(resources()),
+        in_(resources()),
+        headers_out_(resources()),
+        headers_in_(resources()),
+        sent_(group.members()),
+        received_(group.members()) {
     seconds_per_byte_.assign(group.members(), 1 / network.nic_bytes_per_s);
     for (const Region& region : group.regions.regions) seconds_per_byte_.push_back(1 / uplink_rate(network, region));
   }
@@ -29,12 +35,17 @@ class Loads {
     if (region != other) add(group_.members() + region, group_.members() + other, bytes);
   }
   void add(const Loads& other) {
-    for (std::size_t i = 0; i < out_.size(); ++i) out_[i] += other.out_[i], in_[i] += other.in_[i];
+    for (std::size_t i = 0; i < out_.size(); ++i) {
+      out_[i] += other.out_[i], in_[i] += other.in_[i];
+      headers_out_[i] += other.headers_out_[i], headers_in_[i] += other.headers_in_[i];
+    }
     for (std::size_t i = 0; i < sent_.size(); ++i) sent_[i] += other.sent_[i], received_[i] += other.received_[i];
   }
   void clear() {
     std::fill(out_.begin(), out_.end(), 0);
     std::fill(in_.begin(), in_.end(), 0);
+    std::fill(headers_out_.begin(), headers_out_.end(), 0);
+    std::fill(headers_in_.begin(), headers_in_.end(), 0);
     std::fill(sent_.begin(), sent_.end(), 0);
     std::fill(received_.begin(), received_.end(), 0);
   }
@@ -43,6 +54,8 @@ class Loads {
     Shape::Step step;
     for (std::size_t i = 0; i < out_.size(); ++i) {
       step.seconds_per_byte = std::max(step.seconds_per_byte, std::max(out_[i], in_[i]) * seconds_per_byte_[i]);
+      step.seconds_per_header =
+          std::max(step.seconds_per_header, std::max(headers_out_[i], headers_in_[i]) * seconds_per_byte_[i]);
     }
     for (std::size_t i = 0; i < sent_.size(); ++i) {
       step.sent = std::max(step.sent, sent_[i]);
@@ -56,6 +69,8 @@ class Loads {
     for (std::size_t i = 0; i < out_.size(); ++i) {
       const double bytes = out_[i] + in_[i];
       shape.busiest_seconds_per_byte = std::max(shape.busiest_seconds_per_byte, bytes * seconds_per_byte_[i]);
+      shape.busiest_seconds_per_header =
+          std::max(shape.busiest_seconds_per_header, (headers_out_[i] + headers_in_[i]) * seconds_per_byte_[i]);
       double& share = i < group_.members() ? shape.nic_share : shape.uplink_share;
       share = std::max(share, bytes);
     }
@@ -69,10 +84,12 @@ class Loads {
   void add(std::size_t from, std::size_t to, double bytes) {
     out_[from] += bytes;
     in_[to] += bytes;
+    ++headers_out_[from];
+    ++headers_in_[to];
   }
 
   const Group& group_;
-  std::vector<double> seconds_per_byte_, out_, in_;
+  std::vector<double> seconds_per_byte_, out_, in_, headers_out_, headers_in_;
   std::vector<std::uint32_t> sent_, received_;
 };
 
@@ -113,6 +130,7 @@ std::string inconsistency(const Network& network, const Group& group) {
   if (!(network.nic_bytes_per_s > 0)) return "the NIC's rate is to be above 0";
   if (!(network.latency_s >= 0) || !(network.message_s >= 0))
     return "latency and time per message are to be at least 0";
+  if (!(network.message_bytes >= 0)) return "bytes beside a message are to be at least 0";
   if (network.least_chunk_bytes == 0 || network.least_chunk_bytes > network.most_chunk_bytes) {
     return "the least chunk is to be at least 1 byte and no more than the most";
   }
@@ -162,6 +180,13 @@ Shape shape_of(const Forest& forest, const Group& group, const Network& network)
   return shape;
 }
 
+Shape slower(Shape shape, double times) {
+  for (Shape::Step& step : shape.up) step.seconds_per_byte *= times, step.seconds_per_header *= times;
+  shape.busiest_seconds_per_byte *= times;
+  shape.busiest_seconds_per_header *= times;
+  return shape;
+}
+
 Cost cost(const Shape& shape, const Network& network, std::uint64_t bytes, std::uint32_t chunks) {
   const double size = static_cast<double>(bytes), parts = chunks;
   double first = 0, first_up = 0, by_steps = network.latency_s + network.message_s, wait = 0;
@@ -174,17 +199,19 @@ Cost cost(const Shape& shape, const Network& network, std::uint64_t bytes, std::
   for (const Shape::Step& step : shape.up) {
     waits();
     const double wire = step.seconds_per_byte * size;
-    const double up = step_time(wire / parts, network, step.sent, step.received, step.messages);
-    const double down = step_time(wire / parts, network, step.received, step.sent, step.messages);
-    const double all = std::max(wire, network.message_s * step.messages * parts);
+    const double chunk = wire / parts + network.message_bytes * step.seconds_per_header;
+    const double up = step_time(chunk, network, step.sent, step.received, step.messages);
+    const double down = step_time(chunk, network, step.received, step.sent, step.messages);
+    const double all = std::max(chunk, network.message_s * step.messages) * parts;
     first_up += up;
     first += up + down;
     by_steps += std::max(all, up) + std::max(all, down);
     ++height;
   }
   waits();
-  const double rest = std::max(shape.busiest_seconds_per_byte * size / parts,
-                               network.message_s * static_cast<double>(shape.busiest_messages));
+  const double rest =
+      std::max(shape.busiest_seconds_per_byte * size / parts + network.message_bytes * shape.busiest_seconds_per_header,
+               network.message_s * static_cast<double>(shape.busiest_messages));
   const double in_turn = first + (parts - 1) * rest;
   return {(chunks == 1 ? first : std::min(in_turn, by_steps)) + wait, chunks};
 }

@@ -9,7 +9,10 @@ namespace {
 
 constexpr double kLeastLatency = 1e-7;
 constexpr double kEndless = 1e13;  // bytes per second
-constexpr int kHalvings = 60;
+constexpr int kHalvings = 40;
+constexpr double kMostHeaders = 4096;  // bytes
+constexpr int kHeaderHalvings = 12;    // to one of them
+constexpr double kWithin = 0.01;
 
 // The `x` in [least, most] at which the rising f(x) passes `at`, or the nearest end.
 template <class F>
@@ -22,41 +25,128 @@ double where(double least, double most, double at, const F& f) {
   return least;
 }
 
-Shape shape(Plan plan, const Group& group, double rate) {
+Shape shape_at_one(Plan plan, const Group& group) {
   Network network;
-  network.nic_bytes_per_s = rate;
+  network.nic_bytes_per_s = 1;
   return shape_of(build(plan, group), group, network);
 }
 
-}  // namespace
+class Fitting {
+ public:
+  Fitting(const Group& group, const Measured& measured, const Network& base)
+      : measured_(measured),
+        network_(base),
+        direct_(shape_at_one(Plan::kDirect, group)),
+        ring_(shape_at_one(Plan::kRing, group)),
+        server_(shape_at_one(Plan::kServer, group)),
+        most_(std::max({measured.direct_small_s, measured.ring_small_s, kLeastLatency})) {
+    network_.lag_s.clear();
+    network_.message_bytes = 0;
+  }
 
-Network fit(const Group& group, const Measured& measured, const Network& base) {
-  Network network = base;
-  network.lag_s.clear();
-  const Shape direct = shape(Plan::kDirect, group, kEndless), ring = shape(Plan::kRing, group, kEndless);
-  const auto seconds = [&](const Shape& of) { return cost(of, network, measured.small_bytes, 1).seconds; };
-  const double most = std::max({measured.direct_small_s, measured.ring_small_s, kLeastLatency});
+  Network operator()() {
+    // 64 bytes take no time of their own.
+    network_.nic_bytes_per_s = kEndless;
+    messages();
+    rate();
+    const double by_middle = headers_by_middle(), by_server = headers_by_server();
+    with_headers(std::max(by_middle, by_server));
+    return network_;
+  }
+
+ private:
+  double seconds(const Shape& at_one, std::uint64_t bytes) const {
+    return cost(slower(at_one, 1 / network_.nic_bytes_per_s), network_, bytes, 1).seconds;
+  }
+
   // For each work per message there is a latency that gives the ring's time; then direct, which has fewer steps and
   // more messages in each, says how much work it is.
-  const auto ring_latency = [&] {
-    network.latency_s = where(kLeastLatency, most, measured.ring_small_s, [&](double latency) {
-      network.latency_s = latency;
-      return seconds(ring);
+  void messages() {
+    const Shape direct = slower(direct_, 1 / network_.nic_bytes_per_s);
+    const Shape ring = slower(ring_, 1 / network_.nic_bytes_per_s);
+    const auto small = [&](const Shape& of) { return cost(of, network_, measured_.small_bytes, 1).seconds; };
+    const auto ring_latency = [&] {
+      network_.latency_s = where(kLeastLatency, most_, measured_.ring_small_s, [&](double latency) {
+        network_.latency_s = latency;
+        return small(ring);
+      });
+    };
+    network_.message_s = where(0, most_, measured_.direct_small_s, [&](double message) {
+      network_.message_s = message;
+      ring_latency();
+      return small(direct);
     });
-  };
-  network.message_s = where(0, most, measured.direct_small_s, [&](double message) {
-    network.message_s = message;
     ring_latency();
-    return seconds(direct);
-  });
-  ring_latency();
-  const Forest forest = build(Plan::kDirect, group);
-  const double byte_time = where(1 / kEndless, 1, measured.direct_large_s, [&](double seconds_per_byte) {
-    network.nic_bytes_per_s = 1 / seconds_per_byte;
-    return cost(shape_of(forest, group, network), network, measured.large_bytes, 1).seconds;
-  });
-  network.nic_bytes_per_s = 1 / byte_time;
-  return network;
+  }
+
+  void rate() {
+    const double byte_time = where(1 / kEndless, 1, measured_.direct_large_s, [&](double seconds_per_byte) {
+      network_.nic_bytes_per_s = 1 / seconds_per_byte;
+      return seconds(direct_, measured_.large_bytes);
+    });
+    network_.nic_bytes_per_s = 1 / byte_time;
+  }
+
+  void with_headers(double bytes) {
+    network_.message_bytes = bytes;
+    // Headers take their time at the rate, which is less than the line's where headers count as bytes.
+    messages();
+    rate();
+    messages();
+    rate();
+  }
+
+  // The most for which `fits`, and for which direct's small messages take no longer than they do.
+  template <class Fits>
+  double most_headers(const Fits& fits) {
+    double low = 0, high = kMostHeaders;
+    for (int i = 0; i < kHeaderHalvings; ++i) {
+      const double middle = (low + high) / 2;
+      with_headers(middle);
+      const bool small = seconds(direct_, measured_.small_bytes) <= (1 + kWithin) * measured_.direct_small_s;
+      (small && fits() ? low : high) = middle;
+    }
+    return low;
+  }
+
+  // As many as the times allow: a little work beside them gives the same times of direct, but counts more in plans of
+  // more messages per host.
+  double headers_by_middle() {
+    if (!(measured_.direct_middle_s > 0)) return 0;
+    return most_headers(
+        [&] { return seconds(direct_, measured_.middle_bytes) <= (1 + kWithin) * measured_.direct_middle_s; });
+  }
+
+  // The more headers, the less work, and the sooner the server ends; none where that does not explain its time.
+  double headers_by_server() {
+    if (!(measured_.server_small_s > 0)) return 0;
+    const auto server = [&] { return seconds(server_, measured_.small_bytes); };
+    with_headers(0);
+    const double without = server() - measured_.server_small_s;
+    if (without <= kWithin * measured_.server_small_s) return 0;
+    const double bytes = most_headers([&] { return server() >= measured_.server_small_s; });
+    with_headers(bytes);
+    return server() - measured_.server_small_s <= without / 2 ? bytes : 0;
+  }
+
+  const Measured& measured_;
+  Network network_;
+  const Shape direct_, ring_, server_;
+  const double most_;
+};
+
+}  // namespace
+
+std::uint64_t middle_bytes(const Measured& measured) {
+  const double beyond = measured.direct_large_s - measured.direct_small_s;
+  const double large = static_cast<double>(measured.large_bytes);
+  const double alike = beyond > 0 ? measured.direct_small_s / beyond * large : large;
+  return std::clamp(static_cast<std::uint64_t>(std::min(alike, large)), measured.small_bytes,
+                    std::max(measured.small_bytes, measured.large_bytes / 4));
+}
+
+Network fit(const Group& group, const Measured& measured, const Network& base) {
+  return Fitting(group, measured, base)();
 }
 
 }  // namespace clustar::paraexpress

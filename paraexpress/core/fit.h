@@ -14,9 +14,19 @@ struct Measured {
   double ring_small_s = 0;         // many steps of few messages
   std::uint64_t large_bytes = 256 << 10;
   double direct_large_s = 0;
+  // What tells headers from work; 0: not measured. A server's messages meet at a NIC alone, direct's in the uplinks
+  // too;
+  double server_small_s = 0;
+  // and with middle_bytes() messages and bytes count alike.
+  std::uint64_t middle_bytes = 0;
+  double direct_middle_s = 0;
 };
+// The size for direct_middle_s, from the others.
+std::uint64_t middle_bytes(const Measured& measured);
+
 // Latency and a host's work per message from the small ones, the NIC's rate from what the large one takes beyond: the
-// uplinks' share in it is the region map's. What is left of `base`: its limits of chunks.
+// uplinks' share in it is the region map's. Headers from what work cannot explain, since work hides behind the wire and
+// is no uplink's. What is left of `base`: its limits of chunks.
 Network fit(const Group& group, const Measured& measured, const Network& base);
 
 }  // namespace clustar::paraexpress

@@ -124,9 +124,15 @@ std::vector<Member> leaves_first(const Shard& shard, std::vector<std::uint32_t>&
     heights[parent] = std::max(heights[parent], heights[member] + 1);
     if (--waiting[parent] == 0) order.push_back(parent);
   }
-  // Equals by number, so that all members see the same order.
-  std::sort(order.begin(), order.end(),
-            [&](Member a, Member b) { return heights[a] != heights[b] ? heights[a] < heights[b] : a < b; });
+  // Equals by number, so that all members see the same order: each height has its places, filled by number.
+  std::vector<std::uint32_t> place(heights.empty() ? 1 : *std::max_element(heights.begin(), heights.end()) + 2, 0);
+  for (const Member member : order) ++place[heights[member] + 1];
+  for (std::size_t height = 1; height < place.size(); ++height) place[height] += place[height - 1];
+  std::vector<bool> in_order(shard.parent.size(), false);
+  for (const Member member : order) in_order[member] = true;
+  for (Member member = 0; member < shard.parent.size(); ++member) {
+    if (in_order[member]) order[place[heights[member]]++] = member;
+  }
   return order;
 }
 

@@ -201,7 +201,8 @@ tl::expected<Measured, Blame> Operations::measure() {
   std::vector<double> slowest;
   for (const auto& [plan, bytes, rounds] : {std::tuple{Plan::kDirect, measured.small_bytes, kSmallRounds},
                                             {Plan::kRing, measured.small_bytes, kSmallRounds},
-                                            {Plan::kDirect, measured.large_bytes, kLargeRounds}}) {
+                                            {Plan::kDirect, measured.large_bytes, kLargeRounds},
+                                            {Plan::kServer, measured.small_bytes, kSmallRounds}}) {
     const auto seconds = least(plan, bytes, rounds);
     if (!seconds) return tl::unexpected(seconds.error());
     slowest.push_back(*seconds);
@@ -210,6 +211,14 @@ tl::expected<Measured, Blame> Operations::measure() {
   measured.direct_small_s = slowest[0];
   measured.ring_small_s = slowest[1];
   measured.direct_large_s = slowest[2];
+  measured.server_small_s = slowest[3];
+  measured.middle_bytes = middle_bytes(measured);
+  const auto middle = least(Plan::kDirect, measured.middle_bytes, kSmallRounds);
+  if (!middle) return tl::unexpected(middle.error());
+  measured.direct_middle_s = *middle;
+  if (const auto failed = agree(std::span(&measured.direct_middle_s, 1), DataType::kFloat64)) {
+    return tl::unexpected(*failed);
+  }
   return measured;
 }
 

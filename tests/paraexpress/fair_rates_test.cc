@@ -24,6 +24,17 @@ TEST(FairRates, are_those_worked_out_by_hand) {
   EXPECT_TRUE(rates.empty());
 }
 
+TEST(FairRates, copies_get_what_as_many_flows_would) {
+  FairRates fair({12, 9, 5});
+  FlowPath alike = path({0, 1});
+  alike.copies = 3;
+  std::vector<double> once, apart;
+  fair.fill({alike, path({0}), path({1, 2})}, once);
+  fair.fill({path({0, 1}), path({0, 1}), path({0, 1}), path({0}), path({1, 2})}, apart);
+  EXPECT_EQ(once, (std::vector<double>{apart[0], apart[3], apart[4]}));
+  EXPECT_EQ(once, (std::vector<double>{2.25, 5.25, 2.25}));
+}
+
 // Max-min: within the capacities, and each flow has a full resource on which nobody is faster.
 TEST(FairRates, are_max_min_fair_for_any_flows) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {

@@ -8,7 +8,7 @@
 namespace clustar::bench::paraexpress {
 namespace {
 
-const px::Network kFlat{5e9, 20e-6, 0, 16 << 10, 4 << 20, {}};
+const px::Network kFlat{5e9, 20e-6, 0, 0, 16 << 10, 4 << 20, {}};
 constexpr double kRate = 5e9, kLatency = 20e-6;
 
 double seconds(px::Plan plan, const px::Group& group, std::uint64_t bytes, const px::Network& network = kFlat,

@@ -13,7 +13,7 @@
 namespace clustar::bench::sim {
 namespace {
 
-namespace px = paraexpress;
+namespace px = clustar::paraexpress;
 
 constexpr std::uint32_t kRanks = 8;
 constexpr std::uint64_t kBytes = 1 << 20;

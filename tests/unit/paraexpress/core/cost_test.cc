@@ -8,7 +8,7 @@ namespace clustar::paraexpress {
 namespace {
 
 // 4 racks of 8 at 4:1, 40 Gbit/s, 20 us: what is known about each plan there by arithmetic on paper.
-const Network kPaper{5e9, 20e-6, 0, 16 << 10, 4 << 20, {}};
+const Network kPaper{5e9, 20e-6, 0, 0, 16 << 10, 4 << 20, {}};
 constexpr std::uint64_t kVgg16 = 553'000'000, kMiB = 1 << 20;
 
 double unchunked_ms(Plan plan, std::uint64_t bytes, std::uint32_t helpers = 0) {

@@ -12,9 +12,15 @@ double seconds(Plan plan, const Group& group, const Network& network, std::uint6
 }
 
 Measured as_modelled(const Group& group, const Network& network) {
-  constexpr std::uint64_t kSmall = 64, kLarge = 16 << 20;
-  return {kSmall, seconds(Plan::kDirect, group, network, kSmall), seconds(Plan::kRing, group, network, kSmall), kLarge,
-          seconds(Plan::kDirect, group, network, kLarge)};
+  Measured measured;
+  measured.large_bytes = 16 << 20;
+  measured.direct_small_s = seconds(Plan::kDirect, group, network, measured.small_bytes);
+  measured.ring_small_s = seconds(Plan::kRing, group, network, measured.small_bytes);
+  measured.direct_large_s = seconds(Plan::kDirect, group, network, measured.large_bytes);
+  measured.server_small_s = seconds(Plan::kServer, group, network, measured.small_bytes);
+  measured.middle_bytes = middle_bytes(measured);
+  measured.direct_middle_s = seconds(Plan::kDirect, group, network, measured.middle_bytes);
+  return measured;
 }
 
 TEST(Fit, FindsTheParametersThatGiveTheTimes) {
@@ -40,11 +46,30 @@ TEST(Fit, FindsTheParametersThatGiveTheTimes) {
 
 TEST(Fit, TimesThatNoNetworkGivesAreTakenAsWellAsCanBe) {
   const Group group = make_group(4, 0, one_region(4));
-  for (const Measured& measured : {Measured{64, 1e-3, 5e-2, 1 << 20, 1e-4}, Measured{64, 0, 0, 1 << 20, 0},
-                                   Measured{64, 5e-3, 1e-5, 1 << 20, 1}}) {
+  for (const Measured& measured :
+       {Measured{64, 1e-3, 5e-2, 1 << 20, 1e-4, 1e-6, 4096, 2e-3}, Measured{64, 0, 0, 1 << 20, 0, 1, 4096, 1},
+        Measured{64, 5e-3, 1e-5, 1 << 20, 1, 0, 64, 0}, Measured{64, 5e-3, 1e-5, 1 << 20, 1, 1e-3, 4096, 1e-6}}) {
     const Network found = fit(group, measured, {});
     EXPECT_EQ(inconsistency(found, group), "");
     EXPECT_GT(found.latency_s, 0);
+  }
+}
+
+// Headers in a narrow uplink and a host's work both make many small messages slow, but only headers add to the bytes.
+TEST(Fit, HeadersAreToldFromWork) {
+  for (const double oversubscription : {1.0, 8.0}) {
+    const Group group = make_group(32, 0, equal_regions(32, 16, oversubscription));
+    for (const double headers : {0.0, 500.0}) {
+      Network network;
+      network.nic_bytes_per_s = 1.25e9;
+      network.latency_s = 1e-5;
+      network.message_bytes = headers;
+      network.message_s = headers > 0 ? 0 : 1e-6;
+      const Network found = fit(group, as_modelled(group, network), network);
+      EXPECT_NEAR(found.message_bytes, headers, 0.15 * headers + 40) << oversubscription;
+      EXPECT_NEAR(found.message_s, network.message_s, 0.1e-6) << oversubscription;
+      EXPECT_NEAR(found.nic_bytes_per_s, network.nic_bytes_per_s, 0.05 * network.nic_bytes_per_s);
+    }
   }
 }
 

@@ -9,7 +9,7 @@
 namespace clustar::paraexpress {
 namespace {
 
-const Network kRacks{5e9, 20e-6, 0, 16 << 10, 4 << 20, {}};
+const Network kRacks{5e9, 20e-6, 0, 0, 16 << 10, 4 << 20, {}};
 
 TEST(Planner, takes_the_least_modelled_time) {
   const Group group = make_group(32, 2, equal_regions(34, 8, 4));
