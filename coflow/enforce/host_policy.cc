@@ -57,7 +57,8 @@ void HostPolicy::on_queued(const Flow& flow, std::uint64_t bytes, TimePoint now)
   if (!one.waits) begin(flow, now);
   one.waits = one.waits || bytes > 0;
   one.queued += bytes;
-  if (one.mouse || longest_ != latest_) shared_until_ = now + options_.mixed_for;
+  if (longest_ != latest_) shared_until_ = now + options_.mixed_for;
+  if (one.mouse) mice_until_ = now + options_.mixed_for;
   if (one.mouse) {
     if (board_ != nullptr) board_->saw_mouse(now);
     if (mice_policed_) refill();
@@ -249,10 +250,9 @@ transport::SendPolicy::Gate HostPolicy::gate(TimePoint now) {
 }
 
 transport::SendPolicy::RunAhead HostPolicy::run_ahead(TimePoint now) const {
-  if (now < behind_until_) return RunAhead::kNo;
-  if (longest_ != latest_ || now < shared_until_) return RunAhead::kFill;
-  if (board_ != nullptr && now - options_.mixed_for < board_->mouse_at(now)) return RunAhead::kFill;
-  return RunAhead::kFree;
+  const bool mice = now < mice_until_ || (board_ != nullptr && now - options_.mixed_for < board_->mouse_at(now));
+  if (mice || now < behind_until_) return RunAhead::kNo;
+  return longest_ != latest_ || now < shared_until_ ? RunAhead::kFill : RunAhead::kFree;
 }
 
 void HostPolicy::append(std::uint32_t id) {

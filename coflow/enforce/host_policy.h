@@ -122,8 +122,9 @@ class HostPolicy : public transport::SendPolicy {
   const std::unique_ptr<Board> board_;
   std::vector<State> states_;  // by Flow::id
   std::array<Class, transport::kUrgencies> classes_{};
-  // For mixed_for after there were, last: mice, more flows than one, or as urgent bulk of another process;
-  TimePoint shared_until_ = TimePoint::min();
+  // For mixed_for after there were, last:
+  TimePoint mice_until_ = TimePoint::min();         // mice of this process;
+  TimePoint shared_until_ = TimePoint::min();       // more flows than one, or as urgent bulk of another process;
   TimePoint contended_until_ = TimePoint::min();    // any bulk of another process;
   TimePoint behind_until_ = TimePoint::min();       // such that is more urgent than all here
   std::uint32_t longest_ = kNone, latest_ = kNone;  // of bulk that waits: nothing sent for longest, sent just now

@@ -96,7 +96,7 @@ class SendPolicy {
   virtual Gate gate(TimePoint /*now*/) { return {}; }
   // How much more than the order's bound may be where nothing overtakes it any more.
   enum class RunAhead : std::uint8_t {
-    kNo,    // what goes before may come any moment, from another process
+    kNo,    // what goes before may come any moment
     kFill,  // what the line takes until the sender looks again, so that it never stands still
     kFree,  // and longer chunks, which cost less: one flow at most waits, and nothing else came lately
   };

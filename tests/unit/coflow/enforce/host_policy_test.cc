@@ -153,9 +153,9 @@ TEST(HostPolicy, OneFlowIsAloneUntilSomethingElseComesAndAWhileAfterIt) {
   host.push(coflow(1, 100 * kMiB), 100 * kMiB);
   EXPECT_EQ(policy.run_ahead(kNow), RunAhead::kFree);
   const auto mouse = host.push({}, 8);
-  EXPECT_EQ(policy.run_ahead(kNow), RunAhead::kFill);
+  EXPECT_EQ(policy.run_ahead(kNow), RunAhead::kNo);
   EXPECT_EQ(host.take(), mouse);
-  EXPECT_EQ(policy.run_ahead(kNow + milliseconds(99)), RunAhead::kFill) << "more of them may follow";
+  EXPECT_EQ(policy.run_ahead(kNow + milliseconds(99)), RunAhead::kNo) << "more of them may follow";
   EXPECT_EQ(policy.run_ahead(kNow + milliseconds(100)), RunAhead::kFree);
   const TimePoint later = kNow + milliseconds(200);
   const auto second = host.push(coflow(2, kMiB), kMiB, later);
