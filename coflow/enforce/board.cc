@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <tuple>
-#include <utility>
 
 namespace clustar::coflow::enforce {
 namespace {
@@ -175,7 +174,10 @@ std::uint32_t Board::waits_from(TimePoint now) {
 
 void Board::watch_gaps(TimePoint now) {
   if (window_at_ == TimePoint::min() || now - window_at_ >= kGapWindow) {
-    earlier_gap_ = std::exchange(longest_gap_, Duration(0));
+    // What is older than the window before says nothing of this processor now.
+    const bool stale = window_at_ == TimePoint::min() || now - window_at_ >= 2 * kGapWindow;
+    earlier_gap_ = stale ? Duration(0) : longest_gap_;
+    longest_gap_ = Duration(0);
     window_at_ = now;
   }
   longest_gap_ = std::max(longest_gap_, gap_);

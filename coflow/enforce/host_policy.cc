@@ -114,6 +114,7 @@ void HostPolicy::end(std::uint32_t id, TimePoint now) {
   one.waits = false;
   one.left_at = now;
   if (one.mouse) return;
+  if (longest_ != latest_) shared_until_ = now + options_.mixed_for;
   take_out(id);
   if (one.communicator != Iterations::kNone) iterations_.rests(one.communicator, now);
   if (id == promoted_) promoted_ = kNone;
@@ -230,11 +231,12 @@ void HostPolicy::tell_board(const Flow& flow, TimePoint now) {
 transport::SendPolicy::Gate HostPolicy::gate(TimePoint now) {
   if (board_ == nullptr || !options_.knows_line) return {};
   const std::uint32_t waits_from = board_->waits_from(now);
-  if (board_->contended()) contended_until_ = now + options_.mixed_for;
-  if (board_->contended() && board_->most_urgent_other() < board_->urgency()) behind_until_ = now + options_.mixed_for;
-  if (board_->contended() && board_->most_urgent_other() <= board_->urgency()) shared_until_ = now + options_.mixed_for;
+  // The page is other processes' memory, too: what they say is no index before it was looked at.
+  const std::uint32_t other = board_->most_urgent_other();
+  if (other < others_until_.size()) others_until_[other] = now + options_.mixed_for;
   if (board_->has_floor()) return {};
-  if (now >= contended_until_ && now - options_.mixed_for >= board_->mouse_at(now)) return {};
+  const bool contended = most_urgent_lately(now) < Board::kNobody;
+  if (!contended && now - options_.mixed_for >= board_->mouse_at(now)) return {};
   const TimePoint free_at = board_->line_free_at(now);
   // Who goes before all others hands on what the line takes until the next poll: nobody else uses it meanwhile.
   const Duration burst = run_ahead(now) == RunAhead::kFree ? std::max(options_.burst, board_->gap()) : options_.burst;
@@ -251,8 +253,17 @@ transport::SendPolicy::Gate HostPolicy::gate(TimePoint now) {
 
 transport::SendPolicy::RunAhead HostPolicy::run_ahead(TimePoint now) const {
   const bool mice = now < mice_until_ || (board_ != nullptr && now - options_.mixed_for < board_->mouse_at(now));
-  if (mice || now < behind_until_) return RunAhead::kNo;
-  return longest_ != latest_ || now < shared_until_ ? RunAhead::kFill : RunAhead::kFree;
+  // As urgent as the bulk here is at this moment, which the bulk before it may not have been.
+  const std::uint32_t other = most_urgent_lately(now), own = board_ == nullptr ? Board::kNobody : board_->urgency();
+  if (mice || other < own) return RunAhead::kNo;
+  const bool equal = other == own && other < Board::kNobody;
+  return equal || longest_ != latest_ || now < shared_until_ ? RunAhead::kFill : RunAhead::kFree;
+}
+
+std::uint32_t HostPolicy::most_urgent_lately(TimePoint now) const {
+  std::uint32_t urgency = 0;
+  while (urgency < Board::kNobody && now >= others_until_[urgency]) ++urgency;
+  return urgency;
 }
 
 void HostPolicy::append(std::uint32_t id) {

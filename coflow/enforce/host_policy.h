@@ -10,9 +10,9 @@
 //      of a known iteration by what is left of that, others of known size by that, one of unknown size by what was sent
 //      of it, in the same levels; by arrival within a level.
 // Where mice or other processes are there, or were lately, bulk leaves as the line takes it (pacing), so that no queue
-// stands before what comes next; who goes before all others may be ahead of the line until its next poll. What
-// other processes of the NIC have to send, a Board tells: they go by what is left of their iterations, as far as those
-// are known, since a job is not served by one bucket that came early.
+// stands before what comes next; a process that goes before all others may be ahead of the line until its next poll.
+// What other processes of the NIC have to send, a Board tells: they go by what is left of their iterations, as far as
+// those are known, since a job is not served by one bucket that came early.
 #pragma once
 
 #include <array>
@@ -75,6 +75,7 @@ class HostPolicy : public transport::SendPolicy {
   const Counters& counters() const { return counters_; }
 
  private:
+  static constexpr std::array<TimePoint, transport::kUrgencies> filled(TimePoint at) { return {at, at, at, at}; }
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
   struct State {         // of a flow
@@ -110,6 +111,8 @@ class HostPolicy : public transport::SendPolicy {
   void count_bulk(const transport::Flow& flow, std::uint64_t bytes);
   void give_floor();
   void tell_board(const transport::Flow& flow, TimePoint now);
+  // Of other processes' bulk; Board::kNobody: there was none.
+  std::uint32_t most_urgent_lately(TimePoint now) const;
   void append(std::uint32_t id);
   void take_out(std::uint32_t id);
 
@@ -123,10 +126,10 @@ class HostPolicy : public transport::SendPolicy {
   std::vector<State> states_;  // by Flow::id
   std::array<Class, transport::kUrgencies> classes_{};
   // For mixed_for after there were, last:
-  TimePoint mice_until_ = TimePoint::min();         // mice of this process;
-  TimePoint shared_until_ = TimePoint::min();       // more flows than one, or as urgent bulk of another process;
-  TimePoint contended_until_ = TimePoint::min();    // any bulk of another process;
-  TimePoint behind_until_ = TimePoint::min();       // such that is more urgent than all here
+  TimePoint mice_until_ = TimePoint::min();    // mice of this process,
+  TimePoint shared_until_ = TimePoint::min();  // more flows than one,
+  // bulk of other processes, by the most urgent of it.
+  std::array<TimePoint, transport::kUrgencies> others_until_ = filled(TimePoint::min());
   std::uint32_t longest_ = kNone, latest_ = kNone;  // of bulk that waits: nothing sent for longest, sent just now
   std::uint64_t since_floor_ = 0;                   // bytes of bulk
   std::uint32_t promoted_ = kNone;

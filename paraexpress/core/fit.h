@@ -14,11 +14,10 @@ struct Measured {
   double ring_small_s = 0;         // many steps of few messages
   std::uint64_t large_bytes = 256 << 10;
   double direct_large_s = 0;
-  // What tells headers from work; 0: not measured. A server's messages meet at a NIC alone, direct's in the uplinks
-  // too;
+  // The next three tell headers from a host's work; 0: not measured. A server's small messages meet at a NIC alone,
+  // those of direct_small_s in the uplinks, too.
   double server_small_s = 0;
-  // and with middle_bytes() messages and bytes count alike.
-  std::uint64_t middle_bytes = 0;
+  std::uint64_t middle_bytes = 0;  // so that messages and bytes count alike: middle_bytes()
   double direct_middle_s = 0;
 };
 // The size for direct_middle_s, from the others.

@@ -22,6 +22,7 @@ class DrainLimit {
       : least_(least), most_(std::clamp(most, least, std::max(least, kMost))), bytes_(least) {}
 
   std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t least() const { return least_; }
   // So many bytes of what was handed on are still here, whatever keeps them. Before more is.
   void look(std::uint64_t here, TimePoint now) {
     if (held_ && here == 0 && bytes_ < most_) {

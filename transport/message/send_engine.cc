@@ -40,7 +40,7 @@ void SendEngine::set_more(TimePoint at) {
   limit_ = how == SendPolicy::RunAhead::kFill ? &fill_ : &free_;
   // What a stuck connection has keeps nobody from the line, but it has not left.
   limit_->look(ahead_.bytes_with_stuck(), at);
-  more_ = limit_->bytes() - chunk_;
+  more_ = limit_->bytes() - (limit_ == &free_ ? chunk_ : fill_.least());
   if (limit_ == &free_) longer_ = more_;
 }
 

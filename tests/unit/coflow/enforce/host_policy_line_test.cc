@@ -159,6 +159,38 @@ TEST_F(OnALine, BesideEquallyUrgentBulkTheLineIsFilledAtMost) {
   }
 }
 
+// A job's next bulk may be more urgent than its last, or less: what others have counts against the bulk of the moment.
+TEST_F(OnALine, HowFarAheadGoesByTheUrgencyOfTheMoment) {
+  const auto changing = process(0, 1), other = process(1, 2);
+  other->push(coflow(1, 100 * kMiB, Urgency::kGradient), 100 * kMiB);
+  changing->push(coflow(2, 8 * kChunk, Urgency::kBackground), 8 * kChunk);
+  TimePoint now = kNow;
+  const auto go_on_until_it_rests = [&] {
+    for (const TimePoint end = now + milliseconds(500); changing->queue().size() > 0 && now < end;
+         now += microseconds(50)) {
+      while (changing->take(now)) {
+      }
+      while (other->take(now)) {
+      }
+    }
+    ASSERT_EQ(changing->queue().size(), 0u);
+  };
+  changing->take(now);
+  EXPECT_EQ(changing->policy().run_ahead(now), RunAhead::kNo);
+  go_on_until_it_rests();
+  changing->push(coflow(3, 8 * kChunk, Urgency::kBlocking), 8 * kChunk, now);
+  changing->take(now);
+  EXPECT_EQ(changing->policy().run_ahead(now), RunAhead::kFree) << "though it was behind a moment ago";
+  go_on_until_it_rests();
+  changing->push(coflow(4, 8 * kChunk, Urgency::kGradient), 8 * kChunk, now);
+  changing->take(now);
+  EXPECT_EQ(changing->policy().run_ahead(now), RunAhead::kFill);
+  go_on_until_it_rests();
+  changing->push(coflow(5, 8 * kChunk, Urgency::kBackground), 8 * kChunk, now);
+  changing->take(now);
+  EXPECT_EQ(changing->policy().run_ahead(now), RunAhead::kNo);
+}
+
 // Nobody's way to the line is shut by what cannot be sent.
 TEST_F(OnALine, WhatIsBlockedLendsItsUrgencyToNothingElse) {
   const auto mixed = process(0, 1), other = process(1, 2);

@@ -170,15 +170,15 @@ TEST_F(SendEngineTest, BesideOthersTheLineIsKeptBusyByShortChunks) {
   nic.push(connection, 1, {}, 100'000'000);
   a.limit = 1000;
   nic.pump();
-  EXPECT_LT(a.ahead, 2 * least);
+  EXPECT_LT(a.ahead, least + 1000) << "as without";
   for (int i = 0; i < 20; ++i) {
     a.ahead = 0;  // all has left: the line stood still
     nic.pump();
     EXPECT_EQ(nic.chunk(), kOrderedChunk);
   }
   const std::uint64_t most = send_ahead_bytes(SendEngine::kMostToFill, kSpeed, true);
-  EXPECT_GT(a.ahead, most);
-  EXPECT_LT(a.ahead, most + least);
+  EXPECT_GE(a.ahead, most);
+  EXPECT_LT(a.ahead, most + 1000);
   for (int i = 0; i < 30; ++i) {  // the sender comes often
     clock.at += microseconds(1000);
     a.ahead -= std::min<std::uint64_t>(a.ahead, 1000);
