@@ -18,6 +18,7 @@
 #include "paraexpress/elastic/elastic.h"
 #include "paraexpress/engine/engine.h"
 #include "transport/rendezvous/bootstrap.h"
+#include "transport/rendezvous/socket_io.h"
 
 namespace clustar::paraexpress {
 namespace {
@@ -187,6 +188,7 @@ Result<void> init(const clustarPxOptions_v1* options, clustarPx_t* out) {
     const auto addresses = addresses_of(*options);
     if (!addresses) return tl::unexpected(addresses.error());
     meeting.root = addresses->front();
+    if (const auto where = rendezvous::parse_host_port(meeting.root); !where) return tl::unexpected(where.error());
   }
   const auto comm = std::make_shared<Comm>();
   auto transport = OwnTransport::choose(options->rank);
@@ -395,6 +397,7 @@ int clustarPxResize(clustarPx_t handle, clustarPxPlace_v1* out) {
     const auto resized = comm->elastic->resize();
     if (!resized) return tl::unexpected(resized.error());
     clustar::paraexpress::tell(out, *resized);
+    clustar::paraexpress::last_error = resized->shut;
     return {};
   });
 }

@@ -101,16 +101,15 @@ Result<Resized> Elastic::change(bool leaves) {
 Result<Resized> Elastic::go(bool leaves) {
   if (const auto ok = engine()->settle(); !ok) return tl::unexpected(ok.error());
   const Place start = place();
-  if (start.rank == 0 && !leaves) {
-    if (const auto ok = open_door(); !ok) return tl::unexpected(ok.error());
-  }
+  std::string shut;
+  if (start.rank == 0 && !leaves) shut = open_door();
   // Who knocks here is sent to the next rank 0.
   if (leaves) door_.reset();
   MembershipRound round(start, leaves, door_ == nullptr ? 0 : door_->waiting(), kMostRanks);
   while (round.step() != MembershipRound::Step::kDone && round.step() != MembershipRound::Step::kOut) {
     if (const auto ok = step(round); !ok) return tl::unexpected(ok.error());
   }
-  Resized resized{round.place(), round.left(), round.newcomers(), 0};
+  Resized resized{round.place(), round.left(), round.newcomers(), 0, std::move(shut)};
   if (round.refused()) std::swap(resized.joined, resized.refused);
   return resized;
 }
@@ -142,10 +141,10 @@ Result<void> Elastic::step(MembershipRound& round) {
   return fail(ErrorCode::kInternal, "a round of changes that has ended goes on");
 }
 
-Result<void> Elastic::open_door() {
+std::string Elastic::open_door() {
   if (door_ != nullptr || options_.door.empty()) return {};
   auto door = rendezvous::Door::at(options_.door);
-  if (!door) return fail(door.error().code, "where newcomers would knock: " + door.error().message);
+  if (!door) return "nobody can join: where newcomers would knock: " + door.error().message;
   door_ = std::move(*door);
   return {};
 }

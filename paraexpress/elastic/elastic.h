@@ -42,6 +42,8 @@ struct Resized {
   std::uint32_t left = 0, joined = 0;
   // Newcomers that were tried in vain, as one of them did not come through; those that live knock again.
   std::uint32_t refused = 0;
+  // Why rank 0 could not open its door: nobody can join, it is tried again at the next resize(). Of rank 0 alone.
+  std::string shut{};
 };
 
 // Thread rule: any thread; operations are started and ended before resize() or leave() is called, and those of the next
@@ -79,7 +81,8 @@ class Elastic {
   Result<Resized> change(bool leaves);
   Result<Resized> go(bool leaves);
   Result<void> step(MembershipRound& round);
-  Result<void> open_door();
+  // Empty, or why it stays shut.
+  std::string open_door();
   // Memory that the engine of now can use, until the next engine.
   Result<std::byte*> room(std::size_t bytes);
   Result<void> agree(MembershipRound& round);

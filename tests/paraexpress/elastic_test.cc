@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -204,7 +207,32 @@ TEST(Elastic, WhatCannotBeDoneSaysWhatIsAllowed) {
   options.engine.regions.clear();
   const auto shut = alone(options);
   ASSERT_TRUE(shut);
-  EXPECT_THAT((*shut)->resize().error().message, HasSubstr("where newcomers would knock"));
+  for (int i = 0; i < 2; ++i) {
+    const auto resized = (*shut)->resize();
+    ASSERT_TRUE(resized) << resized.error().message;
+    EXPECT_THAT(resized->shut, HasSubstr("where newcomers would knock: rank 0 cannot listen on " + options.door));
+  }
+}
+
+// A child that a loader has forked has the door's descriptors: it holds neither the port nor who waits.
+TEST(Elastic, AForkedChildDoesNotHoldTheDoor) {
+  const std::string root = Bootstrap::pick_loopback_root().value();
+  const auto soon = steady_clock::now() + kLong;
+  auto door = rendezvous::Door::at(root);
+  ASSERT_TRUE(door);
+  const auto line = rendezvous::knock({root}, soon);
+  ASSERT_TRUE(line);
+  while ((*door)->waiting() == 0 && steady_clock::now() < soon) std::this_thread::sleep_for(milliseconds(1));
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  door->reset();
+  EXPECT_THAT(line->hear(1, soon).error().message, HasSubstr("it closed its connection"));
+  EXPECT_TRUE(rendezvous::Door::at(root));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
 }
 
 TEST(Elastic, WhatWasPushedIsPulledFirst) {

@@ -60,26 +60,35 @@ bool DoorLine::open() const {
   return got < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
+void DoorLine::end() { shutdown(fd_.get(), SHUT_RDWR); }
+
 Result<std::unique_ptr<Door>> Door::at(const std::string& address) {
   const auto where = parse_host_port(address);
   if (!where) return tl::unexpected(where.error());
   auto listener = tcp_listen(*where);
+  if (listener) return std::unique_ptr<Door>(new Door(std::move(*listener)));
   for (const char* any : {"::", "0.0.0.0"}) {
-    if (!listener) listener = tcp_listen({any, where->port});
+    auto at_all = tcp_listen({any, where->port});
+    if (at_all) return std::unique_ptr<Door>(new Door(std::move(*at_all)));
   }
-  if (!listener) return tl::unexpected(listener.error());
-  return std::unique_ptr<Door>(new Door(std::move(*listener)));
+  return tl::unexpected(listener.error());
+}
+
+Door::~Door() {
+  shutdown(listener_.get(), SHUT_RDWR);
+  let_go(static_cast<std::uint32_t>(waiting_.size()));
+  for (const Stranger& one : strangers_) shutdown(one.fd.get(), SHUT_RDWR);
 }
 
 std::uint32_t Door::waiting() {
   while (Fd fd = tcp_accept(listener_.get())) {
     // Silent strangers must not use up the descriptors.
     if (strangers_.size() == kMostWaiting) strangers_.erase(strangers_.begin());
-    strangers_.push_back({std::move(fd), std::vector<std::byte>(sizeof(DoorHeader))});
+    strangers_.push_back({std::move(fd), steady_clock::now() + kSilence, std::vector<std::byte>(sizeof(DoorHeader))});
   }
   for (Stranger& one : strangers_) {
     const Io state = read_some(one.fd.get(), one.said, one.got);
-    if (state == Io::kAgain) continue;
+    if (state == Io::kAgain && steady_clock::now() < one.until) continue;
     DoorHeader header;
     std::memcpy(&header, one.said.data(), sizeof header);
     const bool knocks = state == Io::kDone && header.magic == kDoorMagic && header.length == kKnock;
@@ -92,6 +101,7 @@ std::uint32_t Door::waiting() {
 }
 
 void Door::let_go(std::uint32_t count) {
+  for (std::uint32_t i = 0; i < count; ++i) waiting_[i].end();
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(count));
 }
 

@@ -104,6 +104,7 @@ typedef struct {
 /* Every rank calls it at the same place among its operations, after the waits for those before: say after each step of
  * a training, or each hundredth. From that call on all go by the new ranks. Registered memory stays registered; what
  * was pushed must have been pulled. Rank 0 opens the port of clustarPxInit's root for newcomers at its first call.
+ * If it cannot, nobody can join, clustarPxLastError() says why, and it tries again at the next call.
  * Where nobody comes or goes it costs an all-reduce of a few bytes. A newcomer that dies or stands still holds all up
  * for 5 s at most, and is left out. `out` may be null. */
 int clustarPxResize(clustarPx_t comm, clustarPxPlace_v1* out);
@@ -118,7 +119,8 @@ int clustarPxLeave(clustarPx_t comm);
  * clustarPxResize(). */
 int clustarPxJoin(const clustarPxOptions_v1* options, int wait_ms, clustarPx_t* out, clustarPxPlace_v1* place);
 
-/* Of the last call of this thread that failed; "" before. Valid until this thread's next call. */
+/* Of the last call of this thread that failed; "" before. After a clustarPxResize() that went well: why the port for
+ * newcomers is not open on this rank, otherwise "". Valid until this thread's next call. */
 const char* clustarPxLastError(void);
 
 #ifdef __cplusplus
