@@ -105,11 +105,13 @@ Result<Resized> Elastic::go(bool leaves) {
   if (start.rank == 0 && !leaves) shut = open_door();
   // Who knocks here is sent to the next rank 0.
   if (leaves) door_.reset();
-  MembershipRound round(start, leaves, door_ == nullptr ? 0 : door_->waiting(), kMostRanks);
+  const std::uint32_t waiting = door_ == nullptr ? 0 : std::min(door_->waiting(), at_once_);
+  MembershipRound round(start, leaves, waiting, kMostRanks);
   while (round.step() != MembershipRound::Step::kDone && round.step() != MembershipRound::Step::kOut) {
     if (const auto ok = step(round); !ok) return tl::unexpected(ok.error());
   }
   Resized resized{round.place(), round.left(), round.newcomers(), 0, std::move(shut)};
+  if (round.newcomers() > 0) at_once_ = round.refused() ? 1 : kMostNewcomers;
   if (round.refused()) std::swap(resized.joined, resized.refused);
   return resized;
 }
@@ -238,6 +240,9 @@ Result<void> Elastic::build_without(MembershipRound& round) {
 }
 
 Result<void> Elastic::build_with(MembershipRound& round) {
+  // From here on each member takes part in all that the others wait for.
+  const std::uint32_t all = round.place().ranks;
+  if (const auto at = room(all * exchange_bytes(all) + sizeof kWhole); !at) return tl::unexpected(at.error());
   if (place().rank == 0) {
     const auto soon = steady_clock::now() + options_.patience;
     EngineOptions options = options_.engine;
@@ -253,8 +258,10 @@ Result<void> Elastic::build_with(MembershipRound& round) {
     gathered = true;
     return gather_with(round, mine);
   });
-  // The others wait for what this rank has not said.
-  if (!gathered) return tl::unexpected(made.error());
+  if (!gathered) {
+    // The others wait for what this rank says, and see by zeros that it cannot go along.
+    (void)gather_with(round, std::vector<std::byte>(exchange_bytes(round.place().ranks)));
+  }
   if (made) next_ = std::move(*made);
   round.built(next_ != nullptr);
   return {};

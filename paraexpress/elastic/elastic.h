@@ -37,10 +37,14 @@ struct ElasticOptions {
   Duration patience = std::chrono::seconds(5);
 };
 
+// Tried at once.
+inline constexpr std::uint32_t kMostNewcomers = 16;
+
 struct Resized {
   Place place{};
   std::uint32_t left = 0, joined = 0;
-  // Newcomers that were tried in vain, as one of them did not come through; those that live knock again.
+  // Newcomers that were tried in vain, as one of them did not come through; those that live knock again. After it one
+  // is tried at a time, until one got in: then a silent one keeps nobody else out.
   std::uint32_t refused = 0;
   // Why rank 0 could not open its door: nobody can join, it is tried again at the next resize(). Of rank 0 alone.
   std::string shut{};
@@ -103,6 +107,7 @@ class Elastic {
   std::shared_ptr<Engine> next_{};  // built, not yet voted for
   std::vector<std::unique_ptr<std::byte[]>> rooms_{};
   std::size_t room_bytes_ = 0;
+  std::uint32_t at_once_ = kMostNewcomers;
   mutable std::mutex mutex_{};  // of what follows
   std::shared_ptr<Engine> engine_{};
   Place place_{};

@@ -220,7 +220,7 @@ TEST(Elastic, AForkedChildDoesNotHoldTheDoor) {
   const auto soon = steady_clock::now() + kLong;
   auto door = rendezvous::Door::at(root);
   ASSERT_TRUE(door);
-  const auto line = rendezvous::knock({root}, soon);
+  const auto line = rendezvous::knock(root, soon);
   ASSERT_TRUE(line);
   while ((*door)->waiting() == 0 && steady_clock::now() < soon) std::this_thread::sleep_for(milliseconds(1));
   const pid_t child = fork();
@@ -233,6 +233,55 @@ TEST(Elastic, AForkedChildDoesNotHoldTheDoor) {
   EXPECT_TRUE(rendezvous::Door::at(root));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
+}
+
+// It can listen no more while `full`, as where descriptors are used up.
+class FullTransport final : public transport::Transport {
+ public:
+  explicit FullTransport(std::unique_ptr<transport::Transport> within) : within_(std::move(within)) {}
+  const char* name() const override { return within_->name(); }
+  std::span<const transport::DeviceProperties> devices() const override { return within_->devices(); }
+  Result<std::unique_ptr<transport::Listener>> listen(int device, const transport::ChannelOptions& options) override {
+    if (full) return fail(ErrorCode::kSystem, "too many open files");
+    return within_->listen(device, options);
+  }
+  Result<std::unique_ptr<transport::PendingConnect>> connect(int device, const transport::Handle& handle,
+                                                             const transport::ChannelOptions& options) override {
+    return within_->connect(device, handle, options);
+  }
+  transport::Counters counters() const override { return within_->counters(); }
+
+  std::atomic<bool> full{false};
+
+ private:
+  const std::unique_ptr<transport::Transport> within_;
+};
+
+TEST(Elastic, AMemberThatCannotGoAlongKeepsNewcomersOutAndNothingElse) {
+  const std::string root = Bootstrap::pick_loopback_root().value();
+  const auto member = [&](Member rank) {
+    FullTransport transport(transport::conformance::tcp_under_test().front().create({}).value());
+    const auto elastic = first(transport, rank, 2, elastic_options(root));
+    ASSERT_TRUE(elastic) << elastic.error().message;
+    transport.full = rank == 1;
+    std::uint32_t refused = 0;
+    for (std::uint32_t joined = 0; joined == 0;) {
+      const auto resized = (*elastic)->resize();
+      ASSERT_TRUE(resized) << resized.error().message;
+      refused += resized->refused;
+      joined = resized->joined;
+      if (refused == 2) transport.full = false;
+    }
+    EXPECT_EQ(refused, 2U);
+    (*elastic)->close();
+  };
+  std::thread zero([&] { member(0); }), one([&] { member(1); });
+  const auto transport = transport::conformance::tcp_under_test().front().create({});
+  const auto joined = Elastic::join(**transport, elastic_options(root), {root}, kLong);
+  EXPECT_TRUE(joined) << joined.error().message;
+  if (joined) (*joined)->close();
+  zero.join();
+  one.join();
 }
 
 TEST(Elastic, WhatWasPushedIsPulledFirst) {

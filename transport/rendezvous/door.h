@@ -27,6 +27,7 @@ class DoorLine {
   bool open() const;
   // Ends it for all processes that have the descriptor.
   void end();
+  int descriptor() const { return fd_.get(); }  // to wait for what it says
 
  private:
   Fd fd_;
@@ -65,7 +66,16 @@ class Door {
   std::vector<DoorLine> waiting_{};
 };
 
-// Knocks at one of these addresses, in turn, until somebody opens.
-Result<DoorLine> knock(const std::vector<std::string>& addresses, Deadline deadline);
+// Knocks once. An address that is none, or does not resolve, is kInvalidArgument.
+Result<DoorLine> knock(const std::string& address, Deadline deadline);
+
+struct Answered {
+  DoorLine line;
+  std::vector<std::byte> message{};
+};
+// Knocks at all these addresses, and again where a line was closed, until one says a message of `most` bytes or less;
+// then it hangs up at the others. One that accepts and says nothing, swallows packets or does not resolve holds nobody
+// up at the others.
+Result<Answered> knock_at_all(const std::vector<std::string>& addresses, std::size_t most, Deadline deadline);
 
 }  // namespace clustar::rendezvous
