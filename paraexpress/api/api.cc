@@ -404,6 +404,10 @@ int clustarPxResize(clustarPx_t handle, clustarPxPlace_v1* out) {
 
 int clustarPxLeave(clustarPx_t handle) {
   return guarded([&]() -> Result<void> {
+    // Where it cannot leave at all, it stays as it is.
+    if (const auto comm = comms().find(handle); comm != nullptr) {
+      if (const auto ok = comm->elastic->may_change(); !ok) return ok;
+    }
     const auto comm = comms().take(handle);
     if (comm == nullptr) return wrong(fmt::format("communicator {}; allowed: one that is not finalized", handle));
     auto left = comm->elastic->leave();

@@ -69,18 +69,27 @@ Result<void> Elastic::leave() {
   return left ? Result<void>() : tl::unexpected(left.error());
 }
 
+Result<void> Elastic::may_change() const {
+  const std::string& regions = options_.engine.regions;
+  if (options_.engine.helpers > 0 || (!regions.empty() && regions != kProbeRegions)) {
+    return fail(ErrorCode::kInvalidUsage,
+                "ranks that join or leave, with helpers or a region map, which go by the ranks' numbers; allowed: no "
+                "helpers, and regions empty or 'probe'");
+  }
+  if (options_.engine.stall >= kLeastStall) return {};
+  return fail(ErrorCode::kInvalidUsage,
+              fmt::format("ranks that join or leave, with a stall time of {:.3g} s; allowed: {:.3g} s or more",
+                          std::chrono::duration<double>(options_.engine.stall).count(),
+                          std::chrono::duration<double>(kLeastStall).count()));
+}
+
 Result<Resized> Elastic::change(bool leaves) {
   const std::lock_guard changing(changing_);
   {
     const std::lock_guard lock(mutex_);
     if (ended_) return tl::unexpected(*ended_);
-    const std::string& regions = options_.engine.regions;
-    if (options_.engine.helpers > 0 || (!regions.empty() && regions != kProbeRegions)) {
-      return fail(ErrorCode::kInvalidUsage,
-                  "ranks that join or leave, with helpers or a region map, which go by the ranks' numbers; allowed: no "
-                  "helpers, and regions empty or 'probe'");
-    }
   }
+  if (const auto ok = may_change(); !ok) return tl::unexpected(ok.error());
   auto resized = go(leaves);
   if (!resized || leaves) {
     door_.reset();

@@ -29,7 +29,7 @@ namespace clustar::paraexpress {
 
 struct ElasticOptions {
   // `rank` and `ranks` are those of the first membership. To resize: no helpers, and regions empty or probed, as a
-  // map's numbers would change.
+  // map's numbers would change. And a stall time of kLeastStall or more.
   EngineOptions engine{};
   // HOST:PORT, where newcomers knock: rank 0 listens there from its first resize() on. Empty: nobody can join.
   std::string door{};
@@ -37,6 +37,8 @@ struct ElasticOptions {
   Duration patience = std::chrono::seconds(5);
 };
 
+// A newcomer that stands still makes one member late: by half the stall time at most, and what it takes to build.
+inline constexpr Duration kLeastStall = std::chrono::seconds(5);
 // Tried at once.
 inline constexpr std::uint32_t kMostNewcomers = 16;
 
@@ -76,6 +78,8 @@ class Elastic {
   Result<Resized> resize();
   // In the place of resize(): the others go on without this rank. When it returns this process may end.
   Result<void> leave();
+  // Whether its options allow resize() and leave().
+  Result<void> may_change() const;
   // As the engine's.
   void close();
 

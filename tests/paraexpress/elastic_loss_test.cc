@@ -132,6 +132,29 @@ TEST_P(ElasticLossOver, ANewcomerThatGoesWrongAtAnyStepHurtsNobody) {
   }
 }
 
+// It stands still in each try, and comes back: others get in all the same.
+TEST_P(ElasticLossOver, ANewcomerThatAlwaysStandsStillKeepsNobodyOut) {
+  const Role again_and_again = [](transport::Transport&, const std::string& root) {
+    const auto until = steady_clock::now() + kLong;
+    bool invited = false;
+    for (;;) {
+      const auto answered = rendezvous::knock_at_all({root}, kMostInvitation, steady_clock::now() + milliseconds(500));
+      // When the members have ended.
+      if (!answered && invited) return kWell;
+      if (steady_clock::now() > until) return kOther;
+      if (!answered) continue;
+      invited = true;
+      (void)answered->line.hear(1, until);
+    }
+  };
+  const auto ends = in_processes(GetParam(), {member(0, 2, 3, 1), member(1, 2, 3, 1), again_and_again,
+                                              [](transport::Transport& transport, const std::string& root) {
+                                                std::this_thread::sleep_for(milliseconds(100));
+                                                return newcomer(3, 3)(transport, root);
+                                              }});
+  EXPECT_THAT(ends, testing::Each(kWell));
+}
+
 // At any moment of its way in, or shortly behind it: then it is a rank that died, and is named.
 TEST_P(ElasticLossOver, ANewcomerThatIsKilledAtAnyMoment) {
   int in = 0;

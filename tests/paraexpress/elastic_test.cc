@@ -193,6 +193,11 @@ TEST(Elastic, WhatCannotBeDoneSaysWhatIsAllowed) {
   const auto mapped = alone(options);
   ASSERT_TRUE(mapped) << mapped.error().message;
   EXPECT_THAT((*mapped)->resize().error().message, HasSubstr("allowed: no helpers, and regions empty or 'probe'"));
+  ElasticOptions short_stall = elastic_options(Bootstrap::pick_loopback_root().value());
+  short_stall.engine.stall = milliseconds(4500);
+  const auto hasty = alone(short_stall);
+  ASSERT_TRUE(hasty) << hasty.error().message;
+  EXPECT_THAT((*hasty)->resize().error().message, HasSubstr("a stall time of 4.5 s; allowed: 5 s or more"));
   const auto nobody = Elastic::join(**transport, {}, {options.door}, milliseconds(50));
   ASSERT_FALSE(nobody);
   EXPECT_THAT(nobody.error().message, HasSubstr("nobody listens at " + options.door));

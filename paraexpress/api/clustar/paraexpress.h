@@ -90,7 +90,7 @@ int clustarPxWait(clustarPxOperation_t operation);
 int clustarPxFinalize(clustarPx_t comm);
 
 /* Ranks that join and leave between operations (version CLUSTARPX_2 of the library). Helpers and region maps other than
- * "probe" go by the ranks' numbers: CLUSTARPX_EUSAGE with them. */
+ * "probe" go by the ranks' numbers: CLUSTARPX_EUSAGE with them, and with a stall_ms below 5,000. */
 typedef struct {
   size_t size; /* of this struct; the caller sets it */
   int rank;    /* of now: ranks keep their order, gaps close, newcomers follow */
