@@ -230,6 +230,7 @@ TEST(Elastic, AForkedChildDoesNotHoldTheDoor) {
   while ((*door)->waiting() == 0 && steady_clock::now() < soon) std::this_thread::sleep_for(milliseconds(1));
   const pid_t child = fork();
   if (child == 0) {
+    alarm(static_cast<unsigned>(kLong.count()));
     pause();
     _exit(0);
   }
@@ -314,6 +315,11 @@ TEST(Elastic, AnInvitationIsReadAsItWasWritten) {
   EXPECT_EQ(read->plan, Plan::kRing);
   EXPECT_EQ(read->regions, kProbeRegions);
   EXPECT_EQ(read->setup, options.setup);
+  options.setup = options.stall = Duration::max();
+  const auto endless = invited(encode_invitation({7, 2, 3}, options), {});
+  ASSERT_TRUE(endless);
+  EXPECT_EQ(endless->setup, kMostSetup);
+  EXPECT_EQ(endless->stall, kMostStall);
   EXPECT_FALSE(invited(std::span(bytes).first(bytes.size() - 1), {}));
   EXPECT_FALSE(invited(encode_invitation({7, 3, 3}, options), {}));
   EXPECT_FALSE(invited(encode_invitation({7, 0, kMostRanks + 1}, options), {}));

@@ -173,7 +173,11 @@ Result<Answered> knock_at_all(const std::vector<std::string>& addresses, std::si
       }
       if (auto answered = listen_for(all, most, milliseconds(0))) return std::move(*answered);
     }
-    if (auto answered = listen_for(all, most, milliseconds(5))) return std::move(*answered);
+    Deadline next = std::min<Deadline>(deadline, steady_clock::now() + milliseconds(1000));
+    for (const Knocking& one : all) {
+      if (!one.line) next = std::min(next, one.next);
+    }
+    if (auto answered = listen_for(all, most, milliseconds(poll_timeout_ms(next)))) return std::move(*answered);
   } while (steady_clock::now() < deadline);
   if (opened) return fail(ErrorCode::kRemote, "rank 0 lets newcomers in when all ranks call resize()");
   return fail(ErrorCode::kRemote, fmt::format("nobody listens at {}: {}", fmt::join(addresses, ", "), why));
