@@ -18,6 +18,7 @@
 #include "paraexpress/elastic/elastic.h"
 #include "paraexpress/engine/engine.h"
 #include "transport/rendezvous/bootstrap.h"
+#include "transport/rendezvous/socket_io.h"
 
 namespace clustar::paraexpress {
 namespace {
@@ -187,6 +188,7 @@ Result<void> init(const clustarPxOptions_v1* options, clustarPx_t* out) {
     const auto addresses = addresses_of(*options);
     if (!addresses) return tl::unexpected(addresses.error());
     meeting.root = addresses->front();
+    if (const auto where = rendezvous::parse_host_port(meeting.root); !where) return tl::unexpected(where.error());
   }
   const auto comm = std::make_shared<Comm>();
   auto transport = OwnTransport::choose(options->rank);
@@ -395,12 +397,17 @@ int clustarPxResize(clustarPx_t handle, clustarPxPlace_v1* out) {
     const auto resized = comm->elastic->resize();
     if (!resized) return tl::unexpected(resized.error());
     clustar::paraexpress::tell(out, *resized);
+    clustar::paraexpress::last_error = resized->shut;
     return {};
   });
 }
 
 int clustarPxLeave(clustarPx_t handle) {
   return guarded([&]() -> Result<void> {
+    // Where it cannot leave at all, it stays as it is.
+    if (const auto comm = comms().find(handle); comm != nullptr) {
+      if (const auto ok = comm->elastic->may_change(); !ok) return ok;
+    }
     const auto comm = comms().take(handle);
     if (comm == nullptr) return wrong(fmt::format("communicator {}; allowed: one that is not finalized", handle));
     auto left = comm->elastic->leave();

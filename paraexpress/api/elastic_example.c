@@ -1,4 +1,5 @@
-/* Processes that come and go, and sum a vector meanwhile. In one shell each, the last two when you like:
+/* Processes that come and go, and sum a vector meanwhile. In one shell each, rank 1 within 30 s of rank 0, the last one
+ * when you like:
  *   ./elastic_example 0 2 127.0.0.1:29500 1000
  *   ./elastic_example 1 2 127.0.0.1:29500 400         leaves after 400 steps
  *   ./elastic_example join 0 127.0.0.1:29500 600      joins, and leaves after 600 steps of its own
@@ -20,7 +21,7 @@ int main(int argc, char** argv) {
   if (!joins) options.rank = place.rank, options.ranks = place.ranks;
   int failed = joins ? clustarPxJoin(&options, 30000, &comm, &place) : clustarPxInit(&options, &comm);
   if (!failed) failed = clustarPxRegister(comm, values, sizeof values);
-  printf("rank %d of %d\n", place.rank, place.ranks);
+  if (!failed) printf("rank %d of %d\n", place.rank, place.ranks);
   for (int step = 1; !failed && step <= steps; ++step) {
     const size_t count = sizeof values / sizeof *values;
     for (size_t i = 0; i < count; ++i) values[i] = 1;

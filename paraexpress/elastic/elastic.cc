@@ -69,18 +69,27 @@ Result<void> Elastic::leave() {
   return left ? Result<void>() : tl::unexpected(left.error());
 }
 
+Result<void> Elastic::may_change() const {
+  const std::string& regions = options_.engine.regions;
+  if (options_.engine.helpers > 0 || (!regions.empty() && regions != kProbeRegions)) {
+    return fail(ErrorCode::kInvalidUsage,
+                "ranks that join or leave, with helpers or a region map, which go by the ranks' numbers; allowed: no "
+                "helpers, and regions empty or 'probe'");
+  }
+  if (options_.engine.stall >= kLeastStall) return {};
+  return fail(ErrorCode::kInvalidUsage,
+              fmt::format("ranks that join or leave, with a stall time of {:.3g} s; allowed: {:.3g} s or more",
+                          std::chrono::duration<double>(options_.engine.stall).count(),
+                          std::chrono::duration<double>(kLeastStall).count()));
+}
+
 Result<Resized> Elastic::change(bool leaves) {
   const std::lock_guard changing(changing_);
   {
     const std::lock_guard lock(mutex_);
     if (ended_) return tl::unexpected(*ended_);
-    const std::string& regions = options_.engine.regions;
-    if (options_.engine.helpers > 0 || (!regions.empty() && regions != kProbeRegions)) {
-      return fail(ErrorCode::kInvalidUsage,
-                  "ranks that join or leave, with helpers or a region map, which go by the ranks' numbers; allowed: no "
-                  "helpers, and regions empty or 'probe'");
-    }
   }
+  if (const auto ok = may_change(); !ok) return tl::unexpected(ok.error());
   auto resized = go(leaves);
   if (!resized || leaves) {
     door_.reset();
@@ -101,16 +110,17 @@ Result<Resized> Elastic::change(bool leaves) {
 Result<Resized> Elastic::go(bool leaves) {
   if (const auto ok = engine()->settle(); !ok) return tl::unexpected(ok.error());
   const Place start = place();
-  if (start.rank == 0 && !leaves) {
-    if (const auto ok = open_door(); !ok) return tl::unexpected(ok.error());
-  }
+  std::string shut;
+  if (start.rank == 0 && !leaves) shut = open_door();
   // Who knocks here is sent to the next rank 0.
   if (leaves) door_.reset();
-  MembershipRound round(start, leaves, door_ == nullptr ? 0 : door_->waiting(), kMostRanks);
+  const std::uint32_t waiting = door_ == nullptr ? 0 : std::min(door_->waiting(), at_once_);
+  MembershipRound round(start, leaves, waiting, kMostRanks);
   while (round.step() != MembershipRound::Step::kDone && round.step() != MembershipRound::Step::kOut) {
     if (const auto ok = step(round); !ok) return tl::unexpected(ok.error());
   }
-  Resized resized{round.place(), round.left(), round.newcomers(), 0};
+  Resized resized{round.place(), round.left(), round.newcomers(), 0, std::move(shut)};
+  if (round.newcomers() > 0) at_once_ = round.refused() ? 1 : kMostNewcomers;
   if (round.refused()) std::swap(resized.joined, resized.refused);
   return resized;
 }
@@ -142,10 +152,10 @@ Result<void> Elastic::step(MembershipRound& round) {
   return fail(ErrorCode::kInternal, "a round of changes that has ended goes on");
 }
 
-Result<void> Elastic::open_door() {
+std::string Elastic::open_door() {
   if (door_ != nullptr || options_.door.empty()) return {};
   auto door = rendezvous::Door::at(options_.door);
-  if (!door) return fail(door.error().code, "where newcomers would knock: " + door.error().message);
+  if (!door) return "nobody can join: where newcomers would knock: " + door.error().message;
   door_ = std::move(*door);
   return {};
 }
@@ -239,6 +249,9 @@ Result<void> Elastic::build_without(MembershipRound& round) {
 }
 
 Result<void> Elastic::build_with(MembershipRound& round) {
+  // From here on each member takes part in all that the others wait for.
+  const std::uint32_t all = round.place().ranks;
+  if (const auto at = room(all * exchange_bytes(all) + sizeof kWhole); !at) return tl::unexpected(at.error());
   if (place().rank == 0) {
     const auto soon = steady_clock::now() + options_.patience;
     EngineOptions options = options_.engine;
@@ -254,8 +267,10 @@ Result<void> Elastic::build_with(MembershipRound& round) {
     gathered = true;
     return gather_with(round, mine);
   });
-  // The others wait for what this rank has not said.
-  if (!gathered) return tl::unexpected(made.error());
+  if (!gathered) {
+    // The others wait for what this rank says, and see by zeros that it cannot go along.
+    (void)gather_with(round, std::vector<std::byte>(exchange_bytes(round.place().ranks)));
+  }
   if (made) next_ = std::move(*made);
   round.built(next_ != nullptr);
   return {};

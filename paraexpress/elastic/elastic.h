@@ -29,7 +29,7 @@ namespace clustar::paraexpress {
 
 struct ElasticOptions {
   // `rank` and `ranks` are those of the first membership. To resize: no helpers, and regions empty or probed, as a
-  // map's numbers would change.
+  // map's numbers would change. And a stall time of kLeastStall or more.
   EngineOptions engine{};
   // HOST:PORT, where newcomers knock: rank 0 listens there from its first resize() on. Empty: nobody can join.
   std::string door{};
@@ -37,11 +37,19 @@ struct ElasticOptions {
   Duration patience = std::chrono::seconds(5);
 };
 
+// A newcomer that stands still makes one member late: by half the stall time at most, and what it takes to build.
+inline constexpr Duration kLeastStall = std::chrono::seconds(5);
+// Tried at once.
+inline constexpr std::uint32_t kMostNewcomers = 16;
+
 struct Resized {
   Place place{};
   std::uint32_t left = 0, joined = 0;
-  // Newcomers that were tried in vain, as one of them did not come through; those that live knock again.
+  // Newcomers that were tried in vain, as one of them did not come through; those that live knock again. After it one
+  // is tried at a time, until one got in: then a silent one keeps nobody else out.
   std::uint32_t refused = 0;
+  // Why rank 0 could not open its door: nobody can join, it is tried again at the next resize(). Of rank 0 alone.
+  std::string shut{};
 };
 
 // Thread rule: any thread; operations are started and ended before resize() or leave() is called, and those of the next
@@ -70,6 +78,8 @@ class Elastic {
   Result<Resized> resize();
   // In the place of resize(): the others go on without this rank. When it returns this process may end.
   Result<void> leave();
+  // Whether its options allow resize() and leave().
+  Result<void> may_change() const;
   // As the engine's.
   void close();
 
@@ -79,7 +89,8 @@ class Elastic {
   Result<Resized> change(bool leaves);
   Result<Resized> go(bool leaves);
   Result<void> step(MembershipRound& round);
-  Result<void> open_door();
+  // Empty, or why it stays shut.
+  std::string open_door();
   // Memory that the engine of now can use, until the next engine.
   Result<std::byte*> room(std::size_t bytes);
   Result<void> agree(MembershipRound& round);
@@ -100,6 +111,7 @@ class Elastic {
   std::shared_ptr<Engine> next_{};  // built, not yet voted for
   std::vector<std::unique_ptr<std::byte[]>> rooms_{};
   std::size_t room_bytes_ = 0;
+  std::uint32_t at_once_ = kMostNewcomers;
   mutable std::mutex mutex_{};  // of what follows
   std::shared_ptr<Engine> engine_{};
   Place place_{};

@@ -1,5 +1,6 @@
 #include "paraexpress/elastic/invitation.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace clustar::paraexpress {
@@ -48,8 +49,8 @@ std::optional<EngineOptions> invited(std::span<const std::byte> invitation, cons
   if (wire.plan < kPlans.size()) theirs.plan = static_cast<Plan>(wire.plan);
   theirs.regions = wire.probes != 0 ? kProbeRegions : "";
   theirs.chunk_bytes = wire.chunk_bytes;
-  theirs.stall = Duration(wire.stall_ns);
-  theirs.setup = Duration(wire.setup_ns);
+  theirs.stall = std::min(Duration(wire.stall_ns), kMostStall);
+  theirs.setup = std::min(Duration(wire.setup_ns), kMostSetup);
   return theirs;
 }
 

@@ -21,6 +21,12 @@ struct Attempt {
   std::unique_ptr<Engine> engine{};
 };
 
+constexpr const char* kNotAll = "not all ranks and newcomers could reach each other";
+// No door holds a newcomer up for longer, whatever it says.
+constexpr Duration kMostVerdict = std::chrono::minutes(10);
+// Between one try and the next, so that those who wait are ahead of who was refused.
+constexpr std::chrono::milliseconds kPause(200);
+
 // Of one that is invited. Error: not this time.
 Result<Attempt> follow(transport::Transport& transport, const rendezvous::DoorLine& line, const EngineOptions& options,
                        std::span<const std::byte> invitation) {
@@ -28,19 +34,23 @@ Result<Attempt> follow(transport::Transport& transport, const rendezvous::DoorLi
   if (!theirs) return fail(ErrorCode::kRemote, "its invitation makes no sense; do all ranks have the same version?");
   // Rank 0 waits for each newcomer, and then the members build for a while.
   const auto soon = [&](int times) -> Deadline { return steady_clock::now() + times * theirs->setup; };
+  // Each member may be as late in its vote as in an operation.
+  const auto voted = [&] { return std::min(theirs->stall, kMostVerdict) + 6 * theirs->setup; };
   auto engine = Engine::create(
       transport,
       [&](std::span<const std::byte> mine) -> Result<std::vector<std::byte>> {
         if (const auto ok = line.say(mine, soon(1)); !ok) return tl::unexpected(ok.error());
-        return line.hear(mine.size() * theirs->ranks, soon(3));
+        auto rows = line.hear(mine.size() * theirs->ranks, soon(3));
+        // A refusal is shorter.
+        if (rows && rows->size() != mine.size() * theirs->ranks) return fail(ErrorCode::kRemote, kNotAll);
+        return rows;
       },
       *theirs);
   if (!engine) return tl::unexpected(engine.error());
-  const auto verdict = line.hear(1, soon(6));
+  const auto verdict = line.hear(1, steady_clock::now() + voted());
   if (verdict && (*verdict)[0] == std::byte{1}) return Attempt{*theirs, std::move(*engine)};
   (*engine)->abort("it was not taken in");
-  return fail(ErrorCode::kRemote,
-              verdict ? "not all ranks and newcomers could reach each other" : verdict.error().message);
+  return fail(ErrorCode::kRemote, verdict ? kNotAll : verdict.error().message);
 }
 
 }  // namespace
@@ -51,19 +61,22 @@ Result<std::unique_ptr<Elastic>> Elastic::join(transport::Transport& transport, 
     return fail(ErrorCode::kInvalidArgument, "to join: allowed: no helpers, and one address of rank 0 or more");
   }
   const Deadline until = steady_clock::now() + wait;
-  std::string last = "rank 0 lets newcomers in when all ranks call resize()";
+  std::string last;
   do {
-    const auto line = rendezvous::knock(addresses, until);
-    if (!line) return tl::unexpected(line.error());
-    const auto invitation = line->hear(kMostInvitation, until);
-    if (!invitation) {
-      // Rank 0 met others there, or has left: the next one may be on its way.
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      continue;
+    const auto answered = rendezvous::knock_at_all(addresses, kMostInvitation, until);
+    if (!answered) {
+      if (last.empty() || answered.error().code != ErrorCode::kRemote) return tl::unexpected(answered.error());
+      break;
     }
-    auto attempt = follow(transport, *line, options.engine, *invitation);
+    auto attempt = follow(transport, answered->line, options.engine, answered->message);
     if (!attempt) {
+      // What this process cannot do it cannot do at the next try.
+      if (attempt.error().code != ErrorCode::kRemote && attempt.error().code != ErrorCode::kInvalidUsage) {
+        return tl::unexpected(attempt.error());
+      }
       last = attempt.error().message;
+      std::this_thread::sleep_for(
+          std::min<Duration>(kPause, std::max<Duration>(until - steady_clock::now(), Duration{})));
       continue;
     }
     const Place place{attempt->options.epoch, attempt->options.rank, attempt->options.ranks};

@@ -15,6 +15,7 @@
 
 #include "tests/sanitized.h"
 #include "transport/rendezvous/bootstrap.h"
+#include "transport/rendezvous/socket_io.h"
 
 namespace clustar {
 namespace {
@@ -155,6 +156,33 @@ TEST(ParaexpressApi, WhatAJoinMayNotBeGivenSaysWhatIsAllowed) {
   EXPECT_THAT(clustarPxLastError(), HasSubstr("127.0.0.1:1, [::1]:1, localhost:1"));
   EXPECT_EQ(clustarPxResize(comm, nullptr), CLUSTARPX_EINVAL);
   EXPECT_EQ(clustarPxLeave(comm), CLUSTARPX_EINVAL);
+}
+
+TEST(ParaexpressApi, WhatCannotChangeStaysAsItIs) {
+  clustarPx_t comm = 0;
+  clustarPxOptions_v1 options = options_of(0, 1, "nothing");
+  EXPECT_EQ(clustarPxInit(&options, &comm), CLUSTARPX_EINVAL);
+  EXPECT_THAT(clustarPxLastError(), HasSubstr("'nothing' is no address"));
+  options.root = nullptr;
+  options.regions = "a ranks=0\n";
+  ASSERT_EQ(clustarPxInit(&options, &comm), CLUSTARPX_OK) << clustarPxLastError();
+  EXPECT_EQ(clustarPxResize(comm, nullptr), CLUSTARPX_EUSAGE);
+  EXPECT_EQ(clustarPxLeave(comm), CLUSTARPX_EUSAGE);
+  EXPECT_THAT(clustarPxLastError(), HasSubstr("allowed: no helpers, and regions empty or 'probe'"));
+  EXPECT_EQ(clustarPxFinalize(comm), CLUSTARPX_OK);
+}
+
+// Its port is taken: nobody can join, and it works on.
+TEST(ParaexpressApi, APortThatIsTakenKeepsNewcomersOut) {
+  const std::string root = rendezvous::Bootstrap::pick_loopback_root().value();
+  const auto taken = rendezvous::tcp_listen(*rendezvous::parse_host_port(root));
+  ASSERT_TRUE(taken);
+  const clustarPxOptions_v1 options = options_of(0, 1, root.c_str());
+  clustarPx_t comm = 0;
+  ASSERT_EQ(clustarPxInit(&options, &comm), CLUSTARPX_OK) << clustarPxLastError();
+  EXPECT_EQ(clustarPxResize(comm, nullptr), CLUSTARPX_OK);
+  EXPECT_THAT(clustarPxLastError(), HasSubstr("rank 0 cannot listen on " + root));
+  EXPECT_EQ(clustarPxLeave(comm), CLUSTARPX_OK);
 }
 
 TEST(ParaexpressApi, WhatOneRankCannotDoFailsAll) {

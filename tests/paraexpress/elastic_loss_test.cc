@@ -97,21 +97,20 @@ const Fate kFates[] = {{"knocks and dies", 0, false},
 
 int go_wrong(const Fate& fate, const std::string& root) {
   const auto soon = steady_clock::now() + kLong;
-  auto line = rendezvous::knock({root}, soon);
-  if (fate.step == 0) return kWell;
-  auto invitation = line ? line->hear(kMostInvitation, soon) : tl::unexpected(line.error());
-  // Where the members were meeting it was sent away.
-  while (!invitation && steady_clock::now() < soon) {
-    line = rendezvous::knock({root}, soon);
-    if (line) invitation = line->hear(kMostInvitation, soon);
+  if (fate.step == 0) {
+    while (!rendezvous::knock(root, soon)) {
+      if (steady_clock::now() > soon) return kOther;
+    }
+    return kWell;
   }
+  const auto invitation = rendezvous::knock_at_all({root}, kMostInvitation, soon);
   if (!invitation) return kOther;
-  const auto options = invited(*invitation, {});
+  const auto options = invited(invitation->message, {});
   if (!options) return kOther;
   const std::vector<std::byte> row(fate.step == 2 ? 8 : exchange_bytes(options->ranks));
-  if (fate.step > 1 && !line->say(row, soon)) return kOther;
+  if (fate.step > 1 && !invitation->line.say(row, soon)) return kOther;
   // Until the members give it up.
-  if (fate.stands_still) (void)line->hear(1, soon);
+  if (fate.stands_still) (void)invitation->line.hear(1, soon);
   return kWell;
 }
 
@@ -131,6 +130,29 @@ TEST_P(ElasticLossOver, ANewcomerThatGoesWrongAtAnyStepHurtsNobody) {
                                   }});
     EXPECT_THAT(ends, testing::Each(kWell));
   }
+}
+
+// It stands still in each try, and comes back: others get in all the same.
+TEST_P(ElasticLossOver, ANewcomerThatAlwaysStandsStillKeepsNobodyOut) {
+  const Role again_and_again = [](transport::Transport&, const std::string& root) {
+    const auto until = steady_clock::now() + kLong;
+    bool invited = false;
+    for (;;) {
+      const auto answered = rendezvous::knock_at_all({root}, kMostInvitation, steady_clock::now() + milliseconds(500));
+      // When the members have ended.
+      if (!answered && invited) return kWell;
+      if (steady_clock::now() > until) return kOther;
+      if (!answered) continue;
+      invited = true;
+      (void)answered->line.hear(1, until);
+    }
+  };
+  const auto ends = in_processes(GetParam(), {member(0, 2, 3, 1), member(1, 2, 3, 1), again_and_again,
+                                              [](transport::Transport& transport, const std::string& root) {
+                                                std::this_thread::sleep_for(milliseconds(100));
+                                                return newcomer(3, 3)(transport, root);
+                                              }});
+  EXPECT_THAT(ends, testing::Each(kWell));
 }
 
 // At any moment of its way in, or shortly behind it: then it is a rank that died, and is named.
@@ -157,7 +179,7 @@ TEST_P(ElasticLossOver, ANewcomerThatIsKilledAtAnyMoment) {
     };
     const Role dies = [&](transport::Transport& transport, const std::string& root) {
       // Its time runs from when the door is open.
-      while (!rendezvous::knock({root}, steady_clock::now())) std::this_thread::yield();
+      while (!rendezvous::knock(root, steady_clock::now())) std::this_thread::yield();
       std::thread([wait] {
         usleep(static_cast<useconds_t>(wait));
         (void)raise(SIGKILL);

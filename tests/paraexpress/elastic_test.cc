@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -190,6 +193,11 @@ TEST(Elastic, WhatCannotBeDoneSaysWhatIsAllowed) {
   const auto mapped = alone(options);
   ASSERT_TRUE(mapped) << mapped.error().message;
   EXPECT_THAT((*mapped)->resize().error().message, HasSubstr("allowed: no helpers, and regions empty or 'probe'"));
+  ElasticOptions short_stall = elastic_options(Bootstrap::pick_loopback_root().value());
+  short_stall.engine.stall = milliseconds(4500);
+  const auto hasty = alone(short_stall);
+  ASSERT_TRUE(hasty) << hasty.error().message;
+  EXPECT_THAT((*hasty)->resize().error().message, HasSubstr("a stall time of 4.5 s; allowed: 5 s or more"));
   const auto nobody = Elastic::join(**transport, {}, {options.door}, milliseconds(50));
   ASSERT_FALSE(nobody);
   EXPECT_THAT(nobody.error().message, HasSubstr("nobody listens at " + options.door));
@@ -204,7 +212,82 @@ TEST(Elastic, WhatCannotBeDoneSaysWhatIsAllowed) {
   options.engine.regions.clear();
   const auto shut = alone(options);
   ASSERT_TRUE(shut);
-  EXPECT_THAT((*shut)->resize().error().message, HasSubstr("where newcomers would knock"));
+  for (int i = 0; i < 2; ++i) {
+    const auto resized = (*shut)->resize();
+    ASSERT_TRUE(resized) << resized.error().message;
+    EXPECT_THAT(resized->shut, HasSubstr("where newcomers would knock: rank 0 cannot listen on " + options.door));
+  }
+}
+
+// A child that a loader has forked has the door's descriptors: it holds neither the port nor who waits.
+TEST(Elastic, AForkedChildDoesNotHoldTheDoor) {
+  const std::string root = Bootstrap::pick_loopback_root().value();
+  const auto soon = steady_clock::now() + kLong;
+  auto door = rendezvous::Door::at(root);
+  ASSERT_TRUE(door);
+  const auto line = rendezvous::knock(root, soon);
+  ASSERT_TRUE(line);
+  while ((*door)->waiting() == 0 && steady_clock::now() < soon) std::this_thread::sleep_for(milliseconds(1));
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(static_cast<unsigned>(kLong.count()));
+    pause();
+    _exit(0);
+  }
+  door->reset();
+  EXPECT_THAT(line->hear(1, soon).error().message, HasSubstr("it closed its connection"));
+  EXPECT_TRUE(rendezvous::Door::at(root));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+// It can listen no more while `full`, as where descriptors are used up.
+class FullTransport final : public transport::Transport {
+ public:
+  explicit FullTransport(std::unique_ptr<transport::Transport> within) : within_(std::move(within)) {}
+  const char* name() const override { return within_->name(); }
+  std::span<const transport::DeviceProperties> devices() const override { return within_->devices(); }
+  Result<std::unique_ptr<transport::Listener>> listen(int device, const transport::ChannelOptions& options) override {
+    if (full) return fail(ErrorCode::kSystem, "too many open files");
+    return within_->listen(device, options);
+  }
+  Result<std::unique_ptr<transport::PendingConnect>> connect(int device, const transport::Handle& handle,
+                                                             const transport::ChannelOptions& options) override {
+    return within_->connect(device, handle, options);
+  }
+  transport::Counters counters() const override { return within_->counters(); }
+
+  std::atomic<bool> full{false};
+
+ private:
+  const std::unique_ptr<transport::Transport> within_;
+};
+
+TEST(Elastic, AMemberThatCannotGoAlongKeepsNewcomersOutAndNothingElse) {
+  const std::string root = Bootstrap::pick_loopback_root().value();
+  const auto member = [&](Member rank) {
+    FullTransport transport(transport::conformance::tcp_under_test().front().create({}).value());
+    const auto elastic = first(transport, rank, 2, elastic_options(root));
+    ASSERT_TRUE(elastic) << elastic.error().message;
+    transport.full = rank == 1;
+    std::uint32_t refused = 0;
+    for (std::uint32_t joined = 0; joined == 0;) {
+      const auto resized = (*elastic)->resize();
+      ASSERT_TRUE(resized) << resized.error().message;
+      refused += resized->refused;
+      joined = resized->joined;
+      if (refused == 2) transport.full = false;
+    }
+    EXPECT_EQ(refused, 2U);
+    (*elastic)->close();
+  };
+  std::thread zero([&] { member(0); }), one([&] { member(1); });
+  const auto transport = transport::conformance::tcp_under_test().front().create({});
+  const auto joined = Elastic::join(**transport, elastic_options(root), {root}, kLong);
+  EXPECT_TRUE(joined) << joined.error().message;
+  if (joined) (*joined)->close();
+  zero.join();
+  one.join();
 }
 
 TEST(Elastic, WhatWasPushedIsPulledFirst) {
@@ -232,6 +315,11 @@ TEST(Elastic, AnInvitationIsReadAsItWasWritten) {
   EXPECT_EQ(read->plan, Plan::kRing);
   EXPECT_EQ(read->regions, kProbeRegions);
   EXPECT_EQ(read->setup, options.setup);
+  options.setup = options.stall = Duration::max();
+  const auto endless = invited(encode_invitation({7, 2, 3}, options), {});
+  ASSERT_TRUE(endless);
+  EXPECT_EQ(endless->setup, kMostSetup);
+  EXPECT_EQ(endless->stall, kMostStall);
   EXPECT_FALSE(invited(std::span(bytes).first(bytes.size() - 1), {}));
   EXPECT_FALSE(invited(encode_invitation({7, 3, 3}, options), {}));
   EXPECT_FALSE(invited(encode_invitation({7, 0, kMostRanks + 1}, options), {}));

@@ -212,7 +212,7 @@ TEST(Door, OnlyThoseThatKnockAndStayAreThere) {
   using rendezvous::Door;
   const std::string root = *Bootstrap::pick_loopback_root();
   const auto soon = [] { return steady_clock::now() + milliseconds(5000); };
-  EXPECT_THAT(rendezvous::knock({root}, steady_clock::now()).error().message, HasSubstr("nobody listens at"));
+  EXPECT_THAT(rendezvous::knock_at_all({root}, 1, steady_clock::now()).error().message, HasSubstr("nobody listens at"));
   const auto door = Door::at(root);
   ASSERT_TRUE(door) << door.error().message;
   EXPECT_FALSE(Door::at(root));
@@ -227,10 +227,10 @@ TEST(Door, OnlyThoseThatKnockAndStayAreThere) {
   ASSERT_TRUE(silent && talks);
   const std::string rubbish(64, 'x');
   EXPECT_EQ(send(talks->get(), rubbish.data(), rubbish.size(), MSG_NOSIGNAL), 64);
-  auto goes = rendezvous::knock({root}, soon());
+  auto goes = rendezvous::knock(root, soon());
   ASSERT_TRUE(goes);
   ASSERT_TRUE(wait_for(1));
-  const auto stays = rendezvous::knock({"127.0.0.1:1", root}, soon());
+  const auto stays = rendezvous::knock(root, soon());
   ASSERT_TRUE(stays && wait_for(2));
   goes = fail(ErrorCode::kRemote, "it goes");
   ASSERT_TRUE(wait_for(1));
@@ -246,6 +246,31 @@ TEST(Door, OnlyThoseThatKnockAndStayAreThere) {
               HasSubstr("does not answer"));
   (*door)->let_go(1);
   EXPECT_EQ((*door)->waiting(), 0U);
+}
+
+// Of several hosts one is rank 0's: of the others one listens and is silent, one is not there, one is unknown.
+TEST(Door, WhoDoesNotAnswerDoesNotHoldUpTheOthers) {
+  using rendezvous::Door;
+  const auto soon = steady_clock::now() + std::chrono::seconds(20);
+  const std::string silent_at = *Bootstrap::pick_loopback_root();
+  const auto silent = tcp_listen(*parse_host_port(silent_at));
+  const std::string root = *Bootstrap::pick_loopback_root();
+  const auto door = Door::at(root);
+  ASSERT_TRUE(silent && door);
+  std::thread rank0([&] {
+    while ((*door)->waiting() == 0 && steady_clock::now() < soon) std::this_thread::sleep_for(milliseconds(1));
+    // Twice the same address is one newcomer.
+    ASSERT_EQ((*door)->waiting(), 1U);
+    EXPECT_TRUE((*door)->line(0).say(std::vector<std::byte>(3), soon));
+  });
+  const std::vector<std::string> all{silent_at, "127.0.0.1:1", "no-such-host.invalid:1", root, root};
+  const auto answered = rendezvous::knock_at_all(all, 3, soon);
+  rank0.join();
+  ASSERT_TRUE(answered) << answered.error().message;
+  EXPECT_EQ(answered->message.size(), 3U);
+  EXPECT_EQ(rendezvous::knock_at_all({root, "nothing"}, 3, soon).error().code, ErrorCode::kInvalidArgument);
+  const auto unheard = rendezvous::knock_at_all({silent_at}, 3, steady_clock::now() + milliseconds(20));
+  EXPECT_THAT(unheard.error().message, HasSubstr("when all ranks call resize()"));
 }
 
 TEST(SocketIo, IpV6Address) {

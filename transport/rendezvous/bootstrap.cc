@@ -343,12 +343,13 @@ Result<Bytes> StarBootstrap::gather_root(std::span<const std::byte> mine, Deadli
     std::copy(frames[r].body.begin(), frames[r].body.end(), all.begin() + static_cast<std::ptrdiff_t>(r * mine.size()));
   }
   const Bytes out = frame(kData, 0, sequence_, all);
+  // Of all that may go together.
+  const Deadline grace = std::min<Deadline>(deadline, steady_clock::now() + kGrace);
   for (std::size_t r = 1; r < peers_.size(); ++r) {
     bool timed_out = false;
     if (!peers_[r]) continue;
     const bool may = may_go(static_cast<int>(r));
-    const Deadline until = may ? std::min<Deadline>(deadline, steady_clock::now() + kGrace) : deadline;
-    if (!write_all(peers_[r].get(), out, until, timed_out)) {
+    if (!write_all(peers_[r].get(), out, may ? grace : deadline, timed_out)) {
       if (may) {
         peers_[r].reset();
         continue;

@@ -1,12 +1,12 @@
 #include "transport/rendezvous/door.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <thread>
 #include <utility>
 
 namespace clustar::rendezvous {
@@ -60,26 +60,35 @@ bool DoorLine::open() const {
   return got < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
+void DoorLine::end() { shutdown(fd_.get(), SHUT_RDWR); }
+
 Result<std::unique_ptr<Door>> Door::at(const std::string& address) {
   const auto where = parse_host_port(address);
   if (!where) return tl::unexpected(where.error());
   auto listener = tcp_listen(*where);
+  if (listener) return std::unique_ptr<Door>(new Door(std::move(*listener)));
   for (const char* any : {"::", "0.0.0.0"}) {
-    if (!listener) listener = tcp_listen({any, where->port});
+    auto at_all = tcp_listen({any, where->port});
+    if (at_all) return std::unique_ptr<Door>(new Door(std::move(*at_all)));
   }
-  if (!listener) return tl::unexpected(listener.error());
-  return std::unique_ptr<Door>(new Door(std::move(*listener)));
+  return tl::unexpected(listener.error());
+}
+
+Door::~Door() {
+  shutdown(listener_.get(), SHUT_RDWR);
+  let_go(static_cast<std::uint32_t>(waiting_.size()));
+  for (const Stranger& one : strangers_) shutdown(one.fd.get(), SHUT_RDWR);
 }
 
 std::uint32_t Door::waiting() {
   while (Fd fd = tcp_accept(listener_.get())) {
     // Silent strangers must not use up the descriptors.
     if (strangers_.size() == kMostWaiting) strangers_.erase(strangers_.begin());
-    strangers_.push_back({std::move(fd), std::vector<std::byte>(sizeof(DoorHeader))});
+    strangers_.push_back({std::move(fd), steady_clock::now() + kSilence, std::vector<std::byte>(sizeof(DoorHeader))});
   }
   for (Stranger& one : strangers_) {
     const Io state = read_some(one.fd.get(), one.said, one.got);
-    if (state == Io::kAgain) continue;
+    if (state == Io::kAgain && steady_clock::now() < one.until) continue;
     DoorHeader header;
     std::memcpy(&header, one.said.data(), sizeof header);
     const bool knocks = state == Io::kDone && header.magic == kDoorMagic && header.length == kKnock;
@@ -92,29 +101,86 @@ std::uint32_t Door::waiting() {
 }
 
 void Door::let_go(std::uint32_t count) {
+  for (std::uint32_t i = 0; i < count; ++i) waiting_[i].end();
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-Result<DoorLine> knock(const std::vector<std::string>& addresses, Deadline deadline) {
-  milliseconds pause(5);
-  for (;;) {
-    for (const std::string& address : addresses) {
-      const auto where = parse_host_port(address);
-      if (!where) return tl::unexpected(where.error());
-      // A host that swallows packets must not use up the time for those behind it.
-      const Deadline soon = std::min<Deadline>(deadline, steady_clock::now() + std::chrono::seconds(3));
-      auto fd = tcp_connect(*where, soon);
-      if (!fd && fd.error().code != ErrorCode::kRemote) return tl::unexpected(fd.error());
-      bool timed_out = false;
-      const DoorHeader header{kDoorMagic, kKnock};
-      if (fd && write_all(fd->get(), as_bytes_of(header), soon, timed_out)) return DoorLine(std::move(*fd));
-    }
-    if (steady_clock::now() >= deadline) {
-      return fail(ErrorCode::kRemote, fmt::format("nobody listens at {}", fmt::join(addresses, ", ")));
-    }
-    std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, milliseconds(100));
+Result<DoorLine> knock(const std::string& address, Deadline deadline) {
+  const auto where = parse_host_port(address);
+  if (!where) return tl::unexpected(where.error());
+  auto fd = tcp_connect(*where, deadline);
+  if (!fd) return tl::unexpected(fd.error());
+  bool timed_out = false;
+  const DoorHeader header{kDoorMagic, kKnock};
+  if (!write_all(fd->get(), as_bytes_of(header), deadline, timed_out)) return line_failed(timed_out);
+  return DoorLine(std::move(*fd));
+}
+
+namespace {
+
+// At one address.
+struct Knocking {
+  std::string address{};
+  std::optional<DoorLine> line{};
+  Deadline next{};
+  milliseconds pause{5};
+};
+
+// Those that are open for `some` at most. Whose line says something, if one does; lines that end or talk rubbish close.
+std::optional<Answered> listen_for(std::vector<Knocking>& all, std::size_t most, milliseconds some) {
+  std::vector<pollfd> entries;
+  for (const Knocking& one : all) entries.push_back({one.line ? one.line->descriptor() : -1, POLLIN, 0});
+  if (poll(entries.data(), entries.size(), static_cast<int>(some.count())) <= 0) return std::nullopt;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (entries[i].revents == 0) continue;
+    auto message = all[i].line->hear(most, steady_clock::now() + milliseconds(1000));
+    if (message) return Answered{std::move(*all[i].line), std::move(*message)};
+    // Rank 0 met others there, or has left: the next one may be on its way.
+    all[i].line.reset();
+    all[i].next = steady_clock::now() + milliseconds(20);
   }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<Answered> knock_at_all(const std::vector<std::string>& addresses, std::size_t most, Deadline deadline) {
+  std::vector<Knocking> all;
+  for (const std::string& address : addresses) {
+    const auto where = parse_host_port(address);
+    if (!where) return tl::unexpected(where.error());
+    // Several ranks of one host have one door.
+    const bool again = std::ranges::any_of(all, [&](const Knocking& one) { return one.address == address; });
+    if (!again) all.push_back({.address = address});
+  }
+  std::string why;
+  bool opened = false;
+  do {
+    for (Knocking& one : all) {
+      const auto now = steady_clock::now();
+      if (one.line || now < one.next) continue;
+      auto line = knock(one.address, std::min<Deadline>(deadline, now + milliseconds(1000)));
+      if (line) {
+        one.line = std::move(*line);
+        one.pause = milliseconds(5);
+        opened = true;
+      } else {
+        why = line.error().message;
+        // A slow one more seldom, as meanwhile nobody hears the others.
+        const bool slow = steady_clock::now() - now > milliseconds(200);
+        one.pause = slow ? milliseconds(5000) : std::min(one.pause * 2, milliseconds(100));
+        one.next = steady_clock::now() + one.pause;
+      }
+      if (auto answered = listen_for(all, most, milliseconds(0))) return std::move(*answered);
+    }
+    Deadline next = std::min<Deadline>(deadline, steady_clock::now() + milliseconds(1000));
+    for (const Knocking& one : all) {
+      if (!one.line) next = std::min(next, one.next);
+    }
+    if (auto answered = listen_for(all, most, milliseconds(poll_timeout_ms(next)))) return std::move(*answered);
+  } while (steady_clock::now() < deadline);
+  if (opened) return fail(ErrorCode::kRemote, "rank 0 lets newcomers in when all ranks call resize()");
+  return fail(ErrorCode::kRemote, fmt::format("nobody listens at {}: {}", fmt::join(addresses, ", "), why));
 }
 
 }  // namespace clustar::rendezvous

@@ -2,6 +2,7 @@
 // in when the others are ready.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,6 +25,9 @@ class DoorLine {
   Result<std::vector<std::byte>> hear(std::size_t most, Deadline deadline) const;
   // It has not closed, and said nothing.
   bool open() const;
+  // Ends it for all processes that have the descriptor.
+  void end();
+  int descriptor() const { return fd_.get(); }  // to wait for what it says
 
  private:
   Fd fd_;
@@ -33,9 +37,15 @@ class DoorLine {
 class Door {
  public:
   static constexpr std::size_t kMostWaiting = 256;
+  // Who has not knocked by then is sent away.
+  static constexpr std::chrono::seconds kSilence{5};
 
   // HOST:PORT. Where HOST is none of this machine: all its addresses.
   static Result<std::unique_ptr<Door>> at(const std::string& address);
+  // Nobody is held by it, nor the port, even where a child of this process has the descriptors, too.
+  ~Door();
+  Door(const Door&) = delete;
+  Door& operator=(const Door&) = delete;
   // Does not block. How many wait, in the order of their coming; those that have gone are left out.
   std::uint32_t waiting();
   const DoorLine& line(std::uint32_t number) const { return waiting_[number]; }
@@ -45,6 +55,7 @@ class Door {
  private:
   struct Stranger {
     Fd fd{};
+    Deadline until{};
     std::vector<std::byte> said{};
     std::size_t got = 0;
   };
@@ -55,7 +66,16 @@ class Door {
   std::vector<DoorLine> waiting_{};
 };
 
-// Knocks at one of these addresses, in turn, until somebody opens.
-Result<DoorLine> knock(const std::vector<std::string>& addresses, Deadline deadline);
+// Knocks once. An address that is none, or does not resolve, is kInvalidArgument.
+Result<DoorLine> knock(const std::string& address, Deadline deadline);
+
+struct Answered {
+  DoorLine line;
+  std::vector<std::byte> message{};
+};
+// Knocks at all these addresses, and again where a line was closed, until one says a message of `most` bytes or less;
+// then it hangs up at the others. One that accepts and says nothing, swallows packets or does not resolve holds nobody
+// up at the others.
+Result<Answered> knock_at_all(const std::vector<std::string>& addresses, std::size_t most, Deadline deadline);
 
 }  // namespace clustar::rendezvous

@@ -46,8 +46,9 @@ typedef struct {
   size_t size; /* of this struct */
   int rank;    /* 0 .. ranks - 1 */
   int ranks;   /* 1 .. 256 */
-  /* HOST:PORT of rank 0, which listens there while all meet. Or null, and `hosts`: "HOST[:PORT],HOST,...", a host per
-   * rank, of which the first is rank 0's (port 29555 unless it says one). One rank alone needs neither. */
+  /* HOST:PORT of rank 0, which listens there while all meet: a port per communicator. Or null, and `hosts`:
+   * "HOST[:PORT],HOST,...", a host per rank, of which the first is rank 0's (port 29555 unless it says one). One rank
+   * alone needs neither. Nothing there authenticates who comes: keep the port within the job's network. */
   const char* root;
   const char* hosts;
   /* Null: all ranks in one region; "probe": found by measuring; otherwise a region map's text, a line per region, as
@@ -90,12 +91,12 @@ int clustarPxWait(clustarPxOperation_t operation);
 int clustarPxFinalize(clustarPx_t comm);
 
 /* Ranks that join and leave between operations (version CLUSTARPX_2 of the library). Helpers and region maps other than
- * "probe" go by the ranks' numbers: CLUSTARPX_EUSAGE with them. */
+ * "probe" go by the ranks' numbers: CLUSTARPX_EUSAGE with them, and with a stall_ms below 5,000. */
 typedef struct {
   size_t size; /* of this struct; the caller sets it */
   int rank;    /* of now: ranks keep their order, gaps close, newcomers follow */
   int ranks;
-  uint64_t epoch; /* another one than before where ranks changed, the same on all */
+  uint64_t epoch; /* another one than before where ranks changed or newcomers were refused, the same on all */
   int left;       /* how many left at this call */
   int joined;     /* and joined */
   int refused; /* newcomers that were tried in vain, as one of them did not come through: the others may come again */
@@ -104,21 +105,25 @@ typedef struct {
 /* Every rank calls it at the same place among its operations, after the waits for those before: say after each step of
  * a training, or each hundredth. From that call on all go by the new ranks. Registered memory stays registered; what
  * was pushed must have been pulled. Rank 0 opens the port of clustarPxInit's root for newcomers at its first call.
+ * If it cannot, nobody can join, clustarPxLastError() says why, and it tries again at the next call.
  * Where nobody comes or goes it costs an all-reduce of a few bytes. A newcomer that dies or stands still holds all up
- * for 5 s at most, and is left out. `out` may be null. */
+ * for 5 s at most in each step of its way in, and is left out; until one got in, one is tried at a time. `out` may be
+ * null. */
 int clustarPxResize(clustarPx_t comm, clustarPxPlace_v1* out);
 /* In the place of clustarPxResize(): the others go on without this rank. Ends the handle. Once it has returned this
- * process may end; dies it before, it is a rank that died. If rank 0 leaves, the next one opens the port: at root, if
- * that is its host, otherwise at all addresses of its own. */
+ * process may end; if it dies before that, it counts as a rank that died. If rank 0 leaves, the next one opens the
+ * port: at root, if that is its host, otherwise at all addresses of its own. */
 int clustarPxLeave(clustarPx_t comm);
 /* In the place of clustarPxInit(): waits until the ranks of a communicator take it in at a clustarPxResize(), for
- * `wait_ms` at most. `options`: root or hosts say where rank 0 may be (of hosts each is tried, at the port of the
- * first), rank which of this host's devices is used, in turn, ranks and helpers are 0; all else is as the others have
- * it. What is to be registered is registered then, before the next operation, which is the first after the others'
- * clustarPxResize(). */
+ * `wait_ms` at most. `options`: root or hosts say where rank 0 may be: give hosts where it may be on another host than
+ * the first one's, as each is tried, at the port of the first. rank says which of this host's devices is used, in turn;
+ * ranks and helpers are 0; plan, regions and stall_ms are ignored: the others' count. A try that has begun at the end
+ * of wait_ms is carried through. What is to be registered is registered then, before the next operation, which is the
+ * first after the others' clustarPxResize(). */
 int clustarPxJoin(const clustarPxOptions_v1* options, int wait_ms, clustarPx_t* out, clustarPxPlace_v1* place);
 
-/* Of the last call of this thread that failed; "" before. Valid until this thread's next call. */
+/* Of the last call of this thread that failed; "" before. After a clustarPxResize() that went well: why the port for
+ * newcomers is not open on this rank, otherwise "". Valid until this thread's next call. */
 const char* clustarPxLastError(void);
 
 #ifdef __cplusplus
