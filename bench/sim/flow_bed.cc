@@ -63,17 +63,10 @@ paraexpress::FlowRun FlowBed::run(const px::Candidate& candidate, std::uint64_t 
 px::Network FlowBed::measured() const {
   px::Network network;
   network.most_chunk_bytes = px::EngineOptions{}.chunk_bytes;
-  px::Measured measured;
   const auto seconds = [&](px::Plan plan, std::uint64_t bytes) {
     return built(plan).flows.run(flow_network(), group_.regions, bytes, 1).seconds;
   };
-  measured.direct_small_s = seconds(px::Plan::kDirect, measured.small_bytes);
-  measured.ring_small_s = seconds(px::Plan::kRing, measured.small_bytes);
-  measured.direct_large_s = seconds(px::Plan::kDirect, measured.large_bytes);
-  measured.server_small_s = seconds(px::Plan::kServer, measured.small_bytes);
-  measured.middle_bytes = px::middle_bytes(measured);
-  measured.direct_middle_s = seconds(px::Plan::kDirect, measured.middle_bytes);
-  return px::fit(group_, measured, network);
+  return px::fit(group_, px::measured_by(seconds), network);
 }
 
 }  // namespace clustar::bench::sim

@@ -7,7 +7,6 @@
 #include <numeric>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -107,20 +106,13 @@ class Bed {
 std::optional<px::Network> probe(Bed& bed) {
   px::Network network;
   network.most_chunk_bytes = kMostChunk;
-  px::Measured measured;
-  for (const auto& [plan, bytes, into] :
-       {std::tuple{px::Plan::kDirect, measured.small_bytes, &measured.direct_small_s},
-        std::tuple{px::Plan::kRing, measured.small_bytes, &measured.ring_small_s},
-        std::tuple{px::Plan::kServer, measured.small_bytes, &measured.server_small_s},
-        std::tuple{px::Plan::kDirect, measured.large_bytes, &measured.direct_large_s}}) {
+  bool whole = true;
+  const px::Measured measured = px::measured_by([&](px::Plan plan, std::uint64_t bytes) {
     const auto took = bed.seconds(px::build(plan, bed.group()), bytes, kMostChunk, 3);
-    if (!took) return std::nullopt;
-    *into = *took;
-  }
-  measured.middle_bytes = px::middle_bytes(measured);
-  const auto took = bed.seconds(px::build(px::Plan::kDirect, bed.group()), measured.middle_bytes, kMostChunk, 3);
-  if (!took) return std::nullopt;
-  measured.direct_middle_s = *took;
+    whole = whole && took.has_value();
+    return took.value_or(0);
+  });
+  if (!whole) return std::nullopt;
   return px::fit(bed.group(), measured, network);
 }
 

@@ -238,7 +238,7 @@ transport::SendPolicy::Gate HostPolicy::gate(TimePoint now) {
   const bool contended = most_urgent_lately(now) < Board::kNobody;
   if (!contended && now - options_.mixed_for >= board_->mouse_at(now)) return {};
   const TimePoint free_at = board_->line_free_at(now);
-  // Who goes before all others hands on what the line takes until the next poll: nobody else uses it meanwhile.
+  // A process that goes before all others hands on what the line takes until its next poll: nobody uses it meanwhile.
   const Duration burst = run_ahead(now) == RunAhead::kFree ? std::max(options_.burst, board_->gap()) : options_.burst;
   if (const TimePoint paced = free_at - burst; paced > now) {
     ++counters_.shut;

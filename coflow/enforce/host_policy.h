@@ -75,7 +75,6 @@ class HostPolicy : public transport::SendPolicy {
   const Counters& counters() const { return counters_; }
 
  private:
-  static constexpr std::array<TimePoint, transport::kUrgencies> filled(TimePoint at) { return {at, at, at, at}; }
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
   struct State {         // of a flow
@@ -129,7 +128,7 @@ class HostPolicy : public transport::SendPolicy {
   TimePoint mice_until_ = TimePoint::min();    // mice of this process,
   TimePoint shared_until_ = TimePoint::min();  // more flows than one,
   // bulk of other processes, by the most urgent of it.
-  std::array<TimePoint, transport::kUrgencies> others_until_ = filled(TimePoint::min());
+  std::array<TimePoint, transport::kUrgencies> others_until_{};
   std::uint32_t longest_ = kNone, latest_ = kNone;  // of bulk that waits: nothing sent for longest, sent just now
   std::uint64_t since_floor_ = 0;                   // bytes of bulk
   std::uint32_t promoted_ = kNone;

@@ -147,6 +147,17 @@ std::uint64_t middle_bytes(const Measured& measured) {
                     std::max(measured.small_bytes, measured.large_bytes / 4));
 }
 
+Measured measured_by(const std::function<double(Plan plan, std::uint64_t bytes)>& seconds, const Measured& sizes) {
+  Measured measured = sizes;
+  measured.direct_small_s = seconds(Plan::kDirect, measured.small_bytes);
+  measured.ring_small_s = seconds(Plan::kRing, measured.small_bytes);
+  measured.server_small_s = seconds(Plan::kServer, measured.small_bytes);
+  measured.direct_large_s = seconds(Plan::kDirect, measured.large_bytes);
+  measured.middle_bytes = middle_bytes(measured);
+  measured.direct_middle_s = seconds(Plan::kDirect, measured.middle_bytes);
+  return measured;
+}
+
 Network fit(const Group& group, const Measured& measured, const Network& base) {
   return Fitting(group, measured, base)();
 }

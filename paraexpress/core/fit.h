@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "paraexpress/core/cost.h"
 
@@ -22,6 +23,8 @@ struct Measured {
 };
 // The size for direct_middle_s, from the others.
 std::uint64_t middle_bytes(const Measured& measured);
+// All of it by `seconds`, of an all-reduce of so many bytes; `sizes` says how many.
+Measured measured_by(const std::function<double(Plan plan, std::uint64_t bytes)>& seconds, const Measured& sizes = {});
 
 // Latency and a host's work per message from the small ones, the NIC's rate from what the large one takes beyond: the
 // uplinks' share in it is the region map's. Headers from what work cannot explain, since work hides behind the wire and

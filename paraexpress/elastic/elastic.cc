@@ -240,8 +240,9 @@ Result<void> Elastic::build_without(MembershipRound& round) {
     return theirs;
   });
   if (!made) {
-    return fail(made.error().code, fmt::format("the {} ranks that go on without {}, in their new numbers: {}",
-                                               round.place().ranks, round.left(), made.error().message));
+    return fail(made.error().code,
+                fmt::format("without ranks that left ({}), those that go on ({}, in new numbers): {}", round.left(),
+                            round.place().ranks, made.error().message));
   }
   take(*made, round.place());
   round.built(true);

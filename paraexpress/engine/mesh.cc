@@ -134,8 +134,8 @@ Result<std::unique_ptr<Mesh>> Mesh::connect(transport::Transport& transport, con
       return mesh;
     }
     if (std::chrono::steady_clock::now() > until) {
-      return fail(ErrorCode::kRemote, fmt::format("{} did not connect within {} s", name_of(missing, options.ranks),
-                                                  options.stall / std::chrono::seconds(1)));
+      return fail(ErrorCode::kRemote, fmt::format("{} did not connect within {:.3g} s", name_of(missing, options.ranks),
+                                                  std::chrono::duration<double>(options.stall).count()));
     }
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }

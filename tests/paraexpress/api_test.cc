@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/child_ends.h"
 #include "tests/sanitized.h"
 #include "transport/rendezvous/bootstrap.h"
 #include "transport/rendezvous/socket_io.h"
@@ -44,13 +44,7 @@ std::vector<int> with_children(int ranks, const std::function<void(int rank, con
     _exit(testing::Test::HasFailure() ? 1 : 0);
   }
   body(0, root->c_str());
-  std::vector<int> ends;
-  for (const pid_t child : children) {
-    int status = 0;
-    waitpid(child, &status, 0);
-    ends.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
-  }
-  return ends;
+  return tests::ends_of(children);
 }
 
 TEST(ParaexpressApi, EveryCollectiveThroughTheCppFace) {

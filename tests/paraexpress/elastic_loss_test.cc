@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -11,6 +10,7 @@
 #include <thread>
 
 #include "paraexpress/elastic/invitation.h"
+#include "tests/child_ends.h"
 #include "tests/paraexpress/elastic_workers.h"
 #include "transport/rendezvous/door.h"
 
@@ -37,13 +37,7 @@ std::vector<int> in_processes(const TransportUnderTest& which, const std::vector
     const auto transport = which.create({});
     _exit(transport ? role(**transport, root) : kOther);
   }
-  std::vector<int> ends;
-  for (const pid_t child : children) {
-    int status = 0;
-    waitpid(child, &status, 0);
-    ends.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
-  }
-  return ends;
+  return tests::ends_of(children);
 }
 
 int complain(const Error& error) {

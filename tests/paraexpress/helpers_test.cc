@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,8 +10,10 @@
 #include <cstring>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "paraexpress/engine/helper.h"
+#include "tests/child_ends.h"
 #include "tests/paraexpress/engine_ranks.h"
 #include "tests/sanitized.h"
 #include "transport/base/rng.h"
@@ -59,10 +60,7 @@ class Cluster {
   std::vector<int> ends() {
     std::vector<int> all;
     for (pid_t& child : children_) {
-      int status = 0;
-      if (child <= 0 || waitpid(child, &status, 0) != child) continue;
-      child = 0;
-      all.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
+      if (child > 0) all.push_back(tests::end_of(std::exchange(child, 0)));
     }
     return all;
   }
@@ -232,10 +230,8 @@ TEST_P(HelpersOver, OneThatIsLostWhileAllConnectIsLeftOut) {
       EXPECT_EQ(engine.helpers(), 1U);
     });
     kill(child, SIGKILL);
-    int status = 0;
-    waitpid(child, &status, 0);
-    waitpid(other, &status, 0);
-    EXPECT_EQ(status, 0) << "the helper that is left";
+    tests::end_of(child);
+    EXPECT_EQ(tests::end_of(other), 0) << "the helper that is left";
   }
 }
 

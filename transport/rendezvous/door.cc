@@ -81,11 +81,22 @@ Door::~Door() {
 }
 
 std::uint32_t Door::waiting() {
-  while (Fd fd = tcp_accept(listener_.get())) {
+  hear();
+  // A flood must not keep rank 0 here.
+  for (std::size_t accepted = 0; accepted < kMostWaiting; ++accepted) {
+    Fd fd = tcp_accept(listener_.get());
+    if (!fd) break;
+    if (strangers_.size() == kMostWaiting) hear();
     // Silent strangers must not use up the descriptors.
     if (strangers_.size() == kMostWaiting) strangers_.erase(strangers_.begin());
     strangers_.push_back({std::move(fd), steady_clock::now() + kSilence, std::vector<std::byte>(sizeof(DoorHeader))});
   }
+  hear();
+  std::erase_if(waiting_, [](const DoorLine& one) { return !one.open(); });
+  return static_cast<std::uint32_t>(waiting_.size());
+}
+
+void Door::hear() {
   for (Stranger& one : strangers_) {
     const Io state = read_some(one.fd.get(), one.said, one.got);
     if (state == Io::kAgain && steady_clock::now() < one.until) continue;
@@ -96,8 +107,6 @@ std::uint32_t Door::waiting() {
     one.fd.reset();
   }
   std::erase_if(strangers_, [](const Stranger& one) { return !one.fd; });
-  std::erase_if(waiting_, [](const DoorLine& one) { return !one.open(); });
-  return static_cast<std::uint32_t>(waiting_.size());
 }
 
 void Door::let_go(std::uint32_t count) {

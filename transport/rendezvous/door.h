@@ -60,6 +60,8 @@ class Door {
     std::size_t got = 0;
   };
   explicit Door(Fd listener) : listener_(std::move(listener)) {}
+  // Strangers that have knocked wait; those that are silent for too long, or say something else, are sent away.
+  void hear();
 
   Fd listener_;
   std::vector<Stranger> strangers_{};
