@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "paraexpress/core/plans/build.h"
-
 namespace clustar::paraexpress {
 namespace {
 

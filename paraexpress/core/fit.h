@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "paraexpress/core/cost.h"
+#include "paraexpress/core/plans/build.h"
 
 namespace clustar::paraexpress {
 
