@@ -1,0 +1,179 @@
+// The coordinator: hears of classes, and tells all agents one order. Pure: connections are numbers, time is an
+// argument.
+//
+// Soft state: all that it knows came in the reports of connections that are open, so that one that was restarted knows
+// as much as before after one interval. A term is of one coordinator at one time: it begins above all terms that it
+// heard of, and who hears of two orders obeys the later one.
+//
+//    kWaiting --(standby: its primary was silent for a lease)--> kInCharge --(the primary is back)--> kWaiting
+//
+// A primary is in charge from the beginning.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "coflow/control/core/messages.h"
+#include "coflow/control/core/order.h"
+#include "transport/base/time.h"
+
+namespace clustar::coflow::control {
+
+struct CoordinatorOptions {
+  Duration interval = std::chrono::milliseconds(100);  // from an order to the next
+  int lease_intervals = 3;                             // an order is good for so many
+  OrderPolicy policy = OrderPolicy::kTurns;
+  bool shifts = true;            // hold periodic jobs back once, so that they take turns by themselves
+  std::uint64_t first_term = 1;  // larger than those of earlier coordinators, as far as is known
+  std::string standby_of{};      // address of the primary; empty: this one is it
+  std::size_t most_agents = 16 * 1024;
+  std::size_t most_classes = 64 * 1024;
+  std::uint64_t bytes_per_second = 1'250'000'000;  // of a port whose agent does not know its own
+  std::map<std::string, double> tenants{};         // their weights; others have 1
+  std::map<std::string, std::string> leaves{};     // by host: its switch. Empty: one big switch
+  std::map<std::string, std::uint64_t> uplinks{};  // by switch: bytes per second of its uplinks, each way
+
+  Duration lease() const { return lease_intervals * interval; }
+};
+
+class Coordinator {
+ public:
+  using Link = std::uint64_t;
+  struct Outgoing {
+    Link link = 0;
+    Message message{};
+    bool last = false;  // close the connection behind it
+  };
+
+  struct Counters {
+    std::uint64_t rounds = 0;  // orders computed
+    std::uint64_t reports = 0;
+    std::uint64_t orders = 0;     // messages with places
+    std::uint64_t renewals = 0;   // and without
+    std::uint64_t refused = 0;    // connections
+    std::uint64_t too_fast = 0;   // reports that came too fast, and were not heard
+    std::uint64_t too_many = 0;   // classes that were not heard, beyond most_classes
+    std::uint64_t takeovers = 0;  // times that it came to be in charge
+  };
+
+  Coordinator(const CoordinatorOptions& options, TimePoint now);
+
+  void on_message(Link link, const Message& message, TimePoint now);
+  void on_closed(Link link, TimePoint now);
+  // Standby: the primary said something, of its term.
+  void on_primary(std::uint64_t term, TimePoint now);
+  void on_timeout(TimePoint now);
+  std::optional<TimePoint> next_timeout() const;
+  std::optional<Outgoing> poll();
+  // No more agents: all are told.
+  void stop(TimePoint now);
+
+  bool in_charge() const { return in_charge_; }
+  std::uint64_t term() const { return term_; }
+  const Counters& counters() const { return counters_; }
+
+  // What people are shown.
+  struct ClassView {
+    ClassKey key{};
+    std::string tenant{};
+    std::uint8_t urgency = 0, level = 0;
+    std::uint32_t place = 0;
+    std::uint32_t agents = 0, waiting = 0;             // that know it; where something of it is queued
+    std::uint64_t in_all = 0, left = 0, attained = 0;  // sums over the agents
+    Duration period{0};
+    std::uint64_t iterations = 0;  // that ended, as seen from here
+    Duration latest{0};            // how long the latest one that ended had something to send
+    std::string lags{};            // the host whose part is the last to end, where others are done for an interval
+  };
+  std::vector<ClassView> classes() const;  // in their order
+  struct AgentView {
+    std::string host{}, nic{}, tenant{};
+    std::uint32_t job = 0, classes = 0;
+    std::uint64_t bytes_per_second = 0, attained = 0;
+    Duration silent{0};  // since it was last heard
+  };
+  std::vector<AgentView> agents(TimePoint now) const;
+
+ private:
+  struct Part {  // of a class, at one agent
+    Link link = 0;
+    ClassReport report{};
+  };
+  struct Class {
+    std::uint64_t came = 0;
+    std::uint32_t place = 0;
+    std::uint8_t level = 0;
+    std::vector<Part> parts{};
+    bool waited = false;
+    TimePoint began{};
+    std::uint64_t iterations = 0;
+    Duration latest{0};
+    TimePoint held_at = TimePoint::min();
+    std::uint32_t hold_us = 0;  // to be told with the next order
+  };
+  struct Agent {
+    Hello hello{};
+    std::uint32_t port = 0;
+    std::map<ClassKey, std::pair<std::uint32_t, std::uint8_t>> told{};  // by class that it has: place and level
+    TimePoint heard{}, told_at{}, refilled{};
+    double reports_left = 0;
+    std::uint32_t too_fast = 0;
+    std::uint64_t attained = 0;
+    bool welcome = false;
+    bool standby = false;
+  };
+  struct Port {
+    std::string name{};
+    std::string leaf{};
+    std::uint64_t bytes_per_second = 0;
+    std::uint32_t agents = 0;
+  };
+
+  void on_hello(Link link, const Hello& hello, TimePoint now);
+  void on_report(Link link, Agent& agent, const Report& report, TimePoint now);
+  bool may_report(Agent& agent, TimePoint now) const;
+  void hear(Link link, Agent& agent, const ClassReport& report);
+  void drop_parts(Link link, const Agent& agent);
+  void refuse(Link link, RefusalReason reason, const std::string& text);
+  void take_charge(TimePoint now);
+  void step_down(TimePoint now);
+  void raise_term(std::uint64_t seen);
+  std::uint32_t port_of(const Hello& hello);
+  void make_order(TimePoint now);
+  void follow(Class& one, TimePoint now);
+  std::vector<ClassLoad> loads() const;
+  void load_of(const Class& one, ClassLoad& into) const;
+  void give_levels(const std::vector<Class*>& ordered, const std::vector<ClassLoad>& loads,
+                   const std::vector<std::uint32_t>& order);
+  void shift(TimePoint now);
+  void tell(Link link, Agent& agent, TimePoint now);
+  double speed_of(std::uint32_t port) const;
+  double tenant_weight(const std::string& tenant) const;
+
+  const CoordinatorOptions options_;
+  bool in_charge_ = false, stopping_ = false;
+  std::uint64_t term_;
+  std::uint64_t number_ = 0;
+  std::uint64_t came_ = 0;
+  TimePoint next_round_;
+  TimePoint primary_heard_;
+  bool dirty_ = false;
+  std::map<ClassKey, Class> classes_;
+  std::unordered_map<Link, Agent> agents_;
+  std::unordered_map<std::uint64_t, Link> by_agent_;
+  std::vector<Port> ports_;
+  std::map<std::string, std::uint32_t> port_by_name_;
+  std::unordered_map<std::uint32_t, std::uint32_t> port_by_address_;
+  std::map<std::string, std::uint32_t> leaf_index_;
+  JobService service_;
+  std::deque<Outgoing> out_;
+  Counters counters_;
+};
+
+}  // namespace clustar::coflow::control
