@@ -12,11 +12,11 @@
 
 #include <cstdint>
 #include <deque>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "coflow/control/core/messages.h"
@@ -59,6 +59,7 @@ class Coordinator {
     std::uint64_t refused = 0;    // connections
     std::uint64_t too_fast = 0;   // reports that came too fast, and were not heard
     std::uint64_t too_many = 0;   // classes that were not heard, beyond most_classes
+    std::uint64_t holds = 0;      // classes whose next iteration was to begin later
     std::uint64_t takeovers = 0;  // times that it came to be in charge
   };
 
@@ -91,7 +92,7 @@ class Coordinator {
     Duration latest{0};            // how long the latest one that ended had something to send
     std::string lags{};            // the host whose part is the last to end, where others are done for an interval
   };
-  std::vector<ClassView> classes() const;  // in their order
+  std::vector<ClassView> classes(TimePoint now) const;  // in their order
   struct AgentView {
     std::string host{}, nic{}, tenant{};
     std::uint32_t job = 0, classes = 0;
@@ -101,17 +102,15 @@ class Coordinator {
   std::vector<AgentView> agents(TimePoint now) const;
 
  private:
-  struct Part {  // of a class, at one agent
-    Link link = 0;
-    ClassReport report{};
-  };
   struct Class {
     std::uint64_t came = 0;
     std::uint32_t place = 0;
     std::uint8_t level = 0;
-    std::vector<Part> parts{};
-    bool waited = false;
-    TimePoint began{};
+    std::unordered_map<Link, ClassReport> parts{};
+    std::uint32_t waiting = 0;  // parts of which something is queued
+    TimePoint began{};          // when the first of these was
+    TimePoint alone_at{};       // when only one was left
+    TimePoint phase_at{};       // when its latest iteration began, as its agents say, if its period is known
     std::uint64_t iterations = 0;
     Duration latest{0};
     TimePoint held_at = TimePoint::min();
@@ -123,38 +122,44 @@ class Coordinator {
     std::map<ClassKey, std::pair<std::uint32_t, std::uint8_t>> told{};  // by class that it has: place and level
     TimePoint heard{}, told_at{}, refilled{};
     double reports_left = 0;
-    std::uint32_t too_fast = 0;
+    std::uint32_t too_fast = 0;  // reports in a row
     std::uint64_t attained = 0;
-    bool welcome = false;
     bool standby = false;
+    bool reported = false;
+    bool fresh = true;  // it has had no order of this term
   };
   struct Port {
     std::string name{};
     std::string leaf{};
     std::uint64_t bytes_per_second = 0;
     std::uint32_t agents = 0;
+    std::vector<std::uint32_t> addresses{};
   };
 
   void on_hello(Link link, const Hello& hello, TimePoint now);
   void on_report(Link link, Agent& agent, const Report& report, TimePoint now);
   bool may_report(Agent& agent, TimePoint now) const;
-  void hear(Link link, Agent& agent, const ClassReport& report);
-  void drop_parts(Link link, const Agent& agent);
-  void refuse(Link link, RefusalReason reason, const std::string& text);
+  void hear(Link link, Agent& agent, const ClassReport& report, TimePoint now);
+  void count_waiting(Class& one, bool before, bool after, TimePoint now);
+  void drop_part(Link link, const ClassKey& key, TimePoint now);
+  void forget(Link link, TimePoint now);
+  void refuse(Link link, RefusalReason reason, const std::string& text, TimePoint now);
   void take_charge(TimePoint now);
   void step_down(TimePoint now);
   void raise_term(std::uint64_t seen);
-  std::uint32_t port_of(const Hello& hello);
-  void make_order(TimePoint now);
-  void follow(Class& one, TimePoint now);
-  std::vector<ClassLoad> loads() const;
-  void load_of(const Class& one, ClassLoad& into) const;
-  void give_levels(const std::vector<Class*>& ordered, const std::vector<ClassLoad>& loads,
-                   const std::vector<std::uint32_t>& order);
+  std::uint32_t take_port(const Hello& hello);
+  void give_port_back(std::uint32_t port);
+  void make_order();
+  std::size_t load_ports() const { return 2 * (ports_.size() + leaf_index_.size()); }
+  ClassLoad load_of(const ClassKey& key, const Class& one);
+  void add_load(std::uint32_t port, double seconds);
+  void add_part(const Agent& agent, const ClassReport& report);
+  static void give_levels(const std::vector<Class*>& ordered, const std::vector<double>& seconds);
+  void count_service();
   void shift(TimePoint now);
+  void tell_all(TimePoint now);
   void tell(Link link, Agent& agent, TimePoint now);
-  double speed_of(std::uint32_t port) const;
-  double tenant_weight(const std::string& tenant) const;
+  double weight_of(const ClassKey& key, const Class& one) const;
 
   const CoordinatorOptions options_;
   bool in_charge_ = false, stopping_ = false;
@@ -171,7 +176,11 @@ class Coordinator {
   std::map<std::string, std::uint32_t> port_by_name_;
   std::unordered_map<std::uint32_t, std::uint32_t> port_by_address_;
   std::map<std::string, std::uint32_t> leaf_index_;
+  std::vector<std::uint32_t> free_ports_;
   JobService service_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, double> served_;  // by job and port, seconds since the last order
+  std::vector<double> scratch_;                                       // of one class, by port of loads
+  std::vector<std::uint32_t> touched_;
   std::deque<Outgoing> out_;
   Counters counters_;
 };

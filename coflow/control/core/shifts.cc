@@ -11,7 +11,7 @@ struct Stretch {
   double begin = 0, length = 0;
 };
 
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+double in_seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
 double on_circle(double at, double period) {
   const double left = std::fmod(at, period);
@@ -33,18 +33,18 @@ double overlap(const Stretch& a, const Stretch& b, double period) {
 std::vector<Duration> holds(std::span<const Periodic> jobs, const ShiftOptions& options) {
   std::vector<Duration> none(jobs.size(), Duration(0));
   if (jobs.size() < 2) return none;
-  double shortest = seconds(jobs[0].period), longest = shortest, busy = 0;
+  double shortest = in_seconds(jobs[0].period), longest = shortest, busy = 0;
   for (const Periodic& job : jobs) {
-    shortest = std::min(shortest, seconds(job.period));
-    longest = std::max(longest, seconds(job.period));
-    busy += seconds(job.busy);
+    shortest = std::min(shortest, in_seconds(job.period));
+    longest = std::max(longest, in_seconds(job.period));
+    busy += in_seconds(job.busy);
   }
   if (shortest <= 0 || longest > shortest * (1 + options.alike) || busy > shortest) return none;
   const double period = (shortest + longest) / 2;
   std::vector<Stretch> placed;
   std::vector<Duration> held = none;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
-    const Stretch as_is{on_circle(-seconds(jobs[i].since), period), seconds(jobs[i].busy)};
+    const Stretch as_is{on_circle(-in_seconds(jobs[i].since), period), in_seconds(jobs[i].busy)};
     const auto bad = [&](double hold) {
       const Stretch moved{on_circle(as_is.begin + hold, period), as_is.length};
       double common = 0;
