@@ -66,6 +66,8 @@ ROOMS = {
     "coflow/core": ["transport/base"],
     "coflow/registry": ["transport/base", "coflow/core"],
     "coflow/control": ["transport/base", "coflow/core"],
+    # The daemon of `clustar coordinator`: never part of the plugin.
+    "coflow/control/daemon": ["transport/base", "transport/crypto", "coflow/core", "coflow/control"],
     "coflow/enforce": ["transport/base", "transport/api", "coflow/core"],
     "paraexpress/core": ["transport/base"],
     # What is compiled for one instruction set includes nothing whose code another file could share.
@@ -117,8 +119,8 @@ SOCKETS = ("transport/net", "transport/rendezvous", "transport/tcp", "transport/
 THIRD_PARTY = [
     (r"(sys/(socket|epoll|un|select|eventfd)|netinet/.*|arpa/.*|net/.*|netdb|ifaddrs|poll|linux/(sockios|errqueue|if.*))\.h",
      SOCKETS, "sockets"),
-    (r"boost/asio.*", ("coflow/control", "tests"), "Boost.Asio"),
-    (r"boost/.*", ("coflow", "tests"), "Boost"),
+    (r"boost/asio.*", ("coflow/control/daemon", "tests"), "Boost.Asio"),
+    (r"boost/.*", ("coflow/control/daemon", "tests"), "Boost"),
     (r"infiniband/.*", ("transport/verbs", "transport/io/verbs", "tests"), "verbs"),
     (r"rdma/(rdma|rsocket).*", ("transport/verbs", "transport/io/verbs", "tests"), "rdma-core"),
     (r"rdma/fi_.*|rdma/fabric\.h", ("libfabric_shim", "tests"), "libfabric"),
@@ -127,8 +129,8 @@ THIRD_PARTY = [
       "tests/nccl_host/perf", "tests/nccl_host/scenarios"), "CUDA"),
     (r"nccl.*\.h", ("bench/trainer", "tests/gpu", "tests/nccl_host/perf", "tests/nccl_host/scenarios"), "NCCL"),
     (r"CLI/.*", ("bench/cli",), "CLI11 (slow to compile: one .cc per command)"),
-    (r"toml\.hpp|toml/.*", ("transport/base/config", "bench/fabric/topology_file", "bench/ab/jobs/jobs_file", "tests"), "toml11 (slow to compile: one .cc each)"),
-    (r"nlohmann/.*", ("bench", "tests"), "JSON"),
+    (r"toml\.hpp|toml/.*", ("transport/base/config", "bench/fabric/topology_file", "bench/ab/jobs/jobs_file", "coflow/control/daemon/toml_files", "tests"), "toml11 (slow to compile: one .cc each)"),
+    (r"nlohmann/.*", ("bench", "coflow/control/daemon/state_json", "tests"), "JSON"),
     (r"(oneapi/)?dnnl.*", ("bench/trainer", "tests"), "oneDNN"),
     (r"openssl/.*", ("transport/crypto/openssl_module",), "OpenSSL (the module only: the plugin loads without it)"),
     (r"isa-l/.*|isa-l\.h", ("mlt/fec/isal_module",), "ISA-L (the module only: the plugin loads without it)"),
