@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -11,7 +13,6 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
-#include "bench/fabric/spec.h"
 #include "coflow/control/daemon/options.h"
 #include "coflow/control/daemon/toml_files.h"
 
@@ -32,14 +33,17 @@ struct CoordinatorArguments {
 const std::vector<std::string> kLogLevels{"error", "warn", "info", "debug"};
 const std::vector<std::string> kPolicies{"turns", "bssi", "arrival"};
 
+// "100ms", "1.5s"
 Result<Duration> interval_of(const std::string& text) {
-  const auto parsed = fabric::parse_delay(text);
-  constexpr std::uint64_t kLeast = 10'000'000, kMost = 10'000'000'000;
-  if (!parsed || *parsed < kLeast || *parsed > kMost) {
+  double number = 0;
+  const auto [unit, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string rest(unit, text.data() + text.size());
+  const double seconds = rest == "ms" ? number / 1000 : number;
+  if (error != std::errc() || (rest != "ms" && rest != "s") || !(seconds >= 0.01 && seconds <= 10)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("--interval: '{}' is no time from 10ms to 10s, as 100ms", text));
   }
-  return Duration(*parsed);
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
 // "research=2.5"

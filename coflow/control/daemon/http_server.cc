@@ -66,10 +66,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     if (error == http::error::header_limit || error == http::error::buffer_overflow) {
       return refuse(http::status::request_header_fields_too_large, "a header of at most 8 KiB is allowed\n");
     }
-    if (error == http::error::end_of_stream ||
-        error.category() != http::make_error_code(http::error::bad_method).category()) {
-      return;  // closed, or too slow
-    }
+    const bool of_http = error.category() == http::make_error_code(http::error::bad_method).category();
+    if (error && (!of_http || error == http::error::end_of_stream)) return;  // closed, or too slow
     if (error) return refuse(http::status::bad_request, "this is no HTTP request\n");
     answer();
   }
