@@ -1,10 +1,12 @@
 // `clustar coordinator` as a user runs it: what is wrong is said, with what is allowed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cstdio>
 #include <fstream>
 
+#include "tests/coordinator/daemon_process.h"
 #include "tests/run_command.h"
 #include "tests/temp_path.h"
 
@@ -14,8 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 
 Outcome coordinator(const std::string& options) {
-  return run_command("timeout --signal=TERM 1 " + std::string(CLUSTAR) + " coordinator --listen 127.0.0.1:0 " +
-                     options);
+  return run_command("timeout 20 " + std::string(COORDINATOR) + " coordinator --listen 127.0.0.1:0 " + options);
 }
 
 void expect_wrong(const std::string& options, const std::string& said) {
@@ -30,6 +31,7 @@ class ConfigFile {
     std::ofstream(path_) << text;
   }
   ~ConfigFile() { std::remove(path_.c_str()); }
+  const std::string& path() const { return path_; }
   std::string option() const { return "--config " + path_; }
 
  private:
@@ -67,13 +69,24 @@ TEST(CoordinatorCommand, WhatIsWrongIsSaidWithWhatIsAllowed) {
 }
 
 TEST(CoordinatorCommand, TheCommandLineGoesBeforeTheFile) {
-  const ConfigFile file(
-      "interval = \"1ms\"\nhttp = \"127.0.0.1:0\"\ntenant = [\"a=2\", \"b=3\"]\nlog-level = \"info\"\n");
+  const ConfigFile file("interval = \"1ms\"\ntenant = [\"a=2\", \"b=3\"]\nlog-level = \"info\"\n");
   expect_wrong(file.option(), "--interval: '1ms' is no time");
-  const Outcome ran = coordinator(file.option() + " --interval 100ms");
-  EXPECT_EQ(ran.status, 124) << ran.text;  // of timeout: it was running
-  EXPECT_THAT(ran.text, HasSubstr("\"http\":\"127.0.0.1:"));
-  EXPECT_THAT(ran.text, HasSubstr("stopped"));
+  DaemonProcess ran({"--config", file.path(), "--interval", "100ms"});
+  ASSERT_TRUE(ran.listens()) << ran.log();
+  EXPECT_EQ(ran.state()["interval_ms"], 100);
+  ran.signal(SIGTERM);
+  EXPECT_EQ(ran.wait(), 0);
+  EXPECT_THAT(ran.log(), HasSubstr("stopped"));
+}
+
+TEST(CoordinatorCommand, TheFileGoesBeforeTheDefaults) {
+  const ConfigFile file("policy = \"bssi\"\nlease-intervals = 7\nlog-level = \"error\"\n");
+  DaemonProcess ran({"--config", file.path()});
+  ASSERT_TRUE(ran.listens()) << ran.log();
+  const auto state = ran.state();
+  EXPECT_EQ(state["policy"], "bssi");
+  EXPECT_EQ(state["lease_ms"], 350);
+  EXPECT_EQ(ran.log(), "");
 }
 
 TEST(CoordinatorCommand, WhatIsWrongInTheFileIsSaidWithItsLine) {

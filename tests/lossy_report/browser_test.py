@@ -22,7 +22,7 @@ def browse(folder, chromium, arguments, page):
     profile = tempfile.mkdtemp(dir=folder)
     command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
                "--no-first-run", "--hide-scrollbars", f"--user-data-dir={profile}", "--enable-logging=stderr",
-               *arguments, "file://" + page]
+               *arguments, page if "://" in page else "file://" + page]
     # A session of its own, so that a browser past its time ends with all of its processes.
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           start_new_session=True) as browser:

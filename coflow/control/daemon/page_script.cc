@@ -52,7 +52,7 @@ function bar(td, one) {
 }
 // Heading, kind of the cell, and its text, or what fills it.
 const classColumns = [
-  ['place', '', (one) => one.place || ''],
+  ['place', '', (one) => one.rank],
   ['level', '', (one) => one.level],
   ['job', '', (one) => one.job],
   ['tenant', 'text', (one) => one.tenant],
@@ -138,6 +138,9 @@ function cpuShare(state) {
 }
 function show(state) {
   measure(state);
+  // Numbers of places have gaps, so that those of others stay; people count.
+  let rank = 0;
+  for (const one of state.classes) one.rank = one.place > 0 ? ++rank : '';
   const role = $('role');
   role.textContent = state.stopping ? 'stopping' : state.in_charge ? 'in charge' : 'standby of ' + state.standby_of +
       (state.hears_primary ? '' : ', which is silent');
@@ -146,9 +149,9 @@ function show(state) {
   const count = state.counters;
   facts('facts', [
     ['term', state.term], ['policy', state.policy], ['agents', whole.format(state.agents_in_all)],
-    ['classes', whole.format(state.classes_in_all)], ['a round each', time(state.interval_ms)],
-    ['lease', time(state.lease_ms)],
-    ['latest round took', time(state.round.latest_ms)], ['longest', time(state.round.longest_ms)],
+    ['classes', whole.format(state.classes_in_all)],
+    ['interval, lease', time(state.interval_ms) + ', ' + time(state.lease_ms)],
+    ['round, longest', time(state.round.latest_ms) + ', ' + time(state.round.longest_ms)],
     ['processor', cpuShare(state)], ['up for', time(state.uptime_ms)],
   ]);
   facts('counters', [

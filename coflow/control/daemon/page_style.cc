@@ -35,9 +35,9 @@ td.warn { color: var(--wait); font-weight: 600; }
 .bar { display: block; background: var(--track); border-radius: 3px; height: 6px; min-width: 7rem; overflow: hidden; }
 .bar i { display: block; background: var(--a); height: 100%; width: 0; }
 p.none { color: var(--dim); margin: .3rem 0; } p.none[hidden] { display: none; }
-@media (max-width: 1150px) { body { padding: 1rem; } table { font-size: .84rem; } th, td { padding: .2rem .35rem; }
+@media (max-width: 1300px) { body { padding: 1rem; } table { font-size: .84rem; } th, td { padding: .2rem .35rem; }
   .bar { min-width: 5rem; } }
-@media (max-width: 900px) {
+@media (max-width: 1080px) {
   body { padding: .7rem; } h1 { font-size: 1.2rem; } dl { grid-template-columns: repeat(auto-fill, minmax(7.2rem, 1fr)); }
   thead { display: none; } table, tbody { display: block; }
   tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(7.2rem, 1fr)); gap: .2rem .7rem;
