@@ -436,6 +436,15 @@ void Coordinator::tell(Link link, Agent& agent, TimePoint now) {
   out_.push_back({link, std::move(order)});
 }
 
+void Coordinator::drop_silent(TimePoint now) {
+  std::vector<Link> links;
+  for (const auto& [link, agent] : agents_) {
+    if (!agent.standby && now - agent.heard > options_.silent_leases * options_.lease()) links.push_back(link);
+  }
+  std::sort(links.begin(), links.end());
+  for (const Link link : links) refuse(link, RefusalReason::kSilent, "", now);
+}
+
 void Coordinator::on_timeout(TimePoint now) {
   if (stopping_) return;
   if (!in_charge_) {
@@ -444,6 +453,7 @@ void Coordinator::on_timeout(TimePoint now) {
   }
   if (now < next_round_) return;
   next_round_ = now + options_.interval;
+  drop_silent(now);
   if (dirty_) {
     make_order();
     if (options_.shifts) shift(now);

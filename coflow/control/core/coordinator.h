@@ -28,6 +28,7 @@ namespace clustar::coflow::control {
 struct CoordinatorOptions {
   Duration interval = std::chrono::milliseconds(100);  // from an order to the next
   int lease_intervals = 3;                             // an order is good for so many
+  int silent_leases = 10;                              // an agent that says nothing for so many is gone
   OrderPolicy policy = OrderPolicy::kTurns;
   bool shifts = true;            // hold periodic jobs back once, so that they take turns by themselves
   std::uint64_t first_term = 1;  // larger than those of earlier coordinators, as far as is known
@@ -149,6 +150,7 @@ class Coordinator {
   void raise_term(std::uint64_t seen);
   std::uint32_t take_port(const Hello& hello);
   void give_port_back(std::uint32_t port);
+  void drop_silent(TimePoint now);
   void make_order();
   std::size_t load_ports() const { return 2 * (ports_.size() + leaf_index_.size()); }
   ClassLoad load_of(const ClassKey& key, const Class& one);

@@ -135,6 +135,7 @@ enum class RefusalReason : std::uint8_t {
   kNonsense = 3,  // a message that makes none
   kStopping = 4,  // the coordinator ends
   kSameName = 5,  // another connection of the same agent took its place
+  kSilent = 6,    // nothing was heard for long
 };
 const char* to_string(RefusalReason reason);
 
