@@ -74,7 +74,7 @@ class Chaos {
 
   void happen(Rng& rng) {
     const std::size_t agent = rng.below(kAgents), coordinator = rng.below(coordinators_);
-    switch (rng.below(9)) {
+    switch (rng.below(10)) {
       case 0: net_.kill(coordinator); break;
       case 1:
         // Its clock may have leapt back behind its own earlier terms.
@@ -85,6 +85,7 @@ class Chaos {
       case 4: net_.cut_off(coordinator, true); break;
       case 5: net_.cut_off(coordinator, false); break;
       case 6: net_.cut_one(); break;
+      case 7: net_.repeat(agent); break;
       default: change(agent);
     }
   }

@@ -66,6 +66,11 @@ class ControlNet {
   void silence(std::size_t agent, bool silent) { agents_[agent].silent = silent; }
   void cut_off(std::size_t coordinator, bool silent) { coordinators_[coordinator].silent = silent; }
   void delay(Duration most) { most_delay_ = most; }
+  // An order of earlier comes once more.
+  void repeat(std::size_t agent) {
+    const auto& orders = agents_[agent].orders;
+    if (!orders.empty()) agents_[agent].agent->on_message(orders[rng_.below(orders.size())], now_);
+  }
   void cut_one() {
     if (!wires_.empty()) wires_[rng_.below(wires_.size())].cut = true;
   }
@@ -97,6 +102,7 @@ class ControlNet {
     std::vector<ClassReport> classes{};
     TimePoint report_at{};
     bool silent = false;
+    std::vector<Order> orders{};  // that came
   };
   struct Place {
     CoordinatorOptions options;
@@ -217,7 +223,9 @@ class ControlNet {
           if (welcome != nullptr && standby != nullptr) standby->on_primary(welcome->term, now_);
           if (order != nullptr && standby != nullptr) standby->on_primary(order->version.term, now_);
         } else {
-          agents_[wire.agent].agent->on_message(one.message, now_);
+          Node& node = agents_[wire.agent];
+          if (const auto* order = std::get_if<Order>(&one.message)) node.orders.push_back(*order);
+          node.agent->on_message(one.message, now_);
         }
         if (one.last) wire.cut = true;
       }

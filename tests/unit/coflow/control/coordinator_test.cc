@@ -203,8 +203,8 @@ TEST(Coordinator, UplinksCount) {
   ControlNet net(1);
   CoordinatorOptions options;
   options.policy = OrderPolicy::kBssi;
-  options.leaves = {{"host0", "a"}, {"host1", "a"}, {"host2", "b"}};
-  options.uplinks = {{"a", 100'000}, {"b", 100'000}};
+  options.topology.leaves = {{"host0", "a"}, {"host1", "a"}, {"host2", "b"}};
+  options.topology.uplinks = {{"a", 100'000}, {"b", 100'000}};
   net.add_coordinator(options);
   for (std::uint64_t i = 0; i < 3; ++i) net.add_agent(host(i));
   // Both are equally large at the port; one crosses a tenth of its speed.
