@@ -2,6 +2,7 @@
 // coordinators that die and come back.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -95,7 +96,7 @@ class ControlNet {
     std::size_t coordinator, watcher;
     Coordinator::Link link;
     std::deque<Flying> flying{};
-    bool cut = false, known = false;
+    bool cut = false;
   };
   struct Node {
     std::unique_ptr<Agent> agent;
@@ -117,13 +118,6 @@ class ControlNet {
     }
     return nullptr;
   }
-  Wire* wire_of_link(std::size_t coordinator, Coordinator::Link link) {
-    for (Wire& wire : wires_) {
-      if (wire.coordinator == coordinator && wire.link == link) return &wire;
-    }
-    return nullptr;
-  }
-
   void put(Wire& wire, Message message, bool to_coordinator, bool last = false) {
     TimePoint at =
         now_ + Duration(static_cast<Duration::rep>(rng_.below(static_cast<std::uint64_t>(most_delay_.count()) + 1)));
@@ -182,7 +176,9 @@ class ControlNet {
     Coordinator& machine = *coordinators_[i].machine;
     if (const auto next = machine.next_timeout(); next && now_ >= *next) machine.on_timeout(now_);
     while (auto out = machine.poll()) {
-      if (Wire* wire = wire_of_link(i, out->link)) put(*wire, std::move(out->message), false, out->last);
+      const auto wire =
+          std::find_if(wires_.begin(), wires_.end(), [&](const Wire& one) { return one.link == out->link; });
+      if (wire != wires_.end()) put(*wire, std::move(out->message), false, out->last);
     }
   }
 
