@@ -12,6 +12,7 @@ void add_aggregator(CLI::App& app, int& status);
 void add_ab(CLI::App& app, int& status);
 void add_coflow(CLI::App& app, int& status);
 void add_conform(CLI::App& app, int& status);
+void add_coordinator(CLI::App& app, int& status);
 void add_doctor(CLI::App& app, int& status);
 void add_fabric(CLI::App& app, int& status);
 void add_perf(CLI::App& app, int& status);

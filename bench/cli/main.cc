@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   clustar::bench::cli::add_aggregator(app, status);
   clustar::bench::cli::add_coflow(app, status);
   clustar::bench::cli::add_conform(app, status);
+  clustar::bench::cli::add_coordinator(app, status);
   clustar::bench::cli::add_doctor(app, status);
   clustar::bench::cli::add_fabric(app, status);
   clustar::bench::cli::add_perf(app, status);

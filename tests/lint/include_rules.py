@@ -68,6 +68,8 @@ ROOMS = {
     "coflow/control/core": ["transport/base", "coflow/core"],
     # A thread with sockets of its own, in the user's process.
     "coflow/control": ["transport/base", "transport/net", "transport/crypto", "coflow/core"],
+    # The daemon of `clustar coordinator`: never part of the plugin.
+    "coflow/control/daemon": ["transport/base", "transport/crypto", "coflow/core", "coflow/control"],
     "coflow/enforce": ["transport/base", "transport/api", "coflow/core", "coflow/control"],
     "paraexpress/core": ["transport/base"],
     # What is compiled for one instruction set includes nothing whose code another file could share.
@@ -119,8 +121,8 @@ SOCKETS = ("transport/net", "transport/rendezvous", "transport/tcp", "transport/
 THIRD_PARTY = [
     (r"(sys/(socket|epoll|un|select|eventfd)|netinet/.*|arpa/.*|net/.*|netdb|ifaddrs|poll|linux/(sockios|errqueue|if.*))\.h",
      SOCKETS, "sockets"),
-    (r"boost/asio.*", ("coflow/control", "tests"), "Boost.Asio"),
-    (r"boost/.*", ("coflow", "tests"), "Boost"),
+    (r"boost/asio.*", ("coflow/control/daemon", "tests"), "Boost.Asio"),
+    (r"boost/.*", ("coflow/control/daemon", "tests"), "Boost"),
     (r"infiniband/.*", ("transport/verbs", "transport/io/verbs", "tests"), "verbs"),
     (r"rdma/(rdma|rsocket).*", ("transport/verbs", "transport/io/verbs", "tests"), "rdma-core"),
     (r"rdma/fi_.*|rdma/fabric\.h", ("libfabric_shim", "tests"), "libfabric"),
@@ -129,8 +131,8 @@ THIRD_PARTY = [
       "tests/nccl_host/perf", "tests/nccl_host/scenarios"), "CUDA"),
     (r"nccl.*\.h", ("bench/trainer", "tests/gpu", "tests/nccl_host/perf", "tests/nccl_host/scenarios"), "NCCL"),
     (r"CLI/.*", ("bench/cli",), "CLI11 (slow to compile: one .cc per command)"),
-    (r"toml\.hpp|toml/.*", ("transport/base/config", "bench/fabric/topology_file", "bench/ab/jobs/jobs_file", "tests"), "toml11 (slow to compile: one .cc each)"),
-    (r"nlohmann/.*", ("bench", "tests"), "JSON"),
+    (r"toml\.hpp|toml/.*", ("transport/base/config", "bench/fabric/topology_file", "bench/ab/jobs/jobs_file", "coflow/control/daemon/toml_files", "tests"), "toml11 (slow to compile: one .cc each)"),
+    (r"nlohmann/.*", ("bench", "coflow/control/daemon/state_json", "tests"), "JSON"),
     (r"(oneapi/)?dnnl.*", ("bench/trainer", "tests"), "oneDNN"),
     (r"openssl/.*", ("transport/crypto/openssl_module",), "OpenSSL (the module only: the plugin loads without it)"),
     (r"isa-l/.*|isa-l\.h", ("mlt/fec/isal_module",), "ISA-L (the module only: the plugin loads without it)"),

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <set>
 #include <vector>
 
@@ -45,7 +44,6 @@ class ControlNet {
     return agents_.size() - 1;
   }
   void set_classes(std::size_t agent, std::vector<ClassReport> classes) { agents_[agent].classes = std::move(classes); }
-
   void run(Duration time) {
     for (const TimePoint end = now_ + time; now_ < end;) step();
   }
@@ -79,7 +77,6 @@ class ControlNet {
   Agent& agent(std::size_t i) { return *agents_[i].agent; }
   Coordinator* coordinator(std::size_t i) { return coordinators_[i].machine.get(); }
   bool alive(std::size_t i) const { return coordinators_[i].machine != nullptr; }
-  std::size_t agents() const { return agents_.size(); }
   TimePoint now() const { return now_; }
   Rng& rng() { return rng_; }
 
