@@ -42,6 +42,7 @@ Board::Board(BoardState& state, std::size_t slot, const BoardOptions& options)
   mine_.served.store(0, kRelaxed);
   mine_.left.store(0, kRelaxed);
   mine_.largest.store(0, kRelaxed);
+  mine_.place.store(0, kRelaxed);
   mine_.job.store(options.job, kRelaxed);
   const auto enough = static_cast<std::uint32_t>(slot + 1);
   std::uint32_t used = state_.used.load(kRelaxed);
@@ -63,8 +64,12 @@ std::uint64_t Board::served_by(std::uint32_t job) const {
   return sum;
 }
 
-void Board::wants(std::uint32_t urgency, std::uint64_t left, std::uint64_t in_all, TimePoint now) {
+void Board::wants(std::uint32_t urgency, std::uint64_t left, std::uint64_t in_all, std::uint64_t place, TimePoint now) {
   if (options_.bytes_per_second == 0) return;
+  if (mine_.place.load(kRelaxed) != place) {
+    mine_.place.store(place, kRelaxed);
+    looked_at_ = TimePoint::min();
+  }
   mine_.left.store(left / options_.weight, kRelaxed);
   if (in_all / options_.weight > mine_.largest.load(kRelaxed)) {
     mine_.largest.store(in_all / options_.weight, kRelaxed);
@@ -206,7 +211,7 @@ void Board::look(TimePoint now) {
     if (urgency != urgency_) continue;
     largest = std::max(largest, slot.largest.load(kRelaxed));
     if (job == options_.job) continue;
-    same[count] = {served_by(job), slot.left.load(kRelaxed), job};
+    same[count] = {served_by(job), slot.left.load(kRelaxed), job, slot.place.load(kRelaxed)};
     least = std::min(least, same[count].served);
     most = std::max(most, same[count].served);
     ++count;
@@ -214,8 +219,13 @@ void Board::look(TimePoint now) {
   const std::uint64_t turn = turn_bytes(largest);
   const auto round = [&](std::uint64_t served) { return (served - least) / turn; };
   const auto mine = std::tuple(round(own_served), mine_.left.load(kRelaxed), options_.job);
+  const std::uint64_t place = mine_.place.load(kRelaxed);
   for (std::size_t i = 0; i < count; ++i) {
     const Standing& other = same[i];
+    if (place > 0 && other.place > 0) {
+      if (other.place < place) waits_from_ = std::min(waits_from_, urgency_);
+      continue;
+    }
     if (std::tuple(round(other.served), other.left, other.job) < mine) waits_from_ = std::min(waits_from_, urgency_);
   }
   if (count > 0) settle(own_served, 0, most + kCredits * turn, siblings);

@@ -5,8 +5,9 @@
 // Who waits for whom, where the line is taken: the less urgent for the more urgent; of equal urgency jobs take turns.
 // Jobs that are not ahead of the least served by more than the largest iteration, or coflow where iterations are not
 // known (a quarter of a second of the line at most), go by what is left of theirs, and before those that are (deficit
-// round robin, Shreedhar and Varghese, SIGCOMM 1995; coflow/core/policies/turns.h). A process counts only as long as it
-// asks: one that is blocked, stopped or dead holds up nobody for longer than a lease.
+// round robin, Shreedhar and Varghese, SIGCOMM 1995; coflow/core/policies/turns.h). Where a coordinator has placed
+// both, its order decides, which is the same on all hosts. A process counts only as long as it asks: one that is
+// blocked, stopped or dead holds up nobody for longer than a lease.
 #pragma once
 
 #include <array>
@@ -29,6 +30,7 @@ struct alignas(64) BoardSlot {
   std::atomic<std::uint64_t> largest{0};  // iteration or coflow, bytes over the weight
   std::atomic<std::uint32_t> urgency{0};  // the most urgent that waits
   std::atomic<std::uint32_t> job{0};
+  std::atomic<std::uint64_t> place{0};  // in the coordinator's order, of what it sends; 0: it has none
 };
 
 struct BoardState {
@@ -66,7 +68,8 @@ class Board {
 
   // Bulk of this urgency waits, the most urgent, and so much is left of its iteration or coflow, which has so much in
   // all.
-  void wants(std::uint32_t urgency, std::uint64_t left, std::uint64_t in_all, TimePoint now);
+  // `place`: BoardSlot's.
+  void wants(std::uint32_t urgency, std::uint64_t left, std::uint64_t in_all, std::uint64_t place, TimePoint now);
   // Nothing waits.
   void rests();
   // Was handed to the line: mice, too.
@@ -101,6 +104,7 @@ class Board {
     std::uint64_t served = 0;
     std::uint64_t left = 0;
     std::uint32_t job = 0;
+    std::uint64_t place = 0;
   };
 
   std::span<BoardSlot> slots() const;

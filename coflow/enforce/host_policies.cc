@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "coflow/control/agent_thread.h"
 #include "coflow/enforce/board_file.h"
 #include "coflow/enforce/host_policy.h"
 
@@ -24,14 +25,16 @@ struct Place {
 // A HostPolicy and the place on the board that it writes to: a base, so that it outlives the policy.
 class PlacedPolicy final : private Place, public HostPolicy {
  public:
-  PlacedPolicy(const HostPolicyOptions& options, const BoardOptions& board, std::unique_ptr<BoardPlace> its_place)
+  PlacedPolicy(const HostPolicyOptions& options, const BoardOptions& board, std::unique_ptr<BoardPlace> its_place,
+               std::shared_ptr<control::ClassPlaces> places)
       : Place{std::move(its_place)},
-        HostPolicy(options, std::make_unique<Board>(place->state(), place->slot(), board)) {}
+        HostPolicy(options, std::make_unique<Board>(place->state(), place->slot(), board), std::move(places)) {}
 };
 
 class HostPolicies final : public transport::SendPolicies {
  public:
-  HostPolicies(const SendOrderSettings& settings, Log log) : settings_(settings), log_(std::move(log)) {}
+  HostPolicies(const SendOrderSettings& settings, Log log, std::unique_ptr<control::AgentThread> agent)
+      : settings_(settings), log_(std::move(log)), agent_(std::move(agent)) {}
 
   std::unique_ptr<SendPolicy> make(const Nic& nic) override {
     auto place = BoardPlace::claim(nic.name);
@@ -56,7 +59,10 @@ class HostPolicies final : public transport::SendPolicies {
     board.job = static_cast<std::uint32_t>(settings_.job);
     board.weight = static_cast<std::uint32_t>(settings_.weight);
     board.chunk = kChunk;
-    return std::make_unique<PlacedPolicy>(options, board, std::move(*place));
+    options.job = board.job;
+    std::shared_ptr<control::ClassPlaces> places;
+    if (agent_ != nullptr) places = agent_->add({nic.name, nic.bytes_per_second});
+    return std::make_unique<PlacedPolicy>(options, board, std::move(*place), std::move(places));
   }
 
  private:
@@ -68,13 +74,25 @@ class HostPolicies final : public transport::SendPolicies {
 
   const SendOrderSettings settings_;
   const Log log_;
+  const std::unique_ptr<control::AgentThread> agent_;  // null: no coordinator
 };
 
 }  // namespace
 
-std::shared_ptr<transport::SendPolicies> host_policies(const SendOrderSettings& settings, Log log) {
+Result<std::shared_ptr<transport::SendPolicies>> host_policies(const SendOrderSettings& settings, Log log) {
   if (settings.order != "coflow") return nullptr;
-  return std::make_shared<HostPolicies>(settings, std::move(log));
+  std::unique_ptr<control::AgentThread> agent;
+  if (!settings.coordinators.empty()) {
+    auto started = control::AgentThread::start({.coordinators = settings.coordinators,
+                                                .key_file = settings.coordinator_key_file,
+                                                .tenant = settings.tenant,
+                                                .job = static_cast<std::uint32_t>(settings.job),
+                                                .weight = static_cast<std::uint32_t>(settings.weight)},
+                                               log);
+    if (!started) return tl::unexpected(started.error());
+    agent = std::move(*started);
+  }
+  return std::make_shared<HostPolicies>(settings, std::move(log), std::move(agent));
 }
 
 }  // namespace clustar::coflow::enforce

@@ -14,12 +14,14 @@ namespace {
 constexpr std::uint64_t kMouseBurst = 1024 * 1024;
 constexpr std::uint64_t kMouseAgain = 64 * 1024;  // that they must have to go first again
 // Unidentified messages that follow one another so fast are one coflow of unknown size.
+constexpr Duration kLongestPeriod = std::chrono::minutes(10);
 constexpr Duration kBurstGap = std::chrono::milliseconds(10);
 
 }  // namespace
 
-HostPolicy::HostPolicy(const HostPolicyOptions& options, std::unique_ptr<Board> board)
-    : options_(options), board_(std::move(board)), mouse_credit_(kMouseBurst) {}
+HostPolicy::HostPolicy(const HostPolicyOptions& options, std::unique_ptr<Board> board,
+                       std::shared_ptr<control::ClassPlaces> places)
+    : options_(options), board_(std::move(board)), places_(std::move(places)), mouse_credit_(kMouseBurst) {}
 
 bool HostPolicy::is_mouse(const Flow& flow) const {
   if (flow.urgency == Urgency::kBackground) return false;
@@ -48,6 +50,13 @@ transport::SendPolicy::Turn HostPolicy::turn(const Flow& flow, TimePoint) {
   // nothing of iterations.
   const std::uint64_t level = mouse ? kPoliced : size_level(flow);
   const std::uint64_t size = level == 0 ? 0 : std::min((level - 1) / 16, kLargest);
+  const State& one = states_[flow.id];
+  if (const auto place = place_of(one); place && !mouse) {
+    const std::uint64_t told = one.record == nullptr ? size : one.record->level.load(std::memory_order_relaxed);
+    return {.rank = rank + *place,
+            .level = level_of(flow.urgency, std::min(told, kLargest)),
+            .not_before = one.record == nullptr ? TimePoint::min() : one.record->held_until};
+  }
   return {.rank = rank + (mouse ? kPoliced : order_level(flow)), .level = level_of(flow.urgency, size)};
 }
 
@@ -66,6 +75,8 @@ void HostPolicy::on_queued(const Flow& flow, std::uint64_t bytes, TimePoint now)
     return;
   }
   classes_[one.urgency].queued += bytes;
+  count_queued(one, bytes);
+  tell_record(flow);
   tell_board(flow, now);
 }
 
@@ -81,6 +92,7 @@ void HostPolicy::begin(const Flow& flow, TimePoint now) {
   one.mouse = is_mouse(flow);
   one.urgency = static_cast<std::uint8_t>(flow.urgency);
   if (another) foresee(flow, now);
+  if (places_ != nullptr && !one.mouse) open_record(flow, now);
   if (flow.queued == 0 || one.mouse) return;
   append(flow.id);
   if (one.communicator != Iterations::kNone) iterations_.sends(one.communicator);
@@ -134,7 +146,9 @@ void HostPolicy::on_sent(const Flow& flow, std::uint64_t bytes, TimePoint now) {
   classes_[one.urgency].passed = 0;
   for (std::size_t urgent = 0; urgent < one.urgency; ++urgent) classes_[urgent].passed += bytes;
   count_bulk(flow, bytes);
+  count_left(one, bytes, bytes);
   if (one.queued == 0 && one.waits) end(flow.id, now);
+  tell_record(flow);
   tell_board(flow, now);
 }
 
@@ -199,7 +213,10 @@ void HostPolicy::give_floor() {
 void HostPolicy::on_finished(const Flow& flow, std::uint64_t unsent, TimePoint now) {
   State& one = states_[flow.id];
   one.queued -= unsent;
-  if (!one.mouse) classes_[one.urgency].queued -= unsent;
+  if (!one.mouse) {
+    classes_[one.urgency].queued -= unsent;
+    count_left(one, unsent, 0);
+  }
   if (one.queued > 0 || !one.waits) return;
   end(flow.id, now);
   if (!one.mouse) tell_board(flow, now);
@@ -225,7 +242,66 @@ void HostPolicy::tell_board(const Flow& flow, TimePoint now) {
     if (classes_[urgency].queued > 0 && (sends || top == Board::kNobody)) top = urgency;
   }
   if (top == Board::kNobody) return board_->rests();
-  board_->wants(top, classes_[top].left, classes_[top].in_all, now);
+  const auto place = place_of(states_[flow.id]);
+  board_->wants(top, classes_[top].left, classes_[top].in_all, place ? *place + 1 : 0, now);
+}
+
+void HostPolicy::open_record(const Flow& flow, TimePoint now) {
+  State& one = states_[flow.id];
+  control::ClassKey key{.job = options_.job, .group = flow.key.coflow, .function = control::kUnknownFunction};
+  if (flow.identity.known) {
+    key.group = flow.identity.communicator;
+    key.function = flow.identity.function;
+  }
+  if (one.record == nullptr || one.record->key != key || one.record->retired.load(std::memory_order_acquire)) {
+    one.record = places_->open(key);
+    one.to_peer = one.record == nullptr ? nullptr : &one.record->queued_to(flow.key.peer);
+  }
+  if (one.record == nullptr) return;
+  const bool again = one.iteration.bytes > 0;
+  one.record->urgency.store(one.urgency, std::memory_order_relaxed);
+  one.record->repeats.store(again, std::memory_order_relaxed);
+  one.record->in_all.store(again ? one.iteration.bytes : flow.coflow_bytes, std::memory_order_relaxed);
+  if (again && one.iteration.to_come + flow.coflow_bytes >= one.iteration.bytes)
+    begin_iteration(*one.record, flow, now);
+}
+
+// Flows of a coflow begin one after the other.
+void HostPolicy::begin_iteration(control::ClassRecord& record, const Flow& flow, TimePoint now) {
+  if (std::exchange(record.first_coflow, flow.key.coflow) == flow.key.coflow) return;
+  const std::int64_t at = now.time_since_epoch().count();
+  const Duration since(at - record.began_at.exchange(at, std::memory_order_relaxed));
+  const bool plausible = since > Duration(0) && since < kLongestPeriod;
+  const auto period = plausible ? static_cast<std::uint32_t>(since / std::chrono::microseconds(1)) : 0;
+  record.period_us.store(period, std::memory_order_relaxed);
+  const std::chrono::microseconds hold(record.hold_us.exchange(0, std::memory_order_relaxed));
+  // A coordinator may be wrong: no longer than the iteration that it has seen.
+  if (hold.count() > 0 && hold.count() <= period) record.held_until = now + hold;
+}
+
+void HostPolicy::count_queued(State& one, std::uint64_t bytes) {
+  if (one.to_peer == nullptr) return;
+  one.to_peer->store(one.to_peer->load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+}
+
+void HostPolicy::count_left(State& one, std::uint64_t bytes, std::uint64_t sent) {
+  if (one.to_peer == nullptr) return;
+  one.to_peer->store(one.to_peer->load(std::memory_order_relaxed) - bytes, std::memory_order_relaxed);
+  std::atomic<std::uint64_t>& attained = one.record->attained;
+  attained.store(attained.load(std::memory_order_relaxed) + sent, std::memory_order_relaxed);
+}
+
+void HostPolicy::tell_record(const Flow& flow) {
+  const State& one = states_[flow.id];
+  if (one.record == nullptr) return;
+  one.record->left.store(flow.remaining() + one.iteration.to_come, std::memory_order_relaxed);
+}
+
+std::optional<std::uint64_t> HostPolicy::place_of(const State& one) const {
+  if (places_ == nullptr || !places_->ordered()) return std::nullopt;
+  // More classes than are reported go last.
+  if (one.record == nullptr) return std::uint64_t{1} << 32;
+  return one.record->place.load(std::memory_order_relaxed);
 }
 
 transport::SendPolicy::Gate HostPolicy::gate(TimePoint now) {

@@ -8,7 +8,8 @@
 //      flows gets a quantum within floor_turns * F of them: a floor, and nothing starves.
 //   2  bulk, by urgency, then by size (PIAS, Bai et al., NSDI 2015; Aalo, Chowdhury and Stoica, SIGCOMM 2015): a coflow
 //      of a known iteration by what is left of that, others of known size by that, one of unknown size by what was sent
-//      of it, in the same levels; by arrival within a level.
+//      of it, in the same levels; by arrival within a level. Under a coordinator's order (coflow/control) places
+//      stand for sizes, and classes that it has not placed yet go first.
 // Where mice or other processes are there, or were lately, bulk leaves as the line takes it (pacing), so that no queue
 // stands before what comes next; a process that goes before all others may be ahead of the line until its next poll.
 // What other processes of the NIC have to send, a Board tells: they go by what is left of their iterations, as far as
@@ -16,6 +17,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -23,6 +25,7 @@
 #include <optional>
 #include <vector>
 
+#include "coflow/control/core/class_record.h"
 #include "coflow/enforce/board.h"
 #include "coflow/enforce/iterations.h"
 #include "coflow/enforce/size_levels.h"
@@ -39,18 +42,21 @@ struct HostPolicyOptions {
   std::uint32_t floor_turns = 32;  // 0: no floor
   std::uint64_t quantum = 64 * 1024;
   Duration mixed_for = std::chrono::milliseconds(100);  // after the latest mouse, or second flow, the line is shared
+  std::uint32_t job = 0;                                // of its classes
   bool by_size = true;  // false: by arrival within an urgency; other processes are told of coflows only
 };
 
 class HostPolicy : public transport::SendPolicy {
  public:
-  HostPolicy(const HostPolicyOptions& options, std::unique_ptr<Board> board);
+  // `places`: null without a coordinator.
+  HostPolicy(const HostPolicyOptions& options, std::unique_ptr<Board> board,
+             std::shared_ptr<control::ClassPlaces> places = nullptr);
 
   Turn turn(const transport::Flow& flow, TimePoint now) override;
   void on_queued(const transport::Flow& flow, std::uint64_t bytes, TimePoint now) override;
   void on_sent(const transport::Flow& flow, std::uint64_t bytes, TimePoint now) override;
   void on_finished(const transport::Flow& flow, std::uint64_t unsent, TimePoint now) override;
-  std::uint64_t version() const override { return version_; }
+  std::uint64_t version() const override { return version_ + (places_ == nullptr ? 0 : places_->version()); }
   std::optional<std::uint32_t> changed(TimePoint now) override;
   Gate gate(TimePoint now) override;
   RunAhead run_ahead(TimePoint now) const override;
@@ -63,7 +69,7 @@ class HostPolicy : public transport::SendPolicy {
   static constexpr std::uint8_t level_of(transport::Urgency urgency, std::uint64_t size) {
     return static_cast<std::uint8_t>(2 + 3 * static_cast<std::uint64_t>(urgency) + size);
   }
-  static constexpr std::uint64_t kPoliced = SizeLevels::kMost + 1;  // behind all sizes
+  static constexpr std::uint64_t kPoliced = std::uint64_t{1} << 48;  // behind all sizes and places
 
   struct Counters {
     std::uint64_t mice = 0;     // bytes
@@ -87,6 +93,8 @@ class HostPolicy : public transport::SendPolicy {
     TimePoint left_at{};                              // when it had nothing to send any more
     Iterations::Id communicator = Iterations::kNone;  // of bulk that is identified
     IterationForecast iteration{};                    // as of when its coflow began
+    std::shared_ptr<control::ClassRecord> record{};   // of bulk, under a coordinator
+    std::atomic<std::uint64_t>* to_peer = nullptr;    // its count of what is queued to this flow's peer
     std::uint32_t earlier = kNone, later = kNone;     // of bulk that waits, by when something was sent of it
   };
   struct Class {               // an urgency's bulk
@@ -110,6 +118,13 @@ class HostPolicy : public transport::SendPolicy {
   void count_bulk(const transport::Flow& flow, std::uint64_t bytes);
   void give_floor();
   void tell_board(const transport::Flow& flow, TimePoint now);
+  void open_record(const transport::Flow& flow, TimePoint now);
+  static void begin_iteration(control::ClassRecord& record, const transport::Flow& flow, TimePoint now);
+  static void count_queued(State& one, std::uint64_t bytes);
+  static void count_left(State& one, std::uint64_t bytes, std::uint64_t sent);
+  void tell_record(const transport::Flow& flow);
+  // In the coordinator's order: 0 for a class that is new to it; nothing: no order counts.
+  std::optional<std::uint64_t> place_of(const State& one) const;
   // Of other processes' bulk; Board::kNobody: there was none.
   std::uint32_t most_urgent_lately(TimePoint now) const;
   void append(std::uint32_t id);
@@ -122,6 +137,7 @@ class HostPolicy : public transport::SendPolicy {
   // alike, since a later collective of it gains nothing by going first; nothing: not known.
   std::vector<std::optional<std::uint64_t>> iteration_level_;
   const std::unique_ptr<Board> board_;
+  const std::shared_ptr<control::ClassPlaces> places_;
   std::vector<State> states_;  // by Flow::id
   std::array<Class, transport::kUrgencies> classes_{};
   // For mixed_for after there were, last:

@@ -61,8 +61,9 @@ Result<void> PluginState::choose() {
   if (!urgency) return tl::unexpected(urgency.error());
   urgency_rules_ = std::move(*urgency);
   const auto order = config_.get<SendOrderSettings>();
-  auto selected =
-      transport::select_transport({config_, clock_, log_, coflow::enforce::host_policies(order, log_), importance_});
+  auto policies = coflow::enforce::host_policies(order, log_);
+  if (!policies) return tl::unexpected(policies.error());
+  auto selected = transport::select_transport({config_, clock_, log_, std::move(*policies), importance_});
   if (!selected) return tl::unexpected(selected.error());
   selection_ = std::move(*selected);
   if (order.order == "coflow" && std::string_view(selection_.transport->name()) == "verbs") {

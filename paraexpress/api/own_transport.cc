@@ -30,7 +30,9 @@ Result<std::unique_ptr<OwnTransport>> OwnTransport::choose(int number) {
   });
   const auto order = config->get<SendOrderSettings>();
   made->job_ = static_cast<std::uint32_t>(order.job);
-  auto selected = transport::select_transport({*config, made->clock_, log, coflow::enforce::host_policies(order, log)});
+  auto policies = coflow::enforce::host_policies(order, log);
+  if (!policies) return tl::unexpected(policies.error());
+  auto selected = transport::select_transport({*config, made->clock_, log, std::move(*policies)});
   if (!selected) {
     std::string message = selected.error().message;
     for (const std::string& warning : made->take_warnings()) message += "\n  warned: " + warning;

@@ -65,10 +65,12 @@ ROOMS = {
                            "mlt/driver/recovery_module.h"],
     "coflow/core": ["transport/base"],
     "coflow/registry": ["transport/base", "coflow/core"],
-    "coflow/control": ["transport/base", "coflow/core"],
+    "coflow/control/core": ["transport/base", "coflow/core"],
+    # A thread with sockets of its own, in the user's process.
+    "coflow/control": ["transport/base", "transport/net", "transport/crypto", "coflow/core"],
     # The daemon of `clustar coordinator`: never part of the plugin.
     "coflow/control/daemon": ["transport/base", "transport/crypto", "coflow/core", "coflow/control"],
-    "coflow/enforce": ["transport/base", "transport/api", "coflow/core"],
+    "coflow/enforce": ["transport/base", "transport/api", "coflow/core", "coflow/control"],
     "paraexpress/core": ["transport/base"],
     # What is compiled for one instruction set includes nothing whose code another file could share.
     "paraexpress/sums": [],

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <limits>
 #include <string_view>
 
@@ -19,6 +20,23 @@ const std::vector<std::string>& names() {
 bool read_dscp(SendOrderSettings& settings, const std::string& text) {
   settings.dscp = text;
   return transport::LevelClasses::parse(text).has_value();
+}
+
+// HOST:PORT, with commas: the host is looked up where it is used.
+bool read_coordinators(SendOrderSettings& settings, const std::string& text) {
+  settings.coordinators.clear();
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    const std::string_view one = rest.substr(0, comma);
+    const std::size_t colon = one.rfind(':');
+    if (colon == 0 || colon == std::string_view::npos) return false;
+    const std::string_view port = one.substr(colon + 1);
+    const bool digits = std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (!digits || port.empty() || port.size() > 5) return false;
+    settings.coordinators.emplace_back(one);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return settings.coordinators.size() <= 4;
 }
 
 bool read_require(TransportSettings& settings, const std::string& text) {
@@ -55,36 +73,60 @@ const TypedTable<TransportSettings>& TransportSettings::table() {
 
 const TypedTable<SendOrderSettings>& SendOrderSettings::table() {
   using S = SendOrderSettings;
-  static const TypedTable<S> all({
-      setting::make_choice("send_order", &S::order, {"fifo", "class", "coflow"})
-          .help("order of sending at a NIC: `fifo` by arrival; `class` by the communicator's "
-                "`ncclConfig_t.trafficClass`, the larger first, strictly: a class that is never idle keeps those below "
-                "it from sending ([measured](results/send-order-2026-11-23.md)); `coflow` small messages first, then "
-                "by how badly a job waits for them (`CLUSTAR_SEND_URGENCY`), then small coflows first, with a floor "
-                "for all; processes that share the NIC agree on it ([scheduling.md](scheduling.md))"),
-      setting::make_number("send_ahead_us", &S::ahead_us, 0, 100'000, " (microseconds of the line; 0: no bound)")
-          .help("with `class` and `coflow`: at most what the line carries in this many microseconds, plus 16 KiB, may "
-                "be in the kernel or the NIC, where nothing can overtake it, with `coflow` of a flow that was alone "
-                "for 100 ms what it carries in 200 at least; 0: no bound, and a top message may wait for "
-                "megabytes. On TCP at most 16K then go ahead of their receive, whatever `CLUSTAR_TCP_EAGER_BYTES` is"),
-      setting::make_number("job", &S::job, 0, std::numeric_limits<int>::max())
-          .help("number of the training job that this process belongs to, for orders that tell jobs apart"),
-      setting::make_number("job_weight", &S::weight, 1, 1000)
-          .help("with `coflow`: the job's part of a line that several jobs share, against theirs"),
-      setting::make_number("send_pace", &S::pace, 10, 100, " (percent of the line)")
-          .help("with `coflow`, where the line's speed is known: what bulk may fill of it while small messages or "
-                "other processes use it, too. Headers take 5 to 6 percent at an MTU of 1500"),
-      setting::make_choice("send_by_size", &S::by_size, {"on", "off"})
-          .help("with `coflow`: of bulk that is equally urgent smaller coflows go first; `off`: by arrival"),
-      Setting<S>{{"send_dscp", transport::LevelClasses::kAllowed, {}, "none", false},
-                 read_dscp,
-                 [](const S& settings) { return settings.dscp; }}
-          .help("with `coflow`, on TCP and verbs: the DSCP of each level of the order (0 first, 15 last), so that "
-                "switches keep it, too, as `0-7=48,8=40,9=32,10=24,11-15=8`; acknowledgements have that of level 0. "
-                "On verbs each connection has that of its communicator's urgency, and the service level of its upper "
-                "three "
-                "bits. A communicator's own `trafficClass` goes before it ([scheduling.md](scheduling.md))"),
-  });
+  static const TypedTable<S> all(
+      {
+          setting::make_choice("send_order", &S::order, {"fifo", "class", "coflow"})
+              .help(
+                  "order of sending at a NIC: `fifo` by arrival; `class` by the communicator's "
+                  "`ncclConfig_t.trafficClass`, the larger first, strictly: a class that is never idle keeps those "
+                  "below "
+                  "it from sending ([measured](results/send-order-2026-11-23.md)); `coflow` small messages first, then "
+                  "by how badly a job waits for them (`CLUSTAR_SEND_URGENCY`), then small coflows first, with a floor "
+                  "for all; processes that share the NIC agree on it ([scheduling.md](scheduling.md))"),
+          setting::make_number("send_ahead_us", &S::ahead_us, 0, 100'000, " (microseconds of the line; 0: no bound)")
+              .help(
+                  "with `class` and `coflow`: at most what the line carries in this many microseconds, plus 16 KiB, "
+                  "may "
+                  "be in the kernel or the NIC, where nothing can overtake it, with `coflow` of a flow that was alone "
+                  "for 100 ms what it carries in 200 at least; 0: no bound, and a top message may wait for "
+                  "megabytes. On TCP at most 16K then go ahead of their receive, whatever `CLUSTAR_TCP_EAGER_BYTES` "
+                  "is"),
+          setting::make_number("job", &S::job, 0, std::numeric_limits<int>::max())
+              .help("number of the training job that this process belongs to, for orders that tell jobs apart"),
+          setting::make_number("job_weight", &S::weight, 1, 1000)
+              .help("with `coflow`: the job's part of a line that several jobs share, against theirs"),
+          setting::make_number("send_pace", &S::pace, 10, 100, " (percent of the line)")
+              .help("with `coflow`, where the line's speed is known: what bulk may fill of it while small messages or "
+                    "other processes use it, too. Headers take 5 to 6 percent at an MTU of 1500"),
+          setting::make_choice("send_by_size", &S::by_size, {"on", "off"})
+              .help("with `coflow`: of bulk that is equally urgent smaller coflows go first; `off`: by arrival"),
+          Setting<S>{{"send_dscp", transport::LevelClasses::kAllowed, {}, "none", false},
+                     read_dscp,
+                     [](const S& settings) { return settings.dscp; }}
+              .help(
+                  "with `coflow`, on TCP and verbs: the DSCP of each level of the order (0 first, 15 last), so that "
+                  "switches keep it, too, as `0-7=48,8=40,9=32,10=24,11-15=8`; acknowledgements have that of level 0. "
+                  "On verbs each connection has that of its communicator's urgency, and the service level of its upper "
+                  "three "
+                  "bits. A communicator's own `trafficClass` goes before it ([scheduling.md](scheduling.md))"),
+          Setting<S>{{"coordinator", "HOST:PORT, up to 4 with commas, the primary first", {}, "none", false},
+                     read_coordinators,
+                     [](const S& settings) { return fmt::format("{}", fmt::join(settings.coordinators, ",")); }}
+              .help("with `coflow`: the coordinator, and those that stand by, whose order counts on all hosts "
+                    "([coordinator.md](coordinator.md)); while none answers, the host orders alone"),
+          setting::make_text("coordinator_key_file", &S::coordinator_key_file, "a file")
+              .otherwise("none")
+              .help("the key that this process and the coordinator show each other that they know: a file as "
+                    "`CLUSTAR_PSK_FILE` ([security.md](security.md))"),
+          setting::make_text("tenant", &S::tenant, "a name")
+              .otherwise("none")
+              .help("whose job this is: the coordinator's `--tenant` gives its weight"),
+      },
+      {.contradiction = [](const S& settings) -> std::string {
+        if (settings.coordinators.empty() || settings.order == "coflow") return {};
+        return "CLUSTAR_COORDINATOR is set, and CLUSTAR_SEND_ORDER is " + settings.order +
+               ": set CLUSTAR_SEND_ORDER=coflow, or unset CLUSTAR_COORDINATOR";
+      }});
   return all;
 }
 

@@ -30,6 +30,10 @@ struct SendOrderSettings {
   std::string by_size = "on";  // among bulk of one urgency the smaller coflow goes first; off: by arrival
   // Of `coflow`, on TCP: LevelClasses, the DSCP by what goes first; empty: the communicator's class.
   std::string dscp{};
+  // HOST:PORT of the coordinator and of those that stand by (coflow/control); empty: this host orders alone.
+  std::vector<std::string> coordinators{};
+  std::string coordinator_key_file{};  // shared with it; empty: none
+  std::string tenant{};                // whose weight the coordinator knows
 
   static const TypedTable<SendOrderSettings>& table();
 };

@@ -13,11 +13,13 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "bench/coflow/live/agent.h"
 #include "bench/coflow/live/control.h"
+#include "bench/coflow/live/coordinator_process.h"
 #include "bench/coflow/live/socket_lanes.h"
 #include "bench/coflow/live/transport_lanes.h"
 #include "bench/perf/process.h"
@@ -48,7 +50,11 @@ Result<void> set_rto(int us) {
 class Conductor {
  public:
   Conductor(Workload& workload, Plan& plan, const Arm& arm, const Stage& stage)
-      : workload_(workload), plan_(plan), arm_(arm), stage_(stage) {}
+      : workload_(workload), plan_(plan), arm_(arm), stage_(stage) {
+    if (arm_.coordinated) {
+      coordinator_.emplace(stage_.fabric, stage_.jobs.empty() ? "bssi" : "turns", arm_.coordinator_dies);
+    }
+  }
 
   // Agents end by themselves when nobody speaks to them any more, and clear up; those that hang are killed.
   ~Conductor() {
@@ -94,6 +100,7 @@ class Conductor {
   const Arm& arm_;
   const Stage& stage_;
   const SystemClock clock_{};
+  std::optional<CoordinatorProcess> coordinator_;
   std::vector<Agent> agents_;
   std::map<Place, std::size_t> agent_at_;
   std::size_t handles_ = 0, ready_ = 0;
@@ -126,6 +133,8 @@ int Conductor::be_agent(const Place& place, const ControlEnd& end) {
         {"CLUSTAR_JOB", std::to_string(place.job == 0 ? 0 : stage_.first_job - 1 + place.job)},
         {"CLUSTAR_LINE_MBPS", std::to_string(std::max<std::uint64_t>(1, stage_.fabric.spec().rate_bps / 1'000'000))}};
     unsetenv("CLUSTAR_SEND_DSCP");  // of the caller
+    unsetenv("CLUSTAR_COORDINATOR");
+    if (coordinator_) variables["CLUSTAR_COORDINATOR"] = coordinator_->address();
     if (arm_.classes) variables["CLUSTAR_SEND_DSCP"] = "0-7=48,8=40,9=32,10=24,11-15=8";
     for (const auto& [name, value] : stage_.environment) variables[name] = value;
     for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
@@ -215,6 +224,9 @@ Result<void> Conductor::blame(const std::string& said) {
 }
 
 Result<void> Conductor::set_up() {
+  if (coordinator_) {
+    if (const auto ok = coordinator_->start(); !ok) return ok;
+  }
   for (const Plan::Lane& lane : plan_.lanes()) {
     for (const Place& end : {place_of(lane.from), place_of(lane.to)}) {
       if (agent_at_.contains(end)) continue;
@@ -327,6 +339,9 @@ Result<Replay> Conductor::run(Duration limit, const Progress& progress) {
       return fail(ErrorCode::kRemote,
                   fmt::format("{} of {} coflows had not ended after {} s", replay_.coflows.size() - ended_,
                               replay_.coflows.size(), limit / std::chrono::seconds(1)));
+    }
+    if (coordinator_) {
+      if (const auto ok = coordinator_->look(now); !ok) return tl::unexpected(ok.error());
     }
     const TimePoint until = clock_.now() + (next ? std::min(*next - now, kLookUp) : kLookUp);
     if (const auto ok = listen(until); !ok) return tl::unexpected(ok.error());

@@ -52,8 +52,9 @@ class TransportLanes final : public Lanes {
     if (!config) return tl::unexpected(config.error());
     const auto order = config->get<SendOrderSettings>();
     const Log log = warnings();
-    auto selected =
-        transport::select_transport({*config, clock_, log, clustar::coflow::enforce::host_policies(order, log)});
+    auto policies = clustar::coflow::enforce::host_policies(order, log);
+    if (!policies) return tl::unexpected(policies.error());
+    auto selected = transport::select_transport({*config, clock_, log, std::move(*policies)});
     if (!selected) return tl::unexpected(selected.error());
     selection_ = std::move(*selected);
     constexpr double kAheadBits = 16 * 1024 * 8;

@@ -45,7 +45,9 @@ Result<void> choose(Clock& clock, transport::Selection& selection) {
   auto config = load_settings();
   if (!config) return tl::unexpected(config.error());
   const auto order = config->get<SendOrderSettings>();
-  auto selected = transport::select_transport({*config, clock, {}, clustar::coflow::enforce::host_policies(order, {})});
+  auto policies = clustar::coflow::enforce::host_policies(order, {});
+  if (!policies) return tl::unexpected(policies.error());
+  auto selected = transport::select_transport({*config, clock, {}, std::move(*policies)});
   if (!selected) return tl::unexpected(selected.error());
   selection = std::move(*selected);
   return {};

@@ -16,15 +16,15 @@ constexpr std::size_t kMostNews = 16;
 Agent::Agent(const AgentOptions& options, std::uint64_t seed, TimePoint now)
     : options_(options), rng_(seed), pause_(options.least_pause), interval_(kInterval), try_at_(now) {}
 
-void Agent::say(const std::string& line) {
+void Agent::say(const std::string& line, bool bad) {
   if (line == last_said_ || news_.size() >= kMostNews) return;
   last_said_ = line;
-  news_.push_back(line);
+  news_.push_back({line, bad});
 }
 
-std::optional<std::string> Agent::news() {
+std::optional<Agent::News> Agent::news() {
   if (news_.empty()) return std::nullopt;
-  std::string first = std::move(news_.front());
+  News first = std::move(news_.front());
   news_.pop_front();
   return first;
 }
@@ -45,9 +45,9 @@ void Agent::lose(const std::string& why, TimePoint now, bool seldom) {
   if (state_ == State::kServed) {
     ++counters_.lost;
     pause_ = options_.least_pause;
-    say(fmt::format("coordinator lost: {}", why));
+    say(fmt::format("coordinator lost: {}", why), true);
   } else {
-    say(fmt::format("no coordinator: {}; this host orders alone meanwhile", why));
+    say(fmt::format("no coordinator: {}; this host orders alone meanwhile", why), true);
   }
   retry(now, seldom);
 }
@@ -76,7 +76,7 @@ void Agent::on_message(const Message& message, TimePoint now) {
     lease_ = welcome->lease;
     pause_ = options_.least_pause;
     last_said_.clear();
-    say("coordinator found: it orders this host's bytes");
+    say("coordinator found: it orders this host's bytes", false);
     return;
   }
   if (const auto* refusal = std::get_if<Refusal>(&message)) {
@@ -123,9 +123,11 @@ void Agent::on_classes(std::span<const ClassReport> classes) {
   }
   if (state_ != State::kServed) return;
   Report report;
-  const auto flush = [&](std::size_t from) {
-    if (report.classes.size() < from) return;
+  bool flushed = false;
+  const auto flush_if_full = [&] {
+    if (report.classes.size() < kMostReported) return;
     out_.push_back(Send{std::exchange(report, Report{})});
+    flushed = true;
   };
   for (auto at = told_.begin(); at != told_.end();) {
     if (present.contains(at->first)) {
@@ -137,7 +139,7 @@ void Agent::on_classes(std::span<const ClassReport> classes) {
     gone.gone = true;
     report.classes.push_back(gone);
     at = told_.erase(at);
-    flush(kMostReported);
+    flush_if_full();
   }
   for (const auto& [key, one] : present) {
     const auto [known, added] = told_.try_emplace(key, *one);
@@ -147,9 +149,15 @@ void Agent::on_classes(std::span<const ClassReport> classes) {
     if (!added && known->second == same) continue;
     known->second = *one;
     report.classes.push_back(*one);
-    flush(kMostReported);
+    flush_if_full();
   }
-  flush(1);
+  // Once in a lease it says at least that it is there.
+  const bool says = !report.classes.empty();
+  quiet_ = says || flushed ? 0 : quiet_ + 1;
+  if (says || quiet_ * interval_ >= lease_) {
+    out_.push_back(Send{std::move(report)});
+    quiet_ = 0;
+  }
 }
 
 void Agent::expire() {
@@ -158,7 +166,7 @@ void Agent::expire() {
   holds_.clear();
   ++changes_;
   ++counters_.expired;
-  say("the coordinator's order has expired: this host orders alone");
+  say("the coordinator's order has expired: this host orders alone", true);
 }
 
 void Agent::on_timeout(TimePoint now) {

@@ -79,15 +79,19 @@ class Agent {
   std::vector<Placed> take_holds();
   Version seen() const { return seen_; }
   const Counters& counters() const { return counters_; }
-  // A line for the log; whatever goes on and on is said once.
-  std::optional<std::string> news();
+  // For the log; what goes on and on is said once.
+  struct News {
+    std::string line{};
+    bool bad = false;
+  };
+  std::optional<News> news();
 
  private:
   void retry(TimePoint now, bool seldom);
   void lose(const std::string& why, TimePoint now, bool seldom);
   void on_order(const Order& order, TimePoint now);
   void expire();
-  void say(const std::string& line);
+  void say(const std::string& line, bool bad);
 
   const AgentOptions options_;
   Rng rng_;
@@ -102,12 +106,13 @@ class Agent {
   bool ordered_ = false, stopped_ = false;
   TimePoint lease_ends_{};
   Version seen_{};
+  int quiet_ = 0;  // calls of on_classes() in a row without anything to say
   std::map<ClassKey, ClassReport> told_;
   std::map<ClassKey, Placed> places_;
   std::vector<Placed> holds_;
   std::uint64_t changes_ = 0;
   std::deque<Action> out_;
-  std::deque<std::string> news_;
+  std::deque<News> news_;
   std::string last_said_;
   Counters counters_;
 };

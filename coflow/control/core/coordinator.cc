@@ -34,10 +34,11 @@ std::uint64_t bytes_to_come(const ClassReport& report) {
 }  // namespace
 
 Coordinator::Coordinator(const CoordinatorOptions& options, TimePoint now)
-    : options_(options), term_(options.first_term), next_round_(now + options.interval), primary_heard_(now) {
-  for (const auto& [name, unused] : options_.uplinks) {
-    leaf_index_.emplace(name, static_cast<std::uint32_t>(leaf_index_.size()));
-  }
+    : options_(options),
+      term_(options.first_term),
+      next_round_(now + options.interval),
+      primary_heard_(now),
+      ports_(options.topology, options.bytes_per_second) {
   if (options_.standby_of.empty()) take_charge(now);
 }
 
@@ -112,38 +113,8 @@ void Coordinator::on_hello(Link link, const Hello& hello, TimePoint now) {
   agent.standby = standby;
   agent.heard = agent.told_at = agent.refilled = now;
   agent.reports_left = kReportBurst;
-  if (!standby) agent.port = take_port(hello);
+  if (!standby) agent.port = ports_.take(hello);
   out_.push_back({link, Welcome{term_, options_.interval, options_.lease()}});
-}
-
-std::uint32_t Coordinator::take_port(const Hello& hello) {
-  const auto next = static_cast<std::uint32_t>(free_ports_.empty() ? ports_.size() : free_ports_.back());
-  const auto [found, added] = port_by_name_.emplace(hello.host + "/" + hello.nic, next);
-  if (added) {
-    if (free_ports_.empty()) {
-      ports_.emplace_back();
-    } else {
-      free_ports_.pop_back();
-    }
-    const auto leaf = options_.leaves.find(hello.host);
-    ports_[next] = {found->first, leaf == options_.leaves.end() ? std::string() : leaf->second, 0, 0, {}};
-  }
-  Port& port = ports_[found->second];
-  port.bytes_per_second = hello.bytes_per_second > 0 ? hello.bytes_per_second : options_.bytes_per_second;
-  ++port.agents;
-  for (const std::uint32_t address : hello.addresses) {
-    if (port_by_address_.emplace(address, found->second).second) port.addresses.push_back(address);
-  }
-  return found->second;
-}
-
-void Coordinator::give_port_back(std::uint32_t index) {
-  Port& port = ports_[index];
-  if (--port.agents > 0) return;
-  port_by_name_.erase(port.name);
-  for (const std::uint32_t address : port.addresses) port_by_address_.erase(address);
-  port = {};
-  free_ports_.push_back(index);
 }
 
 void Coordinator::on_closed(Link link, TimePoint now) { forget(link, now); }
@@ -158,7 +129,7 @@ void Coordinator::forget(Link link, TimePoint now) {
   if (const auto own = by_agent_.find(agent.hello.agent); own != by_agent_.end() && own->second == link) {
     by_agent_.erase(own);
   }
-  give_port_back(agent.port);
+  ports_.give_back(agent.port);
   dirty_ = true;
 }
 
@@ -214,7 +185,7 @@ void Coordinator::hear(Link link, Agent& agent, const ClassReport& report, TimeP
   const std::uint64_t sent = added || report.attained < before.attained ? 0 : report.attained - before.attained;
   agent.attained += sent;
   const auto job_port = std::pair(report.key.job, agent.port);
-  served_[job_port] += seconds(sent, ports_[agent.port].bytes_per_second);
+  served_[job_port] += seconds(sent, ports_.bytes_per_second(agent.port));
   count_waiting(one, !added && before.waits, report.waits, now);
   if (report.period_us > 0) one.phase_at = now - std::chrono::microseconds(report.since_us);
 }
@@ -241,44 +212,6 @@ void Coordinator::drop_part(Link link, const ClassKey& key, TimePoint now) {
   if (found->second.parts.empty()) classes_.erase(found);
 }
 
-void Coordinator::add_load(std::uint32_t port, double time) {
-  if (time <= 0) return;
-  if (scratch_[port] == 0) touched_.push_back(port);
-  scratch_[port] += time;
-}
-
-void Coordinator::add_part(const Agent& agent, const ClassReport& report) {
-  const std::uint64_t bytes = bytes_to_come(report);
-  if (bytes == 0) return;
-  const Port& port = ports_[agent.port];
-  add_load(2 * agent.port, seconds(bytes, port.bytes_per_second));
-  std::uint64_t queued = 0;
-  for (const PeerLoad& load : report.peers) queued += load.bytes;
-  const auto base = static_cast<std::uint32_t>(2 * ports_.size());
-  const auto leaf = leaf_index_.find(port.leaf);
-  const auto leave = [&](double part, const std::string& into) {
-    if (leaf == leaf_index_.end() || into == port.leaf) return;
-    add_load(base + 2 * leaf->second, part / static_cast<double>(options_.uplinks.at(port.leaf)));
-  };
-  // Where it goes is known of what is queued; the rest goes the same way.
-  if (queued == 0) return leave(static_cast<double>(bytes), "");
-  for (const PeerLoad& load : report.peers) {
-    const double part = static_cast<double>(bytes) * (static_cast<double>(load.bytes) / static_cast<double>(queued));
-    const auto found = port_by_address_.find(load.peer);
-    if (found == port_by_address_.end()) {
-      leave(part, "");
-      continue;
-    }
-    const Port& there = ports_[found->second];
-    add_load(2 * found->second + 1, part / static_cast<double>(there.bytes_per_second));
-    leave(part, there.leaf);
-    const auto other = leaf_index_.find(there.leaf);
-    if (other != leaf_index_.end() && there.leaf != port.leaf) {
-      add_load(base + 2 * other->second + 1, part / static_cast<double>(options_.uplinks.at(there.leaf)));
-    }
-  }
-}
-
 double Coordinator::weight_of(const ClassKey&, const Class& one) const {
   double weight = 0;
   for (const auto& [link, report] : one.parts) {
@@ -299,16 +232,11 @@ ClassLoad Coordinator::load_of(const ClassKey& key, const Class& one) {
   for (const auto& [link, report] : one.parts) {
     const Agent& agent = agents_.at(link);
     load.urgency = std::min(load.urgency, report.urgency);
-    add_part(agent, report);
+    ports_.add(agent.port, report, bytes_to_come(report));
     const std::uint64_t bytes = std::max(report.in_all, bytes_to_come(report));
-    load.largest = std::max(load.largest, seconds(bytes, ports_[agent.port].bytes_per_second));
+    load.largest = std::max(load.largest, seconds(bytes, ports_.bytes_per_second(agent.port)));
   }
-  std::sort(touched_.begin(), touched_.end());  // parts have no order of their own
-  for (const std::uint32_t port : touched_) {
-    load.loads.push_back({port, scratch_[port]});
-    scratch_[port] = 0;
-  }
-  touched_.clear();
+  load.loads = ports_.take_loads();
   return load;
 }
 
@@ -329,14 +257,14 @@ void Coordinator::count_service() {
 void Coordinator::make_order() {
   ++counters_.rounds;
   count_service();
-  scratch_.assign(load_ports(), 0);
+  ports_.begin();
   std::vector<Class*> all;
   std::vector<ClassLoad> loads;
   for (auto& [key, one] : classes_) {
     all.push_back(&one);
     loads.push_back(load_of(key, one));
   }
-  const std::vector<std::uint32_t> order = total_order(loads, load_ports(), options_.policy, service_);
+  const std::vector<std::uint32_t> order = total_order(loads, ports_.loads(), options_.policy, service_);
   std::vector<Class*> ordered;
   std::vector<std::uint32_t> known;
   std::vector<double> needs;
@@ -375,7 +303,7 @@ void Coordinator::shift(TimePoint now) {
       job.came = std::min(job.came, one.came);
       job.phase_at = std::min(job.phase_at, one.phase_at);
       job.periodic.period = std::max<Duration>(job.periodic.period, std::chrono::microseconds(report.period_us));
-      const double busy = seconds(report.in_all, ports_[port].bytes_per_second);
+      const double busy = seconds(report.in_all, ports_.bytes_per_second(port));
       job.periodic.busy += Duration(static_cast<Duration::rep>(std::min(busy, 3600.0) * 1e9));
     }
   }
@@ -436,6 +364,15 @@ void Coordinator::tell(Link link, Agent& agent, TimePoint now) {
   out_.push_back({link, std::move(order)});
 }
 
+void Coordinator::drop_silent(TimePoint now) {
+  std::vector<Link> links;
+  for (const auto& [link, agent] : agents_) {
+    if (!agent.standby && now - agent.heard > options_.silent_leases * options_.lease()) links.push_back(link);
+  }
+  std::sort(links.begin(), links.end());
+  for (const Link link : links) refuse(link, RefusalReason::kSilent, "", now);
+}
+
 void Coordinator::on_timeout(TimePoint now) {
   if (stopping_) return;
   if (!in_charge_) {
@@ -444,6 +381,7 @@ void Coordinator::on_timeout(TimePoint now) {
   }
   if (now < next_round_) return;
   next_round_ = now + options_.interval;
+  drop_silent(now);
   if (dirty_) {
     make_order();
     if (options_.shifts) shift(now);
@@ -503,7 +441,7 @@ std::vector<Coordinator::AgentView> Coordinator::agents(TimePoint now) const {
   std::vector<AgentView> all;
   for (const auto& [link, agent] : sorted) {
     all.push_back({agent->hello.host, agent->hello.nic, agent->hello.tenant, agent->hello.job,
-                   static_cast<std::uint32_t>(agent->told.size()), ports_[agent->port].bytes_per_second,
+                   static_cast<std::uint32_t>(agent->told.size()), ports_.bytes_per_second(agent->port),
                    agent->attained, now - agent->heard});
   }
   return all;

@@ -21,6 +21,7 @@
 
 #include "coflow/control/core/messages.h"
 #include "coflow/control/core/order.h"
+#include "coflow/control/core/ports.h"
 #include "transport/base/time.h"
 
 namespace clustar::coflow::control {
@@ -28,6 +29,7 @@ namespace clustar::coflow::control {
 struct CoordinatorOptions {
   Duration interval = std::chrono::milliseconds(100);  // from an order to the next
   int lease_intervals = 3;                             // an order is good for so many
+  int silent_leases = 10;                              // an agent that says nothing for so many is gone
   OrderPolicy policy = OrderPolicy::kTurns;
   bool shifts = true;            // hold periodic jobs back once, so that they take turns by themselves
   std::uint64_t first_term = 1;  // larger than those of earlier coordinators, as far as is known
@@ -36,8 +38,7 @@ struct CoordinatorOptions {
   std::size_t most_classes = 64 * 1024;
   std::uint64_t bytes_per_second = 1'250'000'000;  // of a port whose agent does not know its own
   std::map<std::string, double> tenants{};         // their weights; others have 1
-  std::map<std::string, std::string> leaves{};     // by host: its switch. Empty: one big switch
-  std::map<std::string, std::uint64_t> uplinks{};  // by switch: bytes per second of its uplinks, each way
+  Topology topology{};
 
   Duration lease() const { return lease_intervals * interval; }
 };
@@ -128,13 +129,6 @@ class Coordinator {
     bool reported = false;
     bool fresh = true;  // it has had no order of this term
   };
-  struct Port {
-    std::string name{};
-    std::string leaf{};
-    std::uint64_t bytes_per_second = 0;
-    std::uint32_t agents = 0;
-    std::vector<std::uint32_t> addresses{};
-  };
 
   void on_hello(Link link, const Hello& hello, TimePoint now);
   void on_report(Link link, Agent& agent, const Report& report, TimePoint now);
@@ -147,13 +141,9 @@ class Coordinator {
   void take_charge(TimePoint now);
   void step_down(TimePoint now);
   void raise_term(std::uint64_t seen);
-  std::uint32_t take_port(const Hello& hello);
-  void give_port_back(std::uint32_t port);
+  void drop_silent(TimePoint now);
   void make_order();
-  std::size_t load_ports() const { return 2 * (ports_.size() + leaf_index_.size()); }
   ClassLoad load_of(const ClassKey& key, const Class& one);
-  void add_load(std::uint32_t port, double seconds);
-  void add_part(const Agent& agent, const ClassReport& report);
   static void give_levels(const std::vector<Class*>& ordered, const std::vector<double>& seconds);
   void count_service();
   void shift(TimePoint now);
@@ -172,15 +162,9 @@ class Coordinator {
   std::map<ClassKey, Class> classes_;
   std::unordered_map<Link, Agent> agents_;
   std::unordered_map<std::uint64_t, Link> by_agent_;
-  std::vector<Port> ports_;
-  std::map<std::string, std::uint32_t> port_by_name_;
-  std::unordered_map<std::uint32_t, std::uint32_t> port_by_address_;
-  std::map<std::string, std::uint32_t> leaf_index_;
-  std::vector<std::uint32_t> free_ports_;
+  Ports ports_;
   JobService service_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, double> served_;  // by job and port, seconds since the last order
-  std::vector<double> scratch_;                                       // of one class, by port of loads
-  std::vector<std::uint32_t> touched_;
   std::deque<Outgoing> out_;
   Counters counters_;
 };

@@ -258,7 +258,7 @@ Order read_order(Reader& in) {
 Refusal read_refusal(Reader& in) {
   Refusal refusal;
   refusal.reason =
-      static_cast<RefusalReason>(in.number<std::uint8_t>(0, static_cast<std::uint8_t>(RefusalReason::kSameName)));
+      static_cast<RefusalReason>(in.number<std::uint8_t>(0, static_cast<std::uint8_t>(RefusalReason::kSilent)));
   refusal.text = in.text(kMostText);
   refusal.address = in.text(kMostName);
   return refusal;
@@ -273,6 +273,7 @@ const char* to_string(RefusalReason reason) {
     case RefusalReason::kTooFast: return "reports come too fast";
     case RefusalReason::kNonsense: return "a message made no sense";
     case RefusalReason::kStopping: return "it ends";
+    case RefusalReason::kSilent: return "nothing was heard of this agent for long";
     case RefusalReason::kSameName: return "another connection has the same agent's number";
   }
   return "?";

@@ -86,7 +86,7 @@ struct ClassReport {
   std::uint64_t in_all = 0;     // bytes of an iteration or a coflow on this NIC; 0: unknown
   std::uint64_t left = 0;       // of them, not sent
   std::uint64_t attained = 0;   // bytes that this NIC sent of it since the agent knows it
-  std::uint32_t period_us = 0;  // from the begin of an iteration to the next; 0: unknown
+  std::uint32_t period_us = 0;  // from the start of an iteration to that of the next; 0: unknown
   std::uint32_t since_us = 0;   // since the latest one began, if the period is known
   std::vector<PeerLoad> peers{};
 
@@ -135,6 +135,7 @@ enum class RefusalReason : std::uint8_t {
   kNonsense = 3,  // a message that makes none
   kStopping = 4,  // the coordinator ends
   kSameName = 5,  // another connection of the same agent took its place
+  kSilent = 6,    // nothing was heard for long
 };
 const char* to_string(RefusalReason reason);
 

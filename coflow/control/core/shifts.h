@@ -11,7 +11,7 @@
 namespace clustar::coflow::control {
 
 struct Periodic {
-  Duration period{0};  // from the begin of an iteration's sending to the next; > 0
+  Duration period{0};  // from the start of an iteration's sending to the next; > 0
   Duration busy{0};    // of it its sending takes, alone, at the busiest port that it shares; < period
   Duration since{0};   // since the latest one began
 };

@@ -61,11 +61,11 @@ void read_leaf(const std::string& name, const toml::value& leaf, CoordinatorOpti
     throw WrongFile(uplink->second,
                     fmt::format("{}: uplink_mbps: allowed: 1 to {}, of all its uplinks together", where, kMostMbps));
   }
-  into.uplinks[name] = static_cast<std::uint64_t>(uplink->second.as_integer()) * kBytesPerMbit;
+  into.topology.uplinks[name] = static_cast<std::uint64_t>(uplink->second.as_integer()) * kBytesPerMbit;
   if (!hosts->second.is_array()) throw WrongFile(hosts->second, where + ": " + kHosts);
   for (const toml::value& host : hosts->second.as_array()) {
     if (!host.is_string() || host.as_string().str.empty()) throw WrongFile(host, where + ": " + kHosts);
-    const auto [found, added] = into.leaves.emplace(host.as_string().str, name);
+    const auto [found, added] = into.topology.leaves.emplace(host.as_string().str, name);
     if (added) continue;
     throw WrongFile(host,
                     fmt::format("{}: '{}' is at leaf '{}', too; a host has one", where, found->first, found->second));
