@@ -222,7 +222,8 @@ TEST(CoordinatorDaemon, WithoutAKeyOneThatHasOneIsTold) {
 
 TEST(CoordinatorDaemon, AFloodIsBoundedAndAgentsAreServedOn) {
   allow_descriptors();
-  DaemonProcess daemon;
+  // The agent says nothing for longer than others may.
+  DaemonProcess daemon({"--lease-intervals", "100"});
   ASSERT_TRUE(daemon.listens()) << daemon.log();
   TestAgent agent(daemon.port());
   agent.send(hello_of(1, 1));
@@ -252,7 +253,8 @@ TEST(CoordinatorDaemon, AFloodIsBoundedAndAgentsAreServedOn) {
 }
 
 TEST(CoordinatorDaemon, WithoutDescriptorsItGoesOn) {
-  DaemonProcess daemon;
+  // The agent says nothing for longer than others may.
+  DaemonProcess daemon({"--lease-intervals", "100"});
   ASSERT_TRUE(daemon.listens()) << daemon.log();
   TestAgent agent(daemon.port());
   agent.send(hello_of(1, 1));

@@ -72,8 +72,8 @@ TEST(TopologyFile, SaysWhichHostsHangOnWhichSwitch) {
   CoordinatorOptions options;
   const auto read = read_topology(file.path(), options);
   ASSERT_TRUE(read) << read.error().message;
-  EXPECT_THAT(options.leaves, ElementsAre(std::pair("n1", "a"), std::pair("n2", "a")));
-  EXPECT_THAT(options.uplinks, ElementsAre(std::pair("a", 1'000'000u), std::pair("b", 12'500'000'000u)));
+  EXPECT_THAT(options.topology.leaves, ElementsAre(std::pair("n1", "a"), std::pair("n2", "a")));
+  EXPECT_THAT(options.topology.uplinks, ElementsAre(std::pair("a", 1'000'000u), std::pair("b", 12'500'000'000u)));
 }
 
 std::string wrong_topology(const std::string& text) {

@@ -157,7 +157,8 @@ function show(state) {
   facts('counters', [
     ['rounds', whole.format(count.rounds)], ['reports', whole.format(count.reports)],
     ['orders told', whole.format(count.orders)], ['renewals', whole.format(count.renewals)],
-    ['times put in charge', whole.format(count.takeovers)], ['connections', whole.format(state.connections)],
+    ['iterations held back', whole.format(count.holds)], ['times put in charge', whole.format(count.takeovers)],
+    ['connections', whole.format(state.connections)],
     ['of strangers', whole.format(state.strangers)],
     ['refused', whole.format(count.refused), count.refused], ['reports too fast', whole.format(count.too_fast), count.too_fast],
     ['classes too many', whole.format(count.too_many), count.too_many],

@@ -61,6 +61,7 @@ json counters_json(const Coordinator::Counters& core, const DaemonView& view) {
           {"reports", core.reports},
           {"orders", core.orders},
           {"renewals", core.renewals},
+          {"holds", core.holds},
           {"takeovers", core.takeovers},
           {"refused", core.refused},
           {"too_fast", core.too_fast},
