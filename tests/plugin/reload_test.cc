@@ -74,6 +74,22 @@ TEST(Reload, AKeyAndItsModuleLeaveNothingBehind) {
   RecordProperty("resident_kib_after", static_cast<int>(resident_kib()));
 }
 
+// Its agent's thread tries and tries again: nobody listens there.
+TEST(Reload, AnAgentLeavesNothingBehind) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's own bookkeeping of loaded objects grows with every reload";
+  const Environment environment(
+      Variables{{"CLUSTAR_SEND_ORDER", "coflow"}, {"CLUSTAR_COORDINATOR", "127.0.0.1:1,127.0.0.1:2"}});
+  for (int i = 0; i < 50; ++i) cycle();
+  const std::size_t memory = resident_kib();
+  const std::size_t descriptors = entries("/proc/self/fd");
+  const std::size_t threads = entries("/proc/self/task");
+  for (int i = 0; i < 300; ++i) cycle();
+  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
+  EXPECT_EQ(entries("/proc/self/task"), threads);
+  EXPECT_LT(resident_kib(), memory + 512);
+  EXPECT_EQ(dlopen(kPluginPath, RTLD_NOW | RTLD_NOLOAD), nullptr);
+}
+
 TEST(Reload, TheLibraryReallyLeavesTheProcess) {
   if (kSanitized) GTEST_SKIP() << "sanitizers keep libraries loaded to symbolize reports";
   const Environment environment(Variables{});

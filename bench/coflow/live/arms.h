@@ -20,6 +20,7 @@ struct Arm {
   bool classes = false;                       // the switches have the order, too (CLUSTAR_SEND_DSCP)
   bool sizes = false;                         // the order is told how large coflows are
   bool coordinated = false;                   // all hosts have the order of one coordinator
+  bool shifts = true;                         // which holds periodic jobs back once, and
   bool coordinator_dies = false;              // which is killed now and then
   bool process_per_job = true;                // false: one process per host sends for all jobs
   std::string trace_policy{}, jobs_policy{};  // the simulator's counterpart; empty: none

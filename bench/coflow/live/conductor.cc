@@ -47,12 +47,20 @@ Result<void> set_rto(int us) {
                     : fmt::format("a minimum RTO of {} us needs Linux 6.11", us));
 }
 
+double bytes_from(const CoflowSpec& coflow, clustar::coflow::PortId port) {
+  double bytes = 0;
+  for (const auto& flow : coflow.flows) bytes += flow.src == port ? flow.bytes : 0;
+  return bytes;
+}
+
 class Conductor {
  public:
   Conductor(Workload& workload, Plan& plan, const Arm& arm, const Stage& stage)
       : workload_(workload), plan_(plan), arm_(arm), stage_(stage) {
     if (arm_.coordinated) {
-      coordinator_.emplace(stage_.fabric, stage_.jobs.empty() ? "bssi" : "turns", arm_.coordinator_dies);
+      coordinator_.emplace(stage_.fabric, CoordinatorProcess::Options{.policy = stage_.jobs.empty() ? "bssi" : "turns",
+                                                                      .shifts = arm_.shifts,
+                                                                      .dies = arm_.coordinator_dies});
     }
   }
 
@@ -107,6 +115,7 @@ class Conductor {
   TimePoint zero_{};
   std::map<LaneId, std::vector<std::size_t>> on_lane_;  // coflows whose flows are under way, in order
   std::vector<Running> running_;                        // by coflow
+  std::map<std::uint64_t, std::uint64_t> collectives_;  // of a job, so far
   std::size_t ended_ = 0;
   Replay replay_;
 };
@@ -291,13 +300,21 @@ Result<void> Conductor::begin(const CoflowSpec& coflow) {
   replay_.coflows.push_back(result);
   running_.push_back({coflow.flows.size()});
   const std::vector<LaneId> lanes = plan_.take(coflow);
+  const std::uint64_t number = collectives_[coflow.job]++;
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     Message message;
     message.lane = lanes[i];
     message.flow.bytes = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::llround(coflow.flows[i].bytes)));
     message.flow.coflow = nth + 1;
+    // A host that orders alone is told what only the coordinator can know, the coflow's bottleneck; its agent reports
+    // what it has to send itself.
+    const double told = arm_.coordinated ? bytes_from(coflow, coflow.flows[i].src) : most;
     if (arm_.sizes)
-      message.flow.coflow_bytes = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::llround(most)));
+      message.flow.coflow_bytes = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::llround(told)));
+    if (arm_.coordinated && coflow.job > 0) {
+      message.flow.communicator = coflow.job;
+      message.flow.number = number;
+    }
     on_lane_[lanes[i]].push_back(nth);
     const Plan::Lane& lane = plan_.lanes()[lanes[i]];
     message.word = Word::kReceive;

@@ -2,13 +2,24 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "transport/base/file_descriptor.h"
+
 namespace clustar::bench::coflow::live {
+namespace {
+
+constexpr int kPatienceMs = 10'000;
+
+}  // namespace
 
 Result<void> CoordinatorProcess::start() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return fail(ErrorCode::kSystem, "pipe failed");
+  FileDescriptor hears(ends[0]), says(ends[1]);
   const std::string listen = address();
   const pid_t pid = fork();
   if (pid < 0) return fail(ErrorCode::kSystem, "fork failed");
@@ -16,15 +27,20 @@ Result<void> CoordinatorProcess::start() {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)signal(SIGINT, SIG_IGN);
     if (!fabric_.enter_process(kHost)) _exit(1);
-    // What it says on standard output is for those who do not know its port.
-    if (const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC); nowhere >= 0) (void)dup2(nowhere, STDOUT_FILENO);
+    (void)dup2(says.fd(), STDOUT_FILENO);
     // The fabric is nobody else's: no key.
     execl("/proc/self/exe", "clustar", "coordinator", "--listen", listen.c_str(), "--no-key", "--policy",
-          policy_.c_str(), "--log-level", "error", static_cast<char*>(nullptr));
+          options_.policy.c_str(), "--shifts", options_.shifts ? "on" : "off", "--log-level", "error",
+          static_cast<char*>(nullptr));
     _exit(1);
   }
+  says = FileDescriptor();
   process_.emplace(pid);
-  return {};
+  pollfd first{hears.fd(), POLLIN, 0};
+  char line = 0;
+  if (poll(&first, 1, kPatienceMs) == 1 && read(hears.fd(), &line, 1) == 1) return {};
+  const std::string how = process_->ended(std::chrono::milliseconds(100));
+  return fail(ErrorCode::kRemote, fmt::format("the coordinator {}", how.empty() ? "does not listen" : how));
 }
 
 Result<void> CoordinatorProcess::look(TimePoint elapsed) {
@@ -32,7 +48,7 @@ Result<void> CoordinatorProcess::look(TimePoint elapsed) {
     const std::string how = process_->ended(std::chrono::milliseconds(0));
     if (!how.empty()) return fail(ErrorCode::kRemote, fmt::format("the coordinator {}", how));
   }
-  if (!dies_ || elapsed < TimePoint{}) return {};
+  if (!options_.dies || elapsed < TimePoint{}) return {};
   const Duration into = (elapsed - TimePoint{}) % kEvery;
   const bool away = into >= kDiesAt && into < kDiesAt + kAway;
   if (away && process_) process_.reset();

@@ -13,10 +13,14 @@ namespace clustar::bench::coflow::live {
 
 class CoordinatorProcess {
  public:
-  // `policy`: its --policy. `dies`: it is killed now and then, and comes back.
-  CoordinatorProcess(const fabric::Fabric& fabric, std::string policy, bool dies)
-      : fabric_(fabric), policy_(std::move(policy)), dies_(dies) {}
+  struct Options {
+    std::string policy{};  // --policy
+    bool shifts = true;    // --shifts
+    bool dies = false;     // it is killed now and then, and comes back
+  };
+  CoordinatorProcess(const fabric::Fabric& fabric, const Options& options) : fabric_(fabric), options_(options) {}
 
+  // Returns when it listens.
   Result<void> start();
   // HOST:PORT, for CLUSTAR_COORDINATOR.
   std::string address() const { return fabric_.address(kHost) + ":" + kPort; }
@@ -32,8 +36,7 @@ class CoordinatorProcess {
   static constexpr const char* kPort = "7480";
 
   const fabric::Fabric& fabric_;
-  const std::string policy_;
-  const bool dies_;
+  const Options options_;
   std::optional<perf::Process> process_;
 };
 

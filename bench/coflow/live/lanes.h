@@ -22,6 +22,9 @@ struct FlowToSend {
   std::uint64_t bytes = 0;         // > 0
   std::uint64_t coflow = 0;        // > 0
   std::uint64_t coflow_bytes = 0;  // what the order is told of the coflow's size; 0: unknown
+  // Of a job's: as NCCL's profiler tells which communicator's collective it is; 0: not told.
+  std::uint64_t communicator = 0;
+  std::uint64_t number = 0;
 };
 
 class Lanes {

@@ -63,20 +63,20 @@ std::string simulated(double value) { return value > 0 ? fmt::format("{:.2f}", v
 
 std::string coflow_table(const Performance& performance) {
   const std::string first = performance.arms.front().arm.name + "/";
-  std::string out = fmt::format("\n{:<12}{:>10}{:>10}{:>10}{:>10}{:>22}{:>12}{:>10}\n", "cct, s", "average", "median",
+  std::string out = fmt::format("\n{:<17}{:>10}{:>10}{:>10}{:>10}{:>22}{:>12}{:>10}\n", "cct, s", "average", "median",
                                 "p95", "makespan", first + " [all rounds]", "simulated", "reached");
   for (std::size_t i = 0; i < performance.arms.size(); ++i) {
     const Played& one = performance.arms[i];
     const auto of = [&](auto figure) { return median_of(one.rounds, figure); };
     const Gain gain = gain_of(performance, i);
     out +=
-        fmt::format("{:<12}{:>10.3f}{:>10.3f}{:>10.3f}{:>10.2f}{:>22}{:>12}{:>10}\n", one.arm.name,
+        fmt::format("{:<17}{:>10.3f}{:>10.3f}{:>10.3f}{:>10.2f}{:>22}{:>12}{:>10}\n", one.arm.name,
                     of([](const Summary& s) { return s.average_s; }), of([](const Summary& s) { return s.median_s; }),
                     of([](const Summary& s) { return s.p95_s; }), of([](const Summary& s) { return s.makespan_s; }),
                     gain_text(gain), simulated(gain.simulated), reached(gain));
     if (one.simulated) {
       out +=
-          fmt::format("{:<12}{:>10.3f}{:>10.3f}{:>10.3f}{:>10.2f}  {}\n", "  simulated", one.simulated->average_s,
+          fmt::format("{:<17}{:>10.3f}{:>10.3f}{:>10.3f}{:>10.2f}  {}\n", "  simulated", one.simulated->average_s,
                       one.simulated->median_s, one.simulated->p95_s, one.simulated->makespan_s, one.simulated->policy);
     }
   }
@@ -88,13 +88,13 @@ std::string job_table(const Performance& performance) {
   std::string out;
   const auto& jobs = performance.arms.front().rounds.front().jobs;
   for (std::size_t job = 0; job < jobs.size(); ++job) {
-    out += fmt::format("\n{}: {} iterations of {:.3f} s alone\n{:<12}{:>12}{:>12}{:>22}{:>12}{:>10}\n", jobs[job].name,
+    out += fmt::format("\n{}: {} iterations of {:.3f} s alone\n{:<17}{:>12}{:>12}{:>22}{:>12}{:>10}\n", jobs[job].name,
                        jobs[job].iterations, jobs[job].alone_s, "  s", "all run", "mean", first + " [all rounds]",
                        "simulated", "reached");
     for (std::size_t i = 0; i < performance.arms.size(); ++i) {
       const Played& one = performance.arms[i];
       const Gain gain = job_gain_of(performance, i, job);
-      out += fmt::format("  {:<10}{:>12.3f}{:>12.3f}{:>22}{:>12}{:>10}\n", one.arm.name,
+      out += fmt::format("  {:<15}{:>12.3f}{:>12.3f}{:>22}{:>12}{:>10}\n", one.arm.name,
                          median_of(one.rounds, [&](const Summary& s) { return s.jobs[job].contended_s; }),
                          median_of(one.rounds, [&](const Summary& s) { return s.jobs[job].mean_iteration_s; }),
                          gain_text(gain), simulated(gain.simulated), reached(gain));
@@ -108,20 +108,20 @@ double mean_completion_s(const Summary& one) { return mean_over(one.jobs, &JobSu
 // Of jobs that wait for GPUs: averages over them, and when each was done.
 std::string queue_table(const Performance& performance) {
   const std::string first = performance.arms.front().arm.name + "/";
-  std::string out = fmt::format("\n{:<14}{:>12}{:>10}{:>10}{:>10}{:>22}{:>12}{:>10}\n", "mean over jobs", "completion",
+  std::string out = fmt::format("\n{:<17}{:>12}{:>10}{:>10}{:>10}{:>22}{:>12}{:>10}\n", "mean over jobs", "completion",
                                 "waited", "/alone", "makespan", first + " [all rounds]", "simulated", "reached");
   const auto waited = [](const Summary& one) { return mean_over(one.jobs, &JobSummary::waited_s); };
   const auto slowdown = [](const Summary& one) { return mean_over(one.jobs, &JobSummary::slowdown); };
   for (std::size_t i = 0; i < performance.arms.size(); ++i) {
     const Played& one = performance.arms[i];
     const Gain gain = completion_gain_of(performance, i);
-    out += fmt::format("{:<14}{:>12.3f}{:>10.3f}{:>10.3f}{:>10.2f}{:>22}{:>12}{:>10}\n", one.arm.name,
+    out += fmt::format("{:<17}{:>12.3f}{:>10.3f}{:>10.3f}{:>10.2f}{:>22}{:>12}{:>10}\n", one.arm.name,
                        median_of(one.rounds, mean_completion_s), median_of(one.rounds, waited),
                        median_of(one.rounds, slowdown),
                        median_of(one.rounds, [](const Summary& s) { return s.makespan_s; }), gain_text(gain),
                        simulated(gain.simulated), reached(gain));
     if (!one.simulated) continue;
-    out += fmt::format("{:<14}{:>12.3f}{:>10.3f}{:>10.3f}{:>10.2f}  {}\n", "  simulated",
+    out += fmt::format("{:<17}{:>12.3f}{:>10.3f}{:>10.3f}{:>10.2f}  {}\n", "  simulated",
                        mean_completion_s(*one.simulated), waited(*one.simulated), slowdown(*one.simulated),
                        one.simulated->makespan_s, one.simulated->policy);
   }

@@ -25,6 +25,7 @@ namespace {
 constexpr std::size_t kMessage = 128 * 1024;
 constexpr std::size_t kPosted = 8;  // messages of a lane at once
 constexpr int kTag = 0;
+constexpr std::uint8_t kAllReduce = 4;  // ncclFunc_t: jobs' phases are alike in that
 
 struct SendLane {
   std::unique_ptr<transport::PendingConnect> pending;
@@ -186,6 +187,13 @@ class TransportLanes final : public Lanes {
       transport::FlowTag tag;
       tag.coflow = flow.coflow;
       tag.bytes = flow.coflow_bytes;
+      if (flow.communicator > 0) {
+        tag.identity = {.known = true,
+                        .communicator = flow.communicator,
+                        .number = flow.number,
+                        .total_bytes = flow.coflow_bytes,
+                        .function = kAllReduce};
+      }
       auto request = lane.channel->send(*lane.memory, 0, length, kTag, tag);
       if (!request) return tl::unexpected(request.error());
       if (*request == nullptr) break;
