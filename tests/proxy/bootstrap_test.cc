@@ -13,6 +13,7 @@
 
 #include "bench/proxy/socket_io.h"
 #include "tests/proxy/ranks.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/rendezvous/door.h"
 
 namespace clustar::bench::proxy {
@@ -59,13 +60,13 @@ TEST(Bootstrap, StrangersAreDropped) {
     EXPECT_TRUE((*bootstrap)->barrier());
   });
   // One says nothing, one talks rubbish, one leaves at once: all before the rank that is waited for.
-  std::vector<Fd> strangers;
+  std::vector<FileDescriptor> strangers;
   while (strangers.size() < 3) {
     if (auto fd = tcp_connect(address, steady_clock::now() + milliseconds(1000))) strangers.push_back(std::move(*fd));
   }
   const std::string rubbish(64, 'x');
-  EXPECT_EQ(send(strangers[1].get(), rubbish.data(), rubbish.size(), MSG_NOSIGNAL), 64);
-  strangers[2].reset();
+  EXPECT_EQ(send(strangers[1].fd(), rubbish.data(), rubbish.size(), MSG_NOSIGNAL), 64);
+  strangers[2].close();
   auto bootstrap = Bootstrap::join(options_for(1, 2, root));
   ASSERT_TRUE(bootstrap) << bootstrap.error().message;
   EXPECT_TRUE((*bootstrap)->barrier());
@@ -226,7 +227,7 @@ TEST(Door, OnlyThoseThatKnockAndStayAreThere) {
   const auto talks = tcp_connect(*parse_host_port(root), soon());
   ASSERT_TRUE(silent && talks);
   const std::string rubbish(64, 'x');
-  EXPECT_EQ(send(talks->get(), rubbish.data(), rubbish.size(), MSG_NOSIGNAL), 64);
+  EXPECT_EQ(send(talks->fd(), rubbish.data(), rubbish.size(), MSG_NOSIGNAL), 64);
   auto goes = rendezvous::knock(root, soon());
   ASSERT_TRUE(goes);
   ASSERT_TRUE(wait_for(1));
