@@ -15,6 +15,7 @@
 #include "bench/lossy/kernel_tcp.h"
 #include "bench/lossy/tool.h"
 #include "bench/lossy/worker.h"
+#include "transport/base/file_descriptor.h"
 
 extern char** environ;
 
@@ -88,9 +89,9 @@ Result<void> Crew::add(const std::string& executable, const fabric::Fabric& fabr
     return fail(ErrorCode::kSystem, fmt::format("socketpair: {}", std::strerror(errno)));
   }
   Member member;
-  member.control = std::make_unique<Control>(proxy::Fd(pair[0]));
-  const proxy::Fd theirs(pair[1]);
-  auto process = spawn(executable, terms_.arm.name, fabric.namespace_of(host), theirs.get());
+  member.control = std::make_unique<Control>(FileDescriptor(pair[0]));
+  const FileDescriptor theirs(pair[1]);
+  auto process = spawn(executable, terms_.arm.name, fabric.namespace_of(host), theirs.fd());
   if (!process) return tl::unexpected(process.error());
   member.process = std::move(*process);
   member.host = host;

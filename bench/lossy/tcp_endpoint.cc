@@ -17,6 +17,7 @@
 
 #include "bench/lossy/kernel_tcp.h"
 #include "mlt/core/classes.h"
+#include "transport/base/file_descriptor.h"
 
 namespace clustar::bench::lossy {
 namespace {
@@ -79,16 +80,16 @@ TcpEndpoint::TcpEndpoint(const Terms& terms, bool sends)
 
 // Options that an accepted socket inherits are set before it listens: its congestion control sends no data, but its
 // handshake belongs to the arm, too.
-Result<proxy::Fd> TcpEndpoint::open_socket() const {
+Result<FileDescriptor> TcpEndpoint::open_socket() const {
   const int protocol = terms_.arm.carrier == Carrier::kMptcp ? kMptcp : IPPROTO_TCP;
-  proxy::Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
+  FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
   if (!fd) return tl::unexpected(protocol == kMptcp ? no_mptcp() : system_error("a TCP socket"));
-  if (const auto set = set_congestion(fd.get(), terms_.arm.congestion); !set) return tl::unexpected(set.error());
-  if (!set_option(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1)) return tl::unexpected(system_error("TCP_NODELAY"));
+  if (const auto set = set_congestion(fd.fd(), terms_.arm.congestion); !set) return tl::unexpected(set.error());
+  if (!set_option(fd.fd(), IPPROTO_TCP, TCP_NODELAY, 1)) return tl::unexpected(system_error("TCP_NODELAY"));
   // The class of MLT's long reliable messages: below it a job beside MLT would wait for whatever the port can carry of
   // MLT's. Accepted sockets have their listener's.
   const int tos = mlt::Classes().dscp(mlt::PacketKind::kReliableBulk) << 2;
-  if (!set_option(fd.get(), IPPROTO_IP, IP_TOS, tos)) return tl::unexpected(system_error("IP_TOS"));
+  if (!set_option(fd.fd(), IPPROTO_IP, IP_TOS, tos)) return tl::unexpected(system_error("IP_TOS"));
   return fd;
 }
 
@@ -97,8 +98,8 @@ Result<std::vector<std::string>> TcpEndpoint::listen(const std::string& own_addr
   if (!fd) return tl::unexpected(fd.error());
   sockaddr_in address = address_of(own_address, 0);
   socklen_t length = sizeof address;
-  if (bind(fd->get(), reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(fd->get(), 256) != 0 ||
-      getsockname(fd->get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+  if (bind(fd->fd(), reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(fd->fd(), 256) != 0 ||
+      getsockname(fd->fd(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     return tl::unexpected(system_error("cannot listen on " + own_address));
   }
   listener_ = std::move(*fd);
@@ -107,19 +108,19 @@ Result<std::vector<std::string>> TcpEndpoint::listen(const std::string& own_addr
 
 Result<void> TcpEndpoint::accept(SteadyClock::time_point deadline) {
   for (std::size_t accepted = 0; accepted < streams_.size();) {
-    if (!proxy::wait_for(listener_.get(), POLLIN, deadline)) {
+    if (!proxy::wait_for(listener_.fd(), POLLIN, deadline)) {
       return fail(ErrorCode::kRemote, fmt::format("only {} of {} senders connected", accepted, streams_.size()));
     }
-    proxy::Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    FileDescriptor fd(accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     // Gone again before it was looked at: no reason to give the others up.
     if (!fd && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)) continue;
     if (!fd) return tl::unexpected(system_error("cannot accept a sender"));
     std::array<std::byte, 1> index{};  // each connection says first whose it is
     bool timed_out = false;
-    if (!proxy::read_all(fd.get(), index, deadline, timed_out)) return fail(ErrorCode::kRemote, "a sender closed");
+    if (!proxy::read_all(fd.fd(), index, deadline, timed_out)) return fail(ErrorCode::kRemote, "a sender closed");
     const auto peer = std::to_integer<std::size_t>(index[0]);
     if (peer >= streams_.size() || streams_[peer].fd) continue;
-    if (!set_option(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1)) return tl::unexpected(system_error("TCP_NODELAY"));
+    if (!set_option(fd.fd(), IPPROTO_TCP, TCP_NODELAY, 1)) return tl::unexpected(system_error("TCP_NODELAY"));
     streams_[peer].fd = std::move(fd);
     ++accepted;
   }
@@ -133,17 +134,17 @@ Result<void> TcpEndpoint::connect(const std::string& where, int index, SteadyClo
   if (!fd) return tl::unexpected(fd.error());
   const sockaddr_in address = address_of(target->host, std::stoi(target->port));
   int failure = 0;
-  if (::connect(fd->get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    if (errno != EINPROGRESS || !proxy::wait_for(fd->get(), POLLOUT, deadline)) {
+  if (::connect(fd->fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    if (errno != EINPROGRESS || !proxy::wait_for(fd->fd(), POLLOUT, deadline)) {
       return tl::unexpected(system_error("cannot connect to " + where));
     }
     socklen_t length = sizeof failure;
-    getsockopt(fd->get(), SOL_SOCKET, SO_ERROR, &failure, &length);
+    getsockopt(fd->fd(), SOL_SOCKET, SO_ERROR, &failure, &length);
   }
   if (failure != 0) return fail(ErrorCode::kRemote, "cannot connect to " + where + ": " + std::strerror(failure));
   const std::array<std::byte, 1> own{static_cast<std::byte>(index)};
   bool timed_out = false;
-  if (!proxy::write_all(fd->get(), own, deadline, timed_out)) return fail(ErrorCode::kRemote, "the receiver closed");
+  if (!proxy::write_all(fd->fd(), own, deadline, timed_out)) return fail(ErrorCode::kRemote, "the receiver closed");
   streams_[0].fd = std::move(*fd);
   return {};
 }
@@ -163,8 +164,8 @@ Result<void> TcpEndpoint::move(Stream& stream, int peer, std::vector<Ended>& end
     Message& message = stream.messages.front();
     const std::size_t length = std::min(terms_.message_bytes - message.moved, kMaxPerCall);
     std::byte* const data = memory(peer, message.slot).data() + message.moved;
-    const ssize_t n = sends_ ? ::send(stream.fd.get(), data, length, MSG_DONTWAIT | MSG_NOSIGNAL)
-                             : ::recv(stream.fd.get(), data, length, MSG_DONTWAIT);
+    const ssize_t n = sends_ ? ::send(stream.fd.fd(), data, length, MSG_DONTWAIT | MSG_NOSIGNAL)
+                             : ::recv(stream.fd.fd(), data, length, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return {};
     if (n < 0) return tl::unexpected(system_error("TCP"));
     if (n == 0) return fail(ErrorCode::kRemote, "the peer closed its TCP connection");
@@ -192,7 +193,7 @@ void TcpEndpoint::wake_late(Stream& stream) const {
   if (sends_ || terms_.arm.carrier != Carrier::kTcp || terms_.rate_bps > kWakeLateBelow) return;
   const std::size_t wanted = std::min(terms_.message_bytes - stream.messages.front().moved, kWakeAt);
   if (wanted == stream.wakes_at) return;
-  set_option(stream.fd.get(), SOL_SOCKET, SO_RCVLOWAT, static_cast<int>(wanted));
+  set_option(stream.fd.fd(), SOL_SOCKET, SO_RCVLOWAT, static_cast<int>(wanted));
   stream.wakes_at = wanted;
 }
 
@@ -202,7 +203,7 @@ void TcpEndpoint::sleep() {
   for (Stream& stream : streams_) {
     if (stream.messages.empty() || count == polled.size()) continue;
     wake_late(stream);
-    polled[count++] = {stream.fd.get(), static_cast<short>(sends_ ? POLLOUT : POLLIN), 0};
+    polled[count++] = {stream.fd.fd(), static_cast<short>(sends_ ? POLLOUT : POLLIN), 0};
   }
   // Bounded, so that the caller sees its own deadline.
   const timespec limit{0, 20'000'000};
@@ -211,7 +212,7 @@ void TcpEndpoint::sleep() {
 
 // Of the first connection: all are made alike.
 Result<nlohmann::json> TcpEndpoint::facts() {
-  const int fd = streams_[0].fd.get();
+  const int fd = streams_[0].fd.fd();
   const auto congestion = congestion_of(fd);
   if (!congestion) return tl::unexpected(congestion.error());
   if (sends_ && *congestion != terms_.arm.congestion) {

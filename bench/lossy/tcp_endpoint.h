@@ -9,6 +9,7 @@
 
 #include "bench/lossy/endpoint.h"
 #include "bench/proxy/socket_io.h"
+#include "transport/base/file_descriptor.h"
 
 namespace clustar::bench::lossy {
 
@@ -31,19 +32,19 @@ class TcpEndpoint final : public Endpoint {
     std::size_t moved = 0;
   };
   struct Stream {
-    proxy::Fd fd;
+    FileDescriptor fd;
     std::vector<std::byte> memory;
     std::deque<Message> messages;
     std::size_t wakes_at = 1;  // its SO_RCVLOWAT
   };
 
-  Result<proxy::Fd> open_socket() const;
+  Result<FileDescriptor> open_socket() const;
   void wake_late(Stream& stream) const;
   Result<void> move(Stream& stream, int peer, std::vector<Ended>& ended);
 
   Terms terms_;
   bool sends_;
-  proxy::Fd listener_;
+  FileDescriptor listener_;
   std::vector<Stream> streams_;
 };
 

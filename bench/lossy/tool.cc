@@ -19,6 +19,7 @@
 
 #include "bench/fabric/namespaces.h"
 #include "bench/proxy/socket_io.h"
+#include "transport/base/file_descriptor.h"
 
 extern char** environ;
 
@@ -60,16 +61,16 @@ Result<std::string> run_here(const std::string& path, const std::vector<std::str
                              const std::string& input, std::chrono::milliseconds limit) {
   int in[2], out[2];
   if (pipe2(in, O_CLOEXEC) != 0) return fail(ErrorCode::kSystem, std::strerror(errno));
-  const proxy::Fd in_read(in[0]);
-  proxy::Fd in_write(in[1]);
+  const FileDescriptor in_read(in[0]);
+  FileDescriptor in_write(in[1]);
   if (pipe2(out, O_CLOEXEC) != 0) return fail(ErrorCode::kSystem, std::strerror(errno));
-  const proxy::Fd out_read(out[0]);
-  proxy::Fd out_write(out[1]);
+  const FileDescriptor out_read(out[0]);
+  FileDescriptor out_write(out[1]);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, in_read.get(), STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, out_write.get(), STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, out_write.get(), STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, in_read.fd(), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, out_write.fd(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, out_write.fd(), STDERR_FILENO);
   std::vector<std::string> words = arguments;
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -78,13 +79,13 @@ Result<std::string> run_here(const std::string& path, const std::vector<std::str
   const int error = posix_spawn(&pid, path.c_str(), &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return fail(ErrorCode::kSystem, fmt::format("cannot start {}: {}", path, std::strerror(error)));
-  out_write.reset();
+  out_write.close();
   // Less than a pipe holds, so this does not block.
-  if (write(in_write.get(), input.data(), input.size()) < 0 && errno != EPIPE) kill(pid, SIGKILL);
-  in_write.reset();
+  if (write(in_write.fd(), input.data(), input.size()) < 0 && errno != EPIPE) kill(pid, SIGKILL);
+  in_write.close();
   std::string text;
   const auto until = SteadyClock::now() + limit;
-  if (!collect(out_read.get(), text, until)) kill(pid, SIGKILL);
+  if (!collect(out_read.fd(), text, until)) kill(pid, SIGKILL);
   const int status = wait_for(pid, until);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return text;
   while (!text.empty() && text.back() == '\n') text.pop_back();

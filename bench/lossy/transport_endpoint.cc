@@ -15,6 +15,7 @@
 
 #include "bench/lossy/kernel_tcp.h"
 #include "bench/proxy/socket_io.h"
+#include "transport/base/file_descriptor.h"
 
 namespace clustar::bench::lossy {
 namespace {
@@ -61,8 +62,8 @@ TransportEndpoint::TransportEndpoint(const Terms& terms, bool sends)
 Result<std::unique_ptr<Endpoint>> TransportEndpoint::create(const Terms& terms, bool sends) {
   // The transport calls it an error, and it is one where somebody has chosen it for good.
   if (terms.arm.carrier == Carrier::kClustarTcp) {
-    const proxy::Fd probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (auto known = set_congestion(probe.get(), terms.arm.congestion); !known) return tl::unexpected(known.error());
+    const FileDescriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (auto known = set_congestion(probe.fd(), terms.arm.congestion); !known) return tl::unexpected(known.error());
   }
   std::unique_ptr<TransportEndpoint> endpoint(new TransportEndpoint(terms, sends));
   auto made = make_transport(terms, endpoint->clock_, Log(log_line));

@@ -16,6 +16,7 @@
 #include "bench/lossy/tcp_endpoint.h"
 #include "bench/lossy/transport_endpoint.h"
 #include "bench/perf/control.h"
+#include "transport/base/file_descriptor.h"
 
 namespace clustar::bench::lossy {
 namespace {
@@ -190,7 +191,7 @@ int run_worker(const std::string& in_namespace) {
   for (const int number : {SIGINT, SIGHUP, SIGPIPE}) signal(number, SIG_IGN);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_TIMERSLACK, 1UL);  // short sleeps as short as they say
-  Control control{proxy::Fd(kControlFd)};
+  Control control{FileDescriptor(kControlFd)};
   try {
     if (const auto entered = fabric::enter_namespace(in_namespace); !entered) throw Error(entered.error());
     Worker worker(control);

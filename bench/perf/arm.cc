@@ -59,8 +59,8 @@ Result<void> Arm::start_worker(int rank) {
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
       return fail(ErrorCode::kSystem, fmt::format("socketpair: {}", std::strerror(errno)));
     }
-    worker.control = std::make_unique<Control>(proxy::Fd(ends[0]));
-    auto process = spawn_worker(options_.executable, proxy::Fd(ends[1]), options_.plugin);
+    worker.control = std::make_unique<Control>(FileDescriptor(ends[0]));
+    auto process = spawn_worker(options_.executable, FileDescriptor(ends[1]), options_.plugin);
     if (!process) return tl::unexpected(process.error());
     worker.process = std::move(*process);
     worker.label += fmt::format(" (pid {})", worker.process.pid());

@@ -17,14 +17,14 @@ namespace clustar::bench::perf {
 
 using nlohmann::json;
 
-Control::Control(proxy::Fd fd) : fd_(std::move(fd)) { fcntl(fd_.get(), F_SETFL, O_NONBLOCK); }
+Control::Control(FileDescriptor fd) : fd_(std::move(fd)) { fcntl(fd_.fd(), F_SETFL, O_NONBLOCK); }
 
 bool Control::send(const json& message) {
   // A plugin's text may hold anything; what is not UTF-8 is replaced.
   const std::string line = message.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
   const std::lock_guard lock(send_mutex_);
   bool timed_out = false;
-  return proxy::write_all(fd_.get(), std::as_bytes(std::span(line)),
+  return proxy::write_all(fd_.fd(), std::as_bytes(std::span(line)),
                           std::chrono::steady_clock::now() + std::chrono::seconds(10), timed_out);
 }
 
@@ -37,7 +37,7 @@ Control::State Control::poll(json* message) {
     }
     if (unread_.size() > kMaxLine) return State::kClosed;
     std::array<char, 65536> block;
-    const ssize_t n = recv(fd_.get(), block.data(), block.size(), MSG_DONTWAIT);
+    const ssize_t n = recv(fd_.fd(), block.data(), block.size(), MSG_DONTWAIT);
     if (n > 0) {
       unread_.append(block.data(), static_cast<std::size_t>(n));
     } else if (n < 0 && errno == EINTR) {
@@ -52,7 +52,7 @@ Control::State Control::wait(json* message, proxy::Deadline deadline) {
   for (;;) {
     const State state = poll(message);
     if (state != State::kNothing) return state;
-    if (!proxy::wait_for(fd_.get(), POLLIN, deadline)) return State::kNothing;
+    if (!proxy::wait_for(fd_.fd(), POLLIN, deadline)) return State::kNothing;
   }
 }
 
@@ -102,7 +102,7 @@ std::string local_address(int fd) {
 Result<Listening> listen_on_any_port(const std::string& host) {
   auto fd = proxy::tcp_listen({host, "0"});
   if (!fd) return fail(fd.error().code, fmt::format("cannot listen on {}: {}", host, fd.error().message));
-  std::string address = name_of(fd->get()).address;
+  std::string address = name_of(fd->fd()).address;
   return Listening{std::move(*fd), std::move(address)};
 }
 

@@ -19,9 +19,9 @@ class Control {
  public:
   static constexpr std::size_t kMaxLine = 8u << 20;
 
-  explicit Control(proxy::Fd fd);
+  explicit Control(FileDescriptor fd);
 
-  int fd() const { return fd_.get(); }
+  int fd() const { return fd_.fd(); }
   // Bounded by 10 s. False when the other end is gone or does not read.
   bool send(const nlohmann::json& message);
 
@@ -32,7 +32,7 @@ class Control {
   State wait(nlohmann::json* message, proxy::Deadline deadline);
 
  private:
-  proxy::Fd fd_;
+  FileDescriptor fd_;
   std::mutex send_mutex_;
   std::string unread_;
 };
@@ -45,7 +45,7 @@ Error error_from(const nlohmann::json& message);
 std::string local_address(int fd);
 
 struct Listening {
-  proxy::Fd fd;
+  FileDescriptor fd;
   std::string address;  // "host:port", "[v6]:port"
 };
 Result<Listening> listen_on_any_port(const std::string& host);

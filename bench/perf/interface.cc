@@ -64,13 +64,13 @@ Interface interface_of(const std::string& address) {
     found.loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
     break;
   }
-  const proxy::Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const FileDescriptor fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (found.name.empty() || !fd) return found;
   ifreq request = request_for(found.name);
-  if (ioctl(fd.get(), SIOCGIFMTU, &request) == 0) found.mtu = request.ifr_mtu;
-  const auto tso = feature(fd.get(), found.name, ETHTOOL_GTSO);
-  const auto gso = feature(fd.get(), found.name, ETHTOOL_GGSO);
-  const auto gro = feature(fd.get(), found.name, ETHTOOL_GGRO);
+  if (ioctl(fd.fd(), SIOCGIFMTU, &request) == 0) found.mtu = request.ifr_mtu;
+  const auto tso = feature(fd.fd(), found.name, ETHTOOL_GTSO);
+  const auto gso = feature(fd.fd(), found.name, ETHTOOL_GGSO);
+  const auto gro = feature(fd.fd(), found.name, ETHTOOL_GGRO);
   found.known = tso && gso && gro;
   found.tso = tso.value_or(false);
   found.gso = gso.value_or(false);

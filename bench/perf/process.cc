@@ -56,7 +56,7 @@ void Process::end() {
   (void)ended(std::chrono::seconds(10));
 }
 
-Result<Process> spawn_worker(const std::string& executable, proxy::Fd control,
+Result<Process> spawn_worker(const std::string& executable, FileDescriptor control,
                              const std::optional<PluginSpec>& plugin) {
   std::vector<std::string> arguments{"clustar", "perf", "--worker"};
   if (plugin) {
@@ -84,7 +84,7 @@ Result<Process> spawn_worker(const std::string& executable, proxy::Fd control,
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   // Also clears close-on-exec when it happens to be that descriptor already.
-  posix_spawn_file_actions_adddup2(&actions, control.get(), kControlFd);
+  posix_spawn_file_actions_adddup2(&actions, control.fd(), kControlFd);
   pid_t pid = -1;
   const int error = posix_spawn(&pid, executable.c_str(), &actions, nullptr, argv.data(), envp.data());
   posix_spawn_file_actions_destroy(&actions);

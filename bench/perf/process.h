@@ -36,6 +36,7 @@ class Process {
 
 // `control` becomes the worker's; `plugin` empty for an end of a limit. Its environment is this process's, with the
 // plugin's on top.
-Result<Process> spawn_worker(const std::string& executable, proxy::Fd control, const std::optional<PluginSpec>& plugin);
+Result<Process> spawn_worker(const std::string& executable, FileDescriptor control,
+                             const std::optional<PluginSpec>& plugin);
 
 }  // namespace clustar::bench::perf

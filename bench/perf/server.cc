@@ -53,11 +53,11 @@ Result<std::optional<PluginSpec>> choose(const ServerOptions& options, const jso
   return fail(ErrorCode::kInvalidUsage, "the client's first line makes no sense");
 }
 
-Result<Process> admit(const ServerOptions& options, proxy::Fd client) {
-  const int raw = fcntl(client.get(), F_DUPFD_CLOEXEC, 0);
+Result<Process> admit(const ServerOptions& options, FileDescriptor client) {
+  const int raw = fcntl(client.fd(), F_DUPFD_CLOEXEC, 0);
   Control control(std::move(client));
   if (raw < 0) return fail(ErrorCode::kSystem, "out of descriptors");
-  proxy::Fd passed_on(raw);
+  FileDescriptor passed_on(raw);
   json hello;
   const auto state = control.wait(&hello, std::chrono::steady_clock::now() + std::chrono::seconds(5));
   if (state != Control::State::kMessage)
@@ -85,9 +85,9 @@ Result<void> serve(const ServerOptions& options, const std::atomic<bool>& stop,
   std::list<Process> workers;
   while (!stop) {
     workers.remove_if([](Process& worker) { return !worker.running(); });
-    pollfd entry{listener->get(), POLLIN, 0};
+    pollfd entry{listener->fd(), POLLIN, 0};
     if (::poll(&entry, 1, 500) <= 0) continue;
-    proxy::Fd client = proxy::tcp_accept(listener->get());
+    FileDescriptor client = proxy::tcp_accept(listener->fd());
     if (!client) continue;
     auto worker = admit(options, std::move(client));
     on_event(worker ? fmt::format("started a receiver (pid {})", worker->pid()) : "refused: " + worker.error().message);

@@ -36,18 +36,18 @@ Result<void> TcpWire::connect(const std::vector<std::string>& handles, Clock::ti
 Result<void> TcpWire::accept_streams(Clock::time_point deadline) {
   const auto late = [] { return fail(ErrorCode::kRemote, "the sender of the TCP limit did not connect in time"); };
   for (std::size_t i = 0; i < streams_.size();) {
-    if (!proxy::wait_for(listener_.get(), POLLIN, deadline)) return late();
-    proxy::Fd fd = proxy::tcp_accept(listener_.get());
+    if (!proxy::wait_for(listener_.fd(), POLLIN, deadline)) return late();
+    FileDescriptor fd = proxy::tcp_accept(listener_.fd());
     if (!fd) continue;
     std::byte index{};
     bool timed_out = false;
-    if (!proxy::read_all(fd.get(), {&index, 1}, deadline, timed_out)) return late();
+    if (!proxy::read_all(fd.fd(), {&index, 1}, deadline, timed_out)) return late();
     const auto stream = std::to_integer<std::size_t>(index);
     if (stream >= streams_.size() || streams_[stream].fd) continue;  // a stranger
     streams_[stream].fd = std::move(fd);
     ++i;
   }
-  listener_.reset();
+  listener_.close();
   return {};
 }
 
@@ -59,7 +59,7 @@ Result<void> TcpWire::connect_streams(const std::string& address, Clock::time_po
     if (!fd) return fail(fd.error().code, fmt::format("TCP limit, connect to {}: {}", address, fd.error().message));
     const auto index = static_cast<std::byte>(i);
     bool timed_out = false;
-    if (!proxy::write_all(fd->get(), {&index, 1}, deadline, timed_out)) {
+    if (!proxy::write_all(fd->fd(), {&index, 1}, deadline, timed_out)) {
       return fail(ErrorCode::kRemote, "TCP limit: the receiver closed the connection");
     }
     streams_[i].fd = std::move(*fd);
@@ -74,8 +74,8 @@ Result<void> TcpWire::attach(const Memory& send, const Memory& receive) {
 }
 
 Result<void> TcpWire::close() {
-  for (Stream& stream : streams_) stream.fd.reset();
-  listener_.reset();
+  for (Stream& stream : streams_) stream.fd.close();
+  listener_.close();
   return {};
 }
 
@@ -116,8 +116,8 @@ Result<void> TcpWire::progress(Stream& stream, bool sends) {
     msghdr message{};
     message.msg_iov = pieces.data();
     message.msg_iovlen = used;
-    const ssize_t n = sends ? sendmsg(stream.fd.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL)
-                            : recvmsg(stream.fd.get(), &message, MSG_DONTWAIT);
+    const ssize_t n = sends ? sendmsg(stream.fd.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL)
+                            : recvmsg(stream.fd.fd(), &message, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return {};
     if (n < 0) return fail(ErrorCode::kRemote, fmt::format("TCP limit: {}", std::strerror(errno)));
     if (n == 0) return fail(ErrorCode::kRemote, "TCP limit: the peer closed the connection");

@@ -41,7 +41,7 @@ class TcpWire final : public Wire {
     bool in_use = false;
   };
   struct Stream {
-    proxy::Fd fd;
+    FileDescriptor fd;
     std::deque<Request*> sends;
     std::deque<Request*> receives;
   };
@@ -53,7 +53,7 @@ class TcpWire final : public Wire {
 
   int rank_;
   std::string address_;
-  proxy::Fd listener_;
+  FileDescriptor listener_;
   std::vector<Stream> streams_;
   std::array<Request, kRequests> requests_;
   std::size_t sent_ = 0;  // messages posted so far: choose the stream, in step with the peer

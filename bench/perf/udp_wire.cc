@@ -99,17 +99,17 @@ std::size_t UdpWire::packet_bytes(std::size_t mtu, bool ipv6) { return std::min(
 UdpWire::UdpWire(int rank, std::string address) : rank_(rank), address_(std::move(address)) {}
 
 Result<void> UdpWire::open_socket(int family) {
-  fd_ = proxy::Fd(socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  fd_ = FileDescriptor(socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd_) return system_error("socket");
   ipv6_ = family == AF_INET6;
-  set_buffers(fd_.get());
+  set_buffers(fd_.fd());
   // Too long a packet is an error here and not fragments on the wire.
   if (ipv6_) {
-    set_option(fd_.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+    set_option(fd_.fd(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
   } else {
-    set_option(fd_.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+    set_option(fd_.fd(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
   }
-  set_option(fd_.get(), SOL_UDP, UDP_GRO, 1);
+  set_option(fd_.fd(), SOL_UDP, UDP_GRO, 1);
   return {};
 }
 
@@ -118,9 +118,9 @@ Result<std::vector<std::string>> UdpWire::listen(int count) {
   auto address = resolve(address_, "0");
   if (!address) return tl::unexpected(address.error());
   if (auto ok = open_socket(address->raw.ss_family); !ok) return tl::unexpected(ok.error());
-  if (bind(fd_.get(), address->get(), address->length) != 0) return system_error("bind");
+  if (bind(fd_.fd(), address->get(), address->length) != 0) return system_error("bind");
   if (getrandom(&token_, sizeof token_, 0) != sizeof token_) return system_error("getrandom");
-  if (getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address->raw), &address->length) != 0) {
+  if (getsockname(fd_.fd(), reinterpret_cast<sockaddr*>(&address->raw), &address->length) != 0) {
     return system_error("getsockname");
   }
   // The port lies at the same place in both families.
@@ -137,16 +137,16 @@ Result<void> UdpWire::connect(const std::vector<std::string>& handles, Clock::ti
 Result<void> UdpWire::accept_peer(Clock::time_point deadline) {
   std::array<std::byte, 64> packet;
   for (;;) {
-    if (!proxy::wait_for(fd_.get(), POLLIN, deadline)) {
+    if (!proxy::wait_for(fd_.fd(), POLLIN, deadline)) {
       return fail(ErrorCode::kRemote, "the sender of the UDP limit did not come in time; does a firewall drop UDP?");
     }
     Address from;
     from.length = sizeof from.raw;
     const ssize_t n =
-        recvfrom(fd_.get(), packet.data(), packet.size(), 0, reinterpret_cast<sockaddr*>(&from.raw), &from.length);
+        recvfrom(fd_.fd(), packet.data(), packet.size(), 0, reinterpret_cast<sockaddr*>(&from.raw), &from.length);
     if (n < 0 || !is_ours(packet.data(), static_cast<std::size_t>(n))) continue;
     if (packet[4] != static_cast<std::byte>(Kind::kHello) || load64(packet.data() + 8) != token_) continue;
-    if (::connect(fd_.get(), from.get(), from.length) != 0) return system_error("connect");
+    if (::connect(fd_.fd(), from.get(), from.length) != 0) return system_error("connect");
     break;
   }
   // Nobody polls here between now and the first sample, so an answer that is lost would not be repeated.
@@ -165,12 +165,12 @@ Result<void> UdpWire::greet(const std::string& handle, Clock::time_point deadlin
   const auto address = resolve(target->host, target->port);
   if (!address) return tl::unexpected(address.error());
   if (auto ok = open_socket(address->raw.ss_family); !ok) return ok;
-  if (::connect(fd_.get(), address->get(), address->length) != 0) return system_error("connect");
+  if (::connect(fd_.fd(), address->get(), address->length) != 0) return system_error("connect");
   std::array<std::byte, 64> packet;
   while (Clock::now() < deadline) {
     say(Kind::kHello, token_);
-    if (!proxy::wait_for(fd_.get(), POLLIN, std::min(deadline, Clock::now() + std::chrono::milliseconds(20)))) continue;
-    const ssize_t n = recv(fd_.get(), packet.data(), packet.size(), 0);
+    if (!proxy::wait_for(fd_.fd(), POLLIN, std::min(deadline, Clock::now() + std::chrono::milliseconds(20)))) continue;
+    const ssize_t n = recv(fd_.fd(), packet.data(), packet.size(), 0);
     if (n < 0 || !is_ours(packet.data(), static_cast<std::size_t>(n))) continue;
     if (packet[4] == static_cast<std::byte>(Kind::kWelcome) && load64(packet.data() + 8) == token_) return {};
   }
@@ -178,11 +178,11 @@ Result<void> UdpWire::greet(const std::string& handle, Clock::time_point deadlin
 }
 
 Result<void> UdpWire::measure_path() {
-  const int mtu = ipv6_ ? get_option(fd_.get(), IPPROTO_IPV6, IPV6_MTU) : get_option(fd_.get(), IPPROTO_IP, IP_MTU);
+  const int mtu = ipv6_ ? get_option(fd_.fd(), IPPROTO_IPV6, IPV6_MTU) : get_option(fd_.fd(), IPPROTO_IP, IP_MTU);
   if (mtu < 256) return fail(ErrorCode::kSystem, fmt::format("UDP limit: the path's MTU is {}", mtu));
   payload_ = packet_bytes(static_cast<std::size_t>(mtu), ipv6_) - kHeaderBytes;
   // The kernel counts a packet's memory, which for short ones is a multiple of its length.
-  const int buffer = get_option(fd_.get(), SOL_SOCKET, SO_RCVBUF);
+  const int buffer = get_option(fd_.fd(), SOL_SOCKET, SO_RCVBUF);
   window_ = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(buffer) / 4, 32 * 1024, kMaxWindow);
   for (auto& header : headers_) write_front(header.data(), static_cast<std::uint8_t>(Kind::kData), 0);
   return {};
@@ -202,14 +202,14 @@ Result<void> UdpWire::attach(const Memory& send, const Memory& receive) {
 }
 
 Result<void> UdpWire::close() {
-  fd_.reset();
+  fd_.close();
   return {};
 }
 
 bool UdpWire::say(Kind kind, std::uint64_t value) {
   std::array<std::byte, kControlBytes> packet{};
   write_front(packet.data(), static_cast<std::uint8_t>(kind), value);
-  return send(fd_.get(), packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
+  return send(fd_.fd(), packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
 }
 
 Result<UdpWire::Request*> UdpWire::take(bool sends, std::size_t bytes) {
@@ -266,7 +266,7 @@ Result<ssize_t> UdpWire::send_batch(const Request& request, std::size_t length) 
     const auto size = static_cast<std::uint16_t>(kHeaderBytes + payload_);
     std::memcpy(CMSG_DATA(segment), &size, sizeof size);
   }
-  if (sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return static_cast<ssize_t>(length);
+  if (sendmsg(fd_.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return static_cast<ssize_t>(length);
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS || errno == ENOMEM) return 0;
   if (packets > 1 && (errno == EIO || errno == EINVAL)) {  // this path cannot cut
     gso_ = false;
@@ -352,7 +352,7 @@ Result<bool> UdpWire::receive_some() {
     messages[i].msg_hdr.msg_control = controls[i].bytes.data();
     messages[i].msg_hdr.msg_controllen = controls[i].bytes.size();
   }
-  const int n = recvmmsg(fd_.get(), messages.data(), kReceives, MSG_DONTWAIT, nullptr);
+  const int n = recvmmsg(fd_.fd(), messages.data(), kReceives, MSG_DONTWAIT, nullptr);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
   if (n < 0) return fail(ErrorCode::kRemote, fmt::format("UDP limit: the peer is gone: {}", std::strerror(errno)));
   std::size_t all = 0;

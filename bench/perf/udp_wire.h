@@ -88,7 +88,7 @@ class UdpWire final : public Wire {
 
   int rank_;
   std::string address_;
-  proxy::Fd fd_;
+  FileDescriptor fd_;
   std::uint64_t token_ = 0;
   bool ipv6_ = false;
   bool gso_ = true;

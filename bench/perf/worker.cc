@@ -45,7 +45,7 @@ int pin(int rank) {
 class Worker {
  public:
   explicit Worker(const std::optional<PluginSpec>& spec)
-      : spec_(spec), control_(proxy::Fd(kControlFd)), watchdog_(control_) {}
+      : spec_(spec), control_(FileDescriptor(kControlFd)), watchdog_(control_) {}
 
   int run() {
     for (;;) {

@@ -6,7 +6,6 @@
 namespace clustar::bench::proxy {
 
 using rendezvous::Deadline;
-using rendezvous::Fd;
 using rendezvous::HostPort;
 using rendezvous::Io;
 using rendezvous::parse_host_port;

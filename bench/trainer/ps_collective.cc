@@ -129,7 +129,7 @@ Result<void> PsCollective::connect(proxy::Bootstrap& bootstrap, const Options& o
   if (auto ok = send(message_); !ok) return ok;
   if (auto ok = receive_header(ps::kWelcome, 0); !ok) return ok;
   patience_ = with_grace(options.stall_timeout);
-  const ControlName control = congestion_control_of(connection_.get());
+  const ControlName control = congestion_control_of(connection_.fd());
   const auto controls = bootstrap.all_gather(std::as_bytes(std::span(control)));
   if (!controls) return tl::unexpected(controls.error());
   congestion_control_ = names_of(*controls);
@@ -195,12 +195,12 @@ Result<void> PsCollective::send(std::span<const std::byte> message) {
   auto limit = steady_clock::now() + patience_;
   for (std::size_t sent = 0;;) {
     const std::size_t before = sent;
-    if (proxy::write_some(connection_.get(), message, sent) != proxy::Io::kAgain) return {};
+    if (proxy::write_some(connection_.fd(), message, sent) != proxy::Io::kAgain) return {};
     if (sent > before) limit = steady_clock::now() + patience_;
-    if (!proxy::wait_for(connection_.get(), POLLIN | POLLOUT, limit)) {
+    if (!proxy::wait_for(connection_.fd(), POLLIN | POLLOUT, limit)) {
       return break_down({ErrorCode::kRemote, "the parameter server, in rank 0's process, takes nothing any more"});
     }
-    if (proxy::wait_for(connection_.get(), POLLIN, steady_clock::now())) return {};
+    if (proxy::wait_for(connection_.fd(), POLLIN, steady_clock::now())) return {};
   }
 }
 
@@ -208,14 +208,14 @@ Result<void> PsCollective::receive(std::span<std::byte> into) {
   auto limit = steady_clock::now() + patience_;
   for (std::size_t got = 0;;) {
     const std::size_t before = got;
-    const auto state = proxy::read_some(connection_.get(), into, got);
+    const auto state = proxy::read_some(connection_.fd(), into, got);
     if (state == proxy::Io::kDone) return {};
     if (state == proxy::Io::kClosed) {
       return break_down({ErrorCode::kRemote,
                          "rank 0, whose process is the parameter server, closed the connection: it died or gave up"});
     }
     if (got > before) limit = steady_clock::now() + patience_;
-    if (!proxy::wait_for(connection_.get(), POLLIN, limit)) {
+    if (!proxy::wait_for(connection_.fd(), POLLIN, limit)) {
       return break_down({ErrorCode::kRemote, fmt::format("no answer from the parameter server, in rank 0's process, "
                                                          "which waits for every rank, within {} s",
                                                          patience_.count() / 1000)});
@@ -243,7 +243,7 @@ Result<void> PsCollective::receive_header(ps::Kind kind, std::uint64_t length) {
 // The end of the connection lets the server tell all others.
 tl::unexpected<Error> PsCollective::break_down(Error error) {
   if (!broken_) broken_ = std::move(error);
-  if (connection_) shutdown(connection_.get(), SHUT_RDWR);
+  if (connection_) shutdown(connection_.fd(), SHUT_RDWR);
   return tl::unexpected(*broken_);
 }
 
@@ -253,7 +253,7 @@ void PsCollective::abort() {
 
 Result<void> PsCollective::close() {
   if (!broken_) broken_ = Error{ErrorCode::kInvalidUsage, fmt::format("rank {} closed its collectives", rank_)};
-  connection_.reset();
+  connection_.close();
   if (server_) server_->stop();
   return {};
 }

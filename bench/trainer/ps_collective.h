@@ -17,6 +17,7 @@
 #include "bench/trainer/collective.h"
 #include "bench/trainer/ps_frames.h"
 #include "bench/trainer/ps_server.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
 
 namespace clustar::bench::trainer {
@@ -75,7 +76,7 @@ class PsCollective final : public Collective {
   std::unique_ptr<PsServer> server_;  // of rank 0
   std::string server_address_;
   std::string congestion_control_;
-  proxy::Fd connection_;
+  FileDescriptor connection_;
   std::deque<std::shared_ptr<Operation>> waiting_;  // in the order of their starts
   std::uint64_t sequence_ = 0;
   ps::Message message_;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "paraexpress/sums/reduce.h"
+#include "transport/base/file_descriptor.h"
 
 namespace clustar::bench::trainer {
 namespace {
@@ -48,7 +49,7 @@ Result<std::unique_ptr<PsServer>> PsServer::listen(const std::string& host, cons
   auto listener = proxy::tcp_listen({host, "0"});
   if (!listener) return tl::unexpected(listener.error());
   made->listener_ = std::move(*listener);
-  made->port_ = port_of(made->listener_.get());
+  made->port_ = port_of(made->listener_.fd());
   return made;
 }
 
@@ -73,8 +74,8 @@ void PsServer::run() {
   if (const auto joined = join(); !joined) more = tl::unexpected(joined.error());
   while (more && *more) more = serve();
   if (!more) tell(more.error());
-  listener_.reset();
-  for (Worker& worker : workers_) worker.fd.reset();
+  listener_.close();
+  for (Worker& worker : workers_) worker.fd.close();
 }
 
 PsServer::Deadline PsServer::stall_limit() const {
@@ -100,8 +101,8 @@ Result<void> PsServer::join() {
     return std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return !worker.fd; });
   };
   while (missing()) {
-    std::vector<pollfd> entries{{listener_.get(), POLLIN, 0}};
-    for (const Newcomer& one : newcomers) entries.push_back({one.fd.get(), POLLIN, 0});
+    std::vector<pollfd> entries{{listener_.fd(), POLLIN, 0}};
+    for (const Newcomer& one : newcomers) entries.push_back({one.fd.fd(), POLLIN, 0});
     (void)poll(entries.data(), entries.size(), proxy::poll_timeout_ms(earlier(limit)));
     if (stopping_) return fail(ErrorCode::kRemote, "rank 0 gave up while ranks connected to its parameter server");
     if (steady_clock::now() >= limit) {
@@ -110,25 +111,25 @@ Result<void> PsServer::join() {
                                                   those(&Worker::done), in_seconds(options_.join_timeout)));
     }
     for (Newcomer& one : newcomers) {
-      const auto state = proxy::read_some(one.fd.get(), std::as_writable_bytes(std::span(&one.hello, 1)), one.got);
+      const auto state = proxy::read_some(one.fd.fd(), std::as_writable_bytes(std::span(&one.hello, 1)), one.got);
       if (state == proxy::Io::kAgain) continue;
       if (state == proxy::Io::kDone) {
         if (auto ok = admit(one); !ok) return ok;
       }
-      one.fd.reset();
+      one.fd.close();
     }
     std::erase_if(newcomers, [](const Newcomer& one) { return !one.fd; });
-    while (proxy::Fd fd = proxy::tcp_accept(listener_.get())) {
+    while (FileDescriptor fd = proxy::tcp_accept(listener_.fd())) {
       if (newcomers.size() == kMostServerGuests) newcomers.erase(newcomers.begin());
       newcomers.push_back({.fd = std::move(fd)});
     }
   }
-  listener_.reset();
+  listener_.close();
   ps::Message welcome;
   ps::serialise({.kind = ps::kWelcome}, {}, welcome);
   for (std::size_t r = 0; r < ranks(); ++r) {
     bool timed_out = false;
-    if (proxy::write_all(workers_[r].fd.get(), welcome, limit, timed_out)) continue;
+    if (proxy::write_all(workers_[r].fd.fd(), welcome, limit, timed_out)) continue;
     workers_[r].left = true;
     return fail(ErrorCode::kRemote, fmt::format("rank {} left while ranks connected to the parameter server", r));
   }
@@ -145,7 +146,7 @@ Result<void> PsServer::admit(Newcomer& newcomer) {
                      "length 0, the run's token)",
                      ps::kMagic, static_cast<std::uint32_t>(ps::kHello))});
     std::size_t sent = 0;
-    (void)proxy::write_some(newcomer.fd.get(), refusal, sent);
+    (void)proxy::write_some(newcomer.fd.fd(), refusal, sent);
     return {};
   }
   if (hello.rank < ranks() && !workers_[hello.rank].fd) {
@@ -157,7 +158,7 @@ Result<void> PsServer::admit(Newcomer& newcomer) {
                         ? fmt::format("two processes say that they are rank {}", hello.rank)
                         : fmt::format("there is no rank {}; allowed: 0 to {}", hello.rank, ranks() - 1)};
   std::size_t sent = 0;
-  (void)proxy::write_some(newcomer.fd.get(), ps::error_message(wrong), sent);
+  (void)proxy::write_some(newcomer.fd.fd(), ps::error_message(wrong), sent);
   return tl::unexpected(wrong);
 }
 
@@ -197,7 +198,7 @@ Result<bool> PsServer::receive() {
     for (std::size_t r = 0; r < ranks(); ++r) {
       if (workers_[r].left) left += fmt::format("{}{}", left.empty() ? "rank " : ", rank ", r);
       if (workers_[r].left || workers_[r].done) continue;
-      entries.push_back({workers_[r].fd.get(), POLLIN, 0});
+      entries.push_back({workers_[r].fd.fd(), POLLIN, 0});
       who.push_back(r);
     }
     const bool begun = has_begun();
@@ -230,7 +231,7 @@ Result<bool> PsServer::take(std::size_t rank) {
   const auto moved = [&] { return worker.got_header + worker.got_body > before; };
   if (worker.got_header < sizeof worker.header) {
     const auto bytes = std::as_writable_bytes(std::span(&worker.header, 1));
-    const auto state = proxy::read_some(worker.fd.get(), bytes, worker.got_header);
+    const auto state = proxy::read_some(worker.fd.fd(), bytes, worker.got_header);
     worker.left = state == proxy::Io::kClosed;
     if (state != proxy::Io::kDone) return moved();
     if (const auto ok = check(rank); !ok) return tl::unexpected(ok.error());
@@ -238,7 +239,7 @@ Result<bool> PsServer::take(std::size_t rank) {
   while (worker.got_body < worker.header.length) {
     const std::size_t step = std::min<std::size_t>(worker.header.length, worker.got_body + kReadStep);
     if (worker.body.size() < step) worker.body.resize(step);
-    const auto state = proxy::read_some(worker.fd.get(), std::span(worker.body).first(step), worker.got_body);
+    const auto state = proxy::read_some(worker.fd.fd(), std::span(worker.body).first(step), worker.got_body);
     worker.left = state == proxy::Io::kClosed;
     if (state != proxy::Io::kDone) return moved();
   }
@@ -299,7 +300,7 @@ void PsServer::add_up() {
 bool PsServer::put(std::size_t rank) {
   Worker& worker = workers_[rank];
   const std::size_t before = worker.sent;
-  const auto state = proxy::write_some(worker.fd.get(), worker.answer, worker.sent);
+  const auto state = proxy::write_some(worker.fd.fd(), worker.answer, worker.sent);
   worker.left = state == proxy::Io::kClosed;
   if (state == proxy::Io::kDone && rank != 0) {
     bytes_out_ += result_.size();
@@ -321,7 +322,7 @@ Result<void> PsServer::answer() {
     std::vector<std::size_t> who;
     for (std::size_t r = 0; r < ranks(); ++r) {
       if (!workers_[r].waits()) continue;
-      entries.push_back({workers_[r].fd.get(), POLLOUT, 0});
+      entries.push_back({workers_[r].fd.fd(), POLLOUT, 0});
       who.push_back(r);
     }
     if (who.empty()) return {};
@@ -345,7 +346,7 @@ void PsServer::tell(const Error& error) {
   for (const Worker& worker : workers_) {
     if (!worker.fd || worker.left || (worker.sent > 0 && worker.waits())) continue;
     bool timed_out = false;
-    (void)proxy::write_all(worker.fd.get(), message, soon, timed_out);
+    (void)proxy::write_all(worker.fd.fd(), message, soon, timed_out);
   }
 }
 

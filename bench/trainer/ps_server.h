@@ -13,6 +13,7 @@
 #include "bench/proxy/socket_io.h"
 #include "bench/trainer/collective.h"
 #include "bench/trainer/ps_frames.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
 
 namespace clustar::bench::trainer {
@@ -42,7 +43,7 @@ class PsServer {
  private:
   using Deadline = proxy::Deadline;
   struct Worker {
-    proxy::Fd fd{};
+    FileDescriptor fd{};
     ps::Header header{};
     std::size_t got_header = 0, got_body = 0, sent = 0;
     ps::Message body{}, answer{};
@@ -51,7 +52,7 @@ class PsServer {
     bool waits() const { return !left && sent < answer.size(); }
   };
   struct Newcomer {
-    proxy::Fd fd{};
+    FileDescriptor fd{};
     ps::Header hello{};
     std::size_t got = 0;
   };
@@ -75,7 +76,7 @@ class PsServer {
   Deadline stall_limit() const;
 
   const Options options_;
-  proxy::Fd listener_;
+  FileDescriptor listener_;
   std::uint16_t port_ = 0;
   std::vector<Worker> workers_;  // by rank
   std::uint64_t sequence_ = 0;

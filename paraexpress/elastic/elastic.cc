@@ -17,6 +17,7 @@ using std::chrono::steady_clock;
 constexpr std::byte kIn{1}, kRefused{2};
 // What rank 0 has gathered of the newcomers is whole.
 constexpr std::uint64_t kWhole = 1;
+constexpr std::chrono::milliseconds kAnswer(200);
 
 // Waits for one of the engine's own operations.
 Result<void> done(std::unique_ptr<Operation> operation) {
@@ -198,13 +199,14 @@ Result<void> Elastic::lend(MembershipRound& round) {
   return {};
 }
 
-Result<std::shared_ptr<Engine>> Elastic::make(const Place& at, const AllGather& all_gather) {
+Result<std::shared_ptr<Engine>> Elastic::make(const Place& at, const AllGather& all_gather, Waits::Instant until) {
   EngineOptions options = options_.engine;
   options.rank = at.rank;
   options.ranks = at.ranks;
   options.epoch = at.epoch;
   // Meanwhile the others wait in an operation of the engine before.
-  options.setup = std::min(options_.patience, options.stall / 2);
+  options.setup = patience();
+  options.setup_until = until;
   auto made = Engine::create(transport_, all_gather, options);
   if (!made) return tl::unexpected(made.error());
   const std::lock_guard lock(mutex_);
@@ -230,7 +232,7 @@ void Elastic::take(std::shared_ptr<Engine> engine, const Place& at) {
 }
 
 Result<void> Elastic::build_without(MembershipRound& round) {
-  const auto made = make(round.place(), [&](std::span<const std::byte> mine) -> Result<std::vector<std::byte>> {
+  const auto all_gather = [&](std::span<const std::byte> mine) -> Result<std::vector<std::byte>> {
     const auto rows = gather(mine, 0);
     if (!rows) return tl::unexpected(rows.error());
     std::vector<std::byte> theirs;
@@ -238,7 +240,8 @@ Result<void> Elastic::build_without(MembershipRound& round) {
       theirs.insert(theirs.end(), *rows + member * mine.size(), *rows + (member + 1) * mine.size());
     }
     return theirs;
-  });
+  };
+  const auto made = make(round.place(), all_gather, Waits::Instant::max());
   if (!made) {
     return fail(made.error().code,
                 fmt::format("without ranks that left ({}), those that go on ({}, in new numbers): {}", round.left(),
@@ -253,21 +256,22 @@ Result<void> Elastic::build_with(MembershipRound& round) {
   // From here on each member takes part in all that the others wait for.
   const std::uint32_t all = round.place().ranks;
   if (const auto at = room(all * exchange_bytes(all) + sizeof kWhole); !at) return tl::unexpected(at.error());
+  newcomers_until_ = steady_clock::now() + patience();
   if (place().rank == 0) {
-    const auto soon = steady_clock::now() + options_.patience;
     EngineOptions options = options_.engine;
-    options.setup = std::min(options_.patience, options.stall / 2);
+    options.setup = patience();
     for (std::uint32_t i = 0; i < round.newcomers(); ++i) {
       const Place at = place_of_newcomer(round.place(), round.newcomers(), i);
       // One that is gone is seen when it should say its addresses.
-      (void)door_->line(i).say(encode_invitation(at, options), soon);
+      (void)door_->line(i).say(encode_invitation(at, options), newcomers_until_);
     }
   }
   bool gathered = false;
-  auto made = make(round.place(), [&](std::span<const std::byte> mine) {
+  const auto all_gather = [&](std::span<const std::byte> mine) {
     gathered = true;
     return gather_with(round, mine);
-  });
+  };
+  auto made = make(round.place(), all_gather, newcomers_until_);
   if (!gathered) {
     // The others wait for what this rank says, and see by zeros that it cannot go along.
     (void)gather_with(round, std::vector<std::byte>(exchange_bytes(round.place().ranks)));
@@ -282,11 +286,10 @@ Result<std::vector<std::byte>> Elastic::gather_with(const MembershipRound& round
   const std::size_t row = mine.size(), members = here.ranks * row, theirs = round.newcomers() * row;
   const auto rows = gather(mine, theirs + sizeof kWhole);
   if (!rows) return tl::unexpected(rows.error());
-  const auto soon = steady_clock::now() + std::min(options_.patience, options_.engine.stall / 2);
   if (here.rank == 0) {
     std::uint64_t whole = kWhole;
     for (std::uint32_t i = 0; i < round.newcomers(); ++i) {
-      const auto said = door_->line(i).hear(row, soon);
+      const auto said = door_->line(i).hear(row, newcomers_until_);
       if (!said || said->size() != row) {
         whole = 0;
         break;
@@ -302,13 +305,15 @@ Result<std::vector<std::byte>> Elastic::gather_with(const MembershipRound& round
   std::memcpy(&whole, *rows + members + theirs, sizeof whole);
   if (whole != kWhole) return fail(ErrorCode::kRemote, "a newcomer is gone");
   std::vector<std::byte> all(*rows, *rows + members + theirs);
-  for (std::uint32_t i = 0; here.rank == 0 && i < round.newcomers(); ++i) (void)door_->line(i).say(all, soon);
+  for (std::uint32_t i = 0; here.rank == 0 && i < round.newcomers(); ++i)
+    (void)door_->line(i).say(all, newcomers_until_);
   return all;
 }
 
 void Elastic::answer_newcomers(const MembershipRound& round) {
   if (round.before().rank != 0) return;
-  const auto soon = steady_clock::now() + std::chrono::seconds(1);
+  // One that listens has room for it at once.
+  const auto soon = steady_clock::now() + kAnswer;
   const std::byte answer = round.refused() ? kRefused : kIn;
   for (std::uint32_t i = 0; i < round.newcomers(); ++i) (void)door_->line(i).say(std::span(&answer, 1), soon);
   door_->let_go(round.newcomers());

@@ -6,6 +6,7 @@
 // nobody joins or leaves it costs an all-reduce of a few bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,11 +34,11 @@ struct ElasticOptions {
   EngineOptions engine{};
   // HOST:PORT, where newcomers knock: rank 0 listens there from its first resize() on. Empty: nobody can join.
   std::string door{};
-  // How long each step of taking newcomers in may hold up the members.
+  // How long newcomers may hold up the members in one resize(), in all; half the stall time if that is less.
   Duration patience = std::chrono::seconds(5);
 };
 
-// A newcomer that stands still makes one member late: by half the stall time at most, and what it takes to build.
+// Newcomers make one member late: by half the stall time at most, and a second for farewells.
 inline constexpr Duration kLeastStall = std::chrono::seconds(5);
 // Tried at once.
 inline constexpr std::uint32_t kMostNewcomers = 16;
@@ -100,7 +101,9 @@ class Elastic {
   // What the members' all-gather gives: rows of all, this one's with `mine` in it.
   Result<std::byte*> gather(std::span<const std::byte> mine, std::size_t room_for_more);
   Result<std::vector<std::byte>> gather_with(const MembershipRound& round, std::span<const std::byte> mine);
-  Result<std::shared_ptr<Engine>> make(const Place& place, const AllGather& all_gather);
+  // `until`: of all of it.
+  Result<std::shared_ptr<Engine>> make(const Place& place, const AllGather& all_gather, Waits::Instant until);
+  Duration patience() const { return std::min(options_.patience, options_.engine.stall / 2); }
   void take(std::shared_ptr<Engine> engine, const Place& place);
   void answer_newcomers(const MembershipRound& round);
 
@@ -112,7 +115,8 @@ class Elastic {
   std::vector<std::unique_ptr<std::byte[]>> rooms_{};
   std::size_t room_bytes_ = 0;
   std::uint32_t at_once_ = kMostNewcomers;
-  mutable std::mutex mutex_{};  // of what follows
+  Waits::Instant newcomers_until_{};  // all that they do in this resize()
+  mutable std::mutex mutex_{};        // of what follows
   std::shared_ptr<Engine> engine_{};
   Place place_{};
   std::vector<std::pair<void*, std::size_t>> memory_{};

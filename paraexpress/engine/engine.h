@@ -17,6 +17,7 @@
 #include "paraexpress/core/group.h"
 #include "paraexpress/core/order.h"
 #include "paraexpress/core/plans/build.h"
+#include "paraexpress/engine/waits.h"
 #include "paraexpress/sums/reduce.h"
 #include "transport/api/transport.h"
 #include "transport/base/result.h"
@@ -43,6 +44,8 @@ struct EngineOptions {
   Duration stall = std::chrono::seconds(60);
   // Within create(), where it is not zero, instead of `stall`.
   Duration setup{};
+  // create() ends in an error then, whatever moves, and a moment later (farewells).
+  Waits::Instant setup_until = Waits::Instant::max();
   // Of the membership: members of another one are refused.
   std::uint64_t epoch = 0;
   transport::ChannelOptions channel{};

@@ -99,8 +99,8 @@ class Helper {
         mesh_(std::move(mesh)),
         attendant_(*mesh_, options.ranks, stop),
         runner_(*mesh_, attendant_, nullptr,
-                {options.ranks + options.helper, options.ranks, options.ranks + options.helpers, options.stall}, stop) {
-  }
+                {options.ranks + options.helper, options.ranks, options.ranks + options.helpers, {options.stall}},
+                stop) {}
   ~Helper() {
     runner_.release();
     mesh_->close();
@@ -236,9 +236,13 @@ Result<HelperReport> serve_as_helper(transport::Transport& transport, const AllG
         fmt::format("helper {} of {} for {} ranks; allowed: 1 to {} helpers, numbered from 0, for 1 to {} ranks",
                     options.helper, options.helpers, options.ranks, kMostHelpers, kMostRanks));
   }
-  auto mesh = Mesh::connect(
-      transport, all_gather,
-      {options.ranks + options.helper, options.ranks, options.helpers, options.device, options.stall, options.channel});
+  auto mesh = Mesh::connect(transport, all_gather,
+                            {options.ranks + options.helper,
+                             options.ranks,
+                             options.helpers,
+                             options.device,
+                             {options.stall},
+                             options.channel});
   if (!mesh) return tl::unexpected(mesh.error());
   return Helper(std::move(*mesh), options, stop).serve();
 }

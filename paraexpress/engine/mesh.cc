@@ -104,7 +104,8 @@ Result<std::unique_ptr<Mesh>> Mesh::connect(transport::Transport& transport, con
     connects[peer] = std::move(*pending);
   }
   const auto begin = std::chrono::steady_clock::now();
-  const auto until = begin + options.stall, helpers_until = begin + std::min(options.stall / 2, kHelperPatience);
+  const auto until = options.waits.end(begin);
+  const auto helpers_until = begin + std::min(options.waits.each / 2, kHelperPatience);
   for (;;) {
     Member missing = members;
     for (Member peer = 0; peer < members; ++peer) {
@@ -135,7 +136,7 @@ Result<std::unique_ptr<Mesh>> Mesh::connect(transport::Transport& transport, con
     }
     if (std::chrono::steady_clock::now() > until) {
       return fail(ErrorCode::kRemote, fmt::format("{} did not connect within {:.3g} s", name_of(missing, options.ranks),
-                                                  std::chrono::duration<double>(options.stall).count()));
+                                                  std::chrono::duration<double>(until - begin).count()));
     }
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }

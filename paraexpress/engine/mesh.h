@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "paraexpress/engine/engine.h"
+#include "paraexpress/engine/waits.h"
 #include "transport/api/transport.h"
 #include "transport/base/result.h"
 
@@ -38,7 +39,7 @@ struct MeshOptions {
   std::uint32_t ranks = 1;
   std::uint32_t helpers = 0;
   int device = 0;
-  Duration stall{};
+  Waits waits{};
   transport::ChannelOptions channel{};
   std::uint64_t epoch = 0;
 };
@@ -48,9 +49,9 @@ std::string name_of(Member member, std::uint32_t ranks);
 // Thread rule: that of the channels; reg_mr() and ~Registered from any thread, at any time.
 class Mesh {
  public:
-  // Blocks until all members have connected to each other, at most for `stall`. Two helpers have no channel. Ranks go
-  // on without a helper that is gone, or does not connect within kHelperPatience: has() is false for it then.
-  // `all_gather` is of all members.
+  // Blocks until all members have connected to each other, at most as long as `waits` says. Two helpers have no
+  // channel. Ranks go on without a helper that is gone, or does not connect within kHelperPatience: has() is false for
+  // it then. `all_gather` is of all members.
   static Result<std::unique_ptr<Mesh>> connect(transport::Transport& transport, const AllGather& all_gather,
                                                const MeshOptions& options);
 

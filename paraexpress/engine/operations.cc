@@ -91,7 +91,7 @@ Result<void> Operations::set_up_lines(Group group) {
   }
   network_ = fit(without_any_helper(group), *measured, network_);
   choose_for(group);
-  runner_->set_stall(options_.stall);
+  runner_->set_waits({options_.stall});
   return {};
 }
 

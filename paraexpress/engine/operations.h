@@ -21,6 +21,7 @@
 #include "paraexpress/engine/mesh.h"
 #include "paraexpress/engine/plan_choice.h"
 #include "paraexpress/engine/runner.h"
+#include "paraexpress/engine/waits.h"
 
 namespace clustar::paraexpress {
 
@@ -77,8 +78,8 @@ class Operations {
   // Memory for what the engine has to say itself.
   Result<std::byte*> scratch(std::size_t bytes);
   Result<void> set_up_lines(Group group);
-  // How long each wait may take until it is set up.
-  Duration setup() const { return options_.setup > Duration{} ? options_.setup : options_.stall; }
+  // Until it is set up.
+  Waits setup() const { return {options_.setup > Duration{} ? options_.setup : options_.stall, options_.setup_until}; }
   // Without those that did not come through connecting.
   tl::expected<Group, Blame> agree_on_helpers();
   // All ranks work it out of the same numbers.

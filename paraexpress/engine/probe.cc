@@ -29,8 +29,9 @@ double seconds_since(steady_clock::time_point begin) {
 
 class Prober {
  public:
-  Prober(Mesh& mesh, Farewells& farewells, Member self, std::uint32_t ranks, Duration stall, const AgreeOnMost& agree)
-      : mesh_(mesh), farewells_(farewells), self_(self), ranks_(ranks), stall_(stall), agree_(agree) {}
+  Prober(Mesh& mesh, Farewells& farewells, Member self, std::uint32_t ranks, const Waits& waits,
+         const AgreeOnMost& agree)
+      : mesh_(mesh), farewells_(farewells), self_(self), ranks_(ranks), waits_(waits), agree_(agree) {}
 
   tl::expected<Probed, Blame> run() {
     memory_.resize(2 * kMostExchange);
@@ -120,7 +121,8 @@ class Prober {
 
   // Sends and receives so much, 0: nothing, at the same time.
   std::optional<Blame> move(Member peer, std::size_t out, std::size_t in) {
-    const auto until = steady_clock::now() + stall_;
+    const auto begin = steady_clock::now();
+    const auto until = waits_.end(begin);
     transport::Request *sending = nullptr, *receiving = nullptr;
     bool sent = out == 0, received = in == 0;
     for (std::uint64_t looks = 1; !sent || !received; ++looks) {
@@ -148,7 +150,7 @@ class Prober {
       if (steady_clock::now() > until) {
         return Blame{kNobody,
                      {ErrorCode::kRemote, fmt::format("nothing came of rank {} for {:.3g} s while probing for regions",
-                                                      peer, std::chrono::duration<double>(stall_).count())}};
+                                                      peer, std::chrono::duration<double>(until - begin).count())}};
       }
       std::this_thread::yield();
     }
@@ -164,7 +166,7 @@ class Prober {
   Farewells& farewells_;
   const Member self_;
   const std::uint32_t ranks_;
-  const Duration stall_;
+  const Waits waits_;
   const AgreeOnMost& agree_;
   std::vector<std::byte> memory_{};
   std::unique_ptr<Registered> registered_{};
@@ -172,9 +174,9 @@ class Prober {
 
 }  // namespace
 
-tl::expected<Probed, Blame> probe(Mesh& mesh, Farewells& farewells, Member self, std::uint32_t ranks, Duration stall,
-                                  const AgreeOnMost& agree) {
-  return Prober(mesh, farewells, self, ranks, stall, agree).run();
+tl::expected<Probed, Blame> probe(Mesh& mesh, Farewells& farewells, Member self, std::uint32_t ranks,
+                                  const Waits& waits, const AgreeOnMost& agree) {
+  return Prober(mesh, farewells, self, ranks, waits, agree).run();
 }
 
 }  // namespace clustar::paraexpress

@@ -7,6 +7,7 @@
 #include "paraexpress/core/probe.h"
 #include "paraexpress/engine/farewell.h"
 #include "paraexpress/engine/mesh.h"
+#include "paraexpress/engine/waits.h"
 #include "transport/base/result.h"
 #include "transport/base/time.h"
 
@@ -16,9 +17,9 @@ namespace clustar::paraexpress {
 using AgreeOnMost = std::function<std::optional<Blame>(std::span<double>)>;
 
 // All ranks call it together, with nothing else under way. It takes about kProbeTime beside the round trips, each wait
-// in it `stall` at most; all ranks come back with the same bits.
+// in it as long as `waits` says; all ranks come back with the same bits.
 inline constexpr Duration kProbeTime = std::chrono::seconds(2);
-tl::expected<Probed, Blame> probe(Mesh& mesh, Farewells& farewells, Member self, std::uint32_t ranks, Duration stall,
-                                  const AgreeOnMost& agree);
+tl::expected<Probed, Blame> probe(Mesh& mesh, Farewells& farewells, Member self, std::uint32_t ranks,
+                                  const Waits& waits, const AgreeOnMost& agree);
 
 }  // namespace clustar::paraexpress

@@ -41,7 +41,7 @@ Runner::Runner(Mesh& mesh, Watch& watch, HelperLines* lines, const RunnerOptions
       watch_(watch),
       lines_(lines),
       options_(options),
-      stall_(options.stall),
+      waits_(options.waits),
       abort_(abort),
       came_(options.members - options.ranks) {
   for (Slot& slot : slots_) slot.places.resize(options.members);
@@ -115,12 +115,13 @@ void Runner::moved() {
 }
 
 std::optional<Blame> Runner::rest(const Running& one) {
-  const auto idle = steady_clock::now() - moved_at_;
+  const auto now = steady_clock::now();
+  const auto idle = now - moved_at_;
   constexpr std::uint64_t kLook = 16;
   if (looks_++ % kLook == 0) {
     if (auto found = watch_.look()) return found;
     if (abort_.load(std::memory_order_relaxed)) return blame(options_.self, {ErrorCode::kInvalidUsage, "it gave up"});
-    if (idle > stall_) return stalled(one);
+    if (idle > waits_.each || now > waits_.until) return stalled(one);
   }
   // A neighbour computes, perhaps on this core.
   if (idle < std::chrono::microseconds(500)) {
@@ -289,7 +290,10 @@ Blame Runner::channel_failed(Member peer, const Error& error) {
 
 // Who holds it up is not seen from here: in most plans it is no neighbour.
 Blame Runner::stalled(const Running& one) const {
-  std::string text = fmt::format("nothing moved for {:.3g} s", std::chrono::duration<double>(stall_).count());
+  const bool over = steady_clock::now() > waits_.until;
+  std::string text =
+      over ? "the time for it is over"
+           : fmt::format("nothing moved for {:.3g} s", std::chrono::duration<double>(waits_.each).count());
   for (std::size_t link = 0; link < one.program_.links(); ++link) {
     if (one.links_[link].messages.empty()) continue;
     const Program::Link& facts = one.program_.link(link);

@@ -15,6 +15,7 @@
 #include "paraexpress/core/program.h"
 #include "paraexpress/engine/helper_lines.h"
 #include "paraexpress/engine/mesh.h"
+#include "paraexpress/engine/waits.h"
 #include "paraexpress/engine/watch.h"
 
 namespace clustar::paraexpress {
@@ -46,7 +47,7 @@ struct RunnerOptions {
   Member self = 0;
   std::uint32_t ranks = 1;
   std::uint32_t members = 1;
-  Duration stall{};
+  Waits waits{};
 };
 
 // An operation under way.
@@ -99,7 +100,7 @@ class Runner {
   // Of a helper that was lost in the last operation that had some: how many elements of its result came before.
   std::uint64_t came_from(std::uint32_t helper) const { return came_[helper]; }
   EngineTraffic traffic() const;  // any thread
-  void set_stall(Duration stall) { stall_ = stall; }
+  void set_waits(const Waits& waits) { waits_ = waits; }
   // Before the mesh closes.
   void release();
 
@@ -140,7 +141,7 @@ class Runner {
   Watch& watch_;
   HelperLines* const lines_;
   const RunnerOptions options_;
-  Duration stall_;
+  Waits waits_;
   const std::atomic<bool>& abort_;
   int roots_ = 0;  // the sum of the broadcasts' so far, modulo kChecks
   std::array<Slot, kAtOnce> slots_{};

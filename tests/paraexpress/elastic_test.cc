@@ -290,6 +290,89 @@ TEST(Elastic, AMemberThatCannotGoAlongKeepsNewcomersOutAndNothingElse) {
   one.join();
 }
 
+// Its sender takes a message once in a while only.
+class LateTransport final : public transport::Transport {
+ public:
+  LateTransport(std::unique_ptr<transport::Transport> within, milliseconds pause)
+      : within_(std::move(within)), pause_(pause) {}
+  const char* name() const override { return within_->name(); }
+  std::span<const transport::DeviceProperties> devices() const override { return within_->devices(); }
+  Result<std::unique_ptr<transport::Listener>> listen(int device, const transport::ChannelOptions& options) override {
+    return within_->listen(device, options);
+  }
+  Result<std::unique_ptr<transport::PendingConnect>> connect(int device, const transport::Handle& handle,
+                                                             const transport::ChannelOptions& options) override {
+    auto pending = within_->connect(device, handle, options);
+    if (!pending) return pending;
+    return std::make_unique<Pending>(std::move(*pending), pause_);
+  }
+  transport::Counters counters() const override { return within_->counters(); }
+
+ private:
+  class Sender final : public transport::SendChannel {
+   public:
+    Sender(std::unique_ptr<transport::SendChannel> within, milliseconds pause)
+        : within_(std::move(within)), pause_(pause) {}
+    Result<std::unique_ptr<transport::Mr>> reg_mr(const gdr::MemoryRef& memory) override {
+      return within_->reg_mr(memory);
+    }
+    Result<transport::Request*> send(const transport::Mr& mr, std::size_t offset, std::size_t length, int tag,
+                                     const transport::FlowTag& flow) override {
+      if (steady_clock::now() < next_) return nullptr;
+      auto request = within_->send(mr, offset, length, tag, flow);
+      if (request && *request != nullptr) next_ = steady_clock::now() + pause_;
+      return request;
+    }
+
+   private:
+    const std::unique_ptr<transport::SendChannel> within_;
+    const milliseconds pause_;
+    steady_clock::time_point next_ = steady_clock::now() + pause_;
+  };
+  class Pending final : public transport::PendingConnect {
+   public:
+    Pending(std::unique_ptr<transport::PendingConnect> within, milliseconds pause)
+        : within_(std::move(within)), pause_(pause) {}
+    Result<std::unique_ptr<transport::SendChannel>> poll() override {
+      auto channel = within_->poll();
+      if (!channel || *channel == nullptr) return channel;
+      return std::make_unique<Sender>(std::move(*channel), pause_);
+    }
+
+   private:
+    const std::unique_ptr<transport::PendingConnect> within_;
+    const milliseconds pause_;
+  };
+
+  const std::unique_ptr<transport::Transport> within_;
+  const milliseconds pause_;
+};
+
+// Each of its messages comes just before it would be given up, so only their time in all keeps it out.
+TEST(Elastic, ANewcomerThatIsLateAtEachStepIsRefused) {
+  const std::string root = Bootstrap::pick_loopback_root().value();
+  const auto member = [&](Member rank) {
+    const auto transport = transport::conformance::tcp_under_test().front().create({});
+    const auto elastic = first(**transport, rank, 2, elastic_options(root));
+    ASSERT_TRUE(elastic) << elastic.error().message;
+    for (std::uint32_t refused = 0; refused == 0;) {
+      const auto resized = (*elastic)->resize();
+      ASSERT_TRUE(resized) << resized.error().message;
+      ASSERT_EQ(resized->joined, 0U);
+      refused = resized->refused;
+    }
+    (*elastic)->close();
+  };
+  std::thread zero([&] { member(0); }), one([&] { member(1); });
+  const ElasticOptions options = elastic_options(root);
+  LateTransport transport(transport::conformance::tcp_under_test().front().create({}).value(),
+                          std::chrono::duration_cast<milliseconds>(options.patience * 2 / 3));
+  const auto joined = Elastic::join(transport, options, {root}, std::chrono::seconds(1));
+  EXPECT_FALSE(joined);
+  zero.join();
+  one.join();
+}
+
 TEST(Elastic, WhatWasPushedIsPulledFirst) {
   const auto transport = transport::conformance::tcp_under_test().front().create({});
   ASSERT_TRUE(transport);

@@ -283,7 +283,7 @@ TEST_F(Perf, AServerThatSaysNothingIsNamedInTime) {
   ASSERT_TRUE(listener);
   sockaddr_in address{};
   socklen_t length = sizeof address;
-  ASSERT_EQ(getsockname(listener->get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  ASSERT_EQ(getsockname(listener->fd(), reinterpret_cast<sockaddr*>(&address), &length), 0);
   const std::string server = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
   const Outcome outcome = perf({"--plugin", kOurs, "--client", server, "--test", "latency", "--timeout", "1"});
   EXPECT_EQ(outcome.status, 1);

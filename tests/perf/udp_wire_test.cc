@@ -13,6 +13,7 @@
 
 #include "bench/perf/driver.h"
 #include "mlt/core/wire.h"
+#include "transport/base/file_descriptor.h"
 
 namespace clustar::bench::perf {
 namespace {
@@ -21,10 +22,10 @@ namespace {
 class Relay {
  public:
   Relay(std::uint16_t to, int lose_every) : lose_every_(lose_every) {
-    front_ = proxy::Fd(bound());
-    back_ = proxy::Fd(bound());
+    front_ = FileDescriptor(bound());
+    back_ = FileDescriptor(bound());
     sockaddr_in target = loopback(to);
-    EXPECT_EQ(connect(back_.get(), reinterpret_cast<sockaddr*>(&target), sizeof target), 0);
+    EXPECT_EQ(connect(back_.fd(), reinterpret_cast<sockaddr*>(&target), sizeof target), 0);
     thread_ = std::thread([this] { run(); });
   }
   ~Relay() {
@@ -34,7 +35,7 @@ class Relay {
   std::uint16_t port() const {
     sockaddr_in name{};
     socklen_t length = sizeof name;
-    getsockname(front_.get(), reinterpret_cast<sockaddr*>(&name), &length);
+    getsockname(front_.fd(), reinterpret_cast<sockaddr*>(&name), &length);
     return ntohs(name.sin_port);
   }
   std::uint64_t lost() const { return lost_; }
@@ -60,23 +61,23 @@ class Relay {
     std::vector<std::byte> packet(65536);
     sockaddr_in sender{};
     while (!stop_) {
-      std::array<pollfd, 2> both{{{front_.get(), POLLIN, 0}, {back_.get(), POLLIN, 0}}};
+      std::array<pollfd, 2> both{{{front_.fd(), POLLIN, 0}, {back_.fd(), POLLIN, 0}}};
       if (poll(both.data(), both.size(), 20) <= 0) continue;
       if ((both[0].revents & POLLIN) != 0) {
         socklen_t length = sizeof sender;
-        const ssize_t n = recvfrom(front_.get(), packet.data(), packet.size(), MSG_DONTWAIT,
+        const ssize_t n = recvfrom(front_.fd(), packet.data(), packet.size(), MSG_DONTWAIT,
                                    reinterpret_cast<sockaddr*>(&sender), &length);
         const bool data = n > 16;
         if (data && ++seen_ % static_cast<std::uint64_t>(lose_every_) == 0) {
           ++lost_;
         } else if (n > 0) {
-          send(back_.get(), packet.data(), static_cast<std::size_t>(n), 0);
+          send(back_.fd(), packet.data(), static_cast<std::size_t>(n), 0);
         }
       }
       if ((both[1].revents & POLLIN) != 0) {
-        const ssize_t n = recv(back_.get(), packet.data(), packet.size(), MSG_DONTWAIT);
+        const ssize_t n = recv(back_.fd(), packet.data(), packet.size(), MSG_DONTWAIT);
         if (n > 0) {
-          sendto(front_.get(), packet.data(), static_cast<std::size_t>(n), 0, reinterpret_cast<sockaddr*>(&sender),
+          sendto(front_.fd(), packet.data(), static_cast<std::size_t>(n), 0, reinterpret_cast<sockaddr*>(&sender),
                  sizeof sender);
         }
       }
@@ -84,8 +85,8 @@ class Relay {
   }
 
   int lose_every_;
-  proxy::Fd front_;
-  proxy::Fd back_;
+  FileDescriptor front_;
+  FileDescriptor back_;
   std::uint64_t seen_ = 0;
   std::atomic<std::uint64_t> lost_{0};
   std::atomic<bool> stop_{false};

@@ -6,13 +6,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include "bench/proxy/socket_io.h"
 #include "tests/proxy/ranks.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/rendezvous/door.h"
 
 namespace clustar::bench::proxy {
@@ -59,13 +62,13 @@ TEST(Bootstrap, StrangersAreDropped) {
     EXPECT_TRUE((*bootstrap)->barrier());
   });
   // One says nothing, one talks rubbish, one leaves at once: all before the rank that is waited for.
-  std::vector<Fd> strangers;
+  std::vector<FileDescriptor> strangers;
   while (strangers.size() < 3) {
     if (auto fd = tcp_connect(address, steady_clock::now() + milliseconds(1000))) strangers.push_back(std::move(*fd));
   }
   const std::string rubbish(64, 'x');
-  EXPECT_EQ(send(strangers[1].get(), rubbish.data(), rubbish.size(), MSG_NOSIGNAL), 64);
-  strangers[2].reset();
+  EXPECT_EQ(send(strangers[1].fd(), rubbish.data(), rubbish.size(), MSG_NOSIGNAL), 64);
+  strangers[2].close();
   auto bootstrap = Bootstrap::join(options_for(1, 2, root));
   ASSERT_TRUE(bootstrap) << bootstrap.error().message;
   EXPECT_TRUE((*bootstrap)->barrier());
@@ -226,7 +229,7 @@ TEST(Door, OnlyThoseThatKnockAndStayAreThere) {
   const auto talks = tcp_connect(*parse_host_port(root), soon());
   ASSERT_TRUE(silent && talks);
   const std::string rubbish(64, 'x');
-  EXPECT_EQ(send(talks->get(), rubbish.data(), rubbish.size(), MSG_NOSIGNAL), 64);
+  EXPECT_EQ(send(talks->fd(), rubbish.data(), rubbish.size(), MSG_NOSIGNAL), 64);
   auto goes = rendezvous::knock(root, soon());
   ASSERT_TRUE(goes);
   ASSERT_TRUE(wait_for(1));
@@ -246,6 +249,31 @@ TEST(Door, OnlyThoseThatKnockAndStayAreThere) {
               HasSubstr("does not answer"));
   (*door)->let_go(1);
   EXPECT_EQ((*door)->waiting(), 0U);
+}
+
+// A flood does not keep rank 0: one look takes so many, in their order; nor does it keep out who knocks behind it.
+TEST(Door, OneLookTakesABoundedNumber) {
+  using rendezvous::Door;
+  const std::string root = *Bootstrap::pick_loopback_root();
+  const auto soon = steady_clock::now() + std::chrono::seconds(20);
+  const auto door = Door::at(root);
+  ASSERT_TRUE(door) << door.error().message;
+  std::vector<FileDescriptor> flood;
+  for (std::size_t i = 0; i < Door::kMostWaiting + 10; ++i) {
+    auto silent = tcp_connect(*parse_host_port(root), soon);
+    ASSERT_TRUE(silent) << silent.error().message;
+    flood.push_back(std::move(*silent));
+  }
+  const auto knocks = rendezvous::knock(root, soon);
+  ASSERT_TRUE(knocks);
+  EXPECT_EQ((*door)->waiting(), 0U);
+  EXPECT_EQ((*door)->waiting(), 1U);
+  // As many strangers as it keeps, and the one that waits.
+  const auto open = [](const FileDescriptor& one) {
+    std::byte none{};
+    return recv(one.fd(), &none, 1, MSG_PEEK | MSG_DONTWAIT) < 0;
+  };
+  EXPECT_EQ(std::ranges::count_if(flood, open), static_cast<std::ptrdiff_t>(Door::kMostWaiting) - 1);
 }
 
 // Of several hosts one is rank 0's: of the others one listens and is silent, one is not there, one is unknown.

@@ -21,6 +21,7 @@
 #include "bench/proxy/socket_io.h"
 #include "bench/trainer/ps_server.h"
 #include "tests/trainer/on_ranks.h"
+#include "transport/base/file_descriptor.h"
 
 namespace clustar::bench::trainer {
 namespace {
@@ -184,31 +185,31 @@ class PlayedWorkers {
     server_ = std::move(*made);
     server_->start();
   }
-  proxy::Fd connection() const {
+  FileDescriptor connection() const {
     auto made = proxy::tcp_connect({"127.0.0.1", std::to_string(server_->port())}, limit());
     EXPECT_TRUE(made) << made.error().message;
     return std::move(*made);
   }
-  proxy::Fd worker(std::uint32_t rank) const {
-    proxy::Fd fd = connection();
+  FileDescriptor worker(std::uint32_t rank) const {
+    FileDescriptor fd = connection();
     say(fd, {.kind = ps::kHello, .rank = rank, .sequence = kToken});
     return fd;
   }
   static proxy::Deadline limit() { return steady_clock::now() + kAmple; }
-  static void say(const proxy::Fd& fd, const ps::Header& header, const ps::Message& body = {}) {
+  static void say(const FileDescriptor& fd, const ps::Header& header, const ps::Message& body = {}) {
     ps::Message whole;
     ps::serialise(header, body, whole);
     bool timed_out = false;
-    EXPECT_TRUE(proxy::write_all(fd.get(), whole, limit(), timed_out));
+    EXPECT_TRUE(proxy::write_all(fd.fd(), whole, limit(), timed_out));
   }
   // The next message's header, and the text of an error.
-  static std::pair<ps::Header, std::string> hear(const proxy::Fd& fd) {
+  static std::pair<ps::Header, std::string> hear(const FileDescriptor& fd) {
     ps::Header header;
     bool timed_out = false;
-    if (!proxy::read_all(fd.get(), std::as_writable_bytes(std::span(&header, 1)), limit(), timed_out))
+    if (!proxy::read_all(fd.fd(), std::as_writable_bytes(std::span(&header, 1)), limit(), timed_out))
       return {{}, timed_out ? "nothing came" : "closed"};
     ps::Message body(header.length);
-    EXPECT_TRUE(proxy::read_all(fd.get(), body, limit(), timed_out));
+    EXPECT_TRUE(proxy::read_all(fd.fd(), body, limit(), timed_out));
     return {header, header.kind == ps::kError ? ps::parse_error(body).message : ""};
   }
 
@@ -222,22 +223,22 @@ TEST(PsServer, StrangersAreRefusedAndStopNobody) {
        {ps::Header{.magic = 0x20544547, .kind = ps::kHello, .sequence = kToken},
         ps::Header{.kind = ps::kSum, .sequence = kToken}, ps::Header{.kind = ps::kHello, .sequence = kToken + 1},
         ps::Header{.kind = ps::kHello, .sequence = kToken, .length = 1}}) {
-    const proxy::Fd stranger = workers.connection();
+    const FileDescriptor stranger = workers.connection();
     PlayedWorkers::say(stranger, hello);
     EXPECT_THAT(PlayedWorkers::hear(stranger).second, HasSubstr("allowed: a hello of its ranks (magic 0x"));
     EXPECT_EQ(PlayedWorkers::hear(stranger).second, "closed");
   }
-  const proxy::Fd silent = workers.connection();
-  const proxy::Fd zero = workers.worker(0);
-  const proxy::Fd one = workers.worker(1);
-  for (const proxy::Fd* worker : {&zero, &one}) EXPECT_EQ(PlayedWorkers::hear(*worker).first.kind, ps::kWelcome);
+  const FileDescriptor silent = workers.connection();
+  const FileDescriptor zero = workers.worker(0);
+  const FileDescriptor one = workers.worker(1);
+  for (const FileDescriptor* worker : {&zero, &one}) EXPECT_EQ(PlayedWorkers::hear(*worker).first.kind, ps::kWelcome);
 }
 
 TEST(PsServer, RanksThatContradictEachOtherAreNamed) {
   {
     const PlayedWorkers workers(2);
-    const proxy::Fd one = workers.worker(1);
-    const proxy::Fd again = workers.worker(1);
+    const FileDescriptor one = workers.worker(1);
+    const FileDescriptor again = workers.worker(1);
     EXPECT_EQ(PlayedWorkers::hear(again).second, "two processes say that they are rank 1");
     EXPECT_EQ(PlayedWorkers::hear(one).second, "two processes say that they are rank 1");
   }
@@ -269,12 +270,12 @@ TEST(PsServer, AWorkerThatSendsRubbishIsNamedToAllWithWhatIsAllowed) {
   };
   for (const auto& [bad, expected] : cases) {
     const PlayedWorkers workers(2);
-    const proxy::Fd zero = workers.worker(0);
-    const proxy::Fd one = workers.worker(1);
-    for (const proxy::Fd* worker : {&zero, &one}) EXPECT_EQ(PlayedWorkers::hear(*worker).first.kind, ps::kWelcome);
+    const FileDescriptor zero = workers.worker(0);
+    const FileDescriptor one = workers.worker(1);
+    for (const FileDescriptor* worker : {&zero, &one}) EXPECT_EQ(PlayedWorkers::hear(*worker).first.kind, ps::kWelcome);
     PlayedWorkers::say(zero, {.kind = ps::kSum, .rank = 0, .sequence = 1, .length = 8}, ps::Message(8));
     PlayedWorkers::say(one, bad);
-    for (const proxy::Fd* worker : {&zero, &one}) {
+    for (const FileDescriptor* worker : {&zero, &one}) {
       const std::string said = PlayedWorkers::hear(*worker).second;
       // Either may be the first of two that differ.
       EXPECT_THAT(said, AllOf(HasSubstr("sent the parameter server"), HasSubstr("rank 1"), HasSubstr(expected)));
@@ -286,22 +287,23 @@ TEST(PsServer, AWorkerThatSendsRubbishIsNamedToAllWithWhatIsAllowed) {
 TEST(PsServer, AWorkerThatDiesInAMessageOrSaysNothingIsNamed) {
   {
     const PlayedWorkers workers(2);
-    const proxy::Fd zero = workers.worker(0);
-    proxy::Fd one = workers.worker(1);
+    const FileDescriptor zero = workers.worker(0);
+    FileDescriptor one = workers.worker(1);
     EXPECT_EQ(PlayedWorkers::hear(zero).first.kind, ps::kWelcome);
     EXPECT_EQ(PlayedWorkers::hear(one).first.kind, ps::kWelcome);
     PlayedWorkers::say(one, {.kind = ps::kSum, .rank = 1, .sequence = 1, .length = 1 << 20}, ps::Message(1000));
-    one.reset();
+    one.close();
     EXPECT_THAT(PlayedWorkers::hear(zero).second, HasSubstr("rank 1 closed the connection"));
   }
   {
     const PlayedWorkers workers(3, milliseconds(300));
-    const proxy::Fd zero = workers.worker(0);
-    const proxy::Fd one = workers.worker(1);
-    const proxy::Fd two = workers.worker(2);
-    for (const proxy::Fd* each : {&zero, &one, &two}) EXPECT_EQ(PlayedWorkers::hear(*each).first.kind, ps::kWelcome);
+    const FileDescriptor zero = workers.worker(0);
+    const FileDescriptor one = workers.worker(1);
+    const FileDescriptor two = workers.worker(2);
+    for (const FileDescriptor* each : {&zero, &one, &two})
+      EXPECT_EQ(PlayedWorkers::hear(*each).first.kind, ps::kWelcome);
     PlayedWorkers::say(one, {.kind = ps::kSum, .rank = 1, .sequence = 1, .length = 8}, ps::Message(8));
-    for (const proxy::Fd* each : {&zero, &one, &two}) {
+    for (const FileDescriptor* each : {&zero, &one, &two}) {
       EXPECT_EQ(PlayedWorkers::hear(*each).second,
                 "ranks 0, 2 sent the parameter server nothing of collective 1 for 0.3 s");
     }
@@ -316,8 +318,8 @@ class PlayedServer {
  public:
   PlayedServer() : root_(*proxy::Bootstrap::pick_loopback_root()) {}
   // Listens, plays, and returns rank 1's error.
-  std::string run(const std::function<void(const proxy::Fd& worker)>& play_before_wait,
-                  const std::function<void(const proxy::Fd& worker)>& play) {
+  std::string run(const std::function<void(const FileDescriptor& worker)>& play_before_wait,
+                  const std::function<void(const FileDescriptor& worker)>& play) {
     std::string said;
     std::atomic<bool> started{false};
     std::atomic<bool> go{false};
@@ -338,7 +340,7 @@ class PlayedServer {
       const auto outcome = pending->wait();
       if (!outcome) said = outcome.error().message;
     });
-    const proxy::Fd worker = accept();
+    const FileDescriptor worker = accept();
     PlayedWorkers::say(worker, {.kind = ps::kWelcome});
     EXPECT_TRUE(bootstrap_->all_gather(ps::Message(32)));
     started.wait(false);
@@ -351,7 +353,7 @@ class PlayedServer {
   }
 
  private:
-  proxy::Fd accept() {
+  FileDescriptor accept() {
     const auto port_of_server = *proxy::Bootstrap::pick_loopback_root();
     const auto address = proxy::parse_host_port(port_of_server);
     const auto listener = proxy::tcp_listen(*address);
@@ -361,8 +363,8 @@ class PlayedServer {
     bootstrap_ = std::move(*bootstrap);
     const auto port = static_cast<std::uint32_t>(std::stoul(address->port));
     EXPECT_TRUE(bootstrap_->all_gather(std::as_bytes(std::span(&port, 1))));
-    EXPECT_TRUE(proxy::wait_for(listener->get(), POLLIN, PlayedWorkers::limit()));
-    proxy::Fd worker = proxy::tcp_accept(listener->get());
+    EXPECT_TRUE(proxy::wait_for(listener->fd(), POLLIN, PlayedWorkers::limit()));
+    FileDescriptor worker = proxy::tcp_accept(listener->fd());
     const auto [hello, none] = PlayedWorkers::hear(worker);
     EXPECT_EQ(hello.kind, ps::kHello);
     EXPECT_EQ(hello.sequence, kToken);
@@ -374,8 +376,8 @@ class PlayedServer {
 
 TEST(PsCollective, SendsNothingBeforeItIsWaitedFor) {
   const std::string said = PlayedServer().run(
-      [](const proxy::Fd& worker) { EXPECT_FALSE(proxy::wait_for(worker.get(), POLLIN, steady_clock::now())); },
-      [](const proxy::Fd& worker) {
+      [](const FileDescriptor& worker) { EXPECT_FALSE(proxy::wait_for(worker.fd(), POLLIN, steady_clock::now())); },
+      [](const FileDescriptor& worker) {
         const auto [header, none] = PlayedWorkers::hear(worker);
         EXPECT_EQ(header.kind, ps::kSum);
         PlayedWorkers::say(worker, {.kind = ps::kAnswer, .sequence = 1, .length = header.length},
@@ -390,8 +392,8 @@ TEST(PsCollective, AServerThatSendsRubbishIsRefused) {
                                 ps::Header{.kind = ps::kAnswer, .sequence = 2, .length = 16'000'000},
                                 ps::Header{.kind = ps::kAnswer, .sequence = 1, .length = ~std::uint64_t{0}},
                                 ps::Header{.kind = ps::kError, .length = ps::kMostErrorText + 1}}) {
-    const std::string said =
-        PlayedServer().run([](const proxy::Fd&) {}, [&](const proxy::Fd& worker) { PlayedWorkers::say(worker, bad); });
+    const std::string said = PlayedServer().run([](const FileDescriptor&) {},
+                                                [&](const FileDescriptor& worker) { PlayedWorkers::say(worker, bad); });
     EXPECT_THAT(said, HasSubstr("kind 5, collective 1, 16000000 bytes"));
   }
 }
@@ -399,11 +401,11 @@ TEST(PsCollective, AServerThatSendsRubbishIsRefused) {
 // The error is read although what the worker sends is taken by nobody.
 TEST(PsCollective, AnErrorReachesAWorkerThatStillSends) {
   const std::string said =
-      PlayedServer().run([](const proxy::Fd&) {},
-                         [](const proxy::Fd& worker) {
+      PlayedServer().run([](const FileDescriptor&) {},
+                         [](const FileDescriptor& worker) {
                            const ps::Message error = ps::error_message({ErrorCode::kRemote, "rank 7 burst"});
                            bool timed_out = false;
-                           EXPECT_TRUE(proxy::write_all(worker.get(), error, PlayedWorkers::limit(), timed_out));
+                           EXPECT_TRUE(proxy::write_all(worker.fd(), error, PlayedWorkers::limit(), timed_out));
                          });
   EXPECT_EQ(said, "rank 7 burst");
 }

@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "transport/base/file_descriptor.h"
 #include "transport/rendezvous/socket_io.h"
 
 namespace clustar::rendezvous {
@@ -92,7 +93,7 @@ class StarBootstrap final : public Bootstrap {
   Result<void> open_root(const HostPort& address, Deadline deadline);
   Result<void> open_leaf(const HostPort& address, Deadline deadline);
   Result<bool> leaf_attempt(const HostPort& address, Deadline deadline);
-  Result<void> admit(const FrameHeader& hello, Fd& fd);
+  Result<void> admit(const FrameHeader& hello, FileDescriptor& fd);
   // Of the ranks below `end`.
   int missing(int end) const;
   bool may_go(int rank) const { return rank >= options_.required; }
@@ -108,7 +109,7 @@ class StarBootstrap final : public Bootstrap {
   tl::unexpected<Error> break_down(ErrorCode code, std::string message);
 
   Options options_;
-  std::vector<Fd> peers_;  // root: by rank, [0] unused; leaf: [0] is the root
+  std::vector<FileDescriptor> peers_;  // root: by rank, [0] unused; leaf: [0] is the root
   std::uint64_t sequence_ = 0;
   std::optional<Error> broken_;
 };
@@ -118,9 +119,9 @@ tl::unexpected<Error> StarBootstrap::break_down(ErrorCode code, std::string mess
   if (options_.rank == 0) {
     const Bytes out = error_frame(sequence_, *broken_);
     const Deadline soon = steady_clock::now() + milliseconds(500);
-    for (const Fd& peer : peers_) {
+    for (const FileDescriptor& peer : peers_) {
       bool timed_out = false;
-      if (peer) write_all(peer.get(), out, soon, timed_out);
+      if (peer) write_all(peer.fd(), out, soon, timed_out);
     }
   }
   return tl::unexpected(*broken_);
@@ -154,14 +155,14 @@ int StarBootstrap::missing(int end) const {
 }
 
 Result<void> StarBootstrap::let_go(int rank, Incoming& in) {
-  peers_[static_cast<std::size_t>(rank)].reset();
+  peers_[static_cast<std::size_t>(rank)].close();
   in.body.clear();
   in.done = true;
   return {};
 }
 
 // A hello with our magic is from a rank: contradictions are errors, not strangers.
-Result<void> StarBootstrap::admit(const FrameHeader& hello, Fd& fd) {
+Result<void> StarBootstrap::admit(const FrameHeader& hello, FileDescriptor& fd) {
   const auto r = static_cast<std::size_t>(hello.rank);
   std::string reason;
   if (hello.sequence != static_cast<std::uint64_t>(options_.size)) {
@@ -176,7 +177,7 @@ Result<void> StarBootstrap::admit(const FrameHeader& hello, Fd& fd) {
     return {};
   }
   bool timed_out = false;
-  write_all(fd.get(), error_frame(0, Error{ErrorCode::kInvalidUsage, reason}), steady_clock::now() + milliseconds(500),
+  write_all(fd.fd(), error_frame(0, Error{ErrorCode::kInvalidUsage, reason}), steady_clock::now() + milliseconds(500),
             timed_out);
   return break_down(ErrorCode::kInvalidUsage, reason);
 }
@@ -185,7 +186,7 @@ Result<void> StarBootstrap::open_root(const HostPort& address, Deadline deadline
   auto listener = tcp_listen(address);
   if (!listener) return tl::unexpected(listener.error());
   struct Newcomer {
-    Fd fd;
+    FileDescriptor fd;
     FrameHeader hello{};
     std::size_t got = 0;
   };
@@ -195,33 +196,33 @@ Result<void> StarBootstrap::open_root(const HostPort& address, Deadline deadline
   for (;;) {
     const bool whole = missing(options_.required) == 0;
     if (missing(options_.size) == 0 || (whole && steady_clock::now() >= patience)) break;
-    std::vector<pollfd> entries{{listener->get(), POLLIN, 0}};
-    for (const Newcomer& n : newcomers) entries.push_back({n.fd.get(), POLLIN, 0});
+    std::vector<pollfd> entries{{listener->fd(), POLLIN, 0}};
+    for (const Newcomer& n : newcomers) entries.push_back({n.fd.fd(), POLLIN, 0});
     const int ready = poll(entries.data(), entries.size(), poll_timeout_ms(whole ? patience : deadline));
     if (ready <= 0 && !whole && steady_clock::now() >= deadline) {
       return break_down(ErrorCode::kRemote, fmt::format("rank(s) {} did not join {} within {} s", missing_ranks(),
                                                         options_.root, seconds(options_.join_timeout)));
     }
     for (Newcomer& n : newcomers) {
-      const Io state = read_some(n.fd.get(), std::as_writable_bytes(std::span(&n.hello, 1)), n.got);
+      const Io state = read_some(n.fd.fd(), std::as_writable_bytes(std::span(&n.hello, 1)), n.got);
       if (state == Io::kAgain) continue;
       if (state == Io::kDone && n.hello.magic == kMagic && n.hello.kind == kHello && n.hello.length == 0) {
         if (auto admitted = admit(n.hello, n.fd); !admitted) return admitted;
       }
-      n.fd.reset();
+      n.fd.close();
     }
     std::erase_if(newcomers, [](const Newcomer& n) { return !n.fd; });
-    while (Fd fd = tcp_accept(listener->get())) {
+    while (FileDescriptor fd = tcp_accept(listener->fd())) {
       if (newcomers.size() == kMaxNewcomers) newcomers.erase(newcomers.begin());
       newcomers.push_back(Newcomer{std::move(fd)});
     }
   }
   for (int r = 1; r < options_.size; ++r) {
     bool timed_out = false;
-    Fd& peer = peers_[static_cast<std::size_t>(r)];
-    if (peer && !write_all(peer.get(), frame(kWelcome, 0, 0, {}), deadline, timed_out)) {
+    FileDescriptor& peer = peers_[static_cast<std::size_t>(r)];
+    if (peer && !write_all(peer.fd(), frame(kWelcome, 0, 0, {}), deadline, timed_out)) {
       if (may_go(r)) {
-        peer.reset();
+        peer.close();
         continue;
       }
       return break_down(ErrorCode::kRemote, fmt::format("rank {} left while the ranks were joining", r));
@@ -241,14 +242,14 @@ Result<bool> StarBootstrap::leaf_attempt(const HostPort& address, Deadline deadl
                           static_cast<std::uint64_t>(options_.size), 0};
   bool timed_out = false;
   FrameHeader answer{};
-  if (!write_all(fd->get(), bytes_of(hello), deadline, timed_out) ||
-      !read_all(fd->get(), std::as_writable_bytes(std::span(&answer, 1)), deadline, timed_out)) {
+  if (!write_all(fd->fd(), bytes_of(hello), deadline, timed_out) ||
+      !read_all(fd->fd(), std::as_writable_bytes(std::span(&answer, 1)), deadline, timed_out)) {
     return false;
   }
   if (answer.magic != kMagic) return false;
   if (answer.kind == kError && answer.length <= kMaxErrorText) {
     Bytes body(answer.length);
-    if (!read_all(fd->get(), body, deadline, timed_out)) return false;
+    if (!read_all(fd->fd(), body, deadline, timed_out)) return false;
     return tl::unexpected(parse_error(body));
   }
   if (answer.kind != kWelcome || answer.length != 0) return false;
@@ -272,7 +273,7 @@ Result<void> StarBootstrap::open_leaf(const HostPort& address, Deadline deadline
 }
 
 Result<void> StarBootstrap::advance(int peer, Incoming& in, std::size_t expected) {
-  const int fd = peers_[static_cast<std::size_t>(peer)].get();
+  const int fd = peers_[static_cast<std::size_t>(peer)].fd();
   if (in.got_header < sizeof in.header) {
     const Io state = read_some(fd, std::as_writable_bytes(std::span(&in.header, 1)), in.got_header);
     if (state == Io::kAgain) return {};
@@ -310,7 +311,7 @@ Result<void> StarBootstrap::collect(std::vector<Incoming>& frames, std::size_t e
     std::vector<int> ranks;
     for (int r = 1; r < options_.size; ++r) {
       if (frames[static_cast<std::size_t>(r)].done || !peers_[static_cast<std::size_t>(r)]) continue;
-      entries.push_back({peers_[static_cast<std::size_t>(r)].get(), POLLIN, 0});
+      entries.push_back({peers_[static_cast<std::size_t>(r)].fd(), POLLIN, 0});
       ranks.push_back(r);
     }
     if (ranks.empty()) return {};
@@ -349,9 +350,9 @@ Result<Bytes> StarBootstrap::gather_root(std::span<const std::byte> mine, Deadli
     bool timed_out = false;
     if (!peers_[r]) continue;
     const bool may = may_go(static_cast<int>(r));
-    if (!write_all(peers_[r].get(), out, may ? grace : deadline, timed_out)) {
+    if (!write_all(peers_[r].fd(), out, may ? grace : deadline, timed_out)) {
       if (may) {
-        peers_[r].reset();
+        peers_[r].close();
         continue;
       }
       return break_down(ErrorCode::kRemote, fmt::format("rank {} {} the result of an all_gather", r,
@@ -363,7 +364,7 @@ Result<Bytes> StarBootstrap::gather_root(std::span<const std::byte> mine, Deadli
 
 Result<Bytes> StarBootstrap::gather_leaf(std::span<const std::byte> mine, Deadline deadline) {
   const Deadline patience = deadline + std::min<milliseconds>(options_.call_timeout / 10, milliseconds(2000));
-  const int fd = peers_[0].get();
+  const int fd = peers_[0].fd();
   bool timed_out = false;
   const auto lost = [&]() -> Result<Bytes> {
     return break_down(ErrorCode::kRemote,
@@ -416,14 +417,14 @@ int first_ephemeral_port() {
 }
 
 std::optional<int> bound_port(int wanted) {
-  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(static_cast<std::uint16_t>(wanted));
   socklen_t length = sizeof address;
-  if (!fd || bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-      getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+  if (!fd || bind(fd.fd(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+      getsockname(fd.fd(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     return std::nullopt;
   }
   return ntohs(address.sin_port);

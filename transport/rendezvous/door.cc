@@ -9,6 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "transport/base/file_descriptor.h"
+
 namespace clustar::rendezvous {
 namespace {
 
@@ -33,8 +35,8 @@ tl::unexpected<Error> line_failed(bool timed_out) {
 Result<void> DoorLine::say(std::span<const std::byte> message, Deadline deadline) const {
   const DoorHeader header{kDoorMagic, message.size()};
   bool timed_out = false;
-  if (!write_all(fd_.get(), as_bytes_of(header), deadline, timed_out) ||
-      !write_all(fd_.get(), message, deadline, timed_out)) {
+  if (!write_all(fd_.fd(), as_bytes_of(header), deadline, timed_out) ||
+      !write_all(fd_.fd(), message, deadline, timed_out)) {
     return line_failed(timed_out);
   }
   return {};
@@ -43,24 +45,24 @@ Result<void> DoorLine::say(std::span<const std::byte> message, Deadline deadline
 Result<std::vector<std::byte>> DoorLine::hear(std::size_t most, Deadline deadline) const {
   DoorHeader header;
   bool timed_out = false;
-  if (!read_all(fd_.get(), std::as_writable_bytes(std::span(&header, 1)), deadline, timed_out)) {
+  if (!read_all(fd_.fd(), std::as_writable_bytes(std::span(&header, 1)), deadline, timed_out)) {
     return line_failed(timed_out);
   }
   if (header.magic != kDoorMagic || header.length == kKnock || header.length > most) {
     return fail(ErrorCode::kRemote, "its message makes no sense; do all ranks have the same version?");
   }
   std::vector<std::byte> message(header.length);
-  if (!read_all(fd_.get(), message, deadline, timed_out)) return line_failed(timed_out);
+  if (!read_all(fd_.fd(), message, deadline, timed_out)) return line_failed(timed_out);
   return message;
 }
 
 bool DoorLine::open() const {
   std::byte one{};
-  const auto got = recv(fd_.get(), &one, 1, MSG_PEEK | MSG_DONTWAIT);
+  const auto got = recv(fd_.fd(), &one, 1, MSG_PEEK | MSG_DONTWAIT);
   return got < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-void DoorLine::end() { shutdown(fd_.get(), SHUT_RDWR); }
+void DoorLine::end() { shutdown(fd_.fd(), SHUT_RDWR); }
 
 Result<std::unique_ptr<Door>> Door::at(const std::string& address) {
   const auto where = parse_host_port(address);
@@ -75,16 +77,16 @@ Result<std::unique_ptr<Door>> Door::at(const std::string& address) {
 }
 
 Door::~Door() {
-  shutdown(listener_.get(), SHUT_RDWR);
+  shutdown(listener_.fd(), SHUT_RDWR);
   let_go(static_cast<std::uint32_t>(waiting_.size()));
-  for (const Stranger& one : strangers_) shutdown(one.fd.get(), SHUT_RDWR);
+  for (const Stranger& one : strangers_) shutdown(one.fd.fd(), SHUT_RDWR);
 }
 
 std::uint32_t Door::waiting() {
   hear();
   // A flood must not keep rank 0 here.
   for (std::size_t accepted = 0; accepted < kMostWaiting; ++accepted) {
-    Fd fd = tcp_accept(listener_.get());
+    FileDescriptor fd = tcp_accept(listener_.fd());
     if (!fd) break;
     if (strangers_.size() == kMostWaiting) hear();
     // Silent strangers must not use up the descriptors.
@@ -98,13 +100,13 @@ std::uint32_t Door::waiting() {
 
 void Door::hear() {
   for (Stranger& one : strangers_) {
-    const Io state = read_some(one.fd.get(), one.said, one.got);
+    const Io state = read_some(one.fd.fd(), one.said, one.got);
     if (state == Io::kAgain && steady_clock::now() < one.until) continue;
     DoorHeader header;
     std::memcpy(&header, one.said.data(), sizeof header);
     const bool knocks = state == Io::kDone && header.magic == kDoorMagic && header.length == kKnock;
     if (knocks && waiting_.size() < kMostWaiting) waiting_.emplace_back(std::move(one.fd));
-    one.fd.reset();
+    one.fd.close();
   }
   std::erase_if(strangers_, [](const Stranger& one) { return !one.fd; });
 }
@@ -121,7 +123,7 @@ Result<DoorLine> knock(const std::string& address, Deadline deadline) {
   if (!fd) return tl::unexpected(fd.error());
   bool timed_out = false;
   const DoorHeader header{kDoorMagic, kKnock};
-  if (!write_all(fd->get(), as_bytes_of(header), deadline, timed_out)) return line_failed(timed_out);
+  if (!write_all(fd->fd(), as_bytes_of(header), deadline, timed_out)) return line_failed(timed_out);
   return DoorLine(std::move(*fd));
 }
 

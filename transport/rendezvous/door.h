@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
 #include "transport/rendezvous/socket_io.h"
 
@@ -18,7 +19,7 @@ namespace clustar::rendezvous {
 // Messages between the door and a newcomer. All ranks are of one build: frames are in host byte order.
 class DoorLine {
  public:
-  explicit DoorLine(Fd fd) : fd_(std::move(fd)) {}
+  explicit DoorLine(FileDescriptor fd) : fd_(std::move(fd)) {}
 
   Result<void> say(std::span<const std::byte> message, Deadline deadline) const;
   // A message of `most` bytes or less.
@@ -27,10 +28,10 @@ class DoorLine {
   bool open() const;
   // Ends it for all processes that have the descriptor.
   void end();
-  int descriptor() const { return fd_.get(); }  // to wait for what it says
+  int descriptor() const { return fd_.fd(); }  // to wait for what it says
 
  private:
-  Fd fd_;
+  FileDescriptor fd_;
 };
 
 // Thread rule: one thread at a time.
@@ -54,16 +55,16 @@ class Door {
 
  private:
   struct Stranger {
-    Fd fd{};
+    FileDescriptor fd{};
     Deadline until{};
     std::vector<std::byte> said{};
     std::size_t got = 0;
   };
-  explicit Door(Fd listener) : listener_(std::move(listener)) {}
+  explicit Door(FileDescriptor listener) : listener_(std::move(listener)) {}
   // Strangers that have knocked wait; those that are silent for too long, or say something else, are sent away.
   void hear();
 
-  Fd listener_;
+  FileDescriptor listener_;
   std::vector<Stranger> strangers_{};
   std::vector<DoorLine> waiting_{};
 };

@@ -15,6 +15,8 @@
 #include <cstring>
 #include <memory>
 
+#include "transport/base/file_descriptor.h"
+
 namespace clustar::rendezvous {
 namespace {
 
@@ -61,19 +63,6 @@ bool is_connected_to_itself(int fd) {
 
 }  // namespace
 
-Fd& Fd::operator=(Fd&& other) noexcept {
-  if (this != &other) {
-    reset();
-    fd_ = std::exchange(other.fd_, -1);
-  }
-  return *this;
-}
-
-void Fd::reset() {
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
-}
-
 Result<HostPort> parse_host_port(const std::string& text) {
   const auto bad = [&] {
     return fail(ErrorCode::kInvalidArgument,
@@ -95,15 +84,15 @@ Result<HostPort> parse_host_port(const std::string& text) {
   return HostPort{host, port};
 }
 
-Result<Fd> tcp_listen(const HostPort& address) {
+Result<FileDescriptor> tcp_listen(const HostPort& address) {
   auto addresses = resolve(address, true);
   if (!addresses) return tl::unexpected(addresses.error());
   int error = 0;
   for (const addrinfo* a = addresses->get(); a != nullptr; a = a->ai_next) {
-    Fd fd(socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, a->ai_protocol));
+    FileDescriptor fd(socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, a->ai_protocol));
     const int on = 1;
-    if (fd && setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-        bind(fd.get(), a->ai_addr, a->ai_addrlen) == 0 && listen(fd.get(), SOMAXCONN) == 0) {
+    if (fd && setsockopt(fd.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(fd.fd(), a->ai_addr, a->ai_addrlen) == 0 && listen(fd.fd(), SOMAXCONN) == 0) {
       return fd;
     }
     error = errno;
@@ -112,35 +101,35 @@ Result<Fd> tcp_listen(const HostPort& address) {
               fmt::format("rank 0 cannot listen on {}:{}: {}", address.host, address.port, errno_text(error)));
 }
 
-Result<Fd> tcp_connect(const HostPort& address, Deadline deadline) {
+Result<FileDescriptor> tcp_connect(const HostPort& address, Deadline deadline) {
   auto addresses = resolve(address, false);
   if (!addresses) return tl::unexpected(addresses.error());
   int error = ETIMEDOUT;
   for (const addrinfo* a = addresses->get(); a != nullptr; a = a->ai_next) {
-    Fd fd(socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, a->ai_protocol));
+    FileDescriptor fd(socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, a->ai_protocol));
     if (!fd) {
       error = errno;
       continue;
     }
-    if (connect(fd.get(), a->ai_addr, a->ai_addrlen) != 0 && errno != EINPROGRESS) {
+    if (connect(fd.fd(), a->ai_addr, a->ai_addrlen) != 0 && errno != EINPROGRESS) {
       error = errno;
       continue;
     }
-    if (!wait_for(fd.get(), POLLOUT, deadline)) continue;
+    if (!wait_for(fd.fd(), POLLOUT, deadline)) continue;
     socklen_t length = sizeof error;
-    getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-    if (error == 0 && is_connected_to_itself(fd.get())) error = ECONNREFUSED;
+    getsockopt(fd.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error == 0 && is_connected_to_itself(fd.fd())) error = ECONNREFUSED;
     if (error == 0) {
-      set_options(fd.get());
+      set_options(fd.fd());
       return fd;
     }
   }
   return fail(ErrorCode::kRemote, errno_text(error));
 }
 
-Fd tcp_accept(int listener) {
-  Fd fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (fd) set_options(fd.get());
+FileDescriptor tcp_accept(int listener) {
+  FileDescriptor fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (fd) set_options(fd.fd());
   return fd;
 }
 

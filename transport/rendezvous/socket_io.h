@@ -6,28 +6,13 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 
+#include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
 
 namespace clustar::rendezvous {
 
 using Deadline = std::chrono::steady_clock::time_point;
-
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd() { reset(); }
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept;
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  void reset();
-
- private:
-  int fd_ = -1;
-};
 
 struct HostPort {
   std::string host;
@@ -36,12 +21,11 @@ struct HostPort {
 // "host:port" or "[v6]:port" with port 1..65535.
 Result<HostPort> parse_host_port(const std::string& text);
 
-Result<Fd> tcp_listen(const HostPort& address);
-// One attempt; an Fd that is connected or an error. A socket that met itself (a loopback port nobody listens on) counts
-// as refused.
-Result<Fd> tcp_connect(const HostPort& address, Deadline deadline);
-// A connected peer or, when nobody is waiting, an empty Fd.
-Fd tcp_accept(int listener);
+Result<FileDescriptor> tcp_listen(const HostPort& address);
+// One attempt. A socket that met itself (a loopback port nobody listens on) counts as refused.
+Result<FileDescriptor> tcp_connect(const HostPort& address, Deadline deadline);
+// A connected peer or, when nobody is waiting, an empty one.
+FileDescriptor tcp_accept(int listener);
 
 // Waits until one of the poll events is there; false at the deadline.
 bool wait_for(int fd, short events, Deadline deadline);

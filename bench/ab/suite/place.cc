@@ -17,6 +17,7 @@
 #include "bench/lossy/tune_hosts.h"
 #include "bench/proxy/socket_io.h"
 #include "bench/trainer/record.h"
+#include "transport/base/file_descriptor.h"
 
 namespace clustar::bench::ab::suite {
 namespace {
@@ -31,8 +32,8 @@ std::uint64_t loss_seed(const SuitePlan& plan, int round) {
 }
 
 Result<void> check_congestion(const std::string& name) {
-  const proxy::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  return lossy::set_congestion(socket.get(), name);
+  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return lossy::set_congestion(socket.fd(), name);
 }
 
 json proof_json(const fabric::PacketProof& proof) {

@@ -8,6 +8,7 @@
 
 #include "bench/coflow/live/lanes.h"
 #include "bench/proxy/socket_io.h"
+#include "transport/base/file_descriptor.h"
 
 namespace clustar::bench::coflow::live {
 
@@ -38,8 +39,8 @@ class ControlEnd {
  public:
   static Result<std::pair<ControlEnd, ControlEnd>> pair();
 
-  int fd() const { return fd_.get(); }
-  void close() { fd_.reset(); }
+  int fd() const { return fd_.fd(); }
+  void close() { fd_.close(); }
   enum class Sent : std::uint8_t { kDone, kFull, kGone };
   Sent try_send(const Message& message) const;  // never blocks
   // False: the other end is gone, or has read nothing for so long.
@@ -48,8 +49,8 @@ class ControlEnd {
   State receive(Message& message) const;  // never blocks
 
  private:
-  explicit ControlEnd(proxy::Fd fd) : fd_(std::move(fd)) {}
-  proxy::Fd fd_;
+  explicit ControlEnd(FileDescriptor fd) : fd_(std::move(fd)) {}
+  FileDescriptor fd_;
 };
 
 Message failed(const std::string& why);

@@ -17,11 +17,10 @@
 #include <utility>
 
 #include "bench/proxy/socket_io.h"
+#include "transport/base/file_descriptor.h"
 
 namespace clustar::bench::coflow::live {
 namespace {
-
-using proxy::Fd;
 
 constexpr std::uint64_t kBlock = 256 * 1024;
 constexpr std::uint64_t kControl = ~std::uint64_t{0};  // of epoll
@@ -31,7 +30,7 @@ Error errno_error(const std::string& what) {
 }
 
 struct Lane {
-  Fd listener, socket;
+  FileDescriptor listener, socket;
   bool connecting = false;
   std::deque<std::uint64_t> flows;  // bytes that are left of each
 };
@@ -49,13 +48,13 @@ class SocketLanes final : public Lanes {
   }
 
   Result<LaneHandle> listen(LaneId id) override {
-    Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    FileDescriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     sockaddr_in name{};
     name.sin_family = AF_INET;
     socklen_t length = sizeof name;
     if (!listener || inet_pton(AF_INET, address_.c_str(), &name.sin_addr) != 1 ||
-        bind(listener.get(), reinterpret_cast<sockaddr*>(&name), length) != 0 || ::listen(listener.get(), 1) != 0 ||
-        getsockname(listener.get(), reinterpret_cast<sockaddr*>(&name), &length) != 0) {
+        bind(listener.fd(), reinterpret_cast<sockaddr*>(&name), length) != 0 || ::listen(listener.fd(), 1) != 0 ||
+        getsockname(listener.fd(), reinterpret_cast<sockaddr*>(&name), &length) != 0) {
       return tl::unexpected(errno_error("a socket that listens on " + address_));
     }
     LaneHandle handle{};
@@ -67,15 +66,15 @@ class SocketLanes final : public Lanes {
   Result<void> connect(LaneId id, const LaneHandle& handle) override {
     sockaddr_in name;
     std::memcpy(&name, handle.data(), sizeof name);
-    Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) return tl::unexpected(errno_error("a socket"));
-    if (!congestion_control_.empty() && setsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, congestion_control_.data(),
+    if (!congestion_control_.empty() && setsockopt(fd.fd(), IPPROTO_TCP, TCP_CONGESTION, congestion_control_.data(),
                                                    static_cast<socklen_t>(congestion_control_.size())) != 0) {
       return tl::unexpected(errno_error("congestion control " + congestion_control_));
     }
     const int one = 1;
-    (void)setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&name), sizeof name) != 0 && errno != EINPROGRESS) {
+    (void)setsockopt(fd.fd(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (::connect(fd.fd(), reinterpret_cast<sockaddr*>(&name), sizeof name) != 0 && errno != EINPROGRESS) {
       return tl::unexpected(errno_error("connect"));
     }
     Lane& lane = sending_[id];
@@ -94,11 +93,11 @@ class SocketLanes final : public Lanes {
     }
     for (auto& [id, lane] : receiving_) {
       if (lane.socket) continue;
-      lane.socket = Fd(accept4(lane.listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      lane.socket = FileDescriptor(accept4(lane.listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!lane.socket && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
         return tl::unexpected(errno_error("accept"));
       }
-      if (lane.socket) lane.listener.reset();
+      if (lane.socket) lane.listener.close();
       all = all && static_cast<bool>(lane.socket);
     }
     return all;
@@ -119,7 +118,7 @@ class SocketLanes final : public Lanes {
   Result<void> move(std::vector<LaneId>& arrived) override {
     if (failed_) return tl::unexpected(*failed_);
     std::array<epoll_event, 64> events;
-    const int count = epoll_wait(epoll_.get(), events.data(), events.size(), 0);
+    const int count = epoll_wait(epoll_.fd(), events.data(), events.size(), 0);
     for (int i = 0; i < count; ++i) {
       const std::uint64_t id = events[static_cast<std::size_t>(i)].data.u64;
       if (id == kControl) continue;
@@ -134,20 +133,20 @@ class SocketLanes final : public Lanes {
   void wait(int wake, Duration at_most) override {
     if (!watches_control_) {
       epoll_event event{.events = EPOLLIN, .data = {.u64 = kControl}};
-      (void)epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake, &event);
+      (void)epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, wake, &event);
       watches_control_ = true;
     }
     epoll_event event;  // it stays ready: the next move() sees it, too
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(at_most).count();
-    (void)epoll_wait(epoll_.get(), &event, 1, static_cast<int>(ms));
+    (void)epoll_wait(epoll_.fd(), &event, 1, static_cast<int>(ms));
   }
 
  private:
   static Result<bool> connected(Lane& lane) {
-    if (!proxy::wait_for(lane.socket.get(), EPOLLOUT, std::chrono::steady_clock::now())) return false;
+    if (!proxy::wait_for(lane.socket.fd(), EPOLLOUT, std::chrono::steady_clock::now())) return false;
     int error = 0;
     socklen_t length = sizeof error;
-    (void)getsockopt(lane.socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    (void)getsockopt(lane.socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
     errno = error;
     if (error != 0) return tl::unexpected(errno_error("connect"));
     lane.connecting = false;
@@ -156,13 +155,13 @@ class SocketLanes final : public Lanes {
 
   void watch(const Lane& lane, LaneId id, std::uint32_t what, int how) {
     epoll_event event{.events = what, .data = {.u64 = id}};
-    if (epoll_ctl(epoll_.get(), how, lane.socket.get(), &event) != 0) failed_ = errno_error("epoll_ctl");
+    if (epoll_ctl(epoll_.fd(), how, lane.socket.fd(), &event) != 0) failed_ = errno_error("epoll_ctl");
   }
 
   Result<void> push_out(Lane& lane, LaneId id) {
     while (!lane.flows.empty()) {
       const std::uint64_t length = std::min(lane.flows.front(), kBlock);
-      const ssize_t sent = ::send(lane.socket.get(), memory_.data(), length, MSG_NOSIGNAL | MSG_DONTWAIT);
+      const ssize_t sent = ::send(lane.socket.fd(), memory_.data(), length, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return {};
       if (sent < 0) return tl::unexpected(errno_error("send"));
       lane.flows.front() -= static_cast<std::uint64_t>(sent);
@@ -176,7 +175,7 @@ class SocketLanes final : public Lanes {
     Lane& lane = receiving_.at(id);
     while (!lane.flows.empty()) {
       const std::uint64_t length = std::min(lane.flows.front(), kBlock);
-      const ssize_t got = ::recv(lane.socket.get(), memory_.data(), length, MSG_DONTWAIT);
+      const ssize_t got = ::recv(lane.socket.fd(), memory_.data(), length, MSG_DONTWAIT);
       if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
       if (got < 0) return tl::unexpected(errno_error("recv"));
       if (got == 0) return fail(ErrorCode::kRemote, "a peer closed its connection");
@@ -190,7 +189,7 @@ class SocketLanes final : public Lanes {
   }
 
   const std::string address_, congestion_control_;
-  const Fd epoll_;
+  const FileDescriptor epoll_;
   bool watches_control_ = false;
   std::optional<Error> failed_;
   std::vector<std::byte> memory_ = std::vector<std::byte>(kBlock);  // of all lanes: nobody reads what is sent

@@ -17,20 +17,20 @@
 #include <string_view>
 
 #include "bench/proxy/socket_io.h"
+#include "transport/base/file_descriptor.h"
 
 namespace clustar::bench::lossy_report {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using proxy::Fd;
 
 constexpr std::size_t kMaxComplaint = 300;  // bytes of its error stream that are kept
 
 // Standard input is a socket, because a child that dies early must not end us by SIGPIPE.
 struct Pipes {
-  Fd in, in_child;
-  Fd out, out_child;
-  Fd err, err_child;
+  FileDescriptor in, in_child;
+  FileDescriptor out, out_child;
+  FileDescriptor err, err_child;
 };
 
 Result<Pipes> make_pipes() {
@@ -38,15 +38,20 @@ Result<Pipes> make_pipes() {
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in.data()) != 0) {
     return fail(ErrorCode::kSystem, fmt::format("no socket pair for gnuplot: {}", strerror(errno)));
   }
-  Pipes pipes{.in = Fd(in[0]), .in_child = Fd(in[1]), .out = {}, .out_child = {}, .err = {}, .err_child = {}};
+  Pipes pipes{.in = FileDescriptor(in[0]),
+              .in_child = FileDescriptor(in[1]),
+              .out = {},
+              .out_child = {},
+              .err = {},
+              .err_child = {}};
   if (pipe2(out.data(), O_CLOEXEC) != 0) {
     return fail(ErrorCode::kSystem, fmt::format("no pipe for gnuplot: {}", strerror(errno)));
   }
-  pipes.out = Fd(out[0]), pipes.out_child = Fd(out[1]);
+  pipes.out = FileDescriptor(out[0]), pipes.out_child = FileDescriptor(out[1]);
   if (pipe2(err.data(), O_CLOEXEC) != 0) {
     return fail(ErrorCode::kSystem, fmt::format("no pipe for gnuplot: {}", strerror(errno)));
   }
-  pipes.err = Fd(err[0]), pipes.err_child = Fd(err[1]);
+  pipes.err = FileDescriptor(err[0]), pipes.err_child = FileDescriptor(err[1]);
   return pipes;
 }
 
@@ -82,9 +87,9 @@ class Child {
 Result<pid_t> spawn(const GnuplotOptions& options, const Pipes& pipes) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, pipes.in_child.get(), STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, pipes.out_child.get(), STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, pipes.err_child.get(), STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, pipes.in_child.fd(), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, pipes.out_child.fd(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, pipes.err_child.fd(), STDERR_FILENO);
   std::string program = options.program, defaults = "-d", locale = "LC_ALL=C.UTF-8";
   std::array<char*, 3> argv{program.data(), defaults.data(), nullptr};
   std::array<char*, 2> envp{locale.data(), nullptr};
@@ -98,9 +103,9 @@ Result<pid_t> spawn(const GnuplotOptions& options, const Pipes& pipes) {
 }
 
 // Reads what is there. False at the end of the stream.
-bool take(const Fd& fd, std::string& text) {
+bool take(const FileDescriptor& fd, std::string& text) {
   std::array<char, 16384> buffer;
-  const ssize_t n = read(fd.get(), buffer.data(), buffer.size());
+  const ssize_t n = read(fd.fd(), buffer.data(), buffer.size());
   if (n > 0) text.append(buffer.data(), static_cast<std::size_t>(n));
   return n > 0 || (n < 0 && errno == EINTR);
 }
@@ -109,19 +114,19 @@ bool take(const Fd& fd, std::string& text) {
 std::string converse(Pipes& pipes, std::string_view script, const GnuplotOptions& options, Clock::time_point until,
                      std::string& out, std::string& err) {
   while (pipes.out || pipes.err) {
-    std::array<pollfd, 3> fds{{{pipes.out.get(), POLLIN, 0}, {pipes.err.get(), POLLIN, 0}, {-1, POLLOUT, 0}}};
-    if (pipes.in) fds[2].fd = pipes.in.get();
+    std::array<pollfd, 3> fds{{{pipes.out.fd(), POLLIN, 0}, {pipes.err.fd(), POLLIN, 0}, {-1, POLLOUT, 0}}};
+    if (pipes.in) fds[2].fd = pipes.in.fd();
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
     if (left.count() <= 0) return fmt::format("it took longer than {} ms", options.limit.count());
     if (poll(fds.data(), fds.size(), static_cast<int>(left.count())) < 0 && errno != EINTR) return strerror(errno);
     if (pipes.in && fds[2].revents != 0) {
-      const ssize_t n = send(pipes.in.get(), script.data(), script.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      const ssize_t n = send(pipes.in.fd(), script.data(), script.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (n > 0) script.remove_prefix(static_cast<std::size_t>(n));
       const bool gone = n < 0 && errno != EAGAIN && errno != EINTR;
-      if (script.empty() || gone) pipes.in.reset();
+      if (script.empty() || gone) pipes.in.close();
     }
-    if (pipes.out && fds[0].revents != 0 && !take(pipes.out, out)) pipes.out.reset();
-    if (pipes.err && fds[1].revents != 0 && !take(pipes.err, err)) pipes.err.reset();
+    if (pipes.out && fds[0].revents != 0 && !take(pipes.out, out)) pipes.out.close();
+    if (pipes.err && fds[1].revents != 0 && !take(pipes.err, err)) pipes.err.close();
     if (out.size() + err.size() > options.max_output) {
       return fmt::format("it wrote more than {} bytes", options.max_output);
     }
@@ -146,7 +151,7 @@ Result<std::string> run_gnuplot(const std::string& script, const GnuplotOptions&
   const auto pid = spawn(options, *pipes);
   if (!pid) return tl::unexpected(pid.error());
   Child child(*pid);
-  pipes->in_child.reset(), pipes->out_child.reset(), pipes->err_child.reset();
+  pipes->in_child.close(), pipes->out_child.close(), pipes->err_child.close();
   std::string out, err;
   if (const std::string wrong = converse(*pipes, script, options, until, out, err); !wrong.empty()) {
     return fail(ErrorCode::kSystem, fmt::format("{}: {}, and was ended", options.program, wrong));
