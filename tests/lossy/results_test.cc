@@ -128,7 +128,8 @@ TEST(LossyResults, BarsSayFigureLimitAndSpread) {
 TEST(LossyResults, AFailedArmMeetsNoBar) {
   ScenarioOutcome with_failure = outcome();
   with_failure.arms[0].failure = "a message did not end in time";
-  for (const json& bar : to_json(with_failure)["bars"]) {
+  const json scenario = to_json(with_failure);
+  for (const json& bar : scenario["bars"]) {
     EXPECT_TRUE(bar["figure"].is_null() && !bar["met"].is_boolean()) << bar;
   }
 }
