@@ -212,7 +212,7 @@ void Coordinator::drop_part(Link link, const ClassKey& key, TimePoint now) {
   if (found->second.parts.empty()) classes_.erase(found);
 }
 
-double Coordinator::weight_of(const ClassKey&, const Class& one) const {
+double Coordinator::weight_of(const Class& one) const {
   double weight = 0;
   for (const auto& [link, report] : one.parts) {
     const Hello& hello = agents_.at(link).hello;
@@ -227,7 +227,7 @@ ClassLoad Coordinator::load_of(const ClassKey& key, const Class& one) {
   load.job = key.job;
   load.came = one.came;
   load.waits = one.waiting > 0;
-  load.weight = weight_of(key, one);
+  load.weight = weight_of(one);
   load.urgency = std::numeric_limits<std::uint8_t>::max();
   for (const auto& [link, report] : one.parts) {
     const Agent& agent = agents_.at(link);
@@ -249,7 +249,7 @@ void Coordinator::count_service() {
   }
   served_.clear();
   for (const auto& [key, one] : classes_) {
-    if (const auto job = most.find(key.job); job != most.end()) job->second.second = weight_of(key, one);
+    if (const auto job = most.find(key.job); job != most.end()) job->second.second = weight_of(one);
   }
   for (const auto& [job, served] : most) service_.served(job, served.first, served.second);
 }

@@ -149,7 +149,7 @@ class Coordinator {
   void shift(TimePoint now);
   void tell_all(TimePoint now);
   void tell(Link link, Agent& agent, TimePoint now);
-  double weight_of(const ClassKey& key, const Class& one) const;
+  double weight_of(const Class& one) const;
 
   const CoordinatorOptions options_;
   bool in_charge_ = false, stopping_ = false;

@@ -69,11 +69,13 @@ bool Session::read_opening() {
   if (wire.load<std::uint32_t, 0>() != kMagic) return fail("it does not speak clustar's control protocol");
   const auto version = wire.load<std::uint16_t, 4>();
   if (version != kControlVersion) {
+    answer_opening();
     return fail(fmt::format("it speaks version {} of the control protocol, this one {}: run the same release on both",
                             version, kControlVersion));
   }
   const bool keyed = wire.load<std::uint16_t, 6>() == 1;
   if (keyed != static_cast<bool>(key_)) {
+    answer_opening();
     return fail(keyed ? "it has a key and this side has none: set CLUSTAR_COORDINATOR_KEY_FILE, or --key-file"
                       : "it has no key and this side has one: set CLUSTAR_COORDINATOR_KEY_FILE, or --key-file, there",
                 true);
@@ -90,13 +92,7 @@ bool Session::read_opening() {
     }
     open_ = true;
   } else {
-    std::array<std::byte, kOpening> opening;
-    WireWriter<kOpening> answer(opening);
-    answer.store<0>(kMagic);
-    answer.store<4>(kControlVersion);
-    answer.store<6>(static_cast<std::uint16_t>(key_ ? 1 : 0));
-    answer.copy_from<8>(std::span<const std::byte, 16>(mine_));
-    out_.insert(out_.end(), opening.begin(), opening.end());
+    answer_opening();
     if (key_) {
       const auto proof = labelled("coordinator");
       if (!proof) return fail("HMAC failed");
@@ -107,6 +103,18 @@ bool Session::read_opening() {
   opened_ = true;
   for (const Message& message : std::exchange(held_, {})) send(message);
   return !failed();
+}
+
+// Also where it does not fit: then the agent can tell its user what does not.
+void Session::answer_opening() {
+  if (side_ == Side::kAgent) return;
+  std::array<std::byte, kOpening> opening;
+  WireWriter<kOpening> wire(opening);
+  wire.store<0>(kMagic);
+  wire.store<4>(kControlVersion);
+  wire.store<6>(static_cast<std::uint16_t>(key_ ? 1 : 0));
+  wire.copy_from<8>(std::span<const std::byte, 16>(mine_));
+  out_.insert(out_.end(), opening.begin(), opening.end());
 }
 
 void Session::begin_keys() {
@@ -201,10 +209,10 @@ void Session::send(const Message& message) {
 
 void Session::sent(std::size_t bytes) {
   out_begin_ += std::min(bytes, out_.size() - out_begin_);
-  if (out_begin_ == out_.size()) {
-    out_.clear();
-    out_begin_ = 0;
-  }
+  // A reader that always leaves something must not make it grow.
+  if (2 * out_begin_ < out_.size()) return;
+  out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_begin_));
+  out_begin_ = 0;
 }
 
 }  // namespace clustar::coflow::control

@@ -55,6 +55,7 @@ class Session {
   // Bytes to go, and that so many of them went.
   std::span<const std::byte> to_send() const { return std::span(out_).subspan(out_begin_); }
   void sent(std::size_t bytes);
+  std::size_t kept() const { return out_.size(); }  // bytes of memory, for what is to go
 
   // Both sides know each other: for the coordinator with the first message.
   bool open() const { return open_; }
@@ -66,6 +67,7 @@ class Session {
  private:
   bool fail(std::string why, bool key = false);
   bool read_opening();
+  void answer_opening();
   bool read_frame();
   void begin_keys();
   std::optional<Digest32> labelled(std::string_view label) const;

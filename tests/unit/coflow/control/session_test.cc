@@ -87,10 +87,28 @@ TEST(ControlSession, AStrangersHelloIsNotHeard) {
 }
 
 TEST(ControlSession, KeyedAndUnkeyedSayWhatToSet) {
-  Pair pair(key(), SessionKey{});
-  EXPECT_FALSE(pair.carry());
-  EXPECT_NE(pair.coordinator.failure().find("CLUSTAR_COORDINATOR_KEY_FILE"), std::string::npos);
-  EXPECT_TRUE(pair.coordinator.wrong_key());
+  for (const bool agents : {true, false}) {
+    Pair pair(agents ? key() : SessionKey{}, agents ? SessionKey{} : key());
+    EXPECT_FALSE(pair.carry());
+    EXPECT_NE(pair.coordinator.failure().find("CLUSTAR_COORDINATOR_KEY_FILE"), std::string::npos);
+    EXPECT_NE(pair.agent.failure().find("CLUSTAR_COORDINATOR_KEY_FILE"), std::string::npos);
+    EXPECT_TRUE(pair.coordinator.wrong_key());
+    EXPECT_TRUE(pair.agent.wrong_key());
+  }
+}
+
+TEST(ControlSession, AReaderThatAlwaysLeavesSomethingMakesItKeepLittle) {
+  Pair pair(SessionKey{}, SessionKey{});
+  pair.agent.send(Hello{});
+  ASSERT_TRUE(pair.carry());
+  const std::size_t one = serialize(Welcome{}).size() + 4;
+  pair.coordinator.send(Welcome{});
+  for (int i = 0; i < 100'000; ++i) {
+    pair.coordinator.send(Welcome{});
+    pair.coordinator.sent(one);
+    ASSERT_EQ(pair.coordinator.to_send().size(), one);
+    ASSERT_LT(pair.coordinator.kept(), 16 * one);
+  }
 }
 
 TEST(ControlSession, AChangedOrRepeatedMessageEndsIt) {
