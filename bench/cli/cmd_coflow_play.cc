@@ -141,7 +141,7 @@ void add_coflow_play(CLI::App& app, int& status) {
   command.add_flag("--per-coflow", options.per_coflow, "Each coflow's completion time and slowdown in the JSON, too");
   add_json_options(command, arguments->output);
   std::string footer = "Arms:\n";
-  for (const live::Arm& arm : live::arms()) footer += fmt::format("  {:<17}{}\n", arm.name, arm.what);
+  for (const live::Arm& arm : live::arms()) footer += fmt::format("  {:<18}{}\n", arm.name, arm.what);
   command.footer(footer +
                  "Exit status: 0 ok, 1 failed, 2 wrong usage or trace.\n"
                  "Example: clustar coflow play --generate ports=16,coflows=200,load=0.95 --rounds 3\n"
